@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The wire format: every record that the kernel half writes, byte by byte.
+ *
+ * Included by the BPF programs, by the C++ collector and by the decoder. All
+ * times are CLOCK_MONOTONIC nanoseconds (bpf_ktime_get_ns). Fields are explicit,
+ * there is no implicit padding, and every size is asserted below. A change of
+ * any of them bumps RLS_WIRE_VERSION, which the spool header carries.
+ *
+ * In the ring and in the spool a record stands behind the frame header of a BPF
+ * ring buffer: u32 length (bit 31 busy, bit 30 discarded), u32 page offset, then
+ * the record, padded to 8 bytes.
+ */
+#ifndef RLS_RECORDS_H
+#define RLS_RECORDS_H
+
+#ifdef RLS_BPF_SIDE
+typedef unsigned char rls_u8;
+typedef unsigned short rls_u16;
+typedef unsigned int rls_u32;
+typedef unsigned long long rls_u64;
+typedef int rls_s32;
+#else
+#include <stdint.h>
+typedef uint8_t rls_u8;
+typedef uint16_t rls_u16;
+typedef uint32_t rls_u32;
+typedef uint64_t rls_u64;
+typedef int32_t rls_s32;
+#endif
+
+#define RLS_WIRE_VERSION 1
+#define RLS_COMM_LEN 16
+#define RLS_FILENAME_LEN 128
+#define RLS_ARGS_LEN 512
+
+enum rls_record_kind {
+	RLS_REC_NONE = 0,
+	RLS_REC_THREAD = 1, /* a thread entered the trace: created, or found at attach */
+	RLS_REC_CYCLE = 2,  /* one closed off-CPU interval and the on-CPU interval after it */
+	RLS_REC_CLOSE = 3,  /* the state a thread was in when the recording stopped */
+	RLS_REC_EXEC = 4,   /* a process replaced its program */
+	RLS_REC_NAME = 5,   /* a thread was renamed */
+	RLS_REC_EXIT = 6,   /* a thread called exit */
+	RLS_REC_CLOCK = 7,  /* one instant on three clocks (written by the collector) */
+	RLS_REC_KINDS = 8,
+};
+
+/* What a thread does off the CPU; the letter is that of ps(1). */
+enum rls_off_state {
+	RLS_OFF_RUNNABLE = 0, /* R: preempted, yielded, or new and waiting for its first turn */
+	RLS_OFF_SLEEPING = 1, /* S, and the rare T, t, P, I: waits until woken */
+	RLS_OFF_BLOCKED = 2,  /* D: waits and cannot be interrupted, as a rule for a disk */
+	RLS_OFF_DEAD = 3,     /* X, Z: never runs again */
+};
+
+/* Wakers that are no traced thread; a traced one is its thread_id (> 0). */
+#define RLS_WAKER_NONE 0	/* no wakeup: preempted, or none was seen */
+#define RLS_WAKER_INTERRUPT (-1) /* a timer or device interrupt: nobody in particular */
+#define RLS_WAKER_OUTSIDE (-2)	/* a thread outside the traced process tree */
+#define RLS_WAKER_UNKNOWN (-3)	/* the current thread, if it was no interrupt: cannot be told */
+
+/* How a thread entered the trace. */
+#define RLS_ENTERED_CREATED 0 /* its creation was seen */
+#define RLS_ENTERED_FOUND 1   /* it existed when the recorder attached */
+
+#define RLS_UNKNOWN_EXIT_STATUS ((rls_s32)0x80000000)
+
+/*
+ * thread_id is ours: counted up from 1 in the order threads enter the trace,
+ * never reused, so that a reused tid cannot join two lives. tid and tgid are
+ * those of the initial pid namespace, ns_tid and ns_tgid those that the recorder
+ * sees in its own /proc (0: not known, the same as the initial ones).
+ */
+struct rls_rec_thread {
+	rls_u16 kind;
+	rls_u8 entered;	  /* RLS_ENTERED_* */
+	rls_u8 off_state; /* state at ts_ns unless it was running: enum rls_off_state */
+	rls_u32 thread_id;
+	rls_u64 ts_ns;	 /* from here on its states are recorded */
+	rls_u64 born_ns; /* when the kernel created it; 0: not known */
+	rls_u32 tid;
+	rls_u32 tgid; /* 0: not known */
+	rls_u32 ns_tid;
+	rls_u32 ns_tgid;
+	rls_u32 creator_thread_id; /* traced thread that created it; 0: none, or not known */
+	rls_u32 parent_tgid;	   /* initial namespace; 0: not known */
+	char comm[RLS_COMM_LEN];
+};
+
+/*
+ * One scheduling cycle, written when a thread leaves the CPU:
+ *
+ *   off_ns            wake_ns           in_ns              out_ns
+ *     | off_state ...   | runnable ...    | running on cpu ... |
+ *
+ * off_ns is the out_ns of the cycle before, so a gap between the two is a lost
+ * record. wake_ns is 0 where no wakeup was seen; it can lie slightly before
+ * off_ns when the waker was faster than the switch: read it as off_ns then.
+ */
+struct rls_rec_cycle {
+	rls_u16 kind;
+	rls_u8 off_state; /* between off_ns and the wakeup: enum rls_off_state */
+	rls_u8 out_state; /* from out_ns on: enum rls_off_state */
+	rls_u32 thread_id;
+	rls_u64 off_ns;
+	rls_u64 wake_ns;
+	rls_u64 in_ns;
+	rls_u64 out_ns;
+	rls_s32 waker; /* thread_id or RLS_WAKER_*: whoever made it runnable */
+	rls_u32 cpu;
+};
+
+/*
+ * The open end of a thread: the cycle that was under way when the recording
+ * stopped. in_ns is 0 unless the thread was running. Times after the end of the
+ * trace (which the collector notes before it detaches) are cut there.
+ */
+struct rls_rec_close {
+	rls_u16 kind;
+	rls_u8 off_state;
+	rls_u8 reserved;
+	rls_u32 thread_id;
+	rls_u64 off_ns;
+	rls_u64 wake_ns;
+	rls_u64 in_ns;
+	rls_s32 waker;
+	rls_u32 cpu;
+};
+
+struct rls_rec_exec {
+	rls_u16 kind;
+	rls_u16 args_len; /* bytes of args in use; 0: not known */
+	rls_u32 thread_id; /* 0: command of the process ns_tgid, read from /proc at attach */
+	rls_u64 ts_ns;
+	rls_u32 tid;	 /* after the exec: the tgid */
+	rls_u32 old_tid; /* before it; differs where a thread other than the leader called exec */
+	rls_u32 ns_tgid; /* only where thread_id is 0 */
+	rls_u32 args_total; /* bytes of the argument list, of which args holds the first */
+	char filename[RLS_FILENAME_LEN];
+	char args[RLS_ARGS_LEN]; /* NUL between arguments */
+};
+
+struct rls_rec_name {
+	rls_u16 kind;
+	rls_u16 reserved;
+	rls_u32 thread_id;
+	rls_u64 ts_ns;
+	char comm[RLS_COMM_LEN];
+};
+
+struct rls_rec_exit {
+	rls_u16 kind;
+	rls_u16 reserved;
+	rls_u32 thread_id;
+	rls_u64 ts_ns;
+	rls_s32 status; /* as wait(2) reports it, or RLS_UNKNOWN_EXIT_STATUS */
+	rls_u32 tgid;
+};
+
+struct rls_rec_clock {
+	rls_u16 kind;
+	rls_u16 reserved;
+	rls_u32 reserved2;
+	rls_u64 ts_ns; /* CLOCK_MONOTONIC */
+	rls_u64 realtime_ns;
+	rls_u64 boottime_ns;
+};
+
+/* Per CPU and record kind: records that found the ring full. */
+struct rls_loss {
+	rls_u64 count;
+	rls_u64 first_ns; /* time of the first of them */
+};
+
+#define RLS_ASSERT_SIZE(type, bytes) \
+	_Static_assert(sizeof(struct type) == (bytes), "wire size of " #type)
+#if defined(__cplusplus)
+#undef RLS_ASSERT_SIZE
+#define RLS_ASSERT_SIZE(type, bytes) static_assert(sizeof(type) == (bytes), "wire size of " #type)
+#endif
+RLS_ASSERT_SIZE(rls_rec_thread, 64);
+RLS_ASSERT_SIZE(rls_rec_cycle, 48);
+RLS_ASSERT_SIZE(rls_rec_close, 40);
+RLS_ASSERT_SIZE(rls_rec_exec, 672);
+RLS_ASSERT_SIZE(rls_rec_name, 32);
+RLS_ASSERT_SIZE(rls_rec_exit, 24);
+RLS_ASSERT_SIZE(rls_rec_clock, 32);
+RLS_ASSERT_SIZE(rls_loss, 16);
+
+#endif /* RLS_RECORDS_H */

@@ -1,0 +1,53 @@
+"""The errors a user can meet: what happened, a hint that mends it, and the exit code."""
+
+
+class TracerError(Exception):
+    """Something failed while running: exit code 1.
+
+    The message says what happened with the value that caused it; `hint` is what to do about it,
+    a command wherever there is one.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class UsageError(TracerError):
+    """The command line asks for something that cannot be: exit code 2."""
+
+    exit_code = 2
+
+
+class TargetGoneError(TracerError):
+    """The process to trace does not exist (any more)."""
+
+
+class PermissionNeededError(TracerError):
+    """The recorder lacks a privilege."""
+
+
+class OutputExistsError(UsageError):
+    """The output is there already and `--force` was not given."""
+
+
+class SpoolError(TracerError):
+    """A spool cannot be read, or cannot be written any further."""
+
+
+class VerificationError(TracerError):
+    """The finished database does not hold what the spool held; the spool was kept."""
+
+
+class CommandNotFoundError(UsageError):
+    """The program to launch does not exist: exit code 127, as from a shell."""
+
+    exit_code = 127
+
+
+class CommandNotExecutableError(UsageError):
+    """The program to launch exists but cannot be executed: exit code 126, as from a shell."""
+
+    exit_code = 126

@@ -1,0 +1,83 @@
+-- The raw tables of a trace database: what was observed, never rewritten.
+-- This file is the contract: the writer executes it, docs/schema.md is made from its comments.
+-- Times are BIGINT nanoseconds of CLOCK_MONOTONIC, intervals are [start_ns, end_ns).
+
+CREATE TABLE meta (key VARCHAR, value VARCHAR);
+COMMENT ON TABLE meta IS 'How the trace was made: one row per fact';
+COMMENT ON COLUMN meta.key IS 'Name of the fact, for example schema_version, tool_version, argv, host, kernel, cpus_allowed, loader, ladder';
+COMMENT ON COLUMN meta.value IS 'Its value as text; JSON where the fact has parts';
+
+CREATE TABLE clock (ts_ns BIGINT, realtime_ns BIGINT, boottime_ns BIGINT);
+COMMENT ON TABLE clock IS 'Instants read on three clocks at once: turns trace times into wall-clock times';
+COMMENT ON COLUMN clock.ts_ns IS 'CLOCK_MONOTONIC, the clock of every other table';
+COMMENT ON COLUMN clock.realtime_ns IS 'CLOCK_REALTIME: nanoseconds since 1970-01-01 UTC';
+COMMENT ON COLUMN clock.boottime_ns IS 'CLOCK_BOOTTIME: as ts_ns, but also counts suspend';
+
+CREATE TABLE process (
+  process_id INTEGER, host VARCHAR, pid INTEGER, parent_process_id INTEGER,
+  start_ns BIGINT, end_ns BIGINT, name VARCHAR, command VARCHAR, exit_code INTEGER,
+  born_ns BIGINT
+);
+COMMENT ON TABLE process IS 'The traced processes, one row per life: pids are reused, process_id is not';
+COMMENT ON COLUMN process.process_id IS 'Key of this process, counted from 1 in the order processes entered the trace';
+COMMENT ON COLUMN process.host IS 'Name of the machine it ran on';
+COMMENT ON COLUMN process.pid IS 'Process id as seen from where the recorder ran; NULL: not known';
+COMMENT ON COLUMN process.parent_process_id IS 'The traced process that created it; NULL: created outside the trace';
+COMMENT ON COLUMN process.start_ns IS 'First instant it was traced: its creation, or the attach';
+COMMENT ON COLUMN process.end_ns IS 'Last instant it was traced: its end, or the end of the recording';
+COMMENT ON COLUMN process.name IS 'Last name of its main thread (comm, at most 15 bytes)';
+COMMENT ON COLUMN process.command IS 'Command line of its last program, arguments joined by spaces; NULL: not known';
+COMMENT ON COLUMN process.exit_code IS 'As a shell shows it: the exit status, or 128 + n if signal n killed it; NULL: still alive at the end, or not known';
+COMMENT ON COLUMN process.born_ns IS 'When the kernel created it, also before the trace; NULL: not known';
+
+CREATE TABLE thread (
+  thread_id INTEGER, process_id INTEGER, tid INTEGER,
+  start_ns BIGINT, end_ns BIGINT, name VARCHAR,
+  ended BOOLEAN, lost_ns BIGINT
+);
+COMMENT ON TABLE thread IS 'The traced threads, one row per life: tids are reused, thread_id is not';
+COMMENT ON COLUMN thread.thread_id IS 'Key of this thread, counted from 1 in the order threads entered the trace';
+COMMENT ON COLUMN thread.process_id IS 'The process it belongs to';
+COMMENT ON COLUMN thread.tid IS 'Thread id as seen from where the recorder ran; NULL: not known';
+COMMENT ON COLUMN thread.start_ns IS 'First instant its states are known: its creation, or the attach';
+COMMENT ON COLUMN thread.end_ns IS 'Last instant its states are known: its end, the end of the recording, or its last record if the recorder was killed';
+COMMENT ON COLUMN thread.name IS 'Last name (comm, at most 15 bytes)';
+COMMENT ON COLUMN thread.ended IS 'Whether it ended inside the trace';
+COMMENT ON COLUMN thread.lost_ns IS 'Part of its lifetime whose records were lost: lifetime = running + runnable + sleeping + blocked + lost_ns, to the nanosecond';
+
+CREATE TABLE thread_state_coded (
+  thread_id INTEGER, start_ns BIGINT, end_ns BIGINT,
+  state UTINYINT, cpu SMALLINT, waker INTEGER
+);
+COMMENT ON TABLE thread_state_coded IS 'Storage behind the view thread_state, sorted by (process, thread_id, start_ns); query the view';
+COMMENT ON COLUMN thread_state_coded.thread_id IS 'The thread';
+COMMENT ON COLUMN thread_state_coded.start_ns IS 'Start of the interval';
+COMMENT ON COLUMN thread_state_coded.end_ns IS 'End of the interval';
+COMMENT ON COLUMN thread_state_coded.state IS '0 running, 1 runnable, 2 sleeping, 3 blocked';
+COMMENT ON COLUMN thread_state_coded.cpu IS 'CPU of a running interval, -1 for the others';
+COMMENT ON COLUMN thread_state_coded.waker IS 'On a runnable interval that a wakeup began: thread_id of the waker (> 0), -1 an interrupt, -2 a thread outside the trace, -3 not known; else 0';
+
+CREATE VIEW thread_state AS
+SELECT
+  thread_id, start_ns, end_ns,
+  CASE state WHEN 0 THEN 'running' WHEN 1 THEN 'runnable' WHEN 2 THEN 'sleeping' ELSE 'blocked' END AS state,
+  CASE WHEN cpu >= 0 THEN cpu END AS cpu,
+  CASE WHEN waker > 0 THEN waker END AS waker_thread_id,
+  CASE WHEN waker > 0 THEN 'thread' WHEN waker = -1 THEN 'interrupt' WHEN waker = -2 THEN 'outside' WHEN waker = -3 THEN 'unknown' END AS waker_kind
+FROM thread_state_coded;
+COMMENT ON VIEW thread_state IS 'What each thread did at every instant: consecutive intervals that tile its lifetime, less thread.lost_ns';
+COMMENT ON COLUMN thread_state.thread_id IS 'The thread';
+COMMENT ON COLUMN thread_state.start_ns IS 'Start of the interval';
+COMMENT ON COLUMN thread_state.end_ns IS 'End of the interval';
+COMMENT ON COLUMN thread_state.state IS 'running (on a CPU), runnable (waits for a CPU: run-queue latency), sleeping (S: waits and can be interrupted; also stopped), blocked (D: uninterruptible)';
+COMMENT ON COLUMN thread_state.cpu IS 'The CPU of a running interval; NULL for the others';
+COMMENT ON COLUMN thread_state.waker_thread_id IS 'On a runnable interval: the traced thread whose wakeup began it; NULL: see waker_kind';
+COMMENT ON COLUMN thread_state.waker_kind IS 'Who began a runnable interval: thread (a traced one), interrupt (timer or device), outside (a thread outside the trace), unknown (this capture cannot tell); NULL: nobody, it was preempted';
+
+CREATE TABLE trace_stat (kind VARCHAR, source VARCHAR, count BIGINT, first_ns BIGINT, remedy VARCHAR);
+COMMENT ON TABLE trace_stat IS 'What the trace lacks: a row for every loss, none where nothing was lost';
+COMMENT ON COLUMN trace_stat.kind IS 'dropped (never reached us), truncated (still open when the trace ended), unmatched (one half of a pair is missing), rate-limited';
+COMMENT ON COLUMN trace_stat.source IS 'Where, for example: ring cpu 3 cycle';
+COMMENT ON COLUMN trace_stat.count IS 'How many records';
+COMMENT ON COLUMN trace_stat.first_ns IS 'When the first of them was lost; NULL: not known';
+COMMENT ON COLUMN trace_stat.remedy IS 'What to do about it the next time';
