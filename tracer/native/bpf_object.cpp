@@ -1,0 +1,162 @@
+#include "bpf_object.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <linux/bpf.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <system_error>
+
+namespace rls {
+namespace {
+
+// The last warning of libbpf: the reason that an errno alone does not give.
+class LastWords {
+ public:
+  static void Install() {
+    static std::once_flag once;
+    std::call_once(once, [] { libbpf_set_print(&LastWords::Print); });
+  }
+  static std::string Take() {
+    std::string words;
+    words.swap(text());
+    while (!words.empty() && words.back() == '\n') words.pop_back();
+    return words;
+  }
+
+ private:
+  static std::string& text() {
+    static thread_local std::string text;
+    return text;
+  }
+  static int Print(libbpf_print_level level, const char* format, va_list arguments) {
+    // Level 0 is a warning; a program that fails to load ends with several, the first says why.
+    if (level != LIBBPF_WARN) return 0;
+    char line[512];
+    const int length = std::vsnprintf(line, sizeof(line), format, arguments);
+    if (length > 0 && text().size() < 4096) text() += line;
+    return length;
+  }
+};
+
+[[noreturn]] void Fail(int error, const std::string& what) {
+  const std::string words = LastWords::Take();
+  throw std::system_error(error, std::generic_category(),
+                          words.empty() ? what : what + " (" + words + ")");
+}
+
+bool IsIterator(const bpf_program* program) {
+  const char* section = bpf_program__section_name(program);
+  return std::strncmp(section, "iter/", 5) == 0;
+}
+
+}  // namespace
+
+BpfObject::BpfObject(const std::string& path) {
+  LastWords::Install();
+  LastWords::Take();
+  object_ = bpf_object__open_file(path.c_str(), nullptr);
+  if (object_ == nullptr) Fail(errno, "opening " + path);
+}
+
+BpfObject::~BpfObject() {
+  DetachAll();
+  bpf_object__close(object_);
+}
+
+bpf_map* BpfObject::FindMap(const std::string& name) const {
+  bpf_map* map = nullptr;
+  bpf_object__for_each_map(map, object_) {
+    const std::string full = bpf_map__name(map);
+    // Data sections are called by the object's name and the section: "sched.bpf.rodata".
+    const bool section = name[0] == '.' && full.size() >= name.size() &&
+                         full.compare(full.size() - name.size(), name.size(), name) == 0;
+    if (full == name || section) return map;
+  }
+  return nullptr;
+}
+
+void BpfObject::SetRingBytes(std::uint32_t bytes) {
+  bpf_map* map = FindMap("ring");
+  if (map == nullptr) Fail(ENOENT, "map ring");
+  const int error = bpf_map__set_max_entries(map, bytes);
+  if (error != 0) Fail(-error, "setting the ring size");
+}
+
+void BpfObject::SetGlobals(const std::string& name, const void* value, std::size_t bytes) {
+  bpf_map* map = FindMap(name);
+  if (map == nullptr) Fail(ENOENT, "section " + name);
+  const int error = bpf_map__set_initial_value(map, value, bytes);
+  if (error != 0) Fail(-error, "setting " + name);
+}
+
+void BpfObject::Load() {
+  const int error = bpf_object__load(object_);
+  if (error != 0) Fail(-error, "loading the BPF programs");
+}
+
+void BpfObject::AttachAll() {
+  bpf_program* program = nullptr;
+  bpf_object__for_each_program(program, object_) {
+    if (IsIterator(program)) continue;
+    bpf_link* link = bpf_program__attach(program);
+    if (link == nullptr) Fail(errno, std::string("attaching ") + bpf_program__section_name(program));
+    links_.push_back(link);
+  }
+}
+
+void BpfObject::DetachAll() noexcept {
+  for (bpf_link* link : links_) bpf_link__destroy(link);
+  links_.clear();
+}
+
+void BpfObject::RunIterator(const std::string& name) {
+  bpf_program* program = bpf_object__find_program_by_name(object_, name.c_str());
+  if (program == nullptr) Fail(ENOENT, "program " + name);
+  bpf_link* link = bpf_program__attach_iter(program, nullptr);
+  if (link == nullptr) Fail(errno, "attaching " + name);
+  const int fd = bpf_iter_create(bpf_link__fd(link));
+  const int create_error = errno;
+  char nothing[256];
+  ssize_t got = 0;
+  while (fd >= 0) {
+    got = read(fd, nothing, sizeof(nothing));
+    // EAGAIN: the walk paused to let others run, and goes on with the next read.
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) break;
+  }
+  const int read_error = errno;
+  if (fd >= 0) close(fd);
+  bpf_link__destroy(link);
+  if (fd < 0) Fail(create_error, "running " + name);
+  if (got < 0) Fail(read_error, "running " + name);
+}
+
+int BpfObject::MapFd(const std::string& name) const {
+  bpf_map* map = FindMap(name);
+  if (map == nullptr) Fail(ENOENT, "map " + name);
+  return bpf_map__fd(map);
+}
+
+void BpfObject::ReadGlobals(const std::string& name, void* value) const {
+  const std::uint32_t zero = 0;
+  if (bpf_map_lookup_elem(MapFd(name), &zero, value) != 0) Fail(errno, "reading " + name);
+}
+
+std::uint64_t BpfObject::MissedRuns() const {
+  std::uint64_t missed = 0;
+  bpf_program* program = nullptr;
+  bpf_object__for_each_program(program, object_) {
+    bpf_prog_info info = {};
+    std::uint32_t bytes = sizeof(info);
+    if (bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &bytes) == 0)
+      missed += info.recursion_misses;
+  }
+  return missed;
+}
+
+}  // namespace rls

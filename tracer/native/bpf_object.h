@@ -1,0 +1,50 @@
+// Owns one loaded BPF object: opens, loads, attaches and releases it through libbpf.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+struct bpf_link;
+struct bpf_map;
+struct bpf_object;
+struct bpf_program;
+
+namespace rls {
+
+class BpfObject {
+ public:
+  // Throws std::system_error when the file is no BPF object.
+  explicit BpfObject(const std::string& path);
+  BpfObject(const BpfObject&) = delete;
+  BpfObject& operator=(const BpfObject&) = delete;
+  ~BpfObject();
+
+  // Before Load.
+  void SetRingBytes(std::uint32_t bytes);
+  // Writes the initial value of the global data section `name` (".rodata").
+  void SetGlobals(const std::string& name, const void* value, std::size_t bytes);
+
+  // Throws std::system_error with the verifier's or libbpf's last words.
+  void Load();
+  // Attaches every program except iterators.
+  void AttachAll();
+  void DetachAll() noexcept;
+  // Runs the iterator program `name` once over all tasks.
+  void RunIterator(const std::string& name);
+
+  int MapFd(const std::string& name) const;
+  // Copies the global data section `name` (".bss") as the programs see it now.
+  void ReadGlobals(const std::string& name, void* value) const;
+  // Times the OS kernel skipped a program because it was already running on that CPU.
+  std::uint64_t MissedRuns() const;
+
+ private:
+  bpf_map* FindMap(const std::string& name) const;
+
+  bpf_object* object_ = nullptr;
+  std::vector<bpf_link*> links_;
+};
+
+}  // namespace rls

@@ -1,0 +1,92 @@
+#include "drain.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <system_error>
+#include <vector>
+
+#include "clock.h"
+
+namespace rls {
+namespace {
+
+constexpr auto kInterval = std::chrono::milliseconds(10);
+constexpr int kIntervalsPerLossCheck = 50;
+// One write() of at most this much, so that a long backlog gives its room back bit by bit.
+constexpr std::size_t kMaxWriteBytes = std::size_t{1} << 20;
+// Above the target's threads: it needs 1 % of a CPU, and at once when all CPUs are taken.
+constexpr int kNice = -10;
+
+}  // namespace
+
+std::uint32_t PossibleCpus() {
+  const int cpus = libbpf_num_possible_cpus();
+  if (cpus <= 0) throw std::system_error(-cpus, std::generic_category(), "counting CPUs");
+  return static_cast<std::uint32_t>(cpus);
+}
+
+Drain::Drain(int ring_fd, int loss_fd, SpoolWriter* spool)
+    : ring_(ring_fd), loss_fd_(loss_fd), spool_(spool) {}
+
+Drain::~Drain() { Stop(); }
+
+void Drain::Start() {
+  thread_ = std::thread([this] { Run(); });
+}
+
+void Drain::Run() {
+  pthread_setname_np(pthread_self(), "rls-drain");
+  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
+  int intervals = 0;
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!wake_.wait_for(lock, kInterval, [this] { return stopping_; })) {
+    Empty();
+    if (++intervals % kIntervalsPerLossCheck == 0) ReadLosses();
+  }
+}
+
+void Drain::Stop() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (!thread_.joinable()) return;
+  thread_.join();
+  Flush();
+}
+
+void Drain::Flush() {
+  Empty();
+  ReadLosses();
+}
+
+void Drain::Empty() {
+  for (;;) {
+    const RingStretch stretch = ring_.Peek(kMaxWriteBytes);
+    if (stretch.bytes == 0) break;
+    spool_->AppendStretch(stretch);
+    ring_.Release(stretch);
+    processes_ += stretch.processes;
+  }
+  spool_->progress()->drained_ns = MonotonicNs();
+}
+
+void Drain::ReadLosses() {
+  const std::uint32_t cpus = spool_->progress()->cpus;
+  std::vector<rls_loss> by_cpu(cpus);
+  for (std::uint32_t kind = 0; kind < RLS_REC_KINDS; ++kind) {
+    if (bpf_map_lookup_elem(loss_fd_, &kind, by_cpu.data()) != 0) continue;
+    for (std::uint32_t cpu = 0; cpu < cpus; ++cpu)
+      spool_->ring_loss()[cpu * RLS_REC_KINDS + kind] = by_cpu[cpu];
+  }
+}
+
+}  // namespace rls
