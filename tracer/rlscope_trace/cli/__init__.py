@@ -1,0 +1,86 @@
+"""The command line. Imports every other room, and is imported by nobody."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rlscope_trace import __version__
+from rlscope_trace.cli import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# In the order of --help. A command is imported when it is called: `record` must not wait for the
+# libraries of `summarize` before its probes are live.
+_COMMANDS = ("record", "recover", "summarize", "sql", "doctor")
+_RUNTIME_FAILURE = 1
+
+
+def _print_version(*, wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"rlscope-trace {__version__}")
+        raise typer.Exit
+
+
+def _options(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Show where the time of a reinforcement-learning program goes, with eBPF.
+
+    rlscope-trace --pid PID and rlscope-trace -- COMMAND are short for rlscope-trace record.
+    """
+
+
+def make_app(names: Sequence[str] = _COMMANDS) -> typer.Typer:
+    """Return the command line with the named commands."""
+    app = typer.Typer(
+        name="rlscope-trace",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    for name in names:
+        module = importlib.import_module(f"rlscope_trace.cli.{name}")
+        # Options end where the traced command begins, also without a "--" before it.
+        settings = {"allow_interspersed_args": name != "record"}
+        app.command(name, context_settings=settings)(getattr(module, name))
+    return app
+
+
+def expand_arguments(arguments: Sequence[str]) -> list[str]:
+    """Put `record` before options that are those of record: it is the command without a name."""
+    own = {"-h", "--help", "--version", "--install-completion", "--show-completion"}
+    if arguments and arguments[0].startswith("-") and arguments[0] not in own:
+        return ["record", *arguments]
+    return list(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit; the only place that turns errors into words and a code."""
+    words = expand_arguments(sys.argv[1:] if arguments is None else arguments)
+    completing = any(name.startswith("_") and name.endswith("_COMPLETE") for name in os.environ)
+    named = [name for name in _COMMANDS if words[:1] == [name] and not completing]
+    try:
+        make_app(named or _COMMANDS)(words, prog_name="rlscope-trace")
+    except KeyboardInterrupt:
+        messages.error("interrupted")
+        sys.exit(128 + 2)
+    except Exception as failure:
+        # The errors of both packages carry a hint and an exit code; anything else is a bug of
+        # ours, and its traceback is what a report needs.
+        if not hasattr(failure, "hint"):
+            raise
+        messages.error(str(failure), failure.hint)
+        sys.exit(getattr(failure, "exit_code", _RUNTIME_FAILURE))

@@ -1,0 +1,51 @@
+"""`rlscope-trace recover`: makes a trace of what a recorder that was killed left behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlscope_trace.cli import messages
+from rlscope_trace.cli.saving import report, save_trace
+from rlscope_trace.errors import SpoolError, UsageError
+from rlscope_trace.store.spool import open_spool
+
+_SUFFIX = ".spool"
+
+
+def recover(
+    spool: Annotated[
+        Path,
+        typer.Argument(help="The directory TRACE.spool that the recorder left beside its output."),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Trace to write; default: the spool without .spool."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the output.")] = False,
+) -> None:
+    """Make a trace of the spool of a recorder that was killed, or that could not save.
+
+    What the trace lacks is written into it and shown.
+    """
+    opened = open_spool(spool)
+    if opened.is_live():
+        raise SpoolError(
+            f"the recorder with pid {opened.session.get('recorder_pid')} is still writing {spool}",
+            hint=f"stop it first: kill -INT {opened.session.get('recorder_pid')}",
+        )
+    if not opened.end_ns:
+        messages.note("the recording was cut off: threads end at their last record")
+    report(save_trace(spool, output or _default_output(spool), overwrite=force))
+
+
+def _default_output(spool: Path) -> Path:
+    path = spool.absolute()
+    if path.suffix != _SUFFIX:
+        raise UsageError(
+            f"{spool} is not called TRACE{_SUFFIX}, so the name of its trace is not known",
+            hint=f"rlscope-trace recover {spool} -o TRACE.duckdb",
+        )
+    return path.with_suffix("")

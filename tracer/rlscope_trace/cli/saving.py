@@ -1,0 +1,97 @@
+"""From a complete spool to a saved trace, with a progress bar, and the words that end a session."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from rlscope_analysis.views import install_views
+from rlscope_trace.cli import messages
+from rlscope_trace.store.finalise import finalise
+from rlscope_trace.store.spool import open_spool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from types import FrameType
+
+    from rlscope_trace.store.finalise import FinaliseReport
+
+_STEPS = {
+    "scan": "reading the spool",
+    "sort": "sorting",
+    "write": "writing the database",
+    "store": "storing",
+    "verify": "verifying",
+}
+
+
+def save_trace(spool_directory: Path, output: Path, *, overwrite: bool) -> FinaliseReport:
+    """Turn the spool into a verified trace database; the spool goes only when that has worked."""
+    with _second_interrupt_stops(spool_directory), _progress_bar() as progress:
+        return finalise(
+            open_spool(spool_directory),
+            output,
+            overwrite=overwrite,
+            complete=install_views,
+            progress=progress,
+        )
+
+
+def report(saved: FinaliseReport) -> None:
+    """Say what was written and what was lost: the last words of every session."""
+    rows = saved.rows
+    messages.say(
+        f"wrote {saved.output}: {saved.records:,} records, {rows['process']:,} processes,"
+        f" {rows['thread']:,} threads, {rows['thread_state']:,} thread states,"
+        f" {saved.file_bytes / 1e6:.1f} MB in {saved.duration_s:.1f} s"
+    )
+    for loss in saved.losses:
+        count = "an unknown number of" if loss.count is None else f"{loss.count:,}"
+        messages.warning(f"{count} {loss.kind}: {loss.source}", loss.remedy)
+    if not saved.losses:
+        messages.say("nothing lost")
+
+
+class _Bar:
+    """One bar that goes through the steps of finalise."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task = progress.add_task("", total=None)
+
+    def __call__(self, step: str, done: int, total: int) -> None:
+        self._progress.update(
+            self._task, description=_STEPS.get(step, step), completed=done, total=total
+        )
+
+
+@contextmanager
+def _progress_bar() -> Iterator[_Bar]:
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
+    )  # fmt: skip
+    console = Console(stderr=True)
+    shown = sys.stderr.isatty()
+    with Progress(*columns, console=console, transient=True, disable=not shown) as progress:
+        yield _Bar(progress)
+
+
+@contextmanager
+def _second_interrupt_stops(spool_directory: Path) -> Iterator[None]:
+    """Let the first Ctrl-C only say that saving is under way; the next one stops it."""
+
+    def on_interrupt(_number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        messages.say(f"saving; Ctrl-C again stops it and leaves the spool {spool_directory}")
+
+    before = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,200 @@
+"""One recording: from loaded programs to a complete spool."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import rlscope_trace
+from rlscope_trace import _capture
+from rlscope_trace.errors import OutputExistsError, SpoolError, UsageError
+from rlscope_trace.store.spool import SESSION_FILE, open_spool, process_start_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rlscope_trace.loaders.capture import TracedProcess
+    from rlscope_trace.probes import Opened
+
+CLOCK_INTERVAL_NS = 60_000_000_000
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Where a recording stands."""
+
+    elapsed_ns: int
+    records: int
+    processes: int
+    lost: int
+    bytes: int
+    write_error: int
+    """errno of the last failed write to the spool; 0: the last one worked."""
+
+
+def ring_bytes(mib: int) -> int:
+    """Return the size of the ring in bytes; the OS kernel takes powers of two only."""
+    if mib < 1 or mib > 1024 or mib & (mib - 1):
+        raise UsageError(
+            f"--ring-mib {mib} is not a power of two from 1 to 1024", hint="--ring-mib 64"
+        )
+    return mib * _MIB
+
+
+def spool_directory(output: Path) -> Path:
+    """Return where the recording of this output is spooled: beside it."""
+    return output.with_name(output.name + ".spool")
+
+
+def prepare_output(output: Path, *, force: bool) -> Path:
+    """Make the spool directory of an output that may be written; return it.
+
+    Raises OutputExistsError where something would be lost, SpoolError where the directory cannot
+    be written.
+    """
+    directory = spool_directory(output)
+    if output.is_dir():
+        raise OutputExistsError(f"{output} is a directory", hint="-o FILE.duckdb")
+    if output.exists() and not force:
+        raise OutputExistsError(f"{output} exists", hint="--force to replace it, or -o OTHER")
+    if directory.exists():
+        _refuse_or_remove(directory, force=force)
+    try:
+        directory.mkdir()
+    except OSError as error:
+        raise SpoolError(
+            f"cannot write to {directory.parent}: {error.strerror}",
+            hint="-o names another place for the trace",
+        ) from error
+    return directory
+
+
+def _refuse_or_remove(directory: Path, *, force: bool) -> None:
+    try:
+        live = open_spool(directory).is_live()
+    except SpoolError:
+        live = False
+    if live:
+        raise OutputExistsError(
+            f"another recorder is writing {directory}", hint="-o names another place for the trace"
+        )
+    if not force:
+        raise OutputExistsError(
+            f"{directory} is left from a recording that was not finished",
+            hint=f"rlscope-trace recover {directory}, or --force to discard it",
+        )
+    shutil.rmtree(directory)
+
+
+@dataclass(slots=True)
+class Session:
+    """Records into a spool. In this order: start, then counters at will, then stop."""
+
+    opened: Opened
+    directory: Path
+    facts: dict[str, object]
+    """What else belongs into the trace's meta table."""
+    clock_ns: Callable[[], int] = time.monotonic_ns
+    started_ns: int = 0
+    _spool: _capture.SpoolWriter | None = field(default=None, init=False)
+    _drain: _capture.Drain | None = field(default=None, init=False)
+    _next_clock_ns: int = field(default=0, init=False)
+
+    def start(self, processes: Sequence[TracedProcess]) -> int:
+        """Attach and enter the processes; return how many threads they have."""
+        capture = self.opened.capture
+        self.started_ns = self.clock_ns()
+        self._write_session_file()
+        self._spool = _capture.SpoolWriter(str(self.directory), _capture.possible_cpus())
+        self._drain = _capture.Drain(capture.ring_fd, capture.loss_fd, self._spool)
+        self._append_clock_when_due()
+        capture.attach()
+        for process in processes:
+            self._spool.append_command(process.pid, _command_line(process.pid))
+        threads = capture.enter(processes)
+        self._drain.start()
+        return threads
+
+    def counters(self) -> Counters:
+        """Return where the recording stands; call it at least once a minute."""
+        spool, drain = self._running()
+        self._append_clock_when_due()
+        values = spool.counters()
+        return Counters(
+            elapsed_ns=self.clock_ns() - self.started_ns,
+            records=values["records"],
+            processes=drain.processes,
+            lost=values["lost"],
+            bytes=values["bytes"],
+            write_error=values["write_error"],
+        )
+
+    def stop(self) -> Counters:
+        """Detach, write the open ends and complete the spool; what counters() says at the end."""
+        spool, drain = self._running()
+        capture = self.opened.capture
+        # First: what threads do from here on belongs to no trace, and is cut by the decoder.
+        end_ns = self.clock_ns()
+        missed_runs = capture.missed_runs()
+        capture.detach()
+        drain.stop()
+        capture.close_open(spool)
+        drain.flush()
+        spool.append_clock()
+        spool.finish(
+            end_ns=end_ns, missed_runs=missed_runs, failed_updates=capture.failed_updates()
+        )
+        counters = self.counters()
+        self._spool = self._drain = None
+        return counters
+
+    def _running(self) -> tuple[_capture.SpoolWriter, _capture.Drain]:
+        if self._spool is None or self._drain is None:
+            raise RuntimeError("the session is not running")
+        return self._spool, self._drain
+
+    def _append_clock_when_due(self) -> None:
+        now_ns = self.clock_ns()
+        if self._spool is not None and now_ns >= self._next_clock_ns:
+            self._next_clock_ns = now_ns + CLOCK_INTERVAL_NS
+            self._spool.append_clock()
+
+    def _write_session_file(self) -> None:
+        facts = {
+            "tool_version": rlscope_trace.__version__,
+            "host": platform.node(),
+            "kernel": platform.release(),
+            "machine": platform.machine(),
+            "cpus_allowed": _status_value("Cpus_allowed_list"),
+            "loader": self.opened.loader,
+            "capture": self.opened.rung,
+            "ladder": self.opened.ladder(),
+            "started_ns": self.started_ns,
+            "recorder_pid": os.getpid(),
+            "recorder_starttime": process_start_time(os.getpid()),
+            **self.facts,
+        }
+        (self.directory / SESSION_FILE).write_text(json.dumps(facts, indent=1) + "\n")
+
+
+def _status_value(name: str) -> str:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key == name:
+            return value.strip()
+    return ""
+
+
+def _command_line(pid: int) -> bytes:
+    """Return the NUL-separated arguments; nothing for a process that has just ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

@@ -1,0 +1,83 @@
+"""Waits for the end of a recording: signals, the targets, the program, the clock."""
+
+from __future__ import annotations
+
+import signal
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rlscope_trace import target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from rlscope_trace.launch import Launched
+    from rlscope_trace.target import Target
+
+# How often the end of a target is looked for, and the progress line may be drawn.
+TICK_S = 0.2
+# siginfo.si_code of a signal that the terminal sent: to the whole foreground group, so the
+# program has it already (asm-generic/siginfo.h).
+_SI_KERNEL = 0x80
+
+_ENDING_SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
+
+
+@contextmanager
+def signals_held() -> Iterator[None]:
+    """Keep signals pending for the functions below, instead of ending the recorder."""
+    held = _ENDING_SIGNALS | {signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    try:
+        yield
+    finally:
+        # What came too late to matter must not interrupt what follows.
+        while signal.sigtimedwait(held, 0) is not None:
+            pass
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def watch_targets(
+    targets: Sequence[Target], *, deadline_s: float | None, tick: Callable[[], None]
+) -> str:
+    """Wait until a signal, the deadline (time.monotonic), or the end of the last target.
+
+    Returns why it ended. Call it with signals_held.
+    """
+    while True:
+        if signal.sigtimedwait(_ENDING_SIGNALS, _wait_s(deadline_s)) is not None:
+            return "stopped"
+        if not target.alive(targets):
+            return "the target has ended" if len(targets) == 1 else "all targets have ended"
+        if _is_over(deadline_s):
+            return "the duration is over"
+        tick()
+
+
+def watch_program(
+    launched: Launched, *, deadline_s: float | None, tick: Callable[[], None]
+) -> str:
+    """Wait until the program or the time ends; signals sent to the recorder go to the program.
+
+    Returns why it ended. Call it with signals_held.
+    """
+    while True:
+        info = signal.sigtimedwait(_ENDING_SIGNALS | {signal.SIGCHLD}, _wait_s(deadline_s))
+        if info is not None and info.si_signo != signal.SIGCHLD and info.si_code != _SI_KERNEL:
+            launched.forward_signal(info.si_signo)
+        if launched.poll() is not None:
+            return "the program has ended"
+        if _is_over(deadline_s):
+            return "the duration is over"
+        tick()
+
+
+def _wait_s(deadline_s: float | None) -> float:
+    if deadline_s is None:
+        return TICK_S
+    return min(TICK_S, max(deadline_s - time.monotonic(), 0))
+
+
+def _is_over(deadline_s: float | None) -> bool:
+    return deadline_s is not None and time.monotonic() >= deadline_s
