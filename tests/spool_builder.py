@@ -1,0 +1,176 @@
+"""Builds spools for tests byte by byte, from the comments of bpf/records.h alone.
+
+spool = SpoolBuilder()
+spool.thread(1, ts_ns=100, tid=10)
+spool.cycle(1, off_ns=100, wake_ns=0, in_ns=110, out_ns=150, off_state=RUNNABLE)
+spool.close(1, off_ns=150)
+spool.write(tmp_path / "spool", end_ns=200)
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+THREAD, CYCLE, CLOSE, EXEC, NAME, EXIT, CLOCK = range(1, 8)
+RUNNABLE, SLEEPING, BLOCKED, DEAD = range(4)
+NOBODY, INTERRUPT, OUTSIDE, UNKNOWN = 0, -1, -2, -3
+CREATED, FOUND = 0, 1
+UNKNOWN_STATUS = -(2**31)
+BUSY, DISCARDED = 1 << 31, 1 << 30
+
+HEADER = struct.pack("<8sII", b"LSSPOOL1", 1, 16)
+
+
+@dataclass
+class SpoolBuilder:
+    frames: list[bytes] = field(default_factory=list)
+    counts: list[int] = field(default_factory=lambda: [0] * 8)
+
+    def frame(self, record: bytes, *, flags: int = 0) -> None:
+        padding = bytes(-len(record) % 8)
+        self.frames.append(struct.pack("<II", len(record) | flags, 7) + record + padding)
+
+    def _record(self, kind: int, record: bytes, size: int) -> None:
+        assert len(record) == size
+        self.counts[kind] += 1
+        self.frame(record)
+
+    def thread(
+        self,
+        thread_id: int,
+        *,
+        ts_ns: int,
+        tid: int,
+        tgid: int | None = None,
+        entered: int = CREATED,
+        ns: tuple[int, int] = (0, 0),
+        creator: int = 0,
+        parent_tgid: int = 0,
+        born_ns: int = 0,
+        comm: bytes = b"python",
+    ) -> None:
+        tgid = tid if tgid is None else tgid
+        record = struct.pack(
+            "<HBBIQQIIIIII16s",
+            THREAD, entered, RUNNABLE, thread_id, ts_ns, born_ns, tid, tgid, *ns,
+            creator, parent_tgid, comm,
+        )  # fmt: skip
+        self._record(THREAD, record, 64)
+
+    def cycle(
+        self,
+        thread_id: int,
+        *,
+        off_ns: int,
+        in_ns: int,
+        out_ns: int,
+        wake_ns: int = 0,
+        off_state: int = SLEEPING,
+        out_state: int = SLEEPING,
+        waker: int = NOBODY,
+        cpu: int = 0,
+    ) -> None:
+        record = struct.pack(
+            "<HBBIQQQQiI",
+            CYCLE, off_state, out_state, thread_id, off_ns, wake_ns, in_ns, out_ns, waker, cpu,
+        )  # fmt: skip
+        self._record(CYCLE, record, 48)
+
+    def close(
+        self,
+        thread_id: int,
+        *,
+        off_ns: int,
+        wake_ns: int = 0,
+        in_ns: int = 0,
+        off_state: int = SLEEPING,
+        waker: int = NOBODY,
+        cpu: int = 0,
+    ) -> None:
+        record = struct.pack(
+            "<HBBIQQQiI", CLOSE, off_state, 0, thread_id, off_ns, wake_ns, in_ns, waker, cpu
+        )
+        self._record(CLOSE, record, 40)
+
+    def exec(
+        self,
+        thread_id: int,
+        *,
+        ts_ns: int,
+        tid: int = 0,
+        old_tid: int | None = None,
+        ns_tgid: int = 0,
+        filename: bytes = b"/bin/program",
+        args: bytes = b"",
+        args_total: int | None = None,
+    ) -> None:
+        record = struct.pack(
+            "<HHIQIIII128s512s",
+            EXEC, len(args), thread_id, ts_ns, tid, tid if old_tid is None else old_tid, ns_tgid,
+            len(args) if args_total is None else args_total, filename, args,
+        )  # fmt: skip
+        self._record(EXEC, record, 672)
+
+    def name(self, thread_id: int, comm: bytes, *, ts_ns: int = 1) -> None:
+        self._record(NAME, struct.pack("<HHIQ16s", NAME, 0, thread_id, ts_ns, comm), 32)
+
+    def exit(
+        self, thread_id: int, *, ts_ns: int, status: int = UNKNOWN_STATUS, tgid: int = 0
+    ) -> None:
+        self._record(EXIT, struct.pack("<HHIQiI", EXIT, 0, thread_id, ts_ns, status, tgid), 24)
+
+    def clock(self, ts_ns: int, realtime_ns: int, boottime_ns: int) -> None:
+        self._record(
+            CLOCK, struct.pack("<HHIQQQ", CLOCK, 0, 0, ts_ns, realtime_ns, boottime_ns), 32
+        )
+
+    def records(self) -> bytes:
+        return HEADER + b"".join(self.frames)
+
+    def progress(
+        self,
+        *,
+        end_ns: int,
+        ring_losses: Mapping[tuple[int, int], tuple[int, int]] | None = None,
+        spool_losses: Mapping[int, tuple[int, int]] | None = None,
+        missed_runs: int = 0,
+        failed_updates: int = 0,
+        cpus: int = 4,
+    ) -> bytes:
+        """Losses are {(cpu, kind): (count, first_ns)} and {kind: (count, first_ns)}."""
+        spool = [(spool_losses or {}).get(kind, (0, 0)) for kind in range(8)]
+        ring = [
+            (ring_losses or {}).get((cpu, kind), (0, 0)) for cpu in range(cpus) for kind in range(8)
+        ]
+        return (
+            struct.pack("<8sII", b"LSSPRG1\0", 1, cpus)
+            + struct.pack("<8Q", *self.counts)
+            + struct.pack("<3Q", len(self.records()), end_ns, end_ns)
+            + b"".join(struct.pack("<2Q", *loss) for loss in spool)
+            + struct.pack("<2Q", missed_runs, failed_updates)
+            + b"".join(struct.pack("<2Q", *loss) for loss in ring)
+        )
+
+    def write(
+        self,
+        directory: Path,
+        *,
+        end_ns: int,
+        records: bytes | None = None,
+        session: Mapping[str, object] | None = None,
+        **progress: object,
+    ) -> Path:
+        directory.mkdir()
+        (directory / "records.bin").write_bytes(self.records() if records is None else records)
+        told = {"host": "box", "argv": ["train"], **(session or {})}
+        (directory / "session.json").write_text(json.dumps(told))
+        content = self.progress(end_ns=end_ns, **progress)  # type: ignore[arg-type]
+        (directory / "progress.bin").write_bytes(content)
+        return directory

@@ -1,0 +1,353 @@
+"""A spool becomes a verified trace database, or stays as it is."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import duckdb
+import pytest
+
+import rlscope_trace
+from rlscope_trace.errors import OutputExistsError, SpoolError, VerificationError
+from rlscope_trace.store import finalise as finalise_module
+from rlscope_trace.store.finalise import finalise
+from rlscope_trace.store.spool import open_spool
+from rlscope_trace.store.verify import Expected, verify
+from spool_builder import CYCLE, DEAD, RUNNABLE, SpoolBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from rlscope_trace.store.finalise import FinaliseReport
+
+
+def add_nothing(con: duckdb.DuckDBPyConnection) -> None:
+    pass
+
+
+def report_nothing(step: str, done: int, total: int) -> None:
+    pass
+
+
+def run(
+    directory: Path,
+    output: Path,
+    *,
+    overwrite: bool = False,
+    complete: Callable[[duckdb.DuckDBPyConnection], None] = add_nothing,
+    progress: Callable[[str, int, int], None] = report_nothing,
+) -> FinaliseReport:
+    return finalise(
+        open_spool(directory), output, overwrite=overwrite, complete=complete, progress=progress
+    )
+
+
+def rows(path: Path, query: str) -> list[tuple[object, ...]]:
+    with duckdb.connect(str(path), read_only=True) as con:
+        return con.execute(query).fetchall()
+
+
+def stats(path: Path) -> dict[str, tuple[object, ...]]:
+    found = rows(path, "SELECT source, kind, count, first_ns, remedy FROM trace_stat")
+    assert all(row[4] for row in found)
+    return {str(row[0]): row[1:4] for row in found}
+
+
+@pytest.fixture
+def spool() -> SpoolBuilder:
+    spool = SpoolBuilder()
+    spool.clock(95, 10_000, 96)
+    spool.thread(1, ts_ns=100, tid=10, comm=b"python", born_ns=90)
+    spool.cycle(1, off_ns=100, in_ns=110, out_ns=150, off_state=RUNNABLE, cpu=1)
+    spool.thread(2, ts_ns=120, tid=11, tgid=10, creator=1, comm=b"worker")
+    spool.cycle(2, off_ns=120, in_ns=130, out_ns=135, off_state=RUNNABLE, waker=1, out_state=DEAD)
+    spool.cycle(1, off_ns=150, wake_ns=160, in_ns=165, out_ns=170, waker=-1)
+    spool.close(1, off_ns=170)
+    return spool
+
+
+@pytest.fixture
+def directory(spool: SpoolBuilder, tmp_path: Path) -> Path:
+    return spool.write(tmp_path / "spool", end_ns=200)
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return tmp_path / "trace.duckdb"
+
+
+def test_the_database_tells_what_the_spool_told(directory: Path, output: Path) -> None:
+    report = run(directory, output)
+    assert not directory.exists()
+    assert sorted(output.parent.iterdir()) == [output]
+    assert rows(output, "SELECT * EXCLUDE (waker_kind) FROM thread_state") == [
+        (1, 100, 110, "runnable", None, None),
+        (1, 110, 150, "running", 1, None),
+        (1, 150, 160, "sleeping", None, None),
+        (1, 160, 165, "runnable", None, None),
+        (1, 165, 170, "running", 0, None),
+        (1, 170, 200, "sleeping", None, None),
+        (2, 120, 130, "runnable", None, 1),
+        (2, 130, 135, "running", 0, None),
+    ]
+    assert rows(output, "FROM thread") == [
+        (1, 1, 10, 100, 200, "python", False, 0),
+        (2, 1, 11, 120, 135, "worker", True, 0),
+    ]
+    assert rows(output, "FROM process") == [
+        (1, "box", 10, None, 100, 200, "python", None, None, 90)
+    ]
+    assert rows(output, "FROM clock") == [(95, 10_000, 96)]
+    assert stats(output) == {}
+    assert dict(rows(output, "FROM meta")) == {
+        "host": "box",
+        "argv": '["train"]',
+        "tool_version": rlscope_trace.__version__,
+        "schema_version": "1",
+        "ended_cleanly": "true",
+        "recovered": "true",
+        "start_ns": "100",
+        "end_ns": "200",
+    }
+    assert report.rows == {
+        "thread_state": 8, "thread": 2, "process": 1, "clock": 1, "trace_stat": 0, "meta": 8
+    }  # fmt: skip
+    assert (report.output, report.records, report.losses) == (output, 7, ())
+    assert report.file_bytes == output.stat().st_size
+
+
+def test_the_recorder_itself_recovers_nothing(spool: SpoolBuilder, tmp_path: Path) -> None:
+    directory = spool.write(tmp_path / "spool", end_ns=200, session={"recorder_pid": os.getpid()})
+    run(directory, tmp_path / "t.duckdb")
+    assert rows(tmp_path / "t.duckdb", "SELECT value FROM meta WHERE key = 'recovered'") == [
+        ("false",)
+    ]
+
+
+def test_the_file_opens_in_older_duckdbs(directory: Path, output: Path) -> None:
+    run(directory, output)
+    assert rows(output, "SELECT tags['storage_version'] FROM duckdb_databases()")[0] == ("v1.2.0+",)
+
+
+def test_every_loss_is_told_with_its_remedy(spool: SpoolBuilder, tmp_path: Path) -> None:
+    spool.thread(3, ts_ns=110, tid=12, tgid=10)
+    spool.cycle(3, off_ns=115, in_ns=120, out_ns=130)
+    spool.cycle(3, off_ns=125, in_ns=126, out_ns=140, off_state=RUNNABLE)
+    spool.cycle(9, off_ns=115, in_ns=120, out_ns=130, off_state=RUNNABLE)
+    spool.close(9, off_ns=130)
+    spool.frame(b"\x63\x00" + bytes(20))
+    spool.frame(b"\x02\x00" + bytes(4))
+    directory = spool.write(
+        tmp_path / "spool",
+        end_ns=200,
+        records=spool.records() + b"cut",
+        session={"ring_mib": 16},
+        ring_losses={(2, CYCLE): (41, 133)},
+        spool_losses={CYCLE: (42, 134)},
+        missed_runs=43,
+        failed_updates=44,
+    )
+    report = run(directory, tmp_path / "t.duckdb")
+    found = stats(tmp_path / "t.duckdb")
+    assert found == {
+        "ring cpu 2 cycle": ("dropped", 41, 133),
+        "spool cycle": ("dropped", 42, 134),
+        "probe runs that the OS kernel skipped": ("dropped", 43, None),
+        "threads that the filter could not take": ("dropped", 44, None),
+        "spool: 3 bytes after the last whole record": ("truncated", 1, None),
+        "spool: damaged records": ("dropped", 1, None),
+        "spool: records of a kind not known": ("dropped", 1, None),
+        "threads without a start: in process (unknown)": ("unmatched", 1, None),
+        "wakeups: run-queue latency counted as sleep": ("unmatched", 1, 115),
+        "cycles: gaps between them, see thread.lost_ns": ("unmatched", 1, 110),
+        "cycles that overlap or run backwards: cut": ("unmatched", 1, 125),
+        "threads without an end, see thread.lost_ns": ("unmatched", 1, 140),
+    }
+    assert len(report.losses) == len(found)
+    remedies = {loss.source: loss.remedy for loss in report.losses}
+    assert remedies["ring cpu 2 cycle"] == "--ring-mib 32"
+    assert rows(tmp_path / "t.duckdb", "SELECT name, pid FROM process WHERE process_id = 2") == [
+        ("(unknown)", None)
+    ]
+
+
+def test_a_killed_recording_is_told_to_be_one(spool: SpoolBuilder, tmp_path: Path) -> None:
+    directory = spool.write(tmp_path / "spool", end_ns=0, records=spool.records()[:-48])
+    (directory / "progress.bin").unlink()
+    run(directory, tmp_path / "t.duckdb")
+    meta = dict(rows(tmp_path / "t.duckdb", "FROM meta"))
+    assert (meta["ended_cleanly"], meta["end_ns"]) == ("false", "170")
+    assert stats(tmp_path / "t.duckdb") == {
+        "not known: the counters are gone": ("dropped", None, None),
+        "threads alive when the recorder was killed": ("truncated", 1, 170),
+    }
+
+
+def test_what_is_derived_is_in_the_file(directory: Path, output: Path) -> None:
+    run(directory, output, complete=lambda con: con.execute("CREATE VIEW derived AS SELECT 42"))
+    assert rows(output, "FROM derived") == [(42,)]
+
+
+def test_progress_reaches_its_end_in_every_step(directory: Path, output: Path) -> None:
+    calls: list[tuple[str, int, int]] = []
+    run(directory, output, progress=lambda *call: calls.append(call))
+    assert list(dict.fromkeys(step for step, _, _ in calls)) == ["scan", "write", "store", "verify"]
+    last = {step: (done, total) for step, done, total in calls}
+    assert all(done == total for done, total in last.values())
+
+
+def test_existing_output_is_refused_without_overwrite(directory: Path, output: Path) -> None:
+    output.write_text("precious")
+    with pytest.raises(OutputExistsError, match="exists already") as caught:
+        run(directory, output)
+    assert caught.value.hint is not None
+    assert "--force" in caught.value.hint
+    assert output.read_text() == "precious"
+    assert directory.exists()
+    run(directory, output, overwrite=True)
+    assert rows(output, "SELECT count(*) FROM thread") == [(2,)]
+
+
+def untouched(directory: Path, output: Path, before: set[Path]) -> bool:
+    return not output.exists() and set(output.parent.iterdir()) == before and directory.exists()
+
+
+def interrupt(con: duckdb.DuckDBPyConnection) -> None:
+    raise KeyboardInterrupt
+
+
+def interrupt_query(con: duckdb.DuckDBPyConnection) -> None:
+    timer = threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT])
+    timer.start()
+    try:
+        con.execute("SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b")
+    finally:
+        timer.join()
+
+
+def misuse(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute("SELECT * FROM nowhere")
+
+
+@pytest.mark.parametrize(
+    ("complete", "message"),
+    [
+        (interrupt, "interrupted before"),
+        (interrupt_query, "interrupted before"),
+        (misuse, r"cannot write .*nowhere"),
+    ],
+)
+def test_a_failure_leaves_the_spool_and_nothing_else(
+    directory: Path,
+    output: Path,
+    complete: Callable[[duckdb.DuckDBPyConnection], None],
+    message: str,
+) -> None:
+    before = set(output.parent.iterdir())
+    with pytest.raises(SpoolError, match=message) as caught:
+        run(directory, output, complete=complete)
+    assert caught.value.hint == f"rlscope-trace recover {directory} -o SOMEWHERE_ELSE.duckdb"
+    assert untouched(directory, output, before)
+    run(directory, output)
+    assert output.exists()
+
+
+def test_a_missing_directory_is_told(directory: Path, tmp_path: Path) -> None:
+    with pytest.raises(SpoolError, match=r"cannot write .*absent") as caught:
+        run(directory, tmp_path / "absent" / "trace.duckdb")
+    assert caught.value.hint
+    assert directory.exists()
+
+
+@pytest.fixture
+def small_disk() -> Iterator[int]:
+    """Files can grow to so many bytes and no further: SIGXFSZ is ignored, so writes fail."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    previous = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, limits[1]))
+    yield 300_000
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    signal.signal(signal.SIGXFSZ, previous)
+
+
+@pytest.mark.usefixtures("small_disk")
+def test_a_full_disk_leaves_the_spool_and_nothing_else(directory: Path, output: Path) -> None:
+    before = set(output.parent.iterdir())
+    with pytest.raises(SpoolError, match="cannot write"):
+        run(directory, output)
+    assert untouched(directory, output, before)
+
+
+def test_a_wrong_database_is_not_kept(
+    directory: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flip(con: duckdb.DuckDBPyConnection) -> None:
+        con.execute("UPDATE thread_state_coded SET waker = 3 WHERE waker = 1")
+
+    before = set(output.parent.iterdir())
+    with pytest.raises(VerificationError, match=r"was not written: .*\.waker") as caught:
+        run(directory, output, complete=flip)
+    assert caught.value.hint
+    assert untouched(directory, output, before)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ("DELETE FROM thread_state_coded WHERE start_ns = 110", "8 thread states were written, 7"),
+        ("UPDATE thread_state_coded SET cpu = 2 WHERE cpu = 1", r"thread_state_coded\.cpu"),
+        ("UPDATE thread SET lost_ns = 1 WHERE thread_id = 1", "1 of them lost"),
+        ("DELETE FROM clock", "1 rows of clock were written, 0 are stored"),
+        # Sums, minima and maxima stay the same in all that follow.
+        (
+            "UPDATE thread_state_coded SET end_ns = end_ns"
+            " + CASE WHEN thread_id = 1 THEN 1 ELSE -1 END WHERE start_ns IN (110, 120)",
+            "the states of 2 threads do not add up",
+        ),
+        (
+            "UPDATE thread_state_coded SET start_ns = start_ns"
+            " + CASE start_ns WHEN 160 THEN -1 ELSE 1 END WHERE start_ns IN (160, 165)",
+            "out of order",
+        ),
+    ],
+)
+def test_verification_finds_what_differs(
+    directory: Path, output: Path, damage: str, message: str
+) -> None:
+    expected: list[Expected] = []
+
+    def keep(con: duckdb.DuckDBPyConnection, told: Expected) -> None:
+        expected.append(told)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(finalise_module, "verify", keep)
+        run(directory, output)
+    with duckdb.connect(str(output)) as con:
+        verify(con, expected[0])
+        con.execute(damage)
+        with pytest.raises(VerificationError, match=message):
+            verify(con, expected[0])
+
+
+def test_pandas_is_not_needed(directory: Path, output: Path) -> None:
+    program = (
+        "import sys; sys.modules['pandas'] = None\n"
+        "from pathlib import Path\n"
+        "from rlscope_trace.store.finalise import finalise\n"
+        "from rlscope_trace.store.spool import open_spool\n"
+        "finalise(open_spool(Path(sys.argv[1])), Path(sys.argv[2]), overwrite=False,\n"
+        "         complete=lambda con: None, progress=lambda *call: None)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(directory), str(output)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert output.exists()

@@ -1,0 +1,141 @@
+"""What a spool directory says of itself, and what is refused."""
+
+import json
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlscope_trace import _capture
+from rlscope_trace.errors import SpoolError
+from rlscope_trace.store.spool import WIRE_VERSION, Loss, open_spool
+from spool_builder import CYCLE, HEADER, THREAD, SpoolBuilder
+
+
+@pytest.fixture
+def spool() -> SpoolBuilder:
+    spool = SpoolBuilder()
+    spool.thread(1, ts_ns=100, tid=10)
+    return spool
+
+
+def test_both_halves_read_the_same_version() -> None:
+    assert WIRE_VERSION == _capture.WIRE_VERSION
+
+
+def test_session_and_counters_are_read(spool: SpoolBuilder, tmp_path: Path) -> None:
+    directory = spool.write(
+        tmp_path / "spool",
+        end_ns=200,
+        ring_losses={(0, THREAD): (2, 150), (3, CYCLE): (7, 160)},
+        spool_losses={CYCLE: (5, 170)},
+        missed_runs=3,
+        failed_updates=4,
+    )
+    opened = open_spool(directory)
+    assert opened.session == {"host": "box", "argv": ["train"]}
+    assert opened.end_ns == 200
+    assert opened.progress is not None
+    assert opened.progress.records[THREAD] == 1
+    assert opened.progress.whole_bytes == len(spool.records())
+    assert opened.progress.ring_losses == (Loss("thread", 2, 150, 0), Loss("cycle", 7, 160, 3))
+    assert opened.progress.spool_losses == (Loss("cycle", 5, 170),)
+    assert (opened.progress.missed_runs, opened.progress.failed_updates) == (3, 4)
+
+
+def test_an_ordinary_directory_is_no_spool(tmp_path: Path) -> None:
+    with pytest.raises(SpoolError, match=r"is not a spool: it has no records\.bin") as caught:
+        open_spool(tmp_path)
+    assert caught.value.hint
+
+
+def test_a_file_is_no_spool(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SpoolError, match="is not a spool"):
+        open_spool(tmp_path / "file")
+
+
+@pytest.mark.parametrize("content", [b"SQLite format 3\0" + bytes(100), b"abc"])
+def test_other_content_is_no_spool(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "records.bin").write_bytes(content)
+    with pytest.raises(SpoolError, match=r"is not a spool: .* does not start like one|holds no"):
+        open_spool(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", HEADER])
+def test_an_empty_spool_says_that_it_can_go(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "records.bin").write_bytes(content)
+    with pytest.raises(SpoolError, match="holds no record") as caught:
+        open_spool(tmp_path)
+    assert caught.value.hint == f"rm -r {tmp_path}"
+
+
+def test_another_wire_version_is_named(spool: SpoolBuilder, tmp_path: Path) -> None:
+    header = struct.pack("<8sII", b"LSSPOOL1", 2, 16)
+    directory = spool.write(
+        tmp_path / "spool",
+        end_ns=200,
+        records=header + spool.records()[16:],
+        session={"tool_version": "0.9"},
+    )
+    with pytest.raises(
+        SpoolError, match="has wire version 2, this rlscope-trace reads 1"
+    ) as caught:
+        open_spool(directory)
+    assert caught.value.hint is not None
+    assert "0.9" in caught.value.hint
+
+
+@pytest.mark.parametrize("damage", ["missing", "short", "foreign"])
+def test_lost_counters_do_not_cost_the_records(
+    spool: SpoolBuilder, tmp_path: Path, damage: str
+) -> None:
+    directory = spool.write(tmp_path / "spool", end_ns=200)
+    if damage == "missing":
+        (directory / "progress.bin").unlink()
+    else:
+        content = bytes(100) if damage == "short" else bytes(4096)
+        (directory / "progress.bin").write_bytes(content)
+    opened = open_spool(directory)
+    assert opened.progress is None
+    assert opened.end_ns == 0
+
+
+def test_a_broken_session_does_not_cost_the_records(spool: SpoolBuilder, tmp_path: Path) -> None:
+    directory = spool.write(tmp_path / "spool", end_ns=200)
+    (directory / "session.json").write_text('{"host": "bo')
+    assert open_spool(directory).session == {}
+
+
+def start_time(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+
+
+def test_a_spool_is_live_while_its_recorder_runs(spool: SpoolBuilder, tmp_path: Path) -> None:
+    directory = spool.write(tmp_path / "spool", end_ns=0)
+    with subprocess.Popen(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as recorder:
+        session = {"recorder_pid": recorder.pid, "recorder_starttime": start_time(recorder.pid)}
+        (directory / "session.json").write_text(json.dumps(session))
+        assert open_spool(directory).is_live()
+        session["recorder_starttime"] += 1  # the pid was reused
+        (directory / "session.json").write_text(json.dumps(session))
+        assert not open_spool(directory).is_live()
+        session["recorder_starttime"] -= 1
+        (directory / "session.json").write_text(json.dumps(session))
+        recorder.kill()
+    assert not open_spool(directory).is_live()
+
+
+def test_removal_spares_what_others_put_there(spool: SpoolBuilder, tmp_path: Path) -> None:
+    directory = spool.write(tmp_path / "spool", end_ns=200)
+    (directory / "notes.txt").touch()
+    open_spool(directory).remove()
+    assert list(directory.iterdir()) == [directory / "notes.txt"]
+    (directory / "notes.txt").unlink()
+    directory.rmdir()
+    open_spool(spool.write(directory, end_ns=200)).remove()
+    assert not directory.exists()

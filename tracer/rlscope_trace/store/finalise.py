@@ -1,0 +1,311 @@
+"""Turns a spool into a trace database: decode, sort, store, verify, then delete the spool."""
+
+import contextlib
+import json
+import os
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+
+from rlscope_trace import __version__
+from rlscope_trace._capture import SpoolScan, StateRows
+from rlscope_trace.errors import OutputExistsError, SpoolError, TracerError, VerificationError
+from rlscope_trace.store.processes import Columns, ProcessTree
+from rlscope_trace.store.spool import Spool
+from rlscope_trace.store.stats import Decoded, TraceStat, trace_stats
+from rlscope_trace.store.verify import Expected, verify
+
+SCHEMA_VERSION = "1"
+
+# Four row groups of DuckDB: whole ones go to the file at once, and none has to wait in memory.
+_BATCH_ROWS = 4 * 122_880
+_STEP_BYTES = 64 << 20
+_DATABASE_CONFIG: dict[str, str | bool | int | float | list[str]] = {
+    # Clients back to 1.2 can open the file, whichever DuckDB writes it.
+    "storage_compatibility_version": "v1.2.0",
+    # One thread keeps the order of the rows, and leaves the machine to the program that was traced.
+    "threads": 1,
+    # With the rest of the recorder below 300 MB of memory, however long the recording was.
+    "memory_limit": "80MB",
+}
+
+# DuckDB turns a Ctrl-C during a query into a RuntimeError with this text.
+_DUCKDB_INTERRUPTED = "Query interrupted"
+
+Complete = Callable[[duckdb.DuckDBPyConnection], None]
+ReportProgress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class FinaliseReport:
+    """What finalise wrote."""
+
+    output: Path
+    rows: dict[str, int]
+    """Rows by table."""
+    records: int
+    """Records read from the spool."""
+    losses: tuple[TraceStat, ...]
+    file_bytes: int
+    duration_s: float
+
+
+def finalise(
+    spool: Spool,
+    output: Path,
+    *,
+    overwrite: bool,
+    complete: Complete,
+    progress: ReportProgress,
+) -> FinaliseReport:
+    """Write the trace database of a spool, and delete the spool once the database is verified.
+
+    complete(con) adds what is derived, before the file is closed and verified. progress(step, done,
+    total) is called about every 64 MiB or half a million rows. On any failure, Ctrl-C included,
+    the output is left alone, the spool stays, and the error says how to try again.
+    """
+    started = time.monotonic()
+    _refuse_existing(output, overwrite=overwrite)
+    partial = output.with_name(f"{output.name}.partial")
+    with _undone_on_failure(spool, output, partial):
+        decoding = _Decoding(spool, output, progress)
+        rows, losses = decoding.write(partial, complete)
+        file_bytes = _sync(partial)
+        _refuse_existing(output, overwrite=overwrite)
+        partial.replace(output)
+        _sync(output.parent)
+    # The trace is safe: a spool that cannot be deleted is no failure.
+    with contextlib.suppress(OSError):
+        spool.remove()
+    return FinaliseReport(
+        output=output,
+        rows=rows,
+        records=sum(decoding.scan.records().values()),
+        losses=tuple(losses),
+        file_bytes=file_bytes,
+        duration_s=time.monotonic() - started,
+    )
+
+
+def recover_hint(spool: Spool) -> str:
+    """Return the command that tries once more, somewhere else."""
+    return f"rlscope-trace recover {shlex.quote(str(spool.directory))} -o SOMEWHERE_ELSE.duckdb"
+
+
+def _refuse_existing(output: Path, *, overwrite: bool) -> None:
+    if output.exists() and not overwrite:
+        raise OutputExistsError(f"{output} exists already", hint="overwrite it with --force")
+
+
+@contextlib.contextmanager
+def _undone_on_failure(spool: Spool, output: Path, partial: Path) -> Iterator[None]:
+    """Remove the partial file at any failure, and name a way to try again."""
+    hint = recover_hint(spool)
+    try:
+        _remove_partial(partial)
+        yield
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            _remove_partial(partial)
+        if isinstance(error, OutputExistsError):
+            raise
+        if isinstance(error, VerificationError):
+            raise VerificationError(f"{output} was not written: {error}", hint=hint) from error
+        if isinstance(error, TracerError):
+            error.hint = error.hint or hint
+            raise
+        if isinstance(error, KeyboardInterrupt) or str(error) == _DUCKDB_INTERRUPTED:
+            raise SpoolError(f"interrupted before {output} was complete", hint=hint) from error
+        if isinstance(error, (duckdb.Error, OSError, MemoryError, RuntimeError)):
+            reason = _reason(error)
+            raise SpoolError(f"cannot write {output}: {reason}", hint=hint) from error
+        raise
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
+def _remove_partial(partial: Path) -> None:
+    partial.unlink(missing_ok=True)
+    partial.with_name(f"{partial.name}.wal").unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> int:
+    """Bring a file or directory to the disk; returns its size."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+        return os.fstat(descriptor).st_size
+    finally:
+        os.close(descriptor)
+
+
+class _Decoding:
+    """One spool on its way into one database file."""
+
+    def __init__(self, spool: Spool, output: Path, progress: ReportProgress) -> None:
+        self._spool = spool
+        self._progress = progress
+        self._config = {**_DATABASE_CONFIG, "temp_directory": f"{output}.spill"}
+        self.scan = SpoolScan(str(spool.records_path), end_ns=spool.end_ns)
+        while self.scan.advance(_STEP_BYTES):
+            progress("scan", self.scan.position, self.scan.file_bytes)
+        progress("scan", self.scan.file_bytes, self.scan.file_bytes)
+        self._tree = ProcessTree(self.scan.threads(), self.scan.execs(), end_ns=spool.end_ns)
+        self._states = StateRows(
+            self.scan,
+            slots=self._tree.slots,
+            # Where the user says that there is room: a retry with another -o moves it as well.
+            scratch_directory=str(output.parent),
+            batch_rows=_BATCH_ROWS,
+        )
+
+    def write(self, partial: Path, complete: Complete) -> tuple[dict[str, int], list[TraceStat]]:
+        """Write, close, reopen and verify the file."""
+        with contextlib.closing(duckdb.connect(str(partial), config=self._config)) as con:
+            con.execute(resources.files("rlscope_trace.store").joinpath("schema.sql").read_text())
+            self._write_states(con)
+            outcomes = self._states.outcomes()
+            losses = trace_stats(self._spool, self._decoded())
+            rows = {
+                "thread_state": self._states.row_count,
+                "thread": sum(
+                    _insert_threads(con, batch) for batch in self._tree.thread_batches(outcomes)
+                ),
+                "process": self._write_processes(con, outcomes),
+                "clock": _insert_clock(con, self.scan.clocks()),
+                "trace_stat": _insert_losses(con, losses),
+                "meta": _insert_meta(con, self._meta(outcomes)),
+            }
+            complete(con)
+            self._progress("store", 0, 1)
+            con.execute("CHECKPOINT")
+            self._progress("store", 1, 1)
+        expected = Expected(
+            state_rows=self._states.row_count,
+            state_totals=self._states.totals(),
+            rows=rows,
+            lifetime_ns=_sum(outcomes["end_ns"]) - _sum(outcomes["start_ns"]),
+            lost_ns=_sum(outcomes["lost_ns"]),
+        )
+        self._progress("verify", 0, 1)
+        config = {**self._config, "access_mode": "READ_ONLY"}
+        with contextlib.closing(duckdb.connect(str(partial), config=config)) as con:
+            verify(con, expected)
+        self._progress("verify", 1, 1)
+        return rows, losses
+
+    def _write_states(self, con: duckdb.DuckDBPyConnection) -> None:
+        sort_bytes = 0
+        while self._states.prepare(_STEP_BYTES):
+            sort_bytes = min(sort_bytes + _STEP_BYTES, self.scan.file_bytes)
+            self._progress("sort", sort_bytes, self.scan.file_bytes)
+        # A cycle makes three rows at most; how many exactly is known at the end.
+        cycles = int(self.scan.threads()["cycles"].sum())
+        estimate = max(3 * cycles, 1)
+        while (batch := self._states.next_batch()) is not None:
+            _insert_states(con, batch)
+            self._progress("write", min(self._states.row_count, estimate - 1), estimate)
+        self._progress("write", estimate, estimate)
+
+    def _write_processes(self, con: duckdb.DuckDBPyConnection, outcomes: NDArray[np.void]) -> int:
+        host = self._spool.session.get("host")
+        columns = self._tree.process_columns(outcomes, host if isinstance(host, str) else None)
+        return _insert_processes(con, columns)
+
+    def _decoded(self) -> Decoded:
+        return Decoded(
+            records=self.scan.records(),
+            whole_bytes=self.scan.position,
+            file_bytes=self.scan.file_bytes,
+            malformed_count=self.scan.malformed_count,
+            unknown_kind_count=self.scan.unknown_kind_count,
+            unknown_start_count=self._tree.unknown_start_count,
+            findings=self._states.findings(),
+        )
+
+    def _meta(self, outcomes: NDArray[np.void]) -> dict[str, str]:
+        end_ns = self._spool.end_ns
+        facts: dict[str, object] = {
+            "tool_version": __version__,
+            **self._spool.session,
+            "schema_version": SCHEMA_VERSION,
+            "ended_cleanly": end_ns > 0,
+            # Written by another process than the one that recorded.
+            "recovered": self._spool.session.get("recorder_pid") != os.getpid(),
+        }
+        if len(outcomes):
+            facts["start_ns"] = int(outcomes["start_ns"].min())
+            facts["end_ns"] = end_ns or int(outcomes["end_ns"].max())
+        return {
+            key: value if isinstance(value, str) else json.dumps(value)
+            for key, value in facts.items()
+        }
+
+
+def _sum(values: NDArray[Any]) -> int:
+    """Add up without overflow, whatever a damaged spool holds."""
+    return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
+
+
+# DuckDB finds the numpy columns below by the name of the parameter that holds them.
+
+
+def _insert_states(con: duckdb.DuckDBPyConnection, batch: Columns) -> None:
+    con.execute(
+        "INSERT INTO thread_state_coded"
+        " SELECT thread_id, start_ns, end_ns, state, cpu, waker FROM batch"
+    )
+
+
+def _insert_threads(con: duckdb.DuckDBPyConnection, batch: Columns) -> int:
+    con.execute(
+        "INSERT INTO thread SELECT thread_id, process_id, nullif(tid, 0), start_ns, end_ns,"
+        " nullif(name, ''), ended, lost_ns FROM batch"
+    )
+    return len(batch["thread_id"])
+
+
+def _insert_processes(con: duckdb.DuckDBPyConnection, batch: Columns) -> int:
+    con.execute(
+        "INSERT INTO process SELECT process_id, nullif(host, ''), nullif(pid, 0),"
+        " nullif(parent_process_id, 0), start_ns, end_ns, nullif(name, ''), nullif(command, ''),"
+        " nullif(exit_code, -1), nullif(born_ns, 0) FROM batch"
+    )
+    return len(batch["process_id"])
+
+
+def _insert_clock(con: duckdb.DuckDBPyConnection, clocks: NDArray[np.void]) -> int:
+    batch = {name: np.ascontiguousarray(clocks[name]) for name in clocks.dtype.names or ()}
+    return _insert_clock_columns(con, batch)
+
+
+def _insert_clock_columns(con: duckdb.DuckDBPyConnection, batch: Columns) -> int:
+    con.execute("INSERT INTO clock SELECT ts_ns, realtime_ns, boottime_ns FROM batch")
+    return len(batch["ts_ns"])
+
+
+def _insert_losses(con: duckdb.DuckDBPyConnection, losses: list[TraceStat]) -> int:
+    for loss in losses:
+        con.execute(
+            "INSERT INTO trace_stat VALUES (?, ?, ?, ?, ?)",
+            [loss.kind, loss.source, loss.count, loss.first_ns, loss.remedy],
+        )
+    return len(losses)
+
+
+def _insert_meta(con: duckdb.DuckDBPyConnection, facts: dict[str, str]) -> int:
+    for key, value in facts.items():
+        con.execute("INSERT INTO meta VALUES (?, ?)", [key, value])
+    return len(facts)

@@ -1,0 +1,178 @@
+"""A spool on disk: what a recording left behind, and whether its recorder still runs."""
+
+import json
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlscope_trace.errors import SpoolError
+
+SESSION_FILE = "session.json"
+RECORDS_FILE = "records.bin"
+PROGRESS_FILE = "progress.bin"
+
+# The layouts of tracer/native/spool_format.h.
+SPOOL_MAGIC = int.from_bytes(b"LSSPOOL1", "little")
+PROGRESS_MAGIC = 0x3147525053534C
+WIRE_VERSION = 1
+RECORD_KINDS = ("none", "thread", "cycle", "close", "exec", "name", "exit", "clock")
+_HEADER = struct.Struct("<QII")
+_PROGRESS = struct.Struct(f"<QII{len(RECORD_KINDS)}Q3Q{2 * len(RECORD_KINDS)}Q2Q")
+_LOSS = struct.Struct("<QQ")
+_MAX_LOSS_CPUS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Records of one kind that were lost in one place."""
+
+    kind: str
+    count: int
+    first_ns: int
+    cpu: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What the drain counted while it wrote the spool."""
+
+    records: dict[int, int]
+    whole_bytes: int
+    end_ns: int
+    ring_losses: tuple[Loss, ...]
+    spool_losses: tuple[Loss, ...]
+    missed_runs: int
+    failed_updates: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spool:
+    """An opened spool directory. Nothing of it is kept open."""
+
+    directory: Path
+    session: dict[str, object]
+    progress: Progress | None
+    """None: progress.bin is missing or damaged, so that losses are not known."""
+
+    @property
+    def records_path(self) -> Path:
+        """The file of the records."""
+        return self.directory / RECORDS_FILE
+
+    @property
+    def end_ns(self) -> int:
+        """The end of the trace; 0 if the recorder did not live to note it."""
+        return self.progress.end_ns if self.progress is not None else 0
+
+    def is_live(self) -> bool:
+        """Whether the recorder that writes this spool still runs."""
+        pid = self.session.get("recorder_pid")
+        started = self.session.get("recorder_starttime")
+        if not isinstance(pid, int) or started is None:
+            return False
+        return process_start_time(pid) == str(started)
+
+    def remove(self) -> None:
+        """Delete the spool, but nothing that somebody else put into its directory."""
+        for name in (RECORDS_FILE, PROGRESS_FILE, SESSION_FILE):
+            (self.directory / name).unlink(missing_ok=True)
+        if not any(self.directory.iterdir()):
+            self.directory.rmdir()
+
+
+def open_spool(directory: Path) -> Spool:
+    """Open the spool in a directory; SpoolError if it is none, or one of another version."""
+    try:
+        with (directory / RECORDS_FILE).open("rb") as file:
+            header = file.read(_HEADER.size)
+            records_bytes = os.fstat(file.fileno()).st_size - _HEADER.size
+        session = _read_session(directory / SESSION_FILE)
+        progress = _read_progress(directory / PROGRESS_FILE)
+    except (FileNotFoundError, NotADirectoryError):
+        raise SpoolError(
+            f"{directory} is not a spool: it has no {RECORDS_FILE}",
+            hint="name the directory that the recorder left beside the output",
+        ) from None
+    except OSError as error:
+        raise SpoolError(
+            f"cannot read the spool {directory}: {error.strerror}",
+            hint=f"sudo rlscope-trace recover {directory}",
+        ) from error
+    if header and (len(header) < _HEADER.size or _HEADER.unpack(header)[0] != SPOOL_MAGIC):
+        raise SpoolError(
+            f"{directory} is not a spool: {RECORDS_FILE} does not start like one",
+            hint="name the directory that the recorder left beside the output",
+        )
+    if records_bytes <= 0:
+        raise SpoolError(f"the spool {directory} holds no record", hint=f"rm -r {directory}")
+    _, version, header_bytes = _HEADER.unpack(header)
+    if version != WIRE_VERSION or header_bytes != _HEADER.size:
+        raise SpoolError(
+            f"the spool {directory} has wire version {version}, this rlscope-trace reads"
+            f" {WIRE_VERSION}",
+            hint="recover it with the rlscope-trace that recorded it"
+            f" (version {session.get('tool_version', 'not known')})",
+        )
+    return Spool(directory=directory, session=session, progress=progress)
+
+
+def _read_session(path: Path) -> dict[str, object]:
+    """Read what is known of the session; a session.json cut short must not cost the records."""
+    try:
+        session = json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return session if isinstance(session, dict) else {}
+
+
+def _read_progress(path: Path) -> Progress | None:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    if len(data) < _PROGRESS.size:
+        return None
+    kinds = len(RECORD_KINDS)
+    magic, version, cpus, *numbers = _PROGRESS.unpack_from(data)
+    if magic != PROGRESS_MAGIC or version != WIRE_VERSION:
+        return None
+    records, rest = numbers[:kinds], numbers[kinds:]
+    whole_bytes, _drained_ns, end_ns, *losses = rest
+    spool_losses = [
+        Loss(kind=name, count=losses[2 * kind], first_ns=losses[2 * kind + 1])
+        for kind, name in enumerate(RECORD_KINDS)
+        if losses[2 * kind] > 0
+    ]
+    return Progress(
+        records=dict(enumerate(records)),
+        whole_bytes=whole_bytes,
+        end_ns=end_ns if end_ns < 2**63 else 0,
+        ring_losses=_read_ring_losses(data, cpus=min(cpus, _MAX_LOSS_CPUS)),
+        spool_losses=tuple(spool_losses),
+        missed_runs=losses[2 * kinds],
+        failed_updates=losses[2 * kinds + 1],
+    )
+
+
+def _read_ring_losses(data: bytes, *, cpus: int) -> tuple[Loss, ...]:
+    losses = []
+    for row in range(cpus * len(RECORD_KINDS)):
+        offset = _PROGRESS.size + row * _LOSS.size
+        if offset + _LOSS.size > len(data):
+            break
+        count, first_ns = _LOSS.unpack_from(data, offset)
+        if count > 0:
+            cpu, kind = divmod(row, len(RECORD_KINDS))
+            losses.append(Loss(kind=RECORD_KINDS[kind], count=count, first_ns=first_ns, cpu=cpu))
+    return tuple(losses)
+
+
+def process_start_time(pid: int) -> str | None:
+    """Start time of a process as its stat file shows it, in clock ticks; None: no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # Field 2 is the name in parentheses, which may itself hold spaces and parentheses.
+    return stat.rpartition(")")[2].split()[19]
