@@ -75,6 +75,7 @@ struct task_struct {
 	__u64 start_time;
 	char comm[16];
 	struct signal_struct *signal;
+	struct bpf_local_storage *bpf_storage;
 };
 
 struct linux_binprm {

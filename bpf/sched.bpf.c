@@ -52,6 +52,9 @@ struct rls_control control = {};
 
 static __always_inline struct rls_track *track_of(struct task_struct *task)
 {
+	/* A task without any storage is the rule: do not even call the helper for it. */
+	if (!task->bpf_storage)
+		return 0;
 	return bpf_task_storage_get(&threads, task, 0, 0);
 }
 

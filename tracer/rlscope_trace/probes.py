@@ -76,7 +76,7 @@ def open_capture(*, loader: Loader, rung: Rung | None, ring_bytes: int) -> Opene
 
 def probe_ladder() -> list[tuple[str, bool, str]]:
     """Load and attach every rung in turn: its name, whether it works, and if not why."""
-    results = []
+    results: list[tuple[str, bool, str]] = []
     for name, load in _LIBBPF_LADDER.items():
         try:
             capture = load(ring_bytes=_PROBE_RING_BYTES)

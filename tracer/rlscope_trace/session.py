@@ -120,6 +120,9 @@ class Session:
             self._spool.append_command(process.pid, _command_line(process.pid))
         threads = capture.enter(processes)
         self._drain.start()
+        # From here on nothing the processes do is missed.
+        self.facts |= {"live_ns": self.clock_ns(), "threads_found": threads}
+        self._write_session_file()
         return threads
 
     def counters(self) -> Counters:
@@ -181,7 +184,10 @@ class Session:
             "recorder_starttime": process_start_time(os.getpid()),
             **self.facts,
         }
-        (self.directory / SESSION_FILE).write_text(json.dumps(facts, indent=1) + "\n")
+        # Whole or not at all: a recorder may be killed while it writes this.
+        written = self.directory / f"{SESSION_FILE}.new"
+        written.write_text(json.dumps(facts, indent=1) + "\n")
+        written.replace(self.directory / SESSION_FILE)
 
 
 def _status_value(name: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import mmap
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rlscope_trace import _capture
 from rlscope_trace.errors import TracerError
 from rlscope_trace.loaders.capture import bpf_file
+from rlscope_trace.loaders.kernel_headers import INSTALL_HINT, headers_for_bcc
 from rlscope_trace.loaders.tid_filter import enter_from_proc
 from rlscope_trace.loaders.tracefs import field_offsets
 from rlscope_trace.loaders.tracepoints import require_initial_pid_namespace
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 # Where Debian and Ubuntu put it: outside every virtual environment.
 _DISTRIBUTION_PACKAGES = Path("/usr/lib/python3/dist-packages")
-_INSTALL_HINT = "sudo apt-get install python3-bpfcc linux-headers-$(uname -r)"
 
 _PROGRAMS = {
     "on_switch": "sched:sched_switch",
@@ -84,50 +83,30 @@ class BccLoader:
         return self._table.failed_updates()
 
 
-def kernel_headers() -> Path | None:
-    """Return the headers bcc would not find by itself; None where it needs no help."""
-    own = Path("/lib/modules") / os.uname().release / "build"
-    if own.exists() or Path("/sys/kernel/kheaders.tar.xz").exists():
-        return None
-    installed = [path for path in Path("/usr/src").glob("linux-headers-*") if _complete(path)]
-    if not installed:
-        raise TracerError(
-            f"bcc needs kernel headers: there are none for {os.uname().release} in /lib/modules,"
-            " none in /usr/src",
-            hint=_INSTALL_HINT,
-        )
-    return max(installed, key=lambda path: path.stat().st_mtime)
-
-
-def _complete(headers: Path) -> bool:
-    # Debian splits them in two; only the half for one architecture can be compiled against.
-    return (headers / "include" / "generated" / "autoconf.h").exists()
-
-
 def _import_bcc() -> Any:  # noqa: ANN401 - Debian's package carries no types
     try:
         return importlib.import_module("bcc")
     except ImportError:
         pass
     if not (_DISTRIBUTION_PACKAGES / "bcc").is_dir():
-        raise TracerError("--loader bcc needs the Python package bcc", hint=_INSTALL_HINT)
+        raise TracerError("--loader bcc needs the Python package bcc", hint=INSTALL_HINT)
     # Only for this import: the other packages there belong to another interpreter.
     sys.path.append(str(_DISTRIBUTION_PACKAGES))
     try:
         return importlib.import_module("bcc")
     except (ImportError, OSError) as error:
-        raise TracerError(f"bcc does not load here: {error}", hint=_INSTALL_HINT) from error
+        raise TracerError(f"bcc does not load here: {error}", hint=INSTALL_HINT) from error
     finally:
         sys.path.remove(str(_DISTRIBUTION_PACKAGES))
 
 
 def _compile(source: str, flags: list[str]) -> Any:  # noqa: ANN401 - as above
     bcc = _import_bcc()
-    headers = kernel_headers()
-    if headers is not None:
-        os.environ.setdefault("BCC_KERNEL_SOURCE", str(headers))
     try:
-        return bcc.BPF(text=source, cflags=[*flags, "-Wno-macro-redefined"])
+        with headers_for_bcc():
+            return bcc.BPF(text=source, cflags=flags)
+    except TracerError:
+        raise
     except Exception as error:  # noqa: BLE001 - bcc raises bare Exception when clang fails
         raise TracerError(
             f"bcc could not compile or load the programs: {error}",

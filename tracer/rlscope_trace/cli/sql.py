@@ -1,0 +1,68 @@
+"""`rlscope-trace sql`: one query on a trace, or a small shell."""
+
+import sys
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlscope_analysis.query import run_query
+from rlscope_analysis.result_format import csv_chunks, json_chunks, table_chunks
+from rlscope_analysis.trace import Trace, open_trace
+from rlscope_trace.cli.output import write_stdout
+from rlscope_trace.cli.sql_shell import SqlShell, dot_command
+
+_TABLE_ROWS = 1000
+
+
+class ResultFormat(str, Enum):
+    """How the result of a query is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+def sql(
+    trace: Annotated[Path, typer.Argument(help="The trace to ask.", show_default=False)],
+    query: Annotated[
+        str | None,
+        typer.Argument(
+            help="One SQL query, or .tables or .schema NAME; else it is read from a pipe, or a"
+            " shell opens.",
+            show_default=False,
+        ),
+    ] = None,
+    output_format: Annotated[
+        ResultFormat, typer.Option("--format", help="Print a table, a JSON array, or CSV.")
+    ] = ResultFormat.TABLE,
+    every: Annotated[
+        bool, typer.Option("--all", help=f"Print every row: a table else ends after {_TABLE_ROWS}.")
+    ] = False,
+) -> None:
+    """Ask a trace anything in SQL (DuckDB's); the trace is only read, never changed."""
+    with open_trace(trace) as opened:
+
+        def chunks(text: str) -> Iterator[str]:
+            return answer(opened, text, output_format, limit=None if every else _TABLE_ROWS)
+
+        if query is None and sys.stdin.isatty():
+            SqlShell(trace=opened, answer=chunks).run()
+        else:
+            write_stdout(chunks(sys.stdin.read() if query is None else query))
+
+
+def answer(
+    trace: Trace, text: str, output_format: ResultFormat, *, limit: int | None
+) -> Iterator[str]:
+    """Answer a query or a dot command, piece by piece."""
+    if text.strip().startswith("."):
+        return dot_command(trace, text)
+    result = run_query(trace, text)
+    if output_format is ResultFormat.JSON:
+        return json_chunks(result)
+    if output_format is ResultFormat.CSV:
+        return csv_chunks(result)
+    return table_chunks(result, limit=limit, is_terminal=sys.stdout.isatty())
