@@ -58,8 +58,7 @@ def open_capture(*, loader: Loader, rung: Rung | None, ring_bytes: int) -> Opene
 
         if rung == "btf":
             raise TracerError("bcc has no BTF rung", hint="leave out --capture btf")
-        capture = BccLoader(ring_bytes=ring_bytes)
-        return Opened(capture, "bcc", "tracefs", (Attempt("tracefs", ""),))
+        return Opened(BccLoader(ring_bytes=ring_bytes), "bcc", "tracefs", (Attempt("tracefs", ""),))
     attempts: list[Attempt] = []
     for name, load in _LIBBPF_LADDER.items():
         if rung not in (None, name):
@@ -76,17 +75,19 @@ def open_capture(*, loader: Loader, rung: Rung | None, ring_bytes: int) -> Opene
 
 def probe_ladder() -> list[tuple[str, bool, str]]:
     """Load and attach every rung in turn: its name, whether it works, and if not why."""
-    results: list[tuple[str, bool, str]] = []
-    for name, load in _LIBBPF_LADDER.items():
-        try:
-            capture = load(ring_bytes=_PROBE_RING_BYTES)
-            capture.attach()
-            capture.detach()
-        except (OSError, TracerError) as error:
-            results.append((name, False, _reason(error)))
-        else:
-            results.append((name, True, ""))
-    return results
+    reasons = {name: _try(load) for name, load in _LIBBPF_LADDER.items()}
+    return [(name, not reason, reason) for name, reason in reasons.items()]
+
+
+def _try(load: Callable[..., Capture]) -> str:
+    """Return why a rung does not work; nothing if it does."""
+    try:
+        capture = load(ring_bytes=_PROBE_RING_BYTES)
+        capture.attach()
+        capture.detach()
+    except (OSError, TracerError) as error:
+        return _reason(error)
+    return ""
 
 
 def _reason(error: OSError | TracerError) -> str:

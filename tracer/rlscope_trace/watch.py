@@ -55,9 +55,7 @@ def watch_targets(
         tick()
 
 
-def watch_program(
-    launched: Launched, *, deadline_s: float | None, tick: Callable[[], None]
-) -> str:
+def watch_program(launched: Launched, *, deadline_s: float | None, tick: Callable[[], None]) -> str:
     """Wait until the program or the time ends; signals sent to the recorder go to the program.
 
     Returns why it ended. Call it with signals_held.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
 from rlscope_trace.preflight import Finding, run_checks, tracing_works, working_rung
 
 

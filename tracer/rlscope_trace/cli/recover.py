@@ -1,7 +1,5 @@
 """`rlscope-trace recover`: makes a trace of what a recorder that was killed left behind."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

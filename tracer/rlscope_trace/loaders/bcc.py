@@ -107,7 +107,7 @@ def _compile(source: str, flags: list[str]) -> Any:  # noqa: ANN401 - as above
             return bcc.BPF(text=source, cflags=flags)
     except TracerError:
         raise
-    except Exception as error:  # noqa: BLE001 - bcc raises bare Exception when clang fails
+    except Exception as error:  # bcc raises bare Exception when clang fails
         raise TracerError(
             f"bcc could not compile or load the programs: {error}",
             hint="rlscope-trace doctor shows whether the other loader works",

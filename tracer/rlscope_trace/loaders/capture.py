@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from rlscope_trace._capture import SpoolWriter
 
+
 class TracedProcess(Protocol):
     """A process to trace, held by pidfd so that it cannot be mistaken for another."""
 

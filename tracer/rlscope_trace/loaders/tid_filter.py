@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlscope_trace import _capture
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from rlscope_trace import _capture
 
 PROC = Path("/proc")
 # Letters of /proc/PID/stat -> enum rls_off_state of bpf/records.h; everything else sleeps.

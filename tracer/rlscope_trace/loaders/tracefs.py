@@ -47,7 +47,7 @@ def _read_format(path: Path) -> str:
 def _parse_format(text: str) -> dict[str, int]:
     offsets = {}
     for match in _FIELD.finditer(text):
-        # "pid_t prev_pid", "char prev_comm[16]", "__data_loc char[] filename"
+        # The last word, less the length: pid_t prev_pid, or an array like char comm of 16.
         name = match["declaration"].split()[-1].split("[")[0]
         offsets[name] = int(match["offset"])
     return offsets
