@@ -1,0 +1,180 @@
+"""Data flows one way, and so do imports: who may know whom, and what may lie where."""
+
+import ast
+import fnmatch
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TRACER = REPOSITORY / "tracer" / "rlscope_trace"
+ANALYSIS = REPOSITORY / "analysis" / "rlscope_analysis"
+
+# The rooms of the tracer, earliest first: a room may import those that stand before it. `_capture`
+# is the native module. A new room needs a place here.
+TRACER_ROOMS = (
+    "errors",
+    "_capture",
+    "privileges",
+    "loaders",
+    "probes",
+    "store",
+    "preflight",
+    "target",
+    "launch",
+    "session",
+    "watch",
+    "cli",
+)
+
+# What the C and C++ code of a folder may include from this repository, as written there. The
+# collector shares with the kernel half: the records, the per-thread state, the tracepoint offsets.
+INCLUDES = {
+    "bpf": r"[a-z_]+\.h",
+    "tracer/native": r"[a-z_]+\.h|bpf/(records|track|tp_fields)\.h",
+    "analysis/native": r"[a-z_]+\.h",
+}
+# And from elsewhere, where that is limited: libbpf's headers for BPF programs, no others.
+SYSTEM_INCLUDES = {"bpf": r"bpf/[a-z_]+\.h"}
+# records.h is shared with C++, which needs stdint.h where BPF brings its own types.
+SYSTEM_EXCEPTIONS = {("bpf/records.h", "stdint.h")}
+
+TOP_FOLDERS = {"bpf", "cupti", "tracer", "analysis", "scripts", "tests", "docs"}
+TOP_FILES = {"README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml"}
+
+# Paths that exist on one machine only; a leading word character makes it /proc/PID/root and such.
+MACHINE_PATH = re.compile(r"(?<![\w.}*])/(?:work|root|farm|home/\w+|tmp/venv)\b(?=/|$|\s)")
+
+
+def imported_modules(path: Path) -> Iterator[str]:
+    """Yield every module the file imports, also inside functions and TYPE_CHECKING."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            # `from package import name` may import the module package.name.
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def room_of(path: Path) -> str:
+    """Return the room of a tracer file: its folder or its own name under the package."""
+    return path.relative_to(TRACER).parts[0].removesuffix(".pyi").removesuffix(".py")
+
+
+def python_files(folder: Path) -> list[Path]:
+    """Return the Python files under a folder, which must have some."""
+    found = sorted(folder.rglob("*.py")) + sorted(folder.rglob("*.pyi"))
+    assert found, f"no Python below {folder}"
+    return found
+
+
+def test_analysis_never_imports_the_tracer() -> None:
+    wrong = [
+        f"{path.relative_to(REPOSITORY)} imports {module}"
+        for path in python_files(ANALYSIS)
+        for module in imported_modules(path)
+        if module.split(".")[0] == "rlscope_trace"
+    ]
+    assert wrong == []
+
+
+def test_only_the_cli_imports_the_analysis() -> None:
+    wrong = [
+        f"{path.relative_to(REPOSITORY)} imports {module}"
+        for path in python_files(TRACER)
+        for module in imported_modules(path)
+        if module.split(".")[0] == "rlscope_analysis" and room_of(path) != "cli"
+    ]
+    assert wrong == []
+
+
+def test_tracer_rooms_import_only_earlier_ones() -> None:
+    wrong = []
+    for path in python_files(TRACER):
+        room = room_of(path)
+        # The package itself holds the version only; `python -m` stands outside as a user does.
+        rank = {"__init__": -1, "__main__": len(TRACER_ROOMS)}.get(room)
+        if rank is None:
+            assert room in TRACER_ROOMS, f"{path.name}: give this room a place in TRACER_ROOMS"
+            rank = TRACER_ROOMS.index(room)
+        for module in imported_modules(path):
+            parts = module.split(".")
+            if parts[0] != "rlscope_trace" or len(parts) == 1 or parts[1] in {room, "__version__"}:
+                continue
+            if parts[1] not in TRACER_ROOMS or TRACER_ROOMS.index(parts[1]) >= rank:
+                wrong.append(f"{path.relative_to(REPOSITORY)} ({room}) imports {module}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("folder", sorted(INCLUDES))
+def test_c_code_includes_only_what_its_folder_may(folder: str) -> None:
+    wrong = []
+    for path in sorted((REPOSITORY / folder).glob("*.*")):
+        if path.suffix not in {".c", ".h", ".cpp"}:
+            continue
+        name = path.relative_to(REPOSITORY).as_posix()
+        text = path.read_text()
+        wrong += [
+            f'{name} includes "{own}"'
+            for own in re.findall(r'^\s*#\s*include\s*"([^"]+)"', text, re.MULTILINE)
+            if not re.fullmatch(INCLUDES[folder], own)
+        ]
+        for system in re.findall(r"^\s*#\s*include\s*<([^>]+)>", text, re.MULTILINE):
+            allowed = SYSTEM_INCLUDES.get(folder)
+            if allowed is None or re.fullmatch(allowed, system):
+                continue
+            if (name, system) not in SYSTEM_EXCEPTIONS:
+                wrong.append(f"{name} includes <{system}>")
+    assert wrong == []
+
+
+def ignored_at_top() -> list[str]:
+    """Return the patterns of .gitignore that speak of one name."""
+    lines = (REPOSITORY / ".gitignore").read_text().split()
+    return [line.strip("/") for line in lines if not line.startswith("#")]
+
+
+def test_top_level_holds_only_the_seven_folders() -> None:
+    strangers = [
+        path.name
+        for path in REPOSITORY.iterdir()
+        if path.name not in TOP_FOLDERS | TOP_FILES
+        and not path.name.startswith(".")
+        and not any(fnmatch.fnmatch(path.name, pattern) for pattern in ignored_at_top())
+    ]
+    assert strangers == []
+
+
+def source_files() -> Iterator[Path]:
+    """Yield every file that belongs to the repository, without asking git: an archive has none."""
+    yield from (path for path in REPOSITORY.iterdir() if path.name in TOP_FILES)
+    yield from (REPOSITORY / name for name in (".gitignore", ".clang-format"))
+    for folder in sorted(TOP_FOLDERS | {".ci"}):
+        for path in (REPOSITORY / folder).rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                yield path
+
+
+def test_no_file_names_a_path_of_one_machine() -> None:
+    wrong = []
+    for path in source_files():
+        try:
+            lines = path.read_text().splitlines()
+        except UnicodeDecodeError:
+            continue
+        wrong += [
+            f"{path.relative_to(REPOSITORY)}:{number}: {line.strip()}"
+            for number, line in enumerate(lines, 1)
+            if MACHINE_PATH.search(line)
+        ]
+    assert wrong == []
+
+
+def test_the_machine_path_rule_sees_and_spares() -> None:
+    slash = "/"
+    assert MACHINE_PATH.search(f"see {slash}root/x")
+    assert MACHINE_PATH.search(f'open("{slash}home/somebody/x")')
+    assert not MACHINE_PATH.search(f"/proc/PID{slash}root/usr/lib")
+    assert not MACHINE_PATH.search(f"tests{slash}workloads")
