@@ -55,10 +55,10 @@ enum rls_off_state {
 };
 
 /* Wakers that are no traced thread; a traced one is its thread_id (> 0). */
-#define RLS_WAKER_NONE 0	/* no wakeup: preempted, or none was seen */
+#define RLS_WAKER_NONE 0	 /* no wakeup: preempted, or none was seen */
 #define RLS_WAKER_INTERRUPT (-1) /* a timer or device interrupt: nobody in particular */
-#define RLS_WAKER_OUTSIDE (-2)	/* a thread outside the traced process tree */
-#define RLS_WAKER_UNKNOWN (-3)	/* the current thread, if it was no interrupt: cannot be told */
+#define RLS_WAKER_OUTSIDE (-2)	 /* a thread outside the traced process tree */
+#define RLS_WAKER_UNKNOWN (-3)	 /* the current thread, if it was no interrupt: cannot be told */
 
 /* How a thread entered the trace. */
 #define RLS_ENTERED_CREATED 0 /* its creation was seen */
@@ -130,7 +130,7 @@ struct rls_rec_close {
 
 struct rls_rec_exec {
 	rls_u16 kind;
-	rls_u16 args_len; /* bytes of args in use; 0: not known */
+	rls_u16 args_len;  /* bytes of args in use; 0: not known */
 	rls_u32 thread_id; /* 0: command of the process ns_tgid, read from /proc at attach */
 	rls_u64 ts_ns;
 	rls_u32 tid;	 /* after the exec: the tgid */

@@ -321,8 +321,8 @@ int BPF_PROG(on_exit, struct task_struct *task)
 	record->thread_id = track->thread_id;
 	record->ts_ns = now_ns;
 	/* As wait(2) decides it: a group exit overrules what the thread said. */
-	record->status = signal->flags & SIGNAL_GROUP_EXIT ? signal->group_exit_code
-							    : task->exit_code;
+	record->status =
+		signal->flags & SIGNAL_GROUP_EXIT ? signal->group_exit_code : task->exit_code;
 	record->tgid = task->tgid;
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 	return 0;

@@ -146,8 +146,7 @@ int on_switch(void *ctx)
  */
 RLS_INLINE rls_s32 current_waker(void)
 {
-	return (rls_u32)bpf_get_current_pid_tgid() == 0 ? RLS_WAKER_INTERRUPT
-							 : RLS_WAKER_UNKNOWN;
+	return (rls_u32)bpf_get_current_pid_tgid() == 0 ? RLS_WAKER_INTERRUPT : RLS_WAKER_UNKNOWN;
 }
 
 PROGRAM("tp/sched/sched_waking")
@@ -197,8 +196,8 @@ int on_newtask(void *ctx)
 	track.entered_ns = bpf_ktime_get_ns();
 	track.off_ns = track.entered_ns;
 	track.tid = tid;
-	track.tgid = read_u64(event + OFFSET(newtask_flags)) & CLONE_THREAD_FLAG ? creator_tgid
-										 : tid;
+	track.tgid =
+		read_u64(event + OFFSET(newtask_flags)) & CLONE_THREAD_FLAG ? creator_tgid : tid;
 	track.creator_thread_id = creator->thread_id;
 	announce(&track, event + OFFSET(newtask_comm), creator_tgid, track.entered_ns);
 	if (THREAD_ADD(tid, track))
@@ -231,8 +230,9 @@ int on_exec(void *ctx)
 		record->args_total = 0;
 		record->filename[0] = '\0';
 		/* __data_loc: the low half is the offset of the string in the event */
-		bpf_probe_read_kernel_str(record->filename, sizeof(record->filename),
-					  event + (read_u32(event + OFFSET(exec_filename)) & 0xffff));
+		bpf_probe_read_kernel_str(
+			record->filename, sizeof(record->filename),
+			event + (read_u32(event + OFFSET(exec_filename)) & 0xffff));
 		SUBMIT(record);
 	} else {
 		count_loss(RLS_REC_EXEC, now_ns);

@@ -18,9 +18,9 @@ struct rls_track {
 	rls_u8 announced;  /* its thread record is in the ring */
 	rls_u8 dead;	   /* it has left the CPU for the last time */
 	rls_u64 entered_ns;
-	rls_u64 off_ns;	       /* when it last left the CPU; entered_ns before the first time */
-	rls_u64 in_ns;	       /* when it last got a CPU; 0: not yet. It runs while in_ns >= off_ns */
-	rls_u64 wake_ns;       /* last wakeup, whether it was asleep or not */
+	rls_u64 off_ns;	 /* when it last left the CPU; entered_ns before the first time */
+	rls_u64 in_ns;	 /* when it last got a CPU; 0: not yet. It runs while in_ns >= off_ns */
+	rls_u64 wake_ns; /* last wakeup, whether it was asleep or not */
 	rls_u64 cycle_wake_ns; /* the wakeup that led to in_ns; 0: none */
 	rls_s32 waker;	       /* of wake_ns */
 	rls_s32 cycle_waker;   /* of cycle_wake_ns */
@@ -33,9 +33,9 @@ RLS_ASSERT_SIZE(rls_track, 72);
 
 /* What the programs count for themselves, and what the recorder tells them; one instance. */
 struct rls_control {
-	rls_u64 last_thread_id;	  /* the last one given away */
-	rls_u64 found;		  /* threads that were there already and have been entered */
-	rls_u64 failed_updates;	  /* threads that could not be entered: no room in the filter */
+	rls_u64 last_thread_id;	   /* the last one given away */
+	rls_u64 found;		   /* threads that were there already and have been entered */
+	rls_u64 failed_updates;	   /* threads that could not be entered: no room in the filter */
 	rls_u32 recorder_ns_level; /* depth of the pid namespace whose pids the user sees */
 	rls_u32 reserved;
 };

@@ -105,7 +105,8 @@ void BpfObject::AttachAll() {
   bpf_object__for_each_program(program, object_) {
     if (IsIterator(program)) continue;
     bpf_link* link = bpf_program__attach(program);
-    if (link == nullptr) Fail(errno, std::string("attaching ") + bpf_program__section_name(program));
+    if (link == nullptr)
+      Fail(errno, std::string("attaching ") + bpf_program__section_name(program));
     links_.push_back(link);
   }
 }

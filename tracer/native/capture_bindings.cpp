@@ -66,7 +66,8 @@ py::dict Counters(SpoolWriter& spool) {
 bool EnterThread(ThreadTable& table, std::uint32_t tid, std::uint32_t tgid,
                  std::uint32_t parent_tgid, std::uint64_t born_ns, int off_state,
                  const std::string& comm) {
-  return table.Enter({tid, tgid, parent_tgid, born_ns, static_cast<rls_off_state>(off_state), comm});
+  return table.Enter(
+      {tid, tgid, parent_tgid, born_ns, static_cast<rls_off_state>(off_state), comm});
 }
 
 void BindCaptures(py::module_& module) {

@@ -26,7 +26,8 @@ class RingReader {
   RingReader& operator=(const RingReader&) = delete;
   ~RingReader();
 
-  // The complete frames at the head of the ring, at most about `max_bytes`; empty if there are none.
+  // The complete frames at the head of the ring, at most about `max_bytes`; empty if there are
+  // none.
   RingStretch Peek(std::size_t max_bytes) const;
   // Gives the space of a stretch back to the producers.
   void Release(const RingStretch& stretch);
@@ -35,8 +36,9 @@ class RingReader {
  private:
   std::size_t page_ = 0;
   std::size_t capacity_ = 0;
-  char* consumer_ = nullptr;        // one page: the position up to which we have read
-  const char* producer_ = nullptr;  // one page: the position up to which is reserved; data behind it
+  char* consumer_ = nullptr;  // one page: the position up to which we have read
+  const char* producer_ =
+      nullptr;  // one page: the position up to which is reserved; data behind it
 };
 
 }  // namespace rls

@@ -16,8 +16,8 @@
 
 namespace rls {
 
-constexpr std::uint64_t kSpoolMagic = 0x314c4f4f5053534cULL;     // "LSSPOOL1"
-constexpr std::uint64_t kProgressMagic = 0x3147525053534cULL;    // "LSSPRG1"
+constexpr std::uint64_t kSpoolMagic = 0x314c4f4f5053534cULL;   // "LSSPOOL1"
+constexpr std::uint64_t kProgressMagic = 0x3147525053534cULL;  // "LSSPRG1"
 constexpr std::uint32_t kMaxLossCpus = 4096;
 
 constexpr std::uint32_t kFrameHeaderBytes = 8;
@@ -35,14 +35,14 @@ static_assert(sizeof(SpoolHeader) == 16, "spool header size");
 struct SpoolProgress {
   std::uint64_t magic;
   std::uint32_t wire_version;
-  std::uint32_t cpus;             // rows of ring_loss in use
+  std::uint32_t cpus;                    // rows of ring_loss in use
   std::uint64_t records[RLS_REC_KINDS];  // written to records.bin, by kind
-  std::uint64_t bytes;            // of records.bin that hold whole frames
-  std::uint64_t drained_ns;       // when the ring was last emptied
-  std::uint64_t end_ns;           // end of the trace; 0 while recording, or after a kill
+  std::uint64_t bytes;                   // of records.bin that hold whole frames
+  std::uint64_t drained_ns;              // when the ring was last emptied
+  std::uint64_t end_ns;                  // end of the trace; 0 while recording, or after a kill
   rls_loss spool_loss[RLS_REC_KINDS];    // read from the ring, but the disk was full
-  std::uint64_t missed_runs;      // times the OS kernel skipped one of our programs (recursion)
-  std::uint64_t failed_updates;   // threads that could not be entered into the filter
+  std::uint64_t missed_runs;     // times the OS kernel skipped one of our programs (recursion)
+  std::uint64_t failed_updates;  // threads that could not be entered into the filter
   // Followed by rls_loss ring_loss[cpus][RLS_REC_KINDS]: records that found the ring full.
 };
 static_assert(sizeof(SpoolProgress) == 8 * (2 + RLS_REC_KINDS + 3 + 2 * RLS_REC_KINDS + 2),

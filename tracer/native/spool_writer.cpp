@@ -30,8 +30,9 @@ SpoolWriter::SpoolWriter(const std::string& directory, std::uint32_t cpus)
   const int fd = CreateFile(path, O_RDWR);
   // Real blocks, not a hole: a store into the mapping must not fail when the disk is full.
   const int error = posix_fallocate(fd, 0, static_cast<off_t>(progress_bytes_));
-  void* memory = error == 0 ? mmap(nullptr, progress_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
-                            : MAP_FAILED;
+  void* memory = error == 0
+                     ? mmap(nullptr, progress_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+                     : MAP_FAILED;
   const int reason = error != 0 ? error : errno;
   close(fd);
   if (memory == MAP_FAILED) throw std::system_error(reason, std::generic_category(), path);

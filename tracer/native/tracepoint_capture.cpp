@@ -51,7 +51,8 @@ rls_rec_close CloseRecord(const rls_track& track) {
 
 std::vector<TracepointField> TracepointFields() {
   std::vector<TracepointField> fields;
-#define RLS_TP_FIELD_ROW(name, group, event, field) fields.emplace_back(#name, #group, #event, #field);
+#define RLS_TP_FIELD_ROW(name, group, event, field) \
+  fields.emplace_back(#name, #group, #event, #field);
   RLS_TP_FIELDS(RLS_TP_FIELD_ROW)
 #undef RLS_TP_FIELD_ROW
   return fields;

@@ -1,5 +1,6 @@
 // The sched capture without BTF: plain tracepoints and a hash of tids (bpf/sched_tp.bpf.c),
-// loaded by libbpf (TracepointCapture) or by bcc, which hands over the file descriptors of its maps.
+// loaded by libbpf (TracepointCapture) or by bcc, which hands over the file descriptors of its
+// maps.
 #pragma once
 
 #include <cstdint>
