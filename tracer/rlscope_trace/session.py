@@ -60,6 +60,7 @@ def prepare_output(output: Path, *, force: bool) -> Path:
     be written.
     """
     directory = spool_directory(output)
+    require_utf8(output)
     if output.is_dir():
         raise OutputExistsError(f"{output} is a directory", hint="-o FILE.duckdb")
     if output.exists() and not force:
@@ -74,6 +75,17 @@ def prepare_output(output: Path, *, force: bool) -> Path:
             hint="-o names another place for the trace",
         ) from error
     return directory
+
+
+def require_utf8(path: Path) -> None:
+    """Refuse a name that DuckDB could not open."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            f"the name {os.fsencode(path)!r} is not UTF-8, which DuckDB needs",
+            hint="-o OTHER.duckdb",
+        ) from None
 
 
 def _refuse_or_remove(directory: Path, *, force: bool) -> None:

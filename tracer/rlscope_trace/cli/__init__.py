@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -73,14 +74,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     completing = any(name.startswith("_") and name.endswith("_COMPLETE") for name in os.environ)
     named = [name for name in _COMMANDS if words[:1] == [name] and not completing]
     try:
-        make_app(named or _COMMANDS)(words, prog_name="rlscope-trace")
+        code = make_app(named or _COMMANDS)(
+            words or ["--help"], prog_name="rlscope-trace", standalone_mode=False
+        )
     except KeyboardInterrupt:
         messages.error("interrupted")
-        sys.exit(128 + 2)
+        sys.exit(128 + signal.SIGINT)
     except Exception as failure:
-        # The errors of both packages carry a hint and an exit code; anything else is a bug of
-        # ours, and its traceback is what a report needs.
-        if not hasattr(failure, "hint"):
-            raise
+        sys.exit(_tell(failure, named))
+    sys.exit(code)
+
+
+def _tell(failure: Exception, named: Sequence[str]) -> int:
+    """Put an error into words and return its exit code; raise it again if it is a bug of ours."""
+    code = int(getattr(failure, "exit_code", _RUNTIME_FAILURE))
+    if hasattr(failure, "hint"):
+        # TracerError, and TraceError of the other package.
         messages.error(str(failure), failure.hint)
-        sys.exit(getattr(failure, "exit_code", _RUNTIME_FAILURE))
+    elif hasattr(failure, "format_message"):
+        # What typer says of a command line it does not understand.
+        hint = " ".join(["rlscope-trace", *named, "--help"])
+        messages.error(failure.format_message().rstrip("."), hint)
+    else:
+        raise failure
+    return code

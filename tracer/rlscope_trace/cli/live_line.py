@@ -44,17 +44,23 @@ class LiveLine:
             return
         self._next_s = now_s + _INTERVAL_S
         rate = self._rate(now_s, counters.records)
-        sys.stderr.write(
+        self._write(
             f"{_CLEAR_LINE}recording {counters.elapsed_ns / 1e9:.1f} s"
             f"  {rate:,.0f} records/s  {counters.processes} processes  {counters.lost:,} lost"
         )
-        sys.stderr.flush()
 
     def clear(self) -> None:
         """Remove the line, for other words or for good."""
         if self._shown:
-            sys.stderr.write(_CLEAR_LINE)
+            self._write(_CLEAR_LINE)
+
+    def _write(self, text: str) -> None:
+        try:
+            sys.stderr.write(text)
             sys.stderr.flush()
+        except OSError:
+            # Whoever watched has left: no reason to end the recording.
+            self._shown = False
 
     def _rate(self, now_s: float, records: int) -> float:
         before, self._last = self._last, (now_s, records)

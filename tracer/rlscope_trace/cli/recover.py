@@ -8,6 +8,7 @@ import typer
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.saving import report, save_trace
 from rlscope_trace.errors import SpoolError, UsageError
+from rlscope_trace.session import require_utf8
 from rlscope_trace.store.spool import open_spool
 
 _SUFFIX = ".spool"
@@ -28,6 +29,9 @@ def recover(
 
     What the trace lacks is written into it and shown.
     """
+    written = output or _default_output(spool)
+    for path in (spool, written):
+        require_utf8(path)
     opened = open_spool(spool)
     if opened.is_live():
         raise SpoolError(
@@ -36,7 +40,7 @@ def recover(
         )
     if not opened.end_ns:
         messages.note("the recording was cut off: threads end at their last record")
-    report(save_trace(spool, output or _default_output(spool), overwrite=force))
+    report(save_trace(spool, written, overwrite=force))
 
 
 def _default_output(spool: Path) -> Path:
