@@ -60,11 +60,21 @@ struct signal_struct {
 	int group_exit_code;
 };
 
+struct sched_entity {
+	__u64 sum_exec_runtime;
+};
+
+struct thread_info {
+	__u32 cpu;
+};
+
 struct task_struct {
+	struct thread_info thread_info;
 	unsigned int __state;
 	void *stack;
 	unsigned int flags;
 	int on_cpu;
+	struct sched_entity se;
 	struct mm_struct *mm;
 	int exit_code;
 	int pid;

@@ -108,8 +108,16 @@ struct rls_rec_cycle {
 	rls_u64 in_ns;
 	rls_u64 out_ns;
 	rls_s32 waker; /* thread_id or RLS_WAKER_*: whoever made it runnable */
-	rls_u32 cpu;
+	rls_u16 cpu;
+	rls_u16 flags; /* RLS_CYCLE_* */
 };
+
+/*
+ * The switch-in was not traced: the OS kernel skips programs now and then, or keeps
+ * them from seeing what some threads do. in_ns then follows from its CPU accounting,
+ * or is 0 where that is out of reach: then nothing is known of [off_ns, out_ns).
+ */
+#define RLS_CYCLE_UNSEEN_SWITCH_IN 1
 
 /*
  * The open end of a thread: the cycle that was under way when the recording

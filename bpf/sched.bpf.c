@@ -82,11 +82,12 @@ static __always_inline __u8 off_state_of(unsigned int state)
 /* The pid of `task` in the recorder's pid namespace; 0 where it has none there. */
 static __always_inline __u32 pid_seen_by_recorder(struct task_struct *task)
 {
-	struct pid *pid = task->thread_pid;
+	/* A copy: 6.1 allows no computed offset on a pointer that the verifier knows. */
+	struct pid *pid = BPF_CORE_READ(task, thread_pid);
 	__u32 level = control.recorder_ns_level;
 	int nr = 0;
 
-	if (!pid || pid->level < level)
+	if (!pid || BPF_CORE_READ(pid, level) < level)
 		return 0;
 	/* numbers[] has as many entries as the namespace is deep: no constant index. */
 	bpf_probe_read_kernel(&nr, sizeof(nr),
@@ -134,6 +135,7 @@ static __always_inline void enter(struct task_struct *task, struct rls_track *tr
 	track->tid = task->pid;
 	track->tgid = task->tgid;
 	track->creator_thread_id = creator_thread_id;
+	track->runtime_ns = task->se.sum_exec_runtime;
 	/* Last: from here on the scheduler programs count this thread. */
 	track->thread_id = (__u32)__sync_fetch_and_add(&control.last_thread_id, 1) + 1;
 	announce(task, track, now_ns);
@@ -145,20 +147,43 @@ static __always_inline void enter(struct task_struct *task, struct rls_track *tr
  */
 static __always_inline void note_if_running(struct task_struct *task, struct rls_track *track)
 {
-	if (task->on_cpu && track->in_ns == 0 && track->off_ns == track->entered_ns)
+	if (task->on_cpu && track->in_ns == 0 && track->off_ns == track->entered_ns) {
 		track->in_ns = track->entered_ns;
+		track->cpu = task->thread_info.cpu;
+	}
+}
+
+/* When it must have got the CPU, from the CPU time it has used since it last left one. */
+static __always_inline __u64 in_ns_by_runtime(const struct rls_track *track, __u64 now_ns,
+					      __u64 runtime_ns)
+{
+	__u64 in_ns = now_ns - (runtime_ns - track->runtime_ns);
+
+	/* The two clocks differ a little; equal to off_ns would mean "since it entered". */
+	return in_ns > track->off_ns ? in_ns : track->off_ns + 1;
 }
 
 static __always_inline void leave_cpu(struct task_struct *task, struct rls_track *track,
 				      __u64 now_ns, __u8 out_state)
 {
-	struct rls_rec_cycle *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
+	__u64 runtime_ns = task->se.sum_exec_runtime;
+	struct rls_rec_cycle *record;
+	__u16 flags = 0;
 
-	track_switch_out(track, now_ns, bpf_get_smp_processor_id(), out_state, record);
-	if (record)
+	if (track_missed_switch_in(track)) {
+		flags = RLS_CYCLE_UNSEEN_SWITCH_IN;
+		track_switch_in(track, in_ns_by_runtime(track, now_ns, runtime_ns),
+				bpf_get_smp_processor_id());
+	}
+	record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
+	if (record) {
+		track_close_cycle(track, now_ns, out_state, flags, record);
 		bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
-	else
+	} else {
 		count_loss(RLS_REC_CYCLE, now_ns);
+	}
+	track_switch_out(track, now_ns, out_state);
+	track->runtime_ns = runtime_ns;
 	if (!track->announced)
 		announce(task, track, now_ns);
 }

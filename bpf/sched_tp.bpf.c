@@ -60,6 +60,13 @@ RLS_INLINE rls_u32 next_thread_id(void)
 	return counters ? (rls_u32)__sync_fetch_and_add(&counters->last_thread_id, 1) + 1 : 0;
 }
 
+/* Threads that user space entered get their number at their first event. */
+RLS_INLINE void number(struct rls_track *track)
+{
+	if (!track->thread_id)
+		track->thread_id = next_thread_id();
+}
+
 RLS_INLINE void count_failed_update(void)
 {
 	rls_u32 zero = 0;
@@ -108,18 +115,26 @@ RLS_INLINE rls_u8 off_state_of(rls_u64 reported)
 RLS_INLINE void leave_cpu(const char *event, rls_u32 tid, struct rls_track *track, rls_u64 now_ns)
 {
 	rls_u8 out_state = off_state_of(read_u64(event + OFFSET(switch_prev_state)));
+	int missed_switch_in = track_missed_switch_in(track);
 	struct rls_rec_cycle *record;
 
-	if (!track->thread_id)
-		track->thread_id = next_thread_id();
+	if (missed_switch_in)
+		track_switch_in(track, now_ns - 1, bpf_get_smp_processor_id());
+	number(track);
 	if (!track->announced)
 		announce(track, event + OFFSET(switch_prev_comm), 0, now_ns);
 	record = RESERVE(rls_rec_cycle);
-	track_switch_out(track, now_ns, bpf_get_smp_processor_id(), out_state, record);
-	if (record)
+	if (record) {
+		track_close_cycle(track, now_ns, out_state,
+				  missed_switch_in ? RLS_CYCLE_UNSEEN_SWITCH_IN : 0, record);
+		/* When it was is out of reach here. */
+		if (missed_switch_in)
+			record->in_ns = 0;
 		SUBMIT(record);
-	else
+	} else {
 		count_loss(RLS_REC_CYCLE, now_ns);
+	}
+	track_switch_out(track, now_ns, out_state);
 	if (out_state == RLS_OFF_DEAD)
 		THREAD_FORGET(tid);
 }
@@ -187,8 +202,7 @@ int on_newtask(void *ctx)
 
 	if (!creator)
 		return 0;
-	if (!creator->thread_id)
-		creator->thread_id = next_thread_id();
+	number(creator);
 	tid = read_u32(event + OFFSET(newtask_pid));
 	track.thread_id = next_thread_id();
 	track.entered = RLS_ENTERED_CREATED;
@@ -216,8 +230,9 @@ int on_exec(void *ctx)
 	struct rls_track moved;
 	rls_u64 now_ns = bpf_ktime_get_ns();
 
-	if (!track || !track->thread_id)
+	if (!track)
 		return 0;
+	number(track);
 	record = RESERVE(rls_rec_exec);
 	if (record) {
 		record->kind = RLS_REC_EXEC;
@@ -257,8 +272,9 @@ int on_exit(void *ctx)
 	struct rls_rec_exit *record;
 	rls_u64 now_ns = bpf_ktime_get_ns();
 
-	if (!track || !track->thread_id)
+	if (!track)
 		return 0;
+	number(track);
 	record = RESERVE(rls_rec_exit);
 	if (!record) {
 		count_loss(RLS_REC_EXIT, now_ns);
@@ -284,8 +300,9 @@ int on_rename(void *ctx)
 	struct rls_rec_name *record;
 	rls_u64 now_ns = bpf_ktime_get_ns();
 
-	if (!track || !track->thread_id)
+	if (!track)
 		return 0;
+	number(track);
 	record = RESERVE(rls_rec_name);
 	if (!record) {
 		count_loss(RLS_REC_NAME, now_ns);

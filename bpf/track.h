@@ -27,9 +27,10 @@ struct rls_track {
 	rls_u32 tid;
 	rls_u32 tgid;
 	rls_u32 creator_thread_id;
-	rls_u32 cpu; /* of in_ns */
+	rls_u32 cpu;	    /* of in_ns */
+	rls_u64 runtime_ns; /* its CPU time by the OS kernel's account, at off_ns; 0: not known */
 };
-RLS_ASSERT_SIZE(rls_track, 72);
+RLS_ASSERT_SIZE(rls_track, 80);
 
 /* What the programs count for themselves, and what the recorder tells them; one instance. */
 struct rls_control {
@@ -72,27 +73,38 @@ RLS_INLINE void track_switch_in(struct rls_track *track, rls_u64 now_ns, rls_u32
 	track->cpu = cpu;
 }
 
-/* Closes the cycle into `record` (0 when the ring was full: the caller counts it). */
-RLS_INLINE void track_switch_out(struct rls_track *track, rls_u64 now_ns, rls_u32 cpu,
-				 rls_u8 out_state, struct rls_rec_cycle *record)
+/* Whether it leaves a CPU that, as far as was traced, it never got. */
+RLS_INLINE int track_missed_switch_in(const struct rls_track *track)
+{
+	return track->in_ns < track->off_ns;
+}
+
+/*
+ * Closes the cycle into `record`; before track_switch_out. Two functions, so that the
+ * caller asks only once whether the ring had room: 6.1 forgets that a record it
+ * reserved is no null pointer, and rejects a program that asks again.
+ */
+RLS_INLINE void track_close_cycle(const struct rls_track *track, rls_u64 now_ns, rls_u8 out_state,
+				  rls_u16 flags, struct rls_rec_cycle *record)
 {
 	/* No switch-in since it left the CPU: it was running when it entered the trace. */
-	int running_since_entry = track->in_ns <= track->off_ns;
+	int running_since_entry = track->in_ns == track->off_ns;
 
-	if (record) {
-		record->kind = RLS_REC_CYCLE;
-		record->off_state = track->off_state;
-		record->out_state = out_state;
-		record->thread_id = track->thread_id;
-		record->off_ns = track->off_ns;
-		record->wake_ns = running_since_entry ? 0 : track->cycle_wake_ns;
-		record->in_ns = running_since_entry ? track->off_ns : track->in_ns;
-		record->out_ns = now_ns;
-		record->waker = running_since_entry ? RLS_WAKER_NONE : track->cycle_waker;
-		record->cpu = cpu;
-	}
-	if (running_since_entry)
-		track->in_ns = track->off_ns;
+	record->kind = RLS_REC_CYCLE;
+	record->off_state = track->off_state;
+	record->out_state = out_state;
+	record->thread_id = track->thread_id;
+	record->off_ns = track->off_ns;
+	record->wake_ns = running_since_entry ? 0 : track->cycle_wake_ns;
+	record->in_ns = track->in_ns;
+	record->out_ns = now_ns;
+	record->waker = running_since_entry ? RLS_WAKER_NONE : track->cycle_waker;
+	record->cpu = track->cpu;
+	record->flags = flags;
+}
+
+RLS_INLINE void track_switch_out(struct rls_track *track, rls_u64 now_ns, rls_u8 out_state)
+{
 	track->off_ns = now_ns;
 	track->off_state = out_state;
 	track->dead = out_state == RLS_OFF_DEAD;

@@ -76,10 +76,12 @@ class SpoolBuilder:
         out_state: int = SLEEPING,
         waker: int = NOBODY,
         cpu: int = 0,
+        flags: int = 0,
     ) -> None:
         record = struct.pack(
-            "<HBBIQQQQiI",
+            "<HBBIQQQQiHH",
             CYCLE, off_state, out_state, thread_id, off_ns, wake_ns, in_ns, out_ns, waker, cpu,
+            flags,
         )  # fmt: skip
         self._record(CYCLE, record, 48)
 

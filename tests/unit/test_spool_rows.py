@@ -121,6 +121,37 @@ def test_a_wakeup_is_clamped_into_its_sleep(
     assert told.findings["unseen_wakeup"] == (1 if wake_ns == 0 else 0)
 
 
+UNSEEN_SWITCH_IN = 1
+
+
+def test_a_switch_in_that_was_not_seen_loses_its_cycle_and_says_so(tmp_path: Path) -> None:
+    spool = build()
+    spool.cycle(1, off_ns=100, in_ns=0, out_ns=150, cpu=1, flags=UNSEEN_SWITCH_IN)
+    spool.cycle(1, off_ns=150, wake_ns=160, in_ns=160, out_ns=180, out_state=DEAD)
+    told = decode(spool.write(tmp_path / "spool", end_ns=200), end_ns=200)
+    assert told.rows == [(1, 150, 160, SLEEPING_ROW, -1, 0), (1, 160, 180, RUNNING_ROW, 0, 0)]
+    assert told.fates == {1: (100, 180, 50, True)}
+    assert {name: count for name, count in told.findings.items() if count} == {
+        "unseen_switch_in": 1
+    }
+
+
+def test_a_switch_in_that_follows_from_the_runtime_is_counted_apart(tmp_path: Path) -> None:
+    spool = build()
+    spool.cycle(
+        1, off_ns=100, wake_ns=110, in_ns=120, out_ns=150, flags=UNSEEN_SWITCH_IN, out_state=DEAD
+    )
+    told = decode(spool.write(tmp_path / "spool", end_ns=200), end_ns=200)
+    assert [(row[3], row[2] - row[1]) for row in told.rows] == [
+        (SLEEPING_ROW, 10),
+        (RUNNABLE_ROW, 10),
+        (RUNNING_ROW, 30),
+    ]
+    assert {name: count for name, count in told.findings.items() if count} == {
+        "inferred_switch_in": 1
+    }
+
+
 def test_a_lost_cycle_leaves_a_hole_that_is_counted(tmp_path: Path) -> None:
     spool = build()
     spool.cycle(1, off_ns=100, in_ns=110, out_ns=120, off_state=RUNNABLE)

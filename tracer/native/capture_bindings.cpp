@@ -64,10 +64,10 @@ py::dict Counters(SpoolWriter& spool) {
 }
 
 bool EnterThread(ThreadTable& table, std::uint32_t tid, std::uint32_t tgid,
-                 std::uint32_t parent_tgid, std::uint64_t born_ns, int off_state,
+                 std::uint32_t parent_tgid, std::uint64_t born_ns, int off_state, std::uint32_t cpu,
                  const std::string& comm) {
   return table.Enter(
-      {tid, tgid, parent_tgid, born_ns, static_cast<rls_off_state>(off_state), comm});
+      {tid, tgid, parent_tgid, born_ns, static_cast<rls_off_state>(off_state), cpu, comm});
 }
 
 void BindCaptures(py::module_& module) {
@@ -97,7 +97,8 @@ void BindCaptures(py::module_& module) {
   py::class_<ThreadTable>(module, "ThreadTable")
       .def(py::init<int, int>(), py::arg("threads_fd"), py::arg("control_fd"))
       .def("enter", &EnterThread, py::kw_only(), py::arg("tid"), py::arg("tgid"),
-           py::arg("parent_tgid"), py::arg("born_ns"), py::arg("off_state"), py::arg("comm"))
+           py::arg("parent_tgid"), py::arg("born_ns"), py::arg("off_state"), py::arg("cpu"),
+           py::arg("comm"))
       .def("close_open", &ThreadTable::CloseOpen, py::arg("spool"))
       .def("failed_updates", &ThreadTable::FailedUpdates);
   module.def("tracepoint_fields", &TracepointFields);

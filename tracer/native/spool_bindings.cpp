@@ -82,6 +82,8 @@ py::dict FindingsOf(const StateRows& rows) {
   const auto add = [&result](const char* name, const Finding& finding) {
     result[name] = py::make_tuple(finding.count, finding.first_ns);
   };
+  add("inferred_switch_in", findings.inferred_switch_in);
+  add("unseen_switch_in", findings.unseen_switch_in);
   add("unseen_wakeup", findings.unseen_wakeup);
   add("gap", findings.gap);
   add("overlap", findings.overlap);

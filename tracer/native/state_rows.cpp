@@ -158,6 +158,13 @@ void StateRows::LoseGap(std::int64_t until_ns) {
 
 void StateRows::AddCycle(const rls_rec_cycle& cycle) {
   const std::int64_t limit_ns = scan_.limit_ns();
+  if ((cycle.flags & RLS_CYCLE_UNSEEN_SWITCH_IN) != 0) {
+    if (cycle.in_ns == 0) {
+      LoseCycle(cycle);
+      return;
+    }
+    findings_.inferred_switch_in.Add(Signed(cycle.off_ns));
+  }
   if (cycle.in_ns < cycle.off_ns || cycle.out_ns < cycle.in_ns) {
     findings_.overlap.Add(cursor_ns_);
   } else if (Signed(cycle.off_ns) < cursor_ns_) {
@@ -172,6 +179,14 @@ void StateRows::AddCycle(const rls_rec_cycle& cycle) {
   const std::int64_t out_ns = Signed(std::max({cycle.off_ns, cycle.in_ns, cycle.out_ns}));
   Emit(out_ns, ThreadState::kRunning, CpuOf(cycle.cpu), RLS_WAKER_NONE);
   is_dead_ = cycle.out_state == RLS_OFF_DEAD && out_ns <= limit_ns;
+}
+
+// A cycle of which only the ends are known.
+void StateRows::LoseCycle(const rls_rec_cycle& cycle) {
+  const std::int64_t out_ns = Signed(std::max(cycle.off_ns, cycle.out_ns));
+  findings_.unseen_switch_in.Add(Signed(cycle.off_ns));
+  Lose(out_ns);
+  is_dead_ = cycle.out_state == RLS_OFF_DEAD && out_ns <= scan_.limit_ns();
 }
 
 // Tells [off_ns, in_ns). is_open: in_ns is not the end of the sleep but of the trace.

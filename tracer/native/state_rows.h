@@ -56,11 +56,13 @@ struct Finding {
 };
 
 struct Findings {
-  Finding unseen_wakeup;     // a thread went on running, and nobody was seen to wake it
-  Finding gap;               // between two cycles of a thread
-  Finding overlap;           // a record reaches back over what another one told: cut
-  Finding unseen_end;        // neither dead nor in the closing inventory of a clean end
-  Finding truncated_thread;  // alive when the recorder was killed
+  Finding inferred_switch_in;  // not seen; its time follows from the OS kernel's CPU accounting
+  Finding unseen_switch_in;    // not seen, and its time is not known: the cycle is lost
+  Finding unseen_wakeup;       // a thread went on running, and nobody was seen to wake it
+  Finding gap;                 // between two cycles of a thread
+  Finding overlap;             // a record reaches back over what another one told: cut
+  Finding unseen_end;          // neither dead nor in the closing inventory of a clean end
+  Finding truncated_thread;    // alive when the recorder was killed
 };
 
 class StateRows {
@@ -90,6 +92,7 @@ class StateRows {
   void Emit(std::int64_t end_ns, ThreadState state, std::int16_t cpu, std::int32_t waker);
   std::int64_t Lose(std::int64_t until_ns);
   void LoseGap(std::int64_t until_ns);
+  void LoseCycle(const rls_rec_cycle& cycle);
   void AddTotals(std::size_t rows);
   void DropHandedOut();
 

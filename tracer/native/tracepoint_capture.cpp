@@ -83,6 +83,9 @@ bool ThreadTable::Enter(const FoundThread& thread) {
   track.off_ns = track.entered_ns;
   track.tid = thread.tid;
   track.tgid = thread.tgid;
+  track.cpu = thread.cpu;
+  // It runs, or soon will: its next event is the end of the one or the beginning of the other.
+  if (thread.off_state == RLS_OFF_RUNNABLE) track.in_ns = track.off_ns;
   if (bpf_map_update_elem(threads_fd_, &thread.tid, &track, BPF_NOEXIST) != 0) {
     if (errno == EEXIST) return false;
     throw std::system_error(errno, std::generic_category(), "entering a thread into the filter");
@@ -105,11 +108,8 @@ void ThreadTable::CloseOne(std::uint32_t tid, rls_track track, std::uint64_t* la
                            SpoolWriter* spool) {
   if (track.dead) return;
   const auto found = found_.find(tid);
-  if (track.thread_id == 0) {
-    // Not one event since it was entered: it ran, or waited, all the time.
-    track.thread_id = static_cast<rls_u32>(++*last_thread_id);
-    if (track.off_state == RLS_OFF_RUNNABLE) track.in_ns = track.off_ns;
-  }
+  // Not one event since it was entered: it ran, or waited, all the time.
+  if (track.thread_id == 0) track.thread_id = static_cast<rls_u32>(++*last_thread_id);
   if (!track.announced)
     spool->Append(ThreadRecord(track, found == found_.end() ? FoundThread{} : found->second));
   spool->Append(CloseRecord(track));

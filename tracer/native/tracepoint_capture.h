@@ -46,6 +46,7 @@ struct FoundThread {
   std::uint32_t parent_tgid;
   std::uint64_t born_ns;
   rls_off_state off_state;
+  std::uint32_t cpu;  // where it runs, or ran last
   std::string comm;
 };
 

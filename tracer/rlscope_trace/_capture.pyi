@@ -94,7 +94,15 @@ class ThreadTable:
 
     def __init__(self, threads_fd: int, control_fd: int) -> None: ...
     def enter(
-        self, *, tid: int, tgid: int, parent_tgid: int, born_ns: int, off_state: int, comm: str
+        self,
+        *,
+        tid: int,
+        tgid: int,
+        parent_tgid: int,
+        born_ns: int,
+        off_state: int,
+        cpu: int,
+        comm: str,
     ) -> bool:
         """Enter a thread unless it is there; whether it was new."""
 

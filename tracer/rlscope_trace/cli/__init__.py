@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         messages.error("interrupted")
         sys.exit(128 + signal.SIGINT)
-    except Exception as failure:
+    except Exception as failure:  # noqa: BLE001 - _tell raises again what is no message
         sys.exit(_tell(failure, named))
     sys.exit(code)
 

@@ -26,6 +26,7 @@ class _Stat:
     state: str
     parent_pid: int
     born_ns: int
+    cpu: int
 
 
 def enter_from_proc(table: _capture.ThreadTable, pids: Iterable[int]) -> int:
@@ -73,6 +74,7 @@ def _enter_thread(table: _capture.ThreadTable, pid: int, tid: int) -> bool:
         parent_tgid=stat.parent_pid,
         born_ns=stat.born_ns,
         off_state=_OFF_STATES.get(stat.state, _SLEEPING),
+        cpu=stat.cpu,
         comm=stat.comm,
     )
 
@@ -87,4 +89,10 @@ def _read_stat(path: Path) -> _Stat | None:
     fields = text[text.rindex(")") + 2 :].split()
     # Clock ticks (10 ms as a rule) since boot, suspend included: close enough for a birthday.
     born_ns = int(fields[19]) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-    return _Stat(comm=comm, state=fields[0], parent_pid=int(fields[1]), born_ns=born_ns)
+    return _Stat(
+        comm=comm,
+        state=fields[0],
+        parent_pid=int(fields[1]),
+        born_ns=born_ns,
+        cpu=int(fields[36]),
+    )

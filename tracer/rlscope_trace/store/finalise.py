@@ -243,6 +243,8 @@ class _Decoding:
             "schema_version": SCHEMA_VERSION,
             "ended_cleanly": end_ns > 0,
             # Written by another process than the one that recorded.
+            # Not a loss: the time of these follows from the CPU accounting of the OS kernel.
+            "inferred_switch_ins": self._states.findings()["inferred_switch_in"][0],
             "recovered": self._spool.session.get("recorder_pid") != os.getpid(),
         }
         if len(outcomes):

@@ -8,6 +8,7 @@ from rlscope_trace.store.spool import RECORD_KINDS, Spool
 _DEFAULT_RING_MIB = 32
 _KILLED = "stop the recorder with Ctrl-C or SIGTERM: a kill loses what was under way"
 _DAMAGED = "check the disk: what is written there does not come back"
+_SKIPPED = "stop other tracers: a probe that interrupts another one is skipped"
 _SPACE = "free space, or record to another disk with -o"
 
 
@@ -33,7 +34,7 @@ class Decoded:
     unknown_kind_count: int
     unknown_start_count: int
     findings: Mapping[str, tuple[int, int]]
-    """unseen_wakeup, gap, overlap, unseen_end and truncated_thread: count and time of the first."""
+    """unseen_switch_in, unseen_wakeup, gap, overlap, unseen_end and truncated_thread: count and time of the first."""
 
 
 def trace_stats(spool: Spool, decoded: Decoded) -> list[TraceStat]:
@@ -61,7 +62,7 @@ def _recording(spool: Spool) -> Iterator[TraceStat]:
         yield TraceStat("dropped", source, loss.count, loss.first_ns or None, _SPACE)
     yield TraceStat(
         "dropped", "probe runs that the OS kernel skipped", progress.missed_runs, None,
-        "stop other tracers: a probe that interrupts another one is skipped",
+        _SKIPPED,
     )  # fmt: skip
     yield TraceStat(
         "dropped", "threads that the filter could not take", progress.failed_updates, None,
@@ -95,7 +96,10 @@ def _telling(decoded: Decoded, ring: str) -> Iterator[TraceStat]:
         decoded.unknown_start_count, None, ring,
     )  # fmt: skip
     sources = {
-        "unseen_wakeup": ("unmatched", "wakeups: run-queue latency counted as sleep", ring),
+        "unseen_switch_in": ("unmatched", "switch-ins not seen, see thread.lost_ns", _SKIPPED),
+        "unseen_wakeup": (
+            "unmatched", "wakeups not seen: run-queue latency counted as sleep", _SKIPPED
+        ),
         "gap": ("unmatched", "cycles: gaps between them, see thread.lost_ns", ring),
         "overlap": ("unmatched", "cycles that overlap or run backwards: cut", _DAMAGED),
         "unseen_end": ("unmatched", "threads without an end, see thread.lost_ns", ring),
