@@ -1,0 +1,1 @@
+"""Reads trace databases and answers questions about them; never records."""

@@ -1,0 +1,15 @@
+"""The error of a reader of traces: the twin of rlscope_trace.errors, which it may not see."""
+
+
+class TraceError(Exception):
+    """A trace cannot be read, or a question cannot be answered: exit code 1.
+
+    The message says what happened with the value that caused it; `hint` is what to do about it,
+    a command wherever there is one.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint

@@ -1,0 +1,123 @@
+"""Runs one SQL statement on a trace; whatever is wrong with it comes out as a TraceError."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from rlscope_analysis.errors import TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rlscope_analysis.trace import Trace
+
+_BATCH_ROWS = 2048
+_LISTEN_PERIOD_S = 0.05
+# What DuckDB appends to an error to point at its place in the query; one line is enough here.
+_POINTER = "LINE "
+_ADVICE = ("Did you mean", "Candidate")
+_SAVE_HINT = "save a result with: rlscope-trace sql TRACE QUERY --format csv > FILE"
+_NUMBER_TYPES = ("INT", "DECIMAL", "DOUBLE", "FLOAT", "REAL", "NUMERIC")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The columns of a result and its rows, which can be walked through once."""
+
+    columns: tuple[str, ...]
+    are_numbers: tuple[bool, ...]
+    rows: Iterator[tuple[Any, ...]]
+
+
+def split_statements(trace: Trace, text: str) -> list[str]:
+    """Split SQL text into its statements, as DuckDB reads it."""
+    with _as_trace_error():
+        return [part.query for part in trace.connection.extract_statements(text)]
+
+
+def run_query(trace: Trace, query: str) -> Result:
+    """Run the one statement in `query`."""
+    statements = split_statements(trace, query)
+    if len(statements) != 1:
+        found = "no statement" if not statements else f"{len(statements)} statements"
+        raise TraceError(
+            f"{found} where one query is expected", hint="rlscope-trace sql TRACE 'SELECT ...'"
+        )
+    with _as_trace_error():
+        cursor = _execute(trace.connection, statements[0])
+        description = cursor.description or []
+    return Result(
+        columns=tuple(str(column[0]) for column in description),
+        are_numbers=tuple(_is_number(str(column[1])) for column in description),
+        rows=_rows(cursor) if description else iter(()),
+    )
+
+
+def _execute(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb.DuckDBPyConnection:
+    """Run the query on another thread, so that this one can hear a Ctrl-C and stop it.
+
+    Neither DuckDB 1.5 nor 2.0 looks for signals while it works on one long step.
+    """
+    with _listening() as pressed, ThreadPoolExecutor(max_workers=1) as executor:
+        running = executor.submit(connection.execute, query)
+        while not running.done():
+            wait([running], timeout=_LISTEN_PERIOD_S)
+            # Each time anew: an interrupt before the query has begun stops nothing.
+            if pressed.is_set():
+                connection.interrupt()
+    if pressed.is_set():
+        raise KeyboardInterrupt
+    return running.result()
+
+
+@contextmanager
+def _listening() -> Iterator[threading.Event]:
+    """Note a Ctrl-C instead of raising it, which could come between any two steps."""
+    pressed = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield pressed
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: pressed.set())
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+
+
+def _is_number(type_name: str) -> bool:
+    name = type_name.upper()
+    return any(number in name for number in _NUMBER_TYPES) and not name.endswith(("]", ")"))
+
+
+def _rows(cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
+    while True:
+        with _as_trace_error():
+            batch = cursor.fetchmany(_BATCH_ROWS)
+        if not batch:
+            return
+        yield from batch
+
+
+@contextmanager
+def _as_trace_error() -> Iterator[None]:
+    try:
+        yield
+    except duckdb.Error as error:
+        raise _explained(str(error)) from error
+
+
+def _explained(message: str) -> TraceError:
+    lines = [line.strip() for line in message.strip().splitlines()]
+    if "read-only mode" in message:
+        return TraceError(f"a trace is read-only: {lines[0]}", hint=_SAVE_HINT)
+    if "disabled by configuration" in message or "disabled through configuration" in message:
+        return TraceError(f"queries reach nothing but the trace: {lines[0]}", hint=_SAVE_HINT)
+    advice = next((line for line in lines[1:] if line.startswith(_ADVICE)), None)
+    return TraceError(lines[0], hint=advice)

@@ -1,0 +1,291 @@
+"""Reads the views of a trace into a Summary: one pass over the states per question."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rlscope_analysis.summary import (
+    Latency,
+    Loss,
+    Measures,
+    ProcessSummary,
+    StateTimes,
+    Summary,
+    Switches,
+    ThreadSummary,
+    Waker,
+)
+from rlscope_analysis.vocabulary import WAKER_THREAD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rlscope_analysis.trace import Trace
+
+# A key of `Waker`s while they are counted: kind, and the thread where it is one.
+_WakerKey = tuple[str, int | None]
+_NO_LATENCY = Latency(waits=0, p50_ns=None, p99_ns=None, max_ns=None)
+
+_THREADS_SQL = """
+SELECT
+  t.thread_id, t.process_id, t.tid, t.name, t.start_ns, t.end_ns, t.ended,
+  m.running_ns, m.runnable_ns, m.sleeping_ns, m.blocked_ns, m.lost_ns, m.lifetime_ns
+FROM thread AS t JOIN thread_time AS m ON m.thread_id = t.thread_id
+"""
+_SWITCHES_SQL = """
+SELECT
+  thread_id, switches, voluntary_switches, involuntary_switches, unknown_switches, migrations
+FROM thread_switch
+"""
+# Quantiles do not add up: those of a process and of the trace come from its waits themselves.
+_LATENCY_SQL = """
+SELECT
+  grouping(q.thread_id, t.process_id) AS level, q.thread_id, t.process_id,
+  count(*), quantile_disc(q.latency_ns, 0.5), quantile_disc(q.latency_ns, 0.99), max(q.latency_ns)
+FROM run_queue_latency AS q LEFT JOIN thread AS t ON t.thread_id = q.thread_id
+GROUP BY GROUPING SETS ((q.thread_id), (t.process_id), ())
+"""
+_BY_THREAD, _BY_PROCESS, _OVER_ALL = 1, 2, 3
+_WAKERS_SQL = "SELECT thread_id, waker_kind, waker_thread_id, wakeups FROM waker"
+_PROCESSES_SQL = """
+SELECT process_id, parent_process_id, pid, name, command, exit_code, start_ns, end_ns FROM process
+"""
+_LOSSES_SQL = """
+SELECT kind, source, count, first_ns, remedy FROM trace_stat ORDER BY kind, source, first_ns
+"""
+_WINDOW_SQL = """
+SELECT min(start_ns), max(end_ns)
+FROM (SELECT start_ns, end_ns FROM thread UNION ALL SELECT start_ns, end_ns FROM process)
+"""
+_CLOCK_SQL = "SELECT ts_ns, realtime_ns FROM clock ORDER BY ts_ns LIMIT 1"
+# The views rely on the stored order: intervals of one thread together, ascending, not overlapping.
+_DISORDER_SQL = """
+WITH neighbour AS (
+  SELECT
+    thread_id, start_ns,
+    lag(thread_id) OVER () AS before_thread_id,
+    lag(end_ns) OVER () AS before_end_ns
+  FROM thread_state_coded
+)
+SELECT
+  count(*) FILTER (WHERE before_thread_id = thread_id AND before_end_ns > start_ns)
+  + count(*) FILTER (WHERE before_thread_id IS DISTINCT FROM thread_id)
+  - count(DISTINCT thread_id)
+FROM neighbour
+"""
+
+
+def summarize(trace: Trace) -> Summary:
+    """Compute the summary of an open trace."""
+    return _Reader(trace).read()
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    trace: Trace
+
+    def _rows(self, query: str) -> list[tuple[Any, ...]]:
+        return self.trace.connection.execute(query).fetchall()
+
+    def read(self) -> Summary:
+        meta: dict[str, str | None] = dict(self._rows("SELECT key, value FROM meta ORDER BY key"))
+        latency = self._latency()
+        wakers = _Wakers(
+            counts=self._waker_counts(),
+            threads={
+                row[0]: row[1:]
+                for row in self._rows(
+                    "SELECT t.thread_id, p.pid, t.tid, t.name FROM thread AS t"
+                    " LEFT JOIN process AS p ON p.process_id = t.process_id"
+                )
+            },
+        )
+        by_process = self._threads(latency, wakers)
+        processes = self._processes(by_process, latency, wakers)
+        every_thread = [thread for process in processes for thread in process.threads]
+        ((first_ns, last_ns),) = self._rows(_WINDOW_SQL)
+        clock = self._rows(_CLOCK_SQL)
+        return Summary(
+            trace=str(self.trace.path),
+            schema_version=self.trace.schema_version,
+            meta=meta,
+            started_realtime_ns=_wall_clock(clock, first_ns),
+            duration_ns=None if first_ns is None else last_ns - first_ns,
+            is_complete=meta.get("ended_cleanly") != "false",
+            losses=tuple(Loss(*row) for row in self._rows(_LOSSES_SQL)),
+            notes=tuple(self._notes(every_thread, meta)),
+            total=_total(every_thread, latency.get((_OVER_ALL, None), _NO_LATENCY), wakers),
+            processes=processes,
+        )
+
+    def _latency(self) -> dict[tuple[int, int | None], Latency]:
+        found = {}
+        for level, thread_id, process_id, waits, p50_ns, p99_ns, max_ns in self._rows(_LATENCY_SQL):
+            key = thread_id if level == _BY_THREAD else process_id
+            found[level, key] = Latency(waits, p50_ns, p99_ns, max_ns)
+        return found
+
+    def _waker_counts(self) -> dict[int, Counter[_WakerKey]]:
+        counts: dict[int, Counter[_WakerKey]] = defaultdict(Counter)
+        for thread_id, kind, waker_thread_id, wakeups in self._rows(_WAKERS_SQL):
+            counts[thread_id][kind, waker_thread_id] += wakeups
+        return counts
+
+    def _threads(
+        self, latency: dict[tuple[int, int | None], Latency], wakers: _Wakers
+    ) -> dict[int | None, list[ThreadSummary]]:
+        switches = {row[0]: Switches(*row[1:]) for row in self._rows(_SWITCHES_SQL)}
+        by_process: dict[int | None, list[ThreadSummary]] = defaultdict(list)
+        for row in self._rows(_THREADS_SQL):
+            thread_id, process_id, tid, name, start_ns, end_ns, ended, *times = row
+            counts = wakers.counts.get(thread_id, Counter())
+            measures = Measures(
+                times=_state_times(times),
+                switches=switches[thread_id],
+                latency=latency.get((_BY_THREAD, thread_id), _NO_LATENCY),
+                wakeups=counts.total(),
+                wakers=wakers.ranked(counts),
+            )
+            by_process[process_id].append(
+                ThreadSummary(thread_id, tid, name, start_ns, end_ns, ended, measures)
+            )
+        for threads in by_process.values():
+            threads.sort(key=_busiest_first)
+        return by_process
+
+    def _processes(
+        self,
+        by_process: dict[int | None, list[ThreadSummary]],
+        latency: dict[tuple[int, int | None], Latency],
+        wakers: _Wakers,
+    ) -> tuple[ProcessSummary, ...]:
+        rows = self._rows(_PROCESSES_SQL)
+        known = {row[0] for row in rows}
+        rows += [(key, *[None] * 7) for key in by_process if key not in known]
+        processes = []
+        for process_id, parent_process_id, pid, name, command, exit_code, start_ns, end_ns in rows:
+            threads = by_process.get(process_id, [])
+            waits = latency.get((_BY_PROCESS, process_id), _NO_LATENCY)
+            processes.append(
+                ProcessSummary(
+                    process_id=process_id,
+                    parent_process_id=parent_process_id,
+                    pid=pid,
+                    name=name,
+                    command=command,
+                    exit_code=exit_code,
+                    start_ns=start_ns,
+                    end_ns=end_ns,
+                    measures=_total(threads, waits, wakers),
+                    threads=tuple(threads),
+                )
+            )
+        processes.sort(key=lambda p: (-p.measures.times.running_ns, p.process_id or 0))
+        return tuple(processes)
+
+    def _notes(self, threads: list[ThreadSummary], meta: dict[str, str | None]) -> Iterable[str]:
+        ((disorder,),) = self._rows(_DISORDER_SQL)
+        unbalanced = sum(not thread.measures.times.is_balanced for thread in threads)
+        if unbalanced or disorder:
+            yield (
+                "this trace is faulty, please report it: threads whose states do not add up to"
+                f" their lifetime: {unbalanced:,}; intervals out of order: {disorder:,}"
+            )
+        if meta.get("recovered") == "true":
+            yield "the recorder did not live to save this trace: rlscope-trace recover did"
+        inferred = int(meta.get("inferred_switch_ins") or 0)
+        if inferred:
+            yield (
+                f"switch-ins that the OS kernel did not show: {inferred:,}; when they were follows"
+                " from its CPU accounting"
+            )
+        unknown = sum(
+            waker.wakeups
+            for thread in threads
+            for waker in thread.measures.wakers
+            if waker.kind == "unknown"
+        )
+        if unknown:
+            yield (
+                f"wakeups without a known waker: {unknown:,}; this capture cannot tell an interrupt"
+                " from the thread it landed on"
+            )
+        gaps = sum(thread.measures.times.lost_ns > 0 for thread in threads)
+        if gaps:
+            yield (
+                f"threads that lack part of their states: {gaps:,}; see lost. Their switches,"
+                " migrations, wakeups and run-queue latencies are those of the recorded part"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Wakers:
+    """Who woke each thread, and what is known of the wakers."""
+
+    counts: dict[int, Counter[_WakerKey]]
+    threads: dict[int, tuple[int | None, int | None, str | None]]
+
+    def ranked(self, counts: Counter[_WakerKey]) -> tuple[Waker, ...]:
+        """Turn counts into wakers, the most frequent first."""
+        ranking = sorted(counts.items(), key=lambda item: (-item[1], item[0][0], item[0][1] or 0))
+        nobody = (None, None, None)
+        return tuple(
+            Waker(
+                kind,
+                thread_id,
+                *(self.threads.get(thread_id or 0, nobody) if kind == WAKER_THREAD else nobody),
+                wakeups,
+            )
+            for (kind, thread_id), wakeups in ranking
+        )
+
+
+def _state_times(times: list[Any]) -> StateTimes:
+    running_ns, runnable_ns, sleeping_ns, blocked_ns, lost_ns, lifetime_ns = times
+    known_ns = running_ns + runnable_ns + sleeping_ns + blocked_ns
+    if lifetime_ns is None:
+        lifetime_ns = known_ns + (lost_ns or 0)
+    if lost_ns is None:
+        lost_ns = lifetime_ns - known_ns
+    return StateTimes(running_ns, runnable_ns, sleeping_ns, blocked_ns, lost_ns, lifetime_ns)
+
+
+def _total(threads: list[ThreadSummary], latency: Latency, wakers: _Wakers) -> Measures:
+    times = [thread.measures.times for thread in threads]
+    switches = [thread.measures.switches for thread in threads]
+    counts: Counter[_WakerKey] = Counter()
+    for thread in threads:
+        counts.update(wakers.counts.get(thread.thread_id, {}))
+    return Measures(
+        times=StateTimes(
+            running_ns=sum(t.running_ns for t in times),
+            runnable_ns=sum(t.runnable_ns for t in times),
+            sleeping_ns=sum(t.sleeping_ns for t in times),
+            blocked_ns=sum(t.blocked_ns for t in times),
+            lost_ns=sum(t.lost_ns for t in times),
+            lifetime_ns=sum(t.lifetime_ns for t in times),
+        ),
+        switches=Switches(
+            switches=sum(s.switches for s in switches),
+            voluntary=sum(s.voluntary for s in switches),
+            involuntary=sum(s.involuntary for s in switches),
+            unknown=sum(s.unknown for s in switches),
+            migrations=sum(s.migrations for s in switches),
+        ),
+        latency=latency,
+        wakeups=counts.total(),
+        wakers=wakers.ranked(counts),
+    )
+
+
+def _busiest_first(thread: ThreadSummary) -> tuple[int, int]:
+    return -thread.measures.times.running_ns, thread.thread_id
+
+
+def _wall_clock(clock: list[tuple[Any, ...]], first_ns: int | None) -> int | None:
+    if not clock or first_ns is None or None in clock[0]:
+        return None
+    ts_ns, realtime_ns = clock[0]
+    return int(realtime_ns) - int(ts_ns) + first_ns

@@ -1,0 +1,134 @@
+"""Computes what `summarize` tells: where each thread's lifetime went, as frozen values.
+
+docs/summary.md explains every number; the renderings are report_table, report_json, report_csv.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class StateTimes:
+    """The parts of a lifetime: running + runnable + sleeping + blocked + lost = lifetime."""
+
+    running_ns: int
+    runnable_ns: int
+    sleeping_ns: int
+    blocked_ns: int
+    lost_ns: int
+    lifetime_ns: int
+
+    @property
+    def is_balanced(self) -> bool:
+        """Whether the parts add up, to the nanosecond."""
+        parts = self.running_ns + self.runnable_ns + self.sleeping_ns + self.blocked_ns
+        return parts + self.lost_ns == self.lifetime_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Switches:
+    """How often threads left the CPU, and how often they came back to another one."""
+
+    switches: int
+    voluntary: int
+    involuntary: int
+    unknown: int
+    migrations: int
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Run-queue latency: the quantiles are None where no thread waited for a CPU."""
+
+    waits: int
+    p50_ns: int | None
+    p99_ns: int | None
+    max_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Waker:
+    """Who woke: a traced thread, or one of the kinds that are no traced thread."""
+
+    kind: str
+    thread_id: int | None
+    pid: int | None
+    tid: int | None
+    name: str | None
+    wakeups: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """All numbers of one row: a thread, or the total of a process or of the trace."""
+
+    times: StateTimes
+    switches: Switches
+    latency: Latency
+    wakeups: int
+    wakers: tuple[Waker, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadSummary:
+    """One thread."""
+
+    thread_id: int
+    tid: int | None
+    name: str | None
+    start_ns: int | None
+    end_ns: int | None
+    ended: bool | None
+    measures: Measures
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSummary:
+    """One process: its measures are the totals of its threads, the busiest of which comes first.
+
+    process_id is None for threads of which it is not known to which process they belong.
+    """
+
+    process_id: int | None
+    parent_process_id: int | None
+    pid: int | None
+    name: str | None
+    command: str | None
+    exit_code: int | None
+    start_ns: int | None
+    end_ns: int | None
+    measures: Measures
+    threads: tuple[ThreadSummary, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """One row of trace_stat: something the trace lacks."""
+
+    kind: str
+    source: str
+    count: int | None
+    first_ns: int | None
+    remedy: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Everything `summarize` tells of one trace."""
+
+    trace: str
+    schema_version: int
+    meta: dict[str, str | None]
+    started_realtime_ns: int | None
+    duration_ns: int | None
+    is_complete: bool
+    losses: tuple[Loss, ...]
+    notes: tuple[str, ...]
+    total: Measures
+    processes: tuple[ProcessSummary, ...]
+
+    @property
+    def thread_count(self) -> int:
+        """How many threads the trace holds."""
+        return sum(len(process.threads) for process in self.processes)

@@ -1,0 +1,151 @@
+"""Opens a trace database for reading, or says why that cannot be."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from rlscope_analysis.errors import TraceError
+from rlscope_analysis.views import lend_missing_views
+from rlscope_analysis.vocabulary import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_RECORD_HINT = "record one with: sudo rlscope-trace -o trace.duckdb -- COMMAND"
+# Bytes 8 to 12 of every DuckDB file, behind a checksum.
+_DUCKDB_MAGIC = b"DUCK"
+_MAGIC_OFFSET = 8
+# A query, or a view inside a trace from elsewhere, must not read or write other files, and a name
+# in it is never one of our Python variables. Given at the opening, not set afterwards: connections
+# of one process to one file share their configuration.
+_CONFIGURATION = {
+    "python_enable_replacements": "false",
+    "enable_external_access": "false",
+    "lock_configuration": "true",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A trace that is open for reading; a context manager that closes it."""
+
+    path: Path
+    connection: duckdb.DuckDBPyConnection
+    schema_version: int
+
+    def __enter__(self) -> Trace:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.connection.close()
+
+
+def open_trace(path: Path | str) -> Trace:
+    """Open the trace database at `path`, read-only and with nothing else within its reach.
+
+    Raises TraceError where it is absent, no trace, or not readable by this version.
+    """
+    path = Path(path)
+    _check_file(path)
+    connection = _connect(path)
+    try:
+        version = _schema_version(connection, path)
+        lend_missing_views(connection)
+    except duckdb.Error as error:
+        connection.close()
+        raise TraceError(
+            f"cannot read {path}: {first_line(error)}",
+            hint="if its recording was interrupted: rlscope-trace recover SPOOL",
+        ) from error
+    except TraceError:
+        connection.close()
+        raise
+    return Trace(path=path, connection=connection, schema_version=version)
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of what an error says."""
+    return str(error).strip().partition("\n")[0]
+
+
+def _check_file(path: Path) -> None:
+    try:
+        if path.is_dir():
+            raise _directory_error(path)
+        with path.open("rb") as file:
+            head = file.read(_MAGIC_OFFSET + len(_DUCKDB_MAGIC))
+    except FileNotFoundError as error:
+        raise TraceError(f"there is no trace at {path}", hint=_RECORD_HINT) from error
+    except PermissionError as error:
+        raise TraceError(
+            f"reading {path} is not permitted", hint=f'sudo chown "$USER" {path}'
+        ) from error
+    except OSError as error:
+        raise TraceError(f"cannot read {path}: {error.strerror}") from error
+    if head[_MAGIC_OFFSET:] != _DUCKDB_MAGIC:
+        raise TraceError(f"{path} is not a trace: no DuckDB database", hint=_RECORD_HINT)
+
+
+def _directory_error(path: Path) -> TraceError:
+    if (path / "records.bin").exists() or (path / "session.json").exists():
+        return TraceError(
+            f"{path} is a spool: its recording was not finished",
+            hint=f"rlscope-trace recover {path}",
+        )
+    return TraceError(f"{path} is a directory, not a trace", hint=_RECORD_HINT)
+
+
+def _connect(path: Path) -> duckdb.DuckDBPyConnection:
+    try:
+        return duckdb.connect(str(path), read_only=True, config=dict(_CONFIGURATION))
+    except duckdb.Error as error:
+        message = first_line(error)
+        if "Could not set lock" in message:
+            holder = re.search(r"\(PID (\d+)\)", message)
+            raise TraceError(
+                f"{path} is being written by {f'pid {holder[1]}' if holder else 'another program'}",
+                hint="try again when it has finished",
+            ) from error
+        if "read a database file with version" in message:
+            raise TraceError(
+                f"{path} was written by a newer DuckDB than {duckdb.__version__}",
+                hint="pip install --upgrade duckdb",
+            ) from error
+        raise TraceError(
+            f"cannot read {path}: {message}",
+            hint="if its recording was interrupted: rlscope-trace recover SPOOL",
+        ) from error
+
+
+def _schema_version(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
+    try:
+        facts = dict(
+            connection.execute(
+                "SELECT key, value FROM meta WHERE key IN ('schema_version', 'tool_version')"
+            ).fetchall()
+        )
+        version = int(facts["schema_version"])
+    except (duckdb.CatalogException, duckdb.BinderException, KeyError, TypeError, ValueError):
+        raise TraceError(
+            f"{path} is a DuckDB database but not a trace: its meta has no schema_version",
+            hint=_RECORD_HINT,
+        ) from None
+    if version > SCHEMA_VERSION:
+        writer = facts.get("tool_version")
+        raise TraceError(
+            f"{path} has schema version {version}"
+            + (f", written by rlscope-trace {writer}" if writer else "")
+            + f"; this one reads up to {SCHEMA_VERSION}",
+            hint="pip install --upgrade rlscope-trace",
+        )
+    return version

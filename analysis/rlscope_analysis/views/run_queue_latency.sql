@@ -1,0 +1,37 @@
+-- How long threads that could run waited for a CPU: each wait, and its distribution per thread.
+-- Only whole waits: the beginning was seen (a wakeup, or the switch-out it followed) and a
+-- switch-in ended it. A new thread's wait begins when its creator has made it runnable; the instants
+-- before, when it was still being built, are runnable time but no wait.
+CREATE OR REPLACE VIEW run_queue_latency AS
+SELECT
+  thread_id, start_ns, end_ns,
+  end_ns - start_ns AS latency_ns,
+  CASE WHEN waker <> 0 THEN 'wakeup' ELSE 'preemption' END AS cause,
+  CASE WHEN waker > 0 THEN waker END AS waker_thread_id,
+  CASE WHEN waker > 0 THEN 'thread' WHEN waker = -1 THEN 'interrupt' WHEN waker = -2 THEN 'outside' WHEN waker = -3 THEN 'unknown' END AS waker_kind
+FROM _state_step
+WHERE state = 1 AND next_state = 0 AND (waker <> 0 OR previous_state = 0);
+COMMENT ON VIEW run_queue_latency IS 'Each wait for a CPU whose beginning and end were both seen';
+COMMENT ON COLUMN run_queue_latency.thread_id IS 'The thread that waited';
+COMMENT ON COLUMN run_queue_latency.start_ns IS 'When it became runnable';
+COMMENT ON COLUMN run_queue_latency.end_ns IS 'When it got a CPU';
+COMMENT ON COLUMN run_queue_latency.latency_ns IS 'How long it waited';
+COMMENT ON COLUMN run_queue_latency.cause IS 'What made it wait: wakeup, or preemption (also a yield)';
+COMMENT ON COLUMN run_queue_latency.waker_thread_id IS 'The traced thread that woke it; NULL: see waker_kind';
+COMMENT ON COLUMN run_queue_latency.waker_kind IS 'Who woke it: thread (a traced one), interrupt, outside, unknown; NULL: nobody, it was preempted';
+
+CREATE OR REPLACE VIEW run_queue_latency_summary AS
+SELECT
+  thread_id,
+  count(*) AS waits,
+  quantile_disc(latency_ns, 0.5) AS p50_ns,
+  quantile_disc(latency_ns, 0.99) AS p99_ns,
+  max(latency_ns) AS max_ns
+FROM run_queue_latency
+GROUP BY thread_id;
+COMMENT ON VIEW run_queue_latency_summary IS 'Run-queue latency of each thread that waited for a CPU at least once; exact quantiles, each a wait that occurred';
+COMMENT ON COLUMN run_queue_latency_summary.thread_id IS 'The thread that waited';
+COMMENT ON COLUMN run_queue_latency_summary.waits IS 'How often';
+COMMENT ON COLUMN run_queue_latency_summary.p50_ns IS 'Half of its waits took at most this long';
+COMMENT ON COLUMN run_queue_latency_summary.p99_ns IS '99 of 100 of its waits took at most this long';
+COMMENT ON COLUMN run_queue_latency_summary.max_ns IS 'Its longest wait';

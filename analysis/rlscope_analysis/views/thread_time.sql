@@ -1,0 +1,31 @@
+-- Where the lifetime of each thread went.
+CREATE OR REPLACE VIEW thread_time AS
+WITH state_time AS (
+  SELECT
+    thread_id,
+    coalesce(sum(end_ns - start_ns) FILTER (WHERE state = 0), 0)::BIGINT AS running_ns,
+    coalesce(sum(end_ns - start_ns) FILTER (WHERE state = 1), 0)::BIGINT AS runnable_ns,
+    coalesce(sum(end_ns - start_ns) FILTER (WHERE state = 2), 0)::BIGINT AS sleeping_ns,
+    coalesce(sum(end_ns - start_ns) FILTER (WHERE state = 3), 0)::BIGINT AS blocked_ns
+  FROM thread_state_coded
+  GROUP BY thread_id
+)
+SELECT
+  t.thread_id, t.process_id,
+  coalesce(s.running_ns, 0) AS running_ns,
+  coalesce(s.runnable_ns, 0) AS runnable_ns,
+  coalesce(s.sleeping_ns, 0) AS sleeping_ns,
+  coalesce(s.blocked_ns, 0) AS blocked_ns,
+  t.lost_ns,
+  t.end_ns - t.start_ns AS lifetime_ns
+FROM thread AS t
+LEFT JOIN state_time AS s ON s.thread_id = t.thread_id;
+COMMENT ON VIEW thread_time IS 'Time each thread spent in each state: running + runnable + sleeping + blocked + lost = lifetime, to the nanosecond';
+COMMENT ON COLUMN thread_time.thread_id IS 'The thread';
+COMMENT ON COLUMN thread_time.process_id IS 'The process it belongs to';
+COMMENT ON COLUMN thread_time.running_ns IS 'On a CPU';
+COMMENT ON COLUMN thread_time.runnable_ns IS 'Ready, but waiting for a CPU: run-queue latency';
+COMMENT ON COLUMN thread_time.sleeping_ns IS 'Waiting for something, interruptible (S); also stopped';
+COMMENT ON COLUMN thread_time.blocked_ns IS 'Waiting and not interruptible (D), as a rule for a disk';
+COMMENT ON COLUMN thread_time.lost_ns IS 'Time whose records were lost: it may belong to any state';
+COMMENT ON COLUMN thread_time.lifetime_ns IS 'From the first to the last instant at which its states are known';

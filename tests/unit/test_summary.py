@@ -1,0 +1,309 @@
+"""The summary of a trace that fits on one screen, in every format."""
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer import Typer
+from typer.testing import CliRunner
+
+from rlscope_analysis.report_csv import render_csv
+from rlscope_analysis.report_json import render_json
+from rlscope_analysis.report_table import render_table
+from rlscope_analysis.summarize import summarize
+from rlscope_analysis.summary import Latency, StateTimes, Summary, Switches
+from rlscope_analysis.trace import open_trace
+from rlscope_trace.cli.summarize import summarize as command
+from rlscope_trace.errors import OutputExistsError
+from trace_builder import (
+    INTERRUPT,
+    OUTSIDE,
+    UNKNOWN,
+    TraceBuilder,
+    blocked,
+    lost,
+    preempted,
+    run,
+    sleep,
+    woken,
+)
+
+MS = 1_000_000
+META: dict[str, str | None] = {
+    "schema_version": "1",
+    "tool_version": "0.1.0",
+    "argv": json.dumps(["rlscope-trace", "--", "python", "train.py"]),
+    "host": "box",
+    "kernel": "6.18.44",
+    "cpus_allowed": json.dumps([0, 1, 2, 5]),
+    "loader": "libbpf",
+    "ladder": json.dumps(
+        [{"rung": "btf", "result": "refused"}, {"rung": "tracefs", "result": "taken"}]
+    ),
+    "ended_cleanly": "true",
+}
+
+
+def two_processes(path: Path) -> TraceBuilder:
+    """Build 3 threads: main and helper of pid 100, and one of pid 200 that runs longest."""
+    builder = TraceBuilder(path, meta=dict(META))
+    parent = builder.process(pid=100, name="python", command="python train.py", end_ns=20 * MS)
+    child = builder.process(pid=200, name="env", parent=parent, exit_code=0, end_ns=30 * MS)
+    builder.clock(ts_ns=5, realtime_ns=1_700_000_000_000_000_005)
+    builder.thread(
+        parent,
+        tid=100,
+        name="main",
+        states=[
+            run(2 * MS), sleep(3 * MS), woken(4_000, by=3), run(1 * MS, cpu=1), preempted(6_000),
+            run(1 * MS, cpu=1),
+        ],
+    )  # fmt: skip
+    builder.thread(parent, tid=101, name="helper", states=[blocked(5 * MS)])
+    builder.thread(
+        child,
+        tid=200,
+        name="env",
+        states=[
+            woken(1_000, by=1), run(9 * MS), sleep(20 * MS), woken(2_000, by=INTERRUPT),
+            run(997_000), sleep(1), woken(3_000, by=INTERRUPT), run(1),
+        ],
+    )  # fmt: skip
+    return builder
+
+
+def summary_of(builder: TraceBuilder) -> Summary:
+    with open_trace(builder.write()) as trace:
+        return summarize(trace)
+
+
+@pytest.fixture
+def summary(tmp_path: Path) -> Summary:
+    return summary_of(two_processes(tmp_path / "trace.duckdb"))
+
+
+def test_threads_and_totals_by_hand(summary: Summary) -> None:
+    env, python = summary.processes
+    assert [(p.pid, [t.name for t in p.threads]) for p in summary.processes] == [
+        (200, ["env"]),
+        (100, ["main", "helper"]),
+    ]
+    main = python.threads[0].measures
+    assert main.times == StateTimes(4 * MS, 10_000, 3 * MS, 0, 0, 7_010_000)
+    assert main.switches == Switches(2, 1, 1, 0, 1)
+    assert main.latency == Latency(2, 4_000, 6_000, 6_000)
+    assert python.measures.times == StateTimes(4 * MS, 10_000, 3 * MS, 5 * MS, 0, 12_010_000)
+    assert env.measures.switches == Switches(2, 2, 0, 0, 0)
+    assert env.measures.latency == Latency(3, 2_000, 3_000, 3_000)
+    assert summary.total.times == StateTimes(13_997_001, 16_000, 23_000_001, 5 * MS, 0, 42_013_002)
+    assert summary.total.switches == Switches(4, 3, 1, 0, 1)
+    # Over the five waits 1, 2, 3, 4 and 6 us, not a mean of the threads' quantiles.
+    assert summary.total.latency == Latency(5, 3_000, 6_000, 6_000)
+    assert summary.total.wakeups == 4
+    assert [(w.kind, w.tid, w.wakeups) for w in summary.total.wakers] == [
+        ("interrupt", None, 2),
+        ("thread", 100, 1),
+        ("thread", 200, 1),
+    ]
+    assert summary.duration_ns == 30_003_002
+    assert summary.started_realtime_ns == 1_700_000_000_000_000_000
+    assert summary.is_complete
+    assert summary.losses == summary.notes == ()
+
+
+def test_table_shows_the_numbers(summary: Summary) -> None:
+    table = render_table(summary, rows=20, top=3, width=160, is_terminal=False)
+    lines = [" ".join(line.split()) for line in table.splitlines()]
+    assert "command rlscope-trace -- python train.py" in lines
+    assert "host box, Linux 6.18.44, CPUs 0-2,5" in lines
+    assert "started 2023-11-14 22:13:20 UTC" in lines
+    assert "traced 2 processes, 3 threads" in lines
+    assert "capture loader libbpf; btf refused, then tracefs taken" in lines
+    assert "losses nothing lost" in lines
+    assert "main 100 4.00 57.1 0.01 0.1 3.00 42.8 0.00 0.0 7.01" in lines
+    assert "python (pid 100) 4.00 33.3 0.01 0.1 3.00 25.0 5.00 41.6 12.01" in lines
+    assert "whole trace 14.00 33.3 0.02 0.0 23.00 54.7 5.00 11.9 42.01" in lines
+    assert "main 100 2 1 1 1 4.0 6.0 6.0 1 env/200 100.0 %" in lines
+    assert "helper 101 0 0 0 0 - - - 0" in lines
+    assert "env 200 2 2 0 0 2.0 3.0 3.0 3 interrupt 66.7 %, main/100 33.3 %" in lines
+    assert "lost" not in " ".join(lines).replace("nothing lost", "")
+    assert "\x1b" not in table
+    assert not any(line.startswith("warning") for line in lines)
+
+
+@pytest.mark.parametrize("width", [20, 80, 120, 200])
+def test_table_never_cuts_a_number(summary: Summary, width: int) -> None:
+    table = render_table(summary, rows=None, top=3, width=width, is_terminal=True)
+    plain = " ".join(table.split())
+    for number in ("14.00", "42.01", "23.00", "interrupt 66.7 %", "main/100 33.3 %"):
+        assert number in plain
+    assert "…" not in table
+    assert "\x1b[1m" in table, "totals are bold on a terminal"
+
+
+def test_hidden_threads_are_counted_and_totals_keep_them(summary: Summary) -> None:
+    table = render_table(summary, rows=1, top=3, width=160, is_terminal=False)
+    assert "... 1 more process with 2 threads, 28.6 % of running time (--all)" in table
+    assert "main" not in table.replace("main/100", "")
+    whole = [line for line in table.splitlines() if line.startswith("whole trace")]
+    assert "42.01" in whole[0]
+    two = render_table(summary, rows=2, top=3, width=160, is_terminal=False)
+    assert "  ... 1 more thread, 0.0 % of running time (--all)" in two
+
+
+def test_losses_and_cut_recording_come_first(tmp_path: Path) -> None:
+    builder = two_processes(tmp_path / "trace.duckdb")
+    builder.meta |= {"ended_cleanly": "false", "recovered": "true"}
+    builder.loss(count=1204, source="ring cpu 3 cycle", remedy="--ring-mib 64")
+    builder.loss(kind="truncated", source="spool", count=None)
+    builder.thread(1, tid=102, states=[run(5), lost(7), woken(1, by=UNKNOWN), run(1)])
+    summary = summary_of(builder)
+    lines = render_table(summary, rows=9, top=3, width=160, is_terminal=False).splitlines()
+    assert lines[0].startswith("warning: the recording of this trace was cut off")
+    losses = lines.index("losses     dropped: 1,204 records, ring cpu 3 cycle")
+    assert lines[losses + 1].strip() == "hint: --ring-mib 64"
+    assert lines[losses + 2] == "losses     truncated: records, not known how many, spool"
+    notes = [line for line in lines if line.startswith("note")]
+    assert "rlscope-trace recover" in notes[0]
+    assert "wakeups without a known waker: 1;" in notes[1]
+    assert "threads that lack part of their states: 1;" in notes[2]
+    assert any(" lost " in line and " lifetime" in line for line in lines)
+    assert any(" unknown " in line and " migrations " in line for line in lines)
+    assert summary.total.times.lost_ns == 7
+    assert summary.total.times.is_balanced
+
+
+def test_a_trace_that_does_not_add_up_is_called_faulty(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.thread(builder.process(pid=1), states=[run(5), sleep(5)])
+    builder._threads[0] = (*builder._threads[0][:4], 11, "w", True, 0)
+    builder._states.append((1, 3, 4, 0, 0, 0))
+    assert summary_of(builder).notes == (
+        "this trace is faulty, please report it: threads whose states do not add up to their"
+        " lifetime: 0; intervals out of order: 1",
+    )
+
+
+def test_empty_trace_and_nulls(tmp_path: Path) -> None:
+    empty = summary_of(TraceBuilder(tmp_path / "empty.duckdb"))
+    assert empty.processes == ()
+    assert empty.duration_ns is None
+    table = render_table(empty, rows=20, top=3, width=80, is_terminal=False)
+    assert "not known: the trace holds no thread" in table
+    assert json.loads(render_json(empty, top=3))["total"]["run_queue_latency"]["p50_ns"] is None
+    assert len(render_csv(empty).splitlines()) == 1
+
+    builder = TraceBuilder(tmp_path / "nulls.duckdb", meta={"schema_version": "1", "argv": None})
+    builder.process(pid=None, name=None, start_ns=None)
+    builder.thread(1, tid=None, name=None, states=[run(5)], ended=None)
+    builder.thread(None, tid=None, name=None, states=[woken(5, by=OUTSIDE), run(1)])
+    builder.thread(7, tid=None, name=None, states=[woken(5, by=99), run(1)])
+    nulls = summary_of(builder)
+    assert [p.process_id for p in nulls.processes] == [1, None, 7]
+    assert nulls.total.times.lifetime_ns == 17
+    table = render_table(nulls, rows=20, top=3, width=80, is_terminal=False)
+    assert "(no name) (pid not known)" in table
+    assert "(process not known)" in table
+    assert "?/? 100.0 %" in table
+    assert len(render_csv(nulls).splitlines()) == 4
+
+
+def test_names_cannot_drive_the_terminal(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.thread(builder.process(pid=1, name="[b]\x1b[2J"), states=[run(5)], name="a\nb")
+    table = render_table(summary_of(builder), rows=9, top=3, width=80, is_terminal=False)
+    assert "[b]\\x1b[2J (pid 1)" in table
+    assert "a\\nb" in table
+
+
+def test_json_holds_every_thread_in_nanoseconds(summary: Summary) -> None:
+    document = json.loads(render_json(summary, top=1))
+    assert document["meta"]["loader"] == "libbpf"
+    assert document["duration_ns"] == 30_003_002
+    threads = [t for p in document["processes"] for t in p["threads"]]
+    assert [t["tid"] for t in threads] == [200, 100, 101]
+    for row in (*threads, *document["processes"], document["total"]):
+        times = dict(row["times"])
+        assert times.pop("lifetime_ns") == sum(times.values())
+        assert len(row["wakers"]) <= 1
+    assert threads[2]["run_queue_latency"] == {
+        "waits": 0, "p50_ns": None, "p99_ns": None, "max_ns": None,
+    }  # fmt: skip
+    assert threads[1]["wakers"] == [
+        {"kind": "thread", "thread_id": 3, "pid": 200, "tid": 200, "name": "env", "wakeups": 1}
+    ]
+
+
+def test_csv_has_one_row_per_thread(summary: Summary) -> None:
+    rows = list(csv.DictReader(io.StringIO(render_csv(summary))))
+    assert [row["tid"] for row in rows] == ["200", "100", "101"]
+    assert rows[1]["running_ns"] == str(4 * MS)
+    assert rows[1]["run_queue_p99_ns"] == "6000"
+    assert rows[1]["top_waker_thread_id"] == "3"
+    assert rows[2]["run_queue_p99_ns"] == rows[2]["top_waker_kind"] == ""
+    assert sum(int(row["lifetime_ns"]) for row in rows) == summary.total.times.lifetime_ns
+
+
+@pytest.fixture
+def runner() -> CliRunner:
+    return CliRunner()
+
+
+@pytest.fixture
+def app() -> Typer:
+    app = Typer()
+    app.command()(command)
+    return app
+
+
+def test_command_prints_every_format(app: Typer, runner: CliRunner, tmp_path: Path) -> None:
+    path = str(two_processes(tmp_path / "trace.duckdb").write())
+    assert "whole trace" in runner.invoke(app, [path]).stdout
+    assert json.loads(runner.invoke(app, [path, "--format", "json"]).stdout)["schema_version"] == 1
+    assert runner.invoke(app, [path, "--format", "csv"]).stdout.count("\n") == 4
+    assert "... 1 more" in runner.invoke(app, [path, "--rows", "1"]).stdout
+    assert "... 1 more" not in runner.invoke(app, [path, "--rows", "1", "--all"]).stdout
+    assert runner.invoke(app, [path, "--format", "xml"]).exit_code == 2
+
+
+def test_command_writes_a_file_once(app: Typer, runner: CliRunner, tmp_path: Path) -> None:
+    path = str(two_processes(tmp_path / "trace.duckdb").write())
+    output = tmp_path / "summary.csv"
+    arguments = [path, "--format", "csv", "-o", str(output)]
+    first = runner.invoke(app, arguments)
+    assert (first.exit_code, first.stdout) == (0, "")
+    text = output.read_text()
+    assert text.count("\n") == 4
+    second = runner.invoke(app, arguments)
+    assert isinstance(second.exception, OutputExistsError)
+    assert "--force" in (second.exception.hint or "")
+    output.write_text("old")
+    assert runner.invoke(app, [*arguments, "--force"]).exit_code == 0
+    assert output.read_text() == text
+
+
+@pytest.mark.parametrize("module", ["summarize", "sql"])
+def test_a_reader_that_leaves_early_ends_it_quietly(module: str, tmp_path: Path) -> None:
+    path = two_processes(tmp_path / "trace.duckdb").write()
+    query = ", 'SELECT i FROM range(1000000) AS r(i)', '--format', 'csv'" if module == "sql" else ""
+    program = (
+        f"import typer; from rlscope_trace.cli.{module} import {module} as command\n"
+        f"app = typer.Typer(); app.command()(command); app(['{path}'{query}])"
+    )
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        stdout=write_end,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (0, "")

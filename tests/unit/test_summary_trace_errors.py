@@ -1,0 +1,139 @@
+"""What is no readable trace: each case has its own message and a hint."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from rlscope_analysis.errors import TraceError
+from rlscope_analysis.trace import open_trace
+from rlscope_analysis.vocabulary import SCHEMA_VERSION
+from trace_builder import TraceBuilder, run
+
+
+def refusal(path: Path) -> tuple[str, str]:
+    """Return message and hint of the error that opening `path` must raise."""
+    with pytest.raises(TraceError) as raised:
+        open_trace(path)
+    assert raised.value.exit_code == 1
+    assert "\n" not in str(raised.value)
+    return str(raised.value), raised.value.hint or ""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.thread(builder.process(pid=1), states=[run(5)])
+    return builder.write()
+
+
+def test_a_trace_opens_read_only(path: Path) -> None:
+    with open_trace(str(path)) as trace:
+        assert trace.schema_version == SCHEMA_VERSION
+        with pytest.raises(duckdb.Error, match="read-only"):
+            trace.connection.execute("DELETE FROM meta")
+    with pytest.raises(duckdb.Error):
+        trace.connection.execute("SELECT 1")
+
+
+def test_two_readers_at_once(path: Path) -> None:
+    with open_trace(path) as first, open_trace(path) as second:
+        for trace in (first, second):
+            assert trace.connection.execute("SELECT count(*) FROM thread").fetchall() == [(1,)]
+
+
+def test_absent(tmp_path: Path) -> None:
+    message, hint = refusal(tmp_path / "no.duckdb")
+    assert message == f"there is no trace at {tmp_path / 'no.duckdb'}"
+    assert "rlscope-trace -o" in hint
+
+
+def test_directory_and_spool(tmp_path: Path) -> None:
+    assert "is a directory, not a trace" in refusal(tmp_path)[0]
+    (tmp_path / "records.bin").touch()
+    message, hint = refusal(tmp_path)
+    assert "is a spool" in message
+    assert hint == f"rlscope-trace recover {tmp_path}"
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"x" * 5000, b"\x7fELF" + b"DUCK" * 9])
+def test_not_a_database(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content if content[8:12] != b"DUCK" else content[1:])
+    assert "is not a trace: no DuckDB database" in refusal(path)[0]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT 1",
+        "CREATE TABLE meta (a INTEGER)",
+        "CREATE TABLE meta (key VARCHAR, value VARCHAR)",
+        "CREATE TABLE meta AS SELECT 'schema_version' AS key, 'one' AS value",
+        "CREATE TABLE meta AS SELECT 'schema_version' AS key, NULL AS value",
+    ],
+)
+def test_a_database_that_is_no_trace(tmp_path: Path, statement: str) -> None:
+    path = tmp_path / "other.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(statement)
+    assert "a DuckDB database but not a trace" in refusal(path)[0]
+
+
+def test_newer_schema_names_both_versions(tmp_path: Path) -> None:
+    newer = str(SCHEMA_VERSION + 1)
+    meta: dict[str, str | None] = {"schema_version": newer, "tool_version": "9.1"}
+    message, hint = refusal(TraceBuilder(tmp_path / "new.duckdb", meta=meta).write())
+    assert f"schema version {newer}, written by rlscope-trace 9.1" in message
+    assert f"reads up to {SCHEMA_VERSION}" in message
+    assert hint == "pip install --upgrade rlscope-trace"
+
+
+@pytest.mark.parametrize("kept", [100, 5000, 20_000])
+def test_cut_short(path: Path, kept: int) -> None:
+    os.truncate(path, kept)
+    message, hint = refusal(path)
+    assert message.startswith(f"cannot read {path}: ")
+    assert "recover" in hint
+
+
+def test_locked_by_a_writer(path: Path) -> None:
+    program = (
+        "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('open', flush=True); input()"
+    )
+    writer = subprocess.Popen(
+        [sys.executable, "-c", program, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == "open\n"
+    message, hint = refusal(path)
+    writer.communicate("\n", timeout=30)
+    assert message == f"{path} is being written by pid {writer.pid}"
+    assert "again" in hint
+
+
+def test_a_trace_without_views_is_lent_them(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "old.duckdb", with_views=False)
+    builder.thread(builder.process(pid=1), states=[run(5)])
+    with open_trace(builder.write()) as trace:
+        query = "SELECT running_ns, switches FROM thread_time JOIN thread_switch USING (thread_id)"
+        assert trace.connection.execute(query).fetchall() == [(5, 0)]
+    with duckdb.connect(str(builder.path), read_only=True) as connection:
+        assert connection.execute(
+            "SELECT count(*) FROM duckdb_views() WHERE view_name = 'thread_time'"
+        ).fetchall() == [(0,)]
+
+
+def test_a_view_inside_a_trace_reaches_no_file(path: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.csv"
+    secret.write_text("a\n1\n")
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(f"CREATE VIEW trap AS SELECT a FROM read_csv('{secret}')")
+    with open_trace(path) as trace, pytest.raises(duckdb.Error, match="disabled"):
+        trace.connection.execute("SELECT a FROM trap")
