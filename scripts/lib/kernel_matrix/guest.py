@@ -1,0 +1,125 @@
+"""Runs inside the virtual machines of scripts/kernel_matrix: records workload.py, judges it.
+
+guest.py              every rung in turn; one line each: `result RUNG ok|failed ...`
+guest.py --verifier   loads both objects with libbpf's own words on stderr
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import workload
+from records import read_records
+from verdict import Verdict
+
+from rlscope_trace.errors import TracerError
+from rlscope_trace.launch import launch
+from rlscope_trace.loaders.capture import bpf_file
+from rlscope_trace.probes import open_capture
+from rlscope_trace.session import Session
+from rlscope_trace.store.spool import open_spool
+
+if TYPE_CHECKING:
+    from rlscope_trace.probes import Opened, Rung
+    from rlscope_trace.session import Counters
+
+FOLDER = Path("/tmp/spool")
+BTF_FOLDER = Path("/sys/kernel/btf")
+RING_BYTES = 4 << 20
+RUN_SECONDS = 60.0
+# Plain tracepoint programs are skipped on a CPU that is inside another BPF program or a map access
+# of a BPF user; the product tells of it, and here such a recording is made again.
+RECORDINGS = 3
+
+
+def record(rung: Rung | None) -> tuple[Opened, Counters]:
+    """Record the workload with a rung (None: the best that works) into FOLDER."""
+    subprocess.run(["/bin/busybox", "rm", "-rf", FOLDER], check=True)
+    FOLDER.mkdir()
+    opened = open_capture(loader="libbpf", rung=rung, ring_bytes=RING_BYTES)
+    session = Session(opened, FOLDER, {})
+    command = [sys.executable, workload.__file__]
+    launched = launch(command, identity=None, environment=dict(os.environ))
+    try:
+        session.start([launched])
+        launched.release()
+        code = launched.wait(RUN_SECONDS)
+        counters = session.stop()
+    finally:
+        launched.close()
+    if code != 0:
+        raise RuntimeError(f"the workload ended with {code} (None: not after {RUN_SECONDS:.0f} s)")
+    return opened, counters
+
+
+def judge(rung: Rung | None, *, attempts: int = RECORDINGS) -> tuple[list[str], str]:
+    """Record with a rung; return what is wrong, and a word on the recording."""
+    opened, counters = record(rung)
+    progress = open_spool(FOLDER).progress
+    if progress and progress.missed_runs and opened.rung == "tracefs" and attempts > 1:
+        return judge(rung, attempts=attempts - 1)
+    truth = json.loads(workload.TRUTH_FILE.read_text())
+    threads = read_records(FOLDER / "records.bin")
+    verdict = Verdict(threads, truth, btf=opened.rung == "btf")
+    verdict.expect("rung", opened.rung, rung or "tracefs")
+    for name in ("lost", "write_error"):
+        verdict.expect(name, getattr(counters, name), 0)
+    for name in ("missed_runs", "failed_updates"):
+        verdict.expect(name, getattr(progress, name), 0)
+    return verdict.findings, f"{counters.records} records of {len(threads)} threads"
+
+
+def hide_btf() -> None:
+    """Make this kernel look like one built without BTF."""
+    subprocess.run(["/bin/busybox", "mount", "-t", "tmpfs", "none", BTF_FOLDER], check=True)
+
+
+def tell(line: str) -> None:
+    """Write one line to the console at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def run_rungs() -> None:
+    """Judge every rung, one line each; whatever goes wrong in one says nothing of the next."""
+    cases: dict[str, Rung | None] = {"btf": "btf", "tracefs": "tracefs", "no-btf": None}
+    for name, rung in cases.items():
+        started_s = time.monotonic()
+        if name == "no-btf":
+            hide_btf()
+        try:
+            findings, words = judge(rung)
+        except (OSError, RuntimeError, TracerError) as error:
+            findings, words = [" ".join(str(error).split())], ""
+            subprocess.run([sys.executable, __file__, "--verifier"], check=False)
+        tainted = Path("/proc/sys/kernel/tainted").read_text().strip()
+        if tainted != "0":
+            findings.append(f"the kernel complained: it is tainted ({tainted})")
+        words = f"{words} in {time.monotonic() - started_s:.1f} s"
+        tell(f"result {name} " + (f"failed {'; '.join(findings)}" if findings else f"ok {words}"))
+
+
+def show_verifier() -> None:
+    """Load both objects with nothing between libbpf and the console, which then has the log."""
+    own = bpf_file("../lib/libbpf.so.1")
+    libbpf = ctypes.CDLL(str(own) if own.exists() else "libbpf.so.1")
+    libbpf.bpf_object__open_file.restype = ctypes.c_void_p
+    libbpf.bpf_object__load.argtypes = [ctypes.c_void_p]
+    for name in ("sched.bpf.o", "sched_tp.bpf.o"):
+        tell(f"loading {name} for its log")
+        opened = libbpf.bpf_object__open_file(str(bpf_file(name)).encode(), None)
+        tell(f"loading {name}: {libbpf.bpf_object__load(opened) if opened else 'not opened'}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--verifier"]:
+        show_verifier()
+    else:
+        run_rungs()
