@@ -112,12 +112,13 @@ def test_the_database_tells_what_the_spool_told(directory: Path, output: Path) -
         "tool_version": rlscope_trace.__version__,
         "schema_version": "1",
         "ended_cleanly": "true",
+        "inferred_switch_ins": "0",
         "recovered": "true",
         "start_ns": "100",
         "end_ns": "200",
     }
     assert report.rows == {
-        "thread_state": 8, "thread": 2, "process": 1, "clock": 1, "trace_stat": 0, "meta": 8
+        "thread_state": 8, "thread": 2, "process": 1, "clock": 1, "trace_stat": 0, "meta": 9
     }  # fmt: skip
     assert (report.output, report.records, report.losses) == (output, 7, ())
     assert report.file_bytes == output.stat().st_size
@@ -165,7 +166,7 @@ def test_every_loss_is_told_with_its_remedy(spool: SpoolBuilder, tmp_path: Path)
         "spool: damaged records": ("dropped", 1, None),
         "spool: records of a kind not known": ("dropped", 1, None),
         "threads without a start: in process (unknown)": ("unmatched", 1, None),
-        "wakeups: run-queue latency counted as sleep": ("unmatched", 1, 115),
+        "wakeups not seen: run-queue latency counted as sleep": ("unmatched", 1, 115),
         "cycles: gaps between them, see thread.lost_ns": ("unmatched", 1, 110),
         "cycles that overlap or run backwards: cut": ("unmatched", 1, 125),
         "threads without an end, see thread.lost_ns": ("unmatched", 1, 140),

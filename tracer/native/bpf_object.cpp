@@ -35,12 +35,25 @@ class LastWords {
     return text;
   }
   static int Print(libbpf_print_level level, const char* format, va_list arguments) {
-    // Level 0 is a warning; a program that fails to load ends with several, the first says why.
     if (level != LIBBPF_WARN) return 0;
-    char line[512];
-    const int length = std::vsnprintf(line, sizeof(line), format, arguments);
-    if (length > 0 && text().size() < 4096) text() += line;
+    va_list again;
+    va_copy(again, arguments);
+    const int length = std::vsnprintf(nullptr, 0, format, arguments);
+    if (length > 0) {
+      std::string line(static_cast<std::size_t>(length) + 1, '\0');
+      std::vsnprintf(line.data(), line.size(), format, again);
+      line.pop_back();
+      text() += Shortened(line);
+    }
+    va_end(again);
     return length;
+  }
+  // A verifier log can have thousands of lines: what is wrong stands at its end.
+  static std::string Shortened(const std::string& line) {
+    constexpr std::size_t kHead = 160;
+    constexpr std::size_t kTail = 480;
+    if (line.size() <= kHead + kTail) return line;
+    return line.substr(0, kHead) + " ... " + line.substr(line.size() - kTail);
   }
 };
 
@@ -152,12 +165,16 @@ std::uint64_t BpfObject::MissedRuns() const {
   std::uint64_t missed = 0;
   bpf_program* program = nullptr;
   bpf_object__for_each_program(program, object_) {
-    bpf_prog_info info = {};
-    std::uint32_t bytes = sizeof(info);
-    if (bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &bytes) == 0)
-      missed += info.recursion_misses;
+    missed += MissedRunsOf(bpf_program__fd(program));
   }
   return missed;
+}
+
+std::uint64_t MissedRunsOf(int program_fd) {
+  bpf_prog_info info = {};
+  std::uint32_t bytes = sizeof(info);
+  if (bpf_obj_get_info_by_fd(program_fd, &info, &bytes) != 0) return 0;
+  return info.recursion_misses;
 }
 
 }  // namespace rls

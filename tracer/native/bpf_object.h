@@ -47,4 +47,7 @@ class BpfObject {
   std::vector<bpf_link*> links_;
 };
 
+// The same of one program, whoever loaded it.
+std::uint64_t MissedRunsOf(int program_fd);
+
 }  // namespace rls

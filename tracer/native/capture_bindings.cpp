@@ -101,6 +101,7 @@ void BindCaptures(py::module_& module) {
            py::arg("comm"))
       .def("close_open", &ThreadTable::CloseOpen, py::arg("spool"))
       .def("failed_updates", &ThreadTable::FailedUpdates);
+  module.def("missed_runs", &MissedRunsOf, py::arg("program_fd"));
   module.def("tracepoint_fields", &TracepointFields);
   module.def("wait_for_running_programs", &WaitForRunningPrograms, NoGil());
 }

@@ -135,6 +135,9 @@ class Drain:
     @property
     def processes(self) -> int: ...
 
+def missed_runs(program_fd: int) -> int:
+    """Return how often the OS kernel skipped a program, whoever loaded it."""
+
 def tracepoint_fields() -> list[tuple[str, str, str, str]]:
     """Return name, group, tracepoint and field of every offset that the programs need."""
 

@@ -75,8 +75,8 @@ class BccLoader:
         self._table.close_open(spool)
 
     def missed_runs(self) -> int:
-        """Return 0: a tracepoint program is never skipped for recursion on another tracepoint."""
-        return 0
+        """Return how often the OS kernel skipped a program of ours."""
+        return sum(_capture.missed_runs(self._bpf.funcs[name].fd) for name in _PROGRAMS)
 
     def failed_updates(self) -> int:
         """Return how many threads found the filter full."""
