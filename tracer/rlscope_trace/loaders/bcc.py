@@ -76,7 +76,7 @@ class BccLoader:
 
     def missed_runs(self) -> int:
         """Return how often the OS kernel skipped a program of ours."""
-        return sum(_capture.missed_runs(self._bpf.funcs[name].fd) for name in _PROGRAMS)
+        return sum(_capture.missed_runs(self._bpf.funcs[name.encode()].fd) for name in _PROGRAMS)
 
     def failed_updates(self) -> int:
         """Return how many threads found the filter full."""
