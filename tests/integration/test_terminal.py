@@ -1,0 +1,155 @@
+"""Launch and attach on a terminal: Ctrl-C, the live line, and a program that owns the screen."""
+
+import fcntl
+import os
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import Workload
+from recording import COMMAND, DEADLINE_S, assert_conserved, query
+
+pytestmark = pytest.mark.root
+
+CTRL_C = b"\x03"
+# Counts the SIGINTs it gets: after the first it waits for more.
+COUNTER = """
+import signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+print("waits, on a terminal:", sys.stdin.isatty(), sys.stdout.isatty(), flush=True)
+signal.sigwait([signal.SIGINT])
+count = 1
+while signal.sigtimedwait([signal.SIGINT], 0.7):
+    count += 1
+print("interrupts:", count, flush=True)
+sys.exit(5)
+"""
+
+
+class Terminal:
+    """A pseudo-terminal with the command as its foreground."""
+
+    def __init__(self, *arguments: str | Path) -> None:
+        self._master, slave = os.openpty()
+        self.process = subprocess.Popen(
+            [*COMMAND, *map(str, arguments)],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(slave)
+        self.shown = ""
+
+    def wait_for(self, text: str) -> None:
+        """Read on until the text is on the screen."""
+        end = time.monotonic() + DEADLINE_S
+        while text not in self.shown:
+            assert self._read(end), f"{text!r} is not in {self.shown!r}"
+
+    def _read(self, end: float) -> bool:
+        if not select.select([self._master], [], [], max(0.0, end - time.monotonic()))[0]:
+            return False
+        try:
+            part = os.read(self._master, 65536)
+        except OSError:
+            # Nobody has the other side open any more.
+            return False
+        self.shown += part.decode()
+        return bool(part)
+
+    def type(self, keys: bytes) -> None:
+        """Press keys."""
+        os.write(self._master, keys)
+
+    def wait(self) -> int:
+        """Read to the end and return the exit code."""
+        end = time.monotonic() + DEADLINE_S
+        while self._read(end):
+            pass
+        code = self.process.wait(timeout=DEADLINE_S)
+        assert "Traceback" not in self.shown, self.shown
+        return code
+
+    def close(self) -> None:
+        """End what still runs."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        os.close(self._master)
+
+
+@pytest.fixture
+def terminal() -> Iterator[Callable[..., Terminal]]:
+    opened: list[Terminal] = []
+
+    def start(*arguments: str | Path) -> Terminal:
+        made = Terminal(*arguments)
+        opened.append(made)
+        return made
+
+    yield start
+    for made in opened:
+        made.close()
+
+
+def test_ctrl_c_reaches_a_launched_program_once(
+    tmp_path: Path, terminal: Callable[..., Terminal]
+) -> None:
+    trace = tmp_path / "trace.duckdb"
+    screen = terminal("-o", trace, "--", sys.executable, "-c", COUNTER)
+    screen.wait_for("waits, on a terminal: True True")
+    screen.type(CTRL_C)
+    screen.wait_for("interrupts: 1\r\n")
+    assert screen.wait() == 5
+    assert f"wrote {trace}:" in screen.shown
+    # The screen was the program's own: no live line was drawn over it.
+    assert "records/s" not in screen.shown
+    assert query(trace, "SELECT exit_code FROM process") == [(5,)]
+    assert_conserved(trace)
+
+
+def test_ctrl_c_that_ends_a_launched_program(
+    tmp_path: Path, terminal: Callable[..., Terminal]
+) -> None:
+    trace = tmp_path / "trace.duckdb"
+    screen = terminal("-o", trace, "--", "sh", "-c", "echo waits; exec sleep 60")
+    screen.wait_for("waits\r\n")
+    screen.type(CTRL_C)
+    assert screen.wait() == 128 + signal.SIGINT
+    assert f"wrote {trace}:" in screen.shown
+    assert query(trace, "SELECT exit_code FROM process") == [(128 + signal.SIGINT,)]
+
+
+def test_a_launched_program_reads_the_terminal(
+    tmp_path: Path, terminal: Callable[..., Terminal]
+) -> None:
+    screen = terminal("-o", tmp_path / "trace.duckdb", "--", "sh", "-c", "read x; echo got $x")
+    screen.type(b"keys\n")
+    screen.wait_for("got keys\r\n")
+    assert screen.wait() == 0, screen.shown
+
+
+def test_ctrl_c_ends_an_attached_recording(
+    tmp_path: Path, terminal: Callable[..., Terminal], workload: Callable[..., Workload]
+) -> None:
+    trace = tmp_path / "trace.duckdb"
+    target = workload("sleeper", "--sleeps=100000", "--sleep-ms=1", wait=True)
+    screen = terminal("-o", trace, f"--pid={target.pid}")
+    screen.wait_for("Ctrl-C stops and saves")
+    target.go()
+    screen.wait_for("records/s  1 processes  0 lost")
+    screen.type(CTRL_C)
+    assert screen.wait() == 0, screen.shown
+    assert "stopped after" in screen.shown
+    assert f"wrote {trace}:" in screen.shown
+    assert target.process.poll() is None
+    assert_conserved(trace)
