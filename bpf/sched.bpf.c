@@ -147,10 +147,8 @@ static __always_inline void enter(struct task_struct *task, struct rls_track *tr
  */
 static __always_inline void note_if_running(struct task_struct *task, struct rls_track *track)
 {
-	if (task->on_cpu && track->in_ns == 0 && track->off_ns == track->entered_ns) {
+	if (task->on_cpu && track->in_ns == 0 && track->off_ns == track->entered_ns)
 		track->in_ns = track->entered_ns;
-		track->cpu = task->thread_info.cpu;
-	}
 }
 
 /* When it must have got the CPU, from the CPU time it has used since it last left one. */
@@ -172,12 +170,12 @@ static __always_inline void leave_cpu(struct task_struct *task, struct rls_track
 
 	if (track_missed_switch_in(track)) {
 		flags = RLS_CYCLE_UNSEEN_SWITCH_IN;
-		track_switch_in(track, in_ns_by_runtime(track, now_ns, runtime_ns),
-				bpf_get_smp_processor_id());
+		track_switch_in(track, in_ns_by_runtime(track, now_ns, runtime_ns));
 	}
 	record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
 	if (record) {
-		track_close_cycle(track, now_ns, out_state, flags, record);
+		track_close_cycle(track, now_ns, bpf_get_smp_processor_id(), out_state, flags,
+				  record);
 		bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 	} else {
 		count_loss(RLS_REC_CYCLE, now_ns);
@@ -201,8 +199,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		leave_cpu(prev, out, now_ns, preempt ? RLS_OFF_RUNNABLE : off_state_of(prev_state));
 	}
 	if (in && in->thread_id)
-		track_switch_in(in, now_ns ? now_ns : bpf_ktime_get_ns(),
-				bpf_get_smp_processor_id());
+		track_switch_in(in, now_ns ? now_ns : bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -224,7 +221,7 @@ static __always_inline bool in_interrupt(struct task_struct *current, const void
 		return true;
 	if (current->flags & PF_KTHREAD)
 		return false;
-	return bpf_core_field_exists(regs->orig_ax) && (long)BPF_CORE_READ(regs, orig_ax) < 0;
+	return bpf_core_field_exists(regs->orig_ax) && (long)regs->orig_ax < 0;
 }
 
 /* The thread whose code is running now; an interrupt borrows whichever it hit. */
@@ -439,7 +436,7 @@ int close_open(struct bpf_iter__task *ctx)
 				  ? track->wake_ns
 				  : 0;
 	record->waker = record->in_ns ? track->cycle_waker : record->wake_ns ? track->waker : 0;
-	record->cpu = track->cpu;
+	record->cpu = task->thread_info.cpu;
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 	return 0;
 }

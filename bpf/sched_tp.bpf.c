@@ -119,13 +119,13 @@ RLS_INLINE void leave_cpu(const char *event, rls_u32 tid, struct rls_track *trac
 	struct rls_rec_cycle *record;
 
 	if (missed_switch_in)
-		track_switch_in(track, now_ns - 1, bpf_get_smp_processor_id());
+		track_switch_in(track, now_ns - 1);
 	number(track);
 	if (!track->announced)
 		announce(track, event + OFFSET(switch_prev_comm), 0, now_ns);
 	record = RESERVE(rls_rec_cycle);
 	if (record) {
-		track_close_cycle(track, now_ns, out_state,
+		track_close_cycle(track, now_ns, bpf_get_smp_processor_id(), out_state,
 				  missed_switch_in ? RLS_CYCLE_UNSEEN_SWITCH_IN : 0, record);
 		/* When it was is out of reach here. */
 		if (missed_switch_in)
@@ -150,8 +150,10 @@ int on_switch(void *ctx)
 	if (track)
 		leave_cpu(event, prev_tid, track, bpf_ktime_get_ns());
 	track = THREAD_OF(next_tid);
-	if (track)
-		track_switch_in(track, bpf_ktime_get_ns(), bpf_get_smp_processor_id());
+	if (track) {
+		track_switch_in(track, bpf_ktime_get_ns());
+		track->cpu = bpf_get_smp_processor_id();
+	}
 	return 0;
 }
 

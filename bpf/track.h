@@ -12,23 +12,28 @@
 #include "records.h"
 
 struct rls_track {
+	/*
+	 * What every event touches: with the map pointer that the OS kernel puts before a task
+	 * storage value, exactly one cache line, which is cold after each stretch of Python.
+	 */
 	rls_u32 thread_id; /* 0: seeded, not entered yet */
 	rls_u8 off_state;  /* what it did when it last left the CPU: enum rls_off_state */
 	rls_u8 entered;	   /* RLS_ENTERED_* */
 	rls_u8 announced;  /* its thread record is in the ring */
 	rls_u8 dead;	   /* it has left the CPU for the last time */
-	rls_u64 entered_ns;
-	rls_u64 off_ns;	 /* when it last left the CPU; entered_ns before the first time */
-	rls_u64 in_ns;	 /* when it last got a CPU; 0: not yet. It runs while in_ns >= off_ns */
-	rls_u64 wake_ns; /* last wakeup, whether it was asleep or not */
+	rls_u64 off_ns;	   /* when it last left the CPU; entered_ns before the first time */
+	rls_u64 in_ns;	   /* when it last got a CPU; 0: not yet. It runs while in_ns >= off_ns */
+	rls_u64 wake_ns;   /* last wakeup, whether it was asleep or not */
 	rls_u64 cycle_wake_ns; /* the wakeup that led to in_ns; 0: none */
-	rls_s32 waker;	       /* of wake_ns */
-	rls_s32 cycle_waker;   /* of cycle_wake_ns */
+	rls_u64 runtime_ns;  /* its CPU time by the OS kernel's account, at off_ns; 0: not known */
+	rls_s32 waker;	     /* of wake_ns */
+	rls_s32 cycle_waker; /* of cycle_wake_ns */
+
+	rls_u64 entered_ns;
 	rls_u32 tid;
 	rls_u32 tgid;
 	rls_u32 creator_thread_id;
-	rls_u32 cpu;	    /* of in_ns */
-	rls_u64 runtime_ns; /* its CPU time by the OS kernel's account, at off_ns; 0: not known */
+	rls_u32 cpu; /* the one it runs on, if it runs; else unspecified */
 };
 RLS_ASSERT_SIZE(rls_track, 80);
 
@@ -59,7 +64,7 @@ RLS_INLINE void track_wakeup(struct rls_track *track, rls_u64 now_ns, rls_s32 wa
 	track->waker = waker;
 }
 
-RLS_INLINE void track_switch_in(struct rls_track *track, rls_u64 now_ns, rls_u32 cpu)
+RLS_INLINE void track_switch_in(struct rls_track *track, rls_u64 now_ns)
 {
 	int first = track->in_ns == 0;
 	int woken = track->wake_ns > track->in_ns;
@@ -70,7 +75,6 @@ RLS_INLINE void track_switch_in(struct rls_track *track, rls_u64 now_ns, rls_u32
 	track->cycle_wake_ns = woken ? track->wake_ns : 0;
 	track->cycle_waker = woken ? track->waker : RLS_WAKER_NONE;
 	track->in_ns = now_ns;
-	track->cpu = cpu;
 }
 
 /* Whether it leaves a CPU that, as far as was traced, it never got. */
@@ -84,8 +88,8 @@ RLS_INLINE int track_missed_switch_in(const struct rls_track *track)
  * caller asks only once whether the ring had room: 6.1 forgets that a record it
  * reserved is no null pointer, and rejects a program that asks again.
  */
-RLS_INLINE void track_close_cycle(const struct rls_track *track, rls_u64 now_ns, rls_u8 out_state,
-				  rls_u16 flags, struct rls_rec_cycle *record)
+RLS_INLINE void track_close_cycle(const struct rls_track *track, rls_u64 now_ns, rls_u16 cpu,
+				  rls_u8 out_state, rls_u16 flags, struct rls_rec_cycle *record)
 {
 	/* No switch-in since it left the CPU: it was running when it entered the trace. */
 	int running_since_entry = track->in_ns == track->off_ns;
@@ -99,7 +103,7 @@ RLS_INLINE void track_close_cycle(const struct rls_track *track, rls_u64 now_ns,
 	record->in_ns = track->in_ns;
 	record->out_ns = now_ns;
 	record->waker = running_since_entry ? RLS_WAKER_NONE : track->cycle_waker;
-	record->cpu = track->cpu;
+	record->cpu = cpu;
 	record->flags = flags;
 }
 
