@@ -17,7 +17,7 @@ umask 022
 # shellcheck disable=SC2034  # read by the scripts that source this file
 BUILD_PACKAGES=(clang llvm libbpf-dev libelf-dev zlib1g-dev pkg-config cmake ninja-build g++ git)
 # shellcheck disable=SC2034
-TEST_PACKAGES=('bpftool|linux-tools-generic' sudo shellcheck clang-format procps util-linux
+TEST_PACKAGES=('bpftool|linux-tools-generic' bpftrace sudo shellcheck clang-format procps util-linux
   python3-bpfcc)
 
 say() { printf '%s\n' "$*"; }

@@ -48,7 +48,7 @@ void Drain::Start() {
 void Drain::Run() {
   pthread_setname_np(pthread_self(), "rls-drain");
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
-  std::chrono::milliseconds interval = kInterval;
+  std::chrono::milliseconds interval{0};  // first of all: what entered when we attached
   std::chrono::milliseconds since_losses{0};
   std::unique_lock<std::mutex> lock(mutex_);
   while (!wake_.wait_for(lock, interval, [this] { return stopping_; })) {

@@ -107,20 +107,32 @@ std::unique_ptr<StateRows> MakeStateRows(const SpoolScan& scan,
   return std::make_unique<StateRows>(scan, slots, scratch_directory, batch_rows, bucket_bytes);
 }
 
+// Tells numpy of our structs, once. Not at import: numpy takes 0.1 s, and the threads that it
+// starts would take signals that the recorder holds back for itself.
+void RegisterTypes() {
+  static const bool registered = [] {
+    PYBIND11_NUMPY_DTYPE(ThreadFacts, start_ns, born_ns, exit_ns, cycles, thread_id, tid, tgid,
+                         ns_tid, ns_tgid, creator_thread_id, parent_tgid, exit_status, entered,
+                         has_start, has_state, name);
+    PYBIND11_NUMPY_DTYPE(ClockFacts, ts_ns, realtime_ns, boottime_ns);
+    PYBIND11_NUMPY_DTYPE(ThreadOutcome, start_ns, end_ns, lost_ns, thread_id, ended);
+    return true;
+  }();
+  (void)registered;
+}
+
+std::unique_ptr<SpoolScan> OpenScan(const std::string& records_path, std::int64_t end_ns) {
+  RegisterTypes();
+  return std::make_unique<SpoolScan>(records_path, end_ns);
+}
+
 }  // namespace
 
 void bind_spool(py::module_& module) {
-  PYBIND11_NUMPY_DTYPE(ThreadFacts, start_ns, born_ns, exit_ns, cycles, thread_id, tid, tgid,
-                       ns_tid, ns_tgid, creator_thread_id, parent_tgid, exit_status, entered,
-                       has_start, has_state, name);
-  PYBIND11_NUMPY_DTYPE(ClockFacts, ts_ns, realtime_ns, boottime_ns);
-  PYBIND11_NUMPY_DTYPE(ThreadOutcome, start_ns, end_ns, lost_ns, thread_id, ended);
-
   module.attr("WIRE_VERSION") = RLS_WIRE_VERSION;
   module.attr("BUCKET_BYTES") = kBucketBytes;
   py::class_<SpoolScan>(module, "SpoolScan")
-      .def(py::init<const std::string&, std::int64_t>(), py::arg("records_path"), py::kw_only(),
-           py::arg("end_ns"))
+      .def(py::init(&OpenScan), py::arg("records_path"), py::kw_only(), py::arg("end_ns"))
       .def("advance", &SpoolScan::Advance, py::arg("bytes"),
            py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("position", &SpoolScan::position)

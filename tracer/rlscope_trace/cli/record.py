@@ -116,6 +116,13 @@ def _attach(pids: list[str], settings: _Settings) -> int:
     recording = _Recording(settings, facts)
     with watch.signals_held():
         threads = recording.start(targets, launched=False)
+        if not threads and target.alive(targets):
+            recording.discard()
+            raise TracerError(
+                "the OS kernel shows tracing programs no thread of"
+                f" {', '.join(str(found.pid) for found in targets)}",
+                hint="rlscope-trace doctor; some systems hide their own processes",
+            )
         names = ", ".join(f"{found.pid} ({found.comm})" for found in targets)
         messages.say(f"tracing pid {names}: {threads} threads; Ctrl-C stops and saves")
         deadline_s = recording.deadline_s()
