@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from rlscope_trace import target
 from rlscope_trace.errors import TracerError
 

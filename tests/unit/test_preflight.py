@@ -4,6 +4,7 @@ import errno
 from pathlib import Path
 
 import pytest
+
 from rlscope_trace.errors import TracerError
 from rlscope_trace.preflight import Finding, bcc, capabilities, disk, kernel, package, sudo_command
 

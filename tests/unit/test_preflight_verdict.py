@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 import typer
+from typer.testing import CliRunner
+
 from rlscope_trace.cli import doctor as doctor_module
 from rlscope_trace.errors import PermissionNeededError, TracerError
 from rlscope_trace.preflight import (
@@ -15,7 +17,6 @@ from rlscope_trace.preflight import (
     tracing_works,
     working_rung,
 )
-from typer.testing import CliRunner
 
 ARGV = ("--pid", "4242")
 BTF_OK = Finding("rung_btf", "ok", "programs of rung btf load and attach")

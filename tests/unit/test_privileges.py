@@ -5,6 +5,7 @@ import pwd
 from pathlib import Path
 
 import pytest
+
 from rlscope_trace.errors import TracerError
 from rlscope_trace.privileges import (
     Identity,

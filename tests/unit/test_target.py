@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from rlscope_trace import target
 from rlscope_trace.errors import (
     PermissionNeededError,

@@ -98,7 +98,9 @@ def _telling(decoded: Decoded, ring: str) -> Iterator[TraceStat]:
     sources = {
         "unseen_switch_in": ("unmatched", "switch-ins not seen, see thread.lost_ns", _SKIPPED),
         "unseen_wakeup": (
-            "unmatched", "wakeups not seen: run-queue latency counted as sleep", _SKIPPED
+            "unmatched",
+            "wakeups not seen: run-queue latency counted as sleep",
+            _SKIPPED,
         ),
         "gap": ("unmatched", "cycles: gaps between them, see thread.lost_ns", ring),
         "overlap": ("unmatched", "cycles that overlap or run backwards: cut", _DAMAGED),
