@@ -19,7 +19,7 @@ namespace {
 
 // A look costs 50 to 70 us, however little there is to fetch. Half the ring is reserve for a drain
 // that the scheduler lets wait.
-constexpr auto kInterval = std::chrono::milliseconds(50);
+constexpr auto kInterval = std::chrono::milliseconds(100);
 constexpr auto kBusyInterval = std::chrono::milliseconds(5);
 constexpr std::size_t kBusyPart = 16;  // of the ring, found full at one look
 constexpr auto kLossInterval = std::chrono::milliseconds(500);

@@ -1,7 +1,7 @@
 // The thread that empties the ring into the spool while the target runs.
 //
 // It wakes by the clock, never by the producers: a wakeup from BPF costs the traced machine 0.6 to
-// 3.8 us a record, a look every 50 ms costs nothing, and the ring has room for ten times that.
+// 3.8 us a record, a look every 100 ms costs nothing, and the ring has room for five times that.
 #pragma once
 
 #include <atomic>

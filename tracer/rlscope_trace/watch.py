@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rlscope_trace.target import Target
 
 # How often the end of a target is looked for, and the progress line may be drawn.
-TICK_S = 0.2
+TICK_S = 0.5
 # siginfo.si_code of a signal that the terminal sent: to the whole foreground group, so the
 # program has it already (asm-generic/siginfo.h).
 _SI_KERNEL = 0x80
