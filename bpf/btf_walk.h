@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Two walks over all tasks, run by the recorder: one enters what exists at attach, the
+ * other writes down at the end what everybody was doing.
+ */
+#ifndef RLS_BTF_WALK_H
+#define RLS_BTF_WALK_H
+
+#include "btf_filter.h"
+
+/*
+ * Whether a task found at attach was on a CPU. Asked only once its switches are
+ * being counted: if one came in between, that switch has already told.
+ */
+static __always_inline void note_if_running(struct task_struct *task, struct rls_track *track)
+{
+	if (task->on_cpu && track->in_ns == 0 && track->off_ns == track->entered_ns)
+		track->in_ns = track->entered_ns;
+}
+
+/*
+ * Run over all tasks by the recorder: learns who the recorder is, then enters every
+ * task that is marked, or whose group leader or parent is traced. Repeated until it
+ * enters nobody new, because a child can stand before its parent in the walk.
+ */
+SEC("iter/task")
+int enter_existing(struct bpf_iter__task *ctx)
+{
+	struct task_struct *recorder = bpf_get_current_task_btf();
+	struct task_struct *task = ctx->task;
+	struct rls_track *track;
+
+	if (recorder->thread_pid)
+		control.recorder_ns_level = recorder->thread_pid->level;
+	if (!task || task->tgid == recorder->tgid)
+		return 0;
+	track = track_of(task);
+	if (track && track->thread_id)
+		return 0;
+	if (!track && !track_of(task->group_leader) && !track_of(task->real_parent))
+		return 0;
+	track = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!track) {
+		__sync_fetch_and_add(&control.failed_updates, 1);
+		return 0;
+	}
+	enter(task, track, RLS_ENTERED_FOUND, off_state_of(task->__state), 0);
+	note_if_running(task, track);
+	control.found++;
+	return 0;
+}
+
+/* Run after the other programs are detached: what each thread was doing at the end. */
+SEC("iter/task")
+int close_open(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct rls_rec_close *record;
+	struct rls_track *track;
+
+	if (!task)
+		return 0;
+	track = track_of(task);
+	if (!track || !track->thread_id || track->dead)
+		return 0;
+	record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
+	if (!record) {
+		count_loss(RLS_REC_CLOSE, bpf_ktime_get_ns());
+		return 0;
+	}
+	record->kind = RLS_REC_CLOSE;
+	record->off_state = track->off_state;
+	record->reserved = 0;
+	record->thread_id = track->thread_id;
+	record->off_ns = track->off_ns;
+	record->in_ns = track->in_ns >= track->off_ns ? track->in_ns : 0;
+	record->wake_ns = record->in_ns ? track->cycle_wake_ns
+			  : track->off_state != RLS_OFF_RUNNABLE && track->wake_ns > track->in_ns
+				  ? track->wake_ns
+				  : 0;
+	record->waker = record->in_ns ? track->cycle_waker : record->wake_ns ? track->waker : 0;
+	record->cpu = task->thread_info.cpu;
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+#endif /* RLS_BTF_WALK_H */
