@@ -100,10 +100,10 @@ static __always_inline void announce(struct task_struct *task, struct rls_track 
 {
 	struct rls_rec_thread *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
 
-	if (!record) {
-		count_loss(RLS_REC_THREAD, now_ns);
+	/* No loss yet: tried again at every switch-out. One that never fits is told as unmatched.
+	 */
+	if (!record)
 		return;
-	}
 	record->kind = RLS_REC_THREAD;
 	record->entered = track->entered;
 	record->off_state = track->off_state;
@@ -126,6 +126,8 @@ static __always_inline void enter(struct task_struct *task, struct rls_track *tr
 {
 	__u64 now_ns = bpf_ktime_get_ns();
 
+	if (__sync_val_compare_and_swap(&track->claimed, 0, 1))
+		return;
 	track->entered = entered;
 	track->off_state = off_state;
 	track->entered_ns = now_ns;

@@ -24,6 +24,9 @@ int BPF_PROG(on_newtask, struct task_struct *task, __u64 clone_flags)
 	if (!parent)
 		return 0;
 	track = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	/* Creating fails also where the walk is just creating the same storage. */
+	if (!track)
+		track = track_of(task);
 	if (!track) {
 		__sync_fetch_and_add(&control.failed_updates, 1);
 		return 0;

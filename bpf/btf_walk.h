@@ -40,17 +40,26 @@ int enter_existing(struct bpf_iter__task *ctx)
 	if (!track && !track_of(task->group_leader) && !track_of(task->real_parent))
 		return 0;
 	track = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!track)
+		track = track_of(task);
 	if (!track) {
 		__sync_fetch_and_add(&control.failed_updates, 1);
 		return 0;
 	}
+	/* A zombie has nothing to tell, but may lead threads that live on: it stays a mark. */
+	if (off_state_of(task->__state) == RLS_OFF_DEAD)
+		return 0;
 	enter(task, track, RLS_ENTERED_FOUND, off_state_of(task->__state), 0);
 	note_if_running(task, track);
 	control.found++;
 	return 0;
 }
 
-/* Run after the other programs are detached: what each thread was doing at the end. */
+/*
+ * What each thread is doing at the end. Run while the other programs are still
+ * attached, or a thread that dies in between would leave no end: what they write of
+ * the time after the end counts more than a close that is torn or too late.
+ */
 SEC("iter/task")
 int close_open(struct bpf_iter__task *ctx)
 {

@@ -81,10 +81,9 @@ RLS_INLINE void announce(struct rls_track *track, const void *comm, rls_u32 pare
 {
 	struct rls_rec_thread *record = RESERVE(rls_rec_thread);
 
-	if (!record) {
-		count_loss(RLS_REC_THREAD, now_ns);
+	/* No loss yet: tried again at every switch-out. */
+	if (!record)
 		return;
-	}
 	record->kind = RLS_REC_THREAD;
 	record->entered = track->entered;
 	record->off_state = track->off_state;
@@ -296,8 +295,7 @@ PROGRAM("tp/task/task_rename")
 int on_rename(void *ctx)
 {
 	const char *event = ctx;
-	/* Threads rename themselves; newer kernels no longer print whom it was about. */
-	rls_u32 tid = (rls_u32)bpf_get_current_pid_tgid();
+	rls_u32 tid = read_u32(event + OFFSET(rename_pid));
 	struct rls_track *track = THREAD_OF(tid);
 	struct rls_rec_name *record;
 	rls_u64 now_ns = bpf_ktime_get_ns();

@@ -22,6 +22,7 @@
 	X(exec_filename, sched, sched_process_exec, filename) \
 	X(exec_pid, sched, sched_process_exec, pid)           \
 	X(exec_old_pid, sched, sched_process_exec, old_pid)   \
+	X(rename_pid, task, task_rename, pid)                 \
 	X(rename_comm, task, task_rename, newcomm)
 
 #define RLS_TP_OFFSET_MEMBER(name, group, event, field) rls_u32 name;

@@ -33,9 +33,11 @@ struct rls_track {
 	rls_u32 tid;
 	rls_u32 tgid;
 	rls_u32 creator_thread_id;
-	rls_u32 cpu; /* the one it runs on, if it runs; else unspecified */
+	rls_u32 cpu;	 /* the one it runs on, if it runs; else unspecified */
+	rls_u32 claimed; /* whoever sets it enters the thread: creation and walk can meet */
+	rls_u32 reserved;
 };
-RLS_ASSERT_SIZE(rls_track, 80);
+RLS_ASSERT_SIZE(rls_track, 88);
 
 /* What the programs count for themselves, and what the recorder tells them; one instance. */
 struct rls_control {

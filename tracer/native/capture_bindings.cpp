@@ -7,6 +7,7 @@
 #include "btf_capture.h"
 #include "clock.h"
 #include "drain.h"
+#include "signal_wait.h"
 #include "spool_writer.h"
 #include "tracepoint_capture.h"
 
@@ -101,6 +102,17 @@ void BindCaptures(py::module_& module) {
            py::arg("comm"))
       .def("close_open", &ThreadTable::CloseOpen, py::arg("spool"))
       .def("failed_updates", &ThreadTable::FailedUpdates);
+  module.def(
+      "wait_signal",
+      [](const std::vector<int>& numbers, double timeout_s) {
+        Arrived arrived = {};
+        {
+          const py::gil_scoped_release released;
+          arrived = WaitSignal(numbers, timeout_s);
+        }
+        return py::make_tuple(arrived.number, arrived.code);
+      },
+      py::arg("numbers"), py::arg("timeout_s"));
   module.def("missed_runs", &MissedRunsOf, py::arg("program_fd"));
   module.def("tracepoint_fields", &TracepointFields);
   module.def("wait_for_running_programs", &WaitForRunningPrograms, NoGil());

@@ -58,16 +58,15 @@ SpoolWriter::~SpoolWriter() {
   close(records_fd_);
 }
 
-// All or nothing: a part that was written before the disk was full is cut off again.
+// All or nothing: what follows is written over the part that fitted before the disk was full.
 bool SpoolWriter::Write(const char* data, std::size_t bytes) {
   std::size_t done = 0;
   while (done < bytes) {
-    const ssize_t written = write(records_fd_, data + done, bytes - done);
+    const auto offset = static_cast<off_t>(progress_->bytes + done);
+    const ssize_t written = pwrite(records_fd_, data + done, bytes - done, offset);
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) {
       write_error_ = written < 0 ? errno : ENOSPC;
-      const auto whole = static_cast<off_t>(progress_->bytes);
-      if (done > 0 && ftruncate(records_fd_, whole) == 0) lseek(records_fd_, whole, SEEK_SET);
       return false;
     }
     done += static_cast<std::size_t>(written);

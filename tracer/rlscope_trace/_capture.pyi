@@ -135,6 +135,9 @@ class Drain:
     @property
     def processes(self) -> int: ...
 
+def wait_signal(numbers: Sequence[int], timeout_s: float) -> tuple[int, int]:
+    """Take a blocked signal: its number, 0 for none, and its si_code."""
+
 def missed_runs(program_fd: int) -> int:
     """Return how often the OS kernel skipped a program, whoever loaded it."""
 

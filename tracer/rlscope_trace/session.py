@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shutil
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +13,12 @@ from typing import TYPE_CHECKING
 import rlscope_trace
 from rlscope_trace import _capture
 from rlscope_trace.errors import OutputExistsError, SpoolError, UsageError
-from rlscope_trace.store.spool import SESSION_FILE, open_spool, process_start_time
+from rlscope_trace.store.spool import (
+    SESSION_FILE,
+    open_spool,
+    process_start_time,
+    remove_files,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -102,7 +106,25 @@ def _refuse_or_remove(directory: Path, *, force: bool) -> None:
             f"{directory} is left from a recording that was not finished",
             hint=f"rlscope-trace recover {directory}, or --force to discard it",
         )
-    shutil.rmtree(directory)
+    _remove_spool(directory)
+
+
+def _remove_spool(directory: Path) -> None:
+    """Delete an old spool, and nothing else that may stand there under its name."""
+    try:
+        if not directory.is_symlink():
+            remove_files(directory)
+        in_the_way = directory.is_symlink() or directory.exists()
+    except OSError as error:
+        raise SpoolError(
+            f"cannot remove {directory}: {error.strerror}",
+            hint="-o names another place for the trace",
+        ) from error
+    if in_the_way:
+        raise OutputExistsError(
+            f"{directory} is in the way: it is not a spool, or holds more than that",
+            hint="move it away, or -o names another place for the trace",
+        )
 
 
 @dataclass(slots=True)
@@ -152,16 +174,14 @@ class Session:
         )
 
     def stop(self) -> Counters:
-        """Detach, write the open ends and complete the spool; what counters() says at the end."""
+        """Write the open ends, detach and complete the spool; what counters() says at the end."""
         spool, drain = self._running()
         capture = self.opened.capture
         # First: what threads do from here on belongs to no trace, and is cut by the decoder.
         end_ns = self.clock_ns()
         missed_runs = capture.missed_runs()
-        capture.detach()
+        capture.finish(spool)
         drain.stop()
-        capture.close_open(spool)
-        drain.flush()
         spool.append_clock()
         spool.finish(
             end_ns=end_ns, missed_runs=missed_runs, failed_updates=capture.failed_updates()
@@ -198,7 +218,9 @@ class Session:
         }
         # Whole or not at all: a recorder may be killed while it writes this.
         written = self.directory / f"{SESSION_FILE}.new"
-        written.write_text(json.dumps(facts, indent=1) + "\n")
+        # A new file, never one that somebody put there: we are root, the folder may not be ours.
+        with written.open("x") as file:
+            file.write(json.dumps(facts, indent=1) + "\n")
         written.replace(self.directory / SESSION_FILE)
 
 

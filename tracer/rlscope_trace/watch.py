@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rlscope_trace import target
+from rlscope_trace import _capture, target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -21,19 +21,19 @@ TICK_S = 0.5
 # program has it already (asm-generic/siginfo.h).
 _SI_KERNEL = 0x80
 
-_ENDING_SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
+_ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_HELD_SIGNALS = (*_ENDING_SIGNALS, signal.SIGCHLD)
 
 
 @contextmanager
 def signals_held() -> Iterator[None]:
     """Keep signals pending for the functions below, instead of ending the recorder."""
-    held = _ENDING_SIGNALS | {signal.SIGCHLD}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_SIGNALS)
     try:
         yield
     finally:
         # What came too late to matter must not interrupt what follows.
-        while signal.sigtimedwait(held, 0) is not None:
+        while _capture.wait_signal(_HELD_SIGNALS, 0)[0]:
             pass
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -46,7 +46,7 @@ def watch_targets(
     Returns why it ended. Call it with signals_held.
     """
     while True:
-        if signal.sigtimedwait(_ENDING_SIGNALS, _wait_s(deadline_s)) is not None:
+        if _capture.wait_signal(_ENDING_SIGNALS, _wait_s(deadline_s))[0]:
             return "stopped"
         if not target.alive(targets):
             return "the target has ended" if len(targets) == 1 else "all targets have ended"
@@ -61,9 +61,9 @@ def watch_program(launched: Launched, *, deadline_s: float | None, tick: Callabl
     Returns why it ended. Call it with signals_held.
     """
     while True:
-        info = signal.sigtimedwait(_ENDING_SIGNALS | {signal.SIGCHLD}, _wait_s(deadline_s))
-        if info is not None and info.si_signo != signal.SIGCHLD and info.si_code != _SI_KERNEL:
-            launched.forward_signal(info.si_signo)
+        number, code = _capture.wait_signal(_HELD_SIGNALS, _wait_s(deadline_s))
+        if number in _ENDING_SIGNALS and code != _SI_KERNEL:
+            launched.forward_signal(number)
         if launched.poll() is not None:
             return "the program has ended"
         if _is_over(deadline_s):

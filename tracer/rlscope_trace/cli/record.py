@@ -128,8 +128,7 @@ def _attach(pids: list[str], settings: _Settings) -> int:
         deadline_s = recording.deadline_s()
         reason = watch.watch_targets(targets, deadline_s=deadline_s, tick=recording.tick)
         recording.stop(reason)
-    saved = recording.save()
-    return _SAVED_WITH_LOSSES if settings.strict and saved.losses else 0
+    return _exit_code(0, recording.save(), settings)
 
 
 def _launch(command: list[str], settings: _Settings) -> int:
@@ -151,19 +150,19 @@ def _launch(command: list[str], settings: _Settings) -> int:
         deadline_s = recording.deadline_s()
         reason = watch.watch_program(launched, deadline_s=deadline_s, tick=recording.tick)
         recording.stop(reason)
-    saved = recording.save()
-    code = _program_code(launched)
-    return _SAVED_WITH_LOSSES if settings.strict and saved.losses and code == 0 else code
-
-
-def _program_code(launched: Launched) -> int:
-    """Return the program's own exit code, for which a --duration may have to wait."""
-    with watch.signals_held():
-        if launched.poll() is None:
+        code = launched.poll()
+        if code is None:
+            # --duration is over: save at once, with signals still held for the program.
+            saved = recording.save()
             watch.watch_program(launched, deadline_s=None, tick=lambda: None)
-    code = launched.poll()
-    launched.close()
-    return code if code is not None else 0
+            code = launched.poll() or 0
+            return _exit_code(code, saved, settings)
+    return _exit_code(code, recording.save(), settings)
+
+
+def _exit_code(code: int, saved: FinaliseReport, settings: _Settings) -> int:
+    """Return the target's code, or the one that says that something was lost."""
+    return _SAVED_WITH_LOSSES if settings.strict and saved.losses and code == 0 else code
 
 
 class _Recording:

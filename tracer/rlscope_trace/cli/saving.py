@@ -84,14 +84,20 @@ def _progress_bar() -> Iterator[_Bar]:
 
 @contextmanager
 def _second_interrupt_stops(spool_directory: Path) -> Iterator[None]:
-    """Let the first Ctrl-C only say that saving is under way; the next one stops it."""
+    """Let the first Ctrl-C only say that saving is under way; the next one, or a TERM, stops it."""
 
     def on_interrupt(_number: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         messages.say(f"saving; Ctrl-C again stops it and leaves the spool {spool_directory}")
 
-    before = signal.signal(signal.SIGINT, on_interrupt)
+    handlers = {
+        signal.SIGINT: on_interrupt,
+        signal.SIGTERM: signal.default_int_handler,
+        signal.SIGHUP: signal.default_int_handler,
+    }
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -70,8 +70,9 @@ class BccLoader:
             self._bpf.detach_tracepoint(tp=tracepoint)
         _capture.wait_for_running_programs()
 
-    def close_open(self, spool: _capture.SpoolWriter) -> None:
-        """Write the open ends, which the filter remembers, into the spool."""
+    def finish(self, spool: _capture.SpoolWriter) -> None:
+        """Detach, then write the open ends, which the filter remembers, into the spool."""
+        self.detach()
         self._table.close_open(spool)
 
     def missed_runs(self) -> int:

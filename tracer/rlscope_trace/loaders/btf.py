@@ -35,10 +35,14 @@ class BtfLoader:
         """Detach the programs."""
         self._programs.detach()
 
-    def close_open(self, spool: _capture.SpoolWriter) -> None:
-        """Let the programs write the open ends into the ring."""
+    def finish(self, spool: _capture.SpoolWriter) -> None:
+        """Let the programs write the open ends into the ring, then detach them.
+
+        In this order, as a thread that died in between would have no end at all.
+        """
         del spool
         self._programs.close_open()
+        self._programs.detach()
 
     def missed_runs(self) -> int:
         """Return how often the OS kernel skipped a program of ours."""

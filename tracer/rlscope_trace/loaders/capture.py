@@ -25,7 +25,7 @@ class TracedProcess(Protocol):
 
 
 class Capture(Protocol):
-    """Loaded programs. In this order: attach, enter, ... detach, close_open."""
+    """Loaded programs. In this order: attach, enter, and in the end finish (or just detach)."""
 
     @property
     def ring_fd(self) -> int:
@@ -44,8 +44,8 @@ class Capture(Protocol):
     def detach(self) -> None:
         """Detach the programs; afterwards none of them runs any more."""
 
-    def close_open(self, spool: SpoolWriter) -> None:
-        """Write the open end of every thread, into the ring or the spool."""
+    def finish(self, spool: SpoolWriter) -> None:
+        """Detach, and write the open end of every thread into the ring or the spool."""
 
     def missed_runs(self) -> int:
         """Return how often the OS kernel skipped a program of ours."""

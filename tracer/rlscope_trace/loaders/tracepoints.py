@@ -44,8 +44,9 @@ class TracepointLoader:
         """Detach the programs."""
         self._programs.detach()
 
-    def close_open(self, spool: _capture.SpoolWriter) -> None:
-        """Write the open ends, which the filter remembers, into the spool."""
+    def finish(self, spool: _capture.SpoolWriter) -> None:
+        """Detach, then write the open ends, which the filter remembers, into the spool."""
+        self.detach()
         self._table.close_open(spool)
 
     def missed_runs(self) -> int:

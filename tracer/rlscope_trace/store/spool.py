@@ -21,6 +21,8 @@ _HEADER = struct.Struct("<QII")
 _PROGRESS = struct.Struct(f"<QII{len(RECORD_KINDS)}Q3Q{2 * len(RECORD_KINDS)}Q2Q")
 _LOSS = struct.Struct("<QQ")
 _MAX_LOSS_CPUS = 4096
+# No counter and no clock gets there, and no BIGINT holds it: the file is damaged.
+_IMPOSSIBLE = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +77,15 @@ class Spool:
 
     def remove(self) -> None:
         """Delete the spool, but nothing that somebody else put into its directory."""
-        for name in (RECORDS_FILE, PROGRESS_FILE, SESSION_FILE):
-            (self.directory / name).unlink(missing_ok=True)
-        if not any(self.directory.iterdir()):
-            self.directory.rmdir()
+        remove_files(self.directory)
+
+
+def remove_files(directory: Path) -> None:
+    """Delete the files of a spool, and its directory if it holds nothing else."""
+    for name in (RECORDS_FILE, PROGRESS_FILE, SESSION_FILE, f"{SESSION_FILE}.new"):
+        (directory / name).unlink(missing_ok=True)
+    if not any(directory.iterdir()):
+        directory.rmdir()
 
 
 def open_spool(directory: Path) -> Spool:
@@ -139,6 +146,10 @@ def _read_progress(path: Path) -> Progress | None:
         return None
     records, rest = numbers[:kinds], numbers[kinds:]
     whole_bytes, _drained_ns, end_ns, *losses = rest
+    ring_losses = _read_ring_losses(data, cpus=min(cpus, _MAX_LOSS_CPUS))
+    told = [number for loss in ring_losses for number in (loss.count, loss.first_ns)]
+    if max([*losses, *told]) >= _IMPOSSIBLE:
+        return None
     spool_losses = [
         Loss(kind=name, count=losses[2 * kind], first_ns=losses[2 * kind + 1])
         for kind, name in enumerate(RECORD_KINDS)
@@ -147,8 +158,8 @@ def _read_progress(path: Path) -> Progress | None:
     return Progress(
         records=dict(enumerate(records)),
         whole_bytes=whole_bytes,
-        end_ns=end_ns if end_ns < 2**63 else 0,
-        ring_losses=_read_ring_losses(data, cpus=min(cpus, _MAX_LOSS_CPUS)),
+        end_ns=end_ns if end_ns < _IMPOSSIBLE else 0,
+        ring_losses=ring_losses,
         spool_losses=tuple(spool_losses),
         missed_runs=losses[2 * kinds],
         failed_updates=losses[2 * kinds + 1],

@@ -8,7 +8,10 @@ from rlscope_trace.store.spool import RECORD_KINDS, Spool
 _DEFAULT_RING_MIB = 32
 _KILLED = "stop the recorder with Ctrl-C or SIGTERM: a kill loses what was under way"
 _DAMAGED = "check the disk: what is written there does not come back"
-_SKIPPED = "stop other tracers: a probe that interrupts another one is skipped"
+_SKIPPED = (
+    "stop other tracers, if there are any: the OS kernel skips a probe that interrupts another one,"
+    " and hides some threads from all of them"
+)
 _SPACE = "free space, or record to another disk with -o"
 
 
@@ -34,7 +37,7 @@ class Decoded:
     unknown_kind_count: int
     unknown_start_count: int
     findings: Mapping[str, tuple[int, int]]
-    """unseen_switch_in, unseen_wakeup, gap, overlap, unseen_end and truncated_thread: count and time of the first."""
+    """Count and time of the first, by name; see Findings in tracer/native/state_rows.h."""
 
 
 def trace_stats(spool: Spool, decoded: Decoded) -> list[TraceStat]:
@@ -50,6 +53,8 @@ def _ring(spool: Spool) -> str:
 
 def _recording(spool: Spool) -> Iterator[TraceStat]:
     """Losses that the recorder counted."""
+    if not spool.end_ns:
+        yield TraceStat("truncated", "the recording: its last 0.1 s at least", None, None, _KILLED)
     progress = spool.progress
     if progress is None:
         yield TraceStat("dropped", "not known: the counters are gone", None, None, _DAMAGED)
@@ -66,7 +71,7 @@ def _recording(spool: Spool) -> Iterator[TraceStat]:
     )  # fmt: skip
     yield TraceStat(
         "dropped", "threads that the filter could not take", progress.failed_updates, None,
-        "give the machine more free memory: the OS kernel had none for the filter",
+        "attach earlier: it happens while very many threads are being created",
     )  # fmt: skip
 
 
