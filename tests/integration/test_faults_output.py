@@ -76,6 +76,23 @@ def test_a_stale_spool(
     assert query(trace, "SELECT count(*) FROM process WHERE pid = ?", [target.pid]) == [(0,)]
 
 
+def test_what_is_no_spool_is_never_removed(tmp_path: Path) -> None:
+    trace, folder = tmp_path / "trace.duckdb", tmp_path / "trace.duckdb.spool"
+    folder.mkdir()
+    (folder / "precious").write_text("data")
+    done = rlscope("-o", trace, "--force", "--", "true")
+    assert done.returncode == 2
+    assert f"error: {folder} is in the way" in done.stderr
+    assert "hint: move it away" in done.stderr
+    assert (folder / "precious").read_text() == "data"
+
+    linked = tmp_path / "linked.duckdb"
+    (tmp_path / "linked.duckdb.spool").symlink_to(folder)
+    done = rlscope("-o", linked, "--force", "--", "true")
+    assert done.returncode == 2
+    assert (folder / "precious").read_text() == "data"
+
+
 @pytest.mark.parametrize("force", [(), ("--force",)])
 def test_a_spool_that_another_recorder_writes(
     tmp_path: Path,

@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from conftest import Workload
-from recording import Recorder, assert_conserved, keep_to_cpu, query, rlscope, until
+from recording import (
+    Recorder,
+    assert_conserved,
+    assert_whole,
+    keep_to_cpu,
+    query,
+    rlscope,
+    until,
+)
 
 pytestmark = pytest.mark.root
 
@@ -156,3 +164,31 @@ def test_bystanders_are_not_in_the_trace(
     assert recorder.wait() == 0
     assert query(trace, "SELECT pid FROM process") == [(target.pid,)]
     assert query(trace, "SELECT tid FROM thread") == [(target.pid,)]
+
+
+ZOMBIE_PARENT = """
+import os, sys
+for _ in range(3):
+    if os.fork() == 0:
+        os._exit(0)
+print("forked", flush=True)
+sys.stdin.readline()
+for _ in range(3):
+    os.wait()
+print("reaped", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_zombies_have_nothing_to_tell(
+    tmp_path: Path, program: Callable[..., Workload], record: Callable[..., Recorder]
+) -> None:
+    trace = tmp_path / "trace.duckdb"
+    parent = program(ZOMBIE_PARENT)
+    assert parent.readline() == "forked"
+    recorder = record(trace, f"--pid={parent.pid}").live()
+    parent.go()
+    assert parent.readline() == "reaped"
+    assert recorder.stop() == 0
+    assert query(trace, "SELECT tid, lost_ns FROM thread") == [(parent.pid, 0)]
+    assert_whole(recorder.words())

@@ -1,0 +1,97 @@
+"""Signals that reach the recorder at awkward moments: nothing is sent to the target, nothing lost."""
+
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conftest import Workload
+from recording import Recorder, assert_conserved, meta, query, until
+
+pytestmark = pytest.mark.root
+
+# Writes down every signal it gets that usually ends a program; SIGTERM ends it, with a code.
+LISTENER = """
+import os, pathlib, signal, sys
+heard = pathlib.Path(sys.argv[1])
+def note(number, _frame):
+    with heard.open("a") as file:
+        file.write(f"{signal.Signals(number).name}\\n")
+    if number == signal.SIGTERM:
+        os._exit(7)
+for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+    signal.signal(number, note)
+heard.touch()
+while True:
+    signal.pause()
+"""
+
+# Longer than the recorder waits at a time, so that the wait is over when it goes on.
+STOPPED_S = 0.7
+
+
+def is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def stop_and_continue(recorder: Recorder) -> None:
+    """Do what Ctrl-Z and fg do to the recorder."""
+    recorder.signal(signal.SIGSTOP)
+    until(lambda: is_stopped(recorder.pid), what="the recorder is stopped")
+    end = time.monotonic() + STOPPED_S
+    until(lambda: time.monotonic() > end, what="it stays so for a while")
+    recorder.signal(signal.SIGCONT)
+    until(lambda: not is_stopped(recorder.pid), what="the recorder goes on")
+
+
+def drained_ns(recorder: Recorder) -> bytes:
+    """Return the bytes of progress.bin, which change with every look into the ring."""
+    return (recorder.spool / "progress.bin").read_bytes()
+
+
+def test_an_attached_recorder_survives_being_stopped(
+    tmp_path: Path, workload: Callable[..., Workload], record: Callable[..., Recorder]
+) -> None:
+    target = workload("sleeper", "--sleeps=100000", "--sleep-ms=1", wait=True)
+    recorder = record(tmp_path / "trace.duckdb", f"--pid={target.pid}").live()
+    target.go()
+    for _ in range(3):
+        stop_and_continue(recorder)
+        before = drained_ns(recorder)
+        until(lambda seen=before: drained_ns(recorder) != seen, what="it records again")
+    assert recorder.process.poll() is None, recorder.words()
+    assert recorder.stop() == 0
+    assert recorder.words().count("stopped after") == 1
+    assert_conserved(tmp_path / "trace.duckdb")
+
+
+def test_a_stopped_recorder_sends_nothing_to_its_program(
+    tmp_path: Path, record: Callable[..., Recorder]
+) -> None:
+    trace, heard = tmp_path / "trace.duckdb", tmp_path / "heard"
+    recorder = record(trace, "--", sys.executable, "-c", LISTENER, heard)
+    until(heard.exists, what="the program listens")
+    for _ in range(3):
+        stop_and_continue(recorder)
+    assert heard.read_text() == ""
+    recorder.signal(signal.SIGTERM)
+    assert recorder.wait() == 7
+    assert heard.read_text() == "SIGTERM\n"
+    assert f"wrote {trace}:" in recorder.words()
+
+
+def test_a_signal_while_saving_still_reaches_the_program(
+    tmp_path: Path, record: Callable[..., Recorder]
+) -> None:
+    trace, heard = tmp_path / "trace.duckdb", tmp_path / "heard"
+    recorder = record(trace, "--duration=0.5", "--", sys.executable, "-c", LISTENER, heard)
+    recorder.wait_to_say("the duration is over")
+    recorder.signal(signal.SIGTERM)
+    assert recorder.wait() == 7
+    assert heard.read_text() == "SIGTERM\n"
+    assert f"wrote {trace}:" in recorder.words()
+    assert meta(trace)["ended_cleanly"] == "true"
+    assert query(trace, "SELECT ended FROM thread") == [(False,)]
