@@ -1,4 +1,4 @@
-"""Signals that reach the recorder at awkward moments: nothing is sent to the target, nothing lost."""
+"""Signals that reach the recorder at awkward moments: none goes astray, nothing is lost."""
 
 import signal
 import sys
