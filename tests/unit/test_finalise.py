@@ -187,6 +187,7 @@ def test_a_killed_recording_is_told_to_be_one(spool: SpoolBuilder, tmp_path: Pat
     assert (meta["ended_cleanly"], meta["end_ns"]) == ("false", "170")
     assert stats(tmp_path / "t.duckdb") == {
         "not known: the counters are gone": ("dropped", None, None),
+        "the recording: its last 0.1 s at least": ("truncated", None, None),
         "threads alive when the recorder was killed": ("truncated", 1, 170),
     }
 
