@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shlex
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rlscope_analysis.summary import Loss, Summary
+
+# Longer ones push the numbers off the screen; `sql` has them whole.
+_MAX_COMMAND = 300
 
 
 def header_lines(summary: Summary) -> Iterable[str]:
@@ -30,7 +34,7 @@ def header_lines(summary: Summary) -> Iterable[str]:
 def _facts(summary: Summary) -> Iterable[tuple[str, str]]:
     meta = {key: value or "" for key, value in summary.meta.items()}
     yield "trace", summary.trace
-    yield "command", _flat(meta.get("argv", ""), between=" ")
+    yield "command", _command(meta.get("argv", ""))
     kernel = meta.get("kernel", "")
     cpus = meta.get("cpus_allowed", "")
     machine = [
@@ -66,6 +70,15 @@ def _loss_lines(losses: tuple[Loss, ...]) -> Iterable[str]:
         yield f"{'losses':<10} {loss.kind}: {count}, {printable(loss.source)}"
         if loss.remedy:
             yield f"{'':<10} hint: {printable(loss.remedy)}"
+
+
+def _command(value: str) -> str:
+    """Write the command line so that a shell takes it back; the beginning of a very long one."""
+    try:
+        line = shlex.join(json.loads(value))
+    except (ValueError, TypeError):
+        line = value
+    return line if len(line) <= _MAX_COMMAND else f"{line[:_MAX_COMMAND]} ..."
 
 
 def _ladder(value: str) -> str:

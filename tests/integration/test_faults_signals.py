@@ -22,8 +22,8 @@ def note(number, _frame):
         file.write(f"{signal.Signals(number).name}\\n")
     if number == signal.SIGTERM:
         os._exit(7)
-for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
-    signal.signal(number, note)
+for name in ("INT", "HUP", "QUIT", "USR1", "USR2", "ALRM", "TERM"):
+    signal.signal(getattr(signal, f"SIG{name}"), note)
 heard.touch()
 while True:
     signal.pause()
@@ -81,6 +81,39 @@ def test_a_stopped_recorder_sends_nothing_to_its_program(
     assert recorder.wait() == 7
     assert heard.read_text() == "SIGTERM\n"
     assert f"wrote {trace}:" in recorder.words()
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM"])
+def test_a_signal_is_passed_on_once(
+    tmp_path: Path, record: Callable[..., Recorder], name: str
+) -> None:
+    trace, heard = tmp_path / "trace.duckdb", tmp_path / "heard"
+    recorder = record(trace, "--", sys.executable, "-c", LISTENER, heard)
+    until(heard.exists, what="the program listens")
+    recorder.signal(getattr(signal, name))
+    until(heard.read_text, what="the program hears it")
+    recorder.signal(signal.SIGTERM)
+    assert recorder.wait() == 7
+    assert heard.read_text() == f"{name}\nSIGTERM\n"
+    assert f"wrote {trace}:" in recorder.words()
+
+
+def test_nohup_keeps_an_attached_recorder(
+    tmp_path: Path, workload: Callable[..., Workload], record: Callable[..., Recorder]
+) -> None:
+    target = workload("sleeper", "--sleeps=100000", "--sleep-ms=1", wait=True)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        recorder = record(tmp_path / "trace.duckdb", f"--pid={target.pid}").live()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    target.go()
+    recorder.signal(signal.SIGHUP)
+    for _ in range(5):
+        seen = drained_ns(recorder)
+        until(lambda seen=seen: drained_ns(recorder) != seen, what="it records on")
+    assert recorder.process.poll() is None, recorder.words()
+    assert recorder.stop() == 0
 
 
 def test_a_signal_while_saving_still_reaches_the_program(

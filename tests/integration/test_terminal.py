@@ -153,3 +153,33 @@ def test_ctrl_c_ends_an_attached_recording(
     assert f"wrote {trace}:" in screen.shown
     assert target.process.poll() is None
     assert_conserved(trace)
+
+
+def test_a_closed_stderr_changes_nothing(tmp_path: Path) -> None:
+    trace, mark = tmp_path / "trace.duckdb", tmp_path / "mark"
+    line = f'exec "$0" -m rlscope_trace -o {trace} -- touch {mark} 2>&-'
+    done = subprocess.run(["sh", "-c", line, sys.executable], check=False, timeout=60)
+    assert done.returncode == 0
+    assert mark.exists()
+    assert query(trace, "SELECT name FROM process") == [("touch",)]
+
+
+def test_a_closed_stdout_is_no_traceback(tmp_path: Path) -> None:
+    line = 'exec "$0" -m rlscope_trace --version >&-'
+    done = subprocess.run(
+        ["sh", "-c", line, sys.executable], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_environment_is_the_users_own(tmp_path: Path) -> None:
+    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+    seen = subprocess.run(
+        [sys.executable, "-m", "rlscope_trace", "-o", str(tmp_path / "t.duckdb"), "--", "env"],
+        env=kept,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert dict(line.split("=", 1) for line in seen.stdout.splitlines()) == kept

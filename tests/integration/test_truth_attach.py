@@ -192,3 +192,22 @@ def test_zombies_have_nothing_to_tell(
     assert recorder.stop() == 0
     assert query(trace, "SELECT tid, lost_ns FROM thread") == [(parent.pid, 0)]
     assert_whole(recorder.words())
+
+
+def test_children_that_are_found_have_their_commands(
+    tmp_path: Path, program: Callable[..., Workload], record: Callable[..., Recorder]
+) -> None:
+    trace = tmp_path / "trace.duckdb"
+    parent = program(
+        "import subprocess, sys\n"
+        "child = subprocess.Popen(['sleep', '1000'])\n"
+        "print(child.pid, flush=True)\n"
+        "sys.stdin.readline()\n"
+        "child.kill()\n"
+    )
+    child_pid = int(parent.readline())
+    recorder = record(trace, f"--pid={parent.pid}").live()
+    assert recorder.stop() == 0
+    parent.go()
+    found = query(trace, "SELECT command FROM process WHERE pid = ?", [child_pid])
+    assert found == [("sleep 1000",)]

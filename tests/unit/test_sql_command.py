@@ -62,6 +62,12 @@ def test_table_tells_what_it_leaves_out(path: Path) -> None:
     assert ask(path, "SELECT i FROM range(1000) AS r(i)").stdout.endswith("(1,000 rows)\n")
 
 
+def test_times_with_a_time_zone_can_be_shown(path: Path) -> None:
+    answer = ask(path, "SELECT TIMESTAMPTZ '2026-11-20 12:00:00+00' AS t", "--format", "csv")
+    assert answer.exit_code == 0, answer.exception
+    assert "2026-11-20" in answer.stdout
+
+
 def test_csv(path: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(ask(path, THREADS, "--format", "csv").stdout)))
     assert rows == [

@@ -122,7 +122,7 @@ class Launched:
     def forward_signal(self, signum: int) -> None:
         """Send the program a signal that only we received; one that has ended needs none."""
         if self._wait_status is None:
-            with suppress(ProcessLookupError):
+            with suppress(ProcessLookupError, PermissionError):
                 signal.pidfd_send_signal(self.pidfd, signum)
 
     def abandon(self) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 PROC = Path("/proc")
+OWN_ENVIRON = PROC / "self" / "environ"
 # sudo-rs keeps the name `sudo` as a rule, but not where it is installed beside the other.
 SUDO_NAMES = frozenset({"sudo", "sudo-rs"})
 # Set by sudo, by the PAM modules of its session or by a shell in between: of the root session,
@@ -152,7 +153,8 @@ def invoking_environment(
     identity: Identity | None, environ: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """Return the environment that a launched program would have had without us and sudo."""
-    ours = dict(os.environ if environ is None else environ)
+    # As it was at our exec: Python adds LC_CTYPE to os.environ where there was no locale.
+    ours = parse_environ(OWN_ENVIRON.read_bytes()) if environ is None else dict(environ)
     if identity is None:
         return ours
     user = sudo_environment()

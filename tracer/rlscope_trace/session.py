@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import rlscope_trace
 from rlscope_trace import _capture
 from rlscope_trace.errors import OutputExistsError, SpoolError, UsageError
+from rlscope_trace.loaders.tid_filter import process_tree
 from rlscope_trace.store.spool import (
     SESSION_FILE,
     open_spool,
@@ -150,12 +151,12 @@ class Session:
         self._drain = _capture.Drain(capture.ring_fd, capture.loss_fd, self._spool)
         self._append_clock_when_due()
         capture.attach()
-        for process in processes:
-            self._spool.append_command(process.pid, _command_line(process.pid))
         threads = capture.enter(processes)
         self._drain.start()
         # From here on nothing the processes do is missed.
         self.facts |= {"live_ns": self.clock_ns(), "threads_found": threads}
+        for pid in process_tree({process.pid for process in processes}):
+            self._spool.append_command(pid, _command_line(pid))
         self._write_session_file()
         return threads
 

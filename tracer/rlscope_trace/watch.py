@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from contextlib import contextmanager
@@ -21,7 +22,17 @@ TICK_S = 0.5
 # program has it already (asm-generic/siginfo.h).
 _SI_KERNEL = 0x80
 
-_ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+# All that would end the recorder, whether meant for it or for the program: schedulers of batch jobs
+# announce the end with SIGUSR1 or SIGUSR2.
+_ENDING_SIGNALS = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGALRM,
+)
 _HELD_SIGNALS = (*_ENDING_SIGNALS, signal.SIGCHLD)
 
 
@@ -45,8 +56,10 @@ def watch_targets(
 
     Returns why it ended. Call it with signals_held.
     """
+    # One that is ignored (nohup) stays pending while it is blocked, and must not count.
+    ending = [number for number in _ENDING_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
     while True:
-        if _capture.wait_signal(_ENDING_SIGNALS, _wait_s(deadline_s))[0]:
+        if _capture.wait_signal(ending, _wait_s(deadline_s))[0]:
             return "stopped"
         if not target.alive(targets):
             return "the target has ended" if len(targets) == 1 else "all targets have ended"
@@ -62,13 +75,22 @@ def watch_program(launched: Launched, *, deadline_s: float | None, tick: Callabl
     """
     while True:
         number, code = _capture.wait_signal(_HELD_SIGNALS, _wait_s(deadline_s))
-        if number in _ENDING_SIGNALS and code != _SI_KERNEL:
+        if number in _ENDING_SIGNALS and not _has_it_already(number, code):
             launched.forward_signal(number)
         if launched.poll() is not None:
             return "the program has ended"
         if _is_over(deadline_s):
             return "the duration is over"
         tick()
+
+
+def _has_it_already(number: int, code: int) -> bool:
+    """Whether the program got this signal too: the terminal sends to the whole foreground group.
+
+    Except for a hangup, which goes to the leader of the session alone, if that is the recorder.
+    """
+    leads = number == signal.SIGHUP and os.getsid(0) == os.getpid()
+    return code == _SI_KERNEL and not leads
 
 
 def _wait_s(deadline_s: float | None) -> float:

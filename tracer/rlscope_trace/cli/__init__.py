@@ -6,6 +6,7 @@ import importlib
 import os
 import signal
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -68,8 +69,20 @@ def expand_arguments(arguments: Sequence[str]) -> list[str]:
     return list(arguments)
 
 
+def _open_standard_streams() -> None:
+    """Put /dev/null where one of the three was closed: else the next file opened would be it."""
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            with suppress(OSError):
+                os.fstat(descriptor)
+                continue
+            os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
+            setattr(sys, name, os.fdopen(descriptor, "r" if name == "stdin" else "w"))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit; the only place that turns errors into words and a code."""
+    _open_standard_streams()
     words = expand_arguments(sys.argv[1:] if arguments is None else arguments)
     completing = any(name.startswith("_") and name.endswith("_COMPLETE") for name in os.environ)
     named = [name for name in _COMMANDS if words[:1] == [name] and not completing]

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.preflight import Finding, run_checks, tracing_works, working_rung
 
 
@@ -31,7 +32,7 @@ def doctor(
     """Check everything that tracing needs; exit 0 only if it works."""
     findings = run_checks(output, argv=["doctor"])
     render = _as_json if output_format is DoctorFormat.JSON else _as_table
-    typer.echo(render(findings))
+    write_stdout([render(findings) + "\n"])
     if not tracing_works(findings):
         raise typer.Exit(1)
 

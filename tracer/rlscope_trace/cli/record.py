@@ -170,7 +170,7 @@ class _Recording:
 
     def __init__(self, settings: _Settings, facts: dict[str, object]) -> None:
         self._settings = settings
-        self._output = settings.output.absolute()
+        self._output = _absolute(settings.output)
         self._ring_bytes = ring_bytes(settings.ring_mib)
         self._facts = {"argv": sys.argv, "ring_mib": settings.ring_mib, **facts}
         self._session: Session | None = None
@@ -250,6 +250,15 @@ class _Recording:
         if self._session is None:
             raise RuntimeError("the recording has not been started")
         return self._session
+
+
+def _absolute(path: Path) -> Path:
+    try:
+        return path.absolute()
+    except FileNotFoundError:
+        raise UsageError(
+            "the current directory has been deleted", hint="cd somewhere else, or -o /ABSOLUTE/PATH"
+        ) from None
 
 
 def _open_capture(settings: _Settings, ring: int, output: Path) -> Opened:

@@ -37,12 +37,12 @@ def enter_from_proc(table: _capture.ThreadTable, pids: Iterable[int]) -> int:
     """
     roots = set(pids)
     entered = 0
-    while new := sum(_enter_process(table, pid) for pid in _tree(roots)):
+    while new := sum(_enter_process(table, pid) for pid in process_tree(roots)):
         entered += new
     return entered
 
 
-def _tree(roots: set[int]) -> Iterator[int]:
+def process_tree(roots: set[int]) -> Iterator[int]:
     """Yield the processes and their descendants, never the recorder itself."""
     children: dict[int, list[int]] = {}
     for entry in PROC.iterdir():

@@ -26,7 +26,7 @@ COMMENT ON COLUMN process.parent_process_id IS 'The traced process that created 
 COMMENT ON COLUMN process.start_ns IS 'First instant it was traced: its creation, or the attach';
 COMMENT ON COLUMN process.end_ns IS 'Last instant it was traced: its end, or the end of the recording';
 COMMENT ON COLUMN process.name IS 'Last name of its main thread (comm, at most 15 bytes)';
-COMMENT ON COLUMN process.command IS 'Command line of its last program, arguments joined by spaces; NULL: not known';
+COMMENT ON COLUMN process.command IS 'Command line of its last program, arguments joined by spaces, its first 512 bytes; NULL: not known';
 COMMENT ON COLUMN process.exit_code IS 'As a shell shows it: the exit status, or 128 + n if signal n killed it; NULL: still alive at the end, or not known';
 COMMENT ON COLUMN process.born_ns IS 'When the kernel created it, also before the trace; NULL: not known';
 
