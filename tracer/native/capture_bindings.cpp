@@ -131,7 +131,6 @@ void BindDrain(py::module_& module) {
            py::arg("spool"), py::keep_alive<1, 4>())
       .def("start", &Drain::Start)
       .def("stop", &Drain::Stop, NoGil())
-      .def("flush", &Drain::Flush, NoGil())
       .def_property_readonly("processes", &Drain::processes);
   module.def("possible_cpus", &PossibleCpus);
 }

@@ -68,10 +68,6 @@ void Drain::Stop() {
   wake_.notify_all();
   if (!thread_.joinable()) return;
   thread_.join();
-  Flush();
-}
-
-void Drain::Flush() {
   Empty();
   ReadLosses();
 }

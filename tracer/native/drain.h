@@ -26,8 +26,6 @@ class Drain {
   void Start();
   // Empties the ring a last time and joins the thread. Safe to call twice.
   void Stop();
-  // Empties the ring now, in the calling thread; only after Stop.
-  void Flush();
 
   // Processes that entered the trace so far.
   std::uint64_t processes() const { return processes_; }
