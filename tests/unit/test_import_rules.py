@@ -45,7 +45,7 @@ TOP_FOLDERS = {"bpf", "cupti", "tracer", "analysis", "scripts", "tests", "docs"}
 TOP_FILES = {"README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml"}
 
 # Paths that exist on one machine only; a leading word character makes it /proc/PID/root and such.
-MACHINE_PATH = re.compile(r"(?<![\w.}*])/(?:work|root|farm|home/\w+|tmp/venv)\b(?=/|$|\s)")
+MACHINE_PATH = re.compile(r"(?<![\w.}*])/(?:work|root|home/\w+)\b(?=/|$|\s)")
 
 
 def imported_modules(path: Path) -> Iterator[str]:
