@@ -17,6 +17,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 
+#include "ring_maps.h"
 #include "track.h"
 
 /* task_struct.__state */
@@ -31,20 +32,6 @@ struct {
 	__type(key, int);
 	__type(value, struct rls_track);
 } threads SEC(".maps");
-
-/* Records on their way to the collector; its size is set before loading. */
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 24);
-} ring SEC(".maps");
-
-/* Per CPU: record kind -> records that found the ring full. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, RLS_REC_KINDS);
-	__type(key, __u32);
-	__type(value, struct rls_loss);
-} loss SEC(".maps");
 
 struct rls_control control = {};
 

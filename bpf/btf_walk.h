@@ -77,18 +77,7 @@ int close_open(struct bpf_iter__task *ctx)
 		count_loss(RLS_REC_CLOSE, bpf_ktime_get_ns());
 		return 0;
 	}
-	record->kind = RLS_REC_CLOSE;
-	record->off_state = track->off_state;
-	record->reserved = 0;
-	record->thread_id = track->thread_id;
-	record->off_ns = track->off_ns;
-	record->in_ns = track->in_ns >= track->off_ns ? track->in_ns : 0;
-	record->wake_ns = record->in_ns ? track->cycle_wake_ns
-			  : track->off_state != RLS_OFF_RUNNABLE && track->wake_ns > track->in_ns
-				  ? track->wake_ns
-				  : 0;
-	record->waker = record->in_ns ? track->cycle_waker : record->wake_ns ? track->waker : 0;
-	record->cpu = task->thread_info.cpu;
+	track_describe_open_end(track, task->thread_info.cpu, record);
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 	return 0;
 }

@@ -28,6 +28,8 @@ BPF_ARRAY(control, struct rls_control, 1);
 
 #else
 
+#include "ring_maps.h"
+
 /* Traced threads: tid in the initial pid namespace -> what is remembered of each. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -35,20 +37,6 @@ struct {
 	__type(key, rls_u32);
 	__type(value, struct rls_track);
 } threads SEC(".maps");
-
-/* Records on their way to the collector; its size is set before loading. */
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 24);
-} ring SEC(".maps");
-
-/* Per CPU: record kind -> records that found the ring full. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, RLS_REC_KINDS);
-	__type(key, rls_u32);
-	__type(value, struct rls_loss);
-} loss SEC(".maps");
 
 /* 0 -> the counters of the programs. */
 struct {

@@ -49,9 +49,30 @@ struct rls_control {
 };
 RLS_ASSERT_SIZE(rls_control, 32);
 
-#ifdef RLS_BPF_SIDE
-
 #define RLS_INLINE static inline __attribute__((always_inline))
+
+/*
+ * The open end of a thread, from what is remembered of it. `cpu` is where it runs, if
+ * it does. The collector does this too, where threads are kept in a hash.
+ */
+RLS_INLINE void track_describe_open_end(const struct rls_track *track, rls_u32 cpu,
+					struct rls_rec_close *record)
+{
+	int running = track->in_ns != 0 && track->in_ns >= track->off_ns;
+	int woken = track->off_state != RLS_OFF_RUNNABLE && track->wake_ns > track->in_ns;
+
+	record->kind = RLS_REC_CLOSE;
+	record->off_state = track->off_state;
+	record->reserved = 0;
+	record->thread_id = track->thread_id;
+	record->off_ns = track->off_ns;
+	record->in_ns = running ? track->in_ns : 0;
+	record->wake_ns = running ? track->cycle_wake_ns : woken ? track->wake_ns : 0;
+	record->waker = running ? track->cycle_waker : woken ? track->waker : RLS_WAKER_NONE;
+	record->cpu = cpu;
+}
+
+#ifdef RLS_BPF_SIDE
 
 /*
  * A wakeup belongs to this switch-in only if it came after the thread last got a

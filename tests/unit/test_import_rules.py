@@ -17,6 +17,7 @@ ANALYSIS = REPOSITORY / "analysis" / "rlscope_analysis"
 TRACER_ROOMS = (
     "errors",
     "_capture",
+    "procfs",
     "privileges",
     "loaders",
     "probes",

@@ -31,22 +31,6 @@ rls_rec_thread ThreadRecord(const rls_track& track, const FoundThread& found) {
   return record;
 }
 
-// The same reading of the state as close_open in bpf/sched.bpf.c.
-rls_rec_close CloseRecord(const rls_track& track) {
-  rls_rec_close record = {};
-  const bool running = track.in_ns != 0 && track.in_ns >= track.off_ns;
-  const bool woken = track.off_state != RLS_OFF_RUNNABLE && track.wake_ns > track.in_ns;
-  record.kind = RLS_REC_CLOSE;
-  record.off_state = track.off_state;
-  record.thread_id = track.thread_id;
-  record.off_ns = track.off_ns;
-  record.in_ns = running ? track.in_ns : 0;
-  record.wake_ns = running ? track.cycle_wake_ns : woken ? track.wake_ns : 0;
-  record.waker = running ? track.cycle_waker : woken ? track.waker : RLS_WAKER_NONE;
-  record.cpu = track.cpu;
-  return record;
-}
-
 }  // namespace
 
 std::vector<TracepointField> TracepointFields() {
@@ -112,7 +96,9 @@ void ThreadTable::CloseOne(std::uint32_t tid, rls_track track, std::uint64_t* la
   if (track.thread_id == 0) track.thread_id = static_cast<rls_u32>(++*last_thread_id);
   if (!track.announced)
     spool->Append(ThreadRecord(track, found == found_.end() ? FoundThread{} : found->second));
-  spool->Append(CloseRecord(track));
+  rls_rec_close close = {};
+  track_describe_open_end(&track, track.cpu, &close);
+  spool->Append(close);
 }
 
 void ThreadTable::CloseOpen(SpoolWriter* spool) {

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlscope_trace.errors import TracerError
+from rlscope_trace.procfs import split_stat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -89,8 +90,8 @@ def parse_environ(data: bytes) -> dict[str, str]:
 
 def parse_parent(stat_text: str) -> tuple[str, int]:
     """Return (comm, parent pid) from a /proc/PID/stat; comm may hold spaces and brackets."""
-    opening, closing = stat_text.index("("), stat_text.rindex(")")
-    return stat_text[opening + 1 : closing], int(stat_text[closing + 1 :].split()[1])
+    comm, fields = split_stat(stat_text)
+    return comm, int(fields[1])
 
 
 def ancestors(*, proc: Path = PROC, pid: int | None = None) -> Iterator[tuple[int, str]]:

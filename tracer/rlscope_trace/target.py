@@ -14,6 +14,7 @@ from rlscope_trace.errors import PermissionNeededError, TargetGoneError, TracerE
 from rlscope_trace.preflight.capabilities import effective_capabilities
 from rlscope_trace.preflight.finding import sudo_command
 from rlscope_trace.privileges import ancestors
+from rlscope_trace.procfs import split_stat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -196,8 +197,7 @@ def _read_process(pid: int, proc: Path) -> _Process | None:
 
 def parse_process(stat_text: str, *, status: str, command: str) -> _Process:
     """Return the facts in the texts of stat, status and cmdline of one process."""
-    comm = stat_text[stat_text.index("(") + 1 : stat_text.rindex(")")]
-    fields = stat_text[stat_text.rindex(")") + 1 :].split()
+    comm, fields = split_stat(stat_text)
     values = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
     return _Process(
         comm=comm,

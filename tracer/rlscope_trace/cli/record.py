@@ -20,6 +20,7 @@ from rlscope_trace.errors import TracerError, UsageError
 from rlscope_trace.launch import SignalSetup, launch
 from rlscope_trace.privileges import chown_to_invoker, invoking_environment, invoking_identity
 from rlscope_trace.session import Session, prepare_output, ring_bytes
+from rlscope_trace.store.spool import remove_files
 
 if TYPE_CHECKING:
     from rlscope_trace.launch import Launched
@@ -228,22 +229,18 @@ class _Recording:
 
         if self._directory is None:
             raise RuntimeError("nothing was recorded")
-        identity = invoking_identity()
         try:
             saved = save_trace(self._directory, self._output, overwrite=self._settings.force)
         except BaseException:
-            chown_to_invoker(self._directory, identity)
+            chown_to_invoker(self._directory, invoking_identity())
             raise
-        chown_to_invoker(self._output, identity)
         report(saved)
         return saved
 
     def discard(self) -> None:
         """Remove the spool of a recording that never began."""
         if self._directory is not None:
-            for path in self._directory.iterdir():
-                path.unlink()
-            self._directory.rmdir()
+            remove_files(self._directory)
             self._directory = None
 
     def _running(self) -> Session:

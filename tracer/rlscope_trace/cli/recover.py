@@ -8,7 +8,6 @@ import typer
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.saving import report, save_trace
 from rlscope_trace.errors import SpoolError, UsageError
-from rlscope_trace.privileges import chown_to_invoker, invoking_identity
 from rlscope_trace.session import require_utf8
 from rlscope_trace.store.spool import open_spool
 
@@ -41,9 +40,7 @@ def recover(
         )
     if not opened.end_ns:
         messages.note("the recording was cut off: threads end at their last record")
-    saved = save_trace(spool, written, overwrite=force)
-    chown_to_invoker(written, invoking_identity())
-    report(saved)
+    report(save_trace(spool, written, overwrite=force))
 
 
 def _default_output(spool: Path) -> Path:

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from rlscope_analysis.views import install_views
 from rlscope_trace.cli import messages
+from rlscope_trace.privileges import chown_to_invoker, invoking_identity
 from rlscope_trace.store.finalise import finalise
 from rlscope_trace.store.spool import open_spool
 
@@ -32,15 +33,20 @@ _STEPS = {
 
 
 def save_trace(spool_directory: Path, output: Path, *, overwrite: bool) -> FinaliseReport:
-    """Turn the spool into a verified trace database; the spool goes only when that has worked."""
+    """Turn the spool into a verified trace database; the spool goes only when that has worked.
+
+    The trace belongs to the user that called sudo.
+    """
     with _second_interrupt_stops(spool_directory), _progress_bar() as progress:
-        return finalise(
+        saved = finalise(
             open_spool(spool_directory),
             output,
             overwrite=overwrite,
             complete=install_views,
             progress=progress,
         )
+    chown_to_invoker(output, invoking_identity())
+    return saved
 
 
 def report(saved: FinaliseReport) -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlscope_trace.procfs import split_stat
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -84,9 +86,7 @@ def _read_stat(path: Path) -> _Stat | None:
         text = path.read_text(errors="replace")
     except OSError:
         return None
-    # The name stands in parentheses and may hold any character, a parenthesis too.
-    comm = text[text.index("(") + 1 : text.rindex(")")]
-    fields = text[text.rindex(")") + 2 :].split()
+    comm, fields = split_stat(text)
     # Clock ticks (10 ms as a rule) since boot, suspend included: close enough for a birthday.
     born_ns = int(fields[19]) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     return _Stat(

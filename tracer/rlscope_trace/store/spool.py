@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlscope_trace.errors import SpoolError
+from rlscope_trace.procfs import split_stat
 
 SESSION_FILE = "session.json"
 RECORDS_FILE = "records.bin"
@@ -182,8 +183,7 @@ def _read_ring_losses(data: bytes, *, cpus: int) -> tuple[Loss, ...]:
 def process_start_time(pid: int) -> str | None:
     """Start time of a process as its stat file shows it, in clock ticks; None: no such process."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # Field 2 is the name in parentheses, which may itself hold spaces and parentheses.
-    return stat.rpartition(")")[2].split()[19]
+    return split_stat(stat)[1][19]

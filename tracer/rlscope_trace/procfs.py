@@ -1,0 +1,11 @@
+"""Reads what /proc says of a process or thread."""
+
+
+def split_stat(text: str) -> tuple[str, list[str]]:
+    """Return the name and the fields behind it, state first, of a /proc/.../stat.
+
+    proc(5) counts pid and name too: its field n is number n - 3 here. The name stands in
+    parentheses and may hold any character, spaces and parentheses too.
+    """
+    opening, closing = text.index("("), text.rindex(")")
+    return text[opening + 1 : closing], text[closing + 1 :].split()
