@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from rlscope_analysis.schema import create_tables
+from rlscope_analysis.schema.vocabulary import CUDA_CALL_KINDS, GPU_ACTIVITY_KINDS, LAYERS, WAITS
 from rlscope_analysis.views import install_views
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-SCHEMA_SQL = REPOSITORY / "tracer/rlscope_trace/store/schema.sql"
 
 RUNNING, RUNNABLE, SLEEPING, BLOCKED, LOST = 0, 1, 2, 3, -1
 NOBODY, INTERRUPT, OUTSIDE, UNKNOWN = 0, -1, -2, -3
@@ -74,6 +75,18 @@ class TraceBuilder:
     _states: list[tuple[object, ...]] = field(default_factory=list)
     _losses: list[tuple[object, ...]] = field(default_factory=list)
     _clocks: list[tuple[object, ...]] = field(default_factory=list)
+    _captures: list[tuple[object, ...]] = field(default_factory=list)
+    _operations: list[tuple[int, int, int, str, str | None, str | None, str]] = field(
+        default_factory=list
+    )
+    _async_ranges: list[tuple[object, ...]] = field(default_factory=list)
+    _calls: list[tuple[int, int, int, str, str]] = field(default_factory=list)
+    _waits: list[tuple[int, int, int, str]] = field(default_factory=list)
+    _cuda_calls: list[tuple[int, int, int, str, str, int | None]] = field(default_factory=list)
+    _activities: list[dict[str, Any]] = field(default_factory=list)
+    _devices: list[tuple[object, ...]] = field(default_factory=list)
+    _strings: dict[str, int] = field(default_factory=dict)
+    _sites: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def process(
         self,
@@ -102,10 +115,15 @@ class TraceBuilder:
         name: str | None = "worker",
         start_ns: int = 0,
         ended: bool | None = True,
+        end_ns: int | None = None,
     ) -> int:
-        """Add a thread whose states follow each other from start_ns; returns its thread_id."""
+        """Add a thread whose states follow each other from start_ns; returns its thread_id.
+
+        end_ns: with no states at all, for a thread whose states nobody measured.
+        """
         thread_id = len(self._threads) + 1
-        now_ns = start_ns
+        now_ns = start_ns if end_ns is None else end_ns
+        assert end_ns is None or not states
         for state in states:
             then_ns = now_ns + state.length_ns
             if state.state != LOST and state.length_ns:
@@ -132,6 +150,88 @@ class TraceBuilder:
         """Add an instant on three clocks."""
         self._clocks.append((ts_ns, realtime_ns, ts_ns))
 
+    def capture(
+        self,
+        kind: str,
+        *,
+        process_id: int | None = None,
+        measured: bool = True,
+        reason: str | None = None,
+    ) -> None:
+        """Say that a kind of record was measured, or was not; without any: thread_state was."""
+        self._captures.append((process_id, kind, measured, reason))
+
+    def operation(
+        self,
+        thread_id: int,
+        start_ns: int,
+        end_ns: int,
+        name: str,
+        *,
+        domain: str | None = None,
+        category: str | None = None,
+        source: str = "nvtx",
+    ) -> None:
+        """Add an operation; which others are around it follows from their times."""
+        self._operations.append((thread_id, start_ns, end_ns, name, domain, category, source))
+
+    def async_range(
+        self, process_id: int, start_ns: int, end_ns: int, name: str, domain: str | None = None
+    ) -> None:
+        """Add a range that belongs to no thread."""
+        self._async_ranges.append((process_id, start_ns, end_ns, name, domain))
+
+    def native_call(
+        self, thread_id: int, start_ns: int, end_ns: int, layer: str, symbol: str = "f"
+    ) -> None:
+        """Add a native call; depth and the layer around it follow from the times."""
+        self._calls.append((thread_id, start_ns, end_ns, layer, symbol))
+
+    def wait(self, thread_id: int, start_ns: int, end_ns: int, kind: str) -> None:
+        """Add a wait whose reason is known."""
+        self._waits.append((thread_id, start_ns, end_ns, kind))
+
+    def cuda_call(
+        self,
+        thread_id: int,
+        start_ns: int,
+        end_ns: int,
+        *,
+        kind: str = "launch",
+        name: str = "cudaLaunchKernel",
+        correlation_id: int | None = None,
+    ) -> None:
+        """Add a call of the CUDA API."""
+        self._cuda_calls.append((thread_id, start_ns, end_ns, kind, name, correlation_id))
+
+    def gpu_activity(
+        self,
+        process_id: int,
+        start_ns: int,
+        end_ns: int,
+        *,
+        kind: str = "kernel",
+        name: str | None = "kernel",
+        device_id: int = 0,
+        stream_id: int | None = 7,
+        correlation_id: int | None = None,
+        graph_id: int | None = None,
+        byte_count: int | None = None,
+    ) -> None:
+        """Add something a GPU did."""
+        self._activities.append(
+            {
+                "process_id": process_id, "device_id": device_id, "context_id": 1,
+                "stream_id": stream_id, "start_ns": start_ns, "end_ns": end_ns,
+                "kind": GPU_ACTIVITY_KINDS.index(kind), "name_id": self._string_id(name),
+                "correlation_id": correlation_id, "graph_id": graph_id, "bytes": byte_count,
+            }
+        )  # fmt: skip
+
+    def device(self, device_id: int, name: str = "GPU", host: str = "host") -> None:
+        """Add a GPU."""
+        self._devices.append((host, device_id, name, None, 1 << 30, 108, "8.0"))
+
     def write(self) -> Path:
         """Write the database as the recorder does: old storage, stored order, then the views."""
         with duckdb.connect() as connection:
@@ -143,14 +243,35 @@ class TraceBuilder:
     def fill(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Create the tables and views in the database in use, with the rows collected."""
         process_of = {row[0]: row[1] or 0 for row in self._threads}
-        self._states.sort(key=lambda row: (process_of[row[0]], row[0], row[1]))
-        connection.execute(SCHEMA_SQL.read_text(encoding="utf-8"))
+
+        def in_stored_order(row: tuple[Any, ...]) -> tuple[int, int, int, int]:
+            # Equal starts: the longer one is around the others.
+            return process_of[row[0]], row[0], row[1], -row[2]
+
+        for rows in (
+            self._states, self._operations, self._calls, self._waits, self._cuda_calls
+        ):  # fmt: skip
+            rows.sort(key=in_stored_order)  # type: ignore[attr-defined]
+        self._activities.sort(key=lambda row: (row["process_id"], row["start_ns"]))
+        create_tables(connection)
+        paths, operations = self._nested_operations()
         for table, rows in (
             ("meta", list(self.meta.items())),
             ("clock", self._clocks),
+            ("capture", self._captures or [(None, "thread_state", True, None)]),
             ("process", self._processes),
             ("thread", self._threads),
             ("thread_state_coded", self._states),
+            ("operation_path", paths),
+            ("operation_coded", operations),
+            ("async_range", self._async_ranges),
+            ("native_call_coded", self._nested_calls()),
+            ("site", self._site_rows()),
+            ("wait_coded", [(*row[:3], WAITS.index(row[3])) for row in self._waits]),
+            ("cuda_call_coded", self._cuda_call_rows()),
+            ("gpu_activity_coded", [tuple(row.values()) for row in self._activities]),
+            ("gpu_device", self._devices),
+            ("string", [(key, value) for value, key in self._strings.items()]),
             ("trace_stat", self._losses),
         ):
             if rows:
@@ -158,3 +279,47 @@ class TraceBuilder:
                 connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
         if self.with_views:
             install_views(connection)
+
+    def _string_id(self, value: str | None) -> int | None:
+        return None if value is None else self._strings.setdefault(value, len(self._strings) + 1)
+
+    def _cuda_call_rows(self) -> list[tuple[object, ...]]:
+        return [
+            (thread, start, end, CUDA_CALL_KINDS.index(kind), self._string_id(name), correlation)
+            for thread, start, end, kind, name, correlation in self._cuda_calls
+        ]
+
+    def _nested_operations(self) -> tuple[list[tuple[object, ...]], list[tuple[object, ...]]]:
+        """Return the rows of operation_path and of operation_coded."""
+        keys: dict[tuple[object, ...], int] = {}
+        paths: list[tuple[object, ...]] = []
+        rows: list[tuple[object, ...]] = []
+        open_: list[tuple[int, int, int]] = []  # thread, end, path
+        for thread, start, end, name, domain, category, source in self._operations:
+            open_ = [entry for entry in open_ if entry[0] == thread and entry[1] > start]
+            parent = open_[-1][2] if open_ else None
+            key = (parent, name, domain, category, source)
+            if key not in keys:
+                keys[key] = len(keys) + 1
+                paths.append((keys[key], parent, name, domain, category, source, len(open_)))
+            rows.append((thread, start, end, keys[key]))
+            open_.append((thread, end, keys[key]))
+        return paths, rows
+
+    def _nested_calls(self) -> list[tuple[object, ...]]:
+        rows: list[tuple[object, ...]] = []
+        open_: list[tuple[int, int, int]] = []  # thread, end, layer
+        for thread, start, end, layer, symbol in self._calls:
+            open_ = [entry for entry in open_ if entry[0] == thread and entry[1] > start]
+            code = LAYERS.index(layer)
+            site = self._sites.setdefault((layer, symbol), len(self._sites) + 1)
+            parent = open_[-1][2] if open_ else 0
+            rows.append((thread, start, end, code, parent, len(open_), site))
+            open_.append((thread, end, code))
+        return rows
+
+    def _site_rows(self) -> list[tuple[object, ...]]:
+        return [
+            (site_id, f"{layer}.so", symbol, layer, 0x1000 + site_id, "probed")
+            for (layer, symbol), site_id in self._sites.items()
+        ]

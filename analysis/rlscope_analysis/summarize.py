@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rlscope_analysis.schema.vocabulary import WAKER_THREAD
 from rlscope_analysis.summary import (
     Latency,
     Loss,
@@ -17,7 +18,6 @@ from rlscope_analysis.summary import (
     ThreadSummary,
     Waker,
 )
-from rlscope_analysis.vocabulary import WAKER_THREAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

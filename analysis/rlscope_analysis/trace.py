@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from rlscope_analysis.errors import TraceError
+from rlscope_analysis.schema import lend_missing_tables
+from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_analysis.views import lend_missing_views
-from rlscope_analysis.vocabulary import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -60,7 +61,7 @@ def open_trace(path: Path | str) -> Trace:
     connection = _connect(path)
     try:
         version = _schema_version(connection, path)
-        lend_missing_views(connection)
+        _lend_what_is_missing(connection)
     except duckdb.Error as error:
         connection.close()
         raise TraceError(
@@ -71,6 +72,15 @@ def open_trace(path: Path | str) -> Trace:
         connection.close()
         raise
     return Trace(path=path, connection=connection, schema_version=version)
+
+
+def _lend_what_is_missing(connection: duckdb.DuckDBPyConnection) -> None:
+    """Bring a trace of an older writer up to date, for the time of this connection."""
+    lent = lend_missing_tables(connection)
+    if "capture" in lent:
+        # Its writer knew one kind of record only.
+        connection.execute("INSERT INTO temp.capture VALUES (NULL, 'thread_state', true, NULL)")
+    lend_missing_views(connection)
 
 
 def first_line(error: Exception) -> str:

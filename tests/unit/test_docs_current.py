@@ -27,7 +27,6 @@ def test_a_stale_page_is_told_and_mended(tmp_path: object) -> None:
     for name in (
         "scripts/docs",
         "docs/schema.md",
-        "tracer/rlscope_trace/store/schema.sql",
         "analysis/rlscope_analysis",
     ):
         source, target = REPOSITORY / name, copy / name

@@ -9,8 +9,8 @@ import duckdb
 import pytest
 
 from rlscope_analysis.errors import TraceError
+from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_analysis.trace import open_trace
-from rlscope_analysis.vocabulary import SCHEMA_VERSION
 from trace_builder import TraceBuilder, run
 
 

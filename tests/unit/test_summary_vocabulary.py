@@ -1,27 +1,52 @@
-"""The words that writer and readers share are the same on both sides."""
+"""The codes in the vocabulary are those of the schema's comments and views."""
 
-import ast
 import re
 
-from rlscope_analysis.vocabulary import SCHEMA_VERSION, THREAD_STATES, WAKER_KINDS
-from trace_builder import REPOSITORY, SCHEMA_SQL
+import pytest
+
+from rlscope_analysis.schema import SCHEMA_TOPICS, schema_sql
+from rlscope_analysis.schema.vocabulary import (
+    CUDA_CALL_KINDS,
+    GPU_ACTIVITY_KINDS,
+    LAYERS,
+    THREAD_STATES,
+    WAITS,
+    WAKER_KINDS,
+)
+
+SCHEMA = "".join(schema_sql(topic) for topic in SCHEMA_TOPICS)
 
 
-def test_the_writer_writes_the_schema_that_the_readers_know() -> None:
-    """Read from the source: importing the writer would need the native module."""
-    written = [
-        ast.literal_eval(node.value)
-        for file in (REPOSITORY / "tracer/rlscope_trace/store").glob("*.py")
-        for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.Assign)
-        and [ast.unparse(target) for target in node.targets] == ["SCHEMA_VERSION"]
-    ]
-    assert [int(version) for version in written] == [SCHEMA_VERSION]
+def case_of(view: str, column: str) -> dict[int, str]:
+    """Return code -> word of the CASE that makes a column of a view, ELSE left out."""
+    body = SCHEMA.partition(f"CREATE VIEW {view} AS")[2].partition(";")[0]
+    found = re.search(rf"CASE (?:\w\.)?\w+ (WHEN[^;]*?) END AS {column}\b", body)
+    assert found
+    return {int(code): word for code, word in re.findall(r"WHEN (\d) THEN '(\w+)'", found[1])}
 
 
-def test_codes_are_those_of_the_schema() -> None:
-    schema = SCHEMA_SQL.read_text()
+@pytest.mark.parametrize(
+    ("view", "column", "words"),
+    [
+        ("thread_state", "state", THREAD_STATES[:3]),
+        ("native_call", "layer", LAYERS[:4]),
+        ("wait", "kind", WAITS),
+        ("cuda_call", "kind", CUDA_CALL_KINDS),
+        ("gpu_activity", "kind", GPU_ACTIVITY_KINDS[:5]),
+    ],
+)
+def test_codes_are_those_of_the_views(
+    view: str, column: str, words: tuple[str | None, ...]
+) -> None:
+    known = {code: word for code, word in enumerate(words) if word and word != "other"}
+    assert case_of(view, column) == known
+
+
+def test_codes_are_those_of_the_comments() -> None:
     states = ", ".join(f"{code} {name}" for code, name in enumerate(THREAD_STATES))
-    assert f"state IS '{states}'" in schema
-    kinds = dict(re.findall(r"waker = (-\d) THEN '(\w+)'", schema))
+    assert f"state IS '{states}'" in SCHEMA
+    kinds = dict(re.findall(r"waker = (-\d) THEN '(\w+)'", SCHEMA))
     assert {int(code): kind for code, kind in kinds.items()} == WAKER_KINDS
+    for words in (LAYERS, WAITS, GPU_ACTIVITY_KINDS):
+        listed = ", ".join(f"{code} {word}" for code, word in enumerate(words) if word)
+        assert f"IS '{listed}" in SCHEMA, listed

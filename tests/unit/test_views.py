@@ -6,12 +6,12 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from rlscope_analysis.schema import create_tables
 from rlscope_analysis.views import VIEW_TOPICS, install_views, view_sql
 from trace_builder import (
     INTERRUPT,
     NOBODY,
     OUTSIDE,
-    SCHEMA_SQL,
     UNKNOWN,
     Interval,
     TraceBuilder,
@@ -202,7 +202,7 @@ def test_views_follow_the_house_rules(topic: str) -> None:
 
 def test_every_table_view_and_column_is_commented() -> None:
     connection = duckdb.connect()
-    connection.execute(SCHEMA_SQL.read_text())
+    create_tables(connection)
     install_views(connection)
     assert (
         connection.execute(

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rlscope_analysis.schema import create_tables
 from rlscope_analysis.views import install_views
 from trace_builder import (
     BLOCKED,
     LOST,
     RUNNABLE,
     RUNNING,
-    SCHEMA_SQL,
     SLEEPING,
     Interval,
     TraceBuilder,
@@ -112,7 +112,7 @@ SORTED_AGAIN = """(
 def test_stored_order_is_what_a_sort_would_give(threads: int, keeps_order: bool) -> None:
     """600,000 rows are five row groups: enough to be read by several OS threads at once."""
     with duckdb.connect() as connection:
-        connection.execute(SCHEMA_SQL.read_text())
+        create_tables(connection)
         connection.execute(
             """
             INSERT INTO thread_state_coded

@@ -7,7 +7,6 @@ import shlex
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,8 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
+from rlscope_analysis.schema import create_tables
+from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_trace import __version__
 from rlscope_trace._capture import SpoolScan, StateRows
 from rlscope_trace.errors import OutputExistsError, SpoolError, TracerError, VerificationError
@@ -22,8 +23,6 @@ from rlscope_trace.store.processes import Columns, ProcessTree
 from rlscope_trace.store.spool import Spool
 from rlscope_trace.store.stats import Decoded, TraceStat, trace_stats
 from rlscope_trace.store.verify import Expected, verify
-
-SCHEMA_VERSION = "1"
 
 # Four row groups of DuckDB: whole ones go to the file at once, and none has to wait in memory.
 _BATCH_ROWS = 4 * 122_880
@@ -174,7 +173,7 @@ class _Decoding:
     def write(self, partial: Path, complete: Complete) -> tuple[dict[str, int], list[TraceStat]]:
         """Write, close, reopen and verify the file."""
         with contextlib.closing(duckdb.connect(str(partial), config=self._config)) as con:
-            con.execute(resources.files("rlscope_trace.store").joinpath("schema.sql").read_text())
+            create_tables(con)
             self._write_states(con)
             outcomes = self._states.outcomes()
             losses = trace_stats(self._spool, self._decoded())
@@ -186,6 +185,7 @@ class _Decoding:
                 "process": self._write_processes(con, outcomes),
                 "clock": _insert_clock(con, self.scan.clocks()),
                 "trace_stat": _insert_losses(con, losses),
+                "capture": _insert_capture(con),
                 "meta": _insert_meta(con, self._meta(outcomes)),
             }
             complete(con)
@@ -240,7 +240,7 @@ class _Decoding:
         facts: dict[str, object] = {
             "tool_version": __version__,
             **self._spool.session,
-            "schema_version": SCHEMA_VERSION,
+            "schema_version": str(SCHEMA_VERSION),
             "ended_cleanly": end_ns > 0,
             # Written by another process than the one that recorded.
             # Not a loss: the time of these follows from the CPU accounting of the OS kernel.
@@ -305,6 +305,11 @@ def _insert_losses(con: duckdb.DuckDBPyConnection, losses: list[TraceStat]) -> i
             [loss.kind, loss.source, loss.count, loss.first_ns, loss.remedy],
         )
     return len(losses)
+
+
+def _insert_capture(con: duckdb.DuckDBPyConnection) -> int:
+    con.execute("INSERT INTO capture VALUES (NULL, 'thread_state', true, NULL)")
+    return 1
 
 
 def _insert_meta(con: duckdb.DuckDBPyConnection, facts: dict[str, str]) -> int:

@@ -1,17 +1,4 @@
--- The raw tables of a trace database: what was observed, never rewritten.
--- This file is the contract: the writer executes it, docs/schema.md is made from its comments.
--- Times are BIGINT nanoseconds of CLOCK_MONOTONIC, intervals are [start_ns, end_ns).
-
-CREATE TABLE meta (key VARCHAR, value VARCHAR);
-COMMENT ON TABLE meta IS 'How the trace was made: one row per fact';
-COMMENT ON COLUMN meta.key IS 'Name of the fact, for example schema_version, tool_version, argv, host, kernel, cpus_allowed, loader, ladder';
-COMMENT ON COLUMN meta.value IS 'Its value as text; JSON where the fact has parts';
-
-CREATE TABLE clock (ts_ns BIGINT, realtime_ns BIGINT, boottime_ns BIGINT);
-COMMENT ON TABLE clock IS 'Instants read on three clocks at once: turns trace times into wall-clock times';
-COMMENT ON COLUMN clock.ts_ns IS 'CLOCK_MONOTONIC, the clock of every other table';
-COMMENT ON COLUMN clock.realtime_ns IS 'CLOCK_REALTIME: nanoseconds since 1970-01-01 UTC';
-COMMENT ON COLUMN clock.boottime_ns IS 'CLOCK_BOOTTIME: as ts_ns, but also counts suspend';
+-- Processes, threads, and what each thread did at every instant.
 
 CREATE TABLE process (
   process_id INTEGER, host VARCHAR, pid INTEGER, parent_process_id INTEGER,
@@ -73,11 +60,3 @@ COMMENT ON COLUMN thread_state.state IS 'running (on a CPU), runnable (waits for
 COMMENT ON COLUMN thread_state.cpu IS 'The CPU of a running interval; NULL for the others';
 COMMENT ON COLUMN thread_state.waker_thread_id IS 'On a runnable interval: the traced thread whose wakeup began it; NULL: see waker_kind';
 COMMENT ON COLUMN thread_state.waker_kind IS 'Who began a runnable interval: thread (a traced one), interrupt (timer or device), outside (a thread outside the trace), unknown (this capture cannot tell); NULL: nobody, it was preempted';
-
-CREATE TABLE trace_stat (kind VARCHAR, source VARCHAR, count BIGINT, first_ns BIGINT, remedy VARCHAR);
-COMMENT ON TABLE trace_stat IS 'What the trace lacks: a row for every loss, none where nothing was lost';
-COMMENT ON COLUMN trace_stat.kind IS 'dropped (never reached us), truncated (still open when the trace ended), unmatched (one half of a pair is missing), rate-limited';
-COMMENT ON COLUMN trace_stat.source IS 'Where, for example: ring cpu 3 cycle';
-COMMENT ON COLUMN trace_stat.count IS 'How many records';
-COMMENT ON COLUMN trace_stat.first_ns IS 'When the first of them was lost; NULL: not known';
-COMMENT ON COLUMN trace_stat.remedy IS 'What to do about it the next time';

@@ -1,0 +1,9 @@
+#include <pybind11/pybind11.h>
+
+namespace py = pybind11;
+
+namespace rls {
+
+void bind_thread_sweep(py::module_& module) { (void)module; }
+
+}  // namespace rls

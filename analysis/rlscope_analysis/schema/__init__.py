@@ -1,0 +1,52 @@
+"""The tables of a trace database, one .sql file per topic: the contract of writer and readers.
+
+The only part of this package that the tracer may import. Times are BIGINT nanoseconds of
+CLOCK_MONOTONIC, intervals are [start_ns, end_ns). docs/schema.md is made from the comments.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import duckdb
+
+# In order: a view may use the tables before it.
+SCHEMA_TOPICS = ("session", "threads", "operations", "calls", "gpu", "derived")
+
+
+def schema_sql(topic: str) -> str:
+    """Return the statements that create and comment the tables of one topic."""
+    return resources.files(__name__).joinpath(f"{topic}.sql").read_text(encoding="utf-8")
+
+
+def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create every table, and the views over coded storage, in the database in use."""
+    for topic in SCHEMA_TOPICS:
+        connection.execute(schema_sql(topic))
+
+
+def lend_missing_tables(connection: duckdb.DuckDBPyConnection) -> frozenset[str]:
+    """Create, for this connection only, what the writer of a trace did not know yet: empty.
+
+    Returns the names of the tables and views that were lent.
+    """
+    present = {
+        name
+        for (name,) in connection.execute(
+            "SELECT table_name FROM duckdb_tables() WHERE NOT internal"
+            " UNION ALL SELECT view_name FROM duckdb_views() WHERE NOT internal"
+        ).fetchall()
+    }
+    lent = set()
+    for topic in SCHEMA_TOPICS:
+        for statement in connection.extract_statements(schema_sql(topic)):
+            text = statement.query.strip()
+            for kind in ("TABLE", "VIEW"):
+                _, found, rest = text.partition(f"CREATE {kind} ")
+                name = rest.split("(")[0].split()[0] if found else ""
+                if name and name not in present:
+                    connection.execute(f"CREATE TEMP {kind} {rest}")
+                    lent.add(name)
+    return frozenset(lent)

@@ -1,0 +1,59 @@
+-- Calls out of Python, and why a thread waited.
+
+CREATE TABLE site (
+  site_id INTEGER, module VARCHAR, symbol VARCHAR, layer VARCHAR, file_offset BIGINT, state VARCHAR
+);
+COMMENT ON TABLE site IS 'The functions that native calls entered';
+COMMENT ON COLUMN site.site_id IS 'Key of this site, counted from 1';
+COMMENT ON COLUMN site.module IS 'The file or package it belongs to; NULL: not known';
+COMMENT ON COLUMN site.symbol IS 'Its name';
+COMMENT ON COLUMN site.layer IS 'The layer it belongs to: python, simulator, backend';
+COMMENT ON COLUMN site.file_offset IS 'Where it lies in the file of the module; NULL: not known';
+COMMENT ON COLUMN site.state IS 'probed, imported (from another trace), or dropped with the reason';
+
+CREATE TABLE native_call_coded (
+  thread_id INTEGER, start_ns BIGINT, end_ns BIGINT,
+  layer UTINYINT, parent_layer UTINYINT, depth USMALLINT, site_id INTEGER
+);
+COMMENT ON TABLE native_call_coded IS 'Storage behind the view native_call, sorted by (process, thread_id, start_ns, depth); query the view';
+COMMENT ON COLUMN native_call_coded.thread_id IS 'The thread';
+COMMENT ON COLUMN native_call_coded.start_ns IS 'When the call was entered';
+COMMENT ON COLUMN native_call_coded.end_ns IS 'When it returned';
+COMMENT ON COLUMN native_call_coded.layer IS '1 python, 2 simulator, 3 backend';
+COMMENT ON COLUMN native_call_coded.parent_layer IS 'Layer of the call around it; 0: none';
+COMMENT ON COLUMN native_call_coded.depth IS 'How many native calls are around it: 0 is outermost';
+COMMENT ON COLUMN native_call_coded.site_id IS 'What was called: site';
+
+CREATE VIEW native_call AS
+SELECT
+  thread_id, start_ns, end_ns,
+  CASE layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' END AS layer,
+  CASE parent_layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' END AS parent_layer,
+  depth, site_id
+FROM native_call_coded;
+COMMENT ON VIEW native_call IS 'Calls of functions whose layer is known, properly nested on their thread';
+COMMENT ON COLUMN native_call.thread_id IS 'The thread';
+COMMENT ON COLUMN native_call.start_ns IS 'When the call was entered';
+COMMENT ON COLUMN native_call.end_ns IS 'When it returned';
+COMMENT ON COLUMN native_call.layer IS 'What was entered: python, simulator, backend';
+COMMENT ON COLUMN native_call.parent_layer IS 'Layer of the call around it; NULL: none is known';
+COMMENT ON COLUMN native_call.depth IS 'How many native calls are around it: 0 is outermost';
+COMMENT ON COLUMN native_call.site_id IS 'What was called: site';
+
+CREATE TABLE wait_coded (thread_id INTEGER, start_ns BIGINT, end_ns BIGINT, kind UTINYINT);
+COMMENT ON TABLE wait_coded IS 'Storage behind the view wait, sorted by (process, thread_id, start_ns); query the view';
+COMMENT ON COLUMN wait_coded.thread_id IS 'The thread';
+COMMENT ON COLUMN wait_coded.start_ns IS 'When the wait began';
+COMMENT ON COLUMN wait_coded.end_ns IS 'When it ended';
+COMMENT ON COLUMN wait_coded.kind IS '1 gil, 2 gpu, 3 io, 4 lock, 5 pipe, 6 socket, 7 sleep';
+
+CREATE VIEW wait AS
+SELECT
+  thread_id, start_ns, end_ns,
+  CASE kind WHEN 1 THEN 'gil' WHEN 2 THEN 'gpu' WHEN 3 THEN 'io' WHEN 4 THEN 'lock' WHEN 5 THEN 'pipe' WHEN 6 THEN 'socket' WHEN 7 THEN 'sleep' END AS kind
+FROM wait_coded;
+COMMENT ON VIEW wait IS 'What a thread waited for, where that is known; waits of one thread do not overlap';
+COMMENT ON COLUMN wait.thread_id IS 'The thread';
+COMMENT ON COLUMN wait.start_ns IS 'When the wait began';
+COMMENT ON COLUMN wait.end_ns IS 'When it ended';
+COMMENT ON COLUMN wait.kind IS 'gil, gpu, io (a disk), lock (a futex), pipe, socket, sleep';

@@ -1,0 +1,43 @@
+-- What the overlap engine computed from the tables above, stored so that SQL needs no native code.
+-- Written when the trace is made; a trace without it gets it for the time of a connection.
+
+CREATE TABLE thread_overlap_coded (
+  thread_id INTEGER, path_id INTEGER,
+  state UTINYINT, layer UTINYINT, wait UTINYINT, gpu UTINYINT,
+  time_ns BIGINT, count BIGINT, first_ns BIGINT, last_ns BIGINT
+);
+COMMENT ON TABLE thread_overlap_coded IS 'Storage behind the view breakdown: the time of each thread by operation path, state, layer, wait and GPU. The rows of a thread add up to its lifetime';
+COMMENT ON COLUMN thread_overlap_coded.thread_id IS 'The thread';
+COMMENT ON COLUMN thread_overlap_coded.path_id IS 'The stack of open operations: operation_path; 0: none is open';
+COMMENT ON COLUMN thread_overlap_coded.state IS '0 running, 1 runnable, 2 sleeping, 3 blocked, 4 lost, 255 not measured';
+COMMENT ON COLUMN thread_overlap_coded.layer IS '1 python, 2 simulator, 3 backend, 4 cuda_api; 0 inside no known call';
+COMMENT ON COLUMN thread_overlap_coded.wait IS '1 gil, 2 gpu, 3 io, 4 lock, 5 pipe, 6 socket, 7 sleep; 0 none is known';
+COMMENT ON COLUMN thread_overlap_coded.gpu IS '0 no GPU worked for the process, 1 one did, 255 not measured';
+COMMENT ON COLUMN thread_overlap_coded.time_ns IS 'How long all of this was so';
+COMMENT ON COLUMN thread_overlap_coded.count IS 'In how many stretches';
+COMMENT ON COLUMN thread_overlap_coded.first_ns IS 'Start of the first stretch';
+COMMENT ON COLUMN thread_overlap_coded.last_ns IS 'End of the last stretch';
+
+CREATE TABLE transition_coded (
+  thread_id INTEGER, path_id INTEGER, from_layer UTINYINT, to_layer UTINYINT, count BIGINT
+);
+COMMENT ON TABLE transition_coded IS 'Storage behind the view transitions: how often a call entered one layer from another';
+COMMENT ON COLUMN transition_coded.thread_id IS 'The thread';
+COMMENT ON COLUMN transition_coded.path_id IS 'The stack of open operations: operation_path; 0: none is open';
+COMMENT ON COLUMN transition_coded.from_layer IS 'Layer that called, as in thread_overlap_coded; 0: no known call';
+COMMENT ON COLUMN transition_coded.to_layer IS 'Layer that was entered, a different one';
+COMMENT ON COLUMN transition_coded.count IS 'How often';
+
+CREATE TABLE active_set (
+  kind VARCHAR, process_id INTEGER, operation VARCHAR, members VARCHAR[],
+  time_ns BIGINT, count BIGINT, first_ns BIGINT, last_ns BIGINT
+);
+COMMENT ON TABLE active_set IS 'Storage behind resource_overlap, operation_overlap and process_overlap: for how long exactly these were active together';
+COMMENT ON COLUMN active_set.kind IS 'resource, operation or process: what the members are';
+COMMENT ON COLUMN active_set.process_id IS 'The process; NULL: all of the trace together';
+COMMENT ON COLUMN active_set.operation IS 'Innermost operation of the leading thread of the process; NULL where kind is not resource';
+COMMENT ON COLUMN active_set.members IS 'What was active at once, sorted; empty: nothing was';
+COMMENT ON COLUMN active_set.time_ns IS 'How long exactly this set was active';
+COMMENT ON COLUMN active_set.count IS 'In how many stretches';
+COMMENT ON COLUMN active_set.first_ns IS 'Start of the first stretch';
+COMMENT ON COLUMN active_set.last_ns IS 'End of the last stretch';

@@ -1,0 +1,82 @@
+-- CUDA and HIP: calls on the CPU, activity on the GPU.
+
+CREATE TABLE string (string_id INTEGER, value VARCHAR);
+COMMENT ON TABLE string IS 'Names that occur often, stored once';
+COMMENT ON COLUMN string.string_id IS 'Key of this name, counted from 1';
+COMMENT ON COLUMN string.value IS 'The name';
+
+CREATE TABLE gpu_device (
+  host VARCHAR, device_id INTEGER, name VARCHAR, uuid VARCHAR,
+  memory_bytes BIGINT, multiprocessors INTEGER, compute_capability VARCHAR
+);
+COMMENT ON TABLE gpu_device IS 'The GPUs that the traced processes could use';
+COMMENT ON COLUMN gpu_device.host IS 'The machine it is in; NULL: not known';
+COMMENT ON COLUMN gpu_device.device_id IS 'Its number there, as the program counts';
+COMMENT ON COLUMN gpu_device.name IS 'Model';
+COMMENT ON COLUMN gpu_device.uuid IS 'Identity of the device or of its MIG instance; NULL: not known';
+COMMENT ON COLUMN gpu_device.memory_bytes IS 'Size of its memory; NULL: not known';
+COMMENT ON COLUMN gpu_device.multiprocessors IS 'Streaming multiprocessors or compute units; NULL: not known';
+COMMENT ON COLUMN gpu_device.compute_capability IS 'For example 9.0; NULL: not known';
+
+CREATE TABLE cuda_call_coded (
+  thread_id INTEGER, start_ns BIGINT, end_ns BIGINT,
+  kind UTINYINT, name_id INTEGER, correlation_id BIGINT
+);
+COMMENT ON TABLE cuda_call_coded IS 'Storage behind the view cuda_call, sorted by (process, thread_id, start_ns); query the view';
+COMMENT ON COLUMN cuda_call_coded.thread_id IS 'The thread';
+COMMENT ON COLUMN cuda_call_coded.start_ns IS 'When the call was entered';
+COMMENT ON COLUMN cuda_call_coded.end_ns IS 'When it returned';
+COMMENT ON COLUMN cuda_call_coded.kind IS '0 other, 1 launch, 2 memcpy, 3 memset, 4 sync, 5 memory, 6 graph';
+COMMENT ON COLUMN cuda_call_coded.name_id IS 'Name of the function: string';
+COMMENT ON COLUMN cuda_call_coded.correlation_id IS 'Which GPU activity it caused, within its process; NULL: none is known';
+
+CREATE VIEW cuda_call AS
+SELECT
+  c.thread_id, c.start_ns, c.end_ns,
+  CASE c.kind WHEN 1 THEN 'launch' WHEN 2 THEN 'memcpy' WHEN 3 THEN 'memset' WHEN 4 THEN 'sync' WHEN 5 THEN 'memory' WHEN 6 THEN 'graph' ELSE 'other' END AS kind,
+  s.value AS name, c.correlation_id
+FROM cuda_call_coded AS c LEFT JOIN string AS s ON s.string_id = c.name_id;
+COMMENT ON VIEW cuda_call IS 'Calls of the CUDA or HIP runtime and driver';
+COMMENT ON COLUMN cuda_call.thread_id IS 'The thread';
+COMMENT ON COLUMN cuda_call.start_ns IS 'When the call was entered';
+COMMENT ON COLUMN cuda_call.end_ns IS 'When it returned';
+COMMENT ON COLUMN cuda_call.kind IS 'launch, memcpy, memset, sync (it waits for the GPU), memory (it allocates or frees), graph (it launches a graph), other';
+COMMENT ON COLUMN cuda_call.name IS 'Name of the function';
+COMMENT ON COLUMN cuda_call.correlation_id IS 'Which GPU activity it caused, within its process; NULL: none is known';
+
+CREATE TABLE gpu_activity_coded (
+  process_id INTEGER, device_id INTEGER, context_id BIGINT, stream_id BIGINT,
+  start_ns BIGINT, end_ns BIGINT, kind UTINYINT, name_id INTEGER,
+  correlation_id BIGINT, graph_id BIGINT, bytes BIGINT
+);
+COMMENT ON TABLE gpu_activity_coded IS 'Storage behind the view gpu_activity, sorted by (process_id, start_ns); query the view';
+COMMENT ON COLUMN gpu_activity_coded.process_id IS 'The process that caused it';
+COMMENT ON COLUMN gpu_activity_coded.device_id IS 'The GPU: gpu_device';
+COMMENT ON COLUMN gpu_activity_coded.context_id IS 'CUDA context; NULL: not known';
+COMMENT ON COLUMN gpu_activity_coded.stream_id IS 'CUDA stream; NULL: not known';
+COMMENT ON COLUMN gpu_activity_coded.start_ns IS 'When the GPU began';
+COMMENT ON COLUMN gpu_activity_coded.end_ns IS 'When the GPU had finished';
+COMMENT ON COLUMN gpu_activity_coded.kind IS '1 kernel, 2 memcpy, 3 memset, 4 graph, 5 sync';
+COMMENT ON COLUMN gpu_activity_coded.name_id IS 'Name of the kernel or of the kind of copy: string';
+COMMENT ON COLUMN gpu_activity_coded.correlation_id IS 'The call that caused it, within its process; NULL: none is known';
+COMMENT ON COLUMN gpu_activity_coded.graph_id IS 'CUDA graph it was launched by; NULL: none, or not known';
+COMMENT ON COLUMN gpu_activity_coded.bytes IS 'Bytes copied or set; NULL: not applicable';
+
+CREATE VIEW gpu_activity AS
+SELECT
+  a.process_id, a.device_id, a.context_id, a.stream_id, a.start_ns, a.end_ns,
+  CASE a.kind WHEN 1 THEN 'kernel' WHEN 2 THEN 'memcpy' WHEN 3 THEN 'memset' WHEN 4 THEN 'graph' ELSE 'sync' END AS kind,
+  s.value AS name, a.correlation_id, a.graph_id, a.bytes
+FROM gpu_activity_coded AS a LEFT JOIN string AS s ON s.string_id = a.name_id;
+COMMENT ON VIEW gpu_activity IS 'What the GPUs did. Activities may overlap, also on one stream: their sum is not busy time, see gpu_busy';
+COMMENT ON COLUMN gpu_activity.process_id IS 'The process that caused it';
+COMMENT ON COLUMN gpu_activity.device_id IS 'The GPU: gpu_device';
+COMMENT ON COLUMN gpu_activity.context_id IS 'CUDA context; NULL: not known';
+COMMENT ON COLUMN gpu_activity.stream_id IS 'CUDA stream; NULL: not known';
+COMMENT ON COLUMN gpu_activity.start_ns IS 'When the GPU began';
+COMMENT ON COLUMN gpu_activity.end_ns IS 'When the GPU had finished';
+COMMENT ON COLUMN gpu_activity.kind IS 'kernel, memcpy, memset, graph (a whole graph, recorded as one), sync (a stream waits: the GPU does not work)';
+COMMENT ON COLUMN gpu_activity.name IS 'Name of the kernel or of the kind of copy';
+COMMENT ON COLUMN gpu_activity.correlation_id IS 'The call that caused it, within its process; NULL: none is known';
+COMMENT ON COLUMN gpu_activity.graph_id IS 'CUDA graph it was launched by; NULL: none, or not known';
+COMMENT ON COLUMN gpu_activity.bytes IS 'Bytes copied or set; NULL: not applicable';

@@ -1,0 +1,45 @@
+-- What the program says it is doing: NVTX ranges, and the phases found without any.
+
+CREATE TABLE operation_path (
+  path_id INTEGER, parent_path_id INTEGER,
+  name VARCHAR, domain VARCHAR, category VARCHAR, source VARCHAR, depth INTEGER
+);
+COMMENT ON TABLE operation_path IS 'The distinct stacks of operations that occurred, as a tree: one row for the innermost operation of each';
+COMMENT ON COLUMN operation_path.path_id IS 'Key of this path, counted from 1; parents come before their children. 0 elsewhere means (unannotated)';
+COMMENT ON COLUMN operation_path.parent_path_id IS 'The path of the operation around it; NULL: it is outermost';
+COMMENT ON COLUMN operation_path.name IS 'Name of the innermost operation';
+COMMENT ON COLUMN operation_path.domain IS 'NVTX domain; NULL: the default one';
+COMMENT ON COLUMN operation_path.category IS 'NVTX category; NULL: none';
+COMMENT ON COLUMN operation_path.source IS 'Who marked it: nvtx (the program), auto (found by us), record_function (PyTorch, imported)';
+COMMENT ON COLUMN operation_path.depth IS 'How many operations are around it: 0 is outermost';
+
+CREATE TABLE operation_coded (thread_id INTEGER, start_ns BIGINT, end_ns BIGINT, path_id INTEGER);
+COMMENT ON TABLE operation_coded IS 'Storage behind the view operation, sorted by (process, thread_id, start_ns, depth); query the view';
+COMMENT ON COLUMN operation_coded.thread_id IS 'The thread';
+COMMENT ON COLUMN operation_coded.start_ns IS 'When the operation began';
+COMMENT ON COLUMN operation_coded.end_ns IS 'When it ended';
+COMMENT ON COLUMN operation_coded.path_id IS 'Which operation, and inside which others: operation_path';
+
+CREATE VIEW operation AS
+SELECT
+  o.thread_id, o.start_ns, o.end_ns,
+  p.name, p.domain, p.category, p.source, p.depth, o.path_id
+FROM operation_coded AS o JOIN operation_path AS p ON p.path_id = o.path_id;
+COMMENT ON VIEW operation IS 'Each instance of an operation, on the thread that marked it. Time belongs to the innermost that is open: the one opened last';
+COMMENT ON COLUMN operation.thread_id IS 'The thread';
+COMMENT ON COLUMN operation.start_ns IS 'When it began';
+COMMENT ON COLUMN operation.end_ns IS 'When it ended';
+COMMENT ON COLUMN operation.name IS 'Name';
+COMMENT ON COLUMN operation.domain IS 'NVTX domain; NULL: the default one';
+COMMENT ON COLUMN operation.category IS 'NVTX category; NULL: none';
+COMMENT ON COLUMN operation.source IS 'Who marked it: nvtx (the program), auto (found by us), record_function (PyTorch, imported)';
+COMMENT ON COLUMN operation.depth IS 'How many operations were open around it: 0 is outermost';
+COMMENT ON COLUMN operation.path_id IS 'The stack of operations it tops: operation_path';
+
+CREATE TABLE async_range (process_id INTEGER, start_ns BIGINT, end_ns BIGINT, name VARCHAR, domain VARCHAR);
+COMMENT ON TABLE async_range IS 'Ranges that belong to no thread: NVTX start/end ranges, which may begin on one thread and end on another';
+COMMENT ON COLUMN async_range.process_id IS 'The process';
+COMMENT ON COLUMN async_range.start_ns IS 'When it began';
+COMMENT ON COLUMN async_range.end_ns IS 'When it ended';
+COMMENT ON COLUMN async_range.name IS 'Name';
+COMMENT ON COLUMN async_range.domain IS 'NVTX domain; NULL: the default one';

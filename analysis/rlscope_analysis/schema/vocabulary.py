@@ -1,0 +1,26 @@
+"""The words and codes that the writers and the readers of a trace database must agree on."""
+
+# The newest schema: raised by a change of what exists, not by additions.
+SCHEMA_VERSION = 1
+
+# thread_state_coded.state, by code.
+THREAD_STATES = ("running", "runnable", "sleeping", "blocked")
+# In thread_overlap_coded only: a gap in the states of a thread whose states were measured ...
+STATE_LOST = 4
+# ... and "nobody measured this", of states and of the GPU alike.
+NOT_MEASURED = 255
+
+# thread_state.waker_kind, by thread_state_coded.waker; a positive waker is a thread.
+WAKER_KINDS = {-1: "interrupt", -2: "outside", -3: "unknown"}
+WAKER_THREAD = "thread"
+
+# By code, as are all below. Code 0 of a layer or wait: none is known.
+LAYERS = (None, "python", "simulator", "backend", "cuda_api")
+WAITS = (None, "gil", "gpu", "io", "lock", "pipe", "socket", "sleep")
+CUDA_CALL_KINDS = ("other", "launch", "memcpy", "memset", "sync", "memory", "graph")
+# A stream that waits (sync) is listed, but the GPU does not work meanwhile.
+GPU_ACTIVITY_KINDS = (None, "kernel", "memcpy", "memset", "graph", "sync")
+GPU_BUSY_KINDS = ("kernel", "memcpy", "memset", "graph")
+
+# The operation that owns the time when none is open.
+UNANNOTATED = "(unannotated)"
