@@ -13,15 +13,17 @@ TRACER = REPOSITORY / "tracer" / "rlscope_trace"
 ANALYSIS = REPOSITORY / "analysis" / "rlscope_analysis"
 
 # The rooms of the tracer, earliest first: a room may import those that stand before it. `_capture`
-# is the native module. A new room needs a place here.
+# and `_import` are native modules. A new room needs a place here.
 TRACER_ROOMS = (
     "errors",
     "_capture",
+    "_import",
     "procfs",
     "privileges",
     "loaders",
     "probes",
     "store",
+    "importers",
     "preflight",
     "target",
     "launch",
@@ -35,6 +37,7 @@ TRACER_ROOMS = (
 INCLUDES = {
     "bpf": r"[a-z_]+\.h",
     "tracer/native": r"[a-z_]+\.h|bpf/(records|track|tp_fields)\.h",
+    "tracer/native/import": r"[a-z_]+\.h",
     "analysis/native": r"[a-z_]+\.h",
 }
 # And from elsewhere, where that is limited: libbpf's headers for BPF programs, no others.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import keyword
 import os
 import signal
 import sys
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 # In the order of --help. A command is imported when it is called: `record` must not wait for the
 # libraries of `summarize` before its probes are live.
-_COMMANDS = ("record", "recover", "summarize", "sql", "doctor")
+_COMMANDS = ("record", "recover", "import", "summarize", "sql", "doctor")
 _RUNTIME_FAILURE = 1
 
 
@@ -54,7 +55,12 @@ def make_app(names: Sequence[str] = _COMMANDS) -> typer.Typer:
     )
     app.callback()(_options)
     for name in names:
-        module = importlib.import_module(f"rlscope_trace.cli.{name}")
+        module_name = f"{name}_" if keyword.iskeyword(name) else name
+        module = importlib.import_module(f"rlscope_trace.cli.{module_name}")
+        if isinstance(group := getattr(module, "app", None), typer.Typer):
+            # A command with commands of its own.
+            app.add_typer(group, name=name)
+            continue
         # Options end where the traced command begins, also without a "--" before it.
         settings = {"allow_interspersed_args": name != "record"}
         app.command(name, context_settings=settings)(getattr(module, name))

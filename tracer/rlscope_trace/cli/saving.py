@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import FrameType
 
+    from rlscope_trace.importers.trace_writer import ImportReport
     from rlscope_trace.store.finalise import FinaliseReport
+    from rlscope_trace.store.stats import TraceStat
 
 _STEPS = {
     "scan": "reading the spool",
+    "read": "reading",
     "sort": "sorting",
     "write": "writing the database",
     "store": "storing",
@@ -37,7 +40,7 @@ def save_trace(spool_directory: Path, output: Path, *, overwrite: bool) -> Final
 
     The trace belongs to the user that called sudo.
     """
-    with _second_interrupt_stops(spool_directory), _progress_bar() as progress:
+    with _second_interrupt_stops(spool_directory), progress_bar() as progress:
         saved = finalise(
             open_spool(spool_directory),
             output,
@@ -57,14 +60,29 @@ def report(saved: FinaliseReport) -> None:
         f" {rows['thread']:,} threads, {rows['thread_state']:,} thread states,"
         f" {saved.file_bytes / 1e6:.1f} MB in {saved.duration_s:.1f} s"
     )
-    for loss in saved.losses:
+    _report_losses(saved.losses)
+
+
+def report_import(saved: ImportReport) -> None:
+    """Say what was imported and what was not: the last words of every import."""
+    rows = saved.rows
+    messages.say(
+        f"wrote {saved.output}: {saved.events:,} events, {rows.get('process', 0):,} processes,"
+        f" {rows.get('thread', 0):,} threads, {rows.get('gpu_activity_coded', 0):,} GPU activities,"
+        f" {saved.file_bytes / 1e6:.1f} MB in {saved.duration_s:.1f} s"
+    )
+    _report_losses(saved.losses)
+
+
+def _report_losses(losses: tuple[TraceStat, ...]) -> None:
+    for loss in losses:
         count = "an unknown number of" if loss.count is None else f"{loss.count:,}"
         messages.warning(f"{count} {loss.kind}: {loss.source}", loss.remedy)
-    if not saved.losses:
+    if not losses:
         messages.say("nothing lost")
 
 
-class _Bar:
+class ProgressBar:
     """One bar that goes through the steps of finalise."""
 
     def __init__(self, progress: Progress) -> None:
@@ -72,20 +90,22 @@ class _Bar:
         self._task = progress.add_task("", total=None)
 
     def __call__(self, step: str, done: int, total: int) -> None:
+        """Show a step and how much of it is done."""
         self._progress.update(
             self._task, description=_STEPS.get(step, step), completed=done, total=total
         )
 
 
 @contextmanager
-def _progress_bar() -> Iterator[_Bar]:
+def progress_bar() -> Iterator[ProgressBar]:
+    """Show a bar while something is saved, where stderr is a terminal."""
     columns = (
         TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
     )  # fmt: skip
     console = Console(stderr=True)
     shown = sys.stderr.isatty()
     with Progress(*columns, console=console, transient=True, disable=not shown) as progress:
-        yield _Bar(progress)
+        yield ProgressBar(progress)
 
 
 @contextmanager

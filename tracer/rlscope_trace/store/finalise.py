@@ -5,7 +5,7 @@ import json
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,28 +19,24 @@ from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_trace import __version__
 from rlscope_trace._capture import SpoolScan, StateRows
 from rlscope_trace.errors import OutputExistsError, SpoolError, TracerError, VerificationError
+from rlscope_trace.store.database_file import (
+    BATCH_ROWS,
+    Complete,
+    ReportProgress,
+    configuration,
+    is_interrupt,
+    partial_of,
+    publish,
+    reason_of,
+    refuse_existing,
+    remove_partial,
+)
 from rlscope_trace.store.processes import Columns, ProcessTree
 from rlscope_trace.store.spool import Spool
 from rlscope_trace.store.stats import Decoded, TraceStat, trace_stats
 from rlscope_trace.store.verify import Expected, verify
 
-# Four row groups of DuckDB: whole ones go to the file at once, and none has to wait in memory.
-_BATCH_ROWS = 4 * 122_880
 _STEP_BYTES = 64 << 20
-_DATABASE_CONFIG: dict[str, str | bool | int | float | list[str]] = {
-    # Clients back to 1.2 can open the file, whichever DuckDB writes it.
-    "storage_compatibility_version": "v1.2.0",
-    # One thread keeps the order of the rows, and leaves the machine to the program that was traced.
-    "threads": 1,
-    # With the rest of the recorder below 300 MB of memory, however long the recording was.
-    "memory_limit": "80MB",
-}
-
-# DuckDB turns a Ctrl-C during a query into a RuntimeError with this text.
-_DUCKDB_INTERRUPTED = "Query interrupted"
-
-Complete = Callable[[duckdb.DuckDBPyConnection], None]
-ReportProgress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +68,11 @@ def finalise(
     the output is left alone, the spool stays, and the error says how to try again.
     """
     started = time.monotonic()
-    _refuse_existing(output, overwrite=overwrite)
-    partial = output.with_name(f"{output.name}.partial")
-    with _undone_on_failure(spool, output, partial):
+    refuse_existing(output, overwrite=overwrite)
+    with _undone_on_failure(spool, output):
         decoding = _Decoding(spool, output, progress)
-        rows, losses = decoding.write(partial, complete)
-        file_bytes = _sync(partial)
-        _refuse_existing(output, overwrite=overwrite)
-        partial.replace(output)
-        _sync(output.parent)
+        rows, losses = decoding.write(partial_of(output), complete)
+        file_bytes = publish(output, overwrite=overwrite)
     # The trace is safe: a spool that cannot be deleted is no failure.
     with contextlib.suppress(OSError):
         spool.remove()
@@ -99,21 +91,16 @@ def recover_hint(spool: Spool) -> str:
     return f"rlscope-trace recover {shlex.quote(str(spool.directory))} -o SOMEWHERE_ELSE.duckdb"
 
 
-def _refuse_existing(output: Path, *, overwrite: bool) -> None:
-    if output.exists() and not overwrite:
-        raise OutputExistsError(f"{output} exists already", hint="overwrite it with --force")
-
-
 @contextlib.contextmanager
-def _undone_on_failure(spool: Spool, output: Path, partial: Path) -> Iterator[None]:
+def _undone_on_failure(spool: Spool, output: Path) -> Iterator[None]:
     """Remove the partial file at any failure, and name a way to try again."""
     hint = recover_hint(spool)
     try:
-        _remove_partial(partial)
+        remove_partial(output)
         yield
     except BaseException as error:
         with contextlib.suppress(OSError):
-            _remove_partial(partial)
+            remove_partial(output)
         if isinstance(error, OutputExistsError):
             raise
         if isinstance(error, VerificationError):
@@ -121,33 +108,12 @@ def _undone_on_failure(spool: Spool, output: Path, partial: Path) -> Iterator[No
         if isinstance(error, TracerError):
             error.hint = error.hint or hint
             raise
-        if isinstance(error, KeyboardInterrupt) or str(error) == _DUCKDB_INTERRUPTED:
+        if is_interrupt(error):
             raise SpoolError(f"interrupted before {output} was complete", hint=hint) from error
         if isinstance(error, (duckdb.Error, OSError, MemoryError, RuntimeError)):
-            reason = _reason(error)
+            reason = reason_of(error)
             raise SpoolError(f"cannot write {output}: {reason}", hint=hint) from error
         raise
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error).partition("\n")[0] or type(error).__name__
-
-
-def _remove_partial(partial: Path) -> None:
-    partial.unlink(missing_ok=True)
-    partial.with_name(f"{partial.name}.wal").unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> int:
-    """Bring a file or directory to the disk; returns its size."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-        return os.fstat(descriptor).st_size
-    finally:
-        os.close(descriptor)
 
 
 class _Decoding:
@@ -156,7 +122,7 @@ class _Decoding:
     def __init__(self, spool: Spool, output: Path, progress: ReportProgress) -> None:
         self._spool = spool
         self._progress = progress
-        self._config = {**_DATABASE_CONFIG, "temp_directory": f"{output}.spill"}
+        self._config = configuration(output)
         self.scan = SpoolScan(str(spool.records_path), end_ns=spool.end_ns)
         while self.scan.advance(_STEP_BYTES):
             progress("scan", self.scan.position, self.scan.file_bytes)
@@ -167,7 +133,7 @@ class _Decoding:
             slots=self._tree.slots,
             # Where the user says that there is room: a retry with another -o moves it as well.
             scratch_directory=str(output.parent),
-            batch_rows=_BATCH_ROWS,
+            batch_rows=BATCH_ROWS,
         )
 
     def write(self, partial: Path, complete: Complete) -> tuple[dict[str, int], list[TraceStat]]:

@@ -17,13 +17,16 @@ _SPACE = "free space, or record to another disk with -o"
 
 @dataclass(frozen=True, slots=True)
 class TraceStat:
-    """One row of trace_stat. count and first_ns are None where they are not known."""
+    """One row of trace_stat. count and first_ns are None where they are not known.
+
+    remedy: None where nothing can be done about it.
+    """
 
     kind: str
     source: str
     count: int | None
     first_ns: int | None
-    remedy: str
+    remedy: str | None
 
 
 @dataclass(frozen=True, slots=True)

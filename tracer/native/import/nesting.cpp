@@ -1,0 +1,119 @@
+#include "nesting.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <unordered_map>
+
+namespace rls {
+namespace {
+
+// The open ranges of one thread, the one opened last on top.
+class OpenRanges {
+ public:
+  explicit OpenRanges(const std::int64_t* end_ns) : end_ns_(end_ns) {}
+
+  void clear() {
+    rows_.clear();
+    crossings_ = false;
+  }
+
+  void close_until(std::int64_t now_ns) {
+    if (crossings_) {
+      const auto closed = [&](std::int64_t row) { return end_ns_[row] <= now_ns; };
+      rows_.erase(std::remove_if(rows_.begin(), rows_.end(), closed), rows_.end());
+      // Ends that fall from the bottom to the top are nested well again.
+      crossings_ = !std::is_sorted(rows_.rbegin(), rows_.rend(), [&](auto left, auto right) {
+        return end_ns_[left] < end_ns_[right];
+      });
+      return;
+    }
+    while (!rows_.empty() && end_ns_[rows_.back()] <= now_ns) rows_.pop_back();
+  }
+
+  // Returns whether the range outlives one that is around it.
+  bool open(std::int64_t row) {
+    const bool crosses = !rows_.empty() && end_ns_[rows_.back()] < end_ns_[row];
+    crossings_ = crossings_ || crosses;
+    rows_.push_back(row);
+    return crosses;
+  }
+
+  std::int64_t top() const { return rows_.empty() ? -1 : rows_.back(); }
+  std::size_t size() const { return rows_.size(); }
+
+ private:
+  const std::int64_t* end_ns_;
+  std::vector<std::int64_t> rows_;
+  bool crossings_ = false;
+};
+
+bool in_order(const Ranges& ranges, std::size_t row) {
+  const std::size_t before = row - 1;
+  if (ranges.thread_id[before] != ranges.thread_id[row]) {
+    return true;  // threads may come in any order, as long as each comes once
+  }
+  if (ranges.start_ns[before] != ranges.start_ns[row]) {
+    return ranges.start_ns[before] < ranges.start_ns[row];
+  }
+  return ranges.end_ns[before] >= ranges.end_ns[row];
+}
+
+struct PathKey {
+  std::int32_t parent;
+  std::int64_t key;
+  bool operator==(const PathKey& other) const { return parent == other.parent && key == other.key; }
+};
+
+struct PathKeyHash {
+  std::size_t operator()(const PathKey& path) const {
+    const auto mixed =
+        (static_cast<std::uint64_t>(path.parent) << 32) ^ static_cast<std::uint64_t>(path.key);
+    return std::hash<std::uint64_t>{}(mixed * 0x9e3779b97f4a7c15ULL);
+  }
+};
+
+}  // namespace
+
+Nesting nest(const Ranges& ranges) {
+  Nesting nesting;
+  nesting.depth.resize(ranges.count);
+  nesting.parent.resize(ranges.count);
+  OpenRanges open(ranges.end_ns);
+  for (std::size_t row = 0; row < ranges.count; ++row) {
+    if (row > 0 && !in_order(ranges, row)) {
+      throw std::invalid_argument("ranges are not in the order of (thread, start, -end)");
+    }
+    if (row > 0 && ranges.thread_id[row - 1] != ranges.thread_id[row]) open.clear();
+    open.close_until(ranges.start_ns[row]);
+    nesting.depth[row] = static_cast<std::int32_t>(open.size());
+    nesting.parent[row] = open.top();
+    if (open.open(static_cast<std::int64_t>(row)) && nesting.crossing_count++ == 0) {
+      nesting.first_crossing_ns = ranges.start_ns[row];
+    }
+  }
+  return nesting;
+}
+
+PathTree intern_paths(const std::int64_t* parent, const std::int64_t* key, std::size_t count) {
+  PathTree tree;
+  tree.path_id.resize(count);
+  std::unordered_map<PathKey, std::int32_t, PathKeyHash> known;
+  for (std::size_t row = 0; row < count; ++row) {
+    if (parent[row] >= static_cast<std::int64_t>(row)) {
+      throw std::invalid_argument("a parent comes after its child");
+    }
+    const std::int32_t around =
+        parent[row] < 0 ? 0 : tree.path_id[static_cast<std::size_t>(parent[row])];
+    const auto next = static_cast<std::int32_t>(tree.key.size() + 1);
+    const auto [entry, is_new] = known.try_emplace({around, key[row]}, next);
+    if (is_new) {
+      tree.parent_path_id.push_back(around);
+      tree.key.push_back(key[row]);
+      tree.depth.push_back(around == 0 ? 0 : tree.depth[static_cast<std::size_t>(around) - 1] + 1);
+    }
+    tree.path_id[row] = entry->second;
+  }
+  return tree;
+}
+
+}  // namespace rls

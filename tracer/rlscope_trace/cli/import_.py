@@ -1,0 +1,69 @@
+"""`rlscope-trace import`: makes a trace of the files of another profiler."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlscope_analysis.views import install_views
+from rlscope_trace.cli.saving import progress_bar, report_import
+from rlscope_trace.privileges import chown_to_invoker, invoking_identity
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Make a trace of the files of another profiler; docs/import.md tells what becomes what.",
+)
+
+_Output = Annotated[Path, typer.Option("--output", "-o", help="Trace to write.")]
+_Force = Annotated[bool, typer.Option("--force", help="Replace the output.")]
+
+
+@app.command()
+def kineto(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="JSON files of the PyTorch profiler, plain or gzipped: one per rank.",
+            show_default=False,
+        ),
+    ],
+    output: _Output = Path("trace.duckdb"),
+    salvage: Annotated[
+        bool,
+        typer.Option("--salvage", help="Keep what comes before the damage in a damaged file."),
+    ] = False,
+    force: _Force = False,
+) -> None:
+    """Import traces of the PyTorch profiler (Kineto, Chrome JSON), all of them into one trace."""
+    from rlscope_trace.importers.kineto import import_kineto
+
+    with progress_bar() as progress:
+        saved = import_kineto(
+            files,
+            output,
+            salvage=salvage,
+            overwrite=force,
+            complete=install_views,
+            progress=progress,
+        )
+    chown_to_invoker(output, invoking_identity())
+    report_import(saved)
+
+
+@app.command()
+def nsys(
+    file: Annotated[
+        Path, typer.Argument(help="SQLite export of Nsight Systems.", show_default=False)
+    ],
+    output: _Output = Path("trace.duckdb"),
+    force: _Force = False,
+) -> None:
+    """Import a trace of Nsight Systems: nsys export --type sqlite REPORT.nsys-rep."""
+    from rlscope_trace.importers.nsys import import_nsys
+
+    with progress_bar() as progress:
+        saved = import_nsys(
+            file, output, overwrite=force, complete=install_views, progress=progress
+        )
+    chown_to_invoker(output, invoking_identity())
+    report_import(saved)

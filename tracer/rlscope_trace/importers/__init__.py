@@ -1,0 +1,1 @@
+"""Makes trace databases of the files of other profilers."""

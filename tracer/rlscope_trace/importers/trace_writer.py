@@ -1,0 +1,183 @@
+"""Writes a trace database from columns: sorted, verified, and all of it or nothing.
+
+    write_trace(
+        output,
+        {"process": {"process_id": [1], "pid": [4242]}, "thread": {...}, ...},
+        meta={"loader": "import"}, losses=[...], events=1000,
+        overwrite=False, complete=install_views, progress=bar,
+    )
+
+Tables and columns are those of rlscope_analysis.schema; a column that is not given is NULL.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+from rlscope_analysis.schema import create_tables
+from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
+from rlscope_trace import __version__
+from rlscope_trace.errors import OutputExistsError, TracerError, VerificationError
+from rlscope_trace.importers.columns import Column, Table, row_count, stored_order, take
+from rlscope_trace.importers.verify_columns import Totals, check_stored, totals_of
+from rlscope_trace.store.database_file import (
+    BATCH_ROWS,
+    Complete,
+    ReportProgress,
+    configuration,
+    is_interrupt,
+    partial_of,
+    publish,
+    reason_of,
+    refuse_existing,
+    remove_partial,
+)
+from rlscope_trace.store.stats import TraceStat
+
+Tables = Mapping[str, Mapping[str, Column]]
+
+# What the writer itself fills.
+_OWN_TABLES = frozenset({"meta", "trace_stat"})
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """What an import wrote."""
+
+    output: Path
+    rows: dict[str, int]
+    """Rows by table, of the tables that have some."""
+    events: int
+    """Events read from the files."""
+    losses: tuple[TraceStat, ...]
+    file_bytes: int
+    duration_s: float
+
+
+def write_trace(  # noqa: PLR0913 - one parameter per part of the trace
+    output: Path,
+    tables: Tables,
+    *,
+    meta: Mapping[str, str],
+    losses: Sequence[TraceStat],
+    events: int,
+    overwrite: bool,
+    complete: Complete,
+    progress: ReportProgress,
+    started_s: float | None = None,
+) -> ImportReport:
+    """Write, verify and publish a trace database.
+
+    tables: columns by table and name, all of a table equally long; times in ns. Rows may come in
+        any order; they are stored in the order that the schema names. Rows that tie keep theirs.
+    meta: facts to add to schema_version and tool_version.
+    losses: the rows of trace_stat; those with a count of 0 are left out.
+    complete(con): adds what is derived, before the file is closed and verified.
+    started_s: time.monotonic() at the start of the import, for the duration in the report.
+
+    On any failure, Ctrl-C included, the output is as it was and nothing is left beside it. Raises
+    OutputExistsError, VerificationError, TracerError; KeyboardInterrupt at Ctrl-C.
+    """
+    started_s = time.monotonic() if started_s is None else started_s
+    kept = tuple(loss for loss in losses if loss.count != 0)
+    everything: dict[str, Mapping[str, Column]] = {
+        **{name: table for name, table in tables.items() if row_count(name, table)},
+        "meta": _meta_table(meta),
+        "trace_stat": _stat_table(kept),
+    }
+    if given := _OWN_TABLES & set(tables):
+        raise ValueError(f"meta and losses are parameters of their own: {sorted(given)}")
+    refuse_existing(output, overwrite=overwrite)
+    with undone_on_failure(output):
+        _write(output, everything, complete, progress)
+        file_bytes = publish(output, overwrite=overwrite)
+    return ImportReport(
+        output=output,
+        rows={name: row_count(name, table) for name, table in everything.items()},
+        events=events,
+        losses=kept,
+        file_bytes=file_bytes,
+        duration_s=time.monotonic() - started_s,
+    )
+
+
+@contextlib.contextmanager
+def undone_on_failure(output: Path) -> Iterator[None]:
+    """Remove the partial file at any failure, and put the failure into words."""
+    try:
+        remove_partial(output)
+        yield
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            remove_partial(output)
+        if is_interrupt(error):
+            raise KeyboardInterrupt from error
+        if isinstance(error, OutputExistsError):
+            raise
+        if isinstance(error, VerificationError):
+            raise VerificationError(
+                f"{output} was not written: {error}", hint="check the disk, then try again"
+            ) from error
+        if isinstance(error, (duckdb.IOException, OSError, MemoryError)):
+            raise TracerError(
+                f"cannot write {output}: {reason_of(error)}",
+                hint="write it somewhere else with -o",
+            ) from error
+        raise
+
+
+def _write(output: Path, tables: Tables, complete: Complete, progress: ReportProgress) -> None:
+    config = configuration(output)
+    partial = str(partial_of(output))
+    total = sum(row_count(name, table) for name, table in tables.items())
+    written = 0
+    expected: dict[str, Totals] = {}
+    with contextlib.closing(duckdb.connect(partial, config=config)) as con:
+        create_tables(con)
+        for name, table in tables.items():
+            expected[name] = totals_of(table)
+            for rows in _insert(con, name, table, tables.get("thread")):
+                written += rows
+                progress("write", written, total)
+        complete(con)
+        progress("store", 0, 1)
+        con.execute("CHECKPOINT")
+        progress("store", 1, 1)
+    progress("verify", 0, 1)
+    config = {**config, "access_mode": "READ_ONLY"}
+    with contextlib.closing(duckdb.connect(partial, config=config)) as con:
+        check_stored(con, expected)
+    progress("verify", 1, 1)
+
+
+def _insert(
+    con: duckdb.DuckDBPyConnection, name: str, table: Table, threads: Table | None
+) -> Iterator[int]:
+    """Insert a table in its stored order; yields the rows of each batch."""
+    rows = row_count(name, table)
+    order = stored_order(name, table, threads)
+    for begin in range(0, rows, BATCH_ROWS):
+        part = order[begin : begin + BATCH_ROWS] if order is not None else None
+        # DuckDB finds the numpy columns by the name of this variable.
+        batch, selection, values = take(table, part, begin, min(begin + BATCH_ROWS, rows))
+        columns = ", ".join(table)
+        source = " FROM batch" if batch else ""
+        con.execute(
+            f"INSERT INTO {name} ({columns}) SELECT {', '.join(selection)}{source}",
+            values,
+        )
+        yield min(begin + BATCH_ROWS, rows) - begin
+
+
+def _meta_table(meta: Mapping[str, str]) -> Table:
+    facts = {"schema_version": str(SCHEMA_VERSION), "tool_version": __version__, **meta}
+    return {"key": list(facts), "value": list(facts.values())}
+
+
+def _stat_table(losses: Sequence[TraceStat]) -> Table:
+    names = ("kind", "source", "count", "first_ns", "remedy")
+    return {name: [getattr(loss, name) for loss in losses] for name in names}
