@@ -8,8 +8,27 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import duckdb
 
-# In order: a view may use those before it. The first is private, hence its underscore.
-VIEW_TOPICS = ("state_step", "thread_time", "thread_switch", "run_queue_latency", "waker")
+# In order: a view may use those before it. Private ones begin with an underscore.
+VIEW_TOPICS = (
+    "state_step",
+    "measured",
+    "thread_time",
+    "thread_switch",
+    "run_queue_latency",
+    "waker",
+    "cpu_share",
+    "thread_overlap",
+    "breakdown",
+    "resource_time",
+    "blocked_on",
+    "operation_tree",
+    "transitions",
+    "gpu_busy",
+    "launch",
+    "idle_gap",
+    "active_set",
+    "timeline",
+)
 
 
 def view_sql(topic: str) -> str:

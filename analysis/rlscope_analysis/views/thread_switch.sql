@@ -25,13 +25,14 @@ WITH stay AS (
 ), switched AS (
   SELECT
     t.thread_id, t.process_id,
-    coalesce(c.followed, 0) + CASE WHEN c.last_end_ns < t.end_ns THEN 1 ELSE 0 END AS switches,
-    coalesce(c.voluntary, 0) AS voluntary,
-    coalesce(c.involuntary, 0) AS involuntary,
-    coalesce(c.migrations, 0) AS migrations,
-    coalesce(c.switch_ins, 0) AS switch_ins
+    CASE WHEN m.measured THEN coalesce(c.followed, 0) + CASE WHEN c.last_end_ns < t.end_ns THEN 1 ELSE 0 END END AS switches,
+    CASE WHEN m.measured THEN coalesce(c.voluntary, 0) END AS voluntary,
+    CASE WHEN m.measured THEN coalesce(c.involuntary, 0) END AS involuntary,
+    CASE WHEN m.measured THEN coalesce(c.migrations, 0) END AS migrations,
+    CASE WHEN m.measured THEN coalesce(c.switch_ins, 0) END AS switch_ins
   FROM thread AS t
   LEFT JOIN counted AS c ON c.thread_id = t.thread_id
+  LEFT JOIN _measured AS m ON m.process_id IS NOT DISTINCT FROM t.process_id AND m.kind = 'thread_state'
 )
 SELECT
   thread_id, process_id, switches,
@@ -40,7 +41,7 @@ SELECT
   switches - voluntary - involuntary AS unknown_switches,
   migrations, switch_ins
 FROM switched;
-COMMENT ON VIEW thread_switch IS 'How often each thread left the CPU and came back: switches = voluntary + involuntary + unknown';
+COMMENT ON VIEW thread_switch IS 'How often each thread left the CPU and came back: switches = voluntary + involuntary + unknown; NULL: not measured';
 COMMENT ON COLUMN thread_switch.thread_id IS 'The thread';
 COMMENT ON COLUMN thread_switch.process_id IS 'The process it belongs to';
 COMMENT ON COLUMN thread_switch.switches IS 'Times it left the CPU while it lived; its end is no switch';

@@ -1,0 +1,17 @@
+-- What was measured for which process: the base of every view that tells NULL from 0.
+CREATE OR REPLACE VIEW _measured AS
+WITH told AS (
+  SELECT process_id, kind, bool_or(measured) AS measured FROM capture GROUP BY process_id, kind
+), known AS (
+  SELECT process_id FROM process UNION SELECT process_id FROM thread
+), kinds AS (
+  SELECT DISTINCT kind FROM capture
+)
+SELECT p.process_id, k.kind, coalesce(own.measured, every.measured, FALSE) AS measured
+FROM known AS p CROSS JOIN kinds AS k
+LEFT JOIN told AS own ON own.process_id = p.process_id AND own.kind = k.kind
+LEFT JOIN told AS every ON every.process_id IS NULL AND every.kind = k.kind;
+COMMENT ON VIEW _measured IS 'Private: may change without notice. Whether a kind of record was measured for a process; no row: it was not';
+COMMENT ON COLUMN _measured.process_id IS 'The process';
+COMMENT ON COLUMN _measured.kind IS 'As in capture';
+COMMENT ON COLUMN _measured.measured IS 'Whether it was measured';

@@ -1,0 +1,68 @@
+-- Operations as a tree: for each thread and each stack of operations, how often and for how long.
+CREATE OR REPLACE VIEW operation_tree AS
+WITH RECURSIVE named AS (
+  SELECT path_id, parent_path_id, name, domain, category, source, depth, [name] AS path
+  FROM operation_path
+  WHERE parent_path_id IS NULL
+  UNION ALL
+  SELECT c.path_id, c.parent_path_id, c.name, c.domain, c.category, c.source, c.depth, list_append(p.path, c.name)
+  FROM operation_path AS c JOIN named AS p ON p.path_id = c.parent_path_id
+), instance AS (
+  SELECT
+    thread_id, path_id,
+    count(*) AS instances,
+    sum(end_ns - start_ns)::BIGINT AS total_ns,
+    quantile_disc(end_ns - start_ns, 0.5) AS p50_ns,
+    quantile_disc(end_ns - start_ns, 0.99) AS p99_ns,
+    max(end_ns - start_ns) AS max_ns
+  FROM operation_coded
+  GROUP BY thread_id, path_id
+), self AS (
+  SELECT
+    thread_id, path_id,
+    sum(time_ns)::BIGINT AS self_ns,
+    CASE WHEN bool_and(state <> 255) THEN coalesce(sum(time_ns) FILTER (WHERE state = 0), 0)::BIGINT END AS self_running_ns,
+    CASE WHEN bool_and(state <> 255) THEN coalesce(sum(time_ns) FILTER (WHERE state = 1), 0)::BIGINT END AS self_runnable_ns,
+    CASE WHEN bool_and(state <> 255) THEN coalesce(sum(time_ns) FILTER (WHERE state IN (2, 3)), 0)::BIGINT END AS self_waiting_ns,
+    CASE WHEN bool_and(gpu <> 255) THEN coalesce(sum(time_ns) FILTER (WHERE gpu = 1), 0)::BIGINT END AS self_gpu_busy_ns
+  FROM thread_overlap_coded
+  WHERE thread_id IN (SELECT thread_id FROM instance)
+  GROUP BY thread_id, path_id
+)
+SELECT
+  t.process_id, k.thread_id, k.path_id, n.parent_path_id,
+  CASE WHEN k.path_id = 0 THEN ['(unannotated)'] ELSE n.path END AS path,
+  CASE WHEN k.path_id = 0 THEN '(unannotated)' ELSE n.name END AS name,
+  n.domain, n.category, n.source,
+  CASE WHEN k.path_id = 0 THEN 0 ELSE n.depth END AS depth,
+  i.instances, i.total_ns,
+  coalesce(s.self_ns, 0) AS self_ns,
+  s.self_running_ns, s.self_runnable_ns, s.self_waiting_ns, s.self_gpu_busy_ns,
+  i.total_ns / i.instances AS mean_ns, i.p50_ns, i.p99_ns, i.max_ns
+FROM (SELECT thread_id, path_id FROM instance UNION SELECT thread_id, path_id FROM self) AS k
+LEFT JOIN instance AS i ON i.thread_id = k.thread_id AND i.path_id = k.path_id
+LEFT JOIN self AS s ON s.thread_id = k.thread_id AND s.path_id = k.path_id
+LEFT JOIN named AS n ON n.path_id = k.path_id
+LEFT JOIN thread AS t ON t.thread_id = k.thread_id;
+COMMENT ON VIEW operation_tree IS 'Operations of each annotated thread as a tree; the self times of a thread, (unannotated) included, add up to its lifetime';
+COMMENT ON COLUMN operation_tree.process_id IS 'The process of the thread';
+COMMENT ON COLUMN operation_tree.thread_id IS 'The thread';
+COMMENT ON COLUMN operation_tree.path_id IS 'Key of the stack of operations: operation_path; 0: (unannotated)';
+COMMENT ON COLUMN operation_tree.parent_path_id IS 'The row around this one; NULL: it is outermost';
+COMMENT ON COLUMN operation_tree.path IS 'Names from the outermost operation to this one';
+COMMENT ON COLUMN operation_tree.name IS 'Name of the operation';
+COMMENT ON COLUMN operation_tree.domain IS 'NVTX domain; NULL: the default one';
+COMMENT ON COLUMN operation_tree.category IS 'NVTX category; NULL: none';
+COMMENT ON COLUMN operation_tree.source IS 'Who marked it, as in operation_path';
+COMMENT ON COLUMN operation_tree.depth IS 'How many operations are around it';
+COMMENT ON COLUMN operation_tree.instances IS 'How often it occurred there; NULL: (unannotated)';
+COMMENT ON COLUMN operation_tree.total_ns IS 'Wall time of all instances, with the operations inside';
+COMMENT ON COLUMN operation_tree.self_ns IS 'Wall time while it was the innermost one';
+COMMENT ON COLUMN operation_tree.self_running_ns IS 'Part of self_ns on a CPU; NULL: not measured';
+COMMENT ON COLUMN operation_tree.self_runnable_ns IS 'Part of self_ns waiting for a CPU; NULL: not measured';
+COMMENT ON COLUMN operation_tree.self_waiting_ns IS 'Part of self_ns sleeping or blocked; NULL: not measured';
+COMMENT ON COLUMN operation_tree.self_gpu_busy_ns IS 'Part of self_ns during which a GPU worked for the process; NULL: not measured';
+COMMENT ON COLUMN operation_tree.mean_ns IS 'total_ns / instances';
+COMMENT ON COLUMN operation_tree.p50_ns IS 'Half of the instances took at most this long';
+COMMENT ON COLUMN operation_tree.p99_ns IS '99 of 100 instances took at most this long';
+COMMENT ON COLUMN operation_tree.max_ns IS 'The longest instance';
