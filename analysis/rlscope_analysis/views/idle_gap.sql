@@ -44,7 +44,7 @@ SELECT
     WHEN g.call_start_ns >= g.start_ns THEN 'not launched'
     ELSE 'launched'
   END AS cause,
-  greatest(g.call_start_ns - g.start_ns, 0) AS unlaunched_ns,
+  CASE WHEN g.call_start_ns IS NOT NULL THEN greatest(g.call_start_ns - g.start_ns, 0) END AS unlaunched_ns,
   g.thread_id,
   CASE WHEN g.thread_id IS NOT NULL THEN coalesce(p.name, '(unannotated)') END AS operation,
   CASE WHEN g.state_end_ns > g.start_ns THEN g.state END AS state,
