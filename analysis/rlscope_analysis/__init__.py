@@ -1,1 +1,54 @@
-"""Reads trace databases and answers questions about them; never records."""
+"""Reads trace databases and answers questions about them; never records.
+
+import rlscope_analysis
+with rlscope_analysis.open("trace.duckdb") as trace:
+trace.relation("breakdown").df()        # pandas; .pl() polars, .to_arrow_table() Arrow
+trace.sql("SELECT ...").df()
+rlscope_analysis.overlap(intervals, operations=operations)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlscope_analysis.errors import TraceError
+    from rlscope_analysis.set_overlap import (
+        inclusive,
+        overlap,
+        overlap_regions,
+        overlap_transitions,
+    )
+    from rlscope_analysis.trace import Trace
+    from rlscope_analysis.trace import open_trace as open
+
+# Imported when first used: the recorder reads the schema, and must not wait for DuckDB and pandas.
+_HOMES = {
+    "TraceError": ("errors", "TraceError"),
+    "Trace": ("trace", "Trace"),
+    "open": ("trace", "open_trace"),
+    "overlap": ("set_overlap", "overlap"),
+    "overlap_regions": ("set_overlap", "overlap_regions"),
+    "overlap_transitions": ("set_overlap", "overlap_transitions"),
+    "inclusive": ("set_overlap", "inclusive"),
+}
+
+__all__ = [
+    "Trace",
+    "TraceError",
+    "inclusive",
+    "open",
+    "overlap",
+    "overlap_regions",
+    "overlap_transitions",
+]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the home of the name holds
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _HOMES[name]
+    value = getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
+    globals()[name] = value
+    return value

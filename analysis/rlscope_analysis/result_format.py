@@ -43,7 +43,7 @@ def table_chunks(result: Result, *, limit: int | None, is_terminal: bool) -> Ite
 
 def csv_chunks(result: Result) -> Iterator[str]:
     """Render every row under a line of headings; NULL is an empty field."""
-    return _csv_lines(itertools.chain([result.columns], result.rows))
+    return csv_lines(itertools.chain([result.columns], result.rows))
 
 
 def json_chunks(result: Result) -> Iterator[str]:
@@ -51,13 +51,14 @@ def json_chunks(result: Result) -> Iterator[str]:
     names = _unique(result.columns)
     before = "["
     for row in result.rows:
-        record = {name: _json_value(value) for name, value in zip(names, row, strict=True)}
+        record = {name: json_value(value) for name, value in zip(names, row, strict=True)}
         yield f"{before}\n{json.dumps(record, ensure_ascii=False)}"
         before = ","
     yield "\n]\n" if before == "," else "[]\n"
 
 
-def _csv_lines(rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
+def csv_lines(rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
+    """Render rows as CSV, a line at a time; NULL is an empty field."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for row in rows:
@@ -82,18 +83,19 @@ def _text(value: object, *, null: str) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, tuple, dict)):
-        return json.dumps(_json_value(value), ensure_ascii=False)
+        return json.dumps(json_value(value), ensure_ascii=False)
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
-def _json_value(value: Any) -> Any:  # noqa: ANN401
+def json_value(value: Any) -> Any:  # noqa: ANN401
+    """Return what stands for a value of DuckDB in JSON."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, (float, Decimal)):
         # JSON has neither NaN nor infinity.
         return float(value) if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {str(key): _json_value(part) for key, part in value.items()}
+        return {str(key): json_value(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_json_value(part) for part in value]
+        return [json_value(part) for part in value]
     return value.hex() if isinstance(value, bytes) else str(value)

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
+from rlscope_analysis.catalog import describe
+from rlscope_analysis.derive import DERIVED_TABLES, derive_temporarily
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.schema import lend_missing_tables
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_analysis.views import lend_missing_views
+from rlscope_analysis.window import restrict, window_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
 _RECORD_HINT = "record one with: sudo rlscope-trace -o trace.duckdb -- COMMAND"
@@ -39,6 +43,31 @@ class Trace:
     connection: duckdb.DuckDBPyConnection
     schema_version: int
 
+    def relation(self, name: str) -> duckdb.DuckDBPyRelation:
+        """Return a table or view of the trace, for example `breakdown`.
+
+        Its .df() is a pandas DataFrame, .pl() a polars one, .to_arrow_table() an Arrow table;
+        .filter(), .aggregate() and others are pushed down into DuckDB. TraceError where there is
+        no such relation.
+        """
+        if not any(name == relation.name for relation in describe(self.connection)):
+            raise TraceError(
+                f"{self.path} has no table or view {name!r}",
+                hint=f"rlscope-trace sql {self.path} .tables",
+            )
+        return self.connection.table(name)
+
+    def sql(self, query: str) -> duckdb.DuckDBPyRelation:
+        """Return the result of a query as a relation: see `relation` for what it turns into."""
+        try:
+            return self.connection.sql(query)
+        except duckdb.Error as error:
+            raise TraceError(f"the query failed: {first_line(error)}") from error
+
+    def close(self) -> None:
+        """Close the file; relations that were not turned into data yet go with it."""
+        self.connection.close()
+
     def __enter__(self) -> Trace:
         return self
 
@@ -48,20 +77,29 @@ class Trace:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.connection.close()
+        self.close()
 
 
-def open_trace(path: Path | str) -> Trace:
+def open_trace(
+    path: Path | str,
+    *,
+    start: str | None = None,
+    end: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Trace:
     """Open the trace database at `path`, read-only and with nothing else within its reach.
 
-    Raises TraceError where it is absent, no trace, or not readable by this version.
+    start, end: only what lies between, in seconds since the start of the trace or with a unit
+    ("1.5", "200ms"). progress(done, total) is called while a trace that does not hold its derived
+    tables, or a part of one, is swept. Raises TraceError where the file is absent, no trace, or not
+    readable by this version.
     """
     path = Path(path)
     _check_file(path)
     connection = _connect(path)
     try:
         version = _schema_version(connection, path)
-        _lend_what_is_missing(connection)
+        _prepare(connection, start, end, progress)
     except duckdb.Error as error:
         connection.close()
         raise TraceError(
@@ -74,13 +112,32 @@ def open_trace(path: Path | str) -> Trace:
     return Trace(path=path, connection=connection, schema_version=version)
 
 
-def _lend_what_is_missing(connection: duckdb.DuckDBPyConnection) -> None:
-    """Bring a trace of an older writer up to date, for the time of this connection."""
+def _prepare(
+    connection: duckdb.DuckDBPyConnection,
+    start: str | None,
+    end: str | None,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    """Bring a trace of an older writer up to date, and cut out the window asked for."""
     lent = lend_missing_tables(connection)
     if "capture" in lent:
         # Its writer knew one kind of record only.
         connection.execute("INSERT INTO temp.capture VALUES (NULL, 'thread_state', true, NULL)")
     lend_missing_views(connection)
+    window = window_of(connection, start, end)
+    if window is not None:
+        restrict(connection, window, lent)
+    if window is not None or lent & DERIVED_TABLES or _lacks_derived_rows(connection):
+        derive_temporarily(connection, progress=progress)
+
+
+def _lacks_derived_rows(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Tell whether the writer derived nothing, though there is something to derive."""
+    ((lacks,),) = connection.execute(
+        "SELECT NOT EXISTS (FROM thread_overlap_coded)"
+        " AND EXISTS (FROM thread WHERE end_ns > start_ns)"
+    ).fetchall()
+    return bool(lacks)
 
 
 def first_line(error: Exception) -> str:

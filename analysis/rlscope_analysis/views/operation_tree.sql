@@ -36,7 +36,7 @@ SELECT
   n.domain, n.category, n.source,
   CASE WHEN k.path_id = 0 THEN 0 ELSE n.depth END AS depth,
   i.instances, i.total_ns,
-  coalesce(s.self_ns, 0) AS self_ns,
+  CASE WHEN k.thread_id IN (SELECT thread_id FROM self) THEN coalesce(s.self_ns, 0) END AS self_ns,
   s.self_running_ns, s.self_runnable_ns, s.self_waiting_ns, s.self_gpu_busy_ns,
   i.total_ns / i.instances AS mean_ns, i.p50_ns, i.p99_ns, i.max_ns
 FROM (SELECT thread_id, path_id FROM instance UNION SELECT thread_id, path_id FROM self) AS k

@@ -8,13 +8,17 @@ from typing import Annotated
 
 import typer
 
+from rlscope_analysis import report_view
 from rlscope_analysis.report_csv import render_csv
 from rlscope_analysis.report_json import render_json
 from rlscope_analysis.report_table import render_table
+from rlscope_analysis.reports import REPORTS, Report
 from rlscope_analysis.summarize import summarize as compute
 from rlscope_analysis.summary import Summary
-from rlscope_analysis.trace import open_trace
+from rlscope_analysis.trace import Trace, open_trace
+from rlscope_trace.cli.live_progress import sweeping
 from rlscope_trace.cli.output import write_file, write_stdout
+from rlscope_trace.errors import UsageError
 
 # A pipe or a file has no width; nothing has to wrap for it before this.
 _WIDTH_ELSEWHERE = 160
@@ -34,10 +38,34 @@ def summarize(  # noqa: PLR0913 - one parameter per option
         SummaryFormat,
         typer.Option("--format", help="Print a table, one JSON object, or CSV per thread."),
     ] = SummaryFormat.TABLE,
+    view: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Answer one question instead: {', '.join(REPORTS)}.",
+            show_default=False,
+            metavar="NAME",
+            autocompletion=lambda: list(REPORTS),
+        ),
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="TIME",
+            help="Only what comes after: seconds since the start of the trace, or 200ms, 7us.",
+            show_default=False,
+        ),
+    ] = None,
+    end: Annotated[
+        str | None,
+        typer.Option(
+            "--to", metavar="TIME", help="Only what comes before, likewise.", show_default=False
+        ),
+    ] = None,
     rows: Annotated[
-        int, typer.Option(min=1, help="Threads in the table: those that ran longest.")
+        int, typer.Option(min=1, help="Rows in the table: of threads, those that ran longest.")
     ] = 20,
-    every: Annotated[bool, typer.Option("--all", help="List every thread in the table.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="List every row in the table.")] = False,
     top: Annotated[int, typer.Option(min=0, help="Wakers shown of each thread.")] = 3,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write to this file.", show_default=False)
@@ -45,14 +73,42 @@ def summarize(  # noqa: PLR0913 - one parameter per option
     force: Annotated[bool, typer.Option("--force", help="Replace the output file.")] = False,
 ) -> None:
     """Show where the time of each process and thread went; docs/summary.md explains the numbers."""
-    with open_trace(trace) as opened:
-        summary = compute(opened)
+    report = None if view is None else _report(view)
     limit = None if every else rows
-    text = _render(summary, output_format, limit=limit, top=top, to_file=output is not None)
+    with (
+        sweeping() as progress,
+        open_trace(trace, start=start, end=end, progress=progress) as opened,
+    ):
+        if report is None:
+            text = _render(
+                compute(opened), output_format, limit=limit, top=top, to_file=output is not None
+            )
+        else:
+            text = _render_view(
+                opened, report, output_format, limit=limit, to_file=output is not None
+            )
     if output is None:
         write_stdout([text])
     else:
         write_file(output, text, force=force)
+
+
+def _report(name: str) -> Report:
+    if name not in REPORTS:
+        raise UsageError(f"there is no view {name!r}", hint=f"one of: {', '.join(REPORTS)}")
+    return REPORTS[name]
+
+
+def _render_view(
+    trace: Trace, report: Report, output_format: SummaryFormat, *, limit: int | None, to_file: bool
+) -> str:
+    found = report_view.answer(trace, report)
+    if output_format is SummaryFormat.JSON:
+        return "".join(report_view.render_json(found, trace))
+    if output_format is SummaryFormat.CSV:
+        return "".join(report_view.render_csv(found))
+    is_terminal = sys.stdout.isatty() and not to_file
+    return report_view.render_table(found, limit=limit, is_terminal=is_terminal)
 
 
 def _render(

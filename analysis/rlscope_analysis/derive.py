@@ -1,0 +1,37 @@
+"""Fills the derived tables of a trace from its raw ones: once, when the trace is made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlscope_analysis.schema import schema_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import duckdb
+
+DERIVED_TABLES = frozenset({"thread_overlap_coded", "transition_coded", "active_set"})
+
+
+def derive(
+    connection: duckdb.DuckDBPyConnection, *, progress: Callable[[int, int], None] | None = None
+) -> None:
+    """Compute and store what the overlap engine finds, into the empty tables of the connection."""
+    try:  # TEMPORARY until the engine has landed
+        from rlscope_analysis import active_set, thread_overlap
+    except ImportError:
+        return
+    thread_overlap.store(connection, thread_overlap.compute(connection, progress=progress))
+    active_set.store(connection)
+
+
+def derive_temporarily(
+    connection: duckdb.DuckDBPyConnection, *, progress: Callable[[int, int], None] | None = None
+) -> None:
+    """Derive for this connection only: in a window, or of a trace that lacks the tables."""
+    for statement in connection.extract_statements(schema_sql("derived")):
+        head, found, rest = statement.query.strip().partition("CREATE TABLE ")
+        if found:
+            connection.execute(f"{head}CREATE OR REPLACE TEMP TABLE {rest}")
+    derive(connection, progress=progress)

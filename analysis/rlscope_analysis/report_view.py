@@ -1,0 +1,205 @@
+"""Runs and renders one of the reports: a table for people, JSON, or CSV."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rlscope_analysis.errors import TraceError
+from rlscope_analysis.query import run_query
+from rlscope_analysis.report_rows import count_of, percent, printable
+from rlscope_analysis.result_format import csv_lines, json_value
+from rlscope_analysis.text_table import Column, TextRow, format_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rlscope_analysis.reports import Report
+    from rlscope_analysis.trace import Trace
+
+# The order of columns in pivots; what is not listed comes after.
+_PIVOT_ORDER = (
+    "python", "simulator", "backend", "cuda_api", "running", "runnable", "gil_wait", "gpu_wait",
+    "io_wait", "sleeping", "lost", "unknown",
+    "CPU", "CPU+GPU", "GPU", "none", "not measured",
+)  # fmt: skip
+_TOTAL = "total"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The columns and rows of a report, and the kinds of record it could not see everywhere."""
+
+    report: Report
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+    unmeasured_processes: int
+    """Processes without the kind of record that the report needs: they are not in it."""
+
+
+def answer(trace: Trace, report: Report) -> Answer:
+    """Run the query of a report.
+
+    Raises TraceError where the kind of record it needs was measured for no process.
+    """
+    missing = _processes_without(trace, report.needs) if report.needs else 0
+    result = run_query(trace, report.sql)
+    return Answer(report, result.columns, list(result.rows), missing)
+
+
+def _processes_without(trace: Trace, kind: str) -> int:
+    query = "SELECT count(*) FILTER (WHERE measured), count(*) FROM _measured WHERE kind = $1"
+    ((measured, known),) = trace.connection.execute(query, [kind]).fetchall()
+    ((processes,),) = trace.connection.execute("SELECT count(*) FROM process").fetchall()
+    if processes and not measured:
+        reasons = trace.connection.execute(
+            "SELECT DISTINCT reason FROM capture WHERE kind = $1 AND reason IS NOT NULL", [kind]
+        ).fetchall()
+        why = "; ".join(reason for (reason,) in reasons)
+        raise TraceError(
+            f"{trace.path} holds no {kind}: it was not measured" + (f" ({why})" if why else ""),
+            hint=f"what it holds: rlscope-trace sql {trace.path} 'FROM capture'",
+        )
+    return max(known, processes) - measured
+
+
+def render_json(found: Answer, trace: Trace) -> Iterator[str]:
+    """Render one object: the report, the trace, and a row per line."""
+    head = {
+        "view": found.report.name,
+        "trace": str(trace.path),
+        "processes_not_measured": found.unmeasured_processes,
+    }
+    yield json.dumps(head, ensure_ascii=False)[:-1] + ', "rows": ['
+    before = ""
+    for row in found.rows:
+        record = {name: json_value(value) for name, value in zip(found.columns, row, strict=True)}
+        yield f"{before}\n{json.dumps(record, ensure_ascii=False)}"
+        before = ","
+    yield "\n]}\n"
+
+
+def render_csv(found: Answer) -> Iterator[str]:
+    """Render every row under a line of headings; NULL is an empty field."""
+    return csv_lines([found.columns, *found.rows])
+
+
+def render_table(found: Answer, *, limit: int | None, is_terminal: bool) -> str:
+    """Render at most `limit` rows (None: all), with a total over all of them."""
+    table = _pivoted(found) if found.report.pivot else _plain(found)
+    listed = table.rows if limit is None else table.rows[:limit]
+    text = f"{found.report.title}\n" + format_table(
+        table.columns, [*listed, *table.totals], is_terminal=is_terminal
+    )
+    if len(listed) < len(table.rows):
+        more = count_of(len(table.rows) - len(listed), "more row")
+        text += f"({more}, in the total; all of them: --all)\n"
+    if found.unmeasured_processes:
+        missing = count_of(found.unmeasured_processes, "process")
+        text += f"note: {found.report.needs} was not measured for {missing}\n"
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    columns: list[Column]
+    rows: list[TextRow]
+    totals: list[TextRow]
+
+
+def _plain(found: Answer) -> _Table:
+    shown = [i for i, name in enumerate(found.columns) if name not in found.report.hidden]
+    names = [found.columns[i] for i in shown]
+    texts = [i for i in shown if _is_text(found, i)]
+    columns = [
+        Column(_heading(found.columns[i]), is_number=i not in texts) for i in shown
+    ]  # fmt: skip
+    rows = [
+        TextRow([_cell(name, row[i]) for name, i in zip(names, shown, strict=True)])
+        for row in found.rows
+    ]
+    if not found.report.additive or not rows:
+        return _Table(columns, rows, [])
+    total = ["" for _ in shown]
+    total[0] = _TOTAL
+    for place, (name, i) in enumerate(zip(names, shown, strict=True)):
+        if name in found.report.additive:
+            values = [row[i] for row in found.rows]
+            known = all(value is not None for value in values)
+            total[place] = _cell(name, sum(values)) if known else _cell(name, None)
+    return _Table(columns, rows, [TextRow(total, is_bold=True)])
+
+
+def _is_text(found: Answer, index: int) -> bool:
+    return any(isinstance(row[index], str) for row in found.rows)
+
+
+def _heading(name: str) -> str:
+    if name.endswith("_ns"):
+        return f"{name.removesuffix('_ns').replace('_', ' ')} ms"
+    if name == "share" or name.endswith("_share"):
+        return f"{name.removesuffix('share').replace('_', ' ')}%".strip()
+    return name.replace("_", " ")
+
+
+def _cell(name: str, value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return printable(str(value))
+    if name.endswith("_ns"):
+        return f"{value / 1e6:,.3f}"
+    if name == "share" or name.endswith("_share"):
+        return f"{value * 100:.1f}"
+    if name in {"pid", "tid", "process_id", "thread_id"}:
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
+
+
+def _pivoted(found: Answer) -> _Table:
+    """Lay out one line per label, with a column and its % for each value of the pivot."""
+    over, held = found.report.pivot or ("", "")
+    at, value_at = found.columns.index(over), found.columns.index(held)
+    labels = [
+        i
+        for i, name in enumerate(found.columns)
+        if name not in {over, held} and name not in found.report.hidden
+    ]
+    by_label: dict[tuple[Any, ...], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for row in found.rows:
+        by_label[tuple(row[i] for i in labels)][row[at]] += row[value_at]
+    values = sorted({row[at] for row in found.rows}, key=_pivot_rank)
+    columns = [Column(_heading(found.columns[i]), is_number=not _is_text(found, i)) for i in labels]
+    for value in values:
+        columns += [Column(value, is_number=True), Column("%", is_number=True, gap=1)]
+    columns.append(Column(_TOTAL, is_number=True))
+    names = [found.columns[i] for i in labels]
+    rows = [
+        _pivot_row([_cell(*pair) for pair in zip(names, label, strict=True)], values, times)
+        for label, times in by_label.items()
+    ]
+    everything: dict[str, int] = defaultdict(int)
+    for times in by_label.values():
+        for value, time_ns in times.items():
+            everything[value] += time_ns
+    head = [_TOTAL, *[""] * (len(labels) - 1)]
+    totals = [_pivot_row(head, values, everything, is_bold=True)] if rows else []
+    return _Table(columns, rows, totals)
+
+
+def _pivot_rank(value: str) -> tuple[int, str]:
+    order = _PIVOT_ORDER.index(value) if value in _PIVOT_ORDER else len(_PIVOT_ORDER)
+    return order, value
+
+
+def _pivot_row(
+    label: list[str], values: Sequence[str], times: dict[str, int], *, is_bold: bool = False
+) -> TextRow:
+    total_ns = sum(times.values())
+    cells = list(label)
+    for value in values:
+        time_ns = times.get(value, 0)
+        cells += [f"{time_ns / 1e6:,.2f}", percent(time_ns, total_ns)]
+    return TextRow([*cells, f"{total_ns / 1e6:,.2f}"], is_bold=is_bold)

@@ -1,0 +1,123 @@
+"""The reports of `summarize --view`: one query each, in the .sql file of its name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from importlib import resources
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One question about a trace, and how its answer is laid out for people.
+
+    A column whose name ends in _ns is a time, share or _share a part of 1.
+    """
+
+    name: str
+    title: str
+    additive: tuple[str, ...] = ()
+    """Columns that a last line adds up: those of which every instant or event is in one row."""
+    needs: str | None = None
+    """The kind of record (see table capture) without which there is no answer."""
+    pivot: tuple[str, str] | None = None
+    """In a table: one column for each value of the first, holding the second, and their sum."""
+    hidden: tuple[str, ...] = field(default=())
+    """Columns left out of a table; CSV and JSON have them."""
+
+    @property
+    def sql(self) -> str:
+        """The query."""
+        return resources.files(__name__).joinpath(f"{self.name}.sql").read_text(encoding="utf-8")
+
+
+REPORTS = {
+    report.name: report
+    for report in (
+        Report(
+            "breakdown",
+            "operation x bucket over all threads, in ms and % of their lifetimes",
+            pivot=("bucket", "time_ns"),
+            hidden=("share", "gpu_busy_ns", "count"),
+        ),
+        Report(
+            "thread",
+            "thread x bucket, in ms and % of its lifetime",
+            pivot=("bucket", "time_ns"),
+            hidden=("share", "process_id", "thread_id", "lifetime_ns"),
+        ),
+        Report(
+            "operation",
+            "operations as a tree; self times, (unannotated) included, add up to the lifetimes",
+            additive=("self_ns", "running_ns", "runnable_ns", "waiting_ns", "gpu_busy_ns"),
+            needs="operation",
+        ),
+        Report(
+            "resource",
+            "CPU, GPU, CPU+GPU by operation, in ms and % of the lifetimes of annotated threads",
+            pivot=("resource", "time_ns"),
+            hidden=("share", "count"),
+        ),
+        Report(
+            "layer",
+            "what the CPUs ran: operation x layer",
+            additive=("time_ns", "share", "count"),
+            needs="native_call",
+        ),
+        Report(
+            "transitions",
+            "calls from one layer into another",
+            additive=("count",),
+            needs="native_call",
+        ),
+        Report(
+            "blocked",
+            "what threads waited for while off the CPU",
+            additive=("time_ns", "share", "count"),
+        ),
+        Report(
+            "cpu",
+            "who had the CPUs, and who waited for them",
+            additive=("running_ns", "share", "cpus", "runnable_ns", "lifetime_ns"),
+            needs="thread_state",
+        ),
+        Report(
+            "gpu",
+            "GPU time in each scope: busy is the union of all that was under way",
+            needs="gpu_activity",
+        ),
+        Report(
+            "kernel",
+            "kernels by GPU time",
+            additive=("instances", "sum_ns", "share"),
+            needs="gpu_activity",
+        ),
+        Report(
+            "launch",
+            "GPU time by the operation that launched it, and by the one open while it ran",
+            additive=("launches", "launched_ns", "ran_ns"),
+            needs="gpu_activity",
+        ),
+        Report(
+            "idle",
+            "gaps in the GPU work of each process, by what the launching thread did",
+            additive=("gaps", "time_ns", "share", "unlaunched_ns"),
+            needs="gpu_activity",
+        ),
+        Report(
+            "resource-overlap",
+            "resources that worked for a process at once; no time is counted twice",
+            additive=("time_ns", "share"),
+        ),
+        Report(
+            "operation-overlap",
+            "operations that were innermost at once, over all threads and processes",
+            additive=("time_ns", "share"),
+            needs="operation",
+        ),
+        Report(
+            "process-overlap",
+            "processes that worked at once, on a CPU or a GPU",
+            additive=("time_ns", "share"),
+        ),
+    )
+}

@@ -1,0 +1,124 @@
+"""Restricts a trace to a stretch of time, for one connection, whatever is asked of it then."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rlscope_analysis.errors import TraceError
+
+if TYPE_CHECKING:
+    import duckdb
+
+_UNITS_NS = {"": 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+_INSTANT = re.compile(r"(?P<whole>\d*)(?:\.(?P<part>\d*))?\s*(?P<unit>s|ms|us|ns|)", re.ASCII)
+# Far outside every trace, and far from where arithmetic on them would overflow.
+EARLIEST_NS = -(2**62)
+LATEST_NS = 2**62
+
+# Tables of intervals, with the columns other than start_ns and end_ns. What crosses an edge of the
+# window is cut there; nothing that touches it only is kept.
+_INTERVAL_TABLES = {
+    "process": "process_id, host, pid, parent_process_id, {start}, {end}, name, command,"
+    " exit_code, born_ns",
+    "operation_coded": "thread_id, {start}, {end}, path_id",
+    "async_range": "process_id, {start}, {end}, name, domain",
+    "native_call_coded": "thread_id, {start}, {end}, layer, parent_layer, depth, site_id",
+    "wait_coded": "thread_id, {start}, {end}, kind",
+    "cuda_call_coded": "thread_id, {start}, {end}, kind, name_id, correlation_id",
+    "gpu_activity_coded": "process_id, device_id, context_id, stream_id, {start}, {end}, kind,"
+    " name_id, correlation_id, graph_id, bytes",
+    # A wait for a CPU that began before the window is no whole one: nobody began it in the window.
+    "thread_state_coded": "thread_id, {start}, {end}, state, cpu,"
+    " CASE WHEN start_ns < {from_ns} THEN 0 ELSE waker END AS waker",
+}
+# What was lost inside the window is what the states inside it leave uncovered.
+_THREAD_SQL = """
+SELECT
+  t.thread_id, t.process_id, t.tid,
+  greatest(t.start_ns, {from_ns}) AS start_ns,
+  least(t.end_ns, {to_ns}) AS end_ns,
+  t.name,
+  t.ended AND t.end_ns <= {to_ns} AS ended,
+  CASE WHEN t.lost_ns = 0 THEN 0 ELSE
+    least(t.end_ns, {to_ns}) - greatest(t.start_ns, {from_ns}) - coalesce(s.known_ns, 0)
+  END AS lost_ns
+FROM {source}.thread AS t
+LEFT JOIN (
+  SELECT thread_id, sum(end_ns - start_ns)::BIGINT AS known_ns FROM thread_state_coded GROUP BY ALL
+) AS s ON s.thread_id = t.thread_id
+WHERE t.start_ns < {to_ns} AND t.end_ns > {from_ns}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A stretch of time [start_ns, end_ns) on the clock of the trace."""
+
+    start_ns: int = EARLIEST_NS
+    end_ns: int = LATEST_NS
+
+
+def parse_instant(text: str) -> int:
+    """Return the nanoseconds that `1.5`, `1.5s`, `200ms`, `7us` or `12ns` stand for, exactly.
+
+    Raises TraceError where the text is no such time.
+    """
+    found = _INSTANT.fullmatch(text.strip())
+    if not found or not (found["whole"] or found["part"]):
+        raise TraceError(
+            f"{text!r} is no time",
+            hint="seconds since the start of the trace, or with a unit: 1.5, 200ms, 7us, 12ns",
+        )
+    unit_ns = _UNITS_NS[found["unit"]]
+    part = found["part"] or ""
+    scaled = int((found["whole"] or "0") + part) * unit_ns
+    return scaled // 10 ** len(part)
+
+
+def window_of(
+    connection: duckdb.DuckDBPyConnection, start: str | None, end: str | None
+) -> Window | None:
+    """Return the window between two times since the start of the trace; None: the whole trace."""
+    if start is None and end is None:
+        return None
+    ((first_ns,),) = connection.execute("SELECT min(start_ns) FROM thread").fetchall()
+    origin_ns = first_ns or 0
+    window = Window(
+        EARLIEST_NS if start is None else origin_ns + parse_instant(start),
+        LATEST_NS if end is None else origin_ns + parse_instant(end),
+    )
+    if window.end_ns <= window.start_ns:
+        raise TraceError(
+            f"the window ends at {end}, which is not after its start at {start or 0}",
+            hint="give a later --to",
+        )
+    return window
+
+
+def restrict(connection: duckdb.DuckDBPyConnection, window: Window, lent: frozenset[str]) -> None:
+    """Let every table of intervals show only what lies in the window, for this connection.
+
+    Views over the tables follow by themselves: DuckDB looks for a name among the temporary ones
+    first. `lent` are the tables that the trace itself does not have: they are empty.
+    """
+    ((database,),) = connection.execute("SELECT current_database()").fetchall()
+    source = f'"{database}".main'
+    bounds = {"from_ns": window.start_ns, "to_ns": window.end_ns}
+    cut = {
+        "start": "greatest(start_ns, {from_ns}) AS start_ns".format(**bounds),
+        "end": "least(end_ns, {to_ns}) AS end_ns".format(**bounds),
+    }
+    for table, columns in _INTERVAL_TABLES.items():
+        if table in lent:
+            continue
+        shown = columns.format(**cut, **bounds)
+        inside = f"start_ns < {window.end_ns} AND end_ns > {window.start_ns}"
+        connection.execute(
+            f"CREATE OR REPLACE TEMP VIEW {table} AS SELECT {shown} FROM {source}.{table}"  # noqa: S608 - names and numbers of our own
+            f" WHERE {inside}"
+        )
+    connection.execute(
+        "CREATE OR REPLACE TEMP VIEW thread AS" + _THREAD_SQL.format(source=source, **bounds)
+    )
