@@ -6,8 +6,13 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from rlscope_analysis.report_view import rows_of
+
 if TYPE_CHECKING:
     from rlscope_analysis.summary import Measures, ProcessSummary, Summary, ThreadSummary
+
+
+_NOT_MEASURED = dict.fromkeys(("times", "switches", "run_queue_latency", "wakeups", "wakers"))
 
 
 def render_json(summary: Summary, *, top: int) -> str:
@@ -23,6 +28,7 @@ def render_json(summary: Summary, *, top: int) -> str:
         "notes": list(summary.notes),
         "total": _measures(summary.total, top=top),
         "processes": [_process(process, top=top) for process in summary.processes],
+        "views": {report.report.name: list(rows_of(report)) for report in summary.reports},
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
@@ -37,7 +43,7 @@ def _process(process: ProcessSummary, *, top: int) -> dict[str, Any]:
         "exit_code": process.exit_code,
         "start_ns": process.start_ns,
         "end_ns": process.end_ns,
-        **_measures(process.measures, top=top),
+        **(_measures(process.measures, top=top) if process.measures else _NOT_MEASURED),
         "threads": [_thread(thread, top=top) for thread in process.threads],
     }
 

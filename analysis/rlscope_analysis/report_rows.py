@@ -35,6 +35,10 @@ def rows_of(summary: Summary, *, limit: int | None) -> list[Row]:
     hidden: list[ProcessSummary] = []
     for process in summary.processes:
         threads = [thread for thread in process.threads if thread.thread_id in shown]
+        if process.measures is None:
+            label = f"{_process_label(process)}: its thread states were not measured"
+            rows.append(Row(label, "", None, is_total=False))
+            continue
         if process.threads and not threads:
             hidden.append(process)
             continue

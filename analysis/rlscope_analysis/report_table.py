@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rlscope_analysis.report_header import header_lines
 from rlscope_analysis.report_rows import Row, percent, printable, rows_of
+from rlscope_analysis.report_view import render_table as render_view
 from rlscope_analysis.text_table import NO_BREAK, Column, TextRow, format_table, width_before_last
 
 if TYPE_CHECKING:
@@ -24,13 +25,20 @@ def render_table(
 
     Lines are as wide as the numbers need, also where that is more than `width`.
     """
-    listed = rows_of(summary, limit=rows)
     header = "".join(f"{line}\n" for line in header_lines(summary))
+    reports = "".join(
+        "\n" + render_view(report, limit=rows, is_terminal=is_terminal)
+        for report in summary.reports
+    )
+    if not summary.has_states:
+        return f"{header}{reports}"
+    listed = rows_of(summary, limit=rows)
     return (
         f"{header}\nwhere the time went, in ms and % of the lifetime (a process: all its threads)\n"
         + _time_table(summary, listed, is_terminal=is_terminal)
         + "\nscheduling, with run-queue latency in us\n"
         + _scheduling_table(summary, listed, top=top, width=width, is_terminal=is_terminal)
+        + reports
     )
 
 

@@ -62,7 +62,7 @@ def _processes_without(trace: Trace, kind: str) -> int:
             f"{trace.path} holds no {kind}: it was not measured" + (f" ({why})" if why else ""),
             hint=f"what it holds: rlscope-trace sql {trace.path} 'FROM capture'",
         )
-    return max(known, processes) - measured
+    return int(max(known, processes) - measured)
 
 
 def render_json(found: Answer, trace: Trace) -> Iterator[str]:
@@ -74,11 +74,16 @@ def render_json(found: Answer, trace: Trace) -> Iterator[str]:
     }
     yield json.dumps(head, ensure_ascii=False)[:-1] + ', "rows": ['
     before = ""
-    for row in found.rows:
-        record = {name: json_value(value) for name, value in zip(found.columns, row, strict=True)}
+    for record in rows_of(found):
         yield f"{before}\n{json.dumps(record, ensure_ascii=False)}"
         before = ","
     yield "\n]}\n"
+
+
+def rows_of(found: Answer) -> Iterator[dict[str, Any]]:
+    """Yield each row as an object of JSON."""
+    for row in found.rows:
+        yield {name: json_value(value) for name, value in zip(found.columns, row, strict=True)}
 
 
 def render_csv(found: Answer) -> Iterator[str]:

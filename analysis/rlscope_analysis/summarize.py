@@ -6,6 +6,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rlscope_analysis.report_view import Answer, answer
+from rlscope_analysis.reports import REPORTS
 from rlscope_analysis.schema.vocabulary import WAKER_THREAD
 from rlscope_analysis.summary import (
     Latency,
@@ -33,6 +35,7 @@ SELECT
   t.thread_id, t.process_id, t.tid, t.name, t.start_ns, t.end_ns, t.ended,
   m.running_ns, m.runnable_ns, m.sleeping_ns, m.blocked_ns, m.lost_ns, m.lifetime_ns
 FROM thread AS t JOIN thread_time AS m ON m.thread_id = t.thread_id
+WHERE m.running_ns IS NOT NULL
 """
 _SWITCHES_SQL = """
 SELECT
@@ -52,6 +55,14 @@ _WAKERS_SQL = "SELECT thread_id, waker_kind, waker_thread_id, wakeups FROM waker
 _PROCESSES_SQL = """
 SELECT process_id, parent_process_id, pid, name, command, exit_code, start_ns, end_ns FROM process
 """
+# Of these the summary cannot tell states and switches.
+_UNMEASURED_SQL = """
+SELECT p.process_id
+FROM process AS p
+LEFT JOIN _measured AS m ON m.process_id = p.process_id AND m.kind = 'thread_state'
+WHERE NOT coalesce(m.measured, FALSE)
+"""
+_THREAD_COUNT_SQL = "SELECT count(*) FROM thread"
 _LOSSES_SQL = """
 SELECT kind, source, count, first_ns, remedy FROM trace_stat ORDER BY kind, source, first_ns
 """
@@ -118,6 +129,8 @@ class _Reader:
             notes=tuple(self._notes(every_thread, meta)),
             total=_total(every_thread, latency.get((_OVER_ALL, None), _NO_LATENCY), wakers),
             processes=processes,
+            reports=tuple(self._reports()),
+            thread_count=self._rows(_THREAD_COUNT_SQL)[0][0],
         )
 
     def _latency(self) -> dict[tuple[int, int | None], Latency]:
@@ -164,6 +177,7 @@ class _Reader:
         rows = self._rows(_PROCESSES_SQL)
         known = {row[0] for row in rows}
         rows += [(key, *[None] * 7) for key in by_process if key not in known]
+        unmeasured = {row[0] for row in self._rows(_UNMEASURED_SQL)}
         processes = []
         for process_id, parent_process_id, pid, name, command, exit_code, start_ns, end_ns in rows:
             threads = by_process.get(process_id, [])
@@ -178,12 +192,24 @@ class _Reader:
                     exit_code=exit_code,
                     start_ns=start_ns,
                     end_ns=end_ns,
-                    measures=_total(threads, waits, wakers),
+                    measures=None if process_id in unmeasured else _total(threads, waits, wakers),
                     threads=tuple(threads),
                 )
             )
-        processes.sort(key=lambda p: (-p.measures.times.running_ns, p.process_id or 0))
+        processes.sort(
+            key=lambda p: (-(p.measures.times.running_ns if p.measures else 0), p.process_id or 0)
+        )
         return tuple(processes)
+
+    def _reports(self) -> Iterable[Answer]:
+        """Answer what the states alone do not: by operation and layer, and about the GPU."""
+        measured = {
+            kind for (kind,) in self._rows("SELECT DISTINCT kind FROM _measured WHERE measured")
+        }
+        if measured & {"operation", "native_call", "cuda_call"}:
+            yield answer(self.trace, REPORTS["breakdown"])
+        if "gpu_activity" in measured:
+            yield answer(self.trace, REPORTS["gpu"])
 
     def _notes(self, threads: list[ThreadSummary], meta: dict[str, str | None]) -> Iterable[str]:
         ((disorder,),) = self._rows(_DISORDER_SQL)

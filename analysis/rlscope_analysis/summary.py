@@ -6,6 +6,10 @@ docs/summary.md explains every number; the renderings are report_table, report_j
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rlscope_analysis.report_view import Answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,8 @@ class ProcessSummary:
     exit_code: int | None
     start_ns: int | None
     end_ns: int | None
-    measures: Measures
+    measures: Measures | None
+    """None: its thread states were not measured, which is not zero."""
     threads: tuple[ThreadSummary, ...]
 
 
@@ -127,8 +132,13 @@ class Summary:
     notes: tuple[str, ...]
     total: Measures
     processes: tuple[ProcessSummary, ...]
+    reports: tuple[Answer, ...]
+    """What else was measured: operations, layers, the GPU."""
+
+    thread_count: int
 
     @property
-    def thread_count(self) -> int:
-        """How many threads the trace holds."""
-        return sum(len(process.threads) for process in self.processes)
+    def has_states(self) -> bool:
+        """Whether the thread states of any process were measured."""
+        measured = any(process.measures is not None for process in self.processes)
+        return measured or not self.processes

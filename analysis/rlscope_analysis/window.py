@@ -74,7 +74,7 @@ def parse_instant(text: str) -> int:
     unit_ns = _UNITS_NS[found["unit"]]
     part = found["part"] or ""
     scaled = int((found["whole"] or "0") + part) * unit_ns
-    return scaled // 10 ** len(part)
+    return scaled // int("1" + "0" * len(part))
 
 
 def window_of(

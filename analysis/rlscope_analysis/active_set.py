@@ -1,0 +1,290 @@
+"""Computes for how long which resources, operations and processes were active at the same time.
+
+Works through the trace in windows of time, so that memory depends on the window and on the number
+of distinct sets, not on the length of the trace. A stretch that a window cuts is joined again.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlscope_analysis import _sweep
+from rlscope_analysis.schema.vocabulary import UNANNOTATED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    import duckdb
+    from numpy.typing import NDArray
+
+    Columns = dict[str, NDArray[Any]]
+
+# Categories of the resources of a process, by code; the first is only there to be the empty set.
+_ALIVE, _CPU, _CUDA_API, _GPU = 0, 1, 5, 6
+_RESOURCES = ("", "cpu", "python", "simulator", "backend", "cuda_api", "gpu")
+_WINDOW_ROWS = 1_000_000
+# Sets of many processes are different at every switch: a table as long as the trace.
+_MAX_PROCESSES = 16
+# A set with no members that stands for all that are not among the longest.
+_MAX_SETS = 1_000
+
+_INTERVALS_SQL = f"""
+SELECT process_id, {_ALIVE}::INTEGER AS code, start_ns, end_ns FROM process
+UNION ALL
+SELECT t.process_id, {_CPU}, s.start_ns, s.end_ns
+FROM thread_state_coded AS s JOIN thread AS t ON t.thread_id = s.thread_id WHERE s.state = 0
+UNION ALL
+SELECT t.process_id, {_CPU} + c.layer, c.start_ns, c.end_ns
+FROM native_call_coded AS c JOIN thread AS t ON t.thread_id = c.thread_id
+WHERE c.layer BETWEEN 1 AND 3
+UNION ALL
+SELECT t.process_id, {_CUDA_API}, c.start_ns, c.end_ns
+FROM cuda_call_coded AS c JOIN thread AS t ON t.thread_id = c.thread_id
+UNION ALL
+SELECT process_id, {_GPU}, start_ns, end_ns FROM gpu_activity_coded WHERE kind IN (1, 2, 3, 4)
+"""  # noqa: S608 - numbers of our own
+_OPERATIONS_SQL = """
+SELECT t.process_id, o.thread_id, p.name_code, o.start_ns, o.end_ns
+FROM operation_coded AS o
+JOIN thread AS t ON t.thread_id = o.thread_id
+JOIN _operation_name AS p ON p.path_id = o.path_id
+"""
+# The thread with the most time in operations speaks for its process.
+_LEADING_SQL = """
+SELECT process_id, arg_max(thread_id, busy_ns) AS thread_id
+FROM (
+  SELECT t.process_id, o.thread_id, sum(o.end_ns - o.start_ns) - o.thread_id / 1e9 AS busy_ns
+  FROM operation_coded AS o
+  JOIN thread AS t ON t.thread_id = o.thread_id
+  JOIN operation_path AS p ON p.path_id = o.path_id
+  WHERE p.depth = 0
+  GROUP BY t.process_id, o.thread_id
+)
+GROUP BY process_id
+"""
+_SPAN_SQL = """
+SELECT min(start_ns), max(end_ns), (
+  (SELECT count(*) FROM thread_state_coded) + (SELECT count(*) FROM native_call_coded)
+  + (SELECT count(*) FROM cuda_call_coded) + (SELECT count(*) FROM gpu_activity_coded)
+  + (SELECT count(*) FROM operation_coded)
+)
+FROM (SELECT start_ns, end_ns FROM process UNION ALL SELECT start_ns, end_ns FROM thread)
+"""
+
+
+@dataclass(slots=True)
+class _Stretches:
+    """What is known of one set so far."""
+
+    time_ns: int = 0
+    count: int = 0
+    first_ns: int = 0
+    last_ns: int = 0
+
+    def add(self, time_ns: int, count: int, first_ns: int, last_ns: int) -> None:
+        """Add what a later window found; a stretch that both share is one."""
+        if not self.count:
+            self.first_ns = first_ns
+        elif self.last_ns == first_ns:
+            count -= 1
+        self.time_ns += time_ns
+        self.count += count
+        self.last_ns = last_ns
+
+
+# Kind, process, operation and members.
+_Key = tuple[str, "int | None", "str | None", tuple[str, ...]]
+
+
+def store(
+    connection: duckdb.DuckDBPyConnection, *, progress: Callable[[int, int], None] | None = None
+) -> None:
+    """Compute and insert the rows of active_set; progress(done, total) after each window."""
+    found = _Finder(connection).find(progress)
+    rows = [
+        (kind, process_id, operation, members, s.time_ns, s.count, s.first_ns, s.last_ns)
+        for (kind, process_id, operation), sets in sorted(
+            _by_question(found).items(), key=lambda item: tuple(str(part) for part in item[0])
+        )
+        for members, s in _longest(sets)
+    ]
+    if rows:
+        connection.executemany("INSERT INTO active_set VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+def _by_question(
+    found: dict[_Key, _Stretches],
+) -> dict[tuple[str, int | None, str | None], dict[tuple[str, ...], _Stretches]]:
+    questions: dict[tuple[str, int | None, str | None], dict[tuple[str, ...], _Stretches]] = {}
+    for (kind, process_id, operation, members), stretches in found.items():
+        questions.setdefault((kind, process_id, operation), {})[members] = stretches
+    return questions
+
+
+def _longest(
+    sets: dict[tuple[str, ...], _Stretches],
+) -> Iterator[tuple[list[str] | None, _Stretches]]:
+    """Yield the longest sets, then one without members that holds the rest: nothing is dropped."""
+    ranked = sorted(sets.items(), key=lambda item: (-item[1].time_ns, item[0]))
+    for members, stretches in ranked[:_MAX_SETS]:
+        yield list(members), stretches
+    rest = [stretches for _, stretches in ranked[_MAX_SETS:]]
+    if rest:
+        yield (
+            None,
+            _Stretches(
+                time_ns=sum(s.time_ns for s in rest),
+                count=sum(s.count for s in rest),
+                first_ns=min(s.first_ns for s in rest),
+                last_ns=max(s.last_ns for s in rest),
+            ),
+        )
+
+
+@dataclass
+class _Finder:
+    """Goes through the windows and adds up."""
+
+    connection: duckdb.DuckDBPyConnection
+    found: dict[_Key, _Stretches] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
+    leading: dict[int, int] = field(default_factory=dict)
+
+    def find(self, progress: Callable[[int, int], None] | None) -> dict[_Key, _Stretches]:
+        ((start_ns, end_ns, rows),) = self.connection.execute(_SPAN_SQL).fetchall()
+        if start_ns is None or end_ns is None or end_ns <= start_ns:
+            return self.found
+        self._read_names()
+        windows = min(1 + rows // _WINDOW_ROWS, end_ns - start_ns)
+        cuts = [start_ns + (end_ns - start_ns) * at // windows for at in range(windows + 1)]
+        for done, (from_ns, to_ns) in enumerate(itertools.pairwise(cuts), 1):
+            self._window(from_ns, to_ns)
+            if progress is not None:
+                progress(done, windows)
+        return self.found
+
+    def _read_names(self) -> None:
+        self.connection.execute(
+            "CREATE OR REPLACE TEMP VIEW _operation_name AS"
+            " SELECT path_id, (dense_rank() OVER (ORDER BY name) - 1)::INTEGER AS name_code"
+            " FROM operation_path"
+        )
+        names = "SELECT DISTINCT name FROM operation_path ORDER BY name"
+        self.names = [name for (name,) in self.connection.execute(names).fetchall()]
+        self.leading = dict(self.connection.execute(_LEADING_SQL).fetchall())
+
+    def _window(self, from_ns: int, to_ns: int) -> None:
+        intervals = _clipped(self._fetch(_INTERVALS_SQL, from_ns, to_ns), from_ns, to_ns)
+        innermost = {
+            # First flattened, then clipped: which operation was opened last must not be lost.
+            thread_id: _clipped(_flattened(part), from_ns, to_ns)
+            for thread_id, part in self._operations(from_ns, to_ns).items()
+        }
+        self._resources(intervals, innermost)
+        self._processes(intervals)
+        self._innermost(innermost)
+
+    def _operations(self, from_ns: int, to_ns: int) -> dict[int, Columns]:
+        if not self.names:
+            return {}
+        return _groups(self._fetch(_OPERATIONS_SQL, from_ns, to_ns), "thread_id")
+
+    def _fetch(self, query: str, from_ns: int, to_ns: int) -> Columns:
+        """Fetch what overlaps the window, by process and thread; an unknown process is 0."""
+        columns: Columns = self.connection.execute(
+            f"SELECT * REPLACE (coalesce(process_id, 0) AS process_id) FROM ({query})"  # noqa: S608 - text and numbers of our own
+            f" WHERE start_ns < {to_ns} AND end_ns > {from_ns}"
+        ).fetchnumpy()
+        keys = [columns[key] for key in ("thread_id", "process_id") if key in columns]
+        order = np.lexsort(keys)
+        return {name: np.ascontiguousarray(values[order]) for name, values in columns.items()}
+
+    def _resources(self, intervals: Columns, innermost: dict[int, Columns]) -> None:
+        for process_id, part in _groups(intervals, "process_id").items():
+            alive = part["code"] == _ALIVE
+            if not alive.any():
+                continue
+            first_ns, last_ns = part["start_ns"][alive].min(), part["end_ns"][alive].max()
+            part = _clipped(part, first_ns, last_ns)
+            own = innermost.get(self.leading.get(process_id, -1))
+            operations = None
+            if own is not None:
+                own = _clipped(own, first_ns, last_ns)
+                operations = (own["code"], own["start_ns"], own["end_ns"])
+            overlap = _sweep.overlap_table(
+                part["code"], part["start_ns"], part["end_ns"], len(_RESOURCES), operations
+            )
+            names = [UNANNOTATED if code < 0 else self.names[code] for code in overlap.operation]
+            self._add("resource", [process_id] * len(overlap), names, overlap, _RESOURCES)
+
+    def _processes(self, intervals: Columns) -> None:
+        works = (intervals["code"] == _CPU) | (intervals["code"] == _GPU)
+        ids, codes = np.unique(intervals["process_id"][works], return_inverse=True)
+        if not len(ids) or len(ids) > _MAX_PROCESSES:
+            return
+        overlap = _sweep.overlap_table(
+            codes.astype(np.int32),
+            intervals["start_ns"][works],
+            intervals["end_ns"][works],
+            len(ids),
+        )
+        names = [str(process_id) for process_id in ids]
+        self._add("process", [None] * len(overlap), [None] * len(overlap), overlap, names)
+
+    def _innermost(self, innermost: dict[int, Columns]) -> None:
+        if not innermost:
+            return
+        code, start_ns, end_ns = (
+            np.concatenate([part[name] for part in innermost.values()])
+            for name in ("code", "start_ns", "end_ns")
+        )
+        overlap = _sweep.overlap_table(code, start_ns, end_ns, len(self.names))
+        self._add("operation", [None] * len(overlap), [None] * len(overlap), overlap, self.names)
+
+    def _add(
+        self,
+        kind: str,
+        processes: Iterable[int | None],
+        operations: Iterable[str | None],
+        overlap: _sweep.SetOverlap,
+        names: tuple[str, ...] | list[str],
+    ) -> None:
+        offsets, codes = overlap.sets()
+        for at, (process_id, operation) in enumerate(zip(processes, operations, strict=True)):
+            members = [names[code] for code in codes[offsets[at] : offsets[at + 1]]]
+            key = (kind, process_id, operation, tuple(sorted(filter(None, members))))
+            self.found.setdefault(key, _Stretches()).add(
+                int(overlap.time_ns[at]),
+                int(overlap.count[at]),
+                int(overlap.first_ns[at]),
+                int(overlap.last_ns[at]),
+            )
+
+
+def _groups(columns: Columns, key: str) -> dict[int, Columns]:
+    """Cut columns that are sorted by the key into one set of columns per value of it."""
+    values, starts = np.unique(columns[key], return_index=True)
+    ends = [*starts[1:], len(columns[key])]
+    return {
+        int(value): {name: column[start:end] for name, column in columns.items()}
+        for value, start, end in zip(values, starts, ends, strict=True)
+    }
+
+
+def _clipped(columns: Columns, from_ns: int, to_ns: int) -> Columns:
+    """Clip intervals; those outside become empty, which the engine leaves out."""
+    start_ns = np.clip(columns["start_ns"], from_ns, to_ns)
+    end_ns = np.clip(columns["end_ns"], start_ns, to_ns)
+    return {**columns, "start_ns": start_ns, "end_ns": end_ns}
+
+
+def _flattened(operations: Columns) -> Columns:
+    """Turn the operations of one thread into stretches of which one owns each."""
+    code, start_ns, end_ns = _sweep.flatten_operations(
+        operations["name_code"], operations["start_ns"], operations["end_ns"]
+    )
+    return {"code": code, "start_ns": start_ns, "end_ns": end_ns}
