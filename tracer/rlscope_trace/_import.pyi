@@ -3,6 +3,9 @@
 Times are nanoseconds.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from numpy import int32, int64
 from numpy.typing import NDArray
 
@@ -23,4 +26,22 @@ def intern_paths(
 
     parent: rows as `nest` returns them; key: what tells ranges with the same parent apart.
     Returns the path of each row; then per path its parent path (0: none), key and depth.
+    """
+
+MISSING: int
+"""What stands for NULL in the columns of read_kineto."""
+
+def read_kineto(path: str, progress: Callable[[int, int], object]) -> dict[str, Any]:
+    """Read a file of the PyTorch profiler, plain or gzipped, up to its end or its first damage.
+
+    progress(position, size): called every quarter of a mebibyte, in bytes of the file.
+    Returns what importers.kineto_file.KinetoFile holds; KeyboardInterrupt at Ctrl-C, OSError if
+    the file cannot be read.
+    """
+
+def parse_decimal(text: str, shift: int) -> tuple[int, bool] | None:
+    """Read a decimal number, shifted by so many places: exact, half away from zero.
+
+    Returns the integer, and whether digits behind its last one were not zero; None if the text is
+    no number or does not fit into 64 bits.
     """

@@ -8,6 +8,7 @@ import typer
 from rlscope_analysis.views import install_views
 from rlscope_trace.cli.saving import progress_bar, report_import
 from rlscope_trace.privileges import chown_to_invoker, invoking_identity
+from rlscope_trace.session import require_utf8
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -37,6 +38,7 @@ def kineto(
     """Import traces of the PyTorch profiler (Kineto, Chrome JSON), all of them into one trace."""
     from rlscope_trace.importers.kineto import import_kineto
 
+    _require_utf8([*files, output])
     with progress_bar() as progress:
         saved = import_kineto(
             files,
@@ -52,18 +54,25 @@ def kineto(
 
 @app.command()
 def nsys(
-    file: Annotated[
-        Path, typer.Argument(help="SQLite export of Nsight Systems.", show_default=False)
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="SQLite exports of Nsight Systems.", show_default=False),
     ],
     output: _Output = Path("trace.duckdb"),
     force: _Force = False,
 ) -> None:
-    """Import a trace of Nsight Systems: nsys export --type sqlite REPORT.nsys-rep."""
+    """Import traces of Nsight Systems: nsys export --type sqlite REPORT.nsys-rep."""
     from rlscope_trace.importers.nsys import import_nsys
 
+    _require_utf8([*files, output])
     with progress_bar() as progress:
         saved = import_nsys(
-            file, output, overwrite=force, complete=install_views, progress=progress
+            files, output, overwrite=force, complete=install_views, progress=progress
         )
     chown_to_invoker(output, invoking_identity())
     report_import(saved)
+
+
+def _require_utf8(paths: list[Path]) -> None:
+    for path in paths:
+        require_utf8(path)

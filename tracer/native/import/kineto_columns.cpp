@@ -1,0 +1,229 @@
+#include "kineto_columns.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace rls {
+namespace {
+
+// Names of categories, those of PyTorch before 1.12 included.
+Role role_of(std::string_view category, std::string_view name) {
+  static const std::unordered_map<std::string_view, Role> kRoles{
+      {"user_annotation", Role::kOperation},
+      {"cpu_op", Role::kCpuOp},
+      {"Operator", Role::kCpuOp},
+      {"python_function", Role::kPythonFunction},
+      {"cuda_runtime", Role::kCall},
+      {"cuda_driver", Role::kCall},
+      {"hip_runtime", Role::kCall},
+      {"Runtime", Role::kCall},
+      {"kernel", Role::kKernel},
+      {"Kernel", Role::kKernel},
+      {"gpu_memcpy", Role::kMemcpy},
+      {"Memcpy", Role::kMemcpy},
+      {"gpu_memset", Role::kMemset},
+      {"Memset", Role::kMemset},
+      {"cuda_sync", Role::kSync},
+  };
+  const auto found = kRoles.find(category);
+  if (found == kRoles.end()) return Role::kNone;
+  if (found->second == Role::kKernel) {
+    // Early ROCm profilers call everything on the GPU a kernel.
+    for (const char* copy : {"CopyHostTo", "CopyDeviceTo"}) {
+      if (name.rfind(copy, 0) == 0) return Role::kMemcpy;
+    }
+    if (name == "FillBuffer") return Role::kMemset;
+  }
+  return found->second;
+}
+
+bool is_readable(const std::optional<ExactInteger>& time_ns) {
+  return time_ns && time_ns->value <= kMaxTimeNs && time_ns->value >= -kMaxTimeNs;
+}
+
+bool is_on_gpu(Role role) { return role >= Role::kKernel && role <= Role::kSync; }
+
+std::int64_t graph_of(const KinetoEvent& event) {
+  if (event.graph != kMissing) return event.graph > 0 ? event.graph : kMissing;
+  // CUPTI packs the id of the graph into the upper half of that of the node.
+  if (event.graph_node >= std::int64_t{1} << 32) return event.graph_node >> 32;
+  return kMissing;
+}
+
+// What CUPTI writes for "no stream", and for numbers that are none.
+std::int64_t known(std::int64_t value) {
+  constexpr std::int64_t kInvalid = 0xFFFFFFFF;
+  return value < 0 || value == kInvalid ? kMissing : value;
+}
+
+}  // namespace
+
+std::int32_t TextTable::id_of(std::string_view text) {
+  const auto found = ids_.find(text);
+  if (found != ids_.end()) return found->second;
+  const auto id = static_cast<std::int32_t>(texts_.size());
+  ids_.emplace(texts_.emplace_back(text), id);
+  return id;
+}
+
+void Count::add(std::int64_t ts_ns) {
+  ++count;
+  if (ts_ns != kMissing && (first_ns == kMissing || ts_ns < first_ns)) first_ns = ts_ns;
+}
+
+void KinetoColumns::add(const KinetoEvent& event) {
+  ++event_count;
+  const char phase = event.phase.size() == 1 ? event.phase[0] : '\0';
+  if (!event.phase.empty()) ++known_phase_count;
+  switch (phase) {
+    case 'X':
+      add_complete(event);
+      return;
+    case 'B':
+    case 'E':
+      add_half(event);
+      return;
+    case 'M':
+      add_metadata(event);
+      return;
+    case '\0':
+      unreadable.add(event.ts_ns ? event.ts_ns->value : kMissing);
+      return;
+    default:
+      break;
+  }
+  // Arrows from calls to what they caused: the correlation says the same.
+  const bool is_flow = phase == 's' || phase == 't' || phase == 'f';
+  const bool is_correlation = event.category == "ac2g" || event.category == "async_gpu" ||
+                              event.category == "async_cpu_to_gpu";
+  if (is_flow && is_correlation) return;
+  skip(event.phase, event.category, event.ts_ns ? event.ts_ns->value : kMissing);
+}
+
+void KinetoColumns::skip(const std::string& phase, const std::string& category,
+                         std::int64_t ts_ns) {
+  skipped[{phase, category}].add(ts_ns);
+}
+
+bool KinetoColumns::fill(const KinetoEvent& event, Slice& slice) {
+  slice.role = role_of(event.category, event.name);
+  if (!is_readable(event.ts_ns) || event.pid.empty()) {
+    unreadable.add(event.ts_ns ? event.ts_ns->value : kMissing);
+    return false;
+  }
+  slice.start_ns = slice.end_ns = event.ts_ns->value;
+  if (event.ts_ns->rounded) rounded.add(slice.start_ns);
+  slice.thread = thread_of(event);
+  slice.name = slice.role == Role::kNone ? 0 : names.id_of(event.name);
+  // Kineto writes 0 where there is none.
+  slice.correlation = event.correlation == 0 ? kMissing : event.correlation;
+  slice.device = known(event.device);
+  if (slice.device == kMissing && is_on_gpu(slice.role)) {
+    const auto device = parse_decimal(event.pid, 0);
+    if (device) slice.device = known(device->value);
+  }
+  slice.context = known(event.context);
+  slice.stream = known(event.stream);
+  if (event.stream == kMissing && is_on_gpu(slice.role)) {
+    const auto stream = parse_decimal(event.tid, 0);
+    if (stream) slice.stream = known(stream->value);
+  }
+  slice.bytes = event.bytes;
+  slice.graph = graph_of(event);
+  return true;
+}
+
+std::int32_t KinetoColumns::thread_of(const KinetoEvent& event) {
+  thread_key_.assign(event.pid).append(1, '\0').append(event.tid);
+  if (last_thread_ < 0 || thread_key_ != last_thread_key_) {
+    last_thread_ = threads.id_of(thread_key_);
+    last_thread_key_ = thread_key_;
+  }
+  return last_thread_;
+}
+
+void KinetoColumns::add_complete(const KinetoEvent& event) {
+  // Before anything is numbered: a category without a place leaves no trace but its count.
+  if (role_of(event.category, event.name) == Role::kNone) {
+    skip(event.phase, event.category, event.ts_ns ? event.ts_ns->value : kMissing);
+    return;
+  }
+  Slice slice{};
+  if (!is_readable(event.duration_ns) || event.duration_ns->value < 0) {
+    unreadable.add(event.ts_ns ? event.ts_ns->value : kMissing);
+    return;
+  }
+  if (!fill(event, slice)) return;
+  if (event.duration_ns->rounded && !event.ts_ns->rounded) rounded.add(slice.start_ns);
+  slice.end_ns = slice.start_ns + event.duration_ns->value;
+  store(slice, "X");
+}
+
+void KinetoColumns::add_half(const KinetoEvent& event) {
+  HalfSlice half{event.phase == "B", {}};
+  half.slice.category = event.category;
+  if (fill(event, half.slice)) halves_.push_back(std::move(half));
+}
+
+void KinetoColumns::add_metadata(const KinetoEvent& event) {
+  if (event.name == "process_name") {
+    process_names.emplace_back(event.pid, event.args_name);
+  } else if (event.name == "thread_name") {
+    thread_names.emplace_back(event.pid + '\0' + event.tid, event.args_name);
+  }
+  // The others say where and how a viewer draws.
+}
+
+void KinetoColumns::finish() {
+  const auto by_thread_and_time = [](const HalfSlice& left, const HalfSlice& right) {
+    return std::tie(left.slice.thread, left.slice.start_ns) <
+           std::tie(right.slice.thread, right.slice.start_ns);
+  };
+  std::stable_sort(halves_.begin(), halves_.end(), by_thread_and_time);
+  std::vector<Slice*> open;
+  const auto abandon = [&] {
+    for (const Slice* slice : open) never_ended.add(slice->start_ns);
+    open.clear();
+  };
+  std::int32_t thread = -1;
+  for (HalfSlice& half : halves_) {
+    if (half.slice.thread != thread) abandon();
+    thread = half.slice.thread;
+    if (half.is_begin) {
+      open.push_back(&half.slice);
+    } else if (open.empty()) {
+      never_begun.add(half.slice.start_ns);
+    } else {
+      open.back()->end_ns = half.slice.start_ns;
+      store(*open.back(), "B");
+      open.pop_back();
+    }
+  }
+  abandon();
+  halves_.clear();
+}
+
+void KinetoColumns::store(const Slice& slice, const char* phase) {
+  if (slice.role == Role::kNone) {
+    skip(phase, slice.category, slice.start_ns);
+    return;
+  }
+  SliceColumns& columns = is_on_gpu(slice.role)       ? static_cast<SliceColumns&>(activities)
+                          : slice.role == Role::kCall ? static_cast<SliceColumns&>(calls)
+                                                      : ranges;
+  columns.role.push_back(static_cast<std::uint8_t>(slice.role));
+  columns.thread.push_back(slice.thread);
+  columns.name.push_back(slice.name);
+  columns.start_ns.push_back(slice.start_ns);
+  columns.end_ns.push_back(slice.end_ns);
+  if (slice.role == Role::kCall) calls.correlation.push_back(slice.correlation);
+  if (!is_on_gpu(slice.role)) return;
+  activities.correlation.push_back(slice.correlation);
+  activities.device.push_back(slice.device);
+  activities.context.push_back(slice.context);
+  activities.stream.push_back(slice.stream);
+  activities.bytes.push_back(slice.bytes);
+  activities.graph.push_back(slice.graph);
+}
+
+}  // namespace rls

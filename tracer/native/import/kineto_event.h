@@ -1,0 +1,44 @@
+// One event of a Chrome trace, as far as a trace database has a place for it.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "decimal_time.h"
+
+namespace rls {
+
+constexpr std::int64_t kMissing = std::numeric_limits<std::int64_t>::min();
+
+// Times beyond it, 146 years, are damage; below it, sums of two do not overflow.
+constexpr std::int64_t kMaxTimeNs = std::int64_t{1} << 62;
+
+struct KinetoEvent {
+  std::string phase;
+  std::string category;
+  std::string name;
+  std::string pid;
+  std::string tid;
+  std::optional<ExactInteger> ts_ns;
+  std::optional<ExactInteger> duration_ns;
+  // Of args; kMissing where they are not given.
+  std::string args_name;
+  std::int64_t correlation;
+  std::int64_t device;
+  std::int64_t context;
+  std::int64_t stream;
+  std::int64_t bytes;
+  std::int64_t graph;
+  std::int64_t graph_node;
+
+  void clear() {
+    for (std::string* text : {&phase, &category, &name, &pid, &tid, &args_name}) text->clear();
+    ts_ns.reset();
+    duration_ns.reset();
+    correlation = device = context = stream = bytes = graph = graph_node = kMissing;
+  }
+};
+
+}  // namespace rls

@@ -1,0 +1,251 @@
+"""`import kineto`: files of the PyTorch profiler, one per rank, become one trace."""
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from rlscope_trace.errors import UsageError
+from rlscope_trace.importers.columns import Column, Table
+from rlscope_trace.importers.kineto_file import Count, KinetoFile, read_file
+from rlscope_trace.importers.kineto_tables import KinetoTables
+from rlscope_trace.importers.trace_writer import ImportReport, write_trace
+from rlscope_trace.store.database_file import Complete, ReportProgress, refuse_existing
+from rlscope_trace.store.stats import TraceStat
+
+_PHASES = {
+    "B": "events", "X": "events", "i": "instant events", "I": "instant events",
+    "C": "counter events", "s": "flow events", "t": "flow events", "f": "flow events",
+    "b": "asynchronous events", "n": "asynchronous events", "e": "asynchronous events",
+}  # fmt: skip
+_NO_SCHEDULING = "imported from Kineto, which records no scheduling"
+_NO_WAITS = "imported from Kineto, which records no reasons of waits"
+_NO_GPU = (
+    "imported from Kineto: the file holds no call of CUDA and no GPU activity; profile with"
+    " ProfilerActivity.CUDA"
+)
+_IMPORTED = "imported from Kineto"
+
+
+def import_kineto(  # noqa: PLR0913 - one parameter per choice
+    files: Sequence[Path],
+    output: Path,
+    *,
+    salvage: bool,
+    overwrite: bool,
+    complete: Complete,
+    progress: ReportProgress,
+) -> ImportReport:
+    """Make a trace of files of the PyTorch profiler; docs/import.md tells what becomes what.
+
+    salvage: take from a damaged file what comes before the damage. complete and progress as in
+    write_trace. Raises ImportFileError, UsageError and what write_trace raises; on any failure
+    the output is as it was.
+    """
+    started_s = time.monotonic()
+    _check_paths(files, output)
+    refuse_existing(output, overwrite=overwrite)
+    found = list(_read(files, salvage=salvage, progress=progress))
+    tables, rows, losses = _convert(found)
+    return write_trace(
+        output,
+        rows,
+        meta=_meta(found, tables),
+        losses=losses,
+        events=sum(file.event_count for file in found),
+        overwrite=overwrite,
+        complete=complete,
+        progress=progress,
+        started_s=started_s,
+    )
+
+
+def _check_paths(files: Sequence[Path], output: Path) -> None:
+    if not files:
+        raise UsageError("no file to import was named")
+    seen: dict[Path, Path] = {}
+    for path in files:
+        real = path.resolve()
+        if real in seen:
+            raise UsageError(f"{path} was named twice", hint="one file per rank, each of them once")
+        seen[real] = path
+    if output.resolve() in seen:
+        raise UsageError(
+            f"{output} is one of the files to import", hint="choose another output with -o"
+        )
+
+
+def _read(
+    files: Sequence[Path], *, salvage: bool, progress: ReportProgress
+) -> Iterator[KinetoFile]:
+    total = sum(path.stat().st_size for path in files if path.is_file())
+    before = 0
+    for path in files:
+        yield read_file(path, salvage=salvage, progress=_step(progress, before, total))
+        before += path.stat().st_size
+
+
+def _step(progress: ReportProgress, before: int, total: int) -> Callable[[int, int], object]:
+    return lambda position, _size: progress("read", before + position, total)
+
+
+def _convert(
+    found: Sequence[KinetoFile],
+) -> tuple[KinetoTables, dict[str, Table], list[TraceStat]]:
+    tables = KinetoTables()
+    offsets = [file.realtime_offset_ns() for file in found]
+    common_ns = min((offset for offset in offsets if offset is not None), default=None)
+    shifts = [0 if offset is None else offset - (common_ns or 0) for offset in offsets]
+    captures: list[tuple[int | None, str, bool, str]] = [
+        (None, "thread_state", False, _NO_SCHEDULING),
+        (None, "wait", False, _NO_WAITS),
+    ]
+    for file, shift_ns in zip(found, shifts, strict=True):
+        for process_id in tables.add(file, shift_ns=shift_ns):
+            captures += _captures(process_id, file)
+    rows = tables.tables()
+    rows["capture"] = _table(("process_id", "kind", "measured", "reason"), captures)
+    rows["gpu_device"] = _devices(found)
+    start_ns = min((process["start_ns"] for process in tables.owners.processes), default=None)
+    if common_ns is not None and start_ns is not None:
+        rows["clock"] = {"ts_ns": [start_ns], "realtime_ns": [start_ns + common_ns]}
+    losses = [*_losses(found, shifts), *_losses_of_tables(tables), *_clock_losses(offsets)]
+    return tables, rows, losses
+
+
+def _captures(process_id: int, file: KinetoFile) -> Iterator[tuple[int, str, bool, str]]:
+    for kind in ("operation", "native_call"):
+        yield process_id, kind, True, _IMPORTED
+    has_gpu = file.has_gpu_records()
+    for kind in ("cuda_call", "gpu_activity"):
+        yield process_id, kind, has_gpu, _IMPORTED if has_gpu else _NO_GPU
+
+
+def _table(names: Sequence[str], rows: Sequence[Sequence[str | int | None]]) -> Table:
+    columns: dict[str, Column] = {
+        name: [row[index] for row in rows] for index, name in enumerate(names)
+    }
+    return columns
+
+
+def _devices(found: Sequence[KinetoFile]) -> Table:
+    """Return the GPUs that the files list, each once."""
+    devices: dict[tuple[str | int | None, ...], None] = {}
+    for file in found:
+        index = 0
+        while (device_id := file.integer(f"deviceProperties.{index}.id")) is not None:
+            device = f"deviceProperties.{index}"
+            major = file.header.get(f"{device}.computeMajor")
+            minor = file.header.get(f"{device}.computeMinor")
+            row = (
+                file.host,
+                device_id,
+                file.header.get(f"{device}.name") or None,
+                file.integer(f"{device}.totalGlobalMem"),
+                file.integer(f"{device}.numSms"),
+                f"{major}.{minor}" if major and minor else None,
+            )
+            devices[row] = None
+            index += 1
+    names = (
+        "host", "device_id", "name", "memory_bytes", "multiprocessors", "compute_capability",
+    )  # fmt: skip
+    return _table(names, list(devices))
+
+
+def _meta(found: Sequence[KinetoFile], tables: KinetoTables) -> dict[str, str]:
+    versions = sorted({file.header.get("schemaVersion", "unknown") for file in found})
+    facts = {
+        "loader": "import",
+        "ladder": f"PyTorch profiler (Kineto), schema version {', '.join(versions)}",
+        "imported_from": json.dumps([file.path.name for file in found]),
+        "ranks": json.dumps(
+            [
+                {
+                    "file": placed.file.path.name,
+                    "rank": placed.file.rank,
+                    "world_size": placed.file.integer("distributedInfo.world_size"),
+                    "process_ids": list(placed.process_ids),
+                }
+                for placed in tables.placed
+            ]
+        ),
+        "recovered": "false",
+        "ended_cleanly": json.dumps(all(file.damage is None for file in found)),
+    }
+    hosts = {file.host for file in found}
+    if len(hosts) == 1 and (host := hosts.pop()):
+        facts["host"] = host
+    if tables.owners.processes:
+        facts["start_ns"] = str(min(process["start_ns"] for process in tables.owners.processes))
+        facts["end_ns"] = str(max(process["end_ns"] for process in tables.owners.processes))
+    return facts
+
+
+class _Tally:
+    """Counts of the same thing in several files."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str], list[int | None]] = defaultdict(lambda: [0, None])
+
+    def add(self, kind: str, source: str, count: Count, shift_ns: int) -> None:
+        known = self._counts[kind, source]
+        known[0] = (known[0] or 0) + count[0]
+        if count[1] is not None:
+            first_ns = count[1] + shift_ns
+            known[1] = first_ns if known[1] is None else min(first_ns, known[1])
+
+    def stats(self) -> list[TraceStat]:
+        return [
+            TraceStat(kind, source, count, first_ns, None)
+            for (kind, source), (count, first_ns) in sorted(self._counts.items())
+            if count
+        ]
+
+
+def _losses(found: Sequence[KinetoFile], shifts: Sequence[int]) -> Iterator[TraceStat]:
+    tally = _Tally()
+    for file, shift_ns in zip(found, shifts, strict=True):
+        if file.damage is not None:
+            yield TraceStat(
+                "truncated", f"{file.path.name}: {file.damage}; what follows is not in the trace",
+                None, None, "copy or export the file again",
+            )  # fmt: skip
+        for phase, category, count in file.skipped:
+            what = _PHASES.get(phase, f"events of phase {phase}")
+            source = f"Kineto {what}: {category or 'without a category'}"
+            tally.add("skipped", source, count, shift_ns)
+        for kind, source, count in (
+            ("dropped", "Kineto events without a readable time, duration or pid", file.unreadable),
+            ("dropped", "Kineto events that are no objects", (file.stray_count, None)),
+            ("dropped", "digits below the nanosecond: times rounded", file.rounded),
+            (
+                "dropped",
+                "bytes that are no text: replaced by U+FFFD",
+                (file.lossy_text_count, None),
+            ),
+            ("truncated", "Kineto events that begin and never end", file.never_ended),
+            ("unmatched", "Kineto events that end and never began", file.never_begun),
+        ):
+            tally.add(kind, source, count, shift_ns)
+    yield from tally.stats()
+
+
+def _losses_of_tables(tables: KinetoTables) -> Iterator[TraceStat]:
+    yield from tables.losses
+    if tables.owners.orphan_count:
+        yield TraceStat(
+            "unmatched", "GPU activities whose call is not in the file: kept, without a launch",
+            tables.owners.orphan_count, tables.owners.first_orphan_ns,
+            "start profiling a few steps before the one that counts",
+        )  # fmt: skip
+
+
+def _clock_losses(offsets: Sequence[int | None]) -> Iterator[TraceStat]:
+    unknown = sum(offset is None for offset in offsets)
+    if unknown and len(offsets) > 1:
+        yield TraceStat(
+            "unmatched", "files whose clock is not known: their times do not fit the others",
+            unknown, None, "export them with a PyTorch that writes baseTimeNanoseconds",
+        )  # fmt: skip
