@@ -1,0 +1,229 @@
+"""Reads the SQLite file that `nsys export` writes: whatever tables and columns it has."""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain, islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlscope_trace.importers.errors import ImportFileError
+
+EXPORT_COMMAND = "nsys export --type sqlite REPORT.nsys-rep"
+
+# One of these is in every export, whichever version wrote it and whatever was recorded.
+_SIGNATURE_TABLES = frozenset(
+    {
+        "META_DATA_EXPORT",
+        "TARGET_INFO_SYSTEM_ENV",
+        "TARGET_INFO_SESSION_START_TIME",
+        "ANALYSIS_DETAILS",
+        "NVTX_EVENTS",
+        "OSRT_API",
+        "SCHED_EVENTS",
+        "CUPTI_ACTIVITY_KIND_KERNEL",
+        "CUPTI_ACTIVITY_KIND_MEMCPY",
+        "CUPTI_ACTIVITY_KIND_MEMSET",
+        "CUPTI_ACTIVITY_KIND_RUNTIME",
+    }
+)
+_MAGIC = b"SQLite format 3\x00"
+# Bytes 18 and 19 of the header: 2 where the database has a write-ahead log.
+_WAL_BYTES = slice(18, 20)
+_CHUNK_ROWS = 1 << 18
+# No export holds it: the smallest number stands for NULL while rows pass through numpy.
+_NULL = -(1 << 63)
+
+Progress = Callable[[int], None]
+"""Called with how many rows more were read."""
+Columns = dict[str, NDArray[Any]]
+"""Equally long; a masked array where the column has NULLs."""
+
+
+class NsysFile:
+    """An open export; closes as a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it for reading only. Raises ImportFileError if it is no readable export."""
+        self.path = path
+        uri = path.absolute().as_uri() + _open_mode(path)
+        with self._explained():
+            self._connection = sqlite3.connect(uri, uri=True, isolation_level=None)
+            # A name that is not UTF-8 keeps its other characters.
+            self._connection.text_factory = lambda text: text.decode("utf-8", "replace")
+            # One snapshot, also if somebody writes meanwhile.
+            self._connection.execute("BEGIN")
+            names = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            self.tables = {name: self._columns_of(name) for (name,) in names.fetchall()}
+        if not _SIGNATURE_TABLES & set(self.tables):
+            self.close()
+            raise ImportFileError(
+                f"{path} is a SQLite database, but no export of Nsight Systems",
+                hint=f"make one with: {EXPORT_COMMAND}",
+            )
+
+    def __enter__(self) -> "NsysFile":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; it cannot be read any more."""
+        self._connection.close()
+
+    def has_rows(self, table: str) -> bool:
+        """Tell whether the export has this table with something in it."""
+        if table not in self.tables:
+            return False
+        with self._explained():
+            return self._query(f"SELECT 1 FROM {_quoted(table)} LIMIT 1").fetchone() is not None  # noqa: S608
+
+    def row_count(self, table: str) -> int:
+        """Count the rows of a table, 0 if there is no such table."""
+        if table not in self.tables:
+            return 0
+        with self._explained():
+            return int(self._query(f"SELECT count(*) FROM {_quoted(table)}").fetchone()[0])  # noqa: S608
+
+    def read(self, table: str, names: Iterable[str], progress: Progress) -> Columns:
+        """Read columns of whole numbers; those that this table has not are left out.
+
+        A name may be several, separated by |: it stands for the first that is not NULL.
+        """
+        columns = self.tables.get(table, frozenset())
+        choices = {name: [part for part in name.split("|") if part in columns] for name in names}
+        present = [name for name, choice in choices.items() if choice]
+        if not present:
+            return {}
+        values = ", ".join(
+            f"coalesce({', '.join(map(_quoted, choices[name]))}, {_NULL})" for name in present
+        )
+        parts: list[list[NDArray[Any]]] = [[] for _ in present]
+        with self._explained():
+            cursor = self._query(f"SELECT {values} FROM {_quoted(table)}")  # noqa: S608
+            while len(chunk := self._next_chunk(cursor, table, present)):
+                for column, part in enumerate(parts):
+                    part.append(_narrowed(chunk[:, column]))
+                progress(len(chunk))
+        return {name: _joined(part) for name, part in zip(present, parts, strict=True)}
+
+    def read_texts(self, table: str, name: str) -> Iterator[str | None]:
+        """Yield a column of text, in the order in which read() reads the rows."""
+        with self._explained():
+            for (value,) in self._query(f"SELECT {_quoted(name)} FROM {_quoted(table)}"):  # noqa: S608
+                yield None if value is None else str(value)
+
+    def rows(self, table: str, names: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Return the rows of a small table; None where a value or the column is missing."""
+        columns = self.tables.get(table)
+        if columns is None:
+            return []
+        values = ", ".join(_quoted(name) if name in columns else "NULL" for name in names)
+        with self._explained():
+            return self._query(f"SELECT {values} FROM {_quoted(table)}").fetchall()  # noqa: S608
+
+    def strings(self, ids: Iterable[int]) -> dict[int, str]:
+        """Look up entries of StringIds; those it does not have are left out."""
+        wanted = set(ids)
+        if not wanted or not {"id", "value"} <= self.tables.get("StringIds", frozenset()):
+            return {}
+        with self._explained():
+            rows = self._query("SELECT id, value FROM StringIds")
+            return {key: str(value) for key, value in rows if key in wanted and value is not None}
+
+    def _columns_of(self, table: str) -> frozenset[str]:
+        rows = self._query(f"PRAGMA table_info({_quoted(table)})")
+        return frozenset(row[1] for row in rows)
+
+    def _query(self, sql: str) -> sqlite3.Cursor:
+        return self._connection.execute(sql)
+
+    def _next_chunk(
+        self, cursor: sqlite3.Cursor, table: str, names: Sequence[str]
+    ) -> NDArray[np.int64]:
+        """Read rows x columns, none at the end."""
+        values = chain.from_iterable(islice(cursor, _CHUNK_ROWS))
+        try:
+            numbers = np.fromiter(values, dtype=np.int64)
+        except (TypeError, ValueError, OverflowError):
+            raise ImportFileError(
+                f"{self.path} is damaged: {table} holds something else than whole numbers in one of"
+                f" {', '.join(names)}",
+                hint=f"export it once more: {EXPORT_COMMAND}",
+            ) from None
+        return numbers.reshape(-1, len(names))
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Put an error of SQLite into words."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise _explanation(self.path, error) from error
+
+
+def _open_mode(path: Path) -> str:
+    """Look at the header; returns how to open the file without writing beside it."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(100)
+    except FileNotFoundError:
+        raise ImportFileError(f"{path} does not exist", hint="check the name") from None
+    except OSError as error:
+        raise ImportFileError(
+            f"cannot read {path}: {error.strerror}", hint="name a file that you may read"
+        ) from None
+    if not header.startswith(_MAGIC):
+        what = "is empty" if not header else "is no SQLite database"
+        raise ImportFileError(
+            f"{path} {what}", hint=f"an export of Nsight Systems is made with: {EXPORT_COMMAND}"
+        )
+    has_log = path.with_name(f"{path.name}-wal").exists()
+    # Opening a database with a write-ahead log creates files beside it, unless it cannot change.
+    return "?immutable=1" if header[_WAL_BYTES] == b"\x02\x02" and not has_log else "?mode=ro"
+
+
+def _explanation(path: Path, error: sqlite3.Error) -> ImportFileError:
+    text = str(error)
+    if "locked" in text or "busy" in text:
+        return ImportFileError(
+            f"{path} is locked: another program writes it",
+            hint="wait until `nsys export` has finished, then import it",
+        )
+    return ImportFileError(
+        f"{path} is damaged: {text}", hint=f"export it once more: {EXPORT_COMMAND}"
+    )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _narrowed(values: NDArray[np.int64]) -> NDArray[Any]:
+    """Keep a column in as few bytes as its numbers need, and its NULLs in a mask."""
+    null = values == _NULL
+    has_null = bool(null.any())
+    numbers = np.where(null, 0, values) if has_null else values
+    fits = int(numbers.min()) >= -(1 << 31) and int(numbers.max()) < 1 << 31
+    kept = numbers.astype(np.int32 if fits else np.int64)
+    return np.ma.MaskedArray(kept, mask=null) if has_null else kept
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    if not parts:
+        return np.empty(0, dtype=np.int64)
+    if any(isinstance(part, np.ma.MaskedArray) for part in parts):
+        masks = [np.ma.getmaskarray(part) for part in parts]
+        data = np.concatenate([np.ma.getdata(part) for part in parts])
+        return np.ma.MaskedArray(data, mask=np.concatenate(masks))
+    return np.concatenate(parts)
