@@ -1,0 +1,36 @@
+"""What a trace says about itself: it travels along, so that no viewer loses it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import duckdb
+
+# One value of a fact.
+Value = str | int | None
+# The tables that are no timeline, and their columns, by the name they go under.
+_TABLES = {
+    "capture": ("capture", "process_id, kind, measured, reason"),
+    "loss": ("trace_stat", "kind, source, count, first_ns, remedy"),
+    "gpu_device": (
+        "gpu_device",
+        "host, device_id, name, uuid, memory_bytes, multiprocessors, compute_capability",
+    ),
+    "clock": ("clock", "ts_ns, realtime_ns, boottime_ns"),
+}
+
+
+def read_meta(connection: duckdb.DuckDBPyConnection) -> dict[str, str | None]:
+    """Return the facts of the table meta."""
+    return dict(connection.execute("SELECT key, value FROM meta WHERE key IS NOT NULL").fetchall())
+
+
+def read_facts(connection: duckdb.DuckDBPyConnection) -> dict[str, list[dict[str, Value]]]:
+    """Return the rows of the small tables, by what they go under."""
+    facts = {}
+    for label, (table, columns) in _TABLES.items():
+        rows = connection.execute(f"SELECT {columns} FROM {table} ORDER BY ALL").fetchall()  # noqa: S608
+        names = columns.split(", ")
+        facts[label] = [dict(zip(names, row, strict=True)) for row in rows]
+    return facts

@@ -1,0 +1,163 @@
+"""The words of the slices: their names by code, and the labels and words of their arguments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlscope_analysis.export.sources import ASYNC_NAMES_SQL, THREAD_STATE, WAIT, Kind
+from rlscope_analysis.schema.vocabulary import (
+    CUDA_CALL_KINDS,
+    GPU_ACTIVITY_KINDS,
+    LAYERS,
+    THREAD_STATES,
+    WAITS,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import duckdb
+
+    Categories = Callable[[Kind, str], str]
+
+# Code, text, category, and arguments that every slice of this name carries.
+Name = tuple[int, str, str, list[tuple[str, str]]]
+Names = list[Name]
+# Label, and the words for its codes; None: it is a number.
+Argument = tuple[str, dict[int, str] | None]
+
+UNKNOWN_NAME = "(name not known)"
+_WAKER_WORDS = {-1: "an interrupt", -2: "a thread outside the trace", -3: "not known"}
+
+
+def names_of(
+    connection: duckdb.DuckDBPyConnection, kind: Kind, categories: Categories
+) -> tuple[Names, Name]:
+    """Return the names of a kind of slice by code, and the one for codes nobody knows.
+
+    categories(kind, word): the category of a slice, `word` being its layer, source or kind.
+    """
+    unknown = (0, UNKNOWN_NAME, categories(kind, ""), list[tuple[str, str]]())
+    if kind.table == "thread":
+        return [(0, "lifetime", categories(kind, ""), [])], unknown
+    if kind is THREAD_STATE:
+        return _coded(THREAD_STATES, categories(kind, "")), unknown
+    if kind is WAIT:
+        return _coded(WAITS, categories(kind, "")), unknown
+    reader = {
+        "process": _process_names,
+        "operation_coded": _operation_names,
+        "native_call_coded": _call_names,
+        "cuda_call_coded": _string_names,
+        "gpu_activity_coded": _string_names,
+        "async_range": _async_names,
+    }[kind.table]
+    return reader(connection, kind, categories), unknown
+
+
+def arguments_of(kind: Kind, wakers: dict[int, str]) -> list[Argument]:
+    """Return the labels of the arguments of a kind, with words where they are codes."""
+    words = {
+        "waker": {**_WAKER_WORDS, **wakers},
+        "parent_layer": _words(LAYERS),
+    }
+    return [(label, words.get(label)) for label, _ in kind.arguments]
+
+
+def _words(table: Sequence[str | None]) -> dict[int, str]:
+    return {code: word for code, word in enumerate(table) if word}
+
+
+def _coded(table: Sequence[str | None], category: str) -> Names:
+    return [(code, word, category, []) for code, word in _words(table).items()]
+
+
+def _given(**arguments: str | None) -> list[tuple[str, str]]:
+    return [(label, value) for label, value in arguments.items() if value is not None]
+
+
+def _process_names(
+    connection: duckdb.DuckDBPyConnection, kind: Kind, categories: Categories
+) -> Names:
+    rows = connection.execute("SELECT process_id, host, name, command FROM process").fetchall()
+    return [
+        (number, "lifetime", categories(kind, ""), _given(host=host, name=name, command=command))
+        for number, host, name, command in rows
+    ]
+
+
+def _operation_names(
+    connection: duckdb.DuckDBPyConnection, kind: Kind, categories: Categories
+) -> Names:
+    rows = connection.execute(
+        "SELECT path_id, name, domain, category, source FROM operation_path"
+    ).fetchall()
+    return [
+        (
+            number,
+            UNKNOWN_NAME if name is None else name,
+            categories(kind, source or ""),
+            _given(domain=domain, category=category, source=source),
+        )
+        for number, name, domain, category, source in rows
+    ]
+
+
+def _call_names(
+    connection: duckdb.DuckDBPyConnection, kind: Kind, categories: Categories
+) -> Names:
+    """Read the sites: one may be in several layers, as the calls tell."""
+    rows = connection.execute("SELECT site_id, symbol, module FROM site").fetchall()
+    rows.append((-1, None, None))
+    return [
+        (
+            number * 8 + code,
+            UNKNOWN_NAME if symbol is None else symbol,
+            categories(kind, layer or ""),
+            _given(layer=layer, module=module),
+        )
+        for number, symbol, module in rows
+        for code, layer in enumerate(LAYERS)
+    ]
+
+
+def _string_names(
+    connection: duckdb.DuckDBPyConnection, kind: Kind, categories: Categories
+) -> Names:
+    """Read the names of calls and activities, one per name and kind."""
+    words = GPU_ACTIVITY_KINDS if kind.is_gpu else CUDA_CALL_KINDS
+    used = f"SELECT DISTINCT coalesce(name_id, -1) AS id, kind FROM {kind.table}"  # noqa: S608
+    rows = connection.execute(
+        f"SELECT id, kind, value FROM ({used}) LEFT JOIN string ON string_id = id"  # noqa: S608
+    ).fetchall()
+    return list(_named_by_kind(rows, kind, words, categories))
+
+
+def _named_by_kind(
+    rows: Iterable[tuple[int, int, str | None]],
+    kind: Kind,
+    words: Sequence[str | None],
+    categories: Categories,
+) -> Iterable[Name]:
+    for number, code, text in rows:
+        word = (words[code] if 0 <= (code or 0) < len(words) else None) or "other"
+        name = UNKNOWN_NAME if text is None else text
+        arguments = [] if kind.is_gpu else [("kind", word)]
+        # A call's category follows from its name where formats tell runtime and driver apart.
+        category = categories(kind, word if kind.is_gpu else name)
+        yield number * 8 + code, name, category, arguments
+
+
+def _async_names(
+    connection: duckdb.DuckDBPyConnection, kind: Kind, categories: Categories
+) -> Names:
+    rows = connection.execute(ASYNC_NAMES_SQL).fetchall()
+    return [
+        (
+            number,
+            UNKNOWN_NAME if name is None else name,
+            categories(kind, ""),
+            _given(domain=domain),
+        )
+        for number, name, domain in rows
+    ]
