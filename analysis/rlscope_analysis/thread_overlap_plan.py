@@ -1,0 +1,246 @@
+"""Cuts a trace into parts that can be swept one by one, in memory that does not grow with it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from rlscope_analysis.errors import TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import duckdb
+    import numpy.typing as npt
+
+    Column: TypeAlias = npt.NDArray[Any]
+
+# What the sweep reads, in its order: table, whose rows, and the column with the value.
+SWEPT_TABLES = (
+    ("thread_state_coded", "thread_id", "state", "UTINYINT"),
+    ("operation_coded", "thread_id", "path_id", "INTEGER"),
+    ("native_call_coded", "thread_id", "layer", "UTINYINT"),
+    ("wait_coded", "thread_id", "kind", "UTINYINT"),
+    ("cuda_call_coded", "thread_id", "kind", "UTINYINT"),
+    ("gpu_activity_coded", "process_id", "kind", "UTINYINT"),
+)
+# Rows of a cell: enough that the queries of one (about 10 ms) cost little beside them.
+CELL_ROWS = 1 << 21
+# GPU activity of a process is held while its threads are swept, 24 bytes for each.
+_CELL_ACTIVITIES = 1 << 20
+# DuckDB reads tables in groups of 122,880 rows: smaller pieces of a thread read groups twice.
+_THREAD_ROWS = 1 << 17
+
+ALWAYS_NS = int(np.iinfo(np.int64).min)
+NEVER_NS = int(np.iinfo(np.int64).max)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Threads, in the order of the tables, and the stretch of time to sweep of them."""
+
+    columns: tuple[Column, ...]
+    """process_id, thread_id, start_ns, end_ns, state_is_measured, gpu_is_measured"""
+    start_ns: int = ALWAYS_NS
+    end_ns: int = NEVER_NS
+    is_all: bool = False
+    """No thread of the trace is missing: rows need no filter by thread."""
+
+    @property
+    def processes(self) -> tuple[int, int]:
+        """Return the smallest and the largest process_id."""
+        return int(self.columns[0].min()), int(self.columns[0].max())
+
+    @property
+    def threads(self) -> tuple[int, int]:
+        """Return the smallest and the largest thread_id."""
+        return int(self.columns[1].min()), int(self.columns[1].max())
+
+    def by_process(self) -> Iterator[Cell]:
+        """Yield the threads of one process after the other."""
+        for first, past in _runs(self.columns[0]):
+            yield self.of(slice(first, past))
+
+    def of(self, threads: slice) -> Cell:
+        """Return some threads of this cell."""
+        columns = tuple(column[threads] for column in self.columns)
+        return replace(self, columns=columns, is_all=len(columns[0]) == len(self.columns[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The parts of a trace that make up the whole, each to be swept once."""
+
+    cells: list[Cell]
+    rows: int
+    strays: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Rows that no sweep sees, by table and fault."""
+
+
+def make_plan(
+    connection: duckdb.DuckDBPyConnection, start_ns: int | None, end_ns: int | None
+) -> Plan:
+    """Cut the trace: small processes together, large ones into stretches of time.
+
+    The plan follows from the trace alone, so that everything that follows from the plan does too.
+    """
+    strays: Counter[tuple[str, str]] = Counter()
+    whole = Cell(
+        _threads(connection, strays),
+        ALWAYS_NS if start_ns is None else start_ns,
+        NEVER_NS if end_ns is None else end_ns,
+        is_all=True,
+    )
+    rows = _row_counts(connection, whole, strays)
+    thread_rows = sum(rows.by_thread.values(), Counter[int]())
+    cells: list[Cell] = []
+    first, cell_rows = 0, 0
+    for start, past in _runs(whole.columns[0]):
+        process_id = int(whole.columns[0][start])
+        threads = [int(thread_id) for thread_id in whole.columns[1][start:past]]
+        count = rows.activities[process_id] + sum(thread_rows[thread] for thread in threads)
+        if first < start and cell_rows + count > CELL_ROWS:
+            cells.append(whole.of(slice(first, start)))
+            first, cell_rows = start, 0
+        cell_rows += count
+        if cell_rows > CELL_ROWS:
+            cells += _cut(connection, whole.of(slice(start, past)), rows)
+            first, cell_rows = past, 0
+    if first < len(whole.columns[0]):
+        cells.append(whole.of(slice(first, None)))
+    return Plan(cells, thread_rows.total() + rows.activities.total(), strays)
+
+
+def in_window(cell: Cell) -> list[str]:
+    """Return SQL conditions for the rows that may matter to the time of a cell.
+
+    A row that ends at its start may be an empty one that starts there: it may be an entry.
+    """
+    conditions = []
+    if cell.end_ns != NEVER_NS:
+        conditions.append(f"start_ns < {cell.end_ns}")
+    if cell.start_ns != ALWAYS_NS:
+        conditions.append(f"end_ns >= {cell.start_ns}")
+    return conditions
+
+
+def where(conditions: list[str]) -> str:
+    """Return the clause; none, if there is no condition."""
+    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+@dataclass(slots=True)
+class _RowCounts:
+    by_thread: dict[str, Counter[int]] = field(default_factory=dict)
+    activities: Counter[int] = field(default_factory=Counter)
+
+
+def _threads(
+    connection: duckdb.DuckDBPyConnection, strays: Counter[tuple[str, str]]
+) -> tuple[Column, ...]:
+    rows = connection.execute(
+        "SELECT coalesce(process_id, 0), thread_id, start_ns, end_ns FROM thread"
+        " WHERE thread_id IS NOT NULL ORDER BY ALL"
+    ).fetchall()
+    living = [row for row in rows if row[2] is not None and row[3] is not None]
+    strays["thread", "no_lifetime"] += len(rows) - len(living)
+    thread_ids = Counter(row[1] for row in rows)
+    for thread_id, times in thread_ids.most_common(1):
+        if times > 1:
+            raise TraceError(
+                f"thread_id {thread_id} stands {times} times in table thread",
+                hint="a thread_id is one life of one thread: write the trace again",
+            )
+    measured = [_measured(connection, kind) for kind in ("thread_state", "gpu_activity")]
+    types = (np.int32, np.int32, np.int64, np.int64)
+    return (
+        *(np.array([row[i] for row in living], dtype) for i, dtype in enumerate(types)),
+        *(
+            np.array([kind.get(row[0], kind.get(None, False)) for row in living], np.bool_)
+            for kind in measured
+        ),
+    )
+
+
+def _measured(connection: duckdb.DuckDBPyConnection, kind: str) -> dict[int | None, bool]:
+    """Return by process, and by None for every other one, whether a kind of record was measured."""
+    return dict(
+        connection.execute(
+            "SELECT process_id, coalesce(bool_or(measured), false) FROM capture"
+            " WHERE kind = ? GROUP BY process_id",
+            [kind],
+        ).fetchall()
+    )
+
+
+def _row_counts(
+    connection: duckdb.DuckDBPyConnection, whole: Cell, strays: Counter[tuple[str, str]]
+) -> _RowCounts:
+    counts = _RowCounts()
+    window = where(in_window(whole))
+    for table, key, _, _ in SWEPT_TABLES:
+        found = Counter(
+            dict(
+                connection.execute(
+                    f"SELECT {key}, count(*) FROM {table}{window} GROUP BY {key}"  # noqa: S608
+                ).fetchall()
+            )
+        )
+        if None in found:
+            raise TraceError(
+                f"{found[None]:,} rows of {table} have no {key}",
+                hint="write the trace again: each row belongs to one",
+            )
+        known = set(whole.columns[0 if key == "process_id" else 1].tolist())
+        strays[table, "unknown_thread"] += sum(n for of, n in found.items() if of not in known)
+        found = Counter({of: n for of, n in found.items() if of in known})
+        if key == "process_id":
+            counts.activities = found
+        else:
+            counts.by_thread[table] = found
+    return counts
+
+
+def _cut(connection: duckdb.DuckDBPyConnection, cell: Cell, rows: _RowCounts) -> list[Cell]:
+    """Cut the only process of a cell where its largest run of rows has equal parts."""
+    process_id = int(cell.columns[0][0])
+    threads = [int(thread_id) for thread_id in cell.columns[1]]
+    activities = rows.activities[process_id]
+    runs = [
+        (count[thread], table, "thread_id", thread)
+        for table, count in rows.by_thread.items()
+        for thread in threads
+        if count[thread]
+    ]
+    total = activities + sum(run[0] for run in runs)
+    busy_threads = max(1, len({run[3] for run in runs}))
+    pieces = min(-(-total // CELL_ROWS), max(1, total // (busy_threads * _THREAD_ROWS)))
+    most = max([(activities, "gpu_activity_coded", "process_id", process_id), *runs])
+    if activities > pieces * _CELL_ACTIVITIES:
+        pieces = -(-activities // _CELL_ACTIVITIES)
+        most = (activities, "gpu_activity_coded", "process_id", process_id)
+    if pieces < 2:
+        return [cell]
+    count, table, key, value = most
+    conditions = where([f"{key} = {value}", *in_window(cell)])
+    starts = connection.execute(
+        "SELECT DISTINCT start_ns FROM (SELECT start_ns, row_number() OVER () AS number"  # noqa: S608
+        f" FROM {table}{conditions}) WHERE number % {-(-count // pieces)} = 0 ORDER BY ALL"
+    ).fetchall()
+    cuts = [at for (at,) in starts if cell.start_ns < at < cell.end_ns]
+    bounds = [cell.start_ns, *cuts, cell.end_ns]
+    return [
+        replace(cell, start_ns=start, end_ns=end)
+        for start, end in zip(bounds, bounds[1:], strict=False)
+    ]
+
+
+def _runs(ids: Column) -> Iterator[tuple[int, int]]:
+    """Yield where each run of equal ids begins, and one past its end."""
+    bounds = [0, *(np.flatnonzero(ids[1:] != ids[:-1]) + 1).tolist(), len(ids)]
+    for first, past in zip(bounds, bounds[1:], strict=False):
+        if first < past:
+            yield first, past
