@@ -6,5 +6,5 @@ SELECT
   sum(time_ns) / nullif(sum(sum(time_ns)) OVER (), 0) AS share,
   sum(count)::BIGINT AS count
 FROM blocked_on
-GROUP BY ALL
+GROUP BY 1, 2, 3, 4
 ORDER BY time_ns DESC, operation, wait, inside, state

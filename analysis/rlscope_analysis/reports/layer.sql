@@ -6,5 +6,5 @@ SELECT
   sum(count)::BIGINT AS count
 FROM resource_time
 WHERE resource IN ('CPU', 'CPU+GPU') OR layer IS NOT NULL
-GROUP BY ALL
+GROUP BY 1, 2, 3
 ORDER BY sum(sum(time_ns)) OVER (PARTITION BY operation) DESC, operation, layer, resource
