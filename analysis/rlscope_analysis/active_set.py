@@ -268,7 +268,7 @@ class _Finder:
 def _groups(columns: Columns, key: str) -> dict[int, Columns]:
     """Cut columns that are sorted by the key into one set of columns per value of it."""
     values, starts = np.unique(columns[key], return_index=True)
-    ends = [*starts[1:], len(columns[key])]
+    ends = [*starts[1:], len(columns[key])] if len(values) else []
     return {
         int(value): {name: column[start:end] for name, column in columns.items()}
         for value, start, end in zip(values, starts, ends, strict=True)
