@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rlscope_analysis import active_set, thread_overlap
 from rlscope_analysis.schema import schema_sql
+from rlscope_analysis.views import install_views
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,12 +20,16 @@ def derive(
     connection: duckdb.DuckDBPyConnection, *, progress: Callable[[int, int], None] | None = None
 ) -> None:
     """Compute and store what the overlap engine finds, into the empty tables of the connection."""
-    try:  # TEMPORARY until the engine has landed
-        from rlscope_analysis import active_set, thread_overlap
-    except ImportError:
-        return
     thread_overlap.store(connection, thread_overlap.compute(connection, progress=progress))
     active_set.store(connection)
+
+
+def complete(
+    connection: duckdb.DuckDBPyConnection, *, progress: Callable[[int, int], None] | None = None
+) -> None:
+    """Add everything that is derived to a database whose raw tables are filled: its last step."""
+    install_views(connection)
+    derive(connection, progress=progress)
 
 
 def derive_temporarily(

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rlscope_analysis.views import install_views
-from rlscope_trace.cli.saving import progress_bar, report_import
+from rlscope_trace.cli.saving import completing, progress_bar, report_import
 from rlscope_trace.privileges import chown_to_invoker, invoking_identity
 from rlscope_trace.session import require_utf8
 
@@ -45,7 +44,7 @@ def kineto(
             output,
             salvage=salvage,
             overwrite=force,
-            complete=install_views,
+            complete=completing(progress),
             progress=progress,
         )
     chown_to_invoker(output, invoking_identity())
@@ -67,7 +66,7 @@ def nsys(
     _require_utf8([*files, output])
     with progress_bar() as progress:
         saved = import_nsys(
-            files, output, overwrite=force, complete=install_views, progress=progress
+            files, output, overwrite=force, complete=completing(progress), progress=progress
         )
     chown_to_invoker(output, invoking_identity())
     report_import(saved)

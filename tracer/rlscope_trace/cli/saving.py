@@ -5,24 +5,27 @@ from __future__ import annotations
 import signal
 import sys
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from rlscope_analysis.views import install_views
+from rlscope_analysis.derive import complete
 from rlscope_trace.cli import messages
 from rlscope_trace.privileges import chown_to_invoker, invoking_identity
 from rlscope_trace.store.finalise import finalise
 from rlscope_trace.store.spool import open_spool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from types import FrameType
 
+    import duckdb
+
     from rlscope_trace.importers.trace_writer import ImportReport
-    from rlscope_trace.store.finalise import FinaliseReport
+    from rlscope_trace.store.finalise import FinaliseReport, ReportProgress
     from rlscope_trace.store.stats import TraceStat
 
 _STEPS = {
@@ -30,6 +33,7 @@ _STEPS = {
     "read": "reading",
     "sort": "sorting",
     "write": "writing the database",
+    "derive": "working out the overlaps",
     "store": "storing",
     "verify": "verifying",
 }
@@ -45,11 +49,16 @@ def save_trace(spool_directory: Path, output: Path, *, overwrite: bool) -> Final
             open_spool(spool_directory),
             output,
             overwrite=overwrite,
-            complete=install_views,
+            complete=completing(progress),
             progress=progress,
         )
     chown_to_invoker(output, invoking_identity())
     return saved
+
+
+def completing(progress: ReportProgress) -> Callable[[duckdb.DuckDBPyConnection], None]:
+    """Return what adds the views and the derived tables to a database, and tells how far it is."""
+    return partial(complete, progress=partial(progress, "derive"))
 
 
 def report(saved: FinaliseReport) -> None:
