@@ -60,6 +60,21 @@ void put_control(std::string& out, unsigned char byte) {
   out.push_back(kHex[byte & 15]);
 }
 
+// A number that a double can hold where both parts fit, as they do in practice; else a text.
+void put_flow_id(std::string& out, uint64_t scope, int64_t correlation) {
+  constexpr int kCorrelationBits = 32, kScopeBits = 20;
+  const auto id = static_cast<uint64_t>(correlation);
+  if (id >> kCorrelationBits == 0 && scope >> kScopeBits == 0) {
+    put_integer(out, static_cast<int64_t>(scope << kCorrelationBits | id));
+    return;
+  }
+  out.push_back('"');
+  put_integer(out, static_cast<int64_t>(scope));
+  out.push_back('.');
+  put_integer(out, correlation);
+  out.push_back('"');
+}
+
 }  // namespace
 
 void put_json_text(std::string& out, std::string_view text) {
@@ -169,11 +184,9 @@ void ChromeSink::put_flow(const Slice& slice, int64_t tid) {
   if (column < 0 || !slice.has(static_cast<size_t>(column))) return;
   const bool is_effect = slice.source.shape == Shape::kGpu;
   output_.append(is_effect ? "{\"ph\":\"f\",\"bp\":\"e\"," : "{\"ph\":\"s\",");
-  output_.append("\"cat\":\"ac2g\",\"name\":\"ac2g\",\"id\":\"");
-  put_integer(output_, static_cast<int64_t>(slice.track.correlation_scope));
-  output_.push_back('.');
-  put_integer(output_, slice.value(static_cast<size_t>(column)));
-  output_.append("\",");
+  output_.append("\"cat\":\"ac2g\",\"name\":\"ac2g\",\"id\":");
+  put_flow_id(output_, slice.track.correlation_scope, slice.value(static_cast<size_t>(column)));
+  output_.push_back(',');
   put_place(slice, tid);
   output_.append("},\n");
 }

@@ -82,7 +82,7 @@ class PerfettoFormat:
         if self._plan.gpu_tracks:
             yield self._begin_gpu_pass
 
-    def _begin_process_pass(self, name: str, kinds: tuple[Kind, ...], place: int) -> None:
+    def _begin_process_pass(self, name: str, kinds: tuple[Kind, ...], place: int) -> bytes:
         self.writer.begin_pass()
         for process in self._plan.processes:
             self.writer.add_track(
@@ -93,8 +93,9 @@ class PerfettoFormat:
                 rank=place * _RANK_STEP,
             )
         self._add_sources(kinds)
+        return b""
 
-    def _begin_thread_pass(self, name: str, kinds: tuple[Kind, ...], place: int) -> None:
+    def _begin_thread_pass(self, name: str, kinds: tuple[Kind, ...], place: int) -> bytes:
         self.writer.begin_pass()
         for process in self._plan.processes:
             for thread in process.threads:
@@ -109,8 +110,9 @@ class PerfettoFormat:
                     rank=place * _RANK_STEP,
                 )
         self._add_sources(kinds)
+        return b""
 
-    def _begin_gpu_pass(self) -> None:
+    def _begin_gpu_pass(self) -> bytes:
         self.writer.begin_pass()
         processes = {process.process_id: process for process in self._plan.processes}
         for track in self._plan.gpu_tracks:
@@ -124,6 +126,7 @@ class PerfettoFormat:
                 constant=_gpu_fields(track),
             )
         self._add_sources((sources.GPU_ACTIVITY,))
+        return b""
 
     def _add_sources(self, kinds: tuple[Kind, ...]) -> None:
         for kind in kinds:

@@ -16,15 +16,16 @@ if TYPE_CHECKING:
     from rlscope_analysis.export.plan import Plan
     from rlscope_analysis.export.sources import Kind
 
-# Prepares one pass over some tracks.
-Pass = Callable[[], None]
-_PIECE_BYTES = 1 << 20
+# Prepares one pass over some tracks, and returns what has to stand before its slices.
+Pass = Callable[[], bytes]
 
 
 class Format(Protocol):
     """What writes a trace: a head, the passes over its slices, a tail."""
 
-    writer: Writer
+    @property
+    def writer(self) -> Writer:
+        """Return what the passes fill."""
 
     def head(self) -> Iterator[bytes]:
         """Yield everything that comes before the slices."""
@@ -53,21 +54,3 @@ def add_source(
         arguments=arguments_of(kind, wakers),
         correlation=kind.correlation_index,
     )
-
-
-def pieces(form: Format, progress: Callable[[int], None]) -> Iterator[bytes]:
-    """Yield the file piece by piece; progress(rows) is told how many rows were read so far.
-
-    Returns, as the value of the generator, how many slices had no track to go on.
-    """
-    yield b"".join(form.head())
-    rows = unplaced = 0
-    for prepare in form.passes():
-        prepare()
-        while piece := form.writer.next(_PIECE_BYTES):
-            yield piece
-            progress(rows + form.writer.rows)
-        rows += form.writer.rows
-        unplaced += form.writer.unplaced
-    yield form.tail()
-    return unplaced

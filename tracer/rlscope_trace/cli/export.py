@@ -1,0 +1,93 @@
+"""`rlscope-trace export`: a trace as a timeline file for other viewers."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import Annotated
+
+import typer
+
+from rlscope_analysis.export.timeline import Timeline
+from rlscope_analysis.trace import open_trace
+from rlscope_trace.cli import messages
+from rlscope_trace.cli.live_progress import sweeping
+from rlscope_trace.cli.timeline_file import is_stdout, write_timeline
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Write a trace as a timeline for other viewers; docs/export.md tells what goes where.",
+)
+
+_Trace = Annotated[Path, typer.Argument(help="The trace to export.", show_default=False)]
+_From = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="TIME",
+        help="Only what reaches beyond: seconds since the start of the trace, or 200ms, 7us, 12ns.",
+        show_default=False,
+    ),
+]
+_To = Annotated[
+    str | None,
+    typer.Option("--to", metavar="TIME", help="Only what begins before.", show_default=False),
+]
+_Force = Annotated[bool, typer.Option("--force", help="Replace the output.")]
+
+
+@app.command()
+def perfetto(
+    trace: _Trace,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", help="File to write, gzipped where its name ends in .gz; - is stdout."
+        ),
+    ] = Path("trace.pftrace"),
+    start: _From = None,
+    end: _To = None,
+    force: _Force = False,
+) -> None:
+    """Write Perfetto's protobuf: open it at https://ui.perfetto.dev, or with trace_processor."""
+    _export(trace, "perfetto", output, start=start, end=end, force=force)
+
+
+@app.command()
+def chrome(
+    trace: _Trace,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", help="File to write, gzipped where its name ends in .gz; - is stdout."
+        ),
+    ] = Path("trace.json.gz"),
+    start: _From = None,
+    end: _To = None,
+    force: _Force = False,
+) -> None:
+    """Write Chrome's JSON as the PyTorch profiler does: for what reads Kineto's files."""
+    _export(trace, "chrome", output, start=start, end=end, force=force)
+
+
+def _export(  # noqa: PLR0913 - one parameter per option
+    trace: Path, form: str, output: Path, *, start: str | None, end: str | None, force: bool
+) -> None:
+    began_s = time.monotonic()
+    with sweeping() as progress, open_trace(trace, progress=progress) as opened:
+        timeline = Timeline(opened, form, start=start, end=end)
+        total = timeline.total_rows or 0
+        pieces = timeline.pieces(lambda rows: progress(rows, max(rows, total)))
+        file_bytes = write_timeline(output, pieces, force=force)
+    lost = timeline.unplaced + timeline.unreadable
+    if timeline.unreadable:
+        messages.warning(f"{timeline.unreadable:,} rows of the trace are no intervals: left out")
+    if timeline.unplaced:
+        messages.warning(
+            f"{timeline.unplaced:,} slices of threads or processes that the trace lacks: left out"
+        )
+    messages.say(
+        f"wrote {'stdout' if is_stdout(output) else output}: {timeline.slices:,} slices,"
+        f" {file_bytes / 1e6:.1f} MB in {time.monotonic() - began_s:.1f} s"
+        + ("" if lost else "; nothing left out")
+    )
