@@ -1,0 +1,139 @@
+"""--from and --to: every number is that of the stretch alone, and stretches add up to the whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rlscope_analysis.errors import TraceError
+from rlscope_analysis.trace import Trace, open_trace
+from rlscope_analysis.window import parse_instant
+from trace_builder import TraceBuilder, lost, preempted, run, sleep, woken
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECOND_NS = 10**9
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ns"),
+    [
+        ("0", 0),
+        ("1.5", 1_500_000_000),
+        (".25s", 250_000_000),
+        ("2s", 2 * SECOND_NS),
+        ("200ms", 200_000_000),
+        ("7 us", 7_000),
+        ("12ns", 12),
+        ("0.000000001", 1),
+        ("123456789.987654321", 123_456_789_987_654_321),
+    ],
+)
+def test_times_are_read_exactly(text: str, expected_ns: int) -> None:
+    assert parse_instant(text) == expected_ns
+
+
+@pytest.mark.parametrize("text", ["", ".", "-1", "1m", "1e3", "abc", "1.2.3", "٣"])
+def test_what_is_no_time_is_told(text: str) -> None:
+    with pytest.raises(TraceError, match="is no time") as caught:
+        parse_instant(text)
+    assert caught.value.hint is not None
+    assert "200ms" in caught.value.hint
+
+
+@given(st.integers(0, 2**62 - 1))
+def test_every_nanosecond_can_be_named(instant_ns: int) -> None:
+    seconds, rest = divmod(instant_ns, SECOND_NS)
+    assert parse_instant(f"{seconds}.{rest:09}") == instant_ns
+    assert parse_instant(f"{instant_ns}ns") == instant_ns
+
+
+def write_trace(directory: Path) -> Path:
+    """Write a thread that begins at 1000 ns, with a loss, an operation, a call and a kernel."""
+    builder = TraceBuilder(directory / "trace.duckdb")
+    for kind in ("thread_state", "operation", "cuda_call", "gpu_activity"):
+        builder.capture(kind)
+    process = builder.process(pid=1, start_ns=1000, end_ns=1200)
+    states = [run(40), sleep(20), woken(10, by=-1), run(30), lost(20), preempted(5), run(75)]
+    thread = builder.thread(process, start_ns=1000, states=states)
+    builder.operation(thread, 1010, 1110, "learn")
+    builder.cuda_call(thread, 1020, 1040, correlation_id=1)
+    builder.gpu_activity(process, 1030, 1130, correlation_id=1)
+    return builder.write()
+
+
+@pytest.fixture
+def trace_path(tmp_path: Path) -> Path:
+    return write_trace(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shared_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_trace(tmp_path_factory.mktemp("shared"))
+
+
+def rows(trace: Trace, query: str) -> list[tuple[Any, ...]]:
+    return trace.connection.execute(query).fetchall()
+
+
+TIMES = "SELECT running_ns, runnable_ns, sleeping_ns, lost_ns, lifetime_ns FROM thread_time"
+
+
+def test_intervals_are_cut_at_the_edges(trace_path: Path) -> None:
+    with open_trace(trace_path, start="30ns", end="110ns") as trace:
+        assert rows(trace, TIMES) == [(40, 10, 20, 10, 80)]
+        assert rows(trace, "SELECT start_ns, end_ns, name FROM operation") == [
+            (1030, 1110, "learn")
+        ]
+        assert rows(trace, "SELECT start_ns, end_ns FROM gpu_busy") == [(1030, 1110)]
+        assert rows(
+            trace, "SELECT operation, gpu_busy, sum(time_ns) FROM breakdown GROUP BY ALL"
+        ) == [("learn", True, 80)]
+
+
+def test_without_a_window_all_is_there(trace_path: Path) -> None:
+    with open_trace(trace_path) as trace:
+        assert rows(trace, TIMES) == [(145, 15, 20, 20, 200)]
+
+
+def test_half_a_wait_for_a_cpu_is_none(trace_path: Path) -> None:
+    """The wakeup at 60 ns is seen whole; from 65 ns on, or up to 65 ns, it is not."""
+    waits = "SELECT count(*) FROM run_queue_latency"
+    for start, end, expected in (("50ns", "90ns", 1), ("65ns", "90ns", 0), ("50ns", "65ns", 0)):
+        with open_trace(trace_path, start=start, end=end) as trace:
+            assert rows(trace, waits) == [(expected,)], (start, end)
+
+
+@settings(deadline=None, max_examples=25)
+@given(cuts=st.lists(st.integers(1, 199), max_size=3, unique=True).map(sorted))
+def test_stretches_add_up_to_the_whole(cuts: list[int], shared_path: Path) -> None:
+    sums = (
+        "SELECT coalesce(sum(running_ns), 0) FROM thread_time",
+        "SELECT coalesce(sum(lost_ns), 0) FROM thread_time",
+        "SELECT coalesce(sum(end_ns - start_ns), 0) FROM gpu_busy",
+        "SELECT coalesce(sum(time_ns), 0) FROM breakdown WHERE operation = 'learn' AND gpu_busy",
+        "SELECT coalesce(sum(time_ns), 0) FROM resource_overlap",
+    )
+    with open_trace(shared_path) as trace:
+        whole = [int(rows(trace, query)[0][0]) for query in sums]
+    parts = [0] * len(sums)
+    for start, end in zip([0, *cuts], [*cuts, 200], strict=True):
+        with open_trace(shared_path, start=f"{start}ns", end=f"{end}ns") as trace:
+            for at, query in enumerate(sums):
+                parts[at] += int(rows(trace, query)[0][0])
+    assert parts == whole
+
+
+def test_a_window_outside_the_trace_is_empty(trace_path: Path) -> None:
+    with open_trace(trace_path, start="1", end="2") as trace:
+        assert rows(trace, TIMES) == []
+        assert rows(trace, "SELECT count(*) FROM timeline") == [(0,)]
+
+
+def test_a_window_that_ends_before_it_begins_is_told(trace_path: Path) -> None:
+    with pytest.raises(TraceError, match="not after its start"):
+        open_trace(trace_path, start="2", end="1")
