@@ -1,0 +1,223 @@
+"""Each view of summarize: it works on every trace, and its parts add up to its total."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rlscope_analysis.errors import TraceError
+from rlscope_analysis.report_view import answer, render_csv, render_json, render_table
+from rlscope_analysis.reports import REPORTS
+from rlscope_analysis.trace import open_trace
+from trace_builder import TraceBuilder, blocked, preempted, run, sleep
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from rlscope_analysis.trace import Trace
+
+KINDS = ("thread_state", "operation", "native_call", "wait", "cuda_call", "gpu_activity")
+MS = 10**6
+
+
+def training(path: Path) -> Path:
+    """Write two processes: one trains on a GPU, one simulates."""
+    builder = TraceBuilder(path)
+    for kind in KINDS:
+        builder.capture(kind)
+    builder.device(0, name="H200")
+    trainer = builder.process(pid=10, name="train", end_ns=100 * MS)
+    thread = builder.thread(
+        trainer,
+        tid=10,
+        name="main",
+        states=[run(40 * MS), sleep(30 * MS), preempted(5 * MS), run(20 * MS), blocked(5 * MS)],
+    )
+    for start in (0, 50):
+        builder.operation(thread, start * MS, (start + 50) * MS, "iteration")
+        builder.operation(thread, (start + 10) * MS, (start + 30) * MS, "learn")
+    builder.native_call(thread, 12 * MS, 30 * MS, "backend", "aten::mm")
+    builder.native_call(thread, 32 * MS, 34 * MS, "simulator", "mj_step")
+    builder.cuda_call(thread, 15 * MS, 16 * MS, correlation_id=1)
+    builder.cuda_call(
+        thread, 38 * MS, 68 * MS, kind="sync", name="cudaStreamSynchronize", correlation_id=2
+    )
+    builder.wait(thread, 95 * MS, 100 * MS, "io")
+    builder.gpu_activity(trainer, 20 * MS, 60 * MS, name="gemm", correlation_id=1)
+    builder.gpu_activity(trainer, 80 * MS, 90 * MS, name="orphan", correlation_id=9)
+    worker = builder.process(pid=11, name="worker", end_ns=100 * MS)
+    builder.thread(worker, tid=11, name="sim", states=[sleep(60 * MS), run(40 * MS)])
+    return builder.write()
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Iterator[Trace]:
+    with open_trace(training(tmp_path / "trace.duckdb")) as opened:
+        yield opened
+
+
+def records(trace: Trace, name: str) -> list[dict[str, Any]]:
+    found = answer(trace, REPORTS[name])
+    return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+
+
+def total(rows: list[dict[str, Any]], column: str) -> int:
+    return sum(row[column] for row in rows)
+
+
+def test_buckets_of_all_threads_add_up_to_their_lifetimes(trace: Trace) -> None:
+    assert total(records(trace, "breakdown"), "time_ns") == 200 * MS
+    assert total(records(trace, "thread"), "time_ns") == 200 * MS
+    assert sum(row["share"] for row in records(trace, "breakdown")) == pytest.approx(1)
+
+
+def test_buckets_are_what_they_are_called(trace: Trace) -> None:
+    buckets = {
+        (row["name"], row["bucket"]): row["time_ns"] // MS for row in records(trace, "thread")
+    }
+    assert buckets == {
+        ("main", "backend"): 17,  # 12..30 but for the launch
+        ("main", "simulator"): 2,
+        ("main", "cuda_api"): 1 + 2,  # the launch, and the synchronisation while on a CPU
+        ("main", "running"): 12 + 2 + 4 + 20,  # layers not known
+        ("main", "gpu_wait"): 28,  # asleep inside the synchronisation
+        ("main", "sleeping"): 2,
+        ("main", "runnable"): 5,
+        ("main", "io_wait"): 5,
+        ("sim", "sleeping"): 60,
+        ("sim", "running"): 40,
+    }
+
+
+def test_the_operation_tree_holds_self_and_total_times(trace: Trace) -> None:
+    tree = {row["operation"].strip(): row for row in records(trace, "operation")}
+    assert tree["iteration"]["instances"] == 2
+    assert tree["iteration"]["total_ns"] == 100 * MS
+    assert tree["iteration"]["self_ns"] == 60 * MS
+    assert tree["learn"]["mean_ns"] == 20 * MS
+    assert tree["learn"]["gpu_busy_ns"] == 10 * MS  # 20..30
+    # Annotated threads only: that of the worker has no operation.
+    assert total(list(tree.values()), "self_ns") == 100 * MS
+
+
+def test_resources_split_the_lifetime_of_annotated_threads(trace: Trace) -> None:
+    rows = records(trace, "resource")
+    by_resource: dict[str, int] = {}
+    for row in rows:
+        by_resource[row["resource"]] = by_resource.get(row["resource"], 0) + row["time_ns"] // MS
+    assert by_resource == {"CPU": 20 + 5 + 5, "CPU+GPU": 20 + 10, "GPU": 20, "none": 10 + 5 + 5}
+    assert total(rows, "time_ns") == 100 * MS
+
+
+def test_layers_are_the_part_on_a_cpu(trace: Trace) -> None:
+    rows = records(trace, "layer")
+    assert total(rows, "time_ns") == (60 + 40) * MS
+    assert {row["layer"] for row in rows} == {"backend", "simulator", "cuda_api", "not known"}
+
+
+def test_transitions_count_calls_that_change_the_layer(trace: Trace) -> None:
+    rows = {
+        (row["operation"], row["from_layer"], row["to_layer"]): (row["count"], row["per_instance"])
+        for row in records(trace, "transitions")
+    }
+    assert rows == {
+        ("learn", "no known call", "backend"): (1, 0.5),
+        ("learn", "backend", "cuda_api"): (1, 0.5),
+        ("iteration", "no known call", "simulator"): (1, 0.5),
+        ("iteration", "no known call", "cuda_api"): (1, 0.5),
+    }
+
+
+def test_time_off_the_cpu_has_its_reason(trace: Trace) -> None:
+    rows = records(trace, "blocked")
+    reasons: dict[tuple[str, str], int] = {}
+    for row in rows:
+        key = (row["wait"], row["inside"])
+        reasons[key] = reasons.get(key, 0) + row["time_ns"] // MS
+    assert reasons == {
+        ("gpu", "cuda_api"): 28,
+        ("not known", "-"): 2 + 60,
+        ("io", "-"): 5,
+    }
+
+
+def test_cpu_shares_add_up_to_the_running_time(trace: Trace) -> None:
+    rows = records(trace, "cpu")
+    assert total(rows, "running_ns") == 100 * MS
+    assert sum(row["share"] for row in rows) == pytest.approx(1)
+    assert sum(row["cpus"] for row in rows) == pytest.approx(1.0)  # 100 ms in 100 ms
+
+
+def test_gpu_busy_and_idle_make_up_the_span_in_every_scope(trace: Trace) -> None:
+    for row in records(trace, "gpu"):
+        assert row["busy_ns"] + row["idle_ns"] == row["span_ns"]
+    whole = records(trace, "gpu")[0]
+    assert (whole["activities"], whole["busy_ns"], whole["span_ns"]) == (2, 50 * MS, 70 * MS)
+    assert total(records(trace, "idle"), "time_ns") == whole["idle_ns"]
+    assert total(records(trace, "kernel"), "sum_ns") == whole["sum_ns"]
+
+
+def test_both_attributions_of_gpu_time_add_up_to_it(trace: Trace) -> None:
+    rows = records(trace, "launch")
+    assert total(rows, "launched_ns") == total(rows, "ran_ns") == 50 * MS
+    assert {row["operation"]: row["launches"] for row in rows} == {
+        "learn": 1,
+        "(call not in the trace)": 1,
+    }
+
+
+def test_no_time_is_counted_twice_in_overlaps(trace: Trace) -> None:
+    assert total(records(trace, "resource-overlap"), "time_ns") == 200 * MS
+    assert total(records(trace, "operation-overlap"), "time_ns") == 100 * MS
+    # The trainer works in 0..60, 75..95 and on the GPU in 80..90, the worker in 60..100.
+    together = {row["process_ids"]: row["time_ns"] for row in records(trace, "process-overlap")}
+    assert together == {"1": 60 * MS, "2": 20 * MS, "1 + 2": 20 * MS}
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_every_view_renders_in_every_format(trace: Trace, name: str) -> None:
+    found = answer(trace, REPORTS[name])
+    assert found.rows
+    document = json.loads("".join(render_json(found, trace)))
+    assert document["view"] == name
+    assert [list(row) for row in document["rows"]] == [list(found.columns)] * len(found.rows)
+    parsed = list(csv.reader(io.StringIO("".join(render_csv(found)))))
+    assert parsed[0] == list(found.columns)
+    assert len(parsed) == len(found.rows) + 1
+    table = render_table(found, limit=None, is_terminal=False)
+    assert table.startswith(REPORTS[name].title)
+    shorter = render_table(found, limit=1, is_terminal=False)
+    assert len(shorter.splitlines()) <= len(table.splitlines()) + 1
+
+
+@pytest.mark.parametrize("name", [name for name, report in REPORTS.items() if report.needs])
+def test_what_was_not_measured_is_an_error_not_a_zero(tmp_path: Path, name: str) -> None:
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.capture(str(REPORTS[name].needs), measured=False, reason="nobody asked for it")
+    builder.thread(builder.process(pid=1, end_ns=10), states=[run(10)])
+    with (
+        open_trace(builder.write()) as opened,
+        pytest.raises(TraceError, match=r"was not measured \(nobody asked for it\)"),
+    ):
+        answer(opened, REPORTS[name])
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_every_view_works_on_an_empty_trace(tmp_path: Path, name: str) -> None:
+    with open_trace(TraceBuilder(tmp_path / "empty.duckdb").write()) as opened:
+        found = answer(opened, REPORTS[name])
+        assert found.rows == []
+        assert render_table(found, limit=20, is_terminal=False).startswith(REPORTS[name].title)
+
+
+def test_a_total_stands_for_the_hidden_rows_too(trace: Trace) -> None:
+    found = answer(trace, REPORTS["idle"])
+    text = render_table(found, limit=1, is_terminal=False)
+    assert text.splitlines()[-1].startswith("total") or "(" in text.splitlines()[-1]
+    (line,) = [line for line in text.splitlines() if line.startswith("total")]
+    assert "20.000" in line
