@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from rlscope_trace.errors import UsageError
 from rlscope_trace.importers.errors import ImportFileError
 from rlscope_trace.importers.nsys_read import IMPORTED_TABLES, read_recording
 from rlscope_trace.importers.nsys_report import export_report, is_report
@@ -38,9 +39,10 @@ def import_nsys(
     failure the output is as it was, and nothing is left beside it.
     """
     started_s = time.monotonic()
+    _check_paths(files, output)
     refuse_existing(output, overwrite=overwrite)
     with contextlib.ExitStack() as stack:
-        opened = [_open(path, stack) for path in _distinct(files)]
+        opened = [_open(path, stack) for path in files]
         sessions = [read_session(file) for file in opened]
         shifts = _shifts(files, sessions)
         read, events = _read_all(opened, sessions, shifts, progress)
@@ -64,14 +66,18 @@ def import_nsys(
     )
 
 
-def _distinct(files: Sequence[Path]) -> Sequence[Path]:
-    """Return the files. Raises ImportFileError if one of them is there twice."""
+def _check_paths(files: Sequence[Path], output: Path) -> None:
+    if not files:
+        raise UsageError("no file to import was named")
     seen: set[Path] = set()
     for path in files:
         if path.resolve() in seen:
-            raise ImportFileError(f"{path} is named twice", hint="name each file once")
+            raise UsageError(f"{path} was named twice", hint="name each file once")
         seen.add(path.resolve())
-    return files
+    if output.resolve() in seen:
+        raise UsageError(
+            f"{output} is one of the files to import", hint="choose another output with -o"
+        )
 
 
 def _open(path: Path, stack: contextlib.ExitStack) -> NsysFile:
@@ -125,8 +131,10 @@ def _meta(files: Sequence[Path], sessions: list[Session], tables: Tables) -> dic
     starts, ends = (tables["process"][name] for name in ("start_ns", "end_ns"))
     return {
         **shared,
-        "loader": "import nsys",
-        "imported_files": json.dumps([str(path) for path in files]),
+        "loader": "import",
+        "imported_from": json.dumps([path.name for path in files]),
+        "ended_cleanly": "true",
+        "recovered": "false",
         **({"host": ", ".join(hosts)} if hosts else {}),
         "start_ns": str(min(starts)),
         "end_ns": str(max(ends)),

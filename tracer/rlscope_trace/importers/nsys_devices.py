@@ -15,7 +15,7 @@ def read_devices(file: NsysFile, host: str | None) -> dict[DeviceKey, Facts]:
     """Return the facts about each device, by the number that CUDA gives it."""
     gpus = _gpus(file)
     by_number: dict[int, list[Facts]] = {}
-    for gpu_id, cuda_id in file.rows("TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId")):
+    for gpu_id, cuda_id in file.rows("TARGET_INFO_CUDA_DEVICE", gpuId=int, cudaId=int):
         if gpu_id in gpus and cuda_id is not None:
             by_number.setdefault(cuda_id, []).append(gpus[gpu_id])
     if not by_number:
@@ -42,8 +42,10 @@ def device_table(devices: dict[DeviceKey, Facts]) -> dict[str, list[Any]]:
 
 
 def _gpus(file: NsysFile) -> dict[int, Facts]:
-    names = (
-        "id", "cuDevice", "name", "uuid", "totalMemory", "smCount", "computeMajor", "computeMinor"
+    rows = file.rows(
+        "TARGET_INFO_GPU",
+        id=int, cuDevice=int, name=str, uuid=str, totalMemory=int, smCount=int,
+        computeMajor=int, computeMinor=int,
     )  # fmt: skip
     return {
         gpu_id: {
@@ -55,9 +57,7 @@ def _gpus(file: NsysFile) -> dict[int, Facts]:
             "multiprocessors": processors,
             "compute_capability": None if major is None else f"{major}.{minor or 0}",
         }
-        for gpu_id, cuda_device, name, uuid, memory, processors, major, minor in file.rows(
-            "TARGET_INFO_GPU", names
-        )
+        for gpu_id, cuda_device, name, uuid, memory, processors, major, minor in rows
         if gpu_id is not None
     }
 

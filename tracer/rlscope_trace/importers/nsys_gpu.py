@@ -14,6 +14,7 @@ from rlscope_trace.importers.nsys_sqlite import Columns
 
 # CUPTI says so where a synchronisation concerns no stream in particular.
 _NO_STREAM = 0xFFFFFFFF
+_MAX_DEVICE_ID = (1 << 31) - 1
 _COPY_NAMES = {
     0: "Memcpy (unknown)", 1: "Memcpy HtoD", 2: "Memcpy DtoH", 3: "Memcpy HtoA",
     4: "Memcpy AtoH", 5: "Memcpy AtoA", 6: "Memcpy AtoD", 7: "Memcpy DtoA", 8: "Memcpy DtoD",
@@ -80,7 +81,7 @@ def _activities(source: Source, kind: _Kind, read: Columns) -> Activities:
     if kind.kind != "graph":
         graphs = _without(graphs, 0, rows)
     columns: Columns = {
-        "device_id": _nullable(read.get("deviceId"), rows),
+        "device_id": _device_ids(read.get("deviceId"), rows),
         "context_id": _nullable(read.get("contextId"), rows),
         "stream_id": _without(read.get("streamId"), _NO_STREAM, rows),
         "start_ns": starts,
@@ -99,7 +100,7 @@ def _activities(source: Source, kind: _Kind, read: Columns) -> Activities:
 def _pids(source: Source, pids: NDArray[Any]) -> NDArray[Any]:
     """Fill in a process that the export does not tell, where it has only one."""
     known = source.owners.pids_of_file(source.index)
-    return np.where(pids == UNKNOWN, known[0], pids) if len(known) == 1 else pids
+    return np.where(pids == UNKNOWN, np.int64(known[0]), pids) if len(known) == 1 else pids
 
 
 def _nullable(column: NDArray[Any] | None, rows: int) -> NDArray[Any]:
@@ -107,6 +108,13 @@ def _nullable(column: NDArray[Any] | None, rows: int) -> NDArray[Any]:
     if column is None:
         return np.ma.MaskedArray(np.zeros(rows, dtype=np.int32), mask=np.ones(rows, dtype=bool))
     return column
+
+
+def _device_ids(column: NDArray[Any] | None, rows: int) -> NDArray[Any]:
+    """Return the numbers of devices; a number that no device has is none."""
+    known = _nullable(column, rows)
+    data = np.ma.getdata(known)
+    return np.ma.MaskedArray(data, mask=missing(known) | (data < 0) | (data > _MAX_DEVICE_ID))
 
 
 def _without(column: NDArray[Any] | None, value: int, rows: int) -> np.ma.MaskedArray[Any, Any]:
@@ -132,7 +140,7 @@ def _coded_names(  # noqa: PLR0913 - which column means what
     source: Source, read: Columns, column: str, enum: str, known: dict[int, str], what: str
 ) -> NDArray[np.int32]:
     codes, place = np.unique(filled(read.get(column), 0, len(read["start"])), return_inverse=True)
-    labels = dict(source.file.rows(enum, ("id", "label")))
+    labels = dict(source.file.rows(enum, id=int, label=str))
     names = [known.get(code) or f"{what} ({labels.get(code) or code})" for code in codes.tolist()]
     return np.array([source.names.number(name) for name in names], dtype=np.int32)[place]
 

@@ -39,7 +39,8 @@ class Owner:
     extent: Extent | None = None
     name: str | None = None
     host: str | None = None
-    lost_ns: int = 0
+    lost_ns: int | None = None
+    """None where states were not measured."""
 
 
 @dataclass
@@ -98,7 +99,7 @@ class Owners:
 
     def learn_names(self, file: NsysFile, file_index: int, host: str | None) -> None:
         """Look up what the processes and threads of a file are called."""
-        names = dict(file.rows("PROCESSES", ("globalPid", "name")))
+        names = dict(file.rows("PROCESSES", globalPid=int, name=str))
         thread_names = _thread_names(file)
         for owner in self.processes:
             if owner.file_index == file_index:
@@ -180,7 +181,7 @@ def _extents(
 
 def _thread_names(file: NsysFile) -> dict[int, str]:
     """Return the name of each thread; of several the one of the highest priority."""
-    rows = file.rows("ThreadNames", ("globalTid", "nameId", "priority"))
+    rows = file.rows("ThreadNames", globalTid=int, nameId=int, priority=int)
     rows = [row for row in rows if row[0] is not None and row[1] is not None]
     strings = file.strings(name_id for _, name_id, _ in rows)
     rows.sort(key=lambda row: row[2] or 0)

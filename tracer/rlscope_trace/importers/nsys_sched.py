@@ -26,7 +26,7 @@ _STATE_OF_NAME = {
 _RUNNING = THREAD_STATES.index("running")
 # Between the end of a thread and the next life of its number, or where a switch is missing.
 _GAP, _UNTOLD = 254, 255
-_NO_CPU = -1
+_NO_CPU, _MAX_CPU = -1, (1 << 15) - 1
 
 MEASURED = (
     "context switches of Nsight Systems: what a thread waits for a CPU after a wakeup is part of"
@@ -81,7 +81,7 @@ def _in_order(read: Columns) -> Columns:
     return {
         "tid": tids[rows],
         "start": starts[rows],
-        "cpu": filled(read.get("cpu"), _NO_CPU, len(tids))[rows],
+        "cpu": np.clip(filled(read.get("cpu"), _NO_CPU, len(tids))[rows], _NO_CPU, _MAX_CPU),
         "in": filled(read["isSchedIn"], 0)[rows] != 0,
         "state": filled(read.get("threadState"), 0, len(tids))[rows],
     }
@@ -114,7 +114,7 @@ def _stretches(source: Source, read: Columns) -> Columns:
 
 def _state_codes(file: NsysFile, values: NDArray[Any]) -> NDArray[np.uint8]:
     """Turn threadState into our codes."""
-    names = dict(file.rows("ENUM_SAMPLING_THREAD_STATE", ("id", "name"))) or _STATE_NAMES
+    names = dict(file.rows("ENUM_SAMPLING_THREAD_STATE", id=int, name=str)) or _STATE_NAMES
     unique, place = np.unique(values, return_inverse=True)
     codes = [
         _GAP

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from rlscope_trace.importers.nsys_sqlite import NsysFile
 
 _WARNING = 2
+# Of either sign 146 years: a difference of two times fits into 64 bits.
+_MAX_TIME_NS = 1 << 62
 _MAX_DIAGNOSTICS = 20
 
 
@@ -28,16 +30,14 @@ def read_session(file: NsysFile) -> Session:
     """Read what the tables about the recording tell; all of them may be missing."""
     export = _pairs(file, "META_DATA_EXPORT")
     system = _pairs(file, "TARGET_INFO_SYSTEM_ENV")
-    epochs = file.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))
-    epoch_ns = next((int(value) for (value,) in epochs if isinstance(value, int)), None)
-    durations = [value for (value,) in file.rows("ANALYSIS_DETAILS", ("duration",)) if value]
+    epoch_ns = _first_time(file, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
+    duration_ns = _first_time(file, "ANALYSIS_DETAILS", "duration")
     # `nsys export --ts-shift` and `--ts-normalize` move every time.
     start_ns = _whole(export.get("EXPORT_PARAM_TIME_SHIFT")) or 0
     if export.get("EXPORT_PARAM_TIME_NORMALIZE") == "true" and epoch_ns is not None:
         start_ns += epoch_ns
     facts = {
-        "nsys_version": export.get("EXPORT_PRODUCT_VERSION"),
-        "nsys_schema": export.get("EXPORT_SCHEMA_VERSION"),
+        "ladder": _version(export),
         "kernel": system.get("SoftwareReleaseVersion"),
         "cuda_driver": system.get("CudaDriverVersion"),
         "argv": _command_line(file),
@@ -46,22 +46,35 @@ def read_session(file: NsysFile) -> Session:
     return Session(
         realtime_at_zero_ns=None if epoch_ns is None else epoch_ns - start_ns,
         start_ns=start_ns,
-        end_ns=start_ns + max(durations) if durations else None,
+        end_ns=None if duration_ns is None else start_ns + duration_ns,
         host=system.get("Hostname"),
         facts={key: value for key, value in facts.items() if value},
     )
 
 
+def _version(export: dict[str, str]) -> str:
+    version = export.get("EXPORT_PRODUCT_VERSION", "of an unknown version")
+    schema = export.get("EXPORT_SCHEMA_VERSION", "of an unknown version")
+    return f"Nsight Systems {version}, schema {schema}"
+
+
+def _first_time(file: NsysFile, table: str, column: str) -> int | None:
+    """Return the first value that a time can have, None if there is none."""
+    values = (value for (value,) in file.rows(table, **{column: int}))
+    return next((v for v in values if v is not None and 0 < v < _MAX_TIME_NS), None)
+
+
 def _pairs(file: NsysFile, table: str) -> dict[str, str]:
-    rows = file.rows(table, ("name", "value"))
-    return {str(name): str(value) for name, value in rows if value is not None}
+    rows = file.rows(table, name=str, value=str)
+    return {name: value for name, value in rows if name is not None and value is not None}
 
 
 def _whole(text: str | None) -> int | None:
     try:
-        return int(text) if text else None
+        number = int(text) if text else None
     except ValueError:
         return None
+    return number if number is None or abs(number) < _MAX_TIME_NS else None
 
 
 def _command_line(file: NsysFile) -> str | None:
@@ -78,6 +91,6 @@ def _command_line(file: NsysFile) -> str | None:
 
 def _diagnostics(file: NsysFile) -> str | None:
     """Return the warnings and errors of the recorder itself as JSON: they tell of lost events."""
-    rows = file.rows("DIAGNOSTIC_EVENT", ("severity", "text"))
-    texts = [str(text) for severity, text in rows if severity and severity >= _WARNING and text]
+    rows = file.rows("DIAGNOSTIC_EVENT", severity=int, text=str)
+    texts = [text for severity, text in rows if severity and severity >= _WARNING and text]
     return json.dumps(texts[:_MAX_DIAGNOSTICS]) if texts else None

@@ -51,20 +51,14 @@ class NsysFile:
         """Open it for reading only. Raises ImportFileError if it is no readable export."""
         self.path = path
         uri = path.absolute().as_uri() + _open_mode(path)
-        with self._explained():
-            self._connection = sqlite3.connect(uri, uri=True, isolation_level=None)
-            # A name that is not UTF-8 keeps its other characters.
-            self._connection.text_factory = lambda text: text.decode("utf-8", "replace")
-            # One snapshot, also if somebody writes meanwhile.
-            self._connection.execute("BEGIN")
-            names = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-            self.tables = {name: self._columns_of(name) for (name,) in names.fetchall()}
-        if not _SIGNATURE_TABLES & set(self.tables):
+        self._connection = sqlite3.connect(uri, uri=True, isolation_level=None)
+        # A name that is not UTF-8 keeps its other characters.
+        self._connection.text_factory = lambda text: text.decode("utf-8", "replace")
+        try:
+            self.tables = self._find_tables()
+        except BaseException:
             self.close()
-            raise ImportFileError(
-                f"{path} is a SQLite database, but no export of Nsight Systems",
-                hint=f"make one with: {EXPORT_COMMAND}",
-            )
+            raise
 
     def __enter__(self) -> "NsysFile":
         return self
@@ -121,16 +115,26 @@ class NsysFile:
         """Yield a column of text, in the order in which read() reads the rows."""
         with self._explained():
             for (value,) in self._query(f"SELECT {_quoted(name)} FROM {_quoted(table)}"):  # noqa: S608
-                yield None if value is None else str(value)
+                yield value if isinstance(value, str) else None
 
-    def rows(self, table: str, names: Sequence[str]) -> list[tuple[Any, ...]]:
-        """Return the rows of a small table; None where a value or the column is missing."""
+    def rows(self, table: str, **kinds: type) -> list[tuple[Any, ...]]:
+        """Return columns of a small table, each of the type that is given for its name.
+
+        None where a value is missing or of another type, and where there is no such column.
+        """
         columns = self.tables.get(table)
         if columns is None:
             return []
-        values = ", ".join(_quoted(name) if name in columns else "NULL" for name in names)
+        values = ", ".join(_quoted(name) if name in columns else "NULL" for name in kinds)
         with self._explained():
-            return self._query(f"SELECT {values} FROM {_quoted(table)}").fetchall()  # noqa: S608
+            rows = self._query(f"SELECT {values} FROM {_quoted(table)}").fetchall()  # noqa: S608
+        return [
+            tuple(
+                value if isinstance(value, kind) else None
+                for value, kind in zip(row, kinds.values(), strict=True)
+            )
+            for row in rows
+        ]
 
     def strings(self, ids: Iterable[int]) -> dict[int, str]:
         """Look up entries of StringIds; those it does not have are left out."""
@@ -139,7 +143,21 @@ class NsysFile:
             return {}
         with self._explained():
             rows = self._query("SELECT id, value FROM StringIds")
-            return {key: str(value) for key, value in rows if key in wanted and value is not None}
+            return {key: value for key, value in rows if key in wanted and isinstance(value, str)}
+
+    def _find_tables(self) -> dict[str, frozenset[str]]:
+        """Return the columns of every table. Raises ImportFileError if this is no export."""
+        with self._explained():
+            # One snapshot, also if somebody writes meanwhile.
+            self._query("BEGIN")
+            names = self._query("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            tables = {name: self._columns_of(name) for (name,) in names}
+        if not _SIGNATURE_TABLES & set(tables):
+            raise ImportFileError(
+                f"{self.path} is a SQLite database, but no export of Nsight Systems",
+                hint=f"make one with: {EXPORT_COMMAND}",
+            )
+        return tables
 
     def _columns_of(self, table: str) -> frozenset[str]:
         rows = self._query(f"PRAGMA table_info({_quoted(table)})")
@@ -175,6 +193,8 @@ class NsysFile:
 def _open_mode(path: Path) -> str:
     """Look at the header; returns how to open the file without writing beside it."""
     try:
+        if path.exists() and not path.is_file():
+            raise ImportFileError(f"{path} is no file", hint=f"make one with: {EXPORT_COMMAND}")
         with path.open("rb") as file:
             header = file.read(100)
     except FileNotFoundError:
@@ -188,21 +208,25 @@ def _open_mode(path: Path) -> str:
         raise ImportFileError(
             f"{path} {what}", hint=f"an export of Nsight Systems is made with: {EXPORT_COMMAND}"
         )
-    has_log = path.with_name(f"{path.name}-wal").exists()
+    has_log = _beside(path, "-wal").exists()
     # Opening a database with a write-ahead log creates files beside it, unless it cannot change.
     return "?immutable=1" if header[_WAL_BYTES] == b"\x02\x02" and not has_log else "?mode=ro"
 
 
 def _explanation(path: Path, error: sqlite3.Error) -> ImportFileError:
     text = str(error)
-    if "locked" in text or "busy" in text:
+    if "locked" in text or "busy" in text or _beside(path, "-journal").exists():
         return ImportFileError(
-            f"{path} is locked: another program writes it",
-            hint="wait until `nsys export` has finished, then import it",
+            f"{path} is locked: another program writes it, or was stopped while it did ({text})",
+            hint="wait until `nsys export` has finished; if it was stopped, export once more",
         )
     return ImportFileError(
         f"{path} is damaged: {text}", hint=f"export it once more: {EXPORT_COMMAND}"
     )
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(f"{path.name}{suffix}")
 
 
 def _quoted(name: str) -> str:
