@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # Categories of the resources of a process, by code; the first is only there to be the empty set.
 _ALIVE, _CPU, _CUDA_API, _GPU = 0, 1, 5, 6
 _RESOURCES = ("", "cpu", "python", "simulator", "backend", "cuda_api", "gpu")
-_WINDOW_ROWS = 1_000_000
+_WINDOW_ROWS = 2_000_000
 # Sets of many processes are different at every switch: a table as long as the trace.
 _MAX_PROCESSES = 16
 # A set with no members that stands for all that are not among the longest.
