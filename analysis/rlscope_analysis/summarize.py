@@ -42,8 +42,8 @@ SELECT
   thread_id, switches, voluntary_switches, involuntary_switches, unknown_switches, migrations
 FROM thread_switch
 """
-# Quantiles do not add up: those of a process and of the trace come from its waits themselves. Both in
-# one call, which sorts once.
+# Quantiles do not add up: those of a process and of the trace come from its waits themselves; both
+# in one call, which sorts once.
 _LATENCY_SQL = """
 SELECT
   grouping(q.thread_id, t.process_id) AS level, q.thread_id, t.process_id,
