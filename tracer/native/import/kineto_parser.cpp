@@ -37,7 +37,7 @@ void read_kineto(const std::string& path,
     file.damage_offset = stream.Tell();
   } else if (result.IsError()) {
     file.damage = describe(result, handler, stream);
-    file.damage_offset = result.Offset();
+    file.damage_offset = stream.at_end() ? stream.Tell() : result.Offset();
   }
   file.is_json = !result.IsError() || handler.has_root() || stream.at_end();
   file.header = handler.header();
