@@ -1,0 +1,72 @@
+"""A trace whose writer knew fewer tables and views answers what it can, for the connection only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import duckdb
+import pytest
+
+from rlscope_analysis.report_view import answer
+from rlscope_analysis.reports import REPORTS
+from rlscope_analysis.schema import schema_sql
+from rlscope_analysis.summarize import summarize
+from rlscope_analysis.trace import open_trace
+from rlscope_analysis.views import view_sql
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FIRST_TABLES = {"meta", "clock", "process", "thread", "thread_state_coded", "trace_stat"}
+
+
+@pytest.fixture
+def first_trace(tmp_path: Path) -> Path:
+    """Write a trace as the first version did: states, and nothing about calls or operations."""
+    path = tmp_path / "old.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(schema_sql("session"))
+        connection.execute(schema_sql("threads"))
+        connection.execute("DROP TABLE capture")
+        connection.execute("INSERT INTO meta VALUES ('schema_version', '1')")
+        connection.execute(
+            "INSERT INTO process (process_id, pid, start_ns, end_ns) VALUES (1, 7, 0, 30)"
+        )
+        connection.execute("INSERT INTO thread VALUES (1, 1, 7, 0, 30, 'main', true, 0)")
+        connection.execute(
+            "INSERT INTO thread_state_coded VALUES (1, 0, 10, 0, 0, 0), (1, 10, 30, 2, -1, 0)"
+        )
+        connection.execute(view_sql("state_step"))
+    return path
+
+
+def test_it_is_summarized_as_ever(first_trace: Path) -> None:
+    with open_trace(first_trace) as trace:
+        summary = summarize(trace)
+    assert summary.total.times.running_ns == 10
+    assert summary.total.times.lifetime_ns == 30
+    assert summary.reports == ()
+
+
+def test_its_buckets_are_worked_out_when_it_is_opened(first_trace: Path) -> None:
+    with open_trace(first_trace) as trace:
+        buckets = trace.sql("SELECT bucket, time_ns, gpu_busy FROM breakdown ORDER BY bucket")
+        assert buckets.fetchall() == [("running", 10, None), ("sleeping", 20, None)]
+        assert answer(trace, REPORTS["cpu"]).rows[0][:4] == (7, 7, "main", 10)
+        assert trace.sql("SELECT count(*), sum(busy_ns) FROM gpu_time").fetchall() == [(0, None)]
+
+
+def test_a_window_of_it_works_too(first_trace: Path) -> None:
+    with open_trace(first_trace, start="5ns", end="15ns") as trace:
+        buckets = trace.sql("SELECT bucket, time_ns FROM breakdown ORDER BY bucket").fetchall()
+    assert buckets == [("running", 5), ("sleeping", 5)]
+
+
+def test_the_file_stays_as_it_was(first_trace: Path) -> None:
+    before = first_trace.read_bytes()
+    with open_trace(first_trace) as trace:
+        assert trace.sql("FROM timeline").fetchall()
+    assert first_trace.read_bytes() == before
+    with duckdb.connect(str(first_trace), read_only=True) as connection:
+        tables = {name for (name,) in connection.execute("SHOW TABLES").fetchall()}
+    assert tables == FIRST_TABLES | {"thread_state", "_state_step"}
