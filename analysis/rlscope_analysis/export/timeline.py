@@ -44,6 +44,8 @@ class Timeline:
         self._form = FORMATS[form](self._plan)
         self.total_rows = None if window else self._plan.rows
         """How many rows will be read; None: that is not known."""
+        self.is_complete = False
+        """Whether all of it was written."""
         self.slices = 0
         """How many slices were written."""
         self.unplaced = 0
@@ -62,6 +64,7 @@ class Timeline:
                 yield prepare()
                 yield from self._slices(progress)
             yield self._form.tail()
+        self.is_complete = True
 
     def _slices(self, progress: Callable[[int], None]) -> Iterator[bytes]:
         writer, before = self._form.writer, self.slices + self.unplaced

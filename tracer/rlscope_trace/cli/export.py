@@ -79,15 +79,22 @@ def _export(  # noqa: PLR0913 - one parameter per option
         total = timeline.total_rows or 0
         pieces = timeline.pieces(lambda rows: progress(rows, max(rows, total)))
         file_bytes = write_timeline(output, pieces, force=force)
-    lost = timeline.unplaced + timeline.unreadable
+    if timeline.is_complete:
+        _report(timeline, output, file_bytes, time.monotonic() - began_s)
+
+
+def _report(timeline: Timeline, output: Path, file_bytes: int | None, duration_s: float) -> None:
+    """Say what was written and what was not; nothing to somebody who has stopped listening."""
     if timeline.unreadable:
         messages.warning(f"{timeline.unreadable:,} rows of the trace are no intervals: left out")
     if timeline.unplaced:
         messages.warning(
             f"{timeline.unplaced:,} slices of threads or processes that the trace lacks: left out"
         )
+    size = "" if file_bytes is None else f", {file_bytes / 1e6:.1f} MB"
     messages.say(
-        f"wrote {'stdout' if is_stdout(output) else output}: {timeline.slices:,} slices,"
-        f" {file_bytes / 1e6:.1f} MB in {time.monotonic() - began_s:.1f} s"
-        + ("" if lost else "; nothing left out")
+        f"wrote {'stdout' if is_stdout(output) else output}: {timeline.slices:,} slices{size}"
+        f" in {duration_s:.1f} s"
     )
+    if not timeline.unreadable and not timeline.unplaced:
+        messages.say("nothing left out")

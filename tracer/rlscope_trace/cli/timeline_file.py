@@ -26,26 +26,36 @@ def is_stdout(output: Path) -> bool:
     return str(output) == "-"
 
 
-def write_timeline(output: Path, pieces: Iterable[bytes], *, force: bool) -> int:
-    """Write the pieces to the output; returns how many bytes it has then.
+def write_timeline(output: Path, pieces: Iterable[bytes], *, force: bool) -> int | None:
+    """Write the pieces to the output; returns how many bytes it has then, None: that is not known.
 
     A file has another name until it is complete, and is gzipped where its own ends in .gz; what was
     interrupted or failed leaves nothing. Raises UsageError where there is a file already and `force`
-    is not given, or where stdout is a terminal, TracerError where the output cannot be written.
+    is not given, or where stdout is a terminal; TracerError where the output cannot be written.
     """
     if is_stdout(output):
         return _write_stdout(pieces)
-    refuse_existing(output, overwrite=force)
+    try:
+        if output.exists() and not output.is_file() and not output.is_dir():
+            # A pipe or a device takes the bytes; no file may come in its place.
+            with output.open("wb") as file:
+                _write(file, output, pieces)
+            return None
+        refuse_existing(output, overwrite=force)
+        return _write_file(output, pieces, force=force)
+    except OSError as error:
+        raise TracerError(
+            f"cannot write {output}: {reason_of(error)}", hint="choose another place with -o"
+        ) from error
+
+
+def _write_file(output: Path, pieces: Iterable[bytes], *, force: bool) -> int:
     partial = partial_of(output)
     try:
         with _signals_interrupt():
             with partial.open("wb") as file:
                 _write(file, output, pieces)
             file_bytes = publish(output, overwrite=force)
-    except OSError as error:
-        raise TracerError(
-            f"cannot write {output}: {reason_of(error)}", hint="choose another place with -o"
-        ) from error
     finally:
         partial.unlink(missing_ok=True)
     chown_to_invoker(output, invoking_identity())
