@@ -37,7 +37,7 @@ TRACER_ROOMS = (
 INCLUDES = {
     "bpf": r"[a-z_]+\.h",
     "tracer/native": r"[a-z_]+\.h|bpf/(records|track|tp_fields)\.h",
-    "tracer/native/import": r"[a-z_]+\.h",
+    "tracer/native/import": r"[a-z0-9_]+\.h",
     "analysis/native": r"[a-z_]+\.h",
 }
 # And from elsewhere, where that is limited: libbpf's headers for BPF programs, no others.

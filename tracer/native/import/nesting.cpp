@@ -1,50 +1,45 @@
 #include "nesting.h"
 
-#include <algorithm>
+#include <functional>
+#include <queue>
 #include <stdexcept>
 #include <unordered_map>
 
 namespace rls {
 namespace {
 
-// The open ranges of one thread, the one opened last on top.
+// The open ranges of one thread. Ranges that cross close in another order than that of a stack, so
+// how many are open is counted apart from which was opened last.
 class OpenRanges {
  public:
   explicit OpenRanges(const std::int64_t* end_ns) : end_ns_(end_ns) {}
 
   void clear() {
     rows_.clear();
-    crossings_ = false;
+    ends_ns_ = {};
   }
 
   void close_until(std::int64_t now_ns) {
-    if (crossings_) {
-      const auto closed = [&](std::int64_t row) { return end_ns_[row] <= now_ns; };
-      rows_.erase(std::remove_if(rows_.begin(), rows_.end(), closed), rows_.end());
-      // Ends that fall from the bottom to the top are nested well again.
-      crossings_ = !std::is_sorted(rows_.rbegin(), rows_.rend(), [&](auto left, auto right) {
-        return end_ns_[left] < end_ns_[right];
-      });
-      return;
-    }
+    while (!ends_ns_.empty() && ends_ns_.top() <= now_ns) ends_ns_.pop();
+    // A closed one below an open one stays until it surfaces.
     while (!rows_.empty() && end_ns_[rows_.back()] <= now_ns) rows_.pop_back();
   }
 
-  // Returns whether the range outlives one that is around it.
+  // Returns whether the range outlives the one that is around it.
   bool open(std::int64_t row) {
     const bool crosses = !rows_.empty() && end_ns_[rows_.back()] < end_ns_[row];
-    crossings_ = crossings_ || crosses;
     rows_.push_back(row);
+    ends_ns_.push(end_ns_[row]);
     return crosses;
   }
 
   std::int64_t top() const { return rows_.empty() ? -1 : rows_.back(); }
-  std::size_t size() const { return rows_.size(); }
+  std::size_t size() const { return ends_ns_.size(); }
 
  private:
   const std::int64_t* end_ns_;
   std::vector<std::int64_t> rows_;
-  bool crossings_ = false;
+  std::priority_queue<std::int64_t, std::vector<std::int64_t>, std::greater<>> ends_ns_;
 };
 
 bool in_order(const Ranges& ranges, std::size_t row) {

@@ -137,9 +137,9 @@ def _write(output: Path, tables: Tables, complete: Complete, progress: ReportPro
     written = 0
     expected: dict[str, Totals] = {}
     with contextlib.closing(duckdb.connect(partial, config=config)) as con:
-        # One transaction: each on its own would wait for the disk.
-        con.begin()
         create_tables(con)
+        # One transaction for all tables: each on its own would wait for the disk.
+        con.begin()
         for name, table in tables.items():
             expected[name] = totals_of(table)
             for rows in _insert(con, name, table, tables.get("thread")):
