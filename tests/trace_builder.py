@@ -255,6 +255,7 @@ class TraceBuilder:
         self._activities.sort(key=lambda row: (row["process_id"], row["start_ns"]))
         create_tables(connection)
         paths, operations = self._nested_operations()
+        connection.execute("BEGIN")  # else every row would be a transaction of its own
         for table, rows in (
             ("meta", list(self.meta.items())),
             ("clock", self._clocks),
@@ -277,6 +278,7 @@ class TraceBuilder:
             if rows:
                 marks = ", ".join("?" * len(rows[0]))
                 connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+        connection.execute("COMMIT")
         if self.with_views:
             install_views(connection)
 

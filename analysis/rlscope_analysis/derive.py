@@ -13,15 +13,29 @@ if TYPE_CHECKING:
 
     import duckdb
 
-DERIVED_TABLES = frozenset({"thread_overlap_coded", "transition_coded", "active_set"})
+DERIVED_TABLES = frozenset(
+    {"thread_overlap_coded", "transition_coded", "overlap_fault", "active_set"}
+)
 
 
 def derive(
     connection: duckdb.DuckDBPyConnection, *, progress: Callable[[int, int], None] | None = None
 ) -> None:
     """Compute and store what the overlap engine finds, into the empty tables of the connection."""
-    thread_overlap.store(connection, thread_overlap.compute(connection, progress=progress))
+    overlap = thread_overlap.compute(connection, progress=progress)
+    thread_overlap.store(connection, overlap)
+    _store_faults(connection, overlap)
     active_set.store(connection)
+
+
+def _store_faults(
+    connection: duckdb.DuckDBPyConnection, overlap: thread_overlap.ThreadOverlap
+) -> None:
+    faults = [(relation, fault, count) for (relation, fault), count in overlap.faults.items()]
+    if overlap.rows_out_of_order:
+        faults.append(("all", "disordered", overlap.rows_out_of_order))
+    for row in sorted(faults):
+        connection.execute("INSERT INTO overlap_fault VALUES (?, ?, ?)", row)
 
 
 def complete(

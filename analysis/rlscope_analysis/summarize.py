@@ -63,6 +63,14 @@ FROM process AS p
 LEFT JOIN _measured AS m ON m.process_id = p.process_id AND m.kind = 'thread_state'
 WHERE NOT coalesce(m.measured, FALSE)
 """
+# Clipped is what happens to whatever was open at either end of a recording; states have a note of
+# their own.
+_FAULTS_SQL = """
+SELECT relation, fault, count
+FROM overlap_fault
+WHERE fault <> 'clipped' AND relation <> 'thread_state_coded'
+ORDER BY ALL
+"""
 _THREAD_COUNT_SQL = "SELECT count(*) FROM thread"
 _LOSSES_SQL = """
 SELECT kind, source, count, first_ns, remedy FROM trace_stat ORDER BY kind, source, first_ns
@@ -239,6 +247,9 @@ class _Reader:
                 f"wakeups without a known waker: {unknown:,}; this capture cannot tell an interrupt"
                 " from the thread it landed on"
             )
+        for relation, fault, count in self._rows(_FAULTS_SQL):
+            what = fault.replace("_", " ")
+            yield f"rows of {relation} that are {what}: {count:,}; see overlap_fault"
         gaps = sum(thread.measures.times.lost_ns > 0 for thread in threads)
         if gaps:
             yield (

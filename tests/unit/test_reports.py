@@ -12,6 +12,7 @@ import pytest
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.report_view import answer, render_csv, render_json, render_table
 from rlscope_analysis.reports import REPORTS
+from rlscope_analysis.summarize import summarize
 from rlscope_analysis.trace import open_trace
 from trace_builder import TraceBuilder, blocked, preempted, run, sleep
 
@@ -221,3 +222,14 @@ def test_a_total_stands_for_the_hidden_rows_too(trace: Trace) -> None:
     assert text.splitlines()[-1].startswith("total") or "(" in text.splitlines()[-1]
     (line,) = [line for line in text.splitlines() if line.startswith("total")]
     assert "20.000" in line
+
+
+def test_rows_that_are_not_as_promised_are_told(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.capture("thread_state")
+    builder.capture("native_call")
+    thread = builder.thread(builder.process(pid=1, end_ns=10), states=[run(10)])
+    builder.native_call(thread, 20, 30, "backend")
+    with open_trace(builder.write()) as opened:
+        notes = summarize(opened).notes
+    assert "rows of native_call_coded that are outside: 1; see overlap_fault" in notes

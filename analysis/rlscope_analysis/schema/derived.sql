@@ -28,6 +28,12 @@ COMMENT ON COLUMN transition_coded.from_layer IS 'Layer that called, as in threa
 COMMENT ON COLUMN transition_coded.to_layer IS 'Layer that was entered, a different one';
 COMMENT ON COLUMN transition_coded.count IS 'How often';
 
+CREATE TABLE overlap_fault (relation VARCHAR, fault VARCHAR, count BIGINT);
+COMMENT ON TABLE overlap_fault IS 'Rows of other tables that were not as the schema promises when the overlaps were worked out; no row: all were';
+COMMENT ON COLUMN overlap_fault.relation IS 'The table';
+COMMENT ON COLUMN overlap_fault.fault IS 'outside the lifetime of their thread (left out); clipped to it; reversed: ended before they started (left out); crossing: ended after what they are inside of (the one opened last owns the time); unknown_thread (left out); no_lifetime: thread without start or end (left out); disordered: not stored in order (sorted)';
+COMMENT ON COLUMN overlap_fault.count IS 'How many rows';
+
 CREATE TABLE active_set (
   kind VARCHAR, process_id INTEGER, operation VARCHAR, members VARCHAR[],
   time_ns BIGINT, count BIGINT, first_ns BIGINT, last_ns BIGINT

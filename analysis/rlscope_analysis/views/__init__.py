@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from importlib import resources
 from typing import TYPE_CHECKING
+
+from rlscope_analysis.schema import execute_at_once
 
 if TYPE_CHECKING:
     import duckdb
@@ -38,8 +41,7 @@ def view_sql(topic: str) -> str:
 
 def install_views(connection: duckdb.DuckDBPyConnection) -> None:
     """Create every view in the database of a writable connection that holds the raw tables."""
-    for topic in VIEW_TOPICS:
-        connection.execute(view_sql(topic))
+    execute_at_once(connection, map(view_sql, VIEW_TOPICS))
 
 
 def lend_missing_views(connection: duckdb.DuckDBPyConnection) -> None:
@@ -51,7 +53,10 @@ def lend_missing_views(connection: duckdb.DuckDBPyConnection) -> None:
         ).fetchall()
     }
     for topic in VIEW_TOPICS:
-        for statement in connection.extract_statements(view_sql(topic)):
+        script = view_sql(topic)
+        if present.issuperset(re.findall(r"^CREATE OR REPLACE VIEW (\w+)", script, re.MULTILINE)):
+            continue
+        for statement in connection.extract_statements(script):
             text = statement.query.strip()
             head, found, rest = text.partition("CREATE OR REPLACE VIEW ")
             if found and rest.split()[0] not in present:
