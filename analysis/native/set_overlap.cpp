@@ -17,7 +17,6 @@ namespace {
 
 // A window with less to do than this is not worth a thread.
 constexpr std::size_t kWindowIntervals = 65536;
-constexpr std::size_t kSmallCategories = 64;
 
 template <class Rows>
 class SortedRows final : public OverlapResult {
@@ -37,21 +36,32 @@ class SortedRows final : public OverlapResult {
   }
 
  private:
+  struct SortKey {
+    Time begin;  // of the owner: no two own the same instant
+    std::uint64_t set;
+    RowId id;
+  };
+
   void SortRows() {
     const std::vector<Row>& rows = all_.store.rows;
-    order_.resize(rows.size() - 1);
-    std::iota(order_.begin(), order_.end(), kGap + 1);
     std::unordered_map<Owner, Time> begins;
-    for (const RowId id : order_) {
-      if (rows[id].time_ns > INT64_MAX) throw std::overflow_error("a time exceeds 2^63 ns");
-      const auto found = begins.emplace(rows[id].owner, rows[id].first_ns).first;
-      found->second = std::min(found->second, rows[id].first_ns);
+    for (RowId id = kGap + 1; id < rows.size(); ++id) {
+      const Tally& tally = rows[id].tally;
+      if (tally.time_ns > INT64_MAX) throw std::overflow_error("a time exceeds 2^63 ns");
+      Time& begin = begins.emplace(rows[id].owner, tally.first_ns).first->second;
+      begin = std::min(begin, tally.first_ns);
     }
-    // No two operations own the same instant: the order by it is complete.
-    std::sort(order_.begin(), order_.end(), [&](RowId a, RowId b) {
-      if (rows[a].owner == rows[b].owner) return all_.store.IsSetBefore(rows[a], rows[b]);
-      return begins.at(rows[a].owner) < begins.at(rows[b].owner);
+    std::vector<SortKey> keys;
+    keys.reserve(rows.size());
+    for (RowId id = kGap + 1; id < rows.size(); ++id) {
+      keys.push_back({begins.at(rows[id].owner), all_.store.SortKeyOf(rows[id]), id});
+    }
+    std::sort(keys.begin(), keys.end(), [&](const SortKey& a, const SortKey& b) {
+      if (a.begin != b.begin) return a.begin < b.begin;
+      return a.set != b.set ? a.set < b.set : all_.store.IsSetBefore(rows[a.id], rows[b.id]);
     });
+    order_.reserve(keys.size());
+    for (const SortKey& key : keys) order_.push_back(key.id);
   }
 
   void SortTransitions() {
@@ -74,11 +84,12 @@ class SortedRows final : public OverlapResult {
 struct Ordered {
   std::vector<IntervalChunk> categories;
   OwnerChunk owners;
-  std::size_t owner_count;  // at most; 0: unknown
+  std::size_t owner_count;  // at most
 };
 
 template <class Rows>
-WindowRows<Rows> SweepWindow(const Ordered& input, Time begin, Time end, bool with_transitions) {
+WindowRows<typename FinalRows<Rows>::Type> SweepWindow(const Ordered& input, Time begin, Time end,
+                                                       bool with_transitions) {
   std::deque<IntervalArray> arrays;
   std::vector<IntervalSource*> sources;
   for (const IntervalChunk& all : input.categories) {
@@ -110,20 +121,21 @@ void RunParallel(std::size_t count, unsigned jobs, Work work) {
 }
 
 template <class Rows>
-WindowRows<Rows> SweepAll(const Ordered& input, std::size_t windows,
-                          const OverlapOptions& options) {
+WindowRows<typename FinalRows<Rows>::Type> SweepAll(const Ordered& input, std::size_t windows,
+                                                    const OverlapOptions& options) {
+  using Final = typename FinalRows<Rows>::Type;
   std::vector<Time> bounds = {INT64_MIN};
   const std::vector<Time> cuts = CutTimes(input.categories, windows);
   bounds.insert(bounds.end(), cuts.begin(), cuts.end());
   bounds.push_back(INT64_MAX);
-  std::deque<WindowRows<Rows>> parts;
+  std::deque<WindowRows<Final>> parts;
   for (std::size_t at = 0; at + 1 < bounds.size(); ++at) {
-    parts.push_back({Rows(0, 0), {}, kGap, kGap});
+    parts.push_back({Final(0, 0), {}, kGap, kGap});
   }
   RunParallel(parts.size(), options.jobs, [&](std::size_t at) {
     parts[at] = SweepWindow<Rows>(input, bounds[at], bounds[at + 1], options.with_transitions);
   });
-  WindowRows<Rows> all = std::move(parts.front());
+  WindowRows<Final> all = std::move(parts.front());
   for (parts.pop_front(); !parts.empty(); parts.pop_front()) all.Append(parts.front());
   return all;
 }
@@ -142,9 +154,16 @@ std::size_t WindowCount(const OverlapOptions& options, std::size_t intervals) {
 }
 
 std::size_t OwnerCount(const std::vector<OwnerChange>& changes) {
-  Owner greatest = kFirst;
+  Owner greatest = kNone;
   for (const OwnerChange& change : changes) greatest = std::max(greatest, change.owner);
   return std::size_t{greatest} + 1;
+}
+
+// Not where an operation bears the name of unannotated time.
+bool MayUseTable(const std::vector<OwnerChange>& changes) {
+  return std::none_of(changes.begin(), changes.end(), [](const OwnerChange& change) {
+    return change.owner == OwnerOf(kUnannotated);
+  });
 }
 
 }  // namespace
@@ -168,7 +187,10 @@ std::unique_ptr<OverlapResult> OverlapArrays(const std::vector<IntervalChunk>& c
   const std::vector<OwnerChange> changes = FlattenOperations(operations);
   input.owners = {changes.data(), changes.size()};
   input.owner_count = OwnerCount(changes);
-  if (codes.size() <= kSmallCategories) {
+  if (MayUseTable(changes) && TableRows::Fits(codes.size(), input.owner_count, intervals)) {
+    return Sorted(SweepAll<TableRows>(input, windows, options), std::move(codes));
+  }
+  if (codes.size() <= SmallRows::kMostCategories) {
     return Sorted(SweepAll<SmallRows>(input, windows, options), std::move(codes));
   }
   return Sorted(SweepAll<LargeRows>(input, windows, options), std::move(codes));
@@ -182,7 +204,7 @@ std::unique_ptr<OverlapResult> OverlapStreams(const std::vector<IntervalSource*>
   OperationFlattener flattener(operations);
   OwnerSource* const owner =
       operations == nullptr ? static_cast<OwnerSource*>(&nobody) : &flattener;
-  if (codes.size() <= kSmallCategories) {
+  if (codes.size() <= SmallRows::kMostCategories) {
     SetSweep<SmallRows> sweep(categories, owner, 0, with_transitions);
     return Sorted(sweep.Run(INT64_MIN, INT64_MAX), std::move(codes));
   }

@@ -218,11 +218,14 @@ void BindResult(py::module_& module) {
       .def("__len__", &OverlapResult::size)
       .def_property_readonly(
           "operation", RowColumn<std::int32_t>([](const Row& row) { return CodeOf(row.owner); }))
-      .def_property_readonly("time_ns", RowColumn<Time>([](const Row& row) { return row.time_ns; }))
-      .def_property_readonly("count", RowColumn<Time>([](const Row& row) { return row.count; }))
+      .def_property_readonly("time_ns",
+                             RowColumn<Time>([](const Row& row) { return row.tally.time_ns; }))
+      .def_property_readonly("count",
+                             RowColumn<Time>([](const Row& row) { return row.tally.count; }))
       .def_property_readonly("first_ns",
-                             RowColumn<Time>([](const Row& row) { return row.first_ns; }))
-      .def_property_readonly("last_ns", RowColumn<Time>([](const Row& row) { return row.last_ns; }))
+                             RowColumn<Time>([](const Row& row) { return row.tally.first_ns; }))
+      .def_property_readonly("last_ns",
+                             RowColumn<Time>([](const Row& row) { return row.tally.last_ns; }))
       .def("sets", &Sets)
       .def("name_lists", &NameLists, py::arg("names"), py::arg("positions"))
       .def_property_readonly("transition_from",

@@ -54,13 +54,14 @@ Time CategoryCursor::Bound(std::size_t quota) const {
   return chunk_.is_last ? INT64_MAX : chunk_.start[chunk_.size - 1];
 }
 
+template <unsigned kCodeBits>
 std::size_t CategoryCursor::Gather(const Block& block, Key* out) {
   std::size_t count = 0;
   bool more = at_ != chunk_.size;
   if (more && !open_ && chunk_.start[at_] <= block.last) {
     open_ = true;
     open_end_ = chunk_.end[at_];
-    out[count++] = block.KeyOf(chunk_.start[at_], code_);
+    out[count++] = block.KeyOf<kCodeBits>(chunk_.start[at_], code_);
     if (++at_ == chunk_.size) more = Refill();
   }
   Time open_end = open_end_;
@@ -71,8 +72,8 @@ std::size_t CategoryCursor::Gather(const Block& block, Key* out) {
     std::size_t at = at_;
     for (; at < size && starts[at] <= block.last; ++at) {
       // Always written, but kept only where there is a gap.
-      out[count] = block.KeyOf(open_end, code_);
-      out[count + 1] = block.KeyOf(starts[at], code_);
+      out[count] = block.KeyOf<kCodeBits>(open_end, code_);
+      out[count + 1] = block.KeyOf<kCodeBits>(starts[at], code_);
       count += std::size_t{2} * (starts[at] > open_end);
       open_end = std::max(open_end, ends[at]);
     }
@@ -81,7 +82,7 @@ std::size_t CategoryCursor::Gather(const Block& block, Key* out) {
   }
   open_end_ = open_end;
   if (open_ && open_end <= block.last) {
-    out[count++] = block.KeyOf(open_end, code_);
+    out[count++] = block.KeyOf<kCodeBits>(open_end, code_);
     open_ = false;
   }
   return count;
@@ -107,15 +108,23 @@ Time OwnerCursor::Bound(std::size_t quota) const {
   return chunk_.change[std::min(at_ + quota, chunk_.size) - 1].time;
 }
 
+template <unsigned kCodeBits>
 std::size_t OwnerCursor::Gather(const Block& block, Key code, Key* out,
                                 std::vector<Owner>* owners) {
   std::size_t count = 0;
   while (!done() && NextEdge() <= block.last) {
-    out[count++] = block.KeyOf(NextEdge(), code);
+    out[count++] = block.KeyOf<kCodeBits>(NextEdge(), code);
     owners->push_back(chunk_.change[at_].owner);
     Step();
   }
   return count;
 }
+
+template std::size_t CategoryCursor::Gather<kSmallCodeBits>(const Block&, Key*);
+template std::size_t CategoryCursor::Gather<kLargeCodeBits>(const Block&, Key*);
+template std::size_t OwnerCursor::Gather<kSmallCodeBits>(const Block&, Key, Key*,
+                                                         std::vector<Owner>*);
+template std::size_t OwnerCursor::Gather<kLargeCodeBits>(const Block&, Key, Key*,
+                                                         std::vector<Owner>*);
 
 }  // namespace rls

@@ -10,21 +10,22 @@
 
 namespace rls {
 
-// One block: the instants first .. last, both included.
+// One block: the instants first .. last, both included. kCodeBits: how many the codes need.
 struct Block {
   Time first = 0;
   Time last = 0;
-  unsigned shift = 0;
 
   // Greater than 0, as keys must be.
+  template <unsigned kCodeBits>
   Key KeyOf(Time time, Key code) const {
-    return (static_cast<Key>(time) - static_cast<Key>(first) + 1) << shift | code;
+    return (static_cast<Key>(time) - static_cast<Key>(first) + 1) << kCodeBits | code;
   }
   // The longest block that starts at `first`, up to `limit`.
-  static Time LastOf(Time first, Time limit, unsigned shift) {
-    const Key longest = (Key{1} << (64 - shift)) - 4;
+  template <unsigned kCodeBits>
+  static Time LastOf(Time first, Time limit) {
+    constexpr Key kLongest = (Key{1} << (64 - kCodeBits)) - 4;
     const Key room = static_cast<Key>(limit) - static_cast<Key>(first);
-    return room < longest ? limit : static_cast<Time>(static_cast<Key>(first) + longest);
+    return room < kLongest ? limit : static_cast<Time>(static_cast<Key>(first) + kLongest);
   }
 };
 
@@ -42,6 +43,7 @@ class CategoryCursor {
   // Edges are known up to here; `quota` intervals at most start until then.
   Time Bound(std::size_t quota) const;
   // Writes the edges until block.last to `out`, which has room for 2 * quota + 4; returns how many.
+  template <unsigned kCodeBits>
   std::size_t Gather(const Block& block, Key* out);
 
  private:
@@ -67,6 +69,7 @@ class OwnerCursor {
   Time NextEdge() const { return chunk_.change[at_].time; }
   Time Bound(std::size_t quota) const;
   // Appends the owners to `owners`, one per key.
+  template <unsigned kCodeBits>
   std::size_t Gather(const Block& block, Key code, Key* out, std::vector<Owner>* owners);
 
  private:
@@ -76,5 +79,9 @@ class OwnerCursor {
   OwnerChunk chunk_;
   std::size_t at_ = 0;
 };
+
+// The two widths of codes that sweeps use.
+constexpr unsigned kSmallCodeBits = 8;
+constexpr unsigned kLargeCodeBits = 32;
 
 }  // namespace rls

@@ -8,16 +8,17 @@ namespace {
 
 struct Order {
   bool starts = true;
-  bool ends = true;
+  bool ends = true;  // where asked for
 };
 
 // Without branches in the loop: it reads as fast as memory allows.
+template <bool kEnds>
 Order OrderOf(const IntervalChunk& all) {
   Order order;
   bool reversed = all.size != 0 && all.end[0] < all.start[0];
   for (std::size_t row = 1; row < all.size; ++row) {
     order.starts &= all.start[row] >= all.start[row - 1];
-    order.ends &= all.end[row] >= all.end[row - 1];
+    if (kEnds) order.ends &= all.end[row] >= all.end[row - 1];
     reversed |= all.end[row] < all.start[row];
   }
   if (reversed) throw OverlapInputError("an interval ends before it starts");
@@ -46,8 +47,8 @@ void Unite(IntervalColumns* columns) {
 
 IntervalChunk OrderIntervals(const IntervalChunk& all, bool for_windows,
                              std::deque<IntervalColumns>* owned) {
-  const Order order = OrderOf(all);
-  if (order.starts && (order.ends || !for_windows)) return all;
+  const Order order = for_windows ? OrderOf<true>(all) : OrderOf<false>(all);
+  if (order.starts && order.ends) return all;
   owned->emplace_back();
   IntervalColumns& columns = owned->back();
   columns.start.assign(all.start, all.start + all.size);

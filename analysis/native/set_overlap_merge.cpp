@@ -1,6 +1,7 @@
 #include "set_overlap_merge.h"
 
 #include <algorithm>
+#include <cstddef>
 
 namespace rls {
 namespace {
@@ -8,28 +9,63 @@ namespace {
 // Writers may write two keys more than they keep.
 constexpr std::size_t kSlack = 2;
 
-// The first half from the front, the rest from the back: neither needs to look at the other. A run
-// that is used up shows its guard, which loses every comparison.
+// How many of the first `count` keys of both runs together come from a.
+std::size_t Split(const Key* a, std::size_t a_size, const Key* b, std::size_t b_size,
+                  std::size_t count) {
+  std::size_t least = count > b_size ? count - b_size : 0;
+  std::size_t most = std::min(count, a_size);
+  while (least < most) {
+    const std::size_t middle = (least + most) / 2;
+    if (a[middle] < b[count - 1 - middle]) {
+      least = middle + 1;
+    } else {
+      most = middle;
+    }
+  }
+  return least;
+}
+
+// Two ends of two runs: after `step` keys, `taken` came from a and the rest from b.
+template <std::ptrdiff_t kStep>
+struct End {
+  const Key* a;
+  const Key* b;
+  Key* out;
+  std::ptrdiff_t taken;
+
+  void Take(std::ptrdiff_t step) {
+    const Key a_key = a[kStep * taken];
+    const Key b_key = b[kStep * (step - taken)];
+    const bool is_a = kStep > 0 ? a_key < b_key : b_key < a_key;
+    out[kStep * step] = is_a ? a_key : b_key;
+    taken += is_a;
+  }
+};
+
+// From both ends and from the middle both ways: four chains of dependent loads side by side, none
+// of which needs to know where the others are. A run that is used up shows its guard, or a key
+// beyond the middle: both lose every comparison.
 void MergeGuarded(const Key* a, std::size_t a_size, const Key* b, std::size_t b_size, Key* out) {
   const std::size_t size = a_size + b_size;
-  const Key* a_back = a + a_size - 1;
-  const Key* b_back = b + b_size - 1;
-  Key* out_back = out + size - 1;
-  for (std::size_t left = size / 2; left != 0; --left) {
-    const Key a_key = *a;
-    const Key b_key = *b;
-    const std::size_t take_b = b_key < a_key;
-    *out++ = take_b ? b_key : a_key;
-    b += take_b;
-    a += 1 - take_b;
-    const Key a_last = *a_back;
-    const Key b_last = *b_back;
-    const std::size_t take_a = b_last < a_last;
-    *out_back-- = take_a ? a_last : b_last;
-    a_back -= take_a;
-    b_back -= 1 - take_a;
+  const std::size_t half = size / 2;
+  const std::size_t a_half = Split(a, a_size, b, b_size, half);
+  const Key* const a_middle = a + a_half;
+  const Key* const b_middle = b + (half - a_half);
+  End<1> front{a, b, out, 0};
+  End<-1> middle_back{a_middle - 1, b_middle - 1, out + half - 1, 0};
+  End<1> middle{a_middle, b_middle, out + half, 0};
+  End<-1> back{a + a_size - 1, b + b_size - 1, out + size - 1, 0};
+  const auto quarter = static_cast<std::ptrdiff_t>(half / 2);
+  for (std::ptrdiff_t step = 0; step < quarter; ++step) {
+    front.Take(step);
+    middle_back.Take(step);
+    middle.Take(step);
+    back.Take(step);
   }
-  if (size % 2 != 0) *out = std::min(*a, *b);
+  // What division by four has left over.
+  if (half % 2 != 0) front.Take(quarter);
+  const auto rest = static_cast<std::ptrdiff_t>(size - half) - quarter;
+  for (std::ptrdiff_t step = quarter; step < rest; ++step) middle.Take(step);
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
 // Merges sorted runs of 64-bit keys without branches that depend on the keys.
 //
 // A branch on which of two random keys comes first is mispredicted every other time, which costs
-// more than the rest of the sweep. Each merge works from both ends at once: two chains of dependent
-// loads run side by side.
+// more than the rest of the sweep.
 #pragma once
 
 #include <cstddef>

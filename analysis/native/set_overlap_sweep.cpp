@@ -9,14 +9,30 @@ namespace {
 constexpr std::size_t kBlockIntervals = 2048;
 constexpr std::size_t kLeastQuota = 128;
 
-unsigned BitsFor(std::size_t codes) {
-  unsigned bits = 1;
-  while (codes >> bits != 0) ++bits;
-  return bits;
+template <class Rows>
+bool IsTransition(const Rows& rows, RowId from, RowId to) {
+  return from != to && from != kGap && rows.owner(from) == rows.owner(to);
 }
 
-bool IsTransition(const std::vector<Row>& rows, RowId from, RowId to) {
-  return from != to && from != kGap && rows[from].owner == rows[to].owner;
+template <class Rows>
+WindowRows<Rows> Finish(WindowRows<Rows> swept) {
+  return swept;
+}
+
+WindowRows<SmallRows> Finish(WindowRows<TableRows> swept) {
+  WindowRows<SmallRows> result{SmallRows(0, 0), {}, kGap, kGap};
+  std::vector<RowId> ids(swept.store.size());
+  for (RowId place = kGap + 1; place < ids.size(); ++place) {
+    if (swept.store.tally(place).count == 0) continue;
+    ids[place] = result.store.Find(swept.store.SetAt(place), swept.store.owner(place));
+    result.store.tally(ids[place]) = swept.store.tally(place);
+  }
+  for (const Transition& one : swept.transitions.all()) {
+    result.transitions.Add(ids[one.from], ids[one.to], one.count);
+  }
+  result.opening = ids[swept.opening];
+  result.closing = ids[swept.closing];
+  return result;
 }
 
 }  // namespace
@@ -27,24 +43,23 @@ SetSweep<Rows>::SetSweep(const std::vector<IntervalSource*>& categories, OwnerSo
     : owner_cursor_(owner),
       owner_code_(static_cast<std::uint32_t>(categories.size())),
       quota_(std::max(kLeastQuota, kBlockIntervals / (categories.size() + 1))),
-      shift_(BitsFor(categories.size())),
       with_transitions_(with_transitions),
       result_{Rows(owner_code_, owners), {}, kGap, kGap},
-      state_{result_.store.EmptySet(), kNone, 0, kGap} {
+      state_{result_.store.EmptySet(), 0, 0, kGap} {
   for (IntervalSource* source : categories) categories_.emplace_back(source, categories_.size());
 }
 
 template <class Rows>
-WindowRows<Rows> SetSweep<Rows>::Run(Time begin, Time end) {
+WindowRows<typename FinalRows<Rows>::Type> SetSweep<Rows>::Run(Time begin, Time end) {
   Prime(begin);
   Block block;
   while (Plan(end - 1, &block)) {
     Gather(block);
-    with_transitions_ ? Account<true>(block) : Account<false>(block);
+    Account(block);
   }
   with_transitions_ ? Close<true>(end, &state_) : Close<false>(end, &state_);
   result_.closing = state_.last;
-  return std::move(result_);
+  return Finish(std::move(result_));
 }
 
 template <class Rows>
@@ -54,10 +69,10 @@ void SetSweep<Rows>::Prime(Time begin) {
     if (categories_[code].Prime(begin)) state_.set.Toggle(code);
     Wait(code);
   }
-  state_.owner = owner_cursor_.Prime(begin);
+  state_.owner_key = result_.store.KeyOf(owner_cursor_.Prime(begin));
   Wait(owner_code_);
   // What is open at the begin tells how the window joins the one before.
-  result_.opening = result_.store.Find(state_.set, state_.owner, begin);
+  result_.opening = result_.store.Find(state_.set, state_.owner_key);
 }
 
 template <class Rows>
@@ -74,9 +89,8 @@ void SetSweep<Rows>::Wait(std::uint32_t cursor) {
 template <class Rows>
 bool SetSweep<Rows>::Plan(Time limit, Block* block) {
   if (waiting_.empty() || waiting_.front().next_edge > limit) return false;
-  block->shift = shift_;
   block->first = waiting_.front().next_edge;
-  block->last = Block::LastOf(block->first, limit, shift_);
+  block->last = Block::LastOf<Rows::kCodeBits>(block->first, limit);
   touched_.clear();
   while (!waiting_.empty() && waiting_.front().next_edge <= block->last) {
     const std::uint32_t cursor = waiting_.front().cursor;
@@ -93,35 +107,52 @@ bool SetSweep<Rows>::Plan(Time limit, Block* block) {
 template <class Rows>
 void SetSweep<Rows>::Gather(const Block& block) {
   merger_.Clear();
-  owners_.clear();
+  owner_keys_.clear();
   for (const std::uint32_t cursor : touched_) {
     Key* const out = merger_.Begin(2 * quota_ + 4);
-    merger_.End(cursor == owner_code_ ? owner_cursor_.Gather(block, owner_code_, out, &owners_)
-                                      : categories_[cursor].Gather(block, out));
+    const std::size_t size =
+        cursor == owner_code_
+            ? owner_cursor_.Gather<Rows::kCodeBits>(block, owner_code_, out, &owner_keys_)
+            : categories_[cursor].template Gather<Rows::kCodeBits>(block, out);
+    merger_.End(size);
     Wait(cursor);
   }
-  owners_.push_back(kNone);  // is read, never used
+  for (Owner& owner : owner_keys_) owner = result_.store.KeyOf(owner);
 }
 
 template <class Rows>
-template <bool kTransitions>
 void SetSweep<Rows>::Account(const Block& block) {
+  if (owner_keys_.empty()) {
+    with_transitions_ ? AccountAs<true, false>(block) : AccountAs<false, false>(block);
+    return;
+  }
+  owner_keys_.push_back(kNone);  // is read, never used
+  with_transitions_ ? AccountAs<true, true>(block) : AccountAs<false, true>(block);
+}
+
+template <class Rows>
+template <bool kTransitions, bool kOwners>
+void SetSweep<Rows>::AccountAs(const Block& block) {
   std::size_t size = 0;
   const Key* const keys = merger_.Merge(&size);
-  const Key code_mask = (Key{1} << shift_) - 1;
-  const unsigned shift = shift_;
-  const std::uint32_t owner_code = owner_code_;
+  constexpr Key kCodeMask = (Key{1} << Rows::kCodeBits) - 1;
   const Key base = static_cast<Key>(block.first) - 1;
-  const Owner* next_owner = owners_.data();
+  const std::uint32_t owner_code = owner_code_;
+  const Owner* next_owner = owner_keys_.data();
   State state = std::move(state_);  // in registers, where it fits
   for (std::size_t at = 0; at < size; ++at) {
-    const Time time = static_cast<Time>((keys[at] >> shift) + base);
+    const Key key = keys[at];
+    const auto time = static_cast<Time>((key >> Rows::kCodeBits) + base);
     if (time != state.now) Close<kTransitions>(time, &state);
-    const auto code = static_cast<std::uint32_t>(keys[at] & code_mask);
+    const auto code = static_cast<std::uint32_t>(key & kCodeMask);
+    if (!kOwners) {
+      state.set.Toggle(code);
+      continue;
+    }
+    // Choices by mask: which edge comes next is as good as random.
     const bool is_owner = code == owner_code;
     state.set.ToggleIf(!is_owner, code);
-    // A choice by mask: which edge comes next is as good as random.
-    state.owner ^= (state.owner ^ *next_owner) & -static_cast<Owner>(is_owner);
+    state.owner_key ^= (state.owner_key ^ *next_owner) & -static_cast<Owner>(is_owner);
     next_owner += is_owner;
   }
   state_ = std::move(state);
@@ -131,12 +162,13 @@ void SetSweep<Rows>::Account(const Block& block) {
 template <class Rows>
 template <bool kTransitions>
 inline void SetSweep<Rows>::Close(Time until, State* state) {
-  const RowId id = result_.store.Find(state->set, state->owner, state->now);
-  Row& row = result_.store.rows[id];
-  row.time_ns += static_cast<std::uint64_t>(until) - static_cast<std::uint64_t>(state->now);
-  row.last_ns = until;
-  row.count += id != state->last;
-  if (kTransitions && IsTransition(result_.store.rows, state->last, id)) {
+  const RowId id = result_.store.Find(state->set, state->owner_key);
+  Tally& tally = result_.store.tally(id);
+  if (tally.count == 0) tally.first_ns = state->now;
+  tally.time_ns += static_cast<std::uint64_t>(until) - static_cast<std::uint64_t>(state->now);
+  tally.last_ns = until;
+  tally.count += id != state->last;
+  if (kTransitions && IsTransition(result_.store, state->last, id)) {
     result_.transitions.Add(state->last, id, 1);
   }
   state->last = id;
@@ -149,25 +181,22 @@ void WindowRows<Rows>::Append(const WindowRows& next) {
   ids.reserve(next.store.rows.size());
   for (const Row& row : next.store.rows) {
     // The owner of a row finds that row again: RowOwner keeps it.
-    const RowId id = store.Find(next.store.SetOf(row), row.owner, row.first_ns);
-    ids.push_back(id);
-    Row& mine = store.rows[id];
-    mine.time_ns += row.time_ns;
-    mine.count += row.count;
-    mine.last_ns = row.last_ns;
+    ids.push_back(store.Find(next.store.SetOf(row), row.owner));
+    store.tally(ids.back()).Append(row.tally);
   }
   for (const Transition& one : next.transitions.all()) {
     transitions.Add(ids[one.from], ids[one.to], one.count);
   }
   const RowId joined = ids[next.opening];
   if (joined == closing) {
-    --store.rows[joined].count;  // one stretch, cut in two
-  } else if (IsTransition(store.rows, closing, joined)) {
+    --store.tally(joined).count;  // one stretch, cut in two
+  } else if (IsTransition(store, closing, joined)) {
     transitions.Add(closing, joined, 1);
   }
   closing = ids[next.closing];
 }
 
+template class SetSweep<TableRows>;
 template class SetSweep<SmallRows>;
 template class SetSweep<LargeRows>;
 template struct WindowRows<SmallRows>;

@@ -49,6 +49,16 @@ struct WindowRows {
   void Append(const WindowRows& next);
 };
 
+// What the rows of a sweep become when it is done.
+template <class Rows>
+struct FinalRows {
+  using Type = Rows;
+};
+template <>
+struct FinalRows<TableRows> {
+  using Type = SmallRows;
+};
+
 template <class Rows>
 class SetSweep {
  public:
@@ -57,13 +67,13 @@ class SetSweep {
            bool with_transitions);
 
   // Sweeps begin .. end, end not included; once.
-  WindowRows<Rows> Run(Time begin, Time end);
+  WindowRows<typename FinalRows<Rows>::Type> Run(Time begin, Time end);
 
  private:
   // Where the sweep stands.
   struct State {
     typename Rows::Set set;
-    Owner owner = kNone;
+    Owner owner_key = 0;
     Time now = 0;
     RowId last = kGap;  // the row of the segment before
   };
@@ -78,8 +88,9 @@ class SetSweep {
   void Wait(std::uint32_t cursor);
   bool Plan(Time limit, Block* block);
   void Gather(const Block& block);
-  template <bool kTransitions>
   void Account(const Block& block);
+  template <bool kTransitions, bool kOwners>
+  void AccountAs(const Block& block);
   template <bool kTransitions>
   void Close(Time until, State* state);
 
@@ -87,18 +98,18 @@ class SetSweep {
   OwnerCursor owner_cursor_;
   std::uint32_t owner_code_;  // the code after those of the categories
   std::size_t quota_;
-  unsigned shift_;
   bool with_transitions_;
 
   std::vector<Waiting> waiting_;  // a heap: the next edge first
   std::vector<std::uint32_t> touched_;
   RunMerger merger_;
-  std::vector<Owner> owners_;  // of the block, as its keys come
+  std::vector<Owner> owner_keys_;  // of the block, as its edges come
 
   WindowRows<Rows> result_;
   State state_;
 };
 
+extern template class SetSweep<TableRows>;
 extern template class SetSweep<SmallRows>;
 extern template class SetSweep<LargeRows>;
 extern template struct WindowRows<SmallRows>;
