@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from rlscope_analysis.views import install_views
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -275,12 +273,12 @@ class Imported:
 
 
 def imported(*paths: Path) -> Imported:
-    """Import exports into a trace beside the first."""
+    """Import exports into a trace beside the first, without views."""
     from rlscope_trace.importers.nsys import import_nsys
 
     return Imported(
         import_nsys(
-            paths, paths[0].with_suffix(".duckdb"), overwrite=True, complete=install_views,
+            paths, paths[0].with_suffix(".duckdb"), overwrite=True, complete=lambda _: None,
             progress=lambda _step, _done, _total: None,
         )
     )  # fmt: skip

@@ -1,5 +1,6 @@
 """Turns reports of Nsight Systems into SQLite files, with its own command."""
 
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -23,7 +24,7 @@ def export_report(report: Path, directory: Path) -> Path:
     """
     if not report.is_file():
         raise ImportFileError(f"{report} does not exist", hint="check the name")
-    command = EXPORT_COMMAND.replace("REPORT.nsys-rep", str(report))
+    command = EXPORT_COMMAND.replace("REPORT.nsys-rep", shlex.quote(str(report)))
     nsys = shutil.which("nsys")
     if nsys is None:
         raise ImportFileError(

@@ -186,7 +186,8 @@ class NsysFile:
         """Put an error of SQLite into words."""
         try:
             yield
-        except sqlite3.Error as error:
+        # Names of tables and columns are decoded where no text_factory is asked.
+        except (sqlite3.Error, UnicodeError) as error:
             raise _explanation(self.path, error) from error
 
 
@@ -209,11 +210,29 @@ def _open_mode(path: Path) -> str:
             f"{path} {what}", hint=f"an export of Nsight Systems is made with: {EXPORT_COMMAND}"
         )
     has_log = _beside(path, "-wal").exists()
+    if not has_log:
+        _check_length(path, header)
     # Opening a database with a write-ahead log creates files beside it, unless it cannot change.
     return "?immutable=1" if header[_WAL_BYTES] == b"\x02\x02" and not has_log else "?mode=ro"
 
 
-def _explanation(path: Path, error: sqlite3.Error) -> ImportFileError:
+def _check_length(path: Path, header: bytes) -> None:
+    """Raise ImportFileError if the end is missing: SQLite itself overlooks a part of a page."""
+    pages = int.from_bytes(header[28:32], "big")
+    if header[24:28] != header[92:96]:  # the number of pages is that of an older state
+        return
+    page_bytes = int.from_bytes(header[16:18], "big")
+    # The largest size does not fit into its two bytes.
+    written = pages * (1 << 16 if page_bytes == 1 else page_bytes)
+    present = path.stat().st_size
+    if present < written:
+        raise ImportFileError(
+            f"{path} is cut off: {written:,} bytes were written, {present:,} are there",
+            hint=f"copy it once more, or export it once more: {EXPORT_COMMAND}",
+        )
+
+
+def _explanation(path: Path, error: Exception) -> ImportFileError:
     text = str(error)
     if "locked" in text or "busy" in text or _beside(path, "-journal").exists():
         return ImportFileError(
