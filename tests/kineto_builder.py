@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rlscope_trace.importers.trace_writer import ImportReport
 
 Event = dict[str, Any]
-# Since 1970, as files before PyTorch 2.3 have it.
+# Since 1970, as older files count.
 EPOCH_US = 1_695_835_542_000_000
 
 

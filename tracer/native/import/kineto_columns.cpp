@@ -6,7 +6,7 @@
 namespace rls {
 namespace {
 
-// Names of categories, those of PyTorch before 1.12 included.
+// Names of categories, those of early versions included.
 Role role_of(std::string_view category, std::string_view name) {
   static const std::unordered_map<std::string_view, Role> kRoles{
       {"user_annotation", Role::kOperation},

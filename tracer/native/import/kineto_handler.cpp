@@ -1,7 +1,6 @@
 #include "kineto_handler.h"
 
 #include <algorithm>
-#include <array>
 
 namespace rls {
 namespace {
@@ -13,9 +12,19 @@ constexpr std::size_t kMaxHeaderValues = 10'000;
 constexpr std::size_t kMaxHeaderText = 4096;
 constexpr std::size_t kMaxHeaderSteps = 3;
 
+constexpr int kMicroToNano = 3;
+constexpr std::string_view kArgs = "args";
+
 std::int64_t integer(std::string_view text) {
   const auto number = parse_decimal(text, 0);
   return number && !number->rounded ? number->value : kMissing;
+}
+
+template <typename Field, std::size_t count>
+const Field* find_field(const Field (&fields)[count], std::string_view key) {
+  const auto has_key = [&](const Field& field) { return field.key == key; };
+  const Field* const found = std::find_if(fields, fields + count, has_key);
+  return found == fields + count ? nullptr : found;
 }
 
 }  // namespace
@@ -32,8 +41,9 @@ bool KinetoHandler::open(bool is_object) {
       in_args_ = false;
       if (!is_object) ++stray_count_;
     }
-    if (depth_ == events_depth_ + 2) in_args_ = field_ == Field::kArgs && is_object;
-    field_ = Field::kNone;
+    if (depth_ == events_depth_ + 2)
+      in_args_ = is_object && field_ != nullptr && field_->key == kArgs;
+    field_ = nullptr;
     return true;
   }
   const bool is_root_array = depth_ == 1 && !is_object;
@@ -65,9 +75,9 @@ bool KinetoHandler::Key(const char* text, unsigned length, bool) {
   if (!in_events()) {
     path_.back().key = key;
   } else if (depth_ == events_depth_ + 1) {
-    field_ = field_of(key);
+    field_ = find_field(kEventFields, key);
   } else if (depth_ == events_depth_ + 2 && in_args_) {
-    field_ = args_field_of(key);
+    field_ = find_field(kArgsFields, key);
   }
   return true;
 }
@@ -77,10 +87,10 @@ bool KinetoHandler::scalar(std::string_view text) {
     header_value(text);
   } else if (depth_ == events_depth_) {
     ++stray_count_;
-  } else if (field_ != Field::kNone && (depth_ == events_depth_ + 1 || in_args_) &&
+  } else if (field_ != nullptr && (depth_ == events_depth_ + 1 || in_args_) &&
              depth_ <= events_depth_ + 2) {
     event_value(text);
-    field_ = Field::kNone;
+    field_ = nullptr;
   }
   return true;
 }
@@ -99,102 +109,41 @@ void KinetoHandler::header_value(std::string_view text) {
 }
 
 void KinetoHandler::event_value(std::string_view text) {
-  switch (field_) {
-    case Field::kPhase:
-      event_.phase = text;
-      break;
-    case Field::kCategory:
-      event_.category = text;
-      break;
-    case Field::kName:
-      event_.name = text;
-      break;
-    case Field::kPid:
-      event_.pid = text;
-      break;
-    case Field::kTid:
-      event_.tid = text;
-      break;
-    case Field::kTs:
-      event_.ts_ns = parse_decimal(text, 3);
-      break;
-    case Field::kDuration:
-      event_.duration_ns = parse_decimal(text, 3);
-      break;
-    case Field::kArgsName:
-      event_.args_name = text;
-      break;
-    case Field::kCorrelation:
-      event_.correlation = integer(text);
-      break;
-    case Field::kDevice:
-      event_.device = integer(text);
-      break;
-    case Field::kInDevice:
-      if (event_.device == kMissing) event_.device = integer(text);
-      break;
-    case Field::kContext:
-      event_.context = integer(text);
-      break;
-    case Field::kInContext:
-      if (event_.context == kMissing) event_.context = integer(text);
-      break;
-    case Field::kStream:
-      event_.stream = integer(text);
-      break;
-    case Field::kBytes:
-      event_.bytes = integer(text);
-      break;
-    case Field::kGraph:
-      event_.graph = integer(text);
-      break;
-    case Field::kGraphNode:
-      event_.graph_node = integer(text);
-      break;
-    case Field::kArgs:
-    case Field::kNone:
-      break;
+  if (field_->text != nullptr) {
+    event_.*field_->text = text;
+  } else if (field_->time != nullptr) {
+    event_.*field_->time = parse_decimal(text, kMicroToNano);
+  } else if (field_->number != nullptr && event_.*field_->number == kMissing) {
+    event_.*field_->number = integer(text);
   }
 }
 
-KinetoHandler::Field KinetoHandler::field_of(std::string_view key) {
-  static constexpr std::array<std::pair<std::string_view, Field>, 8> kFields{{
-      {"ph", Field::kPhase},
-      {"cat", Field::kCategory},
-      {"name", Field::kName},
-      {"pid", Field::kPid},
-      {"tid", Field::kTid},
-      {"ts", Field::kTs},
-      {"dur", Field::kDuration},
-      {"args", Field::kArgs},
-  }};
-  for (const auto& [name, field] : kFields) {
-    if (name == key) return field;
-  }
-  return Field::kNone;
-}
+const KinetoHandler::Field KinetoHandler::kEventFields[8] = {
+    {"ph", &KinetoEvent::phase},
+    {"cat", &KinetoEvent::category},
+    {"name", &KinetoEvent::name},
+    {"pid", &KinetoEvent::pid},
+    {"tid", &KinetoEvent::tid},
+    {"ts", nullptr, &KinetoEvent::ts_ns},
+    {"dur", nullptr, &KinetoEvent::duration_ns},
+    {kArgs},
+};
 
-KinetoHandler::Field KinetoHandler::args_field_of(std::string_view key) {
-  static constexpr std::array<std::pair<std::string_view, Field>, 13> kFields{{
-      {"name", Field::kArgsName},
-      {"correlation", Field::kCorrelation},
-      {"device", Field::kDevice},
-      {"inDevice", Field::kInDevice},
-      {"context", Field::kContext},
-      {"inContext", Field::kInContext},
-      {"stream", Field::kStream},
-      {"bytes", Field::kBytes},
-      // Kineto spells some of its keys in several ways.
-      {"Bytes", Field::kBytes},
-      {"graph id", Field::kGraph},
-      {"graph_id", Field::kGraph},
-      {"graph node id", Field::kGraphNode},
-      {"graph_node_id", Field::kGraphNode},
-  }};
-  for (const auto& [name, field] : kFields) {
-    if (name == key) return field;
-  }
-  return Field::kNone;
-}
+// Copies between devices name the one that did it inDevice. Some keys have several spellings.
+const KinetoHandler::Field KinetoHandler::kArgsFields[13] = {
+    {"name", &KinetoEvent::args_name},
+    {"correlation", nullptr, nullptr, &KinetoEvent::correlation},
+    {"device", nullptr, nullptr, &KinetoEvent::device},
+    {"inDevice", nullptr, nullptr, &KinetoEvent::device},
+    {"context", nullptr, nullptr, &KinetoEvent::context},
+    {"inContext", nullptr, nullptr, &KinetoEvent::context},
+    {"stream", nullptr, nullptr, &KinetoEvent::stream},
+    {"bytes", nullptr, nullptr, &KinetoEvent::bytes},
+    {"Bytes", nullptr, nullptr, &KinetoEvent::bytes},
+    {"graph id", nullptr, nullptr, &KinetoEvent::graph},
+    {"graph_id", nullptr, nullptr, &KinetoEvent::graph},
+    {"graph node id", nullptr, nullptr, &KinetoEvent::graph_node},
+    {"graph_node_id", nullptr, nullptr, &KinetoEvent::graph_node},
+};
 
 }  // namespace rls

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -45,13 +46,15 @@ class KinetoHandler {
   std::int64_t stray_count() const { return stray_count_; }
 
  private:
-  // clang-format off
-  enum class Field : std::uint8_t {
-    kNone, kPhase, kCategory, kName, kPid, kTid, kTs, kDuration, kArgs,
-    kArgsName, kCorrelation, kDevice, kInDevice, kContext, kInContext, kStream, kBytes,
-    kGraph, kGraphNode,
+  // Where the value of a key goes: one of the three, or none where the key opens the arguments.
+  struct Field {
+    std::string_view key;
+    std::string KinetoEvent::*text = nullptr;
+    std::optional<ExactInteger> KinetoEvent::*time = nullptr;
+    std::int64_t KinetoEvent::*number = nullptr;
   };
-  // clang-format on
+  static const Field kEventFields[8];
+  static const Field kArgsFields[13];
 
   bool open(bool is_object);
   bool close(bool is_object);
@@ -59,8 +62,6 @@ class KinetoHandler {
   bool in_events() const { return events_depth_ > 0; }
   void header_value(std::string_view text);
   void event_value(std::string_view text);
-  static Field field_of(std::string_view key);
-  static Field args_field_of(std::string_view key);
 
   // A key, or the place in an array, of every container that is open outside the events.
   struct Step {
@@ -74,8 +75,8 @@ class KinetoHandler {
   std::vector<Step> path_;
   std::vector<std::pair<std::string, std::string>> header_;
   int depth_ = 0;
-  int events_depth_ = 0;  // of the array of events while it is open
-  Field field_ = Field::kNone;
+  int events_depth_ = 0;          // of the array of events while it is open
+  const Field* field_ = nullptr;  // of the value that comes next; none: nobody wants it
   bool in_args_ = false;
   bool has_root_ = false;
   bool has_events_array_ = false;
