@@ -262,16 +262,14 @@ def test_the_command_shows_the_error_and_no_traceback(
 
     shutil.copy(MOCK, tmp_path / "mock.sqlite")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["rlscope-trace", "import", "nsys", "none.sqlite"])
     with pytest.raises(SystemExit) as exit_:
-        main()
+        main(["import", "nsys", "none.sqlite"])
     assert exit_.value.code == 1
     shown = capsys.readouterr().err
     assert "error: none.sqlite does not exist" in shown
     assert "hint: " in shown
     assert "Traceback" not in shown
-    monkeypatch.setattr(sys, "argv", ["rlscope-trace", "import", "nsys", "mock.sqlite"])
     with pytest.raises(SystemExit) as exit_:
-        main()
-    assert exit_.value.code == 0
+        main(["import", "nsys", "mock.sqlite"])
+    assert not exit_.value.code
     assert (tmp_path / "trace.duckdb").exists()
