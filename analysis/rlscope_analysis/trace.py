@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +34,8 @@ _CONFIGURATION = {
     "python_enable_replacements": "false",
     "enable_external_access": "false",
     "lock_configuration": "true",
+    # Where sorts of long traces go: the folder of a trace need not be writable.
+    "temp_directory": str(Path(tempfile.gettempdir()) / f"rlscope-trace-{os.getpid()}"),
 }
 
 
