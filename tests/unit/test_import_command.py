@@ -50,6 +50,22 @@ def test_the_whole_command_line_puts_errors_into_words(
     ]
 
 
+def test_an_interrupt_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_arguments: object, **_keywords: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rlscope_trace.importers.kineto.read_file", interrupt)
+    path = write_kineto(tmp_path / "a.json", [op("a", 0, 9)])
+    output = tmp_path / "t.duckdb"
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["import", "kineto", str(path), "-o", str(output)])
+    assert caught.value.code == 130
+    assert capsys.readouterr().err == f"error: interrupted: {output} was not written\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_a_name_that_is_no_text_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,11 +1,15 @@
 """`rlscope-trace import`: makes a trace of the files of another profiler."""
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rlscope_trace.cli.saving import completing, progress_bar, report_import
+from rlscope_trace.cli import messages
+from rlscope_trace.cli.saving import ProgressBar, completing, progress_bar, report_import
 from rlscope_trace.privileges import chown_to_invoker, invoking_identity
 from rlscope_trace.session import require_utf8
 
@@ -37,8 +41,7 @@ def kineto(
     """Import traces of the PyTorch profiler (Kineto, Chrome JSON), all of them into one trace."""
     from rlscope_trace.importers.kineto import import_kineto
 
-    _require_utf8([*files, output])
-    with progress_bar() as progress:
+    with _importing(files, output) as progress:
         saved = import_kineto(
             files,
             output,
@@ -63,8 +66,7 @@ def nsys(
     """Import traces of Nsight Systems: nsys export --type sqlite REPORT.nsys-rep."""
     from rlscope_trace.importers.nsys import import_nsys
 
-    _require_utf8([*files, output])
-    with progress_bar() as progress:
+    with _importing(files, output) as progress:
         saved = import_nsys(
             files, output, overwrite=force, complete=completing(progress), progress=progress
         )
@@ -72,6 +74,14 @@ def nsys(
     report_import(saved)
 
 
-def _require_utf8(paths: list[Path]) -> None:
-    for path in paths:
+@contextmanager
+def _importing(files: list[Path], output: Path) -> Iterator[ProgressBar]:
+    """Show a bar; say of Ctrl-C, which typer would turn into an exit code only, what it left."""
+    for path in (*files, output):
         require_utf8(path)
+    try:
+        with progress_bar() as progress:
+            yield progress
+    except KeyboardInterrupt:
+        messages.error(f"interrupted: {output} was not written")
+        raise typer.Exit(128 + signal.SIGINT) from None
