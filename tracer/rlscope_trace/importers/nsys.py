@@ -46,11 +46,7 @@ def import_nsys(
         sessions = [read_session(file) for file in opened]
         shifts = _shifts(files, sessions)
         read, events = _read_all(opened, sessions, shifts, progress)
-        if not read.owners.processes:
-            raise ImportFileError(
-                f"{', '.join(map(str, files))} holds no event that a trace has a place for",
-                hint="record with: nsys profile --trace=cuda,nvtx PROGRAM",
-            )
+        _check_found(read, files)
         tables, losses = build_tables(read)
         meta = _meta(files, sessions, tables)
     return write_trace(
@@ -77,6 +73,14 @@ def _check_paths(files: Sequence[Path], output: Path) -> None:
     if output.resolve() in seen:
         raise UsageError(
             f"{output} is one of the files to import", hint="choose another output with -o"
+        )
+
+
+def _check_found(read: Recordings, files: Sequence[Path]) -> None:
+    if not read.owners.processes:
+        raise ImportFileError(
+            f"{', '.join(map(str, files))} holds no event that a trace has a place for",
+            hint="record with: nsys profile --trace=cuda,nvtx PROGRAM",
         )
 
 
