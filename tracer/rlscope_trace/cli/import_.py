@@ -39,9 +39,9 @@ def kineto(
     force: _Force = False,
 ) -> None:
     """Import traces of the PyTorch profiler (Kineto, Chrome JSON), all of them into one trace."""
-    from rlscope_trace.importers.kineto import import_kineto
-
     with _importing(files, output) as progress:
+        from rlscope_trace.importers.kineto import import_kineto
+
         saved = import_kineto(
             files,
             output,
@@ -64,9 +64,9 @@ def nsys(
     force: _Force = False,
 ) -> None:
     """Import traces of Nsight Systems: nsys export --type sqlite REPORT.nsys-rep."""
-    from rlscope_trace.importers.nsys import import_nsys
-
     with _importing(files, output) as progress:
+        from rlscope_trace.importers.nsys import import_nsys
+
         saved = import_nsys(
             files, output, overwrite=force, complete=completing(progress), progress=progress
         )
