@@ -20,7 +20,7 @@ COMMENT ON COLUMN capture.reason IS 'How, or why not; NULL: nothing to say';
 
 CREATE TABLE trace_stat (kind VARCHAR, source VARCHAR, count BIGINT, first_ns BIGINT, remedy VARCHAR);
 COMMENT ON TABLE trace_stat IS 'What the trace lacks: a row for every loss, none where nothing was lost';
-COMMENT ON COLUMN trace_stat.kind IS 'dropped (never reached us), truncated (still open when the trace ended), unmatched (one half of a pair is missing), rate-limited';
+COMMENT ON COLUMN trace_stat.kind IS 'dropped (never reached us), truncated (still open when the trace ended), unmatched (one half of a pair is missing), rate-limited, skipped (imported from a file that holds it, but a trace has no place for it)';
 COMMENT ON COLUMN trace_stat.source IS 'Where, for example: ring cpu 3 cycle';
 COMMENT ON COLUMN trace_stat.count IS 'How many records';
 COMMENT ON COLUMN trace_stat.first_ns IS 'When the first of them was lost; NULL: not known';
