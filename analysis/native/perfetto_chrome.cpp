@@ -32,27 +32,6 @@ void put_string(std::string& out, std::string_view text) {
   out.push_back('"');
 }
 
-// Returns how many bytes the UTF-8 character at the start of `text` has; 0: it is none.
-size_t character_size(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  const size_t size = lead < 0x80                   ? 1
-                      : lead >= 0xc2 && lead < 0xe0 ? 2
-                      : lead >= 0xe0 && lead < 0xf0 ? 3
-                      : lead >= 0xf0 && lead < 0xf5 ? 4
-                                                    : 0;
-  if (size == 0 || size > text.size()) return 0;
-  for (size_t i = 1; i < size; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  // Too long a form, a surrogate, or beyond the last character.
-  if ((lead == 0xe0 && byte(1) < 0xa0) || (lead == 0xed && byte(1) > 0x9f) ||
-      (lead == 0xf0 && byte(1) < 0x90) || (lead == 0xf4 && byte(1) > 0x8f)) {
-    return 0;
-  }
-  return size;
-}
-
 void put_control(std::string& out, unsigned char byte) {
   constexpr char kHex[] = "0123456789abcdef";
   out.append("\\u00");
@@ -78,20 +57,15 @@ void put_flow_id(std::string& out, uint64_t scope, int64_t correlation) {
 }  // namespace
 
 void put_json_text(std::string& out, std::string_view text) {
-  while (!text.empty()) {
-    const char byte = text[0];
-    const size_t size = character_size(text);
-    if (size == 0) {
-      out.append("\xef\xbf\xbd");
-    } else if (byte == '"' || byte == '\\') {
+  for (const char byte : text) {
+    if (byte == '"' || byte == '\\') {
       out.push_back('\\');
       out.push_back(byte);
-    } else if (size == 1 && (static_cast<unsigned char>(byte) < 0x20 || byte == 0x7f)) {
+    } else if (static_cast<unsigned char>(byte) < 0x20 || byte == 0x7f) {
       put_control(out, static_cast<unsigned char>(byte));
     } else {
-      out.append(text.substr(0, size));
+      out.push_back(byte);
     }
-    text.remove_prefix(size == 0 ? 1 : size);
   }
 }
 

@@ -9,7 +9,7 @@
 
 namespace rls::timeline {
 
-// Appends text as the inside of a JSON string. Bytes that are no UTF-8 become U+FFFD.
+// Appends text, which is valid UTF-8, as the inside of a JSON string.
 void put_json_text(std::string& out, std::string_view text);
 
 class ChromeSink : public Sink {

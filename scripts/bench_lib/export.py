@@ -78,8 +78,6 @@ def _figures(
             at_least=True,
             note=f"{slices:,} slices, by CPU time; the start of Python is included",
         ),
-        Figure(
-            f"{name}: memory", "MB", tuple(ended.peak_rss_bytes / 1e6 for ended, _ in runs)
-        ),
+        Figure(f"{name}: memory", "MB", tuple(ended.peak_rss_bytes / 1e6 for ended, _ in runs)),
         Figure(f"{name}: size", "bytes per slice", (size / slices,)),
     ]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis._perfetto import Writer
 from rlscope_analysis.export import sources
-from rlscope_analysis.export.facts import read_facts, read_meta
+from rlscope_analysis.export.facts import read_facts
 from rlscope_analysis.export.identity import FIRST_LANE_TID
 from rlscope_analysis.export.stream import add_source
 
@@ -58,23 +59,34 @@ class ChromeFormat:
 
     def head(self) -> Iterator[bytes]:
         """Yield everything up to the slices."""
-        facts = read_facts(self._plan.connection)
+        facts = read_facts(self._plan)
         before: dict[str, Any] = {
             "schemaVersion": 1,
             "displayTimeUnit": "ns",
+            **self._epoch(facts["clock"]),
             "deviceProperties": [_device(row) for row in facts["gpu_device"]],
-            "otherData": {"rlscope_trace": {"meta": read_meta(self._plan.connection), **facts}},
+            "otherData": {"rlscope_trace": facts},
         }
         # The text of the object stays open: its last member is the array of events.
         yield (json.dumps(before, indent=1)[:-2] + ',\n "traceEvents": [\n').encode()
         for place, process in enumerate(self._plan.processes):
             yield _metadata("process_name", process.pid, 0, name=process.label)
-            yield _metadata("process_labels", process.pid, 0, labels=process.command or "")
+            if process.command:
+                yield _metadata("process_labels", process.pid, 0, labels=process.command)
             yield _metadata("process_sort_index", process.pid, 0, sort_index=place)
             for line, thread in enumerate(process.threads):
                 yield _metadata("thread_name", process.pid, thread.tid, name=thread.label)
                 yield _metadata("thread_sort_index", process.pid, thread.tid, sort_index=line)
         yield from self._gpu_names()
+
+    def _epoch(self, clocks: list[dict[str, Any]]) -> dict[str, int]:
+        """Return which wall-clock time is 0 in the file, where that is known."""
+        offsets = [
+            row["realtime_ns"] - row["ts_ns"] - self._plan.shift_ns
+            for row in clocks
+            if row["realtime_ns"] is not None and row["ts_ns"] is not None
+        ]
+        return {"baseTimeNanoseconds": offsets[0]} if offsets else {}
 
     def tail(self) -> bytes:
         """Return the end of the text."""
@@ -82,11 +94,11 @@ class ChromeFormat:
         return _metadata("rlscope_trace_end", 0, 0).rstrip(b",\n") + b"\n]}\n"
 
     def passes(self) -> Iterator[Pass]:
-        """Yield each pass as a function that prepares it, and returns what it has to write first."""
+        """Yield the passes: functions that return what has to stand before their slices."""
         for name, kinds in self._plan.process_passes():
-            yield lambda n=name, k=kinds: self._begin_process_pass(n, k)
+            yield partial(self._begin_process_pass, name, kinds)
         for name, kinds in self._plan.thread_passes():
-            yield lambda n=name, k=kinds: self._begin_thread_pass(n, k)
+            yield partial(self._begin_thread_pass, name, kinds)
         if self._plan.gpu_tracks:
             yield self._begin_gpu_pass
 
@@ -190,7 +202,9 @@ class ChromeFormat:
                 name = names.get(track.process_id or 0, "process not known")
                 yield _metadata("process_name", pid, 0, name=name)
                 yield _metadata("process_labels", pid, 0, labels=f"GPU{device}")
-                yield _metadata("process_sort_index", pid, 0, sort_index=_GPU_SORT_INDEX + len(named))
+                yield _metadata(
+                    "process_sort_index", pid, 0, sort_index=_GPU_SORT_INDEX + len(named)
+                )
             yield _metadata("thread_name", pid, tid, name=track.label)
 
 
@@ -200,7 +214,7 @@ def _metadata(kind: str, pid: int, tid: int, /, **arguments: str | int) -> bytes
 
 
 def _gpu_arguments(track: GpuTrack) -> bytes:
-    """Return the arguments that all activities of a track share; -1: not known, as CUPTI says it."""
+    """Return what all activities of a track share; -1: not known, as CUPTI says it."""
     said = {"device": track.device_id, "context": track.context_id, "stream": track.stream_id}
     return "".join(
         f'"{label}":{-1 if value is None else value},' for label, value in said.items()

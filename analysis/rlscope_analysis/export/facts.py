@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import duckdb
+    from rlscope_analysis.export.plan import Plan
 
 # One value of a fact.
 Value = str | int | None
@@ -21,14 +21,21 @@ _TABLES = {
 }
 
 
-def read_meta(connection: duckdb.DuckDBPyConnection) -> dict[str, str | None]:
-    """Return the facts of the table meta."""
-    return dict(connection.execute("SELECT key, value FROM meta WHERE key IS NOT NULL").fetchall())
+def read_facts(plan: Plan) -> dict[str, list[dict[str, Value]]]:
+    """Return the rows of the small tables, by what they go under; times are those of the trace.
 
-
-def read_facts(connection: duckdb.DuckDBPyConnection) -> dict[str, list[dict[str, Value]]]:
-    """Return the rows of the small tables, by what they go under."""
-    facts = {}
+    `export` says what of the trace is in the file, where that is not all of it as it is.
+    """
+    connection = plan.connection
+    meta = connection.execute("SELECT key, value FROM meta WHERE key IS NOT NULL").fetchall()
+    facts: dict[str, list[dict[str, Value]]] = {"meta": [dict(meta)], "export": []}
+    changes: dict[str, Value] = {}
+    if plan.window is not None:
+        changes |= {"from_ns": plan.window.start_ns, "to_ns": plan.window.end_ns}
+    if plan.shift_ns:
+        changes["time_shift_ns"] = plan.shift_ns
+    if changes:
+        facts["export"].append(changes)
     for label, (table, columns) in _TABLES.items():
         rows = connection.execute(f"SELECT {columns} FROM {table} ORDER BY ALL").fetchall()  # noqa: S608
         names = columns.split(", ")

@@ -103,9 +103,7 @@ def _operation_names(
     ]
 
 
-def _call_names(
-    connection: duckdb.DuckDBPyConnection, kind: Kind, categories: Categories
-) -> Names:
+def _call_names(connection: duckdb.DuckDBPyConnection, kind: Kind, categories: Categories) -> Names:
     """Read the sites: one may be in several layers, as the calls tell."""
     rows = connection.execute("SELECT site_id, symbol, module FROM site").fetchall()
     rows.append((-1, None, None))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rlscope_analysis._perfetto import Writer
 from rlscope_analysis.export import sources
-from rlscope_analysis.export.facts import read_facts, read_meta
+from rlscope_analysis.export.facts import read_facts
 from rlscope_analysis.export.gpu_extension import gpu_correlation_extension
 from rlscope_analysis.export.protobuf import message, number, text
 from rlscope_analysis.export.stream import add_source
@@ -27,8 +28,8 @@ _STATE_CLEARED_AND_NEEDED = 3
 _MONOTONIC, _REALTIME, _BOOTTIME = 3, 1, 6
 _EXPLICIT_ORDER = 3
 _INSTANT = 3
-# Descriptors have a sequence of their own: on that of the slices, viewers would take the last thread
-# described for the one that every slice without a thread belongs to.
+# Descriptors have a sequence of their own: on that of the slices, viewers would take the last
+# thread described for the one that every slice without a thread belongs to.
 _SLICES, _DESCRIPTORS = 1, 2
 # Of tracks below a thread or process: room for the lanes of the one before.
 _RANK_STEP = 1_000_000
@@ -58,14 +59,12 @@ class PerfettoFormat:
 
     def head(self) -> Iterator[bytes]:
         """Yield everything but the slices."""
-        connection = self._plan.connection
-        facts = read_facts(connection)
+        facts = read_facts(self._plan)
         yield self._defaults()
         yield from self._clocks(facts["clock"])
         yield gpu_correlation_extension()
         yield from self._tracks()
-        yield self._fact("meta", read_meta(connection))
-        for label in ("capture", "loss", "gpu_device"):
+        for label in ("meta", "export", "capture", "loss", "gpu_device"):
             for row in facts[label]:
                 yield self._fact(label, row)
 
@@ -76,9 +75,9 @@ class PerfettoFormat:
     def passes(self) -> Iterator[Pass]:
         """Yield each pass as a function that prepares it."""
         for place, (name, kinds) in enumerate(self._plan.process_passes(), 1):
-            yield lambda n=name, k=kinds, r=place: self._begin_process_pass(n, k, r)
+            yield partial(self._begin_process_pass, name, kinds, place)
         for place, (name, kinds) in enumerate(self._plan.thread_passes(), 1):
-            yield lambda n=name, k=kinds, r=place: self._begin_thread_pass(n, k, r)
+            yield partial(self._begin_thread_pass, name, kinds, place)
         if self._plan.gpu_tracks:
             yield self._begin_gpu_pass
 
@@ -147,7 +146,11 @@ class PerfettoFormat:
         )
 
     def _clocks(self, rows: list[dict[str, Value]]) -> Iterator[bytes]:
-        read = [row for row in rows if row["ts_ns"] is not None]
+        read = [
+            {**row, "ts_ns": int(row["ts_ns"]) + self._plan.shift_ns}
+            for row in rows
+            if row["ts_ns"] is not None
+        ]
         # Without any, the clock of the trace still has to be named.
         for row in read or [{"ts_ns": self._plan.start_ns}]:
             clocks = [
@@ -159,7 +162,9 @@ class PerfettoFormat:
                 )
                 if (value := row.get(column)) is not None
             ]
-            yield message(_PACKET, message(6, *clocks, number(2, _MONOTONIC)), number(_SEQUENCE, _DESCRIPTORS))
+            yield message(
+                _PACKET, message(6, *clocks, number(2, _MONOTONIC)), number(_SEQUENCE, _DESCRIPTORS)
+            )
 
     def _tracks(self) -> Iterator[bytes]:
         yield _packet(60, number(1, _FACTS_UUID), text(2, "rlscope-trace"))
@@ -218,7 +223,7 @@ def _packet(field: int, *parts: bytes) -> bytes:
 
 
 def _process_tree(process: Process, parent_pid: int | None) -> bytes:
-    """Return who started the process, with what command: a TrackDescriptor has no place for a parent.
+    """Return who started the process: a TrackDescriptor has no place for a parent.
 
     Viewers skip an entry without a command.
     """

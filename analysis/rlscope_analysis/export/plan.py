@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from rlscope_analysis.export import sources
 from rlscope_analysis.export.identity import Process, Thread, read_processes
-from rlscope_analysis.export.sources import Kind
 
 if TYPE_CHECKING:
     import duckdb
 
+    from rlscope_analysis.export.sources import Kind
     from rlscope_analysis.window import Window
 
 # Each line is one pass: kinds that share their tracks, outer ones first.
@@ -68,6 +68,9 @@ class Plan:
     unreadable: int
     rows: int
     start_ns: int
+    """First instant of the trace, on the clock of the file."""
+    shift_ns: int
+    """What is added to every time: viewers drop times before 0. 0 for every recorded trace."""
 
     def threads(self) -> list[Thread]:
         """Return the threads in the order of the tables."""
@@ -94,27 +97,37 @@ def make_plan(connection: duckdb.DuckDBPyConnection, window: Window | None) -> P
     thread_order = [thread.thread_id for process in processes for thread in process.threads]
     process_order = [process.process_id for process in processes]
     in_order: dict[str, bool] = {}
-    unreadable = rows = 0
+    unreadable = rows = first_ns = 0
     for _, kinds in (*_THREAD_PASSES, *_PROCESS_PASSES, ("", (sources.GPU_ACTIVITY,))):
         for kind in kinds:
-            count = _count(connection, kind)
+            count, start_ns = _count(connection, kind)
             if not count:
                 continue
             rows += count
+            first_ns = min(first_ns, start_ns or 0)
             if kind.category != "lifetime":
                 unreadable += sources.count_unreadable(connection, kind)
             order = thread_order if kind.keys == ("thread_id",) else process_order
             in_order[kind.table] = sources.is_in_order(connection, kind, order)
     ((start_ns,),) = connection.execute("SELECT min(start_ns) FROM thread").fetchall()
-    gpu_tracks = _gpu_tracks(connection) if "gpu_activity_coded" in in_order else []
     return Plan(
-        connection, window, processes, gpu_tracks, in_order, unreadable, rows, start_ns or 0
+        connection=connection,
+        window=window,
+        processes=processes,
+        gpu_tracks=_gpu_tracks(connection) if "gpu_activity_coded" in in_order else [],
+        in_order=in_order,
+        unreadable=unreadable,
+        rows=rows,
+        start_ns=(start_ns or 0) - first_ns,
+        shift_ns=-first_ns,
     )
 
 
-def _count(connection: duckdb.DuckDBPyConnection, kind: Kind) -> int:
-    ((count,),) = connection.execute(f"SELECT count(*) FROM {kind.table}").fetchall()  # noqa: S608
-    return int(count)
+def _count(connection: duckdb.DuckDBPyConnection, kind: Kind) -> tuple[int, int | None]:
+    """Return how many rows there are, and the first start."""
+    query = f"SELECT count(*), min(start_ns) FROM {kind.table}"  # noqa: S608
+    ((count, start_ns),) = connection.execute(query).fetchall()
+    return count, start_ns
 
 
 def _gpu_tracks(connection: duckdb.DuckDBPyConnection) -> list[GpuTrack]:

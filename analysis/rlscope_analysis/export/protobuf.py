@@ -1,4 +1,4 @@
-"""Writes the few protobuf messages that are not slices: protobuf's wire format, without a library."""
+"""Writes the few protobuf messages that are not slices: the wire format, without a library."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from rlscope_analysis.window import Window
 
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A table whose rows are slices."""
@@ -85,17 +86,17 @@ def count_unreadable(connection: duckdb.DuckDBPyConnection, kind: Kind) -> int:
     return int(count)
 
 
-def slices_sql(kind: Kind, window: Window | None, *, ordered: bool) -> str:
+def slices_sql(kind: Kind, window: Window | None, *, shift_ns: int, ordered: bool) -> str:
     """Return the query: start, end, name, keys, arguments; in the stored order, or `ordered`."""
-    columns = [
-        "start_ns", "end_ns", kind.name, *kind.keys, *(sql for _, sql in kind.arguments)
-    ]  # fmt: skip
+    times = [f"{column} + {shift_ns}" if shift_ns else column for column in ("start_ns", "end_ns")]
+    columns = [*times, kind.name, *kind.keys, *(sql for _, sql in kind.arguments)]
     chosen = ", ".join(f"CAST({sql} AS BIGINT) AS c{i}" for i, sql in enumerate(columns))
     table = _ASYNC_RANGES if kind is ASYNC_RANGE else kind.table
     if ordered and kind.keys == ("thread_id",) and kind.table != "thread":
         # The order of the tracks: by process, then thread.
         owners = "(SELECT thread_id AS owned, coalesce(process_id, 0) AS owner FROM thread)"
-        table += f" JOIN {owners} ON owned = thread_id"
+        # Rows of threads that the trace lacks stay: they are counted where they find no track.
+        table += f" LEFT JOIN {owners} ON owned = thread_id"
     query = f"SELECT {chosen} FROM {table} WHERE {_VALID}"  # noqa: S608
     if window is not None:
         query += f" AND {_overlaps(window)}"
@@ -122,13 +123,14 @@ def _overlaps(window: Window) -> str:
 
 # Ranges have no codes of their own: their names are numbered in one order, here and in their query.
 ASYNC_NAMES_SQL = """
-SELECT row_number() OVER (ORDER BY name, domain) AS number, name AS known_name, domain AS known_domain
+SELECT
+  row_number() OVER (ORDER BY name, domain) AS number, name AS known_name, domain AS known_domain
 FROM (SELECT DISTINCT name, domain FROM async_range)
 """
 _ASYNC_RANGES = f"""(
   SELECT r.*, n.number AS name_number FROM async_range AS r JOIN ({ASYNC_NAMES_SQL}) AS n
   ON n.known_name IS NOT DISTINCT FROM r.name AND n.known_domain IS NOT DISTINCT FROM r.domain
-)"""
+)"""  # noqa: S608 - our own text
 
 
 def is_in_order(connection: duckdb.DuckDBPyConnection, kind: Kind, order: Sequence[int]) -> bool:

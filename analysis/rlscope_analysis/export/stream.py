@@ -42,7 +42,7 @@ def add_source(
 ) -> None:
     """Add the slices of one kind to the pass that is being prepared."""
     ordered = kind is sources.ASYNC_RANGE or not plan.in_order[kind.table]
-    query = sources.slices_sql(kind, plan.window, ordered=ordered)
+    query = sources.slices_sql(kind, plan.window, shift_ns=plan.shift_ns, ordered=ordered)
     names, unknown = names_of(plan.connection, kind, categories)
     # Several queries are under way at once: each needs a connection of its own.
     writer.add_source(

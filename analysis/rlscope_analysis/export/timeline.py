@@ -51,7 +51,7 @@ class Timeline:
         self.unplaced = 0
         """How many were not, because they are of a thread or process that the trace has not."""
         self.unreadable = self._plan.unreadable
-        """How many rows of the trace are no intervals: they have no end, or it is before the start."""
+        """How many rows are no intervals: without an end, or with one before the start."""
 
     def pieces(self, progress: Callable[[int], None] = lambda _rows: None) -> Iterator[bytes]:
         """Yield the file piece by piece; progress(rows) is told how many rows were read.

@@ -30,8 +30,8 @@ def write_timeline(output: Path, pieces: Iterable[bytes], *, force: bool) -> int
     """Write the pieces to the output; returns how many bytes it has then, None: that is not known.
 
     A file has another name until it is complete, and is gzipped where its own ends in .gz; what was
-    interrupted or failed leaves nothing. Raises UsageError where there is a file already and `force`
-    is not given, or where stdout is a terminal; TracerError where the output cannot be written.
+    interrupted or failed leaves nothing. Raises UsageError where there is a file already and no
+    `force`, or where stdout is a terminal; TracerError where the output cannot be written.
     """
     if is_stdout(output):
         return _write_stdout(pieces)
