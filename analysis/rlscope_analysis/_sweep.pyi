@@ -132,3 +132,12 @@ def overlap_streams(
     Within a category starts ascend; so do those of operations, and of those that start together the
     longer ones come first. Raises OverlapInputError where they do not.
     """
+
+# Operations flattened (active_set.py): flatten_bindings.cpp.
+
+def flatten_operations(code: _Codes, start: _Times, end: _Times) -> tuple[_Codes, _Times, _Times]:
+    """Turn the operations of one thread into the stretches that each owns, in order.
+
+    Of the same order as the input where starts and ends are equal. The operation opened last that
+    is still open owns the time; time without one is in no stretch.
+    """

@@ -146,7 +146,8 @@ class _Reader:
         found = {}
         for level, thread_id, process_id, waits, quantiles, max_ns in self._rows(_LATENCY_SQL):
             key = thread_id if level == _BY_THREAD else process_id
-            found[level, key] = Latency(waits, *(quantiles or (None, None)), max_ns)
+            p50_ns, p99_ns = quantiles or (None, None)
+            found[level, key] = Latency(waits, p50_ns, p99_ns, max_ns)
         return found
 
     def _waker_counts(self) -> dict[int, Counter[_WakerKey]]:

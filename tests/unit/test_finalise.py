@@ -118,7 +118,8 @@ def test_the_database_tells_what_the_spool_told(directory: Path, output: Path) -
         "end_ns": "200",
     }
     assert report.rows == {
-        "thread_state": 8, "thread": 2, "process": 1, "clock": 1, "trace_stat": 0, "capture": 1, "meta": 9
+        "thread_state": 8, "thread": 2, "process": 1, "clock": 1, "trace_stat": 0,
+        "capture": 1, "meta": 9,
     }  # fmt: skip
     assert (report.output, report.records, report.losses) == (output, 7, ())
     assert report.file_bytes == output.stat().st_size

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     import duckdb
 
     from rlscope_trace.importers.trace_writer import ImportReport
-    from rlscope_trace.store.finalise import FinaliseReport, ReportProgress
+    from rlscope_trace.store.database_file import ReportProgress
+    from rlscope_trace.store.finalise import FinaliseReport
     from rlscope_trace.store.stats import TraceStat
 
 _STEPS = {
