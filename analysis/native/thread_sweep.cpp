@@ -4,6 +4,9 @@
 #include <cstddef>
 #include <utility>
 
+#include "thread_sweep_gpu.h"
+#include "thread_sweep_paths.h"
+#include "thread_sweep_stretches.h"
 #include "thread_sweep_tracks.h"
 
 namespace rls {
@@ -12,8 +15,8 @@ namespace {
 constexpr uint8_t kRunnable = 1;  // 0 running, 1 runnable: neither waits for anything but a CPU
 constexpr uint8_t kStateLost = 4;
 constexpr uint8_t kStateNotMeasured = 255;
-constexpr uint8_t kCudaApi = 4;
-constexpr uint8_t kWaitGpu = 2;
+constexpr uint64_t kCudaApi = 4;
+constexpr uint64_t kWaitGpu = 2;
 
 std::vector<int32_t> ids_of(const std::vector<SweptThread>& threads, int32_t SweptThread::*id) {
   std::vector<int32_t> ids;
@@ -34,8 +37,7 @@ class Sweep {
         native_(reader<uint8_t>(sources, kNativeCall, progress)),
         wait_(reader<uint8_t>(sources, kWait, progress)),
         cuda_(reader<uint8_t>(sources, kCudaCall, progress)),
-        busy_(reader<uint8_t>(sources, kGpuActivity, progress)),
-        stretches_(&totals_, busy_) {}
+        busy_(reader<uint8_t>(sources, kGpuActivity, progress)) {}
 
   SweepResult run(const std::vector<SweptThread>& threads, Bounds bounds) {
     int32_t process = IdOrder::kUnknown;
@@ -55,30 +57,33 @@ class Sweep {
   }
 
  private:
+  // Layers are three bits wide in the counts of transitions.
+  static constexpr std::size_t kTransitions = 64;
+  static constexpr std::array<uint8_t, kTables> kLargestValues = {3, 255, 7, 7, 255, 255};
+
   template <typename Value>
   RowReader<Value> reader(const SweepSources& sources, SweepTable table, SweepProgress* progress) {
     return RowReader<Value>(sources[table].get(), kTableNames[table],
-                            table == kGpuActivity ? &process_order_ : &thread_order_, progress);
+                            table == kGpuActivity ? &process_order_ : &thread_order_, progress,
+                            kLargestValues[table]);
   }
 
   void sweep_thread(const SweptThread& thread, const Bounds& bounds) {
     enter(thread, bounds);
     if (bounds.start_ns() < bounds.end_ns()) {
-      stretches_.enter(bounds.start_ns(), thread.gpu_is_measured);
+      stretches_.enter(busy_, bounds.start_ns(), thread.gpu_is_measured);
       pass(bounds.start_ns(), bounds.end_ns());
       result_.ends.push_back({thread.thread_id, stretches_.leave(bounds.end_ns())});
+      stretches_.drain([&](const KeyTotal& total) {
+        result_.overlap.push_back({thread.thread_id, total});
+      });
+      write_transitions(thread.thread_id);
     }
     state_.leave();
     operation_.leave();
     native_.leave();
     wait_.leave();
     cuda_.leave();
-    totals_.drain([&](const KeyTotal& total) {
-      result_.overlap.push_back({thread.thread_id, total});
-    });
-    transitions_.drain([&](const KeyTotal& total) {
-      result_.transitions.push_back({thread.thread_id, total});
-    });
   }
 
   void enter(const SweptThread& thread, const Bounds& bounds) {
@@ -88,60 +93,101 @@ class Sweep {
     native_.enter(place, bounds, 0);
     wait_.enter(place, bounds, 0);
     cuda_.enter(place, bounds);
+    paths_.restart();
+    transitions_.clear();
   }
 
-  // Visits every instant at which something changes.
+  // Visits every instant at which something but the GPU changes. Calls are most of them.
   void pass(int64_t now_ns, int64_t end_ns) {
-    while (now_ns < end_ns) {
-      if (state_.next_ns() == now_ns) state_.step(now_ns);
-      if (wait_.next_ns() == now_ns) wait_.step(now_ns);
-      if (operation_.next_ns() == now_ns) operation_.step(now_ns);
-      if (std::min(native_.next_ns(), cuda_.next_ns()) == now_ns) step_calls(now_ns);
-      stretches_.change(key(now_ns), now_ns);
-      now_ns = std::min({state_.next_ns(), wait_.next_ns(), operation_.next_ns(), native_.next_ns(),
-                         cuda_.next_ns()});
+    find_path();
+    int64_t next_other_ns = step_others(now_ns);
+    while (true) {
+      const bool native_changes = native_.next_ns() == now_ns;
+      if (cuda_.next_ns() == now_ns) {
+        step_cuda(now_ns, native_changes);
+      } else if (native_changes) {
+        step_native(now_ns);
+      }
+      stretches_.change(others_ | layer() << 16, now_ns);
+      now_ns = std::min({native_.next_ns(), cuda_.next_ns(), next_other_ns});
+      if (now_ns >= end_ns) return;
+      if (now_ns == next_other_ns) next_other_ns = step_others(now_ns);
     }
+  }
+
+  // All but the calls; returns when the next of them changes.
+  int64_t step_others(int64_t now_ns) {
+    state_.step(now_ns);
+    wait_.step(now_ns);
+    if (operation_.next_ns() == now_ns) {
+      operation_.step(now_ns);
+      find_path();
+    }
+    find_others();
+    return std::min({state_.next_ns(), wait_.next_ns(), operation_.next_ns()});
+  }
+
+  void step_native(int64_t now_ns) {
+    native_.close(now_ns);
+    while (native_.start_ns() == now_ns) enter_native(now_ns);
   }
 
   // Closes calls, then opens others; of two tables the call that lasts longer is around the other.
-  void step_calls(int64_t now_ns) {
-    native_.close(now_ns);
-    while (true) {
-      const bool native_starts = native_.start_ns() == now_ns;
-      const bool cuda_starts = cuda_.start_ns() == now_ns;
-      if (!native_starts && !cuda_starts) break;
-      if (native_starts && (!cuda_starts || native_.end_ns() >= cuda_.end_ns())) {
-        count_entry(native_.value(), native_.end_ns(), now_ns);
-        native_.open_row();
-      } else {
-        count_entry(kCudaApi, cuda_.end_ns(), now_ns);
-        cuda_.open_row();
+  void step_cuda(int64_t now_ns, bool native_changes) {
+    const bool was_sync = cuda_.is_sync();
+    cuda_.close(now_ns);
+    if (native_changes) native_.close(now_ns);
+    while (cuda_.start_ns() == now_ns) {
+      while (native_.start_ns() == now_ns && native_.end_ns() >= cuda_.end_ns()) {
+        enter_native(now_ns);
       }
+      if (cuda_.end_ns() >= now_ns) count_entry(kCudaApi);
+      cuda_.open_row();
     }
-    native_.set_next();
-    cuda_.set_next(now_ns);
+    while (native_.start_ns() == now_ns) enter_native(now_ns);
+    if (cuda_.is_sync() != was_sync) find_others();
   }
 
-  void count_entry(uint8_t to_layer, int64_t end_ns, int64_t now_ns) {
-    const uint8_t from_layer = layer(now_ns);
-    if (from_layer == to_layer || end_ns < now_ns) return;
-    const uint64_t key = path() << 32 | static_cast<uint64_t>(from_layer) << 8 | to_layer;
-    transitions_.add(key, 0, 1, now_ns, now_ns);
+  void enter_native(int64_t now_ns) {
+    if (native_.end_ns() >= now_ns) count_entry(native_.value());
+    native_.open_row();
   }
 
-  uint64_t path() const { return static_cast<uint32_t>(operation_.current()); }
+  void count_entry(uint64_t to_layer) { ++path_transitions_[layer() * 8 + to_layer]; }
 
-  uint8_t layer(int64_t now_ns) const {
-    return cuda_.is_open(now_ns) ? kCudaApi : native_.current();
+  uint64_t layer() const { return cuda_.is_open() ? kCudaApi : native_.current(); }
+
+  void find_path() {
+    const std::size_t number = paths_.number(operation_.current());
+    if (transitions_.size() <= number * kTransitions) {
+      transitions_.resize((number + 1) * kTransitions);
+    }
+    path_transitions_ = &transitions_[number * kTransitions];
   }
 
-  uint64_t key(int64_t now_ns) const {
-    const uint8_t state = state_.current();
-    uint8_t wait = wait_.current();
-    if (wait == 0 && cuda_.is_sync(now_ns)) wait = kWaitGpu;
+  // The part of the key that calls do not change, but for those that wait for the GPU.
+  void find_others() {
+    const uint64_t state = state_.current();
+    uint64_t wait = wait_.current();
+    if (wait == 0 && cuda_.is_sync()) wait = kWaitGpu;
     if (state <= kRunnable) wait = 0;
-    return path() << 32 | static_cast<uint64_t>(state) << 24 |
-           static_cast<uint64_t>(layer(now_ns)) << 16 | static_cast<uint64_t>(wait) << 8;
+    others_ = path_bits(operation_.current()) | state << 24 | wait << 8;
+  }
+
+  void write_transitions(int32_t thread_id) {
+    for (std::size_t i = 0; i < transitions_.size(); ++i) {
+      const uint64_t from = i % kTransitions / 8;
+      const uint64_t to = i % 8;
+      if (transitions_[i] == 0 || from == to) continue;
+      KeyTotal total;
+      total.key = path_bits(paths_.path(i / kTransitions)) | from << 8 | to;
+      total.count = transitions_[i];
+      result_.transitions.push_back({thread_id, total});
+    }
+  }
+
+  static uint64_t path_bits(int32_t path) {
+    return static_cast<uint64_t>(static_cast<uint32_t>(path)) << 32;
   }
 
   IdOrder thread_order_;
@@ -152,9 +198,12 @@ class Sweep {
   InnermostTrack<uint8_t, false> wait_;
   CudaTrack cuda_;
   GpuBusy busy_;
-  KeyTotals totals_;
-  KeyTotals transitions_;
   Stretches stretches_;
+  uint64_t others_ = 0;
+  // By path number, then from_layer * 8 + to_layer.
+  PathNumbers paths_;
+  std::vector<uint32_t> transitions_;
+  uint32_t* path_transitions_ = nullptr;
   SweepResult result_;
 };
 

@@ -89,8 +89,14 @@ class IdOrder {
 template <typename Value>
 class RowReader {
  public:
-  RowReader(RowSource* source, std::string table, const IdOrder* order, SweepProgress* progress)
-      : source_(source), table_(std::move(table)), order_(order), progress_(progress) {}
+  // largest: of the values, where they are bytes.
+  RowReader(RowSource* source, std::string table, const IdOrder* order, SweepProgress* progress,
+            uint8_t largest)
+      : source_(source),
+        table_(std::move(table)),
+        order_(order),
+        progress_(progress),
+        largest_(largest) {}
 
   // Moves to the first row of the id at `place`; places must rise from call to call.
   void enter(int32_t place) {
@@ -163,7 +169,17 @@ class RowReader {
     start_ = batch_.start_ns;
     end_ = batch_.end_ns;
     value_ = static_cast<const Value*>(batch_.value);
+    if (sizeof(Value) == 1 && largest_ != 255) check_values();
     return is_there;
+  }
+
+  void check_values() const {
+    Value largest = 0;
+    for (std::size_t i = 0; i < batch_.rows; ++i) largest = std::max(largest, value_[i]);
+    if (largest > largest_) {
+      throw ColumnError(table_ + " holds the code " + std::to_string(largest) +
+                        ", which this version does not know");
+    }
   }
 
   [[noreturn]] void fail() const { throw OrderError(table_); }
@@ -172,6 +188,7 @@ class RowReader {
   std::string table_;
   const IdOrder* order_;
   SweepProgress* progress_;
+  uint8_t largest_;
   RowBatch batch_;
   const int64_t* start_ = nullptr;
   const int64_t* end_ = nullptr;

@@ -1,41 +1,14 @@
-// Turns the changes on a thread, and those of the GPU, into maximal stretches with one key.
+// Turns the changes on a thread, and those of the GPU, into time and stretches per key.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
-#include "thread_sweep_rows.h"
+#include "thread_sweep_gpu.h"
 #include "thread_sweep_totals.h"
 
 namespace rls {
-
-// When any GPU worked for one process: a union, as edges that rise strictly.
-class GpuBusy {
- public:
-  explicit GpuBusy(RowReader<uint8_t> reader) : reader_(std::move(reader)) {}
-
-  // Reads the activities of the process at `place`; places must rise from call to call.
-  void enter(int32_t place, const Bounds& bounds);
-
-  // Edge 2i begins busy stretch i, edge 2i + 1 ends it.
-  const std::vector<int64_t>& edges() const { return edges_; }
-  // Busy time between two edges.
-  int64_t busy_ns(std::size_t from_edge, std::size_t to_edge) const {
-    return busy_until(to_edge) - busy_until(from_edge);
-  }
-  int64_t reversed() const { return reversed_; }
-
- private:
-  int64_t busy_until(std::size_t edge) const { return busy_before_ns_[(edge + 1) / 2]; }
-
-  RowReader<uint8_t> reader_;
-  std::vector<int64_t> edges_;
-  std::vector<int64_t> busy_before_ns_;  // by busy stretch, and one past the last
-  int64_t reversed_ = 0;
-};
 
 // The first and last keys of a thread: how the parts of a thread that was cut are joined.
 struct ThreadEnds {
@@ -45,73 +18,97 @@ struct ThreadEnds {
   uint64_t last_key = 0;
 };
 
+// Keys have the GPU as their lowest byte; where they go in, it is 0.
 class Stretches {
  public:
   static constexpr uint64_t kNotMeasured = 255;
 
-  Stretches(KeyTotals* totals, const GpuBusy& busy) : totals_(totals), busy_(busy) {}
+  void enter(const GpuBusy& busy, int64_t start_ns, bool gpu_is_measured) {
+    gpu_is_measured_ = gpu_is_measured;
+    gpu_.enter(gpu_is_measured ? busy.edges() : no_edges_, start_ns);
+    ends_ = ThreadEnds{start_ns, start_ns, 0, 0};
+    busy_ns_ = gpu_.busy_ns(start_ns);
+    key_ = KeyTotals::kFree;
+    start_ns_ = start_ns;
+  }
 
-  void enter(int64_t start_ns, bool gpu_is_measured);
-
-  // From now_ns on, all but the GPU is as `key` says (its lowest byte, the GPU, is 0).
+  // From now_ns on, all but the GPU is as `key` says. Once per instant, and at the start.
   void change(uint64_t key, int64_t now_ns) {
     if (key == key_) return;
-    if (now_ns > now_ns_) pass(now_ns);
+    if (now_ns > start_ns_) add(now_ns);
     key_ = key;
+    start_ns_ = now_ns;
   }
 
-  ThreadEnds leave(int64_t end_ns);
+  ThreadEnds leave(int64_t end_ns) {
+    add(end_ns);
+    ends_.end_ns = end_ns;
+    ends_.last_key = key_ | gpu_value(gpu_.passed() & 1U);
+    return ends_;
+  }
+
+  // Hands over what was found of the thread, in no order.
+  template <typename Take>
+  void drain(Take take) {
+    totals_.drain([&](const KeyTotals& found) {
+      for (const std::size_t gpu : {0U, 1U}) {
+        if (found.count[gpu] == 0) continue;
+        take(KeyTotal{found.key | gpu_value(gpu),
+                      gpu == 1 ? found.busy_ns : found.time_ns - found.busy_ns, found.count[gpu],
+                      found.first_ns[gpu], found.last_ns[gpu]});
+      }
+    });
+  }
 
  private:
-  // More edges of the GPU than this without any other change are summed at once.
-  static constexpr std::size_t kMany = 8;
+  // Adds the time since the last change, whatever the GPU did meanwhile: its state changes `edges`
+  // times, so there are edges + 1 stretches, of either kind in turn.
+  void add(int64_t now_ns) {
+    // An edge at the very instant of the last change: no stretch lies between the two.
+    gpu_.pass_at(start_ns_);
+    const std::size_t before = gpu_.passed();
+    gpu_.pass_before(now_ns);
+    const std::size_t after = gpu_.passed();
+    const std::size_t edges = after - before;
+    const std::size_t kind = before & 1U;
+    const std::size_t last_kind = after & 1U;
 
-  // Writes what lies between the last change and now_ns.
-  void pass(int64_t now_ns) {
-    if (!gpu_is_measured_) {
-      turn(key_ | kNotMeasured, now_ns_);
-      now_ns_ = now_ns;
-      return;
+    KeyTotals& total = totals_.find(key_);
+    const int64_t busy_ns = gpu_.busy_ns(now_ns);
+    total.time_ns += now_ns - start_ns_;
+    total.busy_ns += busy_ns - busy_ns_;
+    busy_ns_ = busy_ns;
+    total.count[kind] += static_cast<int64_t>((edges + 2) / 2);
+    total.count[kind ^ 1U] += static_cast<int64_t>((edges + 1) / 2);
+    // The last stretch of the other kind ended at the last edge, if there was one.
+    int64_t& other_last_ns = total.last_ns[last_kind ^ 1U];
+    const int64_t has_edge = -static_cast<int64_t>(edges > 0);  // a mask: see pass_before
+    other_last_ns = (gpu_.last_edge_ns() & has_edge) | (other_last_ns & ~has_edge);
+    total.last_ns[last_kind] = now_ns;
+    const bool other_is_new = edges > 0 && total.first_ns[kind ^ 1U] == kNever;
+    if (__builtin_expect(total.first_ns[kind] == kNever || other_is_new, 0)) {
+      note_first(&total, before, edges);
     }
-    const int64_t* edges = busy_.edges().data();
-    const std::size_t count = busy_.edges().size();
-    // Both kinds of change at one instant: no stretch lies between them.
-    if (edge_ < count && edges[edge_] == now_ns_) ++edge_;
-    turn(key_ | (edge_ & 1U), now_ns_);
-    if (edge_ + kMany < count && edges[edge_ + kMany] < now_ns) pass_many(now_ns);
-    for (; edge_ < count && edges[edge_] < now_ns; ++edge_) {
-      turn(key_ | ((edge_ + 1) & 1U), edges[edge_]);
-    }
-    now_ns_ = now_ns;
   }
 
-  void turn(uint64_t key, int64_t now_ns) {
-    if (key == run_key_ && has_run_) return;
-    if (has_run_) {
-      end_run(now_ns);
-    } else {
-      ends_.first_key = key;
-      has_run_ = true;
+  void note_first(KeyTotals* total, std::size_t before, std::size_t edges) {
+    const std::size_t kind = before & 1U;
+    if (start_ns_ == ends_.start_ns) ends_.first_key = key_ | gpu_value(kind);
+    if (total->first_ns[kind] == kNever) total->first_ns[kind] = start_ns_;
+    if (edges > 0 && total->first_ns[kind ^ 1U] == kNever) {
+      total->first_ns[kind ^ 1U] = gpu_.edge_ns(before);
     }
-    run_key_ = key;
-    run_start_ns_ = now_ns;
   }
 
-  void end_run(int64_t now_ns) {
-    totals_->add(run_key_, now_ns - run_start_ns_, 1, run_start_ns_, now_ns);
-  }
+  uint64_t gpu_value(std::size_t kind) const { return gpu_is_measured_ ? kind : kNotMeasured; }
 
-  void pass_many(int64_t now_ns);
-
-  KeyTotals* totals_;
-  const GpuBusy& busy_;
+  const std::vector<GpuEdge> no_edges_{{kAlways, 0}, {kNever, 0}};
+  TotalsTable totals_;
+  GpuCursor gpu_;
   bool gpu_is_measured_ = false;
-  bool has_run_ = false;
   uint64_t key_ = 0;
-  int64_t now_ns_ = 0;
-  uint64_t run_key_ = 0;
-  int64_t run_start_ns_ = 0;
-  std::size_t edge_ = 0;
+  int64_t start_ns_ = 0;
+  int64_t busy_ns_ = 0;
   ThreadEnds ends_;
 };
 

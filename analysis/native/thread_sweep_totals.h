@@ -1,81 +1,97 @@
 // Sums per key, for few or many keys.
 #pragma once
 
-#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
+#include "thread_sweep_gpu.h"
+
 namespace rls {
 
+// What was found of one key.
 struct KeyTotal {
   uint64_t key = 0;
   int64_t time_ns = 0;
-  int64_t count = 0;  // 0: the slot is free
+  int64_t count = 0;
   int64_t first_ns = 0;
   int64_t last_ns = 0;
 };
 
-// Open addressing: the paths that meet with a state are few of all there could be.
-class KeyTotals {
- public:
-  KeyTotals() : slots_(kSmallest) {}
+// Of one key, while the GPU was idle [0] and while it was busy [1].
+struct KeyTotals {
+  static constexpr uint64_t kFree = ~uint64_t{0};  // no key: the slot holds none
 
-  // Adds `count` stretches of one key that take time_ns within [first_ns, last_ns).
-  void add(uint64_t key, int64_t time_ns, int64_t count, int64_t first_ns, int64_t last_ns) {
-    KeyTotal& slot = find(key);
-    slot.time_ns += time_ns;
-    slot.count += count;
-    slot.last_ns = last_ns;
-    if (slot.count == count) insert(slot, key, first_ns);
+  uint64_t key = kFree;
+  int64_t time_ns = 0;  // idle and busy
+  int64_t busy_ns = 0;
+  std::array<int64_t, 2> count{};
+  std::array<int64_t, 2> first_ns{kNever, kNever};
+  std::array<int64_t, 2> last_ns{};
+};
+
+// Open addressing: of all keys there could be, a thread meets few.
+class TotalsTable {
+ public:
+  TotalsTable() { clear(); }
+
+  KeyTotals& find(uint64_t key) {
+    std::size_t at = place_of(key);
+    while (slots_[at].key != key) {
+      if (slots_[at].key == KeyTotals::kFree) return insert(key);
+      at = (at + 1) & mask_;
+    }
+    return slots_[at];
   }
 
   // Hands over what was added, in no order, and starts anew.
   template <typename Take>
   void drain(Take take) {
-    for (KeyTotal& slot : slots_) {
-      if (slot.count == 0) continue;
-      take(slot);
-      slot = KeyTotal{};
+    for (const KeyTotals& slot : slots_) {
+      if (slot.key != KeyTotals::kFree) take(slot);
     }
-    used_ = 0;
-    if (slots_.size() > kLargestKept) {
-      slots_ = std::vector<KeyTotal>(kSmallest);
-      shift_ = kSmallestShift;
-    }
+    clear();
   }
 
  private:
-  static constexpr std::size_t kSmallest = 512;
-  static constexpr int kSmallestShift = 64 - 9;
-  // A larger table would cost every following thread a walk through it.
-  static constexpr std::size_t kLargestKept = 1 << 14;
+  static constexpr std::size_t kSmallest = 256;
 
-  KeyTotal& find(uint64_t key) {
-    const std::size_t mask = slots_.size() - 1;
-    std::size_t at = static_cast<std::size_t>((key * 0x9E3779B97F4A7C15U) >> shift_);
-    while (slots_[at].key != key && slots_[at].count != 0) at = (at + 1) & mask;
+  void clear() {
+    slots_.assign(kSmallest, KeyTotals{});
+    mask_ = kSmallest - 1;
+    used_ = 0;
+  }
+
+  std::size_t place_of(uint64_t key) const {
+    return static_cast<std::size_t>((key * 0x9E3779B97F4A7C15U) >> 32) & mask_;
+  }
+
+  KeyTotals& insert(uint64_t key) {
+    if (++used_ * 2 > slots_.size()) grow();
+    KeyTotals& slot = free_slot(key);
+    slot.key = key;
+    return slot;
+  }
+
+  KeyTotals& free_slot(uint64_t key) {
+    std::size_t at = place_of(key);
+    while (slots_[at].key != KeyTotals::kFree) at = (at + 1) & mask_;
     return slots_[at];
   }
 
-  void insert(KeyTotal& slot, uint64_t key, int64_t first_ns) {
-    slot.key = key;
-    slot.first_ns = first_ns;
-    if (++used_ * 2 > slots_.size()) grow();
-  }
-
   void grow() {
-    std::vector<KeyTotal> old(slots_.size() * 2);
+    std::vector<KeyTotals> old(slots_.size() * 2);
     old.swap(slots_);
-    --shift_;
-    for (const KeyTotal& slot : old) {
-      if (slot.count != 0) find(slot.key) = slot;
+    mask_ = slots_.size() - 1;
+    for (const KeyTotals& slot : old) {
+      if (slot.key != KeyTotals::kFree) free_slot(slot.key) = slot;
     }
   }
 
-  std::vector<KeyTotal> slots_;
-  int shift_ = kSmallestShift;
+  std::vector<KeyTotals> slots_;
+  std::size_t mask_ = 0;
   std::size_t used_ = 0;
 };
 

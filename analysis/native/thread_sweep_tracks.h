@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "thread_sweep_rows.h"
@@ -17,10 +18,17 @@ class TrackRows {
   explicit TrackRows(RowReader<Value> reader) : reader_(std::move(reader)) {}
 
   const RowFaults& faults() const { return faults_; }
+  // Of the current row. An end is never kNever, which stands for "nothing is open".
   int64_t start_ns() const { return reader_.start_ns(); }
-  // An end is never kNever, which stands for "nothing is open".
   int64_t end_ns() const { return std::min(reader_.end_ns(), kNever - 1); }
   Value value() const { return reader_.value(); }
+
+  // Reads what is left: rows that start at the end of the bounds or later.
+  void leave() {
+    for (; reader_.start_ns() != kNever; reader_.advance()) {
+      if (bounds_.counts(reader_.start_ns())) count_cut(false);
+    }
+  }
 
  protected:
   // Reads the rows that start before the bounds, and hands on those that reach into them.
@@ -36,23 +44,17 @@ class TrackRows {
     }
   }
 
-  // Reads what is left: rows that start at the end of the bounds or later.
-  void leave() {
-    for (; reader_.start_ns() != kNever; reader_.advance()) {
-      if (bounds_.counts(reader_.start_ns())) count_cut(false);
-    }
-  }
-
-  // Tells whether the row takes time; counts what is wrong with it.
-  bool takes_time() {
-    const int64_t end = end_ns();
-    faults_.clipped += end > bounds_.life_end_ns;
-    faults_.reversed += end < reader_.start_ns();
-    return end > reader_.start_ns();
+  // Tells whether a row that starts within the bounds takes time; counts what is wrong with it.
+  bool takes_time(int64_t start_ns, int64_t end_ns) {
+    if (end_ns > bounds_.life_end_ns) ++faults_.clipped;
+    if (end_ns > start_ns) return true;
+    faults_.reversed += end_ns < start_ns;
+    return false;
   }
 
   RowReader<Value> reader_;
   RowFaults faults_;
+  Bounds bounds_;
 
  private:
   void count_cut(bool reaches_in) {
@@ -64,51 +66,44 @@ class TrackRows {
       ++faults_.outside;
     }
   }
-
-  Bounds bounds_;
 };
 
 // Rows of which the one opened last that is still open owns the time. kMayNest: only rows that
 // cross are faults; else any row that starts inside an open one is.
 template <typename Value, bool kMayNest>
 class InnermostTrack : public TrackRows<Value> {
-  using Base = TrackRows<Value>;
-
  public:
-  explicit InnermostTrack(RowReader<Value> reader) : Base(std::move(reader)) {}
+  explicit InnermostTrack(RowReader<Value> reader) : TrackRows<Value>(std::move(reader)) {}
 
+  // when_none: the value while no row is open.
   void enter(int32_t place, const Bounds& bounds, Value when_none) {
-    open_.assign(1, Open{kNever, when_none});
-    Base::enter(place, bounds, [this] { push(this->end_ns()); });
-    set_next();
+    around_.clear();
+    top_ = {kNever, when_none};
+    TrackRows<Value>::enter(place, bounds, [this] { push(this->end_ns(), this->value()); });
   }
 
-  using Base::leave;
-
   // When the innermost row may change next.
-  int64_t next_ns() const { return next_ns_; }
-  Value current() const { return open_.back().value; }
+  int64_t next_ns() const { return std::min(this->start_ns(), top_.end_ns); }
+  Value current() const { return top_.value; }
 
   void step(int64_t now_ns) {
     close(now_ns);
     while (this->start_ns() == now_ns) open_row();
-    set_next();
   }
 
   void close(int64_t now_ns) {
-    if (open_.back().end_ns <= now_ns) open_.pop_back();
+    if (top_.end_ns <= now_ns) pop();
   }
 
   // Opens the current row and reads the next one.
   void open_row() {
-    if (this->takes_time()) {
-      this->faults_.crossing += kMayNest ? open_.back().end_ns < this->end_ns() : open_.size() > 1;
-      push(this->end_ns());
+    const int64_t end_ns = this->end_ns();
+    if (this->takes_time(this->start_ns(), end_ns)) {
+      this->faults_.crossing += kMayNest ? top_.end_ns < end_ns : !around_.empty();
+      push(end_ns, this->value());
     }
     this->reader_.advance();
   }
-
-  void set_next() { next_ns_ = std::min(this->start_ns(), open_.back().end_ns); }
 
  private:
   struct Open {
@@ -118,13 +113,20 @@ class InnermostTrack : public TrackRows<Value> {
 
   // Those that end no later than the new row never own time again: ends fall from the bottom up,
   // so that at every instant at most one row closes, and bad nesting cannot pile up.
-  void push(int64_t end_ns) {
-    while (open_.back().end_ns <= end_ns) open_.pop_back();
-    open_.push_back({end_ns, this->value()});
+  void push(int64_t end_ns, Value value) {
+    while (top_.end_ns <= end_ns) pop();
+    around_.push_back(top_);
+    top_ = {end_ns, value};
   }
 
-  std::vector<Open> open_;
-  int64_t next_ns_ = kNever;
+  void pop() {
+    top_ = around_.back();
+    around_.pop_back();
+  }
+
+  // The innermost is not among those around it: most instants ask for no other.
+  Open top_{kNever, Value{}};
+  std::vector<Open> around_;
 };
 
 // CUDA calls: whether any is open, and whether any of them waits for the GPU.
@@ -135,40 +137,38 @@ class CudaTrack : public TrackRows<uint8_t> {
   explicit CudaTrack(RowReader<uint8_t> reader) : TrackRows(std::move(reader)) {}
 
   void enter(int32_t place, const Bounds& bounds) {
-    open_until_ns_ = sync_until_ns_ = kAlways;
+    open_until_ns_ = sync_until_ns_ = kNever;
     TrackRows::enter(place, bounds, [this] { extend(end_ns()); });
-    set_next(bounds.start_ns());
   }
 
-  using TrackRows::leave;
+  int64_t next_ns() const { return std::min({start_ns(), open_until_ns_, sync_until_ns_}); }
+  bool is_open() const { return open_until_ns_ != kNever; }
+  bool is_sync() const { return sync_until_ns_ != kNever; }
 
-  int64_t next_ns() const { return next_ns_; }
-  bool is_open(int64_t now_ns) const { return open_until_ns_ > now_ns; }
-  bool is_sync(int64_t now_ns) const { return sync_until_ns_ > now_ns; }
+  void close(int64_t now_ns) {
+    if (open_until_ns_ <= now_ns) open_until_ns_ = kNever;
+    if (sync_until_ns_ <= now_ns) sync_until_ns_ = kNever;
+  }
 
   void open_row() {
-    if (takes_time()) {
-      faults_.crossing += is_open(start_ns()) && open_until_ns_ < end_ns();
-      extend(end_ns());
+    const int64_t end_ns = this->end_ns();
+    if (takes_time(start_ns(), end_ns)) {
+      faults_.crossing += is_open() && open_until_ns_ < end_ns;
+      extend(end_ns);
     }
     reader_.advance();
   }
 
-  void set_next(int64_t now_ns) {
-    next_ns_ = start_ns();
-    if (open_until_ns_ > now_ns) next_ns_ = std::min(next_ns_, open_until_ns_);
-    if (sync_until_ns_ > now_ns) next_ns_ = std::min(next_ns_, sync_until_ns_);
-  }
-
  private:
   void extend(int64_t end_ns) {
-    open_until_ns_ = std::max(open_until_ns_, end_ns);
-    if (value() == kSync) sync_until_ns_ = std::max(sync_until_ns_, end_ns);
+    open_until_ns_ = is_open() ? std::max(open_until_ns_, end_ns) : end_ns;
+    if (value() != kSync) return;
+    sync_until_ns_ = is_sync() ? std::max(sync_until_ns_, end_ns) : end_ns;
   }
 
-  int64_t open_until_ns_ = kAlways;
-  int64_t sync_until_ns_ = kAlways;
-  int64_t next_ns_ = kNever;
+  // kNever: none is open.
+  int64_t open_until_ns_ = kNever;
+  int64_t sync_until_ns_ = kNever;
 };
 
 }  // namespace rls

@@ -29,8 +29,8 @@ SWEPT_TABLES = (
 )
 # Rows of a cell: enough that the queries of one (about 10 ms) cost little beside them.
 CELL_ROWS = 1 << 21
-# GPU activity of a process is held while its threads are swept, 24 bytes for each.
-_CELL_ACTIVITIES = 1 << 20
+# GPU activity of a process is held while its threads are swept: 48 bytes each, if none overlap.
+_CELL_ACTIVITIES = 1 << 19
 # DuckDB reads tables in groups of 122,880 rows: smaller pieces of a thread read groups twice.
 _THREAD_ROWS = 1 << 17
 

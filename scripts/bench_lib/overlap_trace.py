@@ -73,8 +73,8 @@ SELECT thread_id, start_ns, end_ns, layer, 0, depth, 1 FROM (
 ) ORDER BY thread_id, start_ns, depth""",
     "cuda_call_coded": """
 SELECT thread_id, start_ns, start_ns + length_ns, kind, 1, NULL FROM (
-  SELECT thread_id, began + k * 6500 + 2500 + chance(seed + k, 9, 2000) AS start_ns,
-    900 + chance(seed + k, 10, 2500) AS length_ns, 1::UTINYINT AS kind
+  SELECT thread_id, began + 1800 + k * 3800 + (k // 2) * 5700 + chance(seed + k, 9, 1000) AS start_ns,
+    900 + chance(seed + k, 10, 1400) AS length_ns, 1::UTINYINT AS kind
   FROM step, range(3) AS r(k) WHERE k < 2 OR number % 2 = 0
   UNION ALL
   SELECT thread_id, began + 19500 + chance(seed, 11, 500), 5500, 4 FROM step WHERE number % 5 < 3

@@ -1,0 +1,46 @@
+#include "thread_sweep_gpu.h"
+
+namespace rls {
+namespace {
+
+constexpr uint8_t kFirstBusyKind = 1;
+constexpr uint8_t kLastBusyKind = 4;  // 5 is a stream that waits
+
+}  // namespace
+
+void GpuBusy::enter(int32_t place, const Bounds& bounds) {
+  // The last of them may still grow. Whether a row begins the next cannot be predicted: no branch.
+  std::size_t last = 0;
+  stretches_.assign(1, Stretch{kAlways, kAlways});
+  for (reader_.enter(place); reader_.start_ns() != kNever; reader_.advance()) {
+    if (reader_.value() < kFirstBusyKind || reader_.value() > kLastBusyKind) continue;
+    const int64_t row_start_ns = reader_.start_ns();
+    const int64_t start_ns = std::max(row_start_ns, bounds.window_start_ns);
+    const int64_t end_ns = std::min(reader_.end_ns(), bounds.window_end_ns);
+    if (end_ns <= start_ns) {
+      reversed_ += reader_.end_ns() < row_start_ns && bounds.counts(row_start_ns);
+      continue;
+    }
+    if (last + 1 == stretches_.size()) stretches_.resize(2 * stretches_.size() + 1);
+    const Stretch before = stretches_[last];
+    const bool is_next = start_ns > before.end_ns;
+    last += is_next;
+    stretches_[last] = {is_next ? start_ns : before.start_ns, std::max(before.end_ns, end_ns)};
+  }
+  stretches_.resize(last + 1);
+  find_edges();
+}
+
+void GpuBusy::find_edges() {
+  int64_t busy_ns = 0;
+  edges_.assign(1, GpuEdge{kAlways, 0});
+  for (std::size_t i = 1; i < stretches_.size(); ++i) {
+    const Stretch& stretch = stretches_[i];
+    edges_.push_back({stretch.start_ns, busy_ns});
+    edges_.push_back({stretch.end_ns, busy_ns - stretch.start_ns});
+    busy_ns += stretch.end_ns - stretch.start_ns;
+  }
+  edges_.push_back({kNever, busy_ns});
+}
+
+}  // namespace rls
