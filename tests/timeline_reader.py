@@ -246,7 +246,7 @@ def read_chrome(data: bytes) -> ReadTimeline:
         end_ns = start_ns + nanoseconds(event["dur"])
         lines[place].append((start_ns, end_ns))
         arguments = tuple(sorted(event["args"].items()))
-        track = names[place].partition(" (overlap")[0]
+        track = names.get(place, "").partition(" (overlap")[0]
         read.slices.append(
             ReadSlice(track, *place, start_ns, end_ns, event["name"], event["cat"], arguments)
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from rlscope_analysis._perfetto import Writer
 from rlscope_analysis.export import sources
 from rlscope_analysis.export.facts import read_facts
 from rlscope_analysis.export.identity import FIRST_LANE_TID
+from rlscope_analysis.export.kineto_wording import KinetoWording
 from rlscope_analysis.export.stream import add_source
 
 if TYPE_CHECKING:
@@ -19,24 +19,12 @@ if TYPE_CHECKING:
 
     from rlscope_analysis.export.plan import GpuTrack, Plan
     from rlscope_analysis.export.sources import Kind
-    from rlscope_analysis.export.stream import Pass
+from rlscope_analysis.export.stream import Pass
 
 # Where a GPU cannot have the number of the device as its pid. Those whose device is not known lie
 # beyond what any device or kernel counts to.
 _FIRST_GPU_PID = 1_900_000_000
 _FIRST_UNKNOWN_GPU_PID = 4_000_000_000
-# The events that take what a trace has and Kineto has not keep the names of our tables.
-_GPU_CATEGORIES = {
-    "kernel": "kernel",
-    "memcpy": "gpu_memcpy",
-    "memset": "gpu_memset",
-    "sync": "cuda_sync",
-    "graph": "gpu_graph",
-}
-_LAYER_CATEGORIES = {"backend": "cpu_op", "python": "python_function"}
-# Functions of the driver; those of the runtime begin with cuda.
-_DRIVER_CALL = re.compile(r"cu[A-Z]")
-_HIP_CALL = re.compile(r"hip[A-Z]")
 _GPU_SORT_INDEX = 1_000_000
 
 
@@ -70,12 +58,14 @@ class ChromeFormat:
         # The text of the object stays open: its last member is the array of events.
         yield (json.dumps(before, indent=1)[:-2] + ',\n "traceEvents": [\n').encode()
         for place, process in enumerate(self._plan.processes):
-            yield _metadata("process_name", process.pid, 0, name=process.label)
+            if process.shown_name is not None:
+                yield _metadata("process_name", process.pid, 0, name=process.shown_name)
             if process.command:
                 yield _metadata("process_labels", process.pid, 0, labels=process.command)
             yield _metadata("process_sort_index", process.pid, 0, sort_index=place)
             for line, thread in enumerate(process.threads):
-                yield _metadata("thread_name", process.pid, thread.tid, name=thread.label)
+                if thread.shown_name is not None:
+                    yield _metadata("thread_name", process.pid, thread.tid, name=thread.shown_name)
                 yield _metadata("thread_sort_index", process.pid, thread.tid, sort_index=line)
         yield from self._gpu_names()
 
@@ -160,7 +150,7 @@ class ChromeFormat:
 
     def _add_sources(self, kinds: tuple[Kind, ...]) -> None:
         for kind in kinds:
-            add_source(self.writer, self._plan, kind, _category, self._wakers)
+            add_source(self.writer, self._plan, kind, KinetoWording(), self._wakers)
 
     def _new_tid(self) -> int:
         self._next_tid += 1
@@ -233,18 +223,3 @@ def _device(row: dict[str, Any]) -> dict[str, Any]:
     if major.isdigit() and minor.isdigit():
         known |= {"computeMajor": int(major), "computeMinor": int(minor)}
     return {label: value for label, value in known.items() if value is not None}
-
-
-def _category(kind: Kind, word: str) -> str:
-    """Return Kineto's category where it has one."""
-    if kind.is_gpu:
-        return _GPU_CATEGORIES.get(word, "gpu_activity")
-    if kind is sources.OPERATION:
-        return "user_annotation"
-    if kind is sources.NATIVE_CALL:
-        return _LAYER_CATEGORIES.get(word, kind.category)
-    if kind is sources.CUDA_CALL:
-        if _HIP_CALL.match(word):
-            return "hip_runtime"
-        return "cuda_driver" if _DRIVER_CALL.match(word) else "cuda_runtime"
-    return kind.category

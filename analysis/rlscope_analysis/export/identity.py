@@ -30,11 +30,13 @@ class Thread:
 
     @property
     def label(self) -> str:
-        """Return the name, with the real tid where another one had to be given."""
-        name = self.name or "thread"
-        if self.real_tid is None or self.real_tid == self.tid:
-            return name
-        return f"{name} (tid {self.real_tid})"
+        """Return what lines of the thread are called."""
+        return self.shown_name or "thread"
+
+    @property
+    def shown_name(self) -> str | None:
+        """Return the name, with the real tid where another one had to be given; None: no name."""
+        return _shown(self.name, "tid", self.real_tid, self.tid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +54,19 @@ class Process:
 
     @property
     def label(self) -> str:
-        """Return the name, with the real pid where another one had to be given."""
-        name = self.name or f"process {self.process_id}"
-        if self.real_pid is None or self.real_pid == self.pid:
-            return name
-        return f"{name} (pid {self.real_pid})"
+        """Return what lines of the process are called."""
+        return self.shown_name or f"process {self.process_id}"
+
+    @property
+    def shown_name(self) -> str | None:
+        """Return the name, with the real pid where another one had to be given; None: no name."""
+        return _shown(self.name, "pid", self.real_pid, self.pid)
+
+
+def _shown(name: str | None, label: str, real: int | None, given: int) -> str | None:
+    if real is None or real == given:
+        return name
+    return f"{name or ''} ({label} {real})".lstrip()
 
 
 _PROCESSES_SQL = """

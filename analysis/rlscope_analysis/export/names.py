@@ -14,11 +14,9 @@ from rlscope_analysis.schema.vocabulary import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     import duckdb
-
-    Categories = Callable[[Kind, str], str]
 
 # Code, text, category, and arguments that every slice of this name carries.
 Name = tuple[int, str, str, list[tuple[str, str]]]
@@ -27,23 +25,36 @@ Names = list[Name]
 Argument = tuple[str, dict[int, str] | None]
 
 UNKNOWN_NAME = "(name not known)"
+
+
+class Wording:
+    """What a format calls things: by default as the tables do."""
+
+    def category(self, kind: Kind, word: str) -> str:
+        """Return the category of a slice; `word` is its layer, its source or its kind."""
+        # The description of a render stage is the kind of activity; elsewhere the table is named.
+        return word if kind.is_gpu else kind.category
+
+    def call_name(self, layer: str | None, module: str | None, symbol: str) -> str:
+        """Return the name of a native call."""
+        del layer, module
+        return symbol
+
+
 _WAKER_WORDS = {-1: "an interrupt", -2: "a thread outside the trace", -3: "not known"}
 
 
 def names_of(
-    connection: duckdb.DuckDBPyConnection, kind: Kind, categories: Categories
+    connection: duckdb.DuckDBPyConnection, kind: Kind, wording: Wording
 ) -> tuple[Names, Name]:
-    """Return the names of a kind of slice by code, and the one for codes nobody knows.
-
-    categories(kind, word): the category of a slice, `word` being its layer, source or kind.
-    """
-    unknown = (0, UNKNOWN_NAME, categories(kind, ""), list[tuple[str, str]]())
+    """Return the names of a kind of slice by code, and the one for codes nobody knows."""
+    unknown = (0, UNKNOWN_NAME, wording.category(kind, ""), list[tuple[str, str]]())
     if kind.table == "thread":
-        return [(0, "lifetime", categories(kind, ""), [])], unknown
+        return [(0, "lifetime", wording.category(kind, ""), [])], unknown
     if kind is THREAD_STATE:
-        return _coded(THREAD_STATES, categories(kind, "")), unknown
+        return _coded(THREAD_STATES, wording.category(kind, "")), unknown
     if kind is WAIT:
-        return _coded(WAITS, categories(kind, "")), unknown
+        return _coded(WAITS, wording.category(kind, "")), unknown
     reader = {
         "process": _process_names,
         "operation_coded": _operation_names,
@@ -52,7 +63,7 @@ def names_of(
         "gpu_activity_coded": _string_names,
         "async_range": _async_names,
     }[kind.table]
-    return reader(connection, kind, categories), unknown
+    return reader(connection, kind, wording), unknown
 
 
 def arguments_of(kind: Kind, wakers: dict[int, str]) -> list[Argument]:
@@ -76,19 +87,20 @@ def _given(**arguments: str | None) -> list[tuple[str, str]]:
     return [(label, value) for label, value in arguments.items() if value is not None]
 
 
-def _process_names(
-    connection: duckdb.DuckDBPyConnection, kind: Kind, categories: Categories
-) -> Names:
+def _process_names(connection: duckdb.DuckDBPyConnection, kind: Kind, wording: Wording) -> Names:
     rows = connection.execute("SELECT process_id, host, name, command FROM process").fetchall()
     return [
-        (number, "lifetime", categories(kind, ""), _given(host=host, name=name, command=command))
+        (
+            number,
+            "lifetime",
+            wording.category(kind, ""),
+            _given(host=host, name=name, command=command),
+        )
         for number, host, name, command in rows
     ]
 
 
-def _operation_names(
-    connection: duckdb.DuckDBPyConnection, kind: Kind, categories: Categories
-) -> Names:
+def _operation_names(connection: duckdb.DuckDBPyConnection, kind: Kind, wording: Wording) -> Names:
     rows = connection.execute(
         "SELECT path_id, name, domain, category, source FROM operation_path"
     ).fetchall()
@@ -96,22 +108,22 @@ def _operation_names(
         (
             number,
             UNKNOWN_NAME if name is None else name,
-            categories(kind, source or ""),
+            wording.category(kind, source or ""),
             _given(domain=domain, category=category, source=source),
         )
         for number, name, domain, category, source in rows
     ]
 
 
-def _call_names(connection: duckdb.DuckDBPyConnection, kind: Kind, categories: Categories) -> Names:
+def _call_names(connection: duckdb.DuckDBPyConnection, kind: Kind, wording: Wording) -> Names:
     """Read the sites: one may be in several layers, as the calls tell."""
     rows = connection.execute("SELECT site_id, symbol, module FROM site").fetchall()
     rows.append((-1, None, None))
     return [
         (
             number * 8 + code,
-            UNKNOWN_NAME if symbol is None else symbol,
-            categories(kind, layer or ""),
+            UNKNOWN_NAME if symbol is None else wording.call_name(layer, module, symbol),
+            wording.category(kind, layer or ""),
             _given(layer=layer, module=module),
         )
         for number, symbol, module in rows
@@ -119,42 +131,38 @@ def _call_names(connection: duckdb.DuckDBPyConnection, kind: Kind, categories: C
     ]
 
 
-def _string_names(
-    connection: duckdb.DuckDBPyConnection, kind: Kind, categories: Categories
-) -> Names:
+def _string_names(connection: duckdb.DuckDBPyConnection, kind: Kind, wording: Wording) -> Names:
     """Read the names of calls and activities, one per name and kind."""
     words = GPU_ACTIVITY_KINDS if kind.is_gpu else CUDA_CALL_KINDS
     used = f"SELECT DISTINCT coalesce(name_id, -1) AS id, kind FROM {kind.table}"  # noqa: S608
     rows = connection.execute(
         f"SELECT id, kind, value FROM ({used}) LEFT JOIN string ON string_id = id"  # noqa: S608
     ).fetchall()
-    return list(_named_by_kind(rows, kind, words, categories))
+    return list(_named_by_kind(rows, kind, words, wording))
 
 
 def _named_by_kind(
     rows: Iterable[tuple[int, int, str | None]],
     kind: Kind,
     words: Sequence[str | None],
-    categories: Categories,
+    wording: Wording,
 ) -> Iterable[Name]:
     for number, code, text in rows:
         word = (words[code] if 0 <= (code or 0) < len(words) else None) or "other"
         name = UNKNOWN_NAME if text is None else text
         arguments = [] if kind.is_gpu else [("kind", word)]
         # A call's category follows from its name where formats tell runtime and driver apart.
-        category = categories(kind, word if kind.is_gpu else name)
+        category = wording.category(kind, word if kind.is_gpu else name)
         yield number * 8 + code, name, category, arguments
 
 
-def _async_names(
-    connection: duckdb.DuckDBPyConnection, kind: Kind, categories: Categories
-) -> Names:
+def _async_names(connection: duckdb.DuckDBPyConnection, kind: Kind, wording: Wording) -> Names:
     rows = connection.execute(ASYNC_NAMES_SQL).fetchall()
     return [
         (
             number,
             UNKNOWN_NAME if name is None else name,
-            categories(kind, ""),
+            wording.category(kind, ""),
             _given(domain=domain),
         )
         for number, name, domain in rows

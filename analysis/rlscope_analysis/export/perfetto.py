@@ -9,6 +9,7 @@ from rlscope_analysis._perfetto import Writer
 from rlscope_analysis.export import sources
 from rlscope_analysis.export.facts import read_facts
 from rlscope_analysis.export.gpu_extension import gpu_correlation_extension
+from rlscope_analysis.export.names import Wording
 from rlscope_analysis.export.protobuf import message, number, text
 from rlscope_analysis.export.stream import add_source
 
@@ -129,7 +130,7 @@ class PerfettoFormat:
 
     def _add_sources(self, kinds: tuple[Kind, ...]) -> None:
         for kind in kinds:
-            add_source(self.writer, self._plan, kind, _category, self._wakers)
+            add_source(self.writer, self._plan, kind, Wording(), self._wakers)
 
     def _defaults(self) -> bytes:
         """Open the sequence: every time that follows is one of CLOCK_MONOTONIC."""
@@ -183,14 +184,16 @@ class PerfettoFormat:
             3,
             number(1, process.pid),
             text(2, process.command),
-            text(6, process.label),
+            text(6, process.shown_name),
             *(text(8, label) for label in labels),
         )
         uuid = self._process_uuids[process.process_id]
         return _packet(60, number(1, uuid), described, number(11, _EXPLICIT_ORDER))
 
     def _thread_track(self, process: Process, thread: Thread) -> bytes:
-        described = message(4, number(1, process.pid), number(2, thread.tid), text(5, thread.label))
+        described = message(
+            4, number(1, process.pid), number(2, thread.tid), text(5, thread.shown_name)
+        )
         return _packet(
             60,
             number(1, self._thread_uuids[thread.thread_id]),
@@ -252,8 +255,3 @@ def _gpu_fields(track: GpuTrack) -> bytes:
     return b"".join(
         (number(11, track.device_id), number(5, track.process_id), message(21, *arguments))
     )
-
-
-def _category(kind: Kind, word: str) -> str:
-    # The description of a render stage is the kind of activity; elsewhere the table is named.
-    return word if kind.is_gpu else kind.category

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rlscope_analysis._perfetto import Writer
-    from rlscope_analysis.export.names import Categories
+    from rlscope_analysis.export.names import Wording
     from rlscope_analysis.export.plan import Plan
     from rlscope_analysis.export.sources import Kind
 
@@ -38,12 +38,12 @@ class Format(Protocol):
 
 
 def add_source(
-    writer: Writer, plan: Plan, kind: Kind, categories: Categories, wakers: dict[int, str]
+    writer: Writer, plan: Plan, kind: Kind, wording: Wording, wakers: dict[int, str]
 ) -> None:
     """Add the slices of one kind to the pass that is being prepared."""
     ordered = kind is sources.ASYNC_RANGE or not plan.in_order[kind.table]
     query = sources.slices_sql(kind, plan.window, shift_ns=plan.shift_ns, ordered=ordered)
-    names, unknown = names_of(plan.connection, kind, categories)
+    names, unknown = names_of(plan.connection, kind, wording)
     # Several queries are under way at once: each needs a connection of its own.
     writer.add_source(
         plan.connection.cursor().sql(query),
