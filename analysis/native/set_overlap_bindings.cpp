@@ -191,24 +191,37 @@ class NoCollection {
   bool was_enabled_;
 };
 
+// A new list of the names of some codes. By hand: there may be a hundred million members.
+PyObject* NewList(const std::vector<PyObject*>& names, const std::vector<std::int32_t>& codes) {
+  PyObject* const list = PyList_New(static_cast<Py_ssize_t>(codes.size()));
+  if (list == nullptr) throw py::error_already_set();
+  for (std::size_t at = 0; at < codes.size(); ++at) {
+    PyObject* const name = names[static_cast<std::size_t>(codes[at])];
+    Py_INCREF(name);
+    PyList_SET_ITEM(list, static_cast<Py_ssize_t>(at), name);
+  }
+  return list;
+}
+
 // One new list of names per position; the names themselves are shared.
 py::array NameLists(const OverlapResult& result, const py::list& names, const Times& positions) {
   const NoCollection no_collection;
+  std::vector<PyObject*> objects;
+  for (const py::handle name : names) objects.push_back(name.ptr());
   py::array lists(py::dtype("O"), positions.size());
   auto* const items = static_cast<PyObject**>(lists.mutable_data());
+  const Time* const wanted = positions.data();
   std::vector<std::int32_t> codes;
   for (py::ssize_t at = 0; at < positions.size(); ++at) {
-    const Time position = positions.at(at);
-    if (position < 0 || static_cast<std::size_t>(position) >= result.size()) {
+    if (wanted[at] < 0 || static_cast<std::size_t>(wanted[at]) >= result.size()) {
       throw py::index_error("there is no such row");
     }
     codes.clear();
-    result.AppendCodes(static_cast<std::size_t>(position), &codes);
-    py::list list(codes.size());
-    for (std::size_t member = 0; member < codes.size(); ++member) {
-      list[member] = names[static_cast<std::size_t>(codes[member])];
+    result.AppendCodes(static_cast<std::size_t>(wanted[at]), &codes);
+    if (!codes.empty() && static_cast<std::size_t>(codes.back()) >= objects.size()) {
+      throw py::index_error("there is no name for a code");
     }
-    Py_XDECREF(std::exchange(items[at], list.release().ptr()));
+    Py_XDECREF(std::exchange(items[at], NewList(objects, codes)));
   }
   return lists;
 }

@@ -122,7 +122,7 @@ class TableRows {
   static constexpr unsigned kCodeBits = kSmallCodeBits;
 
   static bool Fits(std::size_t categories, std::size_t owners, std::size_t intervals) {
-    constexpr std::size_t kMost = std::size_t{1} << 17;
+    constexpr std::size_t kMost = std::size_t{1} << 19;
     const std::size_t worth = 4096 + 4 * intervals;
     return categories <= 16 && owners << categories <= std::min(kMost, worth);
   }
