@@ -60,8 +60,8 @@ def test_a_real_trace_comes_back(tmp_path: Path, name: str) -> None:
         assert rows(after) == truth
 
 
-# Kineto knows a thread by its line: what goes to a line of its own because it overlaps comes back on
-# a thread of its own. What nests, as all that was recorded does, stays where it was.
+# Kineto knows a thread by its line: what has a line of its own, because it overlaps, comes back on a
+# thread of its own. What nests, as all that was recorded does, stays where it was.
 CALLS = st.lists(st.tuples(st.integers(0, 99), st.none() | st.integers(1, 99)), max_size=8)
 SPANS = st.lists(
     st.tuples(st.integers(0, 10**6), st.integers(0, 10**5)).map(lambda pair: (pair[0], sum(pair))),
