@@ -182,15 +182,17 @@ def test_amd(tmp_path: Path) -> None:
         call("hipMemcpyWithStream", 1, 2, 2),
         call("hipStreamSynchronize", 2, 3, 3),
         slice_("kernel", "Cijk_Ailk", 4, 5, pid=3, tid=2, correlation=1, stream=2, grid=[1]),
-        slice_("kernel", "CopyHostToDevice", 5, 6, pid=3, tid=2, correlation=2),
-        slice_("kernel", "FillBuffer", 6, 7, pid=3, tid=2, correlation=2),
+        slice_("gpu_memcpy", "Memcpy HtoD (Host -> Device)", 5, 6, pid=3, tid=2, correlation=2),
+        # Copies that a kernel does, and those of early ROCm profilers, stay what the file says.
+        slice_("kernel", "__amd_rocclr_fillBufferAligned.kd", 6, 7, pid=3, tid=2, correlation=2),
+        slice_("kernel", "CopyHostToDevice", 7, 8, pid=3, tid=2, correlation=2),
     ]
     with imported(write_kineto(tmp_path / "a.json", events)) as con:
         assert con.execute("SELECT kind FROM cuda_call").fetchall() == [
             ("launch",), ("memcpy",), ("sync",),
         ]  # fmt: skip
         assert con.execute("SELECT kind, device_id, stream_id FROM gpu_activity").fetchall() == [
-            ("kernel", 3, 2), ("memcpy", 3, 2), ("memset", 3, 2),
+            ("kernel", 3, 2), ("memcpy", 3, 2), ("kernel", 3, 2), ("kernel", 3, 2),
         ]  # fmt: skip
 
 
@@ -208,3 +210,38 @@ def test_categories_of_early_profilers(tmp_path: Path) -> None:
         ]  # fmt: skip
         assert con.execute("SELECT count(*) FROM native_call").fetchall() == [(1,)]
         assert losses(con) == {}
+
+
+def test_steps_of_early_profilers_are_operations(tmp_path: Path) -> None:
+    events = [
+        slice_("Operator", "ProfilerStep#5", 0, 9),
+        slice_("cpu_op", "ProfilerStep#6", 10, 19),
+        op("aten::add", 11, 12),
+    ]
+    with imported(write_kineto(tmp_path / "a.json", events)) as con:
+        assert con.execute("SELECT name FROM operation").fetchall() == [
+            ("ProfilerStep#5",), ("ProfilerStep#6",),
+        ]  # fmt: skip
+        assert con.execute("SELECT count(*) FROM native_call").fetchall() == [(1,)]
+
+
+def test_gpus_as_early_profilers_list_them(tmp_path: Path) -> None:
+    device = {"id": 1, "name": "Tesla V100", "totalGlobalMem": 1 << 35, "major": 7, "minor": 0,
+              "multiProcessorCount": 80}  # fmt: skip
+    beyond = {"id": 2**31, "name": "of no id"}
+    path = write_kineto(tmp_path / "a.json", [op("a", 0, 9)], computeProperties=[device, beyond])
+    with imported(path) as con:
+        assert con.execute(
+            "SELECT device_id, name, memory_bytes, multiprocessors, compute_capability"
+            " FROM gpu_device"
+        ).fetchall() == [(1, "Tesla V100", 1 << 35, 80, "7.0")]
+
+
+def test_what_a_gpu_did_needs_no_pid(tmp_path: Path) -> None:
+    bare = {"ph": "X", "cat": "kernel", "name": "k", "ts": EPOCH_US + 5, "dur": 1}
+    events = [call("cudaLaunchKernel", 0, 1, 1), bare, {**bare, "args": {"correlation": 1}}]
+    with imported(write_kineto(tmp_path / "a.json", events)) as con:
+        assert con.execute(
+            "SELECT pid, device_id, stream_id, correlation_id FROM gpu_activity"
+            " JOIN process USING (process_id) ORDER BY ALL"
+        ).fetchall() == [(100, None, None, 1), (100, None, None, None)]

@@ -160,6 +160,7 @@ def test_events_without_a_place_are_counted(tmp_path: Path) -> None:
         slice_("overhead", "Buffer Flush", 5, 6),
         slice_("a category of tomorrow", "x", 0, 5),
         {"ph": "s", "cat": "ac2g", "name": "ac2g", "id": 1, "pid": 1, "tid": 1, "ts": EPOCH_US},
+        {"ph": "f", "cat": "async", "name": "launch", "id": 1, "pid": 0, "tid": 7, "ts": EPOCH_US},
         {"ph": "s", "cat": "fwdbwd", "name": "fwdbwd", "id": 1, "pid": 1, "tid": 1, "ts": EPOCH_US},
         {"ph": "C", "name": "memory", "pid": 1, "ts": EPOCH_US, "args": {"bytes": 1}},
         {"ph": "b", "cat": "async", "id": 1, "pid": 1, "ts": EPOCH_US},
@@ -211,7 +212,7 @@ def test_begins_and_ends_are_paired_by_thread_and_time(tmp_path: Path) -> None:
     "wrong",
     [
         {"ts": "soon"}, {"dur": None}, {"dur": -1}, {"pid": None}, {"ts": 1e300}, {"dur": 10**19},
-        {"ph": ""},
+        {"ph": ""}, {"ts": 2**62 // 1000 + 1}, {"ts": 2**61 // 1000, "dur": 2**61 // 1000 + 2},
     ],
 )  # fmt: skip
 def test_unreadable_events_are_counted(tmp_path: Path, wrong: dict[str, object]) -> None:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <unordered_set>
 
 namespace rls {
 namespace {
@@ -27,18 +28,18 @@ Role role_of(std::string_view category, std::string_view name) {
   };
   const auto found = kRoles.find(category);
   if (found == kRoles.end()) return Role::kNone;
-  if (found->second == Role::kKernel) {
-    // Early ROCm profilers call everything on the GPU a kernel.
-    for (const char* copy : {"CopyHostTo", "CopyDeviceTo"}) {
-      if (name.rfind(copy, 0) == 0) return Role::kMemcpy;
-    }
-    if (name == "FillBuffer") return Role::kMemset;
-  }
-  return found->second;
+  // Early versions know no category of its own for what a user names.
+  const bool is_step = found->second == Role::kCpuOp && name.rfind("ProfilerStep#", 0) == 0;
+  return is_step ? Role::kOperation : found->second;
 }
 
 bool is_readable(const std::optional<ExactInteger>& time_ns) {
   return time_ns && time_ns->value <= kMaxTimeNs && time_ns->value >= -kMaxTimeNs;
+}
+
+// Whether it is a length, and what begins at the start ends before the last time there is.
+bool is_readable_length(const std::optional<ExactInteger>& length_ns, std::int64_t start_ns) {
+  return length_ns && length_ns->value >= 0 && length_ns->value <= kMaxTimeNs - start_ns;
 }
 
 bool is_on_gpu(Role role) { return role >= Role::kKernel && role <= Role::kSync; }
@@ -94,9 +95,9 @@ void KinetoColumns::add(const KinetoEvent& event) {
   }
   // Arrows from calls to what they caused: the correlation says the same.
   const bool is_flow = phase == 's' || phase == 't' || phase == 'f';
-  const bool is_correlation = event.category == "ac2g" || event.category == "async_gpu" ||
-                              event.category == "async_cpu_to_gpu";
-  if (is_flow && is_correlation) return;
+  static const std::unordered_set<std::string_view> kCorrelation{"ac2g", "async_gpu",
+                                                                 "async_cpu_to_gpu", "async"};
+  if (is_flow && kCorrelation.count(event.category) > 0) return;
   skip(event.phase, event.category, event.ts_ns ? event.ts_ns->value : kMissing);
 }
 
@@ -107,7 +108,8 @@ void KinetoColumns::skip(const std::string& phase, const std::string& category,
 
 bool KinetoColumns::fill(const KinetoEvent& event, Slice& slice) {
   slice.role = role_of(event.category, event.name);
-  if (!is_readable(event.ts_ns) || event.pid.empty()) {
+  // What a GPU did needs no pid: its process is that of its call.
+  if (!is_readable(event.ts_ns) || (event.pid.empty() && !is_on_gpu(slice.role))) {
     unreadable.add(event.ts_ns ? event.ts_ns->value : kMissing);
     return false;
   }
@@ -115,8 +117,8 @@ bool KinetoColumns::fill(const KinetoEvent& event, Slice& slice) {
   if (event.ts_ns->rounded) rounded.add(slice.start_ns);
   slice.thread = thread_of(event);
   slice.name = slice.role == Role::kNone ? 0 : names.id_of(event.name);
-  // Kineto writes 0 where there is none.
-  slice.correlation = event.correlation == 0 ? kMissing : event.correlation;
+  // Kineto writes 0 where there is none, other programs a negative number.
+  slice.correlation = event.correlation <= 0 ? kMissing : event.correlation;
   slice.device = known(event.device);
   if (slice.device == kMissing && is_on_gpu(slice.role)) {
     const auto device = parse_decimal(event.pid, 0);
@@ -149,8 +151,8 @@ void KinetoColumns::add_complete(const KinetoEvent& event) {
     return;
   }
   Slice slice{};
-  if (!is_readable(event.duration_ns) || event.duration_ns->value < 0) {
-    unreadable.add(event.ts_ns ? event.ts_ns->value : kMissing);
+  if (is_readable(event.ts_ns) && !is_readable_length(event.duration_ns, event.ts_ns->value)) {
+    unreadable.add(event.ts_ns->value);
     return;
   }
   if (!fill(event, slice)) return;

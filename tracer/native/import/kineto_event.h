@@ -12,8 +12,8 @@ namespace rls {
 
 constexpr std::int64_t kMissing = std::numeric_limits<std::int64_t>::min();
 
-// Times beyond it, 146 years, are damage; below it, sums of two do not overflow.
-constexpr std::int64_t kMaxTimeNs = std::int64_t{1} << 62;
+// Times beyond it, 146 years, are damage; sums of two that are not beyond it do not overflow.
+constexpr std::int64_t kMaxTimeNs = (std::int64_t{1} << 62) - 1;
 
 struct KinetoEvent {
   std::string phase;

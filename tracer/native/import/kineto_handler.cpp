@@ -113,7 +113,7 @@ void KinetoHandler::event_value(std::string_view text) {
     event_.*field_->text = text;
   } else if (field_->time != nullptr) {
     event_.*field_->time = parse_decimal(text, kMicroToNano);
-  } else if (field_->number != nullptr && event_.*field_->number == kMissing) {
+  } else if (field_->number != nullptr) {
     event_.*field_->number = integer(text);
   }
 }

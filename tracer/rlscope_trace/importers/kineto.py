@@ -1,5 +1,6 @@
 """`import kineto`: files of the PyTorch profiler, one per rank, become one trace."""
 
+import itertools
 import json
 import time
 from collections import defaultdict
@@ -9,6 +10,7 @@ from pathlib import Path
 from rlscope_trace.errors import UsageError
 from rlscope_trace.importers.columns import Column, Table
 from rlscope_trace.importers.kineto_file import Count, KinetoFile, read_file
+from rlscope_trace.importers.kineto_processes import INT32_MAX
 from rlscope_trace.importers.kineto_tables import KinetoTables
 from rlscope_trace.importers.trace_writer import ImportReport, write_trace
 from rlscope_trace.store.database_file import Complete, ReportProgress, refuse_existing
@@ -26,6 +28,11 @@ _NO_GPU = (
     " ProfilerActivity.CUDA"
 )
 _IMPORTED = "imported from Kineto"
+# Where files list the GPUs; the second is that of 2020 and 2021.
+_DEVICE_KEYS = (
+    ("deviceProperties", "computeMajor", "computeMinor", "numSms"),
+    ("computeProperties", "major", "minor", "multiProcessorCount"),
+)
 
 
 def import_kineto(  # noqa: PLR0913 - one parameter per choice
@@ -133,25 +140,32 @@ def _devices(found: Sequence[KinetoFile]) -> Table:
     """Return the GPUs that the files list, each once."""
     devices: dict[tuple[str | int | None, ...], None] = {}
     for file in found:
-        index = 0
-        while (device_id := file.integer(f"deviceProperties.{index}.id")) is not None:
-            device = f"deviceProperties.{index}"
-            major = file.header.get(f"{device}.computeMajor")
-            minor = file.header.get(f"{device}.computeMinor")
-            row = (
-                file.host,
-                device_id,
-                file.header.get(f"{device}.name") or None,
-                file.integer(f"{device}.totalGlobalMem"),
-                file.integer(f"{device}.numSms"),
-                f"{major}.{minor}" if major and minor else None,
-            )
-            devices[row] = None
-            index += 1
+        for keys in _DEVICE_KEYS:
+            devices |= dict.fromkeys(_devices_of(file, *keys))
     names = (
         "host", "device_id", "name", "memory_bytes", "multiprocessors", "compute_capability",
     )  # fmt: skip
     return _table(names, list(devices))
+
+
+def _devices_of(
+    file: KinetoFile, list_key: str, major_key: str, minor_key: str, count_key: str
+) -> Iterator[tuple[str | int | None, ...]]:
+    for index in itertools.count():
+        device = f"{list_key}.{index}"
+        device_id = file.integer(f"{device}.id", limit=INT32_MAX)
+        if device_id is None:
+            return
+        major = file.header.get(f"{device}.{major_key}")
+        minor = file.header.get(f"{device}.{minor_key}")
+        yield (
+            file.host,
+            device_id,
+            file.header.get(f"{device}.name") or None,
+            file.integer(f"{device}.totalGlobalMem"),
+            file.integer(f"{device}.{count_key}", limit=INT32_MAX),
+            f"{major}.{minor}" if major and minor else None,
+        )
 
 
 def _meta(found: Sequence[KinetoFile], tables: KinetoTables) -> dict[str, str]:

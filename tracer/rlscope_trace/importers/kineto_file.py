@@ -18,6 +18,7 @@ Count: TypeAlias = tuple[int, int | None]
 # Times from here on are since 1970: 2001-09-09. Those since the start of a machine are smaller.
 _SINCE_1970_NS = 10**18
 _MAX_TIME_NS = 2**62
+INT64_MAX = 2**63 - 1
 _HOST_KEYS = ("hostname", "host_name", "host")
 
 
@@ -61,12 +62,13 @@ class KinetoFile:
         """Name of its machine."""
         return next((self.header[key] for key in _HOST_KEYS if self.header.get(key)), None)
 
-    def integer(self, path: str) -> int | None:
-        """Return a whole number of the header."""
+    def integer(self, path: str, *, limit: int = INT64_MAX) -> int | None:
+        """Return a whole number of the header; None: there is none, or one beyond the limit."""
         try:
-            return int(self.header.get(path, ""))
+            number = int(self.header.get(path, ""))
         except ValueError:
             return None
+        return number if abs(number) <= limit else None
 
     def has_gpu_records(self) -> bool:
         """Tell whether the profiler recorded what the GPU does."""
@@ -85,7 +87,7 @@ class KinetoFile:
         if min(starts) >= _SINCE_1970_NS:
             return 0
         base_ns = self.integer("baseTimeNanoseconds") or 0
-        is_plausible = base_ns + min(starts) >= _SINCE_1970_NS and abs(base_ns) <= _MAX_TIME_NS
+        is_plausible = base_ns + min(starts) >= _SINCE_1970_NS and 0 <= base_ns <= _MAX_TIME_NS
         return base_ns if is_plausible else None
 
 
