@@ -6,6 +6,7 @@
 #include <exception>
 #include <mutex>
 #include <numeric>
+#include <system_error>
 #include <thread>
 #include <unordered_map>
 
@@ -114,7 +115,11 @@ void RunParallel(std::size_t count, unsigned jobs, Work work) {
     }
   };
   std::vector<std::thread> threads;
-  while (threads.size() + 1 < std::min<std::size_t>(jobs, count)) threads.emplace_back(serve);
+  try {
+    while (threads.size() + 1 < std::min<std::size_t>(jobs, count)) threads.emplace_back(serve);
+  } catch (const std::system_error&) {
+    // No more threads are to be had: those there are do all the work.
+  }
   serve();
   for (std::thread& thread : threads) thread.join();
   if (failure) std::rethrow_exception(failure);
