@@ -48,7 +48,7 @@ piece AS (
 ),
 seen AS (
   SELECT p.thread_id, p.start_ns, p.end_ns,
-    coalesce((SELECT arg_max(path_id, rowid) FROM operation_coded AS o WHERE {open_o}), 0) AS path_id,
+    (SELECT arg_max(path_id, rowid) FROM operation_coded AS o WHERE {open_o}) AS path_id,
     (SELECT arg_max(state, rowid) FROM thread_state_coded AS o WHERE {open_o}) AS state,
     (SELECT arg_max(layer, rowid) FROM native_call_coded AS o WHERE {open_o}) AS native_layer,
     (SELECT arg_max(kind, rowid) FROM wait_coded AS o WHERE {open_o}) AS wait,
@@ -66,7 +66,7 @@ seen AS (
   FROM piece AS p WHERE p.end_ns IS NOT NULL
 ),
 keyed AS (
-  SELECT thread_id, start_ns, end_ns, path_id,
+  SELECT thread_id, start_ns, end_ns, coalesce(path_id, 0) AS path_id,
     coalesce(state, CASE WHEN knows_state THEN 4 ELSE 255 END) AS state,
     CASE WHEN is_cuda THEN 4 ELSE coalesce(native_layer, 0) END AS layer,
     CASE WHEN state IN (0, 1) THEN 0 ELSE coalesce(wait, CASE WHEN is_sync THEN 2 ELSE 0 END) END
@@ -76,7 +76,8 @@ keyed AS (
 ),
 stretch AS (
   SELECT *, (path_id, state, layer, wait, gpu) IS DISTINCT FROM
-    lag((path_id, state, layer, wait, gpu)) OVER (PARTITION BY thread_id ORDER BY start_ns) AS is_new
+      lag((path_id, state, layer, wait, gpu)) OVER (PARTITION BY thread_id ORDER BY start_ns)
+      AS is_new
   FROM keyed
 )
 SELECT thread_id, path_id, state, layer, wait, gpu,
@@ -85,7 +86,8 @@ FROM stretch GROUP BY ALL ORDER BY ALL
 """
 )
 
-# Calls in the order they were entered: of those that start at once the longest is around the others.
+# Calls in the order they were entered: of those that start at once the longest is around the
+# others.
 _TRANSITIONS = (
     _LIFE
     + """

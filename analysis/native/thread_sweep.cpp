@@ -145,6 +145,7 @@ class Sweep {
       cuda_.open_row();
     }
     while (native_.start_ns() == now_ns) enter_native(now_ns);
+    cuda_.find_next();
     if (cuda_.is_sync() != was_sync) find_others();
   }
 

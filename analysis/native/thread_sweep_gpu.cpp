@@ -33,14 +33,19 @@ void GpuBusy::enter(int32_t place, const Bounds& bounds) {
 
 void GpuBusy::find_edges() {
   int64_t busy_ns = 0;
-  edges_.assign(1, GpuEdge{kAlways, 0});
+  edges_.at_ns.assign(1, kAlways);
+  edges_.offset_ns.assign(1, 0);
+  const auto add = [&](int64_t at_ns, int64_t offset_ns) {
+    edges_.at_ns.push_back(at_ns);
+    edges_.offset_ns.push_back(offset_ns);
+  };
   for (std::size_t i = 1; i < stretches_.size(); ++i) {
     const Stretch& stretch = stretches_[i];
-    edges_.push_back({stretch.start_ns, busy_ns});
-    edges_.push_back({stretch.end_ns, busy_ns - stretch.start_ns});
+    add(stretch.start_ns, busy_ns);
+    add(stretch.end_ns, busy_ns - stretch.start_ns);
     busy_ns += stretch.end_ns - stretch.start_ns;
   }
-  edges_.push_back({kNever, busy_ns});
+  add(kNever, busy_ns);
 }
 
 }  // namespace rls

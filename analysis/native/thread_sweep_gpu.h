@@ -11,15 +11,15 @@
 
 namespace rls {
 
-// An edge of GPU busy time. Edges rise strictly; an odd number of edges before an instant: busy.
-struct GpuEdge {
-  int64_t at_ns;
-  // Busy time until an instant t between the edge before and this one: offset_ns while idle, and
-  // offset_ns + t while busy.
-  int64_t offset_ns;
+// The union of the activities of one process, as edges: instants that rise strictly, of which the
+// odd ones begin a busy stretch. Edge 0 is none, at kAlways; the last is at kNever.
+struct GpuEdges {
+  std::vector<int64_t> at_ns{kAlways, kNever};
+  // Busy time until an instant t between the edge before and this one: the offset while idle, and
+  // offset + t while busy.
+  std::vector<int64_t> offset_ns{0, 0};
 };
 
-// The union of the activities of one process.
 class GpuBusy {
  public:
   explicit GpuBusy(RowReader<uint8_t> reader) : reader_(std::move(reader)) {}
@@ -27,8 +27,7 @@ class GpuBusy {
   // Reads the activities of the process at `place`; places must rise from call to call.
   void enter(int32_t place, const Bounds& bounds);
 
-  // Between one at kAlways and one at kNever.
-  const std::vector<GpuEdge>& edges() const { return edges_; }
+  const GpuEdges& edges() const { return edges_; }
   int64_t reversed() const { return reversed_; }
 
  private:
@@ -41,58 +40,57 @@ class GpuBusy {
 
   RowReader<uint8_t> reader_;
   std::vector<Stretch> stretches_;  // after one that is none
-  std::vector<GpuEdge> edges_;
+  GpuEdges edges_;
   int64_t reversed_ = 0;
 };
 
 // A place among the edges that moves forward in time.
 class GpuCursor {
  public:
-  // Moves to an instant; edges as of GpuBusy.
-  void enter(const std::vector<GpuEdge>& edges, int64_t now_ns) {
-    edges_ = edges.data() + 1;
-    end_ = edges.data() + edges.size() - 1;
-    const auto is_before = [](const GpuEdge& edge, int64_t at_ns) { return edge.at_ns < at_ns; };
-    edge_ = std::lower_bound(edges_, end_, now_ns, is_before);
+  // Moves to the first edge at or after an instant.
+  void enter(const GpuEdges& edges, int64_t now_ns) {
+    at_ns_ = edges.at_ns.data();
+    offset_ns_ = edges.offset_ns.data();
+    count_ = edges.at_ns.size();
+    next_ =
+        static_cast<std::size_t>(std::lower_bound(at_ns_ + 1, at_ns_ + count_, now_ns) - at_ns_);
   }
 
-  // Number of edges passed; odd: busy.
-  std::size_t passed() const { return static_cast<std::size_t>(edge_ - edges_); }
-  int64_t edge_ns(std::size_t edge) const { return edges_[edge].at_ns; }
-  // The edge that was passed last.
-  int64_t last_edge_ns() const { return edge_[-1].at_ns; }
+  // The edge to pass next. The GPU is busy before it if its number is even.
+  std::size_t next() const { return next_; }
+  int64_t at_ns(std::size_t edge) const { return at_ns_[edge]; }
   // Busy time before an instant that no edge is between here and.
   int64_t busy_ns(int64_t now_ns) const {
-    return edge_->offset_ns + (now_ns & -static_cast<int64_t>(passed() & 1U));
+    return offset_ns_[next_] + (now_ns & (static_cast<int64_t>(next_ & 1U) - 1));
   }
 
   // Passes an edge at this very instant.
-  void pass_at(int64_t now_ns) { edge_ += edge_->at_ns == now_ns; }
+  void pass_at(int64_t now_ns) { next_ += at_ns_[next_] == now_ns; }
 
   // Passes the edges before an instant. Nobody can predict whether there is one: the first two are
   // passed without a branch.
   void pass_before(int64_t now_ns) {
-    edge_ += edge_->at_ns < now_ns;
-    edge_ += edge_->at_ns < now_ns;
-    if (edge_->at_ns < now_ns) leap_before(now_ns);
+    next_ += at_ns_[next_] < now_ns;
+    next_ += at_ns_[next_] < now_ns;
+    if (at_ns_[next_] < now_ns) leap_before(now_ns);
   }
 
  private:
   // On a thread where nothing happens there may be thousands.
-  void leap_before(int64_t now_ns) {
-    std::ptrdiff_t step = 1;
-    while (end_ - edge_ > step && edge_[step].at_ns < now_ns) {
-      edge_ += step;
+  __attribute__((noinline)) void leap_before(int64_t now_ns) {
+    std::size_t step = 1;
+    while (next_ + step < count_ && at_ns_[next_ + step] < now_ns) {
+      next_ += step;
       step *= 2;
     }
-    const GpuEdge* const last = std::min(edge_ + step, end_);
-    const auto is_before = [](const GpuEdge& edge, int64_t at_ns) { return edge.at_ns < at_ns; };
-    edge_ = std::lower_bound(edge_, last, now_ns, is_before);
+    const int64_t* const past = at_ns_ + std::min(next_ + step, count_ - 1);
+    next_ = static_cast<std::size_t>(std::lower_bound(at_ns_ + next_, past, now_ns) - at_ns_);
   }
 
-  const GpuEdge* edges_ = nullptr;
-  const GpuEdge* end_ = nullptr;  // the edge at kNever
-  const GpuEdge* edge_ = nullptr;
+  const int64_t* at_ns_ = nullptr;
+  const int64_t* offset_ns_ = nullptr;
+  std::size_t count_ = 0;
+  std::size_t next_ = 1;
 };
 
 }  // namespace rls

@@ -43,7 +43,7 @@ class Stretches {
   ThreadEnds leave(int64_t end_ns) {
     add(end_ns);
     ends_.end_ns = end_ns;
-    ends_.last_key = key_ | gpu_value(gpu_.passed() & 1U);
+    ends_.last_key = key_ | gpu_value(kind_before(gpu_.next()));
     return ends_;
   }
 
@@ -51,11 +51,12 @@ class Stretches {
   template <typename Take>
   void drain(Take take) {
     totals_.drain([&](const KeyTotals& found) {
-      for (const std::size_t gpu : {0U, 1U}) {
-        if (found.count[gpu] == 0) continue;
-        take(KeyTotal{found.key | gpu_value(gpu),
-                      gpu == 1 ? found.busy_ns : found.time_ns - found.busy_ns, found.count[gpu],
-                      found.first_ns[gpu], found.last_ns[gpu]});
+      for (const std::size_t kind : {KeyTotals::kBusy, KeyTotals::kIdle}) {
+        if (found.count[kind] == 0) continue;
+        const bool is_busy = kind == KeyTotals::kBusy;
+        take(KeyTotal{found.key | gpu_value(kind),
+                      is_busy ? found.busy_ns : found.time_ns - found.busy_ns, found.count[kind],
+                      totals_.first_ns(found, kind), found.last_ns[kind]});
       }
     });
   }
@@ -64,45 +65,47 @@ class Stretches {
   // Adds the time since the last change, whatever the GPU did meanwhile: its state changes `edges`
   // times, so there are edges + 1 stretches, of either kind in turn.
   void add(int64_t now_ns) {
+    KeyTotals& total = totals_.find(key_);
     // An edge at the very instant of the last change: no stretch lies between the two.
     gpu_.pass_at(start_ns_);
-    const std::size_t before = gpu_.passed();
+    const std::size_t first_edge = gpu_.next();
     gpu_.pass_before(now_ns);
-    const std::size_t after = gpu_.passed();
-    const std::size_t edges = after - before;
-    const std::size_t kind = before & 1U;
-    const std::size_t last_kind = after & 1U;
+    const std::size_t edges = gpu_.next() - first_edge;
+    const std::size_t first_kind = kind_before(first_edge);
+    const std::size_t last_kind = kind_before(gpu_.next());
+    if (__builtin_expect(total.count[0] == 0 || total.count[1] == 0, 0)) {
+      note_first(total, first_edge, edges);
+    }
 
-    KeyTotals& total = totals_.find(key_);
     const int64_t busy_ns = gpu_.busy_ns(now_ns);
     total.time_ns += now_ns - start_ns_;
     total.busy_ns += busy_ns - busy_ns_;
     busy_ns_ = busy_ns;
-    total.count[kind] += static_cast<int64_t>((edges + 2) / 2);
-    total.count[kind ^ 1U] += static_cast<int64_t>((edges + 1) / 2);
+    total.count[first_kind] += static_cast<int64_t>((edges + 2) / 2);
+    total.count[first_kind ^ 1U] += static_cast<int64_t>((edges + 1) / 2);
     // The last stretch of the other kind ended at the last edge, if there was one.
     int64_t& other_last_ns = total.last_ns[last_kind ^ 1U];
     const int64_t has_edge = -static_cast<int64_t>(edges > 0);  // a mask: see pass_before
-    other_last_ns = (gpu_.last_edge_ns() & has_edge) | (other_last_ns & ~has_edge);
+    other_last_ns = (gpu_.at_ns(gpu_.next() - 1) & has_edge) | (other_last_ns & ~has_edge);
     total.last_ns[last_kind] = now_ns;
-    const bool other_is_new = edges > 0 && total.first_ns[kind ^ 1U] == kNever;
-    if (__builtin_expect(total.first_ns[kind] == kNever || other_is_new, 0)) {
-      note_first(&total, before, edges);
-    }
   }
 
-  void note_first(KeyTotals* total, std::size_t before, std::size_t edges) {
-    const std::size_t kind = before & 1U;
+  // Seldom: kept out of line, so that add needs few registers.
+  __attribute__((noinline)) void note_first(const KeyTotals& total, std::size_t first_edge,
+                                            std::size_t edges) {
+    const std::size_t kind = kind_before(first_edge);
     if (start_ns_ == ends_.start_ns) ends_.first_key = key_ | gpu_value(kind);
-    if (total->first_ns[kind] == kNever) total->first_ns[kind] = start_ns_;
-    if (edges > 0 && total->first_ns[kind ^ 1U] == kNever) {
-      total->first_ns[kind ^ 1U] = gpu_.edge_ns(before);
+    if (total.count[kind] == 0) totals_.first_ns(total, kind) = start_ns_;
+    if (edges > 0 && total.count[kind ^ 1U] == 0) {
+      totals_.first_ns(total, kind ^ 1U) = gpu_.at_ns(first_edge);
     }
   }
 
-  uint64_t gpu_value(std::size_t kind) const { return gpu_is_measured_ ? kind : kNotMeasured; }
+  static std::size_t kind_before(std::size_t edge) { return edge & 1U; }
 
-  const std::vector<GpuEdge> no_edges_{{kAlways, 0}, {kNever, 0}};
+  uint64_t gpu_value(std::size_t kind) const { return gpu_is_measured_ ? 1U - kind : kNotMeasured; }
+
+  const GpuEdges no_edges_;
   TotalsTable totals_;
   GpuCursor gpu_;
   bool gpu_is_measured_ = false;

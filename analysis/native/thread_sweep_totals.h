@@ -20,22 +20,31 @@ struct KeyTotal {
   int64_t last_ns = 0;
 };
 
-// Of one key, while the GPU was idle [0] and while it was busy [1].
-struct KeyTotals {
+// Of one key, while the GPU was busy and while it was idle. One line of the cache.
+struct alignas(64) KeyTotals {
   static constexpr uint64_t kFree = ~uint64_t{0};  // no key: the slot holds none
 
+  // The parity of the edge that the GPU comes to next: see GpuEdges.
+  static constexpr std::size_t kBusy = 0;
+  static constexpr std::size_t kIdle = 1;
+
   uint64_t key = kFree;
-  int64_t time_ns = 0;  // idle and busy
+  int64_t time_ns = 0;  // busy and idle
   int64_t busy_ns = 0;
   std::array<int64_t, 2> count{};
-  std::array<int64_t, 2> first_ns{kNever, kNever};
   std::array<int64_t, 2> last_ns{};
+  std::size_t number = 0;  // of the key, in the order in which they were found
 };
 
 // Open addressing: of all keys there could be, a thread meets few.
 class TotalsTable {
  public:
   TotalsTable() { clear(); }
+
+  // The start of the first stretch; written once, so not in the slot.
+  int64_t& first_ns(const KeyTotals& total, std::size_t kind) {
+    return first_ns_[total.number][kind];
+  }
 
   KeyTotals& find(uint64_t key) {
     std::size_t at = place_of(key);
@@ -61,17 +70,19 @@ class TotalsTable {
   void clear() {
     slots_.assign(kSmallest, KeyTotals{});
     mask_ = kSmallest - 1;
-    used_ = 0;
+    first_ns_.clear();
   }
 
   std::size_t place_of(uint64_t key) const {
     return static_cast<std::size_t>((key * 0x9E3779B97F4A7C15U) >> 32) & mask_;
   }
 
-  KeyTotals& insert(uint64_t key) {
-    if (++used_ * 2 > slots_.size()) grow();
+  __attribute__((noinline)) KeyTotals& insert(uint64_t key) {
+    first_ns_.emplace_back();
+    if (first_ns_.size() * 2 > slots_.size()) grow();
     KeyTotals& slot = free_slot(key);
     slot.key = key;
+    slot.number = first_ns_.size() - 1;
     return slot;
   }
 
@@ -92,7 +103,7 @@ class TotalsTable {
 
   std::vector<KeyTotals> slots_;
   std::size_t mask_ = 0;
-  std::size_t used_ = 0;
+  std::vector<std::array<int64_t, 2>> first_ns_;
 };
 
 }  // namespace rls

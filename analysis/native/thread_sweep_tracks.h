@@ -139,9 +139,10 @@ class CudaTrack : public TrackRows<uint8_t> {
   void enter(int32_t place, const Bounds& bounds) {
     open_until_ns_ = sync_until_ns_ = kNever;
     TrackRows::enter(place, bounds, [this] { extend(end_ns()); });
+    find_next();
   }
 
-  int64_t next_ns() const { return std::min({start_ns(), open_until_ns_, sync_until_ns_}); }
+  int64_t next_ns() const { return next_ns_; }
   bool is_open() const { return open_until_ns_ != kNever; }
   bool is_sync() const { return sync_until_ns_ != kNever; }
 
@@ -149,6 +150,9 @@ class CudaTrack : public TrackRows<uint8_t> {
     if (open_until_ns_ <= now_ns) open_until_ns_ = kNever;
     if (sync_until_ns_ <= now_ns) sync_until_ns_ = kNever;
   }
+
+  // After the rows of an instant have been closed and opened.
+  void find_next() { next_ns_ = std::min({start_ns(), open_until_ns_, sync_until_ns_}); }
 
   void open_row() {
     const int64_t end_ns = this->end_ns();
@@ -169,6 +173,7 @@ class CudaTrack : public TrackRows<uint8_t> {
   // kNever: none is open.
   int64_t open_until_ns_ = kNever;
   int64_t sync_until_ns_ = kNever;
+  int64_t next_ns_ = kNever;
 };
 
 }  // namespace rls

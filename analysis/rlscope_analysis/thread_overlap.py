@@ -124,11 +124,13 @@ def _sweep_cell(cell: Cell, reader: TableReader, state: _sweep.SweepProgress) ->
 def _sweep_process(
     cell: Cell, reader: TableReader, state: _sweep.SweepProgress, disordered: frozenset[str]
 ) -> Part:
-    while True:
-        try:
-            return _sweep_once(cell, reader, state, disordered)
-        except _sweep.OrderError as error:
-            disordered |= {str(error)}
+    try:
+        return _sweep_once(cell, reader, state, disordered)
+    except _sweep.OrderError as error:
+        if str(error) in disordered:
+            raise
+        disordered |= {str(error)}
+    return _sweep_process(cell, reader, state, disordered)
 
 
 def _sweep_once(

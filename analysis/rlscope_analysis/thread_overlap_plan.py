@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -232,15 +233,12 @@ def _cut(connection: duckdb.DuckDBPyConnection, cell: Cell, rows: _RowCounts) ->
     ).fetchall()
     cuts = [at for (at,) in starts if cell.start_ns < at < cell.end_ns]
     bounds = [cell.start_ns, *cuts, cell.end_ns]
-    return [
-        replace(cell, start_ns=start, end_ns=end)
-        for start, end in zip(bounds, bounds[1:], strict=False)
-    ]
+    return [replace(cell, start_ns=start, end_ns=end) for start, end in pairwise(bounds)]
 
 
 def _runs(ids: Column) -> Iterator[tuple[int, int]]:
     """Yield where each run of equal ids begins, and one past its end."""
     bounds = [0, *(np.flatnonzero(ids[1:] != ids[:-1]) + 1).tolist(), len(ids)]
-    for first, past in zip(bounds, bounds[1:], strict=False):
+    for first, past in pairwise(bounds):
         if first < past:
             yield first, past

@@ -73,7 +73,8 @@ SELECT thread_id, start_ns, end_ns, layer, 0, depth, 1 FROM (
 ) ORDER BY thread_id, start_ns, depth""",
     "cuda_call_coded": """
 SELECT thread_id, start_ns, start_ns + length_ns, kind, 1, NULL FROM (
-  SELECT thread_id, began + 1800 + k * 3800 + (k // 2) * 5700 + chance(seed + k, 9, 1000) AS start_ns,
+  SELECT thread_id,
+    began + 1800 + k * 3800 + k // 2 * 5700 + chance(seed + k, 9, 1000) AS start_ns,
     900 + chance(seed + k, 10, 1400) AS length_ns, 1::UTINYINT AS kind
   FROM step, range(3) AS r(k) WHERE k < 2 OR number % 2 = 0
   UNION ALL
@@ -116,12 +117,9 @@ def write_trace(path: Path, rows: int) -> int:
         connection.execute(_STEPS.format(**values))
         for table, select in _TABLES.items():
             connection.execute(f"INSERT INTO {table} {select.format(**values)}")
-        (counts,) = connection.execute(
-            "SELECT "
-            + " + ".join(
-                f"(SELECT count(*) FROM {table})"  # noqa: S608 - our own tables
-                for table in _TABLES
-                if table.endswith("_coded")
-            )
-        ).fetchall()
-    return int(counts[0])
+        counts = [
+            connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]  # noqa: S608
+            for table in _TABLES
+            if table.endswith("_coded")
+        ]
+    return sum(counts)

@@ -1,7 +1,5 @@
 """The overlap of threads against plain SQL on random traces, however they are cut."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import duckdb
@@ -91,7 +89,7 @@ def tiny_cells(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(traces())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_is_what_plain_sql_finds(builder: TraceBuilder) -> None:
     with opened(builder) as connection:
         found = thread_overlap.compute(connection)
@@ -100,7 +98,7 @@ def test_is_what_plain_sql_finds(builder: TraceBuilder) -> None:
 
 
 @given(traces())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_the_rows_of_a_thread_add_up_to_its_lifetime(builder: TraceBuilder) -> None:
     with opened(builder) as connection:
         found = thread_overlap.compute(connection).overlap
@@ -116,7 +114,7 @@ def test_the_rows_of_a_thread_add_up_to_its_lifetime(builder: TraceBuilder) -> N
 
 @given(traces())
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @pytest.mark.usefixtures("tiny_cells")
 def test_cuts_and_jobs_change_nothing(builder: TraceBuilder) -> None:
@@ -131,7 +129,7 @@ def test_cuts_and_jobs_change_nothing(builder: TraceBuilder) -> None:
 
 @given(traces(), INSTANTS, LENGTHS)
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @pytest.mark.usefixtures("tiny_cells")
 def test_a_window_is_that_part_of_every_lifetime(
@@ -146,7 +144,7 @@ def test_a_window_is_that_part_of_every_lifetime(
 
 @given(traces())
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_faults_do_not_depend_on_the_cuts(builder: TraceBuilder) -> None:
     with opened(builder) as connection, pytest.MonkeyPatch.context() as patch:
@@ -163,7 +161,7 @@ TABLES = (
 
 
 @given(traces(), st.sampled_from(TABLES), st.integers(1, 7))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_rows_out_of_order_are_sorted_and_counted(
     builder: TraceBuilder, table: str, seed: int
 ) -> None:

@@ -1,0 +1,206 @@
+"""How the overlap of threads reads a trace and writes its tables, and what it says if it cannot."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from rlscope_analysis import thread_overlap, thread_overlap_plan
+from rlscope_analysis.errors import TraceError
+from rlscope_analysis.thread_overlap import ThreadOverlap
+from trace_builder import TraceBuilder, run, sleep
+
+# More than one batch of any DuckDB, which holds a million rows or less.
+CALLS = 1_200_000
+
+
+def small_trace() -> TraceBuilder:
+    builder = TraceBuilder(Path("unused"), with_views=False)
+    process = builder.process()
+    thread = builder.thread(process, states=[run(6), sleep(4)])
+    builder.operation(thread, 1, 9, "a")
+    builder.native_call(thread, 2, 5, "backend")
+    builder.gpu_activity(process, 3, 8)
+    return builder
+
+
+@pytest.fixture
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as made:
+        small_trace().fill(made)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def long_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write a trace of two processes; in each a thread makes many calls, of 4 ns every 10 ns."""
+    builder = TraceBuilder(tmp_path_factory.mktemp("trace") / "long.duckdb", with_views=False)
+    builder.capture("gpu_activity")
+    for _ in range(2):
+        builder.thread(builder.process(), states=[run(10 * CALLS)])
+    path = builder.write()
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(f"""
+            INSERT INTO native_call_coded
+            SELECT t, i * 10, i * 10 + 4, 3, 0, 0, 1
+            FROM range(1, 3) AS t(t), range({CALLS}) AS i(i) ORDER BY t, i;
+            INSERT INTO gpu_activity_coded
+            SELECT p, 0, 1, 1, i * 10 + 2, i * 10 + 6, 1, 1, NULL, NULL, NULL
+            FROM range(1, 3) AS p(p), range({CALLS}) AS i(i) ORDER BY p, i;
+        """)
+    return path
+
+
+def rows(overlap: ThreadOverlap, *names: str) -> list[tuple[int, ...]]:
+    return list(zip(*(overlap.overlap[name].tolist() for name in names), strict=True))
+
+
+def stored(connection: duckdb.DuckDBPyConnection, table: str) -> list[tuple[int, ...]]:
+    return connection.execute(f"SELECT * FROM {table} ORDER BY ALL").fetchall()
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_long_traces_are_read_batch_by_batch_and_part_by_part(long_trace: Path, jobs: int) -> None:
+    with duckdb.connect(str(long_trace), read_only=True) as connection:
+        plan = thread_overlap_plan.make_plan(connection, None, None)
+        found = thread_overlap.compute(connection, jobs=jobs)
+    assert len(plan.cells) > 2
+    assert rows(found, "thread_id", "layer", "gpu", "time_ns", "count") == [
+        (thread, layer, gpu, time_ns, CALLS)
+        for thread in (1, 2)
+        for layer, gpu, time_ns in (
+            (0, 0, 4 * CALLS), (0, 1, 2 * CALLS), (3, 0, 2 * CALLS), (3, 1, 2 * CALLS),
+        )
+    ]  # fmt: skip
+    assert found.transitions["count"].tolist() == [CALLS, CALLS]
+    assert found.rows_out_of_order == 0
+
+
+def test_a_window_of_a_long_trace(long_trace: Path) -> None:
+    with duckdb.connect(str(long_trace), read_only=True) as connection:
+        found = thread_overlap.compute(connection, start_ns=50_003, end_ns=60_003)
+    assert rows(found, "thread_id", "layer", "gpu", "time_ns", "count", "first_ns", "last_ns")[
+        :4
+    ] == [
+        (1, 0, 0, 4000, 1000, 50_006, 60_000),
+        (1, 0, 1, 2000, 1000, 50_004, 59_996),
+        (1, 3, 0, 2000, 1000, 50_010, 60_002),
+        (1, 3, 1, 2000, 1001, 50_003, 60_003),
+    ]
+    assert found.transitions["count"].tolist() == [1000, 1000]
+
+
+def test_stored_rows_are_the_computed_ones(connection: duckdb.DuckDBPyConnection) -> None:
+    found = thread_overlap.compute(connection)
+    thread_overlap.store(connection, found)
+    assert stored(connection, "thread_overlap_coded") == rows(found, *found.overlap)
+    assert stored(connection, "transition_coded") == [(1, 1, 0, 3, 1)]
+
+
+def test_many_rows_are_stored_within_the_memory_of_the_recorder() -> None:
+    builder = TraceBuilder(Path("unused"), with_views=False)
+    thread = builder.thread(builder.process(), states=[run(200_000)])
+    with duckdb.connect(config={"memory_limit": "80MB", "threads": "1"}) as connection:
+        builder.fill(connection)
+        connection.execute(
+            f"INSERT INTO operation_coded SELECT {thread}, i * 10, i * 10 + 5, i + 1"
+            " FROM range(20000) AS r(i)"
+        )
+        thread_overlap.store(connection, thread_overlap.compute(connection))
+        counted = "SELECT count(*), sum(time_ns)::BIGINT FROM thread_overlap_coded"
+        assert connection.execute(counted).fetchall() == [(20_001, 200_000)]
+
+
+def test_temporary_views_and_tables_are_read_as_the_connection_sees_them(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    ((database,),) = connection.execute("SELECT current_database()").fetchall()
+    connection.execute(f"""
+        CREATE TEMP VIEW native_call_coded AS
+        SELECT * REPLACE (2::UTINYINT AS layer) FROM {database}.main.native_call_coded;
+        CREATE TEMP TABLE gpu_activity_coded AS
+        FROM {database}.main.gpu_activity_coded WHERE false;
+        CREATE TEMP VIEW operation_coded AS
+        SELECT thread_id, 0::BIGINT AS start_ns, end_ns, path_id
+        FROM (FROM {database}.main.operation_coded WHERE thread_id NOT IN
+          (SELECT process_id + 1 FROM gpu_activity_coded))
+    """)
+    found = thread_overlap.compute(connection, jobs=2)
+    assert set(found.overlap["layer"].tolist()) == {0, 2}
+    assert found.overlap["path_id"].tolist().count(0) == 1
+    assert 0 not in found.overlap["first_ns"][found.overlap["path_id"] == 0]
+
+
+def test_the_database_in_use_is_the_one_that_is_read(tmp_path: Path) -> None:
+    builder = small_trace()
+    builder.path = tmp_path / "trace.duckdb"
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{builder.write()}' AS \"the trace\"")
+        connection.execute('USE "the trace"')
+        assert thread_overlap.compute(connection).overlap["time_ns"].sum() == 10
+
+
+def test_progress_rises_to_the_end(connection: duckdb.DuckDBPyConnection) -> None:
+    told: list[tuple[int, int]] = []
+    thread_overlap.compute(connection, progress=lambda done, total: told.append((done, total)))
+    assert told[0] == (0, 5)
+    assert told == sorted(told)
+    assert told[-1] == (5, 5)
+
+
+@pytest.mark.parametrize("jobs", [1, 4])
+def test_ctrl_c_ends_it(long_trace: Path, jobs: int) -> None:
+    calls = 0
+
+    def interrupt(done: int, total: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            assert done < total
+            raise KeyboardInterrupt
+
+    with duckdb.connect(str(long_trace), read_only=True) as connection:
+        with pytest.raises(KeyboardInterrupt):
+            thread_overlap.compute(connection, jobs=jobs, progress=interrupt)
+        assert calls == 2
+        # The connection is as good as before.
+        assert connection.execute("SELECT count(*) FROM thread").fetchall() == [(2,)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("DROP TABLE wait_coded", "wait_coded does not exist"),
+        (
+            "INSERT INTO native_call_coded VALUES (1, NULL, 5, 1, 0, 0, 1)",
+            "native_call_coded holds NULL",
+        ),
+        (
+            "INSERT INTO operation_coded VALUES (NULL, 0, 5, 1)",
+            "1 rows of operation_coded have no thread_id",
+        ),
+        ("INSERT INTO wait_coded VALUES (1, 0, 5, 77)", "wait_coded holds the code 77"),
+        ("INSERT INTO thread SELECT * FROM thread", "thread_id 1 stands 2 times"),
+    ],
+)
+def test_what_cannot_be_read_is_one_clear_error(
+    connection: duckdb.DuckDBPyConnection, statement: str, message: str
+) -> None:
+    connection.execute(statement)
+    with pytest.raises(TraceError, match=message) as caught:
+        thread_overlap.compute(connection)
+    assert caught.value.hint
+
+
+def test_rows_that_are_not_in_their_order_are_counted(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    expected = rows(thread_overlap.compute(connection), "layer", "time_ns")
+    connection.execute("""
+        INSERT INTO native_call_coded VALUES (1, 8, 9, 3, 0, 0, 1), (1, 1, 1, 3, 0, 0, 1);
+        DELETE FROM native_call_coded WHERE start_ns = 8
+    """)
+    found = thread_overlap.compute(connection)
+    assert rows(found, "layer", "time_ns") == expected
+    assert found.rows_out_of_order == 1
