@@ -39,19 +39,16 @@ void put_control(std::string& out, unsigned char byte) {
   out.push_back(kHex[byte & 15]);
 }
 
-// A number that a double can hold where both parts fit, as they do in practice; else a text.
-void put_flow_id(std::string& out, uint64_t scope, int64_t correlation) {
-  constexpr int kCorrelationBits = 32, kScopeBits = 20;
+// Viewers take whole numbers only, and those of JSON are exact up to 2^53. CUPTI counts in 32 bits;
+// of larger numbers, from elsewhere, a hash is written.
+uint64_t flow_id(uint64_t scope, int64_t correlation) {
+  constexpr int kCorrelationBits = 32, kScopeBits = 20, kSafeBits = 53;
   const auto id = static_cast<uint64_t>(correlation);
-  if (id >> kCorrelationBits == 0 && scope >> kScopeBits == 0) {
-    put_integer(out, static_cast<int64_t>(scope << kCorrelationBits | id));
-    return;
-  }
-  out.push_back('"');
-  put_integer(out, static_cast<int64_t>(scope));
-  out.push_back('.');
-  put_integer(out, correlation);
-  out.push_back('"');
+  if (id >> kCorrelationBits == 0 && scope >> kScopeBits == 0)
+    return scope << kCorrelationBits | id;
+  constexpr uint64_t kFactor = 0x9e3779b97f4a7c15u;
+  const uint64_t mixed = (id + scope * kFactor) * kFactor;
+  return (mixed ^ mixed >> 32) * kFactor >> (64 - kSafeBits);
 }
 
 }  // namespace
@@ -159,7 +156,8 @@ void ChromeSink::put_flow(const Slice& slice, int64_t tid) {
   const bool is_effect = slice.source.shape == Shape::kGpu;
   output_.append(is_effect ? "{\"ph\":\"f\",\"bp\":\"e\"," : "{\"ph\":\"s\",");
   output_.append("\"cat\":\"ac2g\",\"name\":\"ac2g\",\"id\":");
-  put_flow_id(output_, slice.track.correlation_scope, slice.value(static_cast<size_t>(column)));
+  const int64_t correlation = slice.value(static_cast<size_t>(column));
+  put_integer(output_, static_cast<int64_t>(flow_id(slice.track.correlation_scope, correlation)));
   output_.push_back(',');
   put_place(slice, tid);
   output_.append("},\n");

@@ -44,16 +44,19 @@ def tracks(read: ReadTimeline) -> set[tuple[str, str]]:
 
 
 @FORMATS
-def test_a_call_is_inside_its_operation_and_linked_to_its_kernel(form: str) -> None:
+@pytest.mark.parametrize("correlation", [7, 2**32 - 1, 2**40, 2**62, -1])
+def test_a_call_is_inside_its_operation_and_linked_to_its_kernel(
+    form: str, correlation: int
+) -> None:
     builder = new_builder()
     process = builder.process(pid=5, end_ns=100)
     thread = builder.thread(process, tid=5, states=[run(100)])
     builder.operation(thread, 10, 50, "step")
-    builder.cuda_call(thread, 20, 25, correlation_id=7)
-    builder.gpu_activity(process, 40, 60, correlation_id=7, name="gemm")
+    builder.cuda_call(thread, 20, 25, correlation_id=correlation)
+    builder.gpu_activity(process, 40, 60, correlation_id=correlation, name="gemm")
     # The same number in another process is another call.
     other = builder.process(pid=6, end_ns=100)
-    builder.gpu_activity(other, 70, 80, correlation_id=7)
+    builder.gpu_activity(other, 70, 80, correlation_id=correlation)
     read = export(builder, form)
     assert read.links == [(20, 40)]
     places = {piece.name: (piece.pid, piece.tid) for piece in read.slices}

@@ -60,7 +60,7 @@ def test_a_real_trace_comes_back(tmp_path: Path, name: str) -> None:
         assert rows(after) == truth
 
 
-# Kineto knows a thread by its line: what has a line of its own, because it overlaps, comes back on a
+# Kineto knows a thread by its line: what has a line of its own, as it overlaps, comes back on a
 # thread of its own. What nests, as all that was recorded does, stays where it was.
 CALLS = st.lists(st.tuples(st.integers(0, 99), st.none() | st.integers(1, 99)), max_size=8)
 SPANS = st.lists(

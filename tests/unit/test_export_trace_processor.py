@@ -53,13 +53,13 @@ def trace() -> Iterator[Trace]:
         builder.operation(main, ORIGIN + start, ORIGIN + end, name, domain="D")
     builder.native_call(main, ORIGIN + 12, ORIGIN + 18, "backend", "aten::mm")
     builder.cuda_call(main, ORIGIN + 13, ORIGIN + 14, correlation_id=5)
-    builder.cuda_call(main, ORIGIN + 15, ORIGIN + 16, correlation_id=6)
+    builder.cuda_call(main, ORIGIN + 15, ORIGIN + 16, correlation_id=2**40)
     builder.wait(main, ORIGIN + 10, ORIGIN + 30, "lock")
     builder.async_range(process, ORIGIN + 5, ORIGIN + 50, "request 1")
     builder.async_range(process, ORIGIN + 10, ORIGIN + 60, "request 2")
     for start, end, name, correlation in (
-        (20, 60, "gemm", 5), (40, 80, "overlapping", 6),
-        (45, 50, "inside", None), (60, 70, "after", None),
+        (20, 60, "gemm", 5), (40, 80, "overlapping", 2**40),
+        (45, 50, "inside", None), (60, 70, "after", 5),
     ):  # fmt: skip
         builder.gpu_activity(
             process, ORIGIN + start, ORIGIN + end, name=name, correlation_id=correlation
@@ -141,9 +141,9 @@ def test_activities_are_render_stages_of_their_process(trace: Trace) -> None:
     with TraceProcessor(exported(trace, "perfetto")) as viewer:
         assert viewer.rows(query) == [
             ("gemm", stream, "5", 100),
-            ("overlapping", f"{stream} (overlap 1)", "6", 100),
+            ("overlapping", f"{stream} (overlap 1)", str(2**40), 100),
             ("inside", stream, None, 100),
-            ("after", stream, None, 100),
+            ("after", stream, "5", 100),
         ]
 
 
@@ -158,17 +158,21 @@ def test_calls_say_what_they_caused(trace: Trace) -> None:
     with TraceProcessor(exported(trace, "perfetto")) as viewer:
         assert viewer.rows(query) == [
             ("cudaLaunchKernel", 5, scope + 5),
-            ("cudaLaunchKernel", 6, scope + 6),
+            ("cudaLaunchKernel", 2**40, scope + 2**40),
         ]
 
 
 def test_arrows_of_chromes_json_lead_from_calls_to_activities(trace: Trace) -> None:
     query = """
     SELECT o.ts, i.name FROM flow
-    JOIN slice AS o ON o.id = slice_out JOIN slice AS i ON i.id = slice_in ORDER BY o.ts
+    JOIN slice AS o ON o.id = slice_out JOIN slice AS i ON i.id = slice_in ORDER BY o.ts, i.name
     """
     with TraceProcessor(exported(trace, "chrome")) as viewer:
-        assert viewer.rows(query) == [(ORIGIN + 13, "gemm"), (ORIGIN + 15, "overlapping")]
+        assert viewer.rows(query) == [
+            (ORIGIN + 13, "after"),
+            (ORIGIN + 13, "gemm"),
+            (ORIGIN + 15, "overlapping"),
+        ]
 
 
 def test_losses_and_clocks_travel_along(trace: Trace) -> None:
