@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import duckdb
 import pytest
 from typer.testing import CliRunner
 
@@ -15,6 +18,7 @@ from rlscope_trace.cli.import_ import app
 from rlscope_trace.importers.cuda_names import cuda_call_kind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -50,12 +54,24 @@ def test_the_whole_command_line_puts_errors_into_words(
     ]
 
 
-def test_an_interrupt_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(*_arguments: object, **_keywords: object) -> None:
-        raise KeyboardInterrupt
+def interrupt(*_arguments: object, **_keywords: object) -> None:
+    raise KeyboardInterrupt
 
+
+def swallowed_interrupt(*_arguments: object, **_keywords: object) -> None:
+    """Fail as DuckDB does where Ctrl-C meets its search for the name of a variable."""
+    with suppress(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    raise duckdb.BinderException("there is no table batch")
+
+
+@pytest.mark.parametrize("interrupt", [interrupt, swallowed_interrupt])
+def test_an_interrupt_is_told(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    interrupt: Callable[..., None],
+) -> None:
     monkeypatch.setattr("rlscope_trace.importers.kineto.read_file", interrupt)
     path = write_kineto(tmp_path / "a.json", [op("a", 0, 9)])
     output = tmp_path / "t.duckdb"
@@ -64,6 +80,7 @@ def test_an_interrupt_is_told(
     assert caught.value.code == 130
     assert capsys.readouterr().err == f"error: interrupted: {output} was not written\n"
     assert list(tmp_path.iterdir()) == [path]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_name_that_is_no_text_is_refused(
@@ -74,6 +91,18 @@ def test_a_name_that_is_no_text_is_refused(
         cli.main(["import", "kineto", name])
     assert caught.value.code == 2
     assert "is not UTF-8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("format_name", ["kineto", "nsys"])
+def test_a_link_to_itself_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], format_name: str
+) -> None:
+    loop = tmp_path / "loop.json"
+    loop.symlink_to(loop)
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["import", format_name, str(loop), "-o", str(tmp_path / "t.duckdb")])
+    assert caught.value.code == 1
+    assert f"error: cannot read {loop}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

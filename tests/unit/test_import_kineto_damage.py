@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -199,6 +201,12 @@ def test_missing_file_and_directory(tmp_path: Path) -> None:
     error = refusal(tmp_path)
     assert "is a directory" in str(error)
     assert error.hint == f"name the files in it: {tmp_path}/*.json*"
+
+
+def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    loop = tmp_path / "loop.json"
+    loop.symlink_to(loop)
+    assert str(refusal(loop)) == f"cannot read {loop}: {os.strerror(errno.ELOOP)}"
 
 
 def test_output_and_input_are_not_confused(tmp_path: Path) -> None:

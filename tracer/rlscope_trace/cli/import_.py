@@ -4,6 +4,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -79,9 +80,32 @@ def _importing(files: list[Path], output: Path) -> Iterator[ProgressBar]:
     """Show a bar; say of Ctrl-C, which typer would turn into an exit code only, what it left."""
     for path in (*files, output):
         require_utf8(path)
+    with _noting_interrupts() as interrupts:
+        try:
+            with progress_bar() as progress:
+                yield progress
+        except BaseException as error:
+            if not interrupts and not isinstance(error, KeyboardInterrupt):
+                raise
+            messages.error(f"interrupted: {output} was not written")
+            raise typer.Exit(128 + signal.SIGINT) from None
+
+
+@contextmanager
+def _noting_interrupts() -> Iterator[list[int]]:
+    """Remember each Ctrl-C: DuckDB may turn one that meets it into an error of another name."""
+    interrupts: list[int] = []
+
+    def on_interrupt(number: int, _frame: FrameType | None) -> None:
+        interrupts.append(number)
+        raise KeyboardInterrupt
+
+    # A job that a shell started in the background ignores them, and goes on to do so.
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield interrupts
+        return
+    signal.signal(signal.SIGINT, on_interrupt)
     try:
-        with progress_bar() as progress:
-            yield progress
-    except KeyboardInterrupt:
-        messages.error(f"interrupted: {output} was not written")
-        raise typer.Exit(128 + signal.SIGINT) from None
+        yield interrupts
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from rlscope_trace.errors import UsageError
 from rlscope_trace.importers.columns import Column, Table
+from rlscope_trace.importers.input_paths import check_paths
 from rlscope_trace.importers.kineto_file import Count, KinetoFile, read_file
 from rlscope_trace.importers.kineto_processes import INT32_MAX
 from rlscope_trace.importers.kineto_tables import KinetoTables
@@ -51,7 +51,7 @@ def import_kineto(  # noqa: PLR0913 - one parameter per choice
     the output is as it was.
     """
     started_s = time.monotonic()
-    _check_paths(files, output)
+    check_paths(files, output)
     refuse_existing(output, overwrite=overwrite)
     found = list(_read(files, salvage=salvage, progress=progress))
     tables, rows, losses = _convert(found)
@@ -66,21 +66,6 @@ def import_kineto(  # noqa: PLR0913 - one parameter per choice
         progress=progress,
         started_s=started_s,
     )
-
-
-def _check_paths(files: Sequence[Path], output: Path) -> None:
-    if not files:
-        raise UsageError("no file to import was named")
-    seen: dict[Path, Path] = {}
-    for path in files:
-        real = path.resolve()
-        if real in seen:
-            raise UsageError(f"{path} was named twice", hint="one file per rank, each of them once")
-        seen[real] = path
-    if output.resolve() in seen:
-        raise UsageError(
-            f"{output} is one of the files to import", hint="choose another output with -o"
-        )
 
 
 def _read(

@@ -1,6 +1,7 @@
 """One file of the PyTorch profiler (Kineto): its events as columns, and what its header says."""
 
 import errno
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,7 +120,7 @@ def _unreadable(path: Path, error: OSError) -> ImportFileError:
             f"{path} is a directory, not a trace of the PyTorch profiler",
             hint=f"name the files in it: {path}/*.json*",
         )
-    reason = (error.strerror or str(error)).partition(":")[0]
+    reason = os.strerror(error.errno) if error.errno else str(error)
     return ImportFileError(f"cannot read {path}: {reason}")
 
 

@@ -11,8 +11,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from rlscope_trace.errors import UsageError
 from rlscope_trace.importers.errors import ImportFileError
+from rlscope_trace.importers.input_paths import check_paths
 from rlscope_trace.importers.nsys_read import IMPORTED_TABLES, read_recording
 from rlscope_trace.importers.nsys_report import export_report, is_report
 from rlscope_trace.importers.nsys_session import Session, read_session
@@ -39,7 +39,7 @@ def import_nsys(
     failure the output is as it was, and nothing is left beside it.
     """
     started_s = time.monotonic()
-    _check_paths(files, output)
+    check_paths(files, output)
     refuse_existing(output, overwrite=overwrite)
     with contextlib.ExitStack() as stack:
         opened = [_open(path, stack) for path in files]
@@ -60,20 +60,6 @@ def import_nsys(
         progress=progress,
         started_s=started_s,
     )
-
-
-def _check_paths(files: Sequence[Path], output: Path) -> None:
-    if not files:
-        raise UsageError("no file to import was named")
-    seen: set[Path] = set()
-    for path in files:
-        if path.resolve() in seen:
-            raise UsageError(f"{path} was named twice", hint="name each file once")
-        seen.add(path.resolve())
-    if output.resolve() in seen:
-        raise UsageError(
-            f"{output} is one of the files to import", hint="choose another output with -o"
-        )
 
 
 def _check_found(read: Recordings, files: Sequence[Path]) -> None:
