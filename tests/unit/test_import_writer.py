@@ -130,6 +130,8 @@ def test_a_wrong_database_is_not_kept(tmp_path: Path, damage: str) -> None:
         (RuntimeError("Query interrupted"), KeyboardInterrupt),
         (OSError(28, "No space left on device"), TracerError),
         (duckdb.IOException("disk"), TracerError),
+        (duckdb.FatalException("disk"), TracerError),
+        (duckdb.TransactionException("lock"), TracerError),
     ],
 )
 def test_failures_leave_everything_as_it_was(
@@ -148,6 +150,26 @@ def test_failures_leave_everything_as_it_was(
         assert caught.value.hint
     assert output.read_bytes() == b"mine"
     assert [path.name for path in tmp_path.iterdir()] == ["t.duckdb"]
+
+
+def test_two_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+    output = tmp_path / "t.duckdb"
+
+    def import_too(_con: duckdb.DuckDBPyConnection) -> None:
+        with pytest.raises(TracerError, match="another import is writing"):
+            write(output)
+
+    write(output, complete=import_too)
+    assert rows(output, "SELECT count(*) FROM thread") == [(3,)]
+    assert list(tmp_path.iterdir()) == [output]
+
+
+def test_what_a_killed_import_left_is_no_hindrance(tmp_path: Path) -> None:
+    output = tmp_path / "t.duckdb"
+    for suffix in ("partial", "partial.wal", "partial.lock"):
+        tmp_path.joinpath(f"t.duckdb.{suffix}").write_bytes(b"half")
+    write(output)
+    assert list(tmp_path.iterdir()) == [output]
 
 
 def test_an_existing_output_is_refused(tmp_path: Path) -> None:

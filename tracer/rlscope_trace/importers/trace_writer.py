@@ -23,6 +23,7 @@ from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_trace import __version__
 from rlscope_trace.errors import OutputExistsError, TracerError, VerificationError
 from rlscope_trace.importers.columns import Column, Table, row_count, stored_order, take
+from rlscope_trace.importers.output_lock import locked
 from rlscope_trace.importers.verify_columns import Totals, check_stored, totals_of
 from rlscope_trace.store.database_file import (
     BATCH_ROWS,
@@ -42,6 +43,8 @@ Tables = Mapping[str, Mapping[str, Column]]
 
 # What the writer itself fills.
 _OWN_TABLES = frozenset({"meta", "trace_stat"})
+# A full disk is one of these, as DuckDB tells it: which one depends on where it meets it.
+_WRITE_ERRORS = (duckdb.OperationalError, duckdb.FatalException, OSError, MemoryError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +112,9 @@ def write_trace(  # noqa: PLR0913 - one parameter per part of the trace
 def undone_on_failure(output: Path) -> Iterator[None]:
     """Remove the partial file at any failure, and put the failure into words."""
     try:
-        remove_partial(output)
-        yield
+        with locked(output), _partial_removed_on_failure(output):
+            yield
     except BaseException as error:
-        with contextlib.suppress(OSError):
-            remove_partial(output)
         if is_interrupt(error):
             raise KeyboardInterrupt from error
         if isinstance(error, OutputExistsError):
@@ -122,11 +123,22 @@ def undone_on_failure(output: Path) -> Iterator[None]:
             raise VerificationError(
                 f"{output} was not written: {error}", hint="check the disk, then try again"
             ) from error
-        if isinstance(error, (duckdb.IOException, OSError, MemoryError)):
+        if isinstance(error, _WRITE_ERRORS):
             raise TracerError(
                 f"cannot write {output}: {reason_of(error)}",
                 hint="write it somewhere else with -o",
             ) from error
+        raise
+
+
+@contextlib.contextmanager
+def _partial_removed_on_failure(output: Path) -> Iterator[None]:
+    remove_partial(output)
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            remove_partial(output)
         raise
 
 
