@@ -16,7 +16,7 @@ from rlscope_analysis import _sweep
 from rlscope_analysis.schema.vocabulary import UNANNOTATED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import duckdb
     from numpy.typing import NDArray
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 
 # Categories of the resources of a process, by code; the first is only there to be the empty set.
 _ALIVE, _CPU, _CUDA_API, _GPU = 0, 1, 5, 6
-_RESOURCES = ("", "cpu", "python", "simulator", "backend", "cuda_api", "gpu")
+_RESOURCES = (None, "cpu", "python", "simulator", "backend", "cuda_api", "gpu")
 _WINDOW_ROWS = 2_000_000
 # Sets of many processes are different at every switch: a table as long as the trace.
 _MAX_PROCESSES = 16
-# A set with no members that stands for all that are not among the longest.
+# Of each question; what is not among the longest is one row, whose members are _OTHERS.
 _MAX_SETS = 1_000
+_OTHERS = None
 
 _INTERVALS_SQL = f"""
 SELECT process_id, {_ALIVE}::INTEGER AS code, start_ns, end_ns FROM process
@@ -97,7 +98,8 @@ class _Stretches:
 
 
 # Kind, process, operation and members.
-_Key = tuple[str, "int | None", "str | None", tuple[str, ...]]
+_Members = tuple[str, ...] | None
+_Key = tuple[str, "int | None", "str | None", _Members]
 
 
 def store(
@@ -118,24 +120,26 @@ def store(
 
 def _by_question(
     found: dict[_Key, _Stretches],
-) -> dict[tuple[str, int | None, str | None], dict[tuple[str, ...], _Stretches]]:
-    questions: dict[tuple[str, int | None, str | None], dict[tuple[str, ...], _Stretches]] = {}
+) -> dict[tuple[str, int | None, str | None], dict[_Members, _Stretches]]:
+    questions: dict[tuple[str, int | None, str | None], dict[_Members, _Stretches]] = {}
     for (kind, process_id, operation, members), stretches in found.items():
         questions.setdefault((kind, process_id, operation), {})[members] = stretches
     return questions
 
 
 def _longest(
-    sets: dict[tuple[str, ...], _Stretches],
+    sets: dict[_Members, _Stretches],
 ) -> Iterator[tuple[list[str] | None, _Stretches]]:
-    """Yield the longest sets, then one without members that holds the rest: nothing is dropped."""
-    ranked = sorted(sets.items(), key=lambda item: (-item[1].time_ns, item[0]))
+    """Yield the longest sets, then _OTHERS, which holds the rest: nothing is dropped."""
+    named = [(members, found) for members, found in sets.items() if members is not None]
+    ranked = sorted(named, key=lambda item: (-item[1].time_ns, item[0]))
     for members, stretches in ranked[:_MAX_SETS]:
         yield list(members), stretches
     rest = [stretches for _, stretches in ranked[_MAX_SETS:]]
+    rest += [stretches for members, stretches in sets.items() if members is _OTHERS]
     if rest:
         yield (
-            None,
+            _OTHERS,
             _Stretches(
                 time_ns=sum(s.time_ns for s in rest),
                 count=sum(s.count for s in rest),
@@ -170,10 +174,11 @@ class _Finder:
     def _read_names(self) -> None:
         self.connection.execute(
             "CREATE OR REPLACE TEMP VIEW _operation_name AS"
-            " SELECT path_id, (dense_rank() OVER (ORDER BY name) - 1)::INTEGER AS name_code"
+            " SELECT path_id,"
+            " (dense_rank() OVER (ORDER BY coalesce(name, '')) - 1)::INTEGER AS name_code"
             " FROM operation_path"
         )
-        names = "SELECT DISTINCT name FROM operation_path ORDER BY name"
+        names = "SELECT DISTINCT coalesce(name, '') AS name FROM operation_path ORDER BY name"
         self.names = [name for (name,) in self.connection.execute(names).fetchall()]
         self.leading = dict(self.connection.execute(_LEADING_SQL).fetchall())
 
@@ -224,15 +229,15 @@ class _Finder:
     def _processes(self, intervals: Columns) -> None:
         works = (intervals["code"] == _CPU) | (intervals["code"] == _GPU)
         ids, codes = np.unique(intervals["process_id"][works], return_inverse=True)
-        if not len(ids) or len(ids) > _MAX_PROCESSES:
-            return
+        names: list[str] | None = [str(process_id) for process_id in ids]
+        if len(ids) > _MAX_PROCESSES:
+            codes, names = np.zeros_like(codes), None  # only how long any of them worked
         overlap = _sweep.overlap_table(
             codes.astype(np.int32),
             intervals["start_ns"][works],
             intervals["end_ns"][works],
-            len(ids),
+            max(1, len(names or ())),
         )
-        names = [str(process_id) for process_id in ids]
         self._add("process", [None] * len(overlap), [None] * len(overlap), overlap, names)
 
     def _innermost(self, innermost: dict[int, Columns]) -> None:
@@ -251,18 +256,20 @@ class _Finder:
         processes: Iterable[int | None],
         operations: Iterable[str | None],
         overlap: _sweep.SetOverlap,
-        names: tuple[str, ...] | list[str],
+        names: Sequence[str | None] | None,
     ) -> None:
-        offsets, codes = overlap.sets()
-        for at, (process_id, operation) in enumerate(zip(processes, operations, strict=True)):
-            members = [names[code] for code in codes[offsets[at] : offsets[at + 1]]]
+        """Add what the engine found; without names, all of it is of _OTHERS."""
+        # Properties make a new array each time they are asked for.
+        times, counts = overlap.time_ns.tolist(), overlap.count.tolist()
+        firsts, lasts = overlap.first_ns.tolist(), overlap.last_ns.tolist()
+        sets = overlap.name_lists(list(names), np.arange(len(overlap), dtype=np.int64))
+        rows = zip(processes, operations, sets, times, counts, firsts, lasts, strict=True)
+        for process_id, operation, members, *numbers in rows:
             key = (kind, process_id, operation, tuple(sorted(filter(None, members))))
-            self.found.setdefault(key, _Stretches()).add(
-                int(overlap.time_ns[at]),
-                int(overlap.count[at]),
-                int(overlap.first_ns[at]),
-                int(overlap.last_ns[at]),
-            )
+            stretches = self.found.get(key)
+            if stretches is None:
+                stretches = self.found[key] = _Stretches()
+            stretches.add(*numbers)
 
 
 def _groups(columns: Columns, key: str) -> dict[int, Columns]:

@@ -105,6 +105,28 @@ def test_the_sets_that_are_not_listed_are_added_up(monkeypatch: pytest.MonkeyPat
     ]
 
 
+@pytest.mark.usefixtures("small_windows")
+def test_time_of_too_many_processes_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of the trace with more processes than are told apart count as other sets."""
+    monkeypatch.setattr(active_set, "_MAX_PROCESSES", 1)
+    connection = stored(two_processes())
+    told = rows(connection, "SELECT process_ids, time_ns FROM process_overlap ORDER BY ALL")
+    assert None in [members for members, _ in told]
+    assert sum(time_ns for _, time_ns in told) == 100
+
+
+def test_operations_without_a_name_are_sets_too() -> None:
+    builder = TraceBuilder(NOWHERE)
+    thread = builder.thread(builder.process(pid=1, end_ns=100), states=[run(100)])
+    builder.operation(thread, 0, 60, "")
+    connection = duckdb.connect()
+    builder.fill(connection)
+    connection.execute("INSERT INTO operation_path (path_id, depth) VALUES (9, 0)")
+    connection.execute("INSERT INTO operation_coded VALUES (1, 70, 80, 9)")
+    active_set.store(connection)
+    assert rows(connection, "SELECT operations, time_ns FROM operation_overlap") == [([""], 70)]
+
+
 def test_an_empty_trace_has_no_sets() -> None:
     assert rows(stored(TraceBuilder(NOWHERE)), "SELECT count(*) FROM active_set") == [(0,)]
 

@@ -147,6 +147,27 @@ def test_every_activity_is_a_launch_and_correlations_stay_in_their_process() -> 
     assert len(found) == 5
 
 
+def test_an_activity_is_there_once_whatever_shares_its_correlation_id() -> None:
+    """The driver call inside a runtime call may carry the same id: the outermost call counts."""
+    builder = gpu_builder()
+    thread = builder.thread(1, tid=1, states=[run(1000)])
+    builder.cuda_call(thread, 20, 40, name="cuLaunchKernel", correlation_id=1)
+    builder.cuda_call(thread, 10, 50, name="cudaLaunchKernel", correlation_id=1)
+    builder.cuda_call(thread, 10, 30, name="cuCtxGetCurrent", correlation_id=1)
+    builder.gpu_activity(1, 60, 70, name="gemm", correlation_id=1)
+    builder.gpu_activity(1, 70, 75, name="relu", correlation_id=1)
+    builder.gpu_activity(1, 90, 95, name="nobody's")
+    connection = filled(builder)
+    assert rows(
+        connection, "SELECT name, call_name, latency_ns, queue_ns FROM launch ORDER BY start_ns"
+    ) == [
+        ("gemm", "cudaLaunchKernel", 50, 10),
+        ("relu", "cudaLaunchKernel", 60, 20),
+        ("nobody's", None, None, None),
+    ]
+    assert rows(connection, "SELECT start_ns, end_ns, cause FROM idle_gap") == [(75, 90, None)]
+
+
 def test_gaps_tell_whether_the_cpu_was_late() -> None:
     found = rows(
         filled(launching()),

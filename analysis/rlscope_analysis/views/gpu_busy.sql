@@ -94,7 +94,7 @@ SELECT
   quantile_disc(a.end_ns - a.start_ns, 0.5) AS p50_ns,
   max(a.end_ns - a.start_ns) AS max_ns
 FROM gpu_activity_coded AS a LEFT JOIN string AS s ON s.string_id = a.name_id
-WHERE a.kind = 1
+WHERE a.kind = 1 AND a.end_ns >= a.start_ns
 GROUP BY a.process_id, a.device_id, s.value;
 COMMENT ON VIEW gpu_kernel IS 'Each kernel: how often it ran and for how long';
 COMMENT ON COLUMN gpu_kernel.process_id IS 'The process that launched it';

@@ -7,10 +7,11 @@ WITH gap AS (
     lead(start_ns) OVER (PARTITION BY process_id ORDER BY start_ns) AS end_ns
   FROM gpu_busy
 ), next AS (
-  -- Several activities may end a gap together: the one that was launched first tells.
+  -- Several activities may end a gap together: the one that was launched first tells, of equal ones
+  -- that on the first device and stream.
   SELECT
     process_id, start_ns AS end_ns,
-    arg_min({'thread_id': thread_id, 'call_start_ns': call_start_ns, 'name': name, 'kind': kind, 'operation': operation}, coalesce(call_start_ns, start_ns)) AS activity
+    min({'at_ns': coalesce(call_start_ns, start_ns), 'device_id': device_id, 'stream_id': stream_id, 'call_start_ns': call_start_ns, 'thread_id': thread_id, 'name': name, 'kind': kind, 'operation': operation}) AS activity
   FROM launch
   WHERE kind <> 'sync' AND launch.end_ns > launch.start_ns
   GROUP BY process_id, start_ns
@@ -58,8 +59,8 @@ COMMENT ON COLUMN idle_gap.duration_ns IS 'end_ns - start_ns';
 COMMENT ON COLUMN idle_gap.cause IS 'not launched: the call that ended the gap was made only after it began, the CPU was late; launched: it had been made before, so the work was on its way or waited for other work; NULL: that call is not in the trace';
 COMMENT ON COLUMN idle_gap.unlaunched_ns IS 'Part of the gap before that call was made; NULL: that call is not in the trace';
 COMMENT ON COLUMN idle_gap.thread_id IS 'The thread that made that call';
-COMMENT ON COLUMN idle_gap.operation IS 'Its innermost operation when the gap began';
-COMMENT ON COLUMN idle_gap.state IS 'Its state when the gap began; NULL: not measured';
+COMMENT ON COLUMN idle_gap.operation IS 'Its innermost operation when the gap began; (unannotated): none was open';
+COMMENT ON COLUMN idle_gap.state IS 'Its state when the gap began; NULL: not measured, or lost';
 COMMENT ON COLUMN idle_gap.next_kind IS 'What ended the gap: kernel, memcpy, memset, graph';
 COMMENT ON COLUMN idle_gap.next_name IS 'Name of the kernel or of the kind of copy that ended it';
-COMMENT ON COLUMN idle_gap.next_operation IS 'The operation that launched that';
+COMMENT ON COLUMN idle_gap.next_operation IS 'The operation that launched that; (unannotated): none was open';

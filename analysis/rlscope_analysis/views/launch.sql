@@ -28,14 +28,18 @@ COMMENT ON COLUMN _operation_change.path_id IS 'The stack of operations: operati
 
 CREATE OR REPLACE VIEW launch AS
 WITH called AS (
+  -- A call of the runtime and that of the driver inside it may carry one id: the outermost is the
+  -- one the program made. An activity is never there twice.
   SELECT
-    t.process_id, c.thread_id, c.correlation_id, c.kind, c.name_id, c.start_ns, c.end_ns
+    t.process_id, c.correlation_id,
+    min({'start_ns': c.start_ns, 'minus_end_ns': -c.end_ns, 'thread_id': c.thread_id, 'name_id': c.name_id}) AS call
   FROM cuda_call_coded AS c JOIN thread AS t ON t.thread_id = c.thread_id
   WHERE c.correlation_id IS NOT NULL
+  GROUP BY t.process_id, c.correlation_id
 ), paired AS (
   SELECT
-    a.process_id, c.thread_id, a.correlation_id,
-    c.name_id AS call_name_id, c.start_ns AS call_start_ns, c.end_ns AS call_end_ns,
+    a.process_id, c.call.thread_id AS thread_id, a.correlation_id,
+    c.call.name_id AS call_name_id, c.call.start_ns AS call_start_ns, -c.call.minus_end_ns AS call_end_ns,
     a.device_id, a.stream_id, a.kind, a.name_id, a.graph_id, a.start_ns, a.end_ns
   FROM gpu_activity_coded AS a
   LEFT JOIN called AS c ON c.process_id = a.process_id AND c.correlation_id = a.correlation_id
@@ -69,7 +73,7 @@ LEFT JOIN string AS cs ON cs.string_id = r.call_name_id
 LEFT JOIN string AS s ON s.string_id = r.name_id
 LEFT JOIN operation_path AS lp ON lp.path_id = r.launch_path_id
 LEFT JOIN operation_path AS rp ON rp.path_id = r.run_path_id;
-COMMENT ON VIEW launch IS 'Each GPU activity with the call that caused it, and with both attributions: the operation that launched it, and the one open while it ran';
+COMMENT ON VIEW launch IS 'Each GPU activity, once, with the call that caused it (of several with its id the outermost), and with both attributions: the operation that launched it, and the one open when it began to run';
 COMMENT ON COLUMN launch.process_id IS 'The process';
 COMMENT ON COLUMN launch.thread_id IS 'The thread that called; NULL: the call is not in the trace';
 COMMENT ON COLUMN launch.correlation_id IS 'What ties the two, within the process; NULL: none is known';

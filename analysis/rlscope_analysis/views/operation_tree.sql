@@ -21,13 +21,21 @@ WITH RECURSIVE named AS (
   SELECT
     thread_id, path_id,
     sum(time_ns)::BIGINT AS self_ns,
-    CASE WHEN bool_and(state <> 255) THEN coalesce(sum(time_ns) FILTER (WHERE state = 0), 0)::BIGINT END AS self_running_ns,
-    CASE WHEN bool_and(state <> 255) THEN coalesce(sum(time_ns) FILTER (WHERE state = 1), 0)::BIGINT END AS self_runnable_ns,
-    CASE WHEN bool_and(state <> 255) THEN coalesce(sum(time_ns) FILTER (WHERE state IN (2, 3)), 0)::BIGINT END AS self_waiting_ns,
-    CASE WHEN bool_and(gpu <> 255) THEN coalesce(sum(time_ns) FILTER (WHERE gpu = 1), 0)::BIGINT END AS self_gpu_busy_ns
+    sum(time_ns) FILTER (WHERE state = 0)::BIGINT AS running_ns,
+    sum(time_ns) FILTER (WHERE state = 1)::BIGINT AS runnable_ns,
+    sum(time_ns) FILTER (WHERE state IN (2, 3))::BIGINT AS waiting_ns,
+    sum(time_ns) FILTER (WHERE gpu = 1)::BIGINT AS gpu_busy_ns
   FROM thread_overlap_coded
   WHERE thread_id IN (SELECT thread_id FROM instance)
   GROUP BY thread_id, path_id
+), swept AS (
+  -- Of a thread: an operation that was never the innermost one has no row, and 0 where this is so.
+  SELECT
+    thread_id,
+    bool_and(state <> 255) AS has_states,
+    bool_and(gpu <> 255) AS has_gpu
+  FROM thread_overlap_coded
+  GROUP BY thread_id
 )
 SELECT
   t.process_id, k.thread_id, k.path_id, n.parent_path_id,
@@ -36,12 +44,16 @@ SELECT
   n.domain, n.category, n.source,
   CASE WHEN k.path_id = 0 THEN 0 ELSE n.depth END AS depth,
   i.instances, i.total_ns,
-  CASE WHEN k.thread_id IN (SELECT thread_id FROM self) THEN coalesce(s.self_ns, 0) END AS self_ns,
-  s.self_running_ns, s.self_runnable_ns, s.self_waiting_ns, s.self_gpu_busy_ns,
+  CASE WHEN w.thread_id IS NOT NULL THEN coalesce(s.self_ns, 0) END AS self_ns,
+  CASE WHEN w.has_states THEN coalesce(s.running_ns, 0) END AS self_running_ns,
+  CASE WHEN w.has_states THEN coalesce(s.runnable_ns, 0) END AS self_runnable_ns,
+  CASE WHEN w.has_states THEN coalesce(s.waiting_ns, 0) END AS self_waiting_ns,
+  CASE WHEN w.has_gpu THEN coalesce(s.gpu_busy_ns, 0) END AS self_gpu_busy_ns,
   i.total_ns / i.instances AS mean_ns, i.p50_ns, i.p99_ns, i.max_ns
 FROM (SELECT thread_id, path_id FROM instance UNION SELECT thread_id, path_id FROM self) AS k
 LEFT JOIN instance AS i ON i.thread_id = k.thread_id AND i.path_id = k.path_id
 LEFT JOIN self AS s ON s.thread_id = k.thread_id AND s.path_id = k.path_id
+LEFT JOIN swept AS w ON w.thread_id = k.thread_id
 LEFT JOIN named AS n ON n.path_id = k.path_id
 LEFT JOIN thread AS t ON t.thread_id = k.thread_id;
 COMMENT ON VIEW operation_tree IS 'Operations of each annotated thread as a tree; the self times of a thread, (unannotated) included, add up to its lifetime';
@@ -57,10 +69,10 @@ COMMENT ON COLUMN operation_tree.source IS 'Who marked it, as in operation_path'
 COMMENT ON COLUMN operation_tree.depth IS 'How many operations are around it';
 COMMENT ON COLUMN operation_tree.instances IS 'How often it occurred there; NULL: (unannotated)';
 COMMENT ON COLUMN operation_tree.total_ns IS 'Wall time of all instances, with the operations inside';
-COMMENT ON COLUMN operation_tree.self_ns IS 'Wall time while it was the innermost one';
+COMMENT ON COLUMN operation_tree.self_ns IS 'Wall time while it was the innermost one; NULL: the lifetime of the thread is not known';
 COMMENT ON COLUMN operation_tree.self_running_ns IS 'Part of self_ns on a CPU; NULL: not measured';
 COMMENT ON COLUMN operation_tree.self_runnable_ns IS 'Part of self_ns waiting for a CPU; NULL: not measured';
-COMMENT ON COLUMN operation_tree.self_waiting_ns IS 'Part of self_ns sleeping or blocked; NULL: not measured';
+COMMENT ON COLUMN operation_tree.self_waiting_ns IS 'Part of self_ns sleeping or blocked; NULL: not measured. What was lost is in none of the three';
 COMMENT ON COLUMN operation_tree.self_gpu_busy_ns IS 'Part of self_ns during which a GPU worked for the process; NULL: not measured';
 COMMENT ON COLUMN operation_tree.mean_ns IS 'total_ns / instances';
 COMMENT ON COLUMN operation_tree.p50_ns IS 'Half of the instances took at most this long';

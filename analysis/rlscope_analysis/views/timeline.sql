@@ -32,5 +32,5 @@ COMMENT ON COLUMN timeline.start_ns IS 'Start';
 COMMENT ON COLUMN timeline.end_ns IS 'End';
 COMMENT ON COLUMN timeline.name IS 'State, operation, function, reason of a wait, or kernel';
 COMMENT ON COLUMN timeline.category IS 'Category of an operation, domain of an async_range, layer of a native call, kind of a CUDA call or of a GPU activity';
-COMMENT ON COLUMN timeline.depth IS 'How many slices of the track are around it; NULL: not known';
+COMMENT ON COLUMN timeline.depth IS 'How many slices of its track are around it; NULL: not known, or slices of the track do not nest';
 COMMENT ON COLUMN timeline.correlation_id IS 'What ties a CUDA call to the GPU activities it caused, within the process';
