@@ -262,14 +262,22 @@ class _Finder:
         # Properties make a new array each time they are asked for.
         times, counts = overlap.time_ns.tolist(), overlap.count.tolist()
         firsts, lasts = overlap.first_ns.tolist(), overlap.last_ns.tolist()
-        sets = overlap.name_lists(list(names), np.arange(len(overlap), dtype=np.int64))
+        sets: Iterable[_Members] = itertools.repeat(_OTHERS, len(overlap))
+        if names is not None:
+            places = np.arange(len(overlap), dtype=np.int64)
+            sets = map(_sorted_members, overlap.name_lists(list(names), places))
         rows = zip(processes, operations, sets, times, counts, firsts, lasts, strict=True)
         for process_id, operation, members, *numbers in rows:
-            key = (kind, process_id, operation, tuple(sorted(filter(None, members))))
+            key = (kind, process_id, operation, members)
             stretches = self.found.get(key)
             if stretches is None:
                 stretches = self.found[key] = _Stretches()
             stretches.add(*numbers)
+
+
+def _sorted_members(names: list[str | None]) -> tuple[str, ...]:
+    """Return the members that have a name: the category that is always active has none."""
+    return tuple(sorted(name for name in names if name is not None))
 
 
 def _groups(columns: Columns, key: str) -> dict[int, Columns]:
