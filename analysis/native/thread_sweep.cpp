@@ -100,43 +100,45 @@ class Sweep {
   // Visits every instant at which something but the GPU changes. Calls are most of them.
   void pass(int64_t now_ns, int64_t end_ns) {
     find_path();
-    int64_t next_other_ns = step_others(now_ns);
+    step_others(now_ns);
+    step_calls(now_ns);
+    stretches_.begin(others_ | layer() << 16);
+    int64_t native_ns = native_.next_ns();
+    int64_t cuda_ns = cuda_.next_ns();
     while (true) {
-      const bool native_changes = native_.next_ns() == now_ns;
-      if (cuda_.next_ns() == now_ns) {
-        step_cuda(now_ns, native_changes);
-      } else if (native_changes) {
-        step_native(now_ns);
+      now_ns = std::min({native_ns, cuda_ns, next_other_ns_});
+      if (now_ns >= end_ns) return;
+      if (now_ns == next_other_ns_) step_others(now_ns);
+      if (now_ns == cuda_ns) {
+        step_calls(now_ns);
+        cuda_ns = cuda_.next_ns();
+        native_ns = native_.next_ns();
+      } else if (now_ns == native_ns) {
+        native_.close(now_ns);
+        while (native_.start_ns() == now_ns) enter_native(now_ns);
+        native_ns = native_.next_ns();
       }
       stretches_.change(others_ | layer() << 16, now_ns);
-      now_ns = std::min({native_.next_ns(), cuda_.next_ns(), next_other_ns});
-      if (now_ns >= end_ns) return;
-      if (now_ns == next_other_ns) next_other_ns = step_others(now_ns);
     }
   }
 
-  // All but the calls; returns when the next of them changes.
-  int64_t step_others(int64_t now_ns) {
-    state_.step(now_ns);
-    wait_.step(now_ns);
+  // All but the calls.
+  void step_others(int64_t now_ns) {
+    if (state_.next_ns() == now_ns) state_.step(now_ns);
+    if (wait_.next_ns() == now_ns) wait_.step(now_ns);
     if (operation_.next_ns() == now_ns) {
       operation_.step(now_ns);
       find_path();
     }
     find_others();
-    return std::min({state_.next_ns(), wait_.next_ns(), operation_.next_ns()});
-  }
-
-  void step_native(int64_t now_ns) {
-    native_.close(now_ns);
-    while (native_.start_ns() == now_ns) enter_native(now_ns);
+    next_other_ns_ = std::min({state_.next_ns(), wait_.next_ns(), operation_.next_ns()});
   }
 
   // Closes calls, then opens others; of two tables the call that lasts longer is around the other.
-  void step_cuda(int64_t now_ns, bool native_changes) {
+  void step_calls(int64_t now_ns) {
     const bool was_sync = cuda_.is_sync();
     cuda_.close(now_ns);
-    if (native_changes) native_.close(now_ns);
+    native_.close(now_ns);
     while (cuda_.start_ns() == now_ns) {
       while (native_.start_ns() == now_ns && native_.end_ns() >= cuda_.end_ns()) {
         enter_native(now_ns);
@@ -201,6 +203,7 @@ class Sweep {
   GpuBusy busy_;
   Stretches stretches_;
   uint64_t others_ = 0;
+  int64_t next_other_ns_ = kNever;
   // By path number, then from_layer * 8 + to_layer.
   PathNumbers paths_;
   std::vector<uint32_t> transitions_;

@@ -32,20 +32,25 @@ void GpuBusy::enter(int32_t place, const Bounds& bounds) {
 }
 
 void GpuBusy::find_edges() {
+  // Of the stretches the first is none.
+  const std::size_t edges = 2 * stretches_.size();
+  edges_.at_ns.resize(edges);
+  edges_.offset_ns.resize(edges);
+  int64_t* at_ns = edges_.at_ns.data();
+  int64_t* offset_ns = edges_.offset_ns.data();
   int64_t busy_ns = 0;
-  edges_.at_ns.assign(1, kAlways);
-  edges_.offset_ns.assign(1, 0);
-  const auto add = [&](int64_t at_ns, int64_t offset_ns) {
-    edges_.at_ns.push_back(at_ns);
-    edges_.offset_ns.push_back(offset_ns);
-  };
+  *at_ns++ = kAlways;
+  *offset_ns++ = 0;
   for (std::size_t i = 1; i < stretches_.size(); ++i) {
-    const Stretch& stretch = stretches_[i];
-    add(stretch.start_ns, busy_ns);
-    add(stretch.end_ns, busy_ns - stretch.start_ns);
-    busy_ns += stretch.end_ns - stretch.start_ns;
+    const auto [start_ns, end_ns] = stretches_[i];
+    *at_ns++ = start_ns;
+    *offset_ns++ = busy_ns;
+    *at_ns++ = end_ns;
+    *offset_ns++ = busy_ns - start_ns;
+    busy_ns += end_ns - start_ns;
   }
-  add(kNever, busy_ns);
+  *at_ns = kNever;
+  *offset_ns = busy_ns;
 }
 
 }  // namespace rls

@@ -28,14 +28,16 @@ class Stretches {
     gpu_.enter(gpu_is_measured ? busy.edges() : no_edges_, start_ns);
     ends_ = ThreadEnds{start_ns, start_ns, 0, 0};
     busy_ns_ = gpu_.busy_ns(start_ns);
-    key_ = KeyTotals::kFree;
     start_ns_ = start_ns;
   }
 
-  // From now_ns on, all but the GPU is as `key` says. Once per instant, and at the start.
+  // What is so at the start, but for the GPU.
+  void begin(uint64_t key) { key_ = key; }
+
+  // From now_ns on, all but the GPU is as `key` says. Once per instant after the start.
   void change(uint64_t key, int64_t now_ns) {
     if (key == key_) return;
-    if (now_ns > start_ns_) add(now_ns);
+    add(now_ns);
     key_ = key;
     start_ns_ = now_ns;
   }

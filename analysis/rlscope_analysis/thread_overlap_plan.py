@@ -29,7 +29,7 @@ SWEPT_TABLES = (
     ("gpu_activity_coded", "process_id", "kind", "UTINYINT"),
 )
 # Rows of a cell: enough that the queries of one (about 10 ms) cost little beside them.
-CELL_ROWS = 1 << 21
+CELL_ROWS = 5 << 19
 # GPU activity of a process is held while its threads are swept: 48 bytes each, if none overlap.
 _CELL_ACTIVITIES = 1 << 19
 # DuckDB reads tables in groups of 122,880 rows: smaller pieces of a thread read groups twice.

@@ -67,7 +67,7 @@ class TableReader:
         cursors: list[duckdb.DuckDBPyConnection] = []
         try:
             yield [
-                self._rows(table, _query(cell, index, is_sorted=table in disordered), cursors)
+                self._rows(table, cell_query(cell, index, is_sorted=table in disordered), cursors)
                 for index, (table, *_) in enumerate(SWEPT_TABLES)
             ]
         finally:
@@ -82,7 +82,7 @@ class TableReader:
         count = 0
         for index, (_, key, *_) in enumerate(SWEPT_TABLES):
             by_thread = key == "thread_id"
-            chosen = _query(cell, index, [f"thread_id IN ({listed})"] if by_thread else [])
+            chosen = cell_query(cell, index, [f"thread_id IN ({listed})"] if by_thread else [])
             places = (
                 f"{_PLACES} AS place FROM thread" if by_thread else "SELECT NULL::INTEGER AS id, 0"
             )
@@ -146,9 +146,10 @@ class TableReader:
         return 'USE "{}"."{}"'.format(*quoted)
 
 
-def _query(
+def cell_query(
     cell: Cell, index: int, conditions: list[str] | None = None, *, is_sorted: bool = False
 ) -> str:
+    """Return the query for the rows of a cell from the table of this number in SWEPT_TABLES."""
     table, key, value, value_type = SWEPT_TABLES[index]
     conditions = list(conditions or [])
     if not cell.is_all:

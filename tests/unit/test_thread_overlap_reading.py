@@ -12,7 +12,7 @@ from rlscope_analysis.thread_overlap import ThreadOverlap
 from trace_builder import TraceBuilder, run, sleep
 
 # More than one batch of any DuckDB, which holds a million rows or less.
-CALLS = 1_200_000
+CALLS = 1_400_000
 
 
 def small_trace() -> TraceBuilder:
