@@ -32,6 +32,8 @@ _MAX_PROCESSES = 16
 # Of each question; what is not among the longest is one row, whose members are _OTHERS.
 _MAX_SETS = 1_000
 _OTHERS = None
+# Where more sets of operations occur than this, none is told apart: memory must not follow them.
+_MAX_KNOWN_SETS = 100_000
 
 _INTERVALS_SQL = f"""
 SELECT process_id, {_ALIVE}::INTEGER AS code, start_ns, end_ns FROM process
@@ -108,7 +110,17 @@ def store(
     """Compute and insert the rows of active_set; progress(done, total) after each window."""
     found = _Finder(connection).find(progress)
     rows = [
-        (kind, process_id, operation, members, s.time_ns, s.count, s.first_ns, s.last_ns)
+        # Of many sets together nobody counts stretches.
+        (
+            kind,
+            process_id,
+            operation,
+            members,
+            s.time_ns,
+            None if members is _OTHERS else s.count,
+            s.first_ns,
+            s.last_ns,
+        )
         for (kind, process_id, operation), sets in sorted(
             _by_question(found).items(), key=lambda item: tuple(str(part) for part in item[0])
         )
@@ -157,6 +169,7 @@ class _Finder:
     found: dict[_Key, _Stretches] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
     leading: dict[int, int] = field(default_factory=dict)
+    has_folded: bool = False
 
     def find(self, progress: Callable[[int, int], None] | None) -> dict[_Key, _Stretches]:
         ((start_ns, end_ns, rows),) = self.connection.execute(_SPAN_SQL).fetchall()
@@ -192,6 +205,7 @@ class _Finder:
         self._resources(intervals, innermost)
         self._processes(intervals)
         self._innermost(innermost)
+        self._fold_operations()
 
     def _operations(self, from_ns: int, to_ns: int) -> dict[int, Columns]:
         if not self.names:
@@ -247,8 +261,22 @@ class _Finder:
             np.concatenate([part[name] for part in innermost.values()])
             for name in ("code", "start_ns", "end_ns")
         )
+        names = None if self.has_folded else self.names
+        if names is None:
+            code = np.zeros_like(code)
         overlap = _sweep.overlap_table(code, start_ns, end_ns, len(self.names))
-        self._add("operation", [None] * len(overlap), [None] * len(overlap), overlap, self.names)
+        self._add("operation", [None] * len(overlap), [None] * len(overlap), overlap, names)
+
+    def _fold_operations(self) -> None:
+        """Make one of all sets of operations, as soon as there are too many of them."""
+        known = [key for key in self.found if key[0] == "operation" and key[3] is not _OTHERS]
+        if len(known) <= _MAX_KNOWN_SETS:
+            return
+        self.has_folded = True
+        parts = sorted((self.found.pop(key) for key in known), key=lambda part: part.first_ns)
+        folded = self.found.setdefault(("operation", None, None, _OTHERS), _Stretches())
+        for part in parts:
+            folded.add(part.time_ns, part.count, part.first_ns, part.last_ns)
 
     def _add(
         self,

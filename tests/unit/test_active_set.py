@@ -101,7 +101,7 @@ def test_the_sets_that_are_not_listed_are_added_up(monkeypatch: pytest.MonkeyPat
     connection = stored(two_processes())
     assert rows(connection, "SELECT process_ids, time_ns, count FROM process_overlap") == [
         ([1], 50, 1),
-        (None, 50, 2),
+        (None, 50, None),
     ]
 
 
@@ -113,6 +113,15 @@ def test_time_of_too_many_processes_is_kept(monkeypatch: pytest.MonkeyPatch) -> 
     told = rows(connection, "SELECT process_ids, time_ns FROM process_overlap ORDER BY ALL")
     assert None in [members for members, _ in told]
     assert sum(time_ns for _, time_ns in told) == 100
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_too_many_sets_of_operations_become_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(active_set, "_MAX_KNOWN_SETS", 1)
+    connection = stored(two_processes())
+    assert rows(connection, "SELECT operations, time_ns, count FROM operation_overlap") == [
+        (None, 80, None)
+    ]
 
 
 def test_operations_without_a_name_are_sets_too() -> None:

@@ -44,6 +44,6 @@ COMMENT ON COLUMN active_set.process_id IS 'The process; NULL: all of the trace 
 COMMENT ON COLUMN active_set.operation IS 'Innermost operation of the leading thread of the process; NULL where kind is not resource';
 COMMENT ON COLUMN active_set.members IS 'What was active at once, sorted; empty: nothing was; NULL: all sets that are not listed, together';
 COMMENT ON COLUMN active_set.time_ns IS 'How long exactly this set was active';
-COMMENT ON COLUMN active_set.count IS 'In how many stretches';
+COMMENT ON COLUMN active_set.count IS 'In how many stretches; NULL: many sets together';
 COMMENT ON COLUMN active_set.first_ns IS 'Start of the first stretch';
 COMMENT ON COLUMN active_set.last_ns IS 'End of the last stretch';
