@@ -17,7 +17,7 @@ from rlscope_analysis.errors import TraceError
 from rlscope_analysis.schema import lend_missing_tables
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_analysis.views import lend_missing_views
-from rlscope_analysis.window import restrict, window_of
+from rlscope_analysis.window import window_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,12 +89,14 @@ def open_trace(
     *,
     start: str | None = None,
     end: str | None = None,
+    derives: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> Trace:
     """Open the trace database at `path`, read-only and with nothing else within its reach.
 
     start, end: only what lies between, in seconds since the start of the trace or with a unit
-    ("1.5", "200ms"). progress(done, total) is called while a trace that does not hold its derived
+    ("1.5", "200ms"). derives=False: without the derived tables, if they would have to be worked
+    out first; for those who only read raw ones. progress(done, total) is called while a trace that does not hold its derived
     tables, or a part of one, is swept. Raises TraceError where the file is absent, no trace, or not
     readable by this version.
     """
@@ -103,7 +105,7 @@ def open_trace(
     connection = _connect(path)
     try:
         version = _schema_version(connection, path)
-        _prepare(connection, start, end, progress)
+        _prepare(connection, start, end, derives=derives, progress=progress)
     except duckdb.Error as error:
         connection.close()
         raise TraceError(
@@ -120,6 +122,8 @@ def _prepare(
     connection: duckdb.DuckDBPyConnection,
     start: str | None,
     end: str | None,
+    *,
+    derives: bool,
     progress: Callable[[int, int], None] | None,
 ) -> None:
     """Bring a trace of an older writer up to date, and cut out the window asked for."""
@@ -129,10 +133,9 @@ def _prepare(
         connection.execute("INSERT INTO temp.capture VALUES (NULL, 'thread_state', true, NULL)")
     lend_missing_views(connection)
     window = window_of(connection, start, end)
-    if window is not None:
-        restrict(connection, window, lent)
-    if window is not None or lent & DERIVED_TABLES or _lacks_derived_rows(connection):
-        derive_temporarily(connection, progress=progress)
+    lacks = derives and (lent & DERIVED_TABLES or _lacks_derived_rows(connection))
+    if window is not None or lacks:
+        derive_temporarily(connection, window=window, lent=lent, progress=progress)
 
 
 def _lacks_derived_rows(connection: duckdb.DuckDBPyConnection) -> bool:

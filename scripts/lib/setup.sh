@@ -18,7 +18,7 @@ umask 022
 BUILD_PACKAGES=(clang llvm libbpf-dev libelf-dev zlib1g-dev rapidjson-dev pkg-config cmake ninja-build g++ git)
 # shellcheck disable=SC2034
 TEST_PACKAGES=('bpftool|linux-tools-generic' bpftrace sudo shellcheck clang-format procps util-linux
-  python3-bpfcc)
+  python3-bpfcc nodejs)
 
 say() { printf '%s\n' "$*"; }
 

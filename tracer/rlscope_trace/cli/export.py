@@ -74,7 +74,7 @@ def _export(  # noqa: PLR0913 - one parameter per option
     trace: Path, form: str, output: Path, *, start: str | None, end: str | None, force: bool
 ) -> None:
     began_s = time.monotonic()
-    with sweeping() as progress, open_trace(trace, progress=progress) as opened:
+    with sweeping() as progress, open_trace(trace, derives=False) as opened:
         timeline = Timeline(opened, form, start=start, end=end)
         total = timeline.total_rows or 0
         pieces = timeline.pieces(lambda rows: progress(rows, max(rows, total)))
