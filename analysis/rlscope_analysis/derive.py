@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 from rlscope_analysis import active_set, thread_overlap
 from rlscope_analysis.schema import schema_sql
 from rlscope_analysis.views import install_views
+from rlscope_analysis.window import restrict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import duckdb
+
+    from rlscope_analysis.window import Window
 
 DERIVED_TABLES = frozenset(
     {"thread_overlap_coded", "transition_coded", "overlap_fault", "active_set"}
@@ -22,20 +25,17 @@ def derive(
     connection: duckdb.DuckDBPyConnection, *, progress: Callable[[int, int], None] | None = None
 ) -> None:
     """Compute and store what the overlap engine finds, into the empty tables of the connection."""
-    overlap = thread_overlap.compute(connection, progress=progress)
+    _store(connection, thread_overlap.compute(connection, progress=progress))
+
+
+def _store(connection: duckdb.DuckDBPyConnection, overlap: thread_overlap.ThreadOverlap) -> None:
     thread_overlap.store(connection, overlap)
-    _store_faults(connection, overlap)
-    active_set.store(connection)
-
-
-def _store_faults(
-    connection: duckdb.DuckDBPyConnection, overlap: thread_overlap.ThreadOverlap
-) -> None:
     faults = [(relation, fault, count) for (relation, fault), count in overlap.faults.items()]
     if overlap.rows_out_of_order:
         faults.append(("all", "disordered", overlap.rows_out_of_order))
     for row in sorted(faults):
         connection.execute("INSERT INTO overlap_fault VALUES (?, ?, ?)", row)
+    active_set.store(connection)
 
 
 def complete(
@@ -47,11 +47,27 @@ def complete(
 
 
 def derive_temporarily(
-    connection: duckdb.DuckDBPyConnection, *, progress: Callable[[int, int], None] | None = None
+    connection: duckdb.DuckDBPyConnection,
+    *,
+    window: Window | None = None,
+    lent: frozenset[str] = frozenset(),
+    progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Derive for this connection only: in a window, or of a trace that lacks the tables."""
+    """Derive for this connection only: in a window, or of a trace that lacks the tables.
+
+    With a window, the tables show only what lies in it from then on; `lent` as in `restrict`.
+    """
+    # Swept while the tables are whole: a call that the edge of the window cuts enters no layer there.
+    overlap = thread_overlap.compute(
+        connection,
+        start_ns=None if window is None else window.start_ns,
+        end_ns=None if window is None else window.end_ns,
+        progress=progress,
+    )
+    if window is not None:
+        restrict(connection, window, lent)
     for statement in connection.extract_statements(schema_sql("derived")):
         head, found, rest = statement.query.strip().partition("CREATE TABLE ")
         if found:
             connection.execute(f"{head}CREATE OR REPLACE TEMP TABLE {rest}")
-    derive(connection, progress=progress)
+    _store(connection, overlap)

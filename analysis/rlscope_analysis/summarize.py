@@ -20,6 +20,7 @@ from rlscope_analysis.summary import (
     ThreadSummary,
     Waker,
 )
+from rlscope_analysis.window import SPAN_SQL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -75,10 +76,6 @@ _THREAD_COUNT_SQL = "SELECT count(*) FROM thread"
 _LOSSES_SQL = """
 SELECT kind, source, count, first_ns, remedy FROM trace_stat ORDER BY kind, source, first_ns
 """
-_WINDOW_SQL = """
-SELECT min(start_ns), max(end_ns)
-FROM (SELECT start_ns, end_ns FROM thread UNION ALL SELECT start_ns, end_ns FROM process)
-"""
 _CLOCK_SQL = "SELECT ts_ns, realtime_ns FROM clock ORDER BY ts_ns LIMIT 1"
 # The views rely on the stored order: intervals of one thread together, ascending, not overlapping.
 _DISORDER_SQL = """
@@ -125,7 +122,7 @@ class _Reader:
         by_process = self._threads(latency, wakers)
         processes = self._processes(by_process, latency, wakers)
         every_thread = [thread for process in processes for thread in process.threads]
-        ((first_ns, last_ns),) = self._rows(_WINDOW_SQL)
+        ((first_ns, last_ns),) = self._rows(SPAN_SQL)
         clock = self._rows(_CLOCK_SQL)
         return Summary(
             trace=str(self.trace.path),

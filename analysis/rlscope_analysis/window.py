@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.errors import TraceError
+from rlscope_analysis.views import view_sql
 
 if TYPE_CHECKING:
     import duckdb
@@ -17,8 +18,18 @@ _INSTANT = re.compile(r"(?P<whole>\d*)(?:\.(?P<part>\d*))?\s*(?P<unit>s|ms|us|ns
 EARLIEST_NS = -(2**62)
 LATEST_NS = 2**62
 
+# Since when and until when a trace lasts: of every process and thread.
+SPAN_SQL = """
+SELECT min(start_ns), max(end_ns)
+FROM (SELECT start_ns, end_ns FROM thread UNION ALL SELECT start_ns, end_ns FROM process)
+"""
+# What ends where the window starts is outside, what takes no time at all and lies there is inside:
+# of windows that follow each other, each interval without a length is in exactly one.
+_INSIDE_SQL = (
+    "start_ns < {to_ns} AND end_ns >= {from_ns} AND (end_ns > {from_ns} OR start_ns = {from_ns})"
+)
 # Tables of intervals, with the columns other than start_ns and end_ns. What crosses an edge of the
-# window is cut there; nothing that touches it only is kept.
+# window is cut there.
 _INTERVAL_TABLES = {
     "process": "process_id, host, pid, parent_process_id, {start}, {end}, name, command,"
     " exit_code, born_ns",
@@ -50,6 +61,22 @@ LEFT JOIN (
 ) AS s ON s.thread_id = t.thread_id
 WHERE t.start_ns < {to_ns} AND t.end_ns > {from_ns}
 """
+# Which call launched what is asked of the whole trace: the call may lie before the window. How long
+# the GPU took to begin is told for what began in the window.
+_LAUNCH_SQL = """
+CREATE OR REPLACE TEMP VIEW launch AS
+SELECT * REPLACE (
+  greatest(start_ns, {from_ns}) AS start_ns,
+  least(end_ns, {to_ns}) AS end_ns,
+  CASE WHEN start_ns >= {from_ns} THEN latency_ns END AS latency_ns,
+  CASE WHEN start_ns >= {from_ns} THEN queue_ns END AS queue_ns
+)
+FROM _launch_in_trace
+WHERE {inside}
+"""
+_TABLE_NAME = re.compile(
+    r"\b(FROM|JOIN) (cuda_call_coded|gpu_activity_coded|operation_coded|operation_path|string|thread)\b"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,21 +107,34 @@ def parse_instant(text: str) -> int:
 def window_of(
     connection: duckdb.DuckDBPyConnection, start: str | None, end: str | None
 ) -> Window | None:
-    """Return the window between two times since the start of the trace; None: the whole trace."""
+    """Return the window between two times since the start of the trace; None: the whole trace.
+
+    Raises TraceError where there is nothing between them.
+    """
     if start is None and end is None:
         return None
-    ((first_ns,),) = connection.execute("SELECT min(start_ns) FROM thread").fetchall()
+    ((first_ns, last_ns),) = connection.execute(SPAN_SQL).fetchall()
     origin_ns = first_ns or 0
     window = Window(
-        EARLIEST_NS if start is None else origin_ns + parse_instant(start),
-        LATEST_NS if end is None else origin_ns + parse_instant(end),
+        EARLIEST_NS if start is None else min(origin_ns + parse_instant(start), LATEST_NS - 1),
+        LATEST_NS if end is None else min(origin_ns + parse_instant(end), LATEST_NS),
     )
     if window.end_ns <= window.start_ns:
         raise TraceError(
             f"the window ends at {end}, which is not after its start at {start or 0}",
             hint="give a later --to",
         )
+    if last_ns is not None and window.start_ns >= last_ns > origin_ns:
+        raise TraceError(
+            f"the window starts at {start}, and the trace lasts {_seconds(last_ns - origin_ns)}",
+            hint="give an earlier --from: times count from the start of the trace",
+        )
     return window
+
+
+def _seconds(time_ns: int) -> str:
+    seconds, rest_ns = divmod(time_ns, 10**9)
+    return f"{seconds}.{rest_ns:09} s"
 
 
 def restrict(connection: duckdb.DuckDBPyConnection, window: Window, lent: frozenset[str]) -> None:
@@ -104,8 +144,11 @@ def restrict(connection: duckdb.DuckDBPyConnection, window: Window, lent: frozen
     first. `lent` are the tables that the trace itself does not have: they are empty.
     """
     ((database,),) = connection.execute("SELECT current_database()").fetchall()
-    source = f'"{database}".main'
+    source = '"{}".main'.format(database.replace('"', '""'))
     bounds = {"from_ns": window.start_ns, "to_ns": window.end_ns}
+    inside = _INSIDE_SQL.format(**bounds)
+    _ask_whole_trace_for_launches(connection, source, lent)
+    connection.execute(_LAUNCH_SQL.format(inside=inside, **bounds))
     cut = {
         "start": "greatest(start_ns, {from_ns}) AS start_ns".format(**bounds),
         "end": "least(end_ns, {to_ns}) AS end_ns".format(**bounds),
@@ -114,7 +157,6 @@ def restrict(connection: duckdb.DuckDBPyConnection, window: Window, lent: frozen
         if table in lent:
             continue
         shown = columns.format(**cut, **bounds)
-        inside = f"start_ns < {window.end_ns} AND end_ns > {window.start_ns}"
         connection.execute(
             f"CREATE OR REPLACE TEMP VIEW {table} AS SELECT {shown} FROM {source}.{table}"  # noqa: S608 - names and numbers of our own
             f" WHERE {inside}"
@@ -122,3 +164,19 @@ def restrict(connection: duckdb.DuckDBPyConnection, window: Window, lent: frozen
     connection.execute(
         "CREATE OR REPLACE TEMP VIEW thread AS" + _THREAD_SQL.format(source=source, **bounds)
     )
+
+
+def _ask_whole_trace_for_launches(
+    connection: duckdb.DuckDBPyConnection, source: str, lent: frozenset[str]
+) -> None:
+    """Create the views of topic launch over the tables of the trace, whatever hides them later."""
+
+    def qualified(found: re.Match[str]) -> str:
+        return found[0] if found[2] in lent else f"{found[1]} {source}.{found[2]}"
+
+    for statement in connection.extract_statements(view_sql("launch")):
+        _, is_view, rest = statement.query.partition("CREATE OR REPLACE VIEW ")
+        if is_view:
+            text = _TABLE_NAME.sub(qualified, rest)
+            text = re.sub(r"^launch\b", "_launch_in_trace", text)
+            connection.execute(f"CREATE OR REPLACE TEMP VIEW {text}")

@@ -53,14 +53,17 @@ def test_every_nanosecond_can_be_named(instant_ns: int) -> None:
 
 
 def write_trace(directory: Path) -> Path:
-    """Write a thread that begins at 1000 ns, with a loss, an operation, a call and a kernel."""
+    """Write a thread that begins at 1000 ns, with a loss, operations, calls and a kernel."""
     builder = TraceBuilder(directory / "trace.duckdb")
-    for kind in ("thread_state", "operation", "cuda_call", "gpu_activity"):
+    for kind in ("thread_state", "operation", "native_call", "cuda_call", "gpu_activity"):
         builder.capture(kind)
     process = builder.process(pid=1, start_ns=1000, end_ns=1200)
     states = [run(40), sleep(20), woken(10, by=-1), run(30), lost(20), preempted(5), run(75)]
     thread = builder.thread(process, start_ns=1000, states=states)
     builder.operation(thread, 1010, 1110, "learn")
+    builder.operation(thread, 1050, 1050, "mark")
+    builder.native_call(thread, 1015, 1060, "backend")
+    builder.native_call(thread, 1030, 1030, "simulator")
     builder.cuda_call(thread, 1020, 1040, correlation_id=1)
     builder.gpu_activity(process, 1030, 1130, correlation_id=1)
     return builder.write()
@@ -87,7 +90,8 @@ def test_intervals_are_cut_at_the_edges(trace_path: Path) -> None:
     with open_trace(trace_path, start="30ns", end="110ns") as trace:
         assert rows(trace, TIMES) == [(40, 10, 20, 10, 80)]
         assert rows(trace, "SELECT start_ns, end_ns, name FROM operation") == [
-            (1030, 1110, "learn")
+            (1030, 1110, "learn"),
+            (1050, 1050, "mark"),
         ]
         assert rows(trace, "SELECT start_ns, end_ns FROM gpu_busy") == [(1030, 1110)]
         assert rows(
@@ -109,7 +113,11 @@ def test_half_a_wait_for_a_cpu_is_none(trace_path: Path) -> None:
 
 
 @settings(deadline=None, max_examples=25)
-@given(cuts=st.lists(st.integers(1, 199), max_size=3, unique=True).map(sorted))
+@given(
+    cuts=st.lists(
+        st.sampled_from([15, 20, 30, 50]) | st.integers(1, 199), max_size=3, unique=True
+    ).map(sorted)
+)
 def test_stretches_add_up_to_the_whole(cuts: list[int], shared_path: Path) -> None:
     sums = (
         "SELECT coalesce(sum(running_ns), 0) FROM thread_time",
@@ -117,6 +125,10 @@ def test_stretches_add_up_to_the_whole(cuts: list[int], shared_path: Path) -> No
         "SELECT coalesce(sum(end_ns - start_ns), 0) FROM gpu_busy",
         "SELECT coalesce(sum(time_ns), 0) FROM breakdown WHERE operation = 'learn' AND gpu_busy",
         "SELECT coalesce(sum(time_ns), 0) FROM resource_overlap",
+        # Events are in one stretch each: what begins in it, and what takes no time.
+        "SELECT coalesce(sum(count), 0) FROM transitions",
+        "SELECT count(latency_ns) FROM launch",
+        "SELECT count(*) FROM operation WHERE name = 'mark'",
     )
     with open_trace(shared_path) as trace:
         whole = [int(rows(trace, query)[0][0]) for query in sums]
@@ -128,10 +140,55 @@ def test_stretches_add_up_to_the_whole(cuts: list[int], shared_path: Path) -> No
     assert parts == whole
 
 
-def test_a_window_outside_the_trace_is_empty(trace_path: Path) -> None:
-    with open_trace(trace_path, start="1", end="2") as trace:
-        assert rows(trace, TIMES) == []
+def test_a_window_after_the_trace_is_told(trace_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"starts at 1, and the trace lasts 0\.000000200 s"):
+        open_trace(trace_path, start="1", end="2")
+    with pytest.raises(TraceError, match="starts at 200ns, and the trace lasts"):
+        open_trace(trace_path, start="200ns")
+
+
+@pytest.mark.parametrize("end", ["201ns", "99999999999999999999999"])
+def test_a_window_may_end_after_the_trace(trace_path: Path, end: str) -> None:
+    with open_trace(trace_path, start="190ns", end=end) as trace:
+        assert rows(trace, TIMES) == [(10, 0, 0, 0, 10)]
+
+
+def test_every_window_of_an_empty_trace_is_empty(tmp_path: Path) -> None:
+    with open_trace(TraceBuilder(tmp_path / "t.duckdb").write(), start="1", end="2") as trace:
         assert rows(trace, "SELECT count(*) FROM timeline") == [(0,)]
+
+
+LAUNCHES = (
+    "SELECT start_ns, end_ns, call_start_ns, latency_ns, queue_ns, operation, running_operation"
+    " FROM launch"
+)
+
+
+def test_the_call_of_a_launch_may_lie_before_the_window(trace_path: Path) -> None:
+    """The operation of the call is told; how long the GPU took only where it began."""
+    call = (1020, 10, -10, "learn", "learn")
+    with open_trace(trace_path, start="25ns") as trace:
+        assert rows(trace, LAUNCHES) == [(1030, 1130, *call)]
+        assert rows(trace, "SELECT start_ns, end_ns FROM cuda_call") == [(1025, 1040)]
+    with open_trace(trace_path, start="45ns", end="60ns") as trace:
+        assert rows(trace, LAUNCHES) == [(1045, 1060, 1020, None, None, "learn", "learn")]
+    with open_trace(trace_path, end="30ns") as trace:
+        assert rows(trace, LAUNCHES) == []
+
+
+def test_a_gap_knows_its_call_though_it_lies_before_the_window(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    for kind in ("thread_state", "operation", "cuda_call", "gpu_activity"):
+        builder.capture(kind)
+    process = builder.process(pid=1, end_ns=100)
+    thread = builder.thread(process, states=[run(100)])
+    builder.operation(thread, 0, 100, "learn")
+    builder.cuda_call(thread, 5, 6, correlation_id=1)
+    builder.gpu_activity(process, 20, 40)
+    builder.gpu_activity(process, 50, 60, correlation_id=1)
+    with open_trace(builder.write(), start="30ns") as trace:
+        gaps = "SELECT start_ns, end_ns, cause, operation, state, next_operation FROM idle_gap"
+        assert rows(trace, gaps) == [(40, 50, "launched", "learn", "running", "learn")]
 
 
 def test_a_window_that_ends_before_it_begins_is_told(trace_path: Path) -> None:
