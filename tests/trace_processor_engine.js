@@ -37,7 +37,7 @@ function startWorker(port) {
     XMLHttpRequest: FileRequest,
     importScripts() {},
     location: {href: 'http://localhost/engine_bundle.js'},
-    TextDecoder, TextEncoder, URL, Uint8Array, crypto, performance,
+    TextDecoder, TextEncoder, URL, Uint8Array, crypto: require('crypto').webcrypto, performance,
     // One realm: errors that WebAssembly throws are recognised by their type.
     TypeError, WebAssembly,
   };
