@@ -57,7 +57,7 @@ def derive_temporarily(
 
     With a window, the tables show only what lies in it from then on; `lent` as in `restrict`.
     """
-    # Swept while the tables are whole: a call that the edge of the window cuts enters no layer there.
+    # Swept while the tables are whole: a call that the window cuts is entered where it begins.
     overlap = thread_overlap.compute(
         connection,
         start_ns=None if window is None else window.start_ns,

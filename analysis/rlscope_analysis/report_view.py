@@ -35,34 +35,38 @@ class Answer:
     report: Report
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
-    unmeasured_processes: int
-    """Processes without the kind of record that the report needs: they are not in it."""
+    not_measured: dict[str, int]
+    """Of each kind of record that the report needs: processes it was not measured for, if any."""
 
 
 def answer(trace: Trace, report: Report) -> Answer:
     """Run the query of a report.
 
-    Raises TraceError where the kind of record it needs was measured for no process.
+    Raises TraceError where no kind of record it needs was measured for any process.
     """
-    missing = _processes_without(trace, report.needs) if report.needs else 0
+    missing = _not_measured(trace, report.needs)
     result = run_query(trace, report.sql)
     return Answer(report, result.columns, list(result.rows), missing)
 
 
-def _processes_without(trace: Trace, kind: str) -> int:
-    query = "SELECT count(*) FILTER (WHERE measured), count(*) FROM _measured WHERE kind = $1"
-    ((measured, known),) = trace.connection.execute(query, [kind]).fetchall()
-    ((processes,),) = trace.connection.execute("SELECT count(*) FROM process").fetchall()
-    if processes and not measured:
-        reasons = trace.connection.execute(
-            "SELECT DISTINCT reason FROM capture WHERE kind = $1 AND reason IS NOT NULL", [kind]
-        ).fetchall()
-        why = "; ".join(reason for (reason,) in reasons)
+def _not_measured(trace: Trace, kinds: tuple[str, ...]) -> dict[str, int]:
+    """Return for how many processes each of the kinds was not measured, if for any."""
+    ((processes,),) = run_query(trace, "SELECT count(*) FROM process").rows
+    if not kinds or not processes:
+        return {}
+    known = dict.fromkeys(kinds, (0, processes))
+    query = "SELECT kind, count(*) FILTER (WHERE measured), count(*) FROM _measured GROUP BY kind"
+    known |= {kind: (yes, of) for kind, yes, of in run_query(trace, query).rows if kind in known}
+    if not any(yes for yes, _ in known.values()):
+        told = "SELECT DISTINCT kind, reason FROM capture WHERE reason IS NOT NULL ORDER BY ALL"
+        reasons = [reason for kind, reason in run_query(trace, told).rows if kind in known]
+        why = "; ".join(dict.fromkeys(reasons))
         raise TraceError(
-            f"{trace.path} holds no {kind}: it was not measured" + (f" ({why})" if why else ""),
+            f"{trace.path} holds no {' or '.join(kinds)}: it was not measured"
+            + (f" ({why})" if why else ""),
             hint=f"what it holds: rlscope-trace sql {trace.path} 'FROM capture'",
         )
-    return int(max(known, processes) - measured)
+    return {kind: of - yes for kind, (yes, of) in known.items() if of > yes}
 
 
 def render_json(found: Answer, trace: Trace) -> Iterator[str]:
@@ -70,7 +74,7 @@ def render_json(found: Answer, trace: Trace) -> Iterator[str]:
     head = {
         "view": found.report.name,
         "trace": str(trace.path),
-        "processes_not_measured": found.unmeasured_processes,
+        "processes_not_measured": found.not_measured,
     }
     yield json.dumps(head, ensure_ascii=False)[:-1] + ', "rows": ['
     before = ""
@@ -100,10 +104,9 @@ def render_table(found: Answer, *, limit: int | None, is_terminal: bool) -> str:
     )
     if len(listed) < len(table.rows):
         more = count_of(len(table.rows) - len(listed), "more row")
-        text += f"({more}, in the total; all of them: --all)\n"
-    if found.unmeasured_processes:
-        missing = count_of(found.unmeasured_processes, "process")
-        text += f"note: {found.report.needs} was not measured for {missing}\n"
+        text += f"({more}{', in the total' if table.totals else ''}; all of them: --all)\n"
+    for kind, processes in found.not_measured.items():
+        text += f"note: {kind} was not measured for {count_of(processes, 'process')}\n"
     return text
 
 
@@ -172,18 +175,19 @@ def _pivoted(found: Answer) -> _Table:
         for i, name in enumerate(found.columns)
         if name not in {over, held} and name not in found.report.hidden
     ]
+    keys = [*labels, *(found.columns.index(name) for name in found.report.key)]
     by_label: dict[tuple[Any, ...], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for row in found.rows:
-        by_label[tuple(row[i] for i in labels)][row[at]] += row[value_at]
+        by_label[tuple(row[i] for i in keys)][row[at]] += row[value_at]
     values = sorted({row[at] for row in found.rows}, key=_pivot_rank)
     columns = [Column(_heading(found.columns[i]), is_number=not _is_text(found, i)) for i in labels]
     for value in values:
-        columns += [Column(value, is_number=True), Column("%", is_number=True, gap=1)]
+        columns += [Column(_cell(over, value), is_number=True), Column("%", is_number=True, gap=1)]
     columns.append(Column(_TOTAL, is_number=True))
     names = [found.columns[i] for i in labels]
     rows = [
-        _pivot_row([_cell(*pair) for pair in zip(names, label, strict=True)], values, times)
-        for label, times in by_label.items()
+        _pivot_row([_cell(*pair) for pair in zip(names, label, strict=False)], values, times)
+        for label, times in by_label.items()  # the label, then what else tells the line apart
     ]
     everything: dict[str, int] = defaultdict(int)
     for times in by_label.values():
@@ -194,9 +198,9 @@ def _pivoted(found: Answer) -> _Table:
     return _Table(columns, rows, totals)
 
 
-def _pivot_rank(value: str) -> tuple[int, str]:
-    order = _PIVOT_ORDER.index(value) if value in _PIVOT_ORDER else len(_PIVOT_ORDER)
-    return order, value
+def _pivot_rank(value: object) -> tuple[int, str]:
+    order = _PIVOT_ORDER.index(str(value)) if value in _PIVOT_ORDER else len(_PIVOT_ORDER)
+    return order, str(value)
 
 
 def _pivot_row(

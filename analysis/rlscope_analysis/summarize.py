@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rlscope_analysis.query import run_query
 from rlscope_analysis.report_view import Answer, answer
 from rlscope_analysis.reports import REPORTS
 from rlscope_analysis.schema.vocabulary import WAKER_THREAD
@@ -104,7 +105,8 @@ class _Reader:
     trace: Trace
 
     def _rows(self, query: str) -> list[tuple[Any, ...]]:
-        return self.trace.connection.execute(query).fetchall()
+        # Not on this thread: Ctrl-C must be heard while a long query runs.
+        return list(run_query(self.trace, query).rows)
 
     def read(self) -> Summary:
         meta: dict[str, str | None] = dict(self._rows("SELECT key, value FROM meta ORDER BY key"))

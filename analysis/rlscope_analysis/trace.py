@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from rlscope_analysis.views import lend_missing_views
 from rlscope_analysis.window import window_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
 _RECORD_HINT = "record one with: sudo rlscope-trace -o trace.duckdb -- COMMAND"
@@ -54,19 +55,33 @@ class Trace:
         .filter(), .aggregate() and others are pushed down into DuckDB. TraceError where there is
         no such relation.
         """
-        if not any(name == relation.name for relation in describe(self.connection)):
-            raise TraceError(
-                f"{self.path} has no table or view {name!r}",
-                hint=f"rlscope-trace sql {self.path} .tables",
-            )
-        return self.connection.table(name)
+        with self._telling("the relation cannot be read"):
+            if any(name == relation.name for relation in describe(self.connection)):
+                return self.connection.sql('FROM "{}"'.format(name.replace('"', '""')))
+        raise TraceError(
+            f"{self.path} has no table or view {name!r}",
+            hint=f"rlscope-trace sql {self.path} .tables",
+        )
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
-        """Return the result of a query as a relation: see `relation` for what it turns into."""
+        """Return the result of a query as a relation: see `relation` for what it turns into.
+
+        The query runs when the relation is turned into data. Raises TraceError where it is none.
+        """
+        with self._telling("the query failed"):
+            relation: duckdb.DuckDBPyRelation | None = self.connection.sql(query)
+        if relation is None:
+            raise TraceError(f"{query!r} is no query: it has no result", hint="SELECT ...")
+        return relation
+
+    @contextmanager
+    def _telling(self, what: str) -> Iterator[None]:
         try:
-            return self.connection.sql(query)
+            yield
+        except duckdb.ConnectionException as error:
+            raise TraceError(f"{self.path} is closed", hint="ask before it is closed") from error
         except duckdb.Error as error:
-            raise TraceError(f"the query failed: {first_line(error)}") from error
+            raise TraceError(f"{what}: {first_line(error)}") from error
 
     def close(self) -> None:
         """Close the file; relations that were not turned into data yet go with it."""
@@ -96,9 +111,9 @@ def open_trace(
 
     start, end: only what lies between, in seconds since the start of the trace or with a unit
     ("1.5", "200ms"). derives=False: without the derived tables, if they would have to be worked
-    out first; for those who only read raw ones. progress(done, total) is called while a trace that does not hold its derived
-    tables, or a part of one, is swept. Raises TraceError where the file is absent, no trace, or not
-    readable by this version.
+    out first; for those who only read raw ones. progress(done, total) is called while a trace that
+    does not hold its derived tables, or a part of one, is swept. Raises TraceError where the file
+    is absent, no trace, or not readable by this version, and where nothing lies between the times.
     """
     path = Path(path)
     _check_file(path)
@@ -166,6 +181,8 @@ def _check_file(path: Path) -> None:
         ) from error
     except OSError as error:
         raise TraceError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:  # a NUL inside
+        raise TraceError(f"{str(path)!r} is no path: {error}", hint=_RECORD_HINT) from error
     if head[_MAGIC_OFFSET:] != _DUCKDB_MAGIC:
         raise TraceError(f"{path} is not a trace: no DuckDB database", hint=_RECORD_HINT)
 
@@ -189,6 +206,11 @@ def _connect(path: Path) -> duckdb.DuckDBPyConnection:
             raise TraceError(
                 f"{path} is being written by {f'pid {holder[1]}' if holder else 'another program'}",
                 hint="try again when it has finished",
+            ) from error
+        if "different configuration" in message:
+            raise TraceError(
+                f"{path} is open in this process, by duckdb.connect()",
+                hint="close that connection first, or go on with it: it has the views too",
             ) from error
         if "read a database file with version" in message:
             raise TraceError(

@@ -75,7 +75,8 @@ FROM _launch_in_trace
 WHERE {inside}
 """
 _TABLE_NAME = re.compile(
-    r"\b(FROM|JOIN) (cuda_call_coded|gpu_activity_coded|operation_coded|operation_path|string|thread)\b"
+    r"\b(FROM|JOIN)"
+    r" (cuda_call_coded|gpu_activity_coded|operation_coded|operation_path|string|thread)\b"
 )
 
 
@@ -92,11 +93,11 @@ def parse_instant(text: str) -> int:
 
     Raises TraceError where the text is no such time.
     """
-    found = _INSTANT.fullmatch(text.strip())
+    found = _INSTANT.fullmatch(text.strip()) if isinstance(text, str) else None
     if not found or not (found["whole"] or found["part"]):
         raise TraceError(
             f"{text!r} is no time",
-            hint="seconds since the start of the trace, or with a unit: 1.5, 200ms, 7us, 12ns",
+            hint="seconds since the start of the trace, or with a unit, as text: 1.5, 200ms, 7us",
         )
     unit_ns = _UNITS_NS[found["unit"]]
     part = found["part"] or ""

@@ -199,13 +199,88 @@ def test_every_view_renders_in_every_format(trace: Trace, name: str) -> None:
 @pytest.mark.parametrize("name", [name for name, report in REPORTS.items() if report.needs])
 def test_what_was_not_measured_is_an_error_not_a_zero(tmp_path: Path, name: str) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture(str(REPORTS[name].needs), measured=False, reason="nobody asked for it")
+    for kind in KINDS:
+        builder.capture(kind, measured=False, reason="nobody asked for it")
     builder.thread(builder.process(pid=1, end_ns=10), states=[run(10)])
     with (
         open_trace(builder.write()) as opened,
         pytest.raises(TraceError, match=r"was not measured \(nobody asked for it\)"),
     ):
         answer(opened, REPORTS[name])
+
+
+def test_a_note_tells_what_was_not_measured_and_time_on_a_cpu_is_whole(tmp_path: Path) -> None:
+    """Layers are known from CUDA calls alone, and without a word about the GPU."""
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.capture("thread_state")
+    builder.capture("cuda_call")
+    thread = builder.thread(builder.process(pid=1, end_ns=10), states=[run(8), sleep(2)])
+    builder.cuda_call(thread, 0, 3)
+    with open_trace(builder.write()) as opened:
+        rows = records(opened, "layer")
+        assert {(row["layer"], row["resource"]): row["time_ns"] for row in rows} == {
+            ("cuda_api", "CPU, GPU not measured"): 3,
+            ("not known", "CPU, GPU not measured"): 5,
+        }
+        found = answer(opened, REPORTS["resource-overlap"])
+        assert found.not_measured == {"native_call": 1, "gpu_activity": 1}
+        text = render_table(found, limit=None, is_terminal=False)
+        assert "note: gpu_activity was not measured for 1 process\n" in text
+        document = json.loads("".join(render_json(found, opened)))
+        assert document["processes_not_measured"] == {"native_call": 1, "gpu_activity": 1}
+
+
+def test_threads_that_look_the_same_have_a_line_each(tmp_path: Path) -> None:
+    """Ranks in containers: equal pids, tids and names."""
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    process = builder.process(pid=1, end_ns=10)
+    for length in (10, 7):
+        builder.thread(process, tid=1, name="main", states=[run(length * MS)])
+    with open_trace(builder.write()) as opened:
+        text = render_table(answer(opened, REPORTS["thread"]), limit=None, is_terminal=False)
+    lines = text.splitlines()[2:]
+    assert [line.split()[-1] for line in lines] == ["10.00", "7.00", "17.00"]
+
+
+def test_an_operation_that_owns_no_time_leaves_the_totals_known(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.capture("thread_state")
+    builder.capture("operation")
+    thread = builder.thread(builder.process(pid=1, end_ns=10), states=[run(6), sleep(4)])
+    builder.operation(thread, 0, 10, "around")
+    builder.operation(thread, 0, 10, "inside")
+    with open_trace(builder.write()) as opened:
+        rows = {row["operation"].strip(): row for row in records(opened, "operation")}
+    assert rows["around"]["self_ns"] == rows["around"]["running_ns"] == 0
+    assert (rows["inside"]["running_ns"], rows["inside"]["waiting_ns"]) == (6, 4)
+    assert rows["around"]["gpu_busy_ns"] is None
+
+
+def test_a_tree_keeps_children_with_their_parent(tmp_path: Path) -> None:
+    """Two operations of one name that are not one: marked by different sources."""
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.capture("operation")
+    thread = builder.thread(builder.process(pid=1, end_ns=40), states=[run(40)])
+    for start, source in ((0, "nvtx"), (20, "record_function")):
+        builder.operation(thread, start, start + 20, "step", source=source)
+        builder.operation(thread, start, start + 10, "learn", source=source)
+    with open_trace(builder.write()) as opened:
+        order = [(row["operation"].strip(), row["source"]) for row in records(opened, "operation")]
+    assert order == [
+        ("step", "nvtx"), ("learn", "nvtx"),
+        ("step", "record_function"), ("learn", "record_function"),
+    ]  # fmt: skip
+
+
+def test_a_gpu_that_two_ranks_tell_of_is_one_row(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.capture("gpu_activity")
+    builder.device(0, name="H200")
+    builder.device(0, name="H200")
+    builder.gpu_activity(builder.process(pid=1, end_ns=10), 0, 5)
+    with open_trace(builder.write()) as opened:
+        scopes = [row["scope"] for row in records(opened, "gpu")]
+    assert scopes == ["trace", "process", "device", "stream", "kind"]
 
 
 @pytest.mark.parametrize("name", REPORTS)

@@ -39,6 +39,26 @@ def test_a_trace_opens_read_only(path: Path) -> None:
         trace.connection.execute("SELECT 1")
 
 
+def test_relations_of_a_closed_trace_and_what_is_no_query_are_told(path: Path) -> None:
+    with open_trace(path) as trace:
+        for name in ("x; DROP TABLE meta", "main.thread", '"thread"', ""):
+            with pytest.raises(TraceError, match="has no table or view"):
+                trace.relation(name)
+        with pytest.raises(TraceError, match="is no query"):
+            trace.sql("")
+        assert len(trace.relation("thread").fetchall()) == 1
+    for ask in (lambda: trace.relation("thread"), lambda: trace.sql("SELECT 1")):
+        with pytest.raises(TraceError, match="is closed"):
+            ask()
+
+
+def test_a_file_that_this_process_has_open_is_told(path: Path) -> None:
+    with duckdb.connect(str(path), read_only=True):
+        message, hint = refusal(path)
+    assert "is open in this process" in message
+    assert "close that connection" in hint
+
+
 def test_two_readers_at_once(path: Path) -> None:
     with open_trace(path) as first, open_trace(path) as second:
         for trace in (first, second):

@@ -17,10 +17,13 @@ class Report:
     title: str
     additive: tuple[str, ...] = ()
     """Columns that a last line adds up: those of which every instant or event is in one row."""
-    needs: str | None = None
-    """The kind of record (see table capture) without which there is no answer."""
+    needs: tuple[str, ...] = ()
+    """Kinds of record (see table capture): without any of them there is no answer, and of each a
+    note tells where it is lacking."""
     pivot: tuple[str, str] | None = None
     """In a table: one column for each value of the first, holding the second, and their sum."""
+    key: tuple[str, ...] = field(default=())
+    """Of a pivot: columns that tell lines apart which look the same."""
     hidden: tuple[str, ...] = field(default=())
     """Columns left out of a table; CSV and JSON have them."""
 
@@ -43,81 +46,88 @@ REPORTS = {
             "thread",
             "thread x bucket, in ms and % of its lifetime",
             pivot=("bucket", "time_ns"),
-            hidden=("share", "process_id", "thread_id", "lifetime_ns"),
+            key=("thread_id",),
+            hidden=("share", "thread_id", "lifetime_ns"),
         ),
         Report(
             "operation",
             "operations as a tree; self times, (unannotated) included, add up to the lifetimes",
             additive=("self_ns", "running_ns", "runnable_ns", "waiting_ns", "gpu_busy_ns"),
-            needs="operation",
+            needs=("operation",),
         ),
         Report(
             "resource",
-            "CPU, GPU, CPU+GPU by operation, in ms and % of the lifetimes of annotated threads",
+            "CPU, GPU, CPU+GPU by operation, in ms and % of the lifetimes of the threads with"
+            " operations (of all threads, if none has any)",
             pivot=("resource", "time_ns"),
             hidden=("share", "count"),
         ),
         Report(
             "layer",
-            "what the CPUs ran: operation x layer",
+            "what threads ran on a CPU: operation x layer, with and without a GPU at work",
             additive=("time_ns", "share", "count"),
-            needs="native_call",
+            needs=("native_call", "cuda_call"),
         ),
         Report(
             "transitions",
             "calls from one layer into another",
             additive=("count",),
-            needs="native_call",
+            needs=("native_call", "cuda_call"),
         ),
         Report(
             "blocked",
-            "what threads waited for while off the CPU",
+            "what threads waited for while sleeping or blocked",
             additive=("time_ns", "share", "count"),
+            needs=("thread_state", "wait", "cuda_call"),
         ),
         Report(
             "cpu",
             "who had the CPUs, and who waited for them",
             additive=("running_ns", "share", "cpus", "runnable_ns", "lifetime_ns"),
-            needs="thread_state",
+            needs=("thread_state",),
+            hidden=("thread_id",),
         ),
         Report(
             "gpu",
             "GPU time in each scope: busy is the union of all that was under way",
-            needs="gpu_activity",
+            needs=("gpu_activity",),
+            hidden=("process_id", "host", "device_id", "stream_id", "kind"),
         ),
         Report(
             "kernel",
             "kernels by GPU time",
             additive=("instances", "sum_ns", "share"),
-            needs="gpu_activity",
+            needs=("gpu_activity",),
         ),
         Report(
             "launch",
-            "GPU time by the operation that launched it, and by the one open while it ran",
+            "GPU time by the operation that launched it, and by the one open when it began",
             additive=("launches", "launched_ns", "ran_ns"),
-            needs="gpu_activity",
+            needs=("gpu_activity",),
         ),
         Report(
             "idle",
             "gaps in the GPU work of each process, by what the launching thread did",
             additive=("gaps", "time_ns", "share", "unlaunched_ns"),
-            needs="gpu_activity",
+            needs=("gpu_activity",),
         ),
         Report(
             "resource-overlap",
             "resources that worked for a process at once; no time is counted twice",
             additive=("time_ns", "share"),
+            needs=("thread_state", "native_call", "cuda_call", "gpu_activity"),
         ),
         Report(
             "operation-overlap",
             "operations that were innermost at once, over all threads and processes",
             additive=("time_ns", "share"),
-            needs="operation",
+            needs=("operation",),
         ),
         Report(
             "process-overlap",
             "processes that worked at once, on a CPU or a GPU",
             additive=("time_ns", "share"),
+            needs=("thread_state", "gpu_activity"),
         ),
     )
 }

@@ -1,16 +1,20 @@
 -- GPU time: the union of what was under way, and the sum, in every scope.
+WITH device AS (
+  -- Each rank of a machine may have told of its GPUs.
+  SELECT host, device_id, min(name) AS name FROM gpu_device GROUP BY host, device_id
+)
 SELECT
-  g.scope,
+  g.scope, g.process_id, g.host, g.device_id, g.stream_id, g.kind,
   CASE g.scope
     WHEN 'trace' THEN 'all'
-    WHEN 'process' THEN 'process ' || coalesce(p.pid::VARCHAR, '?') || coalesce(' ' || p.name, '')
-    WHEN 'device' THEN coalesce(g.host || ' ', '') || 'GPU ' || g.device_id || coalesce(' ' || d.name, '')
-    WHEN 'stream' THEN 'process ' || coalesce(p.pid::VARCHAR, '?') || ' GPU ' || g.device_id || ' stream ' || coalesce(g.stream_id::VARCHAR, '?')
+    WHEN 'process' THEN coalesce(p.name || ' ', '') || '(pid ' || coalesce(p.pid::VARCHAR, 'not known') || ')'
+    WHEN 'device' THEN coalesce(g.host || ' ', '') || 'GPU ' || coalesce(g.device_id::VARCHAR, '?') || coalesce(' ' || d.name, '')
+    WHEN 'stream' THEN 'pid ' || coalesce(p.pid::VARCHAR, 'not known') || ', ' || coalesce(g.host || ' ', '') || 'GPU ' || coalesce(g.device_id::VARCHAR, '?') || ', stream ' || coalesce(g.stream_id::VARCHAR, '?')
     ELSE g.kind
   END AS what,
   g.activities, g.sum_ns, g.busy_ns, g.idle_ns, g.span_ns,
   g.busy_ns / nullif(g.span_ns, 0) AS busy_share
 FROM gpu_time AS g
 LEFT JOIN process AS p ON p.process_id = g.process_id
-LEFT JOIN gpu_device AS d ON g.scope = 'device' AND d.device_id = g.device_id AND d.host IS NOT DISTINCT FROM g.host
-ORDER BY list_position(['trace', 'process', 'device', 'stream', 'kind'], g.scope), g.busy_ns DESC, what
+LEFT JOIN device AS d ON g.scope = 'device' AND d.device_id = g.device_id AND d.host IS NOT DISTINCT FROM g.host
+ORDER BY list_position(['trace', 'process', 'device', 'stream', 'kind'], g.scope), g.busy_ns DESC, what, g.process_id

@@ -2,7 +2,7 @@
 SELECT
   coalesce(operation, '(call not in the trace)') AS operation,
   coalesce(cause, 'not known') AS cause,
-  coalesce(state, 'not measured') AS state,
+  coalesce(state, 'not known') AS state,
   count(*) AS gaps,
   sum(duration_ns)::BIGINT AS time_ns,
   sum(duration_ns) / nullif(sum(sum(duration_ns)) OVER (), 0) AS share,

@@ -1,10 +1,13 @@
 -- What the CPUs ran, by operation: the layer of the innermost known call.
+-- From breakdown: also where nobody measured whether a GPU worked, this is all of the time on a CPU.
 SELECT
-  operation, coalesce(layer, 'not known') AS layer, coalesce(resource, 'not measured') AS resource,
+  operation,
+  CASE WHEN bucket = 'running' THEN 'not known' ELSE bucket END AS layer,
+  CASE WHEN gpu_busy THEN 'CPU+GPU' WHEN NOT gpu_busy THEN 'CPU' ELSE 'CPU, GPU not measured' END AS resource,
   sum(time_ns)::BIGINT AS time_ns,
   sum(time_ns) / nullif(sum(sum(time_ns)) OVER (), 0) AS share,
   sum(count)::BIGINT AS count
-FROM resource_time
-WHERE resource IN ('CPU', 'CPU+GPU') OR layer IS NOT NULL
+FROM breakdown
+WHERE bucket IN ('python', 'simulator', 'backend', 'cuda_api', 'running')
 GROUP BY 1, 2, 3
 ORDER BY sum(sum(time_ns)) OVER (PARTITION BY operation) DESC, operation, layer, resource

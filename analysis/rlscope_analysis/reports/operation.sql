@@ -1,8 +1,10 @@
 -- The operations of each process as a tree, over all its threads.
 WITH RECURSIVE named AS (
-  SELECT path_id, name, source, depth, [name] AS path FROM operation_path WHERE parent_path_id IS NULL
+  -- Names alone do not tell apart what is of another source, domain or category.
+  SELECT path_id, name, source, depth, [{'name': name, 'path_id': path_id}] AS path
+  FROM operation_path WHERE parent_path_id IS NULL
   UNION ALL
-  SELECT c.path_id, c.name, c.source, c.depth, list_append(p.path, c.name)
+  SELECT c.path_id, c.name, c.source, c.depth, list_append(p.path, {'name': c.name, 'path_id': c.path_id})
   FROM operation_path AS c JOIN named AS p ON p.path_id = c.parent_path_id
 ), instance AS (
   SELECT
