@@ -178,6 +178,11 @@ def _pivoted(found: Answer) -> _Table:
     keys = [*labels, *(found.columns.index(name) for name in found.report.key)]
     by_label: dict[tuple[Any, ...], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for row in found.rows:
+        if not isinstance(row[value_at], int):
+            raise TraceError(
+                f"the view {found.report.name} of this trace gives {row[value_at]!r} for {held}",
+                hint="its views are not those that rlscope-trace writes",
+            )
         by_label[tuple(row[i] for i in keys)][row[at]] += row[value_at]
     values = sorted({row[at] for row in found.rows}, key=_pivot_rank)
     columns = [Column(_heading(found.columns[i]), is_number=not _is_text(found, i)) for i in labels]

@@ -121,13 +121,19 @@ def open_trace(
     try:
         version = _schema_version(connection, path)
         _prepare(connection, start, end, derives=derives, progress=progress)
+    except (duckdb.InterruptException, RuntimeError) as error:
+        connection.close()
+        if "interrupted" in str(error).lower():
+            # What becomes of a Ctrl-C that DuckDB hears before Python does.
+            raise KeyboardInterrupt from error
+        raise
     except duckdb.Error as error:
         connection.close()
         raise TraceError(
             f"cannot read {path}: {first_line(error)}",
             hint="if its recording was interrupted: rlscope-trace recover SPOOL",
         ) from error
-    except TraceError:
+    except BaseException:
         connection.close()
         raise
     return Trace(path=path, connection=connection, schema_version=version)

@@ -7,6 +7,7 @@ import io
 import json
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pytest
 
 from rlscope_analysis.errors import TraceError
@@ -228,6 +229,18 @@ def test_a_note_tells_what_was_not_measured_and_time_on_a_cpu_is_whole(tmp_path:
         assert "note: gpu_activity was not measured for 1 process\n" in text
         document = json.loads("".join(render_json(found, opened)))
         assert document["processes_not_measured"] == {"native_call": 1, "gpu_activity": 1}
+
+
+def test_a_view_that_somebody_replaced_is_told(tmp_path: Path) -> None:
+    path = training(tmp_path / "trace.duckdb")
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            "CREATE OR REPLACE VIEW breakdown AS SELECT 1 AS process_id, 1 AS thread_id,"
+            " 'x' AS operation, NULL AS bucket, true AS gpu_busy, NULL::BIGINT AS time_ns,"
+            " 1 AS count"
+        )
+    with open_trace(path) as opened, pytest.raises(TraceError, match="gives None for time_ns"):
+        render_table(answer(opened, REPORTS["breakdown"]), limit=None, is_terminal=False)
 
 
 def test_threads_that_look_the_same_have_a_line_each(tmp_path: Path) -> None:

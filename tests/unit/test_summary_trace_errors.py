@@ -52,6 +52,23 @@ def test_relations_of_a_closed_trace_and_what_is_no_query_are_told(path: Path) -
             ask()
 
 
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("Query interrupted"), duckdb.InterruptException("INTERRUPT Error: Interrupted!")],
+)
+def test_ctrl_c_while_a_trace_is_opened_is_ctrl_c(
+    path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckDB, when it hears the signal first, gives it another name."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("rlscope_analysis.trace.derive_temporarily", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        open_trace(path)
+
+
 def test_a_file_that_this_process_has_open_is_told(path: Path) -> None:
     with duckdb.connect(str(path), read_only=True):
         message, hint = refusal(path)

@@ -1,7 +1,8 @@
 -- From the call on the CPU to the activity on the GPU, and the operations on both sides.
 -- The innermost operation changes where one starts and where one ends; at an end it becomes the one
 -- around it. At the same instant ends come before starts, inner ends before outer ones, and outer
--- starts before inner ones: the last of them holds.
+-- starts before inner ones: the last of them holds. That is exact for nested operations; of operations
+-- that cross, the one around the one that ended is taken, though another may still be open.
 CREATE OR REPLACE VIEW _operation_change AS
 WITH change AS (
   SELECT o.thread_id, o.start_ns AS ts_ns, o.path_id, p.depth + 1 AS rank

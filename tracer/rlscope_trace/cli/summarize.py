@@ -1,7 +1,10 @@
 """`rlscope-trace summarize`: where the time of each process and thread went."""
 
 import shutil
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +19,7 @@ from rlscope_analysis.reports import REPORTS, Report
 from rlscope_analysis.summarize import summarize as compute
 from rlscope_analysis.summary import Summary
 from rlscope_analysis.trace import Trace, open_trace
+from rlscope_trace.cli import messages
 from rlscope_trace.cli.live_progress import sweeping
 from rlscope_trace.cli.output import write_file, write_stdout
 from rlscope_trace.errors import UsageError
@@ -76,6 +80,7 @@ def summarize(  # noqa: PLR0913 - one parameter per option
     report = None if view is None else _report(view)
     limit = None if every else rows
     with (
+        _telling_interrupts(),
         sweeping() as progress,
         open_trace(trace, start=start, end=end, progress=progress) as opened,
     ):
@@ -91,6 +96,16 @@ def summarize(  # noqa: PLR0913 - one parameter per option
         write_stdout([text])
     else:
         write_file(output, text, force=force)
+
+
+@contextmanager
+def _telling_interrupts() -> Iterator[None]:
+    """Say of Ctrl-C what happened: typer would turn it into an exit code only."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        messages.error("interrupted")
+        raise typer.Exit(128 + signal.SIGINT) from None
 
 
 def _report(name: str) -> Report:
