@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from rlscope_analysis.export.timeline import Timeline
 from rlscope_analysis.schema.vocabulary import CUDA_CALL_KINDS, GPU_ACTIVITY_KINDS, LAYERS, WAITS
 from rlscope_analysis.trace import Trace
+from rlscope_analysis.window import SPAN_SQL
 from timeline_reader import ReadSlice, ReadTimeline, read_chrome, read_perfetto
 from trace_builder import (
     INTERRUPT,
@@ -225,7 +226,7 @@ def test_a_window_keeps_whole_what_reaches_into_it(
     builder: TraceBuilder, start: int, length: int
 ) -> None:
     with filled(builder) as trace:
-        ((origin,),) = trace.connection.execute("SELECT min(start_ns) FROM thread").fetchall()
+        ((origin, _),) = trace.connection.execute(SPAN_SQL).fetchall()
         first, last = origin + start, origin + start + length
 
         def reaches(row: tuple[Any, ...]) -> bool:

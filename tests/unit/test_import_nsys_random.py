@@ -18,7 +18,9 @@ PIDS = st.integers(1, 3)
 KERNELS = st.lists(
     st.tuples(
         INTERVALS, PIDS, st.one_of(st.none(), st.integers(0, 5)),
-        st.one_of(st.none(), st.integers(0, 1 << 40)), st.one_of(st.none(), st.integers(1, 20)),
+        # The largest 32-bit number means no stream.
+        st.one_of(st.none(), st.integers(0, (1 << 32) - 2)),
+        st.one_of(st.none(), st.integers(1, 20)),
         st.sampled_from(["gemm", "add<float>", "核"]),
     ),
     max_size=30,
