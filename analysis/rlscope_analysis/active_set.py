@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlscope_analysis import _sweep
+from rlscope_analysis.active_set_rows import OTHERS, Key, Members, Stretches, rows_of
 from rlscope_analysis.schema.vocabulary import UNANNOTATED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import duckdb
     from numpy.typing import NDArray
@@ -29,9 +30,6 @@ _RESOURCES = (None, "cpu", "python", "simulator", "backend", "cuda_api", "gpu")
 _WINDOW_ROWS = 2_000_000
 # Sets of many processes are different at every switch: a table as long as the trace.
 _MAX_PROCESSES = 16
-# Of each question; what is not among the longest is one row, whose members are _OTHERS.
-_MAX_SETS = 1_000
-_OTHERS = None
 # Where more sets of operations occur than this, none is told apart: memory must not follow them.
 _MAX_KNOWN_SETS = 100_000
 
@@ -79,86 +77,13 @@ FROM (SELECT start_ns, end_ns FROM process UNION ALL SELECT start_ns, end_ns FRO
 """
 
 
-@dataclass(slots=True)
-class _Stretches:
-    """What is known of one set so far."""
-
-    time_ns: int = 0
-    count: int = 0
-    first_ns: int = 0
-    last_ns: int = 0
-
-    def add(self, time_ns: int, count: int, first_ns: int, last_ns: int) -> None:
-        """Add what a later window found; a stretch that both share is one."""
-        if not self.count:
-            self.first_ns = first_ns
-        elif self.last_ns == first_ns:
-            count -= 1
-        self.time_ns += time_ns
-        self.count += count
-        self.last_ns = last_ns
-
-
-# Kind, process, operation and members.
-_Members = tuple[str, ...] | None
-_Key = tuple[str, "int | None", "str | None", _Members]
-
-
 def store(
     connection: duckdb.DuckDBPyConnection, *, progress: Callable[[int, int], None] | None = None
 ) -> None:
     """Compute and insert the rows of active_set; progress(done, total) after each window."""
-    found = _Finder(connection).find(progress)
-    rows = [
-        # Of many sets together nobody counts stretches.
-        (
-            kind,
-            process_id,
-            operation,
-            members,
-            s.time_ns,
-            None if members is _OTHERS else s.count,
-            s.first_ns,
-            s.last_ns,
-        )
-        for (kind, process_id, operation), sets in sorted(
-            _by_question(found).items(), key=lambda item: tuple(str(part) for part in item[0])
-        )
-        for members, s in _longest(sets)
-    ]
+    rows = list(rows_of(_Finder(connection).find(progress)))
     if rows:
         connection.executemany("INSERT INTO active_set VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
-
-
-def _by_question(
-    found: dict[_Key, _Stretches],
-) -> dict[tuple[str, int | None, str | None], dict[_Members, _Stretches]]:
-    questions: dict[tuple[str, int | None, str | None], dict[_Members, _Stretches]] = {}
-    for (kind, process_id, operation, members), stretches in found.items():
-        questions.setdefault((kind, process_id, operation), {})[members] = stretches
-    return questions
-
-
-def _longest(
-    sets: dict[_Members, _Stretches],
-) -> Iterator[tuple[list[str] | None, _Stretches]]:
-    """Yield the longest sets, then _OTHERS, which holds the rest: nothing is dropped."""
-    named = [(members, found) for members, found in sets.items() if members is not None]
-    ranked = sorted(named, key=lambda item: (-item[1].time_ns, item[0]))
-    for members, stretches in ranked[:_MAX_SETS]:
-        yield list(members), stretches
-    rest = [stretches for _, stretches in ranked[_MAX_SETS:]]
-    rest += [stretches for members, stretches in sets.items() if members is _OTHERS]
-    if rest:
-        yield (
-            _OTHERS,
-            _Stretches(
-                time_ns=sum(s.time_ns for s in rest),
-                count=sum(s.count for s in rest),
-                first_ns=min(s.first_ns for s in rest),
-                last_ns=max(s.last_ns for s in rest),
-            ),
-        )
 
 
 @dataclass
@@ -166,12 +91,12 @@ class _Finder:
     """Goes through the windows and adds up."""
 
     connection: duckdb.DuckDBPyConnection
-    found: dict[_Key, _Stretches] = field(default_factory=dict)
+    found: dict[Key, Stretches] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
     leading: dict[int, int] = field(default_factory=dict)
     has_folded: bool = False
 
-    def find(self, progress: Callable[[int, int], None] | None) -> dict[_Key, _Stretches]:
+    def find(self, progress: Callable[[int, int], None] | None) -> dict[Key, Stretches]:
         ((start_ns, end_ns, rows),) = self.connection.execute(_SPAN_SQL).fetchall()
         if start_ns is None or end_ns is None or end_ns <= start_ns:
             return self.found
@@ -269,12 +194,12 @@ class _Finder:
 
     def _fold_operations(self) -> None:
         """Make one of all sets of operations, as soon as there are too many of them."""
-        known = [key for key in self.found if key[0] == "operation" and key[3] is not _OTHERS]
+        known = [key for key in self.found if key[0] == "operation" and key[3] is not OTHERS]
         if len(known) <= _MAX_KNOWN_SETS:
             return
         self.has_folded = True
         parts = sorted((self.found.pop(key) for key in known), key=lambda part: part.first_ns)
-        folded = self.found.setdefault(("operation", None, None, _OTHERS), _Stretches())
+        folded = self.found.setdefault(("operation", None, None, OTHERS), Stretches())
         for part in parts:
             folded.add(part.time_ns, part.count, part.first_ns, part.last_ns)
 
@@ -286,11 +211,11 @@ class _Finder:
         overlap: _sweep.SetOverlap,
         names: Sequence[str | None] | None,
     ) -> None:
-        """Add what the engine found; without names, all of it is of _OTHERS."""
+        """Add what the engine found; without names, all of it is of OTHERS."""
         # Properties make a new array each time they are asked for.
         times, counts = overlap.time_ns.tolist(), overlap.count.tolist()
         firsts, lasts = overlap.first_ns.tolist(), overlap.last_ns.tolist()
-        sets: Iterable[_Members] = itertools.repeat(_OTHERS, len(overlap))
+        sets: Iterable[Members] = itertools.repeat(OTHERS, len(overlap))
         if names is not None:
             places = np.arange(len(overlap), dtype=np.int64)
             sets = map(_sorted_members, overlap.name_lists(list(names), places))
@@ -299,7 +224,7 @@ class _Finder:
             key = (kind, process_id, operation, members)
             stretches = self.found.get(key)
             if stretches is None:
-                stretches = self.found[key] = _Stretches()
+                stretches = self.found[key] = Stretches()
             stretches.add(*numbers)
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rlscope_analysis import active_set
+from rlscope_analysis import active_set, active_set_rows
 from trace_builder import TraceBuilder, run, sleep
 
 NOWHERE = Path("in-memory")
@@ -97,7 +97,7 @@ def test_badly_nested_operations_survive_a_cut() -> None:
 
 
 def test_the_sets_that_are_not_listed_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(active_set, "_MAX_SETS", 1)
+    monkeypatch.setattr(active_set_rows, "_MAX_SETS", 1)
     connection = stored(two_processes())
     assert rows(connection, "SELECT process_ids, time_ns, count FROM process_overlap") == [
         ([1], 50, 1),
