@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 
     from rlscope_analysis.window import Window
 
-DERIVED_TABLES = frozenset(
-    {"thread_overlap_coded", "transition_coded", "overlap_fault", "active_set"}
-)
-
 
 def derive(
     connection: duckdb.DuckDBPyConnection, *, progress: Callable[[int, int], None] | None = None

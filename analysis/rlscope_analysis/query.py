@@ -14,7 +14,7 @@ import duckdb
 from rlscope_analysis.errors import TraceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from rlscope_analysis.trace import Trace
 
@@ -58,6 +58,31 @@ def run_query(trace: Trace, query: str) -> Result:
         are_numbers=tuple(_is_number(str(column[1])) for column in description),
         rows=_rows(cursor) if description else iter(()),
     )
+
+
+def fetch_together(trace: Trace, queries: Sequence[str]) -> list[list[tuple[Any, ...]]]:
+    """Run queries at the same time, as far as there are CPUs; returns the rows of each.
+
+    One after the other where the connection holds what no other sees: lent tables, or a window.
+    """
+    alone = trace.has_temporaries
+    connections = [trace.connection if alone else trace.connection.cursor() for _ in queries]
+
+    def fetch(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[Any, ...]]:
+        return connection.execute(query).fetchall()
+
+    with _as_trace_error(), _listening() as pressed:
+        with ThreadPoolExecutor(max_workers=1 if alone else len(queries)) as executor:
+            running = [
+                executor.submit(fetch, *pair) for pair in zip(connections, queries, strict=True)
+            ]
+            while not_done := wait(running, timeout=_LISTEN_PERIOD_S).not_done:
+                if pressed.is_set() and not_done:
+                    for connection in connections:
+                        connection.interrupt()
+        if pressed.is_set():
+            raise KeyboardInterrupt
+        return [future.result() for future in running]
 
 
 def _execute(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb.DuckDBPyConnection:

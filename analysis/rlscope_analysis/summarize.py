@@ -6,7 +6,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rlscope_analysis.query import run_query
+from rlscope_analysis import summary_sql
+from rlscope_analysis.query import fetch_together, run_query
 from rlscope_analysis.report_view import Answer, answer
 from rlscope_analysis.reports import REPORTS
 from rlscope_analysis.schema.vocabulary import WAKER_THREAD
@@ -32,79 +33,24 @@ if TYPE_CHECKING:
 _WakerKey = tuple[str, int | None]
 _NO_LATENCY = Latency(waits=0, p50_ns=None, p99_ns=None, max_ns=None)
 
-_THREADS_SQL = """
-SELECT
-  t.thread_id, t.process_id, t.tid, t.name, t.start_ns, t.end_ns, t.ended,
-  m.running_ns, m.runnable_ns, m.sleeping_ns, m.blocked_ns, m.lost_ns, m.lifetime_ns
-FROM thread AS t JOIN thread_time AS m ON m.thread_id = t.thread_id
-WHERE m.running_ns IS NOT NULL
-"""
-_SWITCHES_SQL = """
-SELECT
-  thread_id, switches, voluntary_switches, involuntary_switches, unknown_switches, migrations
-FROM thread_switch
-"""
-# Quantiles do not add up: those of a process and of the trace come from its waits themselves; both
-# in one call, which sorts once.
-_LATENCY_SQL = """
-SELECT
-  grouping(q.thread_id, t.process_id) AS level, q.thread_id, t.process_id,
-  count(*), quantile_disc(q.latency_ns, [0.5, 0.99]), max(q.latency_ns)
-FROM run_queue_latency AS q LEFT JOIN thread AS t ON t.thread_id = q.thread_id
-GROUP BY GROUPING SETS ((q.thread_id), (t.process_id), ())
-"""
-_BY_THREAD, _BY_PROCESS, _OVER_ALL = 1, 2, 3
-_WAKERS_SQL = "SELECT thread_id, waker_kind, waker_thread_id, wakeups FROM waker"
-_PROCESSES_SQL = """
-SELECT process_id, parent_process_id, pid, name, command, exit_code, start_ns, end_ns FROM process
-"""
-# Of these the summary cannot tell states and switches.
-_UNMEASURED_SQL = """
-SELECT p.process_id
-FROM process AS p
-LEFT JOIN _measured AS m ON m.process_id = p.process_id AND m.kind = 'thread_state'
-WHERE NOT coalesce(m.measured, FALSE)
-"""
-# Clipped is what happens to whatever was open at either end of a recording; states have a note of
-# their own.
-_FAULTS_SQL = """
-SELECT relation, fault, count
-FROM overlap_fault
-WHERE fault <> 'clipped' AND relation <> 'thread_state_coded'
-ORDER BY ALL
-"""
-_THREAD_COUNT_SQL = "SELECT count(*) FROM thread"
-_LOSSES_SQL = """
-SELECT kind, source, count, first_ns, remedy FROM trace_stat ORDER BY kind, source, first_ns
-"""
-_CLOCK_SQL = "SELECT ts_ns, realtime_ns FROM clock ORDER BY ts_ns LIMIT 1"
-# The views rely on the stored order: intervals of one thread together, ascending, not overlapping.
-_DISORDER_SQL = """
-WITH neighbour AS (
-  SELECT
-    thread_id, start_ns,
-    lag(thread_id) OVER () AS before_thread_id,
-    lag(end_ns) OVER () AS before_end_ns
-  FROM thread_state_coded
-)
-SELECT
-  count(*) FILTER (WHERE before_thread_id = thread_id AND before_end_ns > start_ns)
-  + count(*) FILTER (WHERE before_thread_id IS DISTINCT FROM thread_id)
-  - count(DISTINCT thread_id)
-FROM neighbour
-"""
-
 
 def summarize(trace: Trace) -> Summary:
     """Compute the summary of an open trace."""
-    return _Reader(trace).read()
+    # Those that look at every state: the rest takes no time worth the trouble.
+    long = [summary_sql.LATENCY_SQL, summary_sql.SWITCHES_SQL, summary_sql.THREADS_SQL]
+    long += [summary_sql.DISORDER_SQL, summary_sql.WAKERS_SQL]
+    return _Reader(trace, dict(zip(long, fetch_together(trace, long), strict=True))).read()
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
     trace: Trace
+    fetched: dict[str, list[tuple[Any, ...]]]
+    """Rows by query, of those that have been run."""
 
     def _rows(self, query: str) -> list[tuple[Any, ...]]:
+        if query in self.fetched:
+            return self.fetched[query]
         # Not on this thread: Ctrl-C must be heard while a long query runs.
         return list(run_query(self.trace, query).rows)
 
@@ -125,7 +71,7 @@ class _Reader:
         processes = self._processes(by_process, latency, wakers)
         every_thread = [thread for process in processes for thread in process.threads]
         ((first_ns, last_ns),) = self._rows(SPAN_SQL)
-        clock = self._rows(_CLOCK_SQL)
+        clock = self._rows(summary_sql.CLOCK_SQL)
         return Summary(
             trace=str(self.trace.path),
             schema_version=self.trace.schema_version,
@@ -133,40 +79,44 @@ class _Reader:
             started_realtime_ns=_wall_clock(clock, first_ns),
             duration_ns=None if first_ns is None else last_ns - first_ns,
             is_complete=meta.get("ended_cleanly") != "false",
-            losses=tuple(Loss(*row) for row in self._rows(_LOSSES_SQL)),
+            losses=tuple(Loss(*row) for row in self._rows(summary_sql.LOSSES_SQL)),
             notes=tuple(self._notes(every_thread, meta)),
-            total=_total(every_thread, latency.get((_OVER_ALL, None), _NO_LATENCY), wakers),
+            total=_total(
+                every_thread, latency.get((summary_sql.OVER_ALL, None), _NO_LATENCY), wakers
+            ),
             processes=processes,
             reports=tuple(self._reports()),
-            thread_count=self._rows(_THREAD_COUNT_SQL)[0][0],
+            thread_count=self._rows(summary_sql.THREAD_COUNT_SQL)[0][0],
         )
 
     def _latency(self) -> dict[tuple[int, int | None], Latency]:
         found = {}
-        for level, thread_id, process_id, waits, quantiles, max_ns in self._rows(_LATENCY_SQL):
-            key = thread_id if level == _BY_THREAD else process_id
+        for level, thread_id, process_id, waits, quantiles, max_ns in self._rows(
+            summary_sql.LATENCY_SQL
+        ):
+            key = thread_id if level == summary_sql.BY_THREAD else process_id
             p50_ns, p99_ns = quantiles or (None, None)
             found[level, key] = Latency(waits, p50_ns, p99_ns, max_ns)
         return found
 
     def _waker_counts(self) -> dict[int, Counter[_WakerKey]]:
         counts: dict[int, Counter[_WakerKey]] = defaultdict(Counter)
-        for thread_id, kind, waker_thread_id, wakeups in self._rows(_WAKERS_SQL):
+        for thread_id, kind, waker_thread_id, wakeups in self._rows(summary_sql.WAKERS_SQL):
             counts[thread_id][kind, waker_thread_id] += wakeups
         return counts
 
     def _threads(
         self, latency: dict[tuple[int, int | None], Latency], wakers: _Wakers
     ) -> dict[int | None, list[ThreadSummary]]:
-        switches = {row[0]: Switches(*row[1:]) for row in self._rows(_SWITCHES_SQL)}
+        switches = {row[0]: Switches(*row[1:]) for row in self._rows(summary_sql.SWITCHES_SQL)}
         by_process: dict[int | None, list[ThreadSummary]] = defaultdict(list)
-        for row in self._rows(_THREADS_SQL):
+        for row in self._rows(summary_sql.THREADS_SQL):
             thread_id, process_id, tid, name, start_ns, end_ns, ended, *times = row
             counts = wakers.counts.get(thread_id, Counter())
             measures = Measures(
                 times=_state_times(times),
                 switches=switches[thread_id],
-                latency=latency.get((_BY_THREAD, thread_id), _NO_LATENCY),
+                latency=latency.get((summary_sql.BY_THREAD, thread_id), _NO_LATENCY),
                 wakeups=counts.total(),
                 wakers=wakers.ranked(counts),
             )
@@ -183,14 +133,14 @@ class _Reader:
         latency: dict[tuple[int, int | None], Latency],
         wakers: _Wakers,
     ) -> tuple[ProcessSummary, ...]:
-        rows = self._rows(_PROCESSES_SQL)
+        rows = self._rows(summary_sql.PROCESSES_SQL)
         known = {row[0] for row in rows}
         rows += [(key, *[None] * 7) for key in by_process if key not in known]
-        unmeasured = {row[0] for row in self._rows(_UNMEASURED_SQL)}
+        unmeasured = {row[0] for row in self._rows(summary_sql.UNMEASURED_SQL)}
         processes = []
         for process_id, parent_process_id, pid, name, command, exit_code, start_ns, end_ns in rows:
             threads = by_process.get(process_id, [])
-            waits = latency.get((_BY_PROCESS, process_id), _NO_LATENCY)
+            waits = latency.get((summary_sql.BY_PROCESS, process_id), _NO_LATENCY)
             processes.append(
                 ProcessSummary(
                     process_id=process_id,
@@ -221,7 +171,7 @@ class _Reader:
             yield answer(self.trace, REPORTS["gpu"])
 
     def _notes(self, threads: list[ThreadSummary], meta: dict[str, str | None]) -> Iterable[str]:
-        ((disorder,),) = self._rows(_DISORDER_SQL)
+        ((disorder,),) = self._rows(summary_sql.DISORDER_SQL)
         unbalanced = sum(not thread.measures.times.is_balanced for thread in threads)
         if unbalanced or disorder:
             yield (
@@ -247,7 +197,7 @@ class _Reader:
                 f"wakeups without a known waker: {unknown:,}; this capture cannot tell an interrupt"
                 " from the thread it landed on"
             )
-        for relation, fault, count in self._rows(_FAULTS_SQL):
+        for relation, fault, count in self._rows(summary_sql.FAULTS_SQL):
             what = fault.replace("_", " ")
             yield f"rows of {relation} that are {what}: {count:,}; see overlap_fault"
         gaps = sum(thread.measures.times.lost_ns > 0 for thread in threads)

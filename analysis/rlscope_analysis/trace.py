@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from rlscope_analysis.catalog import describe
-from rlscope_analysis.derive import DERIVED_TABLES, derive_temporarily
 from rlscope_analysis.errors import TraceError
-from rlscope_analysis.schema import lend_missing_tables
+from rlscope_analysis.schema import DERIVED_TABLES, lend_missing_tables
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_analysis.views import lend_missing_views
 from rlscope_analysis.window import window_of
@@ -47,6 +46,8 @@ class Trace:
     path: Path
     connection: duckdb.DuckDBPyConnection
     schema_version: int
+    has_temporaries: bool = False
+    """Whether this connection sees what its cursors do not: lent tables, or a stretch of time."""
 
     def relation(self, name: str) -> duckdb.DuckDBPyRelation:
         """Return a table or view of the trace, for example `breakdown`.
@@ -136,7 +137,7 @@ def open_trace(
     except BaseException:
         connection.close()
         raise
-    return Trace(path=path, connection=connection, schema_version=version)
+    return Trace(path, connection, version, has_temporaries=_has_temporaries(connection))
 
 
 def _prepare(
@@ -156,6 +157,9 @@ def _prepare(
     window = window_of(connection, start, end)
     lacks = derives and (lent & DERIVED_TABLES or _lacks_derived_rows(connection))
     if window is not None or lacks:
+        # Brings numpy along: 0.1 s that most questions do without.
+        from rlscope_analysis.derive import derive_temporarily
+
         derive_temporarily(connection, window=window, lent=lent, progress=progress)
 
 
@@ -166,6 +170,14 @@ def _lacks_derived_rows(connection: duckdb.DuckDBPyConnection) -> bool:
         " AND EXISTS (FROM thread WHERE end_ns > start_ns)"
     ).fetchall()
     return bool(lacks)
+
+
+def _has_temporaries(connection: duckdb.DuckDBPyConnection) -> bool:
+    ((count,),) = connection.execute(
+        "SELECT (SELECT count(*) FROM duckdb_tables() WHERE temporary)"
+        " + (SELECT count(*) FROM duckdb_views() WHERE temporary AND NOT internal)"
+    ).fetchall()
+    return bool(count)
 
 
 def first_line(error: Exception) -> str:

@@ -64,7 +64,7 @@ def test_ctrl_c_while_a_trace_is_opened_is_ctrl_c(
     def interrupted(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("rlscope_analysis.trace.derive_temporarily", interrupted)
+    monkeypatch.setattr("rlscope_analysis.derive.derive_temporarily", interrupted)
     with pytest.raises(KeyboardInterrupt):
         open_trace(path)
 

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 # In order: a view may use the tables before it.
 SCHEMA_TOPICS = ("session", "threads", "operations", "calls", "gpu", "derived")
+# Filled by the analysis, not by what records: the tables of the topic derived.
+DERIVED_TABLES = frozenset(
+    {"thread_overlap_coded", "transition_coded", "overlap_fault", "active_set"}
+)
 
 
 def schema_sql(topic: str) -> str:

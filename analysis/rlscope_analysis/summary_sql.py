@@ -1,0 +1,63 @@
+"""The queries behind a summary: see summarize.py, and docs/summary.md for what they tell."""
+
+THREADS_SQL = """
+SELECT
+  t.thread_id, t.process_id, t.tid, t.name, t.start_ns, t.end_ns, t.ended,
+  m.running_ns, m.runnable_ns, m.sleeping_ns, m.blocked_ns, m.lost_ns, m.lifetime_ns
+FROM thread AS t JOIN thread_time AS m ON m.thread_id = t.thread_id
+WHERE m.running_ns IS NOT NULL
+"""
+SWITCHES_SQL = """
+SELECT
+  thread_id, switches, voluntary_switches, involuntary_switches, unknown_switches, migrations
+FROM thread_switch
+"""
+# Quantiles do not add up: those of a process and of the trace come from its waits themselves; both
+# in one call, which sorts once.
+LATENCY_SQL = """
+SELECT
+  grouping(q.thread_id, t.process_id) AS level, q.thread_id, t.process_id,
+  count(*), quantile_disc(q.latency_ns, [0.5, 0.99]), max(q.latency_ns)
+FROM run_queue_latency AS q LEFT JOIN thread AS t ON t.thread_id = q.thread_id
+GROUP BY GROUPING SETS ((q.thread_id), (t.process_id), ())
+"""
+BY_THREAD, BY_PROCESS, OVER_ALL = 1, 2, 3
+WAKERS_SQL = "SELECT thread_id, waker_kind, waker_thread_id, wakeups FROM waker"
+PROCESSES_SQL = """
+SELECT process_id, parent_process_id, pid, name, command, exit_code, start_ns, end_ns FROM process
+"""
+# Of these the summary cannot tell states and switches.
+UNMEASURED_SQL = """
+SELECT p.process_id
+FROM process AS p
+LEFT JOIN _measured AS m ON m.process_id = p.process_id AND m.kind = 'thread_state'
+WHERE NOT coalesce(m.measured, FALSE)
+"""
+# Clipped is what happens to whatever was open at either end of a recording; states have a note of
+# their own.
+FAULTS_SQL = """
+SELECT relation, fault, count
+FROM overlap_fault
+WHERE fault <> 'clipped' AND relation <> 'thread_state_coded'
+ORDER BY ALL
+"""
+THREAD_COUNT_SQL = "SELECT count(*) FROM thread"
+LOSSES_SQL = """
+SELECT kind, source, count, first_ns, remedy FROM trace_stat ORDER BY kind, source, first_ns
+"""
+CLOCK_SQL = "SELECT ts_ns, realtime_ns FROM clock ORDER BY ts_ns LIMIT 1"
+# The views rely on the stored order: intervals of one thread together, ascending, not overlapping.
+DISORDER_SQL = """
+WITH neighbour AS (
+  SELECT
+    thread_id, start_ns,
+    lag(thread_id) OVER () AS before_thread_id,
+    lag(end_ns) OVER () AS before_end_ns
+  FROM thread_state_coded
+)
+SELECT
+  count(*) FILTER (WHERE before_thread_id = thread_id AND before_end_ns > start_ns)
+  + count(*) FILTER (WHERE before_thread_id IS DISTINCT FROM thread_id)
+  - count(DISTINCT thread_id)
+FROM neighbour
+"""
