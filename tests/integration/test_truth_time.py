@@ -30,6 +30,10 @@ ACCOUNTED = """
 import hashlib, json, os, sys, threading, time
 BLOCK = b"x" * 300_000
 told = []
+def stolen_ns():
+    cpu = f"cpu{max(os.sched_getaffinity(0))} "
+    ticks = [line.split()[8] for line in open("/proc/stat") if line.startswith(cpu)]
+    return int(ticks[0]) * 10**9 // os.sysconf("SC_CLK_TCK")
 def account():
     time.sleep(0.0001)
     running_ns = int(open("/proc/thread-self/schedstat").read().split()[0])
@@ -38,7 +42,8 @@ def account():
     lines = open("/proc/thread-self/status").read().splitlines()
     after_ns = time.monotonic_ns()
     counts = {line.split(":")[0]: int(line.split()[1]) for line in lines if "ctxt" in line}
-    return dict(running_ns=running_ns, at_ns=at_ns, before_ns=before_ns, after_ns=after_ns,
+    return dict(running_ns=running_ns, stolen_ns=stolen_ns(),
+                at_ns=at_ns, before_ns=before_ns, after_ns=after_ns,
                 voluntary=counts["voluntary_ctxt_switches"],
                 involuntary=counts["nonvoluntary_ctxt_switches"])
 def work(kind):
@@ -80,6 +85,7 @@ def accounted(
 ) -> Callable[..., tuple[Path, list[dict[str, Any]]]]:
     def run(*kinds: str) -> tuple[Path, list[dict[str, Any]]]:
         trace = tmp_path / "trace.duckdb"
+        trace.unlink(missing_ok=True)
         target = program(ACCOUNTED, *kinds)
         assert target.readline() == "ready"
         recorder = record(trace, f"--pid={target.pid}").live()
@@ -131,16 +137,31 @@ def test_23_sleeps_of_10_ms(
     assert_conserved(trace)
 
 
+# A hypervisor may take the CPU away for a while: the OS kernel leaves that out of its account of a
+# thread, and counts it in steps of a tick. What such a step can hide is measured again.
+ATTEMPTS = 6
+TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
+
+
 def test_running_time_is_the_kernels(accounted: Callable[..., Any]) -> None:
-    trace, told = accounted("yielder", "yielder", "sleeper", "sleeper")
-    assert len(told) == 4
-    for thread in told:
-        first, last = thread["first"], thread["last"]
-        booked_ns = last["running_ns"] - first["running_ns"]
-        traced_ns = state_ns(
-            trace, thread["tid"], "running", start_ns=first["at_ns"], end_ns=last["at_ns"]
-        )
-        assert traced_ns == pytest.approx(booked_ns, rel=0.01), thread["kind"]
+    for _ in range(ATTEMPTS):
+        trace, told = accounted("yielder", "yielder", "sleeper", "sleeper")
+        assert len(told) == 4
+        if all(_is_the_kernels(trace, thread) for thread in told):
+            return
+    pytest.fail(f"not within 1 % of the OS kernel's account, {ATTEMPTS} times")
+
+
+def _is_the_kernels(trace: Path, thread: dict[str, Any]) -> bool:
+    first, last = thread["first"], thread["last"]
+    booked_ns = last["running_ns"] - first["running_ns"]
+    stolen_ns = last["stolen_ns"] - first["stolen_ns"]
+    traced_ns = state_ns(
+        trace, thread["tid"], "running", start_ns=first["at_ns"], end_ns=last["at_ns"]
+    )
+    within = 0.01 * booked_ns
+    assert booked_ns - within <= traced_ns <= booked_ns + within + stolen_ns + TICK_NS, thread
+    return bool(traced_ns <= booked_ns + within + stolen_ns)
 
 
 def test_switches_are_the_kernels(accounted: Callable[..., Any]) -> None:
