@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Categories of the resources of a process, by code; the first is only there to be the empty set.
 _ALIVE, _CPU, _CUDA_API, _GPU = 0, 1, 5, 6
 _RESOURCES = (None, "cpu", "python", "simulator", "backend", "cuda_api", "gpu")
-_WINDOW_ROWS = 2_000_000
+_WINDOW_ROWS = 1_000_000
 # Sets of many processes are different at every switch: a table as long as the trace.
 _MAX_PROCESSES = 16
 # Where more sets of operations occur than this, none is told apart: memory must not follow them.
