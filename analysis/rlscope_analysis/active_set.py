@@ -17,7 +17,7 @@ from rlscope_analysis.active_set_rows import OTHERS, Key, Members, Stretches, ro
 from rlscope_analysis.schema.vocabulary import UNANNOTATED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     import duckdb
     from numpy.typing import NDArray
@@ -77,11 +77,9 @@ FROM (SELECT start_ns, end_ns FROM process UNION ALL SELECT start_ns, end_ns FRO
 """
 
 
-def store(
-    connection: duckdb.DuckDBPyConnection, *, progress: Callable[[int, int], None] | None = None
-) -> None:
-    """Compute and insert the rows of active_set; progress(done, total) after each window."""
-    rows = list(rows_of(_Finder(connection).find(progress)))
+def store(connection: duckdb.DuckDBPyConnection) -> None:
+    """Compute and insert the rows of active_set."""
+    rows = list(rows_of(_Finder(connection).find()))
     if rows:
         connection.executemany("INSERT INTO active_set VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
@@ -96,17 +94,15 @@ class _Finder:
     leading: dict[int, int] = field(default_factory=dict)
     has_folded: bool = False
 
-    def find(self, progress: Callable[[int, int], None] | None) -> dict[Key, Stretches]:
+    def find(self) -> dict[Key, Stretches]:
         ((start_ns, end_ns, rows),) = self.connection.execute(_SPAN_SQL).fetchall()
         if start_ns is None or end_ns is None or end_ns <= start_ns:
             return self.found
         self._read_names()
         windows = min(1 + rows // _WINDOW_ROWS, end_ns - start_ns)
         cuts = [start_ns + (end_ns - start_ns) * at // windows for at in range(windows + 1)]
-        for done, (from_ns, to_ns) in enumerate(itertools.pairwise(cuts), 1):
+        for from_ns, to_ns in itertools.pairwise(cuts):
             self._window(from_ns, to_ns)
-            if progress is not None:
-                progress(done, windows)
         return self.found
 
     def _read_names(self) -> None:

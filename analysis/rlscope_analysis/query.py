@@ -7,16 +7,19 @@ import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 
 from rlscope_analysis.errors import TraceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from rlscope_analysis.trace import Trace
+
+_T = TypeVar("_T")
 
 _BATCH_ROWS = 2048
 _LISTEN_PERIOD_S = 0.05
@@ -71,35 +74,36 @@ def fetch_together(trace: Trace, queries: Sequence[str]) -> list[list[tuple[Any,
     def fetch(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[Any, ...]]:
         return connection.execute(query).fetchall()
 
-    with _as_trace_error(), _listening() as pressed:
-        with ThreadPoolExecutor(max_workers=1 if alone else len(queries)) as executor:
-            running = [
-                executor.submit(fetch, *pair) for pair in zip(connections, queries, strict=True)
-            ]
-            while not_done := wait(running, timeout=_LISTEN_PERIOD_S).not_done:
-                if pressed.is_set() and not_done:
-                    for connection in connections:
-                        connection.interrupt()
-        if pressed.is_set():
-            raise KeyboardInterrupt
-        return [future.result() for future in running]
+    work = [partial(fetch, *pair) for pair in zip(connections, queries, strict=True)]
+    with _as_trace_error():
+        return _run_interruptibly(work, connections, workers=1 if alone else len(queries))
 
 
 def _execute(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb.DuckDBPyConnection:
-    """Run the query on another thread, so that this one can hear a Ctrl-C and stop it.
+    (result,) = _run_interruptibly([partial(connection.execute, query)], [connection], workers=1)
+    return result
+
+
+def _run_interruptibly(
+    work: Sequence[Callable[[], _T]],
+    connections: Sequence[duckdb.DuckDBPyConnection],
+    *,
+    workers: int,
+) -> list[_T]:
+    """Run queries on other threads, so that this one can hear a Ctrl-C and stop them.
 
     Neither DuckDB 1.5 nor 2.0 looks for signals while it works on one long step.
     """
-    with _listening() as pressed, ThreadPoolExecutor(max_workers=1) as executor:
-        running = executor.submit(connection.execute, query)
-        while not running.done():
-            wait([running], timeout=_LISTEN_PERIOD_S)
+    with _listening() as pressed, ThreadPoolExecutor(max_workers=workers) as executor:
+        running = [executor.submit(one) for one in work]
+        while wait(running, timeout=_LISTEN_PERIOD_S).not_done:
             # Each time anew: an interrupt before the query has begun stops nothing.
             if pressed.is_set():
-                connection.interrupt()
+                for connection in connections:
+                    connection.interrupt()
     if pressed.is_set():
         raise KeyboardInterrupt
-    return running.result()
+    return [future.result() for future in running]
 
 
 @contextmanager

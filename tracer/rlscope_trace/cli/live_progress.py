@@ -14,15 +14,21 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def sweeping() -> Iterator[Callable[[int, int], None]]:
-    """Yield progress(done, total) for the sweep over a trace."""
+def live_progress() -> Iterator[Progress]:
+    """Show bars on stderr while work is done, where that is a terminal."""
     columns = (
         TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
     )  # fmt: skip
     console = Console(stderr=True)
-    with Progress(
-        *columns, console=console, transient=True, disable=not sys.stderr.isatty()
-    ) as bar:
+    shown = sys.stderr.isatty()
+    with Progress(*columns, console=console, transient=True, disable=not shown) as progress:
+        yield progress
+
+
+@contextmanager
+def sweeping() -> Iterator[Callable[[int, int], None]]:
+    """Yield progress(done, total) for the sweep over a trace."""
+    with live_progress() as bar:
         task = bar.add_task("reading the trace", total=None)
 
         def progress(done: int, total: int) -> None:

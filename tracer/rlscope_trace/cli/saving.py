@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import signal
-import sys
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
 from rlscope_analysis.derive import complete
 from rlscope_trace.cli import messages
+from rlscope_trace.cli.live_progress import live_progress
 from rlscope_trace.privileges import chown_to_invoker, invoking_identity
 from rlscope_trace.store.finalise import finalise
 from rlscope_trace.store.spool import open_spool
@@ -23,6 +20,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     import duckdb
+    from rich.progress import Progress
 
     from rlscope_trace.importers.trace_writer import ImportReport
     from rlscope_trace.store.database_file import ReportProgress
@@ -109,12 +107,7 @@ class ProgressBar:
 @contextmanager
 def progress_bar() -> Iterator[ProgressBar]:
     """Show a bar while something is saved, where stderr is a terminal."""
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
-    )  # fmt: skip
-    console = Console(stderr=True)
-    shown = sys.stderr.isatty()
-    with Progress(*columns, console=console, transient=True, disable=not shown) as progress:
+    with live_progress() as progress:
         yield ProgressBar(progress)
 
 
