@@ -1,14 +1,13 @@
 """Proves that a database holds the columns that were put into it."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import duckdb
 import numpy as np
-from numpy.typing import NDArray
 
 from rlscope_trace.errors import VerificationError
 from rlscope_trace.importers.columns import Column, Table
+from rlscope_trace.store.verify import exact_sum
 
 # Per column: how many values, and their sum, minimum and maximum; of text, of its UTF-8 bytes.
 Totals = dict[str, tuple[int, int | None, int | None, int | None]]
@@ -53,9 +52,3 @@ def _total(column: Column) -> tuple[int, int | None, int | None, int | None]:
     if not values:
         return 0, None, None, None
     return len(values), sum(values), min(values), max(values)
-
-
-def exact_sum(numbers: NDArray[Any]) -> int:
-    """Add up integers of any size without overflow."""
-    wide = numbers.astype(np.int64, copy=False)
-    return (int((wide >> 32).sum()) << 32) + int((wide & 0xFFFFFFFF).sum())

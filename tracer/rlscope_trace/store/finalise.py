@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import numpy as np
@@ -34,7 +33,7 @@ from rlscope_trace.store.database_file import (
 from rlscope_trace.store.processes import Columns, ProcessTree
 from rlscope_trace.store.spool import Spool
 from rlscope_trace.store.stats import Decoded, TraceStat, trace_stats
-from rlscope_trace.store.verify import Expected, verify
+from rlscope_trace.store.verify import Expected, exact_sum, verify
 
 _STEP_BYTES = 64 << 20
 
@@ -162,8 +161,8 @@ class _Decoding:
             state_rows=self._states.row_count,
             state_totals=self._states.totals(),
             rows=rows,
-            lifetime_ns=_sum(outcomes["end_ns"]) - _sum(outcomes["start_ns"]),
-            lost_ns=_sum(outcomes["lost_ns"]),
+            lifetime_ns=exact_sum(outcomes["end_ns"]) - exact_sum(outcomes["start_ns"]),
+            lost_ns=exact_sum(outcomes["lost_ns"]),
         )
         self._progress("verify", 0, 1)
         config = {**self._config, "access_mode": "READ_ONLY"}
@@ -220,11 +219,6 @@ class _Decoding:
             key: value if isinstance(value, str) else json.dumps(value)
             for key, value in facts.items()
         }
-
-
-def _sum(values: NDArray[Any]) -> int:
-    """Add up without overflow, whatever a damaged spool holds."""
-    return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
 
 
 # DuckDB finds the numpy columns below by the name of the parameter that holds them.
