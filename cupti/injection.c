@@ -1,0 +1,33 @@
+// The entry points that NVTX and the CUDA driver look for in the libraries that
+// NVTX_INJECTION64_PATH and CUDA_INJECTION64_PATH name.
+#include <dlfcn.h>
+
+#include "nvtx.h"
+#include "shim.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+static bool fill_module(const struct nvtx_export_callbacks* callbacks, uint32_t module) {
+  nvtx_table table = NULL;
+  unsigned size = 0;
+  if (!callbacks->get_function_table(module, &table, &size) || table == NULL) return false;
+  rls_nvtx_fill(module, table, size);
+  return true;
+}
+
+// Called once by every object of the process that uses NVTX. 0 tells it to stay a no-op.
+EXPORT int InitializeInjectionNvtx2(nvtx_get_export_table get_export_table) {
+  Dl_info caller;
+  // NVTX is compiled into the object that calls, so the return address names it.
+  if (dladdr(__builtin_return_address(0), &caller) != 0 && caller.dli_fname != NULL &&
+      !rls_nvtx_allows(caller.dli_fname))
+    return 0;
+  const struct nvtx_export_callbacks* callbacks = get_export_table(NVTX_EXPORT_CALLBACKS);
+  if (callbacks == NULL || callbacks->get_function_table == NULL) return 0;
+  if (!rls_process_start()) return 0;
+  const bool has_core = fill_module(callbacks, NVTX_MODULE_CORE);
+  return fill_module(callbacks, NVTX_MODULE_CORE2) || has_core;
+}
+
+// Called by the CUDA driver. 0: the GPU half is not built in yet.
+EXPORT int InitializeInjection(void) { return 0; }

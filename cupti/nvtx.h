@@ -1,0 +1,19 @@
+// NVTX as the shim handles it.
+#ifndef RLS_NVTX_H
+#define RLS_NVTX_H
+
+#include <stdbool.h>
+
+#include "nvtx_abi.h"
+
+// Our handler of a function, or NULL: the object's own stays a no-op. `module` is
+// NVTX_MODULE_CORE or NVTX_MODULE_CORE2, `id` one of enum nvtx_core or nvtx_core2.
+nvtx_function rls_nvtx_handler(unsigned module, unsigned id);
+
+// Stores our handlers into a table of `size` entries.
+void rls_nvtx_fill(unsigned module, nvtx_table table, unsigned size);
+
+// Whether the ranges of the object with this path are wanted: see RLSCOPE_NVTX in filter.c.
+bool rls_nvtx_allows(const char* object_path);
+
+#endif  // RLS_NVTX_H

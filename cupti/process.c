@@ -1,0 +1,209 @@
+// The memory that a process shares with the collector: made once per life, announced, found again.
+//
+// The system calls are made here and in thread.c, at the first event of a process or thread; after
+// that a push or pop makes none.
+#include <fcntl.h>
+#include <sched.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "seccomp_filters.h"
+#include "shim.h"
+
+// Out of the way of programs that count on small numbers.
+#define FIRST_FD 200
+// How long a collector that is behind may keep us: once per process, never per event.
+#define ANNOUNCE_WAIT_US 100000
+#define STARTING UINT32_MAX
+#define MAX_YIELDS 10000
+
+struct rls_process rls_process;
+
+static const volatile uint32_t kNotAlive = 0;
+const volatile uint32_t* rls_life = &kNotAlive;
+
+static uint32_t* life_page;  // wiped in a forked child
+static uint32_t lives;       // not wiped: counts on across forks
+static bool is_refused;      // there is no memory to be had
+static int memfd = -1;       // never used again, except to find out whether it is still ours
+static ino_t memfd_inode;
+static char session[RLS_SHIM_MAX_SESSION];
+static uint32_t session_bytes;
+
+static bool make_life_page(void) {
+  const size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
+  void* page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return false;
+  if (madvise(page, bytes, MADV_WIPEONFORK) != 0) {
+    munmap(page, bytes);
+    return false;
+  }
+  life_page = page;
+  rls_life = life_page;
+  return true;
+}
+
+// At load, when there is one thread in here and the environment is the one we were started with.
+__attribute__((constructor)) static void prepare(void) {
+  const char* name = getenv("RLSCOPE_SESSION");
+  if (name != NULL && strlen(name) < sizeof(session)) {
+    session_bytes = (uint32_t)strlen(name);
+    memcpy(session, name, session_bytes);
+  }
+  is_refused = rls_has_own_seccomp_filter() || !make_life_page();
+}
+
+// A parent that was traced by an attached collector tells its children where to announce.
+static void inherit_session(const struct rls_shim_header* parent) {
+  const uint32_t bytes = parent->session_bytes;
+  if (bytes == 0 || bytes >= sizeof(session)) return;
+  memcpy(session, parent->session, bytes);
+  session_bytes = bytes;
+}
+
+// What a forked child has of its parent: the mapping, and perhaps the descriptor.
+static void forget_parent(void) {
+  if (rls_process.header == NULL) return;
+  inherit_session(rls_process.header);
+  munmap(rls_process.header, RLS_SHIM_FILE_BYTES);
+  rls_process.header = NULL;
+  struct stat status;
+  // The program may have closed it, and got the number for a file of its own.
+  if (memfd >= 0 && fstat(memfd, &status) == 0 && status.st_ino == memfd_inode &&
+      (status.st_mode & S_IFMT) == S_IFREG && status.st_size == (off_t)RLS_SHIM_FILE_BYTES) {
+    close(memfd);
+  }
+  memfd = -1;
+}
+
+// Growing a file beyond the limit is a signal that kills.
+static bool may_make_file(void) {
+  struct rlimit limit;
+  return getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
+         (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= RLS_SHIM_FILE_BYTES);
+}
+
+static int make_memfd(void) {
+  const int low = memfd_create(RLS_SHIM_MEMFD, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (low < 0) return -1;
+  // A reader with more rights than we have maps this: it must not shrink under it.
+  const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+  if (ftruncate(low, (off_t)RLS_SHIM_FILE_BYTES) != 0 || fcntl(low, F_ADD_SEALS, seals) != 0) {
+    close(low);
+    return -1;
+  }
+  const int high = fcntl(low, F_DUPFD_CLOEXEC, FIRST_FD);
+  if (high < 0) return low;
+  close(low);
+  return high;
+}
+
+static void fill_header(struct rls_shim_header* header) {
+  header->version = RLS_SHIM_VERSION;
+  header->header_bytes = RLS_SHIM_HEADER_BYTES;
+  header->file_bytes = RLS_SHIM_FILE_BYTES;
+  header->slot_count = RLS_SHIM_SLOTS;
+  header->slot_bytes = RLS_SHIM_SLOT_BYTES;
+  header->control_bytes = RLS_SHIM_CONTROL_BYTES;
+  header->ring_bytes = RLS_SHIM_RING_BYTES;
+  header->pid = (uint32_t)getpid();
+  header->created_ns = rls_now_ns();
+  // Where a recorder started us it is there, or will be; else nobody reads until one says so.
+  header->reader = session_bytes > 0 ? 1 : 0;
+  header->session_bytes = session_bytes;
+  memcpy(header->session, session, session_bytes);
+  __atomic_store_n(&header->magic, RLS_SHIM_MAGIC, __ATOMIC_RELEASE);
+}
+
+static struct rls_shim_header* map_memory(void) {
+  if (!may_make_file()) return NULL;
+  const int fd = make_memfd();
+  if (fd < 0) return NULL;
+  void* memory =
+      mmap(NULL, RLS_SHIM_FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  struct stat status;
+  if (memory == MAP_FAILED || fstat(fd, &status) != 0) {
+    close(fd);
+    return NULL;
+  }
+  madvise(memory, RLS_SHIM_FILE_BYTES, MADV_DONTDUMP);
+  memfd = fd;
+  memfd_inode = status.st_ino;
+  fill_header(memory);
+  return memory;
+}
+
+// Hands the memfd to the collector. From here on the kernel keeps it for the collector, whatever
+// becomes of us. Without an answer it is found through /proc.
+static void announce(void) {
+  if (session_bytes == 0) return;
+  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return;
+  const struct timeval wait = {0, ANNOUNCE_WAIT_US};
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  memcpy(address.sun_path + 1, session, session_bytes);
+  uint64_t body = RLS_SHIM_MAGIC;
+  struct iovec part = {&body, sizeof(body)};
+  union {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(sizeof(int))];
+  } control = {0};
+  struct msghdr message = {
+      .msg_name = &address,
+      .msg_namelen = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + session_bytes),
+      .msg_iov = &part,
+      .msg_iovlen = 1,
+      .msg_control = control.bytes,
+      .msg_controllen = sizeof(control.bytes),
+  };
+  struct cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  memcpy(CMSG_DATA(header), &memfd, sizeof(memfd));
+  (void)sendmsg(fd, &message, MSG_NOSIGNAL);
+  close(fd);
+}
+
+static bool start(void) {
+  forget_parent();
+  // A filter that the program set for itself may kill it for the calls below.
+  if (rls_has_own_seccomp_filter()) return false;
+  struct rls_shim_header* header = map_memory();
+  if (header == NULL) return false;
+  announce();
+  rls_process.seed = header->created_ns ^ ((uint64_t)header->pid << 32);
+  rls_process.header = header;
+  return true;
+}
+
+// Another thread is at it: this takes microseconds, or the wait of a full announcement queue.
+static bool wait_for_start(void) {
+  for (int yields = 0; yields < MAX_YIELDS; ++yields) {
+    const uint32_t now = __atomic_load_n(life_page, __ATOMIC_ACQUIRE);
+    if (now != STARTING) return now != 0;
+    sched_yield();
+  }
+  return false;
+}
+
+bool rls_process_start(void) {
+  if (is_refused) return false;
+  uint32_t none = 0;
+  if (!__atomic_compare_exchange_n(life_page, &none, STARTING, false, __ATOMIC_ACQUIRE,
+                                   __ATOMIC_ACQUIRE)) {
+    return none != STARTING || wait_for_start();
+  }
+  is_refused = !start();
+  __atomic_store_n(life_page, is_refused ? 0 : ++lives, __ATOMIC_RELEASE);
+  return !is_refused;
+}

@@ -1,0 +1,166 @@
+// What the shim shares with the collector: the layout of its memory and every record, byte by byte.
+//
+// Included by the shim, which lives in the target, and by the collector. One sealed memfd per
+// process, named RLS_SHIM_MEMFD:
+//
+//   rls_shim_header   one page: geometry, identity, counters of the process
+//   rls_shim_slot     slot_count times, slot_bytes apart: one thread each, and behind it its ring
+//
+// A ring has one writer (the thread that owns the slot) and one reader (the collector). It holds
+// cells of 64 bytes. `head` and `tail` count bytes from the beginning of time; a record is there
+// once `head` is past it. A full ring drops the newest record and counts it. Times are
+// CLOCK_MONOTONIC nanoseconds. A change of anything here bumps RLS_SHIM_VERSION.
+#ifndef RLS_SHIM_RECORDS_H
+#define RLS_SHIM_RECORDS_H
+
+#include <stdint.h>
+
+#define RLS_SHIM_MAGIC 0x31474e49524c5352ULL  // "RSLRING1"
+#define RLS_SHIM_VERSION 1
+#define RLS_SHIM_MEMFD "rlscope-ring"
+// The NVTX domain of the phases that are found without marks: its ranges get source 'auto'.
+#define RLS_AUTO_DOMAIN "rlscope"
+
+#define RLS_SHIM_HEADER_BYTES 4096
+#define RLS_SHIM_SLOTS 128
+#define RLS_SHIM_CONTROL_BYTES 4096
+#define RLS_SHIM_RING_BYTES (1U << 20)
+#define RLS_SHIM_SLOT_BYTES (RLS_SHIM_CONTROL_BYTES + RLS_SHIM_RING_BYTES)
+#define RLS_SHIM_FILE_BYTES (RLS_SHIM_HEADER_BYTES + (uint64_t)RLS_SHIM_SLOTS * RLS_SHIM_SLOT_BYTES)
+#define RLS_SHIM_CELL_BYTES 64
+#define RLS_SHIM_MAX_DEPTH 64
+#define RLS_SHIM_MAX_TEXT 1024
+// Of the name of the abstract unix socket on which collectors take new memfds.
+#define RLS_SHIM_MAX_SESSION 100
+
+// The shim's half and the reader's half lie on cache lines of their own. Fields that both sides
+// touch are read and written with the __atomic builtins.
+struct rls_shim_header {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t header_bytes;
+  uint64_t file_bytes;
+  uint32_t slot_count;
+  uint32_t slot_bytes;
+  uint32_t control_bytes;
+  uint32_t ring_bytes;
+  uint32_t pid;         // as the process itself sees it
+  uint32_t slots_used;  // no slot from here on was ever owned
+  uint64_t created_ns;
+  uint64_t lost_events;  // of threads that found no free slot
+  uint64_t first_lost_ns;
+  uint8_t reserved[RLS_SHIM_HEADER_BYTES / 2 - 72];
+  // Written by the collector: changes with every collector that attaches; 0: nobody reads.
+  uint32_t reader;
+  uint32_t session_bytes;
+  char session[RLS_SHIM_MAX_SESSION];  // where forked children announce themselves
+  uint8_t reserved2[RLS_SHIM_HEADER_BYTES / 2 - 8 - RLS_SHIM_MAX_SESSION];
+};
+
+// A range that is open: the entry of a thread's stack, the outermost first.
+struct rls_shim_open {
+  uint64_t start_ns;  // 0: it began while nobody read
+  uint64_t name;
+  uint64_t domain;
+  uint64_t payload;
+  uint32_t category;
+  uint32_t color;
+  uint8_t payload_type;
+  uint8_t reserved[7];
+};
+
+struct rls_shim_slot {
+  uint64_t head;
+  uint64_t tail_seen;       // the writer's copy of tail
+  uint32_t owner;           // tid as the process sees it; 0: free
+  uint32_t depth;           // entries of `open` in use; deeper ranges are counted, not kept
+  uint64_t dropped_events;  // the ring was full
+  uint64_t dropped_names;
+  uint64_t interrupted;      // made by a signal handler that interrupted the shim
+  uint64_t unbalanced_pops;  // nothing was open
+  uint64_t too_deep;         // ranges opened above RLS_SHIM_MAX_DEPTH
+  uint64_t first_loss_ns;    // of any of the above
+  uint8_t reserved[56];
+  uint64_t tail;  // the reader's
+  uint8_t reserved2[120];
+  struct rls_shim_open open[RLS_SHIM_MAX_DEPTH];
+  uint8_t reserved3[RLS_SHIM_CONTROL_BYTES - 256 - 48 * RLS_SHIM_MAX_DEPTH];
+};
+
+enum rls_shim_kind {
+  RLS_SHIM_NONE = 0,
+  RLS_SHIM_THREAD = 1,    // from here on the slot is another thread's
+  RLS_SHIM_RANGE = 2,     // a push/pop range, written when it ended
+  RLS_SHIM_START = 3,     // a start/end range began
+  RLS_SHIM_END = 4,       // ... and ended, perhaps on another thread
+  RLS_SHIM_MARK = 5,      // an instant
+  RLS_SHIM_STRING = 6,    // the text behind a name; takes several cells
+  RLS_SHIM_CATEGORY = 7,  // the name of a category
+  RLS_SHIM_OPEN = 8,      // a push/pop range that was open when its thread ended
+  RLS_SHIM_KINDS = 9,
+};
+
+// Of rls_shim_event.payload.
+enum rls_shim_payload {
+  RLS_SHIM_NO_PAYLOAD = 0,
+  RLS_SHIM_UNSIGNED = 1,
+  RLS_SHIM_SIGNED = 2,
+  RLS_SHIM_DOUBLE = 3,
+};
+
+// name and domain are hashes of their texts, which a STRING record told before; 0: none (of a
+// domain: the default one).
+struct rls_shim_event {
+  uint16_t kind;  // RANGE, START, END, MARK, OPEN
+  uint8_t depth;  // RANGE: how many ranges of the thread are open around it
+  uint8_t payload_type;
+  uint32_t category;
+  uint64_t start_ns;  // 0: it began while nobody read; of END not used
+  uint64_t end_ns;    // of RANGE, END and OPEN; 0: it is not known when the thread ended
+  uint64_t name;
+  uint64_t domain;
+  uint64_t payload;
+  uint32_t color;  // ARGB; 0: none
+  uint32_t reserved;
+  uint64_t id;  // START, END: what joins the two within the process
+};
+
+struct rls_shim_thread {
+  uint16_t kind;
+  uint16_t reserved;
+  uint32_t tid;  // as the process sees it
+  uint64_t ts_ns;
+  uint8_t reserved2[48];
+};
+
+struct rls_shim_string {
+  uint16_t kind;
+  uint16_t length;  // bytes of the text
+  uint32_t cut;     // 1: the text was longer
+  uint64_t hash;
+  char text[48];  // goes on in the cells behind
+};
+
+struct rls_shim_category {
+  uint16_t kind;
+  uint16_t reserved;
+  uint32_t category;
+  uint64_t domain;
+  uint64_t name;
+  uint8_t reserved2[40];
+};
+
+#ifdef __cplusplus
+#define RLS_SHIM_ASSERT(condition) static_assert(condition, #condition)
+#else
+#define RLS_SHIM_ASSERT(condition) _Static_assert(condition, #condition)
+#endif
+RLS_SHIM_ASSERT(sizeof(struct rls_shim_header) == RLS_SHIM_HEADER_BYTES);
+RLS_SHIM_ASSERT(sizeof(struct rls_shim_slot) == RLS_SHIM_CONTROL_BYTES);
+RLS_SHIM_ASSERT(sizeof(struct rls_shim_open) == 48);
+RLS_SHIM_ASSERT(sizeof(struct rls_shim_event) == RLS_SHIM_CELL_BYTES);
+RLS_SHIM_ASSERT(sizeof(struct rls_shim_thread) == RLS_SHIM_CELL_BYTES);
+RLS_SHIM_ASSERT(sizeof(struct rls_shim_string) == RLS_SHIM_CELL_BYTES);
+RLS_SHIM_ASSERT(sizeof(struct rls_shim_category) == RLS_SHIM_CELL_BYTES);
+
+#endif  // RLS_SHIM_RECORDS_H

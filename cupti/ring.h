@@ -1,0 +1,62 @@
+// Writing into the ring of a slot: the calling thread is its only writer.
+#ifndef RLS_SHIM_RING_H
+#define RLS_SHIM_RING_H
+
+#include <string.h>
+
+#include "shim.h"
+
+static inline char* rls_ring_data(struct rls_shim_slot* slot) {
+  return (char*)slot + RLS_SHIM_CONTROL_BYTES;
+}
+
+static inline void* rls_cell(struct rls_shim_slot* slot, uint64_t position) {
+  return rls_ring_data(slot) + (position & (RLS_SHIM_RING_BYTES - 1));
+}
+
+// Whether `bytes` more fit.
+static inline bool rls_has_room(struct rls_shim_slot* slot, uint64_t bytes) {
+  const uint64_t end = slot->head + bytes;
+  if (RLS_LIKELY(end - slot->tail_seen <= RLS_SHIM_RING_BYTES)) return true;
+  slot->tail_seen = __atomic_load_n(&slot->tail, __ATOMIC_ACQUIRE);
+  return end - slot->tail_seen <= RLS_SHIM_RING_BYTES;
+}
+
+static inline void rls_publish(struct rls_shim_slot* slot, uint64_t bytes) {
+  __atomic_store_n(&slot->head, slot->head + bytes, __ATOMIC_RELEASE);
+}
+
+// Counters have one writer; the collector reads them at any time.
+static inline void rls_count(struct rls_shim_slot* slot, uint64_t* counter) {
+  __atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED);
+  if (slot->first_loss_ns == 0) slot->first_loss_ns = rls_now_ns();
+}
+
+// Appends one cell, or counts it as dropped.
+static inline void rls_append(struct rls_shim_slot* slot, const void* cell) {
+  if (!RLS_LIKELY(rls_has_room(slot, RLS_SHIM_CELL_BYTES))) {
+    rls_count(slot, &slot->dropped_events);
+    return;
+  }
+  memcpy(rls_cell(slot, slot->head), cell, RLS_SHIM_CELL_BYTES);
+  rls_publish(slot, RLS_SHIM_CELL_BYTES);
+}
+
+static inline struct rls_shim_event rls_range_record(uint16_t kind,
+                                                     const struct rls_shim_open* open,
+                                                     uint32_t depth, uint64_t end_ns) {
+  return (struct rls_shim_event){
+      .kind = kind,
+      .depth = (uint8_t)depth,
+      .payload_type = open->payload_type,
+      .category = open->category,
+      .start_ns = open->start_ns,
+      .end_ns = end_ns,
+      .name = open->name,
+      .domain = open->domain,
+      .payload = open->payload,
+      .color = open->color,
+  };
+}
+
+#endif  // RLS_SHIM_RING_H

@@ -1,0 +1,125 @@
+// Threads and their slots.
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "ring.h"
+#include "shim.h"
+
+// Looking through slots that are all taken costs microseconds: not at every event.
+#define SKIP_WITHOUT_SLOT 1000
+
+__thread struct rls_thread rls_thread;
+
+static pthread_key_t exit_key;
+static bool has_exit_key;
+
+// Ranges that nobody will end: told, so that they can be counted. end_ns 0: it is not known when
+// the thread ended.
+static void tell_open_ranges(struct rls_shim_slot* slot, uint64_t end_ns) {
+  const uint32_t kept = slot->depth < RLS_SHIM_MAX_DEPTH ? slot->depth : RLS_SHIM_MAX_DEPTH;
+  for (uint32_t depth = kept; depth-- > 0;) {
+    const struct rls_shim_event record =
+        rls_range_record(RLS_SHIM_OPEN, &slot->open[depth], depth, end_ns);
+    rls_append(slot, &record);
+  }
+  __atomic_store_n(&slot->depth, 0, __ATOMIC_RELEASE);
+}
+
+// Gives the slot back, with what is in its ring: whoever takes it writes a THREAD record behind.
+static void leave(void* own) {
+  struct rls_thread* thread = own;
+  if (thread->slot == NULL || thread->life != *rls_life) return;
+  struct rls_shim_slot* slot = thread->slot;
+  thread->slot = NULL;
+  if (rls_reader() != 0) tell_open_ranges(slot, rls_now_ns());
+  __atomic_store_n(&slot->depth, 0, __ATOMIC_RELEASE);
+  __atomic_store_n(&slot->owner, 0, __ATOMIC_RELEASE);
+}
+
+__attribute__((constructor)) static void prepare(void) {
+  has_exit_key = pthread_key_create(&exit_key, leave) == 0;
+}
+
+static struct rls_shim_slot* slot_at(uint32_t index) {
+  return (struct rls_shim_slot*)((char*)rls_process.header + RLS_SHIM_HEADER_BYTES +
+                                 (size_t)index * RLS_SHIM_SLOT_BYTES);
+}
+
+static bool claim(struct rls_shim_slot* slot, uint32_t from, uint32_t tid) {
+  return __atomic_compare_exchange_n(&slot->owner, &from, tid, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_RELAXED);
+}
+
+static void note_used(uint32_t count) {
+  uint32_t* used = &rls_process.header->slots_used;
+  uint32_t seen = __atomic_load_n(used, __ATOMIC_RELAXED);
+  while (seen < count && !__atomic_compare_exchange_n(used, &seen, count, true, __ATOMIC_RELEASE,
+                                                      __ATOMIC_RELAXED)) {
+  }
+}
+
+static struct rls_shim_slot* free_slot(uint32_t tid) {
+  for (uint32_t index = 0; index < RLS_SHIM_SLOTS; ++index) {
+    struct rls_shim_slot* slot = slot_at(index);
+    if (__atomic_load_n(&slot->owner, __ATOMIC_RELAXED) != 0 || !claim(slot, 0, tid)) continue;
+    note_used(index + 1);
+    return slot;
+  }
+  return NULL;
+}
+
+// Of a thread that ended without saying so.
+static struct rls_shim_slot* abandoned_slot(uint32_t tid) {
+  const int saved = errno;
+  struct rls_shim_slot* found = NULL;
+  for (uint32_t index = 0; index < RLS_SHIM_SLOTS && found == NULL; ++index) {
+    struct rls_shim_slot* slot = slot_at(index);
+    const uint32_t owner = __atomic_load_n(&slot->owner, __ATOMIC_ACQUIRE);
+    const bool is_gone = owner == 0 || owner == tid ||
+                         (syscall(SYS_tgkill, getpid(), owner, 0) != 0 && errno == ESRCH);
+    if (is_gone && claim(slot, owner, tid)) found = slot;
+  }
+  errno = saved;
+  return found;
+}
+
+static void count_lost_event(void) {
+  struct rls_shim_header* header = rls_process.header;
+  if (header == NULL) return;
+  if (__atomic_fetch_add(&header->lost_events, 1, __ATOMIC_RELAXED) == 0)
+    header->first_lost_ns = rls_now_ns();
+}
+
+static void introduce(struct rls_shim_slot* slot, uint32_t tid) {
+  tell_open_ranges(slot, 0);
+  const struct rls_shim_thread record = {
+      .kind = RLS_SHIM_THREAD, .tid = tid, .ts_ns = rls_now_ns()};
+  rls_append(slot, &record);
+}
+
+struct rls_shim_slot* rls_thread_enter(void) {
+  if (!rls_process_start()) return NULL;
+  struct rls_thread* thread = &rls_thread;
+  if (thread->events_to_skip > 0) {
+    --thread->events_to_skip;
+    count_lost_event();
+    return NULL;
+  }
+  const uint32_t tid = (uint32_t)syscall(SYS_gettid);
+  struct rls_shim_slot* slot = free_slot(tid);
+  if (slot == NULL) slot = abandoned_slot(tid);
+  if (slot == NULL) {
+    thread->events_to_skip = SKIP_WITHOUT_SLOT;
+    count_lost_event();
+    return NULL;
+  }
+  introduce(slot, tid);
+  thread->slot = slot;
+  thread->life = *rls_life;
+  thread->busy = false;
+  if (has_exit_key) pthread_setspecific(exit_key, thread);
+  return slot;
+}
