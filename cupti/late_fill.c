@@ -1,0 +1,106 @@
+// Fills the slots of an NVTX instance that was found in memory.
+#include <dlfcn.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "late.h"
+#include "late_nvtx.h"
+#include "nvtx.h"
+
+enum { WORD_CORE_TABLE = NVTX_WORD_SLOTS + NVTX_SLOTS };
+enum {
+  WORD_CORE2_TABLE = WORD_CORE_TABLE + NVTX_SLOTS_CORE + NVTX_SLOTS_CUDA + NVTX_SLOTS_OPENCL +
+                     NVTX_SLOTS_CUDART + 8
+};
+enum {
+  WORD_CORE2_SLOTS =
+      NVTX_WORD_SLOTS + NVTX_SLOTS_CORE + NVTX_SLOTS_CUDA + NVTX_SLOTS_OPENCL + NVTX_SLOTS_CUDART
+};
+
+// Keeps the object from being unloaded while its memory is written. NULL: it cannot be kept, for
+// it lives in a namespace of its own or its file was replaced.
+static void* keep_object(const char* path) {
+  return dlopen(path, RTLD_NOLOAD | RTLD_LAZY | RTLD_LOCAL);
+}
+
+static bool is_still_there(uint64_t address, uint64_t* words) {
+  struct iovec local = {words, NVTX_BYTES};
+  struct iovec remote = {(void*)(uintptr_t)address, NVTX_BYTES};
+  return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == NVTX_BYTES &&
+         rls_late_is_nvtx(words, address);
+}
+
+static bool is_own_code(uint64_t function) {
+  Dl_info found;
+  Dl_info own;
+  return dladdr((void*)(uintptr_t)function, &found) != 0 &&
+         dladdr((void*)(uintptr_t)&rlscope_shim_late_status, &own) != 0 &&
+         found.dli_fbase == own.dli_fbase;
+}
+
+// The first handler in CORE or CORE2; 0: the process runs without a tool.
+static uint64_t first_handler(const uint64_t* words) {
+  for (unsigned i = 0; i < NVTX_SLOTS_CORE; ++i) {
+    if (words[NVTX_WORD_SLOTS + i] != 0) return words[NVTX_WORD_SLOTS + i];
+  }
+  for (unsigned i = 0; i < NVTX_SLOTS_CORE2; ++i) {
+    if (words[WORD_CORE2_SLOTS + i] != 0) return words[WORD_CORE2_SLOTS + i];
+  }
+  return 0;
+}
+
+static void store_handlers(uint64_t* instance) {
+  rls_nvtx_fill(NVTX_MODULE_CORE, (nvtx_table)(void*)(instance + WORD_CORE_TABLE), NVTX_CORE_SIZE);
+  rls_nvtx_fill(NVTX_MODULE_CORE2, (nvtx_table)(void*)(instance + WORD_CORE2_TABLE),
+                NVTX_CORE2_SIZE);
+}
+
+// Nothing called this instance yet. It is taken the way its own first call would take it, so that
+// a thread which makes that call now waits for us.
+static bool fill_fresh(uint64_t* instance, const uint64_t* words) {
+  uint32_t* state = (uint32_t*)(void*)instance;
+  uint32_t fresh = NVTX_STATE_FRESH;
+  if (!__atomic_compare_exchange_n(state, &fresh, NVTX_STATE_STARTED, false, __ATOMIC_ACQ_REL,
+                                   __ATOMIC_RELAXED)) {
+    return false;
+  }
+  store_handlers(instance);
+  for (unsigned i = NVTX_WORD_SLOTS; i < NVTX_WORD_SLOTS + NVTX_SLOTS; ++i) {
+    // What still starts the initialisation would do so for ever.
+    if (instance[i] == words[i]) __atomic_store_n(&instance[i], 0, __ATOMIC_RELAXED);
+  }
+  __atomic_store_n(state, NVTX_STATE_COMPLETE, __ATOMIC_RELEASE);
+  return true;
+}
+
+static void fill(uint64_t* instance, const uint64_t* words, struct rls_late_status* status) {
+  if ((uint32_t)words[0] == NVTX_STATE_FRESH) {
+    *(fill_fresh(instance, words) ? &status->filled : &status->busy) += 1;
+    return;
+  }
+  if ((uint32_t)words[0] == NVTX_STATE_STARTED) {
+    ++status->busy;
+    return;
+  }
+  const uint64_t handler = first_handler(words);
+  if (handler == 0) {
+    store_handlers(instance);
+    ++status->filled;
+  } else {
+    ++*(is_own_code(handler) ? &status->ours : &status->foreign);
+  }
+}
+
+void rls_late_fill(uint64_t address, const char* path, struct rls_late_status* status) {
+  if (!rls_nvtx_allows(path)) {
+    ++status->denied;
+    return;
+  }
+  uint64_t words[NVTX_WORDS];
+  void* kept = keep_object(path);
+  if (is_still_there(address, words)) {
+    fill((uint64_t*)(uintptr_t)address, words, status);
+  }
+  if (kept != NULL) dlclose(kept);
+}

@@ -1,0 +1,27 @@
+// Where in a process a function may be run: in which thread, and at which point of it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "inject_maps.h"
+#include "inject_state.h"
+
+namespace rls {
+
+// The threads that sleep in a system call which holds nothing, those we like best first: one in a
+// plain wait rather than one that waits for a lock, one that was not called from the loader.
+std::vector<pid_t> WaitingThreads(pid_t pid);
+
+// The threads of the process, its main thread first.
+std::vector<pid_t> AllThreads(pid_t pid);
+
+// Empty where a stopped thread is at a place that a function may be called from; else the reason.
+// That is: on a stack of its own with room, and either in a wait or outside of everything that
+// takes the locks of the C library, the loader and memory allocation.
+std::string WhyNotHere(pid_t pid, const ThreadState& state);
+
+}  // namespace rls

@@ -1,0 +1,58 @@
+// A thread of another process, held by ptrace for the fewest microseconds that will do.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <optional>
+
+#include "inject_state.h"
+
+namespace rls {
+
+using Clock = std::chrono::steady_clock;
+
+// Why a held thread stopped.
+enum class Stop {
+  kInterrupt,  // as asked
+  kSyscall,    // at the entry or the exit of a system call
+  kSignal,     // a signal is about to be delivered
+  kGroup,      // the whole process was stopped
+  kTimeout,    // it did not stop in time
+  kGone,       // it ended
+};
+
+// Every method is called by the OS thread that made the object, as ptrace demands. That thread
+// must end soon after: whatever is still held then is let go by the kernel.
+class HeldThread {
+ public:
+  // Throws InjectError where the thread cannot be held.
+  explicit HeldThread(pid_t tid);
+  ~HeldThread();
+  HeldThread(const HeldThread&) = delete;
+  HeldThread& operator=(const HeldThread&) = delete;
+
+  // Stops the thread before it runs in user space again, from another stop or while it runs; a
+  // signal that it stopped for is dropped, those that come in between are passed on.
+  Stop Interrupt(Clock::time_point deadline);
+  // Lets it run to the next system call, or without `to_syscall` to the next stop of any kind.
+  bool Resume(bool to_syscall, int signal = 0);
+  Stop Wait(Clock::time_point deadline);
+  // Of Stop::kSignal.
+  int signal() const { return signal_; }
+
+  std::optional<ThreadState> Read();
+  // Blocks every signal but those that the thread may raise itself.
+  bool BlockSignals();
+  bool SetRegisters(const user_regs_struct& registers);
+  std::optional<user_regs_struct> Registers();
+  // Floating point state and signal mask; the registers are set apart.
+  bool RestoreRest(const ThreadState& state);
+
+ private:
+  pid_t tid_;
+  int signal_ = 0;
+  bool is_stopped_ = false;
+};
+
+}  // namespace rls
