@@ -26,7 +26,7 @@ def header_lines(summary: Summary) -> Iterable[str]:
     for name, value in _facts(summary):
         if value:
             yield f"{name:<10} {printable(value)}"
-    yield from _loss_lines(summary.losses)
+    yield from loss_lines(summary.losses)
     for note in summary.notes:
         yield f"{'note':<10} {note}"
 
@@ -46,6 +46,7 @@ def _facts(summary: Summary) -> Iterable[tuple[str, str]]:
     if summary.started_realtime_ns is not None:
         start = datetime.fromtimestamp(summary.started_realtime_ns / 1e9, tz=timezone.utc)
         yield "started", f"{start:%Y-%m-%d %H:%M:%S} UTC"
+    yield "window", str(summary.window or "")
     yield "duration", _duration(summary)
     processes = count_of(len(summary.processes), "process")
     yield "traced", f"{processes}, {count_of(summary.thread_count, 'thread')}"
@@ -60,7 +61,8 @@ def _duration(summary: Summary) -> str:
     return f"{summary.duration_ns / 1e9:,.3f} s"
 
 
-def _loss_lines(losses: tuple[Loss, ...]) -> Iterable[str]:
+def loss_lines(losses: tuple[Loss, ...]) -> Iterable[str]:
+    """Tell what was lost, or that nothing was."""
     if not losses:
         yield f"{'losses':<10} nothing lost"
     for loss in losses:

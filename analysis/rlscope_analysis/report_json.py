@@ -23,6 +23,7 @@ def render_json(summary: Summary, *, top: int) -> str:
         "is_complete": summary.is_complete,
         "started_realtime_ns": summary.started_realtime_ns,
         "duration_ns": summary.duration_ns,
+        "window": asdict(summary.window) if summary.window else None,
         "meta": summary.meta,
         "losses": [asdict(loss) for loss in summary.losses],
         "notes": list(summary.notes),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.errors import TraceError
@@ -12,6 +12,7 @@ from rlscope_analysis.query import run_query
 from rlscope_analysis.report_rows import count_of, percent, printable
 from rlscope_analysis.result_format import csv_lines, json_value
 from rlscope_analysis.text_table import Column, TextRow, format_table
+from rlscope_analysis.window import asked_window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -71,9 +72,11 @@ def _not_measured(trace: Trace, kinds: tuple[str, ...]) -> dict[str, int]:
 
 def render_json(found: Answer, trace: Trace) -> Iterator[str]:
     """Render one object: the report, the trace, and a row per line."""
+    window = asked_window(trace.connection)
     head = {
         "view": found.report.name,
         "trace": str(trace.path),
+        "window": asdict(window) if window else None,
         "processes_not_measured": found.not_measured,
     }
     yield json.dumps(head, ensure_ascii=False)[:-1] + ', "rows": ['
@@ -108,6 +111,13 @@ def render_table(found: Answer, *, limit: int | None, is_terminal: bool) -> str:
     for kind, processes in found.not_measured.items():
         text += f"note: {kind} was not measured for {count_of(processes, 'process')}\n"
     return text
+
+
+def render_page(found: Answer, trace: Trace, *, limit: int | None, is_terminal: bool) -> str:
+    """Render the table of a view that stands alone: over it, the stretch of time it is about."""
+    window = asked_window(trace.connection)
+    head = f"{'window':<10} {window}\n\n" if window else ""
+    return head + render_table(found, limit=limit, is_terminal=is_terminal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +156,7 @@ def _is_text(found: Answer, index: int) -> bool:
 
 def _heading(name: str) -> str:
     if name.endswith("_ns"):
-        return f"{name.removesuffix('_ns').replace('_', ' ')} ms"
+        return f"{name.removesuffix('_ns').replace('_cpu', '_CPU').replace('_', ' ')} ms"
     if name == "share" or name.endswith("_share"):
         return f"{name.removesuffix('share').replace('_', ' ')}%".strip()
     return name.replace("_", " ")

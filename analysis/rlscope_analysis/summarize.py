@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis import summary_sql
 from rlscope_analysis.query import fetch_together, run_query
+from rlscope_analysis.report_notes import fault_notes, unmeasured_notes
 from rlscope_analysis.report_view import Answer, answer
-from rlscope_analysis.reports import REPORTS
+from rlscope_analysis.reports import REPORTS, TOP_OPERATIONS
 from rlscope_analysis.schema.vocabulary import WAKER_THREAD
 from rlscope_analysis.summary import (
     Latency,
@@ -22,7 +23,7 @@ from rlscope_analysis.summary import (
     ThreadSummary,
     Waker,
 )
-from rlscope_analysis.window import SPAN_SQL
+from rlscope_analysis.window import SPAN_SQL, asked_window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -87,6 +88,7 @@ class _Reader:
             processes=processes,
             reports=tuple(self._reports()),
             thread_count=self._rows(summary_sql.THREAD_COUNT_SQL)[0][0],
+            window=asked_window(self.trace.connection),
         )
 
     def _latency(self) -> dict[tuple[int, int | None], Latency]:
@@ -165,6 +167,8 @@ class _Reader:
         measured = {
             kind for (kind,) in self._rows("SELECT DISTINCT kind FROM _measured WHERE measured")
         }
+        if self._rows(summary_sql.HAS_OPERATIONS_SQL) == [(True,)]:
+            yield answer(self.trace, TOP_OPERATIONS)
         if measured & {"operation", "native_call", "cuda_call"}:
             yield answer(self.trace, REPORTS["breakdown"])
         if "gpu_activity" in measured:
@@ -197,15 +201,14 @@ class _Reader:
                 f"wakeups without a known waker: {unknown:,}; this capture cannot tell an interrupt"
                 " from the thread it landed on"
             )
-        for relation, fault, count in self._rows(summary_sql.FAULTS_SQL):
-            what = fault.replace("_", " ")
-            yield f"rows of {relation} that are {what}: {count:,}; see overlap_fault"
+        yield from fault_notes(self.trace)
         gaps = sum(thread.measures.times.lost_ns > 0 for thread in threads)
         if gaps:
             yield (
                 f"threads that lack part of their states: {gaps:,}; see lost. Their switches,"
                 " migrations, wakeups and run-queue latencies are those of the recorded part"
             )
+        yield from unmeasured_notes(self.trace)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rlscope_analysis.report_view import Answer
+    from rlscope_analysis.window import AskedWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,8 @@ class Summary:
     """What else was measured: operations, layers, the GPU."""
 
     thread_count: int
+    window: AskedWindow | None = None
+    """The stretch of time that was asked for; None: the whole trace."""
 
     @property
     def has_states(self) -> bool:

@@ -41,6 +41,24 @@ FROM overlap_fault
 WHERE fault <> 'clipped' AND relation <> 'thread_state_coded'
 ORDER BY ALL
 """
+# By kind and reason; those that are told of all processes first.
+NOT_MEASURED_SQL = """
+SELECT
+  c.kind, c.reason, c.process_id IS NULL AS of_all,
+  bool_or(c.process_id IS NULL AND EXISTS (
+    FROM capture AS o WHERE o.kind = c.kind AND o.process_id IS NOT NULL
+  )) AS has_others,
+  count(DISTINCT c.process_id),
+  arg_min(p.pid, p.process_id), arg_min(p.name, p.process_id)
+FROM capture AS c LEFT JOIN process AS p ON p.process_id = c.process_id
+WHERE NOT coalesce(c.measured, FALSE)
+GROUP BY c.kind, c.reason, of_all
+ORDER BY c.kind, of_all DESC, c.reason
+"""
+HAS_OPERATIONS_SQL = "SELECT EXISTS (FROM operation_coded)"
+ENDED_CLEANLY_SQL = """
+SELECT coalesce(max(value) FILTER (WHERE key = 'ended_cleanly'), '') <> 'false' FROM meta
+"""
 THREAD_COUNT_SQL = "SELECT count(*) FROM thread"
 LOSSES_SQL = """
 SELECT kind, source, count, first_ns, remedy FROM trace_stat ORDER BY kind, source, first_ns

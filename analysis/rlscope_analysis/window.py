@@ -28,22 +28,27 @@ FROM (SELECT start_ns, end_ns FROM thread UNION ALL SELECT start_ns, end_ns FROM
 _INSIDE_SQL = (
     "start_ns < {to_ns} AND end_ns >= {from_ns} AND (end_ns > {from_ns} OR start_ns = {from_ns})"
 )
-# Tables of intervals, with the columns other than start_ns and end_ns. What crosses an edge of the
-# window is cut there.
+# Tables of intervals, with what else than start_ns and end_ns changes inside a window. What crosses
+# an edge of the window is cut there.
 _INTERVAL_TABLES = {
-    "process": "process_id, host, pid, parent_process_id, {start}, {end}, name, command,"
-    " exit_code, born_ns",
-    "operation_coded": "thread_id, {start}, {end}, path_id",
-    "async_range": "process_id, {start}, {end}, name, domain",
-    "native_call_coded": "thread_id, {start}, {end}, layer, parent_layer, depth, site_id",
-    "wait_coded": "thread_id, {start}, {end}, kind",
-    "cuda_call_coded": "thread_id, {start}, {end}, kind, name_id, correlation_id",
-    "gpu_activity_coded": "process_id, device_id, context_id, stream_id, {start}, {end}, kind,"
-    " name_id, correlation_id, graph_id, bytes",
+    "process": "",
+    "operation_coded": "",
+    "async_range": "",
+    "native_call_coded": "",
+    "wait_coded": "",
+    "cuda_call_coded": "",
+    "gpu_activity_coded": "",
     # A wait for a CPU that began before the window is no whole one: nobody began it in the window.
-    "thread_state_coded": "thread_id, {start}, {end}, state, cpu,"
-    " CASE WHEN start_ns < {from_ns} THEN 0 ELSE waker END AS waker",
+    "thread_state_coded": ", CASE WHEN start_ns < {from_ns} THEN 0 ELSE waker END AS waker",
 }
+# Tables of instants, which are in one window each.
+_INSTANT_TABLES = ("mark",)
+# What was asked for, since the start of the trace; NULL: no bound was given. Only there if a window
+# was asked for.
+_ASKED_SQL = """
+CREATE OR REPLACE TEMP VIEW _window AS
+SELECT {from_ns}::BIGINT AS from_ns, {to_ns}::BIGINT AS to_ns
+"""
 # What was lost inside the window is what the states inside it leave uncovered.
 _THREAD_SQL = """
 SELECT
@@ -86,6 +91,22 @@ class Window:
 
     start_ns: int = EARLIEST_NS
     end_ns: int = LATEST_NS
+
+
+@dataclass(frozen=True, slots=True)
+class AskedWindow:
+    """A stretch of time as it was asked for: nanoseconds since the start of the trace."""
+
+    from_ns: int | None
+    """None: from the start."""
+    to_ns: int | None
+    """None: to the end."""
+
+    def __str__(self) -> str:
+        """Write it for people, to the nanosecond."""
+        start = "its start" if self.from_ns is None else _short_seconds(self.from_ns)
+        end = "its end" if self.to_ns is None else _short_seconds(self.to_ns)
+        return f"{start} to {end}, since the start of the trace"
 
 
 def parse_instant(text: str) -> int:
@@ -138,6 +159,12 @@ def _seconds(time_ns: int) -> str:
     return f"{seconds}.{rest_ns:09} s"
 
 
+def _short_seconds(time_ns: int) -> str:
+    seconds, rest_ns = divmod(time_ns, 10**9)
+    fraction = f"{rest_ns:09}"
+    return f"{seconds:,}.{fraction[:3]}{fraction[3:].rstrip('0')} s"
+
+
 def restrict(connection: duckdb.DuckDBPyConnection, window: Window, lent: frozenset[str]) -> None:
     """Let every table of intervals show only what lies in the window, for this connection.
 
@@ -148,23 +175,59 @@ def restrict(connection: duckdb.DuckDBPyConnection, window: Window, lent: frozen
     source = '"{}".main'.format(database.replace('"', '""'))
     bounds = {"from_ns": window.start_ns, "to_ns": window.end_ns}
     inside = _INSIDE_SQL.format(**bounds)
+    _note_window(connection, window)
     _ask_whole_trace_for_launches(connection, source, lent)
     connection.execute(_LAUNCH_SQL.format(inside=inside, **bounds))
-    cut = {
-        "start": "greatest(start_ns, {from_ns}) AS start_ns".format(**bounds),
-        "end": "least(end_ns, {to_ns}) AS end_ns".format(**bounds),
-    }
-    for table, columns in _INTERVAL_TABLES.items():
-        if table in lent:
-            continue
-        shown = columns.format(**cut, **bounds)
-        connection.execute(
-            f"CREATE OR REPLACE TEMP VIEW {table} AS SELECT {shown} FROM {source}.{table}"  # noqa: S608 - names and numbers of our own
-            f" WHERE {inside}"
-        )
+    cut = "greatest(start_ns, {from_ns}) AS start_ns, least(end_ns, {to_ns}) AS end_ns".format(
+        **bounds
+    )
+    for table, changed in _INTERVAL_TABLES.items():
+        if table not in lent:
+            shown = f"* REPLACE ({cut}{changed.format(**bounds)})"
+            _show(connection, f"{source}.{table}", shown, inside)
+    for table in _INSTANT_TABLES:
+        if table not in lent and has_relation(connection, table):
+            within = "ts_ns >= {from_ns} AND ts_ns < {to_ns}".format(**bounds)
+            _show(connection, f"{source}.{table}", "*", within)
     connection.execute(
         "CREATE OR REPLACE TEMP VIEW thread AS" + _THREAD_SQL.format(source=source, **bounds)
     )
+
+
+def _show(connection: duckdb.DuckDBPyConnection, table: str, columns: str, condition: str) -> None:
+    """Hide a table behind a view that shows some of its rows."""
+    name = table.rpartition(".")[2]
+    connection.execute(
+        f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT {columns} FROM {table} WHERE {condition}"  # noqa: S608 - names and numbers of our own
+    )
+
+
+def has_relation(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
+    """Tell whether there is a table or a view of this name, lent ones included."""
+    return bool(
+        connection.execute(
+            "SELECT 1 FROM duckdb_tables() WHERE table_name = $1"
+            " UNION ALL SELECT 1 FROM duckdb_views() WHERE view_name = $1",
+            [name],
+        ).fetchall()
+    )
+
+
+def _note_window(connection: duckdb.DuckDBPyConnection, window: Window) -> None:
+    ((first_ns, _),) = connection.execute(SPAN_SQL).fetchall()
+    bounds = {
+        "from_ns": "NULL" if window.start_ns == EARLIEST_NS else window.start_ns - (first_ns or 0),
+        "to_ns": "NULL" if window.end_ns == LATEST_NS else window.end_ns - (first_ns or 0),
+    }
+    connection.execute(_ASKED_SQL.format(**bounds))
+
+
+def asked_window(connection: duckdb.DuckDBPyConnection) -> AskedWindow | None:
+    """Return the stretch of time that this connection is restricted to; None: the whole trace."""
+    if not has_relation(connection, "_window"):
+        return None
+    ((from_ns, to_ns),) = connection.execute("SELECT from_ns, to_ns FROM _window").fetchall()
+    return AskedWindow(from_ns, to_ns)
 
 
 def _ask_whole_trace_for_launches(

@@ -68,6 +68,11 @@ def records(trace: Trace, name: str) -> list[dict[str, Any]]:
     return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
 
 
+def tree_of(trace: Trace) -> list[dict[str, Any]]:
+    """Return the operations as a tree."""
+    return [row for row in records(trace, "operation") if row["scope"] == "path"]
+
+
 def total(rows: list[dict[str, Any]], column: str) -> int:
     return sum(row[column] for row in rows)
 
@@ -97,12 +102,12 @@ def test_buckets_are_what_they_are_called(trace: Trace) -> None:
 
 
 def test_the_operation_tree_holds_self_and_total_times(trace: Trace) -> None:
-    tree = {row["operation"].strip(): row for row in records(trace, "operation")}
+    tree = {row["operation"]: row for row in tree_of(trace)}
     assert tree["iteration"]["instances"] == 2
     assert tree["iteration"]["total_ns"] == 100 * MS
     assert tree["iteration"]["self_ns"] == 60 * MS
     assert tree["learn"]["mean_ns"] == 20 * MS
-    assert tree["learn"]["gpu_busy_ns"] == 10 * MS  # 20..30
+    assert tree["learn"]["self_gpu_busy_ns"] == 10 * MS  # 20..30
     # Annotated threads only: that of the worker has no operation.
     assert total(list(tree.values()), "self_ns") == 100 * MS
 
@@ -263,26 +268,12 @@ def test_an_operation_that_owns_no_time_leaves_the_totals_known(tmp_path: Path) 
     builder.operation(thread, 0, 10, "around")
     builder.operation(thread, 0, 10, "inside")
     with open_trace(builder.write()) as opened:
-        rows = {row["operation"].strip(): row for row in records(opened, "operation")}
-    assert rows["around"]["self_ns"] == rows["around"]["running_ns"] == 0
-    assert (rows["inside"]["running_ns"], rows["inside"]["waiting_ns"]) == (6, 4)
-    assert rows["around"]["gpu_busy_ns"] is None
-
-
-def test_a_tree_keeps_children_with_their_parent(tmp_path: Path) -> None:
-    """Two operations of one name that are not one: marked by different sources."""
-    builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture("operation")
-    thread = builder.thread(builder.process(pid=1, end_ns=40), states=[run(40)])
-    for start, source in ((0, "nvtx"), (20, "record_function")):
-        builder.operation(thread, start, start + 20, "step", source=source)
-        builder.operation(thread, start, start + 10, "learn", source=source)
-    with open_trace(builder.write()) as opened:
-        order = [(row["operation"].strip(), row["source"]) for row in records(opened, "operation")]
-    assert order == [
-        ("step", "nvtx"), ("learn", "nvtx"),
-        ("step", "record_function"), ("learn", "record_function"),
-    ]  # fmt: skip
+        rows = {row["operation"]: row for row in tree_of(opened)}
+    around, inside = rows["around"], rows["inside"]
+    assert around["self_ns"] == around["self_running_ns"] == 0
+    assert (inside["self_running_ns"], inside["self_off_cpu_ns"]) == (6, 4)
+    assert (around["total_running_ns"], around["total_off_cpu_ns"]) == (6, 4)
+    assert around["self_gpu_busy_ns"] is None
 
 
 def test_a_gpu_that_two_ranks_tell_of_is_one_row(tmp_path: Path) -> None:

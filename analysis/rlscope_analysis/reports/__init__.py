@@ -30,8 +30,21 @@ class Report:
     @property
     def sql(self) -> str:
         """The query."""
-        return resources.files(__name__).joinpath(f"{self.name}.sql").read_text(encoding="utf-8")
+        return report_sql(self.name)
 
+
+def report_sql(name: str) -> str:
+    """Return the query in the .sql file of this name."""
+    return resources.files(__name__).joinpath(f"{name}.sql").read_text(encoding="utf-8")
+
+
+# In the summary of everything only: `--by operation` tells all of it.
+TOP_OPERATIONS = Report(
+    "operation-top",
+    "outermost operations with everything inside, in % of the lifetimes of the threads that have"
+    " any; more: --by operation",
+    additive=("time_ns", "share", "running_ns", "runnable_ns", "off_cpu_ns"),
+)
 
 REPORTS = {
     report.name: report
@@ -51,8 +64,7 @@ REPORTS = {
         ),
         Report(
             "operation",
-            "operations as a tree; self times, (unannotated) included, add up to the lifetimes",
-            additive=("self_ns", "running_ns", "runnable_ns", "waiting_ns", "gpu_busy_ns"),
+            "operations of the threads that have any, one by one and as a tree",
             needs=("operation",),
         ),
         Report(

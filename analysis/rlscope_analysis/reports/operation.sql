@@ -1,40 +1,125 @@
--- The operations of each process as a tree, over all its threads.
-WITH RECURSIVE named AS (
+-- Operations of each process. Scope operation: a row for each; scope path: the tree they make up.
+-- Each scope holds all of the time: choose one, do not add them.
+WITH RECURSIVE node AS (
   -- Names alone do not tell apart what is of another source, domain or category.
-  SELECT path_id, name, source, depth, [{'name': name, 'path_id': path_id}] AS path
-  FROM operation_path WHERE parent_path_id IS NULL
+  SELECT
+    path_id, parent_path_id, name, domain, category, source, depth,
+    min(path_id) OVER (PARTITION BY name, domain, category, source) AS operation_id
+  FROM operation_path
   UNION ALL
-  SELECT c.path_id, c.name, c.source, c.depth, list_append(p.path, {'name': c.name, 'path_id': c.path_id})
-  FROM operation_path AS c JOIN named AS p ON p.path_id = c.parent_path_id
+  SELECT 0, NULL, '(unannotated)', NULL, NULL, NULL, 0, 0
+), lineage AS (
+  SELECT path_id, path_id AS ancestor_id FROM node
+  UNION ALL
+  SELECT l.path_id, n.parent_path_id
+  FROM lineage AS l JOIN node AS n ON n.path_id = l.ancestor_id
+  WHERE n.parent_path_id IS NOT NULL
+), recursive AS (
+  -- Paths that lie inside another instance of the same operation: their time is in that one's.
+  SELECT DISTINCT n.path_id
+  FROM lineage AS l
+  JOIN node AS n ON n.path_id = l.path_id
+  JOIN node AS a ON a.path_id = l.ancestor_id
+  WHERE a.path_id <> n.path_id AND a.operation_id = n.operation_id
+), annotated AS (
+  SELECT thread_id, process_id
+  FROM thread
+  WHERE thread_id IN (SELECT thread_id FROM operation_coded)
 ), instance AS (
   SELECT
-    t.process_id, o.path_id,
-    count(*) AS instances,
-    sum(o.end_ns - o.start_ns)::BIGINT AS total_ns,
-    sum(o.end_ns - o.start_ns) / count(*) AS mean_ns,
-    quantile_disc(o.end_ns - o.start_ns, 0.5) AS p50_ns,
-    quantile_disc(o.end_ns - o.start_ns, 0.99) AS p99_ns
-  FROM operation_coded AS o JOIN thread AS t ON t.thread_id = o.thread_id
-  GROUP BY t.process_id, o.path_id
-), self AS (
+    a.process_id, o.path_id, n.operation_id, r.path_id IS NULL AS is_outermost,
+    o.end_ns - o.start_ns AS time_ns
+  FROM operation_coded AS o
+  JOIN annotated AS a ON a.thread_id = o.thread_id
+  JOIN node AS n ON n.path_id = o.path_id
+  LEFT JOIN recursive AS r ON r.path_id = o.path_id
+), occurred AS (
   SELECT
-    process_id, path_id,
-    sum(self_ns)::BIGINT AS self_ns,
-    -- A sum leaves out what is NULL: one thread that was not measured, and the sum is not known.
-    CASE WHEN count(*) = count(self_running_ns) THEN sum(self_running_ns)::BIGINT END AS running_ns,
-    CASE WHEN count(*) = count(self_runnable_ns) THEN sum(self_runnable_ns)::BIGINT END AS runnable_ns,
-    CASE WHEN count(*) = count(self_waiting_ns) THEN sum(self_waiting_ns)::BIGINT END AS waiting_ns,
-    CASE WHEN count(*) = count(self_gpu_busy_ns) THEN sum(self_gpu_busy_ns)::BIGINT END AS gpu_busy_ns
-  FROM operation_tree
-  GROUP BY process_id, path_id
+    CASE WHEN grouping(path_id) = 0 THEN 'path' ELSE 'operation' END AS scope,
+    process_id, coalesce(path_id, operation_id) AS key,
+    count(*) AS instances,
+    (CASE WHEN grouping(path_id) = 0 THEN sum(time_ns) ELSE sum(time_ns) FILTER (WHERE is_outermost) END)::BIGINT AS total_ns,
+    sum(time_ns) / count(*) AS mean_ns,
+    quantile_disc(time_ns, [0.5, 0.99]) AS quantiles
+  FROM instance
+  GROUP BY GROUPING SETS ((process_id, path_id), (process_id, operation_id))
+), own AS (
+  SELECT
+    a.process_id, o.path_id,
+    sum(o.time_ns) AS self_ns,
+    coalesce(sum(o.time_ns) FILTER (WHERE o.state = 0), 0) AS running_ns,
+    coalesce(sum(o.time_ns) FILTER (WHERE o.state = 1), 0) AS runnable_ns,
+    coalesce(sum(o.time_ns) FILTER (WHERE o.state IN (2, 3)), 0) AS off_cpu_ns,
+    coalesce(sum(o.time_ns) FILTER (WHERE o.state = 4), 0) AS lost_ns,
+    coalesce(sum(o.time_ns) FILTER (WHERE o.gpu = 1), 0) AS gpu_busy_ns,
+    bool_and(o.state <> 255) AS has_states,
+    bool_and(o.gpu <> 255) AS has_gpu
+  FROM thread_overlap_coded AS o JOIN annotated AS a ON a.thread_id = o.thread_id
+  GROUP BY a.process_id, o.path_id
+), measured AS (
+  SELECT process_id, bool_and(has_states) AS has_states, bool_and(has_gpu) AS has_gpu
+  FROM own GROUP BY process_id
+), place AS (
+  -- To which rows the time of a path belongs: to its own as self, to those around it as total.
+  SELECT 'path' AS scope, ancestor_id AS key, path_id, ancestor_id = path_id AS is_self
+  FROM lineage
+  UNION ALL
+  SELECT 'operation', a.operation_id, l.path_id, bool_or(a.path_id = l.path_id)
+  FROM lineage AS l JOIN node AS a ON a.path_id = l.ancestor_id
+  GROUP BY a.operation_id, l.path_id
+), spent AS (
+  SELECT
+    p.scope, o.process_id, p.key,
+    sum(o.self_ns)::BIGINT AS total_ns,
+    sum(o.running_ns)::BIGINT AS total_running_ns,
+    sum(o.runnable_ns)::BIGINT AS total_runnable_ns,
+    sum(o.off_cpu_ns)::BIGINT AS total_off_cpu_ns,
+    sum(o.lost_ns)::BIGINT AS total_lost_ns,
+    sum(o.self_ns) FILTER (WHERE p.is_self)::BIGINT AS self_ns,
+    sum(o.running_ns) FILTER (WHERE p.is_self)::BIGINT AS self_running_ns,
+    sum(o.runnable_ns) FILTER (WHERE p.is_self)::BIGINT AS self_runnable_ns,
+    sum(o.off_cpu_ns) FILTER (WHERE p.is_self)::BIGINT AS self_off_cpu_ns,
+    sum(o.lost_ns) FILTER (WHERE p.is_self)::BIGINT AS self_lost_ns,
+    sum(o.gpu_busy_ns) FILTER (WHERE p.is_self)::BIGINT AS self_gpu_busy_ns
+  FROM place AS p JOIN own AS o ON o.path_id = p.path_id
+  GROUP BY p.scope, o.process_id, p.key
+), line AS (
+  SELECT
+    coalesce(i.scope, s.scope) AS scope,
+    coalesce(i.process_id, s.process_id) AS process_id,
+    coalesce(i.key, s.key) AS key,
+    i.instances, i.mean_ns, i.quantiles,
+    -- Of (unannotated) there are no instances.
+    CASE WHEN i.key IS NULL AND s.key = 0 THEN s.total_ns ELSE i.total_ns END AS total_ns,
+    coalesce(s.total_ns, 0) AS spent_ns,
+    s.* EXCLUDE (scope, process_id, key, total_ns)
+  FROM occurred AS i
+  FULL JOIN spent AS s
+    ON s.scope = i.scope AND s.process_id IS NOT DISTINCT FROM i.process_id AND s.key = i.key
+), known AS (
+  -- Where operations end out of order, some time lies inside one that has ended: the parts of its
+  -- total are not known then.
+  SELECT l.*, m.process_id IS NOT NULL AS is_swept, m.has_states, m.has_gpu,
+    m.has_states AND l.spent_ns = l.total_ns AS has_parts
+  FROM line AS l LEFT JOIN measured AS m ON m.process_id IS NOT DISTINCT FROM l.process_id
 )
 SELECT
-  s.process_id,
-  CASE WHEN s.path_id = 0 THEN '(unannotated)' ELSE repeat('  ', n.depth) || n.name END AS operation,
-  n.source, i.instances, i.total_ns, s.self_ns,
-  s.running_ns, s.runnable_ns, s.waiting_ns, s.gpu_busy_ns,
-  i.mean_ns, i.p50_ns, i.p99_ns
-FROM self AS s
-LEFT JOIN instance AS i ON i.process_id IS NOT DISTINCT FROM s.process_id AND i.path_id = s.path_id
-LEFT JOIN named AS n ON n.path_id = s.path_id
-ORDER BY s.process_id, s.path_id = 0, n.path
+  k.scope, k.process_id,
+  coalesce(n.name, '(no name)') AS operation, n.domain, n.category, n.source,
+  CASE WHEN k.scope = 'path' THEN k.key END AS path_id,
+  CASE WHEN k.scope = 'path' THEN n.parent_path_id END AS parent_path_id,
+  CASE WHEN k.scope = 'path' THEN n.depth END AS depth,
+  k.instances, k.total_ns,
+  CASE WHEN k.has_parts THEN coalesce(k.total_running_ns, 0) END AS total_running_ns,
+  CASE WHEN k.has_parts THEN coalesce(k.total_runnable_ns, 0) END AS total_runnable_ns,
+  CASE WHEN k.has_parts THEN coalesce(k.total_off_cpu_ns, 0) END AS total_off_cpu_ns,
+  CASE WHEN k.has_parts THEN coalesce(k.total_lost_ns, 0) END AS total_lost_ns,
+  CASE WHEN k.is_swept THEN coalesce(k.self_ns, 0) END AS self_ns,
+  CASE WHEN k.has_states THEN coalesce(k.self_running_ns, 0) END AS self_running_ns,
+  CASE WHEN k.has_states THEN coalesce(k.self_runnable_ns, 0) END AS self_runnable_ns,
+  CASE WHEN k.has_states THEN coalesce(k.self_off_cpu_ns, 0) END AS self_off_cpu_ns,
+  CASE WHEN k.has_states THEN coalesce(k.self_lost_ns, 0) END AS self_lost_ns,
+  CASE WHEN k.has_gpu THEN coalesce(k.self_gpu_busy_ns, 0) END AS self_gpu_busy_ns,
+  k.mean_ns, k.quantiles[1] AS p50_ns, k.quantiles[2] AS p99_ns
+FROM known AS k JOIN node AS n ON n.path_id = k.key
+ORDER BY k.scope, k.process_id, k.key = 0, self_ns DESC NULLS LAST, k.key

@@ -1,5 +1,6 @@
 """`rlscope-trace summarize`: where the time of each process and thread went."""
 
+import shlex
 import shutil
 import signal
 import sys
@@ -11,9 +12,10 @@ from typing import Annotated
 
 import typer
 
-from rlscope_analysis import report_view
+from rlscope_analysis import report_operation, report_view
 from rlscope_analysis.report_csv import render_csv
 from rlscope_analysis.report_json import render_json
+from rlscope_analysis.report_operation_table import render_table as render_operations
 from rlscope_analysis.report_table import render_table
 from rlscope_analysis.reports import REPORTS, Report
 from rlscope_analysis.summarize import summarize as compute
@@ -36,16 +38,41 @@ class SummaryFormat(str, Enum):
     CSV = "csv"
 
 
+class Grouping(str, Enum):
+    """What a summary can be divided by."""
+
+    OPERATION = "operation"
+
+
 def summarize(  # noqa: PLR0913 - one parameter per option
     trace: Annotated[Path, typer.Argument(help="The trace to summarize.", show_default=False)],
     output_format: Annotated[
         SummaryFormat,
         typer.Option("--format", help="Print a table, one JSON object, or CSV per thread."),
     ] = SummaryFormat.TABLE,
+    by: Annotated[
+        Grouping | None,
+        typer.Option(
+            help="Show the time of each operation (NVTX range or automatic phase): on CPU,"
+            " runnable, off CPU, per instance and per iteration, and as a tree.",
+            show_default=False,
+        ),
+    ] = None,
+    per: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OPERATION",
+            help="With --by operation: the operation that counts as an iteration. Else the"
+            " outermost one called iteration, step, update or epoch, or the automatic phase"
+            " simulation.",
+            show_default=False,
+        ),
+    ] = None,
     view: Annotated[
         str | None,
         typer.Option(
-            help=f"Answer one question instead: {', '.join(REPORTS)}.",
+            help=f"Answer one question instead: {', '.join(REPORTS)}."
+            " (--view operation is the same as --by operation.)",
             show_default=False,
             metavar="NAME",
             autocompletion=lambda: list(REPORTS),
@@ -77,7 +104,7 @@ def summarize(  # noqa: PLR0913 - one parameter per option
     force: Annotated[bool, typer.Option("--force", help="Replace the output file.")] = False,
 ) -> None:
     """Show where the time of each process and thread went; docs/summary.md explains the numbers."""
-    report = None if view is None else _report(view)
+    report = _report(view, by, per)
     limit = None if every else rows
     with (
         _telling_interrupts(),
@@ -87,6 +114,10 @@ def summarize(  # noqa: PLR0913 - one parameter per option
         if report is None:
             text = _render(
                 compute(opened), output_format, limit=limit, top=top, to_file=output is not None
+            )
+        elif report.name == Grouping.OPERATION.value:
+            text = _render_operations(
+                opened, per, output_format, limit=limit, to_file=output is not None
             )
         else:
             text = _render_view(
@@ -108,10 +139,36 @@ def _telling_interrupts() -> Iterator[None]:
         raise typer.Exit(128 + signal.SIGINT) from None
 
 
-def _report(name: str) -> Report:
-    if name not in REPORTS:
-        raise UsageError(f"there is no view {name!r}", hint=f"one of: {', '.join(REPORTS)}")
-    return REPORTS[name]
+def _report(view: str | None, by: Grouping | None, per: str | None) -> Report | None:
+    """Return the report that the options ask for; None: the summary of everything."""
+    if view is not None and view not in REPORTS:
+        raise UsageError(f"there is no view {view!r}", hint=f"one of: {', '.join(REPORTS)}")
+    if by is not None and view not in {None, by.value}:
+        raise UsageError(f"--by {by.value} and --view {view} exclude each other", hint="give one")
+    name = view if by is None else by.value
+    if per is not None and name != Grouping.OPERATION.value:
+        raise UsageError(
+            "--per says what an iteration is in --by operation only",
+            hint=f"--by operation --per {shlex.quote(per)}",
+        )
+    return None if name is None else REPORTS[name]
+
+
+def _render_operations(
+    trace: Trace,
+    per: str | None,
+    output_format: SummaryFormat,
+    *,
+    limit: int | None,
+    to_file: bool,
+) -> str:
+    report = report_operation.report_operations(trace, per=per)
+    if output_format is SummaryFormat.JSON:
+        return "".join(report_operation.render_json(report))
+    if output_format is SummaryFormat.CSV:
+        return "".join(report_operation.render_csv(report))
+    is_terminal = sys.stdout.isatty() and not to_file
+    return render_operations(report, limit=limit, is_terminal=is_terminal)
 
 
 def _render_view(
@@ -123,7 +180,7 @@ def _render_view(
     if output_format is SummaryFormat.CSV:
         return "".join(report_view.render_csv(found))
     is_terminal = sys.stdout.isatty() and not to_file
-    return report_view.render_table(found, limit=limit, is_terminal=is_terminal)
+    return report_view.render_page(found, trace, limit=limit, is_terminal=is_terminal)
 
 
 def _render(

@@ -1,0 +1,44 @@
+"""What limits the numbers of a trace, in sentences: the same in every summary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlscope_analysis import summary_sql
+from rlscope_analysis.query import run_query
+from rlscope_analysis.report_rows import count_of, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from rlscope_analysis.trace import Trace
+
+
+def unmeasured_notes(trace: Trace, kinds: Collection[str] | None = None) -> Iterable[str]:
+    """Tell which kinds of record were not measured, of whom and why: as stored, each once.
+
+    kinds: tell of these only.
+    """
+    rows = run_query(trace, summary_sql.NOT_MEASURED_SQL).rows
+    for kind, reason, of_all, has_others, processes, pid, name in rows:
+        if kinds is not None and kind not in kinds:
+            continue
+        if of_all:
+            whom = "all other processes" if has_others else "all processes"
+        else:
+            whom = _process(pid, name)
+            whom += f" and {count_of(processes - 1, 'more process')}" if processes > 1 else ""
+        why = f": {printable(reason)}" if reason else ""
+        yield f"not measured: {printable(kind)} of {whom}{why}"
+
+
+def _process(pid: int | None, name: str | None) -> str:
+    return f"{printable(name or '(no name)')} (pid {'not known' if pid is None else pid})"
+
+
+def fault_notes(trace: Trace, relations: Collection[str] | None = None) -> Iterable[str]:
+    """Tell of rows that are not as the schema promises. relations: tell of these only."""
+    for relation, fault, count in run_query(trace, summary_sql.FAULTS_SQL).rows:
+        if relations is None or relation in relations:
+            what = fault.replace("_", " ")
+            yield f"rows of {relation} that are {what}: {count:,}; see overlap_fault"

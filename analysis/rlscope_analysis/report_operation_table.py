@@ -1,0 +1,289 @@
+"""Renders `summarize --by operation` for people: what limits it, then a table per question."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rlscope_analysis.report_header import loss_lines
+from rlscope_analysis.report_iteration import AUTO_ITERATION, ITERATION_NAMES, Row
+from rlscope_analysis.report_operation_rows import Line, async_lines, flat_lines, tree_lines
+from rlscope_analysis.report_rows import count_of, percent, printable
+from rlscope_analysis.text_table import Column, TextRow, format_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rlscope_analysis.report_operation import OperationReport
+
+_NAME_LENGTH = 60
+_LABELS = ("domain", "category", "source")
+_PARTS = (("running", "on CPU"), ("runnable", "runnable"), ("off_cpu", "off CPU"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Which columns a table has: those that would say the same in every row are left out."""
+
+    labels: tuple[str, ...]
+    parts: tuple[tuple[str, str], ...]
+    has_gpu: bool
+
+
+def render_table(report: OperationReport, *, limit: int | None, is_terminal: bool) -> str:
+    """Render every table with at most `limit` operations each (None: all)."""
+    blocks = ["".join(f"{line}\n" for line in _header(report))]
+    flat = report.of_scope("operation")
+    layout = _layout(flat)
+    if flat:
+        blocks.append(_flat_table(report, layout, limit=limit, is_terminal=is_terminal))
+        blocks[-1] += "".join(f"{line}\n" for line in _other_threads(report.processes))
+    if any(row["depth"] for row in report.of_scope("path")):
+        blocks.append(_tree_table(report, layout, limit=limit, is_terminal=is_terminal))
+    if report.iteration:
+        blocks.append(_iteration_table(report, layout, limit=limit, is_terminal=is_terminal))
+    blocks += _side_tables(report, limit=limit, is_terminal=is_terminal)
+    return "\n".join(blocks)
+
+
+def _header(report: OperationReport) -> Iterable[str]:
+    if not report.is_complete:
+        yield "warning: the recording of this trace was cut off: what came after is not in it"
+    yield f"{'trace':<10} {printable(report.trace)}"
+    if report.window:
+        yield f"{'window':<10} {report.window}"
+    if report.of_scope("operation"):
+        yield f"{'iteration':<10} {_iteration(report)}"
+    else:
+        yield f"{'operations':<10} none: the program marked none, and no phase was found"
+    yield from loss_lines(report.losses)
+    for note in report.notes:
+        yield f"{'note':<10} {note}"
+
+
+def _iteration(report: OperationReport) -> str:
+    found = report.iteration
+    if found is None:
+        first = ", ".join(ITERATION_NAMES[:-1])
+        return (
+            f"not known: no operation is called {first} or {ITERATION_NAMES[-1]}, and none is an"
+            f" automatic {AUTO_ITERATION}; name one with --per"
+        )
+    names = {row["process_id"]: _process_name(row) for row in report.processes}
+    (most, times), *others = found.by_process.items()
+    source = f" ({found.source})" if found.source else ""
+    text = f"one {printable(found.name)}{source}: {times:,} in {names.get(most, '?')}"
+    if others:
+        text += f", {sum(count for _, count in others):,} in"
+        text += f" {count_of(len(others), 'more process')}"
+    return text
+
+
+def _layout(flat: Sequence[Row]) -> _Layout:
+    marked = [row for row in flat if row["instances"]]
+    values = {label: {row[label] for row in marked} for label in _LABELS}
+    shown = [label for label in _LABELS if len(values[label]) > 1]
+    if "source" not in shown and values["source"] - {"nvtx"}:
+        shown.append("source")
+    has_lost = any(row["self_lost_ns"] for row in flat)
+    return _Layout(
+        tuple(shown),
+        (*_PARTS, *([("lost", "lost")] if has_lost else [])),
+        has_gpu=any(row["self_gpu_busy_ns"] is not None for row in flat),
+    )
+
+
+def _flat_table(
+    report: OperationReport, layout: _Layout, *, limit: int | None, is_terminal: bool
+) -> str:
+    columns = [*_label_columns(layout), _number("instances"), _number("self ms"), _share()]
+    for _, heading in layout.parts:
+        columns += [_number(f"{heading} ms"), _share()]
+    columns += [_number("GPU busy ms")] * layout.has_gpu
+    columns += [_number("total ms"), *_quantile_columns()]
+    lines, hidden = flat_lines(report, limit)
+    lifetime_ns = sum(row["lifetime_ns"] for row in report.processes)
+
+    def cells(line: Line) -> list[str]:
+        row = line.row
+        texts = [*_label_cells(line, layout), _count(row["instances"])]
+        texts += [_ms(row["self_ns"]), _percent(row["self_ns"], lifetime_ns)]
+        for part, _ in layout.parts:
+            part_ns = row[f"self_{part}_ns"]
+            texts += [_ms(part_ns), _percent(part_ns, row["self_ns"])]
+        texts += [_ms(row["self_gpu_busy_ns"])] * layout.has_gpu
+        rest = [_ms(row["total_ns"]), *_quantiles(row)]
+        return [*texts, *(_blank(rest) if line.is_total else rest)]
+
+    threads = sum(row["annotated_threads"] for row in report.processes)
+    law = f"lifetime of {count_of(threads, 'thread')} with operations"
+    texts = [TextRow(cells(line), is_bold=line.is_total) for line in lines]
+    own = len(layout.labels) + 2
+    texts.append(
+        TextRow([law, *[""] * (own - 1), _ms(lifetime_ns), *[""] * (len(columns) - own - 1)])
+    )
+    return (
+        "self: while the operation was the innermost one open, in % of all; its parts in % of it\n"
+        + format_table(columns, texts, is_terminal=is_terminal)
+        + _left_out(hidden, "operation", in_total=True)
+    )
+
+
+def _tree_table(
+    report: OperationReport, layout: _Layout, *, limit: int | None, is_terminal: bool
+) -> str:
+    columns = [*_label_columns(layout), _number("instances"), _number("total ms")]
+    columns += [_number(f"{heading} ms") for _, heading in layout.parts]
+    columns += [_number("self ms"), *_quantile_columns()]
+    lines, hidden = tree_lines(report, limit)
+
+    def cells(line: Line) -> list[str]:
+        row = line.row
+        texts = [*_label_cells(line, layout), _count(row["instances"]), _ms(row["total_ns"])]
+        texts += [_ms(row[f"total_{part}_ns"]) for part, _ in layout.parts]
+        return [*texts, _ms(row["self_ns"]), *_quantiles(row)]
+
+    return (
+        "tree: total and its parts are with the operations inside, self is without them\n"
+        + format_table(
+            columns,
+            [TextRow([line.label] if line.is_total else cells(line)) for line in lines],
+            is_terminal=is_terminal,
+        )
+        + _left_out(hidden, "row")
+    )
+
+
+def _iteration_table(
+    report: OperationReport, layout: _Layout, *, limit: int | None, is_terminal: bool
+) -> str:
+    parts = [part for part in layout.parts if part in _PARTS]
+    columns = [*_label_columns(layout), _number("instances"), _number("total ms")]
+    columns += [_number("self ms"), *(_number(f"{heading} ms") for _, heading in parts)]
+    lines, hidden = flat_lines(report, limit)
+    counts = report.iteration.by_process if report.iteration else {}
+
+    def cells(line: Line) -> list[str]:
+        row, times = line.row, counts.get(line.row["process_id"])
+        held = f"{row['instances'] / times:,.2f}" if times and row["instances"] else ""
+        names = ["self", *(f"self_{part}" for part, _ in parts)]
+        total = "" if line.is_total else _ms(row["total_per_iteration_ns"])
+        rest = [_ms(row[f"{name}_per_iteration_ns"]) for name in names]
+        return [*_label_cells(line, layout), held, total, *rest]
+
+    return (
+        "per iteration: the times above / the number of iterations in the process\n"
+        + format_table(
+            columns,
+            [TextRow(cells(line), is_bold=line.is_total) for line in lines if not line.is_trace],
+            is_terminal=is_terminal,
+        )
+        + _left_out(hidden, "operation")
+    )
+
+
+def _side_tables(report: OperationReport, *, limit: int | None, is_terminal: bool) -> Iterable[str]:
+    """Yield the tables of what belongs to no sum."""
+    names = {row["process_id"]: _process_name(row) for row in report.processes}
+    ranges, hidden = async_lines(report.of_scope("async_range"), limit)
+    if ranges:
+        columns = [Column("name"), Column("domain"), Column("process"), _number("count")]
+        columns += [_number("total ms"), *_quantile_columns()]
+        rows = [
+            TextRow([*_side_labels(row, names), _ms(row["total_ns"]), *_quantiles(row)])
+            for row in ranges
+        ]
+        yield (
+            "ranges that belong to no thread (start/end): they may overlap, and are in no sum\n"
+            + format_table(columns, rows, is_terminal=is_terminal)
+            + _left_out(hidden, "row")
+        )
+    marks, hidden = async_lines(report.of_scope("mark"), limit)
+    if marks:
+        columns = [Column("name"), Column("domain"), Column("process"), _number("count")]
+        rows = [TextRow(_side_labels(row, names)) for row in marks]
+        yield (
+            "marks: instants\n"
+            + format_table(columns, rows, is_terminal=is_terminal)
+            + _left_out(hidden, "row")
+        )
+
+
+def _side_labels(row: Row, names: dict[int | None, str]) -> list[str]:
+    domain = "-" if row["domain"] is None else printable(row["domain"])
+    process = names.get(row["process_id"], "(process not known)")
+    return [_shortened(row["operation"] or "(no name)"), domain, process, _count(row["instances"])]
+
+
+def _other_threads(processes: Sequence[Row]) -> Iterable[str]:
+    threads = sum(row["other_threads"] for row in processes)
+    if not threads:
+        return
+    unknown = sum(row["other_threads_not_measured"] for row in processes)
+    running_ns = sum(row["other_running_ns"] for row in processes)
+    text = f"{count_of(threads, 'thread')} without operations: "
+    text += "their time on CPU was not measured"
+    if unknown < threads:
+        text = f"{count_of(threads, 'thread')} without operations: {running_ns / 1e9:,.3f} s on CPU"
+        text += f" ({unknown:,} of them were not measured)" if unknown else ""
+    yield f"{text}; see --view thread"
+
+
+def _label_columns(layout: _Layout) -> list[Column]:
+    return [Column("operation"), *(Column(label) for label in layout.labels)]
+
+
+def _label_cells(line: Line, layout: _Layout) -> list[str]:
+    head = "  " * line.depth + _shortened(line.label)
+    is_named = not line.is_total and line.row["instances"] is not None
+    values = [line.row.get(label) if is_named else "" for label in layout.labels]
+    return [head, *("-" if value is None else printable(value) for value in values)]
+
+
+def _shortened(name: str) -> str:
+    text = printable(name)
+    return text if len(text) <= _NAME_LENGTH else f"{text[: _NAME_LENGTH - 3]}..."
+
+
+def _process_name(row: Row) -> str:
+    pid = "not known" if row["pid"] is None else row["pid"]
+    return f"{printable(row['name'] or '(no name)')} (pid {pid})"
+
+
+def _number(heading: str) -> Column:
+    return Column(heading, is_number=True)
+
+
+def _share() -> Column:
+    return Column("%", is_number=True, gap=1)
+
+
+def _quantile_columns() -> list[Column]:
+    return [_number("mean ms"), _number("p50 ms"), _number("p99 ms")]
+
+
+def _quantiles(row: Row) -> list[str]:
+    return [_ms(row[name]) for name in ("mean_ns", "p50_ns", "p99_ns")]
+
+
+def _ms(time_ns: float | None) -> str:
+    return "-" if time_ns is None else f"{time_ns / 1e6:,.3f}"
+
+
+def _blank(cells: Sequence[str]) -> list[str]:
+    return ["" for _ in cells]
+
+
+def _percent(part: int | None, whole: int | None) -> str:
+    return "-" if part is None or not whole else percent(part, whole)
+
+
+def _count(number: int | None) -> str:
+    return "" if number is None else f"{number:,}"
+
+
+def _left_out(hidden: int, noun: str, *, in_total: bool = False) -> str:
+    if not hidden:
+        return ""
+    more = count_of(hidden, f"more {noun}")
+    return f"({more}{', in the total' if in_total else ''}; all of them: --all)\n"
