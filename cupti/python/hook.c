@@ -1,0 +1,224 @@
+#include "hook.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+#include <structmember.h>
+
+#include "boundary.h"
+
+// Py_TPFLAGS_METHOD_DESCRIPTOR, which not every version shows to users of the limited API:
+// instance.method(...) calls the hook without making a bound method first.
+#define METHOD_DESCRIPTOR (1UL << 17)
+
+struct hook {
+  PyObject_HEAD;
+  PyObject* function;
+  PyObject* weak_references;
+  enum rls_hook_kind kind;
+  enum rls_phase phase;
+  // Nobody told us that this is an environment: it looks like one. It is none if it learns, or if
+  // what it returns is no step.
+  bool is_guess;
+  bool is_refuted;
+};
+
+// Python 3.9 made instances of such types own a reference to their type, for the collector to see.
+static bool visits_type;
+
+static void check_guess(struct hook* self, PyObject* result) {
+  if (!self->is_guess || self->kind != RLS_HOOK_STEP || result == NULL) return;
+  if (!PyTuple_Check(result) || PyTuple_Size(result) < 3) self->is_refuted = true;
+}
+
+static PyObject* call_environment(struct hook* self, PyObject* args, PyObject* kwargs) {
+  struct rls_thread* thread = rls_thread_self();
+  if (self->is_refuted) return PyObject_Call(self->function, args, kwargs);
+  const uint32_t life = thread->life;
+  bool* outer_guess = thread->is_refuted;
+  if (self->kind == RLS_HOOK_RESET && thread->environment_depth == 0) rls_adopt(args);
+  if (self->is_guess && thread->environment_depth == 0) thread->is_refuted = &self->is_refuted;
+  rls_enter_environment(thread);
+  PyObject* result = PyObject_Call(self->function, args, kwargs);
+  // A child that was forked in the call starts without a phase.
+  if (thread->life != life) return result;
+  thread->is_refuted = outer_guess;
+  // It learned, and the depth was reset then.
+  if (self->is_refuted) return result;
+  check_guess(self, result);
+  rls_leave_environment(thread);
+  return result;
+}
+
+static PyObject* call_scope(struct hook* self, PyObject* args, PyObject* kwargs) {
+  struct rls_thread* thread = rls_thread_self();
+  if (thread->environment_depth > 0 || !rls_has_environment())
+    return PyObject_Call(self->function, args, kwargs);
+  const uint32_t life = thread->life;
+  const enum rls_phase outer = thread->scope_phase;
+  const enum rls_phase before = thread->phase;
+  // Acting is acting, wherever the call to do so stands.
+  if (self->phase == RLS_INFERENCE) rls_decide(thread, RLS_INFERENCE);
+  ++thread->scope_depth;
+  thread->scope_phase = self->phase;
+  rls_thread_switch(thread, self->phase);
+  PyObject* result = PyObject_Call(self->function, args, kwargs);
+  if (thread->life != life) return result;
+  --thread->scope_depth;
+  thread->scope_phase = outer;
+  if (self->kind == RLS_HOOK_SAMPLE) thread->is_sampled = true;
+  // What follows a whole train() is not known; what surrounds the rest goes on.
+  const bool is_over = self->phase == RLS_BACKPROPAGATION && thread->scope_depth == 0;
+  rls_thread_switch(thread, is_over ? RLS_NO_PHASE : before);
+  if (is_over) rls_arm(thread);
+  return result;
+}
+
+static PyObject* call_finish(struct hook* self, PyObject* args, PyObject* kwargs) {
+  PyObject* result = PyObject_Call(self->function, args, kwargs);
+  struct rls_thread* thread = rls_thread_self();
+  if (thread->environment_depth > 0 || thread->scope_depth > 0) return result;
+  rls_thread_switch(thread, RLS_NO_PHASE);
+  thread->gap = RLS_NO_PHASE;
+  return result;
+}
+
+static PyObject* call_learn(struct hook* self, PyObject* args, PyObject* kwargs) {
+  rls_learn(rls_thread_self());
+  return PyObject_Call(self->function, args, kwargs);
+}
+
+static PyObject* hook_call(PyObject* object, PyObject* args, PyObject* kwargs) {
+  typedef PyObject* (*call_function)(struct hook*, PyObject*, PyObject*);
+  static const call_function kCalls[RLS_HOOK_KINDS] = {
+      [RLS_HOOK_STEP] = call_environment, [RLS_HOOK_RESET] = call_environment,
+      [RLS_HOOK_FINISH] = call_finish,    [RLS_HOOK_SCOPE] = call_scope,
+      [RLS_HOOK_SAMPLE] = call_scope,     [RLS_HOOK_LEARN] = call_learn,
+  };
+  struct hook* self = (struct hook*)object;
+  // The class may lose its hook while the call runs.
+  Py_INCREF(object);
+  PyObject* result = kCalls[self->kind](self, args, kwargs);
+  Py_DECREF(object);
+  return result;
+}
+
+static PyObject* hook_bind(PyObject* self, PyObject* instance, PyObject* owner) {
+  (void)owner;
+  if (instance == NULL || instance == Py_None) {
+    Py_INCREF(self);
+    return self;
+  }
+  return PyObject_CallFunctionObjArgs(rls_callbacks.bound_method, self, instance, NULL);
+}
+
+static PyObject* hook_wrapped(PyObject* self, void* closure) {
+  (void)closure;
+  PyObject* function = ((struct hook*)self)->function;
+  Py_INCREF(function);
+  return function;
+}
+
+// As functions do: where it can be found again. Those of a program's main file are taken apart by
+// cloudpickle, which sees the function by its __class__, code and globals.
+static PyObject* hook_reduce(PyObject* self, PyObject* protocol) {
+  (void)protocol;
+  return PyObject_GetAttrString(((struct hook*)self)->function, "__qualname__");
+}
+
+static PyObject* hook_getattro(PyObject* self, PyObject* name) {
+  static const char* const kOwn[] = {"__wrapped__", "__reduce__", "__reduce_ex__", "__get__"};
+  for (size_t index = 0; index < sizeof(kOwn) / sizeof(*kOwn); ++index)
+    if (PyUnicode_CompareWithASCIIString(name, kOwn[index]) == 0)
+      return PyObject_GenericGetAttr(self, name);
+  return PyObject_GetAttr(((struct hook*)self)->function, name);
+}
+
+static int hook_setattro(PyObject* self, PyObject* name, PyObject* value) {
+  return PyObject_SetAttr(((struct hook*)self)->function, name, value);
+}
+
+static PyObject* hook_repr(PyObject* self) { return PyObject_Repr(((struct hook*)self)->function); }
+
+static PyObject* hook_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  PyObject* function = NULL;
+  int kind = 0, phase = 0, is_guess = 0;
+  static char* names[] = {"function", "kind", "phase", "is_guess", NULL};
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oi|ip", names, &function, &kind, &phase,
+                                   &is_guess))
+    return NULL;
+  if (!PyCallable_Check(function) || kind < 0 || kind >= RLS_HOOK_KINDS || phase < 0 ||
+      phase >= RLS_PHASES) {
+    PyErr_SetString(PyExc_ValueError, "no such hook");
+    return NULL;
+  }
+  allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+  struct hook* self = (struct hook*)allocate(type, 0);
+  if (self == NULL) return NULL;
+  Py_INCREF(function);
+  self->function = function;
+  self->kind = (enum rls_hook_kind)kind;
+  self->phase = (enum rls_phase)phase;
+  self->is_guess = is_guess != 0;
+  return (PyObject*)self;
+}
+
+static int hook_traverse(PyObject* self, visitproc visit, void* arg) {
+  if (visits_type) Py_VISIT(Py_TYPE(self));
+  Py_VISIT(((struct hook*)self)->function);
+  return 0;
+}
+
+static int hook_clear(PyObject* self) {
+  Py_CLEAR(((struct hook*)self)->function);
+  return 0;
+}
+
+static void hook_dealloc(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  if (((struct hook*)self)->weak_references != NULL) PyObject_ClearWeakRefs(self);
+  hook_clear(self);
+  freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+  release(self);
+  Py_DECREF(type);
+}
+
+PyObject* rls_make_hook_type(void) {
+  static PyMemberDef members[] = {
+      {"__weaklistoffset__", T_PYSSIZET, offsetof(struct hook, weak_references), READONLY, NULL},
+      {NULL, 0, 0, 0, NULL},
+  };
+  static PyGetSetDef attributes[] = {
+      {"__wrapped__", hook_wrapped, NULL, NULL, NULL},
+      {NULL, NULL, NULL, NULL, NULL},
+  };
+  static PyMethodDef methods[] = {
+      {"__reduce__", hook_reduce, METH_NOARGS, NULL},
+      {"__reduce_ex__", hook_reduce, METH_O, NULL},
+      {NULL, NULL, 0, NULL},
+  };
+  static PyType_Slot slots[] = {
+      {Py_tp_new, hook_new},
+      {Py_tp_dealloc, hook_dealloc},
+      {Py_tp_traverse, hook_traverse},
+      {Py_tp_clear, hook_clear},
+      {Py_tp_call, hook_call},
+      {Py_tp_descr_get, hook_bind},
+      {Py_tp_getattro, hook_getattro},
+      {Py_tp_setattro, hook_setattro},
+      {Py_tp_repr, hook_repr},
+      {Py_tp_members, members},
+      {Py_tp_getset, attributes},
+      {Py_tp_methods, methods},
+      {0, NULL},
+  };
+  static PyType_Spec spec = {"rlscope_phases._nvtx.Hook", sizeof(struct hook), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | METHOD_DESCRIPTOR, slots};
+  PyObject* version = PySys_GetObject("version_info");
+  PyObject* minor = version != NULL ? PySequence_GetItem(version, 1) : NULL;
+  if (minor == NULL) return NULL;
+  visits_type = PyLong_AsLong(minor) >= 9;
+  Py_DECREF(minor);
+  return PyType_FromSpec(&spec);
+}

@@ -1,0 +1,24 @@
+// A function of the program, with a boundary of a phase around it.
+//
+// It is a type of its own rather than a Python function around the function: it costs a tenth,
+// shows in no traceback, shifts no warnings.warn(stacklevel=...), and answers for the function it
+// holds: name, signature, source, pickling.
+#ifndef RLS_HOOK_H
+#define RLS_HOOK_H
+
+#include <Python.h>
+
+enum rls_hook_kind {
+  RLS_HOOK_STEP,    // a call into an environment
+  RLS_HOOK_RESET,   // the same; the outermost object that is reset is the one to watch
+  RLS_HOOK_FINISH,  // after it nothing is known: close(), learn()
+  RLS_HOOK_SCOPE,   // its whole time has one phase
+  RLS_HOOK_SAMPLE,  // the same, and what follows is learning: a replay buffer was read
+  RLS_HOOK_LEARN,   // learning goes on: backward
+  RLS_HOOK_KINDS,
+};
+
+// Returns the type `Hook(function, kind, phase, is_guess)`; NULL with an exception set.
+PyObject* rls_make_hook_type(void);
+
+#endif  // RLS_HOOK_H

@@ -1,0 +1,214 @@
+// rlscope_phases._nvtx: the NVTX client and the hooks, for every CPython from 3.8 on.
+#include <Python.h>
+#include <stdbool.h>
+
+#include "boundary.h"
+#include "hook.h"
+#include "nvtx_client.h"
+
+static PyObject* available(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  return PyBool_FromLong(rls_nvtx_available());
+}
+
+static PyObject* start(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  return PyBool_FromLong(rls_phases_start());
+}
+
+// register(name) -> handle: 0 where no tool listens.
+static PyObject* register_name(PyObject* module, PyObject* name) {
+  (void)module;
+  PyObject* encoded = PyUnicode_AsUTF8String(name);
+  if (encoded == NULL) return NULL;
+  void* handle = rls_nvtx_register(PyBytes_AsString(encoded));
+  Py_DECREF(encoded);
+  return PyLong_FromVoidPtr(handle);
+}
+
+static PyObject* push(PyObject* module, PyObject* handle) {
+  (void)module;
+  void* name = PyLong_AsVoidPtr(handle);
+  if (name == NULL && PyErr_Occurred()) return NULL;
+  rls_nvtx_push(name);
+  Py_RETURN_NONE;
+}
+
+static PyObject* pop(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  rls_nvtx_pop();
+  Py_RETURN_NONE;
+}
+
+static bool parse_phase(PyObject* number, enum rls_phase* phase) {
+  const long value = PyLong_AsLong(number);
+  if (value < 0 || value >= RLS_PHASES) {
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "no such phase");
+    return false;
+  }
+  *phase = (enum rls_phase)value;
+  return true;
+}
+
+// decide(phase): the first thing in this gap that tells what it is; stop watching for others.
+static PyObject* decide(PyObject* module, PyObject* number) {
+  (void)module;
+  enum rls_phase phase;
+  if (!parse_phase(number, &phase)) return NULL;
+  rls_decide(rls_thread_self(), phase);
+  rls_disarm(rls_thread_self());
+  Py_RETURN_NONE;
+}
+
+// suppose(phase): it seems to be that, but watch on, and hear what it leads to.
+static PyObject* suppose(PyObject* module, PyObject* number) {
+  (void)module;
+  enum rls_phase phase;
+  if (!parse_phase(number, &phase)) return NULL;
+  struct rls_thread* thread = rls_thread_self();
+  rls_decide(thread, phase);
+  thread->is_pending = true;
+  Py_RETURN_NONE;
+}
+
+// lean(phase): it is that, but watch on: something else follows in the same gap.
+static PyObject* lean(PyObject* module, PyObject* number) {
+  (void)module;
+  enum rls_phase phase;
+  if (!parse_phase(number, &phase)) return NULL;
+  rls_decide(rls_thread_self(), phase);
+  Py_RETURN_NONE;
+}
+
+// default_gap(phase): what a gap is when nothing in it tells.
+static PyObject* default_gap(PyObject* module, PyObject* number) {
+  (void)module;
+  enum rls_phase phase;
+  if (!parse_phase(number, &phase)) return NULL;
+  rls_set_default_gap(phase);
+  Py_RETURN_NONE;
+}
+
+static PyObject* phase(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  return PyLong_FromLong(rls_thread_self()->phase);
+}
+
+static PyObject* is_sampled(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  return PyBool_FromLong(rls_thread_self()->is_sampled);
+}
+
+// is_watching() -> whether a forward pass of this thread is to be judged now.
+static PyObject* is_watching(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  return PyBool_FromLong(rls_is_watching(rls_thread_self()));
+}
+
+static PyObject* learn(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  rls_learn(rls_thread_self());
+  Py_RETURN_NONE;
+}
+
+// end(): close the range that is open.
+static PyObject* end(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  rls_thread_switch(rls_thread_self(), RLS_NO_PHASE);
+  Py_RETURN_NONE;
+}
+
+static void keep(PyObject** place, PyObject* value) {
+  PyObject* old = *place;
+  Py_INCREF(value);
+  *place = value;
+  Py_XDECREF(old);
+}
+
+// connect(bound_method, adopt, adopted)
+static PyObject* connect(PyObject* module, PyObject* args) {
+  (void)module;
+  PyObject *bound_method, *adopt, *adopted;
+  if (!PyArg_ParseTuple(args, "OOO", &bound_method, &adopt, &adopted)) return NULL;
+  keep(&rls_callbacks.bound_method, bound_method);
+  keep(&rls_callbacks.adopt, adopt);
+  keep(&rls_callbacks.adopted, adopted);
+  Py_RETURN_NONE;
+}
+
+// watch(hooks, key, hook, resolve): where forward hooks go, None for hooks: nowhere any more.
+static PyObject* watch(PyObject* module, PyObject* args) {
+  (void)module;
+  PyObject *hooks, *key, *hook, *resolve;
+  if (!PyArg_ParseTuple(args, "OOOO", &hooks, &key, &hook, &resolve)) return NULL;
+  if (hooks == Py_None) {
+    if (rls_callbacks.forward_hooks == NULL) Py_RETURN_NONE;
+    if (PyObject_DelItem(rls_callbacks.forward_hooks, rls_callbacks.forward_key) != 0)
+      PyErr_Clear();
+    Py_CLEAR(rls_callbacks.forward_hooks);
+    Py_RETURN_NONE;
+  }
+  keep(&rls_callbacks.forward_hooks, hooks);
+  keep(&rls_callbacks.forward_key, key);
+  keep(&rls_callbacks.forward_hook, hook);
+  keep(&rls_callbacks.resolve, resolve);
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"available", available, METH_NOARGS, "Whether an NVTX tool listens; loads it."},
+    {"register", register_name, METH_O, "Return the tool's handle of a name."},
+    {"push", push, METH_O, "Open a range, given the handle of its name."},
+    {"pop", pop, METH_NOARGS, "Close the innermost range."},
+    {"start", start, METH_NOARGS, "Make the phases ready; False: no tool listens."},
+    {"connect", connect, METH_VARARGS, "Take what hooks call."},
+    {"watch", watch, METH_VARARGS, "Take where forward hooks go."},
+    {"decide", decide, METH_O, "Enter a phase and stop watching."},
+    {"suppose", suppose, METH_O, "Enter a phase, watch on, and ask to be told."},
+    {"lean", lean, METH_O, "Enter a phase and watch on."},
+    {"default_gap", default_gap, METH_O, "Set the phase of a gap in which nothing tells."},
+    {"phase", phase, METH_NOARGS, "Return the phase of this thread."},
+    {"is_sampled", is_sampled, METH_NOARGS, "Whether a replay buffer was read in this gap."},
+    {"is_watching", is_watching, METH_NOARGS, "Whether a forward pass is to be judged."},
+    {"learn", learn, METH_NOARGS, "A backward pass or an optimizer step begins."},
+    {"end", end, METH_NOARGS, "Close the open range of this thread."},
+    {NULL, NULL, 0, NULL},
+};
+
+static int execute(PyObject* module) {
+  static bool is_loaded;
+  // The state above is one per process: a second interpreter has no phases.
+  if (is_loaded) {
+    PyErr_SetString(PyExc_ImportError, "loaded already, by another interpreter");
+    return -1;
+  }
+  PyObject* hook_type = rls_make_hook_type();
+  if (hook_type == NULL) return -1;
+  if (PyModule_AddObject(module, "Hook", hook_type) != 0) {
+    Py_DECREF(hook_type);
+    return -1;
+  }
+  is_loaded = true;
+  return 0;
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void*)execute}, {0, NULL}};
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT,
+                                        "_nvtx",
+                                        "The NVTX client and the hooks.",
+                                        0,
+                                        methods,
+                                        slots,
+                                        NULL,
+                                        NULL,
+                                        NULL};
+
+PyMODINIT_FUNC PyInit__nvtx(void) { return PyModuleDef_Init(&definition); }

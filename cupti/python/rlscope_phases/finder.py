@@ -1,0 +1,96 @@
+"""Runs an adapter right after the program has imported the module it belongs to."""
+
+import sys
+
+# Module of the program -> "module of ours:function that takes it".
+ADAPTERS = {
+    "torch": "torch_hooks:adapt",
+    "gymnasium.core": "environments:adapt_env",
+    "gymnasium.vector.vector_env": "environments:adapt_vector_env",
+    "gym.core": "environments:adapt_env",
+    "gym.vector.vector_env": "environments:adapt_vector_env",
+    "pettingzoo.utils.env": "environments:adapt_pettingzoo",
+    "dm_env._environment": "environments:adapt_environment",
+    "brax.envs.base": "environments:adapt_env",
+    "gymnax.environments.environment": "environments:adapt_environment",
+    "envpool.python.envpool": "environments:adapt_envpool",
+    "tianshou.env.venvs": "environments:adapt_tianshou",
+    "tianshou.data.buffer.base": "buffers:adapt_replay_buffer",
+    "tianshou.data.buffer.buffer_base": "buffers:adapt_replay_buffer",
+    "torchrl.envs.common": "environments:adapt_torchrl",
+    "torchrl.data.replay_buffers.replay_buffers": "buffers:adapt_replay_buffer",
+    "ray.rllib.utils.replay_buffers.replay_buffer": "buffers:adapt_replay_buffer",
+    "stable_baselines3.common.vec_env.base_vec_env": "environments:adapt_sb3",
+    "stable_baselines3.common.base_class": "stable_baselines:adapt",
+    "stable_baselines3.common.buffers": "buffers:adapt_sb3",
+}
+
+
+def adapt(name, module):
+    """Run the adapter of a module; a program whose library has changed goes without."""
+    try:
+        from rlscope_phases import core
+
+        if core.is_on():
+            core.run(ADAPTERS[name], module)
+    except Exception:
+        return
+
+
+def adapt_imported():
+    """Run the adapters of all modules that are imported already, environments' steps included."""
+    from rlscope_phases import core
+
+    core.is_late = True
+    for name in ADAPTERS:
+        module = sys.modules.get(name)
+        if module is not None:
+            adapt(name, module)
+
+
+def _follow(name, spec):
+    """Have the adapter run when the module of `spec` has been executed.
+
+    The loader stays what it is, for whoever asks it for source or resources later.
+    """
+    loader = spec.loader
+    execute = getattr(loader, "exec_module", None)
+    if execute is None:
+        return
+
+    def exec_module(module):
+        try:
+            del loader.exec_module
+        except AttributeError:
+            pass
+        execute(module)
+        adapt(name, module)
+
+    try:
+        loader.exec_module = exec_module
+    except (AttributeError, TypeError):
+        return
+
+
+class Finder:
+    """Finds nothing itself: asks the other finders for the modules above."""
+
+    def find_spec(self, name, path=None, target=None):
+        """Return what the next finder returns, None for all other modules."""
+        if name not in ADAPTERS:
+            return None
+        for finder in sys.meta_path:
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            spec = None if find is None else find(name, path, target)
+            if spec is not None:
+                _follow(name, spec)
+                return spec
+        return None
+
+    def invalidate_caches(self):
+        """Nothing is cached."""
+
+
+def insert():
+    """Watch imports."""
+    sys.meta_path.insert(0, Finder())

@@ -1,0 +1,59 @@
+"""Classes of the program's own that look like an environment or a buffer.
+
+Many scripts bring a vector environment or a replay buffer of their own, derived from nothing. An
+environment has reset() and a step() that takes an action and returns a tuple of three or more; one
+that learns inside step() was none, and is let go of.
+"""
+
+import os
+import sys
+
+from rlscope_phases import buffers, core
+
+MAX_LOOKS = 8
+BUFFER_WORDS = ("buffer", "memory", "replay", "rollout", "storage", "trajector")
+# Of networks, optimizers, schedulers and the like, which have a step() or an add(), too.
+OTHERS = ("forward", "backward", "state_dict", "parameters", "zero_grad", "fit")
+looks = 0
+seen = set()
+
+
+def look():
+    """Look through the modules that are the program's own, some times in its life."""
+    global looks
+    looks += 1
+    if looks > MAX_LOOKS:
+        return
+    library = os.path.dirname(os.__file__)
+    for name, module in list(sys.modules.items()):
+        if name == "__main__" or _is_programs_own(module, library):
+            _look_through(name, module)
+
+
+def _is_programs_own(module, library):
+    path = getattr(module, "__file__", None)
+    if not isinstance(path, str) or path.startswith(library):
+        return False
+    return "site-packages" not in path and "dist-packages" not in path and __package__ not in path
+
+
+def _look_through(name, module):
+    for value in list(vars(module).values()):
+        if isinstance(value, type) and value.__module__ == name and value not in seen:
+            seen.add(value)
+            _judge(value)
+
+
+def _judge(cls):
+    if any(hasattr(cls, name) for name in OTHERS):
+        return
+    step, reset = getattr(cls, "step", None), getattr(cls, "reset", None)
+    if type(step) is core.Function and type(reset) is core.Function and _takes_action(step):
+        core.hook_own(cls, ("reset", *("step", "step_async", "step_wait")), core.STEP, 0, True)
+        core.hook_own(cls, ("close",), core.FINISH)
+    elif any(word in cls.__name__.lower() for word in BUFFER_WORDS):
+        buffers.hook(cls)
+
+
+def _takes_action(step):
+    return step.__code__.co_argcount >= 2

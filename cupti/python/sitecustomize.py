@@ -1,0 +1,46 @@
+"""Runs at the start of every Python program that the recorder launches with automatic phases.
+
+Its folder stands first on PYTHONPATH. It leaves sys.path as the program would have found it, and
+hands over to the sitecustomize the program would have had. PYTHONPATH itself stays as it is, so
+that the program's children are looked at too.
+"""
+
+import os
+import sys
+
+
+def _leave_path():
+    folder = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if entry != folder]
+
+
+def _start_phases():
+    if os.environ.get("RLSCOPE_AUTO") != "1":
+        return
+    try:
+        import rlscope_phases
+
+        rlscope_phases.start()
+    except Exception:
+        # A program without phases is better than one that is disturbed.
+        return
+
+
+def _import_next():
+    """Import the next sitecustomize as site does; what it raises is site's to report."""
+    ours = sys.modules.pop(__name__, None)
+    try:
+        import sitecustomize  # noqa: F401
+    except ImportError as error:
+        if error.name != "sitecustomize":
+            raise
+    finally:
+        # Python looks for what it has just imported; without another one it finds this.
+        if ours is not None:
+            sys.modules.setdefault(__name__, ours)
+
+
+_start_phases()
+_leave_path()
+if __name__ == "sitecustomize":
+    _import_next()
