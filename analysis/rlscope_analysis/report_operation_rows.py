@@ -32,8 +32,7 @@ def flat_lines(report: OperationReport, limit: int | None) -> tuple[list[Line], 
     rows = report.of_scope("operation")
     shown = _largest(rows, "self_ns", limit)
     lines: list[Line] = []
-    for process in report.processes:
-        own = [row for row in rows if row["process_id"] == process["process_id"]]
+    for process, own in _by_process(report, rows):
         listed = [row for row in own if id(row) in shown]
         if listed:
             total = _total(own, report.columns)
@@ -48,8 +47,7 @@ def tree_lines(report: OperationReport, limit: int | None) -> tuple[list[Line], 
     rows = report.of_scope("path")
     shown = _largest(rows, "total_ns", limit)
     lines: list[Line] = []
-    for process in report.processes:
-        own = [row for row in rows if row["process_id"] == process["process_id"]]
+    for process, own in _by_process(report, rows):
         listed = [row for row in _as_tree(own) if id(row) in shown]
         if listed:
             head = dict.fromkeys(report.columns)
@@ -62,6 +60,15 @@ def async_lines(rows: Sequence[Row], limit: int | None) -> tuple[Sequence[Row], 
     """Return the first rows, and how many are not listed."""
     listed = rows if limit is None else rows[:limit]
     return listed, len(rows) - len(listed)
+
+
+def _by_process(report: OperationReport, rows: Sequence[Row]) -> Iterable[tuple[Row, list[Row]]]:
+    """Yield each process with its rows, the longest lifetime first."""
+    found: dict[int | None, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row["process_id"]].append(row)
+    for process in report.processes:
+        yield process, found[process["process_id"]]
 
 
 def _largest(rows: Sequence[Row], by: str, limit: int | None) -> set[int]:

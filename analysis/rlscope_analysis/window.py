@@ -43,6 +43,17 @@ _INTERVAL_TABLES = {
 }
 # Tables of instants, which are in one window each.
 _INSTANT_TABLES = ("mark",)
+# A number is attached to an instance: it is shown where that is, and begins where that does.
+_PAYLOAD_SQL = """
+CREATE OR REPLACE TEMP VIEW operation_payload AS
+SELECT * REPLACE (greatest(start_ns, {from_ns}) AS start_ns)
+FROM {source}.operation_payload AS p
+WHERE EXISTS (
+  FROM {source}.operation_coded AS o
+  WHERE o.thread_id = p.thread_id AND o.start_ns = p.start_ns AND o.path_id = p.path_id
+    AND {inside}
+)
+"""
 # What was asked for, since the start of the trace; NULL: no bound was given. Only there if a window
 # was asked for.
 _ASKED_SQL = """
@@ -189,6 +200,9 @@ def restrict(connection: duckdb.DuckDBPyConnection, window: Window, lent: frozen
         if table not in lent and has_relation(connection, table):
             within = "ts_ns >= {from_ns} AND ts_ns < {to_ns}".format(**bounds)
             _show(connection, f"{source}.{table}", "*", within)
+    if "operation_payload" not in lent and has_relation(connection, "operation_payload"):
+        within = re.sub(r"\b(start_ns|end_ns)\b", r"o.\1", inside)
+        connection.execute(_PAYLOAD_SQL.format(source=source, inside=within, **bounds))
     connection.execute(
         "CREATE OR REPLACE TEMP VIEW thread AS" + _THREAD_SQL.format(source=source, **bounds)
     )

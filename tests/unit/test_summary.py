@@ -19,7 +19,7 @@ from rlscope_analysis.summarize import summarize
 from rlscope_analysis.summary import Latency, StateTimes, Summary, Switches
 from rlscope_analysis.trace import open_trace
 from rlscope_trace.cli.summarize import summarize as command
-from rlscope_trace.errors import OutputExistsError
+from rlscope_trace.errors import OutputExistsError, UsageError
 from trace_builder import (
     INTERRUPT,
     OUTSIDE,
@@ -178,6 +178,71 @@ def test_losses_and_cut_recording_come_first(tmp_path: Path) -> None:
     assert summary.total.times.is_balanced
 
 
+def test_what_was_not_measured_is_told_once_for_each_reason(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.capture("thread_state")
+    builder.capture("gpu_activity", measured=False, reason="no NVIDIA driver")
+    for pid in (1, 2, 3):
+        process = builder.process(pid=pid, name="env")
+        builder.thread(process, states=[run(5)])
+        builder.capture("operation", process_id=process, measured=False, reason="attached late")
+    trainer = builder.process(pid=4, name="train")
+    builder.capture("operation", process_id=trainer, measured=False, reason="static")
+    builder.capture("operation", process_id=builder.process(pid=5))
+    builder.capture("operation", measured=False)
+    expected = (
+        "not measured: gpu_activity of all processes: no NVIDIA driver",
+        "not measured: operation of all other processes",
+        "not measured: operation of env (pid 1) and 2 more processes: attached late",
+        "not measured: operation of train (pid 4): static",
+    )
+    summary = summary_of(builder)
+    assert summary.notes == expected
+    table = render_table(summary, rows=9, top=3, width=160, is_terminal=False)
+    assert [line for line in table.splitlines() if line.startswith("note")] == [
+        f"note       {note}" for note in expected
+    ]
+
+
+def test_operations_are_told_in_short(tmp_path: Path) -> None:
+    """Two threads, 70 % of whose time is in an operation; a third has none."""
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.capture("thread_state")
+    builder.capture("operation")
+    process = builder.process(pid=1)
+    for _ in range(2):
+        thread = builder.thread(process, states=[run(6 * MS), sleep(4 * MS)])
+        builder.operation(thread, 0, 7 * MS, "iteration")
+        builder.operation(thread, 1 * MS, 2 * MS, "learn")
+    builder.thread(process, states=[run(10 * MS)])
+    summary = summary_of(builder)
+    table = render_table(summary, rows=9, top=3, width=160, is_terminal=False)
+    lines = [" ".join(line.split()) for line in table.splitlines()]
+    at = next(i for i, line in enumerate(lines) if line.startswith("outermost operations"))
+    assert lines[at + 2 : at + 5] == [
+        "iteration nvtx 14.000 70.0 12.000 0.000 2.000",
+        "(unannotated) - 6.000 30.0 0.000 0.000 6.000",
+        "total 20.000 100.0 12.000 0.000 8.000",
+    ]
+    document = json.loads(render_json(summary, top=1))
+    assert [row["time_ns"] for row in document["views"]["operation-top"]] == [14 * MS, 6 * MS]
+
+
+def test_the_header_says_which_stretch_of_time_was_asked_for(tmp_path: Path) -> None:
+    path = two_processes(tmp_path / "trace.duckdb").write()
+    with open_trace(path, start="2ms", end="2500001us") as trace:
+        summary = summarize(trace)
+    table = render_table(summary, rows=9, top=3, width=160, is_terminal=False)
+    assert "\nwindow     0.002 s to 2.500001 s, since the start of the trace\n" in table
+    assert json.loads(render_json(summary, top=1))["window"] == {
+        "from_ns": 2 * MS, "to_ns": 2_500_001_000,
+    }  # fmt: skip
+    with open_trace(path) as trace:
+        whole = summarize(trace)
+    assert "window" not in render_table(whole, rows=9, top=3, width=160, is_terminal=False)
+    assert json.loads(render_json(whole, top=1))["window"] is None
+
+
 def test_a_trace_that_does_not_add_up_is_called_faulty(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
     builder.thread(builder.process(pid=1), states=[run(5), sleep(5)])
@@ -269,6 +334,40 @@ def test_command_prints_every_format(app: Typer, runner: CliRunner, tmp_path: Pa
     assert "... 1 more" in runner.invoke(app, [path, "--rows", "1"]).stdout
     assert "... 1 more" not in runner.invoke(app, [path, "--rows", "1", "--all"]).stdout
     assert runner.invoke(app, [path, "--format", "xml"]).exit_code == 2
+
+
+def test_command_shows_operations(app: Typer, runner: CliRunner, tmp_path: Path) -> None:
+    builder = two_processes(tmp_path / "trace.duckdb")
+    builder.capture("thread_state")
+    builder.capture("operation")
+    builder.operation(1, 0, 5 * MS, "learn")
+    path = str(builder.write())
+    table = runner.invoke(app, [path, "--by", "operation", "--per", "learn"]).stdout
+    assert "one learn (nvtx): 1 in python (pid 100)" in table
+    assert "lifetime of 1 thread with operations" in table
+    assert table == runner.invoke(app, [path, "--view", "operation", "--per", "learn"]).stdout
+    arguments = [path, "--by", "operation", "--from", "1ms"]
+    assert "window     0.001 s to its end" in runner.invoke(app, arguments).stdout
+    assert json.loads(runner.invoke(app, [*arguments, "--format", "json"]).stdout)["window"]
+    assert runner.invoke(app, [*arguments, "--format", "csv"]).stdout.startswith("scope,process_id")
+    assert "window     " in runner.invoke(app, [path, "--view", "cpu", "--from", "1ms"]).stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--per", "learn"], "--per says what an iteration is"),
+        (["--by", "operation", "--view", "cpu"], "exclude each other"),
+        (["--view", "cpu", "--per", "learn"], "--per says what an iteration is"),
+    ],
+)
+def test_options_that_do_not_go_together_are_an_error(
+    options: list[str], message: str, app: Typer, runner: CliRunner, tmp_path: Path
+) -> None:
+    failure = runner.invoke(app, [str(tmp_path / "no.duckdb"), *options]).exception
+    assert isinstance(failure, UsageError)
+    assert message in str(failure)
+    assert failure.hint
 
 
 def test_command_writes_a_file_once(app: Typer, runner: CliRunner, tmp_path: Path) -> None:
