@@ -24,7 +24,7 @@
 #define RLS_SHIM_HEADER_BYTES 4096
 #define RLS_SHIM_SLOTS 128
 #define RLS_SHIM_CONTROL_BYTES 4096
-#define RLS_SHIM_RING_BYTES (1U << 20)
+#define RLS_SHIM_RING_BYTES (1U << 21)
 #define RLS_SHIM_SLOT_BYTES (RLS_SHIM_CONTROL_BYTES + RLS_SHIM_RING_BYTES)
 #define RLS_SHIM_FILE_BYTES (RLS_SHIM_HEADER_BYTES + (uint64_t)RLS_SHIM_SLOTS * RLS_SHIM_SLOT_BYTES)
 #define RLS_SHIM_CELL_BYTES 64
@@ -52,9 +52,10 @@ struct rls_shim_header {
   uint8_t reserved[RLS_SHIM_HEADER_BYTES / 2 - 72];
   // Written by the collector: changes with every collector that attaches; 0: nobody reads.
   uint32_t reader;
+  uint32_t readers;  // there were so far
   uint32_t session_bytes;
   char session[RLS_SHIM_MAX_SESSION];  // where forked children announce themselves
-  uint8_t reserved2[RLS_SHIM_HEADER_BYTES / 2 - 8 - RLS_SHIM_MAX_SESSION];
+  uint8_t reserved2[RLS_SHIM_HEADER_BYTES / 2 - 12 - RLS_SHIM_MAX_SESSION];
 };
 
 // A range that is open: the entry of a thread's stack, the outermost first.

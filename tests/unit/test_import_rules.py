@@ -26,6 +26,7 @@ TRACER_ROOMS = (
     "importers",
     "preflight",
     "target",
+    "shims",
     "launch",
     "session",
     "watch",
@@ -36,7 +37,8 @@ TRACER_ROOMS = (
 # collector shares with the kernel half: the records, the per-thread state, the tracepoint offsets.
 INCLUDES = {
     "bpf": r"[a-z_]+\.h",
-    "tracer/native": r"[a-z_]+\.h|bpf/(records|track|tp_fields)\.h",
+    "cupti": r"[a-z_]+\.h",
+    "tracer/native": r"[a-z_]+\.h|bpf/(records|track|tp_fields)\.h|cupti/records\.h",
     "tracer/native/import": r"[a-z0-9_]+\.h",
     "analysis/native": r"[a-z_]+\.h",
 }

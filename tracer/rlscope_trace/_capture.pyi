@@ -147,3 +147,63 @@ def wait_for_running_programs() -> None:
     """Return when no program that was detached before is running any more."""
 
 def possible_cpus() -> int: ...
+
+class ShimCollector:
+    """The thread that empties the rings of the shims into shim.bin of a spool.
+
+    `session` is the name of the abstract unix socket on which processes announce themselves.
+    """
+
+    def __init__(self, directory: str, session: str) -> None: ...
+    def start(self) -> None: ...
+    def stop(self) -> None:
+        """Read what is there a last time and let the processes go."""
+
+    def find(self, pid: int) -> int:
+        """Look for shims in a process; return how many new ones there were."""
+
+    @property
+    def sources(self) -> int: ...
+    @property
+    def events(self) -> int: ...
+    @property
+    def lost(self) -> int: ...
+
+class ShimScan:
+    """What shim.bin tells. Structured arrays; all times in ns."""
+
+    def __init__(self, path: str) -> None: ...
+    @property
+    def records(self) -> int: ...
+    def source_pids(self) -> list[int]: ...
+    def tenancies(self) -> NDArray[np.void]:
+        """Return first_ns, last_ns, ranges, pid, tid of each thread while it had a ring."""
+
+    def names(self) -> list[tuple[str | None, str | None, str | None, int]]:
+        """Return name, domain, category ("": none, None: lost) and color of each key."""
+
+    def async_ranges(self) -> NDArray[np.void]:
+        """Return start_ns, end_ns (0: never ended), pid, key of start/end ranges."""
+
+    def marks(self) -> NDArray[np.void]:
+        """Return ts_ns, tenancy, key."""
+
+    def losses(self) -> dict[str, int]: ...
+    def ranges(self, tenancy: int) -> dict[str, NDArray[Any]]:
+        """Return the push/pop ranges of a tenancy, in the order they ended.
+
+        Columns: start_ns (0: before the recording), end_ns (0: not known), key, payload,
+        payload_type, is_open.
+        """
+
+def merge_phases(
+    start_ns: NDArray[np.int64],
+    end_ns: NDArray[np.int64],
+    key: NDArray[np.int32],
+    is_auto: NDArray[np.uint8],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], int]:
+    """Let the ranges of a program win over the phases of the same meaning, on one thread.
+
+    The columns are in the order of (start, -end). Returns start_ns, end_ns and row of the input of
+    what is left, in no order, and how many phases went.
+    """

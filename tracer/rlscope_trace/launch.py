@@ -249,6 +249,14 @@ def _drop_to(identity: Identity) -> None:
     os.setresuid(identity.uid, identity.uid, identity.uid)
 
 
+def program_file(command: Sequence[str], environment: Mapping[str, str]) -> Path | None:
+    """Return the file that the command will run, or None if that is not clear beforehand."""
+    for candidate in _candidates(command[0], environment) if command else ():
+        if os.access(candidate, os.X_OK) and Path(candidate).is_file():
+            return Path(candidate)
+    return None
+
+
 def _candidates(name: str, environment: Mapping[str, str]) -> list[str]:
     """Return the paths to try; an empty entry of PATH is the current directory."""
     if "/" in name:

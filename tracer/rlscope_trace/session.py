@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from rlscope_trace.probes import Opened
 
 CLOCK_INTERVAL_NS = 60_000_000_000
+# Shims announce themselves; this is for those that cannot reach us.
+_SHIM_SEARCH_INTERVAL_NS = 5_000_000_000
 _MIB = 1 << 20
 
 
@@ -136,10 +138,15 @@ class Session:
     directory: Path
     facts: dict[str, object]
     """What else belongs into the trace's meta table."""
+    shim_session: str
+    """Where shims announce themselves: see rlscope_trace.shims."""
     clock_ns: Callable[[], int] = time.monotonic_ns
     started_ns: int = 0
     _spool: _capture.SpoolWriter | None = field(default=None, init=False)
     _drain: _capture.Drain | None = field(default=None, init=False)
+    _shims: _capture.ShimCollector | None = field(default=None, init=False)
+    _pids: set[int] = field(default_factory=set, init=False)
+    _next_search_ns: int = field(default=0, init=False)
     _next_clock_ns: int = field(default=0, init=False)
 
     def start(self, processes: Sequence[TracedProcess]) -> int:
@@ -149,37 +156,52 @@ class Session:
         self._write_session_file()
         self._spool = _capture.SpoolWriter(str(self.directory), _capture.possible_cpus())
         self._drain = _capture.Drain(capture.ring_fd, capture.loss_fd, self._spool)
+        self._shims = _capture.ShimCollector(str(self.directory), self.shim_session)
         self._append_clock_when_due()
         capture.attach()
         threads = capture.enter(processes)
         self._drain.start()
+        self._shims.start()
         # From here on nothing the processes do is missed.
         self.facts |= {"live_ns": self.clock_ns(), "threads_found": threads}
-        for pid in process_tree({process.pid for process in processes}):
+        self._pids = {process.pid for process in processes}
+        for pid in process_tree(self._pids):
             self._spool.append_command(pid, _command_line(pid))
+        self.find_shims()
         self._write_session_file()
         return threads
 
+    def find_shims(self) -> int:
+        """Look for shims in all processes of the target; return how many have been found so far."""
+        _, _, shims = self._running()
+        for pid in process_tree(self._pids):
+            shims.find(pid)
+        self._next_search_ns = self.clock_ns() + _SHIM_SEARCH_INTERVAL_NS
+        return shims.sources
+
     def counters(self) -> Counters:
         """Return where the recording stands; call it at least once a minute."""
-        spool, drain = self._running()
+        spool, drain, shims = self._running()
         self._append_clock_when_due()
+        if self.clock_ns() >= self._next_search_ns:
+            self.find_shims()
         values = spool.counters()
         return Counters(
             elapsed_ns=self.clock_ns() - self.started_ns,
-            records=values["records"],
+            records=values["records"] + shims.events,
             processes=drain.processes,
-            lost=values["lost"],
+            lost=values["lost"] + shims.lost,
             bytes=values["bytes"],
             write_error=values["write_error"],
         )
 
     def stop(self) -> Counters:
         """Write the open ends, detach and complete the spool; what counters() says at the end."""
-        spool, drain = self._running()
+        spool, drain, shims = self._running()
         capture = self.opened.capture
         # First: what threads do from here on belongs to no trace, and is cut by the decoder.
         end_ns = self.clock_ns()
+        shims.stop()
         missed_runs = capture.missed_runs()
         capture.finish(spool)
         drain.stop()
@@ -187,14 +209,15 @@ class Session:
         spool.finish(
             end_ns=end_ns, missed_runs=missed_runs, failed_updates=capture.failed_updates()
         )
+        self._next_search_ns = 2**63
         counters = self.counters()
-        self._spool = self._drain = None
+        self._spool = self._drain = self._shims = None
         return counters
 
-    def _running(self) -> tuple[_capture.SpoolWriter, _capture.Drain]:
-        if self._spool is None or self._drain is None:
+    def _running(self) -> tuple[_capture.SpoolWriter, _capture.Drain, _capture.ShimCollector]:
+        if self._spool is None or self._drain is None or self._shims is None:
             raise RuntimeError("the session is not running")
-        return self._spool, self._drain
+        return self._spool, self._drain, self._shims
 
     def _append_clock_when_due(self) -> None:
         now_ns = self.clock_ns()

@@ -2,7 +2,8 @@
 
 CREATE TABLE operation_path (
   path_id INTEGER, parent_path_id INTEGER,
-  name VARCHAR, domain VARCHAR, category VARCHAR, source VARCHAR, depth INTEGER
+  name VARCHAR, domain VARCHAR, category VARCHAR, source VARCHAR, depth INTEGER,
+  color UINTEGER
 );
 COMMENT ON TABLE operation_path IS 'The distinct stacks of operations that occurred, as a tree: one row for the innermost operation of each';
 COMMENT ON COLUMN operation_path.path_id IS 'Key of this path, counted from 1; parents come before their children. 0 elsewhere means (unannotated)';
@@ -12,6 +13,7 @@ COMMENT ON COLUMN operation_path.domain IS 'NVTX domain; NULL: the default one';
 COMMENT ON COLUMN operation_path.category IS 'NVTX category; NULL: none';
 COMMENT ON COLUMN operation_path.source IS 'Who marked it: nvtx (the program), auto (found by us), record_function (PyTorch, imported)';
 COMMENT ON COLUMN operation_path.depth IS 'How many operations are around it: 0 is outermost';
+COMMENT ON COLUMN operation_path.color IS 'ARGB, as the program gave it for the first instance of this name; NULL: none';
 
 CREATE TABLE operation_coded (thread_id INTEGER, start_ns BIGINT, end_ns BIGINT, path_id INTEGER);
 COMMENT ON TABLE operation_coded IS 'Storage behind the view operation, sorted by (process, thread_id, start_ns, depth); query the view';
@@ -43,3 +45,21 @@ COMMENT ON COLUMN async_range.start_ns IS 'When it began';
 COMMENT ON COLUMN async_range.end_ns IS 'When it ended';
 COMMENT ON COLUMN async_range.name IS 'Name';
 COMMENT ON COLUMN async_range.domain IS 'NVTX domain; NULL: the default one';
+
+CREATE TABLE operation_payload (
+  thread_id INTEGER, start_ns BIGINT, path_id INTEGER, integer_value HUGEINT, real_value DOUBLE
+);
+COMMENT ON TABLE operation_payload IS 'The numbers that the program attached to instances of operations (NVTX payloads)';
+COMMENT ON COLUMN operation_payload.thread_id IS 'The thread: with start_ns and path_id the instance in operation';
+COMMENT ON COLUMN operation_payload.start_ns IS 'When the instance began';
+COMMENT ON COLUMN operation_payload.path_id IS 'Its path';
+COMMENT ON COLUMN operation_payload.integer_value IS 'The payload where it is an integer';
+COMMENT ON COLUMN operation_payload.real_value IS 'The payload where it is a floating-point number';
+
+CREATE TABLE mark (thread_id INTEGER, ts_ns BIGINT, name VARCHAR, domain VARCHAR, category VARCHAR);
+COMMENT ON TABLE mark IS 'Instants that the program marked (NVTX marks)';
+COMMENT ON COLUMN mark.thread_id IS 'The thread that marked it';
+COMMENT ON COLUMN mark.ts_ns IS 'When';
+COMMENT ON COLUMN mark.name IS 'Name';
+COMMENT ON COLUMN mark.domain IS 'NVTX domain; NULL: the default one';
+COMMENT ON COLUMN mark.category IS 'NVTX category; NULL: none';

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlscope_trace import target, watch
+from rlscope_trace import shims, target, watch
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.live_line import LiveLine, ProgressMode, shows_live_line
 from rlscope_trace.errors import TracerError, UsageError
-from rlscope_trace.launch import SignalSetup, launch
+from rlscope_trace.launch import SignalSetup, launch, program_file
 from rlscope_trace.privileges import chown_to_invoker, invoking_environment, invoking_identity
 from rlscope_trace.session import Session, prepare_output, ring_bytes
 from rlscope_trace.store.spool import remove_files
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _SAVED_WITH_LOSSES = 3
 _DEFAULT_OUTPUT = Path("trace.duckdb")
+NOT_LAUNCHED = "the process was not started by rlscope-trace, so NVTX has no tool in it"
 
 
 class LoaderName(str, Enum):
@@ -59,6 +60,9 @@ class _Settings:
     ring_mib: int
     strict: bool
     progress: ProgressMode
+    nvtx: str
+    auto: bool
+    inject: bool
 
 
 def record(  # noqa: PLR0913 - one parameter per option
@@ -95,6 +99,27 @@ def record(  # noqa: PLR0913 - one parameter per option
     progress: Annotated[
         ProgressMode, typer.Option(help="When to show the live line on stderr.")
     ] = ProgressMode.AUTO,
+    auto: Annotated[
+        bool,
+        typer.Option(
+            "--auto/--no-auto", help="Find the phases of RL programs that mark no operations."
+        ),
+    ] = True,
+    nvtx: Annotated[
+        str,
+        typer.Option(
+            help="Whose NVTX ranges to record besides those of Python, PyTorch, NCCL and programs:"
+            " all, or some of cublas,cudnn,cufft,cusolver,cusparse,...; off: record none.",
+            metavar="MODULES",
+        ),
+    ] = "",
+    inject: Annotated[
+        bool,
+        typer.Option(
+            "--inject",
+            help="With --pid: load the shim into the running processes to record their operations.",
+        ),
+    ] = False,
 ) -> None:
     """Trace running processes (--pid), or launch a program and trace it from its start (--).
 
@@ -106,7 +131,13 @@ def record(  # noqa: PLR0913 - one parameter per option
             "nothing to trace" if not command else "both --pid and a command to launch",
             hint="rlscope-trace --pid PID, or rlscope-trace -- python train.py",
         )
-    settings = _Settings(output, force, duration, loader, capture, ring_mib, strict, progress)
+    if inject and not pid:
+        raise UsageError(
+            "--inject is for running processes (--pid)", hint="a launched program needs none"
+        )
+    settings = _Settings(
+        output, force, duration, loader, capture, ring_mib, strict, progress, nvtx, auto, inject
+    )
     code = _attach(pid, settings) if pid else _launch(command or [], settings)
     raise typer.Exit(code)
 
@@ -126,6 +157,7 @@ def _attach(pids: list[str], settings: _Settings) -> int:
             )
         names = ", ".join(f"{found.pid} ({found.comm})" for found in targets)
         messages.say(f"tracing pid {names}: {threads} threads; Ctrl-C stops and saves")
+        recording.tell_of_operations()
         deadline_s = recording.deadline_s()
         reason = watch.watch_targets(targets, deadline_s=deadline_s, tick=recording.tick)
         recording.stop(reason)
@@ -138,11 +170,11 @@ def _launch(command: list[str], settings: _Settings) -> int:
     recording = _Recording(settings, {"mode": "launch", "command": command})
     with watch.signals_held():
         # First of all: a fork is safest while this process has no other thread.
-        launched = launch(
-            command, identity=identity, environment=invoking_environment(identity), signals=signals
-        )
+        environment = recording.inject(command, invoking_environment(identity))
+        launched = launch(command, identity=identity, environment=environment, signals=signals)
         try:
             recording.start([launched], launched=True)
+            recording.tell_of_operations()
             launched.release()
         except BaseException:
             launched.abandon()
@@ -178,12 +210,39 @@ class _Recording:
         self._directory: Path | None = None
         self._line = LiveLine(shown=False)
         self._told_write_error = 0
+        self._shim_session = shims.new_session()
+
+    def inject(self, command: list[str], environment: dict[str, str]) -> dict[str, str]:
+        """Return the environment of a program to launch, so that it tells of its operations."""
+        if self._settings.nvtx == "off":
+            self._note_operations(measured=False, reason="not asked for: --nvtx off")
+            return environment
+        injection = shims.inject(
+            environment,
+            session=self._shim_session,
+            auto=self._settings.auto,
+            modules=self._settings.nvtx,
+            program=program_file(command, environment),
+        )
+        self._note_operations(measured=injection.measured, reason=injection.reason)
+        return injection.environment
+
+    def _note_operations(self, *, measured: bool, reason: str) -> None:
+        self._facts["operations"] = {"measured": measured, "reason": reason}
+
+    def tell_of_operations(self) -> None:
+        """Say at the start, not only in the summary, that operations cannot be had."""
+        told = self._facts["operations"]
+        if isinstance(told, dict) and not told["measured"] and not self._running().find_shims():
+            messages.warning(f"operations are not recorded: {told['reason']}", None)
 
     def start(self, processes: list[target.Target] | list[Launched], *, launched: bool) -> int:
         """Load, attach and enter the processes; return how many threads they have."""
         opened = _open_capture(self._settings, self._ring_bytes, self._output)
         self._directory = prepare_output(self._output, force=self._settings.force)
-        self._session = Session(opened, self._directory, self._facts)
+        if not launched:
+            self._note_operations(measured=False, reason=NOT_LAUNCHED)
+        self._session = Session(opened, self._directory, self._facts, self._shim_session)
         try:
             threads = self._session.start(processes)
         except OSError as error:

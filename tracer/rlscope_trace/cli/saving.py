@@ -32,6 +32,7 @@ _STEPS = {
     "read": "reading",
     "sort": "sorting",
     "write": "writing the database",
+    "operations": "nesting the operations",
     "derive": "working out the overlaps",
     "store": "storing",
     "verify": "verifying",

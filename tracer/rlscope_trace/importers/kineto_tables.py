@@ -14,7 +14,8 @@ from rlscope_trace.importers.columns import Column, Table
 from rlscope_trace.importers.cuda_names import cuda_call_kind
 from rlscope_trace.importers.kineto_file import Columns, KinetoFile
 from rlscope_trace.importers.kineto_processes import INT32_MAX, KinetoProcesses
-from rlscope_trace.importers.nesting import OperationNames, nest_ranges, operation_tables
+from rlscope_trace.importers.nesting import OperationNames, operation_tables
+from rlscope_trace.store.nested_ranges import nest_ranges
 from rlscope_trace.store.stats import TraceStat
 
 # What a slice is, by code: Role in tracer/native/import/kineto_columns.h.

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscope_trace.importers.columns import Table
-from rlscope_trace.importers.nesting import OperationNames, nest_ranges, operation_tables
+from rlscope_trace.importers.nesting import OperationNames, operation_tables
 from rlscope_trace.importers.nsys_calls import Calls
 from rlscope_trace.importers.nsys_capture import Verdict, capture_table
 from rlscope_trace.importers.nsys_devices import DeviceKey, Facts, device_table
@@ -19,6 +19,7 @@ from rlscope_trace.importers.nsys_owners import Owners
 from rlscope_trace.importers.nsys_sched import States
 from rlscope_trace.importers.nsys_source import Names, distinct_rows
 from rlscope_trace.importers.nsys_sqlite import Columns
+from rlscope_trace.store.nested_ranges import nest_ranges
 from rlscope_trace.store.stats import TraceStat
 
 

@@ -18,6 +18,7 @@ from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_trace import __version__
 from rlscope_trace._capture import SpoolScan, StateRows
 from rlscope_trace.errors import OutputExistsError, SpoolError, TracerError, VerificationError
+from rlscope_trace.store.capture_rows import insert_capture
 from rlscope_trace.store.database_file import (
     BATCH_ROWS,
     Complete,
@@ -30,6 +31,7 @@ from rlscope_trace.store.database_file import (
     refuse_existing,
     remove_partial,
 )
+from rlscope_trace.store.operations import Operations, OperationWriter
 from rlscope_trace.store.processes import Columns, ProcessTree
 from rlscope_trace.store.spool import Spool
 from rlscope_trace.store.stats import Decoded, TraceStat, trace_stats
@@ -70,16 +72,16 @@ def finalise(
     refuse_existing(output, overwrite=overwrite)
     with _undone_on_failure(spool, output):
         decoding = _Decoding(spool, output, progress)
-        rows, losses = decoding.write(partial_of(output), complete)
+        written = decoding.write(partial_of(output), complete)
         file_bytes = publish(output, overwrite=overwrite)
     # The trace is safe: a spool that cannot be deleted is no failure.
     with contextlib.suppress(OSError):
         spool.remove()
     return FinaliseReport(
         output=output,
-        rows=rows,
-        records=sum(decoding.scan.records().values()),
-        losses=tuple(losses),
+        rows=written.rows,
+        records=written.records,
+        losses=tuple(written.losses),
         file_bytes=file_bytes,
         duration_s=time.monotonic() - started,
     )
@@ -115,6 +117,13 @@ def _undone_on_failure(spool: Spool, output: Path) -> Iterator[None]:
         raise
 
 
+@dataclass(frozen=True, slots=True)
+class _Written:
+    rows: dict[str, int]
+    losses: list[TraceStat]
+    records: int
+
+
 class _Decoding:
     """One spool on its way into one database file."""
 
@@ -135,7 +144,7 @@ class _Decoding:
             batch_rows=BATCH_ROWS,
         )
 
-    def write(self, partial: Path, complete: Complete) -> tuple[dict[str, int], list[TraceStat]]:
+    def write(self, partial: Path, complete: Complete) -> _Written:
         """Write, close, reopen and verify the file."""
         with contextlib.closing(duckdb.connect(str(partial), config=self._config)) as con:
             create_tables(con)
@@ -149,9 +158,14 @@ class _Decoding:
                 ),
                 "process": self._write_processes(con, outcomes),
                 "clock": _insert_clock(con, self.scan.clocks()),
-                "trace_stat": _insert_losses(con, losses),
-                "capture": _insert_capture(con),
                 "meta": _insert_meta(con, self._meta(outcomes)),
+            }
+            operations = self._write_operations(con)
+            rows |= operations.rows
+            losses += operations.losses
+            rows |= {
+                "trace_stat": _insert_losses(con, losses),
+                "capture": insert_capture(con, self._spool.session, operations.processes),
             }
             complete(con)
             self._progress("store", 0, 1)
@@ -169,7 +183,14 @@ class _Decoding:
         with contextlib.closing(duckdb.connect(str(partial), config=config)) as con:
             verify(con, expected)
         self._progress("verify", 1, 1)
-        return rows, losses
+        records = sum(self.scan.records().values()) + operations.records
+        return _Written(rows, losses, records)
+
+    def _write_operations(self, con: duckdb.DuckDBPyConnection) -> Operations:
+        path = self._spool.shim_path
+        if path is None:
+            return Operations({}, [], [], 0)
+        return OperationWriter(con, path).write(self._progress)
 
     def _write_states(self, con: duckdb.DuckDBPyConnection) -> None:
         sort_bytes = 0
@@ -265,11 +286,6 @@ def _insert_losses(con: duckdb.DuckDBPyConnection, losses: list[TraceStat]) -> i
             [loss.kind, loss.source, loss.count, loss.first_ns, loss.remedy],
         )
     return len(losses)
-
-
-def _insert_capture(con: duckdb.DuckDBPyConnection) -> int:
-    con.execute("INSERT INTO capture VALUES (NULL, 'thread_state', true, NULL)")
-    return 1
 
 
 def _insert_meta(con: duckdb.DuckDBPyConnection, facts: dict[str, str]) -> int:

@@ -12,6 +12,7 @@ from rlscope_trace.procfs import split_stat
 SESSION_FILE = "session.json"
 RECORDS_FILE = "records.bin"
 PROGRESS_FILE = "progress.bin"
+SHIM_FILE = "shim.bin"
 
 # The layouts of tracer/native/spool_format.h.
 SPOOL_MAGIC = int.from_bytes(b"LSSPOOL1", "little")
@@ -64,6 +65,12 @@ class Spool:
         return self.directory / RECORDS_FILE
 
     @property
+    def shim_path(self) -> Path | None:
+        """The file of what the shims recorded, if the spool has one."""
+        path = self.directory / SHIM_FILE
+        return path if path.exists() else None
+
+    @property
     def end_ns(self) -> int:
         """The end of the trace; 0 if the recorder did not live to note it."""
         return self.progress.end_ns if self.progress is not None else 0
@@ -83,7 +90,7 @@ class Spool:
 
 def remove_files(directory: Path) -> None:
     """Delete the files of a spool, and its directory if it holds nothing else."""
-    for name in (RECORDS_FILE, PROGRESS_FILE, SESSION_FILE, f"{SESSION_FILE}.new"):
+    for name in (RECORDS_FILE, PROGRESS_FILE, SHIM_FILE, SESSION_FILE, f"{SESSION_FILE}.new"):
         (directory / name).unlink(missing_ok=True)
     if not any(directory.iterdir()):
         directory.rmdir()

@@ -31,9 +31,15 @@ SELECT count(*), coalesce(sum(end_ns - start_ns), 0), coalesce(sum(lost_ns), 0) 
 _ROWS = """
 SELECT
   (SELECT count(*) FROM meta), (SELECT count(*) FROM clock), (SELECT count(*) FROM process),
-  (SELECT count(*) FROM trace_stat)
+  (SELECT count(*) FROM trace_stat), (SELECT count(*) FROM capture),
+  (SELECT count(*) FROM operation_coded), (SELECT count(*) FROM operation_path),
+  (SELECT count(*) FROM operation_payload), (SELECT count(*) FROM async_range),
+  (SELECT count(*) FROM mark)
 """
-_ROWS_TABLES = ("meta", "clock", "process", "trace_stat")
+_ROWS_TABLES = (
+    "meta", "clock", "process", "trace_stat", "capture", "operation_coded", "operation_path",
+    "operation_payload", "async_range", "mark",
+)  # fmt: skip
 
 # A thread whose rows and lost_ns are not its lifetime, or do not lie in it; rows of no thread.
 _CONSERVATION = """
@@ -122,9 +128,10 @@ def _check_totals(con: duckdb.DuckDBPyConnection, expected: Expected) -> None:
             f" {expected.rows['thread']} of {expected.lifetime_ns} and {expected.lost_ns}"
         )
     for table, found_rows in zip(_ROWS_TABLES, _row(con, _ROWS), strict=True):
-        if found_rows != expected.rows[table]:
+        written_rows = expected.rows.get(table, 0)
+        if found_rows != written_rows:
             raise VerificationError(
-                f"{expected.rows[table]} rows of {table} were written, {found_rows} are stored"
+                f"{written_rows} rows of {table} were written, {found_rows} are stored"
             )
 
 

@@ -1,0 +1,35 @@
+// The program's own ranges and the phases found automatically, on one thread: where both say the
+// same, the program's win.
+//
+// A range of the program whose inside is one phase, to 95 % of the time that phases cover there, is
+// the program's name for that phase: the phase is taken away inside all ranges of that name. Inside
+// a range that holds several phases (an iteration, a training loop) they stay, nested in it. A
+// phase that crosses the beginning or the end of a range is cut there. A range within one phase is
+// nested in that.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace rls {
+
+// Columns of the ranges of one thread, in the order of (start, -end).
+struct PhaseInput {
+  const std::int64_t* start_ns;
+  const std::int64_t* end_ns;
+  const std::int32_t* key;  // equal: the same name
+  const std::uint8_t* is_auto;
+  std::size_t count;
+};
+
+struct MergedRanges {
+  std::vector<std::int64_t> start_ns;
+  std::vector<std::int64_t> end_ns;
+  std::vector<std::int64_t> row;   // of the input
+  std::int64_t removed_count = 0;  // phases of which nothing is left
+};
+
+MergedRanges MergePhases(const PhaseInput& input);
+
+}  // namespace rls

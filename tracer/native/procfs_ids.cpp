@@ -1,0 +1,43 @@
+#include "procfs_ids.h"
+
+#include <dirent.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace rls {
+namespace {
+
+// The last number of the line NSpid: the id in the innermost namespace.
+std::uint32_t InnerTid(const std::string& status_path) {
+  std::ifstream file(status_path);
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.rfind("NSpid:", 0) != 0) continue;
+    std::istringstream numbers(line.substr(6));
+    std::uint32_t last = 0;
+    for (std::uint32_t number = 0; numbers >> number;) last = number;
+    return last;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::uint32_t TidOfInner(std::uint32_t pid, std::uint32_t inner_tid) {
+  const std::string folder = "/proc/" + std::to_string(pid) + "/task";
+  DIR* listing = opendir(folder.c_str());
+  if (listing == nullptr) return 0;
+  std::uint32_t found = 0;
+  while (const dirent* entry = found == 0 ? readdir(listing) : nullptr) {
+    if (entry->d_name[0] == '.') continue;
+    if (InnerTid(folder + "/" + entry->d_name + "/status") == inner_tid)
+      found = static_cast<std::uint32_t>(std::strtoul(entry->d_name, nullptr, 10));
+  }
+  closedir(listing);
+  return found;
+}
+
+}  // namespace rls

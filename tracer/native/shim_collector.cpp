@@ -1,0 +1,323 @@
+#include "shim_collector.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <stdexcept>
+#include <system_error>
+
+#include "clock.h"
+#include "procfs_ids.h"
+
+namespace rls {
+namespace {
+
+// A ring of 32,768 records is full after 25 ms at 1.3 million records a second.
+constexpr int kIdleMs = 25;
+constexpr int kBusyMs = 2;
+constexpr std::size_t kBusyBytes = RLS_SHIM_RING_BYTES / 8;
+constexpr std::uint64_t kHousekeepingNs = 500'000'000;
+constexpr int kNice = -10;  // as the drain of the kernel's ring
+
+int Listen(const std::string& session) {
+  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) throw std::system_error(errno, std::generic_category(), "opening a unix socket");
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  session.copy(address.sun_path + 1, sizeof(address.sun_path) - 2);
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + session.size());
+  const int on = 1;
+  if (bind(fd, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+      setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0) {
+    const int error = errno;
+    close(fd);
+    throw std::system_error(error, std::generic_category(), "listening for shims");
+  }
+  return fd;
+}
+
+struct Announcement {
+  int memfd = -1;
+  std::uint32_t pid = 0;
+};
+
+// One message; false: there is none. The OS kernel vouches for the pid.
+bool ReadAnnouncement(int socket, Announcement* announcement) {
+  std::uint64_t body = 0;
+  iovec part = {&body, sizeof(body)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(ucred))] = {};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) < 0) return false;
+  for (cmsghdr* item = CMSG_FIRSTHDR(&message); item != nullptr;
+       item = CMSG_NXTHDR(&message, item)) {
+    if (item->cmsg_level != SOL_SOCKET) continue;
+    if (item->cmsg_type == SCM_RIGHTS && announcement->memfd < 0) {
+      std::memcpy(&announcement->memfd, CMSG_DATA(item), sizeof(int));
+    } else if (item->cmsg_type == SCM_CREDENTIALS) {
+      ucred credentials = {};
+      std::memcpy(&credentials, CMSG_DATA(item), sizeof(credentials));
+      announcement->pid = static_cast<std::uint32_t>(credentials.pid);
+    }
+  }
+  return true;
+}
+
+bool Differ(const ShimCounters& left, const ShimCounters& right) {
+  return std::memcmp(&left, &right, sizeof(left)) != 0;
+}
+
+}  // namespace
+
+ShimCollector::ShimCollector(const std::string& directory, const std::string& session)
+    : writer_(directory), session_(session) {
+  socket_ = Listen(session);
+  wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (wake_ < 0) {
+    close(socket_);
+    throw std::system_error(errno, std::generic_category(), "making an eventfd");
+  }
+}
+
+ShimCollector::~ShimCollector() {
+  Stop();
+  close(socket_);
+  close(wake_);
+}
+
+void ShimCollector::Start() {
+  thread_ = std::thread([this] { Run(); });
+}
+
+void ShimCollector::Run() {
+  pthread_setname_np(pthread_self(), "rls-shims");
+  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
+  std::uint64_t housekeeping_ns = 0;
+  int interval_ms = kIdleMs;
+  while (!stopping_) {
+    pollfd events[] = {{socket_, POLLIN, 0}, {wake_, POLLIN, 0}};
+    poll(events, 2, interval_ms);
+    Receive();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::size_t fullest = DrainAll();
+    interval_ms = open_.empty() ? -1 : fullest > kBusyBytes ? kBusyMs : kIdleMs;
+    if (MonotonicNs() < housekeeping_ns) continue;
+    for (Source& source : open_) WriteLosses(&source);
+    FinishEnded();
+    housekeeping_ns = MonotonicNs() + kHousekeepingNs;
+  }
+}
+
+void ShimCollector::Stop() {
+  if (!thread_.joinable()) return;
+  stopping_ = true;
+  const std::uint64_t one = 1;
+  if (write(wake_, &one, sizeof(one)) < 0) return;
+  thread_.join();
+  Receive();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (Source& source : open_) source.memory->Detach();
+  for (Source& source : open_) Finish(&source);
+  open_.clear();
+}
+
+void ShimCollector::Receive() {
+  for (;;) {
+    Announcement announcement;
+    if (!ReadAnnouncement(socket_, &announcement)) return;
+    if (announcement.memfd < 0) continue;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Add(announcement.memfd, announcement.pid);
+    close(announcement.memfd);
+  }
+}
+
+// Which thread has which slot stands in the rings, where the reader before us has taken it.
+void ShimCollector::TellOwners(const Source& source) {
+  const std::uint32_t slots = source.memory->slots();
+  for (std::uint32_t slot = 0; slot < slots; ++slot) {
+    rls_shim_thread record = {};
+    record.kind = RLS_SHIM_THREAD;
+    record.tid = source.memory->Owner(slot);
+    record.ts_ns = MonotonicNs();
+    if (record.tid == 0) continue;
+    ShimStretch stretch;
+    stretch.first = reinterpret_cast<const char*>(&record);
+    stretch.first_bytes = sizeof(record);
+    if (source.is_nested) TellTids(source, slot, stretch);
+    writer_.Write(ShimBlockKind::kCells, source.number, slot, &record, sizeof(record));
+  }
+}
+
+bool ShimCollector::Add(int memfd, std::uint32_t pid) {
+  struct stat status = {};
+  if (fstat(memfd, &status) != 0 || !seen_.insert({status.st_dev, status.st_ino}).second)
+    return false;
+  Source source = {};
+  try {
+    source.memory = std::make_unique<ShimMemory>(memfd);
+  } catch (const std::runtime_error&) {
+    return false;
+  }
+  source.number = static_cast<std::uint32_t>(source_count_);
+  source.pid = pid;
+  source.pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  source.is_nested = source.memory->inner_pid() != pid;
+  const ShimSource facts = {pid, source.memory->inner_pid(), source.memory->created_ns(),
+                            source.memory->Attach(session_.c_str()), 0};
+  if (!writer_.Write(ShimBlockKind::kSource, source.number, 0, &facts, sizeof(facts))) {
+    source.memory->Detach();
+    seen_.erase({status.st_dev, status.st_ino});  // a full disk: perhaps later
+    if (source.pidfd >= 0) close(source.pidfd);
+    return false;
+  }
+  ++source_count_;
+  // The first counters are what was lost before us.
+  WriteLosses(&source);
+  if (facts.reader > 1) TellOwners(source);
+  FinishReplaced(pid);
+  open_.push_back(std::move(source));
+  return true;
+}
+
+std::uint32_t ShimCollector::Find(std::uint32_t pid) {
+  const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
+  DIR* listing = opendir(folder.c_str());
+  if (listing == nullptr) return 0;
+  const std::string wanted = "/memfd:" RLS_SHIM_MEMFD " (deleted)";
+  std::uint32_t found = 0;
+  while (const dirent* entry = readdir(listing)) {
+    const std::string path = folder + "/" + entry->d_name;
+    char target[64] = {};
+    const ssize_t length = readlink(path.c_str(), target, sizeof(target));
+    if (length < 0 || wanted != std::string(target, static_cast<std::size_t>(length))) continue;
+    const int memfd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    if (memfd < 0) continue;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (Add(memfd, pid)) ++found;
+    }
+    close(memfd);
+  }
+  closedir(listing);
+  const std::uint64_t one = 1;
+  if (found > 0 && write(wake_, &one, sizeof(one)) < 0) return found;
+  return found;
+}
+
+std::size_t ShimCollector::DrainAll() {
+  std::size_t fullest = 0;
+  for (Source& source : open_) fullest = std::max(fullest, Drain(&source));
+  return fullest;
+}
+
+std::size_t ShimCollector::Drain(Source* source) {
+  std::size_t fullest = 0;
+  const std::uint32_t slots = source->memory->slots();
+  for (std::uint32_t slot = 0; slot < slots; ++slot) {
+    const ShimStretch stretch = source->memory->Peek(slot);
+    if (stretch.is_damaged) {
+      ++lost_count_;
+      source->memory->Release(slot, stretch);
+    }
+    if (stretch.bytes() == 0) continue;
+    fullest = std::max(fullest, stretch.bytes());
+    if (source->is_nested) TellTids(*source, slot, stretch);
+    // On a full disk it stays where it is: the ring counts what finds no room there.
+    if (!writer_.Write(ShimBlockKind::kCells, source->number, slot, stretch.first,
+                       stretch.first_bytes, stretch.second, stretch.second_bytes))
+      continue;
+    source->memory->Release(slot, stretch);
+    cell_count_ += stretch.bytes() / RLS_SHIM_CELL_BYTES;
+  }
+  return fullest;
+}
+
+// In a pid namespace of its own a process sees other thread ids than we do, and once a thread has
+// ended nobody knows any more which was which.
+void ShimCollector::TellTids(const Source& source, std::uint32_t slot, const ShimStretch& stretch) {
+  for (std::size_t offset = 0; offset < stretch.bytes(); offset += RLS_SHIM_CELL_BYTES) {
+    const char* cell = offset < stretch.first_bytes
+                           ? stretch.first + offset
+                           : stretch.second + (offset - stretch.first_bytes);
+    rls_shim_thread record;
+    std::memcpy(&record, cell, sizeof(record));
+    if (record.kind != RLS_SHIM_THREAD) continue;
+    const ShimTid tid = {record.tid, TidOfInner(source.pid, record.tid)};
+    if (tid.tid != 0) writer_.Write(ShimBlockKind::kTid, source.number, slot, &tid, sizeof(tid));
+  }
+}
+
+void ShimCollector::WriteLosses(Source* source) {
+  const std::uint32_t slots = source->memory->slots();
+  for (std::uint32_t slot = 0; slot < slots; ++slot) {
+    const ShimCounters now = source->memory->Counters(slot);
+    if (slot < source->counters.size() && !Differ(now, source->counters[slot])) continue;
+    if (!writer_.Write(ShimBlockKind::kCounters, source->number, slot, &now, sizeof(now))) continue;
+    if (slot >= source->counters.size())
+      source->counters.resize(slot + 1);
+    else
+      lost_count_ += now.dropped_events - source->counters[slot].dropped_events;
+    source->counters[slot] = now;
+  }
+  const ShimLost lost = source->memory->Lost();
+  if (lost.events == source->lost.events) return;
+  if (!writer_.Write(ShimBlockKind::kLost, source->number, 0, &lost, sizeof(lost))) return;
+  lost_count_ += lost.events - source->lost.events;
+  source->lost = lost;
+}
+
+// The last of a process: it has ended, or we stop.
+void ShimCollector::Finish(Source* source) {
+  Drain(source);
+  WriteLosses(source);
+  const std::uint32_t slots = source->memory->slots();
+  for (std::uint32_t slot = 0; slot < slots; ++slot) {
+    rls_shim_open open[RLS_SHIM_MAX_DEPTH];
+    const std::uint32_t depth = source->memory->Open(slot, open);
+    if (depth > 0)
+      writer_.Write(ShimBlockKind::kOpen, source->number, slot, open, depth * sizeof(*open));
+  }
+  if (source->pidfd >= 0) close(source->pidfd);
+  source->pidfd = -1;
+}
+
+// The process has replaced its program: the memory of the old one is nobody's any more.
+void ShimCollector::FinishReplaced(std::uint32_t pid) {
+  for (std::size_t index = 0; index < open_.size(); ++index) {
+    if (open_[index].pid != pid) continue;
+    Finish(&open_[index]);
+    open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(index));
+    return;
+  }
+}
+
+void ShimCollector::FinishEnded() {
+  for (std::size_t index = 0; index < open_.size();) {
+    pollfd event = {open_[index].pidfd, POLLIN, 0};
+    if (open_[index].pidfd >= 0 && poll(&event, 1, 0) == 0) {
+      ++index;
+      continue;
+    }
+    Finish(&open_[index]);
+    if (index + 1 < open_.size()) std::swap(open_[index], open_.back());
+    open_.pop_back();
+  }
+}
+
+}  // namespace rls

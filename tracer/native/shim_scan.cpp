@@ -1,0 +1,412 @@
+#include "shim_scan.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+namespace rls {
+namespace {
+
+// Above what a block can hold: a whole ring.
+constexpr std::uint32_t kMaxBlockBytes = RLS_SHIM_RING_BYTES;
+constexpr std::uint32_t kNone = UINT32_MAX;
+
+class File {
+ public:
+  explicit File(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (fd_ < 0) throw std::system_error(errno, std::generic_category(), "opening " + path);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() { close(fd_); }
+
+  std::uint64_t size() const {
+    struct stat status = {};
+    return fstat(fd_, &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
+  }
+
+  // False at the end of the file.
+  bool Read(std::uint64_t offset, void* data, std::size_t bytes) const {
+    std::size_t done = 0;
+    while (done < bytes) {
+      const ssize_t got = pread(fd_, static_cast<char*>(data) + done, bytes - done,
+                                static_cast<off_t>(offset + done));
+      if (got == 0) return false;
+      if (got > 0) {
+        done += static_cast<std::size_t>(got);
+      } else if (errno != EINTR) {
+        throw std::system_error(errno, std::generic_category(), "reading the spool");
+      }
+    }
+    return true;
+  }
+
+ private:
+  int fd_;
+};
+
+template <typename Record>
+Record As(const char* data) {
+  Record record;
+  std::memcpy(&record, data, sizeof(record));
+  return record;
+}
+
+std::uint16_t KindOf(const char* cell) { return As<std::uint16_t>(cell); }
+
+// Times are BIGINT in the database.
+bool IsTime(std::uint64_t ts_ns) { return ts_ns <= INT64_MAX; }
+
+std::int64_t Signed(std::uint64_t value) { return static_cast<std::int64_t>(value); }
+
+std::uint32_t CellsOf(std::uint32_t text_bytes) {
+  constexpr std::uint32_t kInside = sizeof(rls_shim_string::text);
+  if (text_bytes <= kInside) return 1;
+  return 1 + (text_bytes - kInside + RLS_SHIM_CELL_BYTES - 1) / RLS_SHIM_CELL_BYTES;
+}
+
+bool IsRange(std::uint16_t kind) { return kind == RLS_SHIM_RANGE || kind == RLS_SHIM_OPEN; }
+
+}  // namespace
+
+ShimScan::ShimScan(const std::string& path) : path_(path) {
+  const File file(path);
+  const std::uint64_t size = file.size();
+  std::uint64_t offset = sizeof(ShimSpoolHeader);
+  ShimSpoolHeader header = {};
+  if (!file.Read(0, &header, sizeof(header)) || header.magic != kShimSpoolMagic ||
+      header.version != RLS_SHIM_VERSION) {
+    losses_.bytes_left = size;
+    return;
+  }
+  std::vector<char> data(kMaxBlockBytes);
+  ShimBlock block;
+  while (file.Read(offset, &block, sizeof(block))) {
+    if (block.magic != kShimBlockMagic || block.bytes > kMaxBlockBytes ||
+        !file.Read(offset + sizeof(block), data.data(), block.bytes))
+      break;
+    offset += sizeof(block);
+    ReadBlock(block, offset, data.data());
+    offset += block.bytes;
+  }
+  losses_.bytes_left = size > offset ? size - offset : 0;
+  AddUnended();
+  AddLosses();
+}
+
+void ShimScan::ReadBlock(const ShimBlock& block, std::uint64_t offset, const char* data) {
+  if (block.kind == ShimBlockKind::kSource) {
+    ReadSource(block, data);
+    return;
+  }
+  if (block.source >= sources_.size() || block.slot >= RLS_SHIM_SLOTS || !IsTime(block.ts_ns)) {
+    ++losses_.damaged;
+    return;
+  }
+  switch (block.kind) {
+    case ShimBlockKind::kCells:
+      ReadCells(block, offset, data);
+      return;
+    case ShimBlockKind::kCounters:
+      ReadCounters(block, data);
+      return;
+    case ShimBlockKind::kOpen:
+      ReadOpen(block, data);
+      return;
+    case ShimBlockKind::kTid:
+      if (block.bytes == sizeof(ShimTid)) {
+        const auto tid = As<ShimTid>(data);
+        tids_[{block.source, tid.inner_tid}] = tid.tid;
+      }
+      return;
+    case ShimBlockKind::kLost:
+      if (block.bytes == sizeof(ShimLost)) {
+        const auto lost = As<ShimLost>(data);
+        lost_.emplace(block.source, std::make_pair(ShimLost{}, lost)).first->second.second = lost;
+      }
+      return;
+    default:
+      ++losses_.damaged;
+  }
+}
+
+void ShimScan::ReadSource(const ShimBlock& block, const char* data) {
+  if (block.bytes != sizeof(ShimSource) || block.source != sources_.size()) {
+    ++losses_.damaged;
+    return;
+  }
+  sources_.push_back(As<ShimSource>(data));
+}
+
+void ShimScan::ReadCounters(const ShimBlock& block, const char* data) {
+  if (block.bytes != sizeof(ShimCounters)) {
+    ++losses_.damaged;
+    return;
+  }
+  Slot& slot = slots_[{block.source, block.slot}];
+  slot.last = As<ShimCounters>(data);
+  // A slot that came into use while we read began with none; of one that was there, and of a
+  // process that others had read before, the first are what was lost before us.
+  if (!slot.has_first && sources_[block.source].reader > 1 && slot.tenancy == kNone)
+    slot.first = slot.last;
+  slot.has_first = true;
+}
+
+void ShimScan::ReadOpen(const ShimBlock& block, const char* data) {
+  const Slot& slot = slots_[{block.source, block.slot}];
+  const std::uint32_t count = block.bytes / sizeof(rls_shim_open);
+  if (slot.tenancy == kNone) {
+    losses_.damaged += count;
+    return;
+  }
+  ShimTenancyData& tenancy = tenancy_data_[slot.tenancy];
+  tenancy.open_ns = Signed(block.ts_ns);
+  tenancy.open.clear();
+  for (std::uint32_t index = 0; index < count; ++index)
+    tenancy.open.push_back(As<rls_shim_open>(data + index * sizeof(rls_shim_open)));
+  tenancies_[slot.tenancy].ranges += count;
+  for (const rls_shim_open& open : tenancy.open) {
+    rls_shim_event event = {};
+    event.name = open.name;
+    event.domain = open.domain;
+    event.category = open.category;
+    event.color = open.color;
+    Intern(block.source, event);
+  }
+}
+
+void ShimScan::ReadCells(const ShimBlock& block, std::uint64_t offset, const char* data) {
+  std::uint32_t position = 0;
+  std::uint32_t begin = 0;
+  const auto flush = [&](std::uint32_t end) {
+    const std::uint32_t tenancy = slots_[{block.source, block.slot}].tenancy;
+    if (tenancy != kNone && end > begin)
+      tenancy_data_[tenancy].extents.push_back({offset + begin, end - begin});
+    begin = end;
+  };
+  while (position + RLS_SHIM_CELL_BYTES <= block.bytes) {
+    const char* cell = data + position;
+    std::uint32_t cells = 1;
+    ++records_;
+    if (KindOf(cell) == RLS_SHIM_STRING) {
+      cells = ReadString(cell, block.bytes - position);
+    } else if (KindOf(cell) == RLS_SHIM_THREAD) {
+      flush(position);
+      Introduce(block, cell);
+    } else {
+      ReadCell(block, cell);
+    }
+    position += cells * RLS_SHIM_CELL_BYTES;
+  }
+  flush(block.bytes);
+  const std::uint32_t tenancy = slots_[{block.source, block.slot}].tenancy;
+  if (tenancy != kNone) tenancies_[tenancy].last_ns = Signed(block.ts_ns);
+}
+
+void ShimScan::ReadCell(const ShimBlock& block, const char* cell) {
+  const auto event = As<rls_shim_event>(cell);
+  const std::uint32_t tenancy = slots_[{block.source, block.slot}].tenancy;
+  if (event.kind == RLS_SHIM_CATEGORY) {
+    ReadCategory(block.source, cell);
+  } else if (tenancy == kNone || !IsTime(event.start_ns) || !IsTime(event.end_ns)) {
+    ++losses_.damaged;
+  } else if (IsRange(event.kind)) {
+    Intern(block.source, event);
+    ++tenancies_[tenancy].ranges;
+  } else if (event.kind == RLS_SHIM_START) {
+    ReadStart(block, event);
+  } else if (event.kind == RLS_SHIM_END) {
+    ReadEnd(block, event);
+  } else if (event.kind == RLS_SHIM_MARK) {
+    ReadMark(block, event);
+  } else {
+    ++losses_.damaged;
+  }
+}
+
+// Returns how many cells it takes.
+std::uint32_t ShimScan::ReadString(const char* cell, std::uint32_t left) {
+  const auto record = As<rls_shim_string>(cell);
+  const std::uint32_t cells = CellsOf(record.length);
+  if (record.length > RLS_SHIM_MAX_TEXT || cells * RLS_SHIM_CELL_BYTES > left) {
+    ++losses_.damaged;
+    return 1;
+  }
+  const std::string text(cell + offsetof(rls_shim_string, text), record.length);
+  if (texts_.emplace(record.hash, text).second && record.cut != 0) ++losses_.cut_names;
+  return cells;
+}
+
+void ShimScan::ReadCategory(std::uint32_t source, const char* cell) {
+  const auto record = As<rls_shim_category>(cell);
+  categories_[{source, record.domain, record.category}] = record.name;
+}
+
+void ShimScan::ReadStart(const ShimBlock& block, const rls_shim_event& event) {
+  const ShimAsync range = {Signed(event.start_ns), 0, sources_[block.source].pid,
+                           Intern(block.source, event)};
+  started_[{block.source, event.id}] = {range, slots_[{block.source, block.slot}].tenancy};
+}
+
+void ShimScan::ReadEnd(const ShimBlock& block, const rls_shim_event& event) {
+  const auto found = started_.find({block.source, event.id});
+  // The two may stand in the rings of two threads, of which the second was read first.
+  if (found == started_.end()) {
+    ended_early_[{block.source, event.id}] = {Signed(event.end_ns),
+                                              slots_[{block.source, block.slot}].tenancy};
+    return;
+  }
+  AddAsync(found->second, Signed(event.end_ns), slots_[{block.source, block.slot}].tenancy);
+  started_.erase(found);
+}
+
+void ShimScan::AddAsync(const Started& started, std::int64_t end_ns, std::uint32_t tenancy) {
+  async_.push_back(started.range);
+  async_.back().end_ns = std::max(end_ns, started.range.start_ns);
+  if (tenancy != started.tenancy) ++losses_.cross_thread_ends;
+}
+
+// What remains at the end of the file.
+void ShimScan::AddUnended() {
+  for (const auto& [id, started] : started_) {
+    const auto end = ended_early_.find(id);
+    if (end == ended_early_.end()) {
+      async_.push_back(started.range);
+      continue;
+    }
+    AddAsync(started, end->second.first, end->second.second);
+    ended_early_.erase(end);
+  }
+  losses_.unmatched_ends = ended_early_.size();
+}
+
+void ShimScan::ReadMark(const ShimBlock& block, const rls_shim_event& event) {
+  marks_.push_back({Signed(event.start_ns), slots_[{block.source, block.slot}].tenancy,
+                    Intern(block.source, event)});
+}
+
+void ShimScan::Introduce(const ShimBlock& block, const char* cell) {
+  const auto record = As<rls_shim_thread>(cell);
+  const ShimSource& source = sources_[block.source];
+  Slot& slot = slots_[{block.source, block.slot}];
+  std::uint32_t tid = record.tid;
+  if (source.pid != source.inner_pid) {
+    const auto found = tids_.find({block.source, record.tid});
+    tid = found == tids_.end() ? 0 : found->second;
+  }
+  const std::int64_t ts_ns = IsTime(record.ts_ns) ? Signed(record.ts_ns) : Signed(block.ts_ns);
+  if (slot.tenancy != kNone) tenancies_[slot.tenancy].last_ns = ts_ns;
+  slot.tenancy = static_cast<std::uint32_t>(tenancies_.size());
+  tenancies_.push_back({ts_ns, ts_ns, 0, source.pid, tid});
+  tenancy_data_.push_back({});
+  tenancy_data_.back().source = block.source;
+}
+
+void ShimScan::AddLosses() {
+  const auto note = [this](std::uint64_t count, std::uint64_t first_ns) {
+    if (count == 0 || first_ns == 0 || !IsTime(first_ns)) return;
+    if (losses_.first_ns == 0 || Signed(first_ns) < losses_.first_ns)
+      losses_.first_ns = Signed(first_ns);
+  };
+  for (const auto& [id, slot] : slots_) {
+    const ShimCounters& first = slot.first;
+    const ShimCounters& last = slot.last;
+    losses_.dropped_events += last.dropped_events - first.dropped_events;
+    losses_.dropped_names += last.dropped_names - first.dropped_names;
+    losses_.interrupted += last.interrupted - first.interrupted;
+    losses_.unbalanced_pops += last.unbalanced_pops - first.unbalanced_pops;
+    losses_.too_deep += last.too_deep - first.too_deep;
+    note(last.dropped_events - first.dropped_events, last.first_loss_ns);
+  }
+  for (const auto& [source, lost] : lost_) {
+    losses_.without_slot += lost.second.events - lost.first.events;
+    note(lost.second.events, lost.second.first_ns);
+  }
+}
+
+const std::string* ShimScan::Text(std::uint64_t hash) const {
+  const auto found = texts_.find(hash);
+  return found == texts_.end() ? nullptr : &found->second;
+}
+
+ShimKey ShimScan::KeyOf(std::uint32_t source, const rls_shim_event& event) const {
+  ShimKey key = {event.name, event.domain, 0, event.category};
+  if (event.category == 0) return key;
+  const auto found = categories_.find({source, event.domain, event.category});
+  if (found == categories_.end()) return key;
+  key.category_name = found->second;
+  key.category_number = 0;
+  return key;
+}
+
+std::int32_t ShimScan::Intern(std::uint32_t source, const rls_shim_event& event) {
+  const ShimKey key = KeyOf(source, event);
+  const auto [found, is_new] = key_index_.emplace(key, static_cast<std::int32_t>(keys_.size()));
+  if (is_new) {
+    keys_.push_back(key);
+    colors_.push_back(event.color);
+  }
+  return found->second;
+}
+
+void ShimScan::AddRange(const ShimTenancyData& data, const rls_shim_event& event,
+                        ShimRanges* ranges) const {
+  auto key = key_index_.find(KeyOf(data.source, event));
+  // Its category was named later on.
+  if (key == key_index_.end()) key = key_index_.find({event.name, event.domain, 0, event.category});
+  if (key == key_index_.end()) return;
+  ranges->start_ns.push_back(Signed(event.start_ns));
+  ranges->end_ns.push_back(Signed(event.end_ns));
+  ranges->key.push_back(key->second);
+  ranges->payload.push_back(event.payload);
+  ranges->payload_type.push_back(event.payload_type);
+  ranges->is_open.push_back(event.kind == RLS_SHIM_OPEN);
+}
+
+ShimRanges ShimScan::ReadRanges(std::size_t tenancy) const {
+  const ShimTenancyData& data = tenancy_data_.at(tenancy);
+  const File file(path_);
+  ShimRanges ranges;
+  std::vector<char> cells;
+  std::uint64_t last_start_ns = 0;
+  for (const ShimTenancyData::Extent& extent : data.extents) {
+    cells.resize(extent.bytes);
+    if (!file.Read(extent.offset, cells.data(), cells.size())) break;
+    std::uint32_t position = 0;
+    while (position + RLS_SHIM_CELL_BYTES <= extent.bytes) {
+      const char* cell = cells.data() + position;
+      position += RLS_SHIM_CELL_BYTES;
+      if (KindOf(cell) == RLS_SHIM_STRING) {
+        const std::uint32_t length = As<rls_shim_string>(cell).length;
+        if (length <= RLS_SHIM_MAX_TEXT) position += (CellsOf(length) - 1) * RLS_SHIM_CELL_BYTES;
+        continue;
+      }
+      const auto event = As<rls_shim_event>(cell);
+      if (!IsRange(event.kind) || !IsTime(event.start_ns) || !IsTime(event.end_ns)) continue;
+      AddRange(data, event, &ranges);
+      last_start_ns = event.start_ns;
+    }
+  }
+  for (const rls_shim_open& open : data.open) {
+    // The process was killed between the record of the end and the stack.
+    if (open.start_ns == last_start_ns && open.start_ns != 0) continue;
+    rls_shim_event event = {};
+    event.kind = RLS_SHIM_OPEN;
+    event.start_ns = open.start_ns;
+    event.end_ns = static_cast<std::uint64_t>(data.open_ns);
+    event.name = open.name;
+    event.domain = open.domain;
+    event.category = open.category;
+    event.payload = open.payload;
+    event.payload_type = open.payload_type;
+    if (IsTime(open.start_ns)) AddRange(data, event, &ranges);
+  }
+  return ranges;
+}
+
+}  // namespace rls

@@ -1,0 +1,71 @@
+// shim.bin in a spool: what the collector read from the shims of the target's processes.
+//
+// ShimSpoolHeader, then blocks: a ShimBlock and so many bytes of payload. A block is written whole
+// or not at all; one cut short at the end is what a kill leaves. The cells of a block are whole
+// records of cupti/records.h.
+#pragma once
+
+#include <cstdint>
+
+#include "cupti/records.h"
+
+namespace rls {
+
+constexpr std::uint64_t kShimSpoolMagic = 0x314d494853534cULL;  // "LSSHIM1"
+constexpr std::uint32_t kShimBlockMagic = 0x4b4c4253;           // "SBLK"
+
+struct ShimSpoolHeader {
+  std::uint64_t magic;
+  std::uint32_t version;  // RLS_SHIM_VERSION
+  std::uint32_t header_bytes;
+};
+static_assert(sizeof(ShimSpoolHeader) == 16, "shim spool header size");
+
+enum class ShimBlockKind : std::uint16_t {
+  kSource = 1,    // ShimSource: the memory of a process was found
+  kCells = 2,     // records from the ring of a slot
+  kCounters = 3,  // ShimCounters of a slot
+  kOpen = 4,      // rls_shim_open entries: ranges that are open at ts_ns, the outermost first
+  kTid = 5,       // ShimTid
+  kLost = 6,      // ShimLost: of the process, outside any slot
+};
+
+struct ShimBlock {
+  std::uint32_t magic;
+  ShimBlockKind kind;
+  std::uint16_t slot;
+  std::uint32_t source;  // counted from 0 in the order of their kSource blocks
+  std::uint32_t bytes;
+  std::uint64_t ts_ns;
+};
+static_assert(sizeof(ShimBlock) == 24, "shim block size");
+
+struct ShimSource {
+  std::uint32_t pid;        // as the recorder sees it
+  std::uint32_t inner_pid;  // as the process sees it; differs in a pid namespace
+  std::uint64_t created_ns;
+  std::uint32_t reader;  // of which life of the memory we are the reader: 1 is the first
+  std::uint32_t reserved;
+};
+
+// They never go down: what a recording lost is the last value less the first.
+struct ShimCounters {
+  std::uint64_t dropped_events;
+  std::uint64_t dropped_names;
+  std::uint64_t interrupted;
+  std::uint64_t unbalanced_pops;
+  std::uint64_t too_deep;
+  std::uint64_t first_loss_ns;
+};
+
+struct ShimLost {
+  std::uint64_t events;
+  std::uint64_t first_ns;
+};
+
+struct ShimTid {
+  std::uint32_t inner_tid;
+  std::uint32_t tid;
+};
+
+}  // namespace rls

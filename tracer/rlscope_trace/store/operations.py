@@ -1,0 +1,272 @@
+"""From the records of the shims to the tables of operations: whose they are, nested, as paths."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+
+from rlscope_trace._capture import ShimScan, merge_phases
+from rlscope_trace._import import intern_paths
+from rlscope_trace.store.database_file import BATCH_ROWS, ReportProgress
+from rlscope_trace.store.nested_ranges import NestedRanges, nest_ranges
+from rlscope_trace.store.operation_losses import Cuts, shim_stats
+from rlscope_trace.store.stats import TraceStat
+from rlscope_trace.store.thread_lives import Life, ThreadLives
+
+# RLS_AUTO_DOMAIN of cupti/records.h.
+_AUTO_DOMAIN = "rlscope"
+_UNNAMED = "(unnamed)"
+_LOST_NAME = "(name lost)"
+
+Columns = dict[str, NDArray[Any]]
+
+
+@dataclass(slots=True)
+class _Paths:
+    """The paths met so far; ids count from 1."""
+
+    ids: dict[tuple[int, int], int] = field(default_factory=dict)
+    """By parent path (0: none) and key."""
+    depths: list[int] = field(default_factory=list)
+
+    def intern(self, nested: NestedRanges, key: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Return the path of each range of one thread."""
+        local, parents, keys, depths = intern_paths(nested.parent, key)
+        mine = np.zeros(len(keys) + 1, dtype=np.int32)
+        for index, (parent, own) in enumerate(zip(parents.tolist(), keys, strict=True)):
+            name = (int(mine[parent]), int(own))
+            if name not in self.ids:
+                self.ids[name] = len(self.ids) + 1
+                self.depths.append(int(depths[index]))
+            mine[index + 1] = self.ids[name]
+        return mine[local]
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """What was written of the operations."""
+
+    rows: dict[str, int]
+    """By table."""
+    losses: list[TraceStat]
+    processes: list[int]
+    """Those whose ranges were read."""
+    records: int
+    """Records read, of any kind."""
+
+
+class OperationWriter:
+    """Writes what the shims told into a database whose threads and processes are written."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection, shim_file: Path) -> None:
+        self._con = con
+        self._scan = ShimScan(str(shim_file))
+        self._lives = ThreadLives(con, self._scan.source_pids())
+        self._keys = [_described(*key) for key in self._scan.names()]
+        self._is_auto = np.array([key[3] == "auto" for key in self._keys], dtype=np.uint8)
+        self._paths = _Paths()
+        self._cuts = Cuts()
+        self._rows: dict[str, int] = {}
+
+    def write(self, progress: ReportProgress) -> Operations:
+        """Fill the tables."""
+        self._rows = dict.fromkeys(
+            ("operation_coded", "operation_payload", "operation_path", "async_range", "mark"), 0
+        )
+        tenancies = self._scan.tenancies()
+        total = max(int(tenancies["ranges"].sum()), 1)
+        waiting: list[Columns] = []
+        by_thread = self._by_thread(tenancies)
+        for life in sorted(by_thread, key=lambda life: (life.process_id, life.thread_id)):
+            waiting.append(self._thread(life, by_thread[life]))
+            if sum(len(batch["path_id"]) for batch in waiting) >= BATCH_ROWS:
+                self._insert(waiting)
+                waiting = []
+            progress("operations", min(self._rows["operation_coded"], total - 1), total)
+        self._insert(waiting)
+        self._insert_paths()
+        self._insert_async()
+        self._insert_marks(tenancies)
+        progress("operations", total, total)
+        return Operations(
+            rows=self._rows,
+            losses=shim_stats(self._scan.losses(), self._cuts),
+            processes=self._lives.process_ids(),
+            records=self._scan.records,
+        )
+
+    def _by_thread(self, tenancies: NDArray[np.void]) -> dict[Life, list[int]]:
+        by_thread: dict[Life, list[int]] = {}
+        for index, tenancy in enumerate(tenancies):
+            life = self._lives.find(
+                int(tenancy["pid"]), int(tenancy["tid"]), int(tenancy["first_ns"])
+            )
+            if life is not None:
+                by_thread.setdefault(life, []).append(index)
+            elif int(tenancy["last_ns"]) >= self._lives.start_ns:
+                self._cuts.of_no_thread += int(tenancy["ranges"])
+        return by_thread
+
+    def _thread(self, life: Life, tenancies: list[int]) -> Columns:
+        """Return the rows of one thread, nested and in their order."""
+        parts = [self._scan.ranges(index) for index in tenancies]
+        ranges = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        ranges = self._clip(ranges, life)
+        merged = self._merge(ranges)
+        nested = nest_ranges(
+            np.full(len(merged["start_ns"]), life.thread_id, dtype=np.int32),
+            merged["start_ns"],
+            merged["end_ns"],
+        )
+        self._cuts.add_crossings(nested)
+        row = merged["row"][nested.order]
+        path_id = self._paths.intern(nested, ranges["key"][row].astype(np.int64))
+        return {
+            "thread_id": nested.thread_id,
+            "start_ns": nested.start_ns,
+            "end_ns": nested.end_ns,
+            "path_id": path_id,
+            "payload": ranges["payload"][row],
+            "payload_type": ranges["payload_type"][row],
+        }
+
+    def _clip(self, ranges: Columns, life: Life) -> Columns:
+        """Cut ranges at the ends of what was recorded of their thread."""
+        start_ns, end_ns = ranges["start_ns"], ranges["end_ns"]
+        end_ns = np.where(end_ns == 0, life.end_ns, end_ns)
+        is_inside = (end_ns > life.start_ns) & (start_ns < life.end_ns)
+        # Some phase is always under way: that one is cut is no news.
+        is_told = is_inside & (self._is_auto[ranges["key"]] == 0)
+        began_before = is_told & (start_ns < life.start_ns)
+        is_open = is_told & ((ranges["is_open"] != 0) | (end_ns > life.end_ns))
+        self._cuts.began_before += int(np.count_nonzero(began_before))
+        self._cuts.open_at_end += int(np.count_nonzero(is_open))
+        clipped = {
+            **ranges,
+            "start_ns": np.maximum(start_ns, life.start_ns),
+            "end_ns": np.minimum(end_ns, life.end_ns),
+        }
+        return {name: column[is_inside] for name, column in clipped.items()}
+
+    def _merge(self, ranges: Columns) -> Columns:
+        """Let the program's own ranges win over phases of the same meaning."""
+        order = np.lexsort((-ranges["end_ns"], ranges["start_ns"]))
+        is_auto = self._is_auto[ranges["key"][order]]
+        if not is_auto.any() or is_auto.all():
+            return {"start_ns": ranges["start_ns"], "end_ns": ranges["end_ns"],
+                    "row": np.arange(len(order))}  # fmt: skip
+        start_ns, end_ns, row, removed = merge_phases(
+            np.ascontiguousarray(ranges["start_ns"][order]),
+            np.ascontiguousarray(ranges["end_ns"][order]),
+            np.ascontiguousarray(ranges["key"][order]),
+            np.ascontiguousarray(is_auto),
+        )
+        self._cuts.named_by_program += removed
+        return {"start_ns": start_ns, "end_ns": end_ns, "row": order[row]}
+
+    def _insert(self, waiting: list[Columns]) -> None:
+        if not waiting:
+            return
+        batch = {name: np.concatenate([part[name] for part in waiting]) for name in waiting[0]}
+        _insert_operations(self._con, batch)
+        self._rows["operation_coded"] += len(batch["path_id"])
+        has_payload = batch["payload_type"] != 0
+        if has_payload.any():
+            batch = {name: column[has_payload] for name, column in batch.items()}
+            _insert_payloads(self._con, batch)
+            self._rows["operation_payload"] += len(batch["path_id"])
+
+    def _insert_paths(self) -> None:
+        rows = [
+            (path_id, parent or None, *self._keys[key][:4], depth, self._keys[key][4])
+            for ((parent, key), path_id), depth in zip(
+                self._paths.ids.items(), self._paths.depths, strict=True
+            )
+        ]
+        if rows:
+            self._con.executemany(
+                "INSERT INTO operation_path (path_id, parent_path_id, name, domain, category,"
+                " source, depth, color) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                rows,
+            )
+        self._rows["operation_path"] = len(rows)
+
+    def _insert_async(self) -> None:
+        rows = sorted(self._async_rows(), key=lambda row: row[:2])
+        if rows:
+            self._con.executemany("INSERT INTO async_range VALUES (?, ?, ?, ?, ?)", rows)
+        self._rows["async_range"] = len(rows)
+
+    def _async_rows(self) -> Iterator[tuple[int, int, int, str, str | None]]:
+        for start_ns, end_ns, pid, key in self._scan.async_ranges().tolist():
+            process = self._lives.process(pid, start_ns)
+            if process is None:
+                continue
+            self._cuts.unended_async += end_ns == 0
+            end = min(end_ns or process.end_ns, process.end_ns)
+            if end < process.start_ns or start_ns > process.end_ns:
+                continue
+            self._cuts.began_before += start_ns < process.start_ns
+            name, domain, *_ = self._keys[key]
+            yield process.process_id, max(start_ns, process.start_ns), end, name, domain
+
+    def _insert_marks(self, tenancies: NDArray[np.void]) -> None:
+        rows = []
+        for ts_ns, tenancy, key in self._scan.marks().tolist():
+            pid, tid = int(tenancies["pid"][tenancy]), int(tenancies["tid"][tenancy])
+            life = self._lives.find(pid, tid, ts_ns)
+            if life is None or not life.start_ns <= ts_ns <= life.end_ns:
+                self._cuts.of_no_thread += life is None
+                continue
+            rows.append((life.process_id, life.thread_id, ts_ns, *self._keys[key][:3]))
+        rows.sort(key=lambda row: row[:3])
+        if rows:
+            self._con.executemany(
+                "INSERT INTO mark VALUES (?, ?, ?, ?, ?)", [row[1:] for row in rows]
+            )
+        self._rows["mark"] = len(rows)
+
+
+# Name, domain, category, source, color of a key.
+_Described = tuple[str, str | None, str | None, str, int | None]
+
+
+def _described(
+    name: str | None, domain: str | None, category: str | None, color: int
+) -> _Described:
+    """Turn what the decoder knows of a key into the columns of operation_path."""
+    if name is not None:
+        name = name or _UNNAMED
+    is_auto = domain == _AUTO_DOMAIN
+    return (
+        _LOST_NAME if name is None else name,
+        _LOST_NAME if domain is None else domain or None,
+        _LOST_NAME if category is None else category or None,
+        "auto" if is_auto else "nvtx",
+        color or None,
+    )
+
+
+def _insert_operations(con: duckdb.DuckDBPyConnection, batch: Columns) -> None:
+    con.execute(
+        "INSERT INTO operation_coded SELECT thread_id, start_ns, end_ns, path_id FROM batch"
+    )
+
+
+def _insert_payloads(con: duckdb.DuckDBPyConnection, batch: Columns) -> None:
+    batch = {
+        **{name: batch[name] for name in ("thread_id", "start_ns", "path_id", "payload_type")},
+        "as_unsigned": batch["payload"],
+        "as_signed": batch["payload"].view(np.int64),
+        "as_double": batch["payload"].view(np.float64),
+    }
+    # The types of payloads are those of enum rls_shim_payload.
+    con.execute(
+        "INSERT INTO operation_payload SELECT thread_id, start_ns, path_id,"
+        " CASE payload_type WHEN 1 THEN as_unsigned::HUGEINT WHEN 2 THEN as_signed::HUGEINT END,"
+        " CASE payload_type WHEN 3 THEN as_double END FROM batch"
+    )

@@ -1,0 +1,60 @@
+"""Whose a thread id was at an instant: ids are reused, lives are not."""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+import duckdb
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One life of a thread, or of a process (thread_id 0), within the trace."""
+
+    process_id: int
+    thread_id: int
+    start_ns: int
+    end_ns: int
+
+
+class ThreadLives:
+    """The threads of some processes, as a trace database holds them."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection, pids: list[int]) -> None:
+        self._threads: dict[tuple[int, int], list[Life]] = {}
+        self._processes: dict[int, list[Life]] = {}
+        chosen = sorted(set(pids))
+        threads = con.execute(
+            "SELECT p.pid, t.tid, t.process_id, t.thread_id, t.start_ns, t.end_ns FROM thread AS t"
+            " JOIN process AS p ON p.process_id = t.process_id"
+            " WHERE p.pid IN (SELECT unnest(?)) ORDER BY t.start_ns",
+            [chosen],
+        ).fetchall()
+        for pid, tid, *life in threads:
+            self._threads.setdefault((pid, tid), []).append(Life(*life))
+        processes = con.execute(
+            "SELECT pid, process_id, 0, start_ns, end_ns FROM process"
+            " WHERE pid IN (SELECT unnest(?)) ORDER BY start_ns",
+            [chosen],
+        ).fetchall()
+        for pid, *life in processes:
+            self._processes.setdefault(pid, []).append(Life(*life))
+        self.start_ns = min((row[4] for row in threads), default=0)
+        """The first instant of any of them."""
+
+    def find(self, pid: int, tid: int, ts_ns: int) -> Life | None:
+        """Return the thread that had these ids at an instant, or did when it was first seen."""
+        return _at(self._threads.get((pid, tid), []), ts_ns)
+
+    def process(self, pid: int, ts_ns: int) -> Life | None:
+        """Return the process that had this id at an instant, or did when it was first seen."""
+        return _at(self._processes.get(pid, []), ts_ns)
+
+    def process_ids(self) -> list[int]:
+        """Return all processes that have one of the pids."""
+        return sorted(life.process_id for lives in self._processes.values() for life in lives)
+
+
+def _at(lives: list[Life], ts_ns: int) -> Life | None:
+    """Return the first life that ends after an instant; lives are in the order of time."""
+    place = bisect_right([life.end_ns for life in lives], ts_ns)
+    return lives[place] if place < len(lives) else None
