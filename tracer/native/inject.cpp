@@ -101,7 +101,7 @@ class Injector {
     return std::nullopt;
   }
 
-  void CallBoth(HeldThread& thread, const ThreadState& state) {
+  void CallBoth(HeldThread& thread, const StoppedState& state) {
     std::string path = injection_.library;
     path.push_back('\0');
     const RemoteCall load = {addresses_.dlopen, addresses_.restorer, path, RTLD_NOW};

@@ -34,7 +34,7 @@ CallEnd RunToReturn(HeldThread& thread, std::uint64_t return_stack, Clock::time_
 
 // Puts the thread back to `state` from any stop but that of an interrupt. From the first step on
 // it would get there by itself if we died.
-bool GoBack(HeldThread& thread, const ThreadState& state) {
+bool GoBack(HeldThread& thread, const StoppedState& state) {
   if (!thread.RestoreRest(state) || !thread.SetRegisters(ResumableRegisters(state.registers)))
     return false;
   // Only a stop by interrupt lies before the kernel's restart of the system call.
@@ -43,7 +43,7 @@ bool GoBack(HeldThread& thread, const ThreadState& state) {
 }
 
 // After the deadline: gives up a wait for a lock, which holds nothing; lets everything else end.
-CallEnd Abandon(HeldThread& thread, const ThreadState& state) {
+CallEnd Abandon(HeldThread& thread, const StoppedState& state) {
   const Stop stop = thread.Interrupt(Clock::now() + kStopTime);
   if (stop == Stop::kGone) return CallEnd::kGone;
   const auto registers = thread.Registers();
@@ -55,7 +55,7 @@ CallEnd Abandon(HeldThread& thread, const ThreadState& state) {
 
 }  // namespace
 
-CallEnd CallFunction(HeldThread& thread, const ThreadState& state, const ProcessMemory& memory,
+CallEnd CallFunction(HeldThread& thread, const StoppedState& state, const ProcessMemory& memory,
                      const RemoteCall& call, Clock::time_point deadline) {
   const SignalFrame frame = BuildFrame(state, call.restorer, call.data);
   if (!memory.Write(frame.address, frame.bytes.data(), frame.bytes.size()))

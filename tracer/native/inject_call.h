@@ -26,7 +26,7 @@ enum class CallEnd {
 
 // `thread` is stopped by an interrupt, in `state`. But for kRunning and kGone it is so again when
 // this returns, and the system call it was in will be restarted as if nothing had happened.
-CallEnd CallFunction(HeldThread& thread, const ThreadState& state, const ProcessMemory& memory,
+CallEnd CallFunction(HeldThread& thread, const StoppedState& state, const ProcessMemory& memory,
                      const RemoteCall& call, Clock::time_point deadline);
 
 }  // namespace rls

@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 
 #include "inject_error.h"
@@ -25,8 +25,13 @@ T ReadAt(const std::vector<unsigned char>& file, std::uint64_t offset) {
 }
 
 std::vector<unsigned char> ReadFile(const std::string& path) {
-  std::ifstream input(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(input), std::istreambuf_iterator<char>()};
+  std::ifstream input(path, std::ios::binary | std::ios::ate);
+  const std::streamoff bytes = input.tellg();
+  std::vector<unsigned char> content(bytes > 0 ? static_cast<std::size_t>(bytes) : 0);
+  input.seekg(0);
+  input.read(reinterpret_cast<char*>(content.data()), static_cast<std::streamsize>(bytes));
+  content.resize(static_cast<std::size_t>(input.gcount()));
+  return content;
 }
 
 std::string MapFile(pid_t pid, const Mapping& mapping) {
@@ -51,6 +56,24 @@ bool IsText(const std::vector<unsigned char>& file, const Elf64_Shdr& strings, s
          std::memcmp(file.data() + offset, text.c_str(), text.size() + 1) == 0;
 }
 
+// start-end permissions offset device inode  path. By hand: it is read while a thread is held.
+std::optional<Mapping> ParseLine(const std::string& line) {
+  Mapping mapping = {};
+  char* at = nullptr;
+  mapping.start = std::strtoull(line.c_str(), &at, 16);
+  if (*at != '-') return std::nullopt;
+  mapping.end = std::strtoull(at + 1, &at, 16);
+  if (std::strlen(at) < 6) return std::nullopt;
+  mapping.permissions.assign(at + 1, 4);
+  mapping.offset = std::strtoull(at + 6, &at, 16);
+  const char* device = at + std::strspn(at, " ");
+  const std::size_t device_length = std::strcspn(device, " ");
+  mapping.device.assign(device, device_length);
+  mapping.inode = std::strtoull(device + device_length, &at, 10);
+  mapping.path.assign(at + std::strspn(at, " "));
+  return mapping;
+}
+
 }  // namespace
 
 std::string Mapping::Name() const {
@@ -61,15 +84,8 @@ std::string Mapping::Name() const {
 std::vector<Mapping> ReadMaps(pid_t pid) {
   std::ifstream input("/proc/" + std::to_string(pid) + "/maps");
   std::vector<Mapping> maps;
-  for (std::string line; std::getline(input, line);) {
-    std::istringstream fields(line);
-    Mapping mapping = {};
-    char dash = 0;
-    fields >> std::hex >> mapping.start >> dash >> mapping.end >> mapping.permissions >>
-        mapping.offset >> mapping.device >> std::dec >> mapping.inode >> std::ws;
-    std::getline(fields, mapping.path);
-    if (mapping.permissions.size() == 4) maps.push_back(std::move(mapping));
-  }
+  for (std::string line; std::getline(input, line);)
+    if (auto mapping = ParseLine(line)) maps.push_back(std::move(*mapping));
   return maps;
 }
 

@@ -74,7 +74,7 @@ int LoaderTraces(const ProcessMemory& memory, const std::vector<Mapping>& maps,
   }));
 }
 
-std::string WhyNotThisStack(const std::vector<Mapping>& maps, const ThreadState& state) {
+std::string WhyNotThisStack(const std::vector<Mapping>& maps, const StoppedState& state) {
   const Mapping* stack = FindMapping(maps, state.registers.rsp);
   if (stack == nullptr) return "its stack is not mapped";
   // The kernel makes this one longer as it is used.
@@ -121,7 +121,7 @@ std::vector<pid_t> WaitingThreads(pid_t pid) {
   return threads;
 }
 
-std::string WhyNotHere(pid_t pid, const ThreadState& state) {
+std::string WhyNotHere(pid_t pid, const StoppedState& state) {
   const std::vector<Mapping> maps = ReadMaps(pid);
   const std::string reason = WhyNotThisStack(maps, state);
   if (!reason.empty()) return reason;

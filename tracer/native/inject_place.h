@@ -22,6 +22,6 @@ std::vector<pid_t> AllThreads(pid_t pid);
 // Empty where a stopped thread is at a place that a function may be called from; else the reason.
 // That is: on a stack of its own with room, and either in a wait or outside of everything that
 // takes the locks of the C library, the loader and memory allocation.
-std::string WhyNotHere(pid_t pid, const ThreadState& state);
+std::string WhyNotHere(pid_t pid, const StoppedState& state);
 
 }  // namespace rls

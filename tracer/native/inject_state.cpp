@@ -123,17 +123,25 @@ bool IsRepeatable(const user_regs_struct& stopped) {
 
 }  // namespace
 
-bool ThreadState::IsRestarting() const {
+bool StoppedState::IsRestarting() const {
   const auto answer = static_cast<std::int64_t>(registers.rax);
   return static_cast<std::int64_t>(registers.orig_rax) >= 0 &&
          (answer == kRestartSys || answer == kRestartNoIntr || answer == kRestartNoHandler ||
           answer == kRestartBlock);
 }
 
+bool StoppedState::MakeRestarting() {
+  if (static_cast<std::int64_t>(registers.orig_rax) < 0 ||
+      static_cast<std::int64_t>(registers.rax) != -EINTR)
+    return false;
+  registers.rax = static_cast<std::uint64_t>(kRestartNoHandler);
+  return true;
+}
+
 user_regs_struct ResumableRegisters(const user_regs_struct& stopped) {
   user_regs_struct registers = stopped;
   registers.orig_rax = static_cast<std::uint64_t>(-1);
-  ThreadState state;
+  StoppedState state;
   state.registers = stopped;
   if (!state.IsRestarting()) return registers;
   if (static_cast<std::int64_t>(stopped.rax) == kRestartBlock && !IsRepeatable(stopped)) {
@@ -145,7 +153,7 @@ user_regs_struct ResumableRegisters(const user_regs_struct& stopped) {
   return registers;
 }
 
-SignalFrame BuildFrame(const ThreadState& state, std::uint64_t restorer, const std::string& data) {
+SignalFrame BuildFrame(const StoppedState& state, std::uint64_t restorer, const std::string& data) {
   const std::vector<unsigned char> floating = FloatingFrame(state.floating);
   const std::uint64_t top = state.registers.rsp - kRedZone;
   SignalFrame frame;

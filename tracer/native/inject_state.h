@@ -14,13 +14,17 @@
 
 namespace rls {
 
-struct ThreadState {
+struct StoppedState {
   user_regs_struct registers = {};
   std::uint64_t signal_mask = 0;
   std::vector<unsigned char> floating;  // the XSAVE area as ptrace gives it
 
   // Whether the thread was stopped inside a system call that the kernel is going to restart.
   bool IsRestarting() const;
+  // Some waits (epoll_wait, recv with a time limit, ...) end with EINTR when their thread is held.
+  // Makes the kernel restart those too, unless a handler of the program runs first; one with a
+  // time limit then waits for all of it again. Returns whether there was something to change.
+  bool MakeRestarting();
 };
 
 // The registers with which a thread in user space does what the kernel would do when it restarts
@@ -36,6 +40,6 @@ struct SignalFrame {
 };
 
 // Builds a frame below `state`'s stack. `restorer`: the address of libc's signal return.
-SignalFrame BuildFrame(const ThreadState& state, std::uint64_t restorer, const std::string& data);
+SignalFrame BuildFrame(const StoppedState& state, std::uint64_t restorer, const std::string& data);
 
 }  // namespace rls

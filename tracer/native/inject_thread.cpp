@@ -18,7 +18,10 @@ namespace {
 
 constexpr std::size_t kMaxFloatingBytes = 16384;
 constexpr std::size_t kKernelMaskBytes = 8;
-constexpr std::chrono::microseconds kPoll(20);
+// The thread comes back within microseconds as a rule: looking again costs less of its time than
+// being woken. Once it is late, we give way.
+constexpr std::chrono::microseconds kSpin(300);
+constexpr std::chrono::microseconds kPoll(100);
 constexpr int kSyscallTrap = SIGTRAP | 0x80;
 
 void* Word(std::uint64_t value) { return reinterpret_cast<void*>(value); }
@@ -52,6 +55,7 @@ bool HeldThread::Resume(bool to_syscall, int signal) {
 }
 
 Stop HeldThread::Wait(Clock::time_point deadline) {
+  const Clock::time_point spin_end = Clock::now() + kSpin;
   for (;;) {
     siginfo_t info = {};
     // Stops only: the end of the process is news for its parent, which may be us elsewhere.
@@ -66,8 +70,13 @@ Stop HeldThread::Wait(Clock::time_point deadline) {
       if (event == PTRACE_EVENT_STOP) return signal_ == SIGTRAP ? Stop::kInterrupt : Stop::kGroup;
       return Stop::kSignal;
     }
-    if (Clock::now() > deadline) return Stop::kTimeout;
-    std::this_thread::sleep_for(kPoll);
+    const Clock::time_point now = Clock::now();
+    if (now > deadline) return Stop::kTimeout;
+    if (now < spin_end) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(kPoll);
+    }
   }
 }
 
@@ -77,8 +86,8 @@ std::optional<user_regs_struct> HeldThread::Registers() {
   return registers;
 }
 
-std::optional<ThreadState> HeldThread::Read() {
-  ThreadState state;
+std::optional<StoppedState> HeldThread::Read() {
+  StoppedState state;
   state.floating.resize(kMaxFloatingBytes);
   iovec part = {state.floating.data(), state.floating.size()};
   const auto registers = Registers();
@@ -88,6 +97,7 @@ std::optional<ThreadState> HeldThread::Read() {
     return std::nullopt;
   state.registers = *registers;
   state.floating.resize(part.iov_len);
+  if (state.MakeRestarting() && !SetRegisters(state.registers)) return std::nullopt;
   return state;
 }
 
@@ -103,7 +113,7 @@ bool HeldThread::SetRegisters(const user_regs_struct& registers) {
   return ptrace(PTRACE_SETREGS, tid_, nullptr, &copy) == 0;
 }
 
-bool HeldThread::RestoreRest(const ThreadState& state) {
+bool HeldThread::RestoreRest(const StoppedState& state) {
   std::vector<unsigned char> floating = state.floating;
   std::uint64_t mask = state.signal_mask;
   iovec part = {floating.data(), floating.size()};

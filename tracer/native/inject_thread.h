@@ -41,13 +41,14 @@ class HeldThread {
   // Of Stop::kSignal.
   int signal() const { return signal_; }
 
-  std::optional<ThreadState> Read();
+  // After an interrupt. The wait that the thread is in, if any, will go on.
+  std::optional<StoppedState> Read();
   // Blocks every signal but those that the thread may raise itself.
   bool BlockSignals();
   bool SetRegisters(const user_regs_struct& registers);
   std::optional<user_regs_struct> Registers();
   // Floating point state and signal mask; the registers are set apart.
-  bool RestoreRest(const ThreadState& state);
+  bool RestoreRest(const StoppedState& state);
 
  private:
   pid_t tid_;
