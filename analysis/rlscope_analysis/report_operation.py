@@ -18,7 +18,7 @@ from rlscope_analysis.report_view import Answer, answer
 from rlscope_analysis.reports import REPORTS, report_sql
 from rlscope_analysis.result_format import csv_lines, json_value
 from rlscope_analysis.summary import Loss
-from rlscope_analysis.window import AskedWindow, asked_window, has_relation
+from rlscope_analysis.window import AskedWindow, asked_window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -68,9 +68,7 @@ def report_operations(trace: Trace, *, per: str | None = None) -> OperationRepor
     columns = found.columns
     if iteration:
         columns += tuple(_per_iteration(name) for name in PER_ITERATION)
-    rows += _rows(trace, "operation-async")
-    if has_relation(trace.connection, "mark"):
-        rows += _rows(trace, "operation-mark")
+    rows += _rows(trace, "operation-async") + _rows(trace, "operation-mark")
     processes = _rows(trace, "operation-threads")
     ((ended_cleanly,),) = run_query(trace, summary_sql.ENDED_CLEANLY_SQL).rows
     return OperationReport(

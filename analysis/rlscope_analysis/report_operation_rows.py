@@ -39,7 +39,8 @@ def flat_lines(report: OperationReport, limit: int | None) -> tuple[list[Line], 
             lines.append(Line(_process_label(process), total, is_total=True))
             lines += [Line(row["operation"], row, depth=1) for row in listed]
     total = _total(rows, report.columns)
-    return [*lines, Line("total", total, is_total=True, is_trace=True)], len(rows) - len(shown)
+    lines.append(Line("total", total, is_total=True, is_trace=True))
+    return lines, _hidden(rows, shown)
 
 
 def tree_lines(report: OperationReport, limit: int | None) -> tuple[list[Line], int]:
@@ -53,7 +54,7 @@ def tree_lines(report: OperationReport, limit: int | None) -> tuple[list[Line], 
             head = dict.fromkeys(report.columns)
             lines.append(Line(_process_label(process), head, is_total=True))
             lines += [Line(row["operation"], row, depth=1 + row["depth"]) for row in listed]
-    return lines, len(rows) - len(shown)
+    return lines, _hidden(rows, shown)
 
 
 def async_lines(rows: Sequence[Row], limit: int | None) -> tuple[Sequence[Row], int]:
@@ -72,9 +73,19 @@ def _by_process(report: OperationReport, rows: Sequence[Row]) -> Iterable[tuple[
 
 
 def _largest(rows: Sequence[Row], by: str, limit: int | None) -> set[int]:
-    """Return the identities of those with the most time."""
-    ranked = sorted(rows, key=lambda row: -(row[by] or 0))
-    return {id(row) for row in ranked[:limit]}
+    """Return the identities of the rows to show: operations with the most time.
+
+    Time without any is shown of each process that has one of them.
+    """
+    marked = sorted((row for row in rows if row["instances"]), key=lambda row: -(row[by] or 0))
+    shown = marked[:limit]
+    processes = {row["process_id"] for row in shown}
+    shown += [row for row in rows if not row["instances"] and row["process_id"] in processes]
+    return {id(row) for row in shown}
+
+
+def _hidden(rows: Sequence[Row], shown: set[int]) -> int:
+    return sum(bool(row["instances"]) and id(row) not in shown for row in rows)
 
 
 def _as_tree(rows: Sequence[Row]) -> Iterable[Row]:

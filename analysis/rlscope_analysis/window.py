@@ -197,10 +197,10 @@ def restrict(connection: duckdb.DuckDBPyConnection, window: Window, lent: frozen
             shown = f"* REPLACE ({cut}{changed.format(**bounds)})"
             _show(connection, f"{source}.{table}", shown, inside)
     for table in _INSTANT_TABLES:
-        if table not in lent and has_relation(connection, table):
+        if table not in lent:
             within = "ts_ns >= {from_ns} AND ts_ns < {to_ns}".format(**bounds)
             _show(connection, f"{source}.{table}", "*", within)
-    if "operation_payload" not in lent and has_relation(connection, "operation_payload"):
+    if "operation_payload" not in lent:
         within = re.sub(r"\b(start_ns|end_ns)\b", r"o.\1", inside)
         connection.execute(_PAYLOAD_SQL.format(source=source, inside=within, **bounds))
     connection.execute(
@@ -216,17 +216,6 @@ def _show(connection: duckdb.DuckDBPyConnection, table: str, columns: str, condi
     )
 
 
-def has_relation(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
-    """Tell whether there is a table or a view of this name, lent ones included."""
-    return bool(
-        connection.execute(
-            "SELECT 1 FROM duckdb_tables() WHERE table_name = $1"
-            " UNION ALL SELECT 1 FROM duckdb_views() WHERE view_name = $1",
-            [name],
-        ).fetchall()
-    )
-
-
 def _note_window(connection: duckdb.DuckDBPyConnection, window: Window) -> None:
     ((first_ns, _),) = connection.execute(SPAN_SQL).fetchall()
     bounds = {
@@ -238,7 +227,8 @@ def _note_window(connection: duckdb.DuckDBPyConnection, window: Window) -> None:
 
 def asked_window(connection: duckdb.DuckDBPyConnection) -> AskedWindow | None:
     """Return the stretch of time that this connection is restricted to; None: the whole trace."""
-    if not has_relation(connection, "_window"):
+    asked = "SELECT 1 FROM duckdb_views() WHERE temporary AND view_name = '_window'"
+    if not connection.execute(asked).fetchall():
         return None
     ((from_ns, to_ns),) = connection.execute("SELECT from_ns, to_ns FROM _window").fetchall()
     return AskedWindow(from_ns, to_ns)

@@ -31,8 +31,14 @@ if TYPE_CHECKING:
 MS = 10**6
 
 
-def report_of(builder: TraceBuilder, *, per: str | None = None, **window: str) -> OperationReport:
-    with open_trace(builder.write(), **window) as trace:
+def report_of(
+    builder: TraceBuilder,
+    *,
+    per: str | None = None,
+    start: str | None = None,
+    end: str | None = None,
+) -> OperationReport:
+    with open_trace(builder.write(), start=start, end=end) as trace:
         return report_operations(trace, per=per)
 
 
@@ -239,10 +245,6 @@ def test_ranges_of_no_thread_and_marks_are_in_no_sum(builder: TraceBuilder) -> N
     path = builder.write()
     with duckdb.connect(str(path)) as connection:
         connection.execute(
-            "CREATE TABLE IF NOT EXISTS mark"
-            " (thread_id INTEGER, ts_ns BIGINT, name VARCHAR, domain VARCHAR, category VARCHAR)"
-        )
-        connection.execute(
             "INSERT INTO mark (thread_id, ts_ns, name) VALUES (1, 5, 'reset'), (1, 10, 'reset')"
         )
     with open_trace(path) as trace:
@@ -313,7 +315,13 @@ def test_a_window_is_told_and_cuts_operations(builder: TraceBuilder) -> None:
 
 def test_hidden_rows_stay_in_the_totals(builder: TraceBuilder) -> None:
     lines = lines_of(report_of(builder), limit=1)
-    assert "(4 more operations, in the total; all of them: --all)" in lines
+    assert "(2 more operations, in the total; all of them: --all)" in lines
+    # The largest, and the rest of its process.
+    first = lines[: lines.index("lifetime of 2 threads with operations 180.000")]
+    assert [line.split()[0] for line in first[-4:]] == [
+        "env", "simulation", "(unannotated)", "total",
+    ]  # fmt: skip
+    assert not any(line.startswith("train ") for line in first)
     (total,) = [line for line in lines if line.startswith("total ")]
     assert total.split()[1] == "180.000"
 

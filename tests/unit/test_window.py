@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.trace import Trace, open_trace
-from rlscope_analysis.window import parse_instant
+from rlscope_analysis.window import AskedWindow, asked_window, parse_instant
 from trace_builder import TraceBuilder, lost, preempted, run, sleep, woken
 
 if TYPE_CHECKING:
@@ -156,6 +157,40 @@ def test_a_window_may_end_after_the_trace(trace_path: Path, end: str) -> None:
 def test_every_window_of_an_empty_trace_is_empty(tmp_path: Path) -> None:
     with open_trace(TraceBuilder(tmp_path / "t.duckdb").write(), start="1", end="2") as trace:
         assert rows(trace, "SELECT count(*) FROM timeline") == [(0,)]
+
+
+def test_marks_and_numbers_of_operations_are_those_of_the_window(trace_path: Path) -> None:
+    with duckdb.connect(str(trace_path)) as connection:
+        connection.execute(
+            "INSERT INTO mark (thread_id, ts_ns, name) VALUES (1, 1029, 'a'), (1, 1030, 'b'),"
+            " (1, 1049, 'c'), (1, 1050, 'd')"
+        )
+        connection.execute(
+            "INSERT INTO operation_payload (thread_id, start_ns, path_id, integer_value)"
+            " SELECT thread_id, start_ns, path_id, depth FROM operation"
+        )
+    with open_trace(trace_path, start="30ns", end="50ns") as trace:
+        assert rows(trace, "SELECT name FROM mark") == [("b",), ("c",)]
+        joined = (
+            "SELECT o.start_ns, o.name FROM operation AS o JOIN operation_payload AS p"
+            " USING (thread_id, start_ns, path_id)"
+        )
+        assert rows(trace, joined) == [(1030, "learn")]
+    with open_trace(trace_path, start="110ns") as trace:
+        assert rows(trace, "FROM operation_payload") == []
+
+
+def test_what_was_asked_for_is_kept(trace_path: Path) -> None:
+    with open_trace(trace_path) as trace:
+        assert asked_window(trace.connection) is None
+    with open_trace(trace_path, start="5ns") as trace:
+        asked = asked_window(trace.connection)
+        assert asked == AskedWindow(5, None)
+        assert str(asked) == "0.000000005 s to its end, since the start of the trace"
+    with open_trace(trace_path, end="100ns") as trace:
+        asked = asked_window(trace.connection)
+        assert asked == AskedWindow(None, 100)
+        assert str(asked) == "its start to 0.0000001 s, since the start of the trace"
 
 
 LAUNCHES = (
