@@ -8,18 +8,20 @@ from rlscope_phases import core
 # What the place led to: a step of the environment; learning; acting and then learning in the same
 # gap (the value of the last observation of a rollout).
 ACTS, LEARNS, ACTS_THEN_LEARNS = range(3)
-FRAMES = 10
+FRAMES = 4
 MAX_SITES = 4096
+MAX_PENDING = 64
 
 
 class CallSites:
     """The places seen so far, and the forward passes of each thread that are not judged yet."""
 
-    def __init__(self, is_grad_enabled, after_hooks, key, torch_module):
+    def __init__(self, is_grad_enabled, after_hooks, key, torch_frames, call_code):
         self.is_grad_enabled = is_grad_enabled
         self.after_hooks = after_hooks
         self.key = key
-        self.torch_module = torch_module
+        self.torch_frames = torch_frames
+        self.call_code = call_code
         self.has_seen_forward = False
         self.meanings = {}
         # A code object that is freed gives its address to another.
@@ -28,59 +30,76 @@ class CallSites:
         self.acts_without_grad = False
         self.local = _local()
         self.ending = None
+
+    def make_hook(self):
+        """Return what is put into torch's hooks, for one forward pass, and taken out again.
+
+        It runs once between two steps of an environment, and is written for speed: four frames,
+        unrolled.
+        """
+        meanings, getframe, torch_frames = self.meanings, sys._getframe, self.torch_frames
         native = core.native
-        self.is_watching, self.decide, self.lean = native.is_watching, native.decide, native.lean
+        is_watching, decide = native.is_watching, native.decide
 
-    def on_forward(self, module, args):
-        """Take a forward pass that is about to run; put into torch's hooks and out again."""
-        if not self.is_watching():
-            return
-        try:
-            self._take(module, args)
-        except Exception:
-            core.native.watch(None, None, None, None)
+        def on_forward(module, args):
+            if not is_watching():
+                return
+            try:
+                a = getframe(torch_frames)
+                b = a.f_back or a
+                c = b.f_back or b
+                d = c.f_back or c
+                place = (
+                    id(a.f_code), a.f_lasti, id(b.f_code), b.f_lasti, id(c.f_code), c.f_lasti,
+                    d.f_lasti,
+                )  # fmt: skip
+                meaning = meanings.get(place)
+                if meaning is ACTS:
+                    decide(core.INFERENCE)
+                elif meaning is LEARNS:
+                    decide(core.BACKPROPAGATION)
+                elif meaning is ACTS_THEN_LEARNS:
+                    native.lean(core.INFERENCE)
+                    self._await_end(module)
+                else:
+                    self._judge(place, a, args)
+            except Exception:
+                native.watch(None, None, None, None)
 
-    def _take(self, module, args):
-        frame = sys._getframe(2)
-        while frame.f_globals is self.torch_module:
+        return on_forward
+
+    def _is_nested(self, frame):
+        """Return whether the caller is itself called by a module: the outermost one counts."""
+        while frame is not None:
+            if frame.f_code is self.call_code:
+                return True
             frame = frame.f_back
-        first, place = frame, []
-        for _ in range(FRAMES):
-            place.append(id(frame.f_code))
-            place.append(frame.f_lasti)
-            frame = frame.f_back
-            if frame is None:
-                break
-        place = tuple(place)
-        meaning = self.meanings.get(place)
-        if meaning is ACTS:
-            self.decide(core.INFERENCE)
-        elif meaning is LEARNS:
-            self.decide(core.BACKPROPAGATION)
-        elif meaning is ACTS_THEN_LEARNS:
-            self.lean(core.INFERENCE)
-            self._await_end(module)
-        else:
-            self._judge(place, first, args)
+        return False
 
     def _judge(self, place, frame, args):
         """Take a forward pass from a place not seen before: suppose, and wait what it leads to."""
+        if self._is_nested(frame):
+            return
         if not self.has_seen_forward:
             self.has_seen_forward = True
             core.native.default_gap(core.NONE)
         if len(self.meanings) >= MAX_SITES:
             core.native.watch(None, None, None, None)
             return
-        while frame is not None:
+        for _ in range(FRAMES):
             self.kept_codes[id(frame.f_code)] = frame.f_code
-            frame = frame.f_back
+            frame = frame.f_back or frame
         has_grad = self.is_grad_enabled()
         batch = _batch_size(args)
         is_learning = core.native.phase() == core.BACKPROPAGATION or core.native.is_sampled()
         pending = self.local.__dict__.setdefault("pending", [])
         pending.append((place, has_grad, batch, is_learning))
         is_learning = is_learning or (has_grad and self.acts_without_grad)
-        core.native.suppose(core.BACKPROPAGATION if is_learning else core.INFERENCE)
+        phase = core.BACKPROPAGATION if is_learning else core.INFERENCE
+        core.native.suppose(phase)
+        if len(pending) >= MAX_PENDING:
+            # A program that has stopped stepping its environment, perhaps for good.
+            core.native.decide(phase)
 
     def resolve(self, phase):
         """Take what the forward passes since the last step led to: simulation or learning."""
@@ -110,7 +129,7 @@ class CallSites:
             self.ending = None
             self.after_hooks.pop(self.key, None)
             if core.native.phase() == core.INFERENCE:
-                self.lean(core.DATA)
+                core.native.lean(core.DATA)
 
 
 def _batch_size(args):

@@ -27,10 +27,33 @@ def adapt(torch):
     _hook_optimizer(torch)
     hooks = sys.modules[torch.nn.Module.__module__]
     before, after = hooks._global_forward_pre_hooks, hooks._global_forward_hooks
-    sites = CallSites(torch.is_grad_enabled, after, KEY, vars(hooks))
-    core.native.watch(before, KEY, sites.on_forward, sites.resolve)
+    frames = _frames_of_a_call(torch, before)
+    call = torch.nn.Module._call_impl.__code__
+    sites = CallSites(torch.is_grad_enabled, after, KEY, frames, call)
+    core.native.watch(before, KEY, sites.make_hook(), sites.resolve)
     core.native.default_gap(core.NONE)
     _stop_at_compilers(torch)
+
+
+def _frames_of_a_call(torch, before):
+    """Return how many frames lie between a hook and the caller of the module, the hook's included.
+
+    It has changed between versions of torch; so one is called.
+    """
+    counts = []
+
+    def count(module, args):
+        frame, frames = sys._getframe(0), 0
+        while frame.f_code is not _frames_of_a_call.__code__:
+            frame, frames = frame.f_back, frames + 1
+        counts.append(frames)
+
+    before[KEY] = count
+    try:
+        torch.nn.Identity()(None)
+    finally:
+        del before[KEY]
+    return counts[0]
 
 
 def _hook_backward(torch):

@@ -1,0 +1,279 @@
+"""Calls into environments become `simulation`, and the program does not notice."""
+
+import shutil
+from pathlib import Path
+
+import phases_harness
+import pytest
+from phases_harness import Harness, Recording
+
+# As much of gymnasium as there is to hook: the same names in the same module.
+GYMNASIUM = '''
+class Env:
+    def reset(self, seed=None):
+        raise NotImplementedError
+    def step(self, action):
+        """Take a step."""
+        raise NotImplementedError
+    def close(self):
+        pass
+class Wrapper(Env):
+    def __init__(self, env):
+        self.env = env
+    def reset(self, seed=None):
+        return self.env.reset(seed)
+    def step(self, action):
+        return self.env.step(action)
+    def close(self):
+        self.env.close()
+'''
+PROGRAM = '''
+from gymnasium.core import Env, Wrapper
+
+class Count(Env):
+    """An environment of the program's own."""
+    def reset(self, seed=None):
+        """Begin."""
+        self.count = 0
+        return self.count, {}
+    def step(self, action: int, *, scale: int = 1):
+        """Count."""
+        if action < 0:
+            raise ValueError("negative action")
+        self.count += action * scale
+        return self.count, 0.0, False, False, {}
+class TimeLimit(Wrapper):
+    def step(self, action):
+        return self.env.step(action)
+class Vector:
+    pass
+'''
+
+
+@pytest.fixture(scope="module")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Harness:
+    return phases_harness.make(tmp_path_factory.mktemp("phases"))
+
+
+@pytest.fixture(scope="module")
+def gymnasium(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    package = folder / "gymnasium"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "core.py").write_text(GYMNASIUM)
+    return folder
+
+
+def run(harness: Harness, gymnasium: Path, text: str) -> Recording:
+    # Torch's presence keeps what lies between two steps from being called acting.
+    return harness.script(PROGRAM + text, gymnasium)
+
+
+def simulations(made: Recording) -> int:
+    made.check_nesting()
+    return made.counts()["simulation"]
+
+
+def test_each_call_from_outside_is_one_simulation(harness: Harness, gymnasium: Path) -> None:
+    made = run(
+        harness,
+        gymnasium,
+        "env = TimeLimit(Wrapper(Count()))\n"
+        "env.reset()\n"
+        "for action in range(10):\n"
+        "    result = env.step(action)\n"
+        "assert result[0] == 45, result\n",
+    )
+    assert simulations(made) == 11
+
+
+def test_a_wrapper_around_what_was_outermost_counts_once(harness: Harness, gymnasium: Path) -> None:
+    made = run(
+        harness,
+        gymnasium,
+        "inner = TimeLimit(Count())\n"
+        "inner.reset(); inner.step(1)\n"
+        "outer = Wrapper(inner)\n"
+        "outer.reset(); outer.step(1)\n"
+        "inner.step(1)\n",
+    )
+    assert simulations(made) == 5
+
+
+def test_nothing_before_the_first_reset(harness: Harness, gymnasium: Path) -> None:
+    made = run(harness, gymnasium, "env = TimeLimit(Count())\nenv.close()\n")
+    assert made.ranges == []
+
+
+def test_closing_ends_what_is_open(harness: Harness, gymnasium: Path) -> None:
+    made = run(
+        harness,
+        gymnasium,
+        "import time\n"
+        "env = Count(); env.reset(); env.step(1); env.close()\n"
+        "print(time.monotonic_ns())\n",
+    )
+    # Nothing tells how this program acts: the gap between reset and step is taken for acting.
+    assert made.names() == ["simulation", "inference", "simulation", "inference"]
+    assert max(one.end_ns for one in made.ranges) <= int(made.stdout)
+
+
+def test_exceptions_pass_and_end_the_range(harness: Harness, gymnasium: Path) -> None:
+    made = run(
+        harness,
+        gymnasium,
+        "import traceback\n"
+        "env = TimeLimit(Count()); env.reset()\n"
+        "for _ in range(3):\n"
+        "    try:\n"
+        "        env.step(-1)\n"
+        "    except ValueError:\n"
+        "        print(traceback.format_exc())\n"
+        "env.step(1)\n",
+    )
+    assert simulations(made) == 5
+    assert made.stdout.count("ValueError: negative action") == 3
+    assert "rlscope" not in made.stdout
+
+
+def test_functions_answer_for_themselves(harness: Harness, gymnasium: Path) -> None:
+    made = run(
+        harness,
+        gymnasium,
+        "import inspect, types, weakref, copy\n"
+        "env = Count(); env.reset()\n"
+        "assert type(Count.__dict__['step']).__module__ == 'rlscope_phases._nvtx'\n"
+        "for step in (Count.step, env.step):\n"
+        "    assert step.__name__ == 'step' and step.__qualname__ == 'Count.step'\n"
+        "    assert step.__module__ == '__main__' and step.__doc__ == 'Count.'\n"
+        "    assert 'scale' in inspect.signature(step).parameters\n"
+        "    assert 'self.count += action' in inspect.getsource(step)\n"
+        "assert str(inspect.signature(env.step)) == '(action: int, *, scale: int = 1)'\n"
+        "assert inspect.isfunction(Count.step) and inspect.ismethod(env.step)\n"
+        "assert repr(Count.step).startswith('<function Count.step at ')\n"
+        "assert Count.step.__annotations__ == {'action': int, 'scale': int}\n"
+        "assert weakref.WeakMethod(env.step)()(1, scale=3)[0] == 3\n"
+        "assert copy.deepcopy(Count.step) is Count.step\n"
+        "assert isinstance(env, Env) and issubclass(TimeLimit, Wrapper)\n"
+        "assert Count.step.__get__(env)(1)[0] == 4\n"
+        "class Sub(Count):\n"
+        "    def step(self, action):\n"
+        "        return super().step(action + 1)\n"
+        "sub = Sub(); sub.reset(); assert sub.step(1)[0] == 2\n"
+        "Count.step.note = 5; assert Count.step.__wrapped__.note == 5\n",
+    )
+    made.check_nesting()
+
+
+def test_environments_go_to_spawned_workers(harness: Harness, gymnasium: Path) -> None:
+    made = run(
+        harness,
+        gymnasium,
+        "import multiprocessing, pickle, os\n"
+        "def work(env, queue):\n"
+        "    for _ in range(5):\n"
+        "        env.step(1)\n"
+        "    env.reset()\n"
+        "    for _ in range(5):\n"
+        "        env.step(1)\n"
+        "    queue.put((os.getpid(), env.count))\n"
+        "if __name__ == '__main__':\n"
+        "    env = TimeLimit(Count()).env; env.reset(); env.step(1)\n"
+        "    assert pickle.loads(pickle.dumps(env.step))(1)[0] == 2\n"
+        "    assert pickle.loads(pickle.dumps(Count.step)) is Count.step\n"
+        "    context = multiprocessing.get_context('spawn')\n"
+        "    queue = context.Queue()\n"
+        "    process = context.Process(target=work, args=(env, queue))\n"
+        "    process.start(); pid, count = queue.get(); process.join()\n"
+        "    assert count == 5; print(pid)\n",
+    )
+    # The worker's environment was reset before it was sent: it is known from its own reset on.
+    assert made.counts(int(made.stdout)) == {"simulation": 6}
+
+
+def test_cloudpickled_classes_need_nothing_of_ours(harness: Harness, gymnasium: Path) -> None:
+    pytest.importorskip("cloudpickle")
+    made = run(
+        harness,
+        gymnasium,
+        "import cloudpickle, os, subprocess, sys\n"
+        "env = Count(); env.reset(); env.step(1)\n"
+        "blob = cloudpickle.dumps(env)\n"
+        "assert b'rlscope' not in blob\n"
+        "text = 'import pickle, sys; env = pickle.load(sys.stdin.buffer); print(env.step(2)[0])'\n"
+        "environment = {'PYTHONPATH': os.path.dirname(os.path.dirname(sys.modules['gymnasium']."
+        "__file__))}\n"
+        "subprocess.run([sys.executable, '-c', text], input=blob, env=environment, check=True)\n",
+    )
+    assert made.stdout == "3\n"
+
+
+def test_forked_workers_and_threads_have_phases_of_their_own(
+    harness: Harness, gymnasium: Path
+) -> None:
+    made = run(
+        harness,
+        gymnasium,
+        "import os, threading\n"
+        "env = TimeLimit(Count()); env.reset()\n"
+        "class Forking(Count):\n"
+        "    def step(self, action):\n"
+        "        self.child = os.fork()\n"
+        "        return super().step(action)\n"
+        "forking = Forking(); forking.reset(); forking.step(1)\n"
+        "if forking.child == 0:\n"
+        "    for _ in range(7): env.step(1)\n"
+        "    os._exit(0)\n"
+        "os.waitpid(forking.child, 0)\n"
+        "def work():\n"
+        "    own = Count(); own.reset()\n"
+        "    for _ in range(99): own.step(1)\n"
+        "threads = [threading.Thread(target=work) for _ in range(4)]\n"
+        "for thread in threads: thread.start()\n"
+        "for thread in threads: thread.join()\n"
+        "print(os.getpid(), forking.child)\n",
+    )
+    parent, child = map(int, made.stdout.split())
+    made.check_nesting()
+    # reset of two environments and one step, then four threads of a reset and 99 steps each.
+    assert made.counts(parent)["simulation"] == 3 + 400
+    assert made.counts(child) == {"simulation": 7}
+
+
+def test_late_installation_hooks_what_is_there(harness: Harness, gymnasium: Path) -> None:
+    program = harness.scratch / "late.py"
+    program.write_text(
+        PROGRAM + "import sys\n"
+        "env = TimeLimit(Count()); env.reset(); env.step(1)\n"
+        f"sys.path.insert(0, {str(harness.folder)!r})\n"
+        "import rlscope_phases\n"
+        "assert rlscope_phases.install() == 'on', rlscope_phases.status\n"
+        "for _ in range(9): env.step(1)\n"
+    )
+    environment_off = "import os, runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
+    made = harness.run("-S", "-c", environment_off, program, paths=(gymnasium,))
+    made.check_nesting()
+    assert made.counts()["simulation"] == 9
+
+
+@pytest.mark.parametrize("minor", range(8, 15))
+def test_one_module_serves_every_python(harness: Harness, gymnasium: Path, minor: int) -> None:
+    python = shutil.which(f"python3.{minor}")
+    if python is None:
+        pytest.skip(f"no python3.{minor}")
+    program = harness.scratch / f"python_{minor}.py"
+    program.write_text(
+        PROGRAM + "import gc, sys\n"
+        "def play():\n"
+        "    class Own(Count):\n"
+        "        def step(self, action): return super().step(action)\n"
+        "    env = TimeLimit(Own()); env.reset()\n"
+        "    for _ in range(10): assert len(env.step(1)) == 5\n"
+        "for _ in range(50): play()\n"
+        "del play; gc.collect()\n"
+        "import rlscope_phases; print(rlscope_phases.status)\n"
+    )
+    made = harness.run(program, python=python, paths=(gymnasium,))
+    assert made.stdout == "on\n"
+    assert simulations(made) == 550
