@@ -69,6 +69,12 @@ static void inherit_session(const struct rls_shim_header* parent) {
   session_bytes = bytes;
 }
 
+// The only way to tell of it that needs no system call: in the memory of the parent.
+static void tell_parent_of_refusal(void) {
+  if (rls_process.header != NULL)
+    __atomic_fetch_add(&rls_process.header->refused_children, 1, __ATOMIC_RELAXED);
+}
+
 // What a forked child has of its parent: the mapping, and perhaps the descriptor.
 static void forget_parent(void) {
   if (rls_process.header == NULL) return;
@@ -124,7 +130,6 @@ static void fill_header(struct rls_shim_header* header) {
 }
 
 static struct rls_shim_header* map_memory(void) {
-  if (!may_make_file()) return NULL;
   const int fd = make_memfd();
   if (fd < 0) return NULL;
   void* memory =
@@ -175,9 +180,12 @@ static void announce(void) {
 }
 
 static bool start(void) {
-  forget_parent();
   // A filter that the program set for itself may kill it for the calls below.
-  if (rls_has_own_seccomp_filter()) return false;
+  if (rls_has_own_seccomp_filter() || !may_make_file()) {
+    tell_parent_of_refusal();
+    return false;
+  }
+  forget_parent();
   struct rls_shim_header* header = map_memory();
   if (header == NULL) return false;
   announce();

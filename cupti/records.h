@@ -49,7 +49,8 @@ struct rls_shim_header {
   uint64_t created_ns;
   uint64_t lost_events;  // of threads that found no free slot
   uint64_t first_lost_ns;
-  uint8_t reserved[RLS_SHIM_HEADER_BYTES / 2 - 72];
+  uint64_t refused_children;  // forked, and without memory of their own: seccomp, limits
+  uint8_t reserved[RLS_SHIM_HEADER_BYTES / 2 - 80];
   // Written by the collector: changes with every collector that attaches; 0: nobody reads.
   uint32_t reader;
   uint32_t readers;  // there were so far

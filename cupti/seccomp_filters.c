@@ -23,16 +23,19 @@ static long read_number(const char* path, const char* key) {
   return number;
 }
 
+// As many as the program began with: what its parent has. A parent out of sight means that whatever
+// there is came with the container.
+static long filters_of_parent(long own) {
+  char path[64];
+  snprintf(path, sizeof(path), "/proc/%d/status", (int)getppid());
+  const long parents = read_number(path, "\nSeccomp_filters:");
+  return parents < 0 ? own : parents;
+}
+
 bool rls_has_own_seccomp_filter(void) {
-  static long inherited = -1;  // as many as the first life of this program began with
+  static long inherited = -1;
   const long own = read_number("/proc/self/status", "\nSeccomp_filters:");
-  if (own <= 0) return false;  // none, or an OS kernel before 5.10, which does not count them
-  if (inherited < 0) {
-    char path[64];
-    snprintf(path, sizeof(path), "/proc/%d/status", (int)getppid());
-    inherited = read_number(path, "\nSeccomp_filters:");
-    // A parent out of sight: the filter came with the container.
-    if (inherited < 0) inherited = own;
-  }
+  if (own < 0) return false;  // an OS kernel before 5.10, which does not count them
+  if (inherited < 0) inherited = own > 0 ? filters_of_parent(own) : 0;
   return own > inherited;
 }

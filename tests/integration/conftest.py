@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Workload
+from nvtx_client import compiled
 from recording import Recorder, keep_to_cpu, orphaned_programs, until
 
 
@@ -18,6 +19,12 @@ def nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if request.node.get_closest_marker("root") and os.geteuid() == 0:
         until(lambda: not orphaned_programs(), what="nothing of ours is left", deadline_s=10)
+
+
+@pytest.fixture(scope="session")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the NVTX client in C, compiled."""
+    return compiled(tmp_path_factory.mktemp("client") / "nvtx_client")
 
 
 @pytest.fixture

@@ -51,6 +51,7 @@ py::dict Losses(const ShimLosses& losses) {
   counts["interrupted"] = losses.interrupted;
   counts["unbalanced_pops"] = losses.unbalanced_pops;
   counts["too_deep"] = losses.too_deep;
+  counts["refused_children"] = losses.refused_children;
   counts["without_slot"] = losses.without_slot;
   counts["cross_thread_ends"] = losses.cross_thread_ends;
   counts["unmatched_ends"] = losses.unmatched_ends;
@@ -115,6 +116,7 @@ void bind_shim(py::module_& module) {
       .def("start", &ShimCollector::Start)
       .def("stop", &ShimCollector::Stop, NoGil())
       .def("find", &ShimCollector::Find, py::arg("pid"), NoGil())
+      .def("knows", &ShimCollector::Knows, py::arg("pid"), NoGil())
       .def_property_readonly("sources", &ShimCollector::sources)
       .def_property_readonly("events", &ShimCollector::events)
       .def_property_readonly("lost", &ShimCollector::lost);

@@ -195,6 +195,12 @@ bool ShimCollector::Add(int memfd, std::uint32_t pid) {
   return true;
 }
 
+bool ShimCollector::Knows(std::uint32_t pid) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::any_of(open_.begin(), open_.end(),
+                     [pid](const Source& source) { return source.pid == pid; });
+}
+
 std::uint32_t ShimCollector::Find(std::uint32_t pid) {
   const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
   DIR* listing = opendir(folder.c_str());
@@ -276,7 +282,7 @@ void ShimCollector::WriteLosses(Source* source) {
     source->counters[slot] = now;
   }
   const ShimLost lost = source->memory->Lost();
-  if (lost.events == source->lost.events) return;
+  if (std::memcmp(&lost, &source->lost, sizeof(lost)) == 0) return;
   if (!writer_.Write(ShimBlockKind::kLost, source->number, 0, &lost, sizeof(lost))) return;
   lost_count_ += lost.events - source->lost.events;
   source->lost = lost;

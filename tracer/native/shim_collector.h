@@ -37,6 +37,9 @@ class ShimCollector {
   // Looks for shims in a process; returns how many new ones there were.
   std::uint32_t Find(std::uint32_t pid);
 
+  // Whether a process that is still there is among the sources.
+  bool Knows(std::uint32_t pid);
+
   std::uint64_t sources() const { return source_count_; }
   std::uint64_t events() const { return cell_count_; }
   std::uint64_t lost() const { return lost_count_; }

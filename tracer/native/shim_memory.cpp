@@ -99,7 +99,8 @@ ShimCounters ShimMemory::Counters(std::uint32_t slot) const {
 std::uint32_t ShimMemory::Owner(std::uint32_t slot) const { return Load(&Slot(slot)->owner); }
 
 ShimLost ShimMemory::Lost() const {
-  return {Load(&header()->lost_events), Load(&header()->first_lost_ns)};
+  return {Load(&header()->lost_events), Load(&header()->first_lost_ns),
+          Load(&header()->refused_children)};
 }
 
 std::uint32_t ShimMemory::Open(std::uint32_t slot, rls_shim_open* entries) const {

@@ -127,7 +127,9 @@ void ShimScan::ReadBlock(const ShimBlock& block, std::uint64_t offset, const cha
     case ShimBlockKind::kLost:
       if (block.bytes == sizeof(ShimLost)) {
         const auto lost = As<ShimLost>(data);
-        lost_.emplace(block.source, std::make_pair(ShimLost{}, lost)).first->second.second = lost;
+        // Of a process that others had read before, the first are what was lost before us.
+        const ShimLost first = sources_[block.source].reader > 1 ? lost : ShimLost{};
+        lost_.emplace(block.source, std::make_pair(first, lost)).first->second.second = lost;
       }
       return;
     default:
@@ -325,6 +327,7 @@ void ShimScan::AddLosses() {
   }
   for (const auto& [source, lost] : lost_) {
     losses_.without_slot += lost.second.events - lost.first.events;
+    losses_.refused_children += lost.second.refused_children - lost.first.refused_children;
     note(lost.second.events, lost.second.first_ns);
   }
 }

@@ -69,6 +69,7 @@ struct ShimLosses {
   std::uint64_t unbalanced_pops = 0;
   std::uint64_t too_deep = 0;
   std::uint64_t without_slot = 0;
+  std::uint64_t refused_children = 0;
   std::uint64_t cross_thread_ends = 0;
   std::uint64_t unmatched_ends = 0;
   std::uint64_t damaged = 0;

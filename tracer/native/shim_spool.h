@@ -61,6 +61,7 @@ struct ShimCounters {
 struct ShimLost {
   std::uint64_t events;
   std::uint64_t first_ns;
+  std::uint64_t refused_children;
 };
 
 struct ShimTid {

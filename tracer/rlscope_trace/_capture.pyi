@@ -162,6 +162,9 @@ class ShimCollector:
     def find(self, pid: int) -> int:
         """Look for shims in a process; return how many new ones there were."""
 
+    def knows(self, pid: int) -> bool:
+        """Tell whether a process that is still there is among the sources."""
+
     @property
     def sources(self) -> int: ...
     @property

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ import rlscope_trace
 from rlscope_trace import _capture
 from rlscope_trace.errors import OutputExistsError, SpoolError, UsageError
 from rlscope_trace.loaders.tid_filter import process_tree
+from rlscope_trace.shims import has_shim
 from rlscope_trace.store.spool import (
     SESSION_FILE,
     open_spool,
@@ -146,6 +148,7 @@ class Session:
     _drain: _capture.Drain | None = field(default=None, init=False)
     _shims: _capture.ShimCollector | None = field(default=None, init=False)
     _pids: set[int] = field(default_factory=set, init=False)
+    _refused: set[int] = field(default_factory=set, init=False)
     _next_search_ns: int = field(default=0, init=False)
     _next_clock_ns: int = field(default=0, init=False)
 
@@ -168,6 +171,7 @@ class Session:
         for pid in process_tree(self._pids):
             self._spool.append_command(pid, _command_line(pid))
         self.find_shims()
+        self._next_search_ns = self.clock_ns()
         self._write_session_file()
         return threads
 
@@ -176,6 +180,10 @@ class Session:
         _, _, shims = self._running()
         for pid in process_tree(self._pids):
             shims.find(pid)
+            if shims.knows(pid):
+                self._refused.discard(pid)
+            elif has_shim(pid):
+                self._refused.add(pid)
         self._next_search_ns = self.clock_ns() + _SHIM_SEARCH_INTERVAL_NS
         return shims.sources
 
@@ -201,6 +209,7 @@ class Session:
         capture = self.opened.capture
         # First: what threads do from here on belongs to no trace, and is cut by the decoder.
         end_ns = self.clock_ns()
+        self.find_shims()
         shims.stop()
         missed_runs = capture.missed_runs()
         capture.finish(spool)
@@ -209,6 +218,11 @@ class Session:
         spool.finish(
             end_ns=end_ns, missed_runs=missed_runs, failed_updates=capture.failed_updates()
         )
+        if self._refused:
+            self.facts["shim_refused_pids"] = sorted(self._refused)
+            # The disk may be full.
+            with suppress(OSError):
+                self._write_session_file()
         self._next_search_ns = 2**63
         counters = self.counters()
         self._spool = self._drain = self._shims = None

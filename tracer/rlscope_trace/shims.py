@@ -66,6 +66,14 @@ def inject(
     return Injection(changed, measured=True, reason="NVTX ranges, and phases found automatically")
 
 
+def has_shim(pid: int) -> bool:
+    """Tell whether the shim is loaded into a process, working or not."""
+    try:
+        return LIBRARY.name.encode() in Path(f"/proc/{pid}/maps").read_bytes()
+    except OSError:
+        return False
+
+
 def _obstacle(environment: Mapping[str, str], program: Path | None) -> str | None:
     """Return why the program cannot be made to tell of its operations, or None."""
     if not LIBRARY.exists():

@@ -4,7 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import duckdb
 
-NOT_RECORDED = "recorded before rlscope-trace could, or with --no-nvtx"
+REFUSED = (
+    "the shim could not share memory: the program set a seccomp filter, or a limit on the size of"
+    " files (ulimit -f)"
+)
+NOT_RECORDED = "this version of rlscope-trace records them, the one that made the spool did not"
 
 
 def insert_capture(
@@ -16,8 +20,25 @@ def insert_capture(
     measured = isinstance(told, dict) and told.get("measured") is True
     reason = told.get("reason") if isinstance(told, dict) else NOT_RECORDED
     con.execute("INSERT INTO capture VALUES (NULL, 'operation', ?, ?)", [measured, reason])
-    if measured:
-        return 2
-    for process_id in annotated:
-        con.execute("INSERT INTO capture VALUES (?, 'operation', true, NULL)", [process_id])
-    return 2 + len(annotated)
+    rows = 2
+    if not measured:
+        for process_id in annotated:
+            con.execute("INSERT INTO capture VALUES (?, 'operation', true, NULL)", [process_id])
+        rows += len(annotated)
+    refused = session.get("shim_refused_pids")
+    for process_id in _processes(con, refused if isinstance(refused, list) else [], annotated):
+        con.execute("INSERT INTO capture VALUES (?, 'operation', false, ?)", [process_id, REFUSED])
+        rows += 1
+    return rows
+
+
+def _processes(
+    con: duckdb.DuckDBPyConnection, pids: Sequence[object], annotated: Sequence[int]
+) -> list[int]:
+    """Return the processes with these pids that told of nothing."""
+    numbers = [pid for pid in pids if isinstance(pid, int)]
+    found = con.execute(
+        "SELECT process_id FROM process WHERE pid IN (SELECT unnest(?)) ORDER BY process_id",
+        [numbers],
+    ).fetchall()
+    return [process_id for (process_id,) in found if process_id not in annotated]

@@ -190,7 +190,7 @@ class _Decoding:
         path = self._spool.shim_path
         if path is None:
             return Operations({}, [], [], 0)
-        return OperationWriter(con, path).write(self._progress)
+        return OperationWriter(con, path, is_clean=self._spool.end_ns > 0).write(self._progress)
 
     def _write_states(self, con: duckdb.DuckDBPyConnection) -> None:
         sort_bytes = 0

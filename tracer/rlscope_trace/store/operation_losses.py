@@ -9,6 +9,7 @@ from rlscope_trace.store.stats import TraceStat
 _SLOWER = "mark fewer ranges: the recorder could not keep up with their rate"
 _KILLED = "stop the recorder with Ctrl-C or SIGTERM: a kill loses what was under way"
 _DAMAGED = "check the disk: what is written there does not come back"
+REFUSED = "the program set a seccomp filter, or a limit on the size of files (ulimit -f), before"
 _UNBALANCED = "let every push have its pop, on the same thread and in the same domain"
 
 
@@ -18,6 +19,7 @@ class Cuts:
 
     began_before: int = 0
     open_at_end: int = 0
+    after_end: int = 0
     unended_async: int = 0
     of_no_thread: int = 0
     named_by_program: int = 0
@@ -47,6 +49,10 @@ def _dropped(losses: Mapping[str, int]) -> Iterator[TraceStat]:
     yield TraceStat(
         "dropped", "operations: more threads at once than a process has rings (128)",
         losses["without_slot"], first_ns, "mark ranges on fewer threads",
+    )  # fmt: skip
+    yield TraceStat(
+        "dropped", "operations of forked processes: no memory could be shared with them",
+        None if losses["refused_children"] else 0, None, REFUSED,
     )  # fmt: skip
     yield TraceStat(
         "dropped", "names of operations: told again later, unless the ring stayed full",
@@ -94,6 +100,10 @@ def _truncated(losses: Mapping[str, int], cuts: Cuts) -> Iterator[TraceStat]:
     yield TraceStat(
         "truncated", "operations still open when their thread or the recording ended: cut there",
         cuts.open_at_end, None, None,
+    )  # fmt: skip
+    yield TraceStat(
+        "truncated", "operations after the last instant that is known of their thread",
+        cuts.after_end, None, _KILLED,
     )  # fmt: skip
     yield TraceStat(
         "truncated", "start/end ranges never ended: cut at the end of the process or recording",

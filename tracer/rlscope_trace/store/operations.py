@@ -62,8 +62,10 @@ class Operations:
 class OperationWriter:
     """Writes what the shims told into a database whose threads and processes are written."""
 
-    def __init__(self, con: duckdb.DuckDBPyConnection, shim_file: Path) -> None:
+    def __init__(self, con: duckdb.DuckDBPyConnection, shim_file: Path, *, is_clean: bool) -> None:
+        """`is_clean`: the recorder lived to end the recording."""
         self._con = con
+        self._is_clean = is_clean
         self._scan = ShimScan(str(shim_file))
         self._lives = ThreadLives(con, self._scan.source_pids())
         self._keys = [_described(*key) for key in self._scan.names()]
@@ -143,6 +145,9 @@ class OperationWriter:
         is_told = is_inside & (self._is_auto[ranges["key"]] == 0)
         began_before = is_told & (start_ns < life.start_ns)
         is_open = is_told & ((ranges["is_open"] != 0) | (end_ns > life.end_ns))
+        if not self._is_clean:
+            # A recorder that was killed had read the rings more often than the states of threads.
+            self._cuts.after_end += int(np.count_nonzero(start_ns >= life.end_ns))
         self._cuts.began_before += int(np.count_nonzero(began_before))
         self._cuts.open_at_end += int(np.count_nonzero(is_open))
         clipped = {
