@@ -1,13 +1,14 @@
 """Timers inside a training program: the truth that its phases are held to.
 
 `with timers("simulation"): ...` adds up where time went; `finish` prints one JSON line:
-`start_ns`, `end_ns` (CLOCK_MONOTONIC, ns), `cpu_ns` (CPU time of the process in between), `phase_ns`
+`pid`, `start_ns`, `end_ns` (CLOCK_MONOTONIC, ns), `cpu_ns` (CPU time of the process in between), `phase_ns`
 (phase -> ns, in the main thread), and counts.
 """
 
 import argparse
 import functools
 import json
+import os
 import sys
 import time
 from collections import Counter
@@ -82,6 +83,7 @@ class Timers:
         """Print the truth."""
         end_ns = time.perf_counter_ns()
         truth = {
+            "pid": os.getpid(),
             "start_ns": self.start_ns,
             "end_ns": end_ns,
             "cpu_ns": time.process_time_ns() - self.start_cpu_ns,
