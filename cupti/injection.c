@@ -29,5 +29,21 @@ EXPORT int InitializeInjectionNvtx2(nvtx_get_export_table get_export_table) {
   return fill_module(callbacks, NVTX_MODULE_CORE2) || has_core;
 }
 
+static uint8_t domain_is_enabled(const void* domain) {
+  (void)domain;
+  return 1;
+}
+
+// Called by objects that use an extension. The functions that are not set stay no-ops.
+EXPORT int InitializeInjectionNvtxExtension(struct nvtx_extension* extension) {
+  if (extension->module != NVTX_EXTENSION_PAYLOAD) return 0;
+  for (size_t index = 0; index < extension->segment_count; ++index) {
+    const struct nvtx_extension_segment* segment = &extension->segments[index];
+    if (segment->id == 0 && segment->slot_count > NVTX_EXTENSION_DOMAIN_IS_ENABLED)
+      segment->slots[NVTX_EXTENSION_DOMAIN_IS_ENABLED] = (intptr_t)domain_is_enabled;
+  }
+  return 1;
+}
+
 // Called by the CUDA driver. 0: the GPU half is not built in yet.
 EXPORT int InitializeInjection(void) { return 0; }

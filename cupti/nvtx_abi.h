@@ -106,4 +106,26 @@ struct nvtx_attributes {
 _Static_assert(sizeof(struct nvtx_attributes) == 48, "size of nvtxEventAttributes");
 _Static_assert(offsetof(struct nvtx_attributes, message) == 40, "nvtxEventAttributes.message");
 
+// Extensions ask for an entry point of their own. Of the payload extension we need one function:
+// the Python package records nothing where it says that a domain is not enabled, and version 0.2.12
+// takes a tool without the extension for one that says so.
+enum { NVTX_EXTENSION_PAYLOAD = 2, NVTX_EXTENSION_DOMAIN_IS_ENABLED = 7 };
+
+struct nvtx_extension_segment {
+  size_t id;
+  size_t slot_count;
+  intptr_t* slots;
+};
+
+struct nvtx_extension {
+  uint16_t nvtx_version;
+  uint16_t struct_size;
+  uint16_t module;
+  uint16_t compatibility;
+  size_t segment_count;
+  struct nvtx_extension_segment* segments;
+  const void* (*get_export)(uint32_t id);
+  const void* info;
+};
+
 #endif  // RLS_NVTX_ABI_H

@@ -303,7 +303,7 @@ class TraceBuilder:
             key = (parent, name, domain, category, source)
             if key not in keys:
                 keys[key] = len(keys) + 1
-                paths.append((keys[key], parent, name, domain, category, source, len(open_)))
+                paths.append((keys[key], parent, name, domain, category, source, len(open_), None))
             rows.append((thread, start, end, keys[key]))
             open_.append((thread, end, keys[key]))
         return paths, rows
