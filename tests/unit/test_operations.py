@@ -1,0 +1,285 @@
+"""Records of the shims become operations: whose, nested, cut at what was recorded, and counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import duckdb
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rlscope_trace._capture import ShimScan
+from rlscope_trace.store.finalise import FinaliseReport, finalise
+from rlscope_trace.store.spool import open_spool
+from shim_builder import END as ASYNC_END
+from shim_builder import MARK, START, THREAD_OPEN, ShimBuilder
+from spool_builder import SpoolBuilder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# What the kernel recorded of each thread below.
+BEGIN, FINISH = 100, 1000
+PER_RANGE = "SELECT thread_id, start_ns, end_ns, name, depth FROM operation"
+
+
+def kernel_half(folder: Path, *, tids: tuple[int, ...] = (10,), **session: object) -> Path:
+    """Write the spool of threads of process 10, ids from 1, which lived from BEGIN to FINISH."""
+    spool = SpoolBuilder()
+    for thread_id, tid in enumerate(tids, 1):
+        spool.thread(thread_id, ts_ns=BEGIN, tid=tid, tgid=10)
+        spool.cycle(thread_id, off_ns=BEGIN, wake_ns=BEGIN, in_ns=BEGIN + 10, out_ns=FINISH - 50)
+        spool.close(thread_id, off_ns=FINISH - 50)
+    spool.write(folder, end_ns=FINISH, session={"host": "box", **session})
+    return folder
+
+
+def saved(folder: Path, shim: ShimBuilder) -> tuple[Path, FinaliseReport]:
+    shim.write(folder)
+    output = folder.with_name("trace.duckdb")
+    report = finalise(
+        open_spool(folder), output, overwrite=True, complete=lambda _: None,
+        progress=lambda *_: None,
+    )  # fmt: skip
+    return output, report
+
+
+def rows(path: Path, query: str) -> list[tuple[object, ...]]:
+    with duckdb.connect(str(path), read_only=True) as con:
+        return con.execute(query).fetchall()
+
+
+def losses(path: Path) -> dict[str, tuple[object, ...]]:
+    found = rows(path, "SELECT source, kind, count FROM trace_stat")
+    return {str(source): tuple(rest) for source, *rest in found}
+
+
+@pytest.fixture
+def shim() -> ShimBuilder:
+    """Return the shim of process 10 with its first thread."""
+    made = ShimBuilder()
+    made.source(pid=10)
+    made.thread(tid=10, ts_ns=BEGIN)
+    return made
+
+
+def test_ranges_are_nested_by_their_times(tmp_path: Path, shim: ShimBuilder) -> None:
+    shim.range("inner", 210, 220, depth=1)
+    shim.range("inner", 230, 240, depth=1)
+    shim.range("outer", 200, 300)
+    shim.range("inner", 310, 320)
+    path, report = saved(kernel_half(tmp_path / "spool"), shim)
+    assert rows(path, PER_RANGE) == [
+        (1, 200, 300, "outer", 0),
+        (1, 210, 220, "inner", 1),
+        (1, 230, 240, "inner", 1),
+        (1, 310, 320, "inner", 0),
+    ]
+    assert rows(path, "SELECT path_id, parent_path_id, name FROM operation_path") == [
+        (1, None, "outer"),
+        (2, 1, "inner"),
+        (3, None, "inner"),
+    ]
+    assert report.rows["operation_coded"] == 4
+    assert losses(path) == {}
+
+
+def test_paths_are_one_over_all_threads(tmp_path: Path, shim: ShimBuilder) -> None:
+    shim.range("step", 200, 210)
+    shim.flush()
+    shim.slot = 1
+    shim.thread(tid=11, ts_ns=BEGIN)
+    shim.range("step", 205, 215)
+    path, _ = saved(kernel_half(tmp_path / "spool", tids=(10, 11)), shim)
+    assert rows(path, "SELECT thread_id, path_id FROM operation ORDER BY 1") == [(1, 1), (2, 1)]
+
+
+def test_a_slot_passes_from_thread_to_thread(tmp_path: Path, shim: ShimBuilder) -> None:
+    shim.range("first", 200, 210)
+    shim.thread(tid=11, ts_ns=300)
+    shim.range("second", 310, 320)
+    path, _ = saved(kernel_half(tmp_path / "spool", tids=(10, 11)), shim)
+    assert rows(path, PER_RANGE) == [(1, 200, 210, "first", 0), (2, 310, 320, "second", 0)]
+
+
+def test_ranges_are_cut_at_what_was_recorded(tmp_path: Path, shim: ShimBuilder) -> None:
+    shim.range("long before", 10, 90)
+    shim.range("since before", 0, 300)
+    shim.range("over the end", 900, 2000)
+    shim.range("after the end", 1100, 1200)
+    path, _ = saved(kernel_half(tmp_path / "spool"), shim)
+    assert rows(path, PER_RANGE) == [
+        (1, BEGIN, 300, "since before", 0),
+        (1, 900, FINISH, "over the end", 0),
+    ]
+    assert losses(path) == {
+        "operations that began before the recording: cut at its start": ("truncated", 1),
+        "operations still open when their thread or the recording ended: cut there": (
+            "truncated",
+            1,
+        ),
+    }
+
+
+def test_what_is_open_at_the_end_is_cut_there(tmp_path: Path, shim: ShimBuilder) -> None:
+    shim.range("done", 200, 210)
+    shim.event(THREAD_OPEN, "left by a thread", 220, 230)
+    shim.open(("open", 300), ("inside", 400), ts_ns=FINISH + 5)
+    path, _ = saved(kernel_half(tmp_path / "spool"), shim)
+    assert rows(path, f"{PER_RANGE} WHERE start_ns > 210") == [
+        (1, 220, 230, "left by a thread", 0),
+        (1, 300, FINISH, "open", 0),
+        (1, 400, FINISH, "inside", 1),
+    ]
+    assert sum(int(str(row[1])) for row in losses(path).values()) == 3
+
+
+def test_a_range_written_and_still_on_the_stack_is_one(tmp_path: Path, shim: ShimBuilder) -> None:
+    # Killed between the record of the end and the stack.
+    shim.range("ended", 200, 210)
+    shim.open(("ended", 200), ts_ns=FINISH)
+    path, _ = saved(kernel_half(tmp_path / "spool"), shim)
+    assert rows(path, PER_RANGE) == [(1, 200, 210, "ended", 0)]
+
+
+def test_phases_are_auto_and_give_way(tmp_path: Path, shim: ShimBuilder) -> None:
+    shim.range("simulation", 202, 299, domain="rlscope")
+    shim.range("env", 200, 300)
+    shim.range("inference", 299, 400, domain="rlscope")
+    path, _ = saved(kernel_half(tmp_path / "spool"), shim)
+    assert rows(path, "SELECT start_ns, end_ns, name, source FROM operation") == [
+        (200, 300, "env", "nvtx"),
+        (300, 400, "inference", "auto"),
+    ]
+
+
+def test_attributes_are_kept(tmp_path: Path, shim: ShimBuilder) -> None:
+    shim.category(5, "physics", domain="sim")
+    shim.range("step", 200, 210, domain="sim", category=5, color=0xFF112233)
+    shim.range("step", 220, 230, domain="sim", category=6, payload_type=2, payload=2**64 - 7)
+    shim.range("step", 240, 250, payload_type=1, payload=2**64 - 1)
+    shim.event(MARK, "instant", 260, 0)
+    path, _ = saved(kernel_half(tmp_path / "spool"), shim)
+    assert rows(path, "SELECT name, domain, category, color FROM operation_path") == [
+        ("step", "sim", "physics", 0xFF112233),
+        ("step", "sim", "6", None),
+        ("step", None, None, None),
+    ]
+    assert rows(path, "SELECT start_ns, integer_value FROM operation_payload") == [
+        (220, -7),
+        (240, 2**64 - 1),
+    ]
+    assert rows(path, "SELECT thread_id, ts_ns, name FROM mark") == [(1, 260, "instant")]
+
+
+def test_start_and_end_are_joined_whoever_is_read_first(tmp_path: Path, shim: ShimBuilder) -> None:
+    shim.event(ASYNC_END, "", 0, 250, id=2)
+    shim.event(START, "one", 200, 0, id=1)
+    shim.event(ASYNC_END, "", 0, 300, id=1)
+    shim.event(START, "two", 220, 0, id=2)
+    shim.event(START, "never ended", 400, 0, id=3)
+    shim.event(ASYNC_END, "", 0, 500, id=4)
+    path, _ = saved(kernel_half(tmp_path / "spool"), shim)
+    assert rows(path, "SELECT process_id, start_ns, end_ns, name FROM async_range") == [
+        (1, 200, 300, "one"),
+        (1, 220, 250, "two"),
+        (1, 400, FINISH, "never ended"),
+    ]
+    assert {kind for kind, _ in losses(path).values()} == {"unmatched", "truncated"}
+
+
+def test_names_that_were_lost_are_told(tmp_path: Path, shim: ShimBuilder) -> None:
+    shim.told.add("step")
+    shim.range("step", 200, 210)
+    shim.range("", 220, 230)
+    shim.counters(names=1, dropped=7, pops=2, deep=3)
+    path, _ = saved(kernel_half(tmp_path / "spool"), shim)
+    assert rows(path, "SELECT name FROM operation_path") == [("(name lost)",), ("(unnamed)",)]
+    counts = set(losses(path).values())
+    assert counts == {("dropped", 1), ("dropped", 7), ("unmatched", 2), ("dropped", 3)}
+
+
+def test_other_namespaces_and_unknown_threads(tmp_path: Path) -> None:
+    shim = ShimBuilder()
+    shim.source(pid=10, inner_pid=1)
+    shim.block(5, (1).to_bytes(4, "little") + (10).to_bytes(4, "little"))
+    shim.thread(tid=1, ts_ns=BEGIN)
+    shim.range("ours", 200, 210)
+    shim.flush()
+    shim.slot = 1
+    shim.thread(tid=7, ts_ns=BEGIN)
+    shim.range("nobody's", 200, 210)
+    shim.ts_ns = 500
+    path, _ = saved(kernel_half(tmp_path / "spool"), shim)
+    assert rows(path, PER_RANGE) == [(1, 200, 210, "ours", 0)]
+    assert losses(path) == {"operations of threads that are not in the trace": ("unmatched", 1)}
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ({"measured": True, "reason": "why"}, [(None, True, "why")]),
+        ({"measured": False, "reason": "why not"}, [(None, False, "why not"), (1, True, None)]),
+    ],
+)
+def test_what_was_measured_is_told(
+    tmp_path: Path, shim: ShimBuilder, told: dict[str, object], expected: list[object]
+) -> None:
+    shim.range("step", 200, 210)
+    path, _ = saved(kernel_half(tmp_path / "spool", operations=told), shim)
+    assert (
+        rows(path, "SELECT process_id, measured, reason FROM capture WHERE kind = 'operation'")
+        == expected
+    )
+
+
+def example() -> bytes:
+    shim = ShimBuilder()
+    shim.source(pid=10)
+    shim.thread(tid=10, ts_ns=BEGIN)
+    shim.category(5, "physics", domain="sim")
+    shim.range("a long name that needs more than the forty-eight bytes of one cell", 200, 210)
+    shim.range("step", 220, 230, domain="sim", category=5)
+    shim.event(START, "one", 200, 0, id=1)
+    shim.event(ASYNC_END, "", 0, 300, id=1)
+    shim.counters(dropped=1)
+    shim.open(("open", 300), ts_ns=FINISH)
+    return shim.data()
+
+
+EXAMPLE = example()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    damage=st.lists(st.tuples(st.integers(16, len(EXAMPLE) - 1), st.integers(0, 255)), max_size=8),
+    length=st.integers(0, len(EXAMPLE)),
+)
+def test_no_damage_is_more_than_a_loss(
+    tmp_path: Path, damage: list[tuple[int, int]], length: int
+) -> None:
+    data = bytearray(EXAMPLE)
+    for place, value in damage:
+        data[place] = value
+    path = tmp_path / "shim.bin"
+    path.write_bytes(data[:length])
+    scan = ShimScan(str(path))
+    tenancies = scan.tenancies()
+    for index in range(len(tenancies)):
+        columns = scan.ranges(index)
+        assert len({len(column) for column in columns.values()}) == 1
+        assert (columns["key"] < len(scan.names())).all()
+    assert all(0 <= row["tenancy"] < len(tenancies) for row in scan.marks())
+    assert all(count >= 0 for count in scan.losses().values())
+
+
+def test_a_file_cut_short_keeps_what_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "shim.bin"
+    path.write_bytes(EXAMPLE)
+    whole = ShimScan(str(path))
+    assert whole.losses()["bytes_left"] == 0
+    path.write_bytes(EXAMPLE[:-1])
+    cut = ShimScan(str(path))
+    assert cut.records == whole.records
+    assert cut.losses()["bytes_left"] > 0
