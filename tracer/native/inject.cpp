@@ -87,10 +87,11 @@ class Injector {
     HeldThread thread(tid);
     const Stop stop = thread.Interrupt(begin + kStopTime);
     if (stop == Stop::kGroup) throw InjectError("it is stopped; let it continue (SIGCONT) first");
+    if (stop == Stop::kSignal) return Refuse("a signal arrived");
     if (stop != Stop::kInterrupt) return Refuse("it did not stop");
     const auto state = thread.Read();
     if (!state) return Refuse("it ended");
-    const std::string reason = WhyNotHere(pid_, *state);
+    const std::string reason = WhyNotHere(pid_, *state, memory_, addresses_.restorer);
     if (!reason.empty()) return Refuse(reason);
     CallBoth(thread, *state);
     return Injected{tid, state->IsRestarting(), (Clock::now() - begin).count(), attempts_};

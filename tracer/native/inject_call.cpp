@@ -16,9 +16,8 @@ constexpr std::chrono::milliseconds kStopTime(500);
 
 // Runs the thread until it is about to return from our frame.
 CallEnd RunToReturn(HeldThread& thread, std::uint64_t return_stack, Clock::time_point deadline) {
-  for (int signal = 0;;) {
-    if (!thread.Resume(true, signal)) return CallEnd::kGone;
-    signal = 0;
+  for (;;) {
+    if (!thread.Resume(true)) return CallEnd::kGone;
     const Stop stop = thread.Wait(deadline);
     if (stop == Stop::kTimeout) return CallEnd::kRunning;
     if (stop == Stop::kGone) return CallEnd::kGone;

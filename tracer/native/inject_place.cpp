@@ -17,6 +17,7 @@ namespace {
 // What a call of ours may take of a stack: the loader's needs and our own frame.
 constexpr std::uint64_t kRoomBytes = 96 << 10;
 constexpr std::size_t kWindowWords = 64;
+constexpr std::uint64_t kHandlerBytes = 128 << 10;
 
 constexpr std::array<long, 24> kWaits = {
     SYS_futex,           SYS_poll,          SYS_ppoll,       SYS_select,
@@ -74,6 +75,17 @@ int LoaderTraces(const ProcessMemory& memory, const std::vector<Mapping>& maps,
   }));
 }
 
+// A handler may have interrupted anything, so where it is itself says little. Its return address
+// stands on the stack; looked for as far up as handlers call as a rule.
+bool IsInHandler(const std::vector<Mapping>& maps, const StoppedState& state,
+                 const ProcessMemory& memory, std::uint64_t restorer) {
+  const std::uint64_t from = (state.registers.rsp + 7) / 8 * 8;
+  const std::uint64_t end = FindMapping(maps, state.registers.rsp)->end;
+  std::vector<std::uint64_t> words(std::min(end - from, kHandlerBytes) / 8);
+  return !memory.Read(from, words.data(), words.size() * 8) ||
+         std::find(words.begin(), words.end(), restorer) != words.end();
+}
+
 std::string WhyNotThisStack(const std::vector<Mapping>& maps, const StoppedState& state) {
   const Mapping* stack = FindMapping(maps, state.registers.rsp);
   if (stack == nullptr) return "its stack is not mapped";
@@ -121,10 +133,12 @@ std::vector<pid_t> WaitingThreads(pid_t pid) {
   return threads;
 }
 
-std::string WhyNotHere(pid_t pid, const StoppedState& state) {
+std::string WhyNotHere(pid_t pid, const StoppedState& state, const ProcessMemory& memory,
+                       std::uint64_t restorer) {
   const std::vector<Mapping> maps = ReadMaps(pid);
   const std::string reason = WhyNotThisStack(maps, state);
   if (!reason.empty()) return reason;
+  if (IsInHandler(maps, state, memory, restorer)) return "it may be in a signal handler";
   const Mapping* code = FindMapping(maps, state.registers.rip);
   if (code == nullptr || code->inode == 0) return "it is in code that belongs to no file";
   if (state.IsRestarting() && IsWait(static_cast<long>(state.registers.orig_rax)))

@@ -20,8 +20,10 @@ std::vector<pid_t> WaitingThreads(pid_t pid);
 std::vector<pid_t> AllThreads(pid_t pid);
 
 // Empty where a stopped thread is at a place that a function may be called from; else the reason.
-// That is: on a stack of its own with room, and either in a wait or outside of everything that
-// takes the locks of the C library, the loader and memory allocation.
-std::string WhyNotHere(pid_t pid, const StoppedState& state);
+// That is: on a stack of its own with room, in no signal handler, and either in a wait or outside
+// of everything that takes the locks of the C library, the loader and memory allocation.
+// `restorer`: what the handlers of signals return to.
+std::string WhyNotHere(pid_t pid, const StoppedState& state, const ProcessMemory& memory,
+                       std::uint64_t restorer);
 
 }  // namespace rls

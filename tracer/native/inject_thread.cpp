@@ -34,22 +34,23 @@ HeldThread::HeldThread(pid_t tid) : tid_(tid) {
 }
 
 HeldThread::~HeldThread() {
-  if (is_stopped_) ptrace(PTRACE_DETACH, tid_, nullptr, nullptr);
+  if (is_stopped_) ptrace(PTRACE_DETACH, tid_, nullptr, Word(pending_signal_));
 }
 
 Stop HeldThread::Interrupt(Clock::time_point deadline) {
-  if (ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr) != 0) return Stop::kGone;
-  if (is_stopped_ && !Resume(false)) return Stop::kGone;
   for (;;) {
+    if (ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr) != 0) return Stop::kGone;
+    if (is_stopped_ && !Resume(false)) return Stop::kGone;
     const Stop stop = Wait(deadline);
-    if (stop != Stop::kSignal && stop != Stop::kSyscall) return stop;
-    if (!Resume(false, stop == Stop::kSignal ? signal_ : 0)) return Stop::kGone;
+    // Any other stop takes the request back.
+    if (stop != Stop::kSyscall) return stop;
   }
 }
 
-bool HeldThread::Resume(bool to_syscall, int signal) {
+bool HeldThread::Resume(bool to_syscall) {
   const auto request = to_syscall ? PTRACE_SYSCALL : PTRACE_CONT;
-  if (ptrace(request, tid_, nullptr, Word(static_cast<std::uint64_t>(signal))) != 0) return false;
+  if (ptrace(request, tid_, nullptr, nullptr) != 0) return false;
+  pending_signal_ = 0;
   is_stopped_ = false;
   return true;
 }
@@ -65,9 +66,11 @@ Stop HeldThread::Wait(Clock::time_point deadline) {
     if (info.si_pid != 0) {
       is_stopped_ = true;
       const int event = info.si_status >> 8;
-      signal_ = info.si_status & 0xff;
-      if (signal_ == kSyscallTrap) return Stop::kSyscall;
-      if (event == PTRACE_EVENT_STOP) return signal_ == SIGTRAP ? Stop::kInterrupt : Stop::kGroup;
+      const int signal = info.si_status & 0xff;
+      if (signal == kSyscallTrap) return Stop::kSyscall;
+      pending_signal_ = 0;
+      if (event == PTRACE_EVENT_STOP) return signal == SIGTRAP ? Stop::kInterrupt : Stop::kGroup;
+      pending_signal_ = static_cast<std::uint64_t>(signal);
       return Stop::kSignal;
     }
     const Clock::time_point now = Clock::now();

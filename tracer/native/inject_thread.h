@@ -32,14 +32,13 @@ class HeldThread {
   HeldThread(const HeldThread&) = delete;
   HeldThread& operator=(const HeldThread&) = delete;
 
-  // Stops the thread before it runs in user space again, from another stop or while it runs; a
-  // signal that it stopped for is dropped, those that come in between are passed on.
+  // Stops the thread before it runs in user space again, from another stop or while it runs. It
+  // may stop for a signal first: then nothing but to let it go makes sense.
   Stop Interrupt(Clock::time_point deadline);
-  // Lets it run to the next system call, or without `to_syscall` to the next stop of any kind.
-  bool Resume(bool to_syscall, int signal = 0);
+  // Lets it run to the next system call, or without `to_syscall` to the next stop of any other
+  // kind. A signal that it stopped for is dropped.
+  bool Resume(bool to_syscall);
   Stop Wait(Clock::time_point deadline);
-  // Of Stop::kSignal.
-  int signal() const { return signal_; }
 
   // After an interrupt. The wait that the thread is in, if any, will go on.
   std::optional<StoppedState> Read();
@@ -52,7 +51,7 @@ class HeldThread {
 
  private:
   pid_t tid_;
-  int signal_ = 0;
+  std::uint64_t pending_signal_ = 0;  // delivered when the thread is let go
   bool is_stopped_ = false;
 };
 

@@ -121,7 +121,7 @@ def attach_late(
         injected = _capture.inject(pid, str(shim), ENTRY, request, timeout_ns=INJECT_TIMEOUT_NS)
         status = _wait(pid, shim)
     except _capture.InjectError as error:
-        if not (PROC / str(pid)).exists():
+        if _has_ended(pid):
             raise TargetGoneError(f"pid {pid} ended while the shim was being loaded") from None
         raise LateAttachError(
             f"the shim could not be loaded into pid {pid}: {error}",
@@ -155,7 +155,7 @@ def _wait(pid: int, shim: Path) -> _Status:
 def _obstacles(pid: int, shim: Path) -> Iterator[tuple[str, str | None]]:
     """Yield every reason against loading, with what mends it if anything does."""
     status = _read_status(pid)
-    if status["State"][0] in "ZX":
+    if _has_ended(pid):
         raise TargetGoneError(f"pid {pid} has ended")
     if status["State"][0] in "Tt":
         yield "it is stopped", f"kill -CONT {pid}"
@@ -169,6 +169,13 @@ def _obstacles(pid: int, shim: Path) -> Iterator[tuple[str, str | None]]:
         yield "it runs with a shadow stack, which forbids calls from outside", None
     yield from _program_obstacles(pid)
     yield from _library_obstacles(pid, shim, status)
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        return _read_status(pid)["State"][0] in "ZX"
+    except TargetGoneError:
+        return True
 
 
 def _read_status(pid: int) -> dict[str, str]:
