@@ -6,8 +6,9 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import late_programs
 import pytest
+
+import late_programs
 from late_programs import Program, wait_for_syscall
 from late_ring import LateRing, find_memfd
 from rlscope_trace import late

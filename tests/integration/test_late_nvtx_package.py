@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from late_programs import Program
 from late_ring import LateRing, find_memfd
 from rlscope_trace import late

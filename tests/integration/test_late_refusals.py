@@ -9,8 +9,9 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import late_programs
 import pytest
+
+import late_programs
 from late_programs import Program, wait_for_syscall
 from rlscope_trace import _capture, late
 from rlscope_trace.errors import TargetGoneError

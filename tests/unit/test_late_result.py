@@ -1,0 +1,175 @@
+"""What late attach says: from the status of the shim to sentences, and rights on files."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlscope_trace import late
+from rlscope_trace.late import DONE, SCANNING, LateAttachError, LateResult, _Status
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+LATE_H = REPOSITORY / "cupti" / "late.h"
+PYTHON_DONE, PYTHON_FAILED = 2, 3
+
+
+def status(
+    *, state: int = DONE, python: int = PYTHON_DONE, message: str = "", **counts: int
+) -> _Status:
+    names = ("filled", "ours", "foreign", "denied", "busy")
+    numbers = [counts.get(name, 0) for name in names]
+    return _Status.parse(late.STATUS_FIELDS.pack(1, state, python, *numbers, message.encode()))
+
+
+def test_status_is_laid_out_as_the_shim_writes_it(tmp_path: Path) -> None:
+    program = tmp_path / "sizes.c"
+    program.write_text(
+        f'#include "{LATE_H}"\n#include <stddef.h>\n#include <stdio.h>\n'
+        'int main(void) { printf("%zu %zu %zu %d", sizeof(struct rls_late_status),'
+        " offsetof(struct rls_late_status, message), sizeof(struct rls_late_request),"
+        " RLS_LATE_VERSION); }\n"
+    )
+    made = tmp_path / "sizes"
+    try:
+        subprocess.run(["cc", "-o", made, program], check=True)
+    except FileNotFoundError:
+        pytest.skip("needs a C compiler")
+    told = subprocess.run([made], check=True, capture_output=True, text=True).stdout.split()
+    expected = (late.STATUS_FIELDS.size, 32, late.REQUEST.size, late.VERSION)
+    assert tuple(map(int, told)) == expected
+
+
+def test_everything_is_told() -> None:
+    found = status(
+        filled=3,
+        ours=1,
+        foreign=2,
+        busy=1,
+        message="python=3.11\nenvironment=NVTX_INJECTION64_PATH\nnvtx=repaired\n"
+        "lost=decorated\nlost=domains\nauto=installed\nerror=_repair_nvtx: KeyError('x')",
+    )
+    captured, missing = "\n".join(late._captured(found)), "\n".join(late._missing(found, True))
+    assert "4 object(s) that were loaded before" in captured
+    assert "loaded from here on" in captured
+    assert "package nvtx" in captured
+    assert "automatic phases" in captured
+    assert "2 object(s) send their NVTX ranges to another tool" in missing
+    assert "1 object(s) with NVTX were being set up" in missing
+    assert "decorated" in missing
+    assert "domains" in missing
+    assert "KeyError('x')" in missing
+    assert "could not be installed" not in missing
+
+
+def test_nothing_is_promised_that_was_not_done() -> None:
+    found = status(python=0)
+    assert list(late._captured(found)) == []
+    missing = list(late._missing(found, False))
+    assert any("libraries that the program loads from here on" in text for text in missing)
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (status(state=SCANNING), "has not finished"),
+        (status(python=1), "interpreter is busy"),
+        (status(python=PYTHON_FAILED), "Python half of the attach failed"),
+        (status(message="nvtx=disabled"), "NVTX_DISABLE"),
+        (status(message="auto=absent"), "automatic phases could not be installed"),
+    ],
+)
+def test_each_gap_is_named(found: _Status, words: str) -> None:
+    assert words in "; ".join(late._missing(found, True))
+
+
+def test_reason_joins_what_is_missing() -> None:
+    assert LateResult(("a",), ("b", "c"), 1).reason == "b; c"
+
+
+def test_status_of_another_version_is_refused() -> None:
+    with pytest.raises(LateAttachError, match="another version"):
+        _Status.parse(late.STATUS_FIELDS.pack(2, *[0] * 7, b""))
+
+
+def test_request_holds_the_environment_and_refuses_what_does_not_fit() -> None:
+    data = late._request(True, {"A": "1", "B": "two"})
+    assert len(data) == late.REQUEST.size
+    assert data[8:].startswith(b"A=1\0B=two\0\0")
+    with pytest.raises(LateAttachError, match="too long"):
+        late._request(False, {"A": "x" * 2048})
+
+
+def test_loaded_shim_is_told_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "7").mkdir()
+    maps = tmp_path / "7" / "maps"
+    maps.write_text("7f00-7f10 r-xp 0 08:01 5  /opt/x/librlscope_shim.so\n")
+    assert late.shim_is_loaded(7, proc=tmp_path)
+    maps.write_text("7f00-7f10 r-xp 0 08:01 5  /opt/x/librlscope_shim.so.old\n")
+    assert not late.shim_is_loaded(7, proc=tmp_path)
+    assert not late.shim_is_loaded(8, proc=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("mode", "uid", "groups", "may"),
+    [
+        (0o604, 1000, {1000}, True),
+        (0o640, 1000, {1000}, False),
+        (0o640, 1000, {5}, True),
+        (0o604, 1000, {5}, False),
+        (0o044, 7, {5}, False),
+        (0o400, 7, set(), True),
+    ],
+)
+def test_rights_are_the_users_then_the_groups_then_the_others(
+    mode: int, uid: int, groups: set[int], may: bool
+) -> None:
+    found = os.stat_result((mode, 0, 0, 1, 7, 5, 0, 0, 0, 0))
+    assert late._has_right(found, uid, groups, 0o4) is may
+
+
+def run_repair(setup: str, show: str) -> str:
+    """Run late_repair.py in an interpreter that `setup` prepared, and print `show`."""
+    repair = (REPOSITORY / "cupti" / "late_repair.py").read_text()
+    text = (
+        f"{setup}\nimport os\n"
+        "given = {'SHIM_FOLDER': b'/nowhere', 'ENVIRONMENT': b'RLS_X=1\\0', 'AUTO': b'1'}\n"
+        f"exec(compile({repair!r}, 'repair', 'exec'), given)\n{show}"
+    )
+    made = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, check=False, timeout=30
+    )
+    assert made.returncode == 0, made.stderr
+    assert made.stderr == ""
+    return made.stdout
+
+
+def test_repair_without_nvtx_and_without_phases() -> None:
+    told = run_repair("import sys", "print(given['RESULT'].decode(), 'json' in sys.modules)")
+    assert told.splitlines()[1:] == ["environment=RLS_X", "auto=absent False"]
+
+
+def test_repair_leaves_the_search_path_as_it_was() -> None:
+    assert run_repair("import sys; before = list(sys.path)", "print(sys.path == before)") == (
+        "True\n"
+    )
+
+
+def test_repair_does_not_replace_what_the_program_has_set() -> None:
+    show = (
+        "import subprocess; "
+        "print(subprocess.check_output(['/bin/sh', '-c', 'echo $RLS_X'], text=True))"
+    )
+    assert run_repair("import os; os.environ['RLS_X'] = 'own'", show).strip() == "own"
+    assert run_repair("", show).strip() == "1"
+
+
+def test_repair_swallows_what_a_strange_nvtx_raises() -> None:
+    setup = (
+        "import sys, types\n"
+        "def leave(): raise SystemExit\n"
+        "nvtx = types.ModuleType('nvtx'); nvtx.enabled = leave\n"
+        "sys.modules.update({'nvtx': nvtx, 'nvtx._lib.lib': types.ModuleType('lib')})"
+    )
+    assert "error=_repair_nvtx: SystemExit()" in run_repair(setup, "print(given['RESULT'])")
