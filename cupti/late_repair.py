@@ -115,10 +115,10 @@ def _install_phases(lines: list[str]) -> None:
         import rlscope_phases
     except ImportError:
         sys.path.remove(folder)
-        lines.append("auto=absent")
+        lines.append("auto=the package rlscope_phases is not installed beside the shim")
         return
-    rlscope_phases.install()
-    lines.append("auto=installed")
+    status = rlscope_phases.install()
+    lines.append("auto=installed" if status in ("waiting", "on") else f"auto={status}")
 
 
 def _try(step: object, lines: list[str]) -> None:

@@ -11,7 +11,7 @@ import os
 import stat
 import struct
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,11 +73,12 @@ class _Status:
     foreign: int
     denied: int
     busy: int
-    told: dict[str, list[str]] = field(default_factory=dict)
+    told: dict[str, list[str]]
 
     @classmethod
     def parse(cls, data: bytes) -> _Status:
-        version, *numbers, message = STATUS_FIELDS.unpack(data)
+        fields = STATUS_FIELDS.unpack(data)
+        version, state, python, filled, ours, foreign, denied, busy, message = fields
         if version != VERSION:
             raise LateAttachError(
                 f"the process has a shim of another version loaded ({version}, ours is {VERSION})"
@@ -86,7 +87,7 @@ class _Status:
         for line in message.split(b"\0", 1)[0].decode("utf-8", "replace").splitlines():
             key, _, value = line.partition("=")
             told.setdefault(key, []).append(value)
-        return cls(*numbers, told)
+        return cls(state, python, filled, ours, foreign, denied, busy, told)
 
 
 def shim_is_loaded(pid: int, *, name: str = "librlscope_shim.so", proc: Path = PROC) -> bool:
@@ -121,13 +122,12 @@ def attach_late(
         injected = _capture.inject(pid, str(shim), ENTRY, request, timeout_ns=INJECT_TIMEOUT_NS)
         status = _wait(pid, shim)
     except _capture.InjectError as error:
-        if _has_ended(pid):
-            raise TargetGoneError(f"pid {pid} ended while the shim was being loaded") from None
+        _read_status(pid)  # raises, if the end of the process is the reason
         raise LateAttachError(
             f"the shim could not be loaded into pid {pid}: {error}",
             hint=LAUNCH_HINT,
         ) from None
-    return LateResult(tuple(_captured(status)), tuple(_missing(status, auto)), injected.stopped_ns)
+    return LateResult(tuple(_captured(status)), tuple(_missing(status)), injected.stopped_ns)
 
 
 def _request(auto: bool, environment: Mapping[str, str]) -> bytes:
@@ -155,8 +155,6 @@ def _wait(pid: int, shim: Path) -> _Status:
 def _obstacles(pid: int, shim: Path) -> Iterator[tuple[str, str | None]]:
     """Yield every reason against loading, with what mends it if anything does."""
     status = _read_status(pid)
-    if _has_ended(pid):
-        raise TargetGoneError(f"pid {pid} has ended")
     if status["State"][0] in "Tt":
         yield "it is stopped", f"kill -CONT {pid}"
     if (tracer := int(status["TracerPid"])) != 0:
@@ -171,20 +169,16 @@ def _obstacles(pid: int, shim: Path) -> Iterator[tuple[str, str | None]]:
     yield from _library_obstacles(pid, shim, status)
 
 
-def _has_ended(pid: int) -> bool:
-    try:
-        return _read_status(pid)["State"][0] in "ZX"
-    except TargetGoneError:
-        return True
-
-
 def _read_status(pid: int) -> dict[str, str]:
     try:
         text = (PROC / str(pid) / "status").read_text(errors="replace")
     except OSError:
         raise TargetGoneError(f"there is no process with pid {pid}") from None
     pairs = (line.partition(":") for line in text.splitlines())
-    return {key: value.strip() for key, _, value in pairs}
+    status = {key: value.strip() for key, _, value in pairs}
+    if status["State"][0] in "ZX":
+        raise TargetGoneError(f"pid {pid} has ended")
+    return status
 
 
 def _has_own_filter(status: dict[str, str]) -> bool:
@@ -278,7 +272,7 @@ def _captured(status: _Status) -> Iterator[str]:
         yield "automatic phases from here on"
 
 
-def _missing(status: _Status, auto: bool) -> Iterator[str]:
+def _missing(status: _Status) -> Iterator[str]:
     yield "ranges that had begun before the attach are missing"
     if status.state != DONE:
         yield "the shim has not finished its look through the process: NVTX ranges may be missing"
@@ -299,7 +293,8 @@ def _missing(status: _Status, auto: bool) -> Iterator[str]:
         yield "the Python interpreter is busy: what it must do itself comes when it can"
     elif status.python != PYTHON_DONE:
         yield "the Python half of the attach failed: ranges of the package nvtx are missing"
-    if auto and status.python == PYTHON_DONE and "installed" not in status.told.get("auto", []):
-        yield "automatic phases could not be installed"
+    for why in status.told.get("auto", []):
+        if why != "installed":
+            yield f"there are no automatic phases: {why}"
     for problem in status.told.get("error", []):
         yield f"inside the interpreter: {problem}"
