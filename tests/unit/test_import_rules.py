@@ -20,6 +20,7 @@ TRACER_ROOMS = (
     "_import",
     "procfs",
     "privileges",
+    "late",
     "loaders",
     "probes",
     "store",

@@ -125,16 +125,27 @@ def names_of(ranges: list[Range]) -> set[int]:
     return {key for key, counts in inside.items() if max(counts.values()) >= 0.95 * counts.total()}
 
 
+def crosses(phase: Range, around: Range) -> bool:
+    """Tell whether neither lies in the other."""
+    starts_inside = phase.start < around.start < phase.end
+    ends_inside = phase.start < around.end < phase.end
+    return (starts_inside and around.end > phase.end) or (
+        ends_inside and around.start < phase.start
+    )
+
+
 def instants_left(phase: Range, ranges: list[Range]) -> set[int]:
-    """Return the instants of a phase that no range of the program names."""
+    """Return the instants of a phase that no range of the program names, part by part."""
+    mine = [one for one in ranges if not one.is_auto]
+    edges = {phase.start, phase.end}
+    for around in (one for one in mine if crosses(phase, one)):
+        edges |= {edge for edge in (around.start, around.end) if phase.start < edge < phase.end}
     names = names_of(ranges)
-    taken = set()
-    for around in ranges:
-        is_within = phase.start <= around.start and around.end <= phase.end
-        is_same = (phase.start, phase.end) == (around.start, around.end)
-        if not around.is_auto and around.key in names and (is_same or not is_within):
-            taken |= set(range(around.start, around.end))
-    return set(range(phase.start, phase.end)) - taken
+    left: set[int] = set()
+    for begin, stop in pairwise(sorted(edges)):
+        if not any(one.key in names and one.start <= begin and one.end >= stop for one in mine):
+            left |= set(range(begin, stop))
+    return left
 
 
 @given(one_thread())

@@ -126,6 +126,8 @@ class Merger {
       if (event.edge == Edge::kPhaseEnd) EndPhase(event, &parts);
       if (event.edge != Edge::kRangeStart && event.edge != Edge::kRangeEnd) continue;
       for (Part& part : parts) {
+        // One that begins with the part may be around all of it.
+        if (part.start_ns == event.ts_ns) part.around = ranges;
         if (!Crosses(event.row, part.row)) continue;
         Close(&part, event.ts_ns);
         part.start_ns = event.ts_ns;
