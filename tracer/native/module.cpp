@@ -9,6 +9,7 @@ namespace py = pybind11;
 
 namespace rls {
 void bind_capture(py::module_& module);
+void bind_inject(py::module_& module);
 void bind_shim(py::module_& module);
 void bind_spool(py::module_& module);
 }  // namespace rls
@@ -24,6 +25,7 @@ PYBIND11_MODULE(_capture, module) {
     }
   });
   rls::bind_capture(module);
+  rls::bind_inject(module);
   rls::bind_shim(module);
   rls::bind_spool(module);
 }

@@ -210,3 +210,26 @@ def merge_phases(
     The columns are in the order of (start, -end). Returns start_ns, end_ns and row of the input of
     what is left, in no order, and how many phases went.
     """
+
+# --- late attach: inject_bindings.cpp ---
+
+class InjectError(RuntimeError):
+    """A library could not be loaded into a process, which runs on unchanged."""
+
+class Injected:
+    """How a library came into a process."""
+
+    @property
+    def tid(self) -> int: ...
+    @property
+    def was_waiting(self) -> bool: ...
+    @property
+    def stopped_ns(self) -> int: ...
+    @property
+    def attempts(self) -> int: ...
+
+def inject(pid: int, library: str, entry: str, data: bytes, *, timeout_ns: int) -> Injected:
+    """Load a library into a running process and call a function of it with a copy of `data`."""
+
+def read_variable(pid: int, library: str, name: str, bytes: int) -> bytes:
+    """Read an exported variable of a library that is loaded into a process."""

@@ -175,6 +175,13 @@ class Session:
         self._write_session_file()
         return threads
 
+    def note_late(self, pid: int, *, measured: bool, reason: str) -> None:
+        """Note what a late attach gave: for the table capture."""
+        noted = self.facts.setdefault("operations_late", [])
+        if isinstance(noted, list):
+            noted.append({"pid": pid, "measured": measured, "reason": reason})
+        self._write_session_file()
+
     def find_shims(self) -> int:
         """Look for shims in all processes of the target; return how many have been found so far."""
         _, _, shims = self._running()

@@ -66,6 +66,11 @@ def inject(
     return Injection(changed, measured=True, reason="NVTX ranges, and phases found automatically")
 
 
+def late_environment(session: str, modules: str) -> dict[str, str]:
+    """Return what a process gets into which the shim is loaded while it runs."""
+    return {"RLSCOPE_SESSION": session, "RLSCOPE_NVTX": modules}
+
+
 def has_shim(pid: int) -> bool:
     """Tell whether the shim is loaded into a process, working or not."""
     try:

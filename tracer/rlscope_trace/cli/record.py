@@ -17,6 +17,7 @@ from rlscope_trace import shims, target, watch
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.live_line import LiveLine, ProgressMode, shows_live_line
 from rlscope_trace.errors import TracerError, UsageError
+from rlscope_trace.late import attach_late
 from rlscope_trace.launch import SignalSetup, launch, program_file
 from rlscope_trace.privileges import chown_to_invoker, invoking_environment, invoking_identity
 from rlscope_trace.session import Session, prepare_output, ring_bytes
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _SAVED_WITH_LOSSES = 3
 _DEFAULT_OUTPUT = Path("trace.duckdb")
 NOT_LAUNCHED = "the process was not started by rlscope-trace, so NVTX has no tool in it"
+_HOW_TO_GET_THEM = "--inject loads one, or start the program with: rlscope-trace -- COMMAND"
 
 
 class LoaderName(str, Enum):
@@ -157,6 +159,8 @@ def _attach(pids: list[str], settings: _Settings) -> int:
             )
         names = ", ".join(f"{found.pid} ({found.comm})" for found in targets)
         messages.say(f"tracing pid {names}: {threads} threads; Ctrl-C stops and saves")
+        if settings.inject:
+            recording.inject_late(targets)
         recording.tell_of_operations()
         deadline_s = recording.deadline_s()
         reason = watch.watch_targets(targets, deadline_s=deadline_s, tick=recording.tick)
@@ -227,21 +231,41 @@ class _Recording:
         self._note_operations(measured=injection.measured, reason=injection.reason)
         return injection.environment
 
-    def _note_operations(self, *, measured: bool, reason: str) -> None:
-        self._facts["operations"] = {"measured": measured, "reason": reason}
+    def inject_late(self, targets: list[target.Target]) -> None:
+        """Load the shim into running processes; what cannot be had is said and stored."""
+        for found in targets:
+            try:
+                result = attach_late(
+                    found.pid, shims.LIBRARY, auto=self._settings.auto,
+                    environment=shims.late_environment(self._shim_session, self._settings.nvtx),
+                )  # fmt: skip
+            except TracerError as error:
+                messages.warning(str(error), error.hint)
+                self._running().note_late(found.pid, measured=False, reason=str(error))
+                continue
+            for sentence in result.captured:
+                messages.say(f"pid {found.pid}: {sentence}")
+            for sentence in result.missing:
+                messages.note(f"pid {found.pid}: {sentence}")
+            self._running().note_late(found.pid, measured=True, reason=result.reason)
+        self._running().find_shims()
+
+    def _note_operations(self, *, measured: bool, reason: str, hint: str | None = None) -> None:
+        self._facts["operations"] = {"measured": measured, "reason": reason, "hint": hint}
 
     def tell_of_operations(self) -> None:
         """Say at the start, not only in the summary, that operations cannot be had."""
         told = self._facts["operations"]
         if isinstance(told, dict) and not told["measured"] and not self._running().find_shims():
-            messages.warning(f"operations are not recorded: {told['reason']}", None)
+            hint = None if self._settings.inject else told.get("hint")
+            messages.warning(f"operations are not recorded: {told['reason']}", hint)
 
     def start(self, processes: list[target.Target] | list[Launched], *, launched: bool) -> int:
         """Load, attach and enter the processes; return how many threads they have."""
         opened = _open_capture(self._settings, self._ring_bytes, self._output)
         self._directory = prepare_output(self._output, force=self._settings.force)
         if not launched:
-            self._note_operations(measured=False, reason=NOT_LAUNCHED)
+            self._note_operations(measured=False, reason=NOT_LAUNCHED, hint=_HOW_TO_GET_THEM)
         self._session = Session(opened, self._directory, self._facts, self._shim_session)
         try:
             threads = self._session.start(processes)

@@ -11,6 +11,10 @@ REFUSED = (
 NOT_RECORDED = "this version of rlscope-trace records them, the one that made the spool did not"
 
 
+# Process, whether its operations were measured, and why not or what is missing.
+_Row = tuple[int, bool, str | None]
+
+
 def insert_capture(
     con: duckdb.DuckDBPyConnection, session: Mapping[str, object], annotated: Sequence[int]
 ) -> int:
@@ -20,25 +24,41 @@ def insert_capture(
     measured = isinstance(told, dict) and told.get("measured") is True
     reason = told.get("reason") if isinstance(told, dict) else NOT_RECORDED
     con.execute("INSERT INTO capture VALUES (NULL, 'operation', ?, ?)", [measured, reason])
-    rows = 2
-    if not measured:
-        for process_id in annotated:
-            con.execute("INSERT INTO capture VALUES (?, 'operation', true, NULL)", [process_id])
-        rows += len(annotated)
-    refused = session.get("shim_refused_pids")
-    for process_id in _processes(con, refused if isinstance(refused, list) else [], annotated):
-        con.execute("INSERT INTO capture VALUES (?, 'operation', false, ?)", [process_id, REFUSED])
-        rows += 1
-    return rows
+    rows: list[_Row] = [] if measured else [(process_id, True, None) for process_id in annotated]
+    rows += [(process_id, False, REFUSED) for process_id in _refused(con, session, annotated)]
+    for row in _attached(con, session):
+        # More is known of these than that they were read.
+        rows = [other for other in rows if other[0] != row[0]] + [row]
+    for process_id, is_measured, why in rows:
+        con.execute(
+            "INSERT INTO capture VALUES (?, 'operation', ?, ?)", [process_id, is_measured, why]
+        )
+    return 2 + len(rows)
 
 
-def _processes(
-    con: duckdb.DuckDBPyConnection, pids: Sequence[object], annotated: Sequence[int]
+def _attached(con: duckdb.DuckDBPyConnection, session: Mapping[str, object]) -> list[_Row]:
+    """Return what is told of the processes into which the shim was loaded while they ran."""
+    told = session.get("operations_late")
+    return [
+        (process_id, late["measured"], late["reason"] or None)
+        for late in (told if isinstance(told, list) else [])
+        for process_id in _processes(con, [late["pid"]])[:1]
+    ]
+
+
+def _refused(
+    con: duckdb.DuckDBPyConnection, session: Mapping[str, object], annotated: Sequence[int]
 ) -> list[int]:
-    """Return the processes with these pids that told of nothing."""
+    pids = session.get("shim_refused_pids")
+    found = _processes(con, pids if isinstance(pids, list) else [])
+    return [process_id for process_id in found if process_id not in annotated]
+
+
+def _processes(con: duckdb.DuckDBPyConnection, pids: Sequence[object]) -> list[int]:
+    """Return the processes with these pids, the earliest first."""
     numbers = [pid for pid in pids if isinstance(pid, int)]
     found = con.execute(
         "SELECT process_id FROM process WHERE pid IN (SELECT unnest(?)) ORDER BY process_id",
         [numbers],
     ).fetchall()
-    return [process_id for (process_id,) in found if process_id not in annotated]
+    return [process_id for (process_id,) in found]
