@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def unmeasured_notes(trace: Trace, kinds: Collection[str] | None = None) -> Iterable[str]:
-    """Tell which kinds of record were not measured, of whom and why: as stored, each once.
+    """Tell which kinds of record were not or not wholly measured, of whom and why: each once.
 
     kinds: tell of these only.
     """
     rows = run_query(trace, summary_sql.NOT_MEASURED_SQL).rows
-    for kind, reason, of_all, has_others, processes, pid, name in rows:
+    for kind, reason, of_all, has_others, processes, pid, name, is_measured in rows:
         if kinds is not None and kind not in kinds:
             continue
         if of_all:
@@ -29,7 +29,8 @@ def unmeasured_notes(trace: Trace, kinds: Collection[str] | None = None) -> Iter
             whom = _process(pid, name)
             whom += f" and {count_of(processes - 1, 'more process')}" if processes > 1 else ""
         why = f": {printable(reason)}" if reason else ""
-        yield f"not measured: {printable(kind)} of {whom}{why}"
+        what = "measured" if is_measured else "not measured"
+        yield f"{what}: {printable(kind)} of {whom}{why}"
 
 
 def _process(pid: int | None, name: str | None) -> str:

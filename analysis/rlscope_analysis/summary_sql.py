@@ -49,11 +49,12 @@ SELECT
     FROM capture AS o WHERE o.kind = c.kind AND o.process_id IS NOT NULL
   )) AS has_others,
   count(DISTINCT c.process_id),
-  arg_min(p.pid, p.process_id), arg_min(p.name, p.process_id)
+  arg_min(p.pid, p.process_id), arg_min(p.name, p.process_id), coalesce(c.measured, FALSE) AS told
 FROM capture AS c LEFT JOIN process AS p ON p.process_id = c.process_id
-WHERE NOT coalesce(c.measured, FALSE)
-GROUP BY c.kind, c.reason, of_all
-ORDER BY c.kind, of_all DESC, c.reason
+-- What is measured in part says so: see the comment of capture.reason.
+WHERE NOT coalesce(c.measured, FALSE) OR starts_with(c.reason, 'in part: ')
+GROUP BY c.kind, c.reason, of_all, told
+ORDER BY c.kind, of_all DESC, told, c.reason
 """
 HAS_OPERATIONS_SQL = "SELECT EXISTS (FROM operation_coded)"
 ENDED_CLEANLY_SQL = """

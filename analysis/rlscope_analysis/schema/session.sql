@@ -16,7 +16,7 @@ COMMENT ON TABLE capture IS 'What was measured: a row per process and kind of re
 COMMENT ON COLUMN capture.process_id IS 'The process; NULL: every process of the trace that has no row of its own for this kind';
 COMMENT ON COLUMN capture.kind IS 'The kind of record, named as its table: thread_state, operation, native_call, wait, cuda_call, gpu_activity';
 COMMENT ON COLUMN capture.measured IS 'Whether it was measured';
-COMMENT ON COLUMN capture.reason IS 'How, or why not; NULL: nothing to say';
+COMMENT ON COLUMN capture.reason IS 'How, or why not; begins with "in part: " where some of it was not; NULL: nothing to say';
 
 CREATE TABLE trace_stat (kind VARCHAR, source VARCHAR, count BIGINT, first_ns BIGINT, remedy VARCHAR);
 COMMENT ON TABLE trace_stat IS 'What the trace lacks: a row for every loss, none where nothing was lost';

@@ -40,10 +40,15 @@ def _attached(con: duckdb.DuckDBPyConnection, session: Mapping[str, object]) -> 
     """Return what is told of the processes into which the shim was loaded while they ran."""
     told = session.get("operations_late")
     return [
-        (process_id, late["measured"], late["reason"] or None)
+        (process_id, late["measured"], _late_reason(late))
         for late in (told if isinstance(told, list) else [])
         for process_id in _processes(con, [late["pid"]])[:1]
     ]
+
+
+def _late_reason(late: Mapping[str, object]) -> str | None:
+    reason = str(late["reason"])
+    return f"in part: {reason}" if late["measured"] and reason else reason or None
 
 
 def _refused(
