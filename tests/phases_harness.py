@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
 import rlscope_trace
 
 REPOSITORY = Path(__file__).resolve().parent.parent

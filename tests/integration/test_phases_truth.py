@@ -11,8 +11,9 @@ import subprocess
 from collections import Counter
 from functools import cache
 
-import phases_harness
 import pytest
+
+import phases_harness
 from phases_harness import PHASES, RL_PYTHON, WORKLOADS, Harness, Range
 
 POINTS = {"simulation": 3.0, "inference": 7.0, "backpropagation": 7.0, "data": 7.0}

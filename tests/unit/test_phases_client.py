@@ -4,8 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import phases_harness
 import pytest
+
+import phases_harness
 from phases_harness import Harness
 
 IMPORT = "from rlscope_phases import _nvtx\n"
@@ -80,9 +81,7 @@ NO_TOOL = (
 
 
 @pytest.mark.parametrize("tool", [None, "", "/nonexistent/tool.so", "declines"])
-def test_without_a_tool_nothing_happens(
-    harness: Harness, tmp_path: Path, tool: str | None
-) -> None:
+def test_without_a_tool_nothing_happens(harness: Harness, tmp_path: Path, tool: str | None) -> None:
     environment = harness.environment(None)
     if tool == "declines":
         source = tmp_path / "declines.c"

@@ -5,8 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import phases_harness
 import pytest
+
+import phases_harness
 from phases_harness import Harness
 
 

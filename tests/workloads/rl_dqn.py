@@ -5,7 +5,6 @@ gradients on. Exact: env_calls and optimizer_steps.
 """
 
 import random
-from typing import Any
 
 import gymnasium
 import numpy as np
@@ -23,7 +22,7 @@ class ReplayMemory:
     def __init__(self, size: int) -> None:
         self.size, self.rows, self.position = size, [], 0
 
-    def push(self, *row: Any) -> None:
+    def push(self, *row: object) -> None:
         if len(self.rows) < self.size:
             self.rows.append(row)
         else:

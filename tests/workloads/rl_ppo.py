@@ -40,7 +40,9 @@ class Agent(nn.Module):
     def get_value(self, x: torch.Tensor) -> torch.Tensor:
         return self.critic(x)
 
-    def get_action_and_value(self, x, action=None):
+    def get_action_and_value(
+        self, x: torch.Tensor, action: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, ...]:
         output = self.actor(x)
         if self.is_discrete:
             distribution = torch.distributions.Categorical(logits=output)
@@ -53,7 +55,7 @@ class Agent(nn.Module):
         return action, distribution.log_prob(action), distribution.entropy(), self.critic(x)
 
 
-def main() -> None:
+def main() -> None:  # noqa: PLR0915 - one file, one function: so do such scripts look
     options = parser(__doc__, envs=8, steps=128, updates=10, epochs=4, minibatches=4)
     options.add_argument("--env", default="CartPole-v1")
     args = options.parse_args()

@@ -62,7 +62,7 @@ class Actor(nn.Module):
         return squashed * self.scale, logprob.sum(1, keepdim=True)
 
 
-def main() -> None:
+def main() -> None:  # noqa: PLR0915 - one file, one function: so do such scripts look
     args = parser(__doc__, steps=900, start=300, batch=256).parse_args()
     torch.manual_seed(args.seed)
     torch.set_num_threads(1)

@@ -1,5 +1,7 @@
-"""Stable-Baselines3 as its documentation shows it: --algorithm ppo, a2c or dqn, --vector dummy or
-subproc. With --truth its methods are wrapped in timers first; without it nothing is touched.
+"""Stable-Baselines3 as its documentation shows it.
+
+--algorithm ppo, a2c or dqn; --vector dummy or subproc. With --truth its methods are wrapped in
+timers first; without it nothing is touched.
 
 Exact (with --truth): env_calls, the step and reset calls of the vector environment.
 """
@@ -9,6 +11,7 @@ from typing import Any
 import stable_baselines3
 import torch
 from rl_timers import Timers, parser
+from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.buffers import ReplayBuffer, RolloutBuffer
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
@@ -24,7 +27,7 @@ def settings(algorithm: str) -> dict[str, Any]:
     return {}
 
 
-def time_methods(model: Any, timers: Timers) -> None:
+def time_methods(model: BaseAlgorithm, timers: Timers) -> None:
     """Time what the phases mean in this library."""
     environments = type(model.env)
     timers.wrap(environments, "step", "simulation", "env_calls")

@@ -1,8 +1,8 @@
 """Timers inside a training program: the truth that its phases are held to.
 
 `with timers("simulation"): ...` adds up where time went; `finish` prints one JSON line:
-`pid`, `start_ns`, `end_ns` (CLOCK_MONOTONIC, ns), `cpu_ns` (CPU time of the process in between), `phase_ns`
-(phase -> ns, in the main thread), and counts.
+`pid`, `start_ns`, `end_ns` (CLOCK_MONOTONIC, ns), `cpu_ns` (CPU time of the process in between),
+`phase_ns` (phase -> ns, in the main thread), and counts.
 """
 
 import argparse
@@ -12,8 +12,10 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Timer:
@@ -66,12 +68,12 @@ class Timers:
         self.phase_ns[self._stack.pop()] += now - self._since_ns
         self._since_ns = time.perf_counter_ns()
 
-    def wrap(self, owner: Any, name: str, phase: str, count: str | None = None) -> None:
+    def wrap(self, owner: object, name: str, phase: str, count: str | None = None) -> None:
         """Time every call of `owner.name`."""
-        function: Callable[..., Any] = getattr(owner, name)
+        function: Callable[..., object] = getattr(owner, name)
 
         @functools.wraps(function)
-        def timed(*args: Any, **kwargs: Any) -> Any:
+        def timed(*args: object, **kwargs: object) -> object:
             if count is not None:
                 self.counts[count] += 1
             with self(phase):

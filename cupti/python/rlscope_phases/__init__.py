@@ -38,7 +38,7 @@ def start():
 
 
 def install():
-    """Hook what is imported already, and watch imports from here on; return `status`."""
+    """Adapt what is imported already, and watch imports from here on; return `status`."""
     start()
     if status in ("waiting", "on"):
         from rlscope_phases import finder

@@ -15,16 +15,16 @@ READS = (
 
 
 def hook(cls):
-    """Hook the methods above."""
+    """Put hooks on the methods above."""
     core.hook_own(cls, WRITES, core.SCOPE, core.DATA)
     core.hook_own(cls, READS, core.SAMPLE, core.DATA)
 
 
 def adapt_sb3(module):
-    """stable_baselines3.common.buffers."""
+    """Take stable_baselines3.common.buffers."""
     core.follow_subclasses(module.BaseBuffer, hook)
 
 
 def adapt_replay_buffer(module):
-    """Modules that hold a class ReplayBuffer."""
+    """Take a module that holds a class ReplayBuffer."""
     core.follow_subclasses(module.ReplayBuffer, hook)

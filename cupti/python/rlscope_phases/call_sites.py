@@ -11,17 +11,19 @@ ACTS, LEARNS, ACTS_THEN_LEARNS = range(3)
 FRAMES = 4
 MAX_SITES = 4096
 MAX_PENDING = 64
+MAX_PASSED_OVER = 200
 
 
 class CallSites:
     """The places seen so far, and the forward passes of each thread that are not judged yet."""
 
-    def __init__(self, is_grad_enabled, after_hooks, key, torch_frames, call_code):
-        self.is_grad_enabled = is_grad_enabled
+    def __init__(self, torch, after_hooks, key, torch_frames):
+        self.is_grad_enabled = torch.is_grad_enabled
+        self.is_tracing = getattr(torch._C, "_get_tracing_state", lambda: None)
+        self.call_code = torch.nn.Module._call_impl.__code__
         self.after_hooks = after_hooks
         self.key = key
         self.torch_frames = torch_frames
-        self.call_code = call_code
         self.has_seen_forward = False
         self.meanings = {}
         # A code object that is freed gives its address to another.
@@ -30,6 +32,7 @@ class CallSites:
         self.acts_without_grad = False
         self.local = _local()
         self.ending = None
+        self.passed_over = 0
 
     def make_hook(self):
         """Return what is put into torch's hooks, for one forward pass, and taken out again.
@@ -61,6 +64,7 @@ class CallSites:
                 elif meaning is ACTS_THEN_LEARNS:
                     native.lean(core.INFERENCE)
                     self._await_end(module)
+                    self.passed_over = 0
                 else:
                     self._judge(place, a, args)
             except Exception:
@@ -78,8 +82,14 @@ class CallSites:
 
     def _judge(self, place, frame, args):
         """Take a forward pass from a place not seen before: suppose, and wait what it leads to."""
-        if self._is_nested(frame):
+        # While torch traces, asking for a shape becomes part of what is traced.
+        if self._is_nested(frame) or self.is_tracing():
+            self.passed_over += 1
+            if self.passed_over >= MAX_PASSED_OVER:
+                # The whole program runs inside a module: no more until the next boundary.
+                core.native.decide(core.native.phase())
             return
+        self.passed_over = 0
         if not self.has_seen_forward:
             self.has_seen_forward = True
             core.native.default_gap(core.NONE)
@@ -135,4 +145,5 @@ class CallSites:
 def _batch_size(args):
     """Return the first dimension of the first tensor, 0 if it has no other."""
     shape = getattr(args[0], "shape", ()) if args else ()
-    return int(shape[0]) if len(shape) > 1 else 0
+    # A symbol where torch runs the program without numbers.
+    return shape[0] if len(shape) > 1 and type(shape[0]) is int else 0

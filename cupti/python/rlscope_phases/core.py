@@ -50,7 +50,7 @@ def run(adapter, module):
 
 
 def hook_own(cls, names, kind, phase=NONE, is_guess=False):
-    """Hook those of the methods that the class itself defines, as plain functions."""
+    """Put hooks on those methods that the class itself defines as plain functions."""
     for name in names:
         function = cls.__dict__.get(name)
         if type(function) is Function:

@@ -21,11 +21,13 @@ class Probe:
 
 
 def adopt(environment):
-    """Hook the type of an environment that the program calls itself."""
+    """Put hooks on the type of an environment that the program calls itself."""
     cls = type(environment)
     adopted.add(cls)
     for name in STEPS:
-        function = next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), None)
+        function = next(
+            (base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), None
+        )
         if type(function) is core.Function:
             setattr(cls, name, core.native.Hook(function, core.STEP))
     _settle_default_gap()
@@ -35,7 +37,7 @@ def adopt(environment):
 
 
 def _settle_default_gap():
-    """What lies between two steps is acting, unless forward passes will tell."""
+    """Take what lies between two steps for acting, unless forward passes will tell."""
     process = sys.modules.get("multiprocessing.process")
     is_worker = process is not None and process.parent_process() is not None
     forward = sys.modules.get("rlscope_phases.torch_hooks")
@@ -55,19 +57,19 @@ def _hook(cls):
 
 
 def _hook_all(cls):
-    """Hook a class whose objects are never part of another environment."""
-    core.hook_own(cls, ("reset", "async_reset", *STEPS), core.STEP)
-    core.hook_own(cls, ("step_and_maybe_reset",), core.STEP)
+    """Put hooks on a class whose objects are never part of another environment."""
+    core.hook_own(cls, ("reset", "async_reset"), core.RESET)
+    core.hook_own(cls, ("step_and_maybe_reset", *STEPS), core.STEP)
     core.hook_own(cls, ("close",), core.FINISH)
 
 
 def adapt_env(module):
-    """gymnasium.core, gym.core, brax.envs.base."""
+    """Take gymnasium.core, gym.core or brax.envs.base."""
     core.follow_subclasses(module.Env, _hook)
 
 
 def adapt_vector_env(module):
-    """gymnasium.vector.vector_env; in older versions a VectorEnv is an Env."""
+    """Take gymnasium.vector.vector_env; in older versions a VectorEnv is an Env."""
     if not hasattr(sys.modules.get(module.VectorEnv.__mro__[1].__module__), "Env"):
         core.follow_subclasses(module.VectorEnv, _hook)
     else:
@@ -75,31 +77,31 @@ def adapt_vector_env(module):
 
 
 def adapt_sb3(module):
-    """stable_baselines3.common.vec_env.base_vec_env."""
+    """Take stable_baselines3.common.vec_env.base_vec_env."""
     core.follow_subclasses(module.VecEnv, _hook)
 
 
 def adapt_pettingzoo(module):
-    """pettingzoo.utils.env."""
+    """Take pettingzoo.utils.env."""
     core.follow_subclasses(module.AECEnv, _hook)
     core.follow_subclasses(module.ParallelEnv, _hook)
 
 
 def adapt_environment(module):
-    """dm_env and gymnax."""
+    """Take a module of dm_env or gymnax."""
     core.follow_subclasses(module.Environment, _hook)
 
 
 def adapt_envpool(module):
-    """envpool.python.envpool."""
+    """Take envpool.python.envpool."""
     _hook_all(module.EnvPoolMixin)
 
 
 def adapt_tianshou(module):
-    """tianshou.env.venvs."""
+    """Take tianshou.env.venvs."""
     core.follow_subclasses(module.BaseVectorEnv, _hook)
 
 
 def adapt_torchrl(module):
-    """torchrl.envs.common."""
+    """Take torchrl.envs.common."""
     core.follow_subclasses(module.EnvBase, _hook_all)

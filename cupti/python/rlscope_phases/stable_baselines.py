@@ -10,5 +10,5 @@ def _hook(cls):
 
 
 def adapt(module):
-    """stable_baselines3.common.base_class."""
+    """Take stable_baselines3.common.base_class."""
     core.follow_subclasses(module.BaseAlgorithm, _hook)

@@ -2,7 +2,7 @@
 
 Hooks on every forward pass are too dear. One is put in where a forward pass would decide what the
 thread does, after a step of the environment and after one of the optimizer, and taken out when it
-has been called. Which phase it means is known from what the same place in the program led to before.
+has been called. Which phase it means is known from what the same place led to before.
 """
 
 import sys
@@ -21,15 +21,14 @@ def has_seen_forward():
 
 
 def adapt(torch):
-    """torch."""
+    """Take torch."""
     global sites
     _hook_backward(torch)
     _hook_optimizer(torch)
     hooks = sys.modules[torch.nn.Module.__module__]
     before, after = hooks._global_forward_pre_hooks, hooks._global_forward_hooks
     frames = _frames_of_a_call(torch, before)
-    call = torch.nn.Module._call_impl.__code__
-    sites = CallSites(torch.is_grad_enabled, after, KEY, frames, call)
+    sites = CallSites(torch, after, KEY, frames)
     core.native.watch(before, KEY, sites.make_hook(), sites.resolve)
     core.native.default_gap(core.NONE)
     _stop_at_compilers(torch)
