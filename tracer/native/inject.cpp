@@ -12,7 +12,7 @@
 namespace rls {
 namespace {
 
-constexpr std::chrono::milliseconds kStopTime(200);
+constexpr std::chrono::milliseconds kStopTime(1000);
 // How long we look for a thread that sleeps before one that runs will do.
 constexpr std::chrono::milliseconds kWaitForSleeper(500);
 constexpr std::chrono::milliseconds kPause(5);
@@ -88,7 +88,9 @@ class Injector {
     const Stop stop = thread.Interrupt(begin + kStopTime);
     if (stop == Stop::kGroup) throw InjectError("it is stopped; let it continue (SIGCONT) first");
     if (stop == Stop::kSignal) return Refuse("a signal arrived");
-    if (stop != Stop::kInterrupt) return Refuse("it did not stop");
+    // Not to be let go before it stops, but by the end of this OS thread.
+    if (stop == Stop::kTimeout) throw InjectError("a thread did not stop when asked to");
+    if (stop != Stop::kInterrupt) return Refuse("it ended");
     const auto state = thread.Read();
     if (!state) return Refuse("it ended");
     const std::string reason = WhyNotHere(pid_, *state, memory_, addresses_.restorer);

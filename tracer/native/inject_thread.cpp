@@ -29,7 +29,8 @@ void* Word(std::uint64_t value) { return reinterpret_cast<void*>(value); }
 }  // namespace
 
 HeldThread::HeldThread(pid_t tid) : tid_(tid) {
-  if (ptrace(PTRACE_SEIZE, tid_, nullptr, Word(PTRACE_O_TRACESYSGOOD)) != 0)
+  // One that ended in the meantime shows at its interrupt.
+  if (ptrace(PTRACE_SEIZE, tid_, nullptr, Word(PTRACE_O_TRACESYSGOOD)) != 0 && errno != ESRCH)
     throw InjectError("thread " + std::to_string(tid) + " cannot be traced: " + strerror(errno));
 }
 
