@@ -141,6 +141,8 @@ class Harness:
         done = subprocess.run(
             [python, *command],
             env=self.environment(ranges, *paths),
+            # Some libraries leave logs where they are.
+            cwd=self.scratch,
             capture_output=True,
             text=True,
             timeout=timeout_s,
