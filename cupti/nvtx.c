@@ -176,6 +176,8 @@ static void close_range(struct rls_shim_slot* slot, uint32_t index, uint64_t end
 }
 
 static int pop(uint64_t domain) {
+  // Told as open when the thread gave its slot back.
+  if (rls_thread.is_leaving && rls_thread.slot == NULL) return NO_LEVEL;
   // First, so that our own work is not in the range.
   const uint64_t now_ns = rls_process.header != NULL && rls_reader() != 0 ? rls_now_ns() : 0;
   struct rls_shim_slot* slot = begin();

@@ -32,7 +32,8 @@ struct rls_thread {
   struct rls_shim_slot* slot;
   uint32_t life;
   uint32_t events_to_skip;  // all slots were taken
-  bool busy;  // a signal handler of this thread must not write into a record half written
+  bool is_leaving;  // its slot is given back: what destructors of others still pop is closed
+  bool busy;        // a signal handler of this thread must not write into a record half written
 };
 extern __thread struct rls_thread rls_thread;
 

@@ -34,6 +34,7 @@ static void leave(void* own) {
   if (thread->slot == NULL || thread->life != *rls_life) return;
   struct rls_shim_slot* slot = thread->slot;
   thread->slot = NULL;
+  thread->is_leaving = true;
   if (rls_reader() != 0) tell_open_ranges(slot, rls_now_ns());
   __atomic_store_n(&slot->depth, 0, __ATOMIC_RELEASE);
   __atomic_store_n(&slot->owner, 0, __ATOMIC_RELEASE);

@@ -35,7 +35,7 @@ class Bench:
     cpu: int = field(default_factory=lambda: max(os.sched_getaffinity(0)))
     """The CPU that pinned programs run on."""
 
-    def helper(self, name: str) -> str:
+    def helper(self, name: str, *flags: str) -> str:
         """Compile a helper program, if that has not been done; return its path."""
         program = self.directory / name
         source = Path(__file__).with_name(f"{name}.c")
@@ -43,7 +43,7 @@ class Bench:
             compiler = shutil.which("cc") or shutil.which("clang")
             if compiler is None:
                 raise BenchError("no C compiler for the helpers", hint="apt-get install gcc")
-            command = [compiler, *_HEADERS_OF_HELPERS, "-o", str(program), str(source)]
+            command = [compiler, *_HEADERS_OF_HELPERS, *flags, "-o", str(program), str(source)]
             subprocess.run(command, check=True)
         return str(program)
 

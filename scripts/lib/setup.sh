@@ -184,7 +184,7 @@ set_stamp() { printf '%s\n' "$2" >"$VENV/.stamp-$1"; }
 
 # What the build reads. By name and content, not by git: a source archive has no git.
 source_hash() {
-  find pyproject.toml bpf tracer analysis -type f ! -path '*/__pycache__/*' ! -name '*.md' -print0 |
+  find pyproject.toml bpf cupti tracer analysis -type f ! -path '*/__pycache__/*' ! -name '*.md' -print0 |
     sort -z | xargs -0 sha256sum | sha256sum | cut -d' ' -f1
 }
 
@@ -201,10 +201,15 @@ ensure_package() {
 ensure_requirements() {
   local name=$1 title=$2 hash
   shift 2
-  hash=$({ say "$*" && cat pyproject.toml tests/workloads/requirements.txt; } | sha256sum)
+  hash=$({ say "$*" && cat pyproject.toml tests/workloads/requirements*.txt; } | sha256sum)
   if stamp_is "$name" "$hash"; then return 0; fi
   step "$name" "$title" "check the network and the disk, then run again" pip_install "$@"
   set_stamp "$name" "$hash"
+}
+
+ensure_truth_requirements() {
+  ensure_requirements truth "installing what the programs of the tests need (SB3, MuJoCo, ALE)" \
+    -r tests/workloads/requirements-truth.txt
 }
 
 ensure_workload_requirements() {

@@ -13,6 +13,7 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <nvtx3/nvToolsExt.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -25,8 +26,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <nvtx3/nvToolsExt.h>
 
 static uint64_t now_ns(void) {
   struct timespec now;
@@ -142,8 +141,8 @@ static void forks(long count, long ranges) {
 
 // Each child counts what it has finished in memory that outlives it.
 static void kills(long count) {
-  volatile uint64_t* done = mmap(NULL, (size_t)count * 8, PROT_READ | PROT_WRITE,
-                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  volatile uint64_t* done =
+      mmap(NULL, (size_t)count * 8, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   srand48(1);
   printf("{\"children\": [");
   for (long index = 0; index < count; ++index) {
