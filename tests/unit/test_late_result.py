@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rlscope_trace import late
+from rlscope_trace import late, privileges
 from rlscope_trace.late import DONE, SCANNING, LateAttachError, LateResult, _Status
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -126,7 +126,7 @@ def test_rights_are_the_users_then_the_groups_then_the_others(
     mode: int, uid: int, groups: set[int], may: bool
 ) -> None:
     found = os.stat_result((mode, 0, 0, 1, 7, 5, 0, 0, 0, 0))
-    assert late._has_right(found, uid, groups, 0o4) is may
+    assert privileges._has_right(found, uid, groups, 0o4) is may
 
 
 def run_repair(setup: str, show: str) -> str:

@@ -8,7 +8,6 @@ for. Everything that forbids it is looked for before the target is touched.
 from __future__ import annotations
 
 import os
-import stat
 import struct
 import time
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from rlscope_trace import _capture
 from rlscope_trace.errors import TargetGoneError, TracerError
-from rlscope_trace.privileges import ancestors
+from rlscope_trace.privileges import ancestors, may_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -238,23 +237,10 @@ def _library_obstacles(
 
 def _may_read(path: Path, status: dict[str, str]) -> bool:
     """Return whether the user of the process may read a file and pass the folders above it."""
-    uid = int(status["Uid"].split()[3])
     groups = {int(status["Gid"].split()[3]), *map(int, status["Groups"].split())}
-    if uid == 0:
-        return True
     # /proc/PID/root itself is the recorder's business.
-    folders = list(path.parents)[: len(path.parts) - len(("/", "proc", "pid", "root"))]
-    return _has_right(path.stat(), uid, groups, stat.S_IROTH) and all(
-        _has_right(folder.stat(), uid, groups, stat.S_IXOTH) for folder in folders
-    )
-
-
-def _has_right(found: os.stat_result, uid: int, groups: set[int], right: int) -> bool:
-    if found.st_uid == uid:
-        return bool(found.st_mode & right << 6)
-    if found.st_gid in groups:
-        return bool(found.st_mode & right << 3)
-    return bool(found.st_mode & right)
+    below = len(("/", "proc", "pid", "root"))
+    return may_read(path, int(status["Uid"].split()[3]), groups, below=below)
 
 
 # --- what came of it ---

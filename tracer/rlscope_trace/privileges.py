@@ -13,7 +13,7 @@ from rlscope_trace.errors import TracerError
 from rlscope_trace.procfs import split_stat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
 PROC = Path("/proc")
 OWN_ENVIRON = PROC / "self" / "environ"
@@ -160,6 +160,28 @@ def invoking_environment(
         return ours
     user = sudo_environment()
     return corrected_environment(ours, identity) if user is None else merge_environment(user, ours)
+
+
+def may_read(path: Path, uid: int, groups: Collection[int], *, below: int = 0) -> bool:
+    """Tell whether a user may read a file and pass the folders above it, by their modes.
+
+    below: how many parts of the path lie above the first folder that matters.
+    """
+    if uid == 0:
+        return True
+    folders = list(path.parents)[: len(path.parts) - max(below, 1)]
+    return _has_right(path.stat(), uid, groups, stat.S_IROTH) and all(
+        _has_right(folder.stat(), uid, groups, stat.S_IXOTH) for folder in folders
+    )
+
+
+def _has_right(found: os.stat_result, uid: int, groups: Collection[int], right: int) -> bool:
+    """`right` is that of others; the owner's and the group's stand above it."""
+    if found.st_uid == uid:
+        return bool(found.st_mode & right << 6)
+    if found.st_gid in groups:
+        return bool(found.st_mode & right << 3)
+    return bool(found.st_mode & right)
 
 
 def chown_to_invoker(path: Path, identity: Identity | None) -> None:

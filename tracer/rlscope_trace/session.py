@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import rlscope_trace
 from rlscope_trace import _capture
 from rlscope_trace.errors import OutputExistsError, SpoolError, UsageError
+from rlscope_trace.late import shim_is_loaded
 from rlscope_trace.loaders.tid_filter import process_tree
-from rlscope_trace.shims import has_shim
 from rlscope_trace.store.spool import (
     SESSION_FILE,
     open_spool,
@@ -189,7 +189,7 @@ class Session:
             shims.find(pid)
             if shims.knows(pid):
                 self._refused.discard(pid)
-            elif has_shim(pid):
+            elif shim_is_loaded(pid):
                 self._refused.add(pid)
         self._next_search_ns = self.clock_ns() + _SHIM_SEARCH_INTERVAL_NS
         return shims.sources

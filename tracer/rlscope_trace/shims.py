@@ -13,8 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlscope_trace.privileges import may_read
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from rlscope_trace.privileges import Identity
 
 FOLDER = Path(__file__).absolute().parent / "shim"
 LIBRARY = FOLDER / "librlscope_shim.so"
@@ -39,15 +43,22 @@ def new_session() -> str:
     return f"rlscope-{os.getpid()}-{secrets.token_hex(8)}"
 
 
-def inject(
-    environment: Mapping[str, str], *, session: str, auto: bool, modules: str, program: Path | None
+def inject(  # noqa: PLR0913 - all by name
+    environment: Mapping[str, str],
+    *,
+    session: str,
+    auto: bool,
+    modules: str,
+    program: Path | None,
+    identity: Identity | None,
 ) -> Injection:
     """Return the environment with the shim in it; settings of the user's own are left alone.
 
     modules: what else to listen to, as RLSCOPE_NVTX takes it. program: the file to run, if known.
+    identity: the user it will run as, None: ours.
     """
     unchanged = dict(environment)
-    obstacle = _obstacle(environment, program)
+    obstacle = _obstacle(environment, program, identity)
     if obstacle is not None:
         return Injection(unchanged, measured=False, reason=obstacle)
     changed = {
@@ -71,18 +82,14 @@ def late_environment(session: str, modules: str) -> dict[str, str]:
     return {"RLSCOPE_SESSION": session, "RLSCOPE_NVTX": modules}
 
 
-def has_shim(pid: int) -> bool:
-    """Tell whether the shim is loaded into a process, working or not."""
-    try:
-        return LIBRARY.name.encode() in Path(f"/proc/{pid}/maps").read_bytes()
-    except OSError:
-        return False
-
-
-def _obstacle(environment: Mapping[str, str], program: Path | None) -> str | None:
+def _obstacle(
+    environment: Mapping[str, str], program: Path | None, identity: Identity | None
+) -> str | None:
     """Return why the program cannot be made to tell of its operations, or None."""
     if not LIBRARY.exists():
         return f"this installation lacks {LIBRARY.name}: reinstall rlscope-trace"
+    if identity is not None and not may_read(LIBRARY, identity.uid, identity.groups):
+        return f"user {identity.uid} may not read {LIBRARY}: install it where every user can"
     other = environment.get(_NVTX)
     if other is not None and Path(other) != LIBRARY:
         return f"another tool listens to NVTX: {_NVTX} is {other}; unset it to record operations"

@@ -25,6 +25,7 @@ from rlscope_trace.store.spool import remove_files
 
 if TYPE_CHECKING:
     from rlscope_trace.launch import Launched
+    from rlscope_trace.privileges import Identity
     from rlscope_trace.probes import Opened
     from rlscope_trace.session import Counters
     from rlscope_trace.store.finalise import FinaliseReport
@@ -174,7 +175,7 @@ def _launch(command: list[str], settings: _Settings) -> int:
     recording = _Recording(settings, {"mode": "launch", "command": command})
     with watch.signals_held():
         # First of all: a fork is safest while this process has no other thread.
-        environment = recording.inject(command, invoking_environment(identity))
+        environment = recording.inject(command, invoking_environment(identity), identity)
         launched = launch(command, identity=identity, environment=environment, signals=signals)
         try:
             recording.start([launched], launched=True)
@@ -216,7 +217,9 @@ class _Recording:
         self._told_write_error = 0
         self._shim_session = shims.new_session()
 
-    def inject(self, command: list[str], environment: dict[str, str]) -> dict[str, str]:
+    def inject(
+        self, command: list[str], environment: dict[str, str], identity: Identity | None
+    ) -> dict[str, str]:
         """Return the environment of a program to launch, so that it tells of its operations."""
         if self._settings.nvtx == "off":
             self._note_operations(measured=False, reason="not asked for: --nvtx off")
@@ -227,6 +230,7 @@ class _Recording:
             auto=self._settings.auto,
             modules=self._settings.nvtx,
             program=program_file(command, environment),
+            identity=identity,
         )
         self._note_operations(measured=injection.measured, reason=injection.reason)
         return injection.environment
