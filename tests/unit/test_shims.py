@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rlscope_trace import shims
+from rlscope_trace.errors import UsageError
 from rlscope_trace.privileges import Identity, may_read
 
 
@@ -109,3 +111,19 @@ def test_python_is_dynamic_and_the_loader_is_not() -> None:
 
 def test_sessions_are_told_apart() -> None:
     assert len({shims.new_session() for _ in range(100)}) == 100
+
+
+def test_modules_are_all_or_known_ones() -> None:
+    assert shims.parse_modules("all") == "all"
+    assert shims.parse_modules(" cublas , cudnn") == "cublas,cudnn"
+    assert shims.parse_modules("") == ""
+    with pytest.raises(UsageError, match="'cublass', 'all': not known") as caught:
+        shims.parse_modules("cublass,cudnn,all")
+    assert caught.value.hint is not None
+    assert "cusparse" in caught.value.hint
+
+
+def test_the_modules_are_those_of_the_filter() -> None:
+    source = (Path(__file__).parents[2] / "cupti" / "filter.c").read_text()
+    table = source.split("kOnRequest[] = {")[1].split("}")[0]
+    assert sorted(re.findall(r'"(\w+)"', table)) == sorted(shims.MODULES)

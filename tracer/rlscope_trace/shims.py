@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlscope_trace.errors import UsageError
 from rlscope_trace.privileges import may_read
 
 if TYPE_CHECKING:
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).absolute().parent / "shim"
 LIBRARY = FOLDER / "librlscope_shim.so"
 PYTHON_FOLDER = FOLDER / "python"
+
+# What is listened to on request only, by the beginning of the library's name: filter.c of cupti/.
+MODULES = (
+    "cublas", "cudnn", "cufft", "cufile", "cupti", "curand", "cusolver", "cusparse", "nvshmem",
+    "npp", "nvjpeg",
+)  # fmt: skip
+EVERY_MODULE = "all"
 
 _NVTX = "NVTX_INJECTION64_PATH"
 _CUDA = "CUDA_INJECTION64_PATH"
@@ -41,6 +49,20 @@ class Injection:
 def new_session() -> str:
     """Return the name of the abstract unix socket of a recording, which nobody else has."""
     return f"rlscope-{os.getpid()}-{secrets.token_hex(8)}"
+
+
+def parse_modules(value: str) -> str:
+    """Return a list of modules as RLSCOPE_NVTX takes it; UsageError where one is not known."""
+    words = [word.strip() for word in value.split(",") if word.strip()]
+    if words == [EVERY_MODULE]:
+        return EVERY_MODULE
+    unknown = [word for word in words if word not in MODULES]
+    if unknown:
+        raise UsageError(
+            f"--nvtx {', '.join(map(repr, unknown))}: not known",
+            hint=f"--nvtx all, off, or some of {','.join(MODULES)}",
+        )
+    return ",".join(words)
 
 
 def inject(  # noqa: PLR0913 - all by name

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _SAVED_WITH_LOSSES = 3
 _DEFAULT_OUTPUT = Path("trace.duckdb")
+_NVTX_OFF = "off"
 NOT_LAUNCHED = "the process was not started by rlscope-trace, so NVTX has no tool in it"
 _HOW_TO_GET_THEM = "--inject loads one, or start the program with: rlscope-trace -- COMMAND"
 
@@ -138,8 +139,9 @@ def record(  # noqa: PLR0913 - one parameter per option
         raise UsageError(
             "--inject is for running processes (--pid)", hint="a launched program needs none"
         )
+    modules = nvtx if nvtx == _NVTX_OFF else shims.parse_modules(nvtx)
     settings = _Settings(
-        output, force, duration, loader, capture, ring_mib, strict, progress, nvtx, auto, inject
+        output, force, duration, loader, capture, ring_mib, strict, progress, modules, auto, inject
     )
     code = _attach(pid, settings) if pid else _launch(command or [], settings)
     raise typer.Exit(code)
@@ -221,7 +223,7 @@ class _Recording:
         self, command: list[str], environment: dict[str, str], identity: Identity | None
     ) -> dict[str, str]:
         """Return the environment of a program to launch, so that it tells of its operations."""
-        if self._settings.nvtx == "off":
+        if self._settings.nvtx == _NVTX_OFF:
             self._note_operations(measured=False, reason="not asked for: --nvtx off")
             return environment
         injection = shims.inject(
