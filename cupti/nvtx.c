@@ -166,7 +166,8 @@ static int find_open(const struct rls_shim_slot* slot, uint64_t domain) {
 static void close_range(struct rls_shim_slot* slot, uint32_t index, uint64_t end_ns) {
   struct rls_shim_open* entry = &slot->open[index];
   if (end_ns != 0) {
-    const struct rls_shim_event record = rls_range_record(RLS_SHIM_RANGE, entry, index, end_ns);
+    struct rls_shim_event record = rls_range_record(RLS_SHIM_RANGE, entry, index, end_ns);
+    if (slot->depth == 1) record.flags = RLS_SHIM_LAST;
     rls_append(slot, &record);
   }
   // Ranges of other domains may have been opened since and be open still.

@@ -110,6 +110,10 @@ enum rls_shim_payload {
   RLS_SHIM_DOUBLE = 3,
 };
 
+// Of rls_shim_event.flags, RANGE: no range of the thread was open any more when it had ended, so
+// that whatever comes behind it in the ring began later.
+#define RLS_SHIM_LAST 1
+
 // name and domain are hashes of their texts, which a STRING record told before; 0: none (of a
 // domain: the default one).
 struct rls_shim_event {
@@ -123,8 +127,8 @@ struct rls_shim_event {
   uint64_t domain;
   uint64_t payload;
   uint32_t color;  // ARGB; 0: none
-  uint32_t reserved;
-  uint64_t id;  // START, END: what joins the two within the process
+  uint32_t flags;  // RLS_SHIM_LAST
+  uint64_t id;     // START, END: what joins the two within the process
 };
 
 struct rls_shim_thread {

@@ -84,7 +84,7 @@ class ShimBuilder:
         small = (kind, numbers.get("depth", 0), numbers.get("payload_type", 0))
         large = (hash_of(name), hash_of(domain), numbers.get("payload", 0))
         times = (numbers.get("category", 0), start_ns, end_ns)
-        last = (numbers.get("color", 0), 0, numbers.get("id", 0))
+        last = (numbers.get("color", 0), numbers.get("flags", 0), numbers.get("id", 0))
         self.cell(struct.pack("<HBBIQQQQQIIQ", *small, *times, *large, *last))
 
     def range(self, name: str, start_ns: int, end_ns: int, **more: int | str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rlscope_trace._capture import ShimScan
+from rlscope_trace._capture import ShimRangeReader, ShimScan
 from rlscope_trace.store.finalise import FinaliseReport, finalise
 from rlscope_trace.store.spool import open_spool
 from shim_builder import END as ASYNC_END
@@ -143,6 +143,36 @@ def test_a_range_written_and_still_on_the_stack_is_one(tmp_path: Path, shim: Shi
     assert rows(path, PER_RANGE) == [(1, 200, 210, "ended", 0)]
 
 
+def test_parts_end_where_nothing_is_open(
+    tmp_path: Path, shim: ShimBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Two ranges make a part, or as many as it takes until none is open.
+    monkeypatch.setattr("rlscope_trace.store.operations.BATCH_ROWS", 2)
+    shim.range("simulation", 202, 299, domain="rlscope")
+    shim.range("env", 200, 300, flags=1)
+    for start in range(310, 400, 10):
+        shim.range("inner", start, start + 5, depth=1)
+    shim.range("outer", 305, 400, flags=1)
+    shim.range("simulation", 502, 599, domain="rlscope")
+    shim.range("env", 500, 600, flags=1)
+    path, _ = saved(kernel_half(tmp_path / "spool"), shim)
+    inner = [(1, start, start + 5, "inner", 1) for start in range(310, 400, 10)]
+    assert rows(path, PER_RANGE) == [
+        (1, 200, 300, "env", 0), (1, 305, 400, "outer", 0), *inner, (1, 500, 600, "env", 0),
+    ]  # fmt: skip
+    reader = ShimRangeReader(ShimScan(str(write_again(tmp_path, shim))), 0)
+    sizes = []
+    while (part := reader.next(2)) is not None:
+        sizes.append(len(part["key"]))
+    assert sizes == [2, 10, 2]
+
+
+def write_again(tmp_path: Path, shim: ShimBuilder) -> Path:
+    """Return shim.bin once more: the spool is gone."""
+    shim.write(tmp_path)
+    return tmp_path / "shim.bin"
+
+
 def test_phases_are_auto_and_give_way(tmp_path: Path, shim: ShimBuilder) -> None:
     shim.range("simulation", 202, 299, domain="rlscope")
     shim.range("env", 200, 300)
@@ -267,9 +297,10 @@ def test_no_damage_is_more_than_a_loss(
     scan = ShimScan(str(path))
     tenancies = scan.tenancies()
     for index in range(len(tenancies)):
-        columns = scan.ranges(index)
-        assert len({len(column) for column in columns.values()}) == 1
-        assert (columns["key"] < len(scan.names())).all()
+        reader = ShimRangeReader(scan, index)
+        while (columns := reader.next(1)) is not None:
+            assert len({len(column) for column in columns.values()}) == 1
+            assert (columns["key"] < len(scan.names())).all()
     assert all(0 <= row["tenancy"] < len(tenancies) for row in scan.marks())
     assert all(count >= 0 for count in scan.losses().values())
 

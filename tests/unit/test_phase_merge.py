@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlscope_trace._capture import merge_phases
+from rlscope_trace._capture import PhaseNames, merge_phases
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,15 @@ class Range:
 def merged(ranges: list[Range]) -> tuple[list[tuple[int, int, Range]], int]:
     """Return start, end and origin of what is left, and the count of phases that went."""
     ranges = sorted(ranges, key=lambda one: (one.start, -one.end))
-    start_ns, end_ns, row, removed = merge_phases(
+    columns = (
         np.array([one.start for one in ranges], dtype=np.int64),
         np.array([one.end for one in ranges], dtype=np.int64),
         np.array([one.key for one in ranges], dtype=np.int32),
         np.array([one.is_auto for one in ranges], dtype=np.uint8),
     )
+    names = PhaseNames()
+    names.add(*columns)
+    start_ns, end_ns, row, removed = merge_phases(*columns, names=names)
     kept = zip(start_ns.tolist(), end_ns.tolist(), row.tolist(), strict=True)
     return sorted(
         ((start, end, ranges[origin]) for start, end, origin in kept), key=lambda one: one[:2]
@@ -86,7 +89,7 @@ def test_columns_of_different_lengths_are_refused() -> None:
     with pytest.raises(ValueError, match="differ in length"):
         merge_phases(
             np.zeros(2, np.int64), np.zeros(1, np.int64), np.zeros(2, np.int32),
-            np.zeros(2, np.uint8),
+            np.zeros(2, np.uint8), names=PhaseNames(),
         )  # fmt: skip
 
 

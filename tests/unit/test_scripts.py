@@ -107,7 +107,7 @@ def test_find_python_passes_over_one_that_is_too_old(tmp_path: Path) -> None:
 
 
 def test_a_changed_source_changes_the_build_stamp(tmp_path: Path) -> None:
-    for name in ("pyproject.toml", "bpf/a.c", "tracer/b.py", "analysis/c.py"):
+    for name in ("pyproject.toml", "bpf/a.c", "cupti/d.c", "tracer/b.py", "analysis/c.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")
     hashes = []

@@ -1,7 +1,6 @@
 #include "phase_merge.h"
 
 #include <algorithm>
-#include <map>
 #include <tuple>
 
 namespace rls {
@@ -35,14 +34,18 @@ std::vector<Event> EventsOf(const PhaseInput& input) {
   return events;
 }
 
+void Remove(std::vector<std::size_t>* rows, std::size_t row) {
+  rows->erase(std::remove(rows->begin(), rows->end(), row), rows->end());
+}
+
 class Merger {
  public:
-  explicit Merger(const PhaseInput& input) : input_(input), events_(EventsOf(input)) {}
+  Merger(const PhaseInput& input, const PhaseNames& names)
+      : input_(input), names_(names), events_(EventsOf(input)) {}
 
   MergedRanges Merge() {
     for (std::size_t row = 0; row < input_.count; ++row)
       if (input_.is_auto[row] == 0) Keep(input_.start_ns[row], input_.end_ns[row], row);
-    FindNames();
     CutPhases();
     return std::move(merged_);
   }
@@ -52,40 +55,6 @@ class Merger {
     merged_.start_ns.push_back(start_ns);
     merged_.end_ns.push_back(end_ns);
     merged_.row.push_back(static_cast<std::int64_t>(row));
-  }
-
-  static void Remove(std::vector<std::size_t>* rows, std::size_t row) {
-    rows->erase(std::remove(rows->begin(), rows->end(), row), rows->end());
-  }
-
-  // Which names of ranges stand for one phase.
-  void FindNames() {
-    std::map<std::int32_t, std::map<std::int32_t, std::int64_t>> inside;
-    std::vector<std::size_t> ranges;
-    std::vector<std::size_t> phases;
-    std::int64_t last_ns = 0;
-    for (const Event& event : events_) {
-      if (!phases.empty())
-        for (const std::size_t range : ranges)
-          inside[input_.key[range]][input_.key[phases.back()]] += event.ts_ns - last_ns;
-      last_ns = event.ts_ns;
-      std::vector<std::size_t>* open =
-          event.edge == Edge::kRangeStart || event.edge == Edge::kRangeEnd ? &ranges : &phases;
-      if (event.edge == Edge::kRangeStart || event.edge == Edge::kPhaseStart)
-        open->push_back(event.row);
-      else
-        Remove(open, event.row);
-    }
-    for (const auto& [range, phase_ns] : inside) {
-      std::int64_t total_ns = 0;
-      std::int64_t most_ns = 0;
-      for (const auto& [phase, time_ns] : phase_ns) {
-        total_ns += time_ns;
-        most_ns = std::max(most_ns, time_ns);
-      }
-      is_name_[range] = total_ns > 0 &&
-                        static_cast<double>(most_ns) >= kSamePhase * static_cast<double>(total_ns);
-    }
   }
 
   // A part of a phase, with the ranges that were open when it began.
@@ -98,8 +67,7 @@ class Merger {
 
   bool IsNamed(const Part& part, std::int64_t end_ns) const {
     return std::any_of(part.around.begin(), part.around.end(), [&](std::size_t range) {
-      const auto name = is_name_.find(input_.key[range]);
-      return input_.end_ns[range] >= end_ns && name != is_name_.end() && name->second;
+      return input_.end_ns[range] >= end_ns && names_.IsName(input_.key[range]);
     });
   }
 
@@ -146,13 +114,45 @@ class Merger {
   }
 
   const PhaseInput& input_;
+  const PhaseNames& names_;
   std::vector<Event> events_;
-  std::map<std::int32_t, bool> is_name_;
   MergedRanges merged_;
 };
 
 }  // namespace
 
-MergedRanges MergePhases(const PhaseInput& input) { return Merger(input).Merge(); }
+void PhaseNames::Add(const PhaseInput& input) {
+  std::vector<std::size_t> ranges;
+  std::vector<std::size_t> phases;
+  std::int64_t last_ns = 0;
+  for (const Event& event : EventsOf(input)) {
+    if (!phases.empty())
+      for (const std::size_t range : ranges)
+        inside_ns_[input.key[range]][input.key[phases.back()]] += event.ts_ns - last_ns;
+    last_ns = event.ts_ns;
+    const bool is_range = event.edge == Edge::kRangeStart || event.edge == Edge::kRangeEnd;
+    std::vector<std::size_t>* open = is_range ? &ranges : &phases;
+    if (event.edge == Edge::kRangeStart || event.edge == Edge::kPhaseStart)
+      open->push_back(event.row);
+    else
+      Remove(open, event.row);
+  }
+}
+
+bool PhaseNames::IsName(std::int32_t key) const {
+  const auto found = inside_ns_.find(key);
+  if (found == inside_ns_.end()) return false;
+  std::int64_t total_ns = 0;
+  std::int64_t most_ns = 0;
+  for (const auto& [phase, time_ns] : found->second) {
+    total_ns += time_ns;
+    most_ns = std::max(most_ns, time_ns);
+  }
+  return total_ns > 0 && static_cast<double>(most_ns) >= kSamePhase * static_cast<double>(total_ns);
+}
+
+MergedRanges MergePhases(const PhaseInput& input, const PhaseNames& names) {
+  return Merger(input, names).Merge();
+}
 
 }  // namespace rls

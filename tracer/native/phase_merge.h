@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 namespace rls {
@@ -30,6 +31,17 @@ struct MergedRanges {
   std::int64_t removed_count = 0;  // phases of which nothing is left
 };
 
-MergedRanges MergePhases(const PhaseInput& input);
+// Which names stand for one phase: learnt from all ranges of a thread, part by part.
+class PhaseNames {
+ public:
+  void Add(const PhaseInput& input);
+  bool IsName(std::int32_t key) const;
+
+ private:
+  // Range key -> phase key -> time of the phase inside.
+  std::map<std::int32_t, std::map<std::int32_t, std::int64_t>> inside_ns_;
+};
+
+MergedRanges MergePhases(const PhaseInput& input, const PhaseNames& names);
 
 }  // namespace rls

@@ -8,6 +8,7 @@
 
 #include "phase_merge.h"
 #include "shim_collector.h"
+#include "shim_ranges.h"
 #include "shim_scan.h"
 
 namespace py = pybind11;
@@ -62,8 +63,10 @@ py::dict Losses(const ShimLosses& losses) {
   return counts;
 }
 
-py::dict Ranges(const ShimScan& scan, std::size_t tenancy) {
-  const ShimRanges ranges = scan.ReadRanges(tenancy);
+// The next part as columns, or None.
+py::object NextRanges(ShimRangeReader& reader, std::size_t count) {
+  const ShimRanges ranges = reader.Next(count);
+  if (ranges.size() == 0) return py::none();
   py::dict columns;
   columns["start_ns"] = Copy(ranges.start_ns);
   columns["end_ns"] = Copy(ranges.end_ns);
@@ -91,20 +94,44 @@ void BindScan(py::module_& module) {
       .def("async_ranges", [](const ShimScan& scan) { return Copy(scan.async()); })
       .def("marks", [](const ShimScan& scan) { return Copy(scan.marks()); })
       .def_property_readonly("records", &ShimScan::records)
-      .def("losses", [](const ShimScan& scan) { return Losses(scan.losses()); })
-      .def("ranges", &Ranges, py::arg("tenancy"));
+      .def("losses", [](const ShimScan& scan) { return Losses(scan.losses()); });
+  py::class_<ShimRangeReader>(module, "ShimRangeReader")
+      .def(py::init<const ShimScan&, std::size_t>(), py::arg("scan"), py::arg("tenancy"),
+           py::keep_alive<1, 2>())
+      .def("next", &NextRanges, py::arg("count"));
 }
 
-py::tuple Merge(const py::array_t<std::int64_t>& start_ns, const py::array_t<std::int64_t>& end_ns,
-                const py::array_t<std::int32_t>& key, const py::array_t<std::uint8_t>& is_auto) {
-  const auto count = static_cast<std::size_t>(start_ns.size());
+PhaseInput InputOf(const py::array_t<std::int64_t>& start_ns,
+                   const py::array_t<std::int64_t>& end_ns, const py::array_t<std::int32_t>& key,
+                   const py::array_t<std::uint8_t>& is_auto) {
   if (end_ns.size() != start_ns.size() || key.size() != start_ns.size() ||
       is_auto.size() != start_ns.size())
     throw py::value_error("the columns differ in length");
-  const MergedRanges merged =
-      MergePhases({start_ns.data(), end_ns.data(), key.data(), is_auto.data(), count});
-  return py::make_tuple(Copy(merged.start_ns), Copy(merged.end_ns), Copy(merged.row),
-                        merged.removed_count);
+  return {start_ns.data(), end_ns.data(), key.data(), is_auto.data(),
+          static_cast<std::size_t>(start_ns.size())};
+}
+
+void BindPhases(py::module_& module) {
+  py::class_<PhaseNames>(module, "PhaseNames")
+      .def(py::init<>())
+      .def(
+          "add",
+          [](PhaseNames& names, const py::array_t<std::int64_t>& start_ns,
+             const py::array_t<std::int64_t>& end_ns, const py::array_t<std::int32_t>& key,
+             const py::array_t<std::uint8_t>& is_auto) {
+            names.Add(InputOf(start_ns, end_ns, key, is_auto));
+          },
+          py::arg("start_ns"), py::arg("end_ns"), py::arg("key"), py::arg("is_auto"));
+  module.def(
+      "merge_phases",
+      [](const py::array_t<std::int64_t>& start_ns, const py::array_t<std::int64_t>& end_ns,
+         const py::array_t<std::int32_t>& key, const py::array_t<std::uint8_t>& is_auto,
+         const PhaseNames& names) {
+        const MergedRanges merged = MergePhases(InputOf(start_ns, end_ns, key, is_auto), names);
+        return py::make_tuple(Copy(merged.start_ns), Copy(merged.end_ns), Copy(merged.row),
+                              merged.removed_count);
+      },
+      py::arg("start_ns"), py::arg("end_ns"), py::arg("key"), py::arg("is_auto"), py::arg("names"));
 }
 
 }  // namespace
@@ -121,8 +148,7 @@ void bind_shim(py::module_& module) {
       .def_property_readonly("events", &ShimCollector::events)
       .def_property_readonly("lost", &ShimCollector::lost);
   BindScan(module);
-  module.def("merge_phases", &Merge, py::arg("start_ns"), py::arg("end_ns"), py::arg("key"),
-             py::arg("is_auto"));
+  BindPhases(module);
 }
 
 }  // namespace rls

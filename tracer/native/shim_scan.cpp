@@ -1,13 +1,9 @@
 #include "shim_scan.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <system_error>
+#include <cstddef>
+
+#include "shim_file.h"
 
 namespace rls {
 namespace {
@@ -16,66 +12,10 @@ namespace {
 constexpr std::uint32_t kMaxBlockBytes = RLS_SHIM_RING_BYTES;
 constexpr std::uint32_t kNone = UINT32_MAX;
 
-class File {
- public:
-  explicit File(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (fd_ < 0) throw std::system_error(errno, std::generic_category(), "opening " + path);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() { close(fd_); }
-
-  std::uint64_t size() const {
-    struct stat status = {};
-    return fstat(fd_, &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
-  }
-
-  // False at the end of the file.
-  bool Read(std::uint64_t offset, void* data, std::size_t bytes) const {
-    std::size_t done = 0;
-    while (done < bytes) {
-      const ssize_t got = pread(fd_, static_cast<char*>(data) + done, bytes - done,
-                                static_cast<off_t>(offset + done));
-      if (got == 0) return false;
-      if (got > 0) {
-        done += static_cast<std::size_t>(got);
-      } else if (errno != EINTR) {
-        throw std::system_error(errno, std::generic_category(), "reading the spool");
-      }
-    }
-    return true;
-  }
-
- private:
-  int fd_;
-};
-
-template <typename Record>
-Record As(const char* data) {
-  Record record;
-  std::memcpy(&record, data, sizeof(record));
-  return record;
-}
-
-std::uint16_t KindOf(const char* cell) { return As<std::uint16_t>(cell); }
-
-// Times are BIGINT in the database.
-bool IsTime(std::uint64_t ts_ns) { return ts_ns <= INT64_MAX; }
-
-std::int64_t Signed(std::uint64_t value) { return static_cast<std::int64_t>(value); }
-
-std::uint32_t CellsOf(std::uint32_t text_bytes) {
-  constexpr std::uint32_t kInside = sizeof(rls_shim_string::text);
-  if (text_bytes <= kInside) return 1;
-  return 1 + (text_bytes - kInside + RLS_SHIM_CELL_BYTES - 1) / RLS_SHIM_CELL_BYTES;
-}
-
-bool IsRange(std::uint16_t kind) { return kind == RLS_SHIM_RANGE || kind == RLS_SHIM_OPEN; }
-
 }  // namespace
 
 ShimScan::ShimScan(const std::string& path) : path_(path) {
-  const File file(path);
+  const ShimFile file(path);
   const std::uint64_t size = file.size();
   std::uint64_t offset = sizeof(ShimSpoolHeader);
   ShimSpoolHeader header = {};
@@ -357,59 +297,11 @@ std::int32_t ShimScan::Intern(std::uint32_t source, const rls_shim_event& event)
   return found->second;
 }
 
-void ShimScan::AddRange(const ShimTenancyData& data, const rls_shim_event& event,
-                        ShimRanges* ranges) const {
-  auto key = key_index_.find(KeyOf(data.source, event));
+std::int32_t ShimScan::FindKey(std::uint32_t source, const rls_shim_event& event) const {
+  auto key = key_index_.find(KeyOf(source, event));
   // Its category was named later on.
   if (key == key_index_.end()) key = key_index_.find({event.name, event.domain, 0, event.category});
-  if (key == key_index_.end()) return;
-  ranges->start_ns.push_back(Signed(event.start_ns));
-  ranges->end_ns.push_back(Signed(event.end_ns));
-  ranges->key.push_back(key->second);
-  ranges->payload.push_back(event.payload);
-  ranges->payload_type.push_back(event.payload_type);
-  ranges->is_open.push_back(event.kind == RLS_SHIM_OPEN);
-}
-
-ShimRanges ShimScan::ReadRanges(std::size_t tenancy) const {
-  const ShimTenancyData& data = tenancy_data_.at(tenancy);
-  const File file(path_);
-  ShimRanges ranges;
-  std::vector<char> cells;
-  std::uint64_t last_start_ns = 0;
-  for (const ShimTenancyData::Extent& extent : data.extents) {
-    cells.resize(extent.bytes);
-    if (!file.Read(extent.offset, cells.data(), cells.size())) break;
-    std::uint32_t position = 0;
-    while (position + RLS_SHIM_CELL_BYTES <= extent.bytes) {
-      const char* cell = cells.data() + position;
-      position += RLS_SHIM_CELL_BYTES;
-      if (KindOf(cell) == RLS_SHIM_STRING) {
-        const std::uint32_t length = As<rls_shim_string>(cell).length;
-        if (length <= RLS_SHIM_MAX_TEXT) position += (CellsOf(length) - 1) * RLS_SHIM_CELL_BYTES;
-        continue;
-      }
-      const auto event = As<rls_shim_event>(cell);
-      if (!IsRange(event.kind) || !IsTime(event.start_ns) || !IsTime(event.end_ns)) continue;
-      AddRange(data, event, &ranges);
-      last_start_ns = event.start_ns;
-    }
-  }
-  for (const rls_shim_open& open : data.open) {
-    // The process was killed between the record of the end and the stack.
-    if (open.start_ns == last_start_ns && open.start_ns != 0) continue;
-    rls_shim_event event = {};
-    event.kind = RLS_SHIM_OPEN;
-    event.start_ns = open.start_ns;
-    event.end_ns = static_cast<std::uint64_t>(data.open_ns);
-    event.name = open.name;
-    event.domain = open.domain;
-    event.category = open.category;
-    event.payload = open.payload;
-    event.payload_type = open.payload_type;
-    if (IsTime(open.start_ns)) AddRange(data, event, &ranges);
-  }
-  return ranges;
+  return key == key_index_.end() ? -1 : key->second;
 }
 
 }  // namespace rls

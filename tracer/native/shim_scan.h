@@ -1,6 +1,6 @@
 // First pass over shim.bin: which threads wrote, the texts behind the names, what was lost; and all
-// that belongs to no thread's stack. The ranges of a thread are read by a second pass, on demand,
-// so that memory grows with the longest thread and not with the recording.
+// that belongs to no thread's stack. The ranges of a thread are read by a second pass, on demand
+// and part by part, so that memory does not grow with the recording: see shim_ranges.h.
 //
 // Nothing here trusts the file: what cannot be read is counted, never an error.
 #pragma once
@@ -52,16 +52,6 @@ struct ShimMark {
   std::int32_t key;
 };
 
-// Ranges of one tenancy, columns of equal length.
-struct ShimRanges {
-  std::vector<std::int64_t> start_ns;  // 0: it began before the recording
-  std::vector<std::int64_t> end_ns;    // 0: it is not known
-  std::vector<std::int32_t> key;
-  std::vector<std::uint64_t> payload;
-  std::vector<std::uint8_t> payload_type;
-  std::vector<std::uint8_t> is_open;
-};
-
 struct ShimLosses {
   std::uint64_t dropped_events = 0;
   std::uint64_t dropped_names = 0;
@@ -108,8 +98,11 @@ class ShimScan {
   // nullptr: the text was lost.
   const std::string* Text(std::uint64_t hash) const;
 
-  // Second pass.
-  ShimRanges ReadRanges(std::size_t tenancy) const;
+  // For the second pass.
+  const std::string& path() const { return path_; }
+  const ShimTenancyData& data(std::size_t tenancy) const { return tenancy_data_.at(tenancy); }
+  // -1: it was never seen.
+  std::int32_t FindKey(std::uint32_t source, const rls_shim_event& event) const;
 
  private:
   struct Slot {
@@ -141,7 +134,6 @@ class ShimScan {
   void AddLosses();
   ShimKey KeyOf(std::uint32_t source, const rls_shim_event& event) const;
   std::int32_t Intern(std::uint32_t source, const rls_shim_event& event);
-  void AddRange(const ShimTenancyData& data, const rls_shim_event& event, ShimRanges* ranges) const;
 
   std::string path_;
   std::vector<ShimSource> sources_;

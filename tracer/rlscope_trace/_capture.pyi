@@ -192,18 +192,38 @@ class ShimScan:
         """Return ts_ns, tenancy, key."""
 
     def losses(self) -> dict[str, int]: ...
-    def ranges(self, tenancy: int) -> dict[str, NDArray[Any]]:
-        """Return the push/pop ranges of a tenancy, in the order they ended.
+
+class ShimRangeReader:
+    """The push/pop ranges of one tenancy, in the order they ended, part by part."""
+
+    def __init__(self, scan: ShimScan, tenancy: int) -> None: ...
+    def next(self, count: int) -> dict[str, NDArray[Any]] | None:
+        """Return at least `count` ranges, so that what follows began later; None at the end.
 
         Columns: start_ns (0: before the recording), end_ns (0: not known), key, payload,
         payload_type, is_open.
         """
+
+class PhaseNames:
+    """Which names of a thread's ranges stand for one phase; the columns are those below."""
+
+    def __init__(self) -> None: ...
+    def add(
+        self,
+        start_ns: NDArray[np.int64],
+        end_ns: NDArray[np.int64],
+        key: NDArray[np.int32],
+        is_auto: NDArray[np.uint8],
+    ) -> None:
+        """Learn from a part of the thread's ranges."""
 
 def merge_phases(
     start_ns: NDArray[np.int64],
     end_ns: NDArray[np.int64],
     key: NDArray[np.int32],
     is_auto: NDArray[np.uint8],
+    *,
+    names: PhaseNames,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], int]:
     """Let the ranges of a program win over the phases of the same meaning, on one thread.
 

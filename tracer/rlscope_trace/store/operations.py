@@ -1,6 +1,6 @@
 """From the records of the shims to the tables of operations: whose they are, nested, as paths."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscope_trace._capture import ShimScan, merge_phases
+from rlscope_trace._capture import PhaseNames, ShimRangeReader, ShimScan, merge_phases
 from rlscope_trace._import import intern_paths
 from rlscope_trace.store.database_file import BATCH_ROWS, ReportProgress
 from rlscope_trace.store.nested_ranges import NestedRanges, nest_ranges
@@ -84,11 +84,12 @@ class OperationWriter:
         waiting: list[Columns] = []
         by_thread = self._by_thread(tenancies)
         for life in sorted(by_thread, key=lambda life: (life.process_id, life.thread_id)):
-            waiting.append(self._thread(life, by_thread[life]))
-            if sum(len(batch["path_id"]) for batch in waiting) >= BATCH_ROWS:
-                self._insert(waiting)
-                waiting = []
-            progress("operations", min(self._rows["operation_coded"], total - 1), total)
+            for rows in self._thread(life, by_thread[life]):
+                waiting.append(rows)
+                if sum(len(batch["path_id"]) for batch in waiting) >= BATCH_ROWS:
+                    self._insert(waiting)
+                    waiting = []
+                progress("operations", min(self._rows["operation_coded"], total - 1), total)
         self._insert(waiting)
         self._insert_paths()
         self._insert_async()
@@ -113,30 +114,38 @@ class OperationWriter:
                 self._cuts.of_no_thread += int(tenancy["ranges"])
         return by_thread
 
-    def _thread(self, life: Life, tenancies: list[int]) -> Columns:
-        """Return the rows of one thread, nested and in their order."""
-        parts = [self._scan.ranges(index) for index in tenancies]
-        ranges = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        ranges = self._clip(ranges, life)
-        merged = self._merge(ranges)
-        nested = nest_ranges(
-            np.full(len(merged["start_ns"]), life.thread_id, dtype=np.int32),
-            merged["start_ns"],
-            merged["end_ns"],
-        )
-        self._cuts.add_crossings(nested)
-        row = merged["row"][nested.order]
-        path_id = self._paths.intern(nested, ranges["key"][row].astype(np.int64))
-        return {
-            "thread_id": nested.thread_id,
-            "start_ns": nested.start_ns,
-            "end_ns": nested.end_ns,
-            "path_id": path_id,
-            "payload": ranges["payload"][row],
-            "payload_type": ranges["payload_type"][row],
-        }
+    def _parts(self, life: Life, tenancies: list[int], cuts: Cuts) -> Iterator[Columns]:
+        """Yield the ranges of a thread, a part at a time: a later one begins where this ended.
 
-    def _clip(self, ranges: Columns, life: Life) -> Columns:
+        What is cut off is added to `cuts`.
+        """
+        for tenancy in tenancies:
+            reader = ShimRangeReader(self._scan, tenancy)
+            while (part := reader.next(BATCH_ROWS)) is not None:
+                yield self._clip(part, life, cuts)
+
+    def _thread(self, life: Life, tenancies: list[int]) -> Iterator[Columns]:
+        """Yield the rows of one thread, nested and in their order, a part at a time."""
+        names = self._names(life, tenancies)
+        for ranges in self._parts(life, tenancies, self._cuts):
+            merged = self._merge(ranges, names)
+            nested = nest_ranges(
+                np.full(len(merged["start_ns"]), life.thread_id, dtype=np.int32),
+                merged["start_ns"],
+                merged["end_ns"],
+            )
+            self._cuts.add_crossings(nested)
+            row = merged["row"][nested.order]
+            yield {
+                "thread_id": nested.thread_id,
+                "start_ns": nested.start_ns,
+                "end_ns": nested.end_ns,
+                "path_id": self._paths.intern(nested, ranges["key"][row].astype(np.int64)),
+                "payload": ranges["payload"][row],
+                "payload_type": ranges["payload_type"][row],
+            }
+
+    def _clip(self, ranges: Columns, life: Life, cuts: Cuts) -> Columns:
         """Cut ranges at the ends of what was recorded of their thread."""
         start_ns, end_ns = ranges["start_ns"], ranges["end_ns"]
         end_ns = np.where(end_ns == 0, life.end_ns, end_ns)
@@ -147,9 +156,9 @@ class OperationWriter:
         is_open = is_told & ((ranges["is_open"] != 0) | (end_ns > life.end_ns))
         if not self._is_clean:
             # A recorder that was killed had read the rings more often than the states of threads.
-            self._cuts.after_end += int(np.count_nonzero(start_ns >= life.end_ns))
-        self._cuts.began_before += int(np.count_nonzero(began_before))
-        self._cuts.open_at_end += int(np.count_nonzero(is_open))
+            cuts.after_end += int(np.count_nonzero(start_ns >= life.end_ns))
+        cuts.began_before += int(np.count_nonzero(began_before))
+        cuts.open_at_end += int(np.count_nonzero(is_open))
         clipped = {
             **ranges,
             "start_ns": np.maximum(start_ns, life.start_ns),
@@ -157,19 +166,27 @@ class OperationWriter:
         }
         return {name: column[is_inside] for name, column in clipped.items()}
 
-    def _merge(self, ranges: Columns) -> Columns:
+    def _names(self, life: Life, tenancies: list[int]) -> PhaseNames | None:
+        """Learn which names of the program stand for phases; None: only one kind is there."""
+        if not self._is_auto.any() or self._is_auto.all():
+            return None
+        names = PhaseNames()
+        for ranges in self._parts(life, tenancies, Cuts()):
+            names.add(*self._columns(ranges, _outermost_first(ranges)))
+        return names
+
+    def _columns(self, ranges: Columns, order: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
+        """Return start_ns, end_ns, key and is_auto in an order."""
+        names = ("start_ns", "end_ns", "key")
+        return *(ranges[name][order] for name in names), self._is_auto[ranges["key"][order]]
+
+    def _merge(self, ranges: Columns, names: PhaseNames | None) -> Columns:
         """Let the program's own ranges win over phases of the same meaning."""
-        order = np.lexsort((-ranges["end_ns"], ranges["start_ns"]))
-        is_auto = self._is_auto[ranges["key"][order]]
-        if not is_auto.any() or is_auto.all():
-            return {"start_ns": ranges["start_ns"], "end_ns": ranges["end_ns"],
-                    "row": np.arange(len(order))}  # fmt: skip
-        start_ns, end_ns, row, removed = merge_phases(
-            np.ascontiguousarray(ranges["start_ns"][order]),
-            np.ascontiguousarray(ranges["end_ns"][order]),
-            np.ascontiguousarray(ranges["key"][order]),
-            np.ascontiguousarray(is_auto),
-        )
+        if names is None:
+            rows = np.arange(len(ranges["key"]))
+            return {"start_ns": ranges["start_ns"], "end_ns": ranges["end_ns"], "row": rows}
+        order = _outermost_first(ranges)
+        start_ns, end_ns, row, removed = merge_phases(*self._columns(ranges, order), names=names)
         self._cuts.named_by_program += removed
         return {"start_ns": start_ns, "end_ns": end_ns, "row": order[row]}
 
@@ -186,27 +203,38 @@ class OperationWriter:
             self._rows["operation_payload"] += len(batch["path_id"])
 
     def _insert_paths(self) -> None:
-        rows = [
-            (path_id, parent or None, *self._keys[key][:4], depth, self._keys[key][4])
-            for ((parent, key), path_id), depth in zip(
-                self._paths.ids.items(), self._paths.depths, strict=True
-            )
-        ]
-        if rows:
-            self._con.executemany(
-                "INSERT INTO operation_path (path_id, parent_path_id, name, domain, category,"
-                " source, depth, color) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                rows,
-            )
-        self._rows["operation_path"] = len(rows)
+        paths = list(self._paths.ids.items())
+        batch = {
+            **self._key_columns([key for (_, key), _ in paths]),
+            "path_id": np.array([path_id for _, path_id in paths], dtype=np.int32),
+            "parent": np.array([parent for (parent, _), _ in paths], dtype=np.int32),
+            "depth": np.array(self._paths.depths, dtype=np.uint16),
+        }
+        self._rows["operation_path"] = _insert_paths(self._con, batch)
+
+    def _key_columns(self, keys: Sequence[int]) -> Columns:
+        """Return what is known of the keys as columns; "" and 0 where there is nothing."""
+        columns = zip(*(self._keys[key] for key in keys), strict=True)
+        names = ("name", "domain", "category", "source", "color")
+        if not len(keys):
+            return {name: _texts([]) for name in names}
+        found = dict(zip(names, columns, strict=True))
+        color = np.array([color or 0 for color in found.pop("color")], dtype=np.uint32)
+        return {**{name: _texts(column) for name, column in found.items()}, "color": color}
 
     def _insert_async(self) -> None:
-        rows = sorted(self._async_rows(), key=lambda row: row[:2])
-        if rows:
-            self._con.executemany("INSERT INTO async_range VALUES (?, ?, ?, ?, ?)", rows)
-        self._rows["async_range"] = len(rows)
+        rows = list(self._async_rows())
+        numbers = np.array(rows, dtype=np.int64).reshape(-1, 4)
+        batch = {
+            **self._key_columns([row[3] for row in rows]),
+            "process_id": numbers[:, 0].copy(),
+            "start_ns": numbers[:, 1].copy(),
+            "end_ns": numbers[:, 2].copy(),
+        }
+        self._rows["async_range"] = _insert_async_ranges(self._con, batch)
 
-    def _async_rows(self) -> Iterator[tuple[int, int, int, str, str | None]]:
+    def _async_rows(self) -> Iterator[tuple[int, int, int, int]]:
+        """Yield process, start, end and key."""
         for start_ns, end_ns, pid, key in self._scan.async_ranges().tolist():
             process = self._lives.process(pid, start_ns)
             if process is None:
@@ -216,8 +244,7 @@ class OperationWriter:
             if end < process.start_ns or start_ns > process.end_ns:
                 continue
             self._cuts.began_before += start_ns < process.start_ns
-            name, domain, *_ = self._keys[key]
-            yield process.process_id, max(start_ns, process.start_ns), end, name, domain
+            yield process.process_id, max(start_ns, process.start_ns), end, key
 
     def _insert_marks(self, tenancies: NDArray[np.void]) -> None:
         rows = []
@@ -227,13 +254,19 @@ class OperationWriter:
             if life is None or not life.start_ns <= ts_ns <= life.end_ns:
                 self._cuts.of_no_thread += life is None
                 continue
-            rows.append((life.process_id, life.thread_id, ts_ns, *self._keys[key][:3]))
-        rows.sort(key=lambda row: row[:3])
-        if rows:
-            self._con.executemany(
-                "INSERT INTO mark VALUES (?, ?, ?, ?, ?)", [row[1:] for row in rows]
-            )
-        self._rows["mark"] = len(rows)
+            rows.append((life.process_id, life.thread_id, ts_ns, key))
+        numbers = np.array(rows, dtype=np.int64).reshape(-1, 4)
+        batch = {
+            **self._key_columns([row[3] for row in rows]),
+            "process_id": numbers[:, 0].copy(),
+            "thread_id": numbers[:, 1].copy(),
+            "ts_ns": numbers[:, 2].copy(),
+        }
+        self._rows["mark"] = _insert_mark_columns(self._con, batch)
+
+
+def _outermost_first(ranges: Columns) -> NDArray[np.int64]:
+    return np.lexsort((-ranges["end_ns"], ranges["start_ns"])).astype(np.int64)
 
 
 # Name, domain, category, source, color of a key.
@@ -260,6 +293,38 @@ def _insert_operations(con: duckdb.DuckDBPyConnection, batch: Columns) -> None:
     con.execute(
         "INSERT INTO operation_coded SELECT thread_id, start_ns, end_ns, path_id FROM batch"
     )
+
+
+def _texts(values: Sequence[str | None]) -> NDArray[Any]:
+    """Return a column of texts, "" for none: numpy's own would cut a NUL at the end."""
+    texts = np.empty(len(values), dtype=object)
+    texts[:] = [value or "" for value in values]
+    return texts
+
+
+def _insert_paths(con: duckdb.DuckDBPyConnection, batch: Columns) -> int:
+    con.execute(
+        "INSERT INTO operation_path (path_id, parent_path_id, name, domain, category, source,"
+        " depth, color) SELECT path_id, nullif(parent, 0), name, nullif(domain, ''),"
+        " nullif(category, ''), source, depth, nullif(color, 0) FROM batch"
+    )
+    return len(batch["path_id"])
+
+
+def _insert_async_ranges(con: duckdb.DuckDBPyConnection, batch: Columns) -> int:
+    con.execute(
+        "INSERT INTO async_range SELECT process_id, start_ns, end_ns, name, nullif(domain, '')"
+        " FROM batch ORDER BY process_id, start_ns"
+    )
+    return len(batch["start_ns"])
+
+
+def _insert_mark_columns(con: duckdb.DuckDBPyConnection, batch: Columns) -> int:
+    con.execute(
+        "INSERT INTO mark SELECT thread_id, ts_ns, name, nullif(domain, ''), nullif(category, '')"
+        " FROM batch ORDER BY process_id, thread_id, ts_ns"
+    )
+    return len(batch["ts_ns"])
 
 
 def _insert_payloads(con: duckdb.DuckDBPyConnection, batch: Columns) -> None:
