@@ -32,7 +32,8 @@ def _import_next():
     try:
         import sitecustomize  # noqa: F401
     except ImportError as error:
-        if error.name != "sitecustomize":
+        # Python 2 does not say which; there it is as good as always this one.
+        if getattr(error, "name", "sitecustomize") != "sitecustomize":
             raise
     finally:
         # Python looks for what it has just imported; without another one it finds this.
