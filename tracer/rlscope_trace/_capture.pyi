@@ -165,6 +165,9 @@ class ShimCollector:
     def knows(self, pid: int) -> bool:
         """Tell whether a process that is still there is among the sources."""
 
+    def is_taken(self, pid: int) -> bool:
+        """Tell whether find() saw that another recorder reads the process."""
+
     @property
     def sources(self) -> int: ...
     @property

@@ -33,6 +33,7 @@ CLOCK_INTERVAL_NS = 60_000_000_000
 # Shims announce themselves; this is for those that cannot reach us.
 _SHIM_SEARCH_INTERVAL_NS = 5_000_000_000
 _MIB = 1 << 20
+_TAKEN = "another recorder reads the operations of this process"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +143,8 @@ class Session:
     """What else belongs into the trace's meta table."""
     shim_session: str
     """Where shims announce themselves: see rlscope_trace.shims."""
+    listens: bool = True
+    """Whether shims are looked for in processes that have not announced themselves."""
     clock_ns: Callable[[], int] = time.monotonic_ns
     started_ns: int = 0
     _spool: _capture.SpoolWriter | None = field(default=None, init=False)
@@ -149,6 +152,7 @@ class Session:
     _shims: _capture.ShimCollector | None = field(default=None, init=False)
     _pids: set[int] = field(default_factory=set, init=False)
     _refused: set[int] = field(default_factory=set, init=False)
+    _taken: set[int] = field(default_factory=set, init=False)
     _next_search_ns: int = field(default=0, init=False)
     _next_clock_ns: int = field(default=0, init=False)
 
@@ -185,14 +189,24 @@ class Session:
     def find_shims(self) -> int:
         """Look for shims in all processes of the target; return how many have been found so far."""
         _, _, shims = self._running()
-        for pid in process_tree(self._pids):
+        for pid in process_tree(self._pids) if self.listens else ():
             shims.find(pid)
             if shims.knows(pid):
                 self._refused.discard(pid)
+            elif shims.is_taken(pid):
+                self._note_taken(pid)
             elif shim_is_loaded(pid):
                 self._refused.add(pid)
         self._next_search_ns = self.clock_ns() + _SHIM_SEARCH_INTERVAL_NS
         return shims.sources
+
+    def _note_taken(self, pid: int) -> None:
+        """Note a process whose operations another recorder reads: only one can."""
+        self._taken.add(pid)
+        self.facts["shim_taken_pids"] = sorted(self._taken)
+        if self._taken >= self._pids:
+            hint = "stop the other recorder first"
+            self.facts["operations"] = {"measured": False, "reason": _TAKEN, "hint": hint}
 
     def counters(self) -> Counters:
         """Return where the recording stands; call it at least once a minute."""

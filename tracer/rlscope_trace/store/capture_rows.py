@@ -8,6 +8,7 @@ REFUSED = (
     "the shim could not share memory: the program set a seccomp filter, or a limit on the size of"
     " files (ulimit -f)"
 )
+TAKEN = "another recorder read the operations of this process"
 NOT_RECORDED = "this version of rlscope-trace records them, the one that made the spool did not"
 
 
@@ -26,7 +27,7 @@ def insert_capture(
     con.execute("INSERT INTO capture VALUES (NULL, 'operation', ?, ?)", [measured, reason])
     rows: list[_Row] = [] if measured else [(process_id, True, None) for process_id in annotated]
     rows += [(process_id, False, REFUSED) for process_id in _refused(con, session, annotated)]
-    for row in _attached(con, session):
+    for row in [*_taken(con, session, annotated), *_attached(con, session)]:
         # More is known of these than that they were read.
         rows = [other for other in rows if other[0] != row[0]] + [row]
     for process_id, is_measured, why in rows:
@@ -49,6 +50,19 @@ def _attached(con: duckdb.DuckDBPyConnection, session: Mapping[str, object]) -> 
 def _late_reason(late: Mapping[str, object]) -> str | None:
     reason = str(late["reason"])
     return f"in part: {reason}" if late["measured"] and reason else reason or None
+
+
+def _taken(
+    con: duckdb.DuckDBPyConnection, session: Mapping[str, object], annotated: Sequence[int]
+) -> list[_Row]:
+    """Return the processes whose operations another recorder read, to the end or for a while."""
+    pids = session.get("shim_taken_pids")
+    return [
+        (process_id, True, f"in part: at first, {TAKEN}")
+        if process_id in annotated
+        else (process_id, False, TAKEN)
+        for process_id in _processes(con, pids if isinstance(pids, list) else [])
+    ]
 
 
 def _refused(

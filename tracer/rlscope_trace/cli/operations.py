@@ -1,0 +1,93 @@
+"""What `record` does so that a target tells of its operations, and what it says where it cannot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rlscope_trace import shims
+from rlscope_trace.cli import messages
+from rlscope_trace.errors import TracerError
+from rlscope_trace.late import attach_late
+from rlscope_trace.launch import program_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rlscope_trace.privileges import Identity
+    from rlscope_trace.session import Session
+    from rlscope_trace.target import Target
+
+NVTX_OFF = "off"
+_NOT_ASKED_FOR = "not asked for: --nvtx off"
+_NOT_LAUNCHED = "the process was not started by rlscope-trace, so NVTX has no tool in it"
+_HOW_TO_GET_THEM = "--inject loads one, or start the program with: rlscope-trace -- COMMAND"
+
+
+@dataclass(slots=True)
+class OperationCapture:
+    """How the operations of one recording are had."""
+
+    auto: bool
+    """Find phases of programs that mark none."""
+    modules: str
+    """Whose NVTX ranges are heard besides the usual ones: see shims.parse_modules; or NVTX_OFF."""
+    session: str = field(default_factory=shims.new_session)
+    measured: bool = False
+    reason: str = _NOT_LAUNCHED
+    _hint: str | None = _HOW_TO_GET_THEM
+
+    def __post_init__(self) -> None:
+        if not self.is_wanted:
+            self.reason = _NOT_ASKED_FOR
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether operations are to be recorded at all."""
+        return self.modules != NVTX_OFF
+
+    def environment(
+        self, command: list[str], environment: dict[str, str], identity: Identity | None
+    ) -> dict[str, str]:
+        """Return the environment of a program to launch, so that it tells of its operations."""
+        self._hint = None
+        if not self.is_wanted:
+            return environment
+        injection = shims.inject(
+            environment,
+            session=self.session,
+            auto=self.auto,
+            modules=self.modules,
+            program=program_file(command, environment),
+            identity=identity,
+        )
+        self.measured, self.reason = injection.measured, injection.reason
+        return injection.environment
+
+    def inject_late(self, targets: Sequence[Target], session: Session) -> None:
+        """Load the shim into running processes; what cannot be had is said and stored."""
+        self._hint = None
+        for found in targets:
+            try:
+                result = attach_late(
+                    found.pid, shims.LIBRARY, auto=self.auto,
+                    environment=shims.late_environment(self.session, self.modules),
+                )  # fmt: skip
+            except TracerError as error:
+                messages.warning(str(error), error.hint)
+                session.note_late(found.pid, measured=False, reason=str(error))
+                continue
+            for sentence in result.captured:
+                messages.say(f"pid {found.pid}: {sentence}")
+            for sentence in result.missing:
+                messages.note(f"pid {found.pid}: {sentence}")
+            session.note_late(found.pid, measured=True, reason=result.reason)
+
+    def tell(self, session: Session) -> None:
+        """Say at the start, not only in the summary, that operations cannot be had."""
+        if self.is_wanted and not self.measured and not session.find_shims():
+            messages.warning(f"operations are not recorded: {self.reason}", self._hint)
+
+    def facts(self) -> dict[str, object]:
+        """Return what the spool is told: for the table capture."""
+        return {"measured": self.measured, "reason": self.reason}
