@@ -1,69 +1,28 @@
-// The handlers of NVTX calls. Push and pop neither lock, allocate nor make a system call.
+// The handlers of NVTX calls: arguments as NVTX passes them into events of ours.
 #include "nvtx.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-#include "ring.h"
-#include "shim.h"
+#include "events.h"
 
-// What NVTX's header documents for a tool that does not keep the stack: any negative number.
-#define NO_LEVEL (-1)
-
-struct message {
-  uint64_t hash;  // 0: none
-  uint32_t length;
-  const char* text;
-  char narrowed[RLS_SHIM_MAX_TEXT + 1];  // only where the text had to be converted
-};
-
-struct event {
-  const struct rls_text* domain;  // NULL: the default one
-  uint32_t category;
-  uint32_t color;
-  uint64_t payload;
-  uint8_t payload_type;
-};
-
-static uint64_t last_range_id;
-
-static uint64_t domain_hash(const struct rls_text* domain) { return domain ? domain->hash : 0; }
-
-// Enters the shim: the slot of the thread, or NULL if nothing can be recorded. Ends with done().
-static struct rls_shim_slot* begin(void) {
-  struct rls_shim_slot* slot = rls_own_slot();
-  if (slot == NULL) return NULL;
-  if (rls_thread.busy) {
-    rls_count(slot, &slot->interrupted);
-    return NULL;
-  }
-  rls_thread.busy = true;
-  __atomic_signal_fence(__ATOMIC_SEQ_CST);
-  return slot;
-}
-
-static void done(void) {
-  __atomic_signal_fence(__ATOMIC_SEQ_CST);
-  rls_thread.busy = false;
-}
-
-static void set_ascii(struct message* message, const char* text) {
+static void set_ascii(struct rls_message* message, const char* text) {
   message->hash = 0;
   if (text == NULL) return;
   message->text = text;
   message->hash = rls_hash(text, &message->length);
 }
 
-static void set_wide(struct message* message, const wchar_t* text) {
+static void set_wide(struct rls_message* message, const wchar_t* text) {
   message->hash = 0;
   if (text == NULL) return;
   rls_narrow(text, message->narrowed, sizeof(message->narrowed));
   set_ascii(message, message->narrowed);
 }
 
-static void set_message(struct message* message, const struct nvtx_attributes* attributes) {
-  const struct rls_text* text = attributes->message.registered;
+static void set_message(struct rls_message* message, const struct nvtx_attributes* attributes) {
   message->hash = 0;
+  if (attributes == NULL) return;  // without a tool that does no harm either
+  const struct rls_text* text = attributes->message.registered;
   switch (attributes->message_type) {
     case NVTX_MESSAGE_ASCII:
       set_ascii(message, attributes->message.ascii);
@@ -82,7 +41,7 @@ static void set_message(struct message* message, const struct nvtx_attributes* a
   }
 }
 
-static void set_payload(struct event* event, const struct nvtx_attributes* attributes) {
+static void set_payload(struct rls_event* event, const struct nvtx_attributes* attributes) {
   double real = 0;
   event->payload_type = RLS_SHIM_SIGNED;
   switch (attributes->payload_type) {
@@ -113,245 +72,133 @@ static void set_payload(struct event* event, const struct nvtx_attributes* attri
   memcpy(&event->payload, &real, sizeof(real));
 }
 
-static struct event event_of(const struct rls_text* domain,
-                             const struct nvtx_attributes* attributes) {
-  struct event event = {.domain = domain};
+static struct rls_event event_of(const struct rls_text* domain,
+                                 const struct nvtx_attributes* attributes) {
+  struct rls_event event = {.domain = domain};
+  if (attributes == NULL) return event;
   event.category = attributes->category;
   event.color = attributes->color_type != 0 ? attributes->color : 0;
   set_payload(&event, attributes);
   return event;
 }
 
-// Texts before what bears them, so that a ring read in order explains itself.
-static void tell(struct rls_shim_slot* slot, const struct event* event,
-                 const struct message* message) {
-  if (message->hash != 0) rls_tell_name(slot, message->hash, message->text, message->length);
-  if (event->domain != NULL)
-    rls_tell_name(slot, event->domain->hash, event->domain->text, event->domain->length);
-  if (event->category != 0) rls_tell_category(slot, domain_hash(event->domain), event->category);
-}
-
-static int push(const struct event* event, const struct message* message) {
-  struct rls_shim_slot* slot = begin();
-  if (slot == NULL) return NO_LEVEL;
-  const uint32_t depth = slot->depth;
-  if (depth < RLS_SHIM_MAX_DEPTH) {
-    const bool is_read = rls_reader() != 0;
-    if (is_read) tell(slot, event, message);
-    slot->open[depth] = (struct rls_shim_open){
-        .name = message->hash,
-        .domain = domain_hash(event->domain),
-        .payload = event->payload,
-        .category = event->category,
-        .color = event->color,
-        .payload_type = event->payload_type,
-    };
-    // Last, so that our own work is not in the range.
-    slot->open[depth].start_ns = is_read ? rls_now_ns() : 0;
-  } else {
-    rls_count(slot, &slot->too_deep);
-  }
-  __atomic_store_n(&slot->depth, depth + 1, __ATOMIC_RELEASE);
-  done();
-  return (int)depth;
-}
-
-// The entry opened last in a domain: normally the top. -1: none is open.
-static int find_open(const struct rls_shim_slot* slot, uint64_t domain) {
-  for (int index = (int)slot->depth - 1; index >= 0; --index)
-    if (slot->open[index].domain == domain) return index;
-  return -1;
-}
-
-static void close_range(struct rls_shim_slot* slot, uint32_t index, uint64_t end_ns) {
-  struct rls_shim_open* entry = &slot->open[index];
-  if (end_ns != 0) {
-    struct rls_shim_event record = rls_range_record(RLS_SHIM_RANGE, entry, index, end_ns);
-    if (slot->depth == 1) record.flags = RLS_SHIM_LAST;
-    rls_append(slot, &record);
-  }
-  // Ranges of other domains may have been opened since and be open still.
-  const uint32_t above = slot->depth - index - 1;
-  if (above > 0) memmove(entry, entry + 1, above * sizeof(*entry));
-  __atomic_store_n(&slot->depth, slot->depth - 1, __ATOMIC_RELEASE);
-}
-
-static int pop(uint64_t domain) {
-  // Told as open when the thread gave its slot back.
-  if (rls_thread.is_leaving && rls_thread.slot == NULL) return NO_LEVEL;
-  // First, so that our own work is not in the range.
-  const uint64_t now_ns = rls_process.header != NULL && rls_reader() != 0 ? rls_now_ns() : 0;
-  struct rls_shim_slot* slot = begin();
-  if (slot == NULL) return NO_LEVEL;
-  int level = NO_LEVEL;
-  if (slot->depth > RLS_SHIM_MAX_DEPTH) {
-    level = (int)slot->depth - 1;
-    __atomic_store_n(&slot->depth, slot->depth - 1, __ATOMIC_RELEASE);
-  } else if ((level = find_open(slot, domain)) >= 0) {
-    close_range(slot, (uint32_t)level, now_ns);
-  } else if (now_ns != 0) {
-    rls_count(slot, &slot->unbalanced_pops);
-  }
-  done();
-  return level;
-}
-
-static void append_event(uint16_t kind, const struct event* event, const struct message* message,
-                         uint64_t id) {
-  struct rls_shim_slot* slot = begin();
-  if (slot == NULL) return;
-  if (rls_reader() != 0) {
-    tell(slot, event, message);
-    const struct rls_shim_event record = {
-        .kind = kind,
-        .payload_type = event->payload_type,
-        .category = event->category,
-        .start_ns = rls_now_ns(),
-        .name = message->hash,
-        .domain = domain_hash(event->domain),
-        .payload = event->payload,
-        .color = event->color,
-        .id = id,
-    };
-    rls_append(slot, &record);
-  }
-  done();
-}
-
-static uint64_t start(const struct event* event, const struct message* message) {
-  const uint64_t id = __atomic_add_fetch(&last_range_id, 1, __ATOMIC_RELAXED);
-  append_event(RLS_SHIM_START, event, message, id);
-  return id;
-}
-
-static void end(uint64_t id) {
-  const uint64_t now_ns = rls_now_ns();
-  struct rls_shim_slot* slot = begin();
-  if (slot == NULL) return;
-  if (rls_reader() != 0) {
-    const struct rls_shim_event record = {.kind = RLS_SHIM_END, .end_ns = now_ns, .id = id};
-    rls_append(slot, &record);
-  }
-  done();
-}
-
 // From here on: the functions as NVTX declares them.
 
-static const struct event kPlain;
+static const struct rls_event kPlain;
 
 static void mark_ex(const struct nvtx_attributes* attributes) {
-  struct message message;
+  struct rls_message message;
   set_message(&message, attributes);
-  const struct event event = event_of(NULL, attributes);
-  append_event(RLS_SHIM_MARK, &event, &message, 0);
+  const struct rls_event event = event_of(NULL, attributes);
+  rls_mark(&event, &message);
 }
 
 static void mark_a(const char* text) {
-  struct message message;
+  struct rls_message message;
   set_ascii(&message, text);
-  append_event(RLS_SHIM_MARK, &kPlain, &message, 0);
+  rls_mark(&kPlain, &message);
 }
 
 static void mark_w(const wchar_t* text) {
-  struct message message;
+  struct rls_message message;
   set_wide(&message, text);
-  append_event(RLS_SHIM_MARK, &kPlain, &message, 0);
+  rls_mark(&kPlain, &message);
 }
 
 static uint64_t range_start_ex(const struct nvtx_attributes* attributes) {
-  struct message message;
+  struct rls_message message;
   set_message(&message, attributes);
-  const struct event event = event_of(NULL, attributes);
-  return start(&event, &message);
+  const struct rls_event event = event_of(NULL, attributes);
+  return rls_start(&event, &message);
 }
 
 static uint64_t range_start_a(const char* text) {
-  struct message message;
+  struct rls_message message;
   set_ascii(&message, text);
-  return start(&kPlain, &message);
+  return rls_start(&kPlain, &message);
 }
 
 static uint64_t range_start_w(const wchar_t* text) {
-  struct message message;
+  struct rls_message message;
   set_wide(&message, text);
-  return start(&kPlain, &message);
+  return rls_start(&kPlain, &message);
 }
 
-static void range_end(uint64_t id) { end(id); }
+static void range_end(uint64_t id) { rls_end(id); }
 
 static int range_push_ex(const struct nvtx_attributes* attributes) {
-  struct message message;
+  struct rls_message message;
   set_message(&message, attributes);
-  const struct event event = event_of(NULL, attributes);
-  return push(&event, &message);
+  const struct rls_event event = event_of(NULL, attributes);
+  return rls_push(&event, &message);
 }
 
 static int range_push_a(const char* text) {
-  struct message message;
+  struct rls_message message;
   set_ascii(&message, text);
-  return push(&kPlain, &message);
+  return rls_push(&kPlain, &message);
 }
 
 static int range_push_w(const wchar_t* text) {
-  struct message message;
+  struct rls_message message;
   set_wide(&message, text);
-  return push(&kPlain, &message);
+  return rls_push(&kPlain, &message);
 }
 
-static int range_pop(void) { return pop(0); }
+static int range_pop(void) { return rls_pop(0); }
 
 static void name_category_a(uint32_t category, const char* name) {
   if (name != NULL) rls_name_category(0, category, name);
 }
 
 static void name_category_w(uint32_t category, const wchar_t* name) {
-  struct message message;
+  struct rls_message message;
   set_wide(&message, name);
   if (message.hash != 0) rls_name_category(0, category, message.text);
 }
 
 static void domain_mark_ex(void* domain, const struct nvtx_attributes* attributes) {
-  struct message message;
+  struct rls_message message;
   set_message(&message, attributes);
-  const struct event event = event_of(domain, attributes);
-  append_event(RLS_SHIM_MARK, &event, &message, 0);
+  const struct rls_event event = event_of(domain, attributes);
+  rls_mark(&event, &message);
 }
 
 static uint64_t domain_range_start_ex(void* domain, const struct nvtx_attributes* attributes) {
-  struct message message;
+  struct rls_message message;
   set_message(&message, attributes);
-  const struct event event = event_of(domain, attributes);
-  return start(&event, &message);
+  const struct rls_event event = event_of(domain, attributes);
+  return rls_start(&event, &message);
 }
 
 static void domain_range_end(void* domain, uint64_t id) {
   (void)domain;
-  end(id);
+  rls_end(id);
 }
 
 static int domain_range_push_ex(void* domain, const struct nvtx_attributes* attributes) {
-  struct message message;
+  struct rls_message message;
   set_message(&message, attributes);
-  const struct event event = event_of(domain, attributes);
-  return push(&event, &message);
+  const struct rls_event event = event_of(domain, attributes);
+  return rls_push(&event, &message);
 }
 
-static int domain_range_pop(void* domain) { return pop(domain_hash(domain)); }
+static int domain_range_pop(void* domain) { return rls_pop(rls_domain_hash(domain)); }
 
 static void domain_name_category_a(void* domain, uint32_t category, const char* name) {
-  if (name != NULL) rls_name_category(domain_hash(domain), category, name);
+  if (name != NULL) rls_name_category(rls_domain_hash(domain), category, name);
 }
 
 static void domain_name_category_w(void* domain, uint32_t category, const wchar_t* name) {
-  struct message message;
+  struct rls_message message;
   set_wide(&message, name);
-  if (message.hash != 0) rls_name_category(domain_hash(domain), category, message.text);
+  if (message.hash != 0) rls_name_category(rls_domain_hash(domain), category, message.text);
 }
 
 static void* keep_a(const char* text) { return text != NULL ? rls_keep_text(text) : NULL; }
 
 static void* keep_w(const wchar_t* text) {
-  struct message message;
+  struct rls_message message;
   set_wide(&message, text);
   return message.hash != 0 ? rls_keep_text(message.text) : NULL;
 }

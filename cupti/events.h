@@ -1,0 +1,37 @@
+// What happens in a thread: ranges, start/end ranges, marks. Push and pop neither lock, allocate
+// nor make a system call.
+#ifndef RLS_EVENTS_H
+#define RLS_EVENTS_H
+
+#include "shim.h"
+
+// The negative number that NVTX's header documents for a tool that does not keep the stack.
+#define RLS_NO_LEVEL (-1)
+
+struct rls_message {
+  uint64_t hash;  // 0: none
+  uint32_t length;
+  const char* text;
+  char narrowed[RLS_SHIM_MAX_TEXT + 1];  // only where the text had to be converted
+};
+
+struct rls_event {
+  const struct rls_text* domain;  // NULL: the default one
+  uint32_t category;
+  uint32_t color;
+  uint64_t payload;
+  uint8_t payload_type;
+};
+
+static inline uint64_t rls_domain_hash(const struct rls_text* domain) {
+  return domain != NULL ? domain->hash : 0;
+}
+
+// Push and pop return how many ranges of the thread are around, or RLS_NO_LEVEL.
+int rls_push(const struct rls_event* event, const struct rls_message* message);
+int rls_pop(uint64_t domain);
+uint64_t rls_start(const struct rls_event* event, const struct rls_message* message);
+void rls_end(uint64_t id);
+void rls_mark(const struct rls_event* event, const struct rls_message* message);
+
+#endif  // RLS_EVENTS_H
