@@ -10,9 +10,12 @@
 #define TOLD_ENTRIES 4096
 static uint64_t told[TOLD_ENTRIES];
 
+// Both halves of the product: every bit of the word reaches every other one, so that a difference
+// in the next word cannot take back one in this.
 static uint64_t mix(uint64_t hash, uint64_t word) {
-  hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
-  return hash ^ (hash >> 32);
+  const unsigned __int128 product =
+      (unsigned __int128)(hash ^ word ^ 0x9e3779b97f4a7c15ULL) * 0xd6e8feb86659fd93ULL;
+  return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
 // A text may end right before memory that is not there: never read past its end.

@@ -144,6 +144,7 @@ void bind_shim(py::module_& module) {
       .def("stop", &ShimCollector::Stop, NoGil())
       .def("find", &ShimCollector::Find, py::arg("pid"), NoGil())
       .def("knows", &ShimCollector::Knows, py::arg("pid"), NoGil())
+      .def("is_taken", &ShimCollector::IsTaken, py::arg("pid"), NoGil())
       .def_property_readonly("sources", &ShimCollector::sources)
       .def_property_readonly("events", &ShimCollector::events)
       .def_property_readonly("lost", &ShimCollector::lost);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -30,6 +31,10 @@ constexpr int kBusyMs = 2;
 constexpr std::size_t kBusyBytes = RLS_SHIM_RING_BYTES / 8;
 constexpr std::uint64_t kHousekeepingNs = 500'000'000;
 constexpr int kNice = -10;  // as the drain of the kernel's ring
+// Announcements taken between two rounds of reading: whoever sends more must not keep us from it.
+constexpr int kMaxAnnouncements = 64;
+// Descriptors that are left for announcements and for all else.
+constexpr rlim_t kSpareFds = 64;
 
 int Listen(const std::string& session) {
   const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -53,6 +58,36 @@ struct Announcement {
   std::uint32_t pid = 0;
 };
 
+// Whoever sends more than one descriptor must not fill our table with them.
+void TakeFirst(const cmsghdr& item, int* first) {
+  const std::size_t count = (item.cmsg_len - CMSG_LEN(0)) / sizeof(int);
+  for (std::size_t index = 0; index < count; ++index) {
+    int fd = -1;
+    std::memcpy(&fd, CMSG_DATA(&item) + index * sizeof(int), sizeof(int));
+    if (*first < 0)
+      *first = fd;
+    else
+      close(fd);
+  }
+}
+
+// -1: the process has ended, or the descriptor is needed for something else.
+int OpenPidfd(std::uint32_t pid) {
+  const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  rlimit limit = {};
+  if (fd < 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
+      static_cast<rlim_t>(fd) + kSpareFds < limit.rlim_cur)
+    return fd;
+  close(fd);
+  return -1;
+}
+
+bool HasEnded(int pidfd, std::uint32_t pid) {
+  pollfd event = {pidfd, POLLIN, 0};
+  if (pidfd >= 0) return poll(&event, 1, 0) != 0;
+  return pid == 0 || (kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH);
+}
+
 // One message; false: there is none. The OS kernel vouches for the pid.
 bool ReadAnnouncement(int socket, Announcement* announcement) {
   std::uint64_t body = 0;
@@ -67,8 +102,8 @@ bool ReadAnnouncement(int socket, Announcement* announcement) {
   for (cmsghdr* item = CMSG_FIRSTHDR(&message); item != nullptr;
        item = CMSG_NXTHDR(&message, item)) {
     if (item->cmsg_level != SOL_SOCKET) continue;
-    if (item->cmsg_type == SCM_RIGHTS && announcement->memfd < 0) {
-      std::memcpy(&announcement->memfd, CMSG_DATA(item), sizeof(int));
+    if (item->cmsg_type == SCM_RIGHTS) {
+      TakeFirst(*item, &announcement->memfd);
     } else if (item->cmsg_type == SCM_CREDENTIALS) {
       ucred credentials = {};
       std::memcpy(&credentials, CMSG_DATA(item), sizeof(credentials));
@@ -137,7 +172,7 @@ void ShimCollector::Stop() {
 }
 
 void ShimCollector::Receive() {
-  for (;;) {
+  for (int count = 0; count < kMaxAnnouncements; ++count) {
     Announcement announcement;
     if (!ReadAnnouncement(socket_, &announcement)) return;
     if (announcement.memfd < 0) continue;
@@ -171,12 +206,15 @@ bool ShimCollector::Add(int memfd, std::uint32_t pid) {
   Source source = {};
   try {
     source.memory = std::make_unique<ShimMemory>(memfd);
-  } catch (const std::runtime_error&) {
+  } catch (const std::runtime_error& error) {
+    // Perhaps it is being made just now, or the other recorder stops: to be looked at again.
+    seen_.erase({status.st_dev, status.st_ino});
+    if (dynamic_cast<const ShimTaken*>(&error) != nullptr) taken_.insert(pid);
     return false;
   }
   source.number = static_cast<std::uint32_t>(source_count_);
   source.pid = pid;
-  source.pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  source.pidfd = OpenPidfd(pid);
   source.is_nested = source.memory->inner_pid() != pid;
   const ShimSource facts = {pid, source.memory->inner_pid(), source.memory->created_ns(),
                             source.memory->Attach(session_.c_str()), 0};
@@ -201,12 +239,21 @@ bool ShimCollector::Knows(std::uint32_t pid) {
                      [pid](const Source& source) { return source.pid == pid; });
 }
 
+bool ShimCollector::IsTaken(std::uint32_t pid) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return taken_.count(pid) != 0;
+}
+
 std::uint32_t ShimCollector::Find(std::uint32_t pid) {
   const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
   DIR* listing = opendir(folder.c_str());
   if (listing == nullptr) return 0;
   const std::string wanted = "/memfd:" RLS_SHIM_MEMFD " (deleted)";
   std::uint32_t found = 0;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    taken_.erase(pid);
+  }
   while (const dirent* entry = readdir(listing)) {
     const std::string path = folder + "/" + entry->d_name;
     char target[64] = {};
@@ -315,8 +362,7 @@ void ShimCollector::FinishReplaced(std::uint32_t pid) {
 
 void ShimCollector::FinishEnded() {
   for (std::size_t index = 0; index < open_.size();) {
-    pollfd event = {open_[index].pidfd, POLLIN, 0};
-    if (open_[index].pidfd >= 0 && poll(&event, 1, 0) == 0) {
+    if (!HasEnded(open_[index].pidfd, open_[index].pid)) {
       ++index;
       continue;
     }

@@ -39,6 +39,8 @@ class ShimCollector {
 
   // Whether a process that is still there is among the sources.
   bool Knows(std::uint32_t pid);
+  // Whether Find() saw that another recorder reads the process.
+  bool IsTaken(std::uint32_t pid);
 
   std::uint64_t sources() const { return source_count_; }
   std::uint64_t events() const { return cell_count_; }
@@ -48,7 +50,7 @@ class ShimCollector {
   struct Source {
     std::uint32_t number;
     std::uint32_t pid;
-    int pidfd;  // -1: the process has ended
+    int pidfd;  // -1: it has ended, or none could be had
     bool is_nested;
     std::unique_ptr<ShimMemory> memory;
     ShimLost lost = {};
@@ -74,6 +76,7 @@ class ShimCollector {
   std::mutex mutex_;  // of the sources
   std::vector<Source> open_;
   std::set<std::pair<std::uint64_t, std::uint64_t>> seen_;  // device and inode of memfds
+  std::set<std::uint32_t> taken_;                           // pids
   std::atomic<std::uint64_t> source_count_{0};
   std::atomic<std::uint64_t> cell_count_{0};
   std::atomic<std::uint64_t> lost_count_{0};

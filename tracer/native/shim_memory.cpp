@@ -1,11 +1,13 @@
 #include "shim_memory.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <stdexcept>
+#include <string>
 
 namespace rls {
 namespace {
@@ -13,6 +15,18 @@ namespace {
 template <typename Value>
 Value Load(const Value* value) {
   return __atomic_load_n(value, __ATOMIC_ACQUIRE);
+}
+
+// Only one recorder at a time can take records out of the rings. The lock goes with the mapping:
+// the OS kernel takes it back when we end, however that happens. Throws ShimTaken.
+int OpenAlone(int memfd) {
+  // A lock belongs to an opening, and the one at hand is shared with the process.
+  const std::string path = "/proc/self/fd/" + std::to_string(memfd);
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) throw std::runtime_error("the memory of a shim cannot be opened");
+  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+  close(fd);
+  throw ShimTaken("another recorder reads the memory of this shim");
 }
 
 bool IsOurs(const rls_shim_header& header) {
@@ -32,7 +46,9 @@ ShimMemory::ShimMemory(int memfd) {
       status.st_size != static_cast<off_t>(RLS_SHIM_FILE_BYTES)) {
     throw std::runtime_error("not the memory of a shim");
   }
-  memory_ = mmap(nullptr, RLS_SHIM_FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+  const int own = OpenAlone(memfd);
+  memory_ = mmap(nullptr, RLS_SHIM_FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, own, 0);
+  close(own);
   if (memory_ == MAP_FAILED) throw std::runtime_error("the memory of a shim cannot be mapped");
   if (!IsOurs(*header())) {
     munmap(memory_, RLS_SHIM_FILE_BYTES);

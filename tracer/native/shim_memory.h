@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <stdexcept>
 
 #include "shim_spool.h"
 
@@ -23,10 +24,14 @@ struct ShimStretch {
   std::size_t bytes() const { return first_bytes + second_bytes; }
 };
 
+class ShimTaken : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 class ShimMemory {
  public:
   // Maps a memfd, which stays the caller's. Throws std::runtime_error if it is no memory of a shim
-  // of our version.
+  // of our version, ShimTaken if another recorder reads it.
   explicit ShimMemory(int memfd);
   ShimMemory(const ShimMemory&) = delete;
   ShimMemory& operator=(const ShimMemory&) = delete;

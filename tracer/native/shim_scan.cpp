@@ -186,7 +186,8 @@ std::uint32_t ShimScan::ReadString(const char* cell, std::uint32_t left) {
 
 void ShimScan::ReadCategory(std::uint32_t source, const char* cell) {
   const auto record = As<rls_shim_category>(cell);
-  categories_[{source, record.domain, record.category}] = record.name;
+  // The first name stays: what was counted under it must be found under it by the second pass.
+  categories_.emplace(std::make_tuple(source, record.domain, record.category), record.name);
 }
 
 void ShimScan::ReadStart(const ShimBlock& block, const rls_shim_event& event) {
