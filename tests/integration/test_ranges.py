@@ -105,6 +105,21 @@ def test_every_call_of_the_python_package(tmp_path: Path) -> None:
     }
 
 
+def test_calls_without_attributes_and_names_alike(tmp_path: Path, client: Path) -> None:
+    trace = tmp_path / "trace.duckdb"
+    traced(trace, client, "odd")
+    assert query(trace, "SELECT name, count(*) FROM operation GROUP BY ALL ORDER BY 1") == [
+        ("(unnamed)", 1),
+        ("stage__c_abudefx", 1),
+        ("stage__n_abqdefe", 1),
+        ("stage__o_abndefz", 1),
+        ("stage__w_abidefd", 1),
+        ("stage__z_abzdefw", 1),
+    ]
+    assert query(trace, "SELECT name FROM mark") == [("(unnamed)",)]
+    assert query(trace, "SELECT name FROM async_range") == [("(unnamed)",)]
+
+
 def test_every_call_of_the_c_header(tmp_path: Path, client: Path) -> None:
     trace = tmp_path / "trace.duckdb"
     truth = json.loads(traced(trace, client, "kinds"))

@@ -314,3 +314,15 @@ def test_a_file_cut_short_keeps_what_is_whole(tmp_path: Path) -> None:
     cut = ShimScan(str(path))
     assert cut.records == whole.records
     assert cut.losses()["bytes_left"] > 0
+
+
+def test_a_category_that_is_renamed_keeps_its_ranges(tmp_path: Path, shim: ShimBuilder) -> None:
+    shim.category(5, "first")
+    shim.range("before", 200, 210, category=5)
+    shim.category(5, "second")
+    shim.range("after", 300, 310, category=5)
+    path, _ = saved(kernel_half(tmp_path / "spool"), shim)
+    assert rows(path, "SELECT name, category FROM operation ORDER BY start_ns") == [
+        ("before", "first"),
+        ("after", "first"),
+    ]

@@ -9,6 +9,7 @@
 //   exec                   a range, then this program anew as `storm 1 10`
 //   filter WHEN            a seccomp filter that kills for new files and sockets; a range before
 //                          it (WHEN = after) or only after it (WHEN = before)
+//   odd                    calls without attributes, and names that differ in a few places
 //   left                   ranges left open, pops too many, pops out of order
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -96,6 +97,19 @@ static void kinds(void) {
   nvtxDomainDestroy(domain);
   printf("{\"before_ns\": %lu, \"begun_ns\": %lu, \"ending_ns\": %lu, \"after_ns\": %lu}\n", outer,
          begun, ending, after);
+}
+
+static void odd(void) {
+  static const char* const kAlike[] = {"stage__n_abqdefe", "stage__o_abndefz", "stage__c_abudefx",
+                                       "stage__w_abidefd", "stage__z_abzdefw"};
+  nvtxRangePushEx(NULL);
+  nvtxMarkEx(NULL);
+  nvtxRangeEnd(nvtxRangeStartEx(NULL));
+  nvtxRangePop();
+  for (size_t index = 0; index < sizeof(kAlike) / sizeof(*kAlike); ++index) {
+    nvtxRangePushA(kAlike[index]);
+    nvtxRangePop();
+  }
 }
 
 static void storm(long threads, long count) {
@@ -221,6 +235,7 @@ int main(int argc, char** argv) {
   const long first = argc > 2 ? atol(argv[2]) : 0;
   const long second = argc > 3 ? atol(argv[3]) : 0;
   if (strcmp(mode, "kinds") == 0) kinds();
+  if (strcmp(mode, "odd") == 0) odd();
   if (strcmp(mode, "storm") == 0) storm(first, second);
   if (strcmp(mode, "steady") == 0) steady(first);
   if (strcmp(mode, "threads") == 0) short_threads(first);

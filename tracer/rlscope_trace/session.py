@@ -16,12 +16,8 @@ from rlscope_trace import _capture
 from rlscope_trace.errors import OutputExistsError, SpoolError, UsageError
 from rlscope_trace.late import shim_is_loaded
 from rlscope_trace.loaders.tid_filter import process_tree
-from rlscope_trace.store.spool import (
-    SESSION_FILE,
-    open_spool,
-    process_start_time,
-    remove_files,
-)
+from rlscope_trace.shims import TAKEN
+from rlscope_trace.store.spool import SESSION_FILE, open_spool, process_start_time, remove_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,7 +29,6 @@ CLOCK_INTERVAL_NS = 60_000_000_000
 # Shims announce themselves; this is for those that cannot reach us.
 _SHIM_SEARCH_INTERVAL_NS = 5_000_000_000
 _MIB = 1 << 20
-_TAKEN = "another recorder reads the operations of this process"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,13 +195,15 @@ class Session:
         self._next_search_ns = self.clock_ns() + _SHIM_SEARCH_INTERVAL_NS
         return shims.sources
 
+    def all_taken(self) -> bool:
+        """Tell whether another recorder reads the operations of all targets."""
+        return self._taken >= self._pids
+
     def _note_taken(self, pid: int) -> None:
-        """Note a process whose operations another recorder reads: only one can."""
         self._taken.add(pid)
         self.facts["shim_taken_pids"] = sorted(self._taken)
-        if self._taken >= self._pids:
-            hint = "stop the other recorder first"
-            self.facts["operations"] = {"measured": False, "reason": _TAKEN, "hint": hint}
+        if self.all_taken():
+            self.facts["operations"] = {"measured": False, "reason": TAKEN}
 
     def counters(self) -> Counters:
         """Return where the recording stands; call it at least once a minute."""

@@ -32,6 +32,8 @@ MODULES = (
 )  # fmt: skip
 EVERY_MODULE = "all"
 
+TAKEN = "another recorder reads the operations of this process"
+
 _NVTX = "NVTX_INJECTION64_PATH"
 _CUDA = "CUDA_INJECTION64_PATH"
 

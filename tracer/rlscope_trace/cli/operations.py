@@ -86,6 +86,9 @@ class OperationCapture:
     def tell(self, session: Session) -> None:
         """Say at the start, not only in the summary, that operations cannot be had."""
         if self.is_wanted and not self.measured and not session.find_shims():
+            if session.all_taken():
+                messages.warning(f"operations are not recorded: {shims.TAKEN}", "stop it first")
+                return
             messages.warning(f"operations are not recorded: {self.reason}", self._hint)
 
     def facts(self) -> dict[str, object]:

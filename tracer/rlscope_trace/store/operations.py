@@ -13,6 +13,15 @@ from rlscope_trace._capture import PhaseNames, ShimRangeReader, ShimScan, merge_
 from rlscope_trace._import import intern_paths
 from rlscope_trace.store.database_file import BATCH_ROWS, ReportProgress
 from rlscope_trace.store.nested_ranges import NestedRanges, nest_ranges
+from rlscope_trace.store.operation_inserts import (
+    Columns,
+    insert_async_ranges,
+    insert_marks,
+    insert_operations,
+    insert_paths,
+    insert_payloads,
+    texts_column,
+)
 from rlscope_trace.store.operation_losses import Cuts, shim_stats
 from rlscope_trace.store.stats import TraceStat
 from rlscope_trace.store.thread_lives import Life, ThreadLives
@@ -21,8 +30,6 @@ from rlscope_trace.store.thread_lives import Life, ThreadLives
 _AUTO_DOMAIN = "rlscope"
 _UNNAMED = "(unnamed)"
 _LOST_NAME = "(name lost)"
-
-Columns = dict[str, NDArray[Any]]
 
 
 @dataclass(slots=True)
@@ -194,12 +201,12 @@ class OperationWriter:
         if not waiting:
             return
         batch = {name: np.concatenate([part[name] for part in waiting]) for name in waiting[0]}
-        _insert_operations(self._con, batch)
+        insert_operations(self._con, batch)
         self._rows["operation_coded"] += len(batch["path_id"])
         has_payload = batch["payload_type"] != 0
         if has_payload.any():
             batch = {name: column[has_payload] for name, column in batch.items()}
-            _insert_payloads(self._con, batch)
+            insert_payloads(self._con, batch)
             self._rows["operation_payload"] += len(batch["path_id"])
 
     def _insert_paths(self) -> None:
@@ -210,17 +217,17 @@ class OperationWriter:
             "parent": np.array([parent for (parent, _), _ in paths], dtype=np.int32),
             "depth": np.array(self._paths.depths, dtype=np.uint16),
         }
-        self._rows["operation_path"] = _insert_paths(self._con, batch)
+        self._rows["operation_path"] = insert_paths(self._con, batch)
 
     def _key_columns(self, keys: Sequence[int]) -> Columns:
         """Return what is known of the keys as columns; "" and 0 where there is nothing."""
         columns = zip(*(self._keys[key] for key in keys), strict=True)
         names = ("name", "domain", "category", "source", "color")
         if not len(keys):
-            return {name: _texts([]) for name in names}
+            return {name: texts_column([]) for name in names}
         found = dict(zip(names, columns, strict=True))
         color = np.array([color or 0 for color in found.pop("color")], dtype=np.uint32)
-        return {**{name: _texts(column) for name, column in found.items()}, "color": color}
+        return {**{name: texts_column(column) for name, column in found.items()}, "color": color}
 
     def _insert_async(self) -> None:
         rows = list(self._async_rows())
@@ -231,7 +238,7 @@ class OperationWriter:
             "start_ns": numbers[:, 1].copy(),
             "end_ns": numbers[:, 2].copy(),
         }
-        self._rows["async_range"] = _insert_async_ranges(self._con, batch)
+        self._rows["async_range"] = insert_async_ranges(self._con, batch)
 
     def _async_rows(self) -> Iterator[tuple[int, int, int, int]]:
         """Yield process, start, end and key."""
@@ -262,7 +269,7 @@ class OperationWriter:
             "thread_id": numbers[:, 1].copy(),
             "ts_ns": numbers[:, 2].copy(),
         }
-        self._rows["mark"] = _insert_mark_columns(self._con, batch)
+        self._rows["mark"] = insert_marks(self._con, batch)
 
 
 def _outermost_first(ranges: Columns) -> NDArray[np.int64]:
@@ -286,57 +293,4 @@ def _described(
         _LOST_NAME if category is None else category or None,
         "auto" if is_auto else "nvtx",
         color or None,
-    )
-
-
-def _insert_operations(con: duckdb.DuckDBPyConnection, batch: Columns) -> None:
-    con.execute(
-        "INSERT INTO operation_coded SELECT thread_id, start_ns, end_ns, path_id FROM batch"
-    )
-
-
-def _texts(values: Sequence[str | None]) -> NDArray[Any]:
-    """Return a column of texts, "" for none: numpy's own would cut a NUL at the end."""
-    texts = np.empty(len(values), dtype=object)
-    texts[:] = [value or "" for value in values]
-    return texts
-
-
-def _insert_paths(con: duckdb.DuckDBPyConnection, batch: Columns) -> int:
-    con.execute(
-        "INSERT INTO operation_path (path_id, parent_path_id, name, domain, category, source,"
-        " depth, color) SELECT path_id, nullif(parent, 0), name, nullif(domain, ''),"
-        " nullif(category, ''), source, depth, nullif(color, 0) FROM batch"
-    )
-    return len(batch["path_id"])
-
-
-def _insert_async_ranges(con: duckdb.DuckDBPyConnection, batch: Columns) -> int:
-    con.execute(
-        "INSERT INTO async_range SELECT process_id, start_ns, end_ns, name, nullif(domain, '')"
-        " FROM batch ORDER BY process_id, start_ns"
-    )
-    return len(batch["start_ns"])
-
-
-def _insert_mark_columns(con: duckdb.DuckDBPyConnection, batch: Columns) -> int:
-    con.execute(
-        "INSERT INTO mark SELECT thread_id, ts_ns, name, nullif(domain, ''), nullif(category, '')"
-        " FROM batch ORDER BY process_id, thread_id, ts_ns"
-    )
-    return len(batch["ts_ns"])
-
-
-def _insert_payloads(con: duckdb.DuckDBPyConnection, batch: Columns) -> None:
-    batch = {
-        **{name: batch[name] for name in ("thread_id", "start_ns", "path_id", "payload_type")},
-        "as_unsigned": batch["payload"],
-        "as_signed": batch["payload"].view(np.int64),
-        "as_double": batch["payload"].view(np.float64),
-    }
-    # The types of payloads are those of enum rls_shim_payload.
-    con.execute(
-        "INSERT INTO operation_payload SELECT thread_id, start_ns, path_id,"
-        " CASE payload_type WHEN 1 THEN as_unsigned::HUGEINT WHEN 2 THEN as_signed::HUGEINT END,"
-        " CASE payload_type WHEN 3 THEN as_double END FROM batch"
     )

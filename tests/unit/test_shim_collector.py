@@ -1,0 +1,89 @@
+"""The collector of shims: one reader of a process, and whatever strangers send."""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import os
+import socket
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rlscope_trace._capture import ShimCollector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SLOTS, CONTROL, RING, PAGE = 128, 4096, 1 << 21, 4096
+FILE_BYTES = PAGE + SLOTS * (CONTROL + RING)
+READER = 2048
+"""Where in the memory the collector says that it reads."""
+
+
+@pytest.fixture
+def memory() -> Iterator[int]:
+    """Return a memfd of this process as the shim would have made it."""
+    memfd = os.memfd_create("rlscope-ring", os.MFD_ALLOW_SEALING)
+    os.ftruncate(memfd, FILE_BYTES)
+    fcntl.fcntl(memfd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+    yield memfd
+    os.close(memfd)
+
+
+def set_up(memfd: int) -> None:
+    geometry = (SLOTS, CONTROL + RING, CONTROL, RING, os.getpid(), 0, 1)
+    os.pwrite(memfd, struct.pack("<8sIIQ6IQ", b"RSLRING1", 1, PAGE, FILE_BYTES, *geometry), 0)
+
+
+def reader_of(memfd: int) -> int:
+    return int.from_bytes(os.pread(memfd, 4, READER), "little")
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def collector(folder: Path) -> ShimCollector:
+    folder.mkdir()
+    return ShimCollector(str(folder), f"rlscope-test-{os.getpid()}-{folder.name}")
+
+
+def test_one_recorder_at_a_time_reads_a_process(tmp_path: Path, memory: int) -> None:
+    set_up(memory)
+    first, second = collector(tmp_path / "first"), collector(tmp_path / "second")
+    first.start()
+    assert first.find(os.getpid()) == 1
+    assert second.find(os.getpid()) == 0
+    assert (first.is_taken(os.getpid()), second.is_taken(os.getpid())) == (False, True)
+    assert reader_of(memory) == 1
+    first.stop()
+    assert reader_of(memory) == 0
+    assert second.find(os.getpid()) == 1
+    assert not second.is_taken(os.getpid())
+    assert reader_of(memory) == 2
+
+
+def test_memory_that_is_being_made_is_found_later(tmp_path: Path, memory: int) -> None:
+    shims = collector(tmp_path / "only")
+    assert shims.find(os.getpid()) == 0
+    assert not shims.is_taken(os.getpid())
+    set_up(memory)
+    assert shims.find(os.getpid()) == 1
+
+
+def test_descriptors_that_a_stranger_sends_are_not_kept(tmp_path: Path) -> None:
+    shims = collector(tmp_path / "only")
+    null = os.open(os.devnull, os.O_RDONLY)
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [null, null]))]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+        stranger.connect(f"\0rlscope-test-{os.getpid()}-only")
+        before = open_files()
+        stranger.sendmsg([b"x"], rights)
+        stranger.sendmsg([b"x"])
+        shims.start()
+        shims.stop()
+        assert open_files() == before
+    os.close(null)
