@@ -1,13 +1,5 @@
 #include "boundary.h"
 
-// A thread that only steps environments keeps the hook in place, and another thread's forward
-// passes pay for it: after so many of both it asks less often.
-#define FOREIGN_PASSES_BEFORE_REST 1000
-#define UNDECIDED_GAPS_BEFORE_REST 64
-#define REST_GAPS 16
-
-static atomic_uint foreign_passes;
-
 struct rls_callbacks rls_callbacks;
 
 static void call_back(PyObject* callback, PyObject* argument) {
@@ -18,43 +10,6 @@ static void call_back(PyObject* callback, PyObject* argument) {
   if (result == NULL) PyErr_Clear();
   Py_XDECREF(result);
   PyErr_Restore(type, value, traceback);
-}
-
-void rls_arm(struct rls_thread* thread) {
-  if (thread->is_armed || rls_callbacks.forward_hooks == NULL) return;
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
-  if (PyObject_SetItem(rls_callbacks.forward_hooks, rls_callbacks.forward_key,
-                       rls_callbacks.forward_hook) == 0) {
-    thread->is_armed = true;
-    atomic_fetch_add(&rls_armed_threads, 1);
-  } else {
-    PyErr_Clear();
-  }
-  PyErr_Restore(type, value, traceback);
-}
-
-void rls_disarm(struct rls_thread* thread) {
-  if (thread->is_armed) {
-    thread->is_armed = false;
-    atomic_fetch_sub(&rls_armed_threads, 1);
-  }
-  if (atomic_load(&rls_armed_threads) > 0 || rls_callbacks.forward_hooks == NULL) return;
-  // Not there: a forked child, or another thread was faster.
-  if (PyObject_DelItem(rls_callbacks.forward_hooks, rls_callbacks.forward_key) != 0) PyErr_Clear();
-}
-
-bool rls_is_watching(struct rls_thread* thread) {
-  if (!thread->is_armed) {
-    // With nobody armed it was left by a thread that ended, or by the parent.
-    if (atomic_load(&rls_armed_threads) > 0) atomic_fetch_add(&foreign_passes, 1);
-    rls_disarm(thread);
-    return false;
-  }
-  if (thread->environment_depth == 0 && thread->scope_depth == 0) return true;
-  // Forward passes of a train() or of a learned simulator: none is a question.
-  rls_disarm(thread);
-  return false;
 }
 
 static void resolve(struct rls_thread* thread, enum rls_phase phase) {
@@ -79,25 +34,12 @@ void rls_learn(struct rls_thread* thread) {
   if (thread->environment_depth > 0 || thread->scope_depth > 0) return;
   resolve(thread, RLS_BACKPROPAGATION);
   rls_decide(thread, RLS_BACKPROPAGATION);
-  rls_arm(thread);
+  thread->is_armed = true;
 }
 
 void rls_enter_environment(struct rls_thread* thread) {
   if (thread->environment_depth == 0) resolve(thread, RLS_SIMULATION);
   rls_environment_enter(thread);
-}
-
-void rls_leave_environment(struct rls_thread* thread) {
-  rls_environment_leave(thread);
-  if (thread->environment_depth > 0 || thread->scope_depth > 0) return;
-  const bool rests = thread->gaps_undecided >= UNDECIDED_GAPS_BEFORE_REST &&
-                     thread->gaps_undecided % REST_GAPS != 0 &&
-                     atomic_load(&foreign_passes) >= FOREIGN_PASSES_BEFORE_REST;
-  if (rests) {
-    rls_disarm(thread);
-  } else {
-    rls_arm(thread);
-  }
 }
 
 void rls_adopt(PyObject* arguments) {
@@ -108,4 +50,39 @@ void rls_adopt(PyObject* arguments) {
                         : 1;
   if (known < 0) PyErr_Clear();
   if (known == 0) call_back(rls_callbacks.adopt, environment);
+}
+
+// Returns what the place of the call means; RLS_NO_PHASE: not known.
+static enum rls_phase ask(PyObject* judge, PyObject* arguments) {
+  // It may be taken away while it runs.
+  Py_INCREF(judge);
+  PyObject* answer = PyObject_CallFunctionObjArgs(judge, arguments, NULL);
+  Py_DECREF(judge);
+  const long phase = answer != NULL ? PyLong_AsLong(answer) : -1;
+  Py_XDECREF(answer);
+  if (phase >= 0 && phase < RLS_PHASES) return (enum rls_phase)phase;
+  // Ctrl-C and sys.exit() of a signal handler are the program's.
+  if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return RLS_NO_PHASE;
+  // It would fail again.
+  PyErr_Clear();
+  Py_CLEAR(rls_callbacks.judge);
+  return RLS_NO_PHASE;
+}
+
+enum rls_forward rls_enter_forward(struct rls_thread* thread, PyObject* arguments) {
+  thread->is_armed = false;
+  // Forward passes of a train() or of a learned simulator: none is a question.
+  if (thread->environment_depth > 0 || thread->scope_depth > 0) return RLS_FORWARD_TELLS;
+  if (rls_callbacks.judge == NULL) return RLS_FORWARD_TELLS;
+  const enum rls_phase phase = ask(rls_callbacks.judge, arguments);
+  if (phase == RLS_NO_PHASE) return RLS_FORWARD_ASKS;
+  rls_decide(thread, phase == RLS_DATA ? RLS_INFERENCE : phase);
+  return phase == RLS_DATA ? RLS_FORWARD_ENDS_ROLLOUT : RLS_FORWARD_TELLS;
+}
+
+void rls_leave_forward(struct rls_thread* thread, enum rls_forward forward) {
+  if (forward == RLS_FORWARD_TELLS) return;
+  const bool is_data = forward == RLS_FORWARD_ENDS_ROLLOUT && thread->phase == RLS_INFERENCE;
+  if (is_data) rls_decide(thread, RLS_DATA);
+  thread->is_armed = true;
 }

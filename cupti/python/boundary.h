@@ -9,29 +9,31 @@
 
 // What the Python half supplies. All but bound_method may be NULL.
 struct rls_callbacks {
-  PyObject* bound_method;   // types.MethodType
-  PyObject* adopt;          // adopt(environment): hook the type of an outermost environment
-  PyObject* adopted;        // set of the types that adopt has seen
-  PyObject* resolve;        // resolve(phase): what the pending forward passes led to
-  PyObject* forward_hooks;  // torch's OrderedDict of hooks
-  PyObject* forward_hook;   // what is put into it
-  PyObject* forward_key;    // under this key
+  PyObject* bound_method;  // types.MethodType
+  PyObject* adopt;         // adopt(environment): hook the type of an outermost environment
+  PyObject* adopted;       // set of the types that adopt has seen
+  PyObject* resolve;       // resolve(phase): what the pending forward passes led to
+  PyObject* judge;         // judge(arguments) -> phase of a forward pass; RLS_DATA: data after it
 };
 extern struct rls_callbacks rls_callbacks;
 
-// Watch for the next forward pass in this thread, or no longer.
-void rls_arm(struct rls_thread* thread);
-void rls_disarm(struct rls_thread* thread);
+// What a forward pass says about the gap it is in.
+enum rls_forward {
+  RLS_FORWARD_TELLS,         // what the gap is: no other needs to be judged
+  RLS_FORWARD_ASKS,          // nothing yet
+  RLS_FORWARD_ENDS_ROLLOUT,  // returns and advantages follow it, then something else
+};
 
-// Whether a forward pass that the hook was called for is to be judged.
-bool rls_is_watching(struct rls_thread* thread);
+// Around a forward pass of a thread that is armed. The modules in it are not judged. enter leaves
+// an exception set if a signal handler of the program raised one.
+enum rls_forward rls_enter_forward(struct rls_thread* thread, PyObject* arguments);
+void rls_leave_forward(struct rls_thread* thread, enum rls_forward forward);
 
 // A backward pass or an optimizer step of this thread is about to run.
 void rls_learn(struct rls_thread* thread);
 
-// Around a call into an environment.
+// A call into an environment begins; it ends with rls_environment_leave.
 void rls_enter_environment(struct rls_thread* thread);
-void rls_leave_environment(struct rls_thread* thread);
 
 // An environment is reset that is part of no other: `arguments` are those of reset().
 void rls_adopt(PyObject* arguments);

@@ -46,7 +46,7 @@ static PyObject* call_environment(struct hook* self, PyObject* args, PyObject* k
   // It learned, and the depth was reset then.
   if (self->is_refuted) return result;
   check_guess(self, result);
-  rls_leave_environment(thread);
+  rls_environment_leave(thread);
   return result;
 }
 
@@ -70,7 +70,7 @@ static PyObject* call_scope(struct hook* self, PyObject* args, PyObject* kwargs)
   // What follows a whole train() is not known; what surrounds the rest goes on.
   const bool is_over = self->phase == RLS_BACKPROPAGATION && thread->scope_depth == 0;
   rls_thread_switch(thread, is_over ? RLS_NO_PHASE : before);
-  if (is_over) rls_arm(thread);
+  if (is_over) thread->is_armed = true;
   return result;
 }
 
@@ -88,12 +88,25 @@ static PyObject* call_learn(struct hook* self, PyObject* args, PyObject* kwargs)
   return PyObject_Call(self->function, args, kwargs);
 }
 
+// Every call of every module comes through here.
+static PyObject* call_forward(struct hook* self, PyObject* args, PyObject* kwargs) {
+  struct rls_thread* thread = rls_thread_self();
+  if (!thread->is_armed) return PyObject_Call(self->function, args, kwargs);
+  const uint32_t life = thread->life;
+  const enum rls_forward forward = rls_enter_forward(thread, args);
+  if (PyErr_Occurred()) return NULL;
+  PyObject* result = PyObject_Call(self->function, args, kwargs);
+  if (thread->life == life) rls_leave_forward(thread, forward);
+  return result;
+}
+
 static PyObject* hook_call(PyObject* object, PyObject* args, PyObject* kwargs) {
   typedef PyObject* (*call_function)(struct hook*, PyObject*, PyObject*);
   static const call_function kCalls[RLS_HOOK_KINDS] = {
       [RLS_HOOK_STEP] = call_environment, [RLS_HOOK_RESET] = call_environment,
       [RLS_HOOK_FINISH] = call_finish,    [RLS_HOOK_SCOPE] = call_scope,
       [RLS_HOOK_SAMPLE] = call_scope,     [RLS_HOOK_LEARN] = call_learn,
+      [RLS_HOOK_FORWARD] = call_forward,
   };
   struct hook* self = (struct hook*)object;
   // The class may lose its hook while the call runs.

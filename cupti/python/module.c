@@ -53,17 +53,7 @@ static bool parse_phase(PyObject* number, enum rls_phase* phase) {
   return true;
 }
 
-// decide(phase): the first thing in this gap that tells what it is; stop watching for others.
-static PyObject* decide(PyObject* module, PyObject* number) {
-  (void)module;
-  enum rls_phase phase;
-  if (!parse_phase(number, &phase)) return NULL;
-  rls_decide(rls_thread_self(), phase);
-  rls_disarm(rls_thread_self());
-  Py_RETURN_NONE;
-}
-
-// suppose(phase): it seems to be that, but watch on, and hear what it leads to.
+// suppose(phase): it seems to be that; resolve() will tell what it led to.
 static PyObject* suppose(PyObject* module, PyObject* number) {
   (void)module;
   enum rls_phase phase;
@@ -71,15 +61,6 @@ static PyObject* suppose(PyObject* module, PyObject* number) {
   struct rls_thread* thread = rls_thread_self();
   rls_decide(thread, phase);
   thread->is_pending = true;
-  Py_RETURN_NONE;
-}
-
-// lean(phase): it is that, but watch on: something else follows in the same gap.
-static PyObject* lean(PyObject* module, PyObject* number) {
-  (void)module;
-  enum rls_phase phase;
-  if (!parse_phase(number, &phase)) return NULL;
-  rls_decide(rls_thread_self(), phase);
   Py_RETURN_NONE;
 }
 
@@ -104,13 +85,6 @@ static PyObject* is_sampled(PyObject* module, PyObject* unused) {
   return PyBool_FromLong(rls_thread_self()->is_sampled);
 }
 
-// is_watching() -> whether a forward pass of this thread is to be judged now.
-static PyObject* is_watching(PyObject* module, PyObject* unused) {
-  (void)module;
-  (void)unused;
-  return PyBool_FromLong(rls_is_watching(rls_thread_self()));
-}
-
 static PyObject* learn(PyObject* module, PyObject* unused) {
   (void)module;
   (void)unused;
@@ -126,10 +100,11 @@ static PyObject* end(PyObject* module, PyObject* unused) {
   Py_RETURN_NONE;
 }
 
+// None: nothing.
 static void keep(PyObject** place, PyObject* value) {
   PyObject* old = *place;
-  Py_INCREF(value);
-  *place = value;
+  *place = value != Py_None ? value : NULL;
+  Py_XINCREF(*place);
   Py_XDECREF(old);
 }
 
@@ -144,21 +119,12 @@ static PyObject* connect(PyObject* module, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-// watch(hooks, key, hook, resolve): where forward hooks go, None for hooks: nowhere any more.
+// watch(judge, resolve): what is asked about forward passes, and told what they led to.
 static PyObject* watch(PyObject* module, PyObject* args) {
   (void)module;
-  PyObject *hooks, *key, *hook, *resolve;
-  if (!PyArg_ParseTuple(args, "OOOO", &hooks, &key, &hook, &resolve)) return NULL;
-  if (hooks == Py_None) {
-    if (rls_callbacks.forward_hooks == NULL) Py_RETURN_NONE;
-    if (PyObject_DelItem(rls_callbacks.forward_hooks, rls_callbacks.forward_key) != 0)
-      PyErr_Clear();
-    Py_CLEAR(rls_callbacks.forward_hooks);
-    Py_RETURN_NONE;
-  }
-  keep(&rls_callbacks.forward_hooks, hooks);
-  keep(&rls_callbacks.forward_key, key);
-  keep(&rls_callbacks.forward_hook, hook);
+  PyObject *judge, *resolve;
+  if (!PyArg_ParseTuple(args, "OO", &judge, &resolve)) return NULL;
+  keep(&rls_callbacks.judge, judge);
   keep(&rls_callbacks.resolve, resolve);
   Py_RETURN_NONE;
 }
@@ -170,14 +136,11 @@ static PyMethodDef methods[] = {
     {"pop", pop, METH_NOARGS, "Close the innermost range."},
     {"start", start, METH_NOARGS, "Make the phases ready; False: no tool listens."},
     {"connect", connect, METH_VARARGS, "Take what hooks call."},
-    {"watch", watch, METH_VARARGS, "Take where forward hooks go."},
-    {"decide", decide, METH_O, "Enter a phase and stop watching."},
-    {"suppose", suppose, METH_O, "Enter a phase, watch on, and ask to be told."},
-    {"lean", lean, METH_O, "Enter a phase and watch on."},
+    {"watch", watch, METH_VARARGS, "Take what judges forward passes."},
+    {"suppose", suppose, METH_O, "Enter a phase, and ask to be told."},
     {"default_gap", default_gap, METH_O, "Set the phase of a gap in which nothing tells."},
     {"phase", phase, METH_NOARGS, "Return the phase of this thread."},
     {"is_sampled", is_sampled, METH_NOARGS, "Whether a replay buffer was read in this gap."},
-    {"is_watching", is_watching, METH_NOARGS, "Whether a forward pass is to be judged."},
     {"learn", learn, METH_NOARGS, "A backward pass or an optimizer step begins."},
     {"end", end, METH_NOARGS, "Close the open range of this thread."},
     {NULL, NULL, 0, NULL},

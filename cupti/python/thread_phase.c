@@ -1,6 +1,7 @@
 #include "thread_phase.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "nvtx_client.h"
@@ -15,7 +16,6 @@ static void* handles[RLS_PHASES];
 static enum rls_phase default_gap;
 static uint32_t life;
 static atomic_bool has_environment;
-atomic_int rls_armed_threads;
 static pthread_key_t exit_key;
 static bool has_exit_key;
 
@@ -24,8 +24,6 @@ static _Thread_local struct rls_thread self;
 static void end_thread(void* ended) {
   struct rls_thread* thread = ended;
   rls_thread_switch(thread, RLS_NO_PHASE);
-  if (thread->is_armed) atomic_fetch_sub(&rls_armed_threads, 1);
-  thread->is_armed = false;
 }
 
 // The parent's range is not the child's to close. A child that acts shows it by a forward pass; one
@@ -35,7 +33,6 @@ static void forget_parent(void) {
   memset(&self, 0, sizeof(self));
   self.is_known_to_exit = is_known_to_exit;
   self.life = ++life;
-  atomic_store(&rls_armed_threads, 0);
   default_gap = RLS_NO_PHASE;
   atomic_store(&has_environment, false);
 }
@@ -72,7 +69,6 @@ void rls_thread_switch(struct rls_thread* thread, enum rls_phase phase) {
 void rls_environment_enter(struct rls_thread* thread) {
   if (thread->environment_depth++ > 0) return;
   if (!rls_has_environment()) atomic_store(&has_environment, true);
-  thread->gaps_undecided = thread->gap == RLS_NO_PHASE ? thread->gaps_undecided + 1 : 0;
   thread->gap = RLS_NO_PHASE;
   thread->is_sampled = false;
   rls_thread_switch(thread, RLS_SIMULATION);
@@ -80,7 +76,9 @@ void rls_environment_enter(struct rls_thread* thread) {
 
 void rls_environment_leave(struct rls_thread* thread) {
   if (thread->environment_depth == 0 || --thread->environment_depth > 0) return;
-  rls_thread_switch(thread, thread->scope_depth > 0 ? thread->scope_phase : default_gap);
+  const bool is_gap = thread->scope_depth == 0;
+  rls_thread_switch(thread, is_gap ? default_gap : thread->scope_phase);
+  if (is_gap) thread->is_armed = true;
 }
 
 void rls_decide(struct rls_thread* thread, enum rls_phase phase) {

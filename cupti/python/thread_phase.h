@@ -7,7 +7,6 @@
 #ifndef RLS_THREAD_PHASE_H
 #define RLS_THREAD_PHASE_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -29,17 +28,13 @@ struct rls_thread {
   enum rls_phase scope_phase;  // of the innermost
   // What the gap since the last environment call turned out to be, by the first thing in it.
   enum rls_phase gap;
-  bool is_sampled;          // a replay buffer was read in this gap
-  bool is_armed;            // the next forward pass of a module is to be judged
-  bool is_pending;          // forward passes of this gap are not judged yet
-  bool is_known_to_exit;    // rls_thread_exit will run
-  unsigned gaps_undecided;  // in a row
-  bool* is_refuted;         // of the guess on the stack that this is an environment, NULL: none
-  uint32_t life;            // changes in a forked child
+  bool is_sampled;        // a replay buffer was read in this gap
+  bool is_armed;          // the next forward pass is to be judged
+  bool is_pending;        // forward passes of this gap are not judged yet
+  bool is_known_to_exit;  // rls_thread_exit will run
+  bool* is_refuted;       // of the guess on the stack that this is an environment, NULL: none
+  uint32_t life;          // changes in a forked child
 };
-
-// Threads whose is_armed is set.
-extern atomic_int rls_armed_threads;
 
 struct rls_thread* rls_thread_self(void);
 

@@ -47,7 +47,10 @@ def update(batch):
 for _ in range(20):
     step(compiled)
     update(torch.zeros(8, 4))
-assert not hooks._global_forward_pre_hooks
+plain = torch.nn.Module.__call__
+assert type(plain) is type(step), plain
+# What torch compares a module's call with, kept from before.
+assert torch._dynamo.utils.unpatched_nn_module_call is plain
 """
 TRACED = """
 step(torch.jit.trace(net, torch.zeros(1, 4)))

@@ -6,7 +6,7 @@ import rlscope_phases
 
 # As in thread_phase.h and hook.h.
 NONE, SIMULATION, INFERENCE, BACKPROPAGATION, DATA = range(5)
-STEP, RESET, FINISH, SCOPE, SAMPLE, LEARN = range(6)
+STEP, RESET, FINISH, SCOPE, SAMPLE, LEARN, FORWARD = range(7)
 
 Function = type(lambda: None)
 native = None

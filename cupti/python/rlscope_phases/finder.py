@@ -5,6 +5,7 @@ import sys
 # Module of the program -> "module of ours:function that takes it".
 ADAPTERS = {
     "torch": "torch_hooks:adapt",
+    "torch._dynamo.utils": "torch_hooks:adapt_dynamo",
     "gymnasium.core": "environments:adapt_env",
     "gymnasium.vector.vector_env": "environments:adapt_vector_env",
     "gym.core": "environments:adapt_env",

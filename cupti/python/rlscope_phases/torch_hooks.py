@@ -1,8 +1,9 @@
 """PyTorch: backward passes and optimizer steps are learning; a forward pass is told by its place.
 
-Hooks on every forward pass are too dear. One is put in where a forward pass would decide what the
-thread does, after a step of the environment and after one of the optimizer, and taken out when it
-has been called. Which phase it means is known from what the same place led to before.
+torch's own hooks on forward passes are too dear. The call of a module gets a hook of ours instead,
+which does nothing but where a forward pass decides what the thread does: the first after a step of
+the environment, or after one of the optimizer. Which phase it means is known from what the same
+place led to before.
 """
 
 import sys
@@ -25,34 +26,18 @@ def adapt(torch):
     global sites
     _hook_backward(torch)
     _hook_optimizer(torch)
-    hooks = sys.modules[torch.nn.Module.__module__]
-    before, after = hooks._global_forward_pre_hooks, hooks._global_forward_hooks
-    frames = _frames_of_a_call(torch, before)
-    sites = CallSites(torch, after, KEY, frames)
-    core.native.watch(before, KEY, sites.make_hook(), sites.resolve)
+    core.hook_own(torch.nn.Module, ("__call__",), core.FORWARD)
+    sites = CallSites(torch)
+    core.native.watch(sites.make_judge(), sites.resolve)
     core.native.default_gap(core.NONE)
     _stop_at_compilers(torch)
 
 
-def _frames_of_a_call(torch, before):
-    """Return how many frames lie between a hook and the caller of the module, the hook's included.
-
-    It has changed between versions of torch; so one is called.
-    """
-    counts = []
-
-    def count(module, args):
-        frame, frames = sys._getframe(0), 0
-        while frame.f_code is not _frames_of_a_call.__code__:
-            frame, frames = frame.f_back, frames + 1
-        counts.append(frames)
-
-    before[KEY] = count
-    try:
-        torch.nn.Identity()(None)
-    finally:
-        del before[KEY]
-    return counts[0]
+def adapt_dynamo(utils):
+    """Take torch._dynamo.utils, which keeps the call of a module to know it by, for later."""
+    call = getattr(utils, "unpatched_nn_module_call", None)
+    if type(call) is core.native.Hook:
+        utils.unpatched_nn_module_call = call.__wrapped__
 
 
 def _hook_backward(torch):
@@ -100,12 +85,15 @@ def _stop_at_compilers(torch):
         for name in ("compile", "export"):
             function = getattr(owner, name, None)
             if type(function) is core.Function:
-                setattr(owner, name, _stopping(function))
+                setattr(owner, name, _stopping(torch, function))
 
 
-def _stopping(function):
+def _stopping(torch, function):
     def compiler(*args, **kwargs):
-        core.native.watch(None, None, None, None)
+        module = torch.nn.Module
+        if type(module.__call__) is core.native.Hook:
+            module.__call__ = module.__call__.__wrapped__
+        core.native.watch(None, None)
         process = sys.modules.get("multiprocessing.process")
         if process is None or process.parent_process() is None:
             core.native.default_gap(core.INFERENCE)
