@@ -172,14 +172,23 @@ def test_a_closed_stdout_is_no_traceback(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_environment_is_the_users_own(tmp_path: Path) -> None:
+OURS = {"NVTX_INJECTION64_PATH", "CUDA_INJECTION64_PATH", "RLSCOPE_SESSION", "RLSCOPE_NVTX"}
+
+
+@pytest.mark.parametrize(("options", "added"), [(["--nvtx", "off"], set()), (["--no-auto"], OURS)])
+def test_the_environment_is_the_users_own(
+    tmp_path: Path, options: list[str], added: set[str]
+) -> None:
     kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+    output = ["-o", str(tmp_path / "t.duckdb")]
     seen = subprocess.run(
-        [sys.executable, "-m", "rlscope_trace", "-o", str(tmp_path / "t.duckdb"), "--", "env"],
+        [sys.executable, "-m", "rlscope_trace", *output, *options, "--", "env"],
         env=kept,
         capture_output=True,
         text=True,
         check=True,
         timeout=60,
     )
-    assert dict(line.split("=", 1) for line in seen.stdout.splitlines()) == kept
+    found = dict(line.split("=", 1) for line in seen.stdout.splitlines())
+    assert {name for name in found if name not in kept} == added
+    assert {name: value for name, value in found.items() if name in kept} == kept

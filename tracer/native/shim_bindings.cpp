@@ -3,6 +3,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -77,12 +78,26 @@ py::object NextRanges(ShimRangeReader& reader, std::size_t count) {
   return columns;
 }
 
+// Not when the module is loaded: see RegisterTypes in spool_bindings.cpp.
+void RegisterTypes() {
+  static const bool registered = [] {
+    PYBIND11_NUMPY_DTYPE(ShimTenancy, first_ns, last_ns, ranges, pid, tid);
+    PYBIND11_NUMPY_DTYPE(ShimAsync, start_ns, end_ns, pid, key);
+    PYBIND11_NUMPY_DTYPE(ShimMark, ts_ns, tenancy, key);
+    return true;
+  }();
+  (void)registered;
+}
+
+std::unique_ptr<ShimScan> OpenShimScan(const std::string& path) {
+  RegisterTypes();
+  const py::gil_scoped_release released;
+  return std::make_unique<ShimScan>(path);
+}
+
 void BindScan(py::module_& module) {
-  PYBIND11_NUMPY_DTYPE(ShimTenancy, first_ns, last_ns, ranges, pid, tid);
-  PYBIND11_NUMPY_DTYPE(ShimAsync, start_ns, end_ns, pid, key);
-  PYBIND11_NUMPY_DTYPE(ShimMark, ts_ns, tenancy, key);
   py::class_<ShimScan>(module, "ShimScan")
-      .def(py::init<const std::string&>(), py::arg("path"), NoGil())
+      .def(py::init(&OpenShimScan), py::arg("path"))
       .def("source_pids",
            [](const ShimScan& scan) {
              std::vector<std::uint32_t> pids;
