@@ -326,3 +326,21 @@ def test_a_category_that_is_renamed_keeps_its_ranges(tmp_path: Path, shim: ShimB
         ("before", "first"),
         ("after", "first"),
     ]
+
+
+def test_a_range_ends_where_its_program_is_replaced(tmp_path: Path, shim: ShimBuilder) -> None:
+    shim.range("before", 150, 160)
+    shim.open(("since before", 0), ("kept no end", 200), ts_ns=FINISH)
+    spool = tmp_path / "spool"
+    made = SpoolBuilder()
+    made.thread(1, ts_ns=BEGIN, tid=10, tgid=10)
+    made.cycle(1, off_ns=BEGIN, wake_ns=BEGIN, in_ns=BEGIN + 10, out_ns=FINISH - 50)
+    made.exec(1, ts_ns=400, tid=10)
+    made.close(1, off_ns=FINISH - 50)
+    made.write(spool, end_ns=FINISH, session={"host": "box"})
+    path, _ = saved(spool, shim)
+    assert rows(path, PER_RANGE) == [
+        (1, BEGIN, 400, "since before", 0),
+        (1, 150, 160, "before", 1),
+        (1, 200, 400, "kept no end", 1),
+    ]

@@ -190,7 +190,9 @@ class _Decoding:
         path = self._spool.shim_path
         if path is None:
             return Operations({}, [], [], 0)
-        return OperationWriter(con, path, is_clean=self._spool.end_ns > 0).write(self._progress)
+        execs = [(ts_ns, thread_id) for ts_ns, thread_id, *_ in self.scan.execs()]
+        writer = OperationWriter(con, path, is_clean=self._spool.end_ns > 0, execs=execs)
+        return writer.write(self._progress)
 
     def _write_states(self, con: duckdb.DuckDBPyConnection) -> None:
         sort_bytes = 0

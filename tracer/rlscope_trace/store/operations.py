@@ -69,12 +69,19 @@ class Operations:
 class OperationWriter:
     """Writes what the shims told into a database whose threads and processes are written."""
 
-    def __init__(self, con: duckdb.DuckDBPyConnection, shim_file: Path, *, is_clean: bool) -> None:
-        """`is_clean`: the recorder lived to end the recording."""
+    def __init__(
+        self,
+        con: duckdb.DuckDBPyConnection,
+        shim_file: Path,
+        *,
+        is_clean: bool,
+        execs: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        """`is_clean`: the recorder lived to end the recording. `execs`: see ThreadLives."""
         self._con = con
         self._is_clean = is_clean
         self._scan = ShimScan(str(shim_file))
-        self._lives = ThreadLives(con, self._scan.source_pids())
+        self._lives = ThreadLives(con, self._scan.source_pids(), execs)
         self._keys = [_described(*key) for key in self._scan.names()]
         self._is_auto = np.array([key[3] == "auto" for key in self._keys], dtype=np.uint8)
         self._paths = _Paths()
@@ -155,7 +162,7 @@ class OperationWriter:
     def _clip(self, ranges: Columns, life: Life, cuts: Cuts) -> Columns:
         """Cut ranges at the ends of what was recorded of their thread."""
         start_ns, end_ns = ranges["start_ns"], ranges["end_ns"]
-        end_ns = np.where(end_ns == 0, life.end_ns, end_ns)
+        end_ns = life.before_exec(start_ns, np.where(end_ns == 0, life.end_ns, end_ns))
         is_inside = (end_ns > life.start_ns) & (start_ns < life.end_ns)
         # Some phase is always under way: that one is cut is no news.
         is_told = is_inside & (self._is_auto[ranges["key"]] == 0)
@@ -221,13 +228,14 @@ class OperationWriter:
 
     def _key_columns(self, keys: Sequence[int]) -> Columns:
         """Return what is known of the keys as columns; "" and 0 where there is nothing."""
-        columns = zip(*(self._keys[key] for key in keys), strict=True)
-        names = ("name", "domain", "category", "source", "color")
-        if not len(keys):
-            return {name: texts_column([]) for name in names}
-        found = dict(zip(names, columns, strict=True))
-        color = np.array([color or 0 for color in found.pop("color")], dtype=np.uint32)
-        return {**{name: texts_column(column) for name, column in found.items()}, "color": color}
+        found = [self._keys[key] for key in keys]
+        return {
+            "name": texts_column([row[0] for row in found]),
+            "domain": texts_column([row[1] for row in found]),
+            "category": texts_column([row[2] for row in found]),
+            "source": texts_column([row[3] for row in found]),
+            "color": np.array([row[4] or 0 for row in found], dtype=np.uint32),
+        }
 
     def _insert_async(self) -> None:
         rows = list(self._async_rows())

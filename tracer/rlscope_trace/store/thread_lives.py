@@ -1,9 +1,13 @@
 """Whose a thread id was at an instant: ids are reused, lives are not."""
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import duckdb
+import numpy as np
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,12 +18,31 @@ class Life:
     thread_id: int
     start_ns: int
     end_ns: int
+    execs_ns: tuple[int, ...] = ()
+    """When the thread replaced its program, in the order of time."""
+
+    def before_exec(self, start_ns: NDArray[Any], end_ns: NDArray[Any]) -> NDArray[Any]:
+        """Return the ends of ranges, none after the program that began it was replaced (ns)."""
+        if not self.execs_ns:
+            return end_ns
+        limits = np.array([*self.execs_ns, np.iinfo(np.int64).max])
+        place = np.searchsorted(limits[:-1], start_ns, side="right")
+        return np.asarray(np.minimum(end_ns, limits[place]))
 
 
 class ThreadLives:
     """The threads of some processes, as a trace database holds them."""
 
-    def __init__(self, con: duckdb.DuckDBPyConnection, pids: list[int]) -> None:
+    def __init__(
+        self,
+        con: duckdb.DuckDBPyConnection,
+        pids: list[int],
+        execs: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        """`execs`: when (ns) which thread replaced its program."""
+        execs_ns: dict[int, list[int]] = {}
+        for ts_ns, thread_id in sorted(execs):
+            execs_ns.setdefault(thread_id, []).append(ts_ns)
         self._threads: dict[tuple[int, int], list[Life]] = {}
         self._processes: dict[int, list[Life]] = {}
         chosen = sorted(set(pids))
@@ -29,15 +52,17 @@ class ThreadLives:
             " WHERE p.pid IN (SELECT unnest(?)) ORDER BY t.start_ns",
             [chosen],
         ).fetchall()
-        for pid, tid, *life in threads:
-            self._threads.setdefault((pid, tid), []).append(Life(*life))
+        for pid, tid, process_id, thread_id, start_ns, end_ns in threads:
+            replaced = tuple(execs_ns.get(thread_id, ()))
+            life = Life(process_id, thread_id, start_ns, end_ns, replaced)
+            self._threads.setdefault((pid, tid), []).append(life)
         processes = con.execute(
             "SELECT pid, process_id, 0, start_ns, end_ns FROM process"
             " WHERE pid IN (SELECT unnest(?)) ORDER BY start_ns",
             [chosen],
         ).fetchall()
-        for pid, *life in processes:
-            self._processes.setdefault(pid, []).append(Life(*life))
+        for pid, *facts in processes:
+            self._processes.setdefault(pid, []).append(Life(*facts))
         self.start_ns = min((row[4] for row in threads), default=0)
         """The first instant of any of them."""
 
