@@ -1,5 +1,7 @@
 #include "boundary.h"
 
+#include "place.h"
+
 struct rls_callbacks rls_callbacks;
 
 static void call_back(PyObject* callback, PyObject* argument) {
@@ -52,11 +54,14 @@ void rls_adopt(PyObject* arguments) {
   if (known == 0) call_back(rls_callbacks.adopt, environment);
 }
 
-// Returns what the place of the call means; RLS_NO_PHASE: not known.
-static enum rls_phase ask(PyObject* judge, PyObject* arguments) {
+// Returns what a forward pass from a place that is not settled seems to be; RLS_NO_PHASE: nothing.
+static enum rls_phase ask(PyObject* judge, uint64_t place, PyObject* arguments) {
   // It may be taken away while it runs.
   Py_INCREF(judge);
-  PyObject* answer = PyObject_CallFunctionObjArgs(judge, arguments, NULL);
+  PyObject* number = PyLong_FromUnsignedLongLong(place);
+  PyObject* answer =
+      number != NULL ? PyObject_CallFunctionObjArgs(judge, number, arguments, NULL) : NULL;
+  Py_XDECREF(number);
   Py_DECREF(judge);
   const long phase = answer != NULL ? PyLong_AsLong(answer) : -1;
   Py_XDECREF(answer);
@@ -74,7 +79,11 @@ enum rls_forward rls_enter_forward(struct rls_thread* thread, PyObject* argument
   // Forward passes of a train() or of a learned simulator: none is a question.
   if (thread->environment_depth > 0 || thread->scope_depth > 0) return RLS_FORWARD_TELLS;
   if (rls_callbacks.judge == NULL) return RLS_FORWARD_TELLS;
-  const enum rls_phase phase = ask(rls_callbacks.judge, arguments);
+  const uint64_t place = rls_place_of_call();
+  if (place == 0) return RLS_FORWARD_TELLS;
+  enum rls_phase phase = rls_place_phase(place);
+  if (phase == RLS_NO_PHASE && rls_places_are_full()) return RLS_FORWARD_TELLS;
+  if (phase == RLS_NO_PHASE) phase = ask(rls_callbacks.judge, place, arguments);
   if (phase == RLS_NO_PHASE) return RLS_FORWARD_ASKS;
   rls_decide(thread, phase == RLS_DATA ? RLS_INFERENCE : phase);
   return phase == RLS_DATA ? RLS_FORWARD_ENDS_ROLLOUT : RLS_FORWARD_TELLS;

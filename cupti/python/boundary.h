@@ -13,7 +13,7 @@ struct rls_callbacks {
   PyObject* adopt;         // adopt(environment): hook the type of an outermost environment
   PyObject* adopted;       // set of the types that adopt has seen
   PyObject* resolve;       // resolve(phase): what the pending forward passes led to
-  PyObject* judge;         // judge(arguments) -> phase of a forward pass; RLS_DATA: data after it
+  PyObject* judge;         // judge(place, arguments) -> phase of a forward pass, if not settled
 };
 extern struct rls_callbacks rls_callbacks;
 

@@ -5,6 +5,7 @@
 #include "boundary.h"
 #include "hook.h"
 #include "nvtx_client.h"
+#include "place.h"
 
 static PyObject* available(PyObject* module, PyObject* unused) {
   (void)module;
@@ -61,6 +62,17 @@ static PyObject* suppose(PyObject* module, PyObject* number) {
   struct rls_thread* thread = rls_thread_self();
   rls_decide(thread, phase);
   thread->is_pending = true;
+  Py_RETURN_NONE;
+}
+
+// settle(place, phase): what forward passes from there are; DATA: data after it.
+static PyObject* settle(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long place;
+  PyObject* number;
+  enum rls_phase phase;
+  if (!PyArg_ParseTuple(args, "KO", &place, &number) || !parse_phase(number, &phase)) return NULL;
+  rls_place_settle(place, phase);
   Py_RETURN_NONE;
 }
 
@@ -138,6 +150,7 @@ static PyMethodDef methods[] = {
     {"connect", connect, METH_VARARGS, "Take what hooks call."},
     {"watch", watch, METH_VARARGS, "Take what judges forward passes."},
     {"suppose", suppose, METH_O, "Enter a phase, and ask to be told."},
+    {"settle", settle, METH_VARARGS, "Tell what forward passes from a place are."},
     {"default_gap", default_gap, METH_O, "Set the phase of a gap in which nothing tells."},
     {"phase", phase, METH_NOARGS, "Return the phase of this thread."},
     {"is_sampled", is_sampled, METH_NOARGS, "Whether a replay buffer was read in this gap."},

@@ -8,8 +8,8 @@ from rlscope_phases import core
 # What the place led to: a step of the environment; learning; acting and then learning in the same
 # gap (the value of the last observation of a rollout): returns and advantages come between.
 ACTS, LEARNS, ACTS_THEN_LEARNS = core.INFERENCE, core.BACKPROPAGATION, core.DATA
+# As in place.c.
 FRAMES = 4
-MAX_SITES = 4096
 MAX_PENDING = 64
 
 
@@ -20,47 +20,25 @@ class CallSites:
         self.is_grad_enabled = torch.is_grad_enabled
         self.is_tracing = getattr(torch._C, "_get_tracing_state", lambda: None)
         self.has_seen_forward = False
-        self.meanings = {}
         # A code object that is freed gives its address to another.
         self.kept_codes = {}
         self.acting_batches = set()
         self.acts_without_grad = False
         self.local = _local()
 
-    def make_judge(self):
-        """Return what is asked about a forward pass, given its arguments, the module first.
+    def judge(self, place, arguments):
+        """Return what a forward pass seems to be, and wait what it leads to.
 
-        It returns the phase, core.DATA where data follows a pass that acts, core.NONE where nothing
-        is known yet. It runs once between two steps of an environment, and is written for speed:
-        four frames, unrolled.
+        Called for places that are not settled yet, with the arguments of the call, the module
+        first; core.NONE: the next one is to be judged as well.
         """
-        meanings, getframe = self.meanings, sys._getframe
-
-        def judge(arguments):
-            a = getframe(1)
-            b = a.f_back or a
-            c = b.f_back or b
-            d = c.f_back or c
-            place = (
-                id(a.f_code), a.f_lasti, id(b.f_code), b.f_lasti, id(c.f_code), c.f_lasti,
-                d.f_lasti,
-            )  # fmt: skip
-            meaning = meanings.get(place)
-            return self._suppose(place, a, arguments) if meaning is None else meaning
-
-        return judge
-
-    def _suppose(self, place, frame, arguments):
-        """Take a forward pass from a place not seen before: suppose, and wait what it leads to."""
         # While torch traces, asking for a shape becomes part of what is traced.
         if self.is_tracing():
             return core.NONE
         if not self.has_seen_forward:
             self.has_seen_forward = True
             core.native.default_gap(core.NONE)
-        if len(self.meanings) >= MAX_SITES:
-            core.native.watch(None, None)
-            return core.NONE
+        frame = sys._getframe(1)
         for _ in range(FRAMES):
             self.kept_codes[id(frame.f_code)] = frame.f_code
             frame = frame.f_back or frame
@@ -77,6 +55,7 @@ class CallSites:
 
     def resolve(self, phase):
         """Take what the forward passes since the last step led to: simulation or learning."""
+        settle = core.native.settle
         pending = self.local.__dict__.setdefault("pending", [])
         last_batch = pending[-1][2] if pending else 0
         for place, has_grad, batch, is_learning in pending:
@@ -84,13 +63,13 @@ class CallSites:
                 # One that learning led to, of another size than the acting one: not known yet.
                 if is_learning and batch != last_batch:
                     continue
-                self.meanings[place] = ACTS
+                settle(place, ACTS)
                 self.acting_batches.add(batch)
                 self.acts_without_grad = self.acts_without_grad or not has_grad
             elif has_grad or is_learning or batch not in self.acting_batches:
-                self.meanings[place] = LEARNS
+                settle(place, LEARNS)
             else:
-                self.meanings[place] = ACTS_THEN_LEARNS
+                settle(place, ACTS_THEN_LEARNS)
         pending.clear()
 
 

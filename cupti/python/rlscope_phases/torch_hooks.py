@@ -28,7 +28,7 @@ def adapt(torch):
     _hook_optimizer(torch)
     core.hook_own(torch.nn.Module, ("__call__",), core.FORWARD)
     sites = CallSites(torch)
-    core.native.watch(sites.make_judge(), sites.resolve)
+    core.native.watch(sites.judge, sites.resolve)
     core.native.default_gap(core.NONE)
     _stop_at_compilers(torch)
 
