@@ -23,6 +23,7 @@
 // How long a collector that is behind may keep us: once per process, never per event.
 #define ANNOUNCE_WAIT_US 100000
 #define STARTING UINT32_MAX
+#define MIN_ADDRESS_SPACE (16 * RLS_SHIM_FILE_BYTES)
 #define MAX_YIELDS 10000
 
 struct rls_process rls_process;
@@ -95,6 +96,13 @@ static bool may_make_file(void) {
   struct rlimit limit;
   return getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
          (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= RLS_SHIM_FILE_BYTES);
+}
+
+// Of a small address space the program may need all.
+static bool may_map(void) {
+  struct rlimit limit;
+  return getrlimit(RLIMIT_AS, &limit) == 0 &&
+         (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= MIN_ADDRESS_SPACE);
 }
 
 static int make_memfd(void) {
@@ -181,7 +189,7 @@ static void announce(void) {
 
 static bool start(void) {
   // A filter that the program set for itself may kill it for the calls below.
-  if (rls_has_own_seccomp_filter() || !may_make_file()) {
+  if (rls_has_own_seccomp_filter() || !may_make_file() || !may_map()) {
     tell_parent_of_refusal();
     return false;
   }

@@ -60,6 +60,7 @@ static inline uint64_t rls_now_ns(void) {
 // names.c: texts become 64-bit hashes; the text itself travels once.
 
 struct rls_text {
+  struct rls_text* next;  // of all that were kept
   uint64_t hash;
   uint32_t length;
   char text[];

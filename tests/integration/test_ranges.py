@@ -217,3 +217,9 @@ def test_nothing_is_listened_to_with_nvtx_off(tmp_path: Path) -> None:
     assert query(trace, "SELECT measured, reason FROM capture WHERE kind = 'operation'") == [
         (False, "not asked for: --nvtx off")
     ]
+
+
+def test_a_small_address_space_is_left_to_the_program(tmp_path: Path, client: Path) -> None:
+    trace = tmp_path / "trace.duckdb"
+    traced(trace, "bash", "-c", f"ulimit -v 1000000; {client} storm 1 10; true")
+    assert query(trace, "SELECT count(*) FROM operation") == [(0,)]

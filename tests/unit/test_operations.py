@@ -344,3 +344,14 @@ def test_a_range_ends_where_its_program_is_replaced(tmp_path: Path, shim: ShimBu
         (1, 150, 160, "before", 1),
         (1, 200, 400, "kept no end", 1),
     ]
+
+
+def test_losses_that_cannot_be_are_damage(tmp_path: Path, shim: ShimBuilder) -> None:
+    shim.range("step", 200, 210)
+    shim.counters(dropped=2**64 - 1, names=3, pops=2**63)
+    path, _ = saved(kernel_half(tmp_path / "spool"), shim)
+    assert rows(path, "SELECT count(*) FROM operation") == [(1,)]
+    assert losses(path) == {
+        "names of operations: told again later, unless the ring stayed full": ("dropped", 3),
+        "operations: damaged records": ("dropped", 2),
+    }

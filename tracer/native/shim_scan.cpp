@@ -11,6 +11,8 @@ namespace {
 // Above what a block can hold: a whole ring.
 constexpr std::uint32_t kMaxBlockBytes = RLS_SHIM_RING_BYTES;
 constexpr std::uint32_t kNone = UINT32_MAX;
+// By one thread: more than any could mark in a year.
+constexpr std::uint64_t kMaxLost = std::uint64_t{1} << 48;
 
 }  // namespace
 
@@ -256,19 +258,26 @@ void ShimScan::AddLosses() {
     if (losses_.first_ns == 0 || Signed(first_ns) < losses_.first_ns)
       losses_.first_ns = Signed(first_ns);
   };
+  // The program can write anything there: what nobody can have lost is damage.
+  const auto since = [this](std::uint64_t first, std::uint64_t last) {
+    if (last - first <= kMaxLost) return last - first;
+    ++losses_.damaged;
+    return std::uint64_t{0};
+  };
   for (const auto& [id, slot] : slots_) {
     const ShimCounters& first = slot.first;
     const ShimCounters& last = slot.last;
-    losses_.dropped_events += last.dropped_events - first.dropped_events;
-    losses_.dropped_names += last.dropped_names - first.dropped_names;
-    losses_.interrupted += last.interrupted - first.interrupted;
-    losses_.unbalanced_pops += last.unbalanced_pops - first.unbalanced_pops;
-    losses_.too_deep += last.too_deep - first.too_deep;
-    note(last.dropped_events - first.dropped_events, last.first_loss_ns);
+    const std::uint64_t dropped = since(first.dropped_events, last.dropped_events);
+    losses_.dropped_events += dropped;
+    losses_.dropped_names += since(first.dropped_names, last.dropped_names);
+    losses_.interrupted += since(first.interrupted, last.interrupted);
+    losses_.unbalanced_pops += since(first.unbalanced_pops, last.unbalanced_pops);
+    losses_.too_deep += since(first.too_deep, last.too_deep);
+    note(dropped, last.first_loss_ns);
   }
   for (const auto& [source, lost] : lost_) {
-    losses_.without_slot += lost.second.events - lost.first.events;
-    losses_.refused_children += lost.second.refused_children - lost.first.refused_children;
+    losses_.without_slot += since(lost.first.events, lost.second.events);
+    losses_.refused_children += since(lost.first.refused_children, lost.second.refused_children);
     note(lost.second.events, lost.second.first_ns);
   }
 }

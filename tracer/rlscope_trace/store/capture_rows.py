@@ -6,7 +6,7 @@ import duckdb
 
 REFUSED = (
     "the shim could not share memory: the program set a seccomp filter, or a limit on the size of"
-    " files (ulimit -f)"
+    " files or memory (ulimit -f, -v)"
 )
 TAKEN = "another recorder read the operations of this process"
 NOT_RECORDED = "this version of rlscope-trace records them, the one that made the spool did not"

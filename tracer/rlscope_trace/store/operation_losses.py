@@ -9,7 +9,7 @@ from rlscope_trace.store.stats import TraceStat
 _SLOWER = "mark fewer ranges: the recorder could not keep up with their rate"
 _KILLED = "stop the recorder with Ctrl-C or SIGTERM: a kill loses what was under way"
 _DAMAGED = "check the disk: what is written there does not come back"
-REFUSED = "the program set a seccomp filter, or a limit on the size of files (ulimit -f), before"
+REFUSED = "the program set a seccomp filter, or a limit (ulimit -f, -v), before"
 _UNBALANCED = "let every push have its pop, on the same thread and in the same domain"
 
 
