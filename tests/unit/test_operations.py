@@ -355,3 +355,16 @@ def test_losses_that_cannot_be_are_damage(tmp_path: Path, shim: ShimBuilder) -> 
         "names of operations: told again later, unless the ring stayed full": ("dropped", 3),
         "operations: damaged records": ("dropped", 2),
     }
+
+
+def test_a_shim_that_was_loaded_late_and_cannot_work_is_not_measured(tmp_path: Path) -> None:
+    late = [{"pid": 10, "measured": True, "reason": "something is missing"}]
+    empty = ShimBuilder()
+    for more, measured in ({}, True), ({"shim_refused_pids": [10]}, False), (
+        {"shim_taken_pids": [10]}, False,
+    ):  # fmt: skip
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        path, _ = saved(kernel_half(folder, operations_late=late, **more), empty)
+        assert rows(
+            path, "SELECT measured FROM capture WHERE kind = 'operation' AND process_id = 1"
+        ) == [(measured,)]

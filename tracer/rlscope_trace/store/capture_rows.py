@@ -26,10 +26,11 @@ def insert_capture(
     reason = told.get("reason") if isinstance(told, dict) else NOT_RECORDED
     con.execute("INSERT INTO capture VALUES (NULL, 'operation', ?, ?)", [measured, reason])
     rows: list[_Row] = [] if measured else [(process_id, True, None) for process_id in annotated]
-    rows += [(process_id, False, REFUSED) for process_id in _refused(con, session, annotated)]
-    for row in [*_taken(con, session, annotated), *_attached(con, session)]:
-        # More is known of these than that they were read.
-        rows = [other for other in rows if other[0] != row[0]] + [row]
+    refused = [(process_id, False, REFUSED) for process_id in _refused(con, session, annotated)]
+    for row in [*_attached(con, session), *_taken(con, session, annotated), *refused]:
+        # More is known of these than that they were read, or should have been.
+        if (row[0], False) not in [other[:2] for other in rows]:
+            rows = [other for other in rows if other[0] != row[0]] + [row]
     for process_id, is_measured, why in rows:
         con.execute(
             "INSERT INTO capture VALUES (?, 'operation', ?, ?)", [process_id, is_measured, why]
