@@ -12,7 +12,7 @@ struct rls_message {
   uint64_t hash;  // 0: none
   uint32_t length;
   const char* text;
-  char narrowed[RLS_SHIM_MAX_TEXT + 1];  // only where the text had to be converted
+  char narrowed[RLS_SHIM_MAX_TEXT + 5];  // only where the text had to be converted
 };
 
 struct rls_event {

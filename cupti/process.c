@@ -158,7 +158,7 @@ static struct rls_shim_header* map_memory(void) {
 // becomes of us. Without an answer it is found through /proc.
 static void announce(void) {
   if (session_bytes == 0) return;
-  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (fd < 0) return;
   const struct timeval wait = {0, ANNOUNCE_WAIT_US};
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
@@ -171,8 +171,6 @@ static void announce(void) {
     char bytes[CMSG_SPACE(sizeof(int))];
   } control = {0};
   struct msghdr message = {
-      .msg_name = &address,
-      .msg_namelen = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + session_bytes),
       .msg_iov = &part,
       .msg_iovlen = 1,
       .msg_control = control.bytes,
@@ -183,7 +181,10 @@ static void announce(void) {
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof(int));
   memcpy(CMSG_DATA(header), &memfd, sizeof(memfd));
-  (void)sendmsg(fd, &message, MSG_NOSIGNAL);
+  const socklen_t address_bytes =
+      (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + session_bytes);
+  if (connect(fd, (const struct sockaddr*)&address, address_bytes) == 0)
+    (void)sendmsg(fd, &message, MSG_NOSIGNAL);
   close(fd);
 }
 

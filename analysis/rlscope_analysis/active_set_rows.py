@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 # Of each question; what is not among the longest is one row, whose members are OTHERS.
 _MAX_SETS = 1_000
@@ -39,7 +39,7 @@ class Stretches:
         self.last_ns = last_ns
 
 
-def rows_of(found: dict[Key, Stretches]) -> Iterable[tuple[Any, ...]]:
+def rows_of(found: dict[Key, Stretches]) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of active_set: of each question the longest sets, and one that is the rest."""
     questions: dict[_Question, dict[Members, Stretches]] = defaultdict(dict)
     for (kind, process_id, operation, members), stretches in found.items():

@@ -78,12 +78,32 @@ def test_descriptors_that_a_stranger_sends_are_not_kept(tmp_path: Path) -> None:
     shims = collector(tmp_path / "only")
     null = os.open(os.devnull, os.O_RDONLY)
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [null, null]))]
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
-        stranger.connect(f"\0rlscope-test-{os.getpid()}-only")
-        before = open_files()
-        stranger.sendmsg([b"x"], rights)
-        stranger.sendmsg([b"x"])
-        shims.start()
-        shims.stop()
-        assert open_files() == before
+    before = open_files()
+    for sent in (rights, [], None):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
+            stranger.connect(f"\0rlscope-test-{os.getpid()}-only")
+            if sent is not None:
+                stranger.sendmsg([b"x"], sent)
+    shims.start()
+    shims.stop()
+    assert open_files() == before
     os.close(null)
+
+
+def test_hundreds_announce_themselves_while_nobody_listens(tmp_path: Path) -> None:
+    shims = collector(tmp_path / "only")
+    name = f"\0rlscope-test-{os.getpid()}-only"
+    for _ in range(300):
+        memfd = os.memfd_create("rlscope-ring", os.MFD_ALLOW_SEALING)
+        os.ftruncate(memfd, FILE_BYTES)
+        fcntl.fcntl(memfd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        set_up(memfd)
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [memfd]))]
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as process:
+            process.settimeout(1)
+            process.connect(name)
+            process.sendmsg([b"RSLRING1"], rights)
+        os.close(memfd)
+    shims.start()
+    shims.stop()
+    assert shims.sources == 300

@@ -7,15 +7,12 @@
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
 #include <stdexcept>
 #include <system_error>
 
@@ -31,45 +28,8 @@ constexpr int kBusyMs = 2;
 constexpr std::size_t kBusyBytes = RLS_SHIM_RING_BYTES / 8;
 constexpr std::uint64_t kHousekeepingNs = 500'000'000;
 constexpr int kNice = -10;  // as the drain of the kernel's ring
-// Announcements taken between two rounds of reading: whoever sends more must not keep us from it.
-constexpr int kMaxAnnouncements = 64;
 // Descriptors that are left for announcements and for all else.
 constexpr rlim_t kSpareFds = 64;
-
-int Listen(const std::string& session) {
-  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) throw std::system_error(errno, std::generic_category(), "opening a unix socket");
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  session.copy(address.sun_path + 1, sizeof(address.sun_path) - 2);
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + session.size());
-  const int on = 1;
-  if (bind(fd, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
-      setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0) {
-    const int error = errno;
-    close(fd);
-    throw std::system_error(error, std::generic_category(), "listening for shims");
-  }
-  return fd;
-}
-
-struct Announcement {
-  int memfd = -1;
-  std::uint32_t pid = 0;
-};
-
-// Whoever sends more than one descriptor must not fill our table with them.
-void TakeFirst(const cmsghdr& item, int* first) {
-  const std::size_t count = (item.cmsg_len - CMSG_LEN(0)) / sizeof(int);
-  for (std::size_t index = 0; index < count; ++index) {
-    int fd = -1;
-    std::memcpy(&fd, CMSG_DATA(&item) + index * sizeof(int), sizeof(int));
-    if (*first < 0)
-      *first = fd;
-    else
-      close(fd);
-  }
-}
 
 // -1: the process has ended, or the descriptor is needed for something else.
 int OpenPidfd(std::uint32_t pid) {
@@ -88,31 +48,6 @@ bool HasEnded(int pidfd, std::uint32_t pid) {
   return pid == 0 || (kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH);
 }
 
-// One message; false: there is none. The OS kernel vouches for the pid.
-bool ReadAnnouncement(int socket, Announcement* announcement) {
-  std::uint64_t body = 0;
-  iovec part = {&body, sizeof(body)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(ucred))] = {};
-  msghdr message = {};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) < 0) return false;
-  for (cmsghdr* item = CMSG_FIRSTHDR(&message); item != nullptr;
-       item = CMSG_NXTHDR(&message, item)) {
-    if (item->cmsg_level != SOL_SOCKET) continue;
-    if (item->cmsg_type == SCM_RIGHTS) {
-      TakeFirst(*item, &announcement->memfd);
-    } else if (item->cmsg_type == SCM_CREDENTIALS) {
-      ucred credentials = {};
-      std::memcpy(&credentials, CMSG_DATA(item), sizeof(credentials));
-      announcement->pid = static_cast<std::uint32_t>(credentials.pid);
-    }
-  }
-  return true;
-}
-
 bool Differ(const ShimCounters& left, const ShimCounters& right) {
   return std::memcmp(&left, &right, sizeof(left)) != 0;
 }
@@ -120,18 +55,13 @@ bool Differ(const ShimCounters& left, const ShimCounters& right) {
 }  // namespace
 
 ShimCollector::ShimCollector(const std::string& directory, const std::string& session)
-    : writer_(directory), session_(session) {
-  socket_ = Listen(session);
+    : writer_(directory), session_(session), announcements_(session) {
   wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (wake_ < 0) {
-    close(socket_);
-    throw std::system_error(errno, std::generic_category(), "making an eventfd");
-  }
+  if (wake_ < 0) throw std::system_error(errno, std::generic_category(), "making an eventfd");
 }
 
 ShimCollector::~ShimCollector() {
   Stop();
-  close(socket_);
   close(wake_);
 }
 
@@ -145,12 +75,13 @@ void ShimCollector::Run() {
   std::uint64_t housekeeping_ns = 0;
   int interval_ms = kIdleMs;
   while (!stopping_) {
-    pollfd events[] = {{socket_, POLLIN, 0}, {wake_, POLLIN, 0}};
+    pollfd events[] = {{announcements_.fd(), POLLIN, 0}, {wake_, POLLIN, 0}};
     poll(events, 2, interval_ms);
     Receive();
     const std::lock_guard<std::mutex> lock(mutex_);
     const std::size_t fullest = DrainAll();
-    interval_ms = open_.empty() ? -1 : fullest > kBusyBytes ? kBusyMs : kIdleMs;
+    interval_ms = open_.empty() ? -1 : kIdleMs;
+    if (fullest > kBusyBytes || announcements_.has_waiting()) interval_ms = kBusyMs;
     if (MonotonicNs() < housekeeping_ns) continue;
     for (Source& source : open_) WriteLosses(&source);
     FinishEnded();
@@ -164,22 +95,22 @@ void ShimCollector::Stop() {
   const std::uint64_t one = 1;
   if (write(wake_, &one, sizeof(one)) < 0) return;
   thread_.join();
-  Receive();
+  while (Receive() > 0) {
+  }
   const std::lock_guard<std::mutex> lock(mutex_);
   for (Source& source : open_) source.memory->Detach();
   for (Source& source : open_) Finish(&source);
   open_.clear();
 }
 
-void ShimCollector::Receive() {
-  for (int count = 0; count < kMaxAnnouncements; ++count) {
-    Announcement announcement;
-    if (!ReadAnnouncement(socket_, &announcement)) return;
-    if (announcement.memfd < 0) continue;
+std::size_t ShimCollector::Receive() {
+  const std::vector<Announcement> announced = announcements_.Take();
+  for (const Announcement& announcement : announced) {
     const std::lock_guard<std::mutex> lock(mutex_);
     Add(announcement.memfd, announcement.pid);
     close(announcement.memfd);
   }
+  return announced.size();
 }
 
 // Which thread has which slot stands in the rings, where the reader before us has taken it.

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "shim_announcements.h"
 #include "shim_memory.h"
 #include "shim_writer.h"
 
@@ -58,7 +59,7 @@ class ShimCollector {
   };
 
   void Run();
-  void Receive();
+  std::size_t Receive();  // how many announcements
   bool Add(int memfd, std::uint32_t pid);
   std::size_t DrainAll();  // the fullest ring
   std::size_t Drain(Source* source);
@@ -71,7 +72,7 @@ class ShimCollector {
 
   ShimWriter writer_;
   std::string session_;
-  int socket_ = -1;
+  ShimAnnouncements announcements_;
   int wake_ = -1;
   std::mutex mutex_;  // of the sources
   std::vector<Source> open_;

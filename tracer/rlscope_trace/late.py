@@ -34,7 +34,7 @@ LAUNCH_HINT = "start the program with it: rlscope-trace -- COMMAND"
 VERSION = 1
 REQUEST = struct.Struct("<II2048s")
 STATUS_FIELDS = struct.Struct("<8I2048s")
-SCANNING, DONE = 1, 2
+SCANNING, DONE, FAILED = 1, 2, 3
 PYTHON_NONE, PYTHON_QUEUED, PYTHON_DONE = 0, 1, 2
 
 # e_ident of a 64-bit little-endian ELF file, and e_machine of x86-64.
@@ -126,6 +126,12 @@ def attach_late(
             f"the shim could not be loaded into pid {pid}: {error}",
             hint=LAUNCH_HINT,
         ) from None
+    if status.state == FAILED:
+        raise LateAttachError(
+            f"the shim is loaded into pid {pid}, but cannot work there: a limit of the process"
+            " (memory, files, threads) is in its way",
+            hint=LAUNCH_HINT,
+        )
     return LateResult(tuple(_captured(status)), tuple(_missing(status)), injected.stopped_ns)
 
 
