@@ -48,13 +48,18 @@ def require(name: str) -> list[str]:
     program, *arguments = _PROGRAMS[name]
     needs = ["torch, gymnasium", _NEEDS.get(program, ""), _EXTRA_NEEDS.get(name, "")]
     for modules in filter(None, needs):
-        if _imports(modules):
-            continue
-        reason = f"not installed: {modules} (RLSCOPE_RL_PYTHON names a Python that has them)"
-        if "rl" in os.environ.get("RLSCOPE_REQUIRE", "").split(","):
-            pytest.fail(f"RLSCOPE_REQUIRE asks for rl: {reason}", pytrace=False)
-        pytest.skip(reason)
+        require_modules(modules)
     return [str(WORKLOADS / f"{program}.py"), *arguments]
+
+
+def require_modules(modules: str) -> None:
+    """Skip, or fail as above, where the Python that runs the programs lacks one of these."""
+    if _imports(modules):
+        return
+    reason = f"not installed: {modules} (RLSCOPE_RL_PYTHON names a Python that has them)"
+    if "rl" in os.environ.get("RLSCOPE_REQUIRE", "").split(","):
+        pytest.fail(f"RLSCOPE_REQUIRE asks for rl: {reason}", pytrace=False)
+    pytest.skip(reason)
 
 
 def check_shares(truth: dict[str, object], found_ns: Counter[str]) -> None:

@@ -1,20 +1,15 @@
 """PyTorch's compilers and hooks work as they do without phases."""
 
-import subprocess
-
 import pytest
 
 import phases_harness
 from phases_harness import RL_PYTHON, Harness
-
-NEEDED = ("torch", "gymnasium")
+from rl_programs import require_modules
 
 
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> Harness:
-    found = subprocess.run([RL_PYTHON, "-c", f"import {', '.join(NEEDED)}"], capture_output=True)
-    if found.returncode != 0:
-        pytest.skip(f"{' or '.join(NEEDED)} is not installed")
+    require_modules("torch, gymnasium")
     return phases_harness.make(tmp_path_factory.mktemp("phases"))
 
 
