@@ -62,7 +62,6 @@ class Merger {
     std::size_t row;
     std::int64_t start_ns;
     std::vector<std::size_t> around;
-    bool is_kept = false;  // some part of the phase was
   };
 
   bool IsNamed(const Part& part, std::int64_t end_ns) const {
@@ -74,7 +73,6 @@ class Merger {
   void Close(Part* part, std::int64_t end_ns) {
     if (end_ns <= part->start_ns || IsNamed(*part, end_ns)) return;
     Keep(part->start_ns, end_ns, part->row);
-    part->is_kept = true;
   }
 
   // Whether the range and the phase cross, so that neither lies in the other.
@@ -90,7 +88,7 @@ class Merger {
     for (const Event& event : events_) {
       if (event.edge == Edge::kRangeStart) ranges.push_back(event.row);
       if (event.edge == Edge::kRangeEnd) Remove(&ranges, event.row);
-      if (event.edge == Edge::kPhaseStart) parts.push_back({event.row, event.ts_ns, ranges, false});
+      if (event.edge == Edge::kPhaseStart) parts.push_back({event.row, event.ts_ns, ranges});
       if (event.edge == Edge::kPhaseEnd) EndPhase(event, &parts);
       if (event.edge != Edge::kRangeStart && event.edge != Edge::kRangeEnd) continue;
       for (Part& part : parts) {
@@ -109,7 +107,6 @@ class Merger {
                                     [&](const Part& part) { return part.row == event.row; });
     if (found == parts->end()) return;
     Close(&*found, event.ts_ns);
-    merged_.removed_count += found->is_kept ? 0 : 1;
     parts->erase(found);
   }
 

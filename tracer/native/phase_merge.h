@@ -27,8 +27,7 @@ struct PhaseInput {
 struct MergedRanges {
   std::vector<std::int64_t> start_ns;
   std::vector<std::int64_t> end_ns;
-  std::vector<std::int64_t> row;   // of the input
-  std::int64_t removed_count = 0;  // phases of which nothing is left
+  std::vector<std::int64_t> row;  // of the input
 };
 
 // Which names stand for one phase: learnt from all ranges of a thread, part by part.

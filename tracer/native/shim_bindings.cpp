@@ -143,8 +143,7 @@ void BindPhases(py::module_& module) {
          const py::array_t<std::int32_t>& key, const py::array_t<std::uint8_t>& is_auto,
          const PhaseNames& names) {
         const MergedRanges merged = MergePhases(InputOf(start_ns, end_ns, key, is_auto), names);
-        return py::make_tuple(Copy(merged.start_ns), Copy(merged.end_ns), Copy(merged.row),
-                              merged.removed_count);
+        return py::make_tuple(Copy(merged.start_ns), Copy(merged.end_ns), Copy(merged.row));
       },
       py::arg("start_ns"), py::arg("end_ns"), py::arg("key"), py::arg("is_auto"), py::arg("names"));
 }

@@ -227,11 +227,11 @@ def merge_phases(
     is_auto: NDArray[np.uint8],
     *,
     names: PhaseNames,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], int]:
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Let the ranges of a program win over the phases of the same meaning, on one thread.
 
     The columns are in the order of (start, -end). Returns start_ns, end_ns and row of the input of
-    what is left, in no order, and how many phases went.
+    what is left, in no order.
     """
 
 # --- late attach: inject_bindings.cpp ---

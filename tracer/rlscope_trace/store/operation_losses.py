@@ -22,8 +22,6 @@ class Cuts:
     after_end: int = 0
     unended_async: int = 0
     of_no_thread: int = 0
-    named_by_program: int = 0
-    """Phases that the program marks itself: no loss."""
     crossing_count: int = 0
     first_crossing_ns: int = 0
 

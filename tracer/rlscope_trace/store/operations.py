@@ -200,8 +200,7 @@ class OperationWriter:
             rows = np.arange(len(ranges["key"]))
             return {"start_ns": ranges["start_ns"], "end_ns": ranges["end_ns"], "row": rows}
         order = _outermost_first(ranges)
-        start_ns, end_ns, row, removed = merge_phases(*self._columns(ranges, order), names=names)
-        self._cuts.named_by_program += removed
+        start_ns, end_ns, row = merge_phases(*self._columns(ranges, order), names=names)
         return {"start_ns": start_ns, "end_ns": end_ns, "row": order[row]}
 
     def _insert(self, waiting: list[Columns]) -> None:
