@@ -211,21 +211,33 @@ def test_a_static_program_is_told_of(tmp_path: Path) -> None:
     ]
 
 
-def test_a_killed_recorder_loses_nothing_that_was_drained(
-    tmp_path: Path, program: Callable[..., Workload]
-) -> None:
-    trace = tmp_path / "trace.duckdb"
+def ready_to_mark(trace: Path, count: str) -> "subprocess.Popen[str]":
+    """Return a recorder whose program waits for a line to mark so many ranges."""
     recorder = subprocess.Popen(
         [sys.executable, "-m", "rlscope_trace", "-o", str(trace), "--no-auto", "--",
-         sys.executable, "-c", PYTHON_RANGES, "1000"],
+         sys.executable, "-c", PYTHON_RANGES, count],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )  # fmt: skip
-    assert recorder.stdin is not None
     assert recorder.stdout is not None
     assert recorder.stdout.readline() == "ready\n"
+    return recorder
+
+
+def let_mark(recorder: "subprocess.Popen[str]") -> None:
+    """Let the program mark its ranges; return when it has."""
+    assert recorder.stdin is not None
+    assert recorder.stdout is not None
     recorder.stdin.write("\n")
     recorder.stdin.flush()
     assert recorder.stdout.readline() == "done\n"
+
+
+def test_a_killed_recorder_loses_nothing_that_was_drained(
+    tmp_path: Path,
+) -> None:
+    trace = tmp_path / "trace.duckdb"
+    recorder = ready_to_mark(trace, "1000")
+    let_mark(recorder)
     spool = tmp_path / "trace.duckdb.spool"
     done_ns = time.monotonic_ns()
     until(lambda: (spool / "shim.bin").stat().st_size > 64 * 1000, what="the ranges are spooled")
@@ -243,26 +255,15 @@ def drained_ns(spool: Path) -> int:
     return int.from_bytes((spool / "progress.bin").read_bytes()[88:96], "little")
 
 
-def test_a_second_recorder_takes_over(
-    tmp_path: Path, record: Callable[..., Recorder], client: Path
-) -> None:
+def test_a_second_recorder_takes_over(tmp_path: Path, record: Callable[..., Recorder]) -> None:
     """A program that was launched under a recorder, which stopped, is attached to again."""
     first, second = tmp_path / "first.duckdb", tmp_path / "second.duckdb"
-    recorder = subprocess.Popen(
-        [sys.executable, "-m", "rlscope_trace", "-o", str(first), "--no-auto", "--",
-         sys.executable, "-c", PYTHON_RANGES, "500"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
-    assert recorder.stdin is not None
-    assert recorder.stdout is not None
-    assert recorder.stdout.readline() == "ready\n"
+    recorder = ready_to_mark(first, "500")
     (pid,) = children_of(recorder.pid)
     recorder.kill()
     recorder.wait()
     again = record(second, f"--pid={pid}").live()
-    recorder.stdin.write("\n")
-    recorder.stdin.flush()
-    assert recorder.stdout.readline() == "done\n"
+    let_mark(recorder)
     recorder.communicate()
     assert again.wait() == 0
     assert ranges(second, "ours") == 500
