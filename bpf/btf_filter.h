@@ -103,6 +103,7 @@ static __always_inline void announce(struct task_struct *task, struct rls_track 
 	record->ns_tgid = pid_seen_by_recorder(task->group_leader);
 	record->creator_thread_id = track->creator_thread_id;
 	record->parent_tgid = task->real_parent->tgid;
+	record->off_reason = 0;
 	bpf_probe_read_kernel(record->comm, sizeof(record->comm), task->comm);
 	track->announced = 1;
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);

@@ -29,21 +29,59 @@ typedef uint64_t rls_u64;
 typedef int32_t rls_s32;
 #endif
 
-#define RLS_WIRE_VERSION 1
+#define RLS_WIRE_VERSION 2
 #define RLS_COMM_LEN 16
 #define RLS_FILENAME_LEN 128
 #define RLS_ARGS_LEN 512
 
 enum rls_record_kind {
 	RLS_REC_NONE = 0,
-	RLS_REC_THREAD = 1, /* a thread entered the trace: created, or found at attach */
-	RLS_REC_CYCLE = 2,  /* one closed off-CPU interval and the on-CPU interval after it */
-	RLS_REC_CLOSE = 3,  /* the state a thread was in when the recording stopped */
-	RLS_REC_EXEC = 4,   /* a process replaced its program */
-	RLS_REC_NAME = 5,   /* a thread was renamed */
-	RLS_REC_EXIT = 6,   /* a thread called exit */
-	RLS_REC_CLOCK = 7,  /* one instant on three clocks (written by the collector) */
-	RLS_REC_KINDS = 8,
+	RLS_REC_THREAD = 1,	 /* a thread entered the trace: created, or found at attach */
+	RLS_REC_CYCLE = 2,	 /* one closed off-CPU interval and the on-CPU interval after it */
+	RLS_REC_CLOSE = 3,	 /* the state a thread was in when the recording stopped */
+	RLS_REC_EXEC = 4,	 /* a process replaced its program */
+	RLS_REC_NAME = 5,	 /* a thread was renamed */
+	RLS_REC_EXIT = 6,	 /* a thread called exit */
+	RLS_REC_CLOCK = 7,	 /* one instant on three clocks (written by the collector) */
+	RLS_REC_CALL = 8,	 /* one call of a probed function, from entry to return */
+	RLS_REC_GIL_RELEASE = 9, /* one stretch in which a thread had given the GIL away */
+	RLS_REC_SAMPLE = 10, /* where a running thread was at a tick (written by the collector) */
+	RLS_REC_STACK = 11,  /* the Python functions of a sample (written by the collector) */
+	RLS_REC_KINDS = 12,
+};
+
+/* What a thread computes: the layers of the vocabulary, in its order. */
+enum rls_layer {
+	RLS_LAYER_NONE = 0,
+	RLS_LAYER_PYTHON = 1,
+	RLS_LAYER_SIMULATOR = 2,
+	RLS_LAYER_BACKEND = 3,
+	RLS_LAYER_CUDA_API = 4,
+	RLS_LAYER_SPIN = 5,
+	RLS_LAYER_OTHER = 6, /* native code of no layer that the rules name */
+	RLS_LAYERS = 7,
+};
+
+/*
+ * Why a thread left the CPU of its own accord: the system call it is in, and what it waits for
+ * there. 0: not known, or it did not wait in a system call.
+ *
+ *   bits 48..63  number of the system call, plus 1
+ *   bits 0..47   of a futex call its address; of a call that waits for one file: bits 44..47 the
+ *                RLS_FILE_* it is, bits 0..31 its inode; of poll and select: bits 0..31 how many
+ *                files, bits 44..47 the RLS_FILE_* of the only one; of any other call 0
+ */
+#define RLS_REASON(call, detail) \
+	(((rls_u64)(call) + 1) << 48 | ((rls_u64)(detail)&0xffffffffffffULL))
+#define RLS_REASON_FILE(type, low) ((rls_u64)(type) << 44 | (rls_u32)(low))
+
+enum rls_file_type {
+	RLS_FILE_UNKNOWN = 0,
+	RLS_FILE_PIPE = 1,
+	RLS_FILE_SOCKET = 2,
+	RLS_FILE_DISK = 3,   /* a regular file, a directory or a block device */
+	RLS_FILE_DEVICE = 4, /* a character device: a terminal, a GPU */
+	RLS_FILE_EVENT = 5,  /* eventfd, timerfd, epoll and other files without a name */
 };
 
 /* What a thread does off the CPU; the letter is that of ps(1). */
@@ -85,6 +123,7 @@ struct rls_rec_thread {
 	rls_u32 ns_tgid;
 	rls_u32 creator_thread_id; /* traced thread that created it; 0: none, or not known */
 	rls_u32 parent_tgid;	   /* initial namespace; 0: not known */
+	rls_u64 off_reason;	   /* of off_state, if it is one of waiting: see RLS_REASON */
 	char comm[RLS_COMM_LEN];
 };
 
@@ -109,7 +148,8 @@ struct rls_rec_cycle {
 	rls_u64 out_ns;
 	rls_s32 waker; /* thread_id or RLS_WAKER_*: whoever made it runnable */
 	rls_u16 cpu;
-	rls_u16 flags; /* RLS_CYCLE_* */
+	rls_u16 flags;	    /* RLS_CYCLE_* */
+	rls_u64 out_reason; /* of out_state, if it is one of waiting: see RLS_REASON */
 };
 
 /*
@@ -175,6 +215,57 @@ struct rls_rec_clock {
 	rls_u64 boottime_ns;
 };
 
+/*
+ * One call of a probed function, written when it returned. Calls of one thread are nested:
+ * parent_layer and depth are those of the probed calls around it (depth 0: none).
+ */
+struct rls_rec_call {
+	rls_u16 kind;
+	rls_u8 layer;	     /* enum rls_layer: of what was called */
+	rls_u8 parent_layer; /* of the innermost probed call around it; RLS_LAYER_NONE: none */
+	rls_u32 thread_id;
+	rls_u64 start_ns;
+	rls_u64 end_ns;
+	rls_u32 site_id;
+	rls_u16 depth;
+	rls_u16 flags; /* RLS_CALL_* */
+};
+
+/* It did not return: an exception or a longjmp left it. end_ns is when that was noticed. */
+#define RLS_CALL_UNWOUND 1
+/* It was still under way when the recording stopped. */
+#define RLS_CALL_OPEN 2
+
+/* From PyEval_SaveThread or its like to the end of PyEval_RestoreThread on the same thread. */
+struct rls_rec_gil_release {
+	rls_u16 kind;
+	rls_u16 reserved;
+	rls_u32 thread_id;
+	rls_u64 start_ns;
+	rls_u64 end_ns;
+};
+
+struct rls_rec_sample {
+	rls_u16 kind;
+	rls_u8 layer; /* enum rls_layer; RLS_LAYER_NONE: could not be told */
+	rls_u8 flags; /* RLS_SAMPLE_* */
+	rls_u32 thread_id;
+	rls_u64 ts_ns;
+	rls_u32 stack_id; /* 0: no Python function was found */
+	rls_u32 reserved;
+};
+
+#define RLS_SAMPLE_IN_OS_KERNEL 1 /* the tick hit the OS kernel, working for the thread */
+#define RLS_SAMPLE_BY_STACK 2	  /* the layer is that of a caller, found on the stack */
+
+/* Followed by `bytes` bytes of UTF-8: the frames, outermost first, each ended by a newline. */
+struct rls_rec_stack {
+	rls_u16 kind;
+	rls_u16 bytes; /* at most RLS_STACK_BYTES */
+	rls_u32 stack_id;
+};
+#define RLS_STACK_BYTES 4000
+
 /* Per CPU and record kind: records that found the ring full. */
 struct rls_loss {
 	rls_u64 count;
@@ -187,13 +278,17 @@ struct rls_loss {
 #undef RLS_ASSERT_SIZE
 #define RLS_ASSERT_SIZE(type, bytes) static_assert(sizeof(type) == (bytes), "wire size of " #type)
 #endif
-RLS_ASSERT_SIZE(rls_rec_thread, 64);
-RLS_ASSERT_SIZE(rls_rec_cycle, 48);
+RLS_ASSERT_SIZE(rls_rec_thread, 72);
+RLS_ASSERT_SIZE(rls_rec_cycle, 56);
 RLS_ASSERT_SIZE(rls_rec_close, 40);
 RLS_ASSERT_SIZE(rls_rec_exec, 672);
 RLS_ASSERT_SIZE(rls_rec_name, 32);
 RLS_ASSERT_SIZE(rls_rec_exit, 24);
 RLS_ASSERT_SIZE(rls_rec_clock, 32);
+RLS_ASSERT_SIZE(rls_rec_call, 32);
+RLS_ASSERT_SIZE(rls_rec_gil_release, 24);
+RLS_ASSERT_SIZE(rls_rec_sample, 24);
+RLS_ASSERT_SIZE(rls_rec_stack, 8);
 RLS_ASSERT_SIZE(rls_loss, 16);
 
 #endif /* RLS_RECORDS_H */

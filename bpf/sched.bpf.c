@@ -33,7 +33,7 @@ static __always_inline void leave_cpu(struct task_struct *task, struct rls_track
 	}
 	record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
 	if (record) {
-		track_close_cycle(track, now_ns, bpf_get_smp_processor_id(), out_state, flags,
+		track_close_cycle(track, now_ns, bpf_get_smp_processor_id(), out_state, 0, flags,
 				  record);
 		bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 	} else {

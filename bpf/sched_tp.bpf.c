@@ -96,6 +96,7 @@ RLS_INLINE void announce(struct rls_track *track, const void *comm, rls_u32 pare
 	record->ns_tgid = 0;
 	record->creator_thread_id = track->creator_thread_id;
 	record->parent_tgid = parent_tgid;
+	record->off_reason = 0;
 	bpf_probe_read_kernel(record->comm, sizeof(record->comm), comm);
 	track->announced = 1;
 	SUBMIT(record);
@@ -124,7 +125,7 @@ RLS_INLINE void leave_cpu(const char *event, rls_u32 tid, struct rls_track *trac
 		announce(track, event + OFFSET(switch_prev_comm), 0, now_ns);
 	record = RESERVE(rls_rec_cycle);
 	if (record) {
-		track_close_cycle(track, now_ns, bpf_get_smp_processor_id(), out_state,
+		track_close_cycle(track, now_ns, bpf_get_smp_processor_id(), out_state, 0,
 				  missed_switch_in ? RLS_CYCLE_UNSEEN_SWITCH_IN : 0, record);
 		/* When it was is out of reach here. */
 		if (missed_switch_in)

@@ -112,7 +112,8 @@ RLS_INLINE int track_missed_switch_in(const struct rls_track *track)
  * reserved is no null pointer, and rejects a program that asks again.
  */
 RLS_INLINE void track_close_cycle(const struct rls_track *track, rls_u64 now_ns, rls_u16 cpu,
-				  rls_u8 out_state, rls_u16 flags, struct rls_rec_cycle *record)
+				  rls_u8 out_state, rls_u64 out_reason, rls_u16 flags,
+				  struct rls_rec_cycle *record)
 {
 	/* No switch-in since it left the CPU: it was running when it entered the trace. */
 	int running_since_entry = track->in_ns == track->off_ns;
@@ -128,6 +129,7 @@ RLS_INLINE void track_close_cycle(const struct rls_track *track, rls_u64 now_ns,
 	record->waker = running_since_entry ? RLS_WAKER_NONE : track->cycle_waker;
 	record->cpu = cpu;
 	record->flags = flags;
+	record->out_reason = out_reason;
 }
 
 RLS_INLINE void track_switch_out(struct rls_track *track, rls_u64 now_ns, rls_u8 out_state)

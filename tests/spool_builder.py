@@ -25,13 +25,13 @@ CREATED, FOUND = 0, 1
 UNKNOWN_STATUS = -(2**31)
 BUSY, DISCARDED = 1 << 31, 1 << 30
 
-HEADER = struct.pack("<8sII", b"LSSPOOL1", 1, 16)
+HEADER = struct.pack("<8sII", b"LSSPOOL1", 2, 16)
 
 
 @dataclass
 class SpoolBuilder:
     frames: list[bytes] = field(default_factory=list)
-    counts: list[int] = field(default_factory=lambda: [0] * 8)
+    counts: list[int] = field(default_factory=lambda: [0] * 12)
 
     def frame(self, record: bytes, *, flags: int = 0) -> None:
         padding = bytes(-len(record) % 8)
@@ -54,15 +54,16 @@ class SpoolBuilder:
         creator: int = 0,
         parent_tgid: int = 0,
         born_ns: int = 0,
+        off_reason: int = 0,
         comm: bytes = b"python",
     ) -> None:
         tgid = tid if tgid is None else tgid
         record = struct.pack(
-            "<HBBIQQIIIIII16s",
+            "<HBBIQQIIIIIIQ16s",
             THREAD, entered, RUNNABLE, thread_id, ts_ns, born_ns, tid, tgid, *ns,
-            creator, parent_tgid, comm,
+            creator, parent_tgid, off_reason, comm,
         )  # fmt: skip
-        self._record(THREAD, record, 64)
+        self._record(THREAD, record, 72)
 
     def cycle(
         self,
@@ -77,13 +78,14 @@ class SpoolBuilder:
         waker: int = NOBODY,
         cpu: int = 0,
         flags: int = 0,
+        out_reason: int = 0,
     ) -> None:
         record = struct.pack(
-            "<HBBIQQQQiHH",
+            "<HBBIQQQQiHHQ",
             CYCLE, off_state, out_state, thread_id, off_ns, wake_ns, in_ns, out_ns, waker, cpu,
-            flags,
+            flags, out_reason,
         )  # fmt: skip
-        self._record(CYCLE, record, 48)
+        self._record(CYCLE, record, 56)
 
     def close(
         self,
@@ -147,13 +149,15 @@ class SpoolBuilder:
         cpus: int = 4,
     ) -> bytes:
         """Losses are {(cpu, kind): (count, first_ns)} and {kind: (count, first_ns)}."""
-        spool = [(spool_losses or {}).get(kind, (0, 0)) for kind in range(8)]
+        spool = [(spool_losses or {}).get(kind, (0, 0)) for kind in range(12)]
         ring = [
-            (ring_losses or {}).get((cpu, kind), (0, 0)) for cpu in range(cpus) for kind in range(8)
+            (ring_losses or {}).get((cpu, kind), (0, 0))
+            for cpu in range(cpus)
+            for kind in range(12)
         ]
         return (
-            struct.pack("<8sII", b"LSSPRG1\0", 1, cpus)
-            + struct.pack("<8Q", *self.counts)
+            struct.pack("<8sII", b"LSSPRG1\0", 2, cpus)
+            + struct.pack("<12Q", *self.counts)
             + struct.pack("<3Q", len(self.records()), end_ns, end_ns)
             + b"".join(struct.pack("<2Q", *loss) for loss in spool)
             + struct.pack("<2Q", missed_runs, failed_updates)

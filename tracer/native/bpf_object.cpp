@@ -108,6 +108,31 @@ void BpfObject::SetGlobals(const std::string& name, const void* value, std::size
   if (error != 0) Fail(-error, "setting " + name);
 }
 
+void BpfObject::ReuseMap(const std::string& name, int fd) {
+  bpf_map* map = FindMap(name);
+  if (map == nullptr) Fail(ENOENT, "map " + name);
+  const int error = bpf_map__reuse_fd(map, fd);
+  if (error != 0) Fail(-error, "sharing map " + name);
+}
+
+bpf_program* BpfObject::FindProgram(const std::string& name) const {
+  bpf_program* program = bpf_object__find_program_by_name(object_, name.c_str());
+  if (program == nullptr) Fail(ENOENT, "program " + name);
+  return program;
+}
+
+void BpfObject::SetAutoload(const std::string& name, bool loads) {
+  const int error = bpf_program__set_autoload(FindProgram(name), loads);
+  if (error != 0) Fail(-error, "choosing program " + name);
+}
+
+void BpfObject::SetProgramType(const std::string& name, std::uint32_t type,
+                               std::uint32_t attach_type) {
+  bpf_program* program = FindProgram(name);
+  bpf_program__set_type(program, static_cast<bpf_prog_type>(type));
+  bpf_program__set_expected_attach_type(program, static_cast<bpf_attach_type>(attach_type));
+}
+
 void BpfObject::Load() {
   const int error = bpf_object__load(object_);
   if (error != 0) Fail(-error, "loading the BPF programs");
@@ -130,9 +155,7 @@ void BpfObject::DetachAll() noexcept {
 }
 
 void BpfObject::RunIterator(const std::string& name) {
-  bpf_program* program = bpf_object__find_program_by_name(object_, name.c_str());
-  if (program == nullptr) Fail(ENOENT, "program " + name);
-  bpf_link* link = bpf_program__attach_iter(program, nullptr);
+  bpf_link* link = bpf_program__attach_iter(FindProgram(name), nullptr);
   if (link == nullptr) Fail(errno, "attaching " + name);
   const int fd = bpf_iter_create(bpf_link__fd(link));
   const int create_error = errno;
@@ -154,6 +177,10 @@ int BpfObject::MapFd(const std::string& name) const {
   bpf_map* map = FindMap(name);
   if (map == nullptr) Fail(ENOENT, "map " + name);
   return bpf_map__fd(map);
+}
+
+int BpfObject::ProgramFd(const std::string& name) const {
+  return bpf_program__fd(FindProgram(name));
 }
 
 void BpfObject::ReadGlobals(const std::string& name, void* value) const {

@@ -25,6 +25,13 @@ class BpfObject {
   void SetRingBytes(std::uint32_t bytes);
   // Writes the initial value of the global data section `name` (".rodata").
   void SetGlobals(const std::string& name, const void* value, std::size_t bytes);
+  // Lets this object use the map of another one, which is already loaded, as its map `name`.
+  void ReuseMap(const std::string& name, int fd);
+  // Whether Load loads the program `name`: leave out what this kernel cannot take.
+  void SetAutoload(const std::string& name, bool loads);
+  // What kind of program `name` is, where its section cannot say it: bpf_prog_type and
+  // bpf_attach_type of <linux/bpf.h>.
+  void SetProgramType(const std::string& name, std::uint32_t type, std::uint32_t attach_type);
 
   // Throws std::system_error with the verifier's or libbpf's last words.
   void Load();
@@ -35,6 +42,7 @@ class BpfObject {
   void RunIterator(const std::string& name);
 
   int MapFd(const std::string& name) const;
+  int ProgramFd(const std::string& name) const;
   // Copies the global data section `name` (".bss") as the programs see it now.
   void ReadGlobals(const std::string& name, void* value) const;
   // Times the OS kernel skipped a program because it was already running on that CPU.
@@ -42,6 +50,7 @@ class BpfObject {
 
  private:
   bpf_map* FindMap(const std::string& name) const;
+  bpf_program* FindProgram(const std::string& name) const;
 
   bpf_object* object_ = nullptr;
   std::vector<bpf_link*> links_;

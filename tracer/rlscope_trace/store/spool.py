@@ -17,8 +17,11 @@ SHIM_FILE = "shim.bin"
 # The layouts of tracer/native/spool_format.h.
 SPOOL_MAGIC = int.from_bytes(b"LSSPOOL1", "little")
 PROGRESS_MAGIC = 0x3147525053534C
-WIRE_VERSION = 1
-RECORD_KINDS = ("none", "thread", "cycle", "close", "exec", "name", "exit", "clock")
+WIRE_VERSION = 2
+RECORD_KINDS = (
+    "none", "thread", "cycle", "close", "exec", "name", "exit", "clock", "call", "gil_release",
+    "sample", "stack",
+)  # fmt: skip
 _HEADER = struct.Struct("<QII")
 _PROGRESS = struct.Struct(f"<QII{len(RECORD_KINDS)}Q3Q{2 * len(RECORD_KINDS)}Q2Q")
 _LOSS = struct.Struct("<QQ")
