@@ -82,8 +82,9 @@ static __always_inline __u32 pid_seen_by_recorder(struct task_struct *task)
 	return nr;
 }
 
+/* off_reason: of the state that it entered the trace in; 0: not known. */
 static __always_inline void announce(struct task_struct *task, struct rls_track *track,
-				     __u64 now_ns)
+				     __u64 now_ns, __u64 off_reason)
 {
 	struct rls_rec_thread *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
 
@@ -103,14 +104,14 @@ static __always_inline void announce(struct task_struct *task, struct rls_track 
 	record->ns_tgid = pid_seen_by_recorder(task->group_leader);
 	record->creator_thread_id = track->creator_thread_id;
 	record->parent_tgid = task->real_parent->tgid;
-	record->off_reason = 0;
+	record->off_reason = off_reason;
 	bpf_probe_read_kernel(record->comm, sizeof(record->comm), task->comm);
 	track->announced = 1;
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
 
 static __always_inline void enter(struct task_struct *task, struct rls_track *track, __u8 entered,
-				  __u8 off_state, __u32 creator_thread_id)
+				  __u8 off_state, __u64 off_reason, __u32 creator_thread_id)
 {
 	__u64 now_ns = bpf_ktime_get_ns();
 
@@ -126,7 +127,7 @@ static __always_inline void enter(struct task_struct *task, struct rls_track *tr
 	track->runtime_ns = task->se.sum_exec_runtime;
 	/* Last: from here on the scheduler programs count this thread. */
 	track->thread_id = (__u32)__sync_fetch_and_add(&control.last_thread_id, 1) + 1;
-	announce(task, track, now_ns);
+	announce(task, track, now_ns, off_reason);
 }
 
 #endif /* RLS_BTF_FILTER_H */

@@ -31,7 +31,7 @@ int BPF_PROG(on_newtask, struct task_struct *task, __u64 clone_flags)
 		__sync_fetch_and_add(&control.failed_updates, 1);
 		return 0;
 	}
-	enter(task, track, RLS_ENTERED_CREATED, RLS_OFF_RUNNABLE, parent->thread_id);
+	enter(task, track, RLS_ENTERED_CREATED, RLS_OFF_RUNNABLE, 0, parent->thread_id);
 	return 0;
 }
 

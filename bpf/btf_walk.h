@@ -7,6 +7,7 @@
 #define RLS_BTF_WALK_H
 
 #include "btf_filter.h"
+#include "btf_reason.h"
 
 /*
  * Whether a task found at attach was on a CPU. Asked only once its switches are
@@ -29,6 +30,7 @@ int enter_existing(struct bpf_iter__task *ctx)
 	struct task_struct *recorder = bpf_get_current_task_btf();
 	struct task_struct *task = ctx->task;
 	struct rls_track *track;
+	__u8 off_state;
 
 	if (recorder->thread_pid)
 		control.recorder_ns_level = recorder->thread_pid->level;
@@ -49,7 +51,9 @@ int enter_existing(struct bpf_iter__task *ctx)
 	/* A zombie has nothing to tell, but may lead threads that live on: it stays a mark. */
 	if (off_state_of(task->__state) == RLS_OFF_DEAD)
 		return 0;
-	enter(task, track, RLS_ENTERED_FOUND, off_state_of(task->__state), 0);
+	off_state = off_state_of(task->__state);
+	enter(task, track, RLS_ENTERED_FOUND, off_state,
+	      off_state == RLS_OFF_RUNNABLE ? 0 : off_reason_of(task, false), 0);
 	note_if_running(task, track);
 	control.found++;
 	return 0;

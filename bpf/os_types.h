@@ -65,7 +65,31 @@ struct sched_entity {
 };
 
 struct thread_info {
+	__u32 status; /* x86 */
 	__u32 cpu;
+};
+
+struct super_block {
+	unsigned long s_magic;
+};
+
+struct inode {
+	unsigned short i_mode;
+	struct super_block *i_sb;
+	unsigned long i_ino;
+};
+
+struct file {
+	struct inode *f_inode;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
 };
 
 struct task_struct {
@@ -81,6 +105,7 @@ struct task_struct {
 	int tgid;
 	struct task_struct *real_parent;
 	struct task_struct *group_leader;
+	struct files_struct *files;
 	struct pid *thread_pid;
 	__u64 start_time;
 	char comm[16];
@@ -97,7 +122,9 @@ struct bpf_iter__task {
 };
 
 struct pt_regs {
-	unsigned long orig_ax; /* x86 */
+	unsigned long si; /* x86, all of them */
+	unsigned long di;
+	unsigned long orig_ax;
 };
 
 #pragma clang attribute pop

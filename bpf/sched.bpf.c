@@ -5,10 +5,8 @@
  */
 #include "btf_filter.h"
 #include "btf_process.h"
+#include "btf_reason.h"
 #include "btf_walk.h"
-
-/* task_struct.flags */
-#define PF_KTHREAD 0x00200000
 
 /* When it must have got the CPU, from the CPU time it has used since it last left one. */
 static __always_inline __u64 in_ns_by_runtime(const struct rls_track *track, __u64 now_ns,
@@ -25,16 +23,19 @@ static __always_inline void leave_cpu(struct task_struct *task, struct rls_track
 {
 	__u64 runtime_ns = task->se.sum_exec_runtime;
 	struct rls_rec_cycle *record;
+	__u64 reason = 0;
 	__u16 flags = 0;
 
+	if (out_state == RLS_OFF_SLEEPING || out_state == RLS_OFF_BLOCKED)
+		reason = off_reason_of(task, true);
 	if (track_missed_switch_in(track)) {
 		flags = RLS_CYCLE_UNSEEN_SWITCH_IN;
 		track_switch_in(track, in_ns_by_runtime(track, now_ns, runtime_ns));
 	}
 	record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
 	if (record) {
-		track_close_cycle(track, now_ns, bpf_get_smp_processor_id(), out_state, 0, flags,
-				  record);
+		track_close_cycle(track, now_ns, bpf_get_smp_processor_id(), out_state, reason,
+				  flags, record);
 		bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 	} else {
 		count_loss(RLS_REC_CYCLE, now_ns);
@@ -42,7 +43,7 @@ static __always_inline void leave_cpu(struct task_struct *task, struct rls_track
 	track_switch_out(track, now_ns, out_state);
 	track->runtime_ns = runtime_ns;
 	if (!track->announced)
-		announce(task, track, now_ns);
+		announce(task, track, now_ns, 0);
 }
 
 SEC("tp_btf/sched_switch")

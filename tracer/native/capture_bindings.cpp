@@ -131,7 +131,8 @@ void BindDrain(py::module_& module) {
            py::arg("spool"), py::keep_alive<1, 4>())
       .def("start", &Drain::Start)
       .def("stop", &Drain::Stop, NoGil())
-      .def_property_readonly("processes", &Drain::processes);
+      .def_property_readonly("processes", &Drain::processes)
+      .def("take_new_pids", &Drain::TakeNewPids);
   module.def("possible_cpus", &PossibleCpus);
 }
 

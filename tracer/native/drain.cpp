@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "clock.h"
@@ -27,6 +28,8 @@ constexpr auto kLossInterval = std::chrono::milliseconds(500);
 constexpr std::size_t kMaxWriteBytes = std::size_t{1} << 20;
 // Above the target's threads: it needs 1 % of a CPU, and at once when all CPUs are taken.
 constexpr int kNice = -10;
+// Nobody may ask for them.
+constexpr std::size_t kMaxNewPids = 1U << 16;
 
 }  // namespace
 
@@ -82,10 +85,22 @@ std::size_t Drain::Empty() {
     if (bytes % ring_.capacity() < stretch.bytes) ReadLosses();
     spool_->AppendStretch(stretch);
     ring_.Release(stretch);
-    processes_ += stretch.processes;
+    NoteProcesses(stretch.pids);
   }
   spool_->progress()->drained_ns = MonotonicNs();
   return bytes;
+}
+
+void Drain::NoteProcesses(const std::vector<std::uint32_t>& pids) {
+  if (pids.empty()) return;
+  processes_ += pids.size();
+  const std::lock_guard<std::mutex> lock(pids_mutex_);
+  if (new_pids_.size() < kMaxNewPids) new_pids_.insert(new_pids_.end(), pids.begin(), pids.end());
+}
+
+std::vector<std::uint32_t> Drain::TakeNewPids() {
+  const std::lock_guard<std::mutex> lock(pids_mutex_);
+  return std::exchange(new_pids_, {});
 }
 
 void Drain::ReadLosses() {

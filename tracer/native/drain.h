@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "ring_reader.h"
 #include "spool_writer.h"
@@ -29,16 +30,21 @@ class Drain {
 
   // Processes that entered the trace so far.
   std::uint64_t processes() const { return processes_; }
+  // Those that entered since the last call, as the recorder sees their pids.
+  std::vector<std::uint32_t> TakeNewPids();
 
  private:
   void Run();
   std::size_t Empty();  // how many bytes there were
+  void NoteProcesses(const std::vector<std::uint32_t>& pids);
   void ReadLosses();
 
   RingReader ring_;
   int loss_fd_;
   SpoolWriter* spool_;
   std::atomic<std::uint64_t> processes_{0};
+  std::mutex pids_mutex_;
+  std::vector<std::uint32_t> new_pids_;
   std::thread thread_;
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -30,7 +30,8 @@ void CountRecord(const char* record, RingStretch* stretch) {
   if (kind != RLS_REC_THREAD) return;
   rls_rec_thread thread;
   std::memcpy(&thread, record, sizeof(thread));
-  stretch->processes += thread.tid == thread.tgid;
+  if (thread.tid == thread.tgid)
+    stretch->pids.push_back(thread.ns_tgid != 0 ? thread.ns_tgid : thread.tgid);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "bpf/records.h"
 
@@ -15,7 +16,7 @@ struct RingStretch {
   const char* data = nullptr;
   std::size_t bytes = 0;
   std::array<std::uint64_t, RLS_REC_KINDS> records = {};  // by kind
-  std::uint64_t processes = 0;                            // thread records of group leaders
+  std::vector<std::uint32_t> pids;  // of processes that entered, as the recorder sees them
 };
 
 class RingReader {

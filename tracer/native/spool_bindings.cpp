@@ -5,6 +5,8 @@
 
 #include <memory>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "spool_scan.h"
@@ -58,6 +60,7 @@ py::object NextBatch(py::object self) {
   batch["state"] = View(columns.state, count, self);
   batch["cpu"] = View(columns.cpu, count, self);
   batch["waker"] = View(columns.waker, count, self);
+  batch["wait"] = View(columns.wait, count, self);
   return batch;
 }
 
@@ -107,6 +110,14 @@ std::unique_ptr<StateRows> MakeStateRows(const SpoolScan& scan,
   return std::make_unique<StateRows>(scan, slots, scratch_directory, batch_rows, bucket_bytes);
 }
 
+// ranges: (from_ns, start, end) each; see GilRange.
+void SetGil(StateRows* rows, std::size_t position,
+            const std::vector<std::tuple<std::int64_t, std::uint64_t, std::uint64_t>>& ranges) {
+  std::vector<GilRange> gil;
+  for (const auto& [from_ns, start, end] : ranges) gil.push_back({from_ns, start, end});
+  rows->SetGil(position, std::move(gil));
+}
+
 // Tells numpy of our structs, once. Not at import: numpy takes 0.1 s, and the threads that it
 // starts would take signals that the recorder holds back for itself.
 void RegisterTypes() {
@@ -154,6 +165,7 @@ void bind_spool(py::module_& module) {
       .def(py::init(&MakeStateRows), py::arg("scan"), py::kw_only(), py::arg("slots"),
            py::arg("scratch_directory"), py::arg("batch_rows"),
            py::arg("bucket_bytes") = kBucketBytes, py::keep_alive<1, 2>())
+      .def("set_gil", &SetGil, py::arg("position"), py::arg("ranges"))
       .def("prepare", &StateRows::Prepare, py::arg("bytes"),
            py::call_guard<py::gil_scoped_release>())
       .def("next_batch", &NextBatch)

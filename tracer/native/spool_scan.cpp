@@ -212,6 +212,7 @@ bool SpoolScan::ReadThread(const Frame& frame) {
   thread.creator_thread_id = record.creator_thread_id;
   thread.parent_tgid = record.parent_tgid;
   thread.entered = record.entered;
+  thread.off_reason = record.off_reason;
   if (thread.name[0] == '\0') {  // a NAME record that overtook this one is newer
     std::memcpy(thread.name, record.comm, sizeof(thread.name));
   }

@@ -73,6 +73,7 @@ struct ThreadFacts {
   std::int64_t born_ns;   // 0: not known
   std::int64_t exit_ns;   // 0: no EXIT record
   std::uint64_t cycles;
+  std::uint64_t off_reason;  // of its THREAD record
   std::uint32_t thread_id;
   std::uint32_t tid;
   std::uint32_t tgid;

@@ -50,6 +50,7 @@ void StateColumns::Resize(std::size_t rows) {
   state.resize(rows);
   cpu.resize(rows);
   waker.resize(rows);
+  wait.resize(rows);
 }
 
 void Finding::Add(std::int64_t ts_ns) {
@@ -62,6 +63,7 @@ StateRows::StateRows(const SpoolScan& scan, const std::vector<std::uint32_t>& sl
                      std::size_t bucket_bytes)
     : scan_(scan),
       slots_(slots),
+      gil_(slots.size()),
       sorter_(scan, slots, scratch_directory, bucket_bytes),
       batch_rows_(batch_rows) {
   columns_.Resize(batch_rows + kMaxRowsPerStep);
@@ -97,6 +99,7 @@ void StateRows::DropHandedOut() {
   MoveToFront(&columns_.state, handed_out_, filled_);
   MoveToFront(&columns_.cpu, handed_out_, filled_);
   MoveToFront(&columns_.waker, handed_out_, filled_);
+  MoveToFront(&columns_.wait, handed_out_, filled_);
   filled_ -= handed_out_;
   handed_out_ = 0;
 }
@@ -119,12 +122,15 @@ void StateRows::Begin(const ThreadFacts& thread) {
   cycles_left_ = thread.cycles;
   thread_id_ = static_cast<std::int32_t>(thread.thread_id);
   cursor_ns_ = std::min(thread.start_ns, scan_.limit_ns());
+  reason_ = thread.off_reason;
+  reason_at_ns_ = thread.start_ns;
   outcome_ = {cursor_ns_, cursor_ns_, 0, thread.thread_id, 0};
 }
 
 // Tells [cursor, end_ns), cut at the end of the trace. Nothing is told twice: the cursor only moves
 // forward.
-void StateRows::Emit(std::int64_t end_ns, ThreadState state, std::int16_t cpu, std::int32_t waker) {
+void StateRows::Emit(std::int64_t end_ns, ThreadState state, std::int16_t cpu, std::int32_t waker,
+                     WaitKind wait) {
   end_ns = std::min(end_ns, scan_.limit_ns());
   if (end_ns <= cursor_ns_) {
     return;
@@ -135,6 +141,7 @@ void StateRows::Emit(std::int64_t end_ns, ThreadState state, std::int16_t cpu, s
   columns_.state[filled_] = static_cast<std::uint8_t>(state);
   columns_.cpu[filled_] = cpu;
   columns_.waker[filled_] = waker;
+  columns_.wait[filled_] = static_cast<std::uint8_t>(wait);
   ++filled_;
   cursor_ns_ = end_ns;
 }
@@ -178,6 +185,8 @@ void StateRows::AddCycle(const rls_rec_cycle& cycle) {
   AddOffCpu(cycle, /*is_open=*/false);
   const std::int64_t out_ns = Signed(std::max({cycle.off_ns, cycle.in_ns, cycle.out_ns}));
   Emit(out_ns, ThreadState::kRunning, CpuOf(cycle.cpu), RLS_WAKER_NONE);
+  reason_ = cycle.out_reason;
+  reason_at_ns_ = Signed(cycle.out_ns);
   is_dead_ = cycle.out_state == RLS_OFF_DEAD && out_ns <= limit_ns;
 }
 
@@ -187,6 +196,14 @@ void StateRows::LoseCycle(const rls_rec_cycle& cycle) {
   findings_.unseen_switch_in.Add(Signed(cycle.off_ns));
   Lose(out_ns);
   is_dead_ = cycle.out_state == RLS_OFF_DEAD && out_ns <= scan_.limit_ns();
+}
+
+// What it waits for that left the CPU at off_ns; unknown if a record between then and now is lost.
+WaitKind StateRows::WaitAt(std::int64_t off_ns) const {
+  if (off_ns != reason_at_ns_) {
+    return WaitKind::kNone;
+  }
+  return WaitKindOf(reason_, off_ns, gil_[next_thread_]);
 }
 
 // Tells [off_ns, in_ns). is_open: in_ns is not the end of the sleep but of the trace.
@@ -204,14 +221,15 @@ void StateRows::AddOffCpu(const rls_rec_cycle& cycle, bool is_open) {
   }
   const ThreadState state =
       cycle.off_state == RLS_OFF_BLOCKED ? ThreadState::kBlocked : ThreadState::kSleeping;
+  const WaitKind wait = WaitAt(off_ns);
   if (cycle.wake_ns == 0) {
     if (!is_open && in_ns > cursor_ns_) {
       findings_.unseen_wakeup.Add(cursor_ns_);
     }
-    Emit(in_ns, state, kNoCpu, RLS_WAKER_NONE);
+    Emit(in_ns, state, kNoCpu, RLS_WAKER_NONE, wait);
     return;
   }
-  Emit(std::min(Signed(cycle.wake_ns), in_ns), state, kNoCpu, RLS_WAKER_NONE);
+  Emit(std::min(Signed(cycle.wake_ns), in_ns), state, kNoCpu, RLS_WAKER_NONE, wait);
   Emit(in_ns, ThreadState::kRunnable, kNoCpu, cycle.waker);
 }
 

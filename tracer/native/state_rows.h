@@ -8,17 +8,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cycle_sorter.h"
 #include "spool_scan.h"
+#include "wait_kind.h"
 
 namespace rls {
 
 // The codes of thread_state_coded.state.
 enum class ThreadState : std::uint8_t { kRunning = 0, kRunnable = 1, kSleeping = 2, kBlocked = 3 };
 
-// The columns of thread_state_coded.
+// The columns of thread_state_coded; and the kind of wait of a row, which makes it a row of
+// wait_coded too.
 struct StateColumns {
   std::vector<std::int32_t> thread_id;
   std::vector<std::int64_t> start_ns;
@@ -26,6 +29,7 @@ struct StateColumns {
   std::vector<std::uint8_t> state;
   std::vector<std::int16_t> cpu;
   std::vector<std::int32_t> waker;
+  std::vector<std::uint8_t> wait;  // WaitKind
 
   void Resize(std::size_t rows);
 };
@@ -71,6 +75,11 @@ class StateRows {
   StateRows(const SpoolScan& scan, const std::vector<std::uint32_t>& slots,
             const std::string& scratch_directory, std::size_t batch_rows, std::size_t bucket_bytes);
 
+  // Where the GIL of the threads in slots[position] is; before the first NextBatch.
+  void SetGil(std::size_t position, std::vector<GilRange> ranges) {
+    gil_[position] = std::move(ranges);
+  }
+
   // Prepares for about so many bytes of the spool; false once the rows can be had.
   bool Prepare(std::uint64_t bytes) { return sorter_.Scatter(bytes); }
 
@@ -89,15 +98,18 @@ class StateRows {
   void AddOffCpu(const rls_rec_cycle& cycle, bool is_open);
   void AddClose(const rls_rec_close& close);
   void Finish(const ThreadFacts& thread);
-  void Emit(std::int64_t end_ns, ThreadState state, std::int16_t cpu, std::int32_t waker);
+  void Emit(std::int64_t end_ns, ThreadState state, std::int16_t cpu, std::int32_t waker,
+            WaitKind wait = WaitKind::kNone);
   std::int64_t Lose(std::int64_t until_ns);
   void LoseGap(std::int64_t until_ns);
   void LoseCycle(const rls_rec_cycle& cycle);
+  WaitKind WaitAt(std::int64_t off_ns) const;
   void AddTotals(std::size_t rows);
   void DropHandedOut();
 
   const SpoolScan& scan_;
   std::vector<std::uint32_t> slots_;
+  std::vector<std::vector<GilRange>> gil_;  // by position in slots_
   CycleSorter sorter_;
   std::size_t batch_rows_;
 
@@ -107,6 +119,8 @@ class StateRows {
   std::int32_t thread_id_ = 0;
   std::int64_t cursor_ns_ = 0;  // all before it is told
   bool is_dead_ = false;
+  std::uint64_t reason_ = 0;       // why it left the CPU ...
+  std::int64_t reason_at_ns_ = 0;  // ... at this instant
   ThreadOutcome outcome_ = {};
 
   StateColumns columns_;

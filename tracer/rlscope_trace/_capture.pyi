@@ -41,6 +41,8 @@ class StateRows:
         batch_rows: int,
         bucket_bytes: int = ...,
     ) -> None: ...
+    def set_gil(self, position: int, ranges: list[tuple[int, int, int]]) -> None:
+        """Tell where the GIL of slots[position] is: (from_ns, first address, end), by time."""
     def prepare(self, bytes: int) -> bool: ...
     def next_batch(self) -> dict[str, NDArray[Any]] | None: ...
     @property
@@ -133,6 +135,8 @@ class Drain:
 
     @property
     def processes(self) -> int: ...
+    def take_new_pids(self) -> list[int]:
+        """Return the pids of the processes that entered since the last call."""
 
 def wait_signal(numbers: Sequence[int], timeout_s: float) -> tuple[int, int]:
     """Take a blocked signal: its number, 0 for none, and its si_code."""

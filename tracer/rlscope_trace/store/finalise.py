@@ -252,6 +252,9 @@ def _insert_states(con: duckdb.DuckDBPyConnection, batch: Columns) -> None:
         "INSERT INTO thread_state_coded"
         " SELECT thread_id, start_ns, end_ns, state, cpu, waker FROM batch"
     )
+    con.execute(
+        "INSERT INTO wait_coded SELECT thread_id, start_ns, end_ns, wait FROM batch WHERE wait > 0"
+    )
 
 
 def _insert_threads(con: duckdb.DuckDBPyConnection, batch: Columns) -> int:

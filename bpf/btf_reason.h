@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Why a thread leaves the CPU of its own accord, with BTF: the system call it is in, read
+ * from the registers that it entered the OS kernel with. This costs nothing until a traced
+ * thread goes to sleep, where probes on system calls would cost every one of them.
+ *
+ * The numbers and registers are those of x86-64; elsewhere the reason is not known.
+ */
+#ifndef RLS_BTF_REASON_H
+#define RLS_BTF_REASON_H
+
+#include "btf_filter.h"
+
+/* task_struct.flags: threads that have never entered from user space. */
+#define PF_IO_WORKER 0x00000010
+#define PF_USER_WORKER 0x00004000
+#define PF_KTHREAD 0x00200000
+
+#define TS_COMPAT 0x0002 /* thread_info.status: in a system call of a 32-bit program */
+
+/* arch/x86/entry/syscalls/syscall_64.tbl */
+enum {
+	SYS_READ = 0,
+	SYS_WRITE = 1,
+	SYS_POLL = 7,
+	SYS_IOCTL = 16,
+	SYS_PREAD64 = 17,
+	SYS_WRITEV = 20,
+	SYS_SELECT = 23,
+	SYS_CONNECT = 42,
+	SYS_RECVMSG = 47,
+	SYS_FSYNC = 74,
+	SYS_FDATASYNC = 75,
+	SYS_FUTEX = 202,
+	SYS_PSELECT6 = 270,
+	SYS_PPOLL = 271,
+	SYS_ACCEPT4 = 288,
+	SYS_PREADV = 295,
+	SYS_PWRITEV = 296,
+	SYS_RECVMMSG = 299,
+	SYS_SYNCFS = 306,
+	SYS_SENDMMSG = 307,
+	SYS_PREADV2 = 327,
+	SYS_PWRITEV2 = 328,
+	SYS_FUTEX_WAIT = 455,
+};
+
+/* super_block.s_magic */
+#define PIPEFS_MAGIC 0x50495045
+#define SOCKFS_MAGIC 0x534f434b
+#define ANON_INODE_FS_MAGIC 0x09041934
+
+/* inode.i_mode */
+#define S_IFMT 00170000
+#define S_IFIFO 0010000
+#define S_IFCHR 0020000
+
+/* Whether the first argument of a system call is the one file that it may wait for. */
+static __always_inline bool takes_one_file(long call)
+{
+	return call == SYS_READ || call == SYS_WRITE || call == SYS_IOCTL ||
+	       (call >= SYS_PREAD64 && call <= SYS_WRITEV) ||
+	       (call >= SYS_CONNECT && call <= SYS_RECVMSG) || call == SYS_FSYNC ||
+	       call == SYS_FDATASYNC || call == SYS_ACCEPT4 || call == SYS_PREADV ||
+	       call == SYS_PWRITEV || call == SYS_RECVMMSG || call == SYS_SYNCFS ||
+	       call == SYS_SENDMMSG || call == SYS_PREADV2 || call == SYS_PWRITEV2;
+}
+
+static __always_inline __u64 type_of_inode(const struct inode *inode)
+{
+	unsigned long magic = BPF_CORE_READ(inode, i_sb, s_magic);
+	unsigned short mode = BPF_CORE_READ(inode, i_mode);
+
+	if (magic == PIPEFS_MAGIC || (mode & S_IFMT) == S_IFIFO)
+		return RLS_FILE_PIPE;
+	if (magic == SOCKFS_MAGIC)
+		return RLS_FILE_SOCKET;
+	if (magic == ANON_INODE_FS_MAGIC)
+		return RLS_FILE_EVENT;
+	return (mode & S_IFMT) == S_IFCHR ? RLS_FILE_DEVICE : RLS_FILE_DISK;
+}
+
+/* The open file `fd` of `task`; null if there is none. */
+static __always_inline const struct inode *inode_of(struct task_struct *task, __u32 fd)
+{
+	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	struct file *file = 0;
+	struct file **files;
+
+	if (!table || fd >= BPF_CORE_READ(table, max_fds))
+		return 0;
+	files = BPF_CORE_READ(table, fd);
+	bpf_probe_read_kernel(&file, sizeof(file), &files[fd]);
+	return file ? BPF_CORE_READ(file, f_inode) : 0;
+}
+
+static __always_inline __u64 file_detail(struct task_struct *task, __u32 fd)
+{
+	const struct inode *inode = inode_of(task, fd);
+
+	if (!inode)
+		return RLS_REASON_FILE(RLS_FILE_UNKNOWN, 0);
+	return RLS_REASON_FILE(type_of_inode(inode), BPF_CORE_READ(inode, i_ino));
+}
+
+/* poll(2): how many files, and what the only one is. Its memory is that of `current`. */
+static __always_inline __u64 poll_detail(struct task_struct *task, const void *fds, __u32 count,
+					 bool is_current)
+{
+	const struct inode *inode;
+	__s32 fd = -1;
+
+	if (count != 1 || !is_current || bpf_probe_read_user(&fd, sizeof(fd), fds) || fd < 0)
+		return RLS_REASON_FILE(RLS_FILE_UNKNOWN, count);
+	inode = inode_of(task, fd);
+	return RLS_REASON_FILE(inode ? type_of_inode(inode) : RLS_FILE_UNKNOWN, count);
+}
+
+/* RLS_REASON of a thread that goes to sleep now (is_current), or has done so. */
+static __always_inline __u64 off_reason_of(struct task_struct *task, bool is_current)
+{
+	struct pt_regs *regs;
+	long call;
+
+	if (task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER))
+		return 0;
+	regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	if (!bpf_core_field_exists(regs->orig_ax) || task->thread_info.status & TS_COMPAT)
+		return 0;
+	call = (long)regs->orig_ax;
+	/* Not in a system call: a page fault, or a stop on the way back to user space. */
+	if (call < 0 || call > 0x3fff)
+		return 0;
+	if (call == SYS_FUTEX || call == SYS_FUTEX_WAIT)
+		return RLS_REASON(call, regs->di);
+	if (takes_one_file(call))
+		return RLS_REASON(call, file_detail(task, regs->di));
+	if (call == SYS_POLL || call == SYS_PPOLL)
+		return RLS_REASON(call,
+				  poll_detail(task, (const void *)regs->di, regs->si, is_current));
+	if (call == SYS_SELECT || call == SYS_PSELECT6)
+		return RLS_REASON(call, RLS_REASON_FILE(RLS_FILE_UNKNOWN, regs->di));
+	return RLS_REASON(call, 0);
+}
+
+#endif /* RLS_BTF_REASON_H */
