@@ -6,6 +6,8 @@ look at the process.
 The truth is the last line on stdout: one JSON object.
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 import os
