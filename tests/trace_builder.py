@@ -8,6 +8,7 @@ path = builder.write()
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,13 +81,17 @@ class TraceBuilder:
         default_factory=list
     )
     _async_ranges: list[tuple[object, ...]] = field(default_factory=list)
-    _calls: list[tuple[int, int, int, str, str]] = field(default_factory=list)
+    _calls: list[tuple[int, int, int, str, str, int]] = field(default_factory=list)
+    _samples: list[tuple[int, int, int, int, int | None]] = field(default_factory=list)
+    _stacks: dict[tuple[str, ...], int] = field(default_factory=dict)
+    _releases: list[tuple[int, int, int]] = field(default_factory=list)
     _waits: list[tuple[int, int, int, str]] = field(default_factory=list)
     _cuda_calls: list[tuple[int, int, int, str, str, int | None]] = field(default_factory=list)
     _activities: list[dict[str, Any]] = field(default_factory=list)
     _devices: list[tuple[object, ...]] = field(default_factory=list)
     _strings: dict[str, int] = field(default_factory=dict)
     _sites: dict[tuple[str, str], int] = field(default_factory=dict)
+    _site_facts: dict[int, tuple[str, int | None, int | None]] = field(default_factory=dict)
 
     def process(
         self,
@@ -182,10 +187,50 @@ class TraceBuilder:
         self._async_ranges.append((process_id, start_ns, end_ns, name, domain))
 
     def native_call(
-        self, thread_id: int, start_ns: int, end_ns: int, layer: str, symbol: str = "f"
+        self,
+        thread_id: int,
+        start_ns: int,
+        end_ns: int,
+        layer: str,
+        symbol: str = "f",
+        *,
+        flags: int = 0,
     ) -> None:
         """Add a native call; depth and the layer around it follow from the times."""
-        self._calls.append((thread_id, start_ns, end_ns, layer, symbol))
+        self._calls.append((thread_id, start_ns, end_ns, layer, symbol, flags))
+
+    def site(
+        self,
+        layer: str,
+        symbol: str,
+        *,
+        state: str = "probed",
+        probed_ns: int | None = 0,
+        dropped_ns: int | None = None,
+    ) -> int:
+        """Say more of a function than that it is probed; returns its site_id."""
+        site_id = self._sites.setdefault((layer, symbol), len(self._sites) + 1)
+        self._site_facts[site_id] = (state, probed_ns, dropped_ns)
+        return site_id
+
+    def sample(
+        self,
+        thread_id: int,
+        ts_ns: int,
+        layer: str | None,
+        *,
+        frames: Sequence[str] = (),
+        flags: int = 0,
+    ) -> None:
+        """Add a sample of a running thread; layer None: it could not be told."""
+        stack_id = (
+            self._stacks.setdefault(tuple(frames), len(self._stacks) + 1) if frames else None
+        )
+        self._samples.append((thread_id, ts_ns, LAYERS.index(layer), flags, stack_id))
+
+    def gil_release(self, thread_id: int, start_ns: int, end_ns: int) -> None:
+        """Add a stretch in which a thread had given the GIL away."""
+        self._releases.append((thread_id, start_ns, end_ns))
 
     def wait(self, thread_id: int, start_ns: int, end_ns: int, kind: str) -> None:
         """Add a wait whose reason is known."""
@@ -249,9 +294,11 @@ class TraceBuilder:
             return process_of[row[0]], row[0], row[1], -row[2]
 
         for rows in (
-            self._states, self._operations, self._calls, self._waits, self._cuda_calls
+            self._states, self._operations, self._calls, self._waits, self._cuda_calls,
+            self._releases,
         ):  # fmt: skip
             rows.sort(key=in_stored_order)  # type: ignore[attr-defined]
+        self._samples.sort(key=lambda row: (process_of[row[0]], row[0], row[1]))
         self._activities.sort(key=lambda row: (row["process_id"], row["start_ns"]))
         create_tables(connection)
         paths, operations = self._nested_operations()
@@ -269,6 +316,9 @@ class TraceBuilder:
             ("native_call_coded", self._nested_calls()),
             ("site", self._site_rows()),
             ("wait_coded", [(*row[:3], WAITS.index(row[3])) for row in self._waits]),
+            ("gil_release", self._releases),
+            ("cpu_sample_coded", self._samples),
+            ("stack", [(key, list(frames)) for frames, key in self._stacks.items()]),
             ("cuda_call_coded", self._cuda_call_rows()),
             ("gpu_activity_coded", [tuple(row.values()) for row in self._activities]),
             ("gpu_device", self._devices),
@@ -311,17 +361,21 @@ class TraceBuilder:
     def _nested_calls(self) -> list[tuple[object, ...]]:
         rows: list[tuple[object, ...]] = []
         open_: list[tuple[int, int, int]] = []  # thread, end, layer
-        for thread, start, end, layer, symbol in self._calls:
+        for thread, start, end, layer, symbol, flags in self._calls:
             open_ = [entry for entry in open_ if entry[0] == thread and entry[1] > start]
             code = LAYERS.index(layer)
             site = self._sites.setdefault((layer, symbol), len(self._sites) + 1)
             parent = open_[-1][2] if open_ else 0
-            rows.append((thread, start, end, code, parent, len(open_), site))
+            rows.append((thread, start, end, code, parent, len(open_), site, flags))
             open_.append((thread, end, code))
         return rows
 
     def _site_rows(self) -> list[tuple[object, ...]]:
+        hits = Counter((call[3], call[4]) for call in self._calls)
         return [
-            (site_id, f"{layer}.so", symbol, layer, 0x1000 + site_id, "probed")
+            (
+                site_id, f"{layer}.so", symbol, layer, 0x1000 + site_id,
+                *self._site_facts.get(site_id, ("probed", 0, None)), hits[layer, symbol], None,
+            )
             for (layer, symbol), site_id in self._sites.items()
-        ]
+        ]  # fmt: skip

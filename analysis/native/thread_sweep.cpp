@@ -59,7 +59,7 @@ class Sweep {
  private:
   // Layers are three bits wide in the counts of transitions.
   static constexpr std::size_t kTransitions = 64;
-  static constexpr std::array<uint8_t, kTables> kLargestValues = {3, 255, 7, 7, 255, 255};
+  static constexpr std::array<uint8_t, kTables> kLargestValues = {3, 255, 6, 9, 255, 255};
 
   template <typename Value>
   RowReader<Value> reader(const SweepSources& sources, SweepTable table, SweepProgress* progress) {

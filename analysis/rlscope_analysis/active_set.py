@@ -48,7 +48,7 @@ FROM thread_state_coded AS s JOIN thread AS t ON t.thread_id = s.thread_id WHERE
 UNION ALL
 SELECT t.process_id, {_CPU} + c.layer, c.start_ns, c.end_ns
 FROM native_call_coded AS c JOIN thread AS t ON t.thread_id = c.thread_id
-WHERE c.layer BETWEEN 1 AND 3
+WHERE c.layer BETWEEN 1 AND 4
 UNION ALL
 SELECT t.process_id, {_CUDA_API}, c.start_ns, c.end_ns
 FROM cuda_call_coded AS c JOIN thread AS t ON t.thread_id = c.thread_id

@@ -58,7 +58,7 @@ SELECT thread_id, start_ns, end_ns, path_id FROM (
 ) ORDER BY thread_id, start_ns, depth""",
     # The last of three is a simulator every fourth step; else it is inside the second.
     "native_call_coded": """
-SELECT thread_id, start_ns, end_ns, layer, 0, depth, 1 FROM (
+SELECT thread_id, start_ns, end_ns, layer, 0, depth, 1, 0 FROM (
   SELECT thread_id, began + 1000 + chance(seed, 3, 400) AS start_ns,
     began + 9000 + chance(seed, 4, 3000) AS end_ns, 3::UTINYINT AS layer, 0::USMALLINT AS depth
   FROM step

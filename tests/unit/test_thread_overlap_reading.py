@@ -43,7 +43,7 @@ def long_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with duckdb.connect(str(path)) as connection:
         connection.execute(f"""
             INSERT INTO native_call_coded
-            SELECT t, i * 10, i * 10 + 4, 3, 0, 0, 1
+            SELECT t, i * 10, i * 10 + 4, 3, 0, 0, 1, 0
             FROM range(1, 3) AS t(t), range({CALLS}) AS i(i) ORDER BY t, i;
             INSERT INTO gpu_activity_coded
             SELECT p, 0, 1, 1, i * 10 + 2, i * 10 + 6, 1, 1, NULL, NULL, NULL
@@ -173,7 +173,7 @@ def test_ctrl_c_ends_it(long_trace: Path, jobs: int) -> None:
     [
         ("DROP TABLE wait_coded", "wait_coded does not exist"),
         (
-            "INSERT INTO native_call_coded VALUES (1, NULL, 5, 1, 0, 0, 1)",
+            "INSERT INTO native_call_coded VALUES (1, NULL, 5, 1, 0, 0, 1, 0)",
             "native_call_coded holds NULL",
         ),
         (
@@ -198,7 +198,7 @@ def test_rows_that_are_not_in_their_order_are_counted(
 ) -> None:
     expected = rows(thread_overlap.compute(connection), "layer", "time_ns")
     connection.execute("""
-        INSERT INTO native_call_coded VALUES (1, 8, 9, 3, 0, 0, 1), (1, 1, 1, 3, 0, 0, 1);
+        INSERT INTO native_call_coded VALUES (1, 8, 9, 3, 0, 0, 1, 0), (1, 1, 1, 3, 0, 0, 1, 0);
         DELETE FROM native_call_coded WHERE start_ns = 8
     """)
     found = thread_overlap.compute(connection)

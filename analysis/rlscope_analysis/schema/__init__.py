@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     import duckdb
 
 # In order: a view may use the tables before it.
-SCHEMA_TOPICS = ("session", "threads", "operations", "calls", "gpu", "derived")
+SCHEMA_TOPICS = ("session", "threads", "operations", "calls", "samples", "gpu", "derived")
 # Filled by the analysis, not by what records: the tables of the topic derived.
 DERIVED_TABLES = frozenset(
     {"thread_overlap_coded", "transition_coded", "overlap_fault", "active_set"}
 )
+# These as well, where there are samples.
+DERIVED_FROM_SAMPLES = frozenset({"sample_count_coded", "layer_estimate_coded"})
 
 
 def schema_sql(topic: str) -> str:

@@ -1,59 +1,73 @@
 -- Calls out of Python, and why a thread waited.
 
 CREATE TABLE site (
-  site_id INTEGER, module VARCHAR, symbol VARCHAR, layer VARCHAR, file_offset BIGINT, state VARCHAR
+  site_id INTEGER, module VARCHAR, symbol VARCHAR, layer VARCHAR, file_offset BIGINT, state VARCHAR,
+  probed_ns BIGINT, dropped_ns BIGINT, hits BIGINT, time_ns BIGINT
 );
 COMMENT ON TABLE site IS 'The functions that native calls entered';
 COMMENT ON COLUMN site.site_id IS 'Key of this site, counted from 1';
 COMMENT ON COLUMN site.module IS 'The file or package it belongs to; NULL: not known';
 COMMENT ON COLUMN site.symbol IS 'Its name';
-COMMENT ON COLUMN site.layer IS 'The layer it belongs to: python, simulator, backend';
+COMMENT ON COLUMN site.layer IS 'The layer it belongs to: python, simulator, backend, cuda_api';
 COMMENT ON COLUMN site.file_offset IS 'Where it lies in the file of the module; NULL: not known';
-COMMENT ON COLUMN site.state IS 'probed, imported (from another trace), or dropped with the reason';
+COMMENT ON COLUMN site.state IS 'probed; dropped: REASON (probed until dropped_ns); not probed: REASON; imported (from another trace)';
+COMMENT ON COLUMN site.probed_ns IS 'Since when its calls were recorded; NULL: never, or imported';
+COMMENT ON COLUMN site.dropped_ns IS 'Until when they were; NULL: to the end of the recording, or never';
+COMMENT ON COLUMN site.hits IS 'How many calls were counted, also those whose record was lost; NULL: not counted';
+COMMENT ON COLUMN site.time_ns IS 'How long the counted calls took together; NULL: not counted';
 
 CREATE TABLE native_call_coded (
   thread_id INTEGER, start_ns BIGINT, end_ns BIGINT,
-  layer UTINYINT, parent_layer UTINYINT, depth USMALLINT, site_id INTEGER
+  layer UTINYINT, parent_layer UTINYINT, depth USMALLINT, site_id INTEGER, flags UTINYINT
 );
 COMMENT ON TABLE native_call_coded IS 'Storage behind the view native_call, sorted by (process, thread_id, start_ns, depth); query the view';
 COMMENT ON COLUMN native_call_coded.thread_id IS 'The thread';
 COMMENT ON COLUMN native_call_coded.start_ns IS 'When the call was entered';
-COMMENT ON COLUMN native_call_coded.end_ns IS 'When it returned';
-COMMENT ON COLUMN native_call_coded.layer IS '1 python, 2 simulator, 3 backend';
+COMMENT ON COLUMN native_call_coded.end_ns IS 'When it returned, or when it was noticed that it never would';
+COMMENT ON COLUMN native_call_coded.layer IS '1 python, 2 simulator, 3 backend, 4 cuda_api';
 COMMENT ON COLUMN native_call_coded.parent_layer IS 'Layer of the call around it; 0: none';
 COMMENT ON COLUMN native_call_coded.depth IS 'How many native calls are around it: 0 is outermost';
 COMMENT ON COLUMN native_call_coded.site_id IS 'What was called: site';
+COMMENT ON COLUMN native_call_coded.flags IS '1 unwound, 2 open, added up; 0 it returned; NULL not known';
 
 CREATE VIEW native_call AS
 SELECT
   thread_id, start_ns, end_ns,
-  CASE layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' END AS layer,
-  CASE parent_layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' END AS parent_layer,
-  depth, site_id
+  CASE layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' END AS layer,
+  CASE parent_layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' END AS parent_layer,
+  depth, site_id,
+  CASE WHEN flags & 2 = 2 THEN 'open' WHEN flags & 1 = 1 THEN 'unwound' WHEN flags = 0 THEN 'returned' END AS outcome
 FROM native_call_coded;
 COMMENT ON VIEW native_call IS 'Calls of functions whose layer is known, properly nested on their thread';
 COMMENT ON COLUMN native_call.thread_id IS 'The thread';
 COMMENT ON COLUMN native_call.start_ns IS 'When the call was entered';
-COMMENT ON COLUMN native_call.end_ns IS 'When it returned';
-COMMENT ON COLUMN native_call.layer IS 'What was entered: python, simulator, backend';
+COMMENT ON COLUMN native_call.end_ns IS 'When it returned, or when it was noticed that it never would';
+COMMENT ON COLUMN native_call.layer IS 'What was entered: python, simulator, backend, cuda_api';
 COMMENT ON COLUMN native_call.parent_layer IS 'Layer of the call around it; NULL: none is known';
 COMMENT ON COLUMN native_call.depth IS 'How many native calls are around it: 0 is outermost';
 COMMENT ON COLUMN native_call.site_id IS 'What was called: site';
+COMMENT ON COLUMN native_call.outcome IS 'returned; unwound (an exception or a longjmp left it); open (still under way when the recording stopped); NULL: not known';
 
 CREATE TABLE wait_coded (thread_id INTEGER, start_ns BIGINT, end_ns BIGINT, kind UTINYINT);
 COMMENT ON TABLE wait_coded IS 'Storage behind the view wait, sorted by (process, thread_id, start_ns); query the view';
 COMMENT ON COLUMN wait_coded.thread_id IS 'The thread';
-COMMENT ON COLUMN wait_coded.start_ns IS 'When the wait began';
-COMMENT ON COLUMN wait_coded.end_ns IS 'When it ended';
-COMMENT ON COLUMN wait_coded.kind IS '1 gil, 2 gpu, 3 io, 4 lock, 5 pipe, 6 socket, 7 sleep';
+COMMENT ON COLUMN wait_coded.start_ns IS 'When the wait began: the thread left the CPU';
+COMMENT ON COLUMN wait_coded.end_ns IS 'When it ended: the thread was woken';
+COMMENT ON COLUMN wait_coded.kind IS '1 gil, 2 gpu, 3 io, 4 lock, 5 pipe, 6 socket, 7 sleep, 8 poll, 9 process';
 
 CREATE VIEW wait AS
 SELECT
   thread_id, start_ns, end_ns,
-  CASE kind WHEN 1 THEN 'gil' WHEN 2 THEN 'gpu' WHEN 3 THEN 'io' WHEN 4 THEN 'lock' WHEN 5 THEN 'pipe' WHEN 6 THEN 'socket' WHEN 7 THEN 'sleep' END AS kind
+  CASE kind WHEN 1 THEN 'gil' WHEN 2 THEN 'gpu' WHEN 3 THEN 'io' WHEN 4 THEN 'lock' WHEN 5 THEN 'pipe' WHEN 6 THEN 'socket' WHEN 7 THEN 'sleep' WHEN 8 THEN 'poll' WHEN 9 THEN 'process' END AS kind
 FROM wait_coded;
 COMMENT ON VIEW wait IS 'What a thread waited for, where that is known; waits of one thread do not overlap';
 COMMENT ON COLUMN wait.thread_id IS 'The thread';
 COMMENT ON COLUMN wait.start_ns IS 'When the wait began';
 COMMENT ON COLUMN wait.end_ns IS 'When it ended';
-COMMENT ON COLUMN wait.kind IS 'gil, gpu, io (a disk), lock (a futex), pipe, socket, sleep';
+COMMENT ON COLUMN wait.kind IS 'gil, gpu, io (a disk or a device), lock (a futex), pipe, socket, sleep, poll (one of several files), process (the end of a child)';
+
+CREATE TABLE gil_release (thread_id INTEGER, start_ns BIGINT, end_ns BIGINT);
+COMMENT ON TABLE gil_release IS 'When a thread of Python had given the GIL away, sorted by (process, thread_id, start_ns); only with --gil full';
+COMMENT ON COLUMN gil_release.thread_id IS 'The thread';
+COMMENT ON COLUMN gil_release.start_ns IS 'When it gave the GIL away';
+COMMENT ON COLUMN gil_release.end_ns IS 'When it had it again, the wait for it included';

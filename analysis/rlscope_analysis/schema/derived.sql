@@ -10,8 +10,8 @@ COMMENT ON TABLE thread_overlap_coded IS 'Storage behind the view breakdown: the
 COMMENT ON COLUMN thread_overlap_coded.thread_id IS 'The thread';
 COMMENT ON COLUMN thread_overlap_coded.path_id IS 'The stack of open operations: operation_path; 0: none is open';
 COMMENT ON COLUMN thread_overlap_coded.state IS '0 running, 1 runnable, 2 sleeping, 3 blocked, 4 lost, 255 not measured';
-COMMENT ON COLUMN thread_overlap_coded.layer IS '1 python, 2 simulator, 3 backend, 4 cuda_api; 0 inside no known call';
-COMMENT ON COLUMN thread_overlap_coded.wait IS '1 gil, 2 gpu, 3 io, 4 lock, 5 pipe, 6 socket, 7 sleep; 0 none is known';
+COMMENT ON COLUMN thread_overlap_coded.layer IS '1 python, 2 simulator, 3 backend, 4 cuda_api, 5 spin, 6 other; 0 inside no known call';
+COMMENT ON COLUMN thread_overlap_coded.wait IS '1 gil, 2 gpu, 3 io, 4 lock, 5 pipe, 6 socket, 7 sleep, 8 poll, 9 process; 0 none is known';
 COMMENT ON COLUMN thread_overlap_coded.gpu IS '0 no GPU worked for the process, 1 one did, 255 not measured';
 COMMENT ON COLUMN thread_overlap_coded.time_ns IS 'How long all of this was so';
 COMMENT ON COLUMN thread_overlap_coded.count IS 'In how many stretches';
@@ -27,6 +27,33 @@ COMMENT ON COLUMN transition_coded.path_id IS 'The stack of open operations: ope
 COMMENT ON COLUMN transition_coded.from_layer IS 'Layer that called, as in thread_overlap_coded; 0: no known call';
 COMMENT ON COLUMN transition_coded.to_layer IS 'Layer that was entered, a different one';
 COMMENT ON COLUMN transition_coded.count IS 'How often';
+
+CREATE TABLE sample_count_coded (
+  thread_id INTEGER, path_id INTEGER, call_layer UTINYINT, gpu UTINYINT,
+  layer UTINYINT, count BIGINT
+);
+COMMENT ON TABLE sample_count_coded IS 'How many samples of each thread fell where: the base of layer_estimate_coded';
+COMMENT ON COLUMN sample_count_coded.thread_id IS 'The thread';
+COMMENT ON COLUMN sample_count_coded.path_id IS 'The stack of operations that was open: operation_path; 0: none';
+COMMENT ON COLUMN sample_count_coded.call_layer IS 'Layer of the innermost known call they fell into; 0: none, so that they tell of time that no call covers';
+COMMENT ON COLUMN sample_count_coded.gpu IS 'As in thread_overlap_coded';
+COMMENT ON COLUMN sample_count_coded.layer IS 'What they found: as in cpu_sample_coded';
+COMMENT ON COLUMN sample_count_coded.count IS 'How many';
+
+CREATE TABLE layer_estimate_coded (
+  thread_id INTEGER, path_id INTEGER, call_layer UTINYINT, gpu UTINYINT,
+  layer UTINYINT, time_ns BIGINT, stderr_ns DOUBLE, samples BIGINT, method UTINYINT
+);
+COMMENT ON TABLE layer_estimate_coded IS 'Time on a CPU split among the layers by the samples that fell into it. Of each thread, path, call_layer and gpu the rows add up to the running time in thread_overlap_coded';
+COMMENT ON COLUMN layer_estimate_coded.thread_id IS 'The thread';
+COMMENT ON COLUMN layer_estimate_coded.path_id IS 'The stack of open operations: operation_path; 0: none';
+COMMENT ON COLUMN layer_estimate_coded.call_layer IS 'Layer of the known call that the time was in: 0 none; 3 backend, of which only spin is told apart';
+COMMENT ON COLUMN layer_estimate_coded.gpu IS 'As in thread_overlap_coded';
+COMMENT ON COLUMN layer_estimate_coded.layer IS 'As in cpu_sample_coded; 0: the part whose samples could not be told';
+COMMENT ON COLUMN layer_estimate_coded.time_ns IS 'Its part of the time';
+COMMENT ON COLUMN layer_estimate_coded.stderr_ns IS 'Standard error of time_ns';
+COMMENT ON COLUMN layer_estimate_coded.samples IS 'How many samples all the shares of this time are from';
+COMMENT ON COLUMN layer_estimate_coded.method IS '1 own (samples of this very time); where it has none, those of: 2 path (GPU at work or not), 3 operation (any stack with this innermost operation, in the process), 4 thread, 5 process';
 
 CREATE TABLE overlap_fault (relation VARCHAR, fault VARCHAR, count BIGINT);
 COMMENT ON TABLE overlap_fault IS 'Rows of other tables that were not as the schema promises when the overlaps were worked out; no row: all were';

@@ -15,12 +15,20 @@ WAKER_KINDS = {-1: "interrupt", -2: "outside", -3: "unknown"}
 WAKER_THREAD = "thread"
 
 # By code, as are all below. Code 0 of a layer or wait: none is known.
-LAYERS = (None, "python", "simulator", "backend", "cuda_api")
-WAITS = (None, "gil", "gpu", "io", "lock", "pipe", "socket", "sleep")
+LAYERS = (None, "python", "simulator", "backend", "cuda_api", "spin", "other")
+WAITS = (None, "gil", "gpu", "io", "lock", "pipe", "socket", "sleep", "poll", "process")
 CUDA_CALL_KINDS = ("other", "launch", "memcpy", "memset", "sync", "memory", "graph")
 # A stream that waits (sync) is listed, but the GPU does not work meanwhile.
 GPU_ACTIVITY_KINDS = (None, "kernel", "memcpy", "memset", "graph", "sync")
 GPU_BUSY_KINDS = ("kernel", "memcpy", "memset", "graph")
+# layer_estimate_coded.method: of which samples the shares are.
+ESTIMATE_METHODS = (None, "own", "path", "operation", "thread", "process")
+
+# native_call_coded.flags and cpu_sample_coded.flags, by bit.
+CALL_UNWOUND, CALL_OPEN = 1, 2
+SAMPLE_IN_KERNEL, SAMPLE_BY_STACK = 1, 2
+# Kinds of table capture that tell of one layer of native_call.
+LAYER_CAPTURE = "native_call:{layer}"
 
 # The operation that owns the time when none is open.
 UNANNOTATED = "(unannotated)"

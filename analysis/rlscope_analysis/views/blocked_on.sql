@@ -12,7 +12,7 @@ COMMENT ON COLUMN blocked_on.process_id IS 'The process of the thread';
 COMMENT ON COLUMN blocked_on.thread_id IS 'The thread';
 COMMENT ON COLUMN blocked_on.operation IS 'The innermost open operation; (unannotated): none was open';
 COMMENT ON COLUMN blocked_on.state IS 'sleeping, or blocked (cannot be interrupted: a disk as a rule); NULL: not measured';
-COMMENT ON COLUMN blocked_on.wait IS 'gil, gpu, io, lock, pipe, socket, sleep; NULL: not known';
+COMMENT ON COLUMN blocked_on.wait IS 'gil, gpu, io, lock, pipe, socket, sleep, poll, process; NULL: not known';
 COMMENT ON COLUMN blocked_on.layer IS 'The innermost known call it waited in; NULL: inside none';
 COMMENT ON COLUMN blocked_on.time_ns IS 'How long';
 COMMENT ON COLUMN blocked_on.count IS 'How often: stretches of one stack of operations';

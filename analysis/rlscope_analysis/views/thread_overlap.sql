@@ -4,8 +4,8 @@ SELECT
   t.process_id, o.thread_id, o.path_id,
   CASE WHEN o.path_id = 0 THEN '(unannotated)' ELSE p.name END AS operation,
   CASE o.state WHEN 0 THEN 'running' WHEN 1 THEN 'runnable' WHEN 2 THEN 'sleeping' WHEN 3 THEN 'blocked' WHEN 4 THEN 'lost' END AS state,
-  CASE o.layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' END AS layer,
-  CASE o.wait WHEN 1 THEN 'gil' WHEN 2 THEN 'gpu' WHEN 3 THEN 'io' WHEN 4 THEN 'lock' WHEN 5 THEN 'pipe' WHEN 6 THEN 'socket' WHEN 7 THEN 'sleep' END AS wait,
+  CASE o.layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' END AS layer,
+  CASE o.wait WHEN 1 THEN 'gil' WHEN 2 THEN 'gpu' WHEN 3 THEN 'io' WHEN 4 THEN 'lock' WHEN 5 THEN 'pipe' WHEN 6 THEN 'socket' WHEN 7 THEN 'sleep' WHEN 8 THEN 'poll' WHEN 9 THEN 'process' END AS wait,
   CASE o.gpu WHEN 0 THEN FALSE WHEN 1 THEN TRUE END AS gpu_busy,
   o.time_ns, o.count, o.first_ns, o.last_ns
 FROM thread_overlap_coded AS o
@@ -18,7 +18,7 @@ COMMENT ON COLUMN thread_overlap.path_id IS 'The stack of open operations: opera
 COMMENT ON COLUMN thread_overlap.operation IS 'The innermost open operation; (unannotated): none was open';
 COMMENT ON COLUMN thread_overlap.state IS 'running, runnable, sleeping, blocked, or lost (its records were); NULL: not measured';
 COMMENT ON COLUMN thread_overlap.layer IS 'The innermost known call: python, simulator, backend, cuda_api; NULL: inside none';
-COMMENT ON COLUMN thread_overlap.wait IS 'What it waited for: gil, gpu, io, lock, pipe, socket, sleep; NULL: not known, or it did not wait';
+COMMENT ON COLUMN thread_overlap.wait IS 'What it waited for: gil, gpu, io, lock, pipe, socket, sleep, poll, process; NULL: not known, or it did not wait';
 COMMENT ON COLUMN thread_overlap.gpu_busy IS 'Whether a GPU worked for the process at that time; NULL: not measured';
 COMMENT ON COLUMN thread_overlap.time_ns IS 'How long all of this was so';
 COMMENT ON COLUMN thread_overlap.count IS 'In how many stretches';

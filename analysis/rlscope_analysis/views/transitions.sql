@@ -8,8 +8,8 @@ WITH instance AS (
   SELECT
     c.thread_id,
     CASE WHEN c.path_id = 0 THEN '(unannotated)' ELSE p.name END AS operation,
-    CASE c.from_layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' END AS from_layer,
-    CASE c.to_layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' END AS to_layer,
+    CASE c.from_layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' END AS from_layer,
+    CASE c.to_layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' END AS to_layer,
     sum(c.count)::BIGINT AS count
   FROM transition_coded AS c LEFT JOIN operation_path AS p ON p.path_id = c.path_id
   GROUP BY ALL

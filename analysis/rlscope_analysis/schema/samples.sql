@@ -1,0 +1,30 @@
+-- Where running threads were at the ticks of a clock of CPU time.
+
+CREATE TABLE cpu_sample_coded (
+  thread_id INTEGER, ts_ns BIGINT, layer UTINYINT, flags UTINYINT, stack_id INTEGER
+);
+COMMENT ON TABLE cpu_sample_coded IS 'Storage behind the view cpu_sample, sorted by (process, thread_id, ts_ns); query the view';
+COMMENT ON COLUMN cpu_sample_coded.thread_id IS 'The thread that ran';
+COMMENT ON COLUMN cpu_sample_coded.ts_ns IS 'When';
+COMMENT ON COLUMN cpu_sample_coded.layer IS '1 python, 2 simulator, 3 backend, 4 cuda_api, 5 spin, 6 other; 0 could not be told';
+COMMENT ON COLUMN cpu_sample_coded.flags IS '1 in the OS kernel, 2 layer of a caller, added up';
+COMMENT ON COLUMN cpu_sample_coded.stack_id IS 'Its Python functions: stack; NULL: none was found';
+
+CREATE VIEW cpu_sample AS
+SELECT
+  thread_id, ts_ns,
+  CASE layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' END AS layer,
+  stack_id, flags & 1 = 1 AS in_kernel, flags & 2 = 2 AS by_stack
+FROM cpu_sample_coded;
+COMMENT ON VIEW cpu_sample IS 'Where running threads were at the ticks of a clock of CPU time: each stands for the same time on a CPU';
+COMMENT ON COLUMN cpu_sample.thread_id IS 'The thread that ran';
+COMMENT ON COLUMN cpu_sample.ts_ns IS 'When';
+COMMENT ON COLUMN cpu_sample.layer IS 'python, simulator, backend, cuda_api, spin (a known loop that waits on the CPU), other (native code of no layer); NULL: could not be told';
+COMMENT ON COLUMN cpu_sample.stack_id IS 'Its Python functions: stack; NULL: none was found';
+COMMENT ON COLUMN cpu_sample.in_kernel IS 'Whether the OS kernel worked for it';
+COMMENT ON COLUMN cpu_sample.by_stack IS 'Whether the layer is that of a caller, found on the stack';
+
+CREATE TABLE stack (stack_id INTEGER, frames VARCHAR[]);
+COMMENT ON TABLE stack IS 'The stacks of Python functions that samples found, each once';
+COMMENT ON COLUMN stack.stack_id IS 'Key of this stack, counted from 1';
+COMMENT ON COLUMN stack.frames IS 'The functions, outermost first';
