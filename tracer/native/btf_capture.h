@@ -26,6 +26,7 @@ class BtfCapture {
 
   int RingFd() const { return object_.MapFd("ring"); }
   int LossFd() const { return object_.MapFd("loss"); }
+  int ThreadsFd() const { return object_.MapFd("threads"); }
   std::uint64_t MissedRuns() const { return object_.MissedRuns(); }
   std::uint64_t FailedUpdates() const { return Control().failed_updates; }
 

@@ -82,6 +82,7 @@ void BindCaptures(py::module_& module) {
       .def("close_open", &BtfCapture::CloseOpen)
       .def_property_readonly("ring_fd", &BtfCapture::RingFd)
       .def_property_readonly("loss_fd", &BtfCapture::LossFd)
+      .def_property_readonly("threads_fd", &BtfCapture::ThreadsFd)
       .def("missed_runs", &BtfCapture::MissedRuns)
       .def("failed_updates", &BtfCapture::FailedUpdates);
   py::class_<TracepointCapture>(module, "TracepointCapture")

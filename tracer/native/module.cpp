@@ -9,7 +9,10 @@ namespace py = pybind11;
 
 namespace rls {
 void bind_capture(py::module_& module);
+void bind_events(py::module_& module);
 void bind_inject(py::module_& module);
+void bind_native(py::module_& module);
+void bind_sampler(py::module_& module);
 void bind_shim(py::module_& module);
 void bind_spool(py::module_& module);
 }  // namespace rls
@@ -25,7 +28,10 @@ PYBIND11_MODULE(_capture, module) {
     }
   });
   rls::bind_capture(module);
+  rls::bind_events(module);
   rls::bind_inject(module);
+  rls::bind_native(module);
+  rls::bind_sampler(module);
   rls::bind_shim(module);
   rls::bind_spool(module);
 }

@@ -51,6 +51,18 @@ class StateRows:
     def findings(self) -> dict[str, tuple[int, int]]: ...
     def outcomes(self) -> NDArray[np.void]: ...
 
+class EventRows:
+    """Third pass: calls, GIL releases, samples and stacks, in the order of the spool."""
+
+    def __init__(self, scan: SpoolScan) -> None: ...
+    def next_batch(self, rows: int) -> dict[str, Any] | None:
+        """Return columns by name under calls, releases and samples; stacks: (id, frames)."""
+
+    @property
+    def position(self) -> int: ...
+    @property
+    def malformed_count(self) -> int: ...
+
 # Capture: load, attach, drain. System errors arrive as OSError with their errno.
 
 class BtfCapture:
@@ -72,6 +84,8 @@ class BtfCapture:
     def ring_fd(self) -> int: ...
     @property
     def loss_fd(self) -> int: ...
+    @property
+    def threads_fd(self) -> int: ...
     def missed_runs(self) -> int: ...
     def failed_updates(self) -> int: ...
 
@@ -260,3 +274,84 @@ def inject(pid: int, library: str, entry: str, data: bytes, *, timeout_ns: int) 
 
 def read_variable(pid: int, library: str, name: str, bytes: int) -> bytes:
     """Read an exported variable of a library that is loaded into a process."""
+
+# --- native probes: native_bindings.cpp ---
+
+class NativeProbes:
+    """The programs of bpf/native.bpf.c: exact calls of probed functions, in the traced processes.
+
+    Writes into the ring of a BtfCapture, whose file descriptors it is given. `sites`: site ids are
+    below it. `mode`: the best way this kernel takes ("auto"), or the one named. Raises OSError.
+
+    A function that a C++ exception passes through must not be probed, nor must be any in a process
+    that switches stacks on one thread (greenlet): both end the process.
+    """
+
+    def __init__(
+        self,
+        object_path: str,
+        *,
+        threads_fd: int,
+        ring_fd: int,
+        loss_fd: int,
+        sites: int,
+        mode: str = "auto",
+    ) -> None: ...
+    def attach(self, path: str, points: Sequence[tuple[int, int, int]]) -> None:
+        """Probe functions of a file: (file offset, site_id, layer) each. All of them or none.
+
+        `path` is opened as given. Raises OSError: EEXIST for a site that is probed, ERANGE for a
+        site id out of range, ENOSPC above the limit.
+        """
+
+    def drop(self, site_ids: Sequence[int]) -> None:
+        """Take the probes of these sites away for good; the others of their files stay."""
+
+    def attach_gil(
+        self, path: str, save_offsets: Sequence[int], restore_offsets: Sequence[int]
+    ) -> None:
+        """Record when the GIL is given away and taken back: PyEval_SaveThread and the like."""
+
+    def detach(self) -> None:
+        """Take all probes away. When it returns, the code of all processes is the original."""
+
+    def close_open(self) -> None:
+        """Detach, and write the calls that are still under way into the ring."""
+
+    def counters(self) -> dict[int, tuple[int, int]]:
+        """Return hits and their time in ns of each site that was called."""
+
+    def missed(self) -> int:
+        """Return how often the OS kernel skipped a program."""
+
+    @property
+    def unmatched(self) -> int:
+        """Returns of calls that began before the probes, or in the process that was forked."""
+
+    @property
+    def too_deep(self) -> int:
+        """Calls inside 16 probed calls."""
+
+    @property
+    def abandoned(self) -> int:
+        """Calls that were under way while another site of their file was dropped."""
+
+    @property
+    def declined(self) -> int:
+        """Calls in a signal handler with a stack of its own, which interrupted a probed call."""
+
+    @property
+    def failed(self) -> int:
+        """Calls that there was no memory to remember."""
+
+    @property
+    def mode(self) -> str:
+        """The way that is taken: "session", "multi" or "perf"."""
+
+    @property
+    def attempts(self) -> list[tuple[str, str]]:
+        """The ways that were tried, and why each did not work: empty for the one taken."""
+
+    @property
+    def limit(self) -> int | None:
+        """How many points there may be at once; None: no limit."""

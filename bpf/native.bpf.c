@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Calls of probed functions, from entry to return, in user space programs.
+ *
+ * Probe points belong to files, so these programs run in every process that executes the file, and
+ * must leave a process outside the traced tree as soon as they can. One of three sets is loaded:
+ * `session_call` (6.13 and newer: one program for entry and return, which a bystander's return
+ * does not even reach), or `enter_call` with `return_call`, attached to many points at once (6.6
+ * and newer) or one by one.
+ */
+#include "native_calls.h"
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+/* The context of a uprobe program: the registers of the interrupted code. */
+struct pt_regs___user {
+	unsigned long sp;
+};
+
+struct xol_area {
+	unsigned long vaddr;
+};
+
+struct uprobes_state {
+	struct xol_area *xol_area;
+};
+
+struct mm_struct___uprobes {
+	struct uprobes_state uprobes_state;
+};
+
+struct task_struct___uprobes {
+	struct mm_struct___uprobes *mm;
+	unsigned long sas_ss_sp; /* the stack that signal handlers may have for themselves */
+	unsigned long sas_ss_size;
+};
+
+#pragma clang attribute pop
+
+extern bool bpf_session_is_return(void) __ksym __weak;
+
+/* A pushed return address. */
+#define SLOT_BYTES 8
+
+/* Whether the return address at `slot` has been replaced by that of an armed return probe. */
+static __always_inline bool is_return_armed(struct task_struct *task, __u64 slot)
+{
+	struct task_struct___uprobes *current = (void *)task;
+	__u64 trampoline = BPF_CORE_READ(current, mm, uprobes_state.xol_area, vaddr);
+	__u64 address = 0;
+
+	if (!trampoline || bpf_probe_read_user(&address, sizeof(address), (void *)slot))
+		return false;
+	return address == trampoline;
+}
+
+static __always_inline bool is_on_signal_stack(struct task_struct *task, __u64 stack_pointer)
+{
+	struct task_struct___uprobes *current = (void *)task;
+	__u64 start = BPF_CORE_READ(current, sas_ss_sp);
+
+	return stack_pointer > start &&
+	       stack_pointer - start <= BPF_CORE_READ(current, sas_ss_size);
+}
+
+/*
+ * Makes the remembered calls agree with the stack, on which a function is being called; false where
+ * that call has to be left alone: in a signal handler with a stack of its own, the calls that were
+ * interrupted look as if they had been left, to the OS kernel too.
+ */
+static __noinline bool settle_stack(struct task_struct *task, __u32 thread_id,
+				    struct rls_native_calls *stack, __u64 stack_pointer)
+{
+	__u64 top = frame_at(stack, stack->depth - 1)->stack_pointer;
+	bool jumped = top == stack_pointer && is_return_armed(task, stack_pointer);
+
+	if (is_on_signal_stack(task, stack_pointer) && !is_on_signal_stack(task, top)) {
+		COUNT_NATIVE_LOSS(declined);
+		return false;
+	}
+	unwind_above(thread_id, stack, stack_pointer, jumped);
+	return true;
+}
+
+/* Remembers that a call begins; 0 where its return is of no interest. Not inlined: the verifier
+ * would lose sight of the two values that session_call may return.
+ */
+static __noinline int begin_call(void *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct rls_track *track = track_of(task);
+	struct rls_native_calls *stack;
+	struct rls_native_frame *frame;
+	__u64 stack_pointer, cookie;
+
+	if (!track || !track->thread_id)
+		return 0;
+	cookie = bpf_get_attach_cookie(ctx);
+	if (!is_served(cookie))
+		return 0;
+	stack = bpf_task_storage_get(&calls, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!stack) {
+		COUNT_NATIVE_LOSS(failed);
+		return 0;
+	}
+	if (stack->epoch != native_epoch)
+		forget_abandoned(stack, native_epoch);
+	stack_pointer = ((struct pt_regs___user *)ctx)->sp;
+	if (stack->depth && frame_at(stack, stack->depth - 1)->stack_pointer <= stack_pointer &&
+	    !settle_stack(task, track->thread_id, stack, stack_pointer))
+		return 0;
+	if (stack->depth >= RLS_NATIVE_DEPTH) {
+		count_call(RLS_NATIVE_SITE(cookie), 0);
+		COUNT_NATIVE_LOSS(too_deep);
+		return 0;
+	}
+	frame = frame_at(stack, stack->depth);
+	frame->stack_pointer = stack_pointer;
+	frame->cookie = cookie;
+	stack->depth++;
+	frame->start_ns = bpf_ktime_get_ns();
+	return 1;
+}
+
+/* The depth of the call that returns, 1 for the outermost; 0: its entry was not seen. */
+static __noinline __u32 depth_of_call(struct rls_native_calls *stack, __u64 stack_pointer,
+				      __u64 cookie)
+{
+	__u32 depth = stack->depth;
+	int i;
+
+	for (i = 0; i < RLS_NATIVE_DEPTH && depth; i++, depth--) {
+		struct rls_native_frame *frame = frame_at(stack, depth - 1);
+
+		if (frame->stack_pointer == stack_pointer && frame->cookie == cookie)
+			return depth;
+	}
+	return 0;
+}
+
+static __always_inline void end_call(void *ctx)
+{
+	__u64 now_ns = bpf_ktime_get_ns();
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct rls_track *track = track_of(task);
+	struct rls_native_calls *stack;
+	__u64 stack_pointer, cookie;
+	__u32 depth = 0;
+
+	if (!track || !track->thread_id)
+		return;
+	cookie = bpf_get_attach_cookie(ctx);
+	stack = bpf_task_storage_get(&calls, task, 0, 0);
+	/* The return address has been popped. */
+	stack_pointer = ((struct pt_regs___user *)ctx)->sp - SLOT_BYTES;
+	if (stack)
+		depth = depth_of_call(stack, stack_pointer, cookie);
+	if (!stack || !depth) {
+		if (is_served(cookie))
+			COUNT_NATIVE_LOSS(unmatched);
+		return;
+	}
+	if (stack->depth > depth)
+		unwind_to_depth(track->thread_id, stack, depth, RLS_CALL_UNWOUND);
+	pop_call(track->thread_id, stack, now_ns, 0);
+}
+
+SEC("uprobe")
+int session_call(void *ctx)
+{
+	if (bpf_session_is_return()) {
+		end_call(ctx);
+		return 0;
+	}
+	/* 1: the OS kernel need not arm a return probe. */
+	return begin_call(ctx) ? 0 : 1;
+}
+
+SEC("uprobe")
+int enter_call(void *ctx)
+{
+	begin_call(ctx);
+	return 0;
+}
+
+SEC("uretprobe")
+int return_call(void *ctx)
+{
+	end_call(ctx);
+	return 0;
+}
+
+/* PyEval_SaveThread and PyEval_ReleaseThread, at their entry. */
+SEC("uprobe")
+int release_gil(void *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct rls_track *track = track_of(task);
+	struct rls_native_calls *stack;
+
+	if (!track || !track->thread_id)
+		return 0;
+	stack = bpf_task_storage_get(&calls, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (stack)
+		stack->gil_released_ns = bpf_ktime_get_ns();
+	else
+		COUNT_NATIVE_LOSS(failed);
+	return 0;
+}
+
+/* PyEval_RestoreThread and PyEval_AcquireThread, at their return. */
+SEC("uretprobe")
+int take_gil(void *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct rls_track *track = track_of(task);
+	struct rls_rec_gil_release *record;
+	struct rls_native_calls *stack;
+	__u64 start_ns;
+
+	if (!track || !track->thread_id)
+		return 0;
+	stack = bpf_task_storage_get(&calls, task, 0, 0);
+	if (!stack || !stack->gil_released_ns)
+		return 0;
+	start_ns = stack->gil_released_ns;
+	stack->gil_released_ns = 0;
+	record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
+	if (!record) {
+		count_loss(RLS_REC_GIL_RELEASE, bpf_ktime_get_ns());
+		return 0;
+	}
+	record->kind = RLS_REC_GIL_RELEASE;
+	record->reserved = 0;
+	record->thread_id = track->thread_id;
+	record->start_ns = start_ns;
+	record->end_ns = bpf_ktime_get_ns();
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+/* Whoever ends the calls of a thread that will not see them return takes them all at once. */
+static __always_inline void end_all_calls(struct task_struct *task, __u16 flags)
+{
+	struct rls_track *track = track_of(task);
+	struct rls_native_calls *stack;
+
+	if (!track || !track->thread_id)
+		return;
+	stack = bpf_task_storage_get(&calls, task, 0, 0);
+	if (!stack || __sync_val_compare_and_swap(&stack->is_ending, 0, 1))
+		return;
+	stack->gil_released_ns = 0;
+	if (stack->depth)
+		unwind_to_depth(track->thread_id, stack, 0, flags);
+	stack->is_ending = 0;
+}
+
+/* The program that made the calls is gone. */
+SEC("tp_btf/sched_process_exec")
+int end_calls_at_exec(__u64 *ctx)
+{
+	end_all_calls(bpf_get_current_task_btf(), RLS_CALL_UNWOUND);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int end_calls_at_exit(__u64 *ctx)
+{
+	end_all_calls(bpf_get_current_task_btf(), RLS_CALL_UNWOUND);
+	return 0;
+}
+
+/* Run over all tasks when no probe is left: the calls that are still under way. */
+SEC("iter/task")
+int close_open_calls(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+
+	if (task)
+		end_all_calls(task, RLS_CALL_OPEN);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
