@@ -119,7 +119,7 @@ def test_the_database_tells_what_the_spool_told(directory: Path, output: Path) -
     }
     assert report.rows == {
         "thread_state": 8, "thread": 2, "process": 1, "clock": 1, "trace_stat": 0,
-        "capture": 2, "meta": 9,
+        "capture": 6, "meta": 9, "site": 0,
     }  # fmt: skip
     assert (report.output, report.records, report.losses) == (output, 7, ())
     assert report.file_bytes == output.stat().st_size

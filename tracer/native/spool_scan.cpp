@@ -172,8 +172,10 @@ bool SpoolScan::Read(std::uint16_t kind, const Frame& frame) {
       return ReadName(frame);
     case RLS_REC_EXIT:
       return ReadExit(frame);
-    default:
+    case RLS_REC_CLOCK:
       return ReadClock(frame);
+    default:
+      return true;  // read by EventRows
   }
 }
 

@@ -22,6 +22,8 @@ from rlscope_trace.store.spool import SESSION_FILE, open_spool, process_start_ti
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from rlscope_trace.instruments.follower import Follower
+    from rlscope_trace.instruments.settings import InstrumentSettings
     from rlscope_trace.loaders.capture import TracedProcess
     from rlscope_trace.probes import Opened
 
@@ -138,6 +140,7 @@ class Session:
     """What else belongs into the trace's meta table."""
     shim_session: str
     """Where shims announce themselves: see rlscope_trace.shims."""
+    instruments: InstrumentSettings
     listens: bool = True
     """Whether shims are looked for in processes that have not announced themselves."""
     clock_ns: Callable[[], int] = time.monotonic_ns
@@ -145,6 +148,7 @@ class Session:
     _spool: _capture.SpoolWriter | None = field(default=None, init=False)
     _drain: _capture.Drain | None = field(default=None, init=False)
     _shims: _capture.ShimCollector | None = field(default=None, init=False)
+    _follower: Follower | None = field(default=None, init=False)
     _pids: set[int] = field(default_factory=set, init=False)
     _refused: set[int] = field(default_factory=set, init=False)
     _taken: set[int] = field(default_factory=set, init=False)
@@ -159,6 +163,18 @@ class Session:
         self._spool = _capture.SpoolWriter(str(self.directory), _capture.possible_cpus())
         self._drain = _capture.Drain(capture.ring_fd, capture.loss_fd, self._spool)
         self._shims = _capture.ShimCollector(str(self.directory), self.shim_session)
+        if not all(hasattr(_capture, n) for n in ("PythonScan", "NativeProbes", "Sampler")):
+            return self._start_rest(processes)  # TEMPORARY
+        from rlscope_trace.instruments.follower import Follower
+
+        self._follower = Follower(self.instruments, self.directory, self._spool, capture)
+        return self._start_rest(processes)
+
+    def _start_rest(self, processes: Sequence[TracedProcess]) -> int:
+        capture = self.opened.capture
+        assert self._spool
+        assert self._drain
+        assert self._shims
         self._append_clock_when_due()
         capture.attach()
         threads = capture.enter(processes)
@@ -167,8 +183,12 @@ class Session:
         # From here on nothing the processes do is missed.
         self.facts |= {"live_ns": self.clock_ns(), "threads_found": threads}
         self._pids = {process.pid for process in processes}
-        for pid in process_tree(self._pids):
+        found = list(process_tree(self._pids))
+        for pid in found:
             self._spool.append_command(pid, _command_line(pid))
+        if self._follower is not None:
+            self._follower.start(found, self._drain)
+            self.facts["instruments"] = self._follower.facts()
         self.find_shims()
         self._next_search_ns = self.clock_ns()
         self._write_session_file()
@@ -229,6 +249,8 @@ class Session:
         end_ns = self.clock_ns()
         self.find_shims()
         shims.stop()
+        if self._follower is not None:
+            self._follower.stop()
         missed_runs = capture.missed_runs()
         capture.finish(spool)
         drain.stop()
@@ -243,7 +265,7 @@ class Session:
                 self._write_session_file()
         self._next_search_ns = 2**63
         counters = self.counters()
-        self._spool = self._drain = self._shims = None
+        self._spool = self._drain = self._shims = self._follower = None
         return counters
 
     def _running(self) -> tuple[_capture.SpoolWriter, _capture.Drain, _capture.ShimCollector]:

@@ -10,10 +10,17 @@ import typer
 
 from rlscope_trace import shims, target, watch
 from rlscope_trace.cli import messages
+from rlscope_trace.cli.instruments import (
+    GilName,
+    TransitionsName,
+    check_patterns,
+    default_sample_hz,
+)
 from rlscope_trace.cli.live_line import ProgressMode
 from rlscope_trace.cli.operations import NVTX_OFF
 from rlscope_trace.cli.recording import CaptureName, LoaderName, Recording, Settings
 from rlscope_trace.errors import TracerError, UsageError
+from rlscope_trace.instruments.settings import InstrumentSettings
 from rlscope_trace.launch import SignalSetup, launch
 from rlscope_trace.privileges import invoking_environment, invoking_identity
 
@@ -79,6 +86,58 @@ def record(  # noqa: PLR0913 - one parameter per option
             help="With --pid: load the shim into the running processes to record their operations.",
         ),
     ] = False,
+    transitions: Annotated[
+        TransitionsName,
+        typer.Option(
+            help="Which calls out of Python to record one by one: those into simulators,"
+            " all (also into the ML backend: dear), or none (off)."
+        ),
+    ] = TransitionsName.SIMULATOR,
+    simulator: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--simulator",
+            help="A package, or the files, of a simulator of yours:"
+            " --simulator mysim --simulator '*/libphysics*.so'.",
+            metavar="NAME|GLOB",
+            show_default=False,
+        ),
+    ] = None,
+    backend: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--backend",
+            help="The same for an ML backend, for example numpy.",
+            metavar="NAME|GLOB",
+            show_default=False,
+        ),
+    ] = None,
+    sample_hz: Annotated[
+        int | None,
+        typer.Option(
+            "--sample-hz",
+            min=0,
+            max=9999,
+            help="Samples per second of each CPU; 0: take none. Left out: 199 in a virtual"
+            " machine, 999 on metal.",
+            show_default=False,
+        ),
+    ] = None,
+    gil: Annotated[
+        GilName,
+        typer.Option(help="Of the GIL: who waits for it; full adds who has given it away (dear)."),
+    ] = GilName.WAITS,
+    probe_budget: Annotated[
+        float,
+        typer.Option(
+            "--probe-budget",
+            min=0.01,
+            max=1000,
+            metavar="PERCENT",
+            help="What recording calls may cost, of the target's CPU time: probes of short"
+            " and frequent functions are dropped until it fits.",
+        ),
+    ] = 2.0,
 ) -> None:
     """Trace running processes (--pid), or launch a program and trace it from its start (--).
 
@@ -95,9 +154,15 @@ def record(  # noqa: PLR0913 - one parameter per option
             "--inject is for running processes (--pid)", hint="a launched program needs none"
         )
     modules = nvtx if nvtx == NVTX_OFF else shims.parse_modules(nvtx)
+    instruments = InstrumentSettings(
+        transitions.value, tuple(simulator or ()), tuple(backend or ()),
+        default_sample_hz() if sample_hz is None else sample_hz, gil.value, probe_budget / 100,
+    )  # fmt: skip
+    check_patterns(instruments)
     settings = Settings(
-        output, force, duration, loader, capture, ring_mib, strict, progress, modules, auto, inject
-    )
+        output, force, duration, loader, capture, ring_mib, strict, progress, modules, auto,
+        inject, instruments,
+    )  # fmt: skip
     code = _attach(pid, settings) if pid else _launch(command or [], settings)
     raise typer.Exit(code)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rlscope_trace import target
+    from rlscope_trace.instruments.settings import InstrumentSettings
     from rlscope_trace.launch import Launched
     from rlscope_trace.privileges import Identity
     from rlscope_trace.probes import Opened
@@ -60,6 +61,7 @@ class Settings:
     nvtx: str
     auto: bool
     inject: bool
+    instruments: InstrumentSettings
 
 
 class Recording:
@@ -89,7 +91,8 @@ class Recording:
         self._facts["operations"] = self._operations.facts()
         self._session = Session(
             opened, self._directory, self._facts,
-            shim_session=self._operations.session, listens=self._operations.is_wanted,
+            shim_session=self._operations.session, instruments=self._settings.instruments,
+            listens=self._operations.is_wanted,
         )  # fmt: skip
         try:
             threads = self._session.start(processes)

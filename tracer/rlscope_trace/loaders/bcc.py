@@ -51,6 +51,7 @@ class BccLoader:
         self._table = _capture.ThreadTable(self._fd("threads"), self._fd("control"))
         self.ring_fd = self._fd("ring")
         self.loss_fd = self._fd("loss")
+        self.task_storage_fd: int | None = None
 
     def _fd(self, name: str) -> int:
         return int(self._bpf[name].map_fd)

@@ -35,6 +35,10 @@ class Capture(Protocol):
     def loss_fd(self) -> int:
         """File descriptor of the per-CPU loss counters."""
 
+    @property
+    def task_storage_fd(self) -> int | None:
+        """File descriptor of the filter, for other programs to share; None: no task storage."""
+
     def attach(self) -> None:
         """Attach the programs; from here on what traced threads create is traced."""
 

@@ -31,6 +31,7 @@ class TracepointLoader:
         self._table = _capture.ThreadTable(self._programs.threads_fd, self._programs.control_fd)
         self.ring_fd = self._programs.ring_fd
         self.loss_fd = self._programs.loss_fd
+        self.task_storage_fd: int | None = None
 
     def attach(self) -> None:
         """Attach the programs."""

@@ -18,6 +18,7 @@ from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_trace import __version__
 from rlscope_trace._capture import SpoolScan, StateRows
 from rlscope_trace.errors import OutputExistsError, SpoolError, TracerError, VerificationError
+from rlscope_trace.store.capture_events import insert_event_capture
 from rlscope_trace.store.capture_rows import insert_capture
 from rlscope_trace.store.database_file import (
     BATCH_ROWS,
@@ -31,7 +32,11 @@ from rlscope_trace.store.database_file import (
     refuse_existing,
     remove_partial,
 )
+from rlscope_trace.store.event_losses import event_losses
+from rlscope_trace.store.events import EventWriter
+from rlscope_trace.store.gil_ranges import gil_ranges
 from rlscope_trace.store.operations import Operations, OperationWriter
+from rlscope_trace.store.probe_facts import read_probe_facts
 from rlscope_trace.store.processes import Columns, ProcessTree
 from rlscope_trace.store.spool import Spool
 from rlscope_trace.store.stats import Decoded, TraceStat, trace_stats
@@ -143,6 +148,8 @@ class _Decoding:
             scratch_directory=str(output.parent),
             batch_rows=BATCH_ROWS,
         )
+        self._facts = read_probe_facts(spool.probes_path)
+        self._set_gil()
 
     def write(self, partial: Path, complete: Complete) -> _Written:
         """Write, close, reopen and verify the file."""
@@ -161,11 +168,12 @@ class _Decoding:
                 "meta": _insert_meta(con, self._meta(outcomes)),
             }
             operations = self._write_operations(con)
-            rows |= operations.rows
-            losses += operations.losses
+            events = EventWriter(con, self.scan).write(self._facts, self._progress)
+            rows |= operations.rows | events.rows
+            losses += [*operations.losses, *event_losses(self._facts, events.malformed_count)]
             rows |= {
                 "trace_stat": _insert_losses(con, losses),
-                "capture": insert_capture(con, self._spool.session, operations.processes),
+                "capture": self._write_capture(con, operations),
             }
             complete(con)
             self._progress("store", 0, 1)
@@ -185,6 +193,18 @@ class _Decoding:
         self._progress("verify", 1, 1)
         records = sum(self.scan.records().values()) + operations.records
         return _Written(rows, losses, records)
+
+    def _write_capture(self, con: duckdb.DuckDBPyConnection, operations: Operations) -> int:
+        session = self._spool.session
+        return insert_capture(con, session, operations.processes) + insert_event_capture(
+            con, session, self._facts, self._tree.lives()
+        )
+
+    def _set_gil(self) -> None:
+        ranges = gil_ranges(self._tree.lives(), self._facts.interpreters)
+        for position, process_id in enumerate(self._tree.process_ids.tolist() if ranges else ()):
+            if process_id in ranges:
+                self._states.set_gil(position, ranges[process_id])
 
     def _write_operations(self, con: duckdb.DuckDBPyConnection) -> Operations:
         path = self._spool.shim_path
@@ -238,6 +258,10 @@ class _Decoding:
         if len(outcomes):
             facts["start_ns"] = int(outcomes["start_ns"].min())
             facts["end_ns"] = end_ns or int(outcomes["end_ns"].max())
+        if self._facts.rejected:
+            facts["call_addresses_rejected"] = self._facts.rejected
+        if self._facts.sampler:
+            facts["sampler"] = self._facts.sampler
         return {
             key: value if isinstance(value, str) else json.dumps(value)
             for key, value in facts.items()

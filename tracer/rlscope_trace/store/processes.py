@@ -71,6 +71,18 @@ def text_of(comm: bytes) -> str | None:
     return comm.partition(b"\0")[0].decode("utf-8", "replace") or None
 
 
+@dataclass(frozen=True, slots=True)
+class Life:
+    """When a process began, and when it replaced its program."""
+
+    process_id: int
+    pid: int
+    parent_process_id: int
+    """0: created outside the trace."""
+    first_ns: int
+    exec_ns: tuple[int, ...]
+
+
 class ProcessTree:
     """All processes and threads of a trace that ends at end_ns (0: the end is not known)."""
 
@@ -96,6 +108,25 @@ class ProcessTree:
         self.slots: NDArray[np.uint32] = slots[self._order].astype(np.uint32)
         self._names = threads["name"][self.slots]
         self.unknown_start_count = int(np.count_nonzero(threads["has_start"][slots] == 0))
+
+    @property
+    def process_ids(self) -> NDArray[np.int32]:
+        """The process_id of each thread in `slots`."""
+        return self._process_ids[self._order]
+
+    def lives(self) -> list[Life]:
+        """Return every process whose pid is known, in the order of process_id."""
+        return [
+            Life(
+                process_id=process.process_id,
+                pid=process.pid,
+                parent_process_id=process.parent.process_id if process.parent else 0,
+                first_ns=process.first_ns,
+                exec_ns=tuple(ts_ns for ts_ns, _ in process.commands),
+            )
+            for process in self._processes
+            if process.pid
+        ]
 
     def thread_batches(self, outcomes: NDArray[np.void]) -> Iterator[Columns]:
         """Make the columns of table thread; outcomes are those of `slots`, in their order.

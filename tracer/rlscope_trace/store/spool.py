@@ -13,6 +13,7 @@ SESSION_FILE = "session.json"
 RECORDS_FILE = "records.bin"
 PROGRESS_FILE = "progress.bin"
 SHIM_FILE = "shim.bin"
+PROBES_FILE = "probes.jsonl"
 
 # The layouts of tracer/native/spool_format.h.
 SPOOL_MAGIC = int.from_bytes(b"LSSPOOL1", "little")
@@ -74,6 +75,12 @@ class Spool:
         return path if path.exists() else None
 
     @property
+    def probes_path(self) -> Path | None:
+        """The file of what was found and probed in the target, if the spool has one."""
+        path = self.directory / PROBES_FILE
+        return path if path.exists() else None
+
+    @property
     def end_ns(self) -> int:
         """The end of the trace; 0 if the recorder did not live to note it."""
         return self.progress.end_ns if self.progress is not None else 0
@@ -93,7 +100,9 @@ class Spool:
 
 def remove_files(directory: Path) -> None:
     """Delete the files of a spool, and its directory if it holds nothing else."""
-    for name in (RECORDS_FILE, PROGRESS_FILE, SHIM_FILE, SESSION_FILE, f"{SESSION_FILE}.new"):
+    for name in (
+        RECORDS_FILE, PROGRESS_FILE, SHIM_FILE, PROBES_FILE, SESSION_FILE, f"{SESSION_FILE}.new",
+    ):  # fmt: skip
         (directory / name).unlink(missing_ok=True)
     if not any(directory.iterdir()):
         directory.rmdir()

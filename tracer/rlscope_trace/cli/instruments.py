@@ -1,0 +1,48 @@
+"""The options of `record` for the Python side of a target, and how they are checked."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rlscope_trace.instruments.settings import InstrumentSettings
+
+# A tick of a virtual CPU costs an exit to the hypervisor, ten times the work of the tick itself.
+_VIRTUAL_HZ = 199
+_METAL_HZ = 999
+
+
+class TransitionsName(str, Enum):
+    """Which calls out of Python are recorded one by one."""
+
+    SIMULATOR = "simulator"
+    ALL = "all"
+    OFF = "off"
+
+
+class GilName(str, Enum):
+    """What is recorded of the GIL."""
+
+    WAITS = "waits"
+    FULL = "full"
+
+
+def default_sample_hz(cpuinfo: Path = Path("/proc/cpuinfo")) -> int:
+    """Return how often to sample on this machine: seldom where a tick is dear."""
+    try:
+        flags = cpuinfo.read_text().partition("flags")[2].partition("\n")[0].split()
+    except OSError:
+        return _VIRTUAL_HZ
+    return _VIRTUAL_HZ if "hypervisor" in flags else _METAL_HZ
+
+
+def check_patterns(settings: InstrumentSettings) -> None:
+    """Raise UsageError for a --simulator or --backend that can match no file."""
+    try:  # TEMPORARY
+        from rlscope_trace.layers import LayerRules
+    except ImportError:
+        return
+
+    LayerRules(settings.simulators, settings.backends)

@@ -1,0 +1,1 @@
+"""What is attached to the target while it runs: exact calls, samples, GIL windows."""

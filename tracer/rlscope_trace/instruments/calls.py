@@ -1,0 +1,163 @@
+"""Exact calls: which functions are probed, and what the governor decides about them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from rlscope_trace import _capture
+from rlscope_trace.governor import Governor
+from rlscope_trace.instruments.modules import Module, file_path, files_of
+from rlscope_trace.loaders.capture import bpf_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rlscope_trace.instruments.log import ProbeLog
+    from rlscope_trace.instruments.process import FileKey, Process
+    from rlscope_trace.instruments.settings import InstrumentSettings
+    from rlscope_trace.layers import LayerRules
+    from rlscope_trace.loaders.capture import Capture
+
+_MAX_SITES = 65_536
+# Getters take a few hundred nanoseconds and are called for every attribute: the probe would cost
+# ten times what it measures.
+_LEFT_OUT = frozenset({"getter"})
+_LAYER_CODES = {"simulator": 2, "backend": 3}
+
+
+class CallProbes:
+    """The probes of one recording: found in processes, kept per file, dropped if they cost."""
+
+    def __init__(
+        self,
+        settings: InstrumentSettings,
+        rules: LayerRules,
+        log: ProbeLog,
+        capture: Capture,
+    ) -> None:
+        self._layers = settings.layers
+        self._rules = rules
+        self._log = log
+        self._probes = _capture.NativeProbes(
+            str(bpf_file("native.bpf.o")),
+            threads_fd=capture.task_storage_fd or -1, ring_fd=capture.ring_fd,
+            loss_fd=capture.loss_fd, sites=_MAX_SITES,
+        )  # fmt: skip
+        self._governor = Governor(budget=settings.probe_budget)
+        self._modules: dict[FileKey, Module] = {}
+        self._interpreters: set[FileKey] = set()
+        self._site_count = 0
+
+    @property
+    def mode(self) -> str:
+        """How calls are probed: session, multi or perf."""
+        return self._probes.mode
+
+    def look(self, process: Process, now_ns: int) -> None:
+        """Probe what a process has loaded since the last time."""
+        due = {key: mapping for key, mapping in files_of(process.mappings).items()
+               if self._is_due(key, mapping[0], now_ns)}  # fmt: skip
+        if not due or not process.is_settled:
+            return
+        paths = [mapping[0] for mapping in due.values()]
+        found = _capture.PythonScan(process.pid).entry_points(paths)
+        for reason, count in found["rejected"].items():
+            self._log.append("rejected", pid=process.pid, reason=reason, count=count)
+        for key, mapping in due.items():
+            module = self._modules[key]
+            module.scanned(now_ns)
+            points = [point for point in found["points"] if point[0] == mapping[0]]
+            self._probe(module, file_path(process.pid, mapping), points)
+
+    def _is_due(self, key: FileKey, path: str, now_ns: int) -> bool:
+        module = self._modules.get(key)
+        if module is None:
+            layer = self._rules.layer_of(path)
+            if layer is None or layer not in self._layers:
+                return False
+            module = self._modules[key] = Module(path, layer)
+        return module.is_due(now_ns)
+
+    def _probe(
+        self, module: Module, path: str, points: list[tuple[str, int, str, str, int]]
+    ) -> None:
+        new = [point for point in points
+               if point[1] not in module.sites and point[3] not in _LEFT_OUT]  # fmt: skip
+        room = _MAX_SITES - 1 - self._site_count
+        if self._probes.limit is not None:
+            room = min(room, self._probes.limit - self._site_count)
+        for point in new[max(room, 0) :]:
+            self._tell_site(module, 0, point, "not probed: more functions than this OS kernel can"
+                            " probe at once")  # fmt: skip
+        new = new[: max(room, 0)]
+        if not new:
+            return
+        first = self._site_count + 1
+        code = _LAYER_CODES[module.layer]
+        state = "probed"
+        try:
+            self._probes.attach(
+                path, [(point[1], site, code) for site, point in enumerate(new, first)]
+            )
+        except OSError as error:
+            state = f"not probed: {error.strerror or error}"
+        self._site_count += len(new)
+        for site, point in enumerate(new, first):
+            module.sites[point[1]] = site
+            self._tell_site(module, site, point, state)
+
+    def _tell_site(
+        self, module: Module, site: int, point: tuple[str, int, str, str, int], state: str
+    ) -> None:
+        self._log.append(
+            "site", site_id=site, module=module.path, symbol=point[2], kind=point[3],
+            layer=module.layer, file_offset=point[1], state=state, ts_ns=time.monotonic_ns(),
+        )  # fmt: skip
+
+    def attach_gil(self, process: Process, key: FileKey, symbols: dict[str, int]) -> None:
+        """Probe where the interpreter of a process gives the GIL away and takes it back."""
+        if key in self._interpreters:
+            return
+        self._interpreters.add(key)
+        mapping = files_of(process.mappings)[key]
+        save = [symbols[name] for name in ("PyEval_SaveThread",) if name in symbols]
+        restore = [symbols[name] for name in ("PyEval_RestoreThread",) if name in symbols]
+        state = "probed"
+        try:
+            self._probes.attach_gil(file_path(process.pid, mapping), save, restore)
+        except OSError as error:
+            state = f"not probed: {error.strerror or error}"
+        self._log.append("gil", module=mapping[0], state=state)
+
+    def govern(self, now_ns: int, cpu_ns: int) -> None:
+        """Drop the sites that cost more than the budget allows."""
+        if not self._site_count:
+            return
+        decisions = self._governor.decide(now_ns, cpu_ns, self._probes.counters())
+        if not decisions:
+            return
+        self._probes.drop([decision.site_id for decision in decisions])
+        for decision in decisions:
+            self._log.append(
+                "dropped", site_id=decision.site_id, reason=decision.reason,
+                ts_ns=time.monotonic_ns(),
+            )  # fmt: skip
+
+    def stop(self) -> None:
+        """Write the calls that are under way, then detach."""
+        try:
+            self._probes.close_open()
+            for site_id, (hits, time_ns) in self._hits():
+                self._log.append("hits", site_id=site_id, hits=hits, time_ns=time_ns)
+            self._log.append(
+                "losses", unmatched=self._probes.unmatched, too_deep=self._probes.too_deep,
+                missed=self._probes.missed(),
+            )  # fmt: skip
+        finally:
+            self._probes.detach()
+
+    def _hits(self) -> Iterator[tuple[int, tuple[int, int]]]:
+        for site_id, counted in self._probes.counters().items():
+            if counted[0]:
+                yield site_id, counted

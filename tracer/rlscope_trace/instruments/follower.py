@@ -1,0 +1,194 @@
+"""Follows the processes of the target: finds Python in them, and what is to be attached."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from rlscope_trace import _capture
+from rlscope_trace.instruments.calls import CallProbes
+from rlscope_trace.instruments.log import ProbeLog
+from rlscope_trace.instruments.process import Process, cpu_time_ns
+from rlscope_trace.layers import LayerRules
+from rlscope_trace.loaders.capture import bpf_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+    from typing import Any
+
+    from rlscope_trace.instruments.settings import InstrumentSettings
+    from rlscope_trace.loaders.capture import Capture
+
+_TICK_S = 0.1
+_GOVERN_NS = 250_000_000
+# Below the target's threads: what is found a moment later is lost for that moment only.
+_NICE = 10
+_NO_BTF = "needs a kernel with BTF on x86-64"
+_REFUSED = "the OS kernel takes no such probe"
+
+
+class Follower:
+    """The instruments of one recording, and the thread that attaches them as processes come."""
+
+    def __init__(
+        self,
+        settings: InstrumentSettings,
+        directory: Path,
+        spool: _capture.SpoolWriter,
+        capture: Capture,
+    ) -> None:
+        """spool, capture: those of the recording, which outlive this."""
+        self._settings = settings
+        self._log = ProbeLog(directory)
+        self._rules = LayerRules(settings.simulators, settings.backends)
+        self._processes: dict[int, Process] = {}
+        self._gone_cpu_ns = 0
+        self._next_govern_ns = 0
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._drain: _capture.Drain | None = None
+        self.reasons: dict[str, str] = {}
+        """Kind of record -> why it is not measured."""
+        self._calls = self._open_calls(capture)
+        self._sampler = self._open_sampler(capture, spool)
+
+    def _open_calls(self, capture: Capture) -> CallProbes | None:
+        if not self._settings.layers and self._settings.gil != "full":
+            self.reasons["native_call"] = "not asked for: --transitions off"
+        elif capture.task_storage_fd is None:
+            self.reasons["native_call"] = _NO_BTF
+        else:
+            try:
+                return CallProbes(self._settings, self._rules, self._log, capture)
+            except OSError as error:
+                self.reasons["native_call"] = f"{_REFUSED}: {words(error)}"
+        return None
+
+    def _open_sampler(
+        self, capture: Capture, spool: _capture.SpoolWriter
+    ) -> _capture.Sampler | None:
+        if not self._settings.sample_hz:
+            self.reasons["cpu_sample"] = "not asked for: --sample-hz 0"
+        elif capture.task_storage_fd is None:
+            self.reasons["cpu_sample"] = _NO_BTF
+        else:
+            try:
+                return _capture.Sampler(
+                    str(bpf_file("sample.bpf.o")), threads_fd=capture.task_storage_fd,
+                    loss_fd=capture.loss_fd, hz=self._settings.sample_hz, spool=spool,
+                    rules=self._rules.rules(),
+                )  # fmt: skip
+            except OSError as error:
+                self.reasons["cpu_sample"] = f"{_REFUSED}: {words(error)}"
+        return None
+
+    def start(self, pids: Iterable[int], drain: _capture.Drain) -> None:
+        """Begin: with the processes that are there, later with those that `drain` sees enter."""
+        self._drain = drain
+        if self._sampler is not None:
+            try:
+                self._sampler.start()
+            except OSError as error:
+                self.reasons["cpu_sample"] = f"the OS kernel refuses the clock: {words(error)}"
+                self._sampler = None
+        for pid in pids:
+            self._processes[pid] = Process(pid, is_new=False)
+        self._thread = threading.Thread(target=self._run, name="rls-follower", daemon=True)
+        self._thread.start()
+
+    def facts(self) -> dict[str, object]:
+        """Return what the spool is told: for the tables meta and capture."""
+        facts = {**self._settings.facts(), "not_measured": self.reasons}
+        if self._calls is not None:
+            facts["call_probes"] = self._calls.mode
+        return facts
+
+    def stop(self) -> None:
+        """Detach everything; afterwards the target is as it was."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._calls is not None:
+            self._calls.stop()
+            self._calls = None
+        if self._sampler is not None:
+            self._sampler.stop()
+            self._log.append("sampler", **self._sampler.counters())
+            self._sampler = None
+        self._log.close()
+
+    def _run(self) -> None:
+        try:
+            self._follow()
+        except BaseException as error:
+            # A defect of ours, which must not end the recording; but it must be told.
+            self._log.append("failed", reason=repr(error))
+            raise
+
+    def _follow(self) -> None:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        while not self._stop.wait(_TICK_S):
+            now_ns = time.monotonic_ns()
+            self._meet_new()
+            for process in list(self._processes.values()):
+                if now_ns >= process.due_ns and not self._stop.is_set():
+                    self._look(process, now_ns)
+            self._govern(now_ns)
+
+    def _meet_new(self) -> None:
+        for pid in self._drain.take_new_pids() if self._drain is not None else ():
+            if pid not in self._processes:
+                self._processes[pid] = Process(pid, is_new=True)
+
+    def _look(self, process: Process, now_ns: int) -> None:
+        """Attach what has come since the last look; a process that is gone is forgotten."""
+        try:
+            scan = _capture.PythonScan(process.pid)
+            changed = process.update(scan.mappings(), now_ns)
+            if process.has_replaced_its_program():
+                process.interpreter = None
+            if changed and process.interpreter is None:
+                self._find_python(process, scan)
+            if self._calls is not None and process.interpreter is not None:
+                self._calls.look(process, now_ns)
+        except OSError:
+            self._gone_cpu_ns += process.cpu_ns
+            del self._processes[process.pid]
+
+    def _find_python(self, process: Process, scan: _capture.PythonScan) -> None:
+        runtime = scan.runtime()
+        if runtime is None:
+            return
+        for mapping in process.mappings:
+            if mapping[0] == runtime["module_path"]:
+                process.interpreter = (mapping[1], mapping[2])
+        self._tell(process, runtime)
+        if self._sampler is not None:
+            self._sampler.note_python(process.pid, runtime)
+        if self._calls is not None and self._settings.gil == "full" and process.interpreter:
+            self._calls.attach_gil(process, process.interpreter, runtime["symbols"])
+
+    def _tell(self, process: Process, runtime: dict[str, Any]) -> None:
+        self._log.append(
+            "python", pid=process.pid, ts_ns=time.monotonic_ns(),
+            **{name: value for name, value in runtime.items() if name != "symbols"},
+        )  # fmt: skip
+
+    def _govern(self, now_ns: int) -> None:
+        if self._calls is None or now_ns < self._next_govern_ns:
+            return
+        self._next_govern_ns = now_ns + _GOVERN_NS
+        cpu_ns = self._gone_cpu_ns
+        for process in self._processes.values():
+            process.cpu_ns = cpu_time_ns(process.pid) or process.cpu_ns
+            cpu_ns += process.cpu_ns
+        self._calls.govern(now_ns, cpu_ns)
+
+
+def words(error: OSError) -> str:
+    """Return what an OSError says, on one line."""
+    return " ".join(str(error.args[1] if len(error.args) > 1 else error).split())

@@ -1,0 +1,44 @@
+"""What of the Python side of a target is to be recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Transitions = Literal["simulator", "all", "off"]
+Gil = Literal["waits", "full"]
+
+
+@dataclass(frozen=True, slots=True)
+class InstrumentSettings:
+    """The options of `record` that decide what is attached to Python programs."""
+
+    transitions: Transitions = "simulator"
+    """Whose entry points are probed: those of simulators, of backends too, or nobody's."""
+    simulators: tuple[str, ...] = ()
+    backends: tuple[str, ...] = ()
+    sample_hz: int = 199
+    """Samples per second and CPU; 0: none."""
+    gil: Gil = "waits"
+    """full: also the stretches in which a thread had given the GIL away."""
+    probe_budget: float = 0.02
+    """Share of the target's CPU time that the probes of calls may cost."""
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The layers whose entry points are probed."""
+        return {"simulator": ("simulator",), "all": ("simulator", "backend"), "off": ()}[
+            self.transitions
+        ]
+
+    def facts(self) -> dict[str, object]:
+        """Return what the trace keeps of this."""
+        return {
+            "transitions": self.transitions,
+            "layers": list(self.layers),
+            "simulators": list(self.simulators),
+            "backends": list(self.backends),
+            "sample_hz": self.sample_hz,
+            "gil": self.gil,
+            "probe_budget": self.probe_budget,
+        }

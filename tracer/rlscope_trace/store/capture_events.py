@@ -1,0 +1,107 @@
+"""The rows of table capture that tell of calls, samples and waits: see store/capture_rows.py."""
+
+from collections.abc import Mapping, Sequence
+
+import duckdb
+
+from rlscope_trace.store.capture_rows import NOT_RECORDED
+from rlscope_trace.store.gil_ranges import life_of
+from rlscope_trace.store.probe_facts import Interpreter, ProbeFacts
+from rlscope_trace.store.processes import Life
+
+_CALL_LAYERS = ("simulator", "backend", "cuda_api")
+_NO_WAITS = "needs a kernel with BTF on x86-64"
+_NO_PYTHON = "no Python was found in it"
+_FREE_THREADED = (
+    "in part: this Python is free-threaded: it has no GIL to wait for, and its functions are not"
+    " sampled"
+)
+_NO_GIL_FOUND = "in part: where its GIL lies was not found: waits for it count as lock"
+_SUBINTERPRETERS = (
+    "in part: it has several interpreters: waits for a GIL of their own count as lock"
+)
+_PYPY = "it runs PyPy, whose calls are compiled: nothing can be probed"
+
+_Row = tuple[int | None, str, bool, str | None]
+
+
+def insert_event_capture(
+    con: duckdb.DuckDBPyConnection,
+    session: Mapping[str, object],
+    facts: ProbeFacts,
+    lives: Sequence[Life],
+) -> int:
+    """Insert the rows; returns how many."""
+    rows = [*_of_all(session, facts), *_of_processes(session, facts, lives)]
+    for row in rows:
+        con.execute("INSERT INTO capture VALUES (?, ?, ?, ?)", row)
+    return len(rows)
+
+
+def _of_all(session: Mapping[str, object], facts: ProbeFacts) -> list[_Row]:
+    told = session.get("instruments")
+    if not isinstance(told, dict):
+        kinds = ("native_call", "cpu_sample", "wait", "gil_release")
+        return [(None, kind, False, NOT_RECORDED) for kind in kinds]
+    missing = told.get("not_measured", {})
+    has_waits = session.get("capture") == "btf" and session.get("machine") == "x86_64"
+    has_calls = "native_call" not in missing
+    failed = f"in part: the recorder failed: {facts.failure}" if facts.failure else None
+    call_reason = missing.get("native_call", failed)
+    rows: list[_Row] = [
+        (None, "wait", has_waits, None if has_waits else _NO_WAITS),
+        (None, "native_call", has_calls and bool(told["layers"]), call_reason),
+        (None, "cpu_sample", "cpu_sample" not in missing,
+         missing.get("cpu_sample", failed or f"{told['sample_hz']} samples per second and CPU")),
+        (None, "gil_release", has_calls and told["gil"] == "full",
+         None if told["gil"] == "full" else "not asked for: --gil full"),
+    ]  # fmt: skip
+    for layer in _CALL_LAYERS if has_calls else ():
+        is_probed = layer in told["layers"]
+        reason = None if is_probed else _how_to_get(layer)
+        rows.append((None, f"native_call:{layer}", is_probed, reason))
+    return rows
+
+
+def _how_to_get(layer: str) -> str:
+    if layer == "cuda_api":
+        return "the CUDA API is not probed"
+    return "not asked for: --transitions all"
+
+
+def _of_processes(
+    session: Mapping[str, object], facts: ProbeFacts, lives: Sequence[Life]
+) -> list[_Row]:
+    if not isinstance(session.get("instruments"), dict):
+        return []
+    rows: list[_Row] = []
+    found: dict[int, Interpreter] = {}
+    for interpreter in sorted(facts.interpreters, key=lambda one: one.ts_ns):
+        life = life_of(lives, interpreter.pid, interpreter.ts_ns)
+        if life is not None:
+            found[life.process_id] = interpreter
+    for life in lives:
+        python = found.get(life.process_id)
+        if python is None and not life.exec_ns:
+            python = found.get(life.parent_process_id)
+            if python is not None:
+                found[life.process_id] = python
+        rows += _of_process(life.process_id, python)
+    return rows
+
+
+def _of_process(process_id: int, python: Interpreter | None) -> list[_Row]:
+    if python is None:
+        return [(process_id, "native_call", False, _NO_PYTHON)]
+    if python.implementation != "cpython":
+        return [
+            (process_id, "native_call", False, _PYPY),
+            (process_id, "cpu_sample", True, "in part: its Python functions are not sampled"),
+        ]
+    if python.free_threaded:
+        return [(process_id, kind, True, _FREE_THREADED) for kind in ("wait", "cpu_sample")]
+    if python.gil_start == python.gil_end:
+        return [(process_id, "wait", True, _NO_GIL_FOUND)]
+    if python.interpreters is not None and python.interpreters > 1:
+        return [(process_id, "wait", True, _SUBINTERPRETERS)]
+    return []

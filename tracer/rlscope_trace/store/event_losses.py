@@ -1,0 +1,33 @@
+"""What the records of calls and samples lack, as rows of trace_stat."""
+
+from collections.abc import Iterator
+
+from rlscope_trace.store.probe_facts import ProbeFacts
+from rlscope_trace.store.stats import TraceStat
+
+_DAMAGED = "check the disk: what is written there does not come back"
+# Counter of NativeProbes -> kind, what it counts, what to do about it.
+_CALLS = {
+    "unmatched": (
+        "unmatched", "returns of calls that were under way when their probe was attached", None,
+    ),
+    "too_deep": ("dropped", "calls nested too deep in other recorded calls", None),
+    "missed": (
+        "dropped", "runs of call probes that the OS kernel skipped",
+        "stop other tracers, if there are any",
+    ),
+}  # fmt: skip
+
+
+def event_losses(facts: ProbeFacts, malformed_count: int) -> list[TraceStat]:
+    """Everything that was lost; losses of the ring and the disk are counted with all others."""
+    return [row for row in _all(facts, malformed_count) if row.count]
+
+
+def _all(facts: ProbeFacts, malformed_count: int) -> Iterator[TraceStat]:
+    yield TraceStat(
+        "dropped", "calls and samples that cannot be read", malformed_count, None, _DAMAGED
+    )
+    yield TraceStat("dropped", "notes of the probes", facts.damaged_lines, None, _DAMAGED)
+    for name, (kind, source, remedy) in _CALLS.items():
+        yield TraceStat(kind, source, facts.losses.get(name, 0), None, remedy)

@@ -1,0 +1,116 @@
+"""Writes calls, samples and GIL releases: staged as they come, then sorted as the schema says."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import duckdb
+
+from rlscope_trace._capture import EventRows, SpoolScan
+from rlscope_trace.store.database_file import BATCH_ROWS, ReportProgress
+from rlscope_trace.store.probe_facts import ProbeFacts, Site
+from rlscope_trace.store.processes import Columns
+from rlscope_trace.store.spool import RECORD_KINDS
+
+# Staged table -> where its rows go, and in which order those of one thread are stored.
+_STAGED = {
+    "native_call": ("start_ns, depth", "native_call_coded"),
+    "gil_release": ("start_ns", "gil_release"),
+    "cpu_sample": ("ts_ns", "cpu_sample_coded"),
+}
+_KINDS = ("call", "gil_release", "sample", "stack")
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """What was written, and what could not be read."""
+
+    rows: dict[str, int]
+    malformed_count: int
+
+
+class EventWriter:
+    """Copies the events of a spool into a database whose thread table is filled."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection, scan: SpoolScan) -> None:
+        self._con = con
+        self._scan = scan
+        self._rows = EventRows(scan)
+
+    def write(self, facts: ProbeFacts, progress: ReportProgress) -> Events:
+        """Write all of them, and the sites."""
+        rows = {"site": self._insert_sites([*facts.sites.values(), *facts.unprobed])}
+        records = self._scan.records()
+        if not any(records[RECORD_KINDS.index(kind)] for kind in _KINDS):
+            return Events(rows, 0)
+        for name, (_, table) in _STAGED.items():
+            self._con.execute(f"CREATE TEMP TABLE staged_{name} AS FROM {table} LIMIT 0")
+        rows["stack"] = 0
+        while (batch := self._rows.next_batch(BATCH_ROWS)) is not None:
+            self._stage_calls(batch["calls"])
+            self._stage_releases(batch["releases"])
+            self._stage_samples(batch["samples"])
+            rows["stack"] += self._insert_stacks(batch["stacks"])
+            progress("calls", self._rows.position, self._scan.file_bytes)
+        return Events(rows | self._store(), self._rows.malformed_count)
+
+    def _store(self) -> dict[str, int]:
+        rows = {}
+        for name, (order, table) in _STAGED.items():
+            (rows[name],) = self._con.execute(
+                f"INSERT INTO {table} SELECT s.* FROM staged_{name} AS s"  # noqa: S608
+                f" JOIN thread AS t USING (thread_id) ORDER BY t.process_id, thread_id, {order}"
+            ).fetchall()[0]
+            self._con.execute(f"DROP TABLE staged_{name}")
+        return rows
+
+    # DuckDB finds the numpy columns below by the name of the parameter that holds them.
+
+    def _stage_calls(self, batch: Columns) -> None:
+        self._con.execute(
+            "INSERT INTO staged_native_call SELECT thread_id, start_ns, end_ns, layer,"
+            " parent_layer, depth, site_id, flags FROM batch"
+        )
+
+    def _stage_releases(self, batch: Columns) -> None:
+        self._con.execute(
+            "INSERT INTO staged_gil_release SELECT thread_id, start_ns, end_ns FROM batch"
+        )
+
+    def _stage_samples(self, batch: Columns) -> None:
+        self._con.execute(
+            "INSERT INTO staged_cpu_sample SELECT thread_id, ts_ns, layer, flags,"
+            " nullif(stack_id, 0) FROM batch"
+        )
+
+    def _insert_stacks(self, stacks: Sequence[tuple[int, bytes]]) -> int:
+        for first in range(0, len(stacks), BATCH_ROWS):
+            chunk = stacks[first : first + BATCH_ROWS]
+            ids = [stack_id for stack_id, _ in chunk]
+            texts = [text.decode("utf-8", "replace").removesuffix("\n") for _, text in chunk]
+            self._con.execute(
+                "INSERT INTO stack SELECT unnest(?), string_split(unnest(?), chr(10))", [ids, texts]
+            )
+        return len(stacks)
+
+    def _insert_sites(self, sites: Sequence[Site]) -> int:
+        numbers = iter(range(max((site.site_id for site in sites), default=0) + 1, 2**31))
+        rows = [
+            (
+                site.site_id or next(numbers), site.module, site.symbol, site.layer,
+                site.file_offset, site.state, site.probed_ns, site.dropped_ns, site.hits,
+                site.time_ns,
+            )
+            for site in sites
+        ]  # fmt: skip
+        for first in range(0, len(rows), BATCH_ROWS):
+            columns = [
+                list(column) for column in zip(*rows[first : first + BATCH_ROWS], strict=True)
+            ]
+            self._con.execute(
+                "INSERT INTO site SELECT unnest(?::INTEGER[]), unnest(?::VARCHAR[]),"
+                " unnest(?::VARCHAR[]), unnest(?::VARCHAR[]), unnest(?::BIGINT[]),"
+                " unnest(?::VARCHAR[]), unnest(?::BIGINT[]), unnest(?::BIGINT[]),"
+                " unnest(?::BIGINT[]), unnest(?::BIGINT[])",
+                columns,
+            )
+        return len(rows)

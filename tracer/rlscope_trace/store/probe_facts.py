@@ -1,0 +1,135 @@
+"""What a recording noted in probes.jsonl: interpreters, sites, what was dropped and what failed."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+# No address, time or count gets there, and no BIGINT holds it: the line is damaged.
+_IMPOSSIBLE = 2**63
+
+
+@dataclass(slots=True)
+class Site:
+    """One function that was found, and what became of it."""
+
+    site_id: int
+    module: str
+    symbol: str
+    layer: str
+    file_offset: int
+    state: str
+    probed_ns: int | None
+    dropped_ns: int | None = None
+    hits: int | None = None
+    time_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """A Python that was found in a process, at an instant."""
+
+    pid: int
+    ts_ns: int
+    version: tuple[int, ...]
+    implementation: str
+    free_threaded: bool
+    interpreters: int | None
+    gil_start: int
+    gil_end: int
+
+
+@dataclass(slots=True)
+class ProbeFacts:
+    """All of it; empty where nothing was noted."""
+
+    sites: dict[int, Site] = field(default_factory=dict)
+    unprobed: list[Site] = field(default_factory=list)
+    """Found, but never given a number."""
+    interpreters: list[Interpreter] = field(default_factory=list)
+    rejected: Counter[str] = field(default_factory=Counter)
+    """Addresses that were not probed, by the reason."""
+    losses: dict[str, int] = field(default_factory=dict)
+    sampler: dict[str, int] = field(default_factory=dict)
+    failure: str | None = None
+    damaged_lines: int = 0
+
+
+def read_probe_facts(path: Path | None) -> ProbeFacts:
+    """Read the file; lines that cannot be read are counted, not an error."""
+    facts = ProbeFacts()
+    if path is None:
+        return facts
+    with path.open("rb") as file:
+        facts.damaged_lines = sum(not _take_line(facts, line) for line in file)
+    return facts
+
+
+def _take_line(facts: ProbeFacts, line: bytes) -> bool:
+    try:
+        _take(facts, json.loads(line))
+    except (ValueError, KeyError, TypeError):
+        return False
+    return True
+
+
+def _take(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
+    match line["event"]:
+        case "site":
+            _take_site(facts, line)
+        case "dropped":
+            site = facts.sites[line["site_id"]]
+            site.state, site.dropped_ns = f"dropped: {line['reason']}", _number(line, "ts_ns")
+        case "hits":
+            site = facts.sites[line["site_id"]]
+            site.hits, site.time_ns = _number(line, "hits"), _number(line, "time_ns")
+        case "python":
+            facts.interpreters.append(_interpreter(line))
+        case "rejected":
+            facts.rejected[str(line["reason"])] += _number(line, "count")
+        case "losses":
+            facts.losses = {name: _number(line, name) for name in line if name != "event"}
+        case "sampler":
+            facts.sampler = {name: value for name, value in line.items() if isinstance(value, int)}
+        case "failed":
+            facts.failure = str(line["reason"])
+
+
+def _take_site(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
+    state = str(line["state"])
+    site = Site(
+        site_id=_number(line, "site_id"),
+        module=str(line["module"]),
+        symbol=str(line["symbol"]),
+        layer=str(line["layer"]),
+        file_offset=_number(line, "file_offset"),
+        state=state,
+        probed_ns=_number(line, "ts_ns") if state == "probed" else None,
+    )
+    if site.site_id:
+        facts.sites[site.site_id] = site
+    else:
+        facts.unprobed.append(site)
+
+
+def _interpreter(line: Mapping[str, Any]) -> Interpreter:
+    count = line.get("interpreters")
+    return Interpreter(
+        pid=_number(line, "pid"),
+        ts_ns=_number(line, "ts_ns"),
+        version=tuple(int(part) for part in line.get("version") or ()),
+        implementation=str(line.get("implementation", "cpython")),
+        free_threaded=bool(line.get("free_threaded")),
+        interpreters=count if isinstance(count, int) else None,
+        gil_start=_number(line, "runtime_start"),
+        gil_end=_number(line, "runtime_end"),
+    )
+
+
+def _number(line: Mapping[str, Any], name: str) -> int:
+    value = line[name]
+    if not isinstance(value, int) or not 0 <= value < _IMPOSSIBLE:
+        raise ValueError(name)
+    return value
