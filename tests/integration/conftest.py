@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Workload
+from native_recording import Launched, end
 from nvtx_client import compiled
 from recording import Recorder, keep_to_cpu, orphaned_programs, until
 
@@ -105,3 +106,17 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
     yield mount
     for point in mounted:
         subprocess.run(["umount", "--lazy", str(point)], check=True)
+
+
+@pytest.fixture
+def launch() -> Iterator[Callable[..., Launched]]:
+    """Return `launch(trace, command, options, modules)`: a program launched by the recorder."""
+    started: list[Launched] = []
+
+    def start(*arguments: object) -> Launched:
+        made = Launched(*arguments)  # type: ignore[arg-type]
+        started.append(made)
+        return made
+
+    yield start
+    end(started)

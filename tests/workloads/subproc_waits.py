@@ -2,8 +2,8 @@
 
 --workers environments, of which number --slow computes --slow-ms per step, the others 0.2 ms.
 
-Truth, between start_ns and end_ns (CLOCK_MONOTONIC): `workers[i]` = pid, and waited_ns, how long the
-main process was in the recv() of its answers; steps. The answers are taken in the order of the
+Truth, between start_ns and end_ns (CLOCK_MONOTONIC): `workers[i]` = pid, and waited_ns, how long
+the main process was in the recv() of its answers; steps. The answers are taken in the order of the
 workers: one that was ready before is not waited for.
 """
 

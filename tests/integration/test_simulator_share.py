@@ -1,0 +1,166 @@
+"""The simulator's share of the CPU time, against a clock inside the program around every call.
+
+Within 2 percentage points on real simulators, whichever way the recorder got it: from exact calls
+where these are cheap enough, from samples where the governor dropped the probes. What samples add
+is statistical: two standard errors of them are granted on top.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from native_programs import build_extension
+from native_recording import (
+    Launch,
+    Launched,
+    buckets,
+    error_points,
+    python_program,
+    running_ns,
+    sampled,
+)
+from recording import assert_conserved, query, until
+from rl_programs import require_modules
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+POINTS = 2.0
+# More often than by default, so that seconds of a test tell what minutes of a user's run do.
+SAMPLING = "--sample-hz=999"
+MODULES = {"halfcheetah": "mujoco", "humanoid": "mujoco", "pong": "ale_py", "cartpole": "nvtx"}
+FILES = {
+    "halfcheetah": "_functions",
+    "humanoid": "_functions",
+    "pong": "ale",
+    "cartpole": "native_cartpole",
+}
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the compiled modules."""
+    require_modules("numpy, nvtx, torch, gymnasium")
+    folder = tmp_path_factory.mktemp("modules")
+    build_extension("native_cartpole", folder)
+    return build_extension("layer_clock", folder)
+
+
+@pytest.fixture
+def share(tmp_path: Path, modules: Path, launch: Launch) -> Callable[..., dict[str, Any]]:
+    """Return `share("pong", "--policy=torch", options=[...])`: a recording and its truth."""
+
+    def run(env: str, *arguments: str, options: tuple[str, ...] = ()) -> dict[str, Any]:
+        require_modules(MODULES[env])
+        command = python_program("sim_share", "--wait", f"--env={env}", *arguments)
+        trace = tmp_path / "trace.duckdb"
+        program = launch(trace, command, options, modules).ready().probed(FILES[env])
+        settle(program)
+        truth = program.finished()
+        assert_conserved(trace)
+        return {"trace": trace, **truth}
+
+    return run
+
+
+def settle(program: Launched) -> None:
+    """Wait until the governor has had its trial of everything that is called."""
+    seen = -1
+
+    def is_quiet() -> bool:
+        nonlocal seen
+        before, seen = seen, len(program.events("site")) + len(program.events("dropped"))
+        return before == seen
+
+    # No threshold of a time that is judged: the truth is only taken afterwards.
+    for _ in range(3):
+        pause(program, 1.0)
+        until(is_quiet, what="the probes are settled")
+
+
+def pause(program: Launched, cpu_s: float) -> None:
+    """Let the program use so much CPU time."""
+    pid = child_of(program.pid)
+
+    def used() -> float:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / 100
+
+    begun = used()
+    until(lambda: used() > begun + cpu_s, what=f"{cpu_s} s of CPU time")
+
+
+def child_of(pid: int) -> int:
+    """Return the program that a recorder launched."""
+    children = Path(f"/proc/{pid}/task").glob("*/children")
+    (child,) = {int(word) for file in children for word in file.read_text().split()}
+    return child
+
+
+def compare(told: dict[str, Any]) -> None:
+    """Hold the share in the trace to the clock's, and the running time to the thread's."""
+    trace, pid = told["trace"], told["pid"]
+    found = buckets(trace, pid, "window")
+    whole_ns = running_ns(found)
+    assert whole_ns == pytest.approx(told["cpu_ns"], rel=0.02)
+    share = found["simulator"] / whole_ns
+    true_share = told["simulator_ns"] / told["cpu_ns"]
+    samples = sampled(trace, told["start_ns"], told["end_ns"], f"t.tid = {pid}").total()
+    granted = POINTS + 2 * error_points(true_share, samples)
+    assert abs(100 * share - 100 * true_share) <= granted, (found, told)
+
+
+@pytest.mark.parametrize("env", ["halfcheetah", "humanoid", "pong", "cartpole"])
+def test_share_within_two_points(env: str, share: Callable[..., dict[str, Any]]) -> None:
+    mine = ("--simulator=native_cartpole",) if env == "cartpole" else ()
+    told = share(env, "--seconds=5", options=(SAMPLING, *mine))
+    compare(told)
+    # What is in none of the layers was still measured: nothing is left as merely running.
+    assert buckets(told["trace"], told["pid"], "window")["running"] == 0
+
+
+def test_share_beside_pytorch(share: Callable[..., dict[str, Any]]) -> None:
+    options = (SAMPLING, "--simulator=native_cartpole")
+    compare(share("cartpole", "--policy=torch", "--seconds=5", options=options))
+
+
+def test_long_calls_stay_exact_without_samples(share: Callable[..., dict[str, Any]]) -> None:
+    """Calls of a quarter of a millisecond cost less than the budget: no probe is dropped."""
+    options = ("--sample-hz=0", "--simulator=native_cartpole")
+    told = share("cartpole", "--substeps=20000", "--seconds=2", options=options)
+    trace, pid = told["trace"], told["pid"]
+    found = buckets(trace, pid, "window")
+    share_found = found["simulator"] / running_ns(found)
+    assert abs(share_found - told["simulator_ns"] / told["cpu_ns"]) <= POINTS / 100
+    assert (
+        dict(
+            query(
+                trace,
+                "SELECT s.symbol, count(*) FROM native_call AS c JOIN site AS s USING (site_id)"
+                " WHERE c.start_ns BETWEEN ? AND ? GROUP BY 1",
+                [told["start_ns"], told["end_ns"]],
+            )
+        )
+        == told["calls"]
+    )
+    # What is not the simulator's was not told apart: that is said, and no layer gets it.
+    assert set(found) <= {"simulator", "running", "runnable", "sleeping", "io_wait"}
+
+
+@pytest.mark.parametrize(("env", "least"), [("halfcheetah", 2.0), ("humanoid", 2.0), ("pong", 9.0)])
+def test_calls_of_real_simulators_are_exact(
+    env: str, least: float, share: Callable[..., dict[str, Any]]
+) -> None:
+    """Bindings enter through one function per module: its calls are all calls together."""
+    told = share(env, "--seconds=1", options=("--probe-budget=1000", "--sample-hz=0"))
+    ((found,),) = query(
+        told["trace"],
+        "SELECT count(*) FROM native_call AS c JOIN thread AS t USING (thread_id)"
+        " WHERE c.layer = 'simulator' AND c.depth = 0 AND t.tid = ? AND c.start_ns >= ?"
+        " AND c.end_ns <= ?",
+        [told["pid"], told["start_ns"], told["end_ns"]],
+    )
+    assert query(told["trace"], "SELECT count(*) FROM site WHERE state LIKE 'dropped%'") == [(0,)]
+    assert found == sum(told["calls"].values())
+    assert found / told["steps"] >= least

@@ -1,0 +1,168 @@
+"""Loops that wait on the CPU are told from work: against known shares, and against PyTorch."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Workload
+from native_programs import build_library, build_program
+from native_recording import (
+    Launch,
+    Launched,
+    buckets,
+    error_points,
+    python_program,
+    running_ns,
+    sampled,
+)
+from recording import Recorder, query, rlscope, until
+from rl_programs import require_modules
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+POINTS = 5.0
+SAMPLING = "--sample-hz=999"
+
+
+def check(found: float, true: float, samples: int) -> None:
+    """Hold a share to the true one, as points; two standard errors are granted on top."""
+    granted = POINTS + 2 * error_points(true, samples)
+    assert abs(100 * found - 100 * true) <= granted, (found, true, samples)
+
+
+@pytest.mark.parametrize("percent", [0, 40, 90])
+def test_a_program_in_c(tmp_path: Path, percent: int, record: Callable[..., Recorder]) -> None:
+    trace = tmp_path / "trace.duckdb"
+    program = build_program("spin_share", tmp_path)
+    target = Workload([str(program), "3", str(percent)])
+    try:
+        assert target.readline() == f"ready {target.pid}"
+        recorder = record(trace, f"--pid={target.pid}", SAMPLING).live()
+        target.go()
+        truth: Any = target.truth(deadline_s=120)
+        assert recorder.wait() == 0, recorder.words()
+    finally:
+        target.close()
+    where = f"t.tid = {truth['tid']}"
+    found = sampled(trace, truth["start_ns"], truth["end_ns"], where)
+    cpu_ns = truth["spin_ns"] + truth["compute_ns"]
+    # A sample per tick of its CPU time, unless the machine was too busy for the ticks.
+    assert found.total() >= 0.5 * cpu_ns * 999e-9
+    check(found["spin"] / found.total(), truth["spin_ns"] / cpu_ns, found.total())
+
+
+def test_threads_under_python(tmp_path: Path, launch: Launch) -> None:
+    require_modules("nvtx")
+    trace = tmp_path / "trace.duckdb"
+    library = build_library("spin_share", tmp_path)
+    command = python_program("spin_share", "--wait", f"--library={library}", "--threads=2")
+    program = launch(trace, command, (SAMPLING,)).ready()
+    until(lambda: program.events("python"), what="Python is found")
+    truth = program.finished()
+    for thread in truth["threads"]:
+        where = f"t.tid = {thread['tid']}"
+        found = sampled(trace, truth["start_ns"], truth["end_ns"], where)
+        true = thread["spin_ns"] / (thread["spin_ns"] + thread["compute_ns"])
+        check(found["spin"] / found.total(), true, found.total())
+    # The same as the summary has it.
+    shown = buckets(trace, truth["pid"], "window")
+    check(shown["spin"] / running_ns(shown), 0.4, 2000)
+
+
+BPFTRACE = 'profile:hz:199 /pid == {pid}/ {{ @[reg("ip")] = count(); }}'
+
+
+@contextmanager
+def observed(pid: int, told: dict[int, int]) -> Iterator[None]:
+    """Count where a process is on the CPU, by another tool: address -> samples."""
+    other = subprocess.Popen(
+        ["bpftrace", "-e", BPFTRACE.format(pid=pid)], stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdout is not None
+    assert "Attaching" in other.stdout.readline()
+    try:
+        yield
+    finally:
+        other.send_signal(signal.SIGINT)
+        output, _ = other.communicate(timeout=60)
+    for line in output.splitlines():
+        if match := re.fullmatch(r"@\[(-?\d+)\]: (\d+)", line.strip()):
+            told[int(match[1]) % 2**64] = int(match[2])
+
+
+def ranges_of(pid: int, name: str) -> list[range]:
+    """Return where a file is mapped in a process."""
+    ranges = []
+    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+        if name in line:
+            first, last = (int(part, 16) for part in line.split()[0].split("-"))
+            ranges.append(range(first, last))
+    return ranges
+
+
+def child_of(program: Launched) -> int:
+    tasks = Path(f"/proc/{program.pid}/task").glob("*/children")
+    (child,) = {int(word) for file in tasks for word in file.read_text().split()}
+    return child
+
+
+def oversubscribed(
+    launch: Launch, trace: Path, policy: str, told: dict[int, int] | None = None
+) -> tuple[dict[str, Any], float, list[range]]:
+    """Record spin_torch.py; return its truth, the share of spinning, and where libgomp was."""
+    command = ["env", f"OMP_WAIT_POLICY={policy}", *python_program("spin_torch", "--wait")]
+    program = launch(trace, command, (SAMPLING,)).ready()
+    until(lambda: program.events("python"), what="Python is found")
+    pid = child_of(program)
+    libgomp = ranges_of(pid, "libgomp")
+    if told is None:
+        truth = program.finished()
+    else:
+        program.go()
+        with observed(pid, told):
+            truth = program.truth(deadline_s=120)
+        assert program.wait(deadline_s=120) == 0, program.words()
+    found = sampled(trace, truth["start_ns"], truth["end_ns"], f"p.pid = {truth['pid']}")
+    return truth, found["spin"] / found.total(), libgomp
+
+
+def test_pytorch_with_more_threads_than_free_cpus(tmp_path: Path, launch: Launch) -> None:
+    """Most of what looks like work of the backend is waiting for a thread that has no CPU."""
+    require_modules("torch")
+    if (os.cpu_count() or 1) < 2:
+        pytest.skip("needs two CPUs")
+    ips: dict[int, int] | None = {} if shutil.which("bpftrace") else None
+    active, spin, libgomp = oversubscribed(launch, tmp_path / "active.duckdb", "active", ips)
+    passive, no_spin, _ = oversubscribed(launch, tmp_path / "passive.duckdb", "passive")
+    per_operation = [truth["cpu_ns"] / truth["operations"] for truth in (active, passive)]
+    assert spin > 0.5
+    assert no_spin < 0.05
+    # What the operations cost when nobody spins tells how much of it was spinning.
+    assert spin == pytest.approx(1 - per_operation[1] / per_operation[0], abs=0.1)
+    if ips:
+        inside = sum(count for ip, count in ips.items() if any(ip in place for place in libgomp))
+        check(spin, inside / sum(ips.values()), sum(ips.values()))
+
+
+def test_the_summary_names_it(tmp_path: Path, launch: Launch) -> None:
+    require_modules("nvtx")
+    trace = tmp_path / "trace.duckdb"
+    library = build_library("spin_share", tmp_path)
+    command = python_program(
+        "spin_share", "--wait", f"--library={library}", "--seconds=0.5", "--percent=90"
+    )
+    program = launch(trace, command, (SAMPLING,)).ready()
+    until(lambda: program.events("python"), what="Python is found")
+    program.finished()
+    assert query(trace, "SELECT measured FROM capture WHERE kind = 'cpu_sample'") == [(True,)]
+    done = rlscope("summarize", trace, "--by", "operation")
+    assert done.returncode == 0
+    assert "spin" in done.stdout
