@@ -23,6 +23,7 @@ TRACER_ROOMS = (
     "late",
     "loaders",
     "probes",
+    "governor",
     "store",
     "importers",
     "preflight",
@@ -39,7 +40,7 @@ TRACER_ROOMS = (
 INCLUDES = {
     "bpf": r"[a-z_]+\.h",
     "cupti": r"[a-z_]+\.h",
-    "tracer/native": r"[a-z_]+\.h|bpf/(records|native_state|track|tp_fields)\.h|cupti/records\.h",
+    "tracer/native": r"[a-z_]+\.h|bpf/(records|native_state|sample|track|tp_fields)\.h|cupti/records\.h",
     "tracer/native/import": r"[a-z0-9_]+\.h",
     "analysis/native": r"[a-z_]+\.h",
 }

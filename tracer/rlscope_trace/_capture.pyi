@@ -355,3 +355,44 @@ class NativeProbes:
     @property
     def limit(self) -> int | None:
         """How many points there may be at once; None: no limit."""
+
+# --- sampler: sampler_bindings.cpp ---
+
+class Sampler:
+    """Samples the running threads of a trace, and writes them classified into the spool.
+
+    rules: globs over the paths of mappings in order of priority, `*` crosses slashes; each with the
+    code of its layer (enum rls_layer), or 0 for a library that works for whoever calls it. System
+    errors arrive as OSError.
+    """
+
+    def __init__(
+        self,
+        object_path: str,
+        *,
+        threads_fd: int,
+        loss_fd: int,
+        hz: int,
+        spool: SpoolWriter,
+        rules: Sequence[tuple[str, int]],
+    ) -> None: ...
+    def start(self) -> None:
+        """Begin to sample every CPU; OSError where the OS kernel refuses its clock events."""
+
+    def note_python(self, pid: int, runtime: dict[str, Any]) -> str | None:
+        """Sample the Python functions of a process, too; return why not, if not.
+
+        runtime: `version` (major, minor, ...), `runtime_start` (address of _PyRuntime) and, if it
+        is one, `free_threaded`. To be told again when the process has replaced its program.
+        """
+
+    def stop(self) -> None:
+        """End the sampling and write what is left; safe to call twice."""
+
+    def counters(self) -> dict[str, int]: ...
+
+def code_waits(code: bytes, at: int) -> bool:
+    """Return whether `code[at]` lies in a loop that does nothing but wait."""
+
+def code_ends_in_call(code: bytes) -> bool:
+    """Return whether the bytes end in a call."""

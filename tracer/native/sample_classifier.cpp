@@ -1,0 +1,104 @@
+#include "sample_classifier.h"
+
+#include <algorithm>
+#include <array>
+
+#include "sample_code.h"
+
+namespace rls {
+namespace {
+
+// A cache that grows beyond this is that of code which changes all the time: it starts again.
+constexpr std::size_t kRememberedOffsets = 100000;
+
+// Answers from `cache` by the offset in the file; anonymous code can change and is asked anew.
+template <typename Ask>
+bool Remember(const CodeRange& range, std::uint64_t address,
+              std::unordered_map<std::uint64_t, bool>* cache, Ask ask) {
+  if (range.file->fd < 0) return ask();
+  const std::uint64_t offset = address - range.start + range.offset;
+  const auto found = cache->find(offset);
+  if (found != cache->end()) return found->second;
+  if (cache->size() >= kRememberedOffsets) cache->clear();
+  return cache->emplace(offset, ask()).first->second;
+}
+
+bool Spins(const SampledProcess& process, const CodeRange& range, std::uint64_t ip) {
+  return Remember(range, ip, &range.file->spins, [&] {
+    std::array<std::uint8_t, 2 * (kLoopBytes + kPauseReach)> near;
+    std::size_t at = 0;
+    const std::size_t bytes =
+        process.ReadCode(range, ip, near.size() / 2, near.size() / 2, near.data(), &at);
+    if (at >= bytes || !HasPause(near.data(), bytes, at)) return false;
+    if (range.file->is_openmp) return true;
+    return IsInPauseLoop(near.data(), bytes, at, kLoopBytes);
+  });
+}
+
+bool IsReturnAddress(const SampledProcess& process, const CodeRange& range, std::uint64_t address) {
+  return Remember(range, address, &range.file->call_ends, [&] {
+    std::array<std::uint8_t, kCallBytes> before;
+    std::size_t at = 0;
+    const std::size_t bytes = process.ReadCode(range, address, kCallBytes, 0, before.data(), &at);
+    return bytes == at && EndsInCall(before.data(), bytes);
+  });
+}
+
+// Calls `use` with the range of each return address on the stack, innermost first, until it
+// returns true.
+template <typename Use>
+void ForCallers(const rls_raw_sample& sample, const SampledProcess& process, Use use) {
+  const std::size_t words = std::min<std::size_t>(sample.stack_bytes, RLS_SAMPLE_STACK_BYTES) / 8;
+  for (std::size_t i = 0; i < words; ++i) {
+    const CodeRange* range = process.Find(sample.stack[i]);
+    if (range == nullptr || !IsReturnAddress(process, *range, sample.stack[i])) continue;
+    if (use(*range)) return;
+  }
+}
+
+// OpenMP libraries that wait give the CPU to others now and then.
+bool YieldsForOpenMp(const rls_raw_sample& sample, const SampledProcess& process,
+                     const CodeRange& range) {
+  if ((sample.flags & RLS_RAW_IN_OS_KERNEL) == 0) return false;
+  std::array<std::uint8_t, kCallBytes> before;
+  std::size_t at = 0;
+  const std::size_t bytes = process.ReadCode(range, sample.ip, kCallBytes, 0, before.data(), &at);
+  if (bytes != at || !EndsInYield(before.data(), bytes)) return false;
+  if (range.file->is_openmp) return true;
+  bool openmp = false;
+  ForCallers(sample, process, [&](const CodeRange& caller) {
+    openmp = caller.file->is_openmp;
+    return true;
+  });
+  return openmp;
+}
+
+Verdict ByStack(const rls_raw_sample& sample, const SampledProcess& process,
+                std::uint8_t leaf_layer) {
+  bool unnamed = leaf_layer == kUnnamed;
+  std::uint8_t layer = RLS_LAYER_NONE;
+  ForCallers(sample, process, [&](const CodeRange& caller) {
+    unnamed = unnamed || caller.file->layer == kUnnamed;
+    if (caller.file->layer == kTransparent || caller.file->layer == kUnnamed) return false;
+    layer = caller.file->layer;
+    return true;
+  });
+  if (layer == RLS_LAYER_PYTHON && unnamed) layer = RLS_LAYER_NONE;
+  if (layer != RLS_LAYER_NONE) return {layer, true};
+  if (!unnamed) return {};
+  return {RLS_LAYER_OTHER, leaf_layer != kUnnamed};
+}
+
+}  // namespace
+
+Verdict Classify(const rls_raw_sample& sample, const SampledProcess& process) {
+  const CodeRange* range = process.Find(sample.ip);
+  if (range == nullptr) return ByStack(sample, process, kTransparent);
+  if (Spins(process, *range, sample.ip) || YieldsForOpenMp(sample, process, *range))
+    return {RLS_LAYER_SPIN, false};
+  const std::uint8_t layer = range->file->layer;
+  if (layer != kTransparent && layer != kUnnamed) return {layer, false};
+  return ByStack(sample, process, layer);
+}
+
+}  // namespace rls

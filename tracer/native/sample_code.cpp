@@ -1,0 +1,97 @@
+#include "sample_code.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace rls {
+namespace {
+
+// Bytes of `call r/m` without prefixes, by the byte behind its opcode and the one after that.
+std::size_t IndirectCallBytes(std::uint8_t modrm, std::uint8_t sib) {
+  const unsigned mode = modrm >> 6;
+  const unsigned base = modrm & 7;
+  if (mode == 3) return 2;
+  const std::size_t with_sib = base == 4 ? 3 : 2;
+  if (mode == 1) return with_sib + 1;
+  if (mode == 2) return with_sib + 4;
+  const bool has_offset = base == 5 || (base == 4 && (sib & 7) == 5);
+  return with_sib + (has_offset ? 4 : 0);
+}
+
+struct Jump {
+  std::size_t bytes = 0;  // 0: none
+  std::ptrdiff_t distance = 0;
+};
+
+// The jump at `code`, conditional or not.
+Jump JumpAt(const std::uint8_t* code, std::size_t count) {
+  if (count >= 2 && (code[0] == 0xeb || (code[0] & 0xf0) == 0x70))
+    return {2, static_cast<std::int8_t>(code[1])};
+  const std::size_t opcode = count >= 2 && code[0] == 0x0f && (code[1] & 0xf0) == 0x80 ? 2
+                             : count >= 1 && code[0] == 0xe9                           ? 1
+                                                                                       : 0;
+  if (opcode == 0 || count < opcode + 4) return {};
+  std::int32_t distance = 0;
+  std::memcpy(&distance, code + opcode, sizeof(distance));
+  return {opcode + 4, distance};
+}
+
+bool IsPause(const std::uint8_t* code) { return code[0] == 0xf3 && code[1] == 0x90; }
+
+// Whether a jump of at most `loop_bytes` leads from behind `last` back to `first` or before it.
+bool IsLooped(const std::uint8_t* code, std::size_t count, std::size_t first, std::size_t last,
+              std::size_t loop_bytes) {
+  const std::size_t begin = last > loop_bytes ? last - loop_bytes : 0;
+  const std::size_t end = std::min(count, first + loop_bytes);
+  for (std::size_t from = std::max(begin, first); from < end; ++from) {
+    const Jump jump = JumpAt(code + from, count - from);
+    if (jump.bytes == 0 || from + jump.bytes <= last) continue;
+    const auto behind = static_cast<std::ptrdiff_t>(from + jump.bytes);
+    const std::ptrdiff_t target = behind + jump.distance;
+    if (target <= static_cast<std::ptrdiff_t>(first) &&
+        behind - target <= static_cast<std::ptrdiff_t>(loop_bytes))
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool EndsInCall(const std::uint8_t* code, std::size_t count) {
+  if (count >= 5 && code[count - 5] == 0xe8) return true;
+  for (const std::size_t bytes : {2U, 3U, 4U, 6U, 7U}) {
+    if (count < bytes) return false;
+    const std::uint8_t* call = code + count - bytes;
+    if (call[0] != 0xff || ((call[1] >> 3) & 7) != 2) continue;
+    if (IndirectCallBytes(call[1], bytes > 2 ? call[2] : 0) == bytes) return true;
+  }
+  return false;
+}
+
+bool HasPause(const std::uint8_t* code, std::size_t count, std::size_t at) {
+  const std::size_t begin = at > kPauseReach ? at - kPauseReach : 0;
+  const std::size_t end = std::min(count, at + kPauseReach);
+  for (std::size_t pause = begin; pause + 2 <= end; ++pause)
+    if (IsPause(code + pause)) return true;
+  return false;
+}
+
+bool IsInPauseLoop(const std::uint8_t* code, std::size_t count, std::size_t at,
+                   std::size_t loop_bytes) {
+  const std::size_t begin = at > kPauseReach ? at - kPauseReach : 0;
+  const std::size_t end = std::min(count, at + kPauseReach);
+  for (std::size_t pause = begin; pause + 2 <= end; ++pause) {
+    if (!IsPause(code + pause)) continue;
+    if (IsLooped(code, count, std::min(pause, at), std::max(pause + 1, at), loop_bytes))
+      return true;
+  }
+  return false;
+}
+
+bool EndsInYield(const std::uint8_t* code, std::size_t count) {
+  constexpr std::uint8_t kYield[] = {0xb8, 0x18, 0, 0, 0, 0x0f, 0x05};  // mov $24, %eax; syscall
+  return count >= sizeof(kYield) &&
+         std::memcmp(code + count - sizeof(kYield), kYield, sizeof(kYield)) == 0;
+}
+
+}  // namespace rls

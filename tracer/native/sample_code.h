@@ -1,0 +1,29 @@
+// What machine code of x86-64 says by its bytes, without disassembling the function it is part of.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace rls {
+
+// The longest form of a call, how far around an address a pause is looked for, and the longest loop
+// that does nothing but wait.
+constexpr std::size_t kCallBytes = 7;
+constexpr std::size_t kPauseReach = 16;
+constexpr std::size_t kLoopBytes = 128;
+
+// Whether the `count` bytes end in a call: what stands before every return address.
+bool EndsInCall(const std::uint8_t* code, std::size_t count);
+
+// Whether there is a pause instruction within kPauseReach of `code[at]`.
+bool HasPause(const std::uint8_t* code, std::size_t count, std::size_t at);
+
+// Whether `code[at]` lies in a loop of at most `loop_bytes` bytes with a pause instruction near it:
+// a jump backwards behind both, to before both.
+bool IsInPauseLoop(const std::uint8_t* code, std::size_t count, std::size_t at,
+                   std::size_t loop_bytes);
+
+// Whether the bytes end in the system call sched_yield.
+bool EndsInYield(const std::uint8_t* code, std::size_t count);
+
+}  // namespace rls

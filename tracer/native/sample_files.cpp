@@ -1,0 +1,84 @@
+#include "sample_files.h"
+
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+
+namespace rls {
+namespace {
+
+// Files kept open, at most: of any more, code is read from the process.
+constexpr std::size_t kOpenFiles = 1024;
+
+std::string WithoutDeleted(const std::string& path) {
+  constexpr char kMark[] = " (deleted)";
+  const std::size_t bytes = sizeof(kMark) - 1;
+  const bool marked = path.size() > bytes && path.compare(path.size() - bytes, bytes, kMark) == 0;
+  return marked ? path.substr(0, path.size() - bytes) : path;
+}
+
+// What the OS kernel maps into every process: it is called like libc.
+bool IsOfOsKernel(const std::string& path) { return path == "[vdso]" || path == "[vsyscall]"; }
+
+bool IsOpenMp(const std::string& path) {
+  for (const char* glob : {"*/libgomp*.so*", "*/libiomp*.so*", "*/libomp*.so*",
+                           "*/libmkl_*_thread.so*", "*/libmkl_rt.so*"})
+    if (fnmatch(glob, path.c_str(), 0) == 0) return true;
+  return false;
+}
+
+// The very file that is mapped, whatever lies under its name by now.
+int OpenMapped(pid_t pid, const Mapping& mapping) {
+  char path[96];
+  std::snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, mapping.start,
+                mapping.end);
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  if (fd < 0) {
+    const std::string in_root = "/proc/" + std::to_string(pid) + "/root" + mapping.path;
+    fd = open(in_root.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  }
+  if (fd < 0) return -1;
+  struct stat status = {};
+  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_ino == mapping.inode)
+    return fd;
+  close(fd);
+  return -1;
+}
+
+}  // namespace
+
+SampleFile::~SampleFile() {
+  if (fd >= 0) close(fd);
+}
+
+std::uint8_t SampleFiles::LayerOf(const std::string& path) const {
+  if (IsOfOsKernel(path)) return kTransparent;
+  const std::string clean = WithoutDeleted(path);
+  if (clean.empty() || clean[0] != '/') return kUnnamed;
+  for (const auto& [glob, layer] : rules_)
+    if (fnmatch(glob.c_str(), clean.c_str(), 0) == 0) return static_cast<std::uint8_t>(layer);
+  return kUnnamed;
+}
+
+std::shared_ptr<SampleFile> SampleFiles::Of(pid_t pid, const Mapping& mapping) {
+  if (mapping.inode == 0) {
+    auto file = std::make_shared<SampleFile>();
+    file->layer = LayerOf(mapping.path);
+    return file;
+  }
+  const std::string key = mapping.device + ' ' + std::to_string(mapping.inode) + ' ' + mapping.path;
+  std::shared_ptr<SampleFile>& file = known_[key];
+  if (file != nullptr) return file;
+  file = std::make_shared<SampleFile>();
+  file->layer = LayerOf(mapping.path);
+  file->is_openmp = IsOpenMp(WithoutDeleted(mapping.path));
+  if (known_.size() <= kOpenFiles) file->fd = OpenMapped(pid, mapping);
+  return file;
+}
+
+}  // namespace rls
