@@ -15,17 +15,24 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-THREAD, CYCLE, CLOSE, EXEC, NAME, EXIT, CLOCK = range(1, 8)
+THREAD, CYCLE, CLOSE, EXEC, NAME, EXIT, CLOCK, CALL, GIL_RELEASE, SAMPLE, STACK = range(1, 12)
 RUNNABLE, SLEEPING, BLOCKED, DEAD = range(4)
 NOBODY, INTERRUPT, OUTSIDE, UNKNOWN = 0, -1, -2, -3
 CREATED, FOUND = 0, 1
+PIPE, SOCKET, DISK, DEVICE, EVENT = range(1, 6)
+UNWOUND, OPEN = 1, 2
 UNKNOWN_STATUS = -(2**31)
 BUSY, DISCARDED = 1 << 31, 1 << 30
 
 HEADER = struct.pack("<8sII", b"LSSPOOL1", 2, 16)
+
+
+def reason(call: int, *, detail: int = 0, file: int = 0) -> int:
+    """Return why a thread sleeps: the number of a system call, and what it waits for."""
+    return (call + 1) << 48 | file << 44 | detail
 
 
 @dataclass
@@ -135,6 +142,37 @@ class SpoolBuilder:
             CLOCK, struct.pack("<HHIQQQ", CLOCK, 0, 0, ts_ns, realtime_ns, boottime_ns), 32
         )
 
+    def call(
+        self,
+        thread_id: int,
+        *,
+        start_ns: int,
+        end_ns: int,
+        site: int = 1,
+        layer: int = 2,
+        parent: int = 0,
+        depth: int = 0,
+        flags: int = 0,
+    ) -> None:
+        record = struct.pack(
+            "<HBBIQQIHH", CALL, layer, parent, thread_id, start_ns, end_ns, site, depth, flags
+        )
+        self._record(CALL, record, 32)
+
+    def gil_release(self, thread_id: int, *, start_ns: int, end_ns: int) -> None:
+        record = struct.pack("<HHIQQ", GIL_RELEASE, 0, thread_id, start_ns, end_ns)
+        self._record(GIL_RELEASE, record, 24)
+
+    def sample(
+        self, thread_id: int, *, ts_ns: int, layer: int, flags: int = 0, stack: int = 0
+    ) -> None:
+        record = struct.pack("<HBBIQII", SAMPLE, layer, flags, thread_id, ts_ns, stack, 0)
+        self._record(SAMPLE, record, 24)
+
+    def stack(self, stack_id: int, frames: bytes) -> None:
+        record = struct.pack("<HHI", STACK, len(frames), stack_id) + frames
+        self._record(STACK, record, 8 + len(frames))
+
     def records(self) -> bytes:
         return HEADER + b"".join(self.frames)
 
@@ -171,12 +209,16 @@ class SpoolBuilder:
         end_ns: int,
         records: bytes | None = None,
         session: Mapping[str, object] | None = None,
+        probes: Sequence[Mapping[str, object]] | None = None,
         **progress: object,
     ) -> Path:
         directory.mkdir()
         (directory / "records.bin").write_bytes(self.records() if records is None else records)
         told = {"host": "box", "argv": ["train"], **(session or {})}
         (directory / "session.json").write_text(json.dumps(told))
+        if probes is not None:
+            lines = "".join(json.dumps(line) + "\n" for line in probes)
+            (directory / "probes.jsonl").write_text(lines)
         content = self.progress(end_ns=end_ns, **progress)  # type: ignore[arg-type]
         (directory / "progress.bin").write_bytes(content)
         return directory

@@ -32,7 +32,10 @@ def insert_event_capture(
     lives: Sequence[Life],
 ) -> int:
     """Insert the rows; returns how many."""
-    rows = [*_of_all(session, facts), *_of_processes(session, facts, lives)]
+    rows = _of_all(session, facts)
+    # Nothing more can be said of a process where a kind was not measured at all.
+    measured = {kind for _, kind, is_measured, _ in rows if is_measured}
+    rows += [row for row in _of_processes(session, facts, lives) if row[1] in measured]
     for row in rows:
         con.execute("INSERT INTO capture VALUES (?, ?, ?, ?)", row)
     return len(rows)
