@@ -10,6 +10,7 @@ namespace py = pybind11;
 namespace rls {
 void bind_capture(py::module_& module);
 void bind_events(py::module_& module);
+void bind_finder(py::module_& module);
 void bind_inject(py::module_& module);
 void bind_native(py::module_& module);
 void bind_sampler(py::module_& module);
@@ -29,6 +30,7 @@ PYBIND11_MODULE(_capture, module) {
   });
   rls::bind_capture(module);
   rls::bind_events(module);
+  rls::bind_finder(module);
   rls::bind_inject(module);
   rls::bind_native(module);
   rls::bind_sampler(module);

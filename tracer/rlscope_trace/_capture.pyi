@@ -1,6 +1,6 @@
 """The native module: what it offers to Python."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -396,3 +396,41 @@ def code_waits(code: bytes, at: int) -> bool:
 
 def code_ends_in_call(code: bytes) -> bool:
     """Return whether the bytes end in a call."""
+
+# --- finder: finder_bindings.cpp ---
+
+class PythonScan:
+    """A running process, read from outside: it is never stopped and never written to.
+
+    All calls may raise OSError: ESRCH when the program that was opened has ended or became another
+    one by exec, EPERM or EACCES when it may not be read. They work without the GIL, on a thread of
+    low priority.
+    """
+
+    def __init__(self, pid: int) -> None: ...
+    def mappings(self) -> list[tuple[str, int, int, int, int, int]]:
+        """Return the executable file mappings: path, device, inode, start, end, file offset."""
+
+    def runtime(self) -> dict[str, Any] | None:
+        """Return what is known of the Python interpreter, None where there is none.
+
+        implementation ("cpython" or "pypy"), version (major, minor, micro as far as known),
+        free_threaded, runtime_start and runtime_end (addresses of `_PyRuntime`; None for PyPy),
+        module_path (the file the interpreter lies in), interpreters (their number or None),
+        symbols (name -> address, file offset, of exported functions that handle the GIL).
+        """
+
+    def entry_points(self, paths: Iterable[str], *, budget_bytes: int = ...) -> dict[str, Any]:
+        """Find the functions in these mapped files that CPython calls through its objects.
+
+        points: (path, file offset to probe, symbol, kind, file offset of the function's start), each
+        file offset once; kind is function, method, vectorcall, slot or getter. rejected: reason ->
+        number of addresses without a probe. scanned_bytes: of one pass over the memory;
+        unscanned_bytes: what lay beyond the budget. No points: no CPython.
+        """
+
+    def exported(self, path: str, names: Sequence[str]) -> dict[str, int]:
+        """Return the file offset to probe of each exported function that has a cheap one."""
+
+def cheap_site(code: bytes) -> int | str:
+    """Return where in a function a probe is cheap, as a distance from its start, or why nowhere."""

@@ -1,0 +1,22 @@
+// Where a probe goes within a function: the first instruction that the kernel can emulate.
+#pragma once
+
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+namespace rls {
+
+// Why a function can have no cheap probe.
+enum class NoSite { kNoCheapInstruction, kInLoop };
+
+// An instruction at a uprobe is emulated (nop, push, jmp, jcc, call) or single-stepped, which costs
+// 18 times as much and traps twice. The probe may move from the start of the function to the first
+// emulable instruction as long as the code in between runs straight on and leaves rsp alone: there
+// the return address is still where a return probe looks for it. No jump within the function may
+// lead to the site again, or one call would count as several.
+//
+// `code` holds the bytes of the function from its start. Returns the distance of the site from it.
+std::variant<std::uint64_t, NoSite> FindCheapSite(const std::vector<unsigned char>& code);
+
+}  // namespace rls
