@@ -1,4 +1,4 @@
-"""Targets that load, unload, fork, exec and crash while they are probed: nothing changes for them."""
+"""Targets that load, unload, fork, exec and crash while they are probed: none is changed by it."""
 
 import shutil
 import signal

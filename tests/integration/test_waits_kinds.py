@@ -1,4 +1,4 @@
-"""What threads wait for: known kinds, counts and times, and which worker a main process waits for."""
+"""What threads wait for: known kinds, counts and times; and which worker a main process awaits."""
 
 import sys
 from collections.abc import Callable
