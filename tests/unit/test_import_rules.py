@@ -19,6 +19,7 @@ TRACER_ROOMS = (
     "_capture",
     "_import",
     "procfs",
+    "layers",
     "privileges",
     "late",
     "loaders",

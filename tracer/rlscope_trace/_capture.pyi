@@ -423,9 +423,9 @@ class PythonScan:
     def entry_points(self, paths: Iterable[str], *, budget_bytes: int = ...) -> dict[str, Any]:
         """Find the functions in these mapped files that CPython calls through its objects.
 
-        points: (path, file offset to probe, symbol, kind, file offset of the function's start), each
-        file offset once; kind is function, method, vectorcall, slot or getter. rejected: reason ->
-        number of addresses without a probe. scanned_bytes: of one pass over the memory;
+        points: (path, file offset to probe, symbol, kind, file offset of the function's start),
+        each probed offset once; kind is function, method, vectorcall, slot or getter. rejected:
+        reason -> number of addresses without a probe. scanned_bytes: of one pass over the memory;
         unscanned_bytes: what lay beyond the budget. No points: no CPython.
         """
 
