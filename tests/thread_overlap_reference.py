@@ -116,6 +116,45 @@ GROUP BY ALL ORDER BY ALL
 """
 )
 
+# What is open at the instant of each sample; what ends there has ended, what begins there has begun.
+_SAMPLES = (
+    _LIFE
+    + """
+seen AS (
+  SELECT p.thread_id, p.layer,
+    (SELECT arg_max(path_id, rowid) FROM operation_coded AS o WHERE {open_o}) AS path_id,
+    (SELECT arg_max(layer, rowid) FROM native_call_coded AS o WHERE {open_o}) AS native_layer,
+    EXISTS (SELECT 1 FROM cuda_call_coded AS o WHERE {open_o}) AS is_cuda,
+    EXISTS (
+      SELECT 1 FROM gpu_activity_coded AS g
+      WHERE g.process_id = l.process_id AND g.kind BETWEEN 1 AND 4
+        AND g.start_ns <= p.ts_ns AND g.end_ns > p.ts_ns
+    ) AS is_busy,
+    coalesce(
+      (SELECT bool_or(measured) FROM capture AS c
+        WHERE c.kind = 'gpu_activity' AND c.process_id = l.process_id),
+      (SELECT bool_or(measured) FROM capture AS c
+        WHERE c.kind = 'gpu_activity' AND c.process_id IS NULL),
+      false) AS knows_gpu
+  FROM cpu_sample_coded AS p JOIN life AS l
+    ON l.thread_id = p.thread_id AND p.ts_ns >= l.start_ns AND p.ts_ns < l.end_ns
+)
+SELECT thread_id, coalesce(path_id, 0) AS path_id,
+  CASE WHEN is_cuda THEN 4 ELSE coalesce(native_layer, 0) END AS call_layer,
+  CASE WHEN NOT knows_gpu THEN 255 WHEN is_busy THEN 1 ELSE 0 END AS gpu, layer, count(*)
+FROM seen GROUP BY ALL ORDER BY thread_id, path_id, call_layer, layer, gpu
+"""
+)
+
+
+def sample_rows(
+    connection: duckdb.DuckDBPyConnection, start_ns: int = -(2**62), end_ns: int = 2**62
+) -> list[tuple[Any, ...]]:
+    """Return the rows that sample_count_coded should have, in its order."""
+    is_open = "o.thread_id = p.thread_id AND o.start_ns <= p.ts_ns AND o.end_ns > p.ts_ns"
+    query = _SAMPLES.format(start_ns=start_ns, end_ns=end_ns, open_o=is_open)
+    return connection.execute(query).fetchall()
+
 
 def overlap_rows(
     connection: duckdb.DuckDBPyConnection, start_ns: int = -(2**62), end_ns: int = 2**62

@@ -223,9 +223,7 @@ class TraceBuilder:
         flags: int = 0,
     ) -> None:
         """Add a sample of a running thread; layer None: it could not be told."""
-        stack_id = (
-            self._stacks.setdefault(tuple(frames), len(self._stacks) + 1) if frames else None
-        )
+        stack_id = self._stacks.setdefault(tuple(frames), len(self._stacks) + 1) if frames else None
         self._samples.append((thread_id, ts_ns, LAYERS.index(layer), flags, stack_id))
 
     def gil_release(self, thread_id: int, start_ns: int, end_ns: int) -> None:

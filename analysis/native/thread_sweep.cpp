@@ -6,6 +6,7 @@
 
 #include "thread_sweep_gpu.h"
 #include "thread_sweep_paths.h"
+#include "thread_sweep_samples.h"
 #include "thread_sweep_stretches.h"
 #include "thread_sweep_tracks.h"
 
@@ -37,7 +38,8 @@ class Sweep {
         native_(reader<uint8_t>(sources, kNativeCall, progress)),
         wait_(reader<uint8_t>(sources, kWait, progress)),
         cuda_(reader<uint8_t>(sources, kCudaCall, progress)),
-        busy_(reader<uint8_t>(sources, kGpuActivity, progress)) {}
+        busy_(reader<uint8_t>(sources, kGpuActivity, progress)),
+        samples_(reader<uint8_t>(sources, kCpuSample, progress)) {}
 
   SweepResult run(const std::vector<SweptThread>& threads, Bounds bounds) {
     int32_t process = IdOrder::kUnknown;
@@ -50,8 +52,8 @@ class Sweep {
       bounds.life_end_ns = thread.end_ns;
       sweep_thread(thread, bounds);
     }
-    result_.faults = {state_.faults(), operation_.faults(), native_.faults(),
-                      wait_.faults(),  cuda_.faults(),      RowFaults{}};
+    result_.faults = {state_.faults(), operation_.faults(), native_.faults(), wait_.faults(),
+                      cuda_.faults(),  RowFaults{},         samples_.faults()};
     result_.faults[kGpuActivity].reversed = busy_.reversed();
     return std::move(result_);
   }
@@ -59,7 +61,7 @@ class Sweep {
  private:
   // Layers are three bits wide in the counts of transitions.
   static constexpr std::size_t kTransitions = 64;
-  static constexpr std::array<uint8_t, kTables> kLargestValues = {3, 255, 6, 9, 255, 255};
+  static constexpr std::array<uint8_t, kTables> kLargestValues = {3, 255, 6, 9, 255, 255, 6};
 
   template <typename Value>
   RowReader<Value> reader(const SweepSources& sources, SweepTable table, SweepProgress* progress) {
@@ -72,12 +74,16 @@ class Sweep {
     enter(thread, bounds);
     if (bounds.start_ns() < bounds.end_ns()) {
       stretches_.enter(busy_, bounds.start_ns(), thread.gpu_is_measured);
+      samples_.enter(thread_order_.place_of(thread.thread_id), bounds, busy_,
+                     thread.gpu_is_measured);
       pass(bounds.start_ns(), bounds.end_ns());
       result_.ends.push_back({thread.thread_id, stretches_.leave(bounds.end_ns())});
       stretches_.drain([&](const KeyTotal& total) {
         result_.overlap.push_back({thread.thread_id, total});
       });
       write_transitions(thread.thread_id);
+      write_samples(thread.thread_id);
+      samples_.leave();
     }
     state_.leave();
     operation_.leave();
@@ -107,6 +113,7 @@ class Sweep {
     int64_t cuda_ns = cuda_.next_ns();
     while (true) {
       now_ns = std::min({native_ns, cuda_ns, next_other_ns_});
+      if (samples_.start_ns() < now_ns) take_samples(std::min(now_ns, end_ns));
       if (now_ns >= end_ns) return;
       if (now_ns == next_other_ns_) step_others(now_ns);
       if (now_ns == cuda_ns) {
@@ -120,6 +127,11 @@ class Sweep {
       }
       stretches_.change(others_ | layer() << 16, now_ns);
     }
+  }
+
+  // Those since the last change: seldom.
+  __attribute__((noinline)) void take_samples(int64_t now_ns) {
+    samples_.take_before(now_ns, path_bits(operation_.current()) | layer() << 16);
   }
 
   // All but the calls.
@@ -189,6 +201,15 @@ class Sweep {
     }
   }
 
+  void write_samples(int32_t thread_id) {
+    samples_.drain([&](uint64_t key, int64_t count) {
+      KeyTotal total;
+      total.key = key;
+      total.count = count;
+      result_.samples.push_back({thread_id, total});
+    });
+  }
+
   static uint64_t path_bits(int32_t path) {
     return static_cast<uint64_t>(static_cast<uint32_t>(path)) << 32;
   }
@@ -201,6 +222,7 @@ class Sweep {
   InnermostTrack<uint8_t, false> wait_;
   CudaTrack cuda_;
   GpuBusy busy_;
+  SampleTrack samples_;
   Stretches stretches_;
   uint64_t others_ = 0;
   int64_t next_other_ns_ = kNever;

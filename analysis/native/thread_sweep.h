@@ -13,11 +13,20 @@
 namespace rls {
 
 // The tables a sweep reads, in this order.
-enum SweepTable { kThreadState, kOperation, kNativeCall, kWait, kCudaCall, kGpuActivity, kTables };
+enum SweepTable {
+  kThreadState,
+  kOperation,
+  kNativeCall,
+  kWait,
+  kCudaCall,
+  kGpuActivity,
+  kCpuSample,
+  kTables
+};
 
 constexpr std::array<const char*, kTables> kTableNames = {
-    "thread_state_coded", "operation_coded", "native_call_coded",
-    "wait_coded",         "cuda_call_coded", "gpu_activity_coded"};
+    "thread_state_coded", "operation_coded",    "native_call_coded", "wait_coded",
+    "cuda_call_coded",    "gpu_activity_coded", "cpu_sample_coded"};
 
 using SweepSources = std::array<std::unique_ptr<RowSource>, kTables>;
 
@@ -31,7 +40,8 @@ struct SweptThread {
 };
 
 // A row of a result. Key of an overlap: path << 32 | state << 24 | layer << 16 | wait << 8 | gpu;
-// of a transition: path << 32 | from_layer << 8 | to_layer.
+// of a transition: path << 32 | from_layer << 8 | to_layer; of samples: path << 32 |
+// call_layer << 16 | layer << 8 | gpu.
 struct ThreadTotal {
   int32_t thread_id;
   KeyTotal total;
@@ -45,6 +55,7 @@ struct SweptEnds {
 struct SweepResult {
   std::vector<ThreadTotal> overlap;
   std::vector<ThreadTotal> transitions;
+  std::vector<ThreadTotal> samples;
   std::vector<SweptEnds> ends;
   std::array<RowFaults, kTables> faults;
 };

@@ -129,7 +129,7 @@ py::tuple sweep(const std::array<py::array, 6>& thread_columns,
     result = sweep_threads(threads, window_start_ns, window_end_ns, sources, progress);
   }
   return py::make_tuple(columns_of(result.overlap), columns_of(result.transitions),
-                        columns_of(result.ends), faults_of(result));
+                        columns_of(result.samples), columns_of(result.ends), faults_of(result));
 }
 
 }  // namespace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlscope_analysis import active_set, thread_overlap
+from rlscope_analysis import active_set, layer_estimate, thread_overlap
 from rlscope_analysis.schema import schema_sql
 from rlscope_analysis.views import install_views
 from rlscope_analysis.window import restrict
@@ -26,6 +26,7 @@ def derive(
 
 def _store(connection: duckdb.DuckDBPyConnection, overlap: thread_overlap.ThreadOverlap) -> None:
     thread_overlap.store(connection, overlap)
+    layer_estimate.store(connection)
     faults = [(relation, fault, count) for (relation, fault), count in overlap.faults.items()]
     if overlap.rows_out_of_order:
         faults.append(("all", "disordered", overlap.rows_out_of_order))

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 # The order of columns in pivots; what is not listed comes after.
 _PIVOT_ORDER = (
-    "python", "simulator", "backend", "cuda_api", "running", "runnable", "gil_wait", "gpu_wait",
-    "io_wait", "sleeping", "lost", "unknown",
+    "python", "simulator", "backend", "cuda_api", "spin", "other", "running", "runnable",
+    "gil_wait", "gpu_wait", "io_wait", "sleeping", "lost", "unknown",
     "CPU", "CPU+GPU", "GPU", "none", "not measured",
 )  # fmt: skip
 _TOTAL = "total"

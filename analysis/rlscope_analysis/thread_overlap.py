@@ -36,7 +36,7 @@ def compute(
     jobs: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> ThreadOverlap:
-    """Compute both derived tables of the trace that `connection` has open, without writing them.
+    """Compute the derived tables of the trace that `connection` has open, without writing them.
 
     start_ns, end_ns: only this stretch of time, [start_ns, end_ns); None: from the first or to the
     last instant. jobs: parts swept at once, each by a thread of its own. progress(done, total):
@@ -61,10 +61,11 @@ def compute(
 
 
 def store(connection: duckdb.DuckDBPyConnection, overlap: ThreadOverlap) -> None:
-    """Insert the rows into thread_overlap_coded and transition_coded of `connection`."""
+    """Insert the rows into the tables of `connection` that are named as in the schema."""
     for table, columns in (
         ("thread_overlap_coded", overlap.overlap),
         ("transition_coded", overlap.transitions),
+        ("sample_count_coded", overlap.samples),
     ):
         names = ", ".join(columns)
         lists = ", ".join("unnest(?)" for _ in columns)

@@ -23,10 +23,11 @@ _FAULTS = ("outside", "clipped", "reversed", "crossing")
 
 @dataclass(frozen=True, slots=True)
 class ThreadOverlap:
-    """The rows of thread_overlap_coded and transition_coded, as numpy columns by their names.
+    """The rows of thread_overlap_coded, transition_coded and sample_count_coded, as numpy columns.
 
     overlap: sorted by thread_id, path_id, state, layer, wait, gpu; no two rows share all of these.
     transitions: sorted by thread_id, path_id, from_layer, to_layer.
+    samples: sorted by thread_id, path_id, call_layer, layer, gpu.
     faults: how many rows were not as the schema promises, by table and fault; only those above 0.
       outside: no part of the row lies in the lifetime of its thread; clipped: a part does not;
       reversed: it ends before it starts; crossing: it starts inside another of its thread and ends
@@ -38,6 +39,7 @@ class ThreadOverlap:
 
     overlap: dict[str, Column]
     transitions: dict[str, Column]
+    samples: dict[str, Column]
     faults: dict[tuple[str, str], int]
     rows_out_of_order: int = 0
 
@@ -47,6 +49,7 @@ class Part(NamedTuple):
 
     overlap: tuple[Column, ...]  # thread_id, key, time_ns, count, first_ns, last_ns
     transitions: tuple[Column, ...]  # the same; only key and count say something
+    samples: tuple[Column, ...]  # the same
     ends: tuple[Column, ...]  # thread_id, start_ns, end_ns, first_key, last_key
     faults: dict[str, tuple[int, int, int, int]]
     rows_out_of_order: int = 0
@@ -64,6 +67,7 @@ def join(parts: Iterable[Part]) -> Part:
     return Part(
         overlap=_added_up(_stacked([*(part.overlap for part in parts), seams], _NO_TOTALS)),
         transitions=_added_up(_stacked([part.transitions for part in parts], _NO_TOTALS)),
+        samples=_added_up(_stacked([part.samples for part in parts], _NO_TOTALS)),
         ends=ends,
         faults=faults,
         rows_out_of_order=sum(part.rows_out_of_order for part in parts),
@@ -77,6 +81,7 @@ def present(part: Part, strays: Counter[tuple[str, str]]) -> ThreadOverlap:
         faults.update({(table, name): n for name, n in zip(_FAULTS, counts, strict=True)})
     thread_id, key, *sums = part.overlap
     entered_by, entry, _, entries, _, _ = part.transitions
+    sampled, place, _, samples, _, _ = part.samples
     return ThreadOverlap(
         overlap={
             "thread_id": thread_id,
@@ -93,6 +98,14 @@ def present(part: Part, strays: Counter[tuple[str, str]]) -> ThreadOverlap:
             "from_layer": _byte(entry, 8),
             "to_layer": _byte(entry, 0),
             "count": entries,
+        },
+        samples={
+            "thread_id": sampled,
+            "path_id": _path(place),
+            "call_layer": _byte(place, 16),
+            "gpu": _byte(place, 0),
+            "layer": _byte(place, 8),
+            "count": samples,
         },
         faults={fault: count for fault, count in faults.items() if count},
         rows_out_of_order=part.rows_out_of_order,

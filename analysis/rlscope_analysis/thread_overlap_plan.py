@@ -27,7 +27,13 @@ SWEPT_TABLES = (
     ("wait_coded", "thread_id", "kind", "UTINYINT"),
     ("cuda_call_coded", "thread_id", "kind", "UTINYINT"),
     ("gpu_activity_coded", "process_id", "kind", "UTINYINT"),
+    ("cpu_sample_coded", "thread_id", "layer", "UTINYINT"),
 )
+# Instants, read as intervals that take no time.
+_INSTANTS = {
+    "cpu_sample_coded": "(SELECT thread_id, ts_ns AS start_ns, ts_ns AS end_ns, layer"
+    " FROM cpu_sample_coded)"
+}
 # Rows of a cell: enough that the queries of one (about 10 ms) cost little beside them.
 CELL_ROWS = 5 << 19
 # GPU activity of a process is held while its threads are swept: 48 bytes each, if none overlap.
@@ -128,6 +134,11 @@ def in_window(cell: Cell) -> list[str]:
     return conditions
 
 
+def intervals_of(table: str) -> str:
+    """Return what stands after FROM for the rows of a table with their start_ns and end_ns."""
+    return _INSTANTS.get(table, table)
+
+
 def where(conditions: list[str]) -> str:
     """Return the clause; none, if there is no condition."""
     return f" WHERE {' AND '.join(conditions)}" if conditions else ""
@@ -186,7 +197,7 @@ def _row_counts(
         found = Counter(
             dict(
                 connection.execute(
-                    f"SELECT {key}, count(*) FROM {table}{window} GROUP BY {key}"  # noqa: S608
+                    f"SELECT {key}, count(*) FROM {intervals_of(table)}{window} GROUP BY {key}"  # noqa: S608
                 ).fetchall()
             )
         )
@@ -229,7 +240,7 @@ def _cut(connection: duckdb.DuckDBPyConnection, cell: Cell, rows: _RowCounts) ->
     conditions = where([f"{key} = {value}", *in_window(cell)])
     starts = connection.execute(
         "SELECT DISTINCT start_ns FROM (SELECT start_ns, row_number() OVER () AS number"  # noqa: S608
-        f" FROM {table}{conditions}) WHERE number % {-(-count // pieces)} = 0 ORDER BY ALL"
+        f" FROM {intervals_of(table)}{conditions}) WHERE number % {-(-count // pieces)} = 0 ORDER BY ALL"
     ).fetchall()
     cuts = [at for (at,) in starts if cell.start_ns < at < cell.end_ns]
     bounds = [cell.start_ns, *cuts, cell.end_ns]

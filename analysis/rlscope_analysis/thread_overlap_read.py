@@ -10,7 +10,14 @@ import duckdb
 import numpy as np
 
 from rlscope_analysis._sweep import ColumnError
-from rlscope_analysis.thread_overlap_plan import SWEPT_TABLES, Cell, Plan, in_window, where
+from rlscope_analysis.thread_overlap_plan import (
+    SWEPT_TABLES,
+    Cell,
+    Plan,
+    in_window,
+    intervals_of,
+    where,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -157,7 +164,8 @@ def cell_query(
         conditions.append(f"{key} BETWEEN {low} AND {high}")
     query = (
         f"SELECT {key}::INTEGER AS {key}, start_ns::BIGINT AS start_ns, end_ns::BIGINT AS end_ns,"  # noqa: S608
-        f" {value}::{value_type} AS {value} FROM {table}{where([*conditions, *in_window(cell)])}"
+        f" {value}::{value_type} AS {value} FROM {intervals_of(table)}"
+        f"{where([*conditions, *in_window(cell)])}"
     )
     order = f" ORDER BY {key}, start_ns, end_ns DESC{_TIE_ORDER.get(table, '')}"
     return query + order if is_sorted else query

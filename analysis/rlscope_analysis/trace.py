@@ -14,7 +14,7 @@ import duckdb
 
 from rlscope_analysis.catalog import describe
 from rlscope_analysis.errors import TraceError
-from rlscope_analysis.schema import DERIVED_TABLES, lend_missing_tables
+from rlscope_analysis.schema import DERIVED_FROM_SAMPLES, DERIVED_TABLES, lend_missing_tables
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_analysis.views import lend_missing_views
 from rlscope_analysis.window import window_of
@@ -155,7 +155,10 @@ def _prepare(
         connection.execute("INSERT INTO temp.capture VALUES (NULL, 'thread_state', true, NULL)")
     lend_missing_views(connection)
     window = window_of(connection, start, end)
-    lacks = derives and (lent & DERIVED_TABLES or _lacks_derived_rows(connection))
+    needed = DERIVED_TABLES
+    if "cpu_sample_coded" not in lent:
+        needed |= DERIVED_FROM_SAMPLES
+    lacks = derives and (lent & needed or _lacks_derived_rows(connection))
     if window is not None or lacks:
         # Brings numpy along: 0.1 s that most questions do without.
         from rlscope_analysis.derive import derive_temporarily

@@ -36,13 +36,14 @@ _INTERVAL_TABLES = {
     "async_range": "",
     "native_call_coded": "",
     "wait_coded": "",
+    "gil_release": "",
     "cuda_call_coded": "",
     "gpu_activity_coded": "",
     # A wait for a CPU that began before the window is no whole one: nobody began it in the window.
     "thread_state_coded": ", CASE WHEN start_ns < {from_ns} THEN 0 ELSE waker END AS waker",
 }
 # Tables of instants, which are in one window each.
-_INSTANT_TABLES = ("mark",)
+_INSTANT_TABLES = ("mark", "cpu_sample_coded")
 # A number is attached to an instance: it is shown where that is, and begins where that does.
 _PAYLOAD_SQL = """
 CREATE OR REPLACE TEMP VIEW operation_payload AS
@@ -192,14 +193,15 @@ def restrict(connection: duckdb.DuckDBPyConnection, window: Window, lent: frozen
     cut = "greatest(start_ns, {from_ns}) AS start_ns, least(end_ns, {to_ns}) AS end_ns".format(
         **bounds
     )
+    widened = _widened(connection)
     for table, changed in _INTERVAL_TABLES.items():
         if table not in lent:
             shown = f"* REPLACE ({cut}{changed.format(**bounds)})"
-            _show(connection, f"{source}.{table}", shown, inside)
+            _show(connection, table, widened.get(table, f"{source}.{table}"), shown, inside)
     for table in _INSTANT_TABLES:
         if table not in lent:
             within = "ts_ns >= {from_ns} AND ts_ns < {to_ns}".format(**bounds)
-            _show(connection, f"{source}.{table}", "*", within)
+            _show(connection, table, f"{source}.{table}", "*", within)
     if "operation_payload" not in lent:
         within = re.sub(r"\b(start_ns|end_ns)\b", r"o.\1", inside)
         connection.execute(_PAYLOAD_SQL.format(source=source, inside=within, **bounds))
@@ -208,9 +210,22 @@ def restrict(connection: duckdb.DuckDBPyConnection, window: Window, lent: frozen
     )
 
 
-def _show(connection: duckdb.DuckDBPyConnection, table: str, columns: str, condition: str) -> None:
+def _widened(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """Return what stands behind tables to which columns were lent, as a query in brackets."""
+    views = connection.execute(
+        "SELECT view_name, sql FROM duckdb_views() WHERE temporary AND NOT internal"
+    ).fetchall()
+    return {
+        name: f"({sql.partition(' AS ')[2].strip().rstrip(';')})"
+        for name, sql in views
+        if name in _INTERVAL_TABLES
+    }
+
+
+def _show(
+    connection: duckdb.DuckDBPyConnection, name: str, table: str, columns: str, condition: str
+) -> None:
     """Hide a table behind a view that shows some of its rows."""
-    name = table.rpartition(".")[2]
     connection.execute(
         f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT {columns} FROM {table} WHERE {condition}"  # noqa: S608 - names and numbers of our own
     )

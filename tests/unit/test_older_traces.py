@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
+from rlscope_analysis import derive as derive_module
+from rlscope_analysis.derive import derive
 from rlscope_analysis.report_view import answer
 from rlscope_analysis.reports import REPORTS
-from rlscope_analysis.schema import schema_sql
+from rlscope_analysis.schema import DERIVED_FROM_SAMPLES, schema_sql
 from rlscope_analysis.summarize import summarize
 from rlscope_analysis.trace import open_trace
 from rlscope_analysis.views import view_sql
+from trace_builder import TraceBuilder, run, sleep
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,3 +73,54 @@ def test_the_file_stays_as_it_was(first_trace: Path) -> None:
     with duckdb.connect(str(first_trace), read_only=True) as connection:
         tables = {name for (name,) in connection.execute("SHOW TABLES").fetchall()}
     assert tables == FIRST_TABLES | {"thread_state", "_state_step"}
+
+
+@pytest.fixture
+def trace_without_samples(tmp_path: Path) -> Path:
+    """Write a trace as before samples were known: tables, columns and views are missing."""
+    builder = TraceBuilder(tmp_path / "older.duckdb")
+    for kind in ("thread_state", "native_call"):
+        builder.capture(kind)
+    thread = builder.thread(builder.process(pid=7, end_ns=100), states=[run(60), sleep(40)])
+    builder.native_call(thread, 10, 30, "simulator")
+    path = builder.write()
+    with duckdb.connect(str(path)) as connection:
+        derive(connection)
+        for view in ("cpu_sample", "native_call", "_bucket_part"):
+            connection.execute(f"DROP VIEW {view}")
+        connection.execute(
+            "CREATE OR REPLACE VIEW breakdown AS SELECT process_id, thread_id, operation,"
+            " 'running' AS bucket, gpu_busy, time_ns, count FROM thread_overlap"
+        )
+        for table in sorted(DERIVED_FROM_SAMPLES | {"cpu_sample_coded", "stack", "gil_release"}):
+            connection.execute(f"DROP TABLE {table}")
+        connection.execute("ALTER TABLE native_call_coded DROP COLUMN flags")
+        for column in ("probed_ns", "dropped_ns", "hits", "time_ns"):
+            connection.execute(f"ALTER TABLE site DROP COLUMN {column}")
+    return path
+
+
+@pytest.mark.parametrize(("end", "times"), [(None, [40, 20]), ("20ns", [10, 10])])
+def test_columns_that_came_later_are_not_known(
+    trace_without_samples: Path, end: str | None, times: list[int]
+) -> None:
+    with open_trace(trace_without_samples, end=end) as trace:
+        rows = trace.sql("SELECT symbol, outcome, hits FROM native_call JOIN site USING (site_id)")
+        assert rows.fetchall() == [("f", None, None)]
+        buckets = trace.sql(
+            "SELECT time_ns, sampled_ns, stderr_ns FROM breakdown"
+            " WHERE bucket IN ('running', 'simulator') ORDER BY bucket"
+        )
+        assert buckets.fetchall() == [(time_ns, 0, 0) for time_ns in times]
+        assert trace.sql("FROM cpu_sample").fetchall() == []
+
+
+def test_its_overlaps_are_not_worked_out_again(
+    trace_without_samples: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        pytest.fail("nothing is missing that samples would not have to tell")
+
+    monkeypatch.setattr(derive_module, "derive_temporarily", refuse)
+    with open_trace(trace_without_samples) as trace:
+        assert trace.sql("SELECT sum(time_ns) FROM breakdown").fetchall() == [(100,)]

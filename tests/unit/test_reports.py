@@ -240,12 +240,12 @@ def test_a_view_that_somebody_replaced_is_told(tmp_path: Path) -> None:
     path = training(tmp_path / "trace.duckdb")
     with duckdb.connect(str(path)) as connection:
         connection.execute(
-            "CREATE OR REPLACE VIEW breakdown AS SELECT 1 AS process_id, 1 AS thread_id,"
-            " 'x' AS operation, NULL AS bucket, true AS gpu_busy, NULL::BIGINT AS time_ns,"
-            " 1 AS count"
+            "CREATE OR REPLACE VIEW thread_bucket AS SELECT 1 AS process_id, 1 AS thread_id,"
+            " 'x' AS bucket, NULL::BIGINT AS time_ns, 1 AS lifetime_ns, 1.0 AS share,"
+            " 0 AS sampled_ns, 0 AS stderr_ns"
         )
     with open_trace(path) as opened, pytest.raises(TraceError, match="gives None for time_ns"):
-        render_table(answer(opened, REPORTS["breakdown"]), limit=None, is_terminal=False)
+        render_table(answer(opened, REPORTS["thread"]), limit=None, is_terminal=False)
 
 
 def test_threads_that_look_the_same_have_a_line_each(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from trace_builder import BLOCKED, LOST, RUNNABLE, RUNNING, SLEEPING, Interval, 
 INSTANTS = st.integers(-2, 24)
 LENGTHS = st.integers(0, 9)
 LAYERS = st.sampled_from(["python", "simulator", "backend"])
+SAMPLED = (None, "python", "simulator", "backend", "cuda_api", "spin", "other")
 STATES = st.builds(
     Interval, st.sampled_from([RUNNING, RUNNABLE, SLEEPING, BLOCKED, LOST]), st.integers(0, 6)
 )
@@ -55,11 +56,14 @@ def traces(draw: st.DrawFn) -> TraceBuilder:
 def add_rows(draw: st.DrawFn, builder: TraceBuilder, threads: st.SearchStrategy[int]) -> None:
     for _ in range(draw(st.integers(0, 25))):
         thread, start, length = draw(threads), draw(INSTANTS), draw(LENGTHS)
-        what = draw(st.sampled_from(["operation", "native", "cuda", "sync", "wait"]))
+        what = draw(st.sampled_from(["operation", "native", "cuda", "sync", "wait", "sample"]))
         if what == "operation":
             builder.operation(thread, start, start + length, draw(st.sampled_from("abc")))
         elif what == "native":
-            builder.native_call(thread, start, start + length, draw(LAYERS))
+            flags = draw(st.integers(0, 2))
+            builder.native_call(thread, start, start + length, draw(LAYERS), flags=flags)
+        elif what == "sample":
+            builder.sample(thread, start, draw(st.sampled_from(SAMPLED)))
         elif what == "wait":
             builder.wait(thread, start, start + length, draw(st.sampled_from(WAITS[1:])))
         else:
@@ -77,8 +81,18 @@ def rows_of(columns: dict[str, np.ndarray]) -> list[tuple[int, ...]]:
     return list(zip(*(column.tolist() for column in columns.values()), strict=True))
 
 
-def tables_of(overlap: ThreadOverlap) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
-    return rows_of(overlap.overlap), rows_of(overlap.transitions)
+def tables_of(overlap: ThreadOverlap) -> tuple[list[tuple[int, ...]], ...]:
+    return rows_of(overlap.overlap), rows_of(overlap.transitions), rows_of(overlap.samples)
+
+
+def expected_of(
+    connection: duckdb.DuckDBPyConnection, start_ns: int = -(2**62), end_ns: int = 2**62
+) -> tuple[list[tuple[int, ...]], ...]:
+    return (
+        reference.overlap_rows(connection, start_ns, end_ns),
+        reference.transition_rows(connection, start_ns, end_ns),
+        reference.sample_rows(connection, start_ns, end_ns),
+    )
 
 
 @pytest.fixture
@@ -92,9 +106,7 @@ def tiny_cells(monkeypatch: pytest.MonkeyPatch) -> None:
 @settings(max_examples=50, deadline=None)
 def test_is_what_plain_sql_finds(builder: TraceBuilder) -> None:
     with opened(builder) as connection:
-        found = thread_overlap.compute(connection)
-        assert rows_of(found.overlap) == reference.overlap_rows(connection)
-        assert rows_of(found.transitions) == reference.transition_rows(connection)
+        assert tables_of(thread_overlap.compute(connection)) == expected_of(connection)
 
 
 @given(traces())
@@ -119,7 +131,7 @@ def test_the_rows_of_a_thread_add_up_to_its_lifetime(builder: TraceBuilder) -> N
 @pytest.mark.usefixtures("tiny_cells")
 def test_cuts_and_jobs_change_nothing(builder: TraceBuilder) -> None:
     with opened(builder) as connection:
-        expected = (reference.overlap_rows(connection), reference.transition_rows(connection))
+        expected = expected_of(connection)
         one = thread_overlap.compute(connection, jobs=1)
         four = thread_overlap.compute(connection, jobs=4)
     assert tables_of(one) == expected
@@ -138,8 +150,7 @@ def test_a_window_is_that_part_of_every_lifetime(
     end_ns = start_ns + length_ns
     with opened(builder) as connection:
         found = thread_overlap.compute(connection, start_ns=start_ns, end_ns=end_ns)
-        assert rows_of(found.overlap) == reference.overlap_rows(connection, start_ns, end_ns)
-        assert rows_of(found.transitions) == reference.transition_rows(connection, start_ns, end_ns)
+        assert tables_of(found) == expected_of(connection, start_ns, end_ns)
 
 
 @given(traces())
@@ -156,7 +167,7 @@ def test_faults_do_not_depend_on_the_cuts(builder: TraceBuilder) -> None:
 
 TABLES = (
     "thread_state_coded", "operation_coded", "native_call_coded", "wait_coded", "cuda_call_coded",
-    "gpu_activity_coded",
+    "gpu_activity_coded", "cpu_sample_coded",
 )  # fmt: skip
 
 

@@ -53,14 +53,14 @@ REPORTS = {
             "breakdown",
             "operation x bucket over all threads, in ms and % of their lifetimes",
             pivot=("bucket", "time_ns"),
-            hidden=("share", "gpu_busy_ns", "count"),
+            hidden=("share", "gpu_busy_ns", "count", "sampled_ns", "stderr_ns"),
         ),
         Report(
             "thread",
             "thread x bucket, in ms and % of its lifetime",
             pivot=("bucket", "time_ns"),
             key=("thread_id",),
-            hidden=("share", "thread_id", "lifetime_ns"),
+            hidden=("share", "thread_id", "lifetime_ns", "sampled_ns", "stderr_ns"),
         ),
         Report(
             "operation",
@@ -77,8 +77,8 @@ REPORTS = {
         Report(
             "layer",
             "what threads ran on a CPU: operation x layer, with and without a GPU at work",
-            additive=("time_ns", "share", "count"),
-            needs=("native_call", "cuda_call"),
+            additive=("time_ns", "share", "count", "sampled_ns"),
+            needs=("native_call", "cuda_call", "cpu_sample"),
         ),
         Report(
             "transitions",

@@ -1,4 +1,4 @@
--- What the CPUs ran, by operation: the layer of the innermost known call.
+-- What the CPUs ran, by operation: the layer of the innermost known call, or what samples found.
 -- From breakdown: also where nobody measured whether a GPU worked, this is all of the time on a CPU.
 SELECT
   operation,
@@ -6,8 +6,9 @@ SELECT
   CASE WHEN gpu_busy THEN 'CPU+GPU' WHEN NOT gpu_busy THEN 'CPU' ELSE 'CPU, GPU not measured' END AS resource,
   sum(time_ns)::BIGINT AS time_ns,
   sum(time_ns) / nullif(sum(sum(time_ns)) OVER (), 0) AS share,
-  sum(count)::BIGINT AS count
+  CASE WHEN bool_and(count IS NOT NULL) THEN sum(count)::BIGINT END AS count,
+  sum(sampled_ns)::BIGINT AS sampled_ns
 FROM breakdown
-WHERE bucket IN ('python', 'simulator', 'backend', 'cuda_api', 'running')
+WHERE bucket IN ('python', 'simulator', 'backend', 'cuda_api', 'spin', 'other', 'running')
 GROUP BY 1, 2, 3
 ORDER BY sum(sum(time_ns)) OVER (PARTITION BY operation) DESC, operation, layer, resource

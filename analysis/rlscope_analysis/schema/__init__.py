@@ -47,29 +47,62 @@ def execute_at_once(connection: duckdb.DuckDBPyConnection, scripts: Iterable[str
     connection.execute("COMMIT")
 
 
+def commented_columns(script: str) -> dict[str, list[str]]:
+    """Return the columns of each table or view of a script: all of them have a comment."""
+    columns: dict[str, list[str]] = {}
+    for relation, column in re.findall(r"^COMMENT ON COLUMN (\w+)\.(\w+)", script, re.MULTILINE):
+        columns.setdefault(relation, []).append(column)
+    return columns
+
+
+def present_columns(connection: duckdb.DuckDBPyConnection) -> dict[str, set[str]]:
+    """Return the columns of every table and view that the connection sees."""
+    columns: dict[str, set[str]] = {}
+    for relation, column in connection.execute(
+        "SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal"
+    ).fetchall():
+        columns.setdefault(relation, set()).add(column)
+    return columns
+
+
 def lend_missing_tables(connection: duckdb.DuckDBPyConnection) -> frozenset[str]:
     """Create, for this connection only, what the writer of a trace did not know yet: empty.
 
     Returns the names of the tables and views that were lent.
     """
-    present = {
-        name
-        for (name,) in connection.execute(
-            "SELECT table_name FROM duckdb_tables() WHERE NOT internal"
-            " UNION ALL SELECT view_name FROM duckdb_views() WHERE NOT internal"
-        ).fetchall()
-    }
+    present = present_columns(connection)
     lent = set()
     for topic in SCHEMA_TOPICS:
         script = schema_sql(topic)
-        if present.issuperset(re.findall(r"^CREATE (?:TABLE|VIEW) (\w+)", script, re.MULTILINE)):
+        wanted = commented_columns(script)
+        if all(present.get(name, set()).issuperset(wanted[name]) for name in wanted):
             continue
         for statement in connection.extract_statements(script):
             text = statement.query.strip()
             for kind in ("TABLE", "VIEW"):
                 _, found, rest = text.partition(f"CREATE {kind} ")
                 name = rest.split("(")[0].split()[0] if found else ""
-                if name and name not in present:
-                    connection.execute(f"CREATE TEMP {kind} {rest}")
+                if not name or present.get(name, set()).issuperset(wanted[name]):
+                    continue
+                connection.execute(f"CREATE TEMP {kind} {rest}")
+                if kind == "TABLE" and name in present:
+                    _lend_columns(connection, name, present[name])
+                else:
                     lent.add(name)
     return frozenset(lent)
+
+
+def _lend_columns(connection: duckdb.DuckDBPyConnection, table: str, present: set[str]) -> None:
+    """Put a view in the place of a temporary table: the rows of the trace, NULL where it has none."""
+    columns = connection.execute(
+        "SELECT column_name, data_type FROM duckdb_columns()"
+        " WHERE table_name = ? AND database_name = 'temp' ORDER BY column_index",
+        [table],
+    ).fetchall()
+    shown = ", ".join(
+        name if name in present else f"NULL::{type_name} AS {name}" for name, type_name in columns
+    )
+    ((database,),) = connection.execute("SELECT current_database()").fetchall()
+    source = '"{}".main.{}'.format(database.replace('"', '""'), table)
+    connection.execute(f"DROP TABLE temp.{table}")
+    connection.execute(f"CREATE TEMP VIEW {table} AS SELECT {shown} FROM {source}")  # noqa: S608 - names of our own

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.schema import execute_at_once
+from rlscope_analysis.schema import commented_columns, execute_at_once, present_columns
 
 if TYPE_CHECKING:
     import duckdb
@@ -46,18 +45,15 @@ def install_views(connection: duckdb.DuckDBPyConnection) -> None:
 
 def lend_missing_views(connection: duckdb.DuckDBPyConnection) -> None:
     """Create, for this connection only, the views that the writer of a trace did not know yet."""
-    present = {
-        name
-        for (name,) in connection.execute(
-            "SELECT view_name FROM duckdb_views() WHERE NOT internal"
-        ).fetchall()
-    }
+    present = present_columns(connection)
     for topic in VIEW_TOPICS:
         script = view_sql(topic)
-        if present.issuperset(re.findall(r"^CREATE OR REPLACE VIEW (\w+)", script, re.MULTILINE)):
+        wanted = commented_columns(script)
+        if all(present.get(name, set()).issuperset(wanted[name]) for name in wanted):
             continue
         for statement in connection.extract_statements(script):
             text = statement.query.strip()
             head, found, rest = text.partition("CREATE OR REPLACE VIEW ")
-            if found and rest.split()[0] not in present:
+            name = rest.split()[0] if found else ""
+            if name and not present.get(name, set()).issuperset(wanted[name]):
                 connection.execute(f"{head}CREATE OR REPLACE TEMP VIEW {rest}")

@@ -1,50 +1,103 @@
 -- The conservation law: at every instant every thread is in exactly one bucket.
 -- A bucket is made of the state, and of the layer or the wait where they are known:
---   running            the layer of the innermost known call, else running
+--   running            the layer of the innermost known call; outside of one, and for the spinning
+--                      inside the backend, the layers that samples found there; else running
 --   runnable           runnable
 --   sleeping, blocked  gil_wait, gpu_wait, io_wait if the wait is known; an unknown wait that cannot be
 --                      interrupted is io_wait, any other is sleeping
 --   not measured       the wait or else the layer if known, else unknown
-CREATE OR REPLACE VIEW breakdown AS
-WITH bucketed AS (
+CREATE OR REPLACE VIEW _bucket_part AS
+WITH part AS (
   SELECT
-    process_id, thread_id, operation, gpu_busy, time_ns, count,
-    CASE
-      WHEN state IN ('runnable', 'lost') THEN state
-      WHEN state = 'running' THEN coalesce(layer, 'running')
-      WHEN wait = 'gil' THEN 'gil_wait'
-      WHEN wait = 'gpu' THEN 'gpu_wait'
-      WHEN wait IN ('io', 'pipe', 'socket') THEN 'io_wait'
-      WHEN wait IS NOT NULL THEN 'sleeping'
-      WHEN state = 'blocked' THEN 'io_wait'
-      WHEN state = 'sleeping' THEN 'sleeping'
-      ELSE coalesce(layer, 'unknown')
-    END AS bucket
-  FROM thread_overlap
+    o.thread_id, o.path_id, o.state, o.wait, o.gpu,
+    coalesce(e.layer, o.layer) AS layer,
+    coalesce(e.time_ns, o.time_ns) AS time_ns,
+    CASE WHEN e.thread_id IS NULL THEN o.count END AS count,
+    e.stderr_ns, coalesce(e.method, 0) AS method
+  FROM thread_overlap_coded AS o
+  LEFT JOIN layer_estimate_coded AS e
+    ON o.state = 0 AND e.thread_id = o.thread_id AND e.path_id = o.path_id
+      AND e.call_layer = o.layer AND e.gpu = o.gpu
+), named AS (
+  SELECT
+    thread_id, path_id, state, wait, gpu, time_ns, count, stderr_ns, method,
+    CASE layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' END AS layer_bucket
+  FROM part
 )
+SELECT
+  t.process_id, n.thread_id, n.path_id,
+  CASE WHEN n.path_id = 0 THEN '(unannotated)' ELSE p.name END AS operation,
+  CASE
+    WHEN n.state = 0 THEN coalesce(n.layer_bucket, 'running')
+    WHEN n.state = 1 THEN 'runnable'
+    WHEN n.state = 4 THEN 'lost'
+    WHEN n.wait = 1 THEN 'gil_wait'
+    WHEN n.wait = 2 THEN 'gpu_wait'
+    WHEN n.wait IN (3, 5, 6, 8) THEN 'io_wait'
+    WHEN n.wait <> 0 THEN 'sleeping'
+    WHEN n.state = 3 THEN 'io_wait'
+    WHEN n.state = 2 THEN 'sleeping'
+    ELSE coalesce(n.layer_bucket, 'unknown')
+  END AS bucket,
+  CASE n.gpu WHEN 0 THEN FALSE WHEN 1 THEN TRUE END AS gpu_busy,
+  n.time_ns, n.count,
+  CASE WHEN n.method <> 0 THEN n.time_ns ELSE 0 END AS sampled_ns,
+  CASE WHEN n.method = 1 THEN pow(n.stderr_ns, 2) ELSE 0 END AS own_variance,
+  CASE WHEN n.method > 1 THEN n.stderr_ns ELSE 0 END AS borrowed_stderr_ns
+FROM named AS n
+LEFT JOIN thread AS t ON t.thread_id = n.thread_id
+LEFT JOIN operation_path AS p ON p.path_id = n.path_id;
+COMMENT ON VIEW _bucket_part IS 'Private: may change without notice. thread_overlap_coded with its running time split by layer_estimate_coded, in buckets';
+COMMENT ON COLUMN _bucket_part.process_id IS 'The process of the thread';
+COMMENT ON COLUMN _bucket_part.thread_id IS 'The thread';
+COMMENT ON COLUMN _bucket_part.path_id IS 'The stack of open operations: operation_path; 0: none';
+COMMENT ON COLUMN _bucket_part.operation IS 'The innermost open operation; (unannotated): none was open';
+COMMENT ON COLUMN _bucket_part.bucket IS 'As in breakdown';
+COMMENT ON COLUMN _bucket_part.gpu_busy IS 'As in breakdown';
+COMMENT ON COLUMN _bucket_part.time_ns IS 'How long';
+COMMENT ON COLUMN _bucket_part.count IS 'In how many stretches; NULL: sampled';
+COMMENT ON COLUMN _bucket_part.sampled_ns IS 'Part of time_ns that samples tell of: all of it or nothing';
+COMMENT ON COLUMN _bucket_part.own_variance IS 'Square of the standard error, where it is independent of that of other rows';
+COMMENT ON COLUMN _bucket_part.borrowed_stderr_ns IS 'Standard error, where the samples are those of other rows: errors add up then';
+
+CREATE OR REPLACE VIEW breakdown AS
 SELECT
   process_id, thread_id, operation, bucket, gpu_busy,
   sum(time_ns)::BIGINT AS time_ns,
-  sum(count)::BIGINT AS count
-FROM bucketed
-GROUP BY process_id, thread_id, operation, bucket, gpu_busy;
+  CASE WHEN sum(sampled_ns) = 0 THEN sum(count)::BIGINT END AS count,
+  sum(sampled_ns)::BIGINT AS sampled_ns,
+  round(sqrt(sum(own_variance) + pow(sum(borrowed_stderr_ns), 2)))::BIGINT AS stderr_ns
+FROM _bucket_part
+GROUP BY process_id, thread_id, operation, bucket, gpu_busy
+HAVING sum(time_ns) > 0;
 COMMENT ON VIEW breakdown IS 'Where the time went: process x thread x operation x bucket x GPU busy. The rows of a thread add up to its lifetime, to the nanosecond';
 COMMENT ON COLUMN breakdown.process_id IS 'The process of the thread';
 COMMENT ON COLUMN breakdown.thread_id IS 'The thread';
 COMMENT ON COLUMN breakdown.operation IS 'The innermost open operation; (unannotated): none was open';
-COMMENT ON COLUMN breakdown.bucket IS 'On a CPU: python, simulator, backend, cuda_api, or running (layer not measured); runnable: it waited for a CPU; off the CPU: gil_wait, gpu_wait, io_wait, sleeping; lost: its records were; unknown: its state was not measured';
+COMMENT ON COLUMN breakdown.bucket IS 'On a CPU: python, simulator, backend, cuda_api, spin (a loop that waits on the CPU), other (native code of no layer), or running (layer not measured); runnable: it waited for a CPU; off the CPU: gil_wait, gpu_wait, io_wait, sleeping; lost: its records were; unknown: its state was not measured';
 COMMENT ON COLUMN breakdown.gpu_busy IS 'Whether a GPU worked for the process at that time; NULL: not measured';
 COMMENT ON COLUMN breakdown.time_ns IS 'How long';
-COMMENT ON COLUMN breakdown.count IS 'In how many stretches of one stack of operations, state, layer and wait';
+COMMENT ON COLUMN breakdown.count IS 'In how many stretches of one stack of operations, state, layer and wait; NULL: not known of what samples tell';
+COMMENT ON COLUMN breakdown.sampled_ns IS 'Part of time_ns that was given to this bucket by samples; 0: all of it was measured exactly';
+COMMENT ON COLUMN breakdown.stderr_ns IS 'Standard error of time_ns; 0: it is exact';
 
 CREATE OR REPLACE VIEW thread_bucket AS
+WITH summed AS (
+  SELECT
+    process_id, thread_id, bucket,
+    sum(time_ns)::BIGINT AS time_ns,
+    sum(sampled_ns)::BIGINT AS sampled_ns,
+    round(sqrt(sum(own_variance) + pow(sum(borrowed_stderr_ns), 2)))::BIGINT AS stderr_ns
+  FROM _bucket_part
+  GROUP BY process_id, thread_id, bucket
+  HAVING sum(time_ns) > 0
+)
 SELECT
-  b.process_id, b.thread_id, b.bucket,
-  sum(b.time_ns)::BIGINT AS time_ns,
-  any_value(t.end_ns - t.start_ns) AS lifetime_ns,
-  sum(b.time_ns) / nullif(any_value(t.end_ns - t.start_ns), 0) AS share
-FROM breakdown AS b JOIN thread AS t ON t.thread_id = b.thread_id
-GROUP BY b.process_id, b.thread_id, b.bucket;
+  b.process_id, b.thread_id, b.bucket, b.time_ns,
+  t.end_ns - t.start_ns AS lifetime_ns,
+  b.time_ns / nullif(t.end_ns - t.start_ns, 0) AS share,
+  b.sampled_ns, b.stderr_ns
+FROM summed AS b JOIN thread AS t ON t.thread_id = b.thread_id;
 COMMENT ON VIEW thread_bucket IS 'The buckets of each thread: they add up to its lifetime, to the nanosecond';
 COMMENT ON COLUMN thread_bucket.process_id IS 'The process of the thread';
 COMMENT ON COLUMN thread_bucket.thread_id IS 'The thread';
@@ -52,3 +105,5 @@ COMMENT ON COLUMN thread_bucket.bucket IS 'As in breakdown';
 COMMENT ON COLUMN thread_bucket.time_ns IS 'How long the thread was in it';
 COMMENT ON COLUMN thread_bucket.lifetime_ns IS 'How long the thread was traced';
 COMMENT ON COLUMN thread_bucket.share IS 'time_ns / lifetime_ns';
+COMMENT ON COLUMN thread_bucket.sampled_ns IS 'As in breakdown';
+COMMENT ON COLUMN thread_bucket.stderr_ns IS 'As in breakdown';
