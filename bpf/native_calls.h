@@ -141,6 +141,21 @@ static __noinline void pop_call(__u32 thread_id, struct rls_native_calls *stack,
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
 
+/*
+ * Ends the innermost call, which will not be seen to return. If the link that saw its entry is
+ * gone, it may well have returned: then nothing is known of its end.
+ */
+static __always_inline void leave_call(__u32 thread_id, struct rls_native_calls *stack,
+				       __u64 now_ns, __u16 flags)
+{
+	if (is_served(frame_at(stack, stack->depth - 1)->cookie)) {
+		pop_call(thread_id, stack, now_ns, flags);
+		return;
+	}
+	stack->depth--;
+	COUNT_NATIVE_LOSS(abandoned);
+}
+
 /* Ends the calls inside the outermost `depth` ones. */
 static __noinline void unwind_to_depth(__u32 thread_id, struct rls_native_calls *stack, __u32 depth,
 				       __u16 flags)
@@ -149,7 +164,7 @@ static __noinline void unwind_to_depth(__u32 thread_id, struct rls_native_calls 
 	int i;
 
 	for (i = 0; i < RLS_NATIVE_DEPTH && stack->depth > depth; i++)
-		pop_call(thread_id, stack, now_ns, flags);
+		leave_call(thread_id, stack, now_ns, flags);
 }
 
 /*
@@ -169,7 +184,7 @@ static __noinline void unwind_above(__u32 thread_id, struct rls_native_calls *st
 			break;
 		if (keeps_equal && top->stack_pointer == stack_pointer)
 			break;
-		pop_call(thread_id, stack, now_ns, RLS_CALL_UNWOUND);
+		leave_call(thread_id, stack, now_ns, RLS_CALL_UNWOUND);
 	}
 }
 

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from rlscope_trace import _capture
@@ -119,6 +120,7 @@ def probing(directory: Path, *pids: int, mode: str = "auto", sites: int = 64) ->
         made.drain.stop()
 
 
+@cache
 def works(mode: str) -> bool:
     """Tell whether this kernel takes a mode."""
     capture = _capture.BtfCapture(str(bpf_file("sched.bpf.o")), 1 << 16)

@@ -230,21 +230,35 @@ void NativeProbes::AttachGil(const std::string& path,
   gil_points_ += points;
 }
 
-void NativeProbes::Detach() noexcept {
+void NativeProbes::CloseLinks() noexcept {
   std::vector<ProbeLink> links = std::move(gil_links_);
   gil_links_.clear();
   gil_points_ = 0;
-  for (Group& group : groups_)
+  for (Group& group : groups_) {
     for (ProbeLink& link : group.links) links.push_back(std::move(link));
-  groups_.clear();
+    group.links.clear();
+  }
   ProbeLink::CloseAll(links);
 }
 
+void NativeProbes::Detach() noexcept {
+  CloseLinks();
+  try {
+    for (const Group& group : groups_)
+      for (const ProbePoint& point : group.points) Serve(point.site_id, RLS_NATIVE_NO_LINK);
+    if (!groups_.empty()) AdvanceEpoch();
+  } catch (const std::system_error&) {
+    // Nothing is probed any more; at worst calls that were under way are told as left.
+  }
+  groups_.clear();
+}
+
 void NativeProbes::CloseOpen() {
-  Detach();
+  CloseLinks();
   // The ends of threads are still followed: one that ends before the walk meets it writes its own.
   object_->RunIterator("close_open_calls");
   ProbeLink::CloseAll(end_links_);
+  Detach();
 }
 
 std::map<std::uint32_t, NativeCounts> NativeProbes::Counters() const {

@@ -89,6 +89,7 @@ class NativeProbes {
   // What has been removed is gone: no call that it saw begin will be seen to end.
   void AdvanceEpoch();
   std::size_t UsedPoints() const;
+  void CloseLinks() noexcept;
 
   std::uint32_t sites_;
   std::string mode_;
