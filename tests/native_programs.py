@@ -14,7 +14,8 @@ from conftest import WORKLOADS
 from phases_harness import RL_PYTHON, compiler
 
 VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13")
-_FLAGS = ("-O2", "-g", "-Wall", "-Wextra", "-Werror")
+# With frame pointers every function begins with a push: no compiler decides which can be probed.
+_FLAGS = ("-O2", "-g", "-fno-omit-frame-pointer", "-Wall", "-Wextra", "-Werror")
 _ASK = """
 import json, os, sys, sysconfig
 print(json.dumps([sysconfig.get_path("include"), sysconfig.get_config_var("EXT_SUFFIX"),
@@ -37,8 +38,6 @@ def build_extension(name: str, directory: Path, python: str = RL_PYTHON) -> Path
         pytest.skip(f"no headers of Python {version} at {include}")
     (source,) = (path for path in WORKLOADS.glob(f"{name}.c*") if path.suffix in (".c", ".cpp"))
     command = [compiler() if source.suffix == ".c" else cxx_compiler()]
-    # What an extension is optimised to differs too much between compilers: it must not throw out
-    # the frames that a test is about.
     command += [*_FLAGS, "-fPIC", "-shared", f"-I{include}", str(source), "-lm"]
     subprocess.run([*command, "-o", str(directory / f"{name}{suffix}")], check=True)
     return directory

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 from collections import Counter
@@ -157,8 +158,9 @@ def calls_by_symbol(trace: Path, where: str, values: Sequence[object] = ()) -> C
 
 
 def plain(symbol: str) -> str:
-    """Return the last part of a qualified name."""
-    return symbol.rpartition(".")[2].removesuffix("()")
+    """Return the last part of a qualified name, in the spelling of Python."""
+    last = re.split(r"\.|::", symbol.removesuffix("()"))[-1]
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", last).lower()
 
 
 Launch = Callable[..., Launched]

@@ -9,7 +9,9 @@ untraced.
 from __future__ import annotations
 
 import json
+import os
 import sys
+import tempfile
 import time
 from typing import TYPE_CHECKING
 
@@ -80,6 +82,8 @@ def mlp() -> Work:
 
 def main() -> None:
     """Work at each line, until the input ends."""
+    # MuJoCo leaves a log where it is.
+    os.chdir(tempfile.gettempdir())
     torch.set_num_threads(1)
     torch.manual_seed(SEED)
     name = sys.argv[1]

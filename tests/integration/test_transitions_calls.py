@@ -49,6 +49,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory, modules: Path) -> dict[st
     return {"trace": trace, **truth}
 
 
+# What cannot be probed is missing, and said to be: test_what_cannot_be_probed_is_said.
 OPERATIONS = ("rollout", "nested", "failing", "leaving", "throwing", "thread", "fork", "idle")
 
 
@@ -66,13 +67,15 @@ def test_all_calls_are_what_the_modules_counted(recorded: dict[str, Any]) -> Non
         "p.pid = $1 AND c.start_ns >= $2 AND c.end_ns <= $3",
         [recorded["pid"], recorded["start_ns"], recorded["end_ns"]],
     )
-    assert found == Counter(recorded["entered"])
+    assert found == Counter(recorded["entered"]) - Counter(blunt=10**9)
 
 
 def test_forked_children_are_counted_each(recorded: dict[str, Any]) -> None:
     assert len(recorded["children"]) == 9
     for child in recorded["children"]:
         found = calls_by_symbol(recorded["trace"], "p.pid = $1", [child["pid"]])
+        # Asked for before and after.
+        assert found.pop("counts") == 2
         assert found == Counter({name: count for name, count in child["entered"].items() if count})
 
 
@@ -87,6 +90,7 @@ def test_transitions_are_the_outermost_calls(recorded: dict[str, Any]) -> None:
     calls = {name: Counter(entry["calls"]) for name, entry in recorded["operations"].items()}
     inner = {"nested": "observe", "leaving": "left", "throwing": "fail"}
     expected = {name: found.total() - found[inner.get(name, "")] for name, found in calls.items()}
+    expected["blunt"] -= calls["blunt"]["blunt"]
     del expected["idle"]
     assert dict(rows) == expected
 
@@ -153,6 +157,17 @@ def test_threads_are_told_apart(recorded: dict[str, Any]) -> None:
         ["thread", recorded["pid"]],
     )
     assert [count for _, count in rows] == [200] * 9
+
+
+def test_what_cannot_be_probed_is_said(recorded: dict[str, Any]) -> None:
+    trace = recorded["trace"]
+    rows = query(trace, "SELECT state FROM site WHERE symbol = 'blunt'")
+    assert len(rows) == 1
+    assert rows[0][0].startswith("not probed: ")
+    assert calls_by_symbol(trace, IN_OPERATION, ["blunt"]) == Counter(observe=600)
+    rows = query(trace, "SELECT reason FROM capture WHERE kind = 'native_call:simulator'")
+    assert rows
+    assert all("not probed" in reason for (reason,) in rows), rows
 
 
 def test_the_trace_is_whole(recorded: dict[str, Any]) -> None:

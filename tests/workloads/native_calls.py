@@ -9,6 +9,7 @@
 | throwing | N each of catch_own, translate, through_python (with fail inside): C++ exceptions |
 | thread | N step in each of 3 threads at once |
 | fork | N step in each of 3 forked children at once |
+| blunt | N blunt, which cannot be probed, and N observe, which can |
 | idle | none |
 
 --repeat times each. --late imports the modules only at the first line on stdin. They are warmed up
@@ -126,6 +127,12 @@ def in_forks() -> None:
         os.waitpid(pid, 0)
 
 
+def blunt() -> None:
+    for _ in range(N):
+        cartpole.blunt()
+        cartpole.observe()
+
+
 def idle() -> None:
     sum(range(1000))
 
@@ -139,6 +146,7 @@ CALLS: "dict[str, tuple[Callable[[], None], dict[str, int]]]" = {
         throwing,
         {"catch_own": N, "translate": N, "through_python": N, "fail": N},
     ),
+    "blunt": (blunt, {"blunt": N, "observe": N}),
     "idle": (idle, {}),
     # These two mark their ranges where they work.
     "thread": (in_threads, {"step": N}),

@@ -4,6 +4,7 @@
  *   step(action, substeps) -> (x, v, angle, spin, fallen)   reset(seed)   observe()
  *   drive(policy, steps): the native code asks the Python function `policy` for each action
  *   fail(): raises ValueError            leave(): a call of its own that longjmp(3) ends
+ *   blunt(): begins with an instruction that no probe can stand on cheaply
  *   counts() -> {name: calls entered}    module of its own state per process: forks count apart
  *
  * A call of step() takes about 12 ns per substep and keeps the GIL.
@@ -13,9 +14,11 @@
 #include <math.h>
 #include <setjmp.h>
 
-enum { STEP, RESET, OBSERVE, DRIVE, FAIL, LEAVE, LEFT, FUNCTIONS };
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
+enum { STEP, RESET, OBSERVE, DRIVE, FAIL, LEAVE, LEFT, BLUNT, FUNCTIONS };
 static const char* const names[FUNCTIONS] = {"step", "reset", "observe", "drive",
-                                             "fail", "leave", "left"};
+                                             "fail", "leave", "left",    "blunt"};
 static long long entered[FUNCTIONS];
 static _Thread_local double state[4];
 static _Thread_local jmp_buf back;
@@ -113,6 +116,16 @@ static PyObject* leave(PyObject* module, PyObject* unused) {
   Py_RETURN_TRUE;
 }
 
+__attribute__((used)) static PyObject* blunted(void) {
+  count(BLUNT);
+  Py_RETURN_NONE;
+}
+
+/* The stack pointer moves first: where it stands the return address is out of reach of a probe. */
+__attribute__((naked)) static PyObject* blunt(PyObject* module, PyObject* unused) {
+  __asm__("sub $8, %rsp\n\tcall blunted\n\tadd $8, %rsp\n\tret");
+}
+
 static PyObject* counts(PyObject* module, PyObject* unused) {
   PyObject* told = PyDict_New();
 
@@ -135,6 +148,7 @@ static PyMethodDef methods[] = {
     {"fail", fail, METH_NOARGS, "Raise ValueError."},
     {"leave", leave, METH_NOARGS, "Return True by longjmp from another call."},
     {"left", left, METH_O, "The call that leave() leaves."},
+    {"blunt", blunt, METH_NOARGS, "Count, and nothing else."},
     {"counts", counts, METH_NOARGS, "Return how often each was entered."},
     {NULL, NULL, 0, NULL},
 };
