@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -145,7 +146,7 @@ def test_a_call_left_by_longjmp_ends_when_that_is_noticed(
     jumps = recorded.of_site(0)
     assert len(jumps) == 100
     assert {(call.flags, call.depth) for call in jumps} == {(UNWOUND, 0)}
-    assert all(a.end_ns <= b.start_ns for a, b in zip(jumps, jumps[1:], strict=False))
+    assert all(a.end_ns <= b.start_ns for a, b in pairwise(jumps))
     (after,) = recorded.of_site(1)
     assert (after.flags, after.depth, after.parent_layer) == (0, 0, 0)
     assert jumps[-1].end_ns <= after.start_ns

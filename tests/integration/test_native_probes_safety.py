@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -121,8 +120,6 @@ def test_a_recorder_that_is_killed_leaves_no_probe(
     poll_until(
         lambda: code_differs(target.pid, program, offsets) == [], what="the code is the original"
     )
-    links = subprocess.run(["bpftool", "link", "show"], capture_output=True, text=True, check=False)
-    assert "uprobe_multi" not in links.stdout or str(recorder.pid) not in links.stdout
     # It is inside hold(), whose return was armed.
     target.go()
     assert target.truth()["sink"] == 121
@@ -183,8 +180,8 @@ GIL = """
 import os, sys, threading, time
 print("ready", os.getpid(), flush=True)
 sys.stdin.readline()
-for _ in range(20):
-    time.sleep(0.002)
+for _ in range(10):
+    time.sleep(0.05)
 print('{"tid": %d}' % threading.get_native_id(), flush=True)
 """
 
@@ -207,11 +204,10 @@ def test_gil_releases_are_recorded_from_the_release_to_the_return(tmp_path: Path
         assert program.wait() == 0
     finally:
         program.close()
-    slept = [end - start for _, start, end in recorded.gil_releases if end - start >= 2_000_000]
-    assert len(slept) == 20
-    assert {
-        tid for thread, _, _ in recorded.gil_releases for tid, _ in [recorded.tids[thread]]
-    } == {program.pid}
+    slept = [end - start for _, start, end in recorded.gil_releases if end - start >= 50_000_000]
+    assert len(slept) == 10
+    threads = {thread for thread, _, _ in recorded.gil_releases}
+    assert {recorded.tids[thread][0] for thread in threads} == {program.pid}
 
 
 def interpreter_of(pid: int) -> Path:
@@ -220,7 +216,7 @@ def interpreter_of(pid: int) -> Path:
         path = line.split(maxsplit=5)[-1]
         if "libpython3" in path:
             return Path(path)
-    return Path(os.readlink(f"/proc/{pid}/exe"))
+    return Path(f"/proc/{pid}/exe").readlink()
 
 
 def test_a_thread_that_is_ended_from_a_probed_function_ends(
