@@ -11,7 +11,7 @@ namespace rls {
 namespace {
 
 constexpr std::uint64_t kMaxFunctions = 8 << 20;
-constexpr std::uint64_t kMaxFunctionBytes = 64 << 10;
+constexpr std::uint64_t kMaxFunctionBytes = 1 << 20;
 // DWARF pointer encodings, as every linker writes them into .eh_frame_hdr.
 constexpr unsigned char kCountUdata4 = 0x03;
 constexpr unsigned char kTableDatarelSdata4 = 0x3b;

@@ -45,7 +45,7 @@ class ElfFile {
   // The start of every function that can be unwound, as linked, ascending: from .eh_frame_hdr,
   // which strip leaves, as exceptions need it. Empty: the file has no such table.
   const std::vector<std::uint64_t>& FunctionStarts();
-  // The bytes of the function that begins there, up to the next one; at most 64 KiB of it.
+  // The bytes of the function that begins there, up to the next one; at most 1 MiB of it.
   std::vector<unsigned char> FunctionBytes(std::uint64_t start);
 
   // An exported symbol, by the hash table that the loader uses.

@@ -26,6 +26,9 @@ constexpr std::uint64_t kFlagTypeSubclass = 1u << 31;
 constexpr std::int32_t kMethodFlags = 0x2ff;  // METH_VARARGS ... METH_METHOD
 constexpr std::uint64_t kMaxBasicSize = 1 << 20;
 
+constexpr std::uint64_t kPlainHead = 16;
+constexpr std::uint64_t kLowestAddress = 1 << 20;
+
 std::string Joined(const std::string& scope, const std::string& name) {
   return scope.empty() || name.empty() ? name : scope + "." + name;
 }
@@ -75,12 +78,20 @@ ObjectReader::ObjectReader(const TargetProcess& process, std::uint64_t head_byte
                            AddressRange interpreter, const WantedCode& wanted)
     : cache_(process), head_(head_bytes), interpreter_(interpreter), wanted_(wanted) {}
 
+// Most words that hold the address of a type are no head of an object: tables of linkers, variables
+// of modules. The word before is the reference count then: small, and no address. (From 3.14 on its
+// upper 16 bits are flags.)
+bool ObjectReader::HasReferences(std::uint64_t object) {
+  if (object % 8 != 0) return false;
+  // Free-threaded builds count elsewhere; the first word of an object tells its thread.
+  if (head_ != kPlainHead) return true;
+  const auto count = cache_.Get<std::uint64_t>(object);
+  if (!count || *count << 16 == 0 || (*count & 0xffff'0000'0000) != 0) return false;
+  return *count < kLowestAddress || !cache_.Get<unsigned char>(*count & 0xffff'ffff);
+}
+
 void ObjectReader::Read(std::uint64_t object, std::uint64_t type, ObjectRole role) {
-  // A free object keeps its type but has no references; free-threaded builds count in two places.
-  if (head_ == 16) {
-    const auto references = cache_.Get<std::uint64_t>(object);
-    if (!references || *references == 0) return;
-  }
+  if (!HasReferences(object)) return;
   switch (role) {
     case ObjectRole::kFunction:
       return ReadFunction(object);

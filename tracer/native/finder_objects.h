@@ -79,7 +79,7 @@ class ObjectReader {
   // The definition at an address that lies at `field` of the object, if it is for a wanted file.
   bool ReadDefinition(std::uint64_t object, std::uint64_t field, MethodDefinition* out);
   bool IsWanted(std::uint64_t function) const { return wanted_.Find(function) != nullptr; }
-  bool IsCounted(std::uint64_t object);
+  bool HasReferences(std::uint64_t object);
   std::string TypeName(std::uint64_t type);
   std::string ModuleName(std::uint64_t object);
   std::string TextAtPointer(std::uint64_t pointer);

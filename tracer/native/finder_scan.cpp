@@ -53,7 +53,7 @@ MemoryScan::MemoryScan(const TargetProcess& process, const std::vector<Mapping>&
       bytes_.scanned += taken;
       bytes_.left_out += size - taken;
       range.end = range.start + taken;
-      if (taken > 0) ranges_.push_back(range);
+      if (taken > 0) parts_.push_back({range, mapping->inode != 0});
     }
   }
 }
@@ -64,7 +64,7 @@ void MemoryScan::ForEach(const std::map<std::uint64_t, ObjectRole>& types, std::
   const TypeFilter filter(types);
   std::vector<std::uint64_t> words(kChunkWords);
   std::uint64_t objects = 0;
-  for (const AddressRange& range : ranges_) {
+  for (const auto& [range, is_of_file] : parts_) {
     for (std::uint64_t at = range.start; at < range.end;) {
       const std::uint64_t wanted = std::min<std::uint64_t>(range.end - at, kChunkWords * 8);
       const std::size_t count = process_.ReadMost(at, words.data(), wanted) / 8;
@@ -72,6 +72,7 @@ void MemoryScan::ForEach(const std::map<std::uint64_t, ObjectRole>& types, std::
         if (!filter.MayBe(words[i])) continue;
         const auto type = types.find(words[i]);
         if (type == types.end()) continue;
+        if (is_of_file && type->second == ObjectRole::kVectorcallInstance) continue;
         if (++objects > kMaxObjects) {
           bytes_.is_cut = true;
           return;

@@ -27,15 +27,21 @@ class MemoryScan {
 
   using Found = std::function<void(std::uint64_t object, std::uint64_t type, ObjectRole role)>;
   // Calls `found` for each 8-byte word that is the address of one of the types; `type_field` is the
-  // place of the type in an object.
+  // place of the type in an object. Instances are not looked for among the variables of modules:
+  // they are made at run time.
   void ForEach(const std::map<std::uint64_t, ObjectRole>& types, std::uint64_t type_field,
                const Found& found);
 
   const ScanBytes& bytes() const { return bytes_; }
 
  private:
+  struct Part {
+    AddressRange range;
+    bool is_of_file;
+  };
+
   const TargetProcess& process_;
-  std::vector<AddressRange> ranges_;
+  std::vector<Part> parts_;
   ScanBytes bytes_;
 };
 

@@ -77,13 +77,13 @@ std::optional<std::uint64_t> FirstEmulated(const Decoder& decoder,
   return std::nullopt;
 }
 
-// Whether a direct jump of the function leads to its start, its site, or in between. A jump through
-// a register into the middle of straight code does not occur in compiled code.
+// Whether a direct jump of the function leads to its start, its site, or in between, or may do so.
+// A jump through a register into the middle of straight code does not occur in compiled code.
 bool IsInLoop(const Decoder& decoder, const std::vector<unsigned char>& code, std::uint64_t site) {
   Instruction instruction;
   for (std::uint64_t at = 0; at < code.size(); at += instruction.head.length) {
-    // Padding and jump tables between functions: what was decoded so far is all there is.
-    if (!decoder.Decode(code, at, &instruction)) return false;
+    // Data within code: nobody knows what comes after it.
+    if (!decoder.Decode(code, at, &instruction)) return true;
     const auto category = instruction.head.meta.category;
     if (category != ZYDIS_CATEGORY_COND_BR && category != ZYDIS_CATEGORY_UNCOND_BR) continue;
     const ZydisDecodedOperand& target = instruction.operands[0];
