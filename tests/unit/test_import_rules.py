@@ -31,6 +31,7 @@ TRACER_ROOMS = (
     "target",
     "shims",
     "launch",
+    "instruments",
     "session",
     "watch",
     "cli",

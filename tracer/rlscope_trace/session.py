@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import rlscope_trace
 from rlscope_trace import _capture
 from rlscope_trace.errors import OutputExistsError, SpoolError, UsageError
+from rlscope_trace.instruments.follower import Follower
 from rlscope_trace.late import shim_is_loaded
 from rlscope_trace.loaders.tid_filter import process_tree
 from rlscope_trace.shims import TAKEN
@@ -22,7 +23,6 @@ from rlscope_trace.store.spool import SESSION_FILE, open_spool, process_start_ti
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rlscope_trace.instruments.follower import Follower
     from rlscope_trace.instruments.settings import InstrumentSettings
     from rlscope_trace.loaders.capture import TracedProcess
     from rlscope_trace.probes import Opened
@@ -163,18 +163,7 @@ class Session:
         self._spool = _capture.SpoolWriter(str(self.directory), _capture.possible_cpus())
         self._drain = _capture.Drain(capture.ring_fd, capture.loss_fd, self._spool)
         self._shims = _capture.ShimCollector(str(self.directory), self.shim_session)
-        if not all(hasattr(_capture, n) for n in ("PythonScan", "NativeProbes", "Sampler")):
-            return self._start_rest(processes)  # TEMPORARY
-        from rlscope_trace.instruments.follower import Follower
-
         self._follower = Follower(self.instruments, self.directory, self._spool, capture)
-        return self._start_rest(processes)
-
-    def _start_rest(self, processes: Sequence[TracedProcess]) -> int:
-        capture = self.opened.capture
-        assert self._spool
-        assert self._drain
-        assert self._shims
         self._append_clock_when_due()
         capture.attach()
         threads = capture.enter(processes)
@@ -186,9 +175,8 @@ class Session:
         found = list(process_tree(self._pids))
         for pid in found:
             self._spool.append_command(pid, _command_line(pid))
-        if self._follower is not None:
-            self._follower.start(found, self._drain)
-            self.facts["instruments"] = self._follower.facts()
+        self._follower.start(found, self._drain)
+        self.facts["instruments"] = self._follower.facts()
         self.find_shims()
         self._next_search_ns = self.clock_ns()
         self._write_session_file()

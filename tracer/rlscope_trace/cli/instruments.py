@@ -6,6 +6,8 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlscope_trace.layers import LayerRules
+
 if TYPE_CHECKING:
     from rlscope_trace.instruments.settings import InstrumentSettings
 
@@ -40,9 +42,4 @@ def default_sample_hz(cpuinfo: Path = Path("/proc/cpuinfo")) -> int:
 
 def check_patterns(settings: InstrumentSettings) -> None:
     """Raise UsageError for a --simulator or --backend that can match no file."""
-    try:  # TEMPORARY
-        from rlscope_trace.layers import LayerRules
-    except ImportError:
-        return
-
     LayerRules(settings.simulators, settings.backends)

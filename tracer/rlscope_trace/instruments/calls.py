@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING
 
 from rlscope_trace import _capture
 from rlscope_trace.governor import Governor
-from rlscope_trace.instruments.modules import Module, file_path, files_of
+from rlscope_trace.instruments.modules import Module, files_of, open_file, path_of
 from rlscope_trace.loaders.capture import bpf_file
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ _MAX_SITES = 65_536
 # Getters take a few hundred nanoseconds and are called for every attribute: the probe would cost
 # ten times what it measures.
 _LEFT_OUT = frozenset({"getter"})
+# What Python's C API gives the GIL away with, and takes it back.
+GIL_RELEASES = ("PyEval_SaveThread", "PyEval_ReleaseThread")
+GIL_TAKES = ("PyEval_RestoreThread", "PyEval_AcquireThread")
 _LAYER_CODES = {"simulator": 2, "backend": 3}
 
 
@@ -56,9 +60,10 @@ class CallProbes:
 
     def look(self, process: Process, now_ns: int) -> None:
         """Probe what a process has loaded since the last time."""
-        due = {key: mapping for key, mapping in files_of(process.mappings).items()
-               if self._is_due(key, mapping[0], now_ns)}  # fmt: skip
-        if not due or not process.is_settled:
+        files = files_of(process.mappings)
+        due = {key: mapping for key, mapping in files.items()
+               if self._is_due(key, mapping[0], process, now_ns)}  # fmt: skip
+        if not due:
             return
         paths = [mapping[0] for mapping in due.values()]
         found = _capture.PythonScan(process.pid).entry_points(paths)
@@ -68,20 +73,20 @@ class CallProbes:
             module = self._modules[key]
             module.scanned(now_ns)
             points = [point for point in found["points"] if point[0] == mapping[0]]
-            self._probe(module, file_path(process.pid, mapping), points)
+            if module.fd < 0:
+                module.fd = open_file(process.pid, mapping)
+            self._probe(module, points)
 
-    def _is_due(self, key: FileKey, path: str, now_ns: int) -> bool:
+    def _is_due(self, key: FileKey, path: str, process: Process, now_ns: int) -> bool:
         module = self._modules.get(key)
         if module is None:
             layer = self._rules.layer_of(path)
             if layer is None or layer not in self._layers:
                 return False
-            module = self._modules[key] = Module(path, layer)
-        return module.is_due(now_ns)
+            module = self._modules[key] = Module(path, layer, now_ns)
+        return module.is_due(now_ns, is_settled=process.is_settled)
 
-    def _probe(
-        self, module: Module, path: str, points: list[tuple[str, int, str, str, int]]
-    ) -> None:
+    def _probe(self, module: Module, points: list[tuple[str, int, str, str, int]]) -> None:
         new = [point for point in points
                if point[1] not in module.sites and point[3] not in _LEFT_OUT]  # fmt: skip
         room = _MAX_SITES - 1 - self._site_count
@@ -98,7 +103,8 @@ class CallProbes:
         state = "probed"
         try:
             self._probes.attach(
-                path, [(point[1], site, code) for site, point in enumerate(new, first)]
+                path_of(module.fd),
+                [(point[1], site, code) for site, point in enumerate(new, first)],
             )
         except OSError as error:
             state = f"not probed: {error.strerror or error}"
@@ -112,22 +118,26 @@ class CallProbes:
     ) -> None:
         self._log.append(
             "site", site_id=site, module=module.path, symbol=point[2], kind=point[3],
-            layer=module.layer, file_offset=point[1], state=state, ts_ns=time.monotonic_ns(),
+            layer=module.layer, file_offset=point[1], state=state, seen_ns=module.seen_ns,
+            ts_ns=time.monotonic_ns(),
         )  # fmt: skip
 
-    def attach_gil(self, process: Process, key: FileKey, symbols: dict[str, int]) -> None:
+    def attach_gil(self, process: Process, key: FileKey, offsets: dict[str, int]) -> None:
         """Probe where the interpreter of a process gives the GIL away and takes it back."""
         if key in self._interpreters:
             return
         self._interpreters.add(key)
         mapping = files_of(process.mappings)[key]
-        save = [symbols[name] for name in ("PyEval_SaveThread",) if name in symbols]
-        restore = [symbols[name] for name in ("PyEval_RestoreThread",) if name in symbols]
+        fd = open_file(process.pid, mapping)
+        releases = [offsets[name] for name in GIL_RELEASES if name in offsets]
+        takes = [offsets[name] for name in GIL_TAKES if name in offsets]
         state = "probed"
         try:
-            self._probes.attach_gil(file_path(process.pid, mapping), save, restore)
+            self._probes.attach_gil(path_of(fd), releases, takes)
         except OSError as error:
             state = f"not probed: {error.strerror or error}"
+        finally:
+            os.close(fd)
         self._log.append("gil", module=mapping[0], state=state)
 
     def govern(self, now_ns: int, cpu_ns: int) -> None:
@@ -156,6 +166,9 @@ class CallProbes:
             )  # fmt: skip
         finally:
             self._probes.detach()
+            for module in self._modules.values():
+                if module.fd >= 0:
+                    os.close(module.fd)
 
     def _hits(self) -> Iterator[tuple[int, tuple[int, int]]]:
         for site_id, counted in self._probes.counters().items():

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from rlscope_trace import _capture
-from rlscope_trace.instruments.calls import CallProbes
+from rlscope_trace.instruments.calls import GIL_RELEASES, GIL_TAKES, CallProbes
 from rlscope_trace.instruments.log import ProbeLog
 from rlscope_trace.instruments.process import Process, cpu_time_ns
 from rlscope_trace.layers import LayerRules
@@ -170,7 +170,8 @@ class Follower:
         if self._sampler is not None:
             self._sampler.note_python(process.pid, runtime)
         if self._calls is not None and self._settings.gil == "full" and process.interpreter:
-            self._calls.attach_gil(process, process.interpreter, runtime["symbols"])
+            offsets = scan.exported(runtime["module_path"], [*GIL_RELEASES, *GIL_TAKES])
+            self._calls.attach_gil(process, process.interpreter, offsets)
 
     def _tell(self, process: Process, runtime: dict[str, Any]) -> None:
         self._log.append(

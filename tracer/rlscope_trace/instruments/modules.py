@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,9 @@ if TYPE_CHECKING:
 
 # A module fills its tables when it is imported, and some create functions later on: how long after
 # a scan the next one comes.
-_RESCANS_NS = (1_000_000_000, 5_000_000_000, 30_000_000_000)
+_RESCANS_NS = (3_000_000_000,)
+# How long a scan is put off while its process goes on loading modules.
+_PATIENCE_NS = 2_000_000_000
 
 
 @dataclass(slots=True)
@@ -19,14 +22,22 @@ class Module:
 
     path: str
     layer: str
+    seen_ns: int
+    """When it was first seen mapped."""
     scans: int = 0
     due_ns: int = 0
+    fd: int = -1
+    """The file, open as long as it is probed."""
     sites: dict[int, int] = field(default_factory=dict)
     """Offset in the file -> site_id."""
 
-    def is_due(self, now_ns: int) -> bool:
-        """Tell whether it is to be scanned for entry points."""
-        return self.scans <= len(_RESCANS_NS) and now_ns >= self.due_ns
+    def is_due(self, now_ns: int, *, is_settled: bool) -> bool:
+        """Tell whether it is to be scanned for entry points.
+
+        is_settled: its process has loaded what it was loading.
+        """
+        is_ready = is_settled or now_ns - self.seen_ns > _PATIENCE_NS
+        return is_ready and self.scans <= len(_RESCANS_NS) and now_ns >= self.due_ns
 
     def scanned(self, now_ns: int) -> None:
         """Note a scan."""
@@ -35,10 +46,15 @@ class Module:
         self.scans += 1
 
 
-def file_path(pid: int, mapping: Mapping) -> str:
-    """Return where a mapped file can be opened, also one of a container, or deleted."""
+def open_file(pid: int, mapping: Mapping) -> int:
+    """Open a mapped file, also one of a container, or deleted; OSError if the process is gone."""
     _, _, _, start, end, _ = mapping
-    return f"/proc/{pid}/map_files/{start:x}-{end:x}"
+    return os.open(f"/proc/{pid}/map_files/{start:x}-{end:x}", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def path_of(fd: int) -> str:
+    """Return a path that leads to an open file, whatever becomes of its name and its process."""
+    return f"/proc/self/fd/{fd}"
 
 
 def files_of(mappings: tuple[Mapping, ...]) -> dict[FileKey, Mapping]:

@@ -20,7 +20,7 @@ class BtfLoader:
         self._programs = _capture.BtfCapture(str(bpf_file("sched.bpf.o")), ring_bytes)
         self.ring_fd = self._programs.ring_fd
         self.loss_fd = self._programs.loss_fd
-        self.task_storage_fd: int | None = getattr(self._programs, "threads_fd", None)
+        self.task_storage_fd: int | None = self._programs.threads_fd
 
     def attach(self) -> None:
         """Attach the programs."""

@@ -81,7 +81,8 @@ def _take(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
             _take_site(facts, line)
         case "dropped":
             site = facts.sites[line["site_id"]]
-            site.state, site.dropped_ns = f"dropped: {line['reason']}", _number(line, "ts_ns")
+            site.state = f"dropped: {str(line['reason']).removeprefix('dropped ')}"
+            site.dropped_ns = _number(line, "ts_ns")
         case "hits":
             site = facts.sites[line["site_id"]]
             site.hits, site.time_ns = _number(line, "hits"), _number(line, "time_ns")
@@ -123,8 +124,8 @@ def _interpreter(line: Mapping[str, Any]) -> Interpreter:
         implementation=str(line.get("implementation", "cpython")),
         free_threaded=bool(line.get("free_threaded")),
         interpreters=count if isinstance(count, int) else None,
-        gil_start=_number(line, "runtime_start"),
-        gil_end=_number(line, "runtime_end"),
+        gil_start=_address(line, "runtime_start"),
+        gil_end=_address(line, "runtime_end"),
     )
 
 
@@ -133,3 +134,8 @@ def _number(line: Mapping[str, Any], name: str) -> int:
     if not isinstance(value, int) or not 0 <= value < _IMPOSSIBLE:
         raise ValueError(name)
     return value
+
+
+def _address(line: Mapping[str, Any], name: str) -> int:
+    """Return an address; 0 where it is not known."""
+    return 0 if line[name] is None else _number(line, name)
