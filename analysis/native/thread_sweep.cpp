@@ -74,8 +74,6 @@ class Sweep {
     enter(thread, bounds);
     if (bounds.start_ns() < bounds.end_ns()) {
       stretches_.enter(busy_, bounds.start_ns(), thread.gpu_is_measured);
-      samples_.enter(thread_order_.place_of(thread.thread_id), bounds, busy_,
-                     thread.gpu_is_measured);
       pass(bounds.start_ns(), bounds.end_ns());
       result_.ends.push_back({thread.thread_id, stretches_.leave(bounds.end_ns())});
       stretches_.drain([&](const KeyTotal& total) {
@@ -83,13 +81,13 @@ class Sweep {
       });
       write_transitions(thread.thread_id);
       write_samples(thread.thread_id);
-      samples_.leave();
     }
     state_.leave();
     operation_.leave();
     native_.leave();
     wait_.leave();
     cuda_.leave();
+    samples_.leave();
   }
 
   void enter(const SweptThread& thread, const Bounds& bounds) {
@@ -99,6 +97,7 @@ class Sweep {
     native_.enter(place, bounds, 0);
     wait_.enter(place, bounds, 0);
     cuda_.enter(place, bounds);
+    samples_.enter(place, bounds, busy_, thread.gpu_is_measured);
     paths_.restart();
     transitions_.clear();
   }

@@ -1,4 +1,72 @@
 -- How often Python entered the simulator, the backend and the CUDA API: exact calls only.
+-- A count that may be too small is no count: of a layer whose calls were not, or not all, recorded.
+CREATE OR REPLACE VIEW _layer_gap AS
+WITH kind AS (
+  SELECT unnest([
+    {'layer': 'simulator', 'kind': 'native_call:simulator', 'is_general': FALSE},
+    {'layer': 'simulator', 'kind': 'native_call', 'is_general': TRUE},
+    {'layer': 'backend', 'kind': 'native_call:backend', 'is_general': FALSE},
+    {'layer': 'backend', 'kind': 'native_call', 'is_general': TRUE},
+    {'layer': 'cuda_api', 'kind': 'native_call:cuda_api', 'is_general': FALSE},
+    {'layer': 'cuda_api', 'kind': 'cuda_call', 'is_general': FALSE}
+  ], recursive := TRUE)
+), told AS (
+  SELECT
+    process_id, kind,
+    bool_or(measured) AS measured,
+    min(coalesce(reason, '')) AS reason
+  FROM capture GROUP BY process_id, kind
+), known AS (
+  SELECT process_id FROM process UNION SELECT process_id FROM thread
+), resolved AS (
+  SELECT
+    p.process_id, k.layer, k.is_general,
+    coalesce(own.measured, every.measured, FALSE) AS measured,
+    coalesce(own.reason, every.reason, '') AS reason
+  FROM known AS p CROSS JOIN kind AS k
+  LEFT JOIN told AS own ON own.process_id = p.process_id AND own.kind = k.kind
+  LEFT JOIN told AS every ON every.process_id IS NULL AND every.kind = k.kind
+  WHERE own.kind IS NOT NULL OR every.kind IS NOT NULL
+), captured AS (
+  -- What tells of one layer goes before what tells of all; of two sources one that measured will do.
+  SELECT
+    process_id, layer,
+    arg_min(measured, (is_general, NOT measured)) AS measured,
+    arg_min(reason, (is_general, NOT measured)) AS reason
+  FROM resolved
+  GROUP BY process_id, layer
+), incomplete AS (
+  SELECT
+    layer,
+    min(CASE WHEN dropped_ns IS NULL THEN state ELSE 'dropped' END || ': ' || coalesce(symbol, '?')) AS site,
+    count(*) AS sites
+  FROM site
+  WHERE dropped_ns < (SELECT max(end_ns) FROM thread) OR starts_with(state, 'not probed')
+  GROUP BY layer
+), lost AS (
+  SELECT sum(count) AS calls
+  FROM trace_stat
+  WHERE kind = 'dropped' AND contains(source, 'call')
+)
+SELECT
+  p.process_id, l.layer,
+  CASE
+    WHEN c.layer IS NULL THEN 'not measured'
+    WHEN NOT c.measured THEN coalesce(nullif(c.reason, ''), 'not measured')
+    WHEN starts_with(c.reason, 'in part: ') THEN c.reason
+    WHEN i.layer IS NOT NULL THEN 'in part: functions not probed to the end: ' || i.sites || ', for example ' || i.site
+    WHEN o.calls > 0 THEN 'in part: calls that were lost: ' || o.calls
+  END AS reason
+FROM known AS p
+CROSS JOIN (SELECT DISTINCT layer FROM kind) AS l
+CROSS JOIN lost AS o
+LEFT JOIN captured AS c ON c.process_id IS NOT DISTINCT FROM p.process_id AND c.layer = l.layer
+LEFT JOIN incomplete AS i ON i.layer = l.layer;
+COMMENT ON VIEW _layer_gap IS 'Private: may change without notice. Why the calls into a layer cannot be counted for a process';
+COMMENT ON COLUMN _layer_gap.process_id IS 'The process';
+COMMENT ON COLUMN _layer_gap.layer IS 'simulator, backend, cuda_api';
+COMMENT ON COLUMN _layer_gap.reason IS 'Why not; NULL: every call was recorded';
+
 CREATE OR REPLACE VIEW transitions AS
 WITH instance AS (
   SELECT o.thread_id, p.name AS operation, count(*) AS instances
@@ -13,19 +81,37 @@ WITH instance AS (
     sum(c.count)::BIGINT AS count
   FROM transition_coded AS c LEFT JOIN operation_path AS p ON p.path_id = c.path_id
   GROUP BY ALL
+), owned AS (
+  SELECT t.process_id, e.thread_id, e.operation, e.from_layer, e.to_layer, e.count
+  FROM entered AS e LEFT JOIN thread AS t ON t.thread_id = e.thread_id
+), place AS (
+  SELECT thread_id, operation FROM entered UNION SELECT thread_id, operation FROM instance
+), told AS (
+  SELECT
+    o.process_id, o.thread_id, o.operation, o.from_layer, o.to_layer,
+    CASE WHEN g.reason IS NULL THEN o.count END AS count, g.reason
+  FROM owned AS o
+  LEFT JOIN _layer_gap AS g ON g.process_id IS NOT DISTINCT FROM o.process_id AND g.layer = o.to_layer
+  UNION ALL
+  SELECT t.process_id, p.thread_id, p.operation, NULL, g.layer, NULL, g.reason
+  FROM place AS p
+  JOIN thread AS t ON t.thread_id = p.thread_id
+  JOIN _layer_gap AS g ON g.process_id IS NOT DISTINCT FROM t.process_id AND g.reason IS NOT NULL
+  LEFT JOIN entered AS e ON e.thread_id = p.thread_id AND e.operation = p.operation AND e.to_layer = g.layer
+  WHERE e.thread_id IS NULL
 )
 SELECT
-  t.process_id, e.thread_id, e.operation, e.from_layer, e.to_layer, e.count,
-  i.instances, e.count / i.instances AS per_instance
-FROM entered AS e
-LEFT JOIN thread AS t ON t.thread_id = e.thread_id
-LEFT JOIN instance AS i ON i.thread_id = e.thread_id AND i.operation = e.operation;
-COMMENT ON VIEW transitions IS 'How often a call entered another layer, by operation; from exact calls only, so a thread whose calls were not measured has no row';
+  t.process_id, t.thread_id, t.operation, t.from_layer, t.to_layer, t.count,
+  i.instances, t.count / i.instances AS per_instance, t.reason
+FROM told AS t
+LEFT JOIN instance AS i ON i.thread_id = t.thread_id AND i.operation = t.operation;
+COMMENT ON VIEW transitions IS 'How often a call entered another layer, by operation; from exact calls only. No row: never';
 COMMENT ON COLUMN transitions.process_id IS 'The process of the thread';
 COMMENT ON COLUMN transitions.thread_id IS 'The thread';
 COMMENT ON COLUMN transitions.operation IS 'The innermost open operation; (unannotated): none was open';
 COMMENT ON COLUMN transitions.from_layer IS 'The layer that called; NULL: outside any known call, in a Python program as a rule Python';
 COMMENT ON COLUMN transitions.to_layer IS 'The layer that was entered';
-COMMENT ON COLUMN transitions.count IS 'How often';
+COMMENT ON COLUMN transitions.count IS 'How often; NULL: not measured, or not wholly';
 COMMENT ON COLUMN transitions.instances IS 'How often the operation occurred on this thread; NULL: (unannotated)';
-COMMENT ON COLUMN transitions.per_instance IS 'count / instances: per iteration, if the operation occurs once in each';
+COMMENT ON COLUMN transitions.per_instance IS 'count / instances: per iteration, if the operation occurs once in each; NULL: one of them is';
+COMMENT ON COLUMN transitions.reason IS 'Why count is NULL; NULL: it is exact';

@@ -1,0 +1,52 @@
+-- Waits for the GIL, each as one: CPython waits for it in slices of 5 ms.
+-- A slice goes on with the wait before it if a timer ended that one and the thread was on a CPU for less
+-- than 100 us until it waited again: it looked, and the GIL was not free.
+CREATE OR REPLACE VIEW gil_wait AS
+WITH slice AS (
+  SELECT
+    w.thread_id, w.start_ns, w.end_ns,
+    s.waker, s.end_ns AS resumed_ns,
+    r.start_ns AS ran_from_ns
+  FROM wait_coded AS w
+  LEFT JOIN thread_state_coded AS s ON s.thread_id = w.thread_id AND s.start_ns = w.end_ns AND s.state = 1
+  LEFT JOIN thread_state_coded AS r
+    ON r.thread_id = w.thread_id AND r.end_ns = w.start_ns AND r.state = 0 AND r.end_ns - r.start_ns < 100000
+  WHERE w.kind = 1
+), linked AS (
+  SELECT
+    thread_id, start_ns, end_ns, waker,
+    coalesce(
+      lag(waker) OVER same_thread = -1 AND lag(resumed_ns) OVER same_thread = ran_from_ns, FALSE
+    ) AS goes_on
+  FROM slice
+  WINDOW same_thread AS (PARTITION BY thread_id ORDER BY start_ns)
+), numbered AS (
+  SELECT
+    thread_id, start_ns, end_ns, waker,
+    count(*) FILTER (WHERE NOT goes_on) OVER (PARTITION BY thread_id ORDER BY start_ns ROWS UNBOUNDED PRECEDING) AS number
+  FROM linked
+), waited AS (
+  SELECT
+    thread_id,
+    min(start_ns) AS start_ns,
+    max(end_ns) AS end_ns,
+    sum(end_ns - start_ns)::BIGINT AS waited_ns,
+    count(*) AS slices,
+    arg_max(coalesce(waker, 0), start_ns) AS waker
+  FROM numbered
+  GROUP BY thread_id, number
+)
+SELECT
+  t.process_id, w.thread_id, w.start_ns, w.end_ns, w.waited_ns, w.slices,
+  CASE WHEN h.process_id = t.process_id THEN w.waker END AS holder_thread_id
+FROM waited AS w
+LEFT JOIN thread AS t ON t.thread_id = w.thread_id
+LEFT JOIN thread AS h ON h.thread_id = w.waker;
+COMMENT ON VIEW gil_wait IS 'Each wait of a thread for the GIL, its slices together, and who had it; waits that could be had without sleeping are not in it';
+COMMENT ON COLUMN gil_wait.process_id IS 'The process of the thread';
+COMMENT ON COLUMN gil_wait.thread_id IS 'The thread that waited';
+COMMENT ON COLUMN gil_wait.start_ns IS 'When it began to wait';
+COMMENT ON COLUMN gil_wait.end_ns IS 'When it was woken for the last time';
+COMMENT ON COLUMN gil_wait.waited_ns IS 'How long it waited off the CPU: the sum of the slices';
+COMMENT ON COLUMN gil_wait.slices IS 'In how many slices';
+COMMENT ON COLUMN gil_wait.holder_thread_id IS 'The thread of the same process whose wakeup ended it: it gave the GIL away; NULL: not known, for example because a timer ended it';
