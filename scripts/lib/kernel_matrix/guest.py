@@ -13,13 +13,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import workload
 from records import read_records
 from verdict import Verdict
 
 from rlscope_trace.errors import TracerError
+from rlscope_trace.instruments.settings import InstrumentSettings
 from rlscope_trace.launch import launch
 from rlscope_trace.loaders.capture import bpf_file
 from rlscope_trace.probes import open_capture
@@ -39,12 +40,17 @@ RUN_SECONDS = 60.0
 RECORDINGS = 3
 
 
-def record(rung: Rung | None) -> tuple[Opened, Counters]:
-    """Record the workload with a rung (None: the best that works) into FOLDER."""
+def record(rung: Rung | None) -> tuple[Opened, Counters, dict[str, Any]]:
+    """Record the workload with a rung (None: the best that works) into FOLDER.
+
+    Returns what was loaded, what was counted, and which instruments there were.
+    """
     subprocess.run(["/bin/busybox", "rm", "-rf", FOLDER], check=True)
     FOLDER.mkdir()
     opened = open_capture(loader="libbpf", rung=rung, ring_bytes=RING_BYTES)
-    session = Session(opened, FOLDER, {})
+    session = Session(
+        opened, FOLDER, {}, shim_session="kernel-matrix", instruments=InstrumentSettings()
+    )
     command = [sys.executable, workload.__file__]
     launched = launch(command, identity=None, environment=dict(os.environ))
     try:
@@ -56,12 +62,12 @@ def record(rung: Rung | None) -> tuple[Opened, Counters]:
         launched.close()
     if code != 0:
         raise RuntimeError(f"the workload ended with {code} (None: not after {RUN_SECONDS:.0f} s)")
-    return opened, counters
+    return opened, counters, cast("dict[str, Any]", session.facts["instruments"])
 
 
 def judge(rung: Rung | None, *, attempts: int = RECORDINGS) -> tuple[list[str], str]:
     """Record with a rung; return what is wrong, and a word on the recording."""
-    opened, counters = record(rung)
+    opened, counters, instruments = record(rung)
     progress = open_spool(FOLDER).progress
     if progress and progress.missed_runs and opened.rung == "tracefs" and attempts > 1:
         return judge(rung, attempts=attempts - 1)
@@ -73,7 +79,12 @@ def judge(rung: Rung | None, *, attempts: int = RECORDINGS) -> tuple[list[str], 
         verdict.expect(name, getattr(counters, name), 0)
     for name in ("missed_runs", "failed_updates"):
         verdict.expect(name, getattr(progress, name), 0)
-    return verdict.findings, f"{counters.records} records of {len(threads)} threads"
+    missing = set(instruments["not_measured"])
+    verdict.expect(
+        "not measured", missing, set() if opened.rung == "btf" else {"native_call", "cpu_sample"}
+    )
+    told = f"{counters.records} records of {len(threads)} threads"
+    return verdict.findings, f"{told}, calls by {instruments.get('call_probes', 'nothing')}"
 
 
 def hide_btf() -> None:

@@ -69,7 +69,8 @@ def read_records(path: Path) -> dict[int, Thread]:
         body = data[start : start + length]
         offset = start + (length + 7) // 8 * 8
         kind, thread_id = struct.unpack_from("<H2xI", body)
-        if not word & DISCARDED and thread_id:
+        # Later kinds tell of no thread, or of none that is asked for here.
+        if not word & DISCARDED and thread_id and kind <= EXIT:
             thread = threads[thread_id]
             thread.thread_id = thread_id
             take(thread, kind, body)
