@@ -25,12 +25,13 @@ bool Remember(const CodeRange& range, std::uint64_t address,
 
 bool Spins(const SampledProcess& process, const CodeRange& range, std::uint64_t ip) {
   return Remember(range, ip, &range.file->spins, [&] {
-    std::array<std::uint8_t, 2 * (kLoopBytes + kPauseReach)> near;
+    std::array<std::uint8_t, 2 * kLoopBytes> near;
     std::size_t at = 0;
     const std::size_t bytes =
         process.ReadCode(range, ip, near.size() / 2, near.size() / 2, near.data(), &at);
-    if (at >= bytes || !HasPause(near.data(), bytes, at)) return false;
-    if (range.file->is_openmp) return true;
+    if (at >= bytes) return false;
+    // Theirs are longer, and no loop at all where the pause is a function of its own.
+    if (range.file->is_openmp && HasPause(near.data(), bytes, at)) return true;
     return IsInPauseLoop(near.data(), bytes, at, kLoopBytes);
   });
 }
@@ -73,32 +74,31 @@ bool YieldsForOpenMp(const rls_raw_sample& sample, const SampledProcess& process
   return openmp;
 }
 
-Verdict ByStack(const rls_raw_sample& sample, const SampledProcess& process,
-                std::uint8_t leaf_layer) {
-  bool unnamed = leaf_layer == kUnnamed;
+// The layer of whoever called a transparent library, or code made at run time (`generated`).
+Verdict ByStack(const rls_raw_sample& sample, const SampledProcess& process, bool generated) {
   std::uint8_t layer = RLS_LAYER_NONE;
   ForCallers(sample, process, [&](const CodeRange& caller) {
-    unnamed = unnamed || caller.file->layer == kUnnamed;
-    if (caller.file->layer == kTransparent || caller.file->layer == kUnnamed) return false;
+    if (caller.file->layer == kTransparent) return false;
+    generated = generated || caller.file->is_generated;
+    if (caller.file->is_generated) return false;
     layer = caller.file->layer;
     return true;
   });
-  if (layer == RLS_LAYER_PYTHON && unnamed) layer = RLS_LAYER_NONE;
-  if (layer != RLS_LAYER_NONE) return {layer, true};
-  if (!unnamed) return {};
-  return {RLS_LAYER_OTHER, leaf_layer != kUnnamed};
+  // The interpreter does not compute what it calls generated code for.
+  if (generated && (layer == RLS_LAYER_PYTHON || layer == RLS_LAYER_NONE)) layer = kUnnamed;
+  return {layer, layer != RLS_LAYER_NONE};
 }
 
 }  // namespace
 
 Verdict Classify(const rls_raw_sample& sample, const SampledProcess& process) {
   const CodeRange* range = process.Find(sample.ip);
-  if (range == nullptr) return ByStack(sample, process, kTransparent);
+  if (range == nullptr) return ByStack(sample, process, false);
   if (Spins(process, *range, sample.ip) || YieldsForOpenMp(sample, process, *range))
     return {RLS_LAYER_SPIN, false};
-  const std::uint8_t layer = range->file->layer;
-  if (layer != kTransparent && layer != kUnnamed) return {layer, false};
-  return ByStack(sample, process, layer);
+  if (range->file->is_generated) return ByStack(sample, process, true);
+  if (range->file->layer == kTransparent) return ByStack(sample, process, false);
+  return {range->file->layer, false};
 }
 
 }  // namespace rls

@@ -13,10 +13,10 @@ struct Verdict {
   bool by_stack = false;
 };
 
-// A loop that waits is `spin`, wherever it is. Else the file of the instruction decides. Where that
-// is a transparent library, the first return address on the stack that lies in a file with a layer
-// does. Code that no rule names (an allocator, a BLAS library, code made at run time) works for the
-// simulator, backend or CUDA library that called it; called from Python it is `other`.
+// A loop that waits is `spin`, wherever it is. Else the file of the instruction decides; one that
+// no rule names is `other`. Where it is a transparent library, the first return address on the
+// stack that lies in any other file decides. So it does for code made at run time, except that such
+// code is `other` if the interpreter called it.
 Verdict Classify(const rls_raw_sample& sample, const SampledProcess& process);
 
 }  // namespace rls

@@ -78,8 +78,8 @@ bool HasPause(const std::uint8_t* code, std::size_t count, std::size_t at) {
 
 bool IsInPauseLoop(const std::uint8_t* code, std::size_t count, std::size_t at,
                    std::size_t loop_bytes) {
-  const std::size_t begin = at > kPauseReach ? at - kPauseReach : 0;
-  const std::size_t end = std::min(count, at + kPauseReach);
+  const std::size_t begin = at > loop_bytes ? at - loop_bytes : 0;
+  const std::size_t end = std::min(count, at + loop_bytes);
   for (std::size_t pause = begin; pause + 2 <= end; ++pause) {
     if (!IsPause(code + pause)) continue;
     if (IsLooped(code, count, std::min(pause, at), std::max(pause + 1, at), loop_bytes))

@@ -10,7 +10,7 @@ namespace rls {
 // that does nothing but wait.
 constexpr std::size_t kCallBytes = 7;
 constexpr std::size_t kPauseReach = 16;
-constexpr std::size_t kLoopBytes = 128;
+constexpr std::size_t kLoopBytes = 96;
 
 // Whether the `count` bytes end in a call: what stands before every return address.
 bool EndsInCall(const std::uint8_t* code, std::size_t count);
@@ -18,8 +18,8 @@ bool EndsInCall(const std::uint8_t* code, std::size_t count);
 // Whether there is a pause instruction within kPauseReach of `code[at]`.
 bool HasPause(const std::uint8_t* code, std::size_t count, std::size_t at);
 
-// Whether `code[at]` lies in a loop of at most `loop_bytes` bytes with a pause instruction near it:
-// a jump backwards behind both, to before both.
+// Whether `code[at]` lies in a loop of at most `loop_bytes` bytes that has a pause instruction: a
+// jump from behind both to before both.
 bool IsInPauseLoop(const std::uint8_t* code, std::size_t count, std::size_t at,
                    std::size_t loop_bytes);
 

@@ -69,6 +69,7 @@ std::shared_ptr<SampleFile> SampleFiles::Of(pid_t pid, const Mapping& mapping) {
   if (mapping.inode == 0) {
     auto file = std::make_shared<SampleFile>();
     file->layer = LayerOf(mapping.path);
+    file->is_generated = file->layer != kTransparent;
     return file;
   }
   const std::string key = mapping.device + ' ' + std::to_string(mapping.inode) + ' ' + mapping.path;
@@ -76,6 +77,9 @@ std::shared_ptr<SampleFile> SampleFiles::Of(pid_t pid, const Mapping& mapping) {
   if (file != nullptr) return file;
   file = std::make_shared<SampleFile>();
   file->layer = LayerOf(mapping.path);
+  // Some compilers map what they made from a file of their own.
+  file->is_generated =
+      mapping.path.compare(0, 7, "/memfd:") == 0 || mapping.path.compare(0, 5, "/dev/") == 0;
   file->is_openmp = IsOpenMp(WithoutDeleted(mapping.path));
   if (known_.size() <= kOpenFiles) file->fd = OpenMapped(pid, mapping);
   return file;

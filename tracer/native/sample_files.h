@@ -32,8 +32,9 @@ struct SampleFile {
   ~SampleFile();
 
   std::uint8_t layer = kUnnamed;
-  bool is_openmp = false;  // a run-time library of OpenMP, whose threads wait by spinning
-  int fd = -1;             // -1: anonymous, or not readable
+  bool is_generated = false;  // no file at all: code made at run time
+  bool is_openmp = false;     // a run-time library of OpenMP, whose threads wait by spinning
+  int fd = -1;                // -1: anonymous, or not readable
   // By offset: what the bytes there said.
   std::unordered_map<std::uint64_t, bool> spins;
   std::unordered_map<std::uint64_t, bool> call_ends;

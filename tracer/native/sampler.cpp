@@ -27,6 +27,10 @@ namespace {
 constexpr auto kInterval = std::chrono::milliseconds(100);
 constexpr auto kBusyInterval = std::chrono::milliseconds(5);
 constexpr auto kCpuInterval = std::chrono::milliseconds(1000);
+// A single clock can fall into step with a program that does the same over and over, and then
+// always meets it at the same place. Several out of step with each other, each a part of the
+// samples, do not. Their periods as parts of that of all together: the sum of the inverses is 1.
+constexpr double kPeriods[] = {2.7411, 3.0279, 3.2733};
 constexpr std::size_t kBusyPart = 16;  // of the ring, found full at one look
 constexpr std::size_t kMaxPeekBytes = std::size_t{1} << 20;
 // Room for a second of a thousand samples on each CPU, a power of two.
@@ -73,7 +77,7 @@ int OpenEvent(int cpu, std::uint64_t period_ns) {
 
 Sampler::Sampler(const std::string& object_path, int threads_fd, int loss_fd, std::uint32_t hz,
                  SpoolWriter* spool, LayerRules rules)
-    : object_(object_path), period_ns_(1000000000ULL / std::max(hz, 1U)) {
+    : object_(object_path), period_ns_(1e9 / std::max(hz, 1U)) {
   object_.SetRingBytes(RingBytes(PossibleCpus()));
   object_.ReuseMap("threads", threads_fd);
   object_.ReuseMap("loss", loss_fd);
@@ -85,31 +89,38 @@ Sampler::Sampler(const std::string& object_path, int threads_fd, int loss_fd, st
 
 Sampler::~Sampler() { Stop(); }
 
-void Sampler::OpenClock(int cpu) {
-  const int fd = OpenEvent(cpu, period_ns_);
-  if (fd < 0)
-    throw std::system_error(errno, std::generic_category(),
-                            "opening the clock of CPU " + std::to_string(cpu));
-  if (ioctl(fd, PERF_EVENT_IOC_SET_BPF, object_.ProgramFd("on_tick")) != 0 ||
-      ioctl(fd, PERF_EVENT_IOC_ENABLE, 0) != 0) {
+void Sampler::OpenClocks(int cpu) {
+  std::vector<int>& opened = clocks_[cpu];
+  for (const double part : kPeriods) {
+    const int fd = OpenEvent(cpu, static_cast<std::uint64_t>(part * period_ns_));
+    if (fd >= 0 && ioctl(fd, PERF_EVENT_IOC_SET_BPF, object_.ProgramFd("on_tick")) == 0 &&
+        ioctl(fd, PERF_EVENT_IOC_ENABLE, 0) == 0) {
+      opened.push_back(fd);
+      continue;
+    }
     const int error = errno;
-    close(fd);
-    throw std::system_error(error, std::generic_category(), "attaching to the clock of a CPU");
+    if (fd >= 0) close(fd);
+    CloseClocks(cpu);
+    throw std::system_error(error, std::generic_category(),
+                            "opening the clock of CPU " + std::to_string(cpu));
   }
-  clocks_[cpu] = fd;
   sampled_cpus_.insert(cpu);
 }
 
-void Sampler::CloseClocks() {
-  for (const auto& [cpu, fd] : clocks_) close(fd);
-  clocks_.clear();
+void Sampler::CloseClocks(int cpu) {
+  for (const int fd : clocks_[cpu]) close(fd);
+  clocks_.erase(cpu);
+}
+
+void Sampler::CloseAllClocks() {
+  while (!clocks_.empty()) CloseClocks(clocks_.begin()->first);
 }
 
 void Sampler::Start() {
   try {
-    for (const int cpu : OnlineCpus()) OpenClock(cpu);
+    for (const int cpu : OnlineCpus()) OpenClocks(cpu);
   } catch (...) {
-    CloseClocks();
+    CloseAllClocks();
     throw;
   }
   thread_ = std::thread([this] { Run(); });
@@ -123,19 +134,14 @@ void Sampler::FollowCpus() {
     return;
   }
   const std::lock_guard<std::mutex> lock(book_mutex_);
-  for (auto clock = clocks_.begin(); clock != clocks_.end();) {
-    if (online.count(clock->first) != 0) {
-      ++clock;
-      continue;
-    }
-    // The event of a CPU that went away does not come back with it.
-    close(clock->second);
-    clock = clocks_.erase(clock);
-  }
+  // The clocks of a CPU that went away do not come back with it.
+  const std::map<int, std::vector<int>> before = clocks_;
+  for (const auto& [cpu, fds] : before)
+    if (online.count(cpu) == 0) CloseClocks(cpu);
   for (const int cpu : online) {
     if (clocks_.count(cpu) != 0 || refused_cpus_.count(cpu) != 0) continue;
     try {
-      OpenClock(cpu);
+      OpenClocks(cpu);
       late_cpus_.insert(cpu);
     } catch (const std::system_error&) {
       refused_cpus_.insert(cpu);
@@ -191,7 +197,7 @@ void Sampler::Stop() {
   wake_.notify_all();
   if (!thread_.joinable()) return;
   thread_.join();
-  CloseClocks();
+  CloseAllClocks();
   WaitForRunningPrograms();
   Empty();
 }
@@ -205,7 +211,7 @@ SamplerCounts Sampler::Counts() {
   counts.cpus = sampled_cpus_.size();
   counts.late_cpus = late_cpus_.size();
   counts.refused_cpus = refused_cpus_.size();
-  counts.period_ns = period_ns_;
+  counts.period_ns = static_cast<std::uint64_t>(period_ns_);
   std::vector<rls_loss> by_cpu(PossibleCpus());
   const std::uint32_t kind = RLS_REC_SAMPLE;
   if (bpf_map_lookup_elem(object_.MapFd("loss"), &kind, by_cpu.data()) == 0)

@@ -1,4 +1,4 @@
-// The sampler: a tick of every CPU's clock, its program (bpf/sample.bpf.c), and the thread that
+// The sampler: ticks of every CPU's clock, its program (bpf/sample.bpf.c), and the thread that
 // classifies the samples and writes them into the spool while the target runs.
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "bpf_object.h"
 #include "ring_reader.h"
@@ -26,7 +27,7 @@ struct SamplerCounts {
   std::uint64_t refused_cpus = 0;     // came online and could not be sampled
   std::uint64_t stacks = 0;           // distinct ones
   std::uint64_t stacks_left_out = 0;  // samples without their stack: there were too many
-  std::uint64_t period_ns = 0;        // of the clock
+  std::uint64_t period_ns = 0;        // mean, of all clocks of a CPU
 };
 
 class Sampler {
@@ -48,19 +49,20 @@ class Sampler {
   SamplerCounts Counts();
 
  private:
-  void OpenClock(int cpu);
-  void CloseClocks();
+  void OpenClocks(int cpu);
+  void CloseClocks(int cpu);
+  void CloseAllClocks();
   void FollowCpus();
   void Run();
   std::size_t Empty();  // how many bytes there were
 
   BpfObject object_;
-  std::uint64_t period_ns_;
+  double period_ns_;
   std::mutex book_mutex_;
   std::unique_ptr<RingReader> ring_;
   std::unique_ptr<SampleBook> book_;
-  std::map<int, int> clocks_;   // CPU -> perf event
-  std::set<int> sampled_cpus_;  // now or before
+  std::map<int, std::vector<int>> clocks_;  // CPU -> perf events
+  std::set<int> sampled_cpus_;              // now or before
   std::set<int> late_cpus_;
   std::set<int> refused_cpus_;
   std::thread thread_;
