@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from rlscope_trace.errors import UsageError
@@ -51,8 +52,9 @@ _SIMULATOR_PACKAGES = (
     "metadrive", "panda3d", "pymunk", "raisimpy", "habitat_sim", "sapien", "warp", "griddly",
     "nocturne_cpp", "carla", "pysc2", "jsbsim", "pydrake",
 )  # fmt: skip
+_SIMULATOR_EXTENSIONS = ("pybullet", "pyspiel", "carla", "raisimpy", "mujoco_py.cymj")
 _SIMULATOR_LIBRARIES = (
-    "libmujoco", "libale", "libbox2d", "libBulletDynamics", "libBulletCollision", "libLinearMath",
+    "libmujoco*", "libale", "libbox2d", "libBulletDynamics", "libBulletCollision", "libLinearMath",
     "libPhysX", "libPhysXFoundation", "libPhysXCommon", "libPhysXGpu", "libPhysXCooking",
     "libPhysX_64", "libPhysXGpu_64", "libomni.physx*", "libraisim", "libdart", "libopen_spiel",
 )  # fmt: skip
@@ -96,13 +98,12 @@ class LayerRules:
             *_coded("backend", (glob for word in backends for glob in _globs_of(word))),
             *_DEFAULT_RULES,
         ]
-        self._compiled = [(re.compile(fnmatch.translate(g)), code) for g, code in self._rules]
 
     def layer_of(self, path: str) -> Layer | None:
         """Return the layer of a mapped file, None for other and for transparent ones."""
         path = path.removesuffix(" (deleted)")
-        for pattern, code in self._compiled:
-            if pattern.match(path):
+        for glob, code in self._rules:
+            if _compiled(glob).match(path):
                 return _NAMES.get(code)
         return None
 
@@ -111,12 +112,18 @@ class LayerRules:
         return list(self._rules)
 
 
+@cache
+def _compiled(glob: str) -> re.Pattern[str]:
+    return re.compile(fnmatch.translate(glob))
+
+
 def _globs_of(word: str) -> list[str]:
     """Return the globs that a word of the user stands for."""
     if not word.strip() or not word.isprintable():
         raise UsageError(f"{word!r} names no package and no files", hint=_HINT)
     if _PACKAGE_NAME.fullmatch(word) and not re.search(r"\.so(\.|$)", word):
-        return _package_globs(word.replace("-", "_"))
+        name = word.replace("-", "_")
+        return [*_package_globs(name), *_extension_globs(name)]
     if word.startswith(("./", "../", "~")):
         raise UsageError(f"the pattern {word!r} is not absolute", hint=_HINT)
     # Where fnmatch(3) and Python disagree, the tables of calls and of samples would.
@@ -134,18 +141,17 @@ def _brackets_close(glob: str) -> bool:
 
 
 def _package_globs(name: str) -> list[str]:
-    """Return the globs of an installed package or extension module, and of what its wheel carries.
+    """Return the globs of an installed package (site-packages, dist-packages) and its libraries.
 
     A folder of that name elsewhere is not meant: a project called mujoco may hold all of torch.
     """
+    return [f"*-packages/{name.replace('.', '/')}/*", f"*/{name}.libs/*"]
+
+
+def _extension_globs(name: str) -> list[str]:
+    """Return the globs of a module that is one file."""
     inside = name.replace(".", "/")
-    return [
-        f"*/site-packages/{inside}/*",
-        f"*/dist-packages/{inside}/*",
-        f"*/{name}.libs/*",
-        *(f"*/{inside}.{tag}.so" for tag in ("cpython-*", "abi3", "pypy*")),
-        f"*/{inside}.so",
-    ]
+    return [f"*/{inside}.so", *(f"*/{inside}.{tag}.so" for tag in ("cpython-*", "abi3", "pypy*"))]
 
 
 def _library_globs(names: Iterable[str]) -> list[str]:
@@ -166,6 +172,9 @@ _DEFAULT_RULES = [
     *_coded("cuda_api", _library_globs(_CUDA_API_LIBRARIES)),
     *_coded("python", _PYTHON_GLOBS),
     *_coded("simulator", (glob for name in _SIMULATOR_PACKAGES for glob in _package_globs(name))),
+    *_coded(
+        "simulator", (glob for name in _SIMULATOR_EXTENSIONS for glob in _extension_globs(name))
+    ),
     *_coded("simulator", _library_globs(_SIMULATOR_LIBRARIES)),
     *_coded("backend", (glob for name in _BACKEND_PACKAGES for glob in _package_globs(name))),
     *_coded("backend", _library_globs(_BACKEND_LIBRARIES)),
