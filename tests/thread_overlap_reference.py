@@ -116,7 +116,7 @@ GROUP BY ALL ORDER BY ALL
 """
 )
 
-# What is open at the instant of each sample; what ends there has ended, what begins there has begun.
+# What is open at the instant of each sample: also what begins there, but not what ends there.
 _SAMPLES = (
     _LIFE
     + """

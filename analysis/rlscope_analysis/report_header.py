@@ -29,6 +29,8 @@ def header_lines(summary: Summary) -> Iterable[str]:
     yield from loss_lines(summary.losses)
     for note in summary.notes:
         yield f"{'note':<10} {note}"
+    for finding in summary.findings:
+        yield f"{'finding':<10} {finding}"
 
 
 def _facts(summary: Summary) -> Iterable[tuple[str, str]]:

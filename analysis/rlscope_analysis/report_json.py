@@ -27,6 +27,7 @@ def render_json(summary: Summary, *, top: int) -> str:
         "meta": summary.meta,
         "losses": [asdict(loss) for loss in summary.losses],
         "notes": list(summary.notes),
+        "findings": list(summary.findings),
         "total": _measures(summary.total, top=top),
         "processes": [_process(process, top=top) for process in summary.processes],
         "views": {report.report.name: list(rows_of(report)) for report in summary.reports},

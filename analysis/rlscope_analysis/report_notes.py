@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from rlscope_analysis.trace import Trace
 
+_SITE_LINES = 5
+
 
 def unmeasured_notes(trace: Trace, kinds: Collection[str] | None = None) -> Iterable[str]:
     """Tell which kinds of record were not or not wholly measured, of whom and why: each once.
@@ -31,6 +33,18 @@ def unmeasured_notes(trace: Trace, kinds: Collection[str] | None = None) -> Iter
         why = f": {printable(reason)}" if reason else ""
         what = "measured" if is_measured else "not measured"
         yield f"{what}: {printable(kind)} of {whom}{why}"
+
+
+def site_notes(trace: Trace) -> Iterable[str]:
+    """Tell which functions were not, or not to the end, probed, and why."""
+    rows = list(run_query(trace, summary_sql.SITES_SQL).rows)
+    for state, layer, count, symbol in rows[:_SITE_LINES]:
+        example = "" if symbol is None else f", for example {printable(symbol)}"
+        functions = f"{count_of(count, 'function')} of {printable(layer or 'no layer')}"
+        yield f"{printable(state)}: {functions}{example}"
+    if len(rows) > _SITE_LINES:
+        rest = sum(count for _, _, count, _ in rows[_SITE_LINES:])
+        yield f"{rest:,} more functions not probed to the end; see table site"
 
 
 def _process(pid: int | None, name: str | None) -> str:

@@ -108,6 +108,8 @@ def render_table(found: Answer, *, limit: int | None, is_terminal: bool) -> str:
     if len(listed) < len(table.rows):
         more = count_of(len(table.rows) - len(listed), "more row")
         text += f"({more}{', in the total' if table.totals else ''}; all of them: --all)\n"
+    if "±" in text:
+        text += "±: standard error of what samples split; a share without it is exact\n"
     for kind, processes in found.not_measured.items():
         text += f"note: {kind} was not measured for {count_of(processes, 'process')}\n"
     return text
@@ -171,7 +173,7 @@ def _cell(name: str, value: object) -> str:
         return f"{value / 1e6:,.3f}"
     if name == "share" or name.endswith("_share"):
         return f"{value * 100:.1f}"
-    if name in {"pid", "tid", "process_id", "thread_id"}:
+    if name in {"pid", "tid", "peer_pid", "process_id", "thread_id"}:
         return str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
 
@@ -187,6 +189,7 @@ def _pivoted(found: Answer) -> _Table:
     ]
     keys = [*labels, *(found.columns.index(name) for name in found.report.key)]
     by_label: dict[tuple[Any, ...], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    errors = _errors_of(found, keys)
     for row in found.rows:
         if not isinstance(row[value_at], int):
             raise TraceError(
@@ -201,7 +204,9 @@ def _pivoted(found: Answer) -> _Table:
     columns.append(Column(_TOTAL, is_number=True))
     names = [found.columns[i] for i in labels]
     rows = [
-        _pivot_row([_cell(*pair) for pair in zip(names, label, strict=False)], values, times)
+        _pivot_row(
+            [_cell(*pair) for pair in zip(names, label, strict=False)], values, times, errors[label]
+        )
         for label, times in by_label.items()  # the label, then what else tells the line apart
     ]
     everything: dict[str, int] = defaultdict(int)
@@ -209,8 +214,20 @@ def _pivoted(found: Answer) -> _Table:
         for value, time_ns in times.items():
             everything[value] += time_ns
     head = [_TOTAL, *[""] * (len(labels) - 1)]
-    totals = [_pivot_row(head, values, everything, is_bold=True)] if rows else []
+    totals = [_pivot_row(head, values, everything, {}, is_bold=True)] if rows else []
     return _Table(columns, rows, totals)
+
+
+def _errors_of(found: Answer, keys: Sequence[int]) -> dict[tuple[Any, ...], dict[str, int]]:
+    """Return the standard errors of each line by the value of the pivot; none of what is exact."""
+    errors: dict[tuple[Any, ...], dict[str, int]] = defaultdict(dict)
+    if found.report.error and found.report.pivot:
+        at = found.columns.index(found.report.pivot[0])
+        error_at = found.columns.index(found.report.error)
+        for row in found.rows:
+            if row[error_at]:
+                errors[tuple(row[i] for i in keys)][row[at]] = row[error_at]
+    return errors
 
 
 def _pivot_rank(value: object) -> tuple[int, str]:
@@ -219,11 +236,17 @@ def _pivot_rank(value: object) -> tuple[int, str]:
 
 
 def _pivot_row(
-    label: list[str], values: Sequence[str], times: dict[str, int], *, is_bold: bool = False
+    label: list[str],
+    values: Sequence[str],
+    times: dict[str, int],
+    errors: dict[str, int],
+    *,
+    is_bold: bool = False,
 ) -> TextRow:
     total_ns = sum(times.values())
     cells = list(label)
     for value in values:
         time_ns = times.get(value, 0)
-        cells += [f"{time_ns / 1e6:,.2f}", percent(time_ns, total_ns)]
+        error = f" ± {errors[value] / total_ns * 100:.1f}" if value in errors and total_ns else ""
+        cells += [f"{time_ns / 1e6:,.2f}", f"{percent(time_ns, total_ns)}{error}"]
     return TextRow([*cells, f"{total_ns / 1e6:,.2f}"], is_bold=is_bold)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis import summary_sql
 from rlscope_analysis.query import fetch_together, run_query
-from rlscope_analysis.report_notes import fault_notes, unmeasured_notes
+from rlscope_analysis.report_findings import findings
+from rlscope_analysis.report_notes import fault_notes, site_notes, unmeasured_notes
 from rlscope_analysis.report_view import Answer, answer
 from rlscope_analysis.reports import REPORTS, TOP_OPERATIONS
 from rlscope_analysis.schema.vocabulary import WAKER_THREAD
@@ -82,6 +83,7 @@ class _Reader:
             is_complete=meta.get("ended_cleanly") != "false",
             losses=tuple(Loss(*row) for row in self._rows(summary_sql.LOSSES_SQL)),
             notes=tuple(self._notes(every_thread, meta)),
+            findings=tuple(findings(self.trace)),
             total=_total(
                 every_thread, latency.get((summary_sql.OVER_ALL, None), _NO_LATENCY), wakers
             ),
@@ -169,7 +171,7 @@ class _Reader:
         }
         if self._rows(summary_sql.HAS_OPERATIONS_SQL) == [(True,)]:
             yield answer(self.trace, TOP_OPERATIONS)
-        if measured & {"operation", "native_call", "cuda_call"}:
+        if measured & {"operation", "native_call", "cuda_call", "cpu_sample", "wait"}:
             yield answer(self.trace, REPORTS["breakdown"])
         if "gpu_activity" in measured:
             yield answer(self.trace, REPORTS["gpu"])
@@ -209,6 +211,7 @@ class _Reader:
                 " migrations, wakeups and run-queue latencies are those of the recorded part"
             )
         yield from unmeasured_notes(self.trace)
+        yield from site_notes(self.trace)
 
 
 @dataclass(frozen=True, slots=True)

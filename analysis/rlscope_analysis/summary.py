@@ -131,6 +131,8 @@ class Summary:
     is_complete: bool
     losses: tuple[Loss, ...]
     notes: tuple[str, ...]
+    findings: tuple[str, ...]
+    """What stands out: spinning, waiting for other processes."""
     total: Measures
     processes: tuple[ProcessSummary, ...]
     reports: tuple[Answer, ...]

@@ -56,6 +56,14 @@ WHERE NOT coalesce(c.measured, FALSE) OR starts_with(c.reason, 'in part: ')
 GROUP BY c.kind, c.reason, of_all, told
 ORDER BY c.kind, of_all DESC, told, c.reason
 """
+# What the governor and the gate decided.
+SITES_SQL = """
+SELECT state, layer, count(*), min(symbol)
+FROM site
+WHERE starts_with(state, 'dropped') OR starts_with(state, 'not probed')
+GROUP BY state, layer
+ORDER BY count(*) DESC, state, layer
+"""
 HAS_OPERATIONS_SQL = "SELECT EXISTS (FROM operation_coded)"
 ENDED_CLEANLY_SQL = """
 SELECT coalesce(max(value) FILTER (WHERE key = 'ended_cleanly'), '') <> 'false' FROM meta

@@ -240,7 +240,8 @@ def _cut(connection: duckdb.DuckDBPyConnection, cell: Cell, rows: _RowCounts) ->
     conditions = where([f"{key} = {value}", *in_window(cell)])
     starts = connection.execute(
         "SELECT DISTINCT start_ns FROM (SELECT start_ns, row_number() OVER () AS number"  # noqa: S608
-        f" FROM {intervals_of(table)}{conditions}) WHERE number % {-(-count // pieces)} = 0 ORDER BY ALL"
+        f" FROM {intervals_of(table)}{conditions})"
+        f" WHERE number % {-(-count // pieces)} = 0 ORDER BY ALL"
     ).fetchall()
     cuts = [at for (at,) in starts if cell.start_ns < at < cell.end_ns]
     bounds = [cell.start_ns, *cuts, cell.end_ns]

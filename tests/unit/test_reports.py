@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
     from rlscope_analysis.trace import Trace
 
-KINDS = ("thread_state", "operation", "native_call", "wait", "cuda_call", "gpu_activity")
+KINDS = (
+    "thread_state", "operation", "native_call", "cpu_sample", "wait", "cuda_call", "gpu_activity",
+)  # fmt: skip
 MS = 10**6
 
 
@@ -53,7 +55,11 @@ def training(path: Path) -> Path:
     builder.gpu_activity(trainer, 20 * MS, 60 * MS, name="gemm", correlation_id=1)
     builder.gpu_activity(trainer, 80 * MS, 90 * MS, name="orphan", correlation_id=9)
     worker = builder.process(pid=11, name="worker", end_ns=100 * MS)
-    builder.thread(worker, tid=11, name="sim", states=[sleep(60 * MS), run(40 * MS)])
+    sim = builder.thread(worker, tid=11, name="sim", states=[sleep(60 * MS), run(40 * MS)])
+    builder.wait(sim, 0, 50 * MS, "pipe")
+    builder.wait(sim, 50 * MS, 60 * MS, "gil")
+    # Inside a known call: it tells nothing of the time outside.
+    builder.sample(thread, 14 * MS, "backend", frames=("main", "learn"))
     return builder.write()
 
 
@@ -96,7 +102,8 @@ def test_buckets_are_what_they_are_called(trace: Trace) -> None:
         ("main", "sleeping"): 2,
         ("main", "runnable"): 5,
         ("main", "io_wait"): 5,
-        ("sim", "sleeping"): 60,
+        ("sim", "io_wait"): 50,
+        ("sim", "gil_wait"): 10,
         ("sim", "running"): 40,
     }
 
@@ -148,7 +155,9 @@ def test_time_off_the_cpu_has_its_reason(trace: Trace) -> None:
         reasons[key] = reasons.get(key, 0) + row["time_ns"] // MS
     assert reasons == {
         ("gpu", "cuda_api"): 28,
-        ("not known", "-"): 2 + 60,
+        ("not known", "-"): 2,
+        ("pipe", "-"): 50,
+        ("gil", "-"): 10,
         ("io", "-"): 5,
     }
 

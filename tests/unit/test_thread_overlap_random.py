@@ -1,7 +1,5 @@
 """The overlap of threads against plain SQL on random traces, however they are cut."""
 
-from pathlib import Path
-
 import duckdb
 import numpy as np
 import pytest
@@ -9,66 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import thread_overlap_reference as reference
+from random_traces import INSTANTS, LENGTHS, traces
 from rlscope_analysis import thread_overlap, thread_overlap_plan
-from rlscope_analysis.schema.vocabulary import GPU_ACTIVITY_KINDS, WAITS
 from rlscope_analysis.thread_overlap import ThreadOverlap
-from trace_builder import BLOCKED, LOST, RUNNABLE, RUNNING, SLEEPING, Interval, TraceBuilder
-
-# Few instants: most of what begins meets something that ends.
-INSTANTS = st.integers(-2, 24)
-LENGTHS = st.integers(0, 9)
-LAYERS = st.sampled_from(["python", "simulator", "backend"])
-SAMPLED = (None, "python", "simulator", "backend", "cuda_api", "spin", "other")
-STATES = st.builds(
-    Interval, st.sampled_from([RUNNING, RUNNABLE, SLEEPING, BLOCKED, LOST]), st.integers(0, 6)
-)
-
-
-@st.composite
-def traces(draw: st.DrawFn) -> TraceBuilder:
-    builder = TraceBuilder(Path("unused"), with_views=False)
-    processes = [builder.process(pid=number) for number in range(draw(st.integers(1, 3)))]
-    for kind in ("thread_state", "gpu_activity"):
-        for process_id in draw(st.sets(st.sampled_from([None, *processes]))):
-            builder.capture(kind, process_id=process_id, measured=draw(st.booleans()))
-    builder.capture("operation")
-    # Threads of one process do not follow each other, as in a trace of several at once.
-    threads = [
-        builder.thread(
-            draw(st.sampled_from(processes)),
-            states=draw(st.lists(STATES, max_size=6)),
-            start_ns=draw(st.integers(0, 5)),
-        )
-        for _ in range(draw(st.integers(0, 5)))
-    ]
-    if threads:
-        add_rows(draw, builder, st.sampled_from(threads))
-    for _ in range(draw(st.integers(0, 6))):
-        start, length = draw(INSTANTS), draw(LENGTHS)
-        kind = draw(st.sampled_from([kind for kind in GPU_ACTIVITY_KINDS if kind]))
-        builder.gpu_activity(
-            draw(st.sampled_from(processes)), start, start + length, kind=kind,
-            device_id=draw(st.integers(0, 1)), stream_id=draw(st.integers(0, 1)),
-        )  # fmt: skip
-    return builder
-
-
-def add_rows(draw: st.DrawFn, builder: TraceBuilder, threads: st.SearchStrategy[int]) -> None:
-    for _ in range(draw(st.integers(0, 25))):
-        thread, start, length = draw(threads), draw(INSTANTS), draw(LENGTHS)
-        what = draw(st.sampled_from(["operation", "native", "cuda", "sync", "wait", "sample"]))
-        if what == "operation":
-            builder.operation(thread, start, start + length, draw(st.sampled_from("abc")))
-        elif what == "native":
-            flags = draw(st.integers(0, 2))
-            builder.native_call(thread, start, start + length, draw(LAYERS), flags=flags)
-        elif what == "sample":
-            builder.sample(thread, start, draw(st.sampled_from(SAMPLED)))
-        elif what == "wait":
-            builder.wait(thread, start, start + length, draw(st.sampled_from(WAITS[1:])))
-        else:
-            kind = "sync" if what == "sync" else "launch"
-            builder.cuda_call(thread, start, start + length, kind=kind)
+from trace_builder import TraceBuilder
 
 
 def opened(builder: TraceBuilder) -> duckdb.DuckDBPyConnection:

@@ -22,6 +22,8 @@ class Report:
     note tells where it is lacking."""
     pivot: tuple[str, str] | None = None
     """In a table: one column for each value of the first, holding the second, and their sum."""
+    error: str | None = None
+    """Of a pivot: the column with the standard error of what it holds; 0: that is exact."""
     key: tuple[str, ...] = field(default=())
     """Of a pivot: columns that tell lines apart which look the same."""
     hidden: tuple[str, ...] = field(default=())
@@ -51,15 +53,18 @@ REPORTS = {
     for report in (
         Report(
             "breakdown",
-            "operation x bucket over all threads, in ms and % of their lifetimes",
+            "process x operation x bucket over all threads, in ms and % of their lifetimes",
             pivot=("bucket", "time_ns"),
-            hidden=("share", "gpu_busy_ns", "count", "sampled_ns", "stderr_ns"),
+            key=("process_id",),
+            error="stderr_ns",
+            hidden=("process_id", "share", "gpu_busy_ns", "count", "sampled_ns", "stderr_ns"),
         ),
         Report(
             "thread",
             "thread x bucket, in ms and % of its lifetime",
             pivot=("bucket", "time_ns"),
             key=("thread_id",),
+            error="stderr_ns",
             hidden=("share", "thread_id", "lifetime_ns", "sampled_ns", "stderr_ns"),
         ),
         Report(
@@ -85,12 +90,39 @@ REPORTS = {
             "calls from one layer into another",
             additive=("count",),
             needs=("native_call", "cuda_call"),
+            hidden=("process_id",),
         ),
         Report(
             "blocked",
             "what threads waited for while sleeping or blocked",
             additive=("time_ns", "share", "count"),
             needs=("thread_state", "wait", "cuda_call"),
+        ),
+        Report(
+            "peer",
+            "for whom threads waited at pipes and sockets, for one of several files, for a child",
+            additive=("time_ns", "share", "count"),
+            needs=("wait",),
+            hidden=("process_id", "peer_process_id"),
+        ),
+        Report(
+            "gil",
+            "waits for the GIL, and the threads that had it",
+            additive=("waits", "time_ns", "share"),
+            needs=("wait",),
+            hidden=("process_id", "thread_id", "holder_thread_id"),
+        ),
+        Report(
+            "functions",
+            "Python functions by samples: self is innermost, with the native code it called",
+            additive=("self_samples", "self_share"),
+            needs=("cpu_sample",),
+        ),
+        Report(
+            "operation-functions",
+            "innermost Python functions of each operation by samples, and what they ran",
+            additive=("samples", "share"),
+            needs=("cpu_sample",),
         ),
         Report(
             "cpu",

@@ -1,13 +1,15 @@
--- Operation x bucket: the conservation law, over all threads.
+-- Process x operation x bucket: the conservation law, over all threads.
 SELECT
-  operation, bucket,
-  sum(time_ns)::BIGINT AS time_ns,
-  sum(time_ns) / nullif(sum(sum(time_ns)) OVER (), 0) AS share,
-  CASE WHEN bool_and(gpu_busy IS NOT NULL) THEN coalesce(sum(time_ns) FILTER (WHERE gpu_busy), 0)::BIGINT END AS gpu_busy_ns,
-  CASE WHEN sum(sampled_ns) = 0 THEN sum(count)::BIGINT END AS count,
-  sum(sampled_ns)::BIGINT AS sampled_ns,
-  round(sqrt(sum(own_variance) + pow(sum(borrowed_stderr_ns), 2)))::BIGINT AS stderr_ns
-FROM _bucket_part
-GROUP BY operation, bucket
-HAVING sum(time_ns) > 0
-ORDER BY sum(sum(time_ns)) OVER (PARTITION BY operation) DESC, operation, bucket
+  b.process_id, p.pid, coalesce(p.name, '(no name)') AS process, b.operation, b.bucket,
+  sum(b.time_ns)::BIGINT AS time_ns,
+  sum(b.time_ns) / nullif(sum(sum(b.time_ns)) OVER (), 0) AS share,
+  CASE WHEN bool_and(b.gpu_busy IS NOT NULL) THEN coalesce(sum(b.time_ns) FILTER (WHERE b.gpu_busy), 0)::BIGINT END AS gpu_busy_ns,
+  CASE WHEN sum(b.sampled_ns) = 0 THEN sum(b.count)::BIGINT END AS count,
+  sum(b.sampled_ns)::BIGINT AS sampled_ns,
+  round(sqrt(sum(b.own_variance) + pow(sum(b.borrowed_stderr_ns), 2)))::BIGINT AS stderr_ns
+FROM _bucket_part AS b LEFT JOIN process AS p ON p.process_id = b.process_id
+GROUP BY b.process_id, p.pid, p.name, b.operation, b.bucket
+HAVING sum(b.time_ns) > 0
+ORDER BY
+  sum(sum(b.time_ns)) OVER (PARTITION BY b.process_id) DESC, b.process_id,
+  sum(sum(b.time_ns)) OVER (PARTITION BY b.process_id, b.operation) DESC, b.operation, b.bucket

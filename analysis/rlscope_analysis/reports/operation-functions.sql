@@ -1,0 +1,25 @@
+-- Python functions of each operation by the samples that found them innermost.
+WITH placed AS (
+  SELECT s.stack_id, s.layer, o.path_id
+  FROM cpu_sample_coded AS s
+  ASOF LEFT JOIN _operation_change AS o ON o.thread_id = s.thread_id AND o.ts_ns <= s.ts_ns
+), sampled AS (
+  SELECT coalesce(path_id, 0) AS path_id, stack_id, layer, count(*) AS n FROM placed GROUP BY ALL
+), named AS (
+  SELECT
+    CASE WHEN s.path_id = 0 THEN '(unannotated)' ELSE p.name END AS operation,
+    coalesce(k.frames[-1], '(no Python function)') AS function,
+    s.layer, s.n
+  FROM sampled AS s
+  LEFT JOIN stack AS k ON k.stack_id = s.stack_id
+  LEFT JOIN operation_path AS p ON p.path_id = s.path_id
+)
+SELECT
+  operation, function,
+  CASE named.layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' ELSE 'not known' END AS layer,
+  sum(n)::BIGINT AS samples,
+  sum(n) / sum(sum(n)) OVER (PARTITION BY operation) AS operation_share,
+  sum(n) / sum(sum(n)) OVER () AS share
+FROM named
+GROUP BY operation, function, named.layer
+ORDER BY sum(sum(n)) OVER (PARTITION BY operation) DESC, operation, samples DESC, function, named.layer
