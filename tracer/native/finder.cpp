@@ -30,10 +30,8 @@ Gated PassGate(ElfFile& file, std::uint64_t function_offset) {
   const auto start = file.AddressOfOffset(function_offset);
   if (!file.IsValid()) return {{}, 0, "file unreadable"};
   if (!start) return {{}, 0, "not in the file's text"};
-  const auto& starts = file.FunctionStarts();
-  if (starts.empty()) return {{}, 0, "no function table"};
-  if (!std::binary_search(starts.begin(), starts.end(), *start))
-    return {{}, 0, "not a function start"};
+  if (!file.HasFunctionTable()) return {{}, 0, "no function table"};
+  if (!file.IsFunctionStart(*start)) return {{}, 0, "not a function start"};
   const auto found = FindCheapSite(file.FunctionBytes(*start));
   if (const auto* no = std::get_if<NoSite>(&found))
     return {{}, 0, *no == NoSite::kInLoop ? "in a loop" : "no cheap instruction"};

@@ -30,6 +30,10 @@ struct FunctionTableEntry {
   std::int32_t unwinding;
 };
 
+std::uint64_t After(std::uint64_t address, std::int32_t distance) {
+  return address + static_cast<std::uint64_t>(std::int64_t{distance});
+}
+
 }  // namespace
 
 ElfFile::ElfFile(OwnedFd fd) : fd_(std::move(fd)) {
@@ -122,42 +126,62 @@ std::optional<std::uint64_t> ElfFile::BiasOf(const Mapping& mapping) const {
   return std::nullopt;
 }
 
-const std::vector<std::uint64_t>& ElfFile::FunctionStarts() {
-  if (!function_starts_) function_starts_ = ReadFunctionTable();
-  return *function_starts_;
+const std::vector<ElfFile::Function>& ElfFile::Functions() {
+  if (!functions_) functions_ = ReadFunctionTable();
+  return *functions_;
 }
 
-std::vector<std::uint64_t> ElfFile::ReadFunctionTable() const {
-  std::vector<std::uint64_t> starts;
-  if (!function_table_) return starts;
+std::vector<ElfFile::Function> ElfFile::ReadFunctionTable() const {
+  std::vector<Function> functions;
+  if (!function_table_) return functions;
   const auto head = Get<FunctionTableHead>(function_table_->file_offset);
   if (!head || head->version != 1 || head->count_encoding != kCountUdata4 ||
       head->table_encoding != kTableDatarelSdata4)
-    return starts;
+    return functions;
   const std::uint64_t count = std::min<std::uint64_t>(head->count, kMaxFunctions);
   const auto bytes = ReadAt(function_table_->file_offset + sizeof(FunctionTableHead),
                             count * sizeof(FunctionTableEntry));
-  starts.reserve(bytes.size() / sizeof(FunctionTableEntry));
+  functions.reserve(bytes.size() / sizeof(FunctionTableEntry));
   for (std::size_t at = 0; at + sizeof(FunctionTableEntry) <= bytes.size();
        at += sizeof(FunctionTableEntry)) {
     FunctionTableEntry entry;
     std::memcpy(&entry, bytes.data() + at, sizeof(entry));
-    const auto distance = static_cast<std::uint64_t>(std::int64_t{entry.function});
-    const std::uint64_t start = function_table_->address + distance;
-    if (OffsetOfCode(start)) starts.push_back(start);
+    const std::uint64_t start = After(function_table_->address, entry.function);
+    if (OffsetOfCode(start))
+      functions.push_back({start, After(function_table_->address, entry.unwinding)});
   }
-  std::sort(starts.begin(), starts.end());
-  starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
-  return starts;
+  std::sort(functions.begin(), functions.end());
+  return functions;
+}
+
+bool ElfFile::IsFunctionStart(std::uint64_t address) {
+  return std::binary_search(Functions().begin(), Functions().end(), Function{address, 0});
+}
+
+// The entry names its function again, in the encoding that all compilers use for code within 2 GiB;
+// one that does not is not understood.
+std::optional<std::uint64_t> ElfFile::LengthOf(const Function& function) const {
+  struct {
+    std::uint32_t length;
+    std::uint32_t common;
+    std::int32_t start;  // from this field
+    std::uint32_t code_bytes;
+  } entry;
+  const auto offset = OffsetOf(function.unwinding);
+  if (!offset || !ReadExactly(*offset, &entry, sizeof(entry))) return std::nullopt;
+  if (After(function.unwinding + 8, entry.start) != function.start) return std::nullopt;
+  return entry.code_bytes;
 }
 
 std::vector<unsigned char> ElfFile::FunctionBytes(std::uint64_t start) {
+  const auto function =
+      std::lower_bound(Functions().begin(), Functions().end(), Function{start, 0});
   const auto offset = OffsetOfCode(start);
-  if (!offset) return {};
-  const auto& starts = FunctionStarts();
-  const auto next = std::upper_bound(starts.begin(), starts.end(), start);
+  if (!offset || function == Functions().end() || function->start != start) return {};
   std::uint64_t bytes = kMaxFunctionBytes;
-  if (next != starts.end()) bytes = std::min(bytes, *next - start);
+  const auto next = std::upper_bound(function, Functions().cend(), *function);
+  if (next != Functions().end()) bytes = std::min(bytes, next->start - start);
+  if (const auto length = LengthOf(*function)) bytes = std::min(bytes, *length);
   for (const ElfSegment& segment : segments_)
     if (segment.is_executable && *offset - segment.file_offset < segment.file_size)
       bytes = std::min(bytes, segment.file_size - (*offset - segment.file_offset));

@@ -42,10 +42,11 @@ class ElfFile {
   // How far the file was moved in memory, from one of its mappings.
   std::optional<std::uint64_t> BiasOf(const Mapping& mapping) const;
 
-  // The start of every function that can be unwound, as linked, ascending: from .eh_frame_hdr,
-  // which strip leaves, as exceptions need it. Empty: the file has no such table.
-  const std::vector<std::uint64_t>& FunctionStarts();
-  // The bytes of the function that begins there, up to the next one; at most 1 MiB of it.
+  // Functions that can be unwound, by their start as linked, from .eh_frame_hdr, which strip
+  // leaves, as exceptions need it.
+  bool HasFunctionTable() { return !Functions().empty(); }
+  bool IsFunctionStart(std::uint64_t address);
+  // The bytes of the function that begins there, without padding; at most 1 MiB of it.
   std::vector<unsigned char> FunctionBytes(std::uint64_t start);
 
   // An exported symbol, by the hash table that the loader uses.
@@ -73,7 +74,15 @@ class ElfFile {
   void ReadHeaders();
   std::vector<Section> Sections() const;
   void ReadDynamic(std::uint64_t offset, std::uint64_t size);
-  std::vector<std::uint64_t> ReadFunctionTable() const;
+  struct Function {
+    std::uint64_t start;
+    std::uint64_t unwinding;  // the entry of .eh_frame; both as linked
+
+    bool operator<(const Function& other) const { return start < other.start; }
+  };
+  const std::vector<Function>& Functions();
+  std::vector<Function> ReadFunctionTable() const;
+  std::optional<std::uint64_t> LengthOf(const Function& function) const;
   std::optional<std::uint64_t> OffsetOf(std::uint64_t address) const;
   std::optional<ElfSymbol> FindInChain(const std::string& name, std::uint32_t hash) const;
   std::optional<ElfSymbol> FindInSections(const std::string& name) const;
@@ -95,7 +104,7 @@ class ElfFile {
   std::vector<ElfSegment> segments_;
   std::optional<ElfSegment> function_table_;
   DynamicTables dynamic_;
-  std::optional<std::vector<std::uint64_t>> function_starts_;
+  std::optional<std::vector<Function>> functions_;
 };
 
 }  // namespace rls
