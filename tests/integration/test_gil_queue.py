@@ -4,7 +4,6 @@ The clock of the program runs from wanting the GIL to having it: that is the wai
 until a CPU was free for the thread that had been woken.
 """
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -78,7 +77,7 @@ def check_waits(trace: Path, truth: dict[str, Any], least_ns: float) -> None:
         runnable_ns = inside_ns(trace, spans, tid, "thread_state", "runnable")
         assert waited_ns + runnable_ns == pytest.approx(true_ns, rel=0.05), thread["name"]
         # Not more either: what is called a wait for the GIL lies in one.
-        window = [[truth["start_ns"], truth["end_ns"]]]
+        window = [[thread["since_ns"], thread["until_ns"]]]
         assert inside_ns(trace, window, tid, "wait", "gil") <= 1.05 * thread["waited_ns"]
         for other in ("lock", "io", "pipe", "socket", "sleep", "poll", "process"):
             assert inside_ns(trace, spans, tid, "wait", other) == 0, other
@@ -119,9 +118,9 @@ def test_nobody_waits_without_contention(
     queue: Callable[..., tuple[Path, dict[str, Any]]],
 ) -> None:
     trace, truth = queue(system_python(), "--waiters=0")
-    (holder,) = (thread["tid"] for thread in truth["threads"])
-    window = [[truth["start_ns"], truth["end_ns"]]]
-    assert inside_ns(trace, window, holder, "wait", "gil") <= 0.01 * 400e6
+    (holder,) = truth["threads"]
+    window = [[holder["since_ns"], holder["until_ns"]]]
+    assert inside_ns(trace, window, holder["tid"], "wait", "gil") <= 0.01 * 400e6
     # Measured, and found to be none: that is no empty answer.
     assert query(trace, "SELECT measured FROM capture WHERE kind = 'wait'") == [(True,)]
 
@@ -147,7 +146,6 @@ def test_windows_without_the_gil(
             trace,
             "SELECT count(*) FROM gil_release AS g JOIN thread AS t USING (thread_id)"
             " WHERE t.tid = ? AND g.start_ns BETWEEN ? AND ?",
-            [thread["tid"], truth["start_ns"], truth["end_ns"]],
+            [thread["tid"], thread["since_ns"], thread["until_ns"]],
         )
-        # Python itself lets go of it too, when another thread asks: by another function.
-        assert count >= thread["wants"], json.dumps(thread)[:200]
+        assert count == thread["wants"], thread["name"]

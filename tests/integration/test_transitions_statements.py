@@ -107,9 +107,8 @@ def test_one_interpreter_of_cpython_needs_no_excuse(
 
 def test_a_program_without_python(tmp_path: Path, record: Callable[..., Recorder]) -> None:
     trace = tmp_path / "trace.duckdb"
-    target = subprocess.Popen(["sleep", "0.5"])
-    recorder = record(trace, f"--pid={target.pid}").live()
-    assert target.wait() == 0
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as target:
+        recorder = record(trace, f"--pid={target.pid}").live()
     assert recorder.wait() == 0
     assert query(trace, "SELECT count(*) FROM native_call") == [(0,)]
     assert rlscope("summarize", trace).returncode == 0

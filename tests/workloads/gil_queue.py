@@ -5,9 +5,10 @@ without it in between. --waiters threads want it all the time: they give it away
 until the holder is done. --lock: one more thread waits for a threading.Lock that is held as long:
 that is no wait for the GIL. --library is gil_holder.c, compiled. Runs on any Python since 3.9.
 
-Truth: start_ns, end_ns; `threads`: per thread name, tid, wants (how often it took the GIL back) and
-waits, the [begin, end] of those that took longer than 0.1 ms, in ns of CLOCK_MONOTONIC, and the sum
-of all as waited_ns. lock_ns: how long the thread with the lock waited for that.
+Truth: start_ns, end_ns; `threads`: per thread name, tid, since_ns and until_ns, wants (how often it
+took the GIL back in between), waited_ns (how long that took), and waits, the [begin, end] of those
+that took longer than 0.1 ms; all in ns of CLOCK_MONOTONIC. lock_ns: how long the thread with the
+lock waited for that.
 """
 
 from __future__ import annotations
@@ -15,8 +16,12 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
+from typing import TYPE_CHECKING
 
 from handshake import begin, finish, parser
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 arguments = parser(__doc__)
 arguments.add_argument("--library", required=True)
@@ -27,48 +32,49 @@ arguments.add_argument("--waiters", type=int, default=1)
 arguments.add_argument("--lock", action="store_true")
 options = arguments.parse_args()
 holder = ctypes.PyDLL(options.library)
-NOTABLE_NS = 100_000
 told = []
 is_over = threading.Event()
+all_there = threading.Barrier(options.waiters + 1)
 
 
 class Wait(ctypes.Structure):
     _fields_ = [("begin_ns", ctypes.c_int64), ("end_ns", ctypes.c_int64)]
 
 
-def tell(name: str, waits: list[Wait]) -> None:
-    """Add what a thread measured."""
-    spans = [(wait.begin_ns, wait.end_ns) for wait in waits]
+class Told(ctypes.Structure):
+    _fields_ = [
+        ("wants", ctypes.c_int64),
+        ("waited_ns", ctypes.c_int64),
+        ("kept", ctypes.c_int64),
+        ("waits", Wait * 4000),
+    ]
+
+
+def tell(name: str, function: Callable[[object], None]) -> None:
+    """Add what a thread measures in a call into the library."""
+    measured = Told()
+    # How a thread gets the GIL for the first time is not measured: nobody holds it for long yet.
+    all_there.wait()
+    since_ns = time.monotonic_ns()
+    function(ctypes.byref(measured))
     told.append(
         {
             "name": name,
             "tid": threading.get_native_id(),
-            "wants": len(spans),
-            "waits": [span for span in spans if span[1] - span[0] > NOTABLE_NS],
-            "waited_ns": sum(end - begin for begin, end in spans),
+            "since_ns": since_ns,
+            "until_ns": time.monotonic_ns(),
+            "wants": measured.wants,
+            "waited_ns": measured.waited_ns,
+            "waits": [(w.begin_ns, w.end_ns) for w in measured.waits[: measured.kept]],
         }
     )
 
 
 def hold() -> None:
     """Hold the GIL and let go, in turn."""
-    waits = []
-    for _ in range(options.holds):
-        holder.gil_hold(ctypes.c_int64(int(options.hold_ms * 1e6)))
-        waits.append(Wait())
-        holder.gil_pause(ctypes.c_int64(int(options.pause_ms * 1e6)), ctypes.byref(waits[-1]))
+    given = [options.holds, int(options.hold_ms * 1e6), int(options.pause_ms * 1e6)]
+    tell("holder", lambda place: holder.gil_hold(*map(ctypes.c_int64, given), place))
     is_over.set()
-    tell("holder", waits)
-
-
-def want(name: str) -> None:
-    """Want the GIL until the holder is done, with some own work in between."""
-    waits = []
-    while not is_over.is_set():
-        waits.append(Wait())
-        holder.gil_want(ctypes.byref(waits[-1]), ctypes.c_int64(1))
-        sum(range(1000))
-    tell(name, waits)
 
 
 lock = threading.Lock()
@@ -84,7 +90,10 @@ def wait_for_lock() -> None:
 
 begin(options)
 start_ns = time.monotonic_ns()
-threads = [threading.Thread(target=want, args=(f"waiter-{i}",)) for i in range(options.waiters)]
+threads = [
+    threading.Thread(target=tell, args=(f"waiter-{i}", holder.gil_want))
+    for i in range(options.waiters)
+]
 threads.append(threading.Thread(target=hold))
 if options.lock:
     lock.acquire()
