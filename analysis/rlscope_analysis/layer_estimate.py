@@ -105,7 +105,7 @@ SELECT
   n, method
 FROM ranked
 ORDER BY thread_id, path_id, call_layer, gpu, layer
-"""
+"""  # noqa: S608 - numbers of our own
 
 
 def store(connection: duckdb.DuckDBPyConnection) -> None:

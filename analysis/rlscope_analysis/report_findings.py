@@ -61,8 +61,9 @@ def findings(trace: Trace) -> Iterable[str]:
     for pid, name, spin_ns, backend_ns, stderr_ns in run_query(trace, _SPIN_SQL).rows:
         error = f" ± {stderr_ns / backend_ns * 100:.1f}" if stderr_ns else ""
         yield (
-            f"{percent(spin_ns, backend_ns)}{error} % of the CPU time that {_named(name, pid)} spends in"
-            f" the backend or spinning is spinning: {spin_ns / 1e9:,.3f} s in loops that only wait"
+            f"{percent(spin_ns, backend_ns)}{error} % of the CPU time that {_named(name, pid)}"
+            f" spends in the backend or spinning is spinning: {spin_ns / 1e9:,.3f} s in loops"
+            " that only wait"
         )
     for name, tid, lifetime_ns, time_ns, most_ns, peers, peer_pid, peer_name in run_query(
         trace, _PEER_SQL
@@ -71,8 +72,8 @@ def findings(trace: Trace) -> Iterable[str]:
         if peers > 1:
             whom = f"{peers} other processes, {percent(most_ns, lifetime_ns)} % for {whom} alone"
         yield (
-            f"thread {printable(name or '?')}/{tid or '?'} waits {percent(time_ns, lifetime_ns)} % of"
-            f" its lifetime for {whom}; see --view peer"
+            f"thread {printable(name or '?')}/{tid or '?'} waits {percent(time_ns, lifetime_ns)} %"
+            f" of its lifetime for {whom}; see --view peer"
         )
 
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 # The kinds of record that the answer draws on.
 _KINDS = ("operation", "thread_state")
+# Entries into a layer from any other, while the operation is innermost; None: not measured.
+TRANSITIONS = ("to_simulator", "to_backend", "to_cuda_api")
+_IDENTITY = ("scope", "process_id", "operation", "domain", "category", "source", "path_id")
 # What is divided by the number of iterations.
 PER_ITERATION = (
     "total_ns", "self_ns", "self_running_ns", "self_runnable_ns", "self_off_cpu_ns",
@@ -64,10 +67,12 @@ def report_operations(trace: Trace, *, per: str | None = None) -> OperationRepor
     """
     found = answer(trace, REPORTS["operation"])
     rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+    _add_transitions(trace, rows)
     iteration = find_iteration([row for row in rows if row["scope"] == "path"], per)
-    columns = found.columns
+    columns = found.columns + TRANSITIONS
     if iteration:
         columns += tuple(_per_iteration(name) for name in PER_ITERATION)
+        columns += tuple(f"{name}_per_iteration" for name in TRANSITIONS)
     rows += _rows(trace, "operation-async") + _rows(trace, "operation-mark")
     processes = _rows(trace, "operation-threads")
     ((ended_cleanly,),) = run_query(trace, summary_sql.ENDED_CLEANLY_SQL).rows
@@ -90,6 +95,15 @@ def _rows(trace: Trace, name: str) -> list[Row]:
     return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
 
 
+def _add_transitions(trace: Trace, rows: list[Row]) -> None:
+    counts = {
+        tuple(row[name] for name in _IDENTITY): row for row in _rows(trace, "operation-transitions")
+    }
+    for row in rows:
+        found = counts.get(tuple(row[name] for name in _IDENTITY), {})
+        row |= {name: found.get(name) for name in TRANSITIONS}
+
+
 def _per_iteration(name: str) -> str:
     return f"{name.removesuffix('_ns')}_per_iteration_ns"
 
@@ -102,6 +116,9 @@ def _completed(row: Row, columns: tuple[str, ...], iteration: Iteration | None) 
         for name in PER_ITERATION:
             if row[name] is not None:
                 complete[_per_iteration(name)] = row[name] / times
+        for name in TRANSITIONS:
+            if row[name] is not None:
+                complete[f"{name}_per_iteration"] = row[name] / times
     return complete
 
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _NAME_LENGTH = 60
 _LABELS = ("domain", "category", "source")
+_TRANSITION_HEADINGS = {
+    "to_simulator": "-> simulator", "to_backend": "-> backend", "to_cuda_api": "-> CUDA API",
+}  # fmt: skip
 _PARTS = (("running", "on CPU"), ("runnable", "runnable"), ("off_cpu", "off CPU"))
 
 
@@ -161,6 +164,8 @@ def _iteration_table(
     columns = [*_label_columns(layout), _number("instances"), _number("total ms")]
     columns += [_number("self ms"), *(_number(f"{heading} ms") for _, heading in parts)]
     lines, hidden = flat_lines(report, limit)
+    entered = _measured_transitions(report)
+    columns += [_number(_TRANSITION_HEADINGS[name]) for name in entered]
     counts = report.iteration.by_process if report.iteration else {}
 
     def cells(line: Line) -> list[str]:
@@ -169,10 +174,19 @@ def _iteration_table(
         names = ["self", *(f"self_{part}" for part, _ in parts)]
         total = "" if line.is_total else _ms(row["total_per_iteration_ns"])
         rest = [_ms(row[f"{name}_per_iteration_ns"]) for name in names]
+        if not line.is_total:
+            rest += [_rate(row[f"{name}_per_iteration"]) for name in entered]
+        else:
+            rest += [""] * len(entered)
         return [*_label_cells(line, layout), held, total, *rest]
 
     return (
         "per iteration: the times above / the number of iterations in the process\n"
+        + (
+            "-> : calls that entered that layer while the operation was innermost\n"
+            if entered
+            else ""
+        )
         + format_table(
             columns,
             [TextRow(cells(line), is_bold=line.is_total) for line in lines if not line.is_trace],
@@ -180,6 +194,16 @@ def _iteration_table(
         )
         + _left_out(hidden, "operation")
     )
+
+
+def _measured_transitions(report: OperationReport) -> list[str]:
+    """Return the counts that are known of any operation: the others would be columns of dashes."""
+    rows = report.of_scope("operation")
+    return [name for name in _TRANSITION_HEADINGS if any(row[name] for row in rows)]
+
+
+def _rate(count: float | None) -> str:
+    return "-" if count is None else f"{count:,.2f}"
 
 
 def _side_tables(report: OperationReport, *, limit: int | None, is_terminal: bool) -> Iterable[str]:

@@ -46,7 +46,7 @@ SELECT NULL, kind, true, NULL FROM (VALUES ('thread_state'), ('operation'), ('na
   ('wait'), ('cuda_call'), ('gpu_activity')) AS k(kind)""",
     "operation_path": """
 SELECT i, CASE WHEN i > 8 THEN (i - 9) // 8 + 1 END, 'operation ' || i, NULL, NULL, 'nvtx',
-  CASE WHEN i > 8 THEN 1 ELSE 0 END FROM range(1, 73) AS r(i)""",
+  CASE WHEN i > 8 THEN 1 ELSE 0 END, NULL FROM range(1, 73) AS r(i)""",
     # Every fourth step begins an iteration around four.
     "operation_coded": """
 SELECT thread_id, start_ns, end_ns, path_id FROM (

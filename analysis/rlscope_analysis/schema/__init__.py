@@ -93,7 +93,7 @@ def lend_missing_tables(connection: duckdb.DuckDBPyConnection) -> frozenset[str]
 
 
 def _lend_columns(connection: duckdb.DuckDBPyConnection, table: str, present: set[str]) -> None:
-    """Put a view in the place of a temporary table: the rows of the trace, NULL where it has none."""
+    """Replace a temporary table by a view of that in the trace, NULL in the columns it lacks."""
     columns = connection.execute(
         "SELECT column_name, data_type FROM duckdb_columns()"
         " WHERE table_name = ? AND database_name = 'temp' ORDER BY column_index",
