@@ -7,8 +7,22 @@ from typing import TYPE_CHECKING
 
 from rlscope_analysis.report_header import loss_lines
 from rlscope_analysis.report_iteration import AUTO_ITERATION, ITERATION_NAMES, Row
+from rlscope_analysis.report_operation_cells import (
+    blank_cells,
+    count_cell,
+    left_out_line,
+    ms_cell,
+    number_column,
+    percent_cell,
+    process_name,
+    quantile_cells,
+    quantile_columns,
+    rate_cell,
+    share_column,
+    shortened,
+)
 from rlscope_analysis.report_operation_rows import Line, async_lines, flat_lines, tree_lines
-from rlscope_analysis.report_rows import count_of, percent, printable
+from rlscope_analysis.report_rows import count_of, printable
 from rlscope_analysis.text_table import Column, TextRow, format_table
 
 if TYPE_CHECKING:
@@ -16,7 +30,6 @@ if TYPE_CHECKING:
 
     from rlscope_analysis.report_operation import OperationReport
 
-_NAME_LENGTH = 60
 _LABELS = ("domain", "category", "source")
 _TRANSITION_HEADINGS = {
     "to_simulator": "-> simulator", "to_backend": "-> backend", "to_cuda_api": "-> CUDA API",
@@ -72,7 +85,7 @@ def _iteration(report: OperationReport) -> str:
             f"not known: no operation is called {first} or {ITERATION_NAMES[-1]}, and none is an"
             f" automatic {AUTO_ITERATION}; name one with --per"
         )
-    names = {row["process_id"]: _process_name(row) for row in report.processes}
+    names = {row["process_id"]: process_name(row) for row in report.processes}
     (most, times), *others = found.by_process.items()
     source = f" ({found.source})" if found.source else ""
     text = f"one {printable(found.name)}{source}: {times:,} in {names.get(most, '?')}"
@@ -99,52 +112,61 @@ def _layout(flat: Sequence[Row]) -> _Layout:
 def _flat_table(
     report: OperationReport, layout: _Layout, *, limit: int | None, is_terminal: bool
 ) -> str:
-    columns = [*_label_columns(layout), _number("instances"), _number("self ms"), _share()]
+    columns = [
+        *_label_columns(layout),
+        number_column("instances"),
+        number_column("self ms"),
+        share_column(),
+    ]
     for _, heading in layout.parts:
-        columns += [_number(f"{heading} ms"), _share()]
-    columns += [_number("GPU busy ms")] * layout.has_gpu
-    columns += [_number("total ms"), *_quantile_columns()]
+        columns += [number_column(f"{heading} ms"), share_column()]
+    columns += [number_column("GPU busy ms")] * layout.has_gpu
+    columns += [number_column("total ms"), *quantile_columns()]
     lines, hidden = flat_lines(report, limit)
     lifetime_ns = sum(row["lifetime_ns"] for row in report.processes)
 
     def cells(line: Line) -> list[str]:
         row = line.row
-        texts = [*_label_cells(line, layout), _count(row["instances"])]
-        texts += [_ms(row["self_ns"]), _percent(row["self_ns"], lifetime_ns)]
+        texts = [*_label_cells(line, layout), count_cell(row["instances"])]
+        texts += [ms_cell(row["self_ns"]), percent_cell(row["self_ns"], lifetime_ns)]
         for part, _ in layout.parts:
             part_ns = row[f"self_{part}_ns"]
-            texts += [_ms(part_ns), _percent(part_ns, row["self_ns"])]
-        texts += [_ms(row["self_gpu_busy_ns"])] * layout.has_gpu
-        rest = [_ms(row["total_ns"]), *_quantiles(row)]
-        return [*texts, *(_blank(rest) if line.is_total else rest)]
+            texts += [ms_cell(part_ns), percent_cell(part_ns, row["self_ns"])]
+        texts += [ms_cell(row["self_gpu_busy_ns"])] * layout.has_gpu
+        rest = [ms_cell(row["total_ns"]), *quantile_cells(row)]
+        return [*texts, *(blank_cells(rest) if line.is_total else rest)]
 
     threads = sum(row["annotated_threads"] for row in report.processes)
     law = f"lifetime of {count_of(threads, 'thread')} with operations"
     texts = [TextRow(cells(line), is_bold=line.is_total) for line in lines]
     own = len(layout.labels) + 2
     texts.append(
-        TextRow([law, *[""] * (own - 1), _ms(lifetime_ns), *[""] * (len(columns) - own - 1)])
+        TextRow([law, *[""] * (own - 1), ms_cell(lifetime_ns), *[""] * (len(columns) - own - 1)])
     )
     return (
         "self: while the operation was the innermost one open, in % of all; its parts in % of it\n"
         + format_table(columns, texts, is_terminal=is_terminal)
-        + _left_out(hidden, "operation", in_total=True)
+        + left_out_line(hidden, "operation", in_total=True)
     )
 
 
 def _tree_table(
     report: OperationReport, layout: _Layout, *, limit: int | None, is_terminal: bool
 ) -> str:
-    columns = [*_label_columns(layout), _number("instances"), _number("total ms")]
-    columns += [_number(f"{heading} ms") for _, heading in layout.parts]
-    columns += [_number("self ms"), *_quantile_columns()]
+    columns = [*_label_columns(layout), number_column("instances"), number_column("total ms")]
+    columns += [number_column(f"{heading} ms") for _, heading in layout.parts]
+    columns += [number_column("self ms"), *quantile_columns()]
     lines, hidden = tree_lines(report, limit)
 
     def cells(line: Line) -> list[str]:
         row = line.row
-        texts = [*_label_cells(line, layout), _count(row["instances"]), _ms(row["total_ns"])]
-        texts += [_ms(row[f"total_{part}_ns"]) for part, _ in layout.parts]
-        return [*texts, _ms(row["self_ns"]), *_quantiles(row)]
+        texts = [
+            *_label_cells(line, layout),
+            count_cell(row["instances"]),
+            ms_cell(row["total_ns"]),
+        ]
+        texts += [ms_cell(row[f"total_{part}_ns"]) for part, _ in layout.parts]
+        return [*texts, ms_cell(row["self_ns"]), *quantile_cells(row)]
 
     return (
         "tree: total and its parts are with the operations inside, self is without them\n"
@@ -153,7 +175,7 @@ def _tree_table(
             [TextRow([line.label] if line.is_total else cells(line)) for line in lines],
             is_terminal=is_terminal,
         )
-        + _left_out(hidden, "row")
+        + left_out_line(hidden, "row")
     )
 
 
@@ -161,21 +183,21 @@ def _iteration_table(
     report: OperationReport, layout: _Layout, *, limit: int | None, is_terminal: bool
 ) -> str:
     parts = [part for part in layout.parts if part in _PARTS]
-    columns = [*_label_columns(layout), _number("instances"), _number("total ms")]
-    columns += [_number("self ms"), *(_number(f"{heading} ms") for _, heading in parts)]
+    columns = [*_label_columns(layout), number_column("instances"), number_column("total ms")]
+    columns += [number_column("self ms"), *(number_column(f"{heading} ms") for _, heading in parts)]
     lines, hidden = flat_lines(report, limit)
     entered = _measured_transitions(report)
-    columns += [_number(_TRANSITION_HEADINGS[name]) for name in entered]
+    columns += [number_column(_TRANSITION_HEADINGS[name]) for name in entered]
     counts = report.iteration.by_process if report.iteration else {}
 
     def cells(line: Line) -> list[str]:
         row, times = line.row, counts.get(line.row["process_id"])
         held = f"{row['instances'] / times:,.2f}" if times and row["instances"] else ""
         names = ["self", *(f"self_{part}" for part, _ in parts)]
-        total = "" if line.is_total else _ms(row["total_per_iteration_ns"])
-        rest = [_ms(row[f"{name}_per_iteration_ns"]) for name in names]
+        total = "" if line.is_total else ms_cell(row["total_per_iteration_ns"])
+        rest = [ms_cell(row[f"{name}_per_iteration_ns"]) for name in names]
         if not line.is_total:
-            rest += [_rate(row[f"{name}_per_iteration"]) for name in entered]
+            rest += [rate_cell(row[f"{name}_per_iteration"]) for name in entered]
         else:
             rest += [""] * len(entered)
         return [*_label_cells(line, layout), held, total, *rest]
@@ -192,7 +214,7 @@ def _iteration_table(
             [TextRow(cells(line), is_bold=line.is_total) for line in lines if not line.is_trace],
             is_terminal=is_terminal,
         )
-        + _left_out(hidden, "operation")
+        + left_out_line(hidden, "operation")
     )
 
 
@@ -202,41 +224,42 @@ def _measured_transitions(report: OperationReport) -> list[str]:
     return [name for name in _TRANSITION_HEADINGS if any(row[name] for row in rows)]
 
 
-def _rate(count: float | None) -> str:
-    return "-" if count is None else f"{count:,.2f}"
-
-
 def _side_tables(report: OperationReport, *, limit: int | None, is_terminal: bool) -> Iterable[str]:
     """Yield the tables of what belongs to no sum."""
-    names = {row["process_id"]: _process_name(row) for row in report.processes}
+    names = {row["process_id"]: process_name(row) for row in report.processes}
     ranges, hidden = async_lines(report.of_scope("async_range"), limit)
     if ranges:
-        columns = [Column("name"), Column("domain"), Column("process"), _number("count")]
-        columns += [_number("total ms"), *_quantile_columns()]
+        columns = [Column("name"), Column("domain"), Column("process"), number_column("count")]
+        columns += [number_column("total ms"), *quantile_columns()]
         rows = [
-            TextRow([*_side_labels(row, names), _ms(row["total_ns"]), *_quantiles(row)])
+            TextRow([*_side_labels(row, names), ms_cell(row["total_ns"]), *quantile_cells(row)])
             for row in ranges
         ]
         yield (
             "ranges that belong to no thread (start/end): they may overlap, and are in no sum\n"
             + format_table(columns, rows, is_terminal=is_terminal)
-            + _left_out(hidden, "row")
+            + left_out_line(hidden, "row")
         )
     marks, hidden = async_lines(report.of_scope("mark"), limit)
     if marks:
-        columns = [Column("name"), Column("domain"), Column("process"), _number("count")]
+        columns = [Column("name"), Column("domain"), Column("process"), number_column("count")]
         rows = [TextRow(_side_labels(row, names)) for row in marks]
         yield (
             "marks: instants\n"
             + format_table(columns, rows, is_terminal=is_terminal)
-            + _left_out(hidden, "row")
+            + left_out_line(hidden, "row")
         )
 
 
 def _side_labels(row: Row, names: dict[int | None, str]) -> list[str]:
     domain = "-" if row["domain"] is None else printable(row["domain"])
     process = names.get(row["process_id"], "(process not known)")
-    return [_shortened(row["operation"] or "(no name)"), domain, process, _count(row["instances"])]
+    return [
+        shortened(row["operation"] or "(no name)"),
+        domain,
+        process,
+        count_cell(row["instances"]),
+    ]
 
 
 def _other_threads(processes: Sequence[Row]) -> Iterable[str]:
@@ -258,56 +281,7 @@ def _label_columns(layout: _Layout) -> list[Column]:
 
 
 def _label_cells(line: Line, layout: _Layout) -> list[str]:
-    head = "  " * line.depth + _shortened(line.label)
+    head = "  " * line.depth + shortened(line.label)
     is_named = not line.is_total and line.row["instances"] is not None
     values = [line.row.get(label) if is_named else "" for label in layout.labels]
     return [head, *("-" if value is None else printable(value) for value in values)]
-
-
-def _shortened(name: str) -> str:
-    text = printable(name)
-    return text if len(text) <= _NAME_LENGTH else f"{text[: _NAME_LENGTH - 3]}..."
-
-
-def _process_name(row: Row) -> str:
-    pid = "not known" if row["pid"] is None else row["pid"]
-    return f"{printable(row['name'] or '(no name)')} (pid {pid})"
-
-
-def _number(heading: str) -> Column:
-    return Column(heading, is_number=True)
-
-
-def _share() -> Column:
-    return Column("%", is_number=True, gap=1)
-
-
-def _quantile_columns() -> list[Column]:
-    return [_number("mean ms"), _number("p50 ms"), _number("p99 ms")]
-
-
-def _quantiles(row: Row) -> list[str]:
-    return [_ms(row[name]) for name in ("mean_ns", "p50_ns", "p99_ns")]
-
-
-def _ms(time_ns: float | None) -> str:
-    return "-" if time_ns is None else f"{time_ns / 1e6:,.3f}"
-
-
-def _blank(cells: Sequence[str]) -> list[str]:
-    return ["" for _ in cells]
-
-
-def _percent(part: int | None, whole: int | None) -> str:
-    return "-" if part is None or not whole else percent(part, whole)
-
-
-def _count(number: int | None) -> str:
-    return "" if number is None else f"{number:,}"
-
-
-def _left_out(hidden: int, noun: str, *, in_total: bool = False) -> str:
-    if not hidden:
-        return ""
-    more = count_of(hidden, f"more {noun}")
-    return f"({more}{', in the total' if in_total else ''}; all of them: --all)\n"

@@ -1,0 +1,158 @@
+"""What the summary tells of layers: shares with their error, spinning, peers, sampled functions."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+
+from rlscope_analysis.derive import complete
+from rlscope_analysis.report_json import render_json
+from rlscope_analysis.report_operation import render_csv, report_operations
+from rlscope_analysis.report_operation_table import render_table as render_operations
+from rlscope_analysis.report_table import render_table
+from rlscope_analysis.report_view import answer
+from rlscope_analysis.report_view import render_table as render_view
+from rlscope_analysis.reports import REPORTS
+from rlscope_analysis.summarize import summarize
+from rlscope_analysis.trace import open_trace
+from trace_builder import TraceBuilder, run, sleep, woken
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from rlscope_analysis.trace import Trace
+
+MS = 10**6
+KINDS = ("thread_state", "operation", "native_call", "cpu_sample", "wait", "cuda_call")
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> TraceBuilder:
+    """Build a trainer: 40 ms in the simulator, 60 ms that samples tell of, 100 ms for a worker."""
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    for kind in KINDS:
+        builder.capture(kind)
+    trainer = builder.process(pid=10, name="train", end_ns=200 * MS)
+    worker = builder.process(pid=11, name="worker 3", parent=trainer, end_ns=200 * MS)
+    thread = builder.thread(
+        trainer, tid=10, name="train", states=[run(100 * MS), sleep(99 * MS), woken(1 * MS, by=2)]
+    )
+    builder.thread(worker, tid=11, name="worker 3", states=[run(200 * MS)])
+    builder.wait(thread, 100 * MS, 199 * MS, "pipe")
+    for start in (0, 20):
+        builder.operation(thread, start * MS, (start + 20) * MS, "step")
+        builder.native_call(thread, start * MS, (start + 20) * MS, "simulator", "mj_step")
+    for place, layer in enumerate(["backend", "spin", "spin", "spin", "python", "python"] * 10):
+        frames = ("main", "learn") if place % 2 else ("main",)
+        builder.sample(thread, (40 + place) * MS, layer, frames=frames)
+    return builder
+
+
+@pytest.fixture
+def trace(builder: TraceBuilder) -> Iterator[Trace]:
+    builder.write()
+    with duckdb.connect(str(builder.path)) as connection:
+        complete(connection)
+    with open_trace(builder.path) as opened:
+        yield opened
+
+
+def records(trace: Trace, name: str) -> list[dict[str, Any]]:
+    found = answer(trace, REPORTS[name])
+    return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+
+
+def test_a_line_of_buckets_adds_up_and_has_its_errors(trace: Trace) -> None:
+    rows = [row for row in records(trace, "breakdown") if row["pid"] == 10]
+    own = {row["bucket"]: row for row in rows if row["operation"] == "(unannotated)"}
+    assert {bucket: row["time_ns"] // MS for bucket, row in own.items()} == {
+        "spin": 30, "python": 20, "backend": 10, "io_wait": 99, "runnable": 1,
+    }  # fmt: skip
+    # sqrt(p (1 - p) / n) of 60 ms, nearly: 3.9 ms.
+    assert own["spin"]["stderr_ns"] == pytest.approx(60 * MS * (0.25 / 60) ** 0.5, rel=0.05)
+    assert own["io_wait"]["stderr_ns"] == own["io_wait"]["sampled_ns"] == 0
+    (simulated,) = [row for row in rows if row["operation"] == "step"]
+    assert (simulated["bucket"], simulated["time_ns"], simulated["stderr_ns"]) == (
+        "simulator", 40 * MS, 0,
+    )  # fmt: skip
+
+
+def test_people_see_the_error_beside_the_share_and_no_empty_column(trace: Trace) -> None:
+    found = answer(trace, REPORTS["breakdown"])
+    text = render_view(found, limit=None, is_terminal=False)
+    (line,) = [line for line in text.splitlines() if "train" in line and "(unannotated)" in line]
+    assert "30.00 18.8 ± 2.3" in line
+    assert "99.00 61.9 " in line
+    (step,) = [line for line in text.splitlines() if " step " in line]
+    assert "±" not in step
+    assert "gil_wait" not in text
+    assert "other" not in text
+    assert "±: standard error" in text
+
+
+def test_the_summary_points_out_spinning_and_the_worker(trace: Trace) -> None:
+    summary = summarize(trace)
+    spinning, waiting = summary.findings
+    assert spinning.startswith("75.0 ± ")
+    assert "train (pid 10)" in spinning
+    assert waiting.startswith("thread train/10 waits 49.5 % of its lifetime for worker 3 (pid 11)")
+    assert json.loads(render_json(summary, top=1))["findings"] == [spinning, waiting]
+    text = render_table(summary, rows=5, top=1, width=100, is_terminal=False)
+    assert f"finding    {spinning}\n" in text
+
+
+def test_a_trace_without_either_points_out_nothing(builder: TraceBuilder) -> None:
+    quiet = TraceBuilder(builder.path)
+    for kind in KINDS:
+        quiet.capture(kind)
+    quiet.thread(quiet.process(pid=1, end_ns=10), states=[run(10)])
+    with open_trace(quiet.write()) as trace:
+        assert summarize(trace).findings == ()
+
+
+def test_dropped_functions_are_told(builder: TraceBuilder) -> None:
+    builder.site("simulator", "mj_step", state="dropped: too many calls", dropped_ns=30 * MS)
+    with open_trace(builder.write()) as trace:
+        notes = summarize(trace).notes
+    assert "dropped: too many calls: 1 function of simulator, for example mj_step" in notes
+
+
+def test_functions_are_counted_once_per_stack(trace: Trace) -> None:
+    rows = {row["function"]: row for row in records(trace, "functions")}
+    assert {name: (row["self_samples"], row["total_samples"]) for name, row in rows.items()} == {
+        "learn": (30, 30),
+        "main": (30, 60),
+    }
+    assert rows["learn"]["self_share"] == 0.5
+    assert rows["learn"]["self_stderr_share"] == pytest.approx((0.25 / 60) ** 0.5)
+
+
+def test_functions_of_operations_tell_the_layer(trace: Trace) -> None:
+    rows = records(trace, "operation-functions")
+    assert {row["operation"] for row in rows} == {"(unannotated)"}
+    assert sum(row["samples"] for row in rows) == 60
+    spun = sum(row["samples"] for row in rows if row["layer"] == "spin")
+    assert spun == 30
+
+
+def test_transitions_are_told_per_iteration(trace: Trace) -> None:
+    report = report_operations(trace)
+    (step,) = [row for row in report.of_scope("operation") if row["operation"] == "step"]
+    assert (step["to_simulator"], step["to_simulator_per_iteration"]) == (2, 1.0)
+    assert (step["to_backend"], step["to_cuda_api"]) == (0, 0)
+    text = render_operations(report, limit=None, is_terminal=False)
+    assert "-> simulator" in text
+    assert "-> backend" not in text
+    assert "to_backend_per_iteration" in next(iter(render_csv(report)))
+
+
+def test_what_was_not_counted_is_no_zero(builder: TraceBuilder) -> None:
+    builder.capture("native_call:backend", measured=False, reason="not asked for")
+    with open_trace(builder.write()) as trace:
+        rows = report_operations(trace).of_scope("operation")
+    assert {row["to_backend"] for row in rows} == {None}
+    assert {row["to_backend_per_iteration"] for row in rows} == {None}
