@@ -1,4 +1,4 @@
-"""What a summary points out: processes that spin, and threads that wait for other processes."""
+"""What a summary points out: processes that spin, threads that wait for others or the GIL."""
 
 from __future__ import annotations
 
@@ -35,22 +35,46 @@ FROM (
 WHERE s.spin_ns >= {_LEAST_SHARE} * s.running_ns AND s.spin_ns > 0
 ORDER BY s.spin_ns DESC LIMIT {_LINES}
 """  # noqa: S608 - numbers of our own
+# As waits_on_peer, without the operations: those take longer than all the rest.
 _PEER_SQL = f"""
 WITH peer AS (
-  SELECT
-    thread_id, peer_pid, peer_name, sum(time_ns)::BIGINT AS time_ns
-  FROM waits_on_peer
-  WHERE peer_process_id <> process_id
-  GROUP BY thread_id, peer_process_id, peer_pid, peer_name
+  SELECT w.thread_id, k.process_id, sum(w.end_ns - w.start_ns)::BIGINT AS time_ns
+  FROM wait_coded AS w
+  JOIN thread_state_coded AS s
+    ON s.thread_id = w.thread_id AND s.start_ns = w.end_ns AND s.state = 1 AND s.waker > 0
+  JOIN thread AS t ON t.thread_id = w.thread_id
+  JOIN thread AS k ON k.thread_id = s.waker AND k.process_id <> t.process_id
+  WHERE w.kind IN (5, 6, 8, 9)
+  GROUP BY ALL
 ), waited AS (
   SELECT
     thread_id, sum(time_ns)::BIGINT AS time_ns, max(time_ns) AS most_ns, count(*) AS peers,
-    arg_max(peer_pid, time_ns) AS peer_pid, arg_max(peer_name, time_ns) AS peer_name
+    arg_max(process_id, (time_ns, -process_id)) AS process_id
   FROM peer GROUP BY thread_id
 )
-SELECT
-  t.name, t.tid, t.end_ns - t.start_ns, w.time_ns, w.most_ns, w.peers, w.peer_pid, w.peer_name
-FROM waited AS w JOIN thread AS t ON t.thread_id = w.thread_id
+SELECT t.name, t.tid, t.end_ns - t.start_ns, w.time_ns, w.most_ns, w.peers, p.pid, p.name
+FROM waited AS w
+JOIN thread AS t ON t.thread_id = w.thread_id
+LEFT JOIN process AS p ON p.process_id = w.process_id
+WHERE w.time_ns >= {_LEAST_SHARE} * (t.end_ns - t.start_ns)
+ORDER BY w.time_ns DESC, w.thread_id LIMIT {_LINES}
+"""  # noqa: S608 - numbers of our own
+_GIL_SQL = f"""
+WITH held AS (
+  SELECT thread_id, holder_thread_id, sum(waited_ns)::BIGINT AS time_ns
+  FROM gil_wait GROUP BY ALL
+), waited AS (
+  SELECT
+    thread_id, sum(time_ns)::BIGINT AS time_ns,
+    max(time_ns) FILTER (WHERE holder_thread_id IS NOT NULL) AS most_ns,
+    arg_max(holder_thread_id, (time_ns, -holder_thread_id))
+      FILTER (WHERE holder_thread_id IS NOT NULL) AS holder_thread_id
+  FROM held GROUP BY thread_id
+)
+SELECT t.name, t.tid, t.end_ns - t.start_ns, w.time_ns, w.most_ns, h.name, h.tid
+FROM waited AS w
+JOIN thread AS t ON t.thread_id = w.thread_id
+LEFT JOIN thread AS h ON h.thread_id = w.holder_thread_id
 WHERE w.time_ns >= {_LEAST_SHARE} * (t.end_ns - t.start_ns)
 ORDER BY w.time_ns DESC, w.thread_id LIMIT {_LINES}
 """  # noqa: S608 - numbers of our own
@@ -65,16 +89,36 @@ def findings(trace: Trace) -> Iterable[str]:
             f" spends in the backend or spinning is spinning: {spin_ns / 1e9:,.3f} s in loops"
             " that only wait"
         )
-    for name, tid, lifetime_ns, time_ns, most_ns, peers, peer_pid, peer_name in run_query(
-        trace, _PEER_SQL
-    ).rows:
-        whom = _named(peer_name, peer_pid)
+    yield from _peers(trace)
+    yield from _gil(trace)
+
+
+def _peers(trace: Trace) -> Iterable[str]:
+    for row in run_query(trace, _PEER_SQL).rows:
+        name, tid, lifetime_ns, time_ns, most_ns, peers, pid, peer = row
+        whom = _named(peer, pid)
         if peers > 1:
-            whom = f"{peers} other processes, {percent(most_ns, lifetime_ns)} % for {whom} alone"
+            whom = f"{peers:,} other processes, {percent(most_ns, lifetime_ns)} % for {whom} alone"
         yield (
-            f"thread {printable(name or '?')}/{tid or '?'} waits {percent(time_ns, lifetime_ns)} %"
-            f" of its lifetime for {whom}; see --view peer"
+            f"thread {_thread(name, tid)} waits {percent(time_ns, lifetime_ns)} % of its lifetime"
+            f" for {whom}; see --view peer"
         )
+
+
+def _gil(trace: Trace) -> Iterable[str]:
+    for row in run_query(trace, _GIL_SQL).rows:
+        name, tid, lifetime_ns, time_ns, most_ns, holder, holder_tid = row
+        held = "" if most_ns is None else f", {percent(most_ns, lifetime_ns)} % while thread"
+        if held:
+            held += f" {_thread(holder, holder_tid)} had it"
+        yield (
+            f"thread {_thread(name, tid)} waits {percent(time_ns, lifetime_ns)} % of its lifetime"
+            f" for the GIL{held}; see --view gil"
+        )
+
+
+def _thread(name: str | None, tid: int | None) -> str:
+    return f"{printable(name or '?')}/{tid or '?'}"
 
 
 def _named(name: str | None, pid: int | None) -> str:

@@ -135,11 +135,12 @@ def _plan(path: str) -> Any:  # noqa: ANN401 - as above
 
 
 def _columns(connection: Any, cell: Any) -> list[Any]:  # noqa: ANN401 - as above
+    from rlscope_analysis.thread_overlap_plan import SWEPT_TABLES
     from rlscope_analysis.thread_overlap_read import cell_query
 
     return [
         tuple(connection.execute(cell_query(cell, index)).fetchnumpy().values())
-        for index in range(6)
+        for index in range(len(SWEPT_TABLES))
     ]
 
 

@@ -105,6 +105,18 @@ def test_the_summary_points_out_spinning_and_the_worker(trace: Trace) -> None:
     assert f"finding    {spinning}\n" in text
 
 
+def test_the_summary_points_out_who_had_the_gil(builder: TraceBuilder) -> None:
+    waiting = builder.thread(
+        1, tid=12, name="env", states=[run(10), sleep(80), woken(5, by=1), run(5)]
+    )
+    builder.wait(waiting, 10, 90, "gil")
+    with open_trace(builder.write()) as trace:
+        assert summarize(trace).findings[-1] == (
+            "thread env/12 waits 80.0 % of its lifetime for the GIL, 80.0 % while thread train/10"
+            " had it; see --view gil"
+        )
+
+
 def test_a_trace_without_either_points_out_nothing(builder: TraceBuilder) -> None:
     quiet = TraceBuilder(builder.path)
     for kind in KINDS:
