@@ -24,6 +24,8 @@ bool Remember(const CodeRange& range, std::uint64_t address,
 }
 
 bool Spins(const SampledProcess& process, const CodeRange& range, std::uint64_t ip) {
+  // The clock that the OS kernel maps into every process pauses in a loop that is nearly never run.
+  if (range.file->fd < 0 && !range.file->is_generated) return false;
   return Remember(range, ip, &range.file->spins, [&] {
     std::array<std::uint8_t, 2 * kLoopBytes> near;
     std::size_t at = 0;

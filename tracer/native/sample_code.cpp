@@ -38,21 +38,27 @@ Jump JumpAt(const std::uint8_t* code, std::size_t count) {
 
 bool IsPause(const std::uint8_t* code) { return code[0] == 0xf3 && code[1] == 0x90; }
 
-// Whether a jump of at most `loop_bytes` leads from behind `last` back to `first` or before it.
-bool IsLooped(const std::uint8_t* code, std::size_t count, std::size_t first, std::size_t last,
-              std::size_t loop_bytes) {
-  const std::size_t begin = last > loop_bytes ? last - loop_bytes : 0;
-  const std::size_t end = std::min(count, first + loop_bytes);
-  for (std::size_t from = std::max(begin, first); from < end; ++from) {
+struct Loop {
+  std::ptrdiff_t begin = 0;
+  std::ptrdiff_t end = 0;  // equal: none
+};
+
+// The shortest loop around `pause` that has at most `loop_bytes` bytes.
+Loop ShortestLoop(const std::uint8_t* code, std::size_t count, std::size_t pause,
+                  std::size_t loop_bytes) {
+  Loop shortest;
+  const auto inside = static_cast<std::ptrdiff_t>(pause);
+  for (std::size_t from = pause; from < std::min(count, pause + loop_bytes); ++from) {
     const Jump jump = JumpAt(code + from, count - from);
-    if (jump.bytes == 0 || from + jump.bytes <= last) continue;
-    const auto behind = static_cast<std::ptrdiff_t>(from + jump.bytes);
-    const std::ptrdiff_t target = behind + jump.distance;
-    if (target <= static_cast<std::ptrdiff_t>(first) &&
-        behind - target <= static_cast<std::ptrdiff_t>(loop_bytes))
-      return true;
+    if (jump.bytes == 0) continue;
+    const auto end = static_cast<std::ptrdiff_t>(from + jump.bytes);
+    const std::ptrdiff_t begin = end + jump.distance;
+    const std::ptrdiff_t bytes = end - begin;
+    if (begin > inside || bytes > static_cast<std::ptrdiff_t>(loop_bytes)) continue;
+    if (shortest.begin == shortest.end || bytes < shortest.end - shortest.begin)
+      shortest = {begin, end};
   }
-  return false;
+  return shortest;
 }
 
 }  // namespace
@@ -82,8 +88,9 @@ bool IsInPauseLoop(const std::uint8_t* code, std::size_t count, std::size_t at,
   const std::size_t end = std::min(count, at + loop_bytes);
   for (std::size_t pause = begin; pause + 2 <= end; ++pause) {
     if (!IsPause(code + pause)) continue;
-    if (IsLooped(code, count, std::min(pause, at), std::max(pause + 1, at), loop_bytes))
-      return true;
+    const Loop loop = ShortestLoop(code, count, pause, loop_bytes);
+    const auto inside = static_cast<std::ptrdiff_t>(at);
+    if (loop.begin <= inside && inside < loop.end) return true;
   }
   return false;
 }

@@ -1,0 +1,122 @@
+"""What the bytes of machine code say: wait loops and calls; where an interpreter has its frames."""
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from rlscope_trace import _capture
+
+REPOSITORY = Path(__file__).parents[2]
+PAUSE = b"\xf3\x90"
+NOP = b"\x90"
+
+
+def loop(before: int, after: int) -> bytes:
+    """Return a loop: `before` bytes, a pause, `after` bytes, a jump to its begin."""
+    body = NOP * before + PAUSE + NOP * after
+    return body + b"\xeb" + (-(len(body) + 2)).to_bytes(1, "little", signed=True)
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 0), (0, 12), (12, 0), (30, 30)])
+def test_every_byte_of_a_wait_loop_waits(before: int, after: int) -> None:
+    code = NOP * 150 + loop(before, after) + NOP * 150
+    waiting = [at for at in range(len(code)) if _capture.code_waits(code, at)]
+    assert waiting == list(range(150, 150 + before + 2 + after + 2))
+
+
+def test_a_conditional_jump_with_a_long_distance_closes_a_loop_too() -> None:
+    body = b"\x8b\x07" + PAUSE + b"\x39\xd0"
+    code = NOP * 100 + body + b"\x0f\x85" + (-12).to_bytes(4, "little", signed=True) + NOP * 100
+    assert _capture.code_waits(code, 102)
+    assert not _capture.code_waits(code, 99)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        NOP * 200,
+        NOP * 100 + PAUSE + NOP * 98,  # no loop
+        NOP * 100 + PAUSE + b"\xeb\x10" + NOP * 98,  # jumps on
+        NOP * 50 + loop(0, 0) + NOP * 96 + loop(0, 0),  # beside loops
+        NOP * 40 + PAUSE + NOP * 110 + b"\xe9" + (-117).to_bytes(4, "little", signed=True),  # long
+        b"",
+        PAUSE,
+    ],
+    ids=["none", "straight", "onward", "beside", "long", "empty", "short"],
+)
+def test_other_code_does_not_wait(code: bytes) -> None:
+    assert not _capture.code_waits(code, min(102, len(code)))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        b"\xe8\x10\x20\x30\x40",  # call rel32
+        b"\xff\xd0",  # call *%rax
+        b"\x41\xff\xd4",  # call *%r12
+        b"\xff\x10",  # call *(%rax)
+        b"\xff\x50\x18",  # call *0x18(%rax)
+        b"\xff\x14\x24",  # call *(%rsp)
+        b"\xff\x54\x24\x08",  # call *0x8(%rsp)
+        b"\xff\x90\x18\x02\x00\x00",  # call *0x218(%rax)
+        b"\xff\x15\x10\x20\x30\x00",  # call *0x302010(%rip)
+        b"\xff\x94\x24\x80\x00\x00\x00",  # call *0x80(%rsp)
+        b"\xff\x14\xc5\x00\x10\x40\x00",  # call *0x401000(,%rax,8)
+    ],
+)
+def test_calls_are_recognised(call: bytes) -> None:
+    assert _capture.code_ends_in_call(NOP * 8 + call)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        NOP * 8,
+        b"",
+        b"\xff",
+        b"\xff\xe0",  # jmp *%rax
+        b"\xff\x60\x18",  # jmp *0x18(%rax)
+        b"\xe8\x10\x20\x30",  # too short
+        NOP * 4 + b"\xff\x50",  # its offset is missing
+    ],
+)
+def test_other_code_is_no_call(code: bytes) -> None:
+    assert not _capture.code_ends_in_call(code)
+
+
+def test_the_offsets_are_those_of_the_headers() -> None:
+    include = Path(sysconfig.get_path("include"))
+    if not (include / "internal").is_dir() or shutil.which("cc") is None:
+        pytest.skip("no C compiler, or no headers of this Python")
+    told = subprocess.run(
+        [sys.executable, REPOSITORY / "scripts/python_offsets", include],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    table = (REPOSITORY / "tracer/native/python_offsets.cpp").read_text()
+    assert told.stdout.strip() in table
+
+
+def test_the_script_says_what_it_needs(tmp_path: Path) -> None:
+    told = subprocess.run(
+        [sys.executable, REPOSITORY / "scripts/python_offsets", tmp_path],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert told.returncode == 1
+    assert "hint:" in told.stderr
+    assert "Traceback" not in told.stderr
+
+
+def test_a_loop_that_works_and_has_a_wait_loop_inside_does_not_wait() -> None:
+    inner = loop(2, 2)
+    body = NOP * 20 + inner + NOP * 20
+    code = NOP * 100 + body + b"\xeb" + (-(len(body) + 2)).to_bytes(1, "little", signed=True)
+    waiting = [at for at in range(len(code)) if _capture.code_waits(code, at)]
+    assert waiting == list(range(120, 120 + len(inner)))
