@@ -76,7 +76,7 @@ def test_a_stack_is_told_from_the_outermost_function_on(run: Run) -> None:
         names
     )
     source = (WORKLOADS / "sampled.py").read_text().splitlines()
-    line = source.index("def callback():") + 1
+    line = source.index("def callback() -> None:") + 1
     assert all(f"callback (sampled.py:{line})" in stack for stack in stacks)
 
 

@@ -14,6 +14,8 @@ namespace {
 
 // Files kept open, at most: of any more, code is read from the process.
 constexpr std::size_t kOpenFiles = 1024;
+// Files remembered, at most: a program may make and load new ones for as long as it runs.
+constexpr std::size_t kKnownFiles = 16384;
 
 std::string WithoutDeleted(const std::string& path) {
   constexpr char kMark[] = " (deleted)";
@@ -32,21 +34,25 @@ bool IsOpenMp(const std::string& path) {
   return false;
 }
 
-// The very file that is mapped, whatever lies under its name by now.
+bool IsMappedFile(const struct stat& status, const Mapping& mapping) {
+  return S_ISREG(status.st_mode) && status.st_ino == mapping.inode;
+}
+
+// The very file that is mapped, whatever lies under its name by now. Only regular files are opened:
+// a device can do anything when it is.
 int OpenMapped(pid_t pid, const Mapping& mapping) {
-  char path[96];
-  std::snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, mapping.start,
-                mapping.end);
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-  if (fd < 0) {
-    const std::string in_root = "/proc/" + std::to_string(pid) + "/root" + mapping.path;
-    fd = open(in_root.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  char mapped[96];
+  std::snprintf(mapped, sizeof(mapped), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid,
+                mapping.start, mapping.end);
+  for (const std::string& path :
+       {std::string(mapped), "/proc/" + std::to_string(pid) + "/root" + mapping.path}) {
+    struct stat status = {};
+    if (stat(path.c_str(), &status) != 0 || !IsMappedFile(status, mapping)) continue;
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0) continue;
+    if (fstat(fd, &status) == 0 && IsMappedFile(status, mapping)) return fd;
+    close(fd);
   }
-  if (fd < 0) return -1;
-  struct stat status = {};
-  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_ino == mapping.inode)
-    return fd;
-  close(fd);
   return -1;
 }
 
@@ -73,6 +79,7 @@ std::shared_ptr<SampleFile> SampleFiles::Of(pid_t pid, const Mapping& mapping) {
     return file;
   }
   const std::string key = mapping.device + ' ' + std::to_string(mapping.inode) + ' ' + mapping.path;
+  if (known_.size() >= kKnownFiles) known_.clear();
   std::shared_ptr<SampleFile>& file = known_[key];
   if (file != nullptr) return file;
   file = std::make_shared<SampleFile>();

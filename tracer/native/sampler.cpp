@@ -117,6 +117,7 @@ void Sampler::CloseAllClocks() {
 }
 
 void Sampler::Start() {
+  if (thread_.joinable() || stopping_) return;
   try {
     for (const int cpu : OnlineCpus()) OpenClocks(cpu);
   } catch (...) {
