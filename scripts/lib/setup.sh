@@ -15,7 +15,8 @@ umask 022
 # Lists of Debian packages; `a|b` is a where the release has it, else b.
 # libelf1 and zlib1g, all that is needed at run time, come with their -dev packages.
 # shellcheck disable=SC2034  # read by the scripts that source this file
-BUILD_PACKAGES=(clang llvm libbpf-dev libelf-dev libzydis-dev zlib1g-dev rapidjson-dev pkg-config cmake ninja-build g++ git)
+BUILD_PACKAGES=(clang llvm libbpf-dev libelf-dev libzydis-dev zlib1g-dev rapidjson-dev pkg-config
+  cmake ninja-build g++ git)
 # shellcheck disable=SC2034
 TEST_PACKAGES=('bpftool|linux-tools-generic' bpftrace sudo shellcheck clang-format procps util-linux
   python3-bpfcc nodejs)

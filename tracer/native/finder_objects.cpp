@@ -28,6 +28,7 @@ constexpr std::uint64_t kMaxBasicSize = 1 << 20;
 
 constexpr std::uint64_t kPlainHead = 16;
 constexpr std::uint64_t kLowestAddress = 1 << 20;
+constexpr std::uint64_t kImmortal = std::uint64_t{1} << 31;  // counts of objects that never die
 
 std::string Joined(const std::string& scope, const std::string& name) {
   return scope.empty() || name.empty() ? name : scope + "." + name;
@@ -86,8 +87,9 @@ bool ObjectReader::HasReferences(std::uint64_t object) {
   // Free-threaded builds count elsewhere; the first word of an object tells its thread.
   if (head_ != kPlainHead) return true;
   const auto count = cache_.Get<std::uint64_t>(object);
-  if (!count || *count << 16 == 0 || (*count & 0xffff'0000'0000) != 0) return false;
-  return *count < kLowestAddress || !cache_.Get<unsigned char>(*count & 0xffff'ffff);
+  if (!count || (*count & 0xffff'ffff) == 0 || (*count & 0xffff'0000'0000) != 0) return false;
+  const std::uint64_t low = *count & 0xffff'ffff;
+  return low < kLowestAddress || low >= kImmortal || !cache_.Get<unsigned char>(low);
 }
 
 void ObjectReader::Read(std::uint64_t object, std::uint64_t type, ObjectRole role) {
