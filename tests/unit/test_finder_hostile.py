@@ -50,7 +50,7 @@ def test_damaged_files_are_survived(code: Path) -> None:
     start, site = start_and_site(extension("_json"))
     dice = random.Random(5)
     interesting = places(whole)
-    outcomes = set()
+    outcomes: set[object] = set()
     with functions_of_file(code, start) as target:
         scan = PythonScan(target.pid)
         assert [point[1] for point in scan.entry_points([str(code)])["points"]] == [site]
