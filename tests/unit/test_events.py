@@ -149,7 +149,7 @@ def test_each_interpreter_tells_what_is_not_measured(
     told = ask("SELECT kind || ': ' || reason FROM capture WHERE process_id = 1 ORDER BY ALL")
     assert len(told) == len(expected)
     assert all(str(row[0]).startswith(words) for row, words in zip(told, expected, strict=True))
-    # The other process has no Python in it.
+    # Nobody looked at the other process.
     assert ask("SELECT kind, measured FROM capture WHERE process_id = 2") == [
         ("native_call", False)
     ]
@@ -177,3 +177,22 @@ def test_what_was_refused_is_told(spool: SpoolBuilder, trace: Callable[..., Quer
     assert told["native_call"] == "no uprobes"
     assert told["cpu_sample"] == "no clock"
     assert told["wait"] == "needs a kernel with BTF on x86-64"
+
+
+def test_a_fork_is_what_its_parent_is(spool: SpoolBuilder, trace: Callable[..., Query]) -> None:
+    for child, creator in ((3, 1), (4, 2)):
+        spool.thread(child, ts_ns=200, tid=10 * child, creator=creator)
+        spool.cycle(child, off_ns=200, in_ns=210, out_ns=300, off_state=RUNNABLE)
+        spool.close(child, off_ns=300)
+    none = {"event": "no_python", "pid": 20, "ts_ns": 150}
+    ask = trace(spool, session=SESSION, probes=[PYTHON, none])
+    told = ask("SELECT process_id, reason FROM capture WHERE process_id > 0 ORDER BY ALL")
+    assert told == [(2, "no Python was found in it"), (4, "no Python was found in it")]
+
+
+def test_a_process_that_ended_at_once_was_not_looked_at(
+    spool: SpoolBuilder, trace: Callable[..., Query]
+) -> None:
+    ask = trace(spool, session=SESSION, probes=[PYTHON])
+    told = ask("SELECT process_id, reason FROM capture WHERE process_id > 0")
+    assert told == [(2, "it ended before it could be looked at")]

@@ -7,7 +7,7 @@ import os
 import platform
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -163,7 +163,6 @@ class Session:
         self._spool = _capture.SpoolWriter(str(self.directory), _capture.possible_cpus())
         self._drain = _capture.Drain(capture.ring_fd, capture.loss_fd, self._spool)
         self._shims = _capture.ShimCollector(str(self.directory), self.shim_session)
-        self._follower = Follower(self.instruments, self.directory, self._spool, capture)
         self._append_clock_when_due()
         capture.attach()
         threads = capture.enter(processes)
@@ -175,6 +174,8 @@ class Session:
         found = list(process_tree(self._pids))
         for pid in found:
             self._spool.append_command(pid, _command_line(pid))
+        # Loaded when the scheduler is traced already: a running target does not wait for us.
+        self._follower = Follower(self.instruments, self.directory, self._spool, capture)
         self._follower.start(found, self._drain)
         self.facts["instruments"] = self._follower.facts()
         self.find_shims()
@@ -252,7 +253,7 @@ class Session:
             with suppress(OSError):
                 self._write_session_file()
         self._next_search_ns = 2**63
-        counters = self.counters()
+        counters = replace(self.counters(), elapsed_ns=end_ns - self.started_ns)
         self._spool = self._drain = self._shims = self._follower = None
         return counters
 

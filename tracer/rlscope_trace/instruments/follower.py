@@ -162,6 +162,9 @@ class Follower:
     def _find_python(self, process: Process, scan: _capture.PythonScan) -> None:
         runtime = scan.runtime()
         if runtime is None:
+            if not process.is_told:
+                self._log.append("no_python", pid=process.pid, ts_ns=time.monotonic_ns())
+            process.is_told = True
             return
         for mapping in process.mappings:
             if mapping[0] == runtime["module_path"]:

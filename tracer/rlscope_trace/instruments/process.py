@@ -39,8 +39,8 @@ class Process:
     is_settled: bool = False
     """The last two looks saw the same mappings: what was being loaded is loaded."""
     interpreter: FileKey | None = None
-    told: str = ""
-    """The last thing that was written about it."""
+    is_told: bool = False
+    """It has been written down that there is no Python in it."""
     cpu_ns: int = 0
     _interval_ns: int = field(default=_SHORT_NS)
 

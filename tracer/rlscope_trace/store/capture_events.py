@@ -1,6 +1,7 @@
 """The rows of table capture that tell of calls, samples and waits: see store/capture_rows.py."""
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import duckdb
 
@@ -12,6 +13,7 @@ from rlscope_trace.store.processes import Life
 _CALL_LAYERS = ("simulator", "backend", "cuda_api")
 _NO_WAITS = "needs a kernel with BTF on x86-64"
 _NO_PYTHON = "no Python was found in it"
+_TOO_SHORT = "it ended before it could be looked at"
 _FREE_THREADED = (
     "in part: this Python is free-threaded: it has no GIL to wait for, and its functions are not"
     " sampled"
@@ -22,6 +24,7 @@ _SUBINTERPRETERS = (
 )
 _PYPY = "it runs PyPy, whose calls are compiled: nothing can be probed"
 
+_Told = TypeVar("_Told")
 _Row = tuple[int | None, str, bool, str | None]
 
 
@@ -77,25 +80,35 @@ def _of_processes(
 ) -> list[_Row]:
     if not isinstance(session.get("instruments"), dict):
         return []
+    found = _by_process(lives, [(one.pid, one.ts_ns, one) for one in facts.interpreters])
+    looked = _by_process(lives, [(pid, ts_ns, _NO_PYTHON) for pid, ts_ns in facts.without_python])
     rows: list[_Row] = []
-    found: dict[int, Interpreter] = {}
-    for interpreter in sorted(facts.interpreters, key=lambda one: one.ts_ns):
-        life = life_of(lives, interpreter.pid, interpreter.ts_ns)
-        if life is not None:
-            found[life.process_id] = interpreter
     for life in lives:
+        # A fork runs what its parent ran.
+        if life.process_id not in found and not life.exec_ns:
+            for of_process in (found, looked):
+                if life.parent_process_id in of_process:
+                    of_process[life.process_id] = of_process[life.parent_process_id]
         python = found.get(life.process_id)
-        if python is None and not life.exec_ns:
-            python = found.get(life.parent_process_id)
-            if python is not None:
-                found[life.process_id] = python
-        rows += _of_process(life.process_id, python)
+        if python is None:
+            reason = looked.get(life.process_id, _TOO_SHORT)
+            rows.append((life.process_id, "native_call", False, reason))
+        else:
+            rows += _of_process(life.process_id, python)
     return rows
 
 
-def _of_process(process_id: int, python: Interpreter | None) -> list[_Row]:
-    if python is None:
-        return [(process_id, "native_call", False, _NO_PYTHON)]
+def _by_process(lives: Sequence[Life], told: Sequence[tuple[int, int, _Told]]) -> dict[int, _Told]:
+    """Return by process_id what was told last, of those told by pid and time."""
+    latest: dict[int, _Told] = {}
+    for pid, ts_ns, what in sorted(told, key=lambda one: one[1]):
+        life = life_of(lives, pid, ts_ns)
+        if life is not None:
+            latest[life.process_id] = what
+    return latest
+
+
+def _of_process(process_id: int, python: Interpreter) -> list[_Row]:
     if python.implementation != "cpython":
         return [
             (process_id, "native_call", False, _PYPY),

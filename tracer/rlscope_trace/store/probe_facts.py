@@ -49,6 +49,8 @@ class ProbeFacts:
     unprobed: list[Site] = field(default_factory=list)
     """Found, but never given a number."""
     interpreters: list[Interpreter] = field(default_factory=list)
+    without_python: list[tuple[int, int]] = field(default_factory=list)
+    """pid and time of the first look, of processes in which no Python was found then."""
     rejected: Counter[str] = field(default_factory=Counter)
     """Addresses that were not probed, by the reason."""
     losses: dict[str, int] = field(default_factory=dict)
@@ -88,6 +90,8 @@ def _take(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
             site.hits, site.time_ns = _number(line, "hits"), _number(line, "time_ns")
         case "python":
             facts.interpreters.append(_interpreter(line))
+        case "no_python":
+            facts.without_python.append((_number(line, "pid"), _number(line, "ts_ns")))
         case "rejected":
             facts.rejected[str(line["reason"])] += _number(line, "count")
         case "losses":
