@@ -1,7 +1,7 @@
 """Runs inside the virtual machines of scripts/kernel_matrix: records workload.py, judges it.
 
-guest.py              every rung in turn; one line each: `result RUNG ok|failed ...`
-guest.py --verifier   loads both objects with libbpf's own words on stderr
+guest.py              every rung and the native probes; a line each: `result RUNG ok|failed ...`
+guest.py --verifier   loads the sched objects with libbpf's own words on stderr
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import workload
+from native_calls import judge_calls
 from records import read_records
 from verdict import Verdict
 
@@ -28,6 +30,8 @@ from rlscope_trace.session import Session
 from rlscope_trace.store.spool import open_spool
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rlscope_trace.probes import Opened, Rung
     from rlscope_trace.session import Counters
 
@@ -100,13 +104,18 @@ def tell(line: str) -> None:
 
 def run_rungs() -> None:
     """Judge every rung, one line each; whatever goes wrong in one says nothing of the next."""
-    cases: dict[str, Rung | None] = {"btf": "btf", "tracefs": "tracefs", "no-btf": None}
-    for name, rung in cases.items():
+    cases: dict[str, Callable[[], tuple[list[str], str]]] = {
+        "btf": partial(judge, "btf"),
+        "native": judge_calls,
+        "tracefs": partial(judge, "tracefs"),
+        "no-btf": partial(judge, None),
+    }
+    for name, judge_it in cases.items():
         started_s = time.monotonic()
         if name == "no-btf":
             hide_btf()
         try:
-            findings, words = judge(rung)
+            findings, words = judge_it()
         except (OSError, RuntimeError, TracerError) as error:
             findings, words = [" ".join(str(error).split())], ""
             subprocess.run([sys.executable, __file__, "--verifier"], check=False)
