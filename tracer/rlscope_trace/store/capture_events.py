@@ -84,11 +84,9 @@ def _of_processes(
     looked = _by_process(lives, [(pid, ts_ns, _NO_PYTHON) for pid, ts_ns in facts.without_python])
     rows: list[_Row] = []
     for life in lives:
-        # A fork runs what its parent ran.
         if life.process_id not in found and not life.exec_ns:
-            for of_process in (found, looked):
-                if life.parent_process_id in of_process:
-                    of_process[life.process_id] = of_process[life.parent_process_id]
+            _inherit(found, life)
+            _inherit(looked, life)
         python = found.get(life.process_id)
         if python is None:
             reason = looked.get(life.process_id, _TOO_SHORT)
@@ -96,6 +94,12 @@ def _of_processes(
         else:
             rows += _of_process(life.process_id, python)
     return rows
+
+
+def _inherit(told: dict[int, _Told], life: Life) -> None:
+    """Tell of a fork what was told of its parent: it runs the same."""
+    if life.parent_process_id in told:
+        told[life.process_id] = told[life.parent_process_id]
 
 
 def _by_process(lives: Sequence[Life], told: Sequence[tuple[int, int, _Told]]) -> dict[int, _Told]:
