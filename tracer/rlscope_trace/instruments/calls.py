@@ -69,6 +69,8 @@ class CallProbes:
         found = _capture.PythonScan(process.pid).entry_points(paths)
         for reason, count in found["rejected"].items():
             self._log.append("rejected", pid=process.pid, reason=reason, count=count)
+        if found["unscanned_bytes"]:
+            self._log.append("unscanned", pid=process.pid, bytes=found["unscanned_bytes"])
         for key, mapping in due.items():
             module = self._modules[key]
             module.scanned(now_ns)

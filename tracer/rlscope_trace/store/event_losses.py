@@ -29,5 +29,8 @@ def _all(facts: ProbeFacts, malformed_count: int) -> Iterator[TraceStat]:
         "dropped", "calls and samples that cannot be read", malformed_count, None, _DAMAGED
     )
     yield TraceStat("dropped", "notes of the probes", facts.damaged_lines, None, _DAMAGED)
+    for pid, unscanned_bytes in facts.unscanned:
+        source = f"functions in {unscanned_bytes >> 20:,} MiB of pid {pid} that were not searched"
+        yield TraceStat("skipped", source, 1, None, None)
     for name, (kind, source, remedy) in _CALLS.items():
         yield TraceStat(kind, source, facts.losses.get(name, 0), None, remedy)

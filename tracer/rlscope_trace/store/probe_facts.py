@@ -53,6 +53,8 @@ class ProbeFacts:
     """pid and time of the first look, of processes in which no Python was found then."""
     rejected: Counter[str] = field(default_factory=Counter)
     """Addresses that were not probed, by the reason."""
+    unscanned: list[tuple[int, int]] = field(default_factory=list)
+    """pid and bytes of memory that were not searched for functions."""
     losses: dict[str, int] = field(default_factory=dict)
     sampler: dict[str, int] = field(default_factory=dict)
     failure: str | None = None
@@ -92,6 +94,8 @@ def _take(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
             facts.interpreters.append(_interpreter(line))
         case "no_python":
             facts.without_python.append((_number(line, "pid"), _number(line, "ts_ns")))
+        case "unscanned":
+            facts.unscanned.append((_number(line, "pid"), _number(line, "bytes")))
         case "rejected":
             facts.rejected[str(line["reason"])] += _number(line, "count")
         case "losses":
