@@ -65,7 +65,6 @@ struct {
 /* After a look at this many, a thread that has none is not looked up again for a while. */
 #define FEW_THREAD_STATES 16
 #define FORGET_NONE_NS 50000000ULL
-
 #define FRAME_HEAD_BYTES 80
 
 static __always_inline __u64 read_word(__u64 address)
@@ -249,10 +248,8 @@ static __always_inline void add_user_registers(struct rls_raw_sample *sample,
 	if (at_tick->cs & 3)
 		return;
 	sample->flags |= RLS_RAW_IN_OS_KERNEL;
-	sample->ip = 0;
-	sample->sp = 0;
-	if (bpf_probe_read_kernel(&user, sizeof(user), (void *)bpf_task_pt_regs(task)))
-		return;
+	/* Zero where it fails. */
+	bpf_probe_read_kernel(&user, sizeof(user), (void *)bpf_task_pt_regs(task));
 	sample->ip = user.ip;
 	sample->sp = user.sp;
 }
