@@ -32,7 +32,7 @@ FINALISE_FLOOR = 4e6
 ROW_BUDGET_BYTES = 12
 
 # The layout of tracer/native/spool_format.h.
-_KINDS = 8
+_KINDS = 12
 _PROGRESS = struct.Struct(f"<QII{_KINDS}QQQQ{2 * _KINDS}QQQ")
 _SPOOL_FILES = ("records.bin", "progress.bin", "session.json")
 

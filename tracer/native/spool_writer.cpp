@@ -92,13 +92,13 @@ void SpoolWriter::AppendStretch(const RingStretch& stretch) {
 }
 
 void SpoolWriter::AppendRecord(const void* record, std::size_t bytes, std::uint16_t kind) {
-  char frame[kFrameHeaderBytes + sizeof(rls_rec_exec)] = {};
   const auto length = static_cast<std::uint32_t>(bytes);
-  std::memcpy(frame, &length, sizeof(length));
-  std::memcpy(frame + kFrameHeaderBytes, record, bytes);
+  std::string frame((kFrameHeaderBytes + bytes + 7) & ~std::size_t{7}, '\0');
+  std::memcpy(frame.data(), &length, sizeof(length));
+  std::memcpy(frame.data() + kFrameHeaderBytes, record, bytes);
   RingStretch stretch;
-  stretch.data = frame;
-  stretch.bytes = (kFrameHeaderBytes + bytes + 7) & ~std::size_t{7};
+  stretch.data = frame.data();
+  stretch.bytes = frame.size();
   stretch.records[kind] = 1;
   AppendStretch(stretch);
 }

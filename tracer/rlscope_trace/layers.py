@@ -32,6 +32,9 @@ _TRANSPARENT_LIBRARIES = (
 )  # fmt: skip
 _TRANSPARENT_GLOBS = ("*/ld-linux*.so*", "*/ld-[0-9]*.so", "*/ld-musl-*.so*", "*/libc.musl-*.so*")
 
+# Libraries that run several stacks on one thread.
+_STACK_SWITCHERS = ("*/_greenlet*.so", "*/libboost_context*.so*", "*/libboost_coroutine*.so*")
+
 _PYTHON_GLOBS = (
     "*/libpython[23]*.so*",
     "*/libpypy*.so*",
@@ -110,6 +113,14 @@ class LayerRules:
     def rules(self) -> list[tuple[str, int]]:
         """Return (glob, layer code or TRANSPARENT) in order of priority, for fnmatch(3)."""
         return list(self._rules)
+
+
+def switches_stacks(path: str) -> bool:
+    """Tell whether a library lets a thread switch between stacks, as greenlet does.
+
+    The OS kernel ends a program that does so inside a call whose return is probed.
+    """
+    return any(_compiled(glob).match(path) for glob in _STACK_SWITCHERS)
 
 
 @cache

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlscope_trace import _capture
 from rlscope_trace.governor import Governor
 from rlscope_trace.instruments.modules import Module, files_of, open_file, path_of
+from rlscope_trace.layers import switches_stacks
 from rlscope_trace.loaders.capture import bpf_file
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ class CallProbes:
         self._modules: dict[FileKey, Module] = {}
         self._interpreters: set[FileKey] = set()
         self._site_count = 0
+        self._is_given_up = False
 
     @property
     def mode(self) -> str:
@@ -60,6 +63,12 @@ class CallProbes:
 
     def look(self, process: Process, now_ns: int) -> None:
         """Probe what a process has loaded since the last time."""
+        if self._is_given_up:
+            return
+        switchers = [mapping[0] for mapping in process.mappings if switches_stacks(mapping[0])]
+        if switchers:
+            self._give_up(process, switchers[0])
+            return
         files = files_of(process.mappings)
         due = {key: mapping for key, mapping in files.items()
                if self._is_due(key, mapping[0], process, now_ns)}  # fmt: skip
@@ -78,6 +87,20 @@ class CallProbes:
             if module.fd < 0:
                 module.fd = open_file(process.pid, mapping)
             self._probe(module, points)
+
+    def _give_up(self, process: Process, library: str) -> None:
+        """Take all probes away, before one of them can end a process."""
+        self._is_given_up = True
+        self._probes.close_open()
+        name = Path(library).name
+        reason = (
+            f"pid {process.pid} loaded {name}, and the OS kernel ends programs that switch stacks"
+        )
+        now_ns = time.monotonic_ns()
+        for module in self._modules.values():
+            for site_id in module.sites.values():
+                self._log.append("dropped", site_id=site_id, reason=reason, ts_ns=now_ns)
+        self._log.append("gave_up", reason=f"{reason} inside probed calls", ts_ns=now_ns)
 
     def _is_due(self, key: FileKey, path: str, process: Process, now_ns: int) -> bool:
         module = self._modules.get(key)
@@ -144,7 +167,7 @@ class CallProbes:
 
     def govern(self, now_ns: int, cpu_ns: int) -> None:
         """Drop the sites that cost more than the budget allows."""
-        if not self._site_count:
+        if self._is_given_up:
             return
         decisions = self._governor.decide(now_ns, cpu_ns, self._probes.counters())
         if not decisions:
@@ -164,7 +187,8 @@ class CallProbes:
                 self._log.append("hits", site_id=site_id, hits=hits, time_ns=time_ns)
             self._log.append(
                 "losses", unmatched=self._probes.unmatched, too_deep=self._probes.too_deep,
-                missed=self._probes.missed(),
+                abandoned=self._probes.abandoned, declined=self._probes.declined,
+                failed=self._probes.failed, missed=self._probes.missed(),
             )  # fmt: skip
         finally:
             self._probes.detach()

@@ -53,7 +53,8 @@ def _of_all(session: Mapping[str, object], facts: ProbeFacts) -> list[_Row]:
     has_waits = session.get("capture") == "btf" and session.get("machine") == "x86_64"
     has_calls = "native_call" not in missing
     failed = f"in part: the recorder failed: {facts.failure}" if facts.failure else None
-    call_reason = missing.get("native_call", failed)
+    gave_up = f"in part: {facts.gave_up}" if facts.gave_up else failed
+    call_reason = missing.get("native_call", gave_up)
     rows: list[_Row] = [
         (None, "wait", has_waits, None if has_waits else _NO_WAITS),
         (None, "native_call", has_calls and bool(told["layers"]), call_reason),

@@ -12,6 +12,12 @@ _CALLS = {
         "unmatched", "returns of calls that were under way when their probe was attached", None,
     ),
     "too_deep": ("dropped", "calls nested too deep in other recorded calls", None),
+    "abandoned": (
+        "unmatched", "calls that were under way when another function of their file was dropped",
+        None,
+    ),
+    "declined": ("dropped", "calls in a signal handler that interrupted a recorded call", None),
+    "failed": ("dropped", "calls that there was no memory to remember", None),
     "missed": (
         "dropped", "runs of call probes that the OS kernel skipped",
         "stop other tracers, if there are any",

@@ -58,6 +58,8 @@ class ProbeFacts:
     losses: dict[str, int] = field(default_factory=dict)
     sampler: dict[str, int] = field(default_factory=dict)
     failure: str | None = None
+    gave_up: str | None = None
+    """Why all probes of calls were taken away, if they were."""
     damaged_lines: int = 0
 
 
@@ -102,6 +104,8 @@ def _take(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
             facts.losses = {name: _number(line, name) for name in line if name != "event"}
         case "sampler":
             facts.sampler = {name: value for name, value in line.items() if isinstance(value, int)}
+        case "gave_up":
+            facts.gave_up = str(line["reason"])
         case "failed":
             facts.failure = str(line["reason"])
 
