@@ -29,6 +29,8 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 POINTS = 2.0
 # More often than by default, so that seconds of a test tell what minutes of a user's run do.
 SAMPLING = "--sample-hz=999"
+# Nothing is dropped, so there is no decision to wait for.
+EXACT = ("--probe-budget=1000", "--sample-hz=0")
 MODULES = {"halfcheetah": "mujoco", "humanoid": "mujoco", "pong": "ale_py", "cartpole": "nvtx"}
 FILES = {
     "halfcheetah": "_functions",
@@ -51,12 +53,15 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def share(tmp_path: Path, modules: Path, launch: Launch) -> Callable[..., dict[str, Any]]:
     """Return `share("pong", "--policy=torch", options=[...])`: a recording and its truth."""
 
-    def run(env: str, *arguments: str, options: tuple[str, ...] = ()) -> dict[str, Any]:
+    def run(
+        env: str, *arguments: str, options: tuple[str, ...] = (), settled: bool = True
+    ) -> dict[str, Any]:
         require_modules(MODULES[env])
         command = python_program("sim_share", "--wait", f"--env={env}", *arguments)
         trace = tmp_path / "trace.duckdb"
         program = launch(trace, command, options, modules).ready().probed(FILES[env])
-        settle(program)
+        if settled:
+            settle(program)
         truth = program.finished()
         assert_conserved(trace)
         return {"trace": trace, **truth}
@@ -106,15 +111,20 @@ def compare(told: dict[str, Any]) -> None:
     assert whole_ns == pytest.approx(told["cpu_ns"], rel=0.02)
     share = found["simulator"] / whole_ns
     true_share = told["simulator_ns"] / told["cpu_ns"]
+    # An attribute of MuJoCo's objects is read by its module, but most of that makes an array in
+    # NumPy and Python: samples find it there, and exact calls inside the simulator.
+    least_share = true_share - told["attributes_ns"] / told["cpu_ns"]
     samples = sampled(trace, told["start_ns"], told["end_ns"], f"t.tid = {pid}").total()
     granted = POINTS + 2 * error_points(true_share, samples)
-    assert abs(100 * share - 100 * true_share) <= granted, (found, told)
+    assert 100 * least_share - granted <= 100 * share <= 100 * true_share + granted, (found, told)
+    # One thread, which has nobody to wait for.
+    assert found["spin"] <= 0.002 * whole_ns
 
 
 @pytest.mark.parametrize("env", ["halfcheetah", "humanoid", "pong", "cartpole"])
 def test_share_within_two_points(env: str, share: Callable[..., dict[str, Any]]) -> None:
     mine = ("--simulator=native_cartpole",) if env == "cartpole" else ()
-    told = share(env, "--seconds=5", options=(SAMPLING, *mine))
+    told = share(env, "--seconds=5", "--substeps=4000", options=(SAMPLING, *mine))
     compare(told)
     # What is in none of the layers was still measured: nothing is left as merely running.
     assert buckets(told["trace"], told["pid"], "window")["running"] == 0
@@ -122,7 +132,8 @@ def test_share_within_two_points(env: str, share: Callable[..., dict[str, Any]])
 
 def test_share_beside_pytorch(share: Callable[..., dict[str, Any]]) -> None:
     options = (SAMPLING, "--simulator=native_cartpole")
-    compare(share("cartpole", "--policy=torch", "--seconds=5", options=options))
+    arguments = ("--policy=torch", "--substeps=4000", "--seconds=5")
+    compare(share("cartpole", *arguments, options=options))
 
 
 def test_long_calls_stay_exact_without_samples(share: Callable[..., dict[str, Any]]) -> None:
@@ -153,7 +164,7 @@ def test_calls_of_real_simulators_are_exact(
     env: str, least: float, share: Callable[..., dict[str, Any]]
 ) -> None:
     """Bindings enter through one function per module: its calls are all calls together."""
-    told = share(env, "--seconds=1", options=("--probe-budget=1000", "--sample-hz=0"))
+    told = share(env, "--seconds=1", options=EXACT, settled=False)
     ((found,),) = query(
         told["trace"],
         "SELECT count(*) FROM native_call AS c JOIN thread AS t USING (thread_id)"
