@@ -42,7 +42,9 @@ TRACER_ROOMS = (
 INCLUDES = {
     "bpf": r"[a-z_]+\.h",
     "cupti": r"[a-z_]+\.h",
-    "tracer/native": r"[a-z_]+\.h|bpf/(records|native_state|sample|track|tp_fields)\.h|cupti/records\.h",
+    "tracer/native": (
+        r"[a-z_]+\.h|bpf/(records|native_state|sample|track|tp_fields)\.h|cupti/records\.h"
+    ),
     "tracer/native/import": r"[a-z0-9_]+\.h",
     "analysis/native": r"[a-z_]+\.h",
 }
