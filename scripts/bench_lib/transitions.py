@@ -28,7 +28,7 @@ _SETTLING, _BATCHES = 40, 20
 @dataclass(frozen=True, slots=True)
 class _Window:
     step_ns: float
-    """CPU time of one step: the lower quartile, for other programs take caches and twins."""
+    """CPU time of one step: of the fastest tenth, for other programs take caches and twins."""
     recorder_share: float = 0
     """The recorder's own CPU time, of that of the target."""
 
@@ -68,7 +68,7 @@ def _measure(bench: Bench, name: str) -> list[Figure]:
 def _window(workload: Peer, batches: int = _BATCHES) -> _Window:
     workload.send(str(batches))
     step_ns = sorted(json.loads(workload.answer())["step_ns"])
-    return _Window(step_ns[len(step_ns) // 4])
+    return _Window(step_ns[len(step_ns) // 10])
 
 
 def _traced(bench: Bench, workload: Peer) -> _Window:
@@ -81,4 +81,4 @@ def _traced(bench: Bench, workload: Peer) -> _Window:
     # Saving is over when this returns: it must not compete with the next window.
     recorder.stop()
     step_ns = sorted(told["step_ns"])
-    return _Window(step_ns[len(step_ns) // 4], own_ns / (sum(step_ns) * told["steps"]))
+    return _Window(step_ns[len(step_ns) // 10], own_ns / (sum(step_ns) * told["steps"]))
