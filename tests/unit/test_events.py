@@ -196,3 +196,34 @@ def test_a_process_that_ended_at_once_was_not_looked_at(
     ask = trace(spool, session=SESSION, probes=[PYTHON])
     told = ask("SELECT process_id, reason FROM capture WHERE process_id > 0")
     assert told == [(2, "it ended before it could be looked at")]
+
+
+def test_a_module_whose_path_is_not_utf8_is_stored(
+    spool: SpoolBuilder, trace: Callable[..., Query]
+) -> None:
+    ask = trace(spool, session=SESSION, probes=[SITE | {"module": "/bad\udcff/mujoco.so"}])
+    assert ask("SELECT module, state FROM site") == [("/bad?/mujoco.so", "probed")]
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        (["probed"], (True, None)),
+        (["not probed: No space left"], (False, "/bin/py0: not probed: No space left")),
+        (["probed", "not probed: gone"], (True, "in part: /bin/py1: not probed: gone")),
+    ],
+)
+def test_gil_releases_that_were_not_probed_are_told(
+    states: list[str],
+    expected: tuple[bool, str | None],
+    spool: SpoolBuilder,
+    trace: Callable[..., Query],
+) -> None:
+    full = SESSION | {"instruments": INSTRUMENTS | {"gil": "full", "layers": []}}
+    probes = [{"event": "gil", "module": f"/bin/py{number}", "state": state}
+              for number, state in enumerate(states)]  # fmt: skip
+    ask = trace(spool, session=full, probes=probes)
+    assert ask("SELECT measured, reason FROM capture WHERE kind = 'gil_release'") == [expected]
+    assert ask("SELECT measured, reason FROM capture WHERE kind = 'native_call'") == [
+        (False, "not asked for: --transitions off")
+    ]

@@ -54,20 +54,31 @@ def _of_all(session: Mapping[str, object], facts: ProbeFacts) -> list[_Row]:
     has_calls = "native_call" not in missing
     failed = f"in part: the recorder failed: {facts.failure}" if facts.failure else None
     gave_up = f"in part: {facts.gave_up}" if facts.gave_up else failed
-    call_reason = missing.get("native_call", gave_up)
+    refused = missing.get("native_call")
+    off = None if told["layers"] else "not asked for: --transitions off"
     rows: list[_Row] = [
         (None, "wait", has_waits, None if has_waits else _NO_WAITS),
-        (None, "native_call", has_calls and bool(told["layers"]), call_reason),
+        (None, "native_call", has_calls and not off, refused or off or gave_up),
         (None, "cpu_sample", "cpu_sample" not in missing,
          missing.get("cpu_sample", failed or f"{told['sample_hz']} samples per second and CPU")),
-        (None, "gil_release", has_calls and told["gil"] == "full",
-         None if told["gil"] == "full" else "not asked for: --gil full"),
+        _of_gil_releases(told["gil"], refused, facts.gil_states, gave_up),
     ]  # fmt: skip
     for layer in _CALL_LAYERS if has_calls else ():
         is_probed = layer in told["layers"]
         reason = None if is_probed else _how_to_get(layer)
         rows.append((None, f"native_call:{layer}", is_probed, reason))
     return rows
+
+
+def _of_gil_releases(
+    asked: object, missing: str | None, states: Mapping[str, str], gave_up: str | None
+) -> _Row:
+    if asked != "full":
+        return (None, "gil_release", False, "not asked for: --gil full")
+    refused = [f"{path}: {state}" for path, state in states.items() if state != "probed"]
+    if missing or (refused and len(refused) == len(states)):
+        return (None, "gil_release", False, missing or refused[0])
+    return (None, "gil_release", True, f"in part: {refused[0]}" if refused else gave_up)
 
 
 def _how_to_get(layer: str) -> str:

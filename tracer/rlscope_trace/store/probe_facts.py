@@ -55,6 +55,8 @@ class ProbeFacts:
     """Addresses that were not probed, by the reason."""
     unscanned: list[tuple[int, int]] = field(default_factory=list)
     """pid and bytes of memory that were not searched for functions."""
+    gil_states: dict[str, str] = field(default_factory=dict)
+    """File of an interpreter -> whether its GIL releases were probed, and if not why."""
     losses: dict[str, int] = field(default_factory=dict)
     sampler: dict[str, int] = field(default_factory=dict)
     failure: str | None = None
@@ -87,7 +89,7 @@ def _take(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
             _take_site(facts, line)
         case "dropped":
             site = facts.sites[line["site_id"]]
-            site.state = f"dropped: {str(line['reason']).removeprefix('dropped ')}"
+            site.state = f"dropped: {_text(line, 'reason').removeprefix('dropped ')}"
             site.dropped_ns = _number(line, "ts_ns")
         case "hits":
             site = facts.sites[line["site_id"]]
@@ -99,24 +101,26 @@ def _take(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
         case "unscanned":
             facts.unscanned.append((_number(line, "pid"), _number(line, "bytes")))
         case "rejected":
-            facts.rejected[str(line["reason"])] += _number(line, "count")
+            facts.rejected[_text(line, "reason")] += _number(line, "count")
         case "losses":
             facts.losses = {name: _number(line, name) for name in line if name != "event"}
         case "sampler":
             facts.sampler = {name: value for name, value in line.items() if isinstance(value, int)}
+        case "gil":
+            facts.gil_states[_text(line, "module")] = _text(line, "state")
         case "gave_up":
-            facts.gave_up = str(line["reason"])
+            facts.gave_up = _text(line, "reason")
         case "failed":
-            facts.failure = str(line["reason"])
+            facts.failure = _text(line, "reason")
 
 
 def _take_site(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
-    state = str(line["state"])
+    state = _text(line, "state")
     site = Site(
         site_id=_number(line, "site_id"),
-        module=str(line["module"]),
-        symbol=str(line["symbol"]),
-        layer=str(line["layer"]),
+        module=_text(line, "module"),
+        symbol=_text(line, "symbol"),
+        layer=_text(line, "layer"),
         file_offset=_number(line, "file_offset"),
         state=state,
         probed_ns=_number(line, "ts_ns") if state == "probed" else None,
@@ -139,6 +143,11 @@ def _interpreter(line: Mapping[str, Any]) -> Interpreter:
         gil_start=_address(line, "runtime_start"),
         gil_end=_address(line, "runtime_end"),
     )
+
+
+def _text(line: Mapping[str, Any], name: str) -> str:
+    """Return a text that DuckDB takes: of names that are no UTF-8, the rest."""
+    return str(line[name]).encode("utf-8", "replace").decode()
 
 
 def _number(line: Mapping[str, Any], name: str) -> int:
