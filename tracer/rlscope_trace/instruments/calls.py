@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rlscope_trace.instruments.log import ProbeLog
-    from rlscope_trace.instruments.process import FileKey, Process
+    from rlscope_trace.instruments.process import FileKey, Mapping, Process
     from rlscope_trace.instruments.settings import InstrumentSettings
     from rlscope_trace.layers import LayerRules
     from rlscope_trace.loaders.capture import Capture
@@ -69,38 +70,55 @@ class CallProbes:
         if switchers:
             self._give_up(process, switchers[0])
             return
-        files = files_of(process.mappings)
-        due = {key: mapping for key, mapping in files.items()
-               if self._is_due(key, mapping[0], process, now_ns)}  # fmt: skip
+        due = self._due_files(process, now_ns)
         if not due:
             return
-        paths = [mapping[0] for mapping in due.values()]
-        found = _capture.PythonScan(process.pid).entry_points(paths)
+        scan = _capture.PythonScan(process.pid)
+        found = scan.entry_points([mapping[0] for mapping in due.values()])
         for reason, count in found["rejected"].items():
             self._log.append("rejected", pid=process.pid, reason=reason, count=count)
         if found["unscanned_bytes"]:
             self._log.append("unscanned", pid=process.pid, bytes=found["unscanned_bytes"])
+        # The points are those of what is mapped now: of a file that was replaced meanwhile, they
+        # would lie anywhere.
+        mapped = set(scan.mappings())
         for key, mapping in due.items():
-            module = self._modules[key]
-            module.scanned(now_ns)
+            if mapping not in mapped:
+                continue
             points = [point for point in found["points"] if point[0] == mapping[0]]
-            if module.fd < 0:
-                module.fd = open_file(process.pid, mapping)
-            self._probe(module, points)
+            self._modules[key].scanned(now_ns)
+            self._probe(process.pid, mapping, self._modules[key], points)
+
+    def _due_files(self, process: Process, now_ns: int) -> dict[FileKey, Mapping]:
+        """Return the files of a process that are to be scanned; none whose name means several."""
+        files = files_of(process.mappings)
+        names = Counter(mapping[0] for mapping in files.values())
+        due = {key: mapping for key, mapping in files.items()
+               if self._is_due(key, mapping[0], process, now_ns)}  # fmt: skip
+        for key in [key for key, mapping in due.items() if names[mapping[0]] > 1]:
+            del due[key]
+            self._modules[key].scanned(now_ns)
+            reason = "one of several files of the same name"
+            self._log.append("rejected", pid=process.pid, reason=reason, count=1)
+        return due
 
     def _give_up(self, process: Process, library: str) -> None:
         """Take all probes away, before one of them can end a process."""
+        name = Path(library).name
+        self.give_up(
+            f"pid {process.pid} loaded {name}, and the OS kernel ends programs that switch stacks",
+            " inside probed calls",
+        )
+
+    def give_up(self, reason: str, detail: str = "") -> None:
+        """Take all probes away for the rest of the recording; the end of `reason` is `detail`."""
         self._is_given_up = True
         self._probes.close_open()
-        name = Path(library).name
-        reason = (
-            f"pid {process.pid} loaded {name}, and the OS kernel ends programs that switch stacks"
-        )
         now_ns = time.monotonic_ns()
         for module in self._modules.values():
             for site_id in module.sites.values():
                 self._log.append("dropped", site_id=site_id, reason=reason, ts_ns=now_ns)
-        self._log.append("gave_up", reason=f"{reason} inside probed calls", ts_ns=now_ns)
+        self._log.append("gave_up", reason=f"{reason}{detail}", ts_ns=now_ns)
 
     def _is_due(self, key: FileKey, path: str, process: Process, now_ns: int) -> bool:
         module = self._modules.get(key)
@@ -111,7 +129,10 @@ class CallProbes:
             module = self._modules[key] = Module(path, layer, now_ns)
         return module.is_due(now_ns, is_settled=process.is_settled)
 
-    def _probe(self, module: Module, points: list[tuple[str, int, str, str, int]]) -> None:
+    def _probe(
+        self, pid: int, mapping: Mapping, module: Module,
+        points: list[tuple[str, int, str, str, int]],
+    ) -> None:  # fmt: skip
         new = [point for point in points
                if point[1] not in module.sites and point[3] not in _LEFT_OUT]  # fmt: skip
         room = _MAX_SITES - 1 - self._site_count
@@ -127,6 +148,8 @@ class CallProbes:
         code = _LAYER_CODES[module.layer]
         state = "probed"
         try:
+            if module.fd < 0:
+                module.fd = open_file(pid, mapping)
             self._probes.attach(
                 path_of(module.fd),
                 [(point[1], site, code) for site, point in enumerate(new, first)],
@@ -149,21 +172,30 @@ class CallProbes:
 
     def attach_gil(self, process: Process, key: FileKey, offsets: dict[str, int]) -> None:
         """Probe where the interpreter of a process gives the GIL away and takes it back."""
-        if key in self._interpreters:
+        if self._is_given_up or key in self._interpreters:
             return
         self._interpreters.add(key)
         mapping = files_of(process.mappings)[key]
-        fd = open_file(process.pid, mapping)
         releases = [offsets[name] for name in GIL_RELEASES if name in offsets]
         takes = [offsets[name] for name in GIL_TAKES if name in offsets]
         state = "probed"
+        if not releases or not takes:
+            state = "not probed: its functions for that were not found"
+        else:
+            try:
+                self._attach_gil(process.pid, mapping, releases, takes)
+            except OSError as error:
+                state = f"not probed: {error.strerror or error}"
+        self._log.append("gil", module=mapping[0], state=state)
+
+    def _attach_gil(
+        self, pid: int, mapping: Mapping, releases: list[int], takes: list[int]
+    ) -> None:
+        fd = open_file(pid, mapping)
         try:
             self._probes.attach_gil(path_of(fd), releases, takes)
-        except OSError as error:
-            state = f"not probed: {error.strerror or error}"
         finally:
             os.close(fd)
-        self._log.append("gil", module=mapping[0], state=state)
 
     def govern(self, now_ns: int, cpu_ns: int) -> None:
         """Drop the sites that cost more than the budget allows."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from rlscope_trace import _capture
 from rlscope_trace.instruments.calls import GIL_RELEASES, GIL_TAKES, CallProbes
 from rlscope_trace.instruments.log import ProbeLog
-from rlscope_trace.instruments.process import Process, cpu_time_ns
+from rlscope_trace.instruments.process import Process, cpu_time_ns, stack_start
 from rlscope_trace.layers import LayerRules
 from rlscope_trace.loaders.capture import bpf_file
 
@@ -112,9 +113,13 @@ class Follower:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        if self._calls is not None:
-            self._calls.stop()
-            self._calls = None
+        try:
+            if self._calls is not None:
+                self._calls.stop()
+        except OSError as error:
+            # The recording is to be saved, and the others to be stopped.
+            self._log.append("failed", reason=words(error))
+        self._calls = None
         if self._sampler is not None:
             self._sampler.stop()
             self._log.append("sampler", **self._sampler.counters())
@@ -124,10 +129,13 @@ class Follower:
     def _run(self) -> None:
         try:
             self._follow()
-        except BaseException as error:
-            # A defect of ours, which must not end the recording; but it must be told.
+        except Exception as error:  # noqa: BLE001
+            # A defect of ours, which must not end the recording; but it must be told. Probes that
+            # nobody governs any more could cost the target without limit.
             self._log.append("failed", reason=repr(error))
-            raise
+            if self._calls is not None:
+                with suppress(OSError):
+                    self._calls.give_up(f"the recorder failed: {error!r}")
 
     def _follow(self) -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
@@ -147,9 +155,10 @@ class Follower:
     def _look(self, process: Process, now_ns: int) -> None:
         """Attach what has come since the last look; a process that is gone is forgotten."""
         try:
+            process.note_program(stack_start(process.pid))
             scan = _capture.PythonScan(process.pid)
             changed = process.update(scan.mappings(), now_ns)
-            if process.has_replaced_its_program():
+            if process.has_lost_its_interpreter():
                 process.interpreter = None
             if changed and process.interpreter is None:
                 self._find_python(process, scan)

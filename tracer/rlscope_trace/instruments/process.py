@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,6 +28,17 @@ def cpu_time_ns(pid: int) -> int | None:
         return None
 
 
+def stack_start(pid: int) -> int:
+    """Return where the stack of a process begins: elsewhere after each exec. 0: not known."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return 0
+    # The name may hold anything; it is field 2, and startstack field 28.
+    fields = status.rpartition(b")")[2].split()
+    return int(fields[28 - 3]) if len(fields) > 28 - 3 else 0
+
+
 @dataclass(slots=True)
 class Process:
     """What is known of a process, and when it is to be looked at again."""
@@ -42,6 +54,7 @@ class Process:
     is_told: bool = False
     """It has been written down that there is no Python in it."""
     cpu_ns: int = 0
+    _stack_start: int = 0
     _interval_ns: int = field(default=_SHORT_NS)
 
     def update(self, mappings: Sequence[Mapping], now_ns: int) -> bool:
@@ -55,8 +68,19 @@ class Process:
         self.due_ns = now_ns + self._interval_ns
         return changed
 
-    def has_replaced_its_program(self) -> bool:
-        """Tell whether the interpreter that was found in it is no longer there: it called exec."""
+    def note_program(self, start: int) -> None:
+        """Forget the interpreter that was found in it if it called exec since.
+
+        start: its stack_start() before its mappings were read, so that an exec in between is found
+        the next time. The new program often runs the same interpreter, at another address.
+        """
+        if start != self._stack_start:
+            self.interpreter = None
+            self.mappings = ()
+        self._stack_start = start
+
+    def has_lost_its_interpreter(self) -> bool:
+        """Tell whether the interpreter that was found in it is no longer there."""
         return self.interpreter is not None and self.interpreter not in {
             (mapping[1], mapping[2]) for mapping in self.mappings
         }

@@ -1,0 +1,93 @@
+"""Files of a target: which may be opened, and when a process has become another program."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlscope_trace import _capture
+from rlscope_trace.instruments.modules import open_file
+from rlscope_trace.instruments.process import Process, stack_start
+
+_EXEC = "import os, sys; print(flush=True); input(); os.execv(sys.executable, {again})"
+_AGAIN = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"]
+
+
+def _own_mapping() -> tuple[str, int, int, int, int, int]:
+    return next(
+        mapping for mapping in _capture.PythonScan(os.getpid()).mappings()
+        if Path(mapping[0]).name.startswith("_capture")
+    )  # fmt: skip
+
+
+def _refuse_map_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do as the OS kernel does to a recorder without CAP_SYS_ADMIN."""
+    real = os.open
+
+    def refusing(path: str, flags: int) -> int:
+        if "/map_files/" in path:
+            raise PermissionError(1, "Operation not permitted")
+        return real(path, flags)
+
+    monkeypatch.setattr(os, "open", refusing)
+
+
+def test_a_file_is_opened_by_name_where_its_mapping_may_not_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mapping = _own_mapping()
+    _refuse_map_files(monkeypatch)
+    fd = open_file(os.getpid(), mapping)
+    try:
+        assert os.fstat(fd).st_ino == mapping[2]
+    finally:
+        os.close(fd)
+
+
+def test_another_file_of_the_same_name_is_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, device, inode, *place = _own_mapping()
+    other = tmp_path / Path(path).name
+    other.write_bytes(b"")
+    _refuse_map_files(monkeypatch)
+    with pytest.raises(OSError, match="another file"):
+        open_file(os.getpid(), (str(other), device, inode, *place))
+
+
+def test_a_fifo_of_the_same_name_does_not_block_us(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, device, _, *place = _own_mapping()
+    fifo = tmp_path / "module.so"
+    os.mkfifo(fifo)
+    _refuse_map_files(monkeypatch)
+    with pytest.raises(OSError, match="another file"):
+        open_file(os.getpid(), (str(fifo), device, fifo.stat().st_ino, *place))
+
+
+def test_an_exec_of_the_same_interpreter_is_noticed() -> None:
+    command = [sys.executable, "-c", _EXEC.format(again=_AGAIN)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        program.stdout.readline()
+        process = Process(program.pid, is_new=False)
+        process.note_program(stack_start(program.pid))
+        process.interpreter = (1, 2)
+        process.note_program(stack_start(program.pid))
+        assert process.interpreter == (1, 2)
+        program.stdin.write(b"\n")
+        program.stdin.flush()
+        program.stdout.readline()
+        process.note_program(stack_start(program.pid))
+        assert process.interpreter is None
+        program.stdin.close()
+
+
+def test_the_stack_of_a_process_that_is_gone_is_not_known() -> None:
+    with subprocess.Popen(["true"]) as program:
+        program.wait()
+    assert stack_start(program.pid) == 0
