@@ -1,5 +1,7 @@
 """What the sampler says of known programs: Python functions, layers, copies and other programs."""
 
+import resource
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -169,3 +171,25 @@ def test_interpreters_that_are_not_known_are_refused_with_the_reason(run: Run) -
 
     samples, _ = run(sys.executable, "fork", prepare=refuse)
     assert {sample.layer for sample in samples} <= {0, PYTHON, OTHER}
+
+
+def test_a_program_of_many_files_leaves_descriptors_to_others(tmp_path: Path) -> None:
+    library = build_library("sampled_work", tmp_path)
+    copies = [shutil.copy(library, tmp_path / f"copy{number}.so") for number in range(300)]
+    preload = "LD_PRELOAD=" + ":".join(map(str, copies))
+    program = Workload(["env", preload, sys.executable, str(WORKLOADS / "sampled.py"), "functions"])
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
+    try:
+        assert program.readline() == f"ready {program.pid}"
+        with sampling(tmp_path, program.pid) as made:
+            made.note_python(program.pid)
+            program.go()
+            program.truth()
+            held = len(list(Path("/proc/self/fd").iterdir()))
+            samples = made.finish()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        program.close()
+    assert held < 192
+    assert share(samples, lambda sample: sample.layer == PYTHON) > 0.9

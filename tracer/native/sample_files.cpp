@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -34,6 +35,15 @@ bool IsOpenMp(const std::string& path) {
   return false;
 }
 
+// Half of the descriptors are left for all else.
+int KeepIfRoom(int fd) {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && static_cast<rlim_t>(fd) < limit.rlim_cur / 2)
+    return fd;
+  close(fd);
+  return -1;
+}
+
 bool IsMappedFile(const struct stat& status, const Mapping& mapping) {
   return S_ISREG(status.st_mode) && status.st_ino == mapping.inode;
 }
@@ -50,7 +60,7 @@ int OpenMapped(pid_t pid, const Mapping& mapping) {
     if (stat(path.c_str(), &status) != 0 || !IsMappedFile(status, mapping)) continue;
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0) continue;
-    if (fstat(fd, &status) == 0 && IsMappedFile(status, mapping)) return fd;
+    if (fstat(fd, &status) == 0 && IsMappedFile(status, mapping)) return KeepIfRoom(fd);
     close(fd);
   }
   return -1;
