@@ -191,10 +191,13 @@ static __always_inline struct rls_python *python_of(struct rls_raw_sample *sampl
 						    struct task_struct *task)
 {
 	struct task_struct___sample *fields = (void *)task;
-	struct rls_python *python = bpf_map_lookup_elem(&python_processes, &sample->ns_tgid);
+	/* Copies: 6.1 takes no key that lies in the ring. */
+	__u32 process = sample->ns_tgid;
+	__u32 parent = sample->ns_parent;
+	struct rls_python *python = bpf_map_lookup_elem(&python_processes, &process);
 
 	if (!python)
-		python = bpf_map_lookup_elem(&python_processes, &sample->ns_parent);
+		python = bpf_map_lookup_elem(&python_processes, &parent);
 	if (!python)
 		return 0;
 	/* Every exec has a stack of its own, at random: this tells a copy from another program. */
