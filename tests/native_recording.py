@@ -53,6 +53,12 @@ class Launched(Workload):
             pass
         return self
 
+    def child(self) -> int:
+        """Return the pid of the program."""
+        tasks = Path(f"/proc/{self.pid}/task").glob("*/children")
+        (child,) = {int(word) for file in tasks for word in file.read_text().split()}
+        return child
+
     def words(self) -> str:
         """Return what the recorder has said so far."""
         return self._words.read_text()
@@ -110,6 +116,17 @@ def end(started: Sequence[Workload]) -> None:
             made.process.send_signal(signal.SIGINT)
             made.process.send_signal(signal.SIGTERM)
         made.close()
+
+
+def until_used(pid: int, cpu_s: float) -> None:
+    """Wait until a process has used so much more CPU time."""
+
+    def used() -> float:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    begun = used()
+    until(lambda: used() > begun + cpu_s, what=f"pid {pid} has used {cpu_s} s of CPU time")
 
 
 def buckets(trace: Path, tid: int, operation: str) -> Counter[str]:

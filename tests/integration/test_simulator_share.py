@@ -20,6 +20,7 @@ from native_recording import (
     python_program,
     running_ns,
     sampled,
+    until_used,
 )
 from recording import assert_conserved, query, until
 from rl_programs import require_modules
@@ -80,27 +81,8 @@ def settle(program: Launched) -> None:
 
     # No threshold of a time that is judged: the truth is only taken afterwards.
     for _ in range(3):
-        pause(program, 1.0)
+        until_used(program.child(), 1.0)
         until(is_quiet, what="the probes are settled")
-
-
-def pause(program: Launched, cpu_s: float) -> None:
-    """Let the program use so much CPU time."""
-    pid = child_of(program.pid)
-
-    def used() -> float:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / 100
-
-    begun = used()
-    until(lambda: used() > begun + cpu_s, what=f"{cpu_s} s of CPU time")
-
-
-def child_of(pid: int) -> int:
-    """Return the program that a recorder launched."""
-    children = Path(f"/proc/{pid}/task").glob("*/children")
-    (child,) = {int(word) for file in children for word in file.read_text().split()}
-    return child
 
 
 def compare(told: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from conftest import Workload
 from native_programs import build_extension, build_library
-from native_recording import Launch, Launched, probed_sites, python_program
+from native_recording import Launch, Launched, probed_sites, python_program, until_used
 from recording import Recorder, assert_conserved, query, until
 from rl_programs import require_modules
 
@@ -68,21 +68,24 @@ def test_a_recorder_that_comes_and_goes(
 ) -> None:
     """Also one that is killed: the OS kernel takes its probes away, the program never notices."""
     monkeypatch.setenv("PYTHONPATH", str(modules), prepend=":")
-    target = Workload([*command, "--seconds=12"])
+    target = Workload([*command, "--seconds=0"])
     try:
         assert target.readline() == f"ready {target.pid}"
         target.go()
-        for round_number in range(6):
+        for round_number in range(4):
             trace = tmp_path / f"{round_number}.duckdb"
             recorder = Recorder(trace, f"--pid={target.pid}", *OPTIONS, "--probe-budget=1000")
             recorder.live()
             until(lambda made=recorder: probed_sites(made.spool, "native_cartpole"), what="probes")
+            # One of its threads opens libraries, the other one steps: both get to run.
+            until_used(target.pid, 0.5)
             if round_number % 2:
                 recorder.signal(signal.SIGKILL)
                 recorder.process.wait()
             else:
                 assert recorder.stop() == 0, recorder.words()
                 assert query(trace, "SELECT count(*) > 0 FROM native_call") == [(True,)]
+        target.go()
         check(target.truth(deadline_s=120))
         assert target.wait() == 0
     finally:

@@ -1,8 +1,9 @@
-"""Loads and unloads code, forks, execs and crashes children for --seconds, and checks its results.
+"""Loads and unloads code, forks, execs and crashes children, and checks its results.
 
-All at once: a thread that opens and closes libraries (--libraries, copies of native modules and
-others) by dlopen; the main thread, which steps native_cartpole and compares with what the first run
-gave; children that fork again, exec, crash by SIGSEGV and SIGABRT, or step as well.
+It goes on for --seconds; with --seconds=0 until the next line on stdin. All at once: a thread that
+opens and closes libraries (--libraries, copies of native modules and others) by dlopen; the main
+thread, which steps native_cartpole and compares with what the first run gave; children that fork
+again, exec, crash by SIGSEGV and SIGABRT, or step as well.
 
 Truth: wrong (results that differed), steps, opened (libraries), and `children`: how they ended ->
 how many; every one must have ended as it was meant to.
@@ -10,6 +11,7 @@ how many; every one must have ended as it was meant to.
 
 import ctypes
 import os
+import select
 import signal
 import sys
 import threading
@@ -88,6 +90,10 @@ def one_of_each() -> None:
         children[name if code == meant else f"{name}: {code}"] += 1
 
 
+def told_to_end() -> bool:
+    return bool(select.select([sys.stdin], [], [], 0)[0])
+
+
 expected = trajectory()
 begin(options)
 over = threading.Event()
@@ -95,7 +101,7 @@ opener = threading.Thread(target=open_and_close, args=(over,))
 opener.start()
 end_s = time.monotonic() + options.seconds
 wrong = 0
-while time.monotonic() < end_s:
+while time.monotonic() < end_s if options.seconds else not told_to_end():
     for _ in range(50):
         wrong += trajectory() != expected
         totals["steps"] += 40
