@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rlscope_analysis import summary_sql
 from rlscope_analysis.query import run_query
 from rlscope_analysis.report_rows import count_of, printable
+from rlscope_analysis.window import origin_ns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -45,6 +46,18 @@ def site_notes(trace: Trace) -> Iterable[str]:
     if len(rows) > _SITE_LINES:
         rest = sum(count for _, _, count, _ in rows[_SITE_LINES:])
         yield f"{rest:,} more functions not probed to the end; see table site"
+    yield from _late_notes(trace)
+
+
+def _late_notes(trace: Trace) -> Iterable[str]:
+    first_ns = origin_ns(trace.connection)
+    for layer, since_ns in run_query(trace, summary_sql.LATE_PROBES_SQL).rows:
+        # Not a millisecond too early.
+        from_s = f"{-((first_ns - since_ns) // 10**6) / 1000:.3f}"
+        yield (
+            f"calls into the {layer} were recorded from {from_s} s on: operations that began before"
+            f" have no count of them; --from {from_s} counts the rest"
+        )
 
 
 def _process(pid: int | None, name: str | None) -> str:

@@ -64,6 +64,13 @@ WHERE starts_with(state, 'dropped') OR starts_with(state, 'not probed')
 GROUP BY state, layer
 ORDER BY count(*) DESC, state, layer
 """
+# Layers whose calls were not recorded from the start of every process, though later they were.
+LATE_PROBES_SQL = """
+SELECT layer, max(since_ns)
+FROM _layer_gap
+WHERE reason IS NULL AND since_ns IS NOT NULL
+GROUP BY layer ORDER BY layer
+"""
 HAS_OPERATIONS_SQL = "SELECT EXISTS (FROM operation_coded)"
 ENDED_CLEANLY_SQL = """
 SELECT coalesce(max(value) FILTER (WHERE key = 'ended_cleanly'), '') <> 'false' FROM meta

@@ -59,7 +59,7 @@ WHERE EXISTS (
 # was asked for.
 _ASKED_SQL = """
 CREATE OR REPLACE TEMP VIEW _window AS
-SELECT {from_ns}::BIGINT AS from_ns, {to_ns}::BIGINT AS to_ns
+SELECT {origin_ns}::BIGINT AS origin_ns, {from_ns}::BIGINT AS from_ns, {to_ns}::BIGINT AS to_ns
 """
 # What was lost inside the window is what the states inside it leave uncovered.
 _THREAD_SQL = """
@@ -234,6 +234,7 @@ def _show(
 def _note_window(connection: duckdb.DuckDBPyConnection, window: Window) -> None:
     ((first_ns, _),) = connection.execute(SPAN_SQL).fetchall()
     bounds = {
+        "origin_ns": first_ns or 0,
         "from_ns": "NULL" if window.start_ns == EARLIEST_NS else window.start_ns - (first_ns or 0),
         "to_ns": "NULL" if window.end_ns == LATEST_NS else window.end_ns - (first_ns or 0),
     }
@@ -242,11 +243,22 @@ def _note_window(connection: duckdb.DuckDBPyConnection, window: Window) -> None:
 
 def asked_window(connection: duckdb.DuckDBPyConnection) -> AskedWindow | None:
     """Return the stretch of time that this connection is restricted to; None: the whole trace."""
-    asked = "SELECT 1 FROM duckdb_views() WHERE temporary AND view_name = '_window'"
-    if not connection.execute(asked).fetchall():
+    if not _has_window(connection):
         return None
     ((from_ns, to_ns),) = connection.execute("SELECT from_ns, to_ns FROM _window").fetchall()
     return AskedWindow(from_ns, to_ns)
+
+
+def origin_ns(connection: duckdb.DuckDBPyConnection) -> int:
+    """Return the instant from which --from and --to count, also where a window is shown."""
+    sql = "SELECT origin_ns, 0 FROM _window" if _has_window(connection) else SPAN_SQL
+    ((first_ns, _),) = connection.execute(sql).fetchall()
+    return first_ns or 0
+
+
+def _has_window(connection: duckdb.DuckDBPyConnection) -> bool:
+    asked = "SELECT 1 FROM duckdb_views() WHERE temporary AND view_name = '_window'"
+    return bool(connection.execute(asked).fetchall())
 
 
 def _ask_whole_trace_for_launches(

@@ -84,3 +84,96 @@ def test_lost_calls_leave_no_count_at_all(builder: TraceBuilder) -> None:
     assert counts(builder) == {
         ("step", layer): (None, None, reason) for layer in ("simulator", "backend", "cuda_api")
     }
+
+
+LATE = "in part: only calls since the probes came, see --from"
+
+
+@pytest.mark.parametrize(
+    ("probed_ns", "expected"),
+    [(0, EXACT), (1, {**EXACT, ("step", "simulator"): (None, None, LATE)})],
+)
+def test_an_operation_older_than_the_probes_has_no_count(
+    builder: TraceBuilder, probed_ns: int, expected: object
+) -> None:
+    builder.capture("cuda_call")
+    builder.site("simulator", "mj_step", probed_ns=probed_ns)
+    assert counts(builder) == expected
+
+
+def test_what_began_after_the_probes_is_counted(builder: TraceBuilder) -> None:
+    builder.capture("cuda_call")
+    builder.site("simulator", "mj_step", probed_ns=30)
+    late = builder.thread(builder.process(pid=2, start_ns=30), states=[run(70)], start_ns=30)
+    builder.operation(late, 31, 40, "late")
+    builder.native_call(late, 32, 35, "simulator", "mj_step")
+    assert counts(builder) == {
+        **EXACT,
+        ("step", "simulator"): (None, None, LATE),
+        ("late", "simulator"): (1, 1.0, None),
+    }
+
+
+def test_a_process_without_python_has_no_count_in_any_layer(builder: TraceBuilder) -> None:
+    builder.capture("cuda_call")
+    builder.capture("native_call:simulator")
+    builder.capture("native_call:backend")
+    builder.capture("native_call", process_id=1, measured=False, reason="it runs PyPy")
+    assert counts(builder) == {
+        ("step", layer): (None, None, "it runs PyPy") for layer in ("simulator", "backend")
+    }
+
+
+def test_what_was_not_asked_for_stays_so_in_a_process_that_could_be_probed(
+    builder: TraceBuilder,
+) -> None:
+    builder.capture("cuda_call")
+    builder.capture("native_call:backend", measured=False, reason="not asked for")
+    builder.capture("native_call", process_id=1)
+    assert counts(builder) == {**EXACT, ("step", "backend"): (None, None, "not asked for")}
+
+
+def test_a_layer_that_samples_found_but_no_probe_has_no_count(builder: TraceBuilder) -> None:
+    builder.capture("cuda_call")
+    other = builder.thread(builder.process(pid=2), states=[run(100)])
+    builder.sample(other, 5, "simulator")
+    builder.sample(1, 5, "simulator")
+    assert counts(builder) == {
+        **EXACT,
+        ("(unannotated)", "simulator"): (
+            None, None, "in part: it ran, but none of its functions was found in time",
+        ),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "source"),
+    [
+        ("unmatched", "calls that were under way when another function of their file was dropped"),
+        ("skipped", "functions in 3 MiB of pid 5 that were not searched"),
+        ("dropped", "notes of the probes"),
+        ("dropped", "spool: damaged records"),
+        ("truncated", "the recording: its last 0.1 s at least"),
+        ("truncated", "spool: 5 bytes after the last whole record"),
+    ],
+)
+def test_whatever_may_have_taken_calls_leaves_no_count(
+    builder: TraceBuilder, kind: str, source: str
+) -> None:
+    builder.capture("cuda_call")
+    builder.loss(kind=kind, source=source)
+    assert counts(builder) == {
+        ("step", layer): (None, None, f"in part: lost: {source}")
+        for layer in ("simulator", "backend", "cuda_api")
+    }
+
+
+def test_other_losses_leave_the_counts(builder: TraceBuilder) -> None:
+    builder.capture("cuda_call")
+    builder.loss(source="ring cpu 1 cycle")
+    builder.loss(kind="unmatched", source="wakeups not seen: run-queue latency counted as sleep")
+    builder.loss(
+        kind="unmatched",
+        source="returns of calls that were under way when their probe was attached",
+    )
+    assert counts(builder) == EXACT

@@ -17,23 +17,37 @@ WITH kind AS (
     min(coalesce(reason, '')) AS reason
   FROM capture GROUP BY process_id, kind
 ), known AS (
-  SELECT process_id FROM process UNION SELECT process_id FROM thread
-), resolved AS (
+  SELECT process_id, min(start_ns) AS start_ns
+  FROM (SELECT process_id, start_ns FROM process UNION ALL SELECT process_id, start_ns FROM thread)
+  GROUP BY process_id
+), said AS (
   SELECT
     p.process_id, k.layer, k.is_general,
+    own.kind IS NOT NULL AS is_own,
     coalesce(own.measured, every.measured, FALSE) AS measured,
     coalesce(own.reason, every.reason, '') AS reason
   FROM known AS p CROSS JOIN kind AS k
   LEFT JOIN told AS own ON own.process_id = p.process_id AND own.kind = k.kind
   LEFT JOIN told AS every ON every.process_id IS NULL AND every.kind = k.kind
   WHERE own.kind IS NOT NULL OR every.kind IS NOT NULL
+), ranked AS (
+  -- What tells of one layer goes before what tells of all; but what a process lacks, it lacks for
+  -- every layer. Of two sources one that measured will do.
+  SELECT
+    process_id, layer, measured, reason,
+    CASE
+      WHEN is_own AND NOT is_general THEN 0
+      WHEN is_own AND (NOT measured OR starts_with(reason, 'in part: ')) THEN 1
+      WHEN NOT is_general THEN 2
+      ELSE 3
+    END AS place
+  FROM said
 ), captured AS (
-  -- What tells of one layer goes before what tells of all; of two sources one that measured will do.
   SELECT
     process_id, layer,
-    arg_min(measured, (is_general, NOT measured)) AS measured,
-    arg_min(reason, (is_general, NOT measured)) AS reason
-  FROM resolved
+    arg_min(measured, (place, NOT measured)) AS measured,
+    arg_min(reason, (place, NOT measured)) AS reason
+  FROM ranked
   GROUP BY process_id, layer
 ), incomplete AS (
   SELECT
@@ -43,10 +57,29 @@ WITH kind AS (
   FROM site
   WHERE dropped_ns < (SELECT max(end_ns) FROM thread) OR starts_with(state, 'not probed')
   GROUP BY layer
+), probed AS (
+  SELECT layer, max(probed_ns) AS since_ns FROM site GROUP BY layer
+), unseen AS (
+  -- Samples found the layer, but not one call: its functions were never found.
+  SELECT DISTINCT t.process_id, CASE c.layer WHEN 2 THEN 'simulator' ELSE 'backend' END AS layer
+  FROM sample_count_coded AS c JOIN thread AS t ON t.thread_id = c.thread_id
+  WHERE c.call_layer = 0 AND c.layer IN (2, 3)
+  EXCEPT
+  SELECT t.process_id, CASE c.to_layer WHEN 2 THEN 'simulator' ELSE 'backend' END
+  FROM transition_coded AS c JOIN thread AS t ON t.thread_id = c.thread_id
+  WHERE c.to_layer IN (2, 3)
 ), lost AS (
   SELECT sum(count) AS calls
   FROM trace_stat
   WHERE kind = 'dropped' AND contains(source, 'call')
+), cut AS (
+  -- What else may have taken calls with it.
+  SELECT min(source) AS source
+  FROM trace_stat
+  WHERE kind = 'unmatched' AND contains(source, 'calls that were under way when another function')
+    OR kind = 'skipped' AND starts_with(source, 'functions in ')
+    OR kind = 'dropped' AND (source = 'notes of the probes' OR starts_with(source, 'spool: ') OR starts_with(source, 'not known'))
+    OR kind = 'truncated' AND (starts_with(source, 'the recording: ') OR starts_with(source, 'spool: '))
 )
 SELECT
   p.process_id, l.layer,
@@ -56,20 +89,27 @@ SELECT
     WHEN starts_with(c.reason, 'in part: ') THEN c.reason
     WHEN i.layer IS NOT NULL THEN 'in part: functions not probed to the end: ' || i.sites || ', for example ' || i.site
     WHEN o.calls > 0 THEN 'in part: calls that were lost: ' || o.calls
-  END AS reason
+    WHEN x.source IS NOT NULL THEN 'in part: lost: ' || x.source
+    WHEN u.layer IS NOT NULL THEN 'in part: it ran, but none of its functions was found in time'
+  END AS reason,
+  CASE WHEN s.since_ns > p.start_ns THEN s.since_ns END AS since_ns
 FROM known AS p
 CROSS JOIN (SELECT DISTINCT layer FROM kind) AS l
 CROSS JOIN lost AS o
+CROSS JOIN cut AS x
 LEFT JOIN captured AS c ON c.process_id IS NOT DISTINCT FROM p.process_id AND c.layer = l.layer
-LEFT JOIN incomplete AS i ON i.layer = l.layer;
+LEFT JOIN incomplete AS i ON i.layer = l.layer
+LEFT JOIN probed AS s ON s.layer = l.layer
+LEFT JOIN unseen AS u ON u.process_id IS NOT DISTINCT FROM p.process_id AND u.layer = l.layer;
 COMMENT ON VIEW _layer_gap IS 'Private: may change without notice. Why the calls into a layer cannot be counted for a process';
 COMMENT ON COLUMN _layer_gap.process_id IS 'The process';
 COMMENT ON COLUMN _layer_gap.layer IS 'simulator, backend, cuda_api';
-COMMENT ON COLUMN _layer_gap.reason IS 'Why not; NULL: every call was recorded';
+COMMENT ON COLUMN _layer_gap.reason IS 'Why not; NULL: every call was recorded, since since_ns';
+COMMENT ON COLUMN _layer_gap.since_ns IS 'Since when calls were recorded; NULL: as long as the process was traced';
 
 CREATE OR REPLACE VIEW transitions AS
 WITH instance AS (
-  SELECT o.thread_id, p.name AS operation, count(*) AS instances
+  SELECT o.thread_id, p.name AS operation, count(*) AS instances, min(o.start_ns) AS start_ns
   FROM operation_coded AS o JOIN operation_path AS p ON p.path_id = o.path_id
   GROUP BY o.thread_id, p.name
 ), entered AS (
@@ -85,20 +125,34 @@ WITH instance AS (
   SELECT t.process_id, e.thread_id, e.operation, e.from_layer, e.to_layer, e.count
   FROM entered AS e LEFT JOIN thread AS t ON t.thread_id = e.thread_id
 ), place AS (
-  SELECT thread_id, operation FROM entered UNION SELECT thread_id, operation FROM instance
+  SELECT thread_id, operation FROM entered
+  UNION
+  SELECT thread_id, operation FROM instance
+  UNION
+  SELECT thread_id, '(unannotated)' FROM thread WHERE thread_id NOT IN (SELECT thread_id FROM instance)
+), gap AS (
+  -- An operation that was there before the probes may have made calls that nobody recorded.
+  SELECT
+    t.process_id, p.thread_id, p.operation, g.layer,
+    CASE
+      WHEN g.reason IS NOT NULL THEN g.reason
+      WHEN coalesce(i.start_ns, t.start_ns) < g.since_ns THEN 'in part: only calls since the probes came, see --from'
+    END AS reason
+  FROM place AS p
+  JOIN thread AS t ON t.thread_id = p.thread_id
+  JOIN _layer_gap AS g ON g.process_id IS NOT DISTINCT FROM t.process_id
+  LEFT JOIN instance AS i ON i.thread_id = p.thread_id AND i.operation = p.operation
 ), told AS (
   SELECT
     o.process_id, o.thread_id, o.operation, o.from_layer, o.to_layer,
     CASE WHEN g.reason IS NULL THEN o.count END AS count, g.reason
   FROM owned AS o
-  LEFT JOIN _layer_gap AS g ON g.process_id IS NOT DISTINCT FROM o.process_id AND g.layer = o.to_layer
+  LEFT JOIN gap AS g ON g.thread_id = o.thread_id AND g.operation = o.operation AND g.layer = o.to_layer
   UNION ALL
-  SELECT t.process_id, p.thread_id, p.operation, NULL, g.layer, NULL, g.reason
-  FROM place AS p
-  JOIN thread AS t ON t.thread_id = p.thread_id
-  JOIN _layer_gap AS g ON g.process_id IS NOT DISTINCT FROM t.process_id AND g.reason IS NOT NULL
-  LEFT JOIN entered AS e ON e.thread_id = p.thread_id AND e.operation = p.operation AND e.to_layer = g.layer
-  WHERE e.thread_id IS NULL
+  SELECT g.process_id, g.thread_id, g.operation, NULL, g.layer, NULL, g.reason
+  FROM gap AS g
+  LEFT JOIN entered AS e ON e.thread_id = g.thread_id AND e.operation = g.operation AND e.to_layer = g.layer
+  WHERE g.reason IS NOT NULL AND e.thread_id IS NULL
 )
 SELECT
   t.process_id, t.thread_id, t.operation, t.from_layer, t.to_layer, t.count,
