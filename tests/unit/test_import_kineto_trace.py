@@ -124,8 +124,22 @@ def test_capture_tells_what_was_measured(tmp_path: Path) -> None:
             "wait": False,
         }
         assert dict(con.execute(MEASURED, [1]).fetchall()) == {
-            "operation": True, "native_call": True, "cuda_call": True, "gpu_activity": True,
+            "operation": True, "native_call": True, "native_call:simulator": False,
+            "cuda_call": True, "gpu_activity": True,
         }  # fmt: skip
+
+
+def test_that_no_call_entered_a_simulator_is_not_known(tmp_path: Path) -> None:
+    events = [annotation("step", 0, 9), op("a", 1, 3), call("cudaLaunchKernel", 4, 5, 1)]
+    with imported(write_kineto(tmp_path / "a.json", events), views=True) as con:
+        told = con.execute(
+            "SELECT to_layer, count, reason FROM transitions ORDER BY ALL"
+        ).fetchall()
+    assert told == [
+        ("backend", 1, None),
+        ("cuda_api", 1, None),
+        ("simulator", None, "imported from Kineto, which knows no simulator"),
+    ]
 
 
 def test_a_profile_of_the_cpu_measured_no_gpu(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ _NO_GPU = (
     " ProfilerActivity.CUDA"
 )
 _IMPORTED = "imported from Kineto"
+_NO_SIMULATOR = "imported from Kineto, which knows no simulator"
 # Where files list the GPUs; the second is that of 2020 and 2021.
 _DEVICE_KEYS = (
     ("deviceProperties", "computeMajor", "computeMinor", "numSms"),
@@ -109,6 +110,7 @@ def _convert(
 def _captures(process_id: int, file: KinetoFile) -> Iterator[tuple[int, str, bool, str]]:
     for kind in ("operation", "native_call"):
         yield process_id, kind, True, _IMPORTED
+    yield process_id, "native_call:simulator", False, _NO_SIMULATOR
     has_gpu = file.has_gpu_records()
     for kind in ("cuda_call", "gpu_activity"):
         yield process_id, kind, has_gpu, _IMPORTED if has_gpu else _NO_GPU
