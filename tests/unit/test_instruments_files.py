@@ -1,5 +1,6 @@
 """Files of a target: which may be opened, and when a process has become another program."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -91,3 +92,13 @@ def test_the_stack_of_a_process_that_is_gone_is_not_known() -> None:
     with subprocess.Popen(["true"]) as program:
         program.wait()
     assert stack_start(program.pid) == 0
+
+
+def test_a_scan_that_is_cancelled_ends() -> None:
+    scan = _capture.PythonScan(os.getpid())
+    path = _own_mapping()[0]
+    assert scan.entry_points([path])["scanned_bytes"] > 0
+    scan.cancel()
+    with pytest.raises(OSError, match="reading process") as raised:
+        scan.entry_points([path])
+    assert raised.value.errno == errno.ECANCELED

@@ -42,6 +42,8 @@ class PythonFinder {
   // The place to probe of exported functions; those that have none are absent.
   std::map<std::string, std::uint64_t> Exported(const std::string& path,
                                                 const std::vector<std::string>& names) const;
+  // From any thread: ends the others with std::system_error, ECANCELED.
+  void Cancel() { process_.Cancel(); }
 
  private:
   TargetProcess process_;

@@ -115,7 +115,8 @@ void bind_finder(py::module_& module) {
       .def("runtime", &Runtime)
       .def("entry_points", &FindEntryPoints, py::arg("paths"), py::kw_only(),
            py::arg("budget_bytes") = kBudgetBytes)
-      .def("exported", &Exported, py::arg("path"), py::arg("names"));
+      .def("exported", &Exported, py::arg("path"), py::arg("names"))
+      .def("cancel", &PythonFinder::Cancel);
   module.def("cheap_site", &CheapSite, py::arg("code"));
 }
 

@@ -65,6 +65,10 @@ void TargetProcess::CheckAlive() const {
     Fail(ESRCH, "the program of process " + std::to_string(pid_) + " has ended");
 }
 
+void TargetProcess::CheckCancelled() const {
+  if (is_cancelled_) Fail(ECANCELED, "reading process " + std::to_string(pid_));
+}
+
 std::vector<Mapping> TargetProcess::Maps() const {
   std::vector<Mapping> maps = ReadMaps(pid_);
   CheckAlive();  // and so it was this process, for pids are used again only after its end
@@ -72,11 +76,13 @@ std::vector<Mapping> TargetProcess::Maps() const {
 }
 
 bool TargetProcess::Read(std::uint64_t address, void* bytes, std::size_t count) const {
+  CheckCancelled();
   return pread(memory_.get(), bytes, count, static_cast<off_t>(address)) ==
          static_cast<ssize_t>(count);
 }
 
 std::size_t TargetProcess::ReadMost(std::uint64_t address, void* bytes, std::size_t count) const {
+  CheckCancelled();
   iovec local = {bytes, count};
   iovec remote = {reinterpret_cast<void*>(address), count};
   ssize_t read = process_vm_readv(pid_, &local, 1, &remote, 1, 0);

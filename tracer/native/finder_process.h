@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -62,12 +63,17 @@ class TargetProcess {
   // The file of a mapping, even when it was deleted or lies in another mount namespace. Not open
   // when it cannot be had or is no regular file.
   OwnedFd OpenMapped(const Mapping& mapping) const;
+  // From any thread: lets whoever reads memory now or later fail, with ECANCELED.
+  void Cancel() { is_cancelled_ = true; }
 
  private:
+  void CheckCancelled() const;
+
   pid_t pid_;
   OwnedFd folder_;  // /proc/PID: fails once the process is gone, even if its pid is used again
   OwnedFd memory_;  // keeps to the program that runs now: reads nothing after an exec
   OwnedFd pagemap_;
+  std::atomic<bool> is_cancelled_ = false;
   std::uint64_t probe_address_ = 0;  // readable for as long as the program runs
 };
 

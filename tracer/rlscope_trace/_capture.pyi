@@ -432,5 +432,8 @@ class PythonScan:
     def exported(self, path: str, names: Sequence[str]) -> dict[str, int]:
         """Return the file offset to probe of each exported function that has a cheap one."""
 
+    def cancel(self) -> None:
+        """Let the others end with OSError (ECANCELED), now and from now on; from any thread."""
+
 def cheap_site(code: bytes) -> int | str:
     """Return where in a function a probe is cheap, as a distance from its start, or why nowhere."""

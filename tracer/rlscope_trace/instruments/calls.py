@@ -56,6 +56,8 @@ class CallProbes:
         self._interpreters: set[FileKey] = set()
         self._site_count = 0
         self._is_given_up = False
+        self._is_cancelled = False
+        self._scan: _capture.PythonScan | None = None
 
     @property
     def mode(self) -> str:
@@ -73,7 +75,9 @@ class CallProbes:
         due = self._due_files(process, now_ns)
         if not due:
             return
-        scan = _capture.PythonScan(process.pid)
+        self._scan = scan = _capture.PythonScan(process.pid)
+        if self._is_cancelled:
+            return
         found = scan.entry_points([mapping[0] for mapping in due.values()])
         for reason, count in found["rejected"].items():
             self._log.append("rejected", pid=process.pid, reason=reason, count=count)
@@ -88,6 +92,12 @@ class CallProbes:
             points = [point for point in found["points"] if point[0] == mapping[0]]
             self._modules[key].scanned(now_ns)
             self._probe(process.pid, mapping, self._modules[key], points)
+
+    def cancel(self) -> None:
+        """Let look() end soon, from another thread: a scan can take long on a busy machine."""
+        self._is_cancelled = True
+        if self._scan is not None:
+            self._scan.cancel()
 
     def _due_files(self, process: Process, now_ns: int) -> dict[FileKey, Mapping]:
         """Return the files of a process that are to be scanned; none whose name means several."""

@@ -110,6 +110,8 @@ class Follower:
     def stop(self) -> None:
         """Detach everything; afterwards the target is as it was."""
         self._stop.set()
+        if self._calls is not None:
+            self._calls.cancel()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
