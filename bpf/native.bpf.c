@@ -161,7 +161,7 @@ static __always_inline void end_call(void *ctx)
 		return;
 	}
 	if (stack->depth > depth)
-		unwind_to_depth(track->thread_id, stack, depth, RLS_CALL_UNWOUND);
+		unwind_to_depth(track->thread_id, stack, depth, now_ns, RLS_CALL_UNWOUND);
 	pop_call(track->thread_id, stack, now_ns, 0);
 }
 
@@ -252,7 +252,7 @@ static __always_inline void end_all_calls(struct task_struct *task, __u16 flags)
 		return;
 	stack->gil_released_ns = 0;
 	if (stack->depth)
-		unwind_to_depth(track->thread_id, stack, 0, flags);
+		unwind_to_depth(track->thread_id, stack, 0, bpf_ktime_get_ns(), flags);
 	stack->is_ending = 0;
 }
 

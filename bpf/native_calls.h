@@ -156,11 +156,11 @@ static __always_inline void leave_call(__u32 thread_id, struct rls_native_calls 
 	COUNT_NATIVE_LOSS(abandoned);
 }
 
-/* Ends the calls inside the outermost `depth` ones. */
+/* Ends the calls inside the outermost `depth` ones: at once, so that none outlasts the one around
+ * it. */
 static __noinline void unwind_to_depth(__u32 thread_id, struct rls_native_calls *stack, __u32 depth,
-				       __u16 flags)
+				       __u64 now_ns, __u16 flags)
 {
-	__u64 now_ns = bpf_ktime_get_ns();
 	int i;
 
 	for (i = 0; i < RLS_NATIVE_DEPTH && stack->depth > depth; i++)

@@ -95,7 +95,7 @@ def test_a_stripped_module_is_named_by_python(tmp_path: Path) -> None:
     with running(sys.executable, "-c", LOAD, str(file)) as target:
         assert target.readline() == "ready"
         points = PythonScan(target.pid).entry_points([str(file)])["points"]
-    kinds = {symbol: kind for _, _, symbol, kind, _ in points}
+    kinds = {symbol: kind for _, _, symbol, kind, *_ in points}
     assert kinds["_json.scanstring"] == "function"
     assert kinds["_json.Scanner.__call__"] == "slot"
 

@@ -203,3 +203,21 @@ def test_a_site_within_the_budget_alone_is_never_dropped(
         for density in densities:
             program.run(1, density=density)
     assert program.dropped == {}
+
+
+def test_a_call_through_a_dear_probe_counts_for_several() -> None:
+    def dropped(dear: set[int]) -> list[int]:
+        governor = Governor(budget=0.02, cost_ns=2000, dear=dear)
+        governor.decide(0, 0, {})
+        second = 1_000_000_000
+        # 5,000 calls a second: 1 % of the CPU time through a cheap probe.
+        return [
+            decision.site_id
+            for tick in range(1, 61)
+            for decision in governor.decide(
+                tick * second, tick * second, {7: (5000 * tick, 10_000_000 * tick)}
+            )
+        ]
+
+    assert dropped(set()) == []
+    assert dropped({7}) == [7]

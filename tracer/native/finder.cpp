@@ -21,6 +21,7 @@ constexpr int kMaxPasses = 4;                   // types of types of types are e
 
 struct Gated {
   std::optional<std::uint64_t> site;  // file offset
+  bool is_dear;                       // the instruction there is single-stepped
   std::uint64_t start;                // of the function, as linked
   const char* reason;
 };
@@ -28,14 +29,17 @@ struct Gated {
 // The gate: an address that is not the start of a function never gets a probe.
 Gated PassGate(ElfFile& file, std::uint64_t function_offset) {
   const auto start = file.AddressOfOffset(function_offset);
-  if (!file.IsValid()) return {{}, 0, "file unreadable"};
-  if (!start) return {{}, 0, "not in the file's text"};
-  if (!file.HasFunctionTable()) return {{}, 0, "no function table"};
-  if (!file.IsFunctionStart(*start)) return {{}, 0, "not a function start"};
-  const auto found = FindCheapSite(file.FunctionBytes(*start));
-  if (const auto* no = std::get_if<NoSite>(&found))
-    return {{}, 0, *no == NoSite::kInLoop ? "in a loop" : "no cheap instruction"};
-  return {function_offset + std::get<std::uint64_t>(found), *start, nullptr};
+  const auto rejected = [](const char* reason) { return Gated{{}, false, 0, reason}; };
+  if (!file.IsValid()) return rejected("file unreadable");
+  if (!start) return rejected("not in the file's text");
+  if (!file.HasFunctionTable()) return rejected("no function table");
+  if (!file.IsFunctionStart(*start)) return rejected("not a function start");
+  const std::vector<unsigned char> code = file.FunctionBytes(*start);
+  const auto found = FindCheapSite(code);
+  if (const auto* distance = std::get_if<std::uint64_t>(&found))
+    return {function_offset + *distance, false, *start, nullptr};
+  if (!IsEnteredOnce(code)) return rejected("in a loop");
+  return {function_offset, true, *start, nullptr};
 }
 
 // "_functions" of ".../mujoco/_functions.cpython-311-x86_64-linux-gnu.so"
@@ -109,8 +113,8 @@ class PointMaker {
       const EntryUse& use = *asked.functions.at(offset);
       const auto name = names.find(gated.start);
       const std::string symbol = name == names.end() ? "" : name->second;
-      out_.points.push_back(
-          {asked.path, *gated.site, NameFor(asked.path, offset, use, symbol), use.kind, offset});
+      out_.points.push_back({asked.path, *gated.site, NameFor(asked.path, offset, use, symbol),
+                             use.kind, offset, gated.is_dear});
     }
   }
 

@@ -83,7 +83,7 @@ py::dict FindEntryPoints(const PythonFinder& finder, const py::iterable& paths,
   py::list points;
   for (const EntryPoint& point : found.points)
     points.append(py::make_tuple(AsPath(point.path), point.file_offset, point.symbol,
-                                 NameOf(point.kind), point.function_start));
+                                 NameOf(point.kind), point.function_start, point.is_dear));
   py::dict answer;
   answer["points"] = points;
   answer["rejected"] = found.rejected;

@@ -105,4 +105,8 @@ std::variant<std::uint64_t, NoSite> FindCheapSite(const std::vector<unsigned cha
   return *site;
 }
 
+bool IsEnteredOnce(const std::vector<unsigned char>& code) {
+  return !code.empty() && !IsInLoop(Decoder(), code, 0);
+}
+
 }  // namespace rls

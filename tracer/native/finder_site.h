@@ -19,4 +19,8 @@ enum class NoSite { kNoCheapInstruction, kInLoop };
 // `code` holds the bytes of the function from its start. Returns the distance of the site from it.
 std::variant<std::uint64_t, NoSite> FindCheapSite(const std::vector<unsigned char>& code);
 
+// Whether a probe at the very start of the function sees each call once: the way that is left where
+// no instruction is cheap.
+bool IsEnteredOnce(const std::vector<unsigned char>& code);
+
 }  // namespace rls

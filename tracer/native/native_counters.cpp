@@ -19,7 +19,7 @@ namespace {
 
 std::map<std::uint32_t, NativeCounts> NativeProbes::Counters() const {
   const std::size_t cpus = PossibleCpus();
-  std::uint32_t count = std::max(sites_, 1U);
+  std::uint32_t count = std::max(site_ids_, 1U);
   std::vector<std::uint32_t> keys(count);
   std::vector<rls_native_counter> values(count * cpus);
   std::uint32_t next = 0;

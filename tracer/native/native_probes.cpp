@@ -135,7 +135,10 @@ NativeProbes::Group NativeProbes::MakeGroup(const std::string& path,
   Group group{path, points, ++last_number_, {}};
   group.links = MakeLinks(path, points, group.number);
   // Only now: what is called while links are being made is of no link yet.
-  for (const ProbePoint& point : points) Serve(point.site_id, group.number);
+  for (const ProbePoint& point : points) {
+    Serve(point.site_id, group.number);
+    site_ids_ = std::max(site_ids_, point.site_id + 1);
+  }
   return group;
 }
 

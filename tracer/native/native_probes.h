@@ -92,6 +92,7 @@ class NativeProbes {
   void CloseLinks() noexcept;
 
   std::uint32_t sites_;
+  std::uint32_t site_ids_ = 0;  // those that have ever been attached are below it
   std::string mode_;
   Attempts attempts_;
   std::unique_ptr<BpfObject> object_;

@@ -423,10 +423,11 @@ class PythonScan:
     def entry_points(self, paths: Iterable[str], *, budget_bytes: int = ...) -> dict[str, Any]:
         """Find the functions in these mapped files that CPython calls through its objects.
 
-        points: (path, file offset to probe, symbol, kind, file offset of the function's start),
-        each probed offset once; kind is function, method, vectorcall, slot or getter. rejected:
-        reason -> number of addresses without a probe. scanned_bytes: of one pass over the memory;
-        unscanned_bytes: what lay beyond the budget. No points: no CPython.
+        points: (path, file offset to probe, symbol, kind, file offset of the function's start,
+        whether the instruction there is dear to probe), each probed offset once; kind is function,
+        method, vectorcall, slot or getter. rejected: reason -> number of addresses without a
+        probe. scanned_bytes: of one pass over the memory; unscanned_bytes: what lay beyond the
+        budget. No points: no CPython.
         """
 
     def exported(self, path: str, names: Sequence[str]) -> dict[str, int]:

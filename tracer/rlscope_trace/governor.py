@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _SAVED_CPU_NS = 3_000_000_000
 # A site below this part of the budget goes only where dropping the larger ones is not enough.
 _SMALL_PART = 0.05
+# A single step costs two more traps: 10 us, not 0.5, where a trap leaves the virtual machine.
+_DEAR_WEIGHT = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +42,25 @@ class _Calls:
 
     since_ns: int
     """When the window began in which the first of them was counted."""
+    weight: int = 1
+    """How many calls of a cheap probe one of it costs."""
     counted_hits: int = 0
     counted_ns: int = 0
     hits: int = 0
     time_ns: int = 0
 
     def count(self, hits: int, time_ns: int) -> int:
-        """Take over the counters of the site; return how many calls are new."""
+        """Take over the counters of the site; return the new calls, as if they were cheap."""
         new = max(0, hits - self.counted_hits)
         self.hits += new
         self.time_ns += max(0, time_ns - self.counted_ns)
         self.counted_hits, self.counted_ns = hits, time_ns
-        return new
+        return self.weight * new
+
+    @property
+    def load(self) -> int:
+        """Calls, as if each had a cheap probe."""
+        return self.weight * self.hits
 
     @property
     def mean_ns(self) -> float:
@@ -67,6 +76,8 @@ class Governor:
 
     budget: float = 0.02
     cost_ns: int = 2000
+    dear: set[int] = field(default_factory=set)
+    """Sites at an instruction that the OS kernel has to single-step."""
     _sites: dict[int, _Calls] = field(default_factory=dict, init=False)
     _dropped: set[int] = field(default_factory=set, init=False)
     _is_started: bool = field(default=False, init=False)
@@ -115,12 +126,18 @@ class Governor:
     def _count(self, now_ns: int, counters: Mapping[int, tuple[int, int]]) -> int:
         """Take over the counters; return how many calls are new."""
         new_hits = sum(
-            self._sites.setdefault(site_id, _Calls(self._looked_ns)).count(hits, time_ns)
+            self._calls_of(site_id).count(hits, time_ns)
             for site_id, (hits, time_ns) in counters.items()
             if site_id not in self._dropped
         )
         self._looked_ns = now_ns
         return new_hits
+
+    def _calls_of(self, site_id: int) -> _Calls:
+        if site_id not in self._sites:
+            weight = _DEAR_WEIGHT if site_id in self.dear else 1
+            self._sites[site_id] = _Calls(self._looked_ns, weight)
+        return self._sites[site_id]
 
     def _begin_period(self) -> None:
         self._balance_ns = self._limit_ns
@@ -129,25 +146,25 @@ class Governor:
             calls.hits = calls.time_ns = 0
 
     @property
-    def _period_hits(self) -> int:
-        return sum(calls.hits for calls in self._sites.values())
+    def _period_load(self) -> int:
+        return sum(calls.load for calls in self._sites.values())
 
     @property
     def _period_ns(self) -> int:
         """CPU time of this period: at least its cost, as it may be read before the counters."""
-        return max(self._period_cpu_ns, self.cost_ns * self._period_hits, 1)
+        return max(self._period_cpu_ns, self.cost_ns * self._period_load, 1)
 
     def _choose(self) -> list[int]:
         """Return the sites to drop, so that the rest is within the budget."""
         affordable = self.budget * self._period_ns / self.cost_ns
         small = _SMALL_PART * affordable
-        left = self._period_hits
+        left = self._period_load
         # Large ones first; of them the one that costs most for the time it covers.
         order = sorted(
             (site_id for site_id, calls in self._sites.items() if calls.hits),
             key=lambda site_id: (
-                self._sites[site_id].hits <= small,
-                self._sites[site_id].mean_ns,
+                self._sites[site_id].load <= small,
+                self._sites[site_id].mean_ns / self._sites[site_id].weight,
                 site_id,
             ),
         )
@@ -155,7 +172,7 @@ class Governor:
         for site_id in order:
             if left <= affordable:
                 break
-            left -= self._sites[site_id].hits
+            left -= self._sites[site_id].load
             chosen.append(site_id)
         return self._without_needless(chosen, affordable - left)
 
@@ -163,17 +180,17 @@ class Governor:
         """Keep those of the chosen that still fit once larger ones have made room."""
         needed = []
         for site_id in reversed(chosen):
-            hits = self._sites[site_id].hits
-            if hits <= room:
-                room -= hits
+            load = self._sites[site_id].load
+            if load <= room:
+                room -= load
             else:
                 needed.append(site_id)
         return needed[::-1]
 
     def _decision(self, now_ns: int, site_id: int) -> Decision:
         calls = self._sites[site_id]
-        share = self.cost_ns * calls.hits / self._period_ns
-        total = self.cost_ns * self._period_hits / self._period_ns
+        share = self.cost_ns * calls.load / self._period_ns
+        total = self.cost_ns * self._period_load / self._period_ns
         others = "" if share > self.budget else f", all probes {_percent(total)}"
         reason = (
             f"dropped after {(now_ns - calls.since_ns) / 1e9:.1f} s: {calls.hits:,} calls of"

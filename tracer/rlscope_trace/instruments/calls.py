@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from rlscope_trace.layers import LayerRules
     from rlscope_trace.loaders.capture import Capture
 
-_MAX_SITES = 65_536
+_MAX_SITES = 16_384
 # Getters take a few hundred nanoseconds and are called for every attribute: the probe would cost
 # ten times what it measures.
 _LEFT_OUT = frozenset({"getter"})
+# Path, offset to probe, name, kind, offset of the function, whether a probe there is dear:
+# PythonScan.entry_points().
+Point = tuple[str, int, str, str, int, bool]
 # What Python's C API gives the GIL away with, and takes it back.
 GIL_RELEASES = ("PyEval_SaveThread", "PyEval_ReleaseThread")
 GIL_TAKES = ("PyEval_RestoreThread", "PyEval_AcquireThread")
@@ -64,14 +67,16 @@ class CallProbes:
         """How calls are probed: session, multi or perf."""
         return self._probes.mode
 
-    def look(self, process: Process, now_ns: int) -> None:
-        """Probe what a process has loaded since the last time."""
+    def look(self, process: Process, now_ns: int, *, changed: bool) -> None:
+        """Probe what a process has loaded since the last time; changed: it has other mappings."""
         if self._is_given_up:
             return
-        switchers = [mapping[0] for mapping in process.mappings if switches_stacks(mapping[0])]
-        if switchers:
-            self._give_up(process, switchers[0])
-            return
+        if changed:
+            switchers = [mapping[0] for mapping in process.mappings if switches_stacks(mapping[0])]
+            if switchers:
+                self._give_up(process, switchers[0])
+                return
+            self._note_modules(process, now_ns)
         due = self._due_files(process, now_ns)
         if not due:
             return
@@ -79,7 +84,8 @@ class CallProbes:
         if self._is_cancelled:
             return
         found = scan.entry_points([mapping[0] for mapping in due.values()])
-        for reason, count in found["rejected"].items():
+        is_first = any(not self._modules[key].scans for key in due)
+        for reason, count in found["rejected"].items() if is_first else ():
             self._log.append("rejected", pid=process.pid, reason=reason, count=count)
         if found["unscanned_bytes"]:
             self._log.append("unscanned", pid=process.pid, bytes=found["unscanned_bytes"])
@@ -101,10 +107,9 @@ class CallProbes:
 
     def _due_files(self, process: Process, now_ns: int) -> dict[FileKey, Mapping]:
         """Return the files of a process that are to be scanned; none whose name means several."""
-        files = files_of(process.mappings)
-        names = Counter(mapping[0] for mapping in files.values())
-        due = {key: mapping for key, mapping in files.items()
-               if self._is_due(key, mapping[0], process, now_ns)}  # fmt: skip
+        names = Counter(mapping[0] for mapping in process.modules.values())
+        due = {key: mapping for key, mapping in process.modules.items()
+               if self._modules[key].is_due(now_ns, is_settled=process.is_settled)}  # fmt: skip
         for key in [key for key, mapping in due.items() if names[mapping[0]] > 1]:
             del due[key]
             self._modules[key].scanned(now_ns)
@@ -130,18 +135,18 @@ class CallProbes:
                 self._log.append("dropped", site_id=site_id, reason=reason, ts_ns=now_ns)
         self._log.append("gave_up", reason=f"{reason}{detail}", ts_ns=now_ns)
 
-    def _is_due(self, key: FileKey, path: str, process: Process, now_ns: int) -> bool:
-        module = self._modules.get(key)
-        if module is None:
-            layer = self._rules.layer_of(path)
-            if layer is None or layer not in self._layers:
-                return False
-            module = self._modules[key] = Module(path, layer, now_ns)
-        return module.is_due(now_ns, is_settled=process.is_settled)
+    def _note_modules(self, process: Process, now_ns: int) -> None:
+        """Remember which of the files of a process are to be probed."""
+        process.modules = {}
+        for key, mapping in files_of(process.mappings).items():
+            layer = self._rules.layer_of(mapping[0])
+            if layer is not None and layer in self._layers:
+                process.modules[key] = mapping
+                self._modules.setdefault(key, Module(mapping[0], layer, now_ns))
 
     def _probe(
         self, pid: int, mapping: Mapping, module: Module,
-        points: list[tuple[str, int, str, str, int]],
+        points: list[Point],
     ) -> None:  # fmt: skip
         new = [point for point in points
                if point[1] not in module.sites and point[3] not in _LEFT_OUT]  # fmt: skip
@@ -169,11 +174,11 @@ class CallProbes:
         self._site_count += len(new)
         for site, point in enumerate(new, first):
             module.sites[point[1]] = site
+            if point[5]:
+                self._governor.dear.add(site)
             self._tell_site(module, site, point, state)
 
-    def _tell_site(
-        self, module: Module, site: int, point: tuple[str, int, str, str, int], state: str
-    ) -> None:
+    def _tell_site(self, module: Module, site: int, point: Point, state: str) -> None:
         self._log.append(
             "site", site_id=site, module=module.path, symbol=point[2], kind=point[3],
             layer=module.layer, file_offset=point[1], state=state, seen_ns=module.seen_ns,

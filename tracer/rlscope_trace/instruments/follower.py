@@ -165,7 +165,7 @@ class Follower:
             if changed and process.interpreter is None:
                 self._find_python(process, scan)
             if self._calls is not None and process.interpreter is not None:
-                self._calls.look(process, now_ns)
+                self._calls.look(process, now_ns, changed=changed)
         except OSError:
             self._gone_cpu_ns += process.cpu_ns
             del self._processes[process.pid]
@@ -181,7 +181,7 @@ class Follower:
             if mapping[0] == runtime["module_path"]:
                 process.interpreter = (mapping[1], mapping[2])
         self._tell(process, runtime)
-        if self._sampler is not None:
+        if self._sampler is not None and runtime["implementation"] == "cpython":
             self._sampler.note_python(process.pid, runtime)
         if self._calls is not None and self._settings.gil == "full" and process.interpreter:
             offsets = scan.exported(runtime["module_path"], [*GIL_RELEASES, *GIL_TAKES])

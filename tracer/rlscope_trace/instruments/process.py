@@ -50,6 +50,8 @@ class Process:
     mappings: tuple[Mapping, ...] = ()
     is_settled: bool = False
     """The last two looks saw the same mappings: what was being loaded is loaded."""
+    modules: dict[FileKey, Mapping] = field(default_factory=dict)
+    """Those of its files that are to be probed."""
     interpreter: FileKey | None = None
     is_told: bool = False
     """It has been written down that there is no Python in it."""
