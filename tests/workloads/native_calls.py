@@ -9,7 +9,7 @@
 | throwing | N each of catch_own, translate, through_python (with fail inside): C++ exceptions |
 | thread | N step in each of 3 threads at once |
 | fork | N step in each of 3 forked children at once |
-| blunt | N blunt, which cannot be probed, and N observe, which can |
+| blunt | N blunt, where no instruction is cheap to probe, and N observe |
 | idle | none |
 
 --repeat times each. --late imports the modules only at the first line on stdin. They are warmed up
