@@ -103,6 +103,23 @@ def test_damaged_records_are_counted_not_stored(
     ]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        SITE | {"site_id": 2**31},
+        {"event": "python", "pid": 10, "ts_ns": 150, "version": [float("inf")],
+         "runtime_start": None, "runtime_end": None},
+    ],
+    ids=["site_id", "version"],
+)  # fmt: skip
+def test_a_damaged_note_does_not_keep_the_rest_from_being_saved(
+    line: dict[str, object], spool: SpoolBuilder, trace: Callable[..., Query]
+) -> None:
+    ask = trace(spool, session=SESSION, probes=[line, SITE])
+    assert ask("SELECT site_id, symbol FROM site") == [(1, "mj_step")]
+    assert ask("SELECT count FROM trace_stat WHERE source = 'notes of the probes'") == [(1,)]
+
+
 def test_a_site_tells_what_became_of_it(spool: SpoolBuilder, trace: Callable[..., Query]) -> None:
     ask = trace(
         spool,

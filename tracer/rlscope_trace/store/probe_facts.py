@@ -9,6 +9,8 @@ from typing import Any
 
 # No address, time or count gets there, and no BIGINT holds it: the line is damaged.
 _IMPOSSIBLE = 2**63
+# No site_id does: sites are counted up from 1, and the ids of those that have none follow.
+_IMPOSSIBLE_SITE = 2**30
 
 
 @dataclass(slots=True)
@@ -78,7 +80,7 @@ def read_probe_facts(path: Path | None) -> ProbeFacts:
 def _take_line(facts: ProbeFacts, line: bytes) -> bool:
     try:
         _take(facts, json.loads(line))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return False
     return True
 
@@ -116,8 +118,11 @@ def _take(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
 
 def _take_site(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
     state = _text(line, "state")
+    site_id = _number(line, "site_id")
+    if site_id >= _IMPOSSIBLE_SITE:
+        raise ValueError("site_id")
     site = Site(
-        site_id=_number(line, "site_id"),
+        site_id=site_id,
         module=_text(line, "module"),
         symbol=_text(line, "symbol"),
         layer=_text(line, "layer"),
