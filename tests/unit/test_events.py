@@ -244,3 +244,12 @@ def test_gil_releases_that_were_not_probed_are_told(
     assert ask("SELECT measured, reason FROM capture WHERE kind = 'native_call'") == [
         (False, "not asked for: --transitions off")
     ]
+
+
+def test_a_failure_of_the_recorder_is_a_loss(
+    spool: SpoolBuilder, trace: Callable[..., Query]
+) -> None:
+    ask = trace(spool, session=SESSION, probes=[{"event": "failed", "reason": "KeyError(1)"}])
+    assert ask("SELECT kind, source, count FROM trace_stat WHERE source LIKE '%failed%'") == [
+        ("dropped", "calls and Python functions: the recorder failed: KeyError(1)", None)
+    ]

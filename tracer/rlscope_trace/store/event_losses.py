@@ -27,13 +27,16 @@ _CALLS = {
 
 def event_losses(facts: ProbeFacts, malformed_count: int) -> list[TraceStat]:
     """Everything that was lost; losses of the ring and the disk are counted with all others."""
-    return [row for row in _all(facts, malformed_count) if row.count]
+    return [row for row in _all(facts, malformed_count) if row.count != 0]
 
 
 def _all(facts: ProbeFacts, malformed_count: int) -> Iterator[TraceStat]:
     yield TraceStat(
         "dropped", "calls and samples that cannot be read", malformed_count, None, _DAMAGED
     )
+    if facts.failure is not None:
+        source = f"calls and Python functions: the recorder failed: {facts.failure}"
+        yield TraceStat("dropped", source, None, None, "report it; the rest of the trace is whole")
     yield TraceStat("dropped", "notes of the probes", facts.damaged_lines, None, _DAMAGED)
     for pid, unscanned_bytes in facts.unscanned:
         source = f"functions in {unscanned_bytes >> 20:,} MiB of pid {pid} that were not searched"
