@@ -193,7 +193,7 @@ def test_what_was_refused_is_told(spool: SpoolBuilder, trace: Callable[..., Quer
     told = dict(ask("SELECT kind, reason FROM capture WHERE NOT measured"))  # type: ignore[arg-type]
     assert told["native_call"] == "no uprobes"
     assert told["cpu_sample"] == "no clock"
-    assert told["wait"] == "needs a kernel with BTF on x86-64"
+    assert told["wait"] == "needs the capture btf: x86-64, and an OS kernel with BTF"
 
 
 def test_a_fork_is_what_its_parent_is(spool: SpoolBuilder, trace: Callable[..., Query]) -> None:

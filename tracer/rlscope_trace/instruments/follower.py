@@ -27,7 +27,7 @@ _TICK_S = 0.1
 _GOVERN_NS = 250_000_000
 # Below the target's threads: what is found a moment later is lost for that moment only.
 _NICE = 10
-_NO_BTF = "needs a kernel with BTF on x86-64"
+_NO_BTF = "needs the capture btf: x86-64, and an OS kernel with BTF"
 _REFUSED = "the OS kernel takes no such probe"
 
 

@@ -11,7 +11,7 @@ from rlscope_trace.store.probe_facts import Interpreter, ProbeFacts
 from rlscope_trace.store.processes import Life
 
 _CALL_LAYERS = ("simulator", "backend", "cuda_api")
-_NO_WAITS = "needs a kernel with BTF on x86-64"
+_NO_WAITS = "needs the capture btf: x86-64, and an OS kernel with BTF"
 _NO_PYTHON = "no Python was found in it"
 _TOO_SHORT = "it ended before it could be looked at"
 _FREE_THREADED = (
