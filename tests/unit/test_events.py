@@ -185,6 +185,19 @@ def test_capture_tells_which_layers_were_probed(
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("event", ["gave_up", "failed"])
+def test_a_layer_whose_probes_were_taken_away_says_so(
+    event: str, spool: SpoolBuilder, trace: Callable[..., Query]
+) -> None:
+    ask = trace(spool, session=SESSION, probes=[{"event": event, "reason": "it broke"}])
+    ((measured, reason),) = ask(
+        "SELECT measured, reason FROM capture WHERE kind = 'native_call:simulator'"
+    )
+    assert measured
+    assert str(reason).startswith("in part: ")
+    assert str(reason).endswith("it broke")
+
+
 def test_what_was_refused_is_told(spool: SpoolBuilder, trace: Callable[..., Query]) -> None:
     refused = INSTRUMENTS | {
         "not_measured": {"native_call": "no uprobes", "cpu_sample": "no clock"}

@@ -65,7 +65,8 @@ def _of_all(session: Mapping[str, object], facts: ProbeFacts) -> list[_Row]:
     ]  # fmt: skip
     for layer in _CALL_LAYERS if has_calls else ():
         is_probed = layer in told["layers"]
-        reason = None if is_probed else _how_to_get(layer)
+        # Said of each layer, too: what is said of one goes before what is said of all.
+        reason = gave_up if is_probed else _how_to_get(layer)
         rows.append((None, f"native_call:{layer}", is_probed, reason))
     return rows
 
