@@ -144,10 +144,8 @@ class CallProbes:
                 process.modules[key] = mapping
                 self._modules.setdefault(key, Module(mapping[0], layer, now_ns))
 
-    def _probe(
-        self, pid: int, mapping: Mapping, module: Module,
-        points: list[Point],
-    ) -> None:  # fmt: skip
+    def _probe(self, pid: int, mapping: Mapping, module: Module, points: list[Point]) -> None:
+        """Probe those functions of a file that are not probed yet."""
         new = [point for point in points
                if point[1] not in module.sites and point[3] not in _LEFT_OUT]  # fmt: skip
         room = _MAX_SITES - 1 - self._site_count
@@ -157,22 +155,27 @@ class CallProbes:
             self._tell_site(module, 0, point, "not probed: more functions than this OS kernel can"
                             " probe at once")  # fmt: skip
         new = new[: max(room, 0)]
-        if not new:
-            return
-        first = self._site_count + 1
+        # Apart: the OS kernel may refuse an instruction that it would have to step, and then takes
+        # none of those that come with it.
+        for is_dear in (False, True):
+            part = [point for point in new if point[5] is is_dear]
+            if part:
+                self._attach(pid, mapping, module, part)
+
+    def _attach(self, pid: int, mapping: Mapping, module: Module, points: list[Point]) -> None:
+        sites = list(enumerate(points, self._site_count + 1))
         code = _LAYER_CODES[module.layer]
         state = "probed"
         try:
             if module.fd < 0:
                 module.fd = open_file(pid, mapping)
             self._probes.attach(
-                path_of(module.fd),
-                [(point[1], site, code) for site, point in enumerate(new, first)],
+                path_of(module.fd), [(point[1], site, code) for site, point in sites]
             )
         except OSError as error:
             state = f"not probed: {error.strerror or error}"
-        self._site_count += len(new)
-        for site, point in enumerate(new, first):
+        self._site_count += len(points)
+        for site, point in sites:
             module.sites[point[1]] = site
             if point[5]:
                 self._governor.dear.add(site)
