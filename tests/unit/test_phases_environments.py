@@ -234,6 +234,8 @@ def test_forked_workers_and_threads_have_phases_of_their_own(
         "threads = [threading.Thread(target=work) for _ in range(4)]\n"
         "for thread in threads: thread.start()\n"
         "for thread in threads: thread.join()\n"
+        # join() returns while a thread is still on its way out, where its last phase ends.
+        "while len(os.listdir('/proc/self/task')) > 1: os.sched_yield()\n"
         "print(os.getpid(), forking.child)\n",
     )
     parent, child = map(int, made.stdout.split())
