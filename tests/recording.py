@@ -17,6 +17,8 @@ import duckdb
 
 COMMAND = [sys.executable, "-m", "rlscope_trace"]
 DEADLINE_S = 60.0
+# The OS kernel counts what a hypervisor took, and much else, in steps of a tick.
+TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 OUR_PROGRAMS = frozenset(
     {
         "on_switch", "on_waking", "on_wakeup_new", "on_newtask", "on_exec", "on_exit", "on_rename",

@@ -11,6 +11,7 @@ import pytest
 
 from conftest import Workload
 from recording import (
+    TICK_NS,
     Recorder,
     assert_conserved,
     assert_whole,
@@ -140,7 +141,6 @@ def test_23_sleeps_of_10_ms(
 # A hypervisor may take the CPU away for a while: the OS kernel leaves that out of its account of a
 # thread, and counts it in steps of a tick. What such a step can hide is measured again.
 ATTEMPTS = 6
-TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 
 
 def test_running_time_is_the_kernels(accounted: Callable[..., Any]) -> None:

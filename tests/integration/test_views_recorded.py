@@ -18,27 +18,39 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    Rows = list[tuple[Any, ...]]
+
 pytestmark = pytest.mark.root
 
-# Two processes on one CPU, threads that sleep, processes that come and go.
+# Two processes on one CPU, threads that sleep, processes that come and go; and with layers.
+PLAIN = ["--sample-hz=0", "--transitions=off"]
 RECORDED = {
-    "pingpong": ["--round-trips=2000"],
-    "threads": ["--threads=4"],
-    "forker": ["0", "3"],
+    "pingpong": (PLAIN, ["--round-trips=2000"]),
+    "threads": (PLAIN, ["--threads=4"]),
+    "forker": (PLAIN, ["0", "3"]),
+    "sampled": (["--sample-hz=999"], ["threads"]),
 }
-NOT_RECORDED = {"layer", "transitions", "gpu", "kernel", "launch", "idle"}
+GPU = {"gpu", "kernel", "launch", "idle"}
+NOT_RECORDED = GPU | {"layer", "transitions", "functions", "operation-functions"}
 # Measured, and none of these programs has any.
-# Refused or empty in a program without operations, GPU, GIL waits or Python functions.
-NONE_MARKED = {"operation", "operation-overlap", "gil", "peer", "functions", "operation-functions"}
+NONE_MARKED = {"operation", "operation-overlap"}
+LAYERS = {"python", "simulator", "backend", "spin", "other", "running"}
+# What a thread slept in, as the bucket that it is counted in.
+BUCKETS = {
+    None: "sleeping", "lock": "sleeping", "sleep": "sleeping", "process": "sleeping",
+    "gil": "gil_wait",
+    "io": "io_wait", "pipe": "io_wait", "socket": "io_wait", "poll": "io_wait",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=RECORDED)
 def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Record a workload."""
     name = request.param
+    options, arguments = RECORDED[name]
     path: Path = tmp_path_factory.mktemp("recorded") / f"{name}.duckdb"
     done = rlscope(
-        "-o", path, "--", sys.executable, WORKLOADS / f"{name}.py", *RECORDED[name], typed="\n"
+        "-o", path, *options, "--", sys.executable, WORKLOADS / f"{name}.py", *arguments, typed="\n"
     )
     assert done.returncode == 0, done.stderr
     return path
@@ -66,36 +78,71 @@ def check_conservation(trace: rlscope_analysis.Trace) -> None:
         found = sums(trace, f"SELECT thread_id, sum(time_ns) FROM {view} GROUP BY 1")
         assert found == lifetimes, view
     states = trace.sql("SELECT thread_id, start_ns, end_ns, state FROM thread_state").fetchall()
-    by_state: Counter[str] = Counter({"lost": sum(row[2] for row in threads)})
+    waits = trace.sql("SELECT thread_id, start_ns, end_ns, kind FROM wait").fetchall()
     running: Counter[int] = Counter()
     for thread_id, start_ns, end_ns, state in states:
-        by_state[state] += end_ns - start_ns
         running[thread_id] += (end_ns - start_ns) * (state == "running")
-    # Which of the layers, and which of the waits, is the business of other tests.
-    on_cpu = "('python', 'simulator', 'backend', 'cuda_api', 'spin', 'other', 'running')"
-    off_cpu = "('gil_wait', 'gpu_wait', 'io_wait', 'sleeping')"
-    buckets = dict(
-        trace.sql(
-            f"SELECT CASE WHEN bucket IN {on_cpu} THEN 'running' WHEN bucket IN {off_cpu} THEN"
-            " 'off' ELSE bucket END, sum(time_ns)::BIGINT FROM breakdown GROUP BY 1"
-        ).fetchall()
-    )
-    by_state["off"] = by_state.pop("sleeping", 0) + by_state.pop("blocked", 0)
-    assert buckets == {state: time_ns for state, time_ns in by_state.items() if time_ns}
-    ((waited_ns,),) = trace.sql(
-        "SELECT coalesce(sum(time_ns), 0)::BIGINT FROM blocked_on"
-    ).fetchall()
-    assert waited_ns == by_state["off"]
+    expected = by_bucket(states, waits)
+    expected["lost"] = sum(row[2] for row in threads)
+    assert merged(sums(trace, "SELECT bucket, sum(time_ns) FROM breakdown GROUP BY 1")) == {
+        bucket: time_ns for bucket, time_ns in expected.items() if time_ns
+    }
+    assert sums(trace, "SELECT thread_id, running_ns FROM cpu_share") == {
+        thread_id: running[thread_id] for thread_id, _, _ in threads
+    }
+    waited = trace.sql("SELECT coalesce(sum(time_ns), 0)::BIGINT FROM blocked_on").fetchall()
+    assert waited == [(sum(expected[bucket] for bucket in set(BUCKETS.values())),)]
     check_sets(trace, [(start, end) for _, start, end, state in states if state == "running"])
-    query = "SELECT track, count(*) FROM timeline WHERE track = 'thread_state' GROUP BY 1"
-    assert trace.sql(query).fetchall() == [("thread_state", len(states))]
+    for track, *counts in trace.sql(TRACKS).fetchall():
+        assert len(set(counts)) == 1, track
+
+
+TRACKS = """
+WITH rows(track, held) AS (
+    SELECT 'thread_state', count(*) FROM thread_state UNION ALL
+    SELECT 'wait', count(*) FROM wait UNION ALL
+    SELECT 'native_call', count(*) FROM native_call UNION ALL
+    SELECT 'operation', count(*) FROM operation
+)
+SELECT coalesce(r.track, t.track), coalesce(r.held, 0), count(t.track)
+FROM rows AS r FULL JOIN timeline AS t ON t.track = r.track
+GROUP BY r.track, t.track, r.held
+"""
+
+
+def by_bucket(states: Rows, waits: Rows) -> Counter[str]:
+    """Add up in plain Python what every bucket must hold; the layers together are running."""
+    kinds = {(thread_id, start, end): kind for thread_id, start, end, kind in waits}
+    found: Counter[str] = Counter()
+    told = set()
+    for thread_id, start_ns, end_ns, state in states:
+        interval = (thread_id, start_ns, end_ns)
+        bucket = state
+        if state in {"sleeping", "blocked"}:
+            told.add(interval)
+            unknown = "io" if state == "blocked" else None
+            bucket = BUCKETS[kinds.get(interval, unknown)]
+        found[bucket] += end_ns - start_ns
+    # A reason is told of whole sleeps only.
+    assert kinds.keys() <= told
+    return found
+
+
+def merged(buckets: dict[Any, int]) -> Counter[str]:
+    """Return the buckets with all layers as one."""
+    found: Counter[str] = Counter()
+    for bucket, time_ns in buckets.items():
+        found["running" if bucket in LAYERS else bucket] += time_ns
+    return found
 
 
 def check_sets(trace: rlscope_analysis.Trace, running: list[tuple[int, int]]) -> None:
     processes = sums(trace, "SELECT process_id, end_ns - start_ns FROM process")
     found = sums(trace, "SELECT process_id, sum(time_ns) FROM resource_overlap GROUP BY 1")
     assert found == {process: length for process, length in processes.items() if length}
-    ((worked_ns,),) = trace.sql("SELECT sum(time_ns)::BIGINT FROM process_overlap").fetchall()
+    ((worked_ns,),) = trace.sql(
+        "SELECT coalesce(sum(time_ns), 0)::BIGINT FROM process_overlap"
+    ).fetchall()
     assert worked_ns == union_ns(running)
 
 
@@ -119,16 +166,29 @@ def test_stretches_add_up_to_the_whole(recorded: Path) -> None:
         bounds = {"start": f"{span_ns * at // 3}ns", "end": f"{span_ns * (at + 1) // 3}ns"}
         with rlscope_analysis.open(recorded, **bounds) as part:
             parts.update(sums(part, query))
-    assert parts == whole
+    # What samples split, they split within each stretch: only the whole is the same.
+    assert merged(parts) == merged(whole)
+    if "sampled" not in recorded.name:
+        assert parts == whole
 
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_each_view_is_printed_or_says_that_it_was_not_measured(recorded: Path, name: str) -> None:
     done = rlscope("summarize", recorded, "--view", name, "--format", "json")
-    if name in NOT_RECORDED:
+    if name in (GPU if "sampled" in recorded.name else NOT_RECORDED):
         assert done.returncode == 1
         assert "was not measured" in done.stderr
         assert not done.stdout
     else:
         assert done.returncode == 0, done.stderr
-        assert bool(json.loads(done.stdout)["rows"]) is (name not in NONE_MARKED)
+        assert bool(json.loads(done.stdout)["rows"]) is (
+            name not in NONE_MARKED | lacking(recorded)
+        )
+
+
+def lacking(path: Path) -> set[str]:
+    """Return the reports of waits that this program had none of; whether it has is chance."""
+    with rlscope_analysis.open(path) as trace:
+        kinds = {kind for (kind,) in trace.sql("SELECT DISTINCT kind FROM wait").fetchall()}
+    needed = {"gil": {"gil"}, "peer": {"pipe", "socket", "poll", "process"}}
+    return {name for name, some in needed.items() if not some & kinds}

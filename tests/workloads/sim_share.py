@@ -5,6 +5,7 @@ CPU time; --policy numpy or torch. The folder of the compiled native modules is 
 
 Truth, of the main thread between start_ns and end_ns (CLOCK_MONOTONIC):
   cpu_ns         CPU time of the thread
+  stolen_ns      what a hypervisor had of all CPUs meanwhile, which is not in cpu_ns
   simulator_ns   of it inside native code of the simulator; what the clock adds is taken out
   attributes_ns  the part of it that reads and writes attributes of MuJoCo's objects: makes arrays
   calls          exact: function -> calls, of all that the program called in there
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import layer_clock
 import numpy as np
 import nvtx
-from handshake import finish, parser
+from handshake import finish, parser, stolen_ns
 from warm_up import warm_up
 
 if TYPE_CHECKING:
@@ -163,11 +164,13 @@ def main() -> None:
     before = {name: (clock.calls, clock.cpu_ns) for name, clock in timed.items()}
     done = 0
     with nvtx.annotate("window"):
+        before_stolen_ns = stolen_ns()
         start_ns, start_cpu_ns = time.monotonic_ns(), time.thread_time_ns()
         while time.thread_time_ns() - start_cpu_ns < options.seconds * 1e9:
             steps(10)
             done += 10
         cpu_ns, end_ns = time.thread_time_ns() - start_cpu_ns, time.monotonic_ns()
+        taken_ns = stolen_ns() - before_stolen_ns
     calls = {name: clock.calls - before[name][0] for name, clock in timed.items()}
     inside_ns = {
         name: clock.cpu_ns - before[name][1] - clock_ns * calls[name]
@@ -178,6 +181,7 @@ def main() -> None:
         start_ns=start_ns,
         end_ns=end_ns,
         cpu_ns=cpu_ns,
+        stolen_ns=taken_ns,
         simulator_ns=round(sum(inside_ns.values())),
         attributes_ns=round(sum(ns for name, ns in inside_ns.items() if "." in name)),
         calls={name: number for name, number in calls.items() if number},

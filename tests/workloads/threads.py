@@ -1,7 +1,7 @@
 """Starts N threads at once, each named `worker-I`, each of which sleeps K times for M ms.
 
 Truth: `threads[i]` = name, tid, sleeps and the thread's own schedstat just before it ended. The
-main thread only starts and joins.
+main thread only starts and joins. `stolen_ns`: what a hypervisor had of all CPUs meanwhile.
 """
 
 import ctypes
@@ -9,7 +9,7 @@ import threading
 import time
 from typing import Any
 
-from handshake import begin, finish, parser, schedstat
+from handshake import begin, finish, parser, schedstat, stolen_ns
 
 PR_SET_NAME = 15
 
@@ -33,6 +33,7 @@ def work(name: str) -> None:
 
 
 begin(options)
+stolen_before_ns = stolen_ns()
 started = [
     threading.Thread(target=work, args=(f"worker-{index}",)) for index in range(options.threads)
 ]
@@ -40,4 +41,8 @@ for thread in started:
     thread.start()
 for thread in started:
     thread.join()
-finish(options, threads=sorted(told, key=lambda thread: thread["name"]))
+finish(
+    options,
+    threads=sorted(told, key=lambda thread: thread["name"]),
+    stolen_ns=stolen_ns() - stolen_before_ns,
+)
