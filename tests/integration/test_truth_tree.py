@@ -80,7 +80,7 @@ def test_threads_and_their_names(tmp_path: Path) -> None:
     assert found == workers
     assert query(trace, PROCESSES) == [(truth["pid"], None, 0, 8)]
     for worker in truth["threads"]:
-        least_ns = worker["running_ns"] / 2 - 100_000 * worker["timeslices"]
+        least_ns = max(1, worker["running_ns"] / 2 - 100_000 * worker["timeslices"])
         most_ns = worker["running_ns"] + truth["stolen_ns"] + 2 * TICK_NS
         # All it ran for, less the instants between its own look at the clock and its end, and
         # what the OS kernel had not yet booked at that look: a tick (1 to 10 ms) at most. Its
