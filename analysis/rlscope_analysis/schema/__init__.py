@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     import duckdb
 
 # In order: a view may use the tables before it.
-SCHEMA_TOPICS = ("session", "threads", "operations", "calls", "samples", "gpu", "derived")
+SCHEMA_TOPICS = (
+    "session", "threads", "operations", "calls", "samples", "gpu", "calibration", "derived",
+)  # fmt: skip
 # Filled by the analysis, not by what records: the tables of the topic derived.
 DERIVED_TABLES = frozenset(
     {"thread_overlap_coded", "transition_coded", "overlap_fault", "active_set"}

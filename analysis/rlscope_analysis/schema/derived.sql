@@ -74,3 +74,16 @@ COMMENT ON COLUMN active_set.time_ns IS 'How long exactly this set was active';
 COMMENT ON COLUMN active_set.count IS 'In how many stretches; NULL: many sets together';
 COMMENT ON COLUMN active_set.first_ns IS 'Start of the first stretch';
 COMMENT ON COLUMN active_set.last_ns IS 'End of the last stretch';
+
+CREATE TABLE probe_hits_coded (
+  thread_id INTEGER, path_id INTEGER, layer UTINYINT, gpu UTINYINT,
+  event UTINYINT, inside BOOLEAN, hits BIGINT
+);
+COMMENT ON TABLE probe_hits_coded IS 'Storage behind the view probe_hits: how many events with a cost fell on each thread, operation and layer while it ran';
+COMMENT ON COLUMN probe_hits_coded.thread_id IS 'The thread';
+COMMENT ON COLUMN probe_hits_coded.path_id IS 'The stack of open operations: operation_path; 0: none';
+COMMENT ON COLUMN probe_hits_coded.layer IS 'Layer of the innermost known call there; 0: none';
+COMMENT ON COLUMN probe_hits_coded.gpu IS 'As in thread_overlap_coded';
+COMMENT ON COLUMN probe_hits_coded.event IS 'Kind of event: as in the view';
+COMMENT ON COLUMN probe_hits_coded.inside IS 'Whether it is the part inside the interval of the event that is paid here';
+COMMENT ON COLUMN probe_hits_coded.hits IS 'How many';

@@ -32,3 +32,13 @@ LAYER_CAPTURE = "native_call:{layer}"
 
 # The operation that owns the time when none is open.
 UNANNOTATED = "(unannotated)"
+
+# probe_hits_coded.event, by code; calibration.event holds the words, and some that never hit a
+# traced thread.
+EVENTS = (
+    "switch", "wakeup", "call", "call_dear", "sample", "range", "range_python", "range_auto",
+    "gil_release",
+)  # fmt: skip
+BYSTANDER_EVENTS = ("bystander_switch", "bystander_call")
+EVENT_PARTS = ("inside", "outside")
+CALIBRATION_METHODS = ("micro", "program", "in_run", "toggled", "combined")

@@ -1,0 +1,34 @@
+-- What recording cost the target, event by event, and how that is known.
+
+CREATE TABLE calibration (
+  event VARCHAR, part VARCHAR, method VARCHAR, mean_ns DOUBLE, stddev_ns DOUBLE, n BIGINT,
+  low_ns DOUBLE, high_ns DOUBLE, used BOOLEAN, quality VARCHAR
+);
+COMMENT ON TABLE calibration IS 'What one event of a kind costs the thread it happens on, in CPU time';
+COMMENT ON COLUMN calibration.event IS 'switch (a traced thread leaves or gets a CPU), wakeup, call (of a probed function), call_dear (of one that has no cheap instruction to probe), sample, range (NVTX, from C), range_python (the nvtx package), range_auto (a phase that was found), gil_release; bystander_switch, bystander_call: of programs that are not traced';
+COMMENT ON COLUMN calibration.part IS 'inside: the measured interval of the event holds it; outside: what surrounds the event holds it';
+COMMENT ON COLUMN calibration.method IS 'micro (a loop on this machine, see rlscope-trace calibrate); program (of it, in the program of the OS kernel alone, by the account of the OS kernel); in_run (that account while this trace was recorded); toggled (probes taken away for short times of this recording); combined (what is subtracted)';
+COMMENT ON COLUMN calibration.mean_ns IS 'Cost of one event; NULL: not measured';
+COMMENT ON COLUMN calibration.stddev_ns IS 'Standard deviation of single measurements of the mean of many events';
+COMMENT ON COLUMN calibration.n IS 'How many such measurements';
+COMMENT ON COLUMN calibration.low_ns IS 'Start of the interval that holds the true mean with 95 % confidence';
+COMMENT ON COLUMN calibration.high_ns IS 'End of it';
+COMMENT ON COLUMN calibration.used IS 'Whether this is what the corrected times subtract';
+COMMENT ON COLUMN calibration.quality IS 'What to think of it: ok; or a warning';
+
+CREATE TABLE calibration_window (probes VARCHAR, start_ns BIGINT, end_ns BIGINT);
+COMMENT ON TABLE calibration_window IS 'Short times of the recording in which some probes were taken away, to see what they cost';
+COMMENT ON COLUMN calibration_window.probes IS 'Which: samples, calls';
+COMMENT ON COLUMN calibration_window.start_ns IS 'Since when they were away';
+COMMENT ON COLUMN calibration_window.end_ns IS 'Until when';
+
+CREATE TABLE program_time (
+  program VARCHAR, event VARCHAR, start_ns BIGINT, end_ns BIGINT, runs BIGINT, time_ns BIGINT
+);
+COMMENT ON TABLE program_time IS 'Account of the OS kernel of the recorder''s programs in it, kept for short times of the recording';
+COMMENT ON COLUMN program_time.program IS 'The program, for example on_switch';
+COMMENT ON COLUMN program_time.event IS 'The kind of event it belongs to: as in calibration';
+COMMENT ON COLUMN program_time.start_ns IS 'Start of such a time';
+COMMENT ON COLUMN program_time.end_ns IS 'End of it';
+COMMENT ON COLUMN program_time.runs IS 'How often the program ran, for whatever thread of the machine';
+COMMENT ON COLUMN program_time.time_ns IS 'How long these runs took together';
