@@ -5,6 +5,8 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
+from rlscope_trace.validate.statistics import median_interval
+
 
 class BenchError(Exception):
     """A measurement that could not be made; `hint` is a command or an action."""
@@ -85,26 +87,6 @@ class Figure:
         if self.budget is None:
             return ""
         return f"{'>=' if self.at_least else '<='} {short(self.budget)}"
-
-
-def median_interval(values: tuple[float, ...]) -> tuple[float, float] | None:
-    """Return where the true median lies with 95 % confidence or more; None: too few values.
-
-    The order statistics of the sign test: no assumption on how the values are spread.
-    """
-    ordered = sorted(values)
-    count = len(ordered)
-    outside = 0.0
-    below = 0
-    ways = 1
-    for index in range(count):
-        # Chance that the median is below the value at `index`, from both ends.
-        outside += 2 * ways / 2**count
-        if outside > 0.05:
-            break
-        below = index + 1
-        ways = ways * (count - index) // (index + 1)
-    return (ordered[below - 1], ordered[count - below]) if below else None
 
 
 def short(value: float) -> str:

@@ -34,6 +34,7 @@ TRACER_ROOMS = (
     "instruments",
     "session",
     "watch",
+    "validate",
     "cli",
 )
 

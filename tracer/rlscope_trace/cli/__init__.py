@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # In the order of --help. A command is imported when it is called: `record` must not wait for the
 # libraries of `summarize` before its probes are live.
-_COMMANDS = ("record", "recover", "import", "export", "summarize", "sql", "doctor")
+_COMMANDS = ("record", "recover", "import", "export", "summarize", "sql", "validate", "doctor")
 _RUNTIME_FAILURE = 1
 
 
@@ -63,7 +63,9 @@ def make_app(names: Sequence[str] = _COMMANDS) -> typer.Typer:
             continue
         # Options end where the traced command begins, also without a "--" before it.
         settings = {"allow_interspersed_args": name != "record"}
-        app.command(name, context_settings=settings)(getattr(module, name))
+        settings |= getattr(module, "CONTEXT_SETTINGS", {})
+        kind = getattr(module, "CommandClass", None)
+        app.command(name, cls=kind, context_settings=settings)(getattr(module, name))
     return app
 
 

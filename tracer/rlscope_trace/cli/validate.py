@@ -1,0 +1,204 @@
+"""`rlscope-trace validate`: holds the corrected times of a program to its untraced runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from rlscope_analysis.trace import open_trace
+from rlscope_trace.cli import messages
+from rlscope_trace.cli.output import write_stdout
+from rlscope_trace.errors import OutputExistsError, TracerError, UsageError
+from rlscope_trace.privileges import invoking_identity
+from rlscope_trace.validate.plan import run_pairs, warm_up
+from rlscope_trace.validate.report import render_json, render_table
+from rlscope_trace.validate.runs import Runner
+from rlscope_trace.validate.trace_figures import TraceFigures, read_figures
+from rlscope_trace.validate.verdict import Asked, Validation
+from rlscope_trace.validate.verdict import validate as judge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rlscope_trace.validate.compare import Pair
+
+_COMMAND = "rlscope_trace.validate.command"
+# What validate decides itself; in a form that also stands before "=".
+_OWN_OF_RECORD = ("-o", "--output", "-p", "--pid", "-d", "--duration", "--force")
+
+
+class ValidateFormat(str, Enum):
+    """How the result is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+class CommandClass(TyperCommand):
+    """Takes what stands after the first `--` as the program, untouched."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's own
+        """Keep the program away from the options; those that are not known are for record."""
+        own, program = args, []
+        if "--" in args:
+            own, program = args[: args.index("--")], args[args.index("--") + 1 :]
+        ctx.meta[_COMMAND] = program
+        return super().parse_args(ctx, own)
+
+
+CONTEXT_SETTINGS = {"ignore_unknown_options": True, "allow_extra_args": True}
+
+
+def validate(  # noqa: PLR0913 - one parameter per option
+    context: typer.Context,
+    runs: Annotated[int, typer.Option(min=1, help="Pairs of an untraced and a traced run.")] = 9,
+    max_bias: Annotated[
+        float,
+        typer.Option(
+            min=0, metavar="PERCENT", help="What the corrected CPU time may be off, either way."
+        ),
+    ] = 5.0,
+    per: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OPERATION",
+            help="Also show the CPU time per instance of this operation.",
+            show_default=False,
+        ),
+    ] = None,
+    timers: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The program writes how long its operations took to this file (RLSCOPE_TIMERS"
+            ' names it): lines {"operation": NAME, "cpu_ns": N}.',
+            show_default=False,
+        ),
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep the traces in a new folder.", show_default=False),
+    ] = None,
+    output_format: Annotated[
+        ValidateFormat, typer.Option("--format", help="Print a table or one JSON object.")
+    ] = ValidateFormat.TABLE,
+) -> None:
+    """Run a program with and without tracing in turn; exit 1 if corrected times are off.
+
+    rlscope-trace validate [OPTIONS] [OPTIONS OF record] -- COMMAND. The program must do the same
+    work each time and end by itself; one run more comes first, to warm up. docs/overhead.md.
+    """
+    command = context.meta[_COMMAND]
+    options = list(context.args)
+    _check(command, options, timers)
+    # Also when a scheduler or a closed terminal ends us, the running program is stopped.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    with _directories(keep) as (directory, traces):
+        runner = Runner(command, options, directory, timers.absolute() if timers else None)
+        pairs, interrupted = _collect(runner, runs, traces, per, keeps=keep is not None)
+    if not pairs:
+        raise TracerError("interrupted before a pair of runs was complete")
+    asked = Asked(tuple(command), tuple(options), runs, max_bias, per)
+    found = judge(pairs, asked)
+    as_json = output_format is ValidateFormat.JSON
+    write_stdout([render_json(found) if as_json else render_table(found)])
+    raise typer.Exit(_exit_code(found, interrupted=interrupted))
+
+
+def _exit_code(found: Validation, *, interrupted: bool) -> int:
+    if interrupted:
+        return 128 + signal.SIGINT
+    return 1 if found.is_biased else 0
+
+
+def _check(command: list[str], options: list[str], timers: Path | None) -> None:
+    if not command:
+        raise UsageError(
+            "no program to run", hint="rlscope-trace validate [OPTIONS] -- python train.py"
+        )
+    for option in options:
+        if option.partition("=")[0] in _OWN_OF_RECORD:
+            raise UsageError(
+                f"{option} is not for validate, which writes traces of its own",
+                hint="--keep DIR keeps them",
+            )
+    if timers is not None and timers.exists():
+        raise UsageError(
+            f"{timers} exists, and would be removed before each run",
+            hint=f"--timers names a file that the program makes: rm {timers}",
+        )
+
+
+@contextmanager
+def _directories(keep: Path | None) -> Iterator[tuple[Path, Path]]:
+    """Yield where the program's side of a run writes, and where traces go; remove what is ours."""
+    if keep is not None:
+        try:
+            keep.mkdir()
+        except FileExistsError:
+            raise OutputExistsError(f"{keep} exists", hint="--keep names a new folder") from None
+        except OSError as error:
+            raise TracerError(f"cannot make {keep}: {error.strerror}") from error
+    base = Path(tempfile.mkdtemp(prefix="rlscope-validate-"))
+    try:
+        # The program's user passes through, and writes into a folder of its own only.
+        base.chmod(0o711)
+        directory = base / "run"
+        directory.mkdir()
+        if identity := invoking_identity():
+            os.chown(directory, identity.uid, identity.gid)
+        yield directory, keep.absolute() if keep else base
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+
+
+def _collect(
+    runner: Runner, runs: int, traces: Path, per: str | None, *, keeps: bool
+) -> tuple[list[Pair], bool]:
+    """Return the pairs there are, and whether Ctrl-C ended it early."""
+
+    def read(trace: Path, pid: int) -> TraceFigures:
+        with open_trace(trace) as opened:
+            figures = read_figures(opened.connection, pid=pid)
+        if not keeps:
+            trace.unlink()
+        return figures
+
+    pairs: list[Pair] = []
+    try:
+        messages.say(f"{2 * runs + 1} runs; the first one does not count")
+        _, figures = warm_up(runner, traces / "warm-up.duckdb", read)
+        _check_operation(per, figures)
+        for pair in run_pairs(runner, runs, lambda number: traces / f"{number}.duckdb", read):
+            pairs.append(pair)
+            _tell(pair, len(pairs), runs)
+    except KeyboardInterrupt:
+        messages.say(f"stopped: {len(pairs)} of {runs} pairs are complete")
+        return pairs, True
+    return pairs, False
+
+
+def _check_operation(per: str | None, figures: TraceFigures) -> None:
+    if per and per not in figures.instances:
+        names = ", ".join(sorted(figures.instances)[:12])
+        raise UsageError(
+            f"the program has no operation {per!r}",
+            hint=f"--per one of: {names}" if names else None,
+        )
+
+
+def _tell(pair: Pair, number: int, runs: int) -> None:
+    messages.say(
+        f"pair {number} of {runs}: CPU time untraced {pair.untraced.cpu_ns / 1e9:.2f} s,"
+        f" traced {pair.traced.cpu_ns / 1e9:.2f} s, corrected {pair.corrected_ns / 1e9:.2f} s"
+    )

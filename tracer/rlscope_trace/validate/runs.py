@@ -1,0 +1,179 @@
+"""One run of the program, untraced or traced: the same child process starts and times it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlscope_trace.errors import (
+    CommandNotExecutableError,
+    CommandNotFoundError,
+    TracerError,
+    UsageError,
+)
+from rlscope_trace.privileges import invoking_environment, invoking_identity
+from rlscope_trace.validate.timers import read_timers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_CHILD = Path(__file__).with_name("child.py")
+_TAIL_LINES = 12
+# What an interrupted run may take to end by itself: a program may save its work.
+_ENDING_S = 20.0
+_USAGE_EXIT = 2
+
+
+class ProgramFailedError(TracerError):
+    """The program ended with another exit code than 0: nothing can be compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one run took."""
+
+    cpu_ns: int
+    """CPU time of the program and of the processes it waited for, as the OS kernel accounts it."""
+    wall_ns: int
+    """From its start, not that of the recorder, to its end."""
+    pid: int
+    timers_ns: Mapping[str, int] = field(default_factory=dict)
+    """CPU time of each operation by the program's own timers; empty: it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """Runs one command, again and again."""
+
+    command: Sequence[str]
+    record_options: Sequence[str]
+    directory: Path
+    """For what a run leaves; the user that the program runs as may write there, but not above."""
+    timers: Path | None = None
+    """The file that the program writes its timers to."""
+
+    def untraced(self) -> Run:
+        """Run the program alone, as the user and with the environment that `record` gives it."""
+        identity = invoking_identity()
+        user: dict[str, object] = {}
+        if identity is not None:
+            user = {"user": identity.uid, "group": identity.gid, "extra_groups": identity.groups}
+        return self._run(self._measured(), "untraced", env=invoking_environment(identity), **user)
+
+    def traced(self, trace: Path) -> Run:
+        """Run the program under the recorder, which writes the trace."""
+        run = self._run(
+            [
+                *_recorder(), "record", *self.record_options, "--progress", "never",
+                "-o", str(trace), "--", *self._measured(),
+            ],
+            "traced",
+        )  # fmt: skip
+        if not trace.exists():
+            raise _recorder_failed(self._words(), 1)
+        return run
+
+    def _measured(self) -> list[str]:
+        timers = str(self.timers) if self.timers else ""
+        return [sys.executable, "-I", "-S", str(_CHILD), str(self._report), timers, *self.command]
+
+    @property
+    def _report(self) -> Path:
+        return self.directory / "run"
+
+    @property
+    def _recorder_words(self) -> Path:
+        # Not in the folder that another user may write to.
+        return self.directory.parent / "recorder.stderr"
+
+    def _words(self) -> str:
+        return self._recorder_words.read_text(errors="replace")
+
+    def _run(self, command: Sequence[str], kind: str, **how: object) -> Run:
+        for left in (self._report, self.timers):
+            if left is not None:
+                left.unlink(missing_ok=True)
+        with self._recorder_words.open("wb") as words:
+            # A session of its own: Ctrl-C reaches us alone, and we end the run.
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=words,
+                start_new_session=True, **how,
+            )  # type: ignore[call-overload]  # fmt: skip
+        code = _wait(process)
+        try:
+            told = self._report.read_text().split()
+        except FileNotFoundError:
+            raise _recorder_failed(self._words(), code) from None
+        if told[0] == "error":
+            raise _not_started(self.command[0], int(told[1]))
+        cpu_ns, wall_ns, pid, status = map(int, told)
+        if status != 0:
+            raise self._failed(status, kind)
+        return Run(cpu_ns, wall_ns, pid, read_timers(self.timers) if self.timers else {})
+
+    def _failed(self, status: int, kind: str) -> ProgramFailedError:
+        code = os.waitstatus_to_exitcode(status)
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        words = self._report.with_name("run.stderr").read_text(errors="replace")
+        tail = "".join(f"\n  {line}" for line in words.splitlines()[-_TAIL_LINES:])
+        return ProgramFailedError(
+            f"the program {how} in {'an' if kind == 'untraced' else 'a'} {kind} run{tail}",
+            hint=f"it must end by itself with 0: {shlex.join(self.command)}",
+        )
+
+
+def _recorder() -> list[str]:
+    # Without -P the current directory would come first where modules are looked for.
+    safe = ["-P"] if sys.version_info >= (3, 11) else []
+    return [sys.executable, *safe, "-m", "rlscope_trace"]
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int:
+    """Wait for the end of a run; Ctrl-C goes to the program, a second one ends it."""
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        _signal_group(process, signal.SIGINT)
+        try:
+            process.wait(_ENDING_S)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            pass
+        finally:
+            # Also what the program left running.
+            _signal_group(process, signal.SIGKILL)
+            process.wait()
+        raise
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+def _recorder_failed(words: str, code: int) -> TracerError:
+    """Return the recorder's own error as ours."""
+    told = {
+        level: "\n".join(
+            line.removeprefix(f"{level}: ")
+            for line in words.splitlines()
+            if line.startswith(f"{level}: ")
+        )
+        for level in ("error", "hint")
+    }
+    kind = UsageError if code == _USAGE_EXIT else TracerError
+    message = told["error"] or f"the run gave no result: {words.strip()[-400:] or 'no word of why'}"
+    return kind(message, hint=told["hint"] or "rlscope-trace doctor")
+
+
+def _not_started(name: str, number: int) -> UsageError:
+    if number == errno.ENOENT:
+        return CommandNotFoundError(f"{name}: command not found")
+    return CommandNotExecutableError(f"{name} cannot be executed: {os.strerror(number).lower()}")

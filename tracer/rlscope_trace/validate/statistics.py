@@ -1,0 +1,70 @@
+"""Medians and where they truly lie: no assumption on how the values are spread."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Of a normal spread, what the median absolute deviation is multiplied with to be its sigma.
+_MAD_TO_SIGMA = 1.4826
+# Half the width of a 95 % interval, in sigmas of a normal spread.
+SIGMAS_95 = 1.96
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A median with the interval that holds the true one with 95 % confidence or more."""
+
+    median: float
+    low: float | None
+    """None, as `high`: too few values for an interval (less than six)."""
+    high: float | None
+    n: int
+
+    def holds(self, value: float) -> bool | None:
+        """Tell whether the interval holds a value; None: there is no interval."""
+        if self.low is None or self.high is None:
+            return None
+        return self.low <= value <= self.high
+
+
+def estimate(values: Sequence[float]) -> Estimate | None:
+    """Return the median of the values and its interval; None: there are no values."""
+    if not values:
+        return None
+    low, high = median_interval(values) or (None, None)
+    return Estimate(statistics.median(values), low, high, len(values))
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """Return where the true median lies with 95 % confidence or more; None: too few values.
+
+    The order statistics of the sign test: no assumption on how the values are spread.
+    """
+    ordered = sorted(values)
+    count = len(ordered)
+    outside = 0.0
+    below = 0
+    ways = 1
+    for index in range(count):
+        # Chance that the median is below the value at `index`, from both ends.
+        outside += 2 * ways / 2**count
+        if outside > 0.05:
+            break
+        below = index + 1
+        ways = ways * (count - index) // (index + 1)
+    return (ordered[below - 1], ordered[count - below]) if below else None
+
+
+def robust_sigma(differences: Sequence[float]) -> float | None:
+    """Return the spread of differences whose true value is 0; None: there are none.
+
+    By the median of their sizes, which a few wild ones do not move.
+    """
+    if not differences:
+        return None
+    return _MAD_TO_SIGMA * statistics.median(abs(difference) for difference in differences)

@@ -1,0 +1,51 @@
+"""Timers of the program itself: lines {"operation": NAME, "cpu_ns": N} in a file it writes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from rlscope_trace.errors import TracerError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_WANTED = '{"operation": "simulation", "cpu_ns": 1200}'
+
+
+def read_timers(path: Path) -> dict[str, int]:
+    """Return the CPU time (ns) of each operation: lines of one operation add up.
+
+    Raises TracerError where the program wrote none, or something else.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        lines = []
+    except (OSError, UnicodeDecodeError) as error:
+        raise TracerError(f"cannot read the timers {path}: {error}") from error
+    found: dict[str, int] = {}
+    for number, line in enumerate(lines, 1):
+        operation, cpu_ns = _parse(line, f"{path}, line {number}")
+        found[operation] = found.get(operation, 0) + cpu_ns
+    if not found:
+        raise TracerError(
+            f"the program wrote no timers to {path}",
+            hint=f"RLSCOPE_TIMERS names the file; it takes lines such as {_WANTED}",
+        )
+    return found
+
+
+def _parse(line: str, where: str) -> tuple[str, int]:
+    try:
+        told: Any = json.loads(line)
+        operation, cpu_ns = told["operation"], told["cpu_ns"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise _wrong(where, line) from error
+    if not isinstance(operation, str) or not isinstance(cpu_ns, int) or cpu_ns < 0:
+        raise _wrong(where, line)
+    return operation, cpu_ns
+
+
+def _wrong(where: str, line: str) -> TracerError:
+    return TracerError(f"{where} is no timer: {line[:80]}", hint=f"lines such as {_WANTED}")
