@@ -27,6 +27,8 @@ def traces(draw: st.DrawFn) -> TraceBuilder:
         for process_id in draw(st.sets(st.sampled_from([None, *processes]))):
             builder.capture(kind, process_id=process_id, measured=draw(st.booleans()))
     builder.capture("operation")
+    for layer in draw(st.sets(LAYERS)):
+        builder.site(layer, "probed later", probed_ns=draw(INSTANTS))
     # Threads of one process do not follow each other, as in a trace of several at once.
     threads = [
         builder.thread(

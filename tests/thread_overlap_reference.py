@@ -106,11 +106,22 @@ entry AS (
     ) AS from_layer,
     (SELECT arg_max(path_id, o.rowid) FROM operation_coded AS o
       WHERE o.thread_id = e.thread_id AND o.start_ns <= e.start_ns AND o.end_ns > e.start_ns
-    ) AS path_id
+    ) AS path_id,
+    coalesce((SELECT arg_max(o.start_ns, o.rowid) FROM operation_coded AS o
+      WHERE o.thread_id = e.thread_id AND o.start_ns <= e.start_ns AND o.end_ns > e.start_ns
+    ), t.start_ns) AS begun_ns
   FROM call AS e JOIN life AS l
     ON l.thread_id = e.thread_id AND e.start_ns >= l.start_ns AND e.start_ns < l.end_ns
+  JOIN thread AS t ON t.thread_id = e.thread_id
+),
+probed AS (
+  SELECT CASE layer WHEN 'python' THEN 1 WHEN 'simulator' THEN 2 WHEN 'backend' THEN 3 END AS layer,
+    max(probed_ns) AS since_ns
+  FROM site GROUP BY ALL
 )
-SELECT thread_id, coalesce(path_id, 0), coalesce(from_layer, 0) AS from_layer, to_layer, count(*)
+SELECT thread_id, coalesce(path_id, 0),
+  coalesce(begun_ns >= (SELECT since_ns FROM probed AS p WHERE p.layer = to_layer), true),
+  coalesce(from_layer, 0) AS from_layer, to_layer, count(*)
 FROM entry WHERE coalesce(from_layer, 0) <> to_layer
 GROUP BY ALL ORDER BY ALL
 """

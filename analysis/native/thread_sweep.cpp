@@ -29,9 +29,10 @@ std::vector<int32_t> ids_of(const std::vector<SweptThread>& threads, int32_t Swe
 
 class Sweep {
  public:
-  Sweep(const std::vector<SweptThread>& threads, const SweepSources& sources,
-        SweepProgress* progress)
-      : thread_order_(ids_of(threads, &SweptThread::thread_id)),
+  Sweep(const std::vector<SweptThread>& threads, const ProbedSince& probed_ns,
+        const SweepSources& sources, SweepProgress* progress)
+      : probed_ns_(probed_ns),
+        thread_order_(ids_of(threads, &SweptThread::thread_id)),
         process_order_(ids_of(threads, &SweptThread::process_id)),
         state_(reader<uint8_t>(sources, kThreadState, progress)),
         operation_(reader<int32_t>(sources, kOperation, progress)),
@@ -59,8 +60,8 @@ class Sweep {
   }
 
  private:
-  // Layers are three bits wide in the counts of transitions.
-  static constexpr std::size_t kTransitions = 64;
+  // Layers are three bits wide in the counts of transitions, and a seventh tells is_probed.
+  static constexpr std::size_t kTransitions = 128;
   static constexpr std::array<uint8_t, kTables> kLargestValues = {3, 255, 6, 9, 255, 255, 6};
 
   template <typename Value>
@@ -167,7 +168,10 @@ class Sweep {
     native_.open_row();
   }
 
-  void count_entry(uint64_t to_layer) { ++path_transitions_[layer() * 8 + to_layer]; }
+  void count_entry(uint64_t to_layer) {
+    const uint64_t is_probed = probed_layers_ >> to_layer & 1;
+    ++path_transitions_[is_probed * 64 + layer() * 8 + to_layer];
+  }
 
   uint64_t layer() const { return cuda_.is_open() ? kCudaApi : native_.current(); }
 
@@ -177,6 +181,10 @@ class Sweep {
       transitions_.resize((number + 1) * kTransitions);
     }
     path_transitions_ = &transitions_[number * kTransitions];
+    probed_layers_ = 0;
+    for (std::size_t layer = 0; layer < probed_ns_.size(); ++layer) {
+      probed_layers_ |= uint64_t{operation_.begun_ns() >= probed_ns_[layer]} << layer;
+    }
   }
 
   // The part of the key that calls do not change, but for those that wait for the GPU.
@@ -190,11 +198,12 @@ class Sweep {
 
   void write_transitions(int32_t thread_id) {
     for (std::size_t i = 0; i < transitions_.size(); ++i) {
-      const uint64_t from = i % kTransitions / 8;
+      const uint64_t is_probed = i % kTransitions / 64;
+      const uint64_t from = i % 64 / 8;
       const uint64_t to = i % 8;
       if (transitions_[i] == 0 || from == to) continue;
       KeyTotal total;
-      total.key = path_bits(paths_.path(i / kTransitions)) | from << 8 | to;
+      total.key = path_bits(paths_.path(i / kTransitions)) | is_probed << 16 | from << 8 | to;
       total.count = transitions_[i];
       result_.transitions.push_back({thread_id, total});
     }
@@ -213,10 +222,11 @@ class Sweep {
     return static_cast<uint64_t>(static_cast<uint32_t>(path)) << 32;
   }
 
+  ProbedSince probed_ns_;
   IdOrder thread_order_;
   IdOrder process_order_;
   InnermostTrack<uint8_t, false> state_;
-  InnermostTrack<int32_t, true> operation_;
+  InnermostTrack<int32_t, true, BegunRow<int32_t>> operation_;
   InnermostTrack<uint8_t, true> native_;
   InnermostTrack<uint8_t, false> wait_;
   CudaTrack cuda_;
@@ -225,22 +235,24 @@ class Sweep {
   Stretches stretches_;
   uint64_t others_ = 0;
   int64_t next_other_ns_ = kNever;
-  // By path number, then from_layer * 8 + to_layer.
+  // By path number, then is_probed * 64 + from_layer * 8 + to_layer.
   PathNumbers paths_;
   std::vector<uint32_t> transitions_;
   uint32_t* path_transitions_ = nullptr;
+  // By layer, a bit: whether all calls into it since the innermost operation began were recorded.
+  uint64_t probed_layers_ = 0;
   SweepResult result_;
 };
 
 }  // namespace
 
 SweepResult sweep_threads(const std::vector<SweptThread>& threads, int64_t window_start_ns,
-                          int64_t window_end_ns, const SweepSources& sources,
-                          SweepProgress* progress) {
+                          int64_t window_end_ns, const ProbedSince& probed_ns,
+                          const SweepSources& sources, SweepProgress* progress) {
   Bounds bounds;
   bounds.window_start_ns = window_start_ns;
   bounds.window_end_ns = window_end_ns;
-  return Sweep(threads, sources, progress).run(threads, bounds);
+  return Sweep(threads, probed_ns, sources, progress).run(threads, bounds);
 }
 
 }  // namespace rls

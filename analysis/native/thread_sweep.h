@@ -40,8 +40,8 @@ struct SweptThread {
 };
 
 // A row of a result. Key of an overlap: path << 32 | state << 24 | layer << 16 | wait << 8 | gpu;
-// of a transition: path << 32 | from_layer << 8 | to_layer; of samples: path << 32 |
-// call_layer << 16 | layer << 8 | gpu.
+// of a transition: path << 32 | is_probed << 16 | from_layer << 8 | to_layer; of samples: path <<
+// 32 | call_layer << 16 | layer << 8 | gpu.
 struct ThreadTotal {
   int32_t thread_id;
   KeyTotal total;
@@ -60,10 +60,14 @@ struct SweepResult {
   std::array<RowFaults, kTables> faults;
 };
 
+// By layer: since when all of its calls were recorded. A transition is_probed where the innermost
+// operation (outside any: the thread) began no earlier.
+using ProbedSince = std::array<int64_t, 8>;
+
 // Sweeps the threads, given in the order of the tables: by process, and by id within one. Rows of
 // other threads are passed over. Throws OrderError, ColumnError or Cancelled.
 SweepResult sweep_threads(const std::vector<SweptThread>& threads, int64_t window_start_ns,
-                          int64_t window_end_ns, const SweepSources& sources,
-                          SweepProgress* progress);
+                          int64_t window_end_ns, const ProbedSince& probed_ns,
+                          const SweepSources& sources, SweepProgress* progress);
 
 }  // namespace rls

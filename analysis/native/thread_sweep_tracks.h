@@ -68,9 +68,27 @@ class TrackRows {
   }
 };
 
+template <typename Value>
+struct OpenRow {
+  OpenRow(int64_t, int64_t end, Value held) : end_ns(end), value(held) {}
+
+  int64_t end_ns;
+  Value value;
+};
+
+// Where somebody asks when it began.
+template <typename Value>
+struct BegunRow {
+  BegunRow(int64_t start, int64_t end, Value held) : start_ns(start), end_ns(end), value(held) {}
+
+  int64_t start_ns;
+  int64_t end_ns;
+  Value value;
+};
+
 // Rows of which the one opened last that is still open owns the time. kMayNest: only rows that
 // cross are faults; else any row that starts inside an open one is.
-template <typename Value, bool kMayNest>
+template <typename Value, bool kMayNest, typename Open = OpenRow<Value>>
 class InnermostTrack : public TrackRows<Value> {
  public:
   explicit InnermostTrack(RowReader<Value> reader) : TrackRows<Value>(std::move(reader)) {}
@@ -78,13 +96,15 @@ class InnermostTrack : public TrackRows<Value> {
   // when_none: the value while no row is open.
   void enter(int32_t place, const Bounds& bounds, Value when_none) {
     around_.clear();
-    top_ = {kNever, when_none};
+    top_ = Open(bounds.life_start_ns, kNever, when_none);
     TrackRows<Value>::enter(place, bounds, [this] { push(this->end_ns(), this->value()); });
   }
 
   // When the innermost row may change next.
   int64_t next_ns() const { return std::min(this->start_ns(), top_.end_ns); }
   Value current() const { return top_.value; }
+  // When the innermost row began; the thread, if none is open.
+  int64_t begun_ns() const { return top_.start_ns; }
 
   void step(int64_t now_ns) {
     close(now_ns);
@@ -106,17 +126,12 @@ class InnermostTrack : public TrackRows<Value> {
   }
 
  private:
-  struct Open {
-    int64_t end_ns;
-    Value value;
-  };
-
   // Those that end no later than the new row never own time again: ends fall from the bottom up,
   // so that at every instant at most one row closes, and bad nesting cannot pile up.
   void push(int64_t end_ns, Value value) {
     while (top_.end_ns <= end_ns) pop();
     around_.push_back(top_);
-    top_ = {end_ns, value};
+    top_ = Open(this->start_ns(), end_ns, value);
   }
 
   void pop() {
@@ -125,7 +140,7 @@ class InnermostTrack : public TrackRows<Value> {
   }
 
   // The innermost is not among those around it: most instants ask for no other.
-  Open top_{kNever, Value{}};
+  Open top_{kNever, kNever, Value{}};
   std::vector<Open> around_;
 };
 

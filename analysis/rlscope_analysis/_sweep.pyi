@@ -34,6 +34,7 @@ def sweep_threads(
     *,
     window_start_ns: int,
     window_end_ns: int,
+    probed_ns: Sequence[int],
     progress: SweepProgress,
 ) -> tuple[
     tuple[_Array, ...],
@@ -48,12 +49,13 @@ def sweep_threads(
       gpu_is_measured (bool), in the order of the tables.
     tables: of each an Arrow C stream, as a PyCapsule, or numpy arrays: id int32, start_ns int64,
       end_ns int64, value uint8 (of operations int32). Rows of other threads are passed over.
+    probed_ns: by layer, 8 in all, since when all calls into it were recorded.
     Returns the overlap, the transitions and the samples (thread_id, key, time_ns, count, first_ns,
     last_ns), the first and last key of each thread (thread_id, start_ns, end_ns, first_key,
     last_key), and by table the rows that were outside, clipped, reversed and crossing. A key holds
     the path in its upper 32 bits, below it a byte each for state, layer, wait and GPU; of a
-    transition, in the lowest two bytes, from_layer and to_layer; of samples, in the lowest three,
-    the layer of the call they fell into, their own and the GPU. Releases the GIL. Raises
+    transition, in the lowest three, is_probed, from_layer and to_layer; of samples, in the lowest
+    three, the layer of the call they fell into, their own and the GPU. Releases the GIL. Raises
     OrderError, ColumnError, Cancelled.
     """
 

@@ -56,7 +56,7 @@ def _late_notes(trace: Trace) -> Iterable[str]:
         from_s = f"{-((first_ns - since_ns) // 10**6) / 1000:.3f}"
         yield (
             f"calls into the {layer} were recorded from {from_s} s on: operations that began before"
-            f" have no count of them; --from {from_s} counts the rest"
+            f" have no count of them, but their later instances do; --from {from_s} counts the rest"
         )
 
 

@@ -144,6 +144,7 @@ def _sweep_once(
                 tables,
                 window_start_ns=cell.start_ns,
                 window_end_ns=cell.end_ns,
+                probed_ns=cell.probed_ns,
                 progress=state,
             )
         )

@@ -26,7 +26,7 @@ class ThreadOverlap:
     """The rows of thread_overlap_coded, transition_coded and sample_count_coded, as numpy columns.
 
     overlap: sorted by thread_id, path_id, state, layer, wait, gpu; no two rows share all of these.
-    transitions: sorted by thread_id, path_id, from_layer, to_layer.
+    transitions: sorted by thread_id, path_id, is_probed, from_layer, to_layer.
     samples: sorted by thread_id, path_id, call_layer, layer, gpu.
     faults: how many rows were not as the schema promises, by table and fault; only those above 0.
       outside: no part of the row lies in the lifetime of its thread; clipped: a part does not;
@@ -95,6 +95,7 @@ def present(part: Part, strays: Counter[tuple[str, str]]) -> ThreadOverlap:
         transitions={
             "thread_id": entered_by,
             "path_id": _path(entry),
+            "is_probed": _byte(entry, 16) == 1,
             "from_layer": _byte(entry, 8),
             "to_layer": _byte(entry, 0),
             "count": entries,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from rlscope_analysis.errors import TraceError
+from rlscope_analysis.schema.vocabulary import LAYERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +56,8 @@ class Cell:
     end_ns: int = NEVER_NS
     is_all: bool = False
     """No thread of the trace is missing: rows need no filter by thread."""
+    probed_ns: tuple[int, ...] = (ALWAYS_NS,) * 8
+    """By layer: since when all of its calls were recorded."""
 
     @property
     def processes(self) -> tuple[int, int]:
@@ -100,6 +103,7 @@ def make_plan(
         ALWAYS_NS if start_ns is None else start_ns,
         NEVER_NS if end_ns is None else end_ns,
         is_all=True,
+        probed_ns=_probed_since(connection),
     )
     rows = _row_counts(connection, whole, strays)
     thread_rows = sum(rows.by_thread.values(), Counter[int]())
@@ -119,6 +123,16 @@ def make_plan(
     if first < len(whole.columns[0]):
         cells.append(whole.of(slice(first, None)))
     return Plan(cells, thread_rows.total() + rows.activities.total(), strays)
+
+
+def _probed_since(connection: duckdb.DuckDBPyConnection) -> tuple[int, ...]:
+    """Return by layer since when all its functions that were found had their probes."""
+    found = dict(
+        connection.execute("SELECT layer, max(probed_ns) FROM site GROUP BY layer").fetchall()
+    )
+    # The sweep has three bits for a layer.
+    since = [found.get(layer) for layer in LAYERS] + [None] * (8 - len(LAYERS))
+    return tuple(ALWAYS_NS if at is None else at for at in since)
 
 
 def in_window(cell: Cell) -> list[str]:

@@ -110,7 +110,10 @@ def _alone(path: str, jobs: int) -> Callable[[], object]:
         loaded = [(cell, _columns(connection, cell)) for cell in plan.cells]
 
     def sweep(cell: Any, tables: Any) -> Part:  # noqa: ANN401 - what _plan and _columns return
-        bounds = {"window_start_ns": cell.start_ns, "window_end_ns": cell.end_ns}
+        bounds = {
+            "window_start_ns": cell.start_ns, "window_end_ns": cell.end_ns,
+            "probed_ns": cell.probed_ns,
+        }  # fmt: skip
         progress = _sweep.SweepProgress()
         return Part(*_sweep.sweep_threads(cell.columns, tables, **bounds, progress=progress))
 

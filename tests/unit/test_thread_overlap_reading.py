@@ -95,7 +95,7 @@ def test_stored_rows_are_the_computed_ones(connection: duckdb.DuckDBPyConnection
     found = thread_overlap.compute(connection)
     thread_overlap.store(connection, found)
     assert stored(connection, "thread_overlap_coded") == rows(found, *found.overlap)
-    assert stored(connection, "transition_coded") == [(1, 1, 0, 3, 1)]
+    assert stored(connection, "transition_coded") == [(1, 1, True, 0, 3, 1)]
 
 
 def test_many_rows_are_stored_within_the_memory_of_the_recorder() -> None:

@@ -8,6 +8,7 @@ import duckdb
 import pytest
 
 from rlscope_analysis.derive import complete
+from rlscope_analysis.reports import REPORTS
 from trace_builder import TraceBuilder, run
 
 
@@ -91,7 +92,7 @@ LATE = "in part: only calls since the probes came, see --from"
 
 @pytest.mark.parametrize(
     ("probed_ns", "expected"),
-    [(0, EXACT), (1, {**EXACT, ("step", "simulator"): (None, None, LATE)})],
+    [(0, EXACT), (1, {**EXACT, ("step", "simulator"): (None, 0.0, LATE)})],
 )
 def test_an_operation_older_than_the_probes_has_no_count(
     builder: TraceBuilder, probed_ns: int, expected: object
@@ -99,6 +100,27 @@ def test_an_operation_older_than_the_probes_has_no_count(
     builder.capture("cuda_call")
     builder.site("simulator", "mj_step", probed_ns=probed_ns)
     assert counts(builder) == expected
+
+
+def test_instances_since_the_probes_came_are_counted(builder: TraceBuilder) -> None:
+    """Of the third step every call was recorded; of the second, which the probes met, one."""
+    builder.capture("cuda_call")
+    builder.site("simulator", "mj_step", probed_ns=60)
+    builder.operation(1, 90, 100, "step")
+    for start_ns in (75, 91, 93, 95):
+        builder.native_call(1, start_ns, start_ns + 1, "simulator", "mj_step")
+    with duckdb.connect() as connection:
+        builder.fill(connection)
+        complete(connection)
+        found = connection.execute(
+            "SELECT count, instances, counted, counted_instances, per_instance, reason"
+            " FROM transitions WHERE to_layer = 'simulator'"
+        ).fetchall()
+        report = connection.execute(REPORTS["transitions"].sql).fetch_df().set_index("to_layer")
+    assert found == [(None, 3, 3, 1, 3.0, LATE)]
+    told = report.loc["simulator", ["counted", "counted_instances", "per_instance"]]
+    assert told.tolist() == [3, 1, 3.0]
+    assert report.loc["simulator", "from_layer"] == "no known call"
 
 
 def test_what_began_after_the_probes_is_counted(builder: TraceBuilder) -> None:
@@ -109,7 +131,7 @@ def test_what_began_after_the_probes_is_counted(builder: TraceBuilder) -> None:
     builder.native_call(late, 32, 35, "simulator", "mj_step")
     assert counts(builder) == {
         **EXACT,
-        ("step", "simulator"): (None, None, LATE),
+        ("step", "simulator"): (None, 0.0, LATE),
         ("late", "simulator"): (1, 1.0, None),
     }
 

@@ -19,11 +19,13 @@ COMMENT ON COLUMN thread_overlap_coded.first_ns IS 'Start of the first stretch';
 COMMENT ON COLUMN thread_overlap_coded.last_ns IS 'End of the last stretch';
 
 CREATE TABLE transition_coded (
-  thread_id INTEGER, path_id INTEGER, from_layer UTINYINT, to_layer UTINYINT, count BIGINT
+  thread_id INTEGER, path_id INTEGER, is_probed BOOLEAN, from_layer UTINYINT, to_layer UTINYINT,
+  count BIGINT
 );
 COMMENT ON TABLE transition_coded IS 'Storage behind the view transitions: how often a call entered one layer from another';
 COMMENT ON COLUMN transition_coded.thread_id IS 'The thread';
 COMMENT ON COLUMN transition_coded.path_id IS 'The stack of open operations: operation_path; 0: none is open';
+COMMENT ON COLUMN transition_coded.is_probed IS 'Whether all calls into that layer were recorded since the innermost operation (outside any: the thread) began';
 COMMENT ON COLUMN transition_coded.from_layer IS 'Layer that called, as in thread_overlap_coded; 0: no known call';
 COMMENT ON COLUMN transition_coded.to_layer IS 'Layer that was entered, a different one';
 COMMENT ON COLUMN transition_coded.count IS 'How often';

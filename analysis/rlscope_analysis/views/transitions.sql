@@ -118,11 +118,12 @@ WITH instance AS (
     CASE WHEN c.path_id = 0 THEN '(unannotated)' ELSE p.name END AS operation,
     CASE c.from_layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' END AS from_layer,
     CASE c.to_layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' END AS to_layer,
-    sum(c.count)::BIGINT AS count
+    sum(c.count)::BIGINT AS count,
+    coalesce(sum(c.count) FILTER (WHERE c.is_probed), 0)::BIGINT AS probed
   FROM transition_coded AS c LEFT JOIN operation_path AS p ON p.path_id = c.path_id
   GROUP BY ALL
 ), owned AS (
-  SELECT t.process_id, e.thread_id, e.operation, e.from_layer, e.to_layer, e.count
+  SELECT t.process_id, e.thread_id, e.operation, e.from_layer, e.to_layer, e.count, e.probed
   FROM entered AS e LEFT JOIN thread AS t ON t.thread_id = e.thread_id
 ), place AS (
   SELECT thread_id, operation FROM entered
@@ -130,10 +131,20 @@ WITH instance AS (
   SELECT thread_id, operation FROM instance
   UNION
   SELECT thread_id, '(unannotated)' FROM thread WHERE thread_id NOT IN (SELECT thread_id FROM instance)
+), counted AS (
+  -- Instances of which every call was recorded: those that began no earlier than the probes came.
+  SELECT o.thread_id, p.name AS operation, g.layer, count(*) AS instances
+  FROM operation_coded AS o
+  JOIN operation_path AS p ON p.path_id = o.path_id
+  JOIN thread AS t ON t.thread_id = o.thread_id
+  JOIN _layer_gap AS g ON g.process_id IS NOT DISTINCT FROM t.process_id
+  WHERE g.reason IS NULL AND (g.since_ns IS NULL OR o.start_ns >= g.since_ns)
+  GROUP BY ALL
 ), gap AS (
   -- An operation that was there before the probes may have made calls that nobody recorded.
   SELECT
     t.process_id, p.thread_id, p.operation, g.layer,
+    g.reason IS NULL AS is_probed,
     CASE
       WHEN g.reason IS NOT NULL THEN g.reason
       WHEN coalesce(i.start_ns, t.start_ns) < g.since_ns THEN 'in part: only calls since the probes came, see --from'
@@ -145,20 +156,26 @@ WITH instance AS (
 ), told AS (
   SELECT
     o.process_id, o.thread_id, o.operation, o.from_layer, o.to_layer,
-    CASE WHEN g.reason IS NULL THEN o.count END AS count, g.reason
+    CASE WHEN g.reason IS NULL THEN o.count END AS count,
+    CASE WHEN g.reason IS NULL THEN o.count WHEN g.is_probed THEN o.probed END AS counted,
+    g.reason
   FROM owned AS o
   LEFT JOIN gap AS g ON g.thread_id = o.thread_id AND g.operation = o.operation AND g.layer = o.to_layer
   UNION ALL
-  SELECT g.process_id, g.thread_id, g.operation, NULL, g.layer, NULL, g.reason
+  SELECT
+    g.process_id, g.thread_id, g.operation, NULL, g.layer, NULL, CASE WHEN g.is_probed THEN 0 END, g.reason
   FROM gap AS g
   LEFT JOIN entered AS e ON e.thread_id = g.thread_id AND e.operation = g.operation AND e.to_layer = g.layer
   WHERE g.reason IS NOT NULL AND e.thread_id IS NULL
 )
 SELECT
   t.process_id, t.thread_id, t.operation, t.from_layer, t.to_layer, t.count,
-  i.instances, t.count / i.instances AS per_instance, t.reason
+  i.instances, t.counted,
+  c.instances AS counted_instances, t.counted / c.instances AS per_instance,
+  t.reason
 FROM told AS t
-LEFT JOIN instance AS i ON i.thread_id = t.thread_id AND i.operation = t.operation;
+LEFT JOIN instance AS i ON i.thread_id = t.thread_id AND i.operation = t.operation
+LEFT JOIN counted AS c ON c.thread_id = t.thread_id AND c.operation = t.operation AND c.layer = t.to_layer;
 COMMENT ON VIEW transitions IS 'How often a call entered another layer, by operation; from exact calls only. No row: never';
 COMMENT ON COLUMN transitions.process_id IS 'The process of the thread';
 COMMENT ON COLUMN transitions.thread_id IS 'The thread';
@@ -167,5 +184,7 @@ COMMENT ON COLUMN transitions.from_layer IS 'The layer that called; NULL: outsid
 COMMENT ON COLUMN transitions.to_layer IS 'The layer that was entered';
 COMMENT ON COLUMN transitions.count IS 'How often; NULL: not measured, or not wholly';
 COMMENT ON COLUMN transitions.instances IS 'How often the operation occurred on this thread; NULL: (unannotated)';
-COMMENT ON COLUMN transitions.per_instance IS 'count / instances: per iteration, if the operation occurs once in each; NULL: one of them is';
+COMMENT ON COLUMN transitions.counted IS 'How often in counted_instances, of which every call was recorded; NULL: not measured';
+COMMENT ON COLUMN transitions.counted_instances IS 'Instances that began no earlier than the probes of the layer came; NULL: there are none';
+COMMENT ON COLUMN transitions.per_instance IS 'counted / counted_instances: per iteration, if the operation occurs once in each; NULL: one of them is';
 COMMENT ON COLUMN transitions.reason IS 'Why count is NULL; NULL: it is exact';
