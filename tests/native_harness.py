@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from recording import spool_records
 from rlscope_trace import _capture
 from rlscope_trace.loaders.capture import bpf_file
 
@@ -141,16 +142,7 @@ def works(mode: str) -> bool:
 def read_records(path: Path) -> Recorded:
     """Read the call records of a spool, by the comments of bpf/records.h."""
     recorded = Recorded()
-    data = path.read_bytes()
-    position = 16
-    while position + 8 <= len(data):
-        length = struct.unpack_from("<I", data, position)[0]
-        bytes_, discarded = length & 0x3FFFFFFF, length & (1 << 30)
-        record = data[position + 8 : position + 8 + bytes_]
-        position += 8 + (bytes_ + 7 & ~7)
-        kind = struct.unpack_from("<H", record)[0]
-        if discarded:
-            continue
+    for kind, record in spool_records(path):
         if kind == _CALL:
             _, layer, parent, thread, start, end, site, depth, flags = struct.unpack(
                 "<HBBIQQIHH", record

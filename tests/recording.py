@@ -4,11 +4,12 @@ import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,19 @@ def keep_to_cpu(pid: int, cpu: int, *, priority: int = 2) -> None:
     os.sched_setaffinity(pid, {cpu})
     with suppress(PermissionError):
         os.sched_setscheduler(pid, os.SCHED_FIFO, os.sched_param(priority))
+
+
+def spool_records(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield kind and bytes of the records of a spool, by the comments of bpf/records.h."""
+    data = path.read_bytes()
+    position = 16
+    while position + 8 <= len(data):
+        length = struct.unpack_from("<I", data, position)[0]
+        size, discarded = length & 0x3FFFFFFF, length & (1 << 30)
+        record = data[position + 8 : position + 8 + size]
+        position += 8 + (size + 7 & ~7)
+        if not discarded:
+            yield struct.unpack_from("<H", record)[0], record
 
 
 def query(trace: Path, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from recording import spool_records
 from rlscope_trace import _capture
 from rlscope_trace.loaders.capture import bpf_file
 
@@ -103,16 +104,7 @@ def read_samples(path: Path) -> list[Sample]:
     tids: dict[int, tuple[int, int]] = {}
     stacks: dict[int, tuple[str, ...]] = {0: ()}
     raw: list[tuple[int, int, int, int, int]] = []
-    data = path.read_bytes()
-    position = 16
-    while position + 8 <= len(data):
-        length = struct.unpack_from("<I", data, position)[0]
-        bytes_, discarded = length & 0x3FFFFFFF, length & (1 << 30)
-        record = data[position + 8 : position + 8 + bytes_]
-        position += 8 + (bytes_ + 7 & ~7)
-        kind = struct.unpack_from("<H", record)[0]
-        if discarded:
-            continue
+    for kind, record in spool_records(path):
         if kind == _SAMPLE:
             raw.append(struct.unpack("<HBBIQII", record)[1:6])
         elif kind == _STACK:

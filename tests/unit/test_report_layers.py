@@ -186,7 +186,7 @@ def test_the_summary_tells_from_when_on_calls_are_counted(builder: TraceBuilder)
     builder.site("simulator", "mj_step", probed_ns=20 * MS - 1)
     note = (
         "calls into the simulator were recorded from 0.020 s on: operations that began before have"
-        " no count of them; --from 0.020 counts the rest"
+        " no count of them, but their later instances do; --from 0.020 counts the rest"
     )
     builder.write()
     with open_trace(builder.path) as trace:
