@@ -28,6 +28,8 @@ class Figure:
     at_least: bool = False
     """The budget is a floor, as for rows per second; else a ceiling."""
     note: str = ""
+    either_way: bool = False
+    """The values are errors: the budget is for the size of their median."""
 
     @property
     def median(self) -> float:
@@ -39,8 +41,7 @@ class Figure:
         """Return `ok`, `over`, `under`, or `-` where there is no budget; `?`: it may be chance."""
         if self.budget is None:
             return "-"
-        interval = median_interval(self.values)
-        doubt = "?" if interval and interval[0] <= self.budget <= interval[1] else ""
+        doubt = "?" if self._is_doubtful(self.budget) else ""
         if not self.is_missed:
             return f"ok{doubt}"
         return f"{'under' if self.at_least else 'over'}{doubt}"
@@ -50,7 +51,13 @@ class Figure:
         """Tell whether there is a budget and it is not kept."""
         if self.budget is None:
             return False
-        return self.median < self.budget if self.at_least else self.median > self.budget
+        value = abs(self.median) if self.either_way else self.median
+        return value < self.budget if self.at_least else value > self.budget
+
+    def _is_doubtful(self, budget: float) -> bool:
+        interval = median_interval(self.values)
+        bounds = (-budget, budget) if self.either_way else (budget,)
+        return interval is not None and any(interval[0] <= b <= interval[1] for b in bounds)
 
     def line(self) -> str:
         """Return the figure as one line of the table."""
@@ -86,7 +93,8 @@ class Figure:
     def _limit(self) -> str:
         if self.budget is None:
             return ""
-        return f"{'>=' if self.at_least else '<='} {short(self.budget)}"
+        sign = ">=" if self.at_least else "+-" if self.either_way else "<="
+        return f"{sign} {short(self.budget)}"
 
 
 def short(value: float) -> str:

@@ -32,6 +32,8 @@ class Bench:
     python: str
     directory: Path
     runs: int
+    only: frozenset[str] = frozenset()
+    """Workloads to measure, in groups that have several; empty: all."""
     cpu: int = field(default_factory=lambda: max(os.sched_getaffinity(0)))
     """The CPU that pinned programs run on."""
 

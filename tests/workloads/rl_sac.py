@@ -1,4 +1,4 @@
-"""SAC on Pendulum-v1 in one file in the manner of CleanRL, with timers.
+"""SAC in one file in the manner of CleanRL, with timers; --env Pendulum-v1 or HalfCheetah-v5.
 
 The actor acts with gradients on, the target runs without: whether gradients are on says nothing.
 Exact: env_calls and optimizer_steps.
@@ -63,14 +63,17 @@ class Actor(nn.Module):
 
 
 def main() -> None:  # noqa: PLR0915 - one file, one function: so do such scripts look
-    args = parser(__doc__, steps=900, start=300, batch=256).parse_args()
+    options = parser(__doc__, steps=900, start=300, batch=256)
+    options.add_argument("--env", default="Pendulum-v1")
+    args = options.parse_args()
     torch.manual_seed(args.seed)
     torch.set_num_threads(1)
     np.random.seed(args.seed)
     timers = Timers()
-    envs = gymnasium.vector.SyncVectorEnv([lambda: gymnasium.make("Pendulum-v1")])
-    inputs, outputs = 3, 1
-    actor = Actor(inputs, outputs, 2.0)
+    envs = gymnasium.vector.SyncVectorEnv([lambda: gymnasium.make(args.env)])
+    inputs = int(np.prod(envs.single_observation_space.shape))
+    outputs = int(np.prod(envs.single_action_space.shape))
+    actor = Actor(inputs, outputs, float(envs.single_action_space.high[0]))
     qs = [QNetwork(inputs, outputs) for _ in range(4)]
     for q, target in zip(qs[:2], qs[2:], strict=True):
         target.load_state_dict(q.state_dict())

@@ -1,11 +1,12 @@
 """Stable-Baselines3 as its documentation shows it.
 
---algorithm ppo, a2c or dqn; --vector dummy or subproc. With --truth its methods are wrapped in
-timers first; without it nothing is touched.
+--algorithm ppo, a2c or dqn; --vector dummy or subproc. With --truth, or where RLSCOPE_TIMERS is
+set, its methods are wrapped in timers first; without it nothing is touched.
 
 Exact (with --truth): env_calls, the step and reset calls of the vector environment.
 """
 
+import os
 from typing import Any
 
 import stable_baselines3
@@ -58,7 +59,7 @@ def main() -> None:
     model = getattr(stable_baselines3, ALGORITHMS[args.algorithm])(
         "MlpPolicy", environments, seed=args.seed, device="cpu", **settings(args.algorithm)
     )
-    if args.truth:
+    if args.truth or "RLSCOPE_TIMERS" in os.environ:
         time_methods(model, timers)
     timers.start()
     model.learn(args.steps)

@@ -3,6 +3,11 @@
 `with timers("simulation"): ...` adds up where time went; `finish` prints one JSON line:
 `pid`, `start_ns`, `end_ns` (CLOCK_MONOTONIC, ns), `cpu_ns` (CPU time of the process in between),
 `phase_ns` (phase -> ns, in the main thread), and counts.
+
+Where RLSCOPE_TIMERS names a file, the phases are timed by the CPU time of the main thread, and so
+is what lies between them, as `training`; all are marked as NVTX ranges, and written to that file,
+a line {"operation": phase, "cpu_ns": ns} each: the truth that `rlscope-trace validate --timers`
+holds corrected times to.
 """
 
 import argparse
@@ -12,6 +17,7 @@ import os
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,6 +37,26 @@ class Timer:
         self.timers.end()
 
 
+class Ranges:
+    """Marks the phases as NVTX ranges: in a trace they are the same operations as in the timers."""
+
+    def __init__(self) -> None:
+        import nvtx
+
+        self._domain = nvtx.get_domain("rl_timers")
+        self._attributes: dict[str, object] = {}
+
+    def push(self, phase: str) -> None:
+        attributes = self._attributes.get(phase)
+        if attributes is None:
+            attributes = self._domain.get_event_attributes(message=phase)
+            self._attributes[phase] = attributes
+        self._domain.push_range(attributes)
+
+    def pop(self) -> None:
+        self._domain.pop_range()
+
+
 class Timers:
     """Adds up nanoseconds and calls by phase. A phase inside a phase is taken out of the outer."""
 
@@ -41,11 +67,16 @@ class Timers:
         self._stack: list[str] = []
         self._since_ns = 0
         self._timers: dict[str, Timer] = {}
+        self._file = os.environ.get("RLSCOPE_TIMERS")
+        self._clock = time.thread_time_ns if self._file else time.perf_counter_ns
+        self._ranges = Ranges() if self._file else None
 
     def start(self) -> None:
         """Begin the time that shares are shares of."""
         self.start_cpu_ns = time.process_time_ns()
         self.start_ns = time.perf_counter_ns()
+        if self._file:
+            self.begin("training")
 
     def __call__(self, phase: str) -> Timer:
         """Return what times that which stands below `with`."""
@@ -56,17 +87,21 @@ class Timers:
 
     def begin(self, phase: str) -> None:
         """Leave the outer phase, if any, and enter this one."""
-        now = time.perf_counter_ns()
+        now = self._clock()
         if self._stack:
             self.phase_ns[self._stack[-1]] += now - self._since_ns
         self._stack.append(phase)
-        self._since_ns = time.perf_counter_ns()
+        if self._ranges:
+            self._ranges.push(phase)
+        self._since_ns = self._clock()
 
     def end(self) -> None:
         """Go back to the outer phase, if any."""
-        now = time.perf_counter_ns()
+        now = self._clock()
         self.phase_ns[self._stack.pop()] += now - self._since_ns
-        self._since_ns = time.perf_counter_ns()
+        if self._ranges:
+            self._ranges.pop()
+        self._since_ns = self._clock()
 
     def wrap(self, owner: object, name: str, phase: str, count: str | None = None) -> None:
         """Time every call of `owner.name`."""
@@ -83,6 +118,8 @@ class Timers:
 
     def finish(self) -> None:
         """Print the truth."""
+        if self._file:
+            self.end()
         end_ns = time.perf_counter_ns()
         truth = {
             "pid": os.getpid(),
@@ -94,6 +131,13 @@ class Timers:
         }
         sys.stdout.write(json.dumps(truth) + "\n")
         sys.stdout.flush()
+        if self._file:
+            lines = (
+                json.dumps({"operation": phase, "cpu_ns": cpu_ns}) + "\n"
+                for phase, cpu_ns in self.phase_ns.items()
+            )
+            with Path(self._file).open("a") as file:
+                file.writelines(lines)
 
 
 def parser(doc: str | None, **defaults: int) -> argparse.ArgumentParser:

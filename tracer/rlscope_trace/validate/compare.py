@@ -51,6 +51,9 @@ class Figures:
     """Overhead as the traces tell it, of the untraced CPU time."""
     wall_inflation: Estimate
     wall_bias: Estimate
+    timed_inflation: Estimate | None
+    """As inflation, of the time that the program's timers cover; None: it has none."""
+    timed_bias: Estimate | None
     noise: Estimate | None
     """How far two neighbouring untraced runs differ; None: there is one only."""
     covered: int
@@ -80,9 +83,26 @@ def compare(pairs: Sequence[Pair]) -> Figures:
                 (pair.traced.wall_ns - pair.trace.wall_overhead_ns) / pair.untraced.wall_ns - 1
             )
         ),
+        timed_inflation=estimate([100 * _timed_ratio(p, 0) for p in pairs if p.untraced.timed_ns]),
+        timed_bias=estimate(
+            [100 * _timed_ratio(p, timed_overhead_ns(p)) for p in pairs if p.untraced.timed_ns]
+        ),
         noise=estimate([100 * abs(difference) for difference in differences]),
         covered=sum(_covers(pair, sigma) for pair in pairs),
         covered_by_costs=sum(_covers(pair, 0.0) for pair in pairs),
+    )
+
+
+def _timed_ratio(pair: Pair, overhead_ns: float) -> float:
+    return (pair.traced.timed_ns - overhead_ns) / pair.untraced.timed_ns - 1
+
+
+def timed_overhead_ns(pair: Pair) -> float:
+    """Return the overhead in the operations of the main process that have timers."""
+    return sum(
+        cell.overhead_ns
+        for cell in pair.trace.cells
+        if cell.is_main and cell.operation in pair.traced.timers_ns
     )
 
 
@@ -171,7 +191,7 @@ def _share(trace: TraceFigures, name: str, *, corrected: bool) -> float:
     for cell in trace.cells:
         time_ns = cell.measured_ns - (cell.overhead_ns if corrected else 0)
         whole += time_ns
-        own += time_ns if cell.operation == name else 0
+        own += time_ns if cell.is_main and cell.operation == name else 0
     return 100 * own / whole if whole else 0.0
 
 

@@ -7,6 +7,8 @@ import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from rlscope_trace.validate.compare import timed_overhead_ns
+
 if TYPE_CHECKING:
     from rlscope_trace.validate.compare import Pair
     from rlscope_trace.validate.statistics import Estimate
@@ -51,6 +53,9 @@ def _pair(pair: Pair) -> dict[str, Any]:
         "untraced_wall_ns": pair.untraced.wall_ns,
         "traced_wall_ns": pair.traced.wall_ns,
         "wall_overhead_ns": pair.trace.wall_overhead_ns,
+        "untraced_timers_ns": dict(pair.untraced.timers_ns),
+        "traced_timers_ns": dict(pair.traced.timers_ns),
+        "timed_overhead_ns": timed_overhead_ns(pair) if pair.traced.timers_ns else None,
         "lost": pair.trace.lost,
     }
 
@@ -84,6 +89,9 @@ def _figure_lines(found: Validation) -> list[str]:
         _line("wall time, traced / untraced", figures.wall_inflation),
         _line("wall time, corrected / untraced", figures.wall_bias),
     ]
+    if figures.timed_inflation is not None and figures.timed_bias is not None:
+        lines.append(_line("where there are timers, traced", figures.timed_inflation))
+        lines.append(_line("where there are timers, corrected", figures.timed_bias))
     if figures.noise is not None:
         lines.append(_line("untraced / next untraced, either way", figures.noise, sign=""))
     lines.append(f"untraced within the interval of the corrected: {figures.covered} of {count}")

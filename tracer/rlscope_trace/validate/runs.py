@@ -48,6 +48,11 @@ class Run:
     timers_ns: Mapping[str, int] = field(default_factory=dict)
     """CPU time of each operation by the program's own timers; empty: it has none."""
 
+    @property
+    def timed_ns(self) -> int:
+        """Return the CPU time that has timers."""
+        return sum(self.timers_ns.values())
+
 
 @dataclass(frozen=True, slots=True)
 class Runner:

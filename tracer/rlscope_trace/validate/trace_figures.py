@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 # The outermost process is the one that starts the program and waits for it: no part of it.
 _CELLS = """
 SELECT
-  operation, bucket, sum(time_ns)::BIGINT,
+  operation, bucket, p.pid = $1, sum(time_ns)::BIGINT,
   sum(overhead_ns)::DOUBLE, sum(overhead_low_ns)::DOUBLE, sum(overhead_high_ns)::DOUBLE,
   coalesce(sum(overhead_ns) FILTER (
-    WHERE t.tid = p.pid AND p.pid = ? AND gpu_busy IS NOT TRUE), 0)::DOUBLE,
+    WHERE t.tid = $1 AND gpu_busy IS NOT TRUE), 0)::DOUBLE,
   bool_or(overhead_ns IS NULL)
 FROM breakdown_corrected AS b
 JOIN process AS p ON p.process_id = b.process_id
 JOIN thread AS t ON t.thread_id = b.thread_id
 WHERE p.parent_process_id IS NOT NULL AND bucket IN (
   'python', 'simulator', 'backend', 'cuda_api', 'spin', 'other', 'running')
-GROUP BY operation, bucket
-ORDER BY sum(time_ns) DESC, operation, bucket
+GROUP BY operation, bucket, p.pid = $1
+ORDER BY sum(time_ns) DESC, operation, bucket, 3
 """
 _INSTANCES = (
     "SELECT name, sum(instances)::BIGINT FROM operation_tree WHERE instances > 0 GROUP BY name"
@@ -40,10 +40,12 @@ WHERE quality IS NOT NULL AND quality <> 'ok' AND used ORDER BY 1
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Running time of one operation in one bucket, over all processes; ns."""
+    """Running time of one operation in one bucket, of the main process or all others; ns."""
 
     operation: str
     bucket: str
+    is_main: bool
+    """In the first process of the program, whose timers it may have."""
     measured_ns: int
     overhead_ns: float
     low_ns: float
@@ -89,8 +91,8 @@ def read_figures(connection: duckdb.DuckDBPyConnection, *, pid: int) -> TraceFig
         )
     kinds, lost = connection.execute(_LOSSES).fetchall()[0]
     return TraceFigures(
-        cells=tuple(Cell(*row[:6]) for row in rows),
-        wall_overhead_ns=sum(row[6] for row in rows),
+        cells=tuple(Cell(*row[:7]) for row in rows),
+        wall_overhead_ns=sum(row[7] for row in rows),
         instances=dict(connection.execute(_INSTANCES).fetchall()),
         lost=max(kinds, lost),
         warnings=tuple(text for (text,) in connection.execute(_QUALITY).fetchall()),

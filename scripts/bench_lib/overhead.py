@@ -1,0 +1,146 @@
+"""What recording adds to real training programs, and how much of it the correction takes away.
+
+`rlscope-trace validate` makes the pairs of runs: untraced and traced next to each other, in random
+order, pinned to one CPU. The programs time their own operations, untraced and traced alike.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import statistics
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bench_lib.figure import BenchError, Figure
+from bench_lib.overhead_workloads import Workload, chosen
+
+if TYPE_CHECKING:
+    from bench_lib.recorder import Bench
+
+# What is recorded -> the options of record.
+SETS = {"default": (), "all": ("--transitions", "all")}
+INFLATION_BUDGET_PERCENT = {"default": 5}
+BIAS_BUDGET_PERCENT = {"default": 2, "all": 5}
+MEAN_BIAS_BUDGET_PERCENT = 1
+SHARE_BUDGET_POINTS = 2
+COVERAGE_BUDGET_PERCENT = 90
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    workload: Workload
+    recorded: str
+    told: dict[str, Any]
+
+    @property
+    def pairs(self) -> list[dict[str, Any]]:
+        pairs: list[dict[str, Any]] = self.told["pairs"]
+        return pairs
+
+    def name(self, what: str) -> str:
+        return f"{self.workload.name}, {self.recorded}, {what}"
+
+
+def measure(bench: Bench) -> list[Figure]:
+    """Return the figures of each workload and set, and of all together."""
+    results = [
+        _validate(bench, workload, recorded) for workload in chosen(bench.only) for recorded in SETS
+    ]
+    figures = [figure for result in results for figure in _figures(result)]
+    for recorded in SETS:
+        figures += _together([result for result in results if result.recorded == recorded])
+    return figures
+
+
+def _validate(bench: Bench, workload: Workload, recorded: str) -> _Result:
+    timers = bench.directory / "timers.jsonl"
+    timers.unlink(missing_ok=True)
+    done = subprocess.run(
+        [
+            bench.recorder, "validate", "--runs", str(bench.runs), "--format", "json",
+            "--timers", str(timers), *SETS[recorded],
+            "--", *bench.pinned(), *workload.command(bench.python),
+        ],
+        capture_output=True,
+        text=True,
+        cwd=bench.directory,
+        check=False,
+    )  # fmt: skip
+    # 1 also says that the bias is too large: then there is a result all the same.
+    if not done.stdout:
+        raise BenchError(
+            f"{workload.name}: {done.stderr.strip()[-600:]}", hint="rlscope-trace doctor"
+        )
+    return _Result(workload, recorded, json.loads(done.stdout))
+
+
+def _figures(result: _Result) -> list[Figure]:
+    pairs = result.pairs
+    step_us = [sum(p["untraced_timers_ns"].values()) / result.workload.steps / 1e3 for p in pairs]
+    neighbours = [p["untraced_cpu_ns"] for p in pairs]
+    figures = [
+        Figure(result.name("step"), "us of CPU", tuple(step_us)),
+        Figure(
+            result.name("inflation"), "% of its CPU", _against_untraced(result, "traced_cpu_ns"),
+            INFLATION_BUDGET_PERCENT.get(result.recorded),
+        ),
+        Figure(
+            result.name("corrected"), "% of its CPU",
+            _against_untraced(result, "corrected_cpu_ns"),
+            BIAS_BUDGET_PERCENT[result.recorded], either_way=True,
+        ),
+        *_timed(result),
+    ]  # fmt: skip
+    if len(neighbours) > 1:
+        noise = [100 * (a / b - 1) for a, b in itertools.pairwise(neighbours)]
+        note = "untraced to next untraced: what cannot be seen"
+        figures.append(Figure(result.name("A/A"), "%", tuple(noise), note=note))
+    figures += [
+        Figure(
+            result.name(f"share of {row['operation']}"), "points", (row["error"]["median"],),
+            SHARE_BUDGET_POINTS, either_way=True,
+            note=f"untraced {row['untraced']:.1f} %, measured {row['measured']:.1f} %",
+        )
+        for row in result.told["shares"]
+    ]  # fmt: skip
+    return figures
+
+
+def _against_untraced(result: _Result, column: str) -> tuple[float, ...]:
+    return tuple(100 * (pair[column] / pair["untraced_cpu_ns"] - 1) for pair in result.pairs)
+
+
+def _timed(result: _Result) -> list[Figure]:
+    """Return the same of the training alone, without the start of the program."""
+    traced, corrected = [], []
+    for pair in result.pairs:
+        untraced_ns = sum(pair["untraced_timers_ns"].values())
+        traced_ns = sum(pair["traced_timers_ns"].values())
+        traced.append(100 * (traced_ns / untraced_ns - 1))
+        corrected.append(100 * ((traced_ns - pair["timed_overhead_ns"]) / untraced_ns - 1))
+    return [
+        Figure(result.name("training, inflation"), "% of its CPU", tuple(traced)),
+        Figure(result.name("training, corrected"), "% of its CPU", tuple(corrected)),
+    ]
+
+
+def _together(results: list[_Result]) -> list[Figure]:
+    recorded = results[0].recorded
+    biases = [result.told["figures"]["bias"]["median"] for result in results]
+    pairs = sum(len(result.pairs) for result in results)
+    covered = sum(result.told["figures"]["covered"] for result in results)
+    by_costs = sum(result.told["figures"]["covered_by_costs"] for result in results)
+    return [
+        Figure(
+            f"all, {recorded}, mean bias", "% of its CPU",
+            (statistics.mean(abs(bias) for bias in biases),),
+            MEAN_BIAS_BUDGET_PERCENT if recorded == "default" else None,
+        ),
+        Figure(
+            f"all, {recorded}, intervals that hold", "% of pairs", (100 * covered / pairs,),
+            COVERAGE_BUDGET_PERCENT, at_least=True,
+            note=f"{100 * by_costs / pairs:.0f} % without the noise of runs",
+        ),
+    ]  # fmt: skip

@@ -1,0 +1,290 @@
+"""`rlscope-trace validate`: its arguments, its formats, and the runs that need no recorder."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import duckdb
+import pytest
+
+from rlscope_trace.errors import CommandNotFoundError, TracerError
+from rlscope_trace.validate.compare import Pair
+from rlscope_trace.validate.report import render_json, render_table
+from rlscope_trace.validate.runs import ProgramFailedError, Run, Runner
+from rlscope_trace.validate.timers import read_timers
+from rlscope_trace.validate.trace_figures import Cell, TraceFigures, read_figures
+from rlscope_trace.validate.verdict import Asked, Validation, validate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+S = 10**9
+
+
+def command(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "rlscope_trace", "validate", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "no program to run"),
+        (["python", "train.py"], "no program to run"),
+        (["--runs", "0", "--", "true"], "--runs"),
+        (["--max-bias", "-1", "--", "true"], "--max-bias"),
+        (["--format", "csv", "--", "true"], "--format"),
+        (["-o", "x.duckdb", "--", "true"], "-o is not for validate"),
+        (["--duration=3", "--", "true"], "--duration=3 is not for validate"),
+        (["--keep", ".", "--", "true"], ". exists"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused_with_a_hint(arguments: list[str], words: str) -> None:
+    told = command(*arguments)
+    assert told.returncode == 2
+    assert told.stdout == ""
+    first, second = told.stderr.splitlines()
+    assert first.startswith("error: ")
+    assert words in first
+    assert second.startswith("hint: ")
+
+
+def test_a_file_of_timers_that_exists_is_not_removed(tmp_path: Path) -> None:
+    mine = tmp_path / "timers"
+    mine.write_text("mine")
+    told = command("--timers", mine, "--", "true")
+    assert told.returncode == 2
+    assert f"{mine} exists" in told.stderr
+    assert mine.read_text() == "mine"
+
+
+def runner(tmp_path: Path, program: str, *, timers: Path | None = None) -> Runner:
+    directory = tmp_path / "run"
+    directory.mkdir()
+    return Runner([sys.executable, "-c", program], (), directory, timers)
+
+
+def test_a_run_takes_what_the_os_kernel_accounts(tmp_path: Path) -> None:
+    run = runner(
+        tmp_path,
+        "import os, time\n"
+        "if os.fork() == 0: time.sleep(0.001)\n"
+        "else: os.wait()\n"
+        "while time.process_time() < 0.2: pass\n",
+    ).untraced()
+    # Both of them spun, and were waited for.
+    assert run.cpu_ns >= 2 * 200_000_000 * 0.9
+    assert run.wall_ns >= 200_000_000
+    assert run.timers_ns == {}
+
+
+def test_a_run_that_fails_shows_its_code_and_its_last_words(tmp_path: Path) -> None:
+    program = "import sys; print('loading', file=sys.stderr); sys.exit('no such data set')"
+    with pytest.raises(ProgramFailedError, match=r"exit code 1 in an untraced run") as failure:
+        runner(tmp_path, program).untraced()
+    assert str(failure.value).endswith("\n  loading\n  no such data set")
+    assert "it must end by itself with 0" in str(failure.value.hint)
+
+
+def test_a_run_that_is_killed_names_the_signal(tmp_path: Path) -> None:
+    with pytest.raises(ProgramFailedError, match="killed by signal 9"):
+        runner(tmp_path, "import os; os.kill(os.getpid(), 9)").untraced()
+
+
+def test_a_program_that_is_not_there_is_told_as_by_record(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    with pytest.raises(CommandNotFoundError, match="no-such-program: command not found"):
+        Runner(["no-such-program"], (), tmp_path / "run").untraced()
+
+
+def test_the_program_has_signals_as_without_us_and_no_input(tmp_path: Path) -> None:
+    program = (
+        "import signal, sys\n"
+        "names = ('SIGINT', 'SIGTERM', 'SIGXFSZ')\n"
+        "sys.exit(sys.stdin.read() or 0 if signal.getsignal(signal.SIGINT) is"
+        " signal.default_int_handler and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL"
+        " else 'wrong signals')"
+    )
+    assert runner(tmp_path, program).untraced().cpu_ns > 0
+
+
+def test_timers_of_one_operation_add_up_and_old_ones_are_gone(tmp_path: Path) -> None:
+    timers = tmp_path / "timers"
+    made = runner(
+        tmp_path,
+        "import os\n"
+        "with open(os.environ['RLSCOPE_TIMERS'], 'a') as file:\n"
+        "    for operation, ns in (('a', 1), ('b', 5), ('a', 2)):\n"
+        '        file.write(f\'{{"operation": "{operation}", "cpu_ns": {ns}}}\\n\')\n',
+        timers=timers,
+    )
+    assert made.untraced().timers_ns == {"a": 3, "b": 5}
+    assert made.untraced().timers_ns == {"a": 3, "b": 5}
+
+
+@pytest.mark.parametrize(
+    "line", ["x", "[]", '{"operation": "a"}', '{"operation": 1, "cpu_ns": 1}',
+             '{"operation": "a", "cpu_ns": -1}', '{"operation": "a", "cpu_ns": 1.5}'],
+)  # fmt: skip
+def test_a_line_that_is_no_timer_is_named(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "timers"
+    path.write_text('{"operation": "a", "cpu_ns": 1}\n' + line + "\n")
+    with pytest.raises(TracerError, match="timers, line 2 is no timer"):
+        read_timers(path)
+
+
+def test_no_timers_at_all_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(TracerError, match="wrote no timers"):
+        read_timers(tmp_path / "timers")
+
+
+def test_an_interrupt_reaches_the_program_which_may_end_by_itself(
+    tmp_path: Path, poll_until: Callable[..., object]
+) -> None:
+    (tmp_path / "run").mkdir()
+    program = (
+        "import pathlib, signal, sys\n"
+        "here = pathlib.Path(sys.argv[1])\n"
+        "try:\n"
+        "    (here / 'begun').touch()\n"
+        "    signal.pause()\n"
+        "except KeyboardInterrupt:\n"
+        "    (here / 'saved').touch()\n"
+    )
+    driver = (
+        "import pathlib, sys\n"
+        "from rlscope_trace.validate.runs import Runner\n"
+        "here = pathlib.Path(sys.argv[1])\n"
+        "try:\n"
+        "    Runner([sys.executable, '-c', sys.argv[2], str(here)], (), here / 'run').untraced()\n"
+        "except KeyboardInterrupt:\n"
+        "    (here / 'told').touch()\n"
+    )
+    # Interrupts may be ignored here, as in a job in the background: then Python would not see any.
+    process = subprocess.Popen(
+        [sys.executable, "-c", driver, str(tmp_path), program],
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    poll_until((tmp_path / "begun").exists, what="the program runs")
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(30) == 0
+    assert (tmp_path / "saved").exists()
+    assert (tmp_path / "told").exists()
+
+
+VIEWS = """
+CREATE TABLE process (process_id INTEGER, pid INTEGER, parent_process_id INTEGER);
+INSERT INTO process VALUES (1, 10, NULL), (2, 11, 1), (3, 12, 2);
+CREATE TABLE thread (thread_id INTEGER, process_id INTEGER, tid INTEGER);
+INSERT INTO thread VALUES (1, 1, 10), (2, 2, 11), (3, 2, 99), (4, 3, 12);
+CREATE TABLE breakdown_corrected (
+  process_id INTEGER, thread_id INTEGER, operation VARCHAR, bucket VARCHAR, gpu_busy BOOLEAN,
+  time_ns BIGINT, overhead_ns DOUBLE, overhead_low_ns DOUBLE, overhead_high_ns DOUBLE);
+INSERT INTO breakdown_corrected VALUES
+  (1, 1, '(unannotated)', 'python', NULL, 1000, 100, 90, 110),
+  (2, 2, 'learn', 'python', FALSE, 500, 50, 40, 60),
+  (2, 2, 'learn', 'python', TRUE, 500, 8, 7, 9),
+  (2, 2, 'learn', 'sleeping', FALSE, 900, 0, 0, 0),
+  (2, 3, 'learn', 'python', NULL, 300, 4, 3, 5),
+  (3, 4, 'learn', 'python', NULL, 200, 2, 1, 3);
+CREATE TABLE operation_tree (name VARCHAR, instances BIGINT);
+INSERT INTO operation_tree VALUES ('learn', 3), ('learn', 4), ('(unannotated)', NULL);
+CREATE TABLE trace_stat (kind VARCHAR, source VARCHAR, count BIGINT);
+CREATE TABLE calibration (event VARCHAR, quality VARCHAR, used BOOLEAN);
+INSERT INTO calibration VALUES
+  ('switch', 'ok', TRUE), ('call', 'few windows', TRUE), ('call', 'few', FALSE);
+"""
+
+
+def test_a_trace_is_read_without_what_started_the_program() -> None:
+    with duckdb.connect() as connection:
+        connection.execute(VIEWS)
+        found = read_figures(connection, pid=11)
+        connection.execute("INSERT INTO trace_stat VALUES ('dropped', 'ring', NULL)")
+        assert read_figures(connection, pid=11).lost == 1
+    assert found.cells == (
+        Cell("learn", "python", True, 1300, 62, 50, 74),
+        Cell("learn", "python", False, 200, 2, 1, 3),
+    )
+    assert found.overhead_ns == 64
+    assert found.interval_ns == (51, 77)
+    # Of the first thread, and not while a GPU worked.
+    assert found.wall_overhead_ns == 50
+    assert found.instances == {"learn": 7}
+    assert found.lost == 0
+    assert found.warnings == ("call: few windows",)
+
+
+def test_a_trace_without_costs_cannot_be_corrected() -> None:
+    with duckdb.connect() as connection:
+        connection.execute(VIEWS)
+        connection.execute("UPDATE breakdown_corrected SET overhead_ns = NULL WHERE thread_id = 3")
+        with pytest.raises(TracerError, match="does not tell what recording cost") as failure:
+            read_figures(connection, pid=11)
+    assert failure.value.hint == "rlscope-trace calibrate"
+
+
+def validation(*, max_bias: float = 5.0, timers: dict[str, int] | None = None) -> Validation:
+    cells = (
+        Cell("simulation", "python", True, 8 * S, 0.9 * S, 0.8 * S, 1.0 * S),
+        Cell("(unannotated)", "other", True, 3 * S, 0, 0, 0),
+    )
+    trace = TraceFigures(cells, 0.5 * S, {"simulation": 1000}, 0, ())
+    untraced = Run(10 * S, 20 * S, 1, timers or {})
+    traced = Run(11 * S, 21 * S, 2, timers or {})
+    pairs = [Pair(untraced, traced, trace, traced_first=True)] * 6
+    asked = Asked(("python", "train it.py"), ("--gil", "full"), 9, max_bias, "simulation")
+    return validate(pairs, asked)
+
+
+def test_the_table_holds_every_figure_and_the_verdict() -> None:
+    lines = render_table(validation()).splitlines()
+    assert lines[0] == "6 pairs of an untraced and a traced run of python 'train it.py'"
+    text = "\n".join(lines)
+    for words in (
+        "CPU time, traced / untraced           +10.00 %  +10.00 .. +10.00",
+        "CPU time, corrected / untraced         +1.00 %",
+        "wall time, corrected / untraced        +2.50 %",
+        "CPU time per simulation (1,000 in a run): untraced 10,000.0 us, traced 11,000.0 us",
+        "cannot be known without timers",
+        "note: stopped early: 6 of 9 pairs",
+    ):
+        assert words in text
+    assert [line.split() for line in lines if line.startswith("simulation")] == [
+        ["simulation", "python", "8,000.0", "ms", "900.0", "ms", "7,100.0", "ms"]
+    ]
+    assert lines[-1] == "ok: corrected CPU time is off by +1.00 %, at most 5 % are allowed"
+    assert render_table(validation(max_bias=0.5)).splitlines()[-1].startswith("biased: ")
+
+
+def test_with_timers_the_table_has_shares_in_place_of_the_excuse() -> None:
+    text = render_table(validation(timers={"simulation": 7 * S}))
+    assert "without timers" not in text
+    (row,) = (line for line in text.splitlines() if line.startswith("simulation ") and "+" in line)
+    assert row.split()[:5] == ["simulation", "70.00", "%", "72.73", "%"]
+
+
+def test_json_holds_each_pair_and_says_the_same() -> None:
+    told = json.loads(render_json(validation(max_bias=0.5, timers={"simulation": 7 * S})))
+    assert told["verdict"] == "biased"
+    assert told["command"] == ["python", "train it.py"]
+    assert told["record_options"] == ["--gil", "full"]
+    assert told["figures"]["bias"] == pytest.approx(
+        {"median": 1.0, "low": 1.0, "high": 1.0, "n": 6}
+    )
+    assert len(told["pairs"]) == 6
+    assert told["pairs"][0]["corrected_cpu_ns"] == pytest.approx(10.1 * S)
+    assert told["pairs"][0]["untraced_timers_ns"] == {"simulation": 7 * S}
+    assert told["shares"][0]["operation"] == "simulation"
+    assert told["per_iteration"]["counts"] == [1000] * 6
