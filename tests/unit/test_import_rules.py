@@ -35,6 +35,7 @@ TRACER_ROOMS = (
     "session",
     "watch",
     "validate",
+    "calibrate",
     "cli",
 )
 
@@ -47,6 +48,8 @@ INCLUDES = {
         r"[a-z_]+\.h|bpf/(records|native_state|sample|track|tp_fields)\.h|cupti/records\.h"
     ),
     "tracer/native/import": r"[a-z0-9_]+\.h",
+    # Its client of NVTX is that of the automatic phases.
+    "tracer/native/loops": r"loops\.h|nvtx_client\.h",
     "analysis/native": r"[a-z_]+\.h",
 }
 # And from elsewhere, where that is limited: libbpf's headers for BPF programs, no others.

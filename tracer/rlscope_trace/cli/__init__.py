@@ -20,7 +20,17 @@ if TYPE_CHECKING:
 
 # In the order of --help. A command is imported when it is called: `record` must not wait for the
 # libraries of `summarize` before its probes are live.
-_COMMANDS = ("record", "recover", "import", "export", "summarize", "sql", "validate", "doctor")
+_COMMANDS = (
+    "record",
+    "recover",
+    "import",
+    "export",
+    "summarize",
+    "sql",
+    "validate",
+    "calibrate",
+    "doctor",
+)
 _RUNTIME_FAILURE = 1
 
 

@@ -1,0 +1,24 @@
+// A thread that does nothing but look at the clock sees how long it was away.
+#include "loops.h"
+
+// Longer than any look at the clock, shorter than any interrupt.
+enum { kLeastGapNs = 400 };
+
+static double now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+// Looks for `length_ns`; stores how long each gap was, up to `room` of them, and returns how many.
+RLS_EXPORT long rls_find_gaps(double length_ns, double* gaps_ns, long room) {
+  double before_ns = now_ns();
+  const double end_ns = before_ns + length_ns;
+  long found = 0;
+  while (before_ns < end_ns && found < room) {
+    const double at_ns = now_ns();
+    if (at_ns - before_ns > kLeastGapNs) gaps_ns[found++] = at_ns - before_ns;
+    before_ns = at_ns;
+  }
+  return found;
+}

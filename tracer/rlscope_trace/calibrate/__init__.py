@@ -1,0 +1,1 @@
+"""What one event of a recording costs on this machine: `rlscope-trace calibrate`."""

@@ -1,0 +1,159 @@
+"""One calibration: all loops, visited in turn until the time is over."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Protocol
+
+from rlscope_trace.calibrate.calls import MODES, CallLoops
+from rlscope_trace.calibrate.children import CalibrationError
+from rlscope_trace.calibrate.ranges import RangeLoops
+from rlscope_trace.calibrate.results import missing
+from rlscope_trace.calibrate.samples import SampleLoops
+from rlscope_trace.calibrate.scheduling import SwitchLoops
+from rlscope_trace.store.calibration import OK, Cost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+CUDA_EVENTS = ("cuda_call", "cupti_api", "cupti_activity")
+_NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
+# Fewer measurements than this give no interval.
+_FEWEST_VISITS = 6
+_TRIES = 3
+# For taking probes away and reading what was recorded, as a part of the whole.
+_RESERVE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is measured."""
+
+    limit_s: float
+    modes: Sequence[str]
+    """Ways to probe calls; none: the best one."""
+    batches: int
+    """Of each kind in one visit."""
+
+
+FULL = Plan(25.0, MODES, 24)
+SHORT = Plan(8.5, (), 16)
+
+
+class _Loops(Protocol):
+    """What is measured together: opened by its constructor."""
+
+    def visit(self) -> None: ...
+    def finish(self) -> None: ...
+    def costs(self) -> list[Cost]: ...
+    def close(self) -> None: ...
+    @property
+    def lost(self) -> int: ...
+
+
+@dataclass(slots=True)
+class _Running:
+    """Loops that are open, or why they are not."""
+
+    events: Sequence[str]
+    loops: _Loops | None = None
+    reasons: list[str] = field(default_factory=list)
+
+    def fail(self, error: Exception) -> None:
+        """Note a failure; after some the loops are left alone."""
+        words = error.args[1] if isinstance(error, OSError) and len(error.args) > 1 else error
+        self.reasons.append(" ".join(str(words).split()))
+
+    @property
+    def is_given_up(self) -> bool:
+        return self.loops is None or len(self.reasons) >= _TRIES
+
+
+def measure(plan: Plan, progress: Callable[[float, float], None]) -> list[Cost]:
+    """Return what every kind of event costs on this machine; takes about plan.limit_s.
+
+    What cannot be measured has a row that says why. progress(done, total) is called in seconds.
+    Raises OSError where there is no room for scratch files.
+    """
+    end_s = time.monotonic() + plan.limit_s * (1 - _RESERVE)
+    start_s = time.monotonic()
+
+    def tick() -> None:
+        progress(min(time.monotonic() - start_s, plan.limit_s), plan.limit_s)
+
+    with TemporaryDirectory(prefix="rlscope-calibrate-") as scratch:
+        running: list[_Running] = []
+        try:
+            for events, make in _makers(plan, Path(scratch)):
+                running.append(_open(events, make))
+                tick()
+            _visit_all(running, end_s, tick)
+            costs = [cost for each in running for cost in _finish(each)]
+        finally:
+            for each in running:
+                if each.loops is not None:
+                    each.loops.close()
+    return costs + [missing(event, _no_cuda()) for event in CUDA_EVENTS]
+
+
+def _makers(plan: Plan, scratch: Path) -> list[tuple[Sequence[str], Callable[[], _Loops]]]:
+    return [
+        (SwitchLoops.events, lambda: SwitchLoops(scratch, plan.batches)),
+        (CallLoops.events, lambda: CallLoops(scratch, plan.modes, plan.batches)),
+        (SampleLoops.events, lambda: SampleLoops(scratch, 2.0 * plan.batches)),
+        (RangeLoops.events, lambda: RangeLoops(scratch, plan.batches)),
+    ]
+
+
+def _open(events: Sequence[str], make: Callable[[], _Loops]) -> _Running:
+    opened = _Running(events)
+    try:
+        opened.loops = make()
+    except (OSError, CalibrationError) as error:
+        opened.fail(error)
+    return opened
+
+
+def _visit_all(running: list[_Running], end_s: float, tick: Callable[[], None]) -> None:
+    """Visit all in turn: at least as often as an interval needs, and until the time is over."""
+    visits, round_s = 0, 0.0
+    while visits < _FEWEST_VISITS or time.monotonic() + round_s < end_s:
+        if all(each.is_given_up for each in running):
+            return
+        start_s = time.monotonic()
+        for each in running:
+            if each.loops is None or each.is_given_up:
+                continue
+            try:
+                each.loops.visit()
+            except (OSError, CalibrationError) as error:
+                each.fail(error)
+            tick()
+        round_s = time.monotonic() - start_s
+        visits += 1
+
+
+def _finish(each: _Running) -> list[Cost]:
+    """Return the rows of loops, one at least for each of their events."""
+    costs: list[Cost] = []
+    if each.loops is not None:
+        try:
+            each.loops.finish()
+        except (OSError, RuntimeError, CalibrationError) as error:
+            each.fail(RuntimeError(f"what was recorded cannot be read: {error}"))
+        costs = each.loops.costs()
+        if each.loops.lost:
+            reason = f"uncertain: {each.loops.lost} records found no room"
+            costs = [replace(c, quality=reason) if c.quality == OK else c for c in costs]
+    known = {cost.event for cost in costs}
+    reason = each.reasons[-1] if each.reasons else "no measurement succeeded"
+    return costs + [missing(event, reason) for event in each.events if event not in known]
+
+
+def _no_cuda() -> str:
+    if not _NVIDIA_DRIVER.exists():
+        return "no NVIDIA GPU"
+    return "this version records no CUDA calls"

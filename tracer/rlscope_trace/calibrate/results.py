@@ -1,0 +1,93 @@
+"""Measurements by event, and the rows they become."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rlscope_trace.calibrate.estimate import Estimate, estimate, split
+from rlscope_trace.store.calibration import OK, Cost
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MICRO = "micro"
+PROGRAM = "program"
+OUTSIDE = "outside"
+INSIDE = "inside"
+# An interval wider than this part of the estimate is worth a warning.
+_WIDE = 0.5
+
+
+@dataclass
+class Values:
+    """What was measured so far, in ns per event: one value per measurement."""
+
+    _plain: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    _parts: dict[tuple[str, str], tuple[list[float], list[float]]] = field(default_factory=dict)
+    _programs: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+
+    def add(self, event: str, how: str, value_ns: float) -> None:
+        """Add a cost that lies outside of what the event measures, if it measures anything."""
+        self._plain.setdefault((event, how), []).append(value_ns)
+
+    def add_split(self, event: str, how: str, total_ns: float, inside_ns: float) -> None:
+        """Add a cost of which a part lies inside the interval that the event measures."""
+        totals, insides = self._parts.setdefault((event, how), ([], []))
+        totals.append(total_ns)
+        insides.append(inside_ns)
+
+    def add_program(self, event: str, how: str, run_ns: float) -> None:
+        """Add how long one run of the event's program in the OS kernel took, by its account."""
+        self._programs.setdefault((event, how), []).append(run_ns)
+
+    def costs(self) -> list[Cost]:
+        """Return the rows of all that was measured."""
+        rows = [
+            _row(event, OUTSIDE, MICRO, how, estimate(values))
+            for (event, how), values in self._plain.items()
+        ]
+        for (event, how), (totals, insides) in self._parts.items():
+            rows += _split_rows(event, how, totals, insides)
+        rows += [
+            _row(event, None, PROGRAM, how, estimate(values))
+            for (event, how), values in self._programs.items()
+        ]
+        return rows
+
+
+def missing(event: str, reason: str, how: str = "") -> Cost:
+    """Return the row of an event that could not be measured."""
+    return Cost(event, None, MICRO, how, quality=f"not measured: {reason}")
+
+
+def _split_rows(
+    event: str, how: str, totals: Sequence[float], insides: Sequence[float]
+) -> list[Cost]:
+    parts = split(totals, insides)
+    if parts is None:
+        return [missing(event, "no measurement succeeded", how)]
+    return [
+        _row(event, part, MICRO, how, made)
+        for part, made in zip((INSIDE, OUTSIDE), parts, strict=True)
+    ]
+
+
+def _row(event: str, part: str | None, method: str, how: str, made: Estimate | None) -> Cost:
+    if made is None:
+        return missing(event, "no measurement succeeded", how)
+    return Cost(
+        event, part, method, how, made.mean_ns, made.stddev_ns, made.n, made.low_ns, made.high_ns,
+        quality_of(made),
+    )  # fmt: skip
+
+
+def quality_of(made: Estimate) -> str:
+    """Return ok, or what is wrong with an estimate."""
+    if made.low_ns is None or made.high_ns is None:
+        return f"uncertain: {made.n} measurements are too few for an interval"
+    if made.low_ns <= 0 <= made.high_ns:
+        return "uncertain: cannot be told from 0"
+    if made.high_ns - made.low_ns > _WIDE * abs(made.mean_ns):
+        return "uncertain: the interval is wide; calibrate again on a quiet machine"
+    return OK

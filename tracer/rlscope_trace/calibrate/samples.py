@@ -1,0 +1,90 @@
+"""What a sample costs the thread that is sampled."""
+
+from __future__ import annotations
+
+import statistics
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from rlscope_trace import _capture
+from rlscope_trace.calibrate.children import CalibrationError, Child, measured_cpu
+from rlscope_trace.calibrate.results import Values
+from rlscope_trace.calibrate.traced import Traced
+from rlscope_trace.layers import LayerRules
+from rlscope_trace.loaders.capture import bpf_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rlscope_trace.store.calibration import Cost
+
+# More than any recording takes, so that most of what interrupts the loop are samples.
+_HZ = 4999
+_FEWEST = 20
+
+
+class SampleLoops:
+    """A Python process whose thread looks at the clock in a loop: a sample is a gap in it.
+
+    Gaps are told apart from nothing but each other: the median of them is that of a sample, as
+    there are several times as many as ticks of the OS kernel.
+    """
+
+    events = ("sample",)
+
+    def __init__(self, scratch: Path, length_ms: float) -> None:
+        """length_ms: of one measurement."""
+        self._values = Values()
+        self._length_ms = length_ms
+        self._child = Child(measured_cpu())
+        self._traced: Traced | None = None
+        try:
+            self._child.ask("gaps", length_ms=1)
+            self._runtime = _capture.PythonScan(self._child.pid).runtime()
+            self._traced = Traced(scratch / "samples", [self._child])
+        except BaseException:
+            self.close()
+            raise
+
+    def visit(self) -> None:
+        """Take one measurement."""
+        sampler = self._start()
+        try:
+            gaps_ns = self._child.ask("gaps", length_ms=self._length_ms)["ns"]
+        finally:
+            sampler.stop()
+        samples = sampler.counters()["samples"]
+        if samples < _FEWEST or len(gaps_ns) < samples / 2:
+            raise CalibrationError(f"{samples} samples were taken, and {len(gaps_ns)} were felt")
+        self._values.add("sample", "", statistics.median(gaps_ns))
+
+    def _start(self) -> _capture.Sampler:
+        assert self._traced is not None
+        capture = self._traced.capture
+        sampler = _capture.Sampler(
+            str(bpf_file("sample.bpf.o")), threads_fd=capture.task_storage_fd or -1,
+            loss_fd=capture.loss_fd, hz=_HZ, spool=self._traced.spool, rules=LayerRules().rules(),
+        )  # fmt: skip
+        if self._runtime is not None and self._runtime["implementation"] == "cpython":
+            with suppress(OSError):
+                sampler.note_python(self._child.pid, self._runtime)
+        sampler.start()
+        return sampler
+
+    def finish(self) -> None:
+        """Nothing is left to be read."""
+
+    def costs(self) -> list[Cost]:
+        """Return the rows of what was measured."""
+        return self._values.costs()
+
+    @property
+    def lost(self) -> int:
+        """How many records found no room."""
+        return self._traced.lost if self._traced is not None else 0
+
+    def close(self) -> None:
+        """End the process, and what samples it."""
+        if self._traced is not None:
+            self._traced.close()
+        self._child.close()

@@ -1,0 +1,128 @@
+"""What a switch and a wakeup cost: of threads that are traced, and of others."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from typing import TYPE_CHECKING
+
+from rlscope_trace.calibrate.children import CalibrationError, Child, measured_cpu
+from rlscope_trace.calibrate.estimate import calm
+from rlscope_trace.calibrate.results import Values
+from rlscope_trace.calibrate.traced import Traced
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rlscope_trace.store.calibration import Cost
+
+_TRIPS = 100
+_ROUNDS = 2
+_HOW = "btf"
+# Who is traced: both sides, the one that is timed, or neither.
+_BOTH, _TIMED, _NEITHER = "both", "timed", "neither"
+
+
+class SwitchLoops:
+    """Two processes on one CPU that give it to each other, and one thread that wakes many.
+
+    The time is that of the thread that gets the CPU, which is whom the OS kernel charges.
+    """
+
+    events = ("switch", "switch_in", "wakeup", "bystander_switch", "bystander_wakeup")
+
+    def __init__(self, scratch: Path, batches: int) -> None:
+        self._values = Values()
+        self._batches = batches
+        self._visits = 0
+        self._captures: dict[str, Traced] = {}
+        self._children: list[Child] = []
+        self._fds: list[int] = []
+        try:
+            self._open(scratch)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, scratch: Path) -> None:
+        (ping_in, pong_out), (pong_in, ping_out) = os.pipe(), os.pipe()
+        self._fds = [ping_in, pong_out, pong_in, ping_out]
+        cpu = measured_cpu()
+        self._ping = Child(cpu, "batch", pass_fds=(ping_out, ping_in))
+        self._children.append(self._ping)
+        self._pong = Child(cpu, "batch", pass_fds=(pong_out, pong_in))
+        self._children.append(self._pong)
+        self._ping_fds = {"out": ping_out, "back": ping_in}
+        self._pong_fds = {"out": pong_out, "back": pong_in}
+        # Before it is traced: its threads are entered with it.
+        self._ping.ask("wakes", rounds=1, batches=1)
+        for who, children in (
+            (_BOTH, [self._ping, self._pong]), (_TIMED, [self._ping]), (_NEITHER, []),
+        ):  # fmt: skip
+            self._captures[who] = Traced(scratch / f"switches-{who}", children)
+
+    def visit(self) -> None:
+        """Take one measurement of everything; each state between two without any program."""
+        order = [*self._captures]
+        shift = self._visits % len(order)
+        self._visits += 1
+        without = self._batch()
+        for who in order[shift:] + order[:shift]:
+            self._captures[who].capture.attach()
+            try:
+                traced = self._batch()
+            finally:
+                self._captures[who].capture.detach()
+            before, without = without, self._batch()
+            trip_ns, wake_ns = (
+                now - (first + last) / 2
+                for now, first, last in zip(traced, before, without, strict=True)
+            )
+            self._note(who, trip_ns, wake_ns)
+
+    def _note(self, who: str, trip_ns: float, wake_ns: float) -> None:
+        """Add a measurement: a round trip is one switch to the timed side, and one wakeup by it."""
+        switch_ns = trip_ns - wake_ns
+        if who == _BOTH:
+            self._values.add("switch", _HOW, switch_ns)
+            self._values.add("wakeup", _HOW, wake_ns)
+        elif who == _NEITHER:
+            self._values.add("bystander_switch", _HOW, switch_ns)
+            self._values.add("bystander_wakeup", _HOW, wake_ns)
+        else:
+            # It wakes a thread of its own where that is timed, here one that is not traced.
+            self._values.add("switch_in", _HOW, trip_ns)
+
+    def _batch(self) -> tuple[float, float]:
+        """Return the time of a round trip and of a wakeup."""
+        wakes = self._ping.ask("wakes", rounds=_ROUNDS, batches=self._batches)["ns"]
+        self._pong.send("pong", trips=_TRIPS * self._batches, **self._pong_fds)
+        told = self._ping.ask("ping", trips=_TRIPS, batches=self._batches, **self._ping_fds)
+        self._pong.answer()
+        if min(*told["ns"], *wakes) <= 0:
+            raise CalibrationError("the processes that pass the CPU to each other have ended")
+        if abs(statistics.median(told["left"]) - 1) > 0.1:
+            raise CalibrationError("the scheduler did not switch once per round trip")
+        return calm(told["ns"]), calm(wakes)
+
+    def costs(self) -> list[Cost]:
+        """Return the rows of what was measured."""
+        return self._values.costs()
+
+    def finish(self) -> None:
+        """Nothing is left to be read."""
+
+    @property
+    def lost(self) -> int:
+        """How many records found no room."""
+        return sum(traced.lost for traced in self._captures.values())
+
+    def close(self) -> None:
+        """Take away all programs and end the processes."""
+        for traced in self._captures.values():
+            traced.close()
+        for child in self._children:
+            child.close()
+        for fd in self._fds:
+            os.close(fd)
+        self._fds = []

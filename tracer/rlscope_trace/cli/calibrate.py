@@ -1,0 +1,99 @@
+"""`rlscope-trace calibrate`: measures what an event of a recording costs on this machine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rlscope_trace.cli import messages
+from rlscope_trace.cli.calibrating import take
+from rlscope_trace.cli.output import write_stdout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rlscope_trace.calibrate.cache import Calibration
+    from rlscope_trace.store.calibration import Cost
+
+_COLUMNS = ("event", "part", "method", "by", "mean", "stddev", "n", "95 % interval", "quality")
+
+
+class CalibrateFormat(str, Enum):
+    """How the costs are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def calibrate(
+    output_format: Annotated[
+        CalibrateFormat, typer.Option("--format", help="Print a table, or JSON.")
+    ] = CalibrateFormat.TABLE,
+    force: Annotated[
+        bool, typer.Option("--force", help="Measure again, whatever is known already.")
+    ] = False,
+) -> None:
+    """Measure what each kind of recorded event costs the traced program, in about 25 s.
+
+    The result is kept for this machine, its OS kernel and this version; a recording takes a shorter
+    one by itself where there is none. Best on a machine that does nothing else.
+    """
+    from rlscope_trace.calibrate import cache
+
+    directory, key = cache.cache_directory(), cache.machine_key()
+    known, reason = cache.load(directory, key)
+    if reason:
+        messages.note(f"{reason}; measuring again")
+    if known is None or force or not known.is_full:
+        known = take(directory, key)
+    render = _as_json if output_format is CalibrateFormat.JSON else _as_table
+    write_stdout([render(known)])
+
+
+def _as_json(known: Calibration) -> str:
+    """Return one object: the facts, and a list of costs."""
+    told = {**known.facts, "costs": [asdict(cost) for cost in known.costs]}
+    return json.dumps(told, indent=2) + "\n"
+
+
+def _as_table(known: Calibration) -> str:
+    """Return a line per cost; ns of CPU time."""
+    rows = [_COLUMNS, *(_cells(cost) for cost in known.costs)]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(_COLUMNS))]
+    lines = [_line(row, widths) for row in rows]
+    return "\n".join([*lines, "", *_facts(known)]) + "\n"
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    # Numbers to the right, words to the left; the last one is as long as it is.
+    cells = [
+        cell.rjust(width) if 4 <= at <= 7 else cell.ljust(width)
+        for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+    ]
+    return "  ".join(cells).rstrip()
+
+
+def _cells(cost: Cost) -> tuple[str, ...]:
+    interval = ""
+    if cost.low_ns is not None and cost.high_ns is not None:
+        interval = f"{cost.low_ns:,.0f} .. {cost.high_ns:,.0f}"
+    return (
+        cost.event, cost.part or "", cost.method, cost.how, _number(cost.mean_ns),
+        _number(cost.stddev_ns), str(cost.n) if cost.n else "", interval, cost.quality,
+    )  # fmt: skip
+
+
+def _number(value_ns: float | None) -> str:
+    return "" if value_ns is None else f"{value_ns:,.0f}"
+
+
+def _facts(known: Calibration) -> list[str]:
+    facts = known.facts
+    return [
+        "ns of CPU time per event; inside: part of what the event measures of itself",
+        f"taken {facts.get('taken')} in {facts.get('duration_s')} s, load {facts.get('load')}",
+    ]

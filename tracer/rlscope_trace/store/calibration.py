@@ -1,0 +1,141 @@
+"""What single events cost, as measured beside the recording: from the spool into the trace."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING
+
+from rlscope_analysis.schema.vocabulary import BYSTANDER_EVENTS, EVENT_PARTS, EVENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    import duckdb
+
+CALIBRATION_FILE = "calibration.json"
+CALLS = ("call", "call_dear", "bystander_call")
+OK = "ok"
+_FORMAT = 1
+_NO_CALIBRATION = "no calibration was taken for this recording: rlscope-trace calibrate"
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one event costs the thread it happens on: a row of the table calibration.
+
+    All times in ns of CPU time; None: not measured.
+    """
+
+    event: str
+    part: str | None
+    """inside, outside; None: cannot be told apart."""
+    method: str
+    """micro, program."""
+    how: str = ""
+    """What of several ways was measured: of probing calls, or of capturing; "": there is one."""
+    mean_ns: float | None = None
+    stddev_ns: float | None = None
+    n: int = 0
+    low_ns: float | None = None
+    high_ns: float | None = None
+    quality: str = OK
+
+
+def dump_costs(costs: Iterable[Cost], facts: dict[str, object]) -> str:
+    """Return the costs as the text of a calibration.json; facts: of the machine and the moment."""
+    told = {"format": _FORMAT, **facts, "costs": [asdict(cost) for cost in costs]}
+    return json.dumps(told, indent=1) + "\n"
+
+
+def read_costs(path: Path) -> tuple[list[Cost], dict[str, object]]:
+    """Return the costs of a calibration.json, and its facts.
+
+    Raises OSError where it cannot be read, ValueError where it is damaged or of another format.
+    """
+    told = json.loads(path.read_bytes())
+    if not isinstance(told, dict) or told.get("format") != _FORMAT:
+        raise ValueError("not a calibration of this version")
+    listed = told.pop("costs", None)
+    if not isinstance(listed, list):
+        raise ValueError("it holds no costs")
+    return [_cost(entry) for entry in listed], told
+
+
+def _cost(entry: object) -> Cost:
+    names = {field.name for field in fields(Cost)}
+    if not isinstance(entry, dict) or set(entry) != names:
+        raise ValueError("a cost has other fields")
+    texts = [entry[name] for name in ("event", "method", "how", "quality")]
+    part, count = entry["part"], entry["n"]
+    numbers = [entry[name] for name in ("mean_ns", "stddev_ns", "low_ns", "high_ns")]
+    if (
+        not all(isinstance(text, str) for text in texts)
+        or part not in (None, *EVENT_PARTS)
+        or type(count) is not int
+        # Not NaN, which JSON as Python reads it may hold: it is not equal to itself.
+        or not all(number is None or _is_time(number) for number in numbers)
+    ):
+        raise ValueError(f"the cost of {entry['event']!r} is damaged")
+    return Cost(**entry)
+
+
+def _is_time(number: object) -> bool:
+    return isinstance(number, (int, float)) and abs(number) < 1e12
+
+
+def insert_calibration(
+    con: duckdb.DuckDBPyConnection, directory: Path, session: dict[str, object]
+) -> int:
+    """Write the costs that the spool holds into the table calibration; return how many rows.
+
+    Of an event that can be caused in several ways, the way of this recording counts. An event
+    without a cost has a row that says why.
+    """
+    rows = costs_of_spool(directory, session)
+    for row in rows:
+        con.execute(
+            "INSERT INTO calibration VALUES (?, ?, ?, ?, ?, ?, ?, ?, false, ?)",
+            [row.event, row.part, row.method, row.mean_ns, row.stddev_ns, row.n,
+             row.low_ns, row.high_ns, row.quality],
+        )  # fmt: skip
+    return len(rows)
+
+
+def costs_of_spool(directory: Path, session: dict[str, object]) -> list[Cost]:
+    """Return the costs that are valid for a recording, and for each other event why there is none.
+
+    session: the facts of the recording, as in session.json.
+    """
+    try:
+        costs, _ = read_costs(directory / CALIBRATION_FILE)
+        missing = "not measured: the calibration knows no such event"
+    except FileNotFoundError:
+        costs, missing = [], f"not measured: {_NO_CALIBRATION}"
+    except (OSError, ValueError) as error:
+        costs, missing = [], f"not measured: {CALIBRATION_FILE} of the spool: {error}"
+    valid = _of_this_recording(costs, session)
+    known = {cost.event for cost in valid if cost.method == "micro"}
+    left = [event for event in (*EVENTS, *BYSTANDER_EVENTS) if event not in known]
+    return valid + [Cost(event, None, "micro", quality=missing) for event in left]
+
+
+def _of_this_recording(costs: list[Cost], session: dict[str, object]) -> list[Cost]:
+    instruments = session.get("instruments")
+    mode = instruments.get("call_probes") if isinstance(instruments, dict) else None
+    capture = session.get("capture")
+    bcc = "" if session.get("loader", "libbpf") == "libbpf" else f" by {session['loader']}"
+    chosen = []
+    for cost in costs:
+        way = mode if cost.event in CALLS else f"{capture}{bcc}"
+        if not cost.how or cost.how == way:
+            chosen.append(cost)
+    seen = {cost.event for cost in chosen}
+    for event in sorted({cost.event for cost in costs} - seen):
+        # Calls that were not probed cost nothing, and say so where they would be listed.
+        way = mode or "none (no call was probed)" if event in CALLS else f"{capture}{bcc}"
+        ways = ", ".join(sorted({cost.how for cost in costs if cost.event == event}))
+        reason = f"not measured: the calibration knows {ways}, this recording used {way}"
+        chosen.append(Cost(event, None, "micro", quality=reason))
+    return chosen
