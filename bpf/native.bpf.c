@@ -119,6 +119,11 @@ static __noinline int begin_call(void *ctx)
 	frame->cookie = cookie;
 	stack->depth++;
 	frame->start_ns = bpf_ktime_get_ns();
+	/* Here, as the time decides: the same one that would be recorded. */
+	if (is_paused(frame->start_ns)) {
+		stack->depth--;
+		return 0;
+	}
 	return 1;
 }
 
@@ -156,7 +161,7 @@ static __always_inline void end_call(void *ctx)
 	if (stack)
 		depth = depth_of_call(stack, stack_pointer, cookie);
 	if (!stack || !depth) {
-		if (is_served(cookie))
+		if (is_served(cookie) && !is_paused(now_ns))
 			COUNT_NATIVE_LOSS(unmatched);
 		return;
 	}

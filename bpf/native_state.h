@@ -34,9 +34,18 @@ struct rls_native_losses {
 	rls_u64 failed;	   /* no memory to remember a thread's calls */
 };
 
+/* The last time that the recorder took the probes away for a while: no call is recorded that begins
+ * in [start_ns, end_ns).
+ */
+struct rls_native_pause {
+	rls_u64 start_ns;
+	rls_u64 end_ns;
+};
+
 #ifndef RLS_BPF_SIDE
 RLS_ASSERT_SIZE(rls_native_counter, 16);
 RLS_ASSERT_SIZE(rls_native_losses, 40);
+RLS_ASSERT_SIZE(rls_native_pause, 16);
 #endif
 
 #endif /* RLS_NATIVE_STATE_H */

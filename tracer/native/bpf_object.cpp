@@ -5,6 +5,7 @@
 #include <linux/bpf.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
@@ -141,17 +142,28 @@ void BpfObject::Load() {
 void BpfObject::AttachAll() {
   bpf_program* program = nullptr;
   bpf_object__for_each_program(program, object_) {
-    if (IsIterator(program)) continue;
-    bpf_link* link = bpf_program__attach(program);
-    if (link == nullptr)
-      Fail(errno, std::string("attaching ") + bpf_program__section_name(program));
-    links_.push_back(link);
+    if (!IsIterator(program)) Attach(bpf_program__name(program));
   }
 }
 
 void BpfObject::DetachAll() noexcept {
-  for (bpf_link* link : links_) bpf_link__destroy(link);
+  for (const auto& [name, link] : links_) bpf_link__destroy(link);
   links_.clear();
+}
+
+void BpfObject::Attach(const std::string& name) {
+  bpf_program* program = FindProgram(name);
+  bpf_link* link = bpf_program__attach(program);
+  if (link == nullptr) Fail(errno, std::string("attaching ") + bpf_program__section_name(program));
+  links_.emplace_back(name, link);
+}
+
+void BpfObject::Detach(const std::string& name) noexcept {
+  const auto found = std::find_if(links_.begin(), links_.end(),
+                                  [&](const auto& link) { return link.first == name; });
+  if (found == links_.end()) return;
+  bpf_link__destroy(found->second);
+  links_.erase(found);
 }
 
 void BpfObject::RunIterator(const std::string& name) {
@@ -181,6 +193,16 @@ int BpfObject::MapFd(const std::string& name) const {
 
 int BpfObject::ProgramFd(const std::string& name) const {
   return bpf_program__fd(FindProgram(name));
+}
+
+std::vector<std::pair<std::string, int>> BpfObject::Programs() const {
+  std::vector<std::pair<std::string, int>> programs;
+  bpf_program* program = nullptr;
+  bpf_object__for_each_program(program, object_) {
+    if (!IsIterator(program) && bpf_program__fd(program) >= 0)
+      programs.emplace_back(bpf_program__name(program), bpf_program__fd(program));
+  }
+  return programs;
 }
 
 void BpfObject::ReadGlobals(const std::string& name, void* value) const {

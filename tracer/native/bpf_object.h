@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 struct bpf_link;
@@ -38,11 +39,16 @@ class BpfObject {
   // Attaches every program except iterators.
   void AttachAll();
   void DetachAll() noexcept;
+  // One of them. Detach leaves alone a program that is not attached.
+  void Attach(const std::string& name);
+  void Detach(const std::string& name) noexcept;
   // Runs the iterator program `name` once over all tasks.
   void RunIterator(const std::string& name);
 
   int MapFd(const std::string& name) const;
   int ProgramFd(const std::string& name) const;
+  // Name and file descriptor of every program that was loaded, except iterators.
+  std::vector<std::pair<std::string, int>> Programs() const;
   // Copies the global data section `name` (".bss") as the programs see it now.
   void ReadGlobals(const std::string& name, void* value) const;
   // Times the OS kernel skipped a program because it was already running on that CPU.
@@ -53,7 +59,7 @@ class BpfObject {
   bpf_program* FindProgram(const std::string& name) const;
 
   bpf_object* object_ = nullptr;
-  std::vector<bpf_link*> links_;
+  std::vector<std::pair<std::string, bpf_link*>> links_;  // program, its link
 };
 
 // The same of one program, whoever loaded it.

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "bpf/track.h"
 #include "bpf_object.h"
@@ -28,6 +30,7 @@ class BtfCapture {
   int LossFd() const { return object_.MapFd("loss"); }
   int ThreadsFd() const { return object_.MapFd("threads"); }
   std::uint64_t MissedRuns() const { return object_.MissedRuns(); }
+  std::vector<std::pair<std::string, int>> Programs() const { return object_.Programs(); }
   std::uint64_t FailedUpdates() const { return Control().failed_updates; }
 
  private:

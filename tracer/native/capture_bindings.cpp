@@ -84,6 +84,7 @@ void BindCaptures(py::module_& module) {
       .def_property_readonly("loss_fd", &BtfCapture::LossFd)
       .def_property_readonly("threads_fd", &BtfCapture::ThreadsFd)
       .def("missed_runs", &BtfCapture::MissedRuns)
+      .def("programs", &BtfCapture::Programs)
       .def("failed_updates", &BtfCapture::FailedUpdates);
   py::class_<TracepointCapture>(module, "TracepointCapture")
       .def(py::init<const std::string&, std::uint32_t,
@@ -95,7 +96,8 @@ void BindCaptures(py::module_& module) {
       .def_property_readonly("loss_fd", &TracepointCapture::LossFd)
       .def_property_readonly("threads_fd", &TracepointCapture::ThreadsFd)
       .def_property_readonly("control_fd", &TracepointCapture::ControlFd)
-      .def("missed_runs", &TracepointCapture::MissedRuns);
+      .def("missed_runs", &TracepointCapture::MissedRuns)
+      .def("programs", &TracepointCapture::Programs);
   py::class_<ThreadTable>(module, "ThreadTable")
       .def(py::init<int, int>(), py::arg("threads_fd"), py::arg("control_fd"))
       .def("enter", &EnterThread, py::kw_only(), py::arg("tid"), py::arg("tgid"),

@@ -13,6 +13,7 @@ void bind_events(py::module_& module);
 void bind_finder(py::module_& module);
 void bind_inject(py::module_& module);
 void bind_native(py::module_& module);
+void bind_program_time(py::module_& module);
 void bind_sampler(py::module_& module);
 void bind_shim(py::module_& module);
 void bind_spool(py::module_& module);
@@ -33,6 +34,7 @@ PYBIND11_MODULE(_capture, module) {
   rls::bind_finder(module);
   rls::bind_inject(module);
   rls::bind_native(module);
+  rls::bind_program_time(module);
   rls::bind_sampler(module);
   rls::bind_shim(module);
   rls::bind_spool(module);

@@ -126,6 +126,7 @@ void NativeProbes::CheckPoints(const std::vector<ProbePoint>& points) const {
 
 void NativeProbes::Attach(const std::string& path, const std::vector<ProbePoint>& points) {
   CheckPoints(points);
+  if (pause_) Fail(EBUSY, "the probes are away");
   if (!points.empty()) groups_.push_back(MakeGroup(path, points));
 }
 
@@ -198,7 +199,8 @@ void NativeProbes::Drop(const std::vector<std::uint32_t>& site_ids) {
     for (const ProbePoint& point : group.points)
       if (is_dropped(point)) Serve(point.site_id, RLS_NATIVE_NO_LINK);
     // The new link stands before the old one falls: no call of the kept sites is missed.
-    Group fresh = kept.empty() ? Group{} : MakeGroup(group.path, kept);
+    Group fresh = kept.empty() || pause_ ? Group{group.path, kept, RLS_NATIVE_NO_LINK, {}}
+                                         : MakeGroup(group.path, kept);
     std::vector<ProbeLink> old = std::move(group.links);
     group = std::move(fresh);
     ProbeLink::CloseAll(old);
@@ -231,14 +233,20 @@ void NativeProbes::AttachGil(const std::string& path,
   gil_points_ += points;
 }
 
-void NativeProbes::CloseLinks() noexcept {
-  std::vector<ProbeLink> links = std::move(gil_links_);
-  gil_links_.clear();
-  gil_points_ = 0;
+std::vector<ProbeLink> NativeProbes::TakeCallLinks() noexcept {
+  std::vector<ProbeLink> links;
   for (Group& group : groups_) {
     for (ProbeLink& link : group.links) links.push_back(std::move(link));
     group.links.clear();
   }
+  return links;
+}
+
+void NativeProbes::CloseLinks() noexcept {
+  std::vector<ProbeLink> links = TakeCallLinks();
+  for (ProbeLink& link : gil_links_) links.push_back(std::move(link));
+  gil_links_.clear();
+  gil_points_ = 0;
   ProbeLink::CloseAll(links);
 }
 
@@ -252,6 +260,7 @@ void NativeProbes::Detach() noexcept {
     // Nothing is probed any more; at worst calls that were under way are told as left.
   }
   groups_.clear();
+  pause_.reset();
 }
 
 void NativeProbes::CloseOpen() {

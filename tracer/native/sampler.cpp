@@ -94,7 +94,7 @@ void Sampler::OpenClocks(int cpu) {
   for (const double part : kPeriods) {
     const int fd = OpenEvent(cpu, static_cast<std::uint64_t>(part * period_ns_));
     if (fd >= 0 && ioctl(fd, PERF_EVENT_IOC_SET_BPF, object_.ProgramFd("on_tick")) == 0 &&
-        ioctl(fd, PERF_EVENT_IOC_ENABLE, 0) == 0) {
+        (suspended_ || ioctl(fd, PERF_EVENT_IOC_ENABLE, 0) == 0)) {
       opened.push_back(fd);
       continue;
     }
@@ -148,6 +148,24 @@ void Sampler::FollowCpus() {
       refused_cpus_.insert(cpu);
     }
   }
+}
+
+// A clock whose CPU has gone away cannot be stopped, nor does it tick.
+std::uint64_t Sampler::Suspend() {
+  const std::lock_guard<std::mutex> lock(book_mutex_);
+  suspended_ = true;
+  for (const auto& [cpu, fds] : clocks_)
+    for (const int fd : fds) ioctl(fd, PERF_EVENT_IOC_DISABLE, 0);
+  return MonotonicNs();
+}
+
+std::uint64_t Sampler::Resume() {
+  const std::lock_guard<std::mutex> lock(book_mutex_);
+  const std::uint64_t now_ns = MonotonicNs();
+  suspended_ = false;
+  for (const auto& [cpu, fds] : clocks_)
+    for (const int fd : fds) ioctl(fd, PERF_EVENT_IOC_ENABLE, 0);
+  return now_ns;
 }
 
 void Sampler::NotePython(pid_t pid, const PythonLayout& layout, std::uint64_t runtime) {

@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "bpf_object.h"
@@ -44,9 +45,15 @@ class Sampler {
   void Start();
   // Where the interpreter of a process is. Throws std::system_error.
   void NotePython(pid_t pid, const PythonLayout& layout, std::uint64_t runtime);
+  // Stops the clocks until Resume; returns when the last one stood still. Nothing is lost: there
+  // are fewer samples. A CPU that comes meanwhile is sampled from Resume on.
+  std::uint64_t Suspend();
+  // Returns when the first of them was about to go on.
+  std::uint64_t Resume();
   // Ends the sampling and writes what is left. Safe to call twice.
   void Stop();
   SamplerCounts Counts();
+  std::vector<std::pair<std::string, int>> Programs() const { return object_.Programs(); }
 
  private:
   void OpenClocks(int cpu);
@@ -65,6 +72,7 @@ class Sampler {
   std::set<int> sampled_cpus_;              // now or before
   std::set<int> late_cpus_;
   std::set<int> refused_cpus_;
+  bool suspended_ = false;
   std::thread thread_;
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -60,7 +60,10 @@ void bind_sampler(py::module_& module) {
            py::arg("hz"), py::arg("spool"), py::arg("rules"), py::keep_alive<1, 6>())
       .def("start", &Sampler::Start)
       .def("note_python", &NotePython, py::arg("pid"), py::arg("runtime"))
+      .def("suspend", &Sampler::Suspend, NoGil())
+      .def("resume", &Sampler::Resume, NoGil())
       .def("stop", &Sampler::Stop, NoGil())
+      .def("programs", &Sampler::Programs)
       .def("counters", &Counters);
   // The two questions about machine code, for their tests.
   module.def(

@@ -86,6 +86,7 @@ class BtfCapture:
     def loss_fd(self) -> int: ...
     @property
     def threads_fd(self) -> int: ...
+    def programs(self) -> list[tuple[str, int]]: ...
     def missed_runs(self) -> int: ...
     def failed_updates(self) -> int: ...
 
@@ -103,6 +104,7 @@ class TracepointCapture:
     def threads_fd(self) -> int: ...
     @property
     def control_fd(self) -> int: ...
+    def programs(self) -> list[tuple[str, int]]: ...
     def missed_runs(self) -> int: ...
 
 class ThreadTable:
@@ -252,6 +254,21 @@ def merge_phases(
     what is left, in no order.
     """
 
+# --- the OS kernel's account of our programs: program_time_bindings.cpp ---
+
+class ProgramClock:
+    """Has the OS kernel count the time that BPF programs run, of all of the machine, for a while.
+
+    programs: name and file descriptor, which must stay open. System errors arrive as OSError.
+    """
+
+    def __init__(self, programs: Sequence[tuple[str, int]]) -> None: ...
+    def start(self) -> None:
+        """Begin an account; OSError where the OS kernel keeps none, or not for us."""
+
+    def stop(self) -> tuple[int, int, dict[str, tuple[int, int]]]:
+        """End it: its start_ns and end_ns; by name, how often the programs ran and for how long."""
+
 # --- late attach: inject_bindings.cpp ---
 
 class InjectError(RuntimeError):
@@ -311,6 +328,22 @@ class NativeProbes:
         self, path: str, save_offsets: Sequence[int], restore_offsets: Sequence[int]
     ) -> None:
         """Record when the GIL is given away and taken back: PyEval_SaveThread and the like."""
+
+    def suspend(self) -> None:
+        """Take the probes of calls away for a while; those of the GIL stay.
+
+        Until resume() nothing can be attached: EBUSY. EOPNOTSUPP in the mode "perf".
+        """
+
+    def resume(self) -> tuple[int, int, int, int] | None:
+        """Bring them back; None if they were not away.
+
+        Returns start_ns, away_ns, back_ns, end_ns. Of the calls that begin in [start_ns, end_ns)
+        none is recorded; in [away_ns, back_ns) no probe was there.
+        """
+
+    def programs(self) -> list[tuple[str, int]]:
+        """Return name and file descriptor of each program."""
 
     def detach(self) -> None:
         """Take all probes away. When it returns, the code of all processes is the original."""
@@ -385,6 +418,15 @@ class Sampler:
         runtime: `version` (major, minor, ...), `runtime_start` (address of _PyRuntime) and, if it
         is one, `free_threaded`. To be told again when the process has replaced its program.
         """
+
+    def suspend(self) -> int:
+        """Take no samples until resume(); return since when, in ns."""
+
+    def resume(self) -> int:
+        """Sample again; return until when there was none."""
+
+    def programs(self) -> list[tuple[str, int]]:
+        """Return name and file descriptor of each program."""
 
     def stop(self) -> None:
         """End the sampling and write what is left; safe to call twice."""

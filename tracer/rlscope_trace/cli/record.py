@@ -12,6 +12,7 @@ from rlscope_trace import shims, target, watch
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.instruments import (
     GilName,
+    InRunCalibrationName,
     TransitionsName,
     check_patterns,
     default_sample_hz,
@@ -138,6 +139,24 @@ def record(  # noqa: PLR0913 - one parameter per option
             " and frequent functions are dropped until it fits.",
         ),
     ] = 2.0,
+    in_run_calibration: Annotated[
+        InRunCalibrationName,
+        typer.Option(
+            "--in-run-calibration",
+            help="How to learn, in short moments of the recording, what recording costs this"
+            " program: light loses nothing; full also records no calls for a quarter of a second"
+            " about every three seconds.",
+        ),
+    ] = InRunCalibrationName.LIGHT,
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate/--no-calibrate",
+            envvar="RLSCOPE_CALIBRATE",
+            help="After the recording, measure what an event costs on this machine, if that is not"
+            " known yet: about 10 s, once. See rlscope-trace calibrate.",
+        ),
+    ] = True,
 ) -> None:
     """Trace running processes (--pid), or launch a program and trace it from its start (--).
 
@@ -157,11 +176,12 @@ def record(  # noqa: PLR0913 - one parameter per option
     instruments = InstrumentSettings(
         transitions.value, tuple(simulator or ()), tuple(backend or ()),
         default_sample_hz() if sample_hz is None else sample_hz, gil.value, probe_budget / 100,
+        in_run_calibration.value,
     )  # fmt: skip
     check_patterns(instruments)
     settings = Settings(
         output, force, duration, loader, capture, ring_mib, strict, progress, modules, auto,
-        inject, instruments,
+        inject, instruments, calibrate,
     )  # fmt: skip
     code = _attach(pid, settings) if pid else _launch(command or [], settings)
     raise typer.Exit(code)

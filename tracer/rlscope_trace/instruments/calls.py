@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rlscope_trace import _capture
 from rlscope_trace.governor import Governor
+from rlscope_trace.instruments.call_switch import CallSwitch
 from rlscope_trace.instruments.modules import Module, files_of, open_file, path_of
 from rlscope_trace.layers import switches_stacks
 from rlscope_trace.loaders.capture import bpf_file
@@ -54,6 +55,7 @@ class CallProbes:
             threads_fd=capture.task_storage_fd or -1, ring_fd=capture.ring_fd,
             loss_fd=capture.loss_fd, sites=_MAX_SITES,
         )  # fmt: skip
+        self.switch = CallSwitch(self._probes, log, self.give_up)
         self._governor = Governor(budget=settings.probe_budget)
         self._modules: dict[FileKey, Module] = {}
         self._interpreters: set[FileKey] = set()
@@ -128,7 +130,8 @@ class CallProbes:
     def give_up(self, reason: str, detail: str = "") -> None:
         """Take all probes away for the rest of the recording; the end of `reason` is `detail`."""
         self._is_given_up = True
-        self._probes.close_open()
+        with self.switch.ending():
+            self._probes.close_open()
         now_ns = time.monotonic_ns()
         for module in self._modules.values():
             for site_id in module.sites.values():
@@ -169,9 +172,10 @@ class CallProbes:
         try:
             if module.fd < 0:
                 module.fd = open_file(pid, mapping)
-            self._probes.attach(
-                path_of(module.fd), [(point[1], site, code) for site, point in sites]
-            )
+            with self.switch.changing():
+                self._probes.attach(
+                    path_of(module.fd), [(point[1], site, code) for site, point in sites]
+                )
         except OSError as error:
             state = f"not probed: {error.strerror or error}"
         self._site_count += len(points)
@@ -211,28 +215,35 @@ class CallProbes:
     ) -> None:
         fd = open_file(pid, mapping)
         try:
-            self._probes.attach_gil(path_of(fd), releases, takes)
+            with self.switch.changing():
+                self._probes.attach_gil(path_of(fd), releases, takes)
         finally:
             os.close(fd)
 
     def govern(self, now_ns: int, cpu_ns: int) -> None:
         """Drop the sites that cost more than the budget allows."""
-        if self._is_given_up:
+        if self._is_given_up or self.switch.is_away:
             return
         decisions = self._governor.decide(now_ns, cpu_ns, self._probes.counters())
         if not decisions:
             return
-        self._probes.drop([decision.site_id for decision in decisions])
+        with self.switch.changing():
+            self._probes.drop([decision.site_id for decision in decisions])
         for decision in decisions:
             self._log.append(
                 "dropped", site_id=decision.site_id, reason=decision.reason,
                 ts_ns=time.monotonic_ns(),
             )  # fmt: skip
 
+    def programs(self) -> list[tuple[str, int]]:
+        """Return name and file descriptor of each BPF program."""
+        return self._probes.programs()
+
     def stop(self) -> None:
         """Write the calls that are under way, then detach."""
         try:
-            self._probes.close_open()
+            with self.switch.ending():
+                self._probes.close_open()
             for site_id, (hits, time_ns) in self._hits():
                 self._log.append("hits", site_id=site_id, hits=hits, time_ns=time_ns)
             self._log.append(

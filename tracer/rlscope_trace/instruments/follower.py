@@ -12,6 +12,8 @@ from rlscope_trace import _capture
 from rlscope_trace.instruments.calls import GIL_RELEASES, GIL_TAKES, CallProbes
 from rlscope_trace.instruments.log import ProbeLog
 from rlscope_trace.instruments.process import Process, cpu_time_ns, stack_start
+from rlscope_trace.instruments.window_groups import Account, Calls, Samples
+from rlscope_trace.instruments.windows import Group, Kind, Windows
 from rlscope_trace.layers import LayerRules
 from rlscope_trace.loaders.capture import bpf_file
 
@@ -55,6 +57,8 @@ class Follower:
         """Kind of record -> why it is not measured."""
         self._calls = self._open_calls(capture)
         self._sampler = self._open_sampler(capture, spool)
+        self._capture = capture
+        self._windows: Windows | None = None
 
     def _open_calls(self, capture: Capture) -> CallProbes | None:
         if not self._settings.layers and self._settings.gil != "full":
@@ -99,6 +103,23 @@ class Follower:
             self._processes[pid] = Process(pid, is_new=False)
         self._thread = threading.Thread(target=self._run, name="rls-follower", daemon=True)
         self._thread.start()
+        self._windows = Windows(self._window_groups(), self._log)
+        self._windows.start()
+
+    def _window_groups(self) -> dict[Kind, Group]:
+        """Return what may be turned on and off while recording, to see what it costs."""
+        groups: dict[Kind, Group] = {}
+        if self._settings.in_run_calibration == "off":
+            return groups
+        programs = self._capture.programs()
+        for instrument in (self._calls, self._sampler):
+            programs += instrument.programs() if instrument is not None else []
+        groups["account"] = Account(programs, self._log)
+        if self._sampler is not None:
+            groups["samples"] = Samples(self._sampler, self._log)
+        if self._calls is not None and self._settings.in_run_calibration == "full":
+            groups["calls"] = Calls(self._calls.switch)
+        return groups
 
     def facts(self) -> dict[str, object]:
         """Return what the spool is told: for the tables meta and capture."""
@@ -109,6 +130,9 @@ class Follower:
 
     def stop(self) -> None:
         """Detach everything; afterwards the target is as it was."""
+        if self._windows is not None:
+            self._windows.stop()
+            self._windows = None
         self._stop.set()
         if self._calls is not None:
             self._calls.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import TYPE_CHECKING, TextIO
 
 from rlscope_trace.store.spool import PROBES_FILE
@@ -16,16 +17,19 @@ class ProbeLog:
 
     def __init__(self, directory: Path) -> None:
         self._file: TextIO = (directory / PROBES_FILE).open("x")
+        self._lock = threading.Lock()
         self.lost = 0
         """Lines that found no room on the disk."""
 
     def append(self, event: str, **facts: object) -> None:
         """Write one event; a full disk is no error here, the recorder tells of it anyway."""
-        try:
-            self._file.write(json.dumps({"event": event, **facts}) + "\n")
-            self._file.flush()
-        except OSError:
-            self.lost += 1
+        line = json.dumps({"event": event, **facts}) + "\n"
+        with self._lock:
+            try:
+                self._file.write(line)
+                self._file.flush()
+            except OSError:
+                self.lost += 1
 
     def close(self) -> None:
         """Close the file; what it could not write before is lost."""

@@ -7,6 +7,7 @@ from typing import Literal
 
 Transitions = Literal["simulator", "all", "off"]
 Gil = Literal["waits", "full"]
+InRunCalibration = Literal["off", "light", "full"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,9 @@ class InstrumentSettings:
     """full: also the stretches in which a thread had given the GIL away."""
     probe_budget: float = 0.02
     """Share of the target's CPU time that the probes of calls may cost."""
+
+    in_run_calibration: InRunCalibration = "light"
+    """What is done for short times of the recording to learn what it costs: instruments.windows."""
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -41,4 +45,5 @@ class InstrumentSettings:
             "sample_hz": self.sample_hz,
             "gil": self.gil,
             "probe_budget": self.probe_budget,
+            "in_run_calibration": self.in_run_calibration,
         }

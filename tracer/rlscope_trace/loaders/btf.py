@@ -45,6 +45,10 @@ class BtfLoader:
         self._programs.close_open()
         self._programs.detach()
 
+    def programs(self) -> list[tuple[str, int]]:
+        """Return name and file descriptor of each program."""
+        return self._programs.programs()
+
     def missed_runs(self) -> int:
         """Return how often the OS kernel skipped a program of ours."""
         return self._programs.missed_runs()

@@ -51,6 +51,9 @@ class Capture(Protocol):
     def finish(self, spool: SpoolWriter) -> None:
         """Detach, and write the open end of every thread into the ring or the spool."""
 
+    def programs(self) -> list[tuple[str, int]]:
+        """Return name and file descriptor of each program."""
+
     def missed_runs(self) -> int:
         """Return how often the OS kernel skipped a program of ours."""
 

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import duckdb
 
+from rlscope_trace.store.calibration_windows import calls_away
 from rlscope_trace.store.capture_rows import NOT_RECORDED
 from rlscope_trace.store.gil_ranges import life_of
 from rlscope_trace.store.probe_facts import Interpreter, ProbeFacts
@@ -52,13 +53,15 @@ def _of_all(session: Mapping[str, object], facts: ProbeFacts) -> list[_Row]:
     missing = told.get("not_measured", {})
     has_waits = session.get("capture") == "btf" and session.get("machine") == "x86_64"
     has_calls = "native_call" not in missing
-    failed = f"in part: the recorder failed: {facts.failure}" if facts.failure else None
-    gave_up = f"in part: {facts.gave_up}" if facts.gave_up else failed
+    failure = f"the recorder failed: {facts.failure}" if facts.failure else None
+    failed = _in_part(failure)
+    gave_up = _in_part(facts.gave_up or failure)
+    calls = _in_part(facts.gave_up or failure, calls_away(facts))
     refused = missing.get("native_call")
     off = None if told["layers"] else "not asked for: --transitions off"
     rows: list[_Row] = [
         (None, "wait", has_waits, None if has_waits else _NO_WAITS),
-        (None, "native_call", has_calls and not off, refused or off or gave_up),
+        (None, "native_call", has_calls and not off, refused or off or calls),
         (None, "cpu_sample", "cpu_sample" not in missing,
          missing.get("cpu_sample", failed or f"{told['sample_hz']} samples per second and CPU")),
         _of_gil_releases(told["gil"], refused, facts.gil_states, gave_up),
@@ -66,9 +69,14 @@ def _of_all(session: Mapping[str, object], facts: ProbeFacts) -> list[_Row]:
     for layer in _CALL_LAYERS if has_calls else ():
         is_probed = layer in told["layers"]
         # Said of each layer, too: what is said of one goes before what is said of all.
-        reason = gave_up if is_probed else _how_to_get(layer)
+        reason = calls if is_probed else _how_to_get(layer)
         rows.append((None, f"native_call:{layer}", is_probed, reason))
     return rows
+
+
+def _in_part(*reasons: str | None) -> str | None:
+    known = [reason for reason in reasons if reason]
+    return f"in part: {'; '.join(known)}" if known else None
 
 
 def _of_gil_releases(

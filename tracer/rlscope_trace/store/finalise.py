@@ -18,6 +18,8 @@ from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_trace import __version__
 from rlscope_trace._capture import SpoolScan, StateRows
 from rlscope_trace.errors import OutputExistsError, SpoolError, TracerError, VerificationError
+from rlscope_trace.store.calibration import insert_calibration
+from rlscope_trace.store.calibration_windows import insert_calibration_windows, window_losses
 from rlscope_trace.store.capture_events import insert_event_capture
 from rlscope_trace.store.capture_rows import insert_capture
 from rlscope_trace.store.database_file import (
@@ -171,10 +173,13 @@ class _Decoding:
             events = EventWriter(con, self.scan).write(self._facts, self._progress)
             rows |= operations.rows | events.rows
             losses += [*operations.losses, *event_losses(self._facts, events.malformed_count)]
+            losses += window_losses(self._facts)
+            rows |= insert_calibration_windows(con, self._facts, self._end_ns(outcomes))
             rows |= {
                 "trace_stat": _insert_losses(con, losses),
                 "capture": self._write_capture(con, operations),
             }
+            insert_calibration(con, self._spool.directory, self._spool.session)
             complete(con)
             self._progress("store", 0, 1)
             con.execute("CHECKPOINT")
@@ -243,13 +248,16 @@ class _Decoding:
             findings=self._states.findings(),
         )
 
+    def _end_ns(self, outcomes: NDArray[np.void]) -> int:
+        last_ns = int(outcomes["end_ns"].max()) if len(outcomes) else 0
+        return self._spool.end_ns or last_ns
+
     def _meta(self, outcomes: NDArray[np.void]) -> dict[str, str]:
-        end_ns = self._spool.end_ns
         facts: dict[str, object] = {
             "tool_version": __version__,
             **self._spool.session,
             "schema_version": str(SCHEMA_VERSION),
-            "ended_cleanly": end_ns > 0,
+            "ended_cleanly": self._spool.end_ns > 0,
             # Written by another process than the one that recorded.
             # Not a loss: the time of these follows from the CPU accounting of the OS kernel.
             "inferred_switch_ins": self._states.findings()["inferred_switch_in"][0],
@@ -257,11 +265,13 @@ class _Decoding:
         }
         if len(outcomes):
             facts["start_ns"] = int(outcomes["start_ns"].min())
-            facts["end_ns"] = end_ns or int(outcomes["end_ns"].max())
+            facts["end_ns"] = self._end_ns(outcomes)
         if self._facts.rejected:
             facts["call_addresses_rejected"] = self._facts.rejected
         if self._facts.sampler:
             facts["sampler"] = self._facts.sampler
+        if self._facts.no_windows:
+            facts["in_run_calibration_failed"] = self._facts.no_windows
         return {
             key: value if isinstance(value, str) else json.dumps(value)
             for key, value in facts.items()

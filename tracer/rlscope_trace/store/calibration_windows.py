@@ -1,0 +1,86 @@
+"""Writes what was seen in the short times of a recording that tell what recording costs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlscope_trace.store.stats import TraceStat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import duckdb
+
+    from rlscope_trace.store.probe_facts import ProbeFacts, ProbeWindow
+
+# The events that a program is run for; one that is not listed belongs to none that is counted.
+# All run for the whole machine, or for whoever executes the same file: also where no traced thread
+# is concerned.
+_EVENTS = {
+    "on_switch": "switch",
+    "on_waking": "wakeup",
+    "on_wakeup_new": "wakeup",
+    # At entry and return of a traced thread, else at entry only.
+    "session_call": "call",
+    "enter_call": "call",
+    "return_call": "call",
+    "on_tick": "sample",
+    "release_gil": "gil_release",
+    "take_gil": "gil_release",
+}
+# Probes were being taken away or brought back: neither with them nor without.
+CHANGING = "changing"
+_REMEDY = "--in-run-calibration light"
+
+
+def insert_calibration_windows(
+    con: duckdb.DuckDBPyConnection, facts: ProbeFacts, end_ns: int
+) -> dict[str, int]:
+    """Fill calibration_window and program_time; return rows by table.
+
+    end_ns: of the trace, for a window that was open when the recorder was killed.
+    """
+    windows = sorted(_windows(facts.windows, end_ns), key=lambda window: window[1:])
+    con.executemany("INSERT INTO calibration_window VALUES (?, ?, ?)", windows) if windows else None
+    programs = [
+        (one.program, _EVENTS.get(one.program), one.start_ns, one.end_ns, one.runs, one.time_ns)
+        for one in facts.programs
+    ]
+    if programs:
+        con.executemany("INSERT INTO program_time VALUES (?, ?, ?, ?, ?, ?)", programs)
+    return {"calibration_window": len(windows), "program_time": len(programs)}
+
+
+def _windows(told: Sequence[ProbeWindow], trace_end_ns: int) -> Iterator[tuple[str, int, int]]:
+    for window in told:
+        end_ns = max(trace_end_ns, window.start_ns) if window.end_ns is None else window.end_ns
+        yield window.probes, window.start_ns, end_ns
+        if window.away_ns is not None:
+            yield CHANGING, window.start_ns, window.away_ns
+        if window.back_ns is not None:
+            yield CHANGING, window.back_ns, end_ns
+
+
+def calls_away(facts: ProbeFacts) -> str | None:
+    """Return in words for how long no calls were recorded; None if they always were."""
+    windows = _calls_off(facts)
+    if not windows:
+        return None
+    ns = sum(window.end_ns - window.start_ns for window in windows if window.end_ns is not None)
+    return (
+        f"the probes of calls were away {len(windows)} times, {ns / 1e9:.1f} s in all, to see what"
+        " they cost: --in-run-calibration full"
+    )
+
+
+def window_losses(facts: ProbeFacts) -> Iterator[TraceStat]:
+    """Tell of the calls that are missing in windows: how many times, not how many calls."""
+    windows = _calls_off(facts)
+    if windows:
+        source = "times in which no calls were recorded, to see what that costs: calibration_window"
+        first_ns = min(window.start_ns for window in windows)
+        yield TraceStat("rate-limited", source, len(windows), first_ns, _REMEDY)
+
+
+def _calls_off(facts: ProbeFacts) -> list[ProbeWindow]:
+    return [window for window in facts.windows if window.probes == "calls"]
