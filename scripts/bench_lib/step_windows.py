@@ -1,18 +1,21 @@
-"""Reinforcement learning in windows: at each line on stdin works, then tells the CPU time per step.
+"""Reinforcement learning that writes down what its steps cost, while others do things to it.
 
-The workload is the argument: a2c (Stable-Baselines3 on CartPole), halfcheetah, humanoid (MuJoCo,
-with a small policy in numpy), mlp (a training step of a PyTorch network with one environment step).
-A line says how many batches; a batch takes about 0.1 s. One process serves all windows, traced and
-untraced.
+The workload is the argument: a2c, a2c-subproc (Stable-Baselines3 on CartPole), halfcheetah,
+humanoid (MuJoCo, with a small policy in numpy), mlp (a training step of a PyTorch network with one
+environment step). A line on stdin says for how many seconds to work; the answer is one JSON line:
+`chunks`, [start_ns, end_ns, cpu_ns] of a fixed number of steps each (CLOCK_MONOTONIC; CPU time with
+that of the environment processes, which wait at both ends), and `steps`, how many.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import gymnasium
@@ -25,16 +28,18 @@ if TYPE_CHECKING:
     Work = Callable[[int], None]
 
 SEED = 1
-# About 0.1 s of CPU time each, on the machine of docs/cost.md.
-STEPS = {"a2c": 1500, "halfcheetah": 2000, "humanoid": 400, "mlp": 400}
+# About 6 ms of CPU time each, on the machine of docs/cost.md; whole rollouts of a2c (5 x 16 or 4).
+STEPS = {"a2c": 80, "a2c-subproc": 20, "halfcheetah": 120, "humanoid": 24, "mlp": 24}
 
 
-def a2c() -> Work:
-    """Train in 16 environments: the shortest step of a common library."""
+def a2c(count: int, *, in_processes: bool = False) -> Work:
+    """Train in so many environments; 16 in one process is the shortest step of a common library."""
     from stable_baselines3 import A2C
     from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
-    environments = make_vec_env("CartPole-v1", 16, seed=SEED)
+    kind = SubprocVecEnv if in_processes else DummyVecEnv
+    environments = make_vec_env("CartPole-v1", count, seed=SEED, vec_env_cls=kind)
     model = A2C("MlpPolicy", environments, seed=SEED, device="cpu")
     return lambda steps: model.learn(steps, reset_num_timesteps=False) and None
 
@@ -80,6 +85,15 @@ def mlp() -> Work:
     return work
 
 
+MAKERS: dict[str, Callable[[], Work]] = {
+    "a2c": lambda: a2c(16),
+    "a2c-subproc": lambda: a2c(4, in_processes=True),
+    "halfcheetah": lambda: mujoco("HalfCheetah-v5"),
+    "humanoid": lambda: mujoco("Humanoid-v5"),
+    "mlp": mlp,
+}
+
+
 def main() -> None:
     """Work at each line, until the input ends."""
     # MuJoCo leaves a log where it is.
@@ -87,19 +101,25 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(SEED)
     name = sys.argv[1]
-    made = {"a2c": a2c, "mlp": mlp}
-    environments = {"halfcheetah": "HalfCheetah-v5", "humanoid": "Humanoid-v5"}
-    work = made[name]() if name in made else mujoco(environments[name])
-    steps = STEPS[name]
+    work, steps = MAKERS[name](), STEPS[name]
+    accounts = [Path(f"/proc/{child.pid}/schedstat") for child in multiprocessing.active_children()]
+
+    def used_ns() -> int:
+        return time.process_time_ns() + sum(int(a.read_text().split()[0]) for a in accounts)
+
     work(steps)
     say("ready")
     for line in sys.stdin:
-        step_ns = []
-        for _ in range(int(line)):
-            begun_ns = time.process_time_ns()
+        end_ns = time.monotonic_ns() + int(float(line) * 1e9)
+        chunks = []
+        while (begun_ns := time.monotonic_ns()) < end_ns:
+            before_ns = used_ns()
             work(steps)
-            step_ns.append((time.process_time_ns() - begun_ns) / steps)
-        say(json.dumps({"step_ns": step_ns, "steps": steps}))
+            chunks.append((begun_ns, time.monotonic_ns(), used_ns() - before_ns))
+        say(json.dumps({"chunks": chunks, "steps": steps}))
+    # Environment processes do not end by themselves.
+    for child in multiprocessing.active_children():
+        child.terminate()
 
 
 def say(line: str) -> None:
@@ -108,4 +128,5 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-main()
+if __name__ == "__main__":
+    main()
