@@ -91,6 +91,7 @@ class TraceBuilder:
     _devices: list[tuple[object, ...]] = field(default_factory=list)
     _strings: dict[str, int] = field(default_factory=dict)
     _sites: dict[tuple[str, str], int] = field(default_factory=dict)
+    _dear: set[tuple[str, str]] = field(default_factory=set)
     _site_facts: dict[int, tuple[str, int | None, int | None]] = field(default_factory=dict)
 
     def process(
@@ -207,8 +208,11 @@ class TraceBuilder:
         state: str = "probed",
         probed_ns: int | None = 0,
         dropped_ns: int | None = None,
+        is_dear: bool = False,
     ) -> int:
         """Say more of a function than that it is probed; returns its site_id."""
+        if is_dear:
+            self._dear.add((layer, symbol))
         site_id = self._sites.setdefault((layer, symbol), len(self._sites) + 1)
         self._site_facts[site_id] = (state, probed_ns, dropped_ns)
         return site_id
@@ -374,6 +378,7 @@ class TraceBuilder:
             (
                 site_id, f"{layer}.so", symbol, layer, 0x1000 + site_id,
                 *self._site_facts.get(site_id, ("probed", 0, None)), hits[layer, symbol], None,
+                (layer, symbol) in self._dear,
             )
             for (layer, symbol), site_id in self._sites.items()
         ]  # fmt: skip

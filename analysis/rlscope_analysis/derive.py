@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlscope_analysis import active_set, layer_estimate, thread_overlap
+from rlscope_analysis import active_set, layer_estimate, overhead_hits, thread_overlap
 from rlscope_analysis.schema import schema_sql
 from rlscope_analysis.views import install_views
 from rlscope_analysis.window import restrict
@@ -21,11 +21,17 @@ def derive(
     connection: duckdb.DuckDBPyConnection, *, progress: Callable[[int, int], None] | None = None
 ) -> None:
     """Compute and store what the overlap engine finds, into the empty tables of the connection."""
-    _store(connection, thread_overlap.compute(connection, progress=progress))
+    hits = overhead_hits.count(connection)
+    _store(connection, thread_overlap.compute(connection, progress=progress), hits)
 
 
-def _store(connection: duckdb.DuckDBPyConnection, overlap: thread_overlap.ThreadOverlap) -> None:
+def _store(
+    connection: duckdb.DuckDBPyConnection,
+    overlap: thread_overlap.ThreadOverlap,
+    hits: overhead_hits.Hits,
+) -> None:
     thread_overlap.store(connection, overlap)
+    overhead_hits.store(connection, hits)
     layer_estimate.store(connection)
     faults = [(relation, fault, count) for (relation, fault), count in overlap.faults.items()]
     if overlap.rows_out_of_order:
@@ -55,11 +61,10 @@ def derive_temporarily(
     With a window, the tables show only what lies in it from then on; `lent` as in `restrict`.
     """
     # Swept while the tables are whole: a call that the window cuts is entered where it begins.
+    start_ns, end_ns = (None, None) if window is None else (window.start_ns, window.end_ns)
+    hits = overhead_hits.count(connection, start_ns=start_ns, end_ns=end_ns)
     overlap = thread_overlap.compute(
-        connection,
-        start_ns=None if window is None else window.start_ns,
-        end_ns=None if window is None else window.end_ns,
-        progress=progress,
+        connection, start_ns=start_ns, end_ns=end_ns, progress=progress
     )
     if window is not None:
         restrict(connection, window, lent)
@@ -67,4 +72,9 @@ def derive_temporarily(
         head, found, rest = statement.query.strip().partition("CREATE TABLE ")
         if found:
             connection.execute(f"{head}CREATE OR REPLACE TEMP TABLE {rest}")
-    _store(connection, overlap)
+    _store(connection, overlap, hits)
+
+
+def derive_hits_temporarily(connection: duckdb.DuckDBPyConnection) -> None:
+    """Count the events of a trace that lacks nothing but their table, which was lent to it."""
+    overhead_hits.store(connection, overhead_hits.count(connection))

@@ -14,7 +14,12 @@ import duckdb
 
 from rlscope_analysis.catalog import describe
 from rlscope_analysis.errors import TraceError
-from rlscope_analysis.schema import DERIVED_FROM_SAMPLES, DERIVED_TABLES, lend_missing_tables
+from rlscope_analysis.schema import (
+    DERIVED_FROM_SAMPLES,
+    DERIVED_TABLES,
+    HITS_TABLE,
+    lend_missing_tables,
+)
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_analysis.views import lend_missing_views
 from rlscope_analysis.window import window_of
@@ -164,6 +169,10 @@ def _prepare(
         from rlscope_analysis.derive import derive_temporarily
 
         derive_temporarily(connection, window=window, lent=lent, progress=progress)
+    elif derives and HITS_TABLE in lent:
+        from rlscope_analysis.derive import derive_hits_temporarily
+
+        derive_hits_temporarily(connection)
 
 
 def _lacks_derived_rows(connection: duckdb.DuckDBPyConnection) -> bool:

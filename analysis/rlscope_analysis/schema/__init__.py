@@ -25,6 +25,8 @@ DERIVED_TABLES = frozenset(
 )
 # These as well, where there are samples.
 DERIVED_FROM_SAMPLES = frozenset({"sample_count_coded", "layer_estimate_coded"})
+# Worked out on its own, where only it is missing.
+HITS_TABLE = "probe_hits_coded"
 
 
 def schema_sql(topic: str) -> str:

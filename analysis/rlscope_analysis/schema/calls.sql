@@ -2,7 +2,8 @@
 
 CREATE TABLE site (
   site_id INTEGER, module VARCHAR, symbol VARCHAR, layer VARCHAR, file_offset BIGINT, state VARCHAR,
-  probed_ns BIGINT, dropped_ns BIGINT, hits BIGINT, time_ns BIGINT
+  probed_ns BIGINT, dropped_ns BIGINT, hits BIGINT, time_ns BIGINT,
+  is_dear BOOLEAN
 );
 COMMENT ON TABLE site IS 'The functions that native calls entered';
 COMMENT ON COLUMN site.site_id IS 'Key of this site, counted from 1';
@@ -15,6 +16,7 @@ COMMENT ON COLUMN site.probed_ns IS 'Since when its calls were recorded; NULL: n
 COMMENT ON COLUMN site.dropped_ns IS 'Until when they were; NULL: to the end of the recording, or never';
 COMMENT ON COLUMN site.hits IS 'How many calls were counted, also those whose record was lost; NULL: not counted';
 COMMENT ON COLUMN site.time_ns IS 'How long the counted calls took together; NULL: not counted';
+COMMENT ON COLUMN site.is_dear IS 'Whether it has no instruction that is cheap to probe: see calibration.event call_dear; NULL: not known';
 
 CREATE TABLE native_call_coded (
   thread_id INTEGER, start_ns BIGINT, end_ns BIGINT,

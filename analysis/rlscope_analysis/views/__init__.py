@@ -21,6 +21,7 @@ VIEW_TOPICS = (
     "cpu_share",
     "thread_overlap",
     "breakdown",
+    "probe_hits",
     "resource_time",
     "blocked_on",
     "gil_wait",

@@ -107,7 +107,8 @@ class EventWriter:
                 list(column) for column in zip(*rows[first : first + BATCH_ROWS], strict=True)
             ]
             self._con.execute(
-                "INSERT INTO site SELECT unnest(?::INTEGER[]), unnest(?::VARCHAR[]),"
+                "INSERT INTO site (site_id, module, symbol, layer, file_offset, state, probed_ns,"
+                " dropped_ns, hits, time_ns) SELECT unnest(?::INTEGER[]), unnest(?::VARCHAR[]),"
                 " unnest(?::VARCHAR[]), unnest(?::VARCHAR[]), unnest(?::BIGINT[]),"
                 " unnest(?::VARCHAR[]), unnest(?::BIGINT[]), unnest(?::BIGINT[]),"
                 " unnest(?::BIGINT[]), unnest(?::BIGINT[])",
