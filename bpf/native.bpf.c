@@ -128,12 +128,14 @@ static __noinline int begin_call(void *ctx)
 }
 
 /* The depth of the call that returns, 1 for the outermost; 0: its entry was not seen. */
-static __noinline __u32 depth_of_call(struct rls_native_calls *stack, __u64 stack_pointer,
-				      __u64 cookie)
+__noinline __u32 depth_of_call(struct rls_native_calls *stack, __u64 stack_pointer, __u64 cookie)
 {
-	__u32 depth = stack->depth;
+	__u32 depth;
 	int i;
 
+	if (!stack)
+		return 0;
+	depth = stack->depth;
 	for (i = 0; i < RLS_NATIVE_DEPTH && depth; i++, depth--) {
 		struct rls_native_frame *frame = frame_at(stack, depth - 1);
 

@@ -119,20 +119,29 @@ static void count_lost_call(__u64 now_ns)
 		lost->first_ns = now_ns;
 }
 
-/* Writes the record of the innermost call, and forgets the call. */
-static __noinline void pop_call(__u32 thread_id, struct rls_native_calls *stack, __u64 end_ns,
-				__u16 flags)
-{
-	__u32 index = stack->depth - 1;
-	struct rls_native_frame *frame = frame_at(stack, index);
-	struct rls_rec_call *record;
+/*
+ * The functions below that are not static are verified once, by themselves, and not again with all
+ * that may lead to them: a tenth of the time it takes to load. Such a function has to return a
+ * number, and to look at the pointers it gets.
+ */
 
+/* Writes the record of the innermost call, and forgets the call. */
+__noinline int pop_call(__u32 thread_id, struct rls_native_calls *stack, __u64 end_ns, __u16 flags)
+{
+	struct rls_native_frame *frame;
+	struct rls_rec_call *record;
+	__u32 index;
+
+	if (!stack)
+		return 0;
+	index = stack->depth - 1;
+	frame = frame_at(stack, index);
 	stack->depth = index;
 	count_call(RLS_NATIVE_SITE(frame->cookie), end_ns - frame->start_ns);
 	record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
 	if (!record) {
 		count_lost_call(end_ns);
-		return;
+		return 0;
 	}
 	record->kind = RLS_REC_CALL;
 	record->layer = RLS_NATIVE_LAYER(frame->cookie);
@@ -146,6 +155,7 @@ static __noinline void pop_call(__u32 thread_id, struct rls_native_calls *stack,
 	record->depth = index;
 	record->flags = flags;
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	return 0;
 }
 
 /*
@@ -165,27 +175,28 @@ static __always_inline void leave_call(__u32 thread_id, struct rls_native_calls 
 
 /* Ends the calls inside the outermost `depth` ones: at once, so that none outlasts the one around
  * it. */
-static __noinline void unwind_to_depth(__u32 thread_id, struct rls_native_calls *stack, __u32 depth,
-				       __u64 now_ns, __u16 flags)
+__noinline int unwind_to_depth(__u32 thread_id, struct rls_native_calls *stack, __u32 depth,
+			       __u64 now_ns, __u16 flags)
 {
 	int i;
 
-	for (i = 0; i < RLS_NATIVE_DEPTH && stack->depth > depth; i++)
+	for (i = 0; i < RLS_NATIVE_DEPTH && stack && stack->depth > depth; i++)
 		leave_call(thread_id, stack, now_ns, flags);
+	return 0;
 }
 
 /*
  * Ends the calls that are not on the stack any more when a function is called at `stack_pointer`.
  * `keeps_equal`: it was reached by a jump out of the innermost call, whose return it shares.
  */
-static __noinline void unwind_above(__u32 thread_id, struct rls_native_calls *stack,
-				    __u64 stack_pointer, bool keeps_equal)
+__noinline int unwind_above(__u32 thread_id, struct rls_native_calls *stack, __u64 stack_pointer,
+			    bool keeps_equal)
 {
 	__u64 now_ns = bpf_ktime_get_ns();
 	struct rls_native_frame *top;
 	int i;
 
-	for (i = 0; i < RLS_NATIVE_DEPTH && stack->depth; i++) {
+	for (i = 0; i < RLS_NATIVE_DEPTH && stack && stack->depth; i++) {
 		top = frame_at(stack, stack->depth - 1);
 		if (top->stack_pointer > stack_pointer)
 			break;
@@ -193,17 +204,20 @@ static __noinline void unwind_above(__u32 thread_id, struct rls_native_calls *st
 			break;
 		leave_call(thread_id, stack, now_ns, RLS_CALL_UNWOUND);
 	}
+	return 0;
 }
 
 /*
  * Forgets the calls that can no longer be seen to return, because the link that saw their entry is
  * gone. Those around them keep their order.
  */
-static __noinline void forget_abandoned(struct rls_native_calls *stack, __u32 epoch)
+__noinline int forget_abandoned(struct rls_native_calls *stack, __u32 epoch)
 {
 	__u32 kept = 0;
 	__u32 i;
 
+	if (!stack)
+		return 0;
 	for (i = 0; i < RLS_NATIVE_DEPTH && i < stack->depth; i++) {
 		struct rls_native_frame *frame = frame_at(stack, i);
 
@@ -216,6 +230,7 @@ static __noinline void forget_abandoned(struct rls_native_calls *stack, __u32 ep
 	}
 	stack->depth = kept;
 	stack->epoch = epoch;
+	return 0;
 }
 
 #endif /* RLS_NATIVE_CALLS_H */

@@ -102,9 +102,10 @@ static __always_inline bool is_current(const struct rls_python *python, __u64 st
 
 /*
  * Finds the thread state of the thread `self` in the lists of all interpreters. A thread can have
- * one in several: the one that runs Python functions counts.
+ * one in several: the one that runs Python functions counts. Not static, nor is what follows: so it is
+ * verified once, by itself.
  */
-static __noinline __u64 find_state(const struct rls_python *python, __u64 self, __u32 *looked_at)
+__noinline __u64 find_state(const struct rls_python *python, __u64 self, __u32 *looked_at)
 {
 	__u64 interp, state = 0, found = 0;
 	__u32 i;
@@ -160,16 +161,20 @@ static __always_inline __u64 frame_of_thread(const struct rls_python *python, __
 	return innermost_frame(python, seen.state);
 }
 
-static __always_inline void walk_frames(const struct rls_python *python, __u64 frame,
-					struct rls_raw_sample *sample)
+__noinline int walk_frames(const struct rls_python *python, __u64 frame,
+			   struct rls_raw_sample *sample)
 {
-	/* The masks change nothing: they prove to the verifier that all lie in the head. */
-	__u32 prev_at = python->frame_prev & 0x38;
-	__u32 code_at = python->frame_code & 0x38;
-	__u32 owner_at = python->frame_owner & 0x4f;
-	bool has_owner = python->frame_owner != RLS_PYTHON_ABSENT;
+	__u32 prev_at, code_at, owner_at;
+	bool has_owner;
 	__u32 i;
 
+	if (!python || !sample)
+		return 0;
+	/* The masks change nothing: they prove to the verifier that all lie in the head. */
+	prev_at = python->frame_prev & 0x38;
+	code_at = python->frame_code & 0x38;
+	owner_at = python->frame_owner & 0x4f;
+	has_owner = python->frame_owner != RLS_PYTHON_ABSENT;
 	/* One counter for both: the verifier follows every pair of two to its end. */
 	for (i = 0; i < RLS_SAMPLE_FRAMES && frame; i++) {
 		char head[FRAME_HEAD_BYTES];
@@ -184,6 +189,7 @@ static __always_inline void walk_frames(const struct rls_python *python, __u64 f
 	sample->frame_count = i;
 	if (frame)
 		sample->flags |= RLS_RAW_FRAMES_CUT;
+	return 0;
 }
 
 /* The interpreter of the process; of its parent, if it is a copy of that and not known yet. */
