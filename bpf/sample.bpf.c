@@ -102,8 +102,8 @@ static __always_inline bool is_current(const struct rls_python *python, __u64 st
 
 /*
  * Finds the thread state of the thread `self` in the lists of all interpreters. A thread can have
- * one in several: the one that runs Python functions counts. Not static, nor is what follows: so it is
- * verified once, by itself.
+ * one in several: the one that runs Python functions counts. Not static, nor is what follows: so it
+ * is verified once, by itself.
  */
 __noinline __u64 find_state(const struct rls_python *python, __u64 self, __u32 *looked_at)
 {
