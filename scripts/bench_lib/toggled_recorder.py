@@ -3,7 +3,7 @@
 Run with the pid of the target. Says `ready` once the governor has settled; then, until its input
 ends, switches everything off and on in turn: the programs of the scheduler, the probes of calls,
 the samples. Ends with one JSON line: `windows`, [is_on, start_ns, end_ns] each, by CLOCK_MONOTONIC,
-and `cpu_ns`, what the threads of the recorder took while it was on. What it recorded is thrown away.
+and `cpu_ns`, what the recorder took while it was on. What it recorded is thrown away.
 """
 
 from __future__ import annotations
