@@ -69,7 +69,8 @@ struct {
 /* Counted up by the recorder whenever it has taken a link away. */
 volatile __u32 native_epoch SEC(".data.native") = 0;
 
-volatile struct rls_native_pause native_pause SEC(".data.pause") = {};
+/* No call is recorded that begins in it. */
+volatile struct rls_pause native_pause SEC(".data.pause") = {};
 
 static __always_inline bool is_paused(__u64 now_ns)
 {

@@ -6,7 +6,7 @@
 #ifndef RLS_NATIVE_STATE_H
 #define RLS_NATIVE_STATE_H
 
-#include "records.h"
+#include "track.h"
 
 /* The cookie of a probe point: site_id in bits 0..31, layer in 32..39, link in 40..63. */
 #define RLS_NATIVE_COOKIE(site, layer, link) \
@@ -34,18 +34,9 @@ struct rls_native_losses {
 	rls_u64 failed;	   /* no memory to remember a thread's calls */
 };
 
-/* The last time that the recorder took the probes away for a while: no call is recorded that begins
- * in [start_ns, end_ns).
- */
-struct rls_native_pause {
-	rls_u64 start_ns;
-	rls_u64 end_ns;
-};
-
 #ifndef RLS_BPF_SIDE
 RLS_ASSERT_SIZE(rls_native_counter, 16);
 RLS_ASSERT_SIZE(rls_native_losses, 40);
-RLS_ASSERT_SIZE(rls_native_pause, 16);
 #endif
 
 #endif /* RLS_NATIVE_STATE_H */

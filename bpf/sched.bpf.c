@@ -4,6 +4,7 @@
  * wakeups here, the rest of the same object in the three headers.
  */
 #include "btf_filter.h"
+#include "btf_pause.h"
 #include "btf_process.h"
 #include "btf_reason.h"
 #include "btf_walk.h"
@@ -18,11 +19,24 @@ static __always_inline __u64 in_ns_by_runtime(const struct rls_track *track, __u
 	return in_ns > track->off_ns ? in_ns : track->off_ns + 1;
 }
 
+static __always_inline void write_cycle(struct rls_track *track, __u64 now_ns, __u8 out_state,
+					__u64 reason, __u16 flags)
+{
+	struct rls_rec_cycle *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
+
+	if (record) {
+		track_close_cycle(track, now_ns, bpf_get_smp_processor_id(), out_state, reason,
+				  flags, record);
+		bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	} else {
+		count_loss(RLS_REC_CYCLE, now_ns);
+	}
+}
+
 static __always_inline void leave_cpu(struct task_struct *task, struct rls_track *track,
 				      __u64 now_ns, __u8 out_state)
 {
 	__u64 runtime_ns = task->se.sum_exec_runtime;
-	struct rls_rec_cycle *record;
 	__u64 reason = 0;
 	__u16 flags = 0;
 
@@ -32,14 +46,8 @@ static __always_inline void leave_cpu(struct task_struct *task, struct rls_track
 		flags = RLS_CYCLE_UNSEEN_SWITCH_IN;
 		track_switch_in(track, in_ns_by_runtime(track, now_ns, runtime_ns));
 	}
-	record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
-	if (record) {
-		track_close_cycle(track, now_ns, bpf_get_smp_processor_id(), out_state, reason,
-				  flags, record);
-		bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
-	} else {
-		count_loss(RLS_REC_CYCLE, now_ns);
-	}
+	if (!has_pause_in_cycle(track, now_ns))
+		write_cycle(track, now_ns, out_state, reason, flags);
 	track_switch_out(track, now_ns, out_state);
 	track->runtime_ns = runtime_ns;
 	if (!track->announced)

@@ -73,9 +73,11 @@ bool EnterThread(ThreadTable& table, std::uint32_t tid, std::uint32_t tgid,
 
 void BindCaptures(py::module_& module) {
   py::class_<BtfCapture>(module, "BtfCapture")
-      .def(py::init<const std::string&, std::uint32_t>(), py::arg("object_path"),
-           py::arg("ring_bytes"))
+      .def(py::init<const std::string&, std::uint32_t, bool>(), py::arg("object_path"),
+           py::arg("ring_bytes"), py::arg("pausable") = false)
       .def("attach", &BtfCapture::Attach)
+      .def("suspend", &BtfCapture::Suspend, NoGil())
+      .def("resume", &BtfCapture::Resume, NoGil())
       .def("mark", &BtfCapture::Mark, py::arg("pidfd"))
       .def("enter_existing", &BtfCapture::EnterExisting)
       .def("detach", &BtfCapture::Detach, NoGil())

@@ -25,7 +25,7 @@ constexpr std::uint64_t kNotKnownYet = std::numeric_limits<std::uint64_t>::max()
 
 void NativeProbes::TellPause(std::uint64_t start_ns, std::uint64_t end_ns) {
   const std::uint32_t zero = 0;
-  const rls_native_pause pause = {start_ns, end_ns};
+  const rls_pause pause = {start_ns, end_ns};
   if (bpf_map_update_elem(object_->MapFd(".data.pause"), &zero, &pause, BPF_ANY) != 0)
     Fail(errno, "telling when calls are not recorded");
 }

@@ -68,8 +68,12 @@ class EventRows:
 class BtfCapture:
     """The programs of bpf/sched.bpf.c, loaded."""
 
-    def __init__(self, object_path: str, ring_bytes: int) -> None: ...
+    def __init__(self, object_path: str, ring_bytes: int, pausable: bool = ...) -> None: ...
     def attach(self) -> None: ...
+    def suspend(self) -> None:
+        """Take the programs of switches and wakeups away; what happens until resume() is lost."""
+
+    def resume(self) -> None: ...
     def mark(self, pidfd: int) -> None:
         """Make a process a target; after attach, before enter_existing."""
 

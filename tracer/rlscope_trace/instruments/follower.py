@@ -9,12 +9,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from rlscope_trace import _capture
+from rlscope_trace.instruments.alternation import Alternation, alternation_s
 from rlscope_trace.instruments.calls import GIL_RELEASES, GIL_TAKES, CallProbes
 from rlscope_trace.instruments.log import ProbeLog
 from rlscope_trace.instruments.process import Process, cpu_time_ns, stack_start
-from rlscope_trace.instruments.window_groups import Account, Calls, Samples
-from rlscope_trace.instruments.windows import Group, Kind, Windows
+from rlscope_trace.instruments.window_groups import Account, Calls, Samples, States
+from rlscope_trace.instruments.windows import KINDS, Group, Kind, Windows
 from rlscope_trace.layers import LayerRules
+from rlscope_trace.loaders.btf import BtfLoader
 from rlscope_trace.loaders.capture import bpf_file
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ class Follower:
         self._calls = self._open_calls(capture)
         self._sampler = self._open_sampler(capture, spool)
         self._capture = capture
-        self._windows: Windows | None = None
+        self._windows: Windows | Alternation | None = None
 
     def _open_calls(self, capture: Capture) -> CallProbes | None:
         if not self._settings.layers and self._settings.gil != "full":
@@ -103,23 +105,27 @@ class Follower:
             self._processes[pid] = Process(pid, is_new=False)
         self._thread = threading.Thread(target=self._run, name="rls-follower", daemon=True)
         self._thread.start()
-        self._windows = Windows(self._window_groups(), self._log)
+        self._windows = self._open_windows()
         self._windows.start()
 
-    def _window_groups(self) -> dict[Kind, Group]:
-        """Return what may be turned on and off while recording, to see what it costs."""
+    def _open_windows(self) -> Windows | Alternation:
+        """Return what turns on and off what can be, to see what it costs."""
         groups: dict[Kind, Group] = {}
-        if self._settings.in_run_calibration == "off":
-            return groups
+        if self._sampler is not None:
+            groups["samples"] = Samples(self._sampler, self._log)
+        if self._calls is not None:
+            groups["calls"] = Calls(self._calls.switch)
+        if length_s := alternation_s():
+            states = (
+                [States(self._capture, self._log)] if isinstance(self._capture, BtfLoader) else []
+            )
+            return Alternation([*groups.values(), *states], self._log, length_s)
         programs = self._capture.programs()
         for instrument in (self._calls, self._sampler):
             programs += instrument.programs() if instrument is not None else []
         groups["account"] = Account(programs, self._log)
-        if self._sampler is not None:
-            groups["samples"] = Samples(self._sampler, self._log)
-        if self._calls is not None and self._settings.in_run_calibration == "full":
-            groups["calls"] = Calls(self._calls.switch)
-        return groups
+        chosen = KINDS[self._settings.in_run_calibration]
+        return Windows({kind: groups[kind] for kind in chosen if kind in groups}, self._log)
 
     def facts(self) -> dict[str, object]:
         """Return what the spool is told: for the tables meta and capture."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
     from rlscope_trace.instruments.call_switch import CallSwitch
     from rlscope_trace.instruments.log import ProbeLog
+    from rlscope_trace.loaders.btf import BtfLoader
 
 _ALWAYS_ON = Path("/proc/sys/kernel/bpf_stats_enabled")
 
@@ -84,6 +86,31 @@ class Calls:
     def end(self) -> None:
         """Bring them back, unless something that was to be attached already has."""
         self._switch.resume()
+
+
+class States:
+    """No switches and wakeups are traced, which loses what threads do: for benchmarks alone."""
+
+    is_ready = True
+
+    def __init__(self, capture: BtfLoader, log: ProbeLog) -> None:
+        self._capture = capture
+        self._log = log
+        self._start_ns: int | None = None
+
+    def begin(self) -> None:
+        """Take the programs away."""
+        self._start_ns = time.monotonic_ns()
+        self._capture.suspend()
+
+    def end(self) -> None:
+        """Bring them back."""
+        if self._start_ns is None:
+            return
+        self._capture.resume()
+        end_ns = time.monotonic_ns()
+        self._log.append("window", probes="states", start_ns=self._start_ns, end_ns=end_ns)
+        self._start_ns = None
 
 
 def is_always_on(setting: Path = _ALWAYS_ON) -> bool:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from rlscope_trace.instruments.log import ProbeLog
+    from rlscope_trace.instruments.settings import InRunCalibration
 
 Kind = Literal["account", "samples", "calls"]
 
@@ -28,6 +29,12 @@ _MS = 1_000_000
 # How long a window is, and how far they are apart on average.
 _LENGTHS_NS: dict[Kind, int] = {"account": 200 * _MS, "samples": 200 * _MS, "calls": 250 * _MS}
 _APART_NS: dict[Kind, int] = {"account": 2000 * _MS, "samples": 4000 * _MS, "calls": 3000 * _MS}
+# By InstrumentSettings.in_run_calibration.
+KINDS: dict[InRunCalibration, tuple[Kind, ...]] = {
+    "off": (),
+    "light": ("account", "samples"),
+    "full": ("account", "samples", "calls"),
+}
 # Twice as often while the recording is so young, so that a short one has some.
 _YOUNG_NS = 5000 * _MS
 # What was disturbed by a window has settled before the next one; and none is waited for for long.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from rlscope_trace import _capture
-from rlscope_trace.loaders.capture import bpf_file
+from rlscope_trace.loaders.capture import ALTERNATION, bpf_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +18,9 @@ class BtfLoader:
     """tp_btf programs; the filter is task storage, marked by pidfd."""
 
     def __init__(self, *, ring_bytes: int) -> None:
-        self._programs = _capture.BtfCapture(str(bpf_file("sched.bpf.o")), ring_bytes)
+        self._programs = _capture.BtfCapture(
+            str(bpf_file("sched.bpf.o")), ring_bytes, pausable=bool(os.environ.get(ALTERNATION))
+        )
         self.ring_fd = self._programs.ring_fd
         self.loss_fd = self._programs.loss_fd
         self.task_storage_fd: int | None = self._programs.threads_fd
@@ -31,6 +34,14 @@ class BtfLoader:
         for target in targets:
             self._programs.mark(target.pidfd)
         return self._programs.enter_existing()
+
+    def suspend(self) -> None:
+        """Trace no switches and wakeups until resume(); for benchmarks alone, see ALTERNATION."""
+        self._programs.suspend()
+
+    def resume(self) -> None:
+        """Trace them again."""
+        self._programs.resume()
 
     def detach(self) -> None:
         """Detach the programs."""

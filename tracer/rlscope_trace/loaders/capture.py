@@ -6,6 +6,10 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+# For scripts/bench: everything that can be taken away is, again and again, for so many ms. What the
+# scheduler does meanwhile is lost.
+ALTERNATION = "RLSCOPE_TRACE_ALTERNATE_MS"
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
