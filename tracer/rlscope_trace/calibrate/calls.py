@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rlscope_trace import _capture
+from rlscope_trace.calibrate.account import counted, per_run, together
 from rlscope_trace.calibrate.children import CalibrationError, Child, measured_cpu
 from rlscope_trace.calibrate.estimate import added, calm
 from rlscope_trace.calibrate.results import Values, missing
@@ -26,6 +28,8 @@ _SITES = 16
 _PLAIN = {"call": 7, "call_dear": 15}
 _FIRST = {"call": 0, "call_dear": 8}
 _GIVE, _TAKE = 3, 4
+_CALL_PROGRAMS = ("session_call", "enter_call", "return_call")
+_GIL_PROGRAMS = ("release_gil", "take_gil")
 _NONE = -1
 _TURNS = {"call": 400, "call_dear": 50}
 # Of the recorded durations: what an interrupt made longer is not the cost of a call.
@@ -97,6 +101,7 @@ class CallLoops:
                 self._visit_site(event, mode, probes, first + MODES.index(mode))
             turns = self._turns(bystander, [_PLAIN["call"], _NONE], [MODES.index(mode), _NONE])
             self._values.add("bystander_call", mode, added(turns["on"], turns["off"]))
+            self._visit_programs(mode, probes)
         self._visit_gil(traced)
 
     def _visit_site(self, event: str, mode: str, probes: _capture.NativeProbes, site: int) -> None:
@@ -111,6 +116,23 @@ class CallLoops:
             _Visit(event, mode, site, start_ns, time.monotonic_ns(), total_ns, plain_ns)
         )
 
+    def _visit_programs(self, mode: str, probes: _capture.NativeProbes) -> None:
+        """Measure the part of the cost that the OS kernel sees: a batch of its own."""
+        traced, bystander = self._children
+        for event, child in (
+            ("call", traced),
+            ("call_dear", traced),
+            ("bystander_call", bystander),
+        ):
+            site = _FIRST.get(event, 0) + MODES.index(mode)
+            count = _TURNS.get(event, _TURNS["call"])
+            call = partial(self._call, child, [site, _NONE], count)
+            ran = together(counted(probes.programs(), call), *_CALL_PROGRAMS)
+            self._values.add_program(event, mode, per_run(ran))
+
+    def _call(self, child: Child, sites: list[int], turns: int) -> None:
+        child.ask("calls", plain=sites, sites=sites, turns=turns, pairs=1)
+
     def _visit_gil(self, traced: Child) -> None:
         plain = _PLAIN["call"]
         both = self._turns(traced, [plain, plain], [_GIVE, _TAKE])
@@ -119,6 +141,11 @@ class CallLoops:
         whole_ns, give_ns, take_ns = (added(t["on"], t["off"]) for t in (both, give, take))
         self._values.add("gil_release", "", whole_ns)
         self._values.add("record", "", whole_ns - give_ns - take_ns)
+        probes = next(iter(self._ways.values()))
+        told = counted(
+            probes.programs(), lambda: self._call(traced, [_GIVE, _TAKE], _TURNS["call"])
+        )
+        self._values.add_program("gil_release", "", per_run(together(told, *_GIL_PROGRAMS)))
 
     def _turns(
         self, child: Child, plain: list[int], sites: list[int], turns: int = _TURNS["call"]

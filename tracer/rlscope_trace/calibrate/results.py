@@ -37,8 +37,10 @@ class Values:
         totals.append(total_ns)
         insides.append(inside_ns)
 
-    def add_program(self, event: str, how: str, run_ns: float) -> None:
-        """Add how long one run of the event's program in the OS kernel took, by its account."""
+    def add_program(self, event: str, how: str, run_ns: float | None) -> None:
+        """Add how long one run of the event's program in the OS kernel took; None: none ran."""
+        if run_ns is None:
+            return
         self._programs.setdefault((event, how), []).append(run_ns)
 
     def costs(self) -> list[Cost]:

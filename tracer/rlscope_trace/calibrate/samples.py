@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from rlscope_trace import _capture
+from rlscope_trace.calibrate.account import counted, per_run
 from rlscope_trace.calibrate.children import CalibrationError, Child, measured_cpu
 from rlscope_trace.calibrate.results import Values
 from rlscope_trace.calibrate.traced import Traced
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 # More than any recording takes, so that most of what interrupts the loop are samples.
 _HZ = 4999
-_FEWEST = 20
 
 
 class SampleLoops:
@@ -38,38 +38,48 @@ class SampleLoops:
         self._length_ms = length_ms
         self._child = Child(measured_cpu())
         self._traced: Traced | None = None
+        self._sampler: _capture.Sampler | None = None
         try:
             self._child.ask("gaps", length_ms=1)
-            self._runtime = _capture.PythonScan(self._child.pid).runtime()
             self._traced = Traced(scratch / "samples", [self._child])
+            self._sampler = self._start(self._traced)
         except BaseException:
             self.close()
             raise
 
+    def _start(self, traced: Traced) -> _capture.Sampler:
+        sampler = _capture.Sampler(
+            str(bpf_file("sample.bpf.o")), threads_fd=traced.capture.task_storage_fd or -1,
+            loss_fd=traced.capture.loss_fd, hz=_HZ, spool=traced.spool, rules=LayerRules().rules(),
+        )  # fmt: skip
+        runtime = _capture.PythonScan(self._child.pid).runtime()
+        if runtime is not None and runtime["implementation"] == "cpython":
+            with suppress(OSError):
+                sampler.note_python(self._child.pid, runtime)
+        sampler.start()
+        sampler.suspend()
+        return sampler
+
     def visit(self) -> None:
         """Take one measurement."""
-        sampler = self._start()
+        assert self._sampler is not None
+        self._sampler.resume()
         try:
-            gaps_ns = self._child.ask("gaps", length_ms=self._length_ms)["ns"]
+            gaps_ns = self._look()
+            felt: list[float] = []
+            told = counted(self._sampler.programs(), lambda: felt.extend(self._look()))
         finally:
-            sampler.stop()
-        samples = sampler.counters()["samples"]
-        if samples < _FEWEST or len(gaps_ns) < samples / 2:
-            raise CalibrationError(f"{samples} samples were taken, and {len(gaps_ns)} were felt")
+            self._sampler.suspend()
+        expected = _HZ * self._length_ms / 1000
+        if len(gaps_ns) < expected / 2:
+            raise CalibrationError(f"{len(gaps_ns)} of {expected:.0f} samples were felt")
         self._values.add("sample", "", statistics.median(gaps_ns))
+        # The others ran for threads that are not traced, and ended at once.
+        runs, time_ns = told["on_tick"]
+        self._values.add_program("sample", "", per_run((runs, time_ns), min(runs, len(felt))))
 
-    def _start(self) -> _capture.Sampler:
-        assert self._traced is not None
-        capture = self._traced.capture
-        sampler = _capture.Sampler(
-            str(bpf_file("sample.bpf.o")), threads_fd=capture.task_storage_fd or -1,
-            loss_fd=capture.loss_fd, hz=_HZ, spool=self._traced.spool, rules=LayerRules().rules(),
-        )  # fmt: skip
-        if self._runtime is not None and self._runtime["implementation"] == "cpython":
-            with suppress(OSError):
-                sampler.note_python(self._child.pid, self._runtime)
-        sampler.start()
-        return sampler
+    def _look(self) -> list[float]:
+        return list(self._child.ask("gaps", length_ms=self._length_ms)["ns"])
 
     def finish(self) -> None:
         """Nothing is left to be read."""
@@ -85,6 +95,8 @@ class SampleLoops:
 
     def close(self) -> None:
         """End the process, and what samples it."""
+        if self._sampler is not None:
+            self._sampler.stop()
         if self._traced is not None:
             self._traced.close()
         self._child.close()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import statistics
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from rlscope_trace.calibrate.account import counted, per_run
 from rlscope_trace.calibrate.children import CalibrationError, Child, measured_cpu
 from rlscope_trace.calibrate.estimate import calm
 from rlscope_trace.calibrate.results import Values
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _TRIPS = 100
 _ROUNDS = 2
+_PER_ACCOUNT = 8
 _HOW = "btf"
 # Who is traced: both sides, the one that is timed, or neither.
 _BOTH, _TIMED, _NEITHER = "both", "timed", "neither"
@@ -35,6 +37,7 @@ class SwitchLoops:
         self._values = Values()
         self._batches = batches
         self._visits = 0
+        self._bystander_run_ns: dict[str, float] = {}
         self._captures: dict[str, Traced] = {}
         self._children: list[Child] = []
         self._fds: list[int] = []
@@ -57,7 +60,7 @@ class SwitchLoops:
         # Before it is traced: its threads are entered with it.
         self._ping.ask("wakes", rounds=1, batches=1)
         for who, children in (
-            (_BOTH, [self._ping, self._pong]), (_TIMED, [self._ping]), (_NEITHER, []),
+            (_NEITHER, []), (_BOTH, [self._ping, self._pong]), (_TIMED, [self._ping]),
         ):  # fmt: skip
             self._captures[who] = Traced(scratch / f"switches-{who}", children)
 
@@ -71,6 +74,7 @@ class SwitchLoops:
             self._captures[who].capture.attach()
             try:
                 traced = self._batch()
+                programs = self._count(who)
             finally:
                 self._captures[who].capture.detach()
             before, without = without, self._batch()
@@ -79,6 +83,7 @@ class SwitchLoops:
                 for now, first, last in zip(traced, before, without, strict=True)
             )
             self._note(who, trip_ns, wake_ns)
+            self._note_programs(who, programs)
 
     def _note(self, who: str, trip_ns: float, wake_ns: float) -> None:
         """Add a measurement: a round trip is one switch to the timed side, and one wakeup by it."""
@@ -93,12 +98,33 @@ class SwitchLoops:
             # It wakes a thread of its own where that is timed, here one that is not traced.
             self._values.add("switch_in", _HOW, trip_ns)
 
+    def _count(self, who: str) -> dict[str, tuple[int, int]]:
+        """Return the OS kernel's account of the programs over a batch of its own."""
+        return counted(self._captures[who].capture.programs(), lambda: self._pass(_PER_ACCOUNT))
+
+    def _note_programs(self, who: str, told: dict[str, tuple[int, int]]) -> None:
+        """Add what one run took; of a traced thread less what ran for others meanwhile."""
+        own = 2 * _PER_ACCOUNT * _TRIPS
+        for program, event in (("on_switch", "switch"), ("on_waking", "wakeup")):
+            runs = told.get(program, (0, 0))
+            if who == _NEITHER:
+                self._bystander_run_ns[event] = per_run(runs) or 0.0
+                self._values.add_program(f"bystander_{event}", _HOW, per_run(runs))
+            elif who == _BOTH:
+                other_ns = self._bystander_run_ns.get(event, 0.0)
+                self._values.add_program(event, _HOW, per_run(runs, own, other_ns))
+
+    def _pass(self, batches: int) -> dict[str, Any]:
+        """Let the two processes pass the CPU to each other."""
+        self._pong.send("pong", trips=_TRIPS * batches, **self._pong_fds)
+        told = self._ping.ask("ping", trips=_TRIPS, batches=batches, **self._ping_fds)
+        self._pong.answer()
+        return told
+
     def _batch(self) -> tuple[float, float]:
         """Return the time of a round trip and of a wakeup."""
         wakes = self._ping.ask("wakes", rounds=_ROUNDS, batches=self._batches)["ns"]
-        self._pong.send("pong", trips=_TRIPS * self._batches, **self._pong_fds)
-        told = self._ping.ask("ping", trips=_TRIPS, batches=self._batches, **self._ping_fds)
-        self._pong.answer()
+        told = self._pass(self._batches)
         if min(*told["ns"], *wakes) <= 0:
             raise CalibrationError("the processes that pass the CPU to each other have ended")
         if abs(statistics.median(told["left"]) - 1) > 0.1:

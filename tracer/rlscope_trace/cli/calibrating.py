@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from rlscope_trace.cli import messages
-from rlscope_trace.store.calibration import CALIBRATION_FILE
+from rlscope_trace.store.spool import CALIBRATION_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

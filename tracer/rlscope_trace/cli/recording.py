@@ -62,6 +62,7 @@ class Settings:
     auto: bool
     inject: bool
     instruments: InstrumentSettings
+    calibrate: bool
 
 
 class Recording:
@@ -141,10 +142,12 @@ class Recording:
     def save(self) -> FinaliseReport:
         """Make the trace of the spool and say what it holds."""
         # Here, not above: DuckDB takes longer to import than the probes take to load.
+        from rlscope_trace.cli.calibrating import add_to_spool
         from rlscope_trace.cli.saving import report, save_trace
 
         if self._directory is None:
             raise RuntimeError("nothing was recorded")
+        add_to_spool(self._directory, wanted=self._settings.calibrate)
         try:
             saved = save_trace(self._directory, self._output, overwrite=self._settings.force)
         except BaseException:

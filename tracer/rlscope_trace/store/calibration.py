@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.schema.vocabulary import BYSTANDER_EVENTS, EVENT_PARTS, EVENTS
+from rlscope_trace.store.spool import CALIBRATION_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
     import duckdb
 
-CALIBRATION_FILE = "calibration.json"
 CALLS = ("call", "call_dear", "bystander_call")
 OK = "ok"
 _FORMAT = 1

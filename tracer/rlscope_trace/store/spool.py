@@ -14,6 +14,7 @@ RECORDS_FILE = "records.bin"
 PROGRESS_FILE = "progress.bin"
 SHIM_FILE = "shim.bin"
 PROBES_FILE = "probes.jsonl"
+CALIBRATION_FILE = "calibration.json"
 
 # The layouts of tracer/native/spool_format.h.
 SPOOL_MAGIC = int.from_bytes(b"LSSPOOL1", "little")
@@ -101,7 +102,8 @@ class Spool:
 def remove_files(directory: Path) -> None:
     """Delete the files of a spool, and its directory if it holds nothing else."""
     for name in (
-        RECORDS_FILE, PROGRESS_FILE, SHIM_FILE, PROBES_FILE, SESSION_FILE, f"{SESSION_FILE}.new",
+        RECORDS_FILE, PROGRESS_FILE, SHIM_FILE, PROBES_FILE, CALIBRATION_FILE, SESSION_FILE,
+        f"{SESSION_FILE}.new",
     ):  # fmt: skip
         (directory / name).unlink(missing_ok=True)
     if not any(directory.iterdir()):
