@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
-from rlscope_trace.errors import CommandNotFoundError, TracerError
+from rlscope_trace.cli.validate import check_operation
+from rlscope_trace.errors import CommandNotFoundError, TracerError, UsageError
 from rlscope_trace.validate.compare import Pair
 from rlscope_trace.validate.report import render_json, render_table
 from rlscope_trace.validate.runs import ProgramFailedError, Run, Runner
@@ -233,6 +234,15 @@ def test_a_trace_without_costs_cannot_be_corrected() -> None:
         with pytest.raises(TracerError, match="does not tell what recording cost") as failure:
             read_figures(connection, pid=11)
     assert failure.value.hint == "rlscope-trace calibrate"
+
+
+def test_an_operation_that_is_not_there_is_named_with_those_that_are() -> None:
+    figures = TraceFigures((), 0, {"learn": 1, "act": 2}, 0, ())
+    check_operation(None, figures)
+    check_operation("learn", figures)
+    with pytest.raises(UsageError, match="no operation 'lern'") as failure:
+        check_operation("lern", figures)
+    assert failure.value.hint == "--per one of: act, learn"
 
 
 def validation(*, max_bias: float = 5.0, timers: dict[str, int] | None = None) -> Validation:

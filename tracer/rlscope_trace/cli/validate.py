@@ -178,7 +178,7 @@ def _collect(
     try:
         messages.say(f"{2 * runs + 1} runs; the first one does not count")
         _, figures = warm_up(runner, traces / "warm-up.duckdb", read)
-        _check_operation(per, figures)
+        check_operation(per, figures)
         for pair in run_pairs(runner, runs, lambda number: traces / f"{number}.duckdb", read):
             pairs.append(pair)
             _tell(pair, len(pairs), runs)
@@ -188,7 +188,8 @@ def _collect(
     return pairs, False
 
 
-def _check_operation(per: str | None, figures: TraceFigures) -> None:
+def check_operation(per: str | None, figures: TraceFigures) -> None:
+    """Raise UsageError where nothing has the name of the operation."""
     if per and per not in figures.instances:
         names = ", ".join(sorted(figures.instances)[:12])
         raise UsageError(

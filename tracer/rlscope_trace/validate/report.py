@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rlscope_trace.validate.compare import timed_overhead_ns
+from rlscope_trace.validate.runs import one_line
 
 if TYPE_CHECKING:
     from rlscope_trace.validate.compare import Pair
@@ -64,7 +64,7 @@ def render_table(found: Validation) -> str:
     """Return the figures with their intervals, the overhead of each operation, and the verdict."""
     lines = [
         f"{len(found.pairs)} pairs of an untraced and a traced run of"
-        f" {shlex.join(found.asked.command)}",
+        f" {one_line(found.asked.command)}",
         "",
         f"{'':<34} {'median':>9}  95 % interval",
         *_figure_lines(found),

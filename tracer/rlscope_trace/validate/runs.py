@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import textwrap
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _CHILD = Path(__file__).with_name("child.py")
 _TAIL_LINES = 12
+_LINE_LENGTH = 120
 # What an interrupted run may take to end by itself: a program may save its work.
 _ENDING_S = 20.0
 _USAGE_EXIT = 2
@@ -131,8 +133,13 @@ class Runner:
         tail = "".join(f"\n  {line}" for line in words.splitlines()[-_TAIL_LINES:])
         return ProgramFailedError(
             f"the program {how} in {'an' if kind == 'untraced' else 'a'} {kind} run{tail}",
-            hint=f"it must end by itself with 0: {shlex.join(self.command)}",
+            hint=f"it must end by itself with 0: {one_line(self.command)}",
         )
+
+
+def one_line(command: Sequence[str]) -> str:
+    """Return a command as it is typed, shortened where it is long."""
+    return textwrap.shorten(shlex.join(command), _LINE_LENGTH, placeholder=" ...")
 
 
 def _recorder() -> list[str]:

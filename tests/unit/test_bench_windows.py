@@ -1,0 +1,75 @@
+"""scripts/bench transitions: what is planted in windows is what comes out of them."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rlscope_trace.validate.statistics import median_interval
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+MS = 10**6
+
+
+@pytest.fixture
+def transitions(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "scripts"))
+    from bench_lib import transitions as module
+
+    return module
+
+
+def chunks_and_windows(
+    added: float, *, drift: float = 0.0, slow_window: int | None = None
+) -> tuple[list[tuple[int, int, int]], list[tuple[bool, int, int]]]:
+    """Return what a target of 5 ms per chunk and a switch every 250 ms would tell."""
+    source = random.Random(5)
+    windows = [(bool(n % 2), n * 250 * MS, (n + 1) * 250 * MS - 10 * MS) for n in range(200)]
+    chunks = []
+    now_ns = 0
+    while now_ns < windows[-1][2]:
+        number = now_ns // (250 * MS)
+        cost_ns = 5 * MS * (1 + drift * number / 200) * source.gauss(1, 0.05)
+        cost_ns *= 1 + added if windows[number][0] else 1
+        cost_ns *= 3 if number == slow_window else 1
+        chunks.append((now_ns, now_ns + int(cost_ns), int(cost_ns)))
+        now_ns += int(cost_ns)
+    return chunks, windows
+
+
+@pytest.mark.parametrize("added", [0.0, 0.03, 0.2])
+def test_a_planted_cost_is_found_whatever_the_machine_does(
+    transitions: ModuleType, added: float
+) -> None:
+    # It gets slower by half meanwhile, and one window was disturbed.
+    chunks, windows = chunks_and_windows(added, drift=0.5, slow_window=60)
+    means = transitions.window_means(chunks, windows)
+    found = transitions.added_percent(means)
+    assert len(found) > 90
+    low, high = median_interval(found) or (0, 0)
+    assert low <= 100 * added <= high
+    assert high - low < 2
+    control = transitions.control_percent(means)
+    low, high = median_interval(control) or (1, 1)
+    assert low <= 0 <= high
+
+
+def test_chunks_that_reach_out_of_a_window_count_nowhere(transitions: ModuleType) -> None:
+    windows = [(True, 0, 100 * MS), (False, 110 * MS, 200 * MS)]
+    inside = [(n * 10 * MS, (n + 1) * 10 * MS, 7) for n in range(20)]
+    across = [(95 * MS, 105 * MS, 10**9), (111 * MS, 121 * MS, 10**9), (195 * MS, 205 * MS, 10**9)]
+    chunks = sorted(inside + across)
+    # The first chunk of each begins within the guard after the switch.
+    assert transitions.window_means(chunks, windows) == [(True, 7), (False, 7)]
+
+
+def test_a_window_with_few_chunks_is_left_out(transitions: ModuleType) -> None:
+    means = [(True, 10.0), (False, None), (True, 10.0), (False, 8.0), (True, 12.0), (False, 8.0)]
+    assert transitions.added_percent(means) == pytest.approx([100 * (11 / 8 - 1)])
+    assert transitions.control_percent(means) == ()
+    assert transitions.control_percent([(False, 9.0), (False, 10.0), (False, 11.0)]) == (0.0,)
