@@ -32,7 +32,8 @@ class Cost:
     part: str | None
     """inside, outside; None: cannot be told apart."""
     method: str
-    """micro, program."""
+    """micro; or program: then the time is that of one run of the event's programs in the OS kernel
+    (a call has two runs)."""
     how: str = ""
     """What of several ways was measured: of probing calls, or of capturing; "": there is one."""
     mean_ns: float | None = None
@@ -88,7 +89,7 @@ def _is_time(number: object) -> bool:
 def insert_calibration(
     con: duckdb.DuckDBPyConnection, directory: Path, session: dict[str, object]
 ) -> int:
-    """Write the costs that the spool holds into the table calibration; return how many rows.
+    """Write the costs that the spool holds into the table calibration_measured; return how many.
 
     Of an event that can be caused in several ways, the way of this recording counts. An event
     without a cost has a row that says why.
@@ -96,7 +97,7 @@ def insert_calibration(
     rows = costs_of_spool(directory, session)
     for row in rows:
         con.execute(
-            "INSERT INTO calibration VALUES (?, ?, ?, ?, ?, ?, ?, ?, false, ?)",
+            "INSERT INTO calibration_measured VALUES (?, ?, ?, ?, ?, ?, ?, ?, false, ?)",
             [row.event, row.part, row.method, row.mean_ns, row.stddev_ns, row.n,
              row.low_ns, row.high_ns, row.quality],
         )  # fmt: skip

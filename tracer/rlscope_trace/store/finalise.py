@@ -179,7 +179,9 @@ class _Decoding:
                 "trace_stat": _insert_losses(con, losses),
                 "capture": self._write_capture(con, operations),
             }
-            insert_calibration(con, self._spool.directory, self._spool.session)
+            rows["calibration_measured"] = insert_calibration(
+                con, self._spool.directory, self._spool.session
+            )
             complete(con)
             self._progress("store", 0, 1)
             con.execute("CHECKPOINT")
