@@ -21,8 +21,8 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 WORKLOADS = REPOSITORY / "tests" / "workloads"
 DEADLINE_S = 30.0
 
-# The first recording on a machine takes ten seconds more than the others: those of tests do not, and
-# know no costs. In the environment, which the commands that tests run inherit.
+# The first recording on a machine measures for ten seconds what events cost: those of tests do not.
+# In the environment, which the commands that tests run inherit.
 os.environ["RLSCOPE_CALIBRATE"] = "0"
 
 BPF_SYSCALL = {"x86_64": 321, "aarch64": 280}
