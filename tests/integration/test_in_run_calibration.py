@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     finally:
         end([program])
     times = array("q", log.read_bytes())
-    return {"trace": trace, "words": words, "times": list(zip(times[::2], times[1::2], strict=True)),
-            **truth}  # fmt: skip
+    pairs = list(zip(times[::2], times[1::2], strict=True))
+    return {"trace": trace, "words": words, "times": pairs, **truth}
 
 
 def has_windows(spool: Path) -> bool:
@@ -96,7 +97,7 @@ def test_no_two_windows_at_once(recorded: dict[str, Any]) -> None:
         + query(recorded["trace"], WINDOWS, ["samples"])
         + query(recorded["trace"], "SELECT DISTINCT start_ns, end_ns FROM program_time")
     )
-    assert all(a[1] <= b[0] for a, b in zip(windows, windows[1:], strict=False))
+    assert all(a[1] <= b[0] for a, b in pairwise(windows))
 
 
 def test_the_account_counts_each_entry_and_each_return(recorded: dict[str, Any]) -> None:

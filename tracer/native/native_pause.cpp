@@ -62,6 +62,7 @@ std::optional<NativeProbes::Pause> NativeProbes::Resume() {
   }
   pause_->end_ns = last_pause_end_ns_ = MonotonicNs() + kNoticeNs;
   TellPause(pause_->start_ns, pause_->end_ns);
+  std::this_thread::sleep_for(std::chrono::nanoseconds(kNoticeNs));
   const std::optional<Pause> pause = pause_;
   pause_.reset();
   return pause;

@@ -61,7 +61,8 @@ class NativeProbes {
   // last into it (counted as abandoned). Meanwhile nothing can be attached. Throws EOPNOTSUPP
   // where taking them away is slow.
   void Suspend();
-  // Brings them back, without those that were dropped meanwhile; does nothing if they are there.
+  // Brings them back, without those that were dropped meanwhile, and returns when the pause is
+  // over; does nothing if they are there.
   std::optional<Pause> Resume();
   // The functions that give the GIL away, and those that take it back.
   void AttachGil(const std::string& path, const std::vector<std::uint64_t>& release_offsets,

@@ -41,7 +41,8 @@ def insert_calibration_windows(
     end_ns: of the trace, for a window that was open when the recorder was killed.
     """
     windows = sorted(_windows(facts.windows, end_ns), key=lambda window: window[1:])
-    con.executemany("INSERT INTO calibration_window VALUES (?, ?, ?)", windows) if windows else None
+    if windows:
+        con.executemany("INSERT INTO calibration_window VALUES (?, ?, ?)", windows)
     programs = [
         (one.program, _EVENTS.get(one.program), one.start_ns, one.end_ns, one.runs, one.time_ns)
         for one in facts.programs
@@ -67,9 +68,10 @@ def calls_away(facts: ProbeFacts) -> str | None:
     if not windows:
         return None
     ns = sum(window.end_ns - window.start_ns for window in windows if window.end_ns is not None)
+    times = "once" if len(windows) == 1 else f"{len(windows)} times"
     return (
-        f"the probes of calls were away {len(windows)} times, {ns / 1e9:.1f} s in all, to see what"
-        " they cost: --in-run-calibration full"
+        f"the probes of calls were away {times}, {ns / 1e9:.1f} s in all, to see what they cost:"
+        " --in-run-calibration full"
     )
 
 
