@@ -14,15 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bench_lib.figure import BenchError, Figure
-from bench_lib.overhead_workloads import Workload, chosen
+from bench_lib.overhead_workloads import SETS, Workload, chosen
 
 if TYPE_CHECKING:
     from bench_lib.recorder import Bench
 
-# What is recorded -> the options of record.
-SETS = {"default": (), "all": ("--transitions", "all")}
 INFLATION_BUDGET_PERCENT = {"default": 5}
-BIAS_BUDGET_PERCENT = {"default": 2, "all": 5}
+BIAS_BUDGET_PERCENT = {"default": 2, "marked": 2, "all": 5}
 MEAN_BIAS_BUDGET_PERCENT = 1
 SHARE_BUDGET_POINTS = 2
 COVERAGE_BUDGET_PERCENT = 90
@@ -45,11 +43,9 @@ class _Result:
 
 def measure(bench: Bench) -> list[Figure]:
     """Return the figures of each workload and set, and of all together."""
-    results = [
-        _validate(bench, workload, recorded) for workload in chosen(bench.only) for recorded in SETS
-    ]
+    results = [_validate(bench, workload, recorded) for workload, recorded in chosen(bench.only)]
     figures = [figure for result in results for figure in _figures(result)]
-    for recorded in SETS:
+    for recorded in {result.recorded: None for result in results}:
         figures += _together([result for result in results if result.recorded == recorded])
     return figures
 
@@ -61,7 +57,7 @@ def _validate(bench: Bench, workload: Workload, recorded: str) -> _Result:
         [
             bench.recorder, "validate", "--runs", str(bench.runs), "--format", "json",
             "--timers", str(timers), *SETS[recorded],
-            "--", *bench.pinned(), *workload.command(bench.python),
+            "--", *bench.pinned(), *workload.command(bench.python, recorded),
         ],
         capture_output=True,
         text=True,
@@ -104,6 +100,7 @@ def _figures(result: _Result) -> list[Figure]:
             note=f"untraced {row['untraced']:.1f} %, measured {row['measured']:.1f} %",
         )
         for row in result.told["shares"]
+        if result.recorded == "marked"
     ]  # fmt: skip
     return figures
 
@@ -120,10 +117,11 @@ def _timed(result: _Result) -> list[Figure]:
         traced_ns = sum(pair["traced_timers_ns"].values())
         traced.append(100 * (traced_ns / untraced_ns - 1))
         corrected.append(100 * ((traced_ns - pair["timed_overhead_ns"]) / untraced_ns - 1))
-    return [
-        Figure(result.name("training, inflation"), "% of its CPU", tuple(traced)),
-        Figure(result.name("training, corrected"), "% of its CPU", tuple(corrected)),
-    ]
+    inflation = Figure(result.name("training, inflation"), "% of its CPU", tuple(traced))
+    if result.recorded != "marked":
+        return [inflation]
+    bias = Figure(result.name("training, corrected"), "% of its CPU", tuple(corrected))
+    return [inflation, bias]
 
 
 def _together(results: list[_Result]) -> list[Figure]:

@@ -20,9 +20,10 @@ class Workload:
     steps: int
     """Steps of single environments in one run."""
 
-    def command(self, python: str) -> list[str]:
-        """Return the command line."""
-        return [python, str(_PROGRAMS / f"{self.program}.py"), *self.arguments]
+    def command(self, python: str, recorded: str) -> list[str]:
+        """Return the command line for one of SETS."""
+        marks = ["env", "RL_TIMERS_RANGES=1"] if recorded == "marked" else []
+        return [*marks, python, str(_PROGRAMS / f"{self.program}.py"), *self.arguments]
 
 
 def _sb3(name: str, algorithm: str, envs: int, steps: int, *more: str) -> Workload:
@@ -50,10 +51,27 @@ WORKLOADS = (
 )  # fmt: skip
 
 
-def chosen(only: frozenset[str]) -> list[Workload]:
-    """Return the workloads of these names; none: all of them."""
-    unknown = only - {workload.name for workload in WORKLOADS}
-    if unknown:
+# What is recorded -> the options of record. Shares are compared where the program marks what it
+# times: phases that are found besides would be operations of their own.
+SETS = {
+    "default": (),
+    "marked": ("--no-auto",),
+    "all": ("--transitions", "all"),
+}
+
+
+def chosen(only: frozenset[str]) -> list[tuple[Workload, str]]:
+    """Return the workloads and sets with these names, WORKLOAD or WORKLOAD:SET; none: all."""
+    every = [(workload, recorded) for workload in WORKLOADS for recorded in SETS]
+    known = {name for w, recorded in every for name in (w.name, f"{w.name}:{recorded}")}
+    if only - known:
         names = ", ".join(workload.name for workload in WORKLOADS)
-        raise BenchError(f"no workload {', '.join(sorted(unknown))}", hint=f"one of: {names}")
-    return [workload for workload in WORKLOADS if not only or workload.name in only]
+        raise BenchError(
+            f"no workload {', '.join(sorted(only - known))}",
+            hint=f"one of: {names}; with :{', :'.join(SETS)}",
+        )
+    return [
+        (workload, recorded)
+        for workload, recorded in every
+        if not only or {workload.name, f"{workload.name}:{recorded}"} & only
+    ]

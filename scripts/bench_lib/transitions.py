@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import json
 import statistics
-import sys
 from bisect import bisect_left
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bench_lib.figure import BenchError, Figure
-from bench_lib.recorder import REPOSITORY, Peer
+from bench_lib.recorder import REPOSITORY, Peer, Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +29,10 @@ LONG_BUDGET_PERCENT, SHORT_BUDGET_PERCENT = 3, 5
 WORKLOADS = ("a2c", "a2c-subproc", "halfcheetah", "humanoid", "mlp")
 # Per value that is asked for: 9 give a minute of work, and some 110 windows without instruments.
 _SECONDS_PER_RUN = 7
+# A setting of the recorder for this alone; see rlscope_trace.loaders.capture.
+_ALTERNATE, _WINDOW_MS = "RLSCOPE_TRACE_ALTERNATE_MS", 250
+# What the governor takes to decide.
+_SETTLING_S = 12
 # After a switch: caches, and what the OS kernel puts off.
 _GUARD_NS = 5_000_000
 # Chunks of steps that a window must hold to count.
@@ -45,7 +48,8 @@ class _Measured:
     steps: int
     """In each chunk."""
     windows: list[Window]
-    recorder_ns: int
+    recorder_share: float
+    """CPU time of the recorder, of the time that passed."""
 
 
 def measure(bench: Bench) -> list[Figure]:
@@ -66,7 +70,6 @@ def _measure(bench: Bench, name: str) -> list[Figure]:
     if not added:
         raise BenchError(f"{name}: no window held {_LEAST_CHUNKS} chunks", hint="more --runs")
     off_us = tuple(mean / found.steps / 1e3 for is_on, mean in means if not is_on and mean)
-    on_ns = sum(end - start for is_on, start, end in found.windows if is_on)
     is_long = statistics.median(off_us) * 1e3 >= _LONG_STEP_NS
     return [
         Figure(f"{name}, one step, untraced", "us of CPU", off_us),
@@ -75,32 +78,60 @@ def _measure(bench: Bench, name: str) -> list[Figure]:
             LONG_BUDGET_PERCENT if is_long else SHORT_BUDGET_PERCENT,
         ),
         Figure(f"{name}, A/A", "% of its CPU", control_percent(means), note="must hold 0"),
-        Figure(f"{name}, the recorder's own", "% of a CPU", (100 * found.recorder_ns / on_ns,)),
+        Figure(
+            f"{name}, the recorder's own", "% of a CPU", (100 * found.recorder_share,),
+            note="with what taking away and bringing back costs",
+        ),
     ]  # fmt: skip
 
 
 def _record(bench: Bench, name: str) -> _Measured:
-    here = REPOSITORY / "scripts/bench_lib"
-    program = str(here / "step_windows.py")
+    program = str(REPOSITORY / "scripts/bench_lib/step_windows.py")
     workload = Peer.start([*bench.pinned(), bench.python, program, name])
+    trace = bench.trace("transitions")
+    seconds = _SECONDS_PER_RUN * bench.runs
     try:
-        # Long enough for the recorder to find what there is while it is at work.
-        workload.send("12")
-        toggled = Peer.start(
-            [sys.executable, str(here / "toggled_recorder.py"), str(workload.process.pid)]
+        workload.send(str(_SETTLING_S))
+        recorder = Recorder.start(
+            bench,
+            ["--pid", str(workload.process.pid), "-o", str(trace), "--no-calibrate"],
+            prefix=["env", f"{_ALTERNATE}={_WINDOW_MS}"],
         )
-        try:
-            workload.answer()
-            workload.send(str(_SECONDS_PER_RUN * bench.runs))
-            workload.answered_within(_SECONDS_PER_RUN * bench.runs + 60)
-            told = json.loads(workload.answer())
-            toggled.send("stop")
-            switched = json.loads(toggled.answer())
-        finally:
-            toggled.close()
+        recorder.wait_for("tracing pid")
+        workload.answer()
+        before_ns = recorder.cpu_ns()
+        workload.send(str(seconds))
+        workload.answered_within(seconds + 60)
+        told = json.loads(workload.answer())
+        own_ns = recorder.cpu_ns() - before_ns
+        recorder.stop()
     finally:
         workload.close()
-    return _Measured(told["chunks"], told["steps"], switched["windows"], switched["cpu_ns"])
+    query = "SELECT probes, start_ns, end_ns FROM calibration_window ORDER BY start_ns, end_ns"
+    return _Measured(
+        told["chunks"], told["steps"], windows_of(bench.query(trace, query)),
+        own_ns / seconds / 1e9,
+    )  # fmt: skip
+
+
+def windows_of(rows: Sequence[dict[str, Any]]) -> list[Window]:
+    """Return the stretches with everything and without; not while that changed.
+
+    rows: of calibration_window. `all` is from the first change to the last one, which `changing`
+    tells of.
+    """
+    away = [(row["start_ns"], row["end_ns"]) for row in rows if row["probes"] == "all"]
+    changing = [(row["start_ns"], row["end_ns"]) for row in rows if row["probes"] == "changing"]
+    taken = dict(changing)
+    brought = {end_ns: start_ns for start_ns, end_ns in changing}
+    windows: list[Window] = []
+    before_ns = None
+    for start_ns, end_ns in away:
+        if before_ns is not None:
+            windows.append((True, before_ns, start_ns))
+        windows.append((False, taken.get(start_ns, start_ns), brought.get(end_ns, end_ns)))
+        before_ns = end_ns
+    return windows
 
 
 def window_means(

@@ -68,6 +68,20 @@ def test_chunks_that_reach_out_of_a_window_count_nowhere(transitions: ModuleType
     assert transitions.window_means(chunks, windows) == [(True, 7), (False, 7)]
 
 
+def test_windows_are_between_the_changes(transitions: ModuleType) -> None:
+    rows = [
+        {"probes": probes, "start_ns": start_ns, "end_ns": end_ns}
+        for probes, start_ns, end_ns in (
+            ("all", 100, 200), ("changing", 100, 110), ("changing", 195, 200), ("calls", 101, 199),
+            ("all", 300, 400), ("changing", 300, 320), ("changing", 390, 400),
+        )
+    ]  # fmt: skip
+    assert transitions.windows_of(rows) == [
+        (False, 110, 195), (True, 200, 300), (False, 320, 390),
+    ]  # fmt: skip
+    assert transitions.windows_of([]) == []
+
+
 def test_a_window_with_few_chunks_is_left_out(transitions: ModuleType) -> None:
     means = [(True, 10.0), (False, None), (True, 10.0), (False, 8.0), (True, 12.0), (False, 8.0)]
     assert transitions.added_percent(means) == pytest.approx([100 * (11 / 8 - 1)])

@@ -207,6 +207,15 @@ def test_what_has_timers_is_compared_by_itself() -> None:
     assert without.timed_bias is None
 
 
+def test_a_timer_of_what_no_trace_has_is_left_out_with_a_word() -> None:
+    timers = {"simulation": 5 * S, "elsewhere": S}
+    found = validate([timed(timers, timers)] * 6, ASKED)
+    assert [row.operation for row in found.shares] == ["simulation"]
+    assert found.figures.timed_inflation is not None
+    assert found.figures.timed_bias is None
+    assert any("not compared: elsewhere have timers" in text for text in found.warnings)
+
+
 def test_cells_of_a_bucket_add_up_whatever_run_lacks_them() -> None:
     rows = operation_overheads([pair(), pair(), pair(told_s=3)])
     assert [(row.operation, row.overhead_ns) for row in rows] == [

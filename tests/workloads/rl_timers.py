@@ -5,9 +5,9 @@
 `phase_ns` (phase -> ns, in the main thread), and counts.
 
 Where RLSCOPE_TIMERS names a file, the phases are timed by the CPU time of the main thread, and so
-is what lies between them, as `training`; all are marked as NVTX ranges, and written to that file,
-a line {"operation": phase, "cpu_ns": ns} each: the truth that `rlscope-trace validate --timers`
-holds corrected times to.
+is what lies between them, as `training`; they are written to that file, a line
+{"operation": phase, "cpu_ns": ns} each: the truth that `rlscope-trace validate --timers` holds
+corrected times to. With RL_TIMERS_RANGES=1 they are marked as NVTX ranges, too.
 """
 
 import argparse
@@ -69,7 +69,7 @@ class Timers:
         self._timers: dict[str, Timer] = {}
         self._file = os.environ.get("RLSCOPE_TIMERS")
         self._clock = time.thread_time_ns if self._file else time.perf_counter_ns
-        self._ranges = Ranges() if self._file else None
+        self._ranges = Ranges() if self._file and os.environ.get("RL_TIMERS_RANGES") else None
 
     def start(self) -> None:
         """Begin the time that shares are shares of."""
@@ -93,7 +93,7 @@ class Timers:
         self._stack.append(phase)
         if self._ranges:
             self._ranges.push(phase)
-        self._since_ns = self._clock()
+        self._since_ns = self._next_ns(now)
 
     def end(self) -> None:
         """Go back to the outer phase, if any."""
@@ -101,7 +101,11 @@ class Timers:
         self.phase_ns[self._stack.pop()] += now - self._since_ns
         if self._ranges:
             self._ranges.pop()
-        self._since_ns = self._clock()
+        self._since_ns = self._next_ns(now)
+
+    def _next_ns(self, now_ns: int) -> int:
+        # The shares of a file of timers are of all CPU time: what they cost is in there somewhere.
+        return now_ns if self._file else self._clock()
 
     def wrap(self, owner: object, name: str, phase: str, count: str | None = None) -> None:
         """Time every call of `owner.name`."""

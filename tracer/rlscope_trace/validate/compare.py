@@ -54,6 +54,7 @@ class Figures:
     timed_inflation: Estimate | None
     """As inflation, of the time that the program's timers cover; None: it has none."""
     timed_bias: Estimate | None
+    """None also where an operation with a timer is not in every trace."""
     noise: Estimate | None
     """How far two neighbouring untraced runs differ; None: there is one only."""
     covered: int
@@ -86,6 +87,8 @@ def compare(pairs: Sequence[Pair]) -> Figures:
         timed_inflation=estimate([100 * _timed_ratio(p, 0) for p in pairs if p.untraced.timed_ns]),
         timed_bias=estimate(
             [100 * _timed_ratio(p, timed_overhead_ns(p)) for p in pairs if p.untraced.timed_ns]
+            if not missing_operations(pairs)
+            else []
         ),
         noise=estimate([100 * abs(difference) for difference in differences]),
         covered=sum(_covers(pair, sigma) for pair in pairs),
@@ -104,6 +107,17 @@ def timed_overhead_ns(pair: Pair) -> float:
         for cell in pair.trace.cells
         if cell.is_main and cell.operation in pair.traced.timers_ns
     )
+
+
+def missing_operations(pairs: Sequence[Pair]) -> list[str]:
+    """Return the operations that have a timer, but are not in every trace."""
+    missing = {
+        name: None
+        for pair in pairs
+        for name in pair.untraced.timers_ns
+        if not any(cell.is_main and cell.operation == name for cell in pair.trace.cells)
+    }
+    return list(missing)
 
 
 def neighbour_differences(values: Sequence[float]) -> list[float]:
@@ -164,9 +178,10 @@ class ShareError:
 
 
 def share_errors(pairs: Sequence[Pair]) -> list[ShareError]:
-    """Return a row per operation that has timers; shares are of the CPU time of a whole run."""
+    """Return a row per operation with a timer, in every trace; shares are of a whole run."""
     names = {name: None for pair in pairs for name in pair.untraced.timers_ns}
-    return [_share_error(pairs, name) for name in names]
+    missing = missing_operations(pairs)
+    return [_share_error(pairs, name) for name in names if name not in missing]
 
 
 def _share_error(pairs: Sequence[Pair], name: str) -> ShareError:

@@ -89,8 +89,9 @@ def _figure_lines(found: Validation) -> list[str]:
         _line("wall time, traced / untraced", figures.wall_inflation),
         _line("wall time, corrected / untraced", figures.wall_bias),
     ]
-    if figures.timed_inflation is not None and figures.timed_bias is not None:
+    if figures.timed_inflation is not None:
         lines.append(_line("where there are timers, traced", figures.timed_inflation))
+    if figures.timed_bias is not None:
         lines.append(_line("where there are timers, corrected", figures.timed_bias))
     if figures.noise is not None:
         lines.append(_line("untraced / next untraced, either way", figures.noise, sign=""))

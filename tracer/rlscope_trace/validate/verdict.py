@@ -12,6 +12,7 @@ from rlscope_trace.validate.compare import (
     PerIteration,
     ShareError,
     compare,
+    missing_operations,
     operation_overheads,
     per_iteration,
     share_errors,
@@ -111,6 +112,8 @@ def _about_traces(pairs: Sequence[Pair]) -> list[str]:
     lost = sum(pair.trace.lost > 0 for pair in pairs)
     if lost:
         told.append(f"{lost} of {len(pairs)} traces lost records: their overhead is not complete")
+    if missing := missing_operations(pairs):
+        told.append(f"not compared: {', '.join(missing)} have timers, but are not in every trace")
     counts: dict[str, int] = {}
     for pair in pairs:
         for warning in pair.trace.warnings:
