@@ -89,6 +89,9 @@ class TraceBuilder:
     _cuda_calls: list[tuple[int, int, int, str, str, int | None]] = field(default_factory=list)
     _activities: list[dict[str, Any]] = field(default_factory=list)
     _devices: list[tuple[object, ...]] = field(default_factory=list)
+    _costs: list[tuple[object, ...]] = field(default_factory=list)
+    _accounts: list[tuple[object, ...]] = field(default_factory=list)
+    _cost_windows: list[tuple[object, ...]] = field(default_factory=list)
     _strings: dict[str, int] = field(default_factory=dict)
     _sites: dict[tuple[str, str], int] = field(default_factory=dict)
     _dear: set[tuple[str, str]] = field(default_factory=set)
@@ -279,6 +282,30 @@ class TraceBuilder:
         """Add a GPU."""
         self._devices.append((host, device_id, name, None, 1 << 30, 108, "8.0"))
 
+    def cost(
+        self,
+        event: str,
+        mean_ns: float | None,
+        *,
+        part: str | None = "outside",
+        method: str = "micro",
+        error_ns: float = 0.0,
+        quality: str = "ok",
+    ) -> None:
+        """Add what an event costs beside the recording; error_ns: half of the 95 % interval."""
+        ends = (None, None) if mean_ns is None else (mean_ns - error_ns, mean_ns + error_ns)
+        self._costs.append((event, part, method, mean_ns, error_ns, 9, *ends, False, quality))
+
+    def account(
+        self, event: str, start_ns: int, end_ns: int, runs: int, time_ns: int, program: str = "p"
+    ) -> None:
+        """Add what the OS kernel counted of a program in a stretch of time."""
+        self._accounts.append((program, event, start_ns, end_ns, runs, time_ns))
+
+    def cost_window(self, probes: str, start_ns: int, end_ns: int) -> None:
+        """Add a stretch of time without some probes."""
+        self._cost_windows.append((probes, start_ns, end_ns))
+
     def write(self) -> Path:
         """Write the database as the recorder does: old storage, stored order, then the views."""
         with duckdb.connect() as connection:
@@ -326,6 +353,9 @@ class TraceBuilder:
             ("gpu_device", self._devices),
             ("string", [(key, value) for value, key in self._strings.items()]),
             ("trace_stat", self._losses),
+            ("calibration_measured", self._costs),
+            ("program_time", self._accounts),
+            ("calibration_window", self._cost_windows),
         ):
             if rows:
                 marks = ", ".join("?" * len(rows[0]))

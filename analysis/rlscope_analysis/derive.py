@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlscope_analysis import active_set, layer_estimate, overhead_hits, thread_overlap
+from rlscope_analysis import (
+    active_set,
+    layer_estimate,
+    overhead_costs,
+    overhead_hits,
+    thread_overlap,
+)
 from rlscope_analysis.schema import schema_sql
 from rlscope_analysis.views import install_views
 from rlscope_analysis.window import restrict
@@ -22,6 +28,7 @@ def derive(
 ) -> None:
     """Compute and store what the overlap engine finds, into the empty tables of the connection."""
     hits = overhead_hits.count(connection)
+    overhead_costs.store(connection)
     _store(connection, thread_overlap.compute(connection, progress=progress), hits)
 
 
@@ -63,6 +70,8 @@ def derive_temporarily(
     # Swept while the tables are whole: a call that the window cuts is entered where it begins.
     start_ns, end_ns = (None, None) if window is None else (window.start_ns, window.end_ns)
     hits = overhead_hits.count(connection, start_ns=start_ns, end_ns=end_ns)
+    if _lacks_costs(connection):
+        overhead_costs.store_temporarily(connection)
     overlap = thread_overlap.compute(
         connection, start_ns=start_ns, end_ns=end_ns, progress=progress
     )
@@ -73,6 +82,14 @@ def derive_temporarily(
         if found:
             connection.execute(f"{head}CREATE OR REPLACE TEMP TABLE {rest}")
     _store(connection, overlap, hits)
+
+
+def _lacks_costs(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Tell whether costs were measured, but not yet worked out: a window has those of the whole."""
+    ((lacks,),) = connection.execute(
+        "SELECT EXISTS (FROM calibration_measured) AND NOT EXISTS (FROM calibration_estimate)"
+    ).fetchall()
+    return bool(lacks)
 
 
 def derive_hits_temporarily(connection: duckdb.DuckDBPyConnection) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rlscope_analysis.overhead_summary import cost_findings
 from rlscope_analysis.query import run_query
 from rlscope_analysis.report_rows import percent, printable
 
@@ -89,6 +90,7 @@ def findings(trace: Trace) -> Iterable[str]:
             f" spends in the backend or spinning is spinning: {spin_ns / 1e9:,.3f} s in loops"
             " that only wait"
         )
+    yield from cost_findings(trace)
     yield from _peers(trace)
     yield from _gil(trace)
 

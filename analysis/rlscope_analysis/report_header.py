@@ -8,6 +8,7 @@ import shlex
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from rlscope_analysis.overhead_summary import overhead_line
 from rlscope_analysis.report_rows import count_of, printable
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def header_lines(summary: Summary) -> Iterable[str]:
     for name, value in _facts(summary):
         if value:
             yield f"{name:<10} {printable(value)}"
+    yield f"{'overhead':<10} {printable(overhead_line(summary.overhead))}"
     yield from loss_lines(summary.losses)
     for note in summary.notes:
         yield f"{'note':<10} {note}"

@@ -28,6 +28,7 @@ def render_json(summary: Summary, *, top: int) -> str:
         "losses": [asdict(loss) for loss in summary.losses],
         "notes": list(summary.notes),
         "findings": list(summary.findings),
+        "overhead": asdict(summary.overhead),
         "total": _measures(summary.total, top=top),
         "processes": [_process(process, top=top) for process in summary.processes],
         "views": {report.report.name: list(rows_of(report)) for report in summary.reports},

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.errors import TraceError
+from rlscope_analysis.overhead_summary import cost_gap
 from rlscope_analysis.query import run_query
 from rlscope_analysis.report_rows import count_of, percent, printable
 from rlscope_analysis.result_format import csv_lines, json_value
@@ -43,9 +44,15 @@ class Answer:
 def answer(trace: Trace, report: Report) -> Answer:
     """Run the query of a report.
 
-    Raises TraceError where no kind of record it needs was measured for any process.
+    Raises TraceError where no kind of record it needs was measured for any process, or nobody
+    measured what recording costs.
     """
     missing = _not_measured(trace, report.needs)
+    if report.needs_costs and (reason := cost_gap(trace)):
+        raise TraceError(
+            f"{trace.path} does not tell what its recording cost: {reason}",
+            hint=f"what it holds: rlscope-trace sql {trace.path} 'FROM calibration'",
+        )
     result = run_query(trace, report.sql)
     return Answer(report, result.columns, list(result.rows), missing)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis import summary_sql
+from rlscope_analysis.overhead_summary import overhead_of
 from rlscope_analysis.query import fetch_together, run_query
 from rlscope_analysis.report_findings import findings
 from rlscope_analysis.report_notes import fault_notes, site_notes, unmeasured_notes
@@ -90,6 +91,7 @@ class _Reader:
             processes=processes,
             reports=tuple(self._reports()),
             thread_count=self._rows(summary_sql.THREAD_COUNT_SQL)[0][0],
+            overhead=overhead_of(self.trace),
             window=asked_window(self.trace.connection),
         )
 

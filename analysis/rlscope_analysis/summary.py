@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rlscope_analysis.overhead_summary import OverheadSummary
     from rlscope_analysis.report_view import Answer
     from rlscope_analysis.window import AskedWindow
 
@@ -139,6 +140,8 @@ class Summary:
     """What else was measured: operations, layers, the GPU."""
 
     thread_count: int
+    overhead: OverheadSummary
+    """What recording cost the target."""
     window: AskedWindow | None = None
     """The stretch of time that was asked for; None: the whole trace."""
 

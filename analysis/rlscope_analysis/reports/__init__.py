@@ -28,6 +28,8 @@ class Report:
     """Of a pivot: columns that tell lines apart which look the same."""
     hidden: tuple[str, ...] = field(default=())
     """Columns left out of a table; CSV and JSON have them."""
+    needs_costs: bool = False
+    """Whether there is no answer where nobody measured what recording costs."""
 
     @property
     def sql(self) -> str:
@@ -58,6 +60,25 @@ REPORTS = {
             key=("process_id",),
             error="stderr_ns",
             hidden=("process_id", "share", "gpu_busy_ns", "count", "sampled_ns", "stderr_ns"),
+        ),
+        Report(
+            "corrected",
+            "time on a CPU as measured, what recording cost, and what is left, with 95 % intervals",
+            hidden=("scope", "process_id"),
+            needs_costs=True,
+        ),
+        Report(
+            "overhead",
+            "what recording cost the target, by kind of event, in CPU time, with 95 % intervals",
+            additive=("overhead_ns", "share"),
+            needs_costs=True,
+        ),
+        Report(
+            "wall",
+            "what recording cost in wall time, at least: what is exposed, the rest is hidden",
+            additive=("overhead_ns", "exposed_ns", "under_gpu_ns", "other_threads_ns"),
+            hidden=("process_id",),
+            needs_costs=True,
         ),
         Report(
             "thread",

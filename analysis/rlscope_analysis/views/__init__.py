@@ -22,6 +22,8 @@ VIEW_TOPICS = (
     "thread_overlap",
     "breakdown",
     "probe_hits",
+    "breakdown_corrected",
+    "overhead_wall",
     "resource_time",
     "blocked_on",
     "gil_wait",

@@ -1,0 +1,134 @@
+"""What is subtracted for each event: its cost in a loop, scaled by what it takes in the program.
+
+A loop finds everything in the cache, a program does not: what the program in the OS kernel takes
+in the recording, against what it takes in the loop, tells by how much dearer an event is. The
+checks: no two ways of measuring may contradict each other.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rlscope_analysis.overhead_cost import DOUBTFUL, Cost, Z
+from rlscope_analysis.schema.vocabulary import EVENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# How far the whole of an event may differ from its part in the OS kernel: relative deviation.
+_FACTOR_ERROR = 0.25
+# In a program an event is seldom cheaper than in a loop, and costs about twice as much.
+_SANE = (0.67, 4.0)
+# Without an account of the recording, the factor is 1, and most likely between these.
+_UNKNOWN = (0.5, 2.5)
+# Two ways contradict each other if one is as many times the other, whatever the intervals say.
+_AGREEMENT = 1.5
+# A loop measures the program and more.
+_LEAST_OF_PROGRAM = 0.8
+_PROGRAM_OF = {"call_dear": "call"}
+_RUNS = {"call": 2, "call_dear": 2, "gil_release": 2}
+# Recorded inside the process: there is nothing that the OS kernel could account for.
+_WITHOUT_PROGRAM = ("range", "range_python", "range_auto")
+
+
+def combined(
+    measured: Iterable[Cost], in_run: Iterable[Cost], toggled: Iterable[Cost]
+) -> list[Cost]:
+    """Return the rows that are subtracted, for each event and part that has a cost in a loop.
+
+    measured: rows micro and program. The others tell by event, both parts together.
+    """
+    rows = list(measured)
+    programs = {row.event: row for row in rows if row.method == "program"}
+    accounts = {row.event: row for row in in_run}
+    checks = {row.event: row for row in toggled}
+    found = []
+    for event in EVENTS:
+        parts = [
+            row
+            for row in rows
+            if row.event == event and row.method == "micro" and row.part and row.mean_ns is not None
+        ]
+        key = _PROGRAM_OF.get(event, event)
+        costs = [_scaled(part, programs.get(key), accounts.get(key)) for part in parts]
+        doubt = _doubt(event, parts, costs, programs.get(key), checks.get(event))
+        found += [replace(cost, quality=doubt) if doubt else cost for cost in costs]
+    return found
+
+
+def _scaled(part: Cost, program: Cost | None, account: Cost | None) -> Cost:
+    """Return the cost of a part: times the factor, or as it is, with what that leaves open."""
+    assert part.mean_ns is not None
+    lacks = _lack(part.event, program, account)
+    if lacks is None and program and account and program.mean_ns and account.mean_ns:
+        factor = account.mean_ns / program.mean_ns
+        relative = math.hypot(
+            account.stderr_ns / account.mean_ns, program.stderr_ns / program.mean_ns, _FACTOR_ERROR
+        )
+        mean_ns = factor * part.mean_ns
+        stddev_ns = math.hypot(factor * part.stderr_ns, mean_ns * relative)
+        return replace(
+            part, method="combined", mean_ns=mean_ns, stddev_ns=stddev_ns, n=account.n,
+            low_ns=mean_ns - Z * stddev_ns, high_ns=mean_ns + Z * stddev_ns, used=True,
+        )  # fmt: skip
+    ends = [factor * part.mean_ns for factor in _UNKNOWN]
+    reach = Z * part.stderr_ns
+    return replace(
+        part, method="combined", low_ns=min(ends) - reach, high_ns=max(ends) + reach, used=True,
+        quality=lacks or part.quality,
+    )  # fmt: skip
+
+
+def _lack(event: str, program: Cost | None, account: Cost | None) -> str | None:
+    """Return why the factor is not known, or not believed; empty: it cannot be; None: it is."""
+    if event in _WITHOUT_PROGRAM:
+        return ""
+    if account is None:
+        return "no account of the OS kernel was kept in the recording: the cost is that of a loop"
+    if not account.mean_ns:
+        return account.quality
+    if program is None or not program.mean_ns:
+        return "the loop has no account of the OS kernel: the cost is that of a loop"
+    factor = account.mean_ns / program.mean_ns
+    if not _SANE[0] <= factor <= _SANE[1]:
+        return (
+            f"{DOUBTFUL}a run of the program took {account.mean_ns:,.0f} ns in the recording and"
+            f" {program.mean_ns:,.0f} ns in the loop: calibrate again"
+        )
+    return None
+
+
+def _doubt(
+    event: str, parts: list[Cost], costs: list[Cost], program: Cost | None, check: Cost | None
+) -> str | None:
+    """Return what contradicts the cost of an event; None: nothing does."""
+    if not costs:
+        return None
+    if program and program.mean_ns and event not in _PROGRAM_OF:
+        loop_ns = sum(part.mean_ns or 0.0 for part in parts)
+        least_ns = _LEAST_OF_PROGRAM * _RUNS.get(event, 1) * program.mean_ns
+        if loop_ns + sum(Z * part.stderr_ns for part in parts) < least_ns:
+            return (
+                f"{DOUBTFUL}in the loop it costs {loop_ns:,.0f} ns, less than the program in the"
+                f" OS kernel alone takes: calibrate again"
+            )
+    return _contradiction(costs, check) if check else None
+
+
+def _contradiction(costs: list[Cost], check: Cost) -> str | None:
+    low_ns, high_ns = check.low_ns, check.high_ns
+    if check.mean_ns is None or low_ns is None or high_ns is None:
+        return None
+    mean_ns = sum(cost.mean_ns or 0.0 for cost in costs)
+    is_apart = low_ns > sum(cost.high_ns or 0.0 for cost in costs) or high_ns < sum(
+        cost.low_ns or 0.0 for cost in costs
+    )
+    is_other = low_ns > mean_ns * _AGREEMENT or high_ns < mean_ns / _AGREEMENT
+    if not (is_apart or is_other):
+        return None
+    return (
+        f"{DOUBTFUL}it is taken for {mean_ns:,.0f} ns, but windows without the probes tell"
+        f" {check.mean_ns:,.0f} ({low_ns:,.0f} .. {high_ns:,.0f})"
+    )
