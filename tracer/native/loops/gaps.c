@@ -10,14 +10,18 @@ static double now_ns(void) {
   return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-// Looks for `length_ns`; stores how long each gap was, up to `room` of them, and returns how many.
+// Looks for `length_ns`, not counting the gaps; stores how long each was, up to `room` of them, and
+// returns how many.
 RLS_EXPORT long rls_find_gaps(double length_ns, double* gaps_ns, long room) {
   double before_ns = now_ns();
-  const double end_ns = before_ns + length_ns;
+  double looked_ns = 0;
   long found = 0;
-  while (before_ns < end_ns && found < room) {
+  while (looked_ns < length_ns && found < room) {
     const double at_ns = now_ns();
-    if (at_ns - before_ns > kLeastGapNs) gaps_ns[found++] = at_ns - before_ns;
+    if (at_ns - before_ns > kLeastGapNs)
+      gaps_ns[found++] = at_ns - before_ns;
+    else
+      looked_ns += at_ns - before_ns;
     before_ns = at_ns;
   }
   return found;

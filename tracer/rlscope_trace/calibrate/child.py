@@ -116,7 +116,7 @@ class Loops:
         return {"off": off, "on": on, "start_ns": start_ns, "end_ns": time.monotonic_ns()}
 
     def gaps(self, length_ms: float) -> dict[str, object]:
-        """Return how long this thread was off its loop, each time, while it looped so long: ns."""
+        """Return for how many ns this thread was off a loop that takes so long, each time."""
         room = int(length_ms * 1000)
         found = (ctypes.c_double * room)()
         length_ns = ctypes.c_double(length_ms * 1e6)

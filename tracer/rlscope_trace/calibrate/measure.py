@@ -24,6 +24,8 @@ _NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 # Fewer measurements than this give no interval.
 _FEWEST_VISITS = 6
 _TRIES = 3
+# How much longer than planned it may take, on a machine that is so busy, to have that many.
+_PATIENCE_S = 10.0
 # For taking probes away and reading what was recorded, as a part of the whole.
 _RESERVE = 0.1
 
@@ -60,16 +62,39 @@ class _Running:
 
     events: Sequence[str]
     loops: _Loops | None = None
+    visits: int = 0
+    """That succeeded."""
+    failures: int = 0
+    """In a row."""
     reasons: list[str] = field(default_factory=list)
 
+    def visit(self) -> None:
+        """Take one measurement; a failure is noted, and after some of them it is left alone."""
+        if self.loops is None or self.is_given_up:
+            return
+        try:
+            self.loops.visit()
+        except (OSError, CalibrationError) as error:
+            self.fail(error)
+        else:
+            self.visits += 1
+            self.failures = 0
+
     def fail(self, error: Exception) -> None:
-        """Note a failure; after some the loops are left alone."""
+        """Note a failure."""
         words = error.args[1] if isinstance(error, OSError) and len(error.args) > 1 else error
         self.reasons.append(" ".join(str(words).split()))
+        self.failures += 1
 
     @property
     def is_given_up(self) -> bool:
-        return self.loops is None or len(self.reasons) >= _TRIES
+        """Whether nothing more is expected of it."""
+        return self.loops is None or self.failures >= _TRIES
+
+    @property
+    def is_wanting(self) -> bool:
+        """Whether it has too few measurements, and may get more."""
+        return not self.is_given_up and self.visits < _FEWEST_VISITS
 
 
 def measure(plan: Plan, progress: Callable[[float, float], None]) -> list[Cost]:
@@ -119,21 +144,17 @@ def _open(events: Sequence[str], make: Callable[[], _Loops]) -> _Running:
 
 def _visit_all(running: list[_Running], end_s: float, tick: Callable[[], None]) -> None:
     """Visit all in turn: at least as often as an interval needs, and until the time is over."""
-    visits, round_s = 0, 0.0
-    while visits < _FEWEST_VISITS or time.monotonic() + round_s < end_s:
-        if all(each.is_given_up for each in running):
+    latest_s = max(end_s, time.monotonic()) + _PATIENCE_S
+    round_s = 0.0
+    while not all(each.is_given_up for each in running):
+        now_s = time.monotonic()
+        is_wanting = any(each.is_wanting for each in running) and now_s < latest_s
+        if now_s + round_s >= end_s and not is_wanting:
             return
-        start_s = time.monotonic()
         for each in running:
-            if each.loops is None or each.is_given_up:
-                continue
-            try:
-                each.loops.visit()
-            except (OSError, CalibrationError) as error:
-                each.fail(error)
+            each.visit()
             tick()
-        round_s = time.monotonic() - start_s
-        visits += 1
+        round_s = time.monotonic() - now_s
 
 
 def _finish(each: _Running) -> list[Cost]:

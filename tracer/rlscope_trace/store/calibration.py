@@ -56,7 +56,7 @@ def read_costs(path: Path) -> tuple[list[Cost], dict[str, object]]:
     Raises OSError where it cannot be read, ValueError where it is damaged or of another format.
     """
     told = json.loads(path.read_bytes())
-    if not isinstance(told, dict) or told.get("format") != _FORMAT:
+    if not isinstance(told, dict) or told.pop("format", None) != _FORMAT:
         raise ValueError("not a calibration of this version")
     listed = told.pop("costs", None)
     if not isinstance(listed, list):

@@ -1,0 +1,180 @@
+"""Costs of events, measured by the recorder's own parts on this machine."""
+
+import os
+import signal
+import statistics
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import WORKLOADS, Workload
+from native_harness import build, probing
+from recording import COMMAND, DEADLINE_S, assert_whole, query, rlscope, until
+from rlscope_trace.calibrate.cache import DIRECTORY_VARIABLE
+from rlscope_trace.calibrate.measure import CUDA_EVENTS, Plan, measure
+from rlscope_trace.store.calibration import Cost
+
+pytestmark = pytest.mark.root
+
+# As short as it can be: the fewest measurements that give an interval.
+SHORTEST = Plan(0.1, (), 6)
+SPLIT = ("call", "call_dear", "range", "range_auto")
+WHOLE = ("switch", "wakeup", "bystander_call", "gil_release", "sample")
+PROGRAMS = ("switch", "wakeup", "call", "sample", "bystander_switch", "bystander_call")
+
+
+@pytest.fixture(scope="module")
+def costs() -> list[Cost]:
+    """Return what the shortest calibration gives."""
+    return measure(SHORTEST, lambda _done, _total: None)
+
+
+def of(costs: list[Cost], event: str, part: str | None, method: str = "micro") -> Cost:
+    (found,) = [
+        cost for cost in costs if (cost.event, cost.part, cost.method) == (event, part, method)
+    ]
+    return found
+
+
+def test_every_row_has_a_cost_with_its_spread_or_says_why_not(costs: list[Cost]) -> None:
+    measured = [cost for cost in costs if cost.mean_ns is not None]
+    for cost in measured:
+        assert cost.n >= 6, cost
+        assert cost.stddev_ns is not None
+        assert cost.low_ns is not None
+        assert cost.high_ns is not None
+        assert cost.low_ns <= cost.mean_ns <= cost.high_ns, cost
+    for cost in costs:
+        assert (cost.mean_ns is None) == cost.quality.startswith("not measured: "), cost
+    assert {cost.event for cost in costs if cost.mean_ns is None} >= set(CUDA_EVENTS)
+    assert {cost.event for cost in measured} >= {*SPLIT, *WHOLE}
+
+
+def test_the_programs_of_the_os_kernel_take_a_part_of_each_event(costs: list[Cost]) -> None:
+    for event in PROGRAMS:
+        program = of(costs, event, None, "program")
+        assert program.low_ns is not None
+        assert program.low_ns > 0, program
+    # A traced thread's run writes a record, another's ends at once.
+    for event in ("switch", "call"):
+        own, other = (of(costs, name, None, "program") for name in (event, f"bystander_{event}"))
+        assert own.mean_ns is not None
+        assert other.mean_ns is not None
+        assert own.mean_ns > other.mean_ns
+
+
+def test_a_call_costs_something_inside_and_outside(costs: list[Cost]) -> None:
+    for part in ("inside", "outside"):
+        cost = of(costs, "call", part)
+        assert cost.how in ("session", "multi", "perf")
+        assert cost.low_ns is not None
+        assert cost.low_ns > 0, cost
+
+
+CALLER = """
+import ctypes, sys, time
+leaf = ctypes.CDLL(sys.argv[1]).native_leaf
+def turn():
+    begin = time.thread_time_ns()
+    for _ in range(500):
+        leaf(7)
+    return (time.thread_time_ns() - begin) / 500
+print("ready", flush=True)
+for line in sys.stdin:
+    print(min(turn() for _ in range(20)), flush=True)
+"""
+
+
+def test_a_call_of_another_program_costs_about_as_much(
+    costs: list[Cost], tmp_path: Path, program: Callable[..., Workload]
+) -> None:
+    """Another function, another loop, another estimator: the fastest of many turns."""
+    library = build(WORKLOADS / "native_leaf.c", tmp_path / "leaf.so", "-shared", "-fPIC")
+    caller = program(CALLER, str(library))
+    assert caller.readline() == "ready"
+
+    def turn() -> float:
+        caller.go()
+        return float(caller.readline())
+
+    added = []
+    with probing(tmp_path / "spool", caller.pid) as made:
+        for site in range(5):
+            plain = turn()
+            made.probe(library, ["native_leaf"], first_site=site)
+            added.append(turn() - plain)
+            made.probes.detach()
+        assert sum(hits for hits, _ in made.probes.counters().values()) == 5 * 20 * 500
+    parts = [of(costs, "call", part).mean_ns for part in ("inside", "outside")]
+    total = sum(part for part in parts if part is not None)
+    assert total / 3 < statistics.median(added) < total * 3
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Return `start("record", ...)`: the command, with a cache of its own that is empty."""
+    started = []
+    environment = {**os.environ, DIRECTORY_VARIABLE: str(tmp_path / "cache")}
+
+    def begin(*arguments: str, **variables: str) -> subprocess.Popen[bytes]:
+        with (tmp_path / "words").open("wb") as words:
+            made = subprocess.Popen(
+                [*COMMAND, *arguments], env=environment | variables,
+                stdout=subprocess.DEVNULL, stderr=words,
+            )  # fmt: skip
+        started.append(made)
+        return made
+
+    yield begin
+    for made in started:
+        if made.poll() is None:
+            made.kill()
+        made.wait()
+
+
+def loops_of(process: subprocess.Popen[bytes]) -> list[int]:
+    """Return the processes that it measures."""
+    told = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    return [int(word) for word in told.split()]
+
+
+def test_ctrl_c_leaves_no_half_file_and_no_process(
+    start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    process = start("calibrate")
+    loops = until(lambda: loops_of(process), what="the loops are running")
+    assert isinstance(loops, list)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=DEADLINE_S) == 128 + signal.SIGINT
+    assert "Traceback" not in (tmp_path / "words").read_text()
+    assert not (tmp_path / "cache").exists()
+    # One that had just been started ends with its stdin.
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in loops), what="all have ended")
+
+
+def test_ctrl_c_skips_the_calibration_after_a_recording_and_saves_it(
+    start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace.duckdb"
+    process = start("record", "-o", str(trace), "--", "true", RLSCOPE_CALIBRATE="1")
+    words = tmp_path / "words"
+    until(lambda: "measuring what recording costs" in words.read_text(), what="it measures")
+    until(lambda: loops_of(process), what="the loops are running")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=DEADLINE_S) == 0, words.read_text()
+    assert "note: calibration skipped" in words.read_text()
+    assert_whole(words.read_text())
+    reasons = query(
+        trace, "SELECT DISTINCT mean_ns, quality LIKE 'not measured: %' FROM calibration"
+    )
+    assert reasons == [(None, True)]
+    assert not (tmp_path / "cache").exists()
+
+
+def test_without_privilege_it_says_what_is_missing(tmp_path: Path) -> None:
+    done = rlscope("calibrate", prefix=["setpriv", "--bounding-set=-all", "--inh-caps=-all"])
+    assert done.returncode == 1
+    assert "needs CAP_BPF" in done.stderr
+    assert "\nhint: " in done.stderr

@@ -1,0 +1,198 @@
+"""The calibration of a machine: kept, found again, and never believed where it is not its own."""
+
+import json
+import os
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from rlscope_analysis.schema import create_tables
+from rlscope_analysis.schema.vocabulary import BYSTANDER_EVENTS, EVENTS
+from rlscope_trace import __version__
+from rlscope_trace.calibrate import cache
+from rlscope_trace.calibrate.cache import Calibration
+from rlscope_trace.cli import calibrating
+from rlscope_trace.store.calibration import Cost, costs_of_spool, insert_calibration, read_costs
+from rlscope_trace.store.spool import CALIBRATION_FILE, remove_files
+
+KEY = {"machine": "m", "cpu": "c", "kernel": "6.1", "tool_version": __version__}
+COSTS = [
+    Cost("switch", "outside", "micro", "btf", 400.0, 20.0, 9, 380.0, 420.0),
+    Cost("call", "inside", "micro", "session", 500.0, 20.0, 9, 480.0, 520.0),
+    Cost("call", "outside", "micro", "session", 700.0, 20.0, 9, 680.0, 720.0),
+    Cost("call", "inside", "micro", "multi", 550.0, 20.0, 9, 530.0, 570.0),
+    Cost("call", "outside", "micro", "multi", 800.0, 20.0, 9, 780.0, 820.0),
+    Cost("range", "inside", "micro", "", 30.0, 1.0, 9, 29.0, 31.0),
+]
+SESSION: dict[str, object] = {"capture": "btf", "instruments": {"call_probes": "multi"}}
+
+
+def calibration(key: dict[str, str] = KEY) -> Calibration:
+    return Calibration(COSTS, {"key": key, "extent": "full"})
+
+
+def test_what_was_saved_is_found_again(tmp_path: Path) -> None:
+    path = cache.save(tmp_path / "new", calibration())
+    assert [entry.name for entry in (tmp_path / "new").iterdir()] == [path.name]
+    found, reason = cache.load(tmp_path / "new", KEY)
+    assert found == calibration()
+    assert (found.is_full, reason) == (True, "")
+
+
+@pytest.mark.parametrize("name", sorted(KEY))
+def test_another_machine_kernel_or_version_finds_nothing(tmp_path: Path, name: str) -> None:
+    cache.save(tmp_path, calibration())
+    assert cache.load(tmp_path, {**KEY, name: "other"}) == (None, "")
+
+
+def test_a_file_that_was_copied_from_another_machine_is_not_believed(tmp_path: Path) -> None:
+    foreign = cache.save(tmp_path, calibration({**KEY, "machine": "other"}))
+    foreign.rename(cache.cache_file(tmp_path, KEY))
+    found, reason = cache.load(tmp_path, KEY)
+    assert found is None
+    assert "is of another machine" in reason
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("mean_ns", "many"), ("mean_ns", float("nan")), ("mean_ns", 1e300), ("part", "beside"),
+        ("n", 1.5), ("event", 7), ("stddev_ns", [1]), ("surprise", 1),
+    ],
+)  # fmt: skip
+def test_a_damaged_cost_damages_the_file(tmp_path: Path, name: str, value: object) -> None:
+    path = cache.save(tmp_path, calibration())
+    told = json.loads(path.read_text())
+    told["costs"][0][name] = value
+    path.write_text(json.dumps(told))
+    found, reason = cache.load(tmp_path, KEY)
+    assert found is None
+    assert "is damaged" in reason
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '{"format": 1}', '{"format": 2, "costs": []}']
+)
+def test_what_is_no_calibration_is_damage(tmp_path: Path, text: str) -> None:
+    cache.cache_file(tmp_path, KEY).write_text(text)
+    found, reason = cache.load(tmp_path, KEY)
+    assert found is None
+    assert "is damaged" in reason
+
+
+@pytest.mark.parametrize("cut", [0.1, 0.5, 0.9])
+def test_half_a_file_is_damage(tmp_path: Path, cut: float) -> None:
+    path = cache.save(tmp_path, calibration())
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * cut)])
+    assert "is damaged" in cache.load(tmp_path, KEY)[1]
+
+
+def test_an_interrupt_while_writing_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_self: Path, _target: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        cache.save(tmp_path, calibration())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_the_cache_is() -> None:
+    user = {"HOME": "/users/ada", "XDG_CACHE_HOME": "/users/ada/cache"}
+    assert cache.cache_directory(user, euid=1000) == Path("/users/ada/cache/rlscope-trace")
+    relative = {**user, "XDG_CACHE_HOME": "cache"}
+    assert cache.cache_directory(relative, euid=1000) == Path("/users/ada/.cache/rlscope-trace")
+    # Of root it is never the home of the user that called sudo.
+    assert cache.cache_directory(user, euid=0) == Path("/var/cache/rlscope-trace")
+    named = {**user, "RLSCOPE_CALIBRATION_DIR": "/elsewhere"}
+    assert cache.cache_directory(named, euid=0) == Path("/elsewhere")
+
+
+def test_the_key_names_kernel_and_version_but_not_the_machine_id() -> None:
+    key = cache.machine_key()
+    assert os.uname().release in key["kernel"]
+    assert key["tool_version"] == __version__
+    identity = Path("/etc/machine-id")
+    if identity.exists() and identity.read_text().strip():
+        assert identity.read_text().strip() not in json.dumps(key)
+
+
+def spool_with(tmp_path: Path, text: str | None) -> Path:
+    if text is not None:
+        (tmp_path / CALIBRATION_FILE).write_text(text)
+    return tmp_path
+
+
+def test_of_several_ways_that_of_the_recording_counts(tmp_path: Path) -> None:
+    spool = spool_with(tmp_path, calibration().text())
+    rows = costs_of_spool(spool, SESSION)
+    calls = {row.part: row.mean_ns for row in rows if row.event == "call"}
+    assert calls == {"inside": 550.0, "outside": 800.0}
+    perf = costs_of_spool(spool, {"capture": "tracefs", "instruments": {"call_probes": "perf"}})
+    for event, known in (("call", "multi, session"), ("switch", "btf")):
+        (row,) = [row for row in perf if row.event == event]
+        assert row.mean_ns is None
+        assert f"not measured: the calibration knows {known}" in row.quality
+
+
+@pytest.mark.parametrize("text", [None, "{", calibration().text()])
+def test_every_event_has_a_row_with_a_cost_or_a_reason(tmp_path: Path, text: str | None) -> None:
+    with duckdb.connect() as con:
+        create_tables(con)
+        count = insert_calibration(con, spool_with(tmp_path, text), SESSION)
+        rows = con.execute("SELECT event, mean_ns, used, quality FROM calibration").fetchall()
+    assert len(rows) == count
+    assert {row[0] for row in rows} >= {*EVENTS, *BYSTANDER_EVENTS}
+    assert {row[2] for row in rows} == {False}
+    for event, mean_ns, _, quality in rows:
+        assert (mean_ns is None) == quality.startswith("not measured: "), event
+        assert mean_ns != 0
+
+
+def test_a_spool_takes_its_calibration_with_it(tmp_path: Path) -> None:
+    spool = tmp_path / "trace.duckdb.spool"
+    spool.mkdir()
+    spool_with(spool, calibration().text())
+    remove_files(spool)
+    assert not spool.exists()
+
+
+def add(spool: Path, directory: Path, monkeypatch: pytest.MonkeyPatch, *, wanted: bool) -> None:
+    monkeypatch.setenv(cache.DIRECTORY_VARIABLE, str(directory))
+    monkeypatch.setattr(cache, "machine_key", lambda: KEY)
+    calibrating.add_to_spool(spool, wanted=wanted)
+
+
+def test_known_costs_go_into_the_spool_without_measuring(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.save(tmp_path / "cache", calibration())
+    for wanted in (False, True):
+        spool = tmp_path / f"spool-{wanted}"
+        spool.mkdir()
+        add(spool, tmp_path / "cache", monkeypatch, wanted=wanted)
+        assert read_costs(spool / CALIBRATION_FILE)[0] == COSTS
+
+
+@pytest.mark.parametrize(
+    "failure", [KeyboardInterrupt(), OSError(28, "No space left"), ZeroDivisionError()]
+)
+def test_a_failing_calibration_does_not_cost_the_recording(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    failure: BaseException,
+) -> None:
+    def fail(*_arguments: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(calibrating, "_measure", fail)
+    add(tmp_path, tmp_path / "cache", monkeypatch, wanted=True)
+    assert list(tmp_path.iterdir()) == []
+    words = capsys.readouterr().err
+    assert ("calibration skipped" in words) == isinstance(failure, KeyboardInterrupt)
+    assert ("no calibration" in words) == isinstance(failure, Exception)
