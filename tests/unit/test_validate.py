@@ -27,16 +27,10 @@ ASKED = Asked(("train",), (), runs=9, max_bias=5.0, per=None)
 
 def figures(overhead_ns: float, *, error_ns: float = 0.0, **values: object) -> TraceFigures:
     cells = (
-        Cell("simulation", "python", True, 6 * S, overhead_ns * 0.75, 0, 0),
-        Cell("(unannotated)", "python", True, 4 * S, overhead_ns * 0.25, 0, 0),
+        Cell("simulation", "python", True, 6 * S, overhead_ns * 0.75),
+        Cell("(unannotated)", "python", True, 4 * S, overhead_ns * 0.25),
     )
-    cells = tuple(
-        replace(
-            cell, low_ns=cell.overhead_ns - error_ns / 2, high_ns=cell.overhead_ns + error_ns / 2
-        )
-        for cell in cells
-    )
-    made = TraceFigures(cells, overhead_ns, {"simulation": 100}, 0, ())
+    made = TraceFigures(cells, error_ns, error_ns, overhead_ns, {"simulation": 100}, 0, ())
     return replace(made, **values)  # type: ignore[arg-type]
 
 
@@ -190,7 +184,7 @@ def test_shares_are_held_to_timers_in_points_of_the_whole() -> None:
 
 def test_an_operation_of_other_processes_is_not_what_was_timed() -> None:
     made = timed({"simulation": 5 * S}, {"simulation": 6 * S})
-    elsewhere = Cell("simulation", "python", False, 10 * S, 0, 0, 0)
+    elsewhere = Cell("simulation", "python", False, 10 * S, 0)
     made = replace(made, trace=replace(made.trace, cells=(*made.trace.cells, elsewhere)))
     (row,) = share_errors([made])
     assert row.measured == pytest.approx(30)

@@ -187,24 +187,31 @@ def test_an_interrupt_reaches_the_program_which_may_end_by_itself(
 VIEWS = """
 CREATE TABLE process (process_id INTEGER, pid INTEGER, parent_process_id INTEGER);
 INSERT INTO process VALUES (1, 10, NULL), (2, 11, 1), (3, 12, 2);
-CREATE TABLE thread (thread_id INTEGER, process_id INTEGER, tid INTEGER);
-INSERT INTO thread VALUES (1, 1, 10), (2, 2, 11), (3, 2, 99), (4, 3, 12);
 CREATE TABLE breakdown_corrected (
-  process_id INTEGER, thread_id INTEGER, operation VARCHAR, bucket VARCHAR, gpu_busy BOOLEAN,
-  time_ns BIGINT, overhead_ns DOUBLE, overhead_low_ns DOUBLE, overhead_high_ns DOUBLE);
+  process_id INTEGER, operation VARCHAR, bucket VARCHAR, time_ns BIGINT, overhead_ns BIGINT);
 INSERT INTO breakdown_corrected VALUES
-  (1, 1, '(unannotated)', 'python', NULL, 1000, 100, 90, 110),
-  (2, 2, 'learn', 'python', FALSE, 500, 50, 40, 60),
-  (2, 2, 'learn', 'python', TRUE, 500, 8, 7, 9),
-  (2, 2, 'learn', 'sleeping', FALSE, 900, 0, 0, 0),
-  (2, 3, 'learn', 'python', NULL, 300, 4, 3, 5),
-  (3, 4, 'learn', 'python', NULL, 200, 2, 1, 3);
+  (1, '(unannotated)', 'python', 1000, 100),
+  (2, 'learn', 'python', 500, 50),
+  (2, 'learn', 'python', 500, 8),
+  (2, 'learn', 'sleeping', 900, 0),
+  (2, 'learn', 'python', 300, 4),
+  (3, 'learn', 'python', 200, 2);
+CREATE TABLE overhead_wall (process_id INTEGER, exposed_ns BIGINT);
+INSERT INTO overhead_wall VALUES (1, 9), (2, 50), (3, 2);
+CREATE TABLE probe_hits (process_id INTEGER, event VARCHAR, part VARCHAR, hits BIGINT);
+INSERT INTO probe_hits VALUES
+  (1, 'switch', 'outside', 1000), (2, 'switch', 'outside', 2), (3, 'switch', 'outside', 1),
+  (2, 'call', 'inside', 1), (2, 'call', 'outside', 1);
 CREATE TABLE operation_tree (name VARCHAR, instances BIGINT);
 INSERT INTO operation_tree VALUES ('learn', 3), ('learn', 4), ('(unannotated)', NULL);
 CREATE TABLE trace_stat (kind VARCHAR, source VARCHAR, count BIGINT);
-CREATE TABLE calibration (event VARCHAR, quality VARCHAR, used BOOLEAN);
+CREATE TABLE calibration (
+  event VARCHAR, part VARCHAR, mean_ns DOUBLE, low_ns DOUBLE, high_ns DOUBLE, used BOOLEAN,
+  quality VARCHAR);
 INSERT INTO calibration VALUES
-  ('switch', 'ok', TRUE), ('call', 'few windows', TRUE), ('call', 'few', FALSE);
+  ('switch', 'outside', 10, 9, 12, TRUE, 'ok'), ('switch', 'outside', 9, 0, 99, FALSE, 'few'),
+  ('call', 'inside', 10, 9, 12, TRUE, 'few windows'),
+  ('call', 'outside', 10, 7, 14, TRUE, 'few windows');
 """
 
 
@@ -215,12 +222,12 @@ def test_a_trace_is_read_without_what_started_the_program() -> None:
         connection.execute("INSERT INTO trace_stat VALUES ('dropped', 'ring', NULL)")
         assert read_figures(connection, pid=11).lost == 1
     assert found.cells == (
-        Cell("learn", "python", True, 1300, 62, 50, 74),
-        Cell("learn", "python", False, 200, 2, 1, 3),
+        Cell("learn", "python", True, 1300, 62),
+        Cell("learn", "python", False, 200, 2),
     )
     assert found.overhead_ns == 64
-    assert found.interval_ns == (51, 77)
-    # Of the first thread, and not while a GPU worked.
+    # Parts of one kind of event err together, kinds apart: 3 and 1 + 3 below, 6 and 2 + 4 above.
+    assert found.interval_ns == pytest.approx((64 - 5, 64 + 72**0.5))
     assert found.wall_overhead_ns == 50
     assert found.instances == {"learn": 7}
     assert found.lost == 0
@@ -230,14 +237,16 @@ def test_a_trace_is_read_without_what_started_the_program() -> None:
 def test_a_trace_without_costs_cannot_be_corrected() -> None:
     with duckdb.connect() as connection:
         connection.execute(VIEWS)
-        connection.execute("UPDATE breakdown_corrected SET overhead_ns = NULL WHERE thread_id = 3")
+        connection.execute(
+            "UPDATE breakdown_corrected SET overhead_ns = NULL WHERE overhead_ns = 4"
+        )
         with pytest.raises(TracerError, match="does not tell what recording cost") as failure:
             read_figures(connection, pid=11)
     assert failure.value.hint == "rlscope-trace calibrate"
 
 
 def test_an_operation_that_is_not_there_is_named_with_those_that_are() -> None:
-    figures = TraceFigures((), 0, {"learn": 1, "act": 2}, 0, ())
+    figures = TraceFigures((), 0, 0, 0, {"learn": 1, "act": 2}, 0, ())
     check_operation(None, figures)
     check_operation("learn", figures)
     with pytest.raises(UsageError, match="no operation 'lern'") as failure:
@@ -247,10 +256,10 @@ def test_an_operation_that_is_not_there_is_named_with_those_that_are() -> None:
 
 def validation(*, max_bias: float = 5.0, timers: dict[str, int] | None = None) -> Validation:
     cells = (
-        Cell("simulation", "python", True, 8 * S, 0.9 * S, 0.8 * S, 1.0 * S),
-        Cell("(unannotated)", "other", True, 3 * S, 0, 0, 0),
+        Cell("simulation", "python", True, 8 * S, 0.9 * S),
+        Cell("(unannotated)", "other", True, 3 * S, 0),
     )
-    trace = TraceFigures(cells, 0.5 * S, {"simulation": 1000}, 0, ())
+    trace = TraceFigures(cells, 0.1 * S, 0.1 * S, 0.5 * S, {"simulation": 1000}, 0, ())
     untraced = Run(10 * S, 20 * S, 1, timers or {})
     traced = Run(11 * S, 21 * S, 2, timers or {})
     pairs = [Pair(untraced, traced, trace, traced_first=True)] * 6

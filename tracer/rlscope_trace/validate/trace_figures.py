@@ -15,18 +15,34 @@ if TYPE_CHECKING:
 # The outermost process is the one that starts the program and waits for it: no part of it.
 _CELLS = """
 SELECT
-  operation, bucket, p.pid = $1, sum(time_ns)::BIGINT,
-  sum(overhead_ns)::DOUBLE, sum(overhead_low_ns)::DOUBLE, sum(overhead_high_ns)::DOUBLE,
-  coalesce(sum(overhead_ns) FILTER (
-    WHERE t.tid = $1 AND gpu_busy IS NOT TRUE), 0)::DOUBLE,
+  operation, bucket, p.pid = $1, sum(time_ns)::BIGINT, sum(overhead_ns)::DOUBLE,
   bool_or(overhead_ns IS NULL)
-FROM breakdown_corrected AS b
-JOIN process AS p ON p.process_id = b.process_id
-JOIN thread AS t ON t.thread_id = b.thread_id
+FROM breakdown_corrected AS b JOIN process AS p ON p.process_id = b.process_id
 WHERE p.parent_process_id IS NOT NULL AND bucket IN (
   'python', 'simulator', 'backend', 'cuda_api', 'spin', 'other', 'running')
 GROUP BY operation, bucket, p.pid = $1
 ORDER BY sum(time_ns) DESC, operation, bucket, 3
+"""
+# The error of the cost of a kind of event is that of all its events; of two kinds, independent.
+_ERRORS = """
+WITH paid AS (
+  SELECT
+    h.event, sum(h.hits * (c.mean_ns - c.low_ns)) AS below_ns,
+    sum(h.hits * (c.high_ns - c.mean_ns)) AS above_ns
+  FROM probe_hits AS h
+  JOIN process AS p ON p.process_id = h.process_id
+  JOIN calibration AS c ON c.event = h.event AND c.part = h.part AND c.used
+  WHERE p.parent_process_id IS NOT NULL
+  GROUP BY h.event
+)
+SELECT
+  coalesce(sqrt(sum(below_ns ** 2)), 0)::DOUBLE, coalesce(sqrt(sum(above_ns ** 2)), 0)::DOUBLE
+FROM paid
+"""
+_WALL = """
+SELECT coalesce(sum(exposed_ns), 0)::DOUBLE
+FROM overhead_wall AS w JOIN process AS p ON p.process_id = w.process_id
+WHERE p.pid = $1 AND p.parent_process_id IS NOT NULL
 """
 _INSTANCES = (
     "SELECT name, sum(instances)::BIGINT FROM operation_tree WHERE instances > 0 GROUP BY name"
@@ -48,9 +64,6 @@ class Cell:
     """In the first process of the program, whose timers it may have."""
     measured_ns: int
     overhead_ns: float
-    low_ns: float
-    """With `high_ns`: the 95 % interval of the overhead."""
-    high_ns: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +71,11 @@ class TraceFigures:
     """One trace, without the process that started the program."""
 
     cells: tuple[Cell, ...]
+    below_ns: float
+    """How far the 95 % interval of all overhead reaches below it."""
+    above_ns: float
     wall_overhead_ns: float
-    """Overhead on the first thread of the program while no GPU worked: what wall time lost."""
+    """Overhead on the leading thread of the program while no GPU worked: what wall time lost."""
     instances: Mapping[str, int]
     """How often each operation occurred."""
     lost: int
@@ -74,8 +90,8 @@ class TraceFigures:
 
     @property
     def interval_ns(self) -> tuple[float, float]:
-        """Return the 95 % interval of the overhead: costs err alike wherever they are paid."""
-        return sum(cell.low_ns for cell in self.cells), sum(cell.high_ns for cell in self.cells)
+        """Return the 95 % interval of the overhead."""
+        return self.overhead_ns - self.below_ns, self.overhead_ns + self.above_ns
 
 
 def read_figures(connection: duckdb.DuckDBPyConnection, *, pid: int) -> TraceFigures:
@@ -89,10 +105,14 @@ def read_figures(connection: duckdb.DuckDBPyConnection, *, pid: int) -> TraceFig
             "the trace does not tell what recording cost: corrected times are not known",
             hint="rlscope-trace calibrate",
         )
+    below_ns, above_ns = connection.execute(_ERRORS).fetchall()[0]
+    ((wall_ns,),) = connection.execute(_WALL, [pid]).fetchall()
     kinds, lost = connection.execute(_LOSSES).fetchall()[0]
     return TraceFigures(
-        cells=tuple(Cell(*row[:7]) for row in rows),
-        wall_overhead_ns=sum(row[7] for row in rows),
+        cells=tuple(Cell(*row[:-1]) for row in rows),
+        below_ns=below_ns,
+        above_ns=above_ns,
+        wall_overhead_ns=wall_ns,
         instances=dict(connection.execute(_INSTANCES).fetchall()),
         lost=max(kinds, lost),
         warnings=tuple(text for (text,) in connection.execute(_QUALITY).fetchall()),
