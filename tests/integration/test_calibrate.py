@@ -12,7 +12,7 @@ import pytest
 from conftest import WORKLOADS, Workload
 from native_harness import build, probing
 from recording import COMMAND, DEADLINE_S, assert_whole, query, rlscope, until
-from rlscope_trace.calibrate.cache import DIRECTORY_VARIABLE
+from rlscope_trace.calibrate.cache import DIRECTORY_VARIABLE, cache_file, machine_key
 from rlscope_trace.calibrate.measure import CUDA_EVENTS, Plan, measure
 from rlscope_trace.store.calibration import Cost
 
@@ -173,8 +173,15 @@ def test_ctrl_c_skips_the_calibration_after_a_recording_and_saves_it(
     assert not (tmp_path / "cache").exists()
 
 
-def test_without_privilege_it_says_what_is_missing(tmp_path: Path) -> None:
+def test_without_privilege_it_says_what_is_missing_and_keeps_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
+    damaged = cache_file(tmp_path, machine_key())
+    damaged.write_text("{")
     done = rlscope("calibrate", prefix=["setpriv", "--bounding-set=-all", "--inh-caps=-all"])
     assert done.returncode == 1
-    assert "needs CAP_BPF" in done.stderr
+    assert f"note: {damaged} is damaged" in done.stderr
+    assert "error: tracing needs CAP_BPF" in done.stderr
     assert "\nhint: " in done.stderr
+    assert damaged.read_text() == "{"

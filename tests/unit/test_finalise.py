@@ -14,6 +14,7 @@ import duckdb
 import pytest
 
 import rlscope_trace
+from rlscope_analysis.schema.vocabulary import BYSTANDER_EVENTS, EVENTS
 from rlscope_trace.errors import OutputExistsError, SpoolError, VerificationError
 from rlscope_trace.store import finalise as finalise_module
 from rlscope_trace.store.finalise import finalise
@@ -119,7 +120,9 @@ def test_the_database_tells_what_the_spool_told(directory: Path, output: Path) -
     }
     assert report.rows == {
         "thread_state": 8, "thread": 2, "process": 1, "clock": 1, "trace_stat": 0,
-        "capture": 6, "meta": 9, "site": 0,
+        "capture": 6, "meta": 9, "site": 0, "calibration_window": 0, "program_time": 0,
+        # Why each cost is not known.
+        "calibration_measured": len((*EVENTS, *BYSTANDER_EVENTS)),
     }  # fmt: skip
     assert (report.output, report.records, report.losses) == (output, 7, ())
     assert report.file_bytes == output.stat().st_size
