@@ -6,7 +6,7 @@ import os
 import statistics
 from typing import TYPE_CHECKING, Any
 
-from rlscope_trace.calibrate.account import counted, per_run
+from rlscope_trace.calibrate.account import Runs, counted, per_run
 from rlscope_trace.calibrate.children import CalibrationError, Child, measured_cpu
 from rlscope_trace.calibrate.estimate import calm
 from rlscope_trace.calibrate.results import Values
@@ -37,7 +37,8 @@ class SwitchLoops:
         self._values = Values()
         self._batches = batches
         self._visits = 0
-        self._bystander_run_ns: dict[str, float] = {}
+        self._bystander_run_ns = 0.0
+        self._bystander_wake_ns: float | None = None
         self._captures: dict[str, Traced] = {}
         self._children: list[Child] = []
         self._fds: list[int] = []
@@ -94,25 +95,36 @@ class SwitchLoops:
         elif who == _NEITHER:
             self._values.add("bystander_switch", _HOW, switch_ns)
             self._values.add("bystander_wakeup", _HOW, wake_ns)
-        else:
-            # It wakes a thread of its own where that is timed, here one that is not traced.
-            self._values.add("switch_in", _HOW, trip_ns)
+            self._bystander_wake_ns = wake_ns
+        elif self._bystander_wake_ns is not None:
+            # The thread that it wakes is not traced.
+            self._values.add("switch_in", _HOW, trip_ns - self._bystander_wake_ns)
 
-    def _count(self, who: str) -> dict[str, tuple[int, int]]:
-        """Return the OS kernel's account of the programs over a batch of its own."""
-        return counted(self._captures[who].capture.programs(), lambda: self._pass(_PER_ACCOUNT))
+    def _count(self, who: str) -> dict[str, Runs]:
+        """Return the OS kernel's account of the program of each event, over a batch of its own."""
+        programs = self._captures[who].capture.programs()
+        switches = counted(programs, lambda: self._pass(_PER_ACCOUNT))
+        wakes = counted(programs, lambda: self._wake(_PER_ACCOUNT))
+        return {
+            "switch": switches.get("on_switch", (0, 0)),
+            "wakeup": wakes.get("on_waking", (0, 0)),
+        }
 
-    def _note_programs(self, who: str, told: dict[str, tuple[int, int]]) -> None:
-        """Add what one run took; of a traced thread less what ran for others meanwhile."""
-        own = 2 * _PER_ACCOUNT * _TRIPS
-        for program, event in (("on_switch", "switch"), ("on_waking", "wakeup")):
-            runs = told.get(program, (0, 0))
-            if who == _NEITHER:
-                self._bystander_run_ns[event] = per_run(runs) or 0.0
+    def _note_programs(self, who: str, ran: dict[str, Runs]) -> None:
+        """Add what one run took; of a switch of traced threads less what ran for others."""
+        if who == _NEITHER:
+            self._bystander_run_ns = per_run(ran["switch"]) or 0.0
+            for event, runs in ran.items():
                 self._values.add_program(f"bystander_{event}", _HOW, per_run(runs))
-            elif who == _BOTH:
-                other_ns = self._bystander_run_ns.get(event, 0.0)
-                self._values.add_program(event, _HOW, per_run(runs, own, other_ns))
+        elif who == _BOTH:
+            own = 2 * _PER_ACCOUNT * _TRIPS
+            run_ns = per_run(ran["switch"], own, self._bystander_run_ns)
+            self._values.add_program("switch", _HOW, run_ns)
+            self._values.add_program("wakeup", _HOW, per_run(ran["wakeup"]))
+
+    def _wake(self, batches: int) -> list[float]:
+        """Let one thread wake many; return ns per wakeup of each batch."""
+        return list(self._ping.ask("wakes", rounds=_ROUNDS, batches=batches)["ns"])
 
     def _pass(self, batches: int) -> dict[str, Any]:
         """Let the two processes pass the CPU to each other."""
@@ -123,7 +135,7 @@ class SwitchLoops:
 
     def _batch(self) -> tuple[float, float]:
         """Return the time of a round trip and of a wakeup."""
-        wakes = self._ping.ask("wakes", rounds=_ROUNDS, batches=self._batches)["ns"]
+        wakes = self._wake(self._batches)
         told = self._pass(self._batches)
         if min(*told["ns"], *wakes) <= 0:
             raise CalibrationError("the processes that pass the CPU to each other have ended")
