@@ -30,7 +30,7 @@ def figures(overhead_ns: float, *, error_ns: float = 0.0, **values: object) -> T
         Cell("simulation", "python", True, 6 * S, overhead_ns * 0.75),
         Cell("(unannotated)", "python", True, 4 * S, overhead_ns * 0.25),
     )
-    made = TraceFigures(cells, error_ns, error_ns, overhead_ns, {"simulation": 100}, 0, ())
+    made = TraceFigures(cells, error_ns, error_ns, overhead_ns, {"simulation": 100}, 0, {})
     return replace(made, **values)  # type: ignore[arg-type]
 
 
@@ -230,7 +230,7 @@ def test_times_per_iteration_need_one_in_every_run() -> None:
 
 def test_every_reason_to_doubt_is_told_once() -> None:
     doubtful = [
-        pair(0.5, 0.6, lost=3, warnings=("call: too few windows",)),
+        pair(0.5, 0.6, lost=3, warnings={"call": "too few windows"}),
         pair(0.9, 0.9, instances={"simulation": 99}),
     ]
     told = validate(doubtful, replace(ASKED, per="simulation")).warnings
@@ -240,6 +240,6 @@ def test_every_reason_to_doubt_is_told_once() -> None:
     assert [text for text in told if "untraced runs differ by 44.4 %" in text]
     assert [text for text in told if "differs between traced runs (99 to 100)" in text]
     assert [text for text in told if "1 of 2 traces lost records" in text]
-    assert [text for text in told if "in 1 of 2 traces: call: too few windows" in text]
+    assert [text for text in told if "the cost of call, in 1 of 2 traces: too few windows" in text]
     assert len(told) == 7
     assert validate([pair() for _ in range(9)], ASKED).warnings == ()

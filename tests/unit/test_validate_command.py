@@ -211,7 +211,8 @@ CREATE TABLE calibration (
 INSERT INTO calibration VALUES
   ('switch', 'outside', 10, 9, 12, TRUE, 'ok'), ('switch', 'outside', 9, 0, 99, FALSE, 'few'),
   ('call', 'inside', 10, 9, 12, TRUE, 'few windows'),
-  ('call', 'outside', 10, 7, 14, TRUE, 'few windows');
+  ('call', 'outside', 10, 7, 14, TRUE, 'few windows'),
+  ('range', 'outside', 10, 7, 14, TRUE, 'never occurred');
 """
 
 
@@ -231,7 +232,7 @@ def test_a_trace_is_read_without_what_started_the_program() -> None:
     assert found.wall_overhead_ns == 50
     assert found.instances == {"learn": 7}
     assert found.lost == 0
-    assert found.warnings == ("call: few windows",)
+    assert found.warnings == {"call": "few windows"}
 
 
 def test_a_trace_without_costs_cannot_be_corrected() -> None:
@@ -246,7 +247,7 @@ def test_a_trace_without_costs_cannot_be_corrected() -> None:
 
 
 def test_an_operation_that_is_not_there_is_named_with_those_that_are() -> None:
-    figures = TraceFigures((), 0, 0, 0, {"learn": 1, "act": 2}, 0, ())
+    figures = TraceFigures((), 0, 0, 0, {"learn": 1, "act": 2}, 0, {})
     check_operation(None, figures)
     check_operation("learn", figures)
     with pytest.raises(UsageError, match="no operation 'lern'") as failure:
@@ -259,7 +260,7 @@ def validation(*, max_bias: float = 5.0, timers: dict[str, int] | None = None) -
         Cell("simulation", "python", True, 8 * S, 0.9 * S),
         Cell("(unannotated)", "other", True, 3 * S, 0),
     )
-    trace = TraceFigures(cells, 0.1 * S, 0.1 * S, 0.5 * S, {"simulation": 1000}, 0, ())
+    trace = TraceFigures(cells, 0.1 * S, 0.1 * S, 0.5 * S, {"simulation": 1000}, 0, {})
     untraced = Run(10 * S, 20 * S, 1, timers or {})
     traced = Run(11 * S, 21 * S, 2, timers or {})
     pairs = [Pair(untraced, traced, trace, traced_first=True)] * 6

@@ -49,8 +49,9 @@ _INSTANCES = (
 )
 _LOSSES = "SELECT count(*), coalesce(sum(count), 0)::BIGINT FROM trace_stat"
 _QUALITY = """
-SELECT DISTINCT event || ': ' || quality FROM calibration
-WHERE quality IS NOT NULL AND quality <> 'ok' AND used ORDER BY 1
+SELECT event, min(quality) FROM calibration
+WHERE quality IS NOT NULL AND quality <> 'ok' AND used AND event IN (FROM probe_hits SELECT event)
+GROUP BY event ORDER BY event
 """
 
 
@@ -80,8 +81,8 @@ class TraceFigures:
     """How often each operation occurred."""
     lost: int
     """Records that the trace lacks; of kinds that cannot be counted, 1 each."""
-    warnings: tuple[str, ...]
-    """What its calibration is to be doubted for."""
+    warnings: Mapping[str, str]
+    """Kind of event that occurred -> why its cost is to be doubted."""
 
     @property
     def overhead_ns(self) -> float:
@@ -115,5 +116,5 @@ def read_figures(connection: duckdb.DuckDBPyConnection, *, pid: int) -> TraceFig
         wall_overhead_ns=wall_ns,
         instances=dict(connection.execute(_INSTANCES).fetchall()),
         lost=max(kinds, lost),
-        warnings=tuple(text for (text,) in connection.execute(_QUALITY).fetchall()),
+        warnings=dict(connection.execute(_QUALITY).fetchall()),
     )

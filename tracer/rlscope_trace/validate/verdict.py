@@ -114,9 +114,13 @@ def _about_traces(pairs: Sequence[Pair]) -> list[str]:
         told.append(f"{lost} of {len(pairs)} traces lost records: their overhead is not complete")
     if missing := missing_operations(pairs):
         told.append(f"not compared: {', '.join(missing)} have timers, but are not in every trace")
-    counts: dict[str, int] = {}
+    doubts: dict[str, list[str]] = {}
     for pair in pairs:
-        for warning in pair.trace.warnings:
-            counts[warning] = counts.get(warning, 0) + 1
-    told += [f"in {count} of {len(pairs)} traces: {text}" for text, count in counts.items()]
+        for event, doubt in pair.trace.warnings.items():
+            doubts.setdefault(event, []).append(doubt)
+    # The numbers in them differ from trace to trace.
+    told += [
+        f"the cost of {event}, in {len(texts)} of {len(pairs)} traces: {texts[0]}"
+        for event, texts in doubts.items()
+    ]
     return told
