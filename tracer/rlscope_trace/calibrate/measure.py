@@ -126,7 +126,7 @@ def measure(plan: Plan, progress: Callable[[float, float], None]) -> list[Cost]:
 
 def _makers(plan: Plan, scratch: Path) -> list[tuple[Sequence[str], Callable[[], _Loops]]]:
     return [
-        (SwitchLoops.events, lambda: SwitchLoops(scratch, plan.batches)),
+        (SwitchLoops.events, lambda: SwitchLoops(scratch, plan.batches // 2)),
         (CallLoops.events, lambda: CallLoops(scratch, plan.modes, plan.batches)),
         (SampleLoops.events, lambda: SampleLoops(scratch, 2.0 * plan.batches)),
         (RangeLoops.events, lambda: RangeLoops(scratch, plan.batches)),

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _TRIPS = 100
 _ROUNDS = 2
 _PER_ACCOUNT = 8
+# Of each state, in one visit: what slows a machine down for a tenth of a second is not the cost.
+_ALTERNATIONS = 3
 _HOW = "btf"
 # Who is traced: both sides, the one that is timed, or neither.
 _BOTH, _TIMED, _NEITHER = "both", "timed", "neither"
@@ -36,7 +38,6 @@ class SwitchLoops:
     def __init__(self, scratch: Path, batches: int) -> None:
         self._values = Values()
         self._batches = batches
-        self._visits = 0
         self._bystander_run_ns = 0.0
         self._bystander_wake_ns: float | None = None
         self._captures: dict[str, Traced] = {}
@@ -66,25 +67,27 @@ class SwitchLoops:
             self._captures[who] = Traced(scratch / f"switches-{who}", children)
 
     def visit(self) -> None:
-        """Take one measurement of everything; each state between two without any program."""
-        order = [*self._captures]
-        shift = self._visits % len(order)
-        self._visits += 1
+        """Take one measurement of everything: the medians of a few short ones."""
+        times: dict[str, list[tuple[float, float]]] = {who: [] for who in self._captures}
         without = self._batch()
-        for who in order[shift:] + order[:shift]:
-            self._captures[who].capture.attach()
-            try:
-                traced = self._batch()
-                programs = self._count(who)
-            finally:
-                self._captures[who].capture.detach()
-            before, without = without, self._batch()
-            trip_ns, wake_ns = (
-                now - (first + last) / 2
-                for now, first, last in zip(traced, before, without, strict=True)
-            )
-            self._note(who, trip_ns, wake_ns)
-            self._note_programs(who, programs)
+        for _ in range(_ALTERNATIONS):
+            for who, capture in self._captures.items():
+                before, traced, without = without, *self._on_and_off(capture)
+                off = [(first + last) / 2 for first, last in zip(before, without, strict=True)]
+                times[who].append((traced[0] - off[0], traced[1] - off[1]))
+        for who, added in times.items():
+            trips_ns, wakes_ns = zip(*added, strict=True)
+            self._note(who, statistics.median(trips_ns), statistics.median(wakes_ns))
+            self._note_programs(who, self._count(who))
+
+    def _on_and_off(self, traced: Traced) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Return a batch with the programs of a capture, and one without any."""
+        traced.capture.attach()
+        try:
+            with_it = self._batch()
+        finally:
+            traced.capture.detach()
+        return with_it, self._batch()
 
     def _note(self, who: str, trip_ns: float, wake_ns: float) -> None:
         """Add a measurement: a round trip is one switch to the timed side, and one wakeup by it."""
@@ -102,9 +105,14 @@ class SwitchLoops:
 
     def _count(self, who: str) -> dict[str, Runs]:
         """Return the OS kernel's account of the program of each event, over a batch of its own."""
-        programs = self._captures[who].capture.programs()
-        switches = counted(programs, lambda: self._pass(_PER_ACCOUNT))
-        wakes = counted(programs, lambda: self._wake(_PER_ACCOUNT))
+        capture = self._captures[who].capture
+        programs = capture.programs()
+        capture.attach()
+        try:
+            switches = counted(programs, lambda: self._pass(_PER_ACCOUNT))
+            wakes = counted(programs, lambda: self._wake(_PER_ACCOUNT))
+        finally:
+            capture.detach()
         return {
             "switch": switches.get("on_switch", (0, 0)),
             "wakeup": wakes.get("on_waking", (0, 0)),
