@@ -1,8 +1,7 @@
-"""`rlscope-trace validate`: its arguments, its formats, and the runs that need no recorder."""
+"""`rlscope-trace validate`: its arguments, and the runs that need no recorder."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -14,18 +13,13 @@ import pytest
 
 from rlscope_trace.cli.validate import check_operation
 from rlscope_trace.errors import CommandNotFoundError, TracerError, UsageError
-from rlscope_trace.validate.compare import Pair
-from rlscope_trace.validate.report import render_json, render_table
-from rlscope_trace.validate.runs import ProgramFailedError, Run, Runner
+from rlscope_trace.validate.runs import ProgramFailedError, Runner
 from rlscope_trace.validate.timers import read_timers
 from rlscope_trace.validate.trace_figures import Cell, TraceFigures, read_figures
-from rlscope_trace.validate.verdict import Asked, Validation, validate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-S = 10**9
 
 
 def command(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -253,58 +247,3 @@ def test_an_operation_that_is_not_there_is_named_with_those_that_are() -> None:
     with pytest.raises(UsageError, match="no operation 'lern'") as failure:
         check_operation("lern", figures)
     assert failure.value.hint == "--per one of: act, learn"
-
-
-def validation(*, max_bias: float = 5.0, timers: dict[str, int] | None = None) -> Validation:
-    cells = (
-        Cell("simulation", "python", True, 8 * S, 0.9 * S),
-        Cell("(unannotated)", "other", True, 3 * S, 0),
-    )
-    trace = TraceFigures(cells, 0.1 * S, 0.1 * S, 0.5 * S, {"simulation": 1000}, 0, {})
-    untraced = Run(10 * S, 20 * S, 1, timers or {})
-    traced = Run(11 * S, 21 * S, 2, timers or {})
-    pairs = [Pair(untraced, traced, trace, traced_first=True)] * 6
-    asked = Asked(("python", "train it.py"), ("--gil", "full"), 9, max_bias, "simulation")
-    return validate(pairs, asked)
-
-
-def test_the_table_holds_every_figure_and_the_verdict() -> None:
-    lines = render_table(validation()).splitlines()
-    assert lines[0] == "6 pairs of an untraced and a traced run of python 'train it.py'"
-    text = "\n".join(lines)
-    for words in (
-        "CPU time, traced / untraced           +10.00 %  +10.00 .. +10.00",
-        "CPU time, corrected / untraced         +1.00 %",
-        "wall time, corrected / untraced        +2.50 %",
-        "CPU time per simulation (1,000 in a run): untraced 10,000.0 us, traced 11,000.0 us",
-        "cannot be known without timers",
-        "note: stopped early: 6 of 9 pairs",
-    ):
-        assert words in text
-    assert [line.split() for line in lines if line.startswith("simulation")] == [
-        ["simulation", "python", "8,000.0", "ms", "900.0", "ms", "7,100.0", "ms"]
-    ]
-    assert lines[-1] == "ok: corrected CPU time is off by +1.00 %, at most 5 % are allowed"
-    assert render_table(validation(max_bias=0.5)).splitlines()[-1].startswith("biased: ")
-
-
-def test_with_timers_the_table_has_shares_in_place_of_the_excuse() -> None:
-    text = render_table(validation(timers={"simulation": 7 * S}))
-    assert "without timers" not in text
-    (row,) = (line for line in text.splitlines() if line.startswith("simulation ") and "+" in line)
-    assert row.split()[:5] == ["simulation", "70.00", "%", "72.73", "%"]
-
-
-def test_json_holds_each_pair_and_says_the_same() -> None:
-    told = json.loads(render_json(validation(max_bias=0.5, timers={"simulation": 7 * S})))
-    assert told["verdict"] == "biased"
-    assert told["command"] == ["python", "train it.py"]
-    assert told["record_options"] == ["--gil", "full"]
-    assert told["figures"]["bias"] == pytest.approx(
-        {"median": 1.0, "low": 1.0, "high": 1.0, "n": 6}
-    )
-    assert len(told["pairs"]) == 6
-    assert told["pairs"][0]["corrected_cpu_ns"] == pytest.approx(10.1 * S)
-    assert told["pairs"][0]["untraced_timers_ns"] == {"simulation": 7 * S}
-    assert told["shares"][0]["operation"] == "simulation"
-    assert told["per_iteration"]["counts"] == [1000] * 6
