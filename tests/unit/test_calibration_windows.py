@@ -107,6 +107,11 @@ def test_an_account_is_told_program_by_program(trace: Callable[..., Query]) -> N
     ]
 
 
+def test_it_is_told_when_programs_are_timed_all_the_time(trace: Callable[..., Query]) -> None:
+    ask = trace(PROGRAMS, PROGRAMS | {"always_on": True})
+    assert ask("SELECT value FROM meta WHERE key = 'programs_always_timed'") == [("true",)]
+
+
 def test_windows_without_calls_are_a_loss(trace: Callable[..., Query]) -> None:
     ask = trace(OPENED, CALLS, OPENED | {"start_ns": 249}, CALLS | {
         "start_ns": 250, "away_ns": 255, "back_ns": 290, "end_ns": 300})  # fmt: skip

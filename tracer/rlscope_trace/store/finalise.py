@@ -272,6 +272,8 @@ class _Decoding:
             facts["call_addresses_rejected"] = self._facts.rejected
         if self._facts.sampler:
             facts["sampler"] = self._facts.sampler
+        if self._facts.always_timed:
+            facts["programs_always_timed"] = True
         if self._facts.no_windows:
             facts["in_run_calibration_failed"] = self._facts.no_windows
         return {

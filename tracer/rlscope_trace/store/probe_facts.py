@@ -91,6 +91,8 @@ class ProbeFacts:
     """Why all probes of calls were taken away, if they were."""
     windows: list[ProbeWindow] = field(default_factory=list)
     programs: list[ProgramTime] = field(default_factory=list)
+    always_timed: bool = False
+    """Somebody else had the OS kernel time all BPF programs, also outside of windows."""
     no_windows: dict[str, str] = field(default_factory=dict)
     """Kind of window of instruments.windows -> why there were no more of it."""
     damaged_lines: int = 0
@@ -154,6 +156,7 @@ def _take_of_recording(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
             _take_window(facts, line)
         case "programs":
             facts.programs += _program_times(line)
+            facts.always_timed |= line.get("always_on") is True
         case "no_windows":
             facts.no_windows[_text(line, "kind")] = _text(line, "reason")
 
