@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _GAP_SQL = """
 SELECT
   EXISTS (FROM calibration WHERE used AND mean_ns IS NOT NULL),
-  EXISTS (FROM calibration),
+  EXISTS (FROM calibration), EXISTS (FROM process),
   (SELECT min(quality) FROM calibration WHERE mean_ns IS NULL AND method = 'micro')
 """
 # As the report of this name, which has the same numbers by kind of event.
@@ -35,6 +35,12 @@ _DOUBT_SQL = """
 SELECT event, min(quality) FROM calibration
 WHERE starts_with(quality, 'doubtful: ')
 GROUP BY event, quality ORDER BY event, quality
+"""
+_WITHOUT_COST_SQL = """
+SELECT event, sum(hits)::BIGINT FROM probe_hits
+WHERE part = 'outside'
+  AND event NOT IN (SELECT event FROM calibration WHERE used AND mean_ns IS NOT NULL)
+GROUP BY event ORDER BY event
 """
 # In words, for people; kinds that differ in their price only are one.
 _WORDS = {
@@ -63,8 +69,8 @@ class OverheadSummary:
 
 def cost_gap(trace: Trace) -> str | None:
     """Return why nothing can be subtracted; None: what recording costs was measured."""
-    ((is_calibrated, is_told, reason),) = run_query(trace, _GAP_SQL).rows
-    if is_calibrated:
+    ((is_calibrated, is_told, has_processes, reason),) = run_query(trace, _GAP_SQL).rows
+    if is_calibrated or not has_processes:
         return None
     if not is_told:
         return "its recorder did not measure it"
@@ -114,3 +120,9 @@ def cost_findings(trace: Trace) -> Iterable[str]:
     """Yield what contradicts the costs: they are subtracted all the same, with this warning."""
     for event, quality in run_query(trace, _DOUBT_SQL).rows:
         yield f"the overhead of {event} is {quality}; see --view overhead"
+    if cost_gap(trace) is None:
+        for event, hits in run_query(trace, _WITHOUT_COST_SQL).rows:
+            yield (
+                f"nobody measured what {event} costs, which happened {hits:,} times: where it fell"
+                " nothing can be corrected; see --view overhead"
+            )

@@ -60,6 +60,11 @@ def training(path: Path) -> Path:
     builder.wait(sim, 50 * MS, 60 * MS, "gil")
     # Inside a known call: it tells nothing of the time outside.
     builder.sample(thread, 14 * MS, "backend", frames=("main", "learn"))
+    for event in ("switch", "wakeup", "sample"):
+        builder.cost(event, 1000, error_ns=100)
+    for event in ("call", "range"):
+        for part in ("inside", "outside"):
+            builder.cost(event, 500, part=part, error_ns=100)
     return builder.write()
 
 

@@ -43,6 +43,7 @@ SELECT
   t.time_ns - t.overhead_ns + t.below_ns AS corrected_high_ns,
   t.overhead_ns / nullif(t.time_ns, 0) AS overhead_share
 FROM told AS t LEFT JOIN process AS p ON p.process_id = t.process_id
+WHERE t.time_ns IS NOT NULL
 ORDER BY
   t.level <> 7,
   max(t.time_ns) OVER (PARTITION BY t.level = 7, t.process_id) DESC, t.process_id,

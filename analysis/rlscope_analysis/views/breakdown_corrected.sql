@@ -84,14 +84,14 @@ WITH by_event AS (
       AND b.operation IS NOT DISTINCT FROM p.operation AND b.bucket = p.bucket
       AND b.gpu_busy IS NOT DISTINCT FROM p.gpu_busy
 ), known AS (
-  -- What was not measured as running, or runs, has no overhead that could be known.
+  -- Where nobody measured whether a thread ran, nobody knows what it paid.
   SELECT
     j.* EXCLUDE (paid_ns),
-    CASE WHEN c.is_so AND s.has_states THEN j.paid_ns END AS paid_ns
+    CASE WHEN c.is_so AND s.has_states AND j.bucket <> 'unknown' THEN j.paid_ns END AS paid_ns
   FROM joined AS j
   CROSS JOIN calibrated AS c
   LEFT JOIN (
-    SELECT thread_id, bool_and(state <> 255) AS has_states FROM thread_overlap_coded GROUP BY thread_id
+    SELECT thread_id, bool_or(state <> 255) AS has_states FROM thread_overlap_coded GROUP BY thread_id
   ) AS s ON s.thread_id = j.thread_id
 )
 SELECT

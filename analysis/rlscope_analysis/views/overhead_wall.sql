@@ -7,7 +7,7 @@ WITH annotated AS (
   WHERE p.depth = 0
   GROUP BY o.thread_id
 ), ran AS (
-  SELECT thread_id, sum(time_ns) FILTER (WHERE state = 0) AS time_ns, bool_and(state <> 255) AS has_states
+  SELECT thread_id, sum(time_ns) FILTER (WHERE state = 0) AS time_ns, bool_or(state <> 255) AS has_states
   FROM thread_overlap_coded GROUP BY thread_id
 ), leader AS (
   -- The thread with the most time in operations; without any, the one that ran longest.

@@ -1,0 +1,258 @@
+"""What events cost in a recording: scaled by the account of the OS kernel, and held to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import numpy as np
+import pytest
+
+from rlscope_analysis.overhead_cost import ratio, t_quantile
+from rlscope_analysis.overhead_costs import store
+from rlscope_analysis.summarize import summarize
+from rlscope_analysis.trace import open_trace
+from trace_builder import TraceBuilder, run, sleep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MS = 10**6
+LENGTH_NS = 10_000 * MS
+# By window: a switch and half of the runs of calls, at these ns a run; the others are misses.
+WINDOW_NS = 100 * MS
+PROGRAM_NS, MISS_NS = 400.0, 50.0
+
+Cost = dict[str, Any]
+
+
+def recorded(*, factor: float = 1.5, misses: int = 300, shift_ns: int = 0) -> TraceBuilder:
+    """Write a thread that calls a function every 0.1 ms, and ten accounts of its probe.
+
+    A run takes `factor` times what it took in the loop; `misses` runs of each window are of others.
+    shift_ns: of the clock of the account.
+    """
+    builder = TraceBuilder(Path("unused"))
+    thread = builder.thread(builder.process(pid=1, end_ns=LENGTH_NS), states=[run(LENGTH_NS)])
+    for at in range(0, LENGTH_NS, MS // 10 * 50):
+        builder.native_call(thread, at + 1, at + 3, "simulator")
+    for number in range(10):
+        start_ns = number * 1000 * MS + shift_ns
+        calls = WINDOW_NS // (MS // 10 * 50)
+        time_ns = round(2 * calls * PROGRAM_NS * factor + misses * MISS_NS)
+        builder.account("call", start_ns, start_ns + WINDOW_NS, 2 * calls + misses, time_ns)
+    return builder
+
+
+def add_loops(builder: TraceBuilder, scale: float = 1.0) -> None:
+    """Add what the loops say: a call is 1 us, of which its program takes 2 x 400 ns."""
+    for part, mean_ns in (("inside", 400.0), ("outside", 600.0)):
+        builder.cost("call", scale * mean_ns, part=part, error_ns=10)
+    builder.cost("call", PROGRAM_NS, part=None, method="program", error_ns=4)
+    builder.cost("bystander_call", MISS_NS, part=None, method="program", error_ns=1)
+
+
+def worked_out(builder: TraceBuilder) -> dict[tuple[str, str | None], Cost]:
+    """Return what is in calibration_estimate, by method and part."""
+    with duckdb.connect() as connection:
+        builder.fill(connection)
+        store(connection)
+        query = "SELECT method, part, * FROM calibration_estimate WHERE event = 'call'"
+        rows = connection.execute(query)
+        names = [column[0] for column in rows.description]
+        return {row[:2]: dict(zip(names, row, strict=True)) for row in rows.fetchall()}
+
+
+def test_the_account_scales_the_loop() -> None:
+    builder = recorded(factor=1.5)
+    add_loops(builder)
+    found = worked_out(builder)
+    in_run = found["in_run", None]
+    assert in_run["mean_ns"] == pytest.approx(1.5 * PROGRAM_NS, rel=1e-6)
+    assert (in_run["n"], in_run["used"], in_run["quality"]) == (10, False, "ok")
+    assert in_run["low_ns"] < in_run["mean_ns"] < in_run["high_ns"]
+    for part, loop_ns in (("inside", 400), ("outside", 600)):
+        cost = found["combined", part]
+        assert cost["mean_ns"] == pytest.approx(1.5 * loop_ns, rel=1e-6)
+        assert cost["used"]
+        assert cost["quality"] == "ok"
+        # Not surer than that the whole of an event is dearer as its program is.
+        assert cost["high_ns"] - cost["mean_ns"] >= 1.9 * 0.25 * cost["mean_ns"]
+        assert cost["mean_ns"] - cost["low_ns"] < 0.6 * cost["mean_ns"]
+
+
+def test_runs_of_others_are_not_taken_for_ours() -> None:
+    many, few = (recorded(factor=2.0, misses=misses) for misses in (5000, 0))
+    for builder in (many, few):
+        add_loops(builder)
+    of_many, of_few = (worked_out(builder)["in_run", None] for builder in (many, few))
+    assert of_many["mean_ns"] == pytest.approx(of_few["mean_ns"], rel=1e-6)
+    assert of_many["high_ns"] - of_many["low_ns"] > of_few["high_ns"] - of_few["low_ns"]
+
+
+def test_too_few_windows_leave_the_cost_of_the_loop_with_a_warning() -> None:
+    builder = recorded()
+    add_loops(builder)
+    del builder._accounts[3:]
+    found = worked_out(builder)
+    assert found["in_run", None]["mean_ns"] is None
+    assert found["combined", "inside"]["mean_ns"] == 400
+    quality = found["combined", "inside"]["quality"]
+    assert quality == "in-run windows were too few: 3 with 120 runs"
+    assert (
+        found["combined", "inside"]["low_ns"] < 200 < 1000 < found["combined", "inside"]["high_ns"]
+    )
+
+
+def test_without_an_account_the_cost_is_that_of_the_loop() -> None:
+    builder = recorded()
+    add_loops(builder)
+    builder._accounts.clear()
+    found = worked_out(builder)
+    assert set(found) == {("combined", "inside"), ("combined", "outside")}
+    assert "no account of the OS kernel" in found["combined", "outside"]["quality"]
+
+
+def test_nothing_was_measured_of_a_trace_without_costs() -> None:
+    builder = recorded()
+    builder._accounts.clear()
+    assert worked_out(builder) == {}
+
+
+def dear_loop(builder: TraceBuilder) -> None:
+    add_loops(builder, scale=0.5)
+
+
+def swift_account(builder: TraceBuilder) -> None:
+    add_loops(builder)
+    builder._accounts = [(*row[:5], row[5] // 3) for row in builder._accounts]
+
+
+def skewed_clock(builder: TraceBuilder) -> None:
+    add_loops(builder)
+    builder._accounts = [
+        (*row[:2], row[2] + 10**12, row[3] + 10**12, *row[4:]) for row in builder._accounts
+    ]
+
+
+def slow_clock(builder: TraceBuilder) -> None:
+    add_loops(builder)
+    builder._accounts = [(*row[:4], row[4] // 20, row[5] // 20) for row in builder._accounts]
+
+
+def dropped_group(builder: TraceBuilder) -> None:
+    add_loops(builder)
+    builder._calls.clear()
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (dear_loop, "less than the program in the OS kernel alone takes"),
+        (swift_account, "in the recording and 400 ns in the loop"),
+        (skewed_clock, "lie outside the recording"),
+        (slow_clock, "their times do not agree"),
+        (dropped_group, "the trace holds no such event then"),
+    ],
+)
+def test_a_planted_fault_is_told(
+    tmp_path: Path, fault: Callable[[TraceBuilder], None], told: str
+) -> None:
+    builder = recorded(factor=1.5, misses=0)
+    builder.path = tmp_path / "trace.duckdb"
+    fault(builder)
+    with open_trace(builder.write()) as trace:
+        findings = [one for one in summarize(trace).findings if "overhead of call" in one]
+        used = trace.sql("SELECT DISTINCT quality FROM calibration WHERE used").fetchall()
+    assert findings
+    assert any(told in one for one in findings)
+    assert used != [("ok",)]
+
+
+CALLS = 4
+
+
+def toggled(cost_ns: float, *, windows: int = 16, drift: float = 0.0) -> TraceBuilder:
+    """Write iterations of 10 ms that take the longer the more calls are recorded.
+
+    drift: by which part of itself the work grows meanwhile.
+    """
+    chance = np.random.default_rng(7)
+    builder = TraceBuilder(Path("unused"))
+    process = builder.process(pid=1, end_ns=windows * 400 * MS)
+    states, now_ns, iterations = [], 0, []
+    for number in range(windows):
+        first_ns = number * 400 * MS + round(chance.uniform(110, 190) * MS)
+        builder.cost_window("calls", first_ns, first_ns + 100 * MS)
+        while now_ns < (number + 1) * 400 * MS:
+            is_on = not first_ns <= now_ns < first_ns + 100 * MS
+            work_ns = 10 * MS * (1 + drift * now_ns / (windows * 400 * MS))
+            length_ns = round(work_ns * chance.normal(1, 0.001) + CALLS * cost_ns * is_on)
+            iterations.append((now_ns, now_ns + length_ns, is_on))
+            states += [run(length_ns), sleep(1000)]
+            now_ns += length_ns + 1000
+    thread = builder.thread(process, states=states)
+    for start_ns, end_ns, is_on in iterations:
+        builder.operation(thread, start_ns, end_ns, "iteration")
+        for at in range(CALLS if is_on else 0):
+            builder.native_call(thread, start_ns + 1 + 2 * at, start_ns + 2 + 2 * at, "simulator")
+    return builder
+
+
+def test_windows_without_probes_tell_what_these_cost() -> None:
+    builder = toggled(10_000, drift=0.2)
+    add_loops(builder, scale=10)
+    found = worked_out(builder)
+    check = found["toggled", None]
+    assert check["low_ns"] < 10_000 < check["high_ns"]
+    assert check["high_ns"] - check["low_ns"] < 5_000
+    assert check["n"] >= 14
+    assert not found["combined", "inside"]["quality"].startswith("doubtful")
+
+
+@pytest.mark.parametrize("scale", [5.0, 20.0])
+def test_a_calibration_off_by_two_contradicts_them(scale: float) -> None:
+    builder = toggled(10_000)
+    add_loops(builder, scale=scale)
+    quality = worked_out(builder)["combined", "inside"]["quality"]
+    assert quality.startswith(f"doubtful: it is taken for {1000 * scale:,.0f} ns, but windows")
+
+
+def test_too_few_windows_without_probes_tell_nothing() -> None:
+    builder = toggled(10_000, windows=5)
+    add_loops(builder, scale=10)
+    check = worked_out(builder)["toggled", None]
+    assert check["mean_ns"] is None
+    assert check["quality"] == "windows without these probes were too few: 5"
+
+
+def test_a_switch_between_two_traced_threads_is_one_run() -> None:
+    builder = TraceBuilder(Path("unused"))
+    process = builder.process(pid=1, end_ns=4000)
+    turns = [step for _ in range(1000) for step in (run(2), sleep(2))]
+    builder.thread(process, states=turns)
+    builder.thread(process, states=[sleep(2), *turns[:-1]])
+    for number in range(4):
+        builder.account("switch", number * 1000, number * 1000 + 1000, 500, 500 * 300)
+    with duckdb.connect() as connection:
+        builder.fill(connection)
+        store(connection)
+        rows = connection.execute("SELECT mean_ns, quality FROM calibration_estimate").fetchall()
+    assert rows == [(pytest.approx(300), "ok")]
+
+
+def test_quantiles_are_those_of_the_tables() -> None:
+    for freedom, value in ((3, 3.182), (7, 2.365), (30, 2.042), (1000, 1.962)):
+        assert t_quantile(freedom) == pytest.approx(value, rel=0.01)
+
+
+def test_the_error_of_a_ratio_covers_the_truth() -> None:
+    chance = np.random.default_rng(3)
+    covered = 0
+    for _ in range(400):
+        bottoms = chance.uniform(50, 150, 12)
+        tops = 3.0 * bottoms + chance.normal(0, 20, 12)
+        value, stderr = ratio(tops.tolist(), bottoms.tolist())
+        covered += abs(value - 3.0) <= t_quantile(11) * stderr
+    assert 0.92 <= covered / 400 <= 0.98
