@@ -58,7 +58,9 @@ def test_a_file_that_was_copied_from_another_machine_is_not_believed(tmp_path: P
     ("name", "value"),
     [
         ("mean_ns", "many"), ("mean_ns", float("nan")), ("mean_ns", 1e300), ("part", "beside"),
-        ("n", 1.5), ("event", 7), ("stddev_ns", [1]), ("surprise", 1),
+        ("n", 1.5), ("event", 7), ("stddev_ns", [1]), ("surprise", 1), ("n", -1), ("n", 10**30),
+        ("mean_ns", True), ("mean_ns", None), ("low_ns", None), ("high_ns", 399.0),
+        ("stddev_ns", -1.0), ("method", "combined"), ("quality", "\ud800"),
     ],
 )  # fmt: skip
 def test_a_damaged_cost_damages_the_file(tmp_path: Path, name: str, value: object) -> None:
@@ -71,8 +73,13 @@ def test_a_damaged_cost_damages_the_file(tmp_path: Path, name: str, value: objec
     assert "is damaged" in reason
 
 
+def test_a_cost_that_is_there_twice_damages_the_file(tmp_path: Path) -> None:
+    cache.save(tmp_path, Calibration([*COSTS, COSTS[0]], {"key": KEY}))
+    assert "is damaged: a cost is there twice" in cache.load(tmp_path, KEY)[1]
+
+
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "null", '{"format": 1}', '{"format": 2, "costs": []}']
+    "text", ["", "{", "[]", "null", '{"format": 1}', '{"format": 2, "costs": []}', "[" * 100_000]
 )
 def test_what_is_no_calibration_is_damage(tmp_path: Path, text: str) -> None:
     cache.cache_file(tmp_path, KEY).write_text(text)

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     import duckdb
 
 CALLS = ("call", "call_dear", "bystander_call")
+METHODS = ("micro", "program")
 OK = "ok"
 _FORMAT = 1
+# No cost takes so many ns, no measurement is taken so often.
+_MOST = 10**12
 _NO_CALIBRATION = "no calibration was taken for this recording: rlscope-trace calibrate"
 
 
@@ -55,13 +58,20 @@ def read_costs(path: Path) -> tuple[list[Cost], dict[str, object]]:
 
     Raises OSError where it cannot be read, ValueError where it is damaged or of another format.
     """
-    told = json.loads(path.read_bytes())
+    try:
+        told = json.loads(path.read_bytes())
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     if not isinstance(told, dict) or told.pop("format", None) != _FORMAT:
         raise ValueError("not a calibration of this version")
     listed = told.pop("costs", None)
     if not isinstance(listed, list):
         raise ValueError("it holds no costs")
-    return [_cost(entry) for entry in listed], told
+    costs = [_cost(entry) for entry in listed]
+    # One that is there twice would be subtracted twice.
+    if len({(cost.event, cost.part, cost.method, cost.how) for cost in costs}) < len(costs):
+        raise ValueError("a cost is there twice")
+    return costs, told
 
 
 def _cost(entry: object) -> Cost:
@@ -69,21 +79,43 @@ def _cost(entry: object) -> Cost:
     if not isinstance(entry, dict) or set(entry) != names:
         raise ValueError("a cost has other fields")
     texts = [entry[name] for name in ("event", "method", "how", "quality")]
-    part, count = entry["part"], entry["n"]
-    numbers = [entry[name] for name in ("mean_ns", "stddev_ns", "low_ns", "high_ns")]
+    times = [entry[name] for name in ("mean_ns", "stddev_ns", "low_ns", "high_ns")]
     if (
-        not all(isinstance(text, str) for text in texts)
-        or part not in (None, *EVENT_PARTS)
-        or type(count) is not int
-        # Not NaN, which JSON as Python reads it may hold: it is not equal to itself.
-        or not all(number is None or _is_time(number) for number in numbers)
+        not all(_is_text(text) for text in texts)
+        or entry["part"] not in (None, *EVENT_PARTS)
+        or entry["method"] not in METHODS
+        or type(entry["n"]) is not int
+        or not 0 <= entry["n"] < _MOST
+        or not all(time_ns is None or _is_time(time_ns) for time_ns in times)
+        or not _is_consistent(*times)
     ):
         raise ValueError(f"the cost of {entry['event']!r} is damaged")
     return Cost(**entry)
 
 
+def _is_text(text: object) -> bool:
+    # Half a surrogate pair passes for a character in JSON; DuckDB takes none.
+    return isinstance(text, str) and not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
 def _is_time(number: object) -> bool:
-    return isinstance(number, (int, float)) and abs(number) < 1e12
+    # Not NaN, which JSON as Python reads it may hold, nor true, which Python takes for a number.
+    if not isinstance(number, (int, float)) or isinstance(number, bool):
+        return False
+    return abs(number) < _MOST
+
+
+def _is_consistent(
+    mean_ns: float | None, stddev_ns: float | None, low_ns: float | None, high_ns: float | None
+) -> bool:
+    """Tell whether an estimate has what belongs to it, and lies in its interval."""
+    if mean_ns is None:
+        return stddev_ns is low_ns is high_ns is None
+    if stddev_ns is not None and stddev_ns < 0:
+        return False
+    if low_ns is None or high_ns is None:
+        return low_ns is high_ns
+    return low_ns <= mean_ns <= high_ns
 
 
 def insert_calibration(
