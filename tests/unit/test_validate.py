@@ -233,6 +233,7 @@ def test_every_reason_to_doubt_is_told_once() -> None:
         pair(0.5, 0.6, lost=3, warnings={"call": "too few windows"}),
         pair(0.9, 0.9, instances={"simulation": 99}),
     ]
+    doubtful[1] = replace(doubtful[1], traced=replace(doubtful[1].traced, left_running=True))
     told = validate(doubtful, replace(ASKED, per="simulation")).warnings
     assert [text for text in told if "stopped early: 2 of 9 pairs" in text]
     assert [text for text in told if "0.50 s of CPU time" in text]
@@ -241,5 +242,6 @@ def test_every_reason_to_doubt_is_told_once() -> None:
     assert [text for text in told if "differs between traced runs (99 to 100)" in text]
     assert [text for text in told if "1 of 2 traces lost records" in text]
     assert [text for text in told if "the cost of call, in 1 of 2 traces: too few windows" in text]
-    assert len(told) == 7
+    assert [text for text in told if "left processes running" in text]
+    assert len(told) == 8
     assert validate([pair() for _ in range(9)], ASKED).warnings == ()

@@ -42,7 +42,9 @@ def command(*arguments: object) -> subprocess.CompletedProcess[str]:
         (["--format", "csv", "--", "true"], "--format"),
         (["-o", "x.duckdb", "--", "true"], "-o is not for validate"),
         (["--duration=3", "--", "true"], "--duration=3 is not for validate"),
+        (["-d3", "--", "true"], "-d3 is not for validate"),
         (["--keep", ".", "--", "true"], ". exists"),
+        (["--timers", "README.md/timers", "--", "true"], "README.md is no folder"),
     ],
 )
 def test_what_cannot_be_asked_for_is_refused_with_a_hint(arguments: list[str], words: str) -> None:
@@ -82,6 +84,37 @@ def test_a_run_takes_what_the_os_kernel_accounts(tmp_path: Path) -> None:
     assert run.cpu_ns >= 2 * 200_000_000 * 0.9
     assert run.wall_ns >= 200_000_000
     assert run.timers_ns == {}
+    assert not run.left_running
+
+
+ORPHAN = """
+import os, signal, sys
+reading, writing = os.pipe()
+if os.fork():
+    os.read(reading, 1)
+elif os.fork():
+    pass
+else:
+    os.write(writing, b"1")
+    {does}
+"""
+
+
+def test_processes_that_nobody_waits_for_are_counted_when_they_end(tmp_path: Path) -> None:
+    spin = "import time\n    while time.process_time() < 0.3: pass"
+    run = runner(tmp_path, ORPHAN.format(does=spin)).untraced()
+    assert run.cpu_ns >= 300_000_000 * 0.9
+    assert not run.left_running
+
+
+def test_processes_that_do_not_end_are_told_of_and_left_alone(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    wait = f"open({str(pid_file)!r}, 'w').write(str(os.getpid()))\n    signal.pause()"
+    program = ORPHAN.format(does=wait)
+    try:
+        assert runner(tmp_path, program).untraced().left_running
+    finally:
+        os.kill(int(pid_file.read_text()), signal.SIGKILL)
 
 
 def test_a_run_that_fails_shows_its_code_and_its_last_words(tmp_path: Path) -> None:
@@ -125,12 +158,16 @@ def test_timers_of_one_operation_add_up_and_old_ones_are_gone(tmp_path: Path) ->
         timers=timers,
     )
     assert made.untraced().timers_ns == {"a": 3, "b": 5}
+    timers.write_text("of another run")
     assert made.untraced().timers_ns == {"a": 3, "b": 5}
+    assert not timers.exists()
 
 
 @pytest.mark.parametrize(
     "line", ["x", "[]", '{"operation": "a"}', '{"operation": 1, "cpu_ns": 1}',
-             '{"operation": "a", "cpu_ns": -1}', '{"operation": "a", "cpu_ns": 1.5}'],
+             '{"operation": "a", "cpu_ns": -1}', '{"operation": "a", "cpu_ns": 1.5}',
+             '{"operation": "a", "cpu_ns": true}', f'{{"operation": "a", "cpu_ns": {10**30}}}',
+             "[" * 100_000],
 )  # fmt: skip
 def test_a_line_that_is_no_timer_is_named(tmp_path: Path, line: str) -> None:
     path = tmp_path / "timers"
@@ -213,6 +250,7 @@ INSERT INTO calibration VALUES
 def test_a_trace_is_read_without_what_started_the_program() -> None:
     with duckdb.connect() as connection:
         connection.execute(VIEWS)
+        connection.execute("INSERT INTO trace_stat VALUES ('rate-limited', 'windows', 3)")
         found = read_figures(connection, pid=11)
         connection.execute("INSERT INTO trace_stat VALUES ('dropped', 'ring', NULL)")
         assert read_figures(connection, pid=11).lost == 1

@@ -18,7 +18,7 @@ from rlscope_analysis.trace import open_trace
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.errors import OutputExistsError, TracerError, UsageError
-from rlscope_trace.privileges import invoking_identity
+from rlscope_trace.privileges import chown_to_invoker, invoking_identity
 from rlscope_trace.validate.plan import run_pairs, warm_up
 from rlscope_trace.validate.report import render_json, render_table
 from rlscope_trace.validate.runs import Runner
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from rlscope_trace.validate.compare import Pair
 
 _COMMAND = "rlscope_trace.validate.command"
-# What validate decides itself; in a form that also stands before "=".
-_OWN_OF_RECORD = ("-o", "--output", "-p", "--pid", "-d", "--duration", "--force")
+# What validate decides itself; the short ones may have their value right behind them.
+_OWN_OF_RECORD = ("--output", "--pid", "--duration", "--force")
+_SHORT_OF_RECORD = ("-o", "-p", "-d")
 
 
 class ValidateFormat(str, Enum):
@@ -127,15 +128,19 @@ def _check(command: list[str], options: list[str], timers: Path | None) -> None:
             "no program to run", hint="rlscope-trace validate [OPTIONS] -- python train.py"
         )
     for option in options:
-        if option.partition("=")[0] in _OWN_OF_RECORD:
+        if option.partition("=")[0] in _OWN_OF_RECORD or option.startswith(_SHORT_OF_RECORD):
             raise UsageError(
                 f"{option} is not for validate, which writes traces of its own",
                 hint="--keep DIR keeps them",
             )
-    if timers is not None and timers.exists():
+    if timers is not None and os.path.lexists(timers):
         raise UsageError(
             f"{timers} exists, and would be removed before each run",
             hint=f"--timers names a file that the program makes: rm {timers}",
+        )
+    if timers is not None and not timers.parent.is_dir():
+        raise UsageError(
+            f"{timers.parent} is no folder", hint="--timers names a file that the program makes"
         )
 
 
@@ -149,6 +154,7 @@ def _directories(keep: Path | None) -> Iterator[tuple[Path, Path]]:
             raise OutputExistsError(f"{keep} exists", hint="--keep names a new folder") from None
         except OSError as error:
             raise TracerError(f"cannot make {keep}: {error.strerror}") from error
+        chown_to_invoker(keep, invoking_identity())
     base = Path(tempfile.mkdtemp(prefix="rlscope-validate-"))
     try:
         # The program's user passes through, and writes into a folder of its own only.

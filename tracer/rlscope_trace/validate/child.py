@@ -2,12 +2,14 @@
 
     python -I -S child.py REPORT TIMERS COMMAND...
 
-REPORT gets one line: CPU time of the program and of what it waited for (ns, by wait4), wall time
-from just before its exec (ns, CLOCK_MONOTONIC), its pid, and its wait status; or `error` and an
-errno if it could not be started. What it says on stderr goes to REPORT.stderr. TIMERS, if not
-empty, is the program's RLSCOPE_TIMERS.
+REPORT gets one line: CPU time of the program and of all its processes that have ended (ns, by
+wait4), wall time of the program from just before its exec (ns, CLOCK_MONOTONIC), its pid, its wait
+status, and 1 if a process of it still runs, else 0; or `error` and an errno if it could not be
+started. What it says on stderr goes to REPORT.stderr. TIMERS, if not empty, is the program's
+RLSCOPE_TIMERS.
 """
 
+import ctypes
 import os
 import signal
 import sys
@@ -15,6 +17,10 @@ import time
 
 # Set by Python for itself when it starts, and those that this script ignores.
 _DEFAULT_IN_THE_PROGRAM = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM)
+_PR_SET_CHILD_SUBREAPER = 36
+# What processes that the program does not wait for get to end, and how often that is looked at.
+_ORPHANS_S = 2.0
+_LOOK_S = 0.005
 
 
 def main() -> int:
@@ -26,18 +32,46 @@ def main() -> int:
     # Signals that end a run are for the program: what it took is still written down.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    # Whom the program does not wait for becomes our child, so that its CPU time is counted too: the
+    # workers of multiprocessing belong to a server that nobody waits for.
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     start_ns = time.monotonic_ns()
     try:
         pid = _spawn(command, environment, f"{report}.stderr")
     except OSError as error:
         _write(report, f"error {error.errno or 0}")
         return 127
-    _, status, usage = os.wait4(pid, 0)
+    ended, status, cpu_s = _reap()
+    while ended != pid:
+        ended, status, more_s = _reap()
+        cpu_s += more_s
     wall_ns = time.monotonic_ns() - start_ns
-    cpu_ns = round((usage.ru_utime + usage.ru_stime) * 1e9)
-    _write(report, f"{cpu_ns} {wall_ns} {pid} {status}")
+    orphans_s, left = _reap_orphans()
+    cpu_ns = round((cpu_s + orphans_s) * 1e9)
+    _write(report, f"{cpu_ns} {wall_ns} {pid} {status} {left:d}")
     code = os.waitstatus_to_exitcode(status)
     return 128 - code if code < 0 else code
+
+
+def _reap(flags: int = 0) -> tuple[int, int, float]:
+    """Return pid, wait status and CPU time (s) of a process that has ended; its pid is 0: none."""
+    pid, status, usage = os.wait4(-1, flags)
+    return pid, status, usage.ru_utime + usage.ru_stime
+
+
+def _reap_orphans() -> tuple[float, bool]:
+    """Return the CPU time (s) of those that end now, and whether others are left."""
+    cpu_s = 0.0
+    end_s = time.monotonic() + _ORPHANS_S
+    while time.monotonic() < end_s:
+        try:
+            pid, _, more_s = _reap(os.WNOHANG)
+        except ChildProcessError:
+            return cpu_s, False
+        cpu_s += more_s
+        if not pid:
+            time.sleep(_LOOK_S)
+    return cpu_s, True
 
 
 def _spawn(command: list[str], environment: dict[str, str], words: str) -> int:

@@ -43,12 +43,14 @@ class Run:
     """What one run took."""
 
     cpu_ns: int
-    """CPU time of the program and of the processes it waited for, as the OS kernel accounts it."""
+    """CPU time of the program and of its processes that ended, as the OS kernel accounts it."""
     wall_ns: int
     """From its start, not that of the recorder, to its end."""
     pid: int
     timers_ns: Mapping[str, int] = field(default_factory=dict)
     """CPU time of each operation by the program's own timers; empty: it has none."""
+    left_running: bool = False
+    """Whether it left processes running, whose CPU time is not known."""
 
     @property
     def timed_ns(self) -> int:
@@ -105,9 +107,8 @@ class Runner:
         return self._recorder_words.read_text(errors="replace")
 
     def _run(self, command: Sequence[str], kind: str, **how: object) -> Run:
-        for left in (self._report, self.timers):
-            if left is not None:
-                left.unlink(missing_ok=True)
+        self._report.unlink(missing_ok=True)
+        self._remove_timers()
         with self._recorder_words.open("wb") as words:
             # A session of its own: Ctrl-C reaches us alone, and we end the run.
             process = subprocess.Popen(
@@ -121,10 +122,22 @@ class Runner:
             raise _recorder_failed(self._words(), code) from None
         if told[0] == "error":
             raise _not_started(self.command[0], int(told[1]))
-        cpu_ns, wall_ns, pid, status = map(int, told)
+        cpu_ns, wall_ns, pid, status, left = map(int, told)
         if status != 0:
             raise self._failed(status, kind)
-        return Run(cpu_ns, wall_ns, pid, read_timers(self.timers) if self.timers else {})
+        timers_ns = read_timers(self.timers) if self.timers else {}
+        self._remove_timers()
+        return Run(cpu_ns, wall_ns, pid, timers_ns, bool(left))
+
+    def _remove_timers(self) -> None:
+        try:
+            if self.timers is not None:
+                self.timers.unlink(missing_ok=True)
+        except OSError as error:
+            raise TracerError(
+                f"cannot remove the timers {self.timers}: {error.strerror}",
+                hint="--timers names a file that the program makes",
+            ) from error
 
     def _failed(self, status: int, kind: str) -> ProgramFailedError:
         code = os.waitstatus_to_exitcode(status)

@@ -10,6 +10,8 @@ from rlscope_trace.errors import TracerError
 if TYPE_CHECKING:
     from pathlib import Path
 
+# No program runs so long; what is larger is no number for the arithmetic of shares.
+_MOST_NS = 10**18
 _WANTED = '{"operation": "simulation", "cpu_ns": 1200}'
 
 
@@ -40,9 +42,10 @@ def _parse(line: str, where: str) -> tuple[str, int]:
     try:
         told: Any = json.loads(line)
         operation, cpu_ns = told["operation"], told["cpu_ns"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _wrong(where, line) from error
-    if not isinstance(operation, str) or not isinstance(cpu_ns, int) or cpu_ns < 0:
+    # Not isinstance: Python takes true for a number.
+    if not isinstance(operation, str) or type(cpu_ns) is not int or not 0 <= cpu_ns < _MOST_NS:
         raise _wrong(where, line)
     return operation, cpu_ns
 

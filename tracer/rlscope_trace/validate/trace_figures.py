@@ -47,7 +47,10 @@ WHERE p.pid = $1 AND p.parent_process_id IS NOT NULL
 _INSTANCES = (
     "SELECT name, sum(instances)::BIGINT FROM operation_tree WHERE instances > 0 GROUP BY name"
 )
-_LOSSES = "SELECT count(*), coalesce(sum(count), 0)::BIGINT FROM trace_stat"
+# Where the probes of calls were away on purpose, nothing was paid for them either.
+_LOSSES = """
+SELECT count(*), coalesce(sum(count), 0)::BIGINT FROM trace_stat WHERE kind <> 'rate-limited'
+"""
 _QUALITY = """
 SELECT event, min(quality) FROM calibration
 WHERE quality IS NOT NULL AND quality <> 'ok' AND used AND event IN (FROM probe_hits SELECT event)

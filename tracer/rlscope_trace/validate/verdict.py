@@ -84,6 +84,11 @@ def _about_runs(pairs: Sequence[Pair], figures: Figures, asked: Asked) -> list[s
     shortest_ns = min(pair.untraced.cpu_ns for pair in pairs)
     if shortest_ns < SHORT_NS:
         told.append(f"a run takes {shortest_ns / 1e9:.2f} s of CPU time: less than 1 s says little")
+    if any(run.left_running for pair in pairs for run in (pair.untraced, pair.traced)):
+        told.append(
+            "the program left processes running: their CPU time is not counted, though the traces"
+            " hold their overhead; it should wait for them"
+        )
     if len(pairs) < _PAIRS_FOR_INTERVALS:
         told.append(
             f"{len(pairs)} pairs are too few for intervals: --runs {_PAIRS_FOR_INTERVALS} or more"
