@@ -16,7 +16,10 @@ _GAP_SQL = """
 SELECT
   EXISTS (FROM calibration WHERE used AND mean_ns IS NOT NULL),
   EXISTS (FROM calibration), EXISTS (FROM process),
-  (SELECT min(quality) FROM calibration WHERE mean_ns IS NULL AND method = 'micro')
+  (
+    SELECT arg_min(quality, event <> 'switch') FROM calibration
+    WHERE mean_ns IS NULL AND method = 'micro'
+  )
 """
 # As the report of this name, which has the same numbers by kind of event.
 _TOTAL_SQL = """

@@ -39,9 +39,9 @@ UNION ALL
 SELECT event, part, method, mean_ns, stddev_ns, n, low_ns, high_ns, used, quality
 FROM calibration_estimate;
 COMMENT ON VIEW calibration IS 'What one event of a kind costs the thread it happens on, in CPU time, by every method';
-COMMENT ON COLUMN calibration.event IS 'switch (a traced thread leaves or gets a CPU), wakeup, call (of a probed function), call_dear (of one that has no cheap instruction to probe), sample, range (NVTX, from C), range_python (the nvtx package), range_auto (a phase that was found), gil_release; bystander_switch, bystander_call: of programs that are not traced';
+COMMENT ON COLUMN calibration.event IS 'switch (a traced thread leaves or gets a CPU), wakeup, call (of a probed function), call_dear (of one that has no cheap instruction to probe), sample, range (NVTX, from C), range_python (the nvtx package), range_auto (a phase that was found), gil_release; names that begin with bystander_ are of programs that are not traced. Others are shown for comparison, and never subtracted';
 COMMENT ON COLUMN calibration.part IS 'inside: the measured interval of the event holds it; outside: what surrounds the event holds it; NULL: both together';
-COMMENT ON COLUMN calibration.method IS 'micro (a loop on this machine, see rlscope-trace calibrate); program (of it, in the program of the OS kernel alone, by the account of the OS kernel); in_run (that account while this trace was recorded); toggled (probes taken away for short times of this recording); combined (what is subtracted)';
+COMMENT ON COLUMN calibration.method IS 'micro (a loop on this machine, see rlscope-trace calibrate); program (one run of our program in the OS kernel, in that loop, by the account of the OS kernel); in_run (the same while this trace was recorded); toggled (probes taken away for short times of this recording); combined (what is subtracted)';
 COMMENT ON COLUMN calibration.mean_ns IS 'Cost of one event; NULL: not measured';
 COMMENT ON COLUMN calibration.stddev_ns IS 'Standard deviation of single measurements of the mean of many events';
 COMMENT ON COLUMN calibration.n IS 'How many such measurements';

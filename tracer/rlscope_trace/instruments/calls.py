@@ -189,7 +189,7 @@ class CallProbes:
         self._log.append(
             "site", site_id=site, module=module.path, symbol=point[2], kind=point[3],
             layer=module.layer, file_offset=point[1], state=state, seen_ns=module.seen_ns,
-            ts_ns=time.monotonic_ns(),
+            is_dear=point[5], ts_ns=time.monotonic_ns(),
         )  # fmt: skip
 
     def attach_gil(self, process: Process, key: FileKey, offsets: dict[str, int]) -> None:

@@ -98,7 +98,7 @@ class EventWriter:
             (
                 site.site_id or next(numbers), site.module, site.symbol, site.layer,
                 site.file_offset, site.state, site.probed_ns, site.dropped_ns, site.hits,
-                site.time_ns,
+                site.time_ns, site.is_dear,
             )
             for site in sites
         ]  # fmt: skip
@@ -108,10 +108,10 @@ class EventWriter:
             ]
             self._con.execute(
                 "INSERT INTO site (site_id, module, symbol, layer, file_offset, state, probed_ns,"
-                " dropped_ns, hits, time_ns) SELECT unnest(?::INTEGER[]), unnest(?::VARCHAR[]),"
+                " dropped_ns, hits, time_ns, is_dear) SELECT unnest(?::INTEGER[]), unnest(?::VARCHAR[]),"
                 " unnest(?::VARCHAR[]), unnest(?::VARCHAR[]), unnest(?::BIGINT[]),"
                 " unnest(?::VARCHAR[]), unnest(?::BIGINT[]), unnest(?::BIGINT[]),"
-                " unnest(?::BIGINT[]), unnest(?::BIGINT[])",
+                " unnest(?::BIGINT[]), unnest(?::BIGINT[]), unnest(?::BOOLEAN[])",
                 columns,
             )
         return len(rows)

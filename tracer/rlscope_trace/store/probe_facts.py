@@ -27,6 +27,7 @@ class Site:
     dropped_ns: int | None = None
     hits: int | None = None
     time_ns: int | None = None
+    is_dear: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +175,7 @@ def _take_site(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
         file_offset=_number(line, "file_offset"),
         state=state,
         probed_ns=_number(line, "ts_ns") if state == "probed" else None,
+        is_dear=line.get("is_dear") is True if "is_dear" in line else None,
     )
     if site.site_id:
         facts.sites[site.site_id] = site
