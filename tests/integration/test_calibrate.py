@@ -114,15 +114,21 @@ def test_a_call_of_another_program_costs_about_as_much(
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Return `start("record", ...)`: the command, with a cache of its own that is empty."""
+    """Return `start("record", ...)`: the command, with an empty cache and scratch folder."""
     started = []
-    environment = {**os.environ, DIRECTORY_VARIABLE: str(tmp_path / "cache")}
+    (tmp_path / "scratch").mkdir()
+    environment = {
+        **os.environ, DIRECTORY_VARIABLE: str(tmp_path / "cache"),
+        "TMPDIR": str(tmp_path / "scratch"),
+    }  # fmt: skip
 
     def begin(*arguments: str, **variables: str) -> subprocess.Popen[bytes]:
         with (tmp_path / "words").open("wb") as words:
             made = subprocess.Popen(
                 [*COMMAND, *arguments], env=environment | variables,
                 stdout=subprocess.DEVNULL, stderr=words,
+                # It may be ignored here, as in a job in the background.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
             )  # fmt: skip
         started.append(made)
         return made
@@ -140,30 +146,43 @@ def loops_of(process: subprocess.Popen[bytes]) -> list[int]:
     return [int(word) for word in told.split()]
 
 
-def test_ctrl_c_leaves_no_half_file_and_no_process(
-    start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_no_half_file_and_no_process(
+    start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path, number: signal.Signals
 ) -> None:
     process = start("calibrate")
     loops = until(lambda: loops_of(process), what="the loops are running")
     assert isinstance(loops, list)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     assert process.wait(timeout=DEADLINE_S) == 128 + signal.SIGINT
     assert "Traceback" not in (tmp_path / "words").read_text()
     assert not (tmp_path / "cache").exists()
+    assert list((tmp_path / "scratch").iterdir()) == []
     # One that had just been started ends with its stdin.
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in loops), what="all have ended")
 
 
+@pytest.mark.parametrize(
+    ("options", "program", "code"),
+    # A program that still runs then gets the signal all the same.
+    [((), "true", 0), (("--duration=0.1",), "sleep 1000", 128 + signal.SIGINT)],
+)
 def test_ctrl_c_skips_the_calibration_after_a_recording_and_saves_it(
-    start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
+    start: Callable[..., subprocess.Popen[bytes]],
+    tmp_path: Path,
+    options: tuple[str, ...],
+    program: str,
+    code: int,
 ) -> None:
     trace = tmp_path / "trace.duckdb"
-    process = start("record", "-o", str(trace), "--", "true", RLSCOPE_CALIBRATE="1")
+    process = start(
+        "record", "-o", str(trace), *options, "--", *program.split(), RLSCOPE_CALIBRATE="1"
+    )
     words = tmp_path / "words"
     until(lambda: "measuring what recording costs" in words.read_text(), what="it measures")
     until(lambda: loops_of(process), what="the loops are running")
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=DEADLINE_S) == 0, words.read_text()
+    assert process.wait(timeout=DEADLINE_S) == code, words.read_text()
     assert "note: calibration skipped" in words.read_text()
     assert_whole(words.read_text())
     reasons = query(

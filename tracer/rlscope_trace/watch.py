@@ -22,6 +22,8 @@ TICK_S = 0.5
 # program has it already (asm-generic/siginfo.h).
 _SI_KERNEL = 0x80
 
+_INTERRUPTING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 # All that would end the recorder, whether meant for it or for the program: schedulers of batch jobs
 # announce the end with SIGUSR1 or SIGUSR2.
 _ENDING_SIGNALS = (
@@ -47,6 +49,31 @@ def signals_held() -> Iterator[None]:
         while _capture.wait_signal(_HELD_SIGNALS, 0)[0]:
             pass
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def signals_interrupt() -> Iterator[None]:
+    """Let TERM and HUP do what Ctrl-C does: what is under way ends in order.
+
+    One that is ignored stays so: a program under nohup outlives its terminal.
+    """
+    before = {
+        number: signal.signal(number, signal.default_int_handler)
+        for number in _INTERRUPTING
+        if signal.getsignal(number) != signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def interrupt_if_held() -> None:
+    """Raise KeyboardInterrupt where such a signal is held for the program, which still gets it."""
+    pending = signal.sigpending()
+    if any(n in pending and signal.getsignal(n) != signal.SIG_IGN for n in _INTERRUPTING):
+        raise KeyboardInterrupt
 
 
 def watch_targets(

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
-from contextlib import contextmanager
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from rlscope_trace.cli import messages
 from rlscope_trace.store.spool import CALIBRATION_FILE
+from rlscope_trace.watch import interrupt_if_held, signals_interrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from rlscope_trace.calibrate.cache import Calibration
@@ -29,7 +27,8 @@ def take(directory: Path, key: dict[str, str]) -> Calibration:
 
     _require_tracing()
     messages.say("measuring what recorded events cost; this takes half a minute")
-    taken = _measure(FULL, key, "full")
+    with signals_interrupt():
+        taken = _measure(FULL, key, "full")
     _keep(directory, taken)
     return taken
 
@@ -38,10 +37,10 @@ def add_to_spool(spool: Path, *, wanted: bool) -> None:
     """Put the costs on this machine into a spool that is complete; take them where none are known.
 
     Nothing that goes wrong here costs the recording: then its trace says that the costs were not
-    measured. Ctrl-C skips the measurement.
+    measured. Ctrl-C, TERM and HUP skip the measurement.
     """
     try:
-        with _interrupts_skip():
+        with signals_interrupt():
             calibration = _known_or_taken(wanted=wanted)
             if calibration is not None:
                 from rlscope_trace.calibrate.cache import write_whole
@@ -81,7 +80,12 @@ def _measure(plan: Plan, key: dict[str, str], extent: str) -> Calibration:
     start_s = time.monotonic()
     with live_progress() as bar:
         task = bar.add_task("calibrating", total=plan.limit_s)
-        costs = measure(plan, lambda done, total: bar.update(task, completed=done, total=total))
+
+        def tell(done: float, total: float) -> None:
+            interrupt_if_held()
+            bar.update(task, completed=done, total=total)
+
+        costs = measure(plan, tell)
     facts: dict[str, object] = {
         "key": key,
         "extent": extent,
@@ -113,15 +117,3 @@ def _require_tracing() -> None:
         open_capture(loader="libbpf", rung=None, ring_bytes=_PROBE_RING_BYTES)
     except NothingWorksError as error:
         raise explain_failure(str(error), argv=sys.argv[1:]) from error
-
-
-@contextmanager
-def _interrupts_skip() -> Iterator[None]:
-    """Let Ctrl-C, TERM and HUP end the measurement instead of the recorder."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

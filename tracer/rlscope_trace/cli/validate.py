@@ -25,6 +25,7 @@ from rlscope_trace.validate.runs import Runner
 from rlscope_trace.validate.trace_figures import TraceFigures, read_figures
 from rlscope_trace.validate.verdict import Asked, Validation
 from rlscope_trace.validate.verdict import validate as judge
+from rlscope_trace.watch import signals_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,9 +103,7 @@ def validate(  # noqa: PLR0913 - one parameter per option
     options = list(context.args)
     _check(command, options, timers)
     # Also when a scheduler or a closed terminal ends us, the running program is stopped.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
-    with _directories(keep) as (directory, traces):
+    with signals_interrupt(), _directories(keep) as (directory, traces):
         runner = Runner(command, options, directory, timers.absolute() if timers else None)
         pairs, interrupted = _collect(runner, runs, traces, per, keeps=keep is not None)
     if not pairs:
