@@ -1,7 +1,8 @@
 """What one run of a program in the OS kernel took while the trace was recorded: method in_run.
 
-The OS kernel accounts for all runs. Those that a traced thread caused are known from the trace;
-the others are cheap misses, whose cost was measured beside the recording.
+The OS kernel accounts for all runs. Those that a traced thread caused are known from the trace; the
+others are cheap misses. What both take in a loop is known: all of them together take so many times
+as long in the recording.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 # Fewer than so many windows with events, or events in them, tell nothing.
 FEWEST_WINDOWS = 4
-_FEWEST_RUNS = 100
+_FEWEST_RUNS = 30
 # Of what a miss costs, relative to itself: it was measured in a loop too.
 _MISS_ERROR = 0.25
 # More runs in the trace than the OS kernel counted, by this part: one of the two is wrong.
@@ -78,12 +79,16 @@ class _Window:
 
 
 def in_run(
-    connection: duckdb.DuckDBPyConnection, span: tuple[int, int], misses: dict[str, Cost]
+    connection: duckdb.DuckDBPyConnection,
+    span: tuple[int, int],
+    programs: dict[str, Cost],
+    misses: dict[str, Cost],
 ) -> list[Cost]:
     """Return a row for each event that the OS kernel accounts for, the mean that of one run.
 
-    span: first and last instant of the trace. misses: cost of one run for a bystander, by event of
-    the calibration; without one, a miss costs up to a run.
+    span: first and last instant of the trace. programs, misses: what one run takes in a loop, for a
+    traced thread and for a bystander, by event of the calibration; without the first a miss costs
+    what it does in the loop, without the second up to a run.
     """
     first_ns, last_ns = span[0] - _MARGIN_NS, span[1] + _MARGIN_NS
     ((outside,),) = connection.execute(_OUTSIDE_SQL, [first_ns, last_ns]).fetchall()
@@ -100,7 +105,8 @@ def in_run(
             for start_ns, account in windows.get(event, {}).items()
         ]
         if listed or outside:
-            found.append(_judged(event, listed, misses.get(_MISSES[event]), outside))
+            loops = programs.get(event), misses.get(_MISSES[event])
+            found.append(_judged(event, listed, loops, outside))
     return found
 
 
@@ -112,7 +118,9 @@ def _known(connection: duckdb.DuckDBPyConnection, event: str) -> dict[int, int]:
     return dict(connection.execute(query).fetchall())
 
 
-def _judged(event: str, windows: list[_Window], miss: Cost | None, outside: int) -> Cost:
+def _judged(
+    event: str, windows: list[_Window], loops: tuple[Cost | None, Cost | None], outside: int
+) -> Cost:
     known, runs = sum(w.known for w in windows), sum(w.runs for w in windows)
     with_events = [w for w in windows if w.known]
     if outside:
@@ -126,11 +134,11 @@ def _judged(event: str, windows: list[_Window], miss: Cost | None, outside: int)
             f" {runs:,}: their times do not agree"
         )
     elif len(with_events) < FEWEST_WINDOWS or known < _FEWEST_RUNS:
-        if not known and _looks_recorded(windows, miss):
+        if not known and _looks_recorded(windows, loops[1]):
             return Cost(event, None, "in_run", quality=_dropped(event, runs))
         quality = f"in-run windows were too few: {len(with_events)} with {known:,} runs"
     else:
-        return _estimated(event, with_events, miss)
+        return _estimated(event, with_events, *loops)
     return Cost(event, None, "in_run", n=len(with_events), quality=quality)
 
 
@@ -149,7 +157,7 @@ def _dropped(event: str, runs: int) -> str:
     )
 
 
-def _estimated(event: str, windows: list[_Window], miss: Cost | None) -> Cost:
+def _estimated(event: str, windows: list[_Window], program: Cost | None, miss: Cost | None) -> Cost:
     missed = [max(w.runs - w.known, 0) for w in windows]
     all_ns, all_runs = sum(w.time_ns for w in windows), sum(w.runs for w in windows)
     # Not known: anything from nothing to as much as all others.
@@ -157,9 +165,16 @@ def _estimated(event: str, windows: list[_Window], miss: Cost | None) -> Cost:
     if miss is not None and miss.mean_ns is not None:
         miss_ns = min(max(miss.mean_ns, 0.0), all_ns / all_runs)
         miss_error_ns = max(_MISS_ERROR * miss_ns, miss.stderr_ns)
-    times = [w.time_ns - m * miss_ns for w, m in zip(windows, missed, strict=True)]
-    mean_ns, stderr_ns = ratio(times, [float(w.known) for w in windows])
-    of_misses_ns = miss_error_ns * sum(missed) / sum(w.known for w in windows)
+    if miss is not None and program is not None and program.mean_ns:
+        # In units of a run for a traced thread: as much dearer as that is, a miss is too.
+        weight = miss_ns / program.mean_ns
+        runs = [w.known + m * weight for w, m in zip(windows, missed, strict=True)]
+        mean_ns, stderr_ns = ratio([float(w.time_ns) for w in windows], runs)
+        of_misses_ns = mean_ns * miss_error_ns / program.mean_ns * sum(missed) / sum(runs)
+    else:
+        times = [w.time_ns - m * miss_ns for w, m in zip(windows, missed, strict=True)]
+        mean_ns, stderr_ns = ratio(times, [float(w.known) for w in windows])
+        of_misses_ns = miss_error_ns * sum(missed) / sum(w.known for w in windows)
     half_ns = math.hypot(t_quantile(len(windows) - 1) * stderr_ns, Z * of_misses_ns)
     return Cost(
         event, None, "in_run", mean_ns, stderr_ns * math.sqrt(len(windows)), len(windows),

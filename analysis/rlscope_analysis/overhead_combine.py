@@ -1,8 +1,9 @@
-"""What is subtracted for each event: its cost in a loop, scaled by what it takes in the program.
+"""What is subtracted for each event: its cost in a loop, and what it takes more in the program.
 
 A loop finds everything in the cache, a program does not: what the program in the OS kernel takes
-in the recording, against what it takes in the loop, tells by how much dearer an event is. The
-checks: no two ways of measuring may contradict each other.
+more in the recording than in the loop is added. The rest of an event (a trap, an interrupt, the
+way of the hypervisor) no account tells of: it is as in the loop, within an error. The checks: no
+two ways of measuring may contradict each other.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from rlscope_analysis.schema.vocabulary import EVENTS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# How far the whole of an event may differ from its part in the OS kernel: relative deviation.
-_FACTOR_ERROR = 0.25
-# In a program an event is seldom cheaper than in a loop, and costs about twice as much.
-_SANE = (0.67, 4.0)
+# How far what no account tells of may differ from the loop: relative deviation.
+_REST_ERROR = 0.25
+# In a program, its part in the OS kernel is seldom cheaper than in a loop: twice as dear as a rule,
+# and five times where whatever else runs needs all of the cache.
+_SANE = (0.67, 10.0)
 # Without an account of the recording, the factor is 1, and most likely between these.
 _UNKNOWN = (0.5, 2.5)
 # Two ways contradict each other if one is as many times the other, whatever the intervals say.
@@ -59,16 +61,20 @@ def combined(
 
 
 def _scaled(part: Cost, program: Cost | None, account: Cost | None) -> Cost:
-    """Return the cost of a part: times the factor, or as it is, with what that leaves open."""
+    """Return the cost of a part with what it takes more; or as it is, with what is left open."""
     assert part.mean_ns is not None
     lacks = _lack(part.event, program, account)
     if lacks is None and program and account and program.mean_ns and account.mean_ns:
-        factor = account.mean_ns / program.mean_ns
-        relative = math.hypot(
-            account.stderr_ns / account.mean_ns, program.stderr_ns / program.mean_ns, _FACTOR_ERROR
+        # The programs take their stamps at once, or last of all: what they do is outside.
+        runs = _RUNS.get(part.event, 1) if part.part == "outside" else 0
+        mean_ns = part.mean_ns + runs * (account.mean_ns - program.mean_ns)
+        rest_ns = max(0.0, part.mean_ns - runs * program.mean_ns)
+        stddev_ns = math.hypot(
+            part.stderr_ns,
+            runs * account.stderr_ns,
+            runs * program.stderr_ns,
+            _REST_ERROR * rest_ns,
         )
-        mean_ns = factor * part.mean_ns
-        stddev_ns = math.hypot(factor * part.stderr_ns, mean_ns * relative)
         return replace(
             part, method="combined", mean_ns=mean_ns, stddev_ns=stddev_ns, n=account.n,
             low_ns=mean_ns - Z * stddev_ns, high_ns=mean_ns + Z * stddev_ns, used=True,
@@ -82,7 +88,7 @@ def _scaled(part: Cost, program: Cost | None, account: Cost | None) -> Cost:
 
 
 def _lack(event: str, program: Cost | None, account: Cost | None) -> str | None:
-    """Return why the factor is not known, or not believed; empty: it cannot be; None: it is."""
+    """Return why that is not known, or not believed; empty: it cannot be; None: it is."""
     if event in _WITHOUT_PROGRAM:
         return ""
     if account is None:

@@ -31,7 +31,8 @@ def store(connection: duckdb.DuckDBPyConnection) -> None:
     if first_ns is not None and last_ns is not None:
         span = (first_ns, last_ns)
         if has_account:
-            accounts = in_run(connection, span, _misses(measured))
+            programs = {row.event: row for row in measured if row.method == "program"}
+            accounts = in_run(connection, span, programs, _misses(measured))
         if has_windows:
             # Brings numpy along.
             from rlscope_analysis.overhead_toggled import toggled

@@ -40,7 +40,7 @@ def recorded(*, factor: float = 1.5, misses: int = 300, shift_ns: int = 0) -> Tr
     for number in range(10):
         start_ns = number * 1000 * MS + shift_ns
         calls = WINDOW_NS // (MS // 10 * 50)
-        time_ns = round(2 * calls * PROGRAM_NS * factor + misses * MISS_NS)
+        time_ns = round(factor * (2 * calls * PROGRAM_NS + misses * MISS_NS))
         builder.account("call", start_ns, start_ns + WINDOW_NS, 2 * calls + misses, time_ns)
     return builder
 
@@ -64,7 +64,7 @@ def worked_out(builder: TraceBuilder) -> dict[tuple[str, str | None], Cost]:
         return {row[:2]: dict(zip(names, row, strict=True)) for row in rows.fetchall()}
 
 
-def test_the_account_scales_the_loop() -> None:
+def test_what_programs_take_more_is_added_to_the_loop() -> None:
     builder = recorded(factor=1.5)
     add_loops(builder)
     found = worked_out(builder)
@@ -72,14 +72,23 @@ def test_the_account_scales_the_loop() -> None:
     assert in_run["mean_ns"] == pytest.approx(1.5 * PROGRAM_NS, rel=1e-6)
     assert (in_run["n"], in_run["used"], in_run["quality"]) == (10, False, "ok")
     assert in_run["low_ns"] < in_run["mean_ns"] < in_run["high_ns"]
-    for part, loop_ns in (("inside", 400), ("outside", 600)):
+    # Both runs of a call are outside of it.
+    for part, loop_ns, more_ns in (("inside", 400, 0), ("outside", 600, 2 * 0.5 * PROGRAM_NS)):
         cost = found["combined", part]
-        assert cost["mean_ns"] == pytest.approx(1.5 * loop_ns, rel=1e-6)
+        assert cost["mean_ns"] == pytest.approx(loop_ns + more_ns, rel=1e-6)
         assert cost["used"]
         assert cost["quality"] == "ok"
-        # Not surer than that the whole of an event is dearer as its program is.
-        assert cost["high_ns"] - cost["mean_ns"] >= 1.9 * 0.25 * cost["mean_ns"]
-        assert cost["mean_ns"] - cost["low_ns"] < 0.6 * cost["mean_ns"]
+    # Of what the OS kernel gives no account of, no more is known than from the loop.
+    inside = found["combined", "inside"]
+    assert inside["high_ns"] - inside["mean_ns"] >= 1.9 * 0.25 * 400
+
+
+def test_what_is_hardly_the_program_is_not_scaled_by_it() -> None:
+    builder = recorded(factor=2.0)
+    add_loops(builder, scale=20)
+    cost = worked_out(builder)["combined", "outside"]
+    assert cost["mean_ns"] == pytest.approx(20 * 600 + 2 * PROGRAM_NS, rel=1e-6)
+    assert cost["quality"] == "ok"
 
 
 def test_runs_of_others_are_not_taken_for_ours() -> None:
