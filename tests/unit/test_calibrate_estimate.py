@@ -5,7 +5,8 @@ import statistics
 
 import pytest
 
-from rlscope_trace.calibrate.account import per_run, together
+from rlscope_trace import _capture
+from rlscope_trace.calibrate.account import counted, per_run, together
 from rlscope_trace.calibrate.estimate import Estimate, added, calm, estimate, split
 from rlscope_trace.calibrate.results import Values, quality_of
 from rlscope_trace.store.calibration import OK, Cost
@@ -135,9 +136,26 @@ def test_an_account_counts_the_runs_that_are_meant() -> None:
     # 15 of 20 are ours; the five others took 40 each.
     assert per_run((20, 4000), 15, 40.0) == pytest.approx(3800 / 15)
     assert per_run((0, 0)) is None
+    assert per_run((0, 0), 6) is None
     assert per_run((5, 100), 0) is None
 
 
 def test_a_cost_that_is_not_measured_has_no_number() -> None:
     row = Cost("cuda_call", None, "micro", quality="not measured: no NVIDIA GPU")
     assert (row.mean_ns, row.stddev_ns, row.low_ns, row.high_ns, row.n) == (*[None] * 4, 0)
+
+
+def test_without_an_account_of_the_os_kernel_the_other_costs_are_measured_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It takes CAP_SYS_ADMIN; CAP_BPF and CAP_PERFMON are enough for a recording."""
+
+    class Refused:
+        def __init__(self, _programs: object) -> None: ...
+
+        def start(self) -> None:
+            raise PermissionError(1, "timing BPF programs: Operation not permitted")
+
+    monkeypatch.setattr(_capture, "ProgramClock", Refused)
+    assert counted([("on_switch", 3)], lambda: pytest.fail("nobody counts")) == {}
+    assert together({}, "on_switch") == (0, 0)

@@ -75,7 +75,7 @@ class SampleLoops:
             raise CalibrationError(f"{len(gaps_ns)} of {expected:.0f} samples were felt")
         self._values.add("sample", "", statistics.median(gaps_ns))
         # The others ran for threads that are not traced, and ended at once.
-        runs, time_ns = told["on_tick"]
+        runs, time_ns = told.get("on_tick", (0, 0))
         self._values.add_program("sample", "", per_run((runs, time_ns), min(runs, len(felt))))
 
     def _look(self) -> list[float]:
