@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from contextlib import contextmanager
@@ -42,11 +43,21 @@ class CallSwitch:
         """Whether no call is recorded now."""
         return self._suspended_ns is not None
 
+    @property
+    def is_ended(self) -> bool:
+        """Whether all probes have been taken away for good."""
+        return self._is_ended
+
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """While sites are attached or dropped: all probes are there, and stay there."""
+        """While sites are attached or dropped: all probes are there, and stay there.
+
+        Raises OSError where they have been taken away for good: nobody would govern new ones.
+        """
         with self._lock:
             self.resume()
+            if self._is_ended:
+                raise OSError(errno.ECANCELED, "the probes of calls were taken away")
             self._changed_ns = time.monotonic_ns()
             yield
 

@@ -133,8 +133,9 @@ class CallProbes:
         with self.switch.ending():
             self._probes.close_open()
         now_ns = time.monotonic_ns()
-        for module in self._modules.values():
-            for site_id in module.sites.values():
+        # Copies: the thread of the windows may be the one that gives up, while others are added.
+        for module in list(self._modules.values()):
+            for site_id in list(module.sites.values()):
                 self._log.append("dropped", site_id=site_id, reason=reason, ts_ns=now_ns)
         self._log.append("gave_up", reason=f"{reason}{detail}", ts_ns=now_ns)
 
@@ -227,8 +228,14 @@ class CallProbes:
         decisions = self._governor.decide(now_ns, cpu_ns, self._probes.counters())
         if not decisions:
             return
-        with self.switch.changing():
-            self._probes.drop([decision.site_id for decision in decisions])
+        try:
+            with self.switch.changing():
+                self._probes.drop([decision.site_id for decision in decisions])
+        except OSError:
+            if not self.switch.is_ended:
+                raise
+            # The thread of the windows has given up meanwhile.
+            return
         for decision in decisions:
             self._log.append(
                 "dropped", site_id=decision.site_id, reason=decision.reason,
