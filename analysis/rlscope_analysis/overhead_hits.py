@@ -116,7 +116,7 @@ def store(connection: duckdb.DuckDBPyConnection, hits: Hits) -> None:
 
 
 def _events(connection: duckdb.DuckDBPyConnection, places: Places) -> Iterator[_Seen]:
-    yield _instants(places, "switch", _alive(places, *places.switched_in)[1])
+    yield _instants(places, "switch", places.switched_in)
     for event, query, at in _INSTANTS:
         thread, times = _fetched(connection, places.cell, query, "thread_id", at)
         on_axis = np.sort(_alive(places, places.axis.numbers(thread), times)[1])

@@ -101,9 +101,10 @@ class Places:
 
     cell: Cell
     axis: Axis
-    switched_in: tuple[Column, Column]
-    """Number of the thread and time of each start of running."""
-    running: Stretches
+    switched_in: Column
+    """Where on the axis threads began to run, in their lifetimes and in the time of the cell."""
+    running: tuple[Column, Column]
+    """Where on the axis threads run: from and until, in order and without overlap."""
     path: Stretches
     native: Stretches
     cuda: Stretches
@@ -114,7 +115,13 @@ class Places:
 
     def runs(self, places: Column) -> npt.NDArray[np.bool_]:
         """Tell of each place whether its thread ran."""
-        return np.broadcast_to(self.running.at(places) > 0, places.shape)
+        starts, ends = self.running
+        if not len(starts):
+            return np.zeros(len(places), np.bool_)
+        at = np.searchsorted(starts, places, side="right") - 1
+        # -1 is the last one, which begins after the place.
+        runs: npt.NDArray[np.bool_] = (at >= 0) & (places < ends[at])
+        return runs
 
     def gpu(self, numbers: Column, times: Column) -> Column:
         """Return the GPU state at times of the threads with these numbers, as it is coded."""
@@ -169,14 +176,17 @@ def _placed(cell: Cell, rows: dict[str, tuple[Column, ...]], base_ns: int, span_
     process_axis = Axis(processes, base_ns, span_ns)
     number, start_ns, end_ns, _ = _on(axis, rows["thread_state_coded"])
     start, end = axis.places(number, start_ns), axis.places(number, end_ns)
+    first_ns = np.maximum(cell.columns[2], cell.start_ns)
+    last_ns = np.minimum(cell.columns[3], cell.end_ns)
+    starts = start[(start_ns >= first_ns[number]) & (start_ns < last_ns[number])]
     if (start[1:] < start[:-1]).any():
         order = np.argsort(start, kind="stable")
         start, end = start[order], end[order]
     return Places(
         cell=cell,
         axis=axis,
-        switched_in=(number, start_ns),
-        running=Stretches(start, end, 1),
+        switched_in=starts,
+        running=(start, end),
         path=_flattened(axis, rows["operation_coded"]),
         native=_flattened(axis, rows["native_call_coded"]),
         cuda=_flattened(axis, rows["cuda_call_coded"], value=1),

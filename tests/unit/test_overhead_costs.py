@@ -83,14 +83,6 @@ def test_what_programs_take_more_is_added_to_the_loop() -> None:
     assert inside["high_ns"] - inside["mean_ns"] >= 1.9 * 0.25 * 400
 
 
-def test_what_is_hardly_the_program_is_not_scaled_by_it() -> None:
-    builder = recorded(factor=2.0)
-    add_loops(builder, scale=20)
-    cost = worked_out(builder)["combined", "outside"]
-    assert cost["mean_ns"] == pytest.approx(20 * 600 + 2 * PROGRAM_NS, rel=1e-6)
-    assert cost["quality"] == "ok"
-
-
 def test_runs_of_others_are_not_taken_for_ours() -> None:
     many, few = (recorded(factor=2.0, misses=misses) for misses in (5000, 0))
     for builder in (many, few):

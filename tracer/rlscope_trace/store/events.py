@@ -108,10 +108,11 @@ class EventWriter:
             ]
             self._con.execute(
                 "INSERT INTO site (site_id, module, symbol, layer, file_offset, state, probed_ns,"
-                " dropped_ns, hits, time_ns, is_dear) SELECT unnest(?::INTEGER[]), unnest(?::VARCHAR[]),"
-                " unnest(?::VARCHAR[]), unnest(?::VARCHAR[]), unnest(?::BIGINT[]),"
-                " unnest(?::VARCHAR[]), unnest(?::BIGINT[]), unnest(?::BIGINT[]),"
-                " unnest(?::BIGINT[]), unnest(?::BIGINT[]), unnest(?::BOOLEAN[])",
+                " dropped_ns, hits, time_ns, is_dear)"
+                " SELECT unnest(?::INTEGER[]), unnest(?::VARCHAR[]), unnest(?::VARCHAR[]),"
+                " unnest(?::VARCHAR[]), unnest(?::BIGINT[]), unnest(?::VARCHAR[]),"
+                " unnest(?::BIGINT[]), unnest(?::BIGINT[]), unnest(?::BIGINT[]),"
+                " unnest(?::BIGINT[]), unnest(?::BOOLEAN[])",
                 columns,
             )
         return len(rows)
