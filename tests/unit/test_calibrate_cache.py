@@ -113,6 +113,9 @@ def test_where_the_cache_is() -> None:
     assert cache.cache_directory(user, euid=1000) == Path("/users/ada/cache/rlscope-trace")
     relative = {**user, "XDG_CACHE_HOME": "cache"}
     assert cache.cache_directory(relative, euid=1000) == Path("/users/ada/.cache/rlscope-trace")
+    for homeless in ({}, {"HOME": ""}, {"HOME": "here"}):
+        kept = cache.cache_directory(homeless, euid=1000)
+        assert kept == Path("/nonexistent/.cache/rlscope-trace")
     # Of root it is never the home of the user that called sudo.
     assert cache.cache_directory(user, euid=0) == Path("/var/cache/rlscope-trace")
     named = {**user, "RLSCOPE_CALIBRATION_DIR": "/elsewhere"}

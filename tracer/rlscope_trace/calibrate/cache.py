@@ -75,9 +75,11 @@ def cache_directory(environ: Mapping[str, str] | None = None, *, euid: int | Non
         return Path(named).absolute()
     if (os.geteuid() if euid is None else euid) == 0:
         return _OF_ROOT
-    base = env.get("XDG_CACHE_HOME", "")
-    # A relative one is to be ignored: XDG Base Directory Specification.
-    folder = Path(base) if base.startswith("/") else Path(env.get("HOME", "/tmp")) / ".cache"
+    # A relative one is to be ignored: XDG Base Directory Specification. Nothing is kept in /tmp,
+    # where others could put costs of theirs; /nonexistent is Debian's home of those that have none.
+    base, home = (env.get(name, "") for name in ("XDG_CACHE_HOME", "HOME"))
+    user_home = Path(home) if home.startswith("/") else Path("/nonexistent")
+    folder = Path(base) if base.startswith("/") else user_home / ".cache"
     return folder / "rlscope-trace"
 
 
