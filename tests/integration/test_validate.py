@@ -117,3 +117,25 @@ def test_ctrl_c_ends_the_run_and_shows_whole_pairs(
     assert "Traceback" not in words.read_text()
     assert "pairs of an untraced and a traced run" in printed.splitlines()[0]
     assert "stopped early" in printed
+
+
+def test_ctrl_c_before_a_pair_leaves_nothing(
+    planted: dict[str, str], tmp_path: Path, poll_until: Callable[..., object]
+) -> None:
+    begun, scratch = tmp_path / "begun", tmp_path / "scratch"
+    scratch.mkdir()
+    program = f"import os, time\nopen({str(begun)!r}, 'w').close()\ntime.sleep(1000)"
+    process = subprocess.Popen(
+        [*COMMAND, "validate", "--", sys.executable, "-c", program],
+        env={**planted, "TMPDIR": str(scratch)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    poll_until(begun.exists, what="the program runs")
+    process.send_signal(signal.SIGINT)
+    printed, words = process.communicate(timeout=60)
+    assert (process.returncode, printed) == (128 + signal.SIGINT, "")
+    assert words.splitlines()[-1] == "error: interrupted before a pair of runs was complete"
+    assert list(scratch.iterdir()) == []

@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -107,7 +107,8 @@ def validate(  # noqa: PLR0913 - one parameter per option
         runner = Runner(command, options, directory, timers.absolute() if timers else None)
         pairs, interrupted = _collect(runner, runs, traces, per, keeps=keep is not None)
     if not pairs:
-        raise TracerError("interrupted before a pair of runs was complete")
+        messages.error("interrupted before a pair of runs was complete")
+        raise typer.Exit(128 + signal.SIGINT)
     asked = Asked(tuple(command), tuple(options), runs, max_bias, per)
     found = judge(pairs, asked)
     as_json = output_format is ValidateFormat.JSON
@@ -165,6 +166,10 @@ def _directories(keep: Path | None) -> Iterator[tuple[Path, Path]]:
         yield directory, keep.absolute() if keep else base
     finally:
         shutil.rmtree(base, ignore_errors=True)
+        if keep is not None:
+            # If nothing is in it: then it is not in the way of the next try.
+            with suppress(OSError):
+                keep.rmdir()
 
 
 def _collect(
