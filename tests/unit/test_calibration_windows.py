@@ -141,6 +141,8 @@ def test_a_window_that_a_kill_left_open_lasts_to_the_end(
     ask = trace(CALLS, OPENED | {"start_ns": 320}, end_ns=end_ns)
     assert ask(WINDOWS)[-1] == ("calls", 320, until_ns)
     assert ask("SELECT count FROM trace_stat WHERE kind = 'rate-limited'") == [(2,)]
+    (reason,) = reasons(ask)
+    assert "away 2 times, 0.0 s in all and until the recorder was killed, to see" in str(reason)
 
 
 def test_what_could_not_be_done_is_kept(trace: Callable[..., Query]) -> None:

@@ -39,6 +39,7 @@ def command(*arguments: object) -> subprocess.CompletedProcess[str]:
         (["python", "train.py"], "no program to run"),
         (["--runs", "0", "--", "true"], "--runs"),
         (["--max-bias", "-1", "--", "true"], "--max-bias"),
+        (["--max-bias", "inf", "--", "true"], "--max-bias inf"),
         (["--format", "csv", "--", "true"], "--format"),
         (["-o", "x.duckdb", "--", "true"], "-o is not for validate"),
         (["--duration=3", "--", "true"], "--duration=3 is not for validate"),

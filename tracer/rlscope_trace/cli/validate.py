@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
@@ -101,7 +102,7 @@ def validate(  # noqa: PLR0913 - one parameter per option
     """
     command = context.meta[_COMMAND]
     options = list(context.args)
-    _check(command, options, timers)
+    _check(command, options, timers, max_bias)
     # Also when a scheduler or a closed terminal ends us, the running program is stopped.
     with signals_interrupt(), _directories(keep) as (directory, traces):
         runner = Runner(command, options, directory, timers.absolute() if timers else None)
@@ -122,7 +123,9 @@ def _exit_code(found: Validation, *, interrupted: bool) -> int:
     return 1 if found.is_biased else 0
 
 
-def _check(command: list[str], options: list[str], timers: Path | None) -> None:
+def _check(command: list[str], options: list[str], timers: Path | None, max_bias: float) -> None:
+    if not math.isfinite(max_bias):
+        raise UsageError(f"--max-bias {max_bias} is no percentage", hint="--max-bias 5")
     if not command:
         raise UsageError(
             "no program to run", hint="rlscope-trace validate [OPTIONS] -- python train.py"

@@ -69,8 +69,10 @@ def calls_away(facts: ProbeFacts) -> str | None:
         return None
     ns = sum(window.end_ns - window.start_ns for window in windows if window.end_ns is not None)
     times = "once" if len(windows) == 1 else f"{len(windows)} times"
+    is_cut = any(window.end_ns is None for window in windows)
     return (
-        f"the probes of calls were away {times}, {ns / 1e9:.1f} s in all, to see what they cost:"
+        f"the probes of calls were away {times}, {ns / 1e9:.1f} s in all"
+        f"{' and until the recorder was killed' if is_cut else ''}, to see what they cost:"
         " --in-run-calibration full"
     )
 
