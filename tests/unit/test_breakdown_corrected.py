@@ -255,3 +255,19 @@ def test_a_kind_of_event_without_a_cost_leaves_its_rows_open(tmp_path: Path) -> 
         summary = summarize(opened)
     assert summary.overhead.reason == "no cost of sample"
     assert any("what sample costs, which happened 1 times" in one for one in summary.findings)
+
+
+def test_where_nobody_knows_who_ran_nothing_is_corrected(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "imported.duckdb")
+    builder.capture("thread_state", measured=False)
+    builder.capture("operation")
+    process = builder.process(pid=7, end_ns=MS)
+    thread = builder.thread(process, states=[], end_ns=MS)
+    builder.operation(thread, 1000, 2000, "step", source="record_function")
+    builder.native_call(thread, 1100, 1200, "backend")
+    add_costs(builder)
+    with open_trace(builder.write()) as opened:
+        rows = opened.sql("SELECT sum(time_ns), count(overhead_ns) FROM breakdown_corrected")
+        assert rows.fetchall() == [(MS, 0)]
+        wall = opened.sql("SELECT wall_ns, overhead_ns, exposed_ns FROM overhead_wall").fetchall()
+        assert wall == [(MS, None, None)]
