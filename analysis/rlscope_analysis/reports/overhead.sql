@@ -22,7 +22,7 @@ WITH hit AS (
   SELECT sum(time_ns) AS time_ns FROM thread_overlap_coded WHERE state = 0
 )
 SELECT
-  event, h.hits, c.cost_ns,
+  event, h.hits, c.cost_ns / 1000 AS cost_us,
   round(p.overhead_ns)::BIGINT AS overhead_ns,
   round(p.overhead_ns - p.below_ns)::BIGINT AS overhead_low_ns,
   round(p.overhead_ns + p.above_ns)::BIGINT AS overhead_high_ns,
