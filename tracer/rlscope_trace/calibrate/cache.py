@@ -15,7 +15,7 @@ from rlscope_trace import __version__
 from rlscope_trace.store.calibration import Cost, dump_costs, read_costs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 DIRECTORY_VARIABLE = "RLSCOPE_CALIBRATION_DIR"
 _OF_ROOT = Path("/var/cache/rlscope-trace")
@@ -129,9 +129,3 @@ def write_whole(path: Path, text: str) -> None:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
-
-
-def missing_events(costs: Sequence[Cost]) -> list[str]:
-    """Return the events of which nothing was measured."""
-    known = {cost.event for cost in costs if cost.mean_ns is not None}
-    return sorted({cost.event for cost in costs} - known)

@@ -25,12 +25,6 @@ class Estimate:
     high: float | None
     n: int
 
-    def holds(self, value: float) -> bool | None:
-        """Tell whether the interval holds a value; None: there is no interval."""
-        if self.low is None or self.high is None:
-            return None
-        return self.low <= value <= self.high
-
 
 def estimate(values: Sequence[float]) -> Estimate | None:
     """Return the median of the values and its interval; None: there are no values."""
