@@ -119,10 +119,14 @@ def test_processes_that_do_not_end_are_told_of_and_left_alone(tmp_path: Path) ->
 
 
 def test_a_run_that_fails_shows_its_code_and_its_last_words(tmp_path: Path) -> None:
-    program = "import sys; print('loading', file=sys.stderr); sys.exit('no such data set')"
+    program = (
+        "import sys; print('x' * 9000, 'loading', sep='\\n', file=sys.stderr);"
+        " sys.exit('no such data set')"
+    )
     with pytest.raises(ProgramFailedError, match=r"exit code 1 in an untraced run") as failure:
         runner(tmp_path, program).untraced()
-    assert str(failure.value).endswith("\n  loading\n  no such data set")
+    assert str(failure.value).endswith("x\n  loading\n  no such data set")
+    assert len(str(failure.value)) < 500
     assert "it must end by itself with 0" in str(failure.value.hint)
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _CHILD = Path(__file__).with_name("child.py")
 _TAIL_LINES = 12
+_TAIL_LENGTH = 300
 _LINE_LENGTH = 120
 # What an interrupted run may take to end by itself: a program may save its work.
 _ENDING_S = 20.0
@@ -142,12 +143,19 @@ class Runner:
     def _failed(self, status: int, kind: str) -> ProgramFailedError:
         code = os.waitstatus_to_exitcode(status)
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        words = self._report.with_name("run.stderr").read_text(errors="replace")
-        tail = "".join(f"\n  {line}" for line in words.splitlines()[-_TAIL_LINES:])
+        tail = "".join(f"\n  {line}" for line in _last_lines(self._report.with_name("run.stderr")))
         return ProgramFailedError(
             f"the program {how} in {'an' if kind == 'untraced' else 'a'} {kind} run{tail}",
             hint=f"it must end by itself with 0: {one_line(self.command)}",
         )
+
+
+def _last_lines(path: Path) -> list[str]:
+    """Return the end of what a program wrote, which may be very much."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL_LINES * _TAIL_LENGTH))
+        words = file.read().decode(errors="replace")
+    return [line[-_TAIL_LENGTH:] for line in words.splitlines()[-_TAIL_LINES:]]
 
 
 def one_line(command: Sequence[str]) -> str:
