@@ -21,9 +21,11 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 WORKLOADS = REPOSITORY / "tests" / "workloads"
 DEADLINE_S = 30.0
 
-# The first recording on a machine measures for ten seconds what events cost: those of tests do not.
-# In the environment, which the commands that tests run inherit.
+# The first recording on a machine measures for ten seconds what events cost: those of tests do not,
+# nor do they know what others measured. In the environment, which the commands that tests run
+# inherit.
 os.environ["RLSCOPE_CALIBRATE"] = "0"
+os.environ["RLSCOPE_CALIBRATION_DIR"] = str(REPOSITORY / "tests/none")
 
 BPF_SYSCALL = {"x86_64": 321, "aarch64": 280}
 BPF_MAP_CREATE = 0

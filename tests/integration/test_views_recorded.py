@@ -31,6 +31,8 @@ RECORDED = {
     "sampled": (["--sample-hz=999"], ["threads"]),
 }
 GPU = {"gpu", "kernel", "launch", "idle"}
+# Recordings of tests take no calibration.
+COSTS = {"corrected", "overhead", "wall"}
 NOT_RECORDED = GPU | {"layer", "transitions", "functions", "operation-functions"}
 # Measured, and none of these programs has any.
 NONE_MARKED = {"operation", "operation-overlap"}
@@ -175,7 +177,11 @@ def test_stretches_add_up_to_the_whole(recorded: Path) -> None:
 @pytest.mark.parametrize("name", REPORTS)
 def test_each_view_is_printed_or_says_that_it_was_not_measured(recorded: Path, name: str) -> None:
     done = rlscope("summarize", recorded, "--view", name, "--format", "json")
-    if name in (GPU if "sampled" in recorded.name else NOT_RECORDED):
+    if name in COSTS:
+        assert done.returncode == 1
+        assert "does not tell what its recording cost" in done.stderr
+        assert not done.stdout
+    elif name in (GPU if "sampled" in recorded.name else NOT_RECORDED):
         assert done.returncode == 1
         assert "was not measured" in done.stderr
         assert not done.stdout

@@ -197,7 +197,7 @@ def test_views_can_be_installed_again() -> None:
 def test_views_follow_the_house_rules(topic: str) -> None:
     text = view_sql(topic)
     code = re.sub(r"--[^\n]*|'[^']*'", "", text)
-    assert "*" not in re.sub(r"count\(\*\)", "", code), "SELECT * in a view"
+    assert not re.search(r"(SELECT|,|\.)\s*\*", code), "SELECT * in a view"
     assert not re.search(r"\b(DROP|INSERT|UPDATE|DELETE|DISTINCT ON)\b", code)
     assert text.startswith("-- "), "a file opens with what it makes"
 

@@ -86,7 +86,7 @@ WITH by_event AS (
 ), known AS (
   -- Where nobody measured whether a thread ran, nobody knows what it paid.
   SELECT
-    j.* EXCLUDE (paid_ns),
+    j.process_id, j.thread_id, j.operation, j.bucket, j.gpu_busy, j.time_ns, j.below_ns, j.above_ns,
     CASE WHEN c.is_so AND s.has_states AND j.bucket <> 'unknown' THEN j.paid_ns END AS paid_ns
   FROM joined AS j
   CROSS JOIN calibrated AS c
