@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MS = 10**6
-LENGTH_NS = 10_000 * MS
+LENGTH_NS = 2_000 * MS
 # By window: a switch and half of the runs of calls, at these ns a run; the others are misses.
 WINDOW_NS = 100 * MS
 PROGRAM_NS, MISS_NS = 400.0, 50.0
@@ -38,7 +38,7 @@ def recorded(*, factor: float = 1.5, misses: int = 300, shift_ns: int = 0) -> Tr
     for at in range(0, LENGTH_NS, MS // 10 * 50):
         builder.native_call(thread, at + 1, at + 3, "simulator")
     for number in range(10):
-        start_ns = number * 1000 * MS + shift_ns
+        start_ns = number * 200 * MS + shift_ns
         calls = WINDOW_NS // (MS // 10 * 50)
         time_ns = round(factor * (2 * calls * PROGRAM_NS + misses * MISS_NS))
         builder.account("call", start_ns, start_ns + WINDOW_NS, 2 * calls + misses, time_ns)
