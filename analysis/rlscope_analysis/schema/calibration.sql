@@ -42,7 +42,7 @@ COMMENT ON VIEW calibration IS 'What one event of a kind costs the thread it hap
 COMMENT ON COLUMN calibration.event IS 'switch (a traced thread leaves or gets a CPU), wakeup, call (of a probed function), call_dear (of one that has no cheap instruction to probe), sample, range (NVTX, from C), range_python (the nvtx package), range_auto (a phase that was found), gil_release; names that begin with bystander_ are of programs that are not traced. Others are shown for comparison, and never subtracted';
 COMMENT ON COLUMN calibration.part IS 'inside: the measured interval of the event holds it; outside: what surrounds the event holds it; NULL: both together';
 COMMENT ON COLUMN calibration.method IS 'micro (a loop on this machine, see rlscope-trace calibrate); program (one run of our program in the OS kernel, in that loop, by the account of the OS kernel); in_run (the same while this trace was recorded); toggled (probes taken away for short times of this recording); combined (what is subtracted)';
-COMMENT ON COLUMN calibration.mean_ns IS 'Cost of one event; NULL: not measured';
+COMMENT ON COLUMN calibration.mean_ns IS 'Cost of one event (program, in_run: of one run of its program; a call has two); NULL: not measured';
 COMMENT ON COLUMN calibration.stddev_ns IS 'Standard deviation of single measurements of the mean of many events';
 COMMENT ON COLUMN calibration.n IS 'How many such measurements';
 COMMENT ON COLUMN calibration.low_ns IS 'Start of the interval that holds the true mean with 95 % confidence';
@@ -52,7 +52,7 @@ COMMENT ON COLUMN calibration.quality IS 'What to think of it: ok; else a warnin
 
 CREATE TABLE calibration_window (probes VARCHAR, start_ns BIGINT, end_ns BIGINT);
 COMMENT ON TABLE calibration_window IS 'Short times of the recording in which some probes were taken away, to see what they cost';
-COMMENT ON COLUMN calibration_window.probes IS 'Which: samples, calls';
+COMMENT ON COLUMN calibration_window.probes IS 'Which: samples; calls (no call is recorded that begins in it); changing (they were being taken away or brought back: neither with nor without); states, all: of benchmarks only';
 COMMENT ON COLUMN calibration_window.start_ns IS 'Since when they were away';
 COMMENT ON COLUMN calibration_window.end_ns IS 'Until when';
 
@@ -61,7 +61,7 @@ CREATE TABLE program_time (
 );
 COMMENT ON TABLE program_time IS 'Account of the OS kernel of the recorder''s programs in it, kept for short times of the recording';
 COMMENT ON COLUMN program_time.program IS 'The program, for example on_switch';
-COMMENT ON COLUMN program_time.event IS 'The kind of event it belongs to: as in calibration';
+COMMENT ON COLUMN program_time.event IS 'The kind of event it belongs to: as in calibration; NULL: to none';
 COMMENT ON COLUMN program_time.start_ns IS 'Start of such a time';
 COMMENT ON COLUMN program_time.end_ns IS 'End of it';
 COMMENT ON COLUMN program_time.runs IS 'How often the program ran, for whatever thread of the machine';
