@@ -29,7 +29,7 @@ def completed(builder: TraceBuilder) -> duckdb.DuckDBPyConnection:
 
 
 @given(traces())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_is_what_plain_python_finds_and_conserves_time(builder: TraceBuilder) -> None:
     with completed(builder) as connection:
         found = connection.execute(PARTS).fetchall()
@@ -54,7 +54,7 @@ def test_is_what_plain_python_finds_and_conserves_time(builder: TraceBuilder) ->
 
 
 @given(traces(), st.integers(1, 20))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_windows_conserve_time_too(
     tmp_path_factory: pytest.TempPathFactory, builder: TraceBuilder, cut_ns: int
 ) -> None:
