@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Workload
+from conftest import WORKLOADS, Workload
+from native_harness import build
 from native_recording import Launched, end
 from nvtx_client import compiled
 from recording import Recorder, keep_to_cpu, orphaned_programs, until
@@ -26,6 +27,30 @@ def nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
 def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the NVTX client in C, compiled."""
     return compiled(tmp_path_factory.mktemp("client") / "nvtx_client")
+
+
+@pytest.fixture(scope="session")
+def nesting(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the program whose calls nest in known ways, compiled."""
+    return build(
+        WORKLOADS / "native_nesting.c", tmp_path_factory.mktemp("native") / "native_nesting"
+    )
+
+
+@pytest.fixture
+def ready() -> Iterator[Callable[..., Workload]]:
+    """Return `ready(program, *words)`: it has said that it is ready, and waits to be let go."""
+    started: list[Workload] = []
+
+    def run(program: Path, *words: object) -> Workload:
+        made = Workload([str(program), *map(str, words)])
+        started.append(made)
+        assert made.readline() == f"ready {made.pid}"
+        return made
+
+    yield run
+    for made in started:
+        made.close()
 
 
 @pytest.fixture

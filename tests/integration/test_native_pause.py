@@ -1,27 +1,20 @@
 """Probes that are taken away for a while: nothing is left meanwhile, and nothing is invented."""
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from conftest import WORKLOADS, Workload
-from native_harness import SIMULATOR, build, code_differs, entry_offsets, probing, works
+from conftest import Workload
+from native_harness import SIMULATOR, code_differs, entry_offsets, probing, works
 from recording import until
 
 pytestmark = pytest.mark.root
 
 OUTER, MIDDLE, INNER, HOLD = range(4)
 NESTED = ("outer", "middle", "inner")
-
-
-@pytest.fixture(scope="module")
-def nesting(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the compiled program."""
-    return build(
-        WORKLOADS / "native_nesting.c", tmp_path_factory.mktemp("native") / "native_nesting"
-    )
 
 
 @pytest.fixture(params=["session", "multi"])
@@ -34,19 +27,9 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def start(nesting: Path) -> Iterator[Callable[..., Workload]]:
+def start(nesting: Path, ready: Callable[..., Workload]) -> Callable[..., Workload]:
     """Return `start("nest", 1000)`: the program, waiting to be let go."""
-    started: list[Workload] = []
-
-    def run(*words: object) -> Workload:
-        made = Workload([str(nesting), *map(str, words)])
-        started.append(made)
-        assert made.readline() == f"ready {made.pid}"
-        return made
-
-    yield run
-    for made in started:
-        made.close()
+    return partial(ready, nesting)
 
 
 def test_probes_go_and_come_back_without_those_dropped_meanwhile(

@@ -1,13 +1,14 @@
 """Exact calls: number, nesting and time of calls that are known, in every way to probe."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from conftest import WORKLOADS, Workload
+from conftest import Workload
 from native_harness import (
     MODES,
     OPEN,
@@ -15,7 +16,6 @@ from native_harness import (
     UNWOUND,
     Probing,
     Recorded,
-    build,
     code_differs,
     entry_offsets,
     probing,
@@ -28,14 +28,6 @@ OUTER, MIDDLE, INNER, OTHER = range(4)
 NESTED = ("outer", "middle", "inner")
 
 
-@pytest.fixture(scope="module")
-def nesting(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the compiled program."""
-    return build(
-        WORKLOADS / "native_nesting.c", tmp_path_factory.mktemp("native") / "native_nesting"
-    )
-
-
 @pytest.fixture(params=MODES)
 def mode(request: pytest.FixtureRequest) -> str:
     """Return each way to probe that this kernel has."""
@@ -46,19 +38,9 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def start(nesting: Path) -> Iterator[Callable[..., Workload]]:
+def start(nesting: Path, ready: Callable[..., Workload]) -> Callable[..., Workload]:
     """Return `start("nest", 1000)`: the program, waiting to be let go."""
-    started: list[Workload] = []
-
-    def run(*words: object) -> Workload:
-        made = Workload([str(nesting), *map(str, words)])
-        started.append(made)
-        assert made.readline() == f"ready {made.pid}"
-        return made
-
-    yield run
-    for made in started:
-        made.close()
+    return partial(ready, nesting)
 
 
 def finish(run: Probing, program: Workload) -> tuple[dict[str, object], Recorded]:

@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,27 +25,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.fixture
-def start() -> Iterator[Callable[..., Workload]]:
-    """Return `start(program, *words)`: it has said that it is ready."""
-    started: list[Workload] = []
-
-    def run(program: Path, *words: object) -> Workload:
-        made = Workload([str(program), *map(str, words)])
-        started.append(made)
-        assert made.readline() == f"ready {made.pid}"
-        return made
-
-    yield run
-    for made in started:
-        made.close()
-
-
 def test_probes_come_and_go_under_a_program_that_loads_forks_executes_and_crashes(
-    start: Callable[..., Workload], folder: Path, tmp_path: Path
+    ready: Callable[..., Workload], folder: Path, tmp_path: Path
 ) -> None:
     library, program = folder / "native_leaf.so", folder / "native_churn"
-    churn = start(program, library)
+    churn = ready(program, library)
     cycles = 40
     with probing(tmp_path / "spool", churn.pid) as run:
         for _ in range(cycles):
@@ -65,10 +49,10 @@ def test_probes_come_and_go_under_a_program_that_loads_forks_executes_and_crashe
 
 @pytest.mark.slow
 def test_a_thousand_cycles_on_a_program_under_load(
-    start: Callable[..., Workload], folder: Path, tmp_path: Path
+    ready: Callable[..., Workload], folder: Path, tmp_path: Path
 ) -> None:
     program = folder / "native_churn"
-    churn = start(program, folder / "native_leaf.so")
+    churn = ready(program, folder / "native_leaf.so")
     offset = entry_offsets(program)["churn_step"]
     with probing(tmp_path / "spool", churn.pid) as run:
         for _ in range(1000):
@@ -93,7 +77,7 @@ with probing(Path(sys.argv[1]), int(sys.argv[2])) as run:
 
 
 def test_a_recorder_that_is_killed_leaves_no_probe(
-    start: Callable[..., Workload],
+    ready: Callable[..., Workload],
     folder: Path,
     tmp_path: Path,
     poll_until: Callable[..., object],
@@ -101,7 +85,7 @@ def test_a_recorder_that_is_killed_leaves_no_probe(
     program = folder / "native_nesting"
     names = ["outer", "middle", "inner", "hold"]
     offsets = [entry_offsets(program)[name] for name in names]
-    target = start(program, "halves", 20)
+    target = ready(program, "halves", 20)
     recorder = Workload(
         [
             *["env", f"PYTHONPATH={os.pathsep.join(sys.path)}", sys.executable, "-c", RECORDER],
@@ -220,9 +204,9 @@ def interpreter_of(pid: int) -> Path:
 
 
 def test_a_thread_that_is_ended_from_a_probed_function_ends(
-    start: Callable[..., Workload], folder: Path, tmp_path: Path
+    ready: Callable[..., Workload], folder: Path, tmp_path: Path
 ) -> None:
-    target = start(folder / "native_nesting", "leave_thread", 1, 8)
+    target = ready(folder / "native_nesting", "leave_thread", 1, 8)
     with probing(tmp_path / "spool", target.pid) as run:
         run.probe(folder / "native_nesting", ["leave_thread"])
         target.go()
