@@ -15,6 +15,9 @@ static __always_inline __u64 in_ns_by_runtime(const struct rls_track *track, __u
 {
 	__u64 in_ns = now_ns - (runtime_ns - track->runtime_ns);
 
+	/* A stay that a hypervisor stole as a whole has no CPU time, and still was one. */
+	if (in_ns >= now_ns)
+		in_ns = now_ns - 1;
 	/* The two clocks differ a little; equal to off_ns would mean "since it entered". */
 	return in_ns > track->off_ns ? in_ns : track->off_ns + 1;
 }
