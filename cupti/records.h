@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define RLS_SHIM_MAGIC 0x31474e49524c5352ULL  // "RSLRING1"
-#define RLS_SHIM_VERSION 1
+#define RLS_SHIM_VERSION 2
 #define RLS_SHIM_MEMFD "rlscope-ring"
 // The NVTX domain of the phases that are found without marks: its ranges get source 'auto'.
 #define RLS_AUTO_DOMAIN "rlscope"
@@ -99,7 +99,18 @@ enum rls_shim_kind {
   RLS_SHIM_STRING = 6,    // the text behind a name; takes several cells
   RLS_SHIM_CATEGORY = 7,  // the name of a category
   RLS_SHIM_OPEN = 8,      // a push/pop range that was open when its thread ended
-  RLS_SHIM_KINDS = 9,
+  // Of the GPU. The thread that owns the ring is the one that CUPTI gave the records to, and has
+  // nothing to do with them: the thread that called stands in the record.
+  RLS_SHIM_GPU_CALL = 9,       // a call of the CUDA runtime or driver
+  RLS_SHIM_GPU_ACTIVITY = 10,  // what a GPU did
+  RLS_SHIM_GPU_OVERHEAD = 11,  // what CUPTI took for itself
+  RLS_SHIM_GPU_MEMORY = 12,    // memory was allocated or freed
+  RLS_SHIM_GPU_STATUS = 13,    // whether GPU activity is recorded, and why not
+  RLS_SHIM_GPU_DEVICE = 14,    // a GPU that the process can use
+  RLS_SHIM_GPU_NAMED = 15,     // a context or stream, and what it is called
+  RLS_SHIM_GPU_CLOCK = 16,     // the clocks, all at once
+  RLS_SHIM_GPU_LOST = 17,      // what CUPTI or the shim could not keep
+  RLS_SHIM_KINDS = 18,
 };
 
 // Of rls_shim_event.payload.
@@ -156,6 +167,150 @@ struct rls_shim_category {
   uint8_t reserved2[40];
 };
 
+// Times of GPU records are as CUPTI gave them: CLOCK_MONOTONIC where it took our timestamp
+// callback, else CLOCK_REALTIME, which is told by its size (GPU_CLOCK converts). 0: not known.
+
+// Of rls_shim_gpu_call.api: CUPTI's activity kinds.
+enum rls_shim_gpu_api {
+  RLS_SHIM_GPU_DRIVER = 4,
+  RLS_SHIM_GPU_RUNTIME = 5,
+};
+
+struct rls_shim_gpu_call {
+  uint16_t kind;
+  uint16_t api;  // enum rls_shim_gpu_api
+  uint32_t tid;  // of the caller, as the process sees it
+  uint64_t start_ns;
+  uint64_t end_ns;
+  uint64_t name;  // hash; 0: CUPTI has no name for it
+  uint32_t correlation;
+  uint32_t function;  // CUPTI's number of it (cbid)
+  uint32_t result;    // what it returned; 0: success
+  uint8_t reserved[20];
+};
+
+// Of rls_shim_gpu_activity.work.
+enum rls_shim_gpu_work {
+  RLS_SHIM_GPU_KERNEL = 1,
+  RLS_SHIM_GPU_MEMCPY = 2,
+  RLS_SHIM_GPU_MEMSET = 3,
+  RLS_SHIM_GPU_GRAPH = 4,  // a whole graph, recorded as one
+  RLS_SHIM_GPU_SYNC = 5,   // somebody waits: the GPU does not work
+};
+
+struct rls_shim_gpu_activity {
+  uint16_t kind;
+  uint8_t work;    // enum rls_shim_gpu_work
+  uint8_t detail;  // MEMCPY: CUPTI's copy kind (1 HtoD, 2 DtoH, ...); SYNC: its type
+  uint32_t device;
+  uint64_t start_ns;
+  uint64_t end_ns;
+  uint64_t name;  // hash, of a KERNEL
+  uint64_t bytes;
+  uint32_t correlation;
+  uint32_t context;
+  uint32_t stream;
+  uint32_t graph;        // 0: none
+  uint32_t peer_device;  // MEMCPY between devices: where it went
+  uint32_t reserved;
+};
+
+struct rls_shim_gpu_overhead {
+  uint16_t kind;
+  uint16_t what;  // CUPTI's overhead kind, without its lower 16 bits: 1 buffer flush, 2 ...
+  uint32_t tid;   // 0: it belongs to no thread
+  uint64_t start_ns;
+  uint64_t end_ns;
+  uint8_t reserved[40];
+};
+
+struct rls_shim_gpu_memory {
+  uint16_t kind;
+  uint8_t is_release;
+  uint8_t memory_kind;  // CUPTI's: 3 device, 2 pinned, ...
+  uint32_t device;
+  uint64_t ts_ns;
+  uint64_t bytes;
+  uint64_t address;
+  uint32_t correlation;
+  uint32_t context;
+  uint8_t reserved[24];
+};
+
+// Of rls_shim_gpu_status.state.
+enum rls_shim_gpu_state {
+  RLS_SHIM_GPU_ON = 1,
+  RLS_SHIM_GPU_OFF = 2,      // not asked for, or left to another tool
+  RLS_SHIM_GPU_REFUSED = 3,  // it was tried: `call` failed with `code`
+};
+
+// Told once for each process in which the driver was initialised, and again when it changes.
+struct rls_shim_gpu_status {
+  uint16_t kind;
+  uint16_t state;  // enum rls_shim_gpu_state
+  uint32_t code;
+  uint64_t ts_ns;
+  uint32_t api;       // cuptiGetVersion; 0: not known
+  uint32_t driver;    // cuDriverGetVersion; 0: not known
+  uint64_t reason;    // hash of a sentence; 0: none
+  uint64_t library;   // hash of the path of libcupti; 0: none was found
+  uint64_t recorded;  // bit N: CUPTI's activity kind N is recorded
+  uint64_t refused;   // bit N: ... was refused
+  uint8_t is_late;    // 1: the process ran before CUPTI was started in it
+  uint8_t has_clock;  // 1: CUPTI took our timestamp callback
+  uint8_t reserved[6];
+};
+
+struct rls_shim_gpu_device {
+  uint16_t kind;
+  uint8_t major;  // compute capability
+  uint8_t minor;
+  uint32_t device;  // as the process counts
+  uint64_t name;    // hash
+  uint64_t memory_bytes;
+  uint8_t uuid[16];  // of the GPU, or of its MIG instance
+  uint32_t multiprocessors;
+  uint8_t is_mig;
+  uint8_t reserved[19];
+};
+
+struct rls_shim_gpu_named {
+  uint16_t kind;
+  uint16_t is_stream;
+  uint32_t device;
+  uint32_t context;
+  uint32_t stream;
+  uint64_t name;  // hash; 0: none
+  uint8_t reserved[40];
+};
+
+// Taken at one instant, as nearly as that can be done; about every second.
+struct rls_shim_gpu_clock {
+  uint16_t kind;
+  uint16_t reserved;
+  uint32_t width_ns;  // within which all three were read
+  uint64_t monotonic_ns;
+  uint64_t realtime_ns;
+  uint64_t cupti_ns;  // cuptiGetTimestamp; 0: it cannot be had
+  uint8_t reserved2[32];
+};
+
+// Of rls_shim_gpu_lost.what.
+enum rls_shim_gpu_loss {
+  RLS_SHIM_GPU_DROPPED = 1,     // by CUPTI, which had no buffer left
+  RLS_SHIM_GPU_UNREADABLE = 2,  // records of a kind or size that is not known
+  RLS_SHIM_GPU_NO_BUFFER = 3,   // CUPTI asked for a buffer, and there was no memory
+};
+
+struct rls_shim_gpu_lost {
+  uint16_t kind;
+  uint16_t what;      // enum rls_shim_gpu_loss
+  uint32_t activity;  // CUPTI's kind, of UNREADABLE
+  uint64_t count;     // since the last such record
+  uint64_t ts_ns;
+  uint8_t reserved[40];
+};
+
 #ifdef __cplusplus
 #define RLS_SHIM_ASSERT(condition) static_assert(condition, #condition)
 #else
@@ -168,5 +323,14 @@ RLS_SHIM_ASSERT(sizeof(struct rls_shim_event) == RLS_SHIM_CELL_BYTES);
 RLS_SHIM_ASSERT(sizeof(struct rls_shim_thread) == RLS_SHIM_CELL_BYTES);
 RLS_SHIM_ASSERT(sizeof(struct rls_shim_string) == RLS_SHIM_CELL_BYTES);
 RLS_SHIM_ASSERT(sizeof(struct rls_shim_category) == RLS_SHIM_CELL_BYTES);
+RLS_SHIM_ASSERT(sizeof(struct rls_shim_gpu_call) == RLS_SHIM_CELL_BYTES);
+RLS_SHIM_ASSERT(sizeof(struct rls_shim_gpu_activity) == RLS_SHIM_CELL_BYTES);
+RLS_SHIM_ASSERT(sizeof(struct rls_shim_gpu_overhead) == RLS_SHIM_CELL_BYTES);
+RLS_SHIM_ASSERT(sizeof(struct rls_shim_gpu_memory) == RLS_SHIM_CELL_BYTES);
+RLS_SHIM_ASSERT(sizeof(struct rls_shim_gpu_status) == RLS_SHIM_CELL_BYTES);
+RLS_SHIM_ASSERT(sizeof(struct rls_shim_gpu_device) == RLS_SHIM_CELL_BYTES);
+RLS_SHIM_ASSERT(sizeof(struct rls_shim_gpu_named) == RLS_SHIM_CELL_BYTES);
+RLS_SHIM_ASSERT(sizeof(struct rls_shim_gpu_clock) == RLS_SHIM_CELL_BYTES);
+RLS_SHIM_ASSERT(sizeof(struct rls_shim_gpu_lost) == RLS_SHIM_CELL_BYTES);
 
 #endif  // RLS_SHIM_RECORDS_H

@@ -80,3 +80,64 @@ COMMENT ON COLUMN gpu_activity.name IS 'Name of the kernel or of the kind of cop
 COMMENT ON COLUMN gpu_activity.correlation_id IS 'The call that caused it, within its process; NULL: none is known';
 COMMENT ON COLUMN gpu_activity.graph_id IS 'CUDA graph it was launched by; NULL: none, or not known';
 COMMENT ON COLUMN gpu_activity.bytes IS 'Bytes copied or set; NULL: not applicable';
+
+CREATE TABLE gpu_status (
+  process_id INTEGER, ts_ns BIGINT, state VARCHAR, reason VARCHAR, code INTEGER,
+  library VARCHAR, api_version INTEGER, driver_version INTEGER,
+  recorded VARCHAR, refused VARCHAR, is_late BOOLEAN, clock VARCHAR
+);
+COMMENT ON TABLE gpu_status IS 'How the recording of GPU activity went: a row for each process that initialised CUDA, and one more when that changed';
+COMMENT ON COLUMN gpu_status.process_id IS 'The process';
+COMMENT ON COLUMN gpu_status.ts_ns IS 'When it was told';
+COMMENT ON COLUMN gpu_status.state IS 'on; off: not asked for, or left to another tool; refused: it was tried';
+COMMENT ON COLUMN gpu_status.reason IS 'Why not, in a sentence; NULL: nothing to say';
+COMMENT ON COLUMN gpu_status.code IS 'What the call that failed returned; NULL: none failed';
+COMMENT ON COLUMN gpu_status.library IS 'The libcupti that was used; NULL: none was found';
+COMMENT ON COLUMN gpu_status.api_version IS 'Its version, for example 130001; NULL: not known';
+COMMENT ON COLUMN gpu_status.driver_version IS 'CUDA version of the driver, for example 13000; NULL: not known';
+COMMENT ON COLUMN gpu_status.recorded IS 'Kinds of CUPTI records that are recorded, with commas';
+COMMENT ON COLUMN gpu_status.refused IS 'Kinds that were asked for and refused, with commas; NULL: none';
+COMMENT ON COLUMN gpu_status.is_late IS 'Whether the process had run before its GPU activity was recorded';
+COMMENT ON COLUMN gpu_status.clock IS 'monotonic: CUPTI took the clock of the trace; converted: its own was converted, by the pairs of readings that were taken';
+
+CREATE TABLE gpu_overhead (process_id INTEGER, thread_id INTEGER, start_ns BIGINT, end_ns BIGINT, kind VARCHAR);
+COMMENT ON TABLE gpu_overhead IS 'Time that CUPTI took for itself, as far as it tells: rare and long stretches, not what each record costs';
+COMMENT ON COLUMN gpu_overhead.process_id IS 'The process';
+COMMENT ON COLUMN gpu_overhead.thread_id IS 'The thread; NULL: it belongs to none, or that is not known';
+COMMENT ON COLUMN gpu_overhead.start_ns IS 'When it began';
+COMMENT ON COLUMN gpu_overhead.end_ns IS 'When it ended';
+COMMENT ON COLUMN gpu_overhead.kind IS 'buffer_flush, instrumentation, resource, runtime_module_load, lazy_function_load, command_buffer_full, buffer_request, uvm_init, other';
+
+CREATE TABLE gpu_memory (
+  process_id INTEGER, device_id INTEGER, context_id BIGINT, ts_ns BIGINT,
+  operation VARCHAR, kind VARCHAR, bytes BIGINT, address UBIGINT, correlation_id BIGINT
+);
+COMMENT ON TABLE gpu_memory IS 'Memory that programs allocated and freed, of which a framework hands out parts on its own; recorded on request (--cuda-memory)';
+COMMENT ON COLUMN gpu_memory.process_id IS 'The process';
+COMMENT ON COLUMN gpu_memory.device_id IS 'The GPU: gpu_device';
+COMMENT ON COLUMN gpu_memory.context_id IS 'CUDA context; NULL: not known';
+COMMENT ON COLUMN gpu_memory.ts_ns IS 'When';
+COMMENT ON COLUMN gpu_memory.operation IS 'allocate, free';
+COMMENT ON COLUMN gpu_memory.kind IS 'pageable, pinned, device, array, managed, device_static, managed_static, other';
+COMMENT ON COLUMN gpu_memory.bytes IS 'How much';
+COMMENT ON COLUMN gpu_memory.address IS 'Where: what ties a free to its allocation';
+COMMENT ON COLUMN gpu_memory.correlation_id IS 'The call, within its process; NULL: none is known';
+
+CREATE TABLE gpu_stream (process_id INTEGER, device_id INTEGER, context_id BIGINT, stream_id BIGINT, name VARCHAR);
+COMMENT ON TABLE gpu_stream IS 'Contexts and streams that programs made or gave a name to';
+COMMENT ON COLUMN gpu_stream.process_id IS 'The process';
+COMMENT ON COLUMN gpu_stream.device_id IS 'The GPU: gpu_device';
+COMMENT ON COLUMN gpu_stream.context_id IS 'CUDA context';
+COMMENT ON COLUMN gpu_stream.stream_id IS 'CUDA stream; NULL: the row tells of the context';
+COMMENT ON COLUMN gpu_stream.name IS 'What the program calls it; NULL: it gave no name';
+
+CREATE TABLE counter (
+  ts_ns BIGINT, host VARCHAR, uuid VARCHAR, device_id INTEGER, name VARCHAR, value DOUBLE
+);
+COMMENT ON TABLE counter IS 'Readings of what the machine says about its GPUs (NVML), whoever uses them';
+COMMENT ON COLUMN counter.ts_ns IS 'When it was read; of utilization, the end of the period it tells of';
+COMMENT ON COLUMN counter.host IS 'The machine';
+COMMENT ON COLUMN counter.uuid IS 'The GPU, or its MIG instance';
+COMMENT ON COLUMN counter.device_id IS 'Its number in NVML and nvidia-smi, which a program may count differently: gpu_device has the uuid too';
+COMMENT ON COLUMN counter.name IS 'What: utilization_gpu and utilization_memory (percent), sm_clock (MHz), memory_used (bytes), power (W), energy (J, since the driver was loaded), throttle_reasons (bits), sm_activity (percent, where GPM is allowed)';
+COMMENT ON COLUMN counter.value IS 'The reading';
