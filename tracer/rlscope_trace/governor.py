@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 _SAVED_CPU_NS = 3_000_000_000
 # A site below this part of the budget goes only where dropping the larger ones is not enough.
 _SMALL_PART = 0.05
-# A single step costs two more traps: 10 us, not 0.5, where a trap leaves the virtual machine.
-_DEAR_WEIGHT = 6
+# A single step costs two more traps at entry and return: 20 us a call where a trap leaves the virtual
+# machine, as `calibrate` measures it.
+_DEAR_WEIGHT = 10
 
 
 @dataclass(frozen=True, slots=True)
