@@ -45,16 +45,19 @@ def a2c(count: int, *, in_processes: bool = False) -> Work:
 
 
 def mujoco(name: str) -> Work:
-    """Step an environment with a policy of one hidden layer."""
+    """Step an environment with a policy of one hidden layer.
+
+    Each piece of work begins in the same state: what a step costs depends on what touches what, and
+    pieces that differ by that would hide what is looked for.
+    """
     environment = gymnasium.make(name).unwrapped
     random = np.random.default_rng(SEED)
     size, actions = environment.observation_space.shape[0], environment.action_space.shape[0]
     first, second = random.normal(size=(size, 64)) * 0.1, random.normal(size=(64, actions)) * 0.1
     low, high = environment.action_space.low, environment.action_space.high
-    state, _ = environment.reset(seed=SEED)
 
     def work(steps: int) -> None:
-        nonlocal state
+        state, _ = environment.reset(seed=SEED)
         for _ in range(steps):
             action = np.clip(np.tanh(state @ first) @ second, low, high)
             state, _, over, _, _ = environment.step(action)
