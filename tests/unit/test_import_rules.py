@@ -25,6 +25,7 @@ TRACER_ROOMS = (
     "loaders",
     "probes",
     "governor",
+    "nvml",
     "store",
     "importers",
     "preflight",

@@ -148,6 +148,13 @@ def record(  # noqa: PLR0913 - one parameter per option
             " about every three seconds.",
         ),
     ] = InRunCalibrationName.LIGHT,
+    nvml: Annotated[
+        bool,
+        typer.Option(
+            "--nvml/--no-nvml",
+            help="Read what the driver says of the GPUs: utilization, clocks, power, memory.",
+        ),
+    ] = True,
     calibrate: Annotated[
         bool,
         typer.Option(
@@ -181,7 +188,7 @@ def record(  # noqa: PLR0913 - one parameter per option
     check_patterns(instruments)
     settings = Settings(
         output, force, duration, loader, capture, ring_mib, strict, progress, modules, auto,
-        inject, instruments, calibrate,
+        inject, instruments, calibrate, nvml,
     )  # fmt: skip
     code = _attach(pid, settings) if pid else _launch(command or [], settings)
     raise typer.Exit(code)

@@ -14,6 +14,8 @@ from rlscope_trace.cli import messages
 from rlscope_trace.cli.live_line import LiveLine, ProgressMode, shows_live_line
 from rlscope_trace.cli.operations import OperationCapture
 from rlscope_trace.errors import TracerError, UsageError
+from rlscope_trace.nvml.counter_file import COUNTERS_FILE
+from rlscope_trace.nvml.sampler import CounterSampler
 from rlscope_trace.privileges import chown_to_invoker, invoking_identity
 from rlscope_trace.session import Session, prepare_output, ring_bytes
 from rlscope_trace.store.spool import remove_files
@@ -63,6 +65,7 @@ class Settings:
     inject: bool
     instruments: InstrumentSettings
     calibrate: bool
+    nvml: bool
 
 
 class Recording:
@@ -72,9 +75,12 @@ class Recording:
         self._settings = settings
         self._output = _absolute(settings.output)
         self._ring_bytes = ring_bytes(settings.ring_mib)
-        self._facts = {"argv": sys.argv, "ring_mib": settings.ring_mib, **facts}
+        self._facts = {
+            "argv": sys.argv, "ring_mib": settings.ring_mib, "nvml": settings.nvml, **facts
+        }  # fmt: skip
         self._session: Session | None = None
         self._directory: Path | None = None
+        self._counters: CounterSampler | None = None
         self._line = LiveLine(shown=False)
         self._told_write_error = 0
         self._operations = OperationCapture(auto=settings.auto, modules=settings.nvtx)
@@ -100,6 +106,9 @@ class Recording:
         except OSError as error:
             self.discard()
             raise _cannot_record(error, self._output) from error
+        if self._settings.nvml:
+            self._counters = CounterSampler(self._directory / COUNTERS_FILE)
+            self._counters.start()
         shown = shows_live_line(self._settings.progress, launched=launched)
         self._line = LiveLine(shown=shown)
         return threads
@@ -134,6 +143,7 @@ class Recording:
     def stop(self, reason: str) -> None:
         """Stop recording; the target runs on without us."""
         counters = self._running().stop()
+        self._stop_counters()
         self._line.clear()
         messages.say(
             f"{reason} after {counters.elapsed_ns / 1e9:.1f} s: {counters.records:,} records"
@@ -158,9 +168,15 @@ class Recording:
 
     def discard(self) -> None:
         """Remove the spool of a recording that never began."""
+        self._stop_counters()
         if self._directory is not None:
             remove_files(self._directory)
             self._directory = None
+
+    def _stop_counters(self) -> None:
+        if self._counters is not None:
+            self._counters.stop()
+            self._counters = None
 
     def _running(self) -> Session:
         if self._session is None:

@@ -22,6 +22,7 @@ from rlscope_trace.store.calibration import insert_calibration
 from rlscope_trace.store.calibration_windows import insert_calibration_windows, window_losses
 from rlscope_trace.store.capture_events import insert_event_capture
 from rlscope_trace.store.capture_rows import insert_capture
+from rlscope_trace.store.counters import insert_counters
 from rlscope_trace.store.database_file import (
     BATCH_ROWS,
     Complete,
@@ -159,7 +160,8 @@ class _Decoding:
             create_tables(con)
             self._write_states(con)
             outcomes = self._states.outcomes()
-            losses = trace_stats(self._spool, self._decoded())
+            counters = insert_counters(con, self._spool)
+            losses = [*trace_stats(self._spool, self._decoded()), *counters.losses]
             rows = {
                 "thread_state": self._states.row_count,
                 "thread": sum(
@@ -167,7 +169,8 @@ class _Decoding:
                 ),
                 "process": self._write_processes(con, outcomes),
                 "clock": _insert_clock(con, self.scan.clocks()),
-                "meta": _insert_meta(con, self._meta(outcomes)),
+                "meta": _insert_meta(con, self._meta(outcomes) | counters.meta),
+                "counter": counters.rows,
             }
             operations = self._write_operations(con)
             events = EventWriter(con, self.scan).write(self._facts, self._progress)
@@ -177,7 +180,7 @@ class _Decoding:
             rows |= insert_calibration_windows(con, self._facts, self._end_ns(outcomes))
             rows |= {
                 "trace_stat": _insert_losses(con, losses),
-                "capture": self._write_capture(con, operations),
+                "capture": self._write_capture(con, operations) + counters.capture_rows,
             }
             rows["calibration_measured"] = insert_calibration(
                 con, self._spool.directory, self._spool.session

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlscope_trace.errors import SpoolError
+from rlscope_trace.nvml.counter_file import COUNTERS_FILE
 from rlscope_trace.procfs import split_stat
 
 SESSION_FILE = "session.json"
@@ -82,6 +83,12 @@ class Spool:
         return path if path.exists() else None
 
     @property
+    def counters_path(self) -> Path | None:
+        """The file of what was read of the GPUs, if the spool has one."""
+        path = self.directory / COUNTERS_FILE
+        return path if path.exists() else None
+
+    @property
     def end_ns(self) -> int:
         """The end of the trace; 0 if the recorder did not live to note it."""
         return self.progress.end_ns if self.progress is not None else 0
@@ -102,8 +109,8 @@ class Spool:
 def remove_files(directory: Path) -> None:
     """Delete the files of a spool, and its directory if it holds nothing else."""
     for name in (
-        RECORDS_FILE, PROGRESS_FILE, SHIM_FILE, PROBES_FILE, CALIBRATION_FILE, SESSION_FILE,
-        f"{SESSION_FILE}.new",
+        RECORDS_FILE, PROGRESS_FILE, SHIM_FILE, PROBES_FILE, CALIBRATION_FILE, COUNTERS_FILE,
+        SESSION_FILE, f"{SESSION_FILE}.new",
     ):  # fmt: skip
         (directory / name).unlink(missing_ok=True)
     if not any(directory.iterdir()):

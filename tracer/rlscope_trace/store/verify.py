@@ -35,12 +35,13 @@ SELECT
   (SELECT count(*) FROM operation_coded), (SELECT count(*) FROM operation_path),
   (SELECT count(*) FROM operation_payload), (SELECT count(*) FROM async_range),
   (SELECT count(*) FROM mark), (SELECT count(*) FROM calibration_window),
-  (SELECT count(*) FROM program_time), (SELECT count(*) FROM calibration_measured)
+  (SELECT count(*) FROM program_time), (SELECT count(*) FROM calibration_measured),
+  (SELECT count(*) FROM counter)
 """
 _ROWS_TABLES = (
     "meta", "clock", "process", "trace_stat", "capture", "operation_coded", "operation_path",
     "operation_payload", "async_range", "mark", "calibration_window",
-    "program_time", "calibration_measured",
+    "program_time", "calibration_measured", "counter",
 )  # fmt: skip
 
 # A thread whose rows and lost_ns are not its lifetime, or do not lie in it; rows of no thread.

@@ -1,0 +1,1 @@
+"""Readings of the GPUs as the driver tells them (NVML): utilization, clocks, power, memory."""

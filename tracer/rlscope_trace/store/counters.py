@@ -1,0 +1,159 @@
+"""The table counter: what the driver said of the GPUs while the recording ran."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby, islice
+
+import duckdb
+import numpy as np
+
+from rlscope_trace.nvml.counter_file import CounterLines, read_counter_file
+from rlscope_trace.store.spool import Spool
+from rlscope_trace.store.stats import TraceStat
+
+# What `record` notes where readings were not wanted.
+NVML_FACT = "nvml"
+_NOT_ASKED = "not asked for: --no-nvml"
+_NO_FILE = "their file could not be written"
+_NO_ANSWER = "NVML had not answered when the recording ended"
+_BATCH_ROWS = 1 << 17
+_SPACE = "free space, or record to another disk with -o"
+_DRIVER = "look at the driver: dmesg | grep -i nvrm"
+
+_INSERT = """
+INSERT INTO counter
+SELECT
+  ts_ns, $host, list_extract($uuids::VARCHAR[], device), list_extract($numbers::INTEGER[], device),
+  list_extract($names::VARCHAR[], name), value
+FROM batch
+"""
+
+
+@dataclass(slots=True)
+class Counters:
+    """What was written of the readings."""
+
+    rows: int = 0
+    capture_rows: int = 0
+    losses: list[TraceStat] = field(default_factory=list)
+    meta: dict[str, str] = field(default_factory=dict)
+    """What meta tells of the devices."""
+
+
+def insert_counters(con: duckdb.DuckDBPyConnection, spool: Spool) -> Counters:
+    """Insert the readings of a spool and the row of capture that tells of them.
+
+    A spool of a recorder that knew no readings gets none: then nobody asked for them. Readings from
+    after the end of the trace are left out.
+    """
+    session, path = spool.session, spool.counters_path
+    if NVML_FACT not in session and path is None:
+        return Counters()
+    lines = CounterLines()
+    seen: set[tuple[int, str]] = set()
+    count = 0
+    if path is not None:
+        batches = _batches(read_counter_file(path, lines), spool.end_ns)
+        count = sum(_insert(con, batch, lines, session.get("host"), seen) for batch in batches)
+    reason = _reason(lines, seen, is_asked=session.get(NVML_FACT) is not False, has_file=bool(path))
+    con.execute("INSERT INTO capture VALUES (NULL, 'counter', ?, ?)", [count > 0, reason])
+    return Counters(
+        rows=count,
+        capture_rows=1,
+        losses=[loss for loss in _losses(lines) if loss.count != 0],
+        meta=_meta(lines) if lines.devices else {},
+    )
+
+
+_Row = tuple[int, int, str, float]
+
+
+def _batches(readings: Iterable[_Row], end_ns: int) -> Iterator[list[_Row]]:
+    """Yield the readings up to the end of the trace (0: not known), many at a time."""
+    inside = (row for row in readings if not end_ns or row[1] <= end_ns)
+    while batch := list(islice(inside, _BATCH_ROWS)):
+        yield batch
+
+
+def _insert(
+    con: duckdb.DuckDBPyConnection,
+    readings: list[_Row],
+    lines: CounterLines,
+    host: object,
+    seen: set[tuple[int, str]],
+) -> int:
+    seen.update((position, name) for position, _, name, _ in readings)
+    names = sorted({row[2] for row in readings})
+    places = {name: place for place, name in enumerate(names, 1)}
+    # DuckDB finds it by its name; lists count from 1.
+    batch = {  # noqa: F841
+        "device": np.array([row[0] + 1 for row in readings], dtype=np.int64),
+        "ts_ns": np.array([row[1] for row in readings], dtype=np.int64),
+        "name": np.array([places[row[2]] for row in readings], dtype=np.int64),
+        "value": np.array([row[3] for row in readings], dtype=np.float64),
+    }
+    parameters = {
+        "host": host if isinstance(host, str) else None,
+        "uuids": [device.uuid for device in lines.devices],
+        "numbers": [device.index for device in lines.devices],
+        "names": names,
+    }
+    con.execute(_INSERT, parameters)
+    return len(readings)
+
+
+def _reason(
+    lines: CounterLines, seen: set[tuple[int, str]], *, is_asked: bool, has_file: bool
+) -> str | None:
+    """Return how the readings were taken, what is missing of them, or why there are none."""
+    if not is_asked:
+        return _NOT_ASKED
+    if not has_file:
+        return _NO_FILE
+    if not seen:
+        refused = dict.fromkeys(reason for _, _, reason in lines.not_measured)
+        return lines.unavailable or "; ".join(refused) or _NO_ANSWER
+    missing = list(_missing(lines, seen))
+    if lines.unavailable:
+        missing.append(f"the readings ended early: {lines.unavailable}")
+    return f"in part: {'; '.join(missing)}" if missing else f"NVML, every {lines.interval_ms} ms"
+
+
+def _missing(lines: CounterLines, seen: set[tuple[int, str]]) -> Iterator[str]:
+    """Yield what was refused: counters that share a reason and their devices in one sentence."""
+    told = [
+        (f"{reason} (after some readings)" if (position, name) in seen else reason, name, position)
+        for position, name, reason in lines.not_measured
+    ]
+    devices: dict[tuple[str, str], list[int]] = {}
+    for reason, name, position in sorted(told):
+        devices.setdefault((reason, name), []).append(lines.devices[position].index)
+    by_place = sorted((reason, sorted(set(on)), name) for (reason, name), on in devices.items())
+    for (reason, on), rows in groupby(by_place, key=lambda row: row[:2]):
+        names = ", ".join(row[2] for row in rows)
+        yield f"{names} of GPU {', '.join(map(str, on))}: {reason}"
+
+
+def _losses(lines: CounterLines) -> Iterator[TraceStat]:
+    lost, failed = lines.lost, lines.failed
+    yield TraceStat("dropped", "NVML readings: disk full", lost.count, lost.first_ns, _SPACE)
+    yield TraceStat(
+        "dropped", "NVML readings that failed", failed.count, failed.first_ns, _DRIVER
+    )  # fmt: skip
+    yield TraceStat("dropped", "NVML readings: damaged lines", lines.damaged, None, None)
+    if lines.is_hung:
+        what = "NVML readings: the driver did not answer when the recording ended"
+        yield TraceStat("truncated", what, None, None, _DRIVER)
+
+
+def _meta(lines: CounterLines) -> dict[str, str]:
+    devices = [
+        {"device_id": device.index, "uuid": device.uuid, "name": device.name}
+        for device in lines.devices
+    ]
+    return {
+        "nvml_driver": lines.driver or "",
+        "nvml_interval_ms": str(lines.interval_ms or 0),
+        "nvml_devices": json.dumps(devices),
+    }
