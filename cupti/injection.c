@@ -2,8 +2,8 @@
 // NVTX_INJECTION64_PATH and CUDA_INJECTION64_PATH name.
 #include <dlfcn.h>
 
+#include "cupti.h"
 #include "nvtx.h"
-#include "shim.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -45,5 +45,8 @@ EXPORT int InitializeInjectionNvtxExtension(struct nvtx_extension* extension) {
   return 1;
 }
 
-// Called by the CUDA driver. 0: the GPU half is not built in yet.
-EXPORT int InitializeInjection(void) { return 0; }
+// Called by the CUDA driver while it starts. What comes of it stands in a status record.
+EXPORT int InitializeInjection(void) {
+  rls_cupti_start();
+  return 1;
+}

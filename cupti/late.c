@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-#include "shim.h"
+#include "cupti.h"
 
 #define EXPORTED __attribute__((visibility("default")))
 #define STACK_BYTES (256U << 10)
@@ -31,6 +31,7 @@ static void* attach(void* unused) {
     set_state(RLS_LATE_FAILED);
     return NULL;
   }
+  rls_cupti_start_late(asked.environment);
   rls_late_python(&asked, status);
   set_state(RLS_LATE_DONE);
   return NULL;

@@ -1,0 +1,202 @@
+// The thread that fetches records from CUPTI and writes them into its ring.
+//
+// It sleeps while there is no GPU work. CUPTI asks for a buffer when there is, which wakes it; from
+// then on it has CUPTI hand over what is complete, about ten times a second, less often while
+// nothing comes of that.
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "cupti.h"
+
+#define STACK_BYTES (1U << 20)
+#define SECOND_NS 1000000000U
+#define FLUSH_NS 100000000U
+#define LONGEST_FLUSH_NS 400000000U
+#define IDLE_NS SECOND_NS
+// How long the end of the program may be held up, by CUPTI or by a reader that is behind.
+#define MAX_EXIT_WAIT_NS SECOND_NS
+#define MAX_FAILURES 3
+#define CLOCK_TRIES 3
+
+enum { RUNNING = 0, ENDING = 1, ENDED = 2 };
+
+static uint32_t alarm_bell;  // counts reasons to wake
+static uint32_t phase;       // of the above
+static __thread bool is_flush_thread;
+
+static struct {
+  uint32_t reader;  // who was told of status and devices
+  bool has_told_devices;
+  uint32_t failures;  // of flushes, one after the other
+  uint64_t clock_ns;  // when the clocks were told last
+  uint32_t interval_ns;
+} now;
+
+static void futex_wait(uint32_t* word, uint32_t value, uint64_t limit_ns) {
+  const struct timespec limit = {(time_t)(limit_ns / SECOND_NS), (long)(limit_ns % SECOND_NS)};
+  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &limit, NULL, 0);
+}
+
+static void futex_wake(uint32_t* word) {
+  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
+void rls_cupti_wake(void) {
+  __atomic_fetch_add(&alarm_bell, 1, __ATOMIC_RELEASE);
+  futex_wake(&alarm_bell);
+}
+
+bool rls_cupti_is_flush_thread(void) { return is_flush_thread; }
+
+// The three clocks at one instant: of some tries, the one that took least.
+static void tell_clock(struct rls_shim_slot* slot) {
+  struct rls_shim_gpu_clock best = {.kind = RLS_SHIM_GPU_CLOCK, .width_ns = UINT32_MAX};
+  for (int i = 0; i < CLOCK_TRIES; ++i) {
+    struct timespec real;
+    uint64_t cupti_ns = 0;
+    const uint64_t before_ns = rls_now_ns();
+    clock_gettime(CLOCK_REALTIME, &real);
+    if (rls_cupti.functions.get_timestamp == NULL ||
+        rls_cupti.functions.get_timestamp(&cupti_ns) != CUPTI_OK)
+      cupti_ns = 0;
+    const uint64_t width_ns = rls_now_ns() - before_ns;
+    if (width_ns >= best.width_ns) continue;
+    best.width_ns = (uint32_t)width_ns;
+    best.monotonic_ns = before_ns + width_ns / 2;
+    best.realtime_ns = (uint64_t)real.tv_sec * SECOND_NS + (uint64_t)real.tv_nsec;
+    best.cupti_ns = cupti_ns;
+  }
+  rls_append(slot, &best);
+  now.clock_ns = best.monotonic_ns;
+}
+
+// What a reader has to know before anything else.
+static void introduce(struct rls_shim_slot* slot, uint32_t reader) {
+  if (reader != now.reader) {
+    rls_cupti_tell_status(slot);
+    rls_cupti_tell_named(slot);
+    now.reader = reader;
+    now.has_told_devices = false;
+    now.clock_ns = 0;
+  }
+  const bool has_work = rls_buffers_outstanding() > 0;
+  if (!now.has_told_devices && has_work) now.has_told_devices = rls_cupti_tell_devices(slot);
+  if (now.clock_ns == 0 || rls_now_ns() - now.clock_ns >= SECOND_NS) tell_clock(slot);
+}
+
+static void flush(struct rls_shim_slot* slot, uint32_t flag) {
+  if (now.failures >= MAX_FAILURES) return;
+  const cupti_result result = rls_cupti.functions.flush_all(flag);
+  if (result == CUPTI_OK) {
+    now.failures = 0;
+  } else if (++now.failures == MAX_FAILURES) {
+    rls_cupti_failed("cuptiActivityFlushAll", result);
+    rls_cupti.state = RLS_SHIM_GPU_REFUSED;
+    rls_cupti_tell_status(slot);
+  }
+}
+
+static void tell_losses(struct rls_shim_slot* slot) {
+  size_t dropped = 0;
+  if (rls_cupti.functions.get_dropped != NULL &&
+      rls_cupti.functions.get_dropped(NULL, 0, &dropped) == CUPTI_OK && dropped > 0)
+    rls_cupti_tell_loss(slot, RLS_SHIM_GPU_DROPPED, 0, dropped);
+  const uint64_t refused = rls_buffers_refused();
+  if (refused > 0) rls_cupti_tell_loss(slot, RLS_SHIM_GPU_NO_BUFFER, 0, refused);
+}
+
+// Whether there were any. `slot` NULL: nobody reads.
+static bool empty_queue(struct rls_shim_slot* slot) {
+  struct rls_buffer* buffer = rls_buffers_take();
+  const bool had_any = buffer != NULL;
+  while (buffer != NULL) {
+    struct rls_buffer* next = buffer->next;
+    rls_cupti_dump(buffer);
+    if (slot != NULL) rls_cupti_convert(slot, buffer);
+    rls_buffer_give_back(buffer);
+    buffer = next;
+  }
+  return had_any;
+}
+
+// One round; returns whether records came.
+static bool work(uint32_t flag) {
+  const uint32_t reader = rls_reader();
+  struct rls_shim_slot* slot = reader != 0 ? rls_cupti_begin() : NULL;
+  if (slot == NULL) return empty_queue(NULL);
+  introduce(slot, reader);
+  const bool had_work = rls_buffers_outstanding() > 0;
+  if (had_work || flag != 0) flush(slot, flag);
+  const bool came = empty_queue(slot);
+  if (had_work || came) tell_losses(slot);
+  rls_cupti_done();
+  return came;
+}
+
+static uint32_t next_interval(bool came) {
+  if (came) return FLUSH_NS;
+  if (rls_buffers_outstanding() == 0) return IDLE_NS;
+  const uint32_t longer = now.interval_ns * 2;
+  return longer < LONGEST_FLUSH_NS ? longer : LONGEST_FLUSH_NS;
+}
+
+static void* run(void* unused) {
+  (void)unused;
+  prctl(PR_SET_NAME, "rls-cupti");
+  is_flush_thread = true;
+  now.interval_ns = FLUSH_NS;
+  while (__atomic_load_n(&phase, __ATOMIC_ACQUIRE) == RUNNING) {
+    const uint32_t heard = __atomic_load_n(&alarm_bell, __ATOMIC_ACQUIRE);
+    now.interval_ns = next_interval(work(0));
+    if (__atomic_load_n(&phase, __ATOMIC_ACQUIRE) != RUNNING) break;
+    futex_wait(&alarm_bell, heard, now.interval_ns);
+  }
+  work(CUPTI_FLUSH_FORCED);
+  __atomic_store_n(&phase, ENDED, __ATOMIC_RELEASE);
+  futex_wake(&phase);
+  return NULL;
+}
+
+// The end of the program: the thread fetches the rest. CUPTI is not called from here, so that one
+// that hangs cannot keep the program.
+static void end(void) {
+  uint32_t expected = RUNNING;
+  if (!rls_cupti_is_own_life() || is_flush_thread ||
+      !__atomic_compare_exchange_n(&phase, &expected, ENDING, false, __ATOMIC_ACQ_REL,
+                                   __ATOMIC_RELAXED))
+    return;
+  const uint64_t end_ns = rls_now_ns() + MAX_EXIT_WAIT_NS;
+  rls_cupti_wake();
+  while (__atomic_load_n(&phase, __ATOMIC_ACQUIRE) == ENDING) {
+    const uint64_t now_ns = rls_now_ns();
+    if (now_ns >= end_ns) break;
+    futex_wait(&phase, ENDING, end_ns - now_ns);
+  }
+}
+
+bool rls_cupti_start_thread(void) {
+  static bool is_registered;
+  sigset_t all;
+  sigset_t before;
+  pthread_attr_t attributes;
+  pthread_t thread;
+  memset(&now, 0, sizeof(now));
+  phase = RUNNING;
+  if (pthread_attr_init(&attributes) != 0) return false;
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_attr_setstacksize(&attributes, STACK_BYTES);
+  // Signals of the program must not be taken by a thread that the program does not know.
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const bool is_started = pthread_create(&thread, &attributes, run, NULL) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  pthread_attr_destroy(&attributes);
+  if (is_started && !is_registered) is_registered = atexit(end) == 0;
+  return is_started;
+}

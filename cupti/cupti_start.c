@@ -1,0 +1,264 @@
+// Starting CUPTI: from InitializeInjection, which the driver calls while it starts, or late.
+//
+// cuptiSubscribe comes first, so that a process whose CUPTI belongs to another tool is left as it
+// was: the clock and the buffers are settings of the process, not of the subscriber.
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cupti.h"
+
+struct settings {
+  const char* mode;     // RLSCOPE_CUPTI
+  const char* graphs;   // RLSCOPE_CUDA_GRAPHS
+  const char* memory;   // RLSCOPE_CUDA_MEMORY
+  const char* library;  // RLSCOPE_CUPTI_LIBRARY
+  const char* dump;     // RLSCOPE_CUPTI_DUMP
+};
+
+static const struct {
+  uint32_t kind;
+  const char* name;
+} kKinds[] = {
+    {CUPTI_KIND_CONTEXT, "CONTEXT"},   {CUPTI_KIND_STREAM, "STREAM"},
+    {CUPTI_KIND_OVERHEAD, "OVERHEAD"}, {CUPTI_KIND_CONCURRENT_KERNEL, "CONCURRENT_KERNEL"},
+    {CUPTI_KIND_MEMCPY, "MEMCPY"},     {CUPTI_KIND_MEMCPY_PEER, "MEMCPY2"},
+    {CUPTI_KIND_MEMSET, "MEMSET"},     {CUPTI_KIND_SYNC, "SYNCHRONIZATION"},
+    {CUPTI_KIND_GRAPH, "GRAPH_TRACE"}, {CUPTI_KIND_MEMORY, "MEMORY2"},
+};
+
+bool rls_cupti_resolve(void* library) {
+  struct cupti_functions* f = &rls_cupti.functions;
+  const struct {
+    const char* name;
+    void** function;
+    bool is_needed;
+  } wanted[] = {
+      {"cuptiGetVersion", (void**)&f->get_version, false},
+      {"cuptiGetTimestamp", (void**)&f->get_timestamp, false},
+      {"cuptiGetResultString", (void**)&f->get_result_string, false},
+      {"cuptiSubscribe", (void**)&f->subscribe, true},
+      {"cuptiUnsubscribe", (void**)&f->unsubscribe, false},
+      {"cuptiActivityRegisterTimestampCallback", (void**)&f->register_timestamp, false},
+      {"cuptiSetThreadIdType", (void**)&f->set_thread_id_type, false},
+      {"cuptiActivityRegisterCallbacks", (void**)&f->register_buffers, true},
+      {"cuptiActivityEnable", (void**)&f->enable, true},
+      {"cuptiActivityEnableAndDump", (void**)&f->enable_and_dump, false},
+      {"cuptiActivityDisable", (void**)&f->disable, false},
+      {"cuptiActivityEnableRuntimeApi", (void**)&f->enable_runtime_call, false},
+      {"cuptiActivityEnableDriverApi", (void**)&f->enable_driver_call, false},
+      {"cuptiGetCallbackName", (void**)&f->get_callback_name, false},
+      {"cuptiActivityFlushAll", (void**)&f->flush_all, true},
+      {"cuptiActivityGetNextRecord", (void**)&f->next_record, true},
+      {"cuptiActivityGetNumDroppedRecords", (void**)&f->get_dropped, false},
+  };
+  for (size_t i = 0; i < sizeof(wanted) / sizeof(*wanted); ++i) {
+    *wanted[i].function = dlsym(library, wanted[i].name);
+    if (*wanted[i].function != NULL || !wanted[i].is_needed) continue;
+    rls_cupti_say("%s has no function %s", rls_cupti.library, wanted[i].name);
+    return false;
+  }
+  return true;
+}
+
+// No domain is enabled for it: subscribing is what makes CUPTI ours.
+static void on_callback(void* own, uint32_t domain, uint32_t function, const void* data) {
+  (void)own;
+  (void)domain;
+  (void)function;
+  (void)data;
+}
+
+static uint64_t trace_clock(void) { return rls_now_ns(); }
+
+static bool is_asked_for(uint32_t kind, const struct settings* settings) {
+  if (kind == CUPTI_KIND_GRAPH)
+    return settings->graphs == NULL || strcmp(settings->graphs, "node") != 0;
+  if (kind == CUPTI_KIND_MEMORY)
+    return settings->memory != NULL && strcmp(settings->memory, "1") == 0;
+  return true;
+}
+
+static cupti_result enable(uint32_t kind) {
+  const bool exists_already = kind == CUPTI_KIND_CONTEXT || kind == CUPTI_KIND_STREAM;
+  if (rls_cupti.is_late && exists_already && rls_cupti.functions.enable_and_dump != NULL)
+    return rls_cupti.functions.enable_and_dump(kind);
+  return rls_cupti.functions.enable(kind);
+}
+
+// False: kernels are refused, without which all else would look like the whole truth.
+static bool enable_kinds(const struct settings* settings) {
+  for (size_t i = 0; i < sizeof(kKinds) / sizeof(*kKinds); ++i) {
+    const uint32_t kind = kKinds[i].kind;
+    if (!is_asked_for(kind, settings)) continue;
+    const cupti_result result = enable(kind);
+    if (result == CUPTI_OK) {
+      rls_cupti.recorded |= 1ULL << kind;
+      continue;
+    }
+    rls_cupti.refused |= 1ULL << kind;
+    const bool is_kernel = kind == CUPTI_KIND_CONCURRENT_KERNEL;
+    if (rls_cupti.code == 0 || is_kernel) {
+      char call[64];
+      snprintf(call, sizeof(call), "cuptiActivityEnable(%s)", kKinds[i].name);
+      rls_cupti_failed(call, result);
+    }
+    if (is_kernel) return false;
+  }
+  rls_cupti_enable_calls();
+  return true;
+}
+
+// Leaves CUPTI as it was before us.
+static void undo(void) {
+  for (uint32_t kind = 0; kind < CUPTI_KIND_KNOWN; ++kind) {
+    if ((rls_cupti.recorded & (1ULL << kind)) == 0 || rls_cupti.functions.disable == NULL) continue;
+    if (kind != CUPTI_KIND_RUNTIME && kind != CUPTI_KIND_DRIVER) rls_cupti.functions.disable(kind);
+  }
+  rls_cupti_switch_calls(false);
+  rls_cupti.recorded = 0;
+  if (rls_cupti.functions.unsubscribe != NULL)
+    rls_cupti.functions.unsubscribe(rls_cupti.subscriber);
+  rls_cupti.state = RLS_SHIM_GPU_REFUSED;
+}
+
+static void set_clock(void) {
+  if (rls_cupti.functions.register_timestamp == NULL) return;
+  const cupti_result result = rls_cupti.functions.register_timestamp(trace_clock);
+  rls_cupti.has_clock = result == CUPTI_OK;
+  if (result != CUPTI_OK) rls_cupti_failed("cuptiActivityRegisterTimestampCallback", result);
+}
+
+static void set_thread_ids(void) {
+  if (rls_cupti.functions.set_thread_id_type == NULL) return;
+  const cupti_result result = rls_cupti.functions.set_thread_id_type(CUPTI_THREAD_ID_SYSTEM);
+  rls_cupti.has_thread_ids = result == CUPTI_OK;
+  if (result != CUPTI_OK) rls_cupti_failed("cuptiSetThreadIdType", result);
+}
+
+// With CUPTI loaded. False: refused, and undone.
+static bool take_over(const struct settings* settings) {
+  const struct cupti_functions* f = &rls_cupti.functions;
+  if (f->get_version != NULL && f->get_version(&rls_cupti.version) != CUPTI_OK)
+    rls_cupti.version = 0;
+  cupti_result result = f->subscribe(&rls_cupti.subscriber, on_callback, NULL);
+  if (result != CUPTI_OK) {
+    rls_cupti_failed("cuptiSubscribe", result);
+    return false;
+  }
+  set_clock();
+  set_thread_ids();
+  rls_buffers_prepare();
+  rls_cupti.life = *rls_life;
+  result = f->register_buffers(rls_buffer_requested, rls_buffer_completed);
+  if (result != CUPTI_OK) {
+    rls_cupti_failed("cuptiActivityRegisterCallbacks", result);
+    undo();
+    return false;
+  }
+  if (!enable_kinds(settings)) {
+    undo();
+    return false;
+  }
+  return true;
+}
+
+static void refuse(const char* reason) {
+  if (reason != NULL) rls_cupti_say("%s", reason);
+  rls_cupti.state = RLS_SHIM_GPU_REFUSED;
+}
+
+static void start(const struct settings* settings) {
+  uint32_t (*get_version)(int*) = (uint32_t(*)(int*))rls_cuda_function("cuDriverGetVersion");
+  int driver = 0;
+  if (get_version != NULL && get_version(&driver) == CUDA_OK) rls_cupti.driver = (uint32_t)driver;
+  if (get_version == NULL) return refuse("no NVIDIA driver: libcuda.so.1 is not loaded");
+  void* library = rls_cupti_open(settings->library);
+  if (library == NULL || !rls_cupti_resolve(library)) return refuse(NULL);
+  if (!take_over(settings)) return refuse(NULL);
+  rls_cupti_dump_prepare(settings->dump);
+  rls_cupti.state = RLS_SHIM_GPU_ON;
+  if (rls_cupti_start_thread()) return;
+  undo();
+  refuse("no thread can be started to fetch the records: a limit of the process is in the way");
+}
+
+static void set_off(const char* reason) {
+  rls_cupti_say("%s", reason);
+  rls_cupti.state = RLS_SHIM_GPU_OFF;
+}
+
+// Once in a process: a second start, or one in a child of a process that CUPTI runs in, is none.
+static bool begin_start(void) {
+  static uint32_t started;
+  uint32_t none = 0;
+  if (!rls_process_start()) return false;
+  if (rls_cupti.life != 0) return false;
+  if (!__atomic_compare_exchange_n(&started, &none, *rls_life, false, __ATOMIC_ACQ_REL,
+                                   __ATOMIC_RELAXED) &&
+      none == *rls_life)
+    return false;
+  started = *rls_life;
+  // What a parent that did not get this far left behind.
+  memset(&rls_cupti, 0, sizeof(rls_cupti));
+  return true;
+}
+
+static void start_with(const struct settings* settings, bool is_late) {
+  const int saved = errno;
+  if (begin_start()) {
+    rls_cupti.is_late = is_late;
+    if (settings->mode != NULL && strcmp(settings->mode, "yield") == 0) {
+      set_off("--cupti yield: CUPTI is left to another profiler (torch.profiler, nsys)");
+    } else if (settings->mode != NULL && strcmp(settings->mode, "off") == 0) {
+      set_off("--cupti off");
+    } else {
+      start(settings);
+    }
+    // Where there is a flush thread, it tells each reader.
+    struct rls_shim_slot* slot = rls_cupti.state == RLS_SHIM_GPU_ON ? NULL : rls_cupti_begin();
+    if (slot != NULL) {
+      rls_cupti_tell_status(slot);
+      rls_cupti_done();
+    }
+  }
+  errno = saved;
+}
+
+void rls_cupti_start(void) {
+  const struct settings settings = {
+      .mode = getenv("RLSCOPE_CUPTI"),
+      .graphs = getenv("RLSCOPE_CUDA_GRAPHS"),
+      .memory = getenv("RLSCOPE_CUDA_MEMORY"),
+      .library = getenv("RLSCOPE_CUPTI_LIBRARY"),
+      .dump = getenv("RLSCOPE_CUPTI_DUMP"),
+  };
+  // The shim may be in a program that nobody records.
+  if (settings.mode == NULL && getenv("RLSCOPE_SESSION") == NULL) return;
+  start_with(&settings, false);
+}
+
+static const char* value_of(const char* environment, const char* name) {
+  const size_t length = strlen(name);
+  for (; *environment != '\0'; environment += strlen(environment) + 1)
+    if (strncmp(environment, name, length) == 0 && environment[length] == '=')
+      return environment + length + 1;
+  return NULL;
+}
+
+void rls_cupti_start_late(const char* environment) {
+  const struct settings settings = {
+      .mode = value_of(environment, "RLSCOPE_CUPTI"),
+      .graphs = value_of(environment, "RLSCOPE_CUDA_GRAPHS"),
+      .memory = value_of(environment, "RLSCOPE_CUDA_MEMORY"),
+      .library = value_of(environment, "RLSCOPE_CUPTI_LIBRARY"),
+      .dump = value_of(environment, "RLSCOPE_CUPTI_DUMP"),
+  };
+  if (settings.mode == NULL || strcmp(settings.mode, "on") != 0) return;
+  // A driver that has not started will call InitializeInjection when it does.
+  uint32_t (*get_count)(int*) = (uint32_t(*)(int*))rls_cuda_function("cuDeviceGetCount");
+  int count = 0;
+  if (get_count == NULL || get_count(&count) != CUDA_OK) return;
+  start_with(&settings, true);
+}
