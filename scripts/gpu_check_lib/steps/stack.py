@@ -1,0 +1,96 @@
+"""The whole stack: PPO on the GPU under the recorder, and what a user then asks of the trace."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+from gpu_check_lib.context import last_object
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gpu_check_lib.context import Context
+
+_SECONDS = 20
+_LIMIT_S = 90.0
+_VIEWS = ("operation", "gpu", "kernel", "launch", "idle", "transitions", "corrected")
+_KERNELS = "SELECT count(*) AS kernels FROM gpu_activity WHERE kind = 'kernel'"
+_MEASURED = "SELECT count(*) AS processes FROM capture WHERE kind = 'gpu_activity' AND measured"
+_EARLY = (
+    "SELECT count(*) AS early FROM gpu_activity AS a"
+    " JOIN process AS p USING (process_id)"
+    " JOIN thread AS t ON t.process_id = p.process_id"
+    " JOIN cuda_call AS c ON c.thread_id = t.thread_id AND c.correlation_id = a.correlation_id"
+    " WHERE a.kind = 'kernel' AND a.start_ns < c.start_ns"
+)
+_DROPPED = (
+    "SELECT coalesce(sum(count), 0)::BIGINT AS dropped FROM trace_stat WHERE kind = 'dropped'"
+)
+
+
+def run(context: Context) -> None:
+    """Record, summarize, and check what can be known of any run."""
+    trace = context.home / "stack" / "ppo.duckdb"
+    done = _command(
+        context, "record", "-o", str(trace), "--progress", "never", "--no-calibrate", "--",
+        *context.program("ppo", "--seconds", _SECONDS, "--device", "cuda"),
+    )  # fmt: skip
+    recorded = done.returncode == 0 and trace.exists()
+    context.check("PPO on the GPU is recorded", recorded, done.stderr.strip()[-300:])
+    if not recorded:
+        return
+    told = last_object(done.stdout, 0, done.stderr)
+    context.tell("PPO", f"{told['steps']} steps, {told['updates']} updates", **told)
+    kernels = _one(context, trace, _KERNELS)
+    context.check("the trace has kernels", kernels > 0, f"{kernels}")
+    processes = _one(context, trace, _MEASURED)
+    context.check("the trace says that GPU activity was measured", processes >= 1, f"{processes}")
+    early = _one(context, trace, _EARLY)
+    context.check("no kernel begins before its call", early == 0, f"{early}")
+    dropped = _one(context, trace, _DROPPED)
+    context.check("nothing dropped", dropped == 0, f"{dropped}")
+    _check_sum(context, trace)
+    _summaries(context, trace)
+
+
+def _command(context: Context, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "rlscope_trace", *arguments], env=context.environment(),
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_LIMIT_S, check=False,
+    )  # fmt: skip
+
+
+def _rows(context: Context, trace: Path, query: str) -> list[dict[str, Any]]:
+    done = _command(context, "sql", str(trace), query, "--format", "json", "--all")
+    if done.returncode != 0:
+        context.check("the trace can be read", False, done.stderr.strip()[-300:])
+        return []
+    rows: list[dict[str, Any]] = json.loads(done.stdout)
+    return rows
+
+
+def _one(context: Context, trace: Path, query: str) -> int:
+    rows = _rows(context, trace, query)
+    return next(iter(rows[0].values())) if rows else -1
+
+
+def _check_sum(context: Context, trace: Path) -> None:
+    """Check that the buckets of each thread sum to its lifetime, to the nanosecond."""
+    rows = _rows(
+        context, trace,
+        "SELECT count(*) AS off FROM (SELECT b.thread_id FROM thread_time AS b"
+        " JOIN thread AS t USING (thread_id) GROUP BY ALL"
+        " HAVING sum(b.time_ns) <> any_value(t.end_ns - t.start_ns))",
+    )  # fmt: skip
+    if rows:
+        context.check("times sum to lifetimes", rows[0]["off"] == 0, f"{rows[0]['off']} are off")
+
+
+def _summaries(context: Context, trace: Path) -> None:
+    for view in _VIEWS:
+        done = _command(context, "summarize", str(trace), "--view", view)
+        (context.home / "stack" / f"{view}.txt").write_text(done.stdout + done.stderr)
+        context.check(f"summarize --view {view}", done.returncode == 0, done.stderr.strip()[-200:])

@@ -1,0 +1,114 @@
+"""What NVML says of a GPU that does next to nothing, beside what it really did."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+from gpu_check_lib import records
+from gpu_check_lib.context import last_object
+from gpu_check_lib.home import write_json
+from gpu_check_lib.listening import listen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpu_check_lib.context import Context
+
+_RATE = 100
+_SECONDS = 6
+_KERNEL_NS = 50_000
+_PERIOD_S = 0.02
+
+
+def run(context: Context) -> None:
+    """Launch a short kernel every 10 ms, read NVML meanwhile, compare."""
+    listener = listen(context, "short-kernels")
+    command = context.program(
+        "launches", "--count", _RATE * _SECONDS, "--rate", _RATE, "--spin-ns", _KERNEL_NS
+    )
+    process = subprocess.Popen(
+        command, env=context.environment(listener.environment()), stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    series = sample_while(process)
+    output, errors = process.communicate(timeout=_SECONDS + 30)
+    told = last_object(output, process.returncode, errors)
+    found = listener.records()
+    write_json(context.home / "fixtures" / "nvml.json", series)
+    busy = busy_share(found, told)
+    said = [
+        reading["utilization"]
+        for reading in series["readings"]
+        if told["start_ns"] + 10**9 < reading["ts_ns"] <= told["end_ns"]
+    ]
+    context.check("NVML was read", bool(said), f"{len(said)} times", errors=series["errors"])
+    mean = sum(said) / len(said) if said else None
+    context.tell(
+        "nvidia-smi and the truth",
+        f"NVML says {mean} % on average; kernels ran {100 * busy:.2f} % of the time",
+        nvml_percent=mean, nvml_max=max(said, default=None), busy_percent=100 * busy,
+    )  # fmt: skip
+    context.check("kernels ran for about what they spin", 0 < busy < 0.05, f"{100 * busy:.2f} %")
+    context.tell("GPM", series["gpm"])
+
+
+def busy_share(found: records.Records, told: dict[str, Any]) -> float:
+    """Return the part of the time in which a kernel ran: the union of their intervals."""
+    busy_ns, until_ns = 0, 0
+    for kernel in sorted(found.of(records.KERNEL), key=lambda kernel: kernel.start_ns):
+        busy_ns += max(0, kernel.end_ns - max(kernel.start_ns, until_ns))
+        until_ns = max(until_ns, kernel.end_ns)
+    return busy_ns / (told["end_ns"] - told["start_ns"])
+
+
+def sample_while(process: Any) -> dict[str, Any]:  # noqa: ANN401 - a Popen
+    """Read the first GPU until the process ends."""
+    import pynvml
+
+    pynvml.nvmlInit()
+    device = pynvml.nvmlDeviceGetHandleByIndex(0)
+    readings: list[dict[str, Any]] = []
+    errors: dict[str, str] = {}
+    calls = {
+        "utilization": lambda: pynvml.nvmlDeviceGetUtilizationRates(device).gpu,
+        "energy_mj": lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(device),
+        "power_mw": lambda: pynvml.nvmlDeviceGetPowerUsage(device),
+        "sm_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(device, pynvml.NVML_CLOCK_SM),
+    }
+    while process.poll() is None:
+        reading: dict[str, Any] = {"ts_ns": time.monotonic_ns()}
+        for name, call in calls.items():
+            _read(call, name, reading, errors)
+        if "utilization" in reading:
+            readings.append(reading)
+        time.sleep(_PERIOD_S)
+    gpm = _gpm(pynvml, device)
+    pynvml.nvmlShutdown()
+    return {"readings": readings, "errors": errors, "gpm": gpm}
+
+
+def _read(
+    call: Callable[[], float], name: str, reading: dict[str, Any], errors: dict[str, str]
+) -> None:
+    import pynvml
+
+    try:
+        reading[name] = call()
+    except pynvml.NVMLError as error:
+        errors[name] = str(error)
+
+
+def _gpm(pynvml: Any, device: Any) -> str:  # noqa: ANN401 - the package has no types
+    """Return whether the counters of GPM can be read here."""
+    try:
+        support = pynvml.nvmlGpmQueryDeviceSupport(device)
+        if not support.isSupportedDevice:
+            return "not supported by this GPU"
+        sample = pynvml.nvmlGpmSampleAlloc()
+        pynvml.nvmlGpmSampleGet(device, sample)
+        pynvml.nvmlGpmSampleFree(sample)
+    except (pynvml.NVMLError, AttributeError) as error:
+        return f"refused: {error}"
+    return "allowed"
