@@ -19,10 +19,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-HEADER = struct.pack("<8sII", b"LSSHIM1\0", 1, 16)
+VERSION = 2
+
+
+def header(version: int = VERSION) -> bytes:
+    return struct.pack("<8sII", b"LSSHIM1\0", version, 16)
+
+
 BLOCK_MAGIC = int.from_bytes(b"SBLK", "little")
 SOURCE, CELLS, COUNTERS, OPEN, TID, LOST = range(1, 7)
 THREAD, RANGE, START, END, MARK, STRING, CATEGORY, THREAD_OPEN = range(1, 9)
+CALL, ACTIVITY, OVERHEAD, MEMORY, STATUS, DEVICE, NAMED, CLOCK, GPU_LOST = range(9, 18)
+DRIVER, RUNTIME = 4, 5
+KERNEL, MEMCPY, MEMSET, GRAPH, SYNC = range(1, 6)
+ON, OFF, REFUSED = range(1, 4)
+UUID = bytes(range(16))
+# CUPTI's kinds of records that are recorded by default, as bits.
+RECORDED = sum(1 << kind for kind in (1, 2, 4, 5, 10, 17, 38, 51))
 
 
 def hash_of(text: str) -> int:
@@ -109,9 +122,79 @@ class ShimBuilder:
         self.flush()
         self.block(COUNTERS, struct.pack("<6Q", dropped, names, 0, pops, deep, 5))
 
-    def data(self) -> bytes:
-        self.flush()
-        return HEADER + b"".join(self.blocks)
+    def call(
+        self,
+        tid: int,
+        start_ns: int,
+        end_ns: int,
+        name: str = "cudaLaunchKernel",
+        *,
+        correlation: int = 0,
+        api: int = RUNTIME,
+        function: int = 211,
+        result: int = 0,
+    ) -> None:
+        self._tell(name)
+        times = (tid, start_ns, end_ns, hash_of(name), correlation, function, result)
+        self.cell(struct.pack("<HHIQQQIII20x", CALL, api, *times))
 
-    def write(self, spool: Path) -> None:
-        (spool / "shim.bin").write_bytes(self.data())
+    def activity(
+        self, start_ns: int, end_ns: int, name: str = "", *, work: int = KERNEL, **more: int
+    ) -> None:
+        self._tell(name)
+        first = (ACTIVITY, work, more.get("detail", 0), more.get("device", 0))
+        middle = (start_ns, end_ns, hash_of(name), more.get("size", 0))
+        last = [more.get(key, 0) for key in ("correlation", "context", "stream", "graph", "peer")]
+        self.cell(struct.pack("<HBBIQQQQIIIII4x", *first, *middle, *last))
+
+    def overhead(self, what: int, start_ns: int, end_ns: int, *, tid: int = 0) -> None:
+        self.cell(struct.pack("<HHIQQ40x", OVERHEAD, what, tid, start_ns, end_ns))
+
+    def memory(self, ts_ns: int, size: int, address: int, *, release: bool, **more: int) -> None:
+        first = (MEMORY, release, more.get("memory_kind", 3), more.get("device", 0))
+        last = (more.get("correlation", 0), more.get("context", 1))
+        self.cell(struct.pack("<HBBIQQQII24x", *first, ts_ns, size, address, *last))
+
+    def status(self, state: int = ON, reason: str = "", *, ts_ns: int = 1, **more: int) -> None:
+        library = "/lib/libcupti.so.13"
+        self._tell(reason, library)
+        versions = (more.get("api", 130001), more.get("driver", 13000))
+        masks = (more.get("recorded", RECORDED), more.get("refused", 0))
+        flags = (more.get("is_late", 0), more.get("has_clock", 1))
+        self.cell(
+            struct.pack(
+                "<HHIQIIQQQQBB6x", STATUS, state, more.get("code", 0), ts_ns, *versions,
+                hash_of(reason), hash_of(library), *masks, *flags,
+            )
+        )  # fmt: skip
+
+    def device(self, number: int, name: str, *, uuid: bytes = UUID, **more: int) -> None:
+        self._tell(name)
+        self.cell(
+            struct.pack(
+                "<HBBIQQ16sIB19x", DEVICE, 9, 0, number, hash_of(name),
+                more.get("memory_bytes", 10**11), uuid, more.get("multiprocessors", 132),
+                more.get("is_mig", 0),
+            )
+        )  # fmt: skip
+
+    def named(self, context: int, stream: int | None, name: str = "", *, device: int = 0) -> None:
+        self._tell(name)
+        place = (NAMED, stream is not None, device, context, stream or 0, hash_of(name))
+        self.cell(struct.pack("<HHIIIQ40x", *place))
+
+    def clock(
+        self, monotonic_ns: int, realtime_ns: int, cupti_ns: int = 0, *, width_ns: int = 0
+    ) -> None:
+        readings = (width_ns, monotonic_ns, realtime_ns, cupti_ns)
+        self.cell(struct.pack("<HHIQQQ32x", CLOCK, 0, *readings))
+
+    def lost(self, what: int, count: int, *, activity: int = 0, ts_ns: int = 0) -> None:
+        self.cell(struct.pack("<HHIQQ40x", GPU_LOST, what, activity, count, ts_ns))
+
+    def data(self, *, version: int = VERSION) -> bytes:
+        self.flush()
+        return header(version) + b"".join(self.blocks)
+
+    def write(self, spool: Path, *, version: int = VERSION) -> None:
+        (spool / "shim.bin").write_bytes(self.data(version=version))

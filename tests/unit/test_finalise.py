@@ -120,7 +120,7 @@ def test_the_database_tells_what_the_spool_told(directory: Path, output: Path) -
     }
     assert report.rows == {
         "thread_state": 8, "thread": 2, "process": 1, "clock": 1, "trace_stat": 0,
-        "capture": 6, "meta": 9, "counter": 0, "site": 0, "calibration_window": 0,
+        "capture": 7, "meta": 9, "counter": 0, "site": 0, "calibration_window": 0,
         "program_time": 0,
         # Why each cost is not known.
         "calibration_measured": len((*EVENTS, *BYSTANDER_EVENTS)),

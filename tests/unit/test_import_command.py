@@ -15,7 +15,7 @@ from kineto_builder import call, kernel, op, slice_, write_kineto, write_text
 from rlscope_analysis.schema.vocabulary import CUDA_CALL_KINDS
 from rlscope_trace import cli
 from rlscope_trace.cli.import_ import app
-from rlscope_trace.importers.cuda_names import cuda_call_kind
+from rlscope_trace.store.cuda_names import cuda_call_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable

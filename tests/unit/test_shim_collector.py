@@ -35,7 +35,7 @@ def memory() -> Iterator[int]:
 
 def set_up(memfd: int) -> None:
     geometry = (SLOTS, CONTROL + RING, CONTROL, RING, os.getpid(), 0, 1)
-    os.pwrite(memfd, struct.pack("<8sIIQ6IQ", b"RSLRING1", 1, PAGE, FILE_BYTES, *geometry), 0)
+    os.pwrite(memfd, struct.pack("<8sIIQ6IQ", b"RSLRING1", 2, PAGE, FILE_BYTES, *geometry), 0)
 
 
 def reader_of(memfd: int) -> int:

@@ -16,6 +16,7 @@ void bind_native(py::module_& module);
 void bind_program_time(py::module_& module);
 void bind_sampler(py::module_& module);
 void bind_shim(py::module_& module);
+void bind_shim_gpu(py::module_& module);
 void bind_spool(py::module_& module);
 }  // namespace rls
 
@@ -37,5 +38,6 @@ PYBIND11_MODULE(_capture, module) {
   rls::bind_program_time(module);
   rls::bind_sampler(module);
   rls::bind_shim(module);
+  rls::bind_shim_gpu(module);
   rls::bind_spool(module);
 }

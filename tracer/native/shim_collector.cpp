@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <stdexcept>
 #include <system_error>
 
@@ -48,9 +49,18 @@ bool HasEnded(int pidfd, std::uint32_t pid) {
   return pid == 0 || (kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH);
 }
 
+bool HasTask(std::uint32_t pid, std::uint32_t tid) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid);
+  return access(path.c_str(), F_OK) == 0;
+}
+
 bool Differ(const ShimCounters& left, const ShimCounters& right) {
   return std::memcmp(&left, &right, sizeof(left)) != 0;
 }
+
+// Records that name a thread all do so at one place.
+static_assert(offsetof(rls_shim_thread, tid) == offsetof(rls_shim_gpu_call, tid) &&
+              offsetof(rls_shim_thread, tid) == offsetof(rls_shim_gpu_overhead, tid));
 
 }  // namespace
 
@@ -114,19 +124,19 @@ std::size_t ShimCollector::Receive() {
 }
 
 // Which thread has which slot stands in the rings, where the reader before us has taken it.
-void ShimCollector::TellOwners(const Source& source) {
-  const std::uint32_t slots = source.memory->slots();
+void ShimCollector::TellOwners(Source* source) {
+  const std::uint32_t slots = source->memory->slots();
   for (std::uint32_t slot = 0; slot < slots; ++slot) {
     rls_shim_thread record = {};
     record.kind = RLS_SHIM_THREAD;
-    record.tid = source.memory->Owner(slot);
+    record.tid = source->memory->Owner(slot);
     record.ts_ns = MonotonicNs();
     if (record.tid == 0) continue;
     ShimStretch stretch;
     stretch.first = reinterpret_cast<const char*>(&record);
     stretch.first_bytes = sizeof(record);
-    if (source.is_nested) TellTids(source, slot, stretch);
-    writer_.Write(ShimBlockKind::kCells, source.number, slot, &record, sizeof(record));
+    if (source->is_nested) TellTids(source, slot, stretch);
+    writer_.Write(ShimBlockKind::kCells, source->number, slot, &record, sizeof(record));
   }
 }
 
@@ -158,7 +168,7 @@ bool ShimCollector::Add(int memfd, std::uint32_t pid) {
   ++source_count_;
   // The first counters are what was lost before us.
   WriteLosses(&source);
-  if (facts.reader > 1) TellOwners(source);
+  if (facts.reader > 1) TellOwners(&source);
   FinishReplaced(pid);
   open_.push_back(std::move(source));
   return true;
@@ -221,7 +231,7 @@ std::size_t ShimCollector::Drain(Source* source) {
     }
     if (stretch.bytes() == 0) continue;
     fullest = std::max(fullest, stretch.bytes());
-    if (source->is_nested) TellTids(*source, slot, stretch);
+    if (source->is_nested) TellTids(source, slot, stretch);
     // On a full disk it stays where it is: the ring counts what finds no room there.
     if (!writer_.Write(ShimBlockKind::kCells, source->number, slot, stretch.first,
                        stretch.first_bytes, stretch.second, stretch.second_bytes))
@@ -233,17 +243,25 @@ std::size_t ShimCollector::Drain(Source* source) {
 }
 
 // In a pid namespace of its own a process sees other thread ids than we do, and once a thread has
-// ended nobody knows any more which was which.
-void ShimCollector::TellTids(const Source& source, std::uint32_t slot, const ShimStretch& stretch) {
+// ended nobody knows any more which was which. Records of the GPU name threads that may never have
+// written one themselves.
+void ShimCollector::TellTids(Source* source, std::uint32_t slot, const ShimStretch& stretch) {
+  std::set<std::uint32_t> seen;
   for (std::size_t offset = 0; offset < stretch.bytes(); offset += RLS_SHIM_CELL_BYTES) {
     const char* cell = offset < stretch.first_bytes
                            ? stretch.first + offset
                            : stretch.second + (offset - stretch.first_bytes);
     rls_shim_thread record;
     std::memcpy(&record, cell, sizeof(record));
-    if (record.kind != RLS_SHIM_THREAD) continue;
-    const ShimTid tid = {record.tid, TidOfInner(source.pid, record.tid)};
-    if (tid.tid != 0) writer_.Write(ShimBlockKind::kTid, source.number, slot, &tid, sizeof(tid));
+    const bool is_named = record.kind == RLS_SHIM_GPU_CALL || record.kind == RLS_SHIM_GPU_OVERHEAD;
+    if (record.kind != RLS_SHIM_THREAD && !is_named) continue;
+    if (is_named && (record.tid == 0 || !seen.insert(record.tid).second)) continue;
+    std::uint32_t& told = source->tids[record.tid];
+    if (is_named && told != 0 && HasTask(source->pid, told)) continue;
+    const ShimTid tid = {record.tid, TidOfInner(source->pid, record.tid)};
+    if (tid.tid == 0) continue;
+    told = tid.tid;
+    writer_.Write(ShimBlockKind::kTid, source->number, slot, &tid, sizeof(tid));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -55,7 +56,8 @@ class ShimCollector {
     bool is_nested;
     std::unique_ptr<ShimMemory> memory;
     ShimLost lost = {};
-    std::vector<ShimCounters> counters;  // as last written, by slot
+    std::vector<ShimCounters> counters;           // as last written, by slot
+    std::map<std::uint32_t, std::uint32_t> tids;  // inner -> ours, as told; where it is nested
   };
 
   void Run();
@@ -64,8 +66,8 @@ class ShimCollector {
   std::size_t DrainAll();  // the fullest ring
   std::size_t Drain(Source* source);
   void WriteLosses(Source* source);
-  void TellOwners(const Source& source);
-  void TellTids(const Source& source, std::uint32_t slot, const ShimStretch& stretch);
+  void TellOwners(Source* source);
+  void TellTids(Source* source, std::uint32_t slot, const ShimStretch& stretch);
   void Finish(Source* source);
   void FinishReplaced(std::uint32_t pid);
   void FinishEnded();

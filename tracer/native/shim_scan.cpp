@@ -11,6 +11,8 @@ namespace {
 // Above what a block can hold: a whole ring.
 constexpr std::uint32_t kMaxBlockBytes = RLS_SHIM_RING_BYTES;
 constexpr std::uint32_t kNone = UINT32_MAX;
+// It knew no GPU records; all else was as it is.
+constexpr std::uint32_t kOldestVersion = 1;
 // By one thread: more than any could mark in a year.
 constexpr std::uint64_t kMaxLost = std::uint64_t{1} << 48;
 
@@ -22,7 +24,7 @@ ShimScan::ShimScan(const std::string& path) : path_(path) {
   std::uint64_t offset = sizeof(ShimSpoolHeader);
   ShimSpoolHeader header = {};
   if (!file.Read(0, &header, sizeof(header)) || header.magic != kShimSpoolMagic ||
-      header.version != RLS_SHIM_VERSION) {
+      header.version < kOldestVersion || header.version > RLS_SHIM_VERSION) {
     losses_.bytes_left = size;
     return;
   }
@@ -39,6 +41,7 @@ ShimScan::ShimScan(const std::string& path) : path_(path) {
   losses_.bytes_left = size > offset ? size - offset : 0;
   AddUnended();
   AddLosses();
+  gpu_.Finish();
 }
 
 void ShimScan::ReadBlock(const ShimBlock& block, std::uint64_t offset, const char* data) {
@@ -64,6 +67,7 @@ void ShimScan::ReadBlock(const ShimBlock& block, std::uint64_t offset, const cha
       if (block.bytes == sizeof(ShimTid)) {
         const auto tid = As<ShimTid>(data);
         tids_[{block.source, tid.inner_tid}] = tid.tid;
+        gpu_.AddTid(block.source, tid, offset);
       }
       return;
     case ShimBlockKind::kLost:
@@ -127,6 +131,7 @@ void ShimScan::ReadOpen(const ShimBlock& block, const char* data) {
 void ShimScan::ReadCells(const ShimBlock& block, std::uint64_t offset, const char* data) {
   std::uint32_t position = 0;
   std::uint32_t begin = 0;
+  bool has_gpu = false;
   const auto flush = [&](std::uint32_t end) {
     const std::uint32_t tenancy = slots_[{block.source, block.slot}].tenancy;
     if (tenancy != kNone && end > begin)
@@ -142,12 +147,16 @@ void ShimScan::ReadCells(const ShimBlock& block, std::uint64_t offset, const cha
     } else if (KindOf(cell) == RLS_SHIM_THREAD) {
       flush(position);
       Introduce(block, cell);
+    } else if (ShimGpu::IsGpu(KindOf(cell))) {
+      has_gpu = true;
+      if (!gpu_.Add(block.source, cell)) ++losses_.damaged;
     } else {
       ReadCell(block, cell);
     }
     position += cells * RLS_SHIM_CELL_BYTES;
   }
   flush(block.bytes);
+  if (has_gpu) gpu_.AddExtent(offset, block.bytes, block.source);
   const std::uint32_t tenancy = slots_[{block.source, block.slot}].tenancy;
   if (tenancy != kNone) tenancies_[tenancy].last_ns = Signed(block.ts_ns);
 }
@@ -182,7 +191,7 @@ std::uint32_t ShimScan::ReadString(const char* cell, std::uint32_t left) {
     return 1;
   }
   const std::string text(cell + offsetof(rls_shim_string, text), record.length);
-  if (texts_.emplace(record.hash, text).second && record.cut != 0) ++losses_.cut_names;
+  if (texts_.emplace(record.hash, text).second && record.cut != 0) cut_.insert(record.hash);
   return cells;
 }
 
@@ -280,6 +289,8 @@ void ShimScan::AddLosses() {
     losses_.refused_children += since(lost.first.refused_children, lost.second.refused_children);
     note(lost.second.events, lost.second.first_ns);
   }
+  for (const std::uint64_t hash : cut_)
+    if (gpu_.NameIndex(hash) < 0) ++losses_.cut_names;
 }
 
 const std::string* ShimScan::Text(std::uint64_t hash) const {

@@ -10,9 +10,11 @@
 #include <string>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "shim_gpu.h"
 #include "shim_spool.h"
 
 namespace rls {
@@ -91,12 +93,15 @@ class ShimScan {
   const std::vector<ShimAsync>& async() const { return async_; }
   const std::vector<ShimMark>& marks() const { return marks_; }
   const ShimLosses& losses() const { return losses_; }
+  const ShimGpu& gpu() const { return gpu_; }
   // Records of any kind that were read.
   std::uint64_t records() const { return records_; }
   // ARGB of the first range of each key; 0: none.
   const std::vector<std::uint32_t>& colors() const { return colors_; }
   // nullptr: the text was lost.
   const std::string* Text(std::uint64_t hash) const;
+  // Whether the text is only the beginning of what it was.
+  bool IsCut(std::uint64_t hash) const { return cut_.count(hash) != 0; }
 
   // For the second pass.
   const std::string& path() const { return path_; }
@@ -142,6 +147,7 @@ class ShimScan {
   std::map<SlotId, Slot> slots_;
   std::map<std::uint32_t, std::pair<ShimLost, ShimLost>> lost_;  // by source: first, last
   std::unordered_map<std::uint64_t, std::string> texts_;
+  std::unordered_set<std::uint64_t> cut_;  // of texts_
   std::map<std::tuple<std::uint32_t, std::uint64_t, std::uint32_t>, std::uint64_t>
       categories_;  // source, domain, number -> name
   std::map<ShimKey, std::int32_t> key_index_;
@@ -154,6 +160,7 @@ class ShimScan {
   std::vector<ShimAsync> async_;
   std::vector<ShimMark> marks_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> tids_;  // source, inner -> ours
+  ShimGpu gpu_;
   ShimLosses losses_;
   std::uint64_t records_ = 0;
 };

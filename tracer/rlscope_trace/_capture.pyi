@@ -231,6 +231,62 @@ class ShimRangeReader:
         payload_type, is_open.
         """
 
+class ShimGpuReader:
+    """Calls, activities, overheads and memory of GPUs, part by part; times in ns."""
+
+    def __init__(self, scan: ShimScan) -> None: ...
+    def next(
+        self, count: int
+    ) -> (
+        tuple[
+            dict[str, NDArray[Any]],
+            dict[str, NDArray[Any]],
+            dict[str, NDArray[Any]],
+            dict[str, NDArray[Any]],
+        ]
+        | None
+    ):
+        """Return the columns of at least `count` records; None at the end.
+
+        source is the place of the process in source_pids(), name that in shim_gpu_names() (-1:
+        none), tid 0 where it is not known. Calls: source, tid, start_ns, end_ns, name, api,
+        function, correlation, result. Activities: source, device, context, stream, start_ns,
+        end_ns, work, detail, name, correlation, graph, bytes. Overheads: source, tid, start_ns,
+        end_ns, what. Memory: source, device, context, ts_ns, is_release, memory_kind, bytes,
+        address, correlation.
+        """
+
+    def left_out(self) -> dict[str, int]:
+        """Return how many records no part holds: untimed, backwards, unconverted."""
+
+    def unmatched(self) -> dict[int, tuple[int, int]]:
+        """Return, by source, activities without a call: how many, and when the first began."""
+
+    def converted(self) -> dict[int, int]:
+        """Return, by source, how many records were on another clock than the trace."""
+
+def shim_gpu_names(scan: ShimScan) -> list[str | None]:
+    """Return the texts that GPU records name; None: it was lost. C++ names are demangled."""
+
+def shim_gpu_cut_names(scan: ShimScan) -> int: ...
+def shim_gpu_statuses(scan: ShimScan) -> list[dict[str, Any]]:
+    """Return the fields of rls_shim_gpu_status and source, in the order they were told."""
+
+def shim_gpu_devices(scan: ShimScan) -> list[dict[str, Any]]: ...
+def shim_gpu_streams(
+    scan: ShimScan,
+) -> list[tuple[int, int, int, int | None, str | None]]:
+    """Return source, device, context, stream (None: the context itself) and name."""
+
+def shim_gpu_lost(scan: ShimScan) -> list[tuple[int, int, int, int, int]]:
+    """Return source, what, CUPTI's kind, count and first_ns (0: not known)."""
+
+def shim_gpu_clocks(scan: ShimScan) -> dict[int, tuple[bool, int, bool]]:
+    """Return, by source, whether its clock is known, its error in ns, and whether it was set."""
+
+def shim_gpu_repeated(scan: ShimScan) -> int: ...
+def shim_gpu_has_calls(scan: ShimScan, source: int) -> bool: ...
+
 class PhaseNames:
     """Which names of a thread's ranges stand for one phase; the columns are those below."""
 
@@ -481,6 +537,28 @@ class PythonScan:
 
     def cancel(self) -> None:
         """Let the others end with OSError (ECANCELED), now and from now on; from any thread."""
+
+class FunctionFile:
+    """A file of code, read from its symbols; OSError where it cannot be opened as a regular file.
+
+    A file that is damaged, or is no code, has no functions.
+    """
+
+    def __init__(self, path: str) -> None: ...
+    def names(self, prefix: str) -> list[str]:
+        """Return the names of its own functions that begin so, exported ones and others."""
+
+    def sites(self, names: Iterable[str]) -> dict[str, tuple[int, int, bool] | str]:
+        """Return where to probe functions that names() gave, by name.
+
+        (file offset to probe, file offset of the function, whether a probe there is dear); a text:
+        why it cannot be probed.
+        """
+
+    def imports(self, prefix: str) -> bool:
+        """Tell whether it asks other files for a symbol whose name begins so."""
+
+    def has_section(self, name: str) -> bool: ...
 
 def cheap_site(code: bytes) -> int | str:
     """Return where in a function a probe is cheap, as a distance from its start, or why nowhere."""

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from rlscope_analysis.schema.vocabulary import GPU_ACTIVITY_KINDS, LAYERS
 from rlscope_trace._import import MISSING
 from rlscope_trace.importers.columns import Column, Table
-from rlscope_trace.importers.cuda_names import cuda_call_kind
 from rlscope_trace.importers.kineto_file import Columns, KinetoFile
 from rlscope_trace.importers.kineto_processes import INT32_MAX, KinetoProcesses
 from rlscope_trace.importers.nesting import OperationNames, operation_tables
+from rlscope_trace.store.cuda_names import cuda_call_kind
 from rlscope_trace.store.nested_ranges import nest_ranges
 from rlscope_trace.store.stats import TraceStat
 

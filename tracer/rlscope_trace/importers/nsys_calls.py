@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscope_trace.importers.cuda_names import cuda_call_kind
 from rlscope_trace.importers.nsys_gpu import Activities
 from rlscope_trace.importers.nsys_source import Source, filled, missing
 from rlscope_trace.importers.nsys_sqlite import Columns
+from rlscope_trace.store.cuda_names import cuda_call_kind
 
 # The runtime's table holds the calls of the driver too; a table of their own is an old form.
 CALL_TABLES = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")

@@ -11,25 +11,13 @@ from rlscope_analysis.schema.vocabulary import GPU_ACTIVITY_KINDS
 from rlscope_trace.importers.nsys_owners import UNKNOWN
 from rlscope_trace.importers.nsys_source import Source, filled, missing
 from rlscope_trace.importers.nsys_sqlite import Columns
+from rlscope_trace.store.cuda_names import COPY_NAMES, SET_NAME, SYNC_NAMES, graph_name
 
 # CUPTI says so where a synchronisation concerns no stream in particular.
 _NO_STREAM = 0xFFFFFFFF
 _MAX_DEVICE_ID = (1 << 31) - 1
-_COPY_NAMES = {
-    0: "Memcpy (unknown)", 1: "Memcpy HtoD", 2: "Memcpy DtoH", 3: "Memcpy HtoA",
-    4: "Memcpy AtoH", 5: "Memcpy AtoA", 6: "Memcpy AtoD", 7: "Memcpy DtoA", 8: "Memcpy DtoD",
-    9: "Memcpy HtoH", 10: "Memcpy PtoP", 11: "Memcpy HtoD (unified memory)",
-    12: "Memcpy DtoH (unified memory)", 13: "Memcpy DtoD (unified memory)",
-}  # fmt: skip
 # The driver moves pages of unified memory when they are touched: no call asked for it.
 _UNASKED_COPIES = (11, 12, 13)
-_SYNC_NAMES = {
-    0: "Sync (unknown)",
-    1: "Event sync",
-    2: "Stream wait sync",
-    3: "Stream sync",
-    4: "Context sync",
-}
 # With its template arguments, as other tools show it.
 _KERNEL_NAME = "demangledName|shortName|mangledName"
 _PLACE = ("deviceId", "contextId", "streamId", "correlationId", "globalPid")
@@ -129,11 +117,11 @@ def _kernel_names(source: Source, read: Columns) -> NDArray[np.int32]:
 
 
 def _copy_names(source: Source, read: Columns) -> NDArray[np.int32]:
-    return _coded_names(source, read, "copyKind", "ENUM_CUDA_MEMCPY_OPER", _COPY_NAMES, "Memcpy")
+    return _coded_names(source, read, "copyKind", "ENUM_CUDA_MEMCPY_OPER", COPY_NAMES, "Memcpy")
 
 
 def _sync_names(source: Source, read: Columns) -> NDArray[np.int32]:
-    return _coded_names(source, read, "syncType", "ENUM_CUPTI_SYNC_TYPE", _SYNC_NAMES, "Sync")
+    return _coded_names(source, read, "syncType", "ENUM_CUPTI_SYNC_TYPE", SYNC_NAMES, "Sync")
 
 
 def _coded_names(  # noqa: PLR0913 - which column means what
@@ -146,14 +134,14 @@ def _coded_names(  # noqa: PLR0913 - which column means what
 
 
 def _set_names(source: Source, read: Columns) -> NDArray[np.int32]:
-    return np.full(len(read["start"]), source.names.number("Memset"), dtype=np.int32)
+    return np.full(len(read["start"]), source.names.number(SET_NAME), dtype=np.int32)
 
 
 def _graph_names(source: Source, read: Columns) -> NDArray[np.int32]:
     graphs, place = np.unique(
         filled(read.get("graphId"), -1, len(read["start"])), return_inverse=True
     )
-    names = ["CUDA graph" if graph < 0 else f"CUDA graph {graph}" for graph in graphs.tolist()]
+    names = [graph_name(None if graph < 0 else graph) for graph in graphs.tolist()]
     return np.array([source.names.number(name) for name in names], dtype=np.int32)[place]
 
 

@@ -38,6 +38,8 @@ from rlscope_trace.store.database_file import (
 from rlscope_trace.store.event_losses import event_losses
 from rlscope_trace.store.events import EventWriter
 from rlscope_trace.store.gil_ranges import gil_ranges
+from rlscope_trace.store.gpu import GpuRecording, GpuWriter
+from rlscope_trace.store.gpu_capture import insert_gpu_capture
 from rlscope_trace.store.operations import Operations, OperationWriter
 from rlscope_trace.store.probe_facts import read_probe_facts
 from rlscope_trace.store.processes import Columns, ProcessTree
@@ -172,15 +174,16 @@ class _Decoding:
                 "meta": _insert_meta(con, self._meta(outcomes) | counters.meta),
                 "counter": counters.rows,
             }
-            operations = self._write_operations(con)
+            operations, gpu = self._write_shims(con)
             events = EventWriter(con, self.scan).write(self._facts, self._progress)
-            rows |= operations.rows | events.rows
-            losses += [*operations.losses, *event_losses(self._facts, events.malformed_count)]
+            rows |= operations.rows | gpu.rows | events.rows
+            losses += [*operations.losses, *gpu.losses]
+            losses += [*event_losses(self._facts, events.malformed_count)]
             losses += window_losses(self._facts)
             rows |= insert_calibration_windows(con, self._facts, self._end_ns(outcomes))
             rows |= {
                 "trace_stat": _insert_losses(con, losses),
-                "capture": self._write_capture(con, operations) + counters.capture_rows,
+                "capture": self._write_capture(con, operations, gpu) + counters.capture_rows,
             }
             rows["calibration_measured"] = insert_calibration(
                 con, self._spool.directory, self._spool.session
@@ -204,11 +207,13 @@ class _Decoding:
         records = sum(self.scan.records().values()) + operations.records
         return _Written(rows, losses, records)
 
-    def _write_capture(self, con: duckdb.DuckDBPyConnection, operations: Operations) -> int:
+    def _write_capture(
+        self, con: duckdb.DuckDBPyConnection, operations: Operations, gpu: GpuRecording
+    ) -> int:
         session = self._spool.session
-        return insert_capture(con, session, operations.processes) + insert_event_capture(
-            con, session, self._facts, self._tree.lives()
-        )
+        rows = insert_capture(con, session, operations.processes)
+        rows += insert_gpu_capture(con, session, gpu.verdicts)
+        return rows + insert_event_capture(con, session, self._facts, self._tree.lives())
 
     def _set_gil(self) -> None:
         ranges = gil_ranges(self._tree.lives(), self._facts.interpreters)
@@ -216,13 +221,20 @@ class _Decoding:
             if process_id in ranges:
                 self._states.set_gil(position, ranges[process_id])
 
-    def _write_operations(self, con: duckdb.DuckDBPyConnection) -> Operations:
+    def _write_shims(self, con: duckdb.DuckDBPyConnection) -> tuple[Operations, GpuRecording]:
         path = self._spool.shim_path
         if path is None:
-            return Operations({}, [], [], 0)
+            return Operations({}, [], [], 0), GpuRecording({}, [], [])
         execs = [(ts_ns, thread_id) for ts_ns, thread_id, *_ in self.scan.execs()]
-        writer = OperationWriter(con, path, is_clean=self._spool.end_ns > 0, execs=execs)
-        return writer.write(self._progress)
+        is_clean = self._spool.end_ns > 0
+        writer = OperationWriter(con, path, is_clean=is_clean, execs=execs)
+        operations = writer.write(self._progress)
+        host = self._spool.session.get("host")
+        gpu = GpuWriter(
+            con, writer.scan, writer.lives, host=host if isinstance(host, str) else None,
+            is_clean=is_clean,
+        )  # fmt: skip
+        return operations, gpu.write(self._progress)
 
     def _write_states(self, con: duckdb.DuckDBPyConnection) -> None:
         sort_bytes = 0

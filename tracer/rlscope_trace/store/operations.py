@@ -80,8 +80,8 @@ class OperationWriter:
         """`is_clean`: the recorder lived to end the recording. `execs`: see ThreadLives."""
         self._con = con
         self._is_clean = is_clean
-        self._scan = ShimScan(str(shim_file))
-        self._lives = ThreadLives(con, self._scan.source_pids(), execs)
+        self.scan = self._scan = ShimScan(str(shim_file))
+        self.lives = self._lives = ThreadLives(con, self._scan.source_pids(), execs)
         self._keys = [_described(*key) for key in self._scan.names()]
         self._is_auto = np.array([key[3] == "auto" for key in self._keys], dtype=np.uint8)
         self._paths = _Paths()

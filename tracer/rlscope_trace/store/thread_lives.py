@@ -9,6 +9,10 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
+# In place of an id: the interval lies wholly before or after what was recorded of its owner; there
+# was no such owner.
+OUTSIDE, NOBODY = 0, -1
+
 
 @dataclass(frozen=True, slots=True)
 class Life:
@@ -74,6 +78,18 @@ class ThreadLives:
         """Return the process that had this id at an instant, or did when it was first seen."""
         return _at(self._processes.get(pid, []), ts_ns)
 
+    def threads_at(
+        self, pid: int, tid: int, start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
+    ) -> NDArray[np.int32]:
+        """Return whose each interval of a thread id is: a thread_id, OUTSIDE or NOBODY."""
+        return _owners(self._threads.get((pid, tid), []), start_ns, end_ns, is_thread=True)
+
+    def processes_at(
+        self, pid: int, start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
+    ) -> NDArray[np.int32]:
+        """Return whose each interval of a pid is: a process_id, OUTSIDE or NOBODY."""
+        return _owners(self._processes.get(pid, []), start_ns, end_ns, is_thread=False)
+
     def process_ids(self) -> list[int]:
         """Return all processes that have one of the pids."""
         return sorted(life.process_id for lives in self._processes.values() for life in lives)
@@ -83,3 +99,18 @@ def _at(lives: list[Life], ts_ns: int) -> Life | None:
     """Return the first life that ends after an instant; lives are in the order of time."""
     place = bisect_right([life.end_ns for life in lives], ts_ns)
     return lives[place] if place < len(lives) else None
+
+
+def _owners(
+    lives: list[Life], start_ns: NDArray[np.int64], end_ns: NDArray[np.int64], *, is_thread: bool
+) -> NDArray[np.int32]:
+    """As _at(), of many: the first life that ends after the start, if it began before the end."""
+    if not lives:
+        return np.full(len(start_ns), NOBODY, dtype=np.int32)
+    ends = np.array([life.end_ns for life in lives], dtype=np.int64)
+    begins = np.array([*(life.start_ns for life in lives), np.iinfo(np.int64).max], dtype=np.int64)
+    ids = [life.thread_id if is_thread else life.process_id for life in lives]
+    place = np.searchsorted(ends, start_ns, side="right")
+    owners = np.array([*ids, OUTSIDE], dtype=np.int32)[place]
+    owners[end_ns <= begins[place]] = OUTSIDE
+    return owners

@@ -36,12 +36,18 @@ SELECT
   (SELECT count(*) FROM operation_payload), (SELECT count(*) FROM async_range),
   (SELECT count(*) FROM mark), (SELECT count(*) FROM calibration_window),
   (SELECT count(*) FROM program_time), (SELECT count(*) FROM calibration_measured),
-  (SELECT count(*) FROM counter)
+  (SELECT count(*) FROM counter), (SELECT count(*) FROM cuda_call_coded),
+  (SELECT count(*) FROM gpu_activity_coded), (SELECT count(*) FROM string),
+  (SELECT count(*) FROM gpu_status), (SELECT count(*) FROM gpu_device),
+  (SELECT count(*) FROM gpu_overhead), (SELECT count(*) FROM gpu_memory),
+  (SELECT count(*) FROM gpu_stream)
 """
 _ROWS_TABLES = (
     "meta", "clock", "process", "trace_stat", "capture", "operation_coded", "operation_path",
     "operation_payload", "async_range", "mark", "calibration_window",
     "program_time", "calibration_measured", "counter",
+    "cuda_call_coded", "gpu_activity_coded", "string", "gpu_status", "gpu_device", "gpu_overhead",
+    "gpu_memory", "gpu_stream",
 )  # fmt: skip
 
 # A thread whose rows and lost_ns are not its lifetime, or do not lie in it; rows of no thread.

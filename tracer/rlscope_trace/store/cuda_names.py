@@ -1,4 +1,4 @@
-"""What kind of call a function of CUDA or HIP is, by its name."""
+"""How calls and GPU activities of CUDA and HIP are called, and what kind of call a function is."""
 
 import functools
 import re
@@ -28,6 +28,23 @@ _RULES = (
     ),
 )
 
+# By CUPTI's copy kind; the driver moves pages of unified memory when they are touched.
+COPY_NAMES = {
+    0: "Memcpy (unknown)", 1: "Memcpy HtoD", 2: "Memcpy DtoH", 3: "Memcpy HtoA",
+    4: "Memcpy AtoH", 5: "Memcpy AtoA", 6: "Memcpy AtoD", 7: "Memcpy DtoA", 8: "Memcpy DtoD",
+    9: "Memcpy HtoH", 10: "Memcpy PtoP", 11: "Memcpy HtoD (unified memory)",
+    12: "Memcpy DtoH (unified memory)", 13: "Memcpy DtoD (unified memory)",
+}  # fmt: skip
+# By CUPTI's type of synchronisation.
+SYNC_NAMES = {
+    0: "Sync (unknown)",
+    1: "Event sync",
+    2: "Stream wait sync",
+    3: "Stream sync",
+    4: "Context sync",
+}
+SET_NAME = "Memset"
+
 
 @functools.lru_cache(maxsize=4096)
 def cuda_call_kind(name: str) -> int:
@@ -39,3 +56,8 @@ def cuda_call_kind(name: str) -> int:
     function = short[api.end() :]
     kinds = (kind for kind, rule in _RULES if rule.match(function))
     return CUDA_CALL_KINDS.index(next(kinds, "other"))
+
+
+def graph_name(graph: int | None) -> str:
+    """Return what a graph is called that was recorded as one; None: its number is not known."""
+    return "CUDA graph" if graph is None else f"CUDA graph {graph}"

@@ -1,0 +1,175 @@
+"""From the GPU records of the shims to the tables of calls, activities and what goes with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlscope_trace._capture import ShimGpuReader, shim_gpu_names
+from rlscope_trace.store.database_file import BATCH_ROWS
+from rlscope_trace.store.gpu_facts import GpuFacts, GpuVerdict
+from rlscope_trace.store.gpu_inserts import Staging, insert_memory, insert_overheads
+from rlscope_trace.store.gpu_losses import GpuCuts, gpu_stats
+from rlscope_trace.store.gpu_names import GpuNames
+from rlscope_trace.store.strings import Strings
+from rlscope_trace.store.thread_lives import NOBODY
+
+if TYPE_CHECKING:
+    import duckdb
+    from numpy.typing import NDArray
+
+    from rlscope_trace._capture import ShimScan
+    from rlscope_trace.store.database_file import ReportProgress
+    from rlscope_trace.store.stats import TraceStat
+    from rlscope_trace.store.thread_lives import ThreadLives
+
+    Columns = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRecording:
+    """What was written of the GPU."""
+
+    rows: dict[str, int]
+    """By table."""
+    losses: list[TraceStat]
+    verdicts: list[GpuVerdict]
+    """What was measured of which process; of no others anything is known."""
+
+
+class GpuWriter:
+    """Writes what the shims told of GPUs into a database with its threads and processes."""
+
+    def __init__(
+        self,
+        con: duckdb.DuckDBPyConnection,
+        scan: ShimScan,
+        lives: ThreadLives,
+        *,
+        host: str | None,
+        is_clean: bool,
+    ) -> None:
+        """`is_clean`: the recorder lived to end the recording."""
+        self._con = con
+        self._scan = scan
+        self._lives = lives
+        self._pids = np.array(scan.source_pids(), dtype=np.int64)
+        self._reader = ShimGpuReader(scan)
+        self._strings = Strings(con)
+        self._names = GpuNames(shim_gpu_names(scan), self._strings)
+        self._facts = GpuFacts(con, scan, lives, host)
+        self._cuts = GpuCuts(is_clean=is_clean)
+        self._rows = dict.fromkeys(("gpu_overhead", "gpu_memory"), 0)
+
+    def write(self, progress: ReportProgress) -> GpuRecording:
+        """Fill the tables."""
+        calls = Staging(self._con, "cuda_call_coded")
+        activities = Staging(self._con, "gpu_activity_coded")
+        total = max(self._scan.records, 1)
+        done = 0
+        while (part := self._reader.next(BATCH_ROWS)) is not None:
+            calls.add(self._calls(part[0]))
+            activities.add(self._activities(part[1]))
+            self._rows["gpu_overhead"] += insert_overheads(self._con, self._overheads(part[2]))
+            self._rows["gpu_memory"] += insert_memory(self._con, self._memories(part[3]))
+            done += sum(len(columns["source"]) for columns in part)
+            progress("gpu", min(done, total - 1), total)
+        self._rows["cuda_call_coded"] = calls.store()
+        self._rows["gpu_activity_coded"] = activities.store()
+        self._rows["string"] = self._strings.insert()
+        self._rows |= self._facts.write()
+        progress("gpu", total, total)
+        return GpuRecording(
+            rows=self._rows,
+            losses=gpu_stats(self._scan, self._reader, self._facts, self._cuts),
+            verdicts=self._facts.verdicts(self._reader),
+        )
+
+    def _calls(self, calls: Columns) -> Columns:
+        process_id = self._processes(calls)
+        thread_id = self._threads(calls)
+        name_id, kind = self._names.calls(calls)
+        rows = {
+            "process_id": process_id,
+            "thread_id": thread_id,
+            "start_ns": calls["start_ns"],
+            "end_ns": calls["end_ns"],
+            "kind": kind,
+            "name_id": name_id,
+            "correlation_id": calls["correlation"],
+        }
+        # What came before the recording is no loss.
+        is_recorded = calls["start_ns"] >= self._lives.start_ns
+        self._cuts.calls_of_no_thread += _count((thread_id == NOBODY) & is_recorded)
+        self._cuts.add_outside(thread_id, is_recorded)
+        return _where(rows, thread_id > 0)
+
+    def _activities(self, activities: Columns) -> Columns:
+        process_id = self._processes(activities)
+        rows = {
+            "process_id": process_id,
+            "device_id": activities["device"],
+            "context_id": activities["context"],
+            "stream_id": activities["stream"],
+            "start_ns": activities["start_ns"],
+            "end_ns": activities["end_ns"],
+            "kind": activities["work"],
+            "name_id": self._names.activities(activities),
+            "correlation_id": activities["correlation"],
+            "graph_id": activities["graph"],
+            "bytes": activities["bytes"],
+        }
+        is_recorded = activities["start_ns"] >= self._lives.start_ns
+        self._cuts.of_no_process += _count((process_id == NOBODY) & is_recorded)
+        self._cuts.add_outside(process_id, is_recorded)
+        return _where(rows, process_id > 0)
+
+    def _overheads(self, overheads: Columns) -> Columns:
+        process_id = self._processes(overheads)
+        rows = {
+            "process_id": process_id,
+            "thread_id": np.maximum(self._threads(overheads), 0),
+            "start_ns": overheads["start_ns"],
+            "end_ns": overheads["end_ns"],
+            "what": overheads["what"],
+        }
+        return _where(rows, process_id > 0)
+
+    def _memories(self, memories: Columns) -> Columns:
+        at_ns = memories["ts_ns"]
+        process_id = self._processes({**memories, "start_ns": at_ns, "end_ns": at_ns + 1})
+        rows = {name: column for name, column in memories.items() if name != "source"}
+        return _where({**rows, "process_id": process_id}, process_id > 0)
+
+    def _processes(self, columns: Columns) -> NDArray[np.int32]:
+        owners = np.full(len(columns["source"]), NOBODY, dtype=np.int32)
+        for source in np.unique(columns["source"]).tolist():
+            here = columns["source"] == source
+            owners[here] = self._lives.processes_at(
+                int(self._pids[source]), columns["start_ns"][here], columns["end_ns"][here]
+            )
+        return owners
+
+    def _threads(self, columns: Columns) -> NDArray[np.int32]:
+        owners = np.full(len(columns["source"]), NOBODY, dtype=np.int32)
+        keys = columns["source"].astype(np.int64) << 32 | columns["tid"]
+        used, place = np.unique(keys, return_inverse=True)
+        for index, key in enumerate(used.tolist()):
+            here = place == index
+            owners[here] = self._lives.threads_at(
+                int(self._pids[key >> 32]),
+                key & 0xFFFFFFFF,
+                columns["start_ns"][here],
+                columns["end_ns"][here],
+            )
+        return owners
+
+
+def _count(chosen: NDArray[np.bool_]) -> int:
+    return int(np.count_nonzero(chosen))
+
+
+def _where(rows: Columns, chosen: NDArray[np.bool_]) -> Columns:
+    return {name: column[chosen] for name, column in rows.items()}

@@ -1,0 +1,122 @@
+"""What the tables of GPU records lack, as rows of trace_stat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rlscope_trace._capture import shim_gpu_cut_names, shim_gpu_lost, shim_gpu_repeated
+from rlscope_trace.store.stats import TraceStat
+from rlscope_trace.store.thread_lives import OUTSIDE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from rlscope_trace._capture import ShimGpuReader, ShimScan
+    from rlscope_trace.store.gpu_facts import GpuFacts
+
+# Of rls_shim_gpu_lost.what.
+_DROPPED, _UNREADABLE, _NO_BUFFER = 1, 2, 3
+_SLOWER = "record less: without --cuda-memory, with --cuda-graphs graph"
+_MEMORY = "leave the program more memory: the machine, or its limit (ulimit -v, cgroup), was full"
+_NEWER = "a newer rlscope-trace may know the records of this CUDA"
+_KILLED = "stop the recorder with Ctrl-C or SIGTERM: a kill loses what was under way"
+_CLOCK = "record for longer than a second, and do not set the clock of the machine meanwhile"
+
+
+@dataclass(slots=True)
+class GpuCuts:
+    """What was left out while the tables were made."""
+
+    is_clean: bool
+    calls_of_no_thread: int = 0
+    of_no_process: int = 0
+    after_end: int = 0
+
+    def add_outside(self, owners: NDArray[np.int32], is_recorded: NDArray[np.bool_]) -> None:
+        """Count what came after the last instant that is known of its owner."""
+        # A recorder that was killed had read the rings more often than the states of threads.
+        if not self.is_clean:
+            self.after_end += int(np.count_nonzero((owners == OUTSIDE) & is_recorded))
+
+
+def gpu_stats(
+    scan: ShimScan, reader: ShimGpuReader, facts: GpuFacts, cuts: GpuCuts
+) -> list[TraceStat]:
+    """Return a row for everything that is missing or odd."""
+    rows = [
+        *_told(scan),
+        *_left_out(reader, cuts),
+        *_unmatched(reader, facts),
+        TraceStat(
+            "truncated", "names of GPU records longer than 1024 bytes: cut",
+            shim_gpu_cut_names(scan), None, None,
+        ),
+        TraceStat(
+            "unmatched", "statuses and devices that a process told more than once: kept once",
+            shim_gpu_repeated(scan), None, None,
+        ),
+    ]  # fmt: skip
+    return [row for row in rows if row.count != 0]
+
+
+def _told(scan: ShimScan) -> Iterator[TraceStat]:
+    """Tell what CUPTI or the shim counted."""
+    counts: dict[tuple[int, int], tuple[int, int]] = {}
+    for _, what, activity, count, first_ns in shim_gpu_lost(scan):
+        before, since_ns = counts.get((what, activity), (0, 0))
+        earliest = min((ns for ns in (since_ns, first_ns) if ns), default=0)
+        counts[what, activity] = (before + count, earliest)
+    for (what, activity), (count, first_ns) in counts.items():
+        if what == _DROPPED:
+            source, remedy = "GPU records: CUPTI had no buffer left", _SLOWER
+        elif what == _NO_BUFFER:
+            source, remedy = "GPU records: there was no memory for a buffer of CUPTI", _MEMORY
+        elif what == _UNREADABLE:
+            source = f"GPU records of a form that is not known, of CUPTI's kind {activity}"
+            remedy = _NEWER
+        else:
+            source, remedy = f"GPU records: for reason {what}, which is not known", _NEWER
+        yield TraceStat("dropped", source, count, first_ns or None, remedy)
+
+
+def _left_out(reader: ShimGpuReader, cuts: GpuCuts) -> Iterator[TraceStat]:
+    counts = reader.left_out()
+    yield TraceStat(
+        "dropped", "GPU records without a start or an end", counts["untimed"], None,
+        "synchronise the GPU before the program ends, and let it end by itself",
+    )  # fmt: skip
+    yield TraceStat(
+        "dropped", "GPU records that end before they start", counts["backwards"], None, None
+    )
+    yield TraceStat(
+        "dropped", "GPU records on a clock that cannot be converted", counts["unconverted"], None,
+        _CLOCK,
+    )  # fmt: skip
+    yield TraceStat(
+        "unmatched", "CUDA calls of threads that are not in the trace", cuts.calls_of_no_thread,
+        None, None,
+    )  # fmt: skip
+    yield TraceStat(
+        "unmatched", "GPU activities of processes that are not in the trace", cuts.of_no_process,
+        None, None,
+    )  # fmt: skip
+    yield TraceStat(
+        "truncated", "GPU records after the last instant that is known of their process",
+        cuts.after_end, None, _KILLED,
+    )  # fmt: skip
+
+
+def _unmatched(reader: ShimGpuReader, facts: GpuFacts) -> Iterator[TraceStat]:
+    """Tell of activities without a call, where calls were recorded at all."""
+    found = [told for source, told in reader.unmatched().items() if facts.has_calls(source)]
+    first_ns = min((first for _, first in found), default=None)
+    yield TraceStat(
+        "unmatched", "GPU activities whose call is not in the trace",
+        sum(count for count, _ in found), first_ns,
+        "record the program from its start: rlscope-trace -- COMMAND",
+    )  # fmt: skip
