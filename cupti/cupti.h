@@ -40,6 +40,8 @@ extern struct rls_cupti rls_cupti;
 // `environment`: NAME=VALUE, each with its NUL, an empty one at the end.
 void rls_cupti_start(void);
 void rls_cupti_start_late(const char* environment);
+// All that was enabled, on or off.
+void rls_cupti_switch(bool on);
 
 // Whether this is the process that CUPTI was started in, and no forked child of it.
 static inline bool rls_cupti_is_own_life(void) {
@@ -57,8 +59,10 @@ bool rls_cupti_resolve(void* library);
 // cupti_status.c
 // Sets the reason, as printf does.
 void rls_cupti_say(const char* format, ...) __attribute__((format(printf, 1, 2)));
-// Notes that a call failed: a sentence, its code and what that means.
+// A call failed, and nothing goes on: a sentence, its code and what that means.
 void rls_cupti_failed(const char* call, cupti_result code);
+// A call failed that we can do without. The first one is kept; true: this was it.
+bool rls_cupti_failed_in_part(const char* call, cupti_result code);
 // Begins and ends writing on this thread: NULL where nothing can be written.
 struct rls_shim_slot* rls_cupti_begin(void);
 void rls_cupti_done(void);
@@ -95,6 +99,8 @@ void rls_buffer_give_back(struct rls_buffer* buffer);
 
 // cupti_records.c: the records of a buffer become cells. Flush thread only.
 void rls_cupti_convert(struct rls_shim_slot* slot, const struct rls_buffer* buffer);
+// Counts them as lost: this thread has no ring.
+void rls_cupti_count_lost(const struct rls_buffer* buffer);
 // Waits a little while the ring is full. Flush thread only.
 void rls_cupti_make_room(struct rls_shim_slot* slot);
 void rls_cupti_tell_loss(struct rls_shim_slot* slot, uint16_t what, uint32_t kind, uint64_t count);
@@ -118,8 +124,9 @@ void rls_cupti_dump(const struct rls_buffer* buffer);
 // cupti_flush.c
 // False: no thread can be started.
 bool rls_cupti_start_thread(void);
-// From any thread: there is something to do.
+// From any thread: a buffer is full; the first one was asked for.
 void rls_cupti_wake(void);
+void rls_cupti_wake_if_idle(void);
 bool rls_cupti_is_flush_thread(void);
 
 #endif  // RLS_CUPTI_H

@@ -21,6 +21,8 @@ enum {
 // A tool may answer a request for a buffer with none only from here on (CUDA 12.9): before, CUPTI
 // may crash.
 enum { CUPTI_API_TAKES_NO_BUFFER = 27 };
+// CUDA 13.0 without its first update.
+enum { CUPTI_API_DISABLE_DEADLOCKS = 130000 };
 // From here on (CUDA 12.4) an overhead record may own memory that its reader has to free.
 enum { CUPTI_API_OVERHEAD_DATA = 22 };
 

@@ -66,7 +66,7 @@ void rls_buffer_requested(uint8_t** records, size_t* bytes, size_t* max_records)
     __atomic_fetch_add(&refused, 1, __ATOMIC_RELAXED);
   } else {
     __atomic_fetch_add(&in_use, 1, __ATOMIC_RELAXED);
-    if (__atomic_fetch_add(&outstanding, 1, __ATOMIC_RELAXED) == 0) rls_cupti_wake();
+    if (__atomic_fetch_add(&outstanding, 1, __ATOMIC_SEQ_CST) == 0) rls_cupti_wake_if_idle();
   }
   errno = saved;
 }
@@ -93,7 +93,7 @@ void rls_buffer_completed(void* context, uint32_t stream, uint8_t* records, size
   errno = saved;
 }
 
-uint32_t rls_buffers_outstanding(void) { return __atomic_load_n(&outstanding, __ATOMIC_RELAXED); }
+uint32_t rls_buffers_outstanding(void) { return __atomic_load_n(&outstanding, __ATOMIC_SEQ_CST); }
 
 uint64_t rls_buffers_refused(void) { return __atomic_exchange_n(&refused, 0, __ATOMIC_RELAXED); }
 

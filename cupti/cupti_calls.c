@@ -134,40 +134,62 @@ static enable_call enabler(uint32_t domain) {
                                         : rls_cupti.functions.enable_driver_call;
 }
 
-// Returns how many calls were enabled; stops at the first refusal.
-static int switch_each(uint32_t domain, bool on) {
+// The first refusal, or CUPTI_OK. `switched`: how many there were before it.
+static cupti_result switch_each(uint32_t domain, bool on, int* switched) {
   const enable_call enable = enabler(domain);
-  int enabled = 0;
+  *switched = 0;
   for (uint32_t function = 1; enable != NULL && function < MAX_FUNCTIONS; ++function) {
     const char* name = cupti_name(domain, function);
     if (name == NULL || !is_wanted(domain, name)) continue;
-    if (enable(function, on) != CUPTI_OK) break;
-    ++enabled;
+    const cupti_result result = enable(function, on);
+    if (result != CUPTI_OK) return result;
+    ++*switched;
   }
-  return enabled;
+  return CUPTI_OK;
 }
 
-static void enable_domain(uint32_t domain, uint32_t kind, const char* call) {
-  is_cut[domain - 1] = switch_each(domain, true) > 0;
-  const cupti_result result = is_cut[domain - 1] ? CUPTI_OK : rls_cupti.functions.enable(kind);
+// Call by call, and where that does not work to the end, all of them.
+static void enable_domain(uint32_t domain, uint32_t kind) {
+  const bool is_runtime = domain == CUPTI_DOMAIN_RUNTIME;
+  int switched;
+  cupti_result result = switch_each(domain, true, &switched);
+  is_cut[domain - 1] = result == CUPTI_OK && switched > 0;
+  if (result != CUPTI_OK) {
+    rls_cupti_failed_in_part(
+        is_runtime ? "cuptiActivityEnableRuntimeApi" : "cuptiActivityEnableDriverApi", result);
+  }
+  if (!is_cut[domain - 1]) result = rls_cupti.functions.enable(kind);
   if (result == CUPTI_OK) {
     rls_cupti.recorded |= 1ULL << kind;
     return;
   }
   rls_cupti.refused |= 1ULL << kind;
-  if (rls_cupti.code == 0) rls_cupti_failed(call, result);
+  rls_cupti_failed_in_part(
+      is_runtime ? "cuptiActivityEnable(RUNTIME)" : "cuptiActivityEnable(DRIVER)", result);
+}
+
+// Without names, calls are numbers.
+static void check_names(void) {
+  const char* name = NULL;
+  cupti_result result = CUPTI_OK;
+  if (rls_cupti.functions.get_callback_name == NULL) return;
+  for (uint32_t function = 1; function < MAX_FUNCTIONS && name == NULL; ++function)
+    result = rls_cupti.functions.get_callback_name(CUPTI_DOMAIN_DRIVER, function, &name);
+  if (name == NULL) rls_cupti_failed_in_part("cuptiGetCallbackName", result);
 }
 
 void rls_cupti_enable_calls(void) {
   memset(calls, 0, sizeof(calls));
-  enable_domain(CUPTI_DOMAIN_RUNTIME, CUPTI_KIND_RUNTIME, "cuptiActivityEnable(RUNTIME)");
-  enable_domain(CUPTI_DOMAIN_DRIVER, CUPTI_KIND_DRIVER, "cuptiActivityEnable(DRIVER)");
+  check_names();
+  enable_domain(CUPTI_DOMAIN_RUNTIME, CUPTI_KIND_RUNTIME);
+  enable_domain(CUPTI_DOMAIN_DRIVER, CUPTI_KIND_DRIVER);
 }
 
 static void switch_domain(uint32_t domain, uint32_t kind, bool on) {
   if ((rls_cupti.recorded & (1ULL << kind)) == 0) return;
   if (is_cut[domain - 1]) {
-    switch_each(domain, on);
+    int switched;
+    switch_each(domain, on, &switched);
   } else if (on) {
     rls_cupti.functions.enable(kind);
   } else if (rls_cupti.functions.disable != NULL) {

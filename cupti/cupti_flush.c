@@ -18,7 +18,6 @@
 #define SECOND_NS 1000000000U
 #define FLUSH_NS 100000000U
 #define LONGEST_FLUSH_NS 400000000U
-#define IDLE_NS SECOND_NS
 // How long the end of the program may be held up, by CUPTI or by a reader that is behind.
 #define MAX_EXIT_WAIT_NS SECOND_NS
 #define MAX_FAILURES 3
@@ -28,14 +27,18 @@ enum { RUNNING = 0, ENDING = 1, ENDED = 2 };
 
 static uint32_t alarm_bell;  // counts reasons to wake
 static uint32_t phase;       // of the above
+static uint32_t is_idle;     // sleeps until there is GPU work
 static __thread bool is_flush_thread;
 
 static struct {
   uint32_t reader;  // who was told of status and devices
   bool has_told_devices;
-  uint32_t failures;  // of flushes, one after the other
-  uint64_t clock_ns;  // when the clocks were told last
-  uint32_t interval_ns;
+  bool is_paused;           // nobody reads, so nothing is enabled
+  bool can_write;           // in the last round
+  uint32_t failures;        // of flushes, one after the other
+  uint64_t clock_ns;        // when the clocks were told last
+  uint64_t flush_ns;        // when to flush next; 0: there is nothing to flush
+  uint32_t flush_interval;  // ns
 } now;
 
 static void futex_wait(uint32_t* word, uint32_t value, uint64_t limit_ns) {
@@ -50,6 +53,10 @@ static void futex_wake(uint32_t* word) {
 void rls_cupti_wake(void) {
   __atomic_fetch_add(&alarm_bell, 1, __ATOMIC_RELEASE);
   futex_wake(&alarm_bell);
+}
+
+void rls_cupti_wake_if_idle(void) {
+  if (__atomic_load_n(&is_idle, __ATOMIC_SEQ_CST)) rls_cupti_wake();
 }
 
 bool rls_cupti_is_flush_thread(void) { return is_flush_thread; }
@@ -90,72 +97,116 @@ static void introduce(struct rls_shim_slot* slot, uint32_t reader) {
   if (now.clock_ns == 0 || rls_now_ns() - now.clock_ns >= SECOND_NS) tell_clock(slot);
 }
 
+// CUPTI that fails again and again is left alone; at the end there is no second try.
 static void flush(struct rls_shim_slot* slot, uint32_t flag) {
   if (now.failures >= MAX_FAILURES) return;
   const cupti_result result = rls_cupti.functions.flush_all(flag);
-  if (result == CUPTI_OK) {
-    now.failures = 0;
-  } else if (++now.failures == MAX_FAILURES) {
-    rls_cupti_failed("cuptiActivityFlushAll", result);
-    rls_cupti.state = RLS_SHIM_GPU_REFUSED;
-    rls_cupti_tell_status(slot);
-  }
+  now.failures = result == CUPTI_OK ? 0 : now.failures + 1;
+  if (now.failures < (flag == 0 ? MAX_FAILURES : 1)) return;
+  rls_cupti_failed("cuptiActivityFlushAll", result);
+  rls_cupti.state = RLS_SHIM_GPU_REFUSED;
+  rls_cupti_tell_status(slot);
 }
 
 static void tell_losses(struct rls_shim_slot* slot) {
   size_t dropped = 0;
-  if (rls_cupti.functions.get_dropped != NULL &&
-      rls_cupti.functions.get_dropped(NULL, 0, &dropped) == CUPTI_OK && dropped > 0)
+  const cupti_result result = rls_cupti.functions.get_dropped != NULL
+                                  ? rls_cupti.functions.get_dropped(NULL, 0, &dropped)
+                                  : CUPTI_OK;
+  if (result != CUPTI_OK) {
+    if (rls_cupti_failed_in_part("cuptiActivityGetNumDroppedRecords", result))
+      rls_cupti_tell_status(slot);
+  } else if (dropped > 0) {
     rls_cupti_tell_loss(slot, RLS_SHIM_GPU_DROPPED, 0, dropped);
+  }
   const uint64_t refused = rls_buffers_refused();
   if (refused > 0) rls_cupti_tell_loss(slot, RLS_SHIM_GPU_NO_BUFFER, 0, refused);
 }
 
-// Whether there were any. `slot` NULL: nobody reads.
+// Whether there were any. `slot` NULL: nobody reads, or there is no room for this thread.
 static bool empty_queue(struct rls_shim_slot* slot) {
   struct rls_buffer* buffer = rls_buffers_take();
   const bool had_any = buffer != NULL;
   while (buffer != NULL) {
     struct rls_buffer* next = buffer->next;
     rls_cupti_dump(buffer);
-    if (slot != NULL) rls_cupti_convert(slot, buffer);
+    if (slot != NULL) {
+      rls_cupti_convert(slot, buffer);
+    } else if (rls_reader() != 0) {
+      rls_cupti_count_lost(buffer);
+    }
     rls_buffer_give_back(buffer);
     buffer = next;
   }
   return had_any;
 }
 
-// One round; returns whether records came.
-static bool work(uint32_t flag) {
-  const uint32_t reader = rls_reader();
-  struct rls_shim_slot* slot = reader != 0 ? rls_cupti_begin() : NULL;
-  if (slot == NULL) return empty_queue(NULL);
-  introduce(slot, reader);
-  const bool had_work = rls_buffers_outstanding() > 0;
-  if (had_work || flag != 0) flush(slot, flag);
-  const bool came = empty_queue(slot);
-  if (had_work || came) tell_losses(slot);
-  rls_cupti_done();
-  return came;
+// How soon the next flush is due, after one that brought something or not.
+static void plan_flush(bool has_flushed, bool came) {
+  const uint64_t now_ns = rls_now_ns();
+  if (came) now.flush_interval = FLUSH_NS;
+  if (has_flushed && !came && now.flush_interval < LONGEST_FLUSH_NS) now.flush_interval *= 2;
+  if (rls_buffers_outstanding() == 0) {
+    now.flush_ns = 0;
+  } else if (has_flushed || now.flush_ns == 0) {
+    now.flush_ns = now_ns + now.flush_interval;
+  }
 }
 
-static uint32_t next_interval(bool came) {
-  if (came) return FLUSH_NS;
-  if (rls_buffers_outstanding() == 0) return IDLE_NS;
-  const uint32_t longer = now.interval_ns * 2;
-  return longer < LONGEST_FLUSH_NS ? longer : LONGEST_FLUSH_NS;
+// A program that nobody records any more gets its speed back. CUDA 13.0 before its first update
+// may deadlock in cuptiActivityDisable.
+static void pause_or_resume(bool is_read) {
+  if (now.is_paused != is_read || rls_cupti.version == CUPTI_API_DISABLE_DEADLOCKS) return;
+  rls_cupti_switch(is_read);
+  // What is there belongs to the time when somebody read, or is of no use to anybody.
+  if (!is_read) rls_cupti.functions.flush_all(0);
+  now.is_paused = !is_read;
+}
+
+// One round.
+static void work(uint32_t flag) {
+  const uint32_t reader = rls_reader();
+  pause_or_resume(reader != 0);
+  struct rls_shim_slot* slot = reader != 0 ? rls_cupti_begin() : NULL;
+  now.can_write = slot != NULL;
+  if (slot == NULL) {
+    empty_queue(NULL);
+    now.flush_ns = 0;
+    return;
+  }
+  introduce(slot, reader);
+  const bool is_due = now.flush_ns != 0 && rls_now_ns() >= now.flush_ns;
+  if (is_due || flag != 0) flush(slot, flag);
+  const bool came = empty_queue(slot);
+  if (is_due || came) tell_losses(slot);
+  plan_flush(is_due, came);
+  rls_cupti_done();
+}
+
+// Until the bell rings, or it is time for something.
+static void sleep_on(uint32_t heard) {
+  uint64_t limit_ns = SECOND_NS;
+  if (now.flush_ns != 0) {
+    const uint64_t now_ns = rls_now_ns();
+    limit_ns = now.flush_ns > now_ns ? now.flush_ns - now_ns : 0;
+  } else {
+    __atomic_store_n(&is_idle, 1, __ATOMIC_SEQ_CST);
+    // A request that came before this was seen does not wake us.
+    if (now.can_write && rls_buffers_outstanding() > 0) limit_ns = 0;
+  }
+  if (limit_ns > 0) futex_wait(&alarm_bell, heard, limit_ns);
+  __atomic_store_n(&is_idle, 0, __ATOMIC_RELAXED);
 }
 
 static void* run(void* unused) {
   (void)unused;
   prctl(PR_SET_NAME, "rls-cupti");
   is_flush_thread = true;
-  now.interval_ns = FLUSH_NS;
+  now.flush_interval = FLUSH_NS;
   while (__atomic_load_n(&phase, __ATOMIC_ACQUIRE) == RUNNING) {
     const uint32_t heard = __atomic_load_n(&alarm_bell, __ATOMIC_ACQUIRE);
-    now.interval_ns = next_interval(work(0));
-    if (__atomic_load_n(&phase, __ATOMIC_ACQUIRE) != RUNNING) break;
-    futex_wait(&alarm_bell, heard, now.interval_ns);
+    work(0);
+    if (__atomic_load_n(&phase, __ATOMIC_ACQUIRE) == RUNNING) sleep_on(heard);
   }
   work(CUPTI_FLUSH_FORCED);
   __atomic_store_n(&phase, ENDED, __ATOMIC_RELEASE);

@@ -105,23 +105,23 @@ static int wanted_major(void) {
   return found;
 }
 
-static void* opened(void* library, const char* path) {
-  if (library == NULL) return NULL;
+static void* opened(void* library) {
+  struct link_map* map = NULL;
+  if (library == NULL || dlinfo(library, RTLD_DI_LINKMAP, &map) != 0) return library;
+  const char* path = map->l_name;
   const size_t bytes = strlen(path);
   if (bytes < sizeof(rls_cupti.library)) memcpy(rls_cupti.library, path, bytes + 1);
   return library;
 }
 
-static void* open_path(const char* path) {
-  return opened(dlopen(path, RTLD_LAZY | RTLD_LOCAL), path);
-}
+static void* open_path(const char* path) { return opened(dlopen(path, RTLD_LAZY | RTLD_LOCAL)); }
 
 static void* open_loaded(bool any) {
   for (int i = 0; i < search.cupti_count; ++i) {
     const struct loaded* entry = &search.cupti[i];
     if (!any && search.major != 0 && entry->major != 0 && entry->major != search.major) continue;
     void* library = dlopen(entry->path, RTLD_NOLOAD | RTLD_LAZY | RTLD_LOCAL);
-    if (library != NULL) return opened(library, entry->path);
+    if (library != NULL) return opened(library);
   }
   return NULL;
 }

@@ -250,6 +250,17 @@ static void tell_unreadable(struct rls_shim_slot* slot) {
   }
 }
 
+void rls_cupti_count_lost(const struct rls_buffer* buffer) {
+  struct rls_shim_header* header = rls_process.header;
+  uint8_t* record = NULL;
+  uint64_t count = 0;
+  while (rls_cupti.functions.next_record((uint8_t*)buffer->records, buffer->valid_bytes, &record) ==
+         CUPTI_OK)
+    ++count;
+  if (__atomic_fetch_add(&header->lost_events, count, __ATOMIC_RELAXED) == 0)
+    header->first_lost_ns = rls_now_ns();
+}
+
 void rls_cupti_convert(struct rls_shim_slot* slot, const struct rls_buffer* buffer) {
   uint8_t* records = (uint8_t*)buffer->records;
   uint8_t* const end = records + buffer->valid_bytes;
@@ -265,6 +276,9 @@ void rls_cupti_convert(struct rls_shim_slot* slot, const struct rls_buffer* buff
     record = next;
   }
   if (record != NULL) convert_one(slot, record, (uint64_t)(end - record));
-  if (result != CUPTI_NO_MORE_RECORDS) ++unreadable[0];
+  if (result != CUPTI_NO_MORE_RECORDS) {
+    ++unreadable[0];
+    if (rls_cupti_failed_in_part("cuptiActivityGetNextRecord", result)) rls_cupti_tell_status(slot);
+  }
   tell_unreadable(slot);
 }

@@ -98,25 +98,31 @@ static bool enable_kinds(const struct settings* settings) {
       continue;
     }
     rls_cupti.refused |= 1ULL << kind;
-    const bool is_kernel = kind == CUPTI_KIND_CONCURRENT_KERNEL;
-    if (rls_cupti.code == 0 || is_kernel) {
-      char call[64];
-      snprintf(call, sizeof(call), "cuptiActivityEnable(%s)", kKinds[i].name);
+    char call[64];
+    snprintf(call, sizeof(call), "cuptiActivityEnable(%s)", kKinds[i].name);
+    if (kind == CUPTI_KIND_CONCURRENT_KERNEL) {
       rls_cupti_failed(call, result);
+      return false;
     }
-    if (is_kernel) return false;
+    rls_cupti_failed_in_part(call, result);
   }
   rls_cupti_enable_calls();
   return true;
 }
 
+void rls_cupti_switch(bool on) {
+  cupti_result (*change)(uint32_t) = on ? rls_cupti.functions.enable : rls_cupti.functions.disable;
+  if (change == NULL) return;
+  for (uint32_t kind = 0; kind < CUPTI_KIND_KNOWN; ++kind) {
+    const bool is_call = kind == CUPTI_KIND_RUNTIME || kind == CUPTI_KIND_DRIVER;
+    if (!is_call && (rls_cupti.recorded & (1ULL << kind)) != 0) change(kind);
+  }
+  rls_cupti_switch_calls(on);
+}
+
 // Leaves CUPTI as it was before us.
 static void undo(void) {
-  for (uint32_t kind = 0; kind < CUPTI_KIND_KNOWN; ++kind) {
-    if ((rls_cupti.recorded & (1ULL << kind)) == 0 || rls_cupti.functions.disable == NULL) continue;
-    if (kind != CUPTI_KIND_RUNTIME && kind != CUPTI_KIND_DRIVER) rls_cupti.functions.disable(kind);
-  }
-  rls_cupti_switch_calls(false);
+  rls_cupti_switch(false);
   rls_cupti.recorded = 0;
   if (rls_cupti.functions.unsubscribe != NULL)
     rls_cupti.functions.unsubscribe(rls_cupti.subscriber);
@@ -127,22 +133,26 @@ static void set_clock(void) {
   if (rls_cupti.functions.register_timestamp == NULL) return;
   const cupti_result result = rls_cupti.functions.register_timestamp(trace_clock);
   rls_cupti.has_clock = result == CUPTI_OK;
-  if (result != CUPTI_OK) rls_cupti_failed("cuptiActivityRegisterTimestampCallback", result);
+  if (result != CUPTI_OK)
+    rls_cupti_failed_in_part("cuptiActivityRegisterTimestampCallback", result);
 }
 
 static void set_thread_ids(void) {
   if (rls_cupti.functions.set_thread_id_type == NULL) return;
   const cupti_result result = rls_cupti.functions.set_thread_id_type(CUPTI_THREAD_ID_SYSTEM);
   rls_cupti.has_thread_ids = result == CUPTI_OK;
-  if (result != CUPTI_OK) rls_cupti_failed("cuptiSetThreadIdType", result);
+  if (result != CUPTI_OK) rls_cupti_failed_in_part("cuptiSetThreadIdType", result);
 }
 
 // With CUPTI loaded. False: refused, and undone.
 static bool take_over(const struct settings* settings) {
   const struct cupti_functions* f = &rls_cupti.functions;
-  if (f->get_version != NULL && f->get_version(&rls_cupti.version) != CUPTI_OK)
+  cupti_result result = f->get_version != NULL ? f->get_version(&rls_cupti.version) : CUPTI_OK;
+  if (result != CUPTI_OK) {
     rls_cupti.version = 0;
-  cupti_result result = f->subscribe(&rls_cupti.subscriber, on_callback, NULL);
+    rls_cupti_failed_in_part("cuptiGetVersion", result);
+  }
+  result = f->subscribe(&rls_cupti.subscriber, on_callback, NULL);
   if (result != CUPTI_OK) {
     rls_cupti_failed("cuptiSubscribe", result);
     return false;

@@ -69,6 +69,12 @@ void rls_cupti_failed(const char* call, cupti_result code) {
                 meaning != NULL ? ": " : "", meaning != NULL ? meaning : "");
 }
 
+bool rls_cupti_failed_in_part(const char* call, cupti_result code) {
+  if (rls_cupti.code != 0) return false;
+  rls_cupti_failed(call, code);
+  return true;
+}
+
 struct rls_shim_slot* rls_cupti_begin(void) {
   struct rls_shim_slot* slot = rls_own_slot();
   if (slot == NULL) return NULL;
