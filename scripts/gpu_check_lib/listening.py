@@ -22,12 +22,16 @@ class Listener:
     folder: Path
     session: str
     collector: ShimCollector
+    cupti: str = ""
+    """The libcupti to use; "": the shim has to find it."""
 
     def environment(self, **settings: str) -> dict[str, str]:
         """Return what a program needs so that it tells; settings: RLSCOPE_* without the prefix."""
         from rlscope_trace import shims
 
+        given = {"RLSCOPE_CUPTI_LIBRARY": self.cupti} if self.cupti else {}
         return {
+            **given,
             "CUDA_INJECTION64_PATH": str(shims.LIBRARY),
             "NVTX_INJECTION64_PATH": str(shims.LIBRARY),
             "RLSCOPE_SESSION": self.session,
@@ -42,8 +46,12 @@ class Listener:
         return records.read(self.folder / "shim.bin")
 
 
-def listen(context: Context, name: str) -> Listener:
-    """Begin to read programs of a new session, into a folder of that name."""
+def listen(context: Context, name: str, *, finds_cupti: bool = False) -> Listener:
+    """Begin to read programs of a new session, into a folder of that name.
+
+    finds_cupti: the program loads what leads the shim to CUPTI, as PyTorch does. Ours do not: for
+    them the one is named that PyTorch was seen to load.
+    """
     from rlscope_trace import _capture, shims
 
     folder = context.folder / name
@@ -51,4 +59,5 @@ def listen(context: Context, name: str) -> Listener:
     session = shims.new_session()
     collector = _capture.ShimCollector(str(folder), session)
     collector.start()
-    return Listener(folder, session, collector)
+    seen = context.known.get("mapped_cupti") or [""]
+    return Listener(folder, session, collector, "" if finds_cupti else seen[0])

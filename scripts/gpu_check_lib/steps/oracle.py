@@ -47,7 +47,7 @@ def by_profiler(context: Context, number: int) -> dict[str, list[float]]:
 
 def by_shim(context: Context, number: int) -> dict[str, list[float]]:
     """Return the same by the shim: what began within the steps."""
-    listener = listen(context, f"pair-{number}")
+    listener = listen(context, f"pair-{number}", finds_cupti=True)
     settings = {}
     if number == 0:
         dump = context.home / "fixtures" / "torch"

@@ -41,7 +41,7 @@ def _profile(context: Context, environment: dict[str, str] | None) -> int | None
 
 def _with_shim(context: Context, way: str, more: dict[str, str], wanted: int | None) -> None:
     """Profile with the shim; wanted: how many kernels torch.profiler must see."""
-    listener = listen(context, way.replace(" ", "-").strip("-"))
+    listener = listen(context, way.replace(" ", "-").strip("-"), finds_cupti=True)
     seen = _profile(context, {**listener.environment(), **more})
     found = listener.records()
     if seen is None:
