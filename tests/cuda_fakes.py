@@ -20,7 +20,7 @@ _CUPTI = (
     "fake_libcupti.c", "fake_clock.c", "fake_buffers.c", "fake_records.c", "fake_inject.c",
     "fake_replay.c",
 )  # fmt: skip
-_FLAGS = ("-O2", "-g", "-D_GNU_SOURCE", "-fvisibility=hidden", *WARNINGS)
+_FLAGS = ("-O1", "-D_GNU_SOURCE", "-fvisibility=hidden", *WARNINGS)
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ RELEASES = {
 
 
 @cache
-def _root() -> Path:
-    """Return the folder of this session, which goes with it."""
+def session_folder() -> Path:
+    """Return a folder for what is built in this session, which goes with it."""
     made = Path(tempfile.mkdtemp(prefix="rlscope-fakes-"))
     made.chmod(0o755)
     atexit.register(shutil.rmtree, made, ignore_errors=True)
@@ -61,7 +61,7 @@ def _library(output: Path, soname: str, sources: tuple[str, ...], *flags: str) -
 @cache
 def driver() -> Path:
     """Return the folder that holds the fake libcuda.so.1."""
-    folder = _root() / "driver"
+    folder = session_folder() / "driver"
     folder.mkdir()
     _library(folder / "libcuda.so.1", "libcuda.so.1", _CUDA)
     return folder
@@ -71,7 +71,7 @@ def driver() -> Path:
 def toolkit(release: str = "13.0") -> Path:
     """Return the folder that holds the fake libcudart and libcupti of a release."""
     made = RELEASES[release]
-    folder = _root() / f"cuda-{release}"
+    folder = session_folder() / f"cuda-{release}"
     folder.mkdir()
     _library(folder / made.cudart, made.cudart, ("fake_libcudart.c",))
     _library(folder / made.cupti, made.cupti, _CUPTI, f"-DFAKECUPTI_BUILD={made.api}")
@@ -79,9 +79,28 @@ def toolkit(release: str = "13.0") -> Path:
 
 
 @cache
+def shim_decoder() -> Path:
+    """Return the shim's decoder of CUPTI's records, compiled with tests/fakes/cupti_harness.c.
+
+    What it never calls is left out.
+    """
+    made = session_folder() / "cupti_harness.so"
+    shim = REPOSITORY / "cupti"
+    sources = sorted(shim.glob("cupti_*.c"))
+    sources += [shim / f"{room}.c" for room in ("names", "process", "thread", "seccomp_filters")]
+    sources.append(FAKES / "cupti_harness.c")
+    subprocess.run(
+        [compiler(), *_FLAGS, "-O0", "-fPIC", "-shared", f"-I{shim}",
+         *map(str, sources), "-o", str(made), "-ldl", "-lpthread"],
+        check=True,
+    )  # fmt: skip
+    return made
+
+
+@cache
 def calls_program() -> Path:
     """Return the compiled tests/workloads/cuda_calls.c."""
-    program = _root() / "cuda_calls"
+    program = session_folder() / "cuda_calls"
     source = REPOSITORY / "tests" / "workloads" / "cuda_calls.c"
     subprocess.run(
         [compiler(), *_FLAGS, str(source), "-o", str(program), "-lpthread", "-ldl"], check=True

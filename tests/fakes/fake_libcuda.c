@@ -184,6 +184,24 @@ FAKE_EXPORT int cuCtxCreate_v2(struct fake_context** context, unsigned flags, in
   return fakecuda_leave(&call, result);
 }
 
+// Of devices' own contexts, which are those that programs use.
+void fakecuda_tell_existing(uint32_t kind) {
+  const struct fake_listener* who = atomic_load(&listener);
+  for (uint32_t device = 0; device < MAX_DEVICES && who != NULL; ++device) {
+    const struct fake_context* context = primary[device];
+    if (context == NULL) continue;
+    struct fake_event event = {.kind = kind, .device = device, .context = context->id, .detail = 3};
+    event.stream = context->null_stream.id;
+    who->heard(&event);
+    event.detail = 1;
+    for (const struct fake_stream* at = context->streams; kind == FAKE_STREAM && at != NULL;
+         at = at->next) {
+      event.stream = at->id;
+      who->heard(&event);
+    }
+  }
+}
+
 FAKE_EXPORT int cuCtxDestroy_v2(struct fake_context* context) {
   struct fake_call call;
   fakecuda_enter(&call, FAKE_DRIVER, 322);

@@ -15,6 +15,14 @@
     if (!has_driver()) return no_driver();                            \
   } while (0)
 
+// For what answers without a driver too, up to 13.3.
+#define INJECT_ALWAYS(argument)                                             \
+  do {                                                                      \
+    const int injected = fake_injected_often(__func__, (uint64_t)argument); \
+    if (injected != CUPTI_OK) return injected;                              \
+    if (fake_cupti.api >= 130401 && !has_driver()) return CUPTI_UNKNOWN;    \
+  } while (0)
+
 struct fake_cupti fake_cupti = {.lock = PTHREAD_MUTEX_INITIALIZER, .api = FAKECUPTI_BUILD};
 
 static const struct fake_name names[] = {FAKE_CALLS(FAKE_NAME)};
@@ -42,10 +50,7 @@ static void listen(const struct fake_listener* who) {
 }
 
 FAKE_EXPORT int cuptiGetVersion(uint32_t* version) {
-  const int injected = fake_injected(__func__, 0);
-  if (injected != CUPTI_OK) return injected;
-  // From 13.4 on even this needs a driver.
-  if (fake_cupti.api >= 130401 && !has_driver()) return CUPTI_UNKNOWN;
+  INJECT_ALWAYS(0);
   *version = fake_cupti.api;
   return CUPTI_OK;
 }
@@ -61,35 +66,22 @@ FAKE_EXPORT int cuptiSubscribe(void** subscriber, void* callback, void* data) {
 }
 
 FAKE_EXPORT int cuptiUnsubscribe(void* subscriber) {
+  if (fake_cupti.api < 130401 && subscriber != &fake_cupti) return CUPTI_INVALID_PARAMETER;
   INJECT(0);
-  if (subscriber != &fake_cupti) return CUPTI_INVALID_PARAMETER;
   fake_cupti.is_subscribed = false;
   return CUPTI_OK;
 }
 
-FAKE_EXPORT int cuptiEnableCallback(uint32_t enable, void* subscriber, int domain, uint32_t cbid) {
-  (void)enable, (void)subscriber, (void)domain;
-  INJECT(cbid);
-  return CUPTI_OK;
-}
-
-FAKE_EXPORT int cuptiEnableDomain(uint32_t enable, void* subscriber, int domain) {
-  (void)enable, (void)subscriber;
-  INJECT(domain);
-  return CUPTI_OK;
-}
-
 FAKE_EXPORT int cuptiFinalize(void) {
-  INJECT(0);
-  listen(NULL);
+  INJECT_ALWAYS(0);
+  if (has_driver()) listen(NULL);
   fake_cupti.is_subscribed = false;
   fake_cupti.enabled = 0;
   return CUPTI_OK;
 }
 
 FAKE_EXPORT int cuptiActivityRegisterCallbacks(fake_request request, fake_complete complete) {
-  const int injected = fake_injected(__func__, 0);
-  if (injected != CUPTI_OK) return injected;
+  INJECT_ALWAYS(0);
   if (request == NULL || complete == NULL) return CUPTI_INVALID_PARAMETER;
   pthread_mutex_lock(&fake_cupti.lock);
   fake_cupti.request = request;
@@ -115,6 +107,17 @@ FAKE_EXPORT int cuptiActivityEnable(uint32_t kind) {
   // Kernels one by one, or as they run: not both.
   if (kind == 3 && fake_cupti.enabled >> FAKE_KERNEL & 1) return CUPTI_NOT_COMPATIBLE;
   set_kind(kind, true);
+  return CUPTI_OK;
+}
+
+// For who comes late: what there is already is told too.
+FAKE_EXPORT int cuptiActivityEnableAndDump(uint32_t kind) {
+  INJECT(kind);
+  if (fake_record_size(fake_cupti.api, kind) == 0) return CUPTI_INVALID_KIND;
+  set_kind(kind, true);
+  void (*tell)(uint32_t);
+  *(void**)&tell = driver_symbol("fakecuda_tell_existing");
+  tell(kind);
   return CUPTI_OK;
 }
 
@@ -166,8 +169,8 @@ FAKE_EXPORT int cuptiActivitySetAttribute(int attribute, const size_t* bytes, co
 
 FAKE_EXPORT int cuptiActivityGetNumDroppedRecords(void* context, uint32_t stream, size_t* count) {
   (void)context, (void)stream;
-  const int injected = fake_injected_often(__func__, 0);
-  if (injected != CUPTI_OK) return injected;
+  INJECT_ALWAYS(0);
+  if (fake_cupti.api < 26 && !has_driver()) return no_driver();
   *count = fake_take_dropped();
   return CUPTI_OK;
 }
@@ -201,9 +204,7 @@ FAKE_EXPORT int cuptiActivityRegisterTimestampCallback(uint64_t (*timestamp)(voi
 }
 
 FAKE_EXPORT int cuptiGetTimestamp(uint64_t* timestamp) {
-  const int injected = fake_injected_often(__func__, 0);
-  if (injected != CUPTI_OK) return injected;
-  if (fake_cupti.api >= 130401 && !has_driver()) return CUPTI_UNKNOWN;
+  INJECT_ALWAYS(0);
   *timestamp = fake_now();
   return CUPTI_OK;
 }
@@ -221,8 +222,7 @@ FAKE_EXPORT int cuptiGetThreadIdType(uint32_t* type) {
 }
 
 FAKE_EXPORT int cuptiGetCallbackName(int domain, uint32_t cbid, const char** name) {
-  const int injected = fake_injected_often(__func__, cbid);
-  if (injected != CUPTI_OK) return injected;
+  INJECT_ALWAYS(cbid);
   *name = NULL;
   for (size_t index = 0; index < sizeof names / sizeof names[0]; ++index)
     if ((int)names[index].domain == domain && names[index].function == cbid)
@@ -231,8 +231,7 @@ FAKE_EXPORT int cuptiGetCallbackName(int domain, uint32_t cbid, const char** nam
 }
 
 FAKE_EXPORT int cuptiGetResultString(int result, const char** text) {
-  const int injected = fake_injected(__func__, (uint64_t)(unsigned)result);
-  if (injected != CUPTI_OK) return injected;
+  INJECT_ALWAYS(result);
   switch (result) {
     case CUPTI_OK:
       *text = "CUPTI_SUCCESS";

@@ -29,43 +29,48 @@ enum fake_kind {
 };
 
 // The numbers (cbid) and names that CUPTI gives to functions.
-#define FAKE_CALLS(call)                                                                           \
-  call(FAKE_DRIVER, 1, cuInit) call(FAKE_DRIVER, 17, cuCtxSynchronize) call(                       \
-      FAKE_DRIVER, 19, cuModuleLoadData) call(FAKE_DRIVER, 23, cuModuleGetFunction)                \
-      call(FAKE_DRIVER, 124, cuStreamCreate) call(FAKE_DRIVER, 126, cuStreamSynchronize) call(     \
-          FAKE_DRIVER, 216, cuMemsetD8Async) call(FAKE_DRIVER, 235,                                \
-                                                  cuCtxCreate_v2) call(FAKE_DRIVER, 243,           \
-                                                                       cuMemAlloc_v2)              \
-          call(FAKE_DRIVER, 245, cuMemFree_v2) call(FAKE_DRIVER, 277, cuMemcpyHtoDAsync_v2) call(  \
-              FAKE_DRIVER, 279, cuMemcpyDtoHAsync_v2) call(FAKE_DRIVER, 303, cuCtxSetCurrent)      \
-              call(FAKE_DRIVER, 304, cuCtxGetCurrent) call(FAKE_DRIVER, 307, cuLaunchKernel) call( \
-                  FAKE_DRIVER, 319, cuMemcpyPeerAsync) call(FAKE_DRIVER, 322, cuCtxDestroy_v2)     \
-                  call(FAKE_DRIVER, 326, cuStreamDestroy_v2) call(                                 \
-                      FAKE_DRIVER, 386, cuDevicePrimaryCtxRetain) call(FAKE_DRIVER, 497,           \
-                                                                       cuStreamEndCapture)         \
-                      call(FAKE_DRIVER, 514, cuGraphLaunch) call(                                  \
-                          FAKE_DRIVER, 539,                                                        \
-                          cuStreamBeginCapture_v2) call(FAKE_DRIVER, 643,                          \
-                                                        cuGraphInstantiateWithFlags)               \
-                          call(FAKE_RUNTIME, 3, cudaGetDeviceCount_v3020) call(                    \
-                              FAKE_RUNTIME, 16, cudaSetDevice_v3020) call(FAKE_RUNTIME, 17,        \
-                                                                          cudaGetDevice_v3020)     \
-                              call(FAKE_RUNTIME, 20, cudaMalloc_v3020) call(                       \
-                                  FAKE_RUNTIME, 22, cudaFree_v3020) call(FAKE_RUNTIME, 41,         \
-                                                                         cudaMemcpyAsync_v3020)    \
-                                  call(FAKE_RUNTIME, 51, cudaMemsetAsync_v3020) call(              \
-                                      FAKE_RUNTIME, 129,                                           \
-                                      cudaStreamCreate_v3020) call(FAKE_RUNTIME, 131,              \
-                                                                   cudaStreamSynchronize_v3020)    \
-                                      call(FAKE_RUNTIME, 165, cudaDeviceSynchronize_v3020) call(   \
-                                          FAKE_RUNTIME, 201,                                       \
-                                          cudaStreamDestroy_v5050) call(FAKE_RUNTIME, 211,         \
-                                                                        cudaLaunchKernel_v7000)    \
-                                          call(FAKE_RUNTIME, 311, cudaGraphLaunch_v10000) call(    \
-                                              FAKE_RUNTIME, 315, cudaStreamBeginCapture_v10000)    \
-                                              call(FAKE_RUNTIME, 319, cudaStreamEndCapture_v10000) \
-                                                  call(FAKE_RUNTIME, 418,                          \
-                                                       cudaGraphInstantiateWithFlags_v11040)
+// clang-format off
+#define FAKE_CALLS(call) \
+  call(FAKE_DRIVER, 1, cuInit) \
+  call(FAKE_DRIVER, 17, cuCtxSynchronize) \
+  call(FAKE_DRIVER, 19, cuModuleLoadData) \
+  call(FAKE_DRIVER, 23, cuModuleGetFunction) \
+  call(FAKE_DRIVER, 124, cuStreamCreate) \
+  call(FAKE_DRIVER, 126, cuStreamSynchronize) \
+  call(FAKE_DRIVER, 216, cuMemsetD8Async) \
+  call(FAKE_DRIVER, 235, cuCtxCreate_v2) \
+  call(FAKE_DRIVER, 243, cuMemAlloc_v2) \
+  call(FAKE_DRIVER, 245, cuMemFree_v2) \
+  call(FAKE_DRIVER, 277, cuMemcpyHtoDAsync_v2) \
+  call(FAKE_DRIVER, 279, cuMemcpyDtoHAsync_v2) \
+  call(FAKE_DRIVER, 303, cuCtxSetCurrent) \
+  call(FAKE_DRIVER, 304, cuCtxGetCurrent) \
+  call(FAKE_DRIVER, 307, cuLaunchKernel) \
+  call(FAKE_DRIVER, 319, cuMemcpyPeerAsync) \
+  call(FAKE_DRIVER, 322, cuCtxDestroy_v2) \
+  call(FAKE_DRIVER, 326, cuStreamDestroy_v2) \
+  call(FAKE_DRIVER, 386, cuDevicePrimaryCtxRetain) \
+  call(FAKE_DRIVER, 497, cuStreamEndCapture) \
+  call(FAKE_DRIVER, 514, cuGraphLaunch) \
+  call(FAKE_DRIVER, 539, cuStreamBeginCapture_v2) \
+  call(FAKE_DRIVER, 643, cuGraphInstantiateWithFlags) \
+  call(FAKE_RUNTIME, 3, cudaGetDeviceCount_v3020) \
+  call(FAKE_RUNTIME, 16, cudaSetDevice_v3020) \
+  call(FAKE_RUNTIME, 17, cudaGetDevice_v3020) \
+  call(FAKE_RUNTIME, 20, cudaMalloc_v3020) \
+  call(FAKE_RUNTIME, 22, cudaFree_v3020) \
+  call(FAKE_RUNTIME, 41, cudaMemcpyAsync_v3020) \
+  call(FAKE_RUNTIME, 51, cudaMemsetAsync_v3020) \
+  call(FAKE_RUNTIME, 129, cudaStreamCreate_v3020) \
+  call(FAKE_RUNTIME, 131, cudaStreamSynchronize_v3020) \
+  call(FAKE_RUNTIME, 165, cudaDeviceSynchronize_v3020) \
+  call(FAKE_RUNTIME, 201, cudaStreamDestroy_v5050) \
+  call(FAKE_RUNTIME, 211, cudaLaunchKernel_v7000) \
+  call(FAKE_RUNTIME, 311, cudaGraphLaunch_v10000) \
+  call(FAKE_RUNTIME, 315, cudaStreamBeginCapture_v10000) \
+  call(FAKE_RUNTIME, 319, cudaStreamEndCapture_v10000) \
+  call(FAKE_RUNTIME, 418, cudaGraphInstantiateWithFlags_v11040)
+// clang-format on
 
 struct fake_name {
   uint32_t domain;
@@ -110,6 +115,8 @@ struct fake_call {
 FAKE_EXPORT void fakecuda_listen(const struct fake_listener* listener);
 FAKE_EXPORT void fakecuda_enter(struct fake_call* call, uint32_t domain, uint32_t function);
 FAKE_EXPORT int fakecuda_leave(const struct fake_call* call, int result);
+// Tells the contexts or streams that there are, by CUPTI's kind.
+FAKE_EXPORT void fakecuda_tell_existing(uint32_t kind);
 // What was called and what ran so far, as JSON, in memory that the next call overwrites.
 FAKE_EXPORT const char* fakecuda_truth(void);
 
