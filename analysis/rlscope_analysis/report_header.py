@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.overhead_summary import overhead_line
+from rlscope_analysis.report_gpu import gpu_line
 from rlscope_analysis.report_rows import count_of, printable
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ def header_lines(summary: Summary) -> Iterable[str]:
     for name, value in _facts(summary):
         if value:
             yield f"{name:<10} {printable(value)}"
+    gpu = gpu_line(summary.gpu)
+    if gpu is not None:
+        yield f"{'GPU':<10} {gpu}"
     yield f"{'overhead':<10} {printable(overhead_line(summary.overhead))}"
     yield from loss_lines(summary.losses)
     for note in summary.notes:

@@ -29,6 +29,7 @@ def render_json(summary: Summary, *, top: int) -> str:
         "notes": list(summary.notes),
         "findings": list(summary.findings),
         "overhead": asdict(summary.overhead),
+        "gpu": asdict(summary.gpu) if summary.gpu.processes or summary.gpu.refused else None,
         "total": _measures(summary.total, top=top),
         "processes": [_process(process, top=top) for process in summary.processes],
         "views": {report.report.name: list(rows_of(report)) for report in summary.reports},

@@ -10,6 +10,7 @@ from rlscope_analysis import summary_sql
 from rlscope_analysis.overhead_summary import overhead_of
 from rlscope_analysis.query import fetch_together, run_query
 from rlscope_analysis.report_findings import findings
+from rlscope_analysis.report_gpu import gpu_summary
 from rlscope_analysis.report_notes import fault_notes, site_notes, unmeasured_notes
 from rlscope_analysis.report_view import Answer, answer
 from rlscope_analysis.reports import REPORTS, TOP_OPERATIONS
@@ -92,6 +93,7 @@ class _Reader:
             reports=tuple(self._reports()),
             thread_count=self._rows(summary_sql.THREAD_COUNT_SQL)[0][0],
             overhead=overhead_of(self.trace),
+            gpu=gpu_summary(self._rows),
             window=asked_window(self.trace.connection),
         )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rlscope_analysis.overhead_summary import OverheadSummary
+    from rlscope_analysis.report_gpu import GpuSummary
     from rlscope_analysis.report_view import Answer
     from rlscope_analysis.window import AskedWindow
 
@@ -142,6 +143,8 @@ class Summary:
     thread_count: int
     overhead: OverheadSummary
     """What recording cost the target."""
+    gpu: GpuSummary
+    """What was recorded of GPUs."""
     window: AskedWindow | None = None
     """The stretch of time that was asked for; None: the whole trace."""
 

@@ -14,17 +14,24 @@ from rlscope_trace import shims
 from rlscope_trace.errors import UsageError
 from rlscope_trace.privileges import Identity, may_read
 
+GPU = {"RLSCOPE_CUPTI": "on", "RLSCOPE_CUDA_GRAPHS": "graph"}
 
-def injected(environment: dict[str, str], **changed: object) -> shims.Injection:
-    options: dict[str, object] = {
-        "session": "rlscope-1", "auto": True, "modules": "", "program": None, "identity": None,
-    }  # fmt: skip
-    return shims.inject(environment, **{**options, **changed})  # type: ignore[arg-type]
+
+def injected(
+    environment: dict[str, str],
+    *,
+    identity: Identity | None = None,
+    program: Path | None = None,
+    **changed: object,
+) -> shims.Injection:
+    request = shims.Request("rlscope-1", **changed)  # type: ignore[arg-type]
+    return shims.inject(environment, request, program=program, identity=identity)
 
 
 def test_the_environment_names_the_shim_and_keeps_the_rest() -> None:
     made = injected({"HOME": "/h", "PYTHONPATH": "/mine"}, modules="cublas")
-    assert made.measured
+    assert made.operations.measured
+    assert made.gpu == shims.Verdict(measured=True, reason="CUPTI")
     assert made.environment == {
         "HOME": "/h",
         "PYTHONPATH": f"{shims.PYTHON_FOLDER}{os.pathsep}/mine",
@@ -33,6 +40,7 @@ def test_the_environment_names_the_shim_and_keeps_the_rest() -> None:
         "RLSCOPE_SESSION": "rlscope-1",
         "RLSCOPE_NVTX": "cublas",
         "RLSCOPE_AUTO": "1",
+        **GPU,
     }
 
 
@@ -51,18 +59,59 @@ def test_without_phases_python_is_left_alone() -> None:
 def test_tools_of_the_user_stay() -> None:
     nvtx = {"NVTX_INJECTION64_PATH": "/opt/tool.so"}
     made = injected(nvtx)
-    assert (made.measured, made.environment) == (False, nvtx)
-    assert "/opt/tool.so" in made.reason
-    cuda = injected({"CUDA_INJECTION64_PATH": "/opt/tool.so"})
-    assert cuda.measured
-    assert cuda.environment["CUDA_INJECTION64_PATH"] == "/opt/tool.so"
+    assert not made.operations.measured
+    assert "/opt/tool.so" in made.operations.reason
+    assert made.gpu.measured
+    library = {"CUDA_INJECTION64_PATH": str(shims.LIBRARY), "RLSCOPE_SESSION": "rlscope-1"}
+    assert made.environment == {**nvtx, **library, **GPU}
+    cuda = {"CUDA_INJECTION64_PATH": "/opt/tool.so"}
+    made = injected(cuda)
+    assert made.operations.measured
+    assert not made.gpu.measured
+    assert "/opt/tool.so" in made.gpu.reason
+    assert made.environment["CUDA_INJECTION64_PATH"] == "/opt/tool.so"
+    made = injected({**nvtx, **cuda})
+    assert not made.operations.measured
+    assert made.environment == {**nvtx, **cuda}
+
+
+@pytest.mark.parametrize("mode", ["yield", "off"])
+def test_gpu_activity_that_nobody_wants_is_not_asked_for(mode: str) -> None:
+    made = injected({}, gpu=shims.GpuSettings(mode, "node", has_memory=True))
+    assert made.operations.measured
+    assert not made.gpu.measured
+    assert made.gpu.reason.endswith(f"--cupti {mode}")
+    assert "CUDA_INJECTION64_PATH" not in made.environment
+    told = {name: made.environment[name] for name in made.environment if "_CU" in name}
+    assert told == {
+        "RLSCOPE_CUPTI": mode, "RLSCOPE_CUDA_GRAPHS": "node", "RLSCOPE_CUDA_MEMORY": "1",
+    }  # fmt: skip
+    assert injected({"A": "b"}, modules="off", gpu=shims.GpuSettings(mode)).environment == {
+        "A": "b"
+    }
+
+
+def test_the_gpu_is_recorded_without_operations() -> None:
+    made = injected({}, modules=shims.NVTX_OFF)
+    assert made.operations == shims.Verdict(measured=False, reason="not asked for: --nvtx off")
+    assert made.environment == {
+        "CUDA_INJECTION64_PATH": str(shims.LIBRARY), "RLSCOPE_SESSION": "rlscope-1", **GPU,
+    }  # fmt: skip
+
+
+def test_a_process_that_runs_is_told_whether_to_start_cupti() -> None:
+    late = shims.late_environment("rlscope-1", "cublas", shims.GpuSettings())
+    assert late == {"RLSCOPE_SESSION": "rlscope-1", "RLSCOPE_NVTX": "cublas", **GPU}
+    assert shims.late_environment("rlscope-1", "")["RLSCOPE_CUPTI"] == "off"
 
 
 def test_a_missing_shim_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(shims, "LIBRARY", tmp_path / "librlscope_shim.so")
     made = injected({})
-    assert not made.measured
-    assert "reinstall" in made.reason
+    assert not made.operations.measured
+    assert not made.gpu.measured
+    assert "reinstall" in made.operations.reason
+    assert made.gpu.reason == made.operations.reason
 
 
 def test_a_user_who_may_not_read_the_shim(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -72,8 +121,8 @@ def test_a_user_who_may_not_read_the_shim(monkeypatch: pytest.MonkeyPatch, tmp_p
     library.parent.chmod(0o700)
     monkeypatch.setattr(shims, "LIBRARY", library)
     made = injected({}, identity=Identity(uid=os.getuid() + 1, gid=9, groups=(9,), name=None))
-    assert not made.measured
-    assert "may not read" in made.reason
+    assert not made.operations.measured
+    assert "may not read" in made.operations.reason
 
 
 def test_may_read_goes_by_owner_group_and_others(tmp_path: Path) -> None:

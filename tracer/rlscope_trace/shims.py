@@ -1,15 +1,16 @@
-"""What a launched program is given so that it tells of its operations: the shim and its settings.
+"""What a launched program is given so that it tells of its operations and of its GPUs.
 
-The shim is a library that NVTX loads into every process that uses it, because the environment says
-so; the phases of programs that mark nothing come from Python code found through PYTHONPATH. Both
-are inherited by the processes that the program starts. No file of the user is touched.
+The shim is a library that NVTX and the CUDA driver load into every process that uses them, because
+the environment says so; the phases of programs that mark nothing come from Python code found
+through PYTHONPATH. Both are inherited by the processes that the program starts. No file of the user
+is touched.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,18 +35,52 @@ EVERY_MODULE = "all"
 
 TAKEN = "another recorder reads the operations of this process"
 
+NVTX_OFF = "off"
+
 _NVTX = "NVTX_INJECTION64_PATH"
 _CUDA = "CUDA_INJECTION64_PATH"
+_NOT_ASKED_FOR = "not asked for: --nvtx off"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSettings:
+    """How GPU activity is recorded."""
+
+    cupti: str = "on"
+    """on; yield: CUPTI is left to another tool; off."""
+    graphs: str = "graph"
+    """A CUDA graph is one activity; or node: one for each of its kernels."""
+    has_memory: bool = False
+    """Whether allocations of memory are recorded."""
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables by which the shim is told."""
+        told = {"RLSCOPE_CUPTI": self.cupti, "RLSCOPE_CUDA_GRAPHS": self.graphs}
+        return {**told, "RLSCOPE_CUDA_MEMORY": "1"} if self.has_memory else told
+
+    def refusal(self) -> str | None:
+        """Return why the user does not want GPU activity from CUPTI, or None."""
+        if self.cupti == "on":
+            return None
+        why = {"yield": "CUPTI is left to another tool: --cupti yield"}
+        return why.get(self.cupti, f"not asked for: --cupti {self.cupti}")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether something is recorded; how, or why not."""
+
+    measured: bool
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """The environment of a program that tells of its operations, as far as that can be had."""
+    """The environment of a program that tells of itself, as far as that can be had."""
 
     environment: dict[str, str]
-    measured: bool
-    reason: str
-    """How operations are recorded, or why they are not."""
+    operations: Verdict
+    gpu: Verdict
 
 
 def new_session() -> str:
@@ -67,59 +102,95 @@ def parse_modules(value: str) -> str:
     return ",".join(words)
 
 
-def inject(  # noqa: PLR0913 - all by name
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a program is to tell of."""
+
+    session: str
+    """Where its processes announce themselves: see new_session()."""
+    auto: bool = True
+    """Whether phases are looked for."""
+    modules: str = ""
+    """What else to listen to: see parse_modules(); or NVTX_OFF."""
+    gpu: GpuSettings = field(default_factory=GpuSettings)
+
+
+def inject(
     environment: Mapping[str, str],
+    request: Request,
     *,
-    session: str,
-    auto: bool,
-    modules: str,
     program: Path | None,
     identity: Identity | None,
 ) -> Injection:
     """Return the environment with the shim in it; settings of the user's own are left alone.
 
-    modules: what else to listen to, as RLSCOPE_NVTX takes it. program: the file to run, if known.
-    identity: the user it will run as, None: ours.
+    program: the file to run, if known. identity: the user it will run as, None: ours.
     """
-    unchanged = dict(environment)
-    obstacle = _obstacle(environment, program, identity)
-    if obstacle is not None:
-        return Injection(unchanged, measured=False, reason=obstacle)
-    changed = {
-        **environment,
-        _NVTX: str(LIBRARY),
-        "RLSCOPE_SESSION": session,
-        "RLSCOPE_NVTX": modules,
-    }
-    # The GPU half: whoever set this has a tool of their own there.
-    changed.setdefault(_CUDA, str(LIBRARY))
-    if not auto:
-        return Injection(changed, measured=True, reason="NVTX ranges; --no-auto: no phases")
-    changed["RLSCOPE_AUTO"] = "1"
-    path = environment.get("PYTHONPATH")
-    changed["PYTHONPATH"] = f"{PYTHON_FOLDER}{os.pathsep}{path}" if path else str(PYTHON_FOLDER)
-    return Injection(changed, measured=True, reason="NVTX ranges, and phases found automatically")
+    obstacle = _obstacle(program, identity)
+    operations = _operations(environment, request, obstacle)
+    gpu = _gpu(environment, request, obstacle)
+    changed = dict(environment)
+    if operations.measured or gpu.measured:
+        changed |= {"RLSCOPE_SESSION": request.session, **request.gpu.environment()}
+    if operations.measured:
+        changed |= {_NVTX: str(LIBRARY), "RLSCOPE_NVTX": request.modules}
+    if operations.measured and request.auto:
+        changed["RLSCOPE_AUTO"] = "1"
+        path = environment.get("PYTHONPATH")
+        changed["PYTHONPATH"] = f"{PYTHON_FOLDER}{os.pathsep}{path}" if path else str(PYTHON_FOLDER)
+    if gpu.measured:
+        changed[_CUDA] = str(LIBRARY)
+    return Injection(changed, operations, gpu)
 
 
-def late_environment(session: str, modules: str) -> dict[str, str]:
-    """Return what a process gets into which the shim is loaded while it runs."""
-    return {"RLSCOPE_SESSION": session, "RLSCOPE_NVTX": modules}
+def late_environment(session: str, modules: str, gpu: GpuSettings | None = None) -> dict[str, str]:
+    """Return what a process gets into which the shim is loaded while it runs.
+
+    gpu: how its GPU activity is recorded; None: it is not.
+    """
+    told = {"RLSCOPE_SESSION": session, "RLSCOPE_NVTX": modules}
+    return {**told, **(gpu.environment() if gpu is not None else {"RLSCOPE_CUPTI": "off"})}
 
 
-def _obstacle(
-    environment: Mapping[str, str], program: Path | None, identity: Identity | None
-) -> str | None:
-    """Return why the program cannot be made to tell of its operations, or None."""
+def _obstacle(program: Path | None, identity: Identity | None) -> str | None:
+    """Return why the program cannot be made to tell of anything, or None."""
     if not LIBRARY.exists():
         return f"this installation lacks {LIBRARY.name}: reinstall rlscope-trace"
     if identity is not None and not may_read(LIBRARY, identity.uid, identity.groups):
         return f"user {identity.uid} may not read {LIBRARY}: install it where every user can"
-    other = environment.get(_NVTX)
-    if other is not None and Path(other) != LIBRARY:
-        return f"another tool listens to NVTX: {_NVTX} is {other}; unset it to record operations"
     if program is not None and is_static(program):
         return f"{program.name} is statically linked: no library can be loaded into it"
     return None
+
+
+def _operations(environment: Mapping[str, str], request: Request, obstacle: str | None) -> Verdict:
+    if request.modules == NVTX_OFF:
+        return Verdict(measured=False, reason=_NOT_ASKED_FOR)
+    other = _other_tool(environment, _NVTX)
+    if obstacle is None and other is not None:
+        obstacle = (
+            f"another tool listens to NVTX: {_NVTX} is {other}; unset it to record operations"
+        )
+    if obstacle is not None:
+        return Verdict(measured=False, reason=obstacle)
+    if not request.auto:
+        return Verdict(measured=True, reason="NVTX ranges; --no-auto: no phases")
+    return Verdict(measured=True, reason="NVTX ranges, and phases found automatically")
+
+
+def _gpu(environment: Mapping[str, str], request: Request, obstacle: str | None) -> Verdict:
+    refusal = request.gpu.refusal()
+    other = _other_tool(environment, _CUDA)
+    if refusal is None and obstacle is None and other is not None:
+        obstacle = f"another tool is loaded with CUDA: {_CUDA} is {other}; unset it to record GPUs"
+    if refusal is not None or obstacle is not None:
+        return Verdict(measured=False, reason=refusal or obstacle or "")
+    return Verdict(measured=True, reason="CUPTI")
+
+
+def _other_tool(environment: Mapping[str, str], variable: str) -> str | None:
+    other = environment.get(variable)
+    return other if other is not None and Path(other) != LIBRARY else None
 
 
 def is_static(program: Path) -> bool:

@@ -14,11 +14,11 @@ from rlscope_trace.launch import program_file
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rlscope_trace.cli.gpu import GpuCapture
     from rlscope_trace.privileges import Identity
     from rlscope_trace.session import Session
     from rlscope_trace.target import Target
 
-NVTX_OFF = "off"
 _NOT_ASKED_FOR = "not asked for: --nvtx off"
 _NOT_LAUNCHED = "the process was not started by rlscope-trace, so NVTX has no tool in it"
 _HOW_TO_GET_THEM = "--inject loads one, or start the program with: rlscope-trace -- COMMAND"
@@ -31,7 +31,9 @@ class OperationCapture:
     auto: bool
     """Find phases of programs that mark none."""
     modules: str
-    """Whose NVTX ranges are heard besides the usual ones: see shims.parse_modules; or NVTX_OFF."""
+    """Whose NVTX ranges are heard besides the usual ones: see shims.Request."""
+    gpu: GpuCapture
+    """Of the same shim."""
     session: str = field(default_factory=shims.new_session)
     measured: bool = False
     reason: str = _NOT_LAUNCHED
@@ -44,24 +46,26 @@ class OperationCapture:
     @property
     def is_wanted(self) -> bool:
         """Whether operations are to be recorded at all."""
-        return self.modules != NVTX_OFF
+        return self.modules != shims.NVTX_OFF
+
+    @property
+    def has_shim(self) -> bool:
+        """Whether anything is recorded by the shim."""
+        return self.is_wanted or self.gpu.is_wanted
 
     def environment(
         self, command: list[str], environment: dict[str, str], identity: Identity | None
     ) -> dict[str, str]:
         """Return the environment of a program to launch, so that it tells of its operations."""
         self._hint = None
-        if not self.is_wanted:
-            return environment
         injection = shims.inject(
             environment,
-            session=self.session,
-            auto=self.auto,
-            modules=self.modules,
+            shims.Request(self.session, self.auto, self.modules, self.gpu.settings),
             program=program_file(command, environment),
             identity=identity,
         )
-        self.measured, self.reason = injection.measured, injection.reason
+        self.gpu.launched(injection)
+        self.measured, self.reason = injection.operations.measured, injection.operations.reason
         return injection.environment
 
     def inject_late(self, targets: Sequence[Target], session: Session) -> None:
@@ -71,7 +75,9 @@ class OperationCapture:
             try:
                 result = attach_late(
                     found.pid, shims.LIBRARY, auto=self.auto,
-                    environment=shims.late_environment(self.session, self.modules),
+                    environment=shims.late_environment(
+                        self.session, self.modules, self.gpu.settings
+                    ),
                 )  # fmt: skip
             except TracerError as error:
                 messages.warning(str(error), error.hint)
@@ -81,10 +87,13 @@ class OperationCapture:
                 messages.say(f"pid {found.pid}: {sentence}")
             for sentence in result.missing:
                 messages.note(f"pid {found.pid}: {sentence}")
+            self.gpu.injected()
+            session.facts["gpu"] = self.gpu.facts()
             session.note_late(found.pid, measured=True, reason=result.reason)
 
-    def tell(self, session: Session) -> None:
-        """Say at the start, not only in the summary, that operations cannot be had."""
+    def tell(self, session: Session, targets: Sequence[Target]) -> None:
+        """Say at the start, not only in the summary, that something cannot be had."""
+        self.gpu.tell(targets)
         if self.is_wanted and not self.measured and not session.find_shims():
             if session.all_taken():
                 messages.warning(f"operations are not recorded: {shims.TAKEN}", "stop it first")
@@ -93,4 +102,5 @@ class OperationCapture:
 
     def facts(self) -> dict[str, object]:
         """Return what the spool is told: for the table capture."""
-        return {"measured": self.measured, "reason": self.reason}
+        operations = {"measured": self.measured, "reason": self.reason}
+        return {"operations": operations, "gpu": self.gpu.facts()}

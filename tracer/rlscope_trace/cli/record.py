@@ -10,7 +10,9 @@ import typer
 
 from rlscope_trace import shims, target, watch
 from rlscope_trace.cli import messages
+from rlscope_trace.cli.gpu import CuptiName, GraphsName, gpu_settings
 from rlscope_trace.cli.instruments import (
+    CudaCallsName,
     GilName,
     InRunCalibrationName,
     TransitionsName,
@@ -18,7 +20,6 @@ from rlscope_trace.cli.instruments import (
     default_sample_hz,
 )
 from rlscope_trace.cli.live_line import ProgressMode
-from rlscope_trace.cli.operations import NVTX_OFF
 from rlscope_trace.cli.recording import CaptureName, LoaderName, Recording, Settings
 from rlscope_trace.errors import TracerError, UsageError
 from rlscope_trace.instruments.settings import InstrumentSettings
@@ -148,6 +149,34 @@ def record(  # noqa: PLR0913 - one parameter per option
             " about every three seconds.",
         ),
     ] = InRunCalibrationName.LIGHT,
+    cuda_calls: Annotated[
+        CudaCallsName,
+        typer.Option(
+            "--cuda-calls",
+            help="Record calls of the CUDA API by probes on libcuda and libcudart: auto, in"
+            " processes whose calls CUPTI does not tell, such as those of --pid; on, in all; off.",
+        ),
+    ] = CudaCallsName.AUTO,
+    cupti: Annotated[
+        CuptiName,
+        typer.Option(
+            envvar="RLSCOPE_CUPTI",
+            help="Record GPU activity by CUPTI, of which a process has one user: on; yield leaves"
+            " it to torch.profiler or Nsight Systems; off.",
+        ),
+    ] = CuptiName.ON,
+    cuda_graphs: Annotated[
+        GraphsName,
+        typer.Option(
+            "--cuda-graphs",
+            envvar="RLSCOPE_CUDA_GRAPHS",
+            help="A CUDA graph is one GPU activity (graph), or each of its nodes is (node: dear).",
+        ),
+    ] = GraphsName.GRAPH,
+    cuda_memory: Annotated[
+        bool,
+        typer.Option("--cuda-memory", help="Record what the program allocates and frees on GPUs."),
+    ] = False,
     nvml: Annotated[
         bool,
         typer.Option(
@@ -179,16 +208,17 @@ def record(  # noqa: PLR0913 - one parameter per option
         raise UsageError(
             "--inject is for running processes (--pid)", hint="a launched program needs none"
         )
-    modules = nvtx if nvtx == NVTX_OFF else shims.parse_modules(nvtx)
+    modules = nvtx if nvtx == shims.NVTX_OFF else shims.parse_modules(nvtx)
     instruments = InstrumentSettings(
         transitions.value, tuple(simulator or ()), tuple(backend or ()),
         default_sample_hz() if sample_hz is None else sample_hz, gil.value, probe_budget / 100,
-        in_run_calibration.value,
+        in_run_calibration.value, cuda_calls.value,
     )  # fmt: skip
     check_patterns(instruments)
     settings = Settings(
         output, force, duration, loader, capture, ring_mib, strict, progress, modules, auto,
         inject, instruments, calibrate, nvml,
+        gpu_settings(cupti, cuda_graphs, memory=cuda_memory),
     )  # fmt: skip
     code = _attach(pid, settings) if pid else _launch(command or [], settings)
     raise typer.Exit(code)

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from rlscope_trace.cli import messages
+from rlscope_trace.cli.gpu import GpuCapture
 from rlscope_trace.cli.live_line import LiveLine, ProgressMode, shows_live_line
 from rlscope_trace.cli.operations import OperationCapture
 from rlscope_trace.errors import TracerError, UsageError
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from rlscope_trace.privileges import Identity
     from rlscope_trace.probes import Opened
     from rlscope_trace.session import Counters
+    from rlscope_trace.shims import GpuSettings
     from rlscope_trace.store.finalise import FinaliseReport
 
 
@@ -66,6 +68,7 @@ class Settings:
     instruments: InstrumentSettings
     calibrate: bool
     nvml: bool
+    gpu: GpuSettings
 
 
 class Recording:
@@ -83,7 +86,9 @@ class Recording:
         self._counters: CounterSampler | None = None
         self._line = LiveLine(shown=False)
         self._told_write_error = 0
-        self._operations = OperationCapture(auto=settings.auto, modules=settings.nvtx)
+        self._operations = OperationCapture(
+            auto=settings.auto, modules=settings.nvtx, gpu=GpuCapture(settings.gpu)
+        )
 
     def environment(
         self, command: list[str], environment: dict[str, str], identity: Identity | None
@@ -95,11 +100,11 @@ class Recording:
         """Load, attach and enter the processes; return how many threads they have."""
         opened = _open_capture(self._settings, self._ring_bytes, self._output)
         self._directory = prepare_output(self._output, force=self._settings.force)
-        self._facts["operations"] = self._operations.facts()
+        self._facts |= self._operations.facts()
         self._session = Session(
             opened, self._directory, self._facts,
             shim_session=self._operations.session, instruments=self._settings.instruments,
-            listens=self._operations.is_wanted,
+            listens=self._operations.has_shim,
         )  # fmt: skip
         try:
             threads = self._session.start(processes)
@@ -117,7 +122,7 @@ class Recording:
         """Load the shim into running processes, if that is asked for; say what cannot be had."""
         if self._settings.inject:
             self._operations.inject_late(targets, self._running())
-        self._operations.tell(self._running())
+        self._operations.tell(self._running(), targets)
 
     def deadline_s(self) -> float | None:
         """Return when the time of --duration is over, by time.monotonic."""
@@ -164,7 +169,7 @@ class Recording:
             chown_to_invoker(self._directory, invoking_identity())
             raise
         report(saved)
-        return saved
+        return saved.report
 
     def discard(self) -> None:
         """Remove the spool of a recording that never began."""

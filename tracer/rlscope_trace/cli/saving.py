@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import signal
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.derive import complete
+from rlscope_analysis.report_gpu import gpu_line, gpu_summary
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.live_progress import live_progress
 from rlscope_trace.privileges import chown_to_invoker, invoking_identity
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     import duckdb
     from rich.progress import Progress
 
+    from rlscope_analysis.report_gpu import GpuSummary
     from rlscope_trace.importers.trace_writer import ImportReport
     from rlscope_trace.store.database_file import ReportProgress
     from rlscope_trace.store.finalise import FinaliseReport
@@ -33,27 +36,42 @@ _STEPS = {
     "sort": "sorting",
     "write": "writing the database",
     "operations": "nesting the operations",
+    "gpu": "sorting what GPUs did",
     "derive": "working out the overlaps",
     "store": "storing",
     "verify": "verifying",
 }
 
 
-def save_trace(spool_directory: Path, output: Path, *, overwrite: bool) -> FinaliseReport:
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A trace that was saved."""
+
+    report: FinaliseReport
+    gpu: GpuSummary
+
+
+def save_trace(spool_directory: Path, output: Path, *, overwrite: bool) -> Saved:
     """Turn the spool into a verified trace database; the spool goes only when that has worked.
 
     The trace belongs to the user that called sudo.
     """
+    gpu: list[GpuSummary] = []
+
+    def finish(con: duckdb.DuckDBPyConnection) -> None:
+        completing(progress)(con)
+        gpu.append(gpu_summary(lambda query: con.execute(query).fetchall()))
+
     with _second_interrupt_stops(spool_directory), progress_bar() as progress:
         saved = finalise(
             open_spool(spool_directory),
             output,
             overwrite=overwrite,
-            complete=completing(progress),
+            complete=finish,
             progress=progress,
         )
     chown_to_invoker(output, invoking_identity())
-    return saved
+    return Saved(saved, gpu[0])
 
 
 def completing(progress: ReportProgress) -> Callable[[duckdb.DuckDBPyConnection], None]:
@@ -61,15 +79,20 @@ def completing(progress: ReportProgress) -> Callable[[duckdb.DuckDBPyConnection]
     return partial(complete, progress=partial(progress, "derive"))
 
 
-def report(saved: FinaliseReport) -> None:
+def report(saved: Saved) -> None:
     """Say what was written and what was lost: the last words of every session."""
-    rows = saved.rows
+    written, rows = saved.report, saved.report.rows
     messages.say(
-        f"wrote {saved.output}: {saved.records:,} records, {rows['process']:,} processes,"
+        f"wrote {written.output}: {written.records:,} records, {rows['process']:,} processes,"
         f" {rows['thread']:,} threads, {rows['thread_state']:,} thread states,"
-        f" {saved.file_bytes / 1e6:.1f} MB in {saved.duration_s:.1f} s"
+        f" {written.file_bytes / 1e6:.1f} MB in {written.duration_s:.1f} s"
     )
-    _report_losses(saved.losses)
+    done = gpu_line(saved.gpu)
+    if done is not None:
+        messages.say(f"GPU: {done}")
+    for whose in saved.gpu.refused:
+        messages.note(f"GPU activity was not recorded {whose}")
+    _report_losses(written.losses)
 
 
 def report_import(saved: ImportReport) -> None:
