@@ -231,6 +231,16 @@ static void end(void) {
   }
 }
 
+// By the thread that starts us, so that however soon the process ends, it has told.
+static uint32_t tell_first_reader(void) {
+  const uint32_t reader = rls_reader();
+  struct rls_shim_slot* slot = reader != 0 ? rls_cupti_begin() : NULL;
+  if (slot == NULL) return 0;
+  rls_cupti_tell_status(slot);
+  rls_cupti_done();
+  return reader;
+}
+
 bool rls_cupti_start_thread(void) {
   static bool is_registered;
   sigset_t all;
@@ -238,6 +248,7 @@ bool rls_cupti_start_thread(void) {
   pthread_attr_t attributes;
   pthread_t thread;
   memset(&now, 0, sizeof(now));
+  now.reader = tell_first_reader();
   phase = RUNNING;
   if (pthread_attr_init(&attributes) != 0) return false;
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);

@@ -4,6 +4,7 @@
 // was: the clock and the buffers are settings of the process, not of the subscriber.
 #include <dlfcn.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -215,24 +216,32 @@ static bool begin_start(void) {
   return true;
 }
 
+static void decide(const struct settings* settings) {
+  if (settings->mode != NULL && strcmp(settings->mode, "yield") == 0) {
+    set_off("--cupti yield: CUPTI is left to another profiler (torch.profiler, nsys)");
+  } else if (settings->mode != NULL && strcmp(settings->mode, "off") == 0) {
+    set_off("--cupti off");
+  } else {
+    start(settings);
+  }
+  if (rls_cupti.state == RLS_SHIM_GPU_ON) return;  // the flush thread tells each reader
+  struct rls_shim_slot* slot = rls_cupti_begin();
+  if (slot == NULL) return;
+  rls_cupti_tell_status(slot);
+  rls_cupti_done();
+}
+
 static void start_with(const struct settings* settings, bool is_late) {
   const int saved = errno;
-  if (begin_start()) {
-    rls_cupti.is_late = is_late;
-    if (settings->mode != NULL && strcmp(settings->mode, "yield") == 0) {
-      set_off("--cupti yield: CUPTI is left to another profiler (torch.profiler, nsys)");
-    } else if (settings->mode != NULL && strcmp(settings->mode, "off") == 0) {
-      set_off("--cupti off");
-    } else {
-      start(settings);
-    }
-    // Where there is a flush thread, it tells each reader.
-    struct rls_shim_slot* slot = rls_cupti.state == RLS_SHIM_GPU_ON ? NULL : rls_cupti_begin();
-    if (slot != NULL) {
-      rls_cupti_tell_status(slot);
-      rls_cupti_done();
-    }
-  }
+  sigset_t all;
+  sigset_t before;
+  if (!begin_start()) return;
+  rls_cupti.is_late = is_late;
+  // CUPTI starts threads of its own: they must not take the signals of the program either.
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  decide(settings);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
   errno = saved;
 }
 

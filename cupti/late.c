@@ -11,7 +11,7 @@
 #include "cupti.h"
 
 #define EXPORTED __attribute__((visibility("default")))
-#define STACK_BYTES (256U << 10)
+#define STACK_BYTES (1U << 20)  // libcupti is loaded on it
 
 EXPORTED struct rls_late_status rlscope_shim_late_status = {.version = RLS_LATE_VERSION};
 EXPORTED int rlscope_shim_late_attach(const struct rls_late_request* request);
