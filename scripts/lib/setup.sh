@@ -218,6 +218,25 @@ ensure_workload_requirements() {
     -r tests/workloads/requirements.txt
 }
 
+# NVIDIA's own libcupti, in several versions, which need no driver for what the tests ask of them.
+download_cupti() {
+  local wheel
+  while read -r wheel; do
+    "$VENV/bin/python" -m pip --disable-pip-version-check --no-input download --no-deps \
+      --only-binary=:all: --dest "$VENV/cupti" "$wheel" || return 1
+  done < <(grep -v '^#' tests/fakes/requirements-cupti.txt)
+}
+
+ensure_cupti() {
+  local hash
+  if [[ $(uname -m) != x86_64 ]]; then return 0; fi
+  hash=$(sha256sum tests/fakes/requirements-cupti.txt)
+  if stamp_is cupti "$hash"; then return 0; fi
+  step cupti "fetching the versions of CUPTI that records are held to" \
+    "check the network and the disk, then run again" download_cupti
+  set_stamp cupti "$hash"
+}
+
 # Kernels without BTF are read through tracefs, and the tests look at both ways.
 ensure_tracefs() {
   if [[ -e $TRACEFS/events ]] || ! is_root; then return 0; fi
