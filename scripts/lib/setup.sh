@@ -223,7 +223,7 @@ download_cupti() {
   local wheel
   while read -r wheel; do
     "$VENV/bin/python" -m pip --disable-pip-version-check --no-input download --no-deps \
-      --only-binary=:all: --dest "$VENV/cupti" "$wheel" || return 1
+      --only-binary=:all: --dest "$VENV/cupti" "$wheel" </dev/null || return 1
   done < <(grep -v '^#' tests/fakes/requirements-cupti.txt)
 }
 
