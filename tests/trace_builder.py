@@ -89,6 +89,7 @@ class TraceBuilder:
     _cuda_calls: list[tuple[int, int, int, str, str, int | None]] = field(default_factory=list)
     _activities: list[dict[str, Any]] = field(default_factory=list)
     _devices: list[tuple[object, ...]] = field(default_factory=list)
+    _counters: list[tuple[object, ...]] = field(default_factory=list)
     _costs: list[tuple[object, ...]] = field(default_factory=list)
     _accounts: list[tuple[object, ...]] = field(default_factory=list)
     _cost_windows: list[tuple[object, ...]] = field(default_factory=list)
@@ -278,9 +279,24 @@ class TraceBuilder:
             }
         )  # fmt: skip
 
-    def device(self, device_id: int, name: str = "GPU", host: str = "host") -> None:
+    def device(
+        self, device_id: int, name: str = "GPU", host: str = "host", uuid: str | None = None
+    ) -> None:
         """Add a GPU."""
-        self._devices.append((host, device_id, name, None, 1 << 30, 108, "8.0"))
+        self._devices.append((host, device_id, name, uuid, 1 << 30, 108, "8.0"))
+
+    def counter(
+        self,
+        ts_ns: int,
+        value: float,
+        *,
+        name: str = "utilization_gpu",
+        uuid: str = "GPU-a",
+        device_id: int = 0,
+        host: str = "host",
+    ) -> None:
+        """Add a reading of a GPU."""
+        self._counters.append((ts_ns, host, uuid, device_id, name, value))
 
     def cost(
         self,
@@ -351,6 +367,7 @@ class TraceBuilder:
             ("cuda_call_coded", self._cuda_call_rows()),
             ("gpu_activity_coded", [tuple(row.values()) for row in self._activities]),
             ("gpu_device", self._devices),
+            ("counter", self._counters),
             ("string", [(key, value) for value, key in self._strings.items()]),
             ("trace_stat", self._losses),
             ("calibration_measured", self._costs),

@@ -39,11 +39,12 @@ _INTERVAL_TABLES = {
     "gil_release": "",
     "cuda_call_coded": "",
     "gpu_activity_coded": "",
+    "gpu_overhead": "",
     # A wait for a CPU that began before the window is no whole one: nobody began it in the window.
     "thread_state_coded": ", CASE WHEN start_ns < {from_ns} THEN 0 ELSE waker END AS waker",
 }
 # Tables of instants, which are in one window each.
-_INSTANT_TABLES = ("mark", "cpu_sample_coded")
+_INSTANT_TABLES = ("mark", "cpu_sample_coded", "gpu_memory", "counter")
 # A number is attached to an instance: it is shown where that is, and begins where that does.
 _PAYLOAD_SQL = """
 CREATE OR REPLACE TEMP VIEW operation_payload AS

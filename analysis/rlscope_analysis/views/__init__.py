@@ -33,6 +33,10 @@ VIEW_TOPICS = (
     "launch",
     "waits_on_peer",
     "idle_gap",
+    "launch_latency",
+    "gpu_attribution",
+    "gpu_idle",
+    "gpu_utilization",
     "active_set",
     "timeline",
 )
