@@ -9,8 +9,8 @@
 #include <thread>
 #include <unordered_map>
 
+#include "finder_gate.h"
 #include "finder_scan.h"
-#include "finder_site.h"
 
 namespace rls {
 namespace {
@@ -18,29 +18,6 @@ namespace {
 constexpr int kNice = 10;
 constexpr int kIdlestBestEffort = 2 << 13 | 7;  // ioprio: class best-effort, last level
 constexpr int kMaxPasses = 4;                   // types of types of types are enough
-
-struct Gated {
-  std::optional<std::uint64_t> site;  // file offset
-  bool is_dear;                       // the instruction there is single-stepped
-  std::uint64_t start;                // of the function, as linked
-  const char* reason;
-};
-
-// The gate: an address that is not the start of a function never gets a probe.
-Gated PassGate(ElfFile& file, std::uint64_t function_offset) {
-  const auto start = file.AddressOfOffset(function_offset);
-  const auto rejected = [](const char* reason) { return Gated{{}, false, 0, reason}; };
-  if (!file.IsValid()) return rejected("file unreadable");
-  if (!start) return rejected("not in the file's text");
-  if (!file.HasFunctionTable()) return rejected("no function table");
-  if (!file.IsFunctionStart(*start)) return rejected("not a function start");
-  const std::vector<unsigned char> code = file.FunctionBytes(*start);
-  const auto found = FindCheapSite(code);
-  if (const auto* distance = std::get_if<std::uint64_t>(&found))
-    return {function_offset + *distance, false, *start, nullptr};
-  if (!IsEnteredOnce(code)) return rejected("in a loop");
-  return {function_offset, true, *start, nullptr};
-}
 
 // "_functions" of ".../mujoco/_functions.cpython-311-x86_64-linux-gnu.so"
 std::string StemOf(const std::string& path) {

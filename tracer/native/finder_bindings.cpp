@@ -4,9 +4,11 @@
 #include <sys/sysmacros.h>
 
 #include <cstdlib>
+#include <memory>
 
 #include "finder.h"
 #include "finder_site.h"
+#include "function_file.h"
 
 namespace py = pybind11;
 
@@ -105,6 +107,41 @@ py::object CheapSite(const py::bytes& code) {
   return py::str(std::get<NoSite>(found) == NoSite::kInLoop ? "in a loop" : "no cheap instruction");
 }
 
+// By name: (offset to probe, offset of the function, whether a probe there is dear), or why not.
+py::dict Sites(FunctionFile& file, const std::vector<std::string>& names) {
+  const auto found = AtLowPriority([&] { return file.Sites(names); });
+  py::dict sites;
+  for (const auto& [name, answer] : found) {
+    if (const auto* site = std::get_if<FunctionSite>(&answer))
+      sites[py::str(name)] = py::make_tuple(site->file_offset, site->function_start, site->is_dear);
+    else
+      sites[py::str(name)] = std::get<std::string>(answer);
+  }
+  return sites;
+}
+
+void BindFunctions(py::module_& module) {
+  py::class_<FunctionFile>(module, "FunctionFile", "A file of code, read from its symbols.")
+      .def(py::init([](const py::object& path) {
+             return std::make_unique<FunctionFile>(FromPath(path));
+           }),
+           py::arg("path"))
+      .def(
+          "names",
+          [](FunctionFile& file, const std::string& prefix) {
+            return AtLowPriority([&] { return file.Names(prefix); });
+          },
+          py::arg("prefix"))
+      .def("sites", &Sites, py::arg("names"))
+      .def(
+          "imports",
+          [](const FunctionFile& file, const std::string& prefix) {
+            return AtLowPriority([&] { return file.Imports(prefix); });
+          },
+          py::arg("prefix"))
+      .def("has_section", &FunctionFile::HasSection, py::arg("name"));
+}
+
 }  // namespace
 
 void bind_finder(py::module_& module) {
@@ -118,6 +155,7 @@ void bind_finder(py::module_& module) {
       .def("exported", &Exported, py::arg("path"), py::arg("names"))
       .def("cancel", &PythonFinder::Cancel);
   module.def("cheap_site", &CheapSite, py::arg("code"));
+  BindFunctions(module);
 }
 
 }  // namespace rls

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -54,6 +55,13 @@ class ElfFile {
   // The names of these functions (sorted, as linked), as far as the file tells.
   std::map<std::uint64_t, std::string> NamesOf(const std::vector<std::uint64_t>& starts);
 
+  // The functions that are defined in the file and whose names begin so, by name: exported ones,
+  // and those of the symbol table for debuggers, which strip removes.
+  std::map<std::string, ElfSymbol> FunctionsNamed(const std::string& prefix) const;
+  // Whether it asks another file for a symbol whose name begins so.
+  bool Imports(const std::string& prefix) const;
+  bool HasSection(const std::string& name) const;
+
   // Bytes of the file; what lies beyond its end is left out.
   std::vector<unsigned char> ReadAt(std::uint64_t offset, std::uint64_t count) const;
 
@@ -63,6 +71,7 @@ class ElfFile {
     std::uint64_t offset;
     std::uint64_t size;
     std::uint32_t link;
+    std::uint32_t name;  // where it stands in the table of names
   };
   struct DynamicTables {
     std::uint64_t symbols = 0;  // addresses as linked; 0: absent
@@ -73,6 +82,11 @@ class ElfFile {
 
   void ReadHeaders();
   std::vector<Section> Sections() const;
+  using NamedVisitor =
+      std::function<void(const std::string& name, bool is_defined, const ElfSymbol& symbol)>;
+  // The functions and variables in the tables of this type whose names begin so.
+  void VisitNamed(std::uint32_t table_type, const std::string& prefix,
+                  const NamedVisitor& visit) const;
   void ReadDynamic(std::uint64_t offset, std::uint64_t size);
   struct Function {
     std::uint64_t start;

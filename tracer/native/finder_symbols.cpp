@@ -85,7 +85,8 @@ std::vector<ElfFile::Section> ElfFile::Sections() const {
   for (unsigned i = 0; header && i < header->e_shnum; ++i) {
     const auto section = Get<Elf64_Shdr>(header->e_shoff + i * sizeof(Elf64_Shdr));
     if (!section) break;
-    sections.push_back({section->sh_type, section->sh_offset, section->sh_size, section->sh_link});
+    sections.push_back({section->sh_type, section->sh_offset, section->sh_size, section->sh_link,
+                        section->sh_name});
   }
   return sections;
 }

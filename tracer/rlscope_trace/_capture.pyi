@@ -1,7 +1,7 @@
 """The native module: what it offers to Python."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -191,6 +191,9 @@ class ShimCollector:
 
     def is_taken(self, pid: int) -> bool:
         """Tell whether find() saw that another recorder reads the process."""
+
+    def gpu_state(self, pid: int) -> Literal["on", "off", "refused"] | None:
+        """Return what a running process said of its GPU activity; refused also: not its calls."""
 
     @property
     def sources(self) -> int: ...
@@ -548,7 +551,7 @@ class FunctionFile:
     def names(self, prefix: str) -> list[str]:
         """Return the names of its own functions that begin so, exported ones and others."""
 
-    def sites(self, names: Iterable[str]) -> dict[str, tuple[int, int, bool] | str]:
+    def sites(self, names: Sequence[str]) -> dict[str, tuple[int, int, bool] | str]:
         """Return where to probe functions that names() gave, by name.
 
         (file offset to probe, file offset of the function, whether a probe there is dear); a text:

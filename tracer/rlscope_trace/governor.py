@@ -79,6 +79,8 @@ class Governor:
     cost_ns: int = 2000
     dear: set[int] = field(default_factory=set)
     """Sites at an instruction that the OS kernel has to single-step."""
+    last: set[int] = field(default_factory=set)
+    """Sites that go only where dropping the others is not enough."""
     _sites: dict[int, _Calls] = field(default_factory=dict, init=False)
     _dropped: set[int] = field(default_factory=set, init=False)
     _is_started: bool = field(default=False, init=False)
@@ -160,10 +162,12 @@ class Governor:
         affordable = self.budget * self._period_ns / self.cost_ns
         small = _SMALL_PART * affordable
         left = self._period_load
-        # Large ones first; of them the one that costs most for the time it covers.
+        # Large ones first; of them the one that costs most for the time it covers. Those that are
+        # to go last go after all others.
         order = sorted(
             (site_id for site_id, calls in self._sites.items() if calls.hits),
             key=lambda site_id: (
+                site_id in self.last,
                 self._sites[site_id].load <= small,
                 self._sites[site_id].mean_ns / self._sites[site_id].weight,
                 site_id,

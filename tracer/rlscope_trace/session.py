@@ -23,6 +23,7 @@ from rlscope_trace.store.spool import SESSION_FILE, open_spool, process_start_ti
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from rlscope_trace.instruments.cuda_calls import GpuState
     from rlscope_trace.instruments.settings import InstrumentSettings
     from rlscope_trace.loaders.capture import TracedProcess
     from rlscope_trace.probes import Opened
@@ -175,7 +176,9 @@ class Session:
         for pid in found:
             self._spool.append_command(pid, _command_line(pid))
         # Loaded when the scheduler is traced already: a running target does not wait for us.
-        self._follower = Follower(self.instruments, self.directory, self._spool, capture)
+        self._follower = Follower(
+            self.instruments, self.directory, self._spool, capture, self._gpu_state
+        )
         self._follower.start(found, self._drain)
         self.facts["instruments"] = self._follower.facts()
         self.find_shims()
@@ -203,6 +206,10 @@ class Session:
                 self._refused.add(pid)
         self._next_search_ns = self.clock_ns() + _SHIM_SEARCH_INTERVAL_NS
         return shims.sources
+
+    def _gpu_state(self, pid: int) -> GpuState | None:
+        """Return what the shim in a process said of CUPTI; None: nothing so far."""
+        return None if self._shims is None else self._shims.gpu_state(pid)
 
     def all_taken(self) -> bool:
         """Tell whether another recorder reads the operations of all targets."""

@@ -31,6 +31,14 @@ class GilName(str, Enum):
     FULL = "full"
 
 
+class CudaCallsName(str, Enum):
+    """Where calls of the CUDA API are recorded by probes."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
 class InRunCalibrationName(str, Enum):
     """What may be done for short times of the recording to learn what it costs."""
 

@@ -34,7 +34,7 @@ Point = tuple[str, int, str, str, int, bool]
 # What Python's C API gives the GIL away with, and takes it back.
 GIL_RELEASES = ("PyEval_SaveThread", "PyEval_ReleaseThread")
 GIL_TAKES = ("PyEval_RestoreThread", "PyEval_AcquireThread")
-_LAYER_CODES = {"simulator": 2, "backend": 3}
+_LAYER_CODES = {"simulator": 2, "backend": 3, "cuda_api": 4}
 
 
 class CallProbes:
@@ -58,6 +58,8 @@ class CallProbes:
         self.switch = CallSwitch(self._probes, log, self.give_up)
         self._governor = Governor(budget=settings.probe_budget)
         self._modules: dict[FileKey, Module] = {}
+        # By id(): those with sites, of the CUDA API too.
+        self._probed_modules: dict[int, Module] = {}
         self._interpreters: set[FileKey] = set()
         self._site_count = 0
         self._is_given_up = False
@@ -69,14 +71,22 @@ class CallProbes:
         """How calls are probed: session, multi or perf."""
         return self._probes.mode
 
+    @property
+    def is_given_up(self) -> bool:
+        """Whether all probes were taken away for the rest of the recording."""
+        return self._is_given_up
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the recording is about to end."""
+        return self._is_cancelled
+
     def look(self, process: Process, now_ns: int, *, changed: bool) -> None:
         """Probe what a process has loaded since the last time; changed: it has other mappings."""
         if self._is_given_up:
             return
         if changed:
-            switchers = [mapping[0] for mapping in process.mappings if switches_stacks(mapping[0])]
-            if switchers:
-                self._give_up(process, switchers[0])
+            if self.refuses(process):
                 return
             self._note_modules(process, now_ns)
         due = self._due_files(process, now_ns)
@@ -99,7 +109,14 @@ class CallProbes:
                 continue
             points = [point for point in found["points"] if point[0] == mapping[0]]
             self._modules[key].scanned(now_ns)
-            self._probe(process.pid, mapping, self._modules[key], points)
+            self.probe(process.pid, mapping, self._modules[key], points)
+
+    def refuses(self, process: Process) -> bool:
+        """Tell whether probes could end a process; then all are taken away, for good."""
+        switchers = [mapping[0] for mapping in process.mappings if switches_stacks(mapping[0])]
+        if switchers:
+            self._give_up(process, switchers[0])
+        return bool(switchers)
 
     def cancel(self) -> None:
         """Let look() end soon, from another thread: a scan can take long on a busy machine."""
@@ -134,7 +151,7 @@ class CallProbes:
             self._probes.close_open()
         now_ns = time.monotonic_ns()
         # Copies: the thread of the windows may be the one that gives up, while others are added.
-        for module in list(self._modules.values()):
+        for module in list(self._probed_modules.values()):
             for site_id in list(module.sites.values()):
                 self._log.append("dropped", site_id=site_id, reason=reason, ts_ns=now_ns)
         self._log.append("gave_up", reason=f"{reason}{detail}", ts_ns=now_ns)
@@ -148,8 +165,9 @@ class CallProbes:
                 process.modules[key] = mapping
                 self._modules.setdefault(key, Module(mapping[0], layer, now_ns))
 
-    def _probe(self, pid: int, mapping: Mapping, module: Module, points: list[Point]) -> None:
+    def probe(self, pid: int, mapping: Mapping, module: Module, points: list[Point]) -> None:
         """Probe those functions of a file that are not probed yet."""
+        self._probed_modules.setdefault(id(module), module)
         new = [point for point in points
                if point[1] not in module.sites and point[3] not in _LEFT_OUT]  # fmt: skip
         room = _MAX_SITES - 1 - self._site_count
@@ -177,6 +195,7 @@ class CallProbes:
                 self._probes.attach(
                     path_of(module.fd), [(point[1], site, code) for site, point in sites]
                 )
+            module.probed += len(points)
         except OSError as error:
             state = f"not probed: {error.strerror or error}"
         self._site_count += len(points)
@@ -184,6 +203,8 @@ class CallProbes:
             module.sites[point[1]] = site
             if point[5]:
                 self._governor.dear.add(site)
+            if module.layer == "cuda_api":
+                self._governor.last.add(site)
             self._tell_site(module, site, point, state)
 
     def _tell_site(self, module: Module, site: int, point: Point, state: str) -> None:
@@ -260,7 +281,7 @@ class CallProbes:
             )  # fmt: skip
         finally:
             self._probes.detach()
-            for module in self._modules.values():
+            for module in self._probed_modules.values():
                 if module.fd >= 0:
                     os.close(module.fd)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rlscope_trace import _capture
 from rlscope_trace.instruments.alternation import Alternation, alternation_s
 from rlscope_trace.instruments.calls import GIL_RELEASES, GIL_TAKES, CallProbes
+from rlscope_trace.instruments.cuda_calls import CudaCalls, GpuState
 from rlscope_trace.instruments.log import ProbeLog
 from rlscope_trace.instruments.process import Process, cpu_time_ns, stack_start
 from rlscope_trace.instruments.window_groups import Account, Calls, Samples, States
@@ -20,7 +21,7 @@ from rlscope_trace.loaders.btf import BtfLoader
 from rlscope_trace.loaders.capture import bpf_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
     from typing import Any
 
@@ -44,8 +45,12 @@ class Follower:
         directory: Path,
         spool: _capture.SpoolWriter,
         capture: Capture,
+        gpu_state: Callable[[int], GpuState | None] = lambda _: None,
     ) -> None:
-        """spool, capture: those of the recording, which outlive this."""
+        """spool, capture: those of the recording, which outlive this.
+
+        gpu_state: what the shim in a process said of CUPTI, if it said anything yet.
+        """
         self._settings = settings
         self._log = ProbeLog(directory)
         self._rules = LayerRules(settings.simulators, settings.backends)
@@ -58,12 +63,18 @@ class Follower:
         self.reasons: dict[str, str] = {}
         """Kind of record -> why it is not measured."""
         self._calls = self._open_calls(capture)
+        self._cuda: CudaCalls | None = None
+        if self._calls is not None and settings.cuda_calls != "off":
+            self._cuda = CudaCalls(
+                self._calls, self._log, mode=settings.cuda_calls, gpu_state=gpu_state
+            )
         self._sampler = self._open_sampler(capture, spool)
         self._capture = capture
         self._windows: Windows | Alternation | None = None
 
     def _open_calls(self, capture: Capture) -> CallProbes | None:
-        if not self._settings.layers and self._settings.gil != "full":
+        is_wanted = self._settings.layers or self._settings.gil == "full"
+        if not is_wanted and self._settings.cuda_calls == "off":
             self.reasons["native_call"] = "not asked for: --transitions off"
         elif capture.task_storage_fd is None:
             self.reasons["native_call"] = _NO_BTF
@@ -196,6 +207,8 @@ class Follower:
                 self._find_python(process, scan)
             if self._calls is not None and process.interpreter is not None:
                 self._calls.look(process, now_ns, changed=changed)
+            if self._cuda is not None:
+                self._cuda.look(process, now_ns, changed=changed)
         except OSError:
             self._gone_cpu_ns += process.cpu_ns
             del self._processes[process.pid]

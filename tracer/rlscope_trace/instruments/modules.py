@@ -33,6 +33,8 @@ class Module:
     """The file, open as long as it is probed."""
     sites: dict[int, int] = field(default_factory=dict)
     """Offset in the file -> site_id."""
+    probed: int = 0
+    """How many of them the OS kernel took."""
 
     def is_due(self, now_ns: int, *, is_settled: bool) -> bool:
         """Tell whether it is to be scanned for entry points.

@@ -56,6 +56,12 @@ class Process:
     is_told: bool = False
     """It has been written down that there is no Python in it."""
     cpu_ns: int = 0
+    cuda_files: dict[FileKey, Mapping] = field(default_factory=dict)
+    """Those that may hold functions of the CUDA API: instruments.cuda_calls."""
+    cuda_told: object = None
+    """What has been written down of them."""
+    expects_cupti: bool | None = None
+    """Whether CUPTI is to tell of its calls of the CUDA API; None: not looked at yet."""
     _stack_start: int = 0
     _interval_ns: int = field(default=_SHORT_NS)
 
@@ -79,6 +85,7 @@ class Process:
         if start != self._stack_start:
             self.interpreter = None
             self.mappings = ()
+            self.cuda_told = self.expects_cupti = None
         self._stack_start = start
 
     def has_lost_its_interpreter(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Literal
 
 Transitions = Literal["simulator", "all", "off"]
 Gil = Literal["waits", "full"]
+CudaCallsMode = Literal["auto", "on", "off"]
 InRunCalibration = Literal["off", "light", "full"]
 
 
@@ -28,6 +29,9 @@ class InstrumentSettings:
     in_run_calibration: InRunCalibration = "light"
     """What is done for short times of the recording to learn what it costs: instruments.windows."""
 
+    cuda_calls: CudaCallsMode = "auto"
+    """Whether the functions of the CUDA API are probed; auto: where CUPTI does not tell of them."""
+
     @property
     def layers(self) -> tuple[str, ...]:
         """The layers whose entry points are probed."""
@@ -46,4 +50,5 @@ class InstrumentSettings:
             "gil": self.gil,
             "probe_budget": self.probe_budget,
             "in_run_calibration": self.in_run_calibration,
+            "cuda_calls": self.cuda_calls,
         }

@@ -6,6 +6,7 @@ from typing import TypeVar
 import duckdb
 
 from rlscope_trace.store.calibration_windows import calls_away
+from rlscope_trace.store.capture_cuda import insert_cuda_capture
 from rlscope_trace.store.capture_rows import NOT_RECORDED
 from rlscope_trace.store.gil_ranges import life_of
 from rlscope_trace.store.probe_facts import Interpreter, ProbeFacts
@@ -42,7 +43,9 @@ def insert_event_capture(
     rows += [row for row in _of_processes(session, facts, lives) if row[1] in measured]
     for row in rows:
         con.execute("INSERT INTO capture VALUES (?, ?, ?, ?)", row)
-    return len(rows)
+    failure = f"the recorder failed: {facts.failure}" if facts.failure else None
+    lacking = _in_part(facts.gave_up or failure, calls_away(facts))
+    return len(rows) + insert_cuda_capture(con, facts, lives, lacking=lacking)
 
 
 def _of_all(session: Mapping[str, object], facts: ProbeFacts) -> list[_Row]:
@@ -69,7 +72,7 @@ def _of_all(session: Mapping[str, object], facts: ProbeFacts) -> list[_Row]:
     for layer in _CALL_LAYERS if has_calls else ():
         is_probed = layer in told["layers"]
         # Said of each layer, too: what is said of one goes before what is said of all.
-        reason = calls if is_probed else _how_to_get(layer)
+        reason = calls if is_probed else _how_to_get(layer, told.get("cuda_calls", "off"))
         rows.append((None, f"native_call:{layer}", is_probed, reason))
     return rows
 
@@ -90,9 +93,9 @@ def _of_gil_releases(
     return (None, "gil_release", True, f"in part: {refused[0]}" if refused else gave_up)
 
 
-def _how_to_get(layer: str) -> str:
+def _how_to_get(layer: str, cuda_calls: object) -> str:
     if layer == "cuda_api":
-        return "the CUDA API is not probed"
+        return "the CUDA API is not probed" if cuda_calls == "off" else "its calls are in cuda_call"
     return "not asked for: --transitions all"
 
 

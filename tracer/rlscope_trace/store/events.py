@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import duckdb
 
 from rlscope_trace._capture import EventRows, SpoolScan
+from rlscope_trace.store.cuda_rows import CUDA_LAYER, ProbedCudaCalls
 from rlscope_trace.store.database_file import BATCH_ROWS, ReportProgress
 from rlscope_trace.store.probe_facts import ProbeFacts, Site
 from rlscope_trace.store.processes import Columns
@@ -37,7 +38,7 @@ class EventWriter:
         self._rows = EventRows(scan)
 
     def write(self, facts: ProbeFacts, progress: ReportProgress) -> Events:
-        """Write all of them, and the sites."""
+        """Write all of them, and the sites; what CUPTI told has been written before."""
         rows = {"site": self._insert_sites([*facts.sites.values(), *facts.unprobed])}
         records = self._scan.records()
         if not any(records[RECORD_KINDS.index(kind)] for kind in _KINDS):
@@ -45,13 +46,15 @@ class EventWriter:
         for name, (_, table) in _STAGED.items():
             self._con.execute(f"CREATE TEMP TABLE staged_{name} AS FROM {table} LIMIT 0")
         rows["stack"] = 0
+        cuda = ProbedCudaCalls(self._con, facts.sites)
         while (batch := self._rows.next_batch(BATCH_ROWS)) is not None:
             self._stage_calls(batch["calls"])
+            cuda.stage(batch["calls"])
             self._stage_releases(batch["releases"])
             self._stage_samples(batch["samples"])
             rows["stack"] += self._insert_stacks(batch["stacks"])
             progress("calls", self._rows.position, self._scan.file_bytes)
-        return Events(rows | self._store(), self._rows.malformed_count)
+        return Events(rows | self._store() | cuda.store(), self._rows.malformed_count)
 
     def _store(self) -> dict[str, int]:
         rows = {}
@@ -67,8 +70,8 @@ class EventWriter:
 
     def _stage_calls(self, batch: Columns) -> None:
         self._con.execute(
-            "INSERT INTO staged_native_call SELECT thread_id, start_ns, end_ns, layer,"
-            " parent_layer, depth, site_id, flags FROM batch"
+            "INSERT INTO staged_native_call SELECT thread_id, start_ns, end_ns, layer,"  # noqa: S608
+            f" parent_layer, depth, site_id, flags FROM batch WHERE layer <> {CUDA_LAYER}"
         )
 
     def _stage_releases(self, batch: Columns) -> None:

@@ -45,6 +45,22 @@ class Interpreter:
 
 
 @dataclass(frozen=True, slots=True)
+class CudaTold:
+    """What became of the CUDA libraries of a process, at an instant."""
+
+    pid: int
+    ts_ns: int
+    state: str
+    """probed; failed; left: CUPTI was to tell of its calls."""
+    files: tuple[str, ...]
+    """Names of the files whose functions are probed."""
+    blind: tuple[str, ...]
+    """Names of files that a runtime without names is linked into."""
+    reason: str | None
+    """Why functions are not probed, of some files or of all."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProbeWindow:
     """A short time in which some probes were away."""
 
@@ -79,6 +95,7 @@ class ProbeFacts:
     interpreters: list[Interpreter] = field(default_factory=list)
     without_python: list[tuple[int, int]] = field(default_factory=list)
     """pid and time of the first look, of processes in which no Python was found then."""
+    cuda: list[CudaTold] = field(default_factory=list)
     rejected: Counter[str] = field(default_factory=Counter)
     """Addresses that were not probed, by the reason."""
     unscanned: list[tuple[int, int]] = field(default_factory=list)
@@ -132,6 +149,8 @@ def _take(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
             facts.interpreters.append(_interpreter(line))
         case "no_python":
             facts.without_python.append((_number(line, "pid"), _number(line, "ts_ns")))
+        case "cuda":
+            facts.cuda.append(_cuda_told(line))
         case "unscanned":
             facts.unscanned.append((_number(line, "pid"), _number(line, "bytes")))
         case "rejected":
@@ -228,6 +247,17 @@ def _interpreter(line: Mapping[str, Any]) -> Interpreter:
         interpreters=count if isinstance(count, int) else None,
         gil_start=_address(line, "runtime_start"),
         gil_end=_address(line, "runtime_end"),
+    )
+
+
+def _cuda_told(line: Mapping[str, Any]) -> CudaTold:
+    return CudaTold(
+        pid=_number(line, "pid"),
+        ts_ns=_number(line, "ts_ns"),
+        state=_text(line, "state"),
+        files=tuple(_text({"name": name}, "name") for name in line["files"]),
+        blind=tuple(_text({"name": name}, "name") for name in line["blind"]),
+        reason=None if line.get("reason") is None else _text(line, "reason"),
     )
 
 
