@@ -6,6 +6,7 @@ checked here must not be read by what is checked.
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -201,6 +202,20 @@ def _status(pid: int, cell: bytes, names: dict[int, str]) -> Status:
         pid, state, code, api, driver, names.get(reason, ""), names.get(library, ""),
         recorded, refused, bool(late), bool(clock),
     )  # fmt: skip
+
+
+def demangled(name: str) -> str:
+    """Return the name of a C++ function as people write it; others as they are."""
+    demangle = ctypes.CDLL("libstdc++.so.6").__cxa_demangle
+    demangle.restype = ctypes.c_void_p
+    status = ctypes.c_int()
+    made = demangle(name.encode(), None, None, ctypes.byref(status))
+    if not made:
+        return name
+    text = ctypes.string_at(made).decode(errors="replace")
+    free = ctypes.CDLL(None).free
+    free(ctypes.c_void_p(made))
+    return text
 
 
 def monotonic(records: Records, ts_ns: int) -> int:

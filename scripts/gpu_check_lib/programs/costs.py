@@ -1,4 +1,4 @@
-"""Answers every line on stdin with what launches and waits cost now, under so many kinds of CUPTI.
+"""Answers every line on stdin with what some calls cost now, under so many kinds of CUPTI.
 
 A process per way, all alive at once: so they can be asked in turn. The kinds are enabled here and
 not by the shim: this is what CUPTI costs by itself. Answers are JSON, times in ns of CPU time.
@@ -25,6 +25,10 @@ _REQUESTED = ctypes.CFUNCTYPE(
 _COMPLETED = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t
 )
+
+
+# A wait for a stream that has nothing to do, and a call that does nothing: it frees no memory.
+FUNCTIONS = ("cuLaunchKernel", "cuStreamSynchronize", "cuMemFree")
 
 
 class Cupti:
@@ -73,7 +77,7 @@ def main() -> None:
         kinds = [int(kind) for kind in options.kinds.split(",") if kind]
         cupti = Cupti(options.cupti, kinds) if options.cupti else None
         loops = ctypes.CDLL(str(options.loops))
-        loops.rls_time_launches.restype = loops.rls_time_waits.restype = ctypes.c_double
+        loops.rls_time_launches.restype = loops.rls_time_unary.restype = ctypes.c_double
         answer(driver, cupti, loops)
     except (CudaError, OSError) as error:
         sys.exit(str(error))
@@ -85,16 +89,17 @@ def answer(driver: CudaDriver, cupti: Cupti | None, loops: ctypes.CDLL) -> None:
     finish(ready=True)
     for line in sys.stdin:
         count, batches = json.loads(line)
-        launch, wait = driver.function("cuLaunchKernel"), driver.function("cuStreamSynchronize")
-        launches, waits = [], []
+        launch, wait, free = map(driver.function, FUNCTIONS)
+        launches, waits, frees = [], [], []
         for _ in range(batches):
             number = ctypes.c_long(count)
             launches.append(loops.rls_time_launches(launch, driver.nothing, stream, number))
             driver.synchronize(stream)
-            waits.append(loops.rls_time_waits(wait, stream, number))
+            waits.append(loops.rls_time_unary(wait, stream, number))
+            frees.append(loops.rls_time_unary(free, None, number))
             if cupti is not None:
                 cupti.flush()
-        finish(launch=launches, wait=waits, bytes=cupti.bytes if cupti else 0)
+        finish(launch=launches, wait=waits, free=frees, bytes=cupti.bytes if cupti else 0)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,8 @@ def main() -> None:
     tids = launch_from_threads(driver, options)
     copies = copy(driver, options.copies)
     child = fork(options.fork)
-    driver.call("cuCtxSynchronize")
+    if options.end != "kill":
+        driver.call("cuCtxSynchronize")
     end_ns = time.monotonic_ns()
     told = {
         "launches": options.count * options.threads, "copies": copies, "tids": tids,
@@ -73,7 +74,8 @@ def launch_from_threads(driver: CudaDriver, options: argparse.Namespace) -> list
                 driver.synchronize(stream)
                 if options.tell:
                     options.tell.write_text(f"{number + 1}")
-        driver.synchronize(stream)
+        if options.end != "kill":
+            driver.synchronize(stream)
 
     if options.threads == 1:
         work()

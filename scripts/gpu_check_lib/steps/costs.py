@@ -27,6 +27,8 @@ _KINDS = {
     "kernel, driver": "10,4",
     "kernel, driver, runtime, synchronization": "10,4,5,38",
 }
+# A launch of a kernel; a wait for an idle stream; a call that frees no memory.
+_EVENTS = ("launch", "wait", "free")
 _COUNT, _BATCHES = 400, 5
 _SHARE = 0.7
 _FEWEST = 6
@@ -40,6 +42,7 @@ class Way:
     launch: list[float] = field(default_factory=list)
     """Medians of a visit, ns."""
     wait: list[float] = field(default_factory=list)
+    free: list[float] = field(default_factory=list)
 
     def ask(self, count: int, batches: int) -> dict[str, Any]:
         """Return what the process measures now; NotHereError where it has ended."""
@@ -71,8 +74,8 @@ def run(context: Context) -> None:
     while visits < _FEWEST or time.monotonic() < end_s:
         for name in list(ways)[:: 1 if visits % 2 else -1]:
             told = ways[name].ask(_COUNT, _BATCHES)
-            ways[name].launch.append(statistics.median(told["launch"]))
-            ways[name].wait.append(statistics.median(told["wait"]))
+            for event in _EVENTS:
+                getattr(ways[name], event).append(statistics.median(told[event]))
         visits += 1
     for way in ways.values():
         way.process.kill()
@@ -120,17 +123,16 @@ def report(context: Context, ways: dict[str, Way]) -> None:
     for name, way in ways.items():
         if name == "alone":
             continue
-        for event in ("launch", "wait"):
+        for event in _EVENTS:
             row = added(getattr(way, event), getattr(ways["alone"], event))
             rows.append({"way": name, "event": event, **row})
             context.tell(
                 f"{name}: added to a {event}",
-                f"{row['mean_ns']:,.0f} ns (sd {row['stddev_ns']:,.0f}, n {row['n']})",
+                f"{row['median_ns']:,.0f} ns (mean {row['mean_ns']:,.0f},"
+                f" sd {row['stddev_ns']:,.0f}, n {row['n']})",
                 **row,
             )
-    alone = {
-        event: statistics.median(getattr(ways["alone"], event)) for event in ("launch", "wait")
-    }
+    alone = {event: statistics.median(getattr(ways["alone"], event)) for event in _EVENTS}
     library = Path(context.known.get("cupti_library", "")).name
     write_json(
         context.home / "calibration.json",

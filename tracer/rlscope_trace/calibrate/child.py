@@ -32,10 +32,13 @@ class Loops:
         self._lib = ctypes.CDLL(library)
         self._lib.rls_site.restype = ctypes.c_void_p
         self._lib.rls_find_gaps.restype = ctypes.c_long
-        for name in ("rls_time_calls", "rls_time_ranges", "rls_time_wakes", "rls_ping"):
+        timers = ("rls_time_launches", "rls_time_unary")
+        for name in (*timers, "rls_time_calls", "rls_time_ranges", "rls_time_wakes", "rls_ping"):
             getattr(self._lib, name).restype = ctypes.c_double
         self._python_range: Callable[[int], None] | None = None
         self._hook: Callable[[], None] | None = None
+        self._cuda: Any = None
+        self._stream: Any = None
 
     def where(self) -> dict[str, object]:
         """Return the offsets of the sites in the file of the library."""
@@ -114,6 +117,28 @@ class Loops:
             on.append(_per_call(self._hook, count))
             time.sleep(_PAUSE_S)
         return {"off": off, "on": on, "start_ns": start_ns, "end_ns": time.monotonic_ns()}
+
+    def cuda_open(self) -> dict[str, object]:
+        """Make a context on the first GPU."""
+        self._cuda = importlib.import_module("cuda_driver").CudaDriver()
+        self._stream = self._cuda.stream()
+        return {}
+
+    def cuda_calls(self, count: int, batches: int) -> dict[str, object]:
+        """Return ns per launch of a kernel, and per call that frees no memory."""
+        launch, free = map(self._cuda.function, ("cuLaunchKernel", "cuMemFree"))
+        number = ctypes.c_long(count)
+        launches, calls = [], []
+        for _ in range(batches):
+            launches.append(
+                self._lib.rls_time_launches(launch, self._cuda.nothing, self._stream, number)
+            )
+            self._cuda.synchronize(self._stream)
+            calls.append(self._lib.rls_time_unary(free, None, number))
+            time.sleep(_PAUSE_S)
+        if min(launches) < 0:
+            raise RuntimeError("cuLaunchKernel failed")
+        return {"launch": launches, "call": calls}
 
     def gaps(self, length_ms: float) -> dict[str, object]:
         """Return for how many ns this thread was off a loop that takes so long, each time."""

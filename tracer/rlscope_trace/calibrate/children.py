@@ -8,6 +8,7 @@ import selectors
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +91,14 @@ class Child:
                 self._unread += chunk
         line, self._unread = self._unread.split(b"\n", 1)
         return line
+
+    def end(self) -> None:
+        """Let the process end by itself, as programs do; by force after a while."""
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_DEADLINE_S)
 
     def close(self) -> None:
         """End the process."""

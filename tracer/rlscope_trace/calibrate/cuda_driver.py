@@ -55,7 +55,9 @@ class CudaDriver:
         except OSError:
             raise CudaError(f"no NVIDIA driver: {LIBRARY} was not found") from None
         self._functions: dict[str, Any] = {}
-        self.call("cuInit", ctypes.c_uint(0))
+        code = self.function("cuInit")(ctypes.c_uint(0))
+        if code != 0:
+            raise CudaError(f"no GPU that works: cuInit -> {code}")
         device = ctypes.c_int()
         self.call("cuDeviceGet", ctypes.byref(device), 0)
         self._context = ctypes.c_void_p()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from rlscope_trace.calibrate.calls import MODES, CallLoops
 from rlscope_trace.calibrate.children import CalibrationError
+from rlscope_trace.calibrate.cuda import CudaLoops
 from rlscope_trace.calibrate.ranges import RangeLoops
 from rlscope_trace.calibrate.results import missing
 from rlscope_trace.calibrate.samples import SampleLoops
@@ -19,8 +20,9 @@ from rlscope_trace.store.calibration import OK, Cost
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-CUDA_EVENTS = ("cuda_call", "cupti_api", "cupti_activity")
-_NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
+# Calls of CUDA that probes tell, where the shim does not.
+_PROBED = "cuda_call"
+CUDA_EVENTS = (_PROBED, *CudaLoops.events)
 # Fewer measurements than this give no interval.
 _FEWEST_VISITS = 6
 _TRIES = 3
@@ -121,7 +123,7 @@ def measure(plan: Plan, progress: Callable[[float, float], None]) -> list[Cost]:
             for each in running:
                 if each.loops is not None:
                     each.loops.close()
-    return costs + [missing(event, _no_cuda()) for event in CUDA_EVENTS]
+    return [*costs, missing(_PROBED, "no loop of ours: it is probed as any call is (call)")]
 
 
 def _makers(plan: Plan, scratch: Path) -> list[tuple[Sequence[str], Callable[[], _Loops]]]:
@@ -130,6 +132,7 @@ def _makers(plan: Plan, scratch: Path) -> list[tuple[Sequence[str], Callable[[],
         (CallLoops.events, lambda: CallLoops(scratch, plan.modes, plan.batches)),
         (SampleLoops.events, lambda: SampleLoops(scratch, 2.0 * plan.batches)),
         (RangeLoops.events, lambda: RangeLoops(scratch, plan.batches)),
+        (CudaLoops.events, lambda: CudaLoops(scratch, plan.batches)),
     ]
 
 
@@ -172,9 +175,3 @@ def _finish(each: _Running) -> list[Cost]:
     known = {cost.event for cost in costs}
     reason = each.reasons[-1] if each.reasons else "no measurement succeeded"
     return costs + [missing(event, reason) for event in each.events if event not in known]
-
-
-def _no_cuda() -> str:
-    if not _NVIDIA_DRIVER.exists():
-        return "no NVIDIA GPU"
-    return "this version records no CUDA calls"

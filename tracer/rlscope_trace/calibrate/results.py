@@ -23,6 +23,7 @@ _WIDE = 0.5
 class Values:
     """What was measured so far, in ns per event: one value per measurement."""
 
+    _whole: dict[tuple[str, str], list[float]] = field(default_factory=dict)
     _plain: dict[tuple[str, str], list[float]] = field(default_factory=dict)
     _parts: dict[tuple[str, str], tuple[list[float], list[float]]] = field(default_factory=dict)
     _programs: dict[tuple[str, str], list[float]] = field(default_factory=dict)
@@ -30,6 +31,10 @@ class Values:
     def add(self, event: str, how: str, value_ns: float) -> None:
         """Add a cost that lies outside of what the event measures, if it measures anything."""
         self._plain.setdefault((event, how), []).append(value_ns)
+
+    def add_whole(self, event: str, how: str, value_ns: float) -> None:
+        """Add a cost of which nobody can tell how much lies inside of what the event measures."""
+        self._whole.setdefault((event, how), []).append(value_ns)
 
     def add_split(self, event: str, how: str, total_ns: float, inside_ns: float) -> None:
         """Add a cost of which a part lies inside the interval that the event measures."""
@@ -48,6 +53,10 @@ class Values:
         rows = [
             _row(event, OUTSIDE, MICRO, how, estimate(values))
             for (event, how), values in self._plain.items()
+        ]
+        rows += [
+            _row(event, None, MICRO, how, estimate(values))
+            for (event, how), values in self._whole.items()
         ]
         for (event, how), (totals, insides) in self._parts.items():
             rows += _split_rows(event, how, totals, insides)
