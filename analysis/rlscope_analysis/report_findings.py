@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rlscope_analysis.overhead_summary import cost_findings
 from rlscope_analysis.query import run_query
+from rlscope_analysis.report_gpu_findings import gpu_findings
 from rlscope_analysis.report_rows import percent, printable
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def findings(trace: Trace) -> Iterable[str]:
             f" spends in the backend or spinning is spinning: {spin_ns / 1e9:,.3f} s in loops"
             " that only wait"
         )
+    yield from gpu_findings(trace)
     yield from cost_findings(trace)
     yield from _peers(trace)
     yield from _gil(trace)

@@ -52,7 +52,9 @@ SELECT
   arg_min(p.pid, p.process_id), arg_min(p.name, p.process_id), coalesce(c.measured, FALSE) AS told
 FROM capture AS c LEFT JOIN process AS p ON p.process_id = c.process_id
 -- What is measured in part says so: see the comment of capture.reason.
-WHERE NOT coalesce(c.measured, FALSE) OR starts_with(c.reason, 'in part: ')
+WHERE (NOT coalesce(c.measured, FALSE) OR starts_with(c.reason, 'in part: '))
+  -- A machine without a GPU lacks nothing.
+  AND NOT starts_with(coalesce(c.reason, ''), 'nothing to measure: ')
 GROUP BY c.kind, c.reason, of_all, told
 ORDER BY c.kind, of_all DESC, told, c.reason
 """

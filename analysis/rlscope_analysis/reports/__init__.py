@@ -159,6 +159,13 @@ REPORTS = {
             hidden=("process_id", "host", "device_id", "stream_id", "kind"),
         ),
         Report(
+            "utilization",
+            "what nvidia-smi says of each GPU, beside what ran on it; scope work: from the first to"
+            " the last activity",
+            needs=("counter", "gpu_activity"),
+            hidden=("host", "uuid", "kernel_ns", "busy_ns", "sum_ns"),
+        ),
+        Report(
             "kernel",
             "kernels by GPU time",
             additive=("instances", "sum_ns", "share"),
@@ -169,6 +176,36 @@ REPORTS = {
             "GPU time by the operation that launched it, and by the one open when it began",
             additive=("launches", "launched_ns", "ran_ns"),
             needs=("gpu_activity",),
+        ),
+        Report(
+            "attribution",
+            "GPU time by the operation that launched it, and by the one open while it ran",
+            additive=(
+                "activities",
+                "launched_ns",
+                "ran_ns",
+                "kernels",
+                "kernel_launched_ns",
+                "kernel_ran_ns",
+            ),
+            needs=("gpu_activity",),
+            hidden=("process_id",),
+        ),
+        Report(
+            "latency",
+            "from the call to the start on the GPU, and from the return of the call (queue)",
+            additive=("calls", "before_call"),
+            needs=("gpu_activity",),
+            hidden=("process_id", "mean_queue_ns"),
+        ),
+        Report(
+            "gpu-idle",
+            "what launching threads did while the GPUs of their process were idle, in ms and % of"
+            " the idle time",
+            pivot=("bucket", "time_ns"),
+            key=("process_id",),
+            needs=("gpu_activity",),
+            hidden=("process_id", "share", "sampled_ns"),
         ),
         Report(
             "idle",
