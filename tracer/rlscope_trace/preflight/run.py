@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlscope_trace.errors import PermissionNeededError, TracerError
-from rlscope_trace.preflight import bcc, capabilities, disk, kernel, package
+from rlscope_trace.preflight import bcc, capabilities, disk, gpu, kernel, package
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,6 +30,7 @@ def run_checks(output: Path | None = None, *, argv: Sequence[str] = ("...",)) ->
         *package.check_rungs(),
         bcc.check_bcc(bcc.find_bcc()),
         bcc.check_kernel_headers(release),
+        *gpu.check_gpu(os.environ),
         disk.check_directory(directory),
         disk.check_free_space(directory),
     ]

@@ -1,0 +1,164 @@
+"""Readings from the spool to the table counter, with what was lost of them and why."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+
+from rlscope_analysis.schema import create_tables
+from rlscope_trace.nvml.counter_file import CounterFile
+from rlscope_trace.store.counters import Counters, insert_counters
+from rlscope_trace.store.spool import open_spool
+from spool_builder import SpoolBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+END_NS = 1000
+DEVICES: list[object] = [
+    {"interval_ms": 100, "driver": "580.1"},
+    {"uuid": "GPU-a", "index": 0, "name": "H200"},
+    {"uuid": "GPU-b", "index": 1, "name": "H200"},
+]
+
+
+class Stored:
+    """The tables that a spool with these lines makes."""
+
+    def __init__(
+        self, directory: Path, lines: Sequence[object] | None, *, nvml: bool | None = True
+    ) -> None:
+        spool = SpoolBuilder()
+        spool.thread(1, ts_ns=100, tid=10)
+        session = {"host": "box"} | ({} if nvml is None else {"nvml": nvml})
+        spool.write(directory, end_ns=END_NS, session=session)
+        if lines is not None:
+            file = CounterFile(directory / "counters.jsonl")
+            for line in lines:
+                if isinstance(line, bytes):
+                    with (directory / "counters.jsonl").open("ab") as damaged:
+                        damaged.write(line)
+                    continue
+                file.write([line], ts_ns=1, readings=1)
+            file.close()
+        with duckdb.connect() as connection:
+            create_tables(connection)
+            self.written: Counters = insert_counters(connection, open_spool(directory))
+            self.rows = connection.execute("FROM counter ORDER BY ts_ns, uuid, name").fetchall()
+            self.capture = connection.execute(
+                "SELECT process_id, measured, reason FROM capture WHERE kind = 'counter'"
+            ).fetchall()
+
+    def losses(self) -> list[tuple[Any, ...]]:
+        return [(loss.kind, loss.source, loss.count) for loss in self.written.losses]
+
+
+def test_readings_become_rows(tmp_path: Path) -> None:
+    lines = [
+        *DEVICES, [0, 200, {"power": 70.5}], [1, 210, {"power": 71, "sm_clock": 1980}],
+        [0, END_NS, {"power": 72}], [0, END_NS + 1, {"power": 73}], {"ended": True},
+    ]  # fmt: skip
+    stored = Stored(tmp_path / "spool", lines)
+    # What came after the end of the trace is not in it.
+    assert stored.rows == [
+        (200, "box", "GPU-a", 0, "power", 70.5),
+        (210, "box", "GPU-b", 1, "power", 71.0),
+        (210, "box", "GPU-b", 1, "sm_clock", 1980.0),
+        (END_NS, "box", "GPU-a", 0, "power", 72.0),
+    ]
+    assert stored.written.rows == 4
+    assert stored.capture == [(None, True, "NVML, every 100 ms")]
+    assert stored.losses() == []
+    assert json.loads(stored.written.meta["nvml_devices"])[1] == {
+        "device_id": 1, "uuid": "GPU-b", "name": "H200",
+    }  # fmt: skip
+
+
+def test_what_was_refused_is_said_once_for_all_devices(tmp_path: Path) -> None:
+    lines = [
+        *DEVICES, [0, 200, {"power": 70.5}],
+        *(
+            {"device": device, "not_measured": name, "reason": "Not Supported"}
+            for device in (0, 1) for name in ("sm_activity", "energy")
+        ),
+        {"device": 0, "not_measured": "power", "reason": "GPU is lost"},
+    ]  # fmt: skip
+    assert Stored(tmp_path / "spool", lines).capture == [
+        (
+            None, True,
+            "in part: power of GPU 0: GPU is lost (after some readings);"
+            " energy, sm_activity of GPU 0, 1: Not Supported",
+        )
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lines", "nvml", "capture"),
+    [
+        (None, None, []),
+        (None, False, [(None, False, "not asked for: --no-nvml")]),
+        (None, True, [(None, False, "their file could not be written")]),
+        ([], True, [(None, False, "NVML had not answered when the recording ended")]),
+        ([{"unavailable": "why"}], True, [(None, False, "why")]),
+        (
+            [*DEVICES, {"device": 0, "not_measured": "power", "reason": "Not Supported"}],
+            True, [(None, False, "Not Supported")],
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_not_measured_says_why(
+    tmp_path: Path,
+    lines: list[object] | None,
+    nvml: bool | None,
+    capture: list[tuple[object, ...]],
+) -> None:
+    stored = Stored(tmp_path / "spool", lines, nvml=nvml)
+    assert (stored.rows, stored.capture) == ([], capture)
+    assert stored.written.capture_rows == len(capture)
+
+
+def test_damage_and_losses_are_counted(tmp_path: Path) -> None:
+    stored = Stored(
+        tmp_path / "spool",
+        [
+            *DEVICES, [0, 200, {"power": 70.5}], {"hung": True},
+            # As a kill, a damaged disk or another program may leave them.
+            b'[5,200,{"power":1}]\n', b'[0,"x",{"power":1}]\n', b"\xff\n", b'[0,201,{"po',
+        ],
+    )  # fmt: skip
+    assert len(stored.rows) == 1
+    assert stored.losses() == [
+        ("dropped", "NVML readings: damaged lines", 4),
+        (
+            "truncated",
+            "NVML readings: the driver did not answer when the recording ended",
+            None,
+        ),
+    ]
+
+
+def test_the_header_tells_what_did_not_get_there(tmp_path: Path) -> None:
+    directory = tmp_path / "spool"
+    stored = Stored(directory, DEVICES)
+    assert stored.losses() == []
+    other = tmp_path / "other"
+    other.mkdir()
+    file = CounterFile(other / "counters.jsonl")
+    file.lost.add(3, 500)
+    file.lost.add(2, 600)
+    file.failed.add(1, 700)
+    file.update_header()
+    file.write([*DEVICES, [0, 800, {"power": 1}]], ts_ns=800, readings=1)
+    file.close()
+    (directory / "counters.jsonl").write_bytes((other / "counters.jsonl").read_bytes())
+    with duckdb.connect() as connection:
+        create_tables(connection)
+        written = insert_counters(connection, open_spool(directory))
+    assert [(loss.source, loss.count, loss.first_ns) for loss in written.losses] == [
+        ("NVML readings: disk full", 5, 500),
+        ("NVML readings that failed", 1, 700),
+    ]
