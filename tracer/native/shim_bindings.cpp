@@ -95,6 +95,25 @@ std::unique_ptr<ShimScan> OpenShimScan(const std::string& path) {
   return std::make_unique<ShimScan>(path);
 }
 
+// None: the process has not said.
+py::object GpuState(ShimCollector& collector, std::uint32_t pid) {
+  std::uint16_t state = 0;
+  {
+    const py::gil_scoped_release released;
+    state = collector.GpuState(pid);
+  }
+  switch (state) {
+    case 0:
+      return py::none();
+    case RLS_SHIM_GPU_ON:
+      return py::str("on");
+    case RLS_SHIM_GPU_OFF:
+      return py::str("off");
+    default:
+      return py::str("refused");
+  }
+}
+
 void BindScan(py::module_& module) {
   py::class_<ShimScan>(module, "ShimScan")
       .def(py::init(&OpenShimScan), py::arg("path"))
@@ -159,6 +178,7 @@ void bind_shim(py::module_& module) {
       .def("find", &ShimCollector::Find, py::arg("pid"), NoGil())
       .def("knows", &ShimCollector::Knows, py::arg("pid"), NoGil())
       .def("is_taken", &ShimCollector::IsTaken, py::arg("pid"), NoGil())
+      .def("gpu_state", &GpuState, py::arg("pid"))
       .def_property_readonly("sources", &ShimCollector::sources)
       .def_property_readonly("events", &ShimCollector::events)
       .def_property_readonly("lost", &ShimCollector::lost);

@@ -13,12 +13,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
 #include <stdexcept>
 #include <system_error>
 
 #include "clock.h"
-#include "procfs_ids.h"
 
 namespace rls {
 namespace {
@@ -49,18 +47,9 @@ bool HasEnded(int pidfd, std::uint32_t pid) {
   return pid == 0 || (kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH);
 }
 
-bool HasTask(std::uint32_t pid, std::uint32_t tid) {
-  const std::string path = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid);
-  return access(path.c_str(), F_OK) == 0;
-}
-
 bool Differ(const ShimCounters& left, const ShimCounters& right) {
   return std::memcmp(&left, &right, sizeof(left)) != 0;
 }
-
-// Records that name a thread all do so at one place.
-static_assert(offsetof(rls_shim_thread, tid) == offsetof(rls_shim_gpu_call, tid) &&
-              offsetof(rls_shim_thread, tid) == offsetof(rls_shim_gpu_overhead, tid));
 
 }  // namespace
 
@@ -135,7 +124,7 @@ void ShimCollector::TellOwners(Source* source) {
     ShimStretch stretch;
     stretch.first = reinterpret_cast<const char*>(&record);
     stretch.first_bytes = sizeof(record);
-    if (source->is_nested) TellTids(source, slot, stretch);
+    TellTids(source, slot, stretch);
     writer_.Write(ShimBlockKind::kCells, source->number, slot, &record, sizeof(record));
   }
 }
@@ -156,7 +145,7 @@ bool ShimCollector::Add(int memfd, std::uint32_t pid) {
   source.number = static_cast<std::uint32_t>(source_count_);
   source.pid = pid;
   source.pidfd = OpenPidfd(pid);
-  source.is_nested = source.memory->inner_pid() != pid;
+  source.watch = ShimWatch(pid, source.memory->inner_pid() != pid);
   const ShimSource facts = {pid, source.memory->inner_pid(), source.memory->created_ns(),
                             source.memory->Attach(session_.c_str()), 0};
   if (!writer_.Write(ShimBlockKind::kSource, source.number, 0, &facts, sizeof(facts))) {
@@ -183,6 +172,13 @@ bool ShimCollector::Knows(std::uint32_t pid) {
 bool ShimCollector::IsTaken(std::uint32_t pid) {
   const std::lock_guard<std::mutex> lock(mutex_);
   return taken_.count(pid) != 0;
+}
+
+std::uint16_t ShimCollector::GpuState(std::uint32_t pid) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const Source& source : open_)
+    if (source.pid == pid) return source.watch.gpu_state();
+  return 0;
 }
 
 std::uint32_t ShimCollector::Find(std::uint32_t pid) {
@@ -231,7 +227,7 @@ std::size_t ShimCollector::Drain(Source* source) {
     }
     if (stretch.bytes() == 0) continue;
     fullest = std::max(fullest, stretch.bytes());
-    if (source->is_nested) TellTids(source, slot, stretch);
+    TellTids(source, slot, stretch);
     // On a full disk it stays where it is: the ring counts what finds no room there.
     if (!writer_.Write(ShimBlockKind::kCells, source->number, slot, stretch.first,
                        stretch.first_bytes, stretch.second, stretch.second_bytes))
@@ -243,26 +239,10 @@ std::size_t ShimCollector::Drain(Source* source) {
 }
 
 // In a pid namespace of its own a process sees other thread ids than we do, and once a thread has
-// ended nobody knows any more which was which. Records of the GPU name threads that may never have
-// written one themselves.
+// ended nobody knows any more which was which.
 void ShimCollector::TellTids(Source* source, std::uint32_t slot, const ShimStretch& stretch) {
-  std::set<std::uint32_t> seen;
-  for (std::size_t offset = 0; offset < stretch.bytes(); offset += RLS_SHIM_CELL_BYTES) {
-    const char* cell = offset < stretch.first_bytes
-                           ? stretch.first + offset
-                           : stretch.second + (offset - stretch.first_bytes);
-    rls_shim_thread record;
-    std::memcpy(&record, cell, sizeof(record));
-    const bool is_named = record.kind == RLS_SHIM_GPU_CALL || record.kind == RLS_SHIM_GPU_OVERHEAD;
-    if (record.kind != RLS_SHIM_THREAD && !is_named) continue;
-    if (is_named && (record.tid == 0 || !seen.insert(record.tid).second)) continue;
-    std::uint32_t& told = source->tids[record.tid];
-    if (is_named && told != 0 && HasTask(source->pid, told)) continue;
-    const ShimTid tid = {record.tid, TidOfInner(source->pid, record.tid)};
-    if (tid.tid == 0) continue;
-    told = tid.tid;
+  for (const ShimTid& tid : source->watch.Look(stretch))
     writer_.Write(ShimBlockKind::kTid, source->number, slot, &tid, sizeof(tid));
-  }
 }
 
 void ShimCollector::WriteLosses(Source* source) {

@@ -8,7 +8,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -19,6 +18,7 @@
 
 #include "shim_announcements.h"
 #include "shim_memory.h"
+#include "shim_watch.h"
 #include "shim_writer.h"
 
 namespace rls {
@@ -43,6 +43,8 @@ class ShimCollector {
   bool Knows(std::uint32_t pid);
   // Whether Find() saw that another recorder reads the process.
   bool IsTaken(std::uint32_t pid);
+  // What a process that is still there said of its GPU activity: see ShimWatch.
+  std::uint16_t GpuState(std::uint32_t pid);
 
   std::uint64_t sources() const { return source_count_; }
   std::uint64_t events() const { return cell_count_; }
@@ -53,11 +55,10 @@ class ShimCollector {
     std::uint32_t number;
     std::uint32_t pid;
     int pidfd;  // -1: it has ended, or none could be had
-    bool is_nested;
     std::unique_ptr<ShimMemory> memory;
     ShimLost lost = {};
-    std::vector<ShimCounters> counters;           // as last written, by slot
-    std::map<std::uint32_t, std::uint32_t> tids;  // inner -> ours, as told; where it is nested
+    std::vector<ShimCounters> counters;  // as last written, by slot
+    ShimWatch watch{0, false};
   };
 
   void Run();
