@@ -1,0 +1,113 @@
+"""What a summary says of GPUs: the share by nvidia-smi, the truth, and what the CPU did instead."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rlscope_analysis.report_view import answer, render_json, render_table
+from rlscope_analysis.reports import REPORTS
+from rlscope_analysis.summarize import summarize
+from rlscope_analysis.trace import open_trace
+from trace_builder import TraceBuilder, run, sleep
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from rlscope_analysis.trace import Trace
+
+MS = 10**6
+
+
+def training(path: Path) -> Path:
+    """Write a process that steps a simulator for 60 of each 100 ms and trains for 4 on the GPU."""
+    builder = TraceBuilder(path)
+    for kind in ("gpu_activity", "counter", "thread_state", "operation", "native_call"):
+        builder.capture(kind)
+    builder.device(0, name="H200", uuid="GPU-a")
+    thread = builder.thread(
+        builder.process(pid=7, name="train", end_ns=1000 * MS), name="main", tid=7,
+        states=[run(60 * MS), sleep(40 * MS)] * 10,
+    )  # fmt: skip
+    for number in range(10):
+        start = number * 100 * MS
+        builder.operation(thread, start, start + 60 * MS, "simulation")
+        builder.native_call(thread, start, start + 60 * MS, "simulator", "mj_step")
+        builder.cuda_call(thread, start + 62 * MS, start + 63 * MS, correlation_id=number)
+        builder.gpu_activity(1, start + 64 * MS, start + 68 * MS, correlation_id=number)
+        builder.counter(start, 97)
+    return builder.write()
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
+    with open_trace(training(tmp_path_factory.mktemp("gpu") / "trace.duckdb")) as opened:
+        yield opened
+
+
+def test_the_summary_says_what_nvidia_smi_would_say(trace: Trace) -> None:
+    findings = summarize(trace).findings
+    assert (
+        "nvidia-smi would say 97.0 % of host GPU 0; kernels of the traced programs ran 4.0 % of"
+        " these 0.900 s; see --view utilization"
+    ) in findings
+    # 9 gaps of 96 ms; the launching thread stepped for 60 of each and slept for the rest.
+    assert (
+        "no GPU worked for train (pid 7) 95.6 % of the 0.904 s from its first to its last GPU"
+        " work; meanwhile the launching threads were in simulator 62.5 %, sleeping 37.5 % of that;"
+        " see --view gpu-idle"
+    ) in findings
+
+
+def records(trace: Trace, name: str) -> list[dict[str, Any]]:
+    return list(json.loads("".join(render_json(answer(trace, REPORTS[name]), trace)))["rows"])
+
+
+def test_the_views_say_the_same(trace: Trace) -> None:
+    whole, work = records(trace, "utilization")
+    assert (whole["gpu"], whole["scope"], work["scope"]) == ("host GPU 0 H200", "trace", "work")
+    assert whole["utilization_share"] == pytest.approx(0.97)
+    assert (whole["kernel_ns"], whole["span_ns"]) == (9 * 4 * MS, 900 * MS)
+    idle = {(row["operation"], row["bucket"]): row["time_ns"] for row in records(trace, "gpu-idle")}
+    assert idle == {
+        ("simulation", "simulator"): 9 * 60 * MS,
+        ("(unannotated)", "sleeping"): 9 * 36 * MS,
+    }
+    (attribution,) = records(trace, "attribution")
+    assert attribution["launched_ns"] == attribution["ran_ns"] == 40 * MS
+    (latency,) = records(trace, "latency")
+    assert (latency["calls"], latency["p50_latency_ns"], latency["p99_queue_ns"]) == (
+        10, 2 * MS, 1 * MS,
+    )  # fmt: skip
+    table = render_table(answer(trace, REPORTS["gpu-idle"]), limit=None, is_terminal=False)
+    assert "simulation  " in table
+    assert "100.0" in table
+
+
+def test_a_window_tells_of_its_part(tmp_path: Path) -> None:
+    path = training(tmp_path / "trace.duckdb")
+    with open_trace(path, start="0.2", end="0.5") as opened:
+        whole, _ = records(opened, "utilization")
+        # Of the readings at 0.2, 0.3 and 0.4 s the first one only marks the start.
+        assert (whole["span_ns"], whole["readings"], whole["kernel_ns"]) == (200 * MS, 2, 8 * MS)
+        (attribution,) = records(opened, "attribution")
+        assert attribution["launched_ns"] == attribution["ran_ns"] == 12 * MS
+        idle = sum(row["time_ns"] for row in records(opened, "gpu-idle"))
+        assert idle == 2 * 96 * MS
+
+
+def test_a_machine_without_a_gpu_gets_no_line(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.capture("thread_state")
+    reason = "nothing to measure: no NVIDIA driver"
+    builder.capture("counter", measured=False, reason=reason)
+    builder.capture("gpu_activity", measured=False, reason="CUDA was never initialised")
+    builder.thread(builder.process(pid=1, end_ns=10), states=[run(10)])
+    with open_trace(builder.write()) as opened:
+        summary = summarize(opened)
+    assert not any("counter" in note for note in summary.notes)
+    assert any("gpu_activity" in note for note in summary.notes)
+    assert summary.findings == ()
