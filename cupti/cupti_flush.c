@@ -18,6 +18,7 @@
 #define SECOND_NS 1000000000U
 #define FLUSH_NS 100000000U
 #define LONGEST_FLUSH_NS 400000000U
+#define PAUSED_NS 250000000U  // how soon a reader that comes is seen
 // How long the end of the program may be held up, by CUPTI or by a reader that is behind.
 #define MAX_EXIT_WAIT_NS SECOND_NS
 #define MAX_FAILURES 3
@@ -35,6 +36,7 @@ static struct {
   bool has_told_devices;
   bool is_paused;           // nobody reads, so nothing is enabled
   bool can_write;           // in the last round
+  bool has_records;         // ever
   uint32_t failures;        // of flushes, one after the other
   uint64_t clock_ns;        // when the clocks were told last
   uint64_t flush_ns;        // when to flush next; 0: there is nothing to flush
@@ -104,7 +106,8 @@ static void flush(struct rls_shim_slot* slot, uint32_t flag) {
   now.failures = result == CUPTI_OK ? 0 : now.failures + 1;
   if (now.failures < (flag == 0 ? MAX_FAILURES : 1)) return;
   rls_cupti_failed("cuptiActivityFlushAll", result);
-  rls_cupti.state = RLS_SHIM_GPU_REFUSED;
+  // What came before it failed is no less true.
+  if (!now.has_records) rls_cupti.state = RLS_SHIM_GPU_REFUSED;
   rls_cupti_tell_status(slot);
 }
 
@@ -144,7 +147,10 @@ static bool empty_queue(struct rls_shim_slot* slot) {
 // How soon the next flush is due, after one that brought something or not.
 static void plan_flush(bool has_flushed, bool came) {
   const uint64_t now_ns = rls_now_ns();
-  if (came) now.flush_interval = FLUSH_NS;
+  if (came) {
+    now.has_records = true;
+    now.flush_interval = FLUSH_NS;
+  }
   if (has_flushed && !came && now.flush_interval < LONGEST_FLUSH_NS) now.flush_interval *= 2;
   if (rls_buffers_outstanding() == 0) {
     now.flush_ns = 0;
@@ -166,7 +172,7 @@ static void pause_or_resume(bool is_read) {
 // One round.
 static void work(uint32_t flag) {
   const uint32_t reader = rls_reader();
-  pause_or_resume(reader != 0);
+  if (flag == 0) pause_or_resume(reader != 0);
   struct rls_shim_slot* slot = reader != 0 ? rls_cupti_begin() : NULL;
   now.can_write = slot != NULL;
   if (slot == NULL) {
@@ -175,17 +181,19 @@ static void work(uint32_t flag) {
     return;
   }
   introduce(slot, reader);
+  // The last reading: what came since the one before lies between two.
+  if (flag != 0) tell_clock(slot);
   const bool is_due = now.flush_ns != 0 && rls_now_ns() >= now.flush_ns;
   if (is_due || flag != 0) flush(slot, flag);
   const bool came = empty_queue(slot);
-  if (is_due || came) tell_losses(slot);
+  if (is_due || came || flag != 0) tell_losses(slot);
   plan_flush(is_due, came);
   rls_cupti_done();
 }
 
 // Until the bell rings, or it is time for something.
 static void sleep_on(uint32_t heard) {
-  uint64_t limit_ns = SECOND_NS;
+  uint64_t limit_ns = now.is_paused ? PAUSED_NS : SECOND_NS;
   if (now.flush_ns != 0) {
     const uint64_t now_ns = rls_now_ns();
     limit_ns = now.flush_ns > now_ns ? now.flush_ns - now_ns : 0;

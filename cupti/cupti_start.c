@@ -235,13 +235,14 @@ static void start_with(const struct settings* settings, bool is_late) {
   const int saved = errno;
   sigset_t all;
   sigset_t before;
-  if (!begin_start()) return;
-  rls_cupti.is_late = is_late;
-  // CUPTI starts threads of its own: they must not take the signals of the program either.
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  decide(settings);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (begin_start()) {
+    rls_cupti.is_late = is_late;
+    // CUPTI starts threads of its own: they must not take the signals of the program either.
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    decide(settings);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+  }
   errno = saved;
 }
 
