@@ -165,6 +165,7 @@ def test_nothing_is_recorded_while_nobody_reads(
             assert program.stdout.readline() == "launch\n"
 
         launch()
+        poll_until(lambda: records.memories, what="the memory of the program")
         records.set_reader(0)
         poll_until(lambda: calls("cuptiActivityDisable") == 1, what="the pause")
         launch()
