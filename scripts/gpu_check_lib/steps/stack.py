@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpu_check_lib.context import last_object
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from gpu_check_lib.context import Context
 
 _SECONDS = 20
 _LIMIT_S = 90.0
-_VIEWS = ("operation", "gpu", "kernel", "launch", "idle", "transitions", "corrected")
+_VIEWS = (
+    "operation", "gpu", "utilization", "kernel", "launch", "latency", "attribution", "gpu-idle",
+    "transitions", "corrected",
+)  # fmt: skip
 _KERNELS = "SELECT count(*) AS kernels FROM gpu_activity WHERE kind = 'kernel'"
 _MEASURED = "SELECT count(*) AS processes FROM capture WHERE kind = 'gpu_activity' AND measured"
 _EARLY = (
@@ -57,8 +59,13 @@ def run(context: Context) -> None:
 
 
 def _command(context: Context, *arguments: str) -> subprocess.CompletedProcess[str]:
+    import rlscope_trace
+
+    # Of a package that is not installed, the place must be told; the program gets it too.
+    place = Path(rlscope_trace.__file__).parents[1]
+    more = {} if place.name.endswith("-packages") else {"PYTHONPATH": str(place)}
     return subprocess.run(
-        [sys.executable, "-m", "rlscope_trace", *arguments], env=context.environment(),
+        [sys.executable, "-m", "rlscope_trace", *arguments], env=context.environment(more),
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_LIMIT_S, check=False,
     )  # fmt: skip
 
@@ -81,9 +88,9 @@ def _check_sum(context: Context, trace: Path) -> None:
     """Check that the buckets of each thread sum to its lifetime, to the nanosecond."""
     rows = _rows(
         context, trace,
-        "SELECT count(*) AS off FROM (SELECT b.thread_id FROM thread_time AS b"
-        " JOIN thread AS t USING (thread_id) GROUP BY ALL"
-        " HAVING sum(b.time_ns) <> any_value(t.end_ns - t.start_ns))",
+        "SELECT count(*) AS off FROM (SELECT t.thread_id FROM thread_time AS t"
+        " LEFT JOIN breakdown AS b USING (thread_id) GROUP BY t.thread_id, t.lifetime_ns"
+        " HAVING coalesce(sum(b.time_ns), 0) <> t.lifetime_ns)",
     )  # fmt: skip
     if rows:
         context.check("times sum to lifetimes", rows[0]["off"] == 0, f"{rows[0]['off']} are off")

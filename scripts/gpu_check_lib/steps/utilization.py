@@ -38,16 +38,17 @@ def run(context: Context) -> None:
     found = listener.records()
     write_json(context.home / "fixtures" / "nvml.json", series)
     busy = busy_share(found, told)
-    said = [
-        reading["utilization"]
-        for reading in series["readings"]
-        if told["start_ns"] + 10**9 < reading["ts_ns"] <= told["end_ns"]
-    ]
-    context.check("NVML was read", bool(said), f"{len(said)} times", errors=series["errors"])
+    said = _said(series, told)
+    context.check(
+        "NVML was read", bool(said),
+        f"{len(said)} values, by {'samples' if series['samples'] else 'rates'}",
+        errors=series["errors"],
+    )  # fmt: skip
     mean = sum(said) / len(said) if said else None
     context.tell(
         "nvidia-smi and the truth",
-        f"NVML says {mean} % on average; kernels ran {100 * busy:.2f} % of the time",
+        f"NVML says {'nothing' if mean is None else f'{mean:.0f} % on average'};"
+        f" kernels ran {100 * busy:.2f} % of the time",
         nvml_percent=mean, nvml_max=max(said, default=None), busy_percent=100 * busy,
     )  # fmt: skip
     context.check("kernels ran for about what they spin", 0 < busy < 0.05, f"{100 * busy:.2f} %")
@@ -81,12 +82,37 @@ def sample_while(process: Any) -> dict[str, Any]:  # noqa: ANN401 - a Popen
         reading: dict[str, Any] = {"ts_ns": time.monotonic_ns()}
         for name, call in calls.items():
             _read(call, name, reading, errors)
-        if "utilization" in reading:
-            readings.append(reading)
+        readings.append(reading)
         time.sleep(_PERIOD_S)
-    gpm = _gpm(pynvml, device)
+    told = {"readings": readings, "samples": _samples(device, errors), "errors": errors}
+    told["gpm"] = _gpm(pynvml, device)
     pynvml.nvmlShutdown()
-    return {"readings": readings, "errors": errors, "gpm": gpm}
+    return told
+
+
+def _said(series: dict[str, Any], told: dict[str, Any]) -> list[float]:
+    """Return what NVML said of the time after the first second, in percent."""
+    offset_ns = time.time_ns() - time.monotonic_ns()
+    begin_ns, end_ns = told["start_ns"] + 10**9, told["end_ns"]
+    samples = [(1000 * at_us - offset_ns, value) for at_us, value in series["samples"]]
+    rates = [(each["ts_ns"], each.get("utilization")) for each in series["readings"]]
+    return [
+        value
+        for at_ns, value in samples or rates
+        if value is not None and begin_ns < at_ns <= end_ns
+    ]
+
+
+def _samples(device: Any, errors: dict[str, str]) -> list[tuple[int, int]]:  # noqa: ANN401
+    """Return what NVML kept of the utilization: us of CLOCK_REALTIME, percent."""
+    import pynvml
+
+    try:
+        _, kept = pynvml.nvmlDeviceGetSamples(device, pynvml.NVML_GPU_UTILIZATION_SAMPLES, 0)
+    except pynvml.NVMLError as error:
+        errors["samples"] = str(error)
+        return []
+    return [(sample.timeStamp, sample.sampleValue.uiVal) for sample in kept]
 
 
 def _read(
