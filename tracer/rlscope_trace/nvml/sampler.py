@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 INTERVAL_MS = 100
 # How long the end of a recording waits for NVML, which may hang with its driver.
-STOP_TIMEOUT_S = 2.0
+STOP_TIMEOUT_S = 1.0
 _NICENESS = 10
 
 
