@@ -112,5 +112,6 @@ def _owners(
     ids = [life.thread_id if is_thread else life.process_id for life in lives]
     place = np.searchsorted(ends, start_ns, side="right")
     owners = np.array([*ids, OUTSIDE], dtype=np.int32)[place]
-    owners[end_ns <= begins[place]] = OUTSIDE
+    begin = begins[place]
+    owners[(start_ns < begin) & (end_ns <= begin)] = OUTSIDE
     return owners
