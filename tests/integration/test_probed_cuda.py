@@ -188,7 +188,7 @@ def test_what_is_measured_is_said(recorded: dict[str, Any]) -> None:
         " no GPU activity, no correlation"
     )
     assert reason(recorded["trace"], "native_call:cuda_api", "IS NULL") == [
-        (False, "its calls are in cuda_call")
+        (False, "recorded of processes that use CUDA: cuda_call")
     ]
     assert [row[0] for row in reason(recorded["trace"], "gpu_activity", "IS NULL")] == [False]
 

@@ -221,3 +221,14 @@ def test_a_call_through_a_dear_probe_counts_for_several() -> None:
 
     assert dropped(set()) == []
     assert dropped({7}) == [7]
+
+
+def test_sites_that_are_to_go_last_go_last() -> None:
+    rates = {1: Site(9_000, mean_ns=1_000), 2: Site(4_000, mean_ns=2_000_000)}
+    program = Simulated(rates, Governor(BUDGET, COST_NS, last={1}))
+    program.run(80)
+    # Without that it would be the first, which is large and short.
+    assert list(program.dropped) == [2]
+    alone = Simulated({1: Site(20_000)}, Governor(BUDGET, COST_NS, last={1}))
+    alone.run(80)
+    assert list(alone.dropped) == [1]

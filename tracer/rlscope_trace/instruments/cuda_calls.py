@@ -152,12 +152,13 @@ def expects_cupti(pid: int) -> bool:
 def _candidates(process: Process) -> dict[FileKey, Mapping]:
     """Return the files of a process that may hold functions of the CUDA API.
 
-    The libraries first. Others may have the runtime linked into them, which is of interest where
-    there is a driver.
+    The libraries first, of these the driver, which sees all that works on a GPU. Others may have
+    the runtime linked into them, which is of interest where there is a driver.
     """
     files = files_of(process.mappings)
     libraries = {key: library_of(mapping[0]) for key, mapping in files.items()}
-    found = {key: files[key] for key, library in libraries.items() if library is not None}
+    chosen = sorted((library, key) for key, library in libraries.items() if library is not None)
+    found = {key: files[key] for _, key in chosen}
     if "cuda" in libraries.values():
         found |= files
     return found

@@ -94,8 +94,10 @@ def _of_gil_releases(
 
 
 def _how_to_get(layer: str, cuda_calls: object) -> str:
+    if layer == "cuda_api" and cuda_calls == "off":
+        return "the CUDA API is not probed"
     if layer == "cuda_api":
-        return "the CUDA API is not probed" if cuda_calls == "off" else "its calls are in cuda_call"
+        return "recorded of processes that use CUDA: cuda_call"
     return "not asked for: --transitions all"
 
 
