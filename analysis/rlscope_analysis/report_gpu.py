@@ -64,7 +64,7 @@ class GpuSummary:
 
 def gpu_summary(fetch: Fetch) -> GpuSummary:
     """Read what a trace with its views holds of GPUs."""
-    counts = dict(fetch(_COUNTS_SQL))
+    counts: dict[str, int] = dict(fetch(_COUNTS_SQL))
     busy = fetch(_BUSY_SQL)
     ((first_ns, last_ns),) = fetch(SPAN_SQL)
     return GpuSummary(

@@ -16,7 +16,7 @@ class Strings:
         stored = con.execute("SELECT value, string_id FROM string").fetchall()
         self._con = con
         self._ids: dict[str, int] = dict(stored)
-        self._values = [value for value, _ in sorted(stored, key=lambda row: row[1])]
+        self._values: list[str] = [value for value, _ in sorted(stored, key=lambda row: row[1])]
         self._stored = len(self._ids)
 
     def number(self, value: str) -> int:
