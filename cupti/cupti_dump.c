@@ -55,20 +55,35 @@ static uint64_t collect_names(const struct rls_buffer* buffer, char* names) {
   return used;
 }
 
+// Memory that a record owns is not there when it is played back, and must not be freed.
+static void forget_memory(const struct rls_buffer* buffer, uint8_t* copy) {
+  uint8_t* records = (uint8_t*)buffer->records;
+  uint8_t* record = NULL;
+  if (rls_cupti.version < CUPTI_API_OVERHEAD_DATA) return;
+  while (rls_cupti.functions.next_record(records, buffer->valid_bytes, &record) == CUPTI_OK) {
+    const uint64_t offset = (uint64_t)(record - records);
+    struct cupti_overhead_data* overhead = (struct cupti_overhead_data*)(copy + offset);
+    if (offset + sizeof(*overhead) > buffer->valid_bytes) return;
+    if (overhead->overhead.kind == CUPTI_KIND_OVERHEAD) overhead->data = NULL;
+  }
+}
+
 void rls_cupti_dump(const struct rls_buffer* buffer) {
   if (file < 0) return;
   const uint64_t names_bytes = collect_names(buffer, NULL);
   char* names = malloc(names_bytes + 1);
-  if (names == NULL) return;
-  collect_names(buffer, names);
-  struct dump_header header = {.reserved = 0,
-                               .api = rls_cupti.version,
-                               .valid_bytes = buffer->valid_bytes,
-                               .names_bytes = names_bytes};
-  memcpy(&header.magic, "RSLCUPTI", sizeof(header.magic));
-  struct iovec parts[] = {{&header, sizeof(header)},
-                          {(void*)(uintptr_t)buffer->records, buffer->valid_bytes},
-                          {names, names_bytes}};
-  if (writev(file, parts, 3) < 0) file = -1;
+  uint8_t* copy = malloc(buffer->valid_bytes);
+  if (names != NULL && copy != NULL) {
+    struct dump_header header = {
+        .api = rls_cupti.version, .valid_bytes = buffer->valid_bytes, .names_bytes = names_bytes};
+    memcpy(&header.magic, "RSLCUPTI", sizeof(header.magic));
+    memcpy(copy, buffer->records, buffer->valid_bytes);
+    forget_memory(buffer, copy);
+    collect_names(buffer, names);
+    struct iovec parts[] = {
+        {&header, sizeof(header)}, {copy, buffer->valid_bytes}, {names, names_bytes}};
+    if (writev(file, parts, 3) < 0) file = -1;
+  }
+  free(copy);
   free(names);
 }
