@@ -20,7 +20,7 @@ _CUPTI = (
     "fake_libcupti.c", "fake_clock.c", "fake_buffers.c", "fake_records.c", "fake_inject.c",
     "fake_replay.c",
 )  # fmt: skip
-_FLAGS = ("-O1", "-D_GNU_SOURCE", "-fvisibility=hidden", *WARNINGS)
+_FLAGS = ("-O0", "-D_GNU_SOURCE", "-fvisibility=hidden", *WARNINGS)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,43 @@
+"""Buffers that CUPTI filled, kept in a file and handed out again, tell the shim the same.
+
+Here they come from the fake; those of a real GPU take the same way.
+"""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from cupti_programs import record
+from cupti_ring import GpuRecords
+
+MIXED = ("--api=runtime", "--launches=90", "--copies=3", "--sets=2", "--graphs=3", "--streams=2")
+
+
+def did(records: GpuRecords) -> Counter[tuple[object, ...]]:
+    """Return what the GPU did, without when: work, name, duration, bytes, stream, correlation."""
+    return Counter(
+        (
+            found.work, found.name, found.end_ns - found.start_ns, found.bytes, found.stream,
+            found.correlation,
+        )
+        for found in records.activities()
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("release", ["11.8", "13.0"])
+def test_a_dump_that_is_played_back_tells_the_same(tmp_path: Path, release: str) -> None:
+    recorded, _ = record(*MIXED, release=release, RLSCOPE_CUPTI_DUMP=str(tmp_path))
+    (dump,) = tmp_path.glob("buffers.*")
+    # The program that plays it does nothing with a GPU of its own.
+    played, truth = record("--idle", release=release, FAKECUPTI_REPLAY=str(dump))
+    assert sum(did(recorded).values()) > 100
+    assert did(played) == did(recorded)
+    names = Counter((call.name, call.result) for call in recorded.calls())
+    assert Counter((call.name, call.result) for call in played.calls()) == names
+    assert {call.tid for call in played.calls()} == {truth["pid"]}
+    # Moved as a whole: the same gaps between them.
+    first, again = (min(did.start_ns for did in got.activities()) for got in (recorded, played))
+    assert sorted(did.start_ns - first for did in recorded.activities()) == sorted(
+        did.start_ns - again for did in played.activities()
+    )
