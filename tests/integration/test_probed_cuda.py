@@ -165,9 +165,6 @@ def test_a_thread_that_waits_for_the_gpu_waits_as_long_as_it_says(recorded: dict
             " FROM breakdown AS b JOIN thread AS t USING (thread_id) WHERE t.tid = ?",
             [tid],
         )
-        # What is not spent off the CPU in there is spent in the calls, or waiting for a CPU.
-        assert gpu_ns <= waited_ns <= gpu_ns + other_ns
-        assert gpu_ns > 0
         ((calls, shortest_ns, all_ns),) = query(
             recorded["trace"],
             "SELECT count(*), min(c.end_ns - c.start_ns), sum(c.end_ns - c.start_ns)::BIGINT"
@@ -177,7 +174,18 @@ def test_a_thread_that_waits_for_the_gpu_waits_as_long_as_it_says(recorded: dict
         )
         assert calls == WAITS
         assert shortest_ns >= WAIT_US * 1000
-        assert all_ns >= waited_ns
+        # What is not spent off the CPU in there is spent in the calls, or waiting for a CPU; and it
+        # may be off the CPU where its clock does not run, as at the first hit of a probe.
+        assert waited_ns <= gpu_ns + other_ns
+        ((sync_ns,),) = query(
+            recorded["trace"],
+            "SELECT sum(c.end_ns - c.start_ns)::BIGINT FROM cuda_call AS c"
+            " JOIN thread AS t USING (thread_id)"
+            " WHERE t.tid = ? AND c.name = 'cudaStreamSynchronize'",
+            [tid],
+        )
+        assert 0 < gpu_ns <= sync_ns
+        assert waited_ns <= all_ns <= sync_ns
 
 
 def test_what_is_measured_is_said(recorded: dict[str, Any]) -> None:
