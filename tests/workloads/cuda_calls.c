@@ -10,7 +10,6 @@
 // waits for them --syncs times. --contexts makes and destroys contexts, with a launch in each.
 // --end: kill: by itself, with work under way; fault: a kernel breaks the context; bad: a launch is
 // refused; open: a capture is not ended.
-#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -20,11 +19,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define COPY_BYTES 4096
+#include "cuda_functions.h"
 
-struct dim3 {
-  unsigned x, y, z;
-};
+#define COPY_BYTES 4096
 
 static struct {
   const char* api;
@@ -39,45 +36,6 @@ static struct {
              .syncs = 1,
              .nodes = 4};
 
-static struct {
-  int (*cuInit)(unsigned);
-  int (*cuDeviceGetCount)(int*);
-  int (*cuDevicePrimaryCtxRetain)(void**, int);
-  int (*cuCtxCreate_v2)(void**, unsigned, int);
-  int (*cuCtxDestroy_v2)(void*);
-  int (*cuCtxSetCurrent)(void*);
-  int (*cuCtxSynchronize)(void);
-  int (*cuMemcpyPeerAsync)(void*, void*, const void*, void*, size_t, void*);
-  int (*cuModuleGetFunction)(void**, void*, const char*);
-  int (*cuLaunchKernel)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                        void*, void**, void**);
-  int (*cuMemcpyHtoDAsync_v2)(void*, const void*, size_t, void*);
-  int (*cuMemcpyDtoHAsync_v2)(void*, const void*, size_t, void*);
-  int (*cuMemsetD8Async)(void*, unsigned char, size_t, void*);
-  int (*cuMemAlloc_v2)(void**, size_t);
-  int (*cuMemFree_v2)(void*);
-  int (*cuStreamCreate)(void**, unsigned);
-  int (*cuStreamSynchronize)(void*);
-  int (*cuStreamBeginCapture_v2)(void*, int);
-  int (*cuStreamEndCapture)(void*, void**);
-  int (*cuGraphInstantiateWithFlags)(void**, void*, unsigned long);
-  int (*cuGraphLaunch)(void*, void*);
-  const char* (*fakecuda_truth)(void);
-  int (*cudaSetDevice)(int);
-  int (*cudaMalloc)(void**, size_t);
-  int (*cudaFree)(void*);
-  int (*cudaMemcpyAsync)(void*, const void*, size_t, int, void*);
-  int (*cudaMemsetAsync)(void*, int, size_t, void*);
-  int (*cudaStreamCreate)(void**);
-  int (*cudaStreamSynchronize)(void*);
-  int (*cudaStreamBeginCapture)(void*, int);
-  int (*cudaStreamEndCapture)(void*, void**);
-  int (*cudaGraphInstantiateWithFlags)(void**, void*, unsigned long);
-  int (*cudaGraphLaunch)(void*, void*);
-  int (*cudaDeviceSynchronize)(void);
-  int (*cudaLaunchKernel)(const void*, struct dim3, struct dim3, void**, size_t, void*);
-} cuda;
-
 static const char* const kernels[] = {"gemm_20us", "relu_3us", "softmax_7us"};
 static __thread void* functions[4];
 static bool is_runtime;
@@ -90,32 +48,6 @@ static void check(int result) {
   if (result != 0)
     __atomic_compare_exchange_n(&first_error, &none, result, false, __ATOMIC_RELAXED,
                                 __ATOMIC_RELAXED);
-}
-
-static void load(void) {
-  void* driver = dlopen("libcuda.so.1", RTLD_NOW);
-  const char* name = getenv("RLSCOPE_TEST_CUDART");
-  void* runtime = is_runtime && name != NULL ? dlopen(name, RTLD_NOW) : NULL;
-  if (driver == NULL || (is_runtime && runtime == NULL)) {
-    fprintf(stderr, "%s\n", dlerror());
-    exit(1);
-  }
-#define LOAD(name) *(void**)&cuda.name = dlsym(driver, #name)
-  LOAD(cuInit), LOAD(cuDeviceGetCount), LOAD(cuDevicePrimaryCtxRetain), LOAD(cuCtxCreate_v2);
-  LOAD(cuCtxDestroy_v2), LOAD(cuCtxSetCurrent), LOAD(cuCtxSynchronize), LOAD(cuMemcpyPeerAsync);
-  LOAD(cuModuleGetFunction), LOAD(cuLaunchKernel), LOAD(cuMemcpyHtoDAsync_v2);
-  LOAD(cuMemcpyDtoHAsync_v2), LOAD(cuMemsetD8Async), LOAD(cuMemAlloc_v2), LOAD(cuMemFree_v2);
-  LOAD(cuStreamCreate), LOAD(cuStreamSynchronize), LOAD(cuStreamBeginCapture_v2);
-  LOAD(cuStreamEndCapture), LOAD(cuGraphInstantiateWithFlags), LOAD(cuGraphLaunch);
-  LOAD(fakecuda_truth);
-#undef LOAD
-  if (runtime == NULL) return;
-#define LOAD(name) *(void**)&cuda.name = dlsym(runtime, #name)
-  LOAD(cudaSetDevice), LOAD(cudaMalloc), LOAD(cudaFree), LOAD(cudaMemcpyAsync);
-  LOAD(cudaMemsetAsync), LOAD(cudaStreamCreate), LOAD(cudaStreamSynchronize);
-  LOAD(cudaStreamBeginCapture), LOAD(cudaStreamEndCapture), LOAD(cudaGraphInstantiateWithFlags);
-  LOAD(cudaGraphLaunch), LOAD(cudaDeviceSynchronize), LOAD(cudaLaunchKernel);
-#undef LOAD
 }
 
 static void use_device(int device) {
@@ -307,7 +239,7 @@ static void parse(int count, char** arguments) {
 int main(int count, char** arguments) {
   parse(count, arguments);
   is_runtime = strcmp(options.api, "runtime") == 0;
-  load();
+  load(is_runtime);
   if (options.wait) {
     printf("ready %d\n", (int)getpid());
     fflush(stdout);
