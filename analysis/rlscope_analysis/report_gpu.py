@@ -97,7 +97,7 @@ def _work(found: GpuSummary) -> Iterable[str]:
     if found.graphs:
         yield count_of(found.graphs, "graph")
     if found.copies:
-        yield f"{found.copies:,} copies and sets"
+        yield "1 copy or set" if found.copies == 1 else f"{found.copies:,} copies and sets"
 
 
 def _devices(names: tuple[str, ...]) -> str:

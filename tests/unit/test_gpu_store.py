@@ -350,7 +350,23 @@ def test_what_was_measured_of_the_gpu_is_told(
     shim.status(state, "why" if state != ON else "", **more)
     path, _ = saved(kernel_half(tmp_path / "spool"), shim)
     found = [row for row in verdicts(path) if row[0] == "gpu_activity"]
-    assert found == [*(("gpu_activity", *row) for row in expected), NO_OTHERS]
+    assert found == [("gpu_activity", *row) for row in expected]
+
+
+def test_processes_that_said_nothing_are_not_measured(tmp_path: Path, shim: ShimBuilder) -> None:
+    folder = tmp_path / "spool"
+    spool = SpoolBuilder()
+    for number, pid in enumerate((10, 20), 1):
+        spool.thread(number, ts_ns=BEGIN, tid=pid, tgid=pid)
+        spool.close(number, off_ns=FINISH)
+    told = {"measured": False, "reason": "not asked for: --cupti off"}
+    spool.write(folder, end_ns=FINISH, session={"host": "box", "gpu": told})
+    shim.status()
+    path, _ = saved(folder, shim)
+    assert [row[1:] for row in verdicts(path) if row[0] == "gpu_activity"] == [
+        (1, True, GRAPHS),
+        (None, False, "not asked for: --cupti off"),
+    ]
 
 
 def test_the_last_status_holds(tmp_path: Path, shim: ShimBuilder) -> None:

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rlscope_trace._capture import ShimCollector
+from shim_builder import ShimBuilder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 SLOTS, CONTROL, RING, PAGE = 128, 4096, 1 << 21, 4096
 FILE_BYTES = PAGE + SLOTS * (CONTROL + RING)
+SLOTS_USED = 44
+"""Where in the memory the shim says how many slots were ever used."""
 READER = 2048
 """Where in the memory the collector says that it reads."""
 
@@ -107,3 +110,38 @@ def test_hundreds_announce_themselves_while_nobody_listens(tmp_path: Path) -> No
     shims.start()
     shims.stop()
     assert shims.sources == 300
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({}, "on"),
+        ({"state": 2}, "off"),
+        ({"state": 3}, "refused"),
+        ({"recorded": 1 << 10}, "refused"),
+    ],
+)
+def test_what_a_process_says_of_its_gpus_is_known_at_once(
+    tmp_path: Path,
+    memory: int,
+    poll_until: Callable[..., object],
+    status: dict[str, int],
+    expected: str,
+) -> None:
+    told = ShimBuilder()
+    told.string("a text that fills more than the one cell of a record, and looks like none")
+    told.status(**status)
+    # A status within a text is none.
+    told.cells += struct.pack("<HHIQ", 6, 100, 0, 1).ljust(64) + b"\x0d\0\x02\0".ljust(64)
+    set_up(memory)
+    os.pwrite(memory, told.cells, PAGE + CONTROL)
+    os.pwrite(memory, struct.pack("<Q", len(told.cells)), PAGE)
+    os.pwrite(memory, struct.pack("<I", 1), SLOTS_USED)
+    shims = collector(tmp_path / "only")
+    assert shims.gpu_state(os.getpid()) is None
+    shims.start()
+    assert shims.find(os.getpid()) == 1
+    poll_until(lambda: shims.gpu_state(os.getpid()) is not None, what="a status")
+    assert shims.gpu_state(os.getpid()) == expected
+    shims.stop()
+    assert shims.gpu_state(os.getpid()) is None

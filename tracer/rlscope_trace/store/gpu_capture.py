@@ -23,15 +23,23 @@ def insert_gpu_capture(
 
     A process without CUDA tells nothing: its GPU activity is not measured, which is no zero.
     """
-    told = session.get("gpu")
-    reason = NOT_RECORDED
-    if isinstance(told, dict):
-        reason = NO_CUDA if told.get("measured") is True else str(told.get("reason"))
-    # Calls of CUDA may be recorded in other ways too, which tell of them.
-    con.execute("INSERT INTO capture VALUES (NULL, 'gpu_activity', false, ?)", [reason])
     for verdict in verdicts:
         con.execute(
             "INSERT INTO capture VALUES (?, ?, ?, ?)",
             [verdict.process_id, verdict.kind, verdict.measured, verdict.reason],
         )
-    return 1 + len(verdicts)
+    known = {verdict.process_id for verdict in verdicts}
+    processes = con.execute("SELECT process_id FROM process").fetchall()
+    if all(process_id in known for (process_id,) in processes):
+        return len(verdicts)
+    # Calls of CUDA may be recorded in other ways too, which tell of them.
+    con.execute("INSERT INTO capture VALUES (NULL, 'gpu_activity', false, ?)", [_reason(session)])
+    return len(verdicts) + 1
+
+
+def _reason(session: Mapping[str, object]) -> str:
+    """Return why nothing is known of the GPU activity of a process."""
+    told = session.get("gpu")
+    if not isinstance(told, dict):
+        return NOT_RECORDED
+    return NO_CUDA if told.get("measured") is True else str(told.get("reason"))

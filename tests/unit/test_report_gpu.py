@@ -1,0 +1,78 @@
+"""One line says what was recorded of GPUs; of those that were not there is none: it is no zero."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import duckdb
+import pytest
+
+from rlscope_analysis.report_gpu import GpuSummary, gpu_line, gpu_summary
+from rlscope_analysis.report_header import header_lines
+from rlscope_analysis.report_json import render_json
+from rlscope_analysis.summarize import summarize
+from rlscope_analysis.trace import open_trace
+from trace_builder import TraceBuilder, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def summary_of(builder: TraceBuilder) -> GpuSummary:
+    connection = duckdb.connect()
+    builder.fill(connection)
+    return gpu_summary(lambda query: connection.execute(query).fetchall())
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> TraceBuilder:
+    """Return a trace of one process with one thread, 1,000 ns long."""
+    made = TraceBuilder(tmp_path / "trace.duckdb")
+    made.capture("thread_state")
+    made.process(pid=10)
+    made.thread(1, tid=10, states=[run(1000)])
+    return made
+
+
+def test_work_is_counted_and_busy_is_a_union(builder: TraceBuilder) -> None:
+    builder.capture("gpu_activity")
+    builder.gpu_activity(1, 100, 150, stream_id=1)
+    builder.gpu_activity(1, 120, 160, stream_id=2, device_id=1)
+    builder.gpu_activity(1, 300, 301, kind="memcpy")
+    builder.gpu_activity(1, 310, 320, kind="graph")
+    builder.gpu_activity(1, 400, 900, kind="sync")
+    found = summary_of(builder)
+    assert found == GpuSummary(1, 2, 1, 1, ("GPU 0", "GPU 1"), 71, 1000, ())
+    assert gpu_line(found) == (
+        "2 kernels, 1 graph, 1 copy or set of 1 process on GPU 0, GPU 1; busy 7.1 %"
+    )
+
+
+def test_a_gpu_that_had_nothing_to_do_is_told(builder: TraceBuilder) -> None:
+    builder.capture("gpu_activity")
+    assert gpu_line(summary_of(builder)) == "no work of 1 process, though it was recorded"
+
+
+def test_what_was_not_measured_has_no_line(builder: TraceBuilder) -> None:
+    builder.capture("gpu_activity", process_id=1, measured=False, reason="another subscriber")
+    found = summary_of(builder)
+    assert gpu_line(found) is None
+    assert len(found.refused) == 1
+    assert found.refused[0].endswith("(pid 10): another subscriber")
+
+
+def test_models_are_named_once() -> None:
+    found = GpuSummary(2, 1234, 0, 0, ("NVIDIA H200", "NVIDIA H200"), 41, 1000, ())
+    assert gpu_line(found) == "1,234 kernels of 2 processes on 2 NVIDIA H200; busy 4.1 %"
+
+
+def test_summaries_tell_it(builder: TraceBuilder) -> None:
+    builder.capture("gpu_activity")
+    builder.gpu_activity(1, 100, 200)
+    with open_trace(builder.write()) as trace:
+        summary = summarize(trace)
+    line = "1 kernel of 1 process on GPU 0; busy 10.0 %"
+    assert f"{'GPU':<10} {line}" in list(header_lines(summary))
+    told = json.loads(render_json(summary, top=1))["gpu"]
+    assert (told["kernels"], told["busy_ns"], told["span_ns"]) == (1, 100, 1000)
