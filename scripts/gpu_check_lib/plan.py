@@ -36,7 +36,7 @@ STEPS = (
     Step("late", (GPU, PACKAGE, PTRACE), 45, 15),
     Step("crash", (GPU, PACKAGE), 60, 15),
     Step("utilization", (GPU, PACKAGE, NVML), 30, 12),
-    Step("stack", (GPU, PACKAGE, TORCH, BPF), 120, 45),
+    Step("stack", (GPU, PACKAGE, TORCH, BPF), 150, 45),
 )
 
 
