@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.overhead_cost import DOUBTFUL, Cost, Z, ratio, t_quantile
+from rlscope_analysis.overhead_place import PROBED_CUDA_SQL
 
 if TYPE_CHECKING:
     import duckdb
@@ -37,8 +38,9 @@ _RUNS_SQL = {
     "switch": "SELECT start_ns AS ts_ns, cpu FROM thread_state_coded WHERE state = 0"
     " UNION ALL SELECT end_ns, cpu FROM thread_state_coded WHERE state = 0",
     "wakeup": "SELECT start_ns AS ts_ns FROM thread_state_coded WHERE state = 1 AND waker <> 0",
-    "call": "SELECT start_ns AS ts_ns FROM native_call_coded"
-    " UNION ALL SELECT end_ns FROM native_call_coded",
+    "call": "SELECT start_ns AS ts_ns FROM native_call_coded"  # noqa: S608 - a query of our own
+    " UNION ALL SELECT end_ns FROM native_call_coded"
+    f" UNION ALL SELECT unnest([start_ns, end_ns]) FROM ({PROBED_CUDA_SQL})",
     "sample": "SELECT ts_ns FROM cpu_sample_coded",
     "gil_release": "SELECT start_ns AS ts_ns FROM gil_release"
     " UNION ALL SELECT end_ns FROM gil_release",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from rlscope_analysis.overhead_place import CUDA_API, Places, places_of
+from rlscope_analysis.overhead_place import CUDA_API, PROBED_CUDA_SQL, Places, places_of
 from rlscope_analysis.schema.vocabulary import EVENTS, PYTHON_RANGES
 from rlscope_analysis.thread_overlap_plan import ALWAYS_NS, NEVER_NS, make_plan
 
@@ -51,6 +51,12 @@ SELECT c.thread_id, c.start_ns, c.layer::INTEGER, coalesce(c.parent_layer, 0)::I
 FROM native_call_coded AS c LEFT JOIN site AS s ON s.site_id = c.site_id
 WHERE c.end_ns >= c.start_ns
 """  # noqa: S608 - numbers of our own
+# What is around it is told by the instant before.
+_CUDA_CALL_SQL = f"""
+SELECT c.thread_id, c.start_ns, {CUDA_API}::INTEGER, 0::INTEGER,
+  CASE WHEN c.is_dear THEN {_CALL_DEAR} ELSE {_CALL} END::INTEGER
+FROM ({PROBED_CUDA_SQL}) AS c WHERE true
+"""  # noqa: S608 - numbers and words of our own
 # Not those that were imported: they were not marked while we recorded.
 _RANGE_SQL = f"""
 SELECT c.thread_id, c.start_ns, c.path_id, coalesce(p.parent_path_id, 0),
@@ -124,6 +130,9 @@ def _events(connection: duckdb.DuckDBPyConnection, places: Places) -> Iterator[_
     for is_call, query in ((True, _CALL_SQL), (False, _RANGE_SQL)):
         columns = _fetched(connection, places.cell, query, "c.thread_id", "c.start_ns")
         yield from _intervals(places, columns, is_call=is_call)
+    columns = _fetched(connection, places.cell, _CUDA_CALL_SQL, "c.thread_id", "c.start_ns")
+    if len(columns[0]):
+        yield from _cuda_calls(places, columns)
 
 
 def _fetched(
@@ -167,6 +176,18 @@ def _intervals(places: Places, columns: tuple[Column, ...], *, is_call: bool) ->
             yield _Seen(number, places.path.at(on_axis), layer, gpu, event[chosen], inside)
         else:
             yield _Seen(number, value, places.layer(on_axis), gpu, event[chosen], inside)
+
+
+def _cuda_calls(places: Places, columns: tuple[Column, ...]) -> Iterator[_Seen]:
+    """Tell where both parts of probed calls of the CUDA API fell."""
+    thread, times, own, _, event = columns
+    chosen, on_axis = _alive(places, places.axis.numbers(thread), times)
+    runs = places.runs(on_axis)
+    chosen, on_axis = chosen[runs], on_axis[runs]
+    number, times = places.axis.split(on_axis)
+    gpu, path = places.gpu(number, times), places.path.at(on_axis)
+    for inside, layer in ((0, places.layer(on_axis - 1)), (1, own[chosen])):
+        yield _Seen(number, path, layer, gpu, event[chosen], inside)
 
 
 def _alive(places: Places, number: Column, times: Column) -> tuple[Column, Column]:

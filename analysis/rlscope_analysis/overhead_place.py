@@ -32,6 +32,19 @@ if TYPE_CHECKING:
     Column: TypeAlias = npt.NDArray[Any]
 
 CUDA_API = LAYERS.index("cuda_api")
+# Calls of the CUDA API that probes recorded, which cost what other calls cost: those of CUPTI have
+# a correlation.
+PROBED_CUDA_SQL = """
+SELECT c.thread_id, c.start_ns, c.end_ns, p.is_dear
+FROM cuda_call_coded AS c
+JOIN (
+  SELECT n.string_id, coalesce(bool_or(s.is_dear), false) AS is_dear
+  FROM string AS n JOIN site AS s ON s.symbol = n.value
+  WHERE s.layer = 'cuda_api' AND s.probed_ns IS NOT NULL
+  GROUP BY n.string_id
+) AS p ON p.string_id = c.name_id
+WHERE c.correlation_id IS NULL AND c.end_ns >= c.start_ns
+"""
 _TABLES = {table: index for index, (table, *_) in enumerate(SWEPT_TABLES)}
 _BUSY = ", ".join(str(GPU_ACTIVITY_KINDS.index(kind)) for kind in GPU_BUSY_KINDS)
 # Places on an axis are 64-bit integers; no interval counts that began years before the lifetimes.

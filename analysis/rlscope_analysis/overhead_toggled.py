@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from rlscope_analysis.overhead_cost import Cost, ratio, t_quantile
-from rlscope_analysis.overhead_place import Axis
+from rlscope_analysis.overhead_place import PROBED_CUDA_SQL, Axis
 
 if TYPE_CHECKING:
     import duckdb
@@ -57,7 +57,9 @@ WHERE state = 0 AND (
 _EVENTS_SQL = {
     "sample": "SELECT thread_id, ts_ns FROM cpu_sample_coded"
     " WHERE ts_ns >> 23 IN (SELECT number FROM _toggled_bin)",
-    "call": "SELECT thread_id, start_ns FROM native_call_coded"
+    "call": "SELECT thread_id, start_ns FROM"  # noqa: S608 - a query of our own
+    " (SELECT thread_id, start_ns FROM native_call_coded"
+    f" UNION ALL SELECT thread_id, start_ns FROM ({PROBED_CUDA_SQL}))"
     " WHERE start_ns >> 23 IN (SELECT number FROM _toggled_bin)",
 }
 

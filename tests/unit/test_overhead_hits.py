@@ -104,6 +104,29 @@ def named(builder: TraceBuilder, tmp_path: Path) -> set[tuple[object, ...]]:
         return set(trace.sql(query).fetchall())
 
 
+def test_calls_of_cuda_that_probes_recorded_are_paid_as_calls(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path)
+    process = builder.process(pid=1, end_ns=100)
+    thread = builder.thread(process, states=[run(100)])
+    builder.native_call(thread, 5, 60, "backend", "f")
+    builder.cuda_call(thread, 10, 30, name="cudaLaunchKernel")
+    builder.cuda_call(thread, 12, 20, name="cuLaunchKernel")
+    builder.site("cuda_api", "cudaLaunchKernel")
+    builder.site("cuda_api", "cuLaunchKernel", is_dear=True)
+    # CUPTI told of these, which has costs of its own.
+    builder.cuda_call(thread, 40, 50, name="cudaLaunchKernel", correlation_id=1)
+    builder.cuda_call(thread, 70, 80, name="cudaMemcpy_v3020")
+    found = {row[2:] for row in named(builder, tmp_path) if str(row[4]).startswith("call")}
+    assert found == {
+        (None, None, "call", "outside", 1),
+        ("backend", None, "call", "inside", 1),
+        ("backend", None, "call", "outside", 1),
+        ("cuda_api", None, "call", "inside", 1),
+        ("cuda_api", None, "call_dear", "outside", 1),
+        ("cuda_api", None, "call_dear", "inside", 1),
+    }
+
+
 def test_each_event_is_paid_where_it_fell(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path)
     process = builder.process(pid=1, end_ns=100)
