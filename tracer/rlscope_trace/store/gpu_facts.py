@@ -179,13 +179,15 @@ def _verdicts(
         return
     recorded, refused = status["recorded"], status["refused"]
     late = "the process had run before: not what came until then" if status["is_late"] else None
+    # A call of CUPTI that failed without a kind being refused: there may be fewer rows, or none.
+    failed = None if refused else status["reason"]
     has_calls = bool(recorded & _CALL_KINDS)
     lacking = _lacking(refused & _CALL_KINDS)
-    reason = _words(late, lacking) if has_calls else lacking or status["reason"]
+    reason = _words(late, lacking, also=[failed]) if has_calls else lacking or status["reason"]
     yield GpuVerdict(process_id, "cuda_call", measured=has_calls, reason=reason)
     if recorded & (_KERNEL_KINDS | _GRAPH_KIND):
         parts = [late, _lacking(refused & _WORK_KINDS)]
-        told = _words(*parts, also=[_graphs(recorded), clock])
+        told = _words(*parts, also=[_graphs(recorded), clock, failed])
         yield GpuVerdict(process_id, "gpu_activity", measured=True, reason=told)
     else:
         why = _lacking(refused) or status["reason"] or "CUPTI records no kernels"
