@@ -1,0 +1,146 @@
+"""What is known of the GPU activity of each process, and what is not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpu_spool import (
+    BEGIN,
+    FINISH,
+    cupti_thread,
+    kernel_half,
+    losses,
+    rows,
+    saved,
+    verdicts,
+)
+from shim_builder import OFF, ON, REFUSED, ShimBuilder
+from spool_builder import SpoolBuilder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def shim() -> ShimBuilder:
+    return cupti_thread()
+
+
+def test_statuses_devices_and_streams(tmp_path: Path, shim: ShimBuilder) -> None:
+    for _ in range(2):  # a second reader is told again
+        shim.status(ts_ns=300, refused=1 << 49)
+        shim.device(0, "NVIDIA H200")
+    shim.device(1, "NVIDIA H200 MIG 1g.18gb", uuid=bytes([255] * 16), is_mig=1)
+    shim.named(1, None, "training")
+    shim.named(1, 7)
+    shim.named(1, 7, "copies")
+    shim.overhead(1, 400, 500, tid=10)
+    shim.overhead(999, 400, 500)
+    shim.memory(410, 4096, 0x7F00, release=False, correlation=3)
+    shim.memory(420, 4096, 0x7F00, release=True, memory_kind=2)
+    path, report = saved(kernel_half(tmp_path / "spool"), shim)
+    assert rows(path, "SELECT * FROM gpu_status") == [
+        (
+            1, 300, "on", None, None, "/lib/libcupti.so.13", 130001, 13000,
+            "memcpy, memset, driver, runtime, concurrent_kernel, overhead, synchronization,"
+            " graph_trace", "memory2", False, "monotonic",
+        )
+    ]  # fmt: skip
+    uuid = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
+    assert rows(path, "SELECT host, device_id, uuid, compute_capability FROM gpu_device") == [
+        ("box", 0, uuid, "9.0"),
+        ("box", 1, "MIG-ffffffff-ffff-ffff-ffff-ffffffffffff", "9.0"),
+    ]
+    assert rows(path, "SELECT * FROM gpu_stream") == [
+        (1, 0, 1, None, "training"),
+        (1, 0, 1, 7, "copies"),
+    ]
+    assert rows(path, "SELECT * FROM gpu_overhead") == [
+        (1, 1, 400, 500, "buffer_flush"),
+        (1, None, 400, 500, "other"),
+    ]
+    assert rows(path, "SELECT * FROM gpu_memory") == [
+        (1, 0, 1, 410, "allocate", "device", 4096, 0x7F00, 3),
+        (1, 0, 1, 420, "free", "pinned", 4096, 0x7F00, None),
+    ]
+    assert report.rows["gpu_device"] == 2
+    assert losses(path) == {
+        "statuses and devices that a process told more than once: kept once": ("unmatched", 2),
+    }
+
+
+NO_OTHERS = ("gpu_activity", None, False, "CUDA was not initialised, as far as the recorder heard")
+GRAPHS = "CUPTI; a CUDA graph is one activity: its kernels were not recorded one by one"
+
+
+@pytest.mark.parametrize(
+    ("state", "more", "expected"),
+    [
+        (OFF, {}, [(1, False, "why")]),
+        (REFUSED, {"code": 39}, [(1, False, "why")]),
+        (ON, {}, [(1, True, GRAPHS)]),
+        (ON, {"recorded": 1 << 10}, [(1, True, "CUPTI")]),
+        (
+            ON,
+            {"recorded": 1 << 5, "refused": 1 << 10},
+            [(1, False, "CUPTI refused concurrent_kernel")],
+        ),
+        (
+            ON,
+            {"recorded": 1 << 10, "refused": 1 << 1, "is_late": 1},
+            [(
+                1, True,
+                "in part: the process had run before: not what came until then;"
+                " CUPTI refused memcpy",
+            )],
+        ),
+    ],
+)  # fmt: skip
+def test_what_was_measured_of_the_gpu_is_told(
+    tmp_path: Path,
+    shim: ShimBuilder,
+    state: int,
+    more: dict[str, int],
+    expected: list[tuple[object, ...]],
+) -> None:
+    shim.status(state, "why" if state != ON else "", **more)
+    path, _ = saved(kernel_half(tmp_path / "spool"), shim)
+    found = [row for row in verdicts(path) if row[0] == "gpu_activity"]
+    assert found == [("gpu_activity", *row) for row in expected]
+
+
+def test_processes_that_said_nothing_are_not_measured(tmp_path: Path, shim: ShimBuilder) -> None:
+    folder = tmp_path / "spool"
+    spool = SpoolBuilder()
+    for number, pid in enumerate((10, 20), 1):
+        spool.thread(number, ts_ns=BEGIN, tid=pid, tgid=pid)
+        spool.close(number, off_ns=FINISH)
+    told = {"measured": False, "reason": "not asked for: --cupti off"}
+    spool.write(folder, end_ns=FINISH, session={"host": "box", "gpu": told})
+    shim.status()
+    path, _ = saved(folder, shim)
+    assert [row[1:] for row in verdicts(path) if row[0] == "gpu_activity"] == [
+        (1, True, GRAPHS),
+        (None, False, "not asked for: --cupti off"),
+    ]
+
+
+def test_the_last_status_holds(tmp_path: Path, shim: ShimBuilder) -> None:
+    shim.status(ts_ns=200)
+    shim.status(REFUSED, "cuptiActivityEnable failed", ts_ns=300, code=39)
+    path, _ = saved(kernel_half(tmp_path / "spool"), shim)
+    assert rows(path, "SELECT state, code FROM gpu_status") == [("on", None), ("refused", 39)]
+    assert ("gpu_activity", 1, False, "cuptiActivityEnable failed") in verdicts(path)
+
+
+def test_a_process_without_cuda_is_not_measured(tmp_path: Path, shim: ShimBuilder) -> None:
+    shim.thread(tid=10, ts_ns=BEGIN)
+    shim.range("step", 200, 300)
+    path, _ = saved(kernel_half(tmp_path / "spool"), shim, version=1, views=True)
+    # An old spool is read as well.
+    assert rows(path, "SELECT name FROM operation") == [("step",)]
+    assert verdicts(path) == [NO_OTHERS]
+    busy = "SELECT DISTINCT gpu_busy FROM breakdown"
+    assert rows(path, busy) == [(None,)]
