@@ -97,7 +97,8 @@ def install(bundle: Path, folder: Path) -> str:
     python = folder / "venv/bin/python"
     _run(
         [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q", f"--python={python}",
-         "install", "--no-index", "--no-deps", "--no-compile", *(str(wheels / name) for name in listed)],
+         "install", "--no-index", "--no-deps", "--no-compile",
+         *(str(wheels / name) for name in listed)],
         hint=f"the bundle must be packed for Python {platform.python_version()}: {_PACK_HINT}",
     )  # fmt: skip
     _fall_back(folder / "venv")

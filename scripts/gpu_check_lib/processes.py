@@ -53,14 +53,21 @@ def run(
         )  # fmt: skip
         timed_out = False
         try:
-            process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            timed_out = True
+            timed_out = not ends_within(process, limit_s)
         finally:
             end_descendants(keep=process.pid)
             process.wait()
     wall_s = time.monotonic() - began_s
     return Done(process.returncode, log.read_text(errors="replace"), timed_out, wall_s)
+
+
+def ends_within(process: subprocess.Popen[bytes], limit_s: float) -> bool:
+    """Wait for a process for so long; return whether it ended."""
+    try:
+        process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def descendants() -> list[int]:

@@ -100,12 +100,17 @@ def test_a_journal_that_was_cut_off_keeps_what_came_before(lib: ModuleType, tmp_
 
 # In a process of its own: it ends whatever descends from it.
 HARNESS = """
-import sys
+import sys, time
 from pathlib import Path
-folder, steps, limit_s = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
+folder, steps, hung = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
 from gpu_check_lib import home, plan, processes, runner
 import gpu_check_lib.steps
 processes.END_S = 0.2
+def until_it_hangs(process, _limit_s):
+    while process.poll() is None and not hung.exists():
+        time.sleep(0.01)
+    return process.poll() is not None
+processes.ends_within = until_it_hangs
 processes.adopt_orphans()
 runner.SCRIPTS = f"{steps}:{runner.SCRIPTS}"
 (folder / "steps").mkdir()
@@ -114,12 +119,15 @@ going = runner.Run(
     python=sys.executable, target_python=sys.executable, target_path="", budget_s=60.0,
     facts=plan.Facts(), say=lambda line: None,
 )
-runner.run_all(going, [plan.Step("planted", (), limit_s, 0)])
+runner.run_all(going, [plan.Step("planted", (), 30.0, 0)])
 """
 
 
-def run_step(tmp_path: Path, source: str, limit_s: float = 20.0) -> list[tuple[str, str, str]]:
-    """Run a step of that source; return question, verdict and detail of its findings."""
+def run_step(tmp_path: Path, source: str) -> list[tuple[str, str, str]]:
+    """Run a step of that source; return question, verdict and detail of its findings.
+
+    Its time is over when it has made the file "hung".
+    """
     package = tmp_path / "path/gpu_check_lib/steps"
     package.mkdir(parents=True)
     # The package of the scripts, with one more step.
@@ -129,7 +137,7 @@ def run_step(tmp_path: Path, source: str, limit_s: float = 20.0) -> list[tuple[s
         (package.parent / module.name).write_text(module.read_text())
     (package / "planted.py").write_text(source)
     subprocess.run(
-        [sys.executable, "-c", HARNESS, str(tmp_path), str(tmp_path / "path"), str(limit_s)],
+        [sys.executable, "-c", HARNESS, str(tmp_path), str(tmp_path / "path"), str(tmp_path / "hung")],
         check=True, timeout=50, env={**os.environ, "PYTHONPATH": str(REPOSITORY / "scripts")},
     )  # fmt: skip
     report = json.loads((tmp_path / "out/report.json").read_text())
@@ -157,7 +165,7 @@ def test_what_cannot_go_on_here_is_skipped(tmp_path: Path) -> None:
 
 
 def test_a_step_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:
-    pids = tmp_path / "pids"
+    pids, hung = tmp_path / "pids", tmp_path / "hung"
     # A child in a session of its own that ignores every polite word.
     source = f"""
 import os, signal, subprocess, sys
@@ -168,13 +176,14 @@ def run(context):
         "signal.pause()"], start_new_session=True, stdout=subprocess.PIPE)
     child.stdout.readline()
     open({str(pids)!r}, 'w').write(f'{{child.pid}} {{os.getpid()}}')
+    os.rename({str(pids)!r}, {str(hung)!r})
     signal.pause()
 """
-    found = run_step(tmp_path, source, limit_s=1.5)
+    found = run_step(tmp_path, source)
     assert found[0] == ("three", "FAIL", "seen")
     assert found[1][:2] == ("ended", "FAIL")
     assert found[1][2].startswith("stopped after ")
-    for pid in pids.read_text().split():
+    for pid in hung.read_text().split():
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid), 0)
 
