@@ -136,8 +136,9 @@ def run_step(tmp_path: Path, source: str) -> list[tuple[str, str, str]]:
         module = REPOSITORY / f"scripts/gpu_check_lib/{name}.py"
         (package.parent / module.name).write_text(module.read_text())
     (package / "planted.py").write_text(source)
+    arguments = [str(path) for path in (tmp_path, tmp_path / "path", tmp_path / "hung")]
     subprocess.run(
-        [sys.executable, "-c", HARNESS, str(tmp_path), str(tmp_path / "path"), str(tmp_path / "hung")],
+        [sys.executable, "-c", HARNESS, *arguments],
         check=True, timeout=50, env={**os.environ, "PYTHONPATH": str(REPOSITORY / "scripts")},
     )  # fmt: skip
     report = json.loads((tmp_path / "out/report.json").read_text())
