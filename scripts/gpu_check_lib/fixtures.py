@@ -111,9 +111,9 @@ def bring_in(folder: Path, target: Path) -> list[str]:
             read_dump(dump)
         told = json.loads(report.read_text())
         (part / "versions.json").write_text(json.dumps(_versions(told), indent=1) + "\n")
-        for name in ("calibration.json", "report.json"):
-            if (folder / name).exists():
-                shutil.copyfile(folder / name, part / name)
+        # Not the report: it names paths of the machine.
+        if (folder / "calibration.json").exists():
+            shutil.copyfile(folder / "calibration.json", part / "calibration.json")
         part.rename(target)
     except (ValueError, OSError, tarfile.TarError) as error:
         raise FixtureError(f"{folder}: {error}") from None
@@ -133,4 +133,7 @@ def _unpack(archive: Path, target: Path) -> None:
 
 
 def _versions(report: dict[str, Any]) -> dict[str, Any]:
-    return {name: report["known"].get(name) for name in _VERSIONS}
+    versions = {name: report["known"].get(name) for name in _VERSIONS}
+    # Which it was, not where.
+    versions["cupti_library"] = (versions["cupti_library"] or "").rpartition("/")[2]
+    return versions
