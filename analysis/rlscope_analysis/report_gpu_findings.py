@@ -18,11 +18,13 @@ _LEAST_DIFFERENCE = 0.1
 # What was less than this of the span of the GPU work, or of the idle time, is not worth a line.
 _LEAST_SHARE = 0.1
 _REASONS = 3
+# The gaps of more would take longer than all the rest of a summary: --view gpu-idle tells of them.
+_MOST_ACTIVITIES = 100_000
 
 # Asked first: the views below take a pass over all activities, and over the states of threads.
 _ANY_SQL = """
 SELECT
-  EXISTS (FROM gpu_activity_coded),
+  (SELECT count(*) FROM gpu_activity_coded),
   EXISTS (SELECT 1 FROM counter WHERE name = 'utilization_gpu')
 """
 _UTILIZATION_SQL = f"""
@@ -35,7 +37,7 @@ ORDER BY abs(utilization_share - kernel_share) DESC, host, device_id LIMIT {_LIN
 _IDLE_SQL = f"""
 WITH held AS (
   SELECT process_id, bucket, sum(time_ns)::BIGINT AS time_ns
-  FROM gpu_idle WHERE bucket IS NOT NULL
+  FROM {{idle}} WHERE bucket IS NOT NULL
   GROUP BY process_id, bucket
 ), reason AS (
   SELECT
@@ -50,15 +52,16 @@ LEFT JOIN process AS p ON p.process_id = g.process_id
 WHERE g.scope = 'process' AND g.idle_ns >= {_LEAST_SHARE} * g.span_ns AND g.idle_ns > 0
 ORDER BY g.idle_ns DESC, g.process_id LIMIT {_LINES}
 """  # noqa: S608 - numbers of our own
+_NO_REASONS = "(SELECT 0 AS process_id, NULL::VARCHAR AS bucket, 0 AS time_ns)"
 
 
 def gpu_findings(trace: Trace) -> Iterable[str]:
     """Yield one sentence for each finding, each with its share and of which time that is one."""
-    ((has_work, has_readings),) = run_query(trace, _ANY_SQL).rows
+    ((activities, has_readings),) = run_query(trace, _ANY_SQL).rows
     if has_readings:
         yield from _utilization(trace)
-    if has_work:
-        yield from _idle(trace)
+    if activities:
+        yield from _idle(trace, with_reasons=activities <= _MOST_ACTIVITIES)
 
 
 def _utilization(trace: Trace) -> Iterable[str]:
@@ -70,8 +73,9 @@ def _utilization(trace: Trace) -> Iterable[str]:
         )
 
 
-def _idle(trace: Trace) -> Iterable[str]:
-    for pid, name, span_ns, idle_ns, reasons in run_query(trace, _IDLE_SQL).rows:
+def _idle(trace: Trace, *, with_reasons: bool) -> Iterable[str]:
+    query = _IDLE_SQL.replace("{idle}", "gpu_idle" if with_reasons else _NO_REASONS)
+    for pid, name, span_ns, idle_ns, reasons in run_query(trace, query).rows:
         shown = [
             f"{reason['bucket']} {percent(reason['time_ns'], idle_ns)} %"
             for reason in (reasons or [])[:_REASONS]

@@ -25,7 +25,7 @@ WITH launched AS (
 ), piece AS (
   SELECT
     thread_id,
-    coalesce(last_value(path_id IGNORE NULLS) OVER upto, 0) AS path_id,
+    coalesce(arg_max(path_id, ts_ns) OVER upto, 0) AS path_id,
     sum(step) OVER upto AS running,
     sum(kernel_step) OVER upto AS kernels,
     lead(ts_ns, 1, ts_ns) OVER (PARTITION BY thread_id ORDER BY ts_ns) - ts_ns AS time_ns

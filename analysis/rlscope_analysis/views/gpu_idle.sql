@@ -2,8 +2,11 @@
 -- it. Operation, state, wait and layer change there as the overlap engine sees it; samples split the
 -- time outside known calls as they split all such time of that operation without a GPU at work.
 CREATE OR REPLACE VIEW _idle_piece AS
-WITH gap AS MATERIALIZED (
-  SELECT thread_id, start_ns, end_ns FROM idle_gap WHERE thread_id IS NOT NULL
+WITH every AS MATERIALIZED (
+  -- Whole: a condition here would be asked inside idle_gap, whose joins then multiply.
+  SELECT thread_id, start_ns, end_ns FROM idle_gap
+), gap AS (
+  SELECT thread_id, start_ns, end_ns FROM every WHERE thread_id IS NOT NULL
 ), watched AS (
   SELECT DISTINCT thread_id FROM gap
 ), edge AS (
@@ -60,10 +63,10 @@ WITH gap AS MATERIALIZED (
     sum(life_step) OVER upto > 0 AS lives,
     sum(cuda_step) OVER upto > 0 AS is_cuda,
     sum(sync_step) OVER upto > 0 AS is_sync,
-    coalesce(last_value(path_id IGNORE NULLS) OVER upto, 0) AS path_id,
-    coalesce(last_value(state IGNORE NULLS) OVER upto, 4) AS state,
-    coalesce(last_value(wait IGNORE NULLS) OVER upto, 0) AS wait,
-    coalesce(last_value(layer IGNORE NULLS) OVER upto, 0) AS layer
+    coalesce(arg_max(path_id, ts_ns) OVER upto, 0) AS path_id,
+    coalesce(arg_max(state, ts_ns) OVER upto, 4) AS state,
+    coalesce(arg_max(wait, ts_ns) OVER upto, 0) AS wait,
+    coalesce(arg_max(layer, ts_ns) OVER upto, 0) AS layer
   FROM settled
   WINDOW upto AS (PARTITION BY thread_id ORDER BY ts_ns ROWS UNBOUNDED PRECEDING)
 )
