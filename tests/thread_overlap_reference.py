@@ -69,8 +69,8 @@ keyed AS (
   SELECT thread_id, start_ns, end_ns, coalesce(path_id, 0) AS path_id,
     coalesce(state, CASE WHEN knows_state THEN 4 ELSE 255 END) AS state,
     CASE WHEN is_cuda THEN 4 ELSE coalesce(native_layer, 0) END AS layer,
-    CASE WHEN state IN (0, 1) THEN 0 ELSE coalesce(wait, CASE WHEN is_sync THEN 2 ELSE 0 END) END
-      AS wait,
+    CASE WHEN state IN (0, 1) THEN 0 WHEN is_sync AND wait IS DISTINCT FROM 1 THEN 2
+      ELSE coalesce(wait, 0) END AS wait,
     CASE WHEN NOT knows_gpu THEN 255 WHEN is_busy THEN 1 ELSE 0 END AS gpu
   FROM seen
 ),

@@ -17,6 +17,7 @@ constexpr uint8_t kRunnable = 1;  // 0 running, 1 runnable: neither waits for an
 constexpr uint8_t kStateLost = 4;
 constexpr uint8_t kStateNotMeasured = 255;
 constexpr uint64_t kCudaApi = 4;
+constexpr uint64_t kWaitGil = 1;
 constexpr uint64_t kWaitGpu = 2;
 
 std::vector<int32_t> ids_of(const std::vector<SweptThread>& threads, int32_t SweptThread::*id) {
@@ -191,7 +192,8 @@ class Sweep {
   void find_others() {
     const uint64_t state = state_.current();
     uint64_t wait = wait_.current();
-    if (wait == 0 && cuda_.is_sync()) wait = kWaitGpu;
+    // How the driver waits, by a futex or a poll, is its own business.
+    if (wait != kWaitGil && cuda_.is_sync()) wait = kWaitGpu;
     if (state <= kRunnable) wait = 0;
     others_ = path_bits(operation_.current()) | state << 24 | wait << 8;
   }

@@ -75,7 +75,7 @@ SELECT
   p.path_id,
   CASE WHEN p.state = 4 AND NOT coalesce(m.measured, FALSE) THEN 255 ELSE p.state END AS state,
   CASE WHEN p.is_cuda THEN 4 ELSE p.layer END AS layer,
-  CASE WHEN p.state IN (0, 1) THEN 0 WHEN p.wait = 0 AND p.is_sync THEN 2 ELSE p.wait END AS wait,
+  CASE WHEN p.state IN (0, 1) THEN 0 WHEN p.wait <> 1 AND p.is_sync THEN 2 ELSE p.wait END AS wait,
   sum(p.time_ns)::BIGINT AS time_ns
 FROM piece AS p
 LEFT JOIN thread AS t ON t.thread_id = p.thread_id
