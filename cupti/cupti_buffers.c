@@ -38,6 +38,13 @@ void rls_buffers_prepare(void) {
   reserve = make_buffer();
 }
 
+// Whoever ends without another word leaves this number behind.
+static void count_use(uint32_t change) {
+  __atomic_fetch_add(&in_use, change, __ATOMIC_RELAXED);
+  if (rls_cupti_is_own_life())
+    __atomic_fetch_add(&rls_process.header->gpu_buffers, change, __ATOMIC_RELAXED);
+}
+
 static struct rls_buffer* from_pool(void) {
   for (int i = 0; i < MAX_POOL; ++i) {
     if (__atomic_load_n(&pool[i], __ATOMIC_RELAXED) == NULL) continue;
@@ -65,7 +72,7 @@ void rls_buffer_requested(uint8_t** records, size_t* bytes, size_t* max_records)
   if (buffer == NULL) {
     __atomic_fetch_add(&refused, 1, __ATOMIC_RELAXED);
   } else {
-    __atomic_fetch_add(&in_use, 1, __ATOMIC_RELAXED);
+    count_use(1);
     if (__atomic_fetch_add(&outstanding, 1, __ATOMIC_SEQ_CST) == 0) rls_cupti_wake_if_idle();
   }
   errno = saved;
@@ -110,7 +117,7 @@ struct rls_buffer* rls_buffers_take(void) {
 }
 
 void rls_buffer_give_back(struct rls_buffer* buffer) {
-  __atomic_fetch_sub(&in_use, 1, __ATOMIC_RELAXED);
+  count_use(UINT32_MAX);
   struct rls_buffer* none = NULL;
   if (__atomic_compare_exchange_n(&reserve, &none, buffer, false, __ATOMIC_RELEASE,
                                   __ATOMIC_RELAXED))

@@ -181,14 +181,20 @@ static void work(uint32_t flag) {
     return;
   }
   introduce(slot, reader);
+  struct rls_shim_header* header = rls_process.header;
+  const uint32_t asked = __atomic_load_n(&header->gpu_flush, __ATOMIC_ACQUIRE);
+  const bool is_asked = asked != header->gpu_flushed;
   // The last reading: what came since the one before lies between two.
   if (flag != 0) tell_clock(slot);
-  const bool is_due = now.flush_ns != 0 && rls_now_ns() >= now.flush_ns;
+  const bool is_due = is_asked || (now.flush_ns != 0 && rls_now_ns() >= now.flush_ns);
   if (is_due || flag != 0) flush(slot, flag);
   const bool came = empty_queue(slot);
   if (is_due || came || flag != 0) tell_losses(slot);
   plan_flush(is_due, came);
   rls_cupti_done();
+  __atomic_store_n(&header->gpu_flushed, asked, __ATOMIC_RELEASE);
+  // What CUPTI still holds then, it holds for good.
+  if (flag != 0) __atomic_store_n(&header->gpu_buffers, 0, __ATOMIC_RELAXED);
 }
 
 // Until the bell rings, or it is time for something.

@@ -50,13 +50,16 @@ struct rls_shim_header {
   uint64_t lost_events;  // of threads that found no free slot
   uint64_t first_lost_ns;
   uint64_t refused_children;  // forked, and without memory of their own: seccomp, limits
-  uint8_t reserved[RLS_SHIM_HEADER_BYTES / 2 - 80];
+  uint32_t gpu_buffers;       // that CUPTI holds, or that are not told yet: lost if we end now
+  uint32_t gpu_flushed;       // the last gpu_flush that was carried out
+  uint8_t reserved[RLS_SHIM_HEADER_BYTES / 2 - 88];
   // Written by the collector: changes with every collector that attaches; 0: nobody reads.
   uint32_t reader;
   uint32_t readers;  // there were so far
   uint32_t session_bytes;
   char session[RLS_SHIM_MAX_SESSION];  // where forked children announce themselves
-  uint8_t reserved2[RLS_SHIM_HEADER_BYTES / 2 - 12 - RLS_SHIM_MAX_SESSION];
+  uint32_t gpu_flush;                  // another number: fetch what CUPTI holds
+  uint8_t reserved2[RLS_SHIM_HEADER_BYTES / 2 - 16 - RLS_SHIM_MAX_SESSION];
 };
 
 // A range that is open: the entry of a thread's stack, the outermost first.
@@ -297,9 +300,10 @@ struct rls_shim_gpu_clock {
 
 // Of rls_shim_gpu_lost.what.
 enum rls_shim_gpu_loss {
-  RLS_SHIM_GPU_DROPPED = 1,     // by CUPTI, which had no buffer left
-  RLS_SHIM_GPU_UNREADABLE = 2,  // records of a kind or size that is not known
-  RLS_SHIM_GPU_NO_BUFFER = 3,   // CUPTI asked for a buffer, and there was no memory
+  RLS_SHIM_GPU_DROPPED = 1,      // by CUPTI, which had no buffer left
+  RLS_SHIM_GPU_UNREADABLE = 2,   // records of a kind or size that is not known
+  RLS_SHIM_GPU_NO_BUFFER = 3,    // CUPTI asked for a buffer, and there was no memory
+  RLS_SHIM_GPU_NOT_FETCHED = 4,  // a process, not a record: CUPTI held some when it ended
 };
 
 struct rls_shim_gpu_lost {

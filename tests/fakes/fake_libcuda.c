@@ -289,7 +289,7 @@ FAKE_EXPORT int cuMemFree_v2(void* address) {
   struct fake_call call;
   fakecuda_enter(&call, FAKE_DRIVER, 245);
   const int result = current == NULL ? FAKE_INVALID_CONTEXT : fake_state();
-  if (result == FAKE_SUCCESS) {
+  if (result == FAKE_SUCCESS && address != NULL) {
     size_t* block = (size_t*)address - 2;
     tell_memory(2, address, block[0]);
     free(block);

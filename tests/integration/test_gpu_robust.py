@@ -140,7 +140,8 @@ def test_a_program_may_end_as_it_likes(family: Family, end: str) -> None:
     found = family.work(end).get("kernel", (0, 0))
     wanted = truth(family.told(end))["kernel"]
     # _exit: nobody can ask CUPTI for the rest there.
-    assert found == wanted or (end == "_exit" and found[0] < wanted[0])
+    is_whole = "CUPTI still held records" not in family.capture(end, "gpu_activity")[1]
+    assert found == wanted if is_whole else (end == "_exit" and found[0] <= wanted[0])
 
 
 def test_a_program_may_be_killed(family: Family) -> None:
@@ -151,6 +152,14 @@ def test_a_program_may_be_killed(family: Family) -> None:
     # What CUPTI had not handed over is gone with the process.
     wanted = truth(family.told("kill"))["kernel"]
     assert family.work("kill").get("kernel", (0, 0))[0] <= wanted[0]
+    measured, reason = family.capture("kill", "gpu_activity")
+    assert measured
+    assert "in part: CUPTI still held records when it ended" in reason
+    ((count,),) = family.query("SELECT count FROM trace_stat WHERE source LIKE '%CUPTI held some%'")
+    assert count == sum(
+        "CUPTI still held records" in family.capture(label, "gpu_activity")[1]
+        for label in family.programs
+    )
 
 
 def test_a_forked_child_is_left_alone(family: Family) -> None:

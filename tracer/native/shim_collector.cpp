@@ -41,12 +41,6 @@ int OpenPidfd(std::uint32_t pid) {
   return -1;
 }
 
-bool HasEnded(int pidfd, std::uint32_t pid) {
-  pollfd event = {pidfd, POLLIN, 0};
-  if (pidfd >= 0) return poll(&event, 1, 0) != 0;
-  return pid == 0 || (kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH);
-}
-
 bool Differ(const ShimCounters& left, const ShimCounters& right) {
   return std::memcmp(&left, &right, sizeof(left)) != 0;
 }
@@ -97,8 +91,9 @@ void ShimCollector::Stop() {
   while (Receive() > 0) {
   }
   const std::lock_guard<std::mutex> lock(mutex_);
+  FetchGpu();
   for (Source& source : open_) source.memory->Detach();
-  for (Source& source : open_) Finish(&source);
+  for (Source& source : open_) Finish(&source, /*has_ended=*/false);
   open_.clear();
 }
 
@@ -262,43 +257,6 @@ void ShimCollector::WriteLosses(Source* source) {
   if (!writer_.Write(ShimBlockKind::kLost, source->number, 0, &lost, sizeof(lost))) return;
   lost_count_ += lost.events - source->lost.events;
   source->lost = lost;
-}
-
-// The last of a process: it has ended, or we stop.
-void ShimCollector::Finish(Source* source) {
-  Drain(source);
-  WriteLosses(source);
-  const std::uint32_t slots = source->memory->slots();
-  for (std::uint32_t slot = 0; slot < slots; ++slot) {
-    rls_shim_open open[RLS_SHIM_MAX_DEPTH];
-    const std::uint32_t depth = source->memory->Open(slot, open);
-    if (depth > 0)
-      writer_.Write(ShimBlockKind::kOpen, source->number, slot, open, depth * sizeof(*open));
-  }
-  if (source->pidfd >= 0) close(source->pidfd);
-  source->pidfd = -1;
-}
-
-// The process has replaced its program: the memory of the old one is nobody's any more.
-void ShimCollector::FinishReplaced(std::uint32_t pid) {
-  for (std::size_t index = 0; index < open_.size(); ++index) {
-    if (open_[index].pid != pid) continue;
-    Finish(&open_[index]);
-    open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(index));
-    return;
-  }
-}
-
-void ShimCollector::FinishEnded() {
-  for (std::size_t index = 0; index < open_.size();) {
-    if (!HasEnded(open_[index].pidfd, open_[index].pid)) {
-      ++index;
-      continue;
-    }
-    Finish(&open_[index]);
-    if (index + 1 < open_.size()) std::swap(open_[index], open_.back());
-    open_.pop_back();
-  }
 }
 
 }  // namespace rls

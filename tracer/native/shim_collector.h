@@ -69,7 +69,8 @@ class ShimCollector {
   void WriteLosses(Source* source);
   void TellOwners(Source* source);
   void TellTids(Source* source, std::uint32_t slot, const ShimStretch& stretch);
-  void Finish(Source* source);
+  void FetchGpu();
+  void Finish(Source* source, bool has_ended);
   void FinishReplaced(std::uint32_t pid);
   void FinishEnded();
 

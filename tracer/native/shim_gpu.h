@@ -43,6 +43,10 @@ class ShimGpu {
   void AddExtent(std::uint64_t offset, std::uint32_t bytes, std::uint32_t source);
   // From this place of the file on, a thread of a process has this id as the recorder sees it.
   void AddTid(std::uint32_t source, const ShimTid& tid, std::uint64_t offset);
+  // A process that ended, or was left, before all was fetched.
+  void AddRest(std::uint32_t source, std::uint64_t ts_ns) {
+    AddLost(source, {RLS_SHIM_GPU_LOST, RLS_SHIM_GPU_NOT_FETCHED, 0, 1, ts_ns, {}});
+  }
   // After the last.
   void Finish();
 

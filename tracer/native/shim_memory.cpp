@@ -119,6 +119,14 @@ ShimLost ShimMemory::Lost() const {
           Load(&header()->refused_children)};
 }
 
+std::uint32_t ShimMemory::GpuBuffers() const { return Load(&header()->gpu_buffers); }
+
+void ShimMemory::FetchGpu() { __atomic_fetch_add(&header()->gpu_flush, 1, __ATOMIC_RELEASE); }
+
+bool ShimMemory::IsGpuFetched() const {
+  return __atomic_load_n(&header()->gpu_flushed, __ATOMIC_ACQUIRE) == Load(&header()->gpu_flush);
+}
+
 std::uint32_t ShimMemory::Open(std::uint32_t slot, rls_shim_open* entries) const {
   const rls_shim_slot* control = Slot(slot);
   const std::uint32_t depth = std::min<std::uint32_t>(Load(&control->depth), RLS_SHIM_MAX_DEPTH);

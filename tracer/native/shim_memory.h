@@ -54,6 +54,11 @@ class ShimMemory {
   void Release(std::uint32_t slot, const ShimStretch& stretch);
   ShimCounters Counters(std::uint32_t slot) const;
   ShimLost Lost() const;
+  // Buffers of GPU records that CUPTI holds.
+  std::uint32_t GpuBuffers() const;
+  // Has them fetched, which takes a moment; then IsGpuFetched().
+  void FetchGpu();
+  bool IsGpuFetched() const;
   // Copies the entries of ranges that are open; returns how many.
   std::uint32_t Open(std::uint32_t slot, rls_shim_open* entries) const;
 

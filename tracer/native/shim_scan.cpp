@@ -78,6 +78,9 @@ void ShimScan::ReadBlock(const ShimBlock& block, std::uint64_t offset, const cha
         lost_.emplace(block.source, std::make_pair(first, lost)).first->second.second = lost;
       }
       return;
+    case ShimBlockKind::kGpuRest:
+      gpu_.AddRest(block.source, block.ts_ns);
+      return;
     default:
       ++losses_.damaged;
   }

@@ -28,6 +28,7 @@ enum class ShimBlockKind : std::uint16_t {
   kOpen = 4,      // rls_shim_open entries: ranges that are open at ts_ns, the outermost first
   kTid = 5,       // ShimTid
   kLost = 6,      // ShimLost: of the process, outside any slot
+  kGpuRest = 7,   // std::uint32_t: buffers that CUPTI held when the process, or we, ended
 };
 
 struct ShimBlock {

@@ -9,6 +9,7 @@ from rlscope_trace._capture import (
     shim_gpu_clocks,
     shim_gpu_devices,
     shim_gpu_has_calls,
+    shim_gpu_lost,
     shim_gpu_statuses,
     shim_gpu_streams,
 )
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from rlscope_trace._capture import ShimGpuReader, ShimScan
     from rlscope_trace.store.thread_lives import ThreadLives
 
+# Of rls_shim_gpu_lost.what.
+NOT_FETCHED = 4
+_REST = "CUPTI still held records when it ended or was left: not the last 0.4 s, at most"
 _ON, _OFF, _REFUSED = 1, 2, 3
 _STATES = {_ON: "on", _OFF: "off", _REFUSED: "refused"}
 # Of CUPTI, as far as any of them is asked for.
@@ -87,6 +91,7 @@ class GpuFacts:
     def verdicts(self, reader: ShimGpuReader) -> list[GpuVerdict]:
         """Return what was measured of each process that told of it, after all has been read."""
         by_process: dict[int, list[GpuVerdict]] = {}
+        cut = {source for source, what, *_ in shim_gpu_lost(self._scan) if what == NOT_FETCHED}
         for source in range(len(self._pids)):
             status = self._last_status(source)
             process_id = self._process(source, self._seen_ns(source))
@@ -94,7 +99,8 @@ class GpuFacts:
                 continue
             clock = self._clock_words(source, reader)
             # Of several programs that a process was one after the other, one that measured counts.
-            found = list(_verdicts(process_id, status, clock))
+            rest = _REST if source in cut else None
+            found = list(_verdicts(process_id, status, clock, rest))
             known = by_process.get(process_id)
             if known is None or any(verdict.measured for verdict in found):
                 by_process[process_id] = found
@@ -170,7 +176,7 @@ class GpuFacts:
 
 
 def _verdicts(
-    process_id: int, status: Mapping[str, Any], clock: str | None
+    process_id: int, status: Mapping[str, Any], clock: str | None, rest: str | None
 ) -> Iterator[GpuVerdict]:
     if status["state"] != _ON:
         reason = status["reason"] or "CUPTI could not be started"
@@ -183,17 +189,17 @@ def _verdicts(
     failed = None if refused else status["reason"]
     has_calls = bool(recorded & _CALL_KINDS)
     lacking = _lacking(refused & _CALL_KINDS)
-    reason = _words(late, lacking, also=[failed]) if has_calls else lacking or status["reason"]
+    reason = _words(late, lacking, rest, also=[failed]) if has_calls else lacking or status["reason"]
     yield GpuVerdict(process_id, "cuda_call", measured=has_calls, reason=reason)
     if recorded & (_KERNEL_KINDS | _GRAPH_KIND):
-        parts = [late, _lacking(refused & _WORK_KINDS)]
+        parts = [late, _lacking(refused & _WORK_KINDS), rest]
         told = _words(*parts, also=[_graphs(recorded), clock, failed])
         yield GpuVerdict(process_id, "gpu_activity", measured=True, reason=told)
     else:
         why = _lacking(refused) or status["reason"] or "CUPTI records no kernels"
         yield GpuVerdict(process_id, "gpu_activity", measured=False, reason=why)
     if recorded & _MEMORY_KINDS:
-        yield GpuVerdict(process_id, "gpu_memory", measured=True, reason=_words(late))
+        yield GpuVerdict(process_id, "gpu_memory", measured=True, reason=_words(late, rest))
 
 
 def _words(*parts: str | None, also: list[str | None] | None = None) -> str:

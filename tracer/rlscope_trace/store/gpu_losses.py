@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rlscope_trace._capture import shim_gpu_cut_names, shim_gpu_lost, shim_gpu_repeated
+from rlscope_trace.store.gpu_facts import NOT_FETCHED
 from rlscope_trace.store.stats import TraceStat
 from rlscope_trace.store.thread_lives import OUTSIDE
 
@@ -25,6 +26,11 @@ _SLOWER = "record less: without --cuda-memory, with --cuda-graphs graph"
 _MEMORY = "leave the program more memory: the machine, or its limit (ulimit -v, cgroup), was full"
 _NEWER = "a newer rlscope-trace may know the records of this CUDA"
 _KILLED = "stop the recorder with Ctrl-C or SIGTERM: a kill loses what was under way"
+_REST = (
+    "GPU records of processes that ended, or were left, while CUPTI held some: the last 0.4 s"
+    " at most, and what was under way"
+)
+_END = "let the program end by itself: kill -9, os._exit and exec leave CUPTI no time"
 _CLOCK = "record for longer than a second, and do not set the clock of the machine meanwhile"
 
 
@@ -76,6 +82,9 @@ def _told(scan: ShimScan) -> Iterator[TraceStat]:
             source, remedy = "GPU records: CUPTI had no buffer left", _SLOWER
         elif what == _NO_BUFFER:
             source, remedy = "GPU records: there was no memory for a buffer of CUPTI", _MEMORY
+        elif what == NOT_FETCHED:
+            yield TraceStat("truncated", _REST, count, first_ns or None, _END)
+            continue
         elif what == _UNREADABLE:
             source = f"GPU records of a form that is not known, of CUPTI's kind {activity}"
             remedy = _NEWER
