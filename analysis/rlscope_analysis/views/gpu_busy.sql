@@ -24,7 +24,7 @@ WITH seen AS (
 ), numbered AS (
   SELECT
     process_id, start_ns, end_ns,
-    count(*) FILTER (WHERE before_ns IS NULL OR start_ns > before_ns) OVER (PARTITION BY process_id ORDER BY start_ns, end_ns ROWS UNBOUNDED PRECEDING) AS stretch
+    count(CASE WHEN before_ns IS NULL OR start_ns > before_ns THEN 1 END) OVER (PARTITION BY process_id ORDER BY start_ns, end_ns ROWS UNBOUNDED PRECEDING) AS stretch
   FROM seen
 )
 SELECT process_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns, count(*) AS activities
