@@ -19,6 +19,7 @@
 #define FLUSH_NS 100000000U
 #define LONGEST_FLUSH_NS 400000000U
 #define PAUSED_NS 250000000U  // how soon a reader that comes is seen
+#define READER_STEP_NS 2000000U
 // How long the end of the program may be held up, by CUPTI or by a reader that is behind.
 #define MAX_EXIT_WAIT_NS SECOND_NS
 #define MAX_FAILURES 3
@@ -212,11 +213,21 @@ static void sleep_on(uint32_t heard) {
   __atomic_store_n(&is_idle, 0, __ATOMIC_RELAXED);
 }
 
+// A recorder that had us loaded into a program that runs comes to read in a moment: not to be
+// taken for none.
+static void await_reader(void) {
+  const uint64_t end_ns = rls_now_ns() + SECOND_NS;
+  while (rls_reader() == 0 && __atomic_load_n(&phase, __ATOMIC_ACQUIRE) == RUNNING &&
+         rls_now_ns() < end_ns)
+    futex_wait(&alarm_bell, __atomic_load_n(&alarm_bell, __ATOMIC_ACQUIRE), READER_STEP_NS);
+}
+
 static void* run(void* unused) {
   (void)unused;
   prctl(PR_SET_NAME, "rls-cupti");
   is_flush_thread = true;
   now.flush_interval = FLUSH_NS;
+  await_reader();
   while (__atomic_load_n(&phase, __ATOMIC_ACQUIRE) == RUNNING) {
     const uint32_t heard = __atomic_load_n(&alarm_bell, __ATOMIC_ACQUIRE);
     work(0);

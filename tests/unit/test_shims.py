@@ -101,8 +101,12 @@ def test_the_gpu_is_recorded_without_operations() -> None:
 
 def test_a_process_that_runs_is_told_whether_to_start_cupti() -> None:
     late = shims.late_environment("rlscope-1", "cublas", shims.GpuSettings())
-    assert late == {"RLSCOPE_SESSION": "rlscope-1", "RLSCOPE_NVTX": "cublas", **GPU}
-    assert shims.late_environment("rlscope-1", "")["RLSCOPE_CUPTI"] == "off"
+    library = {"CUDA_INJECTION64_PATH": str(shims.LIBRARY)}
+    assert late == {"RLSCOPE_SESSION": "rlscope-1", "RLSCOPE_NVTX": "cublas", **GPU, **library}
+    yielding = shims.late_environment("rlscope-1", "", shims.GpuSettings(cupti="yield"))
+    for other in (yielding, shims.late_environment("rlscope-1", "")):
+        assert "CUDA_INJECTION64_PATH" not in other
+        assert other["RLSCOPE_CUPTI"] in ("yield", "off")
 
 
 def test_a_missing_shim_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@
 //   --graphs=0 --nodes=4 --peers=0 --contexts=0 --fork --idle
 //   --end=return|_exit|kill|fault|bad|open
 // A thread does --launches launches, --copies copies there and back ... on each of its streams, and
-// waits for them --syncs times. --contexts makes and destroys contexts, with a launch in each.
+// waits for them --syncs times. --init: CUDA is initialised before the wait. --contexts makes and destroys contexts, with a launch in each.
 // --end: kill: by itself, with work under way; fault: a kernel breaks the context; bad: a launch is
 // refused; open: a capture is not ended.
 #include <pthread.h>
@@ -27,7 +27,7 @@ static struct {
   const char* api;
   const char* end;
   int threads, streams, launches, copies, sets, syncs, graphs, nodes, peers, contexts;
-  bool fork, idle, wait, hold;
+  bool fork, idle, init, wait, hold;
 } options = {.api = "driver",
              .end = "return",
              .threads = 1,
@@ -226,6 +226,7 @@ static void parse(int count, char** arguments) {
     if (strncmp(option, "end=", 4) == 0) options.end = option + 4;
     options.fork |= strcmp(option, "fork") == 0;
     options.idle |= strcmp(option, "idle") == 0;
+    options.init |= strcmp(option, "init") == 0;
     options.wait |= strcmp(option, "wait") == 0;
     options.hold |= strcmp(option, "hold") == 0;
     for (size_t which = 0; which < sizeof numbers / sizeof numbers[0]; ++which) {
@@ -240,6 +241,7 @@ int main(int count, char** arguments) {
   parse(count, arguments);
   is_runtime = strcmp(options.api, "runtime") == 0;
   load(is_runtime);
+  if (options.init) check(cuda.cuInit(0));
   if (options.wait) {
     printf("ready %d\n", (int)getpid());
     fflush(stdout);

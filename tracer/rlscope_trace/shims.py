@@ -149,7 +149,10 @@ def late_environment(session: str, modules: str, gpu: GpuSettings | None = None)
     gpu: how its GPU activity is recorded; None: it is not.
     """
     told = {"RLSCOPE_SESSION": session, "RLSCOPE_NVTX": modules}
-    return {**told, **(gpu.environment() if gpu is not None else {"RLSCOPE_CUPTI": "off"})}
+    if gpu is None:
+        return {**told, "RLSCOPE_CUPTI": "off"}
+    # For a driver that is not initialised yet; where it is, the shim starts CUPTI by itself.
+    return {**told, **gpu.environment(), **({_CUDA: str(LIBRARY)} if gpu.cupti == "on" else {})}
 
 
 def _obstacle(program: Path | None, identity: Identity | None) -> str | None:

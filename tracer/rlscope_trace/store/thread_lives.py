@@ -78,6 +78,11 @@ class ThreadLives:
         """Return the process that had this id at an instant, or did when it was first seen."""
         return _at(self._processes.get(pid, []), ts_ns)
 
+    def process_told(self, pid: int, ts_ns: int) -> Life | None:
+        """Return the process that told something, perhaps just after the trace of it had ended."""
+        lives = self._processes.get(pid, [])
+        return _at(lives, ts_ns) or (lives[-1] if lives else None)
+
     def threads_at(
         self, pid: int, tid: int, start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
     ) -> NDArray[np.int32]:
