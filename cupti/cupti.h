@@ -93,6 +93,8 @@ void rls_buffer_completed(void* context, uint32_t stream, uint8_t* buffer, size_
 uint32_t rls_buffers_outstanding(void);
 // Requests that could not be met since the last call.
 uint64_t rls_buffers_refused(void);
+// How many came that are not ours; they were left alone.
+uint64_t rls_buffers_foreign(void);
 // The completed ones, oldest first; each has to be given back.
 struct rls_buffer* rls_buffers_take(void);
 void rls_buffer_give_back(struct rls_buffer* buffer);

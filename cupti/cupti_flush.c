@@ -35,6 +35,7 @@ static __thread bool is_flush_thread;
 static struct {
   uint32_t reader;  // who was told of status and devices
   bool has_told_devices;
+  bool has_told_foreign;
   bool is_paused;           // nobody reads, so nothing is enabled
   bool can_write;           // in the last round
   bool has_records;         // ever
@@ -112,6 +113,15 @@ static void flush(struct rls_shim_slot* slot, uint32_t flag) {
   rls_cupti_tell_status(slot);
 }
 
+// Another tool in the process uses CUPTI without a subscription, so that nothing keeps us apart.
+static void tell_foreign(struct rls_shim_slot* slot) {
+  if (now.has_told_foreign || rls_buffers_foreign() == 0) return;
+  now.has_told_foreign = true;
+  if (rls_cupti.reason[0] != '\0') return;
+  rls_cupti_say("another tool in the process uses CUPTI too: a buffer of its own came to us");
+  rls_cupti_tell_status(slot);
+}
+
 static void tell_losses(struct rls_shim_slot* slot) {
   size_t dropped = 0;
   const cupti_result result = rls_cupti.functions.get_dropped != NULL
@@ -125,6 +135,7 @@ static void tell_losses(struct rls_shim_slot* slot) {
   }
   const uint64_t refused = rls_buffers_refused();
   if (refused > 0) rls_cupti_tell_loss(slot, RLS_SHIM_GPU_NO_BUFFER, 0, refused);
+  tell_foreign(slot);
 }
 
 // Whether there were any. `slot` NULL: nobody reads, or there is no room for this thread.
