@@ -19,7 +19,7 @@ _LEAST_DIFFERENCE = 0.1
 _LEAST_SHARE = 0.1
 _REASONS = 3
 # The gaps of more would take longer than all the rest of a summary: --view gpu-idle tells of them.
-_MOST_ACTIVITIES = 100_000
+_MOST_ACTIVITIES = 1_000_000
 
 # Asked first: the views below take a pass over all activities, and over the states of threads.
 _ANY_SQL = """
@@ -32,6 +32,8 @@ SELECT
   coalesce(host || ' ', '') || 'GPU ' || device_id, span_ns, utilization_share, kernel_ns
 FROM gpu_utilization
 WHERE scope = 'trace' AND abs(utilization_share - kernel_share) >= {_LEAST_DIFFERENCE}
+  -- Where a traced program used GPUs unseen, the two need not be the same work.
+  AND NOT EXISTS (FROM _unseen_gpu AS u WHERE u.host IS NOT DISTINCT FROM gpu_utilization.host)
 ORDER BY abs(utilization_share - kernel_share) DESC, host, device_id LIMIT {_LINES}
 """  # noqa: S608 - numbers of our own
 _IDLE_SQL = f"""

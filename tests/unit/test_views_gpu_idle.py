@@ -196,6 +196,25 @@ def test_samples_split_idle_time_as_they_split_the_operation() -> None:
     ]
 
 
+def test_work_that_took_no_time_bounds_the_idle_time_at_both_ends() -> None:
+    builder = TraceBuilder(NOWHERE)
+    builder.capture("gpu_activity")
+    thread = builder.thread(builder.process(pid=1), states=[run(100)])
+    builder.cuda_call(thread, 75, 80, correlation_id=1)
+    for start, end in ((5, 5), (10, 20), (30, 30), (50, 60)):
+        builder.gpu_activity(1, start, end)
+    builder.gpu_activity(1, 90, 90, correlation_id=1)
+    with duckdb.connect() as connection:
+        builder.fill(connection)
+        gaps = "SELECT start_ns, end_ns, cause FROM idle_gap ORDER BY start_ns"
+        assert connection.execute(gaps).fetchall() == [
+            (5, 10, None), (20, 50, None), (60, 90, "not launched"),
+        ]  # fmt: skip
+        idle = "SELECT idle_ns FROM gpu_time WHERE scope = 'process'"
+        total = "SELECT sum(time_ns)::BIGINT FROM gpu_idle"
+        assert connection.execute(total).fetchall() == connection.execute(idle).fetchall()
+
+
 def test_a_trace_without_gpu_work_has_no_idle_time() -> None:
     builder = TraceBuilder(NOWHERE)
     builder.thread(builder.process(pid=1), states=[run(10)])

@@ -211,6 +211,23 @@ def test_the_call_of_a_launch_may_lie_before_the_window(trace_path: Path) -> Non
         assert rows(trace, LAUNCHES) == []
 
 
+def test_a_graph_that_began_before_the_window_is_no_launch_of_it(tmp_path: Path) -> None:
+    """Its first node had ended by then: the next one tells nothing of how long it took to begin."""
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.capture("gpu_activity")
+    process = builder.process(pid=1, end_ns=100)
+    thread = builder.thread(process, states=[run(100)])
+    builder.cuda_call(thread, 5, 6, name="cudaGraphLaunch", correlation_id=1)
+    builder.gpu_activity(process, 10, 20, correlation_id=1)
+    builder.gpu_activity(process, 40, 50, correlation_id=1)
+    path = builder.write()
+    latency = "SELECT calls, max_latency_ns FROM launch_latency"
+    with open_trace(path) as trace:
+        assert rows(trace, latency) == [(1, 5)]
+    with open_trace(path, start="30ns") as trace:
+        assert rows(trace, latency) == []
+
+
 def test_a_gap_knows_its_call_though_it_lies_before_the_window(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
     for kind in ("thread_state", "operation", "cuda_call", "gpu_activity"):

@@ -27,23 +27,39 @@ COMMENT ON COLUMN _operation_change.thread_id IS 'The thread';
 COMMENT ON COLUMN _operation_change.ts_ns IS 'From when';
 COMMENT ON COLUMN _operation_change.path_id IS 'The stack of operations: operation_path; 0: none is open';
 
+CREATE OR REPLACE VIEW _launching_call AS
+-- A call of the runtime and that of the driver inside it may carry one id: the outermost is the one
+-- the program made.
+SELECT
+  t.process_id, c.correlation_id,
+  min({'start_ns': c.start_ns, 'minus_end_ns': -c.end_ns, 'thread_id': c.thread_id, 'name_id': c.name_id}) AS call
+FROM cuda_call_coded AS c JOIN thread AS t ON t.thread_id = c.thread_id
+WHERE c.correlation_id IS NOT NULL
+GROUP BY t.process_id, c.correlation_id;
+COMMENT ON VIEW _launching_call IS 'Private: may change without notice. The call behind each correlation_id of a process';
+COMMENT ON COLUMN _launching_call.process_id IS 'The process';
+COMMENT ON COLUMN _launching_call.correlation_id IS 'What ties it to activities, within the process';
+COMMENT ON COLUMN _launching_call.call IS 'When it began, minus when it ended, thread and name';
+
+CREATE OR REPLACE VIEW _first_activity AS
+SELECT process_id, correlation_id, min(start_ns) AS start_ns
+FROM gpu_activity_coded
+WHERE kind <> 5 AND correlation_id IS NOT NULL
+GROUP BY process_id, correlation_id;
+COMMENT ON VIEW _first_activity IS 'Private: may change without notice. When the GPU began what a call asked for';
+COMMENT ON COLUMN _first_activity.process_id IS 'The process';
+COMMENT ON COLUMN _first_activity.correlation_id IS 'What ties the activities to the call, within the process';
+COMMENT ON COLUMN _first_activity.start_ns IS 'When the first of them began, also where that is before the window';
+
 CREATE OR REPLACE VIEW launch AS
-WITH called AS (
-  -- A call of the runtime and that of the driver inside it may carry one id: the outermost is the
-  -- one the program made. An activity is never there twice.
-  SELECT
-    t.process_id, c.correlation_id,
-    min({'start_ns': c.start_ns, 'minus_end_ns': -c.end_ns, 'thread_id': c.thread_id, 'name_id': c.name_id}) AS call
-  FROM cuda_call_coded AS c JOIN thread AS t ON t.thread_id = c.thread_id
-  WHERE c.correlation_id IS NOT NULL
-  GROUP BY t.process_id, c.correlation_id
-), paired AS (
+WITH paired AS (
+  -- An activity is never there twice.
   SELECT
     a.process_id, c.call.thread_id AS thread_id, a.correlation_id,
     c.call.name_id AS call_name_id, c.call.start_ns AS call_start_ns, -c.call.minus_end_ns AS call_end_ns,
     a.device_id, a.stream_id, a.kind, a.name_id, a.graph_id, a.start_ns, a.end_ns
   FROM gpu_activity_coded AS a
-  LEFT JOIN called AS c ON c.process_id = a.process_id AND c.correlation_id = a.correlation_id
+  LEFT JOIN _launching_call AS c ON c.process_id = a.process_id AND c.correlation_id = a.correlation_id
 ), launched AS (
   SELECT
     p.process_id, p.thread_id, p.correlation_id, p.call_name_id, p.call_start_ns, p.call_end_ns,

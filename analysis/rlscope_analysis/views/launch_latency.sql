@@ -2,14 +2,15 @@
 -- first one tells: the others wait for each other.
 CREATE OR REPLACE VIEW launch_latency AS
 WITH first AS (
+  -- In a window: what had begun before it is no launch of the window, whatever follows inside.
   SELECT
-    process_id, correlation_id, operation, call_name,
-    min(latency_ns) AS latency_ns, min(queue_ns) AS queue_ns
-  FROM launch
-  WHERE kind <> 'sync' AND thread_id IS NOT NULL
-  GROUP BY process_id, correlation_id, operation, call_name
-  -- In a window: what had begun before it is no launch of the window.
-  HAVING count(latency_ns) = count(*)
+    l.process_id, l.correlation_id, l.operation, l.call_name,
+    min(l.latency_ns) AS latency_ns, min(l.queue_ns) AS queue_ns
+  FROM launch AS l
+  JOIN _first_activity AS f ON f.process_id = l.process_id AND f.correlation_id = l.correlation_id
+  WHERE l.kind <> 'sync' AND l.thread_id IS NOT NULL
+  GROUP BY l.process_id, l.correlation_id, l.operation, l.call_name
+  HAVING min(l.start_ns) = min(f.start_ns)
 )
 SELECT
   process_id, operation, call_name,
