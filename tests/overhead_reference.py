@@ -54,6 +54,9 @@ class Reference:
                 " GROUP BY ALL"
             )
         )
+        on = rows("SELECT process_id, ts_ns, is_late FROM gpu_status WHERE state = 'on'")
+        firsts = [row for row in on if not any(row[0] == o[0] and o[1] < row[1] for o in on)]
+        self.late = {process: ts_ns for process, ts_ns, is_late in firsts if is_late}
 
     def hits(self, from_ns: int = -(2**62), to_ns: int = 2**62) -> list[tuple[int, ...]]:
         """Return the rows of probe_hits_coded, sorted, for the events of a stretch of time."""
@@ -114,5 +117,7 @@ class Reference:
     def _gpu(self, thread: int, at_ns: int) -> int:
         process = self.threads[thread][0]
         if not self.measured.get(process, self.measured.get(None, False)):
+            return NOT_MEASURED
+        if process in self.late and at_ns < self.late[process]:
             return NOT_MEASURED
         return int(bool(self._open(self.activities, process, at_ns)))

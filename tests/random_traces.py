@@ -17,6 +17,11 @@ SAMPLED = (None, "python", "simulator", "backend", "cuda_api", "spin", "other")
 STATES = st.builds(
     Interval, st.sampled_from([RUNNING, RUNNABLE, SLEEPING, BLOCKED, LOST]), st.integers(0, 6)
 )
+# Of one process: when recording of its GPU activity began, or did not.
+STATUSES = st.lists(
+    st.tuples(INSTANTS, st.sampled_from(["on", "on", "off"]), st.booleans()),
+    max_size=2, unique_by=lambda status: status[0],
+)  # fmt: skip
 
 
 @st.composite
@@ -26,6 +31,9 @@ def traces(draw: st.DrawFn) -> TraceBuilder:
     for kind in ("thread_state", "gpu_activity"):
         for process_id in draw(st.sets(st.sampled_from([None, *processes]))):
             builder.capture(kind, process_id=process_id, measured=draw(st.booleans()))
+    for process_id in processes:
+        for ts_ns, state, is_late in draw(STATUSES):
+            builder.gpu_status(process_id, ts_ns, state=state, is_late=is_late)
     builder.capture("operation")
     for layer in draw(st.sets(LAYERS)):
         builder.site(layer, "probed later", probed_ns=draw(INSTANTS))

@@ -17,6 +17,13 @@ WITH life AS (
     greatest(start_ns, {start_ns}) AS start_ns, least(end_ns, {end_ns}) AS end_ns
   FROM thread WHERE greatest(start_ns, {start_ns}) < least(end_ns, {end_ns})
 ),
+late AS (
+  SELECT process_id, ts_ns AS from_ns FROM gpu_status AS s
+  WHERE state = 'on' AND is_late AND NOT EXISTS (
+    SELECT 1 FROM gpu_status AS e
+    WHERE e.process_id = s.process_id AND e.state = 'on' AND e.ts_ns < s.ts_ns
+  )
+),
 """
 
 _OVERLAP = (
@@ -39,6 +46,7 @@ instant AS (
   UNION SELECT thread_id, unnest([start_ns, end_ns]) FROM cuda_call_coded
   UNION SELECT l.thread_id, unnest([g.start_ns, g.end_ns])
     FROM gpu_activity_coded AS g JOIN life AS l ON l.process_id = g.process_id
+  UNION SELECT l.thread_id, from_ns FROM late JOIN life AS l ON l.process_id = late.process_id
 ),
 piece AS (
   SELECT l.thread_id, l.process_id, at_ns AS start_ns,
@@ -62,6 +70,7 @@ seen AS (
     (SELECT measured FROM measured AS m WHERE m.thread_id = p.thread_id AND kind = 'thread_state')
       AS knows_state,
     (SELECT measured FROM measured AS m WHERE m.thread_id = p.thread_id AND kind = 'gpu_activity')
+      AND NOT EXISTS (FROM late WHERE process_id = p.process_id AND from_ns > p.start_ns)
       AS knows_gpu
   FROM piece AS p WHERE p.end_ns IS NOT NULL
 ),
@@ -146,7 +155,9 @@ seen AS (
         WHERE c.kind = 'gpu_activity' AND c.process_id = l.process_id),
       (SELECT bool_or(measured) FROM capture AS c
         WHERE c.kind = 'gpu_activity' AND c.process_id IS NULL),
-      false) AS knows_gpu
+      false)
+      AND NOT EXISTS (FROM late WHERE process_id = l.process_id AND from_ns > p.ts_ns)
+      AS knows_gpu
   FROM cpu_sample_coded AS p JOIN life AS l
     ON l.thread_id = p.thread_id AND p.ts_ns >= l.start_ns AND p.ts_ns < l.end_ns
 )

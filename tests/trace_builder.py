@@ -90,6 +90,7 @@ class TraceBuilder:
     _activities: list[dict[str, Any]] = field(default_factory=list)
     _devices: list[tuple[object, ...]] = field(default_factory=list)
     _counters: list[tuple[object, ...]] = field(default_factory=list)
+    _gpu_statuses: list[tuple[object, ...]] = field(default_factory=list)
     _costs: list[tuple[object, ...]] = field(default_factory=list)
     _accounts: list[tuple[object, ...]] = field(default_factory=list)
     _cost_windows: list[tuple[object, ...]] = field(default_factory=list)
@@ -285,6 +286,14 @@ class TraceBuilder:
         """Add a GPU."""
         self._devices.append((host, device_id, name, uuid, 1 << 30, 108, "8.0"))
 
+    def gpu_status(
+        self, process_id: int, ts_ns: int, *, state: str = "on", is_late: bool = False
+    ) -> None:
+        """Say how the recording of GPU activity went."""
+        self._gpu_statuses.append(
+            (process_id, ts_ns, state, None, None, None, None, None, None, None, is_late, None)
+        )
+
     def counter(
         self,
         ts_ns: int,
@@ -367,6 +376,7 @@ class TraceBuilder:
             ("cuda_call_coded", self._cuda_call_rows()),
             ("gpu_activity_coded", [tuple(row.values()) for row in self._activities]),
             ("gpu_device", self._devices),
+            ("gpu_status", self._gpu_statuses),
             ("counter", self._counters),
             ("string", [(key, value) for value, key in self._strings.items()]),
             ("trace_stat", self._losses),

@@ -75,12 +75,9 @@ class Sweep {
   void sweep_thread(const SweptThread& thread, const Bounds& bounds) {
     enter(thread, bounds);
     if (bounds.start_ns() < bounds.end_ns()) {
-      stretches_.enter(busy_, bounds.start_ns(), thread.gpu_is_measured);
-      pass(bounds.start_ns(), bounds.end_ns());
-      result_.ends.push_back({thread.thread_id, stretches_.leave(bounds.end_ns())});
-      stretches_.drain([&](const KeyTotal& total) {
-        result_.overlap.push_back({thread.thread_id, total});
-      });
+      const int64_t from_ns = std::clamp(thread.gpu_from_ns, bounds.start_ns(), bounds.end_ns());
+      sweep_part(thread.thread_id, bounds.start_ns(), from_ns, false);
+      sweep_part(thread.thread_id, from_ns, bounds.end_ns(), true);
       write_transitions(thread.thread_id);
       write_samples(thread.thread_id);
     }
@@ -92,6 +89,17 @@ class Sweep {
     samples_.leave();
   }
 
+  // A stretch of a thread in which the GPU was measured all the time, or never. What was found of
+  // two of them is joined like the parts of a thread that was cut: no key is in both.
+  void sweep_part(int32_t thread_id, int64_t start_ns, int64_t end_ns, bool gpu_is_measured) {
+    if (start_ns == end_ns) return;
+    stretches_.enter(busy_, start_ns, gpu_is_measured);
+    samples_.watch(busy_, start_ns, gpu_is_measured);
+    pass(start_ns, end_ns);
+    result_.ends.push_back({thread_id, stretches_.leave(end_ns)});
+    stretches_.drain([&](const KeyTotal& total) { result_.overlap.push_back({thread_id, total}); });
+  }
+
   void enter(const SweptThread& thread, const Bounds& bounds) {
     const int32_t place = thread_order_.place_of(thread.thread_id);
     state_.enter(place, bounds, thread.state_is_measured ? kStateLost : kStateNotMeasured);
@@ -99,7 +107,7 @@ class Sweep {
     native_.enter(place, bounds, 0);
     wait_.enter(place, bounds, 0);
     cuda_.enter(place, bounds);
-    samples_.enter(place, bounds, busy_, thread.gpu_is_measured);
+    samples_.enter(place, bounds);
     paths_.restart();
     transitions_.clear();
   }

@@ -36,7 +36,8 @@ struct SweptThread {
   int64_t start_ns = 0;
   int64_t end_ns = 0;
   bool state_is_measured = false;
-  bool gpu_is_measured = false;
+  // Since when the GPU activity of its process was measured; kAlways, or kNever: it was not.
+  int64_t gpu_from_ns = kNever;
 };
 
 // A row of a result. Key of an overlap: path << 32 | state << 24 | layer << 16 | wait << 8 | gpu;

@@ -66,12 +66,12 @@ std::vector<SweptThread> threads_of(const std::array<py::array, 6>& columns) {
   const auto* start_ns = data_of<int64_t>(columns[2], count, "thread");
   const auto* end_ns = data_of<int64_t>(columns[3], count, "thread");
   const auto* state_is_measured = data_of<bool>(columns[4], count, "thread");
-  const auto* gpu_is_measured = data_of<bool>(columns[5], count, "thread");
+  const auto* gpu_from_ns = data_of<int64_t>(columns[5], count, "thread");
   std::vector<SweptThread> threads;
   threads.reserve(static_cast<std::size_t>(count));
   for (py::ssize_t i = 0; i < count; ++i) {
     threads.push_back({thread_id[i], process_id[i], start_ns[i], end_ns[i], state_is_measured[i],
-                       gpu_is_measured[i]});
+                       gpu_from_ns[i]});
   }
   return threads;
 }

@@ -15,10 +15,14 @@ class SampleTrack : public TrackRows<uint8_t> {
  public:
   explicit SampleTrack(RowReader<uint8_t> reader) : TrackRows(std::move(reader)) {}
 
-  void enter(int32_t place, const Bounds& bounds, const GpuBusy& busy, bool gpu_is_measured) {
+  void enter(int32_t place, const Bounds& bounds) {
     TrackRows::enter(place, bounds, [] {});
+  }
+
+  // Tells what is known of the GPU from an instant on.
+  void watch(const GpuBusy& busy, int64_t now_ns, bool gpu_is_measured) {
     gpu_is_measured_ = gpu_is_measured;
-    gpu_.enter(busy.edges(), bounds.start_ns());
+    gpu_.enter(busy.edges(), now_ns);
   }
 
   // Counts the samples before an instant, up to which `key` has held: the path in its upper half,

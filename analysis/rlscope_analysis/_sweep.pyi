@@ -45,8 +45,8 @@ def sweep_threads(
 ]:
     """Sweep threads over the tables, in the order of thread_overlap_plan.SWEPT_TABLES.
 
-    threads: process_id, thread_id (int32), start_ns, end_ns (int64), state_is_measured,
-      gpu_is_measured (bool), in the order of the tables.
+    threads: process_id, thread_id (int32), start_ns, end_ns (int64), state_is_measured (bool),
+      gpu_from_ns (int64: since when GPU activity was measured), in the order of the tables.
     tables: of each an Arrow C stream, as a PyCapsule, or numpy arrays: id int32, start_ns int64,
       end_ns int64, value uint8 (of operations int32). Rows of other threads are passed over.
     probed_ns: by layer, 8 in all, since when all calls into it were recorded.

@@ -18,7 +18,7 @@ from rlscope_analysis.schema.vocabulary import (
     LAYERS,
     NOT_MEASURED,
 )
-from rlscope_analysis.thread_overlap_plan import SWEPT_TABLES
+from rlscope_analysis.thread_overlap_plan import NEVER_NS, SWEPT_TABLES
 from rlscope_analysis.thread_overlap_read import cell_query
 
 if TYPE_CHECKING:
@@ -138,13 +138,13 @@ class Places:
 
     def gpu(self, numbers: Column, times: Column) -> Column:
         """Return the GPU state at times of the threads with these numbers, as it is coded."""
-        measured = self.cell.columns[5]
-        if not measured.any():
+        from_ns = self.cell.columns[5]
+        if (from_ns == NEVER_NS).all():
             return np.full(1, NOT_MEASURED)
         busy: Column | int = 0
         if self.busy:
             busy = self.busy.at(self.process_axis.places(self.process_of[numbers], times))
-        return np.where(measured[numbers], busy, NOT_MEASURED)
+        return np.where(times >= from_ns[numbers], busy, NOT_MEASURED)
 
     def layer(self, places: Column) -> Column:
         """Return the layer of the innermost known call at each place."""

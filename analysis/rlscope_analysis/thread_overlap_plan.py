@@ -44,6 +44,15 @@ _THREAD_ROWS = 1 << 17
 
 ALWAYS_NS = int(np.iinfo(np.int64).min)
 NEVER_NS = int(np.iinfo(np.int64).max)
+# The processes that had run before their GPU activity was recorded, and since when it was. Others
+# had it from before their first GPU work on.
+LATE_GPU_SQL = """
+SELECT process_id, min(ts_ns) AS from_ns
+FROM gpu_status
+WHERE state = 'on' AND ts_ns IS NOT NULL
+GROUP BY process_id
+HAVING coalesce(arg_min(is_late, ts_ns), false)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +60,7 @@ class Cell:
     """Threads, in the order of the tables, and the stretch of time to sweep of them."""
 
     columns: tuple[Column, ...]
-    """process_id, thread_id, start_ns, end_ns, state_is_measured, gpu_is_measured"""
+    """process_id, thread_id, start_ns, end_ns, state_is_measured, gpu_from_ns"""
     start_ns: int = ALWAYS_NS
     end_ns: int = NEVER_NS
     is_all: bool = False
@@ -180,13 +189,19 @@ def _threads(
                 f"thread_id {thread_id} stands {times} times in table thread",
                 hint="a thread_id is one life of one thread: write the trace again",
             )
-    measured = [_measured(connection, kind) for kind in ("thread_state", "gpu_activity")]
+    states = _measured(connection, "thread_state")
+    gpu = _measured(connection, "gpu_activity")
+    late = dict(connection.execute(LATE_GPU_SQL).fetchall())
     types = (np.int32, np.int32, np.int64, np.int64)
     return (
         *(np.array([row[i] for row in living], dtype) for i, dtype in enumerate(types)),
-        *(
-            np.array([kind.get(row[0], kind.get(None, False)) for row in living], np.bool_)
-            for kind in measured
+        np.array([states.get(row[0], states.get(None, False)) for row in living], np.bool_),
+        np.array(
+            [
+                late.get(row[0], ALWAYS_NS) if gpu.get(row[0], gpu.get(None, False)) else NEVER_NS
+                for row in living
+            ],
+            np.int64,
         ),
     )
 

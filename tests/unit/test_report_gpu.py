@@ -76,3 +76,35 @@ def test_summaries_tell_it(builder: TraceBuilder) -> None:
     assert f"{'GPU':<10} {line}" in list(header_lines(summary))
     told = json.loads(render_json(summary, top=1))["gpu"]
     assert (told["kernels"], told["busy_ns"], told["span_ns"]) == (1, 100, 1000)
+
+
+def test_a_share_is_of_the_time_that_was_recorded(builder: TraceBuilder) -> None:
+    """Of a program that had run before, nobody knows what its GPU did until then."""
+    builder.capture("gpu_activity")
+    builder.process(pid=11)
+    builder.gpu_status(1, 600, is_late=True)
+    builder.gpu_status(1, 700)
+    builder.gpu_activity(1, 500, 700)
+    builder.gpu_activity(2, 650, 800)
+    found = summary_of(builder)
+    assert (found.busy_ns, found.span_ns, found.late_ns) == (200, 400, 600)
+    line = gpu_line(found)
+    assert line is not None
+    assert line.endswith("busy 50.0 % of the last 0.000 s: before, not all of it was recorded")
+
+
+def test_a_program_that_was_launched_was_recorded_from_its_start(builder: TraceBuilder) -> None:
+    builder.capture("gpu_activity")
+    builder.gpu_status(1, 600)
+    builder.gpu_activity(1, 700, 800)
+    found = summary_of(builder)
+    assert (found.busy_ns, found.span_ns, found.late_ns) == (100, 1000, None)
+
+
+def test_nothing_is_left_to_have_a_share_of(builder: TraceBuilder) -> None:
+    builder.capture("gpu_activity")
+    builder.gpu_status(1, 1000, is_late=True)
+    builder.gpu_activity(1, 700, 800)
+    found = summary_of(builder)
+    assert (found.busy_ns, found.span_ns) == (0, None)
+    assert gpu_line(found) == "1 kernel of 1 process on GPU 0"

@@ -230,3 +230,32 @@ def test_a_trace_of_nothing(builder: TraceBuilder) -> None:
     found = computed(builder)
     assert rows(found.overlap, *found.overlap) == []
     assert rows(found.transitions, *found.transitions) == []
+
+
+def test_the_gpu_is_not_known_until_it_was_recorded(builder: TraceBuilder) -> None:
+    """A program that had run before: neither busy nor idle is true of what came until then."""
+    process, launched = builder.process(), builder.process()
+    thread = builder.thread(process, states=[run(20)])
+    other = builder.thread(launched, states=[run(20)])
+    builder.gpu_status(process, 8, is_late=True)
+    builder.gpu_status(process, 12, state="off", is_late=True)
+    builder.gpu_status(process, 15, is_late=True)
+    builder.gpu_status(launched, 8)
+    builder.native_call(thread, 4, 16, "backend")
+    for process_id in (process, launched):
+        builder.gpu_activity(process_id, 2, 10)
+    for at_ns in (7, 8, 11):
+        builder.sample(thread, at_ns, "python")
+    found = computed(builder)
+    assert rows(found.overlap, "thread_id", "layer", "gpu", "time_ns", "count") == [
+        (thread, 0, 0, 4, 1),
+        (thread, 0, UNKNOWN, 4, 1),
+        (thread, BACKEND, 0, 6, 1),
+        (thread, BACKEND, 1, 2, 1),
+        (thread, BACKEND, UNKNOWN, 4, 1),
+        (other, 0, 0, 12, 2),
+        (other, 0, 1, 8, 1),
+    ]
+    assert rows(found.samples, "gpu", "count") == [(0, 1), (1, 1), (UNKNOWN, 1)]
+    # The call is entered once, though it goes on when the recording begins.
+    assert transitions(found) == {(0, 0, BACKEND): 1}

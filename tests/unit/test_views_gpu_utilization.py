@@ -159,3 +159,32 @@ def test_a_gpu_that_nobody_used_was_not_busy() -> None:
     builder.counter(0, 30)
     builder.counter(10, 30)
     assert told(builder) == [("trace", "GPU-a", 0, 10, 1, 0.3, 0.0, 0, 0, 0, None)]
+
+
+def test_a_program_that_used_gpus_unseen_leaves_no_zero() -> None:
+    """It may have been what the utilization tells of."""
+    for how in ("told", "called"):
+        builder = builder_of()
+        other = builder.process(pid=2)
+        thread = builder.thread(other, states=[run(1000)])
+        builder.capture("gpu_activity", process_id=other, measured=False)
+        builder.counter(0, 30)
+        builder.counter(10, 30)
+        # A program that never came near a GPU hides nothing.
+        assert [row[7] for row in told(builder)] == [0]
+        if how == "told":
+            builder.gpu_status(other, 5, state="off")
+        else:
+            builder.cuda_call(thread, 5, 6)
+        assert [row[7:10] for row in told(builder)] == [(None, None, None)]
+
+
+def test_what_was_before_the_recording_of_a_gpu_is_in_no_stretch() -> None:
+    builder = builder_of()
+    builder.gpu_status(1, 250, is_late=True)
+    for ts_ns in range(0, 1001, 100):
+        builder.counter(ts_ns, 100 if ts_ns > 200 else 0)
+    builder.gpu_activity(1, 200, 1000)
+    for stretch in told(builder):
+        assert stretch[3:8] == (750, 8, 1.0, 1.0, 750)
+    assert [row[0] for row in told(builder)] == ["trace", "work"]

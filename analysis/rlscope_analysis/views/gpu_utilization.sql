@@ -36,6 +36,19 @@ COMMENT ON COLUMN _gpu_of_program.device_id IS 'As the program counts';
 COMMENT ON COLUMN _gpu_of_program.name IS 'Model';
 COMMENT ON COLUMN _gpu_of_program.uuid IS 'The GPU in counter; NULL: not known';
 
+-- On which machines programs used GPUs unseen: any GPU there may have worked more than the trace tells.
+CREATE OR REPLACE VIEW _unseen_gpu AS
+SELECT DISTINCT p.host
+FROM _measured AS m JOIN process AS p ON p.process_id = m.process_id
+WHERE
+  m.kind = 'gpu_activity' AND NOT m.measured
+  AND (
+    p.process_id IN (SELECT process_id FROM gpu_status)
+    OR p.process_id IN (SELECT t.process_id FROM thread AS t WHERE t.thread_id IN (SELECT thread_id FROM cuda_call_coded))
+  );
+COMMENT ON VIEW _unseen_gpu IS 'Private: may change without notice. Machines where a traced program used CUDA and its GPU activity was not measured';
+COMMENT ON COLUMN _unseen_gpu.host IS 'The machine';
+
 CREATE OR REPLACE VIEW gpu_utilization AS
 WITH reading AS (
   SELECT
@@ -60,6 +73,13 @@ WITH reading AS (
 ), life AS (
   SELECT min(start_ns) AS first_ns, max(end_ns) AS last_ns
   FROM (SELECT start_ns, end_ns FROM process UNION ALL SELECT start_ns, end_ns FROM thread)
+), late AS (
+  -- Before, what one of the programs did was not recorded.
+  SELECT p.host, max(l.from_ns) AS from_ns
+  FROM _late_gpu AS l
+  JOIN _measured AS m ON m.process_id = l.process_id AND m.kind = 'gpu_activity' AND m.measured
+  JOIN process AS p ON p.process_id = l.process_id
+  GROUP BY p.host
 ), device AS (
   SELECT DISTINCT host, uuid, device_id, NULL::INTEGER AS program_device_id FROM counter
   UNION ALL
@@ -75,13 +95,14 @@ WITH reading AS (
     w.first_ns IS NOT NULL OR (
       EXISTS (SELECT 1 FROM _measured WHERE kind = 'gpu_activity' AND measured)
       AND NOT EXISTS (SELECT 1 FROM _gpu_of_program AS g WHERE g.uuid IS NULL AND g.host IS NOT DISTINCT FROM d.host)
+      AND NOT EXISTS (SELECT 1 FROM _unseen_gpu AS u WHERE u.host IS NOT DISTINCT FROM d.host)
     ) AS is_known
   FROM device AS d
   LEFT JOIN read AS r ON r.host IS NOT DISTINCT FROM d.host AND r.uuid = d.uuid
   LEFT JOIN worked AS w
     ON w.host IS NOT DISTINCT FROM d.host AND w.uuid IS NOT DISTINCT FROM d.uuid
       AND w.program_device_id IS NOT DISTINCT FROM d.program_device_id
-), stretch AS (
+), whole AS (
   SELECT
     k.host, k.uuid, k.device_id, k.program_device_id, k.is_known, 'trace' AS scope,
     coalesce(k.read_first_ns, l.first_ns) AS start_ns, coalesce(k.read_last_ns, l.last_ns) AS end_ns
@@ -92,6 +113,10 @@ WITH reading AS (
     greatest(work_first_ns, read_first_ns), least(work_last_ns, read_last_ns)
   FROM known
   WHERE work_first_ns IS NOT NULL
+), stretch AS (
+  SELECT w.* REPLACE (greatest(w.start_ns, l.from_ns) AS start_ns)
+  FROM whole AS w LEFT JOIN late AS l ON l.host IS NOT DISTINCT FROM w.host
+  WHERE w.end_ns > greatest(w.start_ns, l.from_ns)
 ), readings AS (
   SELECT
     s.scope, s.host, s.uuid, count(*) AS readings,
@@ -161,14 +186,14 @@ COMMENT ON COLUMN gpu_utilization.host IS 'The machine; NULL: not known';
 COMMENT ON COLUMN gpu_utilization.uuid IS 'The GPU, or its MIG instance; NULL: nothing was read of it, or it is not known which one the program used';
 COMMENT ON COLUMN gpu_utilization.device_id IS 'Its number in nvidia-smi; where uuid is NULL: as the program counts';
 COMMENT ON COLUMN gpu_utilization.name IS 'Model; NULL: not known';
-COMMENT ON COLUMN gpu_utilization.start_ns IS 'Start of the stretch of time';
+COMMENT ON COLUMN gpu_utilization.start_ns IS 'Start of the stretch of time; none begins before the GPU activity of all measured programs was recorded';
 COMMENT ON COLUMN gpu_utilization.end_ns IS 'Its end';
 COMMENT ON COLUMN gpu_utilization.span_ns IS 'end_ns - start_ns';
 COMMENT ON COLUMN gpu_utilization.readings IS 'Readings of the utilization whose period lies in the stretch, wholly or in part';
 COMMENT ON COLUMN gpu_utilization.utilization_share IS 'Their mean, as a part of 1, each with the length of its period: any kernel of any program of the machine ran; NULL: not measured';
 COMMENT ON COLUMN gpu_utilization.full_share IS 'Part of the readings that say 100 percent; NULL: not measured';
 COMMENT ON COLUMN gpu_utilization.sm_activity_share IS 'Mean share of its multiprocessors that worked, as a part of 1, by the hardware counters of the GPU; NULL: not measured';
-COMMENT ON COLUMN gpu_utilization.busy_ns IS 'Union of the recorded activities in the stretch; NULL: not measured, or it is not known on which GPU they ran';
+COMMENT ON COLUMN gpu_utilization.busy_ns IS 'Union of the recorded activities in the stretch, of the programs that were measured: see capture; NULL: none of them did anything there and others may have, or it is not known on which GPU they ran';
 COMMENT ON COLUMN gpu_utilization.busy_share IS 'busy_ns / span_ns';
 COMMENT ON COLUMN gpu_utilization.kernel_ns IS 'Union of the kernels and graphs alone, the part that utilization speaks of';
 COMMENT ON COLUMN gpu_utilization.kernel_share IS 'kernel_ns / span_ns';

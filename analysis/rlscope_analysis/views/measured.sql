@@ -15,3 +15,14 @@ COMMENT ON VIEW _measured IS 'Private: may change without notice. Whether a kind
 COMMENT ON COLUMN _measured.process_id IS 'The process';
 COMMENT ON COLUMN _measured.kind IS 'As in capture';
 COMMENT ON COLUMN _measured.measured IS 'Whether it was measured';
+
+-- As LATE_GPU_SQL in thread_overlap_plan.py.
+CREATE OR REPLACE VIEW _late_gpu AS
+SELECT process_id, min(ts_ns) AS from_ns
+FROM gpu_status
+WHERE state = 'on' AND ts_ns IS NOT NULL
+GROUP BY process_id
+HAVING coalesce(arg_min(is_late, ts_ns), FALSE);
+COMMENT ON VIEW _late_gpu IS 'Private: may change without notice. Processes that had run before their GPU activity was recorded';
+COMMENT ON COLUMN _late_gpu.process_id IS 'The process';
+COMMENT ON COLUMN _late_gpu.from_ns IS 'Since when it was';
