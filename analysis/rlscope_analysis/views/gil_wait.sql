@@ -23,7 +23,7 @@ WITH slice AS (
 ), numbered AS (
   SELECT
     thread_id, start_ns, end_ns, waker,
-    count(*) FILTER (WHERE NOT goes_on) OVER (PARTITION BY thread_id ORDER BY start_ns ROWS UNBOUNDED PRECEDING) AS number
+    count(CASE WHEN NOT goes_on THEN 1 END) OVER (PARTITION BY thread_id ORDER BY start_ns ROWS UNBOUNDED PRECEDING) AS number
   FROM linked
 ), waited AS (
   SELECT
