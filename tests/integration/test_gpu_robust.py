@@ -30,7 +30,10 @@ TOLD = (
     "cuptiActivityEnableRuntimeApi", "cuptiActivityEnableDriverApi",
 )  # fmt: skip
 # Kinds of activity, and what is missing where they are refused.
-REFUSED = {"1": "memcpy", "2": "memset", "38": "sync", "51": "graph"}
+REFUSED = {
+    "1": "memcpy", "2": "memset", "38": "sync", "51": "graph", "9": None, "17": None, "22": None,
+    "37": None,
+}  # fmt: skip
 ENDS = ("_exit", "fault", "bad", "open")
 CUDA_ERRORS = {"_exit": 0, "fault": 700, "bad": 1, "open": 0}
 

@@ -9,7 +9,7 @@ import pytest
 
 from rlscope_trace.store.finalise import FinaliseReport, finalise
 from rlscope_trace.store.spool import open_spool
-from shim_builder import DRIVER, REFUSED, ShimBuilder
+from shim_builder import DRIVER, OFF, REFUSED, ShimBuilder
 from spool_builder import OPEN, SpoolBuilder
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ WHERE = "libcuda.so.1, libcudart.so.12: no GPU activity, no correlation"
 def site(site_id: int, symbol: str, layer: str = "cuda_api") -> dict[str, object]:
     return {"event": "site", "site_id": site_id, "module": "/v/libcuda.so.1", "symbol": symbol,
             "kind": "launch", "layer": layer, "file_offset": 64 * site_id, "state": "probed",
-            "ts_ns": 120}  # fmt: skip
+            "ts_ns": 90}  # fmt: skip
 
 
 SITES = [site(1, "cudaLaunchKernel"), site(2, "cuLaunchKernel"), site(3, "cuStreamSynchronize"),
@@ -138,6 +138,70 @@ def test_of_calls_that_cupti_told_too_its_own_stay(tmp_path: Path, spool: SpoolB
     assert trace.said[1][0] is True
     assert "probes" not in str(trace.said[1][1])
     assert trace.said[2] == (True, f"by probes on the functions of {WHERE}")
+
+
+def test_after_its_program_was_replaced_probes_tell(tmp_path: Path, spool: SpoolBuilder) -> None:
+    shim = cupti(10)
+    shim.status(ts_ns=120)
+    shim.call(10, 150, 160, "cudaFree", correlation=1)
+    spool.call(1, start_ns=150, end_ns=160, site=1, layer=CUDA)
+    spool.exec(1, ts_ns=195, tid=10)
+    trace = Trace(tmp_path, spool, [*SITES, told(10), told(20)], shim)
+    assert trace.calls == [(1, 150, 160, "memory", "cudaFree", 1), *OF_FIRST, *OF_SECOND]
+    assert trace.said[1] == (
+        True,
+        "in part: not after it replaced its program, 0.000 s after the start;"
+        f" when CUPTI did not tell: by probes on the functions of {WHERE}",
+    )
+
+
+@pytest.mark.parametrize(("first_ns", "kept"), [(305, OF_FIRST[:2]), (210, [])])
+def test_before_a_late_start_of_cupti_probes_tell(
+    tmp_path: Path, spool: SpoolBuilder, first_ns: int, kept: list[tuple[object, ...]]
+) -> None:
+    shim = cupti(10)
+    # Told when CUPTI had worked for a while, perhaps.
+    shim.status(ts_ns=300, is_late=1)
+    shim.call(10, first_ns, first_ns + 5, "cudaFree")
+    trace = Trace(tmp_path, spool, [*SITES, told(10), told(20)], shim)
+    assert trace.calls == [
+        *kept,
+        (1, first_ns, first_ns + 5, "memory", "cudaFree", None),
+        *OF_SECOND,
+    ]
+
+
+def test_calls_before_the_probes_are_missing(tmp_path: Path, spool: SpoolBuilder) -> None:
+    spool.thread(3, ts_ns=200, tid=30, creator=1, parent_tgid=10)
+    sites = [{**one, "ts_ns": 140} for one in SITES]
+    trace = Trace(tmp_path, spool, [*sites, told(10), {**told(30), "ts_ns": 250}])
+    assert trace.said[1] == (
+        True,
+        "in part: only calls from 0.000 s after the start on;"
+        f" by probes on the functions of {WHERE}",
+    )
+    assert trace.said[3] == (True, f"by probes on the functions of {WHERE}")
+
+
+@pytest.mark.parametrize(
+    ("mode", "more"), [("auto", "; and it ended before it could be probed"), ("off", "")]
+)
+def test_a_process_too_short_for_probes_says_so(tmp_path: Path, mode: str, more: str) -> None:
+    spool = SpoolBuilder()
+    spool.thread(1, ts_ns=BEGIN, tid=10)
+    shim = cupti(10)
+    shim.status(OFF, reason="left to others")
+    session = {**SESSION, "instruments": {**INSTRUMENTS, "cuda_calls": mode}}
+    trace = Trace(tmp_path, spool, [], shim, session=session)
+    assert trace.said == {1: (False, f"left to others{more}")}
+
+
+def test_a_process_that_called_cuda_did_initialise_it(tmp_path: Path, spool: SpoolBuilder) -> None:
+    # The spool of a recorder that asked for CUPTI, and heard nothing of it.
+    trace = Trace(tmp_path, spool, [*SITES, told(10), told(20)], ShimBuilder())
+    rows = trace.ask("SELECT process_id, measured, reason FROM capture WHERE kind = 'gpu_activity'")
+    assert [row[:2] for row in rows] == [(1, False), (2, False)]
+    assert all(str(row[2]).startswith("it called CUDA, but nothing was heard") for row in rows)
 
 
 def test_where_cupti_is_on_but_told_no_call_there_was_none(

@@ -71,6 +71,84 @@ def test_statuses_devices_and_streams(tmp_path: Path, shim: ShimBuilder) -> None
     }
 
 
+def test_numbers_that_no_column_holds_are_not_known(tmp_path: Path, shim: ShimBuilder) -> None:
+    big, bigger = 2**32 - 1, 2**64 - 1
+    shim.status(ts_ns=bigger, api=big, driver=2**31, code=big)
+    shim.device(0, "GPU", memory_bytes=bigger, multiprocessors=big)
+    shim.device(2**31, "GPU", uuid=bytes([1] * 16))
+    shim.named(1, 7, "stream", device=big)
+    shim.lost(1, bigger, ts_ns=bigger)
+    shim.activity(400, 500, "k", device=2**31)
+    path, _ = saved(kernel_half(tmp_path / "spool"), shim)
+    numbers = "SELECT ts_ns, code, api_version, driver_version FROM gpu_status"
+    assert rows(path, numbers) == [(None, None, None, None)]
+    sizes = "SELECT device_id, memory_bytes, multiprocessors FROM gpu_device"
+    assert rows(path, sizes) == [(0, None, None)]
+    assert rows(path, "SELECT device_id, name FROM gpu_stream") == [(None, "stream")]
+    assert rows(path, "SELECT device_id FROM gpu_activity") == [(None,)]
+
+
+def test_a_gpu_has_one_number_whatever_a_process_calls_it(tmp_path: Path) -> None:
+    folder = tmp_path / "spool"
+    spool = SpoolBuilder()
+    for number, pid in enumerate((10, 20), 1):
+        spool.thread(number, ts_ns=BEGIN, tid=pid, tgid=pid)
+        spool.close(number, off_ns=FINISH)
+    spool.write(folder, end_ns=FINISH, session={"host": "box"})
+    uuids = {10: [b"B" * 16], 20: [b"A" * 16, b"B" * 16]}
+    shim = ShimBuilder()
+    for pid, visible in uuids.items():
+        shim.source(pid=pid)
+        shim.thread(tid=pid, ts_ns=BEGIN)
+        shim.status()
+        for ordinal, uuid in enumerate(visible):
+            shim.device(ordinal, "H200", uuid=uuid)
+            shim.activity(300 + pid + ordinal, 400, "k", device=ordinal)
+            shim.memory(300 + pid + ordinal, 8, 0x7F00, release=False, device=ordinal)
+            shim.named(1, ordinal, device=ordinal)
+    path, _ = saved(folder, shim)
+    found = rows(path, "SELECT device_id, uuid[5] FROM gpu_device ORDER BY 1")
+    assert found == [(0, "4"), (1, "4")]
+    assert rows(path, "SELECT uuid[6] FROM gpu_device ORDER BY device_id") == [("1",), ("2",)]
+    for table in ("gpu_activity", "gpu_memory", "gpu_stream"):
+        by_process = f"SELECT process_id, device_id FROM {table} ORDER BY ALL"
+        assert rows(path, by_process) == [(1, 1), (2, 0), (2, 1)]
+
+
+def test_cupti_that_fails_meanwhile_is_measured_in_part(tmp_path: Path, shim: ShimBuilder) -> None:
+    failed = "cuptiActivityFlushAll -> 999 UNKNOWN (libcupti.so.13 api 130001)"
+    shim.status(ts_ns=200, recorded=(1 << 5) | (1 << 10))
+    shim.status(reason=failed, ts_ns=400, recorded=(1 << 5) | (1 << 10))
+    path, _ = saved(kernel_half(tmp_path / "spool"), shim)
+    why = f"in part: perhaps nothing from 0.000 s after the start on: {failed}"
+    assert verdicts(path)[:2] == [("cuda_call", 1, True, why), ("gpu_activity", 1, True, why)]
+    assert rows(path, "SELECT kind, count, first_ns FROM trace_stat") == [("dropped", None, 400)]
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_a_program_that_came_after_is_not_measured(tmp_path: Path, *, is_told: bool) -> None:
+    folder = tmp_path / "spool"
+    spool = SpoolBuilder()
+    spool.thread(1, ts_ns=BEGIN, tid=10)
+    spool.exec(1, ts_ns=500, tid=10)
+    spool.close(1, off_ns=FINISH)
+    spool.write(folder, end_ns=FINISH, session={"host": "box"})
+    shim = cupti_thread()
+    shim.status(ts_ns=200, recorded=1 << 10)
+    if is_told:
+        shim.source(pid=10)
+        shim.thread(tid=10, ts_ns=600)
+        shim.status(OFF, "left to others", ts_ns=600)
+    path, _ = saved(folder, shim)
+    (verdict,) = [row for row in verdicts(path) if row[:2] == ("gpu_activity", 1)]
+    assert verdict[2:] == (
+        True,
+        "in part: it was another program too, of which CUPTI did not tell: left to others"
+        if is_told
+        else "in part: not after it replaced its program, 0.000 s after the start",
+    )
+
+
 NO_OTHERS = ("gpu_activity", None, False, "CUDA was not initialised, as far as the recorder heard")
 GRAPHS = "CUPTI; a CUDA graph is one activity: its kernels were not recorded one by one"
 
@@ -86,6 +164,11 @@ GRAPHS = "CUPTI; a CUDA graph is one activity: its kernels were not recorded one
             ON,
             {"recorded": 1 << 5, "refused": 1 << 10},
             [(1, False, "CUPTI refused concurrent_kernel")],
+        ),
+        (
+            ON,
+            {"recorded": 1 << 10, "refused": (1 << 17) | (1 << 38)},
+            [(1, True, "in part: CUPTI refused synchronization; CUPTI refused overhead")],
         ),
         (
             ON,

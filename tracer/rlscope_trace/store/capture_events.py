@@ -45,7 +45,9 @@ def insert_event_capture(
         con.execute("INSERT INTO capture VALUES (?, ?, ?, ?)", row)
     failure = f"the recorder failed: {facts.failure}" if facts.failure else None
     lacking = _in_part(facts.gave_up or failure, calls_away(facts))
-    return len(rows) + insert_cuda_capture(con, facts, lives, lacking=lacking)
+    told = session.get("instruments")
+    mode = told.get("cuda_calls") if isinstance(told, dict) else None
+    return len(rows) + insert_cuda_capture(con, facts, lives, lacking=lacking, mode=mode)
 
 
 def _of_all(session: Mapping[str, object], facts: ProbeFacts) -> list[_Row]:

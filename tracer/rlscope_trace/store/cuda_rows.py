@@ -1,7 +1,7 @@
 """Calls of the CUDA API that probes recorded: rows of cuda_call, as CUPTI's are.
 
 They are told apart from other calls by their layer, and name and kind follow from their site. Of a
-process whose calls CUPTI told as well, those stay: they have a correlation, and more functions.
+process whose calls CUPTI told meanwhile, those stay: they have a correlation, and more functions.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rlscope_analysis.schema.vocabulary import LAYERS
 from rlscope_trace.store.cuda_names import cuda_call_kind
+from rlscope_trace.store.cupti_intervals import IS_TOLD_BY_CUPTI, create_intervals
 from rlscope_trace.store.strings import Strings
 
 if TYPE_CHECKING:
@@ -21,11 +22,6 @@ if TYPE_CHECKING:
     from rlscope_trace.store.processes import Columns
 
 CUDA_LAYER = LAYERS.index("cuda_api")
-# The processes of which CUPTI recorded the calls, whether there were any or not.
-TOLD_BY_CUPTI = """
-SELECT process_id FROM gpu_status
-WHERE state = 'on' AND (contains(recorded, 'runtime') OR contains(recorded, 'driver'))
-"""
 _SORTED = "ORDER BY t.process_id, t.thread_id, c.start_ns, c.end_ns DESC"
 
 
@@ -35,6 +31,7 @@ class ProbedCudaCalls:
     def __init__(self, con: duckdb.DuckDBPyConnection, sites: Mapping[int, Site]) -> None:
         self._con = con
         self._sites = sites
+        create_intervals(con)
         con.execute(
             "CREATE TEMP TABLE staged_cuda_call"
             " (thread_id INTEGER, start_ns BIGINT, end_ns BIGINT, site_id INTEGER)"
@@ -51,8 +48,8 @@ class ProbedCudaCalls:
     def store(self) -> dict[str, int]:
         """Write the rows; return by table how many it holds now, {} where none were added."""
         ((count,),) = self._con.execute(
-            "SELECT count(*) FROM staged_cuda_call JOIN thread AS t USING (thread_id)"  # noqa: S608
-            f" WHERE t.process_id NOT IN ({TOLD_BY_CUPTI})"
+            "SELECT count(*) FROM staged_cuda_call AS c JOIN thread AS t USING (thread_id)"  # noqa: S608
+            f" WHERE NOT {IS_TOLD_BY_CUPTI}"
         ).fetchall()
         rows = self._store() if count else {}
         self._con.execute("DROP TABLE staged_cuda_call")
@@ -65,7 +62,7 @@ class ProbedCudaCalls:
             " SELECT c.thread_id, c.start_ns, c.end_ns, coalesce(n.kind, 0), n.name_id, NULL"
             " FROM staged_cuda_call AS c JOIN thread AS t USING (thread_id)"
             " LEFT JOIN cuda_site AS n USING (site_id)"
-            f" WHERE t.process_id NOT IN ({TOLD_BY_CUPTI})"
+            f" WHERE NOT {IS_TOLD_BY_CUPTI}"
         )
         # Those of CUPTI are there already, and the table is sorted.
         self._con.execute("DELETE FROM cuda_call_coded")

@@ -9,7 +9,7 @@ import numpy as np
 
 from rlscope_trace._capture import ShimGpuReader, shim_gpu_names
 from rlscope_trace.store.database_file import BATCH_ROWS
-from rlscope_trace.store.gpu_facts import GpuFacts, GpuVerdict
+from rlscope_trace.store.gpu_facts import GpuFacts
 from rlscope_trace.store.gpu_inserts import Staging, insert_memory, insert_overheads
 from rlscope_trace.store.gpu_losses import GpuCuts, gpu_stats
 from rlscope_trace.store.gpu_names import GpuNames
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from rlscope_trace._capture import ShimScan
     from rlscope_trace.store.database_file import ReportProgress
+    from rlscope_trace.store.gpu_verdicts import GpuVerdict
     from rlscope_trace.store.stats import TraceStat
     from rlscope_trace.store.thread_lives import ThreadLives
 
@@ -110,7 +111,7 @@ class GpuWriter:
         process_id = self._processes(activities)
         rows = {
             "process_id": process_id,
-            "device_id": activities["device"],
+            "device_id": self._facts.devices.numbers(activities["source"], activities["device"]),
             "context_id": activities["context"],
             "stream_id": activities["stream"],
             "start_ns": activities["start_ns"],
@@ -141,6 +142,7 @@ class GpuWriter:
         at_ns = memories["ts_ns"]
         process_id = self._processes({**memories, "start_ns": at_ns, "end_ns": at_ns + 1})
         rows = {name: column for name, column in memories.items() if name != "source"}
+        rows["device"] = self._facts.devices.numbers(memories["source"], memories["device"])
         return _where({**rows, "process_id": process_id}, process_id > 0)
 
     def _processes(self, columns: Columns) -> NDArray[np.int32]:
@@ -155,9 +157,10 @@ class GpuWriter:
     def _threads(self, columns: Columns) -> NDArray[np.int32]:
         owners = np.full(len(columns["source"]), NOBODY, dtype=np.int32)
         keys = columns["source"].astype(np.int64) << 32 | columns["tid"]
-        used, place = np.unique(keys, return_inverse=True)
-        for index, key in enumerate(used.tolist()):
-            here = place == index
+        order = np.argsort(keys, kind="stable")
+        used, first = np.unique(keys[order], return_index=True)
+        places = np.split(order, first[1:])
+        for key, here in zip(used.tolist(), places, strict=False):
             owners[here] = self._lives.threads_at(
                 int(self._pids[key >> 32]),
                 key & 0xFFFFFFFF,

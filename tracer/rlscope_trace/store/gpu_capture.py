@@ -11,9 +11,13 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from rlscope_trace.store.gpu_facts import GpuVerdict
+    from rlscope_trace.store.gpu_verdicts import GpuVerdict
 
 NO_CUDA = "CUDA was not initialised, as far as the recorder heard"
+NO_SHIM = (
+    "it called CUDA, but nothing was heard of CUPTI in it: CUDA loads the shim when it begins,"
+    " where CUDA_INJECTION64_PATH names it"
+)
 
 
 def insert_gpu_capture(
@@ -29,12 +33,27 @@ def insert_gpu_capture(
             [verdict.process_id, verdict.kind, verdict.measured, verdict.reason],
         )
     known = {verdict.process_id for verdict in verdicts}
+    reason = _reason(session)
+    calling = _calling(con) - known if reason == NO_CUDA else set()
+    for process_id in sorted(calling):
+        con.execute(
+            "INSERT INTO capture VALUES (?, 'gpu_activity', false, ?)", [process_id, NO_SHIM]
+        )
     processes = con.execute("SELECT process_id FROM process").fetchall()
-    if all(process_id in known for (process_id,) in processes):
-        return len(verdicts)
+    rows = len(verdicts) + len(calling)
+    if all(process_id in known | calling for (process_id,) in processes):
+        return rows
     # Calls of CUDA may be recorded in other ways too, which tell of them.
-    con.execute("INSERT INTO capture VALUES (NULL, 'gpu_activity', false, ?)", [_reason(session)])
-    return len(verdicts) + 1
+    con.execute("INSERT INTO capture VALUES (NULL, 'gpu_activity', false, ?)", [reason])
+    return rows + 1
+
+
+def _calling(con: duckdb.DuckDBPyConnection) -> set[int]:
+    """Return the processes that called CUDA."""
+    found = con.execute(
+        "SELECT DISTINCT t.process_id FROM cuda_call_coded AS c JOIN thread AS t USING (thread_id)"
+    ).fetchall()
+    return {process_id for (process_id,) in found}
 
 
 def _reason(session: Mapping[str, object]) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rlscope_trace._capture import shim_gpu_cut_names, shim_gpu_lost, shim_gpu_repeated
+from rlscope_trace.store.gpu_devices import INT64_MAX, int64
 from rlscope_trace.store.gpu_facts import NOT_FETCHED
 from rlscope_trace.store.stats import TraceStat
 from rlscope_trace.store.thread_lives import OUTSIDE
@@ -56,6 +57,7 @@ def gpu_stats(
     """Return a row for everything that is missing or odd."""
     rows = [
         *_told(scan),
+        *_failed(facts),
         *_left_out(reader, cuts),
         *_unmatched(reader, facts),
         TraceStat(
@@ -76,21 +78,30 @@ def _told(scan: ShimScan) -> Iterator[TraceStat]:
     for _, what, activity, count, first_ns in shim_gpu_lost(scan):
         before, since_ns = counts.get((what, activity), (0, 0))
         earliest = min((ns for ns in (since_ns, first_ns) if ns), default=0)
-        counts[what, activity] = (before + count, earliest)
+        # No process has so many: the number is damaged, and a column would not hold it.
+        counts[what, activity] = (min(before + count, INT64_MAX), earliest)
     for (what, activity), (count, first_ns) in counts.items():
         if what == _DROPPED:
             source, remedy = "GPU records: CUPTI had no buffer left", _SLOWER
         elif what == _NO_BUFFER:
             source, remedy = "GPU records: there was no memory for a buffer of CUPTI", _MEMORY
         elif what == NOT_FETCHED:
-            yield TraceStat("truncated", _REST, count, first_ns or None, _END)
+            yield TraceStat("truncated", _REST, count, int64(first_ns) or None, _END)
             continue
         elif what == _UNREADABLE:
             source = f"GPU records of a form that is not known, of CUPTI's kind {activity}"
             remedy = _NEWER
         else:
             source, remedy = f"GPU records: for reason {what}, which is not known", _NEWER
-        yield TraceStat("dropped", source, count, first_ns or None, remedy)
+        yield TraceStat("dropped", source, count, int64(first_ns) or None, remedy)
+
+
+def _failed(facts: GpuFacts) -> Iterator[TraceStat]:
+    """Tell of records that CUPTI did not give; how many is not known."""
+    times_ns = facts.failures()
+    if times_ns:
+        source = "GPU records: a call of CUPTI failed, which table capture names"
+        yield TraceStat("dropped", source, None, int64(min(times_ns)) or None, None)
 
 
 def _left_out(reader: ShimGpuReader, cuts: GpuCuts) -> Iterator[TraceStat]:

@@ -49,6 +49,7 @@ class ThreadLives:
             execs_ns.setdefault(thread_id, []).append(ts_ns)
         self._threads: dict[tuple[int, int], list[Life]] = {}
         self._processes: dict[int, list[Life]] = {}
+        self._execs_ns: dict[int, set[int]] = {}
         chosen = sorted(set(pids))
         threads = con.execute(
             "SELECT p.pid, t.tid, t.process_id, t.thread_id, t.start_ns, t.end_ns FROM thread AS t"
@@ -60,6 +61,7 @@ class ThreadLives:
             replaced = tuple(execs_ns.get(thread_id, ()))
             life = Life(process_id, thread_id, start_ns, end_ns, replaced)
             self._threads.setdefault((pid, tid), []).append(life)
+            self._execs_ns.setdefault(process_id, set()).update(replaced)
         processes = con.execute(
             "SELECT pid, process_id, 0, start_ns, end_ns FROM process"
             " WHERE pid IN (SELECT unnest(?)) ORDER BY start_ns",
@@ -82,6 +84,10 @@ class ThreadLives:
         """Return the process that told something, perhaps just after the trace of it had ended."""
         lives = self._processes.get(pid, [])
         return _at(lives, ts_ns) or (lives[-1] if lives else None)
+
+    def execs_ns(self, process_id: int) -> list[int]:
+        """Return when a process replaced its program (ns), in the order of time."""
+        return sorted(self._execs_ns.get(process_id, ()))
 
     def threads_at(
         self, pid: int, tid: int, start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
