@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
 
 from rlscope_analysis.schema import create_tables
-from rlscope_trace.nvml.counter_file import CounterFile
+from rlscope_trace.nvml.counter_file import CounterFile, CounterLines, read_counter_file
 from rlscope_trace.store.counters import Counters, insert_counters
 from rlscope_trace.store.spool import open_spool
 from spool_builder import SpoolBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 END_NS = 1000
 DEVICES: list[object] = [
@@ -139,6 +141,57 @@ def test_damage_and_losses_are_counted(tmp_path: Path) -> None:
             None,
         ),
     ]
+
+
+class FullDisk:
+    """Takes nothing beyond the first bytes of a file, as long as it is full."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, is_full: bool = True) -> None:
+        self.is_full = is_full
+        self.limit = 512
+        write = os.pwrite
+
+        def pwrite(file: int, data: bytes, at: int) -> int:
+            if self.is_full and at + len(data) > self.limit:
+                raise OSError(errno.ENOSPC, "full")
+            return write(file, data, at)
+
+        monkeypatch.setattr(os, "pwrite", pwrite)
+
+
+def test_a_file_that_cannot_be_begun_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "counters.jsonl"
+    FullDisk(monkeypatch).limit = 0
+    before = list(Path("/proc/self/fd").iterdir())
+    with pytest.raises(OSError, match="full"):
+        CounterFile(path)
+    assert not path.exists()
+    assert len(list(Path("/proc/self/fd").iterdir())) == len(before)
+
+
+def test_what_a_full_disk_does_not_take_comes_later_but_for_readings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "counters.jsonl"
+    disk = FullDisk(monkeypatch)
+    file = CounterFile(path)
+    file.write(DEVICES, ts_ns=100)
+    file.write([[0, 200, {"power": 1}]], ts_ns=200, readings=1)
+    disk.is_full = False
+    file.write([[1, 300, {"power": 2}]], ts_ns=300, readings=1)
+    disk.is_full = True
+    file.is_hung = True
+    file.unavailable = "the driver is \u201cgone\u201d" * 10
+    file.update_header()
+    file.close()
+    lines = CounterLines()
+    assert list(read_counter_file(path, lines)) == [(1, 300, "power", 2.0)]
+    assert [device.uuid for device in lines.devices] == ["GPU-a", "GPU-b"]
+    assert (lines.lost.count, lines.lost.first_ns, lines.damaged) == (1, 200, 0)
+    assert (lines.is_hung, lines.is_ended) == (True, False)
+    assert str(lines.unavailable).startswith("the driver is")
 
 
 def test_the_header_tells_what_did_not_get_there(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """The file of the readings in a spool: a JSON value per line, whole lines only.
 
-The first line has a fixed length and counts what was lost: it is rewritten in place, which works on
-a full disk too. The others tell of a device, of what is not measured and why, and readings.
+The first line has a fixed length and tells what was lost and how it ended: it is rewritten in
+place, which works on a full disk too. The others tell of a device, of what is not measured and why,
+and readings.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ COUNTERS_FILE = "counters.jsonl"
 # Begins the reason where a machine has no GPU to read: a fact, and nothing that is amiss.
 NOTHING_TO_MEASURE = "nothing to measure: "
 _FORMAT = "rlscope-counters 1"
-_HEADER_BYTES = 256
+_HEADER_BYTES = 512
+# As much of a reason as the first line holds, whatever its letters are.
+_REASON_LETTERS = 40
 
 
 @dataclass(slots=True)
@@ -41,32 +44,47 @@ class CounterFile:
     """Writes the file; every line is on its way to the disk when `write` returns."""
 
     def __init__(self, path: Path) -> None:
-        """Create the file, which must not exist; OSError where that fails."""
+        """Create the file, which must not exist; OSError where that fails, and there is none."""
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self._file = os.open(path, flags, 0o600)
         self._end = 0
+        # Lines that are no readings and did not get onto the disk yet: they come before the next.
+        self._pending = b""
         self.lost = Counted()
         """Readings that did not get onto the disk."""
         self.failed = Counted()
         """Readings that NVML failed to give, though it had given others."""
-        self._write_whole(self._header())
+        self.is_ended = self.is_hung = False
+        self.unavailable: str | None = None
+        try:
+            self._write_whole(self._header())
+        except OSError:
+            os.close(self._file)
+            path.unlink(missing_ok=True)
+            raise
 
     def write(self, lines: Sequence[object], *, ts_ns: int, readings: int = 0) -> None:
-        """Append lines, all or none; what a full disk does not take is counted."""
-        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+        """Append lines, all or none; readings that a full disk does not take are counted.
+
+        Other lines than readings, which are lists, are written later, if that can be.
+        """
         try:
-            self._write_whole(text.encode())
+            self._write_whole(self._pending + _encoded(lines))
+            self._pending = b""
         except OSError:
+            self._pending += _encoded([line for line in lines if not isinstance(line, list)])
             self.lost.add(readings, ts_ns)
             self.update_header()
 
     def update_header(self) -> None:
-        """Write the counts where they have their place."""
+        """Write the counts, and how it ended, where they have their place."""
         with suppress(OSError):
             os.pwrite(self._file, self._header(), 0)
 
     def close(self) -> None:
-        """Close the file; nothing is written later."""
+        """Write what waits, if the disk takes it, and close the file; nothing is written later."""
+        with suppress(OSError):
+            self._write_whole(self._pending)
         os.close(self._file)
 
     def _header(self) -> bytes:
@@ -74,7 +92,11 @@ class CounterFile:
             "format": _FORMAT,
             "lost": [self.lost.count, self.lost.first_ns],
             "failed": [self.failed.count, self.failed.first_ns],
+            "ended": self.is_ended,
+            "hung": self.is_hung,
         }
+        if self.unavailable is not None:
+            facts["unavailable"] = self.unavailable[:_REASON_LETTERS]
         return json.dumps(facts).ljust(_HEADER_BYTES - 1).encode() + b"\n"
 
     def _write_whole(self, data: bytes) -> None:
@@ -87,6 +109,10 @@ class CounterFile:
                 os.ftruncate(self._file, self._end)
             raise
         self._end += written
+
+
+def _encoded(lines: Sequence[object]) -> bytes:
+    return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +177,7 @@ def _take(value: dict[str, Any], lines: CounterLines) -> None:
     """Take what a line tells that is no reading."""
     if "format" in value:
         lines.lost, lines.failed = Counted(*value["lost"]), Counted(*value["failed"])
+        _take_end(value, lines)
     elif "uuid" in value:
         lines.devices.append(DeviceFacts(int(value["index"]), value["uuid"], value["name"]))
     elif "not_measured" in value:
@@ -159,6 +186,11 @@ def _take(value: dict[str, Any], lines: CounterLines) -> None:
     elif "interval_ms" in value:
         lines.interval_ms, lines.driver = int(value["interval_ms"]), value["driver"]
     else:
-        lines.unavailable = value.get("unavailable", lines.unavailable)
-        lines.is_ended = value.get("ended", lines.is_ended)
-        lines.is_hung = value.get("hung", lines.is_hung)
+        _take_end(value, lines)
+
+
+def _take_end(value: dict[str, Any], lines: CounterLines) -> None:
+    """Take how it ended: from a line of its own, which has all of a reason, or the first one."""
+    lines.unavailable = value.get("unavailable", lines.unavailable)
+    lines.is_ended = value.get("ended", lines.is_ended)
+    lines.is_hung = value.get("hung", lines.is_hung)

@@ -52,7 +52,7 @@ class CounterSampler:
             self._thread.start()
         except RuntimeError as error:
             # No more threads are allowed: the target comes first.
-            self._write([{"unavailable": str(error)}])
+            self._end(str(error))
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Read once more and end; a thread that hangs in NVML is left behind."""
@@ -63,7 +63,8 @@ class CounterSampler:
             self._thread.join(timeout_s)
         with self._writing:
             if self._thread.is_alive():
-                self._file.write([{"hung": True}], ts_ns=time.monotonic_ns())
+                self._file.is_hung = True
+                self._file.update_header()
             self._file.close()
             self._file = None
 
@@ -75,15 +76,15 @@ class CounterSampler:
         try:
             nvml = load()
         except NvmlUnavailableError as error:
-            self._write([{"unavailable": str(error)}])
+            self._end(str(error))
             return
         try:
             self._sample(nvml, since_ns)
-            self._write([{"ended": True}])
+            self._end()
         except NvmlUnavailableError as error:
-            self._write([{"unavailable": str(error)}])
+            self._end(str(error))
         except Exception as error:  # noqa: BLE001 - a recording goes on without readings
-            self._write([{"unavailable": f"{type(error).__name__}: {error}"}])
+            self._end(f"{type(error).__name__}: {error}")
         finally:
             with suppress(nvml.NVMLError):
                 nvml.nvmlShutdown()
@@ -131,6 +132,18 @@ class CounterSampler:
                 count += len(readings)
                 lines += [[position, ts_ns, {reader.name: value}] for ts_ns, value in readings]
         self._write(lines, readings=count, failed=failed, ts_ns=now_ns)
+
+    def _end(self, unavailable: str | None = None) -> None:
+        """Note how it ended: to the end of the recording, or why not."""
+        with self._writing:
+            if self._file is None:
+                return
+            self._file.is_ended = unavailable is None
+            self._file.unavailable = unavailable
+            self._file.update_header()
+            if unavailable is not None:
+                # All of the reason.
+                self._file.write([{"unavailable": unavailable}], ts_ns=time.monotonic_ns())
 
     def _write(
         self, lines: list[object], *, readings: int = 0, failed: int = 0, ts_ns: int = 0
