@@ -108,7 +108,7 @@ def attach_late(
     here on. Raises LateAttachError where it cannot be done safely, TargetGoneError.
     """
     if shim_is_loaded(pid, name=shim.name):
-        return LateResult((f"pid {pid} has the shim loaded already",), (), None)
+        return LateResult(("the shim is loaded already",), (), None)
     if obstacles := list(_obstacles(pid, shim)):
         hints = [hint for _, hint in obstacles if hint]
         raise LateAttachError(
