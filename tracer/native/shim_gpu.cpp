@@ -26,6 +26,8 @@ bool ShimGpu::Add(std::uint32_t source, const char* cell) {
     case RLS_SHIM_GPU_ACTIVITY: {
       const auto record = As<rls_shim_gpu_activity>(cell);
       Intern(record.name);
+      if (record.correlation != 0 && record.work != RLS_SHIM_GPU_SYNC)
+        work_[source].Add(record.correlation);
       return record.work >= RLS_SHIM_GPU_KERNEL && record.work <= RLS_SHIM_GPU_SYNC;
     }
     case RLS_SHIM_GPU_OVERHEAD:
@@ -131,6 +133,18 @@ std::uint32_t ShimGpu::TidAt(std::uint32_t source, std::uint32_t inner,
 bool ShimGpu::HasCall(std::uint32_t source, std::uint32_t correlation) const {
   const auto calls = calls_.find(source);
   return calls != calls_.end() && calls->second.Has(correlation);
+}
+
+bool ShimGpu::HasWork(std::uint32_t source, std::uint32_t correlation) const {
+  const auto work = work_.find(source);
+  return work != work_.end() && work->second.Has(correlation);
+}
+
+std::uint64_t ShimGpu::Recorded(std::uint32_t source) const {
+  std::uint64_t kinds = 0;
+  for (const auto& [teller, status] : statuses_)
+    if (teller == source && status.state == RLS_SHIM_GPU_ON) kinds |= status.recorded;
+  return kinds;
 }
 
 }  // namespace rls

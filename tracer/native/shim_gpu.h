@@ -70,6 +70,10 @@ class ShimGpu {
   std::uint32_t TidAt(std::uint32_t source, std::uint32_t inner, std::uint64_t offset) const;
   bool HasCall(std::uint32_t source, std::uint32_t correlation) const;
   bool HasCalls(std::uint32_t source) const { return calls_.count(source) != 0; }
+  // Whether a call made a GPU work: waiting for it is no work.
+  bool HasWork(std::uint32_t source, std::uint32_t correlation) const;
+  // CUPTI's kinds that were recorded of a process at any time, as bits.
+  std::uint64_t Recorded(std::uint32_t source) const;
 
  private:
   void AddStatus(std::uint32_t source, const rls_shim_gpu_status& record);
@@ -96,6 +100,7 @@ class ShimGpu {
            std::vector<std::pair<std::uint64_t, std::uint32_t>>>
       tids_;
   std::map<std::uint32_t, ShimGpuIds> calls_;  // correlation ids by source
+  std::map<std::uint32_t, ShimGpuIds> work_;   // of activities, alike
 };
 
 }  // namespace rls

@@ -212,9 +212,9 @@ py::dict LeftOut(const ShimGpuReader& reader) {
 }
 
 // source -> (count, first_ns).
-py::dict Unmatched(const ShimGpuReader& reader) {
+py::dict Unmatched(const std::map<std::uint32_t, ShimGpuUnmatched>& found) {
   py::dict rows;
-  for (const auto& [source, unmatched] : reader.unmatched())
+  for (const auto& [source, unmatched] : found)
     rows[py::int_(source)] = py::make_tuple(unmatched.count, unmatched.first_ns);
   return rows;
 }
@@ -229,10 +229,13 @@ py::dict Converted(const ShimGpuReader& reader) {
 
 void bind_shim_gpu(py::module_& module) {
   py::class_<ShimGpuReader>(module, "ShimGpuReader")
-      .def(py::init<const ShimScan&>(), py::arg("scan"), py::keep_alive<1, 2>())
+      .def(py::init<const ShimScan&, std::int64_t>(), py::arg("scan"), py::arg("start_ns") = 0,
+           py::keep_alive<1, 2>())
       .def("next", &NextPart, py::arg("count"))
       .def("left_out", &LeftOut)
-      .def("unmatched", &Unmatched)
+      .def("unmatched", [](const ShimGpuReader& reader) { return Unmatched(reader.unmatched()); })
+      .def("unmatched_calls",
+           [](const ShimGpuReader& reader) { return Unmatched(reader.unmatched_calls()); })
       .def("converted", &Converted);
   module.def("shim_gpu_names", &Names, py::arg("scan"));
   module.def("shim_gpu_cut_names", &CutNames, py::arg("scan"));

@@ -1,5 +1,9 @@
 #include "shim_gpu_reader.h"
 
+#include <algorithm>
+
+#include "cuda_work.h"
+
 namespace rls {
 namespace {
 
@@ -13,9 +17,18 @@ std::size_t BytesBehind(const char* cell, std::size_t left) {
   return length > RLS_SHIM_MAX_TEXT || bytes > left ? 0 : bytes;
 }
 
+void Count(std::int64_t start_ns, ShimGpuUnmatched* unmatched) {
+  ++unmatched->count;
+  if (unmatched->first_ns == 0 || start_ns < unmatched->first_ns) unmatched->first_ns = start_ns;
+}
+
 }  // namespace
 
-ShimGpuReader::ShimGpuReader(const ShimScan& scan) : scan_(scan), file_(scan.path()) {}
+ShimGpuReader::ShimGpuReader(const ShimScan& scan, std::int64_t start_ns)
+    : scan_(scan), start_ns_(start_ns), file_(scan.path()) {
+  for (std::uint32_t source = 0; source < scan.sources().size(); ++source)
+    recorded_.push_back(scan.gpu().Recorded(source));
+}
 
 ShimGpuPart ShimGpuReader::Next(std::size_t count) {
   ShimGpuPart part;
@@ -58,6 +71,7 @@ void ShimGpuReader::AddCall(const ShimGpu::Extent& extent, const rls_shim_gpu_ca
                             ShimGpuCalls* calls) {
   std::pair<std::int64_t, std::int64_t> times;
   if (!Convert(extent.source, record.start_ns, record.end_ns, &times)) return;
+  MatchCall(extent.source, record, times.first);
   calls->source.push_back(extent.source);
   calls->tid.push_back(Tid(extent, record.tid));
   calls->start_ns.push_back(times.first);
@@ -118,19 +132,21 @@ void ShimGpuReader::AddMemory(std::uint32_t source, const rls_shim_gpu_memory& r
 
 bool ShimGpuReader::Convert(std::uint32_t source, std::uint64_t start, std::uint64_t end,
                             std::pair<std::int64_t, std::int64_t>* times) {
-  if (start == 0 || end == 0) {
-    ++left_out_.untimed;
-    return false;
-  }
   const ShimGpuClock& clock = scan_.gpu().clock(source);
   *times = {clock.Monotonic(start), clock.Monotonic(end)};
+  const std::int64_t known_ns = std::max(times->first, times->second);
+  const bool is_earlier = known_ns != 0 && known_ns < start_ns_;
+  if (start == 0 || end == 0) {
+    left_out_.untimed += is_earlier ? 0 : 1;
+    return false;
+  }
   if (times->first == 0 || times->second == 0) {
     ++left_out_.unconverted;
     return false;
   }
-  if (ShimGpuClock::IsForeign(start)) ++converted_[source];
+  if (ShimGpuClock::IsForeign(start) && times->first >= start_ns_) ++converted_[source];
   if (times->first <= times->second) return true;
-  ++left_out_.backwards;
+  left_out_.backwards += is_earlier ? 0 : 1;
   return false;
 }
 
@@ -139,11 +155,26 @@ void ShimGpuReader::Match(std::uint32_t source, const rls_shim_gpu_activity& rec
   const bool is_unasked = record.work == RLS_SHIM_GPU_SYNC ||
                           (record.work == RLS_SHIM_GPU_MEMCPY && record.correlation == 0 &&
                            record.detail >= kFirstUnaskedCopy);
-  if (is_unasked || (record.correlation != 0 && scan_.gpu().HasCall(source, record.correlation)))
+  if (is_unasked || start_ns < start_ns_ ||
+      (record.correlation != 0 && scan_.gpu().HasCall(source, record.correlation)))
     return;
-  ShimGpuUnmatched& unmatched = unmatched_[source];
-  ++unmatched.count;
-  if (unmatched.first_ns == 0 || start_ns < unmatched.first_ns) unmatched.first_ns = start_ns;
+  Count(start_ns, &unmatched_[source]);
+}
+
+void ShimGpuReader::MatchCall(std::uint32_t source, const rls_shim_gpu_call& record,
+                              std::int64_t start_ns) {
+  if (record.correlation == 0 || record.result != 0 || start_ns < start_ns_ ||
+      (WorkOf(record.name) & recorded_[source]) == 0 ||
+      scan_.gpu().HasWork(source, record.correlation))
+    return;
+  Count(start_ns, &unmatched_calls_[source]);
+}
+
+std::uint64_t ShimGpuReader::WorkOf(std::uint64_t name) {
+  const auto [found, is_new] = work_of_.emplace(name, 0);
+  const std::string* text = is_new ? scan_.Text(name) : nullptr;
+  if (text != nullptr) found->second = CudaWorkOf(*text);
+  return found->second;
 }
 
 // As the recorder sees it; 0: not known.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -68,8 +69,9 @@ struct ShimGpuUnmatched {
 
 class ShimGpuReader {
  public:
-  // The scan has to outlive it. Throws std::system_error.
-  explicit ShimGpuReader(const ShimScan& scan);
+  // The scan has to outlive it. What began before start_ns is no loss of this recording: it is
+  // among the parts, but nowhere in the counts. Throws std::system_error.
+  ShimGpuReader(const ShimScan& scan, std::int64_t start_ns);
 
   // At least `count` records; fewer at the end, then none.
   ShimGpuPart Next(std::size_t count);
@@ -78,6 +80,11 @@ class ShimGpuReader {
   const ShimGpuLeftOut& left_out() const { return left_out_; }
   // By source: activities of a GPU whose call is not in the file.
   const std::map<std::uint32_t, ShimGpuUnmatched>& unmatched() const { return unmatched_; }
+  // By source: calls that asked a GPU for work of a kind that was recorded, and succeeded, and no
+  // such work is in the file. Those that a graph captured are among them: nothing tells them apart.
+  const std::map<std::uint32_t, ShimGpuUnmatched>& unmatched_calls() const {
+    return unmatched_calls_;
+  }
   // By source: how many stamps were of another clock.
   const std::map<std::uint32_t, std::uint64_t>& converted() const { return converted_; }
 
@@ -94,14 +101,21 @@ class ShimGpuReader {
   bool Convert(std::uint32_t source, std::uint64_t start, std::uint64_t end,
                std::pair<std::int64_t, std::int64_t>* times);
   void Match(std::uint32_t source, const rls_shim_gpu_activity& record, std::int64_t start_ns);
+  void MatchCall(std::uint32_t source, const rls_shim_gpu_call& record, std::int64_t start_ns);
+  // CUPTI's kinds of the work that calls of this name ask for, as bits.
+  std::uint64_t WorkOf(std::uint64_t name);
   std::uint32_t Tid(const ShimGpu::Extent& extent, std::uint32_t inner) const;
 
   const ShimScan& scan_;
+  std::int64_t start_ns_;
   ShimFile file_;
   std::vector<char> cells_;
   std::size_t next_extent_ = 0;
   ShimGpuLeftOut left_out_;
   std::map<std::uint32_t, ShimGpuUnmatched> unmatched_;
+  std::map<std::uint32_t, ShimGpuUnmatched> unmatched_calls_;
+  std::unordered_map<std::uint64_t, std::uint64_t> work_of_;  // by hash of the name
+  std::vector<std::uint64_t> recorded_;                       // by source
   std::map<std::uint32_t, std::uint64_t> converted_;
 };
 

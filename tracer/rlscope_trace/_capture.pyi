@@ -237,7 +237,9 @@ class ShimRangeReader:
 class ShimGpuReader:
     """Calls, activities, overheads and memory of GPUs, part by part; times in ns."""
 
-    def __init__(self, scan: ShimScan) -> None: ...
+    def __init__(self, scan: ShimScan, start_ns: int = 0) -> None:
+        """What began before `start_ns` is in the parts, but not in any count."""
+
     def next(
         self, count: int
     ) -> (
@@ -264,6 +266,13 @@ class ShimGpuReader:
 
     def unmatched(self) -> dict[int, tuple[int, int]]:
         """Return, by source, activities without a call: how many, and when the first began."""
+
+    def unmatched_calls(self) -> dict[int, tuple[int, int]]:
+        """Return, by source, calls without the work that they asked a GPU for, as unmatched().
+
+        Only calls that succeeded, and work of kinds that were recorded of the process. Launches
+        that a graph captured are among them.
+        """
 
     def converted(self) -> dict[int, int]:
         """Return, by source, how many records were on another clock than the trace."""
