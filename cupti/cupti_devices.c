@@ -7,7 +7,8 @@
 #include "cupti.h"
 
 #define MAX_DEVICES 64
-#define MAX_NAMED 512
+#define MAX_CONTEXTS 512
+#define MAX_STREAMS 512
 
 typedef uint32_t (*device_get_count)(int* count);
 typedef uint32_t (*device_get)(int* device, int ordinal);
@@ -23,8 +24,16 @@ struct named {
   bool is_stream;
 };
 
-static struct named named[MAX_NAMED];
-static uint32_t named_count;
+// Apart, so that streams cannot crowd out the contexts, which say what device they are of. The
+// oldest context makes room.
+static struct named contexts[MAX_CONTEXTS];
+static uint32_t context_count;  // ever
+static struct named streams[MAX_STREAMS];
+static uint32_t stream_count;
+
+static uint32_t kept_contexts(void) {
+  return context_count < MAX_CONTEXTS ? context_count : MAX_CONTEXTS;
+}
 
 static int attribute_of(int device, int attribute) {
   const device_get_attribute get = (device_get_attribute)rls_cuda_function("cuDeviceGetAttribute");
@@ -79,8 +88,9 @@ bool rls_cupti_tell_devices(struct rls_shim_slot* slot) {
 }
 
 uint32_t rls_cupti_device_of(uint32_t context) {
-  for (uint32_t i = 0; i < named_count; ++i)
-    if (!named[i].is_stream && named[i].context == context) return named[i].device;
+  const uint32_t kept = kept_contexts();
+  for (uint32_t i = 0; i < kept; ++i)
+    if (contexts[i].context == context) return contexts[i].device;
   return RLS_UNKNOWN_ID;
 }
 
@@ -88,7 +98,7 @@ static void tell_named(struct rls_shim_slot* slot, const struct named* entry) {
   const struct rls_shim_gpu_named record = {
       .kind = RLS_SHIM_GPU_NAMED,
       .is_stream = entry->is_stream,
-      .device = entry->is_stream ? rls_cupti_device_of(entry->context) : entry->device,
+      .device = entry->device,
       .context = entry->context,
       .stream = entry->stream,
   };
@@ -96,27 +106,32 @@ static void tell_named(struct rls_shim_slot* slot, const struct named* entry) {
 }
 
 // CUPTI tells of a stream with every context, and of what there was before a late start: once is
-// enough. More than there is room for are told, and forgotten.
-static void note(struct rls_shim_slot* slot, const struct named* entry) {
-  for (uint32_t i = 0; i < named_count; ++i) {
-    if (named[i].is_stream == entry->is_stream && named[i].context == entry->context &&
-        named[i].stream == entry->stream && (entry->is_stream || named[i].device == entry->device))
-      return;
-  }
-  if (named_count < MAX_NAMED) named[named_count++] = *entry;
-  tell_named(slot, entry);
-}
-
+// enough. Streams that there is no room for are told, and forgotten.
 void rls_cupti_note_context(struct rls_shim_slot* slot, uint32_t context, uint32_t device) {
   const struct named entry = {.context = context, .device = device};
-  note(slot, &entry);
+  if (rls_cupti_device_of(context) == device) return;
+  contexts[context_count++ % MAX_CONTEXTS] = entry;
+  tell_named(slot, &entry);
 }
 
 void rls_cupti_note_stream(struct rls_shim_slot* slot, uint32_t context, uint32_t stream) {
-  const struct named entry = {.context = context, .stream = stream, .is_stream = true};
-  note(slot, &entry);
+  const uint32_t device = rls_cupti_device_of(context);
+  const struct named entry = {
+      .context = context, .device = device, .stream = stream, .is_stream = true};
+  for (uint32_t i = 0; i < stream_count; ++i) {
+    struct named* known = &streams[i];
+    if (known->context != context || known->stream != stream) continue;
+    if (known->device == device) return;
+    *known = entry;
+    tell_named(slot, &entry);
+    return;
+  }
+  if (stream_count < MAX_STREAMS) streams[stream_count++] = entry;
+  tell_named(slot, &entry);
 }
 
 void rls_cupti_tell_named(struct rls_shim_slot* slot) {
-  for (uint32_t i = 0; i < named_count; ++i) tell_named(slot, &named[i]);
+  const uint32_t kept = kept_contexts();
+  for (uint32_t i = 0; i < kept; ++i) tell_named(slot, &contexts[i]);
+  for (uint32_t i = 0; i < stream_count; ++i) tell_named(slot, &streams[i]);
 }

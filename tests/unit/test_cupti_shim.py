@@ -1,13 +1,14 @@
 """The GPU half of the shim in programs that use the fakes: what it records, and when it starts."""
 
+import struct
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from cuda_fakes import environment, run_calls
-from cupti_programs import KINDS, record, status
-from cupti_ring import GRAPH, KERNEL, MEMCPY, OFF, ON, REFUSED, GpuRecords
+from cupti_programs import KINDS, record, run_python, status
+from cupti_ring import GRAPH, KERNEL, MEMCPY, NAMED, OFF, ON, REFUSED, GpuRecords
 from rlscope_trace import shims
 
 # --- what is recorded ---
@@ -79,6 +80,27 @@ def test_a_dump_holds_the_buffers_and_their_names(tmp_path: Path) -> None:
     assert Counter(names) == {"gemm_20us": 10, "relu_3us": 10, "softmax_7us": 10}
 
 
+CONTEXTS = """
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+context, stream, last = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+assert cuda.cuInit(0) == cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+for _ in range(600):
+    assert cuda.cuStreamCreate(ctypes.byref(stream), 0) == 0
+assert cuda.cuCtxCreate_v2(ctypes.byref(last), 0, 0) == 0
+assert cuda.cuStreamCreate(ctypes.byref(stream), 0) == 0
+"""
+
+
+def test_many_streams_do_not_crowd_out_the_contexts() -> None:
+    records, _ = run_python(CONTEXTS, CUDA_INJECTION64_PATH=str(shims.LIBRARY))
+    named = [struct.unpack("<xxHIIIQ40x", cell) for _, _, cell in records.cells(NAMED)]
+    streams = [device for is_stream, device, *_ in named if is_stream]
+    assert len(streams) >= 601
+    assert set(streams) == {0}
+
+
 # --- whether it is started ---
 
 
@@ -129,6 +151,9 @@ def test_refused_kernels_are_refused_activity(tmp_path: Path) -> None:
     enabled = {kind for call, kind in calls if call == "cuptiActivityEnable"} - {"10"}
     assert {kind for call, kind in calls if call == "cuptiActivityDisable"} == enabled
     assert calls[-1] == ("cuptiUnsubscribe", "0")
+    # The clock and the ids of threads are those of the process again.
+    assert calls.count(("cuptiActivityRegisterTimestampCallback", "0")) == 2
+    assert [kind for call, kind in calls if call == "cuptiSetThreadIdType"] == ["1", "0"]
 
 
 def test_a_refused_kind_is_named_and_the_rest_recorded() -> None:
