@@ -28,6 +28,9 @@ struct rls_cupti {
   uint32_t code;
   uint16_t state;  // enum rls_shim_gpu_state
   bool is_late;
+  // What began before belongs to the time when nobody read; 0: somebody always did.
+  uint64_t since_ns;
+  uint64_t since_realtime_ns;
   bool has_clock;
   bool has_thread_ids;
   void* subscriber;
@@ -40,7 +43,7 @@ extern struct rls_cupti rls_cupti;
 // `environment`: NAME=VALUE, each with its NUL, an empty one at the end.
 void rls_cupti_start(void);
 void rls_cupti_start_late(const char* environment);
-// All that was enabled, on or off.
+// All that was enabled, on or off; on: what there is of contexts and streams is told.
 void rls_cupti_switch(bool on);
 
 // Whether this is the process that CUPTI was started in, and no forked child of it.
@@ -67,6 +70,8 @@ bool rls_cupti_failed_in_part(const char* call, cupti_result code);
 struct rls_shim_slot* rls_cupti_begin(void);
 void rls_cupti_done(void);
 void rls_cupti_tell_status(struct rls_shim_slot* slot);
+// Off, where nothing was started and may be later: rls_cupti is not touched.
+void rls_cupti_tell_off(struct rls_shim_slot* slot, const char* reason);
 void rls_cupti_tell_text(struct rls_shim_slot* slot, uint64_t* hash, const char* text);
 
 // cupti_calls.c: the calls of the CUDA runtime and driver that are recorded, and their names.

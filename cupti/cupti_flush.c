@@ -24,6 +24,8 @@
 #define MAX_EXIT_WAIT_NS SECOND_NS
 #define MAX_FAILURES 3
 #define CLOCK_TRIES 3
+// A reader that was told of us, and has not come: it may be behind.
+#define MAX_CHECKS_BEFORE_READER 5
 
 enum { RUNNING = 0, ENDING = 1, ENDED = 2 };
 
@@ -39,11 +41,20 @@ static struct {
   bool is_paused;           // nobody reads, so nothing is enabled
   bool can_write;           // in the last round
   bool has_records;         // ever
+  uint32_t checks;          // of a reader that reads no more
+  uint64_t checked_ns;      // when that was looked at
+  uint64_t head;            // of the ring, then
   uint32_t failures;        // of flushes, one after the other
   uint64_t clock_ns;        // when the clocks were told last
   uint64_t flush_ns;        // when to flush next; 0: there is nothing to flush
   uint32_t flush_interval;  // ns
 } now;
+
+// Who reads; 0: nobody, as far as anybody has said so.
+static uint32_t find_reader(void) {
+  const uint32_t reader = rls_reader();
+  return rls_process.is_heard || rls_readers() > 0 ? reader : 0;
+}
 
 static void futex_wait(uint32_t* word, uint32_t value, uint64_t limit_ns) {
   const struct timespec limit = {(time_t)(limit_ns / SECOND_NS), (long)(limit_ns % SECOND_NS)};
@@ -87,10 +98,19 @@ static void tell_clock(struct rls_shim_slot* slot) {
   now.clock_ns = best.monotonic_ns;
 }
 
+// What began before is not told to this reader, for not all of it can be.
+static void begin_anew(void) {
+  struct timespec real;
+  clock_gettime(CLOCK_REALTIME, &real);
+  rls_cupti.since_ns = rls_now_ns();
+  rls_cupti.since_realtime_ns = (uint64_t)real.tv_sec * SECOND_NS + (uint64_t)real.tv_nsec;
+}
+
 // What a reader has to know before anything else.
 static void introduce(struct rls_shim_slot* slot, uint32_t reader) {
   if (reader != now.reader) {
     rls_cupti_tell_status(slot);
+    if (rls_cupti.since_ns != 0) begin_anew();
     rls_cupti_tell_named(slot);
     now.reader = reader;
     now.has_told_devices = false;
@@ -147,7 +167,7 @@ static bool empty_queue(struct rls_shim_slot* slot) {
     rls_cupti_dump(buffer);
     if (slot != NULL) {
       rls_cupti_convert(slot, buffer);
-    } else if (rls_reader() != 0) {
+    } else if (find_reader() != 0) {
       rls_cupti_count_lost(buffer);
     }
     rls_buffer_give_back(buffer);
@@ -171,22 +191,45 @@ static void plan_flush(bool has_flushed, bool came) {
   }
 }
 
+static bool can_pause(void) { return rls_cupti.version != CUPTI_API_DISABLE_DEADLOCKS; }
+
 // A program that nobody records any more gets its speed back. CUDA 13.0 before its first update
 // may deadlock in cuptiActivityDisable.
 static void pause_or_resume(bool is_read) {
-  if (now.is_paused != is_read || rls_cupti.version == CUPTI_API_DISABLE_DEADLOCKS) return;
+  if (now.is_paused != is_read || !can_pause()) return;
   rls_cupti_switch(is_read);
+  if (is_read) begin_anew();
   // What is there belongs to the time when somebody read, or is of no use to anybody.
   if (!is_read) rls_cupti.functions.flush_all(0);
   now.is_paused = !is_read;
 }
 
+// A reader that is there empties the ring every few ms. One that was killed says nothing.
+static void check_reader(const struct rls_shim_slot* slot) {
+  const uint64_t now_ns = rls_now_ns();
+  if (now_ns - now.checked_ns < SECOND_NS) return;
+  const bool is_behind = __atomic_load_n(&slot->tail, __ATOMIC_ACQUIRE) < now.head;
+  now.checks = is_behind ? now.checks + 1 : 0;
+  now.head = slot->head;
+  now.checked_ns = now_ns;
+  if (now.checks > (rls_readers() > 0 ? 0 : MAX_CHECKS_BEFORE_READER))
+    rls_process_drop_dead_reader();
+}
+
+// Somebody reads, and there is no ring for what CUPTI has: it is counted.
+static void work_without_slot(uint32_t flag) {
+  const bool is_due = now.flush_ns != 0 && rls_now_ns() >= now.flush_ns;
+  if (now.failures < MAX_FAILURES && (is_due || flag != 0)) rls_cupti.functions.flush_all(flag);
+  plan_flush(is_due, empty_queue(NULL));
+}
+
 // One round.
 static void work(uint32_t flag) {
-  const uint32_t reader = rls_reader();
+  const uint32_t reader = find_reader();
   if (flag == 0) pause_or_resume(reader != 0);
   struct rls_shim_slot* slot = reader != 0 ? rls_cupti_begin() : NULL;
   now.can_write = slot != NULL;
+  if (slot == NULL && reader != 0) return work_without_slot(flag);
   if (slot == NULL) {
     empty_queue(NULL);
     now.flush_ns = 0;
@@ -203,6 +246,7 @@ static void work(uint32_t flag) {
   const bool came = empty_queue(slot);
   if (is_due || came || flag != 0) tell_losses(slot);
   plan_flush(is_due, came);
+  check_reader(slot);
   rls_cupti_done();
   __atomic_store_n(&header->gpu_flushed, asked, __ATOMIC_RELEASE);
   // What CUPTI still holds then, it holds for good.
@@ -228,7 +272,7 @@ static void sleep_on(uint32_t heard) {
 // taken for none.
 static void await_reader(void) {
   const uint64_t end_ns = rls_now_ns() + SECOND_NS;
-  while (rls_reader() == 0 && __atomic_load_n(&phase, __ATOMIC_ACQUIRE) == RUNNING &&
+  while (find_reader() == 0 && __atomic_load_n(&phase, __ATOMIC_ACQUIRE) == RUNNING &&
          rls_now_ns() < end_ns)
     futex_wait(&alarm_bell, __atomic_load_n(&alarm_bell, __ATOMIC_ACQUIRE), READER_STEP_NS);
 }
@@ -238,7 +282,7 @@ static void* run(void* unused) {
   prctl(PR_SET_NAME, "rls-cupti");
   is_flush_thread = true;
   now.flush_interval = FLUSH_NS;
-  await_reader();
+  if (rls_cupti.is_late) await_reader();
   while (__atomic_load_n(&phase, __ATOMIC_ACQUIRE) == RUNNING) {
     const uint32_t heard = __atomic_load_n(&alarm_bell, __ATOMIC_ACQUIRE);
     work(0);
@@ -269,7 +313,12 @@ static void end(void) {
 
 // By the thread that starts us, so that however soon the process ends, it has told.
 static uint32_t tell_first_reader(void) {
-  const uint32_t reader = rls_reader();
+  const uint32_t reader = find_reader();
+  // Where nobody listened: a program that is started, long after the recording.
+  if (reader == 0 && !rls_cupti.is_late && can_pause()) {
+    rls_cupti_switch(false);
+    now.is_paused = true;
+  }
   struct rls_shim_slot* slot = reader != 0 ? rls_cupti_begin() : NULL;
   if (slot == NULL) return 0;
   rls_cupti_tell_status(slot);

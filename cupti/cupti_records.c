@@ -10,6 +10,9 @@
 // The reader empties rings every few ms. One that does not come is not waited for again.
 #define MAX_WAITS 40
 
+// No machine has run for thirty years, and no clock is set to 2001.
+#define REALTIME_FROM_NS 1000000000000000000U
+
 static uint64_t unreadable[CUPTI_KIND_KNOWN];  // [0]: of no known kind
 static bool reader_is_behind;
 
@@ -36,6 +39,18 @@ void rls_cupti_tell_loss(struct rls_shim_slot* slot, uint16_t what, uint32_t kin
   rls_append(slot, &record);
 }
 
+// What was under way when somebody came to read, or had waited in CUPTI since the last reader. A
+// time is by the wall clock where it is too large for the other.
+static bool is_of_before(uint64_t start_ns) {
+  if (RLS_LIKELY(rls_cupti.since_ns == 0) || start_ns == 0) return false;
+  const bool is_realtime = start_ns >= REALTIME_FROM_NS;
+  return start_ns < (is_realtime ? rls_cupti.since_realtime_ns : rls_cupti.since_ns);
+}
+
+static void append(struct rls_shim_slot* slot, const void* record, uint64_t start_ns) {
+  if (!is_of_before(start_ns)) rls_append(slot, record);
+}
+
 static void tell_call(struct rls_shim_slot* slot, const struct cupti_api_call* call) {
   struct rls_shim_gpu_call record = {
       .kind = RLS_SHIM_GPU_CALL,
@@ -48,7 +63,7 @@ static void tell_call(struct rls_shim_slot* slot, const struct cupti_api_call* c
       .result = call->result,
   };
   if (rls_cupti_call_name(slot, call->kind, call->function, &record.name))
-    rls_append(slot, &record);
+    append(slot, &record, record.start_ns);
 }
 
 static void tell_kernel(struct rls_shim_slot* slot, const struct cupti_kernel* kernel) {
@@ -64,7 +79,7 @@ static void tell_kernel(struct rls_shim_slot* slot, const struct cupti_kernel* k
       .stream = kernel->stream,
       .graph = kernel->graph,
   };
-  rls_append(slot, &record);
+  append(slot, &record, record.start_ns);
 }
 
 static void tell_memcpy(struct rls_shim_slot* slot, const struct cupti_memcpy* copy) {
@@ -82,7 +97,7 @@ static void tell_memcpy(struct rls_shim_slot* slot, const struct cupti_memcpy* c
       .graph = copy->graph,
       .peer_device = RLS_UNKNOWN_ID,
   };
-  rls_append(slot, &record);
+  append(slot, &record, record.start_ns);
 }
 
 static void tell_memcpy_peer(struct rls_shim_slot* slot, const struct cupti_memcpy_peer* copy) {
@@ -100,7 +115,7 @@ static void tell_memcpy_peer(struct rls_shim_slot* slot, const struct cupti_memc
       .graph = copy->graph,
       .peer_device = copy->target_device,
   };
-  rls_append(slot, &record);
+  append(slot, &record, record.start_ns);
 }
 
 static void tell_memset(struct rls_shim_slot* slot, const struct cupti_memset* set) {
@@ -116,7 +131,7 @@ static void tell_memset(struct rls_shim_slot* slot, const struct cupti_memset* s
       .stream = set->stream,
       .graph = set->graph,
   };
-  rls_append(slot, &record);
+  append(slot, &record, record.start_ns);
 }
 
 static void tell_sync(struct rls_shim_slot* slot, const struct cupti_sync* sync) {
@@ -131,7 +146,7 @@ static void tell_sync(struct rls_shim_slot* slot, const struct cupti_sync* sync)
       .context = sync->context,
       .stream = sync->stream,
   };
-  rls_append(slot, &record);
+  append(slot, &record, record.start_ns);
 }
 
 static void tell_graph(struct rls_shim_slot* slot, const struct cupti_graph* graph) {
@@ -146,7 +161,7 @@ static void tell_graph(struct rls_shim_slot* slot, const struct cupti_graph* gra
       .stream = graph->stream,
       .graph = graph->graph,
   };
-  rls_append(slot, &record);
+  append(slot, &record, record.start_ns);
 }
 
 static void tell_overhead(struct rls_shim_slot* slot, const struct cupti_overhead* overhead,
@@ -160,7 +175,7 @@ static void tell_overhead(struct rls_shim_slot* slot, const struct cupti_overhea
       .start_ns = overhead->start,
       .end_ns = overhead->end,
   };
-  rls_append(slot, &record);
+  append(slot, &record, record.start_ns);
   // CUPTI leaves it to the reader of the record.
   if (rls_cupti.version >= CUPTI_API_OVERHEAD_DATA && what == CUPTI_OVERHEAD_COMMAND_BUFFER &&
       bytes >= sizeof(struct cupti_overhead_data)) {
@@ -180,7 +195,7 @@ static void tell_memory(struct rls_shim_slot* slot, const struct cupti_memory* m
       .correlation = memory->correlation,
       .context = memory->context,
   };
-  rls_append(slot, &record);
+  append(slot, &record, record.ts_ns);
 }
 
 // What has to be there of a record of each kind; 0: a kind that another tool in the process asked

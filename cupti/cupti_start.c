@@ -73,6 +73,13 @@ static void on_callback(void* own, uint32_t domain, uint32_t function, const voi
 
 static uint64_t trace_clock(void) { return rls_now_ns(); }
 
+// CUPTI's own, on Linux.
+static uint64_t default_clock(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+}
+
 static bool is_asked_for(uint32_t kind, const struct settings* settings) {
   if (kind == CUPTI_KIND_GRAPH)
     return settings->graphs == NULL || strcmp(settings->graphs, "node") != 0;
@@ -81,9 +88,10 @@ static bool is_asked_for(uint32_t kind, const struct settings* settings) {
   return true;
 }
 
-static cupti_result enable(uint32_t kind) {
-  const bool exists_already = kind == CUPTI_KIND_CONTEXT || kind == CUPTI_KIND_STREAM;
-  if (rls_cupti.is_late && exists_already && rls_cupti.functions.enable_and_dump != NULL)
+// `exists_already`: contexts and streams may, which are told then.
+static cupti_result enable(uint32_t kind, bool exists_already) {
+  const bool can_exist = kind == CUPTI_KIND_CONTEXT || kind == CUPTI_KIND_STREAM;
+  if (exists_already && can_exist && rls_cupti.functions.enable_and_dump != NULL)
     return rls_cupti.functions.enable_and_dump(kind);
   return rls_cupti.functions.enable(kind);
 }
@@ -93,7 +101,7 @@ static bool enable_kinds(const struct settings* settings) {
   for (size_t i = 0; i < sizeof(kKinds) / sizeof(*kKinds); ++i) {
     const uint32_t kind = kKinds[i].kind;
     if (!is_asked_for(kind, settings)) continue;
-    const cupti_result result = enable(kind);
+    const cupti_result result = enable(kind, rls_cupti.is_late);
     if (result == CUPTI_OK) {
       rls_cupti.recorded |= 1ULL << kind;
       continue;
@@ -112,11 +120,15 @@ static bool enable_kinds(const struct settings* settings) {
 }
 
 void rls_cupti_switch(bool on) {
-  cupti_result (*change)(uint32_t) = on ? rls_cupti.functions.enable : rls_cupti.functions.disable;
-  if (change == NULL) return;
+  if (!on && rls_cupti.functions.disable == NULL) return;
   for (uint32_t kind = 0; kind < CUPTI_KIND_KNOWN; ++kind) {
     const bool is_call = kind == CUPTI_KIND_RUNTIME || kind == CUPTI_KIND_DRIVER;
-    if (!is_call && (rls_cupti.recorded & (1ULL << kind)) != 0) change(kind);
+    if (is_call || (rls_cupti.recorded & (1ULL << kind)) == 0) continue;
+    if (on) {
+      enable(kind, true);
+    } else {
+      rls_cupti.functions.disable(kind);
+    }
   }
   rls_cupti_switch_calls(on);
 }
@@ -125,6 +137,11 @@ void rls_cupti_switch(bool on) {
 static void undo(void) {
   rls_cupti_switch(false);
   rls_cupti.recorded = 0;
+  // Settings of the process, which whoever uses CUPTI after us would have.
+  if (rls_cupti.has_clock) rls_cupti.functions.register_timestamp(default_clock);
+  if (rls_cupti.has_thread_ids) rls_cupti.functions.set_thread_id_type(CUPTI_THREAD_ID_DEFAULT);
+  rls_cupti.has_clock = false;
+  rls_cupti.has_thread_ids = false;
   if (rls_cupti.functions.unsubscribe != NULL)
     rls_cupti.functions.unsubscribe(rls_cupti.subscriber);
   rls_cupti.state = RLS_SHIM_GPU_REFUSED;
@@ -267,6 +284,15 @@ static const char* value_of(const char* environment, const char* name) {
   return NULL;
 }
 
+// A driver that has not started will call InitializeInjection when it does, if its environment
+// says so then: that of Python programs is changed by a late attach.
+static void tell_not_started(void) {
+  struct rls_shim_slot* slot = rls_cupti_begin();
+  if (slot == NULL) return;
+  rls_cupti_tell_off(slot, "CUDA had not been started when the recorder came to the process");
+  rls_cupti_done();
+}
+
 void rls_cupti_start_late(const char* environment) {
   const struct settings settings = {
       .mode = value_of(environment, "RLSCOPE_CUPTI"),
@@ -276,9 +302,12 @@ void rls_cupti_start_late(const char* environment) {
       .dump = value_of(environment, "RLSCOPE_CUPTI_DUMP"),
   };
   if (settings.mode == NULL || strcmp(settings.mode, "on") != 0) return;
-  // A driver that has not started will call InitializeInjection when it does.
   uint32_t (*get_count)(int*) = (uint32_t(*)(int*))rls_cuda_function("cuDeviceGetCount");
   int count = 0;
-  if (get_count == NULL || get_count(&count) != CUDA_OK) return;
-  start_with(&settings, true);
+  if (get_count == NULL) return;
+  if (get_count(&count) == CUDA_OK) {
+    start_with(&settings, true);
+  } else if (rls_cupti.life != *rls_life) {
+    tell_not_started();
+  }
 }

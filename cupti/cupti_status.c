@@ -76,7 +76,11 @@ bool rls_cupti_failed_in_part(const char* call, cupti_result code) {
 }
 
 struct rls_shim_slot* rls_cupti_begin(void) {
+  // Asks once in a round, not at every event: there is nothing to skip.
+  rls_thread.events_to_skip = 0;
+  rls_thread.is_of_gpu = true;
   struct rls_shim_slot* slot = rls_own_slot();
+  rls_thread.is_of_gpu = false;
   if (slot == NULL) return NULL;
   if (rls_thread.busy) {
     rls_count(slot, &slot->interrupted);
@@ -98,6 +102,17 @@ void rls_cupti_tell_text(struct rls_shim_slot* slot, uint64_t* hash, const char*
   uint32_t length;
   *hash = rls_hash(text, &length);
   rls_tell_name(slot, *hash, text, length);
+}
+
+void rls_cupti_tell_off(struct rls_shim_slot* slot, const char* reason) {
+  struct rls_shim_gpu_status record = {
+      .kind = RLS_SHIM_GPU_STATUS,
+      .state = RLS_SHIM_GPU_OFF,
+      .ts_ns = rls_now_ns(),
+      .is_late = true,
+  };
+  rls_cupti_tell_text(slot, &record.reason, reason);
+  rls_append(slot, &record);
 }
 
 void rls_cupti_tell_status(struct rls_shim_slot* slot) {

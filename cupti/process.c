@@ -2,11 +2,14 @@
 //
 // The system calls are made here and in thread.c, at the first event of a process or thread; after
 // that a push or pop makes none.
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -76,18 +79,20 @@ static void tell_parent_of_refusal(void) {
     __atomic_fetch_add(&rls_process.header->refused_children, 1, __ATOMIC_RELAXED);
 }
 
+// The program may have closed it, and got the number for a file of its own.
+static bool is_own_memory(int fd) {
+  struct stat status;
+  return fd >= 0 && fstat(fd, &status) == 0 && status.st_ino == memfd_inode &&
+         (status.st_mode & S_IFMT) == S_IFREG && status.st_size == (off_t)RLS_SHIM_FILE_BYTES;
+}
+
 // What a forked child has of its parent: the mapping, and perhaps the descriptor.
 static void forget_parent(void) {
   if (rls_process.header == NULL) return;
   inherit_session(rls_process.header);
   munmap(rls_process.header, RLS_SHIM_FILE_BYTES);
   rls_process.header = NULL;
-  struct stat status;
-  // The program may have closed it, and got the number for a file of its own.
-  if (memfd >= 0 && fstat(memfd, &status) == 0 && status.st_ino == memfd_inode &&
-      (status.st_mode & S_IFMT) == S_IFREG && status.st_size == (off_t)RLS_SHIM_FILE_BYTES) {
-    close(memfd);
-  }
+  if (is_own_memory(memfd)) close(memfd);
   memfd = -1;
 }
 
@@ -105,6 +110,14 @@ static bool may_map(void) {
          (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= MIN_ADDRESS_SPACE);
 }
 
+// Out of the way of the program. Takes `low`.
+static int move_up(int low) {
+  const int high = fcntl(low, F_DUPFD_CLOEXEC, FIRST_FD);
+  if (high < 0) return low;
+  close(low);
+  return high;
+}
+
 static int make_memfd(void) {
   const int low = memfd_create(RLS_SHIM_MEMFD, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (low < 0) return -1;
@@ -114,10 +127,7 @@ static int make_memfd(void) {
     close(low);
     return -1;
   }
-  const int high = fcntl(low, F_DUPFD_CLOEXEC, FIRST_FD);
-  if (high < 0) return low;
-  close(low);
-  return high;
+  return move_up(low);
 }
 
 static void fill_header(struct rls_shim_header* header) {
@@ -155,11 +165,12 @@ static struct rls_shim_header* map_memory(void) {
 }
 
 // Hands the memfd to the collector. From here on the kernel keeps it for the collector, whatever
-// becomes of us. Without an answer it is found through /proc.
-static void announce(void) {
-  if (session_bytes == 0) return;
+// becomes of us. Without an answer it is found through /proc. False: nobody listens there, or in
+// another network namespace.
+static bool announce(void) {
+  if (session_bytes == 0) return false;
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  if (fd < 0) return;
+  if (fd < 0) return true;
   const struct timeval wait = {0, ANNOUNCE_WAIT_US};
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
   struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -183,9 +194,11 @@ static void announce(void) {
   memcpy(CMSG_DATA(header), &memfd, sizeof(memfd));
   const socklen_t address_bytes =
       (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + session_bytes);
-  if (connect(fd, (const struct sockaddr*)&address, address_bytes) == 0)
-    (void)sendmsg(fd, &message, MSG_NOSIGNAL);
+  const bool is_connected = connect(fd, (const struct sockaddr*)&address, address_bytes) == 0;
+  const bool is_heard = is_connected || errno != ECONNREFUSED;
+  if (is_connected) (void)sendmsg(fd, &message, MSG_NOSIGNAL);
   close(fd);
+  return is_heard;
 }
 
 static bool start(void) {
@@ -197,10 +210,27 @@ static bool start(void) {
   forget_parent();
   struct rls_shim_header* header = map_memory();
   if (header == NULL) return false;
-  announce();
+  rls_process.is_heard = announce();
   rls_process.seed = header->created_ns ^ ((uint64_t)header->pid << 32);
   rls_process.header = header;
   return true;
+}
+
+// A reader holds a lock on an opening of its own; the OS kernel takes it back when it ends.
+void rls_process_drop_dead_reader(void) {
+  char path[32];
+  if (rls_has_own_seccomp_filter() || !is_own_memory(memfd)) return;
+  snprintf(path, sizeof(path), "/proc/self/fd/%d", memfd);
+  const int low = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (low < 0) return;
+  const int fd = move_up(low);
+  if (is_own_memory(fd) && flock(fd, LOCK_EX | LOCK_NB) == 0) {
+    // Under the lock: one that comes now waits for none of this, and says so afterwards.
+    __atomic_store_n(&rls_process.header->reader, 0, __ATOMIC_RELEASE);
+    // A child that was forked meanwhile has this opening too.
+    flock(fd, LOCK_UN);
+  }
+  close(fd);
 }
 
 // Another thread is at it: this takes microseconds, or the wait of a full announcement queue.

@@ -16,6 +16,7 @@
 struct rls_process {
   struct rls_shim_header* header;
   uint64_t seed;  // differs between processes and between readers of one
+  bool is_heard;  // false: nobody listened where this life announced itself
 };
 extern struct rls_process rls_process;
 
@@ -25,6 +26,8 @@ extern const volatile uint32_t* rls_life;
 
 // Sets the memory up, once per life. False: it cannot be had, and will not be tried again.
 bool rls_process_start(void);
+// With a reader that reads no more: if its process has ended, nobody reads from here on.
+void rls_process_drop_dead_reader(void);
 
 // thread.c: a thread and its slot.
 
@@ -34,6 +37,7 @@ struct rls_thread {
   uint32_t events_to_skip;  // all slots were taken
   bool is_leaving;  // its slot is given back: what destructors of others still pop is closed
   bool busy;        // a signal handler of this thread must not write into a record half written
+  bool is_of_gpu;   // may have the last slots; what it loses is counted elsewhere
 };
 extern __thread struct rls_thread rls_thread;
 
@@ -49,6 +53,11 @@ static inline struct rls_shim_slot* rls_own_slot(void) {
 
 static inline uint32_t rls_reader(void) {
   return __atomic_load_n(&rls_process.header->reader, __ATOMIC_RELAXED);
+}
+
+// Readers that have come so far.
+static inline uint32_t rls_readers(void) {
+  return __atomic_load_n(&rls_process.header->readers, __ATOMIC_RELAXED);
 }
 
 static inline uint64_t rls_now_ns(void) {

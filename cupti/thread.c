@@ -10,6 +10,8 @@
 
 // Looking through slots that are all taken costs microseconds: not at every event.
 #define SKIP_WITHOUT_SLOT 1000
+// The last slots: for the thread that starts CUPTI, and the one that fetches its records.
+#define SLOTS_OF_GPU 2
 
 __thread struct rls_thread rls_thread;
 
@@ -62,8 +64,13 @@ static void note_used(uint32_t count) {
   }
 }
 
+static uint32_t slot_limit(void) {
+  return rls_thread.is_of_gpu ? RLS_SHIM_SLOTS : RLS_SHIM_SLOTS - SLOTS_OF_GPU;
+}
+
 static struct rls_shim_slot* free_slot(uint32_t tid) {
-  for (uint32_t index = 0; index < RLS_SHIM_SLOTS; ++index) {
+  const uint32_t limit = slot_limit();
+  for (uint32_t index = 0; index < limit; ++index) {
     struct rls_shim_slot* slot = slot_at(index);
     if (__atomic_load_n(&slot->owner, __ATOMIC_RELAXED) != 0 || !claim(slot, 0, tid)) continue;
     note_used(index + 1);
@@ -76,7 +83,8 @@ static struct rls_shim_slot* free_slot(uint32_t tid) {
 static struct rls_shim_slot* abandoned_slot(uint32_t tid) {
   const int saved = errno;
   struct rls_shim_slot* found = NULL;
-  for (uint32_t index = 0; index < RLS_SHIM_SLOTS && found == NULL; ++index) {
+  const uint32_t limit = slot_limit();
+  for (uint32_t index = 0; index < limit && found == NULL; ++index) {
     struct rls_shim_slot* slot = slot_at(index);
     const uint32_t owner = __atomic_load_n(&slot->owner, __ATOMIC_ACQUIRE);
     const bool is_gone = owner == 0 || owner == tid ||
@@ -89,7 +97,7 @@ static struct rls_shim_slot* abandoned_slot(uint32_t tid) {
 
 static void count_lost_event(void) {
   struct rls_shim_header* header = rls_process.header;
-  if (header == NULL) return;
+  if (header == NULL || rls_thread.is_of_gpu) return;
   if (__atomic_fetch_add(&header->lost_events, 1, __ATOMIC_RELAXED) == 0)
     header->first_lost_ns = rls_now_ns();
 }

@@ -7,6 +7,7 @@ records.statuses(), records.cells(ACTIVITY), ...
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import secrets
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 HEADER = struct.Struct("<QIIQIIIIII")
 CELL_BYTES = 64
 READER_AT = 2048
+LOST_AT = 56
+SLOTS = 128
 THREAD, STRING = 1, 6
 CALL, ACTIVITY, OVERHEAD, MEMORY, STATUS, DEVICE, NAMED, CLOCK, LOST = range(9, 18)
 ON, OFF, REFUSED = 1, 2, 3
@@ -74,6 +77,9 @@ class Memory:
     """The shared memory of one process; it outlives the process."""
 
     def __init__(self, fd: int) -> None:
+        # The lock of a reader belongs to an opening of its own.
+        self._lock = os.open(f"/proc/self/fd/{fd}", os.O_RDWR)
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._memory = mmap.mmap(fd, 0)
         os.close(fd)
         fields = HEADER.unpack_from(self._memory)
@@ -103,6 +109,20 @@ class Memory:
 
     def set_reader(self, reader: int) -> None:
         struct.pack_into("<I", self._memory, READER_AT, reader)
+
+    def set_owners(self, tid: int) -> None:
+        """Make all rings those of one thread; 0: of none."""
+        for slot in range(SLOTS):
+            struct.pack_into("<I", self._memory, self._header + slot * self._slot + 16, tid)
+
+    def lost(self) -> int:
+        """Return how many records found no ring."""
+        return int(struct.unpack_from("<Q", self._memory, LOST_AT)[0])
+
+    def be_killed(self) -> None:
+        """Leave everything as a reader that was attached, and is killed."""
+        struct.pack_into("<II", self._memory, READER_AT, 1, 1)
+        os.close(self._lock)
 
     def _without_texts(self, cells: list[bytes]) -> Iterator[bytes]:
         at = 0

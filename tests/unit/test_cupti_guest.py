@@ -11,12 +11,12 @@ import pytest
 from conftest import DEADLINE_S
 from cuda_fakes import calls_program, environment
 from cupti_programs import KINDS, run_python, status
-from cupti_ring import KERNEL, ON, GpuRecords
+from cupti_ring import KERNEL, OFF, ON, GpuRecords
 from phases_harness import compiler
 from rlscope_trace import shims
 
 
-def test_its_thread_has_a_name_and_takes_no_signals() -> None:
+def test_its_thread_has_a_name_and_takes_no_signals(poll_until: Callable[..., object]) -> None:
     with GpuRecords() as records:
         told = {**os.environ, **environment("13.0"), **records.environment()}
         program = subprocess.Popen(
@@ -25,15 +25,22 @@ def test_its_thread_has_a_name_and_takes_no_signals() -> None:
         assert program.stdin is not None
         assert program.stdout is not None
         program.stdout.readline()
-        threads = {}
-        for task in Path(f"/proc/{program.pid}/task").iterdir():
-            lines = (task / "status").read_text().splitlines()
-            fields = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
-            threads[fields["Name"]] = int(fields["SigBlk"], 16)
+
+        def threads() -> dict[str, int]:
+            found = {}
+            for task in Path(f"/proc/{program.pid}/task").iterdir():
+                lines = (task / "status").read_text().splitlines()
+                fields = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+                found[fields["Name"]] = int(fields["SigBlk"], 16)
+            return found
+
+        # It names itself, when it runs.
+        poll_until(lambda: "rls-cupti" in threads(), what="the thread")
+        blocked = threads()["rls-cupti"]
         program.communicate("\n", timeout=DEADLINE_S)
     # All but KILL, STOP, and the two that glibc keeps for itself.
     unblockable = sum(1 << number - 1 for number in (9, 19, 32, 33))
-    assert threads["rls-cupti"] | unblockable == (1 << 64) - 1
+    assert blocked | unblockable == (1 << 64) - 1
     assert program.returncode == 0
 
 
@@ -117,13 +124,28 @@ def test_a_late_attach_starts_cupti_where_it_is_asked_to() -> None:
 
 
 @pytest.mark.parametrize(
-    ("driver_is", "entries"),
-    [("started", ["RLSCOPE_CUPTI=yield"]), ("started", []), ("idle", ["RLSCOPE_CUPTI=on"])],
+    "entries",
+    [["RLSCOPE_CUPTI=yield"], []],
 )
-def test_a_late_attach_leaves_cuda_alone_otherwise(driver_is: str, entries: list[str]) -> None:
-    records = attach(driver_is, *entries)
+def test_a_late_attach_leaves_cuda_alone_otherwise(entries: list[str]) -> None:
+    records = attach("started", *entries)
     assert len(records.memories) == 1
     assert records.statuses() == []
+
+
+def test_a_late_attach_before_the_driver_has_started_says_so() -> None:
+    told = attach("idle", "RLSCOPE_CUPTI=on").status()
+    assert (told.state, told.is_late) == (OFF, True)
+    assert told.reason == "CUDA had not been started when the recorder came to the process"
+
+
+def test_a_driver_that_starts_after_a_late_attach_starts_cupti() -> None:
+    # What the attach leaves in the environment of a Python program.
+    records = attach(
+        "idle", "RLSCOPE_CUPTI=on", f"CUDA_INJECTION64_PATH={shims.LIBRARY}", "RLSCOPE_SESSION=any"
+    )
+    assert [told.state for told in records.statuses()] == [OFF, ON]
+    assert [kernel.name for kernel in records.activities(KERNEL)] == ["late_1us"] * 5
 
 
 # --- a recorder that leaves, and another that comes ---
@@ -135,45 +157,121 @@ function, context = ctypes.c_void_p(), ctypes.c_void_p()
 cuda.cuInit(0)
 cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
 cuda.cuCtxSetCurrent(context)
-cuda.cuModuleGetFunction(ctypes.byref(function), None, b"step_1us")
 for line in sys.stdin:
+    cuda.cuModuleGetFunction(ctypes.byref(function), None, line.strip().encode())
     cuda.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, None, None)
-    cuda.cuCtxSynchronize()
+    if not line.startswith("stray"):
+        cuda.cuCtxSynchronize()
     print(line, end="", flush=True)
 """
+
+
+class Program:
+    """Launches kernels by name, with a GpuRecords in the recorder's place."""
+
+    def __init__(self, log: Path, text: str = LAUNCHES, **variables: str) -> None:
+        self._log = log
+        told = {**os.environ, **environment("13.0"), **variables, "FAKECUPTI_LOG": str(log)}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", text, str(shims.LIBRARY)], env=told, stdin=-1, stdout=-1,
+            text=True,
+        )  # fmt: skip
+        self.pid = self._process.pid
+
+    def launch(self, name: str) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{name}\n")
+        self._process.stdin.flush()
+        assert self._process.stdout.readline() == f"{name}\n"
+
+    def end(self) -> None:
+        self._process.communicate(timeout=DEADLINE_S)
+        assert self._process.returncode == 0
+
+    def calls(self, name: str) -> int:
+        """Return how often CUPTI was called so for kernels."""
+        return sum(line.split()[1:3] == [name, "10"] for line in self._log.read_text().splitlines())
+
+    def is_paused(self) -> bool:
+        return self.calls("cuptiActivityDisable") == self.calls("cuptiActivityEnable")
 
 
 def test_nothing_is_recorded_while_nobody_reads(
     tmp_path: Path, poll_until: Callable[..., object]
 ) -> None:
-    log = tmp_path / "log"
-
-    def calls(name: str) -> int:
-        return sum(line.split()[1:3] == [name, "10"] for line in log.read_text().splitlines())
-
     with GpuRecords() as records:
-        told = {**os.environ, **environment("13.0"), **records.environment(FAKECUPTI_LOG=str(log))}
-        program = subprocess.Popen(
-            [sys.executable, "-c", LAUNCHES], env=told, stdin=-1, stdout=-1, text=True
-        )
-        assert program.stdin is not None
-        assert program.stdout is not None
-
-        def launch() -> None:
-            program.stdin.write("launch\n")
-            program.stdin.flush()
-            assert program.stdout.readline() == "launch\n"
-
-        launch()
+        program = Program(tmp_path / "log", **records.environment())
+        program.launch("step_1us")
         poll_until(lambda: records.memories, what="the memory of the program")
+        # CUPTI has it when it has ended, which is for nobody any more, or not yet for the next.
+        program.launch("stray_500000us")
         records.set_reader(0)
-        poll_until(lambda: calls("cuptiActivityDisable") == 1, what="the pause")
-        launch()
-        launch()
+        poll_until(program.is_paused, what="the pause")
+        program.launch("step_1us")
+        program.launch("step_1us")
         records.set_reader(2)
-        poll_until(lambda: calls("cuptiActivityEnable") == 2, what="the end of the pause")
-        launch()
-        program.communicate(timeout=DEADLINE_S)
+        poll_until(lambda: not program.is_paused(), what="the end of the pause")
+        poll_until(lambda: len(records.statuses()) == 2, what="the status for the next reader")
+        program.launch("last_1us")
+        program.end()
+    names = [kernel.name for kernel in records.activities(KERNEL)]
     # The one of the first reader may have been fetched when it had gone.
-    assert len(records.activities(KERNEL)) in (1, 2)
+    assert names in (["last_1us"], ["step_1us", "last_1us"])
     assert [told.state for told in records.statuses()] == [ON, ON]
+
+
+def test_a_reader_that_is_killed_is_missed(
+    tmp_path: Path, poll_until: Callable[..., object]
+) -> None:
+    with GpuRecords() as records:
+        program = Program(tmp_path / "log", **records.environment())
+        program.launch("step_1us")
+        poll_until(lambda: records.memories, what="the memory of the program")
+        assert not program.is_paused()
+        records.memories[0].be_killed()
+        poll_until(program.is_paused, what="the pause")
+        program.end()
+
+
+def test_a_program_of_a_recording_that_is_over_is_left_alone(tmp_path: Path) -> None:
+    with GpuRecords() as records:
+        told = records.environment()
+    program = Program(tmp_path / "log", **told)
+    program.launch("step_1us")
+    assert program.is_paused()
+    assert program.calls("cuptiActivityFlushAll") == 0
+    program.end()
+
+
+# The memory is there before CUDA starts.
+PREPARED = """
+import ctypes, struct, sys, time
+shim = ctypes.CDLL(sys.argv[1])
+request = ctypes.create_string_buffer(struct.pack("<II2048s", 1, 0, b""))
+assert shim.rlscope_shim_late_attach(request) == 0
+status = (ctypes.c_uint32 * 8).in_dll(shim, "rlscope_shim_late_status")
+while status[1] == 1:
+    time.sleep(0.001)
+print(sys.stdin.readline(), end="", flush=True)
+"""
+
+
+def test_without_a_ring_losses_are_counted_until_there_is_one(
+    tmp_path: Path, poll_until: Callable[..., object]
+) -> None:
+    with GpuRecords() as records:
+        program = Program(tmp_path / "log", PREPARED + LAUNCHES, **records.environment())
+        program.launch("ready")
+        poll_until(lambda: records.memories, what="the memory of the program")
+        (memory,) = records.memories
+        memory.set_owners(program.pid)
+        program.launch("step_1us")
+        poll_until(lambda: memory.lost() > 0, what="the count of what found no ring")
+        assert records.statuses() == []
+        memory.set_owners(0)
+        poll_until(records.statuses, what="the status")
+        program.launch("last_1us")
+        program.end()
+    assert [kernel.name for kernel in records.activities(KERNEL)] == ["last_1us"]
+    assert records.status().state == ON
