@@ -122,3 +122,21 @@ def test_a_machine_without_a_gpu_gets_no_line(tmp_path: Path) -> None:
     assert not any("counter" in note for note in summary.notes)
     assert any("gpu_activity" in note for note in summary.notes)
     assert summary.findings == ()
+
+
+def test_no_share_is_held_against_programs_that_were_not_all_seen(tmp_path: Path) -> None:
+    """The difference may be the work of the other program."""
+    found = []
+    for is_seen in (True, False):
+        builder = TraceBuilder(tmp_path / f"{is_seen}.duckdb")
+        builder.capture("gpu_activity")
+        builder.thread(builder.process(pid=1, end_ns=1000 * MS), states=[run(1000 * MS)])
+        builder.capture("gpu_activity", process_id=builder.process(pid=2), measured=is_seen)
+        builder.gpu_status(2, 0, state="on" if is_seen else "off")
+        builder.gpu_activity(1, 100 * MS, 200 * MS)
+        for number in range(10):
+            builder.counter(number * 100 * MS, 97)
+        with open_trace(builder.write()) as opened:
+            findings = summarize(opened).findings
+        found.append([text for text in findings if text.startswith("nvidia-smi would say")])
+    assert [len(texts) for texts in found] == [1, 0]
