@@ -95,11 +95,27 @@ def test_activities_need_no_call_where_calls_are_not_recorded(
     assert verdicts(path)[:1] == [("cuda_call", 1, False, "CUPTI refused driver, runtime")]
 
 
+@pytest.mark.parametrize("is_late", [0, 1])
+def test_an_earlier_start_helps_where_recording_began_late(
+    tmp_path: Path, shim: ShimBuilder, is_late: int
+) -> None:
+    shim.status(is_late=is_late)
+    shim.call(10, 200, 210, correlation=1)
+    shim.activity(220, 230, "kernel", correlation=2)
+    path, _ = saved(kernel_half(tmp_path / "spool"), shim)
+    found = rows(path, "SELECT count, first_ns, remedy IS NOT NULL FROM trace_stat ORDER BY ALL")
+    assert found == [(1, 200, bool(is_late)), (1, 220, bool(is_late))]
+
+
 def test_what_came_outside_of_the_recording_is_left_out(tmp_path: Path, shim: ShimBuilder) -> None:
     shim.status()
     for start_ns in (10, BEGIN - 5, FINISH - 5, FINISH + 5):
         shim.call(10, start_ns, start_ns + 10, correlation=start_ns)
         shim.activity(start_ns, start_ns + 10, "k", correlation=start_ns)
+    # Half of a pair is no loss of this recording, where it came before it; nor is damage.
+    shim.call(10, 20, 30, correlation=7)
+    shim.activity(40, 50, "k", correlation=8)
+    shim.activity(60, 55, "k")
     path, _ = saved(kernel_half(tmp_path / "spool"), shim)
     assert [row[1] for row in rows(path, CALLS)] == [BEGIN - 5, FINISH - 5]
     assert [row[0] for row in rows(path, ACTIVITIES)] == [BEGIN - 5, FINISH - 5]

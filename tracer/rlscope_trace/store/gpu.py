@@ -57,7 +57,7 @@ class GpuWriter:
         self._scan = scan
         self._lives = lives
         self._pids = np.array(scan.source_pids(), dtype=np.int64)
-        self._reader = ShimGpuReader(scan)
+        self._reader = ShimGpuReader(scan, start_ns=lives.start_ns)
         self._strings = Strings(con)
         self._names = GpuNames(shim_gpu_names(scan), self._strings)
         self._facts = GpuFacts(con, scan, lives, host)

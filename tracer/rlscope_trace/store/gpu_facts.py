@@ -16,6 +16,7 @@ from rlscope_trace.store.gpu_devices import INT64_MAX, GpuDevices, int32, int64
 from rlscope_trace.store.gpu_verdicts import (
     CALL_KINDS,
     ON,
+    WORK_KINDS,
     GpuVerdict,
     Program,
     costs_records,
@@ -74,6 +75,13 @@ class GpuFacts:
         if status is not None and status["state"] == ON:
             return bool(status["recorded"] & CALL_KINDS)
         return bool(shim_gpu_has_calls(self._scan, source))
+
+    def has_work(self, source: int) -> bool:
+        """Tell whether the GPU activity of a process was recorded, so that each call has some."""
+        status = self._last.get(source)
+        return (
+            status is not None and status["state"] == ON and bool(status["recorded"] & WORK_KINDS)
+        )
 
     def is_late(self, source: int) -> bool:
         """Tell whether a process had run before its GPU activity was recorded."""

@@ -14,7 +14,7 @@ from rlscope_trace.store.stats import TraceStat
 from rlscope_trace.store.thread_lives import OUTSIDE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -32,6 +32,7 @@ _REST = (
     " at most, and what was under way"
 )
 _END = "let the program end by itself: kill -9, os._exit and exec leave CUPTI no time"
+_FROM_START = "record the program from its start: rlscope-trace -- COMMAND"
 _CLOCK = "record for longer than a second, and do not set the clock of the machine meanwhile"
 
 
@@ -132,11 +133,22 @@ def _left_out(reader: ShimGpuReader, cuts: GpuCuts) -> Iterator[TraceStat]:
 
 
 def _unmatched(reader: ShimGpuReader, facts: GpuFacts) -> Iterator[TraceStat]:
-    """Tell of activities without a call, where calls were recorded at all."""
-    found = [told for source, told in reader.unmatched().items() if facts.has_calls(source)]
-    first_ns = min((first for _, first in found), default=None)
-    yield TraceStat(
-        "unmatched", "GPU activities whose call is not in the trace",
-        sum(count for count, _ in found), first_ns,
-        "record the program from its start: rlscope-trace -- COMMAND",
-    )  # fmt: skip
+    """Tell of activities without a call, where calls were recorded at all, and of the reverse."""
+    activities = {
+        source: told for source, told in reader.unmatched().items() if facts.has_calls(source)
+    }
+    source = "GPU activities whose call is not in the trace"
+    yield _sum(source, activities, facts)
+    calls = {
+        source: told for source, told in reader.unmatched_calls().items() if facts.has_work(source)
+    }
+    source = "CUDA calls whose GPU activity is not in the trace, or that a graph captured"
+    yield _sum(source, calls, facts)
+
+
+def _sum(source: str, told: Mapping[int, tuple[int, int]], facts: GpuFacts) -> TraceStat:
+    """Make one row of what was counted by process; a remedy where a later start explains it."""
+    first_ns = min((first for _, first in told.values()), default=None)
+    is_late = any(facts.is_late(process) for process in told)
+    count = sum(count for count, _ in told.values())
+    return TraceStat("unmatched", source, count, first_ns, _FROM_START if is_late else None)

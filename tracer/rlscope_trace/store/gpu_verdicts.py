@@ -22,7 +22,7 @@ CALL_KINDS = (1 << 4) | (1 << 5)
 _MEMORY_KINDS = (1 << 45) | (1 << 49)
 _GRAPH_KIND = 1 << 51
 # Without these a trace lacks rows of gpu_activity.
-_WORK_KINDS = (1 << 1) | (1 << 2) | (1 << 10) | (1 << 22) | (1 << 38) | _GRAPH_KIND
+WORK_KINDS = (1 << 1) | (1 << 2) | (1 << 10) | (1 << 22) | (1 << 38) | _GRAPH_KIND
 # Calls of CUPTI that cost records where they fail: of calls and activities, of calls alone.
 _READING = ("cuptiActivityFlushAll", "cuptiActivityGetNextRecord")
 _CALLING = (
@@ -120,8 +120,8 @@ def _of_program(process_id: int, program: Program, start_ns: int) -> Iterator[Gp
     reason = told if has_calls else lacking or status["reason"]
     yield GpuVerdict(process_id, "cuda_call", measured=has_calls, reason=reason)
     if recorded & (_KERNEL_KINDS | _GRAPH_KIND):
-        others = _lacking(refused & ~(_WORK_KINDS | CALL_KINDS | _MEMORY_KINDS))
-        parts = [late, _lacking(refused & _WORK_KINDS), program.rest, lost]
+        others = _lacking(refused & ~(WORK_KINDS | CALL_KINDS | _MEMORY_KINDS))
+        parts = [late, _lacking(refused & WORK_KINDS), program.rest, lost]
         told = _words(*parts, also=[others, _graphs(recorded), program.clock, odd])
         yield GpuVerdict(process_id, "gpu_activity", measured=True, reason=told)
     else:
