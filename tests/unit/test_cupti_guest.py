@@ -244,16 +244,18 @@ def test_a_program_of_a_recording_that_is_over_is_left_alone(tmp_path: Path) -> 
     program.end()
 
 
-# The memory is there before CUDA starts.
+# The memory is there before CUDA starts, and a thread that can own rings.
 PREPARED = """
-import ctypes, struct, sys, time
+import ctypes, struct, sys, threading, time
+threading.Thread(target=threading.Event().wait, daemon=True).start()
 shim = ctypes.CDLL(sys.argv[1])
 request = ctypes.create_string_buffer(struct.pack("<II2048s", 1, 0, b""))
 assert shim.rlscope_shim_late_attach(request) == 0
 status = (ctypes.c_uint32 * 8).in_dll(shim, "rlscope_shim_late_status")
 while status[1] == 1:
     time.sleep(0.001)
-print(sys.stdin.readline(), end="", flush=True)
+for _ in range(2):
+    print(sys.stdin.readline(), end="", flush=True)
 """
 
 
@@ -265,7 +267,9 @@ def test_without_a_ring_losses_are_counted_until_there_is_one(
         program.launch("ready")
         poll_until(lambda: records.memories, what="the memory of the program")
         (memory,) = records.memories
-        memory.set_owners(program.pid)
+        tids = {int(task.name) for task in Path(f"/proc/{program.pid}/task").iterdir()}
+        memory.set_owners(min(tids - {program.pid}))
+        program.launch("start")
         program.launch("step_1us")
         poll_until(lambda: memory.lost() > 0, what="the count of what found no ring")
         assert records.statuses() == []
