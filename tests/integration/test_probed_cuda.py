@@ -1,5 +1,6 @@
 """CUDA calls of running programs, by probes: every call once, its time, and what is said of it."""
 
+import re
 import signal
 from collections import Counter
 from collections.abc import Callable
@@ -191,8 +192,10 @@ def test_a_thread_that_waits_for_the_gpu_waits_as_long_as_it_says(recorded: dict
 def test_what_is_measured_is_said(recorded: dict[str, Any]) -> None:
     ((measured, why),) = reason(recorded["trace"], "cuda_call")
     assert measured
-    assert why == (
-        "by probes on the functions of libcuda.so.1, libcudart-d0da41ae.so.11.0, libcudart.so.12:"
+    # It ran, with CUDA loaded, before it was attached to.
+    assert re.sub(r"[\d.]+ s", "N s", why, count=1) == (
+        "in part: only calls from N s after the start on;"
+        " by probes on the functions of libcuda.so.1, libcudart-d0da41ae.so.11.0, libcudart.so.12:"
         " no GPU activity, no correlation"
     )
     assert reason(recorded["trace"], "native_call:cuda_api", "IS NULL") == [
@@ -247,4 +250,4 @@ def test_a_program_with_the_runtime_linked_into_it_that_is_killed_keeps_its_call
     assert_conserved(recorder.output)
     ((measured, why),) = reason(recorder.output, "cuda_call")
     assert measured
-    assert why.startswith("by probes on the functions of libcuda.so.1, linked_in: ")
+    assert "; by probes on the functions of libcuda.so.1, linked_in: " in why
