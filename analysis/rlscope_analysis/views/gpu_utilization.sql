@@ -114,7 +114,9 @@ WITH reading AS (
   FROM known
   WHERE work_first_ns IS NOT NULL
 ), stretch AS (
-  SELECT w.* REPLACE (greatest(w.start_ns, l.from_ns) AS start_ns)
+  SELECT
+    w.host, w.uuid, w.device_id, w.program_device_id, w.is_known, w.scope,
+    greatest(w.start_ns, l.from_ns) AS start_ns, w.end_ns
   FROM whole AS w LEFT JOIN late AS l ON l.host IS NOT DISTINCT FROM w.host
   WHERE w.end_ns > greatest(w.start_ns, l.from_ns)
 ), readings AS (
