@@ -58,6 +58,10 @@ Record As(const char* data) {
 
 inline std::uint16_t KindOf(const char* cell) { return As<std::uint16_t>(cell); }
 
+// Of anything in one recording: more than a program could lose in a year. It can write any number
+// there; what nobody can have lost is damage.
+constexpr std::uint64_t kMaxLost = std::uint64_t{1} << 48;
+
 // Times are BIGINT in the database.
 inline bool IsTime(std::uint64_t ts_ns) { return ts_ns <= INT64_MAX; }
 

@@ -49,8 +49,7 @@ bool ShimGpu::Add(std::uint32_t source, const char* cell) {
       clocks_[source].Add(As<rls_shim_gpu_clock>(cell));
       return true;
     case RLS_SHIM_GPU_LOST:
-      AddLost(source, As<rls_shim_gpu_lost>(cell));
-      return true;
+      return AddLost(source, As<rls_shim_gpu_lost>(cell));
     default:
       return false;
   }
@@ -90,10 +89,12 @@ void ShimGpu::AddDevice(std::uint32_t source, const rls_shim_gpu_device& record)
     ++repeated_;
 }
 
-void ShimGpu::AddLost(std::uint32_t source, const rls_shim_gpu_lost& record) {
+bool ShimGpu::AddLost(std::uint32_t source, const rls_shim_gpu_lost& record) {
+  if (record.count > kMaxLost) return false;
   auto& [count, first_ns] = lost_[{source, record.what, record.activity}];
-  count += record.count;
+  count = std::min(count + record.count, kMaxLost);
   if (first_ns == 0 || (record.ts_ns != 0 && record.ts_ns < first_ns)) first_ns = record.ts_ns;
+  return true;
 }
 
 void ShimGpu::Intern(std::uint64_t hash) {

@@ -45,7 +45,7 @@ class ShimGpu {
   void AddTid(std::uint32_t source, const ShimTid& tid, std::uint64_t offset);
   // A process that ended, or was left, before all was fetched.
   void AddRest(std::uint32_t source, std::uint64_t ts_ns) {
-    AddLost(source, {RLS_SHIM_GPU_LOST, RLS_SHIM_GPU_NOT_FETCHED, 0, 1, ts_ns, {}});
+    (void)AddLost(source, {RLS_SHIM_GPU_LOST, RLS_SHIM_GPU_NOT_FETCHED, 0, 1, ts_ns, {}});
   }
   // After the last.
   void Finish();
@@ -78,7 +78,7 @@ class ShimGpu {
  private:
   void AddStatus(std::uint32_t source, const rls_shim_gpu_status& record);
   void AddDevice(std::uint32_t source, const rls_shim_gpu_device& record);
-  void AddLost(std::uint32_t source, const rls_shim_gpu_lost& record);
+  bool AddLost(std::uint32_t source, const rls_shim_gpu_lost& record);
   void Intern(std::uint64_t hash);
 
   std::vector<Extent> extents_;

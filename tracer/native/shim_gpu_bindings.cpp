@@ -1,14 +1,13 @@
 // The GPU records of shims as Python sees them.
-#include <cxxabi.h>
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
 #include <cstdio>
-#include <cstdlib>
-#include <memory>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "demangle.h"
 #include "shim_gpu_reader.h"
 
 namespace py = pybind11;
@@ -33,20 +32,20 @@ py::object TextOf(const ShimScan& scan, std::uint64_t hash) {
   return Decoded(*text);
 }
 
-// CUPTI gives the names of kernels as the linker sees them.
-py::object Demangled(const ShimScan& scan, std::uint64_t hash) {
-  const std::string* text = scan.Text(hash);
-  if (text == nullptr || text->rfind("_Z", 0) != 0) return TextOf(scan, hash);
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> name(
-      abi::__cxa_demangle(text->c_str(), nullptr, nullptr, &status), &std::free);
-  return status == 0 ? Decoded(name.get()) : TextOf(scan, hash);
-}
-
-// Texts by the index that records name them by.
+// Texts by the index that records name them by. CUPTI gives the names of kernels as the linker sees
+// them.
 py::list Names(const ShimScan& scan) {
+  std::vector<std::string> texts;
+  for (const std::uint64_t hash : scan.gpu().names()) {
+    const std::string* text = scan.Text(hash);
+    texts.push_back(text == nullptr ? std::string() : *text);
+  }
+  const std::vector<std::string> readable = Demangled(texts);
   py::list names;
-  for (const std::uint64_t hash : scan.gpu().names()) names.append(Demangled(scan, hash));
+  for (std::size_t index = 0; index < readable.size(); ++index) {
+    const bool is_told = scan.Text(scan.gpu().names()[index]) != nullptr;
+    names.append(is_told ? Decoded(readable[index]) : py::object(py::none()));
+  }
   return names;
 }
 

@@ -23,13 +23,20 @@ void ShimGpuClock::Finish() {
   });
   for (const rls_shim_gpu_clock& told : told_) {
     const std::uint64_t foreign_ns = has_own ? told.cupti_ns : told.realtime_ns;
-    if (!IsForeign(foreign_ns) || !IsTime(foreign_ns) || !IsTime(told.monotonic_ns)) continue;
+    // So that the difference of any two fits.
+    if (!IsForeign(foreign_ns) || !IsTime(foreign_ns) || IsForeign(told.monotonic_ns)) continue;
     readings_.push_back({Signed(told.monotonic_ns), Signed(foreign_ns), told.width_ns});
   }
   told_.clear();
   std::stable_sort(readings_.begin(), readings_.end(), [](const Reading& a, const Reading& b) {
     return a.monotonic_ns < b.monotonic_ns;
   });
+  FindRuns();
+  if (runs_.size() > kMaxRuns) runs_.clear();
+  for (const Run& run : runs_) error_ns_ = std::max(error_ns_, ErrorOf(run));
+}
+
+void ShimGpuClock::FindRuns() {
   for (std::size_t index = 0; index < readings_.size(); ++index) {
     bool is_new = runs_.empty();
     if (!is_new) {
@@ -41,7 +48,6 @@ void ShimGpuClock::Finish() {
     if (is_new) runs_.push_back({index, index});
     runs_.back().last = index;
   }
-  for (const Run& run : runs_) error_ns_ = std::max(error_ns_, ErrorOf(run));
 }
 
 std::int64_t ShimGpuClock::ErrorOf(const Run& run) const {

@@ -27,6 +27,8 @@ class ShimGpuClock {
   bool was_set() const { return runs_.size() > 1; }
 
  private:
+  // A clock that was set more often than that is not known: nobody sets one so often.
+  static constexpr std::size_t kMaxRuns = 64;
   // CLOCK_REALTIME of September 2001: a machine would have to be up for 31 years to reach it.
   static constexpr std::uint64_t kFirstForeignNs = 1'000'000'000'000'000'000;
 
@@ -42,6 +44,7 @@ class ShimGpuClock {
     std::size_t last;
   };
 
+  void FindRuns();
   bool Covers(std::size_t run, std::int64_t stamp) const;
   std::int64_t OffsetAt(const Run& run, std::int64_t stamp) const;
   std::int64_t ErrorOf(const Run& run) const;

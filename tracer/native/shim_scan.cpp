@@ -13,8 +13,6 @@ constexpr std::uint32_t kMaxBlockBytes = RLS_SHIM_RING_BYTES;
 constexpr std::uint32_t kNone = UINT32_MAX;
 // It knew no GPU records; all else was as it is.
 constexpr std::uint32_t kOldestVersion = 1;
-// By one thread: more than any could mark in a year.
-constexpr std::uint64_t kMaxLost = std::uint64_t{1} << 48;
 
 }  // namespace
 
