@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import fcntl
 import os
+import resource
 import socket
 import struct
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rlscope_trace._capture import ShimCollector
-from shim_builder import ShimBuilder
+from shim_builder import TID, ShimBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,8 +37,8 @@ def memory() -> Iterator[int]:
     os.close(memfd)
 
 
-def set_up(memfd: int) -> None:
-    geometry = (SLOTS, CONTROL + RING, CONTROL, RING, os.getpid(), 0, 1)
+def set_up(memfd: int, pid: int | None = None) -> None:
+    geometry = (SLOTS, CONTROL + RING, CONTROL, RING, pid or os.getpid(), 0, 1)
     os.pwrite(memfd, struct.pack("<8sIIQ6IQ", b"RSLRING1", 2, PAGE, FILE_BYTES, *geometry), 0)
 
 
@@ -145,3 +146,56 @@ def test_what_a_process_says_of_its_gpus_is_known_at_once(
     assert shims.gpu_state(os.getpid()) == expected
     shims.stop()
     assert shims.gpu_state(os.getpid()) is None
+
+
+def fill(memfd: int, told: ShimBuilder) -> None:
+    os.pwrite(memfd, told.cells, PAGE + CONTROL)
+    os.pwrite(memfd, struct.pack("<I", 1), SLOTS_USED)
+    os.pwrite(memfd, struct.pack("<Q", len(told.cells)), PAGE)
+
+
+def tids_told(folder: Path) -> int:
+    data, at, found = (folder / "shim.bin").read_bytes(), 16, 0
+    while at < len(data):
+        _, kind, _, _, size, _ = struct.unpack_from("<IHHIIQ", data, at)
+        found += kind == TID
+        at += 24 + size
+    return found
+
+
+def test_threads_are_listed_once_for_all_that_a_ring_names(tmp_path: Path, memory: int) -> None:
+    told = ShimBuilder()
+    for tid in (*range(2**22, 2**22 + 1000), os.getpid()):
+        told.call(tid, 1, 2)
+    told.cells = told.cells[-64 * 1001 :]
+    # As if it were in a pid namespace of its own.
+    set_up(memory, pid=os.getpid() + 1)
+    fill(memory, told)
+    shims = collector(tmp_path / "only")
+    assert shims.find(os.getpid()) == 1
+    shims.start()
+    shims.stop()
+    # That of the collector, and the last.
+    assert 1 <= shims.listings <= 2
+    assert tids_told(tmp_path / "only") == 1
+
+
+def test_a_thread_is_told_again_after_a_full_disk(
+    tmp_path: Path, memory: int, poll_until: Callable[..., object]
+) -> None:
+    told = ShimBuilder()
+    told.call(os.getpid(), 1, 2)
+    set_up(memory, pid=os.getpid() + 1)
+    shims = collector(tmp_path / "only")
+    assert shims.find(os.getpid()) == 1
+    fill(memory, told)
+    size = (tmp_path / "only" / "shim.bin").stat().st_size
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        shims.start()
+        poll_until(lambda: shims.listings > 0, what="a look at the threads")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    shims.stop()
+    assert tids_told(tmp_path / "only") == 1

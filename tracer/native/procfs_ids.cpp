@@ -26,18 +26,19 @@ std::uint32_t InnerTid(const std::string& status_path) {
 
 }  // namespace
 
-std::uint32_t TidOfInner(std::uint32_t pid, std::uint32_t inner_tid) {
+std::map<std::uint32_t, std::uint32_t> TidsByInner(std::uint32_t pid) {
+  std::map<std::uint32_t, std::uint32_t> tids;
   const std::string folder = "/proc/" + std::to_string(pid) + "/task";
   DIR* listing = opendir(folder.c_str());
-  if (listing == nullptr) return 0;
-  std::uint32_t found = 0;
-  while (const dirent* entry = found == 0 ? readdir(listing) : nullptr) {
+  if (listing == nullptr) return tids;
+  while (const dirent* entry = readdir(listing)) {
     if (entry->d_name[0] == '.') continue;
-    if (InnerTid(folder + "/" + entry->d_name + "/status") == inner_tid)
-      found = static_cast<std::uint32_t>(std::strtoul(entry->d_name, nullptr, 10));
+    const std::uint32_t inner = InnerTid(folder + "/" + entry->d_name + "/status");
+    const auto tid = static_cast<std::uint32_t>(std::strtoul(entry->d_name, nullptr, 10));
+    if (inner != 0) tids.emplace(inner, tid);
   }
   closedir(listing);
-  return found;
+  return tids;
 }
 
 }  // namespace rls

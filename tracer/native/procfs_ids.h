@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 
 namespace rls {
 
-// The id that we see of the thread of `pid` which sees itself as `inner_tid`; 0: no such thread any
-// more.
-std::uint32_t TidOfInner(std::uint32_t pid, std::uint32_t inner_tid);
+// By the ids that the threads of `pid` see themselves: the ids that we see. None: it has ended.
+std::map<std::uint32_t, std::uint32_t> TidsByInner(std::uint32_t pid);
 
 }  // namespace rls

@@ -181,7 +181,8 @@ void bind_shim(py::module_& module) {
       .def("gpu_state", &GpuState, py::arg("pid"))
       .def_property_readonly("sources", &ShimCollector::sources)
       .def_property_readonly("events", &ShimCollector::events)
-      .def_property_readonly("lost", &ShimCollector::lost);
+      .def_property_readonly("lost", &ShimCollector::lost)
+      .def_property_readonly("listings", &ShimCollector::listings);
   BindScan(module);
   BindPhases(module);
 }

@@ -109,19 +109,24 @@ std::size_t ShimCollector::Receive() {
 
 // Which thread has which slot stands in the rings, where the reader before us has taken it.
 void ShimCollector::TellOwners(Source* source) {
-  const std::uint32_t slots = source->memory->slots();
-  for (std::uint32_t slot = 0; slot < slots; ++slot) {
+  std::vector<rls_shim_thread> owners;
+  std::vector<std::uint32_t> owned;
+  for (std::uint32_t slot = 0; slot < source->memory->slots(); ++slot) {
     rls_shim_thread record = {};
     record.kind = RLS_SHIM_THREAD;
     record.tid = source->memory->Owner(slot);
     record.ts_ns = MonotonicNs();
     if (record.tid == 0) continue;
-    ShimStretch stretch;
-    stretch.first = reinterpret_cast<const char*>(&record);
-    stretch.first_bytes = sizeof(record);
-    TellTids(source, slot, stretch);
-    writer_.Write(ShimBlockKind::kCells, source->number, slot, &record, sizeof(record));
+    owners.push_back(record);
+    owned.push_back(slot);
   }
+  ShimStretch stretch;
+  stretch.first = reinterpret_cast<const char*>(owners.data());
+  stretch.first_bytes = owners.size() * sizeof(rls_shim_thread);
+  TellTids(source, 0, stretch);
+  for (std::size_t index = 0; index < owners.size(); ++index)
+    writer_.Write(ShimBlockKind::kCells, source->number, owned[index], &owners[index],
+                  sizeof(owners[index]));
 }
 
 bool ShimCollector::Add(int memfd, std::uint32_t pid) {
@@ -236,8 +241,11 @@ std::size_t ShimCollector::Drain(Source* source) {
 // In a pid namespace of its own a process sees other thread ids than we do, and once a thread has
 // ended nobody knows any more which was which.
 void ShimCollector::TellTids(Source* source, std::uint32_t slot, const ShimStretch& stretch) {
+  const std::uint64_t before = source->watch.listings();
   for (const ShimTid& tid : source->watch.Look(stretch))
-    writer_.Write(ShimBlockKind::kTid, source->number, slot, &tid, sizeof(tid));
+    if (!writer_.Write(ShimBlockKind::kTid, source->number, slot, &tid, sizeof(tid)))
+      source->watch.Forget(tid);  // a full disk: perhaps later
+  listing_count_ += source->watch.listings() - before;
 }
 
 void ShimCollector::WriteLosses(Source* source) {

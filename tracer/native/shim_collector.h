@@ -49,6 +49,8 @@ class ShimCollector {
   std::uint64_t sources() const { return source_count_; }
   std::uint64_t events() const { return cell_count_; }
   std::uint64_t lost() const { return lost_count_; }
+  // How often the threads of a process were listed.
+  std::uint64_t listings() const { return listing_count_; }
 
  private:
   struct Source {
@@ -85,6 +87,7 @@ class ShimCollector {
   std::atomic<std::uint64_t> source_count_{0};
   std::atomic<std::uint64_t> cell_count_{0};
   std::atomic<std::uint64_t> lost_count_{0};
+  std::atomic<std::uint64_t> listing_count_{0};
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

@@ -2,10 +2,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <set>
 #include <string>
 
+#include "clock.h"
 #include "procfs_ids.h"
 #include "shim_file.h"
 
@@ -13,6 +15,11 @@ namespace rls {
 namespace {
 
 constexpr std::uint64_t kCallKinds = (1ULL << RLS_SHIM_GPU_DRIVER) | (1ULL << RLS_SHIM_GPU_RUNTIME);
+
+constexpr std::uint64_t kTimeShare = 10;
+constexpr std::uint64_t kMaxDebtNs = 500'000'000;
+// That are remembered as told: beyond, they are told again.
+constexpr std::size_t kMaxTids = 65536;
 
 // Records that name a thread all do so at one place.
 static_assert(offsetof(rls_shim_thread, tid) == offsetof(rls_shim_gpu_call, tid) &&
@@ -33,6 +40,7 @@ bool HasTask(std::uint32_t pid, std::uint32_t tid) {
 std::vector<ShimTid> ShimWatch::Look(const ShimStretch& stretch) {
   std::vector<ShimTid> told;
   std::set<std::uint32_t> seen;
+  std::optional<Tids> now;
   std::size_t offset = 0;
   while (offset + RLS_SHIM_CELL_BYTES <= stretch.bytes()) {
     const char* cell = CellAt(stretch, offset);
@@ -47,7 +55,7 @@ std::vector<ShimTid> ShimWatch::Look(const ShimStretch& stretch) {
                               kind == RLS_SHIM_GPU_OVERHEAD)) {
       const std::uint32_t inner = As<rls_shim_thread>(cell).tid;
       if (kind != RLS_SHIM_THREAD && !seen.insert(inner).second) continue;
-      const std::uint32_t tid = NewTid(kind, inner);
+      const std::uint32_t tid = NewTid(kind, inner, &now);
       if (tid != 0) told.push_back({inner, tid});
     }
   }
@@ -63,13 +71,29 @@ void ShimWatch::LookAtStatus(const rls_shim_gpu_status& status) {
 
 // A thread that writes its first record is always told. Records of the GPU name threads that may
 // never have written one: each is told once, and again when that id has become another thread's.
-std::uint32_t ShimWatch::NewTid(std::uint16_t kind, std::uint32_t inner) {
+std::uint32_t ShimWatch::NewTid(std::uint16_t kind, std::uint32_t inner, std::optional<Tids>* now) {
   if (inner == 0) return 0;
-  std::uint32_t& told = tids_[inner];
-  if (kind != RLS_SHIM_THREAD && told != 0 && HasTask(pid_, told)) return 0;
-  const std::uint32_t tid = TidOfInner(pid_, inner);
-  if (tid != 0) told = tid;
-  return tid;
+  const auto told = tids_.find(inner);
+  if (kind != RLS_SHIM_THREAD && told != tids_.end() && HasTask(pid_, told->second)) return 0;
+  if (!now->has_value()) *now = List();
+  const auto found = (*now)->find(inner);
+  if (found == (*now)->end()) return 0;
+  if (tids_.size() >= kMaxTids) tids_.clear();
+  tids_[inner] = found->second;
+  return found->second;
+}
+
+// The process chooses which ids it names, and how many threads it has: what is looked up for it
+// takes a tenth of the time at most, and half a second more. None: not now.
+ShimWatch::Tids ShimWatch::List() {
+  const std::uint64_t begin_ns = MonotonicNs();
+  debt_ns_ -= std::min(debt_ns_, (begin_ns - listed_ns_) / kTimeShare);
+  listed_ns_ = begin_ns;
+  if (debt_ns_ > kMaxDebtNs) return {};
+  ++listings_;
+  Tids tids = TidsByInner(pid_);
+  debt_ns_ += MonotonicNs() - begin_ns;
+  return tids;
 }
 
 }  // namespace rls

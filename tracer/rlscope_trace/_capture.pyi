@@ -201,6 +201,9 @@ class ShimCollector:
     def events(self) -> int: ...
     @property
     def lost(self) -> int: ...
+    @property
+    def listings(self) -> int:
+        """How often the threads of a process were listed, to know them by their own ids."""
 
 class ShimScan:
     """What shim.bin tells. Structured arrays; all times in ns."""
