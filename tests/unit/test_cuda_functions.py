@@ -1,5 +1,6 @@
 """Which functions of a file are probed for calls of the CUDA API, and in which processes."""
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -205,3 +206,23 @@ def test_whom_cupti_is_to_tell_of(name: str, sleeping: list[Workload]) -> None:
 
 def test_a_process_that_is_gone_is_expected_to_tell_nothing() -> None:
     assert not expects_cupti(2**22)
+
+
+def test_a_file_has_one_table_of_a_type(tmp_path: Path) -> None:
+    tables = 3
+    strings = b"\0cuFirst\0cuSecond\0cuThird\0"
+    begin = 64 + 56 + 64 * (tables + 1)
+    sections = [struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, begin, len(strings), 0, 0, 1, 0)]
+    symbols = b""
+    for table, at in enumerate((1, 9, 18)):
+        place = begin + len(strings) + 24 * table
+        sections.append(struct.pack("<IIQQQQIIQQ", 0, 11, 0, 0, place, 24, 0, 0, 8, 24))
+        symbols += struct.pack("<IBBHQQ", at, 0x12, 0, 1, 0, 8)
+    head = struct.pack(
+        "<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 3, 62, 1, 0, 64, 120, 0, 64, 56, 1, 64,
+        tables + 1, 0,
+    )  # fmt: skip
+    load = struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, 4096, 4096, 4096)
+    file = tmp_path / "libcuda.so.1"
+    file.write_bytes(head + load + b"".join(sections) + strings + symbols)
+    assert FunctionFile(str(file)).names("cu") == ["cuFirst"]

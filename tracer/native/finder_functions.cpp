@@ -12,6 +12,8 @@ namespace {
 // Of a table: larger ones are those of whole frameworks, which the disk would be busy with.
 constexpr std::uint64_t kMaxTableBytes = 64 << 20;
 constexpr std::size_t kMaxName = 256;
+// Of one file: the libraries of CUDA export some hundreds.
+constexpr std::size_t kMaxFunctions = 65536;
 
 bool BeginsWith(const std::vector<unsigned char>& strings, std::uint64_t at,
                 const std::string& prefix) {
@@ -29,9 +31,11 @@ void ElfFile::VisitNamed(std::uint32_t table_type, const std::string& prefix,
                          const NamedVisitor& visit) const {
   const auto sections = Sections();
   for (const Section& table : sections) {
-    if (table.type != table_type || table.link >= sections.size()) continue;
+    if (table.type != table_type) continue;
+    // A file has one table of each type: who wrote more wants them read.
+    if (table.link >= sections.size()) return;
     const Section& text = sections[table.link];
-    if (table.size > kMaxTableBytes || text.size > kMaxTableBytes) continue;
+    if (table.size > kMaxTableBytes || text.size > kMaxTableBytes) return;
     const auto symbols = ReadAt(table.offset, table.size);
     const auto strings = ReadAt(text.offset, text.size);
     for (std::size_t at = 0; at + sizeof(Elf64_Sym) <= symbols.size(); at += sizeof(Elf64_Sym)) {
@@ -45,6 +49,7 @@ void ElfFile::VisitNamed(std::uint32_t table_type, const std::string& prefix,
       visit(std::string(name, length), symbol.st_shndx != SHN_UNDEF,
             {symbol.st_value, symbol.st_size, ELF64_ST_TYPE(symbol.st_info) == STT_FUNC});
     }
+    return;
   }
 }
 
@@ -53,7 +58,8 @@ std::map<std::string, ElfSymbol> ElfFile::FunctionsNamed(const std::string& pref
   for (const std::uint32_t type : {SHT_DYNSYM, SHT_SYMTAB})
     VisitNamed(type, prefix,
                [&](const std::string& name, bool is_defined, const ElfSymbol& symbol) {
-                 if (is_defined && symbol.is_function) found.emplace(name, symbol);
+                 if (is_defined && symbol.is_function && found.size() < kMaxFunctions)
+                   found.emplace(name, symbol);
                });
   return found;
 }
