@@ -11,7 +11,7 @@ CREATE TABLE gpu_device (
 );
 COMMENT ON TABLE gpu_device IS 'The GPUs that the traced processes could use';
 COMMENT ON COLUMN gpu_device.host IS 'The machine it is in; NULL: not known';
-COMMENT ON COLUMN gpu_device.device_id IS 'Its number there, as the program counts';
+COMMENT ON COLUMN gpu_device.device_id IS 'Its number in this trace: as the program counts, or the next free one where programs count differently';
 COMMENT ON COLUMN gpu_device.name IS 'Model';
 COMMENT ON COLUMN gpu_device.uuid IS 'Identity of the device or of its MIG instance; NULL: not known';
 COMMENT ON COLUMN gpu_device.memory_bytes IS 'Size of its memory; NULL: not known';
