@@ -178,8 +178,8 @@ def test_capture_tells_which_layers_were_probed(
     ask = trace(spool, session=SESSION, probes=[])
     told = ask("SELECT kind, measured FROM capture WHERE process_id IS NULL ORDER BY ALL")
     assert told == [
-        ("cpu_sample", True), ("gil_release", False), ("gpu_activity", False), ("native_call", True),
-        ("native_call:backend", False), ("native_call:cuda_api", False),
+        ("cpu_sample", True), ("gil_release", False), ("gpu_activity", False),
+        ("native_call", True), ("native_call:backend", False), ("native_call:cuda_api", False),
         ("native_call:simulator", True), ("operation", False), ("thread_state", True),
         ("wait", True),
     ]  # fmt: skip

@@ -7,7 +7,8 @@
 //   --graphs=0 --nodes=4 --peers=0 --contexts=0 --fork --idle
 //   --end=return|_exit|kill|fault|bad|open
 // A thread does --launches launches, --copies copies there and back ... on each of its streams, and
-// waits for them --syncs times. --init: CUDA is initialised before the wait. --contexts makes and destroys contexts, with a launch in each.
+// waits for them --syncs times. --init: CUDA is initialised before the wait. --contexts makes and
+// destroys contexts, with a launch in each.
 // --end: kill: by itself, with work under way; fault: a kernel breaks the context; bad: a launch is
 // refused; open: a capture is not ended.
 #include <pthread.h>

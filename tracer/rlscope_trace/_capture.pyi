@@ -241,7 +241,7 @@ class ShimGpuReader:
     """Calls, activities, overheads and memory of GPUs, part by part; times in ns."""
 
     def __init__(self, scan: ShimScan, start_ns: int = 0) -> None:
-        """What began before `start_ns` is in the parts, but not in any count."""
+        """Read the records again; what began before `start_ns` is in the parts, but in no count."""
 
     def next(
         self, count: int

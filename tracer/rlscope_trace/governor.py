@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _SAVED_CPU_NS = 3_000_000_000
 # A site below this part of the budget goes only where dropping the larger ones is not enough.
 _SMALL_PART = 0.05
-# A single step costs two more traps at entry and return: 20 us a call where a trap leaves the virtual
-# machine, as `calibrate` measures it.
+# A single step costs two more traps at entry and at return: 20 us a call where a trap leaves the
+# virtual machine, as `calibrate` measures it.
 _DEAR_WEIGHT = 10
 
 
