@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import Phase, settings
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 WORKLOADS = REPOSITORY / "tests" / "workloads"
@@ -26,6 +27,12 @@ DEADLINE_S = 30.0
 # inherit.
 os.environ["RLSCOPE_CALIBRATE"] = "0"
 os.environ["RLSCOPE_CALIBRATION_DIR"] = str(REPOSITORY / "tests/none")
+
+# Making the example of a failure small can take five minutes, which would cost the results of all
+# other tests: where nobody waits for it, it is told as it was found, with the way to find it again.
+if os.environ.get("CI"):
+    settings.register_profile("ci", phases=(Phase.explicit, Phase.reuse, Phase.generate))
+    settings.load_profile("ci")
 
 BPF_SYSCALL = {"x86_64": 321, "aarch64": 280}
 BPF_MAP_CREATE = 0

@@ -133,8 +133,13 @@ def expected(connection: duckdb.DuckDBPyConnection) -> Counter[tuple[Any, ...]]:
             now = state.at(thread, at)
             if now is None:
                 now = 4 if is_measured else 255
-            reason = 0 if now in (RUNNING, RUNNABLE) else wait.at(thread, at) or sync.at(thread, at)
-            bucket = bucket_of(now, cuda.at(thread, at) or native.at(thread, at) or 0, reason or 0)
+            reason = wait.at(thread, at) or 0
+            # How the driver waits tells nothing, but for the GIL.
+            if reason != WAIT_NAMES.index("gil") + 1 and sync.at(thread, at):
+                reason = 2
+            if now in (RUNNING, RUNNABLE):
+                reason = 0
+            bucket = bucket_of(now, cuda.at(thread, at) or native.at(thread, at) or 0, reason)
             times[
                 process, thread, names.get(operation.at(thread, at), "(unannotated)"), bucket
             ] += 1
