@@ -30,7 +30,9 @@ RECORDED = {
     "forker": (PLAIN, ["0", "3"]),
     "sampled": (["--sample-hz=999"], ["threads"]),
 }
-GPU = {"gpu", "kernel", "launch", "idle"}
+GPU = {
+    "gpu", "kernel", "launch", "idle", "utilization", "attribution", "latency", "gpu-idle",
+}  # fmt: skip
 # Recordings of tests take no calibration.
 COSTS = {"corrected", "overhead", "wall"}
 NOT_RECORDED = GPU | {"layer", "transitions", "functions", "operation-functions"}
