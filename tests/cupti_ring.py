@@ -122,7 +122,13 @@ class Memory:
     def be_killed(self) -> None:
         """Leave everything as a reader that was attached, and is killed."""
         struct.pack_into("<II", self._memory, READER_AT, 1, 1)
-        os.close(self._lock)
+        self.unlock()
+
+    def unlock(self) -> None:
+        """Be no reader any more; what was read stays."""
+        if self._lock >= 0:
+            os.close(self._lock)
+        self._lock = -1
 
     def _without_texts(self, cells: list[bytes]) -> Iterator[bytes]:
         at = 0
@@ -157,6 +163,8 @@ class GpuRecords:
         self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         self._socket.close()
+        for memory in self.memories:
+            memory.unlock()
 
     def environment(self, **variables: str) -> dict[str, str]:
         """Return what makes the programs of a recording load the shim into their driver."""
