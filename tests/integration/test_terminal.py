@@ -172,10 +172,14 @@ def test_a_closed_stdout_is_no_traceback(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-OURS = {"NVTX_INJECTION64_PATH", "CUDA_INJECTION64_PATH", "RLSCOPE_SESSION", "RLSCOPE_NVTX"}
+GPU = {"CUDA_INJECTION64_PATH", "RLSCOPE_SESSION", "RLSCOPE_CUPTI", "RLSCOPE_CUDA_GRAPHS"}
+OURS = GPU | {"NVTX_INJECTION64_PATH", "RLSCOPE_NVTX"}
 
 
-@pytest.mark.parametrize(("options", "added"), [(["--nvtx", "off"], set()), (["--no-auto"], OURS)])
+@pytest.mark.parametrize(
+    ("options", "added"),
+    [(["--nvtx=off", "--cupti=off"], set()), (["--nvtx=off"], GPU), (["--no-auto"], OURS)],
+)
 def test_the_environment_is_the_users_own(
     tmp_path: Path, options: list[str], added: set[str]
 ) -> None:
