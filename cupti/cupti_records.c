@@ -66,18 +66,18 @@ static void tell_call(struct rls_shim_slot* slot, const struct cupti_api_call* c
     append(slot, &record, record.start_ns);
 }
 
+// What all records of GPU work have, each in a place of its own.
+#define OF_WORK(from)                                                                       \
+  .device = (from)->device, .start_ns = (from)->start, .end_ns = (from)->end,               \
+  .correlation = (from)->correlation, .context = (from)->context, .stream = (from)->stream, \
+  .graph = (from)->graph
+
 static void tell_kernel(struct rls_shim_slot* slot, const struct cupti_kernel* kernel) {
   const struct rls_shim_gpu_activity record = {
       .kind = RLS_SHIM_GPU_ACTIVITY,
       .work = RLS_SHIM_GPU_KERNEL,
-      .device = kernel->device,
-      .start_ns = kernel->start,
-      .end_ns = kernel->end,
+      OF_WORK(kernel),
       .name = rls_cupti_kernel_name(slot, kernel->name),
-      .correlation = kernel->correlation,
-      .context = kernel->context,
-      .stream = kernel->stream,
-      .graph = kernel->graph,
   };
   append(slot, &record, record.start_ns);
 }
@@ -87,14 +87,8 @@ static void tell_memcpy(struct rls_shim_slot* slot, const struct cupti_memcpy* c
       .kind = RLS_SHIM_GPU_ACTIVITY,
       .work = RLS_SHIM_GPU_MEMCPY,
       .detail = copy->copy_kind,
-      .device = copy->device,
-      .start_ns = copy->start,
-      .end_ns = copy->end,
+      OF_WORK(copy),
       .bytes = copy->bytes,
-      .correlation = copy->correlation,
-      .context = copy->context,
-      .stream = copy->stream,
-      .graph = copy->graph,
       .peer_device = RLS_UNKNOWN_ID,
   };
   append(slot, &record, record.start_ns);
@@ -105,14 +99,8 @@ static void tell_memcpy_peer(struct rls_shim_slot* slot, const struct cupti_memc
       .kind = RLS_SHIM_GPU_ACTIVITY,
       .work = RLS_SHIM_GPU_MEMCPY,
       .detail = copy->copy_kind,
-      .device = copy->device,
-      .start_ns = copy->start,
-      .end_ns = copy->end,
+      OF_WORK(copy),
       .bytes = copy->bytes,
-      .correlation = copy->correlation,
-      .context = copy->context,
-      .stream = copy->stream,
-      .graph = copy->graph,
       .peer_device = copy->target_device,
   };
   append(slot, &record, record.start_ns);
@@ -122,14 +110,8 @@ static void tell_memset(struct rls_shim_slot* slot, const struct cupti_memset* s
   const struct rls_shim_gpu_activity record = {
       .kind = RLS_SHIM_GPU_ACTIVITY,
       .work = RLS_SHIM_GPU_MEMSET,
-      .device = set->device,
-      .start_ns = set->start,
-      .end_ns = set->end,
+      OF_WORK(set),
       .bytes = set->bytes,
-      .correlation = set->correlation,
-      .context = set->context,
-      .stream = set->stream,
-      .graph = set->graph,
   };
   append(slot, &record, record.start_ns);
 }
@@ -153,13 +135,7 @@ static void tell_graph(struct rls_shim_slot* slot, const struct cupti_graph* gra
   const struct rls_shim_gpu_activity record = {
       .kind = RLS_SHIM_GPU_ACTIVITY,
       .work = RLS_SHIM_GPU_GRAPH,
-      .device = graph->device,
-      .start_ns = graph->start,
-      .end_ns = graph->end,
-      .correlation = graph->correlation,
-      .context = graph->context,
-      .stream = graph->stream,
-      .graph = graph->graph,
+      OF_WORK(graph),
   };
   append(slot, &record, record.start_ns);
 }
