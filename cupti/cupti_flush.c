@@ -5,8 +5,6 @@
 // nothing comes of that.
 #include <errno.h>
 #include <linux/futex.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -14,7 +12,6 @@
 
 #include "cupti.h"
 
-#define STACK_BYTES (1U << 20)
 #define SECOND_NS 1000000000U
 #define FLUSH_NS 100000000U
 #define LONGEST_FLUSH_NS 400000000U
@@ -328,22 +325,10 @@ static uint32_t tell_first_reader(void) {
 
 bool rls_cupti_start_thread(void) {
   static bool is_registered;
-  sigset_t all;
-  sigset_t before;
-  pthread_attr_t attributes;
-  pthread_t thread;
   memset(&now, 0, sizeof(now));
   now.reader = tell_first_reader();
   phase = RUNNING;
-  if (pthread_attr_init(&attributes) != 0) return false;
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_attr_setstacksize(&attributes, STACK_BYTES);
-  // Signals of the program must not be taken by a thread that the program does not know.
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  const bool is_started = pthread_create(&thread, &attributes, run, NULL) == 0;
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  pthread_attr_destroy(&attributes);
+  const bool is_started = rls_start_thread(run) == 0;
   if (is_started && !is_registered) is_registered = atexit(end) == 0;
   return is_started;
 }

@@ -3,15 +3,12 @@
 #include "late.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 
 #include "cupti.h"
 
 #define EXPORTED __attribute__((visibility("default")))
-#define STACK_BYTES (1U << 20)  // libcupti is loaded on it
 
 EXPORTED struct rls_late_status rlscope_shim_late_status = {.version = RLS_LATE_VERSION};
 EXPORTED int rlscope_shim_late_attach(const struct rls_late_request* request);
@@ -37,24 +34,6 @@ static void* attach(void* unused) {
   return NULL;
 }
 
-// Signals of the program must not be taken by a thread that the program does not know.
-static int start_thread(void) {
-  sigset_t all;
-  sigset_t before;
-  pthread_attr_t attributes;
-  pthread_t thread;
-  int error = pthread_attr_init(&attributes);
-  if (error != 0) return error;
-  sigfillset(&all);
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_attr_setstacksize(&attributes, STACK_BYTES);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  error = pthread_create(&thread, &attributes, attach, NULL);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  pthread_attr_destroy(&attributes);
-  return error;
-}
-
 // Returns 0, or why nothing was started.
 int rlscope_shim_late_attach(const struct rls_late_request* request) {
   if (request == NULL || request->version != RLS_LATE_VERSION) return EINVAL;
@@ -67,7 +46,7 @@ int rlscope_shim_late_attach(const struct rls_late_request* request) {
   memcpy(&asked, request, sizeof(asked));
   asked.environment[RLS_LATE_MAX_ENVIRONMENT - 1] = '\0';
   asked.environment[RLS_LATE_MAX_ENVIRONMENT - 2] = '\0';
-  const int error = start_thread();
+  const int error = rls_start_thread(attach);
   if (error != 0) set_state(RLS_LATE_FAILED);
   return error;
 }

@@ -51,6 +51,10 @@ static inline struct rls_shim_slot* rls_own_slot(void) {
   return rls_thread_enter();
 }
 
+// Starts a detached thread of our own. Signals of the program must not be taken by a thread that it
+// does not know: there all are blocked. 0, or why it could not be started.
+int rls_start_thread(void* (*run)(void*));
+
 static inline uint32_t rls_reader(void) {
   return __atomic_load_n(&rls_process.header->reader, __ATOMIC_RELAXED);
 }

@@ -10,6 +10,7 @@
 
 // Looking through slots that are all taken costs microseconds: not at every event.
 #define SKIP_WITHOUT_SLOT 1000
+#define STACK_BYTES (1U << 20)  // libcupti may be loaded on it
 // The last slots: for the thread that starts CUPTI, and the one that fetches its records.
 #define SLOTS_OF_GPU 2
 
@@ -44,6 +45,23 @@ static void leave(void* own) {
 
 __attribute__((constructor)) static void prepare(void) {
   has_exit_key = pthread_key_create(&exit_key, leave) == 0;
+}
+
+int rls_start_thread(void* (*run)(void*)) {
+  sigset_t all;
+  sigset_t before;
+  pthread_attr_t attributes;
+  pthread_t thread;
+  int error = pthread_attr_init(&attributes);
+  if (error != 0) return error;
+  sigfillset(&all);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_attr_setstacksize(&attributes, STACK_BYTES);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  error = pthread_create(&thread, &attributes, run, NULL);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  pthread_attr_destroy(&attributes);
+  return error;
 }
 
 static struct rls_shim_slot* slot_at(uint32_t index) {
