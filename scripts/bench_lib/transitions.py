@@ -4,28 +4,34 @@ One process works for as long as it takes; one recorder is attached to it, and t
 attached away for some 250 ms out of every 500. The CPU time of the steps inside each window without
 instruments is compared with that of the two windows around it: what the machine does otherwise is
 the same there, or changes evenly. Many such windows tell far smaller differences apart than runs of
-a minute do. They begin once the governor has settled.
+a minute do. They begin once the governor has settled. The trace says what its events cost: what is
+left when that is taken off the windows with instruments is the error of the correction.
 """
 
 from __future__ import annotations
 
 import json
 import statistics
+import subprocess
 from bisect import bisect_left
 from dataclasses import dataclass
+from itertools import islice, takewhile
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from bench_lib.figure import BenchError, Figure
 from bench_lib.recorder import REPOSITORY, Peer, Recorder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from bench_lib.recorder import Bench
 
 # From so much CPU time per step on the first budget holds, below it the second.
 _LONG_STEP_NS = 200_000
 LONG_BUDGET_PERCENT, SHORT_BUDGET_PERCENT = 3, 5
+BIAS_BUDGET_PERCENT = 2
 WORKLOADS = ("a2c", "a2c-subproc", "halfcheetah", "humanoid", "mlp")
 # Per value that is asked for: 9 give a minute of work, and some 110 windows without instruments.
 _SECONDS_PER_RUN = 7
@@ -37,6 +43,24 @@ _SETTLING_S = 12
 _GUARD_NS = 5_000_000
 # Chunks of steps that a window must hold to count.
 _LEAST_CHUNKS = 5
+
+# Who pays for an event is a process of the tree, all of which counts.
+_OVERHEAD_SQL = """
+WITH event AS (
+  SELECT 'switch' AS name, start_ns AS ts_ns FROM thread_state WHERE state = 'running'
+  UNION ALL SELECT 'wakeup', start_ns FROM thread_state WHERE waker_thread_id IS NOT NULL
+  UNION ALL SELECT 'sample', ts_ns FROM cpu_sample
+  UNION ALL SELECT CASE WHEN s.is_dear THEN 'call_dear' ELSE 'call' END, c.start_ns
+  FROM native_call AS c LEFT JOIN site AS s ON s.site_id = c.site_id
+), cost AS (
+  SELECT event AS name, sum(mean_ns) AS mean_ns FROM calibration WHERE used GROUP BY event
+)
+SELECT sum(cost.mean_ns) AS cost_ns
+FROM event
+JOIN cost ON cost.name = event.name
+JOIN (VALUES {spans}) AS span(start_ns, end_ns)
+  ON event.ts_ns >= span.start_ns AND event.ts_ns < span.end_ns
+"""
 
 Chunk = tuple[int, int, int]
 Window = tuple[bool, int, int]
@@ -50,6 +74,8 @@ class _Measured:
     windows: list[Window]
     recorder_share: float
     """CPU time of the recorder, of the time that passed."""
+    overhead_ns: float
+    """What the trace says its events cost per chunk, in the windows with everything."""
 
 
 def measure(bench: Bench) -> list[Figure]:
@@ -60,6 +86,7 @@ def measure(bench: Bench) -> list[Figure]:
             f"no workload {', '.join(sorted(unknown))}", hint=f"one of: {', '.join(WORKLOADS)}"
         )
     names = [name for name in WORKLOADS if not bench.only or name in bench.only]
+    subprocess.run([bench.recorder, "calibrate"], check=True, capture_output=True)
     return [figure for name in names for figure in _measure(bench, name)]
 
 
@@ -76,6 +103,10 @@ def _measure(bench: Bench, name: str) -> list[Figure]:
         Figure(
             f"{name}, added in the target", "% of its CPU", added,
             LONG_BUDGET_PERCENT if is_long else SHORT_BUDGET_PERCENT,
+        ),
+        Figure(
+            f"{name}, corrected", "% of its CPU", added_percent(means, found.overhead_ns),
+            BIAS_BUDGET_PERCENT, either_way=True,
         ),
         Figure(f"{name}, A/A", "% of its CPU", control_percent(means), note="must hold 0"),
         Figure(
@@ -94,7 +125,7 @@ def _record(bench: Bench, name: str) -> _Measured:
         workload.send(str(_SETTLING_S))
         recorder = Recorder.start(
             bench,
-            ["--pid", str(workload.process.pid), "-o", str(trace), "--no-calibrate"],
+            ["--pid", str(workload.process.pid), "-o", str(trace)],
             prefix=["env", f"{_ALTERNATE}={_WINDOW_MS}"],
         )
         recorder.wait_for("tracing pid")
@@ -108,10 +139,26 @@ def _record(bench: Bench, name: str) -> _Measured:
     finally:
         workload.close()
     query = "SELECT probes, start_ns, end_ns FROM calibration_window ORDER BY start_ns, end_ns"
+    windows = windows_of(bench.query(trace, query))
+    chunks = told["chunks"]
     return _Measured(
-        told["chunks"], told["steps"], windows_of(bench.query(trace, query)),
+        chunks,
+        told["steps"],
+        windows,
         own_ns / seconds / 1e9,
-    )  # fmt: skip
+        _overhead_ns(bench, trace, chunks, windows),
+    )
+
+
+def _overhead_ns(
+    bench: Bench, trace: Path, chunks: Sequence[Chunk], windows: Sequence[Window]
+) -> float:
+    """Return what the trace says of the events in the windows with everything, per chunk."""
+    inside = [list(chunks_in(chunks, *window[1:])) for window in windows if window[0]]
+    spans = [(held[0][0], held[-1][1]) for held in inside if held]
+    values = ", ".join(f"({start_ns}, {end_ns})" for start_ns, end_ns in spans)
+    ((cost_ns,),) = (row.values() for row in bench.query(trace, _OVERHEAD_SQL.format(spans=values)))
+    return float(cost_ns or 0) / sum(map(len, inside))
 
 
 def windows_of(rows: Sequence[dict[str, Any]]) -> list[Window]:
@@ -141,23 +188,28 @@ def window_means(
 
     None: there are too few. Chunks that reach out of their window count nowhere.
     """
-    starts = [start_ns for start_ns, _, _ in chunks]
     means: list[tuple[bool, float | None]] = []
     for is_on, start_ns, end_ns in windows:
-        inside = []
-        for index in range(bisect_left(starts, start_ns + _GUARD_NS), len(chunks)):
-            _, chunk_end_ns, cpu_ns = chunks[index]
-            if chunk_end_ns > end_ns:
-                break
-            inside.append(cpu_ns)
+        inside = [cpu_ns for _, _, cpu_ns in chunks_in(chunks, start_ns, end_ns)]
         means.append((is_on, statistics.mean(inside) if len(inside) >= _LEAST_CHUNKS else None))
     return means
 
 
-def added_percent(means: Sequence[tuple[bool, float | None]]) -> tuple[float, ...]:
-    """Return of each window that was off what the windows around it took more, in percent."""
+def chunks_in(chunks: Sequence[Chunk], start_ns: int, end_ns: int) -> Iterator[Chunk]:
+    """Yield the chunks that lie in a window, once that has settled."""
+    first = bisect_left(chunks, start_ns + _GUARD_NS, key=itemgetter(0))
+    return takewhile(lambda chunk: chunk[1] <= end_ns, islice(chunks, first, None))
+
+
+def added_percent(
+    means: Sequence[tuple[bool, float | None]], less_ns: float = 0.0
+) -> tuple[float, ...]:
+    """Return of each window that was off what the windows around it took more, in percent.
+
+    less_ns: is taken off these first.
+    """
     return tuple(
-        100 * ((before + after) / 2 / own - 1)
+        100 * (((before + after) / 2 - less_ns) / own - 1)
         for (_, before), (is_on, own), (_, after) in zip(means, means[1:], means[2:], strict=False)
         if not is_on and before and own and after
     )

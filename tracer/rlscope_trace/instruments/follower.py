@@ -126,15 +126,16 @@ class Follower:
             groups["samples"] = Samples(self._sampler, self._log)
         if self._calls is not None:
             groups["calls"] = Calls(self._calls.switch)
+        programs = self._capture.programs()
+        for instrument in (self._calls, self._sampler):
+            programs += instrument.programs() if instrument is not None else []
+        account = Account(programs, self._log)
         if length_s := alternation_s():
             states = (
                 [States(self._capture, self._log)] if isinstance(self._capture, BtfLoader) else []
             )
-            return Alternation([*groups.values(), *states], self._log, length_s)
-        programs = self._capture.programs()
-        for instrument in (self._calls, self._sampler):
-            programs += instrument.programs() if instrument is not None else []
-        groups["account"] = Account(programs, self._log)
+            return Alternation([*groups.values(), *states], account, self._log, length_s)
+        groups["account"] = account
         chosen = KINDS[self._settings.in_run_calibration]
         return Windows({kind: groups[kind] for kind in chosen if kind in groups}, self._log)
 
