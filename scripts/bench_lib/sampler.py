@@ -21,7 +21,7 @@ from rlscope_trace.loaders.capture import bpf_file
 if TYPE_CHECKING:
     from bench_lib.recorder import Bench
 
-RATES_HZ = (199, 999)
+RATES_HZ = (99, 999)
 _RING_BYTES = 16 << 20
 _RULES = (("*/libpython3*", 1), ("*/bin/python3*", 1), ("*/libc.so.6", 0), ("*/libm.so.6", 0))
 _STEPS = 300_000

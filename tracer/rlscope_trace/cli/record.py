@@ -120,7 +120,7 @@ def record(  # noqa: PLR0913 - one parameter per option
             "--sample-hz",
             min=0,
             max=9999,
-            help="Samples per second of each CPU; 0: take none. Left out: 199 in a virtual"
+            help="Samples per second of each CPU; 0: take none. Left out: 99 in a virtual"
             " machine, 999 on metal.",
             show_default=False,
         ),

@@ -19,7 +19,7 @@ class InstrumentSettings:
     """Whose entry points are probed: those of simulators, of backends too, or nobody's."""
     simulators: tuple[str, ...] = ()
     backends: tuple[str, ...] = ()
-    sample_hz: int = 199
+    sample_hz: int = 99
     """Samples per second and CPU; 0: none."""
     gil: Gil = "waits"
     """full: also the stretches in which a thread had given the GIL away."""
