@@ -1,10 +1,11 @@
 """Reinforcement learning that writes down what its steps cost, while others do things to it.
 
-The workload is the argument: a2c, a2c-subproc (Stable-Baselines3 on CartPole), halfcheetah,
-humanoid (MuJoCo, with a small policy in numpy), mlp (a training step of a PyTorch network with one
-environment step). A line on stdin says for how many seconds to work; the answer is one JSON line:
-`chunks`, [start_ns, end_ns, cpu_ns] of a fixed number of steps each (CLOCK_MONOTONIC; CPU time with
-that of the environment processes, which wait at both ends), and `steps`, how many.
+The workload is the argument: a2c, a2c-subproc, ppo (Stable-Baselines3 on CartPole), sac (the same
+on HalfCheetah), dqn-pong (on Atari), halfcheetah, humanoid (MuJoCo, with a small policy in numpy),
+mlp (a training step of a PyTorch network with one environment step). A line on stdin says for how
+many seconds to work; the answer is one JSON line: `chunks`, [start_ns, end_ns, cpu_ns] of a fixed
+number of steps each (CLOCK_MONOTONIC; CPU time with that of the environment processes, which wait
+at both ends), and `steps`, how many.
 """
 
 from __future__ import annotations
@@ -25,11 +26,17 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from stable_baselines3.common.base_class import BaseAlgorithm
+
     Work = Callable[[int], None]
 
 SEED = 1
-# About 6 ms of CPU time each, on the machine of docs/cost.md; whole rollouts of a2c (5 x 16 or 4).
-STEPS = {"a2c": 80, "a2c-subproc": 20, "halfcheetah": 120, "humanoid": 24, "mlp": 24}
+# About 6 to 25 ms of CPU time each, on the machine of docs/cost.md: whole rollouts of a2c (5 x 16
+# or 4) and ppo (32 x 4), whole training steps of sac and dqn.
+STEPS = {
+    "a2c": 80, "a2c-subproc": 20, "ppo": 128, "sac": 1, "dqn-pong": 4, "halfcheetah": 120,
+    "humanoid": 24, "mlp": 24,
+}  # fmt: skip
 
 
 def a2c(count: int, *, in_processes: bool = False) -> Work:
@@ -40,7 +47,43 @@ def a2c(count: int, *, in_processes: bool = False) -> Work:
 
     kind = SubprocVecEnv if in_processes else DummyVecEnv
     environments = make_vec_env("CartPole-v1", count, seed=SEED, vec_env_cls=kind)
-    model = A2C("MlpPolicy", environments, seed=SEED, device="cpu")
+    return learning(A2C("MlpPolicy", environments, seed=SEED, device="cpu"))
+
+
+def ppo() -> Work:
+    """Train in four environments, with short rollouts."""
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.env_util import make_vec_env
+
+    environments = make_vec_env("CartPole-v1", 4, seed=SEED)
+    sizes = {"n_steps": 32, "batch_size": 64, "n_epochs": 2}
+    return learning(PPO("MlpPolicy", environments, seed=SEED, device="cpu", **sizes))
+
+
+def sac() -> Work:
+    """Train once per step of the environment."""
+    from stable_baselines3 import SAC
+
+    sizes = {"learning_starts": 200, "buffer_size": 20_000}
+    model = SAC("MlpPolicy", "HalfCheetah-v5", seed=SEED, device="cpu", **sizes)
+    return learning(model.learn(2 * sizes["learning_starts"]))
+
+
+def dqn_pong() -> Work:
+    """Train once per four steps of the environment, each of four frames."""
+    import ale_py
+    from stable_baselines3 import DQN
+
+    gymnasium.register_envs(ale_py)
+    wrapped = gymnasium.wrappers.AtariPreprocessing(gymnasium.make("ALE/Pong-v5", frameskip=1))
+    environment = gymnasium.wrappers.FrameStackObservation(wrapped, 4)
+    sizes = {"learning_starts": 200, "buffer_size": 2_000, "train_freq": 4}
+    model = DQN("CnnPolicy", environment, seed=SEED, device="cpu", **sizes)
+    return learning(model.learn(2 * sizes["learning_starts"]))
+
+
+def learning(model: BaseAlgorithm) -> Work:
+    """Return what goes on training a model of Stable-Baselines3."""
     return lambda steps: model.learn(steps, reset_num_timesteps=False) and None
 
 
@@ -91,6 +134,9 @@ def mlp() -> Work:
 MAKERS: dict[str, Callable[[], Work]] = {
     "a2c": lambda: a2c(16),
     "a2c-subproc": lambda: a2c(4, in_processes=True),
+    "ppo": ppo,
+    "sac": sac,
+    "dqn-pong": dqn_pong,
     "halfcheetah": lambda: mujoco("HalfCheetah-v5"),
     "humanoid": lambda: mujoco("Humanoid-v5"),
     "mlp": mlp,

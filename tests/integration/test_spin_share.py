@@ -144,7 +144,8 @@ def oversubscribed(
 ) -> tuple[Counter[str | None], list[range]]:
     """Record spin_torch.py; return its samples while it was observed, and where libgomp was."""
     command = ["env", f"OMP_WAIT_POLICY={policy}", *python_program("spin_torch", "--wait")]
-    program = launch(trace, command, (SAMPLING,)).ready()
+    # Calibration would leave out times, and how much is spun differs from one time to the next.
+    program = launch(trace, command, (SAMPLING, "--in-run-calibration=off")).ready()
     until(lambda: program.events("python"), what="Python is found")
     pid = program.child()
     libgomp = ranges_of(pid, "libgomp")
@@ -171,8 +172,9 @@ def test_pytorch_with_more_threads_than_free_cpus(tmp_path: Path, launch: Launch
     assert spin > 0.5
     assert passive["spin"] / passive.total() < 0.05
     if told:
-        # A thread waits for whole time slices of others: the samples of 4 ms tell the same.
-        check(spin, told.share(libgomp), told.samples_taken() // 4)
+        # Threads wait for whole time slices of others: what is sampled within 4 ms tells the same.
+        # Both sides are samples: their errors add up as squares do.
+        check(spin, told.share(libgomp), told.samples_taken() // 4 // 2)
 
 
 def test_the_summary_names_it(tmp_path: Path, launch: Launch) -> None:
