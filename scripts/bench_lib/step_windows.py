@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 SEED = 1
 # About 6 to 25 ms of CPU time each, on the machine of docs/cost.md: whole rollouts of a2c (5 x 16
-# or 4) and ppo (32 x 4), whole training steps of sac and dqn.
+# or 4) and ppo (16 x 4), whole training steps of sac and dqn.
 STEPS = {
-    "a2c": 80, "a2c-subproc": 20, "ppo": 128, "sac": 1, "dqn-pong": 4, "halfcheetah": 120,
+    "a2c": 80, "a2c-subproc": 20, "ppo": 64, "sac": 1, "dqn-pong": 2, "halfcheetah": 120,
     "humanoid": 24, "mlp": 24,
 }  # fmt: skip
 
@@ -56,7 +56,7 @@ def ppo() -> Work:
     from stable_baselines3.common.env_util import make_vec_env
 
     environments = make_vec_env("CartPole-v1", 4, seed=SEED)
-    sizes = {"n_steps": 32, "batch_size": 64, "n_epochs": 2}
+    sizes = {"n_steps": 16, "batch_size": 64, "n_epochs": 2}
     return learning(PPO("MlpPolicy", environments, seed=SEED, device="cpu", **sizes))
 
 
@@ -70,14 +70,14 @@ def sac() -> Work:
 
 
 def dqn_pong() -> Work:
-    """Train once per four steps of the environment, each of four frames."""
+    """Train once per two steps of the environment, each of four frames."""
     import ale_py
     from stable_baselines3 import DQN
 
     gymnasium.register_envs(ale_py)
     wrapped = gymnasium.wrappers.AtariPreprocessing(gymnasium.make("ALE/Pong-v5", frameskip=1))
     environment = gymnasium.wrappers.FrameStackObservation(wrapped, 4)
-    sizes = {"learning_starts": 200, "buffer_size": 2_000, "train_freq": 4}
+    sizes = {"learning_starts": 200, "buffer_size": 2_000, "train_freq": 2, "batch_size": 4}
     model = DQN("CnnPolicy", environment, seed=SEED, device="cpu", **sizes)
     return learning(model.learn(2 * sizes["learning_starts"]))
 

@@ -147,12 +147,17 @@ def _measure(bench: Bench, name: str, recorded: str) -> list[Figure]:
             f"{name}{_CORRECTED}", "% of its CPU", added_percent(means, found.overhead_ns),
             BIAS_BUDGET_PERCENT[recorded], either_way=True,
         ),
-        Figure(f"{name}, A/A", "% of its CPU", control_percent(means), note="must hold 0"),
+        *_control(name, means),
         Figure(
             f"{name}, the recorder's own", "% of a CPU", (100 * found.recorder_share,),
             note="with what taking away and bringing back costs",
         ),
     ]  # fmt: skip
+
+
+def _control(name: str, means: Sequence[tuple[bool, float | None]]) -> Iterator[Figure]:
+    if values := control_percent(means):
+        yield Figure(f"{name}, A/A", "% of its CPU", values, note="must hold 0")
 
 
 def _record(bench: Bench, name: str, options: Sequence[str]) -> _Measured:

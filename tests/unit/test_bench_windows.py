@@ -87,3 +87,13 @@ def test_a_window_with_few_chunks_is_left_out(transitions: ModuleType) -> None:
     assert transitions.added_percent(means) == pytest.approx([100 * (11 / 8 - 1)])
     assert transitions.control_percent(means) == ()
     assert transitions.control_percent([(False, 9.0), (False, 10.0), (False, 11.0)]) == (0.0,)
+
+
+def test_what_the_trace_tells_is_taken_off_the_windows_with_instruments(
+    transitions: ModuleType,
+) -> None:
+    means = transitions.window_means(*chunks_and_windows(0.03))
+    left = transitions.added_percent(means, less_ns=0.03 * 5 * MS)
+    low, high = median_interval(left)
+    assert low <= 0 <= high
+    assert high - low < 2
