@@ -13,8 +13,9 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bench_lib.chosen import chosen
 from bench_lib.figure import BenchError, Figure
-from bench_lib.overhead_workloads import SETS, Workload, chosen
+from bench_lib.overhead_workloads import SETS, WORKLOADS, Workload
 
 if TYPE_CHECKING:
     from bench_lib.recorder import Bench
@@ -43,7 +44,11 @@ class _Result:
 
 def measure(bench: Bench) -> list[Figure]:
     """Return the figures of each workload and set, and of all together."""
-    results = [_validate(bench, workload, recorded) for workload, recorded in chosen(bench.only)]
+    workloads = {workload.name: workload for workload in WORKLOADS}
+    results = [
+        _validate(bench, workloads[name], recorded)
+        for name, recorded in chosen(bench.only, [*workloads], SETS, plain=SETS)
+    ]
     figures = [figure for result in results for figure in _figures(result)]
     for recorded in {result.recorded: None for result in results}:
         figures += _together([result for result in results if result.recorded == recorded])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bench_lib.figure import BenchError
 from bench_lib.recorder import REPOSITORY
 
 _PROGRAMS = REPOSITORY / "tests" / "workloads"
@@ -58,20 +57,3 @@ SETS = {
     "marked": ("--no-auto",),
     "all": ("--transitions", "all"),
 }
-
-
-def chosen(only: frozenset[str]) -> list[tuple[Workload, str]]:
-    """Return the workloads and sets with these names, WORKLOAD or WORKLOAD:SET; none: all."""
-    every = [(workload, recorded) for workload in WORKLOADS for recorded in SETS]
-    known = {name for w, recorded in every for name in (w.name, f"{w.name}:{recorded}")}
-    if only - known:
-        names = ", ".join(workload.name for workload in WORKLOADS)
-        raise BenchError(
-            f"no workload {', '.join(sorted(only - known))}",
-            hint=f"one of: {names}; with :{', :'.join(SETS)}",
-        )
-    return [
-        (workload, recorded)
-        for workload, recorded in every
-        if not only or {workload.name, f"{workload.name}:{recorded}"} & only
-    ]
