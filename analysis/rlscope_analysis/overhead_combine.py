@@ -71,9 +71,9 @@ def _scaled(part: Cost, program: Cost | None, account: Cost | None) -> Cost:
         # The programs take their stamps at once, or last of all: what they do is outside.
         runs = _RUNS.get(part.event, 1) if part.part == "outside" else 0
         rest_ns = part.mean_ns - runs * program.mean_ns
-        # Less than nothing is left by the noise of the loop alone.
         factor = min(max(account.mean_ns / program.mean_ns, 1.0), _MOST_OF_REST)
-        factor = factor if rest_ns > 0 else 1.0
+        if rest_ns < 0:  # the noise of the loop, which nothing makes dearer
+            factor = 1.0
         mean_ns = runs * account.mean_ns + factor * rest_ns
         stddev_ns = math.hypot(
             factor * part.stderr_ns,
