@@ -162,27 +162,16 @@ def test_a_signal_leaves_no_half_file_and_no_process(
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in loops), what="all have ended")
 
 
-@pytest.mark.parametrize(
-    ("options", "program", "code"),
-    # A program that still runs then gets the signal all the same.
-    [((), "true", 0), (("--duration=0.1",), "sleep 1000", 128 + signal.SIGINT)],
-)
 def test_ctrl_c_skips_the_calibration_after_a_recording_and_saves_it(
-    start: Callable[..., subprocess.Popen[bytes]],
-    tmp_path: Path,
-    options: tuple[str, ...],
-    program: str,
-    code: int,
+    start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
     trace = tmp_path / "trace.duckdb"
-    process = start(
-        "record", "-o", str(trace), *options, "--", *program.split(), RLSCOPE_CALIBRATE="1"
-    )
+    process = start("record", "-o", str(trace), "--", "true", RLSCOPE_CALIBRATE="1")
     words = tmp_path / "words"
     until(lambda: "measuring what recording costs" in words.read_text(), what="it measures")
     until(lambda: loops_of(process), what="the loops are running")
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=DEADLINE_S) == code, words.read_text()
+    assert process.wait(timeout=DEADLINE_S) == 0, words.read_text()
     assert "note: calibration skipped" in words.read_text()
     assert_whole(words.read_text())
     reasons = query(

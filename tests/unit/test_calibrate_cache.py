@@ -10,9 +10,10 @@ import pytest
 from rlscope_analysis.schema import create_tables
 from rlscope_analysis.schema.vocabulary import BYSTANDER_EVENTS, EVENTS
 from rlscope_trace import __version__
-from rlscope_trace.calibrate import cache
+from rlscope_trace.calibrate import cache, children
 from rlscope_trace.calibrate.cache import Calibration
 from rlscope_trace.cli import calibrating
+from rlscope_trace.errors import TracerError
 from rlscope_trace.store.calibration import Cost, costs_of_spool, insert_calibration, read_costs
 from rlscope_trace.store.spool import CALIBRATION_FILE, remove_files
 
@@ -174,7 +175,7 @@ def test_a_spool_takes_its_calibration_with_it(tmp_path: Path) -> None:
 def add(spool: Path, directory: Path, monkeypatch: pytest.MonkeyPatch, *, wanted: bool) -> None:
     monkeypatch.setenv(cache.DIRECTORY_VARIABLE, str(directory))
     monkeypatch.setattr(cache, "machine_key", lambda: KEY)
-    calibrating.add_to_spool(spool, wanted=wanted)
+    calibrating.add_to_spool(spool, wanted=wanted, target_runs=lambda: False)
 
 
 def test_known_costs_go_into_the_spool_without_measuring(
@@ -206,3 +207,55 @@ def test_a_failing_calibration_does_not_cost_the_recording(
     words = capsys.readouterr().err
     assert ("calibration skipped" in words) == isinstance(failure, KeyboardInterrupt)
     assert ("no calibration" in words) == isinstance(failure, Exception)
+
+
+def measured(monkeypatch: pytest.MonkeyPatch, costs: list[Cost]) -> None:
+    """Let every measurement give these costs."""
+    taken = Calibration(costs, {"key": KEY, "extent": "short"})
+    monkeypatch.setattr(calibrating, "_measure", lambda *_arguments: taken)
+
+
+def test_where_nothing_could_be_measured_nothing_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reason = "the process that is measured has ended: out of memory"
+    costs = [Cost(event, None, "micro", quality=f"not measured: {reason}") for event in EVENTS]
+    measured(monkeypatch, costs)
+    monkeypatch.setattr(calibrating, "_require_tracing", lambda: None)
+    directory = tmp_path / "cache"
+    with pytest.raises(TracerError, match=r"no cost could be measured: .*out of memory"):
+        calibrating.take(directory, KEY)
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    add(spool, directory, monkeypatch, wanted=True)
+    assert f"no calibration: {reason}" in capsys.readouterr().err
+    assert not directory.exists()
+    # The trace has the reason all the same.
+    assert read_costs(spool / CALIBRATION_FILE)[0] == costs
+
+
+def test_a_cache_that_cannot_be_written_costs_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured(monkeypatch, COSTS)
+    in_the_way = tmp_path / "cache"
+    in_the_way.write_text("")
+    add(tmp_path, in_the_way, monkeypatch, wanted=True)
+    assert read_costs(tmp_path / CALIBRATION_FILE)[0] == COSTS
+    words = capsys.readouterr().err
+    assert f"the calibration cannot be kept in {in_the_way}: " in words
+    assert f"hint: {cache.DIRECTORY_VARIABLE}=FOLDER" in words
+
+
+def test_a_child_that_ends_is_told_with_its_last_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = tmp_path / "librlscope_loops.so"
+    library.write_text("no library")
+    monkeypatch.setattr(children, "LIBRARY", library)
+    child = children.Child(children.measured_cpu())
+    try:
+        with pytest.raises(children.CalibrationError, match=r"has ended: OSError: .*librlscope"):
+            child.ask("where")
+    finally:
+        child.close()

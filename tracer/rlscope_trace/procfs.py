@@ -1,5 +1,9 @@
 """Reads what /proc says of a process or thread."""
 
+from pathlib import Path
+
+_ENDED = ("Z", "X")
+
 
 def split_stat(text: str) -> tuple[str, list[str]]:
     """Return the name and the fields behind it, state first, of a /proc/.../stat.
@@ -9,3 +13,12 @@ def split_stat(text: str) -> tuple[str, list[str]]:
     """
     opening, closing = text.index("("), text.rindex(")")
     return text[opening + 1 : closing], text[closing + 1 :].split()
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether a process has not ended; one that nobody has waited for yet has."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return False
+    return split_stat(text)[1][0] not in _ENDED

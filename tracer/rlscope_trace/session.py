@@ -17,6 +17,7 @@ from rlscope_trace.errors import OutputExistsError, SpoolError, UsageError
 from rlscope_trace.instruments.follower import Follower
 from rlscope_trace.late import shim_is_loaded
 from rlscope_trace.loaders.tid_filter import process_tree
+from rlscope_trace.procfs import is_running
 from rlscope_trace.shims import TAKEN
 from rlscope_trace.store.spool import SESSION_FILE, open_spool, process_start_time, remove_files
 
@@ -151,6 +152,7 @@ class Session:
     _shims: _capture.ShimCollector | None = field(default=None, init=False)
     _follower: Follower | None = field(default=None, init=False)
     _pids: set[int] = field(default_factory=set, init=False)
+    _followed: list[int] = field(default_factory=list, init=False)
     _refused: set[int] = field(default_factory=set, init=False)
     _taken: set[int] = field(default_factory=set, init=False)
     _next_search_ns: int = field(default=0, init=False)
@@ -250,6 +252,7 @@ class Session:
         missed_runs = capture.missed_runs()
         capture.finish(spool)
         drain.stop()
+        self._followed = self._follower.pids() if self._follower is not None else []
         spool.append_clock()
         spool.finish(
             end_ns=end_ns, missed_runs=missed_runs, failed_updates=capture.failed_updates()
@@ -263,6 +266,10 @@ class Session:
         counters = replace(self.counters(), elapsed_ns=end_ns - self.started_ns)
         self._spool = self._drain = self._shims = self._follower = None
         return counters
+
+    def target_runs(self) -> bool:
+        """Tell, after stop(), whether a process that was traced has not ended yet."""
+        return any(is_running(pid) for pid in self._followed)
 
     def _running(self) -> tuple[_capture.SpoolWriter, _capture.Drain, _capture.ShimCollector]:
         if self._spool is None or self._drain is None or self._shims is None:

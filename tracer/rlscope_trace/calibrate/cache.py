@@ -35,6 +35,11 @@ class Calibration:
         """Whether it was asked for, with all ways of probing: one taken by itself is shorter."""
         return self.facts.get("extent") == "full"
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no cost of any event could be measured."""
+        return all(cost.mean_ns is None for cost in self.costs)
+
     def text(self) -> str:
         """Return the contents of its file."""
         return dump_costs(self.costs, self.facts)

@@ -7,6 +7,7 @@ import os
 import selectors
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -45,8 +46,9 @@ class Child:
             )
         # By its path: with -m, a module in the current folder could take the place of ours.
         command = [sys.executable, str(_SCRIPT), str(LIBRARY), str(cpu), *flags]
+        self._words = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._words,
             env=_quiet_environment() | dict(environment or {}), pass_fds=pass_fds,
             start_new_session=True,
         )  # fmt: skip
@@ -62,7 +64,7 @@ class Child:
             self._process.stdin.write(line.encode())
             self._process.stdin.flush()
         except OSError as error:
-            raise CalibrationError("the process that is measured has ended") from error
+            raise self._ended() from error
 
     def answer(self) -> dict[str, Any]:
         """Return what the command gave; CalibrationError where it failed."""
@@ -87,10 +89,19 @@ class Child:
                     raise CalibrationError(f"a loop took more than {_DEADLINE_S:.0f} s")
                 chunk = os.read(stdout.fileno(), 1 << 16)
                 if not chunk:
-                    raise CalibrationError("the process that is measured has ended")
+                    raise self._ended()
                 self._unread += chunk
         line, self._unread = self._unread.split(b"\n", 1)
         return line
+
+    def _ended(self) -> CalibrationError:
+        """Return the error of a process that is gone, with its last words."""
+        self._words.seek(0)
+        said = self._words.read().decode(errors="replace").split("\n")
+        last = next((line for line in reversed(said) if line.strip()), "")
+        return CalibrationError(
+            f"the process that is measured has ended{': ' if last else ''}{last.strip()}"
+        )
 
     def end(self) -> None:
         """Let the process end by itself, as programs do; by force after a while."""
@@ -112,6 +123,7 @@ class Child:
                 except OSError:
                     # What was not sent any more.
                     continue
+        self._words.close()
 
 
 def measured_cpu() -> int:

@@ -20,9 +20,13 @@ from rlscope_trace.store.calibration import OK, Cost
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-# Calls of CUDA that probes tell, where the shim does not.
-_PROBED = "cuda_call"
-CUDA_EVENTS = (_PROBED, *CudaLoops.events)
+# What has no loop of its own, and why: it happens as a part of what others measure.
+_WITHOUT_LOOP = {
+    "cuda_call": "no loop of ours: it is probed as any call is (call)",
+    "futex": "no probe of its own: what a thread waits for is read at its switch (switch), who ends"
+    " the wait at its wakeup (wakeup)",
+}
+CUDA_EVENTS = ("cuda_call", *CudaLoops.events)
 # Fewer measurements than this give no interval.
 _FEWEST_VISITS = 6
 _TRIES = 3
@@ -123,7 +127,7 @@ def measure(plan: Plan, progress: Callable[[float, float], None]) -> list[Cost]:
             for each in running:
                 if each.loops is not None:
                     each.loops.close()
-    return [*costs, missing(_PROBED, "no loop of ours: it is probed as any call is (call)")]
+    return costs + [missing(event, reason) for event, reason in _WITHOUT_LOOP.items()]
 
 
 def _makers(plan: Plan, scratch: Path) -> list[tuple[Sequence[str], Callable[[], _Loops]]]:

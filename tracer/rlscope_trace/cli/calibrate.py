@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from enum import Enum
+from pathlib import Path  # noqa: TC003 - typer reads the annotations at run time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,6 +31,15 @@ class CalibrateFormat(str, Enum):
 
 
 def calibrate(
+    traces: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[TRACE]...",
+            help="Add the costs to traces that were recorded here without, because their target"
+            " still ran.",
+            show_default=False,
+        ),
+    ] = None,
     output_format: Annotated[
         CalibrateFormat, typer.Option("--format", help="Print a table, or JSON.")
     ] = CalibrateFormat.TABLE,
@@ -45,13 +55,30 @@ def calibrate(
     from rlscope_trace.calibrate import cache
 
     directory, key = cache.cache_directory(), cache.machine_key()
+    checked = _checked(traces or [], key)
     known, reason = cache.load(directory, key)
     if reason:
         messages.note(f"{reason}; measuring again")
     if known is None or force or not known.is_full:
         known = take(directory, key)
+    for path, trace_facts in checked.items():
+        from rlscope_trace.cli.calibrate_trace import add_costs
+
+        add_costs(path, trace_facts, known)
+        messages.say(f"added the costs to {path}: rlscope-trace summarize {path} --view corrected")
+    if checked:
+        return
     render = _as_json if output_format is CalibrateFormat.JSON else _as_table
     write_stdout([render(known)])
+
+
+def _checked(traces: Sequence[Path], key: dict[str, str]) -> dict[Path, dict[str, object]]:
+    """Return the facts of the traces; raise for the first that cannot have the costs."""
+    if not traces:
+        return {}
+    from rlscope_trace.cli.calibrate_trace import check_trace
+
+    return {path: check_trace(path, key) for path in traces}
 
 
 def _as_json(known: Calibration) -> str:

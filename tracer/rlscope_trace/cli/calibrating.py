@@ -9,16 +9,19 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from rlscope_trace.cli import messages
+from rlscope_trace.errors import TracerError
 from rlscope_trace.store.spool import CALIBRATION_FILE
 from rlscope_trace.watch import interrupt_if_held, signals_interrupt
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from rlscope_trace.calibrate.cache import Calibration
     from rlscope_trace.calibrate.measure import Plan
 
 _PROBE_RING_BYTES = 1 << 16
+_LATER = "rlscope-trace calibrate TRACE adds it to the trace"
 
 
 def take(directory: Path, key: dict[str, str]) -> Calibration:
@@ -29,30 +32,42 @@ def take(directory: Path, key: dict[str, str]) -> Calibration:
     messages.say("measuring what recorded events cost; this takes half a minute")
     with signals_interrupt():
         taken = _measure(FULL, key, "full")
+    if taken.is_empty:
+        raise TracerError(
+            f"no cost could be measured: {_first_reason(taken)}", hint="rlscope-trace doctor"
+        )
     _keep(directory, taken)
     return taken
 
 
-def add_to_spool(spool: Path, *, wanted: bool) -> None:
+def _first_reason(taken: Calibration) -> str:
+    """Return why the first of the events has no cost."""
+    return taken.costs[0].quality.removeprefix("not measured: ") if taken.costs else "no events"
+
+
+def add_to_spool(spool: Path, *, wanted: bool, target_runs: Callable[[], bool]) -> None:
     """Put the costs on this machine into a spool that is complete; take them where none are known.
+
+    target_runs: whether a process that was traced still runs. Then nothing is measured beside it:
+    it would be slowed, and would disturb the measurement.
 
     Nothing that goes wrong here costs the recording: then its trace says that the costs were not
     measured. Ctrl-C, TERM and HUP skip the measurement.
     """
     try:
         with signals_interrupt():
-            calibration = _known_or_taken(wanted=wanted)
+            calibration = _known_or_taken(wanted=wanted, target_runs=target_runs)
             if calibration is not None:
                 from rlscope_trace.calibrate.cache import write_whole
 
                 write_whole(spool / CALIBRATION_FILE, calibration.text())
     except KeyboardInterrupt:
-        messages.note("calibration skipped; rlscope-trace calibrate takes it before the next trace")
+        messages.note(f"calibration skipped; {_LATER}")
     except Exception as error:  # noqa: BLE001 - a defect of ours, too, must not cost the recording
-        messages.warning(f"no calibration: {error}", "rlscope-trace calibrate")
+        messages.warning(f"no calibration: {error}", _LATER)
 
 
-def _known_or_taken(*, wanted: bool) -> Calibration | None:
+def _known_or_taken(*, wanted: bool, target_runs: Callable[[], bool]) -> Calibration | None:
     from rlscope_trace.calibrate import cache
 
     directory, key = cache.cache_directory(), cache.machine_key()
@@ -61,6 +76,12 @@ def _known_or_taken(*, wanted: bool) -> Calibration | None:
         messages.note(f"{reason}; measuring again" if wanted else reason)
     if known is not None or not wanted:
         return known
+    if target_runs():
+        messages.note(
+            "the target still runs: what recording costs is not measured beside it, and times are"
+            f" not corrected yet; when it has ended, {_LATER}"
+        )
+        return None
     from rlscope_trace.calibrate.measure import SHORT
 
     messages.say(
@@ -68,7 +89,11 @@ def _known_or_taken(*, wanted: bool) -> Calibration | None:
         " Ctrl-C or --no-calibrate skips that"
     )
     taken = _measure(SHORT, key, "short")
-    _keep(directory, taken)
+    if taken.is_empty:
+        # Not kept: whatever it was may be over the next time.
+        messages.warning(f"no calibration: {_first_reason(taken)}", _LATER)
+    else:
+        _keep(directory, taken)
     return taken
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from rlscope_trace.calibrate.cache import machine_key
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.gpu import GpuCapture
 from rlscope_trace.cli.live_line import LiveLine, ProgressMode, shows_live_line
@@ -79,7 +80,8 @@ class Recording:
         self._output = _absolute(settings.output)
         self._ring_bytes = ring_bytes(settings.ring_mib)
         self._facts = {
-            "argv": sys.argv, "ring_mib": settings.ring_mib, "nvml": settings.nvml, **facts
+            "argv": sys.argv, "ring_mib": settings.ring_mib, "nvml": settings.nvml,
+            "calibration_key": machine_key(), **facts,
         }  # fmt: skip
         self._session: Session | None = None
         self._directory: Path | None = None
@@ -162,7 +164,11 @@ class Recording:
 
         if self._directory is None:
             raise RuntimeError("nothing was recorded")
-        add_to_spool(self._directory, wanted=self._settings.calibrate)
+        add_to_spool(
+            self._directory,
+            wanted=self._settings.calibrate,
+            target_runs=self._running().target_runs,
+        )
         try:
             saved = save_trace(self._directory, self._output, overwrite=self._settings.force)
         except BaseException:

@@ -146,6 +146,11 @@ class Follower:
             facts["call_probes"] = self._calls.mode
         return facts
 
+    def pids(self) -> list[int]:
+        """Return, after stop(), the processes that had not ended when they were last seen."""
+        self._meet_new()
+        return list(self._processes)
+
     def stop(self) -> None:
         """Detach everything; afterwards the target is as it was."""
         if self._windows is not None:

@@ -21,7 +21,8 @@ OK = "ok"
 _FORMAT = 1
 # No cost takes so many ns, no measurement is taken so often.
 _MOST = 10**12
-_NO_CALIBRATION = "no calibration was taken for this recording: rlscope-trace calibrate"
+_NO_CALIBRATION = "no calibration was taken for this recording: rlscope-trace calibrate TRACE"
+_UNKNOWN = "not measured: the calibration knows no such event"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,11 @@ def insert_calibration(
     Of an event that can be caused in several ways, the way of this recording counts. An event
     without a cost has a row that says why.
     """
-    rows = costs_of_spool(directory, session)
+    return insert_costs(con, costs_of_spool(directory, session))
+
+
+def insert_costs(con: duckdb.DuckDBPyConnection, rows: list[Cost]) -> int:
+    """Write rows into the table calibration_measured; return how many."""
     for row in rows:
         con.execute(
             "INSERT INTO calibration_measured VALUES (?, ?, ?, ?, ?, ?, ?, ?, false, ?)",
@@ -143,11 +148,21 @@ def costs_of_spool(directory: Path, session: dict[str, object]) -> list[Cost]:
     """
     try:
         costs, _ = read_costs(directory / CALIBRATION_FILE)
-        missing = "not measured: the calibration knows no such event"
+        missing = _UNKNOWN
     except FileNotFoundError:
         costs, missing = [], f"not measured: {_NO_CALIBRATION}"
     except (OSError, ValueError) as error:
         costs, missing = [], f"not measured: {CALIBRATION_FILE} of the spool: {error}"
+    return costs_of_recording(costs, session, missing)
+
+
+def costs_of_recording(
+    costs: list[Cost], session: dict[str, object], missing: str = _UNKNOWN
+) -> list[Cost]:
+    """Return those that are valid for a recording, and for events of no cost a row that says so.
+
+    session: as in costs_of_spool. missing: the quality of such a row.
+    """
     valid = _of_this_recording(costs, session)
     known = {cost.event for cost in valid if cost.method == "micro"}
     left = [event for event in (*EVENTS, *BYSTANDER_EVENTS) if event not in known]
