@@ -62,6 +62,8 @@ bool rls_cupti_resolve(void* library);
 // cupti_status.c
 // Sets the reason, as printf does.
 void rls_cupti_say(const char* format, ...) __attribute__((format(printf, 1, 2)));
+// Goes on with it.
+void rls_cupti_say_more(const char* format, ...) __attribute__((format(printf, 1, 2)));
 // A call failed, and nothing goes on: a sentence, its code and what that means.
 void rls_cupti_failed(const char* call, cupti_result code);
 // A call failed that we can do without. The first one is kept; true: this was it.
@@ -124,9 +126,31 @@ uint32_t rls_cupti_device_of(uint32_t context);
 // All of them again, for another reader.
 void rls_cupti_tell_named(struct rls_shim_slot* slot);
 
+// cupti_given.c: the names that the program gives, from any of its threads; of what CUPTI does not
+// know, or where it is not on, nothing is kept. `name`: not NULL. `context` and `stream` are the
+// driver's handles, the latter NULL for the default stream of the current context.
+void rls_cupti_name_device(uint32_t device, const char* name);
+void rls_cupti_name_context(void* context, const char* name);
+void rls_cupti_name_stream(void* stream, const char* name);
+// Flush thread only: those that came since the last call, NULL: to nobody, they are kept; and for
+// another reader the others.
+void rls_cupti_tell_given(struct rls_shim_slot* slot);
+void rls_cupti_tell_given_again(struct rls_shim_slot* slot);
+
 // cupti_dump.c: RLSCOPE_CUPTI_DUMP.
 void rls_cupti_dump_prepare(const char* folder);
 void rls_cupti_dump(const struct rls_buffer* buffer);
+
+// cupti_reader.c: what the reader is told beside the records. Flush thread only.
+// Before the first round: it was told of the status; 0: nobody was.
+void rls_cupti_expect_reader(uint32_t reader);
+// What a reader has to know before anything else.
+void rls_cupti_introduce(struct rls_shim_slot* slot, uint32_t reader);
+// The three clocks at one instant: of some tries, the one that took least.
+void rls_cupti_tell_clock(struct rls_shim_slot* slot);
+// What began before is not told to this reader, for not all of it can be.
+void rls_cupti_begin_anew(void);
+void rls_cupti_tell_losses(struct rls_shim_slot* slot);
 
 // cupti_flush.c
 // False: no thread can be started.

@@ -16,6 +16,7 @@ enum {
   CUPTI_NOT_INITIALIZED = 15,
   CUPTI_NO_MORE_RECORDS = 12,
   CUPTI_BROKEN_RECORD = 21,
+  CUPTI_MULTIPLE_SUBSCRIBERS = 39,
 };
 
 // A tool may answer a request for a buffer with none only from here on (CUDA 12.9): before, CUPTI
@@ -55,12 +56,23 @@ typedef void (*cupti_buffer_completed)(void* context, uint32_t stream, uint8_t* 
                                        size_t bytes, size_t valid_bytes);
 typedef void (*cupti_callback)(void* own, uint32_t domain, uint32_t function, const void* data);
 
+// Of cuptiSubscribe_v2, as it was in CUDA 13.0: it goes by the size.
+struct cupti_subscriber_params {
+  size_t struct_bytes;
+  const char* name;
+  char* old_name;  // takes the name of who holds CUPTI
+  size_t old_bytes;
+};
+enum { CUPTI_SUBSCRIBER_NAME_BYTES = 128 };  // CUPTI cuts it at 64
+
 // Looked up by name; NULL where this version has none.
 struct cupti_functions {
   cupti_result (*get_version)(uint32_t* version);
   cupti_result (*get_timestamp)(uint64_t* timestamp);
   cupti_result (*get_result_string)(cupti_result result, const char** text);
   cupti_result (*subscribe)(void** subscriber, cupti_callback callback, void* own);
+  cupti_result (*subscribe_v2)(void** subscriber, cupti_callback callback, void* own,
+                               struct cupti_subscriber_params* params);
   cupti_result (*unsubscribe)(void* subscriber);
   cupti_result (*register_timestamp)(uint64_t (*clock)(void));
   cupti_result (*set_thread_id_type)(uint32_t type);
@@ -75,6 +87,9 @@ struct cupti_functions {
   cupti_result (*flush_all)(uint32_t flag);
   cupti_result (*next_record)(uint8_t* buffer, size_t valid_bytes, uint8_t** record);
   cupti_result (*get_dropped)(void* context, uint32_t stream, size_t* dropped);
+  cupti_result (*get_context_id)(void* context, uint32_t* id);
+  cupti_result (*get_stream_id)(void* context, void* stream, uint8_t per_thread, uint32_t* id);
+  cupti_result (*get_device_id)(void* context, uint32_t* id);
 };
 
 struct cupti_api_call {

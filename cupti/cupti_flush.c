@@ -20,7 +20,6 @@
 // How long the end of the program may be held up, by CUPTI or by a reader that is behind.
 #define MAX_EXIT_WAIT_NS SECOND_NS
 #define MAX_FAILURES 3
-#define CLOCK_TRIES 3
 // A reader that was told of us, and has not come: it may be behind.
 #define MAX_CHECKS_BEFORE_READER 5
 
@@ -32,9 +31,6 @@ static uint32_t is_idle;     // sleeps until there is GPU work
 static __thread bool is_flush_thread;
 
 static struct {
-  uint32_t reader;  // who was told of status and devices
-  bool has_told_devices;
-  bool has_told_foreign;
   bool is_paused;           // nobody reads, so nothing is enabled
   bool can_write;           // in the last round
   bool has_records;         // ever
@@ -42,7 +38,6 @@ static struct {
   uint64_t checked_ns;      // when that was looked at
   uint64_t head;            // of the ring, then
   uint32_t failures;        // of flushes, one after the other
-  uint64_t clock_ns;        // when the clocks were told last
   uint64_t flush_ns;        // when to flush next; 0: there is nothing to flush
   uint32_t flush_interval;  // ns
 } now;
@@ -73,51 +68,6 @@ void rls_cupti_wake_if_idle(void) {
 
 bool rls_cupti_is_flush_thread(void) { return is_flush_thread; }
 
-// The three clocks at one instant: of some tries, the one that took least.
-static void tell_clock(struct rls_shim_slot* slot) {
-  struct rls_shim_gpu_clock best = {.kind = RLS_SHIM_GPU_CLOCK, .width_ns = UINT32_MAX};
-  for (int i = 0; i < CLOCK_TRIES; ++i) {
-    struct timespec real;
-    uint64_t cupti_ns = 0;
-    const uint64_t before_ns = rls_now_ns();
-    clock_gettime(CLOCK_REALTIME, &real);
-    if (rls_cupti.functions.get_timestamp == NULL ||
-        rls_cupti.functions.get_timestamp(&cupti_ns) != CUPTI_OK)
-      cupti_ns = 0;
-    const uint64_t width_ns = rls_now_ns() - before_ns;
-    if (width_ns >= best.width_ns) continue;
-    best.width_ns = (uint32_t)width_ns;
-    best.monotonic_ns = before_ns + width_ns / 2;
-    best.realtime_ns = (uint64_t)real.tv_sec * SECOND_NS + (uint64_t)real.tv_nsec;
-    best.cupti_ns = cupti_ns;
-  }
-  rls_append(slot, &best);
-  now.clock_ns = best.monotonic_ns;
-}
-
-// What began before is not told to this reader, for not all of it can be.
-static void begin_anew(void) {
-  struct timespec real;
-  clock_gettime(CLOCK_REALTIME, &real);
-  rls_cupti.since_ns = rls_now_ns();
-  rls_cupti.since_realtime_ns = (uint64_t)real.tv_sec * SECOND_NS + (uint64_t)real.tv_nsec;
-}
-
-// What a reader has to know before anything else.
-static void introduce(struct rls_shim_slot* slot, uint32_t reader) {
-  if (reader != now.reader) {
-    rls_cupti_tell_status(slot);
-    if (rls_cupti.since_ns != 0) begin_anew();
-    rls_cupti_tell_named(slot);
-    now.reader = reader;
-    now.has_told_devices = false;
-    now.clock_ns = 0;
-  }
-  const bool has_work = rls_buffers_outstanding() > 0;
-  if (!now.has_told_devices && has_work) now.has_told_devices = rls_cupti_tell_devices(slot);
-  if (now.clock_ns == 0 || rls_now_ns() - now.clock_ns >= SECOND_NS) tell_clock(slot);
-}
-
 // CUPTI that fails again and again is left alone; at the end there is no second try.
 static void flush(struct rls_shim_slot* slot, uint32_t flag) {
   if (now.failures >= MAX_FAILURES) return;
@@ -128,31 +78,6 @@ static void flush(struct rls_shim_slot* slot, uint32_t flag) {
   // What came before it failed is no less true.
   if (!now.has_records) rls_cupti.state = RLS_SHIM_GPU_REFUSED;
   rls_cupti_tell_status(slot);
-}
-
-// Another tool in the process uses CUPTI without a subscription, so that nothing keeps us apart.
-static void tell_foreign(struct rls_shim_slot* slot) {
-  if (now.has_told_foreign || rls_buffers_foreign() == 0) return;
-  now.has_told_foreign = true;
-  if (rls_cupti.reason[0] != '\0') return;
-  rls_cupti_say("another tool in the process uses CUPTI too: a buffer of its own came to us");
-  rls_cupti_tell_status(slot);
-}
-
-static void tell_losses(struct rls_shim_slot* slot) {
-  size_t dropped = 0;
-  const cupti_result result = rls_cupti.functions.get_dropped != NULL
-                                  ? rls_cupti.functions.get_dropped(NULL, 0, &dropped)
-                                  : CUPTI_OK;
-  if (result != CUPTI_OK) {
-    if (rls_cupti_failed_in_part("cuptiActivityGetNumDroppedRecords", result))
-      rls_cupti_tell_status(slot);
-  } else if (dropped > 0) {
-    rls_cupti_tell_loss(slot, RLS_SHIM_GPU_DROPPED, 0, dropped);
-  }
-  const uint64_t refused = rls_buffers_refused();
-  if (refused > 0) rls_cupti_tell_loss(slot, RLS_SHIM_GPU_NO_BUFFER, 0, refused);
-  tell_foreign(slot);
 }
 
 // Whether there were any. `slot` NULL: nobody reads, or there is no room for this thread.
@@ -195,7 +120,7 @@ static bool can_pause(void) { return rls_cupti.version != CUPTI_API_DISABLE_DEAD
 static void pause_or_resume(bool is_read) {
   if (now.is_paused != is_read || !can_pause()) return;
   rls_cupti_switch(is_read);
-  if (is_read) begin_anew();
+  if (is_read) rls_cupti_begin_anew();
   // What is there belongs to the time when somebody read, or is of no use to anybody.
   if (!is_read) rls_cupti.functions.flush_all(0);
   now.is_paused = !is_read;
@@ -226,22 +151,23 @@ static void work(uint32_t flag) {
   if (flag == 0) pause_or_resume(reader != 0);
   struct rls_shim_slot* slot = reader != 0 ? rls_cupti_begin() : NULL;
   now.can_write = slot != NULL;
+  if (slot == NULL) rls_cupti_tell_given(NULL);
   if (slot == NULL && reader != 0) return work_without_slot(flag);
   if (slot == NULL) {
     empty_queue(NULL);
     now.flush_ns = 0;
     return;
   }
-  introduce(slot, reader);
+  rls_cupti_introduce(slot, reader);
   struct rls_shim_header* header = rls_process.header;
   const uint32_t asked = __atomic_load_n(&header->gpu_flush, __ATOMIC_ACQUIRE);
   const bool is_asked = asked != header->gpu_flushed;
   // The last reading: what came since the one before lies between two.
-  if (flag != 0) tell_clock(slot);
+  if (flag != 0) rls_cupti_tell_clock(slot);
   const bool is_due = is_asked || (now.flush_ns != 0 && rls_now_ns() >= now.flush_ns);
   if (is_due || flag != 0) flush(slot, flag);
   const bool came = empty_queue(slot);
-  if (is_due || came || flag != 0) tell_losses(slot);
+  if (is_due || came || flag != 0) rls_cupti_tell_losses(slot);
   plan_flush(is_due, came);
   check_reader(slot);
   rls_cupti_done();
@@ -326,7 +252,7 @@ static uint32_t tell_first_reader(void) {
 bool rls_cupti_start_thread(void) {
   static bool is_registered;
   memset(&now, 0, sizeof(now));
-  now.reader = tell_first_reader();
+  rls_cupti_expect_reader(tell_first_reader());
   phase = RUNNING;
   const bool is_started = rls_start_thread(run) == 0;
   if (is_started && !is_registered) is_registered = atexit(end) == 0;

@@ -210,3 +210,41 @@ void* rls_cuda_function(const char* name) {
   if (driver == NULL) driver = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY | RTLD_LOCAL);
   return driver != NULL ? dlsym(driver, name) : NULL;
 }
+
+bool rls_cupti_resolve(void* library) {
+  struct cupti_functions* f = &rls_cupti.functions;
+  const struct {
+    const char* name;
+    void** function;
+    bool is_needed;
+  } wanted[] = {
+      {"cuptiGetVersion", (void**)&f->get_version, false},
+      {"cuptiGetTimestamp", (void**)&f->get_timestamp, false},
+      {"cuptiGetResultString", (void**)&f->get_result_string, false},
+      {"cuptiSubscribe", (void**)&f->subscribe, true},
+      {"cuptiSubscribe_v2", (void**)&f->subscribe_v2, false},
+      {"cuptiUnsubscribe", (void**)&f->unsubscribe, false},
+      {"cuptiActivityRegisterTimestampCallback", (void**)&f->register_timestamp, false},
+      {"cuptiSetThreadIdType", (void**)&f->set_thread_id_type, false},
+      {"cuptiActivityRegisterCallbacks", (void**)&f->register_buffers, true},
+      {"cuptiActivityEnable", (void**)&f->enable, true},
+      {"cuptiActivityEnableAndDump", (void**)&f->enable_and_dump, false},
+      {"cuptiActivityDisable", (void**)&f->disable, false},
+      {"cuptiActivityEnableRuntimeApi", (void**)&f->enable_runtime_call, false},
+      {"cuptiActivityEnableDriverApi", (void**)&f->enable_driver_call, false},
+      {"cuptiGetCallbackName", (void**)&f->get_callback_name, false},
+      {"cuptiActivityFlushAll", (void**)&f->flush_all, true},
+      {"cuptiActivityGetNextRecord", (void**)&f->next_record, true},
+      {"cuptiActivityGetNumDroppedRecords", (void**)&f->get_dropped, false},
+      {"cuptiGetContextId", (void**)&f->get_context_id, false},
+      {"cuptiGetStreamIdEx", (void**)&f->get_stream_id, false},
+      {"cuptiGetDeviceId", (void**)&f->get_device_id, false},
+  };
+  for (size_t i = 0; i < sizeof(wanted) / sizeof(*wanted); ++i) {
+    *wanted[i].function = dlsym(library, wanted[i].name);
+    if (*wanted[i].function != NULL || !wanted[i].is_needed) continue;
+    rls_cupti_say("%s has no function %s", rls_cupti.library, wanted[i].name);
+    return false;
+  }
+  return true;
+}

@@ -29,40 +29,6 @@ static const struct {
     {CUPTI_KIND_GRAPH, "GRAPH_TRACE"}, {CUPTI_KIND_MEMORY, "MEMORY2"},
 };
 
-bool rls_cupti_resolve(void* library) {
-  struct cupti_functions* f = &rls_cupti.functions;
-  const struct {
-    const char* name;
-    void** function;
-    bool is_needed;
-  } wanted[] = {
-      {"cuptiGetVersion", (void**)&f->get_version, false},
-      {"cuptiGetTimestamp", (void**)&f->get_timestamp, false},
-      {"cuptiGetResultString", (void**)&f->get_result_string, false},
-      {"cuptiSubscribe", (void**)&f->subscribe, true},
-      {"cuptiUnsubscribe", (void**)&f->unsubscribe, false},
-      {"cuptiActivityRegisterTimestampCallback", (void**)&f->register_timestamp, false},
-      {"cuptiSetThreadIdType", (void**)&f->set_thread_id_type, false},
-      {"cuptiActivityRegisterCallbacks", (void**)&f->register_buffers, true},
-      {"cuptiActivityEnable", (void**)&f->enable, true},
-      {"cuptiActivityEnableAndDump", (void**)&f->enable_and_dump, false},
-      {"cuptiActivityDisable", (void**)&f->disable, false},
-      {"cuptiActivityEnableRuntimeApi", (void**)&f->enable_runtime_call, false},
-      {"cuptiActivityEnableDriverApi", (void**)&f->enable_driver_call, false},
-      {"cuptiGetCallbackName", (void**)&f->get_callback_name, false},
-      {"cuptiActivityFlushAll", (void**)&f->flush_all, true},
-      {"cuptiActivityGetNextRecord", (void**)&f->next_record, true},
-      {"cuptiActivityGetNumDroppedRecords", (void**)&f->get_dropped, false},
-  };
-  for (size_t i = 0; i < sizeof(wanted) / sizeof(*wanted); ++i) {
-    *wanted[i].function = dlsym(library, wanted[i].name);
-    if (*wanted[i].function != NULL || !wanted[i].is_needed) continue;
-    rls_cupti_say("%s has no function %s", rls_cupti.library, wanted[i].name);
-    return false;
-  }
-  return true;
-}
-
 // No domain is enabled for it: subscribing is what makes CUPTI ours.
 static void on_callback(void* own, uint32_t domain, uint32_t function, const void* data) {
   (void)own;
@@ -162,6 +128,23 @@ static void set_thread_ids(void) {
   if (result != CUPTI_OK) rls_cupti_failed_in_part("cuptiSetThreadIdType", result);
 }
 
+// Who holds CUPTI, which its second way to subscribe tells when it is refused too (from CUDA 13.0
+// on).
+static void name_holder(void) {
+  char name[CUPTI_SUBSCRIBER_NAME_BYTES] = {0};
+  struct cupti_subscriber_params params = {
+      .struct_bytes = sizeof(params), .old_name = name, .old_bytes = sizeof(name)};
+  void* subscriber = NULL;
+  if (rls_cupti.functions.subscribe_v2 == NULL) return;
+  const cupti_result result =
+      rls_cupti.functions.subscribe_v2(&subscriber, on_callback, NULL, &params);
+  name[sizeof(name) - 1] = '\0';
+  if (name[0] != '\0') rls_cupti_say_more(": \"%s\"", name);
+  // Whoever held it has just left. What is recorded from here on would not be the whole truth.
+  if (result == CUPTI_OK && rls_cupti.functions.unsubscribe != NULL)
+    rls_cupti.functions.unsubscribe(subscriber);
+}
+
 // With CUPTI loaded. False: refused, and undone.
 static bool take_over(const struct settings* settings) {
   const struct cupti_functions* f = &rls_cupti.functions;
@@ -173,6 +156,7 @@ static bool take_over(const struct settings* settings) {
   result = f->subscribe(&rls_cupti.subscriber, on_callback, NULL);
   if (result != CUPTI_OK) {
     rls_cupti_failed("cuptiSubscribe", result);
+    if (result == CUPTI_MULTIPLE_SUBSCRIBERS) name_holder();
     return false;
   }
   set_clock();

@@ -53,6 +53,14 @@ void rls_cupti_say(const char* format, ...) {
   va_end(arguments);
 }
 
+void rls_cupti_say_more(const char* format, ...) {
+  const size_t length = strlen(rls_cupti.reason);
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(rls_cupti.reason + length, sizeof(rls_cupti.reason) - length, format, arguments);
+  va_end(arguments);
+}
+
 void rls_cupti_failed(const char* call, cupti_result code) {
   const char* name = NULL;
   const char* meaning = NULL;

@@ -26,6 +26,8 @@ EXPORT int InitializeInjectionNvtx2(nvtx_get_export_table get_export_table) {
   if (callbacks == NULL || callbacks->get_function_table == NULL) return 0;
   if (!rls_process_start()) return 0;
   const bool has_core = fill_module(callbacks, NVTX_MODULE_CORE);
+  fill_module(callbacks, NVTX_MODULE_CUDA);
+  fill_module(callbacks, NVTX_MODULE_CUDART);
   return fill_module(callbacks, NVTX_MODULE_CORE2) || has_core;
 }
 

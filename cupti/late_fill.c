@@ -8,10 +8,13 @@
 #include "late_nvtx.h"
 #include "nvtx.h"
 
-enum { WORD_CORE_TABLE = NVTX_WORD_SLOTS + NVTX_SLOTS };
+// Each table has an empty entry before it and one behind it, so the next one begins two words
+// later.
 enum {
-  WORD_CORE2_TABLE = WORD_CORE_TABLE + NVTX_SLOTS_CORE + NVTX_SLOTS_CUDA + NVTX_SLOTS_OPENCL +
-                     NVTX_SLOTS_CUDART + 8
+  WORD_CORE_TABLE = NVTX_WORD_SLOTS + NVTX_SLOTS,
+  WORD_CUDA_TABLE = WORD_CORE_TABLE + NVTX_SLOTS_CORE + 2,
+  WORD_CUDART_TABLE = WORD_CUDA_TABLE + NVTX_SLOTS_CUDA + NVTX_SLOTS_OPENCL + 4,
+  WORD_CORE2_TABLE = WORD_CUDART_TABLE + NVTX_SLOTS_CUDART + 2,
 };
 enum {
   WORD_CORE2_SLOTS =
@@ -51,9 +54,19 @@ static uint64_t first_handler(const uint64_t* words) {
 }
 
 static void store_handlers(uint64_t* instance) {
-  rls_nvtx_fill(NVTX_MODULE_CORE, (nvtx_table)(void*)(instance + WORD_CORE_TABLE), NVTX_CORE_SIZE);
-  rls_nvtx_fill(NVTX_MODULE_CORE2, (nvtx_table)(void*)(instance + WORD_CORE2_TABLE),
-                NVTX_CORE2_SIZE);
+  static const struct {
+    unsigned module;
+    unsigned word;
+    unsigned size;
+  } kTables[] = {
+      {NVTX_MODULE_CORE, WORD_CORE_TABLE, NVTX_CORE_SIZE},
+      {NVTX_MODULE_CUDA, WORD_CUDA_TABLE, NVTX_CUDA_SIZE},
+      {NVTX_MODULE_CUDART, WORD_CUDART_TABLE, NVTX_CUDART_SIZE},
+      {NVTX_MODULE_CORE2, WORD_CORE2_TABLE, NVTX_CORE2_SIZE},
+  };
+  for (size_t i = 0; i < sizeof(kTables) / sizeof(*kTables); ++i)
+    rls_nvtx_fill(kTables[i].module, (nvtx_table)(void*)(instance + kTables[i].word),
+                  kTables[i].size);
 }
 
 // Nothing called this instance yet. It is taken the way its own first call would take it, so that

@@ -253,7 +253,7 @@ static const nvtx_function kCore2[NVTX_CORE2_SIZE] = {
 nvtx_function rls_nvtx_handler(unsigned module, unsigned id) {
   if (module == NVTX_MODULE_CORE && id < NVTX_CORE_SIZE) return kCore[id];
   if (module == NVTX_MODULE_CORE2 && id < NVTX_CORE2_SIZE) return kCore2[id];
-  return NULL;
+  return rls_nvtx_cuda_handler(module, id);
 }
 
 void rls_nvtx_fill(unsigned module, nvtx_table table, unsigned size) {

@@ -6,9 +6,11 @@
 
 #include "nvtx_abi.h"
 
-// Our handler of a function, or NULL: the object's own stays a no-op. `module` is
-// NVTX_MODULE_CORE or NVTX_MODULE_CORE2, `id` one of enum nvtx_core or nvtx_core2.
+// Our handler of a function, or NULL: the object's own stays a no-op. `module` is one of
+// NVTX_MODULE_*, `id` of the enum of that module.
 nvtx_function rls_nvtx_handler(unsigned module, unsigned id);
+// nvtx_cuda.c: of the modules CUDA and CUDART.
+nvtx_function rls_nvtx_cuda_handler(unsigned module, unsigned id);
 
 // Stores our handlers into a table of `size` entries.
 void rls_nvtx_fill(unsigned module, nvtx_table table, unsigned size);

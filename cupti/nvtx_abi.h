@@ -22,7 +22,7 @@ struct nvtx_export_callbacks {
   int (*get_function_table)(uint32_t module, nvtx_table* table, unsigned* size);
 };
 
-enum { NVTX_MODULE_CORE = 1, NVTX_MODULE_CORE2 = 5 };
+enum { NVTX_MODULE_CORE = 1, NVTX_MODULE_CUDA = 2, NVTX_MODULE_CUDART = 4, NVTX_MODULE_CORE2 = 5 };
 
 enum nvtx_core {
   NVTX_MARK_EX = 1,
@@ -61,6 +61,28 @@ enum nvtx_core2 {
   NVTX_DOMAIN_DESTROY,
   NVTX_INITIALIZE,
   NVTX_CORE2_SIZE,
+};
+
+enum nvtx_cuda {
+  NVTX_NAME_CU_DEVICE_A = 1,
+  NVTX_NAME_CU_DEVICE_W,
+  NVTX_NAME_CU_CONTEXT_A,
+  NVTX_NAME_CU_CONTEXT_W,
+  NVTX_NAME_CU_STREAM_A,
+  NVTX_NAME_CU_STREAM_W,
+  NVTX_NAME_CU_EVENT_A,
+  NVTX_NAME_CU_EVENT_W,
+  NVTX_CUDA_SIZE,
+};
+
+enum nvtx_cudart {
+  NVTX_NAME_CUDA_DEVICE_A = 1,
+  NVTX_NAME_CUDA_DEVICE_W,
+  NVTX_NAME_CUDA_STREAM_A,
+  NVTX_NAME_CUDA_STREAM_W,
+  NVTX_NAME_CUDA_EVENT_A,
+  NVTX_NAME_CUDA_EVENT_W,
+  NVTX_CUDART_SIZE,
 };
 
 enum nvtx_message_type {

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from conftest import REPOSITORY
+from nvtx_client import nvtx_include
 from phases_harness import WARNINGS, compiler
 
 FAKES = REPOSITORY / "tests" / "fakes"
 _CUDA = ("fake_libcuda.c", "fake_streams.c", "fake_launches.c", "fake_truth.c")
 _CUPTI = (
     "fake_libcupti.c", "fake_clock.c", "fake_buffers.c", "fake_records.c", "fake_inject.c",
-    "fake_replay.c",
+    "fake_replay.c", "fake_subscriber.c",
 )  # fmt: skip
 _FLAGS = ("-O0", "-D_GNU_SOURCE", "-fvisibility=hidden", *WARNINGS)
 
@@ -103,8 +104,10 @@ def calls_program() -> Path:
     program = session_folder() / "cuda_calls"
     source = REPOSITORY / "tests" / "workloads" / "cuda_calls.c"
     subprocess.run(
-        [compiler(), *_FLAGS, str(source), "-o", str(program), "-lpthread", "-ldl"], check=True
-    )
+        [compiler(), *_FLAGS, f"-I{FAKES / 'include'}", "-isystem", str(nvtx_include()),
+         str(source), "-o", str(program), "-lpthread", "-ldl"],
+        check=True,
+    )  # fmt: skip
     return program
 
 

@@ -277,6 +277,7 @@ class TraceBuilder:
                 "stream_id": stream_id, "start_ns": start_ns, "end_ns": end_ns,
                 "kind": GPU_ACTIVITY_KINDS.index(kind), "name_id": self._string_id(name),
                 "correlation_id": correlation_id, "graph_id": graph_id, "bytes": byte_count,
+                "peer_device_id": None,
             }
         )  # fmt: skip
 

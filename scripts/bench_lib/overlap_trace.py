@@ -81,7 +81,8 @@ SELECT thread_id, start_ns, start_ns + length_ns, kind, 1, NULL FROM (
   SELECT thread_id, began + 19500 + chance(seed, 11, 500), 5500, 4 FROM step WHERE number % 5 < 3
 ) ORDER BY thread_id, start_ns""",
     "gpu_activity_coded": """
-SELECT process_id, 0, 1, stream, start_ns, start_ns + length_ns, kind, 1, NULL, NULL, NULL FROM (
+SELECT process_id, 0, 1, stream, start_ns, start_ns + length_ns, kind, 1, NULL, NULL, NULL, NULL
+FROM (
   SELECT process_id, thread_id % 2 AS stream,
     began + 5000 + k * 9000 + chance(seed + k, 12, 3000) AS start_ns,
     1500 + chance(seed + k, 13, 9000) AS length_ns, 1::UTINYINT AS kind

@@ -15,13 +15,23 @@
 enum fake_cupti_result {
   CUPTI_OK = 0,
   CUPTI_INVALID_PARAMETER = 1,
+  CUPTI_INVALID_CONTEXT = 3,
   CUPTI_INVALID_OPERATION = 7,
   CUPTI_END = 12,
   CUPTI_NOT_COMPATIBLE = 14,
   CUPTI_NOT_INITIALIZED = 15,
+  CUPTI_INVALID_STREAM = 20,
   CUPTI_INVALID_KIND = 21,
   CUPTI_MULTIPLE_SUBSCRIBERS = 39,
   CUPTI_UNKNOWN = 999,
+};
+
+// Of cuptiSubscribe_v2.
+struct fake_subscriber_params {
+  size_t struct_bytes;
+  const char* name;
+  char* old_name;
+  size_t old_bytes;
 };
 
 typedef void (*fake_request)(uint8_t** buffer, size_t* bytes, size_t* max_records);
@@ -43,6 +53,30 @@ struct fake_cupti {
   bool has_system_tids;
 };
 extern struct fake_cupti fake_cupti;
+
+// fake_subscriber.c: the driver that is loaded.
+void* fake_driver_symbol(const char* name);
+bool fake_has_driver(void);
+// What calls answer without one.
+int fake_no_driver(void);
+// Has the driver tell what happens; false: no more.
+void fake_listen(bool listens);
+
+// The beginning of a call: what a test says it shall return, and what it does without a driver.
+#define INJECT(argument)                                              \
+  do {                                                                \
+    const int injected = fake_injected(__func__, (uint64_t)argument); \
+    if (injected != CUPTI_OK) return injected;                        \
+    if (!fake_has_driver()) return fake_no_driver();                  \
+  } while (0)
+
+// For what answers without a driver too, up to 13.3.
+#define INJECT_ALWAYS(argument)                                               \
+  do {                                                                        \
+    const int injected = fake_injected_often(__func__, (uint64_t)argument);   \
+    if (injected != CUPTI_OK) return injected;                                \
+    if (fake_cupti.api >= 130401 && !fake_has_driver()) return CUPTI_UNKNOWN; \
+  } while (0)
 
 // fake_inject.c: what FAKECUPTI_FAIL says this call shall return; 0: nothing. Notes the call in
 // FAKECUPTI_LOG, unless it is one that is made often.

@@ -2,81 +2,23 @@
 //
 // It tells what the fake driver did in records as a chosen release lays them out (FAKECUPTI_API),
 // in the client's clock, or its own where FAKECUPTI_CLOCK=refuse or ignore says so.
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fake_cupti.h"
 
-#define INJECT(argument)                                              \
-  do {                                                                \
-    const int injected = fake_injected(__func__, (uint64_t)argument); \
-    if (injected != CUPTI_OK) return injected;                        \
-    if (!has_driver()) return no_driver();                            \
-  } while (0)
-
-// For what answers without a driver too, up to 13.3.
-#define INJECT_ALWAYS(argument)                                             \
-  do {                                                                      \
-    const int injected = fake_injected_often(__func__, (uint64_t)argument); \
-    if (injected != CUPTI_OK) return injected;                              \
-    if (fake_cupti.api >= 130401 && !has_driver()) return CUPTI_UNKNOWN;    \
-  } while (0)
-
 struct fake_cupti fake_cupti = {.lock = PTHREAD_MUTEX_INITIALIZER, .api = FAKECUPTI_BUILD};
 
 static const struct fake_name names[] = {FAKE_CALLS(FAKE_NAME)};
-static const struct fake_listener listener = {.heard = fake_heard, .now = fake_now};
 
 __attribute__((constructor)) static void set_api(void) {
   const char* api = getenv("FAKECUPTI_API");
   if (api != NULL && api[0] != '\0') fake_cupti.api = (uint32_t)strtoul(api, NULL, 10);
 }
 
-static void* driver_symbol(const char* name) {
-  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-  return driver != NULL ? dlsym(driver, name) : NULL;
-}
-
-static bool has_driver(void) { return driver_symbol("fakecuda_listen") != NULL; }
-static int no_driver(void) {
-  return fake_cupti.api < 130000 ? CUPTI_NOT_INITIALIZED : CUPTI_UNKNOWN;
-}
-
-static void listen(const struct fake_listener* who) {
-  void (*set)(const struct fake_listener*);
-  *(void**)&set = driver_symbol("fakecuda_listen");
-  set(who);
-}
-
 FAKE_EXPORT int cuptiGetVersion(uint32_t* version) {
   INJECT_ALWAYS(0);
   *version = fake_cupti.api;
-  return CUPTI_OK;
-}
-
-FAKE_EXPORT int cuptiSubscribe(void** subscriber, void* callback, void* data) {
-  (void)callback, (void)data;
-  INJECT(0);
-  if (fake_cupti.is_subscribed) return CUPTI_MULTIPLE_SUBSCRIBERS;
-  fake_cupti.is_subscribed = true;
-  *subscriber = &fake_cupti;
-  listen(&listener);
-  return CUPTI_OK;
-}
-
-FAKE_EXPORT int cuptiUnsubscribe(void* subscriber) {
-  if (fake_cupti.api < 130401 && subscriber != &fake_cupti) return CUPTI_INVALID_PARAMETER;
-  INJECT(0);
-  fake_cupti.is_subscribed = false;
-  return CUPTI_OK;
-}
-
-FAKE_EXPORT int cuptiFinalize(void) {
-  INJECT_ALWAYS(0);
-  if (has_driver()) listen(NULL);
-  fake_cupti.is_subscribed = false;
-  fake_cupti.enabled = 0;
   return CUPTI_OK;
 }
 
@@ -98,7 +40,7 @@ static void set_kind(uint32_t kind, bool enable) {
   if (kind == FAKE_DRIVER_CALL || kind == FAKE_RUNTIME_CALL)
     memset(fake_cupti.calls[domain], enable, sizeof fake_cupti.calls[domain]);
   pthread_mutex_unlock(&fake_cupti.lock);
-  listen(&listener);
+  fake_listen(true);
 }
 
 FAKE_EXPORT int cuptiActivityEnable(uint32_t kind) {
@@ -116,7 +58,7 @@ FAKE_EXPORT int cuptiActivityEnableAndDump(uint32_t kind) {
   if (fake_record_size(fake_cupti.api, kind) == 0) return CUPTI_INVALID_KIND;
   set_kind(kind, true);
   void (*tell)(uint32_t);
-  *(void**)&tell = driver_symbol("fakecuda_tell_existing");
+  *(void**)&tell = fake_driver_symbol("fakecuda_tell_existing");
   tell(kind);
   return CUPTI_OK;
 }
@@ -134,7 +76,7 @@ static int set_call(int domain, uint32_t cbid, uint8_t enable) {
   pthread_mutex_lock(&fake_cupti.lock);
   fake_cupti.calls[domain][cbid] = enable != 0;
   pthread_mutex_unlock(&fake_cupti.lock);
-  listen(&listener);
+  fake_listen(true);
   return CUPTI_OK;
 }
 
@@ -170,7 +112,7 @@ FAKE_EXPORT int cuptiActivitySetAttribute(int attribute, const size_t* bytes, co
 FAKE_EXPORT int cuptiActivityGetNumDroppedRecords(void* context, uint32_t stream, size_t* count) {
   (void)context, (void)stream;
   INJECT_ALWAYS(0);
-  if (fake_cupti.api < 26 && !has_driver()) return no_driver();
+  if (fake_cupti.api < 26 && !fake_has_driver()) return fake_no_driver();
   *count = fake_take_dropped();
   return CUPTI_OK;
 }

@@ -82,6 +82,13 @@ FAKE_EXPORT int cuStreamCreate(struct fake_stream** stream, unsigned flags) {
   return fakecuda_leave(&call, result);
 }
 
+FAKE_EXPORT int cuStreamGetCtx(struct fake_stream* handle, struct fake_context** context) {
+  const struct fake_stream* stream = fake_stream_of(handle);
+  const int result = stream == NULL ? FAKE_INVALID_CONTEXT : fake_state();
+  if (result == FAKE_SUCCESS) *context = stream->context;
+  return result;
+}
+
 FAKE_EXPORT int cuStreamDestroy_v2(struct fake_stream* stream) {
   struct fake_call call;
   fakecuda_enter(&call, FAKE_DRIVER, 326);

@@ -30,7 +30,12 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
     programs = {f"release-{name}": calls(*MIXED, release=name) for name in RELEASES}
     programs |= {
         "devices": calls(
-            "--threads=4", "--peers=2", "--contexts=3", "--copies=1", FAKECUDA_DEVICES="2"
+            "--threads=4",
+            "--peers=2",
+            "--contexts=3",
+            "--copies=1",
+            "--names",
+            FAKECUDA_DEVICES="2",
         ),
         "refuse": calls(*MIXED, FAKECUPTI_CLOCK="refuse"),
         "ignore": calls(*MIXED, FAKECUPTI_CLOCK="ignore"),
@@ -111,6 +116,38 @@ def test_devices_and_streams_are_told_apart(family: Family) -> None:
     assert rows == [(2, 7)]
     names = family.query("SELECT DISTINCT name FROM gpu_device ORDER BY name")
     assert names == [("Fake GPU 0",), ("Fake GPU 1",)]
+
+
+def test_what_the_program_calls_them_is_kept(family: Family) -> None:
+    rows = family.query(
+        "SELECT name, context_id IS NULL, stream_id IS NULL, count(*), count(DISTINCT device_id)"
+        " FROM gpu_stream WHERE process_id = ? AND name IS NOT NULL GROUP BY ALL ORDER BY ALL",
+        family.process("devices"),
+    )
+    assert rows == [
+        ("GPU 0", True, True, 1, 1),
+        ("GPU 1", True, True, 1, 1),
+        ("compute", False, False, 4, 2),
+        ("default", False, False, 2, 2),
+        ("main", False, True, 2, 2),
+    ]
+    ((strangers,),) = family.query(
+        "SELECT count(*) FROM gpu_activity AS a LEFT JOIN gpu_stream AS s"
+        " USING (process_id, device_id, context_id, stream_id)"
+        " WHERE process_id = ? AND kind = 'kernel' AND s.process_id IS NULL",
+        family.process("devices"),
+    )
+    assert strangers == 0
+
+
+def test_a_copy_between_gpus_tells_where_it_went(family: Family) -> None:
+    rows = family.query(
+        "SELECT device_id, peer_device_id, count(*) FROM gpu_activity"
+        " WHERE process_id = ? AND peer_device_id IS NOT NULL GROUP BY ALL ORDER BY ALL",
+        family.process("devices"),
+    )
+    # Two threads on each, which copy twice.
+    assert rows == [(0, 1, 4), (1, 0, 4)]
 
 
 def test_a_clock_that_was_refused_is_converted(family: Family) -> None:

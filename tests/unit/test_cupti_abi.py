@@ -242,14 +242,40 @@ def test_numbers_are_those_of_the_header(release: str) -> None:
     assert compiled(release, includes + "\n".join([*lines, "int main(void) { return 0; }"])) == ""
 
 
+PARAMS = (
+    "structSize:struct_bytes subscriberName:name oldSubscriberName:old_name"
+    " oldSubscriberSize:old_bytes"
+)
+
+
+@pytest.mark.parametrize("release", ["13.0", "13.4"])
+def test_what_a_subscriber_asks_for_stands_where_the_header_says(release: str) -> None:
+    shim = (Path(__file__).parents[2] / "cupti" / "cupti_abi.h").read_text()
+    (ours,) = re.findall(r"struct cupti_subscriber_params {[^}]*};", shim)
+    lines = [
+        f"_Static_assert(offsetof(CUpti_SubscriberParams, {their_field}) =="
+        f' offsetof(struct cupti_subscriber_params, {field}), "{field}");'
+        for their_field, field in (pair.split(":") for pair in PARAMS.split())
+    ]
+    lines.append(
+        'printf("%zu %zu %d", sizeof(struct cupti_subscriber_params),'
+        " CUpti_SubscriberParams_STRUCT_SIZE, CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN);"
+    )
+    printed = compiled(release, "\n".join([ours, "int main(void) {", *lines, "return 0; }"]))
+    size, newest_size, name_bytes = map(int, printed.split())
+    assert size == newest_size if release == "13.0" else size < newest_size
+    assert name_bytes <= 128
+
+
 def answers(cupti: ctypes.CDLL) -> dict[str, int]:
     """Return what the calls of a library answer where there is no driver."""
-    number, stamp, handle = ctypes.c_uint32(), ctypes.c_uint64(), ctypes.c_void_p()
+    version, number = ctypes.c_uint32(), ctypes.c_uint32()
+    stamp, handle = ctypes.c_uint64(), ctypes.c_void_p()
     name, count = ctypes.c_char_p(), ctypes.c_size_t()
     clock = ctypes.CFUNCTYPE(ctypes.c_uint64)(lambda: 0)
     nothing = ctypes.CFUNCTYPE(None)(lambda: None)
     arguments = {
-        "cuptiGetVersion": (ctypes.byref(number),),
+        "cuptiGetVersion": (ctypes.byref(version),),
         "cuptiGetTimestamp": (ctypes.byref(stamp),),
         "cuptiSubscribe": (ctypes.byref(handle), nothing, None),
         "cuptiUnsubscribe": (handle,),
@@ -265,6 +291,10 @@ def answers(cupti: ctypes.CDLL) -> dict[str, int]:
         "cuptiActivityGetNumDroppedRecords": (None, 0, ctypes.byref(count)),
         "cuptiSetThreadIdType": (1,),
         "cuptiGetCallbackName": (2, 211, ctypes.byref(name)),
+        "cuptiGetContextId": (None, ctypes.byref(number)),
+        "cuptiGetStreamIdEx": (None, None, 0, ctypes.byref(number)),
+        "cuptiGetDeviceId": (None, ctypes.byref(number)),
+        "cuptiSubscribe_v2": (ctypes.byref(handle), nothing, None, None),
         "cuptiFinalize": (),
     }
     told = {
@@ -272,7 +302,7 @@ def answers(cupti: ctypes.CDLL) -> dict[str, int]:
         for call, given in arguments.items()
     }
     # Without a clock of ours CUPTI's is CLOCK_REALTIME.
-    return {**told, "version": number.value, "is_realtime": int(stamp.value > 10**18)}
+    return {**told, "version": version.value, "is_realtime": int(stamp.value > 10**18)}
 
 
 @pytest.mark.parametrize("release", WHEELS)

@@ -20,7 +20,8 @@ OPTIONAL = (
     "cuptiGetVersion", "cuptiGetTimestamp", "cuptiGetResultString", "cuptiUnsubscribe",
     "cuptiActivityRegisterTimestampCallback", "cuptiSetThreadIdType", "cuptiActivityDisable",
     "cuptiActivityEnableRuntimeApi", "cuptiActivityEnableDriverApi", "cuptiGetCallbackName",
-    "cuptiActivityGetNumDroppedRecords",
+    "cuptiActivityGetNumDroppedRecords", "cuptiGetContextId", "cuptiGetStreamIdEx",
+    "cuptiGetDeviceId",
 )  # fmt: skip
 
 

@@ -132,14 +132,43 @@ def test_a_driver_that_does_not_start_leaves_no_status() -> None:
 
 def test_a_refused_subscription_changes_nothing_else(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    told = status(FAKECUPTI_FAIL="cuptiSubscribe:39", FAKECUPTI_LOG=str(log))
+    told = status("12.9", FAKECUPTI_FAIL="cuptiSubscribe:39", FAKECUPTI_LOG=str(log))
     assert (told.state, told.code, told.recorded) == (REFUSED, 39, set())
     assert told.reason == (
-        "cuptiSubscribe -> 39 MULTIPLE_SUBSCRIBERS (libcupti.so.13 api 130001): another profiler"
+        "cuptiSubscribe -> 39 MULTIPLE_SUBSCRIBERS (libcupti.so.12 api 28): another profiler"
         " (torch.profiler, nsys) holds CUPTI"
     )
     # The clock and the buffers are the process's: they may be that profiler's.
     assert {line.split()[1] for line in log.read_text().splitlines()} == {"cuptiSubscribe"}
+
+
+@pytest.mark.parametrize(
+    ("holder", "words", "calls"),
+    [
+        ("CUPTI for Kineto", 'holds CUPTI: "CUPTI for Kineto"', []),
+        # It has left meanwhile: what came before is not known, so it is not taken up.
+        (None, "holds CUPTI", ["cuptiUnsubscribe"]),
+    ],
+)
+def test_who_holds_cupti_is_named_where_it_tells(
+    holder: str | None, words: str, calls: list[str], tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    variables = {} if holder is None else {"FAKECUPTI_HOLDER": holder}
+    told = status(FAKECUPTI_FAIL="cuptiSubscribe:39", FAKECUPTI_LOG=str(log), **variables)
+    assert (told.state, told.code) == (REFUSED, 39)
+    assert told.reason.endswith(words)
+    made = [line.split()[1] for line in log.read_text().splitlines()]
+    assert made == ["cuptiSubscribe", "cuptiSubscribe_v2", *calls]
+
+
+def test_without_gpu_work_cupti_is_asked_for_nothing_until_the_end(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    records, _ = record("--idle", FAKECUPTI_LOG=str(log))
+    made = [tuple(line.split()[1:3]) for line in log.read_text().splitlines()]
+    assert [flag for name, flag in made if name == "cuptiActivityFlushAll"] == ["1"]
+    assert made[-1] == ("cuptiActivityFlushAll", "1")
+    assert (records.calls(), records.activities()) == ([], [])
 
 
 def test_refused_kernels_are_refused_activity(tmp_path: Path) -> None:

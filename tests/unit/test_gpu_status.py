@@ -34,8 +34,14 @@ def test_statuses_devices_and_streams(tmp_path: Path, shim: ShimBuilder) -> None
         shim.device(0, "NVIDIA H200")
     shim.device(1, "NVIDIA H200 MIG 1g.18gb", uuid=bytes([255] * 16), is_mig=1)
     shim.named(1, None, "training")
-    shim.named(1, 7)
+    # A stream before its context; a name, and then CUPTI tells of the stream without one.
+    shim.named(1, 7, device=2**32 - 1)
+    shim.named(1, 7, "draft")
     shim.named(1, 7, "copies")
+    shim.named(1, 7)
+    shim.named(1, 7, device=2**32 - 1)
+    shim.named(2**32 - 1, None, "left", device=0)
+    shim.named(2**32 - 1, None, "right", device=1)
     shim.overhead(1, 400, 500, tid=10)
     shim.overhead(999, 400, 500)
     shim.memory(410, 4096, 0x7F00, release=False, correlation=3)
@@ -56,6 +62,8 @@ def test_statuses_devices_and_streams(tmp_path: Path, shim: ShimBuilder) -> None
     assert rows(path, "SELECT * FROM gpu_stream") == [
         (1, 0, 1, None, "training"),
         (1, 0, 1, 7, "copies"),
+        (1, 0, None, None, "left"),
+        (1, 1, None, None, "right"),
     ]
     assert rows(path, "SELECT * FROM gpu_overhead") == [
         (1, 1, 400, 500, "buffer_flush"),

@@ -85,6 +85,26 @@ def test_activities_are_named_as_imports_name_them(tmp_path: Path, shim: ShimBui
     assert losses(path) == {}
 
 
+def test_a_copy_between_gpus_has_both(tmp_path: Path, shim: ShimBuilder) -> None:
+    shim.status()
+    shim.device(0, "left", uuid=bytes([1] * 16))
+    shim.device(1, "right", uuid=bytes([2] * 16))
+    shim.call(10, 200, 210, "cudaMemcpyPeerAsync", correlation=1)
+    for number, (detail, peer) in enumerate([(10, 1), (10, 2**32 - 1), (1, 1)]):
+        shim.activity(
+            300 + number, 310, work=MEMCPY, detail=detail, peer=peer, size=8, correlation=1
+        )
+    shim.activity(400, 410, "gemm", correlation=1)
+    path, _ = saved(kernel_half(tmp_path / "spool"), shim)
+    columns = "SELECT name, device_id, peer_device_id FROM gpu_activity ORDER BY start_ns"
+    assert rows(path, columns) == [
+        ("Memcpy PtoP", 0, 1),
+        ("Memcpy PtoP", 0, None),
+        ("Memcpy HtoD", 0, None),
+        ("gemm", 0, None),
+    ]
+
+
 def test_threads_of_another_namespace(tmp_path: Path) -> None:
     shim = ShimBuilder()
     shim.source(pid=10, inner_pid=1)

@@ -4,11 +4,11 @@
 // calls hold driver calls; `right` tells whether what was copied to the device and back is the
 // same.
 //   --api=driver|runtime --threads=1 --streams=1 --launches=10 --copies=0 --sets=0 --syncs=1
-//   --graphs=0 --nodes=4 --peers=0 --contexts=0 --fork --idle
+//   --graphs=0 --nodes=4 --peers=0 --contexts=0 --fork --idle --names
 //   --end=return|_exit|kill|fault|bad|open
 // A thread does --launches launches, --copies copies there and back ... on each of its streams, and
 // waits for them --syncs times. --init: CUDA is initialised before the wait. --contexts makes and
-// destroys contexts, with a launch in each.
+// destroys contexts, with a launch in each. --names names all by NVTX: cuda_names.h.
 // --end: kill: by itself, with work under way; fault: a kernel breaks the context; bad: a launch is
 // refused; open: a capture is not ended.
 #include <pthread.h>
@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "cuda_functions.h"
+#include "cuda_names.h"
 
 #define COPY_BYTES 4096
 
@@ -28,7 +29,7 @@ static struct {
   const char* api;
   const char* end;
   int threads, streams, launches, copies, sets, syncs, graphs, nodes, peers, contexts;
-  bool fork, idle, init, wait, hold;
+  bool fork, idle, init, wait, hold, names;
 } options = {.api = "driver",
              .end = "return",
              .threads = 1,
@@ -52,13 +53,14 @@ static void check(int result) {
 }
 
 static void use_device(int device) {
+  void* context = NULL;
   if (is_runtime) {
     check(cuda.cudaSetDevice(device));
-    return;
+  } else {
+    check(cuda.cuDevicePrimaryCtxRetain(&context, device));
+    check(cuda.cuCtxSetCurrent(context));
   }
-  void* context = NULL;
-  check(cuda.cuDevicePrimaryCtxRetain(&context, device));
-  check(cuda.cuCtxSetCurrent(context));
+  if (options.names) name_device(is_runtime, device, context);
 }
 
 static int launch(int kernel, unsigned grid, void* stream) {
@@ -133,6 +135,7 @@ static void run_graphs(void* stream) {
 static void use_stream(int device) {
   void* stream = NULL;
   check(open_stream(&stream));
+  if (options.names) name_stream(is_runtime, stream);
   const int rounds = options.syncs > 0 ? options.syncs : 1;
   for (int round = 0; round < rounds; ++round) {
     for (int index = round; index < options.launches; index += rounds)
@@ -230,6 +233,7 @@ static void parse(int count, char** arguments) {
     options.init |= strcmp(option, "init") == 0;
     options.wait |= strcmp(option, "wait") == 0;
     options.hold |= strcmp(option, "hold") == 0;
+    options.names |= strcmp(option, "names") == 0;
     for (size_t which = 0; which < sizeof numbers / sizeof numbers[0]; ++which) {
       const size_t length = strlen(numbers[which].name);
       if (strncmp(option, numbers[which].name, length) == 0 && option[length] == '=')

@@ -39,12 +39,9 @@ bool ShimGpu::Add(std::uint32_t source, const char* cell) {
     case RLS_SHIM_GPU_DEVICE:
       AddDevice(source, As<rls_shim_gpu_device>(cell));
       return true;
-    case RLS_SHIM_GPU_NAMED: {
-      const auto record = As<rls_shim_gpu_named>(cell);
-      Intern(record.name);
-      named_[{source, record.device, record.context, record.is_stream, record.stream}] = record;
+    case RLS_SHIM_GPU_NAMED:
+      AddNamed(source, As<rls_shim_gpu_named>(cell));
       return true;
-    }
     case RLS_SHIM_GPU_CLOCK:
       clocks_[source].Add(As<rls_shim_gpu_clock>(cell));
       return true;
@@ -87,6 +84,18 @@ void ShimGpu::AddDevice(std::uint32_t source, const rls_shim_gpu_device& record)
     devices_.push_back({source, record});
   else
     ++repeated_;
+}
+
+// CUPTI and the program tell of one thing each on its own, and in any order: CUPTI knows no name,
+// and of a stream that came before its context no device.
+void ShimGpu::AddNamed(std::uint32_t source, const rls_shim_gpu_named& record) {
+  Intern(record.name);
+  const bool is_device = record.context == kShimUnknownId;
+  const NamedKey key = {source, is_device ? record.device : 0, record.context, record.is_stream,
+                        record.stream};
+  rls_shim_gpu_named& known = named_.emplace(key, record).first->second;
+  if (record.name != 0) known.name = record.name;
+  if (record.device != kShimUnknownId) known.device = record.device;
 }
 
 bool ShimGpu::AddLost(std::uint32_t source, const rls_shim_gpu_lost& record) {

@@ -18,6 +18,9 @@
 
 namespace rls {
 
+// In place of a number that the shim does not know.
+constexpr std::uint32_t kShimUnknownId = UINT32_MAX;
+
 // What the shim tells rarely, and of which process it is.
 template <typename Record>
 struct ShimGpuTold {
@@ -58,7 +61,7 @@ class ShimGpu {
   // The first of several that say the same is kept.
   const std::vector<ShimGpuTold<rls_shim_gpu_status>>& statuses() const { return statuses_; }
   const std::vector<ShimGpuTold<rls_shim_gpu_device>>& devices() const { return devices_; }
-  // Contexts and streams: the last name of each.
+  // GPUs, contexts and streams: the last name of each.
   std::vector<ShimGpuTold<rls_shim_gpu_named>> named() const;
   // By source, what, and kind of CUPTI's: how many, and since when (ns, raw; 0: not known).
   using LostKey = std::tuple<std::uint32_t, std::uint16_t, std::uint32_t>;
@@ -78,6 +81,7 @@ class ShimGpu {
  private:
   void AddStatus(std::uint32_t source, const rls_shim_gpu_status& record);
   void AddDevice(std::uint32_t source, const rls_shim_gpu_device& record);
+  void AddNamed(std::uint32_t source, const rls_shim_gpu_named& record);
   bool AddLost(std::uint32_t source, const rls_shim_gpu_lost& record);
   void Intern(std::uint64_t hash);
 
@@ -88,7 +92,7 @@ class ShimGpu {
   std::map<std::uint32_t, rls_shim_gpu_status> last_status_;  // by source
   std::vector<ShimGpuTold<rls_shim_gpu_device>> devices_;
   std::set<std::pair<std::uint32_t, std::string>> told_devices_;
-  // By source, device, context, is_stream, stream.
+  // By source, device of a GPU, context, is_stream, stream.
   using NamedKey =
       std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint16_t, std::uint32_t>;
   std::map<NamedKey, rls_shim_gpu_named> named_;

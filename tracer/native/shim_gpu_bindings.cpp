@@ -107,14 +107,16 @@ py::list Devices(const ShimScan& scan) {
   return rows;
 }
 
-// (source, device, context, stream or None, name).
+// (source, device, context: None, of a GPU; stream: None, of a context; name).
 py::list Streams(const ShimScan& scan) {
+  const auto number = [](bool is_there, std::uint32_t id) {
+    return is_there ? py::object(py::int_(id)) : py::none();
+  };
   py::list rows;
   for (const auto& [source, record] : scan.gpu().named())
-    rows.append(
-        py::make_tuple(source, record.device, record.context,
-                       record.is_stream != 0 ? py::object(py::int_(record.stream)) : py::none(),
-                       TextOf(scan, record.name)));
+    rows.append(py::make_tuple(
+        source, record.device, number(record.context != kShimUnknownId, record.context),
+        number(record.is_stream != 0, record.stream), TextOf(scan, record.name)));
   return rows;
 }
 
@@ -167,6 +169,7 @@ py::dict Activities(const ShimGpuActivities& activities) {
   columns["correlation"] = Copy(activities.correlation);
   columns["graph"] = Copy(activities.graph);
   columns["bytes"] = Copy(activities.bytes);
+  columns["peer_device"] = Copy(activities.peer_device);
   return columns;
 }
 

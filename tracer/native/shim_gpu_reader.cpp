@@ -9,6 +9,8 @@ namespace {
 
 // The driver moves pages of unified memory when they are touched: no call asked for it.
 constexpr std::uint8_t kFirstUnaskedCopy = 11;
+// Between GPUs: the only kind of copy that goes to another one.
+constexpr std::uint8_t kPeerCopy = 10;
 
 // Of a text, behind its first cell; as the first pass has read it.
 std::size_t BytesBehind(const char* cell, std::size_t left) {
@@ -102,6 +104,8 @@ void ShimGpuReader::AddActivity(std::uint32_t source, const rls_shim_gpu_activit
   activities->correlation.push_back(record.correlation);
   activities->graph.push_back(record.graph);
   activities->bytes.push_back(record.bytes);
+  const bool is_peer = record.work == RLS_SHIM_GPU_MEMCPY && record.detail == kPeerCopy;
+  activities->peer_device.push_back(is_peer ? record.peer_device : kShimUnknownId);
 }
 
 void ShimGpuReader::AddOverhead(const ShimGpu::Extent& extent, const rls_shim_gpu_overhead& record,

@@ -23,7 +23,7 @@ struct ShimGpuCalls {
 };
 
 struct ShimGpuActivities {
-  std::vector<std::uint32_t> source, device, context, stream, correlation, graph;
+  std::vector<std::uint32_t> source, device, context, stream, correlation, graph, peer_device;
   std::vector<std::int64_t> start_ns, end_ns;
   std::vector<std::int32_t> name;
   std::vector<std::uint8_t> work, detail;

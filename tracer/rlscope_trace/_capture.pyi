@@ -290,8 +290,8 @@ def shim_gpu_statuses(scan: ShimScan) -> list[dict[str, Any]]:
 def shim_gpu_devices(scan: ShimScan) -> list[dict[str, Any]]: ...
 def shim_gpu_streams(
     scan: ShimScan,
-) -> list[tuple[int, int, int, int | None, str | None]]:
-    """Return source, device, context, stream (None: the context itself) and name."""
+) -> list[tuple[int, int, int | None, int | None, str | None]]:
+    """Return source, device, context (None: of a GPU), stream (None: of a context) and name."""
 
 def shim_gpu_lost(scan: ShimScan) -> list[tuple[int, int, int, int, int]]:
     """Return source, what, CUPTI's kind, count and first_ns (0: not known)."""

@@ -47,7 +47,7 @@ COMMENT ON COLUMN cuda_call.correlation_id IS 'Which GPU activity it caused, wit
 CREATE TABLE gpu_activity_coded (
   process_id INTEGER, device_id INTEGER, context_id BIGINT, stream_id BIGINT,
   start_ns BIGINT, end_ns BIGINT, kind UTINYINT, name_id INTEGER,
-  correlation_id BIGINT, graph_id BIGINT, bytes BIGINT
+  correlation_id BIGINT, graph_id BIGINT, bytes BIGINT, peer_device_id INTEGER
 );
 COMMENT ON TABLE gpu_activity_coded IS 'Storage behind the view gpu_activity, sorted by (process_id, start_ns); query the view';
 COMMENT ON COLUMN gpu_activity_coded.process_id IS 'The process that caused it';
@@ -61,12 +61,13 @@ COMMENT ON COLUMN gpu_activity_coded.name_id IS 'Name of the kernel or of the ki
 COMMENT ON COLUMN gpu_activity_coded.correlation_id IS 'The call that caused it, within its process; NULL: none is known';
 COMMENT ON COLUMN gpu_activity_coded.graph_id IS 'CUDA graph it was launched by; NULL: none, or not known';
 COMMENT ON COLUMN gpu_activity_coded.bytes IS 'Bytes copied or set; NULL: not applicable';
+COMMENT ON COLUMN gpu_activity_coded.peer_device_id IS 'Of a copy between GPUs, the one that it went to: gpu_device; NULL: not applicable, or not known';
 
 CREATE VIEW gpu_activity AS
 SELECT
   a.process_id, a.device_id, a.context_id, a.stream_id, a.start_ns, a.end_ns,
   CASE a.kind WHEN 1 THEN 'kernel' WHEN 2 THEN 'memcpy' WHEN 3 THEN 'memset' WHEN 4 THEN 'graph' ELSE 'sync' END AS kind,
-  s.value AS name, a.correlation_id, a.graph_id, a.bytes
+  s.value AS name, a.correlation_id, a.graph_id, a.bytes, a.peer_device_id
 FROM gpu_activity_coded AS a LEFT JOIN string AS s ON s.string_id = a.name_id;
 COMMENT ON VIEW gpu_activity IS 'What the GPUs did. Activities may overlap, also on one stream: their sum is not busy time, see gpu_busy';
 COMMENT ON COLUMN gpu_activity.process_id IS 'The process that caused it';
@@ -80,6 +81,7 @@ COMMENT ON COLUMN gpu_activity.name IS 'Name of the kernel or of the kind of cop
 COMMENT ON COLUMN gpu_activity.correlation_id IS 'The call that caused it, within its process; NULL: none is known';
 COMMENT ON COLUMN gpu_activity.graph_id IS 'CUDA graph it was launched by; NULL: none, or not known';
 COMMENT ON COLUMN gpu_activity.bytes IS 'Bytes copied or set; NULL: not applicable';
+COMMENT ON COLUMN gpu_activity.peer_device_id IS 'Of a copy between GPUs, the one that it went to: gpu_device; NULL: not applicable, or not known';
 
 CREATE TABLE gpu_status (
   process_id INTEGER, ts_ns BIGINT, state VARCHAR, reason VARCHAR, code INTEGER,
@@ -124,11 +126,11 @@ COMMENT ON COLUMN gpu_memory.address IS 'Where: what ties a free to its allocati
 COMMENT ON COLUMN gpu_memory.correlation_id IS 'The call, within its process; NULL: none is known';
 
 CREATE TABLE gpu_stream (process_id INTEGER, device_id INTEGER, context_id BIGINT, stream_id BIGINT, name VARCHAR);
-COMMENT ON TABLE gpu_stream IS 'Contexts and streams that programs made or gave a name to';
+COMMENT ON TABLE gpu_stream IS 'Contexts and streams that programs made, and what they call these and their GPUs by NVTX';
 COMMENT ON COLUMN gpu_stream.process_id IS 'The process';
 COMMENT ON COLUMN gpu_stream.device_id IS 'The GPU: gpu_device';
-COMMENT ON COLUMN gpu_stream.context_id IS 'CUDA context';
-COMMENT ON COLUMN gpu_stream.stream_id IS 'CUDA stream; NULL: the row tells of the context';
+COMMENT ON COLUMN gpu_stream.context_id IS 'CUDA context; NULL: the row tells of the GPU';
+COMMENT ON COLUMN gpu_stream.stream_id IS 'CUDA stream; NULL: the row tells of the context, or the GPU';
 COMMENT ON COLUMN gpu_stream.name IS 'What the program calls it; NULL: it gave no name';
 
 CREATE TABLE counter (

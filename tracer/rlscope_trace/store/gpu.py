@@ -121,6 +121,9 @@ class GpuWriter:
             "correlation_id": activities["correlation"],
             "graph_id": activities["graph"],
             "bytes": activities["bytes"],
+            "peer_device_id": self._facts.devices.numbers(
+                activities["source"], activities["peer_device"]
+            ),
         }
         is_recorded = activities["start_ns"] >= self._lives.start_ns
         self._cuts.of_no_process += _count((process_id == NOBODY) & is_recorded)

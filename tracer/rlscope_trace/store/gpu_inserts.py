@@ -22,7 +22,7 @@ _STAGED = {
     "gpu_activity_coded": (
         "process_id INTEGER, device_id UINTEGER, context_id UINTEGER, stream_id UINTEGER,"
         " start_ns BIGINT, end_ns BIGINT, kind UTINYINT, name_id INTEGER,"
-        " correlation_id UINTEGER, graph_id UINTEGER, bytes UBIGINT"
+        " correlation_id UINTEGER, graph_id UINTEGER, bytes UBIGINT, peer_device_id UINTEGER"
     ),
 }
 _SORTED = {
@@ -34,7 +34,8 @@ _SORTED = {
         "SELECT process_id, if(device_id > 2147483647, NULL, device_id),"
         " nullif(context_id, 4294967295), nullif(stream_id, 4294967295), start_ns, end_ns, kind,"
         " nullif(name_id, 0), nullif(correlation_id, 0), nullif(graph_id, 0),"
-        " if(kind IN (2, 3), least(bytes, 9223372036854775807), NULL)"
+        " if(kind IN (2, 3), least(bytes, 9223372036854775807), NULL),"
+        " if(peer_device_id > 2147483647, NULL, peer_device_id)"
         " FROM {staged} ORDER BY process_id, start_ns, end_ns, device_id, stream_id"
     ),
 }

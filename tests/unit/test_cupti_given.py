@@ -1,0 +1,100 @@
+"""What a program calls its GPUs, contexts and streams, by NVTX, is told with CUPTI's numbers."""
+
+import struct
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import DEADLINE_S
+from cuda_fakes import calls_program, environment
+from cupti_programs import record
+from cupti_ring import KERNEL, NAMED, GpuRecords, Memory
+from rlscope_trace import shims
+
+NOWHERE = 2**32 - 1
+NVTX = {"NVTX_INJECTION64_PATH": str(shims.LIBRARY)}
+
+
+def given(records: GpuRecords) -> list[tuple[tuple[int, ...], str]]:
+    """Return (is_stream, device, context, stream) and name of what has one, as they were told."""
+    found = []
+    for memory, _, cell in records.cells(NAMED):
+        *place, name = struct.unpack("<xxHIIIQ40x", cell)
+        if name:
+            found.append((tuple(place), memory.texts[name]))
+    return found
+
+
+def test_names_of_the_driver_have_the_numbers_of_its_kernels() -> None:
+    records, _ = record("--launches=2", "--names", **NVTX)
+    (kernel, _) = records.activities(KERNEL)
+    names = given(records)
+    assert [name for place, name in names if place == (1, 0, kernel.context, kernel.stream)] == [
+        "draft", "compute",
+    ]  # fmt: skip
+    last = dict(names)
+    assert last.pop((1, 0, kernel.context, kernel.stream)) == "compute"
+    assert last.pop((0, 0, kernel.context, 0)) == "main"
+    assert last.pop((0, 0, NOWHERE, 0)) == "GPU 0"
+    ((place, name),) = last.items()
+    assert (place[:3], name) == ((1, 0, kernel.context), "default")
+
+
+def test_the_runtime_names_the_same_streams() -> None:
+    records, _ = record("--api=runtime", "--launches=2", "--names", **NVTX)
+    (kernel, _) = records.activities(KERNEL)
+    last = dict(given(records))
+    assert last[1, 0, kernel.context, kernel.stream] == "compute"
+    assert sorted(last.values()) == ["GPU 0", "compute", "default"]
+
+
+@pytest.mark.parametrize(
+    ("failing", "left"),
+    [
+        ("cuptiGetStreamIdEx", {"GPU 0", "main"}),
+        ("cuptiGetContextId", {"GPU 0"}),
+        ("cuptiGetDeviceId", {"GPU 0", "main", "compute", "default"}),
+    ],
+)
+def test_what_cupti_does_not_know_gets_no_name(failing: str, left: set[str]) -> None:
+    records, _ = record("--launches=3", "--names", FAKECUPTI_FAIL=f"{failing}:999", **NVTX)
+    assert set(dict(given(records)).values()) == left
+    devices = {place[1] for place, name in given(records) if name == "main"}
+    assert devices <= ({NOWHERE} if failing == "cuptiGetDeviceId" else {0})
+    assert len(records.activities(KERNEL)) == 3
+    assert records.status().reason == ""
+
+
+def test_where_cupti_is_off_there_are_no_names(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    records, _ = record("--names", RLSCOPE_CUPTI="yield", FAKECUPTI_LOG=str(log), **NVTX)
+    assert given(records) == []
+    assert not log.exists()
+
+
+def test_another_reader_is_told_all_names_again(poll_until: Callable[..., Any]) -> None:
+    with GpuRecords() as records:
+        told = {**environment("13.0"), **records.environment(**NVTX)}
+        program = subprocess.Popen(
+            [str(calls_program()), "--launches=1", "--names", "--hold"], env=told, stdin=-1,
+            stdout=-1, text=True,
+        )  # fmt: skip
+        assert program.stdout is not None
+        program.stdout.readline()
+        first = poll_until(lambda: _complete(records, 1), what="the names")
+        records.set_reader(7)
+        poll_until(lambda: _complete(records, 2), what="the names for another reader")
+        program.communicate("\n", timeout=DEADLINE_S)
+    # Only what it is called in the end: what it was called before was for the first reader.
+    again = given(records)[len(first) :]
+    assert sorted(again) == sorted(dict(first).items())
+
+
+def _complete(records: GpuRecords, readers: int) -> list[tuple[tuple[int, ...], str]]:
+    memories: list[Memory] = records.memories
+    names = given(records) if memories else []
+    finals = [name for _, name in names if name != "draft"]
+    return names if len(finals) == 4 * readers else []
