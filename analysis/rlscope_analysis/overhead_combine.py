@@ -34,6 +34,8 @@ _AGREEMENT = 1.5
 _LEAST_OF_PROGRAM = 0.8
 _PROGRAM_OF = {"call_dear": "call"}
 _RUNS = {"call": 2, "call_dear": 2, "gil_release": 2}
+# Of another event, where its own loop could not be run: its Python package was not there.
+_STAND_IN = {"range_python": "range"}
 # Recorded inside the process: there is nothing that the OS kernel could account for.
 _WITHOUT_PROGRAM = ("range", "range_python", "range_auto")
 
@@ -51,16 +53,29 @@ def combined(
     checks = {row.event: row for row in toggled}
     found = []
     for event in EVENTS:
-        parts = [
-            row
-            for row in rows
-            if row.event == event and row.method == "micro" and row.part and row.mean_ns is not None
-        ]
+        parts = _parts(rows, event) or _stand_ins(rows, event)
         key = _PROGRAM_OF.get(event, event)
         costs = [_scaled(part, programs.get(key), accounts.get(key)) for part in parts]
         doubt = _doubt(event, parts, costs, programs.get(key), checks.get(event))
         found += [replace(cost, quality=doubt) if doubt else cost for cost in costs]
     return found
+
+
+def _parts(rows: list[Cost], event: str) -> list[Cost]:
+    """Return what the loop of an event says of its parts."""
+    return [
+        row
+        for row in rows
+        if row.event == event and row.method == "micro" and row.part and row.mean_ns is not None
+    ]
+
+
+def _stand_ins(rows: list[Cost], event: str) -> list[Cost]:
+    """Return the parts of the event that stands in for one that was not measured, if one does."""
+    other = _STAND_IN.get(event, "")
+    reason = next((row.quality for row in rows if row.event == event and row.mean_ns is None), "")
+    quality = f"uncertain: taken for {other}, which is cheaper ({reason})"
+    return [replace(row, event=event, quality=quality) for row in _parts(rows, other)]
 
 
 def _scaled(part: Cost, program: Cost | None, account: Cost | None) -> Cost:

@@ -230,6 +230,27 @@ def test_too_few_windows_without_probes_tell_nothing() -> None:
     assert check["quality"] == "windows without these probes were too few: 5"
 
 
+def test_a_client_that_could_not_be_measured_is_taken_for_the_other_with_a_warning() -> None:
+    builder = TraceBuilder(Path("unused"))
+    for part, mean_ns in (("inside", 40.0), ("outside", 100.0)):
+        builder.cost("range", mean_ns, part=part, error_ns=1)
+    builder.cost("range_python", None, part=None, quality="not measured: no module nvtx")
+    with duckdb.connect() as connection:
+        builder.fill(connection)
+        store(connection)
+        rows = connection.execute(
+            "SELECT part, mean_ns, low_ns, high_ns, quality FROM calibration_estimate"
+            " WHERE event = 'range_python' AND used ORDER BY part"
+        ).fetchall()
+    assert [row[:2] for row in rows] == [("inside", 40.0), ("outside", 100.0)]
+    for _, mean_ns, low_ns, high_ns, quality in rows:
+        assert low_ns < 0.51 * mean_ns
+        assert high_ns > 2.49 * mean_ns
+        assert quality == (
+            "uncertain: taken for range, which is cheaper (not measured: no module nvtx)"
+        )
+
+
 def test_a_switch_between_two_traced_threads_is_one_run() -> None:
     builder = TraceBuilder(Path("unused"))
     process = builder.process(pid=1, end_ns=4000)

@@ -14,7 +14,7 @@ COMMENT ON COLUMN clock.boottime_ns IS 'CLOCK_BOOTTIME: as ts_ns, but also count
 CREATE TABLE capture (process_id INTEGER, kind VARCHAR, measured BOOLEAN, reason VARCHAR);
 COMMENT ON TABLE capture IS 'What was measured: a row per process and kind of record. No row, or measured = false: it was not, so that its absence is no zero';
 COMMENT ON COLUMN capture.process_id IS 'The process; NULL: every process of the trace that has no row of its own for this kind';
-COMMENT ON COLUMN capture.kind IS 'The kind of record, named as its table: thread_state, operation, native_call, cpu_sample, wait, gil_release, cuda_call, gpu_activity, gpu_memory, counter. native_call:simulator, native_call:backend and native_call:cuda_api tell of one layer; without such a row native_call tells of all';
+COMMENT ON COLUMN capture.kind IS 'The kind of record, named as its table: thread_state, operation, native_call, cpu_sample, wait, gil_release, cuda_call, gpu_activity, gpu_memory, counter. native_call:simulator, native_call:backend and native_call:cuda_api tell of one layer; without such a row native_call tells of all. operation:python: the Python package nvtx is loaded, so that ranges count as range_python in calibration';
 COMMENT ON COLUMN capture.measured IS 'Whether it was measured';
 COMMENT ON COLUMN capture.reason IS 'How, or why not; begins with "in part: " where some of it was not; NULL: nothing to say';
 

@@ -209,6 +209,8 @@ class Follower:
             changed = process.update(scan.mappings(), now_ns)
             if process.has_lost_its_interpreter():
                 process.interpreter = None
+            if changed and process.finds_nvtx_package():
+                self._log.append("nvtx_package", pid=process.pid, ts_ns=time.monotonic_ns())
             if changed and process.interpreter is None:
                 self._find_python(process, scan)
             if self._calls is not None and process.interpreter is not None:

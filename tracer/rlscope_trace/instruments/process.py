@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,8 @@ FileKey = tuple[int, int]
 # How often its mappings are read: at first, and once nothing changes.
 _SHORT_NS = 250_000_000
 _LONG_NS = 2_000_000_000
+# The native half of the Python package nvtx, which calls NVTX for it.
+_NVTX_PACKAGE = re.compile(r"/nvtx/_lib/lib\.[^/]*so$")
 
 
 def cpu_time_ns(pid: int) -> int | None:
@@ -60,6 +63,8 @@ class Process:
     """Those that may hold functions of the CUDA API: instruments.cuda_calls."""
     cuda_told: object = None
     """What has been written down of them."""
+    has_nvtx_package: bool = False
+    """It has been written down that the Python package nvtx is loaded."""
     expects_cupti: bool | None = None
     """Whether CUPTI is to tell of its calls of the CUDA API; None: not looked at yet."""
     _stack_start: int = 0
@@ -86,6 +91,7 @@ class Process:
             self.interpreter = None
             self.mappings = ()
             self.cuda_told = self.expects_cupti = None
+            self.has_nvtx_package = False
         self._stack_start = start
 
     def has_lost_its_interpreter(self) -> bool:
@@ -93,3 +99,9 @@ class Process:
         return self.interpreter is not None and self.interpreter not in {
             (mapping[1], mapping[2]) for mapping in self.mappings
         }
+
+    def finds_nvtx_package(self) -> bool:
+        """Tell whether the Python package nvtx is loaded now, and was not when last asked."""
+        had_it = self.has_nvtx_package
+        self.has_nvtx_package |= any(_NVTX_PACKAGE.search(mapping[0]) for mapping in self.mappings)
+        return self.has_nvtx_package and not had_it

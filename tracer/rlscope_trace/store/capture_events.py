@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import duckdb
 
+from rlscope_analysis.schema.vocabulary import PYTHON_RANGES
 from rlscope_trace.store.calibration_windows import calls_away
 from rlscope_trace.store.capture_cuda import insert_cuda_capture
 from rlscope_trace.store.capture_rows import NOT_RECORDED
@@ -41,6 +42,7 @@ def insert_event_capture(
     # Nothing more can be said of a process where a kind was not measured at all.
     measured = {kind for _, kind, is_measured, _ in rows if is_measured}
     rows += [row for row in _of_processes(session, facts, lives) if row[1] in measured]
+    rows += _of_nvtx_packages(facts, lives)
     for row in rows:
         con.execute("INSERT INTO capture VALUES (?, ?, ?, ?)", row)
     failure = f"the recorder failed: {facts.failure}" if facts.failure else None
@@ -122,6 +124,15 @@ def _of_processes(
         else:
             rows += _of_process(life.process_id, python)
     return rows
+
+
+def _of_nvtx_packages(facts: ProbeFacts, lives: Sequence[Life]) -> list[_Row]:
+    """Return a row for each process with the Python package nvtx, whose ranges cost more."""
+    found = _by_process(lives, [(pid, ts_ns, True) for pid, ts_ns in facts.nvtx_packages])
+    for life in lives:
+        if life.process_id not in found and not life.exec_ns:
+            _inherit(found, life)
+    return [(process_id, PYTHON_RANGES, True, None) for process_id in sorted(found)]
 
 
 def _inherit(told: dict[int, _Told], life: Life) -> None:

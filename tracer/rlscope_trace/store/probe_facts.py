@@ -95,6 +95,8 @@ class ProbeFacts:
     interpreters: list[Interpreter] = field(default_factory=list)
     without_python: list[tuple[int, int]] = field(default_factory=list)
     """pid and time of the first look, of processes in which no Python was found then."""
+    nvtx_packages: list[tuple[int, int]] = field(default_factory=list)
+    """pid and time, of processes in which the Python package nvtx was found."""
     cuda: list[CudaTold] = field(default_factory=list)
     rejected: Counter[str] = field(default_factory=Counter)
     """Addresses that were not probed, by the reason."""
@@ -147,8 +149,10 @@ def _take(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
             site.hits, site.time_ns = _number(line, "hits"), _number(line, "time_ns")
         case "python":
             facts.interpreters.append(_interpreter(line))
-        case "no_python":
-            facts.without_python.append((_number(line, "pid"), _number(line, "ts_ns")))
+        case "no_python" | "nvtx_package":
+            found = line["event"] == "nvtx_package"
+            told = facts.nvtx_packages if found else facts.without_python
+            told.append((_number(line, "pid"), _number(line, "ts_ns")))
         case "cuda":
             facts.cuda.append(_cuda_told(line))
         case "unscanned":
