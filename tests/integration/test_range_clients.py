@@ -13,6 +13,7 @@ from rlscope_analysis.schema.vocabulary import PYTHON_RANGES
 from rlscope_trace.store.spool import PROBES_FILE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 pytestmark = pytest.mark.root
@@ -41,23 +42,24 @@ WHERE h.event LIKE 'range%' GROUP BY ALL ORDER BY ALL
 """
 
 
-def test_a_range_is_told_by_its_client(tmp_path: Path, client: Path) -> None:
-    trace = tmp_path / "trace.duckdb"
-    recorder = Recorder(
-        trace, "--no-auto", "--", sys.executable, "-c", PROGRAM, client, stdin=subprocess.PIPE
-    )
+def recorded(trace: Path, command: Sequence[str | Path], *, until_noted: str) -> Recorder:
+    """Record a program that waits for a line, which it gets when the recorder noted something."""
+    recorder = Recorder(trace, "--no-auto", "--", *command, stdin=subprocess.PIPE)
     try:
         probes = recorder.spool / PROBES_FILE
-        until(
-            lambda: probes.exists() and "nvtx_package" in probes.read_text(),
-            what="the package has been found",
-        )
+        until(lambda: probes.exists() and until_noted in probes.read_text(), what=until_noted)
         assert recorder.process.stdin is not None
         with recorder.process.stdin as stdin:
             stdin.write(b"\n")
         assert recorder.wait() == 0, recorder.words()
     finally:
         recorder.close()
+    return recorder
+
+
+def test_a_range_is_told_by_its_client(tmp_path: Path, client: Path) -> None:
+    trace = tmp_path / "trace.duckdb"
+    recorded(trace, [sys.executable, "-c", PROGRAM, client], until_noted="nvtx_package")
     ((first,),) = query(trace, "SELECT min(pid) FROM process WHERE parent_process_id IS NULL")
     rows = query(trace, HITS, [first])
     of_python = [row for row in rows if row[2] == "range_python"]
@@ -72,3 +74,27 @@ def test_a_range_is_told_by_its_client(tmp_path: Path, client: Path) -> None:
         trace, "SELECT count(*) FROM capture WHERE kind = ? AND measured", [PYTHON_RANGES]
     )
     assert told == 2
+
+
+# Two seconds behind ours: what it tells would lie before its start, or elsewhere.
+OTHER_CLOCK = "unshare --time --monotonic=-2 --fork"
+MARKS = """
+import nvtx
+input()
+for _ in range(100):
+    with nvtx.annotate("work"):
+        pass
+"""
+
+
+def test_a_clock_that_is_not_ours_is_told_and_nothing_misplaced(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.duckdb"
+    command = [*OTHER_CLOCK.split(), sys.executable, "-c", MARKS]
+    recorder = recorded(trace, command, until_noted="other_clock")
+    assert "100 unmatched: operations of processes in a time namespace" in recorder.words()
+    assert query(trace, "SELECT count(*) FROM operation") == [(0,)]
+    assert query(
+        trace,
+        "SELECT p.name LIKE 'python%', c.measured, c.reason LIKE '%another clock%'"
+        " FROM capture AS c JOIN process AS p USING (process_id) WHERE kind = 'operation'",
+    ) == [(True, False, True)]

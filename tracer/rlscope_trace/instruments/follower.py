@@ -13,7 +13,12 @@ from rlscope_trace.instruments.alternation import Alternation, alternation_s
 from rlscope_trace.instruments.calls import GIL_RELEASES, GIL_TAKES, CallProbes
 from rlscope_trace.instruments.cuda_calls import CudaCalls, GpuState
 from rlscope_trace.instruments.log import ProbeLog
-from rlscope_trace.instruments.process import Process, cpu_time_ns, stack_start
+from rlscope_trace.instruments.process import (
+    Process,
+    cpu_time_ns,
+    has_other_clock,
+    stack_start,
+)
 from rlscope_trace.instruments.window_groups import Account, Calls, Samples, States
 from rlscope_trace.instruments.windows import KINDS, Group, Kind, Windows
 from rlscope_trace.layers import LayerRules
@@ -209,6 +214,9 @@ class Follower:
             changed = process.update(scan.mappings(), now_ns)
             if process.has_lost_its_interpreter():
                 process.interpreter = None
+            if changed and not process.has_other_clock and has_other_clock(process.pid):
+                process.has_other_clock = True
+                self._log.append("other_clock", pid=process.pid, ts_ns=time.monotonic_ns())
             if changed and process.finds_nvtx_package():
                 self._log.append("nvtx_package", pid=process.pid, ts_ns=time.monotonic_ns())
             if changed and process.interpreter is None:

@@ -31,6 +31,16 @@ def cpu_time_ns(pid: int) -> int | None:
         return None
 
 
+def has_other_clock(pid: int) -> bool:
+    """Tell whether a process is in a time namespace that is not ours: time_namespaces(7)."""
+    try:
+        own, other = (Path(f"/proc/{who}/ns/time").stat() for who in ("self", pid))
+    except OSError:
+        # Gone, or an OS kernel without them.
+        return False
+    return own.st_ino != other.st_ino
+
+
 def stack_start(pid: int) -> int:
     """Return where the stack of a process begins: elsewhere after each exec. 0: not known."""
     try:
@@ -63,6 +73,8 @@ class Process:
     """Those that may hold functions of the CUDA API: instruments.cuda_calls."""
     cuda_told: object = None
     """What has been written down of them."""
+    has_other_clock: bool = False
+    """It has been written down that its clock is not ours."""
     has_nvtx_package: bool = False
     """It has been written down that the Python package nvtx is loaded."""
     expects_cupti: bool | None = None
@@ -91,7 +103,7 @@ class Process:
             self.interpreter = None
             self.mappings = ()
             self.cuda_told = self.expects_cupti = None
-            self.has_nvtx_package = False
+            self.has_nvtx_package = self.has_other_clock = False
         self._stack_start = start
 
     def has_lost_its_interpreter(self) -> bool:

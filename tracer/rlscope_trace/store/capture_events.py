@@ -25,6 +25,9 @@ _NO_GIL_FOUND = "in part: where its GIL lies was not found: waits for it count a
 _SUBINTERPRETERS = (
     "in part: it has several interpreters: waits for a GIL of their own count as lock"
 )
+_OTHER_CLOCK = (
+    "it runs in a time namespace, by another clock: when its operations were is not known"
+)
 _PYPY = "it runs PyPy, whose calls are compiled: nothing can be probed"
 
 _Told = TypeVar("_Told")
@@ -42,14 +45,15 @@ def insert_event_capture(
     # Nothing more can be said of a process where a kind was not measured at all.
     measured = {kind for _, kind, is_measured, _ in rows if is_measured}
     rows += [row for row in _of_processes(session, facts, lives) if row[1] in measured]
-    rows += _of_nvtx_packages(facts, lives)
+    rows += _of_processes_with(facts.nvtx_packages, lives, PYTHON_RANGES)
     for row in rows:
         con.execute("INSERT INTO capture VALUES (?, ?, ?, ?)", row)
     failure = f"the recorder failed: {facts.failure}" if facts.failure else None
     lacking = _in_part(facts.gave_up or failure, calls_away(facts))
     told = session.get("instruments")
     mode = told.get("cuda_calls") if isinstance(told, dict) else None
-    return len(rows) + insert_cuda_capture(con, facts, lives, lacking=lacking, mode=mode)
+    added = len(rows) + _insert_other_clocks(con, facts, lives)
+    return added + insert_cuda_capture(con, facts, lives, lacking=lacking, mode=mode)
 
 
 def _of_all(session: Mapping[str, object], facts: ProbeFacts) -> list[_Row]:
@@ -126,13 +130,30 @@ def _of_processes(
     return rows
 
 
-def _of_nvtx_packages(facts: ProbeFacts, lives: Sequence[Life]) -> list[_Row]:
-    """Return a row for each process with the Python package nvtx, whose ranges cost more."""
-    found = _by_process(lives, [(pid, ts_ns, True) for pid, ts_ns in facts.nvtx_packages])
+def _of_processes_with(
+    told: Sequence[tuple[int, int]], lives: Sequence[Life], kind: str
+) -> list[_Row]:
+    """Return a row of a kind that was measured for each process of which something was told."""
+    found = _by_process(lives, [(pid, ts_ns, True) for pid, ts_ns in told])
     for life in lives:
         if life.process_id not in found and not life.exec_ns:
             _inherit(found, life)
-    return [(process_id, PYTHON_RANGES, True, None) for process_id in sorted(found)]
+    return [(process_id, kind, True, None) for process_id in sorted(found)]
+
+
+def _insert_other_clocks(
+    con: duckdb.DuckDBPyConnection, facts: ProbeFacts, lives: Sequence[Life]
+) -> int:
+    """Say of processes with another clock that their operations were left out; return rows more."""
+    added = 0
+    for process_id, kind, *_ in _of_processes_with(facts.other_clocks, lives, "operation"):
+        place = [process_id, kind]
+        ((gone,),) = con.execute(
+            "DELETE FROM capture WHERE process_id = ? AND kind = ?", place
+        ).fetchall()
+        con.execute("INSERT INTO capture VALUES (?, ?, false, ?)", [*place, _OTHER_CLOCK])
+        added += 1 - gone
+    return added
 
 
 def _inherit(told: dict[int, _Told], life: Life) -> None:

@@ -227,7 +227,10 @@ class _Decoding:
             return Operations({}, [], [], 0), GpuRecording({}, [], [])
         execs = [(ts_ns, thread_id) for ts_ns, thread_id, *_ in self.scan.execs()]
         is_clean = self._spool.end_ns > 0
-        writer = OperationWriter(con, path, is_clean=is_clean, execs=execs)
+        writer = OperationWriter(
+            con, path, is_clean=is_clean, execs=execs,
+            other_clocks={pid for pid, _ in self._facts.other_clocks},
+        )  # fmt: skip
         operations = writer.write(self._progress)
         host = self._spool.session.get("host")
         gpu = GpuWriter(

@@ -22,6 +22,7 @@ class Cuts:
     after_end: int = 0
     unended_async: int = 0
     of_no_thread: int = 0
+    of_other_clock: int = 0
     crossing_count: int = 0
     first_crossing_ns: int = 0
 
@@ -83,6 +84,10 @@ def _odd(losses: Mapping[str, int], cuts: Cuts) -> Iterator[TraceStat]:
     yield TraceStat(
         "unmatched", "operations of threads that are not in the trace", cuts.of_no_thread, None,
         None,
+    )  # fmt: skip
+    yield TraceStat(
+        "unmatched", "operations of processes in a time namespace: their clock is not ours",
+        cuts.of_other_clock, None, "run the program outside of it",
     )  # fmt: skip
     yield TraceStat(
         "unmatched", "operations that are not properly nested: kept, inside the one opened last",

@@ -1,6 +1,6 @@
 """From the records of the shims to the tables of operations: whose they are, nested, as paths."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,10 +76,15 @@ class OperationWriter:
         *,
         is_clean: bool,
         execs: Sequence[tuple[int, int]] = (),
+        other_clocks: Collection[int] = (),
     ) -> None:
-        """`is_clean`: the recorder lived to end the recording. `execs`: see ThreadLives."""
+        """`is_clean`: the recorder lived to end the recording. `execs`: see ThreadLives.
+
+        `other_clocks`: pids whose times are not ours: what they told is counted and left out.
+        """
         self._con = con
         self._is_clean = is_clean
+        self._other_clocks = frozenset(other_clocks)
         self.scan = self._scan = ShimScan(str(shim_file))
         self.lives = self._lives = ThreadLives(con, self._scan.source_pids(), execs)
         self._keys = [_described(*key) for key in self._scan.names()]
@@ -119,6 +124,9 @@ class OperationWriter:
     def _by_thread(self, tenancies: NDArray[np.void]) -> dict[Life, list[int]]:
         by_thread: dict[Life, list[int]] = {}
         for index, tenancy in enumerate(tenancies):
+            if int(tenancy["pid"]) in self._other_clocks:
+                self._cuts.of_other_clock += int(tenancy["ranges"])
+                continue
             life = self._lives.find(
                 int(tenancy["pid"]), int(tenancy["tid"]), int(tenancy["first_ns"])
             )
@@ -251,7 +259,7 @@ class OperationWriter:
         """Yield process, start, end and key."""
         for start_ns, end_ns, pid, key in self._scan.async_ranges().tolist():
             process = self._lives.process(pid, start_ns)
-            if process is None:
+            if process is None or pid in self._other_clocks:
                 continue
             self._cuts.unended_async += end_ns == 0
             end = min(end_ns or process.end_ns, process.end_ns)
@@ -264,6 +272,8 @@ class OperationWriter:
         rows = []
         for ts_ns, tenancy, key in self._scan.marks().tolist():
             pid, tid = int(tenancies["pid"][tenancy]), int(tenancies["tid"][tenancy])
+            if pid in self._other_clocks:
+                continue
             life = self._lives.find(pid, tid, ts_ns)
             if life is None or not life.start_ns <= ts_ns <= life.end_ns:
                 self._cuts.of_no_thread += life is None

@@ -97,6 +97,8 @@ class ProbeFacts:
     """pid and time of the first look, of processes in which no Python was found then."""
     nvtx_packages: list[tuple[int, int]] = field(default_factory=list)
     """pid and time, of processes in which the Python package nvtx was found."""
+    other_clocks: list[tuple[int, int]] = field(default_factory=list)
+    """pid and time, of processes in a time namespace of their own."""
     cuda: list[CudaTold] = field(default_factory=list)
     rejected: Counter[str] = field(default_factory=Counter)
     """Addresses that were not probed, by the reason."""
@@ -149,9 +151,12 @@ def _take(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
             site.hits, site.time_ns = _number(line, "hits"), _number(line, "time_ns")
         case "python":
             facts.interpreters.append(_interpreter(line))
-        case "no_python" | "nvtx_package":
-            found = line["event"] == "nvtx_package"
-            told = facts.nvtx_packages if found else facts.without_python
+        case "no_python" | "nvtx_package" | "other_clock":
+            told = {
+                "no_python": facts.without_python,
+                "nvtx_package": facts.nvtx_packages,
+                "other_clock": facts.other_clocks,
+            }[line["event"]]
             told.append((_number(line, "pid"), _number(line, "ts_ns")))
         case "cuda":
             facts.cuda.append(_cuda_told(line))
