@@ -9,59 +9,9 @@
  * and newer) or one by one.
  */
 #include "native_calls.h"
-
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-
-/* The context of a uprobe program: the registers of the interrupted code. */
-struct pt_regs___user {
-	unsigned long sp;
-};
-
-struct xol_area {
-	unsigned long vaddr;
-};
-
-struct uprobes_state {
-	struct xol_area *xol_area;
-};
-
-struct mm_struct___uprobes {
-	struct uprobes_state uprobes_state;
-};
-
-struct task_struct___uprobes {
-	struct mm_struct___uprobes *mm;
-	unsigned long sas_ss_sp; /* the stack that signal handlers may have for themselves */
-	unsigned long sas_ss_size;
-};
-
-#pragma clang attribute pop
+#include "native_stack.h"
 
 extern bool bpf_session_is_return(void) __ksym __weak;
-
-/* A pushed return address. */
-#define SLOT_BYTES 8
-
-/* Whether the return address at `slot` has been replaced by that of an armed return probe. */
-static __always_inline bool is_return_armed(struct task_struct *task, __u64 slot)
-{
-	struct task_struct___uprobes *current = (void *)task;
-	__u64 trampoline = BPF_CORE_READ(current, mm, uprobes_state.xol_area, vaddr);
-	__u64 address = 0;
-
-	if (!trampoline || bpf_probe_read_user(&address, sizeof(address), (void *)slot))
-		return false;
-	return address == trampoline;
-}
-
-static __always_inline bool is_on_signal_stack(struct task_struct *task, __u64 stack_pointer)
-{
-	struct task_struct___uprobes *current = (void *)task;
-	__u64 start = BPF_CORE_READ(current, sas_ss_sp);
-
-	return stack_pointer > start &&
-	       stack_pointer - start <= BPF_CORE_READ(current, sas_ss_size);
-}
 
 /*
  * Makes the remembered calls agree with the stack, on which a function is being called; false where
@@ -76,42 +26,27 @@ static __noinline bool settle_stack(struct task_struct *task, __u32 thread_id,
 
 	if (is_on_signal_stack(task, stack_pointer) && !is_on_signal_stack(task, top)) {
 		COUNT_NATIVE_LOSS(declined);
+		pass_call(stack, stack_pointer);
 		return false;
 	}
 	unwind_above(thread_id, stack, stack_pointer, jumped);
 	return true;
 }
 
-/* Remembers that a call begins; 0 where its return is of no interest. Not inlined: the verifier
- * would lose sight of the two values that session_call may return.
- */
-static __noinline int begin_call(void *ctx)
+/* Remembers the call; 0 where its return is of no interest. */
+static __always_inline int push_call(struct task_struct *task, __u32 thread_id,
+				     struct rls_native_calls *stack, __u64 stack_pointer,
+				     __u64 cookie)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct rls_track *track = track_of(task);
-	struct rls_native_calls *stack;
 	struct rls_native_frame *frame;
-	__u64 stack_pointer, cookie;
 
-	if (!track || !track->thread_id)
-		return 0;
-	cookie = bpf_get_attach_cookie(ctx);
-	if (!is_served(cookie))
-		return 0;
-	stack = bpf_task_storage_get(&calls, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!stack) {
-		COUNT_NATIVE_LOSS(failed);
-		return 0;
-	}
-	if (stack->epoch != native_epoch)
-		forget_abandoned(stack, native_epoch);
-	stack_pointer = ((struct pt_regs___user *)ctx)->sp;
 	if (stack->depth && frame_at(stack, stack->depth - 1)->stack_pointer <= stack_pointer &&
-	    !settle_stack(task, track->thread_id, stack, stack_pointer))
+	    !settle_stack(task, thread_id, stack, stack_pointer))
 		return 0;
 	if (stack->depth >= RLS_NATIVE_DEPTH) {
 		count_call(RLS_NATIVE_SITE(cookie), 0);
 		COUNT_NATIVE_LOSS(too_deep);
+		pass_call(stack, stack_pointer);
 		return 0;
 	}
 	frame = frame_at(stack, stack->depth);
@@ -122,14 +57,49 @@ static __noinline int begin_call(void *ctx)
 	/* Here, as the time decides: the same one that would be recorded. */
 	if (is_paused(frame->start_ns)) {
 		stack->depth--;
+		pass_call(stack, stack_pointer);
 		return 0;
 	}
 	return 1;
 }
 
+/* What push_call returns, if the call is for this link. Not inlined: the verifier would lose sight
+ * of the two values that session_call may return.
+ */
+static __noinline int begin_call(void *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct rls_track *track = track_of(task);
+	struct rls_native_calls *stack;
+	__u32 serving;
+	__u64 cookie;
+
+	if (!track || !track->thread_id)
+		return 0;
+	cookie = bpf_get_attach_cookie(ctx);
+	serving = link_serving(cookie);
+	if (serving < RLS_NATIVE_LINK(cookie))
+		return 0;
+	stack = bpf_task_storage_get(&calls, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!stack) {
+		COUNT_NATIVE_LOSS(failed);
+		return 0;
+	}
+	if (is_taken(stack, cookie, serving))
+		return 0;
+	stack->latest = cookie;
+	if (stack->epoch != native_epoch)
+		forget_abandoned(stack, native_epoch);
+	return push_call(task, track->thread_id, stack, ((struct pt_regs___user *)ctx)->sp, cookie);
+}
+
+/* Of a call whose entry was seen by another link. */
+#define OF_ANOTHER_LINK (RLS_NATIVE_DEPTH + 1)
+
 /* The depth of the call that returns, 1 for the outermost; 0: its entry was not seen. */
 __noinline __u32 depth_of_call(struct rls_native_calls *stack, __u64 stack_pointer, __u64 cookie)
 {
+	__u32 missing = 0;
 	__u32 depth;
 	int i;
 
@@ -139,10 +109,14 @@ __noinline __u32 depth_of_call(struct rls_native_calls *stack, __u64 stack_point
 	for (i = 0; i < RLS_NATIVE_DEPTH && depth; i++, depth--) {
 		struct rls_native_frame *frame = frame_at(stack, depth - 1);
 
-		if (frame->stack_pointer == stack_pointer && frame->cookie == cookie)
+		if (frame->stack_pointer != stack_pointer)
+			continue;
+		if (frame->cookie == cookie)
 			return depth;
+		if (RLS_NATIVE_SITE(frame->cookie) == RLS_NATIVE_SITE(cookie))
+			missing = OF_ANOTHER_LINK;
 	}
-	return 0;
+	return missing;
 }
 
 static __always_inline void end_call(void *ctx)
@@ -162,8 +136,12 @@ static __always_inline void end_call(void *ctx)
 	stack_pointer = ((struct pt_regs___user *)ctx)->sp - SLOT_BYTES;
 	if (stack)
 		depth = depth_of_call(stack, stack_pointer, cookie);
+	/* That link sees it return too, or its call is counted as abandoned. */
+	if (depth == OF_ANOTHER_LINK)
+		return;
 	if (!stack || !depth) {
-		if (is_served(cookie) && !is_paused(now_ns))
+		if (is_served(cookie) && !is_paused(now_ns) &&
+		    !(stack && is_passed(stack, stack_pointer)))
 			COUNT_NATIVE_LOSS(unmatched);
 		return;
 	}

@@ -31,6 +31,9 @@ struct rls_native_calls {
 			  */
 	__u32 reserved;
 	__u64 gil_released_ns;
+	__u64 latest;	 /* cookie that took the last entry: see is_taken */
+	__u64 passed_sp; /* stack pointer of the outermost call that was seen, but is not
+			  * remembered; 0: none */
 	struct rls_native_frame frames[RLS_NATIVE_DEPTH];
 };
 
@@ -93,12 +96,56 @@ static __always_inline struct rls_native_frame *frame_at(struct rls_native_calls
 	return &stack->frames[index & (RLS_NATIVE_DEPTH - 1)];
 }
 
-static __always_inline bool is_served(__u64 cookie)
+/* The link that serves the site of `cookie`. */
+static __always_inline __u32 link_serving(__u64 cookie)
 {
 	__u32 site = RLS_NATIVE_SITE(cookie);
-	__u32 *link = bpf_map_lookup_elem(&serving_links, &site);
+	volatile __u32 *link = bpf_map_lookup_elem(&serving_links, &site);
 
-	return link && *link == RLS_NATIVE_LINK(cookie);
+	return link ? *link : RLS_NATIVE_NO_LINK;
+}
+
+static __always_inline bool is_served(__u64 cookie)
+{
+	return link_serving(cookie) == RLS_NATIVE_LINK(cookie);
+}
+
+/*
+ * Whether the entry of a function has been taken by the link that serves it, which is not that of
+ * `cookie`.
+ *
+ * Until a replaced link is gone, both run at an entry, first the newer one: the OS kernel puts a
+ * probe before those that are there. The newer one leaves entries alone until it serves. So the
+ * older one must not do the same as soon as it does not serve: the recorder may have changed the
+ * link between the two, or have added the newer one after the older one had begun. It takes what
+ * the newer one has not taken. What was taken last in this thread tells: a link that has taken one
+ * entry of a site takes all that follow in the thread, so it cannot be an earlier one.
+ */
+static __always_inline bool is_taken(struct rls_native_calls *stack, __u64 cookie, __u32 serving)
+{
+	return serving != RLS_NATIVE_LINK(cookie) &&
+	       stack->latest == RLS_NATIVE_COOKIE(RLS_NATIVE_SITE(cookie), RLS_NATIVE_LAYER(cookie),
+						  serving);
+}
+
+/*
+ * Notes that a call will not be remembered, and why is known: its return, where one is seen, is no
+ * loss of its own. Neither are those of the calls inside it that are not remembered.
+ */
+static __always_inline void pass_call(struct rls_native_calls *stack, __u64 stack_pointer)
+{
+	if (stack->passed_sp < stack_pointer)
+		stack->passed_sp = stack_pointer;
+}
+
+/* Whether the call that returns is one of those. */
+static __always_inline bool is_passed(struct rls_native_calls *stack, __u64 stack_pointer)
+{
+	__u64 outermost = stack->passed_sp;
+
+	if (stack_pointer >= outermost)
+		stack->passed_sp = 0;
+	return stack_pointer <= outermost;
 }
 
 static __always_inline void count_call(__u32 site, __u64 time_ns)
@@ -224,6 +271,7 @@ __noinline int forget_abandoned(struct rls_native_calls *stack, __u32 epoch)
 
 		if (!is_served(frame->cookie)) {
 			COUNT_NATIVE_LOSS(abandoned);
+			pass_call(stack, frame->stack_pointer);
 			continue;
 		}
 		*frame_at(stack, kept) = *frame;

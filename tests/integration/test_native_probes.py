@@ -318,6 +318,38 @@ def test_no_call_is_missed_while_links_are_replaced(
     assert {call.flags for call in recorded.calls} == {0}
 
 
+@pytest.mark.parametrize("way", MODES[:2])
+def test_every_call_is_seen_by_the_replaced_link_or_by_the_new_one(
+    start: Callable[..., Workload], nesting: Path, tmp_path: Path, way: str
+) -> None:
+    if not works(way):
+        pytest.skip(f"this kernel does not take {way} probes")
+    rounds, crowd = 8, 500
+    program = start("until_told", 1, 2)
+    entry = entry_offsets(nesting)["inner"]
+    with (
+        probing(tmp_path / "spool", program.pid, mode=way) as run,
+        probing(tmp_path / "crowd", sites=rounds * crowd) as other,
+    ):
+        run.probe(nesting, ["inner", *["hold"] * rounds])
+        program.go()
+        for step in range(rounds):
+            # They run between the new link and the old one: wherever a thread is when the one takes
+            # over from the other, it is most likely on its way between them.
+            sites = range(step * crowd, (step + 1) * crowd)
+            other.probes.attach(str(nesting), [(entry, site, SIMULATOR) for site in sites])
+            run.probes.drop([1 + step])
+            other.probes.drop([site - crowd for site in sites if step])
+        truth, recorded = finish(run, program)
+        abandoned = run.probes.abandoned
+        assert run.probes.unmatched == 0
+    calls = recorded.of_site(0)
+    assert len(calls) + abandoned == truth["sink"]
+    assert abandoned <= rounds * 2
+    assert {(call.depth, call.flags) for call in calls} == {(0, 0)}
+    assert all(a.end_ns <= b.start_ns for a, b in pairwise(calls) if a.thread_id == b.thread_id)
+
+
 def test_points_are_attached_together_or_not_at_all(
     start: Callable[..., Workload], nesting: Path, tmp_path: Path, mode: str
 ) -> None:

@@ -24,6 +24,8 @@
 static long number = 1;
 static long spin_ns;
 static volatile long sink;
+static volatile int is_told;
+static long calls_made;
 static __thread jmp_buf away;
 static char** arguments;
 static char below[65536];
@@ -132,6 +134,21 @@ static void* nest(void* nothing) {
   return nothing;
 }
 
+// Counts for itself: what all threads count in `sink` is not exact.
+static void* call_until_told(void* nothing) {
+  long made = 0;
+
+  for (; !is_told; made++) inner(0);
+  __atomic_add_fetch(&calls_made, made, __ATOMIC_RELAXED);
+  return nothing;
+}
+
+static void* tell(void* nothing) {
+  wait_for_line();
+  is_told = 1;
+  return nothing;
+}
+
 static void* leave(void* nothing) {
   leave_thread();
   return nothing;
@@ -175,10 +192,16 @@ static void* handle_above(void* nothing) {
 
 static int do_what(const char* what, int threads) {
   int child = -1, status = 0;
+  pthread_t teller;
 
   if (!strcmp(what, "nest"))
     in_threads(nest, threads);
-  else if (!strcmp(what, "quick"))
+  else if (!strcmp(what, "until_told")) {
+    pthread_create(&teller, NULL, tell, NULL);
+    in_threads(call_until_told, threads);
+    pthread_join(teller, NULL);
+    sink = calls_made;
+  } else if (!strcmp(what, "quick"))
     for (long i = 0; i < number; i++) inner(0);
   else if (!strcmp(what, "halves")) {
     in_threads(nest, threads);

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <iterator>
 #include <set>
 #include <system_error>
 
@@ -182,34 +181,6 @@ void NativeProbes::AdvanceEpoch() {
   ++epoch_;
   if (bpf_map_update_elem(object_->MapFd(".data.native"), &zero, &epoch_, BPF_ANY) != 0)
     Fail(errno, "telling of removed links");
-}
-
-void NativeProbes::Drop(const std::vector<std::uint32_t>& site_ids) {
-  const std::set<std::uint32_t> dropped(site_ids.begin(), site_ids.end());
-  const auto is_dropped = [&](const ProbePoint& point) {
-    return dropped.count(point.site_id) != 0;
-  };
-  bool removed = false;
-  for (Group& group : groups_) {
-    std::vector<ProbePoint> kept;
-    std::remove_copy_if(group.points.begin(), group.points.end(), std::back_inserter(kept),
-                        is_dropped);
-    if (kept.size() == group.points.size()) continue;
-    // At once, while making the link that replaces this one takes its time.
-    for (const ProbePoint& point : group.points)
-      if (is_dropped(point)) Serve(point.site_id, RLS_NATIVE_NO_LINK);
-    // The new link stands before the old one falls: no call of the kept sites is missed.
-    Group fresh = kept.empty() || pause_ ? Group{group.path, kept, RLS_NATIVE_NO_LINK, {}}
-                                         : MakeGroup(group.path, kept);
-    std::vector<ProbeLink> old = std::move(group.links);
-    group = std::move(fresh);
-    ProbeLink::CloseAll(old);
-    removed = true;
-  }
-  groups_.erase(std::remove_if(groups_.begin(), groups_.end(),
-                               [](const Group& group) { return group.points.empty(); }),
-                groups_.end());
-  if (removed) AdvanceEpoch();
 }
 
 void NativeProbes::AttachGil(const std::string& path,

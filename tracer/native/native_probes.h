@@ -102,6 +102,10 @@ class NativeProbes {
   std::vector<ProbeLink> MakeLinks(const std::string& path, const std::vector<ProbePoint>& points,
                                    std::uint32_t number) const;
   void Serve(std::uint32_t site_id, std::uint32_t number);
+  // On a point that no link serves any more. When it has been closed, no thread is left that met an
+  // entry before then, and is still on its way from one probe there to the next: such a one would
+  // miss an old link that is taken away, having met the new one too early or not at all.
+  ProbeLink MakeBarrier(const Group& group, const ProbePoint& gone) const;
   // What has been removed is gone: no call that it saw begin will be seen to end.
   void AdvanceEpoch();
   void TellPause(std::uint64_t start_ns, std::uint64_t end_ns);
