@@ -31,7 +31,8 @@ RECORDED = {
     "sampled": (["--sample-hz=999"], ["threads"]),
 }
 GPU = {
-    "gpu", "kernel", "launch", "idle", "utilization", "attribution", "latency", "gpu-idle",
+    "gpu", "kernel", "launch", "launch-functions", "idle", "utilization", "attribution", "latency",
+    "gpu-idle",
 }  # fmt: skip
 # Recordings of tests take no calibration.
 COSTS = {"corrected", "overhead", "wall"}

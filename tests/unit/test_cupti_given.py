@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from conftest import DEADLINE_S
-from cuda_fakes import calls_program, environment
-from cupti_programs import record
+from conftest import DEADLINE_S, WORKLOADS
+from cuda_fakes import FAKES, calls_program, environment
+from cupti_programs import record, run_python
 from cupti_ring import KERNEL, NAMED, GpuRecords, Memory
+from nvtx_client import nvtx_include
+from phases_harness import compiler
 from rlscope_trace import shims
 
 NOWHERE = 2**32 - 1
@@ -91,6 +93,51 @@ def test_another_reader_is_told_all_names_again(poll_until: Callable[..., Any]) 
     # Only what it is called in the end: what it was called before was for the first reader.
     again = given(records)[len(first) :]
     assert sorted(again) == sorted(dict(first).items())
+
+
+LATE = """
+import ctypes, struct, sys, time
+cuda, library, shim = (ctypes.CDLL(path) for path in ("libcuda.so.1", sys.argv[2], sys.argv[1]))
+context, stream = ctypes.c_void_p(), ctypes.c_void_p()
+assert cuda.cuInit(0) == 0
+cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+cuda.cuCtxSetCurrent(context)
+cuda.cuStreamCreate(ctypes.byref(stream), 0)
+# NVTX has been used before: without a tool.
+library.name_all(sys.argv[3] == "runtime", context, stream)
+request = ctypes.create_string_buffer(struct.pack("<II2048s", 1, 0, b"RLSCOPE_CUPTI=on\\0"))
+assert shim.rlscope_shim_late_attach(request) == 0
+status = (ctypes.c_uint32 * 8).in_dll(shim, "rlscope_shim_late_status")
+while status[1] == 1:
+    time.sleep(0.001)
+library.name_all(sys.argv[3] == "runtime", context, stream)
+"""
+NAMES = """
+#include "cuda_names.h"
+void name_all(int is_runtime, void* context, void* stream) {
+  name_device(is_runtime, 0, context);
+  name_stream(is_runtime, stream);
+}
+"""
+
+
+@pytest.mark.parametrize("api", ["driver", "runtime"])
+def test_a_program_that_runs_gives_names_from_the_attach_on(tmp_path: Path, api: str) -> None:
+    (tmp_path / "names.c").write_text(NAMES)
+    folders = [f"-I{FAKES / 'include'}", f"-I{WORKLOADS}", "-isystem", str(nvtx_include())]
+    library = str(tmp_path / "names.so")
+    subprocess.run(
+        [compiler(), *folders, "-shared", "-fPIC", str(tmp_path / "names.c"), "-o", library],
+        check=True,
+    )
+    records, _ = run_python(LATE, str(shims.LIBRARY), library, api)
+    names = [name for _, name in given(records)]
+    assert sorted(names) == sorted(
+        ["GPU 0", "draft", "compute", "default", *(["main"] if api == "driver" else [])]
+    )
+    # Each by the number of the stream, which is not that of the default one.
+    places = {place for place, name in given(records) if name in ("compute", "default")}
+    assert len(places) == 2
 
 
 def _complete(records: GpuRecords, readers: int) -> list[tuple[tuple[int, ...], str]]:

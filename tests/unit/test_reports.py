@@ -60,6 +60,7 @@ def training(path: Path) -> Path:
     builder.wait(sim, 50 * MS, 60 * MS, "gil")
     # Inside a known call: it tells nothing of the time outside.
     builder.sample(thread, 14 * MS, "backend", frames=("main", "learn"))
+    builder.sample(thread, 15 * MS, "backend", frames=("main", "learn"))
     for event in ("switch", "wakeup", "sample"):
         builder.cost(event, 1000, error_ns=100)
     for event in ("call", "range"):
@@ -298,7 +299,7 @@ def test_a_gpu_that_two_ranks_tell_of_is_one_row(tmp_path: Path) -> None:
     builder.gpu_activity(builder.process(pid=1, end_ns=10), 0, 5)
     with open_trace(builder.write()) as opened:
         scopes = [row["scope"] for row in records(opened, "gpu")]
-    assert scopes == ["trace", "process", "device", "stream", "kind"]
+    assert scopes == ["trace", "machine", "process", "device", "stream", "kind"]
 
 
 @pytest.mark.parametrize("name", REPORTS)

@@ -9,6 +9,7 @@ import duckdb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rlscope_analysis.reports import REPORTS
 from trace_builder import TraceBuilder, run, sleep
 
 NOWHERE = Path("in-memory")
@@ -83,6 +84,7 @@ def test_gpu_time_equals_a_count_of_instants(
             continue
         for key in (
             ("trace", None, None, None, None),
+            ("machine", None, None, None, None),
             ("process", process, None, None, None),
             ("device", None, device, None, None),
             ("stream", process, device, stream, None),
@@ -102,6 +104,15 @@ def test_gpu_time_equals_a_count_of_instants(
     assert dict(merged) == {  # type: ignore[comparison-overlap]
         key[1]: len(instants) for key, instants in busy.items() if key[0] == "process" and instants
     }
+    ((of_machine, stretches, apart),) = rows(
+        connection,
+        "SELECT sum(end_ns - start_ns)::BIGINT, count(*), count(DISTINCT host)"
+        " FROM gpu_busy_machine",
+    )
+    instants = busy["machine", None, None, None, None]
+    assert (of_machine or 0) == len(instants)
+    assert stretches == sum(at - 1 not in instants for at in instants)
+    assert apart == bool(instants)
 
 
 def launching() -> TraceBuilder:
@@ -133,6 +144,30 @@ def test_launch_shows_both_attributions() -> None:
         ("relu", "cudaLaunchKernel", 290, 280, "forward", "wait"),
         ("copy", "cudaLaunchKernel", 50, 40, "iteration", "iteration"),
         ("orphan", None, None, None, None, None),
+    ]
+
+
+def test_a_sample_in_a_call_tells_who_made_it() -> None:
+    builder = launching()
+    # The driver's call lies within the runtime's: a sample behind it is in the outer one still.
+    builder.cuda_call(1, 112, 114, name="cuLaunchKernel", correlation_id=1)
+    builder.sample(1, 117, "backend", frames=("main", "train", "forward"))
+    builder.sample(1, 118, "backend", frames=("main", "train", "later"))
+    builder.sample(1, 120, "python", frames=("main", "after"))
+    builder.sample(1, 135, "backend")
+    builder.sample(1, 805, "backend", frames=("main", "copy_back"))
+    connection = filled(builder)
+    found = rows(
+        connection,
+        "SELECT l.name, s.frames[-1] FROM launch AS l LEFT JOIN stack AS s USING (stack_id)"
+        " ORDER BY l.start_ns",
+    )
+    # Where none was found, or the call is not in the trace, nobody is named.
+    assert found == [("gemm", "forward"), ("relu", None), ("copy", "copy_back"), ("orphan", None)]
+    report = rows(connection, REPORTS["launch-functions"].sql)
+    assert report == [
+        ("forward", "forward", "cudaLaunchKernel", 2, 2 / 3, 1, 1),
+        ("iteration", "copy_back", "cudaLaunchKernel", 1, 1 / 3, 1, 1),
     ]
 
 

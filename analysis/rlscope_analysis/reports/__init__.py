@@ -178,6 +178,12 @@ REPORTS = {
             needs=("gpu_activity",),
         ),
         Report(
+            "launch-functions",
+            "Python functions that had GPUs work, by the samples that fell into their calls",
+            additive=("samples", "share", "calls", "activities"),
+            needs=("gpu_activity", "cpu_sample"),
+        ),
+        Report(
             "attribution",
             "GPU time by the operation that launched it, and by the one open while it ran",
             additive=(

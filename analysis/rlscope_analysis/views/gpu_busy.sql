@@ -14,31 +14,53 @@ COMMENT ON COLUMN _gpu_work.start_ns IS 'When the GPU began';
 COMMENT ON COLUMN _gpu_work.end_ns IS 'When the GPU had finished';
 COMMENT ON COLUMN _gpu_work.host IS 'The machine';
 
-CREATE OR REPLACE VIEW gpu_busy AS
-WITH seen AS (
+CREATE OR REPLACE VIEW _gpu_stretch AS
+WITH owned AS (
+  SELECT process_id, NULL::VARCHAR AS host, start_ns, end_ns FROM _gpu_work WHERE end_ns > start_ns
+  UNION ALL
+  SELECT NULL, host, start_ns, end_ns FROM _gpu_work WHERE end_ns > start_ns
+), seen AS (
   SELECT
-    process_id, start_ns, end_ns,
-    max(end_ns) OVER (PARTITION BY process_id ORDER BY start_ns, end_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_ns
-  FROM _gpu_work
-  WHERE end_ns > start_ns
+    process_id, host, start_ns, end_ns,
+    max(end_ns) OVER (PARTITION BY process_id, host ORDER BY start_ns, end_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_ns
+  FROM owned
 ), numbered AS (
   SELECT
-    process_id, start_ns, end_ns,
-    count(CASE WHEN before_ns IS NULL OR start_ns > before_ns THEN 1 END) OVER (PARTITION BY process_id ORDER BY start_ns, end_ns ROWS UNBOUNDED PRECEDING) AS stretch
+    process_id, host, start_ns, end_ns,
+    count(CASE WHEN before_ns IS NULL OR start_ns > before_ns THEN 1 END) OVER (PARTITION BY process_id, host ORDER BY start_ns, end_ns ROWS UNBOUNDED PRECEDING) AS stretch
   FROM seen
 )
-SELECT process_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns, count(*) AS activities
+SELECT process_id, host, min(start_ns) AS start_ns, max(end_ns) AS end_ns, count(*) AS activities
 FROM numbered
-GROUP BY process_id, stretch;
+GROUP BY process_id, host, stretch;
+COMMENT ON VIEW _gpu_stretch IS 'Private: may change without notice. The rows of gpu_busy and of gpu_busy_machine';
+COMMENT ON COLUMN _gpu_stretch.process_id IS 'The process; NULL: all of a machine';
+COMMENT ON COLUMN _gpu_stretch.host IS 'The machine; NULL: not known, or the row is of a process';
+COMMENT ON COLUMN _gpu_stretch.start_ns IS 'When a GPU began to work';
+COMMENT ON COLUMN _gpu_stretch.end_ns IS 'When all GPUs had finished';
+COMMENT ON COLUMN _gpu_stretch.activities IS 'How many activities';
+
+CREATE OR REPLACE VIEW gpu_busy AS
+SELECT process_id, start_ns, end_ns, activities FROM _gpu_stretch WHERE process_id IS NOT NULL;
 COMMENT ON VIEW gpu_busy IS 'When a GPU worked for each process: stretches that neither overlap nor touch, over all its streams and devices';
 COMMENT ON COLUMN gpu_busy.process_id IS 'The process';
 COMMENT ON COLUMN gpu_busy.start_ns IS 'When a GPU began to work';
 COMMENT ON COLUMN gpu_busy.end_ns IS 'When all its GPUs had finished';
 COMMENT ON COLUMN gpu_busy.activities IS 'Kernels, copies, sets and graphs in it; those that took no time are left out';
 
+CREATE OR REPLACE VIEW gpu_busy_machine AS
+SELECT host, start_ns, end_ns, activities FROM _gpu_stretch WHERE process_id IS NULL;
+COMMENT ON VIEW gpu_busy_machine IS 'When any GPU of each machine worked for any traced process: stretches that neither overlap nor touch';
+COMMENT ON COLUMN gpu_busy_machine.host IS 'The machine; NULL: not known';
+COMMENT ON COLUMN gpu_busy_machine.start_ns IS 'When a GPU began to work';
+COMMENT ON COLUMN gpu_busy_machine.end_ns IS 'When all of them had finished';
+COMMENT ON COLUMN gpu_busy_machine.activities IS 'Kernels, copies, sets and graphs in it; those that took no time are left out';
+
 CREATE OR REPLACE VIEW gpu_time AS
 WITH scoped AS (
   SELECT 'trace' AS scope, NULL::INTEGER AS process_id, NULL::VARCHAR AS host, NULL::INTEGER AS device_id, NULL::BIGINT AS stream_id, NULL::UTINYINT AS kind, start_ns, end_ns FROM _gpu_work
+  UNION ALL
+  SELECT 'machine', NULL, host, NULL, NULL, NULL, start_ns, end_ns FROM _gpu_work
   UNION ALL
   SELECT 'process', process_id, NULL, NULL, NULL, NULL, start_ns, end_ns FROM _gpu_work
   UNION ALL
@@ -70,10 +92,10 @@ SELECT
   last_ns - first_ns AS span_ns,
   last_ns - first_ns - busy_ns AS idle_ns
 FROM summed;
-COMMENT ON VIEW gpu_time IS 'GPU time of the whole trace, of each process, device, stream and kind of activity. Choose one scope: rows of different scopes tell of the same activities';
-COMMENT ON COLUMN gpu_time.scope IS 'trace, process, device, stream or kind: which of the keys below are set';
+COMMENT ON VIEW gpu_time IS 'GPU time of the whole trace, of each machine, process, device, stream and kind of activity. Choose one scope: rows of different scopes tell of the same activities';
+COMMENT ON COLUMN gpu_time.scope IS 'trace, machine, process, device, stream or kind: which of the keys below are set';
 COMMENT ON COLUMN gpu_time.process_id IS 'The process, where scope is process or stream';
-COMMENT ON COLUMN gpu_time.host IS 'The machine, where scope is device or stream; NULL there: not known';
+COMMENT ON COLUMN gpu_time.host IS 'The machine, where scope is machine, device or stream; NULL there: not known';
 COMMENT ON COLUMN gpu_time.device_id IS 'The GPU, where scope is device or stream';
 COMMENT ON COLUMN gpu_time.stream_id IS 'The stream, where scope is stream';
 COMMENT ON COLUMN gpu_time.kind IS 'kernel, memcpy, memset or graph, where scope is kind';

@@ -41,6 +41,24 @@ COMMENT ON COLUMN _launching_call.process_id IS 'The process';
 COMMENT ON COLUMN _launching_call.correlation_id IS 'What ties it to activities, within the process';
 COMMENT ON COLUMN _launching_call.call IS 'When it began, minus when it ended, thread and name';
 
+CREATE OR REPLACE VIEW _sampled_call AS
+-- Outermost calls of a thread follow each other: a sample fell into the last one that had begun, or
+-- into none.
+WITH called AS (
+  SELECT process_id, correlation_id, call.thread_id AS thread_id, call.start_ns AS start_ns, -call.minus_end_ns AS end_ns
+  FROM _launching_call
+)
+SELECT c.process_id, c.correlation_id, arg_min(s.stack_id, s.ts_ns) AS stack_id, count(*) AS samples
+FROM cpu_sample_coded AS s
+ASOF JOIN called AS c ON c.thread_id = s.thread_id AND c.start_ns <= s.ts_ns
+WHERE s.stack_id IS NOT NULL AND s.ts_ns < c.end_ns
+GROUP BY c.process_id, c.correlation_id;
+COMMENT ON VIEW _sampled_call IS 'Private: may change without notice. Calls into which samples with a Python stack fell';
+COMMENT ON COLUMN _sampled_call.process_id IS 'The process';
+COMMENT ON COLUMN _sampled_call.correlation_id IS 'What ties it to activities, within the process';
+COMMENT ON COLUMN _sampled_call.stack_id IS 'What the first of the samples found: stack';
+COMMENT ON COLUMN _sampled_call.samples IS 'How many fell into it';
+
 CREATE OR REPLACE VIEW _first_activity AS
 SELECT process_id, correlation_id, min(start_ns) AS start_ns
 FROM gpu_activity_coded
@@ -84,8 +102,10 @@ SELECT
   r.start_ns - r.call_start_ns AS latency_ns,
   r.start_ns - r.call_end_ns AS queue_ns,
   CASE WHEN r.thread_id IS NOT NULL THEN coalesce(lp.name, '(unannotated)') END AS operation,
-  CASE WHEN r.thread_id IS NOT NULL THEN coalesce(rp.name, '(unannotated)') END AS running_operation
+  CASE WHEN r.thread_id IS NOT NULL THEN coalesce(rp.name, '(unannotated)') END AS running_operation,
+  k.stack_id
 FROM run AS r
+LEFT JOIN _sampled_call AS k ON k.process_id = r.process_id AND k.correlation_id = r.correlation_id
 LEFT JOIN string AS cs ON cs.string_id = r.call_name_id
 LEFT JOIN string AS s ON s.string_id = r.name_id
 LEFT JOIN operation_path AS lp ON lp.path_id = r.launch_path_id
@@ -108,3 +128,4 @@ COMMENT ON COLUMN launch.latency_ns IS 'From the call to the start on the GPU; N
 COMMENT ON COLUMN launch.queue_ns IS 'From the return of the call to the start on the GPU; negative: the GPU began before the call returned';
 COMMENT ON COLUMN launch.operation IS 'Innermost operation of the calling thread when it called; NULL: the call is not in the trace';
 COMMENT ON COLUMN launch.running_operation IS 'Innermost operation of the calling thread when the GPU began';
+COMMENT ON COLUMN launch.stack_id IS 'Python functions that made the call: stack; NULL: no sample fell into it, which is so for most: those with one stand for all';
