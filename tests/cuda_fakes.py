@@ -80,18 +80,18 @@ def toolkit(release: str = "13.0") -> Path:
 
 
 @cache
-def shim_decoder() -> Path:
+def shim_decoder(level: str = "-O0") -> Path:
     """Return the shim's decoder of CUPTI's records, compiled with tests/fakes/cupti_harness.c.
 
-    What it never calls is left out.
+    `level`: of optimisation.
     """
-    made = session_folder() / "cupti_harness.so"
+    made = session_folder() / f"cupti_harness{level}.so"
     shim = REPOSITORY / "cupti"
     sources = sorted(shim.glob("cupti_*.c"))
     sources += [shim / f"{room}.c" for room in ("names", "process", "thread", "seccomp_filters")]
     sources.append(FAKES / "cupti_harness.c")
     subprocess.run(
-        [compiler(), *_FLAGS, "-O0", "-fPIC", "-shared", f"-I{shim}",
+        [compiler(), *_FLAGS, level, "-fPIC", "-shared", f"-I{shim}",
          *map(str, sources), "-o", str(made), "-ldl", "-lpthread"],
         check=True,
     )  # fmt: skip

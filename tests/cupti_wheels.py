@@ -26,6 +26,11 @@ def _folder() -> Path:
     return Path(os.environ.get("RLSCOPE_CUPTI_WHEELS", Path(sys.prefix) / "cupti"))
 
 
+def is_there(release: str) -> bool:
+    """Tell whether there is a wheel of a release."""
+    return any(_folder().glob(WHEELS[release]))
+
+
 @cache
 def unpacked(release: str) -> Path:
     """Return a folder with the library and the headers; without the wheel skip.

@@ -401,3 +401,14 @@ def test_a_folder_that_is_no_run_is_one_error(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.splitlines()[0].startswith("error: ")
     assert done.stderr.splitlines()[1] == "hint: give the output folder of a run"
+
+
+def test_without_a_library_of_nvidia_there_is_nothing_to_decode(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(REPOSITORY / "scripts/gpu_check"), "decode"], check=False,
+        env={**os.environ, "RLSCOPE_CUPTI_WHEELS": str(tmp_path)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "error: none of NVIDIA's libcupti is there\nhint: scripts/test fetches them\n"
+    )
