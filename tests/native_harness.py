@@ -9,10 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from recording import spool_records
 from rlscope_trace import _capture
 from rlscope_trace.loaders.capture import bpf_file
+
+if TYPE_CHECKING:
+    from conftest import Workload
 
 SIMULATOR, BACKEND = 2, 3
 UNWOUND, OPEN = 1, 2
@@ -119,6 +123,18 @@ def probing(directory: Path, *pids: int, mode: str = "auto", sites: int = 64) ->
         made.probes.detach()
         made.capture.detach()
         made.drain.stop()
+
+
+def finish(run: Probing, program: "Workload") -> tuple[dict[str, object], Recorded]:
+    """Let the program come to its end; return what it says and what was recorded."""
+    program.go()
+    truth = program.truth()
+    recorded = run.finish()
+    assert recorded.lost == 0
+    assert run.probes.missed() == 0
+    program.go()
+    assert program.wait() == 0
+    return truth, recorded
 
 
 @cache

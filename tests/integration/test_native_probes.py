@@ -14,10 +14,9 @@ from native_harness import (
     OPEN,
     SIMULATOR,
     UNWOUND,
-    Probing,
-    Recorded,
     code_differs,
     entry_offsets,
+    finish,
     probing,
     works,
 )
@@ -41,18 +40,6 @@ def mode(request: pytest.FixtureRequest) -> str:
 def start(nesting: Path, ready: Callable[..., Workload]) -> Callable[..., Workload]:
     """Return `start("nest", 1000)`: the program, waiting to be let go."""
     return partial(ready, nesting)
-
-
-def finish(run: Probing, program: Workload) -> tuple[dict[str, object], Recorded]:
-    """Let the program come to its end; return what it says and what was recorded."""
-    program.go()
-    truth = program.truth()
-    recorded = run.finish()
-    assert recorded.lost == 0
-    assert run.probes.missed() == 0
-    program.go()
-    assert program.wait() == 0
-    return truth, recorded
 
 
 def test_every_call_of_every_thread_is_there_and_nested(
@@ -111,6 +98,7 @@ def test_deep_recursion_is_counted_where_it_is_not_recorded(
         run.probe(nesting, ["recurse"])
         _, recorded = finish(run, program)
         assert run.probes.too_deep == 24
+        assert run.probes.unmatched == 0
         assert run.probes.counters()[0][0] == 40
     calls = recorded.of_site(0)
     assert [call.depth for call in calls] == list(range(16))
@@ -260,94 +248,6 @@ def test_a_signal_handler_with_a_stack_of_its_own(
     assert len(recorded.of_site(1)) + declined == 11
     assert declined == (10 if where == "signal_above" else 0)
     assert recorded.of_site(1)[-1].depth == 0
-
-
-def test_a_dropped_site_leaves_the_others_of_its_file(
-    start: Callable[..., Workload], nesting: Path, tmp_path: Path, mode: str
-) -> None:
-    program = start("halves", 200, 2)
-    offsets = entry_offsets(nesting)
-    with probing(tmp_path / "spool", program.pid, mode=mode) as run:
-        run.probe(nesting, NESTED)
-        program.go()
-        assert program.readline() == "half"
-        run.probes.drop([MIDDLE, 63])
-        assert code_differs(program.pid, nesting, [offsets[name] for name in NESTED]) == [
-            offsets["outer"],
-            offsets["inner"],
-        ]
-        _, recorded = finish(run, program)
-        assert run.probes.abandoned == run.probes.unmatched == 0
-    assert recorded.per_thread(OUTER) == recorded.per_thread(INNER) == [200] * 4
-    assert recorded.per_thread(MIDDLE) == [200] * 2
-    depths = [call.depth for call in recorded.of_site(INNER)]
-    assert sorted(depths) == [1] * 400 + [2] * 400
-
-
-def test_a_call_under_way_when_its_link_is_replaced_is_counted_not_invented(
-    start: Callable[..., Workload], nesting: Path, tmp_path: Path
-) -> None:
-    program = start("halves", 7)
-    with probing(tmp_path / "spool", program.pid) as run:
-        run.probe(nesting, [*NESTED, "hold"])
-        program.go()
-        assert program.readline() == "half"
-        run.probes.drop([MIDDLE])
-        _, recorded = finish(run, program)
-        # Noticed at the next call of the same thread, of which there is none.
-        assert run.probes.abandoned <= 1
-    assert recorded.of_site(OTHER, flags=0) == []
-    assert recorded.per_thread(INNER) == [7, 7]
-
-
-def test_no_call_is_missed_while_links_are_replaced(
-    start: Callable[..., Workload], nesting: Path, tmp_path: Path
-) -> None:
-    program = start("nest", 30_000, 2)
-    with probing(tmp_path / "spool", program.pid, sites=64) as run:
-        run.probe(nesting, ["outer", "inner", "hold", "recurse", "jump_out", "jump_on"])
-        program.go()
-        for site in (2, 3, 4, 5):
-            run.probes.drop([site])
-        program.truth(deadline_s=120)
-        recorded = run.finish()
-        abandoned = run.probes.abandoned
-    calls = sum(len(recorded.of_site(site)) for site in (0, 1))
-    assert calls + abandoned + recorded.lost == 120_000
-    assert abandoned <= 4 * 2 * 2
-    assert {call.flags for call in recorded.calls} == {0}
-
-
-@pytest.mark.parametrize("way", MODES[:2])
-def test_every_call_is_seen_by_the_replaced_link_or_by_the_new_one(
-    start: Callable[..., Workload], nesting: Path, tmp_path: Path, way: str
-) -> None:
-    if not works(way):
-        pytest.skip(f"this kernel does not take {way} probes")
-    rounds, crowd = 8, 500
-    program = start("until_told", 1, 2)
-    entry = entry_offsets(nesting)["inner"]
-    with (
-        probing(tmp_path / "spool", program.pid, mode=way) as run,
-        probing(tmp_path / "crowd", sites=rounds * crowd) as other,
-    ):
-        run.probe(nesting, ["inner", *["hold"] * rounds])
-        program.go()
-        for step in range(rounds):
-            # They run between the new link and the old one: wherever a thread is when the one takes
-            # over from the other, it is most likely on its way between them.
-            sites = range(step * crowd, (step + 1) * crowd)
-            other.probes.attach(str(nesting), [(entry, site, SIMULATOR) for site in sites])
-            run.probes.drop([1 + step])
-            other.probes.drop([site - crowd for site in sites if step])
-        truth, recorded = finish(run, program)
-        abandoned = run.probes.abandoned
-        assert run.probes.unmatched == 0
-    calls = recorded.of_site(0)
-    assert len(calls) + abandoned == truth["sink"]
-    assert abandoned <= rounds * 2
-    assert {(call.depth, call.flags) for call in calls} == {(0, 0)}
-    assert all(a.end_ns <= b.start_ns for a, b in pairwise(calls) if a.thread_id == b.thread_id)
 
 
 def test_points_are_attached_together_or_not_at_all(
