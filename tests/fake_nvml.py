@@ -1,11 +1,12 @@
-"""Compiles the libnvidia-ml.so.1 of fakes/fake_libnvml.c, for whoever sets LD_LIBRARY_PATH."""
+"""Compiles the libnvidia-ml.so.1 of fakes/, for whoever sets LD_LIBRARY_PATH."""
 
 from __future__ import annotations
 
 import subprocess
 from pathlib import Path
 
-SOURCE = Path(__file__).resolve().parent / "fakes/fake_libnvml.c"
+_FAKES = Path(__file__).resolve().parent / "fakes"
+SOURCES = [_FAKES / "fake_libnvml.c", _FAKES / "fake_nvml_readings.c"]
 
 
 def build_nvml(folder: Path) -> Path:
@@ -13,6 +14,6 @@ def build_nvml(folder: Path) -> Path:
     flags = ["-std=gnu11", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-O1", "-fPIC", "-shared"]
     library = folder / "libnvidia-ml.so.1"
     subprocess.run(
-        ["gcc", *flags, "-Wl,-soname,libnvidia-ml.so.1", SOURCE, "-o", library], check=True
+        ["gcc", *flags, "-Wl,-soname,libnvidia-ml.so.1", *SOURCES, "-o", library], check=True
     )
     return folder

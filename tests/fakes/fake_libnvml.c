@@ -15,50 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum {
-  SUCCESS = 0,
-  INVALID = 2,
-  NOT_SUPPORTED = 3,
-  NOT_FOUND = 6,
-  MAX_DEVICES = 8,
-  MAX_FUNCTIONS = 64,
-  PERIOD_US = 20000,
-  /* As many as real drivers keep. */
-  BUFFERED = 120,
-};
-
-struct device {
-  unsigned index;
-  int instance; /* -1: a whole GPU */
-  unsigned powers, energies, memories;
-};
-
-struct sample {
-  unsigned long long time_us;
-  unsigned long long value;
-};
-
-struct memory {
-  unsigned long long total, free, used;
-};
-
-struct memory_v2 {
-  unsigned version;
-  unsigned long long total, reserved, free, used;
-};
-
-struct gpm_metric {
-  unsigned id;
-  int result;
-  double value;
-  const char* texts[3];
-};
-
-struct gpm_request {
-  unsigned version, count;
-  void *before, *after;
-  struct gpm_metric metrics[1];
-};
+#include "fake_nvml.h"
 
 static struct device gpus[MAX_DEVICES];
 static struct device instances[2];
@@ -96,8 +53,7 @@ static int find_entry(const char* list, const char* name, unsigned numbers[3]) {
   return -1;
 }
 
-/* Whether this call of a function is refused; it may never return. */
-static int enter(const char* name) {
+int fake_nvml_enter(const char* name) {
   unsigned call = count_call(name);
   unsigned hang[3] = {1, 0, 0};
   if (find_entry(getenv("FAKE_NVML_HANG"), name, hang) >= 0 && call >= hang[0]) {
@@ -109,12 +65,6 @@ static int enter(const char* name) {
     return (int)refuse[0];
   return SUCCESS;
 }
-
-#define ENTER()                    \
-  do {                             \
-    int refused = enter(__func__); \
-    if (refused) return refused;   \
-  } while (0)
 
 int nvmlInitWithFlags(unsigned flags);
 int nvmlInitWithFlags(unsigned flags) {
@@ -208,126 +158,5 @@ int nvmlDeviceGetGpuInstanceId(struct device* device, unsigned* id);
 int nvmlDeviceGetGpuInstanceId(struct device* device, unsigned* id) {
   ENTER();
   *id = (unsigned)device->instance;
-  return SUCCESS;
-}
-
-/* Called twice for a list: first for its length. */
-int nvmlDeviceGetSamples(struct device* device, int kind, unsigned long long seen_us, int* type,
-                         unsigned* count, struct sample* samples);
-int nvmlDeviceGetSamples(struct device* device, int kind, unsigned long long seen_us, int* type,
-                         unsigned* count, struct sample* samples) {
-  (void)device;
-  ENTER();
-  if (kind != 1) return NOT_SUPPORTED;
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  unsigned long long now_us =
-      (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
-  unsigned long long last = now_us / PERIOD_US;
-  unsigned long long first = last - BUFFERED + 1;
-  if (seen_us / PERIOD_US + 1 > first) first = seen_us / PERIOD_US + 1;
-  if (first > last) return NOT_FOUND;
-  *type = 1;
-  if (!samples) {
-    *count = BUFFERED;
-    return SUCCESS;
-  }
-  unsigned given = 0;
-  for (unsigned long long k = first; k <= last && given < *count; ++k)
-    samples[given++] = (struct sample){.time_us = k * PERIOD_US, .value = k % 101};
-  *count = given;
-  return SUCCESS;
-}
-
-int nvmlDeviceGetClockInfo(struct device* device, int kind, unsigned* mhz);
-int nvmlDeviceGetClockInfo(struct device* device, int kind, unsigned* mhz) {
-  ENTER();
-  *mhz = kind == 1 ? 1410 + device->index : 0;
-  return SUCCESS;
-}
-
-int nvmlDeviceGetPowerUsage(struct device* device, unsigned* milliwatts);
-int nvmlDeviceGetPowerUsage(struct device* device, unsigned* milliwatts) {
-  ENTER();
-  *milliwatts = 70000 + ++device->powers;
-  return SUCCESS;
-}
-
-int nvmlDeviceGetTotalEnergyConsumption(struct device* device, unsigned long long* millijoules);
-int nvmlDeviceGetTotalEnergyConsumption(struct device* device, unsigned long long* millijoules) {
-  ENTER();
-  *millijoules = 1000ULL * ++device->energies;
-  return SUCCESS;
-}
-
-int nvmlDeviceGetMemoryInfo_v2(struct device* device, struct memory_v2* memory);
-int nvmlDeviceGetMemoryInfo_v2(struct device* device, struct memory_v2* memory) {
-  ENTER();
-  memory->used = 4096ULL * ++device->memories;
-  return SUCCESS;
-}
-
-int nvmlDeviceGetMemoryInfo(struct device* device, struct memory* memory);
-int nvmlDeviceGetMemoryInfo(struct device* device, struct memory* memory) {
-  ENTER();
-  memory->used = 4096ULL * ++device->memories + 1;
-  return SUCCESS;
-}
-
-int nvmlDeviceGetCurrentClocksEventReasons(struct device* device, unsigned long long* bits);
-int nvmlDeviceGetCurrentClocksEventReasons(struct device* device, unsigned long long* bits) {
-  (void)device;
-  ENTER();
-  *bits = 4;
-  return SUCCESS;
-}
-
-int nvmlDeviceGetCurrentClocksThrottleReasons(struct device* device, unsigned long long* bits);
-int nvmlDeviceGetCurrentClocksThrottleReasons(struct device* device, unsigned long long* bits) {
-  (void)device;
-  ENTER();
-  *bits = 5;
-  return SUCCESS;
-}
-
-int nvmlGpmQueryDeviceSupport(struct device* device, unsigned support[2]);
-int nvmlGpmQueryDeviceSupport(struct device* device, unsigned support[2]) {
-  (void)device;
-  ENTER();
-  support[1] = 1;
-  return SUCCESS;
-}
-
-int nvmlGpmSampleAlloc(void** sample);
-int nvmlGpmSampleAlloc(void** sample) {
-  ENTER();
-  *sample = calloc(1, 8);
-  return SUCCESS;
-}
-
-int nvmlGpmSampleGet(struct device* device, unsigned* sample);
-int nvmlGpmSampleGet(struct device* device, unsigned* sample) {
-  ENTER();
-  *sample = device->index + 1;
-  return SUCCESS;
-}
-
-int nvmlGpmMigSampleGet(struct device* gpu, unsigned instance, unsigned* sample);
-int nvmlGpmMigSampleGet(struct device* gpu, unsigned instance, unsigned* sample) {
-  (void)gpu;
-  ENTER();
-  *sample = 100 + instance;
-  return SUCCESS;
-}
-
-int nvmlGpmMetricsGet(struct gpm_request* request);
-int nvmlGpmMetricsGet(struct gpm_request* request) {
-  ENTER();
-  unsigned *before = request->before, *after = request->after;
-  if (request->version != 1 || request->count != 1 || request->metrics[0].id != 2) return INVALID;
-  /* Samples of one device, taken before. */
-  if (!*before || *before != *after) return INVALID;
-  request->metrics[0].result = SUCCESS;
-  request->metrics[0].value = *before >= 100 ? 25.0 + *before - 100 : 12.5;
   return SUCCESS;
 }

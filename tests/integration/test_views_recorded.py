@@ -31,14 +31,15 @@ RECORDED = {
     "sampled": (["--sample-hz=999"], ["threads"]),
 }
 GPU = {
-    "gpu", "kernel", "launch", "launch-functions", "idle", "utilization", "attribution", "latency",
-    "gpu-idle",
+    "gpu", "kernel", "launch", "idle", "utilization", "attribution", "latency", "gpu-idle",
 }  # fmt: skip
 # Recordings of tests take no calibration.
 COSTS = {"corrected", "overhead", "wall"}
-NOT_RECORDED = GPU | {"layer", "transitions", "functions", "operation-functions"}
-# Measured, and none of these programs has any.
-NONE_MARKED = {"operation", "operation-overlap"}
+NOT_RECORDED = GPU | {
+    "layer", "transitions", "functions", "operation-functions", "launch-functions",
+}  # fmt: skip
+# Measured, and none of these programs has any; or as with samples and no GPU, in part.
+NONE_MARKED = {"operation", "operation-overlap", "launch-functions"}
 LAYERS = {"python", "simulator", "backend", "spin", "other", "running"}
 # What a thread slept in, as the bucket that it is counted in.
 BUCKETS = {
