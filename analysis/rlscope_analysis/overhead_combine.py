@@ -104,7 +104,7 @@ def _scaled(part: Cost, program: Cost | None, account: Cost | None) -> Cost:
     reach = Z * part.stderr_ns
     return replace(
         part, method="combined", low_ns=min(ends) - reach, high_ns=max(ends) + reach, used=True,
-        quality=lacks or part.quality,
+        quality=part.quality if part.quality.startswith(DOUBTFUL) else lacks or part.quality,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ import signal
 import statistics
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,13 @@ import pytest
 from conftest import WORKLOADS, Workload
 from native_harness import build, probing
 from recording import COMMAND, DEADLINE_S, assert_whole, query, rlscope, until
-from rlscope_trace.calibrate.cache import DIRECTORY_VARIABLE, cache_file, machine_key
+from rlscope_trace.calibrate.cache import (
+    DIRECTORY_VARIABLE,
+    Calibration,
+    cache_file,
+    machine_key,
+    save,
+)
 from rlscope_trace.calibrate.measure import CUDA_EVENTS, Plan, measure
 from rlscope_trace.store.calibration import Cost
 
@@ -193,3 +200,27 @@ def test_without_privilege_it_says_what_is_missing_and_keeps_what_is_there(
     assert "error: tracing needs CAP_BPF" in done.stderr
     assert "\nhint: " in done.stderr
     assert damaged.read_text() == "{"
+
+
+def test_a_calibration_off_by_two_is_a_finding_of_the_next_trace(
+    costs: list[Cost], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv("RLSCOPE_CALIBRATE", "1")
+    facts: dict[str, object] = {"key": machine_key(), "extent": "full"}
+    save(tmp_path / "cache", Calibration([twice(cost) for cost in costs], facts))
+    trace = tmp_path / "trace.duckdb"
+    done = rlscope("-o", trace, "--", "true")
+    assert done.returncode == 0, done.stderr
+    assert "warning: the calibration contradicts other measurements: " in done.stderr
+    told = rlscope("summarize", trace).stdout
+    assert "the overhead of call is doubtful: the calibration says " in told
+
+
+def twice(cost: Cost) -> Cost:
+    """Return the cost as if the machine had been half as fast."""
+    times = {
+        name: None if (time_ns := getattr(cost, name)) is None else 2 * time_ns
+        for name in ("mean_ns", "stddev_ns", "low_ns", "high_ns")
+    }
+    return replace(cost, **times)

@@ -1,16 +1,20 @@
 """In-run calibration: what is missing in its windows is missing exactly there, and said to be."""
 
+import shutil
 from array import array
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from native_programs import build_extension
 from native_recording import Launched, end, events, python_program
-from recording import assert_conserved, query, until
+from recording import assert_conserved, query, rlscope, until
+from rlscope_trace.calibrate import cache
+from rlscope_trace.store.calibration import Cost
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -47,10 +51,11 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def has_windows(spool: Path) -> bool:
-    """Tell whether there have been two windows of calls, and an account after the first."""
-    calls = [one for one in events(spool, "window") if one["probes"] == "calls" and one["end_ns"]]
+    """Tell whether there were two windows of calls, an account after the first, one of samples."""
+    windows = [one for one in events(spool, "window") if one["end_ns"]]
+    calls = [one for one in windows if one["probes"] == "calls"]
     accounts = events(spool, "programs")
-    return len(calls) > 1 and accounts[-1]["start_ns"] > calls[0]["end_ns"]
+    return len(windows) > len(calls) > 1 and accounts[-1]["start_ns"] > calls[0]["end_ns"]
 
 
 def during(window: Sequence[int], start_ns: int, end_ns: int) -> bool:
@@ -154,6 +159,34 @@ def test_the_trace_says_that_calls_are_missing(recorded: dict[str, Any]) -> None
     assert all(reason.startswith(f"in part: the probes of calls were away {len(windows)} times")
                for _, reason in rows)  # fmt: skip
     assert "rate-limited" in recorded["words"]
+
+
+COSTS = [
+    Cost("call", "inside", "micro", "", 500.0, 10.0, 9, 490.0, 510.0),
+    Cost("call", "outside", "micro", "", 800.0, 10.0, 9, 790.0, 810.0),
+    Cost("call", None, "program", "", 150.0, 5.0, 9, 145.0, 155.0),
+    Cost("bystander_call", None, "program", "", 40.0, 2.0, 9, 38.0, 42.0),
+]
+
+
+def test_probes_whose_records_never_arrived_are_told(
+    recorded: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The OS kernel ran them, the trace has no event of them: that is no overhead of nothing."""
+    facts: dict[str, object] = {"key": cache.machine_key(), "extent": "full"}
+    cache.save(tmp_path, cache.Calibration(COSTS, facts))
+    monkeypatch.setenv(cache.DIRECTORY_VARIABLE, str(tmp_path))
+    whole, dropped = tmp_path / "whole.duckdb", tmp_path / "dropped.duckdb"
+    for trace in (whole, dropped):
+        shutil.copy(recorded["trace"], trace)
+    with duckdb.connect(str(dropped)) as connection:
+        connection.execute("DELETE FROM native_call_coded")
+    assert rlscope("calibrate", whole, dropped).returncode == 0
+    doubts = "SELECT count(*) FROM calibration WHERE quality LIKE 'doubtful: %'"
+    assert query(whole, doubts) == [(0,)]
+    told = rlscope("summarize", dropped).stdout
+    assert "the overhead of call is doubtful: the OS kernel counted " in told
+    assert "the trace holds no such event then" in told
 
 
 def test_states_are_whole_all_the_same(recorded: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -14,7 +15,13 @@ from rlscope_trace.calibrate import cache, children
 from rlscope_trace.calibrate.cache import Calibration
 from rlscope_trace.cli import calibrating
 from rlscope_trace.errors import TracerError
-from rlscope_trace.store.calibration import Cost, costs_of_spool, insert_calibration, read_costs
+from rlscope_trace.store.calibration import (
+    DOUBTFUL,
+    Cost,
+    costs_of_spool,
+    insert_calibration,
+    read_costs,
+)
 from rlscope_trace.store.spool import CALIBRATION_FILE, remove_files
 
 KEY = {"machine": "m", "cpu": "c", "kernel": "6.1", "tool_version": __version__}
@@ -182,6 +189,7 @@ def test_known_costs_go_into_the_spool_without_measuring(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache.save(tmp_path / "cache", calibration())
+    cache.note_checked(tmp_path / "cache", calibration())
     for wanted in (False, True):
         spool = tmp_path / f"spool-{wanted}"
         spool.mkdir()
@@ -259,3 +267,54 @@ def test_a_child_that_ends_is_told_with_its_last_words(
             child.ask("where")
     finally:
         child.close()
+
+
+def scaled(factor: float) -> list[Cost]:
+    """Return the costs as if the machine had been slower when they were taken."""
+    return [
+        replace(
+            cost, mean_ns=factor * (cost.mean_ns or 0.0), low_ns=factor * (cost.low_ns or 0.0),
+            high_ns=factor * (cost.high_ns or 0.0),
+        )
+        for cost in COSTS
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_a_calibration_off_by_two_is_told_each_time_until_it_is_taken_again(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    factor: float,
+) -> None:
+    directory = tmp_path / "cache"
+    cache.save(directory, Calibration(scaled(factor), {"key": KEY, "extent": "full"}))
+    measured(monkeypatch, COSTS)
+    for _ in range(2):
+        add(tmp_path, directory, monkeypatch, wanted=True)
+        words = capsys.readouterr().err
+        assert "contradicts other measurements: call, range\nhint: " in words
+        found, _ = read_costs(tmp_path / CALIBRATION_FILE)
+        doubts = [cost.event for cost in found if cost.quality.startswith(DOUBTFUL)]
+        # Not of what a switch takes in a loop, which is not steady enough.
+        assert doubts == [cost.event for cost in COSTS if cost.event != "switch"]
+        (tmp_path / CALIBRATION_FILE).unlink()
+
+
+def test_what_agrees_is_checked_once_for_a_boot_and_one_disturbance_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = tmp_path / "cache"
+    cache.save(directory, calibration())
+    answers = [scaled(3.0), COSTS]
+    monkeypatch.setattr(
+        calibrating, "_measure", lambda *_arguments: Calibration(answers.pop(0), {})
+    )
+    for said in (True, False):
+        add(tmp_path, directory, monkeypatch, wanted=True)
+        words = capsys.readouterr().err
+        assert ("checking the calibration" in words) == said
+        assert "contradicts" not in words
+        assert read_costs(tmp_path / CALIBRATION_FILE)[0] == COSTS
+    assert answers == []
+    assert not cache.is_checked(directory, Calibration(scaled(2.0), calibration().facts))

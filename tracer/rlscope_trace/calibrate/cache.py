@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 DIRECTORY_VARIABLE = "RLSCOPE_CALIBRATION_DIR"
 _OF_ROOT = Path("/var/cache/rlscope-trace")
 _CPUINFO = Path("/proc/cpuinfo")
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _MACHINE_ID = Path("/etc/machine-id")
 
 
@@ -111,6 +112,34 @@ def load(directory: Path, key: Mapping[str, str]) -> tuple[Calibration | None, s
     if facts.get("key") != dict(key):
         return None, f"{path} is of another machine"
     return Calibration(costs, facts), ""
+
+
+def is_checked(directory: Path, calibration: Calibration) -> bool:
+    """Tell whether this very calibration was taken, or held to a second one, since the boot."""
+    try:
+        return _check_file(directory, calibration).read_text() == _state_of(calibration)
+    except (OSError, ValueError):
+        return False
+
+
+def note_checked(directory: Path, calibration: Calibration) -> None:
+    """Note that it was; where that cannot be kept, it will be checked again."""
+    with suppress(OSError):
+        write_whole(_check_file(directory, calibration), _state_of(calibration))
+
+
+def _check_file(directory: Path, calibration: Calibration) -> Path:
+    key = calibration.facts["key"]
+    assert isinstance(key, dict)
+    return cache_file(directory, key).with_suffix(".checked")
+
+
+def _state_of(calibration: Calibration) -> str:
+    """Return what a check holds for: these costs, and this boot of the machine."""
+    boot = ""
+    with suppress(OSError):
+        boot = _BOOT_ID.read_text().strip()
+    return hashlib.sha256(f"{boot} {calibration.text()}".encode()).hexdigest() + "\n"
 
 
 def save(directory: Path, calibration: Calibration) -> Path:

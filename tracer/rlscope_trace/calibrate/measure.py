@@ -45,10 +45,14 @@ class Plan:
     """Ways to probe calls; none: the best one."""
     batches: int
     """Of each kind in one visit."""
+    visits: int = _FEWEST_VISITS
+    """Measurements of each kind that are waited for."""
 
 
 FULL = Plan(25.0, MODES, 24)
 SHORT = Plan(8.5, (), 16)
+# Beside a calibration that is known.
+CHECK = Plan(1.0, (), 8, visits=3)
 
 
 class _Loops(Protocol):
@@ -97,10 +101,9 @@ class _Running:
         """Whether nothing more is expected of it."""
         return self.loops is None or self.failures >= _TRIES
 
-    @property
-    def is_wanting(self) -> bool:
-        """Whether it has too few measurements, and may get more."""
-        return not self.is_given_up and self.visits < _FEWEST_VISITS
+    def is_wanting(self, visits: int) -> bool:
+        """Tell whether it has fewer measurements than these, and may get more."""
+        return not self.is_given_up and self.visits < visits
 
 
 def measure(plan: Plan, progress: Callable[[float, float], None]) -> list[Cost]:
@@ -121,7 +124,7 @@ def measure(plan: Plan, progress: Callable[[float, float], None]) -> list[Cost]:
             for events, make in _makers(plan, Path(scratch)):
                 running.append(_open(events, make))
                 tick()
-            _visit_all(running, end_s, tick)
+            _visit_all(running, plan.visits, end_s, tick)
             costs = [cost for each in running for cost in _finish(each)]
         finally:
             for each in running:
@@ -149,13 +152,15 @@ def _open(events: Sequence[str], make: Callable[[], _Loops]) -> _Running:
     return opened
 
 
-def _visit_all(running: list[_Running], end_s: float, tick: Callable[[], None]) -> None:
+def _visit_all(
+    running: list[_Running], visits: int, end_s: float, tick: Callable[[], None]
+) -> None:
     """Visit all in turn: at least as often as an interval needs, and until the time is over."""
     latest_s = max(end_s, time.monotonic()) + _PATIENCE_S
     round_s = 0.0
     while not all(each.is_given_up for each in running):
         now_s = time.monotonic()
-        is_wanting = any(each.is_wanting for each in running) and now_s < latest_s
+        is_wanting = any(each.is_wanting(visits) for each in running) and now_s < latest_s
         if now_s + round_s >= end_s and not is_wanting:
             return
         for each in running:

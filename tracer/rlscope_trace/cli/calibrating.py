@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 
     from rlscope_trace.calibrate.cache import Calibration
     from rlscope_trace.calibrate.measure import Plan
+    from rlscope_trace.store.calibration import Cost
 
 _PROBE_RING_BYTES = 1 << 16
+_CHECKS = 2
 _LATER = "rlscope-trace calibrate TRACE adds it to the trace"
 
 
@@ -74,8 +77,11 @@ def _known_or_taken(*, wanted: bool, target_runs: Callable[[], bool]) -> Calibra
     known, reason = cache.load(directory, key)
     if reason:
         messages.note(f"{reason}; measuring again" if wanted else reason)
-    if known is not None or not wanted:
+    if not wanted:
         return known
+    if known is not None:
+        is_known_well = cache.is_checked(directory, known) or target_runs()
+        return known if is_known_well else _checked(directory, known)
     if target_runs():
         messages.note(
             "the target still runs: what recording costs is not measured beside it, and times are"
@@ -95,6 +101,39 @@ def _known_or_taken(*, wanted: bool, target_runs: Callable[[], bool]) -> Calibra
     else:
         _keep(directory, taken)
     return taken
+
+
+def _checked(directory: Path, known: Calibration) -> Calibration:
+    """Hold a calibration to short ones of now; return it with what is to be doubted."""
+    from rlscope_trace.calibrate import cache, check
+
+    messages.say("checking the calibration of this machine, about 3 s; Ctrl-C skips that")
+    others: list[list[Cost]] = []
+    doubted, events = known.costs, ["everything"]
+    try:
+        # One alone may have been disturbed.
+        while events and len(others) < _CHECKS:
+            others.append(_measure_again())
+            doubted = check.doubted(known.costs, *others)
+            events = check.contradicted(doubted)
+    except KeyboardInterrupt:
+        messages.note("the calibration was not checked")
+        return known
+    if not events:
+        if any(cost.mean_ns is not None for cost in others[-1]):
+            cache.note_checked(directory, known)
+        return known
+    messages.warning(
+        f"the calibration contradicts other measurements: {', '.join(events)}",
+        "rlscope-trace calibrate --force",
+    )
+    return replace(known, costs=doubted)
+
+
+def _measure_again() -> list[Cost]:
+    from rlscope_trace.calibrate.measure import CHECK
+
+    return _measure(CHECK, {}, "check").costs
 
 
 def _measure(plan: Plan, key: dict[str, str], extent: str) -> Calibration:
@@ -122,10 +161,11 @@ def _measure(plan: Plan, key: dict[str, str], extent: str) -> Calibration:
 
 
 def _keep(directory: Path, taken: Calibration) -> None:
-    from rlscope_trace.calibrate.cache import DIRECTORY_VARIABLE, save
+    from rlscope_trace.calibrate.cache import DIRECTORY_VARIABLE, note_checked, save
 
     try:
         save(directory, taken)
+        note_checked(directory, taken)
     except OSError as error:
         messages.warning(
             f"the calibration cannot be kept in {directory}: {error.strerror}",

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 CALLS = ("call", "call_dear", "bystander_call")
 METHODS = ("micro", "program")
 OK = "ok"
+# As in the analysis, whose summaries tell of it.
+DOUBTFUL = "doubtful: "
 _FORMAT = 1
 # No cost takes so many ns, no measurement is taken so often.
 _MOST = 10**12

@@ -1,0 +1,86 @@
+"""Holds a calibration to a short second one: whether the machine is as it was then."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from rlscope_analysis.schema.vocabulary import EVENTS
+from rlscope_trace.store.calibration import DOUBTFUL
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rlscope_trace.store.calibration import Cost
+
+# How far the second one, which is short, may lie from the interval of the first.
+_FACTOR = 1.5
+
+
+# What the OS kernel accounts for is steadier than what a loop of so few takes longer.
+_BY_PROGRAM = ("switch", "wakeup")
+
+
+class _Total(NamedTuple):
+    """Both parts of a cost together, in ns."""
+
+    mean_ns: float
+    low_ns: float
+    high_ns: float
+
+
+_Way = tuple[str, str, str]
+
+
+def doubted(known: Sequence[Cost], *others: Sequence[Cost]) -> list[Cost]:
+    """Return the known costs; those that all of the other measurements contradict say so.
+
+    others: one at least; of fewer ways to probe, and without intervals, as a rule.
+    """
+    totals, *again = map(_totals, (known, *others))
+    reasons = {
+        way: _sentence(total, again[-1][way])
+        for way, total in totals.items()
+        if all(way in other and _contradicts(total, other[way]) for other in again)
+    }
+    return [
+        replace(cost, quality=reasons[_way(cost)])
+        if cost.mean_ns is not None and _way(cost) in reasons
+        else cost
+        for cost in known
+    ]
+
+
+def contradicted(costs: Sequence[Cost]) -> list[str]:
+    """Return the events whose costs say that they are to be doubted."""
+    return list(dict.fromkeys(c.event for c in costs if c.quality.startswith(DOUBTFUL)))
+
+
+def _way(cost: Cost) -> _Way:
+    return cost.event, cost.method, cost.how
+
+
+def _totals(costs: Sequence[Cost]) -> dict[_Way, _Total]:
+    parts: dict[_Way, list[_Total]] = defaultdict(list)
+    for cost in costs:
+        is_told = cost.method == ("program" if cost.event in _BY_PROGRAM else "micro")
+        if cost.event in EVENTS and is_told and cost.mean_ns is not None:
+            low_ns = cost.mean_ns if cost.low_ns is None else cost.low_ns
+            high_ns = cost.mean_ns if cost.high_ns is None else cost.high_ns
+            parts[_way(cost)].append(_Total(cost.mean_ns, low_ns, high_ns))
+    return {
+        way: _Total(*(sum(ends) for ends in zip(*totals, strict=True)))
+        for way, totals in parts.items()
+    }
+
+
+def _contradicts(known: _Total, again: _Total) -> bool:
+    return not known.low_ns / _FACTOR <= again.mean_ns <= known.high_ns * _FACTOR
+
+
+def _sentence(known: _Total, again: _Total) -> str:
+    return (
+        f"{DOUBTFUL}the calibration says {known.mean_ns:,.0f} ns, measured again it was"
+        f" {again.mean_ns:,.0f}: rlscope-trace calibrate --force"
+    )
