@@ -32,6 +32,8 @@ _FEWEST_VISITS = 6
 _TRIES = 3
 # How much longer than planned it may take, on a machine that is so busy, to have that many.
 _PATIENCE_S = 10.0
+# But never longer than this in all, so that the command ends within half a minute.
+_LONGEST_S = 28.0
 # For taking probes away and reading what was recorded, as a part of the whole.
 _RESERVE = 0.1
 
@@ -124,7 +126,8 @@ def measure(plan: Plan, progress: Callable[[float, float], None]) -> list[Cost]:
             for events, make in _makers(plan, Path(scratch)):
                 running.append(_open(events, make))
                 tick()
-            _visit_all(running, plan.visits, end_s, tick)
+            latest_s = min(max(end_s, time.monotonic()) + _PATIENCE_S, start_s + _LONGEST_S)
+            _visit_all(running, plan.visits, (end_s, latest_s), tick)
             costs = [cost for each in running for cost in _finish(each)]
         finally:
             for each in running:
@@ -153,10 +156,10 @@ def _open(events: Sequence[str], make: Callable[[], _Loops]) -> _Running:
 
 
 def _visit_all(
-    running: list[_Running], visits: int, end_s: float, tick: Callable[[], None]
+    running: list[_Running], visits: int, ends_s: tuple[float, float], tick: Callable[[], None]
 ) -> None:
-    """Visit all in turn: at least as often as an interval needs, and until the time is over."""
-    latest_s = max(end_s, time.monotonic()) + _PATIENCE_S
+    """Visit all in turn: until the first end, and so often at least, but not beyond the second."""
+    end_s, latest_s = ends_s
     round_s = 0.0
     while not all(each.is_given_up for each in running):
         now_s = time.monotonic()

@@ -189,8 +189,9 @@ def record(  # noqa: PLR0913 - one parameter per option
         typer.Option(
             "--calibrate/--no-calibrate",
             envvar="RLSCOPE_CALIBRATE",
-            help="After the recording, measure what an event costs on this machine, if that is not"
-            " known yet: about 10 s, once. See rlscope-trace calibrate.",
+            help="After the target has ended, measure what an event costs on this machine, if that"
+            " is not known yet: about 10 s, once; after a boot, check it. See rlscope-trace"
+            " calibrate.",
         ),
     ] = True,
 ) -> None:
