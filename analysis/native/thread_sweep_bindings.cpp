@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "id_counts.h"
 #include "thread_sweep.h"
 
 namespace py = pybind11;
@@ -51,12 +52,15 @@ std::unique_ptr<RowSource> memory_source(const py::tuple& columns, SweepTable ta
   return make_memory_source(batch, sizeof(uint8_t), kSliceRows);
 }
 
+ArrowArrayStream* stream_of(const py::object& capsule) {
+  void* stream = PyCapsule_GetPointer(capsule.ptr(), "arrow_array_stream");
+  if (stream == nullptr) throw py::error_already_set();
+  return static_cast<ArrowArrayStream*>(stream);
+}
+
 std::unique_ptr<RowSource> source_of(const py::object& rows, SweepTable table) {
   if (py::isinstance<py::tuple>(rows)) return memory_source(rows, table);
-  auto* stream =
-      static_cast<ArrowArrayStream*>(PyCapsule_GetPointer(rows.ptr(), "arrow_array_stream"));
-  if (stream == nullptr) throw py::error_already_set();
-  return make_stream_source(stream, kTableNames[table], table == kOperation ? "i" : "C");
+  return make_stream_source(stream_of(rows), kTableNames[table], table == kOperation ? "i" : "C");
 }
 
 std::vector<SweptThread> threads_of(const std::array<py::array, 6>& columns) {
@@ -132,6 +136,11 @@ py::tuple sweep(const std::array<py::array, 6>& thread_columns,
                         columns_of(result.samples), columns_of(result.ends), faults_of(result));
 }
 
+py::tuple count(const py::object& capsule, const std::string& table) {
+  IdCounts counts = count_ids(stream_of(capsule), table);
+  return py::make_tuple(std::move(counts.rows), counts.nulls);
+}
+
 }  // namespace
 
 void bind_thread_sweep(py::module_& module) {
@@ -146,6 +155,7 @@ void bind_thread_sweep(py::module_& module) {
   module.def("sweep_threads", &sweep, py::arg("threads"), py::arg("tables"), py::kw_only(),
              py::arg("window_start_ns"), py::arg("window_end_ns"), py::arg("probed_ns"),
              py::arg("progress"));
+  module.def("count_ids", &count, py::arg("stream"), py::arg("table"));
 }
 
 }  // namespace rls

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "arrow_stream.h"
+#include "id_counts.h"
 
 namespace rls {
 
@@ -149,15 +150,7 @@ class RowReader {
       if (place_ < last_place_) fail();
       last_place_ = place_;
     }
-    run_end_ = row_ + 1;
-    // Blocks without an exit inside become vector instructions.
-    constexpr std::size_t kBlock = 64;
-    for (; run_end_ + kBlock <= batch_.rows; run_end_ += kBlock) {
-      int32_t difference = 0;
-      for (std::size_t i = 0; i < kBlock; ++i) difference |= ids[run_end_ + i] ^ id;
-      if (difference != 0) break;
-    }
-    while (run_end_ < batch_.rows && ids[run_end_] == id) ++run_end_;
+    run_end_ = find_run_end(ids, row_, batch_.rows);
   }
 
   bool next_batch() {

@@ -59,6 +59,12 @@ def sweep_threads(
     OrderError, ColumnError, Cancelled.
     """
 
+def count_ids(stream: object, table: str) -> tuple[dict[int, int], int]:
+    """Return how many rows of an Arrow C stream of one INTEGER column have each value, and no value.
+
+    Fast where equal values stand together. Raises ColumnError, in which `table` is the name.
+    """
+
 # The overlap of sets (docs/overlap.md): set_overlap_bindings.cpp. Times are int64 nanoseconds.
 
 _Times: TypeAlias = npt.NDArray[np.int64]

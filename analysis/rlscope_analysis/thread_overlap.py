@@ -48,7 +48,7 @@ def compute(
     if jobs < 1:
         raise ValueError(f"jobs must be positive, not {jobs}")
     try:
-        plan = make_plan(connection, start_ns, end_ns)
+        plan = make_plan(connection, start_ns, end_ns, is_parallel=jobs > 1)
         with TableReader(connection, plan) as reader:
             parts = list(_swept(plan, reader, jobs, progress))
     except (duckdb.Error, _sweep.ColumnError) as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from rlscope_analysis import _sweep
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.schema.vocabulary import LAYERS
 
@@ -37,6 +38,8 @@ _INSTANTS = {
 }
 # Rows of a cell: enough that the queries of one (about 10 ms) cost little beside them.
 CELL_ROWS = 5 << 19
+# Where cells are swept one after the other, few are better: only memory sets them a limit.
+LONE_CELL_ROWS = 5 << 23
 # GPU activity of a process is held while its threads are swept: 48 bytes each, if none overlap.
 _CELL_ACTIVITIES = 1 << 19
 # DuckDB reads tables in groups of 122,880 rows: smaller pieces of a thread read groups twice.
@@ -100,12 +103,17 @@ class Plan:
 
 
 def make_plan(
-    connection: duckdb.DuckDBPyConnection, start_ns: int | None, end_ns: int | None
+    connection: duckdb.DuckDBPyConnection,
+    start_ns: int | None,
+    end_ns: int | None,
+    *,
+    is_parallel: bool = True,
 ) -> Plan:
     """Cut the trace: small processes together, large ones into stretches of time.
 
-    The plan follows from the trace alone, so that everything that follows from the plan does too.
+    is_parallel: several cells will be swept at once. What the sweep finds does not depend on it.
     """
+    most = CELL_ROWS if is_parallel else LONE_CELL_ROWS
     strays: Counter[tuple[str, str]] = Counter()
     whole = Cell(
         _threads(connection, strays),
@@ -121,13 +129,15 @@ def make_plan(
     for start, past in _runs(whole.columns[0]):
         process_id = int(whole.columns[0][start])
         threads = [int(thread_id) for thread_id in whole.columns[1][start:past]]
-        count = rows.activities[process_id] + sum(thread_rows[thread] for thread in threads)
-        if first < start and cell_rows + count > CELL_ROWS:
+        activities = rows.activities[process_id]
+        count = activities + sum(thread_rows[thread] for thread in threads)
+        is_large = count > most or activities > 2 * _CELL_ACTIVITIES
+        if first < start and (is_large or cell_rows + count > most):
             cells.append(whole.of(slice(first, start)))
             first, cell_rows = start, 0
         cell_rows += count
-        if cell_rows > CELL_ROWS:
-            cells += _cut(connection, whole.of(slice(start, past)), rows)
+        if is_large:
+            cells += _cut(connection, whole.of(slice(start, past)), rows, most)
             first, cell_rows = past, 0
     if first < len(whole.columns[0]):
         cells.append(whole.of(slice(first, None)))
@@ -223,30 +233,32 @@ def _row_counts(
     counts = _RowCounts()
     window = where(in_window(whole))
     for table, key, _, _ in SWEPT_TABLES:
-        found = Counter(
-            dict(
-                connection.execute(
-                    f"SELECT {key}, count(*) FROM {intervals_of(table)}{window} GROUP BY {key}"  # noqa: S608
-                ).fetchall()
-            )
-        )
-        if None in found:
+        stream = connection.sql(
+            f"SELECT {key}::INTEGER FROM {intervals_of(table)}{window}"  # noqa: S608
+        ).__arrow_c_stream__()
+        found, nulls = _sweep.count_ids(stream, table)
+        if nulls:
             raise TraceError(
-                f"{found[None]:,} rows of {table} have no {key}",
+                f"{nulls:,} rows of {table} have no {key}",
                 hint="write the trace again: each row belongs to one",
             )
         known = set(whole.columns[0 if key == "process_id" else 1].tolist())
         strays[table, "unknown_thread"] += sum(n for of, n in found.items() if of not in known)
-        found = Counter({of: n for of, n in found.items() if of in known})
+        counted = Counter({of: n for of, n in found.items() if of in known})
         if key == "process_id":
-            counts.activities = found
+            counts.activities = counted
         else:
-            counts.by_thread[table] = found
+            counts.by_thread[table] = counted
     return counts
 
 
-def _cut(connection: duckdb.DuckDBPyConnection, cell: Cell, rows: _RowCounts) -> list[Cell]:
-    """Cut the only process of a cell where its largest run of rows has equal parts."""
+def _cut(
+    connection: duckdb.DuckDBPyConnection, cell: Cell, rows: _RowCounts, most: int
+) -> list[Cell]:
+    """Cut the only process of a cell where its largest run of rows has equal parts.
+
+    most: rows of a part, unless that makes pieces of threads too small.
+    """
     process_id = int(cell.columns[0][0])
     threads = [int(thread_id) for thread_id in cell.columns[1]]
     activities = rows.activities[process_id]
@@ -258,14 +270,14 @@ def _cut(connection: duckdb.DuckDBPyConnection, cell: Cell, rows: _RowCounts) ->
     ]
     total = activities + sum(run[0] for run in runs)
     busy_threads = max(1, len({run[3] for run in runs}))
-    pieces = min(-(-total // CELL_ROWS), max(1, total // (busy_threads * _THREAD_ROWS)))
-    most = max([(activities, "gpu_activity_coded", "process_id", process_id), *runs])
+    pieces = min(-(-total // most), max(1, total // (busy_threads * _THREAD_ROWS)))
+    longest = max([(activities, "gpu_activity_coded", "process_id", process_id), *runs])
     if activities > pieces * _CELL_ACTIVITIES:
         pieces = -(-activities // _CELL_ACTIVITIES)
-        most = (activities, "gpu_activity_coded", "process_id", process_id)
+        longest = (activities, "gpu_activity_coded", "process_id", process_id)
     if pieces < 2:
         return [cell]
-    count, table, key, value = most
+    count, table, key, value = longest
     conditions = where([f"{key} = {value}", *in_window(cell)])
     starts = connection.execute(
         "SELECT DISTINCT start_ns FROM (SELECT start_ns, row_number() OVER () AS number"  # noqa: S608

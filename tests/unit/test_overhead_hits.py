@@ -36,6 +36,7 @@ def opened(builder: TraceBuilder) -> duckdb.DuckDBPyConnection:
 def tiny_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut even the smallest process into as many stretches of time as it has rows."""
     monkeypatch.setattr(thread_overlap_plan, "CELL_ROWS", 1)
+    monkeypatch.setattr(thread_overlap_plan, "LONE_CELL_ROWS", 1)
     monkeypatch.setattr(thread_overlap_plan, "_THREAD_ROWS", 1)
 
 
