@@ -40,6 +40,7 @@ static __always_inline int push_call(struct task_struct *task, __u32 thread_id,
 {
 	struct rls_native_frame *frame;
 
+	forget_passed(stack, stack_pointer);
 	if (stack->depth && frame_at(stack, stack->depth - 1)->stack_pointer <= stack_pointer &&
 	    !settle_stack(task, thread_id, stack, stack_pointer))
 		return 0;
@@ -119,7 +120,8 @@ __noinline __u32 depth_of_call(struct rls_native_calls *stack, __u64 stack_point
 	return missing;
 }
 
-static __always_inline void end_call(void *ctx)
+/* is_chosen: only returns of calls that were remembered at their entry are seen. */
+static __always_inline void end_call(void *ctx, bool is_chosen)
 {
 	__u64 now_ns = bpf_ktime_get_ns();
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -141,7 +143,7 @@ static __always_inline void end_call(void *ctx)
 		return;
 	if (!stack || !depth) {
 		if (is_served(cookie) && !is_paused(now_ns) &&
-		    !(stack && is_passed(stack, stack_pointer)))
+		    (is_chosen || !stack || !is_passed(stack, stack_pointer)))
 			COUNT_NATIVE_LOSS(unmatched);
 		return;
 	}
@@ -154,7 +156,7 @@ SEC("uprobe")
 int session_call(void *ctx)
 {
 	if (bpf_session_is_return()) {
-		end_call(ctx);
+		end_call(ctx, true);
 		return 0;
 	}
 	/* 1: the OS kernel need not arm a return probe. */
@@ -171,7 +173,7 @@ int enter_call(void *ctx)
 SEC("uretprobe")
 int return_call(void *ctx)
 {
-	end_call(ctx);
+	end_call(ctx, false);
 	return 0;
 }
 

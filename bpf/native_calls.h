@@ -138,13 +138,19 @@ static __always_inline void pass_call(struct rls_native_calls *stack, __u64 stac
 		stack->passed_sp = stack_pointer;
 }
 
+/* A call there means that they are over, in whatever way they were left. */
+static __always_inline void forget_passed(struct rls_native_calls *stack, __u64 stack_pointer)
+{
+	if (stack_pointer >= stack->passed_sp)
+		stack->passed_sp = 0;
+}
+
 /* Whether the call that returns is one of those. */
 static __always_inline bool is_passed(struct rls_native_calls *stack, __u64 stack_pointer)
 {
 	__u64 outermost = stack->passed_sp;
 
-	if (stack_pointer >= outermost)
-		stack->passed_sp = 0;
+	forget_passed(stack, stack_pointer);
 	return stack_pointer <= outermost;
 }
 

@@ -1,50 +1,12 @@
 #include "id_counts.h"
 
 #include <cstring>
+#include <utility>
 
 #include "arrow_stream.h"
 
 namespace rls {
 namespace {
-
-// Ends with its scope.
-struct Stream {
-  ArrowArrayStream stream;
-  ArrowArray array{};
-
-  // Ownership moves: the capsule it came in sees a released stream.
-  explicit Stream(ArrowArrayStream* from) : stream(*from) { from->release = nullptr; }
-  ~Stream() {
-    release_array();
-    stream.release(&stream);
-  }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-
-  bool holds_integers() {
-    ArrowSchema schema{};
-    if (stream.get_schema(&stream, &schema) != 0) return false;
-    const bool fits = schema.n_children == 1 && std::strcmp(schema.children[0]->format, "i") == 0;
-    schema.release(&schema);
-    return fits;
-  }
-
-  // False at the end.
-  bool next(const std::string& table) {
-    release_array();
-    if (stream.get_next(&stream, &array) != 0) {
-      const char* reason = stream.get_last_error(&stream);
-      throw ColumnError("cannot read " + table + ": " +
-                        (reason != nullptr ? reason : "no reason"));
-    }
-    return array.release != nullptr;
-  }
-
-  void release_array() {
-    if (array.release != nullptr) array.release(&array);
-    array.release = nullptr;
-  }
-};
 
 bool is_null(const ArrowArray& column, std::size_t row) {
   const auto* bits = static_cast<const uint8_t*>(column.buffers[0]);
@@ -75,12 +37,52 @@ void count_batch(const ArrowArray& batch, IdCounts* counts) {
 
 }  // namespace
 
-IdCounts count_ids(ArrowArrayStream* from, const std::string& table) {
-  Stream stream(from);
-  if (!stream.holds_integers()) throw ColumnError(table + " has columns of other types");
+IdColumn::IdColumn(ArrowArrayStream* stream, std::string table)
+    : stream_(*stream), table_(std::move(table)) {
+  // Ownership moves: the capsule it came in sees a released stream.
+  stream->release = nullptr;
+  try {
+    check_schema();
+  } catch (...) {
+    stream_.release(&stream_);
+    throw;
+  }
+}
+
+IdColumn::~IdColumn() {
+  release_array();
+  stream_.release(&stream_);
+}
+
+IdCounts IdColumn::count() {
   IdCounts counts;
-  while (stream.next(table)) count_batch(stream.array, &counts);
+  while (next()) count_batch(array_, &counts);
   return counts;
+}
+
+void IdColumn::check_schema() {
+  ArrowSchema schema{};
+  if (stream_.get_schema(&stream_, &schema) != 0) fail();
+  const bool fits = schema.n_children == 1 && std::strcmp(schema.children[0]->format, "i") == 0;
+  schema.release(&schema);
+  if (!fits) throw ColumnError(table_ + " has columns of other types");
+}
+
+// False at the end.
+bool IdColumn::next() {
+  release_array();
+  if (stream_.get_next(&stream_, &array_) != 0) fail();
+  return array_.release != nullptr;
+}
+
+void IdColumn::fail() {
+  const char* reason = stream_.get_last_error(&stream_);
+  throw ColumnError("cannot read " + table_ + ": " + (reason != nullptr ? reason : "no reason"));
+}
+
+void IdColumn::release_array() {
+  if (array_.release != nullptr) array_.release(&array_);
+  array_.release = nullptr;
 }
 
 }  // namespace rls

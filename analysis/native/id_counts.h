@@ -29,7 +29,27 @@ struct IdCounts {
   int64_t nulls = 0;
 };
 
-// Reads a stream of one INTEGER column to its end. Throws ColumnError as make_stream_source does.
-IdCounts count_ids(ArrowArrayStream* stream, const std::string& table);
+// A stream of one INTEGER column.
+class IdColumn {
+ public:
+  // Takes the stream over. Throws ColumnError where it has other columns.
+  IdColumn(ArrowArrayStream* stream, std::string table);
+  ~IdColumn();
+  IdColumn(const IdColumn&) = delete;
+  IdColumn& operator=(const IdColumn&) = delete;
+
+  // Reads it to its end. Throws ColumnError where that fails.
+  IdCounts count();
+
+ private:
+  void check_schema();
+  bool next();
+  [[noreturn]] void fail();
+  void release_array();
+
+  ArrowArrayStream stream_;
+  ArrowArray array_{};
+  std::string table_;
+};
 
 }  // namespace rls

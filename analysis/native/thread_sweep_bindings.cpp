@@ -137,7 +137,13 @@ py::tuple sweep(const std::array<py::array, 6>& thread_columns,
 }
 
 py::tuple count(const py::object& capsule, const std::string& table) {
-  IdCounts counts = count_ids(stream_of(capsule), table);
+  // Closed with the GIL held, as the streams of a Python object expect.
+  IdColumn column(stream_of(capsule), table);
+  IdCounts counts;
+  {
+    const py::gil_scoped_release release;
+    counts = column.count();
+  }
   return py::make_tuple(std::move(counts.rows), counts.nulls);
 }
 

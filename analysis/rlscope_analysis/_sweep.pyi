@@ -60,9 +60,10 @@ def sweep_threads(
     """
 
 def count_ids(stream: object, table: str) -> tuple[dict[int, int], int]:
-    """Return how many rows of an Arrow C stream of one INTEGER column have each value, and no value.
+    """Return how many rows of a column have each value, and how many have none.
 
-    Fast where equal values stand together. Raises ColumnError, in which `table` is the name.
+    stream: an Arrow C stream of one INTEGER column; this is fast where equal values stand together.
+    Releases the GIL. Raises ColumnError, in which `table` is the name.
     """
 
 # The overlap of sets (docs/overlap.md): set_overlap_bindings.cpp. Times are int64 nanoseconds.

@@ -233,10 +233,7 @@ def _row_counts(
     counts = _RowCounts()
     window = where(in_window(whole))
     for table, key, _, _ in SWEPT_TABLES:
-        stream = connection.sql(
-            f"SELECT {key}::INTEGER FROM {intervals_of(table)}{window}"  # noqa: S608
-        ).__arrow_c_stream__()
-        found, nulls = _sweep.count_ids(stream, table)
+        found, nulls = _count_ids(connection, table, key, window)
         if nulls:
             raise TraceError(
                 f"{nulls:,} rows of {table} have no {key}",
@@ -250,6 +247,18 @@ def _row_counts(
         else:
             counts.by_thread[table] = counted
     return counts
+
+
+def _count_ids(
+    connection: duckdb.DuckDBPyConnection, table: str, key: str, window: str
+) -> tuple[dict[int, int], int]:
+    query = f"SELECT {key}::INTEGER FROM {intervals_of(table)}{window}"  # noqa: S608
+    try:
+        return _sweep.count_ids(connection.sql(query).__arrow_c_stream__(), table)
+    except _sweep.ColumnError as error:
+        raise TraceError(
+            str(error), hint="rlscope-trace sql TRACE .schema shows the tables it has"
+        ) from error
 
 
 def _cut(

@@ -18,6 +18,8 @@ from bench_lib.figure import BenchError, Figure
 from bench_lib.overhead_workloads import SETS, WORKLOADS, Workload
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from bench_lib.recorder import Bench
 
 INFLATION_BUDGET_PERCENT = {"default": 5}
@@ -42,17 +44,16 @@ class _Result:
         return f"{self.workload.name}, {self.recorded}, {what}"
 
 
-def measure(bench: Bench) -> list[Figure]:
-    """Return the figures of each workload and set, and of all together."""
+def measure(bench: Bench) -> Iterator[Figure]:
+    """Yield the figures of each workload and set, then those of all together."""
     workloads = {workload.name: workload for workload in WORKLOADS}
-    results = [
-        _validate(bench, workloads[name], recorded)
-        for name, recorded in chosen(bench.only, [*workloads], SETS, plain=SETS)
-    ]
-    figures = [figure for result in results for figure in _figures(result)]
-    for recorded in {result.recorded: None for result in results}:
-        figures += _together([result for result in results if result.recorded == recorded])
-    return figures
+    results: dict[str, list[_Result]] = {}
+    for name, recorded in chosen(bench.only, [*workloads], SETS, plain=SETS):
+        result = _validate(bench, workloads[name], recorded)
+        results.setdefault(recorded, []).append(result)
+        yield from _figures(result)
+    for of_set in results.values():
+        yield from _together(of_set)
 
 
 def _validate(bench: Bench, workload: Workload, recorded: str) -> _Result:

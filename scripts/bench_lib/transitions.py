@@ -84,18 +84,17 @@ class _Measured:
     """What the trace says its events cost per chunk, in the windows with everything."""
 
 
-def measure(bench: Bench) -> list[Figure]:
-    """Return the cost on each workload."""
+def measure(bench: Bench) -> Iterator[Figure]:
+    """Yield the cost on each workload, then the figures of all together."""
     names = chosen(bench.only, WORKLOADS, _SETS, plain=_SETS[:1])
     subprocess.run([bench.recorder, "calibrate"], check=True, capture_output=True)
     found: dict[str, list[Figure]] = {}
     for name, recorded in names:
-        found.setdefault(recorded, []).extend(_measure(bench, name, recorded))
-    return [
-        figure
-        for recorded, figures in found.items()
-        for figure in (*figures, *_together(recorded, figures))
-    ]
+        figures = _measure(bench, name, recorded)
+        found.setdefault(recorded, []).extend(figures)
+        yield from figures
+    for recorded, figures in found.items():
+        yield from _together(recorded, figures)
 
 
 def _together(recorded: str, figures: Sequence[Figure]) -> Iterator[Figure]:

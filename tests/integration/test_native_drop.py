@@ -115,11 +115,14 @@ def test_every_call_is_seen_by_the_replaced_link_or_by_the_new_one(
             other.probes.attach(str(nesting), [(entry, site, SIMULATOR) for site in sites])
             run.probes.drop([step])
             other.probes.drop([site - crowd for site in sites if step])
-        truth, recorded = finish(run, program)
+        program.go()
+        truth = program.truth()
+        recorded = run.finish()
         abandoned = run.probes.abandoned
-        assert run.probes.unmatched == 0
+        assert (run.probes.unmatched, run.probes.missed()) == (0, 0)
     calls = recorded.of_site(rounds)
-    assert len(calls) + abandoned == truth["sink"]
+    # Two threads that do nothing else fill a ring faster than a machine with other work empties it.
+    assert len(calls) + abandoned + recorded.lost == truth["sink"]
     assert abandoned <= rounds * 2
     assert {(call.depth, call.flags) for call in calls} == {(0, 0)}
     assert all(a.end_ns <= b.start_ns for a, b in pairwise(calls) if a.thread_id == b.thread_id)

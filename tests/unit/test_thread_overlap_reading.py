@@ -182,6 +182,11 @@ def test_ctrl_c_ends_it(long_trace: Path, jobs: int) -> None:
         ),
         ("INSERT INTO wait_coded VALUES (1, 0, 5, 77)", "wait_coded holds the code 77"),
         ("INSERT INTO thread SELECT * FROM thread", "thread_id 1 stands 2 times"),
+        (
+            "CREATE TEMP VIEW wait_coded AS SELECT error('damaged')::INTEGER AS thread_id,"
+            " 0 AS start_ns, 5 AS end_ns, 1 AS kind",
+            "damaged",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_one_clear_error(
