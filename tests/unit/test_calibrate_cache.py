@@ -318,3 +318,40 @@ def test_what_agrees_is_checked_once_for_a_boot_and_one_disturbance_is_none(
         assert read_costs(tmp_path / CALIBRATION_FILE)[0] == COSTS
     assert answers == []
     assert not cache.is_checked(directory, Calibration(scaled(2.0), calibration().facts))
+
+
+@pytest.mark.parametrize("failure", [OSError(24, "Too many open files"), ValueError("no answer")])
+def test_a_check_that_fails_leaves_what_is_known(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    failure: Exception,
+) -> None:
+    def fail(*_arguments: object) -> None:
+        raise failure
+
+    cache.save(tmp_path / "cache", calibration())
+    monkeypatch.setattr(calibrating, "_measure", fail)
+    add(tmp_path, tmp_path / "cache", monkeypatch, wanted=True)
+    assert read_costs(tmp_path / CALIBRATION_FILE)[0] == COSTS
+    assert f"note: the calibration was not checked: {failure}\n" in capsys.readouterr().err
+    assert not cache.is_checked(tmp_path / "cache", calibration())
+
+
+def test_a_check_that_cannot_be_kept_costs_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = tmp_path / "cache"
+    cache.save(directory, calibration())
+    measured(monkeypatch, COSTS)
+
+    def full(_path: Path, _target: Path) -> None:
+        raise OSError(30, "Read-only file system")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", full)
+        checked = calibrating._checked(directory, calibration())
+    assert checked == calibration()
+    words = capsys.readouterr().err
+    assert "warning: each recording checks the calibration again: " in words
+    assert f"{directory}: Read-only file system\nhint: {cache.DIRECTORY_VARIABLE}=FOLDER" in words

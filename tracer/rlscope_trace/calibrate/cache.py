@@ -62,6 +62,13 @@ def machine_key() -> dict[str, str]:
     }
 
 
+def boot_id() -> str:
+    """Return what tells this boot of the machine from any other; "" where that is not known."""
+    with suppress(OSError):
+        return _BOOT_ID.read_text().strip()
+    return ""
+
+
 def _cpu_model(path: Path = _CPUINFO) -> str:
     with suppress(OSError):
         for line in path.read_text(errors="replace").splitlines():
@@ -123,9 +130,8 @@ def is_checked(directory: Path, calibration: Calibration) -> bool:
 
 
 def note_checked(directory: Path, calibration: Calibration) -> None:
-    """Note that it was; where that cannot be kept, it will be checked again."""
-    with suppress(OSError):
-        write_whole(_check_file(directory, calibration), _state_of(calibration))
+    """Note that it was. Raises OSError: then it will be checked again."""
+    write_whole(_check_file(directory, calibration), _state_of(calibration))
 
 
 def _check_file(directory: Path, calibration: Calibration) -> Path:
@@ -136,10 +142,7 @@ def _check_file(directory: Path, calibration: Calibration) -> Path:
 
 def _state_of(calibration: Calibration) -> str:
     """Return what a check holds for: these costs, and this boot of the machine."""
-    boot = ""
-    with suppress(OSError):
-        boot = _BOOT_ID.read_text().strip()
-    return hashlib.sha256(f"{boot} {calibration.text()}".encode()).hexdigest() + "\n"
+    return hashlib.sha256(f"{boot_id()} {calibration.text()}".encode()).hexdigest() + "\n"
 
 
 def save(directory: Path, calibration: Calibration) -> Path:

@@ -3,35 +3,52 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 from typing import TYPE_CHECKING
 
 import duckdb
 
 from rlscope_analysis import overhead_costs
 from rlscope_analysis.trace import open_trace
+from rlscope_trace.calibrate.cache import boot_id
 from rlscope_trace.errors import TracerError
+from rlscope_trace.procfs import is_running
 from rlscope_trace.store.calibration import costs_of_recording, insert_costs
-from rlscope_trace.store.database_file import configuration, reason_of
+from rlscope_trace.store.database_file import configuration, is_interrupt, reason_of
+from rlscope_trace.store.spool import process_start_time
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from rlscope_analysis.trace import Trace
     from rlscope_trace.calibrate.cache import Calibration
 
 _FACTS = "SELECT key, value FROM meta"
 _HAS_COSTS = "SELECT count(*) FROM calibration WHERE mean_ns IS NOT NULL AND method = 'micro'"
 # In any other trace the costs would be those of another machine, or of another recorder.
 _KEY = "calibration_key"
+_BOOT = "boot_id"
+# When each was last seen, by the clock of /proc: time since boot, suspend included.
+_NOT_ENDED = """
+SELECT DISTINCT p.pid, p.end_ns + coalesce(
+  (SELECT boottime_ns - ts_ns FROM clock ORDER BY ts_ns DESC LIMIT 1), 0
+)
+FROM process AS p JOIN thread AS t USING (process_id)
+WHERE NOT t.ended AND p.pid IS NOT NULL ORDER BY ALL
+"""
 
 
 def check_trace(path: Path, key: dict[str, str]) -> dict[str, object]:
     """Return the facts of a trace that lacks costs and was recorded here.
 
-    key: of this machine. Raises TraceError where it cannot be read, TracerError where it is none.
+    key: of this machine. Raises TraceError where it cannot be read, TracerError where it is none,
+    cannot be written, or a process of it still runs.
     """
     with open_trace(path, derives=False) as trace:
         facts = dict(trace.sql(_FACTS).fetchall())
         ((costs,),) = trace.sql(_HAS_COSTS).fetchall()
+        running = _running(trace) if facts.get(_BOOT) == boot_id() else []
     if costs:
         raise TracerError(
             f"{path} has its costs already", hint=f"rlscope-trace summarize {path} --view corrected"
@@ -43,13 +60,20 @@ def check_trace(path: Path, key: dict[str, str]) -> dict[str, object]:
             " recording costs here does not hold there",
             hint="rlscope-trace calibrate where it was recorded",
         )
+    if running:
+        raise TracerError(
+            f"pid {running[0]} of {path} still runs: what recording costs is not measured beside"
+            " it",
+            hint=f"rlscope-trace calibrate {path}, when it has ended",
+        )
+    _require_writable(path)
     return told
 
 
 def add_costs(path: Path, facts: dict[str, object], known: Calibration) -> None:
     """Write the costs into a trace that check_trace() took: all of them, or none.
 
-    Raises TracerError where the file cannot be written.
+    Raises TracerError where the file cannot be written, KeyboardInterrupt at Ctrl-C.
     """
     try:
         with duckdb.connect(str(path), config=configuration(path)) as con:
@@ -59,10 +83,45 @@ def add_costs(path: Path, facts: dict[str, object], known: Calibration) -> None:
             con.execute("DELETE FROM calibration_estimate")
             overhead_costs.store(con)
             con.commit()
+    except (duckdb.Error, OSError, RuntimeError) as error:
+        if is_interrupt(error):
+            raise KeyboardInterrupt from error
+        raise _not_written(path, error) from error
+
+
+def _running(trace: Trace) -> list[int]:
+    """Return the pids of its processes that have not ended yet; for a trace of this boot."""
+    return [
+        pid for pid, last_ns in trace.sql(_NOT_ENDED).fetchall()
+        if is_running(pid) and _born_ns(pid) <= last_ns
+    ]  # fmt: skip
+
+
+def _born_ns(pid: int) -> float:
+    """Return when a process was created, suspend included: after its trace, it is another one."""
+    ticks = process_start_time(pid)
+    return math.inf if ticks is None else int(ticks) * 1e9 / os.sysconf("SC_CLK_TCK")
+
+
+def _require_writable(path: Path) -> None:
+    """Raise before anything is measured if the costs could not be written then."""
+    # DuckDB writes what it changes into a file beside it first.
+    for place in (path, path.absolute().parent):
+        if not os.access(place, os.W_OK):
+            raise TracerError(
+                f"cannot write {place}: permission denied, or a file system that is read-only",
+                hint=f"copy {path} to a place of yours, and add the costs to the copy",
+            )
+    try:
+        duckdb.connect(str(path), config=configuration(path)).close()
     except (duckdb.Error, OSError) as error:
-        raise TracerError(
-            f"cannot write {path}: {reason_of(error)}", hint="is it open in another program?"
-        ) from error
+        raise _not_written(path, error) from error
+
+
+def _not_written(path: Path, error: Exception) -> TracerError:
+    return TracerError(
+        f"cannot write {path}: {reason_of(error)}", hint="is it open in another program?"
+    )
 
 
 def _read(value: str) -> object:

@@ -105,7 +105,7 @@ def _known_or_taken(*, wanted: bool, target_runs: Callable[[], bool]) -> Calibra
 
 def _checked(directory: Path, known: Calibration) -> Calibration:
     """Hold a calibration to short ones of now; return it with what is to be doubted."""
-    from rlscope_trace.calibrate import cache, check
+    from rlscope_trace.calibrate import check
 
     messages.say("checking the calibration of this machine, about 3 s; Ctrl-C skips that")
     others: list[list[Cost]] = []
@@ -119,9 +119,12 @@ def _checked(directory: Path, known: Calibration) -> Calibration:
     except KeyboardInterrupt:
         messages.note("the calibration was not checked")
         return known
+    except Exception as error:  # noqa: BLE001 - what is known is good until it is contradicted
+        messages.note(f"the calibration was not checked: {error}")
+        return known
     if not events:
         if any(cost.mean_ns is not None for cost in others[-1]):
-            cache.note_checked(directory, known)
+            _note_checked(directory, known)
         return known
     messages.warning(
         f"the calibration contradicts other measurements: {', '.join(events)}",
@@ -169,6 +172,19 @@ def _keep(directory: Path, taken: Calibration) -> None:
     except OSError as error:
         messages.warning(
             f"the calibration cannot be kept in {directory}: {error.strerror}",
+            f"{DIRECTORY_VARIABLE}=FOLDER names another place",
+        )
+
+
+def _note_checked(directory: Path, known: Calibration) -> None:
+    from rlscope_trace.calibrate.cache import DIRECTORY_VARIABLE, note_checked
+
+    try:
+        note_checked(directory, known)
+    except OSError as error:
+        messages.warning(
+            f"each recording checks the calibration again: that it agrees cannot be kept in"
+            f" {directory}: {error.strerror}",
             f"{DIRECTORY_VARIABLE}=FOLDER names another place",
         )
 

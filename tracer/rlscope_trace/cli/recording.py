@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from rlscope_trace.calibrate.cache import machine_key
+from rlscope_trace.calibrate.cache import boot_id, machine_key
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.gpu import GpuCapture
 from rlscope_trace.cli.live_line import LiveLine, ProgressMode, shows_live_line
@@ -81,7 +81,7 @@ class Recording:
         self._ring_bytes = ring_bytes(settings.ring_mib)
         self._facts = {
             "argv": sys.argv, "ring_mib": settings.ring_mib, "nvml": settings.nvml,
-            "calibration_key": machine_key(), **facts,
+            "calibration_key": machine_key(), "boot_id": boot_id(), **facts,
         }  # fmt: skip
         self._session: Session | None = None
         self._directory: Path | None = None

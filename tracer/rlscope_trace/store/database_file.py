@@ -20,7 +20,8 @@ DATABASE_CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "memory_limit": "80MB",
 }
 
-# DuckDB turns a Ctrl-C during a query into a RuntimeError with this text.
+# DuckDB turns a Ctrl-C during a query into a RuntimeError with this text, where it is the first
+# to hear of it.
 _DUCKDB_INTERRUPTED = "Query interrupted"
 
 Complete = Callable[[duckdb.DuckDBPyConnection], None]
@@ -71,7 +72,8 @@ def reason_of(error: BaseException) -> str:
 
 def is_interrupt(error: BaseException) -> bool:
     """Tell whether it was Ctrl-C that ended it, also in the middle of a query."""
-    return isinstance(error, KeyboardInterrupt) or str(error) == _DUCKDB_INTERRUPTED
+    is_told = isinstance(error, (KeyboardInterrupt, duckdb.InterruptException))
+    return is_told or str(error) == _DUCKDB_INTERRUPTED
 
 
 def _sync(path: Path) -> int:

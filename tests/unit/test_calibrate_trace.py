@@ -1,0 +1,134 @@
+"""Costs for a trace that has none: which trace can have them, and that it gets all or none."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import duckdb
+import pytest
+
+from rlscope_analysis import overhead_costs
+from rlscope_trace.calibrate import cache
+from rlscope_trace.cli.calibrate_trace import add_costs, check_trace
+from rlscope_trace.errors import TracerError
+from rlscope_trace.store.calibration import Cost
+from trace_builder import TraceBuilder, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEY = {"machine": "m"}
+KNOWN = cache.Calibration([Cost("switch", "outside", "micro", "btf", 9.0, 1.0, 9, 8.0, 10.0)], {})
+
+
+def since_boot_ns() -> int:
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def recorded(tmp_path: Path, *, ended: bool, end_ns: int, boot: str) -> Path:
+    """Write a trace of this very process, which runs, recorded until an instant since the boot."""
+    meta: dict[str, str | None] = {
+        "schema_version": "1", "calibration_key": json.dumps(KEY), "boot_id": boot,
+        "capture": "btf",
+    }  # fmt: skip
+    builder = TraceBuilder(tmp_path / "trace.duckdb", meta=meta)
+    # Suspended for a second: the clock of the trace stood still then.
+    start_ns = end_ns - 100 - 10**9
+    builder._clocks.append((start_ns, 0, start_ns + 10**9))
+    process = builder.process(pid=os.getpid(), start_ns=start_ns, end_ns=start_ns + 100)
+    builder.thread(process, states=[run(100)], start_ns=start_ns, ended=ended)
+    return builder.write()
+
+
+def test_a_trace_whose_target_still_runs_is_not_calibrated_beside_it(tmp_path: Path) -> None:
+    trace = recorded(tmp_path, ended=False, end_ns=since_boot_ns(), boot=cache.boot_id())
+    with pytest.raises(TracerError, match=rf"^pid {os.getpid()} of .* still runs: ") as caught:
+        check_trace(trace, KEY)
+    assert str(caught.value.hint).endswith("when it has ended")
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"ended": True},
+        {"boot": "another"},
+        # A process that was there before this one had its pid.
+        {"end_ns": 5 * 10**9},
+    ],
+)
+def test_one_whose_target_has_ended_is(tmp_path: Path, facts: dict[str, object]) -> None:
+    told = {"ended": False, "end_ns": since_boot_ns(), "boot": cache.boot_id()} | facts
+    assert check_trace(recorded(tmp_path, **told), KEY)["capture"] == "btf"  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """Return a trace that can have the costs."""
+    return recorded(tmp_path, ended=True, end_ns=since_boot_ns(), boot=cache.boot_id())
+
+
+def test_what_cannot_be_written_is_told_before_anything_is_measured(
+    trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Root may write whatever the mode says, but not everywhere.
+    monkeypatch.setattr(os, "access", lambda path, _mode: path != trace)
+    with pytest.raises(TracerError, match=r"cannot write .*: permission denied") as caught:
+        check_trace(trace, KEY)
+    assert "copy" in str(caught.value.hint)
+
+
+READER = """
+import duckdb, sys
+con = duckdb.connect(sys.argv[1], read_only=True)
+print("open", flush=True)
+input()
+"""
+
+
+def test_one_that_is_open_is_told_before_anything_is_measured(trace: Path) -> None:
+    reader = subprocess.Popen(
+        [sys.executable, "-c", READER, str(trace)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == b"open\n"
+        with pytest.raises(TracerError, match="Could not set lock") as caught:
+            check_trace(trace, KEY)
+        reader.kill()
+    assert caught.value.hint == "is it open in another program?"
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        RuntimeError("Query interrupted"),
+        duckdb.InterruptException("INTERRUPT Error: Interrupted!"),
+        KeyboardInterrupt(),
+        duckdb.IOException("IO Error: No space left"),
+    ],
+)
+def test_what_stops_the_writing_leaves_the_trace_as_it_was(
+    trace: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+) -> None:
+    costs = "FROM calibration_measured"
+    with duckdb.connect(str(trace)) as con:
+        con.execute("INSERT INTO calibration_measured (event, quality) VALUES ('old', 'none')")
+        before = con.execute(costs).fetchall()
+    written = []
+
+    def fail(con: duckdb.DuckDBPyConnection) -> None:
+        written.append(con.execute(costs).fetchall())
+        raise failure
+
+    monkeypatch.setattr(overhead_costs, "store", fail)
+    is_error = isinstance(failure, duckdb.IOException)
+    with pytest.raises(TracerError if is_error else KeyboardInterrupt):
+        add_costs(trace, {"capture": "btf"}, KNOWN)
+    assert written != [before]
+    with duckdb.connect(str(trace), read_only=True) as con:
+        assert con.execute(costs).fetchall() == before
