@@ -165,7 +165,8 @@ COSTS = [
     Cost("call", "inside", "micro", "", 500.0, 10.0, 9, 490.0, 510.0),
     Cost("call", "outside", "micro", "", 800.0, 10.0, 9, 790.0, 810.0),
     Cost("call", None, "program", "", 150.0, 5.0, 9, 145.0, 155.0),
-    Cost("bystander_call", None, "program", "", 40.0, 2.0, 9, 38.0, 42.0),
+    # Far less than what a run takes that writes a record, on whichever machine.
+    Cost("bystander_call", None, "program", "", 5.0, 1.0, 9, 4.0, 6.0),
 ]
 
 
@@ -182,8 +183,10 @@ def test_probes_whose_records_never_arrived_are_told(
     with duckdb.connect(str(dropped)) as connection:
         connection.execute("DELETE FROM native_call_coded")
     assert rlscope("calibrate", whole, dropped).returncode == 0
-    doubts = "SELECT count(*) FROM calibration WHERE quality LIKE 'doubtful: %'"
-    assert query(whole, doubts) == [(0,)]
+    # The costs above are of no machine: this one may well contradict them, but not its own events.
+    of_nothing = "SELECT event FROM calibration WHERE quality LIKE '%holds no such event%'"
+    assert query(whole, of_nothing) == []
+    assert ("call",) in query(dropped, of_nothing)
     told = rlscope("summarize", dropped).stdout
     assert "the overhead of call is doubtful: the OS kernel counted " in told
     assert "the trace holds no such event then" in told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -35,6 +36,7 @@ mark()
 subprocess.run([sys.argv[1], "kinds"], check=True, stdout=subprocess.DEVNULL)
 subprocess.run(sys.argv[2:], check=True)
 """
+NAMESPACE = ("unshare", "--time", "--monotonic=-2", "--fork")
 # Two seconds behind ours: what it tells would lie before its start, or elsewhere.
 OTHER_CLOCK = """
 import nvtx
@@ -50,11 +52,23 @@ WHERE h.event LIKE 'range%' GROUP BY ALL ORDER BY ALL
 """
 
 
+def require_time_namespaces() -> None:
+    """Skip where no process can have another clock, and say what is missing."""
+    if shutil.which("unshare") is None:
+        pytest.skip("needs unshare")
+    done = subprocess.run(
+        [*NAMESPACE, "true"], capture_output=True, text=True, check=False, timeout=30
+    )
+    if done.returncode:
+        pytest.skip(f"needs time namespaces (CONFIG_TIME_NS) and CAP_SYS_TIME: {done.stderr}")
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory, client: Path) -> tuple[Path, str]:
     """Return a trace and the words of its recorder."""
+    require_time_namespaces()
     trace = tmp_path_factory.mktemp("recorded") / "trace.duckdb"
-    other = ["unshare", "--time", "--monotonic=-2", "--fork", sys.executable, "-c", OTHER_CLOCK]
+    other = [*NAMESPACE, sys.executable, "-c", OTHER_CLOCK]
     recorder = Recorder(
         trace, "--no-auto", "--", sys.executable, "-c", PROGRAM, client, *other,
         stdin=subprocess.PIPE,
