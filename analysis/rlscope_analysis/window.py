@@ -79,8 +79,8 @@ LEFT JOIN (
 ) AS s ON s.thread_id = t.thread_id
 WHERE t.start_ns < {to_ns} AND t.end_ns > {from_ns}
 """
-# Which call launched what is asked of the whole trace: the call may lie before the window. How long
-# the GPU took to begin is told for what began in the window.
+# Which call launched what, and which samples fell into it, is asked of the whole trace: it may lie
+# before the window. How long the GPU took to begin is told for what began in the window.
 _LAUNCH_SQL = """
 CREATE OR REPLACE TEMP VIEW launch AS
 SELECT * REPLACE (
@@ -93,8 +93,8 @@ FROM _launch_in_trace
 WHERE {inside}
 """
 _TABLE_NAME = re.compile(
-    r"\b(FROM|JOIN)"
-    r" (cuda_call_coded|gpu_activity_coded|operation_coded|operation_path|string|thread)\b"
+    r"\b(FROM|JOIN) (cpu_sample_coded|cuda_call_coded|gpu_activity_coded"
+    r"|operation_coded|operation_path|string|thread)\b"
 )
 
 
