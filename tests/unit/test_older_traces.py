@@ -124,3 +124,29 @@ def test_its_overlaps_are_not_worked_out_again(
     monkeypatch.setattr(derive_module, "derive_temporarily", refuse)
     with open_trace(trace_without_samples) as trace:
         assert trace.sql("SELECT sum(time_ns) FROM breakdown").fetchall() == [(100,)]
+
+
+# As it was before it told of machines: with the same columns.
+OLDER_GPU_TIME = """
+CREATE OR REPLACE VIEW gpu_time AS
+SELECT 'trace' AS scope, NULL::INTEGER AS process_id, NULL::VARCHAR AS host,
+  NULL::INTEGER AS device_id, NULL::BIGINT AS stream_id, NULL::VARCHAR AS kind,
+  count(*) AS activities, sum(end_ns - start_ns)::BIGINT AS sum_ns, 0::BIGINT AS busy_ns,
+  min(start_ns) AS first_ns, max(end_ns) AS last_ns, 0::BIGINT AS span_ns, 0::BIGINT AS idle_ns
+FROM gpu_activity_coded
+"""
+
+
+def test_gpu_time_of_machines_is_told_though_the_columns_are_the_same(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "older.duckdb")
+    builder.capture("gpu_activity")
+    for pid, start_ns in ((7, 10), (8, 20)):
+        builder.gpu_activity(builder.process(pid=pid, end_ns=100), start_ns, start_ns + 40)
+    path = builder.write()
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("DROP VIEW gpu_busy_machine")
+        connection.execute(OLDER_GPU_TIME)
+    with open_trace(path, derives=False) as trace:
+        machines = trace.sql("SELECT busy_ns FROM gpu_time WHERE scope = 'machine'")
+        assert machines.fetchall() == [(50,)]
+        assert "machine" in {row[0] for row in answer(trace, REPORTS["gpu"]).rows}

@@ -53,7 +53,11 @@ def install_views(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def lend_missing_views(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create, for this connection only, the views that the writer of a trace did not know yet."""
+    """Create, for this connection only, the views that the writer of a trace did not know yet.
+
+    All of a topic are lent if one is missing or lacks columns: another one of it may tell more than
+    it did, with the columns that it always had.
+    """
     present = present_columns(connection)
     for topic in VIEW_TOPICS:
         script = view_sql(topic)
@@ -63,6 +67,5 @@ def lend_missing_views(connection: duckdb.DuckDBPyConnection) -> None:
         for statement in connection.extract_statements(script):
             text = statement.query.strip()
             head, found, rest = text.partition("CREATE OR REPLACE VIEW ")
-            name = rest.split()[0] if found else ""
-            if name and not present.get(name, set()).issuperset(wanted[name]):
+            if found:
                 connection.execute(f"{head}CREATE OR REPLACE TEMP VIEW {rest}")
