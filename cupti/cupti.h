@@ -127,8 +127,9 @@ uint32_t rls_cupti_device_of(uint32_t context);
 void rls_cupti_tell_named(struct rls_shim_slot* slot);
 
 // cupti_given.c: the names that the program gives, from any of its threads; of what CUPTI does not
-// know, or where it is not on, nothing is kept. `name`: not NULL. `context` and `stream` are the
-// driver's handles, the latter NULL for the default stream of the current context.
+// know, or where it is not on, nothing is kept, but for names of GPUs before CUPTI is started.
+// `name`: not NULL. `context` and `stream` are the driver's handles, the latter NULL for the
+// default stream of the current context; both exist.
 void rls_cupti_name_device(uint32_t device, const char* name);
 void rls_cupti_name_context(void* context, const char* name);
 void rls_cupti_name_stream(void* stream, const char* name);

@@ -9,6 +9,9 @@
 
 // Programs name a few streams. Of one that names more, the further names are told and forgotten.
 #define MAX_KEPT 1024
+// GPUs have numbers before the driver is started, and programs name them then. Their names wait for
+// CUPTI, also in a forked child; as many as this, for CUPTI may never be started.
+#define MAX_EARLY 64
 
 typedef uint32_t (*stream_get_context)(void* stream, void** context);
 
@@ -22,17 +25,40 @@ struct given {
 static struct given* fresh;  // of any thread, newest first
 static struct given* kept;   // of each GPU, context and stream the last one; flush thread only
 static uint32_t kept_count;
+static uint32_t early_count;
+static uint32_t lost_count;  // names that were not told yet, and will not be
 
-static bool is_on(void) {
-  return rls_cupti_is_own_life() &&
-         __atomic_load_n(&rls_cupti.state, __ATOMIC_RELAXED) == RLS_SHIM_GPU_ON;
+static uint16_t state(void) { return __atomic_load_n(&rls_cupti.state, __ATOMIC_RELAXED); }
+
+static bool is_on(void) { return rls_cupti_is_own_life() && state() == RLS_SHIM_GPU_ON; }
+
+// Whether CUPTI may be started in this process, or is just being started.
+static bool is_undecided(void) {
+  return (rls_cupti.life == 0 || rls_cupti_is_own_life()) && state() == 0;
+}
+
+static void count_lost(void) { __atomic_fetch_add(&lost_count, 1, __ATOMIC_RELAXED); }
+
+// Whether one more name may wait.
+static bool can_wait(void) {
+  uint32_t count = __atomic_load_n(&early_count, __ATOMIC_RELAXED);
+  while (count < MAX_EARLY) {
+    if (__atomic_compare_exchange_n(&early_count, &count, count + 1, true, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED))
+      return true;
+  }
+  count_lost();
+  return false;
 }
 
 static void give(const struct rls_shim_gpu_named* record, const char* text) {
   uint32_t length;
   const uint64_t hash = rls_hash(text, &length);
   struct given* name = malloc(sizeof(*name) + length);
-  if (name == NULL) return;
+  if (name == NULL) {
+    count_lost();
+    return;
+  }
   name->record = *record;
   name->record.kind = RLS_SHIM_GPU_NAMED;
   name->record.name = hash;
@@ -56,17 +82,21 @@ static bool find_context(void* context, struct rls_shim_gpu_named* record) {
   return true;
 }
 
+// Only the driver knows whose a handle is: CUPTI wants the context too, and its records hold no
+// handles. The driver reads what the handle points to, as in every call of the program with it, so
+// that of a stream that was destroyed it may crash: NVTX has to be given one that exists.
 static bool find_stream(void* stream, struct rls_shim_gpu_named* record) {
-  const stream_get_context get = (stream_get_context)rls_cuda_function("cuStreamGetCtx");
   const struct cupti_functions* f = &rls_cupti.functions;
   void* context = NULL;
+  if (f->get_context_id == NULL || f->get_stream_id == NULL) return false;
+  const stream_get_context get = (stream_get_context)rls_cuda_function("cuStreamGetCtx");
   return get != NULL && get(stream, &context) == CUDA_OK && find_context(context, record) &&
-         f->get_stream_id != NULL && f->get_stream_id(context, stream, 0, &record->stream) == 0;
+         f->get_stream_id(context, stream, 0, &record->stream) == 0;
 }
 
 void rls_cupti_name_device(uint32_t device, const char* name) {
   // A GPU is told by what has no context.
-  if (is_on())
+  if (is_on() || (is_undecided() && can_wait()))
     give(&(struct rls_shim_gpu_named){.device = device, .context = RLS_UNKNOWN_ID}, name);
 }
 
@@ -124,7 +154,15 @@ static struct given* take_fresh(void) {
   return oldest;
 }
 
+static void tell_lost(struct rls_shim_slot* slot) {
+  const uint32_t lost = __atomic_exchange_n(&lost_count, 0, __ATOMIC_RELAXED);
+  if (lost == 0) return;
+  __atomic_store_n(&slot->dropped_names, slot->dropped_names + lost - 1, __ATOMIC_RELAXED);
+  rls_count(slot, &slot->dropped_names);  // the last one, and when
+}
+
 void rls_cupti_tell_given(struct rls_shim_slot* slot) {
+  if (slot != NULL) tell_lost(slot);
   for (struct given* name = take_fresh(); name != NULL;) {
     struct given* next = name->next;
     if (slot != NULL) tell(slot, name);

@@ -103,9 +103,16 @@ class Memory:
 
     def dropped(self) -> int:
         """Return how many records did not fit into their rings."""
+        return self._count_at(24)
+
+    def dropped_names(self) -> int:
+        """Return how many names were not told."""
+        return self._count_at(32)
+
+    def _count_at(self, offset: int) -> int:
         used = HEADER.unpack_from(self._memory)[9]
         slots = range(self._header, self._header + used * self._slot, self._slot)
-        return sum(struct.unpack_from("<Q", self._memory, slot + 24)[0] for slot in slots)
+        return sum(struct.unpack_from("<Q", self._memory, slot + offset)[0] for slot in slots)
 
     def set_reader(self, reader: int) -> None:
         struct.pack_into("<I", self._memory, READER_AT, reader)

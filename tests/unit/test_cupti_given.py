@@ -114,6 +114,7 @@ library.name_all(sys.argv[3] == "runtime", context, stream)
 """
 NAMES = """
 #include "cuda_names.h"
+void name_gpu(int device, const char* name) { nvtxNameCudaDeviceA(device, name); }
 void name_all(int is_runtime, void* context, void* stream) {
   name_device(is_runtime, 0, context);
   name_stream(is_runtime, stream);
@@ -121,15 +122,35 @@ void name_all(int is_runtime, void* context, void* stream) {
 """
 
 
-@pytest.mark.parametrize("api", ["driver", "runtime"])
-def test_a_program_that_runs_gives_names_from_the_attach_on(tmp_path: Path, api: str) -> None:
-    (tmp_path / "names.c").write_text(NAMES)
+# Names GPU 0 so many times, and only then starts the driver: in a child too, if it forks.
+EARLY = """
+import ctypes, os, sys
+cuda, library = (ctypes.CDLL(path) for path in ("libcuda.so.1", sys.argv[1]))
+for index in range(int(sys.argv[2])):
+    library.name_gpu(0, b"early %d" % index)
+child = os.fork() if sys.argv[3:] == ["fork"] else 0
+library.name_gpu(1, b"late")
+assert cuda.cuInit(0) == 0
+assert child == 0 or os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return what gives names, as a library."""
+    folder = tmp_path_factory.mktemp("names")
+    (folder / "names.c").write_text(NAMES)
     folders = [f"-I{FAKES / 'include'}", f"-I{WORKLOADS}", "-isystem", str(nvtx_include())]
-    library = str(tmp_path / "names.so")
     subprocess.run(
-        [compiler(), *folders, "-shared", "-fPIC", str(tmp_path / "names.c"), "-o", library],
+        [compiler(), *folders, "-shared", "-fPIC", str(folder / "names.c"),
+         "-o", str(folder / "names.so")],
         check=True,
-    )
+    )  # fmt: skip
+    return str(folder / "names.so")
+
+
+@pytest.mark.parametrize("api", ["driver", "runtime"])
+def test_a_program_that_runs_gives_names_from_the_attach_on(library: str, api: str) -> None:
     records, _ = run_python(LATE, str(shims.LIBRARY), library, api)
     names = [name for _, name in given(records)]
     assert sorted(names) == sorted(
@@ -138,6 +159,29 @@ def test_a_program_that_runs_gives_names_from_the_attach_on(tmp_path: Path, api:
     # Each by the number of the stream, which is not that of the default one.
     places = {place for place, name in given(records) if name in ("compute", "default")}
     assert len(places) == 2
+
+
+INJECTED = {"CUDA_INJECTION64_PATH": str(shims.LIBRARY), **NVTX}
+
+
+@pytest.mark.parametrize(("count", "kept"), [(2, 2), (70, 64)])
+def test_a_gpu_may_be_named_before_the_driver_is_started(
+    library: str, count: int, kept: int
+) -> None:
+    records, _ = run_python(EARLY, library, str(count), **INJECTED)
+    first = [((0, 0, NOWHERE, 0), f"early {index}") for index in range(kept)]
+    last = [((0, 1, NOWHERE, 0), "late")] if kept == count else []
+    assert given(records) == [*first, *last]
+    (memory,) = records.memories
+    assert memory.dropped_names() == count + 1 - len(first) - len(last)
+
+
+def test_a_forked_child_that_starts_the_driver_has_the_names_too(library: str) -> None:
+    records, _ = run_python(EARLY, library, "1", "fork", **INJECTED)
+    names = {memory.pid: [] for memory in records.memories}
+    for memory, _, cell in records.cells(NAMED):
+        names[memory.pid].append(memory.texts[struct.unpack_from("<Q", cell, 16)[0]])
+    assert list(names.values()) == [["early 0", "late"]] * 2
 
 
 def _complete(records: GpuRecords, readers: int) -> list[tuple[tuple[int, ...], str]]:
