@@ -208,10 +208,13 @@ void* rls_cupti_open(const char* wanted) {
 void* rls_cuda_function(const char* name) {
   static void* driver;
   if (driver == NULL) driver = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY | RTLD_LOCAL);
-  return driver != NULL ? dlsym(driver, name) : NULL;
+  void* function = driver != NULL ? dlsym(driver, name) : NULL;
+  if (function == NULL) dlerror();  // the program must not find an error of ours
+  return function;
 }
 
-bool rls_cupti_resolve(void* library) {
+// A needed function that is missing; NULL: there is none.
+static const char* resolve(void* library) {
   struct cupti_functions* f = &rls_cupti.functions;
   const struct {
     const char* name;
@@ -242,9 +245,14 @@ bool rls_cupti_resolve(void* library) {
   };
   for (size_t i = 0; i < sizeof(wanted) / sizeof(*wanted); ++i) {
     *wanted[i].function = dlsym(library, wanted[i].name);
-    if (*wanted[i].function != NULL || !wanted[i].is_needed) continue;
-    rls_cupti_say("%s has no function %s", rls_cupti.library, wanted[i].name);
-    return false;
+    if (*wanted[i].function == NULL && wanted[i].is_needed) return wanted[i].name;
   }
-  return true;
+  return NULL;
+}
+
+bool rls_cupti_resolve(void* library) {
+  const char* missing = resolve(library);
+  dlerror();  // the program must not find an error of ours: older releases lack some
+  if (missing != NULL) rls_cupti_say("%s has no function %s", rls_cupti.library, missing);
+  return missing == NULL;
 }

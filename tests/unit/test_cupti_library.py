@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from cuda_fakes import RELEASES, driver, toolkit
-from cupti_programs import KINDS, record, status
+from cupti_programs import KINDS, record, run_python, status
 from cupti_ring import KERNEL, ON, REFUSED
+from rlscope_trace import shims
 
 # Without any of these nothing can be recorded.
 NEEDED = (
@@ -106,13 +107,18 @@ def test_none_at_all_is_told_with_what_to_install(tmp_path: Path) -> None:
     assert "pip install nvidia-cuda-cupti" in told.reason
 
 
-@pytest.mark.parametrize("name", [*NEEDED, *OPTIONAL])
-def test_a_function_that_is_missing_is_a_feature_that_is_missing(name: str, tmp_path: Path) -> None:
+def library_without(name: str, folder: Path) -> str:
+    """Write a libcupti in which one function has another name; return its path."""
     built = Path(library("13.0")).read_bytes()
     without = built.replace(f"\0{name}\0".encode(), f"\0x{name[1:]}\0".encode())
     assert without != built
-    (tmp_path / "libcupti.so.13").write_bytes(without)
-    records, _ = record("--launches=30", RLSCOPE_CUPTI_LIBRARY=str(tmp_path / "libcupti.so.13"))
+    (folder / "libcupti.so.13").write_bytes(without)
+    return str(folder / "libcupti.so.13")
+
+
+@pytest.mark.parametrize("name", [*NEEDED, *OPTIONAL])
+def test_a_function_that_is_missing_is_a_feature_that_is_missing(name: str, tmp_path: Path) -> None:
+    records, _ = record("--launches=30", RLSCOPE_CUPTI_LIBRARY=library_without(name, tmp_path))
     told = records.status()
     if name in NEEDED:
         assert told.reason == f"{tmp_path}/libcupti.so.13 has no function {name}"
@@ -127,3 +133,22 @@ def test_a_function_that_is_missing_is_a_feature_that_is_missing(name: str, tmp_
     else:
         assert names["cuLaunchKernel"] == 30
     assert (0 in {call.tid for call in records.calls()}) == (name == "cuptiSetThreadIdType")
+
+
+INIT = """
+import ctypes
+dlerror = ctypes.CDLL(None).dlerror
+dlerror.restype = ctypes.c_char_p
+init = ctypes.CDLL("libcuda.so.1").cuInit
+dlerror()
+print(init(0), dlerror())
+"""
+
+
+def test_the_program_finds_no_error_of_ours(tmp_path: Path) -> None:
+    records, output = run_python(
+        INIT, CUDA_INJECTION64_PATH=str(shims.LIBRARY),
+        RLSCOPE_CUPTI_LIBRARY=library_without("cuptiSubscribe", tmp_path),
+    )  # fmt: skip
+    assert output == "0 None\n"
+    assert records.status().state == REFUSED
