@@ -8,7 +8,7 @@ import duckdb
 from rlscope_analysis.schema.vocabulary import PYTHON_RANGES
 from rlscope_trace.store.calibration_windows import calls_away
 from rlscope_trace.store.capture_cuda import insert_cuda_capture
-from rlscope_trace.store.capture_rows import NOT_RECORDED
+from rlscope_trace.store.capture_rows import NOT_RECORDED, OTHER_CLOCK
 from rlscope_trace.store.gil_ranges import life_of
 from rlscope_trace.store.probe_facts import Interpreter, ProbeFacts
 from rlscope_trace.store.processes import Life
@@ -24,9 +24,6 @@ _FREE_THREADED = (
 _NO_GIL_FOUND = "in part: where its GIL lies was not found: waits for it count as lock"
 _SUBINTERPRETERS = (
     "in part: it has several interpreters: waits for a GIL of their own count as lock"
-)
-_OTHER_CLOCK = (
-    "it runs in a time namespace, by another clock: when its operations were is not known"
 )
 _PYPY = "it runs PyPy, whose calls are compiled: nothing can be probed"
 
@@ -45,7 +42,8 @@ def insert_event_capture(
     # Nothing more can be said of a process where a kind was not measured at all.
     measured = {kind for _, kind, is_measured, _ in rows if is_measured}
     rows += [row for row in _of_processes(session, facts, lives) if row[1] in measured]
-    rows += _of_processes_with(facts.nvtx_packages, lives, PYTHON_RANGES)
+    clients = processes_with(facts.nvtx_packages, lives)
+    rows += [(process_id, PYTHON_RANGES, True, None) for process_id in clients]
     for row in rows:
         con.execute("INSERT INTO capture VALUES (?, ?, ?, ?)", row)
     failure = f"the recorder failed: {facts.failure}" if facts.failure else None
@@ -130,15 +128,16 @@ def _of_processes(
     return rows
 
 
-def _of_processes_with(
-    told: Sequence[tuple[int, int]], lives: Sequence[Life], kind: str
-) -> list[_Row]:
-    """Return a row of a kind that was measured for each process of which something was told."""
+def processes_with(told: Sequence[tuple[int, int]], lives: Sequence[Life]) -> list[int]:
+    """Return the process_id of each process of which something was told, by pid and time (ns).
+
+    Of a fork is true what was told of its parent.
+    """
     found = _by_process(lives, [(pid, ts_ns, True) for pid, ts_ns in told])
     for life in lives:
         if life.process_id not in found and not life.exec_ns:
             _inherit(found, life)
-    return [(process_id, kind, True, None) for process_id in sorted(found)]
+    return sorted(found)
 
 
 def _insert_other_clocks(
@@ -146,12 +145,13 @@ def _insert_other_clocks(
 ) -> int:
     """Say of processes with another clock that their operations were left out; return rows more."""
     added = 0
-    for process_id, kind, *_ in _of_processes_with(facts.other_clocks, lives, "operation"):
-        place = [process_id, kind]
+    for process_id in processes_with(facts.other_clocks, lives):
         ((gone,),) = con.execute(
-            "DELETE FROM capture WHERE process_id = ? AND kind = ?", place
+            "DELETE FROM capture WHERE process_id = ? AND kind = 'operation'", [process_id]
         ).fetchall()
-        con.execute("INSERT INTO capture VALUES (?, ?, false, ?)", [*place, _OTHER_CLOCK])
+        con.execute(
+            "INSERT INTO capture VALUES (?, 'operation', false, ?)", [process_id, OTHER_CLOCK]
+        )
         added += 1 - gone
     return added
 

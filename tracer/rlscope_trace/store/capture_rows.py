@@ -10,6 +10,9 @@ REFUSED = (
 )
 TAKEN = "another recorder read the operations of this process"
 NOT_RECORDED = "this version of rlscope-trace records them, the one that made the spool did not"
+OTHER_CLOCK = (
+    "it runs in a time namespace, by another clock: when what it told of itself was is not known"
+)
 
 
 # Process, whether its operations were measured, and why not or what is missing.

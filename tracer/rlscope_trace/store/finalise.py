@@ -20,7 +20,7 @@ from rlscope_trace._capture import SpoolScan, StateRows
 from rlscope_trace.errors import OutputExistsError, SpoolError, TracerError, VerificationError
 from rlscope_trace.store.calibration import insert_calibration
 from rlscope_trace.store.calibration_windows import insert_calibration_windows, window_losses
-from rlscope_trace.store.capture_events import insert_event_capture
+from rlscope_trace.store.capture_events import insert_event_capture, processes_with
 from rlscope_trace.store.capture_rows import insert_capture
 from rlscope_trace.store.counters import insert_counters
 from rlscope_trace.store.database_file import (
@@ -229,7 +229,7 @@ class _Decoding:
         is_clean = self._spool.end_ns > 0
         writer = OperationWriter(
             con, path, is_clean=is_clean, execs=execs,
-            other_clocks={pid for pid, _ in self._facts.other_clocks},
+            other_clocks=processes_with(self._facts.other_clocks, self._tree.lives()),
         )  # fmt: skip
         operations = writer.write(self._progress)
         host = self._spool.session.get("host")

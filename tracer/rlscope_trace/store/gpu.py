@@ -105,6 +105,7 @@ class GpuWriter:
         is_recorded = calls["start_ns"] >= self._lives.start_ns
         self._cuts.calls_of_no_thread += _count((thread_id == NOBODY) & is_recorded)
         self._cuts.add_outside(thread_id, is_recorded)
+        self._cuts.add_elsewhen(thread_id)
         return _where(rows, thread_id > 0)
 
     def _activities(self, activities: Columns) -> Columns:
@@ -128,10 +129,12 @@ class GpuWriter:
         is_recorded = activities["start_ns"] >= self._lives.start_ns
         self._cuts.of_no_process += _count((process_id == NOBODY) & is_recorded)
         self._cuts.add_outside(process_id, is_recorded)
+        self._cuts.add_elsewhen(process_id)
         return _where(rows, process_id > 0)
 
     def _overheads(self, overheads: Columns) -> Columns:
         process_id = self._processes(overheads)
+        self._cuts.add_elsewhen(process_id)
         rows = {
             "process_id": process_id,
             "thread_id": np.maximum(self._threads(overheads), 0),
@@ -144,6 +147,7 @@ class GpuWriter:
     def _memories(self, memories: Columns) -> Columns:
         at_ns = memories["ts_ns"]
         process_id = self._processes({**memories, "start_ns": at_ns, "end_ns": at_ns + 1})
+        self._cuts.add_elsewhen(process_id)
         rows = {name: column for name, column in memories.items() if name != "source"}
         rows["device"] = self._facts.devices.numbers(memories["source"], memories["device"])
         return _where({**rows, "process_id": process_id}, process_id > 0)

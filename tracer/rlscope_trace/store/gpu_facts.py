@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rlscope_trace._capture import (
@@ -11,6 +12,7 @@ from rlscope_trace._capture import (
     shim_gpu_statuses,
     shim_gpu_streams,
 )
+from rlscope_trace.store.capture_rows import OTHER_CLOCK
 from rlscope_trace.store.cupti_intervals import insert_intervals
 from rlscope_trace.store.gpu_devices import INT64_MAX, GpuDevices, int32, int64
 from rlscope_trace.store.gpu_verdicts import (
@@ -72,6 +74,8 @@ class GpuFacts:
     def has_calls(self, source: int) -> bool:
         """Tell whether the calls of a process were recorded, so that each activity has one."""
         status = self._last.get(source)
+        if self.has_other_clock(source):
+            return False
         if status is not None and status["state"] == ON:
             return bool(status["recorded"] & CALL_KINDS)
         return bool(shim_gpu_has_calls(self._scan, source))
@@ -79,9 +83,13 @@ class GpuFacts:
     def has_work(self, source: int) -> bool:
         """Tell whether the GPU activity of a process was recorded, so that each call has some."""
         status = self._last.get(source)
-        return (
+        return not self.has_other_clock(source) and (
             status is not None and status["state"] == ON and bool(status["recorded"] & WORK_KINDS)
         )
+
+    def has_other_clock(self, source: int) -> bool:
+        """Tell whether the times of a process are not ours: none of its records is kept."""
+        return self._lives.has_other_clock(self._pids[source], self._seen_ns(source))
 
     def is_late(self, source: int) -> bool:
         """Tell whether a process had run before its GPU activity was recorded."""
@@ -90,7 +98,10 @@ class GpuFacts:
 
     def failures(self) -> list[int]:
         """Return when calls of CUPTI failed that cost records, by CLOCK_MONOTONIC in ns."""
-        return [status["ts_ns"] for status in self._statuses if costs_records(status)]
+        return [
+            status["ts_ns"] for status in self._statuses
+            if costs_records(status) and not self.has_other_clock(status["source"])
+        ]  # fmt: skip
 
     def verdicts(self, reader: ShimGpuReader) -> list[GpuVerdict]:
         """Return what was measured of each process that told of it, after all has been read."""
@@ -103,7 +114,9 @@ class GpuFacts:
                 rest = _REST if source in cut else None
                 programs.setdefault(process_id, []).append(Program(status, clock, rest))
         return [
-            verdict
+            replace(verdict, measured=False, reason=OTHER_CLOCK)
+            if verdict.measured and self._lives.is_by_other_clock(process_id)
+            else verdict
             for process_id, told in programs.items()
             for verdict in verdicts_of(
                 process_id, told, self._unheard_ns(process_id, told), self._lives.start_ns
@@ -129,7 +142,8 @@ class GpuFacts:
         for status in self._statuses:
             process_id = self._process(status["source"], status["ts_ns"])
             is_on = status["state"] == ON and bool(status["recorded"] & CALL_KINDS)
-            if process_id is not None:
+            # Calls told by another clock are not in the trace; those that probes saw are.
+            if process_id is not None and not self._lives.is_by_other_clock(process_id):
                 ts_ns = min(status["ts_ns"], INT64_MAX)
                 rows.append((process_id, ts_ns, is_on, bool(status["is_late"])))
         return rows
@@ -148,9 +162,10 @@ class GpuFacts:
             process_id = self._process(status["source"], status["ts_ns"])
             if process_id is None:
                 continue
+            is_dated = not self._lives.is_by_other_clock(process_id)
             yield (
                 process_id,
-                int64(status["ts_ns"]) or None,
+                (int64(status["ts_ns"]) or None) if is_dated else None,
                 _STATES.get(status["state"], "refused"),
                 status["reason"],
                 int32(status["code"]) or None,

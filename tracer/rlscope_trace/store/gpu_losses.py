@@ -10,8 +10,9 @@ import numpy as np
 from rlscope_trace._capture import shim_gpu_cut_names, shim_gpu_lost, shim_gpu_repeated
 from rlscope_trace.store.gpu_devices import INT64_MAX, int64
 from rlscope_trace.store.gpu_facts import NOT_FETCHED
+from rlscope_trace.store.operation_losses import OUT_OF_IT
 from rlscope_trace.store.stats import TraceStat
-from rlscope_trace.store.thread_lives import OUTSIDE
+from rlscope_trace.store.thread_lives import ELSEWHEN, OUTSIDE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,6 +45,7 @@ class GpuCuts:
     calls_of_no_thread: int = 0
     of_no_process: int = 0
     after_end: int = 0
+    of_other_clock: int = 0
 
     def add_outside(self, owners: NDArray[np.int32], is_recorded: NDArray[np.bool_]) -> None:
         """Count what came after the last instant that is known of its owner."""
@@ -51,13 +53,17 @@ class GpuCuts:
         if not self.is_clean:
             self.after_end += int(np.count_nonzero((owners == OUTSIDE) & is_recorded))
 
+    def add_elsewhen(self, owners: NDArray[np.int32]) -> None:
+        """Count what is dated by another clock than that of the trace."""
+        self.of_other_clock += int(np.count_nonzero(owners == ELSEWHEN))
+
 
 def gpu_stats(
     scan: ShimScan, reader: ShimGpuReader, facts: GpuFacts, cuts: GpuCuts
 ) -> list[TraceStat]:
     """Return a row for everything that is missing or odd."""
     rows = [
-        *_told(scan),
+        *_told(scan, facts),
         *_failed(facts),
         *_left_out(reader, cuts),
         *_unmatched(reader, facts),
@@ -73,12 +79,13 @@ def gpu_stats(
     return [row for row in rows if row.count != 0]
 
 
-def _told(scan: ShimScan) -> Iterator[TraceStat]:
+def _told(scan: ShimScan, facts: GpuFacts) -> Iterator[TraceStat]:
     """Tell what CUPTI or the shim counted."""
     counts: dict[tuple[int, int], tuple[int, int]] = {}
-    for _, what, activity, count, first_ns in shim_gpu_lost(scan):
+    for number, what, activity, count, first_ns in shim_gpu_lost(scan):
         before, since_ns = counts.get((what, activity), (0, 0))
-        earliest = min((ns for ns in (since_ns, first_ns) if ns), default=0)
+        told_ns = 0 if facts.has_other_clock(number) else first_ns
+        earliest = min((ns for ns in (since_ns, told_ns) if ns), default=0)
         # No process has so many: the number is damaged, and a column would not hold it.
         counts[what, activity] = (min(before + count, INT64_MAX), earliest)
     for (what, activity), (count, first_ns) in counts.items():
@@ -125,6 +132,10 @@ def _left_out(reader: ShimGpuReader, cuts: GpuCuts) -> Iterator[TraceStat]:
     yield TraceStat(
         "unmatched", "GPU activities of processes that are not in the trace", cuts.of_no_process,
         None, None,
+    )  # fmt: skip
+    yield TraceStat(
+        "unmatched", "GPU records of processes in a time namespace: their clock is not ours",
+        cuts.of_other_clock, None, OUT_OF_IT,
     )  # fmt: skip
     yield TraceStat(
         "truncated", "GPU records after the last instant that is known of their process",

@@ -10,6 +10,7 @@ _SLOWER = "mark fewer ranges: the recorder could not keep up with their rate"
 _KILLED = "stop the recorder with Ctrl-C or SIGTERM: a kill loses what was under way"
 _DAMAGED = "check the disk: what is written there does not come back"
 REFUSED = "the program set a seccomp filter, or a limit (ulimit -f, -v), before"
+OUT_OF_IT = "run the program outside of it"
 _UNBALANCED = "let every push have its pop, on the same thread and in the same domain"
 
 
@@ -87,7 +88,7 @@ def _odd(losses: Mapping[str, int], cuts: Cuts) -> Iterator[TraceStat]:
     )  # fmt: skip
     yield TraceStat(
         "unmatched", "operations of processes in a time namespace: their clock is not ours",
-        cuts.of_other_clock, None, "run the program outside of it",
+        cuts.of_other_clock, None, OUT_OF_IT,
     )  # fmt: skip
     yield TraceStat(
         "unmatched", "operations that are not properly nested: kept, inside the one opened last",

@@ -80,13 +80,13 @@ class OperationWriter:
     ) -> None:
         """`is_clean`: the recorder lived to end the recording. `execs`: see ThreadLives.
 
-        `other_clocks`: pids whose times are not ours: what they told is counted and left out.
+        `other_clocks`: process_id of those whose times are not ours: what they told is counted and
+        left out.
         """
         self._con = con
         self._is_clean = is_clean
-        self._other_clocks = frozenset(other_clocks)
         self.scan = self._scan = ShimScan(str(shim_file))
-        self.lives = self._lives = ThreadLives(con, self._scan.source_pids(), execs)
+        self.lives = self._lives = ThreadLives(con, self._scan.source_pids(), execs, other_clocks)
         self._keys = [_described(*key) for key in self._scan.names()]
         self._is_auto = np.array([key[3] == "auto" for key in self._keys], dtype=np.uint8)
         self._paths = _Paths()
@@ -124,12 +124,11 @@ class OperationWriter:
     def _by_thread(self, tenancies: NDArray[np.void]) -> dict[Life, list[int]]:
         by_thread: dict[Life, list[int]] = {}
         for index, tenancy in enumerate(tenancies):
-            if int(tenancy["pid"]) in self._other_clocks:
+            pid, tid, first_ns = (int(tenancy[name]) for name in ("pid", "tid", "first_ns"))
+            if self._lives.has_other_clock(pid, first_ns):
                 self._cuts.of_other_clock += int(tenancy["ranges"])
                 continue
-            life = self._lives.find(
-                int(tenancy["pid"]), int(tenancy["tid"]), int(tenancy["first_ns"])
-            )
+            life = self._lives.find(pid, tid, first_ns)
             if life is not None:
                 by_thread.setdefault(life, []).append(index)
             elif int(tenancy["last_ns"]) >= self._lives.start_ns:
@@ -258,8 +257,11 @@ class OperationWriter:
     def _async_rows(self) -> Iterator[tuple[int, int, int, int]]:
         """Yield process, start, end and key."""
         for start_ns, end_ns, pid, key in self._scan.async_ranges().tolist():
+            if self._lives.has_other_clock(pid, start_ns):
+                self._cuts.of_other_clock += 1
+                continue
             process = self._lives.process(pid, start_ns)
-            if process is None or pid in self._other_clocks:
+            if process is None:
                 continue
             self._cuts.unended_async += end_ns == 0
             end = min(end_ns or process.end_ns, process.end_ns)
@@ -272,7 +274,8 @@ class OperationWriter:
         rows = []
         for ts_ns, tenancy, key in self._scan.marks().tolist():
             pid, tid = int(tenancies["pid"][tenancy]), int(tenancies["tid"][tenancy])
-            if pid in self._other_clocks:
+            if self._lives.has_other_clock(pid, ts_ns):
+                self._cuts.of_other_clock += 1
                 continue
             life = self._lives.find(pid, tid, ts_ns)
             if life is None or not life.start_ns <= ts_ns <= life.end_ns:

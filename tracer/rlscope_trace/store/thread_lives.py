@@ -1,7 +1,7 @@
 """Whose a thread id was at an instant: ids are reused, lives are not."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 # In place of an id: the interval lies wholly before or after what was recorded of its owner; there
-# was no such owner.
-OUTSIDE, NOBODY = 0, -1
+# was no such owner; its times are of another clock than those of the trace.
+OUTSIDE, NOBODY, ELSEWHEN = 0, -1, -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,13 @@ class ThreadLives:
         con: duckdb.DuckDBPyConnection,
         pids: list[int],
         execs: Sequence[tuple[int, int]] = (),
+        other_clocks: Collection[int] = (),
     ) -> None:
-        """`execs`: when (ns) which thread replaced its program."""
+        """`execs`: when (ns) which thread replaced its program.
+
+        `other_clocks`: process_id of those whose times are not ours.
+        """
+        self._other_clocks = frozenset(other_clocks)
         execs_ns: dict[int, list[int]] = {}
         for ts_ns, thread_id in sorted(execs):
             execs_ns.setdefault(thread_id, []).append(ts_ns)
@@ -85,6 +90,15 @@ class ThreadLives:
         lives = self._processes.get(pid, [])
         return _at(lives, ts_ns) or (lives[-1] if lives else None)
 
+    def has_other_clock(self, pid: int, ts_ns: int) -> bool:
+        """Tell whether the process that told something did so by another clock than ours."""
+        life = self.process_told(pid, ts_ns)
+        return life is not None and life.process_id in self._other_clocks
+
+    def is_by_other_clock(self, process_id: int) -> bool:
+        """Tell the same of a process that is known already."""
+        return process_id in self._other_clocks
+
     def execs_ns(self, process_id: int) -> list[int]:
         """Return when a process replaced its program (ns), in the order of time."""
         return sorted(self._execs_ns.get(process_id, ()))
@@ -92,14 +106,27 @@ class ThreadLives:
     def threads_at(
         self, pid: int, tid: int, start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
     ) -> NDArray[np.int32]:
-        """Return whose each interval of a thread id is: a thread_id, OUTSIDE or NOBODY."""
-        return _owners(self._threads.get((pid, tid), []), start_ns, end_ns, is_thread=True)
+        """Return whose each interval of a thread id is: a thread_id, or one of those above."""
+        owners = _owners(self._threads.get((pid, tid), []), start_ns, end_ns, is_thread=True)
+        return self._by_our_clock(owners, pid, start_ns)
 
     def processes_at(
         self, pid: int, start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
     ) -> NDArray[np.int32]:
-        """Return whose each interval of a pid is: a process_id, OUTSIDE or NOBODY."""
-        return _owners(self._processes.get(pid, []), start_ns, end_ns, is_thread=False)
+        """Return whose each interval of a pid is: a process_id, or one of those above."""
+        owners = _owners(self._processes.get(pid, []), start_ns, end_ns, is_thread=False)
+        return self._by_our_clock(owners, pid, start_ns)
+
+    def _by_our_clock(
+        self, owners: NDArray[np.int32], pid: int, start_ns: NDArray[np.int64]
+    ) -> NDArray[np.int32]:
+        """Put ELSEWHEN where has_other_clock() is true."""
+        lives = self._processes.get(pid, [])
+        is_other = np.array([life.process_id in self._other_clocks for life in lives], dtype=bool)
+        if is_other.any():
+            ends = np.array([life.end_ns for life in lives[:-1]], dtype=np.int64)
+            owners[is_other[np.searchsorted(ends, start_ns, side="right")]] = ELSEWHEN
+        return owners
 
     def process_ids(self) -> list[int]:
         """Return all processes that have one of the pids."""
