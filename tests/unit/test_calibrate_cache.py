@@ -2,12 +2,12 @@
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import duckdb
 import pytest
 
+from known_costs import COSTS, KEY, add, calibration, measured
 from rlscope_analysis.schema import create_tables
 from rlscope_analysis.schema.vocabulary import BYSTANDER_EVENTS, EVENTS
 from rlscope_trace import __version__
@@ -16,7 +16,6 @@ from rlscope_trace.calibrate.cache import Calibration
 from rlscope_trace.cli import calibrating
 from rlscope_trace.errors import TracerError
 from rlscope_trace.store.calibration import (
-    DOUBTFUL,
     Cost,
     costs_of_spool,
     insert_calibration,
@@ -24,20 +23,7 @@ from rlscope_trace.store.calibration import (
 )
 from rlscope_trace.store.spool import CALIBRATION_FILE, remove_files
 
-KEY = {"machine": "m", "cpu": "c", "kernel": "6.1", "tool_version": __version__}
-COSTS = [
-    Cost("switch", "outside", "micro", "btf", 400.0, 20.0, 9, 380.0, 420.0),
-    Cost("call", "inside", "micro", "session", 500.0, 20.0, 9, 480.0, 520.0),
-    Cost("call", "outside", "micro", "session", 700.0, 20.0, 9, 680.0, 720.0),
-    Cost("call", "inside", "micro", "multi", 550.0, 20.0, 9, 530.0, 570.0),
-    Cost("call", "outside", "micro", "multi", 800.0, 20.0, 9, 780.0, 820.0),
-    Cost("range", "inside", "micro", "", 30.0, 1.0, 9, 29.0, 31.0),
-]
 SESSION: dict[str, object] = {"capture": "btf", "instruments": {"call_probes": "multi"}}
-
-
-def calibration(key: dict[str, str] = KEY) -> Calibration:
-    return Calibration(COSTS, {"key": key, "extent": "full"})
 
 
 def test_what_was_saved_is_found_again(tmp_path: Path) -> None:
@@ -179,12 +165,6 @@ def test_a_spool_takes_its_calibration_with_it(tmp_path: Path) -> None:
     assert not spool.exists()
 
 
-def add(spool: Path, directory: Path, monkeypatch: pytest.MonkeyPatch, *, wanted: bool) -> None:
-    monkeypatch.setenv(cache.DIRECTORY_VARIABLE, str(directory))
-    monkeypatch.setattr(cache, "machine_key", lambda: KEY)
-    calibrating.add_to_spool(spool, wanted=wanted, target_runs=lambda: False)
-
-
 def test_known_costs_go_into_the_spool_without_measuring(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,12 +195,6 @@ def test_a_failing_calibration_does_not_cost_the_recording(
     words = capsys.readouterr().err
     assert ("calibration skipped" in words) == isinstance(failure, KeyboardInterrupt)
     assert ("no calibration" in words) == isinstance(failure, Exception)
-
-
-def measured(monkeypatch: pytest.MonkeyPatch, costs: list[Cost]) -> None:
-    """Let every measurement give these costs."""
-    taken = Calibration(costs, {"key": KEY, "extent": "short"})
-    monkeypatch.setattr(calibrating, "_measure", lambda *_arguments: taken)
 
 
 def test_where_nothing_could_be_measured_nothing_is_kept(
@@ -267,91 +241,3 @@ def test_a_child_that_ends_is_told_with_its_last_words(
             child.ask("where")
     finally:
         child.close()
-
-
-def scaled(factor: float) -> list[Cost]:
-    """Return the costs as if the machine had been slower when they were taken."""
-    return [
-        replace(
-            cost, mean_ns=factor * (cost.mean_ns or 0.0), low_ns=factor * (cost.low_ns or 0.0),
-            high_ns=factor * (cost.high_ns or 0.0),
-        )
-        for cost in COSTS
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("factor", [0.5, 2.0])
-def test_a_calibration_off_by_two_is_told_each_time_until_it_is_taken_again(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    factor: float,
-) -> None:
-    directory = tmp_path / "cache"
-    cache.save(directory, Calibration(scaled(factor), {"key": KEY, "extent": "full"}))
-    measured(monkeypatch, COSTS)
-    for _ in range(2):
-        add(tmp_path, directory, monkeypatch, wanted=True)
-        words = capsys.readouterr().err
-        assert "contradicts other measurements: call, range\nhint: " in words
-        found, _ = read_costs(tmp_path / CALIBRATION_FILE)
-        doubts = [cost.event for cost in found if cost.quality.startswith(DOUBTFUL)]
-        # Not of what a switch takes in a loop, which is not steady enough.
-        assert doubts == [cost.event for cost in COSTS if cost.event != "switch"]
-        (tmp_path / CALIBRATION_FILE).unlink()
-
-
-def test_what_agrees_is_checked_once_for_a_boot_and_one_disturbance_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    directory = tmp_path / "cache"
-    cache.save(directory, calibration())
-    answers = [scaled(3.0), COSTS]
-    monkeypatch.setattr(
-        calibrating, "_measure", lambda *_arguments: Calibration(answers.pop(0), {})
-    )
-    for said in (True, False):
-        add(tmp_path, directory, monkeypatch, wanted=True)
-        words = capsys.readouterr().err
-        assert ("checking the calibration" in words) == said
-        assert "contradicts" not in words
-        assert read_costs(tmp_path / CALIBRATION_FILE)[0] == COSTS
-    assert answers == []
-    assert not cache.is_checked(directory, Calibration(scaled(2.0), calibration().facts))
-
-
-@pytest.mark.parametrize("failure", [OSError(24, "Too many open files"), ValueError("no answer")])
-def test_a_check_that_fails_leaves_what_is_known(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    failure: Exception,
-) -> None:
-    def fail(*_arguments: object) -> None:
-        raise failure
-
-    cache.save(tmp_path / "cache", calibration())
-    monkeypatch.setattr(calibrating, "_measure", fail)
-    add(tmp_path, tmp_path / "cache", monkeypatch, wanted=True)
-    assert read_costs(tmp_path / CALIBRATION_FILE)[0] == COSTS
-    assert f"note: the calibration was not checked: {failure}\n" in capsys.readouterr().err
-    assert not cache.is_checked(tmp_path / "cache", calibration())
-
-
-def test_a_check_that_cannot_be_kept_costs_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    directory = tmp_path / "cache"
-    cache.save(directory, calibration())
-    measured(monkeypatch, COSTS)
-
-    def full(_path: Path, _target: Path) -> None:
-        raise OSError(30, "Read-only file system")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "replace", full)
-        checked = calibrating._checked(directory, calibration())
-    assert checked == calibration()
-    words = capsys.readouterr().err
-    assert "warning: each recording checks the calibration again: " in words
-    assert f"{directory}: Read-only file system\nhint: {cache.DIRECTORY_VARIABLE}=FOLDER" in words

@@ -1,0 +1,101 @@
+"""A calibration is held to short ones of now: what contradicts it is told."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from known_costs import COSTS, KEY, add, calibration, measured
+from rlscope_trace.calibrate import cache
+from rlscope_trace.calibrate.cache import Calibration
+from rlscope_trace.cli import calibrating
+from rlscope_trace.store.calibration import DOUBTFUL, Cost, read_costs
+from rlscope_trace.store.spool import CALIBRATION_FILE
+
+
+def scaled(factor: float) -> list[Cost]:
+    """Return the costs as if the machine had been slower when they were taken."""
+    return [
+        replace(
+            cost, mean_ns=factor * (cost.mean_ns or 0.0), low_ns=factor * (cost.low_ns or 0.0),
+            high_ns=factor * (cost.high_ns or 0.0),
+        )
+        for cost in COSTS
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_a_calibration_off_by_two_is_told_each_time_until_it_is_taken_again(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    factor: float,
+) -> None:
+    directory = tmp_path / "cache"
+    cache.save(directory, Calibration(scaled(factor), {"key": KEY, "extent": "full"}))
+    measured(monkeypatch, COSTS)
+    for _ in range(2):
+        add(tmp_path, directory, monkeypatch, wanted=True)
+        words = capsys.readouterr().err
+        assert "contradicts other measurements: call, range\nhint: " in words
+        found, _ = read_costs(tmp_path / CALIBRATION_FILE)
+        doubts = [cost.event for cost in found if cost.quality.startswith(DOUBTFUL)]
+        # Not of what a switch takes in a loop, which is not steady enough.
+        assert doubts == [cost.event for cost in COSTS if cost.event != "switch"]
+        (tmp_path / CALIBRATION_FILE).unlink()
+
+
+def test_what_agrees_is_checked_once_for_a_boot_and_one_disturbance_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = tmp_path / "cache"
+    cache.save(directory, calibration())
+    answers = [scaled(3.0), COSTS]
+    monkeypatch.setattr(
+        calibrating, "_measure", lambda *_arguments: Calibration(answers.pop(0), {})
+    )
+    for said in (True, False):
+        add(tmp_path, directory, monkeypatch, wanted=True)
+        words = capsys.readouterr().err
+        assert ("checking the calibration" in words) == said
+        assert "contradicts" not in words
+        assert read_costs(tmp_path / CALIBRATION_FILE)[0] == COSTS
+    assert answers == []
+    assert not cache.is_checked(directory, Calibration(scaled(2.0), calibration().facts))
+
+
+@pytest.mark.parametrize("failure", [OSError(24, "Too many open files"), ValueError("no answer")])
+def test_a_check_that_fails_leaves_what_is_known(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    failure: Exception,
+) -> None:
+    def fail(*_arguments: object) -> None:
+        raise failure
+
+    cache.save(tmp_path / "cache", calibration())
+    monkeypatch.setattr(calibrating, "_measure", fail)
+    add(tmp_path, tmp_path / "cache", monkeypatch, wanted=True)
+    assert read_costs(tmp_path / CALIBRATION_FILE)[0] == COSTS
+    assert f"note: the calibration was not checked: {failure}\n" in capsys.readouterr().err
+    assert not cache.is_checked(tmp_path / "cache", calibration())
+
+
+def test_a_check_that_cannot_be_kept_costs_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = tmp_path / "cache"
+    cache.save(directory, calibration())
+    measured(monkeypatch, COSTS)
+
+    def full(_path: Path, _target: Path) -> None:
+        raise OSError(30, "Read-only file system")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", full)
+        checked = calibrating._checked(directory, calibration())
+    assert checked == calibration()
+    words = capsys.readouterr().err
+    assert "warning: each recording checks the calibration again: " in words
+    assert f"{directory}: Read-only file system\nhint: {cache.DIRECTORY_VARIABLE}=FOLDER" in words
