@@ -1,6 +1,6 @@
 // The least work that gives a thread's time by operation, layer, state and GPU: a yardstick for the
-// sweep of rlscope_analysis on the machine at hand. It knows no waits, no transitions, no counts, no
-// windows and no faults, and takes any order on trust.
+// sweep of rlscope_analysis on the machine at hand. It knows no waits, no transitions, no counts,
+// no windows and no faults, and takes any order on trust.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -92,8 +92,7 @@ int64_t sum_of_thread(const BareThread& thread, const std::vector<int64_t>& edge
   while (true) {
     const int64_t state_ns =
         state_row < thread.states.rows ? thread.states.start_ns[state_row] : kNever;
-    const int64_t now_ns =
-        std::min({calls.next_ns(), operations.next_ns(), state_ns, edges[edge]});
+    const int64_t now_ns = std::min({calls.next_ns(), operations.next_ns(), state_ns, edges[edge]});
     if (now_ns == kNever) break;
     const auto key = static_cast<std::size_t>((operations.value() * 8 + calls.value()) * 4 + state);
     time_ns[key * 2 + edge % 2] += now_ns - before_ns;
