@@ -7,93 +7,38 @@
 namespace rls {
 namespace {
 
-constexpr int64_t kColumns = 4;
-
 class StreamSource : public RowSource {
  public:
-  StreamSource(ArrowArrayStream* stream, std::string table, const char* value_format)
-      : stream_(*stream), table_(std::move(table)) {
-    // Ownership moves: the capsule it came in sees a released stream.
-    stream->release = nullptr;
-    try {
-      check_schema(value_format);
-    } catch (...) {
-      stream_.release(&stream_);
-      throw;
-    }
-  }
+  StreamSource(ArrowArrayStream* stream, const std::string& table, const char* value_format)
+      : batches_(stream, table, {"i", "l", "l", value_format}),
+        value_is_byte_(std::strcmp(value_format, "C") == 0) {}
 
-  ~StreamSource() override {
-    release_array();
-    stream_.release(&stream_);
-  }
-
-  StreamSource(const StreamSource&) = delete;
-  StreamSource& operator=(const StreamSource&) = delete;
-
-  bool next(RowBatch* batch) override {
-    do {
-      release_array();
-      if (stream_.get_next(&stream_, &array_) != 0) fail();
-      if (array_.release == nullptr) return false;
-    } while (array_.length == 0);
-    if (array_.n_children != kColumns) throw ColumnError(table_ + " has other columns");
-    batch->rows = static_cast<std::size_t>(array_.length);
-    batch->id = column<int32_t>(0);
-    batch->start_ns = column<int64_t>(1);
-    batch->end_ns = column<int64_t>(2);
-    batch->value = value_is_byte_ ? static_cast<const void*>(column<uint8_t>(3))
-                                  : static_cast<const void*>(column<int32_t>(3));
+  bool next(RowBatch* rows) override {
+    const ArrowArray* const batch = batches_.next();
+    if (batch == nullptr) return false;
+    rows->rows = static_cast<std::size_t>(batch->length);
+    rows->id = column<int32_t>(*batch, 0);
+    rows->start_ns = column<int64_t>(*batch, 1);
+    rows->end_ns = column<int64_t>(*batch, 2);
+    rows->value = value_is_byte_ ? static_cast<const void*>(column<uint8_t>(*batch, 3))
+                                 : static_cast<const void*>(column<int32_t>(*batch, 3));
     return true;
   }
 
  private:
-  void check_schema(const char* value_format) {
-    ArrowSchema schema{};
-    if (stream_.get_schema(&stream_, &schema) != 0) fail();
-    const char* formats[kColumns] = {"i", "l", "l", value_format};
-    bool fits = schema.n_children == kColumns;
-    for (int64_t i = 0; fits && i < kColumns; ++i) {
-      fits = std::strcmp(schema.children[i]->format, formats[i]) == 0;
-    }
-    schema.release(&schema);
-    if (!fits) throw ColumnError(table_ + " has columns of other types");
-    value_is_byte_ = std::strcmp(value_format, "C") == 0;
-  }
-
   template <typename T>
-  const T* column(int64_t index) const {
-    const ArrowArray& child = *array_.children[index];
-    if (child.null_count != 0 && child.buffers[0] != nullptr && has_null(child)) {
-      throw ColumnError(table_ + " holds NULL where a row needs a value");
+  const T* column(const ArrowArray& batch, std::size_t index) const {
+    // null_count may be -1, not known: then the bitmap tells.
+    for (int64_t row = 0; may_hold_null(batch, index) && row < batch.length; ++row) {
+      if (is_null(batch, index, row)) {
+        throw ColumnError(batches_.table() + " holds NULL where a row needs a value");
+      }
     }
-    return static_cast<const T*>(child.buffers[1]) + child.offset + array_.offset;
+    return values_of<T>(batch, index);
   }
 
-  // null_count may be -1, not known: then the bitmap tells.
-  bool has_null(const ArrowArray& child) const {
-    const auto* bits = static_cast<const uint8_t*>(child.buffers[0]);
-    for (int64_t i = 0; i < array_.length; ++i) {
-      const int64_t at = i + child.offset + array_.offset;
-      if (((bits[at / 8] >> (at % 8)) & 1) == 0) return true;
-    }
-    return false;
-  }
-
-  void release_array() {
-    if (array_.release != nullptr) array_.release(&array_);
-    array_.release = nullptr;
-  }
-
-  [[noreturn]] void fail() {
-    const char* reason = stream_.get_last_error(&stream_);
-    throw ColumnError("cannot read " + table_ + ": " + (reason != nullptr ? reason : "no reason"));
-  }
-
-  ArrowArrayStream stream_;
-  std::string table_;
-  ArrowArray array_{};
-  bool value_is_byte_ = false;
+  ArrowBatches batches_;
+  bool value_is_byte_;
 };
 
 class MemorySource : public RowSource {
@@ -120,6 +65,55 @@ class MemorySource : public RowSource {
 };
 
 }  // namespace
+
+ArrowBatches::ArrowBatches(ArrowArrayStream* stream, std::string table,
+                           const std::vector<const char*>& formats)
+    : stream_(*stream), table_(std::move(table)), columns_(static_cast<int64_t>(formats.size())) {
+  // Ownership moves: the capsule it came in sees a released stream.
+  stream->release = nullptr;
+  try {
+    check_schema(formats);
+  } catch (...) {
+    stream_.release(&stream_);
+    throw;
+  }
+}
+
+ArrowBatches::~ArrowBatches() {
+  release_array();
+  stream_.release(&stream_);
+}
+
+const ArrowArray* ArrowBatches::next() {
+  do {
+    release_array();
+    if (stream_.get_next(&stream_, &array_) != 0) fail();
+    if (array_.release == nullptr) return nullptr;
+  } while (array_.length == 0);
+  if (array_.n_children != columns_) throw ColumnError(table_ + " has other columns");
+  return &array_;
+}
+
+void ArrowBatches::check_schema(const std::vector<const char*>& formats) {
+  ArrowSchema schema{};
+  if (stream_.get_schema(&stream_, &schema) != 0) fail();
+  bool fits = schema.n_children == columns_;
+  for (std::size_t i = 0; fits && i < formats.size(); ++i) {
+    fits = std::strcmp(schema.children[i]->format, formats[i]) == 0;
+  }
+  schema.release(&schema);
+  if (!fits) throw ColumnError(table_ + " has columns of other types");
+}
+
+void ArrowBatches::release_array() {
+  if (array_.release != nullptr) array_.release(&array_);
+  array_.release = nullptr;
+}
+
+void ArrowBatches::fail() {
+  const char* reason = stream_.get_last_error(&stream_);
+  throw ColumnError("cannot read " + table_ + ": " + (reason != nullptr ? reason : "no reason"));
+}
 
 std::unique_ptr<RowSource> make_stream_source(ArrowArrayStream* stream, const std::string& table,
                                               const char* value_format) {

@@ -18,6 +18,49 @@ class ColumnError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// The batches of an Arrow C stream, one after the other.
+class ArrowBatches {
+ public:
+  // Takes the stream over. Throws ColumnError where its columns do not have these Arrow formats.
+  ArrowBatches(ArrowArrayStream* stream, std::string table,
+               const std::vector<const char*>& formats);
+  ~ArrowBatches();
+  ArrowBatches(const ArrowBatches&) = delete;
+  ArrowBatches& operator=(const ArrowBatches&) = delete;
+
+  // The next batch, valid until the one after it; nullptr: there is none. Empty ones are passed
+  // over. Throws ColumnError where reading fails.
+  const ArrowArray* next();
+
+  const std::string& table() const { return table_; }
+
+ private:
+  void check_schema(const std::vector<const char*>& formats);
+  void release_array();
+  [[noreturn]] void fail();
+
+  ArrowArrayStream stream_;
+  ArrowArray array_{};
+  std::string table_;
+  int64_t columns_;
+};
+
+// Of a batch: the values of a column, and whether a row of it has none.
+template <typename T>
+const T* values_of(const ArrowArray& batch, std::size_t column) {
+  const ArrowArray& child = *batch.children[column];
+  return static_cast<const T*>(child.buffers[1]) + child.offset + batch.offset;
+}
+inline bool may_hold_null(const ArrowArray& batch, std::size_t column) {
+  const ArrowArray& child = *batch.children[column];
+  return child.null_count != 0 && child.buffers[0] != nullptr;
+}
+inline bool is_null(const ArrowArray& batch, std::size_t column, int64_t row) {
+  const ArrowArray& child = *batch.children[column];
+  const int64_t at = row + child.offset + batch.offset;
+  return ((static_cast<const uint8_t*>(child.buffers[0])[at / 8] >> (at % 8)) & 1) == 0;
+}
+
 // Rows of (id INTEGER, start_ns BIGINT, end_ns BIGINT, value); valid until the next batch is read.
 struct RowBatch {
   std::size_t rows = 0;

@@ -3,10 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <unordered_map>
 
-#include "arrow_abi.h"
+#include "arrow_stream.h"
 
 namespace rls {
 
@@ -29,27 +28,7 @@ struct IdCounts {
   int64_t nulls = 0;
 };
 
-// A stream of one INTEGER column.
-class IdColumn {
- public:
-  // Takes the stream over. Throws ColumnError where it has other columns.
-  IdColumn(ArrowArrayStream* stream, std::string table);
-  ~IdColumn();
-  IdColumn(const IdColumn&) = delete;
-  IdColumn& operator=(const IdColumn&) = delete;
-
-  // Reads it to its end. Throws ColumnError where that fails.
-  IdCounts count();
-
- private:
-  void check_schema();
-  bool next();
-  [[noreturn]] void fail();
-  void release_array();
-
-  ArrowArrayStream stream_;
-  ArrowArray array_{};
-  std::string table_;
-};
+// Counts a column of INTEGER, the only one of the batches, to its end.
+IdCounts count_ids(ArrowBatches* batches);
 
 }  // namespace rls

@@ -138,11 +138,11 @@ py::tuple sweep(const std::array<py::array, 6>& thread_columns,
 
 py::tuple count(const py::object& capsule, const std::string& table) {
   // Closed with the GIL held, as the streams of a Python object expect.
-  IdColumn column(stream_of(capsule), table);
+  ArrowBatches batches(stream_of(capsule), table, {"i"});
   IdCounts counts;
   {
     const py::gil_scoped_release release;
-    counts = column.count();
+    counts = count_ids(&batches);
   }
   return py::make_tuple(std::move(counts.rows), counts.nulls);
 }
