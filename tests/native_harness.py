@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from recording import spool_records
 from rlscope_trace import _capture
 from rlscope_trace.loaders.capture import bpf_file
@@ -153,6 +155,14 @@ def works(mode: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def mode_of(request: pytest.FixtureRequest) -> str:
+    """Return the mode that a fixture is asked for; skip where this kernel does not take it."""
+    name: str = request.param
+    if not works(name):
+        pytest.skip(f"this kernel does not take {name} probes")
+    return name
 
 
 def read_records(path: Path) -> Recorded:

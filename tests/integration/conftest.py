@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,12 @@ def ready() -> Iterator[Callable[..., Workload]]:
     yield run
     for made in started:
         made.close()
+
+
+@pytest.fixture
+def start(nesting: Path, ready: Callable[..., Workload]) -> Callable[..., Workload]:
+    """Return `start("nest", 1000)`: the program, waiting to be let go."""
+    return partial(ready, nesting)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Probes of single sites are dropped: the calls of the others are seen by one link or the next."""
 
 from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,8 +13,8 @@ from native_harness import (
     code_differs,
     entry_offsets,
     finish,
+    mode_of,
     probing,
-    works,
 )
 
 pytestmark = pytest.mark.root
@@ -27,16 +26,7 @@ NESTED = ("outer", "middle", "inner")
 @pytest.fixture(params=["session", "multi"])
 def mode(request: pytest.FixtureRequest) -> str:
     """Return each way to probe many points at once that this kernel has."""
-    name: str = request.param
-    if not works(name):
-        pytest.skip(f"this kernel does not take {name} probes")
-    return name
-
-
-@pytest.fixture
-def start(nesting: Path, ready: Callable[..., Workload]) -> Callable[..., Workload]:
-    """Return `start("nest", 1000)`: the program, waiting to be let go."""
-    return partial(ready, nesting)
+    return mode_of(request)
 
 
 @pytest.mark.parametrize("mode", MODES, indirect=True)

@@ -2,13 +2,12 @@
 
 import errno
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from conftest import Workload
-from native_harness import SIMULATOR, code_differs, entry_offsets, probing, works
+from native_harness import SIMULATOR, code_differs, entry_offsets, mode_of, probing
 from recording import until
 
 pytestmark = pytest.mark.root
@@ -20,16 +19,7 @@ NESTED = ("outer", "middle", "inner")
 @pytest.fixture(params=["session", "multi"])
 def mode(request: pytest.FixtureRequest) -> str:
     """Return each way to probe that can be taken away."""
-    name: str = request.param
-    if not works(name):
-        pytest.skip(f"this kernel does not take {name} probes")
-    return name
-
-
-@pytest.fixture
-def start(nesting: Path, ready: Callable[..., Workload]) -> Callable[..., Workload]:
-    """Return `start("nest", 1000)`: the program, waiting to be let go."""
-    return partial(ready, nesting)
+    return mode_of(request)
 
 
 def test_probes_go_and_come_back_without_those_dropped_meanwhile(

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from native_harness import (
     code_differs,
     entry_offsets,
     finish,
+    mode_of,
     probing,
     works,
 )
@@ -30,16 +30,7 @@ NESTED = ("outer", "middle", "inner")
 @pytest.fixture(params=MODES)
 def mode(request: pytest.FixtureRequest) -> str:
     """Return each way to probe that this kernel has."""
-    name: str = request.param
-    if not works(name):
-        pytest.skip(f"this kernel does not take {name} probes")
-    return name
-
-
-@pytest.fixture
-def start(nesting: Path, ready: Callable[..., Workload]) -> Callable[..., Workload]:
-    """Return `start("nest", 1000)`: the program, waiting to be let go."""
-    return partial(ready, nesting)
+    return mode_of(request)
 
 
 def test_every_call_of_every_thread_is_there_and_nested(
