@@ -1,7 +1,7 @@
 """Reinforcement learning that writes down what its steps cost, while others do things to it.
 
-The workload is the argument: a2c, a2c-subproc, ppo (Stable-Baselines3 on CartPole), sac (the same
-on HalfCheetah), dqn-pong (on Atari), halfcheetah, humanoid (MuJoCo, with a small policy in numpy),
+The workload is the argument: a2c, a2c-subproc, ppo, dqn (Stable-Baselines3 on CartPole), sac (the
+same on HalfCheetah), dqn-pong (on Atari), halfcheetah, humanoid (MuJoCo, with a small policy in numpy),
 mlp (a training step of a PyTorch network with one environment step). A line on stdin says for how
 many seconds to work; the answer is one JSON line: `chunks`, [start_ns, end_ns, cpu_ns] of a fixed
 number of steps each (CLOCK_MONOTONIC; CPU time with that of the environment processes, which wait
@@ -34,8 +34,8 @@ SEED = 1
 # About 6 to 25 ms of CPU time each, on the machine of docs/cost.md: whole rollouts of a2c (5 x 16
 # or 4) and ppo (16 x 4), whole training steps of sac and dqn.
 STEPS = {
-    "a2c": 80, "a2c-subproc": 20, "ppo": 64, "sac": 1, "dqn-pong": 2, "halfcheetah": 120,
-    "humanoid": 24, "mlp": 24,
+    "a2c": 80, "a2c-subproc": 20, "ppo": 64, "dqn": 16, "sac": 1, "dqn-pong": 2,
+    "halfcheetah": 120, "humanoid": 24, "mlp": 24,
 }  # fmt: skip
 
 
@@ -58,6 +58,17 @@ def ppo() -> Work:
     environments = make_vec_env("CartPole-v1", 4, seed=SEED)
     sizes = {"n_steps": 16, "batch_size": 64, "n_epochs": 2}
     return learning(PPO("MlpPolicy", environments, seed=SEED, device="cpu", **sizes))
+
+
+def dqn() -> Work:
+    """Train once per four steps of the environment."""
+    from stable_baselines3 import DQN
+    from stable_baselines3.common.env_util import make_vec_env
+
+    sizes = {"learning_starts": 200, "batch_size": 64}
+    environment = make_vec_env("CartPole-v1", 1, seed=SEED)
+    model = DQN("MlpPolicy", environment, seed=SEED, device="cpu", **sizes)
+    return learning(model.learn(2 * sizes["learning_starts"]))
 
 
 def sac() -> Work:
@@ -135,6 +146,7 @@ MAKERS: dict[str, Callable[[], Work]] = {
     "a2c": lambda: a2c(16),
     "a2c-subproc": lambda: a2c(4, in_processes=True),
     "ppo": ppo,
+    "dqn": dqn,
     "sac": sac,
     "dqn-pong": dqn_pong,
     "halfcheetah": lambda: mujoco("HalfCheetah-v5"),

@@ -35,7 +35,17 @@ if TYPE_CHECKING:
 # From so much CPU time per step on the first budget holds, below it the second.
 _LONG_STEP_NS = 200_000
 LONG_BUDGET_PERCENT, SHORT_BUDGET_PERCENT = 3, 5
-WORKLOADS = ("a2c", "a2c-subproc", "ppo", "sac", "dqn-pong", "halfcheetah", "humanoid", "mlp")
+WORKLOADS = (
+    "a2c",
+    "a2c-subproc",
+    "ppo",
+    "dqn",
+    "sac",
+    "dqn-pong",
+    "halfcheetah",
+    "humanoid",
+    "mlp",
+)
 # Of the sets of overhead_workloads: the first is measured unless WORKLOAD:SET is asked for.
 _SETS = ("default", "all")
 # Per value that is asked for: 9 give a minute of work, and some 110 windows without instruments.
