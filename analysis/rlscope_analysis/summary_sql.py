@@ -83,17 +83,18 @@ SELECT kind, source, count, first_ns, remedy FROM trace_stat ORDER BY kind, sour
 """
 CLOCK_SQL = "SELECT ts_ns, realtime_ns FROM clock ORDER BY ts_ns LIMIT 1"
 # The views rely on the stored order: intervals of one thread together, ascending, not overlapping.
+# No thread is -1: the first row begins a thread too.
 DISORDER_SQL = """
 WITH neighbour AS (
   SELECT
     thread_id, start_ns,
-    lag(thread_id) OVER () AS before_thread_id,
+    lag(thread_id, 1, -1) OVER () AS before_thread_id,
     lag(end_ns) OVER () AS before_end_ns
   FROM thread_state_coded
+), break AS (
+  SELECT thread_id
+  FROM neighbour
+  WHERE before_thread_id <> thread_id OR before_end_ns > start_ns
 )
-SELECT
-  count(*) FILTER (WHERE before_thread_id = thread_id AND before_end_ns > start_ns)
-  + count(*) FILTER (WHERE before_thread_id IS DISTINCT FROM thread_id)
-  - count(DISTINCT thread_id)
-FROM neighbour
+SELECT count(*) - count(DISTINCT thread_id) FROM break
 """

@@ -1,13 +1,18 @@
 -- Where the lifetime of each thread went.
 CREATE OR REPLACE VIEW thread_time AS
-WITH state_time AS (
+-- By thread and state first: a sum with a condition for each state takes twice as long.
+WITH in_state AS (
+  SELECT thread_id, state, sum(end_ns - start_ns)::BIGINT AS time_ns
+  FROM thread_state_coded
+  GROUP BY thread_id, state
+), state_time AS (
   SELECT
     thread_id,
-    coalesce(sum(end_ns - start_ns) FILTER (WHERE state = 0), 0)::BIGINT AS running_ns,
-    coalesce(sum(end_ns - start_ns) FILTER (WHERE state = 1), 0)::BIGINT AS runnable_ns,
-    coalesce(sum(end_ns - start_ns) FILTER (WHERE state = 2), 0)::BIGINT AS sleeping_ns,
-    coalesce(sum(end_ns - start_ns) FILTER (WHERE state = 3), 0)::BIGINT AS blocked_ns
-  FROM thread_state_coded
+    coalesce(sum(time_ns) FILTER (WHERE state = 0), 0)::BIGINT AS running_ns,
+    coalesce(sum(time_ns) FILTER (WHERE state = 1), 0)::BIGINT AS runnable_ns,
+    coalesce(sum(time_ns) FILTER (WHERE state = 2), 0)::BIGINT AS sleeping_ns,
+    coalesce(sum(time_ns) FILTER (WHERE state = 3), 0)::BIGINT AS blocked_ns
+  FROM in_state
   GROUP BY thread_id
 )
 SELECT

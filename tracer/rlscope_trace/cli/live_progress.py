@@ -6,16 +6,24 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from rich.progress import Progress
 
 
 @contextmanager
 def live_progress() -> Iterator[Progress]:
     """Show bars on stderr while work is done, where that is a terminal."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
     columns = (
         TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
     )  # fmt: skip
@@ -28,6 +36,10 @@ def live_progress() -> Iterator[Progress]:
 @contextmanager
 def sweeping() -> Iterator[Callable[[int, int], None]]:
     """Yield progress(done, total) for the sweep over a trace."""
+    if not sys.stderr.isatty():
+        # Nobody sees the bar: the library that draws it takes 40 ms to import.
+        yield lambda _done, _total: None
+        return
     with live_progress() as bar:
         task = bar.add_task("reading the trace", total=None)
 
