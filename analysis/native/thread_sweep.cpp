@@ -33,6 +33,7 @@ class Sweep {
   Sweep(const std::vector<SweptThread>& threads, const ProbedSince& probed_ns,
         const SweepSources& sources, SweepProgress* progress)
       : probed_ns_(probed_ns),
+        all_probed_ns_(*std::max_element(probed_ns.begin(), probed_ns.end())),
         thread_order_(ids_of(threads, &SweptThread::thread_id)),
         process_order_(ids_of(threads, &SweptThread::process_id)),
         state_(reader<uint8_t>(sources, kThreadState, progress)),
@@ -63,6 +64,9 @@ class Sweep {
  private:
   // Layers are three bits wide in the counts of transitions, and a seventh tells is_probed.
   static constexpr std::size_t kTransitions = 128;
+  static constexpr uint64_t kAllLayers = 255;
+  // Waits times states, or that these were not measured: four bits and three.
+  static constexpr std::size_t kOthers = 128;
   static constexpr std::array<uint8_t, kTables> kLargestValues = {3, 255, 6, 9, 255, 255, 6};
 
   template <typename Value>
@@ -117,7 +121,7 @@ class Sweep {
     find_path();
     step_others(now_ns);
     step_calls(now_ns);
-    stretches_.begin(others_ | layer() << 16);
+    stretches_.begin(others_ + layer());
     int64_t native_ns = native_.next_ns();
     int64_t cuda_ns = cuda_.next_ns();
     while (true) {
@@ -134,7 +138,7 @@ class Sweep {
         while (native_.start_ns() == now_ns) enter_native(now_ns);
         native_ns = native_.next_ns();
       }
-      stretches_.change(others_ | layer() << 16, now_ns);
+      stretches_.change(others_ + layer(), now_ns);
     }
   }
 
@@ -185,25 +189,32 @@ class Sweep {
   uint64_t layer() const { return cuda_.is_open() ? kCudaApi : native_.current(); }
 
   void find_path() {
-    const std::size_t number = paths_.number(operation_.current());
-    if (transitions_.size() <= number * kTransitions) {
-      transitions_.resize((number + 1) * kTransitions);
+    path_number_ = paths_.number(operation_.current());
+    if (transitions_.size() <= path_number_ * kTransitions) {
+      transitions_.resize((path_number_ + 1) * kTransitions);
     }
-    path_transitions_ = &transitions_[number * kTransitions];
+    path_transitions_ = &transitions_[path_number_ * kTransitions];
+    probed_layers_ = kAllLayers;
+    if (operation_.begun_ns() < all_probed_ns_) find_probed_layers();
+  }
+
+  // While the recorder is still at its start: seldom.
+  __attribute__((noinline)) void find_probed_layers() {
     probed_layers_ = 0;
     for (std::size_t layer = 0; layer < probed_ns_.size(); ++layer) {
       probed_layers_ |= uint64_t{operation_.begun_ns() >= probed_ns_[layer]} << layer;
     }
   }
 
-  // The part of the key that calls do not change, but for those that wait for the GPU.
+  // What calls do not change, but for those that wait for the GPU.
   void find_others() {
     const uint64_t state = state_.current();
     uint64_t wait = wait_.current();
     // How the driver waits, by a futex or a poll, is its own business.
     if (wait != kWaitGil && cuda_.is_sync()) wait = kWaitGpu;
     if (state <= kRunnable) wait = 0;
-    others_ = path_bits(operation_.current()) | state << 24 | wait << 8;
+    others_ = stretches_.place_of(path_number_ * kOthers + wait * 8 + state % 8,
+                                  path_bits(operation_.current()) | state << 24 | wait << 8);
   }
 
   void write_transitions(int32_t thread_id) {
@@ -233,6 +244,7 @@ class Sweep {
   }
 
   ProbedSince probed_ns_;
+  int64_t all_probed_ns_;
   IdOrder thread_order_;
   IdOrder process_order_;
   InnermostTrack<uint8_t, false> state_;
@@ -243,10 +255,12 @@ class Sweep {
   GpuBusy busy_;
   SampleTrack samples_;
   Stretches stretches_;
-  uint64_t others_ = 0;
+  // The place of the totals while no call is open, but for the wait.
+  std::size_t others_ = 0;
   int64_t next_other_ns_ = kNever;
   // By path number, then is_probed * 64 + from_layer * 8 + to_layer.
   PathNumbers paths_;
+  std::size_t path_number_ = 0;  // of the innermost operation
   std::vector<uint32_t> transitions_;
   uint32_t* path_transitions_ = nullptr;
   // By layer, a bit: whether all calls into it since the innermost operation began were recorded.

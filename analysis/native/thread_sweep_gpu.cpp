@@ -1,5 +1,7 @@
 #include "thread_sweep_gpu.h"
 
+#include <algorithm>
+
 namespace rls {
 namespace {
 
@@ -8,11 +10,34 @@ constexpr uint8_t kLastBusyKind = 4;  // 5 is a stream that waits
 
 }  // namespace
 
+void GpuEdges::finish(std::size_t last_edge) {
+  int64_t* const at_ns = at_ns_.data();
+  at_ns[0] = kAlways;
+  std::fill_n(at_ns + last_edge + 1, kNeverEdges, kNever);
+  count_ = last_edge + 2;
+  busy_ns_.make_room(last_edge / 2 + 1, 0);
+  int64_t* busy_ns = busy_ns_.data();
+  int64_t sum_ns = 0;
+  for (std::size_t edge = 1; edge < last_edge; edge += 2) {
+    *busy_ns++ = sum_ns;
+    sum_ns += at_ns[edge + 1] - at_ns[edge];
+  }
+  *busy_ns = sum_ns;
+}
+
 void GpuBusy::enter(int32_t place, const Bounds& bounds) {
-  // The last of them may still grow. Whether a row begins the next cannot be predicted: no branch.
-  std::size_t last = 0;
-  stretches_.assign(1, Stretch{kAlways, kAlways});
+  // The end of the last stretch, which may still grow. Whether a row begins the next cannot be
+  // predicted: no branch. A start that does not is written where the next may be.
+  std::size_t edge = 0;
+  int64_t busy_until_ns = kAlways;
+  int64_t* at_ns = nullptr;
+  std::size_t rows = 0;
   for (reader_.enter(place); reader_.start_ns() != kNever; reader_.advance()) {
+    if (rows == 0) {
+      rows = reader_.rows_at_hand();
+      at_ns = edges_.room_after(edge, 2 * rows);
+    }
+    --rows;
     if (reader_.value() < kFirstBusyKind || reader_.value() > kLastBusyKind) continue;
     const int64_t row_start_ns = reader_.start_ns();
     const int64_t start_ns = std::max(row_start_ns, bounds.window_start_ns);
@@ -21,36 +46,12 @@ void GpuBusy::enter(int32_t place, const Bounds& bounds) {
       reversed_ += reader_.end_ns() < row_start_ns && bounds.counts(row_start_ns);
       continue;
     }
-    if (last + 1 == stretches_.size()) stretches_.resize(2 * stretches_.size() + 1);
-    const Stretch before = stretches_[last];
-    const bool is_next = start_ns > before.end_ns;
-    last += is_next;
-    stretches_[last] = {is_next ? start_ns : before.start_ns, std::max(before.end_ns, end_ns)};
+    at_ns[edge + 1] = start_ns;
+    edge += 2 * std::size_t{start_ns > busy_until_ns};
+    busy_until_ns = std::max(busy_until_ns, end_ns);
+    at_ns[edge] = busy_until_ns;
   }
-  stretches_.resize(last + 1);
-  find_edges();
-}
-
-void GpuBusy::find_edges() {
-  // Of the stretches the first is none.
-  const std::size_t edges = 2 * stretches_.size();
-  edges_.at_ns.resize(edges);
-  edges_.offset_ns.resize(edges);
-  int64_t* at_ns = edges_.at_ns.data();
-  int64_t* offset_ns = edges_.offset_ns.data();
-  int64_t busy_ns = 0;
-  *at_ns++ = kAlways;
-  *offset_ns++ = 0;
-  for (std::size_t i = 1; i < stretches_.size(); ++i) {
-    const auto [start_ns, end_ns] = stretches_[i];
-    *at_ns++ = start_ns;
-    *offset_ns++ = busy_ns;
-    *at_ns++ = end_ns;
-    *offset_ns++ = busy_ns - start_ns;
-    busy_ns += end_ns - start_ns;
-  }
-  *at_ns = kNever;
-  *offset_ns = busy_ns;
+  edges_.finish(edge);
 }
 
 }  // namespace rls

@@ -112,6 +112,9 @@ class RowReader {
   int64_t end_ns() const { return end_[row_]; }
   Value value() const { return value_[row_]; }
 
+  // From the current row on, as far as they have been read.
+  std::size_t rows_at_hand() const { return run_end_ - row_; }
+
   void advance() {
     if (++row_ == run_end_) {
       do next_run();

@@ -44,8 +44,7 @@ class SampleTrack : public TrackRows<uint8_t> {
   uint64_t gpu_at(int64_t now_ns) {
     constexpr uint64_t kNotMeasured = 255;
     if (!gpu_is_measured_) return kNotMeasured;
-    gpu_.pass_before(now_ns);
-    gpu_.pass_at(now_ns);
+    gpu_.pass(now_ns);
     return 1U - (gpu_.next() & 1U);
   }
 

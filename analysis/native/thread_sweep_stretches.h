@@ -27,79 +27,83 @@ class Stretches {
     gpu_is_measured_ = gpu_is_measured;
     gpu_.enter(gpu_is_measured ? busy.edges() : no_edges_, start_ns);
     ends_ = ThreadEnds{start_ns, start_ns, 0, 0};
-    busy_ns_ = gpu_.busy_ns(start_ns);
+    busy_ns_ = gpu_.busy_ns(gpu_.next(), start_ns);
     start_ns_ = start_ns;
   }
 
-  // What is so at the start, but for the GPU.
-  void begin(uint64_t key) { key_ = key; }
+  // See TotalsTable::find.
+  std::size_t place_of(std::size_t number, uint64_t key) { return totals_.find(number, key); }
 
-  // From now_ns on, all but the GPU is as `key` says. Once per instant after the start.
-  void change(uint64_t key, int64_t now_ns) {
-    if (key == key_) return;
+  // What is so at the start, but for the GPU.
+  void begin(std::size_t place) { place_ = place; }
+
+  // From now_ns on, all but the GPU is as the key at `place` says. Once per instant after the
+  // start.
+  void change(std::size_t place, int64_t now_ns) {
+    if (place == place_) return;
     add(now_ns);
-    key_ = key;
+    place_ = place;
     start_ns_ = now_ns;
   }
 
   ThreadEnds leave(int64_t end_ns) {
-    add(end_ns);
+    const std::size_t edge = add(end_ns);
     ends_.end_ns = end_ns;
-    ends_.last_key = key_ | gpu_value(kind_before(gpu_.next()));
+    ends_.last_key = totals_.key(place_) | gpu_value(kind_before(edge));
     return ends_;
   }
 
   // Hands over what was found of the thread, in no order.
   template <typename Take>
   void drain(Take take) {
-    totals_.drain([&](const KeyTotals& found) {
+    totals_.drain([&](uint64_t key, const KeyTotals& found) {
       for (const std::size_t kind : {KeyTotals::kBusy, KeyTotals::kIdle}) {
-        if (found.count[kind] == 0) continue;
+        if (found.count_of(kind) == 0) continue;
         const bool is_busy = kind == KeyTotals::kBusy;
-        take(KeyTotal{found.key | gpu_value(kind),
-                      is_busy ? found.busy_ns : found.time_ns - found.busy_ns, found.count[kind],
-                      totals_.first_ns(found, kind), found.last_ns[kind]});
+        take(KeyTotal{key | gpu_value(kind),
+                      is_busy ? found.busy_ns : found.time_ns - found.busy_ns, found.count_of(kind),
+                      found.first_ns[kind], found.last_ns[kind]});
       }
     });
   }
 
  private:
   // Adds the time since the last change, whatever the GPU did meanwhile: its state changes `edges`
-  // times, so there are edges + 1 stretches, of either kind in turn.
-  void add(int64_t now_ns) {
-    KeyTotals& total = totals_.find(key_);
-    // An edge at the very instant of the last change: no stretch lies between the two.
-    gpu_.pass_at(start_ns_);
+  // times, so there are edges + 1 stretches, of either kind in turn. Returns the edge that the GPU
+  // comes to next.
+  std::size_t add(int64_t now_ns) {
+    KeyTotals& total = totals_[place_];
+    // None at the very instant of the last change: no stretch lies between the two.
     const std::size_t first_edge = gpu_.next();
-    gpu_.pass_before(now_ns);
-    const std::size_t edges = gpu_.next() - first_edge;
-    const std::size_t first_kind = kind_before(first_edge);
-    const std::size_t last_kind = kind_before(gpu_.next());
-    if (__builtin_expect(total.count[0] == 0 || total.count[1] == 0, 0)) {
-      note_first(total, first_edge, edges);
+    const std::size_t last_edge = gpu_.pass(now_ns);
+    const std::size_t edges = last_edge - first_edge;
+    const std::size_t last_kind = kind_before(last_edge);
+    if (__builtin_expect(total.busy_count == 0 || total.busy_count == total.count, 0)) {
+      note_first(&total, first_edge, edges);
     }
 
-    const int64_t busy_ns = gpu_.busy_ns(now_ns);
+    const int64_t busy_ns = gpu_.busy_ns(last_edge, now_ns);
     total.time_ns += now_ns - start_ns_;
     total.busy_ns += busy_ns - busy_ns_;
     busy_ns_ = busy_ns;
-    total.count[first_kind] += static_cast<int64_t>((edges + 2) / 2);
-    total.count[first_kind ^ 1U] += static_cast<int64_t>((edges + 1) / 2);
+    total.count += static_cast<int64_t>(edges + 1);
+    total.busy_count += static_cast<int64_t>((edges + 2 - kind_before(first_edge)) / 2);
     // The last stretch of the other kind ended at the last edge, if there was one.
     int64_t& other_last_ns = total.last_ns[last_kind ^ 1U];
-    const int64_t has_edge = -static_cast<int64_t>(edges > 0);  // a mask: see pass_before
-    other_last_ns = (gpu_.at_ns(gpu_.next() - 1) & has_edge) | (other_last_ns & ~has_edge);
+    const int64_t has_edge = -static_cast<int64_t>(edges > 0);  // a mask: see GpuCursor::pass
+    other_last_ns = (gpu_.at_ns(last_edge - 1) & has_edge) | (other_last_ns & ~has_edge);
     total.last_ns[last_kind] = now_ns;
+    return last_edge;
   }
 
   // Seldom: kept out of line, so that add needs few registers.
-  __attribute__((noinline)) void note_first(const KeyTotals& total, std::size_t first_edge,
+  __attribute__((noinline)) void note_first(KeyTotals* total, std::size_t first_edge,
                                             std::size_t edges) {
     const std::size_t kind = kind_before(first_edge);
-    if (start_ns_ == ends_.start_ns) ends_.first_key = key_ | gpu_value(kind);
-    if (total.count[kind] == 0) totals_.first_ns(total, kind) = start_ns_;
-    if (edges > 0 && total.count[kind ^ 1U] == 0) {
-      totals_.first_ns(total, kind ^ 1U) = gpu_.at_ns(first_edge);
+    if (start_ns_ == ends_.start_ns) ends_.first_key = totals_.key(place_) | gpu_value(kind);
+    if (total->count_of(kind) == 0) total->first_ns[kind] = start_ns_;
+    if (edges > 0 && total->count_of(kind ^ 1U) == 0) {
+      total->first_ns[kind ^ 1U] = gpu_.at_ns(first_edge);
     }
   }
 
@@ -111,7 +115,7 @@ class Stretches {
   TotalsTable totals_;
   GpuCursor gpu_;
   bool gpu_is_measured_ = false;
-  uint64_t key_ = 0;
+  std::size_t place_ = 0;
   int64_t start_ns_ = 0;
   int64_t busy_ns_ = 0;
   ThreadEnds ends_;

@@ -7,8 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "thread_sweep_gpu.h"
-
 namespace rls {
 
 // What was found of one key.
@@ -22,88 +20,66 @@ struct KeyTotal {
 
 // Of one key, while the GPU was busy and while it was idle. One line of the cache.
 struct alignas(64) KeyTotals {
-  static constexpr uint64_t kFree = ~uint64_t{0};  // no key: the slot holds none
-
   // The parity of the edge that the GPU comes to next: see GpuEdges.
   static constexpr std::size_t kBusy = 0;
   static constexpr std::size_t kIdle = 1;
 
-  uint64_t key = kFree;
   int64_t time_ns = 0;  // busy and idle
   int64_t busy_ns = 0;
-  std::array<int64_t, 2> count{};
+  int64_t count = 0;  // of stretches, busy and idle
+  int64_t busy_count = 0;
+  std::array<int64_t, 2> first_ns{};  // where there is a count
   std::array<int64_t, 2> last_ns{};
-  std::size_t number = 0;  // of the key, in the order in which they were found
+
+  int64_t count_of(std::size_t kind) const {
+    return kind == kBusy ? busy_count : count - busy_count;
+  }
 };
 
-// Open addressing: of all keys there could be, a thread meets few.
+// Of all keys there could be, a thread meets few. Keys that differ in their layer alone stand side
+// by side: calls, which change most often, find theirs without a search.
 class TotalsTable {
  public:
-  TotalsTable() { clear(); }
+  static constexpr std::size_t kLayers = 8;
+  static constexpr unsigned kLayerShift = 16;  // in a key
 
-  // The start of the first stretch; written once, so not in the slot.
-  int64_t& first_ns(const KeyTotals& total, std::size_t kind) {
-    return first_ns_[total.number][kind];
+  // The place of a key with layer 0, which is always asked for by the same small number; those with
+  // the other layers follow it.
+  std::size_t find(std::size_t number, uint64_t key) {
+    if (number >= places_.size() || places_[number] == kNone) return insert(number, key);
+    return places_[number];
   }
 
-  KeyTotals& find(uint64_t key) {
-    std::size_t at = place_of(key);
-    while (slots_[at].key != key) {
-      if (slots_[at].key == KeyTotals::kFree) return insert(key);
-      at = (at + 1) & mask_;
-    }
-    return slots_[at];
+  uint64_t key(std::size_t place) const {
+    return keys_[place / kLayers] | uint64_t{place % kLayers} << kLayerShift;
   }
 
-  // Hands over what was added, in no order, and starts anew.
+  // Until the next find().
+  KeyTotals& operator[](std::size_t place) { return totals_[place]; }
+
+  // Hands over what was added, with its key, and starts anew.
   template <typename Take>
   void drain(Take take) {
-    for (const KeyTotals& slot : slots_) {
-      if (slot.key != KeyTotals::kFree) take(slot);
-    }
-    clear();
+    for (std::size_t place = 0; place < totals_.size(); ++place) take(key(place), totals_[place]);
+    places_.clear();
+    keys_.clear();
+    totals_.clear();
   }
 
  private:
-  static constexpr std::size_t kSmallest = 256;
+  static constexpr uint32_t kNone = ~uint32_t{0};
 
-  void clear() {
-    slots_.assign(kSmallest, KeyTotals{});
-    mask_ = kSmallest - 1;
-    first_ns_.clear();
+  __attribute__((noinline)) std::size_t insert(std::size_t number, uint64_t key) {
+    if (number >= places_.size()) places_.resize(number + 1, kNone);
+    places_[number] = static_cast<uint32_t>(totals_.size());
+    keys_.push_back(key);
+    totals_.resize(totals_.size() + kLayers);
+    return places_[number];
   }
 
-  std::size_t place_of(uint64_t key) const {
-    return static_cast<std::size_t>((key * 0x9E3779B97F4A7C15U) >> 32) & mask_;
-  }
-
-  __attribute__((noinline)) KeyTotals& insert(uint64_t key) {
-    first_ns_.emplace_back();
-    if (first_ns_.size() * 2 > slots_.size()) grow();
-    KeyTotals& slot = free_slot(key);
-    slot.key = key;
-    slot.number = first_ns_.size() - 1;
-    return slot;
-  }
-
-  KeyTotals& free_slot(uint64_t key) {
-    std::size_t at = place_of(key);
-    while (slots_[at].key != KeyTotals::kFree) at = (at + 1) & mask_;
-    return slots_[at];
-  }
-
-  void grow() {
-    std::vector<KeyTotals> old(slots_.size() * 2);
-    old.swap(slots_);
-    mask_ = slots_.size() - 1;
-    for (const KeyTotals& slot : old) {
-      if (slot.key != KeyTotals::kFree) free_slot(slot.key) = slot;
-    }
-  }
-
-  std::vector<KeyTotals> slots_;
-  std::size_t mask_ = 0;
-  std::vector<std::array<int64_t, 2>> first_ns_;
+  std::vector<uint32_t> places_;  // by number
+  std::vector<uint64_t> keys_;    // with layer 0, in the order in which they were found
+  std::vector<KeyTotals> totals_;
 };
 
 }  // namespace rls

@@ -95,16 +95,16 @@ class InnermostTrack : public TrackRows<Value> {
 
   // when_none: the value while no row is open.
   void enter(int32_t place, const Bounds& bounds, Value when_none) {
-    around_.clear();
-    top_ = Open(bounds.life_start_ns, kNever, when_none);
-    TrackRows<Value>::enter(place, bounds, [this] { push(this->end_ns(), this->value()); });
+    open_[0] = Open(bounds.life_start_ns, kNever, when_none);
+    top_ = open_.data();
+    TrackRows<Value>::enter(place, bounds, [this] { push_last(); });
   }
 
   // When the innermost row may change next.
-  int64_t next_ns() const { return std::min(this->start_ns(), top_.end_ns); }
-  Value current() const { return top_.value; }
+  int64_t next_ns() const { return std::min(this->start_ns(), top_->end_ns); }
+  Value current() const { return top_->value; }
   // When the innermost row began; the thread, if none is open.
-  int64_t begun_ns() const { return top_.start_ns; }
+  int64_t begun_ns() const { return top_->start_ns; }
 
   void step(int64_t now_ns) {
     close(now_ns);
@@ -112,36 +112,56 @@ class InnermostTrack : public TrackRows<Value> {
   }
 
   void close(int64_t now_ns) {
-    if (top_.end_ns <= now_ns) pop();
+    if (top_->end_ns <= now_ns) --top_;
   }
 
   // Opens the current row and reads the next one.
   void open_row() {
     const int64_t end_ns = this->end_ns();
-    if (this->takes_time(this->start_ns(), end_ns)) {
-      this->faults_.crossing += kMayNest ? top_.end_ns < end_ns : !around_.empty();
+    const bool is_inside = end_ns < top_->end_ns && end_ns <= this->bounds_.life_end_ns;
+    if (__builtin_expect(is_inside && this->start_ns() < end_ns, 1)) {
+      this->faults_.crossing += !kMayNest && is_open();
       push(end_ns, this->value());
+    } else {
+      open_odd_row();
     }
     this->reader_.advance();
   }
 
  private:
-  // Those that end no later than the new row never own time again: ends fall from the bottom up,
-  // so that at every instant at most one row closes, and bad nesting cannot pile up.
+  // One that takes no time, or reaches out of what is around it. Those that end no later than a new
+  // row never own time again: ends fall from the bottom up, so that at every instant at most one
+  // row closes, and bad nesting cannot pile up.
+  __attribute__((noinline)) void open_odd_row() {
+    const int64_t end_ns = this->end_ns();
+    if (!this->takes_time(this->start_ns(), end_ns)) return;
+    this->faults_.crossing += kMayNest ? top_->end_ns < end_ns : is_open();
+    push_last();
+  }
+
+  // Closes what ends no later.
+  void push_last() {
+    const int64_t end_ns = this->end_ns();
+    while (top_->end_ns <= end_ns) --top_;
+    push(end_ns, this->value());
+  }
+
+  bool is_open() const { return top_ != open_.data(); }
+
   void push(int64_t end_ns, Value value) {
-    while (top_.end_ns <= end_ns) pop();
-    around_.push_back(top_);
-    top_ = Open(this->start_ns(), end_ns, value);
+    if (top_ == &open_.back()) grow();
+    *++top_ = Open(this->start_ns(), end_ns, value);
   }
 
-  void pop() {
-    top_ = around_.back();
-    around_.pop_back();
+  __attribute__((noinline)) void grow() {
+    const std::ptrdiff_t depth = top_ - open_.data();
+    open_.resize(2 * open_.size(), Open(0, 0, Value{}));
+    top_ = open_.data() + depth;
   }
 
-  // The innermost is not among those around it: most instants ask for no other.
-  Open top_{kNever, kNever, Value{}};
-  std::vector<Open> around_;
+  // The open rows, after one that stands for none.
+  std::vector<Open> open_ = std::vector<Open>(16, Open(0, 0, Value{}));
+  Open* top_ = open_.data();  // the innermost
 };
 
 // CUDA calls: whether any is open, and whether any of them waits for the GPU.
