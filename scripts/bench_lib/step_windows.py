@@ -1,11 +1,11 @@
 """Reinforcement learning that writes down what its steps cost, while others do things to it.
 
 The workload is the argument: a2c, a2c-subproc, ppo, dqn (Stable-Baselines3 on CartPole), sac (the
-same on HalfCheetah), dqn-pong (on Atari), halfcheetah, humanoid (MuJoCo, with a small policy in numpy),
-mlp (a training step of a PyTorch network with one environment step). A line on stdin says for how
-many seconds to work; the answer is one JSON line: `chunks`, [start_ns, end_ns, cpu_ns] of a fixed
-number of steps each (CLOCK_MONOTONIC; CPU time with that of the environment processes, which wait
-at both ends), and `steps`, how many.
+same on HalfCheetah), dqn-pong (on Atari), halfcheetah, humanoid (MuJoCo, with a small policy in
+numpy), mlp (a training step of a PyTorch network with one environment step). A line on stdin says
+for how many seconds to work; the answer is one JSON line: `chunks`, [start_ns, end_ns, cpu_ns] of
+a fixed number of steps each (CLOCK_MONOTONIC; CPU time with that of the environment processes,
+which wait at both ends), and `steps`, how many.
 """
 
 from __future__ import annotations

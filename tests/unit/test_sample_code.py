@@ -21,6 +21,12 @@ def loop(before: int, after: int) -> bytes:
     return body + b"\xeb" + (-(len(body) + 2)).to_bytes(1, "little", signed=True)
 
 
+def long_loop(before: int, after: int) -> bytes:
+    """Return one with a jump that reaches farther; in it a shorter one seems to be."""
+    body = NOP * before + PAUSE + b"\x75\xfc" + NOP * after
+    return body + b"\xe9" + (-(len(body) + 5)).to_bytes(4, "little", signed=True)
+
+
 @pytest.mark.parametrize(("before", "after"), [(0, 0), (0, 12), (12, 0), (30, 30)])
 def test_every_byte_of_a_wait_loop_waits(before: int, after: int) -> None:
     code = NOP * 150 + loop(before, after) + NOP * 150
@@ -50,6 +56,23 @@ def test_a_conditional_jump_with_a_long_distance_closes_a_loop_too() -> None:
 )
 def test_other_code_does_not_wait(code: bytes) -> None:
     assert not _capture.code_waits(code, min(102, len(code)))
+
+
+@pytest.mark.parametrize(("before", "after"), [(300, 300), (900, 0), (0, 1010)])
+def test_every_byte_of_a_long_wait_loop_waits_busily(before: int, after: int) -> None:
+    around = NOP * 1100
+    inside = long_loop(before, after)
+    code = around + inside + around
+    waiting = [at for at in range(len(code)) if _capture.code_waits_busily(code, at)]
+    assert waiting == list(range(len(around), len(around) + len(inside)))
+    shortest = len(around) + before
+    waiting = [at for at in range(len(code)) if _capture.code_waits(code, at)]
+    assert waiting == list(range(shortest, shortest + len(PAUSE) + 2))
+
+
+@pytest.mark.parametrize("code", [NOP * 2200, long_loop(520, 520), b""], ids=["none", "longer", ""])
+def test_other_code_does_not_wait_busily(code: bytes) -> None:
+    assert not _capture.code_waits_busily(code, min(10, len(code)))
 
 
 @pytest.mark.parametrize(

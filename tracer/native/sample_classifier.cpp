@@ -27,13 +27,14 @@ bool Spins(const SampledProcess& process, const CodeRange& range, std::uint64_t 
   // The clock that the OS kernel maps into every process pauses in a loop that is nearly never run.
   if (range.file->fd < 0 && !range.file->is_generated) return false;
   return Remember(range, ip, &range.file->spins, [&] {
-    std::array<std::uint8_t, 2 * kLoopBytes> near;
+    std::array<std::uint8_t, 2 * kBusyLoopBytes> near;
+    const std::size_t reach = range.file->waits_busily ? kBusyLoopBytes : kLoopBytes;
     std::size_t at = 0;
-    const std::size_t bytes =
-        process.ReadCode(range, ip, near.size() / 2, near.size() / 2, near.data(), &at);
+    const std::size_t bytes = process.ReadCode(range, ip, reach, reach, near.data(), &at);
     if (at >= bytes) return false;
-    // Theirs are longer, and no loop at all where the pause is a function of its own.
+    // Where the pause is a function of its own there is no loop at all.
     if (range.file->is_openmp && HasPause(near.data(), bytes, at)) return true;
+    if (range.file->waits_busily && IsInBusyLoop(near.data(), bytes, at, reach)) return true;
     return IsInPauseLoop(near.data(), bytes, at, kLoopBytes);
   });
 }

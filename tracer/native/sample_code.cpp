@@ -41,24 +41,36 @@ bool IsPause(const std::uint8_t* code) { return code[0] == 0xf3 && code[1] == 0x
 struct Loop {
   std::ptrdiff_t begin = 0;
   std::ptrdiff_t end = 0;  // equal: none
+
+  std::ptrdiff_t bytes() const { return end - begin; }
+  bool Holds(std::size_t at) const {
+    const auto place = static_cast<std::ptrdiff_t>(at);
+    return begin <= place && place < end;
+  }
 };
 
-// The shortest loop around `pause` that has at most `loop_bytes` bytes.
-Loop ShortestLoop(const std::uint8_t* code, std::size_t count, std::size_t pause,
-                  std::size_t loop_bytes) {
-  Loop shortest;
-  const auto inside = static_cast<std::ptrdiff_t>(pause);
+// Calls `use` with each loop around `pause` that has at most `loop_bytes` bytes.
+template <typename Use>
+void ForLoops(const std::uint8_t* code, std::size_t count, std::size_t pause,
+              std::size_t loop_bytes, Use use) {
   for (std::size_t from = pause; from < std::min(count, pause + loop_bytes); ++from) {
     const Jump jump = JumpAt(code + from, count - from);
     if (jump.bytes == 0) continue;
     const auto end = static_cast<std::ptrdiff_t>(from + jump.bytes);
-    const std::ptrdiff_t begin = end + jump.distance;
-    const std::ptrdiff_t bytes = end - begin;
-    if (begin > inside || bytes > static_cast<std::ptrdiff_t>(loop_bytes)) continue;
-    if (shortest.begin == shortest.end || bytes < shortest.end - shortest.begin)
-      shortest = {begin, end};
+    const Loop loop = {end + jump.distance, end};
+    if (loop.Holds(pause) && loop.bytes() <= static_cast<std::ptrdiff_t>(loop_bytes)) use(loop);
   }
-  return shortest;
+}
+
+// Whether `use(pause)` is true of a pause so near that a loop can hold both it and `at`.
+template <typename Use>
+bool AnyPauseNear(const std::uint8_t* code, std::size_t count, std::size_t at,
+                  std::size_t loop_bytes, Use use) {
+  const std::size_t begin = at > loop_bytes ? at - loop_bytes : 0;
+  const std::size_t end = std::min(count, at + loop_bytes);
+  for (std::size_t pause = begin; pause + 2 <= end; ++pause)
+    if (IsPause(code + pause) && use(pause)) return true;
+  return false;
 }
 
 }  // namespace
@@ -75,24 +87,28 @@ bool EndsInCall(const std::uint8_t* code, std::size_t count) {
 }
 
 bool HasPause(const std::uint8_t* code, std::size_t count, std::size_t at) {
-  const std::size_t begin = at > kPauseReach ? at - kPauseReach : 0;
-  const std::size_t end = std::min(count, at + kPauseReach);
-  for (std::size_t pause = begin; pause + 2 <= end; ++pause)
-    if (IsPause(code + pause)) return true;
-  return false;
+  return AnyPauseNear(code, count, at, kPauseReach, [](std::size_t) { return true; });
 }
 
 bool IsInPauseLoop(const std::uint8_t* code, std::size_t count, std::size_t at,
                    std::size_t loop_bytes) {
-  const std::size_t begin = at > loop_bytes ? at - loop_bytes : 0;
-  const std::size_t end = std::min(count, at + loop_bytes);
-  for (std::size_t pause = begin; pause + 2 <= end; ++pause) {
-    if (!IsPause(code + pause)) continue;
-    const Loop loop = ShortestLoop(code, count, pause, loop_bytes);
-    const auto inside = static_cast<std::ptrdiff_t>(at);
-    if (loop.begin <= inside && inside < loop.end) return true;
-  }
-  return false;
+  return AnyPauseNear(code, count, at, loop_bytes, [&](std::size_t pause) {
+    Loop shortest;
+    ForLoops(code, count, pause, loop_bytes, [&](const Loop& loop) {
+      if (shortest.bytes() == 0 || loop.bytes() < shortest.bytes()) shortest = loop;
+    });
+    return shortest.Holds(at);
+  });
+}
+
+bool IsInBusyLoop(const std::uint8_t* code, std::size_t count, std::size_t at,
+                  std::size_t loop_bytes) {
+  return AnyPauseNear(code, count, at, loop_bytes, [&](std::size_t pause) {
+    bool inside = false;
+    ForLoops(code, count, pause, loop_bytes,
+             [&](const Loop& loop) { inside = inside || loop.Holds(at); });
+    return inside;
+  });
 }
 
 bool EndsInYield(const std::uint8_t* code, std::size_t count) {

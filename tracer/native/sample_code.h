@@ -6,11 +6,13 @@
 
 namespace rls {
 
-// The longest form of a call, how far around an address a pause is looked for, and the longest loop
-// that does nothing but wait.
+// The longest form of a call, how far around an address a pause is looked for, the longest loop
+// that does nothing but wait, and the longest by which LLVM's and Intel's OpenMP wait: it also
+// looks for tasks, at the clock, and whether others want the CPU.
 constexpr std::size_t kCallBytes = 7;
 constexpr std::size_t kPauseReach = 16;
 constexpr std::size_t kLoopBytes = 96;
+constexpr std::size_t kBusyLoopBytes = 1024;
 
 // Whether the `count` bytes end in a call: what stands before every return address.
 bool EndsInCall(const std::uint8_t* code, std::size_t count);
@@ -22,6 +24,10 @@ bool HasPause(const std::uint8_t* code, std::size_t count, std::size_t at);
 // bytes: one that does little but wait. A longer loop around it may work and wait now and then.
 bool IsInPauseLoop(const std::uint8_t* code, std::size_t count, std::size_t at,
                    std::size_t loop_bytes);
+
+// Whether it lies in any such loop.
+bool IsInBusyLoop(const std::uint8_t* code, std::size_t count, std::size_t at,
+                  std::size_t loop_bytes);
 
 // Whether the bytes end in the system call sched_yield.
 bool EndsInYield(const std::uint8_t* code, std::size_t count);

@@ -6,9 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 
 namespace rls {
 namespace {
@@ -28,11 +30,9 @@ std::string WithoutDeleted(const std::string& path) {
 // What the OS kernel maps into every process: it is called like libc.
 bool IsOfOsKernel(const std::string& path) { return path == "[vdso]" || path == "[vsyscall]"; }
 
-bool IsOpenMp(const std::string& path) {
-  for (const char* glob : {"*/libgomp*.so*", "*/libiomp*.so*", "*/libomp*.so*",
-                           "*/libmkl_*_thread.so*", "*/libmkl_rt.so*"})
-    if (fnmatch(glob, path.c_str(), 0) == 0) return true;
-  return false;
+bool Matches(const std::string& path, std::initializer_list<const char*> globs) {
+  return std::any_of(globs.begin(), globs.end(),
+                     [&](const char* glob) { return fnmatch(glob, path.c_str(), 0) == 0; });
 }
 
 // Half of the descriptors are left for all else.
@@ -97,7 +97,10 @@ std::shared_ptr<SampleFile> SampleFiles::Of(pid_t pid, const Mapping& mapping) {
   // Some compilers map what they made from a file of their own.
   file->is_generated =
       mapping.path.compare(0, 7, "/memfd:") == 0 || mapping.path.compare(0, 5, "/dev/") == 0;
-  file->is_openmp = IsOpenMp(WithoutDeleted(mapping.path));
+  const std::string path = WithoutDeleted(mapping.path);
+  file->waits_busily = Matches(path, {"*/libiomp*.so*", "*/libomp*.so*"});
+  file->is_openmp = file->waits_busily ||
+                    Matches(path, {"*/libgomp*.so*", "*/libmkl_*_thread.so*", "*/libmkl_rt.so*"});
   if (known_.size() <= kOpenFiles) file->fd = OpenMapped(pid, mapping);
   return file;
 }

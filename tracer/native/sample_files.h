@@ -34,6 +34,7 @@ struct SampleFile {
   std::uint8_t layer = kUnnamed;
   bool is_generated = false;  // no file at all: code made at run time
   bool is_openmp = false;     // a run-time library of OpenMP, whose threads wait by spinning
+  bool waits_busily = false;  // one of LLVM or Intel: see kBusyLoopBytes
   int fd = -1;                // -1: anonymous, or not readable
   // By offset: what the bytes there said.
   std::unordered_map<std::uint64_t, bool> spins;

@@ -65,13 +65,21 @@ void bind_sampler(py::module_& module) {
       .def("stop", &Sampler::Stop, NoGil())
       .def("programs", &Sampler::Programs)
       .def("counters", &Counters);
-  // The two questions about machine code, for their tests.
+  // The questions about machine code, for their tests.
   module.def(
       "code_waits",
       [](const py::bytes& code, std::size_t at) {
         const auto text = code.cast<std::string_view>();
         return IsInPauseLoop(reinterpret_cast<const std::uint8_t*>(text.data()), text.size(), at,
                              kLoopBytes);
+      },
+      py::arg("code"), py::arg("at"));
+  module.def(
+      "code_waits_busily",
+      [](const py::bytes& code, std::size_t at) {
+        const auto text = code.cast<std::string_view>();
+        return IsInBusyLoop(reinterpret_cast<const std::uint8_t*>(text.data()), text.size(), at,
+                            kBusyLoopBytes);
       },
       py::arg("code"), py::arg("at"));
   module.def(

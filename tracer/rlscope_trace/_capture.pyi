@@ -511,6 +511,9 @@ class Sampler:
 def code_waits(code: bytes, at: int) -> bool:
     """Return whether `code[at]` lies in a loop that does nothing but wait."""
 
+def code_waits_busily(code: bytes, at: int) -> bool:
+    """Return whether it lies in a longer one, as LLVM's and Intel's OpenMP wait by."""
+
 def code_ends_in_call(code: bytes) -> bool:
     """Return whether the bytes end in a call."""
 
