@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -63,20 +64,30 @@ def run_query(trace: Trace, query: str) -> Result:
     )
 
 
-def fetch_together(trace: Trace, queries: Sequence[str]) -> list[list[tuple[Any, ...]]]:
+def fetch_together(
+    trace: Trace, queries: Sequence[str], meanwhile: Callable[[], _T]
+) -> tuple[list[list[tuple[Any, ...]]], _T]:
     """Run queries at the same time, as far as there are CPUs; returns the rows of each.
 
-    One after the other where the connection holds what no other sees: lent tables, or a window.
+    The one that takes longest should come first. meanwhile: asks the trace for the rest, on its own
+    connection; what it returns comes second. One after the other where the connection holds what no
+    other sees: lent tables, or a window.
     """
     alone = trace.has_temporaries
     connections = [trace.connection if alone else trace.connection.cursor() for _ in queries]
+    # More than there are CPUs would slow down the longest, for which all others wait.
+    workers = 1 if alone else max(2, len(os.sched_getaffinity(0)))
 
     def fetch(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[Any, ...]]:
         return connection.execute(query).fetchall()
 
+    work: list[Callable[[], Any]]
     work = [partial(fetch, *pair) for pair in zip(connections, queries, strict=True)]
     with _as_trace_error():
-        return _run_interruptibly(work, connections, workers=1 if alone else len(queries))
+        *rows, rest = _run_interruptibly(
+            [*work, meanwhile], [*connections, trace.connection], workers=workers
+        )
+    return rows, rest
 
 
 def _execute(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb.DuckDBPyConnection:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis import summary_sql
-from rlscope_analysis.overhead_summary import overhead_of
+from rlscope_analysis.overhead_summary import OverheadSummary, overhead_of
 from rlscope_analysis.query import fetch_together, run_query
 from rlscope_analysis.report_findings import findings
-from rlscope_analysis.report_gpu import gpu_summary
+from rlscope_analysis.report_gpu import GpuSummary, gpu_summary
 from rlscope_analysis.report_notes import fault_notes, site_notes, unmeasured_notes
 from rlscope_analysis.report_view import Answer, answer
 from rlscope_analysis.reports import REPORTS, TOP_OPERATIONS
@@ -25,6 +26,7 @@ from rlscope_analysis.summary import (
     Switches,
     ThreadSummary,
     Waker,
+    added_up,
 )
 from rlscope_analysis.window import SPAN_SQL, asked_window
 
@@ -40,10 +42,50 @@ _NO_LATENCY = Latency(waits=0, p50_ns=None, p99_ns=None, max_ns=None)
 
 def summarize(trace: Trace) -> Summary:
     """Compute the summary of an open trace."""
-    # Those that look at every state: the rest takes no time worth the trouble.
+    # Those that look at every state, the longest first: each of the rest is soon done.
     long = [summary_sql.LATENCY_SQL, summary_sql.SWITCHES_SQL, summary_sql.THREADS_SQL]
     long += [summary_sql.DISORDER_SQL, summary_sql.WAKERS_SQL]
-    return _Reader(trace, dict(zip(long, fetch_together(trace, long), strict=True))).read()
+    rows, rest = fetch_together(trace, long, partial(_read_rest, trace))
+    return _Reader(trace, dict(zip(long, rows, strict=True)), rest).read()
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """What a summary tells that no pass over the states is needed for."""
+
+    findings: tuple[str, ...]
+    overhead: OverheadSummary
+    gpu: GpuSummary
+    reports: tuple[Answer, ...]
+    fault_notes: tuple[str, ...]
+    capture_notes: tuple[str, ...]
+
+
+def _read_rest(trace: Trace) -> _Rest:
+    return _Rest(
+        findings=tuple(findings(trace)),
+        overhead=overhead_of(trace),
+        gpu=gpu_summary(partial(_fetch, trace)),
+        reports=tuple(_reports(trace)),
+        fault_notes=tuple(fault_notes(trace)),
+        capture_notes=(*unmeasured_notes(trace), *site_notes(trace)),
+    )
+
+
+def _fetch(trace: Trace, query: str) -> list[tuple[Any, ...]]:
+    # Not on this thread: Ctrl-C must be heard while a long query runs.
+    return list(run_query(trace, query).rows)
+
+
+def _reports(trace: Trace) -> Iterable[Answer]:
+    """Answer what the states alone do not: by operation and layer, and about the GPU."""
+    measured = {kind for (kind,) in _fetch(trace, summary_sql.MEASURED_KINDS_SQL)}
+    if _fetch(trace, summary_sql.HAS_OPERATIONS_SQL) == [(True,)]:
+        yield answer(trace, TOP_OPERATIONS)
+    if measured & {"operation", "native_call", "cuda_call", "cpu_sample", "wait"}:
+        yield answer(trace, REPORTS["breakdown"])
+    if "gpu_activity" in measured:
+        yield answer(trace, REPORTS["gpu"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +93,10 @@ class _Reader:
     trace: Trace
     fetched: dict[str, list[tuple[Any, ...]]]
     """Rows by query, of those that have been run."""
+    rest: _Rest
 
     def _rows(self, query: str) -> list[tuple[Any, ...]]:
-        if query in self.fetched:
-            return self.fetched[query]
-        # Not on this thread: Ctrl-C must be heard while a long query runs.
-        return list(run_query(self.trace, query).rows)
+        return self.fetched[query] if query in self.fetched else _fetch(self.trace, query)
 
     def read(self) -> Summary:
         meta: dict[str, str | None] = dict(self._rows("SELECT key, value FROM meta ORDER BY key"))
@@ -75,25 +115,24 @@ class _Reader:
         processes = self._processes(by_process, latency, wakers)
         every_thread = [thread for process in processes for thread in process.threads]
         ((first_ns, last_ns),) = self._rows(SPAN_SQL)
-        clock = self._rows(summary_sql.CLOCK_SQL)
         return Summary(
             trace=str(self.trace.path),
             schema_version=self.trace.schema_version,
             meta=meta,
-            started_realtime_ns=_wall_clock(clock, first_ns),
+            started_realtime_ns=_wall_clock(self._rows(summary_sql.CLOCK_SQL), first_ns),
             duration_ns=None if first_ns is None else last_ns - first_ns,
             is_complete=meta.get("ended_cleanly") != "false",
             losses=tuple(Loss(*row) for row in self._rows(summary_sql.LOSSES_SQL)),
             notes=tuple(self._notes(every_thread, meta)),
-            findings=tuple(findings(self.trace)),
+            findings=self.rest.findings,
             total=_total(
                 every_thread, latency.get((summary_sql.OVER_ALL, None), _NO_LATENCY), wakers
             ),
             processes=processes,
-            reports=tuple(self._reports()),
+            reports=self.rest.reports,
             thread_count=self._rows(summary_sql.THREAD_COUNT_SQL)[0][0],
-            overhead=overhead_of(self.trace),
-            gpu=gpu_summary(self._rows),
+            overhead=self.rest.overhead,
+            gpu=self.rest.gpu,
             window=asked_window(self.trace.connection),
         )
 
@@ -168,18 +207,6 @@ class _Reader:
         )
         return tuple(processes)
 
-    def _reports(self) -> Iterable[Answer]:
-        """Answer what the states alone do not: by operation and layer, and about the GPU."""
-        measured = {
-            kind for (kind,) in self._rows("SELECT DISTINCT kind FROM _measured WHERE measured")
-        }
-        if self._rows(summary_sql.HAS_OPERATIONS_SQL) == [(True,)]:
-            yield answer(self.trace, TOP_OPERATIONS)
-        if measured & {"operation", "native_call", "cuda_call", "cpu_sample", "wait"}:
-            yield answer(self.trace, REPORTS["breakdown"])
-        if "gpu_activity" in measured:
-            yield answer(self.trace, REPORTS["gpu"])
-
     def _notes(self, threads: list[ThreadSummary], meta: dict[str, str | None]) -> Iterable[str]:
         ((disorder,),) = self._rows(summary_sql.DISORDER_SQL)
         unbalanced = sum(not thread.measures.times.is_balanced for thread in threads)
@@ -207,15 +234,14 @@ class _Reader:
                 f"wakeups without a known waker: {unknown:,}; this capture cannot tell an interrupt"
                 " from the thread it landed on"
             )
-        yield from fault_notes(self.trace)
+        yield from self.rest.fault_notes
         gaps = sum(thread.measures.times.lost_ns > 0 for thread in threads)
         if gaps:
             yield (
                 f"threads that lack part of their states: {gaps:,}; see lost. Their switches,"
                 " migrations, wakeups and run-queue latencies are those of the recorded part"
             )
-        yield from unmeasured_notes(self.trace)
-        yield from site_notes(self.trace)
+        yield from self.rest.capture_notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,27 +277,12 @@ def _state_times(times: list[Any]) -> StateTimes:
 
 
 def _total(threads: list[ThreadSummary], latency: Latency, wakers: _Wakers) -> Measures:
-    times = [thread.measures.times for thread in threads]
-    switches = [thread.measures.switches for thread in threads]
     counts: Counter[_WakerKey] = Counter()
     for thread in threads:
         counts.update(wakers.counts.get(thread.thread_id, {}))
     return Measures(
-        times=StateTimes(
-            running_ns=sum(t.running_ns for t in times),
-            runnable_ns=sum(t.runnable_ns for t in times),
-            sleeping_ns=sum(t.sleeping_ns for t in times),
-            blocked_ns=sum(t.blocked_ns for t in times),
-            lost_ns=sum(t.lost_ns for t in times),
-            lifetime_ns=sum(t.lifetime_ns for t in times),
-        ),
-        switches=Switches(
-            switches=sum(s.switches for s in switches),
-            voluntary=sum(s.voluntary for s in switches),
-            involuntary=sum(s.involuntary for s in switches),
-            unknown=sum(s.unknown for s in switches),
-            migrations=sum(s.migrations for s in switches),
-        ),
+        times=added_up(StateTimes, [thread.measures.times for thread in threads]),
+        switches=added_up(Switches, [thread.measures.switches for thread in threads]),
         latency=latency,
         wakeups=counts.total(),
         wakers=wakers.ranked(counts),

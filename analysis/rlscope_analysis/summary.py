@@ -5,10 +5,12 @@ docs/summary.md explains every number; the renderings are report_table, report_j
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rlscope_analysis.overhead_summary import OverheadSummary
     from rlscope_analysis.report_gpu import GpuSummary
     from rlscope_analysis.report_view import Answer
@@ -42,6 +44,14 @@ class Switches:
     involuntary: int
     unknown: int
     migrations: int
+
+
+_Numbers = TypeVar("_Numbers", StateTimes, Switches)
+
+
+def added_up(kind: type[_Numbers], parts: Sequence[_Numbers]) -> _Numbers:
+    """Return the sum of each field; of no parts: 0."""
+    return kind(*(sum(getattr(part, of.name) for part in parts) for of in fields(kind)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,7 @@ FROM _layer_gap
 WHERE reason IS NULL AND since_ns IS NOT NULL
 GROUP BY layer ORDER BY layer
 """
+MEASURED_KINDS_SQL = "SELECT DISTINCT kind FROM _measured WHERE measured"
 HAS_OPERATIONS_SQL = "SELECT EXISTS (FROM operation_coded)"
 ENDED_CLEANLY_SQL = """
 SELECT coalesce(max(value) FILTER (WHERE key = 'ended_cleanly'), '') <> 'false' FROM meta
