@@ -91,6 +91,9 @@ def fetch_together(
 
 
 def _execute(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb.DuckDBPyConnection:
+    if threading.current_thread() is not threading.main_thread():
+        # A Ctrl-C is not heard here: what waits for this thread hears it, if anybody does.
+        return connection.execute(query)
     (result,) = _run_interruptibly([partial(connection.execute, query)], [connection], workers=1)
     return result
 

@@ -45,7 +45,12 @@ def summarize(trace: Trace) -> Summary:
     # Those that look at every state, the longest first: each of the rest is soon done.
     long = [summary_sql.LATENCY_SQL, summary_sql.SWITCHES_SQL, summary_sql.THREADS_SQL]
     long += [summary_sql.DISORDER_SQL, summary_sql.WAKERS_SQL]
-    rows, rest = fetch_together(trace, long, partial(_read_rest, trace))
+    # What the overlaps answer without the states, where they hold all of them.
+    short = {summary_sql.THREADS_SQL: summary_sql.SWEPT_THREADS_SQL}
+    if _fetch(trace, summary_sql.STATE_FAULTS_SQL) == [(True,)]:
+        short = {}
+    asked = [short.get(query, query) for query in long]
+    rows, rest = fetch_together(trace, asked, partial(_read_rest, trace))
     return _Reader(trace, dict(zip(long, rows, strict=True)), rest).read()
 
 
@@ -103,13 +108,7 @@ class _Reader:
         latency = self._latency()
         wakers = _Wakers(
             counts=self._waker_counts(),
-            threads={
-                row[0]: row[1:]
-                for row in self._rows(
-                    "SELECT t.thread_id, p.pid, t.tid, t.name FROM thread AS t"
-                    " LEFT JOIN process AS p ON p.process_id = t.process_id"
-                )
-            },
+            threads={row[0]: row[1:] for row in self._rows(summary_sql.THREAD_NAMES_SQL)},
         )
         by_process = self._threads(latency, wakers)
         processes = self._processes(by_process, latency, wakers)

@@ -7,6 +7,33 @@ SELECT
 FROM thread AS t JOIN thread_time AS m ON m.thread_id = t.thread_id
 WHERE m.running_ns IS NOT NULL
 """
+# The same from the overlaps, which hold the time in each state too: without a pass over the states.
+SWEPT_THREADS_SQL = """
+WITH state_time AS (
+  SELECT
+    thread_id,
+    sum(time_ns) FILTER (WHERE state = 0)::BIGINT AS running_ns,
+    sum(time_ns) FILTER (WHERE state = 1)::BIGINT AS runnable_ns,
+    sum(time_ns) FILTER (WHERE state = 2)::BIGINT AS sleeping_ns,
+    sum(time_ns) FILTER (WHERE state = 3)::BIGINT AS blocked_ns
+  FROM thread_overlap_coded
+  GROUP BY thread_id
+)
+SELECT
+  t.thread_id, t.process_id, t.tid, t.name, t.start_ns, t.end_ns, t.ended,
+  coalesce(s.running_ns, 0), coalesce(s.runnable_ns, 0), coalesce(s.sleeping_ns, 0),
+  coalesce(s.blocked_ns, 0), t.lost_ns, t.end_ns - t.start_ns
+FROM thread AS t
+JOIN _measured AS m ON m.process_id IS NOT DISTINCT FROM t.process_id AND m.kind = 'thread_state'
+LEFT JOIN state_time AS s ON s.thread_id = t.thread_id
+WHERE m.measured
+"""
+# States that the overlaps do not hold as they are: clipped, or not in order.
+STATE_FAULTS_SQL = """
+SELECT EXISTS (
+  FROM overlap_fault WHERE relation IN ('thread_state_coded', 'thread') OR fault = 'disordered'
+)
+"""
 SWITCHES_SQL = """
 SELECT
   thread_id, switches, voluntary_switches, involuntary_switches, unknown_switches, migrations
@@ -77,6 +104,10 @@ MEASURED_KINDS_SQL = "SELECT DISTINCT kind FROM _measured WHERE measured"
 HAS_OPERATIONS_SQL = "SELECT EXISTS (FROM operation_coded)"
 ENDED_CLEANLY_SQL = """
 SELECT coalesce(max(value) FILTER (WHERE key = 'ended_cleanly'), '') <> 'false' FROM meta
+"""
+THREAD_NAMES_SQL = """
+SELECT t.thread_id, p.pid, t.tid, t.name
+FROM thread AS t LEFT JOIN process AS p ON p.process_id = t.process_id
 """
 THREAD_COUNT_SQL = "SELECT count(*) FROM thread"
 LOSSES_SQL = """

@@ -12,6 +12,7 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
+from rlscope_analysis import summary_sql
 from rlscope_analysis.report_csv import render_csv
 from rlscope_analysis.report_json import render_json
 from rlscope_analysis.report_table import render_table
@@ -252,6 +253,41 @@ def test_a_trace_that_does_not_add_up_is_called_faulty(tmp_path: Path) -> None:
         "this trace is faulty, please report it: threads whose states do not add up to their"
         " lifetime: 0; intervals out of order: 1",
     )
+
+
+def test_a_state_outside_its_thread_does_not_add_up(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.thread(builder.process(pid=1), states=[run(5), sleep(5)])
+    builder._states.append((1, 10, 14, 2, 0, 0))
+    summary = summary_of(builder)
+    assert summary.total.times == StateTimes(5, 0, 9, 0, 0, 10)
+    assert "threads whose states do not add up to their lifetime: 1;" in summary.notes[0]
+
+
+@pytest.mark.parametrize("window", [(None, None), ("3ns", "21ns")])
+def test_times_from_the_overlaps_are_those_of_thread_time(
+    window: tuple[str | None, str | None], tmp_path: Path
+) -> None:
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    process, unmeasured = builder.process(pid=1), builder.process(pid=2)
+    builder.capture("thread_state")
+    builder.capture("thread_state", process_id=unmeasured, measured=False)
+    states = [run(5), sleep(3), woken(2, by=1), run(7), preempted(1), lost(4), blocked(6)]
+    first = builder.thread(process, states=states)
+    builder.operation(first, 2, 20, "learn")
+    builder.thread(None, states=[blocked(9)], start_ns=1)
+    builder.thread(process, states=[lost(9)])
+    builder.thread(unmeasured, states=[], end_ns=9)
+    start, end = window
+    with open_trace(builder.write(), start=start, end=end) as trace:
+        of_states, of_overlaps = (
+            sorted(trace.connection.execute(query).fetchall())
+            for query in (summary_sql.THREADS_SQL, summary_sql.SWEPT_THREADS_SQL)
+        )
+        assert trace.connection.execute(summary_sql.STATE_FAULTS_SQL).fetchall() == [(False,)]
+    assert of_overlaps == of_states
+    assert [row[0] for row in of_states] == [1, 2, 3]
+    assert all(sum(row[7:12]) == row[12] for row in of_states), "conservation"
 
 
 def test_empty_trace_and_nulls(tmp_path: Path) -> None:
