@@ -13,7 +13,7 @@ constexpr uint8_t kLastBusyKind = 4;  // 5 is a stream that waits
 void GpuEdges::finish(std::size_t last_edge) {
   int64_t* const at_ns = at_ns_.data();
   at_ns[0] = kAlways;
-  std::fill_n(at_ns + last_edge + 1, kNeverEdges, kNever);
+  std::fill_n(at_ns + last_edge + 1, kSeenAtOnce, kNever);
   count_ = last_edge + 2;
   busy_ns_.make_room(last_edge / 2 + 1, 0);
   int64_t* busy_ns = busy_ns_.data();

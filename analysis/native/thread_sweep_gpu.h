@@ -33,10 +33,13 @@ class NsBuffer {
 };
 
 // The union of the activities of one process, as edges: instants that rise strictly, of which the
-// odd ones begin a busy stretch. Edge 0 is none, at kAlways; the last is at kNever, and so are two
-// after it, that a cursor may look at.
+// odd ones begin a busy stretch. Edge 0 is none, at kAlways; the last is at kNever, and so are
+// those after it that a cursor may look at.
 class GpuEdges {
  public:
+  // So many from the edge that a cursor comes to next.
+  static constexpr std::size_t kSeenAtOnce = 11;
+
   GpuEdges() { finish(0); }
 
   std::size_t count() const { return count_; }
@@ -46,7 +49,7 @@ class GpuEdges {
 
   // Makes room for so many edges after one; returns where they are to be written, by number.
   int64_t* room_after(std::size_t edge, std::size_t edges) {
-    at_ns_.make_room(edge + edges + 1 + kNeverEdges, edge + 1);
+    at_ns_.make_room(edge + edges + 1 + kSeenAtOnce, edge + 1);
     return at_ns_.data();
   }
 
@@ -54,9 +57,7 @@ class GpuEdges {
   void finish(std::size_t last_edge);
 
  private:
-  static constexpr std::size_t kNeverEdges = 3;
-
-  NsBuffer at_ns_{1 + kNeverEdges};
+  NsBuffer at_ns_{1 + kSeenAtOnce};
   NsBuffer busy_ns_{1};
   std::size_t count_ = 0;
 };
@@ -109,14 +110,18 @@ class GpuCursor {
   }
 
  private:
-  // The first edge that is not before an instant. On a thread where nothing happens thousands may
-  // be, but mostly it is one of the next.
+  // The first edge that is not before an instant, of which the next three are. Mostly it is one of
+  // those looked at here, also without a branch; but on a thread where nothing happens there may be
+  // thousands.
   __attribute__((noinline)) std::size_t leap_to(int64_t now_ns) const {
-    std::size_t edge = next_ + 3;
-    for (std::size_t near = 0; near < 8; ++near, ++edge) {
-      if (at_ns_[edge] >= now_ns) return edge;
-    }
-    std::size_t step = 8;
+    constexpr std::size_t kPassed = 3;
+    constexpr std::size_t kNear = GpuEdges::kSeenAtOnce - kPassed;
+    std::size_t edge = next_ + kPassed;
+    std::size_t before = 0;
+    for (std::size_t i = 0; i < kNear; ++i) before += std::size_t{at_ns_[edge + i] < now_ns};
+    edge += before;
+    if (before < kNear) return edge;
+    std::size_t step = kNear;
     while (edge + step < count_ && at_ns_[edge + step] < now_ns) {
       edge += step;
       step *= 2;

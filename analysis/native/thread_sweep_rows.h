@@ -122,12 +122,16 @@ class RowReader {
       take();
       return;
     }
+    __builtin_prefetch(start_ + row_ + kAhead);
+    __builtin_prefetch(end_ + row_ + kAhead);
     const int64_t start_ns = start_[row_];
     if (start_ns < start_ns_) fail();
     start_ns_ = start_ns;
   }
 
  private:
+  // So many rows are asked for early: the columns of a sweep are more than a processor follows.
+  static constexpr std::size_t kAhead = 32;
   static constexpr int32_t kEnd = std::numeric_limits<int32_t>::max();
 
   void take() {
