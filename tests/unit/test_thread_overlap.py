@@ -226,6 +226,40 @@ def test_a_thread_in_which_nothing_happens_while_the_gpu_does_much(builder: Trac
     ]
 
 
+def test_however_often_the_gpu_changes_during_an_operation(builder: TraceBuilder) -> None:
+    process = builder.process()
+    thread = builder.thread(process, states=[run(465)])
+    expected = []
+    start = 0
+    for length in range(1, 31):
+        end = start + length
+        builder.operation(thread, start, end, f"{length} ns")
+        for gpu in (0, 1):  # busy in every even nanosecond
+            at = [ns for ns in range(start, end) if ns % 2 != gpu]
+            if at:
+                expected.append((length, gpu, len(at), len(at), at[0], at[-1] + 1))
+        start = end
+    for even in range(0, start, 2):
+        builder.gpu_activity(process, even, even + 1)
+    found = computed(builder).overlap
+    assert rows(found, "path_id", "gpu", "time_ns", "count", "first_ns", "last_ns") == expected
+
+
+def test_calls_that_nest_deeply(builder: TraceBuilder) -> None:
+    thread = builder.thread(builder.process(), states=[run(202)])
+    for depth in range(100):
+        layer = "simulator" if depth % 2 else "backend"
+        builder.native_call(thread, depth + 1, 201 - depth, layer)
+    found = computed(builder)
+    assert times(found) == {
+        (0, 0, 0, 0, 0): 2, (0, 0, BACKEND, 0, 0): 100, (0, 0, SIMULATOR, 0, 0): 100,
+    }  # fmt: skip
+    assert transitions(found) == {
+        (0, 0, BACKEND): 1, (0, BACKEND, SIMULATOR): 50, (0, SIMULATOR, BACKEND): 49,
+    }  # fmt: skip
+    assert found.faults == {}
+
+
 def test_a_trace_of_nothing(builder: TraceBuilder) -> None:
     found = computed(builder)
     assert rows(found.overlap, *found.overlap) == []
