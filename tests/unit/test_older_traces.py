@@ -126,6 +126,21 @@ def test_its_overlaps_are_not_worked_out_again(
         assert trace.sql("SELECT sum(time_ns) FROM breakdown").fetchall() == [(100,)]
 
 
+def test_a_window_of_a_trace_whose_derived_tables_had_fewer_columns(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "older.duckdb")
+    thread = builder.thread(builder.process(pid=7, end_ns=100), states=[run(60), sleep(40)])
+    builder.native_call(thread, 10, 30, "simulator")
+    path = builder.write()
+    with duckdb.connect(str(path)) as connection:
+        derive(connection)
+        connection.execute("DROP VIEW transitions")
+        connection.execute("ALTER TABLE transition_coded DROP COLUMN is_probed")
+    with open_trace(path, start="5ns", end="50ns") as trace:
+        buckets = trace.sql("SELECT bucket, time_ns FROM breakdown ORDER BY bucket").fetchall()
+        assert buckets == [("running", 25), ("simulator", 20)]
+        assert trace.sql("SELECT sum(count) FROM transition_coded").fetchall() == [(1,)]
+
+
 # As it was before it told of machines: with the same columns.
 OLDER_GPU_TIME = """
 CREATE OR REPLACE VIEW gpu_time AS
