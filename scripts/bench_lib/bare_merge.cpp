@@ -1,6 +1,6 @@
 // The plainest merge that gives a thread's time by operation, layer, state and GPU: a yardstick for
-// the sweep of rlscope_analysis on the machine at hand. It knows no waits, no transitions, no counts,
-// no windows and no faults, and takes any order on trust.
+// the sweep of rlscope_analysis on the machine at hand. It knows no waits, no transitions, no
+// counts, no windows and no faults, and takes any order on trust.
 #include <algorithm>
 #include <array>
 #include <cstddef>
