@@ -30,7 +30,7 @@ def render_json(summary: Summary, *, top: int) -> str:
         "findings": list(summary.findings),
         "overhead": asdict(summary.overhead),
         "gpu": asdict(summary.gpu) if summary.gpu.processes or summary.gpu.refused else None,
-        "total": _measures(summary.total, top=top),
+        "total": _measures(summary.total, top=top) if summary.has_states else _NOT_MEASURED,
         "processes": [_process(process, top=top) for process in summary.processes],
         "views": {report.report.name: list(rows_of(report)) for report in summary.reports},
     }

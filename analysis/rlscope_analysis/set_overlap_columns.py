@@ -117,17 +117,20 @@ def _series(column: Any, what: str) -> pd.Series:  # noqa: ANN401 - a column of 
 def _times(column: pd.Series, what: str) -> NDArray[np.int64]:
     """Return integers as int64, without a copy where they are."""
     types = pandas().api.types
+    # A table without rows has whatever type its library takes for nothing.
+    if column.empty:
+        return np.empty(0, dtype=np.int64)
     _refuse_null(column, what)
     values = column
     is_object = types.is_object_dtype(column.dtype)
-    if is_object and types.infer_dtype(column, skipna=False) in {"integer", "empty"}:
+    if is_object and types.infer_dtype(column, skipna=False) == "integer":
         values = column.to_numpy()
     elif types.is_bool_dtype(column.dtype) or not types.is_integer_dtype(column.dtype):
         raise TraceError(
             f"{what} is {column.dtype}: times are integers, in nanoseconds",
             hint=f"{what.rpartition('.')[2]} as int64; a float loses nanoseconds after 104 days",
         )
-    if len(values) and (values.max() > _INT64.max or values.min() < _INT64.min):
+    if values.max() > _INT64.max or values.min() < _INT64.min:
         raise TraceError(
             f"{what} exceeds 64 bits with a sign", hint="times relative to the start of the trace"
         )

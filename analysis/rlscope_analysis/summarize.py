@@ -45,9 +45,10 @@ def summarize(trace: Trace) -> Summary:
     # Those that look at every state, the longest first: each of the rest is soon done.
     long = [summary_sql.LATENCY_SQL, summary_sql.SWITCHES_SQL, summary_sql.THREADS_SQL]
     long += [summary_sql.DISORDER_SQL, summary_sql.WAKERS_SQL]
-    # What the overlaps answer without the states, where they hold all of them.
+    # What the overlaps answer without the states, where they hold all of them. They do not say of a
+    # window whether states that it cuts were in order.
     short = {summary_sql.THREADS_SQL: summary_sql.SWEPT_THREADS_SQL}
-    if _fetch(trace, summary_sql.STATE_FAULTS_SQL) == [(True,)]:
+    if asked_window(trace.connection) or _fetch(trace, summary_sql.STATE_FAULTS_SQL) == [(True,)]:
         short = {}
     asked = [short.get(query, query) for query in long]
     rows, rest = fetch_together(trace, asked, partial(_read_rest, trace))
@@ -124,6 +125,7 @@ class _Reader:
             losses=tuple(Loss(*row) for row in self._rows(summary_sql.LOSSES_SQL)),
             notes=tuple(self._notes(every_thread, meta)),
             findings=self.rest.findings,
+            has_states=self._has_states(processes),
             total=_total(
                 every_thread, latency.get((summary_sql.OVER_ALL, None), _NO_LATENCY), wakers
             ),
@@ -134,6 +136,11 @@ class _Reader:
             gpu=self.rest.gpu,
             window=asked_window(self.trace.connection),
         )
+
+    def _has_states(self, processes: tuple[ProcessSummary, ...]) -> bool:
+        if processes:
+            return any(process.measures is not None for process in processes)
+        return self._rows(summary_sql.STATES_MEASURED_SQL) == [(True,)]
 
     def _latency(self) -> dict[tuple[int, int | None], Latency]:
         found = {}

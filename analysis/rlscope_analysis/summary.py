@@ -145,7 +145,10 @@ class Summary:
     notes: tuple[str, ...]
     findings: tuple[str, ...]
     """What stands out: spinning, waiting for other processes."""
+    has_states: bool
+    """Whether the thread states of any process were measured."""
     total: Measures
+    """Of all processes whose states were measured; zeros where those of none were."""
     processes: tuple[ProcessSummary, ...]
     reports: tuple[Answer, ...]
     """What else was measured: operations, layers, the GPU."""
@@ -157,9 +160,3 @@ class Summary:
     """What was recorded of GPUs."""
     window: AskedWindow | None = None
     """The stretch of time that was asked for; None: the whole trace."""
-
-    @property
-    def has_states(self) -> bool:
-        """Whether the thread states of any process were measured."""
-        measured = any(process.measures is not None for process in self.processes)
-        return measured or not self.processes

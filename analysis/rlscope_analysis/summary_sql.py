@@ -60,6 +60,10 @@ FROM process AS p
 LEFT JOIN _measured AS m ON m.process_id = p.process_id AND m.kind = 'thread_state'
 WHERE NOT coalesce(m.measured, FALSE)
 """
+# Of a trace without processes; one that does not say has states.
+STATES_MEASURED_SQL = (
+    "SELECT coalesce(bool_or(measured), TRUE) FROM capture WHERE kind = 'thread_state'"
+)
 # Clipped is what happens to whatever was open at either end of a recording; states have a note of
 # their own.
 FAULTS_SQL = """

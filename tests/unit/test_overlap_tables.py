@@ -99,6 +99,14 @@ def test_empty_intervals_leave_no_trace() -> None:
     assert rows(overlap_regions(both)) == rows(overlap_regions(INTERVALS))
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_empty_interval_at_the_earliest_time_hides_no_other(jobs: int) -> None:
+    earliest = -(2**63)
+    starts, ends = [earliest, earliest], [earliest + 2, earliest]
+    both = pd.DataFrame({"category": ["CPU", "CPU"], "start_ns": starts, "end_ns": ends})
+    assert rows(overlap(both, jobs=jobs)) == [("(unannotated)", ["CPU"], 2, 1)]
+
+
 @pytest.mark.parametrize("dtype", [None, "int64", "object"])
 def test_empty_frames(dtype: str | None) -> None:
     empty = pd.DataFrame(columns=["category", "start_ns", "end_ns"], dtype=dtype)
@@ -107,6 +115,13 @@ def test_empty_frames(dtype: str | None) -> None:
     assert list(nothing.columns) == ["operation", "categories", "time_ns", "count"]
     assert rows(inclusive(nothing)) == []
     assert rows(overlap_transitions(empty)) == []
+
+
+def test_empty_columns_have_no_type() -> None:
+    empty = pd.DataFrame({"category": [], "start_ns": [], "end_ns": []})
+    operations = empty.rename(columns={"category": "name"})
+    assert rows(overlap(empty, operations=operations)) == []
+    assert rows(overlap(INTERVALS, operations=operations)) == rows(overlap(INTERVALS))
 
 
 def as_polars(frame: pd.DataFrame) -> Any:  # noqa: ANN401

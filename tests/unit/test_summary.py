@@ -264,6 +264,33 @@ def test_a_state_outside_its_thread_does_not_add_up(tmp_path: Path) -> None:
     assert "threads whose states do not add up to their lifetime: 1;" in summary.notes[0]
 
 
+def test_states_that_a_window_cuts_and_that_cross_are_those_of_thread_time(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.thread(builder.process(pid=1), states=[run(100)])
+    builder._states.append((1, 5, 60, 2, 0, 0))
+    path = builder.write()
+    with open_trace(path, start="20ns", end="50ns") as trace:
+        summary = summarize(trace)
+        columns = "running_ns, runnable_ns, sleeping_ns, blocked_ns, lost_ns, lifetime_ns"
+        of_view = trace.sql(f"SELECT {columns} FROM thread_time").fetchall()
+    assert [StateTimes(*row) for row in of_view] == [summary.total.times]
+    assert summary.total.times == StateTimes(30, 0, 30, 0, 0, 30)
+    assert "lifetime: 1; intervals out of order: 1" in summary.notes[0]
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_states_that_were_not_measured_have_no_total(tmp_path: Path, processes: int) -> None:
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.capture("thread_state", measured=False)
+    for _ in range(processes):
+        builder.thread(builder.process(pid=1, end_ns=9), states=[], end_ns=9)
+    summary = summary_of(builder)
+    total = json.loads(render_json(summary, top=3))["total"]
+    assert set(total) >= {"times", "switches", "wakeups"}
+    assert set(total.values()) == {None}
+    assert "whole trace" not in render_table(summary, rows=9, top=3, width=99, is_terminal=False)
+
+
 @pytest.mark.parametrize("window", [(None, None), ("3ns", "21ns")])
 def test_times_from_the_overlaps_are_those_of_thread_time(
     window: tuple[str | None, str | None], tmp_path: Path
