@@ -117,7 +117,7 @@ std::vector<Time> CutTimes(const std::vector<IntervalChunk>& categories, std::si
 }
 
 IntervalChunk SliceIntervals(const IntervalChunk& all, Time begin, Time end) {
-  // Where nothing is cut off, ends need not rise.
+  // Nothing is cut off then, and ends need not rise.
   const auto first =
       begin == INT64_MIN ? 0 : std::upper_bound(all.end, all.end + all.size, begin) - all.end;
   const auto last = std::lower_bound(all.start, all.start + all.size, end) - all.start;

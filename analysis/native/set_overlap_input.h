@@ -28,7 +28,8 @@ std::deque<IntervalColumns> GroupByCode(const std::int32_t* code, const Interval
 // Up to windows - 1 increasing instants that cut the intervals into about equal parts.
 std::vector<Time> CutTimes(const std::vector<IntervalChunk>& categories, std::size_t windows);
 
-// The part of ordered intervals (`for_windows`) that lies in begin .. end, ends unclipped.
+// The part of ordered intervals that lies in begin .. end, ends unclipped; ordered `for_windows`,
+// unless it begins with the earliest of all times.
 IntervalChunk SliceIntervals(const IntervalChunk& all, Time begin, Time end);
 OwnerChunk SliceOwners(const OwnerChunk& all, Time begin, Time end);
 

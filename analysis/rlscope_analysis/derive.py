@@ -77,19 +77,18 @@ def derive_temporarily(
     )
     if window is not None:
         restrict(connection, window, lent)
+    views = "SELECT view_name FROM duckdb_views() WHERE temporary AND NOT internal"
+    shown = {name for (name,) in connection.execute(views).fetchall()}
     for statement in connection.extract_statements(schema_sql("derived")):
         head, found, rest = statement.query.strip().partition("CREATE TABLE ")
-        if found:
-            _drop_lent_view(connection, rest.split("(")[0].split()[0])
-            connection.execute(f"{head}CREATE OR REPLACE TEMP TABLE {rest}")
+        if not found:
+            continue
+        # One of which the trace has fewer columns is shown by a view until now.
+        table = rest.split("(")[0].strip()
+        if table in shown:
+            connection.execute(f"DROP VIEW temp.{table}")
+        connection.execute(f"{head}CREATE OR REPLACE TEMP TABLE {rest}")
     _store(connection, overlap, hits)
-
-
-def _drop_lent_view(connection: duckdb.DuckDBPyConnection, table: str) -> None:
-    """Make room for a table of which the trace has fewer columns: a view shows it until then."""
-    lent = "SELECT EXISTS (FROM duckdb_views() WHERE temporary AND view_name = ?)"
-    if connection.execute(lent, [table]).fetchall() == [(True,)]:
-        connection.execute(f"DROP VIEW temp.{table}")
 
 
 def _lacks_costs(connection: duckdb.DuckDBPyConnection) -> bool:

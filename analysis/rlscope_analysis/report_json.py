@@ -30,7 +30,7 @@ def render_json(summary: Summary, *, top: int) -> str:
         "findings": list(summary.findings),
         "overhead": asdict(summary.overhead),
         "gpu": asdict(summary.gpu) if summary.gpu.processes or summary.gpu.refused else None,
-        "total": _measures(summary.total, top=top) if summary.has_states else _NOT_MEASURED,
+        "total": _measures(summary.total if summary.has_states else None, top=top),
         "processes": [_process(process, top=top) for process in summary.processes],
         "views": {report.report.name: list(rows_of(report)) for report in summary.reports},
     }
@@ -47,7 +47,7 @@ def _process(process: ProcessSummary, *, top: int) -> dict[str, Any]:
         "exit_code": process.exit_code,
         "start_ns": process.start_ns,
         "end_ns": process.end_ns,
-        **(_measures(process.measures, top=top) if process.measures else _NOT_MEASURED),
+        **_measures(process.measures, top=top),
         "threads": [_thread(thread, top=top) for thread in process.threads],
     }
 
@@ -64,7 +64,9 @@ def _thread(thread: ThreadSummary, *, top: int) -> dict[str, Any]:
     }
 
 
-def _measures(measures: Measures, *, top: int) -> dict[str, Any]:
+def _measures(measures: Measures | None, *, top: int) -> dict[str, Any]:
+    if measures is None:
+        return _NOT_MEASURED
     return {
         "times": asdict(measures.times),
         "switches": asdict(measures.switches),

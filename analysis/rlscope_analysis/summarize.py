@@ -45,14 +45,20 @@ def summarize(trace: Trace) -> Summary:
     # Those that look at every state, the longest first: each of the rest is soon done.
     long = [summary_sql.LATENCY_SQL, summary_sql.SWITCHES_SQL, summary_sql.THREADS_SQL]
     long += [summary_sql.DISORDER_SQL, summary_sql.WAKERS_SQL]
-    # What the overlaps answer without the states, where they hold all of them. They do not say of a
-    # window whether states that it cuts were in order.
-    short = {summary_sql.THREADS_SQL: summary_sql.SWEPT_THREADS_SQL}
-    if asked_window(trace.connection) or _fetch(trace, summary_sql.STATE_FAULTS_SQL) == [(True,)]:
-        short = {}
-    asked = [short.get(query, query) for query in long]
+    threads_sql = _threads_sql(trace)
+    asked = [threads_sql if query == summary_sql.THREADS_SQL else query for query in long]
     rows, rest = fetch_together(trace, asked, partial(_read_rest, trace))
     return _Reader(trace, dict(zip(long, rows, strict=True)), rest).read()
+
+
+def _threads_sql(trace: Trace) -> str:
+    """Return what asks the overlaps rather than the states, where they hold all of them.
+
+    They do not say of a window whether states that it cuts were in order.
+    """
+    if asked_window(trace.connection) or _fetch(trace, summary_sql.STATE_FAULTS_SQL) == [(True,)]:
+        return summary_sql.THREADS_SQL
+    return summary_sql.SWEPT_THREADS_SQL
 
 
 @dataclass(frozen=True, slots=True)

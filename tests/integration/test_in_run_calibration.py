@@ -115,8 +115,8 @@ def test_the_account_counts_each_entry_and_each_return(recorded: dict[str, Any])
         # It begins a little before its window and ends a little after it; a run that is under way
         # at the end is counted when it is over. No other program has this module.
         assert seen - 2 <= runs <= 1.5 * seen + 100
-        # None, in a window in which the program was waiting.
-        assert time_ns >= 50 * runs
+        # In a window in which the program was waiting there is neither.
+        assert time_ns > 50 * runs if runs else time_ns == 0
     assert counted > 1000
 
 

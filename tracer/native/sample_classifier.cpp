@@ -34,8 +34,8 @@ bool Spins(const SampledProcess& process, const CodeRange& range, std::uint64_t 
     if (at >= bytes) return false;
     // Where the pause is a function of its own there is no loop at all.
     if (range.file->is_openmp && HasPause(near.data(), bytes, at)) return true;
-    if (range.file->waits_busily && IsInBusyLoop(near.data(), bytes, at, reach)) return true;
-    return IsInPauseLoop(near.data(), bytes, at, kLoopBytes);
+    const auto waits = range.file->waits_busily ? IsInBusyLoop : IsInPauseLoop;
+    return waits(near.data(), bytes, at, reach);
   });
 }
 

@@ -51,6 +51,28 @@ py::dict Counters(Sampler& sampler) {
   return counters;
 }
 
+struct CodeBytes {
+  explicit CodeBytes(const py::bytes& code) {
+    const auto text = code.cast<std::string_view>();
+    data = reinterpret_cast<const std::uint8_t*>(text.data());
+    count = text.size();
+  }
+
+  const std::uint8_t* data;
+  std::size_t count;
+};
+
+void BindLoopQuestion(py::module_& module, const char* name, decltype(&IsInPauseLoop) ask,
+                      std::size_t loop_bytes) {
+  module.def(
+      name,
+      [ask, loop_bytes](const py::bytes& code, std::size_t at) {
+        const CodeBytes bytes(code);
+        return ask(bytes.data, bytes.count, at, loop_bytes);
+      },
+      py::arg("code"), py::arg("at"));
+}
+
 }  // namespace
 
 void bind_sampler(py::module_& module) {
@@ -66,27 +88,13 @@ void bind_sampler(py::module_& module) {
       .def("programs", &Sampler::Programs)
       .def("counters", &Counters);
   // The questions about machine code, for their tests.
-  module.def(
-      "code_waits",
-      [](const py::bytes& code, std::size_t at) {
-        const auto text = code.cast<std::string_view>();
-        return IsInPauseLoop(reinterpret_cast<const std::uint8_t*>(text.data()), text.size(), at,
-                             kLoopBytes);
-      },
-      py::arg("code"), py::arg("at"));
-  module.def(
-      "code_waits_busily",
-      [](const py::bytes& code, std::size_t at) {
-        const auto text = code.cast<std::string_view>();
-        return IsInBusyLoop(reinterpret_cast<const std::uint8_t*>(text.data()), text.size(), at,
-                            kBusyLoopBytes);
-      },
-      py::arg("code"), py::arg("at"));
+  BindLoopQuestion(module, "code_waits", IsInPauseLoop, kLoopBytes);
+  BindLoopQuestion(module, "code_waits_busily", IsInBusyLoop, kBusyLoopBytes);
   module.def(
       "code_ends_in_call",
       [](const py::bytes& code) {
-        const auto text = code.cast<std::string_view>();
-        return EndsInCall(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
+        const CodeBytes bytes(code);
+        return EndsInCall(bytes.data, bytes.count);
       },
       py::arg("code"));
 }
