@@ -73,7 +73,7 @@ def test_a_cost_that_is_there_twice_damages_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "null", '{"format": 1}', '{"format": 2, "costs": []}', "[" * 100_000]
+    "text", ["", "{", "[]", "null", '{"format": 2}', '{"format": 1, "costs": []}', "[" * 100_000]
 )
 def test_what_is_no_calibration_is_damage(tmp_path: Path, text: str) -> None:
     cache.cache_file(tmp_path, KEY).write_text(text)

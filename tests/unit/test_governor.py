@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlscope_trace.governor import Decision, Governor
+from rlscope_trace.governor import Decision, Governor, ProbeCost
 
 WINDOW_NS = 250_000_000
 COST_NS = 2000
 BUDGET = 0.02
+# A call costs the same wherever it is.
+EVEN = ProbeCost(COST_NS, COST_NS)
 
 
 @dataclass
@@ -31,7 +33,7 @@ class Simulated:
     """A program that uses one CPU all the time, and the governor that looks at it."""
 
     sites: dict[int, Site]
-    governor: Governor = field(default_factory=lambda: Governor(BUDGET, COST_NS))
+    governor: Governor = field(default_factory=lambda: Governor(BUDGET, EVEN))
     now_ns: int = 0
     hits: dict[int, float] = field(default_factory=dict)
     dropped: dict[int, Decision] = field(default_factory=dict)
@@ -132,13 +134,13 @@ def test_a_site_that_becomes_hot_late_goes_as_soon_as_one_that_was_hot_from_the_
 
 
 def test_calls_before_the_first_look_count_for_nothing() -> None:
-    governor = Governor(BUDGET, COST_NS)
+    governor = Governor(BUDGET, EVEN)
     assert governor.decide(10**9, 5 * 10**9, {1: (10**7, 10**10)}) == []
     assert governor.decide(2 * 10**9, 6 * 10**9, {1: (10**7, 10**10)}) == []
 
 
 def test_cpu_time_that_stands_still_does_not_drop_what_is_not_called_much() -> None:
-    governor = Governor(BUDGET, COST_NS)
+    governor = Governor(BUDGET, EVEN)
     governor.decide(0, 0, {})
     counters = {1: (100_000, 10**9), 2: (3, 30_000)}
     assert [d.site_id for d in governor.decide(WINDOW_NS, 0, counters)] == [1]
@@ -207,7 +209,7 @@ def test_a_site_within_the_budget_alone_is_never_dropped(
 
 def test_a_call_through_a_dear_probe_counts_for_several() -> None:
     def dropped(dear: set[int]) -> list[int]:
-        governor = Governor(budget=0.02, cost_ns=2000, dear=dear)
+        governor = Governor(BUDGET, EVEN, dear=dear)
         governor.decide(0, 0, {})
         second = 1_000_000_000
         # 5,000 calls a second: 1 % of the CPU time through a cheap probe.
@@ -225,10 +227,31 @@ def test_a_call_through_a_dear_probe_counts_for_several() -> None:
 
 def test_sites_that_are_to_go_last_go_last() -> None:
     rates = {1: Site(9_000, mean_ns=1_000), 2: Site(4_000, mean_ns=2_000_000)}
-    program = Simulated(rates, Governor(BUDGET, COST_NS, last={1}))
+    program = Simulated(rates, Governor(BUDGET, EVEN, last={1}))
     program.run(80)
     # Without that it would be the first, which is large and short.
     assert list(program.dropped) == [2]
-    alone = Simulated({1: Site(20_000)}, Governor(BUDGET, COST_NS, last={1}))
+    alone = Simulated({1: Site(20_000)}, Governor(BUDGET, EVEN, last={1}))
     alone.run(80)
     assert list(alone.dropped) == [1]
+
+
+def test_calls_far_apart_cost_more_than_those_of_a_burst() -> None:
+    cost = ProbeCost(near_ns=2000, far_ns=7000, apart_ns=100_000)
+    second_ns = 10**9
+    assert cost.of(1000, 1000, second_ns) == 1000 * 7000
+    # One in each tenth of a millisecond finds nothing in the caches, whatever the others are.
+    assert cost.of(30_000, 30_000, second_ns) == 30_000 * 2000 + 10_000 * 5000
+    # A dear probe is dearer once, not the more so for what it evicts.
+    assert cost.of(10 * 1000, 1000, second_ns) == 10_000 * 2000 + 1000 * 5000
+    assert cost.of(0, 0, second_ns) == 0
+
+
+def test_a_site_whose_calls_are_far_apart_goes_by_what_they_cost_there() -> None:
+    # 1 % if they were near one another, 3.5 % as they are.
+    program = Simulated({1: Site(rate=5_000, mean_ns=100_000)}, Governor(BUDGET))
+    program.run(40)
+    assert "would cost 3.5 % of the CPU time (budget 2 %)" in program.dropped[1].reason
+    within = Simulated({1: Site(rate=2_800, mean_ns=200_000)}, Governor(BUDGET))
+    within.run(400)
+    assert within.dropped == {}

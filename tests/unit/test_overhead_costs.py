@@ -53,13 +53,13 @@ def add_loops(builder: TraceBuilder, scale: float = 1.0) -> None:
     builder.cost("bystander_call", MISS_NS, part=None, method="program", error_ns=1)
 
 
-def worked_out(builder: TraceBuilder) -> dict[tuple[str, str | None], Cost]:
+def worked_out(builder: TraceBuilder, event: str = "call") -> dict[tuple[str, str | None], Cost]:
     """Return what is in calibration_estimate, by method and part."""
     with duckdb.connect() as connection:
         builder.fill(connection)
         store(connection)
-        query = "SELECT method, part, * FROM calibration_estimate WHERE event = 'call'"
-        rows = connection.execute(query)
+        query = "SELECT method, part, * FROM calibration_estimate WHERE event = $1"
+        rows = connection.execute(query, [event])
         names = [column[0] for column in rows.description]
         return {row[:2]: dict(zip(names, row, strict=True)) for row in rows.fetchall()}
 
@@ -83,6 +83,73 @@ def test_what_programs_take_more_tells_what_the_rest_does(factor: float, of_rest
     # What the OS kernel gives no account of is not known as well.
     inside = found["combined", "inside"]
     assert inside["high_ns"] - inside["mean_ns"] >= 1.9 * 0.25 * of_rest * 400
+
+
+def add_crowded(builder: TraceBuilder, *, program_ns: float = 2 * PROGRAM_NS) -> None:
+    """Add a loop in which a call is dearer: by 10 ns inside and 20 outside per ns of its program."""
+    longer_ns = program_ns - PROGRAM_NS
+    for part, mean_ns, rate in (("inside", 400.0, 10), ("outside", 600.0, 20)):
+        cost_ns = mean_ns + rate * longer_ns
+        builder.cost("call", cost_ns, part=part, method="crowded", error_ns=10)
+    builder.cost("call", program_ns, part=None, method="crowded_program", error_ns=4)
+
+
+@pytest.mark.parametrize(
+    ("factor", "longer_ns"),
+    # Cheaper than in the loop, which nothing is; as dear; and far dearer than was ever measured.
+    [(0.8, 0), (1.0, 0), (1.5, 0.5 * PROGRAM_NS), (3.0, 2 * PROGRAM_NS), (6.0, 2 * PROGRAM_NS)],
+)
+def test_a_loop_that_crowds_the_caches_tells_what_the_rest_of_a_call_does(
+    factor: float, longer_ns: float
+) -> None:
+    builder = recorded(factor=factor)
+    add_loops(builder)
+    add_crowded(builder)
+    found = worked_out(builder)
+    for part, calm_ns, rate in (("inside", 400, 10), ("outside", 600, 20)):
+        cost = found["combined", part]
+        assert cost["mean_ns"] == pytest.approx(calm_ns + rate * longer_ns, rel=1e-6)
+        assert cost["used"]
+        assert cost["quality"] == "ok"
+        # Programs are not all alike: the rate of one is that of another within 30 %.
+        assert cost["high_ns"] - cost["mean_ns"] >= 1.9 * 0.3 * rate * longer_ns
+
+
+def test_a_loop_that_crowds_no_cache_tells_nothing() -> None:
+    plain, crowded = recorded(), recorded()
+    add_loops(plain)
+    add_loops(crowded)
+    add_crowded(crowded, program_ns=1.1 * PROGRAM_NS)
+    assert worked_out(plain) == worked_out(crowded)
+
+
+def test_other_probed_calls_become_dearer_at_the_same_rate() -> None:
+    builder = recorded()
+    add_loops(builder)
+    add_crowded(builder)
+    # A single step leaves the virtual machine: with whatever caches.
+    for part, mean_ns in (("inside", 9_000.0), ("outside", 1_000.0)):
+        builder.cost("call_dear", mean_ns, part=part, error_ns=10)
+    found = worked_out(builder, "call_dear")
+    longer_ns = 0.5 * PROGRAM_NS
+    assert found["combined", "inside"]["mean_ns"] == pytest.approx(9_000 + 10 * longer_ns)
+    assert found["combined", "outside"]["mean_ns"] == pytest.approx(1_000 + 20 * longer_ns)
+
+
+def test_a_release_of_the_gil_has_both_rates_of_a_call() -> None:
+    builder = recorded()
+    add_loops(builder)
+    add_crowded(builder)
+    builder.cost("gil_release", 2_000, part="outside", error_ns=10)
+    builder.cost("gil_release", PROGRAM_NS, part=None, method="program", error_ns=4)
+    for number in range(10):
+        start_ns = number * 200 * MS
+        for at_ns in (start_ns + MS, start_ns + 3 * MS):
+            builder.gil_release(1, at_ns, at_ns + MS)
+        builder.account("gil_release", start_ns, start_ns + WINDOW_NS, 4, round(6 * PROGRAM_NS))
+    found = worked_out(builder, "gil_release")
+    longer_ns = 0.5 * PROGRAM_NS
+    assert found["combined", "outside"]["mean_ns"] == pytest.approx(2_000 + 30 * longer_ns)
 
 
 def test_runs_of_others_are_not_taken_for_ours() -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 # CPU time whose budget the account can save.
 _SAVED_CPU_NS = 3_000_000_000
@@ -22,6 +22,26 @@ _SMALL_PART = 0.05
 # A single step costs two more traps at entry and at return: 20 us a call where a trap leaves the
 # virtual machine, as `calibrate` measures it.
 _DEAR_WEIGHT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeCost:
+    """What probing a call costs the program, entry and return; see docs/overhead.md."""
+
+    near_ns: int = 2000
+    """Soon after another one: the caches hold what it needs."""
+    far_ns: int = 7000
+    """After work that has taken the caches: what it evicts is fetched again, too."""
+    apart_ns: int = 100_000
+    """CPU time that takes."""
+
+    def of(self, load: int, hits: int, cpu_ns: int) -> float:
+        """Return the cost in ns of so many calls within some CPU time, evenly spread.
+
+        load: the calls, as if each had a cheap probe.
+        """
+        far = min(hits, cpu_ns / self.apart_ns)
+        return self.near_ns * load + (self.far_ns - self.near_ns) * far
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +71,12 @@ class _Calls:
     time_ns: int = 0
 
     def count(self, hits: int, time_ns: int) -> int:
-        """Take over the counters of the site; return the new calls, as if they were cheap."""
+        """Take over the counters of the site; return how many calls are new."""
         new = max(0, hits - self.counted_hits)
         self.hits += new
         self.time_ns += max(0, time_ns - self.counted_ns)
         self.counted_hits, self.counted_ns = hits, time_ns
-        return self.weight * new
+        return new
 
     @property
     def load(self) -> int:
@@ -70,13 +90,10 @@ class _Calls:
 
 @dataclass
 class Governor:
-    """Keeps the cost of the probes below `budget`, a part of the CPU time of the traced programs.
-
-    `cost_ns`: what probing one call costs the program, entry and return.
-    """
+    """Keeps the cost of the probes below `budget`, a part of the CPU time of the traced programs."""
 
     budget: float = 0.02
-    cost_ns: int = 2000
+    cost: ProbeCost = ProbeCost()
     dear: set[int] = field(default_factory=set)
     """Sites at an instruction that the OS kernel has to single-step."""
     last: set[int] = field(default_factory=set)
@@ -108,7 +125,7 @@ class Governor:
         new_cpu_ns = max(0, cpu_ns - self._cpu_ns)
         self._cpu_ns = max(cpu_ns, self._cpu_ns)
         self._period_cpu_ns += new_cpu_ns
-        new_cost_ns = self.cost_ns * self._count(now_ns, counters)
+        new_cost_ns = self.cost.of(*self._count(now_ns, counters), new_cpu_ns)
         self._balance_ns += self.budget * new_cpu_ns - new_cost_ns
         if self._balance_ns >= self._limit_ns:
             self._begin_period()
@@ -126,15 +143,17 @@ class Governor:
     def _limit_ns(self) -> float:
         return self.budget * _SAVED_CPU_NS
 
-    def _count(self, now_ns: int, counters: Mapping[int, tuple[int, int]]) -> int:
-        """Take over the counters; return how many calls are new."""
-        new_hits = sum(
-            self._calls_of(site_id).count(hits, time_ns)
-            for site_id, (hits, time_ns) in counters.items()
-            if site_id not in self._dropped
-        )
+    def _count(self, now_ns: int, counters: Mapping[int, tuple[int, int]]) -> tuple[int, int]:
+        """Take over the counters; return the load of the new calls, and how many they are."""
+        load = hits = 0
+        for site_id, counted in counters.items():
+            if site_id not in self._dropped:
+                calls = self._calls_of(site_id)
+                new = calls.count(*counted)
+                load += calls.weight * new
+                hits += new
         self._looked_ns = now_ns
-        return new_hits
+        return load, hits
 
     def _calls_of(self, site_id: int) -> _Calls:
         if site_id not in self._sites:
@@ -149,53 +168,57 @@ class Governor:
             calls.hits = calls.time_ns = 0
 
     @property
-    def _period_load(self) -> int:
-        return sum(calls.load for calls in self._sites.values())
-
-    @property
     def _period_ns(self) -> int:
         """CPU time of this period: at least its cost, as it may be read before the counters."""
-        return max(self._period_cpu_ns, self.cost_ns * self._period_load, 1)
+        load = sum(calls.load for calls in self._sites.values())
+        return max(self._period_cpu_ns, self.cost.near_ns * load, 1)
+
+    def _share(self, sites: Iterable[_Calls]) -> float:
+        """Return what sites have cost in this period, as a part of its CPU time."""
+        listed = list(sites)
+        load, hits = sum(calls.load for calls in listed), sum(calls.hits for calls in listed)
+        return self.cost.of(load, hits, self._period_ns) / self._period_ns
 
     def _choose(self) -> list[int]:
         """Return the sites to drop, so that the rest is within the budget."""
-        affordable = self.budget * self._period_ns / self.cost_ns
-        small = _SMALL_PART * affordable
-        left = self._period_load
+        left = {site_id: calls for site_id, calls in self._sites.items() if calls.hits}
+        small = {site_id for site_id in left if self._is_small(left[site_id])}
         # Large ones first; of them the one that costs most for the time it covers. Those that are
         # to go last go after all others.
         order = sorted(
-            (site_id for site_id, calls in self._sites.items() if calls.hits),
+            left,
             key=lambda site_id: (
                 site_id in self.last,
-                self._sites[site_id].load <= small,
+                site_id in small,
                 self._sites[site_id].mean_ns / self._sites[site_id].weight,
                 site_id,
             ),
         )
         chosen: list[int] = []
         for site_id in order:
-            if left <= affordable:
+            if self._share(left.values()) <= self.budget:
                 break
-            left -= self._sites[site_id].load
+            del left[site_id]
             chosen.append(site_id)
-        return self._without_needless(chosen, affordable - left)
+        return self._without_needless(chosen, left)
 
-    def _without_needless(self, chosen: list[int], room: float) -> list[int]:
+    def _is_small(self, calls: _Calls) -> bool:
+        return self._share([calls]) <= _SMALL_PART * self.budget
+
+    def _without_needless(self, chosen: list[int], left: dict[int, _Calls]) -> list[int]:
         """Keep those of the chosen that still fit once larger ones have made room."""
         needed = []
         for site_id in reversed(chosen):
-            load = self._sites[site_id].load
-            if load <= room:
-                room -= load
+            calls = self._sites[site_id]
+            if self._share([*left.values(), calls]) <= self.budget:
+                left[site_id] = calls
             else:
                 needed.append(site_id)
         return needed[::-1]
 
     def _decision(self, now_ns: int, site_id: int) -> Decision:
         calls = self._sites[site_id]
-        share = self.cost_ns * calls.load / self._period_ns
-        total = self.cost_ns * self._period_load / self._period_ns
+        share, total = self._share([calls]), self._share(self._sites.values())
         others = "" if share > self.budget else f", all probes {_percent(total)}"
         reason = (
             f"dropped after {(now_ns - calls.since_ns) / 1e9:.1f} s: {calls.hits:,} calls of"

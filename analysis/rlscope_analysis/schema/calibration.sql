@@ -4,7 +4,7 @@ CREATE TABLE calibration_measured (
   event VARCHAR, part VARCHAR, method VARCHAR, mean_ns DOUBLE, stddev_ns DOUBLE, n BIGINT,
   low_ns DOUBLE, high_ns DOUBLE, used BOOLEAN, quality VARCHAR
 );
-COMMENT ON TABLE calibration_measured IS 'Storage behind the view calibration: what was measured by loops on this machine (micro, program)';
+COMMENT ON TABLE calibration_measured IS 'Storage behind the view calibration: what was measured by loops on this machine (micro, program, crowded, crowded_program)';
 COMMENT ON COLUMN calibration_measured.event IS 'As in calibration';
 COMMENT ON COLUMN calibration_measured.part IS 'As in calibration';
 COMMENT ON COLUMN calibration_measured.method IS 'As in calibration';
@@ -41,8 +41,8 @@ FROM calibration_estimate;
 COMMENT ON VIEW calibration IS 'What one event of a kind costs the thread it happens on, in CPU time, by every method';
 COMMENT ON COLUMN calibration.event IS 'switch (a traced thread leaves or gets a CPU), wakeup, call (of a probed function), call_dear (of one that has no cheap instruction to probe), sample, range (NVTX, from C), range_python (the nvtx package), range_auto (a phase that was found), gil_release; names that begin with bystander_ are of programs that are not traced. Others are shown for comparison, and never subtracted';
 COMMENT ON COLUMN calibration.part IS 'inside: the measured interval of the event holds it; outside: what surrounds the event holds it; NULL: both together';
-COMMENT ON COLUMN calibration.method IS 'micro (a loop on this machine, see rlscope-trace calibrate); program (one run of our program in the OS kernel, in that loop, by the account of the OS kernel); in_run (the same while this trace was recorded); toggled (probes taken away for short times of this recording); combined (what is subtracted)';
-COMMENT ON COLUMN calibration.mean_ns IS 'Cost of one event (program, in_run: of one run of its program; a call has two); NULL: not measured';
+COMMENT ON COLUMN calibration.method IS 'micro (a loop on this machine, see rlscope-trace calibrate); program (one run of our program in the OS kernel, in that loop, by the account of the OS kernel); crowded, crowded_program (the same two in a loop that crowds the caches); in_run (the same while this trace was recorded); toggled (probes taken away for short times of this recording); combined (what is subtracted)';
+COMMENT ON COLUMN calibration.mean_ns IS 'Cost of one event (program, crowded_program, in_run: of one run of its program; a call has two); NULL: not measured';
 COMMENT ON COLUMN calibration.stddev_ns IS 'Standard deviation of single measurements of the mean of many events';
 COMMENT ON COLUMN calibration.n IS 'How many such measurements';
 COMMENT ON COLUMN calibration.low_ns IS 'Start of the interval that holds the true mean with 95 % confidence';

@@ -43,4 +43,6 @@ BYSTANDER_EVENTS = ("bystander_switch", "bystander_call")
 # Kind of table capture: the ranges of a process come through the Python package nvtx.
 PYTHON_RANGES = "operation:python"
 EVENT_PARTS = ("inside", "outside")
-CALIBRATION_METHODS = ("micro", "program", "in_run", "toggled", "combined")
+CALIBRATION_METHODS = (
+    "micro", "program", "crowded", "crowded_program", "in_run", "toggled", "combined",
+)  # fmt: skip

@@ -4,20 +4,14 @@
 // Longer than any look at the clock, shorter than any interrupt.
 enum { kLeastGapNs = 400 };
 
-static double now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
-}
-
 // Looks for `length_ns`, not counting the gaps; stores how long each was, up to `room` of them, and
 // returns how many.
 RLS_EXPORT long rls_find_gaps(double length_ns, double* gaps_ns, long room) {
-  double before_ns = now_ns();
+  double before_ns = rls_wall_ns();
   double looked_ns = 0;
   long found = 0;
   while (looked_ns < length_ns && found < room) {
-    const double at_ns = now_ns();
+    const double at_ns = rls_wall_ns();
     if (at_ns - before_ns > kLeastGapNs)
       gaps_ns[found++] = at_ns - before_ns;
     else

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rlscope_trace import _capture
 from rlscope_trace.calibrate.account import counted, per_run, together
 from rlscope_trace.calibrate.children import CalibrationError, Child, measured_cpu
+from rlscope_trace.calibrate.crowded import CALL_PROGRAMS, CrowdedCalls
 from rlscope_trace.calibrate.estimate import added, calm
 from rlscope_trace.calibrate.results import Values, missing
 from rlscope_trace.calibrate.traced import Traced
@@ -23,12 +24,13 @@ if TYPE_CHECKING:
 
 MODES = ("session", "multi", "perf")
 _SIMULATOR = 2
-# Sites of the library: 0 to 7 are cheap, 8 to 15 dear; one for each mode, the last for nobody.
-_SITES = 16
+# Sites of the library: 0 to 7 are cheap, 8 to 15 dear, the others crowd the caches; one for each mode,
+# the last for nobody.
+_SITES = 20
+_CROWDED = 16
 _PLAIN = {"call": 7, "call_dear": 15}
 _FIRST = {"call": 0, "call_dear": 8}
 _GIVE, _TAKE = 3, 4
-_CALL_PROGRAMS = ("session_call", "enter_call", "return_call")
 _GIL_PROGRAMS = ("release_gil", "take_gil")
 _NONE = -1
 _TURNS = {"call": 400, "call_dear": 50}
@@ -59,6 +61,7 @@ class CallLoops:
         self._values = Values()
         self._pairs = pairs
         self._visits: list[_Visit] = []
+        self._crowded = CrowdedCalls(plain=_SITES - 1)
         self._refused: list[Cost] = []
         self._ways: dict[str, _capture.NativeProbes] = {}
         cpu = measured_cpu()
@@ -78,7 +81,8 @@ class CallLoops:
         for mode in modes or ("auto",):
             try:
                 probes = _load(traced, mode)
-                sites = [first + MODES.index(probes.mode) for first in _FIRST.values()]
+                firsts = (*_FIRST.values(), _CROWDED)
+                sites = [first + MODES.index(probes.mode) for first in firsts]
                 probes.attach(where["path"], [(offsets[at], at, _SIMULATOR) for at in sites])
             except OSError as error:
                 self._refuse(mode, str(error.args[1] if len(error.args) > 1 else error))
@@ -102,6 +106,7 @@ class CallLoops:
             turns = self._turns(bystander, [_PLAIN["call"], _NONE], [MODES.index(mode), _NONE])
             self._values.add("bystander_call", mode, added(turns["on"], turns["off"]))
             self._visit_programs(mode, probes)
+            self._crowded.visit(traced, mode, probes, _CROWDED + MODES.index(mode))
         self._visit_gil(traced)
 
     def _visit_site(self, event: str, mode: str, probes: _capture.NativeProbes, site: int) -> None:
@@ -127,7 +132,7 @@ class CallLoops:
             site = _FIRST.get(event, 0) + MODES.index(mode)
             count = _TURNS.get(event, _TURNS["call"])
             call = partial(self._call, child, [site, _NONE], count)
-            ran = together(counted(probes.programs(), call), *_CALL_PROGRAMS)
+            ran = together(counted(probes.programs(), call), *CALL_PROGRAMS)
             self._values.add_program(event, mode, per_run(ran))
 
     def _call(self, child: Child, sites: list[int], turns: int) -> None:
@@ -172,10 +177,11 @@ class CallLoops:
             if len(kept):
                 inside_ns = float(kept.mean()) - visit.plain_ns
                 self._values.add_split(visit.event, visit.mode, visit.total_ns, inside_ns)
+        self._crowded.finish(calls)
 
     def costs(self) -> list[Cost]:
         """Return the rows of what was measured."""
-        return self._values.costs() + self._refused
+        return self._values.costs() + self._crowded.costs() + self._refused
 
     @property
     def lost(self) -> int:

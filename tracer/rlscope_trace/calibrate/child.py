@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_SITES = 16
+_SITES = 20
 # So that whoever reads the records of a batch keeps up.
 _PAUSE_S = 0.001
 
@@ -62,6 +62,12 @@ class Loops:
             for which, times in ((plain, off), (sites, on))[:: 1 if pair % 2 else -1]:
                 times.append(self._lib.rls_time_calls(which[0], which[1], ctypes.c_long(turns)))
         return {"off": off, "on": on}
+
+    def crowded_calls(self, plain: int, site: int, turns: int) -> dict[str, object]:
+        """Return ns per turn of calls that crowd the caches, and of the plain calls in it."""
+        off, on, inside = ((ctypes.c_double * turns)() for _ in range(3))
+        self._lib.rls_time_crowded_calls(plain, site, ctypes.c_long(turns), off, on, inside)
+        return {"off": off[:], "on": on[:], "inside": inside[:]}
 
     def wakes(self, rounds: int, batches: int) -> dict[str, object]:
         """Return ns per wakeup of each batch."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rlscope_trace.calibrate.estimate import Estimate, estimate, split
 from rlscope_trace.store.calibration import OK, Cost
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 MICRO = "micro"
 PROGRAM = "program"
+# The same two in a loop that crowds the caches.
+_CROWDED = {MICRO: "crowded", PROGRAM: "crowded_program"}
 OUTSIDE = "outside"
 INSIDE = "inside"
 # An interval wider than this part of the estimate is worth a warning.
@@ -65,6 +67,13 @@ class Values:
             for (event, how), values in self._programs.items()
         ]
         return rows
+
+
+def crowded(costs: Iterable[Cost]) -> list[Cost]:
+    """Return rows as those of loops that crowd the caches."""
+    return [
+        replace(cost, method=_CROWDED[cost.method]) for cost in costs if cost.mean_ns is not None
+    ]
 
 
 def missing(event: str, reason: str, how: str = "") -> Cost:

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     import duckdb
 
 CALLS = ("call", "call_dear", "bystander_call")
-METHODS = ("micro", "program")
+METHODS = ("micro", "program", "crowded", "crowded_program")
 OK = "ok"
 # As in the analysis, whose summaries tell of it.
 DOUBTFUL = "doubtful: "
-_FORMAT = 1
+_FORMAT = 2
 # No cost takes so many ns, no measurement is taken so often.
 _MOST = 10**12
 _NO_CALIBRATION = "no calibration was taken for this recording: rlscope-trace calibrate TRACE"
@@ -39,7 +39,7 @@ class Cost:
     """inside, outside; None: cannot be told apart."""
     method: str
     """micro; or program: then the time is that of one run of the event's programs in the OS kernel
-    (a call has two runs)."""
+    (a call has two runs); crowded and crowded_program: the same in a loop that crowds the caches."""
     how: str = ""
     """What of several ways was measured: of probing calls, or of capturing; "": there is one."""
     mean_ns: float | None = None

@@ -1,0 +1,87 @@
+"""What a probed call costs among work that needs the caches, as that of training programs does.
+
+A trap finds nothing in the caches there, and what it fetches has to be fetched again by the program
+that goes on: next to work of our own both are seen. How much dearer a call becomes for each
+nanosecond that its program in the OS kernel takes longer is what a recording needs to know.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rlscope_trace.calibrate.account import counted, per_run, together
+from rlscope_trace.calibrate.results import Values, crowded
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from rlscope_trace import _capture
+    from rlscope_trace.calibrate.children import Child
+    from rlscope_trace.store.calibration import Cost
+
+CALL_PROGRAMS = ("session_call", "enter_call", "return_call")
+# Of a call each; a tenth of a millisecond where the cache has a megabyte.
+_TURNS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    mode: str
+    site: int
+    start_ns: int
+    end_ns: int
+    total_ns: float
+    plain_ns: float
+    """What the call takes when it is not probed: time inside it."""
+
+
+class CrowdedCalls:
+    """Measurements of such calls, whose records are read at the end."""
+
+    def __init__(self, plain: int) -> None:
+        """plain: the site that is not probed."""
+        self._plain = plain
+        self._values = Values()
+        self._visits: list[_Visit] = []
+
+    def visit(self, child: Child, mode: str, probes: _capture.NativeProbes, site: int) -> None:
+        """Take one measurement of a probed site."""
+        start_ns = time.monotonic_ns()
+        told = self._ask(child, site)
+        end_ns = time.monotonic_ns()
+        # The two of a turn lie side by side, so that a clock that changes its rate is in both.
+        total_ns = statistics.median(
+            on - off for on, off in zip(told["on"], told["off"], strict=True)
+        )
+        plain_ns = statistics.median(told["inside"])
+        self._visits.append(_Visit(mode, site, start_ns, end_ns, total_ns, plain_ns))
+        ran = together(
+            counted(probes.programs(), lambda: self._ask(child, site)), *CALL_PROGRAMS
+        )
+        self._values.add_program("call", mode, per_run(ran))
+
+    def _ask(self, child: Child, site: int) -> dict[str, list[float]]:
+        return child.ask("crowded_calls", plain=self._plain, site=site, turns=_TURNS)
+
+    def finish(self, calls: dict[str, NDArray[np.int64]]) -> None:
+        """Split what was measured by the recorded calls, whose time holds a part of their cost."""
+        import numpy as np
+
+        duration_ns = calls["end_ns"] - calls["start_ns"]
+        for visit in self._visits:
+            own = duration_ns[
+                (calls["site_id"] == visit.site)
+                & (calls["start_ns"] >= visit.start_ns)
+                & (calls["end_ns"] <= visit.end_ns)
+            ]
+            if len(own):
+                inside_ns = float(np.median(own)) - visit.plain_ns
+                self._values.add_split("call", visit.mode, visit.total_ns, inside_ns)
+
+    def costs(self) -> list[Cost]:
+        """Return the rows of what was measured."""
+        return crowded(self._values.costs())
