@@ -11,11 +11,12 @@ ways of measuring may contradict each other.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.overhead_cost import DOUBTFUL, Cost, Z
-from rlscope_analysis.schema.vocabulary import EVENT_PARTS, EVENTS
+from rlscope_analysis.overhead_rate import Rate, rate_of, rates_of_calls
+from rlscope_analysis.schema.vocabulary import EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,9 +28,9 @@ _REST_ERROR = 0.25
 _MOST_OF_REST = 3.0
 # How far the rate of a training program may be from that of the loop: relative deviation.
 _RATE_ERROR = 0.3
-# The second loop tells nothing unless its program takes so many times as long, and nothing of
-# programs that take longer by more than so many times its difference.
-_CROWDED_AT_LEAST, _CROWDED_AT_MOST = 1.2, 2.0
+# The second loop tells nothing of programs that take longer by more than so many times what its own
+# does.
+_CROWDED_AT_MOST = 2.0
 # In a program, its part in the OS kernel is seldom cheaper than in a loop: twice as dear as a rule,
 # and five times where whatever else runs needs all of the cache.
 _SANE = (0.67, 10.0)
@@ -40,8 +41,6 @@ _AGREEMENT = 1.5
 # A loop measures the program and more.
 _LEAST_OF_PROGRAM = 0.8
 _PROGRAM_OF = {"call_dear": "call"}
-# Whose second loop an event is held to: what is not the trap or the program does not depend on caches.
-_RATE_OF = {"call": "call", "call_dear": "call", "gil_release": "call"}
 _RUNS = {"call": 2, "call_dear": 2, "gil_release": 2}
 # Of another event, where its own loop could not be run: its Python package was not there.
 _STAND_IN = {"range_python": "range"}
@@ -54,73 +53,24 @@ def combined(
 ) -> list[Cost]:
     """Return the rows that are subtracted, for each event and part that has a cost in a loop.
 
-    measured: rows micro and program. The others tell by event, both parts together.
+    measured: rows of all other methods. The others tell by event, both parts together.
     """
     rows = list(measured)
     programs = {row.event: row for row in rows if row.method == "program"}
     accounts = {row.event: row for row in in_run}
     checks = {row.event: row for row in toggled}
-    rates_of = {event: crowding_rates(rows, event) for event in set(_RATE_OF.values())}
+    rates = rates_of_calls(rows)
     found = []
     for event in EVENTS:
         parts = _parts(rows, event) or _stand_ins(rows, event)
         key = _PROGRAM_OF.get(event, event)
-        rates = rates_of.get(_RATE_OF.get(event, ""), {})
         costs = [
-            _scaled(part, programs.get(key), accounts.get(key), _rate_for(part, parts, rates))
+            _scaled(part, programs.get(key), accounts.get(key), rate_of(part, rates))
             for part in parts
         ]
         doubt = _doubt(event, parts, costs, programs.get(key), checks.get(event))
         found += [replace(cost, quality=doubt) if doubt else cost for cost in costs]
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """By how many ns a part of an event is dearer per ns that its program takes longer."""
-
-    value: float
-    stderr: float
-    longer_ns: float
-    """By how much the program took longer where that was measured."""
-
-
-def crowding_rates(rows: Iterable[Cost], event: str) -> dict[str, Rate]:
-    """Return the rates of the parts of an event; empty where the two loops do not tell them.
-
-    rows: of the methods micro, program, crowded and crowded_program.
-    """
-    told = {(row.method, row.part): row for row in rows if row.event == event and row.mean_ns}
-    calm, busy = told.get(("program", None)), told.get(("crowded_program", None))
-    if calm is None or busy is None or calm.mean_ns is None or busy.mean_ns is None:
-        return {}
-    longer_ns = busy.mean_ns - calm.mean_ns
-    if busy.mean_ns < _CROWDED_AT_LEAST * calm.mean_ns:
-        return {}
-    rates = {}
-    for part in EVENT_PARTS:
-        one, other = told.get(("micro", part)), told.get(("crowded", part))
-        if one is None or other is None or one.mean_ns is None or other.mean_ns is None:
-            return {}
-        value = (other.mean_ns - one.mean_ns) / longer_ns
-        stderr = math.hypot(
-            other.stderr_ns, one.stderr_ns, value * math.hypot(busy.stderr_ns, calm.stderr_ns)
-        ) / longer_ns
-        rates[part] = Rate(max(value, 0.0), stderr, longer_ns)
-    return rates
-
-
-def _rate_for(part: Cost, parts: list[Cost], rates: dict[str, Rate]) -> Rate | None:
-    """Return the rate of a part: of all parts together, if it is the only one of its event."""
-    if not rates:
-        return None
-    if len(parts) > 1:
-        return rates.get(part.part or "")
-    both = list(rates.values())
-    return Rate(
-        sum(rate.value for rate in both), math.hypot(*(rate.stderr for rate in both)),
-        both[0].longer_ns,
-    )  # fmt: skip
 
 
 def _parts(rows: list[Cost], event: str) -> list[Cost]:
@@ -140,9 +90,7 @@ def _stand_ins(rows: list[Cost], event: str) -> list[Cost]:
     return [replace(row, event=event, quality=quality) for row in _parts(rows, other)]
 
 
-def _scaled(
-    part: Cost, program: Cost | None, account: Cost | None, rate: Rate | None
-) -> Cost:
+def _scaled(part: Cost, program: Cost | None, account: Cost | None, rate: Rate | None) -> Cost:
     """Return the cost of a part with what it takes more; or as it is, with what is left open."""
     assert part.mean_ns is not None
     lacks = _lack(part.event, program, account)
@@ -180,7 +128,9 @@ def _used(part: Cost, mean_ns: float, stddev_ns: float, n: int) -> Cost:
 
 def _crowded(part: Cost, program: Cost, account: Cost, rate: Rate) -> Cost:
     """Return the cost of a part that becomes dearer at a known rate."""
-    assert part.mean_ns is not None and program.mean_ns and account.mean_ns
+    assert part.mean_ns is not None
+    assert program.mean_ns is not None
+    assert account.mean_ns is not None
     longer_ns = max(account.mean_ns - program.mean_ns, 0.0)
     longer_ns = min(longer_ns, _CROWDED_AT_MOST * rate.longer_ns)
     stddev_ns = math.hypot(

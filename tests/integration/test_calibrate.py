@@ -80,6 +80,18 @@ def test_a_call_costs_something_inside_and_outside(costs: list[Cost]) -> None:
         assert cost.low_ns > 0, cost
 
 
+def test_a_call_costs_more_where_the_caches_are_needed(costs: list[Cost]) -> None:
+    calm, crowded = (
+        [of(costs, "call", part, method).mean_ns or 0.0 for part in ("inside", "outside")]
+        for method in ("micro", "crowded")
+    )
+    assert sum(crowded) > 1.2 * sum(calm)
+    program, crowded_program = (
+        of(costs, "call", None, method).mean_ns or 0.0 for method in ("program", "crowded_program")
+    )
+    assert crowded_program > program
+
+
 CALLER = """
 import ctypes, sys, time
 leaf = ctypes.CDLL(sys.argv[1]).native_leaf

@@ -86,7 +86,7 @@ def test_what_programs_take_more_tells_what_the_rest_does(factor: float, of_rest
 
 
 def add_crowded(builder: TraceBuilder, *, program_ns: float = 2 * PROGRAM_NS) -> None:
-    """Add a loop in which a call is dearer: by 10 ns inside and 20 outside per ns of its program."""
+    """Add a loop in which a call is dearer: 10 ns inside and 20 outside per ns of its program."""
     longer_ns = program_ns - PROGRAM_NS
     for part, mean_ns, rate in (("inside", 400.0, 10), ("outside", 600.0, 20)):
         cost_ns = mean_ns + rate * longer_ns

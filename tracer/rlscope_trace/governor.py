@@ -90,7 +90,7 @@ class _Calls:
 
 @dataclass
 class Governor:
-    """Keeps the cost of the probes below `budget`, a part of the CPU time of the traced programs."""
+    """Keeps the cost of the probes below `budget`, a part of the traced programs' CPU time."""
 
     budget: float = 0.02
     cost: ProbeCost = ProbeCost()

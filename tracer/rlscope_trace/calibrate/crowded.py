@@ -59,9 +59,7 @@ class CrowdedCalls:
         )
         plain_ns = statistics.median(told["inside"])
         self._visits.append(_Visit(mode, site, start_ns, end_ns, total_ns, plain_ns))
-        ran = together(
-            counted(probes.programs(), lambda: self._ask(child, site)), *CALL_PROGRAMS
-        )
+        ran = together(counted(probes.programs(), lambda: self._ask(child, site)), *CALL_PROGRAMS)
         self._values.add_program("call", mode, per_run(ran))
 
     def _ask(self, child: Child, site: int) -> dict[str, list[float]]:

@@ -39,7 +39,7 @@ class Cost:
     """inside, outside; None: cannot be told apart."""
     method: str
     """micro; or program: then the time is that of one run of the event's programs in the OS kernel
-    (a call has two runs); crowded and crowded_program: the same in a loop that crowds the caches."""
+    (a call has two runs); crowded, crowded_program: the same in a loop that crowds the caches."""
     how: str = ""
     """What of several ways was measured: of probing calls, or of capturing; "": there is one."""
     mean_ns: float | None = None
