@@ -1,4 +1,4 @@
-"""By how much a call is dearer among work that needs the caches: from the two loops that measure it.
+"""By how much a call is dearer among work that needs the caches: what its two loops tell.
 
 A trap that finds nothing in the caches takes longer, and so does what it evicts. No account tells
 of either, but the programs in the OS kernel, of which one does, find the same caches.
