@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 MODES = ("session", "multi", "perf")
 _SIMULATOR = 2
-# Sites of the library: 0 to 7 are cheap, 8 to 15 dear, the others crowd the caches. There is one for
-# each mode of each kind, and the last of a kind is for nobody.
+# Sites of the library: 0 to 7 are cheap, 8 to 15 dear, the others crowd the caches. Of each kind
+# there is one for each mode, and the last is for nobody.
 _SITES = 20
 _CROWDED = 16
 _PLAIN = {"call": 7, "call_dear": 15}
