@@ -1,12 +1,12 @@
 """What recording adds to real training programs, and how much of it the correction takes away.
 
-`rlscope-trace validate` makes the pairs of runs: untraced and traced next to each other, in random
-order, pinned to one CPU. The programs time their own operations, untraced and traced alike.
+`rlscope-trace validate --together` makes the pairs of runs: untraced and traced at once, on one
+CPU, so that whatever else the machine does is the same for both. The programs time their own
+operations, untraced and traced alike.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import statistics
 import subprocess
@@ -61,9 +61,9 @@ def _validate(bench: Bench, workload: Workload, recorded: str) -> _Result:
     timers.unlink(missing_ok=True)
     done = subprocess.run(
         [
-            bench.recorder, "validate", "--runs", str(bench.runs), "--format", "json",
+            bench.recorder, "validate", "--together", "--runs", str(bench.runs), "--format", "json",
             "--timers", str(timers), *SETS[recorded],
-            "--", *bench.pinned(), *workload.command(bench.python, recorded),
+            "--", *workload.command(bench.python, recorded),
         ],
         capture_output=True,
         text=True,
@@ -81,7 +81,6 @@ def _validate(bench: Bench, workload: Workload, recorded: str) -> _Result:
 def _figures(result: _Result) -> list[Figure]:
     pairs = result.pairs
     step_us = [sum(p["untraced_timers_ns"].values()) / result.workload.steps / 1e3 for p in pairs]
-    neighbours = [p["untraced_cpu_ns"] for p in pairs]
     figures = [
         Figure(result.name("step"), "us of CPU", tuple(step_us)),
         Figure(
@@ -95,10 +94,6 @@ def _figures(result: _Result) -> list[Figure]:
         ),
         *_timed(result),
     ]  # fmt: skip
-    if len(neighbours) > 1:
-        noise = [100 * (a / b - 1) for a, b in itertools.pairwise(neighbours)]
-        note = "untraced to next untraced: what cannot be seen"
-        figures.append(Figure(result.name("A/A"), "%", tuple(noise), note=note))
     figures += [
         Figure(
             result.name(f"share of {row['operation']}"), "points", (row["error"]["median"],),

@@ -20,9 +20,9 @@ from rlscope_trace.cli import messages
 from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.errors import OutputExistsError, TracerError, UsageError
 from rlscope_trace.privileges import chown_to_invoker, invoking_identity
-from rlscope_trace.validate.plan import run_pairs, warm_up
+from rlscope_trace.validate.plan import run_pairs, run_pairs_together, warm_up
 from rlscope_trace.validate.report import render_json, render_table
-from rlscope_trace.validate.runs import Runner
+from rlscope_trace.validate.runs import Runner, beside
 from rlscope_trace.validate.trace_figures import TraceFigures, read_figures
 from rlscope_trace.validate.verdict import Asked, Validation
 from rlscope_trace.validate.verdict import validate as judge
@@ -87,6 +87,14 @@ def validate(  # noqa: PLR0913 - one parameter per option
             show_default=False,
         ),
     ] = None,
+    together: Annotated[
+        bool,
+        typer.Option(
+            "--together",
+            help="Make both runs of a pair at once, on one CPU: what the machine does meanwhile is"
+            " the same for both. Wall time is not compared then.",
+        ),
+    ] = False,
     keep: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Keep the traces in a new folder.", show_default=False),
@@ -102,15 +110,17 @@ def validate(  # noqa: PLR0913 - one parameter per option
     """
     command = context.meta[_COMMAND]
     options = list(context.args)
-    _check(command, options, timers, max_bias)
+    _check(command, options, max_bias)
+    for file in (timers, beside(timers) if together else None):
+        _check_timers(file)
+    asked = Asked(tuple(command), tuple(options), runs, max_bias, per, together)
     # Also when a scheduler or a closed terminal ends us, the running program is stopped.
     with signals_interrupt(), _directories(keep) as (directory, traces):
         runner = Runner(command, options, directory, timers.absolute() if timers else None)
-        pairs, interrupted = _collect(runner, runs, traces, per, keeps=keep is not None)
+        pairs, interrupted = _collect(runner, asked, traces, keeps=keep is not None)
     if not pairs:
         messages.error("interrupted before a pair of runs was complete")
         raise typer.Exit(128 + signal.SIGINT)
-    asked = Asked(tuple(command), tuple(options), runs, max_bias, per)
     found = judge(pairs, asked)
     as_json = output_format is ValidateFormat.JSON
     write_stdout([render_json(found) if as_json else render_table(found)])
@@ -123,7 +133,7 @@ def _exit_code(found: Validation, *, interrupted: bool) -> int:
     return 1 if found.is_biased else 0
 
 
-def _check(command: list[str], options: list[str], timers: Path | None, max_bias: float) -> None:
+def _check(command: list[str], options: list[str], max_bias: float) -> None:
     if not math.isfinite(max_bias):
         raise UsageError(f"--max-bias {max_bias} is no percentage", hint="--max-bias 5")
     if not command:
@@ -136,6 +146,9 @@ def _check(command: list[str], options: list[str], timers: Path | None, max_bias
                 f"{option} is not for validate, which writes traces of its own",
                 hint="--keep DIR keeps them",
             )
+
+
+def _check_timers(timers: Path | None) -> None:
     if timers is not None and os.path.lexists(timers):
         raise UsageError(
             f"{timers} exists, and would be removed before each run",
@@ -175,9 +188,7 @@ def _directories(keep: Path | None) -> Iterator[tuple[Path, Path]]:
                 keep.rmdir()
 
 
-def _collect(
-    runner: Runner, runs: int, traces: Path, per: str | None, *, keeps: bool
-) -> tuple[list[Pair], bool]:
+def _collect(runner: Runner, asked: Asked, traces: Path, *, keeps: bool) -> tuple[list[Pair], bool]:
     """Return the pairs there are, and whether Ctrl-C ended it early."""
 
     def read(trace: Path, pid: int) -> TraceFigures:
@@ -189,14 +200,15 @@ def _collect(
 
     pairs: list[Pair] = []
     try:
-        messages.say(f"{2 * runs + 1} runs; the first one does not count")
+        messages.say(f"{2 * asked.runs + 1} runs; the first one does not count")
         _, figures = warm_up(runner, traces / "warm-up.duckdb", read)
-        check_operation(per, figures)
-        for pair in run_pairs(runner, runs, lambda number: traces / f"{number}.duckdb", read):
+        check_operation(asked.per, figures)
+        make = run_pairs_together if asked.together else run_pairs
+        for pair in make(runner, asked.runs, lambda number: traces / f"{number}.duckdb", read):
             pairs.append(pair)
-            _tell(pair, len(pairs), runs)
+            _tell(pair, len(pairs), asked.runs)
     except KeyboardInterrupt:
-        messages.say(f"stopped: {len(pairs)} of {runs} pairs are complete")
+        messages.say(f"stopped: {len(pairs)} of {asked.runs} pairs are complete")
         return pairs, True
     return pairs, False
 

@@ -6,7 +6,8 @@ REPORT gets one line: CPU time of the program and of all its processes that have
 wait4), wall time of the program from just before its exec (ns, CLOCK_MONOTONIC), its pid, its wait
 status, and 1 if a process of it still runs, else 0; or `error` and an errno if it could not be
 started. What it says on stderr goes to REPORT.stderr. TIMERS, if not empty, is the program's
-RLSCOPE_TIMERS.
+RLSCOPE_TIMERS. If there is a FIFO REPORT.gate, the program begins when its writer has closed it, on
+the CPU that he has written to it.
 """
 
 import ctypes
@@ -35,6 +36,7 @@ def main() -> int:
     # Whom the program does not wait for becomes our child, so that its CPU time is counted too: the
     # workers of multiprocessing belong to a server that nobody waits for.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    _wait_at_gate(f"{report}.gate")
     start_ns = time.monotonic_ns()
     try:
         pid = _spawn(command, environment, f"{report}.stderr")
@@ -51,6 +53,17 @@ def main() -> int:
     _write(report, f"{cpu_ns} {wall_ns} {pid} {status} {left:d}")
     code = os.waitstatus_to_exitcode(status)
     return 128 - code if code < 0 else code
+
+
+def _wait_at_gate(path: str) -> None:
+    """Wait until somebody lets us go, and stay on the CPU that he names; no gate: go on."""
+    try:
+        with open(path) as gate:  # noqa: PTH123 - pathlib takes longer to import
+            told = gate.read()
+    except FileNotFoundError:
+        return
+    if told:
+        os.sched_setaffinity(0, {int(told)})
 
 
 def _reap(flags: int = 0) -> tuple[int, int, float]:

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """An untraced and a traced run, one right after the other."""
+    """An untraced and a traced run, one right after the other or both at once."""
 
     untraced: Run
     traced: Run
     trace: TraceFigures
-    traced_first: bool
+    traced_first: bool | None
+    """None: both at once."""
 
     @property
     def corrected_ns(self) -> float:
@@ -49,14 +50,16 @@ class Figures:
     """CPU time corrected / untraced - 1."""
     overhead: Estimate
     """Overhead as the traces tell it, of the untraced CPU time."""
-    wall_inflation: Estimate
-    wall_bias: Estimate
+    wall_inflation: Estimate | None
+    """None, as wall_bias, where two runs at once took the CPU from each other."""
+    wall_bias: Estimate | None
     timed_inflation: Estimate | None
     """As inflation, of the time that the program's timers cover; None: it has none."""
     timed_bias: Estimate | None
     """None also where an operation with a timer is not in every trace."""
     noise: Estimate | None
-    """How far two neighbouring untraced runs differ; None: there is one only."""
+    """How far two neighbouring untraced runs differ; None: there is one only, or it is of no
+    interest, as the runs of a pair were made at once."""
     covered: int
     """Pairs whose untraced CPU time lies in the interval of the corrected one, noise included."""
     covered_by_costs: int
@@ -65,7 +68,12 @@ class Figures:
 
 def compare(pairs: Sequence[Pair]) -> Figures:
     """Return the figures of one pair or more."""
-    differences = neighbour_differences([pair.untraced.cpu_ns for pair in pairs])
+    together = all(pair.traced_first is None for pair in pairs)
+    differences = (
+        from_median([pair.corrected_ns / pair.untraced.cpu_ns for pair in pairs])
+        if together
+        else neighbour_differences([pair.untraced.cpu_ns for pair in pairs])
+    )
     sigma = robust_sigma(differences) or 0.0
 
     def percent(value: Callable[[Pair], float]) -> Estimate:
@@ -78,11 +86,11 @@ def compare(pairs: Sequence[Pair]) -> Figures:
         inflation=percent(lambda pair: pair.traced.cpu_ns / pair.untraced.cpu_ns - 1),
         bias=percent(lambda pair: pair.corrected_ns / pair.untraced.cpu_ns - 1),
         overhead=percent(lambda pair: pair.trace.overhead_ns / pair.untraced.cpu_ns),
-        wall_inflation=percent(lambda pair: pair.traced.wall_ns / pair.untraced.wall_ns - 1),
-        wall_bias=percent(
-            lambda pair: (
-                (pair.traced.wall_ns - pair.trace.wall_overhead_ns) / pair.untraced.wall_ns - 1
-            )
+        wall_inflation=None if together else percent(lambda pair: _wall_ratio(pair, 0)),
+        wall_bias=(
+            None
+            if together
+            else percent(lambda pair: _wall_ratio(pair, pair.trace.wall_overhead_ns))
         ),
         timed_inflation=estimate([100 * _timed_ratio(p, 0) for p in pairs if p.untraced.timed_ns]),
         timed_bias=estimate(
@@ -90,10 +98,14 @@ def compare(pairs: Sequence[Pair]) -> Figures:
             if not missing_operations(pairs)
             else []
         ),
-        noise=estimate([100 * abs(difference) for difference in differences]),
+        noise=None if together else estimate([100 * abs(value) for value in differences]),
         covered=sum(_covers(pair, sigma) for pair in pairs),
         covered_by_costs=sum(_covers(pair, 0.0) for pair in pairs),
     )
+
+
+def _wall_ratio(pair: Pair, overhead_ns: float) -> float:
+    return (pair.traced.wall_ns - overhead_ns) / pair.untraced.wall_ns - 1
 
 
 def _timed_ratio(pair: Pair, overhead_ns: float) -> float:
@@ -123,6 +135,12 @@ def missing_operations(pairs: Sequence[Pair]) -> list[str]:
 def neighbour_differences(values: Sequence[float]) -> list[float]:
     """Return by how much of itself each value differs from the next: an A/A control."""
     return [first / second - 1 for first, second in itertools.pairwise(values)]
+
+
+def from_median(values: Sequence[float]) -> list[float]:
+    """Return how far each value is from the median of all: the scatter, without what is common."""
+    middle = statistics.median(values)
+    return [value - middle for value in values]
 
 
 def _covers(pair: Pair, sigma: float) -> bool:

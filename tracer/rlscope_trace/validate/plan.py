@@ -46,8 +46,16 @@ def run_pairs(runner: Runner, runs: int, trace_of: Callable[[int], Path], read: 
     The trace is read between runs, never beside one.
     """
     for number, traced_first in enumerate(orders(runs, seed), 1):
-        untraced = None if traced_first else runner.untraced()
+        before = None if traced_first else runner.untraced()
         traced = runner.traced(trace_of(number))
-        if untraced is None:
-            untraced = runner.untraced()
+        untraced = before or runner.untraced()
         yield Pair(untraced, traced, read(trace_of(number), traced.pid), traced_first)
+
+
+def run_pairs_together(
+    runner: Runner, runs: int, trace_of: Callable[[int], Path], read: ReadTrace
+) -> Iterator[Pair]:
+    """Do the same with both runs of each pair at once."""
+    for number in range(1, runs + 1):
+        untraced, traced = runner.together(trace_of(number))
+        yield Pair(untraced, traced, read(trace_of(number), traced.pid), None)

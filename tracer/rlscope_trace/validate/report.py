@@ -28,6 +28,7 @@ def render_json(found: Validation) -> str:
         "command": found.asked.command,
         "record_options": found.asked.record_options,
         "pairs_wanted": found.asked.runs,
+        "together": found.asked.together,
         "max_bias_percent": found.asked.max_bias,
         "verdict": "biased" if found.is_biased else "ok",
         "figures": asdict(found.figures),
@@ -43,7 +44,7 @@ def render_json(found: Validation) -> str:
 def _pair(pair: Pair) -> dict[str, Any]:
     low_ns, high_ns = pair.trace.interval_ns
     return {
-        "first": "traced" if pair.traced_first else "untraced",
+        "first": {True: "traced", False: "untraced", None: "together"}[pair.traced_first],
         "untraced_cpu_ns": pair.untraced.cpu_ns,
         "traced_cpu_ns": pair.traced.cpu_ns,
         "corrected_cpu_ns": pair.corrected_ns,
@@ -86,9 +87,12 @@ def _figure_lines(found: Validation) -> list[str]:
         _line("CPU time, traced / untraced", figures.inflation),
         _line("  of it overhead, by the trace", figures.overhead),
         _line("CPU time, corrected / untraced", figures.bias),
-        _line("wall time, traced / untraced", figures.wall_inflation),
-        _line("wall time, corrected / untraced", figures.wall_bias),
     ]
+    if figures.wall_inflation is not None and figures.wall_bias is not None:
+        lines.append(_line("wall time, traced / untraced", figures.wall_inflation))
+        lines.append(_line("wall time, corrected / untraced", figures.wall_bias))
+    else:
+        lines.append("wall time: not measured, as two runs at once share a CPU")
     if figures.timed_inflation is not None:
         lines.append(_line("where there are timers, traced", figures.timed_inflation))
     if figures.timed_bias is not None:

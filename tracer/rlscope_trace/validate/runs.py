@@ -1,4 +1,4 @@
-"""One run of the program, untraced or traced: the same child process starts and times it."""
+"""Runs of the program, untraced and traced: the same child process starts and times it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from rlscope_trace.errors import (
     UsageError,
 )
 from rlscope_trace.privileges import invoking_environment, invoking_identity
+from rlscope_trace.validate.gate import gates, let_go
 from rlscope_trace.validate.timers import read_timers
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _LINE_LENGTH = 120
 # What an interrupted run may take to end by itself: a program may save its work.
 _ENDING_S = 20.0
 _USAGE_EXIT = 2
+UNTRACED, TRACED = "untraced", "traced"
 
 
 class ProgramFailedError(TracerError):
@@ -60,6 +62,16 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class _Started:
+    """A run that is under way."""
+
+    kind: str
+    process: subprocess.Popen[bytes]
+    report: Path
+    timers: Path | None
+
+
+@dataclass(frozen=True, slots=True)
 class Runner:
     """Runs one command, again and again."""
 
@@ -72,82 +84,121 @@ class Runner:
 
     def untraced(self) -> Run:
         """Run the program alone, as the user and with the environment that `record` gives it."""
+        started = self._start_untraced(self.timers)
+        _wait(started.process)
+        return self._run_of(started)
+
+    def traced(self, trace: Path) -> Run:
+        """Run the program under the recorder, which writes the trace."""
+        started = self._start_traced(trace)
+        _wait(started.process)
+        return self._traced_run_of(started, trace)
+
+    def together(self, trace: Path) -> tuple[Run, Run]:
+        """Run it untraced and traced at the same time, on one CPU, from the same instant on."""
+        cpu = max(os.sched_getaffinity(0))
+        with gates(self._report(kind) for kind in (UNTRACED, TRACED)) as both:
+            started = [self._start_untraced(beside(self.timers)), self._start_traced(trace)]
+            processes = [each.process for each in started]
+            try:
+                let_go(zip(both, processes, strict=True), cpu)
+            except KeyboardInterrupt:
+                _end(processes)
+                raise
+            _wait(*processes)
+        return self._run_of(started[0]), self._traced_run_of(started[1], trace)
+
+    def _start_untraced(self, timers: Path | None) -> _Started:
         identity = invoking_identity()
         user: dict[str, object] = {}
         if identity is not None:
             user = {"user": identity.uid, "group": identity.gid, "extra_groups": identity.groups}
-        return self._run(self._measured(), "untraced", env=invoking_environment(identity), **user)
+        command = self._measured(UNTRACED, timers)
+        return self._start(UNTRACED, command, timers, env=invoking_environment(identity), **user)
 
-    def traced(self, trace: Path) -> Run:
-        """Run the program under the recorder, which writes the trace."""
-        run = self._run(
-            [
-                *_recorder(), "record", *self.record_options, "--progress", "never",
-                "-o", str(trace), "--", *self._measured(),
-            ],
-            "traced",
-        )  # fmt: skip
+    def _start_traced(self, trace: Path) -> _Started:
+        command = [
+            *_recorder(), "record", *self.record_options, "--progress", "never", "-o", str(trace),
+            "--", *self._measured(TRACED, self.timers),
+        ]  # fmt: skip
+        return self._start(TRACED, command, self.timers)
+
+    def _traced_run_of(self, started: _Started, trace: Path) -> Run:
+        run = self._run_of(started)
         if not trace.exists():
-            raise _recorder_failed(self._words(), 1)
+            raise _recorder_failed(self._words(TRACED), 1)
         return run
 
-    def _measured(self) -> list[str]:
-        timers = str(self.timers) if self.timers else ""
-        return [sys.executable, "-I", "-S", str(_CHILD), str(self._report), timers, *self.command]
+    def _measured(self, kind: str, timers: Path | None) -> list[str]:
+        report, told = str(self._report(kind)), str(timers) if timers else ""
+        return [sys.executable, "-I", "-S", str(_CHILD), report, told, *self.command]
 
-    @property
-    def _report(self) -> Path:
-        return self.directory / "run"
+    def _report(self, kind: str) -> Path:
+        return self.directory / kind
 
-    @property
-    def _recorder_words(self) -> Path:
+    def _words_file(self, kind: str) -> Path:
         # Not in the folder that another user may write to.
-        return self.directory.parent / "recorder.stderr"
+        return self.directory.parent / f"{kind}.stderr"
 
-    def _words(self) -> str:
-        return self._recorder_words.read_text(errors="replace")
+    def _words(self, kind: str) -> str:
+        return self._words_file(kind).read_text(errors="replace")
 
-    def _run(self, command: Sequence[str], kind: str, **how: object) -> Run:
-        self._report.unlink(missing_ok=True)
-        self._remove_timers()
-        with self._recorder_words.open("wb") as words:
+    def _start(
+        self, kind: str, command: Sequence[str], timers: Path | None, **how: object
+    ) -> _Started:
+        report = self._report(kind)
+        report.unlink(missing_ok=True)
+        _remove_timers(timers)
+        with self._words_file(kind).open("wb") as words:
             # A session of its own: Ctrl-C reaches us alone, and we end the run.
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=words,
                 start_new_session=True, **how,
             )  # type: ignore[call-overload]  # fmt: skip
-        code = _wait(process)
+        return _Started(kind, process, report, timers)
+
+    def _run_of(self, started: _Started) -> Run:
+        """Return what a run took that has ended."""
         try:
-            told = self._report.read_text().split()
+            told = started.report.read_text().split()
         except FileNotFoundError:
-            raise _recorder_failed(self._words(), code) from None
+            code = started.process.returncode
+            raise _recorder_failed(self._words(started.kind), code) from None
         if told[0] == "error":
             raise _not_started(self.command[0], int(told[1]))
         cpu_ns, wall_ns, pid, status, left = map(int, told)
         if status != 0:
-            raise self._failed(status, kind)
-        timers_ns = read_timers(self.timers) if self.timers else {}
-        self._remove_timers()
+            raise self._failed(status, started.kind)
+        timers_ns = read_timers(started.timers) if started.timers else {}
+        _remove_timers(started.timers)
         return Run(cpu_ns, wall_ns, pid, timers_ns, bool(left))
-
-    def _remove_timers(self) -> None:
-        try:
-            if self.timers is not None:
-                self.timers.unlink(missing_ok=True)
-        except OSError as error:
-            raise TracerError(
-                f"cannot remove the timers {self.timers}: {error.strerror}",
-                hint="--timers names a file that the program makes",
-            ) from error
 
     def _failed(self, status: int, kind: str) -> ProgramFailedError:
         code = os.waitstatus_to_exitcode(status)
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        tail = "".join(f"\n  {line}" for line in _last_lines(self._report.with_name("run.stderr")))
+        tail = "".join(
+            f"\n  {line}" for line in _last_lines(self._report(kind).with_name(f"{kind}.stderr"))
+        )
         return ProgramFailedError(
-            f"the program {how} in {'an' if kind == 'untraced' else 'a'} {kind} run{tail}",
+            f"the program {how} in {'an' if kind == UNTRACED else 'a'} {kind} run{tail}",
             hint=f"it must end by itself with 0: {one_line(self.command)}",
         )
+
+
+def beside(timers: Path | None) -> Path | None:
+    """Return the timers of a run that goes on beside the one that they are named for."""
+    return timers and timers.with_name(f"{timers.name}.{UNTRACED}")
+
+
+def _remove_timers(timers: Path | None) -> None:
+    try:
+        if timers is not None:
+            timers.unlink(missing_ok=True)
+    except OSError as error:
+        raise TracerError(
+            f"cannot remove the timers {timers}: {error.strerror}",
+            hint="--timers names a file that the program makes",
+        ) from error
 
 
 def _last_lines(path: Path) -> list[str]:
@@ -169,21 +220,30 @@ def _recorder() -> list[str]:
     return [sys.executable, *safe, "-m", "rlscope_trace"]
 
 
-def _wait(process: subprocess.Popen[bytes]) -> int:
-    """Wait for the end of a run; Ctrl-C goes to the program, a second one ends it."""
+def _wait(*processes: subprocess.Popen[bytes]) -> None:
+    """Wait for the end of runs; Ctrl-C goes to the programs, a second one ends them."""
     try:
-        return process.wait()
+        for process in processes:
+            process.wait()
     except KeyboardInterrupt:
+        _end(processes)
+        raise
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Interrupt runs, and end what has not ended by itself after a while."""
+    for process in processes:
         _signal_group(process, signal.SIGINT)
-        try:
+    try:
+        for process in processes:
             process.wait(_ENDING_S)
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            pass
-        finally:
-            # Also what the program left running.
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        pass
+    finally:
+        # Also what the programs left running.
+        for process in processes:
             _signal_group(process, signal.SIGKILL)
             process.wait()
-        raise
 
 
 def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:

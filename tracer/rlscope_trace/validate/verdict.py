@@ -38,6 +38,8 @@ class Asked:
     """Percent of the untraced CPU time."""
     per: str | None
     """The operation that is an iteration."""
+    together: bool = False
+    """Whether both runs of a pair were made at once."""
 
 
 @dataclass(frozen=True, slots=True)
