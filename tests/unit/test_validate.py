@@ -15,7 +15,7 @@ from rlscope_trace.validate.compare import (
     per_iteration,
     share_errors,
 )
-from rlscope_trace.validate.plan import orders, run_pairs
+from rlscope_trace.validate.plan import orders, run_pairs, run_pairs_together
 from rlscope_trace.validate.runs import Run
 from rlscope_trace.validate.statistics import estimate, median_interval, robust_sigma
 from rlscope_trace.validate.trace_figures import Cell, TraceFigures
@@ -163,6 +163,43 @@ def test_pairs_are_run_in_the_order_that_was_drawn(tmp_path: object) -> None:
         expected += [*both, "read"]
     assert made == expected
     assert [pair.traced_first for pair in pairs] == orders(6, 2)
+
+
+def test_pairs_that_were_run_together_are_read_between_them() -> None:
+    made: list[str] = []
+
+    class Recorded:
+        def together(self, trace: object) -> tuple[Run, Run]:
+            made.append(f"both, {trace}")
+            return Run(S, S, 5), Run(2 * S, S, 6)
+
+    def read(trace: object, pid: int) -> TraceFigures:
+        made.append(f"read {trace} of {pid}")
+        return figures(0)
+
+    pairs = list(run_pairs_together(Recorded(), 2, str, read))  # type: ignore[arg-type]
+    assert made == ["both, 1", "read 1 of 6", "both, 2", "read 2 of 6"]
+    assert [(p.untraced.pid, p.traced.pid, p.traced_first) for p in pairs] == [(5, 6, None)] * 2
+
+
+def test_runs_at_once_tell_nothing_of_wall_time_and_their_noise_is_their_scatter() -> None:
+    # As fast as the machine was: ten times as long in some pairs, which says nothing.
+    speeds = [1, 10, 1, 10, 1, 10, 1, 10, 1]
+    scatter = [-0.02, -0.01, -0.01, 0, 0, 0, 0.01, 0.01, 0.02]
+
+    def pairs(bias: float) -> list[Pair]:
+        return [
+            replace(pair(10 * speed, 10 * speed * (1 + bias + noise), told_s=0), traced_first=None)
+            for speed, noise in zip(speeds, scatter, strict=True)
+        ]
+
+    found = compare(pairs(0.0))
+    assert (found.wall_inflation, found.wall_bias, found.noise) == (None, None, None)
+    assert found.bias.median == pytest.approx(0)
+    # 1.96 sigmas of 1.48 times the median size, 0.01, hold all of them.
+    assert found.covered == 9
+    # What is common to all pairs is no noise: it hides nothing.
+    assert compare(pairs(0.2)).covered == 0
 
 
 def timed(untraced_ns: dict[str, int], traced_ns: dict[str, int]) -> Pair:

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -13,13 +15,17 @@ import pytest
 
 from rlscope_trace.cli.validate import check_operation
 from rlscope_trace.errors import CommandNotFoundError, TracerError, UsageError
+from rlscope_trace.validate import runs
+from rlscope_trace.validate.gate import gates, let_go
 from rlscope_trace.validate.runs import ProgramFailedError, Runner
 from rlscope_trace.validate.timers import read_timers
 from rlscope_trace.validate.trace_figures import Cell, TraceFigures, read_figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
+
+
+CHILD = Path(runs.__file__).with_name("child.py")
 
 
 def command(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -65,6 +71,50 @@ def test_a_file_of_timers_that_exists_is_not_removed(tmp_path: Path) -> None:
     assert told.returncode == 2
     assert f"{mine} exists" in told.stderr
     assert mine.read_text() == "mine"
+
+
+def test_nor_is_one_that_a_run_beside_it_would_write(tmp_path: Path) -> None:
+    mine = tmp_path / "timers.untraced"
+    mine.write_text("mine")
+    told = command("--together", "--timers", tmp_path / "timers", "--", "true")
+    assert told.returncode == 2
+    assert f"{mine} exists" in told.stderr
+    assert mine.read_text() == "mine"
+
+
+AT_THE_GATE = "import os, sys; open(sys.argv[1], 'w').write(str(os.sched_getaffinity(0)))"
+
+
+def test_a_run_waits_at_its_gate_for_one_that_has_ended_already(
+    tmp_path: Path, poll_until: Callable[..., None]
+) -> None:
+    reports = [tmp_path / "slow", tmp_path / "dead"]
+    told = tmp_path / "told"
+    cpu = min(os.sched_getaffinity(0))
+    with gates(reports) as both:
+        slow = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(CHILD), str(reports[0]), "",
+             sys.executable, "-c", AT_THE_GATE, str(told)],
+        )  # fmt: skip
+        dead = subprocess.Popen([sys.executable, "-c", ""])
+        opened: list[int] = []
+        poll_until(lambda: hold(both[0], opened), what="the run waits at its gate")
+        # As long as somebody else may still let it go.
+        assert not told.exists()
+        let_go(zip(both, (slow, dead), strict=True), cpu)
+        assert not told.exists()
+        os.close(opened[0])
+        assert slow.wait(30) == 0
+    dead.wait(30)
+    assert told.read_text() == str({cpu})
+    assert not any(path.exists() for path in both)
+
+
+def hold(gate: Path, opened: list[int]) -> bool:
+    """Open the gate for writing, if somebody waits at it."""
+    with suppress(OSError):
+        opened.append(os.open(gate, os.O_WRONLY | os.O_NONBLOCK))
+    return bool(opened)
 
 
 def runner(tmp_path: Path, program: str, *, timers: Path | None = None) -> Runner:

@@ -15,7 +15,9 @@ from rlscope_trace.validate.verdict import Asked, Validation, validate
 S = 10**9
 
 
-def validation(*, max_bias: float = 5.0, timers: dict[str, int] | None = None) -> Validation:
+def validation(
+    *, max_bias: float = 5.0, timers: dict[str, int] | None = None, together: bool = False
+) -> Validation:
     cells = (
         Cell("simulation", "python", True, 8 * S, 0.9 * S),
         Cell("(unannotated)", "other", True, 3 * S, 0),
@@ -23,8 +25,8 @@ def validation(*, max_bias: float = 5.0, timers: dict[str, int] | None = None) -
     trace = TraceFigures(cells, 0.1 * S, 0.1 * S, 0.5 * S, {"simulation": 1000}, 0, {})
     untraced = Run(10 * S, 20 * S, 1, timers or {})
     traced = Run(11 * S, 21 * S, 2, timers or {})
-    pairs = [Pair(untraced, traced, trace, traced_first=True)] * 6
-    asked = Asked(("python", "train it.py"), ("--gil", "full"), 9, max_bias, "simulation")
+    pairs = [Pair(untraced, traced, trace, traced_first=None if together else True)] * 6
+    asked = Asked(("python", "train it.py"), ("--gil", "full"), 9, max_bias, "simulation", together)
     return validate(pairs, asked)
 
 
@@ -46,6 +48,16 @@ def test_the_table_holds_every_figure_and_the_verdict() -> None:
     ]
     assert lines[-1] == "ok: corrected CPU time is off by +1.00 %, at most 5 % are allowed"
     assert render_table(validation(max_bias=0.5)).splitlines()[-1].startswith("biased: ")
+
+
+def test_of_runs_at_once_wall_time_is_told_as_not_measured() -> None:
+    text = render_table(validation(together=True))
+    assert "wall time: not measured, as two runs at once share a CPU" in text
+    assert "untraced / next untraced" not in text
+    told = json.loads(render_json(validation(together=True)))
+    assert told["together"] is True
+    assert (told["figures"]["wall_inflation"], told["figures"]["wall_bias"]) == (None, None)
+    assert told["pairs"][0]["first"] == "together"
 
 
 def test_with_timers_the_table_has_shares_in_place_of_the_excuse() -> None:
