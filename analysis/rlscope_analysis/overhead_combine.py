@@ -131,9 +131,11 @@ def _crowded(part: Cost, program: Cost, account: Cost, rate: Rate) -> Cost:
     assert part.mean_ns is not None
     assert program.mean_ns is not None
     assert account.mean_ns is not None
-    longer_ns = max(account.mean_ns - program.mean_ns, 0.0)
-    longer_ns = min(longer_ns, _CROWDED_AT_MOST * rate.longer_ns)
+    whole_ns = max(account.mean_ns - program.mean_ns, 0.0)
+    longer_ns = min(whole_ns, _CROWDED_AT_MOST * rate.longer_ns)
     stddev_ns = math.hypot(
+        # What is beyond may be as dear, or come for nothing.
+        rate.value * (whole_ns - longer_ns),
         part.stderr_ns,
         rate.value * math.hypot(account.stderr_ns, program.stderr_ns),
         longer_ns * math.hypot(rate.stderr, _RATE_ERROR * rate.value),

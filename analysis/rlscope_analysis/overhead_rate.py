@@ -21,8 +21,12 @@ if TYPE_CHECKING:
 # for which the virtual machine is left, does not depend on caches.
 _BOTH_PARTS = ("call", "call_dear")
 _ONE_PART = ("gil_release",)
-# The second loop tells nothing unless its program takes so many times as long as in the first.
-_LEAST_RATIO = 1.2
+# The second loop tells nothing unless its program takes so many times as long as in the first, and
+# by so many standard errors longer.
+_LEAST_RATIO, _LEAST_SIGMAS = 1.2, 3.0
+# The programs of entry and return take their stamps at once, or last of all: what both of them take
+# longer is outside.
+_LEAST_RATES = {"inside": 0.0, "outside": 2.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +53,14 @@ def rates_of_calls(rows: Iterable[Cost]) -> dict[str, Rate]:
     if calm is None or busy is None or busy[0] < _LEAST_RATIO * calm[0]:
         return {}
     longer_ns = busy[0] - calm[0]
+    if longer_ns < _LEAST_SIGMAS * math.hypot(busy[1], calm[1]):
+        return {}
     rates = {}
     for part in EVENT_PARTS:
         one, other = told.get(("micro", part)), told.get(("crowded", part))
         if one is None or other is None:
             return {}
-        value = max(other[0] - one[0], 0.0) / longer_ns
+        value = max((other[0] - one[0]) / longer_ns, _LEAST_RATES[part])
         error_ns = math.hypot(other[1], one[1], value * math.hypot(busy[1], calm[1]))
         rates[part] = Rate(value, error_ns / longer_ns, longer_ns)
     return rates

@@ -129,7 +129,7 @@ def test_a_site_that_becomes_hot_late_goes_as_soon_as_one_that_was_hot_from_the_
     program = Simulated({1: Site(rate=1.0)})
     program.run(20_000)
     program.sites[1].rate = 60_000
-    program.run(3)
+    program.run(5)
     assert [*program.dropped] == [1]
 
 
@@ -148,14 +148,14 @@ def test_cpu_time_that_stands_still_does_not_drop_what_is_not_called_much() -> N
 
 def test_the_reason_tells_users_what_was_seen() -> None:
     program = Simulated({1: Site(rate=65_000, mean_ns=3_100)})
-    program.run(2)
+    program.run(3)
     assert program.dropped == {}
     program.run(1)
     (decision,) = program.dropped.values()
     assert decision.reason == (
-        "dropped after 0.8 s: 48,750 calls of 3.1 us would cost 13 % of the CPU time (budget 2 %)"
+        "dropped after 1.0 s: 65,000 calls of 3.1 us would cost 13 % of the CPU time (budget 2 %)"
     )
-    assert (decision.hits, decision.mean_ns) == (48_750, 3_100)
+    assert (decision.hits, decision.mean_ns) == (65_000, 3_100)
     assert decision.cost_share == pytest.approx(0.13)
 
 
@@ -239,12 +239,34 @@ def test_sites_that_are_to_go_last_go_last() -> None:
 def test_calls_far_apart_cost_more_than_those_of_a_burst() -> None:
     cost = ProbeCost(near_ns=2000, far_ns=7000, apart_ns=100_000)
     second_ns = 10**9
-    assert cost.of(1000, 1000, second_ns) == 1000 * 7000
+    assert cost.far(1000, second_ns) == 1000
     # One in each tenth of a millisecond finds nothing in the caches, whatever the others are.
-    assert cost.of(30_000, 30_000, second_ns) == 30_000 * 2000 + 10_000 * 5000
+    assert cost.far(30_000, second_ns) == 10_000
+    assert cost.far(30_000, 0) == 0
+    assert cost.of(1000, 1000) == 1000 * 7000
     # A dear probe is dearer once, not the more so for what it evicts.
-    assert cost.of(10 * 1000, 1000, second_ns) == 10_000 * 2000 + 1000 * 5000
-    assert cost.of(0, 0, second_ns) == 0
+    assert cost.of(10 * 1000, 1000) == 10_000 * 2000 + 1000 * 5000
+
+
+@pytest.mark.parametrize(("short", "long"), [(16_000, 4_000), (8_000, 12_000)])
+def test_rollouts_between_long_updates_are_within_the_budget(short: float, long: float) -> None:
+    # A second of calls, four without: each second of them costs 9 %, all of them 1.8.
+    sites = {1: Site(rate=short, mean_ns=1_000), 2: Site(rate=long, mean_ns=50_000)}
+    program = Simulated(sites, Governor(BUDGET))
+    for _ in range(50):
+        program.run(4)
+        program.run(16, density=0)
+    assert program.dropped == {}
+
+
+def test_a_burst_drops_no_more_than_it_costs() -> None:
+    # In one window of six: 2.0 % in the long run, 1.5 without the first site.
+    rates = {1: Site(16_000, mean_ns=1_000), 2: Site(12_000, mean_ns=2_000), 3: Site(8_000)}
+    program = Simulated(rates, Governor(BUDGET))
+    for _ in range(300):
+        program.run(1)
+        program.run(5, density=0)
+    assert [*program.dropped] == [1]
 
 
 def test_a_site_whose_calls_are_far_apart_goes_by_what_they_cost_there() -> None:

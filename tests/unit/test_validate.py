@@ -194,12 +194,16 @@ def test_runs_at_once_tell_nothing_of_wall_time_and_their_noise_is_their_scatter
         ]
 
     found = compare(pairs(0.0))
-    assert (found.wall_inflation, found.wall_bias, found.noise) == (None, None, None)
+    assert (found.wall_inflation, found.wall_bias) == (None, None)
+    assert found.noise is not None
+    assert found.noise.median == pytest.approx(1)
     assert found.bias.median == pytest.approx(0)
     # 1.96 sigmas of 1.48 times the median size, 0.01, hold all of them.
     assert found.covered == 9
     # What is common to all pairs is no noise: it hides nothing.
     assert compare(pairs(0.2)).covered == 0
+    noisy = validate(pairs(0.0), replace(ASKED, together=True, max_bias=0.5))
+    assert any("pairs differ by 1.0 % from one to the next" in text for text in noisy.warnings)
 
 
 def timed(untraced_ns: dict[str, int], traced_ns: dict[str, int]) -> Pair:

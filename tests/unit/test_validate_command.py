@@ -85,29 +85,75 @@ def test_nor_is_one_that_a_run_beside_it_would_write(tmp_path: Path) -> None:
 AT_THE_GATE = "import os, sys; open(sys.argv[1], 'w').write(str(os.sched_getaffinity(0)))"
 
 
-def test_a_run_waits_at_its_gate_for_one_that_has_ended_already(
+def at_gate(tmp_path: Path, gate: Path) -> subprocess.Popen[bytes]:
+    program = [sys.executable, "-c", AT_THE_GATE, str(tmp_path / "told")]
+    report = str(tmp_path / "report")
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", str(CHILD), report, "", str(gate), *program]
+    )
+
+
+def test_runs_wait_at_their_gates_until_they_are_let_go(
     tmp_path: Path, poll_until: Callable[..., None]
 ) -> None:
-    reports = [tmp_path / "slow", tmp_path / "dead"]
-    told = tmp_path / "told"
     cpu = min(os.sched_getaffinity(0))
-    with gates(reports) as both:
-        slow = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(CHILD), str(reports[0]), "",
-             sys.executable, "-c", AT_THE_GATE, str(told)],
-        )  # fmt: skip
-        dead = subprocess.Popen([sys.executable, "-c", ""])
-        opened: list[int] = []
+    opened: list[int] = []
+    with gates(tmp_path, "one", "other") as both:
+        run = at_gate(tmp_path, both[0])
         poll_until(lambda: hold(both[0], opened), what="the run waits at its gate")
-        # As long as somebody else may still let it go.
-        assert not told.exists()
-        let_go(zip(both, (slow, dead), strict=True), cpu)
-        assert not told.exists()
+        other = subprocess.Popen(["cat", str(both[1])], stdout=subprocess.PIPE)
+        let_go(zip(both, (run, other), strict=True), cpu)
+        assert other.communicate() == (str(cpu).encode(), None)
+        # As long as somebody else may still write to it.
+        assert not (tmp_path / "told").exists()
         os.close(opened[0])
-        assert slow.wait(30) == 0
-    dead.wait(30)
-    assert told.read_text() == str({cpu})
+        assert run.wait(30) == 0
+    assert (tmp_path / "told").read_text() == str({cpu})
     assert not any(path.exists() for path in both)
+
+
+def test_none_is_let_go_where_one_has_ended_before(tmp_path: Path) -> None:
+    with gates(tmp_path, "one", "dead") as both:
+        run, dead = at_gate(tmp_path, both[0]), subprocess.Popen(["true"])
+        let_go(zip(both, (run, dead), strict=True), 0)
+        assert run.wait(30) == 125
+    dead.wait(30)
+    assert not (tmp_path / "told").exists()
+    assert not (tmp_path / "report").exists()
+
+
+def test_whoever_waits_at_a_gate_can_be_interrupted(
+    tmp_path: Path, poll_until: Callable[..., None]
+) -> None:
+    opened: list[int] = []
+    with gates(tmp_path, "one") as (gate,):
+        run = at_gate(tmp_path, gate)
+        poll_until(lambda: hold(gate, opened), what="the run waits at its gate")
+        run.send_signal(signal.SIGINT)
+        assert run.wait(30) == -signal.SIGINT
+        os.close(opened[0])
+
+
+def test_a_run_that_was_started_ends_where_the_one_beside_it_cannot_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[runs._Started] = []
+    both = runner(tmp_path, "raise SystemExit('it must not begin')")
+    alone = Runner._start_untraced
+
+    def start(*arguments: object) -> runs._Started:
+        started.append(alone(*arguments))  # type: ignore[arg-type]
+        return started[0]
+
+    def refuse(*_: object) -> None:
+        raise BlockingIOError("no process can be had")
+
+    monkeypatch.setattr(Runner, "_start_untraced", start)
+    monkeypatch.setattr(Runner, "_start_traced", refuse)
+    with pytest.raises(BlockingIOError):
+        both.together(tmp_path / "trace.duckdb")
+    assert started[0].process.poll() is not None
+    assert not (tmp_path / "run" / "untraced").exists()
 
 
 def hold(gate: Path, opened: list[int]) -> bool:

@@ -54,6 +54,7 @@ def test_of_runs_at_once_wall_time_is_told_as_not_measured() -> None:
     text = render_table(validation(together=True))
     assert "wall time: not measured, as two runs at once share a CPU" in text
     assert "untraced / next untraced" not in text
+    assert "pairs / their median, either way" in text
     told = json.loads(render_json(validation(together=True)))
     assert told["together"] is True
     assert (told["figures"]["wall_inflation"], told["figures"]["wall_bias"]) == (None, None)

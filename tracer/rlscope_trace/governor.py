@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-# CPU time whose budget the account can save.
-_SAVED_CPU_NS = 3_000_000_000
+# CPU time whose budget the account can save: a rollout of a second that calls at five times the
+# budget, between updates that call nothing.
+_SAVED_CPU_NS = 5_000_000_000
 # A site below this part of the budget goes only where dropping the larger ones is not enough.
 _SMALL_PART = 0.05
 # A single step costs two more traps at entry and at return: 20 us a call where a trap leaves the
@@ -35,13 +36,13 @@ class ProbeCost:
     apart_ns: int = 100_000
     """CPU time that takes."""
 
-    def of(self, load: int, hits: int, cpu_ns: int) -> float:
-        """Return the cost in ns of so many calls within some CPU time, evenly spread.
-
-        load: the calls, as if each had a cheap probe.
-        """
-        far = min(hits, cpu_ns / self.apart_ns)
+    def of(self, load: float, far: float) -> float:
+        """Return the cost in ns of calls: as if each had a cheap probe, and how many were far."""
         return self.near_ns * load + (self.far_ns - self.near_ns) * far
+
+    def far(self, hits: int, cpu_ns: int) -> float:
+        """Return how many of so many calls within some CPU time were far, if evenly spread."""
+        return min(hits, cpu_ns / self.apart_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ class _Calls:
     counted_hits: int = 0
     counted_ns: int = 0
     hits: int = 0
+    far: float = 0.0
+    """How many of the hits were far from the call before them."""
     time_ns: int = 0
 
     def count(self, hits: int, time_ns: int) -> int:
@@ -86,6 +89,10 @@ class _Calls:
     @property
     def mean_ns(self) -> float:
         return self.time_ns / self.hits if self.hits else 0.0
+
+
+# A site, and how many of its calls are new.
+_New = tuple[_Calls, int]
 
 
 @dataclass
@@ -125,8 +132,8 @@ class Governor:
         new_cpu_ns = max(0, cpu_ns - self._cpu_ns)
         self._cpu_ns = max(cpu_ns, self._cpu_ns)
         self._period_cpu_ns += new_cpu_ns
-        new_cost_ns = self.cost.of(*self._count(now_ns, counters), new_cpu_ns)
-        self._balance_ns += self.budget * new_cpu_ns - new_cost_ns
+        new = self._count(now_ns, counters)
+        self._balance_ns += self.budget * new_cpu_ns - self._book(new, new_cpu_ns)
         if self._balance_ns >= self._limit_ns:
             self._begin_period()
         if self._balance_ns >= 0:
@@ -143,17 +150,24 @@ class Governor:
     def _limit_ns(self) -> float:
         return self.budget * _SAVED_CPU_NS
 
-    def _count(self, now_ns: int, counters: Mapping[int, tuple[int, int]]) -> tuple[int, int]:
-        """Take over the counters; return the load of the new calls, and how many they are."""
-        load = hits = 0
-        for site_id, counted in counters.items():
-            if site_id not in self._dropped:
-                calls = self._calls_of(site_id)
-                new = calls.count(*counted)
-                load += calls.weight * new
-                hits += new
+    def _count(self, now_ns: int, counters: Mapping[int, tuple[int, int]]) -> list[_New]:
+        """Take over the counters; return the sites that were called, and how often."""
+        new = [
+            (calls, hits)
+            for site_id, counted in counters.items()
+            if site_id not in self._dropped
+            and (hits := (calls := self._calls_of(site_id)).count(*counted))
+        ]
         self._looked_ns = now_ns
-        return load, hits
+        return new
+
+    def _book(self, new: list[_New], cpu_ns: int) -> float:
+        """Book calls within some CPU time, of which each site has its part; return their cost."""
+        hits = sum(count for _, count in new)
+        far = self.cost.far(hits, cpu_ns)
+        for calls, count in new:
+            calls.far += far * count / hits
+        return self.cost.of(sum(calls.weight * count for calls, count in new), far)
 
     def _calls_of(self, site_id: int) -> _Calls:
         if site_id not in self._sites:
@@ -166,6 +180,7 @@ class Governor:
         self._period_cpu_ns = 0
         for calls in self._sites.values():
             calls.hits = calls.time_ns = 0
+            calls.far = 0.0
 
     @property
     def _period_ns(self) -> int:
@@ -173,52 +188,50 @@ class Governor:
         load = sum(calls.load for calls in self._sites.values())
         return max(self._period_cpu_ns, self.cost.near_ns * load, 1)
 
-    def _share(self, sites: Iterable[_Calls]) -> float:
-        """Return what sites have cost in this period, as a part of its CPU time."""
-        listed = list(sites)
-        load, hits = sum(calls.load for calls in listed), sum(calls.hits for calls in listed)
-        return self.cost.of(load, hits, self._period_ns) / self._period_ns
+    def _costs(self) -> dict[int, float]:
+        """Return what each site that was called has cost in this period, in ns."""
+        return {
+            site_id: self.cost.of(calls.load, calls.far)
+            for site_id, calls in self._sites.items()
+            if calls.hits
+        }
 
     def _choose(self) -> list[int]:
         """Return the sites to drop, so that the rest is within the budget."""
-        left = {site_id: calls for site_id, calls in self._sites.items() if calls.hits}
-        small = {site_id for site_id in left if self._is_small(left[site_id])}
+        costs_ns = self._costs()
+        affordable_ns = self.budget * self._period_ns
+        left_ns = sum(costs_ns.values())
         # Large ones first; of them the one that costs most for the time it covers. Those that are
         # to go last go after all others.
         order = sorted(
-            left,
+            costs_ns,
             key=lambda site_id: (
                 site_id in self.last,
-                site_id in small,
+                costs_ns[site_id] <= _SMALL_PART * affordable_ns,
                 self._sites[site_id].mean_ns / self._sites[site_id].weight,
                 site_id,
             ),
         )
         chosen: list[int] = []
         for site_id in order:
-            if self._share(left.values()) <= self.budget:
+            if left_ns <= affordable_ns:
                 break
-            del left[site_id]
+            left_ns -= costs_ns[site_id]
             chosen.append(site_id)
-        return self._without_needless(chosen, left)
-
-    def _is_small(self, calls: _Calls) -> bool:
-        return self._share([calls]) <= _SMALL_PART * self.budget
-
-    def _without_needless(self, chosen: list[int], left: dict[int, _Calls]) -> list[int]:
-        """Keep those of the chosen that still fit once larger ones have made room."""
+        # Those stay that still fit once larger ones have made room.
         needed = []
         for site_id in reversed(chosen):
-            calls = self._sites[site_id]
-            if self._share([*left.values(), calls]) <= self.budget:
-                left[site_id] = calls
+            if left_ns + costs_ns[site_id] <= affordable_ns:
+                left_ns += costs_ns[site_id]
             else:
                 needed.append(site_id)
         return needed[::-1]
 
     def _decision(self, now_ns: int, site_id: int) -> Decision:
         calls = self._sites[site_id]
-        share, total = self._share([calls]), self._share(self._sites.values())
+        costs_ns = self._costs()
+        share = costs_ns[site_id] / self._period_ns
+        total = sum(costs_ns.values()) / self._period_ns
         others = "" if share > self.budget else f", all probes {_percent(total)}"
         reason = (
             f"dropped after {(now_ns - calls.since_ns) / 1e9:.1f} s: {calls.hits:,} calls of"

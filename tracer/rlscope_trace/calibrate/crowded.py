@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rlscope_trace.calibrate.account import counted, per_run, together
+from rlscope_trace.calibrate.children import CalibrationError
 from rlscope_trace.calibrate.results import Values, crowded
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from rlscope_trace.store.calibration import Cost
 
 CALL_PROGRAMS = ("session_call", "enter_call", "return_call")
-# Of a call each; a tenth of a millisecond where the cache has a megabyte.
-_TURNS = 100
+# Two calls each, of a fifth of a millisecond where the cache has a megabyte.
+_TURNS = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +51,11 @@ class CrowdedCalls:
 
     def visit(self, child: Child, mode: str, probes: _capture.NativeProbes, site: int) -> None:
         """Take one measurement of a probed site."""
-        start_ns = time.monotonic_ns()
+        before, start_ns = probes.counters().get(site, (0, 0))[0], time.monotonic_ns()
         told = self._ask(child, site)
         end_ns = time.monotonic_ns()
+        if (hits := probes.counters().get(site, (0, 0))[0] - before) != _TURNS:
+            raise CalibrationError(f"{hits} of {_TURNS} probed calls were seen")
         # The two of a turn lie side by side, so that a clock that changes its rate is in both.
         total_ns = statistics.median(
             on - off for on, off in zip(told["on"], told["off"], strict=True)

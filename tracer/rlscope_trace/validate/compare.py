@@ -58,8 +58,8 @@ class Figures:
     timed_bias: Estimate | None
     """None also where an operation with a timer is not in every trace."""
     noise: Estimate | None
-    """How far two neighbouring untraced runs differ; None: there is one only, or it is of no
-    interest, as the runs of a pair were made at once."""
+    """How far two neighbouring untraced runs differ; of pairs made at once, how far they are from
+    their median; None: there is one only."""
     covered: int
     """Pairs whose untraced CPU time lies in the interval of the corrected one, noise included."""
     covered_by_costs: int
@@ -98,7 +98,7 @@ def compare(pairs: Sequence[Pair]) -> Figures:
             if not missing_operations(pairs)
             else []
         ),
-        noise=None if together else estimate([100 * abs(value) for value in differences]),
+        noise=estimate([100 * abs(value) for value in differences if len(pairs) > 1]),
         covered=sum(_covers(pair, sigma) for pair in pairs),
         covered_by_costs=sum(_covers(pair, 0.0) for pair in pairs),
     )

@@ -17,9 +17,12 @@ _LOOK_S = 0.005
 
 
 @contextmanager
-def gates(reports: Iterable[Path]) -> Iterator[list[Path]]:
-    """Yield a FIFO beside each report, as child.py looks for it; remove them in the end."""
-    paths = [report.with_name(f"{report.name}.gate") for report in reports]
+def gates(directory: Path, *names: str) -> Iterator[list[Path]]:
+    """Yield a FIFO for each name; remove them in the end.
+
+    directory: one that only we may write to, and whoever runs the program may pass.
+    """
+    paths = [directory / f"{name}.gate" for name in names]
     try:
         for path in paths:
             os.mkfifo(path)
@@ -32,13 +35,21 @@ def gates(reports: Iterable[Path]) -> Iterator[list[Path]]:
 
 
 def let_go(waiting: Iterable[tuple[Path, subprocess.Popen[bytes]]], cpu: int) -> None:
-    """Wait until all are at their gates, or have ended, and let them go on one CPU."""
-    opened = [gate for path, process in waiting if (gate := _opened(path, process)) is not None]
-    for gate in opened:
-        with suppress(BrokenPipeError):
-            os.write(gate, str(cpu).encode())
-    for gate in opened:
-        os.close(gate)
+    """Wait until all are at their gates, and let them go on one CPU; none if one has ended."""
+    opened: list[int] = []
+    try:
+        for path, process in waiting:
+            gate = _opened(path, process)
+            if gate is None:
+                return
+            opened.append(gate)
+        for gate in opened:
+            with suppress(BrokenPipeError):
+                os.write(gate, str(cpu).encode())
+    finally:
+        # A gate that is closed without a word ends who waits at it.
+        for gate in opened:
+            os.close(gate)
 
 
 def _opened(path: Path, process: subprocess.Popen[bytes]) -> int | None:

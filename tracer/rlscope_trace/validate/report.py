@@ -98,7 +98,8 @@ def _figure_lines(found: Validation) -> list[str]:
     if figures.timed_bias is not None:
         lines.append(_line("where there are timers, corrected", figures.timed_bias))
     if figures.noise is not None:
-        lines.append(_line("untraced / next untraced, either way", figures.noise, sign=""))
+        what = "pairs / their median" if found.asked.together else "untraced / next untraced"
+        lines.append(_line(f"{what}, either way", figures.noise, sign=""))
     lines.append(f"untraced within the interval of the corrected: {figures.covered} of {count}")
     return lines
 

@@ -97,29 +97,32 @@ class Runner:
     def together(self, trace: Path) -> tuple[Run, Run]:
         """Run it untraced and traced at the same time, on one CPU, from the same instant on."""
         cpu = max(os.sched_getaffinity(0))
-        with gates(self._report(kind) for kind in (UNTRACED, TRACED)) as both:
-            started = [self._start_untraced(beside(self.timers)), self._start_traced(trace)]
-            processes = [each.process for each in started]
+        runs: list[_Started] = []
+        with gates(self.directory.parent, UNTRACED, TRACED) as both:
             try:
-                let_go(zip(both, processes, strict=True), cpu)
-            except KeyboardInterrupt:
-                _end(processes)
+                runs.append(self._start_untraced(beside(self.timers), both[0]))
+                runs.append(self._start_traced(trace, both[1]))
+                let_go(((at, run.process) for at, run in zip(both, runs, strict=True)), cpu)
+            except BaseException:
+                _end([run.process for run in runs])
                 raise
-            _wait(*processes)
-        return self._run_of(started[0]), self._traced_run_of(started[1], trace)
+            _wait(*(run.process for run in runs))
+        # What ended before the gate has more to say than what was not let go then.
+        traced = self._traced_run_of(runs[1], trace)
+        return self._run_of(runs[0]), traced
 
-    def _start_untraced(self, timers: Path | None) -> _Started:
+    def _start_untraced(self, timers: Path | None, gate: Path | None = None) -> _Started:
         identity = invoking_identity()
         user: dict[str, object] = {}
         if identity is not None:
             user = {"user": identity.uid, "group": identity.gid, "extra_groups": identity.groups}
-        command = self._measured(UNTRACED, timers)
+        command = self._measured(UNTRACED, timers, gate)
         return self._start(UNTRACED, command, timers, env=invoking_environment(identity), **user)
 
-    def _start_traced(self, trace: Path) -> _Started:
+    def _start_traced(self, trace: Path, gate: Path | None = None) -> _Started:
         command = [
             *_recorder(), "record", *self.record_options, "--progress", "never", "-o", str(trace),
-            "--", *self._measured(TRACED, self.timers),
+            "--", *self._measured(TRACED, self.timers, gate),
         ]  # fmt: skip
         return self._start(TRACED, command, self.timers)
 
@@ -129,9 +132,9 @@ class Runner:
             raise _recorder_failed(self._words(TRACED), 1)
         return run
 
-    def _measured(self, kind: str, timers: Path | None) -> list[str]:
-        report, told = str(self._report(kind)), str(timers) if timers else ""
-        return [sys.executable, "-I", "-S", str(_CHILD), report, told, *self.command]
+    def _measured(self, kind: str, timers: Path | None, gate: Path | None) -> list[str]:
+        files = [str(path or "") for path in (self._report(kind), timers, gate)]
+        return [sys.executable, "-I", "-S", str(_CHILD), *files, *self.command]
 
     def _report(self, kind: str) -> Path:
         return self.directory / kind

@@ -96,8 +96,9 @@ def _about_runs(pairs: Sequence[Pair], figures: Figures, asked: Asked) -> list[s
             f"{len(pairs)} pairs are too few for intervals: --runs {_PAIRS_FOR_INTERVALS} or more"
         )
     if figures.noise is not None and figures.noise.median > asked.max_bias:
+        what = "pairs differ" if asked.together else "untraced runs differ"
         told.append(
-            f"untraced runs differ by {figures.noise.median:.1f} % from one to the next, more than"
+            f"{what} by {figures.noise.median:.1f} % from one to the next, more than"
             f" the {asked.max_bias:g} % to be judged: take a quieter machine, or more runs"
         )
     return told
