@@ -138,8 +138,9 @@ class Governor:
             self._begin_period()
         if self._balance_ns >= 0:
             return []
-        chosen = self._choose()
-        decisions = [self._decision(now_ns, site_id) for site_id in chosen]
+        costs_ns = self._costs()
+        chosen = self._choose(costs_ns)
+        decisions = [self._decision(now_ns, site_id, costs_ns) for site_id in chosen]
         for site_id in chosen:
             del self._sites[site_id]
             self._dropped.add(site_id)
@@ -196,9 +197,8 @@ class Governor:
             if calls.hits
         }
 
-    def _choose(self) -> list[int]:
+    def _choose(self, costs_ns: Mapping[int, float]) -> list[int]:
         """Return the sites to drop, so that the rest is within the budget."""
-        costs_ns = self._costs()
         affordable_ns = self.budget * self._period_ns
         left_ns = sum(costs_ns.values())
         # Large ones first; of them the one that costs most for the time it covers. Those that are
@@ -227,11 +227,10 @@ class Governor:
                 needed.append(site_id)
         return needed[::-1]
 
-    def _decision(self, now_ns: int, site_id: int) -> Decision:
+    def _decision(self, now_ns: int, site_id: int, costs_ns: Mapping[int, float]) -> Decision:
         calls = self._sites[site_id]
-        costs_ns = self._costs()
-        share = costs_ns[site_id] / self._period_ns
-        total = sum(costs_ns.values()) / self._period_ns
+        period_ns = self._period_ns
+        share, total = costs_ns[site_id] / period_ns, sum(costs_ns.values()) / period_ns
         others = "" if share > self.budget else f", all probes {_percent(total)}"
         reason = (
             f"dropped after {(now_ns - calls.since_ns) / 1e9:.1f} s: {calls.hits:,} calls of"
