@@ -140,7 +140,12 @@ class Governor:
             return []
         costs_ns = self._costs()
         chosen = self._choose(costs_ns)
-        decisions = [self._decision(now_ns, site_id, costs_ns) for site_id in chosen]
+        # Told once for all: there can be thousands of them.
+        period_ns, total_ns = self._period_ns, sum(costs_ns.values())
+        decisions = [
+            self._decision(now_ns, site_id, costs_ns[site_id] / period_ns, total_ns / period_ns)
+            for site_id in chosen
+        ]
         for site_id in chosen:
             del self._sites[site_id]
             self._dropped.add(site_id)
@@ -227,10 +232,8 @@ class Governor:
                 needed.append(site_id)
         return needed[::-1]
 
-    def _decision(self, now_ns: int, site_id: int, costs_ns: Mapping[int, float]) -> Decision:
+    def _decision(self, now_ns: int, site_id: int, share: float, total: float) -> Decision:
         calls = self._sites[site_id]
-        period_ns = self._period_ns
-        share, total = costs_ns[site_id] / period_ns, sum(costs_ns.values()) / period_ns
         others = "" if share > self.budget else f", all probes {_percent(total)}"
         reason = (
             f"dropped after {(now_ns - calls.since_ns) / 1e9:.1f} s: {calls.hits:,} calls of"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from rlscope_trace.calibrate.crowded import CALL_PROGRAMS, CrowdedCalls
 from rlscope_trace.calibrate.estimate import added, calm
 from rlscope_trace.calibrate.results import Values, missing
 from rlscope_trace.calibrate.traced import Traced
+from rlscope_trace.calibrate.visits import Visit
 from rlscope_trace.loaders.capture import bpf_file
 
 if TYPE_CHECKING:
@@ -38,19 +38,6 @@ _TURNS = {"call": 400, "call_dear": 50}
 _TRIMMED = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class _Visit:
-    """One measurement of probed calls, whose records are read at the end."""
-
-    event: str
-    mode: str
-    site: int
-    start_ns: int
-    end_ns: int
-    total_ns: float
-    plain_ns: float
-
-
 class CallLoops:
     """Calls of functions that do nothing, probed and not, in a traced process and in another."""
 
@@ -60,7 +47,7 @@ class CallLoops:
         """modes: the ways to measure, of those that work; none: the best one."""
         self._values = Values()
         self._pairs = pairs
-        self._visits: list[_Visit] = []
+        self._visits: list[Visit] = []
         self._crowded = CrowdedCalls(plain=_SITES - 1)
         self._refused: list[Cost] = []
         self._ways: dict[str, _capture.NativeProbes] = {}
@@ -118,7 +105,7 @@ class CallLoops:
             raise CalibrationError(f"{hits} of {self._pairs * count} probed calls were seen")
         total_ns, plain_ns = added(turns["on"], turns["off"]), calm(turns["off"])
         self._visits.append(
-            _Visit(event, mode, site, start_ns, time.monotonic_ns(), total_ns, plain_ns)
+            Visit(event, mode, site, start_ns, time.monotonic_ns(), total_ns, plain_ns)
         )
 
     def _visit_programs(self, mode: str, probes: _capture.NativeProbes) -> None:
@@ -165,13 +152,8 @@ class CallLoops:
         for probes in self._ways.values():
             probes.detach()
         calls = self._traced.calls()
-        duration_ns = calls["end_ns"] - calls["start_ns"]
         for visit in self._visits:
-            own = duration_ns[
-                (calls["site_id"] == visit.site)
-                & (calls["start_ns"] >= visit.start_ns)
-                & (calls["end_ns"] <= visit.end_ns)
-            ]
+            own = visit.durations_ns(calls)
             cut = int(len(own) * _TRIMMED)
             kept = np.sort(own)[cut : len(own) - cut]
             if len(kept):

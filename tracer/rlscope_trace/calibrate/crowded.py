@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import statistics
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rlscope_trace.calibrate.account import counted, per_run, together
 from rlscope_trace.calibrate.children import CalibrationError
 from rlscope_trace.calibrate.results import Values, crowded
+from rlscope_trace.calibrate.visits import Visit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,17 +29,6 @@ CALL_PROGRAMS = ("session_call", "enter_call", "return_call")
 _TURNS = 250
 
 
-@dataclass(frozen=True, slots=True)
-class _Visit:
-    mode: str
-    site: int
-    start_ns: int
-    end_ns: int
-    total_ns: float
-    plain_ns: float
-    """What the call takes when it is not probed: time inside it."""
-
-
 class CrowdedCalls:
     """Measurements of such calls, whose records are read at the end."""
 
@@ -47,7 +36,7 @@ class CrowdedCalls:
         """plain: the site that is not probed."""
         self._plain = plain
         self._values = Values()
-        self._visits: list[_Visit] = []
+        self._visits: list[Visit] = []
 
     def visit(self, child: Child, mode: str, probes: _capture.NativeProbes, site: int) -> None:
         """Take one measurement of a probed site."""
@@ -61,7 +50,7 @@ class CrowdedCalls:
             on - off for on, off in zip(told["on"], told["off"], strict=True)
         )
         plain_ns = statistics.median(told["inside"])
-        self._visits.append(_Visit(mode, site, start_ns, end_ns, total_ns, plain_ns))
+        self._visits.append(Visit("call", mode, site, start_ns, end_ns, total_ns, plain_ns))
         ran = together(counted(probes.programs(), lambda: self._ask(child, site)), *CALL_PROGRAMS)
         self._values.add_program("call", mode, per_run(ran))
 
@@ -72,16 +61,11 @@ class CrowdedCalls:
         """Split what was measured by the recorded calls, whose time holds a part of their cost."""
         import numpy as np
 
-        duration_ns = calls["end_ns"] - calls["start_ns"]
         for visit in self._visits:
-            own = duration_ns[
-                (calls["site_id"] == visit.site)
-                & (calls["start_ns"] >= visit.start_ns)
-                & (calls["end_ns"] <= visit.end_ns)
-            ]
+            own = visit.durations_ns(calls)
             if len(own):
                 inside_ns = float(np.median(own)) - visit.plain_ns
-                self._values.add_split("call", visit.mode, visit.total_ns, inside_ns)
+                self._values.add_split(visit.event, visit.mode, visit.total_ns, inside_ns)
 
     def costs(self) -> list[Cost]:
         """Return the rows of what was measured."""
