@@ -36,7 +36,7 @@ void rls_learn(struct rls_thread* thread) {
   if (thread->environment_depth > 0 || thread->scope_depth > 0) return;
   resolve(thread, RLS_BACKPROPAGATION);
   rls_decide(thread, RLS_BACKPROPAGATION);
-  thread->is_armed = true;
+  rls_arm(thread);
 }
 
 void rls_enter_environment(struct rls_thread* thread) {
@@ -44,9 +44,9 @@ void rls_enter_environment(struct rls_thread* thread) {
   rls_environment_enter(thread);
 }
 
-void rls_adopt(PyObject* arguments) {
-  if (PyTuple_Size(arguments) < 1) return;
-  PyObject* environment = PyTuple_GetItem(arguments, 0);
+void rls_adopt(const struct rls_call* call) {
+  PyObject* environment = rls_call_first(call);
+  if (environment == NULL) return;
   const int known = rls_callbacks.adopted != NULL
                         ? PySet_Contains(rls_callbacks.adopted, (PyObject*)Py_TYPE(environment))
                         : 1;
@@ -55,12 +55,14 @@ void rls_adopt(PyObject* arguments) {
 }
 
 // Returns what a forward pass from a place that is not settled seems to be; RLS_NO_PHASE: nothing.
-static enum rls_phase ask(PyObject* judge, uint64_t place, PyObject* arguments) {
+static enum rls_phase ask(PyObject* judge, uint64_t place, const struct rls_call* call) {
   // It may be taken away while it runs.
   Py_INCREF(judge);
   PyObject* number = PyLong_FromUnsignedLongLong(place);
+  PyObject* arguments = number != NULL ? rls_call_positional(call) : NULL;
   PyObject* answer =
-      number != NULL ? PyObject_CallFunctionObjArgs(judge, number, arguments, NULL) : NULL;
+      arguments != NULL ? PyObject_CallFunctionObjArgs(judge, number, arguments, NULL) : NULL;
+  Py_XDECREF(arguments);
   Py_XDECREF(number);
   Py_DECREF(judge);
   const long phase = answer != NULL ? PyLong_AsLong(answer) : -1;
@@ -74,8 +76,8 @@ static enum rls_phase ask(PyObject* judge, uint64_t place, PyObject* arguments) 
   return RLS_NO_PHASE;
 }
 
-enum rls_forward rls_enter_forward(struct rls_thread* thread, PyObject* arguments) {
-  thread->is_armed = false;
+enum rls_forward rls_enter_forward(struct rls_thread* thread, const struct rls_call* call) {
+  rls_disarm(thread);
   // Forward passes of a train() or of a learned simulator: none is a question.
   if (thread->environment_depth > 0 || thread->scope_depth > 0) return RLS_FORWARD_TELLS;
   if (rls_callbacks.judge == NULL) return RLS_FORWARD_TELLS;
@@ -83,7 +85,7 @@ enum rls_forward rls_enter_forward(struct rls_thread* thread, PyObject* argument
   if (place == 0) return RLS_FORWARD_TELLS;
   enum rls_phase phase = rls_place_phase(place);
   if (phase == RLS_NO_PHASE && rls_places_are_full()) return RLS_FORWARD_TELLS;
-  if (phase == RLS_NO_PHASE) phase = ask(rls_callbacks.judge, place, arguments);
+  if (phase == RLS_NO_PHASE) phase = ask(rls_callbacks.judge, place, call);
   if (phase == RLS_NO_PHASE) return RLS_FORWARD_ASKS;
   rls_decide(thread, phase == RLS_DATA ? RLS_INFERENCE : phase);
   return phase == RLS_DATA ? RLS_FORWARD_ENDS_ROLLOUT : RLS_FORWARD_TELLS;
@@ -93,5 +95,5 @@ void rls_leave_forward(struct rls_thread* thread, enum rls_forward forward) {
   if (forward == RLS_FORWARD_TELLS) return;
   const bool is_data = forward == RLS_FORWARD_ENDS_ROLLOUT && thread->phase == RLS_INFERENCE;
   if (is_data) rls_decide(thread, RLS_DATA);
-  thread->is_armed = true;
+  rls_arm(thread);
 }

@@ -5,6 +5,7 @@
 
 #include <Python.h>
 
+#include "call.h"
 #include "thread_phase.h"
 
 // What the Python half supplies. All but bound_method may be NULL.
@@ -26,7 +27,7 @@ enum rls_forward {
 
 // Around a forward pass of a thread that is armed. The modules in it are not judged. enter leaves
 // an exception set if a signal handler of the program raised one.
-enum rls_forward rls_enter_forward(struct rls_thread* thread, PyObject* arguments);
+enum rls_forward rls_enter_forward(struct rls_thread* thread, const struct rls_call* call);
 void rls_leave_forward(struct rls_thread* thread, enum rls_forward forward);
 
 // A backward pass or an optimizer step of this thread is about to run.
@@ -35,7 +36,7 @@ void rls_learn(struct rls_thread* thread);
 // A call into an environment begins; it ends with rls_environment_leave.
 void rls_enter_environment(struct rls_thread* thread);
 
-// An environment is reset that is part of no other: `arguments` are those of reset().
-void rls_adopt(PyObject* arguments);
+// An environment is reset that is part of no other, by this call of reset().
+void rls_adopt(const struct rls_call* call);
 
 #endif  // RLS_BOUNDARY_H

@@ -6,14 +6,19 @@
 #include <structmember.h>
 
 #include "boundary.h"
+#include "call.h"
 
 // Py_TPFLAGS_METHOD_DESCRIPTOR, which not every version shows to users of the limited API:
 // instance.method(...) calls the hook without making a bound method first.
 #define METHOD_DESCRIPTOR (1UL << 17)
+// Py_TPFLAGS_HAVE_VECTORCALL.
+#define HAVE_VECTORCALL (1UL << 11)
 
 struct hook {
   PyObject_HEAD;
+  rls_vectorcall vectorcall;
   PyObject* function;
+  rls_vectorcall inner;  // how the function itself is called by vector
   PyObject* weak_references;
   enum rls_hook_kind kind;
   enum rls_phase phase;
@@ -31,15 +36,19 @@ static void check_guess(struct hook* self, PyObject* result) {
   if (!PyTuple_Check(result) || PyTuple_Size(result) < 3) self->is_refuted = true;
 }
 
-static PyObject* call_environment(struct hook* self, PyObject* args, PyObject* kwargs) {
+static PyObject* invoke(struct hook* self, const struct rls_call* call) {
+  return rls_call_on(self->function, call);
+}
+
+static PyObject* call_environment(struct hook* self, const struct rls_call* call) {
   struct rls_thread* thread = rls_thread_self();
-  if (self->is_refuted) return PyObject_Call(self->function, args, kwargs);
+  if (self->is_refuted) return invoke(self, call);
   const uint32_t life = thread->life;
   bool* outer_guess = thread->is_refuted;
-  if (self->kind == RLS_HOOK_RESET && thread->environment_depth == 0) rls_adopt(args);
+  if (self->kind == RLS_HOOK_RESET && thread->environment_depth == 0) rls_adopt(call);
   if (self->is_guess && thread->environment_depth == 0) thread->is_refuted = &self->is_refuted;
   rls_enter_environment(thread);
-  PyObject* result = PyObject_Call(self->function, args, kwargs);
+  PyObject* result = invoke(self, call);
   // A child that was forked in the call starts without a phase.
   if (thread->life != life) return result;
   thread->is_refuted = outer_guess;
@@ -50,10 +59,9 @@ static PyObject* call_environment(struct hook* self, PyObject* args, PyObject* k
   return result;
 }
 
-static PyObject* call_scope(struct hook* self, PyObject* args, PyObject* kwargs) {
+static PyObject* call_scope(struct hook* self, const struct rls_call* call) {
   struct rls_thread* thread = rls_thread_self();
-  if (thread->environment_depth > 0 || !rls_has_environment())
-    return PyObject_Call(self->function, args, kwargs);
+  if (thread->environment_depth > 0 || !rls_has_environment()) return invoke(self, call);
   const uint32_t life = thread->life;
   const enum rls_phase outer = thread->scope_phase;
   const enum rls_phase before = thread->phase;
@@ -62,7 +70,7 @@ static PyObject* call_scope(struct hook* self, PyObject* args, PyObject* kwargs)
   ++thread->scope_depth;
   thread->scope_phase = self->phase;
   rls_thread_switch(thread, self->phase);
-  PyObject* result = PyObject_Call(self->function, args, kwargs);
+  PyObject* result = invoke(self, call);
   if (thread->life != life) return result;
   --thread->scope_depth;
   thread->scope_phase = outer;
@@ -70,12 +78,12 @@ static PyObject* call_scope(struct hook* self, PyObject* args, PyObject* kwargs)
   // What follows a whole train() is not known; what surrounds the rest goes on.
   const bool is_over = self->phase == RLS_BACKPROPAGATION && thread->scope_depth == 0;
   rls_thread_switch(thread, is_over ? RLS_NO_PHASE : before);
-  if (is_over) thread->is_armed = true;
+  if (is_over) rls_arm(thread);
   return result;
 }
 
-static PyObject* call_finish(struct hook* self, PyObject* args, PyObject* kwargs) {
-  PyObject* result = PyObject_Call(self->function, args, kwargs);
+static PyObject* call_finish(struct hook* self, const struct rls_call* call) {
+  PyObject* result = invoke(self, call);
   struct rls_thread* thread = rls_thread_self();
   if (thread->environment_depth > 0 || thread->scope_depth > 0) return result;
   rls_thread_switch(thread, RLS_NO_PHASE);
@@ -83,25 +91,25 @@ static PyObject* call_finish(struct hook* self, PyObject* args, PyObject* kwargs
   return result;
 }
 
-static PyObject* call_learn(struct hook* self, PyObject* args, PyObject* kwargs) {
+static PyObject* call_learn(struct hook* self, const struct rls_call* call) {
   rls_learn(rls_thread_self());
-  return PyObject_Call(self->function, args, kwargs);
+  return invoke(self, call);
 }
 
 // Every call of every module comes through here.
-static PyObject* call_forward(struct hook* self, PyObject* args, PyObject* kwargs) {
+static PyObject* call_forward(struct hook* self, const struct rls_call* call) {
   struct rls_thread* thread = rls_thread_self();
-  if (!thread->is_armed) return PyObject_Call(self->function, args, kwargs);
+  if (!thread->is_armed) return invoke(self, call);
   const uint32_t life = thread->life;
-  const enum rls_forward forward = rls_enter_forward(thread, args);
+  const enum rls_forward forward = rls_enter_forward(thread, call);
   if (PyErr_Occurred()) return NULL;
-  PyObject* result = PyObject_Call(self->function, args, kwargs);
+  PyObject* result = invoke(self, call);
   if (thread->life == life) rls_leave_forward(thread, forward);
   return result;
 }
 
-static PyObject* hook_call(PyObject* object, PyObject* args, PyObject* kwargs) {
-  typedef PyObject* (*call_function)(struct hook*, PyObject*, PyObject*);
+static PyObject* call_hook(PyObject* object, const struct rls_call* call) {
+  typedef PyObject* (*call_function)(struct hook*, const struct rls_call*);
   static const call_function kCalls[RLS_HOOK_KINDS] = {
       [RLS_HOOK_STEP] = call_environment, [RLS_HOOK_RESET] = call_environment,
       [RLS_HOOK_FINISH] = call_finish,    [RLS_HOOK_SCOPE] = call_scope,
@@ -111,9 +119,29 @@ static PyObject* hook_call(PyObject* object, PyObject* args, PyObject* kwargs) {
   struct hook* self = (struct hook*)object;
   // The class may lose its hook while the call runs.
   Py_INCREF(object);
-  PyObject* result = kCalls[self->kind](self, args, kwargs);
+  PyObject* result = kCalls[self->kind](self, call);
   Py_DECREF(object);
   return result;
+}
+
+static PyObject* call_by_tuple(PyObject* object, PyObject* args, PyObject* kwargs) {
+  return call_hook(object, &(struct rls_call){.args = args, .kwargs = kwargs});
+}
+
+static PyObject* call_by_vector(PyObject* object, PyObject* const* vector, size_t flagged,
+                                PyObject* names) {
+  return call_hook(object,
+                   &(struct rls_call){.vector = vector, .flagged = flagged, .names = names});
+}
+
+// As good as always no forward pass is to be judged: then this is all there is to do. It is short
+// because each line of code that it takes is one that the program has to fetch again.
+static PyObject* call_forward_by_vector(PyObject* object, PyObject* const* vector, size_t flagged,
+                                        PyObject* names) {
+  const struct hook* self = (const struct hook*)object;
+  if (atomic_load_explicit(&rls_armed_threads, memory_order_relaxed) == 0)
+    return self->inner(self->function, vector, flagged, names);
+  return call_by_vector(object, vector, flagged, names);
 }
 
 static PyObject* hook_bind(PyObject* self, PyObject* instance, PyObject* owner) {
@@ -170,6 +198,8 @@ static PyObject* hook_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) 
   if (self == NULL) return NULL;
   Py_INCREF(function);
   self->function = function;
+  self->inner = rls_vectorcall_of(function);
+  self->vectorcall = kind == RLS_HOOK_FORWARD ? call_forward_by_vector : call_by_vector;
   self->kind = (enum rls_hook_kind)kind;
   self->phase = (enum rls_phase)phase;
   self->is_guess = is_guess != 0;
@@ -200,6 +230,7 @@ static void hook_dealloc(PyObject* self) {
 PyObject* rls_make_hook_type(void) {
   static PyMemberDef members[] = {
       {"__weaklistoffset__", T_PYSSIZET, offsetof(struct hook, weak_references), READONLY, NULL},
+      {"__vectorcalloffset__", T_PYSSIZET, offsetof(struct hook, vectorcall), READONLY, NULL},
       {NULL, 0, 0, 0, NULL},
   };
   static PyGetSetDef attributes[] = {
@@ -216,7 +247,7 @@ PyObject* rls_make_hook_type(void) {
       {Py_tp_dealloc, hook_dealloc},
       {Py_tp_traverse, hook_traverse},
       {Py_tp_clear, hook_clear},
-      {Py_tp_call, hook_call},
+      {Py_tp_call, call_by_tuple},
       {Py_tp_descr_get, hook_bind},
       {Py_tp_getattro, hook_getattro},
       {Py_tp_setattro, hook_setattro},
@@ -228,6 +259,7 @@ PyObject* rls_make_hook_type(void) {
   };
   static PyType_Spec spec = {"rlscope_phases._nvtx.Hook", sizeof(struct hook), 0,
                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | METHOD_DESCRIPTOR, slots};
+  if (rls_has_vectorcall()) spec.flags |= HAVE_VECTORCALL;
   PyObject* version = PySys_GetObject("version_info");
   PyObject* minor = version != NULL ? PySequence_GetItem(version, 1) : NULL;
   if (minor == NULL) return NULL;

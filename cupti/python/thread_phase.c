@@ -1,7 +1,6 @@
 #include "thread_phase.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #include "nvtx_client.h"
@@ -21,8 +20,23 @@ static bool has_exit_key;
 
 static _Thread_local struct rls_thread self;
 
+atomic_uint rls_armed_threads;
+
+void rls_arm(struct rls_thread* thread) {
+  if (thread->is_armed) return;
+  thread->is_armed = true;
+  atomic_fetch_add_explicit(&rls_armed_threads, 1, memory_order_relaxed);
+}
+
+void rls_disarm(struct rls_thread* thread) {
+  if (!thread->is_armed) return;
+  thread->is_armed = false;
+  atomic_fetch_sub_explicit(&rls_armed_threads, 1, memory_order_relaxed);
+}
+
 static void end_thread(void* ended) {
   struct rls_thread* thread = ended;
+  rls_disarm(thread);
   rls_thread_switch(thread, RLS_NO_PHASE);
 }
 
@@ -35,6 +49,7 @@ static void forget_parent(void) {
   self.life = ++life;
   default_gap = RLS_NO_PHASE;
   atomic_store(&has_environment, false);
+  atomic_store(&rls_armed_threads, 0);
 }
 
 bool rls_phases_start(void) {
@@ -78,7 +93,7 @@ void rls_environment_leave(struct rls_thread* thread) {
   if (thread->environment_depth == 0 || --thread->environment_depth > 0) return;
   const bool is_gap = thread->scope_depth == 0;
   rls_thread_switch(thread, is_gap ? default_gap : thread->scope_phase);
-  if (is_gap) thread->is_armed = true;
+  if (is_gap) rls_arm(thread);
 }
 
 void rls_decide(struct rls_thread* thread, enum rls_phase phase) {

@@ -7,6 +7,7 @@
 #ifndef RLS_THREAD_PHASE_H
 #define RLS_THREAD_PHASE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -29,7 +30,7 @@ struct rls_thread {
   // What the gap since the last environment call turned out to be, by the first thing in it.
   enum rls_phase gap;
   bool is_sampled;        // a replay buffer was read in this gap
-  bool is_armed;          // the next forward pass is to be judged
+  bool is_armed;          // the next forward pass is to be judged: by rls_arm
   bool is_pending;        // forward passes of this gap are not judged yet
   bool is_known_to_exit;  // rls_thread_exit will run
   bool* is_refuted;       // of the guess on the stack that this is an environment, NULL: none
@@ -40,6 +41,14 @@ struct rls_thread* rls_thread_self(void);
 
 // Ends the open range, begins another.
 void rls_thread_switch(struct rls_thread* thread, enum rls_phase phase);
+
+// Have the next forward pass of the thread be judged, or not any more.
+void rls_arm(struct rls_thread* thread);
+void rls_disarm(struct rls_thread* thread);
+
+// How many threads are armed. What every call of every module has to know first, so it is told
+// without the thread's own memory, which takes long to find.
+extern atomic_uint rls_armed_threads;
 
 // Whether this process has called an environment. Before that there are no phases: a program that
 // trains without one, or is still setting up, is none of ours.
