@@ -11,8 +11,7 @@ extern rls_vectorcall PyVectorcall_Function(PyObject* callable) __attribute__((w
 bool rls_has_vectorcall(void) { return PyObject_Vectorcall != NULL; }
 
 rls_vectorcall rls_vectorcall_of(PyObject* function) {
-  const rls_vectorcall own =
-      PyVectorcall_Function != NULL ? PyVectorcall_Function(function) : NULL;
+  const rls_vectorcall own = PyVectorcall_Function != NULL ? PyVectorcall_Function(function) : NULL;
   return own != NULL ? own : PyObject_Vectorcall;
 }
 

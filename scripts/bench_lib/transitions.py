@@ -24,7 +24,7 @@ from bench_lib.figure import BenchError, Figure
 from bench_lib.overhead import BIAS_BUDGET_PERCENT, MEAN_BIAS_BUDGET_PERCENT
 from bench_lib.overhead_workloads import SETS
 from bench_lib.recorder import REPOSITORY, Peer, Recorder
-from rlscope_trace.validate.statistics import median_interval
+from rlscope_trace.medians import median_interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -16,6 +16,7 @@ ANALYSIS = REPOSITORY / "analysis" / "rlscope_analysis"
 # and `_import` are native modules. A new room needs a place here.
 TRACER_ROOMS = (
     "errors",
+    "medians",
     "_capture",
     "_import",
     "procfs",
@@ -35,8 +36,8 @@ TRACER_ROOMS = (
     "instruments",
     "session",
     "watch",
-    "validate",
     "calibrate",
+    "validate",
     "cli",
 )
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from rlscope_trace.medians import estimate, median_interval, robust_sigma
 from rlscope_trace.validate.compare import (
     Pair,
     compare,
@@ -17,7 +18,6 @@ from rlscope_trace.validate.compare import (
 )
 from rlscope_trace.validate.plan import orders, run_pairs, run_pairs_together
 from rlscope_trace.validate.runs import Run
-from rlscope_trace.validate.statistics import estimate, median_interval, robust_sigma
 from rlscope_trace.validate.trace_figures import Cell, TraceFigures
 from rlscope_trace.validate.verdict import Asked, validate
 

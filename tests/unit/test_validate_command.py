@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ import pytest
 from rlscope_trace.cli.validate import check_operation
 from rlscope_trace.errors import CommandNotFoundError, TracerError, UsageError
 from rlscope_trace.validate import runs
+from rlscope_trace.validate.companion import companion, step_in
 from rlscope_trace.validate.gate import gates, let_go
 from rlscope_trace.validate.runs import ProgramFailedError, Runner
 from rlscope_trace.validate.timers import read_timers
@@ -154,6 +156,37 @@ def test_a_run_that_was_started_ends_where_the_one_beside_it_cannot_be(
         both.together(tmp_path / "trace.duckdb")
     assert started[0].process.poll() is not None
     assert not (tmp_path / "run" / "untraced").exists()
+
+
+def test_the_cpu_stays_busy_for_the_run_that_ends_last(
+    tmp_path: Path, poll_until: Callable[..., None]
+) -> None:
+    cpu = max(os.sched_getaffinity(0))
+    ended: list[bool] = []
+    with companion(cpu) as other:
+        waiting_ns = cpu_ns(other.pid)
+        stepping = threading.Thread(
+            target=step_in, args=(other, [lambda: bool(ended), lambda: len(ended) > 1])
+        )
+        stepping.start()
+        ended.append(True)
+        poll_until(lambda: cpu_ns(other.pid) - waiting_ns > 50_000_000, what="it keeps busy")
+        stepping.join(30)
+        assert os.sched_getaffinity(other.pid) == {cpu}
+    with pytest.raises(ProcessLookupError):
+        os.kill(other.pid, 0)
+
+
+def test_nobody_keeps_the_cpu_busy_when_both_have_ended() -> None:
+    with companion(max(os.sched_getaffinity(0))) as other:
+        step_in(other, [lambda: True, lambda: True])
+        # It would not answer if it were busy with something else.
+        assert other.ask("heard") == {"heard": False}
+
+
+def cpu_ns(pid: int) -> int:
+    """Return the CPU time of a process's main thread, by the OS kernel's account."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
 
 
 def hold(gate: Path, opened: list[int]) -> bool:

@@ -10,6 +10,7 @@ import ctypes
 import importlib
 import json
 import os
+import select
 import signal
 import sys
 import time
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 _SITES = 20
 # So that whoever reads the records of a batch keeps up.
 _PAUSE_S = 0.001
+# About a millisecond where the second-level cache has a megabyte.
+_CROWDED_AT_ONCE = 10
 
 
 class Loops:
@@ -68,6 +71,12 @@ class Loops:
         off, on, inside = ((ctypes.c_double * turns)() for _ in range(3))
         self._lib.rls_time_crowded_calls(plain, site, ctypes.c_long(turns), off, on, inside)
         return {"off": off[:], "on": on[:], "inside": inside[:]}
+
+    def crowd(self) -> dict[str, object]:
+        """Keep the CPU and its caches busy until something more is asked, or stdin ends."""
+        while not select.select([sys.stdin], [], [], 0)[0]:
+            self._lib.rls_keep_crowding(ctypes.c_long(_CROWDED_AT_ONCE))
+        return {}
 
     def wakes(self, rounds: int, batches: int) -> dict[str, object]:
         """Return ns per wakeup of each batch."""

@@ -12,7 +12,7 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rlscope_trace.validate.statistics import median_interval
+from rlscope_trace.medians import median_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

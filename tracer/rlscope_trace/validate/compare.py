@@ -9,7 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rlscope_trace.validate.statistics import SIGMAS_95, Estimate, estimate, robust_sigma
+from rlscope_trace.medians import SIGMAS_95, Estimate, estimate, robust_sigma
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

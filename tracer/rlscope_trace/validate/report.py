@@ -10,8 +10,8 @@ from rlscope_trace.validate.compare import timed_overhead_ns
 from rlscope_trace.validate.runs import one_line
 
 if TYPE_CHECKING:
+    from rlscope_trace.medians import Estimate
     from rlscope_trace.validate.compare import Pair
-    from rlscope_trace.validate.statistics import Estimate
     from rlscope_trace.validate.verdict import Validation
 
 _NO_TIMERS = (

@@ -21,6 +21,7 @@ from rlscope_trace.errors import (
     UsageError,
 )
 from rlscope_trace.privileges import invoking_environment, invoking_identity
+from rlscope_trace.validate.companion import companion, step_in
 from rlscope_trace.validate.gate import gates, let_go
 from rlscope_trace.validate.timers import read_timers
 
@@ -70,6 +71,10 @@ class _Started:
     report: Path
     timers: Path | None
 
+    def has_ended(self) -> bool:
+        """Return whether the program has; the recorder around it may go on."""
+        return self.report.exists() or self.process.poll() is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Runner:
@@ -98,11 +103,15 @@ class Runner:
         """Run it untraced and traced at the same time, on one CPU, from the same instant on."""
         cpu = max(os.sched_getaffinity(0))
         runs: list[_Started] = []
-        with gates(self.directory.parent, UNTRACED, TRACED) as both:
+        with (
+            gates(self.directory.parent, UNTRACED, TRACED) as both,
+            companion(cpu) as other,
+        ):
             try:
                 runs.append(self._start_untraced(beside(self.timers), both[0]))
                 runs.append(self._start_traced(trace, both[1]))
                 let_go(((at, run.process) for at, run in zip(both, runs, strict=True)), cpu)
+                step_in(other, [run.has_ended for run in runs])
             except BaseException:
                 _end([run.process for run in runs])
                 raise
