@@ -18,7 +18,7 @@ struct hook {
   PyObject_HEAD;
   rls_vectorcall vectorcall;
   PyObject* function;
-  rls_vectorcall inner;  // how the function itself is called by vector
+  rls_vectorcall inner;  // what calls the function by vector, as it was when the hook was made
   PyObject* weak_references;
   enum rls_hook_kind kind;
   enum rls_phase phase;
@@ -134,8 +134,8 @@ static PyObject* call_by_vector(PyObject* object, PyObject* const* vector, size_
                    &(struct rls_call){.vector = vector, .flagged = flagged, .names = names});
 }
 
-// As good as always no forward pass is to be judged: then this is all there is to do. It is short
-// because each line of code that it takes is one that the program has to fetch again.
+// Where no thread has a forward pass to be judged, as most of the time, this is all there is to do.
+// It is short because each line of code that it takes is one that the program has to fetch again.
 static PyObject* call_forward_by_vector(PyObject* object, PyObject* const* vector, size_t flagged,
                                         PyObject* names) {
   const struct hook* self = (const struct hook*)object;
@@ -259,11 +259,12 @@ PyObject* rls_make_hook_type(void) {
   };
   static PyType_Spec spec = {"rlscope_phases._nvtx.Hook", sizeof(struct hook), 0,
                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | METHOD_DESCRIPTOR, slots};
-  if (rls_has_vectorcall()) spec.flags |= HAVE_VECTORCALL;
   PyObject* version = PySys_GetObject("version_info");
   PyObject* minor = version != NULL ? PySequence_GetItem(version, 1) : NULL;
   if (minor == NULL) return NULL;
   visits_type = PyLong_AsLong(minor) >= 9;
+  // Older ones would look for it in another way, whoever brought the symbol into the process.
+  if (PyLong_AsLong(minor) >= 11 && rls_has_vectorcall()) spec.flags |= HAVE_VECTORCALL;
   Py_DECREF(minor);
   return PyType_FromSpec(&spec);
 }

@@ -38,6 +38,8 @@ static void end_thread(void* ended) {
   struct rls_thread* thread = ended;
   rls_disarm(thread);
   rls_thread_switch(thread, RLS_NO_PHASE);
+  // What another destructor calls may begin something again.
+  thread->is_known_to_exit = false;
 }
 
 // The parent's range is not the child's to close. A child that acts shows it by a forward pass; one

@@ -125,3 +125,65 @@ def test_there_is_an_end_to_places(harness: Harness) -> None:
         "env.step(); module(1)\n"
         "assert native.phase() == core.NONE\n",
     )
+
+
+def test_a_thread_that_is_to_be_asked_does_not_speak_for_others(harness: Harness) -> None:
+    run(
+        harness,
+        "import threading\n"
+        "native.watch(lambda place, arguments: asked.append(threading.get_ident()) or 0, None)\n"
+        "stepped, go_on = threading.Event(), threading.Event()\n"
+        "def work(is_asked):\n"
+        "    env.step(); stepped.set(); assert go_on.wait(30)\n"
+        "    if is_asked: module(1); module(1)\n"
+        "for is_asked in (True, False):\n"
+        "    stepped.clear(); go_on.clear(); del asked[:]\n"
+        "    thread = threading.Thread(target=work, args=(is_asked,))\n"
+        "    thread.start(); assert stepped.wait(30)\n"
+        "    assert module(1) == 1 and asked == []\n"
+        "    go_on.set(); thread.join()\n"
+        # One that asks nothing goes on being asked.
+        "    assert asked == [thread.ident] * 2 * is_asked\n"
+        "assert module(1) == 1 and len(asked) == 0\n"
+        "env.step()\n"
+        "assert module(1) == 1 and asked == [threading.get_ident()]\n",
+    )
+
+
+@pytest.mark.parametrize("kind", ["STEP", "RESET", "FINISH", "SCOPE", "SAMPLE", "LEARN", "FORWARD"])
+def test_arguments_come_through_however_they_are_passed(harness: Harness, kind: str) -> None:
+    run(
+        harness,
+        "import functools\n"
+        "def plain(*args, **kwargs): return args, kwargs\n"
+        "def strict(first, second=2, *, third=3): return first, second, third\n"
+        f"hooks = [native.Hook(f, core.{kind}) for f in (plain, strict, divmod)]\n"
+        "any_, some, builtin = hooks\n"
+        "def judge(place, arguments):\n"
+        "    asked.append(arguments)\n"
+        "    return core.NONE\n"
+        "native.watch(judge, None)\n"
+        "class Owner: method = any_\n"
+        "owner = Owner()\n"
+        "for _ in range(2):\n"
+        "    assert any_() == ((), {})\n"
+        "    assert any_(1, *range(9), x=1, **{'y': 2}) == ((1, *range(9)), {'x': 1, 'y': 2})\n"
+        "    assert any_(**{'x': 1}) == ((), {'x': 1})\n"
+        "    assert owner.method() == ((owner,), {})\n"
+        "    assert owner.method(1, x=2) == ((owner, 1), {'x': 2})\n"
+        "    assert (lambda bound: bound(1))(owner.method) == ((owner, 1), {})\n"
+        "    assert some(1) == (1, 2, 3) and some(third=7, first=1) == (1, 2, 7)\n"
+        "    assert functools.partial(some, 1, third=0)(5) == (1, 5, 0)\n"
+        "    assert list(map(some, 'ab', 'cd')) == [('a', 'c', 3), ('b', 'd', 3)]\n"
+        "    assert builtin(7, 2) == (3, 1)\n"
+        "    for wrong in ({'fourth': 4}, {}):\n"
+        "        try: some(**wrong)\n"
+        "        except TypeError as error: assert 'strict()' in str(error)\n"
+        "        else: raise AssertionError(wrong)\n"
+        # Once with nothing to be judged, once with: what tells nothing is judged again.
+        "    judged = len(asked)\n"
+        "    env.step()\n"
+        f"if core.{kind} == core.FORWARD:\n"
+        "    assert asked[:2] == [(), (1, *range(9))] and (owner, 1) in asked\n"
+        "    assert len(asked) == judged == 14\n",
+    )

@@ -8,14 +8,17 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
 
+from rlscope_trace.calibrate.children import CalibrationError, Child
 from rlscope_trace.cli.validate import check_operation
 from rlscope_trace.errors import CommandNotFoundError, TracerError, UsageError
+from rlscope_trace.validate import companion as companion_module
 from rlscope_trace.validate import runs
 from rlscope_trace.validate.companion import companion, step_in
 from rlscope_trace.validate.gate import gates, let_go
@@ -158,30 +161,91 @@ def test_a_run_that_was_started_ends_where_the_one_beside_it_cannot_be(
     assert not (tmp_path / "run" / "untraced").exists()
 
 
-def test_the_cpu_stays_busy_for_the_run_that_ends_last(
-    tmp_path: Path, poll_until: Callable[..., None]
-) -> None:
+@dataclass
+class Ends:
+    """A run that ends when it is told to."""
+
+    is_over: bool = False
+
+    def has_ended(self) -> bool:
+        return self.is_over
+
+    def niceness(self) -> int:
+        if self.is_over:
+            raise ProcessLookupError
+        return 7
+
+
+def test_the_cpu_stays_busy_for_the_run_that_ends_last(poll_until: Callable[..., None]) -> None:
     cpu = max(os.sched_getaffinity(0))
-    ended: list[bool] = []
+    first, last = Ends(), Ends()
     with companion(cpu) as other:
         waiting_ns = cpu_ns(other.pid)
-        stepping = threading.Thread(
-            target=step_in, args=(other, [lambda: bool(ended), lambda: len(ended) > 1])
-        )
+        stepping = threading.Thread(target=step_in, args=(other, [first, last]), daemon=True)
         stepping.start()
-        ended.append(True)
+        first.is_over = True
         poll_until(lambda: cpu_ns(other.pid) - waiting_ns > 50_000_000, what="it keeps busy")
-        stepping.join(30)
         assert os.sched_getaffinity(other.pid) == {cpu}
-    with pytest.raises(ProcessLookupError):
-        os.kill(other.pid, 0)
+        # As the run it is there for: one that gives way to others goes on all the same.
+        assert os.getpriority(os.PRIO_PROCESS, other.pid) == 7
+        assert stepping.is_alive()
+        last.is_over = True
+        stepping.join(30)
+        assert not stepping.is_alive()
+        # Nothing of it is left to disturb what follows.
+        with pytest.raises(ProcessLookupError):
+            os.kill(other.pid, 0)
 
 
-def test_nobody_keeps_the_cpu_busy_when_both_have_ended() -> None:
+def test_a_pair_whose_cpu_was_not_kept_busy_does_not_count(
+    poll_until: Callable[..., None],
+) -> None:
+    first, last = Ends(is_over=True), Ends()
+    failed: list[BaseException] = []
+
+    def step() -> None:
+        try:
+            step_in(other, [first, last])
+        except CalibrationError as error:
+            failed.append(error)
+
     with companion(max(os.sched_getaffinity(0))) as other:
-        step_in(other, [lambda: True, lambda: True])
-        # It would not answer if it were busy with something else.
-        assert other.ask("heard") == {"heard": False}
+        stepping = threading.Thread(target=step, daemon=True)
+        stepping.start()
+        poll_until(lambda: cpu_ns(other.pid) > 50_000_000, what="it keeps busy")
+        os.kill(other.pid, signal.SIGKILL)
+        last.is_over = True
+        stepping.join(30)
+    assert "has ended" in str(failed[0])
+
+
+def test_runs_at_once_share_their_cpu_to_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy_ns: list[int] = []
+
+    class Seen(Child):
+        def end(self) -> None:
+            busy_ns.append(cpu_ns(self.pid))
+            super().end()
+
+    def start_traced(self: Runner, trace: Path, gate: Path | None = None) -> runs._Started:
+        trace.touch()
+        command = self._measured(runs.TRACED, self.timers, gate)
+        return self._start(runs.TRACED, command, self.timers, preexec_fn=os.setpgrp)
+
+    monkeypatch.setattr(companion_module, "Child", Seen)
+    monkeypatch.setattr(Runner, "_start_traced", start_traced)
+    program = (
+        "import json, os, time\n"
+        "timers = os.environ['RLSCOPE_TIMERS']\n"
+        "while time.process_time() < 0.5 * (not timers.endswith('untraced')): pass\n"
+        "open(timers, 'w').write(json.dumps({'operation': 'work', 'cpu_ns': 1}))\n"
+    )
+    both = runner(tmp_path, program, timers=tmp_path / "timers")
+    untraced, traced = both.together(tmp_path / "trace.duckdb")
+    assert traced.cpu_ns - untraced.cpu_ns > 300_000_000
+    assert busy_ns[0] > 200_000_000
 
 
 def cpu_ns(pid: int) -> int:
@@ -235,6 +299,26 @@ def test_processes_that_nobody_waits_for_are_counted_when_they_end(tmp_path: Pat
     run = runner(tmp_path, ORPHAN.format(does=spin)).untraced()
     assert run.cpu_ns >= 300_000_000 * 0.9
     assert not run.left_running
+
+
+def test_a_program_has_ended_whatever_it_leaves_running(
+    tmp_path: Path, poll_until: Callable[..., None]
+) -> None:
+    pid_file = tmp_path / "pid"
+    wait = f"open({str(pid_file)!r}, 'w').write(str(os.getpid()))\n    signal.pause()"
+    run = runner(tmp_path, ORPHAN.format(does=wait))._start_untraced(None)
+    try:
+        poll_until(run.has_ended, what="the program has ended")
+        # That comes when its processes have had the time to end.
+        assert not run.report.exists()
+        with pytest.raises(ProcessLookupError):
+            run.niceness()
+    finally:
+        poll_until(
+            lambda: pid_file.exists() and pid_file.read_text(), what="what it leaves has begun"
+        )
+        os.kill(int(pid_file.read_text()), signal.SIGKILL)
+        run.process.wait(30)
 
 
 def test_processes_that_do_not_end_are_told_of_and_left_alone(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ class Loops:
         return {"off": off[:], "on": on[:], "inside": inside[:]}
 
     def crowd(self) -> dict[str, object]:
-        """Keep the CPU and its caches busy until something more is asked, or stdin ends."""
+        """Keep the CPU and its caches busy until stdin has more, or ends."""
         while not select.select([sys.stdin], [], [], 0)[0]:
             self._lib.rls_keep_crowding(ctypes.c_long(_CROWDED_AT_ONCE))
         return {}

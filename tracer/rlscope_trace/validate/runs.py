@@ -73,7 +73,21 @@ class _Started:
 
     def has_ended(self) -> bool:
         """Return whether the program has; the recorder around it may go on."""
-        return self.report.exists() or self.process.poll() is not None
+        return self._told_pid() == "" or self.process.poll() is not None
+
+    def niceness(self) -> int:
+        """Return that of the program; ProcessLookupError: it does not run."""
+        told = self._told_pid()
+        if not told:
+            raise ProcessLookupError
+        return os.getpriority(os.PRIO_PROCESS, int(told))
+
+    def _told_pid(self) -> str | None:
+        """Return what REPORT.pid holds; None: it is not there yet."""
+        try:
+            return pid_file(self.report).read_text().strip()
+        except FileNotFoundError:
+            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +125,13 @@ class Runner:
                 runs.append(self._start_untraced(beside(self.timers), both[0]))
                 runs.append(self._start_traced(trace, both[1]))
                 let_go(((at, run.process) for at, run in zip(both, runs, strict=True)), cpu)
-                step_in(other, [run.has_ended for run in runs])
+                step_in(other, runs)
             except BaseException:
-                _end([run.process for run in runs])
+                try:
+                    # The programs may save their work: let them have the CPU for themselves.
+                    other.end()
+                finally:
+                    _end([run.process for run in runs])
                 raise
             _wait(*(run.process for run in runs))
         # What ended before the gate has more to say than what was not let go then.
@@ -126,14 +144,15 @@ class Runner:
         if identity is not None:
             user = {"user": identity.uid, "group": identity.gid, "extra_groups": identity.groups}
         command = self._measured(UNTRACED, timers, gate)
-        return self._start(UNTRACED, command, timers, env=invoking_environment(identity), **user)
+        how = _apart(gate) | user
+        return self._start(UNTRACED, command, timers, env=invoking_environment(identity), **how)
 
     def _start_traced(self, trace: Path, gate: Path | None = None) -> _Started:
         command = [
             *_recorder(), "record", *self.record_options, "--progress", "never", "-o", str(trace),
             "--", *self._measured(TRACED, self.timers, gate),
         ]  # fmt: skip
-        return self._start(TRACED, command, self.timers)
+        return self._start(TRACED, command, self.timers, **_apart(gate))
 
     def _traced_run_of(self, started: _Started, trace: Path) -> Run:
         run = self._run_of(started)
@@ -159,13 +178,12 @@ class Runner:
         self, kind: str, command: Sequence[str], timers: Path | None, **how: object
     ) -> _Started:
         report = self._report(kind)
-        report.unlink(missing_ok=True)
+        for left in (report, pid_file(report)):
+            left.unlink(missing_ok=True)
         _remove_timers(timers)
         with self._words_file(kind).open("wb") as words:
-            # A session of its own: Ctrl-C reaches us alone, and we end the run.
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=words,
-                start_new_session=True, **how,
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=words, **how
             )  # type: ignore[call-overload]  # fmt: skip
         return _Started(kind, process, report, timers)
 
@@ -197,9 +215,23 @@ class Runner:
         )
 
 
+def pid_file(report: Path) -> Path:
+    """Return the file that holds the pid of the program while it runs, and is empty afterwards."""
+    return report.with_name(f"{report.name}.pid")
+
+
 def beside(timers: Path | None) -> Path | None:
     """Return the timers of a run that goes on beside the one that they are named for."""
     return timers and timers.with_name(f"{timers.name}.{UNTRACED}")
+
+
+def _apart(gate: Path | None) -> dict[str, object]:
+    """Return how a run is started so that Ctrl-C reaches us alone, who then end it.
+
+    Two at once stay in our session: the OS kernel shares out CPUs by session (autogroups), and what
+    the recorder does on another CPU would be taken from its program, which so lags behind.
+    """
+    return {"start_new_session": True} if gate is None else {"preexec_fn": os.setpgrp}
 
 
 def _remove_timers(timers: Path | None) -> None:
