@@ -5,8 +5,8 @@
 REPORT gets one line: CPU time of the program and of all its processes that have ended (ns, by
 wait4), wall time of the program from just before its exec (ns, CLOCK_MONOTONIC), its pid, its wait
 status, and 1 if a process of it still runs, else 0; or `error` and an errno if it could not be
-started. What it says on stderr goes to REPORT.stderr. REPORT.pid holds its pid, and is empty as soon
-as it has ended, before its processes are waited for. TIMERS, if not empty, is the program's
+started. What it says on stderr goes to REPORT.stderr. REPORT.pid holds its pid, and is empty as
+soon as it has ended, before its processes are waited for. TIMERS, if not empty, is the program's
 RLSCOPE_TIMERS. GATE, if not empty, is a FIFO: the program begins when its writer has closed it, on
 the CPU that he has written to it; if he has written nothing, it does not.
 """
