@@ -197,6 +197,13 @@ def test_the_cpu_stays_busy_for_the_run_that_ends_last(poll_until: Callable[...,
             os.kill(other.pid, 0)
 
 
+def test_runs_that_end_at_the_same_time_need_nobody() -> None:
+    with companion(max(os.sched_getaffinity(0))) as other:
+        step_in(other, [Ends(is_over=True), Ends(is_over=True)])
+        with pytest.raises(ProcessLookupError):
+            os.kill(other.pid, 0)
+
+
 def test_a_pair_whose_cpu_was_not_kept_busy_does_not_count(
     poll_until: Callable[..., None],
 ) -> None:

@@ -103,6 +103,11 @@ class Child:
             f"the process that is measured has ended{': ' if last else ''}{last.strip()}"
         )
 
+    def check(self) -> None:
+        """Raise CalibrationError if the process has ended."""
+        if self._process.poll() is not None:
+            raise self._ended()
+
     def end(self) -> None:
         """Let the process end by itself, as programs do; by force after a while."""
         assert self._process.stdin is not None

@@ -47,7 +47,8 @@ def step_in(child: Child, runs: Sequence[_Run]) -> None:
             os.setpriority(os.PRIO_PROCESS, child.pid, run.niceness())
     child.send("crowd")
     _wait_for(all, runs)
-    child.ask("heard")
+    child.check()
+    # Told by the end of its stdin: what is written may have been read together with the above.
     child.end()
 
 
