@@ -46,8 +46,15 @@ WORKLOADS = (
     "humanoid",
     "mlp",
 )
-# Of the sets of overhead_workloads: the first is measured unless WORKLOAD:SET is asked for.
-_SETS = ("default", "all")
+# What is recorded -> the options of record. The first is measured unless WORKLOAD:SET is asked for;
+# the last two tell what one event costs the workload.
+_SETS = {
+    "default": SETS["default"],
+    "all": SETS["all"],
+    "every-call": ("--transitions", "all", "--probe-budget", "100", "--sample-hz", "0"),
+    "samples": ("--transitions", "off", "--sample-hz", "1999"),
+}
+_EVENT_OF_SET = {"every-call": "call", "samples": "sample"}
 # Per value that is asked for: 9 give a minute of work, and some 110 windows without instruments.
 _SECONDS_PER_RUN = 7
 # A setting of the recorder for this alone; see rlscope_trace.loaders.capture.
@@ -73,11 +80,12 @@ WITH event AS (
 ), cost AS (
   SELECT event AS name, sum(mean_ns) AS mean_ns FROM calibration WHERE used GROUP BY event
 )
-SELECT sum(cost.mean_ns) AS cost_ns
+SELECT event.name, count(*) AS events, sum(cost.mean_ns) AS cost_ns
 FROM event
 JOIN cost ON cost.name = event.name
 JOIN (VALUES {spans}) AS span(start_ns, end_ns)
   ON event.ts_ns >= span.start_ns AND event.ts_ns < span.end_ns
+GROUP BY event.name
 """
 
 Chunk = tuple[int, int, int]
@@ -92,13 +100,15 @@ class _Measured:
     windows: list[Window]
     recorder_share: float
     """CPU time of the recorder, of the time that passed."""
+    events: dict[str, float]
+    """By kind, how many a chunk has in the windows with everything."""
     overhead_ns: float
-    """What the trace says its events cost per chunk, in the windows with everything."""
+    """What the trace says they cost per chunk."""
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
     """Yield the cost on each workload, then the figures of all together."""
-    names = chosen(bench.only, WORKLOADS, _SETS, plain=_SETS[:1])
+    names = chosen(bench.only, WORKLOADS, _SETS, plain=[*_SETS][:1])
     subprocess.run([bench.recorder, "calibrate"], check=True, capture_output=True)
     found: dict[str, list[Figure]] = {}
     for name, recorded in names:
@@ -127,7 +137,7 @@ def _together(recorded: str, figures: Sequence[Figure]) -> Iterator[Figure]:
 
 
 def _measure(bench: Bench, name: str, recorded: str) -> list[Figure]:
-    found = _record(bench, name, SETS[recorded])
+    found = _record(bench, name, _SETS[recorded])
     means = window_means(found.chunks, found.windows)
     added = added_percent(means)
     if not added:
@@ -147,14 +157,26 @@ def _measure(bench: Bench, name: str, recorded: str) -> list[Figure]:
         ),
         Figure(
             f"{name}, corrected", "% of its CPU", added_percent(means, found.overhead_ns),
-            BIAS_BUDGET_PERCENT[recorded], either_way=True,
+            BIAS_BUDGET_PERCENT.get(recorded), either_way=True,
         ),
+        *_per_event(name, found, _EVENT_OF_SET.get(recorded), added, off_us),
         *_control(name, means),
         Figure(
             f"{name}, the recorder's own", "% of a CPU", (100 * found.recorder_share,),
             note="with what taking away and bringing back costs",
         ),
     ]  # fmt: skip
+
+
+def _per_event(
+    name: str, found: _Measured, event: str | None, added: Sequence[float], off_us: Sequence[float]
+) -> Iterator[Figure]:
+    """Yield what one event of the kind that nearly all are of takes the program."""
+    each = sum(number for kind, number in found.events.items() if event and kind.startswith(event))
+    if each:
+        chunk_us = statistics.median(off_us) * found.steps
+        values = tuple(percent / 100 * chunk_us / each for percent in added)
+        yield Figure(f"{name}, a {event}", "us of CPU", values)
 
 
 def _control(name: str, means: Sequence[tuple[bool, float | None]]) -> Iterator[Figure]:
@@ -187,24 +209,21 @@ def _record(bench: Bench, name: str, options: Sequence[str]) -> _Measured:
     query = "SELECT probes, start_ns, end_ns FROM calibration_window ORDER BY start_ns, end_ns"
     windows = windows_of(bench.query(trace, query))
     chunks = told["chunks"]
-    return _Measured(
-        chunks,
-        told["steps"],
-        windows,
-        own_ns / seconds / 1e9,
-        _overhead_ns(bench, trace, chunks, windows),
-    )
+    events, overhead_ns = _events(bench, trace, chunks, windows)
+    return _Measured(chunks, told["steps"], windows, own_ns / seconds / 1e9, events, overhead_ns)
 
 
-def _overhead_ns(
+def _events(
     bench: Bench, trace: Path, chunks: Sequence[Chunk], windows: Sequence[Window]
-) -> float:
-    """Return what the trace says of the events in the windows with everything, per chunk."""
+) -> tuple[dict[str, float], float]:
+    """Return the events by kind in the windows with everything and what they cost, per chunk."""
     inside = [list(chunks_in(chunks, *window[1:])) for window in windows if window[0]]
     spans = [(held[0][0], held[-1][1]) for held in inside if held]
     values = ", ".join(f"({start_ns}, {end_ns})" for start_ns, end_ns in spans)
-    ((cost_ns,),) = (row.values() for row in bench.query(trace, _OVERHEAD_SQL.format(spans=values)))
-    return float(cost_ns or 0) / sum(map(len, inside))
+    rows = bench.query(trace, _OVERHEAD_SQL.format(spans=values))
+    count = sum(map(len, inside))
+    events = {row["name"]: row["events"] / count for row in rows}
+    return events, sum(float(row["cost_ns"] or 0) for row in rows) / count
 
 
 def windows_of(rows: Sequence[dict[str, Any]]) -> list[Window]:
