@@ -16,7 +16,7 @@ import pytest
 import rlscope_trace
 from rlscope_analysis.schema.vocabulary import BYSTANDER_EVENTS, EVENTS
 from rlscope_trace.errors import OutputExistsError, SpoolError, VerificationError
-from rlscope_trace.store import finalise as finalise_module
+from rlscope_trace.store import decoding
 from rlscope_trace.store.finalise import finalise
 from rlscope_trace.store.spool import open_spool
 from rlscope_trace.store.verify import Expected, verify
@@ -334,7 +334,7 @@ def test_verification_finds_what_differs(
         expected.append(told)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(finalise_module, "verify", keep)
+        patch.setattr(decoding, "verify", keep)
         run(directory, output)
     with duckdb.connect(str(output)) as con:
         verify(con, expected[0])

@@ -20,16 +20,11 @@ from rlscope_trace.store.operation_inserts import (
     insert_operations,
     insert_paths,
     insert_payloads,
-    texts_column,
 )
+from rlscope_trace.store.operation_keys import OperationKeys
 from rlscope_trace.store.operation_losses import Cuts, shim_stats
 from rlscope_trace.store.stats import TraceStat
 from rlscope_trace.store.thread_lives import Life, ThreadLives
-
-# RLS_AUTO_DOMAIN of cupti/records.h.
-_AUTO_DOMAIN = "rlscope"
-_UNNAMED = "(unnamed)"
-_LOST_NAME = "(name lost)"
 
 
 @dataclass(slots=True)
@@ -87,8 +82,7 @@ class OperationWriter:
         self._is_clean = is_clean
         self.scan = self._scan = ShimScan(str(shim_file))
         self.lives = self._lives = ThreadLives(con, self._scan.source_pids(), execs, other_clocks)
-        self._keys = [_described(*key) for key in self._scan.names()]
-        self._is_auto = np.array([key[3] == "auto" for key in self._keys], dtype=np.uint8)
+        self._keys = OperationKeys(self._scan.names())
         self._paths = _Paths()
         self._cuts = Cuts()
         self._rows: dict[str, int] = {}
@@ -172,7 +166,7 @@ class OperationWriter:
         end_ns = life.before_exec(start_ns, np.where(end_ns == 0, life.end_ns, end_ns))
         is_inside = (end_ns > life.start_ns) & (start_ns < life.end_ns)
         # Some phase is always under way: that one is cut is no news.
-        is_told = is_inside & (self._is_auto[ranges["key"]] == 0)
+        is_told = is_inside & (self._keys.is_auto[ranges["key"]] == 0)
         began_before = is_told & (start_ns < life.start_ns)
         is_open = is_told & ((ranges["is_open"] != 0) | (end_ns > life.end_ns))
         if not self._is_clean:
@@ -189,7 +183,7 @@ class OperationWriter:
 
     def _names(self, life: Life, tenancies: list[int]) -> PhaseNames | None:
         """Learn which names of the program stand for phases; None: only one kind is there."""
-        if not self._is_auto.any() or self._is_auto.all():
+        if not self._keys.is_auto.any() or self._keys.is_auto.all():
             return None
         names = PhaseNames()
         for ranges in self._parts(life, tenancies, Cuts()):
@@ -199,7 +193,7 @@ class OperationWriter:
     def _columns(self, ranges: Columns, order: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
         """Return start_ns, end_ns, key and is_auto in an order."""
         names = ("start_ns", "end_ns", "key")
-        return *(ranges[name][order] for name in names), self._is_auto[ranges["key"][order]]
+        return *(ranges[name][order] for name in names), self._keys.is_auto[ranges["key"][order]]
 
     def _merge(self, ranges: Columns, names: PhaseNames | None) -> Columns:
         """Let the program's own ranges win over phases of the same meaning."""
@@ -225,29 +219,18 @@ class OperationWriter:
     def _insert_paths(self) -> None:
         paths = list(self._paths.ids.items())
         batch = {
-            **self._key_columns([key for (_, key), _ in paths]),
+            **self._keys.columns([key for (_, key), _ in paths]),
             "path_id": np.array([path_id for _, path_id in paths], dtype=np.int32),
             "parent": np.array([parent for (parent, _), _ in paths], dtype=np.int32),
             "depth": np.array(self._paths.depths, dtype=np.uint16),
         }
         self._rows["operation_path"] = insert_paths(self._con, batch)
 
-    def _key_columns(self, keys: Sequence[int]) -> Columns:
-        """Return what is known of the keys as columns; "" and 0 where there is nothing."""
-        found = [self._keys[key] for key in keys]
-        return {
-            "name": texts_column([row[0] for row in found]),
-            "domain": texts_column([row[1] for row in found]),
-            "category": texts_column([row[2] for row in found]),
-            "source": texts_column([row[3] for row in found]),
-            "color": np.array([row[4] or 0 for row in found], dtype=np.uint32),
-        }
-
     def _insert_async(self) -> None:
         rows = list(self._async_rows())
         numbers = np.array(rows, dtype=np.int64).reshape(-1, 4)
         batch = {
-            **self._key_columns([row[3] for row in rows]),
+            **self._keys.columns([row[3] for row in rows]),
             "process_id": numbers[:, 0].copy(),
             "start_ns": numbers[:, 1].copy(),
             "end_ns": numbers[:, 2].copy(),
@@ -284,7 +267,7 @@ class OperationWriter:
             rows.append((life.process_id, life.thread_id, ts_ns, key))
         numbers = np.array(rows, dtype=np.int64).reshape(-1, 4)
         batch = {
-            **self._key_columns([row[3] for row in rows]),
+            **self._keys.columns([row[3] for row in rows]),
             "process_id": numbers[:, 0].copy(),
             "thread_id": numbers[:, 1].copy(),
             "ts_ns": numbers[:, 2].copy(),
@@ -294,23 +277,3 @@ class OperationWriter:
 
 def _outermost_first(ranges: Columns) -> NDArray[np.int64]:
     return np.lexsort((-ranges["end_ns"], ranges["start_ns"])).astype(np.int64)
-
-
-# Name, domain, category, source, color of a key.
-_Described = tuple[str, str | None, str | None, str, int | None]
-
-
-def _described(
-    name: str | None, domain: str | None, category: str | None, color: int
-) -> _Described:
-    """Turn what the decoder knows of a key into the columns of operation_path."""
-    if name is not None:
-        name = name or _UNNAMED
-    is_auto = domain == _AUTO_DOMAIN
-    return (
-        _LOST_NAME if name is None else name,
-        _LOST_NAME if domain is None else domain or None,
-        _LOST_NAME if category is None else category or None,
-        "auto" if is_auto else "nvtx",
-        color or None,
-    )
