@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from rlscope_trace.medians import estimate, median_interval, robust_sigma
+from rlscope_trace.medians import estimate, median_interval
 from rlscope_trace.validate.compare import (
     Pair,
     compare,
     neighbour_differences,
+    noise_halves,
     operation_overheads,
     per_iteration,
     share_errors,
@@ -124,12 +125,26 @@ def test_the_interval_holds_the_median_as_often_as_it_says() -> None:
     assert 0.94 < held / 2000 < 0.98
 
 
-def test_spread_is_that_of_most_differences() -> None:
-    random_source = random.Random(3)
-    values = [random_source.gauss(0, 2) for _ in range(2000)]
-    assert robust_sigma([*values, 1e6, -1e6]) == pytest.approx(2, rel=0.1)
-    assert robust_sigma([]) is None
+def test_differences_are_those_of_neighbours() -> None:
     assert neighbour_differences([2, 1, 2]) == [1, -0.5]
+
+
+def test_the_noise_of_nine_pairs_holds_as_many_of_them_as_it_says() -> None:
+    random_source = random.Random(3)
+    held = 0
+    for _ in range(1000):
+        ratios = [random_source.gauss(0, 0.01) for _ in range(9)]
+        held += sum(abs(r) <= n for r, n in zip(ratios, noise_halves(ratios), strict=True))
+    assert 0.94 < held / 9000 < 0.96
+
+
+def test_a_pair_has_no_say_in_its_own_noise() -> None:
+    few = [1.0, 1.01, 1.0, 1.01, 5.0]
+    *others, wild = noise_halves(few)
+    # Four others, so three degrees of freedom: 3.18 sigmas of 0.0058.
+    assert wild == pytest.approx(3.18 * 0.00577, rel=0.01)
+    assert min(others) > 5
+    assert noise_halves(few[:4]) == [0, 0, 0, 0]
 
 
 def test_each_order_occurs_as_often_as_the_other() -> None:
@@ -198,7 +213,7 @@ def test_runs_at_once_tell_nothing_of_wall_time_and_their_noise_is_their_scatter
     assert found.noise is not None
     assert found.noise.median == pytest.approx(1)
     assert found.bias.median == pytest.approx(0)
-    # 1.96 sigmas of 1.48 times the median size, 0.01, hold all of them.
+    # 2.36 sigmas of about 0.012 hold all of them.
     assert found.covered == 9
     # What is common to all pairs is no noise: it hides nothing.
     assert compare(pairs(0.2)).covered == 0

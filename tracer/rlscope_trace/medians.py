@@ -9,11 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Of a normal spread, what the median absolute deviation is multiplied with to be its sigma.
-_MAD_TO_SIGMA = 1.4826
-# Half the width of a 95 % interval, in sigmas of a normal spread.
-SIGMAS_95 = 1.96
-
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -52,13 +47,3 @@ def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
         below = index + 1
         ways = ways * (count - index) // (index + 1)
     return (ordered[below - 1], ordered[count - below]) if below else None
-
-
-def robust_sigma(differences: Sequence[float]) -> float | None:
-    """Return the spread of differences whose true value is 0; None: there are none.
-
-    By the median of their sizes, which a few wild ones do not move.
-    """
-    if not differences:
-        return None
-    return _MAD_TO_SIGMA * statistics.median(abs(difference) for difference in differences)

@@ -9,13 +9,17 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rlscope_trace.medians import SIGMAS_95, Estimate, estimate, robust_sigma
+from rlscope_trace.medians import Estimate, estimate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from rlscope_trace.validate.runs import Run
     from rlscope_trace.validate.trace_figures import TraceFigures
+
+# 97.5 % quantiles of Student's t from three degrees of freedom on; the last one for all above.
+_QUANTILES = (3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
+_LEAST_FREEDOM = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,8 @@ class Figures:
     """How far two neighbouring untraced runs differ; of pairs made at once, how far they are from
     their median; None: there is one only."""
     covered: int
-    """Pairs whose untraced CPU time lies in the interval of the corrected one, noise included."""
+    """Pairs whose untraced CPU time lies in the interval of the corrected one, noise included;
+    the noise is that of the other pairs, known from five pairs on."""
     covered_by_costs: int
     """The same with the interval of the costs alone: as if runs were all alike."""
 
@@ -74,7 +79,7 @@ def compare(pairs: Sequence[Pair]) -> Figures:
         if together
         else neighbour_differences([pair.untraced.cpu_ns for pair in pairs])
     )
-    sigma = robust_sigma(differences) or 0.0
+    noises = noise_halves([pair.corrected_ns / pair.untraced.cpu_ns for pair in pairs])
 
     def percent(value: Callable[[Pair], float]) -> Estimate:
         found = estimate([100 * value(pair) for pair in pairs])
@@ -99,7 +104,7 @@ def compare(pairs: Sequence[Pair]) -> Figures:
             else []
         ),
         noise=estimate([100 * abs(value) for value in differences if len(pairs) > 1]),
-        covered=sum(_covers(pair, sigma) for pair in pairs),
+        covered=sum(_covers(pair, noise) for pair, noise in zip(pairs, noises, strict=True)),
         covered_by_costs=sum(_covers(pair, 0.0) for pair in pairs),
     )
 
@@ -143,10 +148,27 @@ def from_median(values: Sequence[float]) -> list[float]:
     return [value - middle for value in values]
 
 
-def _covers(pair: Pair, sigma: float) -> bool:
-    """Tell whether the truth lies in the interval; sigma: of the ratio of two equal runs."""
+def noise_halves(ratios: Sequence[float]) -> list[float]:
+    """Return, per pair, half the width of the 95 % interval that the scatter of the others gives.
+
+    A pair has no say in the interval that it is judged by, and what all have in common, a bias,
+    is no scatter. 0 for less than five pairs.
+    """
+    # That of a standard deviation of all but one.
+    freedom = len(ratios) - 2
+    if freedom < _LEAST_FREEDOM:
+        return [0.0] * len(ratios)
+    quantile = _QUANTILES[min(freedom - _LEAST_FREEDOM, len(_QUANTILES) - 1)]
+    return [
+        quantile * statistics.stdev([*ratios[:index], *ratios[index + 1 :]])
+        for index in range(len(ratios))
+    ]
+
+
+def _covers(pair: Pair, noise: float) -> bool:
+    """Tell whether the truth lies in the interval; noise: half its width, of the untraced time."""
     low_ns, high_ns = pair.corrected_interval_ns
-    noise_ns = SIGMAS_95 * sigma * pair.untraced.cpu_ns
+    noise_ns = noise * pair.untraced.cpu_ns
     below_ns = math.hypot(pair.corrected_ns - low_ns, noise_ns)
     above_ns = math.hypot(high_ns - pair.corrected_ns, noise_ns)
     return pair.corrected_ns - below_ns <= pair.untraced.cpu_ns <= pair.corrected_ns + above_ns
