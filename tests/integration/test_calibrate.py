@@ -21,21 +21,29 @@ from rlscope_trace.calibrate.cache import (
     save,
 )
 from rlscope_trace.calibrate.measure import CUDA_EVENTS, Plan, measure
+from rlscope_trace.calibrate.scheduling import SwitchLoops
+from rlscope_trace.calibrate.traced import CAPTURES
 from rlscope_trace.store.calibration import Cost
 
 pytestmark = pytest.mark.root
 
 # As short as it can be: the fewest measurements that give an interval.
-SHORTEST = Plan(0.1, (), 6)
+SHORTEST = Plan(0.1, (), 6, tuple(CAPTURES))
 SPLIT = ("call", "call_dear", "range", "range_auto")
 WHOLE = ("switch", "wakeup", "bystander_call", "gil_release", "sample")
 PROGRAMS = ("switch", "wakeup", "call", "sample", "bystander_switch", "bystander_call")
 
 
 @pytest.fixture(scope="module")
-def costs() -> list[Cost]:
+def all_costs() -> list[Cost]:
     """Return what the shortest calibration gives."""
     return measure(SHORTEST, lambda _done, _total: None)
+
+
+@pytest.fixture(scope="module")
+def costs(all_costs: list[Cost]) -> list[Cost]:
+    """Return what it gives for the best capture."""
+    return [cost for cost in all_costs if cost.how != "tracefs"]
 
 
 def of(costs: list[Cost], event: str, part: str | None, method: str = "micro") -> Cost:
@@ -70,6 +78,16 @@ def test_the_programs_of_the_os_kernel_take_a_part_of_each_event(costs: list[Cos
         assert own.mean_ns is not None
         assert other.mean_ns is not None
         assert own.mean_ns > other.mean_ns
+
+
+def test_each_capture_has_costs_of_its_own(all_costs: list[Cost], costs: list[Cost]) -> None:
+    tracefs = [cost for cost in all_costs if cost.how == "tracefs"]
+    switches = [cost.event for cost in costs if cost.how == "btf" and cost.method == "micro"]
+    assert sorted(switches) == sorted(SwitchLoops.events)
+    assert sorted(c.event for c in tracefs if c.method == "micro") == sorted(switches)
+    own, other = (of(tracefs, name, None, "program") for name in ("switch", "bystander_switch"))
+    assert (own.low_ns or 0) > (other.mean_ns or 0) > 0
+    assert of(tracefs, "wakeup", None, "program").low_ns is not None
 
 
 def test_a_call_costs_something_inside_and_outside(costs: list[Cost]) -> None:

@@ -143,6 +143,24 @@ def test_of_several_ways_that_of_the_recording_counts(tmp_path: Path) -> None:
         assert f"not measured: the calibration knows {known}" in row.quality
 
 
+@pytest.mark.parametrize("loader", ["libbpf", "bcc"])
+def test_both_loaders_of_a_capture_cost_the_same(tmp_path: Path, loader: str) -> None:
+    switch = [Cost("switch", "outside", "micro", way, 400.0) for way in ("btf", "tracefs")]
+    spool = spool_with(tmp_path, Calibration(switch, {}).text())
+    rows = costs_of_spool(spool, {"capture": "tracefs", "loader": loader})
+    assert [row for row in rows if row.event == "switch"] == switch[1:]
+
+
+def test_who_wakes_is_not_told_by_every_capture(tmp_path: Path) -> None:
+    wakeup = [Cost("wakeup", "outside", "micro", way, 400.0) for way in ("btf", "tracefs")]
+    spool = spool_with(tmp_path, Calibration(wakeup, {}).text())
+    (row,) = [r for r in costs_of_spool(spool, {"capture": "tracefs"}) if r.event == "wakeup"]
+    assert row.mean_ns == 400
+    assert row.quality.startswith("doubtful: the capture tracefs does not tell who wakes a thread")
+    (row,) = [r for r in costs_of_spool(spool, {"capture": "btf"}) if r.event == "wakeup"]
+    assert row.quality == "ok"
+
+
 @pytest.mark.parametrize("text", [None, "{", calibration().text()])
 def test_every_event_has_a_row_with_a_cost_or_a_reason(tmp_path: Path, text: str | None) -> None:
     with duckdb.connect() as con:

@@ -92,7 +92,7 @@ void BindCaptures(py::module_& module) {
       .def(py::init<const std::string&, std::uint32_t,
                     const std::map<std::string, std::uint32_t>&>(),
            py::arg("object_path"), py::arg("ring_bytes"), py::arg("offsets"))
-      .def("attach", &TracepointCapture::Attach)
+      .def("attach", &TracepointCapture::Attach, py::arg("only") = std::vector<std::string>())
       .def("detach", &TracepointCapture::Detach, NoGil())
       .def_property_readonly("ring_fd", &TracepointCapture::RingFd)
       .def_property_readonly("loss_fd", &TracepointCapture::LossFd)

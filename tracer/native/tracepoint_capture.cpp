@@ -54,6 +54,11 @@ TracepointCapture::TracepointCapture(const std::string& object_path, std::uint32
   object_.Load();
 }
 
+void TracepointCapture::Attach(const std::vector<std::string>& only) {
+  if (only.empty()) object_.AttachAll();
+  for (const std::string& name : only) object_.Attach(name);
+}
+
 void TracepointCapture::Detach() {
   object_.DetachAll();
   WaitForRunningPrograms();

@@ -26,7 +26,8 @@ class TracepointCapture {
   TracepointCapture(const std::string& object_path, std::uint32_t ring_bytes,
                     const std::map<std::string, std::uint32_t>& offsets);
 
-  void Attach() { object_.AttachAll(); }
+  // All programs, or those with these names.
+  void Attach(const std::vector<std::string>& only);
   void Detach();
 
   int RingFd() const { return object_.MapFd("ring"); }

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Protocol
 
 from rlscope_trace.calibrate.calls import MODES, CallLoops
-from rlscope_trace.calibrate.children import CalibrationError
 from rlscope_trace.calibrate.cuda import CudaLoops
 from rlscope_trace.calibrate.ranges import RangeLoops
 from rlscope_trace.calibrate.results import missing
 from rlscope_trace.calibrate.samples import SampleLoops
 from rlscope_trace.calibrate.scheduling import SwitchLoops
+from rlscope_trace.calibrate.traced import CAPTURES
+from rlscope_trace.errors import TracerError
+from rlscope_trace.probes import open_capture
 from rlscope_trace.store.calibration import OK, Cost
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ _PATIENCE_S = 10.0
 _LONGEST_S = 28.0
 # For taking probes away and reading what was recorded, as a part of the whole.
 _RESERVE = 0.1
+_PROBE_RING_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +51,13 @@ class Plan:
     """Ways to probe calls; none: the best one."""
     batches: int
     """Of each kind in one visit."""
+    rungs: Sequence[str] = ()
+    """Of the captures; none: the best one."""
     visits: int = _FEWEST_VISITS
     """Measurements of each kind that are waited for."""
 
 
-FULL = Plan(25.0, MODES, 24)
+FULL = Plan(28.0, MODES, 24, tuple(CAPTURES))
 SHORT = Plan(8.5, (), 16)
 # Beside a calibration that is known.
 CHECK = Plan(1.0, (), 8, visits=3)
@@ -73,6 +79,10 @@ class _Running:
     """Loops that are open, or why they are not."""
 
     events: Sequence[str]
+    how: str = ""
+    """The one way that they measure, if there are others."""
+    most: int | None = None
+    """So many measurements are enough: of what recordings seldom use."""
     loops: _Loops | None = None
     visits: int = 0
     """That succeeded."""
@@ -80,13 +90,20 @@ class _Running:
     """In a row."""
     reasons: list[str] = field(default_factory=list)
 
+    def open(self, make: Callable[[], _Loops]) -> None:
+        """Make the loops; a failure is noted."""
+        try:
+            self.loops = make()
+        except (OSError, TracerError) as error:
+            self.fail(error)
+
     def visit(self) -> None:
         """Take one measurement; a failure is noted, and after some of them it is left alone."""
-        if self.loops is None or self.is_given_up:
+        if self.loops is None or self.is_given_up or self.visits == self.most:
             return
         try:
             self.loops.visit()
-        except (OSError, CalibrationError) as error:
+        except (OSError, TracerError) as error:
             self.fail(error)
         else:
             self.visits += 1
@@ -123,8 +140,9 @@ def measure(plan: Plan, progress: Callable[[float, float], None]) -> list[Cost]:
     with TemporaryDirectory(prefix="rlscope-calibrate-") as scratch:
         running: list[_Running] = []
         try:
-            for events, make in _makers(plan, Path(scratch)):
-                running.append(_open(events, make))
+            for loops, make in _makers(plan, Path(scratch)):
+                running.append(loops)
+                loops.open(make)
                 tick()
             latest_s = min(max(end_s, time.monotonic()) + _PATIENCE_S, start_s + _LONGEST_S)
             _visit_all(running, plan.visits, (end_s, latest_s), tick)
@@ -136,23 +154,27 @@ def measure(plan: Plan, progress: Callable[[float, float], None]) -> list[Cost]:
     return costs + [missing(event, reason) for event, reason in _WITHOUT_LOOP.items()]
 
 
-def _makers(plan: Plan, scratch: Path) -> list[tuple[Sequence[str], Callable[[], _Loops]]]:
+def _makers(plan: Plan, scratch: Path) -> list[tuple[_Running, Callable[[], _Loops]]]:
+    rungs = plan.rungs or (_best_rung(),)
+    switches = [
+        _Running(SwitchLoops.events, rung, None if rung == rungs[0] else plan.visits)
+        for rung in rungs
+    ]
     return [
-        (SwitchLoops.events, lambda: SwitchLoops(scratch, plan.batches // 2)),
-        (CallLoops.events, lambda: CallLoops(scratch, plan.modes, plan.batches)),
-        (SampleLoops.events, lambda: SampleLoops(scratch, 2.0 * plan.batches)),
-        (RangeLoops.events, lambda: RangeLoops(scratch, plan.batches)),
-        (CudaLoops.events, lambda: CudaLoops(scratch, plan.batches)),
+        *((each, partial(SwitchLoops, scratch, each.how, plan.batches // 2)) for each in switches),
+        (_Running(CallLoops.events), lambda: CallLoops(scratch, plan.modes, plan.batches)),
+        (_Running(SampleLoops.events), lambda: SampleLoops(scratch, 2.0 * plan.batches)),
+        (_Running(RangeLoops.events), lambda: RangeLoops(scratch, plan.batches)),
+        (_Running(CudaLoops.events), lambda: CudaLoops(scratch, plan.batches)),
     ]
 
 
-def _open(events: Sequence[str], make: Callable[[], _Loops]) -> _Running:
-    opened = _Running(events)
+def _best_rung() -> str:
+    """Return the rung that a recording takes here; where none works, that of the best reason."""
     try:
-        opened.loops = make()
-    except (OSError, CalibrationError) as error:
-        opened.fail(error)
-    return opened
+        return open_capture(loader="libbpf", rung=None, ring_bytes=_PROBE_RING_BYTES).rung
+    except TracerError:
+        return next(iter(CAPTURES))
 
 
 def _visit_all(
@@ -178,7 +200,7 @@ def _finish(each: _Running) -> list[Cost]:
     if each.loops is not None:
         try:
             each.loops.finish()
-        except (OSError, RuntimeError, CalibrationError) as error:
+        except (OSError, RuntimeError, TracerError) as error:
             each.fail(RuntimeError(f"what was recorded cannot be read: {error}"))
         costs = each.loops.costs()
         if each.loops.lost:
@@ -186,4 +208,4 @@ def _finish(each: _Running) -> list[Cost]:
             costs = [replace(c, quality=reason) if c.quality == OK else c for c in costs]
     known = {cost.event for cost in costs}
     reason = each.reasons[-1] if each.reasons else "no measurement succeeded"
-    return costs + [missing(event, reason) for event in each.events if event not in known]
+    return costs + [missing(event, reason, each.how) for event in each.events if event not in known]

@@ -13,6 +13,7 @@ from rlscope_trace.calibrate.results import Values
 from rlscope_trace.calibrate.traced import Traced
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from rlscope_trace.store.calibration import Cost
@@ -21,8 +22,9 @@ _TRIPS = 100
 _ROUNDS = 2
 _PER_ACCOUNT = 8
 # Of each state, in one visit: what slows a machine down for a tenth of a second is not the cost.
-_ALTERNATIONS = 3
-_HOW = "btf"
+# Letting go of tracepoints takes longer than that: there a batch is so many times as long.
+_ALTERNATIONS = {"btf": 3, "tracefs": 1}
+_LONGER = {"btf": 1, "tracefs": 4}
 # Who is traced: both sides, the one that is timed, or neither.
 _BOTH, _TIMED, _NEITHER = "both", "timed", "neither"
 
@@ -35,9 +37,11 @@ class SwitchLoops:
 
     events = ("switch", "switch_in", "wakeup", "bystander_switch", "bystander_wakeup")
 
-    def __init__(self, scratch: Path, batches: int) -> None:
+    def __init__(self, scratch: Path, rung: str, batches: int) -> None:
+        """rung: of the captures, one that calibrate knows."""
         self._values = Values()
-        self._batches = batches
+        self._rung = rung
+        self._batches = batches * _LONGER[rung]
         self._bystander_run_ns = 0.0
         self._bystander_wake_ns: float | None = None
         self._captures: dict[str, Traced] = {}
@@ -64,55 +68,53 @@ class SwitchLoops:
         for who, children in (
             (_NEITHER, []), (_BOTH, [self._ping, self._pong]), (_TIMED, [self._ping]),
         ):  # fmt: skip
-            self._captures[who] = Traced(scratch / f"switches-{who}", children)
+            self._captures[who] = Traced(scratch / f"{self._rung}-{who}", children, self._rung)
 
     def visit(self) -> None:
         """Take one measurement of everything: the medians of a few short ones."""
         times: dict[str, list[tuple[float, float]]] = {who: [] for who in self._captures}
         without = self._batch()
-        for _ in range(_ALTERNATIONS):
-            for who, capture in self._captures.items():
-                before, traced, without = without, *self._on_and_off(capture)
+        for turn in range(_ALTERNATIONS[self._rung]):
+            for who in self._captures:
+                before, traced, without = without, *self._on_and_off(who, is_counted=turn == 0)
                 off = [(first + last) / 2 for first, last in zip(before, without, strict=True)]
                 times[who].append((traced[0] - off[0], traced[1] - off[1]))
         for who, added in times.items():
             trips_ns, wakes_ns = zip(*added, strict=True)
             self._note(who, statistics.median(trips_ns), statistics.median(wakes_ns))
-            self._note_programs(who, self._count(who))
 
-    def _on_and_off(self, traced: Traced) -> tuple[tuple[float, float], tuple[float, float]]:
+    def _on_and_off(
+        self, who: str, *, is_counted: bool
+    ) -> tuple[tuple[float, float], tuple[float, float]]:
         """Return a batch with the programs of a capture, and one without any."""
-        traced.capture.attach()
+        capture = self._captures[who].capture
+        capture.attach()
         try:
             with_it = self._batch()
+            if is_counted:
+                self._note_programs(who, self._count(capture.programs()))
         finally:
-            traced.capture.detach()
+            capture.detach()
         return with_it, self._batch()
 
     def _note(self, who: str, trip_ns: float, wake_ns: float) -> None:
         """Add a measurement: a round trip is one switch to the timed side, and one wakeup by it."""
         switch_ns = trip_ns - wake_ns
         if who == _BOTH:
-            self._values.add("switch", _HOW, switch_ns)
-            self._values.add("wakeup", _HOW, wake_ns)
+            self._values.add("switch", self._rung, switch_ns)
+            self._values.add("wakeup", self._rung, wake_ns)
         elif who == _NEITHER:
-            self._values.add("bystander_switch", _HOW, switch_ns)
-            self._values.add("bystander_wakeup", _HOW, wake_ns)
+            self._values.add("bystander_switch", self._rung, switch_ns)
+            self._values.add("bystander_wakeup", self._rung, wake_ns)
             self._bystander_wake_ns = wake_ns
         elif self._bystander_wake_ns is not None:
             # The thread that it wakes is not traced.
-            self._values.add("switch_in", _HOW, trip_ns - self._bystander_wake_ns)
+            self._values.add("switch_in", self._rung, trip_ns - self._bystander_wake_ns)
 
-    def _count(self, who: str) -> dict[str, Runs]:
+    def _count(self, programs: Sequence[tuple[str, int]]) -> dict[str, Runs]:
         """Return the OS kernel's account of the program of each event, over a batch of its own."""
-        capture = self._captures[who].capture
-        programs = capture.programs()
-        capture.attach()
-        try:
-            switches = counted(programs, lambda: self._pass(_PER_ACCOUNT))
-            wakes = counted(programs, lambda: self._wake(_PER_ACCOUNT))
-        finally:
-            capture.detach()
+        switches = counted(programs, lambda: self._pass(_PER_ACCOUNT))
+        wakes = counted(programs, lambda: self._wake(_PER_ACCOUNT))
         return {
             "switch": switches.get("on_switch", (0, 0)),
             "wakeup": wakes.get("on_waking", (0, 0)),
@@ -123,12 +125,12 @@ class SwitchLoops:
         if who == _NEITHER:
             self._bystander_run_ns = per_run(ran["switch"]) or 0.0
             for event, runs in ran.items():
-                self._values.add_program(f"bystander_{event}", _HOW, per_run(runs))
+                self._values.add_program(f"bystander_{event}", self._rung, per_run(runs))
         elif who == _BOTH:
             own = 2 * _PER_ACCOUNT * _TRIPS
             run_ns = per_run(ran["switch"], own, self._bystander_run_ns)
-            self._values.add_program("switch", _HOW, run_ns)
-            self._values.add_program("wakeup", _HOW, per_run(ran["wakeup"]))
+            self._values.add_program("switch", self._rung, run_ns)
+            self._values.add_program("wakeup", self._rung, per_run(ran["wakeup"]))
 
     def _wake(self, batches: int) -> list[float]:
         """Let one thread wake many; return ns per wakeup of each batch."""

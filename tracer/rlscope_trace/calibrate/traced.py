@@ -8,29 +8,46 @@ from typing import TYPE_CHECKING
 
 from rlscope_trace import _capture
 from rlscope_trace.loaders.btf import BtfLoader
+from rlscope_trace.loaders.tracepoints import TracepointLoader
 from rlscope_trace.store.spool import RECORDS_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
 
     from rlscope_trace.calibrate.children import Child
+    from rlscope_trace.loaders.capture import Capture
 
 _RING_BYTES = 1 << 23
 _STEP_BYTES = 64 << 20
 _BATCH_ROWS = 1 << 18
-NO_BTF = "needs the capture btf: x86-64, and an OS kernel with BTF"
+
+
+class _Switches(TracepointLoader):
+    """Of the tracepoints those that are measured: the OS kernel takes 80 ms to let go of one."""
+
+    def attach(self, only: Sequence[str] = ("on_switch", "on_waking")) -> None:
+        """Attach them."""
+        super().attach(only)
+
+
+# The rungs, best first. What bcc loads are the programs of tracefs, at the same tracepoints.
+CAPTURES: dict[str, Callable[..., Capture]] = {"btf": BtfLoader, "tracefs": _Switches}
 
 
 class Traced:
     """A loaded capture of its own, with a ring that is emptied; attached only if asked for."""
 
-    def __init__(self, directory: Path, children: Iterable[Child]) -> None:
-        """directory: an empty one of its own. Raises OSError where the OS kernel takes no BPF."""
-        self.capture = BtfLoader(ring_bytes=_RING_BYTES)
+    def __init__(self, directory: Path, children: Iterable[Child], rung: str = "btf") -> None:
+        """directory: an empty one of its own; rung: one of CAPTURES.
+
+        Raises OSError where the OS kernel takes no BPF, TracerError where it lacks what the rung
+        needs.
+        """
+        self.capture = CAPTURES[rung](ring_bytes=_RING_BYTES)
         directory.mkdir()
         self._directory = directory
         self._is_open = True

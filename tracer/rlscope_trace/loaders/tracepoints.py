@@ -12,7 +12,7 @@ from rlscope_trace.loaders.tid_filter import enter_from_proc
 from rlscope_trace.loaders.tracefs import field_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from rlscope_trace.loaders.capture import TracedProcess
 
@@ -33,9 +33,9 @@ class TracepointLoader:
         self.loss_fd = self._programs.loss_fd
         self.task_storage_fd: int | None = None
 
-    def attach(self) -> None:
-        """Attach the programs."""
-        self._programs.attach()
+    def attach(self, only: Sequence[str] = ()) -> None:
+        """Attach the programs, or of them those with these names."""
+        self._programs.attach(only)
 
     def enter(self, targets: Iterable[TracedProcess]) -> int:
         """Put the threads of the targets and their descendants into the filter."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.schema.vocabulary import BYSTANDER_EVENTS, EVENT_PARTS, EVENTS
@@ -25,6 +25,10 @@ _FORMAT = 2
 _MOST = 10**12
 _NO_CALIBRATION = "no calibration was taken for this recording: rlscope-trace calibrate TRACE"
 _UNKNOWN = "not measured: the calibration knows no such event"
+_NO_WAKERS = (
+    f"{DOUBTFUL}the capture tracefs does not tell who wakes a thread: what that took is not taken"
+    " off"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,16 +179,16 @@ def _of_this_recording(costs: list[Cost], session: dict[str, object]) -> list[Co
     instruments = session.get("instruments")
     mode = instruments.get("call_probes") if isinstance(instruments, dict) else None
     capture = session.get("capture")
-    bcc = "" if session.get("loader", "libbpf") == "libbpf" else f" by {session['loader']}"
     chosen = []
     for cost in costs:
-        way = mode if cost.event in CALLS else f"{capture}{bcc}"
+        way = mode if cost.event in CALLS else capture
         if not cost.how or cost.how == way:
-            chosen.append(cost)
+            untold = cost.event == "wakeup" and capture == "tracefs" and cost.mean_ns is not None
+            chosen.append(replace(cost, quality=_NO_WAKERS) if untold else cost)
     seen = {cost.event for cost in chosen}
     for event in sorted({cost.event for cost in costs} - seen):
         # Calls that were not probed cost nothing, and say so where they would be listed.
-        way = mode or "none (no call was probed)" if event in CALLS else f"{capture}{bcc}"
+        way = mode or "none (no call was probed)" if event in CALLS else capture
         ways = ", ".join(sorted({cost.how for cost in costs if cost.event == event}))
         reason = f"not measured: the calibration knows {ways}, this recording used {way}"
         chosen.append(Cost(event, None, "micro", quality=reason))
