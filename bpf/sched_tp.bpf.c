@@ -145,14 +145,18 @@ int on_switch(void *ctx)
 	const char *event = ctx;
 	rls_u32 prev_tid = read_u32(event + OFFSET(switch_prev_pid));
 	rls_u32 next_tid = read_u32(event + OFFSET(switch_next_pid));
-	struct rls_track *track = THREAD_OF(prev_tid);
+	struct rls_track *prev = THREAD_OF(prev_tid);
+	struct rls_track *next = THREAD_OF(next_tid);
+	rls_u64 now_ns = 0;
 
-	if (track)
-		leave_cpu(event, prev_tid, track, bpf_ktime_get_ns());
-	track = THREAD_OF(next_tid);
-	if (track) {
-		track_switch_in(track, bpf_ktime_get_ns());
-		track->cpu = bpf_get_smp_processor_id();
+	/* One instant for both: that is how one switch is told from two. */
+	if (prev) {
+		now_ns = bpf_ktime_get_ns();
+		leave_cpu(event, prev_tid, prev, now_ns);
+	}
+	if (next) {
+		track_switch_in(next, now_ns ? now_ns : bpf_ktime_get_ns());
+		next->cpu = bpf_get_smp_processor_id();
 	}
 	return 0;
 }

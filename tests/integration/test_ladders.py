@@ -11,6 +11,7 @@ import pytest
 
 from conftest import WORKLOADS, Workload
 from recording import Recorder, assert_conserved, meta, query, rlscope
+from rlscope_trace.calibrate.cache import DIRECTORY_VARIABLE
 
 pytestmark = pytest.mark.root
 
@@ -144,6 +145,24 @@ def test_bcc_has_no_btf_rung(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+PASS_THE_CPU = (sys.executable, str(WORKLOADS / "pingpong.py"), "--round-trips=2000")
+# A switch from one traced thread to another.
+HANDED_OVER = """
+SELECT count(*) FROM thread_state AS a JOIN thread_state AS b
+ON a.state = 'running' AND b.state = 'running' AND a.cpu = b.cpu AND a.end_ns = b.start_ns
+AND a.thread_id <> b.thread_id
+"""
+
+
+@pytest.mark.parametrize("rung", ["btf", "tracefs", pytest.param("bcc", marks=pytest.mark.bcc)])
+def test_both_threads_of_a_switch_note_the_same_instant(tmp_path: Path, rung: str) -> None:
+    trace = tmp_path / "trace.duckdb"
+    done = rlscope("-o", trace, *RUNGS[rung], "--", *PASS_THE_CPU)
+    assert done.returncode == 0, done.stderr
+    # Two each way; others may run between them.
+    assert query(trace, HANDED_OVER)[0][0] > 2000
+
+
 HIDE_BTF = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /sys/kernel/btf && exec "$@"', "sh"]
 
 
@@ -163,6 +182,26 @@ def test_without_btf_the_next_rung_is_taken(tmp_path: Path) -> None:
         (pid,) for pid in pids
     ]
     assert_conserved(trace)
+
+
+def test_without_btf_costs_are_those_of_the_next_rung(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv("RLSCOPE_CALIBRATE", "1")
+    trace = tmp_path / "trace.duckdb"
+    done = rlscope("-o", trace, "--", *PASS_THE_CPU, prefix=HIDE_BTF)
+    assert done.returncode == 0, done.stderr
+    assert query(trace, "SELECT mean_ns > 0 FROM calibration WHERE event = 'switch' AND used") == [
+        (True,)
+    ]
+    ((measured_ns, overhead_ns),) = query(
+        trace, "SELECT sum(time_ns), sum(overhead_ns) FROM breakdown_corrected"
+    )
+    assert 0 < overhead_ns < measured_ns
+    refused = rlscope("calibrate", trace, prefix=HIDE_BTF)
+    assert refused.returncode == 1
+    assert "has its costs already" in refused.stderr
 
 
 def test_without_btf_its_rung_is_refused(tmp_path: Path) -> None:
