@@ -244,7 +244,7 @@ class _Reader:
         if unknown:
             yield (
                 f"wakeups without a known waker: {unknown:,}; this capture cannot tell an interrupt"
-                " from the thread it landed on"
+                " from the thread it landed on, so what they cost is in no overhead"
             )
         yield from self.rest.fault_notes
         gaps = sum(thread.measures.times.lost_ns > 0 for thread in threads)

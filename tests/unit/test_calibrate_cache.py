@@ -73,7 +73,7 @@ def test_a_cost_that_is_there_twice_damages_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "null", '{"format": 2}', '{"format": 1, "costs": []}', "[" * 100_000]
+    "text", ["", "{", "[]", "null", '{"format": 3}', '{"format": 2, "costs": []}', "[" * 100_000]
 )
 def test_what_is_no_calibration_is_damage(tmp_path: Path, text: str) -> None:
     cache.cache_file(tmp_path, KEY).write_text(text)
@@ -149,16 +149,6 @@ def test_both_loaders_of_a_capture_cost_the_same(tmp_path: Path, loader: str) ->
     spool = spool_with(tmp_path, Calibration(switch, {}).text())
     rows = costs_of_spool(spool, {"capture": "tracefs", "loader": loader})
     assert [row for row in rows if row.event == "switch"] == switch[1:]
-
-
-def test_who_wakes_is_not_told_by_every_capture(tmp_path: Path) -> None:
-    wakeup = [Cost("wakeup", "outside", "micro", way, 400.0) for way in ("btf", "tracefs")]
-    spool = spool_with(tmp_path, Calibration(wakeup, {}).text())
-    (row,) = [r for r in costs_of_spool(spool, {"capture": "tracefs"}) if r.event == "wakeup"]
-    assert row.mean_ns == 400
-    assert row.quality.startswith("doubtful: the capture tracefs does not tell who wakes a thread")
-    (row,) = [r for r in costs_of_spool(spool, {"capture": "btf"}) if r.event == "wakeup"]
-    assert row.quality == "ok"
 
 
 @pytest.mark.parametrize("text", [None, "{", calibration().text()])

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 CALL_PROGRAMS = ("session_call", "enter_call", "return_call")
 # Two calls each, of a fifth of a millisecond where the cache has a megabyte.
 _TURNS = 250
+# What a run takes longer while the OS kernel keeps its account: two looks at the clock.
+_ACCOUNT_NS = 60.0
 
 
 class CrowdedCalls:
@@ -41,7 +43,13 @@ class CrowdedCalls:
     def visit(self, child: Child, mode: str, probes: _capture.NativeProbes, site: int) -> None:
         """Take one measurement of a probed site."""
         before, start_ns = probes.counters().get(site, (0, 0))[0], time.monotonic_ns()
-        told = self._ask(child, site)
+        told: dict[str, list[float]] = {}
+        # Both of one batch: a machine that changes its speed in between would tell a wrong rate.
+        ran = counted(probes.programs(), lambda: told.update(self._ask(child, site)))
+        runs_ns = 2 * _ACCOUNT_NS
+        if not told:
+            # The OS kernel keeps no account for us.
+            told, runs_ns = self._ask(child, site), 0.0
         end_ns = time.monotonic_ns()
         if (hits := probes.counters().get(site, (0, 0))[0] - before) != _TURNS:
             raise CalibrationError(f"{hits} of {_TURNS} probed calls were seen")
@@ -49,10 +57,12 @@ class CrowdedCalls:
         total_ns = statistics.median(
             on - off for on, off in zip(told["on"], told["off"], strict=True)
         )
-        plain_ns = statistics.median(told["inside"])
-        self._visits.append(Visit("call", mode, site, start_ns, end_ns, total_ns, plain_ns))
-        ran = together(counted(probes.programs(), lambda: self._ask(child, site)), *CALL_PROGRAMS)
-        self._values.add_program("call", mode, per_run(ran))
+        # Of the two runs, one half of each lies inside.
+        plain_ns = statistics.median(told["inside"]) + runs_ns / 2
+        self._visits.append(
+            Visit("call", mode, site, start_ns, end_ns, total_ns - runs_ns, plain_ns)
+        )
+        self._values.add_program("call", mode, per_run(together(ran, *CALL_PROGRAMS)))
 
     def _ask(self, child: Child, site: int) -> dict[str, list[float]]:
         return child.ask("crowded_calls", plain=self._plain, site=site, turns=_TURNS)

@@ -36,7 +36,7 @@ _TRIES = 3
 # How much longer than planned it may take, on a machine that is so busy, to have that many.
 _PATIENCE_S = 10.0
 # But never longer than this in all, so that the command ends within half a minute.
-_LONGEST_S = 28.0
+_LONGEST_S = 27.0
 # For taking probes away and reading what was recorded, as a part of the whole.
 _RESERVE = 0.1
 _PROBE_RING_BYTES = 1 << 16
@@ -52,12 +52,12 @@ class Plan:
     batches: int
     """Of each kind in one visit."""
     rungs: Sequence[str] = ()
-    """Of the captures; none: the best one."""
+    """Of the captures, besides the best one."""
     visits: int = _FEWEST_VISITS
     """Measurements of each kind that are waited for."""
 
 
-FULL = Plan(28.0, MODES, 24, tuple(CAPTURES))
+FULL = Plan(27.0, MODES, 24, tuple(CAPTURES))
 SHORT = Plan(8.5, (), 16)
 # Beside a calibration that is known.
 CHECK = Plan(1.0, (), 8, visits=3)
@@ -99,7 +99,7 @@ class _Running:
 
     def visit(self) -> None:
         """Take one measurement; a failure is noted, and after some of them it is left alone."""
-        if self.loops is None or self.is_given_up or self.visits == self.most:
+        if self.loops is None or self.is_over:
             return
         try:
             self.loops.visit()
@@ -116,13 +116,13 @@ class _Running:
         self.failures += 1
 
     @property
-    def is_given_up(self) -> bool:
+    def is_over(self) -> bool:
         """Whether nothing more is expected of it."""
-        return self.loops is None or self.failures >= _TRIES
+        return self.loops is None or self.failures >= _TRIES or self.visits == self.most
 
     def is_wanting(self, visits: int) -> bool:
         """Tell whether it has fewer measurements than these, and may get more."""
-        return not self.is_given_up and self.visits < visits
+        return not self.is_over and self.visits < visits
 
 
 def measure(plan: Plan, progress: Callable[[float, float], None]) -> list[Cost]:
@@ -155,10 +155,10 @@ def measure(plan: Plan, progress: Callable[[float, float], None]) -> list[Cost]:
 
 
 def _makers(plan: Plan, scratch: Path) -> list[tuple[_Running, Callable[[], _Loops]]]:
-    rungs = plan.rungs or (_best_rung(),)
+    best = _best_rung()
     switches = [
-        _Running(SwitchLoops.events, rung, None if rung == rungs[0] else plan.visits)
-        for rung in rungs
+        _Running(SwitchLoops.events, rung, None if rung == best else plan.visits)
+        for rung in dict.fromkeys((best, *plan.rungs))
     ]
     return [
         *((each, partial(SwitchLoops, scratch, each.how, plan.batches // 2)) for each in switches),
@@ -183,10 +183,10 @@ def _visit_all(
     """Visit all in turn: until the first end, and so often at least, but not beyond the second."""
     end_s, latest_s = ends_s
     round_s = 0.0
-    while not all(each.is_given_up for each in running):
+    while not all(each.is_over for each in running):
         now_s = time.monotonic()
-        is_wanting = any(each.is_wanting(visits) for each in running) and now_s < latest_s
-        if now_s + round_s >= end_s and not is_wanting:
+        is_wanting = any(each.is_wanting(visits) for each in running)
+        if now_s + round_s >= (latest_s if is_wanting else end_s):
             return
         for each in running:
             each.visit()

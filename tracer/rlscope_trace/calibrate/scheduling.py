@@ -76,7 +76,8 @@ class SwitchLoops:
         without = self._batch()
         for turn in range(_ALTERNATIONS[self._rung]):
             for who in self._captures:
-                before, traced, without = without, *self._on_and_off(who, is_counted=turn == 0)
+                is_counted = turn == 0 and who != _TIMED
+                before, traced, without = without, *self._on_and_off(who, is_counted=is_counted)
                 off = [(first + last) / 2 for first, last in zip(before, without, strict=True)]
                 times[who].append((traced[0] - off[0], traced[1] - off[1]))
         for who, added in times.items():
@@ -88,8 +89,8 @@ class SwitchLoops:
     ) -> tuple[tuple[float, float], tuple[float, float]]:
         """Return a batch with the programs of a capture, and one without any."""
         capture = self._captures[who].capture
-        capture.attach()
         try:
+            capture.attach()
             with_it = self._batch()
             if is_counted:
                 self._note_programs(who, self._count(capture.programs()))

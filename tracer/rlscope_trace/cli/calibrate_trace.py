@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     from rlscope_trace.calibrate.cache import Calibration
 
 _FACTS = "SELECT key, value FROM meta"
-_HAS_COSTS = "SELECT count(*) FROM calibration WHERE mean_ns IS NOT NULL AND method = 'micro'"
+# Other events may have costs where those of the capture are not known.
+_HAS_COSTS = """
+SELECT count(*) FROM calibration
+WHERE mean_ns IS NOT NULL AND method = 'micro' AND event = 'switch'
+"""
 # In any other trace the costs would be those of another machine, or of another recorder.
 _KEY = "calibration_key"
 _BOOT = "boot_id"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.schema.vocabulary import BYSTANDER_EVENTS, EVENT_PARTS, EVENTS
@@ -20,15 +20,11 @@ METHODS = ("micro", "program", "crowded", "crowded_program")
 OK = "ok"
 # As in the analysis, whose summaries tell of it.
 DOUBTFUL = "doubtful: "
-_FORMAT = 2
+_FORMAT = 3
 # No cost takes so many ns, no measurement is taken so often.
 _MOST = 10**12
 _NO_CALIBRATION = "no calibration was taken for this recording: rlscope-trace calibrate TRACE"
 _UNKNOWN = "not measured: the calibration knows no such event"
-_NO_WAKERS = (
-    f"{DOUBTFUL}the capture tracefs does not tell who wakes a thread: what that took is not taken"
-    " off"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,13 +179,14 @@ def _of_this_recording(costs: list[Cost], session: dict[str, object]) -> list[Co
     for cost in costs:
         way = mode if cost.event in CALLS else capture
         if not cost.how or cost.how == way:
-            untold = cost.event == "wakeup" and capture == "tracefs" and cost.mean_ns is not None
-            chosen.append(replace(cost, quality=_NO_WAKERS) if untold else cost)
+            chosen.append(cost)
     seen = {cost.event for cost in chosen}
     for event in sorted({cost.event for cost in costs} - seen):
         # Calls that were not probed cost nothing, and say so where they would be listed.
         way = mode or "none (no call was probed)" if event in CALLS else capture
         ways = ", ".join(sorted({cost.how for cost in costs if cost.event == event}))
         reason = f"not measured: the calibration knows {ways}, this recording used {way}"
+        if mode or event not in CALLS:
+            reason += "; rlscope-trace calibrate measures all, calibrate TRACE adds them"
         chosen.append(Cost(event, None, "micro", quality=reason))
     return chosen
