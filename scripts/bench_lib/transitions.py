@@ -100,10 +100,14 @@ class _Measured:
     windows: list[Window]
     recorder_share: float
     """CPU time of the recorder, of the time that passed."""
-    events: dict[str, float]
-    """By kind, how many a chunk has in the windows with everything."""
-    overhead_ns: float
-    """What the trace says they cost per chunk."""
+    events: dict[str, tuple[float, float]]
+    """By kind, how many a chunk has in the windows with everything, and what they cost there (ns),
+    as the trace says."""
+
+    @property
+    def overhead_ns(self) -> float:
+        """Return what all events of a chunk cost."""
+        return sum(cost_ns for _, cost_ns in self.events.values())
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
@@ -159,7 +163,7 @@ def _measure(bench: Bench, name: str, recorded: str) -> list[Figure]:
             f"{name}, corrected", "% of its CPU", added_percent(means, found.overhead_ns),
             BIAS_BUDGET_PERCENT.get(recorded), either_way=True,
         ),
-        *_per_event(name, found, _EVENT_OF_SET.get(recorded), added, off_us),
+        *per_event(name, found.events, _EVENT_OF_SET.get(recorded), means),
         *_control(name, means),
         Figure(
             f"{name}, the recorder's own", "% of a CPU", (100 * found.recorder_share,),
@@ -168,14 +172,21 @@ def _measure(bench: Bench, name: str, recorded: str) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _per_event(
-    name: str, found: _Measured, event: str | None, added: Sequence[float], off_us: Sequence[float]
+def per_event(
+    name: str,
+    events: dict[str, tuple[float, float]],
+    event: str | None,
+    means: Sequence[tuple[bool, float | None]],
 ) -> Iterator[Figure]:
-    """Yield what one event of the kind that nearly all are of takes the program."""
-    each = sum(number for kind, number in found.events.items() if event and kind.startswith(event))
-    if each:
-        chunk_us = statistics.median(off_us) * found.steps
-        values = tuple(percent / 100 * chunk_us / each for percent in added)
+    """Yield what one event of the set takes the program, without the few of other kinds."""
+    own = [kind for kind in events if event and kind.startswith(event)]
+    count = sum(events[kind][0] for kind in own)
+    if count:
+        others_ns = sum(cost_ns for kind, (_, cost_ns) in events.items() if kind not in own)
+        values = tuple(
+            (with_ns - others_ns - without_ns) / count / 1e3
+            for with_ns, without_ns in neighbours(means)
+        )
         yield Figure(f"{name}, a {event}", "us of CPU", values)
 
 
@@ -209,21 +220,22 @@ def _record(bench: Bench, name: str, options: Sequence[str]) -> _Measured:
     query = "SELECT probes, start_ns, end_ns FROM calibration_window ORDER BY start_ns, end_ns"
     windows = windows_of(bench.query(trace, query))
     chunks = told["chunks"]
-    events, overhead_ns = _events(bench, trace, chunks, windows)
-    return _Measured(chunks, told["steps"], windows, own_ns / seconds / 1e9, events, overhead_ns)
+    events = _events(bench, trace, chunks, windows)
+    return _Measured(chunks, told["steps"], windows, own_ns / seconds / 1e9, events)
 
 
 def _events(
     bench: Bench, trace: Path, chunks: Sequence[Chunk], windows: Sequence[Window]
-) -> tuple[dict[str, float], float]:
-    """Return the events by kind in the windows with everything and what they cost, per chunk."""
+) -> dict[str, tuple[float, float]]:
+    """Return the events by kind in the windows with everything, and what they cost, per chunk."""
     inside = [list(chunks_in(chunks, *window[1:])) for window in windows if window[0]]
     spans = [(held[0][0], held[-1][1]) for held in inside if held]
     values = ", ".join(f"({start_ns}, {end_ns})" for start_ns, end_ns in spans)
     rows = bench.query(trace, _OVERHEAD_SQL.format(spans=values))
     count = sum(map(len, inside))
-    events = {row["name"]: row["events"] / count for row in rows}
-    return events, sum(float(row["cost_ns"] or 0) for row in rows) / count
+    return {
+        row["name"]: (row["events"] / count, float(row["cost_ns"] or 0) / count) for row in rows
+    }
 
 
 def windows_of(rows: Sequence[dict[str, Any]]) -> list[Window]:
@@ -274,10 +286,15 @@ def added_percent(
     less_ns: is taken off these first.
     """
     return tuple(
-        100 * (((before + after) / 2 - less_ns) / own - 1)
-        for (_, before), (is_on, own), (_, after) in zip(means, means[1:], means[2:], strict=False)
-        if not is_on and before and own and after
+        100 * ((with_ns - less_ns) / without_ns - 1) for with_ns, without_ns in neighbours(means)
     )
+
+
+def neighbours(means: Sequence[tuple[bool, float | None]]) -> Iterator[tuple[float, float]]:
+    """Yield, for each window that was off, the mean of the two around it, and its own."""
+    for (_, before), (is_on, own), (_, after) in zip(means, means[1:], means[2:], strict=False):
+        if not is_on and before and own and after:
+            yield (before + after) / 2, own
 
 
 def control_percent(means: Sequence[tuple[bool, float | None]]) -> tuple[float, ...]:

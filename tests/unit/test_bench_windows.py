@@ -97,3 +97,12 @@ def test_what_the_trace_tells_is_taken_off_the_windows_with_instruments(
     low, high = median_interval(left) or (1, 1)
     assert low <= 0 <= high
     assert high - low < 2
+
+
+def test_one_event_takes_what_those_of_other_kinds_did_not(transitions: ModuleType) -> None:
+    means = [(True, 13_000.0), (False, 10_000.0), (True, 11_000.0)]
+    events = {"call": (2.0, 500.0), "call_dear": (1.0, 900.0), "switch": (1.0, 500.0)}
+    (figure,) = transitions.per_event("mlp", events, "call", means)
+    assert figure.values == pytest.approx([(12_000 - 500 - 10_000) / 3 / 1e3])
+    assert list(transitions.per_event("mlp", events, "sample", means)) == []
+    assert list(transitions.per_event("mlp", events, None, means)) == []
