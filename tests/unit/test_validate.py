@@ -8,11 +8,9 @@ from dataclasses import replace
 import pytest
 
 from rlscope_trace.medians import estimate, median_interval
-from rlscope_trace.validate.compare import (
-    Pair,
-    compare,
-    neighbour_differences,
-    noise_halves,
+from rlscope_trace.validate.compare import compare, neighbour_differences, noise_halves
+from rlscope_trace.validate.pairs import Pair
+from rlscope_trace.validate.per_operation import (
     operation_overheads,
     per_iteration,
     share_errors,
@@ -141,10 +139,15 @@ def test_the_noise_of_nine_pairs_holds_as_many_of_them_as_it_says() -> None:
 def test_a_pair_has_no_say_in_its_own_noise() -> None:
     few = [1.0, 1.01, 1.0, 1.01, 5.0]
     *others, wild = noise_halves(few)
-    # Four others, so three degrees of freedom: 3.18 sigmas of 0.0058.
-    assert wild == pytest.approx(3.18 * 0.00577, rel=0.01)
-    assert min(others) > 5
-    assert noise_halves(few[:4]) == [0, 0, 0, 0]
+    assert wild == pytest.approx(8.37 * 0.005)
+    assert others == pytest.approx([wild] * 4)
+    assert noise_halves(few[:4]) == []
+    assert compare([pair() for _ in range(4)]).covered is None
+
+
+def test_one_wild_pair_hides_no_bias() -> None:
+    pairs = [pair(traced_s=11 + 0.01 * number, told_s=0.5) for number in range(8)]
+    assert compare([*pairs, pair(traced_s=20)]).covered == 0
 
 
 def test_each_order_occurs_as_often_as_the_other() -> None:
@@ -188,12 +191,16 @@ def test_pairs_that_were_run_together_are_read_between_them() -> None:
             made.append(f"both, {trace}")
             return Run(S, S, 5), Run(2 * S, S, 6)
 
+        def keep_apart(self, files: tuple[str, ...]) -> None:
+            made.append(f"keep {', '.join(files)} apart")
+
     def read(trace: object, pid: int) -> TraceFigures:
         made.append(f"read {trace} of {pid}")
-        return figures(0)
+        return figures(0, probed_files=("a.so", "b.so"))
 
     pairs = list(run_pairs_together(Recorded(), 2, str, read))  # type: ignore[arg-type]
-    assert made == ["both, 1", "read 1 of 6", "both, 2", "read 2 of 6"]
+    apart = "keep a.so, b.so apart"
+    assert made == ["both, 1", "read 1 of 6", apart, "both, 2", "read 2 of 6", apart]
     assert [(p.untraced.pid, p.traced.pid, p.traced_first) for p in pairs] == [(5, 6, None)] * 2
 
 
@@ -213,7 +220,7 @@ def test_runs_at_once_tell_nothing_of_wall_time_and_their_noise_is_their_scatter
     assert found.noise is not None
     assert found.noise.median == pytest.approx(1)
     assert found.bias.median == pytest.approx(0)
-    # 2.36 sigmas of about 0.012 hold all of them.
+    # 4.67 times the median size of the others, 0.01, hold all of them.
     assert found.covered == 9
     # What is common to all pairs is no noise: it hides nothing.
     assert compare(pairs(0.2)).covered == 0

@@ -13,7 +13,8 @@ import pytest
 
 from rlscope_trace.cli.validate import check_operation
 from rlscope_trace.errors import CommandNotFoundError, TracerError, UsageError
-from rlscope_trace.validate.runs import ProgramFailedError, Runner
+from rlscope_trace.validate.failures import ProgramFailedError
+from rlscope_trace.validate.runs import Runner
 from rlscope_trace.validate.timers import read_timers
 from rlscope_trace.validate.trace_figures import Cell, TraceFigures, read_figures
 from validated_runs import runner
@@ -245,6 +246,8 @@ def test_an_interrupt_reaches_the_program_which_may_end_by_itself(
 
 
 VIEWS = """
+CREATE TABLE site (module VARCHAR, probed_ns BIGINT);
+INSERT INTO site VALUES ('/b.so', 5), ('/a.so', 3), ('/a.so', 4), ('/never.so', NULL);
 CREATE TABLE process (process_id INTEGER, pid INTEGER, parent_process_id INTEGER);
 INSERT INTO process VALUES (1, 10, NULL), (2, 11, 1), (3, 12, 2);
 CREATE TABLE breakdown_corrected (
@@ -294,6 +297,7 @@ def test_a_trace_is_read_without_what_started_the_program() -> None:
     assert found.instances == {"learn": 7}
     assert found.lost == 0
     assert found.warnings == {"call": "few windows"}
+    assert found.probed_files == ("/a.so", "/b.so")
 
 
 def test_a_trace_without_costs_cannot_be_corrected() -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rlscope_trace.validate.compare import Pair
+from rlscope_trace.validate.pairs import Pair
 from rlscope_trace.validate.report import render_json, render_table
 from rlscope_trace.validate.runs import Run
 from rlscope_trace.validate.trace_figures import Cell, TraceFigures

@@ -20,6 +20,7 @@ from rlscope_trace.cli import messages
 from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.errors import OutputExistsError, TracerError, UsageError
 from rlscope_trace.privileges import chown_to_invoker, invoking_identity
+from rlscope_trace.validate.own_files import OwnFiles, may_mount
 from rlscope_trace.validate.plan import run_pairs, run_pairs_together, warm_up
 from rlscope_trace.validate.report import render_json, render_table
 from rlscope_trace.validate.runs import Runner, beside
@@ -31,7 +32,7 @@ from rlscope_trace.watch import signals_interrupt
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rlscope_trace.validate.compare import Pair
+    from rlscope_trace.validate.pairs import Pair
 
 _COMMAND = "rlscope_trace.validate.command"
 # What validate decides itself; the short ones may have their value right behind them.
@@ -116,7 +117,10 @@ def validate(  # noqa: PLR0913 - one parameter per option
     asked = Asked(tuple(command), tuple(options), runs, max_bias, per, together)
     # Also when a scheduler or a closed terminal ends us, the running program is stopped.
     with signals_interrupt(), _directories(keep) as (directory, traces):
-        runner = Runner(command, options, directory, timers.absolute() if timers else None)
+        runner = Runner(
+            command, options, directory, timers.absolute() if timers else None,
+            _own_files(directory.parent) if together else None,
+        )  # fmt: skip
         pairs, interrupted = _collect(runner, asked, traces, keeps=keep is not None)
     if not pairs:
         messages.error("interrupted before a pair of runs was complete")
@@ -186,6 +190,17 @@ def _directories(keep: Path | None) -> Iterator[tuple[Path, Path]]:
             # If nothing is in it: then it is not in the way of the next try.
             with suppress(OSError):
                 keep.rmdir()
+
+
+def _own_files(base: Path) -> OwnFiles | None:
+    if may_mount():
+        return OwnFiles(base / "copies")
+    messages.warning(
+        "the untraced runs pay for probes of calls, too: bias will look smaller than it is, or"
+        " negative",
+        "as root they get copies of the probed files, or leave out --together",
+    )
+    return None
 
 
 def _collect(runner: Runner, asked: Asked, traces: Path, *, keeps: bool) -> tuple[list[Pair], bool]:

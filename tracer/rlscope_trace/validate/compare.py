@@ -5,43 +5,21 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rlscope_trace.medians import Estimate, estimate
+from rlscope_trace.validate.per_operation import missing_operations, timed_overhead_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rlscope_trace.validate.runs import Run
-    from rlscope_trace.validate.trace_figures import TraceFigures
+    from rlscope_trace.validate.pairs import Pair
 
-# 97.5 % quantiles of Student's t from three degrees of freedom on; the last one for all above.
-_QUANTILES = (3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
-_LEAST_FREEDOM = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """An untraced and a traced run, one right after the other or both at once."""
-
-    untraced: Run
-    traced: Run
-    trace: TraceFigures
-    traced_first: bool | None
-    """None: both at once."""
-
-    @property
-    def corrected_ns(self) -> float:
-        """Return the CPU time of the traced run without the overhead that its trace tells of."""
-        return self.traced.cpu_ns - self.trace.overhead_ns
-
-    @property
-    def corrected_interval_ns(self) -> tuple[float, float]:
-        """Return its interval: that of the overhead."""
-        low_ns, high_ns = self.trace.interval_ns
-        return self.traced.cpu_ns - high_ns, self.traced.cpu_ns - low_ns
+# How many times the median deviation of other values the interval reaches that holds 95 % of
+# values, by how many others there are: simulated, for a normal spread; the last one for all above.
+_LEAST_OTHERS = 4
+_REACH = (8.37, 7.91, 5.69, 5.44, 4.67, 4.60, 4.22)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +42,9 @@ class Figures:
     noise: Estimate | None
     """How far two neighbouring untraced runs differ; of pairs made at once, how far they are from
     their median; None: there is one only."""
-    covered: int
+    covered: int | None
     """Pairs whose untraced CPU time lies in the interval of the corrected one, noise included;
-    the noise is that of the other pairs, known from five pairs on."""
+    None: there are less than five, too few to tell the noise."""
     covered_by_costs: int
     """The same with the interval of the costs alone: as if runs were all alike."""
 
@@ -79,7 +57,7 @@ def compare(pairs: Sequence[Pair]) -> Figures:
         if together
         else neighbour_differences([pair.untraced.cpu_ns for pair in pairs])
     )
-    noises = noise_halves([pair.corrected_ns / pair.untraced.cpu_ns for pair in pairs])
+    noises = noise_halves([pair.traced.cpu_ns / pair.untraced.cpu_ns for pair in pairs])
 
     def percent(value: Callable[[Pair], float]) -> Estimate:
         found = estimate([100 * value(pair) for pair in pairs])
@@ -104,7 +82,11 @@ def compare(pairs: Sequence[Pair]) -> Figures:
             else []
         ),
         noise=estimate([100 * abs(value) for value in differences if len(pairs) > 1]),
-        covered=sum(_covers(pair, noise) for pair, noise in zip(pairs, noises, strict=True)),
+        covered=(
+            sum(_covers(pair, noise) for pair, noise in zip(pairs, noises, strict=True))
+            if noises
+            else None
+        ),
         covered_by_costs=sum(_covers(pair, 0.0) for pair in pairs),
     )
 
@@ -115,26 +97,6 @@ def _wall_ratio(pair: Pair, overhead_ns: float) -> float:
 
 def _timed_ratio(pair: Pair, overhead_ns: float) -> float:
     return (pair.traced.timed_ns - overhead_ns) / pair.untraced.timed_ns - 1
-
-
-def timed_overhead_ns(pair: Pair) -> float:
-    """Return the overhead in the operations of the main process that have timers."""
-    return sum(
-        cell.overhead_ns
-        for cell in pair.trace.cells
-        if cell.is_main and cell.operation in pair.traced.timers_ns
-    )
-
-
-def missing_operations(pairs: Sequence[Pair]) -> list[str]:
-    """Return the operations that have a timer, but are not in every trace."""
-    missing = {
-        name: None
-        for pair in pairs
-        for name in pair.untraced.timers_ns
-        if not any(cell.is_main and cell.operation == name for cell in pair.trace.cells)
-    }
-    return list(missing)
 
 
 def neighbour_differences(values: Sequence[float]) -> list[float]:
@@ -151,18 +113,22 @@ def from_median(values: Sequence[float]) -> list[float]:
 def noise_halves(ratios: Sequence[float]) -> list[float]:
     """Return, per pair, half the width of the 95 % interval that the scatter of the others gives.
 
-    A pair has no say in the interval that it is judged by, and what all have in common, a bias,
-    is no scatter. 0 for less than five pairs.
+    ratios: traced / untraced, which no correction has touched. A pair has no say in the interval
+    that it is judged by, a wild one widens nobody's, and what all have in common, a bias, is no
+    scatter. Empty for less than five pairs.
     """
-    # That of a standard deviation of all but one.
-    freedom = len(ratios) - 2
-    if freedom < _LEAST_FREEDOM:
-        return [0.0] * len(ratios)
-    quantile = _QUANTILES[min(freedom - _LEAST_FREEDOM, len(_QUANTILES) - 1)]
+    others = len(ratios) - 1
+    if others < _LEAST_OTHERS:
+        return []
+    reach = _REACH[min(others - _LEAST_OTHERS, len(_REACH) - 1)]
     return [
-        quantile * statistics.stdev([*ratios[:index], *ratios[index + 1 :]])
+        reach * _median_deviation([*ratios[:index], *ratios[index + 1 :]])
         for index in range(len(ratios))
     ]
+
+
+def _median_deviation(values: Sequence[float]) -> float:
+    return statistics.median(abs(value) for value in from_median(values))
 
 
 def _covers(pair: Pair, noise: float) -> bool:
@@ -172,107 +138,3 @@ def _covers(pair: Pair, noise: float) -> bool:
     below_ns = math.hypot(pair.corrected_ns - low_ns, noise_ns)
     above_ns = math.hypot(high_ns - pair.corrected_ns, noise_ns)
     return pair.corrected_ns - below_ns <= pair.untraced.cpu_ns <= pair.corrected_ns + above_ns
-
-
-@dataclass(frozen=True, slots=True)
-class OperationOverhead:
-    """One operation in one bucket: medians over the traced runs, in ns."""
-
-    operation: str
-    bucket: str
-    measured_ns: float
-    overhead_ns: float
-    corrected_ns: float
-
-
-def operation_overheads(pairs: Sequence[Pair]) -> list[OperationOverhead]:
-    """Return the cells of the traces, the longest first; a run that lacks a cell counts with 0."""
-    measured: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0] * len(pairs))
-    overhead: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0] * len(pairs))
-    for index, pair in enumerate(pairs):
-        for cell in pair.trace.cells:
-            measured[cell.operation, cell.bucket][index] += cell.measured_ns
-            overhead[cell.operation, cell.bucket][index] += cell.overhead_ns
-    rows = [
-        OperationOverhead(
-            *key,
-            statistics.median(whole_ns),
-            statistics.median(overhead[key]),
-            statistics.median(w - o for w, o in zip(whole_ns, overhead[key], strict=True)),
-        )
-        for key, whole_ns in measured.items()
-    ]
-    return sorted(rows, key=lambda row: -row.measured_ns)
-
-
-@dataclass(frozen=True, slots=True)
-class ShareError:
-    """The share of an operation against the program's own untraced timers, in percent of CPU."""
-
-    operation: str
-    untraced: float
-    measured: float
-    corrected: float
-    error: Estimate
-    """Corrected less untraced, in percentage points."""
-
-
-def share_errors(pairs: Sequence[Pair]) -> list[ShareError]:
-    """Return a row per operation with a timer, in every trace; shares are of a whole run."""
-    names = {name: None for pair in pairs for name in pair.untraced.timers_ns}
-    missing = missing_operations(pairs)
-    return [_share_error(pairs, name) for name in names if name not in missing]
-
-
-def _share_error(pairs: Sequence[Pair], name: str) -> ShareError:
-    untraced = [100 * p.untraced.timers_ns.get(name, 0) / p.untraced.cpu_ns for p in pairs]
-    measured = [_share(pair.trace, name, corrected=False) for pair in pairs]
-    corrected = [_share(pair.trace, name, corrected=True) for pair in pairs]
-    error = estimate([found - true for found, true in zip(corrected, untraced, strict=True)])
-    if error is None:
-        raise ValueError("no pairs to compare")
-    return ShareError(
-        name,
-        statistics.median(untraced),
-        statistics.median(measured),
-        statistics.median(corrected),
-        error,
-    )
-
-
-def _share(trace: TraceFigures, name: str, *, corrected: bool) -> float:
-    """Return the share of an operation in percent, both of times that the trace holds."""
-    own = whole = 0.0
-    for cell in trace.cells:
-        time_ns = cell.measured_ns - (cell.overhead_ns if corrected else 0)
-        whole += time_ns
-        own += time_ns if cell.is_main and cell.operation == name else 0
-    return 100 * own / whole if whole else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class PerIteration:
-    """CPU time per instance of one operation, ns; medians."""
-
-    operation: str
-    counts: tuple[int, ...]
-    """Instances in each traced run; untraced runs are taken to have their median."""
-    untraced_ns: float
-    traced_ns: float
-    corrected_ns: float
-
-
-def per_iteration(pairs: Sequence[Pair], operation: str) -> PerIteration | None:
-    """Return the times per instance of an operation; None: a trace has none of it."""
-    counts = tuple(pair.trace.instances.get(operation, 0) for pair in pairs)
-    if not pairs or not all(counts):
-        return None
-    usual = statistics.median(counts)
-    counted = list(zip(pairs, counts, strict=True))
-    return PerIteration(
-        operation,
-        counts,
-        statistics.median(pair.untraced.cpu_ns for pair in pairs) / usual,
-        statistics.median(pair.traced.cpu_ns / count for pair, count in counted),
-        statistics.median(pair.corrected_ns / count for pair, count in counted),
-    )

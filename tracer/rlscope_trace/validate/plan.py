@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from rlscope_trace.validate.compare import Pair
+from rlscope_trace.validate.pairs import Pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +36,9 @@ def warm_up(runner: Runner, trace: Path, read: ReadTrace) -> tuple[Run, TraceFig
     It also finds a program or options that do not work before all the others are made.
     """
     run = runner.traced(trace)
-    return run, read(trace, run.pid)
+    figures = read(trace, run.pid)
+    runner.keep_apart(figures.probed_files)
+    return run, figures
 
 
 def run_pairs(runner: Runner, runs: int, trace_of: Callable[[int], Path], read: ReadTrace,
@@ -58,4 +60,7 @@ def run_pairs_together(
     """Do the same with both runs of each pair at once."""
     for number in range(1, runs + 1):
         untraced, traced = runner.together(trace_of(number))
-        yield Pair(untraced, traced, read(trace_of(number), traced.pid), None)
+        figures = read(trace_of(number), traced.pid)
+        # One that is loaded by chance, or late, may not have been probed before.
+        runner.keep_apart(figures.probed_files)
+        yield Pair(untraced, traced, figures, None)

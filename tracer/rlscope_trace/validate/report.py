@@ -6,12 +6,12 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from rlscope_trace.validate.compare import timed_overhead_ns
-from rlscope_trace.validate.runs import one_line
+from rlscope_trace.validate.failures import one_line
+from rlscope_trace.validate.per_operation import timed_overhead_ns
 
 if TYPE_CHECKING:
     from rlscope_trace.medians import Estimate
-    from rlscope_trace.validate.compare import Pair
+    from rlscope_trace.validate.pairs import Pair
     from rlscope_trace.validate.verdict import Validation
 
 _NO_TIMERS = (
@@ -100,7 +100,10 @@ def _figure_lines(found: Validation) -> list[str]:
     if figures.noise is not None:
         what = "pairs / their median" if found.asked.together else "untraced / next untraced"
         lines.append(_line(f"{what}, either way", figures.noise, sign=""))
-    lines.append(f"untraced within the interval of the corrected: {figures.covered} of {count}")
+    by_costs = f"by the costs alone {figures.covered_by_costs} of {count}"
+    if figures.covered is not None:
+        within = f"{figures.covered} of {count}"
+        lines.append(f"untraced within the interval of the corrected: {within}; {by_costs}")
     return lines
 
 

@@ -2,44 +2,27 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import shlex
-import signal
 import subprocess
 import sys
-import textwrap
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlscope_trace.errors import (
-    CommandNotExecutableError,
-    CommandNotFoundError,
-    TracerError,
-    UsageError,
-)
 from rlscope_trace.privileges import invoking_environment, invoking_identity
 from rlscope_trace.validate.companion import companion, step_in
+from rlscope_trace.validate.ending import end, wait_for
+from rlscope_trace.validate.failures import not_started, program_failed, recorder_failed
 from rlscope_trace.validate.gate import gates, let_go
-from rlscope_trace.validate.timers import read_timers
+from rlscope_trace.validate.timers import read_timers, remove_timers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from rlscope_trace.validate.own_files import OwnFiles
 
 _CHILD = Path(__file__).with_name("child.py")
-_TAIL_LINES = 12
-_TAIL_LENGTH = 300
-_LINE_LENGTH = 120
-# What an interrupted run may take to end by itself: a program may save its work.
-_ENDING_S = 20.0
-_USAGE_EXIT = 2
 UNTRACED, TRACED = "untraced", "traced"
-
-
-class ProgramFailedError(TracerError):
-    """The program ended with another exit code than 0: nothing can be compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +83,25 @@ class Runner:
     """For what a run leaves; the user that the program runs as may write there, but not above."""
     timers: Path | None = None
     """The file that the program writes its timers to."""
+    own_files: OwnFiles | None = None
+    """What an untraced run beside a traced one has for itself; None: nothing."""
 
     def untraced(self) -> Run:
         """Run the program alone, as the user and with the environment that `record` gives it."""
         started = self._start_untraced(self.timers)
-        _wait(started.process)
+        wait_for(started.process)
         return self._run_of(started)
 
     def traced(self, trace: Path) -> Run:
         """Run the program under the recorder, which writes the trace."""
         started = self._start_traced(trace)
-        _wait(started.process)
+        wait_for(started.process)
         return self._traced_run_of(started, trace)
+
+    def keep_apart(self, files: Iterable[str]) -> None:
+        """Let untraced runs beside traced ones have these files for themselves, from now on."""
+        if self.own_files is not None:
+            self.own_files.add(files)
 
     def together(self, trace: Path) -> tuple[Run, Run]:
         """Run it untraced and traced at the same time, on one CPU, from the same instant on."""
@@ -131,9 +121,9 @@ class Runner:
                     # The programs may save their work: let them have the CPU for themselves.
                     other.end()
                 finally:
-                    _end([run.process for run in runs])
+                    end([run.process for run in runs])
                 raise
-            _wait(*(run.process for run in runs))
+            wait_for(*(run.process for run in runs))
         # What ended before the gate has more to say than what was not let go then.
         traced = self._traced_run_of(runs[1], trace)
         return self._run_of(runs[0]), traced
@@ -144,6 +134,8 @@ class Runner:
         if identity is not None:
             user = {"user": identity.uid, "group": identity.gid, "extra_groups": identity.groups}
         command = self._measured(UNTRACED, timers, gate)
+        if gate is not None and self.own_files is not None and self.own_files.copies:
+            command, user = self.own_files.command(command, identity), {}
         how = _apart(gate) | user
         return self._start(UNTRACED, command, timers, env=invoking_environment(identity), **how)
 
@@ -157,7 +149,7 @@ class Runner:
     def _traced_run_of(self, started: _Started, trace: Path) -> Run:
         run = self._run_of(started)
         if not trace.exists():
-            raise _recorder_failed(self._words(TRACED), 1)
+            raise recorder_failed(self._words(TRACED), 1)
         return run
 
     def _measured(self, kind: str, timers: Path | None, gate: Path | None) -> list[str]:
@@ -180,7 +172,7 @@ class Runner:
         report = self._report(kind)
         for left in (report, pid_file(report)):
             left.unlink(missing_ok=True)
-        _remove_timers(timers)
+        remove_timers(timers)
         with self._words_file(kind).open("wb") as words:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=words, **how
@@ -193,26 +185,17 @@ class Runner:
             told = started.report.read_text().split()
         except FileNotFoundError:
             code = started.process.returncode
-            raise _recorder_failed(self._words(started.kind), code) from None
+            raise recorder_failed(self._words(started.kind), code) from None
         if told[0] == "error":
-            raise _not_started(self.command[0], int(told[1]))
+            raise not_started(self.command[0], int(told[1]))
         cpu_ns, wall_ns, pid, status, left = map(int, told)
         if status != 0:
-            raise self._failed(status, started.kind)
+            what = f"{'an' if started.kind == UNTRACED else 'a'} {started.kind} run"
+            own_words = started.report.with_name(f"{started.kind}.stderr")
+            raise program_failed(status, what, own_words, self.command)
         timers_ns = read_timers(started.timers) if started.timers else {}
-        _remove_timers(started.timers)
+        remove_timers(started.timers)
         return Run(cpu_ns, wall_ns, pid, timers_ns, bool(left))
-
-    def _failed(self, status: int, kind: str) -> ProgramFailedError:
-        code = os.waitstatus_to_exitcode(status)
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        tail = "".join(
-            f"\n  {line}" for line in _last_lines(self._report(kind).with_name(f"{kind}.stderr"))
-        )
-        return ProgramFailedError(
-            f"the program {how} in {'an' if kind == UNTRACED else 'a'} {kind} run{tail}",
-            hint=f"it must end by itself with 0: {one_line(self.command)}",
-        )
 
 
 def pid_file(report: Path) -> Path:
@@ -234,83 +217,7 @@ def _apart(gate: Path | None) -> dict[str, object]:
     return {"start_new_session": True} if gate is None else {"preexec_fn": os.setpgrp}
 
 
-def _remove_timers(timers: Path | None) -> None:
-    try:
-        if timers is not None:
-            timers.unlink(missing_ok=True)
-    except OSError as error:
-        raise TracerError(
-            f"cannot remove the timers {timers}: {error.strerror}",
-            hint="--timers names a file that the program makes",
-        ) from error
-
-
-def _last_lines(path: Path) -> list[str]:
-    """Return the end of what a program wrote, which may be very much."""
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _TAIL_LINES * _TAIL_LENGTH))
-        words = file.read().decode(errors="replace")
-    return [line[-_TAIL_LENGTH:] for line in words.splitlines()[-_TAIL_LINES:]]
-
-
-def one_line(command: Sequence[str]) -> str:
-    """Return a command as it is typed, shortened where it is long."""
-    return textwrap.shorten(shlex.join(command), _LINE_LENGTH, placeholder=" ...")
-
-
 def _recorder() -> list[str]:
     # Without -P the current directory would come first where modules are looked for.
     safe = ["-P"] if sys.version_info >= (3, 11) else []
     return [sys.executable, *safe, "-m", "rlscope_trace"]
-
-
-def _wait(*processes: subprocess.Popen[bytes]) -> None:
-    """Wait for the end of runs; Ctrl-C goes to the programs, a second one ends them."""
-    try:
-        for process in processes:
-            process.wait()
-    except KeyboardInterrupt:
-        _end(processes)
-        raise
-
-
-def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Interrupt runs, and end what has not ended by itself after a while."""
-    for process in processes:
-        _signal_group(process, signal.SIGINT)
-    try:
-        for process in processes:
-            process.wait(_ENDING_S)
-    except (subprocess.TimeoutExpired, KeyboardInterrupt):
-        pass
-    finally:
-        # Also what the programs left running.
-        for process in processes:
-            _signal_group(process, signal.SIGKILL)
-            process.wait()
-
-
-def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
-
-
-def _recorder_failed(words: str, code: int) -> TracerError:
-    """Return the recorder's own error as ours."""
-    told = {
-        level: "\n".join(
-            line.removeprefix(f"{level}: ")
-            for line in words.splitlines()
-            if line.startswith(f"{level}: ")
-        )
-        for level in ("error", "hint")
-    }
-    kind = UsageError if code == _USAGE_EXIT else TracerError
-    message = told["error"] or f"the run gave no result: {words.strip()[-400:] or 'no word of why'}"
-    return kind(message, hint=told["hint"] or "rlscope-trace doctor")
-
-
-def _not_started(name: str, number: int) -> UsageError:
-    if number == errno.ENOENT:
-        return CommandNotFoundError(f"{name}: command not found")
-    return CommandNotExecutableError(f"{name} cannot be executed: {os.strerror(number).lower()}")

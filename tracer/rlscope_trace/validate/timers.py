@@ -52,3 +52,15 @@ def _parse(line: str, where: str) -> tuple[str, int]:
 
 def _wrong(where: str, line: str) -> TracerError:
     return TracerError(f"{where} is no timer: {line[:80]}", hint=f"lines such as {_WANTED}")
+
+
+def remove_timers(timers: Path | None) -> None:
+    """Remove what an earlier run wrote; None: there are no timers."""
+    try:
+        if timers is not None:
+            timers.unlink(missing_ok=True)
+    except OSError as error:
+        raise TracerError(
+            f"cannot remove the timers {timers}: {error.strerror}",
+            hint="--timers names a file that the program makes",
+        ) from error

@@ -51,6 +51,7 @@ _INSTANCES = (
 _LOSSES = """
 SELECT count(*), coalesce(sum(count), 0)::BIGINT FROM trace_stat WHERE kind <> 'rate-limited'
 """
+_PROBED_FILES = "SELECT DISTINCT module FROM site WHERE probed_ns IS NOT NULL ORDER BY ALL"
 _QUALITY = """
 SELECT event, min(quality) FROM calibration
 WHERE quality IS NOT NULL AND quality <> 'ok' AND used AND event IN (FROM probe_hits SELECT event)
@@ -86,6 +87,8 @@ class TraceFigures:
     """Records that the trace lacks; of kinds that cannot be counted, 1 each."""
     warnings: Mapping[str, str]
     """Kind of event that occurred -> why its cost is to be doubted."""
+    probed_files: tuple[str, ...] = ()
+    """Those with functions that were probed."""
 
     @property
     def overhead_ns(self) -> float:
@@ -120,4 +123,5 @@ def read_figures(connection: duckdb.DuckDBPyConnection, *, pid: int) -> TraceFig
         instances=dict(connection.execute(_INSTANCES).fetchall()),
         lost=max(kinds, lost),
         warnings=dict(connection.execute(_QUALITY).fetchall()),
+        probed_files=tuple(file for (file,) in connection.execute(_PROBED_FILES).fetchall()),
     )

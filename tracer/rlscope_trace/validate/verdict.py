@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rlscope_trace.validate.compare import (
-    Figures,
+from rlscope_trace.validate.compare import Figures, compare
+from rlscope_trace.validate.per_operation import (
     OperationOverhead,
-    Pair,
     PerIteration,
     ShareError,
-    compare,
     missing_operations,
     operation_overheads,
     per_iteration,
@@ -21,6 +19,8 @@ from rlscope_trace.validate.plan import SHORT_NS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rlscope_trace.validate.pairs import Pair
 
 # What the sign test needs for 95 %.
 _PAIRS_FOR_INTERVALS = 6

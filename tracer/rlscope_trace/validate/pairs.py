@@ -1,0 +1,32 @@
+"""Two runs of a program that are compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rlscope_trace.validate.runs import Run
+    from rlscope_trace.validate.trace_figures import TraceFigures
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """An untraced and a traced run, one right after the other or both at once."""
+
+    untraced: Run
+    traced: Run
+    trace: TraceFigures
+    traced_first: bool | None
+    """None: both at once."""
+
+    @property
+    def corrected_ns(self) -> float:
+        """Return the CPU time of the traced run without the overhead that its trace tells of."""
+        return self.traced.cpu_ns - self.trace.overhead_ns
+
+    @property
+    def corrected_interval_ns(self) -> tuple[float, float]:
+        """Return its interval: that of the overhead."""
+        low_ns, high_ns = self.trace.interval_ns
+        return self.traced.cpu_ns - high_ns, self.traced.cpu_ns - low_ns
