@@ -191,6 +191,9 @@ def test_pairs_that_were_run_together_are_read_between_them() -> None:
             made.append(f"both, {trace}")
             return Run(S, S, 5), Run(2 * S, S, 6)
 
+        def shared(self, files: tuple[str, ...]) -> tuple[str, ...]:
+            return files[1:]
+
         def keep_apart(self, files: tuple[str, ...]) -> None:
             made.append(f"keep {', '.join(files)} apart")
 
@@ -199,8 +202,11 @@ def test_pairs_that_were_run_together_are_read_between_them() -> None:
         return figures(0, probed_files=("a.so", "b.so"))
 
     pairs = list(run_pairs_together(Recorded(), 2, str, read))  # type: ignore[arg-type]
-    apart = "keep a.so, b.so apart"
+    apart = "keep b.so apart"
     assert made == ["both, 1", "read 1 of 6", apart, "both, 2", "read 2 of 6", apart]
+    found = validate(pairs, replace(ASKED, runs=2))
+    assert any("in 2 of 2 pairs the untraced run, too, paid" in text for text in found.warnings)
+    assert any(text.endswith("it had no copy of b.so") for text in found.warnings)
     assert [(p.untraced.pid, p.traced.pid, p.traced_first) for p in pairs] == [(5, 6, None)] * 2
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -32,60 +33,89 @@ def probed() -> Iterator[Path]:
         Path(directory).chmod(0o755)
         path = Path(directory) / "library with a space.so"
         path.write_bytes(os.urandom(100_000))
+        path.chmod(0o644)
         yield path
 
 
-def test_what_is_gone_or_there_already_is_not_copied(tmp_path: Path, probed: Path) -> None:
-    own = OwnFiles(tmp_path / "copies")
-    own.add(["/nowhere/libgone.so", str(tmp_path)])
+@pytest.fixture
+def copies(tmp_path: Path) -> Path:
+    directory = tmp_path / "copies"
+    directory.mkdir(mode=0o700)
+    return directory
+
+
+def test_what_is_no_file_or_there_already_is_not_copied(copies: Path, probed: Path) -> None:
+    own = OwnFiles(copies)
+    os.mkfifo(fifo := probed.with_name("fifo"))
+    (link := probed.with_name("link")).symlink_to(probed)
+    own.add(["/nowhere/libgone.so", str(copies), str(fifo), str(link)])
     assert own.copies == {}
-    assert not (tmp_path / "copies").exists()
+    assert list(copies.iterdir()) == []
     own.add([str(probed)])
-    first = own.copies[str(probed)]
+    first = Path(own.copies[str(probed)].path)
     assert first.read_bytes() == probed.read_bytes()
-    inode = first.stat().st_ino
+    assert first.stat().st_mtime_ns == probed.stat().st_mtime_ns
     own.add([str(probed)])
-    assert (len(own.copies), first.stat().st_ino) == (1, inode)
+    assert [*copies.iterdir()] == [first]
 
 
-def test_a_copy_that_cannot_be_made_is_one_clear_error(tmp_path: Path, probed: Path) -> None:
-    (tmp_path / "copies").write_text("in the way")
-    with pytest.raises(TracerError, match=r"cannot copy .*, whose functions are probed") as failure:
-        OwnFiles(tmp_path / "copies").add([str(probed)])
-    assert failure.value.hint is not None
+@pytest.mark.root
+def test_a_copy_is_never_more_than_the_file_was(copies: Path, probed: Path) -> None:
+    os.chown(probed, NOBODY.uid, NOBODY.gid)
+    probed.chmod(0o6755)
+    own = OwnFiles(copies)
+    own.add([str(probed)])
+    found = Path(own.copies[str(probed)].path).stat()
+    assert (found.st_uid, found.st_gid) == (NOBODY.uid, NOBODY.gid)
+    assert stat.S_IMODE(found.st_mode) == 0o755
+
+
+@pytest.mark.root
+def test_what_the_user_may_not_read_is_not_copied(copies: Path, probed: Path) -> None:
+    probed.chmod(0o600)
+    own = OwnFiles(copies, NOBODY)
+    own.add([str(probed)])
+    assert own.copies == {}
+    assert (os.geteuid(), os.getegid()) == (0, 0)
 
 
 @pytest.mark.root
 @pytest.mark.parametrize("identity", [None, NOBODY])
 def test_the_command_alone_sees_the_copy(
-    tmp_path: Path, probed: Path, identity: Identity | None
+    copies: Path, probed: Path, identity: Identity | None
 ) -> None:
-    assert may_mount()
-    own = OwnFiles(tmp_path / "copies")
+    assert may_mount(copies)
+    own = OwnFiles(copies, identity)
     own.add([str(probed)])
-    command = own.command(["/bin/sh", "-c", TELL, "sh", str(probed)], identity)
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd="/")
+    done = subprocess.run(
+        ["/bin/sh", "-c", TELL, "sh", str(probed)],
+        preexec_fn=own.enter, capture_output=True, text=True, check=True, cwd="/",
+    )  # fmt: skip
     inode, uid, *groups = map(int, done.stdout.split())
-    assert inode == own.copies[str(probed)].stat().st_ino != probed.stat().st_ino
+    assert inode == Path(own.copies[str(probed)].path).stat().st_ino != probed.stat().st_ino
     assert uid == (identity.uid if identity else os.getuid())
     assert identity is None or groups == [65534]
 
 
 @pytest.mark.root
-def test_a_place_that_is_gone_is_told(tmp_path: Path, probed: Path) -> None:
-    own = OwnFiles(tmp_path / "copies")
+@pytest.mark.parametrize("replacement", ["file", "link"])
+def test_nothing_is_mounted_on_another_file(copies: Path, probed: Path, replacement: str) -> None:
+    own = OwnFiles(copies)
     own.add([str(probed)])
+    other = probed.with_name("other")
+    other.write_text("not to be hidden")
     probed.unlink()
-    done = subprocess.run(
-        own.command(["/bin/true"], None), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"error: cannot mount {probed} for the untraced run: ")
+    if replacement == "file":
+        other.rename(probed)
+    else:
+        probed.symlink_to(other)
+    with pytest.raises(subprocess.SubprocessError):
+        subprocess.run(["/bin/true"], preexec_fn=own.enter, check=False)
 
 
 @pytest.mark.root
 def test_the_untraced_run_of_a_pair_has_the_copy(
-    tmp_path: Path, probed: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, copies: Path, probed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = (
         "import json, os\n"
@@ -100,11 +130,17 @@ def test_the_untraced_run_of_a_pair_has_the_copy(
         return self._start(runs.TRACED, command, self.timers, preexec_fn=os.setpgrp)
 
     monkeypatch.setattr(Runner, "_start_traced", start_traced)
-    own = OwnFiles(tmp_path / "copies")
+    own = OwnFiles(copies)
     both = replace(runner(tmp_path, program, timers=tmp_path / "timers"), own_files=own)
+    assert both.shared([str(probed)]) == (str(probed),)
     both.keep_apart([str(probed)])
+    assert both.shared([str(probed)]) == ()
     untraced, traced = both.together(tmp_path / "trace.duckdb")
     assert [*traced.timers_ns] == [str(probed.stat().st_ino)]
-    assert [*untraced.timers_ns] == [str(own.copies[str(probed)].stat().st_ino)]
+    assert [*untraced.timers_ns] == [str(Path(own.copies[str(probed)].path).stat().st_ino)]
     # Alone it has no need of one.
     assert [*both.untraced().timers_ns] == [str(probed.stat().st_ino)]
+    # What was replaced meanwhile ends the run before it begins, and nobody waits for it.
+    probed.unlink()
+    with pytest.raises(TracerError, match="the untraced run cannot have files of its own"):
+        both.together(tmp_path / "trace.duckdb")

@@ -47,7 +47,7 @@ def calibrate(
         bool, typer.Option("--force", help="Measure again, whatever is known already.")
     ] = False,
 ) -> None:
-    """Measure what each kind of recorded event costs the traced program, in about 28 s.
+    """Measure what each kind of recorded event costs the traced program, in about 27 s.
 
     The result is kept for this machine, its OS kernel and this version; a recording takes a shorter
     one by itself where there is none. Best on a machine that does nothing else.

@@ -193,14 +193,10 @@ def _directories(keep: Path | None) -> Iterator[tuple[Path, Path]]:
 
 
 def _own_files(base: Path) -> OwnFiles | None:
-    if may_mount():
-        return OwnFiles(base / "copies")
-    messages.warning(
-        "the untraced runs pay for probes of calls, too: bias will look smaller than it is, or"
-        " negative",
-        "as root they get copies of the probed files, or leave out --together",
-    )
-    return None
+    """Return what untraced runs beside traced ones have for themselves; None: it is not allowed."""
+    directory = base / "copies"
+    directory.mkdir(mode=0o700)
+    return OwnFiles(directory, invoking_identity()) if may_mount(directory) else None
 
 
 def _collect(runner: Runner, asked: Asked, traces: Path, *, keeps: bool) -> tuple[list[Pair], bool]:

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from rlscope_trace.validate.pairs import Pair
 
 # How many times the median deviation of other values the interval reaches that holds 95 % of
-# values, by how many others there are: simulated, for a normal spread; the last one for all above.
-_LEAST_OTHERS = 4
-_REACH = (8.37, 7.91, 5.69, 5.44, 4.67, 4.60, 4.22)
+# values, from so many others on: simulated, for a normal spread.
+_REACH = {
+    4: 8.37, 5: 7.91, 6: 5.69, 7: 5.44, 8: 4.67, 9: 4.60, 10: 4.22, 12: 3.92, 16: 3.63, 30: 3.30,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +118,11 @@ def noise_halves(ratios: Sequence[float]) -> list[float]:
     that it is judged by, a wild one widens nobody's, and what all have in common, a bias, is no
     scatter. Empty for less than five pairs.
     """
-    others = len(ratios) - 1
-    if others < _LEAST_OTHERS:
+    reach = [reach for others, reach in _REACH.items() if others < len(ratios)]
+    if not reach:
         return []
-    reach = _REACH[min(others - _LEAST_OTHERS, len(_REACH) - 1)]
     return [
-        reach * _median_deviation([*ratios[:index], *ratios[index + 1 :]])
+        reach[-1] * _median_deviation([*ratios[:index], *ratios[index + 1 :]])
         for index in range(len(ratios))
     ]
 

@@ -19,6 +19,8 @@ class Pair:
     trace: TraceFigures
     traced_first: bool | None
     """None: both at once."""
+    shared_files: tuple[str, ...] = ()
+    """Probed files of which the untraced run, at the same time, had no copy: it paid, too."""
 
     @property
     def corrected_ns(self) -> float:

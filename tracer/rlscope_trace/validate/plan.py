@@ -62,5 +62,6 @@ def run_pairs_together(
         untraced, traced = runner.together(trace_of(number))
         figures = read(trace_of(number), traced.pid)
         # One that is loaded by chance, or late, may not have been probed before.
-        runner.keep_apart(figures.probed_files)
-        yield Pair(untraced, traced, figures, None)
+        shared = runner.shared(figures.probed_files)
+        yield Pair(untraced, traced, figures, None, shared)
+        runner.keep_apart(shared)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlscope_trace.errors import TracerError
 from rlscope_trace.privileges import invoking_environment, invoking_identity
 from rlscope_trace.validate.companion import companion, step_in
 from rlscope_trace.validate.ending import end, wait_for
@@ -98,10 +99,20 @@ class Runner:
         wait_for(started.process)
         return self._traced_run_of(started, trace)
 
+    def shared(self, files: Iterable[str]) -> tuple[str, ...]:
+        """Return those that untraced runs beside traced ones do not have for themselves."""
+        own = self.own_files.copies if self.own_files is not None else {}
+        return tuple(file for file in files if file not in own)
+
     def keep_apart(self, files: Iterable[str]) -> None:
         """Let untraced runs beside traced ones have these files for themselves, from now on."""
         if self.own_files is not None:
             self.own_files.add(files)
+
+    def _enter_own_files(self) -> None:
+        assert self.own_files is not None
+        os.setpgrp()
+        self.own_files.enter()
 
     def together(self, trace: Path) -> tuple[Run, Run]:
         """Run it untraced and traced at the same time, on one CPU, from the same instant on."""
@@ -134,9 +145,10 @@ class Runner:
         if identity is not None:
             user = {"user": identity.uid, "group": identity.gid, "extra_groups": identity.groups}
         command = self._measured(UNTRACED, timers, gate)
-        if gate is not None and self.own_files is not None and self.own_files.copies:
-            command, user = self.own_files.command(command, identity), {}
         how = _apart(gate) | user
+        if gate is not None and self.own_files is not None and self.own_files.copies:
+            # Popen would become the user before it calls anything of ours.
+            how = {"preexec_fn": self._enter_own_files}
         return self._start(UNTRACED, command, timers, env=invoking_environment(identity), **how)
 
     def _start_traced(self, trace: Path, gate: Path | None = None) -> _Started:
@@ -174,9 +186,17 @@ class Runner:
             left.unlink(missing_ok=True)
         remove_timers(timers)
         with self._words_file(kind).open("wb") as words:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=words, **how
-            )  # type: ignore[call-overload]  # fmt: skip
+            try:
+                process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=words,
+                    **how,
+                )  # type: ignore[call-overload]  # fmt: skip
+            except subprocess.SubprocessError as error:
+                raise TracerError(
+                    f"the {kind} run cannot have files of its own: a probed file was replaced, or"
+                    " mounting is not allowed any more",
+                    hint="rlscope-trace validate without --together",
+                ) from error
         return _Started(kind, process, report, timers)
 
     def _run_of(self, started: _Started) -> Run:

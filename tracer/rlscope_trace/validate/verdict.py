@@ -122,6 +122,13 @@ def _about_traces(pairs: Sequence[Pair]) -> list[str]:
         told.append(f"{lost} of {len(pairs)} traces lost records: their overhead is not complete")
     if missing := missing_operations(pairs):
         told.append(f"not compared: {', '.join(missing)} have timers, but are not in every trace")
+    paid = [pair.shared_files for pair in pairs if pair.shared_files]
+    if paid:
+        files = ", ".join(dict.fromkeys(file for files in paid for file in files))
+        told.append(
+            f"in {len(paid)} of {len(pairs)} pairs the untraced run, too, paid for probes, so bias"
+            f" looks smaller than it is, or negative; it had no copy of {files}"
+        )
     doubts: dict[str, list[str]] = {}
     for pair in pairs:
         for event, doubt in pair.trace.warnings.items():
