@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -95,6 +96,22 @@ def test_the_command_alone_sees_the_copy(
     assert inode == Path(own.copies[str(probed)].path).stat().st_ino != probed.stat().st_ino
     assert uid == (identity.uid if identity else os.getuid())
     assert identity is None or groups == [65534]
+
+
+@pytest.mark.root
+def test_where_mounting_is_not_allowed_nothing_is_tried(copies: Path) -> None:
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from rlscope_trace.validate.own_files import may_mount\n"
+        "print(may_mount(Path(sys.argv[1])))\n"
+    )
+    may_not = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
+    for prefix, told in ((may_not, "False\n"), ([], "True\n")):
+        command = [*prefix, sys.executable, "-c", program, str(copies)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert done.stdout == told
+        assert list(copies.iterdir()) == []
 
 
 @pytest.mark.root

@@ -16,8 +16,8 @@ Runs = tuple[int, int]
 def counted(programs: Sequence[tuple[str, int]], batch: Callable[[], object]) -> dict[str, Runs]:
     """Return what ran while the batch did, by name; for whatever thread of the machine.
 
-    The account takes two looks at the clock per run, so what the batch says of its own time is not
-    to be used. Nothing is run, and nothing returned, where the OS kernel keeps no account for us:
+    The account takes two looks at the clock per run, which is in what the batch says of its own
+    time. Nothing is run, and nothing returned, where the OS kernel keeps no account for us:
     that takes CAP_SYS_ADMIN, which tracing does not.
     """
     clock = _capture.ProgramClock(programs)

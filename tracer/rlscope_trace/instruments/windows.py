@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 Kind = Literal["account", "samples", "calls"]
 
 _MS = 1_000_000
-# How long a window is, and how far they are apart on average.
+# How long a window is, and how long the next one of its kind is waited for on average; the windows
+# of other kinds take their time as well.
 _LENGTHS_NS: dict[Kind, int] = {"account": 200 * _MS, "samples": 200 * _MS, "calls": 250 * _MS}
 _APART_NS: dict[Kind, int] = {"account": 800 * _MS, "samples": 4000 * _MS, "calls": 3000 * _MS}
 # By InstrumentSettings.in_run_calibration.

@@ -20,11 +20,11 @@ import sys
 import tempfile
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from rlscope_trace.privileges import Identity
 
@@ -113,18 +113,20 @@ class OwnFiles:
 
 def may_mount(directory: Path) -> bool:
     """Tell whether a run can have files of its own, by trying; containers may forbid it."""
-    own = OwnFiles(directory)
-    with tempfile.NamedTemporaryFile(dir=directory) as file:
+    with (
+        tempfile.TemporaryDirectory(dir=directory) as scratch,
+        tempfile.NamedTemporaryFile(dir=scratch) as file,
+    ):
+        own = OwnFiles(Path(scratch))
         own.add([file.name])
-        if not own.copies:
-            return False
         try:
-            done = subprocess.run(
-                [sys.executable, "-I", "-S", "-c", ""], preexec_fn=own.enter, check=False
-            )
+            subprocess.run([sys.executable, "-I", "-S", "-c", ""], preexec_fn=own.enter, check=True)
         except subprocess.SubprocessError:
             return False
-        return done.returncode == 0
+        finally:
+            for copy in own.copies.values():
+                os.close(copy.source)
+        return bool(own.copies)
 
 
 @contextmanager
