@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -58,6 +59,19 @@ def test_what_is_no_file_or_there_already_is_not_copied(copies: Path, probed: Pa
     assert first.stat().st_mtime_ns == probed.stat().st_mtime_ns
     own.add([str(probed)])
     assert [*copies.iterdir()] == [first]
+
+
+def test_no_part_of_a_copy_takes_room(
+    copies: Path, probed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_fd: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    own = OwnFiles(copies)
+    own.add([str(probed)])
+    assert own.copies == {}
+    assert list(copies.iterdir()) == []
 
 
 @pytest.mark.root

@@ -170,7 +170,7 @@ def _makers(plan: Plan, scratch: Path) -> list[tuple[_Running, Callable[[], _Loo
 
 
 def _best_rung() -> str:
-    """Return the rung that a recording takes here; where none works, that of the best reason."""
+    """Return the rung that a recording takes here; where none works, the first one."""
     try:
         return open_capture(loader="libbpf", rung=None, ring_bytes=_PROBE_RING_BYTES).rung
     except TracerError:

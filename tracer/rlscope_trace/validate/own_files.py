@@ -80,14 +80,12 @@ class OwnFiles:
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a file")
         target, path = tempfile.mkstemp(dir=self.directory)
-        with os.fdopen(source, "rb", closefd=False) as reading, os.fdopen(target, "wb") as writing:
-            shutil.copyfileobj(reading, writing, 1 << 20)
-            writing.flush()
-            # Else it is written while the next pair runs.
-            os.fsync(target)
-            os.fchown(target, status.st_uid, status.st_gid)
-            os.fchmod(target, status.st_mode & _PERMISSIONS)
-            os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+        try:
+            _fill(target, source, status)
+        except OSError:
+            # A part of it would only take room.
+            Path(path).unlink()
+            raise
         return path
 
     def enter(self) -> None:
@@ -109,6 +107,18 @@ class OwnFiles:
             os.setgroups(self.identity.groups)
             os.setgid(self.identity.gid)
             os.setuid(self.identity.uid)
+
+
+def _fill(target: int, source: int, status: os.stat_result) -> None:
+    """Make an open file a copy of another one, whose status it gets; closes it."""
+    with os.fdopen(target, "wb") as writing, os.fdopen(source, "rb", closefd=False) as reading:
+        shutil.copyfileobj(reading, writing, 1 << 20)
+        writing.flush()
+        # Else it is written while the next pair runs.
+        os.fsync(target)
+        os.fchown(target, status.st_uid, status.st_gid)
+        os.fchmod(target, status.st_mode & _PERMISSIONS)
+        os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def may_mount(directory: Path) -> bool:
