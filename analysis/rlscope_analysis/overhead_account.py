@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 # Fewer than so many windows with events, or events in them, tell nothing.
 FEWEST_WINDOWS = 4
 _FEWEST_RUNS = 30
+# Of an event that the trace has none of: so many times as long as a miss takes in a loop tells
+# that it was recorded. Where runs are rare a miss is cold, and takes four or five times that.
+_RECORDED, _RECORDED_RARELY = 3, 6
+_FEWEST_IN_A_WINDOW = 40
 # Of what a miss costs, relative to itself: it was measured in a loop too.
 _MISS_ERROR = 0.25
 # More runs in the trace than the OS kernel counted, by this part: one of the two is wrong.
@@ -149,7 +153,9 @@ def _looks_recorded(windows: list[_Window], miss: Cost | None) -> bool:
     runs, time_ns = sum(w.runs for w in windows), sum(w.time_ns for w in windows)
     if miss is None or not miss.mean_ns or runs < _FEWEST_RUNS:
         return False
-    return time_ns > 3 * runs * max(miss.mean_ns, 0.0)
+    is_rare = runs < _FEWEST_IN_A_WINDOW * len(windows)
+    times = _RECORDED_RARELY if is_rare else _RECORDED
+    return time_ns > times * runs * max(miss.mean_ns, 0.0)
 
 
 def _dropped(event: str, runs: int) -> str:

@@ -213,6 +213,17 @@ def test_nothing_was_measured_of_a_trace_without_costs() -> None:
     assert worked_out(builder) == {}
 
 
+@pytest.mark.parametrize(("runs", "is_told"), [(20, False), (200, True)])
+def test_misses_that_are_rare_may_be_cold(runs: int, *, is_told: bool) -> None:
+    builder = recorded()
+    add_loops(builder)
+    builder._calls.clear()
+    time_ns = round(4.5 * runs * MISS_NS)
+    builder._accounts = [(*row[:4], runs, time_ns) for row in builder._accounts]
+    quality = worked_out(builder)["in_run", None]["quality"]
+    assert ("the trace holds no such event then" in quality) == is_told
+
+
 def dear_loop(builder: TraceBuilder) -> None:
     add_loops(builder, scale=0.2)
 
