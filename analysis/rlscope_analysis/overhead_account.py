@@ -23,7 +23,7 @@ _FEWEST_RUNS = 30
 # Of an event that the trace has none of: so many times as long as a miss takes in a loop tells
 # that it was recorded. Where runs are rare a miss is cold, and takes four or five times that.
 _RECORDED, _RECORDED_RARELY = 3, 6
-_FEWEST_IN_A_WINDOW = 40
+_FEWEST_IN_A_WINDOW = 100
 # Of what a miss costs, relative to itself: it was measured in a loop too.
 _MISS_ERROR = 0.25
 # More runs in the trace than the OS kernel counted, by this part: one of the two is wrong.
