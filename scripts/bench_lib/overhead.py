@@ -46,7 +46,7 @@ class _Result:
 
 def measure(bench: Bench) -> Iterator[Figure]:
     """Yield the figures of each workload and set, then those of all together."""
-    subprocess.run([bench.recorder, "calibrate"], check=True, capture_output=True)
+    bench.calibrate()
     workloads = {workload.name: workload for workload in WORKLOADS}
     results: dict[str, list[_Result]] = {}
     for name, recorded in chosen(bench.only, [*workloads], SETS, plain=SETS):

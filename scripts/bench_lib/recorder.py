@@ -53,6 +53,10 @@ class Bench:
         """Return what a command is prefixed with to run on one CPU."""
         return ["taskset", "--cpu-list", str(self.cpu)]
 
+    def calibrate(self) -> None:
+        """Let the recorder know in full what its events cost here, unless it does."""
+        subprocess.run([self.recorder, "calibrate"], check=True, capture_output=True)
+
     def trace(self, name: str) -> Path:
         """Return the path of a trace that does not exist."""
         path = self.directory / f"{name}.duckdb"

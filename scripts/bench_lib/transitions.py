@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
 from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import islice, takewhile
@@ -46,7 +45,7 @@ WORKLOADS = (
     "humanoid",
     "mlp",
 )
-# What is recorded -> the options of record. The first is measured unless WORKLOAD:SET is asked for;
+# What is recorded -> the options of record. `default` is measured unless WORKLOAD:SET is asked for;
 # the last two tell what one event costs the workload.
 _SETS = {
     "default": SETS["default"],
@@ -112,8 +111,8 @@ class _Measured:
 
 def measure(bench: Bench) -> Iterator[Figure]:
     """Yield the cost on each workload, then the figures of all together."""
-    names = chosen(bench.only, WORKLOADS, _SETS, plain=[*_SETS][:1])
-    subprocess.run([bench.recorder, "calibrate"], check=True, capture_output=True)
+    names = chosen(bench.only, WORKLOADS, _SETS, plain=("default",))
+    bench.calibrate()
     found: dict[str, list[Figure]] = {}
     for name, recorded in names:
         figures = _measure(bench, name, recorded)

@@ -73,6 +73,11 @@ def open_capture(*, loader: Loader, rung: Rung | None, ring_bytes: int) -> Opene
     raise NothingWorksError("; ".join(f"{a.rung}: {a.reason}" for a in attempts))
 
 
+def best_rung() -> Rung:
+    """Return the rung that a recording takes here; NothingWorksError: there is none."""
+    return open_capture(loader="libbpf", rung=None, ring_bytes=_PROBE_RING_BYTES).rung
+
+
 def probe_ladder() -> list[tuple[str, bool, str]]:
     """Load and attach every rung in turn: its name, whether it works, and if not why."""
     reasons = {name: _try(load) for name, load in _LIBBPF_LADDER.items()}

@@ -17,7 +17,7 @@ from rlscope_trace.calibrate.samples import SampleLoops
 from rlscope_trace.calibrate.scheduling import SwitchLoops
 from rlscope_trace.calibrate.traced import CAPTURES
 from rlscope_trace.errors import TracerError
-from rlscope_trace.probes import open_capture
+from rlscope_trace.probes import NothingWorksError, best_rung
 from rlscope_trace.store.calibration import OK, Cost
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ _PATIENCE_S = 10.0
 _LONGEST_S = 27.0
 # For taking probes away and reading what was recorded, as a part of the whole.
 _RESERVE = 0.1
-_PROBE_RING_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +154,7 @@ def measure(plan: Plan, progress: Callable[[float, float], None]) -> list[Cost]:
 
 
 def _makers(plan: Plan, scratch: Path) -> list[tuple[_Running, Callable[[], _Loops]]]:
-    best = _best_rung()
+    best = _best_capture()
     switches = [
         _Running(SwitchLoops.events, rung, None if rung == best else plan.visits)
         for rung in dict.fromkeys((best, *plan.rungs))
@@ -169,11 +168,11 @@ def _makers(plan: Plan, scratch: Path) -> list[tuple[_Running, Callable[[], _Loo
     ]
 
 
-def _best_rung() -> str:
+def _best_capture() -> str:
     """Return the rung that a recording takes here; where none works, the first one."""
     try:
-        return open_capture(loader="libbpf", rung=None, ring_bytes=_PROBE_RING_BYTES).rung
-    except TracerError:
+        return best_rung()
+    except NothingWorksError:
         return next(iter(CAPTURES))
 
 

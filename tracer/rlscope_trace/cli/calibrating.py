@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rlscope_trace.calibrate.measure import Plan
     from rlscope_trace.store.calibration import Cost
 
-_PROBE_RING_BYTES = 1 << 16
 _CHECKS = 2
 _LATER = "rlscope-trace calibrate TRACE adds it to the trace"
 
@@ -192,9 +191,9 @@ def _note_checked(directory: Path, known: Calibration) -> None:
 def _require_tracing() -> None:
     """Raise what `record` raises where no programs can be loaded."""
     from rlscope_trace.preflight import explain_failure
-    from rlscope_trace.probes import NothingWorksError, open_capture
+    from rlscope_trace.probes import NothingWorksError, best_rung
 
     try:
-        open_capture(loader="libbpf", rung=None, ring_bytes=_PROBE_RING_BYTES)
+        best_rung()
     except NothingWorksError as error:
         raise explain_failure(str(error), argv=sys.argv[1:]) from error
