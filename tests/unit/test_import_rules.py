@@ -128,6 +128,13 @@ def test_tracer_rooms_import_only_earlier_ones() -> None:
     assert wrong == []
 
 
+def test_the_readme_lists_the_rooms_in_their_order() -> None:
+    readme = (REPOSITORY / "tracer/README.md").read_text()
+    cells = re.findall(r"^\| (`.*?`) \|", readme, flags=re.MULTILINE)
+    listed = [room for cell in cells for room in re.findall(r"`(\w+)`", cell)]
+    assert listed == [room for room in TRACER_ROOMS if not room.startswith("_")]
+
+
 @pytest.mark.parametrize("folder", sorted(INCLUDES))
 def test_c_code_includes_only_what_its_folder_may(folder: str) -> None:
     wrong = []

@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING
 from rlscope_trace import _capture, target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from types import FrameType
 
     from rlscope_trace.launch import Launched
     from rlscope_trace.target import Target
+
+    SignalHandler = Callable[[int, FrameType | None], object]
 
 # How often the end of a target is looked for, and the progress line may be drawn.
 TICK_S = 0.5
@@ -52,14 +56,14 @@ def signals_held() -> Iterator[None]:
 
 
 @contextmanager
-def signals_interrupt() -> Iterator[None]:
-    """Let TERM and HUP do what Ctrl-C does: what is under way ends in order.
+def signals_handled(handlers: Mapping[signal.Signals, SignalHandler]) -> Iterator[None]:
+    """Handle these signals so for a while.
 
     One that is ignored stays so: a program under nohup outlives its terminal.
     """
     before = {
-        number: signal.signal(number, signal.default_int_handler)
-        for number in _INTERRUPTING
+        number: signal.signal(number, handler)
+        for number, handler in handlers.items()
         if signal.getsignal(number) != signal.SIG_IGN
     }
     try:
@@ -67,6 +71,11 @@ def signals_interrupt() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def signals_interrupt() -> AbstractContextManager[None]:
+    """Let TERM and HUP do what Ctrl-C does: what is under way ends in order."""
+    return signals_handled(dict.fromkeys(_INTERRUPTING, signal.default_int_handler))
 
 
 def interrupt_if_held() -> None:

@@ -15,6 +15,7 @@ from rlscope_trace.cli.live_progress import live_progress
 from rlscope_trace.privileges import chown_to_invoker, invoking_identity
 from rlscope_trace.store.finalise import finalise
 from rlscope_trace.store.spool import open_spool
+from rlscope_trace.watch import signals_handled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -148,9 +149,5 @@ def _second_interrupt_stops(spool_directory: Path) -> Iterator[None]:
         signal.SIGTERM: signal.default_int_handler,
         signal.SIGHUP: signal.default_int_handler,
     }
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
+    with signals_handled(handlers):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

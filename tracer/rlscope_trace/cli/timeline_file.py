@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import gzip
 import os
-import signal
 import sys
-from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, cast
 
 from rlscope_trace.errors import TracerError, UsageError
 from rlscope_trace.privileges import chown_to_invoker, invoking_identity
 from rlscope_trace.store.database_file import partial_of, publish, reason_of, refuse_existing
+from rlscope_trace.watch import signals_interrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from pathlib import Path
 
 # Higher levels save a tenth of the bytes for three times the time.
@@ -52,7 +51,7 @@ def write_timeline(output: Path, pieces: Iterable[bytes], *, force: bool) -> int
 def _write_file(output: Path, pieces: Iterable[bytes], *, force: bool) -> int:
     partial = partial_of(output)
     try:
-        with _signals_interrupt():
+        with signals_interrupt():
             with partial.open("wb") as file:
                 _write(file, output, pieces)
             file_bytes = publish(output, overwrite=force)
@@ -87,15 +86,3 @@ def _write_stdout(pieces: Iterable[bytes]) -> int:
         if not isinstance(error, BrokenPipeError):
             raise TracerError(f"cannot write the output: {reason_of(error)}") from error
     return count
-
-
-@contextmanager
-def _signals_interrupt() -> Iterator[None]:
-    """Let the signals that end a program do it as Ctrl-C does, so that it can clear up."""
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
