@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rlscope_analysis.errors import TraceError
-    from rlscope_analysis.set_overlap import (
+    from rlscope_analysis.sweep.sets import (
         inclusive,
         overlap,
         overlap_regions,
@@ -28,10 +28,10 @@ _HOMES = {
     "TraceError": ("errors", "TraceError"),
     "Trace": ("trace", "Trace"),
     "open": ("trace", "open_trace"),
-    "overlap": ("set_overlap", "overlap"),
-    "overlap_regions": ("set_overlap", "overlap_regions"),
-    "overlap_transitions": ("set_overlap", "overlap_transitions"),
-    "inclusive": ("set_overlap", "inclusive"),
+    "overlap": ("sweep.sets", "overlap"),
+    "overlap_regions": ("sweep.sets", "overlap_regions"),
+    "overlap_transitions": ("sweep.sets", "overlap_transitions"),
+    "inclusive": ("sweep.sets", "inclusive"),
 }
 
 __all__ = [

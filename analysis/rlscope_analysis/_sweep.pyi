@@ -43,7 +43,7 @@ def sweep_threads(
     tuple[_Array, ...],
     dict[str, tuple[int, int, int, int]],
 ]:
-    """Sweep threads over the tables, in the order of thread_overlap_plan.SWEPT_TABLES.
+    """Sweep threads over the tables, in the order of sweep.thread_plan.SWEPT_TABLES.
 
     threads: process_id, thread_id (int32), start_ns, end_ns (int64), state_is_measured (bool),
       gpu_from_ns (int64: since when GPU activity was measured), in the order of the tables.

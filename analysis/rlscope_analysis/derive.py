@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlscope_analysis import (
-    active_set,
-    layer_estimate,
-    overhead_costs,
-    overhead_hits,
-    thread_overlap,
-)
+from rlscope_analysis.overhead import estimate as overhead_costs
+from rlscope_analysis.overhead import hits as overhead_hits
 from rlscope_analysis.schema import schema_sql
+from rlscope_analysis.sweep import active_set, layer_estimate
+from rlscope_analysis.sweep import threads as thread_overlap
 from rlscope_analysis.views import install_views
 from rlscope_analysis.window import restrict
 

@@ -24,8 +24,6 @@ _T = TypeVar("_T")
 
 _BATCH_ROWS = 2048
 _LISTEN_PERIOD_S = 0.05
-# What DuckDB appends to an error to point at its place in the query; one line is enough here.
-_POINTER = "LINE "
 _ADVICE = ("Did you mean", "Candidate")
 _SAVE_HINT = "save a result with: rlscope-trace sql TRACE QUERY --format csv > FILE"
 _NUMBER_TYPES = ("INT", "DECIMAL", "DOUBLE", "FLOAT", "REAL", "NUMERIC")

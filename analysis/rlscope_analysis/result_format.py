@@ -10,8 +10,8 @@ import math
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from rlscope_analysis.report_rows import count_of, printable
 from rlscope_analysis.text_table import Column, TextRow, format_table
+from rlscope_analysis.wording import count_of, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -55,6 +55,16 @@ def json_chunks(result: Result) -> Iterator[str]:
         yield f"{before}\n{json.dumps(record, ensure_ascii=False)}"
         before = ","
     yield "\n]\n" if before == "," else "[]\n"
+
+
+def json_report(head: dict[str, Any], records: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Render one object: what the head holds, and as "rows" the records, one per line."""
+    yield json.dumps(head, ensure_ascii=False)[:-1] + ', "rows": ['
+    before = ""
+    for record in records:
+        yield f"{before}\n{json.dumps(record, ensure_ascii=False)}"
+        before = ","
+    yield "\n]}\n"
 
 
 def csv_lines(rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:

@@ -96,7 +96,7 @@ def _time(path: str, runs: int, cpu: int) -> dict[str, Any]:
 
 
 def _from_file(path: str, jobs: int) -> Callable[[], object]:
-    from rlscope_analysis import thread_overlap
+    from rlscope_analysis.sweep import threads as thread_overlap
 
     def run() -> object:
         with _open(path, jobs) as connection:
@@ -110,7 +110,7 @@ def _alone(path: str, jobs: int) -> Callable[[], object]:
     from concurrent.futures import ThreadPoolExecutor
 
     from rlscope_analysis import _sweep
-    from rlscope_analysis.thread_overlap_parts import Part, join
+    from rlscope_analysis.sweep.thread_parts import Part, join
 
     plan = _plan(path)
     with _open(path, jobs) as connection:
@@ -146,15 +146,15 @@ def _open(path: str, jobs: int) -> Any:  # noqa: ANN401 - duckdb is not there fo
 
 
 def _plan(path: str) -> Any:  # noqa: ANN401 - as above
-    from rlscope_analysis.thread_overlap_plan import make_plan
+    from rlscope_analysis.sweep.thread_plan import make_plan
 
     with _open(path, 1) as connection:
         return make_plan(connection, None, None)
 
 
 def _columns(connection: Any, cell: Any) -> list[Any]:  # noqa: ANN401 - as above
-    from rlscope_analysis.thread_overlap_plan import SWEPT_TABLES
-    from rlscope_analysis.thread_overlap_read import cell_query
+    from rlscope_analysis.sweep.thread_plan import SWEPT_TABLES
+    from rlscope_analysis.sweep.thread_read import cell_query
 
     return [
         tuple(connection.execute(cell_query(cell, index)).fetchnumpy().values())

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rlscope_analysis import active_set, active_set_rows
+from rlscope_analysis.sweep import active_set, active_set_rows
 from trace_builder import TraceBuilder, run, sleep
 
 NOWHERE = Path("in-memory")

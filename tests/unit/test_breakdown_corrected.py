@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from random_traces import traces
 from rlscope_analysis.derive import derive
 from rlscope_analysis.errors import TraceError
-from rlscope_analysis.report_json import render_json
-from rlscope_analysis.report_table import render_table
-from rlscope_analysis.report_view import answer
 from rlscope_analysis.reports import REPORTS
-from rlscope_analysis.summarize import summarize
+from rlscope_analysis.reports.answer import answer
+from rlscope_analysis.summary.as_json import render_json
+from rlscope_analysis.summary.as_table import render_table
+from rlscope_analysis.summary.read import summarize
 from rlscope_analysis.trace import open_trace
 from rlscope_analysis.views import install_views
 from trace_builder import TraceBuilder, run, sleep, woken

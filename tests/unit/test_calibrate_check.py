@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from known_costs import COSTS, KEY, add, calibration, measured
+from rlscope_analysis.schema.vocabulary import DOUBTFUL
 from rlscope_trace.calibrate import cache
 from rlscope_trace.calibrate.cache import Calibration
 from rlscope_trace.cli import calibrating
-from rlscope_trace.store.calibration import DOUBTFUL, Cost, read_costs
+from rlscope_trace.store.calibration import Cost, read_costs
 from rlscope_trace.store.spool import CALIBRATION_FILE
 
 

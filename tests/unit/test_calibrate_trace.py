@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
-from rlscope_analysis import overhead_costs
+from rlscope_analysis.overhead import estimate as overhead_costs
 from rlscope_trace.calibrate import cache
 from rlscope_trace.cli.calibrate_trace import add_costs, check_trace
 from rlscope_trace.errors import TracerError

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from dataclasses import fields
 
-from rlscope_analysis.summary import Latency, StateTimes, Switches, Waker
+from rlscope_analysis.summary.values import Latency, StateTimes, Switches, Waker
 from trace_builder import REPOSITORY
 
 DOCS = REPOSITORY / "scripts/docs"

@@ -41,6 +41,30 @@ TRACER_ROOMS = (
     "cli",
 )
 
+# The same of the analysis.
+ANALYSIS_ROOMS = (
+    "errors",
+    "wording",
+    "text_table",
+    "schema",
+    "_sweep",
+    "_perfetto",
+    "catalog",
+    "views",
+    "window",
+    "sweep",
+    "overhead",
+    "derive",
+    "trace",
+    "query",
+    "result_format",
+    "reports",
+    "summary",
+    "operations",
+    "export",
+)
+ROOMS = {TRACER: TRACER_ROOMS, ANALYSIS: ANALYSIS_ROOMS}
+
 # What the C and C++ code of a folder may include from this repository, as written there. The
 # collector shares with the kernel half: the records, the per-thread state, the tracepoint offsets.
 INCLUDES = {
@@ -76,9 +100,9 @@ def imported_modules(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def room_of(path: Path) -> str:
-    """Return the room of a tracer file: its folder or its own name under the package."""
-    return path.relative_to(TRACER).parts[0].removesuffix(".pyi").removesuffix(".py")
+def room_of(path: Path, package: Path) -> str:
+    """Return the room of a file: its folder or its own name under the package."""
+    return path.relative_to(package).parts[0].removesuffix(".pyi").removesuffix(".py")
 
 
 def python_files(folder: Path) -> list[Path]:
@@ -105,25 +129,25 @@ def test_only_the_cli_imports_the_analysis_except_the_schema() -> None:
         for module in imported_modules(path)
         if module.split(".")[0] == "rlscope_analysis"
         and module.split(".")[1:2] != ["schema"]
-        and room_of(path) != "cli"
+        and room_of(path, TRACER) != "cli"
     ]
     assert wrong == []
 
 
-def test_tracer_rooms_import_only_earlier_ones() -> None:
-    wrong = []
-    for path in python_files(TRACER):
-        room = room_of(path)
-        # The package itself holds the version only; `python -m` stands outside as a user does.
-        rank = {"__init__": -1, "__main__": len(TRACER_ROOMS)}.get(room)
-        if rank is None:
-            assert room in TRACER_ROOMS, f"{path.name}: give this room a place in TRACER_ROOMS"
-            rank = TRACER_ROOMS.index(room)
+@pytest.mark.parametrize("package", ROOMS, ids=lambda package: package.name)
+def test_rooms_import_only_earlier_ones(package: Path) -> None:
+    rooms, wrong = ROOMS[package], []
+    for path in python_files(package):
+        room = room_of(path, package)
+        # The package itself names what is in it; `python -m` stands outside as a user does.
+        if room in {"__init__", "__main__"}:
+            continue
+        assert room in rooms, f"{path.name}: give this room a place in the list above"
         for module in imported_modules(path):
             parts = module.split(".")
-            if parts[0] != "rlscope_trace" or len(parts) == 1 or parts[1] in {room, "__version__"}:
+            if parts[0] != package.name or len(parts) == 1 or parts[1] in {room, "__version__"}:
                 continue
-            if parts[1] not in TRACER_ROOMS or TRACER_ROOMS.index(parts[1]) >= rank:
+            if parts[1] not in rooms or rooms.index(parts[1]) >= rooms.index(room):
                 wrong.append(f"{path.relative_to(REPOSITORY)} ({room}) imports {module}")
     assert wrong == []
 

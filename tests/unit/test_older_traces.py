@@ -9,10 +9,10 @@ import pytest
 
 from rlscope_analysis import derive as derive_module
 from rlscope_analysis.derive import derive
-from rlscope_analysis.report_view import answer
 from rlscope_analysis.reports import REPORTS
+from rlscope_analysis.reports.answer import answer
 from rlscope_analysis.schema import DERIVED_FROM_SAMPLES, schema_sql
-from rlscope_analysis.summarize import summarize
+from rlscope_analysis.summary.read import summarize
 from rlscope_analysis.trace import open_trace
 from rlscope_analysis.views import view_sql
 from trace_builder import TraceBuilder, run, sleep

@@ -9,9 +9,9 @@ import duckdb
 import numpy as np
 import pytest
 
-from rlscope_analysis.overhead_cost import ratio, t_quantile
-from rlscope_analysis.overhead_costs import store
-from rlscope_analysis.summarize import summarize
+from rlscope_analysis.overhead.cost import ratio, t_quantile
+from rlscope_analysis.overhead.estimate import store
+from rlscope_analysis.summary.read import summarize
 from rlscope_analysis.trace import open_trace
 from trace_builder import TraceBuilder, run, sleep
 

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from overhead_reference import Reference
 from random_traces import INSTANTS, traces
-from rlscope_analysis import overhead_hits, thread_overlap_plan
 from rlscope_analysis.derive import derive
+from rlscope_analysis.overhead import hits as overhead_hits
 from rlscope_analysis.schema.vocabulary import EVENTS, PYTHON_RANGES
+from rlscope_analysis.sweep import thread_plan
 from rlscope_analysis.trace import open_trace
 from rlscope_analysis.views import view_sql
 from trace_builder import TraceBuilder, lost, preempted, run, sleep, woken
@@ -35,9 +36,9 @@ def opened(builder: TraceBuilder) -> duckdb.DuckDBPyConnection:
 @pytest.fixture
 def tiny_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut even the smallest process into as many stretches of time as it has rows."""
-    monkeypatch.setattr(thread_overlap_plan, "CELL_ROWS", 1)
-    monkeypatch.setattr(thread_overlap_plan, "LONE_CELL_ROWS", 1)
-    monkeypatch.setattr(thread_overlap_plan, "_THREAD_ROWS", 1)
+    monkeypatch.setattr(thread_plan, "CELL_ROWS", 1)
+    monkeypatch.setattr(thread_plan, "LONE_CELL_ROWS", 1)
+    monkeypatch.setattr(thread_plan, "_THREAD_ROWS", 1)
 
 
 @st.composite
@@ -93,7 +94,7 @@ def test_threads_that_no_axis_holds_together_are_counted_one_by_one(
     ]
     for thread in threads:
         builder.operation(thread, 2, 18, "a")
-    monkeypatch.setattr("rlscope_analysis.overhead_place._LONGEST", 1)
+    monkeypatch.setattr("rlscope_analysis.overhead.place._LONGEST", 1)
     with opened(builder) as connection:
         assert counted(connection) == Reference(connection).hits() != []
 

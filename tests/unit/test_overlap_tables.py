@@ -267,7 +267,7 @@ def test_without_pandas_there_is_a_hint() -> None:
 
 
 def test_importing_the_package_does_not_import_pandas() -> None:
-    program = "import sys, rlscope_analysis.set_overlap; print('pandas' in sys.modules)"
+    program = "import sys, rlscope_analysis.sweep.sets; print('pandas' in sys.modules)"
     told = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )

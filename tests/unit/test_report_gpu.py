@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
-from rlscope_analysis.report_gpu import GpuSummary, gpu_line, gpu_summary
-from rlscope_analysis.report_header import header_lines
-from rlscope_analysis.report_json import render_json
-from rlscope_analysis.summarize import summarize
+from rlscope_analysis.summary.as_json import render_json
+from rlscope_analysis.summary.gpu import GpuSummary, gpu_line, gpu_summary
+from rlscope_analysis.summary.header import header_lines
+from rlscope_analysis.summary.read import summarize
 from rlscope_analysis.trace import open_trace
 from trace_builder import TraceBuilder, run
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rlscope_analysis import report_gpu_findings
-from rlscope_analysis.report_view import answer, render_json, render_table
 from rlscope_analysis.reports import REPORTS
-from rlscope_analysis.summarize import summarize
+from rlscope_analysis.reports.answer import answer, render_json
+from rlscope_analysis.reports.table import render_table
+from rlscope_analysis.summary import gpu_findings
+from rlscope_analysis.summary.read import summarize
 from rlscope_analysis.trace import open_trace
 from trace_builder import TraceBuilder, run, sleep
 
@@ -66,7 +67,7 @@ def test_the_summary_says_what_nvidia_smi_would_say(trace: Trace) -> None:
 def test_of_very_many_activities_the_summary_leaves_out_the_reasons(
     trace: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(report_gpu_findings, "_MOST_ACTIVITIES", 9)  # the trace has 10
+    monkeypatch.setattr(gpu_findings, "_MOST_ACTIVITIES", 9)  # the trace has 10
     assert (
         "no GPU worked for train (pid 7) 95.6 % of the 0.904 s from its first to its last GPU"
         " work; see --view gpu-idle"

@@ -9,14 +9,14 @@ import duckdb
 import pytest
 
 from rlscope_analysis.derive import complete, derive_temporarily
-from rlscope_analysis.report_json import render_json
-from rlscope_analysis.report_operation import render_csv, report_operations
-from rlscope_analysis.report_operation_table import render_table as render_operations
-from rlscope_analysis.report_table import render_table
-from rlscope_analysis.report_view import answer
-from rlscope_analysis.report_view import render_table as render_view
+from rlscope_analysis.operations.report import render_csv, report_operations
+from rlscope_analysis.operations.table import render_table as render_operations
 from rlscope_analysis.reports import REPORTS
-from rlscope_analysis.summarize import summarize
+from rlscope_analysis.reports.answer import answer
+from rlscope_analysis.reports.table import render_table as render_view
+from rlscope_analysis.summary.as_json import render_json
+from rlscope_analysis.summary.as_table import render_table
+from rlscope_analysis.summary.read import summarize
 from rlscope_analysis.trace import open_trace
 from rlscope_analysis.window import window_of
 from trace_builder import TraceBuilder, run, sleep, woken

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from rlscope_analysis.derive import derive
 from rlscope_analysis.errors import TraceError
-from rlscope_analysis.report_operation import (
+from rlscope_analysis.operations.report import (
     OperationReport,
     render_csv,
     render_json,
     report_operations,
 )
-from rlscope_analysis.report_operation_table import render_table
+from rlscope_analysis.operations.table import render_table
 from rlscope_analysis.trace import Trace, open_trace
 from trace_builder import TraceBuilder, blocked, lost, preempted, run, sleep
 

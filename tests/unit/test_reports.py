@@ -11,9 +11,10 @@ import duckdb
 import pytest
 
 from rlscope_analysis.errors import TraceError
-from rlscope_analysis.report_view import answer, render_csv, render_json, render_table
 from rlscope_analysis.reports import REPORTS
-from rlscope_analysis.summarize import summarize
+from rlscope_analysis.reports.answer import answer, render_csv, render_json
+from rlscope_analysis.reports.table import render_table
+from rlscope_analysis.summary.read import summarize
 from rlscope_analysis.trace import open_trace
 from trace_builder import TraceBuilder, blocked, preempted, run, sleep
 

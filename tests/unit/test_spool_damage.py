@@ -80,7 +80,9 @@ def test_any_changed_byte_is_survived(tmp_path: Path) -> None:
         for value in (0x00, 0xFF):
             damaged = bytearray(records)
             damaged[position] = value
-            read(bytes(damaged), tmp_path / "records.bin", end_ns=200 * (position % 2))
+            path, end_ns = tmp_path / "records.bin", 200 * (position % 2)
+            scan, _ = read(bytes(damaged), path, end_ns=end_ns)
+            assert scan.position <= scan.file_bytes == len(records)
 
 
 def test_garbage_is_survived(tmp_path: Path) -> None:

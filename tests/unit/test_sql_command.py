@@ -158,7 +158,7 @@ def test_queries_reach_no_other_file(path: Path, tmp_path: Path, query: str) -> 
     "query", ["SET enable_external_access = true", "SET profile_output = '/tmp/out'"]
 )
 def test_the_lock_stays_closed(path: Path, query: str) -> None:
-    refusal(path, query)
+    assert "configuration has been locked" in str(refusal(path, query))
 
 
 def test_a_name_is_never_a_python_variable(path: Path) -> None:

@@ -12,12 +12,12 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
-from rlscope_analysis import summary_sql
-from rlscope_analysis.report_csv import render_csv
-from rlscope_analysis.report_json import render_json
-from rlscope_analysis.report_table import render_table
-from rlscope_analysis.summarize import summarize
-from rlscope_analysis.summary import Latency, StateTimes, Summary, Switches
+from rlscope_analysis.summary import queries
+from rlscope_analysis.summary.as_csv import render_csv
+from rlscope_analysis.summary.as_json import render_json
+from rlscope_analysis.summary.as_table import render_table
+from rlscope_analysis.summary.read import summarize
+from rlscope_analysis.summary.values import Latency, StateTimes, Summary, Switches
 from rlscope_analysis.trace import open_trace
 from rlscope_trace.cli.summarize import summarize as command
 from rlscope_trace.errors import OutputExistsError, UsageError
@@ -309,9 +309,9 @@ def test_times_from_the_overlaps_are_those_of_thread_time(
     with open_trace(builder.write(), start=start, end=end) as trace:
         of_states, of_overlaps = (
             sorted(trace.connection.execute(query).fetchall())
-            for query in (summary_sql.THREADS_SQL, summary_sql.SWEPT_THREADS_SQL)
+            for query in (queries.THREADS_SQL, queries.SWEPT_THREADS_SQL)
         )
-        assert trace.connection.execute(summary_sql.STATE_FAULTS_SQL).fetchall() == [(False,)]
+        assert trace.connection.execute(queries.STATE_FAULTS_SQL).fetchall() == [(False,)]
     assert of_overlaps == of_states
     assert [row[0] for row in of_states] == [1, 2, 3]
     assert all(sum(row[7:12]) == row[12] for row in of_states), "conservation"

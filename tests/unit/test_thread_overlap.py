@@ -6,8 +6,8 @@ import duckdb
 import numpy as np
 import pytest
 
-from rlscope_analysis import thread_overlap
-from rlscope_analysis.thread_overlap import ThreadOverlap
+from rlscope_analysis.sweep import threads as thread_overlap
+from rlscope_analysis.sweep.threads import ThreadOverlap
 from trace_builder import TraceBuilder, blocked, lost, preempted, run, sleep
 
 A, B = 1, 2  # paths, numbered as operations open

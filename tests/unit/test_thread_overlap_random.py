@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 import thread_overlap_reference as reference
 from random_traces import INSTANTS, LENGTHS, traces
-from rlscope_analysis import thread_overlap, thread_overlap_plan
-from rlscope_analysis.thread_overlap import ThreadOverlap
+from rlscope_analysis.sweep import thread_plan
+from rlscope_analysis.sweep import threads as thread_overlap
+from rlscope_analysis.sweep.threads import ThreadOverlap
 from trace_builder import TraceBuilder
 
 
@@ -40,9 +41,9 @@ def expected_of(
 @pytest.fixture
 def tiny_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut even the smallest process into as many stretches of time as it has rows."""
-    monkeypatch.setattr(thread_overlap_plan, "CELL_ROWS", 1)
-    monkeypatch.setattr(thread_overlap_plan, "LONE_CELL_ROWS", 1)
-    monkeypatch.setattr(thread_overlap_plan, "_THREAD_ROWS", 1)
+    monkeypatch.setattr(thread_plan, "CELL_ROWS", 1)
+    monkeypatch.setattr(thread_plan, "LONE_CELL_ROWS", 1)
+    monkeypatch.setattr(thread_plan, "_THREAD_ROWS", 1)
 
 
 @given(traces())
@@ -103,9 +104,9 @@ def test_a_window_is_that_part_of_every_lifetime(
 def test_faults_do_not_depend_on_the_cuts(builder: TraceBuilder) -> None:
     with opened(builder) as connection, pytest.MonkeyPatch.context() as patch:
         whole = thread_overlap.compute(connection).faults
-        patch.setattr(thread_overlap_plan, "CELL_ROWS", 1)
-        patch.setattr(thread_overlap_plan, "LONE_CELL_ROWS", 1)
-        patch.setattr(thread_overlap_plan, "_THREAD_ROWS", 1)
+        patch.setattr(thread_plan, "CELL_ROWS", 1)
+        patch.setattr(thread_plan, "LONE_CELL_ROWS", 1)
+        patch.setattr(thread_plan, "_THREAD_ROWS", 1)
         assert thread_overlap.compute(connection).faults == whole
 
 

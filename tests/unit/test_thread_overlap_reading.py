@@ -6,9 +6,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from rlscope_analysis import thread_overlap, thread_overlap_plan
 from rlscope_analysis.errors import TraceError
-from rlscope_analysis.thread_overlap import ThreadOverlap
+from rlscope_analysis.sweep import thread_plan
+from rlscope_analysis.sweep import threads as thread_overlap
+from rlscope_analysis.sweep.threads import ThreadOverlap
 from trace_builder import TraceBuilder, run, sleep
 
 # More than one batch of any DuckDB, which holds a million rows or less.
@@ -63,7 +64,7 @@ def stored(connection: duckdb.DuckDBPyConnection, table: str) -> list[tuple[int,
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_long_traces_are_read_batch_by_batch_and_part_by_part(long_trace: Path, jobs: int) -> None:
     with duckdb.connect(str(long_trace), read_only=True) as connection:
-        plan = thread_overlap_plan.make_plan(connection, None, None)
+        plan = thread_plan.make_plan(connection, None, None)
         found = thread_overlap.compute(connection, jobs=jobs)
     assert len(plan.cells) > 2
     assert rows(found, "thread_id", "layer", "gpu", "time_ns", "count") == [

@@ -6,6 +6,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
+
 from rlscope_trace.cli.saving import _second_interrupt_stops
 from rlscope_trace.watch import signals_interrupt
 

@@ -96,7 +96,7 @@ class Injector {
     const std::string reason = WhyNotHere(pid_, *state, memory_, addresses_.restorer);
     if (!reason.empty()) return Refuse(reason);
     CallBoth(thread, *state);
-    return Injected{tid, state->IsRestarting(), (Clock::now() - begin).count(), attempts_};
+    return Injected{tid, (Clock::now() - begin).count(), attempts_};
   }
 
   std::optional<Injected> Refuse(const std::string& reason) {

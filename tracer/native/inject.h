@@ -24,7 +24,6 @@ struct Injection {
 
 struct Injected {
   pid_t tid;
-  bool was_waiting;         // else it was stopped while it ran
   std::int64_t stopped_ns;  // from the request to stop until the thread was let go
   int attempts;             // threads stopped in vain before, and this one
 };

@@ -11,7 +11,6 @@ void bind_inject(py::module_& module) {
   py::register_exception<InjectError>(module, "InjectError", PyExc_RuntimeError);
   py::class_<Injected>(module, "Injected")
       .def_readonly("tid", &Injected::tid)
-      .def_readonly("was_waiting", &Injected::was_waiting)
       .def_readonly("stopped_ns", &Injected::stopped_ns)
       .def_readonly("attempts", &Injected::attempts);
   module.def(

@@ -141,7 +141,6 @@ std::unique_ptr<SpoolScan> OpenScan(const std::string& records_path, std::int64_
 
 void bind_spool(py::module_& module) {
   module.attr("WIRE_VERSION") = RLS_WIRE_VERSION;
-  module.attr("BUCKET_BYTES") = kBucketBytes;
   py::class_<SpoolScan>(module, "SpoolScan")
       .def(py::init(&OpenScan), py::arg("records_path"), py::kw_only(), py::arg("end_ns"))
       .def("advance", &SpoolScan::Advance, py::arg("bytes"),

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 # --- spools: spool_bindings.cpp ---
 
 WIRE_VERSION: int
-BUCKET_BYTES: int
 
 class SpoolScan:
     """First pass over records.bin. Arrays are views of its memory."""
@@ -356,8 +355,6 @@ class Injected:
 
     @property
     def tid(self) -> int: ...
-    @property
-    def was_waiting(self) -> bool: ...
     @property
     def stopped_ns(self) -> int: ...
     @property

@@ -54,8 +54,6 @@ class Decision:
     hits: int
     """Calls since the account was last full."""
     mean_ns: int
-    cost_share: float
-    """What probing these calls cost, as a part of the CPU time."""
 
 
 @dataclass(slots=True)
@@ -240,7 +238,7 @@ class Governor:
             f" {_duration(calls.mean_ns)} would cost {_percent(share)} of the CPU time{others}"
             f" (budget {_percent(self.budget)})"
         )
-        return Decision(site_id, reason, calls.hits, round(calls.mean_ns), share)
+        return Decision(site_id, reason, calls.hits, round(calls.mean_ns))
 
 
 def _percent(share: float) -> str:

@@ -39,7 +39,7 @@ NVTX_OFF = "off"
 
 _NVTX = "NVTX_INJECTION64_PATH"
 _CUDA = "CUDA_INJECTION64_PATH"
-_NOT_ASKED_FOR = "not asked for: --nvtx off"
+NOT_ASKED_FOR = "not asked for: --nvtx off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def _obstacle(program: Path | None, identity: Identity | None) -> str | None:
 
 def _operations(environment: Mapping[str, str], request: Request, obstacle: str | None) -> Verdict:
     if request.modules == NVTX_OFF:
-        return Verdict(measured=False, reason=_NOT_ASKED_FOR)
+        return Verdict(measured=False, reason=NOT_ASKED_FOR)
     other = _other_tool(environment, _NVTX)
     if obstacle is None and other is not None:
         obstacle = (

@@ -5,9 +5,7 @@ SCHEMA_VERSION = 1
 
 # thread_state_coded.state, by code.
 THREAD_STATES = ("running", "runnable", "sleeping", "blocked")
-# In thread_overlap_coded only: a gap in the states of a thread whose states were measured ...
-STATE_LOST = 4
-# ... and "nobody measured this", of states and of the GPU alike.
+# In thread_overlap_coded: "nobody measured this", of states and of the GPU alike.
 NOT_MEASURED = 255
 
 # thread_state.waker_kind, by thread_state_coded.waker; a positive waker is a thread.
@@ -32,6 +30,8 @@ LAYER_CAPTURE = "native_call:{layer}"
 
 # The operation that owns the time when none is open.
 UNANNOTATED = "(unannotated)"
+# In place of a name that was not given, or that did not reach the trace.
+UNNAMED, NAME_LOST = "(unnamed)", "(name lost)"
 
 # probe_hits_coded.event, by code; calibration.event holds the words, and some that never hit a
 # traced thread.
@@ -43,6 +43,8 @@ BYSTANDER_EVENTS = ("bystander_switch", "bystander_call")
 # Kind of table capture: the ranges of a process come through the Python package nvtx.
 PYTHON_RANGES = "operation:python"
 EVENT_PARTS = ("inside", "outside")
-CALIBRATION_METHODS = (
-    "micro", "program", "crowded", "crowded_program", "in_run", "toggled", "combined",
-)  # fmt: skip
+# How `calibrate` measures what an event costs; calibration.method has more, which a trace tells.
+CALIBRATION_METHODS = ("micro", "program", "crowded", "crowded_program")
+# How calibration.quality begins where two estimates of one thing contradict each other, or the
+# trace: a finding of every summary.
+DOUBTFUL = "doubtful: "

@@ -16,7 +16,7 @@ COMMENT ON COLUMN _measured.process_id IS 'The process';
 COMMENT ON COLUMN _measured.kind IS 'As in capture';
 COMMENT ON COLUMN _measured.measured IS 'Whether it was measured';
 
--- As LATE_GPU_SQL in thread_overlap_plan.py.
+-- As LATE_GPU_SQL in sweep/thread_plan.py.
 CREATE OR REPLACE VIEW _late_gpu AS
 SELECT process_id, min(ts_ns) AS from_ns
 FROM gpu_status

@@ -6,8 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from rlscope_analysis.schema.vocabulary import EVENTS
-from rlscope_trace.store.calibration import DOUBTFUL
+from rlscope_analysis.schema.vocabulary import DOUBTFUL, EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
 
 # How far the second one, which is short, may lie from the interval of the first.
 _FACTOR = 1.5
-
-
 # What the OS kernel accounts for is steadier than what a loop of so few takes longer.
 _BY_PROGRAM = ("switch", "wakeup")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from rlscope_analysis import overhead_costs
+from rlscope_analysis.overhead import estimate as overhead_costs
 from rlscope_analysis.trace import open_trace
 from rlscope_trace.calibrate.cache import boot_id
 from rlscope_trace.errors import TracerError

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rlscope_trace.session import Session
     from rlscope_trace.target import Target
 
-_NOT_ASKED_FOR = "not asked for: --nvtx off"
 _NOT_LAUNCHED = "the process was not started by rlscope-trace, so NVTX has no tool in it"
 _HOW_TO_GET_THEM = "--inject loads one, or start the program with: rlscope-trace -- COMMAND"
 
@@ -41,7 +40,7 @@ class OperationCapture:
 
     def __post_init__(self) -> None:
         if not self.is_wanted:
-            self.reason = _NOT_ASKED_FOR
+            self.reason = shims.NOT_ASKED_FOR
 
     @property
     def is_wanted(self) -> bool:

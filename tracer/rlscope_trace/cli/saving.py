@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.derive import complete
-from rlscope_analysis.report_gpu import gpu_line, gpu_summary
+from rlscope_analysis.summary.gpu import gpu_line, gpu_summary
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.live_progress import live_progress
 from rlscope_trace.privileges import chown_to_invoker, invoking_identity
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import duckdb
     from rich.progress import Progress
 
-    from rlscope_analysis.report_gpu import GpuSummary
+    from rlscope_analysis.summary.gpu import GpuSummary
     from rlscope_trace.importers.trace_writer import ImportReport
     from rlscope_trace.store.database_file import ReportProgress
     from rlscope_trace.store.finalise import FinaliseReport

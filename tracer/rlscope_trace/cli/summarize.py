@@ -12,14 +12,16 @@ from typing import Annotated
 
 import typer
 
-from rlscope_analysis import report_operation, report_view
-from rlscope_analysis.report_csv import render_csv
-from rlscope_analysis.report_json import render_json
-from rlscope_analysis.report_operation_table import render_table as render_operations
-from rlscope_analysis.report_table import render_table
+from rlscope_analysis.operations import report as report_operation
+from rlscope_analysis.operations.table import render_table as render_operations
 from rlscope_analysis.reports import REPORTS, Report
-from rlscope_analysis.summarize import summarize as compute
-from rlscope_analysis.summary import Summary
+from rlscope_analysis.reports import answer as report_answer
+from rlscope_analysis.reports import table as report_table
+from rlscope_analysis.summary.as_csv import render_csv
+from rlscope_analysis.summary.as_json import render_json
+from rlscope_analysis.summary.as_table import render_table
+from rlscope_analysis.summary.read import summarize as compute
+from rlscope_analysis.summary.values import Summary
 from rlscope_analysis.trace import Trace, open_trace
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.live_progress import sweeping
@@ -174,13 +176,13 @@ def _render_operations(
 def _render_view(
     trace: Trace, report: Report, output_format: SummaryFormat, *, limit: int | None, to_file: bool
 ) -> str:
-    found = report_view.answer(trace, report)
+    found = report_answer.answer(trace, report)
     if output_format is SummaryFormat.JSON:
-        return "".join(report_view.render_json(found, trace))
+        return "".join(report_answer.render_json(found, trace))
     if output_format is SummaryFormat.CSV:
-        return "".join(report_view.render_csv(found))
+        return "".join(report_answer.render_csv(found))
     is_terminal = sys.stdout.isatty() and not to_file
-    return report_view.render_page(found, trace, limit=limit, is_terminal=is_terminal)
+    return report_table.render_page(found, trace, limit=limit, is_terminal=is_terminal)
 
 
 def _render(

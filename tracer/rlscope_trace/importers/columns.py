@@ -33,6 +33,17 @@ _KEYS = {
 }
 
 
+def joined_column(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Put parts of a column below each other; NULLs stay masked."""
+    if not parts:
+        return np.empty(0, dtype=np.int64)
+    if any(isinstance(part, np.ma.MaskedArray) for part in parts):
+        masks = [np.ma.getmaskarray(part) for part in parts]
+        data = np.concatenate([np.ma.getdata(part) for part in parts])
+        return np.ma.MaskedArray(data, mask=np.concatenate(masks))
+    return np.concatenate(parts)
+
+
 def row_count(name: str, table: Table) -> int:
     """Return the rows of a table; ValueError if its columns are not equally long."""
     lengths = {len(column) for column in table.values()}

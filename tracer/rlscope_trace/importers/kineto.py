@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from rlscope_analysis.schema.vocabulary import LAYER_CAPTURE
 from rlscope_trace.importers.columns import Column, Table
 from rlscope_trace.importers.input_paths import check_paths
 from rlscope_trace.importers.kineto_file import Count, KinetoFile, read_file
@@ -110,7 +111,7 @@ def _convert(
 def _captures(process_id: int, file: KinetoFile) -> Iterator[tuple[int, str, bool, str]]:
     for kind in ("operation", "native_call"):
         yield process_id, kind, True, _IMPORTED
-    yield process_id, "native_call:simulator", False, _NO_SIMULATOR
+    yield process_id, LAYER_CAPTURE.format(layer="simulator"), False, _NO_SIMULATOR
     has_gpu = file.has_gpu_records()
     for kind in ("cuda_call", "gpu_activity"):
         yield process_id, kind, has_gpu, _IMPORTED if has_gpu else _NO_GPU

@@ -12,7 +12,6 @@ from rlscope_trace.importers.nsys_source import Names, Source, distinct_rows, fi
 from rlscope_trace.importers.nsys_sqlite import Columns
 
 TABLE = "NVTX_EVENTS"
-UNNAMED = "(unnamed)"
 # NVTX_EVENTS.eventType; those from 64 on come from NVTX text files imported into the report.
 _CATEGORY, _DOMAIN = 33, 75
 _PUSH_POP = (59, 70)

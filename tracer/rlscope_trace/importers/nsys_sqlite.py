@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlscope_trace.importers.columns import joined_column
 from rlscope_trace.importers.errors import ImportFileError
 
 EXPORT_COMMAND = "nsys export --type sqlite REPORT.nsys-rep"
@@ -109,7 +110,7 @@ class NsysFile:
                 for column, part in enumerate(parts):
                     part.append(_narrowed(chunk[:, column]))
                 progress(len(chunk))
-        return {name: _joined(part) for name, part in zip(present, parts, strict=True)}
+        return {name: joined_column(part) for name, part in zip(present, parts, strict=True)}
 
     def read_texts(self, table: str, name: str) -> Iterator[str | None]:
         """Yield a column of text, in the order in which read() reads the rows."""
@@ -260,13 +261,3 @@ def _narrowed(values: NDArray[np.int64]) -> NDArray[Any]:
     fits = int(numbers.min()) >= -(1 << 31) and int(numbers.max()) < 1 << 31
     kept = numbers.astype(np.int32 if fits else np.int64)
     return np.ma.MaskedArray(kept, mask=null) if has_null else kept
-
-
-def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    if not parts:
-        return np.empty(0, dtype=np.int64)
-    if any(isinstance(part, np.ma.MaskedArray) for part in parts):
-        masks = [np.ma.getmaskarray(part) for part in parts]
-        data = np.concatenate([np.ma.getdata(part) for part in parts])
-        return np.ma.MaskedArray(data, mask=np.concatenate(masks))
-    return np.concatenate(parts)

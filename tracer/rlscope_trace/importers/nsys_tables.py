@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscope_trace.importers.columns import Table
+from rlscope_analysis.schema.vocabulary import UNNAMED
+from rlscope_trace.importers.columns import Table, joined_column
 from rlscope_trace.importers.nesting import OperationNames, operation_tables
 from rlscope_trace.importers.nsys_calls import Calls
 from rlscope_trace.importers.nsys_capture import Verdict, capture_table
 from rlscope_trace.importers.nsys_devices import DeviceKey, Facts, device_table
 from rlscope_trace.importers.nsys_gpu import Activities
 from rlscope_trace.importers.nsys_losses import Losses
-from rlscope_trace.importers.nsys_nvtx import UNNAMED, NvtxNames, Ranges
+from rlscope_trace.importers.nsys_nvtx import NvtxNames, Ranges
 from rlscope_trace.importers.nsys_owners import Owners
 from rlscope_trace.importers.nsys_sched import States
 from rlscope_trace.importers.nsys_source import Names, distinct_rows
@@ -135,15 +136,7 @@ def _joined(parts: Sequence[Columns]) -> Columns:
     """Put tables of the same columns below each other; NULLs stay masked."""
     if len(parts) <= 1:
         return dict(parts[0]) if parts else {}
-    joined: Columns = {}
-    for name in parts[0]:
-        columns = [part[name] for part in parts]
-        is_masked = any(isinstance(column, np.ma.MaskedArray) for column in columns)
-        joined[name] = np.concatenate([np.ma.getdata(column) for column in columns])
-        if is_masked:
-            mask = np.concatenate([np.ma.getmaskarray(column) for column in columns])
-            joined[name] = np.ma.MaskedArray(joined[name], mask=mask)
-    return joined
+    return {name: joined_column([part[name] for part in parts]) for name in parts[0]}
 
 
 def _operations(

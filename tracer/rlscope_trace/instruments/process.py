@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlscope_trace.procfs import split_stat
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -18,6 +20,8 @@ FileKey = tuple[int, int]
 # How often its mappings are read: at first, and once nothing changes.
 _SHORT_NS = 250_000_000
 _LONG_NS = 2_000_000_000
+# Field 28 of /proc/PID/stat, as split_stat counts them.
+_STARTSTACK = 28 - 3
 # The native half of the Python package nvtx, which calls NVTX for it.
 _NVTX_PACKAGE = re.compile(r"/nvtx/_lib/lib\.[^/]*so$")
 
@@ -44,12 +48,11 @@ def has_other_clock(pid: int) -> bool:
 def stack_start(pid: int) -> int:
     """Return where the stack of a process begins: elsewhere after each exec. 0: not known."""
     try:
-        status = Path(f"/proc/{pid}/stat").read_bytes()
+        status = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
         return 0
-    # The name may hold anything; it is field 2, and startstack field 28.
-    fields = status.rpartition(b")")[2].split()
-    return int(fields[28 - 3]) if len(fields) > 28 - 3 else 0
+    _, fields = split_stat(status)
+    return int(fields[_STARTSTACK]) if len(fields) > _STARTSTACK else 0
 
 
 @dataclass(slots=True)

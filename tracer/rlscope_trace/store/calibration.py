@@ -6,7 +6,12 @@ import json
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.schema.vocabulary import BYSTANDER_EVENTS, EVENT_PARTS, EVENTS
+from rlscope_analysis.schema.vocabulary import (
+    BYSTANDER_EVENTS,
+    CALIBRATION_METHODS,
+    EVENT_PARTS,
+    EVENTS,
+)
 from rlscope_trace.store.spool import CALIBRATION_FILE
 
 if TYPE_CHECKING:
@@ -16,10 +21,7 @@ if TYPE_CHECKING:
     import duckdb
 
 CALLS = ("call", "call_dear", "bystander_call")
-METHODS = ("micro", "program", "crowded", "crowded_program")
 OK = "ok"
-# As in the analysis, whose summaries tell of it.
-DOUBTFUL = "doubtful: "
 _FORMAT = 3
 # No cost takes so many ns, no measurement is taken so often.
 _MOST = 10**12
@@ -86,7 +88,7 @@ def _cost(entry: object) -> Cost:
     if (
         not all(_is_text(text) for text in texts)
         or entry["part"] not in (None, *EVENT_PARTS)
-        or entry["method"] not in METHODS
+        or entry["method"] not in CALIBRATION_METHODS
         or type(entry["n"]) is not int
         or not 0 <= entry["n"] < _MOST
         or not all(time_ns is None or _is_time(time_ns) for time_ns in times)

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import duckdb
 
-from rlscope_analysis.schema.vocabulary import PYTHON_RANGES
+from rlscope_analysis.schema.vocabulary import LAYER_CAPTURE, PYTHON_RANGES
 from rlscope_trace.store.calibration_windows import calls_away
 from rlscope_trace.store.capture_cuda import insert_cuda_capture
 from rlscope_trace.store.capture_rows import NOT_RECORDED, OTHER_CLOCK
@@ -79,7 +79,7 @@ def _of_all(session: Mapping[str, object], facts: ProbeFacts) -> list[_Row]:
         is_probed = layer in told["layers"]
         # Said of each layer, too: what is said of one goes before what is said of all.
         reason = calls if is_probed else _how_to_get(layer, told.get("cuda_calls", "off"))
-        rows.append((None, f"native_call:{layer}", is_probed, reason))
+        rows.append((None, LAYER_CAPTURE.format(layer=layer), is_probed, reason))
     return rows
 
 

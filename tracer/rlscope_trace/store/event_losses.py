@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 from rlscope_trace.store.probe_facts import ProbeFacts
-from rlscope_trace.store.stats import TraceStat
+from rlscope_trace.store.stats import DAMAGED, TraceStat
 
-_DAMAGED = "check the disk: what is written there does not come back"
 # Counter of NativeProbes -> kind, what it counts, what to do about it.
 _CALLS = {
     "unmatched": (
@@ -32,12 +31,12 @@ def event_losses(facts: ProbeFacts, malformed_count: int) -> list[TraceStat]:
 
 def _all(facts: ProbeFacts, malformed_count: int) -> Iterator[TraceStat]:
     yield TraceStat(
-        "dropped", "calls and samples that cannot be read", malformed_count, None, _DAMAGED
+        "dropped", "calls and samples that cannot be read", malformed_count, None, DAMAGED
     )
     if facts.failure is not None:
         source = f"calls and Python functions: the recorder failed: {facts.failure}"
         yield TraceStat("dropped", source, None, None, "report it; the rest of the trace is whole")
-    yield TraceStat("dropped", "notes of the probes", facts.damaged_lines, None, _DAMAGED)
+    yield TraceStat("dropped", "notes of the probes", facts.damaged_lines, None, DAMAGED)
     for pid, unscanned_bytes in facts.unscanned:
         source = f"functions in {unscanned_bytes >> 20:,} MiB of pid {pid} that were not searched"
         yield TraceStat("skipped", source, 1, None, None)

@@ -11,7 +11,7 @@ from rlscope_trace._capture import shim_gpu_cut_names, shim_gpu_lost, shim_gpu_r
 from rlscope_trace.store.gpu_devices import INT64_MAX, int64
 from rlscope_trace.store.gpu_facts import NOT_FETCHED
 from rlscope_trace.store.operation_losses import OUT_OF_IT
-from rlscope_trace.store.stats import TraceStat
+from rlscope_trace.store.stats import KILLED, TraceStat
 from rlscope_trace.store.thread_lives import ELSEWHEN, OUTSIDE
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ _DROPPED, _UNREADABLE, _NO_BUFFER = 1, 2, 3
 _SLOWER = "record less: without --cuda-memory, with --cuda-graphs graph"
 _MEMORY = "leave the program more memory: the machine, or its limit (ulimit -v, cgroup), was full"
 _NEWER = "a newer rlscope-trace may know the records of this CUDA"
-_KILLED = "stop the recorder with Ctrl-C or SIGTERM: a kill loses what was under way"
 _REST = (
     "GPU records of processes that ended, or were left, while CUPTI held some: the last 0.4 s"
     " at most, and what was under way"
@@ -139,7 +138,7 @@ def _left_out(reader: ShimGpuReader, cuts: GpuCuts) -> Iterator[TraceStat]:
     )  # fmt: skip
     yield TraceStat(
         "truncated", "GPU records after the last instant that is known of their process",
-        cuts.after_end, None, _KILLED,
+        cuts.after_end, None, KILLED,
     )  # fmt: skip
 
 

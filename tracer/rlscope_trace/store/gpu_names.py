@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlscope_analysis.schema.vocabulary import GPU_ACTIVITY_KINDS
+from rlscope_analysis.schema.vocabulary import GPU_ACTIVITY_KINDS, NAME_LOST
 from rlscope_trace.store.cuda_names import (
     COPY_NAMES,
     SET_NAME,
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     Columns = dict[str, NDArray[Any]]
 
-_LOST_NAME = "(name lost)"
 # Of rls_shim_gpu_call.api: CUPTI's activity kinds.
 _APIS = {4: "driver", 5: "runtime"}
 _KERNEL, _MEMCPY, _MEMSET, _GRAPH, _SYNC = (
@@ -37,7 +36,7 @@ class GpuNames:
 
     def __init__(self, texts: Sequence[str | None], strings: Strings) -> None:
         """`texts`: by the index that records name them by; None: the text was lost."""
-        self._texts = [_LOST_NAME if text is None else text for text in texts]
+        self._texts = [NAME_LOST if text is None else text for text in texts]
         self._strings = strings
         # By index; 0: not used so far. The last entry is of records without a name.
         self._ids = np.zeros(len(texts) + 1, dtype=np.int32)

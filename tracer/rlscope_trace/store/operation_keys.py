@@ -4,12 +4,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from rlscope_analysis.schema.vocabulary import NAME_LOST, UNNAMED
 from rlscope_trace.store.operation_inserts import Columns, texts_column
 
 # RLS_AUTO_DOMAIN of cupti/records.h.
 _AUTO_DOMAIN = "rlscope"
-_UNNAMED = "(unnamed)"
-_LOST_NAME = "(name lost)"
 
 # Name, domain, category, source, color of a key.
 _Described = tuple[str, str | None, str | None, str, int | None]
@@ -41,12 +40,12 @@ def _described(
 ) -> _Described:
     """Turn what the decoder knows of a key into the columns of operation_path."""
     if name is not None:
-        name = name or _UNNAMED
+        name = name or UNNAMED
     is_auto = domain == _AUTO_DOMAIN
     return (
-        _LOST_NAME if name is None else name,
-        _LOST_NAME if domain is None else domain or None,
-        _LOST_NAME if category is None else category or None,
+        NAME_LOST if name is None else name,
+        NAME_LOST if domain is None else domain or None,
+        NAME_LOST if category is None else category or None,
         "auto" if is_auto else "nvtx",
         color or None,
     )

@@ -4,11 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from rlscope_trace.store.nested_ranges import NestedRanges
-from rlscope_trace.store.stats import TraceStat
+from rlscope_trace.store.stats import DAMAGED, KILLED, TraceStat
 
 _SLOWER = "mark fewer ranges: the recorder could not keep up with their rate"
-_KILLED = "stop the recorder with Ctrl-C or SIGTERM: a kill loses what was under way"
-_DAMAGED = "check the disk: what is written there does not come back"
 REFUSED = "the program set a seccomp filter, or a limit (ulimit -f, -v), before"
 OUT_OF_IT = "run the program outside of it"
 _UNBALANCED = "let every push have its pop, on the same thread and in the same domain"
@@ -66,7 +64,7 @@ def _dropped(losses: Mapping[str, int]) -> Iterator[TraceStat]:
         "dropped", "operations nested deeper than 64", losses["too_deep"], None,
         "mark the outer levels only",
     )  # fmt: skip
-    yield TraceStat("dropped", "operations: damaged records", losses["damaged"], None, _DAMAGED)
+    yield TraceStat("dropped", "operations: damaged records", losses["damaged"], None, DAMAGED)
 
 
 def _odd(losses: Mapping[str, int], cuts: Cuts) -> Iterator[TraceStat]:
@@ -107,7 +105,7 @@ def _truncated(losses: Mapping[str, int], cuts: Cuts) -> Iterator[TraceStat]:
     )  # fmt: skip
     yield TraceStat(
         "truncated", "operations after the last instant that is known of their thread",
-        cuts.after_end, None, _KILLED,
+        cuts.after_end, None, KILLED,
     )  # fmt: skip
     yield TraceStat(
         "truncated", "start/end ranges never ended: cut at the end of the process or recording",
@@ -119,5 +117,5 @@ def _truncated(losses: Mapping[str, int], cuts: Cuts) -> Iterator[TraceStat]:
     )  # fmt: skip
     yield TraceStat(
         "truncated", "operations: a block was not written to its end",
-        int(losses["bytes_left"] > 0), None, _KILLED,
+        int(losses["bytes_left"] > 0), None, KILLED,
     )  # fmt: skip

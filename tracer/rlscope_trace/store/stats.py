@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 from rlscope_trace.store.spool import RECORD_KINDS, Spool
 
-_DEFAULT_RING_MIB = 32
-_KILLED = "stop the recorder with Ctrl-C or SIGTERM: a kill loses what was under way"
-_DAMAGED = "check the disk: what is written there does not come back"
+# What helps, for the other tables' losses too.
+KILLED = "stop the recorder with Ctrl-C or SIGTERM: a kill loses what was under way"
+DAMAGED = "check the disk: what is written there does not come back"
 _SKIPPED = (
     "stop other tracers, if there are any: the OS kernel skips a probe that interrupts another one,"
     " and hides some threads from all of them"
 )
+_DEFAULT_RING_MIB = 32
 _SPACE = "free space, or record to another disk with -o"
 
 
@@ -57,10 +58,10 @@ def _ring(spool: Spool) -> str:
 def _recording(spool: Spool) -> Iterator[TraceStat]:
     """Losses that the recorder counted."""
     if not spool.end_ns:
-        yield TraceStat("truncated", "the recording: its last 0.1 s at least", None, None, _KILLED)
+        yield TraceStat("truncated", "the recording: its last 0.1 s at least", None, None, KILLED)
     progress = spool.progress
     if progress is None:
-        yield TraceStat("dropped", "not known: the counters are gone", None, None, _DAMAGED)
+        yield TraceStat("dropped", "not known: the counters are gone", None, None, DAMAGED)
         return
     for loss in progress.ring_losses:
         source = f"ring cpu {loss.cpu} {loss.kind}"
@@ -89,8 +90,8 @@ def _reading(spool: Spool, decoded: Decoded) -> Iterator[TraceStat]:
     left_bytes = decoded.file_bytes - decoded.whole_bytes
     if left_bytes > 0 or missing > 0:
         source = f"spool: {left_bytes} bytes after the last whole record"
-        yield TraceStat("truncated", source, max(missing, 1), None, _KILLED)
-    yield TraceStat("dropped", "spool: damaged records", decoded.malformed_count, None, _DAMAGED)
+        yield TraceStat("truncated", source, max(missing, 1), None, KILLED)
+    yield TraceStat("dropped", "spool: damaged records", decoded.malformed_count, None, DAMAGED)
     yield TraceStat(
         "dropped", "spool: records of a kind not known", decoded.unknown_kind_count, None,
         "recover the spool with the rlscope-trace that recorded it",
@@ -111,9 +112,9 @@ def _telling(decoded: Decoded, ring: str) -> Iterator[TraceStat]:
             _SKIPPED,
         ),
         "gap": ("unmatched", "cycles: gaps between them, see thread.lost_ns", ring),
-        "overlap": ("unmatched", "cycles that overlap or run backwards: cut", _DAMAGED),
+        "overlap": ("unmatched", "cycles that overlap or run backwards: cut", DAMAGED),
         "unseen_end": ("unmatched", "threads without an end, see thread.lost_ns", ring),
-        "truncated_thread": ("truncated", "threads alive when the recorder was killed", _KILLED),
+        "truncated_thread": ("truncated", "threads alive when the recorder was killed", KILLED),
     }
     for name, (kind, source, remedy) in sources.items():
         count, first_ns = decoded.findings[name]

@@ -1,0 +1,174 @@
+"""Answers `summarize --by operation`: where the time of each operation went, and per iteration.
+
+docs/summary.md explains every number; table renders it for people.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from rlscope_analysis.operations.iteration import Iteration, Row, find_iteration
+from rlscope_analysis.query import run_query
+from rlscope_analysis.reports import REPORTS, report_sql
+from rlscope_analysis.reports.answer import Answer, answer
+from rlscope_analysis.result_format import csv_lines, json_report, json_value
+from rlscope_analysis.summary import queries
+from rlscope_analysis.summary.notes import fault_notes, unmeasured_notes
+from rlscope_analysis.summary.values import Loss
+from rlscope_analysis.window import AskedWindow, asked_window
+from rlscope_analysis.wording import count_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from rlscope_analysis.trace import Trace
+
+# The kinds of record that the answer draws on.
+_KINDS = ("operation", "thread_state")
+# Entries into a layer from any other, while the operation is innermost; None: not measured.
+TRANSITIONS = ("to_simulator", "to_backend", "to_cuda_api")
+_IDENTITY = ("scope", "process_id", "operation", "domain", "category", "source", "path_id")
+# What is divided by the number of iterations.
+PER_ITERATION = (
+    "total_ns", "self_ns", "self_running_ns", "self_runnable_ns", "self_off_cpu_ns",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class OperationReport:
+    """Everything `summarize --by operation` tells of one trace; times in ns, None is not known."""
+
+    trace: str
+    is_complete: bool
+    window: AskedWindow | None
+    losses: tuple[Loss, ...]
+    notes: tuple[str, ...]
+    not_measured: dict[str, int]
+    """Kind of record -> number of processes for which it was not measured."""
+    iteration: Iteration | None
+    """None: nothing looks like one, and no row has times per iteration."""
+    processes: tuple[Row, ...]
+    """Rows of reports/operation-threads.sql, the longest lifetime first."""
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    """By scope: operation, path (the same time as a tree), async_range and mark (in no sum)."""
+
+    def of_scope(self, scope: str) -> list[Row]:
+        """Return the rows of one scope."""
+        return [row for row in self.rows if row["scope"] == scope]
+
+
+def report_operations(trace: Trace, *, per: str | None = None) -> OperationReport:
+    """Read the operations of an open trace; `per` names the one that counts as an iteration.
+
+    Raises TraceError where operations were not measured, and where none is called `per`.
+    """
+    found = answer(trace, REPORTS["operation"])
+    rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+    _add_transitions(trace, rows)
+    iteration = find_iteration([row for row in rows if row["scope"] == "path"], per)
+    columns = found.columns + TRANSITIONS
+    if iteration:
+        columns += tuple(_per_iteration(name) for name in PER_ITERATION)
+        columns += tuple(f"{name}_per_iteration" for name in TRANSITIONS)
+    rows += _rows(trace, "operation-async") + _rows(trace, "operation-mark")
+    processes = _rows(trace, "operation-threads")
+    ((ended_cleanly,),) = run_query(trace, queries.ENDED_CLEANLY_SQL).rows
+    return OperationReport(
+        trace=str(trace.path),
+        is_complete=ended_cleanly,
+        window=asked_window(trace.connection),
+        losses=tuple(Loss(*row) for row in run_query(trace, queries.LOSSES_SQL).rows),
+        notes=tuple(_notes(trace, found, rows, processes)),
+        not_measured=found.not_measured,
+        iteration=iteration,
+        processes=tuple(processes),
+        columns=columns,
+        rows=tuple(_completed(row, columns, iteration) for row in rows),
+    )
+
+
+def _rows(trace: Trace, name: str) -> list[Row]:
+    result = run_query(trace, report_sql(name))
+    return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+
+
+def _add_transitions(trace: Trace, rows: list[Row]) -> None:
+    counts = {
+        tuple(row[name] for name in _IDENTITY): row for row in _rows(trace, "operation-transitions")
+    }
+    for row in rows:
+        found = counts.get(tuple(row[name] for name in _IDENTITY), {})
+        row |= {name: found.get(name) for name in TRANSITIONS}
+
+
+def _per_iteration(name: str) -> str:
+    return f"{name.removesuffix('_ns')}_per_iteration_ns"
+
+
+def _completed(row: Row, columns: tuple[str, ...], iteration: Iteration | None) -> Row:
+    """Return the row with every column, those per iteration too; None is not known."""
+    complete = {name: row.get(name) for name in columns}
+    times = iteration.by_process.get(row["process_id"]) if iteration else None
+    if times and row["scope"] in {"operation", "path"}:
+        for name in PER_ITERATION:
+            if row[name] is not None:
+                complete[_per_iteration(name)] = row[name] / times
+        for name in TRANSITIONS:
+            if row[name] is not None:
+                complete[f"{name}_per_iteration"] = row[name] / times
+    return complete
+
+
+def _notes(trace: Trace, found: Answer, rows: list[Row], processes: list[Row]) -> Iterable[str]:
+    told = list(unmeasured_notes(trace, _KINDS))
+    yield from told
+    for kind, count in found.not_measured.items():
+        if not any(note.startswith(f"not measured: {kind} of ") for note in told):
+            yield f"{kind} was not measured for {count_of(count, 'process')}"
+    yield from fault_notes(trace, ("operation_coded", "thread", "all"))
+    selves = [row["self_ns"] for row in rows if row["scope"] == "operation"]
+    lifetime_ns = sum(process["lifetime_ns"] for process in processes)
+    if None not in selves and sum(selves) != lifetime_ns:
+        yield (
+            "this trace is faulty, please report it: the self times add up to"
+            f" {sum(selves):,} ns, the lifetimes to {lifetime_ns:,} ns"
+        )
+    if any(
+        row["scope"] == "operation"
+        and row["total_running_ns"] is None is not row["self_running_ns"]
+        for row in rows
+    ):
+        yield "operations end out of order: the parts of their totals are not known (-)"
+
+
+def render_csv(report: OperationReport) -> Iterator[str]:
+    """Render the rows of every scope under a line of headings; an empty field is not known."""
+    return csv_lines([report.columns, *(tuple(row.values()) for row in report.rows)])
+
+
+def render_json(report: OperationReport) -> Iterator[str]:
+    """Render one object: what the report says about the trace, and a row per line."""
+    iteration = report.iteration
+    head = {
+        "view": "operation",
+        "trace": report.trace,
+        "is_complete": report.is_complete,
+        "window": asdict(report.window) if report.window else None,
+        "losses": [asdict(loss) for loss in report.losses],
+        "notes": report.notes,
+        "processes_not_measured": report.not_measured,
+        "iteration": iteration
+        and {
+            "operation": iteration.name,
+            "source": iteration.source,
+            "instances": [
+                {"process_id": process_id, "instances": count}
+                for process_id, count in iteration.by_process.items()
+            ],
+        },
+        "processes": report.processes,
+    }
+    records = ({name: json_value(value) for name, value in row.items()} for row in report.rows)
+    return json_report(head, records)

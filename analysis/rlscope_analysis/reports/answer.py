@@ -1,0 +1,107 @@
+"""Runs one of the reports; its rows as JSON or CSV."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from rlscope_analysis.errors import TraceError
+from rlscope_analysis.query import run_query
+from rlscope_analysis.result_format import csv_lines, json_report, json_value
+from rlscope_analysis.window import asked_window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rlscope_analysis.reports import Report
+    from rlscope_analysis.trace import Trace
+
+_GAP_SQL = """
+SELECT
+  EXISTS (FROM calibration WHERE used AND mean_ns IS NOT NULL),
+  EXISTS (FROM calibration), EXISTS (FROM process),
+  (
+    SELECT arg_min(quality, event <> 'switch') FROM calibration
+    WHERE mean_ns IS NULL AND method = 'micro'
+  )
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The columns and rows of a report, and the kinds of record it could not see everywhere."""
+
+    report: Report
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+    not_measured: dict[str, int]
+    """Of each kind of record that the report needs: processes it was not measured for, if any."""
+
+
+def answer(trace: Trace, report: Report) -> Answer:
+    """Run the query of a report.
+
+    Raises TraceError where no kind of record it needs was measured for any process, or nobody
+    measured what recording costs.
+    """
+    missing = _not_measured(trace, report.needs)
+    if report.needs_costs and (reason := cost_gap(trace)):
+        raise TraceError(
+            f"{trace.path} does not tell what its recording cost: {reason}",
+            hint=f"what it holds: rlscope-trace sql {trace.path} 'FROM calibration'",
+        )
+    result = run_query(trace, report.sql)
+    return Answer(report, result.columns, list(result.rows), missing)
+
+
+def cost_gap(trace: Trace) -> str | None:
+    """Return why nothing can be subtracted; None: what recording costs was measured."""
+    ((is_calibrated, is_told, has_processes, reason),) = run_query(trace, _GAP_SQL).rows
+    if is_calibrated or not has_processes:
+        return None
+    if not is_told:
+        return "its recorder did not measure it"
+    return str(reason or "no cost of an event was measured").removeprefix("not measured: ")
+
+
+def _not_measured(trace: Trace, kinds: tuple[str, ...]) -> dict[str, int]:
+    """Return for how many processes each of the kinds was not measured, if for any."""
+    ((processes,),) = run_query(trace, "SELECT count(*) FROM process").rows
+    if not kinds or not processes:
+        return {}
+    known = dict.fromkeys(kinds, (0, processes))
+    query = "SELECT kind, count(*) FILTER (WHERE measured), count(*) FROM _measured GROUP BY kind"
+    known |= {kind: (yes, of) for kind, yes, of in run_query(trace, query).rows if kind in known}
+    if not any(yes for yes, _ in known.values()):
+        told = "SELECT DISTINCT kind, reason FROM capture WHERE reason IS NOT NULL ORDER BY ALL"
+        reasons = [reason for kind, reason in run_query(trace, told).rows if kind in known]
+        why = "; ".join(dict.fromkeys(reasons))
+        raise TraceError(
+            f"{trace.path} holds no {' or '.join(kinds)}: it was not measured"
+            + (f" ({why})" if why else ""),
+            hint=f"what it holds: rlscope-trace sql {trace.path} 'FROM capture'",
+        )
+    return {kind: of - yes for kind, (yes, of) in known.items() if of > yes}
+
+
+def render_json(found: Answer, trace: Trace) -> Iterator[str]:
+    """Render one object: the report, the trace, and a row per line."""
+    window = asked_window(trace.connection)
+    head = {
+        "view": found.report.name,
+        "trace": str(trace.path),
+        "window": asdict(window) if window else None,
+        "processes_not_measured": found.not_measured,
+    }
+    return json_report(head, rows_of(found))
+
+
+def rows_of(found: Answer) -> Iterator[dict[str, Any]]:
+    """Yield each row as an object of JSON."""
+    for row in found.rows:
+        yield {name: json_value(value) for name, value in zip(found.columns, row, strict=True)}
+
+
+def render_csv(found: Answer) -> Iterator[str]:
+    """Render every row under a line of headings; NULL is an empty field."""
+    return csv_lines([found.columns, *found.rows])

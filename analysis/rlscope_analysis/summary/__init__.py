@@ -1,0 +1,1 @@
+"""What `summarize` tells of a trace as a whole: its values, findings and renderings."""

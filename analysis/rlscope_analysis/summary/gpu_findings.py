@@ -1,0 +1,93 @@
+"""What a summary points out about GPUs: what nvidia-smi would say, and why they were idle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlscope_analysis.query import run_query
+from rlscope_analysis.wording import percent, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rlscope_analysis.trace import Trace
+
+_LINES = 5
+# By how much the two must differ to be worth a line.
+_LEAST_DIFFERENCE = 0.1
+# What was less than this of the span of the GPU work, or of the idle time, is not worth a line.
+_LEAST_SHARE = 0.1
+_REASONS = 3
+# The gaps of more would take longer than all the rest of a summary: --view gpu-idle tells of them.
+_MOST_ACTIVITIES = 1_000_000
+
+# Asked first: the views below take a pass over all activities, and over the states of threads.
+_ANY_SQL = """
+SELECT
+  (SELECT count(*) FROM gpu_activity_coded),
+  EXISTS (SELECT 1 FROM counter WHERE name = 'utilization_gpu')
+"""
+_UTILIZATION_SQL = f"""
+SELECT
+  coalesce(host || ' ', '') || 'GPU ' || device_id, span_ns, utilization_share, kernel_ns
+FROM gpu_utilization
+WHERE scope = 'trace' AND abs(utilization_share - kernel_share) >= {_LEAST_DIFFERENCE}
+  -- Where a traced program used GPUs unseen, the two need not be the same work.
+  AND NOT EXISTS (FROM _unseen_gpu AS u WHERE u.host IS NOT DISTINCT FROM gpu_utilization.host)
+ORDER BY abs(utilization_share - kernel_share) DESC, host, device_id LIMIT {_LINES}
+"""  # noqa: S608 - numbers of our own
+_IDLE_SQL = f"""
+WITH held AS (
+  SELECT process_id, bucket, sum(time_ns)::BIGINT AS time_ns
+  FROM {{idle}} WHERE bucket IS NOT NULL
+  GROUP BY process_id, bucket
+), reason AS (
+  SELECT
+    process_id,
+    list({{'bucket': bucket, 'time_ns': time_ns}} ORDER BY time_ns DESC, bucket) AS reasons
+  FROM held GROUP BY process_id
+)
+SELECT p.pid, p.name, g.span_ns, g.idle_ns, r.reasons
+FROM gpu_time AS g
+LEFT JOIN reason AS r ON r.process_id = g.process_id
+LEFT JOIN process AS p ON p.process_id = g.process_id
+WHERE g.scope = 'process' AND g.idle_ns >= {_LEAST_SHARE} * g.span_ns AND g.idle_ns > 0
+ORDER BY g.idle_ns DESC, g.process_id LIMIT {_LINES}
+"""  # noqa: S608 - numbers of our own
+_NO_REASONS = "(SELECT 0 AS process_id, NULL::VARCHAR AS bucket, 0 AS time_ns)"
+
+
+def gpu_findings(trace: Trace) -> Iterable[str]:
+    """Yield one sentence for each finding, each with its share and of which time that is one."""
+    ((activities, has_readings),) = run_query(trace, _ANY_SQL).rows
+    if has_readings:
+        yield from _utilization(trace)
+    if activities:
+        yield from _idle(trace, with_reasons=activities <= _MOST_ACTIVITIES)
+
+
+def _utilization(trace: Trace) -> Iterable[str]:
+    for gpu, span_ns, utilization, kernel_ns in run_query(trace, _UTILIZATION_SQL).rows:
+        yield (
+            f"nvidia-smi would say {utilization * 100:.1f} % of {printable(gpu)}; kernels of the"
+            f" traced programs ran {percent(kernel_ns, span_ns)} % of these {span_ns / 1e9:,.3f} s;"
+            " see --view utilization"
+        )
+
+
+def _idle(trace: Trace, *, with_reasons: bool) -> Iterable[str]:
+    query = _IDLE_SQL.replace("{idle}", "gpu_idle" if with_reasons else _NO_REASONS)
+    for pid, name, span_ns, idle_ns, reasons in run_query(trace, query).rows:
+        shown = [
+            f"{reason['bucket']} {percent(reason['time_ns'], idle_ns)} %"
+            for reason in (reasons or [])[:_REASONS]
+            if reason["time_ns"] >= _LEAST_SHARE * idle_ns
+        ]
+        did = (
+            f"; meanwhile the launching threads were in {', '.join(shown)} of that" if shown else ""
+        )
+        whom = f"{printable(name or '(no name)')} (pid {'not known' if pid is None else pid})"
+        yield (
+            f"no GPU worked for {whom} {percent(idle_ns, span_ns)} % of the {span_ns / 1e9:,.3f} s"
+            f" from its first to its last GPU work{did}; see --view gpu-idle"
+        )

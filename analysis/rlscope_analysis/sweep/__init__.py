@@ -1,0 +1,1 @@
+"""The overlap engine over stored traces and over anybody's intervals: docs/overlap.md."""
