@@ -29,7 +29,7 @@ def measure(repository: Path, say: Callable[[str], None]) -> int:
 
     FixtureError where none is.
     """
-    sys.path.insert(0, str(repository / "tests"))
+    sys.path[:0] = [str(repository / "tests"), str(repository / "tests/support")]
     try:
         import cuda_fakes
         import cupti_wheels

@@ -22,7 +22,7 @@ from rlscope_analysis.views import install_views
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 RUNNING, RUNNABLE, SLEEPING, BLOCKED, LOST = 0, 1, 2, 3, -1
 NOBODY, INTERRUPT, OUTSIDE, UNKNOWN = 0, -1, -2, -3

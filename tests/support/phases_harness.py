@@ -18,7 +18,7 @@ import pytest
 
 import rlscope_trace
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+REPOSITORY = Path(__file__).resolve().parents[2]
 SOURCES = REPOSITORY / "cupti" / "python"
 WORKLOADS = REPOSITORY / "tests" / "workloads"
 # Where the reinforcement-learning libraries are, if not here.
@@ -177,5 +177,6 @@ def make(scratch: Path) -> Harness:
     """Build what is not built yet."""
     runs = scratch / "runs"
     runs.mkdir()
-    listener = build(scratch / "listener.so", REPOSITORY / "tests" / "phases_listener.c")
+    source = Path(__file__).with_name("phases_listener.c")
+    listener = build(scratch / "listener.so", source)
     return Harness(python_folder(scratch), listener, runs)

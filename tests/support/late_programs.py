@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-SOURCE = Path(__file__).resolve().parent / "workloads" / "late_target.c"
+SOURCE = Path(__file__).resolve().parents[1] / "workloads" / "late_target.c"
 DEADLINE_S = 30.0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-_FAKES = Path(__file__).resolve().parent / "fakes"
+_FAKES = Path(__file__).resolve().parents[1] / "fakes"
 SOURCES = [_FAKES / "fake_libnvml.c", _FAKES / "fake_nvml_readings.c"]
 
 
