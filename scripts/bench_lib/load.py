@@ -31,7 +31,7 @@ MEMORY_BUDGET_MB = 300
 FINALISE_FLOOR = 4e6
 ROW_BUDGET_BYTES = 12
 
-# The layout of tracer/native/spool_format.h.
+# The layout of tracer/native/spool/format.h.
 _KINDS = 12
 _PROGRESS = struct.Struct(f"<QII{_KINDS}QQQQ{2 * _KINDS}QQQ")
 _SPOOL_FILES = ("records.bin", "progress.bin", "session.json")

@@ -1,6 +1,6 @@
 """What the shim told, read from the spool byte by byte, by the comments of the headers alone.
 
-They are cupti/records.h and tracer/native/shim_spool.h. Not the decoder of the product: what is
+They are cupti/records.h and tracer/native/shim/spool.h. Not the decoder of the product: what is
 checked here must not be read by what is checked.
 """
 

@@ -1,6 +1,6 @@
 """Builds shim.bin of a spool byte by byte, from the comments of the two headers alone.
 
-They are cupti/records.h and tracer/native/shim_spool.h.
+They are cupti/records.h and tracer/native/shim/spool.h.
 
 shim = ShimBuilder()
 shim.source(pid=10)

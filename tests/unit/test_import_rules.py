@@ -70,9 +70,14 @@ ROOMS = {TRACER: TRACER_ROOMS, ANALYSIS: ANALYSIS_ROOMS}
 INCLUDES = {
     "bpf": r"[a-z_]+\.h",
     "cupti": r"[a-z_]+\.h",
-    "tracer/native": (
-        r"[a-z_]+\.h|bpf/(records|native_state|sample|track|tp_fields)\.h|cupti/records\.h"
-    ),
+    "tracer/native": r"[a-z_]+\.h",
+    "tracer/native/capture": r"(capture/|spool/)?[a-z_]+\.h|bpf/(records|track|tp_fields)\.h",
+    "tracer/native/finder": r"(finder/|inject/)[a-z_]+\.h",
+    "tracer/native/inject": r"inject/[a-z_]+\.h",
+    "tracer/native/probes": r"(probes/|capture/|finder/)?[a-z_]+\.h|bpf/(records|native_state)\.h",
+    "tracer/native/samples": r"(samples/|capture/|spool/|inject/)?[a-z_]+\.h|bpf/(records|sample)\.h",
+    "tracer/native/shim": r"(shim/)?[a-z_]+\.h|cupti/records\.h",
+    "tracer/native/spool": r"(spool/|capture/)?[a-z_]+\.h|bpf/records\.h",
     "tracer/native/import": r"[a-z0-9_]+\.h",
     # Its client of NVTX is that of the automatic phases.
     "tracer/native/loops": r"loops\.h|nvtx_client\.h",

@@ -121,7 +121,7 @@ def test_the_offsets_are_those_of_the_headers() -> None:
         capture_output=True,
         text=True,
     )
-    table = (REPOSITORY / "tracer/native/python_offsets.cpp").read_text()
+    table = (REPOSITORY / "tracer/native/samples/python_offsets.cpp").read_text()
     assert told.stdout.strip() in table
 
 

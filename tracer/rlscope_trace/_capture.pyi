@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-# --- spools: spool_bindings.cpp ---
+# --- spools: spool/bindings.cpp ---
 
 WIRE_VERSION: int
 
@@ -330,7 +330,7 @@ def merge_phases(
     what is left, in no order.
     """
 
-# --- the OS kernel's account of our programs: program_time_bindings.cpp ---
+# --- the OS kernel's account of our programs: probes/program_time_bindings.cpp ---
 
 class ProgramClock:
     """Has the OS kernel count the time that BPF programs run, of all of the machine, for a while.
@@ -345,7 +345,7 @@ class ProgramClock:
     def stop(self) -> tuple[int, int, dict[str, tuple[int, int]]]:
         """End it: its start_ns and end_ns; by name, how often the programs ran and for how long."""
 
-# --- late attach: inject_bindings.cpp ---
+# --- late attach: inject/bindings.cpp ---
 
 class InjectError(RuntimeError):
     """A library could not be loaded into a process, which runs on unchanged."""
@@ -366,7 +366,7 @@ def inject(pid: int, library: str, entry: str, data: bytes, *, timeout_ns: int) 
 def read_variable(pid: int, library: str, name: str, bytes: int) -> bytes:
     """Read an exported variable of a library that is loaded into a process."""
 
-# --- native probes: native_bindings.cpp ---
+# --- native probes: probes/bindings.cpp ---
 
 class NativeProbes:
     """The programs of bpf/native.bpf.c: exact calls of probed functions, in the traced processes.
@@ -463,7 +463,7 @@ class NativeProbes:
     def limit(self) -> int | None:
         """How many points there may be at once; None: no limit."""
 
-# --- sampler: sampler_bindings.cpp ---
+# --- sampler: samples/bindings.cpp ---
 
 class Sampler:
     """Samples the running threads of a trace, and writes them classified into the spool.
@@ -516,7 +516,7 @@ def code_waits_busily(code: bytes, at: int) -> bool:
 def code_ends_in_call(code: bytes) -> bool:
     """Return whether the bytes end in a call."""
 
-# --- finder: finder_bindings.cpp ---
+# --- finder: finder/bindings.cpp ---
 
 class PythonScan:
     """A running process, read from outside: it is never stopped and never written to.

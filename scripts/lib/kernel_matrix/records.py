@@ -16,7 +16,7 @@ SLEEPING, DEAD = 1, 3
 WAKER_INTERRUPT, WAKER_UNKNOWN = -1, -3
 UNKNOWN_STATUS = -0x80000000
 ENTERED_FOUND = 1
-# tracer/native/spool_format.h
+# tracer/native/spool/format.h
 HEADER_BYTES = 16
 FRAME_BYTES = 8
 LENGTH_MASK = (1 << 30) - 1

@@ -17,7 +17,7 @@ SHIM_FILE = "shim.bin"
 PROBES_FILE = "probes.jsonl"
 CALIBRATION_FILE = "calibration.json"
 
-# The layouts of tracer/native/spool_format.h.
+# The layouts of tracer/native/spool/format.h.
 SPOOL_MAGIC = int.from_bytes(b"LSSPOOL1", "little")
 PROGRESS_MAGIC = 0x3147525053534C
 WIRE_VERSION = 2

@@ -41,7 +41,7 @@ class Decoded:
     unknown_kind_count: int
     unknown_start_count: int
     findings: Mapping[str, tuple[int, int]]
-    """Count and time of the first, by name; see Findings in tracer/native/state_rows.h."""
+    """Count and time of the first, by name; see Findings in tracer/native/spool/state_rows.h."""
 
 
 def trace_stats(spool: Spool, decoded: Decoded) -> list[TraceStat]:

@@ -1,0 +1,151 @@
+// Python's view of the capture half: the two captures, the filter table, the spool and the drain.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <cstring>
+
+#include "capture/btf_capture.h"
+#include "capture/drain.h"
+#include "capture/tracepoint_capture.h"
+#include "clock.h"
+#include "signal_wait.h"
+#include "spool/writer.h"
+
+namespace py = pybind11;
+
+namespace rls {
+namespace {
+
+using NoGil = py::call_guard<py::gil_scoped_release>;
+
+void AppendClock(SpoolWriter& spool) {
+  rls_rec_clock record = {};
+  record.kind = RLS_REC_CLOCK;
+  record.ts_ns = MonotonicNs();
+  record.realtime_ns = ReadClockNs(CLOCK_REALTIME);
+  record.boottime_ns = ReadClockNs(CLOCK_BOOTTIME);
+  spool.Append(record);
+}
+
+void AppendCommand(SpoolWriter& spool, std::uint32_t pid, const std::string& arguments) {
+  rls_rec_exec record = {};
+  record.kind = RLS_REC_EXEC;
+  record.ts_ns = MonotonicNs();
+  record.ns_tgid = pid;
+  const std::size_t used = std::min(arguments.size(), sizeof(record.args));
+  record.args_len = static_cast<rls_u16>(used);
+  record.args_total = static_cast<rls_u32>(arguments.size());
+  std::memcpy(record.args, arguments.data(), used);
+  spool.Append(record);
+}
+
+void Finish(SpoolWriter& spool, std::uint64_t end_ns, std::uint64_t missed_runs,
+            std::uint64_t failed_updates) {
+  spool.progress()->missed_runs = missed_runs;
+  spool.progress()->failed_updates = failed_updates;
+  spool.progress()->end_ns = end_ns;
+}
+
+py::dict Counters(SpoolWriter& spool) {
+  const SpoolProgress& progress = *spool.progress();
+  std::uint64_t records = 0;
+  std::uint64_t lost = 0;
+  for (std::size_t kind = 0; kind < RLS_REC_KINDS; ++kind) {
+    records += progress.records[kind];
+    lost += progress.spool_loss[kind].count;
+  }
+  for (std::size_t row = 0; row < std::size_t{progress.cpus} * RLS_REC_KINDS; ++row)
+    lost += spool.ring_loss()[row].count;
+  py::dict counters;
+  counters["records"] = records;
+  counters["lost"] = lost;
+  counters["bytes"] = std::uint64_t{progress.bytes};
+  counters["write_error"] = spool.write_error();
+  return counters;
+}
+
+bool EnterThread(ThreadTable& table, std::uint32_t tid, std::uint32_t tgid,
+                 std::uint32_t parent_tgid, std::uint64_t born_ns, int off_state, std::uint32_t cpu,
+                 const std::string& comm) {
+  return table.Enter(
+      {tid, tgid, parent_tgid, born_ns, static_cast<rls_off_state>(off_state), cpu, comm});
+}
+
+void BindCaptures(py::module_& module) {
+  py::class_<BtfCapture>(module, "BtfCapture")
+      .def(py::init<const std::string&, std::uint32_t, bool>(), py::arg("object_path"),
+           py::arg("ring_bytes"), py::arg("pausable") = false)
+      .def("attach", &BtfCapture::Attach)
+      .def("suspend", &BtfCapture::Suspend, NoGil())
+      .def("resume", &BtfCapture::Resume, NoGil())
+      .def("mark", &BtfCapture::Mark, py::arg("pidfd"))
+      .def("enter_existing", &BtfCapture::EnterExisting)
+      .def("detach", &BtfCapture::Detach, NoGil())
+      .def("close_open", &BtfCapture::CloseOpen)
+      .def_property_readonly("ring_fd", &BtfCapture::RingFd)
+      .def_property_readonly("loss_fd", &BtfCapture::LossFd)
+      .def_property_readonly("threads_fd", &BtfCapture::ThreadsFd)
+      .def("missed_runs", &BtfCapture::MissedRuns)
+      .def("programs", &BtfCapture::Programs)
+      .def("failed_updates", &BtfCapture::FailedUpdates);
+  py::class_<TracepointCapture>(module, "TracepointCapture")
+      .def(py::init<const std::string&, std::uint32_t,
+                    const std::map<std::string, std::uint32_t>&>(),
+           py::arg("object_path"), py::arg("ring_bytes"), py::arg("offsets"))
+      .def("attach", &TracepointCapture::Attach, py::arg("only") = std::vector<std::string>())
+      .def("detach", &TracepointCapture::Detach, NoGil())
+      .def_property_readonly("ring_fd", &TracepointCapture::RingFd)
+      .def_property_readonly("loss_fd", &TracepointCapture::LossFd)
+      .def_property_readonly("threads_fd", &TracepointCapture::ThreadsFd)
+      .def_property_readonly("control_fd", &TracepointCapture::ControlFd)
+      .def("missed_runs", &TracepointCapture::MissedRuns)
+      .def("programs", &TracepointCapture::Programs);
+  py::class_<ThreadTable>(module, "ThreadTable")
+      .def(py::init<int, int>(), py::arg("threads_fd"), py::arg("control_fd"))
+      .def("enter", &EnterThread, py::kw_only(), py::arg("tid"), py::arg("tgid"),
+           py::arg("parent_tgid"), py::arg("born_ns"), py::arg("off_state"), py::arg("cpu"),
+           py::arg("comm"))
+      .def("close_open", &ThreadTable::CloseOpen, py::arg("spool"))
+      .def("failed_updates", &ThreadTable::FailedUpdates);
+  module.def(
+      "wait_signal",
+      [](const std::vector<int>& numbers, double timeout_s) {
+        Arrived arrived = {};
+        {
+          const py::gil_scoped_release released;
+          arrived = WaitSignal(numbers, timeout_s);
+        }
+        return py::make_tuple(arrived.number, arrived.code);
+      },
+      py::arg("numbers"), py::arg("timeout_s"));
+  module.def("missed_runs", &MissedRunsOf, py::arg("program_fd"));
+  module.def("tracepoint_fields", &TracepointFields);
+  module.def("wait_for_running_programs", &WaitForRunningPrograms, NoGil());
+}
+
+void BindDrain(py::module_& module) {
+  py::class_<SpoolWriter>(module, "SpoolWriter")
+      .def(py::init<const std::string&, std::uint32_t>(), py::arg("directory"), py::arg("cpus"))
+      .def("append_clock", &AppendClock)
+      .def("append_command", &AppendCommand, py::arg("pid"), py::arg("arguments"))
+      .def("finish", &Finish, py::kw_only(), py::arg("end_ns"), py::arg("missed_runs"),
+           py::arg("failed_updates"))
+      .def("counters", &Counters);
+  py::class_<Drain>(module, "Drain")
+      .def(py::init<int, int, SpoolWriter*>(), py::arg("ring_fd"), py::arg("loss_fd"),
+           py::arg("spool"), py::keep_alive<1, 4>())
+      .def("start", &Drain::Start)
+      .def("stop", &Drain::Stop, NoGil())
+      .def_property_readonly("processes", &Drain::processes)
+      .def("take_new_pids", &Drain::TakeNewPids);
+  module.def("possible_cpus", &PossibleCpus);
+}
+
+}  // namespace
+
+void bind_capture(py::module_& module) {
+  BindCaptures(module);
+  BindDrain(module);
+}
+
+}  // namespace rls

@@ -1,0 +1,57 @@
+// The thread that empties the ring into the spool while the target runs.
+//
+// It wakes by the clock, never by the producers: a wakeup from BPF costs the traced machine 0.6 to
+// 3.8 us a record, a look every 100 ms costs nothing, and the ring has room for five times that.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "capture/ring_reader.h"
+#include "spool/writer.h"
+
+namespace rls {
+
+class Drain {
+ public:
+  // Borrows the file descriptors and the spool, which have to outlive it.
+  Drain(int ring_fd, int loss_fd, SpoolWriter* spool);
+  Drain(const Drain&) = delete;
+  Drain& operator=(const Drain&) = delete;
+  ~Drain();
+
+  void Start();
+  // Empties the ring a last time and joins the thread. Safe to call twice.
+  void Stop();
+
+  // Processes that entered the trace so far.
+  std::uint64_t processes() const { return processes_; }
+  // Those that entered since the last call, as the recorder sees their pids.
+  std::vector<std::uint32_t> TakeNewPids();
+
+ private:
+  void Run();
+  std::size_t Empty();  // how many bytes there were
+  void NoteProcesses(const std::vector<std::uint32_t>& pids);
+  void ReadLosses();
+
+  RingReader ring_;
+  int loss_fd_;
+  SpoolWriter* spool_;
+  std::atomic<std::uint64_t> processes_{0};
+  std::mutex pids_mutex_;
+  std::vector<std::uint32_t> new_pids_;
+  std::thread thread_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+};
+
+// Possible CPUs, as per-CPU maps count them. Throws std::system_error.
+std::uint32_t PossibleCpus();
+
+}  // namespace rls

@@ -1,0 +1,241 @@
+#include "samples/sampler.h"
+
+#include <bpf/bpf.h>
+#include <linux/perf_event.h>
+#include <pthread.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <system_error>
+#include <vector>
+
+#include "capture/btf_capture.h"
+#include "capture/drain.h"
+#include "clock.h"
+#include "spool/format.h"
+
+namespace rls {
+namespace {
+
+constexpr auto kInterval = std::chrono::milliseconds(100);
+constexpr auto kBusyInterval = std::chrono::milliseconds(5);
+constexpr auto kCpuInterval = std::chrono::milliseconds(1000);
+// A single clock can fall into step with a program that does the same over and over, and then
+// always meets it at the same place. Several out of step with each other, each a part of the
+// samples, do not. Their periods as parts of that of all together: the sum of the inverses is 1.
+constexpr double kPeriods[] = {2.7411, 3.0279, 3.2733};
+constexpr std::size_t kBusyPart = 16;  // of the ring, found full at one look
+constexpr std::size_t kMaxPeekBytes = std::size_t{1} << 20;
+// Room for a second of a thousand samples on each CPU, a power of two.
+constexpr std::uint32_t kRingBytesPerCpu = 1U << 20;
+constexpr std::uint32_t kMinRingBytes = 1U << 22;
+constexpr std::uint32_t kMaxRingBytes = 1U << 25;
+// Behind the target's threads: nothing waits for it, and the ring holds some seconds.
+constexpr int kNice = 5;
+
+std::uint32_t RingBytes(std::uint32_t cpus) {
+  std::uint32_t bytes = kMinRingBytes;
+  while (bytes < kMaxRingBytes && bytes < cpus * kRingBytesPerCpu) bytes *= 2;
+  return bytes;
+}
+
+// "0-3,8": the CPUs that are online.
+std::set<int> OnlineCpus() {
+  std::ifstream file("/sys/devices/system/cpu/online");
+  std::set<int> cpus;
+  int first = 0;
+  while (file >> first) {
+    int last = first;
+    if (file.peek() == '-') file.ignore() >> last;
+    for (int cpu = first; cpu <= last; ++cpu) cpus.insert(cpu);
+    if (file.peek() == ',') file.ignore();
+  }
+  if (cpus.empty()) throw std::system_error(EIO, std::generic_category(), "listing the CPUs");
+  return cpus;
+}
+
+int OpenEvent(int cpu, std::uint64_t period_ns) {
+  perf_event_attr attributes = {};
+  attributes.size = sizeof(attributes);
+  attributes.type = PERF_TYPE_SOFTWARE;
+  attributes.config = PERF_COUNT_SW_CPU_CLOCK;
+  attributes.sample_period = period_ns;
+  attributes.disabled = 1;
+  attributes.exclude_idle = 1;
+  return static_cast<int>(
+      syscall(SYS_perf_event_open, &attributes, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC));
+}
+
+}  // namespace
+
+Sampler::Sampler(const std::string& object_path, int threads_fd, int loss_fd, std::uint32_t hz,
+                 SpoolWriter* spool, LayerRules rules)
+    : object_(object_path), period_ns_(1e9 / std::max(hz, 1U)) {
+  object_.SetRingBytes(RingBytes(PossibleCpus()));
+  object_.ReuseMap("threads", threads_fd);
+  object_.ReuseMap("loss", loss_fd);
+  object_.Load();
+  object_.RunIterator("learn_recorder");
+  ring_ = std::make_unique<RingReader>(object_.MapFd("ring"));
+  book_ = std::make_unique<SampleBook>(object_.MapFd("python_processes"), spool, std::move(rules));
+}
+
+Sampler::~Sampler() { Stop(); }
+
+void Sampler::OpenClocks(int cpu) {
+  std::vector<int>& opened = clocks_[cpu];
+  for (const double part : kPeriods) {
+    const int fd = OpenEvent(cpu, static_cast<std::uint64_t>(part * period_ns_));
+    if (fd >= 0 && ioctl(fd, PERF_EVENT_IOC_SET_BPF, object_.ProgramFd("on_tick")) == 0 &&
+        (suspended_ || ioctl(fd, PERF_EVENT_IOC_ENABLE, 0) == 0)) {
+      opened.push_back(fd);
+      continue;
+    }
+    const int error = errno;
+    if (fd >= 0) close(fd);
+    CloseClocks(cpu);
+    throw std::system_error(error, std::generic_category(),
+                            "opening the clock of CPU " + std::to_string(cpu));
+  }
+  sampled_cpus_.insert(cpu);
+}
+
+void Sampler::CloseClocks(int cpu) {
+  for (const int fd : clocks_[cpu]) close(fd);
+  clocks_.erase(cpu);
+}
+
+void Sampler::CloseAllClocks() {
+  while (!clocks_.empty()) CloseClocks(clocks_.begin()->first);
+}
+
+void Sampler::Start() {
+  if (thread_.joinable() || stopping_) return;
+  try {
+    for (const int cpu : OnlineCpus()) OpenClocks(cpu);
+  } catch (...) {
+    CloseAllClocks();
+    throw;
+  }
+  thread_ = std::thread([this] { Run(); });
+}
+
+void Sampler::FollowCpus() {
+  std::set<int> online;
+  try {
+    online = OnlineCpus();
+  } catch (const std::system_error&) {
+    return;
+  }
+  const std::lock_guard<std::mutex> lock(book_mutex_);
+  // The clocks of a CPU that went away do not come back with it.
+  const std::map<int, std::vector<int>> before = clocks_;
+  for (const auto& [cpu, fds] : before)
+    if (online.count(cpu) == 0) CloseClocks(cpu);
+  for (const int cpu : online) {
+    if (clocks_.count(cpu) != 0 || refused_cpus_.count(cpu) != 0) continue;
+    try {
+      OpenClocks(cpu);
+      late_cpus_.insert(cpu);
+    } catch (const std::system_error&) {
+      refused_cpus_.insert(cpu);
+    }
+  }
+}
+
+// A clock whose CPU has gone away cannot be stopped, nor does it tick.
+std::uint64_t Sampler::Suspend() {
+  const std::lock_guard<std::mutex> lock(book_mutex_);
+  suspended_ = true;
+  for (const auto& [cpu, fds] : clocks_)
+    for (const int fd : fds) ioctl(fd, PERF_EVENT_IOC_DISABLE, 0);
+  return MonotonicNs();
+}
+
+std::uint64_t Sampler::Resume() {
+  const std::lock_guard<std::mutex> lock(book_mutex_);
+  const std::uint64_t now_ns = MonotonicNs();
+  suspended_ = false;
+  for (const auto& [cpu, fds] : clocks_)
+    for (const int fd : fds) ioctl(fd, PERF_EVENT_IOC_ENABLE, 0);
+  return now_ns;
+}
+
+void Sampler::NotePython(pid_t pid, const PythonLayout& layout, std::uint64_t runtime) {
+  const std::lock_guard<std::mutex> lock(book_mutex_);
+  book_->NotePython(pid, layout, runtime);
+}
+
+void Sampler::Run() {
+  pthread_setname_np(pthread_self(), "rls-sampler");
+  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
+  std::chrono::milliseconds interval = kInterval;
+  std::chrono::milliseconds since_cpus{0};
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!wake_.wait_for(lock, interval, [this] { return stopping_; })) {
+    interval = Empty() > ring_->capacity() / kBusyPart ? kBusyInterval : kInterval;
+    since_cpus += interval;
+    if (since_cpus < kCpuInterval) continue;
+    FollowCpus();
+    since_cpus = std::chrono::milliseconds(0);
+  }
+}
+
+std::size_t Sampler::Empty() {
+  std::size_t bytes = 0;
+  for (;;) {
+    const RingStretch stretch = ring_->Peek(kMaxPeekBytes);
+    if (stretch.bytes == 0) return bytes;
+    bytes += stretch.bytes;
+    const std::lock_guard<std::mutex> lock(book_mutex_);
+    for (std::size_t at = 0; at < stretch.bytes;) {
+      std::uint32_t length = 0;
+      std::memcpy(&length, stretch.data + at, sizeof(length));
+      const std::size_t record_bytes = length & kFrameLengthMask;
+      if ((length & kFrameDiscarded) == 0 && record_bytes == sizeof(rls_raw_sample))
+        book_->Add(*reinterpret_cast<const rls_raw_sample*>(stretch.data + at + kFrameHeaderBytes));
+      at += (kFrameHeaderBytes + record_bytes + 7) & ~std::size_t{7};
+    }
+    book_->Flush(MonotonicNs());
+    ring_->Release(stretch);
+  }
+}
+
+void Sampler::Stop() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (!thread_.joinable()) return;
+  thread_.join();
+  CloseAllClocks();
+  WaitForRunningPrograms();
+  Empty();
+}
+
+SamplerCounts Sampler::Counts() {
+  const std::lock_guard<std::mutex> lock(book_mutex_);
+  SamplerCounts counts;
+  counts.samples = book_->counts();
+  counts.stacks = book_->output().stacks();
+  counts.stacks_left_out = book_->output().stacks_left_out();
+  counts.cpus = sampled_cpus_.size();
+  counts.late_cpus = late_cpus_.size();
+  counts.refused_cpus = refused_cpus_.size();
+  counts.period_ns = static_cast<std::uint64_t>(period_ns_);
+  std::vector<rls_loss> by_cpu(PossibleCpus());
+  const std::uint32_t kind = RLS_REC_SAMPLE;
+  if (bpf_map_lookup_elem(object_.MapFd("loss"), &kind, by_cpu.data()) == 0)
+    for (const rls_loss& loss : by_cpu) counts.lost += loss.count;
+  return counts;
+}
+
+}  // namespace rls

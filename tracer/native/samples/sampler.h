@@ -1,0 +1,82 @@
+// The sampler: ticks of every CPU's clock, its program (bpf/sample.bpf.c), and the thread that
+// classifies the samples and writes them into the spool while the target runs.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "capture/bpf_object.h"
+#include "capture/ring_reader.h"
+#include "samples/book.h"
+
+namespace rls {
+
+struct SamplerCounts {
+  SampleCounts samples;
+  std::uint64_t lost = 0;             // samples that found the ring full
+  std::uint64_t cpus = 0;             // that are or were sampled
+  std::uint64_t late_cpus = 0;        // of these: came online after the start
+  std::uint64_t refused_cpus = 0;     // came online and could not be sampled
+  std::uint64_t stacks = 0;           // distinct ones
+  std::uint64_t stacks_left_out = 0;  // samples without their stack: there were too many
+  std::uint64_t period_ns = 0;        // mean, of all clocks of a CPU
+};
+
+class Sampler {
+ public:
+  // Loads the object. `threads_fd` and `loss_fd` are the maps of the sched programs, which stay the
+  // caller's, like the spool. Throws std::system_error where this kernel cannot run it.
+  Sampler(const std::string& object_path, int threads_fd, int loss_fd, std::uint32_t hz,
+          SpoolWriter* spool, LayerRules rules);
+  Sampler(const Sampler&) = delete;
+  Sampler& operator=(const Sampler&) = delete;
+  ~Sampler();
+
+  // Begins to sample. Throws std::system_error where clock events are refused.
+  void Start();
+  // Where the interpreter of a process is. Throws std::system_error.
+  void NotePython(pid_t pid, const PythonLayout& layout, std::uint64_t runtime);
+  // Stops the clocks until Resume; returns when the last one stood still. Nothing is lost: there
+  // are fewer samples. A CPU that comes meanwhile is sampled from Resume on.
+  std::uint64_t Suspend();
+  // Returns when the first of them was about to go on.
+  std::uint64_t Resume();
+  // Ends the sampling and writes what is left. Safe to call twice.
+  void Stop();
+  SamplerCounts Counts();
+  std::vector<std::pair<std::string, int>> Programs() const { return object_.Programs(); }
+
+ private:
+  void OpenClocks(int cpu);
+  void CloseClocks(int cpu);
+  void CloseAllClocks();
+  void FollowCpus();
+  void Run();
+  std::size_t Empty();  // how many bytes there were
+
+  BpfObject object_;
+  double period_ns_;
+  std::mutex book_mutex_;
+  std::unique_ptr<RingReader> ring_;
+  std::unique_ptr<SampleBook> book_;
+  std::map<int, std::vector<int>> clocks_;  // CPU -> perf events
+  std::set<int> sampled_cpus_;              // now or before
+  std::set<int> late_cpus_;
+  std::set<int> refused_cpus_;
+  bool suspended_ = false;
+  std::thread thread_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+};
+
+}  // namespace rls

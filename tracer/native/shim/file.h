@@ -1,0 +1,78 @@
+// Reading shim.bin: bytes at a place, and records out of bytes.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <system_error>
+
+#include "shim/spool.h"
+
+namespace rls {
+
+class ShimFile {
+ public:
+  explicit ShimFile(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (fd_ < 0) throw std::system_error(errno, std::generic_category(), "opening " + path);
+  }
+  ShimFile(const ShimFile&) = delete;
+  ShimFile& operator=(const ShimFile&) = delete;
+  ~ShimFile() { close(fd_); }
+
+  std::uint64_t size() const {
+    struct stat status = {};
+    return fstat(fd_, &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
+  }
+
+  // False at the end of the file.
+  bool Read(std::uint64_t offset, void* data, std::size_t bytes) const {
+    std::size_t done = 0;
+    while (done < bytes) {
+      const ssize_t got = pread(fd_, static_cast<char*>(data) + done, bytes - done,
+                                static_cast<off_t>(offset + done));
+      if (got == 0) return false;
+      if (got > 0) {
+        done += static_cast<std::size_t>(got);
+      } else if (errno != EINTR) {
+        throw std::system_error(errno, std::generic_category(), "reading the spool");
+      }
+    }
+    return true;
+  }
+
+ private:
+  int fd_;
+};
+
+template <typename Record>
+Record As(const char* data) {
+  Record record;
+  std::memcpy(&record, data, sizeof(record));
+  return record;
+}
+
+inline std::uint16_t KindOf(const char* cell) { return As<std::uint16_t>(cell); }
+
+// Of anything in one recording: more than a program could lose in a year. It can write any number
+// there; what nobody can have lost is damage.
+constexpr std::uint64_t kMaxLost = std::uint64_t{1} << 48;
+
+// Times are BIGINT in the database.
+inline bool IsTime(std::uint64_t ts_ns) { return ts_ns <= INT64_MAX; }
+
+inline std::int64_t Signed(std::uint64_t value) { return static_cast<std::int64_t>(value); }
+
+inline std::uint32_t CellsOf(std::uint32_t text_bytes) {
+  constexpr std::uint32_t kInside = sizeof(rls_shim_string::text);
+  if (text_bytes <= kInside) return 1;
+  return 1 + (text_bytes - kInside + RLS_SHIM_CELL_BYTES - 1) / RLS_SHIM_CELL_BYTES;
+}
+
+inline bool IsRange(std::uint16_t kind) { return kind == RLS_SHIM_RANGE || kind == RLS_SHIM_OPEN; }
+
+}  // namespace rls

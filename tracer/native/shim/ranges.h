@@ -1,0 +1,49 @@
+// Second pass over shim.bin: the push/pop ranges of one thread while it owned a slot, part by part.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "shim/file.h"
+#include "shim/scan.h"
+
+namespace rls {
+
+// Columns of equal length, in the order in which the ranges ended.
+struct ShimRanges {
+  std::vector<std::int64_t> start_ns;  // 0: it began before the recording
+  std::vector<std::int64_t> end_ns;    // 0: it is not known
+  std::vector<std::int32_t> key;
+  std::vector<std::uint64_t> payload;
+  std::vector<std::uint8_t> payload_type;
+  std::vector<std::uint8_t> is_open;
+
+  std::size_t size() const { return key.size(); }
+};
+
+class ShimRangeReader {
+ public:
+  // The scan has to outlive it. Throws std::system_error.
+  ShimRangeReader(const ShimScan& scan, std::size_t tenancy);
+
+  // At least `count` ranges, and so many more that whatever follows began later than all of them
+  // ended; fewer at the end, then none. A thread that never closes its outermost range comes in one
+  // part.
+  ShimRanges Next(std::size_t count);
+
+ private:
+  bool ReadExtent(std::size_t count, ShimRanges* ranges);
+  void Add(const rls_shim_event& event, ShimRanges* ranges);
+  void AddOpen(ShimRanges* ranges);
+
+  const ShimScan& scan_;
+  const ShimTenancyData& data_;
+  ShimFile file_;
+  std::vector<char> cells_;  // of the extent that is being read
+  std::size_t position_ = 0;
+  std::size_t next_extent_ = 0;
+  std::uint64_t last_start_ns_ = 0;
+  bool has_open_ = true;  // still to be told
+};
+
+}  // namespace rls

@@ -1,0 +1,285 @@
+#include "shim/scan.h"
+
+#include <cstddef>
+
+#include "shim/file.h"
+
+namespace rls {
+namespace {
+
+// Above what a block can hold: a whole ring.
+constexpr std::uint32_t kMaxBlockBytes = RLS_SHIM_RING_BYTES;
+constexpr std::uint32_t kNone = UINT32_MAX;
+// It knew no GPU records; all else was as it is.
+constexpr std::uint32_t kOldestVersion = 1;
+
+}  // namespace
+
+ShimScan::ShimScan(const std::string& path) : path_(path) {
+  const ShimFile file(path);
+  const std::uint64_t size = file.size();
+  std::uint64_t offset = sizeof(ShimSpoolHeader);
+  ShimSpoolHeader header = {};
+  if (!file.Read(0, &header, sizeof(header)) || header.magic != kShimSpoolMagic ||
+      header.version < kOldestVersion || header.version > RLS_SHIM_VERSION) {
+    losses_.bytes_left = size;
+    return;
+  }
+  std::vector<char> data(kMaxBlockBytes);
+  ShimBlock block;
+  while (file.Read(offset, &block, sizeof(block))) {
+    if (block.magic != kShimBlockMagic || block.bytes > kMaxBlockBytes ||
+        !file.Read(offset + sizeof(block), data.data(), block.bytes))
+      break;
+    offset += sizeof(block);
+    ReadBlock(block, offset, data.data());
+    offset += block.bytes;
+  }
+  losses_.bytes_left = size > offset ? size - offset : 0;
+  AddUnended();
+  AddLosses();
+  gpu_.Finish();
+}
+
+void ShimScan::ReadBlock(const ShimBlock& block, std::uint64_t offset, const char* data) {
+  if (block.kind == ShimBlockKind::kSource) {
+    ReadSource(block, data);
+    return;
+  }
+  if (block.source >= sources_.size() || block.slot >= RLS_SHIM_SLOTS || !IsTime(block.ts_ns)) {
+    ++losses_.damaged;
+    return;
+  }
+  switch (block.kind) {
+    case ShimBlockKind::kCells:
+      ReadCells(block, offset, data);
+      return;
+    case ShimBlockKind::kCounters:
+      ReadCounters(block, data);
+      return;
+    case ShimBlockKind::kOpen:
+      ReadOpen(block, data);
+      return;
+    case ShimBlockKind::kTid:
+      if (block.bytes == sizeof(ShimTid)) {
+        const auto tid = As<ShimTid>(data);
+        tids_[{block.source, tid.inner_tid}] = tid.tid;
+        gpu_.AddTid(block.source, tid, offset);
+      }
+      return;
+    case ShimBlockKind::kLost:
+      if (block.bytes == sizeof(ShimLost)) {
+        const auto lost = As<ShimLost>(data);
+        // Of a process that others had read before, the first are what was lost before us.
+        const ShimLost first = sources_[block.source].reader > 1 ? lost : ShimLost{};
+        lost_.emplace(block.source, std::make_pair(first, lost)).first->second.second = lost;
+      }
+      return;
+    case ShimBlockKind::kGpuRest:
+      gpu_.AddRest(block.source, block.ts_ns);
+      return;
+    default:
+      ++losses_.damaged;
+  }
+}
+
+void ShimScan::ReadSource(const ShimBlock& block, const char* data) {
+  if (block.bytes != sizeof(ShimSource) || block.source != sources_.size()) {
+    ++losses_.damaged;
+    return;
+  }
+  sources_.push_back(As<ShimSource>(data));
+}
+
+void ShimScan::ReadCounters(const ShimBlock& block, const char* data) {
+  if (block.bytes != sizeof(ShimCounters)) {
+    ++losses_.damaged;
+    return;
+  }
+  Slot& slot = slots_[{block.source, block.slot}];
+  slot.last = As<ShimCounters>(data);
+  // A slot that came into use while we read began with none; of one that was there, and of a
+  // process that others had read before, the first are what was lost before us.
+  if (!slot.has_first && sources_[block.source].reader > 1 && slot.tenancy == kNone)
+    slot.first = slot.last;
+  slot.has_first = true;
+}
+
+void ShimScan::ReadOpen(const ShimBlock& block, const char* data) {
+  const Slot& slot = slots_[{block.source, block.slot}];
+  const std::uint32_t count = block.bytes / sizeof(rls_shim_open);
+  if (slot.tenancy == kNone) {
+    losses_.damaged += count;
+    return;
+  }
+  ShimTenancyData& tenancy = tenancy_data_[slot.tenancy];
+  tenancy.open_ns = Signed(block.ts_ns);
+  tenancy.open.clear();
+  for (std::uint32_t index = 0; index < count; ++index)
+    tenancy.open.push_back(As<rls_shim_open>(data + index * sizeof(rls_shim_open)));
+  tenancies_[slot.tenancy].ranges += count;
+  for (const rls_shim_open& open : tenancy.open) {
+    rls_shim_event event = {};
+    event.name = open.name;
+    event.domain = open.domain;
+    event.category = open.category;
+    event.color = open.color;
+    Intern(block.source, event);
+  }
+}
+
+void ShimScan::ReadCells(const ShimBlock& block, std::uint64_t offset, const char* data) {
+  std::uint32_t position = 0;
+  std::uint32_t begin = 0;
+  bool has_gpu = false;
+  const auto flush = [&](std::uint32_t end) {
+    const std::uint32_t tenancy = slots_[{block.source, block.slot}].tenancy;
+    if (tenancy != kNone && end > begin)
+      tenancy_data_[tenancy].extents.push_back({offset + begin, end - begin});
+    begin = end;
+  };
+  while (position + RLS_SHIM_CELL_BYTES <= block.bytes) {
+    const char* cell = data + position;
+    std::uint32_t cells = 1;
+    ++records_;
+    if (KindOf(cell) == RLS_SHIM_STRING) {
+      cells = ReadString(cell, block.bytes - position);
+    } else if (KindOf(cell) == RLS_SHIM_THREAD) {
+      flush(position);
+      Introduce(block, cell);
+    } else if (ShimGpu::IsGpu(KindOf(cell))) {
+      has_gpu = true;
+      if (!gpu_.Add(block.source, cell)) ++losses_.damaged;
+    } else {
+      ReadCell(block, cell);
+    }
+    position += cells * RLS_SHIM_CELL_BYTES;
+  }
+  flush(block.bytes);
+  if (has_gpu) gpu_.AddExtent(offset, block.bytes, block.source);
+  const std::uint32_t tenancy = slots_[{block.source, block.slot}].tenancy;
+  if (tenancy != kNone) tenancies_[tenancy].last_ns = Signed(block.ts_ns);
+}
+
+void ShimScan::ReadCell(const ShimBlock& block, const char* cell) {
+  const auto event = As<rls_shim_event>(cell);
+  const std::uint32_t tenancy = slots_[{block.source, block.slot}].tenancy;
+  if (event.kind == RLS_SHIM_CATEGORY) {
+    ReadCategory(block.source, cell);
+  } else if (tenancy == kNone || !IsTime(event.start_ns) || !IsTime(event.end_ns)) {
+    ++losses_.damaged;
+  } else if (IsRange(event.kind)) {
+    Intern(block.source, event);
+    ++tenancies_[tenancy].ranges;
+  } else if (event.kind == RLS_SHIM_START) {
+    ReadStart(block, event);
+  } else if (event.kind == RLS_SHIM_END) {
+    ReadEnd(block, event);
+  } else if (event.kind == RLS_SHIM_MARK) {
+    ReadMark(block, event);
+  } else {
+    ++losses_.damaged;
+  }
+}
+
+// Returns how many cells it takes.
+std::uint32_t ShimScan::ReadString(const char* cell, std::uint32_t left) {
+  const auto record = As<rls_shim_string>(cell);
+  const std::uint32_t cells = CellsOf(record.length);
+  if (record.length > RLS_SHIM_MAX_TEXT || cells * RLS_SHIM_CELL_BYTES > left) {
+    ++losses_.damaged;
+    return 1;
+  }
+  const std::string text(cell + offsetof(rls_shim_string, text), record.length);
+  if (texts_.emplace(record.hash, text).second && record.cut != 0) cut_.insert(record.hash);
+  return cells;
+}
+
+void ShimScan::ReadCategory(std::uint32_t source, const char* cell) {
+  const auto record = As<rls_shim_category>(cell);
+  // The first name stays: what was counted under it must be found under it by the second pass.
+  categories_.emplace(std::make_tuple(source, record.domain, record.category), record.name);
+}
+
+void ShimScan::Introduce(const ShimBlock& block, const char* cell) {
+  const auto record = As<rls_shim_thread>(cell);
+  const ShimSource& source = sources_[block.source];
+  Slot& slot = slots_[{block.source, block.slot}];
+  std::uint32_t tid = record.tid;
+  if (source.pid != source.inner_pid) {
+    const auto found = tids_.find({block.source, record.tid});
+    tid = found == tids_.end() ? 0 : found->second;
+  }
+  const std::int64_t ts_ns = IsTime(record.ts_ns) ? Signed(record.ts_ns) : Signed(block.ts_ns);
+  if (slot.tenancy != kNone) tenancies_[slot.tenancy].last_ns = ts_ns;
+  slot.tenancy = static_cast<std::uint32_t>(tenancies_.size());
+  tenancies_.push_back({ts_ns, ts_ns, 0, source.pid, tid});
+  tenancy_data_.push_back({});
+  tenancy_data_.back().source = block.source;
+}
+
+void ShimScan::AddLosses() {
+  const auto note = [this](std::uint64_t count, std::uint64_t first_ns) {
+    if (count == 0 || first_ns == 0 || !IsTime(first_ns)) return;
+    if (losses_.first_ns == 0 || Signed(first_ns) < losses_.first_ns)
+      losses_.first_ns = Signed(first_ns);
+  };
+  // The program can write anything there: what nobody can have lost is damage.
+  const auto since = [this](std::uint64_t first, std::uint64_t last) {
+    if (last - first <= kMaxLost) return last - first;
+    ++losses_.damaged;
+    return std::uint64_t{0};
+  };
+  for (const auto& [id, slot] : slots_) {
+    const ShimCounters& first = slot.first;
+    const ShimCounters& last = slot.last;
+    const std::uint64_t dropped = since(first.dropped_events, last.dropped_events);
+    losses_.dropped_events += dropped;
+    losses_.dropped_names += since(first.dropped_names, last.dropped_names);
+    losses_.interrupted += since(first.interrupted, last.interrupted);
+    losses_.unbalanced_pops += since(first.unbalanced_pops, last.unbalanced_pops);
+    losses_.too_deep += since(first.too_deep, last.too_deep);
+    note(dropped, last.first_loss_ns);
+  }
+  for (const auto& [source, lost] : lost_) {
+    losses_.without_slot += since(lost.first.events, lost.second.events);
+    losses_.refused_children += since(lost.first.refused_children, lost.second.refused_children);
+    note(lost.second.events, lost.second.first_ns);
+  }
+  for (const std::uint64_t hash : cut_)
+    if (gpu_.NameIndex(hash) < 0) ++losses_.cut_names;
+}
+
+const std::string* ShimScan::Text(std::uint64_t hash) const {
+  const auto found = texts_.find(hash);
+  return found == texts_.end() ? nullptr : &found->second;
+}
+
+ShimKey ShimScan::KeyOf(std::uint32_t source, const rls_shim_event& event) const {
+  ShimKey key = {event.name, event.domain, 0, event.category};
+  if (event.category == 0) return key;
+  const auto found = categories_.find({source, event.domain, event.category});
+  if (found == categories_.end()) return key;
+  key.category_name = found->second;
+  key.category_number = 0;
+  return key;
+}
+
+std::int32_t ShimScan::Intern(std::uint32_t source, const rls_shim_event& event) {
+  const ShimKey key = KeyOf(source, event);
+  const auto [found, is_new] = key_index_.emplace(key, static_cast<std::int32_t>(keys_.size()));
+  if (is_new) {
+    keys_.push_back(key);
+    colors_.push_back(event.color);
+  }
+  return found->second;
+}
+
+std::int32_t ShimScan::FindKey(std::uint32_t source, const rls_shim_event& event) const {
+  auto key = key_index_.find(KeyOf(source, event));
+  // Its category was named later on.
+  if (key == key_index_.end()) key = key_index_.find({event.name, event.domain, 0, event.category});
+  return key == key_index_.end() ? -1 : key->second;
+}
+
+}  // namespace rls

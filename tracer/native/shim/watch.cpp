@@ -1,0 +1,99 @@
+#include "shim/watch.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <set>
+#include <string>
+
+#include "clock.h"
+#include "procfs_ids.h"
+#include "shim/file.h"
+
+namespace rls {
+namespace {
+
+constexpr std::uint64_t kCallKinds = (1ULL << RLS_SHIM_GPU_DRIVER) | (1ULL << RLS_SHIM_GPU_RUNTIME);
+
+constexpr std::uint64_t kTimeShare = 10;
+constexpr std::uint64_t kMaxDebtNs = 500'000'000;
+// That are remembered as told: beyond, they are told again.
+constexpr std::size_t kMaxTids = 65536;
+
+// Records that name a thread all do so at one place.
+static_assert(offsetof(rls_shim_thread, tid) == offsetof(rls_shim_gpu_call, tid) &&
+              offsetof(rls_shim_thread, tid) == offsetof(rls_shim_gpu_overhead, tid));
+
+const char* CellAt(const ShimStretch& stretch, std::size_t offset) {
+  return offset < stretch.first_bytes ? stretch.first + offset
+                                      : stretch.second + (offset - stretch.first_bytes);
+}
+
+bool HasTask(std::uint32_t pid, std::uint32_t tid) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid);
+  return access(path.c_str(), F_OK) == 0;
+}
+
+}  // namespace
+
+std::vector<ShimTid> ShimWatch::Look(const ShimStretch& stretch) {
+  std::vector<ShimTid> told;
+  std::set<std::uint32_t> seen;
+  std::optional<Tids> now;
+  std::size_t offset = 0;
+  while (offset + RLS_SHIM_CELL_BYTES <= stretch.bytes()) {
+    const char* cell = CellAt(stretch, offset);
+    const std::uint16_t kind = KindOf(cell);
+    offset += RLS_SHIM_CELL_BYTES;
+    if (kind == RLS_SHIM_STRING) {
+      const std::uint32_t length = As<rls_shim_string>(cell).length;
+      if (length <= RLS_SHIM_MAX_TEXT) offset += (CellsOf(length) - 1) * RLS_SHIM_CELL_BYTES;
+    } else if (kind == RLS_SHIM_GPU_STATUS) {
+      LookAtStatus(As<rls_shim_gpu_status>(cell));
+    } else if (is_nested_ && (kind == RLS_SHIM_THREAD || kind == RLS_SHIM_GPU_CALL ||
+                              kind == RLS_SHIM_GPU_OVERHEAD)) {
+      const std::uint32_t inner = As<rls_shim_thread>(cell).tid;
+      if (kind != RLS_SHIM_THREAD && !seen.insert(inner).second) continue;
+      const std::uint32_t tid = NewTid(kind, inner, &now);
+      if (tid != 0) told.push_back({inner, tid});
+    }
+  }
+  return told;
+}
+
+void ShimWatch::LookAtStatus(const rls_shim_gpu_status& status) {
+  const bool has_calls = (status.recorded & kCallKinds) != 0;
+  gpu_state_ = status.state == RLS_SHIM_GPU_ON && !has_calls
+                   ? static_cast<std::uint16_t>(RLS_SHIM_GPU_REFUSED)
+                   : status.state;
+}
+
+// A thread that writes its first record is always told. Records of the GPU name threads that may
+// never have written one: each is told once, and again when that id has become another thread's.
+std::uint32_t ShimWatch::NewTid(std::uint16_t kind, std::uint32_t inner, std::optional<Tids>* now) {
+  if (inner == 0) return 0;
+  const auto told = tids_.find(inner);
+  if (kind != RLS_SHIM_THREAD && told != tids_.end() && HasTask(pid_, told->second)) return 0;
+  if (!now->has_value()) *now = List();
+  const auto found = (*now)->find(inner);
+  if (found == (*now)->end()) return 0;
+  if (tids_.size() >= kMaxTids) tids_.clear();
+  tids_[inner] = found->second;
+  return found->second;
+}
+
+// The process chooses which ids it names, and how many threads it has: what is looked up for it
+// takes a tenth of the time at most, and half a second more. None: not now.
+ShimWatch::Tids ShimWatch::List() {
+  const std::uint64_t begin_ns = MonotonicNs();
+  debt_ns_ -= std::min(debt_ns_, (begin_ns - listed_ns_) / kTimeShare);
+  listed_ns_ = begin_ns;
+  if (debt_ns_ > kMaxDebtNs) return {};
+  ++listings_;
+  Tids tids = TidsByInner(pid_);
+  debt_ns_ += MonotonicNs() - begin_ns;
+  return tids;
+}
+
+}  // namespace rls

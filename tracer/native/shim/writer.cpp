@@ -1,0 +1,76 @@
+#include "shim/writer.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "clock.h"
+
+namespace rls {
+namespace {
+
+constexpr mode_t kFileMode = 0644;
+
+}  // namespace
+
+ShimWriter::ShimWriter(const std::string& directory) {
+  const std::string path = directory + "/shim.bin";
+  fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode);
+  if (fd_ < 0) throw std::system_error(errno, std::generic_category(), path);
+  ShimSpoolHeader header = {kShimSpoolMagic, RLS_SHIM_VERSION, sizeof(ShimSpoolHeader)};
+  iovec part = {&header, sizeof(header)};
+  if (!WriteAll(&part, 1)) {
+    const int error = errno;
+    close(fd_);
+    throw std::system_error(error, std::generic_category(), path);
+  }
+}
+
+ShimWriter::~ShimWriter() { close(fd_); }
+
+bool ShimWriter::Write(ShimBlockKind kind, std::uint32_t source, std::uint32_t slot,
+                       const void* data, std::size_t bytes, const void* more,
+                       std::size_t more_bytes) {
+  ShimBlock block = {};
+  block.magic = kShimBlockMagic;
+  block.kind = kind;
+  block.slot = static_cast<std::uint16_t>(slot);
+  block.source = source;
+  block.bytes = static_cast<std::uint32_t>(bytes + more_bytes);
+  block.ts_ns = MonotonicNs();
+  iovec parts[] = {{&block, sizeof(block)},
+                   {const_cast<void*>(data), bytes},
+                   {const_cast<void*>(more), more_bytes}};
+  return WriteAll(parts, 3);
+}
+
+bool ShimWriter::WriteAll(iovec* parts, int count) {
+  std::uint64_t position = position_;
+  while (count > 0) {
+    if (parts->iov_len == 0) {
+      ++parts;
+      --count;
+      continue;
+    }
+    const ssize_t written = pwritev(fd_, parts, count, static_cast<off_t>(position));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    position += static_cast<std::uint64_t>(written);
+    auto left = static_cast<std::size_t>(written);
+    while (count > 0 && left >= parts->iov_len) {
+      left -= parts->iov_len;
+      ++parts;
+      --count;
+    }
+    if (count > 0) {
+      parts->iov_base = static_cast<char*>(parts->iov_base) + left;
+      parts->iov_len -= left;
+    }
+  }
+  position_ = position;
+  return true;
+}
+
+}  // namespace rls

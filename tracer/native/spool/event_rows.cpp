@@ -1,0 +1,131 @@
+#include "spool/event_rows.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace rls {
+namespace {
+
+template <typename Record>
+bool Copy(const Frame& frame, Record* record) {
+  if (frame.bytes < sizeof(Record)) {
+    return false;
+  }
+  std::memcpy(record, frame.record, sizeof(Record));
+  return true;
+}
+
+bool IsInterval(std::uint64_t start_ns, std::uint64_t end_ns) {
+  return start_ns <= end_ns && end_ns <= static_cast<std::uint64_t>(INT64_MAX);
+}
+
+std::int64_t Signed(std::uint64_t value) { return static_cast<std::int64_t>(value); }
+
+}  // namespace
+
+EventRows::EventRows(const SpoolScan& scan) : scan_(scan), reader_(scan.path()) {}
+
+bool EventRows::Next(std::size_t rows, EventBatch* batch) {
+  *batch = {};
+  Frame frame;
+  const auto filled = [batch] {
+    return batch->calls.thread_id.size() + batch->releases.thread_id.size() +
+           batch->samples.thread_id.size() + batch->stacks.size();
+  };
+  while (filled() < rows && reader_.Next(&frame)) {
+    if (!Read(frame, batch)) {
+      ++malformed_;
+    }
+  }
+  return filled() > 0;
+}
+
+bool EventRows::Read(const Frame& frame, EventBatch* batch) {
+  switch (RecordKind(frame)) {
+    case RLS_REC_CALL:
+      return ReadCall(frame, &batch->calls);
+    case RLS_REC_GIL_RELEASE:
+      return ReadRelease(frame, &batch->releases);
+    case RLS_REC_SAMPLE:
+      return ReadSample(frame, &batch->samples);
+    case RLS_REC_STACK:
+      return ReadStack(frame, batch);
+    default:
+      return true;
+  }
+}
+
+bool EventRows::IsKnown(std::uint32_t thread_id) const {
+  return scan_.index().Find(thread_id) != ThreadIndex::kNone;
+}
+
+bool EventRows::ReadCall(const Frame& frame, CallColumns* calls) {
+  rls_rec_call record;
+  if (!Copy(frame, &record) || !IsKnown(record.thread_id) ||
+      !IsInterval(record.start_ns, record.end_ns) || record.layer == RLS_LAYER_NONE ||
+      record.layer >= RLS_LAYERS || record.parent_layer >= RLS_LAYERS ||
+      record.site_id > static_cast<std::uint32_t>(INT32_MAX)) {
+    return false;
+  }
+  if (Signed(record.start_ns) >= scan_.limit_ns()) {
+    return true;
+  }
+  const bool is_cut = Signed(record.end_ns) > scan_.limit_ns();
+  calls->thread_id.push_back(static_cast<std::int32_t>(record.thread_id));
+  calls->start_ns.push_back(Signed(record.start_ns));
+  calls->end_ns.push_back(std::min(Signed(record.end_ns), scan_.limit_ns()));
+  calls->layer.push_back(record.layer);
+  calls->parent_layer.push_back(record.parent_layer);
+  calls->depth.push_back(record.depth);
+  calls->site_id.push_back(static_cast<std::int32_t>(record.site_id));
+  calls->flags.push_back(
+      static_cast<std::uint8_t>(is_cut ? RLS_CALL_OPEN : record.flags & UINT8_MAX));
+  return true;
+}
+
+bool EventRows::ReadRelease(const Frame& frame, ReleaseColumns* releases) {
+  rls_rec_gil_release record;
+  if (!Copy(frame, &record) || !IsKnown(record.thread_id) ||
+      !IsInterval(record.start_ns, record.end_ns)) {
+    return false;
+  }
+  if (Signed(record.start_ns) >= scan_.limit_ns()) {
+    return true;
+  }
+  releases->thread_id.push_back(static_cast<std::int32_t>(record.thread_id));
+  releases->start_ns.push_back(Signed(record.start_ns));
+  releases->end_ns.push_back(std::min(Signed(record.end_ns), scan_.limit_ns()));
+  return true;
+}
+
+bool EventRows::ReadSample(const Frame& frame, SampleColumns* samples) {
+  rls_rec_sample record;
+  if (!Copy(frame, &record) || !IsKnown(record.thread_id) || record.layer >= RLS_LAYERS ||
+      record.ts_ns > static_cast<std::uint64_t>(INT64_MAX) ||
+      record.stack_id > static_cast<std::uint32_t>(INT32_MAX)) {
+    return false;
+  }
+  if (Signed(record.ts_ns) >= scan_.limit_ns()) {
+    return true;
+  }
+  samples->thread_id.push_back(static_cast<std::int32_t>(record.thread_id));
+  samples->ts_ns.push_back(Signed(record.ts_ns));
+  samples->layer.push_back(record.layer);
+  samples->flags.push_back(record.flags);
+  samples->stack_id.push_back(static_cast<std::int32_t>(record.stack_id));
+  return true;
+}
+
+bool EventRows::ReadStack(const Frame& frame, EventBatch* batch) {
+  rls_rec_stack record;
+  if (!Copy(frame, &record) || record.stack_id == 0 ||
+      record.stack_id > static_cast<std::uint32_t>(INT32_MAX) ||
+      record.bytes > frame.bytes - sizeof(record)) {
+    return false;
+  }
+  batch->stacks.emplace_back(static_cast<std::int32_t>(record.stack_id),
+                             std::string(frame.record + sizeof(record), record.bytes));
+  return true;
+}
+
+}  // namespace rls

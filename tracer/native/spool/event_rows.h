@@ -1,0 +1,73 @@
+// Third pass over a spool: calls, GIL releases, samples and stacks as columns, batch by batch.
+//
+// In the order of the spool: the database sorts. What lies after the end of the trace is left out,
+// what reaches over it is cut there. Rows of threads that are not told of are counted as malformed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "spool/scan.h"
+
+namespace rls {
+
+struct CallColumns {
+  std::vector<std::int32_t> thread_id;
+  std::vector<std::int64_t> start_ns;
+  std::vector<std::int64_t> end_ns;
+  std::vector<std::uint8_t> layer;
+  std::vector<std::uint8_t> parent_layer;
+  std::vector<std::uint16_t> depth;
+  std::vector<std::int32_t> site_id;
+  std::vector<std::uint8_t> flags;
+};
+
+struct ReleaseColumns {
+  std::vector<std::int32_t> thread_id;
+  std::vector<std::int64_t> start_ns;
+  std::vector<std::int64_t> end_ns;
+};
+
+struct SampleColumns {
+  std::vector<std::int32_t> thread_id;
+  std::vector<std::int64_t> ts_ns;
+  std::vector<std::uint8_t> layer;
+  std::vector<std::uint8_t> flags;
+  std::vector<std::int32_t> stack_id;  // 0: none
+};
+
+struct EventBatch {
+  CallColumns calls;
+  ReleaseColumns releases;
+  SampleColumns samples;
+  std::vector<std::pair<std::int32_t, std::string>> stacks;  // frames, each ended by a newline
+};
+
+class EventRows {
+ public:
+  // The scan must be complete and outlive this.
+  explicit EventRows(const SpoolScan& scan);
+
+  // Reads until about so many rows are there; false if there were none left.
+  bool Next(std::size_t rows, EventBatch* batch);
+
+  std::uint64_t position() const { return reader_.position(); }
+  std::uint64_t malformed() const { return malformed_; }
+
+ private:
+  bool Read(const Frame& frame, EventBatch* batch);
+  bool ReadCall(const Frame& frame, CallColumns* calls);
+  bool ReadRelease(const Frame& frame, ReleaseColumns* releases);
+  bool ReadSample(const Frame& frame, SampleColumns* samples);
+  bool ReadStack(const Frame& frame, EventBatch* batch);
+  bool IsKnown(std::uint32_t thread_id) const;
+
+  const SpoolScan& scan_;
+  FrameReader reader_;
+  std::uint64_t malformed_ = 0;
+};
+
+}  // namespace rls

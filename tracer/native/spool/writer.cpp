@@ -1,0 +1,106 @@
+#include "spool/writer.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "clock.h"
+
+namespace rls {
+namespace {
+
+// Readable by everybody who may enter the directory, like any other output file.
+constexpr mode_t kFileMode = 0644;
+
+int CreateFile(const std::string& path, int flags) {
+  const int fd = open(path.c_str(), flags | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode);
+  if (fd < 0) throw std::system_error(errno, std::generic_category(), path);
+  return fd;
+}
+
+}  // namespace
+
+SpoolWriter::SpoolWriter(const std::string& directory, std::uint32_t cpus)
+    : progress_bytes_(sizeof(SpoolProgress) + cpus * RLS_REC_KINDS * sizeof(rls_loss)) {
+  const std::string path = directory + "/progress.bin";
+  const int fd = CreateFile(path, O_RDWR);
+  // Real blocks, not a hole: a store into the mapping must not fail when the disk is full.
+  const int error = posix_fallocate(fd, 0, static_cast<off_t>(progress_bytes_));
+  void* memory = error == 0
+                     ? mmap(nullptr, progress_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+                     : MAP_FAILED;
+  const int reason = error != 0 ? error : errno;
+  close(fd);
+  if (memory == MAP_FAILED) throw std::system_error(reason, std::generic_category(), path);
+  progress_ = static_cast<SpoolProgress*>(memory);
+
+  const SpoolHeader header = {kSpoolMagic, RLS_WIRE_VERSION, sizeof(SpoolHeader)};
+  try {
+    records_fd_ = CreateFile(directory + "/records.bin", O_WRONLY);
+    if (!Write(reinterpret_cast<const char*>(&header), sizeof(header)))
+      throw std::system_error(write_error_, std::generic_category(), directory + "/records.bin");
+  } catch (...) {
+    munmap(progress_, progress_bytes_);
+    if (records_fd_ >= 0) close(records_fd_);
+    throw;
+  }
+  progress_->cpus = cpus;
+  progress_->wire_version = RLS_WIRE_VERSION;
+  progress_->magic = kProgressMagic;
+}
+
+SpoolWriter::~SpoolWriter() {
+  munmap(progress_, progress_bytes_);
+  close(records_fd_);
+}
+
+// All or nothing: what follows is written over the part that fitted before the disk was full.
+bool SpoolWriter::Write(const char* data, std::size_t bytes) {
+  std::size_t done = 0;
+  while (done < bytes) {
+    const auto offset = static_cast<off_t>(progress_->bytes + done);
+    const ssize_t written = pwrite(records_fd_, data + done, bytes - done, offset);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      write_error_ = written < 0 ? errno : ENOSPC;
+      return false;
+    }
+    done += static_cast<std::size_t>(written);
+  }
+  write_error_ = 0;
+  progress_->bytes += bytes;
+  return true;
+}
+
+void SpoolWriter::AppendStretch(const RingStretch& stretch) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const bool written = Write(stretch.data, stretch.bytes);
+  for (std::size_t kind = 0; kind < RLS_REC_KINDS; ++kind) {
+    if (stretch.records[kind] == 0) continue;
+    if (written) {
+      progress_->records[kind] += stretch.records[kind];
+      continue;
+    }
+    rls_loss& lost = progress_->spool_loss[kind];
+    if (lost.count == 0) lost.first_ns = MonotonicNs();
+    lost.count += stretch.records[kind];
+  }
+}
+
+void SpoolWriter::AppendRecord(const void* record, std::size_t bytes, std::uint16_t kind) {
+  const auto length = static_cast<std::uint32_t>(bytes);
+  std::string frame((kFrameHeaderBytes + bytes + 7) & ~std::size_t{7}, '\0');
+  std::memcpy(frame.data(), &length, sizeof(length));
+  std::memcpy(frame.data() + kFrameHeaderBytes, record, bytes);
+  RingStretch stretch;
+  stretch.data = frame.data();
+  stretch.bytes = frame.size();
+  stretch.records[kind] = 1;
+  AppendStretch(stretch);
+}
+
+}  // namespace rls
