@@ -51,12 +51,16 @@ def holders() -> dict[tuple[str, int], set[int]]:
     return holding
 
 
-def run_time_ns(holder: int) -> int:
-    """Return how long the programs of a process have run while that was counted."""
+def run_time_ns(holder: int, name: str | None = None) -> int:
+    """Return how long the programs of a process, or that of this name, ran while that was counted."""
     held = {
         number for (kind, number), pids in holders().items() if kind == "prog" and holder in pids
     }
-    return sum(found.get("run_time_ns", 0) for found in show("prog") if found["id"] in held)
+    return sum(
+        found.get("run_time_ns", 0)
+        for found in show("prog")
+        if found["id"] in held and name in {None, found.get("name")}
+    )
 
 
 @contextmanager

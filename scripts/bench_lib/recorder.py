@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 _DEADLINE_S = 120
-_HEADERS_OF_HELPERS = ("-O2", "-Wall", "-Wextra", "-Werror", "-pthread")
+_HELPER_FLAGS = ("-O2", "-Wall", "-Wextra", "-Werror", "-pthread")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Bench:
             compiler = shutil.which("cc") or shutil.which("clang")
             if compiler is None:
                 raise BenchError("no C compiler for the helpers", hint="apt-get install gcc")
-            command = [compiler, *_HEADERS_OF_HELPERS, *flags, "-o", str(program), str(source)]
+            command = [compiler, *_HELPER_FLAGS, *flags, "-o", str(program), str(source)]
             subprocess.run(command, check=True)
         return str(program)
 

@@ -78,7 +78,7 @@ class _Target:
         sampler.start()
         (collector,) = _threads() - before
         cpu_ns = self.turn()
-        bpf_ns = _tick_ns(os.getpid())
+        bpf_ns = bpf_objects.run_time_ns(os.getpid(), "on_tick")
         collector_ns = _cpu_ns(collector)
         samples = sampler.counters()["samples"]
         sampler.stop()
@@ -150,18 +150,3 @@ def _threads() -> set[int]:
 def _cpu_ns(tid: int) -> float:
     """Return the CPU time of a thread of this process."""
     return float(Path(f"/proc/self/task/{tid}/schedstat").read_text().split()[0])
-
-
-def _tick_ns(holder: int) -> float:
-    """Return how long the program of the ticks has run."""
-    held = {
-        number
-        for (kind, number), pids in bpf_objects.holders().items()
-        if kind == "prog" and holder in pids
-    }
-    ticks = (
-        found
-        for found in bpf_objects.show("prog")
-        if found["id"] in held and found.get("name") == "on_tick"
-    )
-    return float(sum(found.get("run_time_ns", 0) for found in ticks))

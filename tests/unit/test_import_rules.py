@@ -75,7 +75,9 @@ INCLUDES = {
     "tracer/native/finder": r"(finder/|inject/)[a-z_]+\.h",
     "tracer/native/inject": r"inject/[a-z_]+\.h",
     "tracer/native/probes": r"(probes/|capture/|finder/)?[a-z_]+\.h|bpf/(records|native_state)\.h",
-    "tracer/native/samples": r"(samples/|capture/|spool/|inject/)?[a-z_]+\.h|bpf/(records|sample)\.h",
+    "tracer/native/samples": (
+        r"(samples/|capture/|spool/|inject/)?[a-z_]+\.h|bpf/(records|sample)\.h"
+    ),
     "tracer/native/shim": r"(shim/)?[a-z_]+\.h|cupti/records\.h",
     "tracer/native/spool": r"(spool/|capture/)?[a-z_]+\.h|bpf/records\.h",
     "tracer/native/import": r"[a-z0-9_]+\.h",

@@ -12,17 +12,23 @@ from __future__ import annotations
 
 import json
 import statistics
-from bisect import bisect_left
 from dataclasses import dataclass
-from itertools import islice, takewhile
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bench_lib.chosen import chosen
 from bench_lib.figure import BenchError, Figure
 from bench_lib.overhead import BIAS_BUDGET_PERCENT, MEAN_BIAS_BUDGET_PERCENT
 from bench_lib.overhead_workloads import SETS
 from bench_lib.recorder import REPOSITORY, Peer, Recorder
+from bench_lib.windows import (
+    LEAST_CHUNKS,
+    added_percent,
+    chunks_in,
+    control_percent,
+    neighbours,
+    window_means,
+    windows_of,
+)
 from rlscope_trace.medians import median_interval
 
 if TYPE_CHECKING:
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bench_lib.recorder import Bench
+    from bench_lib.windows import Chunk, Window
 
 # From so much CPU time per step on the first budget holds, below it the second.
 _LONG_STEP_NS = 200_000
@@ -62,10 +69,6 @@ _ALTERNATE, _WINDOW_MS = "RLSCOPE_TRACE_ALTERNATE_MS", 250
 _LONGER_WINDOWS_MS = {"dqn-pong": 600}
 # What the governor takes to decide.
 _SETTLING_S = 12
-# After a switch: caches, and what the OS kernel puts off.
-_GUARD_NS = 5_000_000
-# Chunks of steps that a window must hold to count.
-_LEAST_CHUNKS = 5
 
 # Not by probe_hits, which leaves out where the state of a thread is lost: most of such a recording.
 # Who pays for an event is a process of the tree, all of which counts.
@@ -86,9 +89,6 @@ JOIN (VALUES {spans}) AS span(start_ns, end_ns)
   ON event.ts_ns >= span.start_ns AND event.ts_ns < span.end_ns
 GROUP BY event.name
 """
-
-Chunk = tuple[int, int, int]
-Window = tuple[bool, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def _measure(bench: Bench, name: str, recorded: str) -> list[Figure]:
     means = window_means(found.chunks, found.windows)
     added = added_percent(means)
     if not added:
-        raise BenchError(f"{name}: no window held {_LEAST_CHUNKS} chunks", hint="more --runs")
+        raise BenchError(f"{name}: no window held {LEAST_CHUNKS} chunks", hint="more --runs")
     off_us = tuple(mean / found.steps / 1e3 for is_on, mean in means if not is_on and mean)
     budget = (
         LONG_BUDGET_PERCENT
@@ -197,7 +197,7 @@ def _control(name: str, means: Sequence[tuple[bool, float | None]]) -> Iterator[
 def _record(bench: Bench, name: str, options: Sequence[str]) -> _Measured:
     program = str(REPOSITORY / "scripts/bench_lib/step_windows.py")
     workload = Peer.start([*bench.pinned(), bench.python, program, name])
-    trace = bench.trace("transitions")
+    trace = bench.trace("step-cost")
     seconds = _SECONDS_PER_RUN * bench.runs
     try:
         workload.send(str(_SETTLING_S))
@@ -235,68 +235,3 @@ def _events(
     return {
         row["name"]: (row["events"] / count, float(row["cost_ns"] or 0) / count) for row in rows
     }
-
-
-def windows_of(rows: Sequence[dict[str, Any]]) -> list[Window]:
-    """Return the stretches with everything and without; not while that changed.
-
-    rows: of calibration_window. `all` is from the first change to the last one, which `changing`
-    tells of.
-    """
-    away = [(row["start_ns"], row["end_ns"]) for row in rows if row["probes"] == "all"]
-    changing = [(row["start_ns"], row["end_ns"]) for row in rows if row["probes"] == "changing"]
-    taken = dict(changing)
-    brought = {end_ns: start_ns for start_ns, end_ns in changing}
-    windows: list[Window] = []
-    before_ns = None
-    for start_ns, end_ns in away:
-        if before_ns is not None:
-            windows.append((True, before_ns, start_ns))
-        windows.append((False, taken.get(start_ns, start_ns), brought.get(end_ns, end_ns)))
-        before_ns = end_ns
-    return windows
-
-
-def window_means(
-    chunks: Sequence[Chunk], windows: Sequence[Window]
-) -> list[tuple[bool, float | None]]:
-    """Return of each window whether it was on, and the mean CPU time of the chunks inside it.
-
-    None: there are too few. Chunks that reach out of their window count nowhere.
-    """
-    means: list[tuple[bool, float | None]] = []
-    for is_on, start_ns, end_ns in windows:
-        inside = [cpu_ns for _, _, cpu_ns in chunks_in(chunks, start_ns, end_ns)]
-        means.append((is_on, statistics.mean(inside) if len(inside) >= _LEAST_CHUNKS else None))
-    return means
-
-
-def chunks_in(chunks: Sequence[Chunk], start_ns: int, end_ns: int) -> Iterator[Chunk]:
-    """Yield the chunks that lie in a window, once that has settled."""
-    first = bisect_left(chunks, start_ns + _GUARD_NS, key=itemgetter(0))
-    return takewhile(lambda chunk: chunk[1] <= end_ns, islice(chunks, first, None))
-
-
-def added_percent(
-    means: Sequence[tuple[bool, float | None]], less_ns: float = 0.0
-) -> tuple[float, ...]:
-    """Return of each window that was off what the windows around it took more, in percent.
-
-    less_ns: is taken off these first.
-    """
-    return tuple(
-        100 * ((with_ns - less_ns) / without_ns - 1) for with_ns, without_ns in neighbours(means)
-    )
-
-
-def neighbours(means: Sequence[tuple[bool, float | None]]) -> Iterator[tuple[float, float]]:
-    """Yield, for each window that was off, the mean of the two around it, and its own."""
-    for (_, before), (is_on, own), (_, after) in zip(means, means[1:], means[2:], strict=False):
-        if not is_on and before and own and after:
-            yield (before + after) / 2, own
-
-
-def control_percent(means: Sequence[tuple[bool, float | None]]) -> tuple[float, ...]:
-    """Return the same of windows that were all off: each against the ones before and after it."""
-    off = [(True, mean) for is_on, mean in means if not is_on]
-    return added_percent([(index % 2 == 0, mean) for index, (_, mean) in enumerate(off)])
