@@ -52,7 +52,7 @@ def holders() -> dict[tuple[str, int], set[int]]:
 
 
 def run_time_ns(holder: int, name: str | None = None) -> int:
-    """Return how long the programs of a process, or that of this name, ran while that was counted."""
+    """Return how long the programs of a process ran while that was counted; or of one name."""
     held = {
         number for (kind, number), pids in holders().items() if kind == "prog" and holder in pids
     }
