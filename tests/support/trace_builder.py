@@ -97,6 +97,7 @@ class TraceBuilder:
     _strings: dict[str, int] = field(default_factory=dict)
     _sites: dict[tuple[str, str], int] = field(default_factory=dict)
     _dear: set[tuple[str, str]] = field(default_factory=set)
+    _lost_calls: Counter[tuple[str, str]] = field(default_factory=Counter)
     _site_facts: dict[int, tuple[str, int | None, int | None]] = field(default_factory=dict)
 
     def process(
@@ -221,6 +222,10 @@ class TraceBuilder:
         site_id = self._sites.setdefault((layer, symbol), len(self._sites) + 1)
         self._site_facts[site_id] = (state, probed_ns, dropped_ns)
         return site_id
+
+    def lost_calls(self, layer: str, symbol: str, count: int) -> None:
+        """Let the OS kernel have counted more calls of a function than there are rows."""
+        self._lost_calls[layer, symbol] += count
 
     def sample(
         self,
@@ -431,7 +436,7 @@ class TraceBuilder:
         return rows
 
     def _site_rows(self) -> list[tuple[object, ...]]:
-        hits = Counter((call[3], call[4]) for call in self._calls)
+        hits = self._lost_calls + Counter((call[3], call[4]) for call in self._calls)
         return [
             (
                 site_id, f"{layer}.so", symbol, layer, 0x1000 + site_id,

@@ -38,11 +38,12 @@ def test_a_calibration_off_by_two_is_told_each_time_until_it_is_taken_again(
     for _ in range(2):
         add(tmp_path, directory, monkeypatch, wanted=True)
         words = capsys.readouterr().err
-        assert "contradicts other measurements: call, range\nhint: " in words
+        assert "contradicts other measurements: call, switch, range\nhint: " in words
         found, _ = read_costs(tmp_path / CALIBRATION_FILE)
         doubts = [cost.event for cost in found if cost.quality.startswith(DOUBTFUL)]
         # Not of what a switch takes in a loop, which is not steady enough.
-        assert doubts == [cost.event for cost in COSTS if cost.event != "switch"]
+        steady = [c for c in COSTS if c.event != "switch" or c.method == "program"]
+        assert doubts == [cost.event for cost in steady]
         (tmp_path / CALIBRATION_FILE).unlink()
 
 
@@ -63,6 +64,44 @@ def test_what_agrees_is_checked_once_for_a_boot_and_one_disturbance_is_none(
         assert read_costs(tmp_path / CALIBRATION_FILE)[0] == COSTS
     assert answers == []
     assert not cache.is_checked(directory, Calibration(scaled(2.0), calibration().facts))
+
+
+def off_by_two(method: str) -> list[Cost]:
+    """Return the costs as if one way to measure calls had been disturbed."""
+    return [
+        scale if cost.event == "call" and cost.method == method else cost
+        for cost, scale in zip(COSTS, scaled(2.0), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("method", ["micro", "crowded", "program"])
+def test_each_way_to_measure_an_event_is_checked(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    method: str,
+) -> None:
+    directory = tmp_path / "cache"
+    cache.save(directory, Calibration(off_by_two(method), {"key": KEY, "extent": "full"}))
+    measured(monkeypatch, COSTS)
+    add(tmp_path, directory, monkeypatch, wanted=True)
+    assert "contradicts other measurements: call\nhint: " in capsys.readouterr().err
+    found, _ = read_costs(tmp_path / CALIBRATION_FILE)
+    doubted = {(c.event, c.method) for c in found if c.quality.startswith(DOUBTFUL)}
+    assert doubted == {("call", method)}
+
+
+def test_a_check_without_one_of_the_events_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "cache"
+    cache.save(directory, calibration())
+    measured(monkeypatch, [cost for cost in COSTS if cost.event != "call"])
+    add(tmp_path, directory, monkeypatch, wanted=True)
+    assert not cache.is_checked(directory, calibration())
+    measured(monkeypatch, COSTS)
+    add(tmp_path, directory, monkeypatch, wanted=True)
+    assert cache.is_checked(directory, calibration())
 
 
 @pytest.mark.parametrize("failure", [OSError(24, "Too many open files"), ValueError("no answer")])
@@ -95,7 +134,7 @@ def test_a_check_that_cannot_be_kept_costs_a_warning(
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "replace", full)
-        checked = calibrating._checked(directory, calibration())
+        checked = calibrating.held_to_now(directory, calibration())
     assert checked == calibration()
     words = capsys.readouterr().err
     assert "warning: each recording checks the calibration again: " in words

@@ -207,6 +207,45 @@ def test_without_an_account_the_cost_is_that_of_the_loop() -> None:
     assert "no account of the OS kernel" in found["combined", "outside"]["quality"]
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_an_account_after_the_last_record_is_that_of_a_recorder_that_was_killed(
+    *, is_clean: bool
+) -> None:
+    builder = recorded(factor=2.0)
+    add_loops(builder)
+    builder.meta["ended_cleanly"] = str(is_clean).lower()
+    builder.account("call", LENGTH_NS + 2000 * MS, LENGTH_NS + 2100 * MS, 10, 1500)
+    found = worked_out(builder)
+    quality = found["in_run", None]["quality"]
+    assert ("lie outside the recording" in quality) == is_clean
+    assert found["in_run", None]["mean_ns"] == (None if is_clean else pytest.approx(300))
+
+
+def test_windows_without_probes_are_held_to_calls_of_both_kinds() -> None:
+    # A quarter of the calls is dear: the mean of all costs what the windows tell.
+    builder = toggled(10_000)
+    dear = builder.site("simulator", "dear", is_dear=True)
+    assert dear
+    builder._calls = [
+        (*call[:4], "dear" if number % 4 == 0 else call[4], call[5])
+        for number, call in enumerate(builder._calls)
+    ]
+    for event, mean_ns in (("call", 4_000.0), ("call_dear", 28_000.0)):
+        for part in ("inside", "outside"):
+            builder.cost(event, mean_ns / 2, part=part, error_ns=10)
+    assert worked_out(builder)["combined", "inside"]["quality"] != "ok"
+    found = {event: worked_out(builder, event) for event in ("call", "call_dear")}
+    for rows in found.values():
+        assert not rows["combined", "inside"]["quality"].startswith("doubtful")
+    builder._costs = [
+        (*row[:3], row[3] * 3, row[4], row[5], row[6] * 3, row[7] * 3, *row[8:])
+        for row in builder._costs
+    ]
+    for event in ("call", "call_dear"):
+        quality = worked_out(builder, event)["combined", "inside"]["quality"]
+        assert quality.startswith("doubtful: it is taken for 30,000 ns, but windows without")
+
+
 def test_nothing_was_measured_of_a_trace_without_costs() -> None:
     builder = recorded()
     builder._accounts.clear()
@@ -252,9 +291,32 @@ def dropped_group(builder: TraceBuilder) -> None:
     builder._accounts = [(*row[:4], 10 * row[4], 10 * row[5]) for row in builder._accounts]
 
 
+def all_but_one_call_lost(builder: TraceBuilder) -> None:
+    add_loops(builder)
+    del builder._calls[1:]
+
+
+def half_of_the_calls_lost(builder: TraceBuilder) -> None:
+    """Lose what the OS kernel counted at the probe."""
+    add_loops(builder)
+    count = len(builder._calls)
+    del builder._calls[::2]
+    builder.lost_calls("simulator", "f", count - len(builder._calls))
+
+
+def doubted_before(builder: TraceBuilder) -> None:
+    add_loops(builder)
+    add_crowded(builder)
+    row = builder._costs[-1]
+    builder._costs[-1] = (*row[:-1], "doubtful: the calibration says 300 ns (crowded_program)")
+
+
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
+        (all_but_one_call_lost, "the trace holds 2 of them"),
+        (half_of_the_calls_lost, "calls at the probes, the trace holds"),
+        (doubted_before, "the calibration says 300 ns (crowded_program)"),
         (dear_loop, "less than the program in the OS kernel alone takes"),
         (swift_account, "in the recording and 150 ns in the loop"),
         (skewed_clock, "lie outside the recording"),

@@ -243,7 +243,9 @@ class Session:
         """Write the open ends, detach and complete the spool; what counters() says at the end."""
         spool, drain, shims = self._running()
         capture = self.opened.capture
-        # First: what threads do from here on belongs to no trace, and is cut by the decoder.
+        if self._follower is not None:
+            self._follower.end_windows()
+        # What threads do from here on belongs to no trace, and is cut by the decoder.
         end_ns = self.clock_ns()
         self.find_shims()
         shims.stop()

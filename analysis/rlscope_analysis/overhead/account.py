@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 # Fewer than so many windows with events, or events in them, tell nothing.
 FEWEST_WINDOWS = 4
 _FEWEST_RUNS = 30
-# Of an event that the trace has none of: so many times as long as a miss takes in a loop tells
-# that it was recorded. Where runs are rare a miss is cold, and takes four or five times that.
+# Of an event that the trace has none of, or one for so many runs: so many times as long as a miss
+# takes in a loop tells that it was recorded. Where runs are rare a miss is cold, and takes four or
+# five times that.
+_FEWEST_PART = 10
 _RECORDED, _RECORDED_RARELY = 3, 6
 _FEWEST_IN_A_WINDOW = 100
 # Of what a miss costs, relative to itself: it was measured in a loop too.
@@ -68,9 +70,12 @@ FROM program_time
 WHERE event IS NOT NULL AND start_ns >= $1 AND end_ns <= $2 AND end_ns > start_ns AND runs > 0
 GROUP BY event, start_ns ORDER BY event, start_ns
 """
+# A recorder that was killed in a quiet moment leaves windows that end after its last record.
 _OUTSIDE_SQL = """
 SELECT count(DISTINCT start_ns) FROM program_time
-WHERE start_ns < $1 OR end_ns > $2 OR end_ns <= start_ns
+WHERE start_ns < $1 OR end_ns <= start_ns OR (
+  end_ns > $2 AND NOT EXISTS (FROM meta WHERE key = 'ended_cleanly' AND value = 'false')
+)
 """
 # The recorder and the processes do not begin at the same instant.
 _MARGIN_NS = 10**9
@@ -141,8 +146,8 @@ def _judged(
             f" {runs:,}: their times do not agree"
         )
     elif len(with_events) < FEWEST_WINDOWS or known < _FEWEST_RUNS:
-        if not known and _looks_recorded(windows, loops[1]):
-            return Cost(event, None, "in_run", quality=_dropped(event, runs))
+        if _FEWEST_PART * known < runs and _looks_recorded(windows, loops[1]):
+            return Cost(event, None, "in_run", quality=_dropped(event, runs, known))
         quality = f"in-run windows were too few: {len(with_events)} with {known:,} runs"
     else:
         return _estimated(event, with_events, *loops)
@@ -159,10 +164,11 @@ def _looks_recorded(windows: list[_Window], miss: Cost | None) -> bool:
     return time_ns > times * runs * max(miss.mean_ns, 0.0)
 
 
-def _dropped(event: str, runs: int) -> str:
+def _dropped(event: str, runs: int, known: int) -> str:
+    held = f"{known:,} of them" if known else "no such event then"
     return (
         f"{DOUBTFUL}the OS kernel counted {runs:,} runs of the programs for {event}, and the trace"
-        " holds no such event then"
+        f" holds {held}"
     )
 
 

@@ -19,7 +19,7 @@ from rlscope_analysis.overhead.rate import Rate, rate_of, rates_of_calls
 from rlscope_analysis.schema.vocabulary import DOUBTFUL, EVENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 # How far what no account tells of may differ from that: relative deviation. In training programs a
 # sample, most of which is its interrupt, was 1.7 to 2.9 times as dear as in the loop, its program
@@ -49,18 +49,24 @@ _WITHOUT_PROGRAM = ("range", "range_python", "range_auto")
 
 
 def combined(
-    measured: Iterable[Cost], in_run: Iterable[Cost], toggled: Iterable[Cost]
+    measured: Iterable[Cost],
+    in_run: Iterable[Cost],
+    toggled: Iterable[Cost],
+    doubts: Mapping[str, str],
+    dear_share: float,
 ) -> list[Cost]:
     """Return the rows that are subtracted, for each event and part that has a cost in a loop.
 
-    measured: rows of all other methods. The others tell by event, both parts together.
+    measured: rows of all other methods. The others tell by event, both parts together. doubts: what
+    else contradicts the cost of an event. dear_share: the part of the calls that are dear, which
+    windows without probes do not tell from others.
     """
     rows = list(measured)
     programs = {row.event: row for row in rows if row.method == "program"}
     accounts = {row.event: row for row in in_run}
     checks = {row.event: row for row in toggled}
     rates = rates_of_calls(rows)
-    found = []
+    found: dict[str, list[Cost]] = {}
     for event in EVENTS:
         parts = _parts(rows, event) or _stand_ins(rows, event)
         key = _PROGRAM_OF.get(event, event)
@@ -68,9 +74,37 @@ def combined(
             _scaled(part, programs.get(key), accounts.get(key), rate_of(part, rates))
             for part in parts
         ]
-        doubt = _doubt(event, parts, costs, programs.get(key), checks.get(event))
-        found += [replace(cost, quality=doubt) if doubt else cost for cost in costs]
-    return found
+        doubt = (
+            doubts.get(event)
+            or _doubted_before(rows, event)
+            or _below_program(event, parts, programs.get(key))
+        )
+        found[event] = _marked(costs, doubt)
+    kinds = {"call": 1 - dear_share, "call_dear": dear_share}
+    calls = {event: share for event, share in kinds.items() if share}
+    for shares in (calls, *({event: 1.0} for event in EVENTS if event not in kinds)):
+        check = checks.get("call" if shares is calls else next(iter(shares)))
+        doubt = _contradiction(_mean_of(found, shares), check) if check else None
+        found |= {event: _marked(found[event], doubt) for event in shares}
+    return [cost for costs in found.values() for cost in costs]
+
+
+def _marked(costs: list[Cost], doubt: str | None) -> list[Cost]:
+    return [replace(cost, quality=doubt) for cost in costs] if doubt else costs
+
+
+def _mean_of(found: Mapping[str, list[Cost]], shares: Mapping[str, float]) -> list[Cost]:
+    """Return the parts that the mean event has, if so many of them are of each kind."""
+    return [
+        replace(
+            cost,
+            mean_ns=share * (cost.mean_ns or 0.0),
+            low_ns=share * (cost.low_ns or 0.0),
+            high_ns=share * (cost.high_ns or 0.0),
+        )
+        for event, share in shares.items()
+        for cost in (found[event] if share else ())
+    ]
 
 
 def _parts(rows: list[Cost], event: str) -> list[Cost]:
@@ -162,26 +196,29 @@ def _lack(event: str, program: Cost | None, account: Cost | None) -> str | None:
     return None
 
 
-def _doubt(
-    event: str, parts: list[Cost], costs: list[Cost], program: Cost | None, check: Cost | None
-) -> str | None:
-    """Return what contradicts the cost of an event; None: nothing does."""
-    if not costs:
+def _doubted_before(rows: list[Cost], event: str) -> str | None:
+    """Return what contradicted one of the ways to measure an event when it was checked, if any."""
+    qualities = (row.quality for row in rows if row.event == event)
+    return next((quality for quality in qualities if quality.startswith(DOUBTFUL)), None)
+
+
+def _below_program(event: str, parts: list[Cost], program: Cost | None) -> str | None:
+    """Return the contradiction of a loop that is cheaper than the program in it, if it is."""
+    if not parts or not program or not program.mean_ns or event in _PROGRAM_OF:
         return None
-    if program and program.mean_ns and event not in _PROGRAM_OF:
-        loop_ns = sum(part.mean_ns or 0.0 for part in parts)
-        least_ns = _LEAST_OF_PROGRAM * _RUNS.get(event, 1) * program.mean_ns
-        if loop_ns + sum(Z * part.stderr_ns for part in parts) < least_ns:
-            return (
-                f"{DOUBTFUL}in the loop it costs {loop_ns:,.0f} ns, less than the program in the"
-                f" OS kernel alone takes: calibrate again"
-            )
-    return _contradiction(costs, check) if check else None
+    loop_ns = sum(part.mean_ns or 0.0 for part in parts)
+    least_ns = _LEAST_OF_PROGRAM * _RUNS.get(event, 1) * program.mean_ns
+    if loop_ns + sum(Z * part.stderr_ns for part in parts) >= least_ns:
+        return None
+    return (
+        f"{DOUBTFUL}in the loop it costs {loop_ns:,.0f} ns, less than the program in the"
+        f" OS kernel alone takes: calibrate again"
+    )
 
 
 def _contradiction(costs: list[Cost], check: Cost) -> str | None:
     low_ns, high_ns = check.low_ns, check.high_ns
-    if check.mean_ns is None or low_ns is None or high_ns is None:
+    if not costs or check.mean_ns is None or low_ns is None or high_ns is None:
         return None
     mean_ns = sum(cost.mean_ns or 0.0 for cost in costs)
     is_apart = low_ns > sum(cost.high_ns or 0.0 for cost in costs) or high_ns < sum(

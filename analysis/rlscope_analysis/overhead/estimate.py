@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rlscope_analysis.overhead.account import in_run
 from rlscope_analysis.overhead.combine import combined
 from rlscope_analysis.overhead.cost import Cost
+from rlscope_analysis.overhead.missing import doubts
 from rlscope_analysis.window import SPAN_SQL
 
 if TYPE_CHECKING:
@@ -17,6 +18,10 @@ _MEASURED_SQL = """
 SELECT event, part, method, mean_ns, stddev_ns, coalesce(n, 0), low_ns, high_ns, false,
   coalesce(quality, 'ok')
 FROM calibration_measured ORDER BY ALL
+"""
+_DEAR_SHARE_SQL = """
+SELECT coalesce(avg(coalesce(s.is_dear, false)::INTEGER), 0)
+FROM native_call_coded AS c JOIN site AS s ON s.site_id = c.site_id
 """
 _HAS_WINDOWS_SQL = "SELECT EXISTS (FROM calibration_window), EXISTS (FROM program_time)"
 
@@ -38,7 +43,9 @@ def store(connection: duckdb.DuckDBPyConnection) -> None:
             from rlscope_analysis.overhead.toggled import toggled
 
             toggles = toggled(connection, span)
-    for cost in [*accounts, *toggles, *combined(measured, accounts, toggles)]:
+    ((dear_share,),) = connection.execute(_DEAR_SHARE_SQL).fetchall()
+    found = combined(measured, accounts, toggles, doubts(connection), dear_share)
+    for cost in [*accounts, *toggles, *found]:
         connection.execute(
             "INSERT INTO calibration_estimate VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(cost)
         )

@@ -38,6 +38,8 @@ WHERE part = 'outside'
   AND event NOT IN (SELECT event FROM calibration WHERE used AND mean_ns IS NOT NULL)
 GROUP BY event ORDER BY event
 """
+# CUPTI works inside these calls; nobody could count it with probes.
+_BY_CUPTI_SQL = "SELECT count(*) FROM cuda_call_coded WHERE correlation_id IS NOT NULL"
 # In words, for people; kinds that differ in their price only are one.
 _WORDS = {
     "switch": "switches", "wakeup": "wakeups", "call": "calls", "call_dear": "calls",
@@ -111,4 +113,10 @@ def cost_findings(trace: Trace) -> Iterable[str]:
             yield (
                 f"nobody measured what {event} costs, which happened {hits:,} times: where it fell"
                 " nothing can be corrected; see --view overhead"
+            )
+        ((calls,),) = run_query(trace, _BY_CUPTI_SQL).rows
+        if calls:
+            yield (
+                f"what CUPTI costs is in no overhead: it told of {calls:,} calls of the CUDA API;"
+                " rlscope-trace calibrate measures the cost of one where there is a GPU"
             )

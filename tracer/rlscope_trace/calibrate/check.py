@@ -37,7 +37,7 @@ def doubted(known: Sequence[Cost], *others: Sequence[Cost]) -> list[Cost]:
     """
     totals, *again = map(_totals, (known, *others))
     reasons = {
-        way: _sentence(total, again[-1][way])
+        way: _sentence(total, again[-1][way], way[1])
         for way, total in totals.items()
         if all(way in other and _contradicts(total, other[way]) for other in again)
     }
@@ -54,6 +54,12 @@ def contradicted(costs: Sequence[Cost]) -> list[str]:
     return list(dict.fromkeys(c.event for c in costs if c.quality.startswith(DOUBTFUL)))
 
 
+def is_whole(known: Sequence[Cost], again: Sequence[Cost]) -> bool:
+    """Tell whether every event that has a cost was measured again."""
+    events, found = ({c.event for c in costs if c.mean_ns is not None} for costs in (known, again))
+    return events & set(EVENTS) <= found
+
+
 def _way(cost: Cost) -> _Way:
     return cost.event, cost.method, cost.how
 
@@ -61,7 +67,7 @@ def _way(cost: Cost) -> _Way:
 def _totals(costs: Sequence[Cost]) -> dict[_Way, _Total]:
     parts: dict[_Way, list[_Total]] = defaultdict(list)
     for cost in costs:
-        is_told = cost.method == ("program" if cost.event in _BY_PROGRAM else "micro")
+        is_told = cost.method == "program" or cost.event not in _BY_PROGRAM
         if cost.event in EVENTS and is_told and cost.mean_ns is not None:
             low_ns = cost.mean_ns if cost.low_ns is None else cost.low_ns
             high_ns = cost.mean_ns if cost.high_ns is None else cost.high_ns
@@ -76,8 +82,9 @@ def _contradicts(known: _Total, again: _Total) -> bool:
     return not known.low_ns / _FACTOR <= again.mean_ns <= known.high_ns * _FACTOR
 
 
-def _sentence(known: _Total, again: _Total) -> str:
+def _sentence(known: _Total, again: _Total, method: str) -> str:
+    of = "" if method == "micro" else f" ({method})"
     return (
-        f"{DOUBTFUL}the calibration says {known.mean_ns:,.0f} ns, measured again it was"
+        f"{DOUBTFUL}the calibration says {known.mean_ns:,.0f} ns{of}, measured again it was"
         f" {again.mean_ns:,.0f}: rlscope-trace calibrate --force"
     )

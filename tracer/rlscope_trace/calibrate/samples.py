@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -63,20 +64,24 @@ class SampleLoops:
     def visit(self) -> None:
         """Take one measurement."""
         assert self._sampler is not None
+        programs = self._sampler.programs()
         self._sampler.resume()
         try:
             gaps_ns = self._look()
+            # Of threads that are not traced: meanwhile the process waits.
+            other = counted(programs, lambda: time.sleep(self._length_ms / 1000))
             felt: list[float] = []
-            told = counted(self._sampler.programs(), lambda: felt.extend(self._look()))
+            told = counted(programs, lambda: felt.extend(self._look()))
         finally:
             self._sampler.suspend()
         expected = _HZ * self._length_ms / 1000
         if len(gaps_ns) < expected / 2:
             raise CalibrationError(f"{len(gaps_ns)} of {expected:.0f} samples were felt")
         self._values.add("sample", "", statistics.median(gaps_ns))
-        # The others ran for threads that are not traced, and ended at once.
-        runs, time_ns = told.get("on_tick", (0, 0))
-        self._values.add_program("sample", "", per_run((runs, time_ns), min(runs, len(felt))))
+        runs = told.get("on_tick", (0, 0))
+        other_run_ns = per_run(other.get("on_tick", (0, 0))) or 0.0
+        run_ns = per_run(runs, min(runs[0], len(felt)), other_run_ns)
+        self._values.add_program("sample", "", run_ns)
 
     def _look(self) -> list[float]:
         return list(self._child.ask("gaps", length_ms=self._length_ms)["ns"])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlscope_trace.cli import messages
-from rlscope_trace.cli.calibrating import take
+from rlscope_trace.cli.calibrating import held_to_now, take
 from rlscope_trace.cli.output import write_stdout
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ def calibrate(
         messages.note(f"{reason}; measuring again")
     if known is None or force or not known.is_full:
         known = take(directory, key)
+    elif checked:
+        known = held_to_now(directory, known)
     for path, trace_facts in checked.items():
         from rlscope_trace.cli.calibrate_trace import add_costs
 

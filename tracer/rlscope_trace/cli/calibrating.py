@@ -79,8 +79,9 @@ def _known_or_taken(*, wanted: bool, target_runs: Callable[[], bool]) -> Calibra
     if not wanted:
         return known
     if known is not None:
-        is_known_well = cache.is_checked(directory, known) or target_runs()
-        return known if is_known_well else _checked(directory, known)
+        if target_runs():
+            return known
+        return held_to_now(directory, known)
     if target_runs():
         messages.note(
             "the target still runs: what recording costs is not measured beside it, and times are"
@@ -102,10 +103,15 @@ def _known_or_taken(*, wanted: bool, target_runs: Callable[[], bool]) -> Calibra
     return taken
 
 
-def _checked(directory: Path, known: Calibration) -> Calibration:
-    """Hold a calibration to short ones of now; return it with what is to be doubted."""
-    from rlscope_trace.calibrate import check
+def held_to_now(directory: Path, known: Calibration) -> Calibration:
+    """Hold a calibration to short ones of now, unless it was since the boot.
 
+    Returns it with what is to be doubted.
+    """
+    from rlscope_trace.calibrate import cache, check
+
+    if cache.is_checked(directory, known):
+        return known
     messages.say("checking the calibration of this machine, about 3 s; Ctrl-C skips that")
     others: list[list[Cost]] = []
     doubted, events = known.costs, ["everything"]
@@ -122,7 +128,7 @@ def _checked(directory: Path, known: Calibration) -> Calibration:
         messages.note(f"the calibration was not checked: {error}")
         return known
     if not events:
-        if any(cost.mean_ns is not None for cost in others[-1]):
+        if check.is_whole(known.costs, others[-1]):
             _note_checked(directory, known)
         return known
     messages.warning(
@@ -163,11 +169,10 @@ def _measure(plan: Plan, key: dict[str, str], extent: str) -> Calibration:
 
 
 def _keep(directory: Path, taken: Calibration) -> None:
-    from rlscope_trace.calibrate.cache import DIRECTORY_VARIABLE, note_checked, save
+    from rlscope_trace.calibrate.cache import DIRECTORY_VARIABLE, save
 
     try:
         save(directory, taken)
-        note_checked(directory, taken)
     except OSError as error:
         messages.warning(
             f"the calibration cannot be kept in {directory}: {error.strerror}",

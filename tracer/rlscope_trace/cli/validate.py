@@ -107,7 +107,7 @@ def validate(  # noqa: PLR0913 - one parameter per option
     """Run a program with and without tracing in turn; exit 1 if corrected times are off.
 
     rlscope-trace validate [OPTIONS] [OPTIONS OF record] -- COMMAND. The program must do the same
-    work each time and end by itself; one run more comes first, to warm up. docs/overhead.md.
+    work each time and end by itself; one run more comes first, to warm up. docs/validate.md.
     """
     command = context.meta[_COMMAND]
     options = list(context.args)

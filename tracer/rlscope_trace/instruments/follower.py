@@ -24,6 +24,7 @@ from rlscope_trace.instruments.windows import KINDS, Group, Kind, Windows
 from rlscope_trace.layers import LayerRules
 from rlscope_trace.loaders.btf import BtfLoader
 from rlscope_trace.loaders.capture import bpf_file
+from rlscope_trace.procfs import is_running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -156,11 +157,15 @@ class Follower:
         self._meet_new()
         return list(self._processes)
 
-    def stop(self) -> None:
-        """Detach everything; afterwards the target is as it was."""
+    def end_windows(self) -> None:
+        """Have everything recorded again: before the recording ends, as no window outlasts it."""
         if self._windows is not None:
             self._windows.stop()
             self._windows = None
+
+    def stop(self) -> None:
+        """Detach everything; afterwards the target is as it was."""
+        self.end_windows()
         self._stop.set()
         if self._calls is not None:
             self._calls.cancel()
@@ -207,7 +212,7 @@ class Follower:
                 self._processes[pid] = Process(pid, is_new=True)
 
     def _look(self, process: Process, now_ns: int) -> None:
-        """Attach what has come since the last look; a process that is gone is forgotten."""
+        """Attach what has come since the last look; a process that has ended is forgotten."""
         try:
             process.note_program(stack_start(process.pid))
             scan = _capture.PythonScan(process.pid)
@@ -226,6 +231,13 @@ class Follower:
             if self._cuda is not None:
                 self._cuda.look(process, now_ns, changed=changed)
         except OSError:
+            if self._stop.is_set():
+                # Cancelled: whether the process has ended is not known from that.
+                return
+            if is_running(process.pid):
+                # In the middle of an exec, or its memory is closed to us for now.
+                process.begin_again(now_ns)
+                return
             self._gone_cpu_ns += process.cpu_ns
             del self._processes[process.pid]
 

@@ -109,6 +109,12 @@ class Process:
             self.has_nvtx_package = self.has_other_clock = False
         self._stack_start = start
 
+    def begin_again(self, now_ns: int) -> None:
+        """Take nothing of the last look, which was broken off, and look again after a while."""
+        self.mappings = ()
+        self._interval_ns = _LONG_NS
+        self.due_ns = now_ns + _LONG_NS
+
     def has_lost_its_interpreter(self) -> bool:
         """Tell whether the interpreter that was found in it is no longer there."""
         return self.interpreter is not None and self.interpreter not in {

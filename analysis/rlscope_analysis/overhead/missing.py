@@ -1,0 +1,39 @@
+"""What was paid for and is not in the trace: its cost is subtracted nowhere, and others bear it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlscope_analysis.overhead.place import PROBED_CUDA_SQL
+from rlscope_analysis.schema.vocabulary import DOUBTFUL
+
+if TYPE_CHECKING:
+    import duckdb
+
+# A part that is smaller changes a cost by less than its interval says, as a rule.
+_TOLERANCE = 0.1
+# Under way when the recording began or ended.
+_FEWEST = 100
+# Losses that the trace tells of are a finding already.
+_CALLS_SQL = f"""
+SELECT
+  (SELECT coalesce(sum(hits), 0) FROM site)::BIGINT,
+  (SELECT count(*) FROM native_call_coded) + (SELECT count(*) FROM ({PROBED_CUDA_SQL})),
+  (SELECT coalesce(sum(count), 0) FROM trace_stat WHERE kind = 'dropped')::BIGINT
+"""  # noqa: S608 - a query of our own
+
+
+def doubts(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """Return by event why its cost is to be doubted: the OS kernel counted more than the trace has.
+
+    Calls are counted at their probes, those too whose record was lost, or left out because CUPTI
+    tells of them.
+    """
+    ((counted, known, told),) = connection.execute(_CALLS_SQL).fetchall()
+    if counted - told <= known * (1 + _TOLERANCE) + _FEWEST:
+        return {}
+    reason = (
+        f"{DOUBTFUL}the OS kernel counted {counted:,} calls at the probes, the trace holds"
+        f" {known:,}: what the others cost is subtracted nowhere"
+    )
+    return dict.fromkeys(("call", "call_dear"), reason)
