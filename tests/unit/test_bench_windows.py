@@ -17,7 +17,7 @@ MS = 10**6
 
 
 @pytest.fixture
-def windows(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def arithmetic(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "scripts"))
     from bench_lib import windows as module
 
@@ -52,31 +52,31 @@ def chunks_and_windows(
 
 @pytest.mark.parametrize("added", [0.0, 0.03, 0.2])
 def test_a_planted_cost_is_found_whatever_the_machine_does(
-    windows: ModuleType, added: float
+    arithmetic: ModuleType, added: float
 ) -> None:
     # It gets slower by half meanwhile, and one window was disturbed.
     chunks, windows = chunks_and_windows(added, drift=0.5, slow_window=60)
-    means = windows.window_means(chunks, windows)
-    found = windows.added_percent(means)
+    means = arithmetic.window_means(chunks, windows)
+    found = arithmetic.added_percent(means)
     assert len(found) > 90
     low, high = median_interval(found) or (0, 0)
     assert low <= 100 * added <= high
     assert high - low < 2
-    control = windows.control_percent(means)
+    control = arithmetic.control_percent(means)
     low, high = median_interval(control) or (1, 1)
     assert low <= 0 <= high
 
 
-def test_chunks_that_reach_out_of_a_window_count_nowhere(windows: ModuleType) -> None:
+def test_chunks_that_reach_out_of_a_window_count_nowhere(arithmetic: ModuleType) -> None:
     windows = [(True, 0, 100 * MS), (False, 110 * MS, 200 * MS)]
     inside = [(n * 10 * MS, (n + 1) * 10 * MS, 7) for n in range(20)]
     across = [(95 * MS, 105 * MS, 10**9), (111 * MS, 121 * MS, 10**9), (195 * MS, 205 * MS, 10**9)]
     chunks = sorted(inside + across)
     # The first chunk of each begins within the guard after the switch.
-    assert windows.window_means(chunks, windows) == [(True, 7), (False, 7)]
+    assert arithmetic.window_means(chunks, windows) == [(True, 7), (False, 7)]
 
 
-def test_windows_are_between_the_changes(windows: ModuleType) -> None:
+def test_windows_are_between_the_changes(arithmetic: ModuleType) -> None:
     rows = [
         {"probes": probes, "start_ns": start_ns, "end_ns": end_ns}
         for probes, start_ns, end_ns in (
@@ -84,24 +84,24 @@ def test_windows_are_between_the_changes(windows: ModuleType) -> None:
             ("all", 300, 400), ("changing", 300, 320), ("changing", 390, 400),
         )
     ]  # fmt: skip
-    assert windows.windows_of(rows) == [
+    assert arithmetic.windows_of(rows) == [
         (False, 110, 195), (True, 200, 300), (False, 320, 390),
     ]  # fmt: skip
-    assert windows.windows_of([]) == []
+    assert arithmetic.windows_of([]) == []
 
 
-def test_a_window_with_few_chunks_is_left_out(windows: ModuleType) -> None:
+def test_a_window_with_few_chunks_is_left_out(arithmetic: ModuleType) -> None:
     means = [(True, 10.0), (False, None), (True, 10.0), (False, 8.0), (True, 12.0), (False, 8.0)]
-    assert windows.added_percent(means) == pytest.approx([100 * (11 / 8 - 1)])
-    assert windows.control_percent(means) == ()
-    assert windows.control_percent([(False, 9.0), (False, 10.0), (False, 11.0)]) == (0.0,)
+    assert arithmetic.added_percent(means) == pytest.approx([100 * (11 / 8 - 1)])
+    assert arithmetic.control_percent(means) == ()
+    assert arithmetic.control_percent([(False, 9.0), (False, 10.0), (False, 11.0)]) == (0.0,)
 
 
 def test_what_the_trace_tells_is_taken_off_the_windows_with_instruments(
-    windows: ModuleType,
+    arithmetic: ModuleType,
 ) -> None:
-    means = windows.window_means(*chunks_and_windows(0.03))
-    left = windows.added_percent(means, less_ns=0.03 * 5 * MS)
+    means = arithmetic.window_means(*chunks_and_windows(0.03))
+    left = arithmetic.added_percent(means, less_ns=0.03 * 5 * MS)
     low, high = median_interval(left) or (1, 1)
     assert low <= 0 <= high
     assert high - low < 2
