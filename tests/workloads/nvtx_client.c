@@ -129,13 +129,13 @@ static void steady(long count) {
   printf("{\"ranges\": %ld}\n", count);
 }
 
-static void short_threads(long count) {
+static void short_threads(long count, long ranges) {
   for (long index = 0; index < count; ++index) {
     pthread_t thread;
-    pthread_create(&thread, NULL, mark_ranges, (void*)1);
+    pthread_create(&thread, NULL, mark_ranges, (void*)ranges);
     pthread_join(thread, NULL);
   }
-  printf("{\"ranges\": %ld}\n", count);
+  printf("{\"ranges\": %ld}\n", count * ranges);
 }
 
 static void forks(long count, long ranges) {
@@ -238,7 +238,13 @@ int main(int argc, char** argv) {
   if (strcmp(mode, "odd") == 0) odd();
   if (strcmp(mode, "storm") == 0) storm(first, second);
   if (strcmp(mode, "steady") == 0) steady(first);
-  if (strcmp(mode, "threads") == 0) short_threads(first);
+  if (strcmp(mode, "threads") == 0) short_threads(first, 1);
+  if (strcmp(mode, "turns") == 0) {
+    // Whoever reads is there from here on.
+    mark_ranges((void*)1);
+    raise(SIGSTOP);
+    short_threads(first, second);
+  }
   if (strcmp(mode, "forks") == 0) forks(first, second);
   if (strcmp(mode, "kills") == 0) kills(first);
   if (strcmp(mode, "filter") == 0) filtered(strcmp(argv[2], "after") == 0);
