@@ -80,12 +80,12 @@ def combined(
             or _below_program(event, parts, programs.get(key))
         )
         found[event] = _marked(costs, doubt)
-    kinds = {"call": 1 - dear_share, "call_dear": dear_share}
-    calls = {event: share for event, share in kinds.items() if share}
-    for shares in (calls, *({event: 1.0} for event in EVENTS if event not in kinds)):
-        check = checks.get("call" if shares is calls else next(iter(shares)))
-        doubt = _contradiction(_mean_of(found, shares), check) if check else None
-        found |= {event: _marked(found[event], doubt) for event in shares}
+    for event, check in checks.items():
+        shares = {event: 1.0}
+        if event == "call":
+            shares = {"call": 1 - dear_share, "call_dear": dear_share}
+        doubt = _contradiction(_mean_of(found, shares), check)
+        found |= {kind: _marked(found[kind], doubt) for kind, share in shares.items() if share}
     return [cost for costs in found.values() for cost in costs]
 
 

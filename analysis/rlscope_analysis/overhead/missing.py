@@ -15,11 +15,12 @@ _TOLERANCE = 0.1
 # Under way when the recording began or ended.
 _FEWEST = 100
 # Losses that the trace tells of are a finding already.
+_TOLD = "kind = 'dropped' AND contains(source, 'call')"
 _CALLS_SQL = f"""
 SELECT
   (SELECT coalesce(sum(hits), 0) FROM site)::BIGINT,
   (SELECT count(*) FROM native_call_coded) + (SELECT count(*) FROM ({PROBED_CUDA_SQL})),
-  (SELECT coalesce(sum(count), 0) FROM trace_stat WHERE kind = 'dropped')::BIGINT
+  (SELECT coalesce(sum(count), 0) FROM trace_stat WHERE {_TOLD})::BIGINT
 """  # noqa: S608 - a query of our own
 
 
