@@ -14,12 +14,16 @@ static inline void* rls_cell(struct rls_shim_slot* slot, uint64_t position) {
   return rls_ring_data(slot) + (position & (RLS_SHIM_RING_BYTES - 1));
 }
 
+// Writes whose ring it is from here on; false: there is no room. Then nothing else is written
+// before, or it would be taken for that of the thread which had the ring before.
+bool rls_introduce(struct rls_shim_slot* slot);
+
 // Whether `bytes` more fit.
 static inline bool rls_has_room(struct rls_shim_slot* slot, uint64_t bytes) {
-  const uint64_t end = slot->head + bytes;
-  if (RLS_LIKELY(end - slot->tail_seen <= RLS_SHIM_RING_BYTES)) return true;
+  if (RLS_LIKELY(slot->head + bytes - slot->tail_seen <= RLS_SHIM_RING_BYTES)) return true;
   slot->tail_seen = __atomic_load_n(&slot->tail, __ATOMIC_ACQUIRE);
-  return end - slot->tail_seen <= RLS_SHIM_RING_BYTES;
+  if (rls_thread.is_unknown && !rls_introduce(slot)) return false;
+  return slot->head + bytes - slot->tail_seen <= RLS_SHIM_RING_BYTES;
 }
 
 static inline void rls_publish(struct rls_shim_slot* slot, uint64_t bytes) {

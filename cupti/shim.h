@@ -38,6 +38,7 @@ struct rls_thread {
   bool is_leaving;  // its slot is given back: what destructors of others still pop is closed
   bool busy;        // a signal handler of this thread must not write into a record half written
   bool is_of_gpu;   // may have the last slots; what it loses is counted elsewhere
+  bool is_unknown;  // its ring has been full since it got it: see rls_introduce
 };
 extern __thread struct rls_thread rls_thread;
 

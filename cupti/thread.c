@@ -21,12 +21,9 @@ static bool has_exit_key;
 
 // Ranges that nobody will end: told, so that they can be counted. end_ns 0: it is not known when
 // the thread ended.
-static uint32_t kept_depth(const struct rls_shim_slot* slot) {
-  return slot->depth < RLS_SHIM_MAX_DEPTH ? slot->depth : RLS_SHIM_MAX_DEPTH;
-}
-
 static void tell_open_ranges(struct rls_shim_slot* slot, uint64_t end_ns) {
-  for (uint32_t depth = kept_depth(slot); depth-- > 0;) {
+  const uint32_t kept = slot->depth < RLS_SHIM_MAX_DEPTH ? slot->depth : RLS_SHIM_MAX_DEPTH;
+  for (uint32_t depth = kept; depth-- > 0;) {
     const struct rls_shim_event record =
         rls_range_record(RLS_SHIM_OPEN, &slot->open[depth], depth, end_ns);
     rls_append(slot, &record);
@@ -89,25 +86,11 @@ static uint32_t slot_limit(void) {
   return rls_thread.is_of_gpu ? RLS_SHIM_SLOTS : RLS_SHIM_SLOTS - SLOTS_OF_GPU;
 }
 
-// Whether the thread can be introduced: without, its ranges would be taken for those of the thread
-// before it, which the collector has not read yet.
-static bool has_room_to_begin(struct rls_shim_slot* slot) {
-  return rls_has_room(slot, (kept_depth(slot) + UINT64_C(1)) * RLS_SHIM_CELL_BYTES);
-}
-
-// Claims a slot, if it is still as it was and not full of what another thread left.
-static bool take(struct rls_shim_slot* slot, uint32_t from, uint32_t tid) {
-  if (!claim(slot, from, tid)) return false;
-  if (has_room_to_begin(slot)) return true;
-  __atomic_store_n(&slot->owner, from, __ATOMIC_RELEASE);
-  return false;
-}
-
 static struct rls_shim_slot* free_slot(uint32_t tid) {
   const uint32_t limit = slot_limit();
   for (uint32_t index = 0; index < limit; ++index) {
     struct rls_shim_slot* slot = slot_at(index);
-    if (__atomic_load_n(&slot->owner, __ATOMIC_RELAXED) != 0 || !take(slot, 0, tid)) continue;
+    if (__atomic_load_n(&slot->owner, __ATOMIC_RELAXED) != 0 || !claim(slot, 0, tid)) continue;
     note_used(index + 1);
     return slot;
   }
@@ -124,7 +107,7 @@ static struct rls_shim_slot* abandoned_slot(uint32_t tid) {
     const uint32_t owner = __atomic_load_n(&slot->owner, __ATOMIC_ACQUIRE);
     const bool is_gone = owner == 0 || owner == tid ||
                          (syscall(SYS_tgkill, getpid(), owner, 0) != 0 && errno == ESRCH);
-    if (is_gone && take(slot, owner, tid)) found = slot;
+    if (is_gone && claim(slot, owner, tid)) found = slot;
   }
   errno = saved;
   return found;
@@ -137,11 +120,17 @@ static void count_lost_event(void) {
     header->first_lost_ns = rls_now_ns();
 }
 
-static void introduce(struct rls_shim_slot* slot, uint32_t tid) {
-  tell_open_ranges(slot, 0);
+bool rls_introduce(struct rls_shim_slot* slot) {
+  struct rls_thread* thread = &rls_thread;
+  thread->is_unknown = false;
+  if (!rls_has_room(slot, RLS_SHIM_CELL_BYTES)) {
+    thread->is_unknown = true;
+    return false;
+  }
   const struct rls_shim_thread record = {
-      .kind = RLS_SHIM_THREAD, .tid = tid, .ts_ns = rls_now_ns()};
+      .kind = RLS_SHIM_THREAD, .tid = slot->owner, .ts_ns = rls_now_ns()};
   rls_append(slot, &record);
+  return true;
 }
 
 struct rls_shim_slot* rls_thread_enter(void) {
@@ -160,7 +149,9 @@ struct rls_shim_slot* rls_thread_enter(void) {
     count_lost_event();
     return NULL;
   }
-  introduce(slot, tid);
+  thread->is_unknown = false;
+  tell_open_ranges(slot, 0);
+  rls_introduce(slot);
   thread->slot = slot;
   thread->life = *rls_life;
   thread->busy = false;

@@ -147,7 +147,7 @@ def overlap_streams(
     longer ones come first. Raises OverlapInputError where they do not.
     """
 
-# Operations flattened (active_set.py): flatten_bindings.cpp.
+# Operations flattened (sweep/active_set.py): flatten_bindings.cpp.
 
 def flatten_operations(code: _Codes, start: _Times, end: _Times) -> tuple[_Codes, _Times, _Times]:
     """Turn the operations of one thread into the stretches that each owns, in order.

@@ -7,13 +7,17 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
 
+from known_costs import COSTS, measured
 from rlscope_analysis.overhead import estimate as overhead_costs
 from rlscope_trace.calibrate import cache
+from rlscope_trace.cli import calibrate as command
+from rlscope_trace.cli import calibrating
 from rlscope_trace.cli.calibrate_trace import add_costs, check_trace
 from rlscope_trace.errors import TracerError
 from rlscope_trace.store.calibration import Cost
@@ -132,3 +136,23 @@ def test_what_stops_the_writing_leaves_the_trace_as_it_was(
     assert written != [before]
     with duckdb.connect(str(trace), read_only=True) as con:
         assert con.execute(costs).fetchall() == before
+
+
+def test_costs_that_are_contradicted_are_measured_again_before_a_trace_has_them(
+    tmp_path: Path, trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    costs = [
+        replace(cost, mean_ns=2 * cost.mean_ns, low_ns=2 * cost.low_ns, high_ns=2 * cost.high_ns)
+        for cost in COSTS
+        if cost.mean_ns and cost.low_ns and cost.high_ns
+    ]
+    monkeypatch.setenv(cache.DIRECTORY_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setattr(cache, "machine_key", lambda: KEY)
+    cache.save(tmp_path / "cache", cache.Calibration(costs, {"key": KEY, "extent": "full"}))
+    measured(monkeypatch, COSTS)
+    monkeypatch.setattr(calibrating, "_require_tracing", lambda: None)
+    command.calibrate([trace], command.CalibrateFormat.TABLE, force=False)
+    with duckdb.connect(str(trace)) as connection:
+        query = "SELECT DISTINCT mean_ns, quality FROM calibration_measured WHERE event = 'range'"
+        rows = connection.execute(query).fetchall()
+    assert rows == [(30.0, "ok")]

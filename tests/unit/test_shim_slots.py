@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,10 +15,13 @@ from rlscope_trace._capture import ShimCollector, ShimScan
 from rlscope_trace.shims import Request, inject, new_session
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 RING_RANGES = (1 << 21) // 64
-THREADS, RANGES = 3, 40_000
+FIRST, LATER = 40_000, 100
+# Of the second thread, while its ring is full.
+DROPPED = 10
 
 
 @pytest.fixture
@@ -26,26 +30,44 @@ def client(tmp_path: Path) -> Path:
     return compiled(tmp_path / "nvtx_client")
 
 
-def test_a_thread_never_follows_another_into_a_full_ring(tmp_path: Path, client: Path) -> None:
+@contextmanager
+def stopped(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a program that stops itself; it does not outlive the test."""
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as program:
+        try:
+            wait_for_stop(program.pid)
+            yield program
+        finally:
+            program.kill()
+
+
+def wait_for_stop(pid: int) -> None:
+    _, status = os.waitpid(pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+
+
+def test_a_thread_in_a_full_ring_is_not_taken_for_the_one_before(
+    tmp_path: Path, client: Path, poll_until: Callable[..., None]
+) -> None:
     session = new_session()
     (tmp_path / "spool").mkdir()
     shims = ShimCollector(str(tmp_path / "spool"), session)
-    environment = inject(
-        os.environ, Request(session, auto=False), program=client, identity=None
-    ).environment
-    command = [client, "turns", str(THREADS), str(RANGES)]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as program:
-        _, status = os.waitpid(program.pid, os.WUNTRACED)
-        assert os.WIFSTOPPED(status)
+    request = Request(session, auto=False)
+    environment = inject(os.environ, request, program=client, identity=None).environment
+    command = [str(client), "turns", str(FIRST), str(LATER)]
+    with stopped(command, environment) as program:
         # It is known, but nobody empties its rings: the collector has not been started.
         assert shims.find(program.pid) == 1
         os.kill(program.pid, signal.SIGCONT)
+        wait_for_stop(program.pid)
+        # The first thread has filled a ring and ended; the second one has found it full.
+        shims.start()
+        poll_until(lambda: shims.events >= RING_RANGES)
+        os.kill(program.pid, signal.SIGCONT)
         assert program.wait() == 0
-    shims.start()
     shims.stop()
     scan = ShimScan(str(tmp_path / "spool" / "shim.bin"))
-    told = {int(tenancy["tid"]): int(tenancy["ranges"]) for tenancy in scan.tenancies()}
-    # Each has a ring of its own, of which one place says whose it is.
-    assert sorted(told.values())[-THREADS:] == [RING_RANGES - 1] * THREADS
-    # And one range of the first thread.
-    assert sum(told.values()) + scan.losses()["dropped_events"] == 1 + THREADS * RANGES
+    told = [(int(tenancy["tid"]), int(tenancy["ranges"])) for tenancy in scan.tenancies()]
+    assert [ranges for _, ranges in told] == [1, RING_RANGES - 1, LATER]
+    assert len({tid for tid, _ in told}) == 3
+    assert scan.losses()["dropped_events"] == FIRST - (RING_RANGES - 1) + DROPPED

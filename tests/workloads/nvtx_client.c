@@ -4,6 +4,9 @@
 //   storm THREADS COUNT    COUNT ranges on each of THREADS threads
 //   steady COUNT           COUNT ranges, a thousand a millisecond
 //   threads COUNT          COUNT threads one after the other, a range each
+//   turns FIRST LATER      a thread with FIRST ranges, and another with ten and, once it was
+//   stopped
+//                          and continued, LATER more; stops before both, too
 //   forks COUNT RANGES     COUNT children at once, RANGES ranges each, then _exit
 //   kills COUNT            COUNT children that mark ranges until they are killed at random
 //   exec                   a range, then this program anew as `storm 1 10`
@@ -129,13 +132,21 @@ static void steady(long count) {
   printf("{\"ranges\": %ld}\n", count);
 }
 
-static void short_threads(long count, long ranges) {
-  for (long index = 0; index < count; ++index) {
-    pthread_t thread;
-    pthread_create(&thread, NULL, mark_ranges, (void*)ranges);
-    pthread_join(thread, NULL);
-  }
-  printf("{\"ranges\": %ld}\n", count * ranges);
+static void run_thread(void* (*run)(void*), long count) {
+  pthread_t thread;
+  pthread_create(&thread, NULL, run, (void*)count);
+  pthread_join(thread, NULL);
+}
+
+static void* mark_ranges_twice(void* later) {
+  mark_ranges((void*)10);
+  raise(SIGSTOP);
+  return mark_ranges(later);
+}
+
+static void short_threads(long count) {
+  for (long index = 0; index < count; ++index) run_thread(mark_ranges, 1);
+  printf("{\"ranges\": %ld}\n", count);
 }
 
 static void forks(long count, long ranges) {
@@ -238,12 +249,13 @@ int main(int argc, char** argv) {
   if (strcmp(mode, "odd") == 0) odd();
   if (strcmp(mode, "storm") == 0) storm(first, second);
   if (strcmp(mode, "steady") == 0) steady(first);
-  if (strcmp(mode, "threads") == 0) short_threads(first, 1);
+  if (strcmp(mode, "threads") == 0) short_threads(first);
   if (strcmp(mode, "turns") == 0) {
-    // Whoever reads is there from here on.
     mark_ranges((void*)1);
     raise(SIGSTOP);
-    short_threads(first, second);
+    run_thread(mark_ranges, first);
+    run_thread(mark_ranges_twice, second);
+    printf("{\"ranges\": %ld}\n", 1 + first + 10 + second);
   }
   if (strcmp(mode, "forks") == 0) forks(first, second);
   if (strcmp(mode, "kills") == 0) kills(first);

@@ -25,6 +25,8 @@ _FEWEST_RUNS = 30
 # takes in a loop tells that it was recorded. Where runs are rare a miss is cold, and takes four or
 # five times that.
 _FEWEST_PART = 10
+# So many times as long as in a loop a run takes in a program at most.
+_DEAREST = 10
 _RECORDED, _RECORDED_RARELY = 3, 6
 _FEWEST_IN_A_WINDOW = 100
 # Of what a miss costs, relative to itself: it was measured in a loop too.
@@ -146,7 +148,7 @@ def _judged(
             f" {runs:,}: their times do not agree"
         )
     elif len(with_events) < FEWEST_WINDOWS or known < _FEWEST_RUNS:
-        if _FEWEST_PART * known < runs and _looks_recorded(windows, loops[1]):
+        if _FEWEST_PART * known < runs and _looks_recorded(windows, *loops):
             return Cost(event, None, "in_run", quality=_dropped(event, runs, known))
         quality = f"in-run windows were too few: {len(with_events)} with {known:,} runs"
     else:
@@ -154,9 +156,14 @@ def _judged(
     return Cost(event, None, "in_run", n=len(with_events), quality=quality)
 
 
-def _looks_recorded(windows: list[_Window], miss: Cost | None) -> bool:
-    """Whether the runs took longer than misses do, though the trace has no event of them."""
-    runs, time_ns = sum(w.runs for w in windows), sum(w.time_ns for w in windows)
+def _looks_recorded(windows: list[_Window], program: Cost | None, miss: Cost | None) -> bool:
+    """Whether runs of which the trace has no event took longer than misses do."""
+    known = sum(w.known for w in windows)
+    runs, time_ns = sum(w.runs for w in windows) - known, sum(w.time_ns for w in windows)
+    if known:
+        if program is None or not program.mean_ns:
+            return False
+        time_ns -= round(known * _DEAREST * program.mean_ns)
     if miss is None or not miss.mean_ns or runs < _FEWEST_RUNS:
         return False
     is_rare = runs < _FEWEST_IN_A_WINDOW * len(windows)

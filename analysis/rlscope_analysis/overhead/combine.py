@@ -41,6 +41,8 @@ _AGREEMENT = 1.5
 # A loop measures the program and more.
 _LEAST_OF_PROGRAM = 0.8
 _PROGRAM_OF = {"call_dear": "call"}
+# Whose account, and whose second loop, tell of another event too.
+_BORROWS = {"call_dear": ("call",), "gil_release": ("call",)}
 _RUNS = {"call": 2, "call_dear": 2, "gil_release": 2}
 # Of another event, where its own loop could not be run: its Python package was not there.
 _STAND_IN = {"range_python": "range"}
@@ -94,7 +96,9 @@ def _marked(costs: list[Cost], doubt: str | None) -> list[Cost]:
 
 
 def _mean_of(found: Mapping[str, list[Cost]], shares: Mapping[str, float]) -> list[Cost]:
-    """Return the parts that the mean event has, if so many of them are of each kind."""
+    """Return the parts that the mean event has, if so many are of each kind; []: not known."""
+    if not all(found[event] for event, share in shares.items() if share):
+        return []
     return [
         replace(
             cost,
@@ -198,7 +202,10 @@ def _lack(event: str, program: Cost | None, account: Cost | None) -> str | None:
 
 def _doubted_before(rows: list[Cost], event: str) -> str | None:
     """Return what contradicted one of the ways to measure an event when it was checked, if any."""
-    qualities = (row.quality for row in rows if row.event == event)
+    events = {event, *_BORROWS.get(event, ())}
+    if not _parts(rows, event):
+        events.add(_STAND_IN.get(event, event))
+    qualities = (row.quality for row in rows if row.event in events)
     return next((quality for quality in qualities if quality.startswith(DOUBTFUL)), None)
 
 

@@ -33,8 +33,10 @@ def store(connection: duckdb.DuckDBPyConnection) -> None:
     ((has_windows, has_account),) = connection.execute(_HAS_WINDOWS_SQL).fetchall()
     accounts: list[Cost] = []
     toggles: list[Cost] = []
+    missing: dict[str, str] = {}
     if first_ns is not None and last_ns is not None:
         span = (first_ns, last_ns)
+        missing = doubts(connection, last_ns - first_ns)
         if has_account:
             programs = {row.event: row for row in measured if row.method == "program"}
             accounts = in_run(connection, span, programs, _misses(measured))
@@ -44,7 +46,7 @@ def store(connection: duckdb.DuckDBPyConnection) -> None:
 
             toggles = toggled(connection, span)
     ((dear_share,),) = connection.execute(_DEAR_SHARE_SQL).fetchall()
-    found = combined(measured, accounts, toggles, doubts(connection), dear_share)
+    found = combined(measured, accounts, toggles, missing, dear_share)
     for cost in [*accounts, *toggles, *found]:
         connection.execute(
             "INSERT INTO calibration_estimate VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(cost)

@@ -14,27 +14,31 @@ if TYPE_CHECKING:
 _TOLERANCE = 0.1
 # Under way when the recording began or ended.
 _FEWEST = 100
+# The probes stay for so long after the recording has ended, at most.
+_TAIL_NS = 10**9
 # Losses that the trace tells of are a finding already.
-_TOLD = "kind = 'dropped' AND contains(source, 'call')"
+_TOLD = "kind = 'dropped' AND (source LIKE '% call' OR source LIKE 'calls nested too deep%')"
 _CALLS_SQL = f"""
 SELECT
   (SELECT coalesce(sum(hits), 0) FROM site)::BIGINT,
   (SELECT count(*) FROM native_call_coded) + (SELECT count(*) FROM ({PROBED_CUDA_SQL})),
-  (SELECT coalesce(sum(count), 0) FROM trace_stat WHERE {_TOLD})::BIGINT
+  (SELECT coalesce(sum(count), 0) FROM trace_stat WHERE {_TOLD})::BIGINT,
+  (SELECT coalesce(list(DISTINCT coalesce(is_dear, false)), []) FROM site WHERE hits > 0)
 """  # noqa: S608 - a query of our own
 
 
-def doubts(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+def doubts(connection: duckdb.DuckDBPyConnection, length_ns: int) -> dict[str, str]:
     """Return by event why its cost is to be doubted: the OS kernel counted more than the trace has.
 
     Calls are counted at their probes, those too whose record was lost, or left out because CUPTI
-    tells of them.
+    tells of them. length_ns: of the recording.
     """
-    ((counted, known, told),) = connection.execute(_CALLS_SQL).fetchall()
-    if counted - told <= known * (1 + _TOLERANCE) + _FEWEST:
+    ((counted, known, told, kinds),) = connection.execute(_CALLS_SQL).fetchall()
+    later = _TAIL_NS / max(length_ns, 1)
+    if counted - told <= known * (1 + _TOLERANCE + later) + _FEWEST:
         return {}
     reason = (
         f"{DOUBTFUL}the OS kernel counted {counted:,} calls at the probes, the trace holds"
         f" {known:,}: what the others cost is subtracted nowhere"
     )
-    return dict.fromkeys(("call", "call_dear"), reason)
+    return {"call_dear" if is_dear else "call": reason for is_dear in kinds}

@@ -122,7 +122,7 @@ def load(directory: Path, key: Mapping[str, str]) -> tuple[Calibration | None, s
 
 
 def is_checked(directory: Path, calibration: Calibration) -> bool:
-    """Tell whether this very calibration was taken, or held to a second one, since the boot."""
+    """Tell whether this very calibration was held to a second one since the boot."""
     try:
         return _check_file(directory, calibration).read_text() == _state_of(calibration)
     except (OSError, ValueError):

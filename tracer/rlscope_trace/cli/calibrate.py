@@ -53,6 +53,7 @@ def calibrate(
     one by itself where there is none. Best on a machine that does nothing else.
     """
     from rlscope_trace.calibrate import cache
+    from rlscope_trace.calibrate.check import contradicted
 
     directory, key = cache.cache_directory(), cache.machine_key()
     checked = _checked(traces or [], key)
@@ -63,6 +64,9 @@ def calibrate(
         known = take(directory, key)
     elif checked:
         known = held_to_now(directory, known)
+        if contradicted(known.costs):
+            # The traces would keep them.
+            known = take(directory, key)
     for path, trace_facts in checked.items():
         from rlscope_trace.cli.calibrate_trace import add_costs
 

@@ -116,11 +116,12 @@ def held_to_now(directory: Path, known: Calibration) -> Calibration:
     others: list[list[Cost]] = []
     doubted, events = known.costs, ["everything"]
     try:
-        # One alone may have been disturbed.
-        while events and len(others) < _CHECKS:
-            others.append(_measure_again())
-            doubted = check.doubted(known.costs, *others)
-            events = check.contradicted(doubted)
+        with signals_interrupt():
+            # One alone may have been disturbed.
+            while events and len(others) < _CHECKS:
+                others.append(_measure_again())
+                doubted = check.doubted(known.costs, *others)
+                events = check.contradicted(doubted)
     except KeyboardInterrupt:
         messages.note("the calibration was not checked")
         return known

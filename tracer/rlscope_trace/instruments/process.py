@@ -111,9 +111,10 @@ class Process:
 
     def begin_again(self, now_ns: int) -> None:
         """Take nothing of the last look, which was broken off, and look again after a while."""
+        self.interpreter = None
         self.mappings = ()
-        self._interval_ns = _LONG_NS
-        self.due_ns = now_ns + _LONG_NS
+        self._interval_ns = min(2 * self._interval_ns, _LONG_NS)
+        self.due_ns = now_ns + self._interval_ns
 
     def has_lost_its_interpreter(self) -> bool:
         """Tell whether the interpreter that was found in it is no longer there."""
