@@ -62,7 +62,7 @@ def test_a_thread_in_a_full_ring_is_not_taken_for_the_one_before(
         wait_for_stop(program.pid)
         # The first thread has filled a ring and ended; the second one has found it full.
         shims.start()
-        poll_until(lambda: shims.events >= RING_RANGES)
+        poll_until(lambda: shims.events >= RING_RANGES, what="the first ring to be read")
         os.kill(program.pid, signal.SIGCONT)
         assert program.wait() == 0
     shims.stop()
