@@ -80,6 +80,11 @@ def test_the_programs_of_the_os_kernel_take_a_part_of_each_event(costs: list[Cos
         assert own.mean_ns > other.mean_ns
 
 
+def test_a_sample_takes_longer_than_the_program_that_takes_it(costs: list[Cost]) -> None:
+    felt, program = of(costs, "sample", "outside"), of(costs, "sample", None, "program")
+    assert (felt.low_ns or 0.0) > (program.low_ns or 0.0) > 0.0
+
+
 def test_each_capture_has_costs_of_its_own(all_costs: list[Cost], costs: list[Cost]) -> None:
     tracefs = [cost for cost in all_costs if cost.how == "tracefs"]
     switches = [cost.event for cost in costs if cost.how == "btf" and cost.method == "micro"]

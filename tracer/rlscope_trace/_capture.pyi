@@ -173,6 +173,9 @@ def wait_for_running_programs() -> None:
 
 def possible_cpus() -> int: ...
 
+SHIM_RING_RECORDS: int
+"""That the ring of one thread has room for."""
+
 class ShimCollector:
     """The thread that empties the rings of the shims into shim.bin of a spool.
 

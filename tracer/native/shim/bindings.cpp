@@ -170,6 +170,7 @@ void BindPhases(py::module_& module) {
 }  // namespace
 
 void bind_shim(py::module_& module) {
+  module.attr("SHIM_RING_RECORDS") = RLS_SHIM_RING_BYTES / RLS_SHIM_CELL_BYTES;
   py::class_<ShimCollector>(module, "ShimCollector")
       .def(py::init<const std::string&, const std::string&>(), py::arg("directory"),
            py::arg("session"))

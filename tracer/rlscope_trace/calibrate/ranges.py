@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +81,14 @@ class RangeLoops:
         for client, event in _CLIENTS.items():
             self._try(event, lambda client=client: self._ask_both(client, 1, 1))
         self._try(_AUTO, lambda: self._ask_hooks(1, 1))
+        self._fill_rings()
+
+    def _fill_rings(self) -> None:
+        """Write as much as a ring holds: its memory comes page by page, and only the first time."""
+        batches = -(-_capture.SHIM_RING_RECORDS // _COUNT)
+        with suppress(CalibrationError):
+            for child in (self._children[0], self._children[2]):
+                child.ask("ranges", client="c", count=_COUNT, batches=batches)
 
     def _try(self, event: str, use: Any) -> None:  # noqa: ANN401 - what it returns does not matter
         try:

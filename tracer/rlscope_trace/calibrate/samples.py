@@ -16,6 +16,7 @@ from rlscope_trace.layers import LayerRules
 from rlscope_trace.loaders.capture import bpf_file
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from rlscope_trace.store.calibration import Cost
@@ -27,8 +28,8 @@ _HZ = 4999
 class SampleLoops:
     """A Python process whose thread looks at the clock in a loop: a sample is a gap in it.
 
-    Gaps are told apart from nothing but each other: the median of them is that of a sample, as
-    there are several times as many as ticks of the OS kernel.
+    Of the gaps that are as long as a run of the program, the median is that of a sample: there are
+    several times as many as ticks of the OS kernel.
     """
 
     events = ("sample",)
@@ -74,13 +75,15 @@ class SampleLoops:
             told = counted(programs, lambda: felt.extend(self._look()))
         finally:
             self._sampler.suspend()
-        expected = _HZ * self._length_ms / 1000
-        if len(gaps_ns) < expected / 2:
-            raise CalibrationError(f"{len(gaps_ns)} of {expected:.0f} samples were felt")
-        self._values.add("sample", "", statistics.median(gaps_ns))
         runs = told.get("on_tick", (0, 0))
         other_run_ns = per_run(other.get("on_tick", (0, 0))) or 0.0
-        run_ns = per_run(runs, min(runs[0], len(felt)), other_run_ns)
+        own = min(runs[0], len(_longer(felt, per_run(runs))))
+        run_ns = per_run(runs, own, other_run_ns)
+        samples_ns = _longer(gaps_ns, run_ns)
+        expected = _HZ * self._length_ms / 1000
+        if len(samples_ns) < expected / 2:
+            raise CalibrationError(f"{len(samples_ns)} of {expected:.0f} samples were felt")
+        self._values.add("sample", "", statistics.median(samples_ns))
         self._values.add_program("sample", "", run_ns)
 
     def _look(self) -> list[float]:
@@ -105,3 +108,8 @@ class SampleLoops:
         if self._traced is not None:
             self._traced.close()
         self._child.close()
+
+
+def _longer(gaps_ns: Sequence[float], run_ns: float | None) -> list[float]:
+    """Leave out what is too short for a sample: the machine's own hiccups, which may be many."""
+    return [gap_ns for gap_ns in gaps_ns if gap_ns > (run_ns or 0.0)]
