@@ -34,6 +34,7 @@ void rls_process_drop_dead_reader(void);
 struct rls_thread {
   struct rls_shim_slot* slot;
   uint32_t life;
+  uint32_t entering;        // the life in which it is taking a slot just now; 0: it is not
   uint32_t events_to_skip;  // all slots were taken
   bool is_leaving;  // its slot is given back: what destructors of others still pop is closed
   bool busy;        // a signal handler of this thread must not write into a record half written

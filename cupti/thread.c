@@ -133,14 +133,8 @@ bool rls_introduce(struct rls_shim_slot* slot) {
   return true;
 }
 
-struct rls_shim_slot* rls_thread_enter(void) {
-  if (!rls_process_start()) return NULL;
+static struct rls_shim_slot* take_slot(void) {
   struct rls_thread* thread = &rls_thread;
-  if (thread->events_to_skip > 0) {
-    --thread->events_to_skip;
-    count_lost_event();
-    return NULL;
-  }
   const uint32_t tid = (uint32_t)syscall(SYS_gettid);
   struct rls_shim_slot* slot = free_slot(tid);
   if (slot == NULL) slot = abandoned_slot(tid);
@@ -156,5 +150,26 @@ struct rls_shim_slot* rls_thread_enter(void) {
   thread->life = *rls_life;
   thread->busy = false;
   if (has_exit_key) pthread_setspecific(exit_key, thread);
+  return slot;
+}
+
+struct rls_shim_slot* rls_thread_enter(void) {
+  if (!rls_process_start()) return NULL;
+  struct rls_thread* thread = &rls_thread;
+  if (thread->events_to_skip > 0) {
+    --thread->events_to_skip;
+    count_lost_event();
+    return NULL;
+  }
+  // A signal handler of a thread that has no slot yet must not take another one.
+  if (thread->entering == *rls_life) {
+    count_lost_event();
+    return NULL;
+  }
+  thread->entering = *rls_life;
+  __atomic_signal_fence(__ATOMIC_SEQ_CST);
+  struct rls_shim_slot* slot = take_slot();
+  __atomic_signal_fence(__ATOMIC_SEQ_CST);
+  thread->entering = 0;
   return slot;
 }

@@ -111,7 +111,7 @@ def test_costs_are_added_when_the_target_has_ended(
     assert time_ns > 0
     assert overhead_ns is corrected_ns is None
     cache.save(cached, calibration())
-    cache.note_checked(cached, calibration())
+    cache.note_checked(cached, calibration(), calibration().costs)
     refuse_while_it_runs(postponed, target)
     target.process.kill()
     target.process.wait()

@@ -177,7 +177,7 @@ def test_known_costs_go_into_the_spool_without_measuring(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache.save(tmp_path / "cache", calibration())
-    cache.note_checked(tmp_path / "cache", calibration())
+    cache.note_checked(tmp_path / "cache", calibration(), COSTS)
     for wanted in (False, True):
         spool = tmp_path / f"spool-{wanted}"
         spool.mkdir()

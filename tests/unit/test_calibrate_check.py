@@ -35,8 +35,10 @@ def test_a_calibration_off_by_two_is_told_each_time_until_it_is_taken_again(
     directory = tmp_path / "cache"
     cache.save(directory, Calibration(scaled(factor), {"key": KEY, "extent": "full"}))
     measured(monkeypatch, COSTS)
-    for _ in range(2):
-        add(tmp_path, directory, monkeypatch, wanted=True)
+    for wanted in (True, True, False):
+        add(tmp_path, directory, monkeypatch, wanted=wanted)
+        # Looked at once: what agrees by chance later takes nothing back.
+        measured(monkeypatch, scaled(factor))
         words = capsys.readouterr().err
         assert "contradicts other measurements: call, switch, range\nhint: " in words
         found, _ = read_costs(tmp_path / CALIBRATION_FILE)
@@ -63,7 +65,7 @@ def test_what_agrees_is_checked_once_for_a_boot_and_one_disturbance_is_none(
         assert "contradicts" not in words
         assert read_costs(tmp_path / CALIBRATION_FILE)[0] == COSTS
     assert answers == []
-    assert not cache.is_checked(directory, Calibration(scaled(2.0), calibration().facts))
+    assert cache.checked(directory, Calibration(scaled(2.0), calibration().facts)) is None
 
 
 def off_by_two(method: str) -> list[Cost]:
@@ -98,10 +100,51 @@ def test_a_check_without_one_of_the_events_is_none(
     cache.save(directory, calibration())
     measured(monkeypatch, [cost for cost in COSTS if cost.event != "call"])
     add(tmp_path, directory, monkeypatch, wanted=True)
-    assert not cache.is_checked(directory, calibration())
+    assert cache.checked(directory, calibration()) is None
     measured(monkeypatch, COSTS)
     add(tmp_path, directory, monkeypatch, wanted=True)
-    assert cache.is_checked(directory, calibration())
+    assert cache.checked(directory, calibration()) == calibration()
+
+
+def test_a_check_without_one_of_the_ways_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = tmp_path / "cache"
+    cache.save(directory, calibration())
+    for method in ("crowded", "program"):
+        measured(monkeypatch, [cost for cost in COSTS if cost.method != method])
+        add(tmp_path, directory, monkeypatch, wanted=True)
+        words = capsys.readouterr().err
+        assert f"not checked as a whole: call: not measured: {method}\n" in words
+        assert cache.checked(directory, calibration()) is None
+    # Other ways to probe are no part of it.
+    measured(monkeypatch, [cost for cost in COSTS if cost.how != "multi"])
+    add(tmp_path, directory, monkeypatch, wanted=True)
+    assert cache.checked(directory, calibration()) == calibration()
+
+
+def test_what_was_just_taken_is_checked_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = tmp_path / "cache"
+    taken = Calibration(scaled(2.0), {"key": KEY, "extent": "short"})
+    answers = [taken, calibration(), calibration()]
+    monkeypatch.setattr(calibrating, "_measure", lambda *_arguments: answers.pop(0))
+    add(tmp_path, directory, monkeypatch, wanted=True)
+    assert "contradicts other measurements: call, switch, range\n" in capsys.readouterr().err
+    assert cache.load(directory, KEY)[0] == taken
+    assert cache.checked(directory, taken) not in (None, taken)
+
+
+@pytest.mark.parametrize("damage", ["", "[]", "7", '{"of": 1}', '{"qualities": []}'])
+def test_an_outcome_that_is_damaged_is_none(tmp_path: Path, damage: str) -> None:
+    known = calibration()
+    cache.save(tmp_path, known)
+    cache.note_checked(tmp_path, known, COSTS)
+    (path,) = tmp_path.glob("*.checked")
+    assert cache.checked(tmp_path, known) == known
+    path.write_text(damage)
+    assert cache.checked(tmp_path, known) is None
 
 
 @pytest.mark.parametrize("failure", [OSError(24, "Too many open files"), ValueError("no answer")])
@@ -119,7 +162,7 @@ def test_a_check_that_fails_leaves_what_is_known(
     add(tmp_path, tmp_path / "cache", monkeypatch, wanted=True)
     assert read_costs(tmp_path / CALIBRATION_FILE)[0] == COSTS
     assert f"note: the calibration was not checked: {failure}\n" in capsys.readouterr().err
-    assert not cache.is_checked(tmp_path / "cache", calibration())
+    assert cache.checked(tmp_path / "cache", calibration()) is None
 
 
 def test_a_check_that_cannot_be_kept_costs_a_warning(
@@ -129,13 +172,12 @@ def test_a_check_that_cannot_be_kept_costs_a_warning(
     cache.save(directory, calibration())
     measured(monkeypatch, COSTS)
 
-    def full(_path: Path, _target: Path) -> None:
+    def full(*_arguments: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "replace", full)
-        checked = calibrating.held_to_now(directory, calibration())
-    assert checked == calibration()
+    monkeypatch.setattr(cache, "note_checked", full)
+    add(tmp_path, directory, monkeypatch, wanted=True)
+    assert read_costs(tmp_path / CALIBRATION_FILE)[0] == COSTS
     words = capsys.readouterr().err
     assert "warning: each recording checks the calibration again: " in words
     assert f"{directory}: Read-only file system\nhint: {cache.DIRECTORY_VARIABLE}=FOLDER" in words

@@ -313,6 +313,17 @@ def doubted_before(builder: TraceBuilder) -> None:
     builder._costs[-1] = (*row[:-1], "doubtful: the calibration says 300 ns (crowded_program)")
 
 
+def test_what_contradicts_a_way_that_no_cost_is_made_of_is_no_doubt() -> None:
+    """Without an account of the recording, the loop alone tells what a call costs."""
+    for is_kept in (True, False):
+        builder = recorded(factor=1.5, misses=0)
+        doubted_before(builder)
+        if not is_kept:
+            builder._accounts = []
+        quality = worked_out(builder)["combined", "inside"]["quality"]
+        assert quality.startswith("doubtful") == is_kept
+
+
 @pytest.mark.parametrize(
     ("fault", "told"),
     [

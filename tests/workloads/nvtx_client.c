@@ -4,9 +4,9 @@
 //   storm THREADS COUNT    COUNT ranges on each of THREADS threads
 //   steady COUNT           COUNT ranges, a thousand a millisecond
 //   threads COUNT          COUNT threads one after the other, a range each
-//   turns FIRST LATER      a thread with FIRST ranges, and another with ten and, once it was
-//   stopped
-//                          and continued, LATER more; stops before both, too
+//   turns FIRST LATER      a thread with FIRST ranges, and another with ten and one that it keeps
+//                          open while it is stopped and, once continued, marks LATER more; stops
+//                          before both, too
 //   forks COUNT RANGES     COUNT children at once, RANGES ranges each, then _exit
 //   kills COUNT            COUNT children that mark ranges until they are killed at random
 //   exec                   a range, then this program anew as `storm 1 10`
@@ -140,8 +140,11 @@ static void run_thread(void* (*run)(void*), long count) {
 
 static void* mark_ranges_twice(void* later) {
   mark_ranges((void*)10);
+  nvtxRangePushA("storm");
   raise(SIGSTOP);
-  return mark_ranges(later);
+  mark_ranges(later);
+  nvtxRangePop();
+  return NULL;
 }
 
 static void short_threads(long count) {
@@ -255,7 +258,7 @@ int main(int argc, char** argv) {
     raise(SIGSTOP);
     run_thread(mark_ranges, first);
     run_thread(mark_ranges_twice, second);
-    printf("{\"ranges\": %ld}\n", 1 + first + 10 + second);
+    printf("{\"ranges\": %ld}\n", 1 + first + 10 + second + 1);
   }
   if (strcmp(mode, "forks") == 0) forks(first, second);
   if (strcmp(mode, "kills") == 0) kills(first);

@@ -244,7 +244,7 @@ class Session:
         spool, drain, shims = self._running()
         capture = self.opened.capture
         if self._follower is not None:
-            self._follower.end_windows()
+            self._follower.end()
         # What threads do from here on belongs to no trace, and is cut by the decoder.
         end_ns = self.clock_ns()
         self.find_shims()

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.overhead.cost import Cost, Z
-from rlscope_analysis.overhead.rate import Rate, rate_of, rates_of_calls
+from rlscope_analysis.overhead.rate import WITH_RATES, Rate, rate_of, rates_of_calls
 from rlscope_analysis.schema.vocabulary import DOUBTFUL, EVENTS
 
 if TYPE_CHECKING:
@@ -41,9 +41,11 @@ _AGREEMENT = 1.5
 # A loop measures the program and more.
 _LEAST_OF_PROGRAM = 0.8
 _PROGRAM_OF = {"call_dear": "call"}
-# Whose account, and whose second loop, tell of another event too.
-_BORROWS = {"call_dear": ("call",), "gil_release": ("call",)}
 _RUNS = {"call": 2, "call_dear": 2, "gil_release": 2}
+# What tells the rates of calls, which scale other events too.
+_OF_RATES = ("micro", "program", "crowded", "crowded_program")
+# A kind of calls that is rarer changes no mean.
+_LEAST_SHARE = 0.01
 # Of another event, where its own loop could not be run: its Python package was not there.
 _STAND_IN = {"range_python": "range"}
 # Recorded inside the process: there is nothing that the OS kernel could account for.
@@ -72,22 +74,22 @@ def combined(
     for event in EVENTS:
         parts = _parts(rows, event) or _stand_ins(rows, event)
         key = _PROGRAM_OF.get(event, event)
-        costs = [
-            _scaled(part, programs.get(key), accounts.get(key), rate_of(part, rates))
-            for part in parts
-        ]
+        program, account = programs.get(key), accounts.get(key)
+        costs = [_scaled(part, program, account, rate_of(part, rates)) for part in parts]
+        is_scaled = _lack(event, program, account) is None
         doubt = (
             doubts.get(event)
-            or _doubted_before(rows, event)
-            or _below_program(event, parts, programs.get(key))
+            or _doubted_before(rows, _ways(rows, event, rates if is_scaled else None))
+            or _below_program(event, parts, program)
         )
         found[event] = _marked(costs, doubt)
     for event, check in checks.items():
         shares = {event: 1.0}
         if event == "call":
-            shares = {"call": 1 - dear_share, "call_dear": dear_share}
+            both = {"call": 1 - dear_share, "call_dear": dear_share}
+            shares = {kind: share for kind, share in both.items() if share >= _LEAST_SHARE}
         doubt = _contradiction(_mean_of(found, shares), check)
-        found |= {kind: _marked(found[kind], doubt) for kind, share in shares.items() if share}
+        found |= {kind: _marked(found[kind], doubt) for kind in shares}
     return [cost for costs in found.values() for cost in costs]
 
 
@@ -97,7 +99,7 @@ def _marked(costs: list[Cost], doubt: str | None) -> list[Cost]:
 
 def _mean_of(found: Mapping[str, list[Cost]], shares: Mapping[str, float]) -> list[Cost]:
     """Return the parts that the mean event has, if so many are of each kind; []: not known."""
-    if not all(found[event] for event, share in shares.items() if share):
+    if not all(found[event] for event in shares):
         return []
     return [
         replace(
@@ -107,7 +109,7 @@ def _mean_of(found: Mapping[str, list[Cost]], shares: Mapping[str, float]) -> li
             high_ns=share * (cost.high_ns or 0.0),
         )
         for event, share in shares.items()
-        for cost in (found[event] if share else ())
+        for cost in found[event]
     ]
 
 
@@ -200,12 +202,23 @@ def _lack(event: str, program: Cost | None, account: Cost | None) -> str | None:
     return None
 
 
-def _doubted_before(rows: list[Cost], event: str) -> str | None:
-    """Return what contradicted one of the ways to measure an event when it was checked, if any."""
-    events = {event, *_BORROWS.get(event, ())}
-    if not _parts(rows, event):
-        events.add(_STAND_IN.get(event, event))
-    qualities = (row.quality for row in rows if row.event in events)
+def _ways(rows: list[Cost], event: str, rates: dict[str, Rate] | None) -> set[tuple[str, str]]:
+    """Return event and method of the rows that the cost of an event is made of.
+
+    rates: of calls, if its account scales it; None: it is that of its loop alone.
+    """
+    loop = event if _parts(rows, event) else _STAND_IN.get(event, event)
+    ways = {(loop, "micro")}
+    if rates is not None:
+        ways.add((_PROGRAM_OF.get(event, event), "program"))
+    if rates and event in WITH_RATES:
+        ways |= {("call", method) for method in _OF_RATES}
+    return ways
+
+
+def _doubted_before(rows: list[Cost], ways: set[tuple[str, str]]) -> str | None:
+    """Return what contradicted one of these ways of measuring when it was checked, if any."""
+    qualities = (row.quality for row in rows if (row.event, row.method) in ways)
     return next((quality for quality in qualities if quality.startswith(DOUBTFUL)), None)
 
 

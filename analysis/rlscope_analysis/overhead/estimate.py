@@ -9,6 +9,7 @@ from rlscope_analysis.overhead.account import in_run
 from rlscope_analysis.overhead.combine import combined
 from rlscope_analysis.overhead.cost import Cost
 from rlscope_analysis.overhead.missing import doubts
+from rlscope_analysis.overhead.place import PROBED_CUDA_SQL
 from rlscope_analysis.window import SPAN_SQL
 
 if TYPE_CHECKING:
@@ -19,10 +20,13 @@ SELECT event, part, method, mean_ns, stddev_ns, coalesce(n, 0), low_ns, high_ns,
   coalesce(quality, 'ok')
 FROM calibration_measured ORDER BY ALL
 """
-_DEAR_SHARE_SQL = """
-SELECT coalesce(avg(coalesce(s.is_dear, false)::INTEGER), 0)
-FROM native_call_coded AS c JOIN site AS s ON s.site_id = c.site_id
-"""
+_DEAR_SHARE_SQL = f"""
+SELECT coalesce(avg(is_dear::INTEGER), 0) FROM (
+  SELECT coalesce(s.is_dear, false) AS is_dear
+  FROM native_call_coded AS c JOIN site AS s ON s.site_id = c.site_id
+  UNION ALL SELECT is_dear FROM ({PROBED_CUDA_SQL})
+)
+"""  # noqa: S608 - a query of our own
 _HAS_WINDOWS_SQL = "SELECT EXISTS (FROM calibration_window), EXISTS (FROM program_time)"
 
 
@@ -36,7 +40,7 @@ def store(connection: duckdb.DuckDBPyConnection) -> None:
     missing: dict[str, str] = {}
     if first_ns is not None and last_ns is not None:
         span = (first_ns, last_ns)
-        missing = doubts(connection, last_ns - first_ns)
+        missing = doubts(connection)
         if has_account:
             programs = {row.event: row for row in measured if row.method == "program"}
             accounts = in_run(connection, span, programs, _misses(measured))

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 _TOLERANCE = 0.1
 # Under way when the recording began or ended.
 _FEWEST = 100
-# The probes stay for so long after the recording has ended, at most.
-_TAIL_NS = 10**9
 # Losses that the trace tells of are a finding already.
 _TOLD = "kind = 'dropped' AND (source LIKE '% call' OR source LIKE 'calls nested too deep%')"
 _CALLS_SQL = f"""
@@ -27,15 +25,14 @@ SELECT
 """  # noqa: S608 - a query of our own
 
 
-def doubts(connection: duckdb.DuckDBPyConnection, length_ns: int) -> dict[str, str]:
+def doubts(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
     """Return by event why its cost is to be doubted: the OS kernel counted more than the trace has.
 
-    Calls are counted at their probes, those too whose record was lost, or left out because CUPTI
-    tells of them. length_ns: of the recording.
+    Calls are counted at their probes until the recording ends, those too whose record was lost, or
+    left out because CUPTI tells of them.
     """
     ((counted, known, told, kinds),) = connection.execute(_CALLS_SQL).fetchall()
-    later = _TAIL_NS / max(length_ns, 1)
-    if counted - told <= known * (1 + _TOLERANCE + later) + _FEWEST:
+    if counted - told <= known * (1 + _TOLERANCE) + _FEWEST:
         return {}
     reason = (
         f"{DOUBTFUL}the OS kernel counted {counted:,} calls at the probes, the trace holds"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # for which the virtual machine is left, does not depend on caches.
 _BOTH_PARTS = ("call", "call_dear")
 _ONE_PART = ("gil_release",)
+WITH_RATES = (*_BOTH_PARTS, *_ONE_PART)
 # The second loop tells nothing unless its program takes so many times as long as in the first, and
 # by so many standard errors longer.
 _LEAST_RATIO, _LEAST_SIGMAS = 1.2, 3.0

@@ -109,24 +109,22 @@ std::size_t ShimCollector::Receive() {
 
 // Which thread has which slot stands in the rings, where the reader before us has taken it.
 void ShimCollector::TellOwners(Source* source) {
-  std::vector<rls_shim_thread> owners;
-  std::vector<std::uint32_t> owned;
-  for (std::uint32_t slot = 0; slot < source->memory->slots(); ++slot) {
-    rls_shim_thread record = {};
-    record.kind = RLS_SHIM_THREAD;
-    record.tid = source->memory->Owner(slot);
-    record.ts_ns = MonotonicNs();
-    if (record.tid == 0) continue;
-    owners.push_back(record);
-    owned.push_back(slot);
-  }
+  for (std::uint32_t slot = 0; slot < source->memory->slots(); ++slot) TellOwner(source, slot);
+}
+
+// Where its THREAD record is missing: the last one that was told of the slot is of another thread.
+void ShimCollector::TellOwner(Source* source, std::uint32_t slot) {
+  rls_shim_thread record = {};
+  record.kind = RLS_SHIM_THREAD;
+  record.tid = source->memory->Owner(slot);
+  record.ts_ns = MonotonicNs();
+  if (record.tid == 0 || record.tid == source->threads[slot]) return;
   ShimStretch stretch;
-  stretch.first = reinterpret_cast<const char*>(owners.data());
-  stretch.first_bytes = owners.size() * sizeof(rls_shim_thread);
-  TellTids(source, 0, stretch);
-  for (std::size_t index = 0; index < owners.size(); ++index)
-    writer_.Write(ShimBlockKind::kCells, source->number, owned[index], &owners[index],
-                  sizeof(owners[index]));
+  stretch.first = reinterpret_cast<const char*>(&record);
+  stretch.first_bytes = sizeof(record);
+  TellTids(source, slot, stretch);
+  writer_.Write(ShimBlockKind::kCells, source->number, slot, &record, sizeof(record));
+  source->threads[slot] = record.tid;
 }
 
 bool ShimCollector::Add(int memfd, std::uint32_t pid) {
@@ -146,6 +144,7 @@ bool ShimCollector::Add(int memfd, std::uint32_t pid) {
   source.pid = pid;
   source.pidfd = OpenPidfd(pid);
   source.watch = ShimWatch(pid, source.memory->inner_pid() != pid);
+  source.threads.resize(RLS_SHIM_SLOTS);
   const ShimSource facts = {pid, source.memory->inner_pid(), source.memory->created_ns(),
                             source.memory->Attach(session_.c_str()), 0};
   if (!writer_.Write(ShimBlockKind::kSource, source.number, 0, &facts, sizeof(facts))) {
@@ -228,6 +227,7 @@ std::size_t ShimCollector::Drain(Source* source) {
     if (stretch.bytes() == 0) continue;
     fullest = std::max(fullest, stretch.bytes());
     TellTids(source, slot, stretch);
+    if (source->watch.introduced() != 0) source->threads[slot] = source->watch.introduced();
     // On a full disk it stays where it is: the ring counts what finds no room there.
     if (!writer_.Write(ShimBlockKind::kCells, source->number, slot, stretch.first,
                        stretch.first_bytes, stretch.second, stretch.second_bytes))

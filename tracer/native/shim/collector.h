@@ -60,6 +60,7 @@ class ShimCollector {
     std::unique_ptr<ShimMemory> memory;
     ShimLost lost = {};
     std::vector<ShimCounters> counters;  // as last written, by slot
+    std::vector<std::uint32_t> threads;  // as last told, by slot: their own ids
     ShimWatch watch{0, false};
   };
 
@@ -70,6 +71,7 @@ class ShimCollector {
   std::size_t Drain(Source* source);
   void WriteLosses(Source* source);
   void TellOwners(Source* source);
+  void TellOwner(Source* source, std::uint32_t slot);
   void TellTids(Source* source, std::uint32_t slot, const ShimStretch& stretch);
   void FetchGpu();
   void Finish(Source* source, bool has_ended);

@@ -48,8 +48,10 @@ void ShimCollector::Finish(Source* source, bool has_ended) {
   for (std::uint32_t slot = 0; slot < slots; ++slot) {
     rls_shim_open open[RLS_SHIM_MAX_DEPTH];
     const std::uint32_t depth = source->memory->Open(slot, open);
-    if (depth > 0)
-      writer_.Write(ShimBlockKind::kOpen, source->number, slot, open, depth * sizeof(*open));
+    if (depth == 0) continue;
+    // A thread whose ring was full from the beginning could not do so itself.
+    TellOwner(source, slot);
+    writer_.Write(ShimBlockKind::kOpen, source->number, slot, open, depth * sizeof(*open));
   }
   const std::uint32_t buffers = source->memory->GpuBuffers();
   if (buffers > 0 && (has_ended || !source->memory->IsGpuFetched()))

@@ -35,7 +35,7 @@ struct ShimKey {
 // A thread while it owned a slot. Python sees an array of these.
 struct ShimTenancy {
   std::int64_t first_ns;
-  std::int64_t last_ns;  // when the next owner came, or of the last block
+  std::int64_t last_ns;  // when the next owner was introduced, or of the last block
   std::uint64_t ranges;  // RANGE and OPEN records
   std::uint32_t pid;
   std::uint32_t tid;

@@ -42,10 +42,12 @@ std::vector<ShimTid> ShimWatch::Look(const ShimStretch& stretch) {
   std::set<std::uint32_t> seen;
   std::optional<Tids> now;
   std::size_t offset = 0;
+  introduced_ = 0;
   while (offset + RLS_SHIM_CELL_BYTES <= stretch.bytes()) {
     const char* cell = CellAt(stretch, offset);
     const std::uint16_t kind = KindOf(cell);
     offset += RLS_SHIM_CELL_BYTES;
+    if (kind == RLS_SHIM_THREAD) introduced_ = As<rls_shim_thread>(cell).tid;
     if (kind == RLS_SHIM_STRING) {
       const std::uint32_t length = As<rls_shim_string>(cell).length;
       if (length <= RLS_SHIM_MAX_TEXT) offset += (CellsOf(length) - 1) * RLS_SHIM_CELL_BYTES;

@@ -18,6 +18,8 @@ class ShimWatch {
 
   // Looks at records before they are written; returns the ids of threads to be told before them.
   std::vector<ShimTid> Look(const ShimStretch& stretch);
+  // The thread that was introduced last in what was looked at last, by its own id; 0: none was.
+  std::uint32_t introduced() const { return introduced_; }
   // It could not be told after all.
   void Forget(const ShimTid& tid) { tids_.erase(tid.inner_tid); }
   // How often the threads of the process were listed.
@@ -38,6 +40,7 @@ class ShimWatch {
   std::uint32_t pid_;
   bool is_nested_;
   std::uint16_t gpu_state_ = 0;
+  std::uint32_t introduced_ = 0;
   Tids tids_;  // as told
   std::uint64_t listings_ = 0;
   std::uint64_t debt_ns_ = 0;  // time that listing took, less a share of the time since

@@ -7,7 +7,7 @@ import json
 import os
 import platform
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from rlscope_trace import __version__
 from rlscope_trace.store.calibration import Cost, dump_costs, read_costs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 DIRECTORY_VARIABLE = "RLSCOPE_CALIBRATION_DIR"
 _OF_ROOT = Path("/var/cache/rlscope-trace")
@@ -121,17 +121,23 @@ def load(directory: Path, key: Mapping[str, str]) -> tuple[Calibration | None, s
     return Calibration(costs, facts), ""
 
 
-def is_checked(directory: Path, calibration: Calibration) -> bool:
-    """Tell whether this very calibration was held to a second one since the boot."""
+def checked(directory: Path, calibration: Calibration) -> Calibration | None:
+    """Return it with what contradicted it since the boot; None: nobody has looked yet."""
     try:
-        return _check_file(directory, calibration).read_text() == _state_of(calibration)
-    except (OSError, ValueError):
-        return False
+        told = json.loads(_check_file(directory, calibration).read_text())
+        if told["of"] != _state_of(calibration):
+            return None
+        pairs = list(zip(calibration.costs, told["qualities"], strict=True))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    costs = [replace(cost, quality=str(quality)) for cost, quality in pairs]
+    return replace(calibration, costs=costs)
 
 
-def note_checked(directory: Path, calibration: Calibration) -> None:
-    """Note that it was. Raises OSError: then it will be checked again."""
-    write_whole(_check_file(directory, calibration), _state_of(calibration))
+def note_checked(directory: Path, calibration: Calibration, found: Sequence[Cost]) -> None:
+    """Note the outcome, the costs with what contradicts them. Raises OSError: it is not kept."""
+    told = {"of": _state_of(calibration), "qualities": [cost.quality for cost in found]}
+    write_whole(_check_file(directory, calibration), json.dumps(told) + "\n")
 
 
 def _check_file(directory: Path, calibration: Calibration) -> Path:
@@ -142,7 +148,7 @@ def _check_file(directory: Path, calibration: Calibration) -> Path:
 
 def _state_of(calibration: Calibration) -> str:
     """Return what a check holds for: these costs, and this boot of the machine."""
-    return hashlib.sha256(f"{boot_id()} {calibration.text()}".encode()).hexdigest() + "\n"
+    return hashlib.sha256(f"{boot_id()} {calibration.text()}".encode()).hexdigest()
 
 
 def save(directory: Path, calibration: Calibration) -> Path:

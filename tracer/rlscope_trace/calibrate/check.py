@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from rlscope_analysis.schema.vocabulary import DOUBTFUL, EVENTS
+from rlscope_trace.store.calibration import OK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,11 +55,19 @@ def contradicted(costs: Sequence[Cost]) -> list[str]:
     return list(dict.fromkeys(c.event for c in costs if c.quality.startswith(DOUBTFUL)))
 
 
-def is_whole(known: Sequence[Cost], again: Sequence[Cost]) -> bool:
-    """Tell whether every event that has a cost was measured again."""
-    events, found = ({c.event for c in costs if c.mean_ns is not None} for costs in (known, again))
-    # The Python package nvtx may be beside one installation, and not beside the other.
-    return events & set(EVENTS) - {"range_python"} <= found
+def lacking(known: Sequence[Cost], again: Sequence[Cost]) -> str:
+    """Return which event was not measured again in all of its ways, and why; empty: none."""
+    ways, found = set(_totals(known)), set(_totals(again))
+    measured = {(event, how) for event, _, how in found}
+    events = {event for event, _, _ in found}
+    for event, method, how in sorted(ways - found):
+        # Other ways to probe or capture are not part of it. The Python package nvtx may be beside
+        # one installation, and not beside the other.
+        is_part = (event, how) in measured or event not in events
+        if is_part and event != "range_python":
+            reasons = (cost.quality for cost in again if cost.event == event and cost.quality != OK)
+            return f"{event}: {next(reasons, f'not measured: {method}')}"
+    return ""
 
 
 def _way(cost: Cost) -> _Way:

@@ -86,6 +86,8 @@ class Child:
             selector.register(stdout, selectors.EVENT_READ)
             while b"\n" not in self._unread:
                 if not selector.select(max(0.0, end_s - time.monotonic())):
+                    # Its answer would be taken for that of the next command.
+                    self._process.kill()
                     raise CalibrationError(f"a loop took more than {_DEADLINE_S:.0f} s")
                 chunk = os.read(stdout.fileno(), 1 << 16)
                 if not chunk:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlscope_trace.cli import messages
-from rlscope_trace.cli.calibrating import held_to_now, take
+from rlscope_trace.cli.calibrating import is_good, take
 from rlscope_trace.cli.output import write_stdout
 
 if TYPE_CHECKING:
@@ -53,7 +53,6 @@ def calibrate(
     one by itself where there is none. Best on a machine that does nothing else.
     """
     from rlscope_trace.calibrate import cache
-    from rlscope_trace.calibrate.check import contradicted
 
     directory, key = cache.cache_directory(), cache.machine_key()
     checked = _checked(traces or [], key)
@@ -62,11 +61,9 @@ def calibrate(
         messages.note(f"{reason}; measuring again")
     if known is None or force or not known.is_full:
         known = take(directory, key)
-    elif checked:
-        known = held_to_now(directory, known)
-        if contradicted(known.costs):
-            # The traces would keep them.
-            known = take(directory, key)
+    elif checked and not is_good(directory, known):
+        # The traces would keep it.
+        known = take(directory, key)
     for path, trace_facts in checked.items():
         from rlscope_trace.cli.calibrate_trace import add_costs
 

@@ -76,12 +76,11 @@ def _known_or_taken(*, wanted: bool, target_runs: Callable[[], bool]) -> Calibra
     known, reason = cache.load(directory, key)
     if reason:
         messages.note(f"{reason}; measuring again" if wanted else reason)
-    if not wanted:
-        return known
     if known is not None:
-        if target_runs():
-            return known
-        return held_to_now(directory, known)
+        may_measure = wanted and not target_runs()
+        return _held_to_now(directory, known) if may_measure else _as_held(directory, known)
+    if not wanted:
+        return None
     if target_runs():
         messages.note(
             "the target still runs: what recording costs is not measured beside it, and times are"
@@ -98,45 +97,74 @@ def _known_or_taken(*, wanted: bool, target_runs: Callable[[], bool]) -> Calibra
     if taken.is_empty:
         # Not kept: whatever it was may be over the next time.
         messages.warning(f"no calibration: {_first_reason(taken)}", _LATER)
-    else:
-        _keep(directory, taken)
-    return taken
+        return taken
+    _keep(directory, taken)
+    # Now, while nobody waits for what it would disturb.
+    return _held_to_now(directory, taken)
 
 
-def held_to_now(directory: Path, known: Calibration) -> Calibration:
-    """Hold a calibration to short ones of now, unless it was since the boot.
+def is_good(directory: Path, known: Calibration) -> bool:
+    """Tell whether a calibration agrees with short ones of now, or did since the boot.
 
-    Returns it with what is to be doubted.
+    The error of `record` where nothing can be traced here.
     """
     from rlscope_trace.calibrate import cache, check
 
-    if cache.is_checked(directory, known):
-        return known
-    messages.say("checking the calibration of this machine, about 3 s; Ctrl-C skips that")
-    others: list[list[Cost]] = []
-    doubted, events = known.costs, ["everything"]
+    _require_tracing()
+    held = cache.checked(directory, known) or _check(directory, known)
+    return not check.contradicted(held.costs)
+
+
+def _held_to_now(directory: Path, known: Calibration) -> Calibration:
+    """Return a calibration with what contradicts it; whatever happens, as it is at least."""
+    from rlscope_trace.calibrate import cache
+
     try:
-        with signals_interrupt():
-            # One alone may have been disturbed.
-            while events and len(others) < _CHECKS:
-                others.append(_measure_again())
-                doubted = check.doubted(known.costs, *others)
-                events = check.contradicted(doubted)
+        if cache.checked(directory, known) is None:
+            return _told(_check(directory, known))
     except KeyboardInterrupt:
         messages.note("the calibration was not checked")
-        return known
     except Exception as error:  # noqa: BLE001 - what is known is good until it is contradicted
         messages.note(f"the calibration was not checked: {error}")
-        return known
-    if not events:
-        if check.is_whole(known.costs, others[-1]):
-            _note_checked(directory, known)
-        return known
-    messages.warning(
-        f"the calibration contradicts other measurements: {', '.join(events)}",
-        "rlscope-trace calibrate --force",
-    )
-    return replace(known, costs=doubted)
+    return _as_held(directory, known)
+
+
+def _as_held(directory: Path, known: Calibration) -> Calibration:
+    """Return a calibration with what contradicted it since the boot, as far as anybody looked."""
+    from rlscope_trace.calibrate import cache
+
+    return _told(cache.checked(directory, known) or known)
+
+
+def _told(held: Calibration) -> Calibration:
+    from rlscope_trace.calibrate import check
+
+    if events := check.contradicted(held.costs):
+        messages.warning(
+            f"the calibration contradicts other measurements: {', '.join(events)}",
+            "rlscope-trace calibrate --force",
+        )
+    return held
+
+
+def _check(directory: Path, known: Calibration) -> Calibration:
+    """Hold a calibration to short ones of now, and keep the outcome."""
+    from rlscope_trace.calibrate import check
+
+    messages.say("checking the calibration of this machine, about 3 s; Ctrl-C skips that")
+    others: list[list[Cost]] = []
+    costs, events = known.costs, ["everything"]
+    with signals_interrupt():
+        # One alone may have been disturbed.
+        while events and len(others) < _CHECKS:
+            others.append(_measure_again())
+            costs = check.doubted(known.costs, *others)
+            events = check.contradicted(costs)
+    if lack := check.lacking(known.costs, others[-1]):
+        messages.note(f"the calibration was not checked as a whole: {lack}")
+    else:
+        _note_checked(directory, known, costs)
+    return replace(known, costs=costs)
 
 
 def _measure_again() -> list[Cost]:
@@ -181,14 +209,14 @@ def _keep(directory: Path, taken: Calibration) -> None:
         )
 
 
-def _note_checked(directory: Path, known: Calibration) -> None:
+def _note_checked(directory: Path, known: Calibration, costs: list[Cost]) -> None:
     from rlscope_trace.calibrate.cache import DIRECTORY_VARIABLE, note_checked
 
     try:
-        note_checked(directory, known)
+        note_checked(directory, known, costs)
     except OSError as error:
         messages.warning(
-            f"each recording checks the calibration again: that it agrees cannot be kept in"
+            f"each recording checks the calibration again: what that finds cannot be kept in"
             f" {directory}: {error.strerror}",
             f"{DIRECTORY_VARIABLE}=FOLDER names another place",
         )

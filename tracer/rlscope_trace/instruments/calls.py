@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,6 @@ from rlscope_trace.layers import switches_stacks
 from rlscope_trace.loaders.capture import bpf_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from rlscope_trace.instruments.log import ProbeLog
     from rlscope_trace.instruments.process import FileKey, Mapping, Process
     from rlscope_trace.instruments.settings import InstrumentSettings
@@ -65,6 +64,8 @@ class CallProbes:
         self._is_given_up = False
         self._is_cancelled = False
         self._scan: _capture.PythonScan | None = None
+        # Hits and ns by site, when the recording ended.
+        self._counted: dict[int, tuple[int, int]] | None = None
 
     @property
     def mode(self) -> str:
@@ -267,12 +268,19 @@ class CallProbes:
         """Return name and file descriptor of each BPF program."""
         return self._probes.programs()
 
+    def note_hits(self) -> None:
+        """Note what was counted until now, when the recording ends: the probes go later."""
+        if self._counted is None:
+            with suppress(OSError):
+                self._counted = self._probes.counters()
+
     def stop(self) -> None:
         """Write the calls that are under way, then detach."""
         try:
             with self.switch.ending():
                 self._probes.close_open()
-            for site_id, (hits, time_ns) in self._hits():
+            self.note_hits()
+            for site_id, (hits, time_ns) in (self._counted or {}).items():
                 self._log.append("hits", site_id=site_id, hits=hits, time_ns=time_ns)
             self._log.append(
                 "losses", unmatched=self._probes.unmatched, too_deep=self._probes.too_deep,
@@ -284,8 +292,3 @@ class CallProbes:
             for module in self._probed_modules.values():
                 if module.fd >= 0:
                     os.close(module.fd)
-
-    def _hits(self) -> Iterator[tuple[int, tuple[int, int]]]:
-        for site_id, counted in self._probes.counters().items():
-            if counted[0]:
-                yield site_id, counted

@@ -157,15 +157,17 @@ class Follower:
         self._meet_new()
         return list(self._processes)
 
-    def end_windows(self) -> None:
-        """Have everything recorded again: before the recording ends, as no window outlasts it."""
+    def end(self) -> None:
+        """Have everything recorded again, and note what was counted: the recording ends now."""
         if self._windows is not None:
             self._windows.stop()
             self._windows = None
+        if self._calls is not None:
+            self._calls.note_hits()
 
     def stop(self) -> None:
         """Detach everything; afterwards the target is as it was."""
-        self.end_windows()
+        self.end()
         self._stop.set()
         if self._calls is not None:
             self._calls.cancel()

@@ -45,7 +45,7 @@ def _dropped(losses: Mapping[str, int]) -> Iterator[TraceStat]:
         _SLOWER,
     )  # fmt: skip
     yield TraceStat(
-        "dropped", "operations: more threads at once than a process has rings (128)",
+        "dropped", "operations: more threads at once than a process has rings (126)",
         losses["without_slot"], first_ns, "mark ranges on fewer threads",
     )  # fmt: skip
     yield TraceStat(

@@ -152,9 +152,11 @@ class Runner:
         return self._start(UNTRACED, command, timers, env=invoking_environment(identity), **how)
 
     def _start_traced(self, trace: Path, gate: Path | None = None) -> _Started:
+        # The costs are known since the warm-up: nothing is measured beside the untraced twin.
+        known = [] if gate is None else ["--no-calibrate"]
         command = [
-            *_recorder(), "record", *self.record_options, "--progress", "never", "-o", str(trace),
-            "--", *self._measured(TRACED, self.timers, gate),
+            *_recorder(), "record", *self.record_options, *known, "--progress", "never",
+            "-o", str(trace), "--", *self._measured(TRACED, self.timers, gate),
         ]  # fmt: skip
         return self._start(TRACED, command, self.timers, **_apart(gate))
 
