@@ -29,8 +29,8 @@ def ask(path: Path, *arguments: str, stdin: str | None = None) -> Result:
     return CliRunner().invoke(app, [str(path), *arguments], input=stdin)
 
 
-def refusal(path: Path, query: str) -> TraceError:
-    error = ask(path, query).exception
+def refusal(path: Path, query: str, *options: str) -> TraceError:
+    error = ask(path, query, *options).exception
     assert isinstance(error, TraceError)
     assert error.exit_code == 1
     assert "\n" not in str(error)
@@ -172,8 +172,11 @@ def test_sql_errors_are_one_line_with_a_hint(path: Path) -> None:
     assert "nam" in str(unknown)
     assert "name" in (unknown.hint or "")
     assert "thread_time" in (refusal(path, "SELECT 1 FROM thread_tim").hint or "")
+    # In a row that is not looked at otherwise.
     late = refusal(
-        path, "SELECT (CASE WHEN i > 5000 THEN 'x' ELSE '1' END)::INTEGER FROM range(9000) r(i)"
+        path,
+        "SELECT (CASE WHEN i > 5000 THEN 'x' ELSE '1' END)::INTEGER FROM range(9000) r(i)",
+        "--all",
     )
     assert "Conversion Error" in str(late)
 

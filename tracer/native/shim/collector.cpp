@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <numeric>
 #include <stdexcept>
 #include <system_error>
 
@@ -107,24 +108,28 @@ std::size_t ShimCollector::Receive() {
   return announced.size();
 }
 
-// Which thread has which slot stands in the rings, where the reader before us has taken it.
-void ShimCollector::TellOwners(Source* source) {
-  for (std::uint32_t slot = 0; slot < source->memory->slots(); ++slot) TellOwner(source, slot);
-}
-
-// Where its THREAD record is missing: the last one that was told of the slot is of another thread.
-void ShimCollector::TellOwner(Source* source, std::uint32_t slot) {
-  rls_shim_thread record = {};
-  record.kind = RLS_SHIM_THREAD;
-  record.tid = source->memory->Owner(slot);
-  record.ts_ns = MonotonicNs();
-  if (record.tid == 0 || record.tid == source->threads[slot]) return;
+// For threads that could not do so themselves, or told it to the reader before us.
+void ShimCollector::TellOwners(Source* source, const std::vector<std::uint32_t>& slots) {
+  std::vector<rls_shim_thread> owners;
+  std::vector<std::uint32_t> owned;
+  for (const std::uint32_t slot : slots) {
+    rls_shim_thread record = {};
+    record.kind = RLS_SHIM_THREAD;
+    record.tid = source->memory->Owner(slot);
+    record.ts_ns = MonotonicNs();
+    if (record.tid == 0 || record.tid == source->threads[slot]) continue;
+    owners.push_back(record);
+    owned.push_back(slot);
+    source->threads[slot] = record.tid;
+  }
+  // All at once: looking their ids up takes time.
   ShimStretch stretch;
-  stretch.first = reinterpret_cast<const char*>(&record);
-  stretch.first_bytes = sizeof(record);
-  TellTids(source, slot, stretch);
-  writer_.Write(ShimBlockKind::kCells, source->number, slot, &record, sizeof(record));
-  source->threads[slot] = record.tid;
+  stretch.first = reinterpret_cast<const char*>(owners.data());
+  stretch.first_bytes = owners.size() * sizeof(rls_shim_thread);
+  TellTids(source, 0, stretch);
+  for (std::size_t index = 0; index < owners.size(); ++index)
+    writer_.Write(ShimBlockKind::kCells, source->number, owned[index], &owners[index],
+                  sizeof(owners[index]));
 }
 
 bool ShimCollector::Add(int memfd, std::uint32_t pid) {
@@ -156,7 +161,11 @@ bool ShimCollector::Add(int memfd, std::uint32_t pid) {
   ++source_count_;
   // The first counters are what was lost before us.
   WriteLosses(&source);
-  if (facts.reader > 1) TellOwners(&source);
+  if (facts.reader > 1) {
+    std::vector<std::uint32_t> slots(source.memory->slots());
+    std::iota(slots.begin(), slots.end(), 0U);
+    TellOwners(&source, slots);
+  }
   FinishReplaced(pid);
   open_.push_back(std::move(source));
   return true;

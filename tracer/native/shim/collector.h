@@ -70,8 +70,7 @@ class ShimCollector {
   std::size_t DrainAll();  // the fullest ring
   std::size_t Drain(Source* source);
   void WriteLosses(Source* source);
-  void TellOwners(Source* source);
-  void TellOwner(Source* source, std::uint32_t slot);
+  void TellOwners(Source* source, const std::vector<std::uint32_t>& slots);
   void TellTids(Source* source, std::uint32_t slot, const ShimStretch& stretch);
   void FetchGpu();
   void Finish(Source* source, bool has_ended);

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <map>
 #include <utility>
+#include <vector>
 
 #include "clock.h"
 #include "shim/collector.h"
@@ -44,15 +46,19 @@ void ShimCollector::FetchGpu() {
 void ShimCollector::Finish(Source* source, bool has_ended) {
   Drain(source);
   WriteLosses(source);
-  const std::uint32_t slots = source->memory->slots();
-  for (std::uint32_t slot = 0; slot < slots; ++slot) {
-    rls_shim_open open[RLS_SHIM_MAX_DEPTH];
-    const std::uint32_t depth = source->memory->Open(slot, open);
+  std::map<std::uint32_t, std::vector<rls_shim_open>> open;
+  std::vector<std::uint32_t> slots;
+  for (std::uint32_t slot = 0; slot < source->memory->slots(); ++slot) {
+    rls_shim_open ranges[RLS_SHIM_MAX_DEPTH];
+    const std::uint32_t depth = source->memory->Open(slot, ranges);
     if (depth == 0) continue;
-    // A thread whose ring was full from the beginning could not do so itself.
-    TellOwner(source, slot);
-    writer_.Write(ShimBlockKind::kOpen, source->number, slot, open, depth * sizeof(*open));
+    open[slot].assign(ranges, ranges + depth);
+    slots.push_back(slot);
   }
+  TellOwners(source, slots);
+  for (const auto& [slot, ranges] : open)
+    writer_.Write(ShimBlockKind::kOpen, source->number, slot, ranges.data(),
+                  ranges.size() * sizeof(rls_shim_open));
   const std::uint32_t buffers = source->memory->GpuBuffers();
   if (buffers > 0 && (has_ended || !source->memory->IsGpuFetched()))
     writer_.Write(ShimBlockKind::kGpuRest, source->number, 0, &buffers, sizeof(buffers));
