@@ -61,19 +61,6 @@ FROM operation_coded AS o
 JOIN thread AS t ON t.thread_id = o.thread_id
 JOIN _operation_name AS p ON p.path_id = o.path_id
 """
-# The thread with the most time in operations speaks for its process.
-_LEADING_SQL = """
-SELECT process_id, arg_max(thread_id, busy_ns) AS thread_id
-FROM (
-  SELECT t.process_id, o.thread_id, sum(o.end_ns - o.start_ns) - o.thread_id / 1e9 AS busy_ns
-  FROM operation_coded AS o
-  JOIN thread AS t ON t.thread_id = o.thread_id
-  JOIN operation_path AS p ON p.path_id = o.path_id
-  WHERE p.depth = 0
-  GROUP BY t.process_id, o.thread_id
-)
-GROUP BY process_id
-"""
 _SPAN_SQL = """
 SELECT min(start_ns), max(end_ns), (
   (SELECT count(*) FROM thread_state_coded) + (SELECT count(*) FROM native_call_coded)
@@ -122,7 +109,7 @@ class _Finder:
         )
         names = "SELECT DISTINCT coalesce(name, '') AS name FROM operation_path ORDER BY name"
         self.names = [name for (name,) in self.connection.execute(names).fetchall()]
-        self.leading = dict(self.connection.execute(_LEADING_SQL).fetchall())
+        self.leading = dict(self.connection.execute("FROM _leading_thread").fetchall())
 
     def _window(self, from_ns: int, to_ns: int) -> None:
         intervals = _clipped(self._fetch(_INTERVALS_SQL, from_ns, to_ns), from_ns, to_ns)

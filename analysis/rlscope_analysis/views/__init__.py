@@ -23,6 +23,7 @@ VIEW_TOPICS = (
     "breakdown",
     "probe_hits",
     "breakdown_corrected",
+    "leading_thread",
     "overhead_wall",
     "resource_time",
     "blocked_on",

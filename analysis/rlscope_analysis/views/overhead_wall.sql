@@ -1,29 +1,12 @@
 -- CPU time is not wall time: a process is longer by the overhead on its leading thread while no GPU works
 -- for it, at least. The rest of the overhead lay beside what the process waited for anyway.
 CREATE OR REPLACE VIEW overhead_wall AS
-WITH annotated AS (
-  SELECT o.thread_id, sum(o.end_ns - o.start_ns) AS time_ns
-  FROM operation_coded AS o JOIN operation_path AS p ON p.path_id = o.path_id
-  WHERE p.depth = 0
-  GROUP BY o.thread_id
-), ran AS (
-  SELECT thread_id, sum(time_ns) FILTER (WHERE state = 0) AS time_ns, bool_or(state <> 255) AS has_states
-  FROM thread_overlap_coded GROUP BY thread_id
-), leader AS (
-  -- The thread with the most time in operations; without any, the one that ran longest.
-  SELECT
-    t.process_id,
-    arg_max(t.thread_id, (coalesce(a.time_ns, 0), coalesce(r.time_ns, 0), -t.thread_id)) AS thread_id
-  FROM thread AS t
-  LEFT JOIN annotated AS a ON a.thread_id = t.thread_id
-  LEFT JOIN ran AS r ON r.thread_id = t.thread_id
-  GROUP BY t.process_id
-), placed AS (
+WITH placed AS (
   SELECT
     o.process_id, o.event,
     CASE WHEN o.thread_id <> l.thread_id THEN 'threads' WHEN o.gpu_busy THEN 'gpu' ELSE 'exposed' END AS place,
     o.overhead_ns, o.below_ns, o.above_ns
-  FROM _overhead_part AS o JOIN leader AS l ON l.process_id IS NOT DISTINCT FROM o.process_id
+  FROM _overhead_part AS o JOIN _leading_thread AS l ON l.process_id IS NOT DISTINCT FROM o.process_id
 ), by_event AS (
   SELECT
     process_id, event,
@@ -44,14 +27,16 @@ WITH annotated AS (
   SELECT
     l.process_id, l.thread_id,
     q.end_ns - q.start_ns AS wall_ns,
-    c.is_so AND r.has_states AND coalesce(p.is_known, TRUE) AS is_known,
+    c.is_so AND s.has_states AND coalesce(p.is_known, TRUE) AS is_known,
     coalesce(p.exposed_ns, 0) AS exposed_ns, coalesce(p.gpu_ns, 0) AS gpu_ns,
     coalesce(p.threads_ns, 0) AS threads_ns,
     coalesce(p.below_ns, 0) AS below_ns, coalesce(p.above_ns, 0) AS above_ns
-  FROM leader AS l
+  FROM _leading_thread AS l
   CROSS JOIN (SELECT EXISTS (FROM calibration WHERE used AND mean_ns IS NOT NULL) AS is_so) AS c
   LEFT JOIN process AS q ON q.process_id = l.process_id
-  LEFT JOIN ran AS r ON r.thread_id = l.thread_id
+  LEFT JOIN (
+    SELECT thread_id, bool_or(state <> 255) AS has_states FROM thread_overlap_coded GROUP BY thread_id
+  ) AS s ON s.thread_id = l.thread_id
   LEFT JOIN paid AS p ON p.process_id IS NOT DISTINCT FROM l.process_id
 )
 SELECT
