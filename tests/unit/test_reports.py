@@ -16,7 +16,7 @@ from rlscope_analysis.reports.answer import answer, render_csv, render_json
 from rlscope_analysis.reports.table import render_table
 from rlscope_analysis.summary.read import summarize
 from rlscope_analysis.trace import open_trace
-from trace_builder import TraceBuilder, blocked, preempted, run, sleep
+from trace_builder import TraceBuilder, blocked, lost, preempted, run, sleep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -250,6 +250,60 @@ def test_a_note_tells_what_was_not_measured_and_time_on_a_cpu_is_whole(tmp_path:
         assert "note: gpu_activity was not measured for 1 process\n" in text
         document = json.loads("".join(render_json(found, opened)))
         assert document["processes_not_measured"] == {"native_call": 1, "gpu_activity": 1}
+
+
+def test_time_on_a_cpu_is_marked_where_it_is_taken_for_granted(tmp_path: Path) -> None:
+    """An imported trace has no states: whether a thread ran inside its calls is not known."""
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.capture("thread_state", measured=False, reason="no scheduling")
+    for kind in ("native_call", "cuda_call", "cpu_sample", "operation"):
+        builder.capture(kind)
+    thread = builder.thread(builder.process(pid=1, end_ns=10), states=(), end_ns=10)
+    builder.native_call(thread, 1, 5, "backend", "aten::mm")
+    note = (
+        "note: thread_state was not measured for 1 process: there, inside a call that does not"
+        " wait counts as on a CPU\n"
+    )
+    with open_trace(builder.write()) as opened:
+        for name in ("layer", "resource"):
+            found = answer(opened, REPORTS[name])
+            assert found.not_measured["thread_state"] == 1
+            assert note in render_table(found, limit=None, is_terminal=False)
+        assert total(records(opened, "layer"), "time_ns") == 4
+        # Without it there is no answer to this one: nothing is taken for granted.
+        with pytest.raises(TraceError, match=r"holds no thread_state.*\(no scheduling\)"):
+            answer(opened, REPORTS["cpu"])
+
+
+def test_the_same_time_is_on_a_cpu_in_every_view(trace: Trace) -> None:
+    """Each second on a CPU, off it or of neither is so by bucket, by resource and corrected."""
+    by_bucket = trace.sql(
+        "SELECT on_cpu, sum(time_ns)::BIGINT, list_sort(list(DISTINCT bucket)) FROM breakdown"
+        " GROUP BY on_cpu ORDER BY on_cpu"
+    ).fetchall()
+    assert by_bucket == [
+        (False, 100 * MS, ["gil_wait", "gpu_wait", "io_wait", "runnable", "sleeping"]),
+        (True, 100 * MS, ["backend", "cuda_api", "running", "simulator"]),
+    ]
+    corrected = "SELECT on_cpu, sum(time_ns)::BIGINT FROM breakdown_corrected GROUP BY 1 ORDER BY 1"
+    assert trace.sql(corrected).fetchall() == [row[:2] for row in by_bucket]
+    running = "SELECT sum(end_ns - start_ns)::BIGINT FROM thread_state WHERE state = 'running'"
+    assert trace.sql(running).fetchall() == [(100 * MS,)]
+
+
+def test_what_was_lost_is_neither_on_a_cpu_nor_off_it(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    watched = builder.process(pid=1, end_ns=10)
+    builder.capture("thread_state", process_id=watched)
+    builder.thread(watched, states=[run(4), lost(3), sleep(3)])
+    unwatched = builder.process(pid=2, end_ns=10)
+    builder.capture("thread_state", process_id=unwatched, measured=False)
+    builder.thread(unwatched, states=(), end_ns=10)
+    with open_trace(builder.write()) as opened:
+        query = "SELECT bucket, on_cpu, time_ns FROM breakdown ORDER BY bucket"
+        assert opened.sql(query).fetchall() == [
+            ("lost", None, 3), ("running", True, 4), ("sleeping", False, 3), ("unknown", None, 10),
+        ]  # fmt: skip
 
 
 def test_a_view_that_somebody_replaced_is_told(tmp_path: Path) -> None:

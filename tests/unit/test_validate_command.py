@@ -251,14 +251,16 @@ INSERT INTO site VALUES ('/b.so', 5), ('/a.so', 3), ('/a.so', 4), ('/never.so', 
 CREATE TABLE process (process_id INTEGER, pid INTEGER, parent_process_id INTEGER);
 INSERT INTO process VALUES (1, 10, NULL), (2, 11, 1), (3, 12, 2);
 CREATE TABLE breakdown_corrected (
-  process_id INTEGER, operation VARCHAR, bucket VARCHAR, time_ns BIGINT, overhead_ns BIGINT);
+  process_id INTEGER, operation VARCHAR, bucket VARCHAR, on_cpu BOOLEAN, time_ns BIGINT,
+  overhead_ns BIGINT);
 INSERT INTO breakdown_corrected VALUES
-  (1, '(unannotated)', 'python', 1000, 100),
-  (2, 'learn', 'python', 500, 50),
-  (2, 'learn', 'python', 500, 8),
-  (2, 'learn', 'sleeping', 900, 0),
-  (2, 'learn', 'python', 300, 4),
-  (3, 'learn', 'python', 200, 2);
+  (1, '(unannotated)', 'python', TRUE, 1000, 100),
+  (2, 'learn', 'python', TRUE, 500, 50),
+  (2, 'learn', 'python', TRUE, 500, 8),
+  (2, 'learn', 'sleeping', FALSE, 900, 0),
+  (2, 'learn', 'lost', NULL, 700, 0),
+  (2, 'learn', 'python', TRUE, 300, 4),
+  (3, 'learn', 'python', TRUE, 200, 2);
 CREATE TABLE overhead_wall (process_id INTEGER, exposed_ns BIGINT);
 INSERT INTO overhead_wall VALUES (1, 9), (2, 50), (3, 2);
 CREATE TABLE probe_hits (process_id INTEGER, event VARCHAR, part VARCHAR, hits BIGINT);

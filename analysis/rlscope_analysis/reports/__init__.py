@@ -20,6 +20,8 @@ class Report:
     needs: tuple[str, ...] = ()
     """Kinds of record (see table capture): without any of them there is no answer, and of each a
     note tells where it is lacking."""
+    assumes: tuple[str, ...] = ()
+    """Kinds of record that an assumption makes good (see table): a note tells where it does."""
     pivot: tuple[str, str] | None = None
     """In a table: one column for each value of the first, holding the second, and their sum."""
     error: str | None = None
@@ -64,6 +66,7 @@ REPORTS = {
         Report(
             "corrected",
             "time on a CPU as measured, what recording cost, and what is left, with 95 % intervals",
+            assumes=("thread_state",),
             hidden=("scope", "process_id"),
             needs_costs=True,
         ),
@@ -97,6 +100,7 @@ REPORTS = {
             "resource",
             "CPU, GPU, CPU+GPU by operation, in ms and % of the lifetimes of the threads with"
             " operations (of all threads, if none has any)",
+            assumes=("thread_state",),
             pivot=("resource", "time_ns"),
             hidden=("share", "count"),
         ),
@@ -105,6 +109,7 @@ REPORTS = {
             "what threads ran on a CPU: operation x layer, with and without a GPU at work",
             additive=("time_ns", "share", "count", "sampled_ns"),
             needs=("native_call", "cuda_call", "cpu_sample"),
+            assumes=("thread_state",),
         ),
         Report(
             "transitions",

@@ -35,7 +35,7 @@ class Answer:
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
     not_measured: dict[str, int]
-    """Of each kind of record that the report needs: processes it was not measured for, if any."""
+    """Of each kind of record that it needs or makes good: processes without it, if any."""
 
 
 def answer(trace: Trace, report: Report) -> Answer:
@@ -44,7 +44,7 @@ def answer(trace: Trace, report: Report) -> Answer:
     Raises TraceError where no kind of record it needs was measured for any process, or nobody
     measured what recording costs.
     """
-    missing = _not_measured(trace, report.needs)
+    missing = _not_measured(trace, report)
     if report.needs_costs and (reason := cost_gap(trace)):
         raise TraceError(
             f"{trace.path} does not tell what its recording cost: {reason}",
@@ -64,20 +64,21 @@ def cost_gap(trace: Trace) -> str | None:
     return str(reason or "no cost of an event was measured").removeprefix("not measured: ")
 
 
-def _not_measured(trace: Trace, kinds: tuple[str, ...]) -> dict[str, int]:
-    """Return for how many processes each of the kinds was not measured, if for any."""
+def _not_measured(trace: Trace, report: Report) -> dict[str, int]:
+    """Return for how many processes each kind that matters was not measured, if for any."""
+    kinds = report.needs + report.assumes
     ((processes,),) = run_query(trace, "SELECT count(*) FROM process").rows
     if not kinds or not processes:
         return {}
     known = dict.fromkeys(kinds, (0, processes))
     query = "SELECT kind, count(*) FILTER (WHERE measured), count(*) FROM _measured GROUP BY kind"
     known |= {kind: (yes, of) for kind, yes, of in run_query(trace, query).rows if kind in known}
-    if not any(yes for yes, _ in known.values()):
+    if report.needs and not any(known[kind][0] for kind in report.needs):
         told = "SELECT DISTINCT kind, reason FROM capture WHERE reason IS NOT NULL ORDER BY ALL"
-        reasons = [reason for kind, reason in run_query(trace, told).rows if kind in known]
+        reasons = [reason for kind, reason in run_query(trace, told).rows if kind in report.needs]
         why = "; ".join(dict.fromkeys(reasons))
         raise TraceError(
-            f"{trace.path} holds no {' or '.join(kinds)}: it was not measured"
+            f"{trace.path} holds no {' or '.join(report.needs)}: it was not measured"
             + (f" ({why})" if why else ""),
             hint=f"what it holds: rlscope-trace sql {trace.path} 'FROM capture'",
         )

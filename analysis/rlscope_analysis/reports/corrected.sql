@@ -6,7 +6,7 @@ WITH cell AS (
     sum(time_ns)::BIGINT AS time_ns, sum(overhead_ns)::BIGINT AS overhead_ns,
     bool_and(overhead_ns IS NOT NULL) AS is_known
   FROM breakdown_corrected
-  WHERE bucket IN ('python', 'simulator', 'backend', 'cuda_api', 'spin', 'other', 'running')
+  WHERE on_cpu
   GROUP BY GROUPING SETS ((process_id, operation, bucket), (process_id, operation), (process_id), ())
 ), by_event AS (
   SELECT

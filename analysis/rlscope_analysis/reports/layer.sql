@@ -9,6 +9,6 @@ SELECT
   CASE WHEN bool_and(count IS NOT NULL) THEN sum(count)::BIGINT END AS count,
   sum(sampled_ns)::BIGINT AS sampled_ns
 FROM breakdown
-WHERE bucket IN ('python', 'simulator', 'backend', 'cuda_api', 'spin', 'other', 'running')
+WHERE on_cpu
 GROUP BY 1, 2, 3
 ORDER BY sum(sum(time_ns)) OVER (PARTITION BY operation) DESC, operation, layer, resource

@@ -24,6 +24,8 @@ _PIVOT_ORDER = (
     "CPU", "CPU+GPU", "GPU", "none", "not measured",
 )  # fmt: skip
 _TOTAL = "total"
+# What is taken for granted where a kind of record was not measured: see Report.assumes.
+_ASSUMED = {"thread_state": "there, inside a call that does not wait counts as on a CPU"}
 
 
 def render_table(found: Answer, *, limit: int | None, is_terminal: bool) -> str:
@@ -39,7 +41,8 @@ def render_table(found: Answer, *, limit: int | None, is_terminal: bool) -> str:
     if "±" in text:
         text += "±: standard error of what samples split; a share without it is exact\n"
     for kind, processes in found.not_measured.items():
-        text += f"note: {kind} was not measured for {count_of(processes, 'process')}\n"
+        text += f"note: {kind} was not measured for {count_of(processes, 'process')}"
+        text += f": {_ASSUMED[kind]}\n" if kind in found.report.assumes else "\n"
     return text
 
 

@@ -31,7 +31,7 @@ FROM (
       + pow(coalesce(sum(borrowed_stderr_ns) FILTER (WHERE bucket = 'spin'), 0), 2)
     ) AS stderr_ns
   FROM _bucket_part
-  WHERE bucket IN ('python', 'simulator', 'backend', 'cuda_api', 'spin', 'other', 'running')
+  WHERE on_cpu
   GROUP BY process_id
 ) AS s LEFT JOIN process AS p ON p.process_id = s.process_id
 WHERE s.spin_ns >= {_LEAST_SHARE} * s.running_ns AND s.spin_ns > 0

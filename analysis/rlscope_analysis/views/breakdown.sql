@@ -39,6 +39,10 @@ SELECT
     WHEN n.state = 2 THEN 'sleeping'
     ELSE coalesce(n.layer_bucket, 'unknown')
   END AS bucket,
+  CASE
+    WHEN bucket IN ('lost', 'unknown') THEN NULL
+    ELSE bucket NOT IN ('runnable', 'gil_wait', 'gpu_wait', 'io_wait', 'sleeping')
+  END AS on_cpu,
   CASE n.gpu WHEN 0 THEN FALSE WHEN 1 THEN TRUE END AS gpu_busy,
   n.time_ns, n.count,
   CASE WHEN n.method <> 0 THEN n.time_ns ELSE 0 END AS sampled_ns,
@@ -53,6 +57,7 @@ COMMENT ON COLUMN _bucket_part.thread_id IS 'The thread';
 COMMENT ON COLUMN _bucket_part.path_id IS 'The stack of open operations: operation_path; 0: none';
 COMMENT ON COLUMN _bucket_part.operation IS 'The innermost open operation; (unannotated): none was open';
 COMMENT ON COLUMN _bucket_part.bucket IS 'As in breakdown';
+COMMENT ON COLUMN _bucket_part.on_cpu IS 'As in breakdown';
 COMMENT ON COLUMN _bucket_part.gpu_busy IS 'As in breakdown';
 COMMENT ON COLUMN _bucket_part.time_ns IS 'How long';
 COMMENT ON COLUMN _bucket_part.count IS 'In how many stretches; NULL: sampled';
@@ -62,19 +67,20 @@ COMMENT ON COLUMN _bucket_part.borrowed_stderr_ns IS 'Standard error, where the 
 
 CREATE OR REPLACE VIEW breakdown AS
 SELECT
-  process_id, thread_id, operation, bucket, gpu_busy,
+  process_id, thread_id, operation, bucket, on_cpu, gpu_busy,
   sum(time_ns)::BIGINT AS time_ns,
   CASE WHEN sum(sampled_ns) = 0 THEN sum(count)::BIGINT END AS count,
   sum(sampled_ns)::BIGINT AS sampled_ns,
   round(sqrt(sum(own_variance) + pow(sum(borrowed_stderr_ns), 2)))::BIGINT AS stderr_ns
 FROM _bucket_part
-GROUP BY process_id, thread_id, operation, bucket, gpu_busy
+GROUP BY process_id, thread_id, operation, bucket, on_cpu, gpu_busy
 HAVING sum(time_ns) > 0;
 COMMENT ON VIEW breakdown IS 'Where the time went: process x thread x operation x bucket x GPU busy. The rows of a thread add up to its lifetime, to the nanosecond';
 COMMENT ON COLUMN breakdown.process_id IS 'The process of the thread';
 COMMENT ON COLUMN breakdown.thread_id IS 'The thread';
 COMMENT ON COLUMN breakdown.operation IS 'The innermost open operation; (unannotated): none was open';
 COMMENT ON COLUMN breakdown.bucket IS 'On a CPU: python, simulator, backend, cuda_api, spin (a loop that waits on the CPU), other (native code of no layer), or running (layer not measured); runnable: it waited for a CPU; off the CPU: gil_wait, gpu_wait, io_wait, sleeping; lost: its records were; unknown: its state was not measured';
+COMMENT ON COLUMN breakdown.on_cpu IS 'Whether that is time on a CPU; where states were not measured, being inside a known call that does not wait is taken for it; NULL: lost or unknown';
 COMMENT ON COLUMN breakdown.gpu_busy IS 'Whether a GPU worked for the process at that time; NULL: not measured';
 COMMENT ON COLUMN breakdown.time_ns IS 'How long';
 COMMENT ON COLUMN breakdown.count IS 'In how many stretches of one stack of operations, state, layer and wait; NULL: not known of what samples tell';

@@ -75,6 +75,8 @@ WITH by_event AS (
     coalesce(b.thread_id, p.thread_id) AS thread_id,
     coalesce(b.operation, p.operation) AS operation,
     coalesce(b.bucket, p.bucket) AS bucket,
+    -- What is paid is paid on a CPU.
+    CASE WHEN b.bucket IS NULL THEN TRUE ELSE b.on_cpu END AS on_cpu,
     coalesce(b.gpu_busy, p.gpu_busy) AS gpu_busy,
     coalesce(b.time_ns, 0) AS time_ns,
     CASE WHEN NOT coalesce(p.is_known, TRUE) THEN NULL ELSE coalesce(p.overhead_ns, 0) END AS paid_ns,
@@ -86,7 +88,7 @@ WITH by_event AS (
 ), known AS (
   -- Where nobody measured whether a thread ran, nobody knows what it paid.
   SELECT
-    j.process_id, j.thread_id, j.operation, j.bucket, j.gpu_busy, j.time_ns, j.below_ns, j.above_ns,
+    j.process_id, j.thread_id, j.operation, j.bucket, j.on_cpu, j.gpu_busy, j.time_ns, j.below_ns, j.above_ns,
     CASE WHEN c.is_so AND s.has_states AND j.bucket <> 'unknown' THEN j.paid_ns END AS paid_ns
   FROM joined AS j
   CROSS JOIN calibrated AS c
@@ -95,7 +97,7 @@ WITH by_event AS (
   ) AS s ON s.thread_id = j.thread_id
 )
 SELECT
-  process_id, thread_id, operation, bucket, gpu_busy, time_ns,
+  process_id, thread_id, operation, bucket, on_cpu, gpu_busy, time_ns,
   round(paid_ns)::BIGINT AS overhead_ns,
   round(paid_ns - below_ns)::BIGINT AS overhead_low_ns,
   round(paid_ns + above_ns)::BIGINT AS overhead_high_ns,
@@ -108,6 +110,7 @@ COMMENT ON COLUMN breakdown_corrected.process_id IS 'The process of the thread';
 COMMENT ON COLUMN breakdown_corrected.thread_id IS 'The thread';
 COMMENT ON COLUMN breakdown_corrected.operation IS 'The innermost open operation; (unannotated): none was open';
 COMMENT ON COLUMN breakdown_corrected.bucket IS 'As in breakdown; off the CPU nothing is corrected';
+COMMENT ON COLUMN breakdown_corrected.on_cpu IS 'As in breakdown';
 COMMENT ON COLUMN breakdown_corrected.gpu_busy IS 'As in breakdown';
 COMMENT ON COLUMN breakdown_corrected.time_ns IS 'How long, as measured; 0: only overhead fell here';
 COMMENT ON COLUMN breakdown_corrected.overhead_ns IS 'What recording cost here, in CPU time; NULL: not measured';

@@ -18,8 +18,7 @@ SELECT
   operation, bucket, p.pid = $1, sum(time_ns)::BIGINT, sum(overhead_ns)::DOUBLE,
   bool_or(overhead_ns IS NULL)
 FROM breakdown_corrected AS b JOIN process AS p ON p.process_id = b.process_id
-WHERE p.parent_process_id IS NOT NULL AND bucket IN (
-  'python', 'simulator', 'backend', 'cuda_api', 'spin', 'other', 'running')
+WHERE p.parent_process_id IS NOT NULL AND on_cpu
 GROUP BY operation, bucket, p.pid = $1
 ORDER BY sum(time_ns) DESC, operation, bucket, 3
 """
