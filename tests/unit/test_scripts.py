@@ -47,6 +47,17 @@ def test_every_script_runs_and_explains_itself(script: Path) -> None:
     assert told.stderr == ""
 
 
+def test_bench_says_what_is_missing_before_it_is_installed(tmp_path: Path) -> None:
+    bench = str(REPOSITORY / "scripts" / "bench")
+    # Without site-packages: as the Python of a machine on which nothing was set up.
+    told = run([sys.executable, "-S", bench, "load"], PYTHONPATH="", RLSCOPE_VENV=str(tmp_path))
+    assert told.returncode == 1
+    assert told.stderr.splitlines() == [
+        f"error: no rlscope-trace is installed in {tmp_path}",
+        "hint: sudo scripts/test does it",
+    ]
+
+
 def test_a_step_says_when_it_begins_and_how_long_it_took(tmp_path: Path) -> None:
     told = with_setup(f"LOG_DIR={tmp_path}; step one 'counting' 'count again' seq 3")
     assert told.returncode == 0
