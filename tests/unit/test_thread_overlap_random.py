@@ -42,7 +42,7 @@ def expected_of(
 def tiny_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut even the smallest process into as many stretches of time as it has rows."""
     monkeypatch.setattr(thread_plan, "CELL_ROWS", 1)
-    monkeypatch.setattr(thread_plan, "LONE_CELL_ROWS", 1)
+    monkeypatch.setattr(thread_overlap, "LONE_CELL_ROWS", 1)
     monkeypatch.setattr(thread_plan, "_THREAD_ROWS", 1)
 
 
@@ -105,7 +105,7 @@ def test_faults_do_not_depend_on_the_cuts(builder: TraceBuilder) -> None:
     with opened(builder) as connection, pytest.MonkeyPatch.context() as patch:
         whole = thread_overlap.compute(connection).faults
         patch.setattr(thread_plan, "CELL_ROWS", 1)
-        patch.setattr(thread_plan, "LONE_CELL_ROWS", 1)
+        patch.setattr(thread_overlap, "LONE_CELL_ROWS", 1)
         patch.setattr(thread_plan, "_THREAD_ROWS", 1)
         assert thread_overlap.compute(connection).faults == whole
 

@@ -73,6 +73,8 @@ JOIN operation_path AS p ON p.path_id = c.path_id
 JOIN thread AS t ON t.thread_id = c.thread_id
 WHERE p.source IN ('nvtx', 'auto') AND c.end_ns >= c.start_ns
 """  # noqa: S608 - numbers and words of our own
+# A row takes a hundred bytes here, all columns and what is made of them together.
+CELL_ROWS = 1 << 20
 # So many keys are counted in a table rather than sorted.
 _DENSE_KEYS = 1 << 16
 _COLUMNS = ("thread_id", "path_id", "layer", "gpu", "event", "inside", "hits")
@@ -102,7 +104,7 @@ def count(
     """
     totals: list[Column] = []
     connection.execute(_WAKEUPS_SQL)
-    for cell in make_plan(connection, start_ns, end_ns).cells:
+    for cell in make_plan(connection, start_ns, end_ns, cell_rows=CELL_ROWS).cells:
         for places in places_of(connection, cell):
             totals += [_counted(places, seen) for seen in _events(connection, places)]
     connection.execute("DROP TABLE temp._wakeup")

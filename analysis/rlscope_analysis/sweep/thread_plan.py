@@ -38,8 +38,6 @@ _INSTANTS = {
 }
 # Rows of a cell: enough that the queries of one (about 10 ms) cost little beside them.
 CELL_ROWS = 5 << 19
-# Where cells are swept one after the other, few are better: only memory sets them a limit.
-LONE_CELL_ROWS = 5 << 23
 # GPU activity of a process is held while its threads are swept: 48 bytes each, if none overlap.
 _CELL_ACTIVITIES = 1 << 19
 # DuckDB reads tables in groups of 122,880 rows: smaller pieces of a thread read groups twice.
@@ -107,13 +105,14 @@ def make_plan(
     start_ns: int | None,
     end_ns: int | None,
     *,
-    is_parallel: bool = True,
+    cell_rows: int | None = None,
 ) -> Plan:
     """Cut the trace: small processes together, large ones into stretches of time.
 
-    is_parallel: several cells will be swept at once. What the sweep finds does not depend on it.
+    cell_rows: how many rows a cell has at most, about (None: CELL_ROWS). What is found does not
+    depend on it.
     """
-    most = CELL_ROWS if is_parallel else LONE_CELL_ROWS
+    most = CELL_ROWS if cell_rows is None else cell_rows
     strays: Counter[tuple[str, str]] = Counter()
     whole = Cell(
         _threads(connection, strays),
@@ -125,20 +124,20 @@ def make_plan(
     rows = _row_counts(connection, whole, strays)
     thread_rows = sum(rows.by_thread.values(), Counter[int]())
     cells: list[Cell] = []
-    first, cell_rows = 0, 0
+    first, gathered = 0, 0
     for start, past in _runs(whole.columns[0]):
         process_id = int(whole.columns[0][start])
         threads = [int(thread_id) for thread_id in whole.columns[1][start:past]]
         activities = rows.activities[process_id]
         count = activities + sum(thread_rows[thread] for thread in threads)
         is_large = count > most or activities > 2 * _CELL_ACTIVITIES
-        if first < start and (is_large or cell_rows + count > most):
+        if first < start and (is_large or gathered + count > most):
             cells.append(whole.of(slice(first, start)))
-            first, cell_rows = start, 0
-        cell_rows += count
+            first, gathered = start, 0
+        gathered += count
         if is_large:
             cells += _cut(connection, whole.of(slice(start, past)), rows, most)
-            first, cell_rows = past, 0
+            first, gathered = past, 0
     if first < len(whole.columns[0]):
         cells.append(whole.of(slice(first, None)))
     return Plan(cells, thread_rows.total() + rows.activities.total(), strays)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ThreadOverlap", "compute", "store"]
 
+# Where parts are swept one after the other, few are better: only memory sets them a limit.
+LONE_CELL_ROWS = 5 << 23
 # How often progress is told, and how late Ctrl-C is noticed at most.
 _PROGRESS_S = 0.1
 # A list per column and statement: small beside the memory limit of the recorder.
@@ -48,7 +50,9 @@ def compute(
     if jobs < 1:
         raise ValueError(f"jobs must be positive, not {jobs}")
     try:
-        plan = make_plan(connection, start_ns, end_ns, is_parallel=jobs > 1)
+        plan = make_plan(
+            connection, start_ns, end_ns, cell_rows=None if jobs > 1 else LONE_CELL_ROWS
+        )
         with TableReader(connection, plan) as reader:
             parts = list(_swept(plan, reader, jobs, progress))
     except (duckdb.Error, _sweep.ColumnError) as error:
