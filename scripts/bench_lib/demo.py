@@ -4,6 +4,9 @@ One training process does windows of fixed work; a recorder is attached to every
 window takes more with it is the cost inside the target; the recorder's own CPU time comes on top.
 The training is pinned to one CPU: where the OS kernel happens to put its processes makes several
 percent of a difference, and here every message between them is a switch.
+
+Scheduling alone is recorded; the default recording has step_cost. What the recorder itself takes
+with the default is told here too, for a window that begins when it has found what to probe.
 """
 
 from __future__ import annotations
@@ -20,7 +23,12 @@ if TYPE_CHECKING:
     from bench_lib.recorder import Bench
 
 BUDGET_PERCENT = 1
+_SCHEDULING = (
+    "--transitions", "off", "--sample-hz", "0", "--in-run-calibration", "off",
+    "--cuda-calls", "off", "--no-nvml",
+)  # fmt: skip
 _UPDATES = 30
+_SETTLED_RUNS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +51,7 @@ def measure(bench: Bench) -> list[Figure]:
         _window(workload)
         pairs = [_pair(bench, workload, traced_first=run % 2 == 1) for run in range(bench.runs)]
         counted = _as_counted_by_the_os_kernel(bench, workload)
+        settled = [_settled(bench, workload) for _ in range(_SETTLED_RUNS)]
     finally:
         workload.close()
     in_target = tuple(100 * (traced.update_ns / plain.update_ns - 1) for plain, traced in pairs)
@@ -55,6 +64,7 @@ def measure(bench: Bench) -> list[Figure]:
         Figure("demo, both", "% of its CPU", both, BUDGET_PERCENT),
         Figure("demo", "records per ms", tuple(t.records / t.all_ns * 1e6 for _, t in pairs)),
         counted,
+        Figure("the recorder's own, default", "% of its CPU", tuple(settled)),
     ]
 
 
@@ -76,7 +86,7 @@ def _pair(bench: Bench, workload: Peer, *, traced_first: bool) -> tuple[_Window,
 
 
 def _traced_window(bench: Bench, workload: Peer) -> _Window:
-    recorder = bench.attach(workload.process.pid, bench.trace("demo"))
+    recorder = bench.attach(workload.process.pid, bench.trace("demo"), *_SCHEDULING)
     before_ns = recorder.cpu_ns()
     window = _window(workload)
     recorder_ns = recorder.cpu_ns() - before_ns
@@ -85,13 +95,25 @@ def _traced_window(bench: Bench, workload: Peer) -> _Window:
     return _Window(window.update_ns, window.all_ns, recorder_ns, records)
 
 
+def _settled(bench: Bench, workload: Peer) -> float:
+    """Return the CPU time of the recorder with its default set, in percent of the target's."""
+    recorder = bench.attach(workload.process.pid, bench.trace("demo"))
+    try:
+        _window(workload)
+        before_ns = recorder.cpu_ns()
+        used_ns = _window(workload).all_ns
+        return 100 * (recorder.cpu_ns() - before_ns) / used_ns
+    finally:
+        recorder.stop()
+
+
 def _as_counted_by_the_os_kernel(bench: Bench, workload: Peer) -> Figure:
     """Return the CPU time of the probes as the OS kernel counts it: little noise, but too much.
 
     Reading the clock at the start and the end of each run makes it some 60 ns longer, and the runs
     for other programs on the machine count too; getting there and back does not.
     """
-    recorder = bench.attach(workload.process.pid, bench.trace("demo"))
+    recorder = bench.attach(workload.process.pid, bench.trace("demo"), *_SCHEDULING)
     try:
         with bpf_objects.run_time_counted():
             before_ns = bpf_objects.run_time_ns(recorder.process.pid)

@@ -28,7 +28,8 @@ _SLICE_S = 1.0
 RATE_FLOOR = 500_000
 DRAIN_BUDGET_US = 0.1
 MEMORY_BUDGET_MB = 300
-FINALISE_FLOOR = 4e6
+# With the overlaps and what is counted for the overhead.
+FINALISE_FLOOR = 1.5e6
 ROW_BUDGET_BYTES = 12
 
 # The layout of tracer/native/spool/format.h.

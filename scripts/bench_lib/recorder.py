@@ -69,9 +69,9 @@ class Bench:
         printed = recorder.process.stdout.read() if recorder.process.stdout else ""
         return printed, recorder.ended()
 
-    def attach(self, pid: int, output: Path) -> Recorder:
+    def attach(self, pid: int, output: Path, *options: str) -> Recorder:
         """Attach the recorder to a process; it traces when this returns."""
-        recorder = Recorder.start(self, ["--pid", str(pid), "-o", str(output)])
+        recorder = Recorder.start(self, ["--pid", str(pid), "-o", str(output), *options])
         recorder.wait_for("tracing pid")
         return recorder
 
