@@ -13,7 +13,7 @@ import pytest
 
 from rlscope_trace.instruments import follower as module
 from rlscope_trace.instruments.follower import Follower
-from rlscope_trace.instruments.process import Process, stack_start
+from rlscope_trace.instruments.process import Process, address_space
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +45,7 @@ def ended() -> Iterator[int]:
 
 def test_a_process_that_cannot_be_read_is_looked_at_again(follower: Follower) -> None:
     (process,) = follower._processes.values()
-    process.note_program(stack_start(process.pid))
+    process.note_program(address_space(process.pid), 500)
     process.interpreter = (1, 2)
     process.mappings = (("file", 1, 2, 3, 4, 5),)
     follower._look(process, 1_000)

@@ -1,6 +1,7 @@
 """Files of a target: which may be opened, and when a process has become another program."""
 
 import errno
+import mmap
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 
 from rlscope_trace import _capture
 from rlscope_trace.instruments.modules import open_file
-from rlscope_trace.instruments.process import Process, stack_start
+from rlscope_trace.instruments.process import AddressSpace, Process, address_space
 
 _EXEC = "import os, sys; print(flush=True); input(); os.execv(sys.executable, {again})"
 _AGAIN = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"]
@@ -76,22 +77,54 @@ def test_an_exec_of_the_same_interpreter_is_noticed() -> None:
         assert program.stdout is not None
         program.stdout.readline()
         process = Process(program.pid, is_new=False)
-        process.note_program(stack_start(program.pid))
+        process.note_program(address_space(program.pid), 1_000)
         process.interpreter = (1, 2)
-        process.note_program(stack_start(program.pid))
+        process.note_program(address_space(program.pid), 1_000)
         assert process.interpreter == (1, 2)
         program.stdin.write(b"\n")
         program.stdin.flush()
         program.stdout.readline()
-        process.note_program(stack_start(program.pid))
+        process.note_program(address_space(program.pid), 1_000)
         assert process.interpreter is None
         program.stdin.close()
 
 
-def test_the_stack_of_a_process_that_is_gone_is_not_known() -> None:
+def test_the_address_space_of_a_process_that_is_gone_is_not_known() -> None:
     with subprocess.Popen(["true"]) as program:
-        program.wait()
-    assert stack_start(program.pid) == 0
+        os.waitid(os.P_PID, program.pid, os.WEXITED | os.WNOWAIT)
+        assert address_space(program.pid).size_bytes == 0
+    assert address_space(program.pid) == AddressSpace(0, 0)
+
+
+def test_mappings_are_read_when_the_size_tells_of_a_change_and_now_and_then() -> None:
+    """What this process maps changes its size; a size that is not known tells nothing."""
+    process = Process(os.getpid(), is_new=True)
+    before = address_space(process.pid)
+    assert process.note_program(before, 1_000)
+    process.update([_own_mapping()], 1_000)
+    assert not process.note_program(before, 2_000)
+    process.rest(2_000)
+    assert process.is_settled
+    with mmap.mmap(-1, 1 << 30):
+        after = address_space(process.pid)
+        assert after.stack_start == before.stack_start
+        assert process.note_program(after, 3_000)
+    process.update([_own_mapping()], 3_000)
+    assert not process.note_program(after, 3_000 + 9_999_999_999)
+    assert process.note_program(after, 3_000 + 10_000_000_000)
+    unknown = AddressSpace(0, 0)
+    assert process.note_program(unknown, 4_000)
+    process.update([_own_mapping()], 4_000)
+    assert process.note_program(unknown, 5_000)
+
+
+def test_a_look_that_was_broken_off_reads_the_mappings_again() -> None:
+    process = Process(os.getpid(), is_new=True)
+    space = address_space(process.pid)
+    process.note_program(space, 1_000)
+    process.update([_own_mapping()], 1_000)
+    process.begin_again(2_000)
+    assert process.note_program(space, 2_000)
 
 
 def test_a_scan_that_is_cancelled_ends() -> None:

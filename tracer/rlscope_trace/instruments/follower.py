@@ -15,9 +15,9 @@ from rlscope_trace.instruments.cuda_calls import CudaCalls, GpuState
 from rlscope_trace.instruments.log import ProbeLog
 from rlscope_trace.instruments.process import (
     Process,
+    address_space,
     cpu_time_ns,
     has_other_clock,
-    stack_start,
 )
 from rlscope_trace.instruments.window_groups import Account, Calls, Samples, States
 from rlscope_trace.instruments.windows import KINDS, Group, Kind, Windows
@@ -216,18 +216,7 @@ class Follower:
     def _look(self, process: Process, now_ns: int) -> None:
         """Attach what has come since the last look; a process that has ended is forgotten."""
         try:
-            process.note_program(stack_start(process.pid))
-            scan = _capture.PythonScan(process.pid)
-            changed = process.update(scan.mappings(), now_ns)
-            if process.has_lost_its_interpreter():
-                process.interpreter = None
-            if changed and not process.has_other_clock and has_other_clock(process.pid):
-                process.has_other_clock = True
-                self._log.append("other_clock", pid=process.pid, ts_ns=time.monotonic_ns())
-            if changed and process.finds_nvtx_package():
-                self._log.append("nvtx_package", pid=process.pid, ts_ns=time.monotonic_ns())
-            if changed and process.interpreter is None:
-                self._find_python(process, scan)
+            changed = self._read_mappings(process, now_ns)
             if self._calls is not None and process.interpreter is not None:
                 self._calls.look(process, now_ns, changed=changed)
             if self._cuda is not None:
@@ -242,6 +231,24 @@ class Follower:
                 return
             self._gone_cpu_ns += process.cpu_ns
             del self._processes[process.pid]
+
+    def _read_mappings(self, process: Process, now_ns: int) -> bool:
+        """Learn what it has mapped, unless nothing can have changed; tell whether it did."""
+        if not process.note_program(address_space(process.pid), now_ns):
+            process.rest(now_ns)
+            return False
+        scan = _capture.PythonScan(process.pid)
+        changed = process.update(scan.mappings(), now_ns)
+        if process.has_lost_its_interpreter():
+            process.interpreter = None
+        if changed and not process.has_other_clock and has_other_clock(process.pid):
+            process.has_other_clock = True
+            self._log.append("other_clock", pid=process.pid, ts_ns=time.monotonic_ns())
+        if changed and process.finds_nvtx_package():
+            self._log.append("nvtx_package", pid=process.pid, ts_ns=time.monotonic_ns())
+        if changed and process.interpreter is None:
+            self._find_python(process, scan)
+        return changed
 
     def _find_python(self, process: Process, scan: _capture.PythonScan) -> None:
         runtime = scan.runtime()

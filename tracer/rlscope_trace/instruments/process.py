@@ -6,7 +6,7 @@ import re
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rlscope_trace.procfs import split_stat
 
@@ -17,11 +17,15 @@ if TYPE_CHECKING:
 Mapping = tuple[str, int, int, int, int, int]
 FileKey = tuple[int, int]
 
-# How often its mappings are read: at first, and once nothing changes.
+# How often it is looked at: at first, and once nothing changes.
 _SHORT_NS = 250_000_000
 _LONG_NS = 2_000_000_000
-# Field 28 of /proc/PID/stat, as split_stat counts them.
-_STARTSTACK = 28 - 3
+# Its mappings take a millisecond to read, for which what it maps itself may have to wait. So they
+# are read when its size tells that they changed, and after so long: what came may be as large as
+# what went.
+_UNREAD_NS = 10_000_000_000
+# Fields 23 and 28 of /proc/PID/stat, as split_stat counts them.
+_VSIZE, _STARTSTACK = 23 - 3, 28 - 3
 # The native half of the Python package nvtx, which calls NVTX for it.
 _NVTX_PACKAGE = re.compile(r"/nvtx/_lib/lib\.[^/]*so$")
 
@@ -45,14 +49,28 @@ def has_other_clock(pid: int) -> bool:
     return own.st_ino != other.st_ino
 
 
-def stack_start(pid: int) -> int:
-    """Return where the stack of a process begins: elsewhere after each exec. 0: not known."""
+class AddressSpace(NamedTuple):
+    """What tells cheaply whether the mappings of a process can be others than before."""
+
+    stack_start: int
+    """Elsewhere after each exec; 0: not known."""
+    size_bytes: int
+    """0: not known, or the process has ended."""
+
+
+_UNKNOWN = AddressSpace(0, 0)
+
+
+def address_space(pid: int) -> AddressSpace:
+    """Return that of a process, as /proc/PID/stat tells it."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
-        return 0
+        return _UNKNOWN
     _, fields = split_stat(status)
-    return int(fields[_STARTSTACK]) if len(fields) > _STARTSTACK else 0
+    if len(fields) <= _STARTSTACK:
+        return _UNKNOWN
+    return AddressSpace(int(fields[_STARTSTACK]), int(fields[_VSIZE]))
 
 
 @dataclass(slots=True)
@@ -82,32 +100,48 @@ class Process:
     """It has been written down that the Python package nvtx is loaded."""
     expects_cupti: bool | None = None
     """Whether CUPTI is to tell of its calls of the CUDA API; None: not looked at yet."""
-    _stack_start: int = 0
+    _space: AddressSpace = _UNKNOWN
+    """Since its mappings were read: another one tells that they changed."""
+    _unread_ns: int = 0
+    """Until when they need not be read again."""
     _interval_ns: int = field(default=_SHORT_NS)
 
     def update(self, mappings: Sequence[Mapping], now_ns: int) -> bool:
         """Take the mappings that it has now; tell whether they are others than before."""
         changed = tuple(mappings) != self.mappings
         self.mappings = tuple(mappings)
+        self._unread_ns = now_ns + _UNREAD_NS
+        self._looked(now_ns, changed=changed)
+        return changed
+
+    def rest(self, now_ns: int) -> None:
+        """Take it that its mappings are those of the last look."""
+        self._looked(now_ns, changed=False)
+
+    def _looked(self, now_ns: int, *, changed: bool) -> None:
         # What was there before us has long been loaded.
         self.is_settled = not changed or not self.is_new
         self._interval_ns = _SHORT_NS if changed else min(2 * self._interval_ns, _LONG_NS)
         self.is_new = True
         self.due_ns = now_ns + self._interval_ns
-        return changed
 
-    def note_program(self, start: int) -> None:
-        """Forget the interpreter that was found in it if it called exec since.
+    def note_program(self, space: AddressSpace, now_ns: int) -> bool:
+        """Tell whether its mappings are to be read.
 
-        start: its stack_start() before its mappings were read, so that an exec in between is found
-        the next time. The new program often runs the same interpreter, at another address.
+        Forget the interpreter that was found in it if it called exec since: the new program often
+        runs the same one, at another address.
+
+        space: its address_space() before its mappings are read, so that what changes in between is
+        found the next time.
         """
-        if start != self._stack_start:
+        if space.stack_start != self._space.stack_start:
             self.interpreter = None
             self.mappings = ()
             self.cuda_told = self.expects_cupti = None
             self.has_nvtx_package = self.has_other_clock = False
-        self._stack_start = start
+        is_same = space == self._space and space.size_bytes > 0
+        self._space = space
+        return not (is_same and self.mappings and now_ns < self._unread_ns)
 
     def begin_again(self, now_ns: int) -> None:
         """Take nothing of the last look, which was broken off, and look again after a while."""
