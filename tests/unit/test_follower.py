@@ -45,7 +45,7 @@ def ended() -> Iterator[int]:
 
 def test_a_process_that_cannot_be_read_is_looked_at_again(follower: Follower) -> None:
     (process,) = follower._processes.values()
-    process.note_program(address_space(process.pid), 500)
+    process.note_program(address_space(process.pid))
     process.interpreter = (1, 2)
     process.mappings = (("file", 1, 2, 3, 4, 5),)
     follower._look(process, 1_000)

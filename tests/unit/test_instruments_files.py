@@ -77,14 +77,14 @@ def test_an_exec_of_the_same_interpreter_is_noticed() -> None:
         assert program.stdout is not None
         program.stdout.readline()
         process = Process(program.pid, is_new=False)
-        process.note_program(address_space(program.pid), 1_000)
+        process.note_program(address_space(program.pid))
         process.interpreter = (1, 2)
-        process.note_program(address_space(program.pid), 1_000)
+        process.note_program(address_space(program.pid))
         assert process.interpreter == (1, 2)
         program.stdin.write(b"\n")
         program.stdin.flush()
         program.stdout.readline()
-        process.note_program(address_space(program.pid), 1_000)
+        process.note_program(address_space(program.pid))
         assert process.interpreter is None
         program.stdin.close()
 
@@ -99,32 +99,38 @@ def test_the_address_space_of_a_process_that_is_gone_is_not_known() -> None:
 def test_mappings_are_read_when_the_size_tells_of_a_change_and_now_and_then() -> None:
     """What this process maps changes its size; a size that is not known tells nothing."""
     process = Process(os.getpid(), is_new=True)
+
+    def is_read(space: AddressSpace, now_ns: int) -> bool:
+        process.note_program(space)
+        return process.has_to_be_read(now_ns)
+
     before = address_space(process.pid)
-    assert process.note_program(before, 1_000)
+    assert is_read(before, 1_000)
     process.update([_own_mapping()], 1_000)
-    assert not process.note_program(before, 2_000)
+    assert not is_read(before, 2_000)
     process.rest(2_000)
     assert process.is_settled
     with mmap.mmap(-1, 1 << 30):
         after = address_space(process.pid)
         assert after.stack_start == before.stack_start
-        assert process.note_program(after, 3_000)
+        assert is_read(after, 3_000)
     process.update([_own_mapping()], 3_000)
-    assert not process.note_program(after, 3_000 + 9_999_999_999)
-    assert process.note_program(after, 3_000 + 10_000_000_000)
+    assert not is_read(after, 3_000 + 9_999_999_999)
+    assert is_read(after, 3_000 + 10_000_000_000)
     unknown = AddressSpace(0, 0)
-    assert process.note_program(unknown, 4_000)
+    assert is_read(unknown, 4_000)
     process.update([_own_mapping()], 4_000)
-    assert process.note_program(unknown, 5_000)
+    assert is_read(unknown, 5_000)
 
 
 def test_a_look_that_was_broken_off_reads_the_mappings_again() -> None:
     process = Process(os.getpid(), is_new=True)
     space = address_space(process.pid)
-    process.note_program(space, 1_000)
+    process.note_program(space)
     process.update([_own_mapping()], 1_000)
     process.begin_again(2_000)
-    assert process.note_program(space, 2_000)
+    process.note_program(space)
+    assert process.has_to_be_read(2_000)
 
 
 def test_a_scan_that_is_cancelled_ends() -> None:

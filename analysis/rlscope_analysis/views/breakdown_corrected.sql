@@ -89,12 +89,13 @@ WITH by_event AS (
   -- Where nobody measured whether a thread ran, nobody knows what it paid.
   SELECT
     j.process_id, j.thread_id, j.operation, j.bucket, j.on_cpu, j.gpu_busy, j.time_ns, j.below_ns, j.above_ns,
-    CASE WHEN c.is_so AND s.has_states AND j.bucket <> 'unknown' THEN j.paid_ns END AS paid_ns
+    CASE
+      WHEN c.is_so AND j.bucket <> 'unknown'
+        AND j.thread_id IN (SELECT thread_id FROM thread_overlap_coded WHERE state <> 255)
+      THEN j.paid_ns
+    END AS paid_ns
   FROM joined AS j
   CROSS JOIN calibrated AS c
-  LEFT JOIN (
-    SELECT thread_id, bool_or(state <> 255) AS has_states FROM thread_overlap_coded GROUP BY thread_id
-  ) AS s ON s.thread_id = j.thread_id
 )
 SELECT
   process_id, thread_id, operation, bucket, on_cpu, gpu_busy, time_ns,

@@ -27,16 +27,14 @@ WITH placed AS (
   SELECT
     l.process_id, l.thread_id,
     q.end_ns - q.start_ns AS wall_ns,
-    c.is_so AND s.has_states AND coalesce(p.is_known, TRUE) AS is_known,
+    c.is_so AND coalesce(p.is_known, TRUE)
+      AND l.thread_id IN (SELECT thread_id FROM thread_overlap_coded WHERE state <> 255) AS is_known,
     coalesce(p.exposed_ns, 0) AS exposed_ns, coalesce(p.gpu_ns, 0) AS gpu_ns,
     coalesce(p.threads_ns, 0) AS threads_ns,
     coalesce(p.below_ns, 0) AS below_ns, coalesce(p.above_ns, 0) AS above_ns
   FROM _leading_thread AS l
   CROSS JOIN (SELECT EXISTS (FROM calibration WHERE used AND mean_ns IS NOT NULL) AS is_so) AS c
   LEFT JOIN process AS q ON q.process_id = l.process_id
-  LEFT JOIN (
-    SELECT thread_id, bool_or(state <> 255) AS has_states FROM thread_overlap_coded GROUP BY thread_id
-  ) AS s ON s.thread_id = l.thread_id
   LEFT JOIN paid AS p ON p.process_id IS NOT DISTINCT FROM l.process_id
 )
 SELECT

@@ -234,7 +234,8 @@ class Follower:
 
     def _read_mappings(self, process: Process, now_ns: int) -> bool:
         """Learn what it has mapped, unless nothing can have changed; tell whether it did."""
-        if not process.note_program(address_space(process.pid), now_ns):
+        process.note_program(address_space(process.pid))
+        if not process.has_to_be_read(now_ns):
             process.rest(now_ns)
             return False
         scan = _capture.PythonScan(process.pid)

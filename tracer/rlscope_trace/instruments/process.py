@@ -23,7 +23,7 @@ _LONG_NS = 2_000_000_000
 # Its mappings take a millisecond to read, for which what it maps itself may have to wait. So they
 # are read when its size tells that they changed, and after so long: what came may be as large as
 # what went.
-_UNREAD_NS = 10_000_000_000
+_REREAD_NS = 10_000_000_000
 # Fields 23 and 28 of /proc/PID/stat, as split_stat counts them.
 _VSIZE, _STARTSTACK = 23 - 3, 28 - 3
 # The native half of the Python package nvtx, which calls NVTX for it.
@@ -102,15 +102,15 @@ class Process:
     """Whether CUPTI is to tell of its calls of the CUDA API; None: not looked at yet."""
     _space: AddressSpace = _UNKNOWN
     """Since its mappings were read: another one tells that they changed."""
-    _unread_ns: int = 0
-    """Until when they need not be read again."""
+    _reread_ns: int = 0
+    """When they are to be read again all the same."""
     _interval_ns: int = field(default=_SHORT_NS)
 
     def update(self, mappings: Sequence[Mapping], now_ns: int) -> bool:
         """Take the mappings that it has now; tell whether they are others than before."""
         changed = tuple(mappings) != self.mappings
         self.mappings = tuple(mappings)
-        self._unread_ns = now_ns + _UNREAD_NS
+        self._reread_ns = now_ns + _REREAD_NS
         self._looked(now_ns, changed=changed)
         return changed
 
@@ -125,28 +125,30 @@ class Process:
         self.is_new = True
         self.due_ns = now_ns + self._interval_ns
 
-    def note_program(self, space: AddressSpace, now_ns: int) -> bool:
-        """Tell whether its mappings are to be read.
-
-        Forget the interpreter that was found in it if it called exec since: the new program often
-        runs the same one, at another address.
+    def note_program(self, space: AddressSpace) -> None:
+        """Forget the interpreter that was found in it if it called exec since.
 
         space: its address_space() before its mappings are read, so that what changes in between is
-        found the next time.
+        found the next time. A new program often runs the same interpreter, at another address.
         """
         if space.stack_start != self._space.stack_start:
             self.interpreter = None
             self.mappings = ()
             self.cuda_told = self.expects_cupti = None
             self.has_nvtx_package = self.has_other_clock = False
-        is_same = space == self._space and space.size_bytes > 0
+        if space != self._space or not space.size_bytes:
+            self._reread_ns = 0
         self._space = space
-        return not (is_same and self.mappings and now_ns < self._unread_ns)
+
+    def has_to_be_read(self, now_ns: int) -> bool:
+        """Tell whether its mappings may be others than those that were read last."""
+        return now_ns >= self._reread_ns
 
     def begin_again(self, now_ns: int) -> None:
         """Take nothing of the last look, which was broken off, and look again after a while."""
         self.interpreter = None
         self.mappings = ()
+        self._reread_ns = 0
         self._interval_ns = min(2 * self._interval_ns, _LONG_NS)
         self.due_ns = now_ns + self._interval_ns
 
