@@ -119,6 +119,9 @@ def _install_phases(lines: list[str]) -> None:
         return
     status = rlscope_phases.install()
     lines.append("auto=installed" if status in ("waiting", "on") else f"auto={status}")
+    # Nobody reads marks yet.
+    failures = sys.modules.get("rlscope_phases.failures")
+    lines += [f"failed={text}" for text in (failures.counts if failures else ())]
 
 
 def _try(step: object, lines: list[str]) -> None:

@@ -1,5 +1,6 @@
 #include "perfetto_chrome.h"
 
+#include <algorithm>
 #include <charconv>
 
 namespace rls::timeline {
@@ -12,12 +13,15 @@ void put_integer(std::string& out, int64_t value) {
   out.append(digits, end);
 }
 
-// Nanoseconds as microseconds with three decimals: exact, where a double would round.
-void put_microseconds(std::string& out, int64_t ns) {
-  const uint64_t size = ns < 0 ? ~static_cast<uint64_t>(ns) + 1 : static_cast<uint64_t>(ns);
+// The time between two instants as microseconds with three decimals: exact, where a double would
+// round, and however far apart they are.
+void put_microseconds(std::string& out, int64_t from_ns, int64_t to_ns) {
+  const bool is_negative = to_ns < from_ns;
+  const auto [first_ns, last_ns] = std::minmax(from_ns, to_ns);
+  const uint64_t size = static_cast<uint64_t>(last_ns) - static_cast<uint64_t>(first_ns);
   char digits[24];
   const auto [end, error] = std::to_chars(digits, digits + sizeof digits, size / 1000);
-  if (ns < 0) out.push_back('-');
+  if (is_negative) out.push_back('-');
   out.append(digits, end);
   const auto rest = static_cast<unsigned>(size % 1000);
   const char fraction[] = {'.', static_cast<char>('0' + rest / 100),
@@ -73,8 +77,7 @@ void ChromeSink::open(const Slice& slice) {
   output_.append("\"ph\":\"X\",");
   put_place(slice, tid);
   output_.append(",\"dur\":");
-  // Of an interval longer than 2^63 ns the length has no sign.
-  put_microseconds(output_, slice.end - slice.start);
+  put_microseconds(output_, slice.start, slice.end);
   output_.append(",\"args\":{");
   put_arguments(slice);
   output_.append("}},\n");
@@ -125,7 +128,7 @@ void ChromeSink::put_place(const Slice& slice, int64_t tid) {
   output_.append(",\"tid\":");
   put_integer(output_, tid);
   output_.append(",\"ts\":");
-  put_microseconds(output_, slice.start);
+  put_microseconds(output_, 0, slice.start);
 }
 
 void ChromeSink::put_arguments(const Slice& slice) {

@@ -103,7 +103,7 @@ void ProtoSink::put_gpu_event(const Slice& slice) {
   const uint64_t queue = lane_queue(slice.track, slice.lane);
   body_.clear();
   put_number(body_, 1, event_id(slice));
-  put_number(body_, 2, static_cast<uint64_t>(slice.end - slice.start));
+  put_number(body_, 2, static_cast<uint64_t>(slice.end) - static_cast<uint64_t>(slice.start));
   put_number(body_, 13, queue);
   put_number(body_, 14, slice.name.text_iid);
   body_.append(slice.track.constant);

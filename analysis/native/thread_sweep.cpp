@@ -28,10 +28,20 @@ std::vector<int32_t> ids_of(const std::vector<SweptThread>& threads, int32_t Swe
   return ids;
 }
 
+void check_lives(const std::vector<SweptThread>& threads) {
+  for (const SweptThread& thread : threads) {
+    if (thread.start_ns < -kLastTime || thread.end_ns > kLastTime) {
+      throw ColumnError("thread holds a time beyond 146 years");
+    }
+  }
+}
+
+// Segments: NoSegments, so that totals cost nothing more, or a SegmentWriter.
+template <typename Segments>
 class Sweep {
  public:
   Sweep(const std::vector<SweptThread>& threads, const ProbedSince& probed_ns,
-        const SweepSources& sources, SweepProgress* progress)
+        const SweepSources& sources, SweepProgress* progress, Segments* segments)
       : probed_ns_(probed_ns),
         all_probed_ns_(*std::max_element(probed_ns.begin(), probed_ns.end())),
         thread_order_(ids_of(threads, &SweptThread::thread_id)),
@@ -42,7 +52,8 @@ class Sweep {
         wait_(reader<uint8_t>(sources, kWait, progress)),
         cuda_(reader<uint8_t>(sources, kCudaCall, progress)),
         busy_(reader<uint8_t>(sources, kGpuActivity, progress)),
-        samples_(reader<uint8_t>(sources, kCpuSample, progress)) {}
+        samples_(reader<uint8_t>(sources, kCpuSample, progress)),
+        stretches_(segments) {}
 
   SweepResult run(const std::vector<SweptThread>& threads, Bounds bounds) {
     int32_t process = IdOrder::kUnknown;
@@ -97,7 +108,7 @@ class Sweep {
   // two of them is joined like the parts of a thread that was cut: no key is in both.
   void sweep_part(int32_t thread_id, int64_t start_ns, int64_t end_ns, bool gpu_is_measured) {
     if (start_ns == end_ns) return;
-    stretches_.enter(busy_, start_ns, gpu_is_measured);
+    stretches_.enter(thread_id, busy_, start_ns, gpu_is_measured);
     samples_.watch(busy_, start_ns, gpu_is_measured);
     pass(start_ns, end_ns);
     result_.ends.push_back({thread_id, stretches_.leave(end_ns)});
@@ -254,7 +265,7 @@ class Sweep {
   CudaTrack cuda_;
   GpuBusy busy_;
   SampleTrack samples_;
-  Stretches stretches_;
+  Stretches<Segments> stretches_;
   // The place of the totals while no call is open, but for the wait.
   std::size_t others_ = 0;
   int64_t next_other_ns_ = kNever;
@@ -272,11 +283,17 @@ class Sweep {
 
 SweepResult sweep_threads(const std::vector<SweptThread>& threads, int64_t window_start_ns,
                           int64_t window_end_ns, const ProbedSince& probed_ns,
-                          const SweepSources& sources, SweepProgress* progress) {
+                          const SweepSources& sources, SweepProgress* progress,
+                          SegmentWriter* segments) {
+  check_lives(threads);
   Bounds bounds;
   bounds.window_start_ns = window_start_ns;
   bounds.window_end_ns = window_end_ns;
-  return Sweep(threads, probed_ns, sources, progress).run(threads, bounds);
+  if (segments != nullptr) {
+    return Sweep(threads, probed_ns, sources, progress, segments).run(threads, bounds);
+  }
+  NoSegments none;
+  return Sweep(threads, probed_ns, sources, progress, &none).run(threads, bounds);
 }
 
 }  // namespace rls

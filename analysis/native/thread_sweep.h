@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "arrow_stream.h"
+#include "segment_writer.h"
 #include "thread_sweep_rows.h"
 #include "thread_sweep_stretches.h"
 
@@ -66,9 +67,11 @@ struct SweepResult {
 using ProbedSince = std::array<int64_t, 8>;
 
 // Sweeps the threads, given in the order of the tables: by process, and by id within one. Rows of
-// other threads are passed over. Throws OrderError, ColumnError or Cancelled.
+// other threads are passed over. segments: gets every segment of them in that order; nullptr:
+// nobody asks. Throws OrderError, ColumnError or Cancelled.
 SweepResult sweep_threads(const std::vector<SweptThread>& threads, int64_t window_start_ns,
                           int64_t window_end_ns, const ProbedSince& probed_ns,
-                          const SweepSources& sources, SweepProgress* progress);
+                          const SweepSources& sources, SweepProgress* progress,
+                          SegmentWriter* segments);
 
 }  // namespace rls

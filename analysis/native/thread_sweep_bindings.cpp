@@ -120,7 +120,8 @@ py::dict faults_of(const SweepResult& result) {
 
 py::tuple sweep(const std::array<py::array, 6>& thread_columns,
                 const std::array<py::object, kTables>& tables, int64_t window_start_ns,
-                int64_t window_end_ns, const ProbedSince& probed_ns, SweepProgress* progress) {
+                int64_t window_end_ns, const ProbedSince& probed_ns, SweepProgress* progress,
+                SegmentWriter* segments) {
   const std::vector<SweptThread> threads = threads_of(thread_columns);
   // Closed with the GIL held, as the streams of a Python object expect.
   SweepSources sources;
@@ -130,7 +131,8 @@ py::tuple sweep(const std::array<py::array, 6>& thread_columns,
   SweepResult result;
   {
     const py::gil_scoped_release release;
-    result = sweep_threads(threads, window_start_ns, window_end_ns, probed_ns, sources, progress);
+    result = sweep_threads(threads, window_start_ns, window_end_ns, probed_ns, sources, progress,
+                           segments);
   }
   return py::make_tuple(columns_of(result.overlap), columns_of(result.transitions),
                         columns_of(result.samples), columns_of(result.ends), faults_of(result));
@@ -160,7 +162,7 @@ void bind_thread_sweep(py::module_& module) {
       .def("cancel", [](SweepProgress& progress) { progress.is_cancelled.store(true); });
   module.def("sweep_threads", &sweep, py::arg("threads"), py::arg("tables"), py::kw_only(),
              py::arg("window_start_ns"), py::arg("window_end_ns"), py::arg("probed_ns"),
-             py::arg("progress"));
+             py::arg("progress"), py::arg("segments") = nullptr);
   module.def("count_ids", &count, py::arg("stream"), py::arg("table"));
 }
 

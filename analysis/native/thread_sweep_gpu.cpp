@@ -30,6 +30,8 @@ void GpuBusy::enter(int32_t place, const Bounds& bounds) {
   // predicted: no branch. A start that does not is written where the next may be.
   std::size_t edge = 0;
   int64_t busy_until_ns = kAlways;
+  const int64_t first_ns = std::max(bounds.window_start_ns, -kLastTime);
+  const int64_t last_ns = std::min(bounds.window_end_ns, kLastTime);
   int64_t* at_ns = nullptr;
   std::size_t rows = 0;
   for (reader_.enter(place); reader_.start_ns() != kNever; reader_.advance()) {
@@ -40,8 +42,8 @@ void GpuBusy::enter(int32_t place, const Bounds& bounds) {
     --rows;
     if (reader_.value() < kFirstBusyKind || reader_.value() > kLastBusyKind) continue;
     const int64_t row_start_ns = reader_.start_ns();
-    const int64_t start_ns = std::max(row_start_ns, bounds.window_start_ns);
-    const int64_t end_ns = std::min(reader_.end_ns(), bounds.window_end_ns);
+    const int64_t start_ns = std::max(row_start_ns, first_ns);
+    const int64_t end_ns = std::min(reader_.end_ns(), last_ns);
     if (end_ns <= start_ns) {
       reversed_ += reader_.end_ns() < row_start_ns && bounds.counts(row_start_ns);
       continue;

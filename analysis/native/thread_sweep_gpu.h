@@ -96,7 +96,7 @@ class GpuCursor {
   // Busy time before an instant at this edge, or between the edge before and this one.
   int64_t busy_ns(std::size_t edge, int64_t now_ns) const {
     const int64_t is_busy = static_cast<int64_t>(edge & 1U) - 1;  // a mask
-    return busy_before_ns_[(edge - 1) / 2] + (now_ns & is_busy) - (at_ns_[edge - 1] & is_busy);
+    return busy_before_ns_[(edge - 1) / 2] + ((now_ns & is_busy) - (at_ns_[edge - 1] & is_busy));
   }
 
   // Passes the edges until an instant, and one at the instant itself; returns the first that is not

@@ -8,6 +8,7 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,8 @@ namespace rls {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr int64_t kAlways = std::numeric_limits<int64_t>::min();
+// 146 years: beyond it, on either side, no time is one. The distance of any two times is one too.
+constexpr int64_t kLastTime = (int64_t{1} << 62) - 1;
 
 // The rows of a table do not come in the order of (process, thread, start).
 class OrderError : public std::runtime_error {
@@ -69,12 +72,21 @@ class IdOrder {
     if (ids.empty()) return;
     const auto [low, high] = std::minmax_element(ids.begin(), ids.end());
     low_ = *low;
-    place_.assign(static_cast<std::size_t>(int64_t{*high} - low_ + 1), kUnknown);
+    const auto span = static_cast<std::size_t>(int64_t{*high} - low_ + 1);
     int32_t place = 0;
+    if (span > kLargestTable) {
+      for (const int32_t id : ids) sparse_[id] = place++;
+      return;
+    }
+    place_.assign(span, kUnknown);
     for (const int32_t id : ids) place_[static_cast<std::size_t>(int64_t{id} - low_)] = place++;
   }
 
   int32_t place_of(int32_t id) const {
+    if (!sparse_.empty()) {
+      const auto found = sparse_.find(id);
+      return found == sparse_.end() ? kUnknown : found->second;
+    }
     const int64_t at = int64_t{id} - low_;
     return at < 0 || at >= static_cast<int64_t>(place_.size())
                ? kUnknown
@@ -82,8 +94,12 @@ class IdOrder {
   }
 
  private:
+  // Ids are dense in traces of ours; others must not cost memory by their size.
+  static constexpr std::size_t kLargestTable = 1 << 22;
+
   int64_t low_ = 0;
   std::vector<int32_t> place_;
+  std::unordered_map<int32_t, int32_t> sparse_;  // in its stead
 };
 
 // Steps through the rows of one thread (or process) after the other.

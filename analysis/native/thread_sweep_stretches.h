@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "segment_writer.h"
 #include "thread_sweep_gpu.h"
 #include "thread_sweep_totals.h"
 
@@ -18,12 +19,17 @@ struct ThreadEnds {
   uint64_t last_key = 0;
 };
 
-// Keys have the GPU as their lowest byte; where they go in, it is 0.
+// Keys have the GPU as their lowest byte; where they go in, it is 0. Segments: NoSegments, or a
+// SegmentWriter, which gets each stretch of a thread in order.
+template <typename Segments>
 class Stretches {
  public:
   static constexpr uint64_t kNotMeasured = 255;
 
-  void enter(const GpuBusy& busy, int64_t start_ns, bool gpu_is_measured) {
+  explicit Stretches(Segments* segments) : segments_(segments) {}
+
+  void enter(int32_t thread_id, const GpuBusy& busy, int64_t start_ns, bool gpu_is_measured) {
+    segments_->enter(thread_id);
     gpu_is_measured_ = gpu_is_measured;
     gpu_.enter(gpu_is_measured ? busy.edges() : no_edges_, start_ns);
     ends_ = ThreadEnds{start_ns, start_ns, 0, 0};
@@ -78,6 +84,7 @@ class Stretches {
     const std::size_t last_edge = gpu_.pass(now_ns);
     const std::size_t edges = last_edge - first_edge;
     const std::size_t last_kind = kind_before(last_edge);
+    if constexpr (Segments::kWanted) write_segments(first_edge, last_edge, now_ns);
     if (__builtin_expect(total.busy_count == 0 || total.busy_count == total.count, 0)) {
       note_first(&total, first_edge, edges);
     }
@@ -96,6 +103,16 @@ class Stretches {
     return last_edge;
   }
 
+  void write_segments(std::size_t first_edge, std::size_t last_edge, int64_t now_ns) {
+    const uint64_t key = totals_.key(place_);
+    int64_t from_ns = start_ns_;
+    for (std::size_t edge = first_edge; edge < last_edge; ++edge) {
+      segments_->add(key | gpu_value(kind_before(edge)), from_ns, gpu_.at_ns(edge));
+      from_ns = gpu_.at_ns(edge);
+    }
+    segments_->add(key | gpu_value(kind_before(last_edge)), from_ns, now_ns);
+  }
+
   // Seldom: kept out of line, so that add needs few registers.
   __attribute__((noinline)) void note_first(KeyTotals* total, std::size_t first_edge,
                                             std::size_t edges) {
@@ -111,6 +128,7 @@ class Stretches {
 
   uint64_t gpu_value(std::size_t kind) const { return gpu_is_measured_ ? 1U - kind : kNotMeasured; }
 
+  Segments* segments_;
   const GpuEdges no_edges_;
   TotalsTable totals_;
   GpuCursor gpu_;

@@ -4,6 +4,7 @@ import rlscope_analysis
 with rlscope_analysis.open("trace.duckdb") as trace:
 trace.relation("breakdown").df()        # pandas; .pl() polars, .to_arrow_table() Arrow
 trace.sql("SELECT ...").df()
+trace.segments().df()                   # what every thread did, piece by piece
 rlscope_analysis.overlap(intervals, operations=operations)
 """
 
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rlscope_analysis.errors import TraceError
+    from rlscope_analysis.sweep.segments import segments
     from rlscope_analysis.sweep.sets import (
         inclusive,
         overlap,
@@ -32,6 +34,7 @@ _HOMES = {
     "overlap_regions": ("sweep.sets", "overlap_regions"),
     "overlap_transitions": ("sweep.sets", "overlap_transitions"),
     "inclusive": ("sweep.sets", "inclusive"),
+    "segments": ("sweep.segments", "segments"),
 }
 
 __all__ = [
@@ -42,6 +45,7 @@ __all__ = [
     "overlap",
     "overlap_regions",
     "overlap_transitions",
+    "segments",
 ]
 
 

@@ -1,4 +1,4 @@
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -36,6 +36,7 @@ def sweep_threads(
     window_end_ns: int,
     probed_ns: Sequence[int],
     progress: SweepProgress,
+    segments: SegmentWriter | None = None,
 ) -> tuple[
     tuple[_Array, ...],
     tuple[_Array, ...],
@@ -50,6 +51,7 @@ def sweep_threads(
     tables: of each an Arrow C stream, as a PyCapsule, or numpy arrays: id int32, start_ns int64,
       end_ns int64, value uint8 (of operations int32). Rows of other threads are passed over.
     probed_ns: by layer, 8 in all, since when all calls into it were recorded.
+    segments: gets every segment of the threads, in their order; it waits for whoever reads them.
     Returns the overlap, the transitions and the samples (thread_id, key, time_ns, count, first_ns,
     last_ns), the first and last key of each thread (thread_id, start_ns, end_ns, first_key,
     last_key), and by table the rows that were outside, clipped, reversed and crossing. A key holds
@@ -57,6 +59,22 @@ def sweep_threads(
     transition, in the lowest three, is_probed, from_layer and to_layer; of samples, in the lowest
     three, the layer of the call they fell into, their own and the GPU. Releases the GIL. Raises
     OrderError, ColumnError, Cancelled.
+    """
+
+class SegmentWriter:
+    """Takes the segments of one sweep after the other; neighbours that agree become one."""
+
+    def finish(self, error: str = "") -> None:
+        """Tell the reader that there are no more; error: because the sweep failed."""
+    def close(self) -> None:
+        """Let the sweep raise Cancelled, as if nobody read any more."""
+
+def segment_stream(start: Callable[[SegmentWriter], None]) -> object:
+    """Return an Arrow C stream, as a PyCapsule, of what somebody writes while it is read.
+
+    Columns: thread_id, start_ns, end_ns, path_id, state, layer, wait, gpu, of which the last four
+    are uint8. start(writer) is called when the first batch is asked for, from whatever thread asks;
+    it must return and let another thread write. Sweeps raise Cancelled once nobody reads.
     """
 
 def count_ids(stream: object, table: str) -> tuple[dict[int, int], int]:

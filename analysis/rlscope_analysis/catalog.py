@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
+
+from rlscope_analysis.schema import SCHEMA_TOPICS, comments_of, declared_tables, schema_sql
+from rlscope_analysis.views import VIEW_TOPICS, view_sql
 
 if TYPE_CHECKING:
     import duckdb
 
-_RELATIONS_SQL = """
-SELECT table_name AS name, 'table' AS kind, comment FROM duckdb_tables() WHERE NOT internal
-UNION ALL
-SELECT view_name AS name, 'view' AS kind, comment FROM duckdb_views() WHERE NOT internal
-ORDER BY kind, name
-"""
+# What the connection uses, and what it made for itself.
 _COLUMNS_SQL = """
-SELECT table_name, column_name, data_type, comment FROM duckdb_columns() WHERE NOT internal
+SELECT table_name, column_name, data_type FROM duckdb_columns()
+WHERE NOT internal AND schema_name = 'main' AND database_name IN (current_database(), 'temp')
 ORDER BY table_name, column_index
 """
 
@@ -45,11 +45,24 @@ class Relation:
 
 
 def describe(connection: duckdb.DuckDBPyConnection) -> list[Relation]:
-    """List the tables, then the views, each in the order of their names."""
+    """List the tables, then the views, each in the order of their names.
+
+    A table of the schema is one also where the connection shows it by a view.
+    """
     columns: dict[str, list[ColumnDescription]] = {}
-    for table, name, type_name, comment in connection.execute(_COLUMNS_SQL).fetchall():
+    for table, name, type_name in connection.execute(_COLUMNS_SQL).fetchall():
+        comment = _comments().get(f"{table}.{name}")
         columns.setdefault(table, []).append(ColumnDescription(name, type_name, comment))
-    return [
-        Relation(name, kind, comment, tuple(columns.get(name, ())))
-        for name, kind, comment in connection.execute(_RELATIONS_SQL).fetchall()
+    views = connection.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()
+    kinds = {name: "view" for (name,) in views} | dict.fromkeys(declared_tables(), "table")
+    relations = [
+        Relation(name, kinds.get(name, "table"), _comments().get(name), tuple(columns[name]))
+        for name in sorted(columns)
     ]
+    return sorted(relations, key=lambda relation: relation.kind)
+
+
+@cache
+def _comments() -> dict[str, str]:
+    scripts = [*map(schema_sql, SCHEMA_TOPICS), *map(view_sql, VIEW_TOPICS)]
+    return {name: text for script in scripts for name, text in comments_of(script).items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import duckdb
 
 from rlscope_analysis.errors import TraceError
+from rlscope_analysis.trace_file import DAMAGED_HINT, MEMORY_HINT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +27,19 @@ _T = TypeVar("_T")
 _BATCH_ROWS = 2048
 _LISTEN_PERIOD_S = 0.05
 _ADVICE = ("Did you mean", "Candidate")
+# What would be gone with the database in memory; TEMP says that one knows.
+_CHANGE = re.compile(r"\s*(DROP|ALTER|CREATE(?! +(OR +REPLACE +)?TEMP))\b", re.IGNORECASE)
+# What DuckDB says where somebody writes into a table of a trace.
+_WRITES = re.compile(
+    "read-only mode|Can only (delete from|update|merge into) base table|is not an? table"
+)
 _SAVE_HINT = "save a result with: rlscope-trace sql TRACE QUERY --format csv > FILE"
+# Of the file, not of the query.
+_DAMAGES = (
+    duckdb.IOException, duckdb.InternalException, duckdb.FatalException,
+    duckdb.SerializationException,
+)  # fmt: skip
+_DAMAGED = re.compile("corrupt|checksum|invalidated", re.IGNORECASE)
 _NUMBER_TYPES = ("INT", "DECIMAL", "DOUBLE", "FLOAT", "REAL", "NUMERIC")
 
 
@@ -52,6 +66,8 @@ def run_query(trace: Trace, query: str) -> Result:
         raise TraceError(
             f"{found} where one query is expected", hint="rlscope-trace sql TRACE 'SELECT ...'"
         )
+    if _CHANGE.match(statements[0]):
+        raise TraceError(f"a trace is read-only: {_words(statements[0])}", hint=_SAVE_HINT)
     with _as_trace_error():
         cursor = _execute(trace.connection, statements[0])
         description = cursor.description or []
@@ -68,13 +84,11 @@ def fetch_together(
     """Run queries at the same time, as far as there are CPUs; returns the rows of each.
 
     The one that takes longest should come first. meanwhile: asks the trace for the rest, on its own
-    connection; what it returns comes second. One after the other where the connection holds what no
-    other sees: lent tables, or a window.
+    connection; what it returns comes second.
     """
-    alone = trace.has_temporaries
-    connections = [trace.connection if alone else trace.connection.cursor() for _ in queries]
+    connections = [trace.connection.cursor() for _ in queries]
     # More than there are CPUs would slow down the longest, for which all others wait.
-    workers = 1 if alone else max(2, len(os.sched_getaffinity(0)))
+    workers = max(2, len(os.sched_getaffinity(0)))
 
     def fetch(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[Any, ...]]:
         return connection.execute(query).fetchall()
@@ -86,6 +100,10 @@ def fetch_together(
             [*work, meanwhile], [*connections, trace.connection], workers=workers
         )
     return rows, rest
+
+
+def _words(statement: str) -> str:
+    return " ".join(statement.split()[:2])
 
 
 def _execute(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb.DuckDBPyConnection:
@@ -150,15 +168,20 @@ def _rows(cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
 def _as_trace_error() -> Iterator[None]:
     try:
         yield
-    except duckdb.Error as error:
-        raise _explained(str(error)) from error
+    except (duckdb.Error, MemoryError) as error:
+        raise _explained(error) from error
 
 
-def _explained(message: str) -> TraceError:
-    lines = [line.strip() for line in message.strip().splitlines()]
-    if "read-only mode" in message:
+def _explained(error: Exception) -> TraceError:
+    message = str(error)
+    lines = [line.strip() for line in message.strip().splitlines()] or [type(error).__name__]
+    if _WRITES.search(message):
         return TraceError(f"a trace is read-only: {lines[0]}", hint=_SAVE_HINT)
     if "disabled by configuration" in message or "disabled through configuration" in message:
         return TraceError(f"queries reach nothing but the trace: {lines[0]}", hint=_SAVE_HINT)
+    if isinstance(error, (duckdb.OutOfMemoryException, MemoryError)):
+        return TraceError(f"the query takes more memory than it may: {lines[0]}", hint=MEMORY_HINT)
+    if isinstance(error, _DAMAGES) or _DAMAGED.search(lines[0]):
+        return TraceError(f"the trace cannot be read: {lines[0]}", hint=DAMAGED_HINT)
     advice = next((line for line in lines[1:] if line.startswith(_ADVICE)), None)
     return TraceError(lines[0], hint=advice)

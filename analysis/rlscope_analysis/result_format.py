@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.text_table import Column, TextRow, format_table
-from rlscope_analysis.wording import count_of, printable
+from rlscope_analysis.wording import count_of, harmless_json, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -52,17 +52,17 @@ def json_chunks(result: Result) -> Iterator[str]:
     before = "["
     for row in result.rows:
         record = {name: json_value(value) for name, value in zip(names, row, strict=True)}
-        yield f"{before}\n{json.dumps(record, ensure_ascii=False)}"
+        yield f"{before}\n{json_text(record)}"
         before = ","
     yield "\n]\n" if before == "," else "[]\n"
 
 
 def json_report(head: dict[str, Any], records: Iterable[dict[str, Any]]) -> Iterator[str]:
     """Render one object: what the head holds, and as "rows" the records, one per line."""
-    yield json.dumps(head, ensure_ascii=False)[:-1] + ', "rows": ['
+    yield json_text(head)[:-1] + ', "rows": ['
     before = ""
     for record in records:
-        yield f"{before}\n{json.dumps(record, ensure_ascii=False)}"
+        yield f"{before}\n{json_text(record)}"
         before = ","
     yield "\n]}\n"
 
@@ -93,8 +93,13 @@ def _text(value: object, *, null: str) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, tuple, dict)):
-        return json.dumps(json_value(value), ensure_ascii=False)
+        return json_text(json_value(value))
     return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def json_text(value: object, *, indent: int | None = None) -> str:
+    """Return JSON that is readable in any script and holds nothing that a terminal would obey."""
+    return harmless_json(json.dumps(value, indent=indent, ensure_ascii=False))
 
 
 def json_value(value: Any) -> Any:  # noqa: ANN401

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
+from rlscope_analysis.wording import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 # Stands between words that must stay on one line; a space once the lines are made.
 NO_BREAK = "\xa0"
 
@@ -41,20 +43,26 @@ def format_table(
     last_width: int | None = None,
 ) -> str:
     """Format the rows under their headings; the last column wraps at `last_width`, if given."""
-    widths = [cell_len(column.heading) for column in columns]
+    rows = [TextRow(list(map(_in_one_line, row.cells)), row.is_bold) for row in rows]
+    heading = TextRow([_in_one_line(column.heading) for column in columns], is_bold=True)
+    widths = [cell_len(cell) for cell in heading.cells]
     for row in rows:
         if len(row.cells) == len(columns):
             widths = [max(pair) for pair in zip(widths, map(cell_len, row.cells), strict=True)]
     if last_width is not None:
         widths[-1] = min(widths[-1], last_width)
     lines: list[str] = []
-    heading = TextRow([column.heading for column in columns], is_bold=True)
     for row in (heading, *rows):
         lines += (
-            f"{_BOLD}{line}{_PLAIN}" if is_terminal and row.is_bold else line
+            f"{BOLD}{line}{PLAIN}" if is_terminal and row.is_bold else line
             for line in _row_lines(columns, widths, row, wraps=last_width is not None)
         )
     return "".join(f"{line}\n" for line in lines)
+
+
+def _in_one_line(cell: str) -> str:
+    """Escape what would leave the cell, or reach the terminal as a command."""
+    return cell if cell.isprintable() else NO_BREAK.join(map(printable, cell.split(NO_BREAK)))
 
 
 def width_before_last(columns: Sequence[Column], rows: Iterable[TextRow]) -> int:

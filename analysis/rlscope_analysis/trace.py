@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,35 +10,25 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from rlscope_analysis.catalog import describe
+from rlscope_analysis.contents import fault_of, read_contents
+from rlscope_analysis.damage import damage_told
 from rlscope_analysis.errors import TraceError
-from rlscope_analysis.schema import (
-    DERIVED_FROM_SAMPLES,
-    DERIVED_TABLES,
-    HITS_TABLE,
-    lend_missing_tables,
-)
+from rlscope_analysis.relations import show, show_whole
+from rlscope_analysis.schema import DERIVED_TABLES
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
-from rlscope_analysis.views import lend_missing_views
+from rlscope_analysis.trace_file import RECORD_HINT, connect, first_line
 from rlscope_analysis.window import window_of
+from rlscope_analysis.wording import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
-_RECORD_HINT = "record one with: sudo rlscope-trace -o trace.duckdb -- COMMAND"
-# Bytes 8 to 12 of every DuckDB file, behind a checksum.
-_DUCKDB_MAGIC = b"DUCK"
-_MAGIC_OFFSET = 8
-# A query, or a view inside a trace from elsewhere, must not read or write other files, and a name
-# in it is never one of our Python variables. Given at the opening, not set afterwards: connections
-# of one process to one file share their configuration.
-_CONFIGURATION = {
-    "python_enable_replacements": "false",
-    "enable_external_access": "false",
-    "lock_configuration": "true",
-    # Where sorts of long traces go: the folder of a trace need not be writable.
-    "temp_directory": str(Path(tempfile.gettempdir()) / f"rlscope-trace-{os.getpid()}"),
-}
+    from rlscope_analysis.contents import Contents
+
+DATABASE = "trace"
+"""The name under which a file is attached: trace.main.thread is its own table."""
+_WORD_LENGTH = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +38,6 @@ class Trace:
     path: Path
     connection: duckdb.DuckDBPyConnection
     schema_version: int
-    has_temporaries: bool = False
-    """Whether this connection sees what its cursors do not: lent tables, or a stretch of time."""
 
     def relation(self, name: str) -> duckdb.DuckDBPyRelation:
         """Return a table or view of the trace, for example `breakdown`.
@@ -79,6 +64,17 @@ class Trace:
         if relation is None:
             raise TraceError(f"{query!r} is no query: it has no result", hint="SELECT ...")
         return relation
+
+    def segments(self) -> duckdb.DuckDBPyRelation:
+        """Return what every thread did, piece by piece in order: docs/flow.md has the columns.
+
+        From then on `segment` is a relation for `sql` too. It is worked out while it is read.
+        """
+        # Brings numpy along.
+        from rlscope_analysis.sweep.segments import segment_relation
+
+        with self._telling("the segments cannot be read"):
+            return segment_relation(self)
 
     @contextmanager
     def _telling(self, what: str) -> Iterator[None]:
@@ -122,60 +118,41 @@ def open_trace(
     is absent, no trace, or not readable by this version, and where nothing lies between the times.
     """
     path = Path(path)
-    _check_file(path)
-    connection = _connect(path)
+    connection = connect({DATABASE: path})
     try:
-        version = _schema_version(connection, path)
-        _prepare(connection, start, end, derives=derives, progress=progress)
-    except (duckdb.InterruptException, RuntimeError) as error:
-        connection.close()
-        if "interrupted" in str(error).lower():
-            # What becomes of a Ctrl-C that DuckDB hears before Python does.
-            raise KeyboardInterrupt from error
-        raise
-    except duckdb.Error as error:
-        connection.close()
-        raise TraceError(
-            f"cannot read {path}: {first_line(error)}",
-            hint="if its recording was interrupted: rlscope-trace recover SPOOL",
-        ) from error
+        with damage_told(path):
+            contents = read_contents(connection, DATABASE)
+            version = checked_version(connection, DATABASE, path, contents)
+            _show(connection, contents, start, end, derives=derives, progress=progress)
     except BaseException:
         connection.close()
         raise
-    return Trace(path, connection, version, has_temporaries=_has_temporaries(connection))
+    return Trace(path, connection, version)
 
 
-def _prepare(
+def _show(  # noqa: PLR0913 - what open_trace() was given
     connection: duckdb.DuckDBPyConnection,
+    contents: Contents,
     start: str | None,
     end: str | None,
     *,
     derives: bool,
     progress: Callable[[int, int], None] | None,
 ) -> None:
-    """Bring a trace of an older writer up to date, and cut out the window asked for."""
-    lent = lend_missing_tables(connection)
-    if "capture" in lent:
-        # Its writer knew one kind of record only.
-        connection.execute("INSERT INTO temp.capture VALUES (NULL, 'thread_state', true, NULL)")
-    lend_missing_views(connection)
+    """Show the tables and views of the trace, or the window asked for."""
+    lacks = show(connection, DATABASE, contents.columns)
     window = window_of(connection, start, end)
-    needed = DERIVED_TABLES
-    if "cpu_sample_coded" not in lent:
-        needed |= DERIVED_FROM_SAMPLES
-    lacks = derives and (lent & needed or _lacks_derived_rows(connection))
-    if window is not None or lacks:
+    if window is not None:
+        show_whole(connection, DATABASE, contents.columns)
+    unfinished = derives and (lacks.intersection(DERIVED_TABLES) or _lacks_derived(connection))
+    if window is not None or unfinished:
         # Brings numpy along: 0.1 s that most questions do without.
-        from rlscope_analysis.derive import derive_temporarily
+        from rlscope_analysis.derive import derive_in_memory
 
-        derive_temporarily(connection, window=window, lent=lent, progress=progress)
-    elif derives and HITS_TABLE in lent:
-        from rlscope_analysis.derive import derive_hits_temporarily
-
-        derive_hits_temporarily(connection)
+        derive_in_memory(connection, window=window, progress=progress)
 
 
-def _lacks_derived_rows(connection: duckdb.DuckDBPyConnection) -> bool:
+def _lacks_derived(connection: duckdb.DuckDBPyConnection) -> bool:
     """Tell whether the writer derived nothing, though there is something to derive."""
     ((lacks,),) = connection.execute(
         "SELECT NOT EXISTS (FROM thread_overlap_coded)"
@@ -184,94 +161,49 @@ def _lacks_derived_rows(connection: duckdb.DuckDBPyConnection) -> bool:
     return bool(lacks)
 
 
-def _has_temporaries(connection: duckdb.DuckDBPyConnection) -> bool:
-    ((count,),) = connection.execute(
-        "SELECT (SELECT count(*) FROM duckdb_tables() WHERE temporary)"
-        " + (SELECT count(*) FROM duckdb_views() WHERE temporary AND NOT internal)"
-    ).fetchall()
-    return bool(count)
+def checked_version(
+    connection: duckdb.DuckDBPyConnection, database: str, path: Path, contents: Contents
+) -> int:
+    """Return the version of the schema, of a file that holds what a trace may hold.
 
-
-def first_line(error: Exception) -> str:
-    """Return the first line of what an error says."""
-    return str(error).strip().partition("\n")[0]
-
-
-def _check_file(path: Path) -> None:
-    try:
-        if path.is_dir():
-            raise _directory_error(path)
-        with path.open("rb") as file:
-            head = file.read(_MAGIC_OFFSET + len(_DUCKDB_MAGIC))
-    except FileNotFoundError as error:
-        raise TraceError(f"there is no trace at {path}", hint=_RECORD_HINT) from error
-    except PermissionError as error:
-        raise TraceError(
-            f"reading {path} is not permitted", hint=f'sudo chown "$USER" {path}'
-        ) from error
-    except OSError as error:
-        raise TraceError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:  # a NUL inside
-        raise TraceError(f"{str(path)!r} is no path: {error}", hint=_RECORD_HINT) from error
-    if head[_MAGIC_OFFSET:] != _DUCKDB_MAGIC:
-        raise TraceError(f"{path} is not a trace: no DuckDB database", hint=_RECORD_HINT)
-
-
-def _directory_error(path: Path) -> TraceError:
-    if (path / "records.bin").exists() or (path / "session.json").exists():
-        return TraceError(
-            f"{path} is a spool: its recording was not finished",
-            hint=f"rlscope-trace recover {path}",
-        )
-    return TraceError(f"{path} is a directory, not a trace", hint=_RECORD_HINT)
-
-
-def _connect(path: Path) -> duckdb.DuckDBPyConnection:
-    try:
-        return duckdb.connect(str(path), read_only=True, config=dict(_CONFIGURATION))
-    except duckdb.Error as error:
-        message = first_line(error)
-        if "Could not set lock" in message:
-            holder = re.search(r"\(PID (\d+)\)", message)
-            raise TraceError(
-                f"{path} is being written by {f'pid {holder[1]}' if holder else 'another program'}",
-                hint="try again when it has finished",
-            ) from error
-        if "different configuration" in message:
-            raise TraceError(
-                f"{path} is open in this process, by duckdb.connect()",
-                hint="close that connection first, or go on with it: it has the views too",
-            ) from error
-        if "read a database file with version" in message:
-            raise TraceError(
-                f"{path} was written by a newer DuckDB than {duckdb.__version__}",
-                hint="pip install --upgrade duckdb",
-            ) from error
-        raise TraceError(
-            f"cannot read {path}: {message}",
-            hint="if its recording was interrupted: rlscope-trace recover SPOOL",
-        ) from error
-
-
-def _schema_version(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
+    Raises TraceError where it is another one, or where it holds anything else.
+    """
+    if "meta" not in contents.columns:
+        raise _no_trace(path, "it has no meta")
+    file_bytes = path.stat().st_size
+    if fault := fault_of(connection, database, contents.only("meta"), file_bytes):
+        raise _no_trace(path, fault)
     try:
         facts = dict(
             connection.execute(
-                "SELECT key, value FROM meta WHERE key IN ('schema_version', 'tool_version')"
+                f"SELECT key, value FROM {database}.main.meta"  # noqa: S608 - a name of our own
+                " WHERE key IN ('schema_version', 'tool_version')"
             ).fetchall()
         )
         version = int(facts["schema_version"])
-    except (duckdb.CatalogException, duckdb.BinderException, KeyError, TypeError, ValueError):
-        raise TraceError(
-            f"{path} is a DuckDB database but not a trace: its meta has no schema_version",
-            hint=_RECORD_HINT,
-        ) from None
+    except (duckdb.BinderException, KeyError, TypeError, ValueError):
+        raise _no_trace(path, "its meta has no schema_version") from None
+    if version != SCHEMA_VERSION:
+        raise _other_version(path, version, facts.get("tool_version"))
+    if fault := fault_of(connection, database, contents, file_bytes):
+        raise _no_trace(path, fault)
+    return version
+
+
+def _no_trace(path: Path, fault: str) -> TraceError:
+    return TraceError(f"{path} is a DuckDB database but not a trace: {fault}", hint=RECORD_HINT)
+
+
+def _other_version(path: Path, version: int, writer: str | None) -> TraceError:
+    told = f"{path} has schema version {version}"
+    if writer:
+        told += f", written by rlscope-trace {printable(writer)[:_WORD_LENGTH]}"
     if version > SCHEMA_VERSION:
-        writer = facts.get("tool_version")
-        raise TraceError(
-            f"{path} has schema version {version}"
-            + (f", written by rlscope-trace {writer}" if writer else "")
-            + f"; this one reads up to {SCHEMA_VERSION}",
+        return TraceError(
+            f"{told}; this one reads up to {SCHEMA_VERSION}",
             hint="pip install --upgrade rlscope-trace",
         )
-    return version
+    return TraceError(
+        f"{told}; this one reads {SCHEMA_VERSION}",
+        hint="make it anew: record it, import it, or recover its spool",
+    )

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.errors import TraceError
+from rlscope_analysis.relations import WHOLE
+from rlscope_analysis.schema import defined_views
 from rlscope_analysis.views import view_sql
 
 if TYPE_CHECKING:
@@ -47,11 +49,11 @@ _INTERVAL_TABLES = {
 _INSTANT_TABLES = ("mark", "cpu_sample_coded", "gpu_memory", "counter")
 # A number is attached to an instance: it is shown where that is, and begins where that does.
 _PAYLOAD_SQL = """
-CREATE OR REPLACE TEMP VIEW operation_payload AS
+CREATE OR REPLACE VIEW operation_payload AS
 SELECT * REPLACE (greatest(start_ns, {from_ns}) AS start_ns)
-FROM {source}.operation_payload AS p
+FROM whole.operation_payload AS p
 WHERE EXISTS (
-  FROM {source}.operation_coded AS o
+  FROM whole.operation_coded AS o
   WHERE o.thread_id = p.thread_id AND o.start_ns = p.start_ns AND o.path_id = p.path_id
     AND {inside}
 )
@@ -59,7 +61,7 @@ WHERE EXISTS (
 # What was asked for, since the start of the trace; NULL: no bound was given. Only there if a window
 # was asked for.
 _ASKED_SQL = """
-CREATE OR REPLACE TEMP VIEW _window AS
+CREATE VIEW _window AS
 SELECT {origin_ns}::BIGINT AS origin_ns, {from_ns}::BIGINT AS from_ns, {to_ns}::BIGINT AS to_ns
 """
 # What was lost inside the window is what the states inside it leave uncovered.
@@ -73,7 +75,7 @@ SELECT
   CASE WHEN t.lost_ns = 0 THEN 0 ELSE
     least(t.end_ns, {to_ns}) - greatest(t.start_ns, {from_ns}) - coalesce(s.known_ns, 0)
   END AS lost_ns
-FROM {source}.thread AS t
+FROM whole.thread AS t
 LEFT JOIN (
   SELECT thread_id, sum(end_ns - start_ns)::BIGINT AS known_ns FROM thread_state_coded GROUP BY ALL
 ) AS s ON s.thread_id = t.thread_id
@@ -82,20 +84,16 @@ WHERE t.start_ns < {to_ns} AND t.end_ns > {from_ns}
 # Which call launched what, and which samples fell into it, is asked of the whole trace: it may lie
 # before the window. How long the GPU took to begin is told for what began in the window.
 _LAUNCH_SQL = """
-CREATE OR REPLACE TEMP VIEW launch AS
+CREATE OR REPLACE VIEW launch AS
 SELECT * REPLACE (
   greatest(start_ns, {from_ns}) AS start_ns,
   least(end_ns, {to_ns}) AS end_ns,
   CASE WHEN start_ns >= {from_ns} THEN latency_ns END AS latency_ns,
   CASE WHEN start_ns >= {from_ns} THEN queue_ns END AS queue_ns
 )
-FROM _launch_in_trace
+FROM whole.launch
 WHERE {inside}
 """
-_TABLE_NAME = re.compile(
-    r"\b(FROM|JOIN) (cpu_sample_coded|cuda_call_coded|gpu_activity_coded"
-    r"|operation_coded|operation_path|string|thread)\b"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,57 +176,32 @@ def _short_seconds(time_ns: int) -> str:
     return f"{seconds:,}.{fraction[:3]}{fraction[3:].rstrip('0')} s"
 
 
-def restrict(connection: duckdb.DuckDBPyConnection, window: Window, lent: frozenset[str]) -> None:
-    """Let every table of intervals show only what lies in the window, for this connection.
+def restrict(connection: duckdb.DuckDBPyConnection, window: Window) -> None:
+    """Let every table of intervals show only what lies in the window, and so every view over them.
 
-    Views over the tables follow by themselves: DuckDB looks for a name among the temporary ones
-    first. `lent` are the tables that the trace itself does not have: they are empty.
+    The schema `whole` shows the tables as they are.
     """
-    ((database,),) = connection.execute("SELECT current_database()").fetchall()
-    source = '"{}".main'.format(database.replace('"', '""'))
     bounds = {"from_ns": window.start_ns, "to_ns": window.end_ns}
     inside = _INSIDE_SQL.format(**bounds)
+    within = "ts_ns >= {from_ns} AND ts_ns < {to_ns}".format(**bounds)
+    cut = "greatest(start_ns, {from_ns}) AS start_ns, least(end_ns, {to_ns}) AS end_ns"
     _note_window(connection, window)
-    _ask_whole_trace_for_launches(connection, source, lent)
-    connection.execute(_LAUNCH_SQL.format(inside=inside, **bounds))
-    cut = "greatest(start_ns, {from_ns}) AS start_ns, least(end_ns, {to_ns}) AS end_ns".format(
-        **bounds
-    )
-    widened = _widened(connection)
     for table, changed in _INTERVAL_TABLES.items():
-        if table not in lent:
-            shown = f"* REPLACE ({cut}{changed.format(**bounds)})"
-            _show(connection, table, widened.get(table, f"{source}.{table}"), shown, inside)
+        _show(connection, table, f"* REPLACE ({cut}{changed})".format(**bounds), inside)
     for table in _INSTANT_TABLES:
-        if table not in lent:
-            within = "ts_ns >= {from_ns} AND ts_ns < {to_ns}".format(**bounds)
-            _show(connection, table, f"{source}.{table}", "*", within)
-    if "operation_payload" not in lent:
-        within = re.sub(r"\b(start_ns|end_ns)\b", r"o.\1", inside)
-        connection.execute(_PAYLOAD_SQL.format(source=source, inside=within, **bounds))
+        _show(connection, table, "*", within)
+    own = re.sub(r"\b(start_ns|end_ns)\b", r"o.\1", inside)
+    connection.execute(_PAYLOAD_SQL.format(inside=own, **bounds))
+    connection.execute("CREATE OR REPLACE VIEW thread AS" + _THREAD_SQL.format(**bounds))
+    for view in defined_views(view_sql("launch")):
+        connection.execute(f"CREATE OR REPLACE VIEW {view} AS FROM {WHOLE}.{view}")
+    connection.execute(_LAUNCH_SQL.format(inside=inside, **bounds))
+
+
+def _show(connection: duckdb.DuckDBPyConnection, table: str, columns: str, condition: str) -> None:
+    """Show some of the rows of a table."""
     connection.execute(
-        "CREATE OR REPLACE TEMP VIEW thread AS" + _THREAD_SQL.format(source=source, **bounds)
-    )
-
-
-def _widened(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
-    """Return what stands behind tables to which columns were lent, as a query in brackets."""
-    views = connection.execute(
-        "SELECT view_name, sql FROM duckdb_views() WHERE temporary AND NOT internal"
-    ).fetchall()
-    return {
-        name: f"({sql.partition(' AS ')[2].strip().rstrip(';')})"
-        for name, sql in views
-        if name in _INTERVAL_TABLES
-    }
-
-
-def _show(
-    connection: duckdb.DuckDBPyConnection, name: str, table: str, columns: str, condition: str
-) -> None:
-    """Hide a table behind a view that shows some of its rows."""
-    connection.execute(
-        f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT {columns} FROM {table} WHERE {condition}"  # noqa: S608 - names and numbers of our own
+        f"CREATE OR REPLACE VIEW {table} AS SELECT {columns} FROM {WHOLE}.{table} WHERE {condition}"  # noqa: S608 - names and numbers of our own
     )
 
 
@@ -258,21 +231,8 @@ def origin_ns(connection: duckdb.DuckDBPyConnection) -> int:
 
 
 def _has_window(connection: duckdb.DuckDBPyConnection) -> bool:
-    asked = "SELECT 1 FROM duckdb_views() WHERE temporary AND view_name = '_window'"
+    asked = (
+        "SELECT 1 FROM duckdb_views()"
+        " WHERE view_name = '_window' AND database_name = current_database()"
+    )
     return bool(connection.execute(asked).fetchall())
-
-
-def _ask_whole_trace_for_launches(
-    connection: duckdb.DuckDBPyConnection, source: str, lent: frozenset[str]
-) -> None:
-    """Create the views of topic launch over the tables of the trace, whatever hides them later."""
-
-    def qualified(found: re.Match[str]) -> str:
-        return found[0] if found[2] in lent else f"{found[1]} {source}.{found[2]}"
-
-    for statement in connection.extract_statements(view_sql("launch")):
-        _, is_view, rest = statement.query.partition("CREATE OR REPLACE VIEW ")
-        if is_view:
-            text = _TABLE_NAME.sub(qualified, rest)
-            text = re.sub(r"^launch\b", "_launch_in_trace", text)
-            connection.execute(f"CREATE OR REPLACE TEMP VIEW {text}")

@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+import re
+
+# What a terminal obeys instead of showing it, or what changes the order of the rest: control codes
+# (but tab and line feed), marks and overrides of writing direction, line separators, and halves of
+# surrogate pairs, which no encoding can write.
+_COMMANDS_A_TERMINAL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
 
 def printable(text: str) -> str:
     """Escape what would not print: the name of a thread may hold any byte."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(c if c.isprintable() else _escape(c) for c in text)
+
+
+def harmless(text: str) -> str:
+    """Escape what a terminal would obey; line feeds and tabs stay, as do all letters."""
+    return _COMMANDS_A_TERMINAL.sub(lambda found: _escape(found[0]), text)
+
+
+def harmless_json(text: str) -> str:
+    r"""Escape the same in a text of JSON, as JSON does: \u009b; what it stands for stays."""
+    return _COMMANDS_A_TERMINAL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode()
 
 
 def percent(part: int, whole: int) -> str:

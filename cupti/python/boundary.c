@@ -2,14 +2,33 @@
 
 #include "place.h"
 
+// Whose functions the callbacks are: as failures.note takes it.
+#define ENVIRONMENTS "environments"
+#define FORWARD_PASSES "torch"
+
 struct rls_callbacks rls_callbacks;
 
-static void call_back(PyObject* callback, PyObject* argument) {
+// Takes the exception that is set, which is ours and not the program's.
+static void note_failure(const char* adapter) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  PyObject* result = NULL;
+  if (rls_callbacks.failed != NULL && value != NULL)
+    result = PyObject_CallFunction(rls_callbacks.failed, "sO", adapter, value);
+  if (result == NULL) PyErr_Clear();
+  Py_XDECREF(result);
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
+}
+
+static void call_back(const char* adapter, PyObject* callback, PyObject* argument) {
   if (callback == NULL) return;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   PyObject* result = PyObject_CallFunctionObjArgs(callback, argument, NULL);
-  if (result == NULL) PyErr_Clear();
+  if (result == NULL) note_failure(adapter);
   Py_XDECREF(result);
   PyErr_Restore(type, value, traceback);
 }
@@ -18,7 +37,7 @@ static void resolve(struct rls_thread* thread, enum rls_phase phase) {
   if (!thread->is_pending) return;
   thread->is_pending = false;
   PyObject* number = PyLong_FromLong(phase);
-  call_back(rls_callbacks.resolve, number);
+  call_back(FORWARD_PASSES, rls_callbacks.resolve, number);
   Py_XDECREF(number);
 }
 
@@ -51,7 +70,7 @@ void rls_adopt(const struct rls_call* call) {
                         ? PySet_Contains(rls_callbacks.adopted, (PyObject*)Py_TYPE(environment))
                         : 1;
   if (known < 0) PyErr_Clear();
-  if (known == 0) call_back(rls_callbacks.adopt, environment);
+  if (known == 0) call_back(ENVIRONMENTS, rls_callbacks.adopt, environment);
 }
 
 // Returns what a forward pass from a place that is not settled seems to be; RLS_NO_PHASE: nothing.
@@ -71,7 +90,7 @@ static enum rls_phase ask(PyObject* judge, uint64_t place, const struct rls_call
   // Ctrl-C and sys.exit() of a signal handler are the program's.
   if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return RLS_NO_PHASE;
   // It would fail again.
-  PyErr_Clear();
+  note_failure(FORWARD_PASSES);
   Py_CLEAR(rls_callbacks.judge);
   return RLS_NO_PHASE;
 }

@@ -15,6 +15,7 @@ struct rls_callbacks {
   PyObject* adopted;       // set of the types that adopt has seen
   PyObject* resolve;       // resolve(phase): what the pending forward passes led to
   PyObject* judge;         // judge(place, arguments) -> phase of a forward pass, if not settled
+  PyObject* failed;        // failed(adapter, exception): one of the above raised it
 };
 extern struct rls_callbacks rls_callbacks;
 

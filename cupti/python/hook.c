@@ -82,12 +82,17 @@ static PyObject* call_scope(struct hook* self, const struct rls_call* call) {
   return result;
 }
 
-static PyObject* call_finish(struct hook* self, const struct rls_call* call) {
-  PyObject* result = invoke(self, call);
-  struct rls_thread* thread = rls_thread_self();
-  if (thread->environment_depth > 0 || thread->scope_depth > 0) return result;
+static void finish(struct rls_thread* thread) {
+  if (thread->environment_depth > 0 || thread->scope_depth > 0) return;
   rls_thread_switch(thread, RLS_NO_PHASE);
   thread->gap = RLS_NO_PHASE;
+}
+
+static PyObject* call_finish(struct hook* self, const struct rls_call* call) {
+  if (self->kind == RLS_HOOK_CLOSE) finish(rls_thread_self());
+  PyObject* result = invoke(self, call);
+  // What the call did may have begun a phase.
+  finish(rls_thread_self());
   return result;
 }
 
@@ -114,7 +119,7 @@ static PyObject* call_hook(PyObject* object, const struct rls_call* call) {
       [RLS_HOOK_STEP] = call_environment, [RLS_HOOK_RESET] = call_environment,
       [RLS_HOOK_FINISH] = call_finish,    [RLS_HOOK_SCOPE] = call_scope,
       [RLS_HOOK_SAMPLE] = call_scope,     [RLS_HOOK_LEARN] = call_learn,
-      [RLS_HOOK_FORWARD] = call_forward,
+      [RLS_HOOK_FORWARD] = call_forward,  [RLS_HOOK_CLOSE] = call_finish,
   };
   struct hook* self = (struct hook*)object;
   // The class may lose its hook while the call runs.

@@ -11,11 +11,12 @@
 enum rls_hook_kind {
   RLS_HOOK_STEP,     // a call into an environment
   RLS_HOOK_RESET,    // the same; the outermost object that is reset is the one to watch
-  RLS_HOOK_FINISH,   // after it nothing is known: close(), learn()
+  RLS_HOOK_FINISH,   // after it nothing is known: learn()
   RLS_HOOK_SCOPE,    // its whole time has one phase
   RLS_HOOK_SAMPLE,   // the same, and what follows is learning: a replay buffer was read
   RLS_HOOK_LEARN,    // learning goes on: backward
   RLS_HOOK_FORWARD,  // a forward pass of a module
+  RLS_HOOK_CLOSE,    // it and what follows belong to no phase: an environment shuts down
   RLS_HOOK_KINDS,
 };
 

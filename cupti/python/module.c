@@ -44,6 +44,16 @@ static PyObject* pop(PyObject* module, PyObject* unused) {
   Py_RETURN_NONE;
 }
 
+// mark(text): an instant that says something.
+static PyObject* mark(PyObject* module, PyObject* text) {
+  (void)module;
+  PyObject* encoded = PyUnicode_AsUTF8String(text);
+  if (encoded == NULL) return NULL;
+  rls_nvtx_mark(PyBytes_AsString(encoded));
+  Py_DECREF(encoded);
+  Py_RETURN_NONE;
+}
+
 static bool parse_phase(PyObject* number, enum rls_phase* phase) {
   const long value = PyLong_AsLong(number);
   if (value < 0 || value >= RLS_PHASES) {
@@ -120,14 +130,15 @@ static void keep(PyObject** place, PyObject* value) {
   Py_XDECREF(old);
 }
 
-// connect(bound_method, adopt, adopted)
+// connect(bound_method, adopt, adopted, failed)
 static PyObject* connect(PyObject* module, PyObject* args) {
   (void)module;
-  PyObject *bound_method, *adopt, *adopted;
-  if (!PyArg_ParseTuple(args, "OOO", &bound_method, &adopt, &adopted)) return NULL;
+  PyObject *bound_method, *adopt, *adopted, *failed;
+  if (!PyArg_ParseTuple(args, "OOOO", &bound_method, &adopt, &adopted, &failed)) return NULL;
   keep(&rls_callbacks.bound_method, bound_method);
   keep(&rls_callbacks.adopt, adopt);
   keep(&rls_callbacks.adopted, adopted);
+  keep(&rls_callbacks.failed, failed);
   Py_RETURN_NONE;
 }
 
@@ -146,6 +157,7 @@ static PyMethodDef methods[] = {
     {"register", register_name, METH_O, "Return the tool's handle of a name."},
     {"push", push, METH_O, "Open a range, given the handle of its name."},
     {"pop", pop, METH_NOARGS, "Close the innermost range."},
+    {"mark", mark, METH_O, "Mark an instant with a text."},
     {"start", start, METH_NOARGS, "Make the phases ready; False: no tool listens."},
     {"connect", connect, METH_VARARGS, "Take what hooks call."},
     {"watch", watch, METH_VARARGS, "Take what judges forward passes."},

@@ -13,6 +13,7 @@
 typedef int (*initialize_function)(nvtx_get_export_table get_export_table);
 typedef int (*push_function)(void* domain, const struct nvtx_attributes* attributes);
 typedef int (*pop_function)(void* domain);
+typedef void (*mark_function)(void* domain, const struct nvtx_attributes* attributes);
 typedef void* (*register_function)(void* domain, const char* name);
 typedef void* (*create_function)(const char* name);
 
@@ -115,4 +116,16 @@ void rls_nvtx_push(void* registered_name) {
 
 void rls_nvtx_pop(void) {
   if (state == AVAILABLE) pop(domain);
+}
+
+void rls_nvtx_mark(const char* text) {
+  mark_function mark = (mark_function)core2_slots[NVTX_DOMAIN_MARK_EX];
+  if (state != AVAILABLE || mark == NULL) return;
+  const struct nvtx_attributes attributes = {
+      .version = NVTX_VERSION,
+      .size = sizeof(attributes),
+      .message_type = NVTX_MESSAGE_ASCII,
+      .message.ascii = text,
+  };
+  mark(domain, &attributes);
 }

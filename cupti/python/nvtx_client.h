@@ -15,4 +15,7 @@ void* rls_nvtx_register(const char* name);
 void rls_nvtx_push(void* registered_name);
 void rls_nvtx_pop(void);
 
+// An instant with a text.
+void rls_nvtx_mark(const char* text);
+
 #endif  // RLS_NVTX_CLIENT_H

@@ -57,7 +57,7 @@ def listen(context: Context, name: str, *, finds_cupti: bool = False) -> Listene
     folder = context.folder / name
     folder.mkdir()
     session = shims.new_session()
-    collector = _capture.ShimCollector(str(folder), session)
+    collector = _capture.ShimCollector(str(folder), session, shims.own_processes())
     collector.start()
     seen = context.known.get("mapped_cupti") or [""]
     return Listener(folder, session, collector, "" if finds_cupti else seen[0])

@@ -135,6 +135,15 @@ kernel_headers_packages() {
   say "linux-headers-$(uname -r)|linux-headers-$(dpkg --print-architecture)|linux-headers-generic"
 }
 
+# clang's runtimes for fuzzing come apart from it, in a package of its version; see scripts/fuzz.
+fuzzer_packages() {
+  local runtime
+  command -v clang >/dev/null || return 0
+  runtime=$(clang --print-file-name="libclang_rt.fuzzer-$(uname -m).a")
+  if [[ $runtime == /* && -e $runtime ]]; then return 0; fi
+  say "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev"
+}
+
 # The first of the alternatives that this release offers.
 available_package() { # A|B|C
   local name names

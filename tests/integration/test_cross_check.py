@@ -87,9 +87,9 @@ def test_bpftrace_counts_the_same_switches(
     assert all(count >= 20 for tid, count in stays if tid != target.pid)
     # A stay is also missing where the OS kernel hid its beginning (see keep_to_cpu), or skipped the
     # program at its end: then the trace says so.
-    losses = dict(query(trace, "SELECT source, sum(count)::BIGINT FROM trace_stat GROUP BY ALL"))
-    hidden = losses.get("switch-ins not seen, see thread.lost_ns", 0)
-    skipped = losses.get("probe runs that the OS kernel skipped", 0)
+    losses = dict(query(trace, "SELECT code, sum(count)::BIGINT FROM trace_stat GROUP BY ALL"))
+    hidden = losses.get("switch_in_unseen", 0)
+    skipped = losses.get("probe_runs_skipped", 0)
     missing = {tid: theirs[tid] - count for tid, count in stays}
     assert missing.keys() == {target.pid, *(worker["tid"] for worker in truth["threads"])}
     assert min(missing.values()) >= 0, missing

@@ -56,7 +56,9 @@ def test_the_disk_fills_up_while_recording(
     assert re.search(r"warning: [\d,]+ dropped: spool cycle", done.stderr)
     assert "hint: free space, or record to another disk with -o" in done.stderr
     assert not recorder.spool.exists()
-    ((lost,),) = query(elsewhere, "SELECT count FROM trace_stat WHERE source = 'spool cycle'")
+    ((lost,),) = query(
+        elsewhere, "SELECT count FROM trace_stat WHERE code = 'spool_full' AND record = 'cycle'"
+    )
     assert lost > 0
     # What was written before is all there, and nobody's lifetime is made up.
     assert query(elsewhere, "SELECT count(*) > 10000 FROM thread_state") == [(True,)]

@@ -74,17 +74,16 @@ def test_losses_are_counted_and_told(
 
     stats = query(
         trace,
-        "SELECT source, count, first_ns, remedy FROM trace_stat"
-        " WHERE kind = 'dropped' AND source LIKE 'ring cpu % cycle'",
+        "SELECT cpu, count, first_ns FROM trace_stat WHERE code = 'ring_full' AND record = 'cycle'",
     )
-    assert [(f"ring cpu {cpu} cycle", int(count.replace(",", ""))) for count, cpu, _ in warnings] \
-        == [(source, count) for source, count, *_ in stats]  # fmt: skip
+    assert [(int(cpu), int(count.replace(",", ""))) for count, cpu, _ in warnings] \
+        == [(cpu, count) for cpu, count, _ in stats]  # fmt: skip
     ((start_ns, end_ns),) = query(trace, "SELECT min(start_ns), max(end_ns) FROM thread")
-    assert all(start_ns < first_ns < end_ns for _, _, first_ns, _ in stats)
+    assert all(start_ns < first_ns < end_ns for _, _, first_ns in stats)
 
     # Each switch of the two is in the trace or among the lost. Beyond what they counted there are
     # their ends and the few switches of their parent.
-    lost = sum(count for _, count, *_ in stats)
+    lost = sum(count for _, count, _ in stats)
     (kept,) = query(
         trace,
         "SELECT count(*) FROM thread_state AS s JOIN thread AS t USING (thread_id)"

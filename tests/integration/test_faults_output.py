@@ -1,13 +1,14 @@
 """Outputs and spools that exist already: nothing is overwritten unasked."""
 
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from conftest import Workload
-from recording import Recorder, assert_conserved, query, rlscope, until
+from recording import COMMAND, Recorder, assert_conserved, query, rlscope, until
 
 pytestmark = pytest.mark.root
 
@@ -130,3 +131,40 @@ def test_two_recorders_of_one_target(
     sql = "SELECT count(*) FROM thread_state WHERE state = 'sleeping' AND start_ns >= ?"
     counts = [query(recorder.output, sql, [truth["start_ns"]])[0][0] for recorder in recorders]
     assert counts == [23, 23]
+
+
+def test_a_program_keeps_its_exit_code_where_its_trace_cannot_be_saved(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.duckdb"
+    command = ["--no-calibrate", "-o", trace, "--", "sh", "-c", f"echo mine > {trace}; exit 7"]
+    done = rlscope(*command)
+    assert done.returncode == 7
+    assert f"error: {trace} exists already" in done.stderr
+    assert trace.read_text() == "mine\n"
+    spool = trace.with_name("trace.duckdb.spool")
+    assert rlscope("recover", spool, "-o", tmp_path / "other.duckdb").returncode == 0
+    trace.unlink()
+    command[-1] = f"echo mine > {trace}"
+    assert rlscope(*command).returncode == 0
+    trace.unlink()
+    assert rlscope("--strict", "--force", *command[:3], "--", "true").returncode == 0
+    trace.unlink()
+    # As root nothing of it can be written: a folder has its name.
+    command[-1] = f"mkdir {trace}"
+    assert rlscope("--strict", *command).returncode == 1
+
+
+def test_an_empty_directory_of_a_spool_is_no_hindrance(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.duckdb"
+    trace.with_name("trace.duckdb.spool").mkdir()
+    assert rlscope("--no-calibrate", "-o", trace, "--", "true").returncode == 0
+    assert list(tmp_path.iterdir()) == [trace]
+
+
+def test_no_module_comes_from_the_current_folder(tmp_path: Path) -> None:
+    for name in ("typer", "duckdb", "rich", "numpy"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('taken over')")
+    done = subprocess.run(
+        [*COMMAND, "-o", "trace.duckdb", "--no-calibrate", "--", "true"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, "taken over" in done.stderr) == (0, False)

@@ -182,7 +182,7 @@ def test_nodes_of_graphs_are_kernels_where_that_was_asked_for(family: Family) ->
 def test_lost_records_are_counted(family: Family) -> None:
     # Of ten records one is lost, whatever it tells: calls, kernels, waits, streams, overhead.
     ((dropped,),) = family.query(
-        "SELECT count FROM trace_stat WHERE kind = 'dropped' AND source LIKE 'GPU records: CUPTI%'",
+        "SELECT count FROM trace_stat WHERE kind = 'dropped' AND code = 'cupti_buffers_full'",
     )
     kept = sum(family.calls("lossy").values()) + sum(
         count for count, _ in family.work("lossy").values()

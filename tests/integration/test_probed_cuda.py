@@ -4,6 +4,7 @@ import re
 import signal
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from probed_cuda import (
     work,
 )
 from recording import Recorder, assert_conserved, assert_whole, query, until
+from said import said
 
 pytestmark = pytest.mark.root
 
@@ -62,10 +64,8 @@ def calls_of(trace: Path, tid: int) -> Counter[str]:
 
 def reason(trace: Path, kind: str, process: str = "IS NOT NULL") -> list[tuple[Any, ...]]:
     """Return whether a kind was measured, and the reason."""
-    return query(
-        trace, f"SELECT measured, reason FROM capture WHERE kind = ? AND process_id {process}",
-        [kind],
-    )  # fmt: skip
+    found = said(partial(query, trace), f"kind = '{kind}' AND process_id {process}")
+    return [tuple(rest) for _, _, *rest in found]
 
 
 @pytest.fixture(scope="module")

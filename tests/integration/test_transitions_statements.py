@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from conftest import Workload
 from native_programs import python_of
 from recording import Recorder, query, rlscope
+from said import said
 
 pytestmark = pytest.mark.root
 
@@ -56,8 +58,7 @@ def traced(trace: Path, record: Callable[..., Recorder], command: list[str]) -> 
 
 def reasons(trace: Path) -> str:
     """Return everything that the trace says of what was not measured, or in part."""
-    rows = query(trace, "SELECT reason FROM capture WHERE reason IS NOT NULL")
-    return " ".join(reason for (reason,) in rows)
+    return " ".join(sentence for *_, sentence in said(partial(query, trace)) if sentence)
 
 
 def test_pypy(tmp_path: Path, record: Callable[..., Recorder]) -> None:

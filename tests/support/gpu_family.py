@@ -11,6 +11,7 @@ import duckdb
 from conftest import WORKLOADS
 from cuda_fakes import calls_program, environment
 from recording import rlscope
+from said import said
 
 # CUPTI's kinds in the fake driver's account, and what the trace calls them.
 KINDS = {"10": "kernel", "1": "memcpy", "22": "memcpy", "2": "memset", "51": "graph", "38": "sync"}
@@ -73,12 +74,9 @@ class Family:
 
     def capture(self, label: str, kind: str) -> tuple[bool, str]:
         """Return whether a kind was measured of a program, and what there is to say of it."""
-        ((measured, reason),) = self.query(
-            "SELECT measured, reason FROM capture WHERE kind = ? AND (process_id = ? OR process_id"
-            " IS NULL) ORDER BY process_id NULLS LAST LIMIT 1",
-            kind,
-            self.process(label),
-        )
+        process = self.process(label)
+        where = f"kind = '{kind}' AND (process_id = {process} OR process_id IS NULL)"
+        ((_, _, measured, reason), *_) = said(self.query, where)
         return bool(measured), str(reason)
 
 

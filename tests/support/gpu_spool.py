@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -9,6 +10,7 @@ import duckdb
 from rlscope_analysis.derive import complete
 from rlscope_trace.store.finalise import FinaliseReport, finalise
 from rlscope_trace.store.spool import open_spool
+from said import said
 from shim_builder import ShimBuilder
 from spool_builder import SpoolBuilder
 
@@ -53,16 +55,14 @@ def rows(path: Path, query: str) -> list[tuple[object, ...]]:
 
 
 def losses(path: Path) -> dict[str, tuple[object, ...]]:
-    found = rows(path, "SELECT source, kind, count FROM trace_stat")
+    found = rows(path, "SELECT concat_ws(' ', code, record, detail), kind, count FROM trace_stat")
     return {str(source): tuple(rest) for source, *rest in found}
 
 
 def verdicts(path: Path) -> list[tuple[object, ...]]:
-    return rows(
-        path,
-        "SELECT kind, process_id, measured, reason FROM capture"
-        " WHERE starts_with(kind, 'gpu_') OR kind = 'cuda_call' ORDER BY ALL NULLS LAST",
-    )
+    found = said(partial(rows, path), "starts_with(kind, 'gpu_') OR kind = 'cuda_call'")
+    told = [(kind, process_id, *rest) for process_id, kind, *rest in found]
+    return sorted(told, key=lambda row: (row[0], row[1] is None, row[1] or 0))
 
 
 def cupti_thread() -> ShimBuilder:

@@ -102,7 +102,9 @@ def imported(
 
 def losses(con: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], int | None]:
     """Return the counts of trace_stat by kind and source."""
-    rows = con.execute("SELECT kind, source, count FROM trace_stat").fetchall()
+    rows = con.execute(
+        "SELECT kind, concat_ws(' ', code, record, detail), count FROM trace_stat"
+    ).fetchall()
     return {(kind, source): count for kind, source, count in rows}
 
 

@@ -269,7 +269,10 @@ class Imported:
 
     def losses(self) -> dict[tuple[str, str], int | None]:
         """Return how many of what were lost."""
-        return {(loss.kind, loss.source): loss.count for loss in self.report.losses}
+        return {
+            (loss.kind, " ".join(filter(None, (loss.code, loss.record, loss.detail)))): loss.count
+            for loss in self.report.losses
+        }
 
 
 def imported(*paths: Path) -> Imported:

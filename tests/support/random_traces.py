@@ -14,9 +14,18 @@ INSTANTS = st.integers(-2, 24)
 LENGTHS = st.integers(0, 9)
 LAYERS = st.sampled_from(["python", "simulator", "backend"])
 SAMPLED = (None, "python", "simulator", "backend", "cuda_api", "spin", "other")
-STATES = st.builds(
-    Interval, st.sampled_from([RUNNING, RUNNABLE, SLEEPING, BLOCKED, LOST]), st.integers(0, 6)
+STATES = st.one_of(
+    st.builds(Interval, st.sampled_from([RUNNING, SLEEPING, BLOCKED, LOST]), st.integers(0, 6)),
+    # Woken by one of the first threads, or by one that is not there; or preempted.
+    st.builds(Interval, st.just(RUNNABLE), st.integers(0, 6), waker=st.integers(-3, 6)),
 )
+CALLS = st.sampled_from(
+    [
+        ("launch", "cudaLaunchKernel"), ("memcpy", "cudaMemcpy"), ("memcpy", "cudaMemcpyAsync"),
+        ("sync", "cudaStreamSynchronize"), ("sync", "cudaDeviceSynchronize"),
+    ]
+)  # fmt: skip
+CORRELATIONS = st.sampled_from([None, 1, 2, 3])
 # Of one process: when recording of its GPU activity began, or did not.
 STATUSES = st.lists(
     st.tuples(INSTANTS, st.sampled_from(["on", "on", "off"]), st.booleans()),
@@ -27,7 +36,10 @@ STATUSES = st.lists(
 @st.composite
 def traces(draw: st.DrawFn) -> TraceBuilder:
     builder = TraceBuilder(Path("unused"), with_views=False)
-    processes = [builder.process(pid=number) for number in range(draw(st.integers(1, 3)))]
+    processes = [
+        builder.process(pid=number, parent=draw(st.sampled_from([None, 1])))
+        for number in range(draw(st.integers(1, 3)))
+    ]
     for kind in ("thread_state", "gpu_activity"):
         for process_id in draw(st.sets(st.sampled_from([None, *processes]))):
             builder.capture(kind, process_id=process_id, measured=draw(st.booleans()))
@@ -53,7 +65,8 @@ def traces(draw: st.DrawFn) -> TraceBuilder:
         kind = draw(st.sampled_from([kind for kind in GPU_ACTIVITY_KINDS if kind]))
         builder.gpu_activity(
             draw(st.sampled_from(processes)), start, start + length, kind=kind,
-            device_id=draw(st.integers(0, 1)), stream_id=draw(st.integers(0, 1)),
+            device_id=draw(st.integers(0, 1)), stream_id=draw(st.sampled_from([None, 0, 1])),
+            correlation_id=draw(CORRELATIONS),
         )  # fmt: skip
     return builder
 
@@ -61,7 +74,7 @@ def traces(draw: st.DrawFn) -> TraceBuilder:
 def add_rows(draw: st.DrawFn, builder: TraceBuilder, threads: st.SearchStrategy[int]) -> None:
     for _ in range(draw(st.integers(0, 25))):
         thread, start, length = draw(threads), draw(INSTANTS), draw(LENGTHS)
-        what = draw(st.sampled_from(["operation", "native", "cuda", "sync", "wait", "sample"]))
+        what = draw(st.sampled_from(["operation", "native", "cuda", "wait", "sample"]))
         if what == "operation":
             builder.operation(thread, start, start + length, draw(st.sampled_from("abc")))
         elif what == "native":
@@ -72,5 +85,8 @@ def add_rows(draw: st.DrawFn, builder: TraceBuilder, threads: st.SearchStrategy[
         elif what == "wait":
             builder.wait(thread, start, start + length, draw(st.sampled_from(WAITS[1:])))
         else:
-            kind = "sync" if what == "sync" else "launch"
-            builder.cuda_call(thread, start, start + length, kind=kind)
+            kind, name = draw(CALLS)
+            builder.cuda_call(
+                thread, start, start + length, kind=kind, name=name,
+                correlation_id=draw(CORRELATIONS),
+            )  # fmt: skip

@@ -16,11 +16,22 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from rlscope_analysis.schema import create_tables
-from rlscope_analysis.schema.vocabulary import CUDA_CALL_KINDS, GPU_ACTIVITY_KINDS, LAYERS, WAITS
+from rlscope_analysis.schema.facts.losses import LOSSES
+from rlscope_analysis.schema.facts.qualities import GOOD, Quality
+from rlscope_analysis.schema.vocabulary import (
+    CUDA_CALL_KINDS,
+    GPU_ACTIVITY_KINDS,
+    LAYERS,
+    SCHEMA_VERSION,
+    WAITS,
+)
 from rlscope_analysis.views import install_views
+from rlscope_trace.store.captures import Capture
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rlscope_analysis.schema.facts.fact import Fact
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -69,7 +80,9 @@ class TraceBuilder:
     """Collects rows, then writes them in the stored order."""
 
     path: Path
-    meta: dict[str, str | None] = field(default_factory=lambda: {"schema_version": "1"})
+    meta: dict[str, str | None] = field(
+        default_factory=lambda: {"schema_version": str(SCHEMA_VERSION)}
+    )
     with_views: bool = True
     _processes: list[tuple[object, ...]] = field(default_factory=list)
     _threads: list[tuple[object, ...]] = field(default_factory=list)
@@ -99,6 +112,7 @@ class TraceBuilder:
     _dear: set[tuple[str, str]] = field(default_factory=set)
     _lost_calls: Counter[tuple[str, str]] = field(default_factory=Counter)
     _site_facts: dict[int, tuple[str, int | None, int | None]] = field(default_factory=dict)
+    _site_codes: dict[int, str | None] = field(default_factory=dict)
 
     def process(
         self,
@@ -149,14 +163,16 @@ class TraceBuilder:
 
     def loss(
         self,
+        code: str = "ring_full",
         *,
-        kind: str = "dropped",
-        source: str = "ring cpu 0 cycle",
         count: int | None = 1,
-        remedy: str | None = None,
+        cpu: int | None = 0,
+        record: str | None = "cycle",
+        ring_bytes: int | None = 32 << 20,
     ) -> None:
         """Add a row of trace_stat."""
-        self._losses.append((kind, source, count, None, remedy))
+        kind = LOSSES[code].kind
+        self._losses.append((kind, code, count, None, cpu, record, None, ring_bytes, None))
 
     def clock(self, *, ts_ns: int, realtime_ns: int) -> None:
         """Add an instant on three clocks."""
@@ -168,10 +184,11 @@ class TraceBuilder:
         *,
         process_id: int | None = None,
         measured: bool = True,
-        reason: str | None = None,
+        fact: Fact | None = None,
     ) -> None:
         """Say that a kind of record was measured, or was not; without any: thread_state was."""
-        self._captures.append((process_id, kind, measured, reason))
+        facts = () if fact is None else (fact,)
+        self._captures += Capture(process_id, kind, measured, facts).rows()
 
     def operation(
         self,
@@ -215,12 +232,14 @@ class TraceBuilder:
         probed_ns: int | None = 0,
         dropped_ns: int | None = None,
         is_dear: bool = False,
+        code: str | None = None,
     ) -> int:
         """Say more of a function than that it is probed; returns its site_id."""
         if is_dear:
             self._dear.add((layer, symbol))
         site_id = self._sites.setdefault((layer, symbol), len(self._sites) + 1)
         self._site_facts[site_id] = (state, probed_ns, dropped_ns)
+        self._site_codes[site_id] = code
         return site_id
 
     def lost_calls(self, layer: str, symbol: str, count: int) -> None:
@@ -321,11 +340,13 @@ class TraceBuilder:
         part: str | None = "outside",
         method: str = "micro",
         error_ns: float = 0.0,
-        quality: str = "ok",
+        quality: Quality = GOOD,
     ) -> None:
         """Add what an event costs beside the recording; error_ns: half of the 95 % interval."""
         ends = (None, None) if mean_ns is None else (mean_ns - error_ns, mean_ns + error_ns)
-        self._costs.append((event, part, method, mean_ns, error_ns, 9, *ends, False, quality))
+        self._costs.append(
+            (event, part, method, mean_ns, error_ns, 9, *ends, False, *quality.columns)
+        )
 
     def account(
         self, event: str, start_ns: int, end_ns: int, runs: int, time_ns: int, program: str = "p"
@@ -366,7 +387,7 @@ class TraceBuilder:
         for table, rows in (
             ("meta", list(self.meta.items())),
             ("clock", self._clocks),
-            ("capture", self._captures or [(None, "thread_state", True, None)]),
+            ("capture", self._captures or list(Capture(None, "thread_state", True).rows())),
             ("process", self._processes),
             ("thread", self._threads),
             ("thread_state_coded", self._states),
@@ -441,7 +462,7 @@ class TraceBuilder:
             (
                 site_id, f"{layer}.so", symbol, layer, 0x1000 + site_id,
                 *self._site_facts.get(site_id, ("probed", 0, None)), hits[layer, symbol], None,
-                (layer, symbol) in self._dear,
+                (layer, symbol) in self._dear, self._site_codes.get(site_id), None, None,
             )
             for (layer, symbol), site_id in self._sites.items()
         ]  # fmt: skip

@@ -136,6 +136,24 @@ def test_operations_without_a_name_are_sets_too() -> None:
     assert rows(connection, "SELECT operations, time_ns FROM operation_overlap") == [([""], 70)]
 
 
+def test_a_thread_that_began_after_a_child_process_has_operations_of_its_own() -> None:
+    # Its number is above that of the child's, so the threads of its process are not in one row.
+    builder = TraceBuilder(NOWHERE)
+    first, second = builder.process(pid=10, end_ns=100), builder.process(pid=20, end_ns=100)
+    threads = [builder.thread(process, states=[run(100)]) for process in (first, second, first)]
+    assert sorted(threads) == threads
+    for at, thread in enumerate(threads):
+        builder.operation(thread, 10 * at, 60, f"operation {at}")
+    assert rows(
+        stored(builder),
+        "SELECT operations, time_ns, count, first_ns FROM operation_overlap ORDER BY first_ns",
+    ) == [
+        (["operation 0"], 10, 1, 0),
+        (["operation 0", "operation 1"], 10, 1, 10),
+        (["operation 0", "operation 1", "operation 2"], 40, 1, 20),
+    ]
+
+
 def test_an_empty_trace_has_no_sets() -> None:
     assert rows(stored(TraceBuilder(NOWHERE)), "SELECT count(*) FROM active_set") == [(0,)]
 

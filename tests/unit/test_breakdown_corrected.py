@@ -14,6 +14,7 @@ from rlscope_analysis.derive import derive
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.reports import REPORTS
 from rlscope_analysis.reports.answer import answer
+from rlscope_analysis.schema.facts.qualities import quality
 from rlscope_analysis.summary.as_json import render_json
 from rlscope_analysis.summary.as_table import render_table
 from rlscope_analysis.summary.read import summarize
@@ -244,7 +245,7 @@ def test_a_kind_of_event_without_a_cost_leaves_its_rows_open(tmp_path: Path) -> 
     builder.operation(thread, 1000, 2000, "step")
     builder.sample(thread, 1500, "python")
     builder.cost("switch", 300.0)
-    builder.cost("sample", None, quality="not measured: no clock")
+    builder.cost("sample", None, quality=quality("failed", detail="no clock"))
     for part in ("inside", "outside"):
         builder.cost("range", 100.0, part=part)
     with open_trace(builder.write()) as opened:

@@ -13,6 +13,7 @@ from rlscope_analysis.schema.vocabulary import BYSTANDER_EVENTS, EVENTS
 from rlscope_trace import __version__
 from rlscope_trace.calibrate import cache, children
 from rlscope_trace.calibrate.cache import Calibration
+from rlscope_trace.calibrate.results import failed
 from rlscope_trace.cli import calibrating
 from rlscope_trace.errors import TracerError
 from rlscope_trace.store.calibration import (
@@ -54,7 +55,7 @@ def test_a_file_that_was_copied_from_another_machine_is_not_believed(tmp_path: P
         ("mean_ns", "many"), ("mean_ns", float("nan")), ("mean_ns", 1e300), ("part", "beside"),
         ("n", 1.5), ("event", 7), ("stddev_ns", [1]), ("surprise", 1), ("n", -1), ("n", 10**30),
         ("mean_ns", True), ("mean_ns", None), ("low_ns", None), ("high_ns", 399.0),
-        ("stddev_ns", -1.0), ("method", "combined"), ("quality", "\ud800"),
+        ("stddev_ns", -1.0), ("method", "combined"), ("quality", {"grade": "good"}),
     ],
 )  # fmt: skip
 def test_a_damaged_cost_damages_the_file(tmp_path: Path, name: str, value: object) -> None:
@@ -102,6 +103,16 @@ def test_an_interrupt_while_writing_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.root
+def test_costs_of_another_user_are_not_believed(tmp_path: Path) -> None:
+    path = cache.save(tmp_path, calibration())
+    os.chown(path, 12345, 12345)
+    assert cache.load(tmp_path, KEY) == (None, f"{path} is no file of ours")
+    path.unlink()
+    os.mkfifo(path)
+    assert cache.load(tmp_path, KEY) == (None, f"{path} is no file of ours")
+
+
 def test_where_the_cache_is() -> None:
     user = {"HOME": "/users/ada", "XDG_CACHE_HOME": "/users/ada/cache"}
     assert cache.cache_directory(user, euid=1000) == Path("/users/ada/cache/rlscope-trace")
@@ -110,7 +121,7 @@ def test_where_the_cache_is() -> None:
     for homeless in ({}, {"HOME": ""}, {"HOME": "here"}):
         kept = cache.cache_directory(homeless, euid=1000)
         assert kept == Path("/nonexistent/.cache/rlscope-trace")
-    # Of root it is never the home of the user that called sudo.
+    # Of root itself it is that of the machine.
     assert cache.cache_directory(user, euid=0) == Path("/var/cache/rlscope-trace")
     named = {**user, "RLSCOPE_CALIBRATION_DIR": "/elsewhere"}
     assert cache.cache_directory(named, euid=0) == Path("/elsewhere")
@@ -140,7 +151,7 @@ def test_of_several_ways_that_of_the_recording_counts(tmp_path: Path) -> None:
     for event, known in (("call", "multi, session"), ("switch", "btf")):
         (row,) = [row for row in perf if row.event == event]
         assert row.mean_ns is None
-        assert f"not measured: the calibration knows {known}" in row.quality
+        assert (row.quality.code, row.quality.subject) == ("other_way", known)
 
 
 @pytest.mark.parametrize("loader", ["libbpf", "bcc"])
@@ -161,7 +172,7 @@ def test_every_event_has_a_row_with_a_cost_or_a_reason(tmp_path: Path, text: str
     assert {row[0] for row in rows} >= {*EVENTS, *BYSTANDER_EVENTS}
     assert {row[2] for row in rows} == {False}
     for event, mean_ns, _, quality in rows:
-        assert (mean_ns is None) == quality.startswith("not measured: "), event
+        assert (mean_ns is None) == (quality == "not_measured"), event
         assert mean_ns != 0
 
 
@@ -209,7 +220,7 @@ def test_where_nothing_could_be_measured_nothing_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reason = "the process that is measured has ended: out of memory"
-    costs = [Cost(event, None, "micro", quality=f"not measured: {reason}") for event in EVENTS]
+    costs = [Cost(event, None, "micro", quality=failed(reason)) for event in EVENTS]
     measured(monkeypatch, costs)
     monkeypatch.setattr(calibrating, "_require_tracing", lambda: None)
     directory = tmp_path / "cache"

@@ -6,14 +6,16 @@ from pathlib import Path
 import pytest
 
 from recording import rlscope
+from rlscope_analysis.schema.facts.qualities import quality
 from rlscope_trace.calibrate import cache
 from rlscope_trace.calibrate.cache import Calibration
-from rlscope_trace.store.calibration import Cost
+from rlscope_trace.calibrate.results import failed
+from rlscope_trace.store.calibration import Cost, read_cost
 
 COSTS = [
-    Cost("wakeup", "outside", "micro", "btf", 1234.5, 20.0, 9, -380.0, 1420.0, "uncertain: noise"),
+    Cost("wakeup", "outside", "micro", "btf", 1234.5, 20.0, 9, -380.0, 1420.0, quality("zero")),
     Cost("call", None, "program", "session", 150.0, 2.0, 9, 148.0, 152.0),
-    Cost("cuda_call", None, "micro", quality="not measured: no NVIDIA GPU"),
+    Cost("cuda_call", None, "micro", quality=failed("no NVIDIA GPU")),
 ]
 
 
@@ -35,7 +37,7 @@ def test_the_table_shows_numbers_intervals_and_reasons() -> None:
     ]  # fmt: skip
     assert wakeup.split() == [
         "wakeup", "outside", "micro", "btf", "1,234", "20", "9", "-380", "..", "1,420",
-        "uncertain:", "noise",
+        "uncertain:", "cannot", "be", "told", "from", "0",
     ]  # fmt: skip
     assert call.split() == [
         "call", "program", "session", "150", "2", "9", "148", "..", "152", "ok",
@@ -48,4 +50,4 @@ def test_the_table_shows_numbers_intervals_and_reasons() -> None:
 def test_json_holds_every_field() -> None:
     told = json.loads(rlscope("calibrate", "--format=json").stdout)
     assert told["key"] == cache.machine_key()
-    assert [Cost(**entry) for entry in told["costs"]] == COSTS
+    assert [read_cost(entry) for entry in told["costs"]] == COSTS

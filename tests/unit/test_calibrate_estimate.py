@@ -5,11 +5,12 @@ import statistics
 
 import pytest
 
+from rlscope_analysis.schema.facts.qualities import GOOD
 from rlscope_trace import _capture
 from rlscope_trace.calibrate.account import counted, per_run, together
 from rlscope_trace.calibrate.estimate import Estimate, added, calm, estimate, split
-from rlscope_trace.calibrate.results import Values, quality_of
-from rlscope_trace.store.calibration import OK, Cost
+from rlscope_trace.calibrate.results import Values, failed, quality_of
+from rlscope_trace.store.calibration import Cost
 
 BASE_NS = 2000.0
 COST_NS = 150.0
@@ -64,7 +65,7 @@ def test_an_interval_of_nothing_holds_zero() -> None:
     assert found.low_ns is not None
     assert found.high_ns is not None
     assert found.low_ns < 0 < found.high_ns
-    assert quality_of(found) == "uncertain: cannot be told from 0"
+    assert quality_of(found).code == "zero"
 
 
 def test_a_wild_measurement_moves_neither_the_mean_nor_the_spread_by_much() -> None:
@@ -80,7 +81,7 @@ def test_few_values_give_no_interval_and_none_no_estimate() -> None:
     assert estimate([]) is None
     found = estimate([5.0] * 5)
     assert found == Estimate(5.0, 0.0, 5, None, None)
-    assert "too few" in quality_of(found)
+    assert quality_of(found).code == "few_measurements"
 
 
 def test_calm_is_the_lower_quartile() -> None:
@@ -117,7 +118,7 @@ def test_rows_say_what_they_are_and_what_to_think_of_them() -> None:
         ("call", "outside", "micro"), ("call", None, "program"),
     }  # fmt: skip
     wakeup = rows["wakeup", "outside", "micro"]
-    assert (wakeup.how, wakeup.mean_ns, wakeup.n, wakeup.quality) == ("btf", 104.5, 10, OK)
+    assert (wakeup.how, wakeup.mean_ns, wakeup.n, wakeup.quality) == ("btf", 104.5, 10, GOOD)
     inside, outside = (rows["call", part, "micro"].mean_ns for part in ("inside", "outside"))
     assert inside is not None
     assert outside is not None
@@ -125,8 +126,8 @@ def test_rows_say_what_they_are_and_what_to_think_of_them() -> None:
 
 
 def test_a_wide_interval_is_a_warning() -> None:
-    assert quality_of(Estimate(100.0, 40.0, 9, 60.0, 140.0)).startswith("uncertain: the interval")
-    assert quality_of(Estimate(100.0, 5.0, 9, 90.0, 110.0)) == OK
+    assert quality_of(Estimate(100.0, 40.0, 9, 60.0, 140.0)).code == "wide"
+    assert quality_of(Estimate(100.0, 5.0, 9, 90.0, 110.0)) == GOOD
 
 
 def test_an_account_counts_the_runs_that_are_meant() -> None:
@@ -141,7 +142,7 @@ def test_an_account_counts_the_runs_that_are_meant() -> None:
 
 
 def test_a_cost_that_is_not_measured_has_no_number() -> None:
-    row = Cost("cuda_call", None, "micro", quality="not measured: no NVIDIA GPU")
+    row = Cost("cuda_call", None, "micro", quality=failed("no NVIDIA GPU"))
     assert (row.mean_ns, row.stddev_ns, row.low_ns, row.high_ns, row.n) == (*[None] * 4, 0)
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from known_costs import COSTS, measured
 from rlscope_analysis.overhead import estimate as overhead_costs
+from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_trace.calibrate import cache
 from rlscope_trace.cli import calibrate as command
 from rlscope_trace.cli import calibrating
@@ -37,7 +38,7 @@ def since_boot_ns() -> int:
 def recorded(tmp_path: Path, *, ended: bool, end_ns: int, boot: str) -> Path:
     """Write a trace of this very process, which runs, recorded until an instant since the boot."""
     meta: dict[str, str | None] = {
-        "schema_version": "1", "calibration_key": json.dumps(KEY), "boot_id": boot,
+        "schema_version": str(SCHEMA_VERSION), "calibration_key": json.dumps(KEY), "boot_id": boot,
         "capture": "btf",
     }  # fmt: skip
     builder = TraceBuilder(tmp_path / "trace.duckdb", meta=meta)

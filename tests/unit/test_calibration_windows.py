@@ -12,6 +12,7 @@ import pytest
 from rlscope_trace.store.finalise import finalise
 from rlscope_trace.store.probe_facts import read_probe_facts
 from rlscope_trace.store.spool import open_spool
+from said import said
 from spool_builder import RUNNABLE, SpoolBuilder
 
 if TYPE_CHECKING:
@@ -81,8 +82,8 @@ def trace(tmp_path: Path) -> Callable[..., Query]:
 
 
 def reasons(ask: Query) -> set[object]:
-    rows = ask("SELECT reason FROM capture WHERE measured AND kind LIKE 'native_call%'")
-    return {reason for (reason,) in rows}
+    found = said(ask, "measured AND kind LIKE 'native_call%'")  # type: ignore[arg-type]
+    return {sentence for *_, sentence in found}
 
 
 def test_windows_are_told_by_time_and_when_probes_came_and_went(
@@ -115,8 +116,8 @@ def test_it_is_told_when_programs_are_timed_all_the_time(trace: Callable[..., Qu
 def test_windows_without_calls_are_a_loss(trace: Callable[..., Query]) -> None:
     ask = trace(OPENED, CALLS, OPENED | {"start_ns": 249}, CALLS | {
         "start_ns": 250, "away_ns": 255, "back_ns": 290, "end_ns": 300})  # fmt: skip
-    assert ask("SELECT kind, count, first_ns, remedy FROM trace_stat") == [
-        ("rate-limited", 2, 150, "--in-run-calibration light")
+    assert ask("SELECT kind, code, count, first_ns FROM trace_stat") == [
+        ("rate-limited", "calls_paused", 2, 150)
     ]
     (reason,) = reasons(ask)
     assert str(reason).startswith("in part: the probes of calls were away 2 times, 0.0 s in all")
@@ -129,9 +130,11 @@ def test_windows_without_samples_are_none(trace: Callable[..., Query]) -> None:
 
 
 def test_a_reason_to_give_up_is_said_as_well(trace: Callable[..., Query]) -> None:
-    ask = trace(CALLS, {"event": "gave_up", "reason": "greenlet", "ts_ns": 300})
+    ask = trace(CALLS, {"event": "gave_up", "fact": {"code": "probes_gone", "detail": "greenlet"}})
     (reason,) = reasons(ask)
-    assert str(reason).startswith("in part: greenlet; the probes of calls were away once")
+    assert str(reason).startswith(
+        "in part: the probes did not come back: greenlet; the probes of calls were away once"
+    )
 
 
 @pytest.mark.parametrize(("end_ns", "until_ns"), [(500, 500), (0, 400)])

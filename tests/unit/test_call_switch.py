@@ -31,8 +31,8 @@ def test_probes_that_do_not_come_back_are_given_up_and_none_is_attached_any_more
 ) -> None:
     told = []
 
-    def give_up(reason: str) -> None:
-        told.append(reason)
+    def give_up(code: str, detail: str) -> None:
+        told.append((code, detail))
         with switch.ending():
             pass
 
@@ -44,7 +44,7 @@ def test_probes_that_do_not_come_back_are_given_up_and_none_is_attached_any_more
     with pytest.raises(OSError, match="the probes of calls were taken away"), switch.changing():
         pytest.fail("attached probes that nobody governs")
     log.close()
-    assert told == ["the probes did not come back: Cannot allocate memory"]
+    assert told == [("probes_gone", "Cannot allocate memory")]
     assert not switch.is_away
     assert not switch.is_settled
     opened, closed = map(json.loads, (tmp_path / "probes.jsonl").read_text().splitlines())

@@ -12,6 +12,8 @@ import duckdb
 import pytest
 
 from rlscope_analysis.schema import create_tables
+from rlscope_analysis.schema.facts.fact import Fact
+from rlscope_analysis.sentences import coverage_sentence
 from rlscope_trace.nvml.counter_file import CounterFile, CounterLines, read_counter_file
 from rlscope_trace.store.counters import Counters, insert_counters
 from rlscope_trace.store.spool import open_spool
@@ -51,12 +53,15 @@ class Stored:
             create_tables(connection)
             self.written: Counters = insert_counters(connection, open_spool(directory))
             self.rows = connection.execute("FROM counter ORDER BY ts_ns, uuid, name").fetchall()
-            self.capture = connection.execute(
-                "SELECT process_id, measured, reason FROM capture WHERE kind = 'counter'"
-            ).fetchall()
+            found = self.written.capture
+            self.capture = (
+                []
+                if found is None
+                else [(found.measured, coverage_sentence(found.facts, measured=found.measured))]
+            )
 
     def losses(self) -> list[tuple[Any, ...]]:
-        return [(loss.kind, loss.source, loss.count) for loss in self.written.losses]
+        return [(loss.kind, loss.code, loss.count) for loss in self.written.losses]
 
 
 def test_readings_become_rows(tmp_path: Path) -> None:
@@ -73,7 +78,7 @@ def test_readings_become_rows(tmp_path: Path) -> None:
         (END_NS, "box", "GPU-a", 0, "power", 72.0),
     ]
     assert stored.written.rows == 4
-    assert stored.capture == [(None, True, "NVML, every 100 ms")]
+    assert stored.capture == [(True, "NVML, every 100 ms")]
     assert stored.losses() == []
     assert json.loads(stored.written.meta["nvml_devices"])[1] == {
         "device_id": 1, "uuid": "GPU-b", "name": "H200",
@@ -91,9 +96,9 @@ def test_what_was_refused_is_said_once_for_all_devices(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert Stored(tmp_path / "spool", lines).capture == [
         (
-            None, True,
-            "in part: power of GPU 0: GPU is lost (after some readings);"
-            " energy, sm_activity of GPU 0, 1: Not Supported",
+            True,
+            "in part: energy, sm_activity of GPU 0, 1: Not Supported;"
+            " power of GPU 0: GPU is lost (after some readings)",
         )
     ]  # fmt: skip
 
@@ -102,13 +107,13 @@ def test_what_was_refused_is_said_once_for_all_devices(tmp_path: Path) -> None:
     ("lines", "nvml", "capture"),
     [
         (None, None, []),
-        (None, False, [(None, False, "not asked for: --no-nvml")]),
-        (None, True, [(None, False, "their file could not be written")]),
-        ([], True, [(None, False, "NVML had not answered when the recording ended")]),
-        ([{"unavailable": "why"}], True, [(None, False, "why")]),
+        (None, False, [(False, "not asked for: --no-nvml")]),
+        (None, True, [(False, "their file could not be written")]),
+        ([], True, [(False, "NVML had not answered when the recording ended")]),
+        ([{"unavailable": {"code": "nvml_unavailable", "detail": "why"}}], True, [(False, "why")]),
         (
             [*DEVICES, {"device": 0, "not_measured": "power", "reason": "Not Supported"}],
-            True, [(None, False, "Not Supported")],
+            True, [(False, "Not Supported")],
         ),
     ],
 )  # fmt: skip
@@ -120,7 +125,28 @@ def test_what_is_not_measured_says_why(
 ) -> None:
     stored = Stored(tmp_path / "spool", lines, nvml=nvml)
     assert (stored.rows, stored.capture) == ([], capture)
-    assert stored.written.capture_rows == len(capture)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'[0,Infinity,{"power":1}]', b'[0,1e999,{"power":1}]', b'[0,-5,{"power":1}]',
+        b'[0,9223372036854775808,{"power":1}]', b'[-1,200,{"power":1}]', b'[true,200,{"power":1}]',
+        b'[0,200,{"power":1' + b"0" * 400 + b"}]", b'[0,200,{"\\ud800":1}]', b"[" * 100_000,
+        b'{"device":7,"not_measured":"power","reason":"no"}',
+        b'{"device":0,"not_measured":["power"],"reason":"no"}',
+        b'{"uuid":["GPU-c"],"index":0,"name":"H200"}', b'{"uuid":"\\ud800","index":0,"name":""}',
+        b'{"uuid":"GPU-c","index":4294967296,"name":"H200"}',
+        b'{"interval_ms":Infinity,"driver":"580.1"}', b'{"unavailable":{"a":1}}',
+        b'{"format":1,"lost":[1e999,null],"failed":[0,null]}',
+        b'{"format":1,"lost":["many",null],"failed":[0,null]}',
+    ],
+    ids=lambda line: line.decode()[:40],
+)  # fmt: skip
+def test_a_line_of_odd_values_is_damage(tmp_path: Path, line: bytes) -> None:
+    stored = Stored(tmp_path / "spool", [*DEVICES, [0, 200, {"power": 70.5}], line + b"\n"])
+    assert [row[-1] for row in stored.rows] == [70.5]
+    assert ("dropped", "nvml_damaged", 1) in stored.losses()
 
 
 def test_damage_and_losses_are_counted(tmp_path: Path) -> None:
@@ -134,10 +160,10 @@ def test_damage_and_losses_are_counted(tmp_path: Path) -> None:
     )  # fmt: skip
     assert len(stored.rows) == 1
     assert stored.losses() == [
-        ("dropped", "NVML readings: damaged lines", 4),
+        ("dropped", "nvml_damaged", 4),
         (
             "truncated",
-            "NVML readings: the driver did not answer when the recording ended",
+            "nvml_hung",
             None,
         ),
     ]
@@ -183,7 +209,8 @@ def test_what_a_full_disk_does_not_take_comes_later_but_for_readings(
     file.write([[1, 300, {"power": 2}]], ts_ns=300, readings=1)
     disk.is_full = True
     file.is_hung = True
-    file.unavailable = "the driver is \u201cgone\u201d" * 10
+    # As long as a letter gets: two halves of six.
+    file.unavailable = Fact("nvml_unavailable", detail="gone" + "\U0001f600" * 99)
     file.update_header()
     file.close()
     lines = CounterLines()
@@ -191,7 +218,8 @@ def test_what_a_full_disk_does_not_take_comes_later_but_for_readings(
     assert [device.uuid for device in lines.devices] == ["GPU-a", "GPU-b"]
     assert (lines.lost.count, lines.lost.first_ns, lines.damaged) == (1, 200, 0)
     assert (lines.is_hung, lines.is_ended) == (True, False)
-    assert str(lines.unavailable).startswith("the driver is")
+    assert lines.unavailable is not None
+    assert str(lines.unavailable.detail).startswith("gone\U0001f600")
 
 
 def test_the_header_tells_what_did_not_get_there(tmp_path: Path) -> None:
@@ -211,7 +239,7 @@ def test_the_header_tells_what_did_not_get_there(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         create_tables(connection)
         written = insert_counters(connection, open_spool(directory))
-    assert [(loss.source, loss.count, loss.first_ns) for loss in written.losses] == [
-        ("NVML readings: disk full", 5, 500),
-        ("NVML readings that failed", 1, 700),
+    assert [(loss.code, loss.count, loss.first_ns) for loss in written.losses] == [
+        ("nvml_disk_full", 5, 500),
+        ("nvml_failed", 1, 700),
     ]

@@ -9,6 +9,7 @@ import pytest
 
 from rlscope_trace.store.finalise import FinaliseReport, finalise
 from rlscope_trace.store.spool import open_spool
+from said import said
 from shim_builder import DRIVER, OFF, REFUSED, ShimBuilder
 from spool_builder import OPEN, SpoolBuilder
 
@@ -19,7 +20,7 @@ BEGIN, FINISH = 100, 1000
 INSTRUMENTS = {"layers": ["simulator"], "sample_hz": 0, "gil": "waits", "not_measured": {},
                "cuda_calls": "auto"}  # fmt: skip
 SESSION = {"instruments": INSTRUMENTS, "capture": "btf", "machine": "x86_64",
-           "gpu": {"measured": True, "reason": "CUPTI"}}  # fmt: skip
+           "gpu": {"measured": True, "fact": {"code": "cupti"}}}  # fmt: skip
 CUDA, NATIVE = 4, 3
 WHERE = "libcuda.so.1, libcudart.so.12: no GPU activity, no correlation"
 
@@ -91,7 +92,8 @@ class Trace:
 
     @property
     def said(self) -> dict[object, tuple[object, ...]]:
-        rows = self.ask("SELECT process_id, measured, reason FROM capture WHERE kind = 'cuda_call'")
+        found = said(self.ask, "kind = 'cuda_call'")
+        rows = [(process_id, *rest) for process_id, _, *rest in found]
         assert len({row[0] for row in rows}) == len(rows)
         return {process_id: tuple(rest) for process_id, *rest in rows}
 
@@ -184,7 +186,7 @@ def test_calls_before_the_probes_are_missing(tmp_path: Path, spool: SpoolBuilder
 
 
 @pytest.mark.parametrize(
-    ("mode", "more"), [("auto", "; and it ended before it could be probed"), ("off", "")]
+    ("mode", "more"), [("auto", "; it ended before it could be probed"), ("off", "")]
 )
 def test_a_process_too_short_for_probes_says_so(tmp_path: Path, mode: str, more: str) -> None:
     spool = SpoolBuilder()
@@ -199,9 +201,8 @@ def test_a_process_too_short_for_probes_says_so(tmp_path: Path, mode: str, more:
 def test_a_process_that_called_cuda_did_initialise_it(tmp_path: Path, spool: SpoolBuilder) -> None:
     # The spool of a recorder that asked for CUPTI, and heard nothing of it.
     trace = Trace(tmp_path, spool, [*SITES, told(10), told(20)], ShimBuilder())
-    rows = trace.ask("SELECT process_id, measured, reason FROM capture WHERE kind = 'gpu_activity'")
-    assert [row[:2] for row in rows] == [(1, False), (2, False)]
-    assert all(str(row[2]).startswith("it called CUDA, but nothing was heard") for row in rows)
+    rows = trace.ask("SELECT process_id, measured, code FROM capture WHERE kind = 'gpu_activity'")
+    assert rows == [(1, False, "cupti_unheard"), (2, False, "cupti_unheard")]
 
 
 def test_where_cupti_is_on_but_told_no_call_there_was_none(
@@ -263,17 +264,17 @@ def test_a_fork_has_what_its_parent_has_and_later_words_replace_earlier(tmp_path
 
 
 def test_what_was_away_for_a_while_is_measured_in_part(tmp_path: Path, spool: SpoolBuilder) -> None:
-    gone = {"event": "gave_up", "reason": "pid 10 loaded _greenlet.so"}
+    gone = {"event": "gave_up", "fact": {"code": "probes_gone", "detail": "lost"}}
     trace = Trace(tmp_path, spool, [*SITES, told(10), gone])
     assert trace.said[1] == (
-        True, f"in part: pid 10 loaded _greenlet.so; by probes on the functions of {WHERE}",
+        True, f"in part: the probes did not come back: lost; by probes on the functions of {WHERE}",
     )  # fmt: skip
 
 
 @pytest.mark.parametrize(("mode", "reason"), [
-    ("auto", "recorded of processes that use CUDA: cuda_call"),
-    ("off", "the CUDA API is not probed"),
-    (None, "the CUDA API is not probed"),
+    ("auto", "see_cuda_call"),
+    ("off", "cuda_not_probed"),
+    (None, "cuda_not_probed"),
 ])  # fmt: skip
 def test_the_layer_says_where_its_calls_are(tmp_path: Path, mode: str | None, reason: str) -> None:
     spool = SpoolBuilder()
@@ -282,7 +283,7 @@ def test_the_layer_says_where_its_calls_are(tmp_path: Path, mode: str | None, re
     if mode is None:
         del instruments["cuda_calls"]
     trace = Trace(tmp_path, spool, [], session={**SESSION, "instruments": instruments})
-    assert trace.ask("SELECT measured, reason FROM capture WHERE kind = 'native_call:cuda_api'") \
+    assert trace.ask("SELECT measured, code FROM capture WHERE kind = 'native_call:cuda_api'") \
         == [(False, reason)]  # fmt: skip
 
 
@@ -294,4 +295,4 @@ def test_a_damaged_line_is_counted(
 ) -> None:
     trace = Trace(tmp_path, spool, [*SITES, line])
     assert trace.calls == OF_FIRST + OF_SECOND
-    assert trace.ask("SELECT count FROM trace_stat WHERE source = 'notes of the probes'") == [(1,)]
+    assert trace.ask("SELECT count FROM trace_stat WHERE code = 'probe_notes_damaged'") == [(1,)]

@@ -142,7 +142,7 @@ def test_an_empty_trace_has_no_slices(form: str) -> None:
 def test_facts_and_losses_travel_along(form: str) -> None:
     builder = new_builder()
     builder.meta["argv"] = 'python "train.py"'
-    builder.loss(kind="dropped", count=12, remedy="a larger ring")
+    builder.loss(count=12)
     builder.device(0, name="H100")
     read = export(builder, form)
     told = dict(read.facts)
@@ -150,7 +150,8 @@ def test_facts_and_losses_travel_along(form: str) -> None:
     (loss,) = told["loss"] if form == "chrome" else [told["loss"]]
     (device,) = told["gpu_device"] if form == "chrome" else [told["gpu_device"]]
     assert meta["argv"] == 'python "train.py"'
-    assert (loss["count"], loss["remedy"]) == (12, "a larger ring")
+    assert (loss["code"], loss["count"]) == ("ring_full", 12)
+    assert (loss["source"], loss["remedy"]) == ("ring cpu 0 cycle", "--ring-mib 64")
     assert device["name"] == "H100"
 
 

@@ -65,7 +65,7 @@ def trace() -> Iterator[Trace]:
             process, ORIGIN + start, ORIGIN + end, name=name, correlation_id=correlation
         )
     builder.clock(ts_ns=ORIGIN, realtime_ns=1_700_000_000_000_000_000)
-    builder.loss(count=3, remedy="a larger ring")
+    builder.loss(count=3)
     connection = duckdb.connect()
     builder.fill(connection)
     with Trace(Path("in-memory"), connection, 1) as filled:
@@ -180,7 +180,7 @@ def test_losses_and_clocks_travel_along(trace: Trace) -> None:
         assert viewer.rows(
             "SELECT extract_arg(arg_set_id, 'debug.count'), extract_arg(arg_set_id, 'debug.remedy')"
             " FROM slice WHERE name = 'loss'"
-        ) == [(3, "a larger ring")]
+        ) == [(3, "--ring-mib 64")]
         assert viewer.rows(
             "SELECT clock_name, clock_value FROM clock_snapshot WHERE clock_id = 1"
         ) == [("REALTIME", 1_700_000_000_000_000_000)]

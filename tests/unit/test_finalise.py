@@ -8,13 +8,15 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
 
 import rlscope_trace
-from rlscope_analysis.schema.vocabulary import BYSTANDER_EVENTS, EVENTS
+from rlscope_analysis.schema.vocabulary import BYSTANDER_EVENTS, EVENTS, SCHEMA_VERSION
+from rlscope_analysis.sentences import loss_sentence
 from rlscope_trace.errors import OutputExistsError, SpoolError, VerificationError
 from rlscope_trace.store import decoding
 from rlscope_trace.store.finalise import finalise
@@ -56,9 +58,8 @@ def rows(path: Path, query: str) -> list[tuple[object, ...]]:
 
 
 def stats(path: Path) -> dict[str, tuple[object, ...]]:
-    found = rows(path, "SELECT source, kind, count, first_ns, remedy FROM trace_stat")
-    assert all(row[4] for row in found)
-    return {str(row[0]): row[1:4] for row in found}
+    found = rows(path, "SELECT concat_ws(' ', code, record), kind, count, first_ns FROM trace_stat")
+    return {str(row[0]): row[1:] for row in found}
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ def test_the_database_tells_what_the_spool_told(directory: Path, output: Path) -
         "host": "box",
         "argv": '["train"]',
         "tool_version": rlscope_trace.__version__,
-        "schema_version": "1",
+        "schema_version": str(SCHEMA_VERSION),
         "ended_cleanly": "true",
         "inferred_switch_ins": "0",
         "recovered": "true",
@@ -163,22 +164,23 @@ def test_every_loss_is_told_with_its_remedy(spool: SpoolBuilder, tmp_path: Path)
     report = run(directory, tmp_path / "t.duckdb")
     found = stats(tmp_path / "t.duckdb")
     assert found == {
-        "ring cpu 2 cycle": ("dropped", 41, 133),
-        "spool cycle": ("dropped", 42, 134),
-        "probe runs that the OS kernel skipped": ("dropped", 43, None),
-        "threads that the filter could not take": ("dropped", 44, None),
-        "spool: 3 bytes after the last whole record": ("truncated", 1, None),
-        "spool: damaged records": ("dropped", 1, None),
-        "spool: records of a kind not known": ("dropped", 1, None),
-        "threads without a start: in process (unknown)": ("unmatched", 1, None),
-        "wakeups not seen: run-queue latency counted as sleep": ("unmatched", 1, 115),
-        "cycles: gaps between them, see thread.lost_ns": ("unmatched", 1, 110),
-        "cycles that overlap or run backwards: cut": ("unmatched", 1, 125),
-        "threads without an end, see thread.lost_ns": ("unmatched", 1, 140),
+        "ring_full cycle": ("dropped", 41, 133),
+        "spool_full cycle": ("dropped", 42, 134),
+        "probe_runs_skipped": ("dropped", 43, None),
+        "filter_full": ("dropped", 44, None),
+        "spool_cut": ("truncated", 1, None),
+        "spool_damaged": ("dropped", 1, None),
+        "spool_unknown": ("dropped", 1, None),
+        "thread_start_unseen": ("unmatched", 1, None),
+        "wakeup_unseen": ("unmatched", 1, 115),
+        "cycle_gap": ("unmatched", 1, 110),
+        "cycle_overlap": ("unmatched", 1, 125),
+        "thread_end_unseen": ("unmatched", 1, 140),
     }
     assert len(report.losses) == len(found)
-    remedies = {loss.source: loss.remedy for loss in report.losses}
-    assert remedies["ring cpu 2 cycle"] == "--ring-mib 32"
+    remedies = {loss.code: loss_sentence(loss.code, asdict(loss))[1] for loss in report.losses}
+    assert all(remedies.values())
+    assert remedies["ring_full"] == "--ring-mib 32"
     assert rows(tmp_path / "t.duckdb", "SELECT name, pid FROM process WHERE process_id = 2") == [
         ("(unknown)", None)
     ]
@@ -191,9 +193,9 @@ def test_a_killed_recording_is_told_to_be_one(spool: SpoolBuilder, tmp_path: Pat
     meta = dict(rows(tmp_path / "t.duckdb", "FROM meta"))
     assert (meta["ended_cleanly"], meta["end_ns"]) == ("false", "170")
     assert stats(tmp_path / "t.duckdb") == {
-        "not known: the counters are gone": ("dropped", None, None),
-        "the recording: its last 0.1 s at least": ("truncated", None, None),
-        "threads alive when the recorder was killed": ("truncated", 1, 170),
+        "counters_gone": ("dropped", None, None),
+        "recorder_killed": ("truncated", None, None),
+        "thread_cut": ("truncated", 1, 170),
     }
 
 

@@ -3,6 +3,8 @@
 import os
 import random
 import shutil
+import struct
+import subprocess
 import sys
 from pathlib import Path
 
@@ -149,3 +151,41 @@ def test_a_process_may_end_while_it_is_read() -> None:
             except ProcessLookupError:
                 continue
             assert set(found) == {"points", "rejected", "scanned_bytes", "unscanned_bytes"}
+
+
+def segments(*wanted: tuple[int, int, int, int]) -> bytes:
+    """Return loaded segments of a file: (flags, address, bytes in the file, bytes in memory)."""
+    return b"".join(
+        struct.pack("<IIQQQQQQ", 1, flags, 0, address, address, in_file, in_memory, 4096)
+        for flags, address, in_file, in_memory in wanted
+    )
+
+
+def elf(programs: bytes, sections: bytes) -> bytes:
+    """Return a file of these two tables, with nothing in them."""
+    head = b"\x7fELF\2\1\1".ljust(16, b"\0") + struct.pack(
+        "<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, 64 + len(programs), 0, 64, 56, len(programs) // 56, 64,
+        len(sections) // 64, 0,
+    )  # fmt: skip
+    return head + programs + sections
+
+
+def table(kind: int, size: int) -> bytes:
+    return struct.pack("<IIQQQQIIQQ", 0, kind, 0, 0, 0, size, 0, 0, 8, 24)
+
+
+def test_a_file_of_many_symbol_tables_is_read_once(code: Path) -> None:
+    start, _ = start_and_site(extension("_json"))
+    whole = elf(segments((5, 0, 1 << 22, 1 << 22)), table(11, 1 << 22) * 60_000)
+    ask = (
+        "import sys; from rlscope_trace._capture import PythonScan\n"
+        "print(PythonScan(int(sys.argv[1])).exported(sys.argv[2], ['PyInit__json', 'a', 'b']))"
+    )
+    with functions_of_file(code, start) as target:
+        overwrite(code, whole)
+        told = subprocess.run(
+            [sys.executable, "-c", ask, str(target.pid), str(code)],
+            capture_output=True, text=True, timeout=60, check=True,
+        )  # fmt: skip
+        overwrite(code, extension("_json").read_bytes())
+    assert told.stdout == "{}\n"

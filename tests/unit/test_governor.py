@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rlscope_analysis.sentences import site_sentence
 from rlscope_trace.governor import Decision, Governor, ProbeCost
 
 WINDOW_NS = 250_000_000
@@ -146,14 +147,18 @@ def test_cpu_time_that_stands_still_does_not_drop_what_is_not_called_much() -> N
     assert [d.site_id for d in governor.decide(WINDOW_NS, 0, counters)] == [1]
 
 
+def sentence(decision: Decision) -> str:
+    return site_sentence("dropped", decision.code, None, decision.numbers)
+
+
 def test_the_reason_tells_users_what_was_seen() -> None:
     program = Simulated({1: Site(rate=65_000, mean_ns=3_100)})
     program.run(3)
     assert program.dropped == {}
     program.run(1)
     (decision,) = program.dropped.values()
-    assert decision.reason == (
-        "dropped after 1.0 s: 65,000 calls of 3.1 us would cost 13 % of the CPU time (budget 2 %)"
+    assert sentence(decision) == (
+        "dropped: after 1.0 s: 65,000 calls of 3.1 us would cost 13 % of the CPU time (budget 2 %)"
     )
     assert (decision.hits, decision.mean_ns) == (65_000, 3_100)
 
@@ -162,7 +167,7 @@ def test_the_reason_names_the_total_where_no_site_alone_is_over() -> None:
     program = Simulated({site: Site(rate=7_000, mean_ns=800) for site in range(2)})
     program.run(400)
     (decision,) = program.dropped.values()
-    assert "would cost 1.4 % of the CPU time, all probes 2.8 % (budget 2 %)" in decision.reason
+    assert "would cost 1.4 % of the CPU time, all probes 2.8 % (budget 2 %)" in sentence(decision)
 
 
 SITES = st.dictionaries(
@@ -272,7 +277,7 @@ def test_a_site_whose_calls_are_far_apart_goes_by_what_they_cost_there() -> None
     # 1 % if they were near one another, 3.5 % as they are.
     program = Simulated({1: Site(rate=5_000, mean_ns=100_000)}, Governor(BUDGET))
     program.run(40)
-    assert "would cost 3.5 % of the CPU time (budget 2 %)" in program.dropped[1].reason
+    assert "would cost 3.5 % of the CPU time (budget 2 %)" in sentence(program.dropped[1])
     within = Simulated({1: Site(rate=2_800, mean_ns=200_000)}, Governor(BUDGET))
     within.run(400)
     assert within.dropped == {}

@@ -75,7 +75,7 @@ def test_statuses_devices_and_streams(tmp_path: Path, shim: ShimBuilder) -> None
     ]
     assert report.rows["gpu_device"] == 2
     assert losses(path) == {
-        "statuses and devices that a process told more than once: kept once": ("unmatched", 2),
+        "gpu_told_twice": ("unmatched", 2),
     }
 
 
@@ -208,7 +208,7 @@ def test_processes_that_said_nothing_are_not_measured(tmp_path: Path, shim: Shim
     for number, pid in enumerate((10, 20), 1):
         spool.thread(number, ts_ns=BEGIN, tid=pid, tgid=pid)
         spool.close(number, off_ns=FINISH)
-    told = {"measured": False, "reason": "not asked for: --cupti off"}
+    told = {"measured": False, "fact": {"code": "not_asked_for", "subject": "--cupti off"}}
     spool.write(folder, end_ns=FINISH, session={"host": "box", "gpu": told})
     shim.status()
     path, _ = saved(folder, shim)

@@ -47,7 +47,7 @@ def test_calls_belong_to_the_thread_that_called(tmp_path: Path, shim: ShimBuilde
     ]
     assert report.rows["cuda_call_coded"] == 4
     # None of them has its work in the trace; the last one asked for none.
-    lost = "CUDA calls whose GPU activity is not in the trace, or that a graph captured"
+    lost = "cuda_call_without_gpu"
     assert losses(path) == {lost: ("unmatched", 3)}
 
 
@@ -121,7 +121,7 @@ def test_threads_of_another_namespace(tmp_path: Path) -> None:
     shim.call(3, 260, 270)
     path, _ = saved(kernel_half(tmp_path / "spool", tids=(10, 11)), shim)
     assert [row[:3] for row in rows(path, CALLS)] == [(1, 200, 210), (1, 260, 270), (2, 220, 230)]
-    assert losses(path) == {"CUDA calls of threads that are not in the trace": ("unmatched", 1)}
+    assert losses(path) == {"cuda_call_without_thread": ("unmatched", 1)}
 
 
 def test_all_views_work_on_a_recorded_trace(tmp_path: Path, shim: ShimBuilder) -> None:
@@ -197,5 +197,5 @@ def test_every_record_is_a_row(
     )
     known = {call[4] for call in calls}
     unmatched = sum(activity[3] not in known for activity in activities) if calls else 0
-    found = losses(path).get("GPU activities whose call is not in the trace", ("unmatched", 0))
+    found = losses(path).get("gpu_without_call", ("unmatched", 0))
     assert found == ("unmatched", unmatched)

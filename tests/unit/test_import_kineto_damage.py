@@ -97,11 +97,11 @@ def test_salvage_makes_a_trace_of_every_cut(tmp_path: Path, name: str) -> None:
         path = tmp_path / name
         path.write_bytes(whole[:length])
         with imported(path, salvage=True) as con:
-            ((source, remedy),) = con.execute(
-                "SELECT source, remedy FROM trace_stat WHERE kind = 'truncated'"
+            ((code, detail),) = con.execute(
+                "SELECT code, detail FROM trace_stat WHERE kind = 'truncated'"
             ).fetchall()
-            assert "cut off, at byte" in source
-            assert remedy
+            assert code == "kineto_file_cut"
+            assert "cut off, at byte" in detail
             assert con.execute("SELECT value FROM meta WHERE key = 'ended_cleanly'").fetchall() == [
                 ("false",)
             ]
@@ -193,7 +193,7 @@ def test_byte_order_mark_bad_bytes_and_control_characters(tmp_path: Path) -> Non
     with imported(path) as con:
         symbols = [row[0] for row in con.execute("SELECT symbol FROM site").fetchall()]
         assert symbols == ["A\ufffdB", "C\ufffd\ufffdD", "a\\u0000b"]
-        assert losses(con) == {("dropped", "bytes that are no text: replaced by U+FFFD"): 2}
+        assert losses(con) == {("dropped", "kineto_no_text"): 2}
 
 
 def test_missing_file_and_directory(tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ CATEGORIES = {
     "kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset",
     "Kernel": "kernel", "Memcpy": "memcpy", "Memset": "memset",
 }  # fmt: skip
-UNREADABLE = "Kineto events without a readable time, duration or pid"
-ORPHANS = "GPU activities whose call is not in the file: kept, without a launch"
+UNREADABLE = "kineto_unreadable"
+ORPHANS = "kineto_gpu_without_call"
 EPOCHS_NS = (0, 3_141_592_653_589, 1_695_835_542_514_261_123)
 PIDS = (4242, 77)
 # Most activities have none; a field that is None is left out.

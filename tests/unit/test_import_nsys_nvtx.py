@@ -153,8 +153,8 @@ def test_what_is_no_range_is_counted_but_names_are_not(builder: NsysBuilder) -> 
     builder.nvtx(14, None, "main", kind=39)  # names a thread
     trace = imported(builder.write())
     assert trace.losses() == {
-        ("skipped", "NVTX marks: they have no duration"): 2,
-        ("skipped", "NVTX events of type 35"): 1,
+        ("skipped", "nsys_marks_skipped"): 2,
+        ("skipped", "nsys_events_skipped 35"): 1,
     }
 
 

@@ -64,9 +64,9 @@ def test_states_tile_the_time_between_switches(builder: NsysBuilder) -> None:
 def test_the_limit_of_these_states_is_told(builder: NsysBuilder) -> None:
     add(builder, (100, IN, None, 0), (110, OUT, INTERRUPTIBLE, 0))
     (reason,) = imported(builder.write()).rows(
-        "SELECT reason FROM capture WHERE kind = 'thread_state'"
+        "SELECT code FROM capture WHERE kind = 'thread_state'"
     )
-    assert "after a wakeup" in reason[0]
+    assert reason == ("nsys_switches",)
 
 
 def test_a_process_that_does_not_tell_why_it_waits_is_not_measured(builder: NsysBuilder) -> None:
@@ -82,9 +82,7 @@ def test_a_process_that_does_not_tell_why_it_waits_is_not_measured(builder: Nsys
         (PID + 1,)
     ]
     assert state_measured(trace) == [(PID, True), (PID + 10, False)]
-    assert trace.losses() == {
-        ("skipped", "rows of SCHED_EVENTS of processes whose states they do not tell"): 4
-    }
+    assert trace.losses() == {("skipped", "nsys_states_untold SCHED_EVENTS"): 4}
     assert trace.rows(f"SELECT lost_ns FROM thread WHERE tid = {PID + 11}") == [(None,)]
 
 

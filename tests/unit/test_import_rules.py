@@ -22,6 +22,11 @@ TRACER_ROOMS = (
     "procfs",
     "layers",
     "privileges",
+    "outputs",
+    "limits",
+    "confinement",
+    "stats_server",
+    "rights",
     "late",
     "loaders",
     "probes",
@@ -47,15 +52,21 @@ ANALYSIS_ROOMS = (
     "wording",
     "text_table",
     "schema",
+    "sentences",
     "_sweep",
     "_perfetto",
-    "catalog",
     "views",
+    "catalog",
+    "relations",
     "window",
     "sweep",
     "overhead",
     "derive",
+    "trace_file",
+    "contents",
+    "damage",
     "trace",
+    "traces",
     "query",
     "result_format",
     "reports",
@@ -91,7 +102,7 @@ SYSTEM_INCLUDES = {"bpf": r"bpf/[a-z_]+\.h"}
 SYSTEM_EXCEPTIONS = {("bpf/records.h", "stdint.h")}
 
 TOP_FOLDERS = {"bpf", "cupti", "tracer", "analysis", "scripts", "tests", "docs"}
-TOP_FILES = {"README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml"}
+TOP_FILES = {"README.md", "CHANGELOG.md", "LICENSE", "SECURITY.md", "pyproject.toml"}
 
 # Paths that exist on one machine only; a leading word character makes it /proc/PID/root and such.
 MACHINE_PATH = re.compile(r"(?<![\w.}*])/(?:work|root|home/\w+)\b(?=/|$|\s)")

@@ -91,11 +91,13 @@ def test_rows_are_stored_in_their_order(
 
 def test_meta_and_losses(tmp_path: Path) -> None:
     output = tmp_path / "t.duckdb"
-    losses = (TraceStat("skipped", "a", 3, None, None), TraceStat("dropped", "b", 0, 1, "x"))
+    losses = (
+        TraceStat("nsys_table_skipped", 3, record="A"), TraceStat("nsys_half", 0, 1, record="B"),
+    )  # fmt: skip
     report = write(output, losses=losses)
     assert report.losses == losses[:1]
-    assert rows(output, "SELECT kind, source, count, first_ns, remedy FROM trace_stat") == [
-        ("skipped", "a", 3, None, None)
+    assert rows(output, "SELECT kind, code, count, first_ns, record FROM trace_stat") == [
+        ("skipped", "nsys_table_skipped", 3, None, "A")
     ]
     assert dict(rows(output, "SELECT key, value FROM meta"))["loader"] == "import"
     assert {"schema_version", "tool_version"} <= dict(rows(output, "FROM meta")).keys()
@@ -156,7 +158,7 @@ def test_two_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
     output = tmp_path / "t.duckdb"
 
     def import_too(_con: duckdb.DuckDBPyConnection) -> None:
-        with pytest.raises(TracerError, match="another import is writing"):
+        with pytest.raises(TracerError, match="another recorder is writing"):
             write(output)
 
     write(output, complete=import_too)
@@ -166,8 +168,10 @@ def test_two_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
 
 def test_what_a_killed_import_left_is_no_hindrance(tmp_path: Path) -> None:
     output = tmp_path / "t.duckdb"
-    for suffix in ("partial", "partial.wal", "partial.lock"):
-        tmp_path.joinpath(f"t.duckdb.{suffix}").write_bytes(b"half")
+    left = tmp_path / "t.duckdb.partial"
+    (left / "spill").mkdir(parents=True, mode=0o700)
+    for name in ("trace", "trace.wal", "spill/duckdb_temp_storage-0.tmp"):
+        (left / name).write_bytes(b"half")
     write(output)
     assert list(tmp_path.iterdir()) == [output]
 

@@ -78,6 +78,10 @@ def test_nothing_is_promised_that_was_not_done() -> None:
         (status(python=PYTHON_FAILED), "Python half of the attach failed"),
         (status(message="nvtx=disabled"), "NVTX_DISABLE"),
         (status(message="auto=Python is older"), "no automatic phases: Python is older"),
+        (
+            status(message="auto=installed\nfailed=adapter failed\ttorch\tKeyError\t'x'"),
+            "automatic phases are incomplete: the adapter of torch failed: KeyError: 'x'",
+        ),
     ],
 )
 def test_each_gap_is_named(found: _Status, words: str) -> None:

@@ -54,7 +54,8 @@ sampler.stop(float(stop_s))
 lines = CounterLines()
 rows = list(read_counter_file(path, lines)) if path.exists() else []
 print(json.dumps({
-    "rows": rows, "unavailable": lines.unavailable, "ended": lines.is_ended, "hung": lines.is_hung,
+    "rows": rows, "unavailable": lines.unavailable and lines.unavailable.to_json(),
+    "ended": lines.is_ended, "hung": lines.is_hung,
     "devices": [[d.index, d.uuid, d.name] for d in lines.devices], "driver": lines.driver,
     "not_measured": lines.not_measured, "lost": lines.lost.count, "failed": lines.failed.count,
     "damaged": lines.damaged, "ahead_ns": ahead_ns, "pynvml": "pynvml" in sys.modules,
@@ -194,21 +195,28 @@ def test_a_counter_that_goes_on_failing_is_given_up(library: Path, tmp_path: Pat
     assert len(series(answer)[0, "power"]) == 1
 
 
+def unavailable(detail: str) -> dict[str, str]:
+    return {"code": "nvml_unavailable", "detail": detail}
+
+
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"refuse": "nvmlInitWithFlags:9"}, "nothing to measure: NVML: Driver Not Loaded"),
+        (
+            {"refuse": "nvmlInitWithFlags:9"},
+            {"code": "no_gpu", "detail": "NVML: Driver Not Loaded"},
+        ),
         (
             {"refuse": "nvmlInitWithFlags:18"},
-            "NVML: RM has detected an NVML/RM version mismatch.",
+            unavailable("NVML: RM has detected an NVML/RM version mismatch."),
         ),
-        ({"devices": "0"}, "nothing to measure: NVML knows no GPU"),
-        ({"refuse": "nvmlDeviceGetCount_v2:999"}, "NVML: Unknown Error"),
-        ({"refuse": "nvmlDeviceGetUUID:15"}, "GPU 0: GPU is lost"),
+        ({"devices": "0"}, {"code": "no_gpu", "detail": "NVML knows no GPU"}),
+        ({"refuse": "nvmlDeviceGetCount_v2:999"}, unavailable("NVML: Unknown Error")),
+        ({"refuse": "nvmlDeviceGetUUID:15"}, unavailable("GPU 0: GPU is lost")),
     ],
 )
 def test_a_driver_that_does_not_work_is_a_reason(
-    library: Path, tmp_path: Path, settings: dict[str, str], reason: str
+    library: Path, tmp_path: Path, settings: dict[str, str], reason: dict[str, str]
 ) -> None:
     answer = sample(library, tmp_path / "c", **settings)
     assert (answer["rows"], answer["unavailable"]) == ([], reason)
@@ -219,9 +227,8 @@ def test_a_machine_without_a_driver_loads_nothing(tmp_path: Path) -> None:
     answer = sample(tmp_path, tmp_path / "c")
     if answer["pynvml"]:
         pytest.skip("this machine has an NVIDIA driver")
-    assert answer["unavailable"] == (
-        "nothing to measure: no NVIDIA driver (libnvidia-ml.so.1 cannot be loaded)"
-    )
+    why = "no NVIDIA driver (libnvidia-ml.so.1 cannot be loaded)"
+    assert answer["unavailable"] == {"code": "no_gpu", "detail": why}
     assert (answer["rows"], answer["alive"]) == ([], False)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -13,7 +14,7 @@ from rlscope_trace._capture import ShimRangeReader, ShimScan
 from rlscope_trace.store.finalise import FinaliseReport, finalise
 from rlscope_trace.store.spool import open_spool
 from shim_builder import END as ASYNC_END
-from shim_builder import MARK, START, THREAD_OPEN, ShimBuilder
+from shim_builder import MARK, START, STRING, THREAD_OPEN, ShimBuilder
 from spool_builder import SpoolBuilder
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def rows(path: Path, query: str) -> list[tuple[object, ...]]:
 
 
 def losses(path: Path) -> dict[str, tuple[object, ...]]:
-    found = rows(path, "SELECT source, kind, count FROM trace_stat")
+    found = rows(path, "SELECT code, kind, count FROM trace_stat")
     return {str(source): tuple(rest) for source, *rest in found}
 
 
@@ -114,8 +115,8 @@ def test_ranges_are_cut_at_what_was_recorded(tmp_path: Path, shim: ShimBuilder) 
         (1, 900, FINISH, "over the end", 0),
     ]
     assert losses(path) == {
-        "operations that began before the recording: cut at its start": ("truncated", 1),
-        "operations still open when their thread or the recording ended: cut there": (
+        "operation_began_before": ("truncated", 1),
+        "operation_open_at_end": (
             "truncated",
             1,
         ),
@@ -243,14 +244,17 @@ def test_other_namespaces_and_unknown_threads(tmp_path: Path) -> None:
     shim.ts_ns = 500
     path, _ = saved(kernel_half(tmp_path / "spool"), shim)
     assert rows(path, PER_RANGE) == [(1, 200, 210, "ours", 0)]
-    assert losses(path) == {"operations of threads that are not in the trace": ("unmatched", 1)}
+    assert losses(path) == {"operation_without_thread": ("unmatched", 1)}
 
 
 @pytest.mark.parametrize(
     ("told", "expected"),
     [
-        ({"measured": True, "reason": "why"}, [(None, True, "why")]),
-        ({"measured": False, "reason": "why not"}, [(None, False, "why not"), (1, True, None)]),
+        ({"measured": True, "fact": {"code": "nvtx_ranges"}}, [(None, True, "nvtx_ranges")]),
+        (
+            {"measured": False, "fact": {"code": "not_launched"}},
+            [(None, False, "not_launched"), (1, True, None)],
+        ),
     ],
 )
 def test_what_was_measured_is_told(
@@ -259,7 +263,7 @@ def test_what_was_measured_is_told(
     shim.range("step", 200, 210)
     path, _ = saved(kernel_half(tmp_path / "spool", operations=told), shim)
     assert (
-        rows(path, "SELECT process_id, measured, reason FROM capture WHERE kind = 'operation'")
+        rows(path, "SELECT process_id, measured, code FROM capture WHERE kind = 'operation'")
         == expected
     )
 
@@ -352,13 +356,13 @@ def test_losses_that_cannot_be_are_damage(tmp_path: Path, shim: ShimBuilder) -> 
     path, _ = saved(kernel_half(tmp_path / "spool"), shim)
     assert rows(path, "SELECT count(*) FROM operation") == [(1,)]
     assert losses(path) == {
-        "names of operations: told again later, unless the ring stayed full": ("dropped", 3),
-        "operations: damaged records": ("dropped", 2),
+        "operation_names_dropped": ("dropped", 3),
+        "operations_damaged": ("dropped", 2),
     }
 
 
 def test_a_shim_that_was_loaded_late_and_cannot_work_is_not_measured(tmp_path: Path) -> None:
-    late = [{"pid": 10, "measured": True, "reason": "something is missing"}]
+    late = [{"pid": 10, "measured": True, "fact": {"code": "shim_loaded_late"}}]
     empty = ShimBuilder()
     for more, measured in ({}, True), ({"shim_refused_pids": [10]}, False), (
         {"shim_taken_pids": [10]}, False,
@@ -368,3 +372,16 @@ def test_a_shim_that_was_loaded_late_and_cannot_work_is_not_measured(tmp_path: P
         assert rows(
             path, "SELECT measured FROM capture WHERE kind = 'operation' AND process_id = 1"
         ) == [(measured,)]
+
+
+def test_ranges_behind_a_text_that_is_cut_off_are_read(tmp_path: Path, shim: ShimBuilder) -> None:
+    """A text that says it goes on beyond its block ends where it begins, in every pass."""
+    shim.range("step", 120, 130)
+    shim.cell(struct.pack("<HHIQ48x", STRING, 1000, 0, 77))
+    shim.range("step", 140, 150)
+    shim.range("step", 160, 170)
+    trace, _ = saved(kernel_half(tmp_path / "spool"), shim)
+    assert rows(trace, PER_RANGE + " ORDER BY start_ns") == [
+        (1, start, start + 10, "step", 0) for start in (120, 140, 160)
+    ]
+    assert losses(trace) == {"operations_damaged": ("dropped", 1)}

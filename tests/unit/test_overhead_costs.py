@@ -11,6 +11,7 @@ import pytest
 
 from rlscope_analysis.overhead.cost import ratio, t_quantile
 from rlscope_analysis.overhead.estimate import store
+from rlscope_analysis.schema.facts.qualities import quality
 from rlscope_analysis.summary.read import summarize
 from rlscope_analysis.trace import open_trace
 from trace_builder import TraceBuilder, run, sleep
@@ -51,6 +52,10 @@ def add_loops(builder: TraceBuilder, scale: float = 1.0) -> None:
         builder.cost("call", scale * mean_ns, part=part, error_ns=10)
     builder.cost("call", PROGRAM_NS, part=None, method="program", error_ns=4)
     builder.cost("bystander_call", MISS_NS, part=None, method="program", error_ns=1)
+
+
+def told(cost: Cost) -> tuple[str, str | None, list[float] | None]:
+    return cost["quality"], cost["code"], cost["numbers"]
 
 
 def worked_out(builder: TraceBuilder, event: str = "call") -> dict[tuple[str, str | None], Cost]:
@@ -191,8 +196,8 @@ def test_too_few_windows_leave_the_cost_of_the_loop_with_a_warning() -> None:
     found = worked_out(builder)
     assert found["in_run", None]["mean_ns"] is None
     assert found["combined", "inside"]["mean_ns"] == 400
-    quality = found["combined", "inside"]["quality"]
-    assert quality == "in-run windows were too few: 3 with 120 runs"
+    assert told(found["in_run", None]) == ("not_measured", "few_windows", [3, 120])
+    assert told(found["combined", "inside"]) == ("uncertain", "few_windows", [3, 120])
     assert (
         found["combined", "inside"]["low_ns"] < 200 < 1000 < found["combined", "inside"]["high_ns"]
     )
@@ -204,7 +209,7 @@ def test_without_an_account_the_cost_is_that_of_the_loop() -> None:
     builder._accounts.clear()
     found = worked_out(builder)
     assert set(found) == {("combined", "inside"), ("combined", "outside")}
-    assert "no account of the OS kernel" in found["combined", "outside"]["quality"]
+    assert told(found["combined", "outside"]) == ("uncertain", "no_account", None)
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
@@ -216,8 +221,7 @@ def test_an_account_after_the_last_record_is_that_of_a_recorder_that_was_killed(
     builder.meta["ended_cleanly"] = str(is_clean).lower()
     builder.account("call", LENGTH_NS + 2000 * MS, LENGTH_NS + 2100 * MS, 10, 1500)
     found = worked_out(builder)
-    quality = found["in_run", None]["quality"]
-    assert ("lie outside the recording" in quality) == is_clean
+    assert (found["in_run", None]["code"] == "windows_outside") == is_clean
     assert found["in_run", None]["mean_ns"] == (None if is_clean else pytest.approx(300))
 
 
@@ -236,14 +240,15 @@ def test_windows_without_probes_are_held_to_calls_of_both_kinds() -> None:
     assert worked_out(builder)["combined", "inside"]["quality"] != "ok"
     found = {event: worked_out(builder, event) for event in ("call", "call_dear")}
     for rows in found.values():
-        assert not rows["combined", "inside"]["quality"].startswith("doubtful")
+        assert rows["combined", "inside"]["quality"] != "doubtful"
     builder._costs = [
         (*row[:3], row[3] * 3, row[4], row[5], row[6] * 3, row[7] * 3, *row[8:])
         for row in builder._costs
     ]
     for event in ("call", "call_dear"):
-        quality = worked_out(builder, event)["combined", "inside"]["quality"]
-        assert quality.startswith("doubtful: it is taken for 30,000 ns, but windows without")
+        grade, code, numbers = told(worked_out(builder, event)["combined", "inside"])
+        assert (grade, code) == ("doubtful", "toggled_otherwise")
+        assert numbers[0] == pytest.approx(30_000)
 
 
 def test_nothing_was_measured_of_a_trace_without_costs() -> None:
@@ -259,8 +264,7 @@ def test_misses_that_are_rare_may_be_cold(runs: int, *, is_told: bool) -> None:
     builder._calls.clear()
     time_ns = round(4.5 * runs * MISS_NS)
     builder._accounts = [(*row[:4], runs, time_ns) for row in builder._accounts]
-    quality = worked_out(builder)["in_run", None]["quality"]
-    assert ("the trace holds no such event then" in quality) == is_told
+    assert (worked_out(builder)["in_run", None]["code"] == "no_event_then") == is_told
 
 
 def dear_loop(builder: TraceBuilder) -> None:
@@ -310,7 +314,10 @@ def doubted_before(builder: TraceBuilder) -> None:
     add_loops(builder)
     add_crowded(builder)
     row = builder._costs[-1]
-    builder._costs[-1] = (*row[:-1], "doubtful: the calibration says 300 ns (crowded_program)")
+    builder._costs[-1] = (
+        *row[:9],
+        *quality("measured_again_otherwise", 300, 600, subject="crowded_program").columns,
+    )
 
 
 def test_what_contradicts_a_way_that_no_cost_is_made_of_is_no_doubt() -> None:
@@ -320,25 +327,25 @@ def test_what_contradicts_a_way_that_no_cost_is_made_of_is_no_doubt() -> None:
         doubted_before(builder)
         if not is_kept:
             builder._accounts = []
-        quality = worked_out(builder)["combined", "inside"]["quality"]
-        assert quality.startswith("doubtful") == is_kept
+        grade = worked_out(builder)["combined", "inside"]["quality"]
+        assert (grade == "doubtful") == is_kept
 
 
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("fault", "code"),
     [
-        (all_but_one_call_lost, "the trace holds 2 of them"),
-        (most_calls_lost, "calls at the probes, the trace holds"),
-        (doubted_before, "the calibration says 300 ns (crowded_program)"),
-        (dear_loop, "less than the program in the OS kernel alone takes"),
-        (swift_account, "in the recording and 150 ns in the loop"),
-        (skewed_clock, "lie outside the recording"),
-        (slow_clock, "their times do not agree"),
-        (dropped_group, "the trace holds no such event then"),
+        (all_but_one_call_lost, "runs_missing"),
+        (most_calls_lost, "calls_missing"),
+        (doubted_before, "measured_again_otherwise"),
+        (dear_loop, "below_program"),
+        (swift_account, "other_factor"),
+        (skewed_clock, "windows_outside"),
+        (slow_clock, "more_runs_in_trace"),
+        (dropped_group, "no_event_then"),
     ],
 )
 def test_a_planted_fault_is_told(
-    tmp_path: Path, fault: Callable[[TraceBuilder], None], told: str
+    tmp_path: Path, fault: Callable[[TraceBuilder], None], code: str
 ) -> None:
     builder = recorded(factor=1.5, misses=0)
     builder.path = tmp_path / "trace.duckdb"
@@ -346,8 +353,10 @@ def test_a_planted_fault_is_told(
     with open_trace(builder.write()) as trace:
         findings = [one for one in summarize(trace).findings if "overhead of call" in one]
         used = trace.sql("SELECT DISTINCT quality FROM calibration WHERE used").fetchall()
+        query = "SELECT DISTINCT code FROM calibration WHERE quality = 'doubtful'"
+        doubts = trace.sql(query).fetchall()
     assert findings
-    assert any(told in one for one in findings)
+    assert (code,) in doubts
     assert used != [("ok",)]
 
 
@@ -389,15 +398,16 @@ def test_windows_without_probes_tell_what_these_cost() -> None:
     assert check["low_ns"] < 10_000 < check["high_ns"]
     assert check["high_ns"] - check["low_ns"] < 5_000
     assert check["n"] >= 14
-    assert not found["combined", "inside"]["quality"].startswith("doubtful")
+    assert found["combined", "inside"]["quality"] != "doubtful"
 
 
 @pytest.mark.parametrize("scale", [5.0, 20.0])
 def test_a_calibration_off_by_two_contradicts_them(scale: float) -> None:
     builder = toggled(10_000)
     add_loops(builder, scale=scale)
-    quality = worked_out(builder)["combined", "inside"]["quality"]
-    assert quality.startswith(f"doubtful: it is taken for {1000 * scale:,.0f} ns, but windows")
+    grade, code, numbers = told(worked_out(builder)["combined", "inside"])
+    assert (grade, code) == ("doubtful", "toggled_otherwise")
+    assert numbers[0] == pytest.approx(1000 * scale)
 
 
 def test_too_few_windows_without_probes_tell_nothing() -> None:
@@ -405,28 +415,26 @@ def test_too_few_windows_without_probes_tell_nothing() -> None:
     add_loops(builder, scale=10)
     check = worked_out(builder)["toggled", None]
     assert check["mean_ns"] is None
-    assert check["quality"] == "windows without these probes were too few: 5"
+    assert told(check) == ("not_measured", "few_toggled", [5])
 
 
 def test_a_client_that_could_not_be_measured_is_taken_for_the_other_with_a_warning() -> None:
     builder = TraceBuilder(Path("unused"))
     for part, mean_ns in (("inside", 40.0), ("outside", 100.0)):
         builder.cost("range", mean_ns, part=part, error_ns=1)
-    builder.cost("range_python", None, part=None, quality="not measured: no module nvtx")
+    builder.cost("range_python", None, part=None, quality=quality("failed", detail="no nvtx"))
     with duckdb.connect() as connection:
         builder.fill(connection)
         store(connection)
         rows = connection.execute(
-            "SELECT part, mean_ns, low_ns, high_ns, quality FROM calibration_estimate"
-            " WHERE event = 'range_python' AND used ORDER BY part"
+            "SELECT part, mean_ns, low_ns, high_ns, quality, code, subject"
+            " FROM calibration_estimate WHERE event = 'range_python' AND used ORDER BY part"
         ).fetchall()
     assert [row[:2] for row in rows] == [("inside", 40.0), ("outside", 100.0)]
-    for _, mean_ns, low_ns, high_ns, quality in rows:
+    for _, mean_ns, low_ns, high_ns, *why in rows:
         assert low_ns < 0.51 * mean_ns
         assert high_ns > 2.49 * mean_ns
-        assert quality == (
-            "uncertain: taken for range, which is cheaper (not measured: no module nvtx)"
-        )
+        assert why == ["uncertain", "stand_in", "range"]
 
 
 def test_a_switch_between_two_traced_threads_is_one_run() -> None:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from overhead_reference import Reference
 from random_traces import INSTANTS, traces
-from rlscope_analysis.derive import derive
 from rlscope_analysis.overhead import hits as overhead_hits
 from rlscope_analysis.schema.vocabulary import EVENTS, PYTHON_RANGES
 from rlscope_analysis.sweep import thread_plan
@@ -178,36 +177,6 @@ def test_ranges_of_the_nvtx_package_are_told_apart(tmp_path: Path) -> None:
 def test_an_empty_trace_has_none() -> None:
     with opened(TraceBuilder(Path("unused"), with_views=False)) as connection:
         assert counted(connection) == []
-
-
-@pytest.fixture
-def older(tmp_path: Path) -> Path:
-    """Write a trace whose recorder knew no hits and no costs."""
-    builder = TraceBuilder(tmp_path / "older.duckdb", with_views=True)
-    process = builder.process(pid=1, end_ns=10)
-    builder.thread(process, states=[run(4), sleep(2), run(4)])
-    path = builder.write()
-    with duckdb.connect(str(path)) as connection:
-        derive(connection)
-        for view in ("breakdown_corrected", "_overhead_part", "overhead_wall", "probe_hits"):
-            connection.execute(f"DROP VIEW {view}")
-        connection.execute("DROP VIEW calibration")
-        for table in (
-            "probe_hits_coded", "calibration_measured", "calibration_estimate",
-            "calibration_window", "program_time",
-        ):  # fmt: skip
-            connection.execute(f"DROP TABLE {table}")
-        connection.execute("UPDATE thread_overlap_coded SET count = count + 1000")
-    return path
-
-
-def test_a_trace_that_only_lacks_them_gets_them_without_a_sweep(older: Path) -> None:
-    with open_trace(older) as trace:
-        assert trace.sql("SELECT event, hits FROM probe_hits").fetchall() == [("switch", 2)]
-        # Not worked out again: the stored rows are still there.
-        assert trace.sql("SELECT min(count) > 1000 FROM thread_overlap_coded").fetchall() == [
-            (True,)
-        ]
 
 
 def test_codes_are_those_of_the_view() -> None:

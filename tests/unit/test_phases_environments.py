@@ -68,7 +68,6 @@ def gymnasium(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(harness: Harness, gymnasium: Path, text: str) -> Recording:
-    # Torch's presence keeps what lies between two steps from being called acting.
     return harness.script(PROGRAM + text, gymnasium)
 
 
@@ -116,9 +115,30 @@ def test_closing_ends_what_is_open(harness: Harness, gymnasium: Path) -> None:
         "env = Count(); env.reset(); env.step(1); env.close()\n"
         "print(time.monotonic_ns())\n",
     )
-    # Nothing tells how this program acts: the gap between reset and step is taken for acting.
-    assert made.names() == ["simulation", "inference", "simulation", "inference"]
+    assert made.names() == ["simulation", "simulation"]
     assert max(one.end_ns for one in made.ranges) <= int(made.stdout)
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_shutting_down_is_part_of_no_phase(
+    harness: Harness, gymnasium: Path, is_closed: bool
+) -> None:
+    made = run(
+        harness,
+        gymnasium,
+        "import atexit, time\n"
+        "from rlscope_phases import core\n"
+        "def shut_down(*workers): print(time.monotonic_ns())\n"
+        "class Workers(Count):\n"
+        "    close = shut_down\n"
+        "env = TimeLimit(Workers())\n"
+        f"if not {is_closed}: atexit.register(shut_down)\n"
+        "env.reset(); env.step(1); core.native.learn()\n"
+        f"if {is_closed}: env.close(); assert core.native.phase() == core.NONE\n",
+    )
+    made.check_nesting()
+    (learning,) = (one for one in made.ranges if one.name == "backpropagation")
+    assert learning.end_ns <= int(made.stdout)
 
 
 def test_exceptions_pass_and_end_the_range(harness: Harness, gymnasium: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
+from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_analysis.summary.as_json import render_json
 from rlscope_analysis.summary.gpu import GpuSummary, gpu_line, gpu_summary
 from rlscope_analysis.summary.header import header_lines
@@ -55,11 +56,11 @@ def test_a_gpu_that_had_nothing_to_do_is_told(builder: TraceBuilder) -> None:
 
 
 def test_what_was_not_measured_has_no_line(builder: TraceBuilder) -> None:
-    builder.capture("gpu_activity", process_id=1, measured=False, reason="another subscriber")
+    builder.capture("gpu_activity", process_id=1, measured=False, fact=Fact("cupti_yielded"))
     found = summary_of(builder)
     assert gpu_line(found) is None
     assert len(found.refused) == 1
-    assert found.refused[0].endswith("(pid 10): another subscriber")
+    assert found.refused[0].endswith("(pid 10): CUPTI is left to another tool: --cupti yield")
 
 
 def test_models_are_named_once() -> None:

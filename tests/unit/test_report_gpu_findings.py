@@ -10,6 +10,7 @@ import pytest
 from rlscope_analysis.reports import REPORTS
 from rlscope_analysis.reports.answer import answer, render_json
 from rlscope_analysis.reports.table import render_table
+from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_analysis.summary import gpu_findings
 from rlscope_analysis.summary.read import summarize
 from rlscope_analysis.trace import open_trace
@@ -114,9 +115,8 @@ def test_a_window_tells_of_its_part(tmp_path: Path) -> None:
 def test_a_machine_without_a_gpu_gets_no_line(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
     builder.capture("thread_state")
-    reason = "nothing to measure: no NVIDIA driver"
-    builder.capture("counter", measured=False, reason=reason)
-    builder.capture("gpu_activity", measured=False, reason="CUDA was never initialised")
+    builder.capture("counter", measured=False, fact=Fact("no_gpu", detail="no NVIDIA driver"))
+    builder.capture("gpu_activity", measured=False, fact=Fact("cuda_not_initialised"))
     builder.thread(builder.process(pid=1, end_ns=10), states=[run(10)])
     with open_trace(builder.write()) as opened:
         summary = summarize(opened)

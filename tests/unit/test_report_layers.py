@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from rlscope_analysis.derive import complete, derive_temporarily
+from rlscope_analysis.derive import complete
 from rlscope_analysis.operations.report import render_csv, report_operations
 from rlscope_analysis.operations.table import render_table as render_operations
 from rlscope_analysis.reports import REPORTS
 from rlscope_analysis.reports.answer import answer
 from rlscope_analysis.reports.table import render_table as render_view
+from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_analysis.summary.as_json import render_json
 from rlscope_analysis.summary.as_table import render_table
 from rlscope_analysis.summary.read import summarize
 from rlscope_analysis.trace import open_trace
-from rlscope_analysis.window import window_of
 from trace_builder import TraceBuilder, run, sleep, woken
 
 if TYPE_CHECKING:
@@ -128,10 +128,13 @@ def test_a_trace_without_either_points_out_nothing(builder: TraceBuilder) -> Non
 
 
 def test_dropped_functions_are_told(builder: TraceBuilder) -> None:
-    builder.site("simulator", "mj_step", state="dropped: too many calls", dropped_ns=30 * MS)
+    builder.site("simulator", "mj_step", state="dropped", code="too_many", dropped_ns=30 * MS)
     with open_trace(builder.write()) as trace:
         notes = summarize(trace).notes
-    assert "dropped: too many calls: 1 function of simulator, for example mj_step" in notes
+    assert (
+        "dropped: more functions than this OS kernel can probe at once: 1 function of simulator,"
+        " for example mj_step"
+    ) in notes
 
 
 def test_functions_are_counted_once_per_stack(trace: Trace) -> None:
@@ -165,7 +168,9 @@ def test_transitions_are_told_per_iteration(trace: Trace) -> None:
 
 
 def test_what_was_not_counted_is_no_zero(builder: TraceBuilder) -> None:
-    builder.capture("native_call:backend", measured=False, reason="not asked for")
+    builder.capture(
+        "native_call:backend", measured=False, fact=Fact("not_asked_for", "--transitions all")
+    )
     with open_trace(builder.write()) as trace:
         rows = report_operations(trace).of_scope("operation")
     assert {row["to_backend"] for row in rows} == {None}
@@ -191,11 +196,9 @@ def test_the_summary_tells_from_when_on_calls_are_counted(builder: TraceBuilder)
     builder.write()
     with open_trace(builder.path) as trace:
         assert note in summarize(trace).notes
-    with open_trace(builder.path) as trace:
-        derive_temporarily(trace.connection, window=window_of(trace.connection, "0.01", None))
+    with open_trace(builder.path, start="0.01") as trace:
         assert note in summarize(trace).notes
-    with open_trace(builder.path) as trace:
-        derive_temporarily(trace.connection, window=window_of(trace.connection, "0.02", None))
+    with open_trace(builder.path, start="0.02") as trace:
         assert note not in summarize(trace).notes
         rows = report_operations(trace).of_scope("operation")
     assert {row["to_simulator"] for row in rows if row["operation"] == "step"} == {1}

@@ -22,6 +22,7 @@ from rlscope_analysis.operations.report import (
     report_operations,
 )
 from rlscope_analysis.operations.table import render_table
+from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_analysis.trace import Trace, open_trace
 from trace_builder import TraceBuilder, blocked, lost, preempted, run, sleep
 
@@ -266,7 +267,7 @@ def test_ranges_of_no_thread_and_marks_are_in_no_sum(builder: TraceBuilder) -> N
 def test_what_was_not_measured_is_a_dash_and_a_note(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
     builder.capture("operation")
-    builder.capture("thread_state", measured=False, reason="an imported trace has none")
+    builder.capture("thread_state", measured=False, fact=Fact("kineto_no_scheduling"))
     thread = builder.thread(builder.process(pid=1, end_ns=40), states=[], end_ns=0)
     builder._threads[0] = (*builder._threads[0][:4], 40, "main", True, 0)
     builder.operation(thread, 0, 30, "learn")
@@ -274,16 +275,19 @@ def test_what_was_not_measured_is_a_dash_and_a_note(tmp_path: Path) -> None:
     assert by_name(report)["learn"]["self_running_ns"] is None
     assert by_name(report)["learn"]["self_ns"] == 30
     lines = lines_of(report)
-    assert "note not measured: thread_state of all processes: an imported trace has none" in lines
+    assert (
+        "note not measured: thread_state of all processes: imported from Kineto, which records no"
+        " scheduling"
+    ) in lines
     assert "learn 1 0.000 75.0 - - - - - - 0.000 0.000 0.000 0.000" in lines
 
 
 def test_losses_come_with_the_operations(builder: TraceBuilder) -> None:
-    builder.loss(kind="unmatched", source="operation: pop without a push", count=3)
+    builder.loss("pop_unbalanced", count=3)
     builder.meta["ended_cleanly"] = "false"
     lines = lines_of(report_of(builder))
     assert lines[0].startswith("warning: the recording of this trace was cut off")
-    assert "losses unmatched: 3 records, operation: pop without a push" in lines
+    assert "losses unmatched: 3 records, pops of ranges that were not open" in lines
 
 
 def test_parts_of_a_total_that_cannot_be_told_are_not_guessed(tmp_path: Path) -> None:
@@ -355,9 +359,9 @@ def test_a_trace_without_operations_says_so(tmp_path: Path) -> None:
 
 def test_operations_that_were_not_measured_are_an_error(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture("operation", measured=False, reason="the program is statically linked")
+    builder.capture("operation", measured=False, fact=Fact("program_static", "train"))
     builder.process(pid=1, end_ns=10)
-    with pytest.raises(TraceError, match=r"not measured \(the program is statically linked\)"):
+    with pytest.raises(TraceError, match=r"not measured \(train is statically linked:"):
         report_of(builder)
 
 

@@ -58,6 +58,66 @@ def test_bench_says_what_is_missing_before_it_is_installed(tmp_path: Path) -> No
     ]
 
 
+FUZZ = REPOSITORY / "scripts" / "fuzz"
+
+
+def test_fuzz_names_the_package_that_clang_lacks(tmp_path: Path) -> None:
+    clang = tmp_path / "clang"
+    clang.write_text(
+        '#!/bin/sh\ncase $1 in -dumpversion) echo 19.1.7 ;; *) echo "${1#*=}" ;; esac\n'
+    )
+    clang.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    told = run([sys.executable, str(FUZZ), "spool_records"], PATH=path)
+    assert told.returncode == 1
+    error, hint = told.stderr.splitlines()
+    assert error.startswith("error: clang 19 has no libclang_rt.fuzzer-")
+    assert hint == "hint: sudo apt-get install libclang-rt-19-dev"
+
+
+def test_fuzz_refuses_what_it_does_not_know() -> None:
+    told = run([sys.executable, str(FUZZ), "spool_records", "everything"])
+    assert told.returncode == 2
+    assert "no such target: everything; there are shim_memory, " in told.stderr
+
+
+def test_every_fuzz_target_has_a_harness() -> None:
+    told = run([sys.executable, str(FUZZ), "--list"])
+    names = {line.split()[0] for line in told.stdout.splitlines()}
+    folder = REPOSITORY / "tests" / "fuzz"
+    harnesses = {path.stem for pattern in ("*.cpp", "*.py") for path in folder.glob(pattern)}
+    assert names == harnesses - {"python_target"}
+    # An input that broke something once is read by the target whose name its folder has.
+    assert {path.name for path in (folder / "corpus").iterdir()} <= names
+
+
+def test_a_fuzz_target_that_fails_names_its_input_and_how_to_see_it_again(tmp_path: Path) -> None:
+    """A stub in place of a target: it says what libFuzzer says, and ends as that does."""
+    script = f"""
+import sys; from pathlib import Path
+sys.path.insert(0, {str(REPOSITORY / "scripts")!r})
+from fuzz_lib import running, targets
+running.BUILD = targets.BUILD = Path({str(tmp_path)!r})
+(targets.BUILD / "native").mkdir()
+stub = targets.BUILD / "native" / "elf"
+stub.write_text('''#!/bin/sh
+echo "#7 NEW cov: 12 ft: 3"
+echo "elf.cpp:5:6: runtime error: it broke"
+echo "artifact_prefix='x'; Test unit written to $PWD/crashes/elf-crash-1"
+exit 77''')
+stub.chmod(0o755)
+print(*running.run(targets.TARGETS["elf"], 1, []).lines(), sep="\\n")
+"""
+    told = run([sys.executable, "-c", script])
+    first, *rest = told.stdout.splitlines()
+    assert first.split()[-5:] == ["7", "inputs", "12", "branches", "FAILED"]
+    assert rest == [
+        "  elf.cpp:5:6: runtime error: it broke",
+        f"  input: {tmp_path}/crashes/elf-crash-1",
+        f"  again: {tmp_path}/native/elf {tmp_path}/crashes/elf-crash-1",
+    ]
+
+
 def test_a_step_says_when_it_begins_and_how_long_it_took(tmp_path: Path) -> None:
     told = with_setup(f"LOG_DIR={tmp_path}; step one 'counting' 'count again' seq 3")
     assert told.returncode == 0

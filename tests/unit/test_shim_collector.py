@@ -6,6 +6,7 @@ import array
 import fcntl
 import os
 import resource
+import signal
 import socket
 import struct
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rlscope_trace._capture import ShimCollector
+from rlscope_trace._capture import DiskSpace, ShimCollector, ShimScan, TracedProcesses
 from shim_builder import TID, ShimBuilder
 
 if TYPE_CHECKING:
@@ -199,3 +200,83 @@ def test_a_thread_is_told_again_after_a_full_disk(
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     shims.stop()
     assert tids_told(tmp_path / "only") == 1
+
+
+def announce(session: str, memfd: int) -> None:
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [memfd]))]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as process:
+        process.settimeout(1)
+        process.connect(f"\0{session}")
+        process.sendmsg([b"RSLRING1"], rights)
+
+
+def test_only_the_target_and_what_it_starts_are_heard(
+    tmp_path: Path, memory: int, poll_until: Callable[..., object]
+) -> None:
+    set_up(memory)
+    session = f"rlscope-test-{os.getpid()}-heard"
+    shims = ShimCollector(str(tmp_path), session, TracedProcesses())
+    shims.start()
+    announce(session, memory)
+    assert shims.find(os.getpid()) == 0
+    poll_until(lambda: shims.refused()["strangers"] == 1, what="it is refused")
+    assert reader_of(memory) == 0
+    shims.stop()
+    assert shims.sources == 0
+
+
+def test_a_process_that_ended_before_it_was_heard_is_heard(tmp_path: Path, memory: int) -> None:
+    set_up(memory)
+    traced = TracedProcesses()
+    traced.add([os.getpid()])
+    session = f"rlscope-test-{os.getpid()}-ended"
+    shims = ShimCollector(str(tmp_path), session, traced)
+    child = os.fork()
+    if child == 0:
+        announce(session, memory)
+        os._exit(0)
+    traced.add([child])
+    os.waitpid(child, 0)
+    shims.start()
+    shims.stop()
+    assert shims.sources == 1
+
+
+def test_a_lease_of_somebody_else_is_not_waited_for(tmp_path: Path, memory: int) -> None:
+    set_up(memory)
+    leased = os.open(f"/proc/self/fd/{memory}", os.O_RDONLY)
+    hidden = os.memfd_create("other")
+    os.dup2(hidden, memory)
+    os.close(hidden)
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)
+    fcntl.fcntl(leased, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    shims = collector(tmp_path / "only")
+    announce(f"rlscope-test-{os.getpid()}-only", leased)
+    shims.start()
+    # Where somebody waits for the lease, this does not return for 45 seconds.
+    assert shims.find(os.getpid()) == 0
+    shims.stop()
+    assert shims.sources == 0
+    os.close(leased)
+    signal.signal(signal.SIGIO, before)
+
+
+@pytest.mark.parametrize("position", [RING + 64, 7, 2**64 - 64])
+def test_a_ring_that_makes_no_sense_is_a_loss(tmp_path: Path, memory: int, position: int) -> None:
+    set_up(memory)
+    shims = collector(tmp_path / "only")
+    assert shims.find(os.getpid()) == 1
+    os.pwrite(memory, struct.pack("<Q", position), PAGE)
+    os.pwrite(memory, struct.pack("<I", 1), SLOTS_USED)
+    shims.start()
+    shims.stop()
+    assert shims.refused()["damaged"] > 0
+    assert ShimScan(str(tmp_path / "only" / "shim.bin")).losses()["unread_rings"] > 0
+
+
+def test_a_disk_keeps_some_of_what_is_free(tmp_path: Path) -> None:
+    free = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
+    space = DiskSpace(str(tmp_path))
+    assert 0 < space.reserve <= 1 << 30
+    assert space.has_room(1000)
+    assert not space.has_room(free)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_trace import shims
 from rlscope_trace.errors import UsageError
 from rlscope_trace.privileges import Identity, may_read
@@ -31,7 +32,7 @@ def injected(
 def test_the_environment_names_the_shim_and_keeps_the_rest() -> None:
     made = injected({"HOME": "/h", "PYTHONPATH": "/mine"}, modules="cublas")
     assert made.operations.measured
-    assert made.gpu == shims.Verdict(measured=True, reason="CUPTI")
+    assert made.gpu == shims.Verdict(True, Fact("cupti"))
     assert made.environment == {
         "HOME": "/h",
         "PYTHONPATH": f"{shims.PYTHON_FOLDER}{os.pathsep}/mine",
@@ -60,7 +61,7 @@ def test_tools_of_the_user_stay() -> None:
     nvtx = {"NVTX_INJECTION64_PATH": "/opt/tool.so"}
     made = injected(nvtx)
     assert not made.operations.measured
-    assert "/opt/tool.so" in made.operations.reason
+    assert made.operations.fact == Fact("other_nvtx_tool", "NVTX_INJECTION64_PATH", "/opt/tool.so")
     assert made.gpu.measured
     library = {"CUDA_INJECTION64_PATH": str(shims.LIBRARY), "RLSCOPE_SESSION": "rlscope-1"}
     assert made.environment == {**nvtx, **library, **GPU}
@@ -68,7 +69,7 @@ def test_tools_of_the_user_stay() -> None:
     made = injected(cuda)
     assert made.operations.measured
     assert not made.gpu.measured
-    assert "/opt/tool.so" in made.gpu.reason
+    assert made.gpu.fact == Fact("other_cuda_tool", "CUDA_INJECTION64_PATH", "/opt/tool.so")
     assert made.environment["CUDA_INJECTION64_PATH"] == "/opt/tool.so"
     made = injected({**nvtx, **cuda})
     assert not made.operations.measured
@@ -80,7 +81,8 @@ def test_gpu_activity_that_nobody_wants_is_not_asked_for(mode: str) -> None:
     made = injected({}, gpu=shims.GpuSettings(mode, "node", has_memory=True))
     assert made.operations.measured
     assert not made.gpu.measured
-    assert made.gpu.reason.endswith(f"--cupti {mode}")
+    yielded, off = Fact("cupti_yielded"), Fact("not_asked_for", "--cupti off")
+    assert made.gpu.fact == (yielded if mode == "yield" else off)
     assert "CUDA_INJECTION64_PATH" not in made.environment
     told = {name: made.environment[name] for name in made.environment if "_CU" in name}
     assert told == {
@@ -93,7 +95,7 @@ def test_gpu_activity_that_nobody_wants_is_not_asked_for(mode: str) -> None:
 
 def test_the_gpu_is_recorded_without_operations() -> None:
     made = injected({}, modules=shims.NVTX_OFF)
-    assert made.operations == shims.Verdict(measured=False, reason="not asked for: --nvtx off")
+    assert made.operations == shims.Verdict(False, Fact("not_asked_for", "--nvtx off"))
     assert made.environment == {
         "CUDA_INJECTION64_PATH": str(shims.LIBRARY), "RLSCOPE_SESSION": "rlscope-1", **GPU,
     }  # fmt: skip
@@ -114,8 +116,8 @@ def test_a_missing_shim_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     made = injected({})
     assert not made.operations.measured
     assert not made.gpu.measured
-    assert "reinstall" in made.operations.reason
-    assert made.gpu.reason == made.operations.reason
+    assert made.operations.fact.code == "shim_missing"
+    assert made.gpu.fact == made.operations.fact
 
 
 def test_a_user_who_may_not_read_the_shim(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -126,7 +128,7 @@ def test_a_user_who_may_not_read_the_shim(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setattr(shims, "LIBRARY", library)
     made = injected({}, identity=Identity(uid=os.getuid() + 1, gid=9, groups=(9,), name=None))
     assert not made.operations.measured
-    assert "may not read" in made.operations.reason
+    assert made.operations.fact.code == "shim_unreadable"
 
 
 def test_may_read_goes_by_owner_group_and_others(tmp_path: Path) -> None:

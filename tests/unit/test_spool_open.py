@@ -4,6 +4,8 @@ import json
 import struct
 import subprocess
 import sys
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,21 @@ def test_session_and_counters_are_read(spool: SpoolBuilder, tmp_path: Path) -> N
     assert opened.progress.ring_losses == (Loss("thread", 2, 150, 0), Loss("cycle", 7, 160, 3))
     assert opened.progress.spool_losses == (Loss("cycle", 5, 170),)
     assert (opened.progress.missed_runs, opened.progress.failed_updates) == (3, 4)
+
+
+def test_a_session_nested_too_deeply_is_not_known(spool: SpoolBuilder, tmp_path: Path) -> None:
+    directory = spool.write(tmp_path / "spool", end_ns=200)
+    (directory / "session.json").write_bytes(b'{"a":' * 100_000)
+    assert open_spool(directory).session == {}
+
+
+@pytest.mark.parametrize(
+    "pid", [10**5000, -1, 0, True, "self"], ids=["huge", "negative", "zero", "true", "text"]
+)
+def test_an_odd_recorder_does_not_run(spool: SpoolBuilder, tmp_path: Path, pid: object) -> None:
+    directory = spool.write(tmp_path / "spool", end_ns=200)
+    opened = replace(open_spool(directory), session={"recorder_pid": pid, "recorder_starttime": 1})
+    assert not opened.is_live()
 
 
 def test_an_ordinary_directory_is_no_spool(tmp_path: Path) -> None:
@@ -139,3 +156,29 @@ def test_removal_spares_what_others_put_there(spool: SpoolBuilder, tmp_path: Pat
     directory.rmdir()
     open_spool(spool.write(directory, end_ns=200)).remove()
     assert not directory.exists()
+
+
+def test_a_deletion_that_was_cut_off_leaves_a_spool_or_nothing(
+    spool: SpoolBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unlink = Path.unlink
+    files = len(list(spool.write(tmp_path / "whole", end_ns=200).iterdir()))
+    for count in range(files + 1):
+        directory = spool.write(tmp_path / f"spool-{count}", end_ns=200)
+        left = count
+
+        def killed(path: Path, *, missing_ok: bool = False) -> None:
+            nonlocal left
+            if path.exists():
+                if not left:
+                    raise KeyboardInterrupt
+                left -= 1
+            unlink(path, missing_ok=missing_ok)
+
+        with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+            patch.setattr(Path, "unlink", killed)
+            open_spool(directory).remove()
+        if count < files:
+            assert open_spool(directory).records_path.exists()
+            open_spool(directory).remove()
+        assert not directory.exists()

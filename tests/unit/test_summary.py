@@ -12,6 +12,8 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
+from rlscope_analysis.schema.facts.fact import Fact
+from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_analysis.summary import queries
 from rlscope_analysis.summary.as_csv import render_csv
 from rlscope_analysis.summary.as_json import render_json
@@ -36,7 +38,7 @@ from trace_builder import (
 
 MS = 1_000_000
 META: dict[str, str | None] = {
-    "schema_version": "1",
+    "schema_version": str(SCHEMA_VERSION),
     "tool_version": "0.1.0",
     "argv": json.dumps(["rlscope-trace", "--", "python", "train.py"]),
     "host": "box",
@@ -160,15 +162,18 @@ def test_hidden_threads_are_counted_and_totals_keep_them(summary: Summary) -> No
 def test_losses_and_cut_recording_come_first(tmp_path: Path) -> None:
     builder = two_processes(tmp_path / "trace.duckdb")
     builder.meta |= {"ended_cleanly": "false", "recovered": "true"}
-    builder.loss(count=1204, source="ring cpu 3 cycle", remedy="--ring-mib 64")
-    builder.loss(kind="truncated", source="spool", count=None)
+    builder.loss(count=1204, cpu=3)
+    builder.loss("operation_block_cut", count=None)
     builder.thread(1, tid=102, states=[run(5), lost(7), woken(1, by=UNKNOWN), run(1)])
     summary = summary_of(builder)
     lines = render_table(summary, rows=9, top=3, width=160, is_terminal=False).splitlines()
     assert lines[0].startswith("warning: the recording of this trace was cut off")
     losses = lines.index("losses     dropped: 1,204 records, ring cpu 3 cycle")
     assert lines[losses + 1].strip() == "hint: --ring-mib 64"
-    assert lines[losses + 2] == "losses     truncated: records, not known how many, spool"
+    assert lines[losses + 2] == (
+        "losses     truncated: records, not known how many, operations: a block was not written"
+        " to its end"
+    )
     notes = [line for line in lines if line.startswith("note")]
     assert "rlscope-trace recover" in notes[0]
     assert "wakeups without a known waker: 1;" in notes[1]
@@ -182,20 +187,24 @@ def test_losses_and_cut_recording_come_first(tmp_path: Path) -> None:
 def test_what_was_not_measured_is_told_once_for_each_reason(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
     builder.capture("thread_state")
-    builder.capture("gpu_activity", measured=False, reason="no NVIDIA driver")
+    builder.capture("gpu_activity", measured=False, fact=Fact("cuda_not_initialised"))
     for pid in (1, 2, 3):
         process = builder.process(pid=pid, name="env")
         builder.thread(process, states=[run(5)])
-        builder.capture("operation", process_id=process, measured=False, reason="attached late")
+        late = Fact("shim_not_loaded", detail="attached late")
+        builder.capture("operation", process_id=process, measured=False, fact=late)
     trainer = builder.process(pid=4, name="train")
-    builder.capture("operation", process_id=trainer, measured=False, reason="static")
+    static = Fact("program_static", "train.sh")
+    builder.capture("operation", process_id=trainer, measured=False, fact=static)
     builder.capture("operation", process_id=builder.process(pid=5))
     builder.capture("operation", measured=False)
     expected = (
-        "not measured: gpu_activity of all processes: no NVIDIA driver",
+        "not measured: gpu_activity of all processes: CUDA was not initialised, as far as the"
+        " recorder heard",
         "not measured: operation of all other processes",
         "not measured: operation of env (pid 1) and 2 more processes: attached late",
-        "not measured: operation of train (pid 4): static",
+        "not measured: operation of train (pid 4): train.sh is statically linked: no library can be"
+        " loaded into it",
     )
     summary = summary_of(builder)
     assert summary.notes == expected
@@ -326,7 +335,8 @@ def test_empty_trace_and_nulls(tmp_path: Path) -> None:
     assert json.loads(render_json(empty, top=3))["total"]["run_queue_latency"]["p50_ns"] is None
     assert len(render_csv(empty).splitlines()) == 1
 
-    builder = TraceBuilder(tmp_path / "nulls.duckdb", meta={"schema_version": "1", "argv": None})
+    builder = TraceBuilder(tmp_path / "nulls.duckdb")
+    builder.meta["argv"] = None
     builder.process(pid=None, name=None, start_ns=None)
     builder.thread(1, tid=None, name=None, states=[run(5)], ended=None)
     builder.thread(None, tid=None, name=None, states=[woken(5, by=OUTSIDE), run(1)])
@@ -392,7 +402,10 @@ def app() -> Typer:
 def test_command_prints_every_format(app: Typer, runner: CliRunner, tmp_path: Path) -> None:
     path = str(two_processes(tmp_path / "trace.duckdb").write())
     assert "whole trace" in runner.invoke(app, [path]).stdout
-    assert json.loads(runner.invoke(app, [path, "--format", "json"]).stdout)["schema_version"] == 1
+    assert (
+        json.loads(runner.invoke(app, [path, "--format", "json"]).stdout)["schema_version"]
+        == SCHEMA_VERSION
+    )
     assert runner.invoke(app, [path, "--format", "csv"]).stdout.count("\n") == 4
     assert "... 1 more" in runner.invoke(app, [path, "--rows", "1"]).stdout
     assert "... 1 more" not in runner.invoke(app, [path, "--rows", "1", "--all"]).stdout

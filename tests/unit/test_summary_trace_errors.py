@@ -34,7 +34,7 @@ def test_a_trace_opens_read_only(path: Path) -> None:
     with open_trace(str(path)) as trace:
         assert trace.schema_version == SCHEMA_VERSION
         with pytest.raises(duckdb.Error, match="read-only"):
-            trace.connection.execute("DELETE FROM meta")
+            trace.connection.execute("DELETE FROM trace.meta")
     with pytest.raises(duckdb.Error):
         trace.connection.execute("SELECT 1")
 
@@ -64,13 +64,13 @@ def test_ctrl_c_while_a_trace_is_opened_is_ctrl_c(
     def interrupted(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("rlscope_analysis.derive.derive_temporarily", interrupted)
+    monkeypatch.setattr("rlscope_analysis.derive.derive_in_memory", interrupted)
     with pytest.raises(KeyboardInterrupt):
         open_trace(path)
 
 
 def test_a_file_that_this_process_has_open_is_told(path: Path) -> None:
-    with duckdb.connect(str(path), read_only=True):
+    with duckdb.connect(str(path)):
         message, hint = refusal(path)
     assert "is open in this process" in message
     assert "close that connection" in hint
@@ -155,7 +155,7 @@ def test_locked_by_a_writer(path: Path) -> None:
     assert "again" in hint
 
 
-def test_a_trace_without_views_is_lent_them(tmp_path: Path) -> None:
+def test_a_trace_without_views_is_read_with_ours(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "old.duckdb", with_views=False)
     builder.thread(builder.process(pid=1), states=[run(5)])
     with open_trace(builder.write()) as trace:
@@ -173,4 +173,4 @@ def test_a_view_inside_a_trace_reaches_no_file(path: Path, tmp_path: Path) -> No
     with duckdb.connect(str(path)) as connection:
         connection.execute(f"CREATE VIEW trap AS SELECT a FROM read_csv('{secret}')")
     with open_trace(path) as trace, pytest.raises(duckdb.Error, match="disabled"):
-        trace.connection.execute("SELECT a FROM trap")
+        trace.connection.execute("SELECT a FROM trace.trap")

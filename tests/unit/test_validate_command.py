@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
+from rlscope_analysis.sentences import quality_sentence
 from rlscope_trace.cli.validate import check_operation
 from rlscope_trace.errors import CommandNotFoundError, TracerError, UsageError
 from rlscope_trace.validate.failures import ProgramFailedError
-from rlscope_trace.validate.runs import Runner
+from rlscope_trace.validate.runs import Runner, read_report
 from rlscope_trace.validate.timers import read_timers
 from rlscope_trace.validate.trace_figures import Cell, TraceFigures, read_figures
 from validated_runs import runner
@@ -269,15 +270,16 @@ INSERT INTO probe_hits VALUES
   (2, 'call', 'inside', 1), (2, 'call', 'outside', 1);
 CREATE TABLE operation_tree (name VARCHAR, instances BIGINT);
 INSERT INTO operation_tree VALUES ('learn', 3), ('learn', 4), ('(unannotated)', NULL);
-CREATE TABLE trace_stat (kind VARCHAR, source VARCHAR, count BIGINT);
+CREATE TABLE trace_stat (kind VARCHAR, code VARCHAR, count BIGINT);
 CREATE TABLE calibration (
   event VARCHAR, part VARCHAR, mean_ns DOUBLE, low_ns DOUBLE, high_ns DOUBLE, used BOOLEAN,
-  quality VARCHAR);
+  quality VARCHAR, code VARCHAR, subject VARCHAR, detail VARCHAR, numbers DOUBLE[]);
 INSERT INTO calibration VALUES
-  ('switch', 'outside', 10, 9, 12, TRUE, 'ok'), ('switch', 'outside', 9, 0, 99, FALSE, 'few'),
-  ('call', 'inside', 10, 9, 12, TRUE, 'few windows'),
-  ('call', 'outside', 10, 7, 14, TRUE, 'few windows'),
-  ('range', 'outside', 10, 7, 14, TRUE, 'never occurred');
+  ('switch', 'outside', 10, 9, 12, TRUE, 'ok', NULL, NULL, NULL, NULL),
+  ('switch', 'outside', 9, 0, 99, FALSE, 'uncertain', 'zero', NULL, NULL, NULL),
+  ('call', 'inside', 10, 9, 12, TRUE, 'uncertain', 'no_account', NULL, NULL, NULL),
+  ('call', 'outside', 10, 7, 14, TRUE, 'uncertain', 'no_account', NULL, NULL, NULL),
+  ('range', 'outside', 10, 7, 14, TRUE, 'uncertain', 'wide', NULL, NULL, NULL);
 """
 
 
@@ -285,9 +287,9 @@ def test_a_trace_is_read_without_what_started_the_program() -> None:
     with duckdb.connect() as connection:
         connection.execute(VIEWS)
         connection.execute("INSERT INTO trace_stat VALUES ('rate-limited', 'windows', 3)")
-        found = read_figures(connection, pid=11)
+        found = read_figures(connection, pid=11, words=quality_sentence)
         connection.execute("INSERT INTO trace_stat VALUES ('dropped', 'ring', NULL)")
-        assert read_figures(connection, pid=11).lost == 1
+        assert read_figures(connection, pid=11, words=quality_sentence).lost == 1
     assert found.cells == (
         Cell("learn", "python", True, 1300, 62),
         Cell("learn", "python", False, 200, 2),
@@ -298,7 +300,7 @@ def test_a_trace_is_read_without_what_started_the_program() -> None:
     assert found.wall_overhead_ns == 50
     assert found.instances == {"learn": 7}
     assert found.lost == 0
-    assert found.warnings == {"call": "few windows"}
+    assert found.warnings == {"call": quality_sentence("uncertain", "no_account")}
     assert found.probed_files == ("/a.so", "/b.so")
 
 
@@ -309,7 +311,7 @@ def test_a_trace_without_costs_cannot_be_corrected() -> None:
             "UPDATE breakdown_corrected SET overhead_ns = NULL WHERE overhead_ns = 4"
         )
         with pytest.raises(TracerError, match="does not tell what recording cost") as failure:
-            read_figures(connection, pid=11)
+            read_figures(connection, pid=11, words=quality_sentence)
     assert failure.value.hint == "rlscope-trace calibrate"
 
 
@@ -320,3 +322,30 @@ def test_an_operation_that_is_not_there_is_named_with_those_that_are() -> None:
     with pytest.raises(UsageError, match="no operation 'lern'") as failure:
         check_operation("lern", figures)
     assert failure.value.hint == "--per one of: act, learn"
+
+
+def test_timers_that_are_no_file_of_the_program_are_not_read(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("SECRET\n")
+    timers = tmp_path / "timers"
+    timers.symlink_to(secret)
+    with pytest.raises(TracerError, match="cannot read the timers") as caught:
+        read_timers(timers)
+    assert "SECRET" not in str(caught.value)
+    timers.unlink()
+    os.mkfifo(timers)
+    with pytest.raises(TracerError, match="no regular file"):
+        read_timers(timers)
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_a_report_that_the_program_put_there_is_not_read(tmp_path: Path, kind: str) -> None:
+    secret, report = tmp_path / "secret", tmp_path / "untraced"
+    secret.write_text("SECRET " * 5)
+    if kind == "link":
+        report.symlink_to(secret)
+    else:
+        os.mkfifo(report)
+    with pytest.raises(TracerError, match="is not what a run writes there") as caught:
+        read_report(report)
+    assert "SECRET" not in str(caught.value)

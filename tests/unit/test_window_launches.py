@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
+from rlscope_analysis.relations import show, show_whole
 from rlscope_analysis.reports import REPORTS
+from rlscope_analysis.schema import declared_tables
 from rlscope_analysis.window import EARLIEST_NS, LATEST_NS, Window, restrict
 from trace_builder import TraceBuilder, run
 
@@ -34,7 +36,11 @@ def trace() -> Iterator[duckdb.DuckDBPyConnection]:
         builder.sample(thread, ts_ns, "backend", frames=("main", "copy_back"))
     builder.gpu_activity(process, 55, 75, kind="memcpy", correlation_id=2)
     with duckdb.connect() as connection:
+        connection.execute("ATTACH ':memory:' AS trace; USE trace")
         builder.fill(connection)
+        connection.execute("USE memory")
+        show(connection, "trace", declared_tables())
+        show_whole(connection, "trace", declared_tables())
         yield connection
 
 
@@ -46,10 +52,10 @@ WHOLE: list[Row] = [("copy_back", 3, 1, 1), ("train", 2, 1, 2)]
 def within(
     trace: duckdb.DuckDBPyConnection, start_ns: int = EARLIEST_NS, end_ns: int = LATEST_NS
 ) -> duckdb.DuckDBPyConnection:
-    """Return a connection of its own that sees a stretch of the trace."""
-    cursor = trace.cursor()
-    restrict(cursor, Window(start_ns, end_ns), frozenset())
-    return cursor
+    """Let the connection show a part of the trace, instead of the one that it showed."""
+    trace.execute("DROP VIEW IF EXISTS _window")
+    restrict(trace, Window(start_ns, end_ns))
+    return trace
 
 
 def functions(trace: duckdb.DuckDBPyConnection) -> list[Row]:

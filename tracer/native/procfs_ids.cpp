@@ -8,13 +8,11 @@
 #include <string>
 
 namespace rls {
-namespace {
 
-// The last number of the line NSpid: the id in the innermost namespace.
-std::uint32_t InnerTid(const std::string& status_path) {
-  std::ifstream file(status_path);
+// The last number of the line NSpid.
+std::uint32_t InnerTidOf(std::istream& status) {
   std::string line;
-  while (std::getline(file, line)) {
+  while (std::getline(status, line)) {
     if (line.rfind("NSpid:", 0) != 0) continue;
     std::istringstream numbers(line.substr(6));
     std::uint32_t last = 0;
@@ -24,8 +22,6 @@ std::uint32_t InnerTid(const std::string& status_path) {
   return 0;
 }
 
-}  // namespace
-
 std::map<std::uint32_t, std::uint32_t> TidsByInner(std::uint32_t pid) {
   std::map<std::uint32_t, std::uint32_t> tids;
   const std::string folder = "/proc/" + std::to_string(pid) + "/task";
@@ -33,7 +29,8 @@ std::map<std::uint32_t, std::uint32_t> TidsByInner(std::uint32_t pid) {
   if (listing == nullptr) return tids;
   while (const dirent* entry = readdir(listing)) {
     if (entry->d_name[0] == '.') continue;
-    const std::uint32_t inner = InnerTid(folder + "/" + entry->d_name + "/status");
+    std::ifstream status(folder + "/" + entry->d_name + "/status");
+    const std::uint32_t inner = InnerTidOf(status);
     const auto tid = static_cast<std::uint32_t>(std::strtoul(entry->d_name, nullptr, 10));
     if (inner != 0) tids.emplace(inner, tid);
   }

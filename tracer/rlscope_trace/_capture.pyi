@@ -1,7 +1,7 @@
 """The native module: what it offers to Python."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ WIRE_VERSION: int
 class SpoolScan:
     """First pass over records.bin. Arrays are views of its memory."""
 
-    def __init__(self, records_path: str, *, end_ns: int) -> None: ...
+    def __init__(self, records_path: str, *, end_ns: int, latest_ns: int = 0) -> None: ...
     def advance(self, bytes: int) -> bool: ...
     @property
     def position(self) -> int: ...
@@ -61,6 +61,8 @@ class EventRows:
     def position(self) -> int: ...
     @property
     def malformed_count(self) -> int: ...
+    @property
+    def unknown_thread_count(self) -> int: ...
 
 # Capture: load, attach, drain. System errors arrive as OSError with their errno.
 
@@ -146,10 +148,30 @@ class SpoolWriter:
     def counters(self) -> dict[str, int]:
         """Return records, lost, bytes and write_error (an errno, 0 if writing works)."""
 
+class TracedProcesses:
+    """The processes of the target, and what they start: whose shims are heard."""
+
+    def add(self, pids: Sequence[int]) -> None: ...
+
+class DiskSpace:
+    """Keeps some space free on the disk of a directory: see docs/capture.md."""
+
+    def __init__(self, directory: str) -> None: ...
+    def has_room(self, bytes: int) -> bool:
+        """Tell whether so many bytes may be written."""
+
+    @property
+    def reserve(self) -> int:
+        """How many bytes are kept free."""
+
 class Drain:
     """The thread that empties the ring into the spool."""
 
-    def __init__(self, ring_fd: int, loss_fd: int, spool: SpoolWriter) -> None: ...
+    def __init__(
+        self, ring_fd: int, loss_fd: int, spool: SpoolWriter, traced: TracedProcesses | None = None
+    ) -> None:
+        """traced: is told which processes enter the trace."""
+
     def start(self) -> None: ...
     def stop(self) -> None:
         """Empty the ring a last time and end the thread."""
@@ -173,6 +195,8 @@ def wait_for_running_programs() -> None:
 
 def possible_cpus() -> int: ...
 
+SHIM_MIB_PER_S: int
+"""What is kept of one process, as long as it likes; more for a while."""
 SHIM_RING_RECORDS: int
 """That the ring of one thread has room for."""
 
@@ -182,7 +206,9 @@ class ShimCollector:
     `session` is the name of the abstract unix socket on which processes announce themselves.
     """
 
-    def __init__(self, directory: str, session: str) -> None: ...
+    def __init__(self, directory: str, session: str, traced: TracedProcesses | None = None) -> None:
+        """traced: the processes that are read; None: all that announce themselves."""
+
     def start(self) -> None: ...
     def stop(self) -> None:
         """Read what is there a last time and let the processes go."""
@@ -198,6 +224,13 @@ class ShimCollector:
 
     def gpu_state(self, pid: int) -> Literal["on", "off", "refused"] | None:
         """Return what a running process said of its GPU activity; refused also: not its calls."""
+
+    def refused(self) -> dict[str, int]:
+        """Return how often something was not taken: damaged, limited, no_room, memories, ..."""
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether what was read last found no room on the disk."""
 
     @property
     def sources(self) -> int: ...
@@ -231,9 +264,9 @@ class ShimScan:
     def losses(self) -> dict[str, int]: ...
 
 class ShimRangeReader:
-    """The push/pop ranges of one tenancy, in the order they ended, part by part."""
+    """The push/pop ranges of the tenancies of a thread, as they ended, part by part."""
 
-    def __init__(self, scan: ShimScan, tenancy: int) -> None: ...
+    def __init__(self, scan: ShimScan, tenancy: int | list[int]) -> None: ...
     def next(self, count: int) -> dict[str, NDArray[Any]] | None:
         """Return at least `count` ranges, so that what follows began later; None at the end.
 
@@ -347,6 +380,12 @@ class ProgramClock:
 
     def stop(self) -> tuple[int, int, dict[str, tuple[int, int]]]:
         """End it: its start_ns and end_ns; by name, how often the programs ran and for how long."""
+
+def use_run_time_stats_server(socket: int) -> None:
+    """Ask the server behind this socket where we may not time BPF programs ourselves."""
+
+def serve_run_time_stats(socket: int) -> NoReturn:
+    """Be that server: confines this process to that, and ends it with the socket's other end."""
 
 # --- late attach: inject/bindings.cpp ---
 

@@ -20,11 +20,12 @@ def nest(
     """
 
 def intern_paths(
-    parent: NDArray[int64], key: NDArray[int64]
+    parent: NDArray[int64], key: NDArray[int64], max_paths: int = ..., max_depth: int = ...
 ) -> tuple[NDArray[int32], NDArray[int32], NDArray[int64], NDArray[int32]]:
     """Give the distinct stacks of ranges numbers, from 1; parents come before their children.
 
     parent: rows as `nest` returns them; key: what tells ranges with the same parent apart.
+    Ranges of further paths than max_paths, in max_depth others, or in such ranges get path 0.
     Returns the path of each row; then per path its parent path (0: none), key and depth.
     """
 

@@ -1,5 +1,10 @@
 """The errors a user can meet: what happened, a hint that mends it, and the exit code."""
 
+import re
+
+# How a private folder is named, which says nothing to a user.
+_PRIVATE_PATH = re.compile(r"/proc/self/fd/\d+/")
+
 
 class TracerError(Exception):
     """Something failed while running: exit code 1.
@@ -51,3 +56,11 @@ class CommandNotExecutableError(UsageError):
     """The program to launch exists but cannot be executed: exit code 126, as from a shell."""
 
     exit_code = 126
+
+
+def reason_of(error: BaseException) -> str:
+    """Return in one line why something failed."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    words = str(error).partition("\n")[0] or type(error).__name__
+    return _PRIVATE_PATH.sub("", words)

@@ -47,10 +47,12 @@ class ProbeCost:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One site that is to be dropped, and why, in words for users."""
+    """One site that is to be dropped, and why."""
 
     site_id: int
-    reason: str
+    code: str
+    """Of rlscope_analysis.schema.facts.sites, with its numbers."""
+    numbers: tuple[float, ...]
     hits: int
     """Calls since the account was last full."""
     mean_ns: int
@@ -232,21 +234,7 @@ class Governor:
 
     def _decision(self, now_ns: int, site_id: int, share: float, total: float) -> Decision:
         calls = self._sites[site_id]
-        others = "" if share > self.budget else f", all probes {_percent(total)}"
-        reason = (
-            f"dropped after {(now_ns - calls.since_ns) / 1e9:.1f} s: {calls.hits:,} calls of"
-            f" {_duration(calls.mean_ns)} would cost {_percent(share)} of the CPU time{others}"
-            f" (budget {_percent(self.budget)})"
-        )
-        return Decision(site_id, reason, calls.hits, round(calls.mean_ns))
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %" if share < 0.1 else f"{100 * share:.0f} %"
-
-
-def _duration(mean_ns: float) -> str:
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
-        if mean_ns >= size:
-            return f"{mean_ns / size:.1f} {unit}"
-    return f"{mean_ns:.0f} ns"
+        code = "too_expensive" if share > self.budget else "too_expensive_together"
+        after_s = (now_ns - calls.since_ns) / 1e9
+        numbers = (after_s, calls.hits, calls.mean_ns, share, total, self.budget)
+        return Decision(site_id, code, numbers, calls.hits, round(calls.mean_ns))

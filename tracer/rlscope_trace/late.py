@@ -19,7 +19,7 @@ from rlscope_trace.errors import TargetGoneError, TracerError
 from rlscope_trace.privileges import ancestors, may_read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 PROC = Path("/proc")
 ENTRY = "rlscope_shim_late_attach"
@@ -285,8 +285,17 @@ def _missing(status: _Status) -> Iterator[str]:
         yield "the Python interpreter is busy: what it must do itself comes when it can"
     elif status.python != PYTHON_DONE:
         yield "the Python half of the attach failed: ranges of the package nvtx are missing"
-    for why in status.told.get("auto", []):
-        if why != "installed":
-            yield f"there are no automatic phases: {why}"
+    yield from _missing_phases(status.told)
     for problem in status.told.get("error", []):
         yield f"inside the interpreter: {problem}"
+
+
+def _missing_phases(told: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for why in told.get("auto", []):
+        if why != "installed":
+            yield f"there are no automatic phases: {why}"
+    for failure in told.get("failed", []):
+        _, _, said = failure.partition("\t")
+        adapter, _, why = said.partition("\t")
+        why = ": ".join(filter(None, why.split("\t")))
+        yield f"automatic phases are incomplete: the adapter of {adapter} failed: {why}"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import stat
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from rlscope_trace.errors import TracerError
 from rlscope_trace.procfs import split_stat
@@ -219,3 +221,44 @@ def _chown_open(fd: int, identity: Identity) -> None:
     single = stat.S_ISDIR(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_nlink == 1)
     if single and found.st_uid == os.geteuid():
         os.fchown(fd, identity.uid, identity.gid)
+
+
+@contextmanager
+def acting_as(identity: Identity | None) -> Iterator[None]:
+    """Act as a user on files, whatever we may do ourselves; None: as ourselves."""
+    if identity is None:
+        yield
+        return
+    uid, gid, groups = os.geteuid(), os.getegid(), os.getgroups()
+    os.setgroups(identity.groups)
+    os.setegid(identity.gid)
+    os.seteuid(identity.uid)
+    try:
+        yield
+    finally:
+        os.seteuid(uid)
+        os.setegid(gid)
+        os.setgroups(groups)
+
+
+def read_small(path: Path, most_bytes: int) -> str:
+    """Return the text of a file that somebody else may have made.
+
+    Raises OSError where it is a link, no regular file, or larger: nothing else is read, or waited
+    for; UnicodeDecodeError.
+    """
+    with open_regular(path) as file:
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), os.fspath(path))
+    return data.decode()
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file that somebody else may have made, for reading; OSError where it is none."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    file = os.fdopen(os.open(path, flags), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "no regular file", os.fspath(path))
+    return file

@@ -15,6 +15,11 @@ def split_stat(text: str) -> tuple[str, list[str]]:
     return text[opening + 1 : closing], text[closing + 1 :].split()
 
 
+def printable(text: str) -> str:
+    """Escape what a terminal would obey instead of showing it, line feeds included."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def is_running(pid: int) -> bool:
     """Tell whether a process has not ended; one that nobody has waited for yet has."""
     try:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import platform
 import time
+from bisect import bisect_left
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,22 +19,34 @@ from rlscope_trace.errors import OutputExistsError, SpoolError, UsageError
 from rlscope_trace.instruments.follower import Follower
 from rlscope_trace.late import shim_is_loaded
 from rlscope_trace.loaders.tid_filter import process_tree
+from rlscope_trace.outputs.private import (
+    NotOursError,
+    PrivateFolder,
+    make_private,
+    open_private,
+)
 from rlscope_trace.procfs import is_running
 from rlscope_trace.shims import TAKEN
-from rlscope_trace.store.spool import SESSION_FILE, open_spool, process_start_time, remove_files
+from rlscope_trace.store.spool import SESSION_FILE, open_spool, process_start_time, unlink_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from rlscope_analysis.schema.facts.fact import Fact
     from rlscope_trace.instruments.cuda_calls import GpuState
     from rlscope_trace.instruments.settings import InstrumentSettings
     from rlscope_trace.loaders.capture import TracedProcess
+    from rlscope_trace.outputs.place import Place
     from rlscope_trace.probes import Opened
 
 CLOCK_INTERVAL_NS = 60_000_000_000
 # Shims announce themselves; this is for those that cannot reach us.
 _SHIM_SEARCH_INTERVAL_NS = 5_000_000_000
+# The target decides how long one takes, and a signal waits meanwhile.
+_SHIM_SEARCH_NS = 1_000_000_000
 _MIB = 1 << 20
+# Of what the shims lost: see ShimCollector.refused.
+COUNTED_REFUSALS = ("damaged", "limited", "no_room", "memories")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +60,10 @@ class Counters:
     bytes: int
     write_error: int
     """errno of the last failed write to the spool; 0: the last one worked."""
+    dropped_operations: int = 0
+    """Which the rings of the shims had no room for."""
+    refused: Mapping[str, int] = field(default_factory=dict)
+    """What of the shims was not taken, by reason: see ShimCollector.refused."""
 
 
 def ring_bytes(mib: int) -> int:
@@ -62,28 +80,20 @@ def spool_directory(output: Path) -> Path:
     return output.with_name(output.name + ".spool")
 
 
-def prepare_output(output: Path, *, force: bool) -> Path:
+def prepare_output(place: Place, *, force: bool) -> PrivateFolder:
     """Make the spool directory of an output that may be written; return it.
 
-    Raises OutputExistsError where something would be lost, SpoolError where the directory cannot
-    be written.
+    Raises OutputExistsError where something would be lost, OSError where the directory cannot be
+    written.
     """
-    directory = spool_directory(output)
-    require_utf8(output)
-    if output.is_dir():
-        raise OutputExistsError(f"{output} is a directory", hint="-o FILE.duckdb")
-    if output.exists() and not force:
-        raise OutputExistsError(f"{output} exists", hint="--force to replace it, or -o OTHER")
-    if directory.exists():
-        _refuse_or_remove(directory, force=force)
+    place.refuse_existing(overwrite=True)
+    if place.status() is not None and not force:
+        raise OutputExistsError(f"{place.path} exists", hint="--force to replace it, or -o OTHER")
+    directory = spool_directory(place.path)
     try:
-        directory.mkdir()
-    except OSError as error:
-        raise SpoolError(
-            f"cannot write to {directory.parent}: {error.strerror}",
-            hint="-o names another place for the trace",
-        ) from error
-    return directory
+        return make_private(place.folder, directory)
+    except FileExistsError:
+        return _left_behind(place, directory, force=force)
 
 
 def require_utf8(path: Path) -> None:
@@ -97,39 +107,42 @@ def require_utf8(path: Path) -> None:
         ) from None
 
 
-def _refuse_or_remove(directory: Path, *, force: bool) -> None:
+def _left_behind(place: Place, directory: Path, *, force: bool) -> PrivateFolder:
+    """Take over the directory of an earlier recording, if nothing in it would be missed."""
     try:
-        live = open_spool(directory).is_live()
+        folder = open_private(place.folder, directory)
+    except OSError as error:
+        # A link, a file, or a directory of another user.
+        raise NotOursError(directory) from error
+    try:
+        _empty(folder, force=force)
+    except BaseException:
+        folder.close()
+        raise
+    return folder
+
+
+def _empty(folder: PrivateFolder, *, force: bool) -> None:
+    """Remove an old spool, and nothing else that may lie there."""
+    if folder.is_empty():
+        return
+    try:
+        live = open_spool(folder.path, shown=folder.shown).is_live()
     except SpoolError:
         live = False
     if live:
         raise OutputExistsError(
-            f"another recorder is writing {directory}", hint="-o names another place for the trace"
+            f"another recorder is writing {folder.shown}",
+            hint="-o names another place for the trace",
         )
     if not force:
         raise OutputExistsError(
-            f"{directory} is left from a recording that was not finished",
-            hint=f"rlscope-trace recover {directory}, or --force to discard it",
+            f"{folder.shown} is left from a recording that was not finished",
+            hint=f"rlscope-trace recover {folder.shown}, or --force to discard it",
         )
-    _remove_spool(directory)
-
-
-def _remove_spool(directory: Path) -> None:
-    """Delete an old spool, and nothing else that may stand there under its name."""
-    try:
-        if not directory.is_symlink():
-            remove_files(directory)
-        in_the_way = directory.is_symlink() or directory.exists()
-    except OSError as error:
-        raise SpoolError(
-            f"cannot remove {directory}: {error.strerror}",
-            hint="-o names another place for the trace",
-        ) from error
-    if in_the_way:
-        raise OutputExistsError(
-            f"{directory} is in the way: it is not a spool, or holds more than that",
-            hint="move it away, or -o names another place for the trace",
-        )
+    unlink_files(folder.path)
+    if not folder.is_empty():
+        raise NotOursError(folder.shown)
 
 
 @dataclass(slots=True)
@@ -155,6 +168,7 @@ class Session:
     _followed: list[int] = field(default_factory=list, init=False)
     _refused: set[int] = field(default_factory=set, init=False)
     _taken: set[int] = field(default_factory=set, init=False)
+    _search_from: int = field(default=0, init=False)
     _next_search_ns: int = field(default=0, init=False)
     _next_clock_ns: int = field(default=0, init=False)
 
@@ -164,11 +178,13 @@ class Session:
         self.started_ns = self.clock_ns()
         self._write_session_file()
         self._spool = _capture.SpoolWriter(str(self.directory), _capture.possible_cpus())
-        self._drain = _capture.Drain(capture.ring_fd, capture.loss_fd, self._spool)
-        self._shims = _capture.ShimCollector(str(self.directory), self.shim_session)
+        traced = _capture.TracedProcesses()
+        self._drain = _capture.Drain(capture.ring_fd, capture.loss_fd, self._spool, traced)
+        self._shims = _capture.ShimCollector(str(self.directory), self.shim_session, traced)
         self._append_clock_when_due()
         capture.attach()
         threads = capture.enter(processes)
+        traced.add([process.pid for process in processes])
         self._drain.start()
         self._shims.start()
         # From here on nothing the processes do is missed.
@@ -188,17 +204,18 @@ class Session:
         self._write_session_file()
         return threads
 
-    def note_late(self, pid: int, *, measured: bool, reason: str) -> None:
+    def note_late(self, pid: int, *, measured: bool, fact: Fact | None) -> None:
         """Note what a late attach gave: for the table capture."""
         noted = self.facts.setdefault("operations_late", [])
         if isinstance(noted, list):
-            noted.append({"pid": pid, "measured": measured, "reason": reason})
+            told = None if fact is None else fact.to_json()
+            noted.append({"pid": pid, "measured": measured, "fact": told})
         self._write_session_file()
 
     def find_shims(self) -> int:
         """Look for shims in all processes of the target; return how many have been found so far."""
         _, _, shims = self._running()
-        for pid in process_tree(self._pids) if self.listens else ():
+        for pid in self._to_search() if self.listens else ():
             shims.find(pid)
             if shims.knows(pid):
                 self._refused.discard(pid)
@@ -208,6 +225,17 @@ class Session:
                 self._refused.add(pid)
         self._next_search_ns = self.clock_ns() + _SHIM_SEARCH_INTERVAL_NS
         return shims.sources
+
+    def _to_search(self) -> Iterator[int]:
+        """Yield processes for as long as that may take; those left out come first another time."""
+        end_ns = self.clock_ns() + _SHIM_SEARCH_NS
+        pids = sorted(process_tree(self._pids))
+        at = bisect_left(pids, self._search_from)
+        for pid in (*pids[at:], *pids[:at]):
+            self._search_from = pid
+            if self.clock_ns() > end_ns:
+                return
+            yield pid
 
     def _gpu_state(self, pid: int) -> GpuState | None:
         """Return what the shim in a process said of CUPTI; None: nothing so far."""
@@ -221,7 +249,7 @@ class Session:
         self._taken.add(pid)
         self.facts["shim_taken_pids"] = sorted(self._taken)
         if self.all_taken():
-            self.facts["operations"] = {"measured": False, "reason": TAKEN}
+            self.facts["operations"] = {"measured": False, "fact": TAKEN.to_json()}
 
     def counters(self) -> Counters:
         """Return where the recording stands; call it at least once a minute."""
@@ -230,13 +258,16 @@ class Session:
         if self.clock_ns() >= self._next_search_ns:
             self.find_shims()
         values = spool.counters()
+        refused = shims.refused()
         return Counters(
             elapsed_ns=self.clock_ns() - self.started_ns,
             records=values["records"] + shims.events,
             processes=drain.processes,
             lost=values["lost"] + shims.lost,
             bytes=values["bytes"],
-            write_error=values["write_error"],
+            write_error=values["write_error"] or (errno.ENOSPC if shims.is_full else 0),
+            dropped_operations=shims.lost - sum(refused[reason] for reason in COUNTED_REFUSALS),
+            refused=refused,
         )
 
     def stop(self) -> Counters:

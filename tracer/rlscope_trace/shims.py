@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_trace.errors import UsageError
 from rlscope_trace.privileges import may_read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from rlscope_trace import _capture
     from rlscope_trace.privileges import Identity
 
 FOLDER = Path(__file__).absolute().parent / "shim"
@@ -33,13 +35,12 @@ MODULES = (
 )  # fmt: skip
 EVERY_MODULE = "all"
 
-TAKEN = "another recorder reads the operations of this process"
-
 NVTX_OFF = "off"
 
 _NVTX = "NVTX_INJECTION64_PATH"
 _CUDA = "CUDA_INJECTION64_PATH"
-NOT_ASKED_FOR = "not asked for: --nvtx off"
+TAKEN = Fact("other_recorder")
+NOT_ASKED_FOR = Fact("not_asked_for", "--nvtx off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +59,13 @@ class GpuSettings:
         told = {"RLSCOPE_CUPTI": self.cupti, "RLSCOPE_CUDA_GRAPHS": self.graphs}
         return {**told, "RLSCOPE_CUDA_MEMORY": "1"} if self.has_memory else told
 
-    def refusal(self) -> str | None:
+    def refusal(self) -> Fact | None:
         """Return why the user does not want GPU activity from CUPTI, or None."""
         if self.cupti == "on":
             return None
-        why = {"yield": "CUPTI is left to another tool: --cupti yield"}
-        return why.get(self.cupti, f"not asked for: --cupti {self.cupti}")
+        if self.cupti == "yield":
+            return Fact("cupti_yielded")
+        return Fact("not_asked_for", f"--cupti {self.cupti}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,11 @@ class Verdict:
     """Whether something is recorded; how, or why not."""
 
     measured: bool
-    reason: str
+    fact: Fact
+
+    def to_json(self) -> dict[str, object]:
+        """Return it as session.json holds it."""
+        return {"measured": self.measured, "fact": self.fact.to_json()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +92,16 @@ class Injection:
 def new_session() -> str:
     """Return the name of the abstract unix socket of a recording, which nobody else has."""
     return f"rlscope-{os.getpid()}-{secrets.token_hex(8)}"
+
+
+def own_processes() -> _capture.TracedProcesses:
+    """Return who is heard where no target is traced: this process, and what it starts."""
+    # Here: what a program is given must not need the native module.
+    from rlscope_trace import _capture
+
+    processes = _capture.TracedProcesses()
+    processes.add([os.getpid()])
+    return processes
 
 
 def parse_modules(value: str) -> str:
@@ -155,40 +171,34 @@ def late_environment(session: str, modules: str, gpu: GpuSettings | None = None)
     return {**told, **gpu.environment(), **({_CUDA: str(LIBRARY)} if gpu.cupti == "on" else {})}
 
 
-def _obstacle(program: Path | None, identity: Identity | None) -> str | None:
+def _obstacle(program: Path | None, identity: Identity | None) -> Fact | None:
     """Return why the program cannot be made to tell of anything, or None."""
     if not LIBRARY.exists():
-        return f"this installation lacks {LIBRARY.name}: reinstall rlscope-trace"
+        return Fact("shim_missing", LIBRARY.name)
     if identity is not None and not may_read(LIBRARY, identity.uid, identity.groups):
-        return f"user {identity.uid} may not read {LIBRARY}: install it where every user can"
+        return Fact("shim_unreadable", str(LIBRARY), count=identity.uid)
     if program is not None and is_static(program):
-        return f"{program.name} is statically linked: no library can be loaded into it"
+        return Fact("program_static", program.name)
     return None
 
 
-def _operations(environment: Mapping[str, str], request: Request, obstacle: str | None) -> Verdict:
+def _operations(environment: Mapping[str, str], request: Request, obstacle: Fact | None) -> Verdict:
     if request.modules == NVTX_OFF:
-        return Verdict(measured=False, reason=NOT_ASKED_FOR)
+        return Verdict(False, NOT_ASKED_FOR)
     other = _other_tool(environment, _NVTX)
     if obstacle is None and other is not None:
-        obstacle = (
-            f"another tool listens to NVTX: {_NVTX} is {other}; unset it to record operations"
-        )
+        obstacle = Fact("other_nvtx_tool", _NVTX, other)
     if obstacle is not None:
-        return Verdict(measured=False, reason=obstacle)
-    if not request.auto:
-        return Verdict(measured=True, reason="NVTX ranges; --no-auto: no phases")
-    return Verdict(measured=True, reason="NVTX ranges, and phases found automatically")
+        return Verdict(False, obstacle)
+    return Verdict(True, Fact("nvtx_and_phases" if request.auto else "nvtx_ranges"))
 
 
-def _gpu(environment: Mapping[str, str], request: Request, obstacle: str | None) -> Verdict:
-    refusal = request.gpu.refusal()
+def _gpu(environment: Mapping[str, str], request: Request, obstacle: Fact | None) -> Verdict:
     other = _other_tool(environment, _CUDA)
-    if refusal is None and obstacle is None and other is not None:
-        obstacle = f"another tool is loaded with CUDA: {_CUDA} is {other}; unset it to record GPUs"
-    if refusal is not None or obstacle is not None:
-        return Verdict(measured=False, reason=refusal or obstacle or "")
-    return Verdict(measured=True, reason="CUPTI")
+    if obstacle is None and other is not None:
+        obstacle = Fact("other_cuda_tool", _CUDA, other)
+    refusal = request.gpu.refusal() or obstacle
+    return Verdict(True, Fact("cupti")) if refusal is None else Verdict(False, refusal)
 
 
 def _other_tool(environment: Mapping[str, str], variable: str) -> str | None:

@@ -14,7 +14,7 @@ from rlscope_trace.errors import PermissionNeededError, TargetGoneError, TracerE
 from rlscope_trace.preflight.capabilities import effective_capabilities
 from rlscope_trace.preflight.finding import sudo_command
 from rlscope_trace.privileges import ancestors
-from rlscope_trace.procfs import split_stat
+from rlscope_trace.procfs import printable, split_stat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,6 +34,7 @@ class Target:
     pid: int
     pidfd: int
     comm: str
+    """As a message may show it, as is `command`: a process can call itself anything."""
     command: str
     uid: int
     # An ancestor of ours: tracing its descendants traces the recorder too.
@@ -200,9 +201,9 @@ def parse_process(stat_text: str, *, status: str, command: str) -> _Process:
     comm, fields = split_stat(stat_text)
     values = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
     return _Process(
-        comm=comm,
+        comm=printable(comm),
         flags=int(fields[6]),
         leader=int(values["Tgid"]),
         uid=int(values["Uid"].split()[1]),
-        command=command.rstrip("\0").replace("\0", " ") or comm,
+        command=printable(command.rstrip("\0").replace("\0", " ") or comm),
     )

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rlscope_analysis.sentences import coverage_sentence, facts_of, loss_sentence
+from rlscope_analysis.window import origin_ns
+
 if TYPE_CHECKING:
     from rlscope_analysis.export.plan import Plan
 
 # One value of a fact.
 Value = str | int | None
+_PARAMETERS = ("subject", "detail", "count", "ts_ns", "duration_ns")
 # The tables that are no timeline, and their columns, by the name they go under.
 _TABLES = {
-    "capture": ("capture", "process_id, kind, measured, reason"),
-    "loss": ("trace_stat", "kind, source, count, first_ns, remedy"),
+    "capture": (
+        "capture",
+        f"process_id, kind, measured, part, code, {', '.join(_PARAMETERS)}",
+    ),
+    "loss": ("trace_stat", "kind, code, count, first_ns, cpu, record, pid, bytes, detail"),
     "gpu_device": (
         "gpu_device",
         "host, device_id, name, uuid, memory_bytes, multiprocessors, compute_capability",
@@ -40,4 +47,21 @@ def read_facts(plan: Plan) -> dict[str, list[dict[str, Value]]]:
         rows = connection.execute(f"SELECT {columns} FROM {table} ORDER BY ALL").fetchall()  # noqa: S608
         names = columns.split(", ")
         facts[label] = [dict(zip(names, row, strict=True)) for row in rows]
+    _add_sentences(facts, origin_ns(connection))
     return facts
+
+
+def _add_sentences(facts: dict[str, list[dict[str, Value]]], first_ns: int) -> None:
+    """Say in words what the codes stand for: a viewer has nothing else that could."""
+    for row in facts["loss"]:
+        row["source"], row["remedy"] = loss_sentence(_text(row["code"]), row)
+    for row in facts["capture"]:
+        named = {name: row[name] for name in ("code", *_PARAMETERS)}
+        is_measured = bool(row["measured"])
+        row["reason"] = coverage_sentence(
+            facts_of([named]), measured=is_measured, origin_ns=first_ns
+        )
+
+
+def _text(value: Value) -> str | None:
+    return None if value is None else str(value)

@@ -77,6 +77,8 @@ GPU_ACTIVITY = Kind(
 ASYNC_RANGE = Kind("async_range", "async_range", "name_number", ("process_id",))
 
 _VALID = "end_ns >= start_ns"
+# The place of a row in its table: DuckDB reads a table in the order in which it was written.
+_STORED = "row_number() OVER ()"
 
 
 def count_unreadable(connection: duckdb.DuckDBPyConnection, kind: Kind) -> int:
@@ -92,6 +94,8 @@ def slices_sql(kind: Kind, window: Window | None, *, shift_ns: int, ordered: boo
     columns = [*times, kind.name, *kind.keys, *(sql for _, sql in kind.arguments)]
     chosen = ", ".join(f"CAST({sql} AS BIGINT) AS c{i}" for i, sql in enumerate(columns))
     table = _ASYNC_RANGES if kind is ASYNC_RANGE else kind.table
+    if ordered and kind is not ASYNC_RANGE:
+        table = f"(SELECT *, {_STORED} AS n FROM {table})"  # noqa: S608
     if ordered and kind.keys == ("thread_id",) and kind.table != "thread":
         # The order of the tracks: by process, then thread.
         owners = "(SELECT thread_id AS owned, coalesce(process_id, 0) AS owner FROM thread)"
@@ -109,7 +113,7 @@ def _order(kind: Kind) -> str:
     else:
         owner = "owner, " if kind.keys == ("thread_id",) else ""
     # Of operations and calls with the same times, the one stored first is the outer one.
-    last = "" if kind is ASYNC_RANGE else ", rowid"
+    last = "" if kind is ASYNC_RANGE else ", n"
     return f"{owner}{kind.keys[0]}, start_ns, end_ns DESC{last}"
 
 
@@ -148,7 +152,7 @@ def is_in_order(connection: duckdb.DuckDBPyConnection, kind: Kind, order: Sequen
       SELECT k, n, start_ns, end_ns,
         CASE WHEN k = lag(k) OVER () THEN lag(start_ns) OVER () END AS before_ns,
         lag(end_ns) OVER () AS before_end_ns
-      FROM (SELECT {key} AS k, rowid AS n, start_ns, end_ns FROM {kind.table} WHERE {_VALID})
+      FROM (SELECT {key} AS k, {_STORED} AS n, start_ns, end_ns FROM {kind.table}) WHERE {_VALID}
     ) GROUP BY k ORDER BY min(n)
     """  # noqa: S608
     rows = connection.execute(query).fetchall()

@@ -14,14 +14,15 @@ from rlscope_analysis.reports import REPORTS, report_sql
 from rlscope_analysis.reports.answer import Answer, answer
 from rlscope_analysis.result_format import csv_lines, json_report, json_value
 from rlscope_analysis.summary import queries
+from rlscope_analysis.summary.losses import losses_of
 from rlscope_analysis.summary.notes import fault_notes, unmeasured_notes
-from rlscope_analysis.summary.values import Loss
 from rlscope_analysis.window import AskedWindow, asked_window
 from rlscope_analysis.wording import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from rlscope_analysis.summary.values import Loss
     from rlscope_analysis.trace import Trace
 
 # The kinds of record that the answer draws on.
@@ -79,7 +80,7 @@ def report_operations(trace: Trace, *, per: str | None = None) -> OperationRepor
         trace=str(trace.path),
         is_complete=ended_cleanly,
         window=asked_window(trace.connection),
-        losses=tuple(Loss(*row) for row in run_query(trace, queries.LOSSES_SQL).rows),
+        losses=losses_of(trace),
         notes=tuple(_notes(trace, found, rows, processes)),
         not_measured=found.not_measured,
         iteration=iteration,

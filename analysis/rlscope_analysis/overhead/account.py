@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 
 from rlscope_analysis.overhead.cost import Cost, Z, ratio, t_quantile
 from rlscope_analysis.overhead.place import PROBED_CUDA_SQL
-from rlscope_analysis.schema.vocabulary import DOUBTFUL
+from rlscope_analysis.schema.facts.qualities import quality
 
 if TYPE_CHECKING:
     import duckdb
+
+    from rlscope_analysis.schema.facts.qualities import Quality
 
 # Fewer than so many windows with events, or events in them, tell nothing.
 FEWEST_WINDOWS = 4
@@ -138,22 +140,16 @@ def _judged(
     known, runs = sum(w.known for w in windows), sum(w.runs for w in windows)
     with_events = [w for w in windows if w.known]
     if outside:
-        quality = (
-            f"{DOUBTFUL}{outside} windows of the account lie outside the recording: the clocks of"
-            " the two do not agree"
-        )
+        why = quality("windows_outside", outside)
     elif known > runs * (1 + _TOLERANCE) + 1:
-        quality = (
-            f"{DOUBTFUL}the trace holds {known:,} runs in the windows, the OS kernel counted"
-            f" {runs:,}: their times do not agree"
-        )
+        why = quality("more_runs_in_trace", known, runs)
     elif len(with_events) < FEWEST_WINDOWS or known < _FEWEST_RUNS:
         if _FEWEST_PART * known < runs and _looks_recorded(windows, *loops):
             return Cost(event, None, "in_run", quality=_dropped(event, runs, known))
-        quality = f"in-run windows were too few: {len(with_events)} with {known:,} runs"
+        why = quality("few_windows", len(with_events), known)
     else:
         return _estimated(event, with_events, *loops)
-    return Cost(event, None, "in_run", n=len(with_events), quality=quality)
+    return Cost(event, None, "in_run", n=len(with_events), quality=why)
 
 
 def _looks_recorded(windows: list[_Window], program: Cost | None, miss: Cost | None) -> bool:
@@ -171,12 +167,10 @@ def _looks_recorded(windows: list[_Window], program: Cost | None, miss: Cost | N
     return time_ns > times * runs * max(miss.mean_ns, 0.0)
 
 
-def _dropped(event: str, runs: int, known: int) -> str:
-    held = f"{known:,} of them" if known else "no such event then"
-    return (
-        f"{DOUBTFUL}the OS kernel counted {runs:,} runs of the programs for {event}, and the trace"
-        f" holds {held}"
-    )
+def _dropped(event: str, runs: int, known: int) -> Quality:
+    if known:
+        return quality("runs_missing", runs, known, subject=event)
+    return quality("no_event_then", runs, subject=event)
 
 
 def _estimated(event: str, windows: list[_Window], program: Cost | None, miss: Cost | None) -> Cost:

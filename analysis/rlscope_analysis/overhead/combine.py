@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING
 
 from rlscope_analysis.overhead.cost import Cost, Z
 from rlscope_analysis.overhead.rate import WITH_RATES, Rate, rate_of, rates_of_calls
-from rlscope_analysis.schema.vocabulary import DOUBTFUL, EVENTS
+from rlscope_analysis.schema.facts.qualities import quality
+from rlscope_analysis.schema.vocabulary import EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from rlscope_analysis.schema.facts.qualities import Quality
 
 # How far what no account tells of may differ from that: relative deviation. In training programs a
 # sample, most of which is its interrupt, was 1.7 to 2.9 times as dear as in the loop, its program
@@ -56,7 +59,7 @@ def combined(
     measured: Iterable[Cost],
     in_run: Iterable[Cost],
     toggled: Iterable[Cost],
-    doubts: Mapping[str, str],
+    doubts: Mapping[str, Quality],
     dear_share: float,
 ) -> list[Cost]:
     """Return the rows that are subtracted, for each event and part that has a cost in a loop.
@@ -76,7 +79,7 @@ def combined(
         key = _PROGRAM_OF.get(event, event)
         program, account = programs.get(key), accounts.get(key)
         costs = [_scaled(part, program, account, rate_of(part, rates)) for part in parts]
-        is_scaled = _lack(event, program, account) is None
+        is_scaled = event not in _WITHOUT_PROGRAM and _lack(event, program, account) is None
         doubt = (
             doubts.get(event)
             or _doubted_before(rows, _ways(rows, event, rates if is_scaled else None))
@@ -93,7 +96,7 @@ def combined(
     return [cost for costs in found.values() for cost in costs]
 
 
-def _marked(costs: list[Cost], doubt: str | None) -> list[Cost]:
+def _marked(costs: list[Cost], doubt: Quality | None) -> list[Cost]:
     return [replace(cost, quality=doubt) for cost in costs] if doubt else costs
 
 
@@ -125,9 +128,8 @@ def _parts(rows: list[Cost], event: str) -> list[Cost]:
 def _stand_ins(rows: list[Cost], event: str) -> list[Cost]:
     """Return the parts of the event that stands in for one that was not measured, if one does."""
     other = _STAND_IN.get(event, "")
-    reason = next((row.quality for row in rows if row.event == event and row.mean_ns is None), "")
-    quality = f"uncertain: taken for {other}, which is cheaper ({reason})"
-    return [replace(row, event=event, quality=quality) for row in _parts(rows, other)]
+    taken = quality("stand_in", subject=other)
+    return [replace(row, event=event, quality=taken) for row in _parts(rows, other)]
 
 
 def _scaled(part: Cost, program: Cost | None, account: Cost | None, rate: Rate | None) -> Cost:
@@ -152,11 +154,12 @@ def _scaled(part: Cost, program: Cost | None, account: Cost | None, rate: Rate |
         )
         return _used(part, mean_ns, stddev_ns, account.n)
     ends = [factor * part.mean_ns for factor in _UNKNOWN]
+    if lacks is not None and not part.quality.is_doubtful:
+        part = replace(part, quality=lacks.of_a_cost())
     reach = Z * part.stderr_ns
     return replace(
-        part, method="combined", low_ns=min(ends) - reach, high_ns=max(ends) + reach, used=True,
-        quality=part.quality if part.quality.startswith(DOUBTFUL) else lacks or part.quality,
-    )  # fmt: skip
+        part, method="combined", low_ns=min(ends) - reach, high_ns=max(ends) + reach, used=True
+    )
 
 
 def _used(part: Cost, mean_ns: float, stddev_ns: float, n: int) -> Cost:
@@ -183,22 +186,19 @@ def _crowded(part: Cost, program: Cost, account: Cost, rate: Rate) -> Cost:
     return _used(part, part.mean_ns + rate.value * longer_ns, stddev_ns, account.n)
 
 
-def _lack(event: str, program: Cost | None, account: Cost | None) -> str | None:
-    """Return why that is not known, or not believed; empty: it cannot be; None: it is."""
+def _lack(event: str, program: Cost | None, account: Cost | None) -> Quality | None:
+    """Return why that is not known, or not believed; None: it is, or there is nothing to know."""
     if event in _WITHOUT_PROGRAM:
-        return ""
+        return None
     if account is None:
-        return "no account of the OS kernel was kept in the recording: the cost is that of a loop"
+        return quality("no_account")
     if not account.mean_ns:
         return account.quality
     if program is None or not program.mean_ns:
-        return "the loop has no account of the OS kernel: the cost is that of a loop"
+        return quality("no_account_in_loop")
     factor = account.mean_ns / program.mean_ns
     if not _SANE[0] <= factor <= _SANE[1]:
-        return (
-            f"{DOUBTFUL}a run of the program took {account.mean_ns:,.0f} ns in the recording and"
-            f" {program.mean_ns:,.0f} ns in the loop: calibrate again"
-        )
+        return quality("other_factor", account.mean_ns, program.mean_ns)
     return None
 
 
@@ -216,13 +216,13 @@ def _ways(rows: list[Cost], event: str, rates: dict[str, Rate] | None) -> set[tu
     return ways
 
 
-def _doubted_before(rows: list[Cost], ways: set[tuple[str, str]]) -> str | None:
+def _doubted_before(rows: list[Cost], ways: set[tuple[str, str]]) -> Quality | None:
     """Return what contradicted one of these ways of measuring when it was checked, if any."""
     qualities = (row.quality for row in rows if (row.event, row.method) in ways)
-    return next((quality for quality in qualities if quality.startswith(DOUBTFUL)), None)
+    return next((quality for quality in qualities if quality.is_doubtful), None)
 
 
-def _below_program(event: str, parts: list[Cost], program: Cost | None) -> str | None:
+def _below_program(event: str, parts: list[Cost], program: Cost | None) -> Quality | None:
     """Return the contradiction of a loop that is cheaper than the program in it, if it is."""
     if not parts or not program or not program.mean_ns or event in _PROGRAM_OF:
         return None
@@ -230,13 +230,10 @@ def _below_program(event: str, parts: list[Cost], program: Cost | None) -> str |
     least_ns = _LEAST_OF_PROGRAM * _RUNS.get(event, 1) * program.mean_ns
     if loop_ns + sum(Z * part.stderr_ns for part in parts) >= least_ns:
         return None
-    return (
-        f"{DOUBTFUL}in the loop it costs {loop_ns:,.0f} ns, less than the program in the"
-        f" OS kernel alone takes: calibrate again"
-    )
+    return quality("below_program", loop_ns)
 
 
-def _contradiction(costs: list[Cost], check: Cost) -> str | None:
+def _contradiction(costs: list[Cost], check: Cost) -> Quality | None:
     low_ns, high_ns = check.low_ns, check.high_ns
     if not costs or check.mean_ns is None or low_ns is None or high_ns is None:
         return None
@@ -247,7 +244,4 @@ def _contradiction(costs: list[Cost], check: Cost) -> str | None:
     is_other = low_ns > mean_ns * _AGREEMENT or high_ns < mean_ns / _AGREEMENT
     if not (is_apart or is_other):
         return None
-    return (
-        f"{DOUBTFUL}it is taken for {mean_ns:,.0f} ns, but windows without the probes tell"
-        f" {check.mean_ns:,.0f} ({low_ns:,.0f} .. {high_ns:,.0f})"
-    )
+    return quality("toggled_otherwise", mean_ns, check.mean_ns, low_ns, high_ns)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
-OK = "ok"
+from rlscope_analysis.schema.facts.qualities import GOOD, Quality
+
 Z = 1.959964
 
 
@@ -22,7 +24,15 @@ class Cost:
     low_ns: float | None = None
     high_ns: float | None = None
     used: bool = False
-    quality: str = OK
+    quality: Quality = GOOD
+
+    @property
+    def row(self) -> tuple[Any, ...]:
+        """All columns of calibration."""
+        return (
+            self.event, self.part, self.method, self.mean_ns, self.stddev_ns, self.n, self.low_ns,
+            self.high_ns, self.used, *self.quality.columns,
+        )  # fmt: skip
 
     @property
     def stderr_ns(self) -> float:

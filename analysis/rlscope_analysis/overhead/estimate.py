@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.overhead.account import in_run
 from rlscope_analysis.overhead.combine import combined
 from rlscope_analysis.overhead.cost import Cost
 from rlscope_analysis.overhead.missing import doubts
 from rlscope_analysis.overhead.place import PROBED_CUDA_SQL
+from rlscope_analysis.schema.facts.qualities import Quality
 from rlscope_analysis.window import SPAN_SQL
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 _MEASURED_SQL = """
 SELECT event, part, method, mean_ns, stddev_ns, coalesce(n, 0), low_ns, high_ns, false,
-  coalesce(quality, 'ok')
+  coalesce(quality, 'ok'), code, subject, detail, coalesce(numbers, [])
 FROM calibration_measured ORDER BY ALL
 """
 _DEAR_SHARE_SQL = f"""
@@ -32,12 +33,12 @@ _HAS_WINDOWS_SQL = "SELECT EXISTS (FROM calibration_window), EXISTS (FROM progra
 
 def store(connection: duckdb.DuckDBPyConnection) -> None:
     """Fill calibration_estimate from the tables of the whole trace; nothing if all are empty."""
-    measured = [Cost(*row) for row in connection.execute(_MEASURED_SQL).fetchall()]
+    measured = [_cost(*row) for row in connection.execute(_MEASURED_SQL).fetchall()]
     ((first_ns, last_ns),) = connection.execute(SPAN_SQL).fetchall()
     ((has_windows, has_account),) = connection.execute(_HAS_WINDOWS_SQL).fetchall()
     accounts: list[Cost] = []
     toggles: list[Cost] = []
-    missing: dict[str, str] = {}
+    missing: dict[str, Quality] = {}
     if first_ns is not None and last_ns is not None:
         span = (first_ns, last_ns)
         missing = doubts(connection)
@@ -52,17 +53,8 @@ def store(connection: duckdb.DuckDBPyConnection) -> None:
     ((dear_share,),) = connection.execute(_DEAR_SHARE_SQL).fetchall()
     found = combined(measured, accounts, toggles, missing, dear_share)
     for cost in [*accounts, *toggles, *found]:
-        connection.execute(
-            "INSERT INTO calibration_estimate VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(cost)
-        )
-
-
-def store_temporarily(connection: duckdb.DuckDBPyConnection) -> None:
-    """Do the same for this connection only, of a trace whose own table is empty."""
-    connection.execute(
-        "CREATE OR REPLACE TEMP TABLE calibration_estimate AS FROM calibration_estimate"
-    )
-    store(connection)
+        marks = ", ".join("?" * len(cost.row))
+        connection.execute(f"INSERT INTO calibration_estimate VALUES ({marks})", cost.row)  # noqa: S608
 
 
 def _misses(measured: list[Cost]) -> dict[str, Cost]:
@@ -98,3 +90,9 @@ def _program_share(measured: list[Cost], event: str) -> float:
         return 1.0
     runs = 2 if event == "call" else 1
     return min(1.0, runs * programs[0] / micro)
+
+
+def _cost(*columns: Any) -> Cost:  # noqa: ANN401 - as the table has them
+    *of_cost, grade, code, subject, detail, numbers = columns
+    told = Quality(grade, code, subject, detail, tuple(numbers))
+    return replace(Cost(*of_cost), quality=told)

@@ -44,6 +44,7 @@ CREATE OR REPLACE TEMP TABLE _wakeup AS
 SELECT waker AS thread_id, start_ns AS ts_ns
 FROM thread_state_coded WHERE state = 1 AND waker > 0 ORDER BY waker
 """
+_SCHEDULED_SQL = "SELECT EXISTS (FROM thread_state_coded WHERE state = 0)"
 # Events with an interval: what is theirs, and what is around it.
 _CALL_SQL = f"""
 SELECT c.thread_id, c.start_ns, c.layer::INTEGER, coalesce(c.parent_layer, 0)::INTEGER,
@@ -104,7 +105,10 @@ def count(
     """
     totals: list[Column] = []
     connection.execute(_WAKEUPS_SQL)
-    for cell in make_plan(connection, start_ns, end_ns, cell_rows=CELL_ROWS).cells:
+    # Who pays is a thread that runs: without scheduling, as in most imports, nobody is known to.
+    ((is_scheduled,),) = connection.execute(_SCHEDULED_SQL).fetchall()
+    cells = make_plan(connection, start_ns, end_ns, cell_rows=CELL_ROWS).cells
+    for cell in cells if is_scheduled else ():
         for places in places_of(connection, cell):
             totals += [_counted(places, seen) for seen in _events(connection, places)]
     connection.execute("DROP TABLE temp._wakeup")

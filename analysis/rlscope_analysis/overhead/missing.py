@@ -5,17 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.overhead.place import PROBED_CUDA_SQL
-from rlscope_analysis.schema.vocabulary import DOUBTFUL
+from rlscope_analysis.schema.facts.loss import CALL_RECORD, Calls
+from rlscope_analysis.schema.facts.losses import LOSSES
+from rlscope_analysis.schema.facts.qualities import quality
 
 if TYPE_CHECKING:
     import duckdb
+
+    from rlscope_analysis.schema.facts.qualities import Quality
 
 # A part that is smaller changes a cost by less than its interval says, as a rule.
 _TOLERANCE = 0.1
 # Under way when the recording began or ended.
 _FEWEST = 100
 # Losses that the trace tells of are a finding already.
-_TOLD = "kind = 'dropped' AND (source LIKE '% call' OR source LIKE 'calls nested too deep%')"
+_HIT = [(code, loss.calls) for code, loss in LOSSES.items() if loss.was_hit]
+_TOLD = " OR ".join(
+    f"code = '{code}' AND record = '{CALL_RECORD}'"
+    if calls is Calls.LOST_IF_CALLS
+    else f"code = '{code}'"
+    for code, calls in _HIT
+)
 _CALLS_SQL = f"""
 SELECT
   (SELECT coalesce(sum(hits), 0) FROM site)::BIGINT,
@@ -25,7 +35,7 @@ SELECT
 """  # noqa: S608 - a query of our own
 
 
-def doubts(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+def doubts(connection: duckdb.DuckDBPyConnection) -> dict[str, Quality]:
     """Return by event why its cost is to be doubted: the OS kernel counted more than the trace has.
 
     Calls are counted at their probes until the recording ends, those too whose record was lost, or
@@ -34,8 +44,5 @@ def doubts(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
     ((counted, known, told, kinds),) = connection.execute(_CALLS_SQL).fetchall()
     if counted - told <= known * (1 + _TOLERANCE) + _FEWEST:
         return {}
-    reason = (
-        f"{DOUBTFUL}the OS kernel counted {counted:,} calls at the probes, the trace holds"
-        f" {known:,}: what the others cost is subtracted nowhere"
-    )
-    return {"call_dear" if is_dear else "call": reason for is_dear in kinds}
+    doubt = quality("calls_missing", counted, known)
+    return {"call_dear" if is_dear else "call": doubt for is_dear in kinds}

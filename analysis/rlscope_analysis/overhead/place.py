@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from rlscope_analysis import _sweep
+from rlscope_analysis.errors import TraceError
 from rlscope_analysis.schema.vocabulary import (
     GPU_ACTIVITY_KINDS,
     GPU_BUSY_KINDS,
@@ -49,6 +50,8 @@ _TABLES = {table: index for index, (table, *_) in enumerate(SWEPT_TABLES)}
 _BUSY = ", ".join(str(GPU_ACTIVITY_KINDS.index(kind)) for kind in GPU_BUSY_KINDS)
 # Places on an axis are 64-bit integers; no interval counts that began years before the lifetimes.
 _LONGEST = 1 << 62
+# Each is looked up in all of the trace; a trace of a year has one.
+_MOST_PARTS = 256
 _EARLIER_NS = 1 << 56
 # Ids are counted from 1: a table by id is small, unless somebody else chose them.
 _LARGEST_TABLE = 1 << 24
@@ -170,6 +173,8 @@ def places_of(connection: duckdb.DuckDBPyConnection, cell: Cell) -> Iterator[Pla
     span_ns = max(int(cell.columns[3].max()) - base_ns, 0) + 2
     threads = len(cell.columns[1])
     most = max(1, _LONGEST // span_ns)
+    if threads > most * _MOST_PARTS:
+        raise TraceError("its times lie too far apart for so many threads")
     for first in range(0, threads, most):
         part = cell if threads <= most else cell.of(slice(first, first + most))
         yield _placed(part, rows, base_ns, span_ns)

@@ -14,6 +14,7 @@ import numpy as np
 
 from rlscope_analysis.overhead.cost import Cost, ratio, t_quantile
 from rlscope_analysis.overhead.place import PROBED_CUDA_SQL, Axis
+from rlscope_analysis.schema.facts.qualities import quality
 
 if TYPE_CHECKING:
     import duckdb
@@ -92,8 +93,7 @@ def toggled(connection: duckdb.DuckDBPyConnection, span: tuple[int, int]) -> lis
 
 
 def _few(event: str, windows: int) -> Cost:
-    quality = f"windows without these probes were too few: {windows}"
-    return Cost(event, None, "toggled", n=windows, quality=quality)
+    return Cost(event, None, "toggled", n=windows, quality=quality("few_toggled", windows))
 
 
 def _read(
@@ -217,8 +217,8 @@ def _estimated(event: str, differences: list[tuple[float, float]]) -> Cost:
     if len(tops) < FEWEST_WINDOWS:
         return _few(event, len(tops))
     if sum(bottoms) <= 0:
-        quality = "no fewer events without these probes than with them"
-        return Cost(event, None, "toggled", n=len(tops), quality=quality)
+        why = quality("no_fewer_events")
+        return Cost(event, None, "toggled", n=len(tops), quality=why)
     middle = np.median(tops)
     reach = _FARTHEST * np.median(np.abs(tops - middle))
     clipped = np.clip(tops, middle - reach, middle + reach).tolist()

@@ -30,6 +30,8 @@ class Report:
     """Of a pivot: columns that tell lines apart which look the same."""
     hidden: tuple[str, ...] = field(default=())
     """Columns left out of a table; CSV and JSON have them."""
+    worded: tuple[tuple[str, str], ...] = ()
+    """Columns of codes, and what words them: gap or quality (see reports.answer)."""
     needs_costs: bool = False
     """Whether there is no answer where nobody measured what recording costs."""
 
@@ -74,6 +76,7 @@ REPORTS = {
             "overhead",
             "what recording cost the target, by kind of event, in CPU time, with 95 % intervals",
             additive=("overhead_ns", "share"),
+            worded=(("quality", "quality"),),
             needs_costs=True,
         ),
         Report(
@@ -117,6 +120,7 @@ REPORTS = {
             additive=("count",),
             needs=("native_call", "cuda_call"),
             hidden=("process_id",),
+            worded=(("not_measured", "gap"),),
         ),
         Report(
             "blocked",

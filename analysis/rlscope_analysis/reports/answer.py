@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING, Any
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.query import run_query
 from rlscope_analysis.result_format import csv_lines, json_report, json_value
-from rlscope_analysis.window import asked_window
+from rlscope_analysis.sentences import (
+    coverage_sentence,
+    facts_of,
+    gap_sentence,
+    quality_sentence,
+    reason_sentence,
+)
+from rlscope_analysis.window import asked_window, origin_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from rlscope_analysis.reports import Report
     from rlscope_analysis.trace import Trace
@@ -21,7 +28,7 @@ SELECT
   EXISTS (FROM calibration WHERE used AND mean_ns IS NOT NULL),
   EXISTS (FROM calibration), EXISTS (FROM process),
   (
-    SELECT arg_min(quality, event <> 'switch') FROM calibration
+    SELECT arg_min([code, subject, detail], event <> 'switch') FROM calibration
     WHERE mean_ns IS NULL AND method = 'micro'
   )
 """
@@ -50,8 +57,29 @@ def answer(trace: Trace, report: Report) -> Answer:
             f"{trace.path} does not tell what its recording cost: {reason}",
             hint=f"what it holds: rlscope-trace sql {trace.path} 'FROM calibration'",
         )
+    # Before the query: what it finds is read row by row.
+    words = _words(trace) if report.worded else {}
     result = run_query(trace, report.sql)
-    return Answer(report, result.columns, list(result.rows), missing)
+    places = {result.columns.index(name): words[kind] for name, kind in report.worded}
+    rows = [
+        tuple(
+            places[place](value) if place in places and value is not None else value
+            for place, value in enumerate(row)
+        )
+        for row in result.rows
+    ]
+    return Answer(report, result.columns, rows, missing)
+
+
+def _words(trace: Trace) -> dict[str, Callable[[dict[str, Any]], str]]:
+    """Return what makes sentences of the codes in a report: see Report.worded."""
+    first_ns = origin_ns(trace.connection)
+    return {
+        "gap": lambda told: gap_sentence(
+            told["reason"], facts_of(told["facts"]), origin_ns=first_ns
+        ),
+        "quality": lambda told: quality_sentence(*told.values()),
+    }
 
 
 def cost_gap(trace: Trace) -> str | None:
@@ -61,7 +89,7 @@ def cost_gap(trace: Trace) -> str | None:
         return None
     if not is_told:
         return "its recorder did not measure it"
-    return str(reason or "no cost of an event was measured").removeprefix("not measured: ")
+    return reason_sentence(*reason) if reason else "no cost of an event was measured"
 
 
 def _not_measured(trace: Trace, report: Report) -> dict[str, int]:
@@ -74,9 +102,14 @@ def _not_measured(trace: Trace, report: Report) -> dict[str, int]:
     query = "SELECT kind, count(*) FILTER (WHERE measured), count(*) FROM _measured GROUP BY kind"
     known |= {kind: (yes, of) for kind, yes, of in run_query(trace, query).rows if kind in known}
     if report.needs and not any(known[kind][0] for kind in report.needs):
-        told = "SELECT DISTINCT kind, reason FROM capture WHERE reason IS NOT NULL ORDER BY ALL"
-        reasons = [reason for kind, reason in run_query(trace, told).rows if kind in report.needs]
-        why = "; ".join(dict.fromkeys(reasons))
+        first_ns = origin_ns(trace.connection)
+        told = "SELECT kind, measured, facts FROM _captured WHERE facts IS NOT NULL"
+        reasons = [
+            (kind, coverage_sentence(facts_of(facts), measured=measured, origin_ns=first_ns))
+            for kind, measured, facts in run_query(trace, told).rows
+            if kind in report.needs
+        ]
+        why = "; ".join(dict.fromkeys(sentence for _, sentence in sorted(reasons)))
         raise TraceError(
             f"{trace.path} holds no {' or '.join(report.needs)}: it was not measured"
             + (f" ({why})" if why else ""),

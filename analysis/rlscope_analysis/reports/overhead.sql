@@ -7,11 +7,13 @@ WITH hit AS (
 ), cost AS (
   SELECT
     event, sum(mean_ns) AS cost_ns,
-    min(quality) FILTER (WHERE quality <> 'ok') AS quality
+    min({'quality': quality, 'code': code, 'subject': subject, 'detail': detail, 'numbers': numbers}) FILTER (WHERE quality <> 'ok') AS quality
   FROM calibration WHERE used AND mean_ns IS NOT NULL
   GROUP BY event
 ), missing AS (
-  SELECT event, min(quality) AS quality FROM calibration WHERE mean_ns IS NULL AND method = 'micro' GROUP BY event
+  SELECT
+    event, min({'quality': quality, 'code': code, 'subject': subject, 'detail': detail, 'numbers': numbers}) AS quality
+  FROM calibration WHERE mean_ns IS NULL AND method = 'micro' GROUP BY event
 ), paid AS (
   SELECT
     event,
@@ -27,7 +29,10 @@ SELECT
   round(p.overhead_ns - p.below_ns)::BIGINT AS overhead_low_ns,
   round(p.overhead_ns + p.above_ns)::BIGINT AS overhead_high_ns,
   p.overhead_ns / nullif(cpu.time_ns, 0) AS share,
-  CASE WHEN c.event IS NULL THEN coalesce(m.quality, 'not measured') ELSE coalesce(c.quality, 'ok') END AS quality
+  CASE
+    WHEN c.event IS NULL THEN coalesce(m.quality, {'quality': 'not_measured', 'code': NULL, 'subject': NULL, 'detail': NULL, 'numbers': NULL})
+    ELSE coalesce(c.quality, {'quality': 'ok', 'code': NULL, 'subject': NULL, 'detail': NULL, 'numbers': NULL})
+  END AS quality
 FROM hit AS h
 LEFT JOIN cost AS c USING (event)
 LEFT JOIN missing AS m USING (event)

@@ -21,14 +21,14 @@ WITH instance AS (
     to_layer,
     CASE WHEN bool_and(reason IS NULL) THEN sum(count)::BIGINT END AS count,
     CASE WHEN bool_and(counted IS NOT NULL) THEN sum(counted)::BIGINT END AS counted,
-    any_value(reason) AS reason
+    any_value({'reason': reason, 'facts': facts}) FILTER (WHERE reason IS NOT NULL) AS not_measured
   FROM transitions
   GROUP BY ALL
 )
 SELECT
   t.process_id, q.pid, t.operation, t.from_layer, t.to_layer, t.count, i.instances,
   t.counted, c.instances AS counted_instances, t.counted / c.instances AS per_instance,
-  t.reason AS not_measured
+  t.not_measured
 FROM summed AS t
 LEFT JOIN process AS q ON q.process_id = t.process_id
 LEFT JOIN instance AS i ON i.process_id IS NOT DISTINCT FROM t.process_id AND i.operation = t.operation

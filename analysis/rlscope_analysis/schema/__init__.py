@@ -7,6 +7,7 @@ CLOCK_MONOTONIC, intervals are [start_ns, end_ns). docs/schema.md is made from t
 from __future__ import annotations
 
 import re
+from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -20,13 +21,10 @@ SCHEMA_TOPICS = (
     "session", "threads", "operations", "calls", "samples", "gpu", "calibration", "derived",
 )  # fmt: skip
 # Filled by the analysis, not by what records: the tables of the topic derived.
-DERIVED_TABLES = frozenset(
-    {"thread_overlap_coded", "transition_coded", "overlap_fault", "active_set"}
-)
-# These as well, where there are samples.
-DERIVED_FROM_SAMPLES = frozenset({"sample_count_coded", "layer_estimate_coded"})
-# Worked out on its own, where only it is missing.
-HITS_TABLE = "probe_hits_coded"
+DERIVED_TABLES = (
+    "thread_overlap_coded", "transition_coded", "overlap_fault", "active_set",
+    "sample_count_coded", "layer_estimate_coded", "probe_hits_coded",
+)  # fmt: skip
 
 
 def schema_sql(topic: str) -> str:
@@ -51,62 +49,30 @@ def execute_at_once(connection: duckdb.DuckDBPyConnection, scripts: Iterable[str
     connection.execute("COMMIT")
 
 
-def commented_columns(script: str) -> dict[str, list[str]]:
-    """Return the columns of each table or view of a script: all of them have a comment."""
-    columns: dict[str, list[str]] = {}
-    for relation, column in re.findall(r"^COMMENT ON COLUMN (\w+)\.(\w+)", script, re.MULTILINE):
-        columns.setdefault(relation, []).append(column)
-    return columns
+def comments_of(script: str) -> dict[str, str]:
+    """Return the comments of a script, by the name of a relation or column."""
+    pattern = r"^COMMENT ON (?:TABLE|VIEW|COLUMN) ([\w.]+) IS '((?:[^']|'')*)';$"
+    return {name: text.replace("''", "'") for name, text in re.findall(pattern, script, re.M)}
 
 
-def present_columns(connection: duckdb.DuckDBPyConnection) -> dict[str, set[str]]:
-    """Return the columns of every table and view that the connection sees."""
-    columns: dict[str, set[str]] = {}
-    for relation, column in connection.execute(
-        "SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal"
-    ).fetchall():
-        columns.setdefault(relation, set()).add(column)
-    return columns
+@cache
+def declared_tables() -> dict[str, dict[str, str]]:
+    """Return the columns of each table with their types."""
+    script = "\n".join(map(schema_sql, SCHEMA_TOPICS))
+    return {
+        table: dict(re.findall(r"(\w+) ([A-Z]+(?:\[\])?)", columns))
+        for table, columns in re.findall(r"^CREATE TABLE (\w+) \((.*?)\);$", script, re.M | re.S)
+    }
 
 
-def lend_missing_tables(connection: duckdb.DuckDBPyConnection) -> frozenset[str]:
-    """Create, for this connection only, what the writer of a trace did not know yet: empty.
-
-    Returns the names of the tables and views that were lent.
-    """
-    present = present_columns(connection)
-    lent = set()
-    for topic in SCHEMA_TOPICS:
-        script = schema_sql(topic)
-        wanted = commented_columns(script)
-        if all(present.get(name, set()).issuperset(wanted[name]) for name in wanted):
-            continue
-        for statement in connection.extract_statements(script):
-            text = statement.query.strip()
-            for kind in ("TABLE", "VIEW"):
-                _, found, rest = text.partition(f"CREATE {kind} ")
-                name = rest.split("(")[0].split()[0] if found else ""
-                if not name or present.get(name, set()).issuperset(wanted[name]):
-                    continue
-                connection.execute(f"CREATE TEMP {kind} {rest}")
-                if kind == "TABLE" and name in present:
-                    _lend_columns(connection, name, present[name])
-                else:
-                    lent.add(name)
-    return frozenset(lent)
+def create_table_sql(table: str) -> str:
+    """Return the statement that creates one of the tables."""
+    columns = ", ".join(f"{name} {kind}" for name, kind in declared_tables()[table].items())
+    return f"CREATE TABLE {table} ({columns})"
 
 
-def _lend_columns(connection: duckdb.DuckDBPyConnection, table: str, present: set[str]) -> None:
-    """Replace a temporary table by a view of that in the trace, NULL in the columns it lacks."""
-    columns = connection.execute(
-        "SELECT column_name, data_type FROM duckdb_columns()"
-        " WHERE table_name = ? AND database_name = 'temp' ORDER BY column_index",
-        [table],
-    ).fetchall()
-    shown = ", ".join(
-        name if name in present else f"NULL::{type_name} AS {name}" for name, type_name in columns
-    )
-    ((database,),) = connection.execute("SELECT current_database()").fetchall()
-    source = '"{}".main.{}'.format(database.replace('"', '""'), table)
-    connection.execute(f"DROP TABLE temp.{table}")
-    connection.execute(f"CREATE TEMP VIEW {table} AS SELECT {shown} FROM {source}")  # noqa: S608 - names of our own
+@cache
+def defined_views(script: str) -> dict[str, str]:
+    """Return the query of each view that a script creates, by its name."""
+    pattern = r"^CREATE (?:OR REPLACE )?VIEW (\w+) AS\s+(.*?);$"
+    return dict(re.findall(pattern, script, re.M | re.S))

@@ -3,7 +3,8 @@
 CREATE TABLE site (
   site_id INTEGER, module VARCHAR, symbol VARCHAR, layer VARCHAR, file_offset BIGINT, state VARCHAR,
   probed_ns BIGINT, dropped_ns BIGINT, hits BIGINT, time_ns BIGINT,
-  is_dear BOOLEAN
+  is_dear BOOLEAN,
+  code VARCHAR, detail VARCHAR, numbers DOUBLE[]
 );
 COMMENT ON TABLE site IS 'The functions that native calls entered';
 COMMENT ON COLUMN site.site_id IS 'Key of this site, counted from 1';
@@ -11,12 +12,15 @@ COMMENT ON COLUMN site.module IS 'The file or package it belongs to; NULL: not k
 COMMENT ON COLUMN site.symbol IS 'Its name';
 COMMENT ON COLUMN site.layer IS 'The layer it belongs to: python, simulator, backend, cuda_api';
 COMMENT ON COLUMN site.file_offset IS 'Where it lies in the file of the module; NULL: not known';
-COMMENT ON COLUMN site.state IS 'probed; dropped: REASON (probed until dropped_ns); not probed: REASON; imported (from another trace)';
+COMMENT ON COLUMN site.state IS 'probed; dropped (probed until dropped_ns); not_probed; imported (from another trace)';
 COMMENT ON COLUMN site.probed_ns IS 'Since when its calls were recorded; NULL: never, or imported';
 COMMENT ON COLUMN site.dropped_ns IS 'Until when they were; NULL: to the end of the recording, or never';
 COMMENT ON COLUMN site.hits IS 'How many calls were counted, also those whose record was lost; NULL: not counted';
 COMMENT ON COLUMN site.time_ns IS 'How long the counted calls took together; NULL: not counted';
 COMMENT ON COLUMN site.is_dear IS 'Whether it has no instruction that is cheap to probe: see calibration.event call_dear; NULL: not known';
+COMMENT ON COLUMN site.code IS 'Why it was dropped, or not probed: a code, which summarize turns into a sentence; NULL: it was neither';
+COMMENT ON COLUMN site.detail IS 'What the OS kernel said of it, or the library because of which probes were taken away';
+COMMENT ON COLUMN site.numbers IS 'The numbers that belong to the code. Of too_expensive and too_expensive_together: seconds until it was dropped, calls, ns of one, part of the CPU time, that of all probes, the budget';
 
 CREATE TABLE native_call_coded (
   thread_id INTEGER, start_ns BIGINT, end_ns BIGINT,

@@ -11,17 +11,33 @@ COMMENT ON COLUMN clock.ts_ns IS 'CLOCK_MONOTONIC, the clock of every other tabl
 COMMENT ON COLUMN clock.realtime_ns IS 'CLOCK_REALTIME: nanoseconds since 1970-01-01 UTC';
 COMMENT ON COLUMN clock.boottime_ns IS 'CLOCK_BOOTTIME: as ts_ns, but also counts suspend';
 
-CREATE TABLE capture (process_id INTEGER, kind VARCHAR, measured BOOLEAN, reason VARCHAR);
-COMMENT ON TABLE capture IS 'What was measured: a row per process and kind of record. No row, or measured = false: it was not, so that its absence is no zero';
+CREATE TABLE capture (
+  process_id INTEGER, kind VARCHAR, measured BOOLEAN, part BOOLEAN,
+  code VARCHAR, subject VARCHAR, detail VARCHAR, count BIGINT, ts_ns BIGINT, duration_ns BIGINT
+);
+COMMENT ON TABLE capture IS 'What was measured, how, and why not: by process and kind of record a row for each code that says something. No row, or measured = false: it was not, so that its absence is no zero';
 COMMENT ON COLUMN capture.process_id IS 'The process; NULL: every process of the trace that has no row of its own for this kind';
-COMMENT ON COLUMN capture.kind IS 'The kind of record, named as its table: thread_state, operation, native_call, cpu_sample, wait, gil_release, cuda_call, gpu_activity, gpu_memory, counter. native_call:simulator, native_call:backend and native_call:cuda_api tell of one layer; without such a row native_call tells of all. operation:python: the Python package nvtx is loaded, so that ranges count as range_python in calibration';
-COMMENT ON COLUMN capture.measured IS 'Whether it was measured';
-COMMENT ON COLUMN capture.reason IS 'How, or why not; begins with "in part: " where some of it was not; NULL: nothing to say';
+COMMENT ON COLUMN capture.kind IS 'The kind of record, named as its table: thread_state, operation, native_call, cpu_sample, wait, gil_release, cuda_call, gpu_activity, gpu_memory, counter. native_call:simulator, native_call:backend and native_call:cuda_api tell of one layer; without such a row native_call tells of all. operation:python: the Python package nvtx is loaded, so that ranges count as range_python in calibration. operation:phases: an adapter of automatic phases failed, a row for each failure';
+COMMENT ON COLUMN capture.measured IS 'Whether it was measured: the same in all rows of a process and kind';
+COMMENT ON COLUMN capture.part IS 'Whether this row says that some of it was not measured; always false where nothing was';
+COMMENT ON COLUMN capture.code IS 'How, or why not: a code, which summarize turns into a sentence; NULL: nothing to say';
+COMMENT ON COLUMN capture.subject IS 'What the code is about: a file, an option, a counter; NULL: it needs none';
+COMMENT ON COLUMN capture.detail IS 'What the OS kernel, a driver or another program said of it';
+COMMENT ON COLUMN capture.count IS 'How many, how often; of stack_switching the pid';
+COMMENT ON COLUMN capture.ts_ns IS 'Since when, or until when';
+COMMENT ON COLUMN capture.duration_ns IS 'For how long, how exactly, or how often';
 
-CREATE TABLE trace_stat (kind VARCHAR, source VARCHAR, count BIGINT, first_ns BIGINT, remedy VARCHAR);
+CREATE TABLE trace_stat (
+  kind VARCHAR, code VARCHAR, count BIGINT, first_ns BIGINT,
+  cpu INTEGER, record VARCHAR, pid INTEGER, bytes BIGINT, detail VARCHAR
+);
 COMMENT ON TABLE trace_stat IS 'What the trace lacks: a row for every loss, none where nothing was lost';
 COMMENT ON COLUMN trace_stat.kind IS 'dropped (never reached us), truncated (still open when the trace ended), unmatched (one half of a pair is missing), rate-limited, skipped (imported from a file that holds it, but a trace has no place for it)';
-COMMENT ON COLUMN trace_stat.source IS 'Where, for example: ring cpu 3 cycle';
-COMMENT ON COLUMN trace_stat.count IS 'How many records';
+COMMENT ON COLUMN trace_stat.code IS 'What was lost, and where: a code, for example ring_full; summarize turns it into a sentence, and says what to do the next time';
+COMMENT ON COLUMN trace_stat.count IS 'How many records; NULL: not known';
 COMMENT ON COLUMN trace_stat.first_ns IS 'When the first of them was lost; NULL: not known';
-COMMENT ON COLUMN trace_stat.remedy IS 'What to do about it the next time';
+COMMENT ON COLUMN trace_stat.cpu IS 'The CPU whose ring was full; NULL: another code, or of several';
+COMMENT ON COLUMN trace_stat.record IS 'Which kind of record, table or category; NULL: the code tells';
+COMMENT ON COLUMN trace_stat.pid IS 'The process, where it is one';
+COMMENT ON COLUMN trace_stat.bytes IS 'The size of the ring, of what was not read, or of what may be written in a second';
+COMMENT ON COLUMN trace_stat.detail IS 'What the OS kernel, a file or a defect of ours said of it';

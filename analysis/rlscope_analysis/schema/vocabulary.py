@@ -1,7 +1,7 @@
 """The words and codes that the writers and the readers of a trace database must agree on."""
 
 # The newest schema: raised by a change of what exists, not by additions.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 # thread_state_coded.state, by code.
 THREAD_STATES = ("running", "runnable", "sleeping", "blocked")
@@ -42,9 +42,8 @@ EVENTS = (
 BYSTANDER_EVENTS = ("bystander_switch", "bystander_call")
 # Kind of table capture: the ranges of a process come through the Python package nvtx.
 PYTHON_RANGES = "operation:python"
+# Kind of table capture: what automatic phases lack in a process, a row for each thing.
+PHASES_CAPTURE = "operation:phases"
 EVENT_PARTS = ("inside", "outside")
 # How `calibrate` measures what an event costs; calibration.method has more, which a trace tells.
 CALIBRATION_METHODS = ("micro", "program", "crowded", "crowded_program")
-# How calibration.quality begins where two estimates of one thing contradict each other, or the
-# trace: a finding of every summary.
-DOUBTFUL = "doubtful: "

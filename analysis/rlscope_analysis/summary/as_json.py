@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.reports.answer import rows_of
+from rlscope_analysis.result_format import json_text
 
 if TYPE_CHECKING:
     from rlscope_analysis.summary.values import Measures, ProcessSummary, Summary, ThreadSummary
@@ -34,7 +34,7 @@ def render_json(summary: Summary, *, top: int) -> str:
         "processes": [_process(process, top=top) for process in summary.processes],
         "views": {report.report.name: list(rows_of(report)) for report in summary.reports},
     }
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return json_text(document, indent=2) + "\n"
 
 
 def _process(process: ProcessSummary, *, top: int) -> dict[str, Any]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # Narrower than this, the names of wakers wrap to a column of single words.
 _WAKERS_WIDTH = 30
+_WAKER_WORDS = {"outside": "outside the trace", "unknown": "not known"}
 
 
 def render_table(
@@ -114,7 +115,7 @@ def _waker(waker: Waker, wakeups: int) -> str:
     if waker.kind == "thread":
         name = f"{printable(waker.name or '?')}/{waker.tid or '?'}"
     else:
-        name = {"outside": "outside the trace", "unknown": "not known"}.get(waker.kind, waker.kind)
+        name = _WAKER_WORDS.get(waker.kind) or printable(str(waker.kind))
     return f"{name} {percent(waker.wakeups, wakeups)} %".replace(" ", NO_BREAK)
 
 

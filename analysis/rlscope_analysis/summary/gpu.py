@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rlscope_analysis.sentences import coverage_sentence, facts_of
 from rlscope_analysis.window import SPAN_SQL
 from rlscope_analysis.wording import count_of, percent, printable
 
@@ -53,8 +54,8 @@ GROUP BY u.host, u.device_id
 ORDER BY u.host, u.device_id
 """
 _REFUSED_SQL = """
-SELECT p.pid, p.name, c.reason
-FROM capture AS c JOIN process AS p ON p.process_id = c.process_id
+SELECT p.pid, p.name, c.facts
+FROM _captured AS c JOIN process AS p ON p.process_id = c.process_id
 JOIN _measured AS m ON m.process_id = c.process_id AND m.kind = c.kind
 WHERE c.kind = 'gpu_activity' AND NOT m.measured
 ORDER BY p.process_id
@@ -102,7 +103,7 @@ def gpu_summary(fetch: Fetch) -> GpuSummary:
         devices=tuple(name for (name,) in fetch(_DEVICES_SQL)),
         busy_ns=(busy[0][0] or 0) if busy else 0,
         span_ns=None if span_ns is None or span_ns <= 0 < (late_ns or 0) else span_ns,
-        refused=tuple(_refused(row) for row in fetch(_REFUSED_SQL)),
+        refused=tuple(_refused(row, first_ns or 0) for row in fetch(_REFUSED_SQL)),
         late_ns=late_ns,
     )
 
@@ -139,7 +140,8 @@ def _devices(names: tuple[str, ...]) -> str:
     )
 
 
-def _refused(row: tuple[Any, ...]) -> str:
-    pid, name, reason = row
+def _refused(row: tuple[Any, ...], first_ns: int) -> str:
+    pid, name, facts = row
+    reason = coverage_sentence(facts_of(facts), measured=False, origin_ns=first_ns)
     whom = f"{printable(name or '(no name)')} (pid {'not known' if pid is None else pid})"
     return f"of {whom}: {printable(reason or 'why is not known')}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.summary.gpu import gpu_line
 from rlscope_analysis.summary.overhead import overhead_line
-from rlscope_analysis.wording import count_of, printable
+from rlscope_analysis.wording import count_of, harmless, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,9 +34,9 @@ def header_lines(summary: Summary) -> Iterable[str]:
     yield f"{'overhead':<10} {printable(overhead_line(summary.overhead))}"
     yield from loss_lines(summary.losses)
     for note in summary.notes:
-        yield f"{'note':<10} {note}"
+        yield f"{'note':<10} {harmless(note)}"
     for finding in summary.findings:
-        yield f"{'finding':<10} {finding}"
+        yield f"{'finding':<10} {harmless(finding)}"
 
 
 def _facts(summary: Summary) -> Iterable[tuple[str, str]]:
@@ -77,7 +77,7 @@ def loss_lines(losses: tuple[Loss, ...]) -> Iterable[str]:
         count = (
             "records, not known how many" if loss.count is None else count_of(loss.count, "record")
         )
-        yield f"{'losses':<10} {loss.kind}: {count}, {printable(loss.source)}"
+        yield f"{'losses':<10} {printable(loss.kind)}: {count}, {printable(loss.source)}"
         if loss.remedy:
             yield f"{'':<10} hint: {printable(loss.remedy)}"
 

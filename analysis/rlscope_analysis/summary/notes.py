@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.query import run_query
+from rlscope_analysis.sentences import coverage_sentence, facts_of, is_lack, site_sentence
 from rlscope_analysis.summary import queries
 from rlscope_analysis.window import origin_ns
 from rlscope_analysis.wording import count_of, printable
@@ -22,10 +23,15 @@ def unmeasured_notes(trace: Trace, kinds: Collection[str] | None = None) -> Iter
 
     kinds: tell of these only.
     """
-    rows = run_query(trace, queries.NOT_MEASURED_SQL).rows
-    for kind, reason, of_all, has_others, processes, pid, name, is_measured in rows:
-        if kinds is not None and kind not in kinds:
-            continue
+    first_ns = origin_ns(trace.connection)
+    found = []
+    for kind, rows, of_all, *owners, is_measured in run_query(trace, queries.NOT_MEASURED_SQL).rows:
+        facts = facts_of(rows)
+        if (kinds is None or kind in kinds) and is_lack(facts):
+            reason = coverage_sentence(facts, measured=is_measured, origin_ns=first_ns)
+            found.append((kind, of_all, is_measured, reason, *owners))
+    found.sort(key=lambda row: (str(row[0]), not row[1], row[2], row[3]))
+    for kind, of_all, is_measured, reason, has_others, processes, pid, name in found:
         if of_all:
             whom = "all other processes" if has_others else "all processes"
         else:
@@ -38,11 +44,13 @@ def unmeasured_notes(trace: Trace, kinds: Collection[str] | None = None) -> Iter
 
 def site_notes(trace: Trace) -> Iterable[str]:
     """Tell which functions were not, or not to the end, probed, and why."""
-    rows = list(run_query(trace, queries.SITES_SQL).rows)
-    for state, layer, count, symbol in rows[:_SITE_LINES]:
+    found = run_query(trace, queries.SITES_SQL).rows
+    rows = [(site_sentence(*row[:4]), *row[4:]) for row in found]
+    rows.sort(key=lambda row: (-row[2], row[0], row[1] or "", row[3] or ""))
+    for sentence, layer, count, symbol in rows[:_SITE_LINES]:
         example = "" if symbol is None else f", for example {printable(symbol)}"
         functions = f"{count_of(count, 'function')} of {printable(layer or 'no layer')}"
-        yield f"{printable(state)}: {functions}{example}"
+        yield f"{printable(sentence)}: {functions}{example}"
     if len(rows) > _SITE_LINES:
         rest = sum(count for _, _, count, _ in rows[_SITE_LINES:])
         yield f"{rest:,} more functions not probed to the end; see table site"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rlscope_analysis.query import run_query
 from rlscope_analysis.reports.answer import cost_gap
-from rlscope_analysis.schema.vocabulary import DOUBTFUL
+from rlscope_analysis.sentences import quality_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,9 +28,8 @@ SELECT
 FROM by_event ORDER BY overhead_ns DESC NULLS LAST, event
 """
 _DOUBT_SQL = """
-SELECT event, min(quality) FROM calibration
-WHERE starts_with(quality, '%s')
-GROUP BY event, quality ORDER BY event, quality
+SELECT DISTINCT event, quality, code, subject, detail, numbers FROM calibration
+WHERE quality = 'doubtful' ORDER BY ALL
 """
 _WITHOUT_COST_SQL = """
 SELECT event, sum(hits)::BIGINT FROM probe_hits
@@ -106,8 +105,8 @@ def overhead_line(found: OverheadSummary) -> str:
 
 def cost_findings(trace: Trace) -> Iterable[str]:
     """Yield what contradicts the costs: they are subtracted all the same, with this warning."""
-    for event, quality in run_query(trace, _DOUBT_SQL % DOUBTFUL).rows:
-        yield f"the overhead of {event} is {quality}; see --view overhead"
+    for event, *quality in run_query(trace, _DOUBT_SQL).rows:
+        yield f"the overhead of {event} is {quality_sentence(*quality)}; see --view overhead"
     if cost_gap(trace) is None:
         for event, hits in run_query(trace, _WITHOUT_COST_SQL).rows:
             yield (

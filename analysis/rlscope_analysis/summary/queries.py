@@ -75,27 +75,22 @@ ORDER BY ALL
 # By kind and reason; those that are told of all processes first.
 NOT_MEASURED_SQL = """
 SELECT
-  c.kind, c.reason, c.process_id IS NULL AS of_all,
+  c.kind, c.facts, c.process_id IS NULL AS of_all,
   bool_or(c.process_id IS NULL AND EXISTS (
     FROM capture AS o WHERE o.kind = c.kind AND o.process_id IS NOT NULL
   )) AS has_others,
   count(DISTINCT c.process_id),
   arg_min(p.pid, p.process_id), arg_min(p.name, p.process_id), coalesce(c.measured, FALSE) AS told
-FROM capture AS c LEFT JOIN process AS p ON p.process_id = c.process_id
--- What is measured in part says so: see the comment of capture.reason.
-WHERE (NOT coalesce(c.measured, FALSE) OR starts_with(c.reason, 'in part: '))
-  -- A machine without a GPU lacks nothing.
-  AND NOT starts_with(coalesce(c.reason, ''), 'nothing to measure: ')
-GROUP BY c.kind, c.reason, of_all, told
-ORDER BY c.kind, of_all DESC, told, c.reason
+FROM _captured AS c LEFT JOIN process AS p ON p.process_id = c.process_id
+WHERE NOT coalesce(c.measured, FALSE) OR c.part
+GROUP BY c.kind, c.facts, of_all, told
 """
 # What the governor and the gate decided.
 SITES_SQL = """
-SELECT state, layer, count(*), min(symbol)
+SELECT state, code, detail, numbers, layer, count(*), min(symbol)
 FROM site
-WHERE starts_with(state, 'dropped') OR starts_with(state, 'not probed')
-GROUP BY state, layer
-ORDER BY count(*) DESC, state, layer
+WHERE state IN ('dropped', 'not_probed')
+GROUP BY state, code, detail, numbers, layer
 """
 # Layers whose calls were not recorded from the start of every process, though later they were.
 LATE_PROBES_SQL = """
@@ -115,7 +110,7 @@ FROM thread AS t LEFT JOIN process AS p ON p.process_id = t.process_id
 """
 THREAD_COUNT_SQL = "SELECT count(*) FROM thread"
 LOSSES_SQL = """
-SELECT kind, source, count, first_ns, remedy FROM trace_stat ORDER BY kind, source, first_ns
+SELECT kind, code, count, first_ns, cpu, record, pid, bytes, detail FROM trace_stat
 """
 CLOCK_SQL = "SELECT ts_ns, realtime_ns FROM clock ORDER BY ts_ns LIMIT 1"
 # The views rely on the stored order: intervals of one thread together, ascending, not overlapping.

@@ -14,11 +14,11 @@ from rlscope_analysis.schema.vocabulary import WAKER_THREAD
 from rlscope_analysis.summary import queries
 from rlscope_analysis.summary.findings import findings
 from rlscope_analysis.summary.gpu import GpuSummary, gpu_summary
+from rlscope_analysis.summary.losses import losses_of
 from rlscope_analysis.summary.notes import fault_notes, site_notes, unmeasured_notes
 from rlscope_analysis.summary.overhead import OverheadSummary, overhead_of
 from rlscope_analysis.summary.values import (
     Latency,
-    Loss,
     Measures,
     ProcessSummary,
     StateTimes,
@@ -128,7 +128,7 @@ class _Reader:
             started_realtime_ns=_wall_clock(self._rows(queries.CLOCK_SQL), first_ns),
             duration_ns=None if first_ns is None else last_ns - first_ns,
             is_complete=meta.get("ended_cleanly") != "false",
-            losses=tuple(Loss(*row) for row in self._rows(queries.LOSSES_SQL)),
+            losses=losses_of(self.trace),
             notes=tuple(self._notes(every_thread, meta)),
             findings=self.rest.findings,
             has_states=self._has_states(processes),

@@ -6,7 +6,7 @@ docs/summary.md explains every number; the renderings are as_table, as_json, as_
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,10 +125,15 @@ class Loss:
     """One row of trace_stat: something the trace lacks."""
 
     kind: str
+    code: str
     source: str
+    """What the code says, in words."""
     count: int | None
     first_ns: int | None
     remedy: str | None
+    """What to do the next time."""
+    parameters: dict[str, Any]
+    """Of the code: cpu, record, pid, bytes, detail, as far as it has them."""
 
 
 @dataclass(frozen=True, slots=True)

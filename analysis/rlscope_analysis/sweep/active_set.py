@@ -129,13 +129,13 @@ class _Finder:
         return _groups(self._fetch(_OPERATIONS_SQL, from_ns, to_ns), "thread_id")
 
     def _fetch(self, query: str, from_ns: int, to_ns: int) -> Columns:
-        """Fetch what overlaps the window, by process and thread; an unknown process is 0."""
+        """Fetch what overlaps the window, by thread or else process; an unknown process is 0."""
         columns: Columns = self.connection.execute(
             f"SELECT * REPLACE (coalesce(process_id, 0) AS process_id) FROM ({query})"  # noqa: S608 - text and numbers of our own
             f" WHERE start_ns < {to_ns} AND end_ns > {from_ns}"
         ).fetchnumpy()
-        keys = [columns[key] for key in ("thread_id", "process_id") if key in columns]
-        order = np.lexsort(keys)
+        # By the thread where there is one: those of a process are not next to each other by number.
+        order = np.argsort(columns.get("thread_id", columns["process_id"]), kind="stable")
         return {name: np.ascontiguousarray(values[order]) for name, values in columns.items()}
 
     def _resources(self, intervals: Columns, innermost: dict[int, Columns]) -> None:

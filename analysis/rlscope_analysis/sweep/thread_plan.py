@@ -87,7 +87,13 @@ class Cell:
     def of(self, threads: slice) -> Cell:
         """Return some threads of this cell."""
         columns = tuple(column[threads] for column in self.columns)
-        return replace(self, columns=columns, is_all=len(columns[0]) == len(self.columns[0]))
+        is_all = self.is_all and len(columns[0]) == len(self.columns[0])
+        return replace(self, columns=columns, is_all=is_all)
+
+    def by_thread(self) -> Iterator[Cell]:
+        """Yield one thread after the other."""
+        for place in range(len(self.columns[1])):
+            yield self.of(slice(place, place + 1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,6 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-import numpy as np
-
-from rlscope_analysis._sweep import ColumnError
 from rlscope_analysis.sweep.thread_plan import (
     SWEPT_TABLES,
     Cell,
@@ -22,16 +18,18 @@ from rlscope_analysis.sweep.thread_plan import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import duckdb
+
 # Rows with equal starts: what is around the others comes first.
 _TIE_ORDER = {"operation_coded": ", path_id", "native_call_coded": ", depth"}
 _PLACES = "SELECT thread_id AS id, row_number() OVER (ORDER BY coalesce(process_id, 0), thread_id)"
 
 
 class TableReader:
-    """Opens the rows of a cell: streams from cursors, or columns where no cursor sees the table.
+    """Opens the rows of a cell: streams, each from a cursor of its own.
 
-    A cursor sees neither the TEMP objects of its connection nor the database it uses; views are
-    made anew for it. A context manager that closes what is still open.
+    A cursor does not know which database its connection uses. A context manager that closes what
+    is still open.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, plan: Plan) -> None:
@@ -40,20 +38,6 @@ class TableReader:
         self._lock = threading.Lock()
         self._cursors: set[duckdb.DuckDBPyConnection] = set()
         self._use = self._other_database()
-        names = [table for table, *_ in SWEPT_TABLES]
-        self._temporary_views: dict[str, str] = dict(
-            connection.execute(
-                "SELECT view_name, sql FROM duckdb_views() WHERE temporary"
-                " AND list_contains(?, view_name)",
-                [names],
-            ).fetchall()
-        )
-        self._temporary_tables = {
-            name
-            for (name,) in connection.execute(
-                "SELECT table_name FROM duckdb_tables() WHERE temporary"
-            ).fetchall()
-        }
 
     def __enter__(self) -> TableReader:
         return self
@@ -74,7 +58,7 @@ class TableReader:
         cursors: list[duckdb.DuckDBPyConnection] = []
         try:
             yield [
-                self._rows(table, cell_query(cell, index, is_sorted=table in disordered), cursors)
+                self._rows(cell_query(cell, index, is_sorted=table in disordered), cursors)
                 for index, (table, *_) in enumerate(SWEPT_TABLES)
             ]
         finally:
@@ -112,35 +96,14 @@ class TableReader:
             count += found
         return count
 
-    def _rows(self, table: str, query: str, cursors: list[duckdb.DuckDBPyConnection]) -> object:
-        if table not in self._temporary_tables:
-            cursor = self._cursor()
-            cursors.append(cursor)
-            if self._prepare(cursor, table):
-                return cursor.sql(query).__arrow_c_stream__()
-        with self._lock:
-            columns = self._connection.execute(query).fetchnumpy()
-        if any(isinstance(column, np.ma.MaskedArray) for column in columns.values()):
-            raise ColumnError(f"{table} holds NULL where a row needs a value")
-        return tuple(columns.values())
-
-    def _cursor(self) -> duckdb.DuckDBPyConnection:
+    def _rows(self, query: str, cursors: list[duckdb.DuckDBPyConnection]) -> object:
         with self._lock:
             cursor = self._connection.cursor()
             self._cursors.add(cursor)
-        return cursor
-
-    def _prepare(self, cursor: duckdb.DuckDBPyConnection, table: str) -> bool:
-        """Let the cursor see the table as its connection does; False: it cannot."""
+        cursors.append(cursor)
         if self._use:
             cursor.execute(self._use)
-        if table not in self._temporary_views:
-            return True
-        try:
-            cursor.execute(self._temporary_views[table])
-        except duckdb.CatalogException:  # the view is over other TEMP objects
-            return False
-        return True
+        return cursor.sql(query).__arrow_c_stream__()
 
     def _other_database(self) -> str:
         """Return the statement that makes a cursor use what the connection uses; empty: none."""

@@ -1,12 +1,12 @@
 """The time of every thread by operation, state, layer, wait and GPU: docs/breakdown.md.
 
-Reads a trace in parts, sweeps several of them at once, and joins what they found. The result does
-not depend on how the trace was cut, nor on how many parts are swept at once.
+Reads a trace in parts, sweeps one after the other, and joins what they found. The result does not
+depend on how the trace was cut.
 """
 
 from __future__ import annotations
 
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ThreadOverlap", "compute", "store"]
 
-# Where parts are swept one after the other, few are better: only memory sets them a limit.
+# Few parts are better: only memory sets them a limit.
 LONE_CELL_ROWS = 5 << 23
 # How often progress is told, and how late Ctrl-C is noticed at most.
 _PROGRESS_S = 0.1
@@ -35,26 +35,20 @@ def compute(
     *,
     start_ns: int | None = None,
     end_ns: int | None = None,
-    jobs: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> ThreadOverlap:
     """Compute the derived tables of the trace that `connection` has open, without writing them.
 
     start_ns, end_ns: only this stretch of time, [start_ns, end_ns); None: from the first or to the
-    last instant. jobs: parts swept at once, each by a thread of its own. progress(done, total):
-    rows, told about ten times a second.
+    last instant. progress(done, total): rows, told about ten times a second.
 
-    Tables are read as the connection sees them, TEMP tables and views included, but by cursors of
-    it: what its open transaction wrote is not seen. Raises TraceError where a table cannot be read.
+    Tables are read by cursors of the connection: neither its TEMP objects nor what its open
+    transaction wrote are seen. Raises TraceError where a table cannot be read.
     """
-    if jobs < 1:
-        raise ValueError(f"jobs must be positive, not {jobs}")
     try:
-        plan = make_plan(
-            connection, start_ns, end_ns, cell_rows=None if jobs > 1 else LONE_CELL_ROWS
-        )
+        plan = make_plan(connection, start_ns, end_ns, cell_rows=LONE_CELL_ROWS)
         with TableReader(connection, plan) as reader:
-            parts = list(_swept(plan, reader, jobs, progress))
+            parts = list(_swept(plan, reader, progress))
     except (duckdb.Error, _sweep.ColumnError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise TraceError(
@@ -80,9 +74,9 @@ def store(connection: duckdb.DuckDBPyConnection, overlap: ThreadOverlap) -> None
 
 
 def _swept(
-    plan: Plan, reader: TableReader, jobs: int, progress: Callable[[int, int], None] | None
+    plan: Plan, reader: TableReader, progress: Callable[[int, int], None] | None
 ) -> Iterator[Part]:
-    """Sweep every cell of the plan; yields what each gave, in any order."""
+    """Sweep every cell of the plan; yields what each gave."""
     state = _sweep.SweepProgress()
 
     def tell() -> None:
@@ -91,21 +85,16 @@ def _swept(
             progress(min(state.rows, plan.rows), plan.rows)
 
     tell()
-    waiting = iter(plan.cells)
-    running: set[Future[Part]] = set()
-    pool = ThreadPoolExecutor(jobs, thread_name_prefix="sweep")
+    # By a thread of its own: this one tells progress, and takes Ctrl-C.
+    pool = ThreadPoolExecutor(1, thread_name_prefix="sweep")
     try:
-        while True:
-            # Not all at once: a part that is done is joined before many others are.
-            while len(running) < 2 * jobs and (cell := next(waiting, None)) is not None:
-                running.add(pool.submit(_sweep_cell, cell, reader, state))
-            if not running:
-                break
-            done, running = wait(running, timeout=_PROGRESS_S, return_when=FIRST_COMPLETED)
-            for future in done:
-                yield future.result()
+        for cell in plan.cells:
+            part = pool.submit(_sweep_cell, cell, reader, state)
+            while not wait([part], timeout=_PROGRESS_S).done:
+                tell()
+            yield part.result()
             tell()
-    except BaseException:  # KeyboardInterrupt too: the workers must end before their connection
+    except BaseException:  # KeyboardInterrupt too: the worker must end before its connection
         state.cancel()
         reader.interrupt()
         raise

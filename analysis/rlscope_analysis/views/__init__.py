@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.schema import commented_columns, execute_at_once, present_columns
+from rlscope_analysis.schema import execute_at_once
 
 if TYPE_CHECKING:
     import duckdb
@@ -33,6 +34,7 @@ VIEW_TOPICS = (
     "gpu_busy",
     "launch",
     "waits_on_peer",
+    "flow",
     "idle_gap",
     "launch_latency",
     "gpu_attribution",
@@ -43,30 +45,24 @@ VIEW_TOPICS = (
 )
 
 
+# Stands in views for the expression in the file of this name, which several of them share.
+_BUCKET_RULE = "bucket_rule"
+
+
 def view_sql(topic: str) -> str:
     """Return the statements that create and comment the views of one topic."""
-    return resources.files(__name__).joinpath(f"{topic}.sql").read_text(encoding="utf-8")
+    script = _file(topic)
+    mark = f"/* {_BUCKET_RULE} */"
+    return script.replace(mark, _file(_BUCKET_RULE)) if mark in script else script
+
+
+@cache
+def _file(name: str) -> str:
+    """Return the SQL in a file, without the comment that it begins with if others hold it."""
+    text = resources.files(__name__).joinpath(f"{name}.sql").read_text(encoding="utf-8")
+    return text[text.index("CASE") :].rstrip() if name == _BUCKET_RULE else text
 
 
 def install_views(connection: duckdb.DuckDBPyConnection) -> None:
     """Create every view in the database of a writable connection that holds the raw tables."""
     execute_at_once(connection, map(view_sql, VIEW_TOPICS))
-
-
-def lend_missing_views(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create, for this connection only, the views that the writer of a trace did not know yet.
-
-    All of a topic are lent if one is missing or lacks columns: another one of it may tell more than
-    it did, with the columns that it always had.
-    """
-    present = present_columns(connection)
-    for topic in VIEW_TOPICS:
-        script = view_sql(topic)
-        wanted = commented_columns(script)
-        if all(present.get(name, set()).issuperset(wanted[name]) for name in wanted):
-            continue
-        for statement in connection.extract_statements(script):
-            text = statement.query.strip()
-            head, found, rest = text.partition("CREATE OR REPLACE VIEW ")
-            if found:
-                connection.execute(f"{head}CREATE OR REPLACE TEMP VIEW {rest}")

@@ -1,11 +1,6 @@
 -- The conservation law: at every instant every thread is in exactly one bucket.
--- A bucket is made of the state, and of the layer or the wait where they are known:
---   running            the layer of the innermost known call; outside of one, and for the spinning
---                      inside the backend, the layers that samples found there; else running
---   runnable           runnable
---   sleeping, blocked  gil_wait, gpu_wait, io_wait if the wait is known; an unknown wait that cannot be
---                      interrupted is io_wait, any other is sleeping
---   not measured       the wait or else the layer if known, else unknown
+-- How a bucket is made of the state, and of the layer or the wait where they are known:
+-- bucket_rule.sql.
 CREATE OR REPLACE VIEW _bucket_part AS
 WITH part AS (
   SELECT
@@ -27,18 +22,7 @@ WITH part AS (
 SELECT
   t.process_id, n.thread_id, n.path_id,
   CASE WHEN n.path_id = 0 THEN '(unannotated)' ELSE p.name END AS operation,
-  CASE
-    WHEN n.state = 0 THEN coalesce(n.layer_bucket, 'running')
-    WHEN n.state = 1 THEN 'runnable'
-    WHEN n.state = 4 THEN 'lost'
-    WHEN n.wait = 1 THEN 'gil_wait'
-    WHEN n.wait = 2 THEN 'gpu_wait'
-    WHEN n.wait IN (3, 5, 6, 8) THEN 'io_wait'
-    WHEN n.wait <> 0 THEN 'sleeping'
-    WHEN n.state = 3 THEN 'io_wait'
-    WHEN n.state = 2 THEN 'sleeping'
-    ELSE coalesce(n.layer_bucket, 'unknown')
-  END AS bucket,
+  /* bucket_rule */ AS bucket,
   CASE
     WHEN bucket IN ('lost', 'unknown') THEN NULL
     ELSE bucket NOT IN ('runnable', 'gil_wait', 'gpu_wait', 'io_wait', 'sleeping')

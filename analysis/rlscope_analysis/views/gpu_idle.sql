@@ -110,20 +110,7 @@ WITH estimate AS (
   SELECT
     n.process_id, n.thread_id,
     CASE WHEN n.path_id = 0 THEN '(unannotated)' ELSE p.name END AS operation,
-    -- As in breakdown.
-    CASE
-      WHEN n.lives IS DISTINCT FROM TRUE THEN NULL
-      WHEN n.state = 0 THEN coalesce(n.layer_bucket, 'running')
-      WHEN n.state = 1 THEN 'runnable'
-      WHEN n.state = 4 THEN 'lost'
-      WHEN n.wait = 1 THEN 'gil_wait'
-      WHEN n.wait = 2 THEN 'gpu_wait'
-      WHEN n.wait IN (3, 5, 6, 8) THEN 'io_wait'
-      WHEN n.wait <> 0 THEN 'sleeping'
-      WHEN n.state = 3 THEN 'io_wait'
-      WHEN n.state = 2 THEN 'sleeping'
-      ELSE coalesce(n.layer_bucket, 'unknown')
-    END AS bucket,
+    CASE WHEN n.lives THEN /* bucket_rule */ END AS bucket,
     n.time_ns,
     CASE WHEN n.is_sampled THEN n.time_ns ELSE 0 END AS sampled_ns
   FROM named AS n LEFT JOIN operation_path AS p ON p.path_id = n.path_id

@@ -22,9 +22,9 @@ def hook(cls):
 
 def adapt_sb3(module):
     """Take stable_baselines3.common.buffers."""
-    core.follow_subclasses(module.BaseBuffer, hook)
+    core.follow_subclasses(module.BaseBuffer, hook, needs=("add", "sample"))
 
 
 def adapt_replay_buffer(module):
     """Take a module that holds a class ReplayBuffer."""
-    core.follow_subclasses(module.ReplayBuffer, hook)
+    core.follow_subclasses(module.ReplayBuffer, hook, needs=("add", "sample"))

@@ -3,10 +3,11 @@
 import sys
 
 import rlscope_phases
+from rlscope_phases import failures
 
 # As in thread_phase.h and hook.h.
 NONE, SIMULATION, INFERENCE, BACKPROPAGATION, DATA = range(5)
-STEP, RESET, FINISH, SCOPE, SAMPLE, LEARN, FORWARD = range(7)
+STEP, RESET, FINISH, SCOPE, SAMPLE, LEARN, FORWARD, CLOSE = range(8)
 
 Function = type(lambda: None)
 native = None
@@ -18,7 +19,10 @@ def is_on():
     """Load the native half, once; return whether a tool listens."""
     global native
     if rlscope_phases.status == "waiting":
-        rlscope_phases.status = _load()
+        try:
+            rlscope_phases.status = _load()
+        except Exception as error:
+            rlscope_phases.status = "phases cannot be started: " + repr(error)
     return rlscope_phases.status == "on"
 
 
@@ -32,13 +36,24 @@ def _load():
     if not _nvtx.start():
         return "no NVTX tool is injected (NVTX_INJECTION64_PATH)"
     native = _nvtx
+    failures.tell = _nvtx.mark
     from rlscope_phases import environments
 
-    _nvtx.connect(type(environments.Probe().method), environments.adopt, environments.adopted)
+    bound_method = type(environments.Probe().method)
+    _nvtx.connect(bound_method, environments.adopt, environments.adopted, failures.note)
+    end_first()
+    return "on"
+
+
+def end_first():
+    """Let the last phase end where the program does: before what shuts its workers down at exit.
+
+    Functions run at exit in the opposite order, so that this is to be called late.
+    """
     import atexit
 
-    atexit.register(_nvtx.end)
-    return "on"
+    atexit.unregister(native.end)
+    atexit.register(native.end)
 
 
 def run(adapter, module):
@@ -46,7 +61,14 @@ def run(adapter, module):
     name, function = adapter.split(":")
     full_name = "rlscope_phases." + name
     __import__(full_name)
-    getattr(sys.modules[full_name], function)(module)
+    try:
+        getattr(sys.modules[full_name], function)(module)
+    except AttributeError as error:
+        # It is still being imported, which Python would take for the cause.
+        if getattr(error, "obj", None) is not module:
+            raise
+        what = "module '" + module.__name__ + "' has no attribute '" + error.name + "'"
+        raise AttributeError(what) from None
 
 
 def hook_own(cls, names, kind, phase=NONE, is_guess=False):
@@ -54,15 +76,30 @@ def hook_own(cls, names, kind, phase=NONE, is_guess=False):
     for name in names:
         function = cls.__dict__.get(name)
         if type(function) is Function:
-            try:
-                setattr(cls, name, native.Hook(function, kind, phase, is_guess))
-            except (AttributeError, TypeError):
-                continue
+            setattr(cls, name, native.Hook(function, kind, phase, is_guess))
 
 
-def follow_subclasses(base, apply):
-    """Call `apply` with the class, and with every subclass it has or will have."""
-    _apply_below(base, apply, set())
+def hook_function(owner, name, kind):
+    """Put a hook on a function that a class or module must have; an error if it is not there."""
+    function = getattr(owner, name)
+    if type(function) is Function:
+        setattr(owner, name, native.Hook(function, kind))
+    elif type(function) is not native.Hook:
+        raise TypeError(owner.__name__ + "." + name + " is no plain function")
+
+
+def follow_subclasses(base, apply, needs=()):
+    """Call `apply` with the class, and with every subclass it has or will have.
+
+    needs: methods that the class has in every version we know.
+    """
+    _apply_below(base, base, apply, set())
+    _follow_new(base, apply)
+    for name in needs:
+        getattr(base, name)
+
+
+def _follow_new(base, apply):
     own = base.__dict__.get("__init_subclass__")
 
     def __init_subclass__(cls, **kwargs):  # noqa: N807
@@ -70,22 +107,26 @@ def follow_subclasses(base, apply):
             super(base, cls).__init_subclass__(**kwargs)
         else:
             own.__get__(None, cls)(**kwargs)
-        _try(apply, cls)
+        _try(base, apply, cls)
 
     base.__init_subclass__ = classmethod(__init_subclass__)
 
 
-def _apply_below(cls, apply, seen):
+def _apply_below(base, cls, apply, seen):
     if cls in seen:
         return
     seen.add(cls)
-    _try(apply, cls)
+    _try(base, apply, cls)
     for subclass in type.__subclasses__(cls):
-        _apply_below(subclass, apply, seen)
+        _apply_below(base, subclass, apply, seen)
 
 
-def _try(apply, cls):
-    try:
-        apply(cls)
-    except Exception:
-        return
+def _try(base, apply, cls):
+    failures.attempt(base.__module__, apply, cls)
+
+
+def copy_names(source, target):
+    """Let a function answer as the one that it stands for."""
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        setattr(target, name, getattr(source, name))
+    target.__wrapped__ = source

@@ -2,10 +2,14 @@
 
 import sys
 
+import rlscope_phases
+
 # Module of the program -> "module of ours:function that takes it".
 ADAPTERS = {
     "torch": "torch_hooks:adapt",
     "torch._dynamo.utils": "torch_hooks:adapt_dynamo",
+    "flax.linen.module": "models:adapt_flax",
+    "keras.src.layers.layer": "models:adapt_keras",
     "gymnasium.core": "environments:adapt_env",
     "gymnasium.vector.vector_env": "environments:adapt_vector_env",
     "gym.core": "environments:adapt_env",
@@ -28,20 +32,33 @@ ADAPTERS = {
 
 
 def adapt(name, module):
-    """Run the adapter of a module; a program whose library has changed goes without."""
+    """Run the adapter of a module; what it cannot do in this version of the library is told."""
+    core = _core()
+    if core is not None and core.is_on():
+        core.failures.attempt(name, core.run, ADAPTERS[name], module)
+
+
+def _core():
+    """Return what all adapters share; None: this installation is damaged."""
     try:
         from rlscope_phases import core
+    except Exception as error:
+        rlscope_phases.status = "phases cannot be loaded: " + repr(error)
+        return None
+    return core
 
-        if core.is_on():
-            core.run(ADAPTERS[name], module)
-    except Exception:
-        return
+
+def _cannot_follow(name, loader):
+    core = _core()
+    if core is not None and core.is_on():
+        core.failures.note(name, TypeError(type(loader).__name__ + " runs modules in its own way"))
 
 
 def adapt_imported():
     """Run the adapters of all modules that are imported already, environments' steps included."""
-    from rlscope_phases import core
-
+    core = _core()
+    if core is None:
+        return
     core.is_late = True
     for name in ADAPTERS:
         module = sys.modules.get(name)
@@ -55,8 +72,12 @@ def _follow(name, spec):
     The loader stays what it is, for whoever asks it for source or resources later.
     """
     loader = spec.loader
+    # A folder of that name without a module in it.
+    if loader is None:
+        return
     execute = getattr(loader, "exec_module", None)
     if execute is None:
+        _cannot_follow(name, loader)
         return
 
     def exec_module(module):
@@ -70,7 +91,7 @@ def _follow(name, spec):
     try:
         loader.exec_module = exec_module
     except (AttributeError, TypeError):
-        return
+        _cannot_follow(name, loader)
 
 
 class Finder:

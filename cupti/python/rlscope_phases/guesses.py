@@ -11,6 +11,8 @@ import sys
 from rlscope_phases import buffers, core
 
 MAX_LOOKS = 8
+# In place of the module of an adapter.
+OWN = "the program's own classes"
 BUFFER_WORDS = ("buffer", "memory", "replay", "rollout", "storage", "trajector")
 # Of networks, optimizers, schedulers and the like, which have a step() or an add(), too.
 OTHERS = ("forward", "backward", "state_dict", "parameters", "zero_grad", "fit")
@@ -41,7 +43,7 @@ def _look_through(name, module):
     for value in list(vars(module).values()):
         if isinstance(value, type) and value.__module__ == name and value not in seen:
             seen.add(value)
-            _judge(value)
+            core.failures.attempt(OWN, _judge, value)
 
 
 def _judge(cls):
@@ -50,7 +52,7 @@ def _judge(cls):
     step, reset = getattr(cls, "step", None), getattr(cls, "reset", None)
     if type(step) is core.Function and type(reset) is core.Function and _takes_action(step):
         core.hook_own(cls, ("reset", *("step", "step_async", "step_wait")), core.STEP, 0, True)
-        core.hook_own(cls, ("close",), core.FINISH)
+        core.hook_own(cls, ("close",), core.CLOSE)
     elif any(word in cls.__name__.lower() for word in BUFFER_WORDS):
         buffers.hook(cls)
 

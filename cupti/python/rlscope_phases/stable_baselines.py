@@ -11,4 +11,4 @@ def _hook(cls):
 
 def adapt(module):
     """Take stable_baselines3.common.base_class."""
-    core.follow_subclasses(module.BaseAlgorithm, _hook)
+    core.follow_subclasses(module.BaseAlgorithm, _hook, needs=("learn", "predict"))

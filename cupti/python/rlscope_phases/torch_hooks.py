@@ -8,7 +8,7 @@ place led to before.
 
 import sys
 
-from rlscope_phases import core, guesses
+from rlscope_phases import core, environments, guesses
 from rlscope_phases.call_sites import CallSites
 
 # Whatever keys torch uses itself are numbers.
@@ -22,15 +22,9 @@ def has_seen_forward():
 
 
 def adapt(torch):
-    """Take torch."""
-    global sites
-    _hook_backward(torch)
-    _hook_optimizer(torch)
-    core.hook_own(torch.nn.Module, ("__call__",), core.FORWARD)
-    sites = CallSites(torch)
-    core.native.watch(sites.judge, sites.resolve)
-    core.native.default_gap(core.NONE)
-    _stop_at_compilers(torch)
+    """Take torch, all of it that is as we know it."""
+    for take in (_hook_backward, _hook_optimizer, _watch_forward, _stop_at_compilers):
+        core.failures.attempt(torch.__name__, take, torch)
 
 
 def adapt_dynamo(utils):
@@ -43,9 +37,7 @@ def adapt_dynamo(utils):
 def _hook_backward(torch):
     # Tensor.backward, autograd.backward and autograd.grad all come through here.
     name = "_engine_run_backward" if hasattr(torch.autograd, "_engine_run_backward") else "backward"
-    function = getattr(torch.autograd, name)
-    if type(function) is core.Function:
-        setattr(torch.autograd, name, core.native.Hook(function, core.LEARN))
+    core.hook_function(torch.autograd, name, core.LEARN)
 
 
 def _hook_optimizer(torch):
@@ -58,19 +50,24 @@ def _hook_optimizer(torch):
             learn()
 
     optimizers = sys.modules[torch.optim.Optimizer.__module__]
-    hooks = getattr(optimizers, "_global_optimizer_pre_hooks", None)
-    if hooks is not None:
-        hooks[KEY] = before_step
+    optimizers._global_optimizer_pre_hooks[KEY] = before_step
     # An optimizer is made when the program's classes exist and nothing is simulated yet.
-    patch_step = getattr(optimizers.Optimizer, "_patch_step_function", None)
-    if type(patch_step) is core.Function:
+    patch_step = optimizers.Optimizer._patch_step_function
 
-        def _patch_step_function(self):
-            guesses.look()
-            return patch_step(self)
+    def _patch_step_function(self):
+        core.failures.attempt(guesses.OWN, guesses.look)
+        return patch_step(self)
 
-        _copy_names(patch_step, _patch_step_function)
-        optimizers.Optimizer._patch_step_function = _patch_step_function
+    core.copy_names(patch_step, _patch_step_function)
+    optimizers.Optimizer._patch_step_function = _patch_step_function
+
+
+def _watch_forward(torch):
+    global sites
+    core.hook_function(torch.nn.Module, "__call__", core.FORWARD)
+    sites = CallSites(torch)
+    core.native.watch(sites.judge, sites.resolve)
+    environments.settle_default_gap()
 
 
 def _is_compiling(torch):
@@ -90,20 +87,18 @@ def _stop_at_compilers(torch):
 
 def _stopping(torch, function):
     def compiler(*args, **kwargs):
-        module = torch.nn.Module
-        if type(module.__call__) is core.native.Hook:
-            module.__call__ = module.__call__.__wrapped__
-        core.native.watch(None, None)
-        process = sys.modules.get("multiprocessing.process")
-        if process is None or process.parent_process() is None:
-            core.native.default_gap(core.INFERENCE)
+        core.failures.attempt(torch.__name__, _stop_watching, torch)
         return function(*args, **kwargs)
 
-    _copy_names(function, compiler)
+    core.copy_names(function, compiler)
     return compiler
 
 
-def _copy_names(source, target):
-    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
-        setattr(target, name, getattr(source, name))
-    target.__wrapped__ = source
+def _stop_watching(torch):
+    global sites
+    module = torch.nn.Module
+    if type(module.__call__) is core.native.Hook:
+        module.__call__ = module.__call__.__wrapped__
+    core.native.watch(None, None)
+    sites = None
+    environments.note_model()

@@ -8,8 +8,10 @@
 #include "capture/drain.h"
 #include "capture/tracepoint_capture.h"
 #include "clock.h"
+#include "disk_space.h"
 #include "signal_wait.h"
 #include "spool/writer.h"
+#include "traced_processes.h"
 
 namespace py = pybind11;
 
@@ -124,6 +126,15 @@ void BindCaptures(py::module_& module) {
 }
 
 void BindDrain(py::module_& module) {
+  py::class_<TracedProcesses>(module, "TracedProcesses")
+      .def(py::init<>())
+      .def("add", &TracedProcesses::Add, py::arg("pids"));
+  py::class_<DiskSpace>(module, "DiskSpace")
+      .def(py::init<const std::string&>(), py::arg("directory"))
+      .def(
+          "has_room", [](DiskSpace& disk, std::size_t bytes) { return disk.HasRoom(bytes); },
+          py::arg("bytes"))
+      .def_property_readonly("reserve", &DiskSpace::reserve);
   py::class_<SpoolWriter>(module, "SpoolWriter")
       .def(py::init<const std::string&, std::uint32_t>(), py::arg("directory"), py::arg("cpus"))
       .def("append_clock", &AppendClock)
@@ -132,8 +143,9 @@ void BindDrain(py::module_& module) {
            py::arg("failed_updates"))
       .def("counters", &Counters);
   py::class_<Drain>(module, "Drain")
-      .def(py::init<int, int, SpoolWriter*>(), py::arg("ring_fd"), py::arg("loss_fd"),
-           py::arg("spool"), py::keep_alive<1, 4>())
+      .def(py::init<int, int, SpoolWriter*, TracedProcesses*>(), py::arg("ring_fd"),
+           py::arg("loss_fd"), py::arg("spool"), py::arg("traced") = nullptr,
+           py::keep_alive<1, 4>(), py::keep_alive<1, 5>())
       .def("start", &Drain::Start)
       .def("stop", &Drain::Stop, NoGil())
       .def_property_readonly("processes", &Drain::processes)

@@ -39,8 +39,10 @@ std::uint32_t PossibleCpus() {
   return static_cast<std::uint32_t>(cpus);
 }
 
-Drain::Drain(int ring_fd, int loss_fd, SpoolWriter* spool)
-    : ring_(ring_fd), loss_fd_(loss_fd), spool_(spool) {}
+Drain::Drain(int ring_fd, int loss_fd, SpoolWriter* spool, TracedProcesses* traced)
+    : ring_(ring_fd), loss_fd_(loss_fd), spool_(spool), traced_(traced) {
+  if (traced_ != nullptr) traced_->NoteDrained(0);
+}
 
 Drain::~Drain() { Stop(); }
 
@@ -77,7 +79,9 @@ void Drain::Stop() {
 
 std::size_t Drain::Empty() {
   std::size_t bytes = 0;
+  std::uint64_t empty_ns = 0;
   for (;;) {
+    empty_ns = MonotonicNs();
     const RingStretch stretch = ring_.Peek(kMaxWriteBytes);
     if (stretch.bytes == 0) break;
     bytes += stretch.bytes;
@@ -88,12 +92,14 @@ std::size_t Drain::Empty() {
     NoteProcesses(stretch.pids);
   }
   spool_->progress()->drained_ns = MonotonicNs();
+  if (traced_ != nullptr) traced_->NoteDrained(empty_ns);
   return bytes;
 }
 
 void Drain::NoteProcesses(const std::vector<std::uint32_t>& pids) {
   if (pids.empty()) return;
   processes_ += pids.size();
+  if (traced_ != nullptr) traced_->Add(pids);
   const std::lock_guard<std::mutex> lock(pids_mutex_);
   if (new_pids_.size() < kMaxNewPids) new_pids_.insert(new_pids_.end(), pids.begin(), pids.end());
 }

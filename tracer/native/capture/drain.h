@@ -13,13 +13,15 @@
 
 #include "capture/ring_reader.h"
 #include "spool/writer.h"
+#include "traced_processes.h"
 
 namespace rls {
 
 class Drain {
  public:
-  // Borrows the file descriptors and the spool, which have to outlive it.
-  Drain(int ring_fd, int loss_fd, SpoolWriter* spool);
+  // Borrows the file descriptors and the rest, which have to outlive it. traced: is told which
+  // processes enter; nullptr: nobody is.
+  Drain(int ring_fd, int loss_fd, SpoolWriter* spool, TracedProcesses* traced = nullptr);
   Drain(const Drain&) = delete;
   Drain& operator=(const Drain&) = delete;
   ~Drain();
@@ -42,6 +44,7 @@ class Drain {
   RingReader ring_;
   int loss_fd_;
   SpoolWriter* spool_;
+  TracedProcesses* traced_;
   std::atomic<std::uint64_t> processes_{0};
   std::mutex pids_mutex_;
   std::vector<std::uint32_t> new_pids_;

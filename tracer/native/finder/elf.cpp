@@ -10,6 +10,8 @@
 namespace rls {
 namespace {
 
+// Segments that are loaded: real files have less than twenty. Each address is looked up in all.
+constexpr std::size_t kMaxSegments = 64;
 constexpr std::uint64_t kMaxFunctions = 8 << 20;
 constexpr std::uint64_t kMaxFunctionBytes = 1 << 20;
 // DWARF pointer encodings, as every linker writes them into .eh_frame_hdr.
@@ -72,7 +74,7 @@ void ElfFile::ReadHeaders() {
                                 program->p_memsz,
                                 (program->p_flags & PF_X) != 0,
                                 (program->p_flags & PF_W) != 0};
-    if (program->p_type == PT_LOAD) segments_.push_back(segment);
+    if (program->p_type == PT_LOAD && segments_.size() < kMaxSegments) segments_.push_back(segment);
     if (program->p_type == PT_GNU_EH_FRAME) function_table_ = segment;
     if (program->p_type == PT_DYNAMIC) dynamic = program;
   }

@@ -8,7 +8,9 @@
 namespace rls {
 namespace {
 
+// Of one interpreter, and of places that may be its version: real ones have one, among few others.
 constexpr std::uint64_t kMaxDataBytes = 64 << 20;
+constexpr std::uint64_t kMaxGuesses = 100000;
 constexpr std::uint64_t kMaxInterpreters = 10000;
 
 constexpr const char* kFunctions[] = {
@@ -67,11 +69,15 @@ std::vector<int> VersionFromPath(const std::string& path) {
 // Until 3.10 the only place of the full version is sys.version, "3.9.18 (main, ...", which the
 // interpreter keeps in its data.
 std::vector<int> VersionFromData(const TargetProcess& process, const Module& module) {
+  std::uint64_t left = kMaxDataBytes;
+  std::uint64_t guesses = kMaxGuesses;
   for (const ElfSegment& segment : module.file.segments()) {
     if (!segment.is_writable) continue;
-    std::string data(std::min(segment.memory_size, kMaxDataBytes), '\0');
+    std::string data(std::min(segment.memory_size, left), '\0');
+    left -= data.size();
     data.resize(process.ReadMost(module.bias + segment.address, data.data(), data.size()));
     for (std::size_t at = data.find("3."); at != std::string::npos; at = data.find("3.", at + 1)) {
+      if (guesses-- == 0) return {};
       static const std::regex kPattern("^(3)\\.(\\d{1,2})\\.(\\d{1,3})[abrc0-9+]* \\(");
       const std::string text = data.substr(at, 20);
       std::smatch match;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "finder/elf.h"
 
@@ -10,7 +11,8 @@ namespace rls {
 namespace {
 
 constexpr std::uint64_t kMaxTableBytes = 256 << 20;
-constexpr std::uint32_t kMaxChain = 1 << 20;
+// Linkers make about as many chains as there are symbols: real ones have some entries.
+constexpr std::uint32_t kMaxChain = 1 << 12;
 constexpr std::size_t kMaxName = 1024;
 
 struct HashHead {
@@ -94,7 +96,9 @@ std::vector<ElfFile::Section> ElfFile::Sections() const {
 std::optional<ElfSymbol> ElfFile::FindInSections(const std::string& name) const {
   const auto sections = Sections();
   for (const Section& table : sections) {
-    if (table.type != SHT_DYNSYM || table.link >= sections.size()) continue;
+    if (table.type != SHT_DYNSYM) continue;
+    // A file has one table of each type: who wrote more wants them read.
+    if (table.link >= sections.size()) return std::nullopt;
     const Section& text = sections[table.link];
     const auto symbols = ReadAt(table.offset, std::min(table.size, kMaxTableBytes));
     const auto strings = ReadAt(text.offset, std::min(text.size, kMaxTableBytes));
@@ -104,15 +108,18 @@ std::optional<ElfSymbol> ElfFile::FindInSections(const std::string& name) const 
       if (symbol.st_shndx != SHN_UNDEF && TextAt(strings, symbol.st_name) == name)
         return AsSymbol(symbol);
     }
+    return std::nullopt;
   }
   return std::nullopt;
 }
 
 std::map<std::uint64_t, std::string> ElfFile::NamesOf(const std::vector<std::uint64_t>& starts) {
   std::map<std::uint64_t, std::string> names;
+  std::set<std::uint32_t> seen;
   const auto sections = Sections();
   for (const Section& table : sections) {
-    if ((table.type != SHT_SYMTAB && table.type != SHT_DYNSYM) || table.link >= sections.size())
+    if ((table.type != SHT_SYMTAB && table.type != SHT_DYNSYM) || table.link >= sections.size() ||
+        !seen.insert(table.type).second)
       continue;
     const Section& text = sections[table.link];
     const auto symbols = ReadAt(table.offset, std::min(table.size, kMaxTableBytes));

@@ -1,6 +1,7 @@
 #include "byte_input.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <cstring>
 #include <new>
 #include <system_error>
+#include <utility>
 
 namespace rls {
 namespace {
@@ -16,17 +18,28 @@ namespace {
 constexpr std::size_t kPendingBytes = 1 << 18;
 constexpr unsigned char kGzipMagic[] = {0x1f, 0x8b};
 constexpr int kGzipOnly = 16 + MAX_WBITS;
+constexpr int kWaitMs = 100;
+constexpr int kMaxWaitsForWriter = 40;
+// Does not wait for a writer of a pipe, nor for who holds a lease on the file.
+constexpr int kOpenFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
 }  // namespace
 
-ByteInput::ByteInput(const std::string& path)
-    : path_(path), descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC)), pending_(kPendingBytes) {
+ByteInput::ByteInput(const std::string& path, Tick tick)
+    : path_(path),
+      tick_(std::move(tick)),
+      descriptor_(open(path.c_str(), kOpenFlags)),
+      pending_(kPendingBytes) {
   if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), path);
   struct stat status {};
   if (fstat(descriptor_, &status) == 0 && status.st_size > 0) {
     file_bytes_ = static_cast<std::uint64_t>(status.st_size);
   }
+  is_pipe_ = S_ISFIFO(status.st_mode);
   try {
+    if (!is_pipe_ && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
+      throw std::system_error(ENOTSUP, std::generic_category(), path);
+    }
     fetch();
     is_gzip_ = pending_end_ >= 2 && std::equal(kGzipMagic, kGzipMagic + 2, pending_.begin());
     if (is_gzip_ && inflateInit2(&stream_, kGzipOnly) != Z_OK) throw std::bad_alloc();
@@ -53,14 +66,31 @@ std::size_t ByteInput::read(char* buffer, std::size_t capacity) {
 }
 
 std::size_t ByteInput::read_file(unsigned char* buffer, std::size_t capacity) {
-  for (;;) {
+  for (int waits = 0;;) {
     const ssize_t count = ::read(descriptor_, buffer, capacity);
-    if (count >= 0) {
+    if (count > 0 || (count == 0 && !awaits_writer())) {
       position_ += static_cast<std::uint64_t>(count);
       return static_cast<std::size_t>(count);
     }
-    if (errno != EINTR) throw std::system_error(errno, std::generic_category(), path_);
+    if (count < 0 && errno != EINTR && errno != EAGAIN) {
+      throw std::system_error(errno, std::generic_category(), path_);
+    }
+    if (count == 0 && ++waits > kMaxWaitsForWriter) {
+      throw std::system_error(ETIMEDOUT, std::generic_category(), path_);
+    }
+    wait();
   }
+}
+
+bool ByteInput::awaits_writer() const {
+  pollfd state{descriptor_, POLLIN, 0};
+  return is_pipe_ && position_ == 0 && poll(&state, 1, 0) == 0;
+}
+
+void ByteInput::wait() {
+  pollfd state{descriptor_, POLLIN, 0};
+  poll(&state, 1, kWaitMs);
+  tick_(position_, file_bytes_);
 }
 
 bool ByteInput::fetch() {

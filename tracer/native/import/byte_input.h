@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,13 @@ namespace rls {
 
 class ByteInput {
  public:
-  // Throws std::system_error if the file cannot be read.
-  explicit ByteInput(const std::string& path);
+  // (position, size), in bytes of the file
+  using Tick = std::function<void(std::uint64_t, std::uint64_t)>;
+
+  // Throws std::system_error if the file cannot be read: ENOTSUP for a device or a socket,
+  // ETIMEDOUT for a pipe that nobody opens to write to. tick: called ten times a second while
+  // nothing comes; may throw.
+  ByteInput(const std::string& path, Tick tick);
   ~ByteInput();
   ByteInput(const ByteInput&) = delete;
   ByteInput& operator=(const ByteInput&) = delete;
@@ -33,11 +39,16 @@ class ByteInput {
   std::size_t inflate_some(char* buffer, std::size_t capacity);
   // Fetches compressed bytes, at least two where there are as many; false at the end of the file.
   bool fetch();
+  // Whether it is a pipe that nobody has opened yet to write to.
+  bool awaits_writer() const;
+  void wait();
   // Begins the next member after the end of one; false at the end of the last.
   bool next_member();
 
   std::string path_;
+  Tick tick_;
   int descriptor_;
+  bool is_pipe_ = false;
   std::uint64_t position_ = 0;
   std::uint64_t file_bytes_ = 0;
   bool is_gzip_ = false;

@@ -7,8 +7,6 @@ namespace rls {
 namespace {
 
 constexpr std::size_t kChunkBytes = 1 << 18;
-constexpr char kNoUtf8 = '\xFF';
-constexpr char kControl = '\x01';
 constexpr char kByteOrderMark[] = "\xEF\xBB\xBF";
 
 }  // namespace
@@ -25,35 +23,21 @@ JsonStream::JsonStream(ByteInput& input, std::function<void()> tick)
 }
 
 void JsonStream::fill() {
-  tick_();
-  base_ += static_cast<std::size_t>(end_ - chunk_.data());
-  const std::size_t count = input_.read(chunk_.data(), kChunkBytes);
-  soften(chunk_.data(), chunk_.data() + count);
-  chunk_[count] = '\0';
+  std::size_t count = 0;
+  std::size_t kept = static_cast<std::size_t>(end_ - chunk_.data());
+  do {
+    tick_();
+    base_ += kept + filter_.left_out();
+    count = input_.read(chunk_.data(), kChunkBytes);
+    kept = filter_.apply(chunk_.data(), count);
+  } while (count > 0 && kept == 0);
+  chunk_[kept] = '\0';
   next_ = chunk_.data();
-  end_ = next_ + count;
+  end_ = next_ + kept;
 }
 
 void JsonStream::skip_byte_order_mark() {
   if (end_ - next_ > 3 && std::memcmp(next_, kByteOrderMark, 3) == 0) next_ += 3;
-}
-
-void JsonStream::soften(char* begin, char* end) {
-  for (char* at = begin; at != end; ++at) {
-    const char c = *at;
-    if (!in_string_) {
-      in_string_ = c == '"';
-      if (c == '\0') *at = kControl;
-    } else if (escaped_) {
-      escaped_ = false;
-    } else if (c == '"') {
-      in_string_ = false;
-    } else if (c == '\\') {
-      escaped_ = true;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      *at = kNoUtf8;
-    }
-  }
 }
 
 }  // namespace rls

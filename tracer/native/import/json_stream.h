@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "byte_input.h"
+#include "text_filter.h"
 
 namespace rls {
 
@@ -24,8 +25,12 @@ class JsonStream {
     return c;
   }
   // Bytes of the text that were taken.
-  std::size_t Tell() const { return base_ + static_cast<std::size_t>(next_ - chunk_.data()); }
+  std::size_t Tell() const {
+    const auto place = static_cast<std::size_t>(next_ - chunk_.data());
+    return base_ + place + filter_.left_out_before(place);
+  }
   bool at_end() const { return next_ == end_; }
+  bool found_long_number() const { return filter_.found_long_number(); }
 
   // Of RapidJSON's stream concept, for output streams only.
   char* PutBegin() { return nullptr; }
@@ -36,18 +41,14 @@ class JsonStream {
  private:
   void fill();
   void skip_byte_order_mark();
-  // Replaces what would end the parse: control characters in strings by a byte that no UTF-8 has,
-  // and a NUL elsewhere, which RapidJSON takes for the end, by another control character.
-  void soften(char* begin, char* end);
 
   ByteInput& input_;
   std::function<void()> tick_;
+  TextFilter filter_;
   std::vector<char> chunk_;
   const char* next_;
   const char* end_;
   std::size_t base_ = 0;
-  bool in_string_ = false;
-  bool escaped_ = false;
 };
 
 }  // namespace rls

@@ -105,6 +105,11 @@ py::dict result_of(KinetoFile& file) {
   result["rounded"] = count_of(file.columns.rounded);
   result["never_ended"] = count_of(file.columns.never_ended);
   result["never_begun"] = count_of(file.columns.never_begun);
+  result["further_kinds"] = count_of(file.columns.further_kinds);
+  result["further_names"] = count_of(file.columns.further_names);
+  result["further_threads"] = count_of(file.columns.further_threads);
+  result["further_owner_names"] = file.columns.further_owner_names;
+  result["cut_text_count"] = file.cut_text_count;
   result["event_count"] = file.columns.event_count;
   result["known_phase_count"] = file.columns.known_phase_count;
   result["stray_count"] = file.stray_count;

@@ -4,6 +4,8 @@
 #include <tuple>
 #include <unordered_set>
 
+#include "utf8.h"
+
 namespace rls {
 namespace {
 
@@ -44,6 +46,9 @@ bool is_readable_length(const std::optional<ExactInteger>& length_ns, std::int64
 
 bool is_on_gpu(Role role) { return role >= Role::kKernel && role <= Role::kSync; }
 
+// Stands for the names that there is no place for.
+constexpr std::string_view kOtherName = "(other names)";
+
 std::int64_t graph_of(const KinetoEvent& event) {
   if (event.graph != kMissing) return event.graph > 0 ? event.graph : kMissing;
   // CUPTI packs the id of the graph into the upper half of that of the node.
@@ -62,6 +67,14 @@ std::int64_t known(std::int64_t value) {
 std::int32_t TextTable::id_of(std::string_view text) {
   const auto found = ids_.find(text);
   if (found != ids_.end()) return found->second;
+  if (texts_.size() >= max_count_ || bytes_ + text.size() > max_bytes_) return kFull;
+  return extra_id_of(text);
+}
+
+std::int32_t TextTable::extra_id_of(std::string_view text) {
+  const auto found = ids_.find(text);
+  if (found != ids_.end()) return found->second;
+  bytes_ += text.size();
   const auto id = static_cast<std::int32_t>(texts_.size());
   ids_.emplace(texts_.emplace_back(text), id);
   return id;
@@ -101,9 +114,17 @@ void KinetoColumns::add(const KinetoEvent& event) {
   skip(event.phase, event.category, event.ts_ns ? event.ts_ns->value : kMissing);
 }
 
-void KinetoColumns::skip(const std::string& phase, const std::string& category,
-                         std::int64_t ts_ns) {
-  skipped[{phase, category}].add(ts_ns);
+void KinetoColumns::skip(std::string_view phase, std::string_view category, std::int64_t ts_ns) {
+  const std::pair<std::string, std::string> kind{start_of_text(phase, kMaxSkippedBytes),
+                                                 start_of_text(category, kMaxSkippedBytes)};
+  const auto found = skipped.find(kind);
+  if (found != skipped.end()) {
+    found->second.add(ts_ns);
+  } else if (skipped.size() < kMaxSkippedKinds) {
+    skipped[kind].add(ts_ns);
+  } else {
+    further_kinds.add(ts_ns);
+  }
 }
 
 bool KinetoColumns::fill(const KinetoEvent& event, Slice& slice) {
@@ -116,7 +137,11 @@ bool KinetoColumns::fill(const KinetoEvent& event, Slice& slice) {
   slice.start_ns = slice.end_ns = event.ts_ns->value;
   if (event.ts_ns->rounded) rounded.add(slice.start_ns);
   slice.thread = thread_of(event);
-  slice.name = slice.role == Role::kNone ? 0 : names.id_of(event.name);
+  if (slice.thread == TextTable::kFull) {
+    further_threads.add(slice.start_ns);
+    return false;
+  }
+  slice.name = slice.role == Role::kNone ? 0 : name_of(event);
   // Kineto writes 0 where there is none, other programs a negative number.
   slice.correlation = event.correlation <= 0 ? kMissing : event.correlation;
   slice.device = known(event.device);
@@ -133,6 +158,13 @@ bool KinetoColumns::fill(const KinetoEvent& event, Slice& slice) {
   slice.bytes = event.bytes;
   slice.graph = graph_of(event);
   return true;
+}
+
+std::int32_t KinetoColumns::name_of(const KinetoEvent& event) {
+  const std::int32_t name = names.id_of(event.name);
+  if (name != TextTable::kFull) return name;
+  further_names.add(event.ts_ns->value);
+  return names.extra_id_of(kOtherName);
 }
 
 std::int32_t KinetoColumns::thread_of(const KinetoEvent& event) {
@@ -163,17 +195,30 @@ void KinetoColumns::add_complete(const KinetoEvent& event) {
 
 void KinetoColumns::add_half(const KinetoEvent& event) {
   HalfSlice half{event.phase == "B", {}};
-  half.slice.category = event.category;
+  if (role_of(event.category, event.name) == Role::kNone) {
+    half.slice.skipped_kind =
+        half_categories_.id_of(start_of_text(event.category, kMaxSkippedBytes));
+  }
   if (fill(event, half.slice)) halves_.push_back(std::move(half));
 }
 
 void KinetoColumns::add_metadata(const KinetoEvent& event) {
-  if (event.name == "process_name") {
+  const bool is_process = event.name == "process_name";
+  if (!is_process && event.name != "thread_name") return;
+  if (!has_room_for_owner_name(event)) {
+    ++further_owner_names;
+  } else if (is_process) {
     process_names.emplace_back(event.pid, event.args_name);
-  } else if (event.name == "thread_name") {
+  } else {
     thread_names.emplace_back(event.pid + '\0' + event.tid, event.args_name);
   }
   // The others say where and how a viewer draws.
+}
+
+bool KinetoColumns::has_room_for_owner_name(const KinetoEvent& event) {
+  owner_names_bytes_ += event.pid.size() + event.tid.size() + event.args_name.size();
+  return process_names.size() + thread_names.size() < kMaxNames &&
+         owner_names_bytes_ <= kMaxNamesBytes;
 }
 
 void KinetoColumns::finish() {
@@ -207,7 +252,12 @@ void KinetoColumns::finish() {
 
 void KinetoColumns::store(const Slice& slice, const char* phase) {
   if (slice.role == Role::kNone) {
-    skip(phase, slice.category, slice.start_ns);
+    if (slice.skipped_kind == TextTable::kFull) {
+      further_kinds.add(slice.start_ns);
+    } else {
+      skip(phase, half_categories_.texts()[static_cast<std::size_t>(slice.skipped_kind)],
+           slice.start_ns);
+    }
     return;
   }
   SliceColumns& columns = is_on_gpu(slice.role)       ? static_cast<SliceColumns&>(activities)

@@ -10,17 +10,29 @@
 #include <utility>
 #include <vector>
 
+#include "import_limits.h"
 #include "kineto_event.h"
 
 namespace rls {
 
-// Texts, numbered from 0 in the order in which they came.
+// Texts, numbered from 0 in the order in which they came, up to a limit.
 class TextTable {
  public:
+  static constexpr std::int32_t kFull = -1;
+
+  TextTable(std::size_t max_count, std::size_t max_bytes)
+      : max_count_(max_count), max_bytes_(max_bytes) {}
+
+  // The number of a text; kFull where it is new and there is no place for it.
   std::int32_t id_of(std::string_view text);
+  // The same, for a text that there is always a place for.
+  std::int32_t extra_id_of(std::string_view text);
   const std::deque<std::string>& texts() const { return texts_; }
 
  private:
+  std::size_t max_count_;
+  std::size_t max_bytes_;
+  std::size_t bytes_ = 0;
   std::deque<std::string> texts_;  // its elements stay where they are
   std::unordered_map<std::string_view, std::int32_t> ids_;
 };
@@ -66,11 +78,15 @@ class KinetoColumns {
   SliceColumns ranges;
   CallColumns calls;
   ActivityColumns activities;
-  TextTable names;
-  TextTable threads;                                               // pid, a NUL, tid
+  TextTable names{kMaxNames, kMaxNamesBytes};
+  TextTable threads{kMaxThreads, kMaxThreadsBytes};                // pid, a NUL, tid
   std::vector<std::pair<std::string, std::string>> process_names;  // pid, name
   std::vector<std::pair<std::string, std::string>> thread_names;   // pid, a NUL, tid; name
   std::map<std::pair<std::string, std::string>, Count> skipped;    // by phase and category
+  Count further_kinds;                   // skipped, of kinds beyond kMaxSkippedKinds
+  Count further_names;                   // events whose name is not kept: there are too many others
+  Count further_threads;                 // events of threads beyond kMaxThreads: left out
+  std::int64_t further_owner_names = 0;  // names of processes and threads that are not kept
   Count unreadable;   // a time, a pid or a tid is missing, or no number where it has to be one
   Count rounded;      // times with digits below the nanosecond
   Count never_ended;  // B without an E
@@ -81,7 +97,7 @@ class KinetoColumns {
  private:
   struct Slice {
     Role role;
-    std::string category;
+    std::int32_t skipped_kind;
     std::int32_t thread, name;
     std::int64_t start_ns, end_ns, correlation, device, context, stream, bytes, graph;
   };
@@ -93,12 +109,17 @@ class KinetoColumns {
   void add_complete(const KinetoEvent& event);
   void add_half(const KinetoEvent& event);
   void add_metadata(const KinetoEvent& event);
-  void skip(const std::string& phase, const std::string& category, std::int64_t ts_ns);
+  void skip(std::string_view phase, std::string_view category, std::int64_t ts_ns);
+  bool has_room_for_owner_name(const KinetoEvent& event);
   void store(const Slice& slice, const char* phase);
   bool fill(const KinetoEvent& event, Slice& slice);
   std::int32_t thread_of(const KinetoEvent& event);
+  std::int32_t name_of(const KinetoEvent& event);
 
   std::vector<HalfSlice> halves_;
+  // Categories without a place of events that are to be paired.
+  TextTable half_categories_{kMaxSkippedKinds, kMaxSkippedKinds* kMaxSkippedBytes};
+  std::size_t owner_names_bytes_ = 0;
   std::string thread_key_;
   std::string last_thread_key_;
   std::int32_t last_thread_ = -1;

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "import_limits.h"
+#include "utf8.h"
+
 namespace rls {
 namespace {
 
@@ -10,6 +13,8 @@ constexpr int kMaxDepth = 1000;
 // What stands around the events is small; a file that is something else must not fill the memory.
 constexpr std::size_t kMaxHeaderValues = 10'000;
 constexpr std::size_t kMaxHeaderText = 4096;
+constexpr std::size_t kMaxHeaderKey = 256;
+constexpr std::size_t kMaxHeaderBytes = 4 << 20;
 constexpr std::size_t kMaxHeaderSteps = 3;
 
 constexpr int kMicroToNano = 3;
@@ -60,9 +65,8 @@ bool KinetoHandler::open(bool is_object) {
 bool KinetoHandler::close(bool is_object) {
   const int closed = depth_--;
   if (in_events() && closed > events_depth_) {
-    if (closed == events_depth_ + 1 && is_object) on_event_(event_);
     if (closed == events_depth_ + 2) in_args_ = false;
-    return true;
+    return closed != events_depth_ + 1 || !is_object || on_event_(event_);
   }
   events_depth_ = 0;
   path_.pop_back();
@@ -73,7 +77,7 @@ bool KinetoHandler::close(bool is_object) {
 bool KinetoHandler::Key(const char* text, unsigned length, bool) {
   const std::string_view key(text, length);
   if (!in_events()) {
-    path_.back().key = key;
+    path_.back().key = key.substr(0, kMaxHeaderKey);
   } else if (depth_ == events_depth_ + 1) {
     field_ = find_field(kEventFields, key);
   } else if (depth_ == events_depth_ + 2 && in_args_) {
@@ -97,12 +101,14 @@ bool KinetoHandler::scalar(std::string_view text) {
 
 void KinetoHandler::header_value(std::string_view text) {
   if (path_.empty()) return;
-  if (path_.size() <= kMaxHeaderSteps && header_.size() < kMaxHeaderValues) {
+  if (path_.size() <= kMaxHeaderSteps && header_.size() < kMaxHeaderValues &&
+      header_bytes_ < kMaxHeaderBytes) {
     std::string path;
     for (const Step& step : path_) {
       if (!path.empty()) path += '.';
       path += step.is_object ? step.key : std::to_string(step.index);
     }
+    header_bytes_ += path.size() + std::min(text.size(), kMaxHeaderText);
     header_.emplace_back(std::move(path), text.substr(0, kMaxHeaderText));
   }
   ++path_.back().index;
@@ -110,7 +116,8 @@ void KinetoHandler::header_value(std::string_view text) {
 
 void KinetoHandler::event_value(std::string_view text) {
   if (field_->text != nullptr) {
-    event_.*field_->text = text;
+    event_.*field_->text = start_of_text(text, kMaxTextBytes);
+    if (text.size() > kMaxTextBytes) ++cut_text_count_;
   } else if (field_->time != nullptr) {
     event_.*field_->time = parse_decimal(text, kMicroToNano);
   } else if (field_->number != nullptr) {

@@ -17,7 +17,8 @@ namespace rls {
 // A handler of RapidJSON's SAX parser: its member functions have the names that RapidJSON calls.
 class KinetoHandler {
  public:
-  using OnEvent = std::function<void(const KinetoEvent&)>;
+  // Returns whether to go on.
+  using OnEvent = std::function<bool(const KinetoEvent&)>;
 
   explicit KinetoHandler(OnEvent on_event) : on_event_(std::move(on_event)) {}
 
@@ -44,6 +45,8 @@ class KinetoHandler {
   bool is_too_deep() const { return is_too_deep_; }
   // Elements of the array of events that are no objects.
   std::int64_t stray_count() const { return stray_count_; }
+  // Texts of events that were longer than kMaxTextBytes.
+  std::int64_t cut_text_count() const { return cut_text_count_; }
 
  private:
   // Where the value of a key goes: one of the three, or none where the key opens the arguments.
@@ -74,6 +77,7 @@ class KinetoHandler {
   KinetoEvent event_;
   std::vector<Step> path_;
   std::vector<std::pair<std::string, std::string>> header_;
+  std::size_t header_bytes_ = 0;
   int depth_ = 0;
   int events_depth_ = 0;          // of the array of events while it is open
   const Field* field_ = nullptr;  // of the value that comes next; none: nobody wants it
@@ -82,6 +86,7 @@ class KinetoHandler {
   bool has_events_array_ = false;
   bool is_too_deep_ = false;
   std::int64_t stray_count_ = 0;
+  std::int64_t cut_text_count_ = 0;
 };
 
 }  // namespace rls

@@ -4,6 +4,7 @@
 #include <rapidjson/reader.h>
 
 #include "byte_input.h"
+#include "import_limits.h"
 #include "json_stream.h"
 #include "kineto_handler.h"
 
@@ -13,7 +14,11 @@ namespace {
 std::string describe(const rapidjson::ParseResult& result, const KinetoHandler& handler,
                      const JsonStream& stream) {
   if (handler.is_too_deep()) return "it is nested too deeply";
+  if (result.Code() == rapidjson::kParseErrorTermination) {
+    return "it holds more events than so few compressed bytes can be a trace of";
+  }
   if (stream.at_end()) return "it is cut off";
+  if (stream.found_long_number()) return "a number has too many digits";
   return rapidjson::GetParseError_En(result.Code());
 }
 
@@ -21,10 +26,14 @@ std::string describe(const rapidjson::ParseResult& result, const KinetoHandler& 
 
 void read_kineto(const std::string& path,
                  const std::function<void(std::uint64_t, std::uint64_t)>& tick, KinetoFile& file) {
-  ByteInput input(path);
+  ByteInput input(path, tick);
   file.is_gzip = input.is_gzip();
   JsonStream stream(input, [&] { tick(input.position(), input.file_bytes()); });
-  KinetoHandler handler([&](const KinetoEvent& event) { file.columns.add(event); });
+  KinetoHandler handler([&](const KinetoEvent& event) {
+    file.columns.add(event);
+    const auto events = static_cast<std::uint64_t>(file.columns.event_count);
+    return !input.is_gzip() || events < kFreeEvents + input.position() / kMinBytesPerEvent;
+  });
   rapidjson::Reader reader;
   // Numbers as text keep their exact value; NaN and infinities occur among the arguments.
   constexpr unsigned kFlags =
@@ -43,6 +52,7 @@ void read_kineto(const std::string& path,
   file.header = handler.header();
   file.has_events_array = handler.has_events_array();
   file.stray_count = handler.stray_count();
+  file.cut_text_count = handler.cut_text_count();
 }
 
 }  // namespace rls

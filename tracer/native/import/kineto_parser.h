@@ -18,6 +18,7 @@ struct KinetoFile {
   bool has_events_array = false;
   bool is_gzip = false;
   std::int64_t stray_count = 0;
+  std::int64_t cut_text_count = 0;
   // Why and where reading ended early; empty: it did not. The offset is of the uncompressed text.
   std::string damage;
   std::uint64_t damage_offset = 0;

@@ -89,7 +89,8 @@ Nesting nest(const Ranges& ranges) {
   return nesting;
 }
 
-PathTree intern_paths(const std::int64_t* parent, const std::int64_t* key, std::size_t count) {
+PathTree intern_paths(const std::int64_t* parent, const std::int64_t* key, std::size_t count,
+                      const PathLimits& limits) {
   PathTree tree;
   tree.path_id.resize(count);
   std::unordered_map<PathKey, std::int32_t, PathKeyHash> known;
@@ -97,16 +98,24 @@ PathTree intern_paths(const std::int64_t* parent, const std::int64_t* key, std::
     if (parent[row] >= static_cast<std::int64_t>(row)) {
       throw std::invalid_argument("a parent comes after its child");
     }
+    const bool is_outermost = parent[row] < 0;
     const std::int32_t around =
-        parent[row] < 0 ? 0 : tree.path_id[static_cast<std::size_t>(parent[row])];
-    const auto next = static_cast<std::int32_t>(tree.key.size() + 1);
-    const auto [entry, is_new] = known.try_emplace({around, key[row]}, next);
-    if (is_new) {
-      tree.parent_path_id.push_back(around);
-      tree.key.push_back(key[row]);
-      tree.depth.push_back(around == 0 ? 0 : tree.depth[static_cast<std::size_t>(around) - 1] + 1);
+        is_outermost ? 0 : tree.path_id[static_cast<std::size_t>(parent[row])];
+    // In a range that is left out everything is.
+    if (!is_outermost && around == 0) continue;
+    const auto found = known.find({around, key[row]});
+    if (found != known.end()) {
+      tree.path_id[row] = found->second;
+      continue;
     }
-    tree.path_id[row] = entry->second;
+    const std::int32_t depth =
+        is_outermost ? 0 : tree.depth[static_cast<std::size_t>(around) - 1] + 1;
+    if (tree.key.size() >= limits.paths || depth >= limits.depth) continue;
+    tree.parent_path_id.push_back(around);
+    tree.key.push_back(key[row]);
+    tree.depth.push_back(depth);
+    tree.path_id[row] = static_cast<std::int32_t>(tree.key.size());
+    known.emplace(PathKey{around, key[row]}, tree.path_id[row]);
   }
   return tree;
 }

@@ -28,14 +28,20 @@ Nesting nest(const Ranges& ranges);
 
 // The distinct stacks of ranges, as a tree: parents come before their children, ids count from 1.
 struct PathTree {
-  std::vector<std::int32_t> path_id;  // per range
+  std::vector<std::int32_t> path_id;  // per range; 0: beyond the limits
   // Per path.
   std::vector<std::int32_t> parent_path_id;  // 0: none
   std::vector<std::int64_t> key;
   std::vector<std::int32_t> depth;
 };
 
+struct PathLimits {
+  std::size_t paths;
+  std::int32_t depth;
+};
+
 // key: what tells two ranges with the same parent apart; parent as in Nesting.
-PathTree intern_paths(const std::int64_t* parent, const std::int64_t* key, std::size_t count);
+PathTree intern_paths(const std::int64_t* parent, const std::int64_t* key, std::size_t count,
+                      const PathLimits& limits);
 
 }  // namespace rls

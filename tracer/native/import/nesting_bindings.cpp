@@ -1,6 +1,8 @@
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
+#include <cstdint>
+#include <limits>
 #include <stdexcept>
 
 #include "nesting.h"
@@ -33,7 +35,8 @@ py::tuple nest_columns(const Column<std::int32_t>& thread_id, const Column<std::
                         nesting.crossing_count, nesting.first_crossing_ns);
 }
 
-py::tuple intern_path_columns(const Column<std::int64_t>& parent, const Column<std::int64_t>& key) {
+py::tuple intern_path_columns(const Column<std::int64_t>& parent, const Column<std::int64_t>& key,
+                              std::size_t max_paths, std::int32_t max_depth) {
   require_equal_length(parent.size(), key.size());
   PathTree tree;
   const std::int64_t* const parents = parent.data();
@@ -41,7 +44,7 @@ py::tuple intern_path_columns(const Column<std::int64_t>& parent, const Column<s
   const auto count = static_cast<std::size_t>(parent.size());
   {
     const py::gil_scoped_release released;
-    tree = intern_paths(parents, keys, count);
+    tree = intern_paths(parents, keys, count, {max_paths, max_depth});
   }
   return py::make_tuple(to_numpy(std::move(tree.path_id)), to_numpy(std::move(tree.parent_path_id)),
                         to_numpy(std::move(tree.key)), to_numpy(std::move(tree.depth)));
@@ -53,7 +56,9 @@ void bind_nesting(py::module_& module) {
   module.def("nest", &nest_columns, py::arg("thread_id").noconvert(),
              py::arg("start_ns").noconvert(), py::arg("end_ns").noconvert());
   module.def("intern_paths", &intern_path_columns, py::arg("parent").noconvert(),
-             py::arg("key").noconvert());
+             py::arg("key").noconvert(),
+             py::arg("max_paths") = std::numeric_limits<std::int32_t>::max(),
+             py::arg("max_depth") = std::numeric_limits<std::int32_t>::max());
 }
 
 }  // namespace rls

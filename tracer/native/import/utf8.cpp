@@ -44,4 +44,12 @@ std::string to_valid_utf8(std::string_view text, bool& changed) {
   return valid;
 }
 
+std::string_view start_of_text(std::string_view text, std::size_t bytes) {
+  if (text.size() <= bytes) return text;
+  // A character has three bytes at most that continue its first.
+  std::size_t end = bytes;
+  while (end > 0 && bytes - end < 3 && continues(text, end)) --end;
+  return text.substr(0, end);
+}
+
 }  // namespace rls

@@ -2,9 +2,11 @@
 
 #include <elf.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -15,6 +17,10 @@
 namespace rls {
 namespace {
 
+constexpr off_t kMaxFileBytes = 256 << 20;
+// Real files have less than twenty.
+constexpr unsigned kMaxSegments = 64;
+
 // One field of a header at `offset`; bytes beyond the end of the file read as zero.
 template <typename T>
 T ReadAt(const std::vector<unsigned char>& file, std::uint64_t offset) {
@@ -24,13 +30,25 @@ T ReadAt(const std::vector<unsigned char>& file, std::uint64_t offset) {
   return value;
 }
 
+// Nothing of a file that is not regular, which could hold us, or larger than any C library.
 std::vector<unsigned char> ReadFile(const std::string& path) {
-  std::ifstream input(path, std::ios::binary | std::ios::ate);
-  const std::streamoff bytes = input.tellg();
-  std::vector<unsigned char> content(bytes > 0 ? static_cast<std::size_t>(bytes) : 0);
-  input.seekg(0);
-  input.read(reinterpret_cast<char*>(content.data()), static_cast<std::streamsize>(bytes));
-  content.resize(static_cast<std::size_t>(input.gcount()));
+  std::vector<unsigned char> content;
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) return content;
+  struct stat status = {};
+  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0 &&
+      status.st_size <= kMaxFileBytes)
+    content.resize(static_cast<std::size_t>(status.st_size));
+  std::size_t done = 0;
+  while (done < content.size()) {
+    const ssize_t got =
+        pread(fd, content.data() + done, content.size() - done, static_cast<off_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  content.resize(done);
+  close(fd);
   return content;
 }
 
@@ -44,7 +62,7 @@ std::vector<Elf64_Phdr> ProgramHeaders(const std::vector<unsigned char>& file) {
   const auto header = ReadAt<Elf64_Ehdr>(file, 0);
   std::vector<Elf64_Phdr> headers;
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return headers;
-  for (unsigned i = 0; i < header.e_phnum; ++i)
+  for (unsigned i = 0; i < std::min<unsigned>(header.e_phnum, kMaxSegments); ++i)
     headers.push_back(ReadAt<Elf64_Phdr>(file, header.e_phoff + i * sizeof(Elf64_Phdr)));
   return headers;
 }
@@ -83,8 +101,12 @@ std::string Mapping::Name() const {
 
 std::vector<Mapping> ReadMaps(pid_t pid) {
   std::ifstream input("/proc/" + std::to_string(pid) + "/maps");
+  return ParseMaps(input);
+}
+
+std::vector<Mapping> ParseMaps(std::istream& text) {
   std::vector<Mapping> maps;
-  for (std::string line; std::getline(input, line);)
+  for (std::string line; std::getline(text, line);)
     if (auto mapping = ParseLine(line)) maps.push_back(std::move(*mapping));
   return maps;
 }
@@ -120,12 +142,14 @@ std::optional<std::uint64_t> LoadedObject::FindSymbol(const std::string& name) c
     if (table.sh_type != SHT_DYNSYM) continue;
     const auto strings =
         ReadAt<Elf64_Shdr>(file_, header.e_shoff + table.sh_link * sizeof(Elf64_Shdr));
-    for (std::uint64_t at = 0; at + sizeof(Elf64_Sym) <= table.sh_size; at += sizeof(Elf64_Sym)) {
+    const std::uint64_t bytes = std::min<std::uint64_t>(table.sh_size, file_.size());
+    for (std::uint64_t at = 0; at + sizeof(Elf64_Sym) <= bytes; at += sizeof(Elf64_Sym)) {
       const auto symbol = ReadAt<Elf64_Sym>(file_, table.sh_offset + at);
       const bool is_plain = ELF64_ST_TYPE(symbol.st_info) != STT_GNU_IFUNC;
       if (symbol.st_shndx != SHN_UNDEF && is_plain && IsText(file_, strings, symbol.st_name, name))
         return AddressOf(symbol.st_value);
     }
+    return std::nullopt;  // a file has one such table: who wrote more wants them read
   }
   return std::nullopt;
 }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iosfwd>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@ struct Mapping {
 
 // The mappings by address; none of a process that is gone.
 std::vector<Mapping> ReadMaps(pid_t pid);
+// The same of the text that /proc/PID/maps holds; what is no line of it is passed over.
+std::vector<Mapping> ParseMaps(std::istream& text);
 // nullptr: nothing is mapped there.
 const Mapping* FindMapping(const std::vector<Mapping>& maps, std::uint64_t address);
 

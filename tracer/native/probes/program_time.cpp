@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "clock.h"
+#include "probes/run_time_stats.h"
 
 namespace rls {
 
@@ -17,8 +18,7 @@ namespace rls {
 void ProgramClock::Start() {
   if (fd_ >= 0) return;
   before_ = Read();
-  fd_ = bpf_enable_stats(BPF_STATS_RUN_TIME);
-  if (fd_ < 0) throw std::system_error(errno, std::generic_category(), "timing BPF programs");
+  fd_ = EnableRunTimeStats();
   start_ns_ = MonotonicNs();
 }
 

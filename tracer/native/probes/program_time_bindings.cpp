@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "probes/program_time.h"
+#include "probes/run_time_stats.h"
 
 namespace py = pybind11;
 
@@ -30,6 +31,8 @@ void bind_program_time(py::module_& module) {
       .def(py::init<ProgramClock::Programs>(), py::arg("programs"))
       .def("start", &ProgramClock::Start, NoGil())
       .def("stop", &Stop);
+  module.def("use_run_time_stats_server", &UseRunTimeStatsServer, py::arg("socket"));
+  module.def("serve_run_time_stats", &ServeRunTimeStats, py::arg("socket"));
 }
 
 }  // namespace rls

@@ -59,8 +59,16 @@ py::dict Losses(const ShimLosses& losses) {
   counts["unmatched_ends"] = losses.unmatched_ends;
   counts["damaged"] = losses.damaged;
   counts["cut_names"] = losses.cut_names;
+  counts["folded_names"] = losses.folded_names;
+  counts["unnamed"] = losses.unnamed;
+  counts["too_many"] = losses.too_many;
   counts["bytes_left"] = losses.bytes_left;
   counts["first_ns"] = losses.first_ns;
+  counts["unread_rings"] = losses.refused.damaged;
+  counts["limited"] = losses.refused.limited;
+  counts["no_room"] = losses.refused.no_room;
+  counts["refused_memories"] = losses.refused.memories;
+  counts["refused_ns"] = losses.refused.first_ns;
   return counts;
 }
 
@@ -95,6 +103,14 @@ std::unique_ptr<ShimScan> OpenShimScan(const std::string& path) {
   return std::make_unique<ShimScan>(path);
 }
 
+std::unique_ptr<ShimRangeReader> OpenRanges(const ShimScan& scan,
+                                            std::vector<std::size_t> tenancies) {
+  for (const std::size_t tenancy : tenancies)
+    if (tenancy >= scan.tenancies().size())
+      throw py::value_error("no such tenancy: " + std::to_string(tenancy));
+  return std::make_unique<ShimRangeReader>(scan, std::move(tenancies));
+}
+
 // None: the process has not said.
 py::object GpuState(ShimCollector& collector, std::uint32_t pid) {
   std::uint16_t state = 0;
@@ -114,6 +130,17 @@ py::object GpuState(ShimCollector& collector, std::uint32_t pid) {
   }
 }
 
+py::dict Refused(const ShimCollector& collector) {
+  const ShimRefused refused = collector.refused();
+  py::dict counts;
+  counts["damaged"] = refused.damaged;
+  counts["limited"] = refused.limited;
+  counts["no_room"] = refused.no_room;
+  counts["memories"] = refused.memories;
+  counts["strangers"] = refused.strangers;
+  return counts;
+}
+
 void BindScan(py::module_& module) {
   py::class_<ShimScan>(module, "ShimScan")
       .def(py::init(&OpenShimScan), py::arg("path"))
@@ -130,8 +157,11 @@ void BindScan(py::module_& module) {
       .def_property_readonly("records", &ShimScan::records)
       .def("losses", [](const ShimScan& scan) { return Losses(scan.losses()); });
   py::class_<ShimRangeReader>(module, "ShimRangeReader")
-      .def(py::init<const ShimScan&, std::size_t>(), py::arg("scan"), py::arg("tenancy"),
-           py::keep_alive<1, 2>())
+      .def(py::init([](const ShimScan& scan, std::size_t tenancy) {
+             return OpenRanges(scan, {tenancy});
+           }),
+           py::arg("scan"), py::arg("tenancy"), py::keep_alive<1, 2>())
+      .def(py::init(&OpenRanges), py::arg("scan"), py::arg("tenancy"), py::keep_alive<1, 2>())
       .def("next", &NextRanges, py::arg("count"));
 }
 
@@ -170,10 +200,12 @@ void BindPhases(py::module_& module) {
 }  // namespace
 
 void bind_shim(py::module_& module) {
+  module.attr("SHIM_MIB_PER_S") = static_cast<int>(kBytesOfProcess.per_s / kMiB);
   module.attr("SHIM_RING_RECORDS") = RLS_SHIM_RING_BYTES / RLS_SHIM_CELL_BYTES;
   py::class_<ShimCollector>(module, "ShimCollector")
-      .def(py::init<const std::string&, const std::string&>(), py::arg("directory"),
-           py::arg("session"))
+      .def(py::init<const std::string&, const std::string&, TracedProcesses*>(),
+           py::arg("directory"), py::arg("session"), py::arg("traced") = nullptr,
+           py::keep_alive<1, 4>())
       .def("start", &ShimCollector::Start)
       .def("stop", &ShimCollector::Stop, NoGil())
       .def("find", &ShimCollector::Find, py::arg("pid"), NoGil())
@@ -183,6 +215,8 @@ void bind_shim(py::module_& module) {
       .def_property_readonly("sources", &ShimCollector::sources)
       .def_property_readonly("events", &ShimCollector::events)
       .def_property_readonly("lost", &ShimCollector::lost)
+      .def("refused", &Refused)
+      .def_property_readonly("is_full", &ShimCollector::is_full)
       .def_property_readonly("listings", &ShimCollector::listings);
   BindScan(module);
   BindPhases(module);

@@ -1,23 +1,19 @@
 #include "shim/collector.h"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <numeric>
-#include <stdexcept>
+#include <chrono>
 #include <system_error>
 
 #include "clock.h"
+#include "shim/foreign_fd.h"
 
 namespace rls {
 namespace {
@@ -25,31 +21,23 @@ namespace {
 // A ring of 32,768 records is full after 25 ms at 1.3 million records a second.
 constexpr int kIdleMs = 25;
 constexpr int kBusyMs = 2;
+constexpr int kNobodyMs = 2000;
 constexpr std::size_t kBusyBytes = RLS_SHIM_RING_BYTES / 8;
 constexpr std::uint64_t kHousekeepingNs = 500'000'000;
+constexpr std::uint64_t kForgetNs = 2'000'000'000;
 constexpr int kNice = -10;  // as the drain of the kernel's ring
-// Descriptors that are left for announcements and for all else.
-constexpr rlim_t kSpareFds = 64;
-
-// -1: the process has ended, or the descriptor is needed for something else.
-int OpenPidfd(std::uint32_t pid) {
-  const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-  rlimit limit = {};
-  if (fd < 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
-      static_cast<rlim_t>(fd) + kSpareFds < limit.rlim_cur)
-    return fd;
-  close(fd);
-  return -1;
-}
-
-bool Differ(const ShimCounters& left, const ShimCounters& right) {
-  return std::memcmp(&left, &right, sizeof(left)) != 0;
-}
+// Thousands of strangers may have connected before the last process of the target did.
+constexpr std::uint64_t kLastAnnouncementsNs = 2'500'000'000;
+// Pages of the rings that we have read count as ours until they are given back.
+constexpr std::size_t kTrimBytes = std::size_t{64} << 20;
+// A ring that is this full when it may not be read is about to drop records.
+constexpr std::size_t kFullBytes = RLS_SHIM_RING_BYTES / 4 * 3;
 
 }  // namespace
 
-ShimCollector::ShimCollector(const std::string& directory, const std::string& session)
-    : writer_(directory), session_(session), announcements_(session) {
+ShimCollector::ShimCollector(const std::string& directory, const std::string& session,
+                             TracedProcesses* traced)
+    : writer_(directory), session_(session), traced_(traced), announcements_(session, traced) {
   wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake_ < 0) throw std::system_error(errno, std::generic_category(), "making an eventfd");
 }
@@ -67,19 +55,25 @@ void ShimCollector::Run() {
   pthread_setname_np(pthread_self(), "rls-shims");
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
   std::uint64_t housekeeping_ns = 0;
+  std::uint64_t forget_ns = 0;
   int interval_ms = kIdleMs;
   while (!stopping_) {
     pollfd events[] = {{announcements_.fd(), POLLIN, 0}, {wake_, POLLIN, 0}};
     poll(events, 2, interval_ms);
     Receive();
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard<std::timed_mutex> lock(mutex_);
     const std::size_t fullest = DrainAll();
-    interval_ms = open_.empty() ? -1 : kIdleMs;
+    interval_ms = open_.empty() ? kNobodyMs : kIdleMs;
     if (fullest > kBusyBytes || announcements_.has_waiting()) interval_ms = kBusyMs;
     if (MonotonicNs() < housekeeping_ns) continue;
     for (Source& source : open_) WriteLosses(&source);
     FinishEnded();
+    WriteRefused();
+    ForgetBudgets();
     housekeeping_ns = MonotonicNs() + kHousekeepingNs;
+    if (traced_ == nullptr || housekeeping_ns < forget_ns) continue;
+    traced_->ForgetEnded();
+    forget_ns = housekeeping_ns + kForgetNs;
   }
 }
 
@@ -89,21 +83,27 @@ void ShimCollector::Stop() {
   const std::uint64_t one = 1;
   if (write(wake_, &one, sizeof(one)) < 0) return;
   thread_.join();
-  while (Receive() > 0) {
-  }
-  const std::lock_guard<std::mutex> lock(mutex_);
+  announcements_.Close();
+  const std::uint64_t end_ns = MonotonicNs() + kLastAnnouncementsNs;
+  for (Receive(); !announcements_.is_empty() && MonotonicNs() < end_ns; Receive())
+    if (announcements_.has_waiting()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  WaitUntilClosed();
+  const std::lock_guard<std::timed_mutex> lock(mutex_);
   FetchGpu();
   for (Source& source : open_) source.memory->Detach();
   for (Source& source : open_) Finish(&source, /*has_ended=*/false);
   open_.clear();
+  WriteRefused();
 }
 
 std::size_t ShimCollector::Receive() {
   const std::vector<Announcement> announced = announcements_.Take();
   for (const Announcement& announcement : announced) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    Add(announcement.memfd, announcement.pid);
-    close(announcement.memfd);
+    {
+      const std::lock_guard<std::timed_mutex> lock(mutex_);
+      Add(announcement.memfd, announcement.pid);
+    }
+    CloseForeign(announcement.memfd);
   }
   return announced.size();
 }
@@ -128,94 +128,7 @@ void ShimCollector::TellOwners(Source* source, const std::vector<std::uint32_t>&
   stretch.first_bytes = owners.size() * sizeof(rls_shim_thread);
   TellTids(source, 0, stretch);
   for (std::size_t index = 0; index < owners.size(); ++index)
-    writer_.Write(ShimBlockKind::kCells, source->number, owned[index], &owners[index],
-                  sizeof(owners[index]));
-}
-
-bool ShimCollector::Add(int memfd, std::uint32_t pid) {
-  struct stat status = {};
-  if (fstat(memfd, &status) != 0 || !seen_.insert({status.st_dev, status.st_ino}).second)
-    return false;
-  Source source = {};
-  try {
-    source.memory = std::make_unique<ShimMemory>(memfd);
-  } catch (const std::runtime_error& error) {
-    // Perhaps it is being made just now, or the other recorder stops: to be looked at again.
-    seen_.erase({status.st_dev, status.st_ino});
-    if (dynamic_cast<const ShimTaken*>(&error) != nullptr) taken_.insert(pid);
-    return false;
-  }
-  source.number = static_cast<std::uint32_t>(source_count_);
-  source.pid = pid;
-  source.pidfd = OpenPidfd(pid);
-  source.watch = ShimWatch(pid, source.memory->inner_pid() != pid);
-  source.threads.resize(RLS_SHIM_SLOTS);
-  const ShimSource facts = {pid, source.memory->inner_pid(), source.memory->created_ns(),
-                            source.memory->Attach(session_.c_str()), 0};
-  if (!writer_.Write(ShimBlockKind::kSource, source.number, 0, &facts, sizeof(facts))) {
-    source.memory->Detach();
-    seen_.erase({status.st_dev, status.st_ino});  // a full disk: perhaps later
-    if (source.pidfd >= 0) close(source.pidfd);
-    return false;
-  }
-  ++source_count_;
-  // The first counters are what was lost before us.
-  WriteLosses(&source);
-  if (facts.reader > 1) {
-    std::vector<std::uint32_t> slots(source.memory->slots());
-    std::iota(slots.begin(), slots.end(), 0U);
-    TellOwners(&source, slots);
-  }
-  FinishReplaced(pid);
-  open_.push_back(std::move(source));
-  return true;
-}
-
-bool ShimCollector::Knows(std::uint32_t pid) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return std::any_of(open_.begin(), open_.end(),
-                     [pid](const Source& source) { return source.pid == pid; });
-}
-
-bool ShimCollector::IsTaken(std::uint32_t pid) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return taken_.count(pid) != 0;
-}
-
-std::uint16_t ShimCollector::GpuState(std::uint32_t pid) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  for (const Source& source : open_)
-    if (source.pid == pid) return source.watch.gpu_state();
-  return 0;
-}
-
-std::uint32_t ShimCollector::Find(std::uint32_t pid) {
-  const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
-  DIR* listing = opendir(folder.c_str());
-  if (listing == nullptr) return 0;
-  const std::string wanted = "/memfd:" RLS_SHIM_MEMFD " (deleted)";
-  std::uint32_t found = 0;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    taken_.erase(pid);
-  }
-  while (const dirent* entry = readdir(listing)) {
-    const std::string path = folder + "/" + entry->d_name;
-    char target[64] = {};
-    const ssize_t length = readlink(path.c_str(), target, sizeof(target));
-    if (length < 0 || wanted != std::string(target, static_cast<std::size_t>(length))) continue;
-    const int memfd = open(path.c_str(), O_RDWR | O_CLOEXEC);
-    if (memfd < 0) continue;
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      if (Add(memfd, pid)) ++found;
-    }
-    close(memfd);
-  }
-  closedir(listing);
-  const std::uint64_t one = 1;
-  if (found > 0 && write(wake_, &one, sizeof(one)) < 0) return found;
-  return found;
+    Write(ShimBlockKind::kCells, *source, owned[index], &owners[index], sizeof(owners[index]));
 }
 
 std::size_t ShimCollector::DrainAll() {
@@ -230,21 +143,57 @@ std::size_t ShimCollector::Drain(Source* source) {
   for (std::uint32_t slot = 0; slot < slots; ++slot) {
     const ShimStretch stretch = source->memory->Peek(slot);
     if (stretch.is_damaged) {
-      ++lost_count_;
+      NoteRefused(&ShimRefused::damaged);
       source->memory->Release(slot, stretch);
     }
     if (stretch.bytes() == 0) continue;
+    if (!WriteCells(source, slot, stretch)) continue;
     fullest = std::max(fullest, stretch.bytes());
-    TellTids(source, slot, stretch);
-    if (source->watch.introduced() != 0) source->threads[slot] = source->watch.introduced();
-    // On a full disk it stays where it is: the ring counts what finds no room there.
-    if (!writer_.Write(ShimBlockKind::kCells, source->number, slot, stretch.first,
-                       stretch.first_bytes, stretch.second, stretch.second_bytes))
-      continue;
     source->memory->Release(slot, stretch);
     cell_count_ += stretch.bytes() / RLS_SHIM_CELL_BYTES;
+    Trim(stretch.bytes());
   }
   return fullest;
+}
+
+// What may not be written stays where it is: the ring counts what finds no room there.
+bool ShimCollector::WriteCells(Source* source, std::uint32_t slot, const ShimStretch& stretch) {
+  const bool is_nearly_full = stretch.bytes() >= kFullBytes;
+  if (!MayWrite(*source)) {
+    if (is_nearly_full) NoteRefused(&ShimRefused::limited);
+    return false;
+  }
+  TellTids(source, slot, stretch);
+  if (source->watch.introduced() != 0) source->threads[slot] = source->watch.introduced();
+  if (Write(ShimBlockKind::kCells, *source, slot, stretch.first, stretch.first_bytes,
+            stretch.second, stretch.second_bytes))
+    return true;
+  if (is_nearly_full) NoteRefused(&ShimRefused::no_room);
+  return false;
+}
+
+bool ShimCollector::MayWrite(const Source& source) {
+  const std::uint64_t now_ns = MonotonicNs();
+  const bool has_left = budgets_[source.pid].bytes.HasLeft(now_ns);
+  return bytes_left_.HasLeft(now_ns) && has_left;
+}
+
+bool ShimCollector::Write(ShimBlockKind kind, const Source& source, std::uint32_t slot,
+                          const void* data, std::size_t bytes, const void* more,
+                          std::size_t more_bytes) {
+  const std::size_t all = sizeof(ShimBlock) + bytes + more_bytes;
+  budgets_[source.pid].bytes.Take(all);
+  bytes_left_.Take(all);
+  const bool is_written = writer_.Write(kind, source.number, slot, data, bytes, more, more_bytes);
+  is_full_ = !is_written;
+  return is_written;
+}
+
+void ShimCollector::Trim(std::size_t bytes) {
+  untrimmed_ += bytes;
+  if (untrimmed_ < kTrimBytes) return;
+  untrimmed_ = 0;
+  for (const Source& source : open_) source.memory->Trim();
 }
 
 // In a pid namespace of its own a process sees other thread ids than we do, and once a thread has
@@ -252,28 +201,12 @@ std::size_t ShimCollector::Drain(Source* source) {
 void ShimCollector::TellTids(Source* source, std::uint32_t slot, const ShimStretch& stretch) {
   const std::uint64_t before = source->watch.listings();
   for (const ShimTid& tid : source->watch.Look(stretch))
-    if (!writer_.Write(ShimBlockKind::kTid, source->number, slot, &tid, sizeof(tid)))
+    if (!Write(ShimBlockKind::kTid, *source, slot, &tid, sizeof(tid)))
       source->watch.Forget(tid);  // a full disk: perhaps later
   listing_count_ += source->watch.listings() - before;
-}
-
-void ShimCollector::WriteLosses(Source* source) {
-  const std::uint32_t slots = source->memory->slots();
-  for (std::uint32_t slot = 0; slot < slots; ++slot) {
-    const ShimCounters now = source->memory->Counters(slot);
-    if (slot < source->counters.size() && !Differ(now, source->counters[slot])) continue;
-    if (!writer_.Write(ShimBlockKind::kCounters, source->number, slot, &now, sizeof(now))) continue;
-    if (slot >= source->counters.size())
-      source->counters.resize(slot + 1);
-    else
-      lost_count_ += now.dropped_events - source->counters[slot].dropped_events;
-    source->counters[slot] = now;
-  }
-  const ShimLost lost = source->memory->Lost();
-  if (std::memcmp(&lost, &source->lost, sizeof(lost)) == 0) return;
-  if (!writer_.Write(ShimBlockKind::kLost, source->number, 0, &lost, sizeof(lost))) return;
-  lost_count_ += lost.events - source->lost.events;
-  source->lost = lost;
+  const std::lock_guard<std::mutex> lock(facts_mutex_);
+  const auto known = known_.find(source->pid);
+  if (known != known_.end()) known->second = source->watch.gpu_state();
 }
 
 }  // namespace rls

@@ -45,6 +45,7 @@ void ShimCollector::FetchGpu() {
 // The last of a process: it has ended, or we stop.
 void ShimCollector::Finish(Source* source, bool has_ended) {
   Drain(source);
+  NoteLeft(*source);
   WriteLosses(source);
   std::map<std::uint32_t, std::vector<rls_shim_open>> open;
   std::vector<std::uint32_t> slots;
@@ -57,13 +58,24 @@ void ShimCollector::Finish(Source* source, bool has_ended) {
   }
   TellOwners(source, slots);
   for (const auto& [slot, ranges] : open)
-    writer_.Write(ShimBlockKind::kOpen, source->number, slot, ranges.data(),
-                  ranges.size() * sizeof(rls_shim_open));
+    Write(ShimBlockKind::kOpen, *source, slot, ranges.data(),
+          ranges.size() * sizeof(rls_shim_open));
   const std::uint32_t buffers = source->memory->GpuBuffers();
   if (buffers > 0 && (has_ended || !source->memory->IsGpuFetched()))
-    writer_.Write(ShimBlockKind::kGpuRest, source->number, 0, &buffers, sizeof(buffers));
+    Write(ShimBlockKind::kGpuRest, *source, 0, &buffers, sizeof(buffers));
   if (source->pidfd >= 0) close(source->pidfd);
   source->pidfd = -1;
+  const std::lock_guard<std::mutex> lock(facts_mutex_);
+  known_.erase(source->pid);
+}
+
+// Nobody reads any more what is in the rings now.
+void ShimCollector::NoteLeft(const Source& source) {
+  const bool is_limited = !MayWrite(source);
+  if (!is_limited && !is_full_) return;
+  for (std::uint32_t slot = 0; slot < source.memory->slots(); ++slot)
+    if (source.memory->Peek(slot).bytes() > 0)
+      NoteRefused(is_limited ? &ShimRefused::limited : &ShimRefused::no_room);
 }
 
 // The process has replaced its program: the memory of the old one is nobody's any more.

@@ -73,6 +73,14 @@ inline std::uint32_t CellsOf(std::uint32_t text_bytes) {
   return 1 + (text_bytes - kInside + RLS_SHIM_CELL_BYTES - 1) / RLS_SHIM_CELL_BYTES;
 }
 
+// How many cells a STRING takes, of which `left` bytes are there: one where it is damaged, so that
+// all passes go on at the same record.
+inline std::uint32_t CellsOfString(const char* cell, std::size_t left) {
+  const std::uint32_t length = As<rls_shim_string>(cell).length;
+  const std::uint32_t cells = CellsOf(length);
+  return length <= RLS_SHIM_MAX_TEXT && cells * RLS_SHIM_CELL_BYTES <= left ? cells : 1;
+}
+
 inline bool IsRange(std::uint16_t kind) { return kind == RLS_SHIM_RANGE || kind == RLS_SHIM_OPEN; }
 
 }  // namespace rls

@@ -79,9 +79,9 @@ class ShimGpu {
   std::uint64_t Recorded(std::uint32_t source) const;
 
  private:
-  void AddStatus(std::uint32_t source, const rls_shim_gpu_status& record);
-  void AddDevice(std::uint32_t source, const rls_shim_gpu_device& record);
-  void AddNamed(std::uint32_t source, const rls_shim_gpu_named& record);
+  bool AddStatus(std::uint32_t source, const rls_shim_gpu_status& record);
+  bool AddDevice(std::uint32_t source, const rls_shim_gpu_device& record);
+  bool AddNamed(std::uint32_t source, const rls_shim_gpu_named& record);
   bool AddLost(std::uint32_t source, const rls_shim_gpu_lost& record);
   void Intern(std::uint64_t hash);
 
@@ -92,12 +92,16 @@ class ShimGpu {
   std::map<std::uint32_t, rls_shim_gpu_status> last_status_;  // by source
   std::vector<ShimGpuTold<rls_shim_gpu_device>> devices_;
   std::set<std::pair<std::uint32_t, std::string>> told_devices_;
+  // How many were told, by source.
+  std::map<std::uint32_t, std::size_t> statuses_of_, devices_of_, named_of_;
   // By source, device of a GPU, context, is_stream, stream.
   using NamedKey =
       std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint16_t, std::uint32_t>;
   std::map<NamedKey, rls_shim_gpu_named> named_;
   std::map<LostKey, std::pair<std::uint64_t, std::uint64_t>> lost_;
   std::uint64_t repeated_ = 0;
+  std::map<std::uint32_t, std::uint64_t> recorded_;  // by source: see Recorded
+  std::size_t clock_readings_ = 0;
   std::map<std::uint32_t, ShimGpuClock> clocks_;  // by source
   // By source and inner tid: place in the file, tid.
   std::map<std::pair<std::uint32_t, std::uint32_t>,

@@ -22,7 +22,8 @@ Value Load(const Value* value) {
 int OpenAlone(int memfd) {
   // A lock belongs to an opening, and the one at hand is shared with the process.
   const std::string path = "/proc/self/fd/" + std::to_string(memfd);
-  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  // It never waits: a lease of somebody else would have us do so for 45 seconds.
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) throw std::runtime_error("the memory of a shim cannot be opened");
   if (flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
   close(fd);
@@ -43,7 +44,7 @@ ShimMemory::ShimMemory(int memfd) {
   // Without the seal the process could shrink the file under us, and reading would be a fault.
   const int seals = fcntl(memfd, F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(memfd, &status) != 0 ||
-      status.st_size != static_cast<off_t>(RLS_SHIM_FILE_BYTES)) {
+      !S_ISREG(status.st_mode) || status.st_size != static_cast<off_t>(RLS_SHIM_FILE_BYTES)) {
     throw std::runtime_error("not the memory of a shim");
   }
   const int own = OpenAlone(memfd);
@@ -83,13 +84,16 @@ rls_shim_slot* ShimMemory::Slot(std::uint32_t slot) const {
                                           std::size_t{slot} * RLS_SHIM_SLOT_BYTES);
 }
 
-ShimStretch ShimMemory::Peek(std::uint32_t slot) const {
+ShimStretch ShimMemory::Peek(std::uint32_t slot) {
   const rls_shim_slot* control = Slot(slot);
+  const std::uint64_t tail = Load(&control->tail);
+  // What we have read we know ourselves, but for what was read before us.
+  if (!tails_[slot].has_value()) tails_[slot] = tail;
   ShimStretch stretch;
   stretch.head = Load(&control->head);
-  const std::uint64_t tail = control->tail;
-  const std::uint64_t bytes = stretch.head - tail;
-  stretch.is_damaged = bytes > RLS_SHIM_RING_BYTES || (bytes | tail) % RLS_SHIM_CELL_BYTES != 0;
+  const std::uint64_t bytes = stretch.head - *tails_[slot];
+  stretch.is_damaged = tail != *tails_[slot] || bytes > RLS_SHIM_RING_BYTES ||
+                       (bytes | tail) % RLS_SHIM_CELL_BYTES != 0;
   if (stretch.is_damaged) return stretch;
   const char* ring = reinterpret_cast<const char*>(control) + RLS_SHIM_CONTROL_BYTES;
   const std::size_t offset = tail & (RLS_SHIM_RING_BYTES - 1);
@@ -102,8 +106,11 @@ ShimStretch ShimMemory::Peek(std::uint32_t slot) const {
 
 void ShimMemory::Release(std::uint32_t slot, const ShimStretch& stretch) {
   const std::uint64_t tail = stretch.head & ~std::uint64_t{RLS_SHIM_CELL_BYTES - 1};
+  tails_[slot] = tail;
   __atomic_store_n(&Slot(slot)->tail, tail, __ATOMIC_RELEASE);
 }
+
+void ShimMemory::Trim() { madvise(memory_, RLS_SHIM_FILE_BYTES, MADV_DONTNEED); }
 
 ShimCounters ShimMemory::Counters(std::uint32_t slot) const {
   const rls_shim_slot* control = Slot(slot);

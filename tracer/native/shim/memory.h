@@ -4,8 +4,10 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <stdexcept>
 
 #include "shim/spool.h"
@@ -50,8 +52,10 @@ class ShimMemory {
   std::uint32_t slots() const;
   // The thread that has it, as the process sees it; 0: none.
   std::uint32_t Owner(std::uint32_t slot) const;
-  ShimStretch Peek(std::uint32_t slot) const;
+  ShimStretch Peek(std::uint32_t slot);
   void Release(std::uint32_t slot, const ShimStretch& stretch);
+  // Gives back our share of the pages; the process keeps its own, and what is in them.
+  void Trim();
   ShimCounters Counters(std::uint32_t slot) const;
   ShimLost Lost() const;
   // Buffers of GPU records that CUPTI holds.
@@ -67,6 +71,7 @@ class ShimMemory {
   rls_shim_slot* Slot(std::uint32_t slot) const;
 
   void* memory_ = nullptr;
+  std::array<std::optional<std::uint64_t>, RLS_SHIM_SLOTS> tails_;  // up to where we have read
 };
 
 }  // namespace rls

@@ -10,6 +10,11 @@ namespace {
 // beside the range that names it.
 constexpr double kSamePhase = 0.95;
 
+// What is looked at per instant: a thread has one phase at a time, and 64 ranges. What is open
+// beyond that is none of a program's: such phases are kept as they are, such ranges name none.
+constexpr std::size_t kMaxOpenRanges = 128;
+constexpr std::size_t kMaxOpenPhases = 4;
+
 // At one instant what ends comes before what begins, and a range before the phase inside it.
 enum class Edge : std::uint8_t { kRangeEnd = 0, kPhaseEnd = 1, kRangeStart = 2, kPhaseStart = 3 };
 
@@ -32,6 +37,10 @@ std::vector<Event> EventsOf(const PhaseInput& input) {
     return std::tie(left.ts_ns, left.edge, left.row) < std::tie(right.ts_ns, right.edge, right.row);
   });
   return events;
+}
+
+void AddRange(std::vector<std::size_t>* rows, std::size_t row) {
+  if (rows->size() < kMaxOpenRanges) rows->push_back(row);
 }
 
 void Remove(std::vector<std::size_t>* rows, std::size_t row) {
@@ -86,9 +95,9 @@ class Merger {
     std::vector<std::size_t> ranges;
     std::vector<Part> parts;  // of the phases that are open: one, unless the input is odd
     for (const Event& event : events_) {
-      if (event.edge == Edge::kRangeStart) ranges.push_back(event.row);
+      if (event.edge == Edge::kRangeStart) AddRange(&ranges, event.row);
       if (event.edge == Edge::kRangeEnd) Remove(&ranges, event.row);
-      if (event.edge == Edge::kPhaseStart) parts.push_back({event.row, event.ts_ns, ranges});
+      if (event.edge == Edge::kPhaseStart) StartPhase(event, ranges, &parts);
       if (event.edge == Edge::kPhaseEnd) EndPhase(event, &parts);
       if (event.edge != Edge::kRangeStart && event.edge != Edge::kRangeEnd) continue;
       for (Part& part : parts) {
@@ -100,6 +109,14 @@ class Merger {
         part.around = ranges;
       }
     }
+  }
+
+  void StartPhase(const Event& event, const std::vector<std::size_t>& ranges,
+                  std::vector<Part>* parts) {
+    if (parts->size() < kMaxOpenPhases)
+      parts->push_back({event.row, event.ts_ns, ranges});
+    else
+      Keep(input_.start_ns[event.row], input_.end_ns[event.row], event.row);
   }
 
   void EndPhase(const Event& event, std::vector<Part>* parts) {
@@ -130,7 +147,7 @@ void PhaseNames::Add(const PhaseInput& input) {
     const bool is_range = event.edge == Edge::kRangeStart || event.edge == Edge::kRangeEnd;
     std::vector<std::size_t>* open = is_range ? &ranges : &phases;
     if (event.edge == Edge::kRangeStart || event.edge == Edge::kPhaseStart)
-      open->push_back(event.row);
+      AddRange(open, event.row);
     else
       Remove(open, event.row);
   }

@@ -1,37 +1,46 @@
 #include "shim/ranges.h"
 
+#include <utility>
+
 namespace rls {
 
-ShimRangeReader::ShimRangeReader(const ShimScan& scan, std::size_t tenancy)
-    : scan_(scan), data_(scan.data(tenancy)), file_(scan.path()) {}
+ShimRangeReader::ShimRangeReader(const ShimScan& scan, std::vector<std::size_t> tenancies)
+    : scan_(scan), tenancies_(std::move(tenancies)), file_(scan.path()) {}
 
 ShimRanges ShimRangeReader::Next(std::size_t count) {
   ShimRanges ranges;
-  for (;;) {
-    if (position_ >= cells_.size()) {
-      if (next_extent_ == data_.extents.size()) break;
-      const ShimTenancyData::Extent& extent = data_.extents[next_extent_++];
-      position_ = 0;
-      cells_.resize(extent.bytes);
-      if (!file_.Read(extent.offset, cells_.data(), cells_.size())) cells_.clear();
+  while (tenancy_ < tenancies_.size()) {
+    if (position_ >= cells_.size() && !OpenExtent()) {
+      AddOpen(&ranges);
+      ++tenancy_;
+      next_extent_ = 0;
+      last_start_ns_ = 0;
+    } else if (ReadExtent(count, &ranges)) {
+      return ranges;
     }
-    if (ReadExtent(count, &ranges)) return ranges;
   }
-  if (has_open_) AddOpen(&ranges);
-  has_open_ = false;
   return ranges;
+}
+
+// False where there is none left.
+bool ShimRangeReader::OpenExtent() {
+  if (next_extent_ == data().extents.size()) return false;
+  const ShimTenancyData::Extent& extent = data().extents[next_extent_++];
+  position_ = 0;
+  cells_.resize(extent.bytes);
+  if (!file_.Read(extent.offset, cells_.data(), cells_.size())) cells_.clear();
+  return true;
 }
 
 // True where the part may end.
 bool ShimRangeReader::ReadExtent(std::size_t count, ShimRanges* ranges) {
   while (position_ + RLS_SHIM_CELL_BYTES <= cells_.size()) {
     const char* cell = cells_.data() + position_;
-    position_ += RLS_SHIM_CELL_BYTES;
     if (KindOf(cell) == RLS_SHIM_STRING) {
-      const std::uint32_t length = As<rls_shim_string>(cell).length;
-      if (length <= RLS_SHIM_MAX_TEXT) position_ += (CellsOf(length) - 1) * RLS_SHIM_CELL_BYTES;
+      position_ += CellsOfString(cell, cells_.size() - position_) * RLS_SHIM_CELL_BYTES;
       continue;
     }
+    position_ += RLS_SHIM_CELL_BYTES;
     const auto event = As<rls_shim_event>(cell);
     if (!IsRange(event.kind) || !IsTime(event.start_ns) || !IsTime(event.end_ns)) continue;
     Add(event, ranges);
@@ -43,7 +52,7 @@ bool ShimRangeReader::ReadExtent(std::size_t count, ShimRanges* ranges) {
 }
 
 void ShimRangeReader::Add(const rls_shim_event& event, ShimRanges* ranges) {
-  const std::int32_t key = scan_.FindKey(data_.source, event);
+  const std::int32_t key = scan_.FindKey(data().source, event);
   if (key < 0) return;
   ranges->start_ns.push_back(Signed(event.start_ns));
   ranges->end_ns.push_back(Signed(event.end_ns));
@@ -55,14 +64,14 @@ void ShimRangeReader::Add(const rls_shim_event& event, ShimRanges* ranges) {
 
 // What was on the stack when the recording of the process ended.
 void ShimRangeReader::AddOpen(ShimRanges* ranges) {
-  for (const rls_shim_open& open : data_.open) {
+  for (const rls_shim_open& open : data().open) {
     // The process was killed between the record of the end and the stack.
     if (open.start_ns == last_start_ns_ && open.start_ns != 0) continue;
     if (!IsTime(open.start_ns)) continue;
     rls_shim_event event = {};
     event.kind = RLS_SHIM_OPEN;
     event.start_ns = open.start_ns;
-    event.end_ns = static_cast<std::uint64_t>(data_.open_ns);
+    event.end_ns = static_cast<std::uint64_t>(data().open_ns);
     event.name = open.name;
     event.domain = open.domain;
     event.category = open.category;

@@ -1,4 +1,4 @@
-// Second pass over shim.bin: the push/pop ranges of one thread while it owned a slot, part by part.
+// Second pass over shim.bin: the push/pop ranges of one thread while it owned slots, part by part.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct ShimRanges {
 class ShimRangeReader {
  public:
   // The scan has to outlive it. Throws std::system_error.
-  ShimRangeReader(const ShimScan& scan, std::size_t tenancy);
+  ShimRangeReader(const ShimScan& scan, std::vector<std::size_t> tenancies);
 
   // At least `count` ranges, and so many more that whatever follows began later than all of them
   // ended; fewer at the end, then none. A thread that never closes its outermost range comes in one
@@ -33,17 +33,19 @@ class ShimRangeReader {
 
  private:
   bool ReadExtent(std::size_t count, ShimRanges* ranges);
+  bool OpenExtent();
   void Add(const rls_shim_event& event, ShimRanges* ranges);
   void AddOpen(ShimRanges* ranges);
+  const ShimTenancyData& data() const { return scan_.data(tenancies_[tenancy_]); }
 
   const ShimScan& scan_;
-  const ShimTenancyData& data_;
+  std::vector<std::size_t> tenancies_;
+  std::size_t tenancy_ = 0;  // of tenancies_: the one that is being read
   ShimFile file_;
   std::vector<char> cells_;  // of the extent that is being read
   std::size_t position_ = 0;
   std::size_t next_extent_ = 0;
   std::uint64_t last_start_ns_ = 0;
-  bool has_open_ = true;  // still to be told
 };
 
 }  // namespace rls

@@ -1,6 +1,7 @@
 #include "shim/scan.h"
 
 #include <cstddef>
+#include <string_view>
 
 #include "shim/file.h"
 
@@ -10,8 +11,14 @@ namespace {
 // Above what a block can hold: a whole ring.
 constexpr std::uint32_t kMaxBlockBytes = RLS_SHIM_RING_BYTES;
 constexpr std::uint32_t kNone = UINT32_MAX;
+// How much is kept of what a program can tell without end.
+constexpr std::size_t kMaxKeys = ShimTexts::kMaxTexts + ShimTexts::kMaxFolded;
+constexpr std::size_t kMaxCategories = 1U << 16;
+constexpr std::size_t kMaxTenancies = 1U << 20;
 // It knew no GPU records; all else was as it is.
 constexpr std::uint32_t kOldestVersion = 1;
+// What has no name any more: there are too many.
+constexpr ShimKey kUnnamed = {ShimTexts::kLost, 0, 0, 0};
 
 }  // namespace
 
@@ -44,6 +51,10 @@ ShimScan::ShimScan(const std::string& path) : path_(path) {
 void ShimScan::ReadBlock(const ShimBlock& block, std::uint64_t offset, const char* data) {
   if (block.kind == ShimBlockKind::kSource) {
     ReadSource(block, data);
+    return;
+  }
+  if (block.kind == ShimBlockKind::kRefused) {
+    if (block.bytes == sizeof(ShimRefused)) losses_.refused = As<ShimRefused>(data);
     return;
   }
   if (block.source >= sources_.size() || block.slot >= RLS_SHIM_SLOTS || !IsTime(block.ts_ns)) {
@@ -108,7 +119,7 @@ void ShimScan::ReadCounters(const ShimBlock& block, const char* data) {
 void ShimScan::ReadOpen(const ShimBlock& block, const char* data) {
   const Slot& slot = slots_[{block.source, block.slot}];
   const std::uint32_t count = block.bytes / sizeof(rls_shim_open);
-  if (slot.tenancy == kNone) {
+  if (slot.tenancy == kNone || count > RLS_SHIM_MAX_DEPTH) {
     losses_.damaged += count;
     return;
   }
@@ -117,7 +128,7 @@ void ShimScan::ReadOpen(const ShimBlock& block, const char* data) {
   tenancy.open.clear();
   for (std::uint32_t index = 0; index < count; ++index)
     tenancy.open.push_back(As<rls_shim_open>(data + index * sizeof(rls_shim_open)));
-  tenancies_[slot.tenancy].ranges += count;
+  tenancies_[slot.tenancy].ranges += tenancy.open.size();
   for (const rls_shim_open& open : tenancy.open) {
     rls_shim_event event = {};
     event.name = open.name;
@@ -190,14 +201,18 @@ std::uint32_t ShimScan::ReadString(const char* cell, std::uint32_t left) {
     ++losses_.damaged;
     return 1;
   }
-  const std::string text(cell + offsetof(rls_shim_string, text), record.length);
-  if (texts_.emplace(record.hash, text).second && record.cut != 0) cut_.insert(record.hash);
+  const std::string_view text(cell + offsetof(rls_shim_string, text), record.length);
+  texts_.Add(record.hash, text, record.cut != 0);
   return cells;
 }
 
 void ShimScan::ReadCategory(std::uint32_t source, const char* cell) {
   const auto record = As<rls_shim_category>(cell);
   // The first name stays: what was counted under it must be found under it by the second pass.
+  if (categories_.size() >= kMaxCategories) {
+    ++losses_.damaged;
+    return;
+  }
   categories_.emplace(std::make_tuple(source, record.domain, record.category), record.name);
 }
 
@@ -212,6 +227,11 @@ void ShimScan::Introduce(const ShimBlock& block, const char* cell) {
   }
   const std::int64_t ts_ns = IsTime(record.ts_ns) ? Signed(record.ts_ns) : Signed(block.ts_ns);
   if (slot.tenancy != kNone) tenancies_[slot.tenancy].last_ns = ts_ns;
+  if (tenancies_.size() >= kMaxTenancies) {
+    ++losses_.damaged;
+    slot.tenancy = kNone;
+    return;
+  }
   slot.tenancy = static_cast<std::uint32_t>(tenancies_.size());
   tenancies_.push_back({ts_ns, ts_ns, 0, source.pid, tid});
   tenancy_data_.push_back({});
@@ -246,17 +266,13 @@ void ShimScan::AddLosses() {
     losses_.refused_children += since(lost.first.refused_children, lost.second.refused_children);
     note(lost.second.events, lost.second.first_ns);
   }
-  for (const std::uint64_t hash : cut_)
+  for (const std::uint64_t hash : texts_.cut())
     if (gpu_.NameIndex(hash) < 0) ++losses_.cut_names;
-}
-
-const std::string* ShimScan::Text(std::uint64_t hash) const {
-  const auto found = texts_.find(hash);
-  return found == texts_.end() ? nullptr : &found->second;
+  losses_.folded_names = texts_.folded();
 }
 
 ShimKey ShimScan::KeyOf(std::uint32_t source, const rls_shim_event& event) const {
-  ShimKey key = {event.name, event.domain, 0, event.category};
+  ShimKey key = {texts_.Canonical(event.name), texts_.Canonical(event.domain), 0, event.category};
   if (event.category == 0) return key;
   const auto found = categories_.find({source, event.domain, event.category});
   if (found == categories_.end()) return key;
@@ -266,7 +282,11 @@ ShimKey ShimScan::KeyOf(std::uint32_t source, const rls_shim_event& event) const
 }
 
 std::int32_t ShimScan::Intern(std::uint32_t source, const rls_shim_event& event) {
-  const ShimKey key = KeyOf(source, event);
+  ShimKey key = KeyOf(source, event);
+  if (key_index_.size() >= kMaxKeys && key_index_.count(key) == 0) {
+    key = kUnnamed;
+    ++losses_.unnamed;
+  }
   const auto [found, is_new] = key_index_.emplace(key, static_cast<std::int32_t>(keys_.size()));
   if (is_new) {
     keys_.push_back(key);
@@ -277,8 +297,9 @@ std::int32_t ShimScan::Intern(std::uint32_t source, const rls_shim_event& event)
 
 std::int32_t ShimScan::FindKey(std::uint32_t source, const rls_shim_event& event) const {
   auto key = key_index_.find(KeyOf(source, event));
-  // Its category was named later on.
+  // Its category was named later on, or its text told.
   if (key == key_index_.end()) key = key_index_.find({event.name, event.domain, 0, event.category});
+  if (key == key_index_.end()) key = key_index_.find(kUnnamed);
   return key == key_index_.end() ? -1 : key->second;
 }
 

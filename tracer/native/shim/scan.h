@@ -9,13 +9,12 @@
 #include <map>
 #include <string>
 #include <tuple>
-#include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "shim/gpu.h"
 #include "shim/spool.h"
+#include "shim/texts.h"
 
 namespace rls {
 
@@ -66,8 +65,12 @@ struct ShimLosses {
   std::uint64_t unmatched_ends = 0;
   std::uint64_t damaged = 0;
   std::uint64_t cut_names = 0;
-  std::uint64_t bytes_left = 0;  // after the last whole block
-  std::int64_t first_ns = 0;     // of those that the shims counted
+  std::uint64_t folded_names = 0;  // see ShimTexts
+  std::uint64_t unnamed = 0;       // ranges and marks that lost their name: there were too many
+  std::uint64_t too_many = 0;      // of marks and start/end ranges
+  std::uint64_t bytes_left = 0;    // after the last whole block
+  std::int64_t first_ns = 0;       // of those that the shims counted
+  ShimRefused refused = {};        // by the collector
 };
 
 // Where the records of a tenancy lie in the file.
@@ -99,9 +102,9 @@ class ShimScan {
   // ARGB of the first range of each key; 0: none.
   const std::vector<std::uint32_t>& colors() const { return colors_; }
   // nullptr: the text was lost.
-  const std::string* Text(std::uint64_t hash) const;
+  const std::string* Text(std::uint64_t hash) const { return texts_.Find(hash); }
   // Whether the text is only the beginning of what it was.
-  bool IsCut(std::uint64_t hash) const { return cut_.count(hash) != 0; }
+  bool IsCut(std::uint64_t hash) const { return texts_.IsCut(hash); }
 
   // For the second pass.
   const std::string& path() const { return path_; }
@@ -146,8 +149,7 @@ class ShimScan {
   std::vector<ShimTenancyData> tenancy_data_;
   std::map<SlotId, Slot> slots_;
   std::map<std::uint32_t, std::pair<ShimLost, ShimLost>> lost_;  // by source: first, last
-  std::unordered_map<std::uint64_t, std::string> texts_;
-  std::unordered_set<std::uint64_t> cut_;  // of texts_
+  ShimTexts texts_;
   std::map<std::tuple<std::uint32_t, std::uint64_t, std::uint32_t>, std::uint64_t>
       categories_;  // source, domain, number -> name
   std::map<ShimKey, std::int32_t> key_index_;

@@ -29,6 +29,7 @@ enum class ShimBlockKind : std::uint16_t {
   kTid = 5,       // ShimTid
   kLost = 6,      // ShimLost: of the process, outside any slot
   kGpuRest = 7,   // std::uint32_t: buffers that CUPTI held when the process, or we, ended
+  kRefused = 8,   // ShimRefused: of the recording; source and slot are 0
 };
 
 struct ShimBlock {
@@ -63,6 +64,16 @@ struct ShimLost {
   std::uint64_t events;
   std::uint64_t first_ns;
   std::uint64_t refused_children;
+};
+
+// What the collector did not take, so far: the last block tells.
+struct ShimRefused {
+  std::uint64_t damaged;    // times the positions of a ring made no sense: unknown records
+  std::uint64_t limited;    // times a ring was left full: its process had written too much
+  std::uint64_t no_room;    // times there was no room on the disk for the records of a ring
+  std::uint64_t memories;   // of processes, beyond those that are kept
+  std::uint64_t strangers;  // announcements of processes that do not belong to the target
+  std::uint64_t first_ns;   // of any of the above but the last
 };
 
 struct ShimTid {

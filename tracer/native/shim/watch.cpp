@@ -21,6 +21,9 @@ constexpr std::uint64_t kMaxDebtNs = 500'000'000;
 // That are remembered as told: beyond, they are told again.
 constexpr std::size_t kMaxTids = 65536;
 
+// Of threads, in what a ring holds at a time: no program has so many at work.
+constexpr std::size_t kMaxLooks = 4096;
+
 // Records that name a thread all do so at one place.
 static_assert(offsetof(rls_shim_thread, tid) == offsetof(rls_shim_gpu_call, tid) &&
               offsetof(rls_shim_thread, tid) == offsetof(rls_shim_gpu_overhead, tid));
@@ -40,6 +43,7 @@ bool HasTask(std::uint32_t pid, std::uint32_t tid) {
 std::vector<ShimTid> ShimWatch::Look(const ShimStretch& stretch) {
   std::vector<ShimTid> told;
   std::set<std::uint32_t> seen;
+  std::set<std::uint32_t> introduced;
   std::optional<Tids> now;
   std::size_t offset = 0;
   introduced_ = 0;
@@ -49,14 +53,16 @@ std::vector<ShimTid> ShimWatch::Look(const ShimStretch& stretch) {
     offset += RLS_SHIM_CELL_BYTES;
     if (kind == RLS_SHIM_THREAD) introduced_ = As<rls_shim_thread>(cell).tid;
     if (kind == RLS_SHIM_STRING) {
-      const std::uint32_t length = As<rls_shim_string>(cell).length;
-      if (length <= RLS_SHIM_MAX_TEXT) offset += (CellsOf(length) - 1) * RLS_SHIM_CELL_BYTES;
+      const std::size_t left = stretch.bytes() - offset + RLS_SHIM_CELL_BYTES;
+      offset += (CellsOfString(cell, left) - 1) * RLS_SHIM_CELL_BYTES;
     } else if (kind == RLS_SHIM_GPU_STATUS) {
       LookAtStatus(As<rls_shim_gpu_status>(cell));
     } else if (is_nested_ && (kind == RLS_SHIM_THREAD || kind == RLS_SHIM_GPU_CALL ||
                               kind == RLS_SHIM_GPU_OVERHEAD)) {
       const std::uint32_t inner = As<rls_shim_thread>(cell).tid;
-      if (kind != RLS_SHIM_THREAD && !seen.insert(inner).second) continue;
+      std::set<std::uint32_t>& looked_at = kind == RLS_SHIM_THREAD ? introduced : seen;
+      // Each look is work for us, which the process chooses: see kMaxLooks.
+      if (looked_at.size() >= kMaxLooks || !looked_at.insert(inner).second) continue;
       const std::uint32_t tid = NewTid(kind, inner, &now);
       if (tid != 0) told.push_back({inner, tid});
     }

@@ -11,11 +11,11 @@
 namespace rls {
 namespace {
 
-constexpr mode_t kFileMode = 0644;
+constexpr mode_t kFileMode = 0600;  // it holds texts of the target
 
 }  // namespace
 
-ShimWriter::ShimWriter(const std::string& directory) {
+ShimWriter::ShimWriter(const std::string& directory) : disk_(directory) {
   const std::string path = directory + "/shim.bin";
   fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode);
   if (fd_ < 0) throw std::system_error(errno, std::generic_category(), path);
@@ -43,7 +43,10 @@ bool ShimWriter::Write(ShimBlockKind kind, std::uint32_t source, std::uint32_t s
   iovec parts[] = {{&block, sizeof(block)},
                    {const_cast<void*>(data), bytes},
                    {const_cast<void*>(more), more_bytes}};
-  return WriteAll(parts, 3);
+  const bool tells_losses = kind == ShimBlockKind::kCounters || kind == ShimBlockKind::kLost ||
+                            kind == ShimBlockKind::kRefused;
+  has_room_ = disk_.HasRoom(sizeof(block) + block.bytes, tells_losses) && WriteAll(parts, 3);
+  return has_room_;
 }
 
 bool ShimWriter::WriteAll(iovec* parts, int count) {

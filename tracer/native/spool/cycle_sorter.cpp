@@ -101,7 +101,7 @@ bool CycleSorter::Scatter(std::uint64_t bytes) {
       scatter_reader_.reset();
       return false;
     }
-    if (RecordKind(frame) != RLS_REC_CYCLE || !ReadCycle(frame, &cycle)) {
+    if (RecordKind(frame) != RLS_REC_CYCLE || !ReadCycle(frame, scan_.latest_ns(), &cycle)) {
       continue;
     }
     const std::uint32_t slot = scan_.index().Find(cycle.thread_id);
@@ -204,7 +204,7 @@ void CycleSorter::LoadFromSpool() {
   Frame frame;
   rls_rec_cycle cycle;
   while (reader.Next(&frame)) {
-    if (RecordKind(frame) == RLS_REC_CYCLE && ReadCycle(frame, &cycle)) {
+    if (RecordKind(frame) == RLS_REC_CYCLE && ReadCycle(frame, scan_.latest_ns(), &cycle)) {
       Place(cycle);
     }
   }

@@ -82,7 +82,8 @@ void bind_events(py::module_& module) {
       .def(py::init<const SpoolScan&>(), py::arg("scan"), py::keep_alive<1, 2>())
       .def("next_batch", &Next, py::arg("rows"))
       .def_property_readonly("position", &EventRows::position)
-      .def_property_readonly("malformed_count", &EventRows::malformed);
+      .def_property_readonly("malformed_count", &EventRows::malformed)
+      .def_property_readonly("unknown_thread_count", &EventRows::unknown_thread);
 }
 
 }  // namespace rls

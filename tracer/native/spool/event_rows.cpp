@@ -15,10 +15,6 @@ bool Copy(const Frame& frame, Record* record) {
   return true;
 }
 
-bool IsInterval(std::uint64_t start_ns, std::uint64_t end_ns) {
-  return start_ns <= end_ns && end_ns <= static_cast<std::uint64_t>(INT64_MAX);
-}
-
 std::int64_t Signed(std::uint64_t value) { return static_cast<std::int64_t>(value); }
 
 }  // namespace
@@ -55,19 +51,27 @@ bool EventRows::Read(const Frame& frame, EventBatch* batch) {
   }
 }
 
-bool EventRows::IsKnown(std::uint32_t thread_id) const {
-  return scan_.index().Find(thread_id) != ThreadIndex::kNone;
+bool EventRows::IsInterval(std::uint64_t start_ns, std::uint64_t end_ns) const {
+  return start_ns <= end_ns && end_ns <= scan_.latest_ns();
+}
+
+// After a kill a thread may be missing whose calls and samples are there: they come other ways.
+bool EventRows::IsInTrace(std::uint32_t thread_id) {
+  const std::uint32_t slot = scan_.index().Find(thread_id);
+  const bool is_in_trace = slot != ThreadIndex::kNone && scan_.threads()[slot].has_state != 0 &&
+                           scan_.threads()[slot].start_ns < scan_.limit_ns();
+  unknown_thread_ += is_in_trace ? 0 : 1;
+  return is_in_trace;
 }
 
 bool EventRows::ReadCall(const Frame& frame, CallColumns* calls) {
   rls_rec_call record;
-  if (!Copy(frame, &record) || !IsKnown(record.thread_id) ||
-      !IsInterval(record.start_ns, record.end_ns) || record.layer == RLS_LAYER_NONE ||
-      record.layer >= RLS_LAYERS || record.parent_layer >= RLS_LAYERS ||
-      record.site_id > static_cast<std::uint32_t>(INT32_MAX)) {
+  if (!Copy(frame, &record) || !IsInterval(record.start_ns, record.end_ns) ||
+      record.layer == RLS_LAYER_NONE || record.layer >= RLS_LAYERS ||
+      record.parent_layer >= RLS_LAYERS || record.site_id > static_cast<std::uint32_t>(INT32_MAX)) {
     return false;
   }
-  if (Signed(record.start_ns) >= scan_.limit_ns()) {
+  if (Signed(record.start_ns) >= scan_.limit_ns() || !IsInTrace(record.thread_id)) {
     return true;
   }
   const bool is_cut = Signed(record.end_ns) > scan_.limit_ns();
@@ -85,11 +89,10 @@ bool EventRows::ReadCall(const Frame& frame, CallColumns* calls) {
 
 bool EventRows::ReadRelease(const Frame& frame, ReleaseColumns* releases) {
   rls_rec_gil_release record;
-  if (!Copy(frame, &record) || !IsKnown(record.thread_id) ||
-      !IsInterval(record.start_ns, record.end_ns)) {
+  if (!Copy(frame, &record) || !IsInterval(record.start_ns, record.end_ns)) {
     return false;
   }
-  if (Signed(record.start_ns) >= scan_.limit_ns()) {
+  if (Signed(record.start_ns) >= scan_.limit_ns() || !IsInTrace(record.thread_id)) {
     return true;
   }
   releases->thread_id.push_back(static_cast<std::int32_t>(record.thread_id));
@@ -100,12 +103,11 @@ bool EventRows::ReadRelease(const Frame& frame, ReleaseColumns* releases) {
 
 bool EventRows::ReadSample(const Frame& frame, SampleColumns* samples) {
   rls_rec_sample record;
-  if (!Copy(frame, &record) || !IsKnown(record.thread_id) || record.layer >= RLS_LAYERS ||
-      record.ts_ns > static_cast<std::uint64_t>(INT64_MAX) ||
+  if (!Copy(frame, &record) || record.layer >= RLS_LAYERS || record.ts_ns > scan_.latest_ns() ||
       record.stack_id > static_cast<std::uint32_t>(INT32_MAX)) {
     return false;
   }
-  if (Signed(record.ts_ns) >= scan_.limit_ns()) {
+  if (Signed(record.ts_ns) >= scan_.limit_ns() || !IsInTrace(record.thread_id)) {
     return true;
   }
   samples->thread_id.push_back(static_cast<std::int32_t>(record.thread_id));

@@ -1,7 +1,7 @@
 // Third pass over a spool: calls, GIL releases, samples and stacks as columns, batch by batch.
 //
 // In the order of the spool: the database sorts. What lies after the end of the trace is left out,
-// what reaches over it is cut there. Rows of threads that are not told of are counted as malformed.
+// what reaches over it is cut there. Rows of threads of which nothing else is told are counted.
 #pragma once
 
 #include <cstddef>
@@ -56,6 +56,7 @@ class EventRows {
 
   std::uint64_t position() const { return reader_.position(); }
   std::uint64_t malformed() const { return malformed_; }
+  std::uint64_t unknown_thread() const { return unknown_thread_; }
 
  private:
   bool Read(const Frame& frame, EventBatch* batch);
@@ -63,11 +64,13 @@ class EventRows {
   bool ReadRelease(const Frame& frame, ReleaseColumns* releases);
   bool ReadSample(const Frame& frame, SampleColumns* samples);
   bool ReadStack(const Frame& frame, EventBatch* batch);
-  bool IsKnown(std::uint32_t thread_id) const;
+  bool IsInterval(std::uint64_t start_ns, std::uint64_t end_ns) const;
+  bool IsInTrace(std::uint32_t thread_id);
 
   const SpoolScan& scan_;
   FrameReader reader_;
   std::uint64_t malformed_ = 0;
+  std::uint64_t unknown_thread_ = 0;
 };
 
 }  // namespace rls

@@ -17,9 +17,6 @@ constexpr std::size_t kBufferBytes = 1U << 20;
 // Far above every record there is: a longer frame is damage, and nothing behind it can be found.
 constexpr std::size_t kMaxFrameBytes = 1U << 16;
 
-// Times are BIGINT in the database.
-constexpr std::uint64_t kMaxNs = INT64_MAX;
-
 template <typename Record>
 bool ReadRecord(const Frame& frame, Record* record) {
   if (frame.bytes < sizeof(Record)) {
@@ -99,9 +96,9 @@ bool FrameReader::Next(Frame* frame) {
   return false;
 }
 
-bool ReadCycle(const Frame& frame, rls_rec_cycle* cycle) {
-  return ReadRecord(frame, cycle) && IsThreadId(cycle->thread_id) && cycle->off_ns <= kMaxNs &&
-         cycle->wake_ns <= kMaxNs && cycle->in_ns <= kMaxNs && cycle->out_ns <= kMaxNs;
+bool ReadCycle(const Frame& frame, std::uint64_t latest_ns, rls_rec_cycle* cycle) {
+  return ReadRecord(frame, cycle) && IsThreadId(cycle->thread_id) && cycle->off_ns <= latest_ns &&
+         cycle->wake_ns <= latest_ns && cycle->in_ns <= latest_ns && cycle->out_ns <= latest_ns;
 }
 
 std::uint16_t RecordKind(const Frame& frame) {
@@ -132,8 +129,11 @@ void ThreadIndex::Insert(std::uint32_t thread_id, std::uint32_t slot) {
   direct_[thread_id] = slot;
 }
 
-SpoolScan::SpoolScan(const std::string& path, std::int64_t end_ns)
-    : path_(path), limit_ns_(end_ns > 0 ? end_ns : INT64_MAX), reader_(path) {}
+SpoolScan::SpoolScan(const std::string& path, std::int64_t end_ns, std::int64_t latest_ns)
+    : path_(path),
+      limit_ns_(end_ns > 0 ? end_ns : INT64_MAX),
+      latest_ns_(static_cast<std::uint64_t>(latest_ns > 0 ? latest_ns : INT64_MAX)),
+      reader_(path) {}
 
 bool SpoolScan::IsInTrace(std::uint64_t ts_ns) const {
   return ts_ns <= static_cast<std::uint64_t>(limit_ns_);
@@ -195,8 +195,8 @@ ThreadFacts& SpoolScan::Thread(std::uint32_t thread_id) {
 
 bool SpoolScan::ReadThread(const Frame& frame) {
   rls_rec_thread record;
-  if (!ReadRecord(frame, &record) || !IsThreadId(record.thread_id) || record.ts_ns > kMaxNs ||
-      record.born_ns > kMaxNs) {
+  if (!ReadRecord(frame, &record) || !IsThreadId(record.thread_id) || record.ts_ns > latest_ns_ ||
+      record.born_ns > latest_ns_) {
     return false;
   }
   ThreadFacts& thread = Thread(record.thread_id);
@@ -223,7 +223,7 @@ bool SpoolScan::ReadThread(const Frame& frame) {
 
 bool SpoolScan::CountCycle(const Frame& frame) {
   rls_rec_cycle record;
-  if (!ReadCycle(frame, &record)) {
+  if (!ReadCycle(frame, latest_ns_, &record)) {
     return false;
   }
   ThreadFacts& thread = Thread(record.thread_id);
@@ -237,8 +237,8 @@ bool SpoolScan::CountCycle(const Frame& frame) {
 
 bool SpoolScan::ReadClose(const Frame& frame) {
   rls_rec_close record;
-  if (!ReadRecord(frame, &record) || !IsThreadId(record.thread_id) || record.off_ns > kMaxNs ||
-      record.wake_ns > kMaxNs || record.in_ns > kMaxNs) {
+  if (!ReadRecord(frame, &record) || !IsThreadId(record.thread_id) || record.off_ns > latest_ns_ ||
+      record.wake_ns > latest_ns_ || record.in_ns > latest_ns_) {
     return false;
   }
   ThreadFacts& thread = Thread(record.thread_id);
@@ -256,7 +256,7 @@ bool SpoolScan::ReadClose(const Frame& frame) {
 
 bool SpoolScan::ReadExec(const Frame& frame) {
   rls_rec_exec record;
-  if (!ReadRecord(frame, &record) || record.ts_ns > kMaxNs || record.thread_id > INT32_MAX) {
+  if (!ReadRecord(frame, &record) || record.ts_ns > latest_ns_ || record.thread_id > INT32_MAX) {
     return false;
   }
   if (!IsInTrace(record.ts_ns)) {
@@ -272,7 +272,7 @@ bool SpoolScan::ReadExec(const Frame& frame) {
 
 bool SpoolScan::ReadName(const Frame& frame) {
   rls_rec_name record;
-  if (!ReadRecord(frame, &record) || !IsThreadId(record.thread_id) || record.ts_ns > kMaxNs) {
+  if (!ReadRecord(frame, &record) || !IsThreadId(record.thread_id) || record.ts_ns > latest_ns_) {
     return false;
   }
   if (!IsInTrace(record.ts_ns)) {
@@ -284,7 +284,7 @@ bool SpoolScan::ReadName(const Frame& frame) {
 
 bool SpoolScan::ReadExit(const Frame& frame) {
   rls_rec_exit record;
-  if (!ReadRecord(frame, &record) || !IsThreadId(record.thread_id) || record.ts_ns > kMaxNs) {
+  if (!ReadRecord(frame, &record) || !IsThreadId(record.thread_id) || record.ts_ns > latest_ns_) {
     return false;
   }
   if (!IsInTrace(record.ts_ns)) {
@@ -298,8 +298,8 @@ bool SpoolScan::ReadExit(const Frame& frame) {
 
 bool SpoolScan::ReadClock(const Frame& frame) {
   rls_rec_clock record;
-  if (!ReadRecord(frame, &record) || record.ts_ns > kMaxNs || record.realtime_ns > kMaxNs ||
-      record.boottime_ns > kMaxNs) {
+  if (!ReadRecord(frame, &record) || record.ts_ns > latest_ns_ || record.realtime_ns > INT64_MAX ||
+      record.boottime_ns > INT64_MAX) {
     return false;
   }
   clocks_.push_back({Signed(record.ts_ns), Signed(record.realtime_ns), Signed(record.boottime_ns)});

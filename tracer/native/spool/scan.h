@@ -46,8 +46,8 @@ class FrameReader {
   std::size_t end_ = 0;
 };
 
-// A cycle whose times fit the database, or false: no other cycle may count in either pass.
-bool ReadCycle(const Frame& frame, rls_rec_cycle* cycle);
+// A cycle whose times can be, or false: no other cycle may count in either pass.
+bool ReadCycle(const Frame& frame, std::uint64_t latest_ns, rls_rec_cycle* cycle);
 
 std::uint16_t RecordKind(const Frame& frame);
 
@@ -108,14 +108,16 @@ struct ClockFacts {
 
 class SpoolScan {
  public:
-  // What happened after the end of the trace is not part of it; end_ns 0: no end is known.
-  SpoolScan(const std::string& path, std::int64_t end_ns);
+  // What happened after the end of the trace is not part of it; end_ns 0: no end is known. A record
+  // that tells of a later time than latest_ns is damaged; 0: nothing is known of that.
+  SpoolScan(const std::string& path, std::int64_t end_ns, std::int64_t latest_ns = 0);
 
   // Reads on for about so many bytes; false once the end is reached.
   bool Advance(std::uint64_t bytes);
 
   const std::string& path() const { return path_; }
   std::int64_t limit_ns() const { return limit_ns_; }
+  std::uint64_t latest_ns() const { return latest_ns_; }
   std::uint64_t position() const { return reader_.position(); }
   std::uint64_t file_bytes() const { return reader_.file_bytes(); }
   const std::uint64_t* records() const { return records_; }
@@ -141,6 +143,7 @@ class SpoolScan {
 
   std::string path_;
   std::int64_t limit_ns_;
+  std::uint64_t latest_ns_;  // INT64_MAX at most: times are BIGINT in the database
   FrameReader reader_;
   std::uint64_t records_[RLS_REC_KINDS] = {};
   std::uint64_t malformed_ = 0;

@@ -13,8 +13,8 @@
 namespace rls {
 namespace {
 
-// Readable by everybody who may enter the directory, like any other output file.
-constexpr mode_t kFileMode = 0644;
+// It holds names and arguments of the target.
+constexpr mode_t kFileMode = 0600;
 
 int CreateFile(const std::string& path, int flags) {
   const int fd = open(path.c_str(), flags | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode);
@@ -25,7 +25,8 @@ int CreateFile(const std::string& path, int flags) {
 }  // namespace
 
 SpoolWriter::SpoolWriter(const std::string& directory, std::uint32_t cpus)
-    : progress_bytes_(sizeof(SpoolProgress) + cpus * RLS_REC_KINDS * sizeof(rls_loss)) {
+    : disk_(directory),
+      progress_bytes_(sizeof(SpoolProgress) + cpus * RLS_REC_KINDS * sizeof(rls_loss)) {
   const std::string path = directory + "/progress.bin";
   const int fd = CreateFile(path, O_RDWR);
   // Real blocks, not a hole: a store into the mapping must not fail when the disk is full.
@@ -60,6 +61,10 @@ SpoolWriter::~SpoolWriter() {
 
 // All or nothing: what follows is written over the part that fitted before the disk was full.
 bool SpoolWriter::Write(const char* data, std::size_t bytes) {
+  if (!disk_.HasRoom(bytes)) {
+    write_error_ = ENOSPC;
+    return false;
+  }
   std::size_t done = 0;
   while (done < bytes) {
     const auto offset = static_cast<off_t>(progress_->bytes + done);

@@ -10,6 +10,7 @@
 
 #include "bpf/records.h"
 #include "capture/ring_reader.h"
+#include "disk_space.h"
 #include "spool/format.h"
 
 namespace rls {
@@ -42,6 +43,7 @@ class SpoolWriter {
   bool Write(const char* data, std::size_t bytes);
 
   std::mutex mutex_;
+  DiskSpace disk_;
   int records_fd_ = -1;
   int write_error_ = 0;
   std::size_t progress_bytes_ = 0;

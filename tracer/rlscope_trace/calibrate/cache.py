@@ -6,13 +6,15 @@ import hashlib
 import json
 import os
 import platform
+import stat
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlscope_trace import __version__
-from rlscope_trace.store.calibration import Cost, dump_costs, read_costs
+from rlscope_trace.outputs.trusted import is_trusted
+from rlscope_trace.store.calibration import Cost, dump_costs, read_costs, read_quality
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -81,7 +83,7 @@ def _cpu_model(path: Path = _CPUINFO) -> str:
 def cache_directory(environ: Mapping[str, str] | None = None, *, euid: int | None = None) -> Path:
     """Return the folder of the cache.
 
-    Of root it is the machine's: under sudo nothing is written into the home of the user.
+    Of root it is the machine's; under sudo we are the user that called it, and so is the folder.
     """
     env = os.environ if environ is None else environ
     if named := env.get(DIRECTORY_VARIABLE):
@@ -109,6 +111,10 @@ def load(directory: Path, key: Mapping[str, str]) -> tuple[Calibration | None, s
     """
     path = cache_file(directory, key)
     try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) or not is_trusted(found.st_uid):
+            # Whoever writes the costs decides what is taken off the times.
+            return None, f"{path} is no file of ours"
         costs, facts = read_costs(path)
     except FileNotFoundError:
         return None, ""
@@ -128,15 +134,15 @@ def checked(directory: Path, calibration: Calibration) -> Calibration | None:
         if told["of"] != _state_of(calibration):
             return None
         pairs = list(zip(calibration.costs, told["qualities"], strict=True))
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
-    costs = [replace(cost, quality=str(quality)) for cost, quality in pairs]
+    costs = [replace(cost, quality=read_quality(told)) for cost, told in pairs]
     return replace(calibration, costs=costs)
 
 
 def note_checked(directory: Path, calibration: Calibration, found: Sequence[Cost]) -> None:
     """Note the outcome, the costs with what contradicts them. Raises OSError: it is not kept."""
-    told = {"of": _state_of(calibration), "qualities": [cost.quality for cost in found]}
+    told = {"of": _state_of(calibration), "qualities": [asdict(cost.quality) for cost in found]}
     write_whole(_check_file(directory, calibration), json.dumps(told) + "\n")
 
 

@@ -11,7 +11,7 @@ from rlscope_trace.calibrate.account import counted, per_run, together
 from rlscope_trace.calibrate.children import CalibrationError, Child, measured_cpu
 from rlscope_trace.calibrate.crowded import CALL_PROGRAMS, CrowdedCalls
 from rlscope_trace.calibrate.estimate import added, calm
-from rlscope_trace.calibrate.results import Values, missing
+from rlscope_trace.calibrate.results import Values, failed, missing
 from rlscope_trace.calibrate.traced import Traced
 from rlscope_trace.calibrate.visits import Visit
 from rlscope_trace.loaders.capture import bpf_file
@@ -50,6 +50,7 @@ class CallLoops:
         self._visits: list[Visit] = []
         self._crowded = CrowdedCalls(plain=_SITES - 1)
         self._refused: list[Cost] = []
+        self._reasons: list[str] = []
         self._ways: dict[str, _capture.NativeProbes] = {}
         cpu = measured_cpu()
         self._children = [Child(cpu)]
@@ -76,13 +77,16 @@ class CallLoops:
                 continue
             self._ways[probes.mode] = probes
         if not self._ways:
-            raise CalibrationError("; ".join(cost.quality for cost in self._refused))
+            raise CalibrationError("; ".join(dict.fromkeys(self._reasons)))
         next(iter(self._ways.values())).attach_gil(
             where["path"], [offsets[_GIVE]], [offsets[_TAKE]]
         )
 
     def _refuse(self, mode: str, reason: str) -> None:
-        self._refused += [missing(event, reason, mode) for event in (*_FIRST, "bystander_call")]
+        self._reasons.append(f"{mode}: {reason}")
+        self._refused += [
+            missing(event, failed(reason), mode) for event in (*_FIRST, "bystander_call")
+        ]
 
     def visit(self) -> None:
         """Take one measurement of everything."""

@@ -6,12 +6,13 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from rlscope_analysis.schema.vocabulary import DOUBTFUL, EVENTS
-from rlscope_trace.store.calibration import OK
+from rlscope_analysis.schema.facts.qualities import OK, quality
+from rlscope_analysis.schema.vocabulary import EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rlscope_analysis.schema.facts.qualities import Quality
     from rlscope_trace.store.calibration import Cost
 
 # How far the second one, which is short, may lie from the interval of the first.
@@ -38,7 +39,7 @@ def doubted(known: Sequence[Cost], *others: Sequence[Cost]) -> list[Cost]:
     """
     totals, *again = map(_totals, (known, *others))
     reasons = {
-        way: _sentence(total, again[-1][way], way[1])
+        way: _doubt(total, again[-1][way], way[1])
         for way, total in totals.items()
         if all(way in other and _contradicts(total, other[way]) for other in again)
     }
@@ -52,11 +53,11 @@ def doubted(known: Sequence[Cost], *others: Sequence[Cost]) -> list[Cost]:
 
 def contradicted(costs: Sequence[Cost]) -> list[str]:
     """Return the events whose costs say that they are to be doubted."""
-    return list(dict.fromkeys(c.event for c in costs if c.quality.startswith(DOUBTFUL)))
+    return list(dict.fromkeys(c.event for c in costs if c.quality.is_doubtful))
 
 
-def lacking(known: Sequence[Cost], again: Sequence[Cost]) -> str:
-    """Return which event was not measured again in all of its ways, and why; empty: none."""
+def lacking(known: Sequence[Cost], again: Sequence[Cost]) -> tuple[str, Quality] | None:
+    """Return which event was not measured again in all of its ways, and why; None: none."""
     ways, found = set(_totals(known)), set(_totals(again))
     measured = {(event, how) for event, _, how in found}
     events = {event for event, _, _ in found}
@@ -65,9 +66,11 @@ def lacking(known: Sequence[Cost], again: Sequence[Cost]) -> str:
         # one installation, and not beside the other.
         is_part = (event, how) in measured or event not in events
         if is_part and event != "range_python":
-            reasons = (cost.quality for cost in again if cost.event == event and cost.quality != OK)
-            return f"{event}: {next(reasons, f'not measured: {method}')}"
-    return ""
+            reasons = (
+                cost.quality for cost in again if cost.event == event and cost.quality.grade != OK
+            )
+            return event, next(reasons, quality("failed", detail=method))
+    return None
 
 
 def _way(cost: Cost) -> _Way:
@@ -92,9 +95,7 @@ def _contradicts(known: _Total, again: _Total) -> bool:
     return not known.low_ns / _FACTOR <= again.mean_ns <= known.high_ns * _FACTOR
 
 
-def _sentence(known: _Total, again: _Total, method: str) -> str:
-    of = "" if method == "micro" else f" ({method})"
-    return (
-        f"{DOUBTFUL}the calibration says {known.mean_ns:,.0f} ns{of}, measured again it was"
-        f" {again.mean_ns:,.0f}: rlscope-trace calibrate --force"
-    )
+def _doubt(known: _Total, again: _Total, method: str) -> Quality:
+    if method == "micro":
+        return quality("measured_again", known.mean_ns, again.mean_ns)
+    return quality("measured_again_otherwise", known.mean_ns, again.mean_ns, subject=method)

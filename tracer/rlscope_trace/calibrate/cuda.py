@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from rlscope_trace import _capture, shims
 from rlscope_trace.calibrate.children import CalibrationError, Child, measured_cpu
 from rlscope_trace.calibrate.estimate import added
-from rlscope_trace.calibrate.results import Values, missing
+from rlscope_trace.calibrate.results import Values, failed, missing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +45,7 @@ class CudaLoops:
         directory = scratch / "cuda"
         directory.mkdir()
         session = shims.new_session()
-        self._shims = _capture.ShimCollector(str(directory), session)
+        self._shims = _capture.ShimCollector(str(directory), session, shims.own_processes())
         self._shims.start()
         environment = {
             "CUDA_INJECTION64_PATH": str(shims.LIBRARY),
@@ -95,7 +95,7 @@ class CudaLoops:
     def costs(self) -> list[Cost]:
         """Return the rows of what was measured."""
         if self._refused:
-            return [missing(event, self._refused) for event in self.events]
+            return [missing(event, failed(self._refused)) for event in self.events]
         return self._values.costs()
 
     @property

@@ -9,26 +9,24 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Protocol
 
+from rlscope_analysis.schema.facts.qualities import GOOD, quality
 from rlscope_trace.calibrate.calls import MODES, CallLoops
 from rlscope_trace.calibrate.cuda import CudaLoops
 from rlscope_trace.calibrate.ranges import RangeLoops
-from rlscope_trace.calibrate.results import missing
+from rlscope_trace.calibrate.results import NEVER, failed, missing
 from rlscope_trace.calibrate.samples import SampleLoops
 from rlscope_trace.calibrate.scheduling import SwitchLoops
 from rlscope_trace.calibrate.traced import CAPTURES
 from rlscope_trace.errors import TracerError
 from rlscope_trace.probes import NothingWorksError, best_rung
-from rlscope_trace.store.calibration import OK, Cost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from rlscope_trace.store.calibration import Cost
+
 # What has no loop of its own, and why: it happens as a part of what others measure.
-_WITHOUT_LOOP = {
-    "cuda_call": "no loop of ours: it is probed as any call is (call)",
-    "futex": "no probe of its own: what a thread waits for is read at its switch (switch), who ends"
-    " the wait at its wakeup (wakeup)",
-}
+_WITHOUT_LOOP = {"cuda_call": "as_any_call", "futex": "no_probe"}
 CUDA_EVENTS = ("cuda_call", *CudaLoops.events)
 # Fewer measurements than this give no interval.
 _FEWEST_VISITS = 6
@@ -150,7 +148,7 @@ def measure(plan: Plan, progress: Callable[[float, float], None]) -> list[Cost]:
             for each in running:
                 if each.loops is not None:
                     each.loops.close()
-    return costs + [missing(event, reason) for event, reason in _WITHOUT_LOOP.items()]
+    return costs + [missing(event, quality(code)) for event, code in _WITHOUT_LOOP.items()]
 
 
 def _makers(plan: Plan, scratch: Path) -> list[tuple[_Running, Callable[[], _Loops]]]:
@@ -203,8 +201,8 @@ def _finish(each: _Running) -> list[Cost]:
             each.fail(RuntimeError(f"what was recorded cannot be read: {error}"))
         costs = each.loops.costs()
         if each.loops.lost:
-            reason = f"uncertain: {each.loops.lost} records found no room"
-            costs = [replace(c, quality=reason) if c.quality == OK else c for c in costs]
+            lossy = quality("records_lost", each.loops.lost)
+            costs = [replace(c, quality=lossy) if c.quality == GOOD else c for c in costs]
     known = {cost.event for cost in costs}
-    reason = each.reasons[-1] if each.reasons else "no measurement succeeded"
-    return costs + [missing(event, reason, each.how) for event in each.events if event not in known]
+    why = failed(each.reasons[-1]) if each.reasons else NEVER
+    return costs + [missing(event, why, each.how) for event in each.events if event not in known]

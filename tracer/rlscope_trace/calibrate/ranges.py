@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rlscope_trace import _capture, shims
 from rlscope_trace.calibrate.children import CalibrationError, Child, measured_cpu
 from rlscope_trace.calibrate.estimate import added, calm
-from rlscope_trace.calibrate.results import Values, missing
+from rlscope_trace.calibrate.results import Values, failed, missing
 from rlscope_trace.store.spool import SHIM_FILE
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class RangeLoops:
         if not shims.LIBRARY.exists():
             raise CalibrationError(f"this installation lacks {shims.LIBRARY.name}")
         session = shims.new_session()
-        self._shims = _capture.ShimCollector(str(self._directory), session)
+        self._shims = _capture.ShimCollector(str(self._directory), session, shims.own_processes())
         self._shims.start()
         self._children: list[Child] = []
         try:
@@ -146,7 +146,7 @@ class RangeLoops:
     def costs(self) -> list[Cost]:
         """Return the rows of what was measured."""
         return self._values.costs() + [
-            missing(event, reason) for event, reason in self._refused.items()
+            missing(event, failed(reason)) for event, reason in self._refused.items()
         ]
 
     @property

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from rlscope_analysis.schema.facts.qualities import GOOD, Quality, quality
 from rlscope_trace.calibrate.estimate import Estimate, estimate, split
-from rlscope_trace.store.calibration import OK, Cost
+from rlscope_trace.store.calibration import Cost
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,6 +18,7 @@ PROGRAM = "program"
 _CROWDED = {MICRO: "crowded", PROGRAM: "crowded_program"}
 OUTSIDE = "outside"
 INSIDE = "inside"
+NEVER = quality("never_succeeded")
 # An interval wider than this part of the estimate is worth a warning.
 _WIDE = 0.5
 
@@ -76,9 +78,14 @@ def crowded(costs: Iterable[Cost]) -> list[Cost]:
     ]
 
 
-def missing(event: str, reason: str, how: str = "") -> Cost:
+def missing(event: str, why: Quality, how: str = "") -> Cost:
     """Return the row of an event that could not be measured."""
-    return Cost(event, None, MICRO, how, quality=f"not measured: {reason}")
+    return Cost(event, None, MICRO, how, quality=why)
+
+
+def failed(words: str) -> Quality:
+    """Return why an event has no cost: what the OS, a driver or a loop said."""
+    return quality("failed", detail=words)
 
 
 def _split_rows(
@@ -86,7 +93,7 @@ def _split_rows(
 ) -> list[Cost]:
     parts = split(totals, insides)
     if parts is None:
-        return [missing(event, "no measurement succeeded", how)]
+        return [missing(event, NEVER, how)]
     return [
         _row(event, part, MICRO, how, made)
         for part, made in zip((INSIDE, OUTSIDE), parts, strict=True)
@@ -95,19 +102,19 @@ def _split_rows(
 
 def _row(event: str, part: str | None, method: str, how: str, made: Estimate | None) -> Cost:
     if made is None:
-        return missing(event, "no measurement succeeded", how)
+        return missing(event, NEVER, how)
     return Cost(
         event, part, method, how, made.mean_ns, made.stddev_ns, made.n, made.low_ns, made.high_ns,
         quality_of(made),
     )  # fmt: skip
 
 
-def quality_of(made: Estimate) -> str:
-    """Return ok, or what is wrong with an estimate."""
+def quality_of(made: Estimate) -> Quality:
+    """Return what is wrong with an estimate, if anything is."""
     if made.low_ns is None or made.high_ns is None:
-        return f"uncertain: {made.n} measurements are too few for an interval"
+        return quality("few_measurements", made.n)
     if made.low_ns <= 0 <= made.high_ns:
-        return "uncertain: cannot be told from 0"
+        return quality("zero")
     if made.high_ns - made.low_ns > _WIDE * abs(made.mean_ns):
-        return "uncertain: the interval is wide; calibrate again on a quiet machine"
-    return OK
+        return quality("wide")
+    return GOOD

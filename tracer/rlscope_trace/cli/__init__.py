@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import keyword
 import os
+import resource
 import signal
 import sys
 from contextlib import suppress
@@ -14,6 +15,8 @@ import typer
 
 from rlscope_trace import __version__
 from rlscope_trace.cli import messages
+from rlscope_trace.privileges import invoking_identity
+from rlscope_trace.rights import become_reader, own_process
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +34,13 @@ _COMMANDS = (
     "calibrate",
     "doctor",
 )
+# They give up rights of root by themselves, when they have done what needs them. All others begin
+# with that, whatever they are going to read.
+_RECORDING = frozenset({"record", "validate", "calibrate", "doctor"})
 _RUNTIME_FAILURE = 1
+# DuckDB and numpy crash where they cannot map their libraries and the stacks of their threads.
+_READING = ("export", "summarize", "sql")
+_LEAST_ADDRESS_SPACE = 1 << 30
 
 
 def _print_version(*, wanted: bool) -> None:
@@ -101,10 +110,17 @@ def _open_standard_streams() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit; the only place that turns errors into words and a code."""
     _open_standard_streams()
+    messages.take_over()
     words = expand_arguments(sys.argv[1:] if arguments is None else arguments)
     completing = any(name.startswith("_") and name.endswith("_COMPLETE") for name in os.environ)
     named = [name for name in _COMMANDS if words[:1] == [name] and not completing]
+    if named and named[0] in _READING and _lacks_address_space():
+        sys.exit(_RUNTIME_FAILURE)
     try:
+        if arguments is None:
+            own_process()
+        if os.geteuid() == 0 and not _RECORDING.intersection(named):
+            become_reader(invoking_identity())
         code = make_app(named or _COMMANDS)(
             words or ["--help"], prog_name="rlscope-trace", standalone_mode=False
         )
@@ -114,6 +130,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as failure:  # noqa: BLE001 - _tell raises again what is no message
         sys.exit(_tell(failure, named))
     sys.exit(code)
+
+
+def _lacks_address_space() -> bool:
+    """Say so where the libraries that read a trace would end in the middle of being loaded."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY or limit >= _LEAST_ADDRESS_SPACE:
+        return False
+    messages.error(
+        f"reading a trace takes 1 GiB of address space, and {limit >> 20} MiB are allowed",
+        "ulimit -v unlimited",
+    )
+    return True
 
 
 def _tell(failure: Exception, named: Sequence[str]) -> int:

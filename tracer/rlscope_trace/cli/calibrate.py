@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rlscope_analysis.sentences import quality_sentence
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.calibrating import is_good, take
 from rlscope_trace.cli.output import write_stdout
+from rlscope_trace.privileges import invoking_identity
+from rlscope_trace.rights import become_recorder
+from rlscope_trace.watch import signals_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,10 +56,18 @@ def calibrate(
     The result is kept for this machine, its OS kernel and this version; a recording takes a shorter
     one by itself where there is none. Best on a machine that does nothing else.
     """
+    # From its first process on: a scheduler or a closed terminal ends it in order.
+    with signals_interrupt():
+        _calibrate(traces or [], output_format, force=force)
+
+
+def _calibrate(traces: list[Path], output_format: CalibrateFormat, *, force: bool) -> None:
     from rlscope_trace.calibrate import cache
 
+    # A trace of another user that gets its costs stays theirs.
+    become_recorder(invoking_identity(), more=frozenset({"CAP_CHOWN"}))
     directory, key = cache.cache_directory(), cache.machine_key()
-    checked = _checked(traces or [], key)
+    checked = _checked(traces, key)
     known, reason = cache.load(directory, key)
     if reason:
         messages.note(f"{reason}; measuring again")
@@ -113,7 +125,8 @@ def _cells(cost: Cost) -> tuple[str, ...]:
         interval = f"{cost.low_ns:,.0f} .. {cost.high_ns:,.0f}"
     return (
         cost.event, cost.part or "", cost.method, cost.how, _number(cost.mean_ns),
-        _number(cost.stddev_ns), str(cost.n) if cost.n else "", interval, cost.quality,
+        _number(cost.stddev_ns), str(cost.n) if cost.n else "", interval,
+        quality_sentence(*cost.quality.columns),
     )  # fmt: skip
 
 

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
+import shutil
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import duckdb
 
+from rlscope_analysis.damage import damage_told
 from rlscope_analysis.overhead import estimate as overhead_costs
 from rlscope_analysis.trace import open_trace
+from rlscope_analysis.trace_file import own_configuration
 from rlscope_trace.calibrate.cache import boot_id
-from rlscope_trace.errors import TracerError
+from rlscope_trace.errors import TracerError, reason_of
+from rlscope_trace.outputs.place import open_place
+from rlscope_trace.outputs.trusted import closing
+from rlscope_trace.privileges import open_regular
 from rlscope_trace.procfs import is_running
 from rlscope_trace.store.calibration import costs_of_recording, insert_costs
-from rlscope_trace.store.database_file import configuration, is_interrupt, reason_of
+from rlscope_trace.store.database_file import (
+    DATABASE_NAME,
+    configuration,
+    is_interrupt,
+)
 from rlscope_trace.store.spool import process_start_time
 
 if TYPE_CHECKING:
@@ -49,7 +61,7 @@ def check_trace(path: Path, key: dict[str, str]) -> dict[str, object]:
     key: of this machine. Raises TraceError where it cannot be read, TracerError where it is none,
     cannot be written, or a process of it still runs.
     """
-    with open_trace(path, derives=False) as trace:
+    with damage_told(path), open_trace(path, derives=False) as trace:
         facts = dict(trace.sql(_FACTS).fetchall())
         ((costs,),) = trace.sql(_HAS_COSTS).fetchall()
         running = _running(trace) if facts.get(_BOOT) == boot_id() else []
@@ -77,20 +89,37 @@ def check_trace(path: Path, key: dict[str, str]) -> dict[str, object]:
 def add_costs(path: Path, facts: dict[str, object], known: Calibration) -> None:
     """Write the costs into a trace that check_trace() took: all of them, or none.
 
-    Raises TracerError where the file cannot be written, KeyboardInterrupt at Ctrl-C.
+    They go into a copy, which takes the place of the trace when it is complete: whatever DuckDB
+    writes beside a file that it changes is in a folder of ours. Raises TracerError where that
+    fails, KeyboardInterrupt at Ctrl-C.
     """
     try:
-        with duckdb.connect(str(path), config=configuration(path)) as con:
-            con.begin()
-            con.execute("DELETE FROM calibration_measured")
-            insert_costs(con, costs_of_recording(known.costs, facts))
-            con.execute("DELETE FROM calibration_estimate")
-            overhead_costs.store(con)
-            con.commit()
+        with open_place(path) as place, place.unfinished() as folder:
+            copy = folder.path / DATABASE_NAME
+            with open_regular(path) as trace, copy.open("xb") as file:
+                found = os.fstat(trace.fileno())
+                shutil.copyfileobj(trace, file, 1 << 20)
+            with duckdb.connect(str(copy), config=_configuration(folder.path)) as con:
+                con.begin()
+                con.execute("DELETE FROM calibration_measured")
+                insert_costs(con, costs_of_recording(known.costs, facts))
+                con.execute("DELETE FROM calibration_estimate")
+                overhead_costs.store(con)
+                con.commit()
+            copy.chmod(found.st_mode & 0o666)
+            # It stays whose it was, where we may see to that.
+            with suppress(PermissionError):
+                os.chown(copy, found.st_uid, found.st_gid)
+            place.publish(folder, DATABASE_NAME, overwrite=True, mode=None)
     except (duckdb.Error, OSError, RuntimeError) as error:
         if is_interrupt(error):
             raise KeyboardInterrupt from error
         raise _not_written(path, error) from error
+
+
+def _configuration(folder: Path) -> dict[str, str | bool | int | float | list[str]]:
+    """Return what the copy is changed with: as the recorder writes it, reaching nothing else."""
+    return {**own_configuration(), **configuration(folder)}
 
 
 def _running(trace: Trace) -> list[int]:
@@ -109,7 +138,6 @@ def _born_ns(pid: int) -> float:
 
 def _require_writable(path: Path) -> None:
     """Raise before anything is measured if the costs could not be written then."""
-    # DuckDB writes what it changes into a file beside it first.
     for place in (path, path.absolute().parent):
         if not os.access(place, os.W_OK):
             raise TracerError(
@@ -117,14 +145,18 @@ def _require_writable(path: Path) -> None:
                 hint=f"copy {path} to a place of yours, and add the costs to the copy",
             )
     try:
-        duckdb.connect(str(path), config=configuration(path)).close()
-    except (duckdb.Error, OSError) as error:
-        raise _not_written(path, error) from error
+        with closing(os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)) as trace:
+            fcntl.lockf(trace, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise TracerError(
+            f"cannot write {path}: Could not set lock: {error.strerror}",
+            hint="is it open in another program?",
+        ) from error
 
 
 def _not_written(path: Path, error: Exception) -> TracerError:
     return TracerError(
-        f"cannot write {path}: {reason_of(error)}", hint="is it open in another program?"
+        f"cannot write {path}: {reason_of(error)}", hint="is there room for a copy of it?"
     )
 
 

@@ -9,8 +9,9 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from rlscope_analysis.sentences import quality_sentence, reason_sentence
 from rlscope_trace.cli import messages
-from rlscope_trace.errors import TracerError
+from rlscope_trace.errors import TracerError, reason_of
 from rlscope_trace.store.spool import CALIBRATION_FILE
 from rlscope_trace.watch import interrupt_if_held, signals_interrupt
 
@@ -44,7 +45,10 @@ def take(directory: Path, key: dict[str, str]) -> Calibration:
 
 def _first_reason(taken: Calibration) -> str:
     """Return why the first of the events has no cost."""
-    return taken.costs[0].quality.removeprefix("not measured: ") if taken.costs else "no events"
+    if not taken.costs:
+        return "no events"
+    found = taken.costs[0].quality
+    return reason_sentence(found.code, found.subject, found.detail, found.numbers)
 
 
 def add_to_spool(spool: Path, *, wanted: bool, target_runs: Callable[[], bool]) -> None:
@@ -66,7 +70,7 @@ def add_to_spool(spool: Path, *, wanted: bool, target_runs: Callable[[], bool]) 
     except KeyboardInterrupt:
         messages.note(f"calibration skipped; {_LATER}")
     except Exception as error:  # noqa: BLE001 - a defect of ours, too, must not cost the recording
-        messages.warning(f"no calibration: {error}", _LATER)
+        messages.warning(f"no calibration: {reason_of(error)}", _LATER)
 
 
 def _known_or_taken(*, wanted: bool, target_runs: Callable[[], bool]) -> Calibration | None:
@@ -125,7 +129,7 @@ def _held_to_now(directory: Path, known: Calibration) -> Calibration:
     except KeyboardInterrupt:
         messages.note("the calibration was not checked")
     except Exception as error:  # noqa: BLE001 - what is known is good until it is contradicted
-        messages.note(f"the calibration was not checked: {error}")
+        messages.note(f"the calibration was not checked: {reason_of(error)}")
     return _as_held(directory, known)
 
 
@@ -161,7 +165,9 @@ def _check(directory: Path, known: Calibration) -> Calibration:
             costs = check.doubted(known.costs, *others)
             events = check.contradicted(costs)
     if lack := check.lacking(known.costs, others[-1]):
-        messages.note(f"the calibration was not checked as a whole: {lack}")
+        event, why = lack
+        told = quality_sentence(*why.columns)
+        messages.note(f"the calibration was not checked as a whole: {event}: {told}")
     else:
         _note_checked(directory, known, costs)
     return replace(known, costs=costs)

@@ -11,6 +11,8 @@ import typer
 
 from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.preflight import Finding, run_checks, tracing_works, working_rung
+from rlscope_trace.preflight.phases import check_phases
+from rlscope_trace.privileges import invoking_identity
 
 
 class DoctorFormat(str, Enum):
@@ -28,9 +30,20 @@ def doctor(
         Path | None,
         typer.Option("--output", "-o", help="The trace to be written: its directory is checked."),
     ] = None,
+    python: Annotated[
+        str | None,
+        typer.Option(
+            "--python",
+            help="A Python, whose libraries are imported to see whether phases are found in them.",
+            metavar="PYTHON",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Check everything that tracing needs; exit 0 only if it works."""
     findings = run_checks(output, argv=["doctor"])
+    if python is not None:
+        findings += check_phases(python, invoking_identity())
     render = _as_json if output_format is DoctorFormat.JSON else _as_table
     write_stdout([render(findings) + "\n"])
     if not tracing_works(findings):

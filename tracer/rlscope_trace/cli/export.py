@@ -8,11 +8,16 @@ from typing import Annotated
 
 import typer
 
+from rlscope_analysis.damage import damage_told
 from rlscope_analysis.export.timeline import Timeline
 from rlscope_analysis.trace import open_trace
 from rlscope_trace.cli import messages
+from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
 from rlscope_trace.cli.live_progress import sweeping
 from rlscope_trace.cli.timeline_file import is_stdout, write_timeline
+from rlscope_trace.privileges import invoking_identity
+from rlscope_trace.rights import become_saver
+from rlscope_trace.watch import signals_interrupt
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -37,7 +42,7 @@ _Force = Annotated[bool, typer.Option("--force", help="Replace the output.")]
 
 
 @app.command()
-def perfetto(
+def perfetto(  # noqa: PLR0913 - one parameter per option
     trace: _Trace,
     output: Annotated[
         Path,
@@ -48,13 +53,14 @@ def perfetto(
     start: _From = None,
     end: _To = None,
     force: _Force = False,
+    mode: ModeOption = DEFAULT_MODE,
 ) -> None:
     """Write Perfetto's protobuf: open it at https://ui.perfetto.dev, or with trace_processor."""
-    _export(trace, "perfetto", output, start=start, end=end, force=force)
+    _export(trace, "perfetto", output, start=start, end=end, force=force, mode=mode)
 
 
 @app.command()
-def chrome(
+def chrome(  # noqa: PLR0913 - one parameter per option
     trace: _Trace,
     output: Annotated[
         Path,
@@ -65,20 +71,36 @@ def chrome(
     start: _From = None,
     end: _To = None,
     force: _Force = False,
+    mode: ModeOption = DEFAULT_MODE,
 ) -> None:
     """Write Chrome's JSON as the PyTorch profiler does: for what reads Kineto's files."""
-    _export(trace, "chrome", output, start=start, end=end, force=force)
+    _export(trace, "chrome", output, start=start, end=end, force=force, mode=mode)
 
 
 def _export(  # noqa: PLR0913 - one parameter per option
-    trace: Path, form: str, output: Path, *, start: str | None, end: str | None, force: bool
+    trace: Path,
+    form: str,
+    output: Path,
+    *,
+    start: str | None,
+    end: str | None,
+    force: bool,
+    mode: str,
 ) -> None:
+    permissions = parse_mode(mode)
+    if not is_stdout(output):
+        become_saver(invoking_identity(), output)
     began_s = time.monotonic()
-    with sweeping() as progress, open_trace(trace, derives=False) as opened:
+    with (
+        signals_interrupt(),
+        sweeping() as progress,
+        damage_told(trace),
+        open_trace(trace, derives=False) as opened,
+    ):
         timeline = Timeline(opened, form, start=start, end=end)
         total = timeline.total_rows or 0
         pieces = timeline.pieces(lambda rows: progress(rows, max(rows, total)))
-        file_bytes = write_timeline(output, pieces, force=force)
+        file_bytes = write_timeline(output, pieces, force=force, mode=permissions)
     if timeline.is_complete:
         _report(timeline, output, file_bytes, time.monotonic() - began_s)
 

@@ -6,6 +6,8 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlscope_analysis.schema.facts.fact import Fact
+from rlscope_analysis.sentences import coverage_sentence
 from rlscope_trace import shims
 from rlscope_trace.cli import messages
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
     from rlscope_trace.target import Target
 
-_NOT_LAUNCHED = "the process was not started by rlscope-trace, so CUPTI has no tool in it"
+_NOT_LAUNCHED = Fact("not_launched", "CUPTI")
 _HOW_TO_GET_IT = "--inject loads one, or start the program with: rlscope-trace -- COMMAND"
 _DRIVER = "/libcuda.so"
 
@@ -47,7 +49,7 @@ class GpuCapture:
         refusal = settings.refusal()
         self._is_wanted = refusal is None
         self._is_launched = False
-        self.verdict = shims.Verdict(measured=False, reason=refusal or _NOT_LAUNCHED)
+        self.verdict = shims.Verdict(False, refusal or _NOT_LAUNCHED)
 
     @property
     def is_wanted(self) -> bool:
@@ -62,20 +64,21 @@ class GpuCapture:
     def injected(self) -> None:
         """Take that the shim is loaded into running processes: they tell how it went."""
         if self._is_wanted:
-            self.verdict = shims.Verdict(measured=True, reason="CUPTI, started late")
+            self.verdict = shims.Verdict(True, Fact("cupti_late"))
 
     def tell(self, targets: Sequence[Target]) -> None:
         """Say at the start, not only in the summary, that GPU activity cannot be had."""
         if self.verdict.measured or not self._is_wanted:
             return
+        why = coverage_sentence([self.verdict.fact], measured=False)
         if self._is_launched:
-            messages.warning(f"GPU activity is not recorded: {self.verdict.reason}")
+            messages.warning(f"GPU activity is not recorded: {why}")
         elif any(_uses_cuda(target.pid) for target in targets):
-            messages.warning(f"GPU activity is not recorded: {self.verdict.reason}", _HOW_TO_GET_IT)
+            messages.warning(f"GPU activity is not recorded: {why}", _HOW_TO_GET_IT)
 
     def facts(self) -> dict[str, object]:
         """Return what the spool is told: for the table capture."""
-        return {"measured": self.verdict.measured, "reason": self.verdict.reason}
+        return self.verdict.to_json()
 
 
 def _uses_cuda(pid: int) -> bool:

@@ -10,8 +10,10 @@ from typing import Annotated
 import typer
 
 from rlscope_trace.cli import messages
+from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
 from rlscope_trace.cli.saving import ProgressBar, completing, progress_bar, report_import
-from rlscope_trace.privileges import chown_to_invoker, invoking_identity
+from rlscope_trace.privileges import invoking_identity
+from rlscope_trace.rights import become_saver
 from rlscope_trace.session import require_utf8
 
 app = typer.Typer(
@@ -38,8 +40,11 @@ def kineto(
         typer.Option("--salvage", help="Keep what comes before the damage in a damaged file."),
     ] = False,
     force: _Force = False,
+    mode: ModeOption = DEFAULT_MODE,
 ) -> None:
     """Import traces of the PyTorch profiler (Kineto, Chrome JSON), all of them into one trace."""
+    permissions = parse_mode(mode)
+    become_saver(invoking_identity(), output)
     with _importing(files, output) as progress:
         from rlscope_trace.importers.kineto import import_kineto
 
@@ -50,8 +55,8 @@ def kineto(
             overwrite=force,
             complete=completing(progress),
             progress=progress,
+            mode=permissions,
         )
-    chown_to_invoker(output, invoking_identity())
     report_import(saved)
 
 
@@ -63,15 +68,18 @@ def nsys(
     ],
     output: _Output = Path("trace.duckdb"),
     force: _Force = False,
+    mode: ModeOption = DEFAULT_MODE,
 ) -> None:
     """Import traces of Nsight Systems: nsys export --type sqlite REPORT.nsys-rep."""
+    permissions = parse_mode(mode)
+    become_saver(invoking_identity(), output)
     with _importing(files, output) as progress:
         from rlscope_trace.importers.nsys import import_nsys
 
         saved = import_nsys(
-            files, output, overwrite=force, complete=completing(progress), progress=progress
-        )
-    chown_to_invoker(output, invoking_identity())
+            files, output, overwrite=force, complete=completing(progress), progress=progress,
+            mode=permissions,
+        )  # fmt: skip
     report_import(saved)
 
 

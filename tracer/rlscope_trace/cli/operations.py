@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from rlscope_analysis.schema.facts.fact import Fact
+from rlscope_analysis.sentences import coverage_sentence
 from rlscope_trace import shims
 from rlscope_trace.cli import messages
 from rlscope_trace.errors import TracerError
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from rlscope_trace.session import Session
     from rlscope_trace.target import Target
 
-_NOT_LAUNCHED = "the process was not started by rlscope-trace, so NVTX has no tool in it"
+_NOT_LAUNCHED = shims.Verdict(False, Fact("not_launched", "NVTX"))
 _HOW_TO_GET_THEM = "--inject loads one, or start the program with: rlscope-trace -- COMMAND"
 
 
@@ -34,13 +36,12 @@ class OperationCapture:
     gpu: GpuCapture
     """Of the same shim."""
     session: str = field(default_factory=shims.new_session)
-    measured: bool = False
-    reason: str = _NOT_LAUNCHED
+    verdict: shims.Verdict = _NOT_LAUNCHED
     _hint: str | None = _HOW_TO_GET_THEM
 
     def __post_init__(self) -> None:
         if not self.is_wanted:
-            self.reason = shims.NOT_ASKED_FOR
+            self.verdict = shims.Verdict(False, shims.NOT_ASKED_FOR)
 
     @property
     def is_wanted(self) -> bool:
@@ -64,7 +65,7 @@ class OperationCapture:
             identity=identity,
         )
         self.gpu.launched(injection)
-        self.measured, self.reason = injection.operations.measured, injection.operations.reason
+        self.verdict = injection.operations
         return injection.environment
 
     def inject_late(self, targets: Sequence[Target], session: Session) -> None:
@@ -80,7 +81,8 @@ class OperationCapture:
                 )  # fmt: skip
             except TracerError as error:
                 messages.warning(str(error), error.hint)
-                session.note_late(found.pid, measured=False, reason=str(error))
+                why = Fact("shim_not_loaded", detail=str(error))
+                session.note_late(found.pid, measured=False, fact=why)
                 continue
             for sentence in result.captured:
                 messages.say(f"pid {found.pid}: {sentence}")
@@ -88,18 +90,22 @@ class OperationCapture:
                 messages.note(f"pid {found.pid}: {sentence}")
             self.gpu.injected()
             session.facts["gpu"] = self.gpu.facts()
-            session.note_late(found.pid, measured=True, reason=result.reason)
+            lacks = Fact("shim_loaded_late", detail=result.reason) if result.reason else None
+            session.note_late(found.pid, measured=True, fact=lacks)
 
     def tell(self, session: Session, targets: Sequence[Target]) -> None:
         """Say at the start, not only in the summary, that something cannot be had."""
         self.gpu.tell(targets)
-        if self.is_wanted and not self.measured and not session.find_shims():
+        if self.is_wanted and not self.verdict.measured and not session.find_shims():
             if session.all_taken():
-                messages.warning(f"operations are not recorded: {shims.TAKEN}", "stop it first")
+                self._warn(shims.TAKEN, "stop it first")
                 return
-            messages.warning(f"operations are not recorded: {self.reason}", self._hint)
+            self._warn(self.verdict.fact, self._hint)
+
+    def _warn(self, fact: Fact, hint: str | None) -> None:
+        why = coverage_sentence([fact], measured=False)
+        messages.warning(f"operations are not recorded: {why}", hint)
 
     def facts(self) -> dict[str, object]:
         """Return what the spool is told: for the table capture."""
-        operations = {"measured": self.measured, "reason": self.reason}
-        return {"operations": operations, "gpu": self.gpu.facts()}
+        return {"operations": self.verdict.to_json(), "gpu": self.gpu.facts()}

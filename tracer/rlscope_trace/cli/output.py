@@ -4,24 +4,38 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from typing import TYPE_CHECKING
 
-from rlscope_trace.errors import OutputExistsError, TracerError
+from rlscope_analysis.text_table import BOLD, PLAIN
+from rlscope_analysis.wording import harmless
+from rlscope_trace.errors import TracerError
+from rlscope_trace.outputs.place import PRIVATE_MODE, open_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
 
-def write_stdout(chunks: Iterable[str]) -> None:
-    """Write to stdout; a reader that leaves early, like head, ends it without a word."""
+# The only commands to a terminal in what we write: bold rows of tables.
+_OUR_OWN = re.compile(f"({re.escape(BOLD)}|{re.escape(PLAIN)})")
+
+
+def write_stdout(chunks: Iterable[str], *, is_data: bool = False) -> None:
+    """Write to stdout; a reader that leaves early, like head, ends it without a word.
+
+    What a terminal would obey is escaped. is_data: only where stdout is one; a program or a file
+    gets every value as it is.
+    """
+    shown = sys.stdout.isatty()
+    as_is = is_data and not shown
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A name that this locale cannot show is no reason to fail.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         for chunk in chunks:
-            sys.stdout.write(chunk)
+            sys.stdout.write(chunk if as_is else _escaped(chunk, for_terminal=shown))
         sys.stdout.flush()
     except BrokenPipeError:
         # Else the interpreter fails once more when it flushes stdout at exit.
@@ -31,14 +45,21 @@ def write_stdout(chunks: Iterable[str]) -> None:
         raise TracerError(f"cannot write the output: {error.strerror}") from error
 
 
+def _escaped(text: str, *, for_terminal: bool) -> str:
+    if not for_terminal or BOLD not in text:
+        return harmless(text)
+    parts = _OUR_OWN.split(text)
+    return "".join(part if part in (BOLD, PLAIN) else harmless(part) for part in parts)
+
+
 def write_file(path: Path, text: str, *, force: bool) -> None:
     """Write a new file; with `force` also in the place of one that exists."""
     try:
-        with path.open("w" if force else "x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError as error:
-        raise OutputExistsError(
-            f"{path} exists already", hint="choose another name, or add --force"
-        ) from error
+        with open_place(path) as place:
+            place.refuse_existing(overwrite=force)
+            with place.unfinished() as folder:
+                written = folder.path / "text"
+                written.write_text(text, encoding="utf-8", errors="backslashreplace")
+                place.publish(folder, "text", overwrite=force, mode=PRIVATE_MODE)
     except OSError as error:
         raise TracerError(f"cannot write {path}: {error.strerror}") from error

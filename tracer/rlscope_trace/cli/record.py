@@ -10,6 +10,7 @@ import typer
 
 from rlscope_trace import shims, target, watch
 from rlscope_trace.cli import messages
+from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
 from rlscope_trace.cli.gpu import CuptiName, GraphsName, gpu_settings
 from rlscope_trace.cli.instruments import (
     CudaCallsName,
@@ -52,6 +53,7 @@ def record(  # noqa: PLR0913 - one parameter per option
         Path, typer.Option("--output", "-o", help="The trace to write.")
     ] = _DEFAULT_OUTPUT,
     force: Annotated[bool, typer.Option("--force", help="Replace the output.")] = False,
+    mode: ModeOption = DEFAULT_MODE,
     loader: Annotated[
         LoaderName, typer.Option(help="What loads the probes: libbpf, or Debian's bcc.")
     ] = LoaderName.LIBBPF,
@@ -219,7 +221,7 @@ def record(  # noqa: PLR0913 - one parameter per option
     settings = Settings(
         output, force, duration, loader, capture, ring_mib, strict, progress, modules, auto,
         inject, instruments, calibrate, nvml,
-        gpu_settings(cupti, cuda_graphs, memory=cuda_memory),
+        gpu_settings(cupti, cuda_graphs, memory=cuda_memory), parse_mode(mode),
     )  # fmt: skip
     code = _attach(pid, settings) if pid else _launch(command or [], settings)
     raise typer.Exit(code)
@@ -228,7 +230,7 @@ def record(  # noqa: PLR0913 - one parameter per option
 def _attach(pids: list[str], settings: Settings) -> int:
     targets = target.resolve(pids, argv=sys.argv[1:])
     facts: dict[str, object] = {"mode": "attach", "target_pids": [found.pid for found in targets]}
-    recording = Recording(settings, facts)
+    recording = Recording(settings, facts, invoking_identity())
     with watch.signals_held():
         threads = recording.start(targets, launched=False)
         if not threads and target.alive(targets):
@@ -250,7 +252,7 @@ def _attach(pids: list[str], settings: Settings) -> int:
 def _launch(command: list[str], settings: Settings) -> int:
     signals = SignalSetup.capture()
     identity = invoking_identity()
-    recording = Recording(settings, {"mode": "launch", "command": command})
+    recording = Recording(settings, {"mode": "launch", "command": command}, identity)
     with watch.signals_held():
         # First of all: a fork is safest while this process has no other thread.
         environment = recording.environment(command, invoking_environment(identity), identity)
@@ -269,13 +271,26 @@ def _launch(command: list[str], settings: Settings) -> int:
         code = launched.poll()
         if code is None:
             # --duration is over: save at once, with signals still held for the program.
-            saved = recording.save()
+            saved = _saved(recording)
             watch.watch_program(launched, deadline_s=None, tick=lambda: None)
             code = launched.poll() or 0
             return _exit_code(code, saved, settings)
-    return _exit_code(code, recording.save(), settings)
+    return _exit_code(code, _saved(recording), settings)
 
 
-def _exit_code(code: int, saved: FinaliseReport, settings: Settings) -> int:
+def _saved(recording: Recording) -> FinaliseReport | None:
+    """Save; say why that failed: the exit code is the program's own, as if we were not there."""
+    try:
+        return recording.save()
+    except TracerError as failure:
+        messages.error(str(failure), failure.hint)
+        return None
+
+
+def _exit_code(code: int, saved: FinaliseReport | None, settings: Settings) -> int:
     """Return the target's code, or the one that says that something was lost."""
-    return _SAVED_WITH_LOSSES if settings.strict and saved.losses and code == 0 else code
+    if not settings.strict or code != 0:
+        return code
+    if saved is None:
+        return TracerError.exit_code
+    return _SAVED_WITH_LOSSES if saved.losses else code

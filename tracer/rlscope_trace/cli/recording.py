@@ -15,12 +15,20 @@ from rlscope_trace.cli import messages
 from rlscope_trace.cli.gpu import GpuCapture
 from rlscope_trace.cli.live_line import LiveLine, ProgressMode, shows_live_line
 from rlscope_trace.cli.operations import OperationCapture
-from rlscope_trace.errors import TracerError, UsageError
+from rlscope_trace.errors import SpoolError, TracerError, UsageError, reason_of
+from rlscope_trace.limits import require_room
 from rlscope_trace.nvml.counter_file import COUNTERS_FILE
 from rlscope_trace.nvml.sampler import CounterSampler
-from rlscope_trace.privileges import chown_to_invoker, invoking_identity
-from rlscope_trace.session import Session, prepare_output, ring_bytes
-from rlscope_trace.store.spool import remove_files
+from rlscope_trace.outputs.place import open_place
+from rlscope_trace.rights import become_recorder, become_saver, keep_for_folder
+from rlscope_trace.session import (
+    Session,
+    prepare_output,
+    require_utf8,
+    ring_bytes,
+    spool_directory,
+)
+from rlscope_trace.store.spool import open_spool, remove_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +37,7 @@ if TYPE_CHECKING:
     from rlscope_trace import target
     from rlscope_trace.instruments.settings import InstrumentSettings
     from rlscope_trace.launch import Launched
+    from rlscope_trace.outputs.private import PrivateFolder
     from rlscope_trace.privileges import Identity
     from rlscope_trace.probes import Opened
     from rlscope_trace.session import Counters
@@ -70,13 +79,19 @@ class Settings:
     calibrate: bool
     nvml: bool
     gpu: GpuSettings
+    mode: int
+    """Of the trace: who may read it."""
 
 
 class Recording:
     """A session with its output, its live line and its words."""
 
-    def __init__(self, settings: Settings, facts: dict[str, object]) -> None:
+    def __init__(
+        self, settings: Settings, facts: dict[str, object], identity: Identity | None
+    ) -> None:
+        """identity: the user that called sudo, whom the recording belongs to."""
         self._settings = settings
+        self._identity = identity
         self._output = _absolute(settings.output)
         self._ring_bytes = ring_bytes(settings.ring_mib)
         self._facts = {
@@ -84,10 +99,11 @@ class Recording:
             "calibration_key": machine_key(), "boot_id": boot_id(), **facts,
         }  # fmt: skip
         self._session: Session | None = None
-        self._directory: Path | None = None
+        self._spool: PrivateFolder | None = None
         self._counters: CounterSampler | None = None
         self._line = LiveLine(shown=False)
         self._told_write_error = 0
+        self._told_refused: set[str] = set()
         self._operations = OperationCapture(
             auto=settings.auto, modules=settings.nvtx, gpu=GpuCapture(settings.gpu)
         )
@@ -100,11 +116,14 @@ class Recording:
 
     def start(self, processes: list[target.Target] | list[Launched], *, launched: bool) -> int:
         """Load, attach and enter the processes; return how many threads they have."""
+        require_utf8(self._output)
+        require_room(sys.argv[1:])
+        become_recorder(self._identity)
         opened = _open_capture(self._settings, self._ring_bytes, self._output)
-        self._directory = prepare_output(self._output, force=self._settings.force)
+        self._spool = self._prepare_output()
         self._facts |= self._operations.facts()
         self._session = Session(
-            opened, self._directory, self._facts,
+            opened, self._spool.path, self._facts,
             shim_session=self._operations.session, instruments=self._settings.instruments,
             listens=self._operations.has_shim,
         )  # fmt: skip
@@ -114,11 +133,22 @@ class Recording:
             self.discard()
             raise _cannot_record(error, self._output) from error
         if self._settings.nvml:
-            self._counters = CounterSampler(self._directory / COUNTERS_FILE)
+            self._counters = CounterSampler(self._spool.path / COUNTERS_FILE)
             self._counters.start()
         shown = shows_live_line(self._settings.progress, launched=launched)
         self._line = LiveLine(shown=shown)
         return threads
+
+    def _prepare_output(self) -> PrivateFolder:
+        try:
+            with open_place(self._output) as place:
+                keep_for_folder(self._identity, place.folder)
+                return prepare_output(place, force=self._settings.force)
+        except OSError as error:
+            raise SpoolError(
+                f"cannot write to {self._output.parent}: {error.strerror}",
+                hint="-o names another place for the trace",
+            ) from error
 
     def begin_operations(self, targets: Sequence[target.Target] = ()) -> None:
         """Load the shim into running processes, if that is asked for; say what cannot be had."""
@@ -135,17 +165,26 @@ class Recording:
         """Draw the live line; tell of a full disk when it is full, not when all is over."""
         counters = self._running().counters()
         self._tell_write_error(counters)
+        self._tell_refused(counters)
         self._line.update(counters)
 
     def _tell_write_error(self, counters: Counters) -> None:
         if counters.write_error and counters.write_error != self._told_write_error:
             self._line.clear()
             messages.warning(
-                f"cannot write to {self._directory}: {os.strerror(counters.write_error)};"
-                " records are dropped until there is room",
+                f"cannot write to {spool_directory(self._output)}:"
+                f" {os.strerror(counters.write_error)}; records are dropped until there is room",
                 "free space on that disk: what was recorded is kept",
             )
         self._told_write_error = counters.write_error
+
+    def _tell_refused(self, counters: Counters) -> None:
+        counts = {"dropped": counters.dropped_operations, **counters.refused}
+        for reason, (words, hint) in _REFUSED.items():
+            if counts.get(reason) and reason not in self._told_refused:
+                self._told_refused.add(reason)
+                self._line.clear()
+                messages.warning(words, hint)
 
     def stop(self, reason: str) -> None:
         """Stop recording; the target runs on without us."""
@@ -157,32 +196,42 @@ class Recording:
         )
 
     def save(self) -> FinaliseReport:
-        """Make the trace of the spool and say what it holds."""
+        """Make the trace of the spool and say what it holds; TracerError where that fails."""
+        if self._spool is None:
+            raise RuntimeError("nothing was recorded")
+        try:
+            return self._save(self._spool)
+        except (ImportError, OSError, MemoryError) as error:
+            raise SpoolError(
+                f"cannot save {self._output}: {reason_of(error)}",
+                hint=f"rlscope-trace recover {self._spool.shown}",
+            ) from error
+
+    def _save(self, spool: PrivateFolder) -> FinaliseReport:
         # Here, not above: DuckDB takes longer to import than the probes take to load.
         from rlscope_trace.cli.calibrating import add_to_spool
         from rlscope_trace.cli.saving import report, save_trace
 
-        if self._directory is None:
-            raise RuntimeError("nothing was recorded")
         add_to_spool(
-            self._directory,
+            spool.path,
             wanted=self._settings.calibrate,
             target_runs=self._running().target_runs,
         )
-        try:
-            saved = save_trace(self._directory, self._output, overwrite=self._settings.force)
-        except BaseException:
-            chown_to_invoker(self._directory, invoking_identity())
-            raise
+        become_saver(self._identity, self._output)
+        saved = save_trace(
+            open_spool(spool.path, shown=spool.shown), self._output,
+            overwrite=self._settings.force, mode=self._settings.mode,
+        )  # fmt: skip
         report(saved)
         return saved.report
 
     def discard(self) -> None:
         """Remove the spool of a recording that never began."""
         self._stop_counters()
-        if self._directory is not None:
-            remove_files(self._directory)
-            self._directory = None
+        if self._spool is not None:
+            remove_files(self._spool.path, shown=self._spool.shown)
+            self._spool.close()
+            self._spool = None
 
     def _stop_counters(self) -> None:
         if self._counters is not None:
@@ -193,6 +242,31 @@ class Recording:
         if self._session is None:
             raise RuntimeError("the recording has not been started")
         return self._session
+
+
+# What of the operations is not taken, while it happens: all else is told when all is over.
+_REFUSED = {
+    "dropped": (
+        "operations are dropped: a process marks them faster than they are read",
+        "mark fewer ranges, or leave the recorder a CPU",
+    ),
+    "limited": (
+        "a process marks more operations than are kept: the rest is dropped",
+        "mark fewer ranges",
+    ),
+    "damaged": (
+        "a process wrote over the memory in which it tells of its operations: some are lost",
+        "look for a defect of the program that overwrites memory",
+    ),
+    "memories": (
+        "more processes tell of operations than are read: those of the others are dropped",
+        "trace fewer processes at once: --pid",
+    ),
+    "strangers": (
+        "a process that is not traced sent operations: they were refused",
+        "none is needed: nothing of it is in the trace",
+    ),
+}
 
 
 def _absolute(path: Path) -> Path:

@@ -1,15 +1,21 @@
 """`rlscope-trace recover`: makes a trace of what a recorder that was killed left behind."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rlscope_trace.cli import messages
+from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
 from rlscope_trace.cli.saving import report, save_trace
 from rlscope_trace.errors import SpoolError, UsageError
+from rlscope_trace.outputs.trusted import closing, open_folder
+from rlscope_trace.privileges import invoking_identity
+from rlscope_trace.rights import become_saver
 from rlscope_trace.session import require_utf8
-from rlscope_trace.store.spool import open_spool
+from rlscope_trace.store.spool import Spool, open_spool
 
 _SUFFIX = ".spool"
 
@@ -24,6 +30,7 @@ def recover(
         typer.Option("--output", "-o", help="Trace to write; default: the spool without .spool."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the output.")] = False,
+    mode: ModeOption = DEFAULT_MODE,
 ) -> None:
     """Make a trace of the spool of a recorder that was killed, or that could not save.
 
@@ -32,15 +39,35 @@ def recover(
     written = output or _default_output(spool)
     for path in (spool, written):
         require_utf8(path)
-    opened = open_spool(spool)
+    permissions = parse_mode(mode)
+    become_saver(invoking_identity(), written, spool)
+    with _opened(spool) as opened:
+        _recover(opened, written, force=force, mode=permissions)
+
+
+def _recover(opened: Spool, written: Path, *, force: bool, mode: int) -> None:
     if opened.is_live():
         raise SpoolError(
-            f"the recorder with pid {opened.session.get('recorder_pid')} is still writing {spool}",
+            f"the recorder with pid {opened.session.get('recorder_pid')} is still writing"
+            f" {opened.shown}",
             hint=f"stop it first: kill -INT {opened.session.get('recorder_pid')}",
         )
     if not opened.end_ns:
         messages.note("the recording was cut off: threads end at their last record")
-    report(save_trace(spool, written, overwrite=force))
+    report(save_trace(opened, written, overwrite=force, mode=mode))
+
+
+@contextmanager
+def _opened(spool: Path) -> Iterator[Spool]:
+    """Open a spool by a descriptor, so that it stays the same one while it is read."""
+    try:
+        descriptor = open_folder(spool)
+    except OSError:
+        # It says what is wrong.
+        yield open_spool(spool)
+        return
+    with closing(descriptor):
+        yield open_spool(Path(f"/proc/self/fd/{descriptor}"), shown=spool)
 
 
 def _default_output(spool: Path) -> Path:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import signal
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.derive import complete
+from rlscope_analysis.schema.vocabulary import PHASES_CAPTURE
+from rlscope_analysis.sentences import fact_sentence, facts_of, loss_sentence
 from rlscope_analysis.summary.gpu import gpu_line, gpu_summary
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.live_progress import live_progress
-from rlscope_trace.privileges import chown_to_invoker, invoking_identity
 from rlscope_trace.store.finalise import finalise
-from rlscope_trace.store.spool import open_spool
 from rlscope_trace.watch import signals_handled
 
 if TYPE_CHECKING:
@@ -29,8 +29,17 @@ if TYPE_CHECKING:
     from rlscope_trace.importers.trace_writer import ImportReport
     from rlscope_trace.store.database_file import ReportProgress
     from rlscope_trace.store.finalise import FinaliseReport
+    from rlscope_trace.store.spool import Spool
     from rlscope_trace.store.stats import TraceStat
 
+# So many kinds of losses are shown: more than any recording has that nobody damaged.
+_SHOWN_LOSSES = 20
+_PHASE_FAILURES_SQL = """
+SELECT DISTINCT
+  {'code': code, 'subject': subject, 'detail': detail, 'count': count} AS fact
+FROM capture WHERE kind = ? ORDER BY fact LIMIT 20
+"""
+_PHASE_HINT = "rlscope-trace doctor --python PYTHON tells which libraries phases are found in"
 _STEPS = {
     "scan": "reading the spool",
     "read": "reading",
@@ -50,29 +59,26 @@ class Saved:
 
     report: FinaliseReport
     gpu: GpuSummary
+    phase_failures: tuple[str, ...]
+    """Why phases of some processes are missing."""
 
 
-def save_trace(spool_directory: Path, output: Path, *, overwrite: bool) -> Saved:
-    """Turn the spool into a verified trace database; the spool goes only when that has worked.
-
-    The trace belongs to the user that called sudo.
-    """
+def save_trace(spool: Spool, output: Path, *, overwrite: bool, mode: int) -> Saved:
+    """Turn the spool into a verified trace database; the spool goes only when that has worked."""
     gpu: list[GpuSummary] = []
+    phase_failures: list[str] = []
 
     def finish(con: duckdb.DuckDBPyConnection) -> None:
         completing(progress)(con)
         gpu.append(gpu_summary(lambda query: con.execute(query).fetchall()))
+        rows = con.execute(_PHASE_FAILURES_SQL, [PHASES_CAPTURE]).fetchall()
+        phase_failures.extend(fact_sentence(fact) for fact in facts_of(row for (row,) in rows))
 
-    with _second_interrupt_stops(spool_directory), progress_bar() as progress:
+    with _second_interrupt_stops(spool.shown), progress_bar() as progress:
         saved = finalise(
-            open_spool(spool_directory),
-            output,
-            overwrite=overwrite,
-            complete=finish,
-            progress=progress,
+            spool, output, overwrite=overwrite, complete=finish, progress=progress, mode=mode
         )
-    chown_to_invoker(output, invoking_identity())
-    return Saved(saved, gpu[0])
+    return Saved(saved, gpu[0], tuple(phase_failures))
 
 
 def completing(progress: ReportProgress) -> Callable[[duckdb.DuckDBPyConnection], None]:
@@ -93,6 +99,8 @@ def report(saved: Saved) -> None:
         messages.say(f"GPU: {done}")
     for whose in saved.gpu.refused:
         messages.note(f"GPU activity was not recorded {whose}")
+    for failure in saved.phase_failures:
+        messages.warning(f"automatic phases are incomplete: {failure}", _PHASE_HINT)
     _report_losses(written.losses)
 
 
@@ -108,9 +116,13 @@ def report_import(saved: ImportReport) -> None:
 
 
 def _report_losses(losses: tuple[TraceStat, ...]) -> None:
-    for loss in losses:
+    for loss in losses[:_SHOWN_LOSSES]:
         count = "an unknown number of" if loss.count is None else f"{loss.count:,}"
-        messages.warning(f"{count} {loss.kind}: {loss.source}", loss.remedy)
+        sentence, remedy = loss_sentence(loss.code, asdict(loss))
+        messages.warning(f"{count} {loss.kind}: {sentence}", remedy)
+    more = len(losses) - _SHOWN_LOSSES
+    if more > 0:
+        messages.warning(f"and {more:,} more kinds of losses: table trace_stat has them all")
     if not losses:
         messages.say("nothing lost")
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from rlscope_analysis.damage import damage_told
 from rlscope_analysis.query import run_query
 from rlscope_analysis.result_format import csv_chunks, json_chunks, table_chunks
 from rlscope_analysis.trace import Trace, open_trace
@@ -43,15 +44,17 @@ def sql(
     ] = False,
 ) -> None:
     """Ask a trace anything in SQL (DuckDB's); the trace is only read, never changed."""
-    with open_trace(trace) as opened:
+    with damage_told(trace, asks_our_own=False), open_trace(trace) as opened:
 
         def chunks(text: str) -> Iterator[str]:
             return answer(opened, text, output_format, limit=None if every else _TABLE_ROWS)
 
+        is_data = output_format is ResultFormat.CSV
+
         if query is None and sys.stdin.isatty():
             SqlShell(trace=opened, answer=chunks).run()
         else:
-            write_stdout(chunks(sys.stdin.read() if query is None else query))
+            write_stdout(chunks(sys.stdin.read() if query is None else query), is_data=is_data)
 
 
 def answer(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from rlscope_analysis.catalog import Relation, describe
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.query import split_statements
 from rlscope_analysis.text_table import Column, TextRow, format_table
+from rlscope_trace.cli import messages
 from rlscope_trace.cli.output import write_stdout
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class SqlShell:
             if text is not None:
                 self._answer(text)
         except KeyboardInterrupt:
-            sys.stderr.write("stopped\n")
+            messages.say("stopped")
             return True
         return text is not None
 
@@ -137,8 +137,7 @@ class SqlShell:
             for part in [text] if is_command else split_statements(self.trace, text):
                 write_stdout(self.answer(part))
         except TraceError as error:
-            hint = f"hint: {error.hint}\n" if error.hint else ""
-            sys.stderr.write(f"error: {error}\n{hint}")
+            messages.error(str(error), error.hint)
 
 
 def _open_history() -> Path | None:

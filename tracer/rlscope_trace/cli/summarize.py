@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from rlscope_analysis.damage import damage_told
 from rlscope_analysis.operations import report as report_operation
 from rlscope_analysis.operations.table import render_table as render_operations
 from rlscope_analysis.reports import REPORTS, Report
@@ -27,6 +28,8 @@ from rlscope_trace.cli import messages
 from rlscope_trace.cli.live_progress import sweeping
 from rlscope_trace.cli.output import write_file, write_stdout
 from rlscope_trace.errors import UsageError
+from rlscope_trace.privileges import invoking_identity
+from rlscope_trace.rights import become_saver
 
 # A pipe or a file has no width; nothing has to wrap for it before this.
 _WIDTH_ELSEWHERE = 160
@@ -108,9 +111,12 @@ def summarize(  # noqa: PLR0913 - one parameter per option
     """Show where the time of each process and thread went; docs/summary.md explains the numbers."""
     report = _report(view, by, per)
     limit = None if every else rows
+    if output is not None:
+        become_saver(invoking_identity(), output)
     with (
         _telling_interrupts(),
         sweeping() as progress,
+        damage_told(trace),
         open_trace(trace, start=start, end=end, progress=progress) as opened,
     ):
         if report is None:
@@ -126,7 +132,7 @@ def summarize(  # noqa: PLR0913 - one parameter per option
                 opened, report, output_format, limit=limit, to_file=output is not None
             )
     if output is None:
-        write_stdout([text])
+        write_stdout([text], is_data=output_format is SummaryFormat.CSV)
     else:
         write_file(output, text, force=force)
 

@@ -7,14 +7,16 @@ import os
 import sys
 from typing import IO, TYPE_CHECKING, cast
 
-from rlscope_trace.errors import TracerError, UsageError
-from rlscope_trace.privileges import chown_to_invoker, invoking_identity
-from rlscope_trace.store.database_file import partial_of, publish, reason_of, refuse_existing
+from rlscope_trace.errors import TracerError, UsageError, reason_of
+from rlscope_trace.outputs.place import PRIVATE_MODE, Place, open_place
+from rlscope_trace.outputs.trusted import open_existing
 from rlscope_trace.watch import signals_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+_UNFINISHED = "timeline"
 
 # Higher levels save a tenth of the bytes for three times the time.
 _COMPRESSION = 1
@@ -25,7 +27,9 @@ def is_stdout(output: Path) -> bool:
     return str(output) == "-"
 
 
-def write_timeline(output: Path, pieces: Iterable[bytes], *, force: bool) -> int | None:
+def write_timeline(
+    output: Path, pieces: Iterable[bytes], *, force: bool, mode: int = PRIVATE_MODE
+) -> int | None:
     """Write the pieces to the output; returns how many bytes it has then, None: that is not known.
 
     A file has another name until it is complete, and is gzipped where its own ends in .gz; what was
@@ -37,28 +41,23 @@ def write_timeline(output: Path, pieces: Iterable[bytes], *, force: bool) -> int
     try:
         if output.exists() and not output.is_file() and not output.is_dir():
             # A pipe or a device takes the bytes; no file may come in its place.
-            with output.open("wb") as file:
+            with os.fdopen(open_existing(output, os.O_WRONLY), "wb") as file:
                 _write(file, output, pieces)
             return None
-        refuse_existing(output, overwrite=force)
-        return _write_file(output, pieces, force=force)
+        with open_place(output) as place:
+            place.refuse_existing(overwrite=force)
+            return _write_file(place, pieces, force=force, mode=mode)
     except OSError as error:
         raise TracerError(
             f"cannot write {output}: {reason_of(error)}", hint="choose another place with -o"
         ) from error
 
 
-def _write_file(output: Path, pieces: Iterable[bytes], *, force: bool) -> int:
-    partial = partial_of(output)
-    try:
-        with signals_interrupt():
-            with partial.open("wb") as file:
-                _write(file, output, pieces)
-            file_bytes = publish(output, overwrite=force)
-    finally:
-        partial.unlink(missing_ok=True)
-    chown_to_invoker(output, invoking_identity())
-    return file_bytes
+def _write_file(place: Place, pieces: Iterable[bytes], *, force: bool, mode: int) -> int:
+    with signals_interrupt(), place.unfinished() as folder:
+        with (folder.path / _UNFINISHED).open("xb") as file:
+            _write(file, place.path, pieces)
+        return place.publish(folder, _UNFINISHED, overwrite=force, mode=mode)
 
 
 def _write(file: IO[bytes], output: Path, pieces: Iterable[bytes]) -> None:

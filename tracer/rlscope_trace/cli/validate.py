@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from rlscope_analysis.sentences import quality_sentence
 from rlscope_analysis.trace import open_trace
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.errors import OutputExistsError, TracerError, UsageError
-from rlscope_trace.privileges import chown_to_invoker, invoking_identity
+from rlscope_trace.privileges import acting_as, chown_to_invoker, invoking_identity
 from rlscope_trace.validate.own_files import OwnFiles, may_mount
 from rlscope_trace.validate.plan import run_pairs, run_pairs_together, warm_up
 from rlscope_trace.validate.report import render_json, render_table
@@ -169,26 +170,26 @@ def _directories(keep: Path | None) -> Iterator[tuple[Path, Path]]:
     """Yield where the program's side of a run writes, and where traces go; remove what is ours."""
     if keep is not None:
         try:
-            keep.mkdir()
+            with acting_as(invoking_identity()):
+                keep.mkdir()
         except FileExistsError:
             raise OutputExistsError(f"{keep} exists", hint="--keep names a new folder") from None
         except OSError as error:
             raise TracerError(f"cannot make {keep}: {error.strerror}") from error
-        chown_to_invoker(keep, invoking_identity())
     base = Path(tempfile.mkdtemp(prefix="rlscope-validate-"))
     try:
         # The program's user passes through, and writes into a folder of its own only.
         base.chmod(0o711)
-        directory = base / "run"
-        directory.mkdir()
-        if identity := invoking_identity():
-            os.chown(directory, identity.uid, identity.gid)
-        yield directory, keep.absolute() if keep else base
+        directory, traces = base / "run", base / "traces"
+        for made in (directory, traces):
+            made.mkdir()
+            chown_to_invoker(made, invoking_identity())
+        yield directory, keep.absolute() if keep else traces
     finally:
         shutil.rmtree(base, ignore_errors=True)
         if keep is not None:
             # If nothing is in it: then it is not in the way of the next try.
-            with suppress(OSError):
+            with suppress(OSError), acting_as(invoking_identity()):
                 keep.rmdir()
 
 
@@ -203,10 +204,12 @@ def _collect(runner: Runner, asked: Asked, traces: Path, *, keeps: bool) -> tupl
     """Return the pairs there are, and whether Ctrl-C ended it early."""
 
     def read(trace: Path, pid: int) -> TraceFigures:
-        with open_trace(trace) as opened:
-            figures = read_figures(opened.connection, pid=pid)
-        if not keeps:
-            trace.unlink()
+        # Of the user that called sudo, in a folder of theirs.
+        with acting_as(invoking_identity()):
+            with open_trace(trace) as opened:
+                figures = read_figures(opened.connection, pid=pid, words=quality_sentence)
+            if not keeps:
+                trace.unlink()
         return figures
 
     pairs: list[Pair] = []

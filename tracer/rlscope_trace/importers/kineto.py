@@ -7,14 +7,18 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_analysis.schema.vocabulary import LAYER_CAPTURE
 from rlscope_trace.importers.columns import Column, Table
 from rlscope_trace.importers.input_paths import check_paths
 from rlscope_trace.importers.kineto_file import Count, KinetoFile, read_file
 from rlscope_trace.importers.kineto_processes import INT32_MAX
 from rlscope_trace.importers.kineto_tables import KinetoTables
-from rlscope_trace.importers.trace_writer import ImportReport, write_trace
-from rlscope_trace.store.database_file import Complete, ReportProgress, refuse_existing
+from rlscope_trace.importers.trace_writer import ImportReport, refuse_existing, write_trace
+from rlscope_trace.importers.wording import shown
+from rlscope_trace.outputs.place import PRIVATE_MODE
+from rlscope_trace.store.captures import CAPTURE_COLUMNS, Capture
+from rlscope_trace.store.database_file import Complete, ReportProgress
 from rlscope_trace.store.stats import TraceStat
 
 _PHASES = {
@@ -22,14 +26,6 @@ _PHASES = {
     "C": "counter events", "s": "flow events", "t": "flow events", "f": "flow events",
     "b": "asynchronous events", "n": "asynchronous events", "e": "asynchronous events",
 }  # fmt: skip
-_NO_SCHEDULING = "imported from Kineto, which records no scheduling"
-_NO_WAITS = "imported from Kineto, which records no reasons of waits"
-_NO_GPU = (
-    "imported from Kineto: the file holds no call of CUDA and no GPU activity; profile with"
-    " ProfilerActivity.CUDA"
-)
-_IMPORTED = "imported from Kineto"
-_NO_SIMULATOR = "imported from Kineto, which knows no simulator"
 # Where files list the GPUs; the second is that of 2020 and 2021.
 _DEVICE_KEYS = (
     ("deviceProperties", "computeMajor", "computeMinor", "numSms"),
@@ -45,6 +41,7 @@ def import_kineto(  # noqa: PLR0913 - one parameter per choice
     overwrite: bool,
     complete: Complete,
     progress: ReportProgress,
+    mode: int = PRIVATE_MODE,
 ) -> ImportReport:
     """Make a trace of files of the PyTorch profiler; docs/import.md tells what becomes what.
 
@@ -54,6 +51,7 @@ def import_kineto(  # noqa: PLR0913 - one parameter per choice
     """
     started_s = time.monotonic()
     check_paths(files, output)
+    # Before anything is read: that may take long.
     refuse_existing(output, overwrite=overwrite)
     found = list(_read(files, salvage=salvage, progress=progress))
     tables, rows, losses = _convert(found)
@@ -67,6 +65,7 @@ def import_kineto(  # noqa: PLR0913 - one parameter per choice
         complete=complete,
         progress=progress,
         started_s=started_s,
+        mode=mode,
     )
 
 
@@ -91,15 +90,15 @@ def _convert(
     offsets = [file.realtime_offset_ns() for file in found]
     common_ns = min((offset for offset in offsets if offset is not None), default=None)
     shifts = [0 if offset is None else offset - (common_ns or 0) for offset in offsets]
-    captures: list[tuple[int | None, str, bool, str]] = [
-        (None, "thread_state", False, _NO_SCHEDULING),
-        (None, "wait", False, _NO_WAITS),
+    captures = [
+        Capture(None, "thread_state", False, (Fact("kineto_no_scheduling"),)),
+        Capture(None, "wait", False, (Fact("kineto_no_waits"),)),
     ]
     for file, shift_ns in zip(found, shifts, strict=True):
         for process_id in tables.add(file, shift_ns=shift_ns):
             captures += _captures(process_id, file)
     rows = tables.tables()
-    rows["capture"] = _table(("process_id", "kind", "measured", "reason"), captures)
+    rows["capture"] = _table(CAPTURE_COLUMNS, [row for one in captures for row in one.rows()])
     rows["gpu_device"] = _devices(found)
     start_ns = min((process["start_ns"] for process in tables.owners.processes), default=None)
     if common_ns is not None and start_ns is not None:
@@ -108,13 +107,16 @@ def _convert(
     return tables, rows, losses
 
 
-def _captures(process_id: int, file: KinetoFile) -> Iterator[tuple[int, str, bool, str]]:
+def _captures(process_id: int, file: KinetoFile) -> Iterator[Capture]:
+    imported = (Fact("kineto"),)
     for kind in ("operation", "native_call"):
-        yield process_id, kind, True, _IMPORTED
-    yield process_id, LAYER_CAPTURE.format(layer="simulator"), False, _NO_SIMULATOR
+        yield Capture(process_id, kind, True, imported)
+    simulator = LAYER_CAPTURE.format(layer="simulator")
+    yield Capture(process_id, simulator, False, (Fact("kineto_no_simulator"),))
     has_gpu = file.has_gpu_records()
     for kind in ("cuda_call", "gpu_activity"):
-        yield process_id, kind, has_gpu, _IMPORTED if has_gpu else _NO_GPU
+        facts = imported if has_gpu else (Fact("kineto_no_gpu"),)
+        yield Capture(process_id, kind, has_gpu, facts)
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[str | int | None]]) -> Table:
@@ -189,10 +191,12 @@ class _Tally:
     """Counts of the same thing in several files."""
 
     def __init__(self) -> None:
-        self._counts: dict[tuple[str, str], list[int | None]] = defaultdict(lambda: [0, None])
+        self._counts: dict[tuple[str, str, str], list[int | None]] = defaultdict(lambda: [0, None])
 
-    def add(self, kind: str, source: str, count: Count, shift_ns: int) -> None:
-        known = self._counts[kind, source]
+    def add(
+        self, code: str, count: Count, shift_ns: int, *, record: str = "", detail: str = ""
+    ) -> None:
+        known = self._counts[code, detail, record]
         known[0] = (known[0] or 0) + count[0]
         if count[1] is not None:
             first_ns = count[1] + shift_ns
@@ -200,8 +204,8 @@ class _Tally:
 
     def stats(self) -> list[TraceStat]:
         return [
-            TraceStat(kind, source, count, first_ns, None)
-            for (kind, source), (count, first_ns) in sorted(self._counts.items())
+            TraceStat(code, count, first_ns, record=record or None, detail=detail or None)
+            for (code, detail, record), (count, first_ns) in sorted(self._counts.items())
             if count
         ]
 
@@ -210,27 +214,25 @@ def _losses(found: Sequence[KinetoFile], shifts: Sequence[int]) -> Iterator[Trac
     tally = _Tally()
     for file, shift_ns in zip(found, shifts, strict=True):
         if file.damage is not None:
-            yield TraceStat(
-                "truncated", f"{file.path.name}: {file.damage}; what follows is not in the trace",
-                None, None, "copy or export the file again",
-            )  # fmt: skip
+            yield TraceStat("kineto_file_cut", None, record=file.path.name, detail=file.damage)
         for phase, category, count in file.skipped:
-            what = _PHASES.get(phase, f"events of phase {phase}")
-            source = f"Kineto {what}: {category or 'without a category'}"
-            tally.add("skipped", source, count, shift_ns)
-        for kind, source, count in (
-            ("dropped", "Kineto events without a readable time, duration or pid", file.unreadable),
-            ("dropped", "Kineto events that are no objects", (file.stray_count, None)),
-            ("dropped", "digits below the nanosecond: times rounded", file.rounded),
-            (
-                "dropped",
-                "bytes that are no text: replaced by U+FFFD",
-                (file.lossy_text_count, None),
-            ),
-            ("truncated", "Kineto events that begin and never end", file.never_ended),
-            ("unmatched", "Kineto events that end and never began", file.never_begun),
+            code = "kineto_skipped" if category else "kineto_skipped_uncategorised"
+            what = _PHASES.get(phase, f"events of phase {shown(phase)}")
+            tally.add(code, count, shift_ns, record=shown(category), detail=what)
+        for code, count in (
+            ("kineto_further_categories", file.further_kinds),
+            ("kineto_threads_too_many", file.further_threads),
+            ("kineto_names_too_many", file.further_names),
+            ("owner_names_too_many", (file.further_owner_names, None)),
+            ("kineto_text_cut", (file.cut_text_count, None)),
+            ("kineto_unreadable", file.unreadable),
+            ("kineto_no_object", (file.stray_count, None)),
+            ("kineto_rounded", file.rounded),
+            ("kineto_no_text", (file.lossy_text_count, None)),
+            ("kineto_never_ended", file.never_ended),
+            ("kineto_never_began", file.never_begun),
         ):
-            tally.add(kind, source, count, shift_ns)
+            tally.add(code, count, shift_ns)
     yield from tally.stats()
 
 
@@ -238,16 +240,11 @@ def _losses_of_tables(tables: KinetoTables) -> Iterator[TraceStat]:
     yield from tables.losses
     if tables.owners.orphan_count:
         yield TraceStat(
-            "unmatched", "GPU activities whose call is not in the file: kept, without a launch",
-            tables.owners.orphan_count, tables.owners.first_orphan_ns,
-            "start profiling a few steps before the one that counts",
-        )  # fmt: skip
+            "kineto_gpu_without_call", tables.owners.orphan_count, tables.owners.first_orphan_ns
+        )
 
 
 def _clock_losses(offsets: Sequence[int | None]) -> Iterator[TraceStat]:
     unknown = sum(offset is None for offset in offsets)
     if unknown and len(offsets) > 1:
-        yield TraceStat(
-            "unmatched", "files whose clock is not known: their times do not fit the others",
-            unknown, None, "export them with a PyTorch that writes baseTimeNanoseconds",
-        )  # fmt: skip
+        yield TraceStat("kineto_clock_unknown", unknown)

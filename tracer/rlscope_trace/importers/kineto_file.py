@@ -50,6 +50,15 @@ class KinetoFile:
     event_count: int
     lossy_text_count: int
     stray_count: int
+    cut_text_count: int
+    """Texts that were longer than 64 KiB."""
+    further_kinds: Count
+    """Skipped events, of more kinds than are told apart."""
+    further_names: Count
+    """Events that are called "(other names)": there are too many names."""
+    further_threads: Count
+    """Events left out: of more threads than there is a place for."""
+    further_owner_names: int
     damage: str | None
     """Why and where reading ended early."""
 
@@ -120,6 +129,10 @@ def _unreadable(path: Path, error: OSError) -> ImportFileError:
             f"{path} is a directory, not a trace of the PyTorch profiler",
             hint=f"name the files in it: {path}/*.json*",
         )
+    if error.errno == errno.ENOTSUP:
+        return ImportFileError(f"{path} is a device, no file", hint="name a file or a pipe")
+    if error.errno == errno.ETIMEDOUT:
+        return ImportFileError(f"{path} is a pipe that nobody writes to", hint="name a file")
     reason = os.strerror(error.errno) if error.errno else str(error)
     return ImportFileError(f"cannot read {path}: {reason}")
 

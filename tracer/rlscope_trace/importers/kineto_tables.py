@@ -13,7 +13,7 @@ from rlscope_trace._import import MISSING
 from rlscope_trace.importers.columns import Column, Table
 from rlscope_trace.importers.kineto_file import Columns, KinetoFile
 from rlscope_trace.importers.kineto_processes import INT32_MAX, KinetoProcesses
-from rlscope_trace.importers.nesting import OperationNames, operation_tables
+from rlscope_trace.importers.nesting import OperationNames, lost_operations, operation_tables
 from rlscope_trace.store.cuda_names import cuda_call_kind
 from rlscope_trace.store.nested_ranges import nest_ranges
 from rlscope_trace.store.stats import TraceStat
@@ -107,23 +107,23 @@ class KinetoTables:
 
     def _operations(self, ranges: Columns, names: list[str]) -> dict[str, Table]:
         nested = nest_ranges(ranges["thread_id"], ranges["start_ns"], ranges["end_ns"])
-        self.losses += nested.losses("operations")
         used, key = np.unique(ranges["name"][nested.order], return_inverse=True)
         nothing = [None] * len(used)
-        return operation_tables(
-            nested,
-            key,
-            OperationNames(
-                name=[names[name] for name in used.tolist()],
-                domain=nothing,
-                category=nothing,
-                source=["record_function"] * len(used),
-            ),
+        told = OperationNames(
+            name=[names[name] for name in used.tolist()],
+            domain=nothing,
+            category=nothing,
+            source=["record_function"] * len(used),
         )
+        tables = operation_tables(nested, key, told)
+        # Those that lie too deep are left out, whatever their depth.
+        crossings = (loss for loss in nested.losses("operation") if loss.code == "not_nested")
+        self.losses += [*crossings, *lost_operations(nested, tables, "operation")]
+        return tables
 
     def _native_calls(self, ranges: Columns, names: list[str]) -> dict[str, Table]:
         nested = nest_ranges(ranges["thread_id"], ranges["start_ns"], ranges["end_ns"])
-        self.losses += nested.losses("native calls")
+        self.losses += nested.losses("native call")
         role, name = ranges["role"][nested.order], ranges["name"][nested.order]
         used, site = np.unique(name.astype(np.int64) * len(_ROLES) + role, return_inverse=True)
         layer = _LAYER_OF_ROLE[role]

@@ -16,20 +16,22 @@ from rlscope_trace.importers.input_paths import check_paths
 from rlscope_trace.importers.nsys_read import IMPORTED_TABLES, read_recording
 from rlscope_trace.importers.nsys_report import export_report, is_report
 from rlscope_trace.importers.nsys_session import Session, read_session
-from rlscope_trace.importers.nsys_source import Source
+from rlscope_trace.importers.nsys_source import MAX_TIME_NS, Source
 from rlscope_trace.importers.nsys_sqlite import NsysFile
 from rlscope_trace.importers.nsys_tables import Recordings, build_tables
-from rlscope_trace.importers.trace_writer import ImportReport, Tables, write_trace
-from rlscope_trace.store.database_file import Complete, ReportProgress, refuse_existing
+from rlscope_trace.importers.trace_writer import ImportReport, Tables, refuse_existing, write_trace
+from rlscope_trace.outputs.place import PRIVATE_MODE
+from rlscope_trace.store.database_file import Complete, ReportProgress
 
 
-def import_nsys(
+def import_nsys(  # noqa: PLR0913 - one parameter per choice
     files: Sequence[Path],
     output: Path,
     *,
     overwrite: bool,
     complete: Complete,
     progress: ReportProgress,
+    mode: int = PRIVATE_MODE,
 ) -> ImportReport:
     """Make a trace of SQLite exports, or of reports where nsys is on PATH.
 
@@ -40,6 +42,7 @@ def import_nsys(
     """
     started_s = time.monotonic()
     check_paths(files, output)
+    # Before anything is read: that may take long.
     refuse_existing(output, overwrite=overwrite)
     with contextlib.ExitStack() as stack:
         opened = [_open(path, stack) for path in files]
@@ -59,6 +62,7 @@ def import_nsys(
         complete=complete,
         progress=progress,
         started_s=started_s,
+        mode=mode,
     )
 
 
@@ -90,7 +94,14 @@ def _shifts(files: Sequence[Path], sessions: list[Session]) -> list[int]:
                 hint="import it alone, or export it with a newer nsys",
             )
         zeros.append(session.realtime_at_zero_ns)
-    return [zero - min(zeros) for zero in zeros]
+    shifts = [zero - min(zeros) for zero in zeros]
+    for path, shift_ns in zip(files, shifts, strict=True):
+        if shift_ns > MAX_TIME_NS:
+            raise ImportFileError(
+                f"{path} tells a time of its recording that lies decades after that of another",
+                hint="import it alone",
+            )
+    return shifts
 
 
 def _read_all(

@@ -3,18 +3,19 @@
 from dataclasses import dataclass
 from typing import Any
 
+from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_trace.importers import nsys_nvtx, nsys_sched
 from rlscope_trace.importers.nsys_calls import CALL_TABLES
 from rlscope_trace.importers.nsys_gpu import GPU_TABLES
 from rlscope_trace.importers.nsys_sqlite import NsysFile
+from rlscope_trace.store.captures import CAPTURE_COLUMNS, Capture
 
-Verdict = tuple[bool, str | None]
+Verdict = tuple[bool, Fact]
 """Whether a kind of record was measured; how, or why not."""
 
 _GRAPHS = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 # A stream that waits: not the work of a GPU.
 _SYNCS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
-_NEVER = "Nsight Systems does not record it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,8 @@ def verdicts(file: NsysFile, found: Found) -> dict[str, Verdict]:
     has_calls = any(file.has_rows(table) for table in CALL_TABLES)
     return {
         "operation": _of_table(nsys_nvtx.TABLE, "nvtx", present=file.has_rows(nsys_nvtx.TABLE)),
-        "native_call": (False, _NEVER),
-        "wait": (False, "calls of the OS runtime are not imported"),
+        "native_call": (False, Fact("nsys_never")),
+        "wait": (False, Fact("nsys_os_runtime")),
         "cuda_call": _of_table(CALL_TABLES[0], "cuda", present=has_calls),
         "gpu_activity": _of_gpu(file, found, has_calls=has_calls),
     }
@@ -43,35 +44,33 @@ def verdicts(file: NsysFile, found: Found) -> dict[str, Verdict]:
 def state_verdict(found: Found, process: int) -> Verdict:
     """Return the verdict on the thread states of a process, as Owners numbers it."""
     if process in found.told_processes:
-        return True, nsys_sched.MEASURED
+        return True, Fact("nsys_switches")
     if found.has_switches:
-        return False, nsys_sched.UNTOLD
-    return False, f"the export has no rows of {nsys_sched.TABLE}: no context switches"
+        return False, Fact("nsys_switches_untold")
+    return False, Fact("nsys_no_switches", nsys_sched.TABLE)
 
 
 def capture_table(rows: list[tuple[int, str, Verdict]]) -> dict[str, list[Any]]:
     """Return the table capture, of process ids, kinds and verdicts."""
-    return {
-        "process_id": [process_id for process_id, _, _ in rows],
-        "kind": [kind for _, kind, _ in rows],
-        "measured": [measured for _, _, (measured, _) in rows],
-        "reason": [reason for _, _, (_, reason) in rows],
-    }
+    stored = [
+        row
+        for process_id, kind, (measured, fact) in rows
+        for row in Capture(process_id, kind, measured, (fact,)).rows()
+    ]
+    return {name: [row[at] for row in stored] for at, name in enumerate(CAPTURE_COLUMNS)}
 
 
 def _of_table(table: str, trace: str, *, present: bool) -> Verdict:
     if present:
-        return True, f"nsys profile --trace={trace}"
-    return False, f"the export has no rows of {table}: not recorded, or none occurred"
+        return True, Fact("nsys_trace", trace)
+    return False, Fact("nsys_table_missing", table)
 
 
 def _of_gpu(file: NsysFile, found: Found, *, has_calls: bool) -> Verdict:
     if file.has_rows(_GRAPHS):
-        return True, "a CUDA graph is one activity: its kernels were not recorded one by one"
+        return True, Fact("graphs_whole")
     if any(file.has_rows(table) for table in GPU_TABLES - {_SYNCS}):
-        return True, "nsys profile --trace=cuda"
+        return True, Fact("nsys_trace", "cuda")
     if has_calls and not found.launches:
-        return True, "nsys profile --trace=cuda: no call gave work to a GPU"
-    if has_calls:
-        return False, "the export has calls that launch work, but no activity of a GPU"
-    return False, "the export has no activity of a GPU: not recorded, or none occurred"
+        return True, Fact("nsys_no_gpu_work")
+    return False, Fact("nsys_launches_only" if has_calls else "nsys_no_gpu")

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -104,7 +105,7 @@ def _texts(source: Source, read: Columns, texts: Names) -> NDArray[np.int32]:
         numbers = np.array(registered, dtype=np.int32)[place]
     if "text" in source.file.tables[TABLE]:
         own = (texts.number(text) for text in source.file.read_texts(TABLE, "text"))
-        own_numbers = np.fromiter(own, dtype=np.int32, count=rows)
+        own_numbers = np.fromiter(chain(own, repeat(0)), dtype=np.int32, count=rows)
         numbers = np.where(own_numbers, own_numbers, numbers)
     return numbers
 
@@ -147,9 +148,8 @@ def _count_others(source: Source, types: NDArray[Any], starts: NDArray[Any]) -> 
     marks = sum(counts.pop(kind, 0) for kind in _MARKS)
     is_mark = np.isin(types, _MARKS)
     source.losses.add(
-        "skipped", "NVTX marks: they have no duration", marks,
-        first_ns=int(starts[is_mark].min()) if marks else None,
-    )  # fmt: skip
+        "nsys_marks_skipped", marks, first_ns=int(starts[is_mark].min()) if marks else None
+    )
     for kind, count in sorted(counts.items()):
         first_ns = int(starts[types == kind].min())
-        source.losses.add("skipped", f"NVTX events of type {kind}", count, first_ns=first_ns)
+        source.losses.add("nsys_events_skipped", count, first_ns=first_ns, record=str(kind))

@@ -7,11 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscope_trace.importers.columns import Table
+from rlscope_trace.importers.errors import ImportFileError
 from rlscope_trace.importers.nsys_sqlite import NsysFile
 
 # A global id is made of hardware (8 bits), VM (8 bits), pid (24 bits), tid (24 bits).
 TID_BITS = 24
 _ID_MASK = (1 << TID_BITS) - 1
+# Processes and threads of all exports.
+_MAX_OWNERS = 50_000
 # Stands for an id that the export does not tell.
 UNKNOWN = -1
 
@@ -143,16 +146,25 @@ class Owners:
         key = (file_index, global_pid)
         number = self._process_keys.setdefault(key, len(self.processes))
         if number == len(self.processes):
+            self._check_count()
             self.processes.append(Owner(file_index, global_pid))
         owner = self.processes[number]
         owner.extent = extent.joined(owner.extent)
         return number
+
+    def _check_count(self) -> None:
+        if len(self.processes) + len(self.threads) >= _MAX_OWNERS:
+            raise ImportFileError(
+                f"the events belong to more than {_MAX_OWNERS:,} processes and threads",
+                hint="import one export at a time, and export it once more",
+            )
 
     def _thread(self, file_index: int, global_tid: int, extent: Extent) -> int:
         process = self._process(file_index, int(without_tid(np.array([global_tid]))[0]), extent)
         key = (file_index, global_tid)
         number = self._thread_keys.setdefault(key, len(self.threads))
         if number == len(self.threads):
+            self._check_count()
             self.threads.append(Owner(file_index, global_tid))
             self.process_of.append(process)
         owner = self.threads[number]

@@ -12,11 +12,14 @@ from rlscope_trace.importers.nsys_gpu import GPU_TABLES, Activities, read_activi
 from rlscope_trace.importers.nsys_session import Session
 from rlscope_trace.importers.nsys_source import Source
 from rlscope_trace.importers.nsys_tables import Recordings
+from rlscope_trace.importers.wording import shown
 
 IMPORTED_TABLES = (*CALL_TABLES, nsys_nvtx.TABLE, *sorted(GPU_TABLES), nsys_sched.TABLE)
 _GIVES_WORK = [CUDA_CALL_KINDS.index(kind) for kind in ("launch", "memcpy", "memset", "graph")]
 # Names of tables of events that are left out; those that only describe the recording are not told.
 _DESCRIPTIONS = ("ENUM_", "TARGET_INFO_", "META_DATA_", "ANALYSIS_", "DIAGNOSTIC_", "sqlite_")
+# Those of further tables are counted together.
+_MAX_SKIPPED_TABLES = 50
 _TIME_COLUMNS = frozenset({"start", "timestamp", "rawTimestamp"})
 
 
@@ -47,23 +50,36 @@ def read_recording(source: Source, session: Session, read: Recordings) -> None:
     used = [part.columns["device_id"] for part in activities]
     add_devices(read.devices, {(session.host, number): {} for number in _values(used)})
     _add_clock(source, session, read)
+    _count_cut(source)
 
 
 def _count_orphans(source: Source, activities: list[Activities], calls: list[Calls]) -> None:
     count, first_ns = count_orphans(source, activities, calls)
-    source.losses.add(
-        "unmatched", "GPU activities without the call that caused them: kept", count,
-        first_ns=first_ns, remedy="record the calls, too: nsys profile --trace=cuda",
-    )  # fmt: skip
+    source.losses.add("nsys_gpu_without_call", count, first_ns=first_ns)
 
 
 def _count_skipped(source: Source) -> None:
     """Count the rows of every table of events that a trace has no place for."""
-    for table, columns in sorted(source.file.tables.items()):
-        if table in IMPORTED_TABLES or table.startswith(_DESCRIPTIONS):
-            continue
-        if _TIME_COLUMNS & columns:
-            source.losses.add("skipped", f"rows of {table}", source.file.row_count(table))
+    tables = sorted(
+        table
+        for table, columns in source.file.tables.items()
+        if table not in IMPORTED_TABLES
+        and not table.startswith(_DESCRIPTIONS)
+        and _TIME_COLUMNS & columns
+    )
+    for number, table in enumerate(tables):
+        count = source.file.row_count(table)
+        if number < _MAX_SKIPPED_TABLES:
+            source.losses.add("nsys_table_skipped", count, record=shown(table))
+        else:
+            source.losses.add("nsys_tables_skipped", count)
+
+
+def _count_cut(source: Source) -> None:
+    """Count what is more, or longer, than there is a place for."""
+    file, losses = source.file, source.losses
+    losses.add("text_cut", file.cut_text_count)
+    losses.add("nsys_rows_too_many", file.left_out_count)
 
 
 def _values(columns: list[NDArray[np.int64]]) -> set[int]:

@@ -28,15 +28,6 @@ _RUNNING = THREAD_STATES.index("running")
 _GAP, _UNTOLD = 254, 255
 _NO_CPU, _MAX_CPU = -1, (1 << 15) - 1
 
-MEASURED = (
-    "context switches of Nsight Systems: what a thread waits for a CPU after a wakeup is part of"
-    " sleeping or blocked"
-)
-UNTOLD = (
-    "the context switches of Nsight Systems do not tell why a thread leaves the CPU: whether it"
-    " sleeps or waits for a CPU is not known"
-)
-
 
 @dataclass(frozen=True, slots=True)
 class States:
@@ -98,9 +89,8 @@ def _stretches(source: Source, read: Columns) -> Columns:
     state = np.where(whole, np.where(runs, _RUNNING, states), _GAP).astype(np.uint8)
     if count := int((~whole).sum()):
         source.losses.add(
-            "unmatched", "context switches without their other half: the time between is lost",
-            count, first_ns=int(read["start"][here][~whole].min()),
-        )  # fmt: skip
+            "nsys_switch_alone", count, first_ns=int(read["start"][here][~whole].min())
+        )
     return {
         "tid": read["tid"][here],
         "start_ns": read["start"][here],
@@ -132,9 +122,8 @@ def _of_told_processes(source: Source, read: Columns, stretches: Columns) -> NDA
     skipped = np.isin(without_tid(read["tid"]), untold)
     if skipped.any():
         source.losses.add(
-            "skipped", f"rows of {TABLE} of processes whose states they do not tell",
-            int(skipped.sum()), first_ns=int(read["start"][skipped].min()),
-            remedy="record thread states with rlscope-trace",
+            "nsys_states_untold", int(skipped.sum()), record=TABLE,
+            first_ns=int(read["start"][skipped].min()),
         )  # fmt: skip
     is_state = stretches["state"] < _GAP
     return ~np.isin(pids, untold) & is_state & (stretches["start_ns"] < stretches["end_ns"])

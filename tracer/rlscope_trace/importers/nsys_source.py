@@ -11,8 +11,13 @@ from rlscope_trace.importers.nsys_losses import Losses
 from rlscope_trace.importers.nsys_owners import UNKNOWN, Owners
 from rlscope_trace.importers.nsys_sqlite import EXPORT_COMMAND, Columns, NsysFile, Progress
 
+# Distinct names of one kind, and their characters.
+_MAX_NAMES = 100_000
+_MAX_NAMES_LENGTH = 32 << 20
+_OTHER_NAME = "(other names)"
+
 # 73 years of nanoseconds on either side of the start, so that no sum or difference overflows.
-_MAX_TIME_NS = 1 << 61
+MAX_TIME_NS = 1 << 61
 
 
 class Names:
@@ -20,10 +25,21 @@ class Names:
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
+        self._length = 0
+        self.other_count = 0
+        """How often (other names) stands for one that there was no place for."""
 
     def number(self, name: str | None) -> int:
         """Return the number of a name, a new one if it is new."""
-        return 0 if name is None else self._numbers.setdefault(name, len(self._numbers) + 1)
+        if name is None:
+            return 0
+        if (number := self._numbers.get(name)) is not None:
+            return number
+        self._length += len(name)
+        if len(self._numbers) >= _MAX_NAMES or self._length > _MAX_NAMES_LENGTH:
+            self.other_count += 1
+            name = _OTHER_NAME
+        return self._numbers.setdefault(name, len(self._numbers) + 1)
 
     def values(self) -> list[str]:
         """Return all names, the first has number 1."""
@@ -85,7 +101,7 @@ class Source:
 
     def _on_trace_clock(self, table: str, times: NDArray[Any]) -> NDArray[Any]:
         known = np.ma.compressed(times) if isinstance(times, np.ma.MaskedArray) else times
-        if len(known) and max(abs(int(known.min())), abs(int(known.max()))) > _MAX_TIME_NS:
+        if len(known) and max(abs(int(known.min())), abs(int(known.max()))) > MAX_TIME_NS:
             raise ImportFileError(
                 f"{self.file.path} is damaged: {table} holds a time that lies centuries away",
                 hint=f"export it once more: {EXPORT_COMMAND}",

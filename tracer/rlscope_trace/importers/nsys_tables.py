@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from rlscope_analysis.schema.vocabulary import UNNAMED
 from rlscope_trace.importers.columns import Table, joined_column
-from rlscope_trace.importers.nesting import OperationNames, operation_tables
+from rlscope_trace.importers.nesting import OperationNames, lost_operations, operation_tables
 from rlscope_trace.importers.nsys_calls import Calls
 from rlscope_trace.importers.nsys_capture import Verdict, capture_table
 from rlscope_trace.importers.nsys_devices import DeviceKey, Facts, device_table
@@ -83,6 +83,8 @@ def build_tables(read: Recordings) -> tuple[dict[str, Table], list[TraceStat]]:
             for kind, verdict in by_kind.items()
         ]
     )
+    for names in (read.names, *vars(read.nvtx_names).values()):
+        read.losses.add("names_too_many", names.other_count)
     return tables, [*read.losses.stats(), *crossings]
 
 
@@ -97,9 +99,8 @@ def _end_open_ranges(read: Recordings, parts: list[Ranges], end_ns: int) -> list
     for part in parts:
         if count := int(part.is_open.sum()):
             read.losses.add(
-                "truncated", "NVTX ranges still open at the end: they end with the trace", count,
-                first_ns=int(part.start_ns[part.is_open].min()),
-            )  # fmt: skip
+                "nsys_range_open", count, first_ns=int(part.start_ns[part.is_open].min())
+            )
     return [part.ended(end_ns) for part in parts]
 
 
@@ -160,7 +161,9 @@ def _operations(
         category=_values(names.categories, category[first], None),
         source=["nvtx"] * len(first),
     )
-    return operation_tables(ranges, key[ranges.order], told), ranges.losses("NVTX ranges")
+    tables = operation_tables(ranges, key[ranges.order], told)
+    losses = [*ranges.losses("NVTX range"), *lost_operations(ranges, tables, "NVTX range")]
+    return tables, losses
 
 
 def _async_ranges(

@@ -21,23 +21,20 @@ import duckdb
 from rlscope_analysis.schema import create_tables
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_trace import __version__
-from rlscope_trace.errors import OutputExistsError, TracerError, VerificationError
+from rlscope_trace.errors import TracerError, VerificationError, reason_of
 from rlscope_trace.importers.columns import Column, Table, row_count, stored_order, take
-from rlscope_trace.importers.output_lock import locked
 from rlscope_trace.importers.verify_columns import Totals, check_stored, totals_of
+from rlscope_trace.importers.wording import shown
+from rlscope_trace.outputs.place import PRIVATE_MODE, open_place
 from rlscope_trace.store.database_file import (
     BATCH_ROWS,
+    DATABASE_NAME,
     Complete,
     ReportProgress,
     configuration,
     is_interrupt,
-    partial_of,
-    publish,
-    reason_of,
-    refuse_existing,
-    remove_partial,
 )
-from rlscope_trace.store.stats import TraceStat
+from rlscope_trace.store.stats import STAT_COLUMNS, TraceStat, stats_from
 
 Tables = Mapping[str, Mapping[str, Column]]
 
@@ -72,6 +69,7 @@ def write_trace(  # noqa: PLR0913 - one parameter per part of the trace
     complete: Complete,
     progress: ReportProgress,
     started_s: float | None = None,
+    mode: int = PRIVATE_MODE,
 ) -> ImportReport:
     """Write, verify and publish a trace database.
 
@@ -81,6 +79,7 @@ def write_trace(  # noqa: PLR0913 - one parameter per part of the trace
     losses: the rows of trace_stat; those with a count of 0 are left out.
     complete(con): adds what is derived, before the file is closed and verified.
     started_s: time.monotonic() at the start of the import, for the duration in the report.
+    mode: of the file.
 
     On any failure, Ctrl-C included, the output is as it was and nothing is left beside it. Raises
     OutputExistsError, VerificationError, TracerError; KeyboardInterrupt at Ctrl-C.
@@ -94,13 +93,18 @@ def write_trace(  # noqa: PLR0913 - one parameter per part of the trace
     }
     if given := _OWN_TABLES & set(tables):
         raise ValueError(f"meta and losses are parameters of their own: {sorted(given)}")
-    refuse_existing(output, overwrite=overwrite)
-    with undone_on_failure(output):
-        _write(output, everything, complete, progress)
-        file_bytes = publish(output, overwrite=overwrite)
+    with _explained(output), open_place(output) as place:
+        place.refuse_existing(overwrite=overwrite)
+        with place.unfinished() as folder:
+            # What could not be worked out of the trace is among them.
+            kept = _write(folder.path, everything, complete, progress)
+            file_bytes = place.publish(folder, DATABASE_NAME, overwrite=overwrite, mode=mode)
     return ImportReport(
         output=output,
-        rows={name: row_count(name, table) for name, table in everything.items()},
+        rows={
+            **{name: row_count(name, table) for name, table in everything.items()},
+            "trace_stat": len(kept),
+        },
         events=events,
         losses=kept,
         file_bytes=file_bytes,
@@ -108,20 +112,29 @@ def write_trace(  # noqa: PLR0913 - one parameter per part of the trace
     )
 
 
+def refuse_existing(output: Path, *, overwrite: bool) -> None:
+    """Raise what write_trace() would raise at once, before anything is read."""
+    with _explained(output), open_place(output) as place:
+        place.refuse_existing(overwrite=overwrite)
+
+
 @contextlib.contextmanager
-def undone_on_failure(output: Path) -> Iterator[None]:
-    """Remove the partial file at any failure, and put the failure into words."""
+def _explained(output: Path) -> Iterator[None]:
+    """Put any failure into words."""
     try:
-        with locked(output), _partial_removed_on_failure(output):
-            yield
+        yield
     except BaseException as error:
         if is_interrupt(error):
             raise KeyboardInterrupt from error
-        if isinstance(error, OutputExistsError):
-            raise
         if isinstance(error, VerificationError):
             raise VerificationError(
                 f"{output} was not written: {error}", hint="check the disk, then try again"
+            ) from error
+        if isinstance(error, duckdb.DataError):
+            raise TracerError(
+                f"{output} was not written: the files hold a number that a trace has no place for"
+                f" ({shown(reason_of(error))})",
+                hint="export them once more",
             ) from error
         if isinstance(error, _WRITE_ERRORS):
             raise TracerError(
@@ -131,24 +144,16 @@ def undone_on_failure(output: Path) -> Iterator[None]:
         raise
 
 
-@contextlib.contextmanager
-def _partial_removed_on_failure(output: Path) -> Iterator[None]:
-    remove_partial(output)
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(OSError):
-            remove_partial(output)
-        raise
-
-
-def _write(output: Path, tables: Tables, complete: Complete, progress: ReportProgress) -> None:
-    config = configuration(output)
-    partial = str(partial_of(output))
+def _write(
+    folder: Path, tables: Tables, complete: Complete, progress: ReportProgress
+) -> tuple[TraceStat, ...]:
+    """Write and verify the database; return the rows of trace_stat."""
+    config = configuration(folder)
+    database = str(folder / DATABASE_NAME)
     total = sum(row_count(name, table) for name, table in tables.items())
     written = 0
     expected: dict[str, Totals] = {}
-    with contextlib.closing(duckdb.connect(partial, config=config)) as con:
+    with contextlib.closing(duckdb.connect(database, config=config)) as con:
         create_tables(con)
         # One transaction for all tables: each on its own would wait for the disk.
         con.begin()
@@ -159,14 +164,17 @@ def _write(output: Path, tables: Tables, complete: Complete, progress: ReportPro
                 progress("write", written, total)
         con.commit()
         complete(con)
+        stats = tuple(stats_from(con, 0))
+        expected["trace_stat"] = totals_of(_stat_table(stats))
         progress("store", 0, 1)
         con.execute("CHECKPOINT")
         progress("store", 1, 1)
     progress("verify", 0, 1)
     config = {**config, "access_mode": "READ_ONLY"}
-    with contextlib.closing(duckdb.connect(partial, config=config)) as con:
+    with contextlib.closing(duckdb.connect(database, config=config)) as con:
         check_stored(con, expected)
     progress("verify", 1, 1)
+    return stats
 
 
 def _insert(
@@ -194,5 +202,4 @@ def _meta_table(meta: Mapping[str, str]) -> Table:
 
 
 def _stat_table(losses: Sequence[TraceStat]) -> Table:
-    names = ("kind", "source", "count", "first_ns", "remedy")
-    return {name: [getattr(loss, name) for loss in losses] for name in names}
+    return {name: [getattr(loss, name) for loss in losses] for name in STAT_COLUMNS}

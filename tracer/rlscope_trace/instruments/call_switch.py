@@ -21,8 +21,10 @@ _SETTLED_NS = 2_000_000_000
 class CallSwitch:
     """Whether the probes of calls are there; one thread may use it while another attaches."""
 
-    def __init__(self, probes: NativeProbes, log: ProbeLog, give_up: Callable[[str], None]) -> None:
-        """give_up: called with the reason when probes that were away cannot be brought back."""
+    def __init__(
+        self, probes: NativeProbes, log: ProbeLog, give_up: Callable[[str, str], None]
+    ) -> None:
+        """give_up: called with a code and its detail when probes cannot be brought back."""
         self._probes = probes
         self._log = log
         self._give_up = give_up
@@ -87,7 +89,7 @@ class CallSwitch:
             try:
                 pause = self._probes.resume()
             except OSError as error:
-                self._give_up(f"the probes did not come back: {error.strerror or error}")
+                self._give_up("probes_gone", error.strerror or str(error))
                 return
             if pause is None:
                 self._note_end(time.monotonic_ns())

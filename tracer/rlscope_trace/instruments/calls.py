@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlscope_analysis.schema.facts.fact import Fact
+from rlscope_analysis.schema.facts.sites import NOT_PROBED, PROBED
 from rlscope_trace import _capture
 from rlscope_trace.governor import Governor
 from rlscope_trace.instruments.call_switch import CallSwitch
@@ -139,14 +141,13 @@ class CallProbes:
 
     def _give_up(self, process: Process, library: str) -> None:
         """Take all probes away, before one of them can end a process."""
-        name = Path(library).name
-        self.give_up(
-            f"pid {process.pid} loaded {name}, and the OS kernel ends programs that switch stacks",
-            " inside probed calls",
-        )
+        self.give_up("stack_switching", Path(library).name, pid=process.pid)
 
-    def give_up(self, reason: str, detail: str = "") -> None:
-        """Take all probes away for the rest of the recording; the end of `reason` is `detail`."""
+    def give_up(self, code: str, detail: str, *, pid: int | None = None) -> None:
+        """Take all probes away for the rest of the recording.
+
+        code: why, of the vocabularies of site and of capture; detail, pid: its parameters.
+        """
         self._is_given_up = True
         with self.switch.ending():
             self._probes.close_open()
@@ -154,8 +155,12 @@ class CallProbes:
         # Copies: the thread of the windows may be the one that gives up, while others are added.
         for module in list(self._probed_modules.values()):
             for site_id in list(module.sites.values()):
-                self._log.append("dropped", site_id=site_id, reason=reason, ts_ns=now_ns)
-        self._log.append("gave_up", reason=f"{reason}{detail}", ts_ns=now_ns)
+                self._log.append(
+                    "dropped", site_id=site_id, code=code, detail=detail,
+                    numbers=[] if pid is None else [pid], ts_ns=now_ns,
+                )  # fmt: skip
+        fact = Fact(code, detail=detail) if pid is None else Fact(code, detail, count=pid)
+        self._log.append("gave_up", fact=fact.to_json(), ts_ns=now_ns)
 
     def _note_modules(self, process: Process, now_ns: int) -> None:
         """Remember which of the files of a process are to be probed."""
@@ -175,8 +180,7 @@ class CallProbes:
         if self._probes.limit is not None:
             room = min(room, self._probes.limit - self._site_count)
         for point in new[max(room, 0) :]:
-            self._tell_site(module, 0, point, "not probed: more functions than this OS kernel can"
-                            " probe at once")  # fmt: skip
+            self._tell_site(module, 0, point, NOT_PROBED, code="too_many")
         new = new[: max(room, 0)]
         # Apart: the OS kernel may refuse an instruction that it would have to step, and then takes
         # none of those that come with it.
@@ -188,7 +192,7 @@ class CallProbes:
     def _attach(self, pid: int, mapping: Mapping, module: Module, points: list[Point]) -> None:
         sites = list(enumerate(points, self._site_count + 1))
         code = _LAYER_CODES[module.layer]
-        state = "probed"
+        state, why = PROBED, {}
         try:
             if module.fd < 0:
                 module.fd = open_file(pid, mapping)
@@ -198,7 +202,7 @@ class CallProbes:
                 )
             module.probed += len(points)
         except OSError as error:
-            state = f"not probed: {error.strerror or error}"
+            state, why = NOT_PROBED, {"code": "refused", "detail": error.strerror or str(error)}
         self._site_count += len(points)
         for site, point in sites:
             module.sites[point[1]] = site
@@ -206,13 +210,13 @@ class CallProbes:
                 self._governor.dear.add(site)
             if module.layer == "cuda_api":
                 self._governor.last.add(site)
-            self._tell_site(module, site, point, state)
+            self._tell_site(module, site, point, state, **why)
 
-    def _tell_site(self, module: Module, site: int, point: Point, state: str) -> None:
+    def _tell_site(self, module: Module, site: int, point: Point, state: str, **why: str) -> None:
         self._log.append(
             "site", site_id=site, module=module.path, symbol=point[2], kind=point[3],
             layer=module.layer, file_offset=point[1], state=state, seen_ns=module.seen_ns,
-            is_dear=point[5], ts_ns=time.monotonic_ns(),
+            is_dear=point[5], ts_ns=time.monotonic_ns(), **why,
         )  # fmt: skip
 
     def attach_gil(self, process: Process, key: FileKey, offsets: dict[str, int]) -> None:
@@ -223,15 +227,16 @@ class CallProbes:
         mapping = files_of(process.mappings)[key]
         releases = [offsets[name] for name in GIL_RELEASES if name in offsets]
         takes = [offsets[name] for name in GIL_TAKES if name in offsets]
-        state = "probed"
+        why: Fact | None = None
         if not releases or not takes:
-            state = "not probed: its functions for that were not found"
+            why = Fact("gil_functions_missing", mapping[0])
         else:
             try:
                 self._attach_gil(process.pid, mapping, releases, takes)
             except OSError as error:
-                state = f"not probed: {error.strerror or error}"
-        self._log.append("gil", module=mapping[0], state=state)
+                why = Fact("gil_not_probed", mapping[0], error.strerror or str(error))
+        told = None if why is None else why.to_json()
+        self._log.append("gil", module=mapping[0], fact=told)
 
     def _attach_gil(
         self, pid: int, mapping: Mapping, releases: list[int], takes: list[int]
@@ -260,8 +265,8 @@ class CallProbes:
             return
         for decision in decisions:
             self._log.append(
-                "dropped", site_id=decision.site_id, reason=decision.reason,
-                ts_ns=time.monotonic_ns(),
+                "dropped", site_id=decision.site_id, code=decision.code,
+                numbers=decision.numbers, ts_ns=time.monotonic_ns(),
             )  # fmt: skip
 
     def programs(self) -> list[tuple[str, int]]:

@@ -8,6 +8,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_trace import _capture
 from rlscope_trace.instruments.alternation import Alternation, alternation_s
 from rlscope_trace.instruments.calls import GIL_RELEASES, GIL_TAKES, CallProbes
@@ -38,8 +39,6 @@ _TICK_S = 0.1
 _GOVERN_NS = 250_000_000
 # Below the target's threads: what is found a moment later is lost for that moment only.
 _NICE = 10
-_NO_BTF = "needs the capture btf: x86-64, and an OS kernel with BTF"
-_REFUSED = "the OS kernel takes no such probe"
 
 
 class Follower:
@@ -66,7 +65,7 @@ class Follower:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._drain: _capture.Drain | None = None
-        self.reasons: dict[str, str] = {}
+        self.reasons: dict[str, Fact] = {}
         """Kind of record -> why it is not measured."""
         self._calls = self._open_calls(capture)
         self._cuda: CudaCalls | None = None
@@ -81,23 +80,23 @@ class Follower:
     def _open_calls(self, capture: Capture) -> CallProbes | None:
         is_wanted = self._settings.layers or self._settings.gil == "full"
         if not is_wanted and self._settings.cuda_calls == "off":
-            self.reasons["native_call"] = "not asked for: --transitions off"
+            self.reasons["native_call"] = Fact("not_asked_for", "--transitions off")
         elif capture.task_storage_fd is None:
-            self.reasons["native_call"] = _NO_BTF
+            self.reasons["native_call"] = Fact("btf_needed")
         else:
             try:
                 return CallProbes(self._settings, self._rules, self._log, capture)
             except OSError as error:
-                self.reasons["native_call"] = f"{_REFUSED}: {words(error)}"
+                self.reasons["native_call"] = Fact("probes_refused", detail=words(error))
         return None
 
     def _open_sampler(
         self, capture: Capture, spool: _capture.SpoolWriter
     ) -> _capture.Sampler | None:
         if not self._settings.sample_hz:
-            self.reasons["cpu_sample"] = "not asked for: --sample-hz 0"
+            self.reasons["cpu_sample"] = Fact("not_asked_for", "--sample-hz 0")
         elif capture.task_storage_fd is None:
-            self.reasons["cpu_sample"] = _NO_BTF
+            self.reasons["cpu_sample"] = Fact("btf_needed")
         else:
             try:
                 return _capture.Sampler(
@@ -106,7 +105,7 @@ class Follower:
                     rules=self._rules.rules(),
                 )  # fmt: skip
             except OSError as error:
-                self.reasons["cpu_sample"] = f"{_REFUSED}: {words(error)}"
+                self.reasons["cpu_sample"] = Fact("probes_refused", detail=words(error))
         return None
 
     def start(self, pids: Iterable[int], drain: _capture.Drain) -> None:
@@ -116,7 +115,7 @@ class Follower:
             try:
                 self._sampler.start()
             except OSError as error:
-                self.reasons["cpu_sample"] = f"the OS kernel refuses the clock: {words(error)}"
+                self.reasons["cpu_sample"] = Fact("clock_refused", detail=words(error))
                 self._sampler = None
         for pid in pids:
             self._processes[pid] = Process(pid, is_new=False)
@@ -147,7 +146,8 @@ class Follower:
 
     def facts(self) -> dict[str, object]:
         """Return what the spool is told: for the tables meta and capture."""
-        facts = {**self._settings.facts(), "not_measured": self.reasons}
+        reasons = {kind: fact.to_json() for kind, fact in self.reasons.items()}
+        facts = {**self._settings.facts(), "not_measured": reasons}
         if self._calls is not None:
             facts["call_probes"] = self._calls.mode
         return facts
@@ -196,7 +196,7 @@ class Follower:
             self._log.append("failed", reason=repr(error))
             if self._calls is not None:
                 with suppress(OSError):
-                    self._calls.give_up(f"the recorder failed: {error!r}")
+                    self._calls.give_up("recorder_failed", repr(error))
 
     def _follow(self) -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)

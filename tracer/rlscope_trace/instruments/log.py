@@ -6,6 +6,7 @@ import json
 import threading
 from typing import TYPE_CHECKING, TextIO
 
+from rlscope_trace import _capture
 from rlscope_trace.store.spool import PROBES_FILE
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ class ProbeLog:
     """Appends one JSON object per line, so that a kill costs the last line at most."""
 
     def __init__(self, directory: Path) -> None:
+        self._space = _capture.DiskSpace(str(directory))
         self._file: TextIO = (directory / PROBES_FILE).open("x")
         self._lock = threading.Lock()
         self.lost = 0
@@ -25,6 +27,9 @@ class ProbeLog:
         """Write one event; a full disk is no error here, the recorder tells of it anyway."""
         line = json.dumps({"event": event, **facts}) + "\n"
         with self._lock:
+            if not self._space.has_room(len(line)):
+                self.lost += 1
+                return
             try:
                 self._file.write(line)
                 self._file.flush()

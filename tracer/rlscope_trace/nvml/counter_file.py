@@ -8,22 +8,31 @@ and readings.
 from __future__ import annotations
 
 import json
+import math
 import os
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from rlscope_analysis.schema.facts.fact import Fact, fact_of
+from rlscope_trace.nvml.line_files import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 COUNTERS_FILE = "counters.jsonl"
-# Begins the reason where a machine has no GPU to read: a fact, and nothing that is amiss.
-NOTHING_TO_MEASURE = "nothing to measure: "
 _FORMAT = "rlscope-counters 1"
 _HEADER_BYTES = 512
 # As much of a reason as the first line holds, whatever its letters are.
-_REASON_LETTERS = 40
+_REASON_LETTERS = 22
+# What damage may put there: no BIGINT holds it; nobody tells as much.
+_IMPOSSIBLE = 2**63
+_MOST_LETTERS = 4096
+_MOST_DEVICES = 4096
+_DAMAGE = (
+    ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError,
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -55,7 +64,7 @@ class CounterFile:
         self.failed = Counted()
         """Readings that NVML failed to give, though it had given others."""
         self.is_ended = self.is_hung = False
-        self.unavailable: str | None = None
+        self.unavailable: Fact | None = None
         try:
             self._write_whole(self._header())
         except OSError:
@@ -88,7 +97,7 @@ class CounterFile:
         os.close(self._file)
 
     def _header(self) -> bytes:
-        facts = {
+        facts: dict[str, object] = {
             "format": _FORMAT,
             "lost": [self.lost.count, self.lost.first_ns],
             "failed": [self.failed.count, self.failed.first_ns],
@@ -96,7 +105,7 @@ class CounterFile:
             "hung": self.is_hung,
         }
         if self.unavailable is not None:
-            facts["unavailable"] = self.unavailable[:_REASON_LETTERS]
+            facts["unavailable"] = _short(self.unavailable).to_json()
         return json.dumps(facts).ljust(_HEADER_BYTES - 1).encode() + b"\n"
 
     def _write_whole(self, data: bytes) -> None:
@@ -109,6 +118,11 @@ class CounterFile:
                 os.ftruncate(self._file, self._end)
             raise
         self._end += written
+
+
+def _short(fact: Fact) -> Fact:
+    """Return a fact as the first line has room for it."""
+    return Fact(fact.code, detail=(fact.detail or "")[:_REASON_LETTERS])
 
 
 def _encoded(lines: Sequence[object]) -> bytes:
@@ -134,7 +148,7 @@ class CounterLines:
     """Position of the device, name of the counter, why."""
     interval_ms: int | None = None
     driver: str | None = None
-    unavailable: str | None = None
+    unavailable: Fact | None = None
     """Why there is no reading at all."""
     is_ended: bool = False
     """Whether the sampler lived to read to the end."""
@@ -152,8 +166,11 @@ def read_counter_file(path: Path, lines: CounterLines) -> Iterator[tuple[int, in
     Damaged lines are counted and left out; OSError where the file cannot be read.
     """
     with path.open("rb") as file:
-        for line in file:
-            yield from _read_line(line, lines)
+        for line in lines_of(file):
+            if line is None:
+                lines.damaged += 1
+            else:
+                yield from _read_line(line, lines)
 
 
 def _read_line(line: bytes, lines: CounterLines) -> list[tuple[int, int, str, float]]:
@@ -164,10 +181,13 @@ def _read_line(line: bytes, lines: CounterLines) -> list[tuple[int, int, str, fl
             _take(value, lines)
             return []
         position, ts_ns, values = value
-        readings = [(position, int(ts_ns), str(name), float(read)) for name, read in values.items()]
         # A reading that lost the line of its device.
-        lines.devices[position]
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError):
+        if not 0 <= _whole(position) < len(lines.devices):
+            raise IndexError(position)
+        readings = [
+            (position, _whole(ts_ns), _text(name), _finite(read)) for name, read in values.items()
+        ]
+    except _DAMAGE:
         lines.damaged += 1
         return []
     return readings
@@ -176,21 +196,59 @@ def _read_line(line: bytes, lines: CounterLines) -> list[tuple[int, int, str, fl
 def _take(value: dict[str, Any], lines: CounterLines) -> None:
     """Take what a line tells that is no reading."""
     if "format" in value:
-        lines.lost, lines.failed = Counted(*value["lost"]), Counted(*value["failed"])
+        lines.lost, lines.failed = _counted(value["lost"]), _counted(value["failed"])
         _take_end(value, lines)
     elif "uuid" in value:
-        lines.devices.append(DeviceFacts(int(value["index"]), value["uuid"], value["name"]))
+        index = _whole(value["index"], _MOST_DEVICES)
+        if len(lines.devices) >= _MOST_DEVICES:
+            raise ValueError("devices")
+        lines.devices.append(DeviceFacts(index, _text(value["uuid"]), _text(value["name"])))
     elif "not_measured" in value:
-        row = int(value["device"]), str(value["not_measured"]), str(value["reason"])
-        lines.not_measured.append(row)
+        position = _whole(value["device"], len(lines.devices))
+        row = position, _text(value["not_measured"]), _text(value["reason"])
+        if row not in lines.not_measured:
+            lines.not_measured.append(row)
     elif "interval_ms" in value:
-        lines.interval_ms, lines.driver = int(value["interval_ms"]), value["driver"]
+        driver = None if value["driver"] is None else _text(value["driver"])
+        lines.interval_ms, lines.driver = _whole(value["interval_ms"]), driver
     else:
         _take_end(value, lines)
 
 
 def _take_end(value: dict[str, Any], lines: CounterLines) -> None:
     """Take how it ended: from a line of its own, which has all of a reason, or the first one."""
-    lines.unavailable = value.get("unavailable", lines.unavailable)
-    lines.is_ended = value.get("ended", lines.is_ended)
-    lines.is_hung = value.get("hung", lines.is_hung)
+    unavailable = value.get("unavailable")
+    if unavailable is not None:
+        found = fact_of(unavailable)
+        if found is None or len(found.detail or "") > _MOST_LETTERS:
+            raise ValueError("unavailable")
+        lines.unavailable = found
+    lines.is_ended = value.get("ended", lines.is_ended) is True
+    lines.is_hung = value.get("hung", lines.is_hung) is True
+
+
+def _counted(told: object) -> Counted:
+    if not isinstance(told, list):
+        raise TypeError("no counts")
+    count, first_ns = told
+    return Counted(_whole(count), None if first_ns is None else _whole(first_ns))
+
+
+def _whole(value: object, end: int = _IMPOSSIBLE) -> int:
+    """Return a number that a column holds; ValueError where it is none."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < end:
+        raise ValueError(value)
+    return value
+
+
+def _finite(value: object) -> float:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
+        raise ValueError(value)
+    return float(value)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or len(value) > _MOST_LETTERS:
+        raise ValueError("text")
+    value.encode()  # half a surrogate pair passes for a character in JSON
+    return value

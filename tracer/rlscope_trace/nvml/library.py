@@ -7,13 +7,27 @@ import importlib
 from dataclasses import dataclass
 from typing import Any
 
-from rlscope_trace.nvml.counter_file import NOTHING_TO_MEASURE, DeviceFacts
+from rlscope_analysis.schema.facts.fact import Fact
+from rlscope_trace.nvml.counter_file import DeviceFacts
 
 LIBRARY = "libnvidia-ml.so.1"
 
 
 class NvmlUnavailableError(Exception):
     """NVML cannot be used here; its text says why."""
+
+    code = "nvml_unavailable"
+
+    @property
+    def fact(self) -> Fact:
+        """What capture says of it."""
+        return Fact(self.code, detail=str(self))
+
+
+class NoGpuError(NvmlUnavailableError):
+    """There is no GPU to read on this machine: a fact, and nothing that is amiss."""
+
+    code = "no_gpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +51,7 @@ def load() -> Any:  # noqa: ANN401 - a module without types
         # Asked first: without a driver the package need not be loaded.
         ctypes.CDLL(LIBRARY)
     except OSError:
-        raise NvmlUnavailableError(
-            f"{NOTHING_TO_MEASURE}no NVIDIA driver ({LIBRARY} cannot be loaded)"
-        ) from None
+        raise NoGpuError(f"no NVIDIA driver ({LIBRARY} cannot be loaded)") from None
     try:
         nvml = importlib.import_module("pynvml")
     except ImportError:
@@ -50,7 +62,7 @@ def load() -> Any:  # noqa: ANN401 - a module without types
         nvml.nvmlInit()
     except nvml.NVMLError as error:
         if error.value == nvml.NVML_ERROR_DRIVER_NOT_LOADED:
-            raise NvmlUnavailableError(f"{NOTHING_TO_MEASURE}NVML: {error}") from None
+            raise NoGpuError(f"NVML: {error}") from None
         raise NvmlUnavailableError(f"NVML: {error}") from None
     return nvml
 
@@ -81,8 +93,9 @@ def find_devices(nvml: Any) -> list[Device]:  # noqa: ANN401 - a module without 
         parts = _instances(nvml, index, handle)
         devices += [Device(facts, handle, is_partitioned=bool(parts)), *parts]
     if not devices:
-        why = "; ".join(reasons) or f"{NOTHING_TO_MEASURE}NVML knows no GPU"
-        raise NvmlUnavailableError(why)
+        if not reasons:
+            raise NoGpuError("NVML knows no GPU")
+        raise NvmlUnavailableError("; ".join(reasons))
     return devices
 
 

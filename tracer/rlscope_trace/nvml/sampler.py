@@ -8,6 +8,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_trace.nvml.counter_file import CounterFile
 from rlscope_trace.nvml.library import (
     NvmlUnavailableError,
@@ -52,7 +53,7 @@ class CounterSampler:
             self._thread.start()
         except RuntimeError as error:
             # No more threads are allowed: the target comes first.
-            self._end(str(error))
+            self._end(Fact("nvml_unavailable", detail=str(error)))
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Read once more and end; a thread that hangs in NVML is left behind."""
@@ -76,15 +77,15 @@ class CounterSampler:
         try:
             nvml = load()
         except NvmlUnavailableError as error:
-            self._end(str(error))
+            self._end(error.fact)
             return
         try:
             self._sample(nvml, since_ns)
             self._end()
         except NvmlUnavailableError as error:
-            self._end(str(error))
+            self._end(error.fact)
         except Exception as error:  # noqa: BLE001 - a recording goes on without readings
-            self._end(f"{type(error).__name__}: {error}")
+            self._end(Fact("nvml_unavailable", detail=f"{type(error).__name__}: {error}"))
         finally:
             with suppress(nvml.NVMLError):
                 nvml.nvmlShutdown()
@@ -133,7 +134,7 @@ class CounterSampler:
                 lines += [[position, ts_ns, {reader.name: value}] for ts_ns, value in readings]
         self._write(lines, readings=count, failed=failed, ts_ns=now_ns)
 
-    def _end(self, unavailable: str | None = None) -> None:
+    def _end(self, unavailable: Fact | None = None) -> None:
         """Note how it ended: to the end of the recording, or why not."""
         with self._writing:
             if self._file is None:
@@ -143,7 +144,9 @@ class CounterSampler:
             self._file.update_header()
             if unavailable is not None:
                 # All of the reason.
-                self._file.write([{"unavailable": unavailable}], ts_ns=time.monotonic_ns())
+                self._file.write(
+                    [{"unavailable": unavailable.to_json()}], ts_ns=time.monotonic_ns()
+                )
 
     def _write(
         self, lines: list[object], *, readings: int = 0, failed: int = 0, ts_ns: int = 0

@@ -5,18 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from rlscope_trace.confinement import CAPABILITIES
 from rlscope_trace.preflight.finding import Finding, sudo_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Bit numbers of include/uapi/linux/capability.h.
 CAPABILITY_BITS = {
-    "CAP_SYS_PTRACE": 19,
-    "CAP_SYS_ADMIN": 21,
-    "CAP_SYS_RESOURCE": 24,
-    "CAP_PERFMON": 38,
-    "CAP_BPF": 39,
+    name: CAPABILITIES[name]
+    for name in ("CAP_SYS_PTRACE", "CAP_SYS_ADMIN", "CAP_SYS_RESOURCE", "CAP_PERFMON", "CAP_BPF")
 }
 # Inode of the first user namespace (PROC_USER_INIT_INO); fixed in every kernel.
 INITIAL_USER_NAMESPACE = 0xEFFFFFFD

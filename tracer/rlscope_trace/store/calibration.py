@@ -6,12 +6,15 @@ import json
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
+from rlscope_analysis.schema.facts.qualities import GOOD, GRADES, REASONS, Quality, quality
 from rlscope_analysis.schema.vocabulary import (
     BYSTANDER_EVENTS,
     CALIBRATION_METHODS,
     EVENT_PARTS,
     EVENTS,
 )
+from rlscope_trace.errors import reason_of
+from rlscope_trace.store.row_inserts import insert_rows
 from rlscope_trace.store.spool import CALIBRATION_FILE
 
 if TYPE_CHECKING:
@@ -21,12 +24,14 @@ if TYPE_CHECKING:
     import duckdb
 
 CALLS = ("call", "call_dear", "bystander_call")
-OK = "ok"
-_FORMAT = 3
+_FORMAT = 4
 # No cost takes so many ns, no measurement is taken so often.
 _MOST = 10**12
-_NO_CALIBRATION = "no calibration was taken for this recording: rlscope-trace calibrate TRACE"
-_UNKNOWN = "not measured: the calibration knows no such event"
+# No file of costs is so large, no way of measuring has so long a name.
+_MOST_BYTES = 1 << 24
+_SHOWN = 80
+_LONGEST = 1000
+_UNKNOWN = quality("event_unknown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,7 @@ class Cost:
     n: int = 0
     low_ns: float | None = None
     high_ns: float | None = None
-    quality: str = OK
+    quality: Quality = GOOD
 
 
 def dump_costs(costs: Iterable[Cost], facts: dict[str, object]) -> str:
@@ -64,7 +69,11 @@ def read_costs(path: Path) -> tuple[list[Cost], dict[str, object]]:
     Raises OSError where it cannot be read, ValueError where it is damaged or of another format.
     """
     try:
-        told = json.loads(path.read_bytes())
+        with path.open("rb") as file:
+            text = file.read(_MOST_BYTES + 1)
+        if len(text) > _MOST_BYTES:
+            raise ValueError("it is too large")
+        told = json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if not isinstance(told, dict) or told.pop("format", None) != _FORMAT:
@@ -72,18 +81,19 @@ def read_costs(path: Path) -> tuple[list[Cost], dict[str, object]]:
     listed = told.pop("costs", None)
     if not isinstance(listed, list):
         raise ValueError("it holds no costs")
-    costs = [_cost(entry) for entry in listed]
+    costs = [read_cost(entry) for entry in listed]
     # One that is there twice would be subtracted twice.
     if len({(cost.event, cost.part, cost.method, cost.how) for cost in costs}) < len(costs):
         raise ValueError("a cost is there twice")
     return costs, told
 
 
-def _cost(entry: object) -> Cost:
+def read_cost(entry: object) -> Cost:
+    """Return a cost as asdict() made it; ValueError where it is damaged."""
     names = {field.name for field in fields(Cost)}
     if not isinstance(entry, dict) or set(entry) != names:
         raise ValueError("a cost has other fields")
-    texts = [entry[name] for name in ("event", "method", "how", "quality")]
+    texts = [entry[name] for name in ("event", "method", "how")]
     times = [entry[name] for name in ("mean_ns", "stddev_ns", "low_ns", "high_ns")]
     if (
         not all(_is_text(text) for text in texts)
@@ -94,13 +104,33 @@ def _cost(entry: object) -> Cost:
         or not all(time_ns is None or _is_time(time_ns) for time_ns in times)
         or not _is_consistent(*times)
     ):
-        raise ValueError(f"the cost of {entry['event']!r} is damaged")
-    return Cost(**entry)
+        raise ValueError(f"the cost of {str(entry['event'])[:_SHOWN]!r} is damaged")
+    return Cost(**{**entry, "quality": read_quality(entry["quality"])})
+
+
+def read_quality(told: object) -> Quality:
+    """Return a quality as asdict() made it; ValueError where it is damaged."""
+    names = {field.name for field in fields(Quality)}
+    if not isinstance(told, dict) or set(told) != names or not isinstance(told["numbers"], list):
+        raise ValueError("a quality has other fields")
+    texts = [told[name] for name in ("code", "subject", "detail") if told[name] is not None]
+    if (
+        told["grade"] not in GRADES
+        or told["code"] not in (None, *REASONS)
+        or not all(_is_text(text) for text in texts)
+        or not all(_is_time(number) for number in told["numbers"])
+    ):
+        raise ValueError("a quality is damaged")
+    return Quality(**{**told, "numbers": tuple(told["numbers"])})
 
 
 def _is_text(text: object) -> bool:
     # Half a surrogate pair passes for a character in JSON; DuckDB takes none.
-    return isinstance(text, str) and not any("\ud800" <= letter <= "\udfff" for letter in text)
+    return (
+        isinstance(text, str)
+        and len(text) <= _LONGEST
+        and not any("\ud800" <= letter <= "\udfff" for letter in text)
+    )
 
 
 def _is_time(number: object) -> bool:
@@ -136,13 +166,12 @@ def insert_calibration(
 
 def insert_costs(con: duckdb.DuckDBPyConnection, rows: list[Cost]) -> int:
     """Write rows into the table calibration_measured; return how many."""
-    for row in rows:
-        con.execute(
-            "INSERT INTO calibration_measured VALUES (?, ?, ?, ?, ?, ?, ?, ?, false, ?)",
-            [row.event, row.part, row.method, row.mean_ns, row.stddev_ns, row.n,
-             row.low_ns, row.high_ns, row.quality],
-        )  # fmt: skip
-    return len(rows)
+    values = [
+        (row.event, row.part, row.method, row.mean_ns, row.stddev_ns, row.n, row.low_ns,
+         row.high_ns, False, *row.quality.columns)
+        for row in rows
+    ]  # fmt: skip
+    return insert_rows(con, "calibration_measured", values)
 
 
 def costs_of_spool(directory: Path, session: dict[str, object]) -> list[Cost]:
@@ -154,14 +183,15 @@ def costs_of_spool(directory: Path, session: dict[str, object]) -> list[Cost]:
         costs, _ = read_costs(directory / CALIBRATION_FILE)
         missing = _UNKNOWN
     except FileNotFoundError:
-        costs, missing = [], f"not measured: {_NO_CALIBRATION}"
+        costs, missing = [], quality("no_calibration")
     except (OSError, ValueError) as error:
-        costs, missing = [], f"not measured: {CALIBRATION_FILE} of the spool: {error}"
+        costs = []
+        missing = quality("calibration_damaged", subject=CALIBRATION_FILE, detail=reason_of(error))
     return costs_of_recording(costs, session, missing)
 
 
 def costs_of_recording(
-    costs: list[Cost], session: dict[str, object], missing: str = _UNKNOWN
+    costs: list[Cost], session: dict[str, object], missing: Quality = _UNKNOWN
 ) -> list[Cost]:
     """Return those that are valid for a recording, and for events of no cost a row that says so.
 
@@ -187,8 +217,7 @@ def _of_this_recording(costs: list[Cost], session: dict[str, object]) -> list[Co
         # Calls that were not probed cost nothing, and say so where they would be listed.
         way = mode or "none (no call was probed)" if event in CALLS else capture
         ways = ", ".join(sorted({cost.how for cost in costs if cost.event == event}))
-        reason = f"not measured: the calibration knows {ways}, this recording used {way}"
-        if mode or event not in CALLS:
-            reason += "; rlscope-trace calibrate measures all, calibrate TRACE adds them"
-        chosen.append(Cost(event, None, "micro", quality=reason))
+        code = "other_way" if mode or event not in CALLS else "nothing_probed"
+        why = quality(code, subject=ways, detail=str(way))
+        chosen.append(Cost(event, None, "micro", quality=why))
     return chosen

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rlscope_analysis.schema.facts.fact import Fact
+from rlscope_trace.store.row_inserts import insert_rows
 from rlscope_trace.store.stats import TraceStat
 
 if TYPE_CHECKING:
@@ -30,7 +32,6 @@ _EVENTS = {
 }
 # Probes were being taken away or brought back: neither with them nor without.
 CHANGING = "changing"
-_REMEDY = "--in-run-calibration light"
 
 
 def insert_calibration_windows(
@@ -41,14 +42,12 @@ def insert_calibration_windows(
     end_ns: of the trace, for a window that was open when the recorder was killed.
     """
     windows = sorted(_windows(facts.windows, end_ns), key=lambda window: window[1:])
-    if windows:
-        con.executemany("INSERT INTO calibration_window VALUES (?, ?, ?)", windows)
+    insert_rows(con, "calibration_window", windows)
     programs = [
         (one.program, _EVENTS.get(one.program), one.start_ns, one.end_ns, one.runs, one.time_ns)
         for one in facts.programs
     ]
-    if programs:
-        con.executemany("INSERT INTO program_time VALUES (?, ?, ?, ?, ?, ?)", programs)
+    insert_rows(con, "program_time", programs)
     return {"calibration_window": len(windows), "program_time": len(programs)}
 
 
@@ -62,28 +61,24 @@ def _windows(told: Sequence[ProbeWindow], trace_end_ns: int) -> Iterator[tuple[s
             yield CHANGING, window.back_ns, end_ns
 
 
-def calls_away(facts: ProbeFacts) -> str | None:
-    """Return in words for how long no calls were recorded; None if they always were."""
+def calls_away(facts: ProbeFacts) -> Fact | None:
+    """Return for how long no calls were recorded; None if they always were."""
     windows = _calls_off(facts)
     if not windows:
         return None
     ns = sum(window.end_ns - window.start_ns for window in windows if window.end_ns is not None)
-    times = "once" if len(windows) == 1 else f"{len(windows)} times"
-    is_cut = any(window.end_ns is None for window in windows)
-    return (
-        f"the probes of calls were away {times}, {ns / 1e9:.1f} s in all"
-        f"{' and until the recorder was killed' if is_cut else ''}, to see what they cost:"
-        " --in-run-calibration full"
-    )
+    code = "calls_paused_once" if len(windows) == 1 else "calls_paused"
+    if any(window.end_ns is None for window in windows):
+        code = "calls_paused_to_kill"
+    return Fact(code, count=len(windows), duration_ns=ns)
 
 
 def window_losses(facts: ProbeFacts) -> Iterator[TraceStat]:
     """Tell of the calls that are missing in windows: how many times, not how many calls."""
     windows = _calls_off(facts)
     if windows:
-        source = "times in which no calls were recorded, to see what that costs: calibration_window"
         first_ns = min(window.start_ns for window in windows)
-        yield TraceStat("rate-limited", source, len(windows), first_ns, _REMEDY)
+        yield TraceStat("calls_paused", len(windows), first_ns)
 
 
 def _calls_off(facts: ProbeFacts) -> list[ProbeWindow]:

@@ -1,128 +1,131 @@
-"""The rows of table capture that tell of calls, samples and waits: see store/capture_rows.py."""
+"""What capture says of calls, samples and waits."""
 
-from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from __future__ import annotations
 
-import duckdb
+from typing import TYPE_CHECKING, TypeVar
 
+from rlscope_analysis.schema.facts.fact import Fact, fact_of
 from rlscope_analysis.schema.vocabulary import LAYER_CAPTURE, PYTHON_RANGES
 from rlscope_trace.store.calibration_windows import calls_away
-from rlscope_trace.store.capture_cuda import insert_cuda_capture
-from rlscope_trace.store.capture_rows import NOT_RECORDED, OTHER_CLOCK
+from rlscope_trace.store.capture_cuda import add_cuda_capture
+from rlscope_trace.store.capture_rows import NOT_TOLD
+from rlscope_trace.store.captures import Capture, Captures
 from rlscope_trace.store.gil_ranges import life_of
-from rlscope_trace.store.probe_facts import Interpreter, ProbeFacts
-from rlscope_trace.store.processes import Life
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import duckdb
+
+    from rlscope_trace.store.probe_facts import Interpreter, ProbeFacts
+    from rlscope_trace.store.processes import Life
 
 _CALL_LAYERS = ("simulator", "backend", "cuda_api")
-_NO_WAITS = "needs the capture btf: x86-64, and an OS kernel with BTF"
-_NO_PYTHON = "no Python was found in it"
-_TOO_SHORT = "it ended before it could be looked at"
-_FREE_THREADED = (
-    "in part: this Python is free-threaded: it has no GIL to wait for, and its functions are not"
-    " sampled"
-)
-_NO_GIL_FOUND = "in part: where its GIL lies was not found: waits for it count as lock"
-_SUBINTERPRETERS = (
-    "in part: it has several interpreters: waits for a GIL of their own count as lock"
-)
-_PYPY = "it runs PyPy, whose calls are compiled: nothing can be probed"
-
 _Told = TypeVar("_Told")
-_Row = tuple[int | None, str, bool, str | None]
 
 
-def insert_event_capture(
+def add_event_capture(
+    captures: Captures,
     con: duckdb.DuckDBPyConnection,
     session: Mapping[str, object],
     facts: ProbeFacts,
     lives: Sequence[Life],
-) -> int:
-    """Insert the rows; returns how many."""
-    rows = _of_all(session, facts)
+) -> None:
+    """Set what is known of them, and of calls of CUDA that probes recorded."""
+    of_all = _of_all(session, facts)
+    captures.set(*of_all)
     # Nothing more can be said of a process where a kind was not measured at all.
-    measured = {kind for _, kind, is_measured, _ in rows if is_measured}
-    rows += [row for row in _of_processes(session, facts, lives) if row[1] in measured]
+    measured = {capture.kind for capture in of_all if capture.measured}
+    captures.set(*(one for one in _of_processes(session, facts, lives) if one.kind in measured))
     clients = processes_with(facts.nvtx_packages, lives)
-    rows += [(process_id, PYTHON_RANGES, True, None) for process_id in clients]
-    for row in rows:
-        con.execute("INSERT INTO capture VALUES (?, ?, ?, ?)", row)
-    failure = f"the recorder failed: {facts.failure}" if facts.failure else None
-    lacking = _in_part(facts.gave_up or failure, calls_away(facts))
+    captures.set(*(Capture(process_id, PYTHON_RANGES, measured=True) for process_id in clients))
+    other_clock = (Fact("other_clock"),)
+    for process_id in processes_with(facts.other_clocks, lives):
+        captures.set(Capture(process_id, "operation", False, other_clock))
     told = session.get("instruments")
     mode = told.get("cuda_calls") if isinstance(told, dict) else None
-    added = len(rows) + _insert_other_clocks(con, facts, lives)
-    return added + insert_cuda_capture(con, facts, lives, lacking=lacking, mode=mode)
+    add_cuda_capture(captures, con, facts, lives, lacking=_missing_calls(facts), mode=mode)
 
 
-def _of_all(session: Mapping[str, object], facts: ProbeFacts) -> list[_Row]:
+def _failures(facts: ProbeFacts) -> tuple[Fact, ...]:
+    """Return why probes were taken away before the end, if they were."""
+    if facts.gave_up is not None:
+        return (facts.gave_up,)
+    return () if facts.failure is None else (Fact("recorder_failed", detail=facts.failure),)
+
+
+def _missing_calls(facts: ProbeFacts) -> tuple[Fact, ...]:
+    """Return why some calls were not recorded, of any process."""
+    away = calls_away(facts)
+    return (*_failures(facts), away) if away is not None else _failures(facts)
+
+
+def _of_all(session: Mapping[str, object], facts: ProbeFacts) -> list[Capture]:
     told = session.get("instruments")
     if not isinstance(told, dict):
         kinds = ("native_call", "cpu_sample", "wait", "gil_release")
-        return [(None, kind, False, NOT_RECORDED) for kind in kinds]
-    missing = told.get("not_measured", {})
+        return [Capture(None, kind, False, (NOT_TOLD,)) for kind in kinds]
+    reasons = {kind: fact_of(why) for kind, why in (told.get("not_measured") or {}).items()}
+    missing = {kind: () if fact is None else (fact,) for kind, fact in reasons.items()}
     has_waits = session.get("capture") == "btf" and session.get("machine") == "x86_64"
-    has_calls = "native_call" not in missing
-    failure = f"the recorder failed: {facts.failure}" if facts.failure else None
-    failed = _in_part(failure)
-    gave_up = _in_part(facts.gave_up or failure)
-    calls = _in_part(facts.gave_up or failure, calls_away(facts))
-    refused = missing.get("native_call")
-    off = None if told["layers"] else "not asked for: --transitions off"
-    rows: list[_Row] = [
-        (None, "wait", has_waits, None if has_waits else _NO_WAITS),
-        (None, "native_call", has_calls and not off, refused or off or calls),
-        (None, "cpu_sample", "cpu_sample" not in missing,
-         missing.get("cpu_sample", failed or f"{told['sample_hz']} samples per second and CPU")),
-        _of_gil_releases(told["gil"], refused, facts.gil_states, gave_up),
+    failed = () if facts.failure is None else (Fact("recorder_failed", detail=facts.failure),)
+    rows = [
+        Capture(None, "wait", has_waits, () if has_waits else (Fact("btf_needed"),)),
+        _of_calls(told["layers"], missing.get("native_call"), facts),
+        Capture(
+            None, "cpu_sample", "cpu_sample" not in missing,
+            missing.get("cpu_sample", failed or (Fact("sampled", count=told["sample_hz"]),)),
+        ),
+        _of_gil_releases(told["gil"], missing.get("native_call"), facts),
     ]  # fmt: skip
-    for layer in _CALL_LAYERS if has_calls else ():
+    for layer in _CALL_LAYERS if "native_call" not in missing else ():
         is_probed = layer in told["layers"]
         # Said of each layer, too: what is said of one goes before what is said of all.
-        reason = calls if is_probed else _how_to_get(layer, told.get("cuda_calls", "off"))
-        rows.append((None, LAYER_CAPTURE.format(layer=layer), is_probed, reason))
+        why = _missing_calls(facts) if is_probed else _how_to_get(layer, told.get("cuda_calls"))
+        rows.append(Capture(None, LAYER_CAPTURE.format(layer=layer), is_probed, why))
     return rows
 
 
-def _in_part(*reasons: str | None) -> str | None:
-    known = [reason for reason in reasons if reason]
-    return f"in part: {'; '.join(known)}" if known else None
+def _of_calls(layers: object, refused: tuple[Fact, ...] | None, facts: ProbeFacts) -> Capture:
+    if refused is not None:
+        return Capture(None, "native_call", False, refused)
+    if not layers:
+        return Capture(None, "native_call", False, (Fact("not_asked_for", "--transitions off"),))
+    return Capture(None, "native_call", True, _missing_calls(facts))
 
 
-def _of_gil_releases(
-    asked: object, missing: str | None, states: Mapping[str, str], gave_up: str | None
-) -> _Row:
+def _of_gil_releases(asked: object, missing: tuple[Fact, ...] | None, facts: ProbeFacts) -> Capture:
+    kind = "gil_release"
     if asked != "full":
-        return (None, "gil_release", False, "not asked for: --gil full")
-    refused = [f"{path}: {state}" for path, state in states.items() if state != "probed"]
-    if missing or (refused and len(refused) == len(states)):
-        return (None, "gil_release", False, missing or refused[0])
-    return (None, "gil_release", True, f"in part: {refused[0]}" if refused else gave_up)
+        return Capture(None, kind, False, (Fact("not_asked_for", "--gil full"),))
+    refused = [why for why in facts.gil_states.values() if why is not None]
+    if missing is not None or (refused and len(refused) == len(facts.gil_states)):
+        return Capture(None, kind, False, missing or tuple(refused[:1]))
+    return Capture(None, kind, True, tuple(refused[:1]) or _failures(facts))
 
 
-def _how_to_get(layer: str, cuda_calls: object) -> str:
-    if layer == "cuda_api" and cuda_calls == "off":
-        return "the CUDA API is not probed"
-    if layer == "cuda_api":
-        return "recorded of processes that use CUDA: cuda_call"
-    return "not asked for: --transitions all"
+def _how_to_get(layer: str, cuda_calls: object) -> tuple[Fact, ...]:
+    if layer != "cuda_api":
+        return (Fact("not_asked_for", "--transitions all"),)
+    return (Fact("cuda_not_probed" if cuda_calls in (None, "off") else "see_cuda_call"),)
 
 
 def _of_processes(
     session: Mapping[str, object], facts: ProbeFacts, lives: Sequence[Life]
-) -> list[_Row]:
+) -> list[Capture]:
     if not isinstance(session.get("instruments"), dict):
         return []
     found = _by_process(lives, [(one.pid, one.ts_ns, one) for one in facts.interpreters])
-    looked = _by_process(lives, [(pid, ts_ns, _NO_PYTHON) for pid, ts_ns in facts.without_python])
-    rows: list[_Row] = []
+    looked = _by_process(lives, [(pid, ts_ns, True) for pid, ts_ns in facts.without_python])
+    rows: list[Capture] = []
     for life in lives:
         if life.process_id not in found and not life.exec_ns:
             _inherit(found, life)
             _inherit(looked, life)
         python = found.get(life.process_id)
         if python is None:
-            reason = looked.get(life.process_id, _TOO_SHORT)
-            rows.append((life.process_id, "native_call", False, reason))
+            why = Fact("python_not_found" if life.process_id in looked else "ended_unseen")
+            rows.append(Capture(life.process_id, "native_call", False, (why,)))
         else:
             rows += _of_process(life.process_id, python)
     return rows
@@ -138,22 +141,6 @@ def processes_with(told: Sequence[tuple[int, int]], lives: Sequence[Life]) -> li
         if life.process_id not in found and not life.exec_ns:
             _inherit(found, life)
     return sorted(found)
-
-
-def _insert_other_clocks(
-    con: duckdb.DuckDBPyConnection, facts: ProbeFacts, lives: Sequence[Life]
-) -> int:
-    """Say of processes with another clock that their operations were left out; return rows more."""
-    added = 0
-    for process_id in processes_with(facts.other_clocks, lives):
-        ((gone,),) = con.execute(
-            "DELETE FROM capture WHERE process_id = ? AND kind = 'operation'", [process_id]
-        ).fetchall()
-        con.execute(
-            "INSERT INTO capture VALUES (?, 'operation', false, ?)", [process_id, OTHER_CLOCK]
-        )
-        added += 1 - gone
-    return added
 
 
 def _inherit(told: dict[int, _Told], life: Life) -> None:
@@ -172,16 +159,17 @@ def _by_process(lives: Sequence[Life], told: Sequence[tuple[int, int, _Told]]) -
     return latest
 
 
-def _of_process(process_id: int, python: Interpreter) -> list[_Row]:
+def _of_process(process_id: int, python: Interpreter) -> list[Capture]:
     if python.implementation != "cpython":
         return [
-            (process_id, "native_call", False, _PYPY),
-            (process_id, "cpu_sample", True, "in part: its Python functions are not sampled"),
+            Capture(process_id, "native_call", False, (Fact("pypy"),)),
+            Capture(process_id, "cpu_sample", True, (Fact("pypy_samples"),)),
         ]
     if python.free_threaded:
-        return [(process_id, kind, True, _FREE_THREADED) for kind in ("wait", "cpu_sample")]
+        facts = (Fact("free_threaded"),)
+        return [Capture(process_id, kind, True, facts) for kind in ("wait", "cpu_sample")]
     if python.gil_start == python.gil_end:
-        return [(process_id, "wait", True, _NO_GIL_FOUND)]
+        return [Capture(process_id, "wait", True, (Fact("gil_not_found"),))]
     if python.interpreters is not None and python.interpreters > 1:
-        return [(process_id, "wait", True, _SUBINTERPRETERS)]
+        return [Capture(process_id, "wait", True, (Fact("subinterpreters"),))]
     return []

@@ -1,70 +1,76 @@
-"""The table capture: what was measured, and why the rest was not."""
+"""What capture says of thread states and operations, and why some were not measured."""
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
 
-import duckdb
+from typing import TYPE_CHECKING
 
-REFUSED = (
-    "the shim could not share memory: the program set a seccomp filter, or a limit on the size of"
-    " files or memory (ulimit -f, -v)"
-)
-TAKEN = "another recorder read the operations of this process"
-NOT_RECORDED = "this version of rlscope-trace records them, the one that made the spool did not"
-OTHER_CLOCK = (
-    "it runs in a time namespace, by another clock: when what it told of itself was is not known"
-)
+from rlscope_analysis.schema.facts.fact import Fact, fact_of
+from rlscope_trace.store.captures import Capture, Captures
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
-# Process, whether its operations were measured, and why not or what is missing.
-_Row = tuple[int, bool, str | None]
+    import duckdb
+
+NOT_TOLD = Fact("not_told")
+_OPERATION = "operation"
 
 
-def insert_capture(
-    con: duckdb.DuckDBPyConnection, session: Mapping[str, object], annotated: Sequence[int]
-) -> int:
-    """Insert the rows; `annotated` are the processes whose NVTX ranges were read."""
-    con.execute("INSERT INTO capture VALUES (NULL, 'thread_state', true, NULL)")
+def add_operation_capture(
+    captures: Captures,
+    con: duckdb.DuckDBPyConnection,
+    session: Mapping[str, object],
+    annotated: Sequence[int],
+) -> None:
+    """Set what is known of operations; `annotated` are the processes whose NVTX ranges were read.
+
+    Of several things that are known of a process the later counts, but that nothing was measured
+    counts most.
+    """
+    captures.set(Capture(None, "thread_state", measured=True))
     told = session.get("operations")
-    measured = isinstance(told, dict) and told.get("measured") is True
-    reason = told.get("reason") if isinstance(told, dict) else NOT_RECORDED
-    con.execute("INSERT INTO capture VALUES (NULL, 'operation', ?, ?)", [measured, reason])
-    rows: list[_Row] = [] if measured else [(process_id, True, None) for process_id in annotated]
-    refused = [(process_id, False, REFUSED) for process_id in _refused(con, session, annotated)]
-    for row in [*_attached(con, session), *_taken(con, session, annotated), *refused]:
-        # More is known of these than that they were read, or should have been.
-        if (row[0], False) not in [other[:2] for other in rows]:
-            rows = [other for other in rows if other[0] != row[0]] + [row]
-    for process_id, is_measured, why in rows:
-        con.execute(
-            "INSERT INTO capture VALUES (?, 'operation', ?, ?)", [process_id, is_measured, why]
-        )
-    return 2 + len(rows)
+    measured, facts = verdict_of(told)
+    captures.set(Capture(None, _OPERATION, measured, facts))
+    if not measured:
+        captures.set(*(Capture(process_id, _OPERATION, measured=True) for process_id in annotated))
+    refused = (Fact("shim_without_memory"),)
+    for capture in [
+        *_attached(con, session),
+        *_taken(con, session, annotated),
+        *(Capture(one, _OPERATION, False, refused) for one in _refused(con, session, annotated)),
+    ]:
+        known = captures.get(capture.process_id, _OPERATION)
+        if known is None or known.measured:
+            captures.set(capture)
 
 
-def _attached(con: duckdb.DuckDBPyConnection, session: Mapping[str, object]) -> list[_Row]:
+def verdict_of(told: object) -> tuple[bool, tuple[Fact, ...]]:
+    """Return whether the recorder measured something, and how or why not, as it noted that."""
+    if not isinstance(told, dict):
+        return False, (NOT_TOLD,)
+    fact = fact_of(told.get("fact"))
+    return told.get("measured") is True, () if fact is None else (fact,)
+
+
+def _attached(con: duckdb.DuckDBPyConnection, session: Mapping[str, object]) -> list[Capture]:
     """Return what is told of the processes into which the shim was loaded while they ran."""
     told = session.get("operations_late")
     return [
-        (process_id, late["measured"], _late_reason(late))
+        Capture(process_id, _OPERATION, *verdict_of(late))
         for late in (told if isinstance(told, list) else [])
         for process_id in _processes(con, [late["pid"]])[:1]
     ]
 
 
-def _late_reason(late: Mapping[str, object]) -> str | None:
-    reason = str(late["reason"])
-    return f"in part: {reason}" if late["measured"] and reason else reason or None
-
-
 def _taken(
     con: duckdb.DuckDBPyConnection, session: Mapping[str, object], annotated: Sequence[int]
-) -> list[_Row]:
+) -> list[Capture]:
     """Return the processes whose operations another recorder read, to the end or for a while."""
     pids = session.get("shim_taken_pids")
     return [
-        (process_id, True, f"in part: at first, {TAKEN}")
+        Capture(process_id, _OPERATION, True, (Fact("other_recorder_first"),))
         if process_id in annotated
-        else (process_id, False, TAKEN)
+        else Capture(process_id, _OPERATION, False, (Fact("other_recorder"),))
         for process_id in _processes(con, pids if isinstance(pids, list) else [])
     ]
 

@@ -8,18 +8,15 @@ from itertools import groupby, islice
 import duckdb
 import numpy as np
 
+from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_trace.nvml.counter_file import CounterLines, read_counter_file
+from rlscope_trace.store.captures import Capture
 from rlscope_trace.store.spool import Spool
 from rlscope_trace.store.stats import TraceStat
 
 # What `record` notes where readings were not wanted.
 NVML_FACT = "nvml"
-_NOT_ASKED = "not asked for: --no-nvml"
-_NO_FILE = "their file could not be written"
-_NO_ANSWER = "NVML had not answered when the recording ended"
 _BATCH_ROWS = 1 << 17
-_SPACE = "free space, or record to another disk with -o"
-_DRIVER = "look at the driver: dmesg | grep -i nvrm"
 
 _INSERT = """
 INSERT INTO counter
@@ -35,14 +32,14 @@ class Counters:
     """What was written of the readings."""
 
     rows: int = 0
-    capture_rows: int = 0
+    capture: Capture | None = None
     losses: list[TraceStat] = field(default_factory=list)
     meta: dict[str, str] = field(default_factory=dict)
     """What meta tells of the devices."""
 
 
 def insert_counters(con: duckdb.DuckDBPyConnection, spool: Spool) -> Counters:
-    """Insert the readings of a spool and the row of capture that tells of them.
+    """Insert the readings of a spool; return what is to be said of them.
 
     A spool of a recorder that knew no readings gets none: then nobody asked for them. Readings from
     after the end of the trace are left out.
@@ -56,11 +53,10 @@ def insert_counters(con: duckdb.DuckDBPyConnection, spool: Spool) -> Counters:
     if path is not None:
         batches = _batches(read_counter_file(path, lines), spool.end_ns)
         count = sum(_insert(con, batch, lines, session.get("host"), seen) for batch in batches)
-    reason = _reason(lines, seen, is_asked=session.get(NVML_FACT) is not False, has_file=bool(path))
-    con.execute("INSERT INTO capture VALUES (NULL, 'counter', ?, ?)", [count > 0, reason])
+    facts = _facts(lines, seen, is_asked=session.get(NVML_FACT) is not False, has_file=bool(path))
     return Counters(
         rows=count,
-        capture_rows=1,
+        capture=Capture(None, "counter", count > 0, facts),
         losses=[loss for loss in _losses(lines) if loss.count != 0],
         meta=_meta(lines) if lines.devices else {},
     )
@@ -103,48 +99,46 @@ def _insert(
     return len(readings)
 
 
-def _reason(
+def _facts(
     lines: CounterLines, seen: set[tuple[int, str]], *, is_asked: bool, has_file: bool
-) -> str | None:
+) -> tuple[Fact, ...]:
     """Return how the readings were taken, what is missing of them, or why there are none."""
     if not is_asked:
-        return _NOT_ASKED
+        return (Fact("not_asked_for", "--no-nvml"),)
     if not has_file:
-        return _NO_FILE
+        return (Fact("nvml_file_missing"),)
     if not seen:
         refused = dict.fromkeys(reason for _, _, reason in lines.not_measured)
-        return lines.unavailable or "; ".join(refused) or _NO_ANSWER
+        why = tuple(Fact("nvml_unavailable", detail=reason) for reason in refused)
+        return (lines.unavailable,) if lines.unavailable else why or (Fact("nvml_silent"),)
     missing = list(_missing(lines, seen))
     if lines.unavailable:
-        missing.append(f"the readings ended early: {lines.unavailable}")
-    return f"in part: {'; '.join(missing)}" if missing else f"NVML, every {lines.interval_ms} ms"
+        missing.append(Fact("nvml_ended", detail=lines.unavailable.detail))
+    if lines.interval_ms is None:
+        return tuple(missing)
+    return tuple(missing) or (Fact("nvml", duration_ns=lines.interval_ms * 1_000_000),)
 
 
-def _missing(lines: CounterLines, seen: set[tuple[int, str]]) -> Iterator[str]:
-    """Yield what was refused: counters that share a reason and their devices in one sentence."""
-    told = [
-        (f"{reason} (after some readings)" if (position, name) in seen else reason, name, position)
-        for position, name, reason in lines.not_measured
-    ]
-    devices: dict[tuple[str, str], list[int]] = {}
-    for reason, name, position in sorted(told):
-        devices.setdefault((reason, name), []).append(lines.devices[position].index)
-    by_place = sorted((reason, sorted(set(on)), name) for (reason, name), on in devices.items())
-    for (reason, on), rows in groupby(by_place, key=lambda row: row[:2]):
-        names = ", ".join(row[2] for row in rows)
-        yield f"{names} of GPU {', '.join(map(str, on))}: {reason}"
+def _missing(lines: CounterLines, seen: set[tuple[int, str]]) -> Iterator[Fact]:
+    """Yield what was refused: counters that share a reason and their devices in one fact."""
+    devices: dict[tuple[str, str, str], list[int]] = {}
+    for position, name, reason in sorted(lines.not_measured, key=lambda one: (*one[:0:-1], one[0])):
+        code = "nvml_refused_later" if (position, name) in seen else "nvml_refused"
+        devices.setdefault((code, reason, name), []).append(lines.devices[position].index)
+    by_place = sorted(
+        (code, why, sorted(set(on)), name) for (code, why, name), on in devices.items()
+    )
+    for (code, why, on), rows in groupby(by_place, key=lambda row: row[:3]):
+        names = ", ".join(row[3] for row in rows)
+        yield Fact(code, f"{names} of GPU {', '.join(map(str, on))}", why)
 
 
 def _losses(lines: CounterLines) -> Iterator[TraceStat]:
-    lost, failed = lines.lost, lines.failed
-    yield TraceStat("dropped", "NVML readings: disk full", lost.count, lost.first_ns, _SPACE)
-    yield TraceStat(
-        "dropped", "NVML readings that failed", failed.count, failed.first_ns, _DRIVER
-    )  # fmt: skip
-    yield TraceStat("dropped", "NVML readings: damaged lines", lines.damaged, None, None)
+    yield TraceStat("nvml_disk_full", lines.lost.count, lines.lost.first_ns)
+    yield TraceStat("nvml_failed", lines.failed.count, lines.failed.first_ns)
+    yield TraceStat("nvml_damaged", lines.damaged)
     if lines.is_hung:
-        what = "NVML readings: the driver did not answer when the recording ended"
-        yield TraceStat("truncated", what, None, None, _DRIVER)
+        yield TraceStat("nvml_hung", None)
 
 
 def _meta(lines: CounterLines) -> dict[str, str]:

@@ -16,28 +16,40 @@ from rlscope_trace import __version__
 from rlscope_trace._capture import SpoolScan, StateRows
 from rlscope_trace.store.calibration import insert_calibration
 from rlscope_trace.store.calibration_windows import insert_calibration_windows, window_losses
-from rlscope_trace.store.capture_events import insert_event_capture, processes_with
-from rlscope_trace.store.capture_rows import insert_capture
-from rlscope_trace.store.counters import insert_counters
-from rlscope_trace.store.database_file import BATCH_ROWS, Complete, ReportProgress, configuration
+from rlscope_trace.store.capture_events import add_event_capture, processes_with
+from rlscope_trace.store.capture_rows import add_operation_capture
+from rlscope_trace.store.captures import Captures
+from rlscope_trace.store.counters import Counters, insert_counters
+from rlscope_trace.store.database_file import (
+    BATCH_ROWS,
+    DATABASE_NAME,
+    Complete,
+    ReportProgress,
+    configuration,
+)
 from rlscope_trace.store.event_losses import event_losses
 from rlscope_trace.store.events import EventWriter
 from rlscope_trace.store.gil_ranges import gil_ranges
 from rlscope_trace.store.gpu import GpuRecording, GpuWriter
-from rlscope_trace.store.gpu_capture import insert_gpu_capture
+from rlscope_trace.store.gpu_capture import add_gpu_capture
 from rlscope_trace.store.operations import Operations, OperationWriter
 from rlscope_trace.store.probe_facts import read_probe_facts
 from rlscope_trace.store.processes import ProcessTree
 from rlscope_trace.store.schedule_inserts import (
     insert_clock,
-    insert_losses,
     insert_meta,
     insert_processes,
     insert_states,
     insert_threads,
 )
 from rlscope_trace.store.spool import Spool
-from rlscope_trace.store.stats import Decoded, TraceStat, trace_stats
+from rlscope_trace.store.stats import (
+    Decoded,
+    TraceStat,
+    insert_losses,
+    stats_from,
+    trace_stats,
+)
 from rlscope_trace.store.verify import Expected, exact_sum, verify
 
 _STEP_BYTES = 64 << 20
@@ -57,11 +69,15 @@ class Written:
 class Decoding:
     """One spool on its way into one database file."""
 
-    def __init__(self, spool: Spool, output: Path, progress: ReportProgress) -> None:
+    def __init__(self, spool: Spool, folder: Path, progress: ReportProgress) -> None:
+        """folder: a private one for the database, and for what is written on the way to it."""
         self._spool = spool
         self._progress = progress
-        self._config = configuration(output)
-        self.scan = SpoolScan(str(spool.records_path), end_ns=spool.end_ns)
+        self._config = configuration(folder)
+        self._database = str(folder / DATABASE_NAME)
+        self.scan = SpoolScan(
+            str(spool.records_path), end_ns=spool.end_ns, latest_ns=spool.latest_ns
+        )
         while self.scan.advance(_STEP_BYTES):
             progress("scan", self.scan.position, self.scan.file_bytes)
         progress("scan", self.scan.file_bytes, self.scan.file_bytes)
@@ -70,15 +86,15 @@ class Decoding:
             self.scan,
             slots=self._tree.slots,
             # Where the user says that there is room: a retry with another -o moves it as well.
-            scratch_directory=str(output.parent),
+            scratch_directory=str(folder),
             batch_rows=BATCH_ROWS,
         )
         self._facts = read_probe_facts(spool.probes_path)
         self._set_gil()
 
-    def write(self, partial: Path, complete: Complete) -> Written:
+    def write(self, complete: Complete) -> Written:
         """Write, close, reopen and verify the file."""
-        with contextlib.closing(duckdb.connect(str(partial), config=self._config)) as con:
+        with contextlib.closing(duckdb.connect(self._database, config=self._config)) as con:
             create_tables(con)
             self._write_states(con)
             outcomes = self._states.outcomes()
@@ -98,17 +114,18 @@ class Decoding:
             events = EventWriter(con, self.scan).write(self._facts, self._progress)
             rows |= operations.rows | gpu.rows | events.rows
             losses += [*operations.losses, *gpu.losses]
-            losses += [*event_losses(self._facts, events.malformed_count)]
+            losses += event_losses(self._facts, events, is_clean=self._spool.end_ns > 0)
             losses += window_losses(self._facts)
             rows |= insert_calibration_windows(con, self._facts, self._end_ns(outcomes))
             rows |= {
                 "trace_stat": insert_losses(con, losses),
-                "capture": self._write_capture(con, operations, gpu) + counters.capture_rows,
+                "capture": self._write_capture(con, operations, gpu, counters),
             }
             rows["calibration_measured"] = insert_calibration(
                 con, self._spool.directory, self._spool.session
             )
             complete(con)
+            losses += self._told_while_derived(con, rows)
             self._progress("store", 0, 1)
             con.execute("CHECKPOINT")
             self._progress("store", 1, 1)
@@ -121,19 +138,36 @@ class Decoding:
         )
         self._progress("verify", 0, 1)
         config = {**self._config, "access_mode": "READ_ONLY"}
-        with contextlib.closing(duckdb.connect(str(partial), config=config)) as con:
+        with contextlib.closing(duckdb.connect(self._database, config=config)) as con:
             verify(con, expected)
         self._progress("verify", 1, 1)
         records = sum(self.scan.records().values()) + operations.records
         return Written(rows, losses, records)
 
+    def _told_while_derived(
+        self, con: duckdb.DuckDBPyConnection, rows: dict[str, int]
+    ) -> list[TraceStat]:
+        """Return what could not be worked out of the trace, and count it among the rows."""
+        told = stats_from(con, rows["trace_stat"])
+        rows["trace_stat"] += len(told)
+        return told
+
     def _write_capture(
-        self, con: duckdb.DuckDBPyConnection, operations: Operations, gpu: GpuRecording
+        self,
+        con: duckdb.DuckDBPyConnection,
+        operations: Operations,
+        gpu: GpuRecording,
+        counters: Counters,
     ) -> int:
         session = self._spool.session
-        rows = insert_capture(con, session, operations.processes)
-        rows += insert_gpu_capture(con, session, gpu.verdicts)
-        return rows + insert_event_capture(con, session, self._facts, self._tree.lives())
+        captures = Captures()
+        if counters.capture is not None:
+            captures.set(counters.capture)
+        add_operation_capture(captures, con, session, operations.processes)
+        add_gpu_capture(captures, con, session, gpu.verdicts)
+        add_event_capture(captures, con, session, self._facts, self._tree.lives())
+        captures.set(*operations.phase_failures.captures(self._tree.lives()))
+        return captures.insert(con)
 
     def _set_gil(self) -> None:
         ranges = gil_ranges(self._tree.lives(), self._facts.interpreters)

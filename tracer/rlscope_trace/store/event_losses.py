@@ -2,43 +2,42 @@
 
 from collections.abc import Iterator
 
+from rlscope_trace.store.events import Events
 from rlscope_trace.store.probe_facts import ProbeFacts
-from rlscope_trace.store.stats import DAMAGED, TraceStat
+from rlscope_trace.store.stats import MOST, TraceStat
 
-# Counter of NativeProbes -> kind, what it counts, what to do about it.
+# So many processes are told of one by one.
+_MAX_UNSCANNED = 8
+# Counter of NativeProbes -> what it counts.
 _CALLS = {
-    "unmatched": (
-        "unmatched", "returns of calls that were under way when their probe was attached", None,
-    ),
-    "too_deep": ("dropped", "calls nested too deep in other recorded calls", None),
-    "abandoned": (
-        "unmatched", "calls that were under way when another function of their file was dropped",
-        None,
-    ),
-    "declined": ("dropped", "calls in a signal handler that interrupted a recorded call", None),
-    "failed": ("dropped", "calls that there was no memory to remember", None),
-    "missed": (
-        "dropped", "runs of call probes that the OS kernel skipped",
-        "stop other tracers, if there are any",
-    ),
-}  # fmt: skip
+    "unmatched": "call_under_way",
+    "too_deep": "call_too_deep",
+    "abandoned": "call_abandoned",
+    "declined": "call_in_signal_handler",
+    "failed": "call_without_memory",
+    "missed": "call_probe_skipped",
+}
 
 
-def event_losses(facts: ProbeFacts, malformed_count: int) -> list[TraceStat]:
-    """Everything that was lost; losses of the ring and the disk are counted with all others."""
-    return [row for row in _all(facts, malformed_count) if row.count != 0]
+def event_losses(facts: ProbeFacts, events: Events, *, is_clean: bool) -> list[TraceStat]:
+    """Everything that was lost; losses of the ring and the disk are counted with all others.
+
+    is_clean: the recorder lived to write the end of the recording.
+    """
+    return [row for row in _all(facts, events, is_clean=is_clean) if row.count != 0]
 
 
-def _all(facts: ProbeFacts, malformed_count: int) -> Iterator[TraceStat]:
-    yield TraceStat(
-        "dropped", "calls and samples that cannot be read", malformed_count, None, DAMAGED
-    )
+def _all(facts: ProbeFacts, events: Events, *, is_clean: bool) -> Iterator[TraceStat]:
+    yield TraceStat("events_unreadable", events.malformed_count)
+    unowned = "events_without_thread" if is_clean else "events_without_thread_after_kill"
+    yield TraceStat(unowned, events.unknown_thread_count)
     if facts.failure is not None:
-        source = f"calls and Python functions: the recorder failed: {facts.failure}"
-        yield TraceStat("dropped", source, None, None, "report it; the rest of the trace is whole")
-    yield TraceStat("dropped", "notes of the probes", facts.damaged_lines, None, DAMAGED)
-    for pid, unscanned_bytes in facts.unscanned:
-        source = f"functions in {unscanned_bytes >> 20:,} MiB of pid {pid} that were not searched"
-        yield TraceStat("skipped", source, 1, None, None)
-    for name, (kind, source, remedy) in _CALLS.items():
-        yield TraceStat(kind, source, facts.losses.get(name, 0), None, remedy)
+        yield TraceStat("instruments_failed", None, detail=facts.failure)
+    yield TraceStat("probe_notes_damaged", facts.damaged_lines)
+    for pid, unscanned_bytes in facts.unscanned[:_MAX_UNSCANNED]:
+        yield TraceStat("functions_unsearched", 1, pid=pid, bytes=unscanned_bytes)
+    more = facts.unscanned[_MAX_UNSCANNED:]
+    more_bytes = min(sum(size for _, size in more), MOST)
+    yield TraceStat("more_functions_unsearched", len(more), bytes=more_bytes)
+    for name, code in _CALLS.items():
+        yield TraceStat(code, facts.losses.get(name, 0))

@@ -10,6 +10,7 @@ from rlscope_trace.store.cuda_rows import CUDA_LAYER, ProbedCudaCalls
 from rlscope_trace.store.database_file import BATCH_ROWS, ReportProgress
 from rlscope_trace.store.probe_facts import ProbeFacts, Site
 from rlscope_trace.store.processes import Columns
+from rlscope_trace.store.row_inserts import insert_rows
 from rlscope_trace.store.spool import RECORD_KINDS
 
 # Staged table -> where its rows go, and in which order those of one thread are stored.
@@ -23,10 +24,11 @@ _KINDS = ("call", "gil_release", "sample", "stack")
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """What was written, and what could not be read."""
+    """What was written, what could not be read, and what belongs to no thread of the trace."""
 
     rows: dict[str, int]
     malformed_count: int
+    unknown_thread_count: int
 
 
 class EventWriter:
@@ -42,7 +44,7 @@ class EventWriter:
         rows = {"site": self._insert_sites([*facts.sites.values(), *facts.unprobed])}
         records = self._scan.records()
         if not any(records[RECORD_KINDS.index(kind)] for kind in _KINDS):
-            return Events(rows, 0)
+            return Events(rows, 0, 0)
         for name, (_, table) in _STAGED.items():
             self._con.execute(f"CREATE TEMP TABLE staged_{name} AS FROM {table} LIMIT 0")
         rows["stack"] = 0
@@ -54,7 +56,8 @@ class EventWriter:
             self._stage_samples(batch["samples"])
             rows["stack"] += self._insert_stacks(batch["stacks"])
             progress("calls", self._rows.position, self._scan.file_bytes)
-        return Events(rows | self._store() | cuda.store(), self._rows.malformed_count)
+        rows |= self._store() | cuda.store()
+        return Events(rows, self._rows.malformed_count, self._rows.unknown_thread_count)
 
     def _store(self) -> dict[str, int]:
         rows = {}
@@ -101,21 +104,8 @@ class EventWriter:
             (
                 site.site_id or next(numbers), site.module, site.symbol, site.layer,
                 site.file_offset, site.state, site.probed_ns, site.dropped_ns, site.hits,
-                site.time_ns, site.is_dear,
+                site.time_ns, site.is_dear, site.code, site.detail, site.numbers,
             )
             for site in sites
         ]  # fmt: skip
-        for first in range(0, len(rows), BATCH_ROWS):
-            columns = [
-                list(column) for column in zip(*rows[first : first + BATCH_ROWS], strict=True)
-            ]
-            self._con.execute(
-                "INSERT INTO site (site_id, module, symbol, layer, file_offset, state, probed_ns,"
-                " dropped_ns, hits, time_ns, is_dear)"
-                " SELECT unnest(?::INTEGER[]), unnest(?::VARCHAR[]), unnest(?::VARCHAR[]),"
-                " unnest(?::VARCHAR[]), unnest(?::BIGINT[]), unnest(?::VARCHAR[]),"
-                " unnest(?::BIGINT[]), unnest(?::BIGINT[]), unnest(?::BIGINT[]),"
-                " unnest(?::BIGINT[]), unnest(?::BOOLEAN[])",
-                columns,
-            )
-        return len(rows)
+        return insert_rows(self._con, "site", rows)

@@ -9,16 +9,19 @@ from pathlib import Path
 
 import duckdb
 
-from rlscope_trace.errors import OutputExistsError, SpoolError, TracerError, VerificationError
+from rlscope_trace.errors import (
+    OutputExistsError,
+    SpoolError,
+    TracerError,
+    VerificationError,
+    reason_of,
+)
+from rlscope_trace.outputs.place import PRIVATE_MODE, open_place
 from rlscope_trace.store.database_file import (
+    DATABASE_NAME,
     Complete,
     ReportProgress,
     is_interrupt,
-    partial_of,
-    publish,
-    reason_of,
-    refuse_existing,
-    remove_partial,
 )
 from rlscope_trace.store.decoding import Decoding
 from rlscope_trace.store.spool import Spool
@@ -39,13 +42,14 @@ class FinaliseReport:
     duration_s: float
 
 
-def finalise(
+def finalise(  # noqa: PLR0913 - one parameter per choice
     spool: Spool,
     output: Path,
     *,
     overwrite: bool,
     complete: Complete,
     progress: ReportProgress,
+    mode: int = PRIVATE_MODE,
 ) -> FinaliseReport:
     """Write the trace database of a spool, and delete the spool once the database is verified.
 
@@ -54,11 +58,11 @@ def finalise(
     the output is left alone, the spool stays, and the error says how to try again.
     """
     started = time.monotonic()
-    refuse_existing(output, overwrite=overwrite)
-    with _undone_on_failure(spool, output):
-        decoding = Decoding(spool, output, progress)
-        written = decoding.write(partial_of(output), complete)
-        file_bytes = publish(output, overwrite=overwrite)
+    with _explained(spool, output), open_place(output) as place:
+        place.refuse_existing(overwrite=overwrite)
+        with place.unfinished() as folder:
+            written = Decoding(spool, folder.path, progress).write(complete)
+            file_bytes = place.publish(folder, DATABASE_NAME, overwrite=overwrite, mode=mode)
     # The trace is safe: a spool that cannot be deleted is no failure.
     with contextlib.suppress(OSError):
         spool.remove()
@@ -74,19 +78,16 @@ def finalise(
 
 def recover_hint(spool: Spool) -> str:
     """Return the command that tries once more, somewhere else."""
-    return f"rlscope-trace recover {shlex.quote(str(spool.directory))} -o SOMEWHERE_ELSE.duckdb"
+    return f"rlscope-trace recover {shlex.quote(str(spool.shown))} -o SOMEWHERE_ELSE.duckdb"
 
 
 @contextlib.contextmanager
-def _undone_on_failure(spool: Spool, output: Path) -> Iterator[None]:
-    """Remove the partial file at any failure, and name a way to try again."""
+def _explained(spool: Spool, output: Path) -> Iterator[None]:
+    """Put any failure into words, and name a way to try again."""
     hint = recover_hint(spool)
     try:
-        remove_partial(output)
         yield
     except BaseException as error:
-        with contextlib.suppress(OSError):
-            remove_partial(output)
         if isinstance(error, OutputExistsError):
             raise
         if isinstance(error, VerificationError):

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rlscope_trace._capture import ShimScan
+    from rlscope_trace.store.captures import Capture
     from rlscope_trace.store.database_file import ReportProgress
-    from rlscope_trace.store.gpu_verdicts import GpuVerdict
     from rlscope_trace.store.stats import TraceStat
     from rlscope_trace.store.thread_lives import ThreadLives
 
@@ -36,7 +36,7 @@ class GpuRecording:
     rows: dict[str, int]
     """By table."""
     losses: list[TraceStat]
-    verdicts: list[GpuVerdict]
+    verdicts: list[Capture]
     """What was measured of which process; of no others anything is known."""
 
 
@@ -104,7 +104,8 @@ class GpuWriter:
         # What came before the recording is no loss.
         is_recorded = calls["start_ns"] >= self._lives.start_ns
         self._cuts.calls_of_no_thread += _count((thread_id == NOBODY) & is_recorded)
-        self._cuts.add_outside(thread_id, is_recorded)
+        is_late = self._lives.is_too_late(calls["start_ns"])
+        self._cuts.add_outside(thread_id, is_recorded, is_late)
         self._cuts.add_elsewhen(thread_id)
         return _where(rows, thread_id > 0)
 
@@ -128,7 +129,8 @@ class GpuWriter:
         }
         is_recorded = activities["start_ns"] >= self._lives.start_ns
         self._cuts.of_no_process += _count((process_id == NOBODY) & is_recorded)
-        self._cuts.add_outside(process_id, is_recorded)
+        is_late = self._lives.is_too_late(activities["start_ns"])
+        self._cuts.add_outside(process_id, is_recorded, is_late)
         self._cuts.add_elsewhen(process_id)
         return _where(rows, process_id > 0)
 

@@ -1,51 +1,45 @@
-"""The rows of table capture about GPUs: of which processes CUPTI told, and why of no others."""
+"""What capture says of GPUs: of which processes CUPTI told, and why of no others."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlscope_trace.store.capture_rows import NOT_RECORDED
+from rlscope_analysis.schema.facts.fact import Fact
+from rlscope_trace.store.capture_rows import verdict_of
+from rlscope_trace.store.captures import Capture
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import duckdb
 
-    from rlscope_trace.store.gpu_verdicts import GpuVerdict
+    from rlscope_trace.store.captures import Captures
 
-NO_CUDA = "CUDA was not initialised, as far as the recorder heard"
-NO_SHIM = (
-    "it called CUDA, but nothing was heard of CUPTI in it: CUDA loads the shim when it begins,"
-    " where CUDA_INJECTION64_PATH names it"
-)
+_ACTIVITY = "gpu_activity"
 
 
-def insert_gpu_capture(
-    con: duckdb.DuckDBPyConnection, session: Mapping[str, object], verdicts: Sequence[GpuVerdict]
-) -> int:
-    """Insert a row for each verdict, and why nothing is known of all other processes.
+def add_gpu_capture(
+    captures: Captures,
+    con: duckdb.DuckDBPyConnection,
+    session: Mapping[str, object],
+    verdicts: Sequence[Capture],
+) -> None:
+    """Set what CUPTI told, and why nothing is known of all other processes.
 
     A process without CUDA tells nothing: its GPU activity is not measured, which is no zero.
     """
-    for verdict in verdicts:
-        con.execute(
-            "INSERT INTO capture VALUES (?, ?, ?, ?)",
-            [verdict.process_id, verdict.kind, verdict.measured, verdict.reason],
-        )
+    captures.set(*verdicts)
     known = {verdict.process_id for verdict in verdicts}
-    reason = _reason(session)
-    calling = _calling(con) - known if reason == NO_CUDA else set()
-    for process_id in sorted(calling):
-        con.execute(
-            "INSERT INTO capture VALUES (?, 'gpu_activity', false, ?)", [process_id, NO_SHIM]
-        )
+    was_measured, facts = verdict_of(session.get("gpu"))
+    if was_measured:
+        facts = (Fact("cuda_not_initialised"),)
+    calling = _calling(con) - known if was_measured else set()
+    unheard = (Fact("cupti_unheard"),)
+    captures.set(*(Capture(one, _ACTIVITY, False, unheard) for one in sorted(calling)))
     processes = con.execute("SELECT process_id FROM process").fetchall()
-    rows = len(verdicts) + len(calling)
-    if all(process_id in known | calling for (process_id,) in processes):
-        return rows
     # Calls of CUDA may be recorded in other ways too, which tell of them.
-    con.execute("INSERT INTO capture VALUES (NULL, 'gpu_activity', false, ?)", [reason])
-    return rows + 1
+    if any(process_id not in known | calling for (process_id,) in processes):
+        captures.set(Capture(None, _ACTIVITY, False, facts))
 
 
 def _calling(con: duckdb.DuckDBPyConnection) -> set[int]:
@@ -54,11 +48,3 @@ def _calling(con: duckdb.DuckDBPyConnection) -> set[int]:
         "SELECT DISTINCT t.process_id FROM cuda_call_coded AS c JOIN thread AS t USING (thread_id)"
     ).fetchall()
     return {process_id for (process_id,) in found}
-
-
-def _reason(session: Mapping[str, object]) -> str:
-    """Return why nothing is known of the GPU activity of a process."""
-    told = session.get("gpu")
-    if not isinstance(told, dict):
-        return NOT_RECORDED
-    return NO_CUDA if told.get("measured") is True else str(told.get("reason"))

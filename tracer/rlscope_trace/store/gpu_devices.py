@@ -40,6 +40,7 @@ class GpuDevices:
         self._numbers: dict[tuple[int, int], int] = {}
         # By ordinal: the numbers that it stands for in the processes that told.
         self._meanings: dict[int, set[int]] = {}
+        self._next = 0
         by_source: dict[int, list[dict[str, Any]]] = {}
         for device in shim_gpu_devices(scan):
             if device["device"] <= INT32_MAX:
@@ -94,4 +95,6 @@ class GpuDevices:
         self._meanings.setdefault(ordinal, set()).add(known[identity])
 
     def _free(self) -> int:
-        return next(number for number in range(len(self._facts) + 1) if number not in self._facts)
+        while self._next in self._facts:
+            self._next += 1
+        return self._next

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_trace._capture import (
     shim_gpu_clocks,
     shim_gpu_has_calls,
@@ -12,19 +13,18 @@ from rlscope_trace._capture import (
     shim_gpu_statuses,
     shim_gpu_streams,
 )
-from rlscope_trace.store.capture_rows import OTHER_CLOCK
 from rlscope_trace.store.cupti_intervals import insert_intervals
 from rlscope_trace.store.gpu_devices import INT64_MAX, GpuDevices, int32, int64
 from rlscope_trace.store.gpu_verdicts import (
     CALL_KINDS,
     ON,
     WORK_KINDS,
-    GpuVerdict,
     Program,
     costs_records,
     kinds_of,
     verdicts_of,
 )
+from rlscope_trace.store.row_inserts import insert_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     import duckdb
 
     from rlscope_trace._capture import ShimGpuReader, ShimScan
+    from rlscope_trace.store.captures import Capture
     from rlscope_trace.store.thread_lives import ThreadLives
 
 # Of rls_shim_gpu_lost.what.
 NOT_FETCHED = 4
-_REST = "CUPTI still held records when it ended or was left: not the last 0.4 s, at most"
 _STATES = {ON: "on", 2: "off", 3: "refused"}
 # By so much may the wall clock run fast or slow while nobody looks.
 _SLEW_PPM = 500
@@ -65,9 +65,7 @@ class GpuFacts:
             "gpu_stream": list(self._stream_rows()),
         }
         for table, values in rows.items():
-            for row in values:
-                marks = ", ".join("?" * len(row))
-                self._con.execute(f"INSERT INTO {table} VALUES ({marks})", row)  # noqa: S608
+            insert_rows(self._con, table, values)
         insert_intervals(self._con, self._call_statuses(), self._lives)
         return {table: len(values) for table, values in rows.items()}
 
@@ -103,24 +101,23 @@ class GpuFacts:
             if costs_records(status) and not self.has_other_clock(status["source"])
         ]  # fmt: skip
 
-    def verdicts(self, reader: ShimGpuReader) -> list[GpuVerdict]:
+    def verdicts(self, reader: ShimGpuReader) -> list[Capture]:
         """Return what was measured of each process that told of it, after all has been read."""
         cut = {source for source, what, *_ in shim_gpu_lost(self._scan) if what == NOT_FETCHED}
         programs: dict[int, list[Program]] = {}
         for source, status in sorted(self._last.items(), key=lambda told: told[1]["ts_ns"]):
             process_id = self._process(source, status["ts_ns"])
             if process_id is not None:
-                clock = self._clock_words(source, reader)
-                rest = _REST if source in cut else None
-                programs.setdefault(process_id, []).append(Program(status, clock, rest))
+                clock = self._clock_facts(source, reader)
+                program = Program(status, clock, has_rest=source in cut)
+                programs.setdefault(process_id, []).append(program)
+        other_clock = (Fact("other_clock"),)
         return [
-            replace(verdict, measured=False, reason=OTHER_CLOCK)
+            replace(verdict, measured=False, facts=other_clock)
             if verdict.measured and self._lives.is_by_other_clock(process_id)
             else verdict
             for process_id, told in programs.items()
-            for verdict in verdicts_of(
-                process_id, told, self._unheard_ns(process_id, told), self._lives.start_ns
-            )
+            for verdict in verdicts_of(process_id, told, self._unheard_ns(process_id, told))
         ]
 
     def _unheard_ns(self, process_id: int, programs: Sequence[Program]) -> int | None:
@@ -186,11 +183,11 @@ class GpuFacts:
             if process_id is not None:
                 yield process_id, self.devices.number(source, device), context, stream, name
 
-    def _clock_words(self, source: int, reader: ShimGpuReader) -> str | None:
-        """Say how exact times are that had to be converted; None: none had to."""
+    def _clock_facts(self, source: int, reader: ShimGpuReader) -> tuple[Fact, ...]:
+        """Return how exact times are that had to be converted; nothing: none had to."""
         if not reader.converted().get(source):
-            return None
+            return ()
         _, error_ns, was_set = shim_gpu_clocks(self._scan)[source]
-        words = f"times converted from CUPTI's clock, to within {max(error_ns, 1) / 1e3:,.1f} us"
-        words += f" (and {_SLEW_PPM} ppm before the first and after the last of its readings)"
-        return f"{words}; that clock was set meanwhile" if was_set else words
+        error_ns = min(max(error_ns, 1), INT64_MAX)
+        found = Fact("gpu_clock_converted", count=_SLEW_PPM, duration_ns=error_ns)
+        return (found, Fact("gpu_clock_set")) if was_set else (found,)

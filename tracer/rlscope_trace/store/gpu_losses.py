@@ -10,8 +10,7 @@ import numpy as np
 from rlscope_trace._capture import shim_gpu_cut_names, shim_gpu_lost, shim_gpu_repeated
 from rlscope_trace.store.gpu_devices import INT64_MAX, int64
 from rlscope_trace.store.gpu_facts import NOT_FETCHED
-from rlscope_trace.store.operation_losses import OUT_OF_IT
-from rlscope_trace.store.stats import KILLED, TraceStat
+from rlscope_trace.store.stats import TraceStat
 from rlscope_trace.store.thread_lives import ELSEWHEN, OUTSIDE
 
 if TYPE_CHECKING:
@@ -24,16 +23,14 @@ if TYPE_CHECKING:
 
 # Of rls_shim_gpu_lost.what.
 _DROPPED, _UNREADABLE, _NO_BUFFER = 1, 2, 3
-_SLOWER = "record less: without --cuda-memory, with --cuda-graphs graph"
-_MEMORY = "leave the program more memory: the machine, or its limit (ulimit -v, cgroup), was full"
-_NEWER = "a newer rlscope-trace may know the records of this CUDA"
-_REST = (
-    "GPU records of processes that ended, or were left, while CUPTI held some: the last 0.4 s"
-    " at most, and what was under way"
-)
-_END = "let the program end by itself: kill -9, os._exit and exec leave CUPTI no time"
-_FROM_START = "record the program from its start: rlscope-trace -- COMMAND"
-_CLOCK = "record for longer than a second, and do not set the clock of the machine meanwhile"
+_CODES = {
+    _DROPPED: "cupti_buffers_full",
+    _UNREADABLE: "cupti_kinds_unknown",
+    _NO_BUFFER: "cupti_without_memory",
+    NOT_FETCHED: "cupti_held_records",
+}
+# Of records of so many kinds it is told how many could not be read.
+_MAX_KINDS = 8
 
 
 @dataclass(slots=True)
@@ -44,13 +41,19 @@ class GpuCuts:
     calls_of_no_thread: int = 0
     of_no_process: int = 0
     after_end: int = 0
+    too_late: int = 0
     of_other_clock: int = 0
 
-    def add_outside(self, owners: NDArray[np.int32], is_recorded: NDArray[np.bool_]) -> None:
-        """Count what came after the last instant that is known of its owner."""
+    def add_outside(
+        self, owners: NDArray[np.int32], is_recorded: NDArray[np.bool_], is_late: NDArray[np.bool_]
+    ) -> None:
+        """Count what came after the last instant that is known of its owner, and long after it."""
+        outside = (owners == OUTSIDE) & is_recorded
         # A recorder that was killed had read the rings more often than the states of threads.
         if not self.is_clean:
-            self.after_end += int(np.count_nonzero((owners == OUTSIDE) & is_recorded))
+            self.after_end += int(np.count_nonzero(outside))
+        else:
+            self.too_late += int(np.count_nonzero(outside & is_late))
 
     def add_elsewhen(self, owners: NDArray[np.int32]) -> None:
         """Count what is dated by another clock than that of the trace."""
@@ -66,15 +69,9 @@ def gpu_stats(
         *_failed(facts),
         *_left_out(reader, cuts),
         *_unmatched(reader, facts),
-        TraceStat(
-            "truncated", "names of GPU records longer than 1024 bytes: cut",
-            shim_gpu_cut_names(scan), None, None,
-        ),
-        TraceStat(
-            "unmatched", "statuses and devices that a process told more than once: kept once",
-            shim_gpu_repeated(scan), None, None,
-        ),
-    ]  # fmt: skip
+        TraceStat("gpu_name_cut", shim_gpu_cut_names(scan)),
+        TraceStat("gpu_told_twice", shim_gpu_repeated(scan)),
+    ]
     return [row for row in rows if row.count != 0]
 
 
@@ -87,59 +84,51 @@ def _told(scan: ShimScan, facts: GpuFacts) -> Iterator[TraceStat]:
         earliest = min((ns for ns in (since_ns, told_ns) if ns), default=0)
         # No process has so many: the number is damaged, and a column would not hold it.
         counts[what, activity] = (min(before + count, INT64_MAX), earliest)
-    for (what, activity), (count, first_ns) in counts.items():
-        if what == _DROPPED:
-            source, remedy = "GPU records: CUPTI had no buffer left", _SLOWER
-        elif what == _NO_BUFFER:
-            source, remedy = "GPU records: there was no memory for a buffer of CUPTI", _MEMORY
-        elif what == NOT_FETCHED:
-            yield TraceStat("truncated", _REST, count, int64(first_ns) or None, _END)
-            continue
-        elif what == _UNREADABLE:
-            source = f"GPU records of a form that is not known, of CUPTI's kind {activity}"
-            remedy = _NEWER
+    for (what, activity), (count, since_ns) in _fewest(counts).items():
+        earliest_ns = int64(since_ns) or None
+        if what == _UNREADABLE and activity:
+            yield TraceStat("cupti_kind_unknown", count, earliest_ns, record=str(activity))
+        elif what in _CODES:
+            yield TraceStat(_CODES[what], count, earliest_ns)
         else:
-            source, remedy = f"GPU records: for reason {what}, which is not known", _NEWER
-        yield TraceStat("dropped", source, count, int64(first_ns) or None, remedy)
+            yield TraceStat("cupti_lost_otherwise", count, earliest_ns, detail=str(what))
+
+
+def _fewest(
+    counts: dict[tuple[int, int], tuple[int, int]],
+) -> dict[tuple[int, int], tuple[int, int]]:
+    """Return the counts, of records that could not be read those of the most common kinds only.
+
+    Only there a kind says anything; 0 stands for all others.
+    """
+    fewer: dict[tuple[int, int], tuple[int, int]] = {}
+    told = {key for key in counts if key[0] == _UNREADABLE}
+    kept = sorted(told, key=lambda key: -counts[key][0])[:_MAX_KINDS]
+    for key, (count, first_ns) in counts.items():
+        place = key if key in kept else (key[0], 0)
+        before, since_ns = fewer.get(place, (0, 0))
+        earliest = min((ns for ns in (since_ns, first_ns) if ns), default=0)
+        fewer[place] = (min(before + count, INT64_MAX), earliest)
+    return fewer
 
 
 def _failed(facts: GpuFacts) -> Iterator[TraceStat]:
     """Tell of records that CUPTI did not give; how many is not known."""
     times_ns = facts.failures()
     if times_ns:
-        source = "GPU records: a call of CUPTI failed, which table capture names"
-        yield TraceStat("dropped", source, None, int64(min(times_ns)) or None, None)
+        yield TraceStat("cupti_call_failed", None, int64(min(times_ns)) or None)
 
 
 def _left_out(reader: ShimGpuReader, cuts: GpuCuts) -> Iterator[TraceStat]:
     counts = reader.left_out()
-    yield TraceStat(
-        "dropped", "GPU records without a start or an end", counts["untimed"], None,
-        "synchronise the GPU before the program ends, and let it end by itself",
-    )  # fmt: skip
-    yield TraceStat(
-        "dropped", "GPU records that end before they start", counts["backwards"], None, None
-    )
-    yield TraceStat(
-        "dropped", "GPU records on a clock that cannot be converted", counts["unconverted"], None,
-        _CLOCK,
-    )  # fmt: skip
-    yield TraceStat(
-        "unmatched", "CUDA calls of threads that are not in the trace", cuts.calls_of_no_thread,
-        None, None,
-    )  # fmt: skip
-    yield TraceStat(
-        "unmatched", "GPU activities of processes that are not in the trace", cuts.of_no_process,
-        None, None,
-    )  # fmt: skip
-    yield TraceStat(
-        "unmatched", "GPU records of processes in a time namespace: their clock is not ours",
-        cuts.of_other_clock, None, OUT_OF_IT,
-    )  # fmt: skip
-    yield TraceStat(
-        "truncated", "GPU records after the last instant that is known of their process",
-        cuts.after_end, None, KILLED,
-    )  # fmt: skip
+    yield TraceStat("gpu_untimed", counts["untimed"])
+    yield TraceStat("gpu_backwards", counts["backwards"])
+    yield TraceStat("gpu_clock_unknown", counts["unconverted"])
+    yield TraceStat("gpu_too_late", cuts.too_late)
+    yield TraceStat("cuda_call_without_thread", cuts.calls_of_no_thread)
+    yield TraceStat("gpu_without_process", cuts.of_no_process)
+    yield TraceStat("gpu_other_clock", cuts.of_other_clock)
+    yield TraceStat("gpu_after_kill", cuts.after_end)
 
 
 def _unmatched(reader: ShimGpuReader, facts: GpuFacts) -> Iterator[TraceStat]:
@@ -147,18 +136,16 @@ def _unmatched(reader: ShimGpuReader, facts: GpuFacts) -> Iterator[TraceStat]:
     activities = {
         source: told for source, told in reader.unmatched().items() if facts.has_calls(source)
     }
-    source = "GPU activities whose call is not in the trace"
-    yield _sum(source, activities, facts)
+    yield _sum("gpu_without_call", activities, facts)
     calls = {
         source: told for source, told in reader.unmatched_calls().items() if facts.has_work(source)
     }
-    source = "CUDA calls whose GPU activity is not in the trace, or that a graph captured"
-    yield _sum(source, calls, facts)
+    yield _sum("cuda_call_without_gpu", calls, facts)
 
 
-def _sum(source: str, told: Mapping[int, tuple[int, int]], facts: GpuFacts) -> TraceStat:
-    """Make one row of what was counted by process; a remedy where a later start explains it."""
+def _sum(code: str, told: Mapping[int, tuple[int, int]], facts: GpuFacts) -> TraceStat:
+    """Make one row of what was counted by process; another code where a later start explains it."""
     first_ns = min((first for _, first in told.values()), default=None)
     is_late = any(facts.is_late(process) for process in told)
     count = sum(count for count, _ in told.values())
-    return TraceStat("unmatched", source, count, first_ns, _FROM_START if is_late else None)
+    return TraceStat(f"{code}_late" if is_late else code, count, first_ns)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from rlscope_analysis.schema.facts.coverage import COVERAGE
+from rlscope_analysis.schema.facts.fact import Fact
+from rlscope_trace.store.captures import Capture
+from rlscope_trace.store.gpu_devices import INT64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 ON = 1
-IN_PART = "in part: "
+CUPTI = Fact("cupti")
 # Of CUPTI, as far as any of them is asked for.
 _KINDS = {
     1: "memcpy", 2: "memset", 3: "kernel", 4: "driver", 5: "runtime", 8: "device", 9: "context",
@@ -31,25 +36,15 @@ _CALLING = (
 
 
 @dataclass(frozen=True, slots=True)
-class GpuVerdict:
-    """What was measured of a process: a row of the table capture."""
-
-    process_id: int
-    kind: str
-    measured: bool
-    reason: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Program:
     """What is known of one of the programs that a process was, one after the other."""
 
     status: Mapping[str, Any]
     """The last one it told."""
-    clock: str | None
+    clock: tuple[Fact, ...]
     """How exact its times are, if they were converted."""
-    rest: str | None
-    """What was left behind in CUPTI."""
+    has_rest: bool
+    """Whether records were left behind in CUPTI."""
 
     @property
     def is_on(self) -> bool:
@@ -63,76 +58,93 @@ def costs_records(status: Mapping[str, Any]) -> bool:
 
 
 def verdicts_of(
-    process_id: int, programs: Sequence[Program], unheard_ns: int | None, start_ns: int
-) -> list[GpuVerdict]:
-    """Return the rows of one process.
+    process_id: int, programs: Sequence[Program], unheard_ns: int | None
+) -> list[Capture]:
+    """Return what was measured of one process.
 
     unheard_ns: when it replaced its program by one that told nothing, after one that did; None: it
-    did not. start_ns: the start of the trace.
+    did not.
     """
     told = [program for program in programs if program.is_on] or programs[-1:]
-    by_kind: dict[str, list[GpuVerdict]] = {}
+    by_kind: dict[str, list[Capture]] = {}
     for program in told:
-        for verdict in _of_program(process_id, program, start_ns):
+        for verdict in _of_program(process_id, program):
             by_kind.setdefault(verdict.kind, []).append(verdict)
     gaps = [
-        f"it was another program too, of which CUPTI did not tell: {program.status['reason']}"
+        Fact("cupti_other_program", detail=program.status["reason"])
         for program in programs
         if not program.is_on and told[0].is_on
     ]
     if unheard_ns is not None:
-        gaps.append(f"not after it replaced its program, {_after(unheard_ns, start_ns)}")
+        gaps.append(Fact("program_replaced", ts_ns=min(unheard_ns, INT64_MAX)))
     return [_joined(verdicts, gaps) for verdicts in by_kind.values()]
 
 
-def _joined(verdicts: Sequence[GpuVerdict], gaps: Sequence[str]) -> GpuVerdict:
-    """Make one row of what was measured of each program of a process."""
-    measured = [verdict for verdict in verdicts if verdict.measured]
-    if not measured:
+def _joined(verdicts: Sequence[Capture], gaps: Sequence[Fact]) -> Capture:
+    """Make one of what was measured of each program of a process."""
+    if not any(verdict.measured for verdict in verdicts):
         return verdicts[-1]
-    missing = [verdict.reason for verdict in verdicts if not verdict.measured]
-    reasons = [verdict.reason for verdict in measured]
-    is_whole = not gaps and not missing
-    distinct = list(dict.fromkeys(reason for reason in [*reasons, *missing] if reason))
-    if is_whole and len(distinct) == 1:
-        return measured[-1]
-    is_in_part = not is_whole or any(reason.startswith(IN_PART) for reason in distinct)
-    words = [*gaps, *(reason.removeprefix(IN_PART) for reason in distinct if reason != "CUPTI")]
-    reason = (IN_PART if is_in_part else "") + "; ".join(words)
-    last = measured[-1]
-    return GpuVerdict(last.process_id, last.kind, measured=True, reason=reason)
+    if not gaps and len({(one.measured, one.facts) for one in verdicts}) == 1:
+        return verdicts[-1]
+    missing = [fact for one in verdicts if not one.measured for fact in one.facts]
+    facts = [*gaps, *(fact for one in verdicts if one.measured for fact in one.facts)]
+    # What was not measured of one program is missing in what was measured of all.
+    facts += [
+        fact if COVERAGE[fact.code].is_part else Fact("cupti_other_program", detail=fact.detail)
+        for fact in missing
+    ]
+    is_whole = facts == [CUPTI] * len(facts)
+    kept = dict.fromkeys(fact for fact in facts if is_whole or fact != CUPTI)
+    return replace(verdicts[-1], measured=True, facts=tuple(kept))
 
 
-def _of_program(process_id: int, program: Program, start_ns: int) -> Iterator[GpuVerdict]:
+def _of_program(process_id: int, program: Program) -> Iterator[Capture]:
     status = program.status
     if not program.is_on:
-        reason = status["reason"] or "CUPTI could not be started"
-        yield GpuVerdict(process_id, "cuda_call", measured=False, reason=reason)
-        yield GpuVerdict(process_id, "gpu_activity", measured=False, reason=reason)
+        for kind in ("cuda_call", "gpu_activity"):
+            yield Capture(process_id, kind, False, (_not_on(status["reason"]),))
         return
     recorded, refused = status["recorded"], status["refused"]
-    late = "the process had run before: not what came until then" if status["is_late"] else None
-    lost, odd = _failure(status, _READING, start_ns)
-    has_calls = bool(recorded & CALL_KINDS)
-    lacking = _lacking(refused & CALL_KINDS)
-    no_calls, odd_for_calls = _failure(status, (*_READING, *_CALLING), start_ns)
-    told = _words(late, lacking, program.rest, no_calls, also=[odd_for_calls])
-    reason = told if has_calls else lacking or status["reason"]
-    yield GpuVerdict(process_id, "cuda_call", measured=has_calls, reason=reason)
-    if recorded & (_KERNEL_KINDS | _GRAPH_KIND):
-        others = _lacking(refused & ~(WORK_KINDS | CALL_KINDS | _MEMORY_KINDS))
-        parts = [late, _lacking(refused & WORK_KINDS), program.rest, lost]
-        told = _words(*parts, also=[others, _graphs(recorded), program.clock, odd])
-        yield GpuVerdict(process_id, "gpu_activity", measured=True, reason=told)
+    late = [Fact("gpu_late")] if status["is_late"] else []
+    rest = [Fact("cupti_held_records")] if program.has_rest else []
+    if recorded & CALL_KINDS:
+        no_calls = _failure(status, (*_READING, *_CALLING))
+        facts = _how([*late, *_lacking(refused & CALL_KINDS), *rest, *no_calls])
+        yield Capture(process_id, "cuda_call", True, facts)
     else:
-        why = _lacking(refused) or status["reason"] or "CUPTI records no kernels"
-        yield GpuVerdict(process_id, "gpu_activity", measured=False, reason=why)
+        why = _lacking(refused & CALL_KINDS) or [_not_on(status["reason"])]
+        yield Capture(process_id, "cuda_call", False, tuple(why))
+    lost = _failure(status, _READING)
+    if recorded & (_KERNEL_KINDS | _GRAPH_KIND):
+        others = _lacking(
+            refused & ~(WORK_KINDS | CALL_KINDS | _MEMORY_KINDS), "cupti_refused_others"
+        )
+        graphs = [Fact("graphs_whole")] if recorded & _GRAPH_KIND else []
+        facts = _how(
+            [*late, *_lacking(refused & WORK_KINDS), *rest, *lost, *others, *graphs,
+             *program.clock]
+        )  # fmt: skip
+        yield Capture(process_id, "gpu_activity", True, facts)
+    else:
+        why = _lacking(refused)
+        why = why or [_not_on(status["reason"]) if status["reason"] else Fact("no_kernels")]
+        yield Capture(process_id, "gpu_activity", False, tuple(why))
     memory = _lacking(refused & _MEMORY_KINDS)
     if recorded & _MEMORY_KINDS:
-        told = _words(late, memory, program.rest, lost)
-        yield GpuVerdict(process_id, "gpu_memory", measured=True, reason=told)
+        lost = [fact for fact in lost if COVERAGE[fact.code].is_part]
+        yield Capture(process_id, "gpu_memory", True, _how([*late, *memory, *rest, *lost]))
     elif memory:
-        yield GpuVerdict(process_id, "gpu_memory", measured=False, reason=memory)
+        yield Capture(process_id, "gpu_memory", False, tuple(memory))
+
+
+def _not_on(reason: str | None) -> Fact:
+    return Fact("cupti_off", detail=reason) if reason else Fact("cupti_not_started")
+
+
+def _how(facts: Sequence[Fact]) -> tuple[Fact, ...]:
+    """Return how something was measured: by CUPTI, which what it lacks says too."""
+    is_part = any(COVERAGE[fact.code].is_part for fact in facts)
+    return tuple(facts) if is_part else (CUPTI, *facts)
 
 
 def _call_of(status: Mapping[str, Any]) -> str | None:
@@ -141,43 +153,22 @@ def _call_of(status: Mapping[str, Any]) -> str | None:
     return reason.split(" ", 1)[0].split("(", 1)[0] if reason else None
 
 
-def _failure(
-    status: Mapping[str, Any], costly: Sequence[str], start_ns: int
-) -> tuple[str | None, str | None]:
-    """Return a call that failed: first where it costs records, second where it does not."""
+def _failure(status: Mapping[str, Any], costly: Sequence[str]) -> list[Fact]:
+    """Return a call of CUPTI that failed, by whether that costs records."""
     call, reason = _call_of(status), status["reason"]
     # The kinds that are refused are named one by one.
     if call is None or call == "cuptiActivityEnable":
-        return None, None
+        return []
     if call not in costly:
-        return None, reason
+        return [Fact("cupti_call_failed_only", detail=reason)]
     if call not in _READING:
-        return reason, None
-    return f"perhaps nothing from {_after(status['ts_ns'], start_ns)} on: {reason}", None
+        return [Fact("cupti_call_failed", detail=reason)]
+    ts_ns = min(status["ts_ns"], INT64_MAX)
+    return [Fact("cupti_reading_failed", detail=reason, ts_ns=ts_ns)]
 
 
-def _after(ts_ns: int, start_ns: int) -> str:
-    """Name an instant by its distance from the start of the trace."""
-    return f"{max(ts_ns - start_ns, 0) / 1e9:.3f} s after the start"
-
-
-def _words(*parts: str | None, also: list[str | None] | None = None) -> str:
-    """Return how something was measured: by CUPTI, what it lacks, and what else is to be known."""
-    lacking = [part for part in parts if part]
-    known = [part for part in also or [] if part]
-    if lacking:
-        return f"{IN_PART}{'; '.join([*lacking, *known])}"
-    return "; ".join(["CUPTI", *known])
-
-
-def _lacking(refused: int) -> str | None:
-    return f"CUPTI refused {kinds_of(refused)}" if refused else None
-
-
-def _graphs(recorded: int) -> str | None:
-    if not recorded & _GRAPH_KIND:
-        return None
-    return "a CUDA graph is one activity: its kernels were not recorded one by one"
+def _lacking(refused: int, code: str = "cupti_refused") -> list[Fact]:
+    return [Fact(code, kinds_of(refused))] if refused else []
 
 
 def kinds_of(bits: int) -> str:

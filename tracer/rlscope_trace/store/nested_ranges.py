@@ -29,18 +29,14 @@ class NestedRanges:
     """Ranges that end after one that is around them: not properly nested, but kept."""
     first_crossing_ns: int
 
-    def losses(self, what: str) -> list[TraceStat]:
+    def losses(self, record: str) -> list[TraceStat]:
         """Return what trace_stat has to say of them: crossings, and depths beyond the column."""
-        crossings = TraceStat(
-            "unmatched", f"{what} that are not properly nested: kept, inside the one opened last",
-            self.crossing_count, self.first_crossing_ns, None,
-        )  # fmt: skip
         too_deep = int(np.count_nonzero(self.depth > _MAX_STORED_DEPTH))
-        clipped = TraceStat(
-            "truncated", f"{what} nested deeper than {_MAX_STORED_DEPTH}: depth cut",
-            too_deep, None, None,
-        )  # fmt: skip
-        return [stat for stat in (crossings, clipped) if stat.count]
+        stats = (
+            TraceStat("not_nested", self.crossing_count, self.first_crossing_ns, record=record),
+            TraceStat("depth_cut", too_deep, record=record),
+        )
+        return [stat for stat in stats if stat.count]
 
     def stored_depth(self) -> NDArray[np.uint16]:
         """Return the depths as native_call_coded stores them."""

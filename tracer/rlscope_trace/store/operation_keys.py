@@ -22,6 +22,13 @@ class OperationKeys:
         self._described = [_described(*name) for name in names]
         self.is_auto = np.array([key[3] == "auto" for key in self._described], dtype=np.uint8)
         """1 for those of phases that were found."""
+        self.lost = len(self._described)
+        """The key of operations whose name is not known."""
+        self._described.append(_described(None, "", "", 0))
+
+    def name(self, key: int) -> str:
+        """Return the name of a key."""
+        return self._described[key][0]
 
     def columns(self, keys: Sequence[int]) -> Columns:
         """Return what is known of some keys as columns; "" and 0 where there is nothing."""

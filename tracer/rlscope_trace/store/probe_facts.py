@@ -1,16 +1,24 @@
 """What a recording noted in probes.jsonl: interpreters, sites, what was dropped and what failed."""
 
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rlscope_analysis.schema.facts.fact import Fact, fact_of
+from rlscope_analysis.schema.facts.sites import DROPPED, NOT_PROBED, PROBED, SITE_REASONS
+from rlscope_trace.nvml.line_files import lines_of
+
 # No address, time or count gets there, and no BIGINT holds it: the line is damaged.
 _IMPOSSIBLE = 2**63
 # No site_id does: sites are counted up from 1, and the ids of those that have none follow.
 _IMPOSSIBLE_SITE = 2**30
+# The mangled name of a function may have thousands of letters.
+_MOST_LETTERS = 1 << 16
+_MOST_REASONS = 32
 
 
 @dataclass(slots=True)
@@ -28,6 +36,10 @@ class Site:
     hits: int | None = None
     time_ns: int | None = None
     is_dear: bool | None = None
+    code: str | None = None
+    """Why it was dropped, or not probed."""
+    detail: str | None = None
+    numbers: list[float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +116,12 @@ class ProbeFacts:
     """Addresses that were not probed, by the reason."""
     unscanned: list[tuple[int, int]] = field(default_factory=list)
     """pid and bytes of memory that were not searched for functions."""
-    gil_states: dict[str, str] = field(default_factory=dict)
-    """File of an interpreter -> whether its GIL releases were probed, and if not why."""
+    gil_states: dict[str, Fact | None] = field(default_factory=dict)
+    """File of an interpreter -> why its GIL releases were not probed; None: they were."""
     losses: dict[str, int] = field(default_factory=dict)
     sampler: dict[str, int] = field(default_factory=dict)
     failure: str | None = None
-    gave_up: str | None = None
+    gave_up: Fact | None = None
     """Why all probes of calls were taken away, if they were."""
     windows: list[ProbeWindow] = field(default_factory=list)
     programs: list[ProgramTime] = field(default_factory=list)
@@ -126,13 +138,13 @@ def read_probe_facts(path: Path | None) -> ProbeFacts:
     if path is None:
         return facts
     with path.open("rb") as file:
-        facts.damaged_lines = sum(not _take_line(facts, line) for line in file)
+        facts.damaged_lines = sum(not _take_line(facts, line) for line in lines_of(file))
     return facts
 
 
-def _take_line(facts: ProbeFacts, line: bytes) -> bool:
+def _take_line(facts: ProbeFacts, line: bytes | None) -> bool:
     try:
-        _take(facts, json.loads(line))
+        _take(facts, json.loads(line or b""))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return False
     return True
@@ -144,8 +156,8 @@ def _take(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
             _take_site(facts, line)
         case "dropped":
             site = facts.sites[line["site_id"]]
-            site.state = f"dropped: {_text(line, 'reason').removeprefix('dropped ')}"
-            site.dropped_ns = _number(line, "ts_ns")
+            _take_reason(site, line)
+            site.state, site.dropped_ns = DROPPED, _number(line, "ts_ns")
         case "hits":
             site = facts.sites[line["site_id"]]
             site.hits, site.time_ns = _number(line, "hits"), _number(line, "time_ns")
@@ -163,13 +175,17 @@ def _take(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
         case "unscanned":
             facts.unscanned.append((_number(line, "pid"), _number(line, "bytes")))
         case "rejected":
-            facts.rejected[_text(line, "reason")] += _number(line, "count")
+            reason, count = _text(line, "reason"), _number(line, "count")
+            is_listed = reason in facts.rejected or len(facts.rejected) < _MOST_REASONS
+            facts.rejected[reason if is_listed else "for other reasons"] += count
         case "losses":
             facts.losses = {name: _number(line, name) for name in line if name != "event"}
         case "sampler":
-            facts.sampler = {name: value for name, value in line.items() if isinstance(value, int)}
+            numbers = [name for name, value in line.items() if isinstance(value, int)]
+            facts.sampler = {_text({"name": name}, "name"): _number(line, name) for name in numbers}
         case "gil":
-            facts.gil_states[_text(line, "module")] = _text(line, "state")
+            why = None if line["fact"] is None else _fact(line)
+            facts.gil_states[_text(line, "module")] = why
         case _:
             _take_of_recording(facts, line)
 
@@ -178,7 +194,7 @@ def _take_of_recording(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
     """Take what is told of no process and no site."""
     match line["event"]:
         case "gave_up":
-            facts.gave_up = _text(line, "reason")
+            facts.gave_up = _fact(line)
         case "failed":
             facts.failure = _text(line, "reason")
         case "window":
@@ -191,7 +207,9 @@ def _take_of_recording(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
 
 
 def _take_site(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
-    state = _text(line, "state")
+    state = line["state"]
+    if state not in (PROBED, NOT_PROBED):
+        raise ValueError("state")
     site_id = _number(line, "site_id")
     if site_id >= _IMPOSSIBLE_SITE:
         raise ValueError("site_id")
@@ -202,13 +220,25 @@ def _take_site(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
         layer=_text(line, "layer"),
         file_offset=_number(line, "file_offset"),
         state=state,
-        probed_ns=_number(line, "ts_ns") if state == "probed" else None,
+        probed_ns=_number(line, "ts_ns") if state == PROBED else None,
         is_dear=line.get("is_dear") is True if "is_dear" in line else None,
     )
+    if state == NOT_PROBED:
+        _take_reason(site, line)
     if site.site_id:
         facts.sites[site.site_id] = site
     else:
         facts.unprobed.append(site)
+
+
+def _take_reason(site: Site, line: Mapping[str, Any]) -> None:
+    if line["code"] not in SITE_REASONS:
+        raise ValueError("code")
+    numbers = line.get("numbers") or []
+    if not all(isinstance(one, (int, float)) and math.isfinite(one) for one in numbers):
+        raise ValueError("numbers")
+    detail = None if line.get("detail") is None else _text(line, "detail")
+    site.code, site.detail, site.numbers = line["code"], detail, list(numbers) or None
 
 
 def _take_window(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
@@ -250,8 +280,8 @@ def _interpreter(line: Mapping[str, Any]) -> Interpreter:
     return Interpreter(
         pid=_number(line, "pid"),
         ts_ns=_number(line, "ts_ns"),
-        version=tuple(int(part) for part in line.get("version") or ()),
-        implementation=str(line.get("implementation", "cpython")),
+        version=tuple(_number({"part": part}, "part") for part in line.get("version") or ()),
+        implementation=_text({"implementation": "cpython", **line}, "implementation"),
         free_threaded=bool(line.get("free_threaded")),
         interpreters=count if isinstance(count, int) else None,
         gil_start=_address(line, "runtime_start"),
@@ -272,12 +302,22 @@ def _cuda_told(line: Mapping[str, Any]) -> CudaTold:
 
 def _text(line: Mapping[str, Any], name: str) -> str:
     """Return a text that DuckDB takes: of names that are no UTF-8, the rest."""
-    return str(line[name]).encode("utf-8", "replace").decode()
+    value = line[name]
+    if not isinstance(value, str) or len(value) > _MOST_LETTERS:
+        raise TypeError(name)
+    return value.encode("utf-8", "replace").decode()
+
+
+def _fact(line: Mapping[str, Any]) -> Fact:
+    fact = fact_of(line["fact"])
+    if fact is None or len(fact.subject or "") + len(fact.detail or "") > _MOST_LETTERS:
+        raise ValueError("fact")
+    return fact
 
 
 def _number(line: Mapping[str, Any], name: str) -> int:
     value = line[name]
-    if not isinstance(value, int) or not 0 <= value < _IMPOSSIBLE:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _IMPOSSIBLE:
         raise ValueError(name)
     return value
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscope_trace.store.processes import Columns
-from rlscope_trace.store.stats import TraceStat
+from rlscope_trace.store.row_inserts import insert_rows
 
 
 def insert_states(con: duckdb.DuckDBPyConnection, batch: Columns) -> None:
@@ -48,18 +48,6 @@ def insert_clock(con: duckdb.DuckDBPyConnection, clocks: NDArray[np.void]) -> in
     return len(batch["ts_ns"])
 
 
-def insert_losses(con: duckdb.DuckDBPyConnection, losses: list[TraceStat]) -> int:
-    """Insert a row of trace_stat for each; return how many."""
-    for loss in losses:
-        con.execute(
-            "INSERT INTO trace_stat VALUES (?, ?, ?, ?, ?)",
-            [loss.kind, loss.source, loss.count, loss.first_ns, loss.remedy],
-        )
-    return len(losses)
-
-
 def insert_meta(con: duckdb.DuckDBPyConnection, facts: dict[str, str]) -> int:
     """Insert the facts; return how many."""
-    for key, value in facts.items():
-        con.execute("INSERT INTO meta VALUES (?, ?)", [key, value])
-    return len(facts)
+    return insert_rows(con, "meta", list(facts.items()))

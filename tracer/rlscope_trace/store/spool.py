@@ -1,14 +1,18 @@
 """A spool on disk: what a recording left behind, and whether its recorder still runs."""
 
-import json
+import errno
 import os
+import stat
 import struct
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from rlscope_trace.errors import SpoolError
 from rlscope_trace.nvml.counter_file import COUNTERS_FILE
+from rlscope_trace.outputs.trusted import closing, open_folder
 from rlscope_trace.procfs import split_stat
+from rlscope_trace.store.session_facts import read_session
 
 SESSION_FILE = "session.json"
 RECORDS_FILE = "records.bin"
@@ -16,6 +20,12 @@ PROGRESS_FILE = "progress.bin"
 SHIM_FILE = "shim.bin"
 PROBES_FILE = "probes.jsonl"
 CALIBRATION_FILE = "calibration.json"
+
+# In the order of their deletion.
+_FILES = (
+    f"{SESSION_FILE}.new", PROGRESS_FILE, SHIM_FILE, PROBES_FILE, CALIBRATION_FILE, COUNTERS_FILE,
+    SESSION_FILE, RECORDS_FILE,
+)  # fmt: skip
 
 # The layouts of tracer/native/spool/format.h.
 SPOOL_MAGIC = int.from_bytes(b"LSSPOOL1", "little")
@@ -29,8 +39,13 @@ _HEADER = struct.Struct("<QII")
 _PROGRESS = struct.Struct(f"<QII{len(RECORD_KINDS)}Q3Q{2 * len(RECORD_KINDS)}Q2Q")
 _LOSS = struct.Struct("<QQ")
 _MAX_LOSS_CPUS = 4096
+# The kernel's own limit.
+_PIDS = 2**22 + 1
 # No counter and no clock gets there, and no BIGINT holds it: the file is damaged.
 _IMPOSSIBLE = 2**63
+_PROGRESS_BYTES = _PROGRESS.size + _MAX_LOSS_CPUS * len(RECORD_KINDS) * _LOSS.size
+# The ring is emptied a last time when the recording ends: at another time one of both is damaged.
+_END_SLACK_NS = 600 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +65,8 @@ class Progress:
     records: dict[int, int]
     whole_bytes: int
     end_ns: int
+    latest_ns: int
+    """A time that no sound record is after; 0: not known."""
     ring_losses: tuple[Loss, ...]
     spool_losses: tuple[Loss, ...]
     missed_runs: int
@@ -61,9 +78,14 @@ class Spool:
     """An opened spool directory. Nothing of it is kept open."""
 
     directory: Path
+    """Where its files are opened: a path of its own, which holds whatever becomes of its name."""
+    shown: Path
+    """Its name, for messages."""
     session: dict[str, object]
     progress: Progress | None
     """None: progress.bin is missing or damaged, so that losses are not known."""
+    damaged_facts: int = 0
+    """Facts of the session that cannot be read."""
 
     @property
     def records_path(self) -> Path:
@@ -93,38 +115,65 @@ class Spool:
         """The end of the trace; 0 if the recorder did not live to note it."""
         return self.progress.end_ns if self.progress is not None else 0
 
+    @property
+    def latest_ns(self) -> int:
+        """A time that no sound record is after; 0: not known."""
+        return self.progress.latest_ns if self.progress is not None else 0
+
     def is_live(self) -> bool:
         """Whether the recorder that writes this spool still runs."""
         pid = self.session.get("recorder_pid")
         started = self.session.get("recorder_starttime")
-        if not isinstance(pid, int) or started is None:
+        if type(pid) is not int or not 0 < pid < _PIDS or started is None:
             return False
         return process_start_time(pid) == str(started)
 
     def remove(self) -> None:
         """Delete the spool, but nothing that somebody else put into its directory."""
-        remove_files(self.directory)
+        remove_files(self.directory, shown=self.shown)
 
 
-def remove_files(directory: Path) -> None:
-    """Delete the files of a spool, and its directory if it holds nothing else."""
-    for name in (
-        RECORDS_FILE, PROGRESS_FILE, SHIM_FILE, PROBES_FILE, CALIBRATION_FILE, COUNTERS_FILE,
-        SESSION_FILE, f"{SESSION_FILE}.new",
-    ):  # fmt: skip
+def remove_files(directory: Path, *, shown: Path | None = None) -> None:
+    """Delete the files of a spool, and its directory if it holds nothing else. Raises OSError.
+
+    shown: the name of the directory, where it is given by a descriptor.
+    """
+    unlink_files(directory)
+    _remove_if_empty(shown or directory)
+
+
+def unlink_files(directory: Path) -> None:
+    """Delete the files of a spool. Raises OSError.
+
+    The records go last: what a kill leaves of it is a spool, or an empty directory.
+    """
+    for name in _FILES:
         (directory / name).unlink(missing_ok=True)
-    if not any(directory.iterdir()):
-        directory.rmdir()
 
 
-def open_spool(directory: Path) -> Spool:
-    """Open the spool in a directory; SpoolError if it is none, or one of another version."""
+def _remove_if_empty(directory: Path) -> None:
+    with closing(open_folder(directory.absolute().parent)) as parent, suppress(FileNotFoundError):
+        try:
+            os.rmdir(directory.name, dir_fd=parent)
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+
+
+def open_spool(directory: Path, *, shown: Path | None = None) -> Spool:
+    """Open the spool in a directory; SpoolError if it is none, or one of another version.
+
+    shown: its name for messages, where the directory is named by a descriptor.
+    """
+    files, directory = directory, shown or directory
     try:
-        with (directory / RECORDS_FILE).open("rb") as file:
+        for name in _FILES:
+            _require_regular(files / name)
+        with (files / RECORDS_FILE).open("rb") as file:
             header = file.read(_HEADER.size)
             records_bytes = os.fstat(file.fileno()).st_size - _HEADER.size
-        session = _read_session(directory / SESSION_FILE)
-        progress = _read_progress(directory / PROGRESS_FILE)
+        session, damaged_facts = read_session(files / SESSION_FILE)
+        progress = _read_progress(files / PROGRESS_FILE)
     except (FileNotFoundError, NotADirectoryError):
         raise SpoolError(
             f"{directory} is not a spool: it has no {RECORDS_FILE}",
@@ -150,21 +199,20 @@ def open_spool(directory: Path) -> Spool:
             hint="recover it with the rlscope-trace that recorded it"
             f" (version {session.get('tool_version', 'not known')})",
         )
-    return Spool(directory=directory, session=session, progress=progress)
+    return Spool(files, directory, session, progress, damaged_facts)
 
 
-def _read_session(path: Path) -> dict[str, object]:
-    """Read what is known of the session; a session.json cut short must not cost the records."""
-    try:
-        session = json.loads(path.read_bytes())
-    except (FileNotFoundError, ValueError):
-        return {}
-    return session if isinstance(session, dict) else {}
+def _require_regular(path: Path) -> None:
+    """Refuse what is no file: a link could lead anywhere, a pipe never ends."""
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise OSError(errno.EINVAL, f"{path.name} is no regular file")
 
 
 def _read_progress(path: Path) -> Progress | None:
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(_PROGRESS_BYTES)
     except FileNotFoundError:
         return None
     if len(data) < _PROGRESS.size:
@@ -174,10 +222,10 @@ def _read_progress(path: Path) -> Progress | None:
     if magic != PROGRESS_MAGIC or version != WIRE_VERSION:
         return None
     records, rest = numbers[:kinds], numbers[kinds:]
-    whole_bytes, _drained_ns, end_ns, *losses = rest
+    whole_bytes, drained_ns, end_ns, *losses = rest
     ring_losses = _read_ring_losses(data, cpus=min(cpus, _MAX_LOSS_CPUS))
     told = [number for loss in ring_losses for number in (loss.count, loss.first_ns)]
-    if max([*losses, *told]) >= _IMPOSSIBLE:
+    if max([*records, whole_bytes, *losses, *told]) >= _IMPOSSIBLE:
         return None
     spool_losses = [
         Loss(kind=name, count=losses[2 * kind], first_ns=losses[2 * kind + 1])
@@ -187,12 +235,18 @@ def _read_progress(path: Path) -> Progress | None:
     return Progress(
         records=dict(enumerate(records)),
         whole_bytes=whole_bytes,
-        end_ns=end_ns if end_ns < _IMPOSSIBLE else 0,
+        end_ns=end_ns if _is_end(end_ns, drained_ns) else 0,
+        latest_ns=drained_ns + _END_SLACK_NS if 0 < drained_ns < _IMPOSSIBLE // 2 else 0,
         ring_losses=ring_losses,
         spool_losses=tuple(spool_losses),
         missed_runs=losses[2 * kinds],
         failed_updates=losses[2 * kinds + 1],
     )
+
+
+def _is_end(end_ns: int, drained_ns: int) -> bool:
+    """Tell whether the end of a trace can be that; else it is not known."""
+    return end_ns < _IMPOSSIBLE and abs(end_ns - drained_ns) <= _END_SLACK_NS
 
 
 def _read_ring_losses(data: bytes, *, cpus: int) -> tuple[Loss, ...]:

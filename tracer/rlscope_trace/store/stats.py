@@ -1,33 +1,62 @@
-"""What a trace lacks, as rows of trace_stat: a row for every loss, each with its remedy."""
+"""What a trace lacks, as rows of trace_stat: a row for every loss."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rlscope_trace.store.spool import RECORD_KINDS, Spool
+import duckdb
 
-# What helps, for the other tables' losses too.
-KILLED = "stop the recorder with Ctrl-C or SIGTERM: a kill loses what was under way"
-DAMAGED = "check the disk: what is written there does not come back"
-_SKIPPED = (
-    "stop other tracers, if there are any: the OS kernel skips a probe that interrupts another one,"
-    " and hides some threads from all of them"
-)
+from rlscope_analysis.schema.facts.losses import LOSSES
+from rlscope_trace.store.row_inserts import insert_rows
+from rlscope_trace.store.spool import RECORD_KINDS, Loss, Spool
+
 _DEFAULT_RING_MIB = 32
-_SPACE = "free space, or record to another disk with -o"
+# So many rings are told of one by one.
+_MAX_RINGS = 64
+# What a column of a count holds.
+MOST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class TraceStat:
-    """One row of trace_stat. count and first_ns are None where they are not known.
+    """One row of trace_stat. count and first_ns are None where they are not known."""
 
-    remedy: None where nothing can be done about it.
-    """
-
-    kind: str
-    source: str
+    code: str
+    """Of rlscope_analysis.schema.facts.losses."""
     count: int | None
-    first_ns: int | None
-    remedy: str | None
+    first_ns: int | None = None
+    cpu: int | None = None
+    record: str | None = None
+    pid: int | None = None
+    bytes: int | None = None
+    detail: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """How it was lost: as in trace_stat."""
+        return LOSSES[self.code].kind
+
+    @property
+    def row(self) -> tuple[str | int | None, ...]:
+        """All columns of trace_stat."""
+        return tuple(getattr(self, name) for name in STAT_COLUMNS)
+
+
+STAT_COLUMNS = ("kind", "code", "count", "first_ns", "cpu", "record", "pid", "bytes", "detail")
+
+
+def insert_losses(con: duckdb.DuckDBPyConnection, losses: Sequence[TraceStat]) -> int:
+    """Insert a row of trace_stat for each; return how many."""
+    return insert_rows(con, "trace_stat", [loss.row for loss in losses])
+
+
+def stats_from(con: duckdb.DuckDBPyConnection, first: int) -> list[TraceStat]:
+    """Return the rows of trace_stat from this one on, counted from 0 as they were inserted."""
+    rows = con.execute(
+        "SELECT code, count, first_ns, cpu, record, pid, bytes, detail FROM trace_stat"
+        " ORDER BY rowid OFFSET ?",
+        [first],
+    ).fetchall()
+    return [TraceStat(*row) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,37 +75,50 @@ class Decoded:
 
 def trace_stats(spool: Spool, decoded: Decoded) -> list[TraceStat]:
     """Everything that was lost, between the probes and this database."""
-    rows = [*_recording(spool), *_reading(spool, decoded), *_telling(decoded, _ring(spool))]
+    ring_bytes = _ring_bytes(spool)
+    rows = [
+        *_recording(spool, ring_bytes), *_reading(spool, decoded), *_telling(decoded, ring_bytes),
+    ]  # fmt: skip
     return [row for row in rows if row.count != 0]
 
 
-def _ring(spool: Spool) -> str:
+def _ring_bytes(spool: Spool) -> int:
     size = spool.session.get("ring_mib")
-    return f"--ring-mib {2 * size if isinstance(size, int) else 2 * _DEFAULT_RING_MIB}"
+    return (size if isinstance(size, int) else _DEFAULT_RING_MIB) << 20
 
 
-def _recording(spool: Spool) -> Iterator[TraceStat]:
+def _recording(spool: Spool, ring_bytes: int) -> Iterator[TraceStat]:
     """Losses that the recorder counted."""
     if not spool.end_ns:
-        yield TraceStat("truncated", "the recording: its last 0.1 s at least", None, None, KILLED)
+        yield TraceStat("recorder_killed", None)
+    yield TraceStat("session_damaged", spool.damaged_facts)
     progress = spool.progress
     if progress is None:
-        yield TraceStat("dropped", "not known: the counters are gone", None, None, DAMAGED)
+        yield TraceStat("counters_gone", None)
         return
-    for loss in progress.ring_losses:
-        source = f"ring cpu {loss.cpu} {loss.kind}"
-        yield TraceStat("dropped", source, loss.count, loss.first_ns or None, _ring(spool))
+    yield from _ring_losses(progress.ring_losses, ring_bytes)
     for loss in progress.spool_losses:
-        source = f"spool {loss.kind}"
-        yield TraceStat("dropped", source, loss.count, loss.first_ns or None, _SPACE)
-    yield TraceStat(
-        "dropped", "probe runs that the OS kernel skipped", progress.missed_runs, None,
-        _SKIPPED,
-    )  # fmt: skip
-    yield TraceStat(
-        "dropped", "threads that the filter could not take", progress.failed_updates, None,
-        "attach earlier: it happens while very many threads are being created",
-    )  # fmt: skip
+        yield TraceStat("spool_full", loss.count, loss.first_ns or None, record=loss.kind)
+    yield TraceStat("probe_runs_skipped", progress.missed_runs)
+    yield TraceStat("filter_full", progress.failed_updates)
+
+
+def _ring_losses(losses: Sequence[Loss], ring_bytes: int) -> Iterator[TraceStat]:
+    """Tell of the CPUs that lost most one by one, and of all others together."""
+    most = sorted(losses, key=lambda loss: -loss.count)[:_MAX_RINGS]
+    rest: dict[str, list[Loss]] = {}
+    for loss in losses:
+        if loss in most:
+            yield TraceStat(
+                "ring_full", loss.count, loss.first_ns or None, cpu=loss.cpu, record=loss.kind,
+                bytes=ring_bytes,
+            )  # fmt: skip
+        else:
+            rest.setdefault(loss.kind, []).append(loss)
+    for kind, others in rest.items():
+        first_ns = min((loss.first_ns for loss in others if loss.first_ns), default=None)
+        count = min(sum(loss.count for loss in others), MOST)
+        yield TraceStat("other_rings_full", count, first_ns, record=kind, bytes=ring_bytes)
 
 
 def _reading(spool: Spool, decoded: Decoded) -> Iterator[TraceStat]:
@@ -86,36 +128,29 @@ def _reading(spool: Spool, decoded: Decoded) -> Iterator[TraceStat]:
         max(expected.get(kind, 0) - decoded.records.get(kind, 0), 0)
         for kind in range(1, len(RECORD_KINDS))
     )
+    missing = min(missing, MOST)
     missing = max(missing - decoded.malformed_count - decoded.unknown_kind_count, 0)
     left_bytes = decoded.file_bytes - decoded.whole_bytes
     if left_bytes > 0 or missing > 0:
-        source = f"spool: {left_bytes} bytes after the last whole record"
-        yield TraceStat("truncated", source, max(missing, 1), None, KILLED)
-    yield TraceStat("dropped", "spool: damaged records", decoded.malformed_count, None, DAMAGED)
-    yield TraceStat(
-        "dropped", "spool: records of a kind not known", decoded.unknown_kind_count, None,
-        "recover the spool with the rlscope-trace that recorded it",
-    )  # fmt: skip
+        yield TraceStat("spool_cut", max(missing, 1), bytes=left_bytes)
+    yield TraceStat("spool_damaged", decoded.malformed_count)
+    yield TraceStat("spool_unknown", decoded.unknown_kind_count)
 
 
-def _telling(decoded: Decoded, ring: str) -> Iterator[TraceStat]:
+# What the decoder finds, by its name there, and whether a larger ring may help.
+_FINDINGS = {
+    "unseen_switch_in": ("switch_in_unseen", False),
+    "unseen_wakeup": ("wakeup_unseen", False),
+    "gap": ("cycle_gap", True),
+    "overlap": ("cycle_overlap", False),
+    "unseen_end": ("thread_end_unseen", True),
+    "truncated_thread": ("thread_cut", False),
+}
+
+
+def _telling(decoded: Decoded, ring_bytes: int) -> Iterator[TraceStat]:
     """Holes in what the records tell of the threads."""
-    yield TraceStat(
-        "unmatched", "threads without a start: in process (unknown)",
-        decoded.unknown_start_count, None, ring,
-    )  # fmt: skip
-    sources = {
-        "unseen_switch_in": ("unmatched", "switch-ins not seen, see thread.lost_ns", _SKIPPED),
-        "unseen_wakeup": (
-            "unmatched",
-            "wakeups not seen: run-queue latency counted as sleep",
-            _SKIPPED,
-        ),
-        "gap": ("unmatched", "cycles: gaps between them, see thread.lost_ns", ring),
-        "overlap": ("unmatched", "cycles that overlap or run backwards: cut", DAMAGED),
-        "unseen_end": ("unmatched", "threads without an end, see thread.lost_ns", ring),
-        "truncated_thread": ("truncated", "threads alive when the recorder was killed", KILLED),
-    }
-    for name, (kind, source, remedy) in sources.items():
+    yield TraceStat("thread_start_unseen", decoded.unknown_start_count, bytes=ring_bytes)
+    for name, (code, is_of_ring) in _FINDINGS.items():
         count, first_ns = decoded.findings[name]
-        yield TraceStat(kind, source, count, first_ns, remedy)
+        yield TraceStat(code, count, first_ns, bytes=ring_bytes if is_of_ring else None)

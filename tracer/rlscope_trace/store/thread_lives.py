@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import numpy as np
@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 # In place of an id: the interval lies wholly before or after what was recorded of its owner; there
 # was no such owner; its times are of another clock than those of the trace.
 OUTSIDE, NOBODY, ELSEWHEN = 0, -1, -2
+# What is dated so long after the end of whose it is cannot be of this recording.
+TOO_LATE_NS = 60 * 10**9
+_Id = TypeVar("_Id", np.int32, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ class ThreadLives:
             self._processes.setdefault(pid, []).append(Life(*facts))
         self.start_ns = min((row[4] for row in threads), default=0)
         """The first instant of any of them."""
+        self.end_ns = max((row[5] for row in threads), default=2**63 - 1)
+        """The last one."""
 
     def find(self, pid: int, tid: int, ts_ns: int) -> Life | None:
         """Return the thread that had these ids at an instant, or did when it was first seen."""
@@ -118,8 +123,8 @@ class ThreadLives:
         return self._by_our_clock(owners, pid, start_ns)
 
     def _by_our_clock(
-        self, owners: NDArray[np.int32], pid: int, start_ns: NDArray[np.int64]
-    ) -> NDArray[np.int32]:
+        self, owners: NDArray[_Id], pid: int, start_ns: NDArray[np.int64]
+    ) -> NDArray[_Id]:
         """Put ELSEWHEN where has_other_clock() is true."""
         lives = self._processes.get(pid, [])
         is_other = np.array([life.process_id in self._other_clocks for life in lives], dtype=bool)
@@ -127,6 +132,26 @@ class ThreadLives:
             ends = np.array([life.end_ns for life in lives[:-1]], dtype=np.int64)
             owners[is_other[np.searchsorted(ends, start_ns, side="right")]] = ELSEWHEN
         return owners
+
+    def owners_at(
+        self, pid: int, tid: int | None, at_ns: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], ...]:
+        """Return whose each instant is: process_id (or one of those above), thread_id, start, end.
+
+        As find() and, without a thread id, process() tell of one instant.
+        """
+        of_pid = self._processes.get(pid, [])
+        lives = of_pid if tid is None else self._threads.get((pid, tid), [])
+        facts = [(one.process_id, one.thread_id, one.start_ns, one.end_ns) for one in lives]
+        facts.append((NOBODY, NOBODY, 0, 0))
+        ends = np.array([one.end_ns for one in lives], dtype=np.int64)
+        found = np.array(facts, dtype=np.int64)[np.searchsorted(ends, at_ns, side="right")]
+        process_id = self._by_our_clock(found[:, 0].copy(), pid, at_ns)
+        return process_id, found[:, 1], found[:, 2], found[:, 3]
+
+    def is_too_late(self, at_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell which instants lie long after the last of any of them."""
+        return at_ns - self.end_ns > TOO_LATE_NS
 
     def process_ids(self) -> list[int]:
         """Return all processes that have one of the pids."""

@@ -14,6 +14,7 @@ from rlscope_trace.errors import (
     TracerError,
     UsageError,
 )
+from rlscope_trace.privileges import acting_as, invoking_identity, open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +75,10 @@ def one_line(command: Sequence[str]) -> str:
 
 def _last_lines(path: Path) -> list[str]:
     """Return the end of what a program wrote, which may be very much."""
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _TAIL_LINES * _TAIL_LENGTH))
-        words = file.read().decode(errors="replace")
+    try:
+        with acting_as(invoking_identity()), open_regular(path) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_LINES * _TAIL_LENGTH))
+            words = file.read(_TAIL_LINES * _TAIL_LENGTH).decode(errors="replace")
+    except OSError:
+        return []
     return [line[-_TAIL_LENGTH:] for line in words.splitlines()[-_TAIL_LINES:]]

@@ -18,13 +18,15 @@ import stat
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlscope_trace.privileges import acting_as
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from rlscope_trace.privileges import Identity
 
@@ -67,7 +69,7 @@ class OwnFiles:
         if os.statvfs(self.directory).f_flag & os.ST_NOEXEC:
             raise OSError(errno.EACCES, "nothing in the folder of the copies may be executed")
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
-        with _acting_as(self.identity):
+        with acting_as(self.identity):
             source = os.open(file, flags)
         try:
             return _Copy(self._copy_of(source), source)
@@ -137,24 +139,6 @@ def may_mount(directory: Path) -> bool:
             for copy in own.copies.values():
                 os.close(copy.source)
         return bool(own.copies)
-
-
-@contextmanager
-def _acting_as(identity: Identity | None) -> Iterator[None]:
-    """Act as a user on files; None: as ourselves."""
-    if identity is None:
-        yield
-        return
-    uid, gid, groups = os.geteuid(), os.getegid(), os.getgroups()
-    os.setgroups(identity.groups)
-    os.setegid(identity.gid)
-    os.seteuid(identity.uid)
-    try:
-        yield
-    finally:
-        os.seteuid(uid)
-        os.setegid(gid)
-        os.setgroups(groups)
 
 
 def _check(result: int) -> None:

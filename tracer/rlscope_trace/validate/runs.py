@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlscope_trace.errors import TracerError
-from rlscope_trace.privileges import invoking_environment, invoking_identity
+from rlscope_trace.privileges import (
+    acting_as,
+    invoking_environment,
+    invoking_identity,
+    read_small,
+)
 from rlscope_trace.validate.companion import companion, step_in
 from rlscope_trace.validate.ending import end, wait_for
 from rlscope_trace.validate.failures import not_started, program_failed, recorder_failed
@@ -23,6 +28,9 @@ if TYPE_CHECKING:
     from rlscope_trace.validate.own_files import OwnFiles
 
 _CHILD = Path(__file__).with_name("child.py")
+# CPU time, wall time, pid, wait status, whether processes are left: in so many bytes at most.
+_REPORTED, _REPORT_BYTES, _MOST_DIGITS = 5, 4096, 19
+_NO_REPORT_HINT = "the program must leave the files beside its stderr alone"
 UNTRACED, TRACED = "untraced", "traced"
 
 
@@ -64,14 +72,12 @@ class _Started:
         told = self._told_pid()
         if not told:
             raise ProcessLookupError
-        return os.getpriority(os.PRIO_PROCESS, int(told))
+        return os.getpriority(os.PRIO_PROCESS, _number(told))
 
     def _told_pid(self) -> str | None:
         """Return what REPORT.pid holds; None: it is not there yet."""
-        try:
-            return pid_file(self.report).read_text().strip()
-        except FileNotFoundError:
-            return None
+        told = read_report(pid_file(self.report))
+        return None if told is None else told.strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +190,9 @@ class Runner:
         self, kind: str, command: Sequence[str], timers: Path | None, **how: object
     ) -> _Started:
         report = self._report(kind)
-        for left in (report, pid_file(report)):
-            left.unlink(missing_ok=True)
+        with acting_as(invoking_identity()):
+            for left in (report, pid_file(report)):
+                left.unlink(missing_ok=True)
         remove_timers(timers)
         with self._words_file(kind).open("wb") as words:
             try:
@@ -203,14 +210,15 @@ class Runner:
 
     def _run_of(self, started: _Started) -> Run:
         """Return what a run took that has ended."""
-        try:
-            told = started.report.read_text().split()
-        except FileNotFoundError:
+        told = (read_report(started.report) or "").split()
+        if not told:
             code = started.process.returncode
-            raise recorder_failed(self._words(started.kind), code) from None
-        if told[0] == "error":
-            raise not_started(self.command[0], int(told[1]))
-        cpu_ns, wall_ns, pid, status, left = map(int, told)
+            raise recorder_failed(self._words(started.kind), code)
+        if told[0] == "error" and len(told) == 2:
+            raise not_started(self.command[0], _number(told[1]))
+        if len(told) != _REPORTED:
+            raise _no_report(started.report)
+        cpu_ns, wall_ns, pid, status, left = map(_number, told)
         if status != 0:
             what = f"{'an' if started.kind == UNTRACED else 'a'} {started.kind} run"
             own_words = started.report.with_name(f"{started.kind}.stderr")
@@ -218,6 +226,27 @@ class Runner:
         timers_ns = read_timers(started.timers) if started.timers else {}
         remove_timers(started.timers)
         return Run(cpu_ns, wall_ns, pid, timers_ns, bool(left))
+
+
+def read_report(report: Path) -> str | None:
+    """Return what a run wrote down, which the program can write, too; None: nothing yet."""
+    try:
+        with acting_as(invoking_identity()):
+            return read_small(report, _REPORT_BYTES)
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise _no_report(report) from error
+
+
+def _number(text: str) -> int:
+    if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS:
+        return int(text)
+    raise TracerError(f"{text[:40]!r} is no number of a run", hint=_NO_REPORT_HINT)
+
+
+def _no_report(report: Path) -> TracerError:
+    return TracerError(f"{report} is not what a run writes there", hint=_NO_REPORT_HINT)
 
 
 def pid_file(report: Path) -> Path:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from rlscope_trace.errors import TracerError
+from rlscope_trace.errors import TracerError, reason_of
+from rlscope_trace.privileges import acting_as, invoking_identity, read_small
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 # No program runs so long; what is larger is no number for the arithmetic of shares.
 _MOST_NS = 10**18
+_MOST_BYTES = 64 << 20
 _WANTED = '{"operation": "simulation", "cpu_ns": 1200}'
 
 
@@ -21,11 +23,12 @@ def read_timers(path: Path) -> dict[str, int]:
     Raises TracerError where the program wrote none, or something else.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        with acting_as(invoking_identity()):
+            lines = read_small(path, _MOST_BYTES).splitlines()
     except FileNotFoundError:
         lines = []
     except (OSError, UnicodeDecodeError) as error:
-        raise TracerError(f"cannot read the timers {path}: {error}") from error
+        raise TracerError(f"cannot read the timers {path}: {reason_of(error)}") from error
     found: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
         operation, cpu_ns = _parse(line, f"{path}, line {number}")
@@ -58,7 +61,8 @@ def remove_timers(timers: Path | None) -> None:
     """Remove what an earlier run wrote; None: there are no timers."""
     try:
         if timers is not None:
-            timers.unlink(missing_ok=True)
+            with acting_as(invoking_identity()):
+                timers.unlink(missing_ok=True)
     except OSError as error:
         raise TracerError(
             f"cannot remove the timers {timers}: {error.strerror}",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rlscope_trace.errors import TracerError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import duckdb
 
@@ -52,9 +52,9 @@ SELECT count(*), coalesce(sum(count), 0)::BIGINT FROM trace_stat WHERE kind <> '
 """
 _PROBED_FILES = "SELECT DISTINCT module FROM site WHERE probed_ns IS NOT NULL ORDER BY ALL"
 _QUALITY = """
-SELECT event, min(quality) FROM calibration
-WHERE quality IS NOT NULL AND quality <> 'ok' AND used AND event IN (FROM probe_hits SELECT event)
-GROUP BY event ORDER BY event
+SELECT event, quality, code, subject, detail, numbers FROM calibration
+WHERE quality <> 'ok' AND used AND event IN (FROM probe_hits SELECT event)
+ORDER BY ALL
 """
 
 
@@ -100,8 +100,12 @@ class TraceFigures:
         return self.overhead_ns - self.below_ns, self.overhead_ns + self.above_ns
 
 
-def read_figures(connection: duckdb.DuckDBPyConnection, *, pid: int) -> TraceFigures:
-    """Return what the trace of a run says; pid: the program's.
+def read_figures(
+    connection: duckdb.DuckDBPyConnection, *, pid: int, words: Callable[..., str]
+) -> TraceFigures:
+    """Return what the trace of a run says.
+
+    pid: the program's. words: what words the columns of a quality of the table calibration.
 
     Raises TracerError where it holds no overhead: then nothing can be corrected.
     """
@@ -121,6 +125,14 @@ def read_figures(connection: duckdb.DuckDBPyConnection, *, pid: int) -> TraceFig
         wall_overhead_ns=wall_ns,
         instances=dict(connection.execute(_INSTANCES).fetchall()),
         lost=max(kinds, lost),
-        warnings=dict(connection.execute(_QUALITY).fetchall()),
+        warnings=_warnings(connection, words),
         probed_files=tuple(file for (file,) in connection.execute(_PROBED_FILES).fetchall()),
     )
+
+
+def _warnings(connection: duckdb.DuckDBPyConnection, words: Callable[..., str]) -> dict[str, str]:
+    """Return one sentence for each event whose cost is to be doubted, or uncertain."""
+    found: dict[str, str] = {}
+    for event, *quality in connection.execute(_QUALITY).fetchall():
+        found.setdefault(event, words(*quality))
+    return found

@@ -1,0 +1,110 @@
+"""Whether a file holds what a trace may hold: asked before anything that is in it is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rlscope_analysis.schema import declared_tables
+
+if TYPE_CHECKING:
+    import duckdb
+
+# Tables of which rows are read one by one: each row takes bytes in the file that none shares.
+_READ_WHOLE = frozenset(
+    {"meta", "clock", "process", "thread", "capture", "trace_stat", "site", "operation_path",
+     "overlap_fault", "gpu_device", "gpu_status"}
+)  # fmt: skip
+# More than this is not in any recording: columns of timestamps do not compress so far.
+_ROWS_PER_BYTE, _WHOLE_ROWS_PER_BYTE = 4, 0.5
+# So many are soon read, however few bytes they take.
+_FEW_ROWS = 1_000_000
+_COLUMNS_SQL = """
+SELECT t.table_name, c.column_name, c.data_type, c.column_default, t.estimated_size
+FROM duckdb_tables() AS t
+LEFT JOIN duckdb_columns() AS c
+  ON c.table_name = t.table_name AND c.schema_name = 'main' AND c.database_name = t.database_name
+WHERE t.database_name = ? AND t.schema_name = 'main' AND NOT t.internal
+"""
+_VIEWS_SQL = "SELECT view_name FROM duckdb_views() WHERE database_name = ? AND schema_name = 'main'"
+# A path below itself would be followed for ever, and one of two descriptions twice at each level.
+_TREE_SQL = """
+SELECT
+  (SELECT count(*) - count(DISTINCT path_id) FROM {database}.main.operation_path),
+  (
+    SELECT count(*)
+    FROM {database}.main.operation_path AS c
+    JOIN {database}.main.operation_path AS p ON p.path_id = c.parent_path_id
+    WHERE p.depth >= c.depth OR c.depth IS NULL OR p.depth IS NULL
+  )
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The tables in the schema main of a file, and the names of its views."""
+
+    columns: dict[str, dict[str, tuple[str, str | None]]]
+    """Type and default of each column, by table."""
+    rows: dict[str, int]
+    views: frozenset[str]
+
+    def only(self, table: str) -> Contents:
+        """Return what there is of one table."""
+        views = self.views & {table}
+        return Contents({table: self.columns[table]}, {table: self.rows[table]}, views)
+
+
+def read_contents(connection: duckdb.DuckDBPyConnection, database: str) -> Contents:
+    """Read what an attached file holds; nothing in it is run for that."""
+    columns: dict[str, dict[str, tuple[str, str | None]]] = {}
+    rows: dict[str, int] = {}
+    listed = connection.execute(_COLUMNS_SQL, [database]).fetchall()
+    for table, column, type_name, default, count in listed:
+        columns.setdefault(table, {})[column] = (type_name, default)
+        rows[table] = count or 0
+    views = connection.execute(_VIEWS_SQL, [database]).fetchall()
+    return Contents(columns, rows, frozenset(name for (name,) in views))
+
+
+def fault_of(
+    connection: duckdb.DuckDBPyConnection, database: str, contents: Contents, file_bytes: int
+) -> str | None:
+    """Return why the database is not a trace that can be trusted to be one; None: it is."""
+    return (
+        _table_fault(contents)
+        or _size_fault(contents.rows, file_bytes)
+        or _tree_fault(connection, database, contents)
+    )
+
+
+def _table_fault(contents: Contents) -> str | None:
+    for table, declared in declared_tables().items():
+        if table in contents.views:
+            return f"its {table} is a view, and no table"
+        for column, (type_name, default) in contents.columns.get(table, {}).items():
+            if column in declared and type_name != declared[column]:
+                return f"its {table}.{column} is {type_name}, and not {declared[column]}"
+            if default is not None:
+                return f"its {table}.{column} is computed"
+    return None
+
+
+def _size_fault(rows: dict[str, int], file_bytes: int) -> str | None:
+    for table, count in rows.items():
+        most = _WHOLE_ROWS_PER_BYTE if table in _READ_WHOLE else _ROWS_PER_BYTE
+        few = 0 if table in _READ_WHOLE else _FEW_ROWS
+        if count > max(most * file_bytes, few):
+            return f"its {table} claims {count:,} rows, in a file of {file_bytes:,} bytes"
+    return None
+
+
+def _tree_fault(
+    connection: duckdb.DuckDBPyConnection, database: str, contents: Contents
+) -> str | None:
+    if not {"path_id", "parent_path_id", "depth"} <= set(
+        contents.columns.get("operation_path", ())
+    ):
+        return None
+    ((twice, circular),) = connection.execute(_TREE_SQL.format(database=database)).fetchall()
+    return "its operation_path is no tree" if twice or circular else None

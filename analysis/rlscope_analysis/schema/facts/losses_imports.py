@@ -1,0 +1,74 @@
+"""Losses of imported files."""
+
+from __future__ import annotations
+
+from rlscope_analysis.schema.facts.loss import Loss
+
+# Of imported files. record: a kind of record, a table or a category of theirs.
+IMPORTS = {
+    "not_nested": Loss(
+        "unmatched", "{record}s that are not properly nested: kept, inside the one opened last"
+    ),
+    "depth_cut": Loss("truncated", "{record}s nested deeper than 65535: depth cut"),
+    "stacks_too_many": Loss(
+        "dropped", "{record}s of more than 30,000 stacks, or in 1,000 others: left out"
+    ),
+    "text_cut": Loss("truncated", "texts longer than 65,536 characters: cut"),
+    "names_too_many": Loss("dropped", "names: (other names) stands for them"),
+    "kineto_file_cut": Loss(
+        "truncated", "{record}: {detail}; what follows is not in the trace",
+        "copy or export the file again",
+    ),
+    "kineto_skipped": Loss("skipped", "Kineto {detail}: {record}"),
+    "kineto_skipped_uncategorised": Loss("skipped", "Kineto {detail}: without a category"),
+    "kineto_further_categories": Loss("skipped", "Kineto events of further categories"),
+    "kineto_threads_too_many": Loss(
+        "dropped", "Kineto events of further processes, threads and streams: there are too many"
+    ),
+    "kineto_names_too_many": Loss(
+        "dropped", "names of Kineto events: (other names) stands for them, there are too many"
+    ),
+    "owner_names_too_many": Loss(
+        "dropped", "names of processes and threads: there are too many"
+    ),
+    "kineto_text_cut": Loss("truncated", "texts longer than 64 KiB: cut"),
+    "kineto_unreadable": Loss(
+        "dropped", "Kineto events without a readable time, duration or pid"
+    ),
+    "kineto_no_object": Loss("dropped", "Kineto events that are no objects"),
+    "kineto_rounded": Loss("dropped", "digits below the nanosecond: times rounded"),
+    "kineto_no_text": Loss("dropped", "bytes that are no text: replaced by U+FFFD"),
+    "kineto_never_ended": Loss("truncated", "Kineto events that begin and never end"),
+    "kineto_never_began": Loss("unmatched", "Kineto events that end and never began"),
+    "kineto_gpu_without_call": Loss(
+        "unmatched", "GPU activities whose call is not in the file: kept, without a launch",
+        "start profiling a few steps before the one that counts",
+    ),
+    "kineto_clock_unknown": Loss(
+        "unmatched", "files whose clock is not known: their times do not fit the others",
+        "export them with a PyTorch that writes baseTimeNanoseconds",
+    ),
+    "nsys_half": Loss(
+        "unmatched", "rows of {record} without an end after their start: left out",
+        "export it once more, or record it once more",
+    ),
+    "nsys_gpu_without_call": Loss(
+        "unmatched", "GPU activities without the call that caused them: kept",
+        "record the calls, too: nsys profile --trace=cuda",
+    ),
+    "nsys_table_skipped": Loss("skipped", "rows of {record}"),
+    "nsys_tables_skipped": Loss("skipped", "rows of more tables"),
+    "nsys_rows_too_many": Loss("dropped", "names and rows of descriptions: too many"),
+    "nsys_range_open": Loss(
+        "truncated", "NVTX ranges still open at the end: they end with the trace"
+    ),
+    "nsys_marks_skipped": Loss("skipped", "NVTX marks: they have no duration"),
+    "nsys_events_skipped": Loss("skipped", "NVTX events of type {record}"),
+    "nsys_switch_alone": Loss(
+        "unmatched", "context switches without their other half: the time between is lost"
+    ),
+    "nsys_states_untold": Loss(
+        "skipped", "rows of {record} of processes whose states they do not tell",
+        "record thread states with rlscope-trace",
+    ),
+}  # fmt: skip

@@ -1,0 +1,261 @@
+"""What a recorder may do while it records and while it saves: no more than it needs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from recording import COMMAND, assert_conserved, query, rlscope
+from rlscope_trace.confinement import CAPABILITIES, RECORDING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+pytestmark = pytest.mark.root
+
+USER = 54321
+# Of the recorder that launched it, which is its parent.
+SHOW_RECORDER = "cat /proc/$PPID/status"
+# It is nobody's child: found by what it may do.
+SHOW_SERVERS = "grep -l '^CapPrm:.*%016x$' /proc/[0-9]*/status | xargs cat" % (
+    1 << CAPABILITIES["CAP_SYS_ADMIN"]
+)
+MASK = sum(1 << CAPABILITIES[name] for name in RECORDING)
+
+
+def under_sudo(uid: int = USER) -> Mapping[str, str]:
+    return {**os.environ, "SUDO_UID": str(uid), "SUDO_GID": str(uid), "SUDO_USER": "somebody"}
+
+
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Give a folder of the user's, which every user can get to."""
+    made = Path(subprocess.check_output(["mktemp", "-d"], text=True).strip())
+    made.chmod(0o755)
+    os.chown(made, USER, USER)
+    yield made
+    subprocess.run(["rm", "-r", str(made)], check=True)
+
+
+def record(output: Path, *command: str, environment: Mapping[str, str]) -> str:
+    """Record and return what the program printed."""
+    done = subprocess.run(
+        [*COMMAND, "record", "--no-calibrate", "-o", str(output), "--", *command],
+        env=environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout
+
+
+def capabilities(status: str) -> set[int]:
+    return {int(mask, 16) for mask in re.findall(r"^Cap(?:Prm|Eff):\s*(\w+)$", status, re.M)}
+
+
+def test_under_sudo_the_recorder_is_the_user(folder: Path) -> None:
+    output = folder / "trace.duckdb"
+    shown = record(output, "sh", "-c", SHOW_RECORDER, environment=under_sudo())
+    recorder = shown.split("Name:")[1]
+    assert f"Uid:\t{USER}\t{USER}\t{USER}\t{USER}" in recorder
+    assert f"Gid:\t{USER}\t{USER}\t{USER}\t{USER}" in recorder
+    assert "NoNewPrivs:\t1" in recorder
+    assert capabilities(recorder) == {MASK & next(iter(capabilities(recorder)))}
+    found = output.stat()
+    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (USER, USER, 0o600)
+    assert_conserved(output)
+
+
+def test_the_right_to_time_programs_is_kept_by_a_process_that_can_do_nothing_else(
+    folder: Path,
+) -> None:
+    output = folder / "trace.duckdb"
+    shown = record(output, "sh", "-c", f"{SHOW_SERVERS}; exec sleep 2", environment=under_sudo())
+    servers = shown.split("Name:")[1:]
+    assert servers
+    # Those of other recorders, which may run now, are no different.
+    assert all("Seccomp:\t2" in server and "NoNewPrivs:\t1" in server for server in servers)
+    assert query(output, "SELECT count(*) > 0 FROM program_time") == [(True,)]
+
+
+def test_root_itself_keeps_few_capabilities(tmp_path: Path) -> None:
+    shown = record(
+        tmp_path / "trace.duckdb", "sh", "-c", SHOW_RECORDER, environment=dict(os.environ)
+    )
+    recorder = shown.split("Name:")[1]
+    assert all(mask & ~MASK == 0 for mask in capabilities(recorder))
+    assert "NoNewPrivs:\t1" in recorder
+
+
+def test_a_folder_that_is_closed_to_the_user_is_told_with_a_way_out(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    done = subprocess.run(
+        [*COMMAND, "record", "-o", str(tmp_path / "trace.duckdb"), "--", "true"],
+        env=under_sudo(), capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert f"error: cannot write to {tmp_path}: Permission denied" in done.stderr
+    assert "hint: " in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+PLANTS = """
+import os, sys
+folder, victim, suffix, kind = sys.argv[1:]
+at = os.path.join(folder, "trace.duckdb" + suffix)
+if kind == "link":
+    os.symlink(victim, at)
+elif kind == "dangling":
+    os.symlink(victim + ".new", at)
+elif kind == "hard":
+    os.link(os.path.join(folder, "own"), at)
+elif kind == "folder":
+    os.mkdir(at, 0o777)
+    for name in ("trace", "trace.wal", "records.bin", "session.json", "spill", "shim.bin"):
+        os.symlink(victim, os.path.join(at, name))
+elif kind == "pipe":
+    os.mkfifo(at, 0o666)
+"""
+SUFFIXES = (
+    "", ".partial", ".partial.wal", ".partial.lock", ".wal", ".spill", ".spool", ".partial.spill",
+)  # fmt: skip
+KINDS = ("link", "dangling", "folder", "pipe")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_nothing_planted_in_the_folder_of_the_output_leads_out_of_it(
+    folder: Path, tmp_path: Path, suffix: str, kind: str
+) -> None:
+    """Root itself records into a folder of a stranger, who has planted something there."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    victim.chmod(0o600)
+    subprocess.run(
+        [sys.executable, "-I", "-c", PLANTS, str(folder), str(victim), suffix, kind], check=True
+    )
+    for path in [folder, *folder.rglob("*")]:
+        os.lchown(path, USER, USER)
+    done = rlscope(
+        "record", "--no-calibrate", "--force", "-o", folder / "trace.duckdb", "--", "echo", "words"
+    )
+    assert victim.read_text() == "precious"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["victim"]
+    output = folder / "trace.duckdb"
+    if done.returncode == 0:
+        assert not output.is_symlink()
+        # What lies beside it is for whoever reads it there.
+        assert_conserved(Path(shutil.copy(output, tmp_path / "copy.duckdb")))
+    else:
+        assert done.stderr.startswith("error: ")
+        assert "hint: " in done.stderr
+
+
+# A user of no account, who can read where the tests' Python lies.
+def with_capabilities(*names: str) -> list[str]:
+    given = ",".join(["-all", "+dac_read_search", *(f"+{name}" for name in names)])
+    return [
+        "setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups",
+        f"--inh-caps={given}", f"--ambient-caps={given}",
+    ]  # fmt: skip
+
+
+MARKING = """
+import time, nvtx
+end = time.monotonic() + 1
+while time.monotonic() < end:
+    with nvtx.annotate("step"):
+        sum(range(10000))
+"""
+
+
+def test_a_user_with_two_capabilities_records_programs_of_theirs(folder: Path) -> None:
+    output = folder / "trace.duckdb"
+    done = rlscope(
+        "record", "--no-calibrate", "-o", output, "--", sys.executable, "-c", MARKING,
+        prefix=with_capabilities("bpf", "perfmon"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert output.stat().st_uid == USER
+    assert_conserved(output)
+    for table in ("thread_state", "operation", "cpu_sample"):
+        assert query(output, f"SELECT count(*) > 0 FROM {table}") == [(True,)], table
+    kinds = ("native_call:simulator", "wait", "operation")
+    for kind in kinds:
+        measured = query(output, "SELECT bool_and(measured) FROM capture WHERE kind = ?", [kind])
+        assert measured == [(True,)], kind
+
+
+def test_a_third_one_records_programs_of_others(folder: Path) -> None:
+    output = folder / "trace.duckdb"
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as target:
+        options = ["--no-calibrate", "-d", "0.2", "-o", output, f"--pid={target.pid}"]
+        refused = rlscope("record", *options, prefix=with_capabilities("bpf", "perfmon"))
+        assert refused.returncode == 1
+        assert "belongs to user root" in refused.stderr
+        assert not output.exists()
+        done = rlscope("record", *options, prefix=with_capabilities("bpf", "perfmon", "sys_ptrace"))
+        assert target.stdin
+        target.stdin.close()
+    assert done.returncode == 0, done.stderr
+    assert query(output, "SELECT pid FROM process") == [(target.pid,)]
+
+
+SAVER = """
+import sys
+from pathlib import Path
+from rlscope_trace import rights
+rights.own_process()
+rights.become_recorder(None)
+import duckdb, numpy
+inside, outside = Path(sys.argv[1]), Path(sys.argv[2])
+rights.become_saver(None, inside / "out")
+for task in Path("/proc/self/task").iterdir():
+    for line in (task / "status").read_text().splitlines():
+        if line.startswith(("CapPrm", "CapEff")):
+            print("rights", line.split()[1])
+for folder in (inside, outside):
+    try:
+        (folder / "new").write_text("words")
+    except PermissionError:
+        print("refused", folder.name)
+"""
+
+
+def test_no_thread_keeps_rights_for_saving_nor_can_write_elsewhere(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    inside.mkdir()
+    outside.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", SAVER, str(inside), str(outside)],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    told = [line.split() for line in done.stdout.splitlines()]
+    masks = {int(words[1], 16) for words in told if words[0] == "rights"}
+    assert masks == {1 << CAPABILITIES["CAP_DAC_READ_SEARCH"]}
+    assert [words[1] for words in told if words[0] == "refused"] == ["outside"]
+    assert (inside / "new").exists()
+
+
+def test_under_sudo_a_trace_of_root_stays_closed(folder: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.duckdb"
+    record(secret, "true", environment=dict(os.environ))
+    link = folder / "trace.duckdb"
+    link.symlink_to(secret)
+    for command in (["summarize"], ["sql"], ["export", "chrome", "-o", "-"]):
+        query_words = ["SELECT 1"] if command == ["sql"] else []
+        done = subprocess.run(
+            [*COMMAND, *command, str(link), *query_words],
+            env=under_sudo(), capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 1, command
+        assert done.stdout == ""
+        assert done.stderr.startswith("error: ")
+        assert "Traceback" not in done.stderr

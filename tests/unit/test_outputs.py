@@ -1,0 +1,181 @@
+"""Outputs are written by descriptors of folders: whatever others plant there leads nowhere."""
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rlscope_trace.errors import OutputExistsError
+from rlscope_trace.outputs.place import open_place
+from rlscope_trace.outputs.trusted import ForeignLinkError, open_existing, open_folder
+
+STRANGER = 12345
+
+
+def publish(output: Path, *, overwrite: bool = False, mode: int = 0o600) -> None:
+    with open_place(output) as place:
+        place.refuse_existing(overwrite=overwrite)
+        with place.unfinished() as folder:
+            (folder.path / "trace").write_text("ours")
+            place.publish(folder, "trace", overwrite=overwrite, mode=mode)
+
+
+def theirs(path: Path) -> Path:
+    os.lchown(path, STRANGER, STRANGER)
+    return path
+
+
+def test_only_the_owner_may_read_what_is_written(tmp_path: Path) -> None:
+    publish(tmp_path / "out")
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o600
+    publish(tmp_path / "shared", mode=0o644)
+    assert stat.S_IMODE((tmp_path / "shared").stat().st_mode) == 0o644
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "shared"]
+
+
+def test_what_is_unfinished_is_closed_to_others(tmp_path: Path) -> None:
+    with open_place(tmp_path / "out") as place, place.unfinished() as folder:
+        assert stat.S_IMODE((tmp_path / "out.partial").stat().st_mode) == 0o700
+        (folder.path / "trace.wal").write_text("half")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_planted_link_is_never_written_through(tmp_path: Path, *, overwrite: bool) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    output = tmp_path / "out"
+    output.symlink_to(victim)
+    if overwrite:
+        publish(output, overwrite=True)
+        assert not output.is_symlink()
+    else:
+        with pytest.raises(OutputExistsError):
+            publish(output)
+    assert victim.read_text() == "precious"
+
+
+def test_a_dangling_link_is_no_free_name(tmp_path: Path) -> None:
+    (tmp_path / "out").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OutputExistsError):
+        publish(tmp_path / "out")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def a_link(at: Path, victim: Path) -> None:
+    at.symlink_to(victim)
+
+
+def a_link_to_a_file(at: Path, victim: Path) -> None:
+    (victim / "file").write_text("precious")
+    at.symlink_to(victim / "file")
+
+
+def a_file(at: Path, _victim: Path) -> None:
+    at.write_text("theirs")
+
+
+def a_pipe(at: Path, _victim: Path) -> None:
+    os.mkfifo(at)
+
+
+@pytest.mark.parametrize("plant", [a_link, a_link_to_a_file, a_file, a_pipe])
+def test_what_stands_where_our_folder_goes_stays_untouched(
+    tmp_path: Path, plant: Callable[[Path, Path], None]
+) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    plant(tmp_path / "out.partial", victim)
+    before = sorted(path.name for path in victim.iterdir())
+    publish(tmp_path / "out")
+    assert sorted(path.name for path in victim.iterdir()) == before
+    assert (tmp_path / "out").read_text() == "ours"
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "out.partial", "victim"}
+
+
+@pytest.mark.root
+def test_a_folder_of_another_user_is_not_taken_for_ours(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    left = tmp_path / "out.partial"
+    left.mkdir(mode=0o700)
+    theirs(left)
+    publish(tmp_path / "out")
+    assert list(left.iterdir()) == []
+    assert (tmp_path / "out").read_text() == "ours"
+
+
+def test_a_folder_that_is_swapped_meanwhile_gets_nothing(tmp_path: Path) -> None:
+    folder, victim = tmp_path / "folder", tmp_path / "victim"
+    folder.mkdir()
+    victim.mkdir()
+    with open_place(folder / "out") as place, place.unfinished() as unfinished:
+        folder.rename(tmp_path / "moved")
+        folder.symlink_to(victim)
+        (unfinished.path / "trace").write_text("ours")
+        place.publish(unfinished, "trace", overwrite=True, mode=0o600)
+    assert list(victim.iterdir()) == []
+    assert [path.name for path in (tmp_path / "moved").iterdir()] == ["out"]
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_in_a_folder_that_others_can_swap_only_the_complete_file_appears(
+    tmp_path: Path, *, overwrite: bool
+) -> None:
+    folder = tmp_path / "folder" / "inner"
+    folder.mkdir(parents=True)
+    theirs(folder.parent)
+    with open_place(folder / "out") as place, place.unfinished() as unfinished:
+        assert list(folder.iterdir()) == []
+        assert stat.S_IMODE(os.fstat(unfinished.descriptor).st_mode) == 0o700
+        made = unfinished.path.readlink()
+        (unfinished.path / "trace").write_text("ours")
+        if overwrite:
+            (folder / "out").write_text("old")
+        place.publish(unfinished, "trace", overwrite=overwrite, mode=0o640)
+    assert not made.exists()
+    assert [path.name for path in folder.iterdir()] == ["out"]
+    assert (folder / "out").read_text() == "ours"
+    assert stat.S_IMODE((folder / "out").stat().st_mode) == 0o640
+
+
+@pytest.mark.root
+def test_links_of_others_are_not_followed_on_the_way(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to("real")
+    os.close(open_folder(link))
+    theirs(link)
+    with pytest.raises(ForeignLinkError, match="is a link of another user"):
+        open_folder(link)
+    with pytest.raises(ForeignLinkError):
+        open_folder(link / "below")
+
+
+def test_ways_through_links_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "real" / "deep").mkdir(parents=True)
+    (tmp_path / "relative").symlink_to("real/../real")
+    (tmp_path / "absolute").symlink_to(tmp_path / "relative")
+    found = open_folder(tmp_path / "absolute" / "deep")
+    assert os.path.samestat(os.fstat(found), (tmp_path / "real" / "deep").stat())
+    os.close(found)
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(OSError, match="symbolic links"):
+        open_folder(tmp_path / "a")
+    with pytest.raises(NotADirectoryError):
+        publish(Path(__file__) / "out")
+
+
+@pytest.mark.root
+def test_a_pipe_of_another_user_is_not_written_to(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    os.close(open_existing(pipe, os.O_WRONLY))
+    theirs(pipe)
+    with pytest.raises(PermissionError, match="belongs to another user"):
+        open_existing(pipe, os.O_WRONLY)
+    os.close(reader)

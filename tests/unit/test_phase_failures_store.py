@@ -1,0 +1,60 @@
+"""What the target tells of adapters that failed becomes rows of table capture."""
+
+from rlscope_analysis.sentences import fact_sentence
+from rlscope_trace.store.phase_failures import PhaseFailures
+from rlscope_trace.store.processes import Life
+
+PARENT = Life(1, 100, 0, 0, ())
+
+
+def told(adapter: str, error: str = "KeyError", message: str = "'x'") -> str:
+    return "\t".join(("adapter failed", adapter, error, message))
+
+
+def reasons(failures: PhaseFailures, *lives: Life) -> list[tuple[int, str]]:
+    captures = list(failures.captures(lives))
+    assert all(told.kind == "operation:phases" and told.is_part for told in captures)
+    return [(told.process_id or 0, fact_sentence(fact)) for told in captures for fact in told.facts]
+
+
+def test_failures_are_counted_by_process() -> None:
+    failures = PhaseFailures()
+    for pid, text in ((100, told("torch")), (100, told("torch")), (200, told("dm_env", "E", ""))):
+        failures.add(pid, 10, text)
+    assert reasons(failures, PARENT, Life(2, 200, 0, 5, ())) == [
+        (1, "the adapter of torch failed 2 times: KeyError: 'x'"),
+        (2, "the adapter of dm_env failed once: E"),
+    ]
+
+
+def test_a_fork_lacks_what_its_parent_lacked_when_it_was_made() -> None:
+    failures = PhaseFailures()
+    failures.add(100, 10, told("torch"))
+    failures.add(100, 30, told("gym.core"))
+    fork, other_program = Life(2, 200, 1, 20, ()), Life(3, 300, 1, 20, (25,))
+    grandchild = Life(4, 400, 2, 40, ())
+    found = reasons(failures, PARENT, fork, other_program, grandchild)
+    assert [process_id for process_id, reason in found if "torch" in reason] == [1, 2, 4]
+    assert [process_id for process_id, reason in found if "gym" in reason] == [1]
+
+
+def test_other_marks_and_unknown_processes_tell_nothing() -> None:
+    failures = PhaseFailures()
+    for text in ("", "(name lost)", "adapter failed", "adapter failed\ta\tb", "mark\ta\tb\tc"):
+        failures.add(100, 10, text)
+    failures.add(999, 10, told("torch"))
+    assert reasons(failures, PARENT) == []
+
+
+def test_a_process_that_tells_without_end_gets_few_rows() -> None:
+    failures = PhaseFailures()
+    for number in range(70_000):
+        failures.add(100, 10, told(f"adapter {number % 5000}"))
+    failures.add(100, 10, told("others", "", ""))
+    assert len(reasons(failures, PARENT)) == 33
+
+
+def test_more_than_a_process_tells_apart_is_said_to_be_more() -> None:
+    failures = PhaseFailures()
+    failures.add(100, 10, told("others", "", ""))
+    assert reasons(failures, PARENT) == [(1, "more adapters failed, 1 times")]
