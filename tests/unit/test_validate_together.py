@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -161,6 +162,8 @@ def test_a_pair_whose_cpu_was_not_kept_busy_does_not_count(
         stepping.start()
         poll_until(lambda: cpu_ns(other.pid) > 50_000_000, what="it keeps busy")
         os.kill(other.pid, signal.SIGKILL)
+        # A signal that was sent has not ended anything yet.
+        assert select.select([other.pidfd], [], [], 30)[0]
         last.is_over = True
         stepping.join(30)
     assert "has ended" in str(failed[0])
