@@ -1,11 +1,15 @@
 // The segments of a sweep as an Arrow C stream: segment_stream in _sweep.pyi.
+#include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
 #include <array>
 #include <cerrno>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "arrow_abi.h"
@@ -35,6 +39,7 @@ constexpr std::array<Field, kFields> kColumns = {{{"thread_id", "i"},
 // opened for its schema alone.
 struct Stream {
   std::shared_ptr<SegmentChannel> channel = std::make_shared<SegmentChannel>();
+  std::shared_ptr<const SegmentSelection> selection;
   py::object start;
   std::string error;
 };
@@ -121,7 +126,7 @@ void begin(Stream* stream) {
   const py::gil_scoped_acquire acquire;
   const py::object start = std::move(stream->start);
   stream->start = py::object();
-  start(std::make_shared<SegmentWriter>(stream->channel));
+  start(std::make_shared<SegmentWriter>(stream->channel, stream->selection));
 }
 
 // The sweep needs the GIL now and then: nobody may hold it who waits here.
@@ -165,8 +170,27 @@ void destroy_capsule(PyObject* capsule) {
   delete stream;
 }
 
-py::object make_stream(py::object start) {
+using Ids = py::array_t<int32_t, py::array::c_style>;
+using Times = py::array_t<int64_t, py::array::c_style>;
+
+// Of (thread_id, start_ns, end_ns).
+std::shared_ptr<const SegmentSelection> selection_of(
+    const std::optional<std::tuple<Ids, Times, Times>>& only) {
+  if (!only) return nullptr;
+  const auto& [thread_id, start_ns, end_ns] = *only;
+  if (thread_id.size() != start_ns.size() || thread_id.size() != end_ns.size()) {
+    throw py::value_error("a selection needs a thread, a start and an end each");
+  }
+  auto selection = std::make_shared<SegmentSelection>();
+  for (py::ssize_t i = 0; i < thread_id.size(); ++i) {
+    selection->add(thread_id.at(i), {start_ns.at(i), end_ns.at(i)});
+  }
+  return selection;
+}
+
+py::object make_stream(py::object start, const std::optional<std::tuple<Ids, Times, Times>>& only) {
   auto owned = std::make_unique<Stream>();
+  owned->selection = selection_of(only);
   owned->start = std::move(start);
   auto out = std::make_unique<ArrowArrayStream>();
   *out = {&get_schema, &get_next, &get_last_error, &release_stream, owned.get()};
@@ -184,7 +208,7 @@ void bind_segment_stream(py::module_& module) {
       .def("finish", &SegmentWriter::finish, py::arg("error") = "",
            py::call_guard<py::gil_scoped_release>())
       .def("close", &SegmentWriter::close);
-  module.def("segment_stream", &make_stream, py::arg("start"));
+  module.def("segment_stream", &make_stream, py::arg("start"), py::arg("only") = py::none());
 }
 
 }  // namespace rls

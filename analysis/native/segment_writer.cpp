@@ -1,5 +1,6 @@
 #include "segment_writer.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "thread_sweep_rows.h"
@@ -41,6 +42,32 @@ void SegmentWriter::finish(std::string error) {
     if (batch_->rows > 0) channel_->push(std::move(batch_));
   }
   channel_->finish(std::move(error));
+}
+
+void SegmentSelection::add(int32_t thread_id, Stretch stretch) {
+  std::vector<Stretch>& of_thread = stretches_[thread_id];
+  const bool is_after = of_thread.empty() || of_thread.back().end_ns <= stretch.start_ns;
+  if (!is_after || stretch.end_ns < stretch.start_ns) {
+    throw std::invalid_argument("stretches of a thread overlap, or are not in order");
+  }
+  of_thread.push_back(stretch);
+}
+
+std::pair<const SegmentSelection::Stretch*, const SegmentSelection::Stretch*>
+SegmentSelection::after(int32_t thread_id, int64_t ns) const {
+  const auto found = stretches_.find(thread_id);
+  if (found == stretches_.end()) return {nullptr, nullptr};
+  const Stretch* const end = found->second.data() + found->second.size();
+  return {std::partition_point(found->second.data(), end,
+                               [ns](const Stretch& of) { return of.end_ns <= ns; }),
+          end};
+}
+
+void SegmentWriter::write_selected() {
+  auto [next, end] = selection_->after(thread_id_, start_ns_);
+  for (; next != end && next->start_ns < end_ns_; ++next) {
+    write(std::max(start_ns_, next->start_ns), std::min(end_ns_, next->end_ns));
+  }
 }
 
 void SegmentWriter::hand_over() {

@@ -9,7 +9,9 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 namespace rls {
 
@@ -62,6 +64,24 @@ class SegmentChannel {
   std::string error_;
 };
 
+// Which stretches of time of which threads are wanted: segments are cut at their ends, and all else
+// is left out. Those of one thread are in order and do not overlap.
+class SegmentSelection {
+ public:
+  struct Stretch {
+    int64_t start_ns;
+    int64_t end_ns;
+  };
+
+  // Throws std::invalid_argument where they are not in order.
+  void add(int32_t thread_id, Stretch stretch);
+  // Of a thread, those that end after an instant; empty: none.
+  std::pair<const Stretch*, const Stretch*> after(int32_t thread_id, int64_t ns) const;
+
+ private:
+  std::unordered_map<int32_t, std::vector<Stretch>> stretches_;
+};
+
 // Where nobody asks for segments.
 struct NoSegments {
   static constexpr bool kWanted = false;
@@ -73,8 +93,12 @@ class SegmentWriter {
  public:
   static constexpr bool kWanted = true;
 
-  explicit SegmentWriter(std::shared_ptr<SegmentChannel> channel)
-      : channel_(std::move(channel)), batch_(std::make_unique<SegmentBatch>()) {}
+  // selection: what is wanted; nullptr: everything.
+  SegmentWriter(std::shared_ptr<SegmentChannel> channel,
+                std::shared_ptr<const SegmentSelection> selection)
+      : channel_(std::move(channel)),
+        selection_(std::move(selection)),
+        batch_(std::make_unique<SegmentBatch>()) {}
 
   // The segments that follow are of this thread.
   void enter(int32_t thread_id) { entered_ = thread_id; }
@@ -99,12 +123,18 @@ class SegmentWriter {
  private:
   void write_last() {
     if (start_ns_ == end_ns_) return;  // there was none yet
-    batch_->add(thread_id_, key_, start_ns_, end_ns_);
+    if (selection_ != nullptr) return write_selected();
+    write(start_ns_, end_ns_);
+  }
+  void write(int64_t start_ns, int64_t end_ns) {
+    batch_->add(thread_id_, key_, start_ns, end_ns);
     if (__builtin_expect(batch_->rows == SegmentBatch::kRows, 0)) hand_over();
   }
+  void write_selected();
   void hand_over();
 
   std::shared_ptr<SegmentChannel> channel_;
+  std::shared_ptr<const SegmentSelection> selection_;
   std::unique_ptr<SegmentBatch> batch_;
   int32_t entered_ = 0;
   // The segment that may still grow.

@@ -69,12 +69,17 @@ class SegmentWriter:
     def close(self) -> None:
         """Let the sweep raise Cancelled, as if nobody read any more."""
 
-def segment_stream(start: Callable[[SegmentWriter], None]) -> object:
+def segment_stream(
+    start: Callable[[SegmentWriter], None],
+    only: tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None,
+) -> object:
     """Return an Arrow C stream, as a PyCapsule, of what somebody writes while it is read.
 
     Columns: thread_id, start_ns, end_ns, path_id, state, layer, wait, gpu, of which the last four
     are uint8. start(writer) is called when the first batch is asked for, from whatever thread asks;
     it must return and let another thread write. Sweeps raise Cancelled once nobody reads.
+    only: thread_id, start_ns, end_ns of the stretches that are wanted; segments are cut at their
+    ends. Raises ValueError where those of a thread overlap or are not in order.
     """
 
 def count_ids(stream: object, table: str) -> tuple[dict[int, int], int]:

@@ -10,7 +10,7 @@ import atexit
 import os
 import threading
 from itertools import groupby
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import duckdb
 
@@ -24,8 +24,14 @@ from rlscope_analysis.views import view_sql
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
+    import numpy.typing as npt
+
     from rlscope_analysis.sweep.thread_plan import Cell, Plan
 
+Selection: TypeAlias = (
+    "tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]]"
+)
 # The stream as the view `segment` knows it.
 _STREAM_NAME = "_segment_coded"
 # Threads that sweep for a stream that is not read to its end yet.
@@ -50,17 +56,22 @@ class Segments:
     """
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, start_ns: int | None, end_ns: int | None
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        start_ns: int | None,
+        end_ns: int | None,
+        only: Selection | None = None,
     ) -> None:
         plan = make_plan(connection, start_ns, end_ns, cell_rows=LONE_CELL_ROWS)
         # Asked for now: a stream may be opened by a query that runs on this very connection.
         self._reader = TableReader(connection, plan)
-        self._disordered = _disordered(connection)
+        self._disordered = disordered_tables(connection)
+        self._only = only
         self._cells = list(_in_order(plan, is_sorted=bool(self._disordered)))
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return a stream of all segments, from the first one on."""
-        return _sweep.segment_stream(self._start)
+        return _sweep.segment_stream(self._start, self._only)
 
     def _start(self, writer: _sweep.SegmentWriter) -> None:
         # A daemon: the end of the program does not wait for it, but ends it.
@@ -104,15 +115,21 @@ def _end_sweeps() -> None:
 
 
 def segments(
-    trace: OpenTrace, *, start_ns: int | None = None, end_ns: int | None = None
+    trace: OpenTrace,
+    *,
+    start_ns: int | None = None,
+    end_ns: int | None = None,
+    only: Selection | None = None,
 ) -> Segments:
     """Return the segments of every thread of an open trace, in order.
 
     start_ns, end_ns: only what lies in [start_ns, end_ns), on the clock of the trace; the segments
-    at its ends are cut there. Raises TraceError where a table cannot be read.
+    at its ends are cut there. only: (thread_id, start_ns, end_ns) of the stretches that are wanted,
+    int32 and int64, those of a thread in order and apart. Raises TraceError where a table cannot be
+    read.
     """
     try:
-        return Segments(trace.connection, start_ns, end_ns)
+        return Segments(trace.connection, start_ns, end_ns, only)
     except (duckdb.Error, _sweep.ColumnError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise TraceError(
@@ -128,7 +145,7 @@ def segment_relation(trace: OpenTrace) -> duckdb.DuckDBPyRelation:
     return trace.connection.sql("FROM segment")
 
 
-def _disordered(connection: duckdb.DuckDBPyConnection) -> frozenset[str]:
+def disordered_tables(connection: duckdb.DuckDBPyConnection) -> frozenset[str]:
     """Return the tables to sort: all, where the sweep that derived the totals met such rows."""
     ((is_found,),) = connection.execute(
         "SELECT EXISTS (FROM overlap_fault WHERE fault = 'disordered')"

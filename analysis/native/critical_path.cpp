@@ -1,0 +1,282 @@
+#include "critical_path.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "critical_path_index.h"
+
+namespace rls {
+namespace {
+
+enum State : uint8_t { kRunningState, kRunnableState, kSleepingState, kBlockedState };
+enum Wait : uint8_t {
+  kNoWait,
+  kGilWait,
+  kGpuWaitKind,
+  kIoWait,
+  kLockWait,
+  kPipeWait,
+  kSocketWait,
+  kSleepWait
+};  // clang-format off: as WAITS in schema/vocabulary.py
+// clang-format on
+constexpr int32_t kByInterrupt = -1;
+constexpr int32_t kByOutside = -2;
+// A wait for the GIL goes on in slices; between two of them a thread does no more than ask for it.
+constexpr int64_t kAskingNs = 100'000;
+
+class Walk {
+ public:
+  Walk(const PathInput& input, const PathIndex& index, int32_t number,
+       std::vector<PathPiece>* pieces)
+      : in_(input), index_(index), number_(number), pieces_(pieces) {}
+
+  void run(const PathIteration& iteration) {
+    begin_ns_ = iteration.start_ns;
+    now_ns_ = iteration.end_ns;
+    thread_id_ = iteration.thread_id;
+    while (now_ns_ > begin_ns_) {
+      if (activity_ != kNone) {
+        step_on_gpu();
+      } else {
+        step_on_thread();
+      }
+    }
+  }
+
+ private:
+  void step_on_thread();
+  void step_on_gpu();
+  void step_unmeasured(const ThreadRows& of);
+  void running(const ThreadRows& of, std::size_t state);
+  void runnable(const ThreadRows& of, std::size_t state);
+  void waiting(const ThreadRows& of, std::size_t state);
+  bool follow_wakeup(const ThreadRows& of, std::size_t state);
+  bool follow_sync(const ThreadRows& of, int64_t from_ns, Cause cause);
+  void split_by_cpu(const ThreadRows& of, std::size_t state);
+  Cause cause_of_wait(uint8_t state, uint8_t kind, int32_t waker) const;
+  int64_t gil_wait_start(const ThreadRows& of, std::size_t wait) const;
+  void emit(int64_t from_ns, Cause cause, int32_t by = 0);
+  void add(int64_t from_ns, Cause cause, int32_t by, const Via& via);
+
+  const PathInput& in_;
+  const PathIndex& index_;
+  const int32_t number_;
+  std::vector<PathPiece>* const pieces_;
+  int64_t begin_ns_ = 0;
+  int64_t now_ns_ = 0;
+  int32_t thread_id_ = 0;
+  std::size_t activity_ = kNone;
+  std::vector<Via> vias_;
+};
+
+// Everything from here back to from_ns. What somebody waits for ends where the wait began.
+void Walk::emit(int64_t from_ns, Cause cause, int32_t by) {
+  from_ns = std::max(from_ns, begin_ns_);
+  while (now_ns_ > from_ns) {
+    while (!vias_.empty() && vias_.back().from_ns >= now_ns_) vias_.pop_back();
+    const Via via = vias_.empty() ? Via{} : vias_.back();
+    add(vias_.empty() ? from_ns : std::max(from_ns, via.from_ns), cause, by, via);
+  }
+}
+
+void Walk::add(int64_t from_ns, Cause cause, int32_t by, const Via& via) {
+  const int32_t thread_id = activity_ == kNone ? thread_id_ : 0;
+  const int64_t activity = activity_ == kNone ? -1 : static_cast<int64_t>(activity_);
+  if (!pieces_->empty()) {
+    PathPiece& last = pieces_->back();
+    if (last.iteration == number_ && last.start_ns == now_ns_ && last.thread_id == thread_id &&
+        last.activity == activity && last.cause == cause && last.by == by &&
+        last.wait == via.wait && last.waiter == via.waiter) {
+      last.start_ns = now_ns_ = from_ns;
+      return;
+    }
+  }
+  pieces_->push_back(
+      {number_, from_ns, now_ns_, thread_id, activity, cause, by, via.wait, via.waiter});
+  now_ns_ = from_ns;
+}
+
+void Walk::step_on_thread() {
+  const ThreadRows* of = index_.thread(thread_id_);
+  if (of == nullptr) return emit(begin_ns_, Cause::kUnknown);
+  if (now_ns_ <= of->thread.start_ns) return emit(begin_ns_, Cause::kBeforeThread);
+  if (!of->thread.is_measured) return step_unmeasured(*of);
+  const std::size_t i = index_.state_before(*of, now_ns_);
+  if (i == kNone) return emit(of->thread.start_ns, Cause::kLost);
+  if (in_.states.end_ns[i] < now_ns_) return emit(in_.states.end_ns[i], Cause::kLost);
+  switch (in_.states.state[i]) {
+    case kRunningState:
+      return running(*of, i);
+    case kRunnableState:
+      return runnable(*of, i);
+    default:
+      return waiting(*of, i);
+  }
+}
+
+void Walk::step_unmeasured(const ThreadRows& of) {
+  if (follow_sync(of, of.thread.start_ns, Cause::kNotMeasured)) return;
+  emit(of.thread.start_ns, Cause::kNotMeasured);
+}
+
+void Walk::running(const ThreadRows& of, std::size_t state) {
+  const int64_t from_ns = in_.states.start_ns[state];
+  if (follow_sync(of, from_ns, Cause::kRunning)) return;
+  emit(from_ns, Cause::kRunning);
+}
+
+// Goes to the GPU where a call waited for it, if what it waited for ended after from_ns.
+bool Walk::follow_sync(const ThreadRows& of, int64_t from_ns, Cause cause) {
+  const std::size_t i = index_.sync_before(of, now_ns_);
+  if (i == kNone) return false;
+  const PathSync& sync = in_.syncs[i];
+  if (sync.from_ns < std::max(from_ns, begin_ns_)) return false;
+  const std::size_t activity = index_.activity_of(sync);
+  emit(std::min(sync.to_ns, now_ns_), cause);
+  emit(sync.from_ns, Cause::kSync);
+  if (activity != kNone && in_.activities[activity].start_ns < now_ns_) activity_ = activity;
+  return true;
+}
+
+void Walk::runnable(const ThreadRows& of, std::size_t state) {
+  const int64_t from_ns = in_.states.start_ns[state];
+  split_by_cpu(of, state);
+  if (now_ns_ > from_ns || now_ns_ <= begin_ns_) return;
+  follow_wakeup(of, state);
+}
+
+// Splits the time by who had the CPU that the thread then got.
+void Walk::split_by_cpu(const ThreadRows& of, std::size_t state) {
+  const StateColumns& s = in_.states;
+  const int64_t from_ns = std::max(s.start_ns[state], begin_ns_);
+  std::size_t then = state + 1;
+  while (then < of.states.end && s.state[then] == kRunnableState) ++then;
+  const bool got_cpu = then < of.states.end && s.state[then] == kRunningState;
+  const std::vector<std::size_t>* there = got_cpu ? index_.running_on(s.cpu[then]) : nullptr;
+  if (there == nullptr) return emit(from_ns, Cause::kCpuWait);
+  auto next = std::lower_bound(there->begin(), there->end(), now_ns_,
+                               [&](std::size_t i, int64_t ns) { return s.start_ns[i] < ns; });
+  while (now_ns_ > from_ns && next != there->begin()) {
+    const std::size_t ran = *--next;
+    if (s.end_ns[ran] <= from_ns) break;
+    if (s.end_ns[ran] < now_ns_) emit(s.end_ns[ran], Cause::kCpuWait);
+    if (s.thread_id[ran] == thread_id_) continue;
+    emit(std::max(s.start_ns[ran], from_ns), Cause::kCpuTaken, s.thread_id[ran]);
+  }
+  emit(from_ns, Cause::kCpuWait);
+}
+
+// Goes to the thread whose wakeup made this one runnable, at this instant.
+bool Walk::follow_wakeup(const ThreadRows& of, std::size_t state) {
+  const StateColumns& s = in_.states;
+  const int32_t waker = s.waker[state];
+  if (waker <= 0 || waker == thread_id_) return false;
+  const ThreadRows* by = index_.thread(waker);
+  if (by == nullptr || by->thread.start_ns >= now_ns_ || by->thread.end_ns < now_ns_) return false;
+  const bool slept = state > of.states.begin && s.end_ns[state - 1] == s.start_ns[state] &&
+                     s.state[state - 1] >= kSleepingState;
+  if (slept) {
+    const int64_t slept_ns = s.start_ns[state - 1];
+    const std::size_t sync = index_.sync_before(of, now_ns_ + 1);
+    // The thread of the driver that woke it only says so: the GPU is what was waited for.
+    if (sync != kNone && in_.syncs[sync].from_ns >= slept_ns &&
+        index_.activity_of(in_.syncs[sync]) != kNone) {
+      return false;
+    }
+    const std::size_t wait = index_.wait_ending(of, s.start_ns[state]);
+    const uint8_t kind = wait == kNone ? uint8_t{kNoWait} : in_.waits.kind[wait];
+    vias_.push_back({kind, thread_id_, kind == kGilWait ? gil_wait_start(of, wait) : slept_ns});
+  }
+  thread_id_ = waker;
+  return true;
+}
+
+// Since when a thread had waited for the GIL: a wait goes on in slices.
+int64_t Walk::gil_wait_start(const ThreadRows& of, std::size_t wait) const {
+  const WaitColumns& w = in_.waits;
+  const StateColumns& s = in_.states;
+  while (wait > of.waits.begin && w.kind[wait - 1] == kGilWait) {
+    int64_t ran_ns = 0;
+    for (std::size_t i = index_.state_before(of, w.start_ns[wait]);
+         i != kNone && i >= of.states.begin && s.start_ns[i] >= w.end_ns[wait - 1]; --i) {
+      if (s.state[i] != kRunnableState) ran_ns += s.end_ns[i] - s.start_ns[i];
+      if (ran_ns > kAskingNs || i == of.states.begin) break;
+    }
+    if (ran_ns > kAskingNs) break;
+    --wait;
+  }
+  return w.start_ns[wait];
+}
+
+void Walk::waiting(const ThreadRows& of, std::size_t state) {
+  const StateColumns& s = in_.states;
+  const int64_t from_ns = s.start_ns[state];
+  if (follow_sync(of, from_ns, Cause::kSync)) return;
+  const bool is_over =
+      s.end_ns[state] == now_ns_ && state + 1 < of.states.end && s.start_ns[state + 1] == now_ns_;
+  const int32_t waker = is_over ? s.waker[state + 1] : 0;
+  const std::size_t wait = index_.wait_before(of, now_ns_);
+  const uint8_t kind = wait == kNone ? uint8_t{kNoWait} : in_.waits.kind[wait];
+  if (kind == kGilWait) {
+    const int32_t holder = index_.sibling_at(of.thread, from_ns, now_ns_);
+    if (holder != 0) {
+      vias_.push_back({kind, thread_id_, gil_wait_start(of, wait)});
+      thread_id_ = holder;
+      return;
+    }
+  }
+  emit(from_ns, cause_of_wait(s.state[state], kind, waker));
+}
+
+Cause Walk::cause_of_wait(uint8_t state, uint8_t kind, int32_t waker) const {
+  if (kind == kGilWait) return Cause::kGil;
+  if (kind == kGpuWaitKind) return Cause::kGpuWait;
+  if (kind == kIoWait) return Cause::kDisk;
+  if (kind == kSleepWait) return Cause::kTimer;
+  if (waker == kByOutside) return Cause::kOutside;
+  if (waker == kByInterrupt) {
+    if (kind == kSocketWait) return Cause::kNetwork;
+    // Nobody else ends such a wait by an interrupt.
+    if (kind == kLockWait) return Cause::kTimer;
+    return state == kBlockedState ? Cause::kBlocked : Cause::kInterrupt;
+  }
+  if (state == kBlockedState) return Cause::kBlocked;
+  return kind == kLockWait ? Cause::kLock : Cause::kWaiting;
+}
+
+void Walk::step_on_gpu() {
+  const PathActivity& activity = in_.activities[activity_];
+  emit(activity.start_ns, Cause::kGpu);
+  if (now_ns_ <= begin_ns_) return;
+  const std::size_t before = index_.activity_before(activity_);
+  const bool has_launch = activity.launch_thread_id != 0 && activity.launch_ns <= now_ns_;
+  const int64_t free_ns =
+      before == kNone ? begin_ns_ : std::min(in_.activities[before].end_ns, now_ns_);
+  if (has_launch && (before == kNone || activity.launch_ns >= free_ns)) {
+    emit(activity.launch_ns, Cause::kLaunch);
+    thread_id_ = activity.launch_thread_id;
+    activity_ = kNone;
+  } else if (before != kNone && in_.activities[before].start_ns < free_ns) {
+    emit(free_ns, Cause::kGpuQueue);
+    activity_ = before;
+  } else {
+    // Nobody is known to have launched it: on with the thread that waited.
+    activity_ = kNone;
+  }
+}
+
+}  // namespace
+
+std::vector<PathPiece> critical_path(const PathInput& input) {
+  const PathIndex index(input);
+  std::vector<PathPiece> pieces;
+  int32_t number = 0;
+  for (const PathIteration& iteration : input.iterations) {
+    Walk(input, index, number++, &pieces).run(iteration);
+  }
+  return pieces;
+}
+
+}  // namespace rls

@@ -1,0 +1,159 @@
+#include "critical_path_index.h"
+
+#include <algorithm>
+
+namespace rls {
+namespace {
+
+// Finds the rows of each thread, and that each is in order.
+template <typename Id, typename Start, typename End>
+void each_thread(std::size_t rows, const char* table, Id id, Start start, End end,
+                 std::unordered_map<int32_t, ThreadRows>* threads, Rows ThreadRows::*member) {
+  for (std::size_t begin = 0; begin < rows;) {
+    std::size_t next = begin;
+    while (next < rows && id(next) == id(begin)) {
+      if (end(next) < start(next) || (next > begin && start(next) < start(next - 1))) {
+        throw PathOrderError(table);
+      }
+      ++next;
+    }
+    const auto found = threads->find(id(begin));
+    if (found != threads->end()) {
+      Rows& of = found->second.*member;
+      if (of.begin != of.end) throw PathOrderError(table);
+      of = {begin, next};
+    }
+    begin = next;
+  }
+}
+
+// The last row of [begin, end) for which is_before holds, as it does for all before it.
+template <typename Before>
+std::size_t last_before(Rows rows, Before is_before) {
+  std::size_t low = rows.begin;
+  std::size_t high = rows.end;
+  while (low < high) {
+    const std::size_t middle = low + (high - low) / 2;
+    if (is_before(middle)) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low == rows.begin ? kNone : low - 1;
+}
+
+}  // namespace
+
+PathIndex::PathIndex(const PathInput& input) : in_(input) {
+  for (const PathThread& thread : in_.threads) {
+    threads_[thread.thread_id].thread = thread;
+    by_process_[thread.process_id].push_back(thread.thread_id);
+  }
+  index_rows();
+  index_cpus();
+  for (std::size_t i = 0; i < in_.activities.size(); ++i) {
+    activities_by_end_[in_.activities[i].end_ns].push_back(i);
+  }
+}
+
+void PathIndex::index_rows() {
+  const StateColumns& s = in_.states;
+  each_thread(
+      s.rows, "thread_state_coded", [&](std::size_t i) { return s.thread_id[i]; },
+      [&](std::size_t i) { return s.start_ns[i]; }, [&](std::size_t i) { return s.end_ns[i]; },
+      &threads_, &ThreadRows::states);
+  const WaitColumns& w = in_.waits;
+  each_thread(
+      w.rows, "wait_coded", [&](std::size_t i) { return w.thread_id[i]; },
+      [&](std::size_t i) { return w.start_ns[i]; }, [&](std::size_t i) { return w.end_ns[i]; },
+      &threads_, &ThreadRows::waits);
+  const std::vector<PathSync>& c = in_.syncs;
+  each_thread(
+      c.size(), "cuda_call_coded", [&](std::size_t i) { return c[i].thread_id; },
+      [&](std::size_t i) { return c[i].from_ns; }, [&](std::size_t i) { return c[i].to_ns; },
+      &threads_, &ThreadRows::syncs);
+}
+
+void PathIndex::index_cpus() {
+  const StateColumns& s = in_.states;
+  for (std::size_t i = 0; i < s.rows; ++i) {
+    if (s.state[i] == 0 && s.cpu[i] >= 0) by_cpu_[s.cpu[i]].push_back(i);
+  }
+  for (auto& [cpu, rows] : by_cpu_) {
+    std::sort(rows.begin(), rows.end(),
+              [&](std::size_t a, std::size_t b) { return s.start_ns[a] < s.start_ns[b]; });
+  }
+}
+
+const ThreadRows* PathIndex::thread(int32_t thread_id) const {
+  const auto found = threads_.find(thread_id);
+  return found == threads_.end() ? nullptr : &found->second;
+}
+
+std::size_t PathIndex::state_before(const ThreadRows& of, int64_t ns) const {
+  return last_before(of.states, [&](std::size_t i) { return in_.states.start_ns[i] < ns; });
+}
+
+std::size_t PathIndex::wait_ending(const ThreadRows& of, int64_t end_ns) const {
+  const std::size_t at = wait_before(of, end_ns);
+  return at != kNone && in_.waits.end_ns[at] == end_ns ? at : kNone;
+}
+
+std::size_t PathIndex::wait_before(const ThreadRows& of, int64_t ns) const {
+  const std::size_t at =
+      last_before(of.waits, [&](std::size_t i) { return in_.waits.start_ns[i] < ns; });
+  return at != kNone && in_.waits.end_ns[at] >= ns ? at : kNone;
+}
+
+std::size_t PathIndex::sync_before(const ThreadRows& of, int64_t ns) const {
+  return last_before(of.syncs, [&](std::size_t i) { return in_.syncs[i].from_ns < ns; });
+}
+
+std::size_t PathIndex::activity_of(const PathSync& sync) const {
+  const auto found = activities_by_end_.find(sync.from_ns);
+  if (found == activities_by_end_.end()) return kNone;
+  std::size_t last = kNone;
+  for (const std::size_t i : found->second) {
+    const PathActivity& activity = in_.activities[i];
+    if (activity.process_id != sync.process_id || activity.device_id != sync.device_id) continue;
+    if (sync.stream_id >= 0 && activity.stream_id != sync.stream_id) continue;
+    last = i;
+  }
+  return last;
+}
+
+std::size_t PathIndex::activity_before(std::size_t activity) const {
+  if (activity == 0) return kNone;
+  const PathActivity& of = in_.activities[activity];
+  const PathActivity& before = in_.activities[activity - 1];
+  const bool is_same = before.process_id == of.process_id && before.device_id == of.device_id &&
+                       before.stream_id == of.stream_id && of.stream_id >= 0;
+  return is_same ? activity - 1 : kNone;
+}
+
+int32_t PathIndex::sibling_at(const PathThread& thread, int64_t from_ns, int64_t ns) const {
+  const auto found = by_process_.find(thread.process_id);
+  if (found == by_process_.end()) return 0;
+  int32_t best = 0;
+  int64_t best_ns = 0;
+  for (const int32_t id : found->second) {
+    if (id == thread.thread_id) continue;
+    const ThreadRows& of = threads_.at(id);
+    const std::size_t i = state_before(of, ns);
+    if (i == kNone || in_.states.end_ns[i] < ns || in_.states.state[i] > 1) continue;
+    const int64_t overlap_ns = ns - std::max(from_ns, in_.states.start_ns[i]);
+    if (overlap_ns > best_ns) {
+      best = id;
+      best_ns = overlap_ns;
+    }
+  }
+  return best;
+}
+
+const std::vector<std::size_t>* PathIndex::running_on(int16_t cpu) const {
+  const auto found = by_cpu_.find(cpu);
+  return found == by_cpu_.end() ? nullptr : &found->second;
+}
+
+}  // namespace rls

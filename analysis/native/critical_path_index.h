@@ -1,0 +1,62 @@
+// Finds what a thread, a CPU or a stream did at an instant.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "critical_path.h"
+
+namespace rls {
+
+constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+
+// Rows [begin, end).
+struct Rows {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
+struct ThreadRows {
+  PathThread thread;
+  Rows states;
+  Rows waits;
+  Rows syncs;
+};
+
+class PathIndex {
+ public:
+  explicit PathIndex(const PathInput& input);
+
+  const ThreadRows* thread(int32_t thread_id) const;
+  // The last state of a thread that began before the instant; kNone: none did.
+  std::size_t state_before(const ThreadRows& of, int64_t ns) const;
+  // The wait of a thread that ended exactly then; kNone: none.
+  std::size_t wait_ending(const ThreadRows& of, int64_t end_ns) const;
+  // The wait of a thread that covers the time just before an instant; kNone: none.
+  std::size_t wait_before(const ThreadRows& of, int64_t ns) const;
+  // The last call of a thread that waited for what ended before the instant; kNone: none.
+  std::size_t sync_before(const ThreadRows& of, int64_t ns) const;
+  // What ended at from_ns of a call that waited; kNone: it is not in the trace.
+  std::size_t activity_of(const PathSync& sync) const;
+  // What ran on a stream before; kNone: nothing.
+  std::size_t activity_before(std::size_t activity) const;
+  // The thread of the same process that ran, or was runnable, until ns: of several the one that did
+  // so longest since from_ns. 0: none.
+  int32_t sibling_at(const PathThread& thread, int64_t from_ns, int64_t ns) const;
+  // States in which a traced thread ran on a CPU, in the order of their starts.
+  const std::vector<std::size_t>* running_on(int16_t cpu) const;
+
+ private:
+  void index_rows();
+  void index_cpus();
+
+  const PathInput& in_;
+  std::unordered_map<int32_t, ThreadRows> threads_;
+  std::unordered_map<int32_t, std::vector<int32_t>> by_process_;
+  std::unordered_map<int16_t, std::vector<std::size_t>> by_cpu_;
+  std::unordered_map<int64_t, std::vector<std::size_t>> activities_by_end_;
+};
+
+}  // namespace rls

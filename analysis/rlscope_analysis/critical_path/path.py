@@ -1,0 +1,193 @@
+"""Works the critical path of an open trace out, into tables in memory: docs/critical_path.md."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import numpy as np
+
+from rlscope_analysis import _critical_path
+from rlscope_analysis.critical_path.iterations import find_iterations
+from rlscope_analysis.errors import TraceError
+from rlscope_analysis.schema import execute_at_once
+from rlscope_analysis.sweep.segments import OpenTrace, disordered_tables, segments
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from rlscope_analysis.critical_path.iterations import Iterations
+
+    Column = npt.NDArray[np.generic]
+    Columns = tuple[Column, ...]
+
+_THREADS_SQL = """
+SELECT
+  thread_id::INTEGER, coalesce(process_id, 0)::INTEGER, start_ns::BIGINT, end_ns::BIGINT,
+  thread_id IN (SELECT thread_id FROM thread_overlap_coded WHERE state <> 255)
+FROM thread WHERE end_ns >= start_ns
+"""
+_STATES_SQL = "SELECT thread_id, start_ns, end_ns, state, cpu, waker FROM thread_state_coded"
+_WAITS_SQL = "SELECT thread_id, start_ns, end_ns, kind FROM wait_coded"
+_IN_ORDER = " ORDER BY thread_id, start_ns, end_ns"
+# Streams that wait (sync, kind 5) do no work. Named by the correlation id in the edges of flow.
+_ACTIVITIES_SQL = """
+SELECT
+  a.process_id::INTEGER, a.device_id::INTEGER, coalesce(a.stream_id, -1)::BIGINT,
+  a.start_ns::BIGINT, a.end_ns::BIGINT,
+  coalesce(l.from_thread_id, 0)::INTEGER, coalesce(l.from_ns, 0)::BIGINT
+FROM gpu_activity_coded AS a
+LEFT JOIN _flow_launch AS l
+  ON l.process_id = a.process_id AND l.correlation_id = a.correlation_id
+  AND l.to_ns = a.start_ns AND l.to_device_id = a.device_id
+  AND l.to_stream_id IS NOT DISTINCT FROM a.stream_id
+WHERE a.kind <> 5 AND a.end_ns >= a.start_ns
+ORDER BY 1, 2, 3, 4, 5
+"""
+_SYNCS_SQL = """
+SELECT
+  to_thread_id::INTEGER, from_ns::BIGINT, to_ns::BIGINT, process_id::INTEGER,
+  coalesce(from_device_id, -1)::INTEGER, coalesce(from_stream_id, -1)::BIGINT
+FROM _flow_sync ORDER BY 1, 2, 3
+"""
+# A segment of a thread lies in one piece of the path; the pieces elsewhere are on a GPU, or before
+# the first instant of a thread.
+_STORE_SQL = """
+INSERT INTO critical_path_coded
+SELECT
+  p.iteration_id, s.start_ns, s.end_ns, s.thread_id, NULL, NULL, s.path_id, s.layer, p.cause,
+  p.by_thread_id, p.wait, p.waiter_thread_id
+FROM _path_segment AS s ASOF JOIN _path_piece AS p
+  ON p.thread_id = s.thread_id AND p.start_ns <= s.start_ns
+UNION ALL
+SELECT
+  p.iteration_id, p.start_ns, p.end_ns, p.thread_id, NULL, NULL, 0, 0, p.cause,
+  p.by_thread_id, p.wait, p.waiter_thread_id
+FROM _path_piece AS p LEFT JOIN thread AS t ON t.thread_id = p.thread_id
+WHERE p.thread_id IS NOT NULL AND (t.thread_id IS NULL OR p.end_ns <= t.start_ns)
+UNION ALL
+SELECT
+  p.iteration_id, p.start_ns, p.end_ns, NULL, a.device_id, nullif(a.stream_id, -1),
+  coalesce(o.path_id, 0), 0, p.cause, NULL, p.wait, p.waiter_thread_id
+FROM _path_piece AS p
+JOIN _path_activity AS a ON a.number = p.activity
+ASOF LEFT JOIN _operation_change AS o
+  ON o.thread_id = a.launch_thread_id AND o.ts_ns <= a.launch_ns
+WHERE p.thread_id IS NULL
+ORDER BY ALL
+"""
+
+
+def add_critical_path(trace: OpenTrace, *, per: str | None = None) -> None:
+    """Work out the tables iteration and critical_path of an open trace, in its database in memory.
+
+    per: the range that counts as an iteration. Raises TraceError where none is called so, and where
+    the trace is not as its schema promises.
+    """
+    connection = trace.connection
+    found = find_iterations(connection, per)
+    execute_at_once(connection, [_relations_sql()])
+    _store_iterations(connection, found)
+    try:
+        pieces, activities = _walk(connection, found)
+    except _critical_path.PathOrderError as error:
+        raise TraceError(
+            f"the critical path cannot be worked out: rows of {error} are not in order",
+            hint="rlscope-trace sql TRACE 'FROM overlap_fault'",
+        ) from error
+    _store_pieces(trace, pieces, activities)
+
+
+def _relations_sql() -> str:
+    return resources.files(__package__).joinpath("relations.sql").read_text(encoding="utf-8")
+
+
+def _store_iterations(connection: duckdb.DuckDBPyConnection, found: Iterations) -> None:
+    if found.rows:
+        thread_id, start_ns, end_ns = (np.array(column) for column in zip(*found.rows, strict=True))
+        connection.execute(
+            "INSERT INTO iteration"
+            " SELECT number, t.process_id, i.thread_id, i.start_ns, i.end_ns, $5, $6, number = 1"
+            " FROM (SELECT unnest($1) AS number, unnest($2) AS thread_id, unnest($3) AS start_ns,"
+            " unnest($4) AS end_ns) AS i JOIN thread AS t ON t.thread_id = i.thread_id",
+            [np.arange(1, len(found.rows) + 1), thread_id, start_ns, end_ns, found.source]
+            + [found.name],
+        )
+
+
+def _walk(
+    connection: duckdb.DuckDBPyConnection, found: Iterations
+) -> tuple[dict[str, Column], Columns]:
+    """Return the pieces of the path, and the GPU activities that they are numbered by."""
+    disordered = disordered_tables(connection)
+    activities = _columns(connection, _ACTIVITIES_SQL)
+    pieces = _critical_path.walk_back(
+        threads=_columns(connection, _THREADS_SQL),
+        states=_columns(connection, _STATES_SQL + _IN_ORDER * ("thread_state_coded" in disordered)),
+        waits=_columns(connection, _WAITS_SQL + _IN_ORDER * ("wait_coded" in disordered)),
+        activities=activities,
+        syncs=_columns(connection, _SYNCS_SQL),
+        iterations=_iteration_columns(found),
+    )
+    return pieces, activities
+
+
+def _columns(connection: duckdb.DuckDBPyConnection, query: str) -> Columns:
+    fetched = connection.execute(query).fetchnumpy().values()
+    return tuple(np.ascontiguousarray(np.ma.getdata(column)) for column in fetched)
+
+
+def _iteration_columns(found: Iterations) -> Columns:
+    rows = np.array(found.rows, dtype=np.int64).reshape(-1, 3)
+    return (
+        rows[:, 0].astype(np.int32), np.ascontiguousarray(rows[:, 1]),
+        np.ascontiguousarray(rows[:, 2]),
+    )  # fmt: skip
+
+
+def _store_pieces(trace: OpenTrace, pieces: dict[str, Column], activities: Columns) -> None:
+    """Split the pieces by operation and layer, and store them with those on GPUs."""
+    connection = trace.connection
+    on_thread = np.flatnonzero(pieces["thread_id"] != 0)
+    order = on_thread[np.lexsort((pieces["start_ns"][on_thread], pieces["thread_id"][on_thread]))]
+    only: Any = tuple(
+        np.ascontiguousarray(pieces[name][order]) for name in ("thread_id", "start_ns", "end_ns")
+    )
+    _make_table(
+        connection, "_path_piece",
+        ["iteration_id + 1 AS iteration_id", "start_ns", "end_ns", "nullif(thread_id, 0) AS"
+         " thread_id", "activity", "cause", "nullif(by_thread_id, 0) AS by_thread_id", "wait",
+         "nullif(waiter_thread_id, 0) AS waiter_thread_id"],
+        {"iteration_id": pieces["iteration"], **pieces},
+    )  # fmt: skip
+    names = ("process_id", "device_id", "stream_id", "start_ns", "end_ns", "launch_thread_id")
+    columns = dict(zip((*names, "launch_ns"), activities, strict=True))
+    numbers: Column = np.arange(len(activities[0]), dtype=np.int64)
+    wanted = np.unique(pieces["activity"][pieces["activity"] >= 0])
+    _make_table(
+        connection, "_path_activity",
+        ["number", "device_id", "stream_id", "launch_thread_id", "launch_ns"],
+        {name: column[wanted] for name, column in {"number": numbers, **columns}.items()},
+    )  # fmt: skip
+    connection.register("_path_segment", segments(trace, only=only))
+    try:
+        connection.execute(_STORE_SQL)
+    finally:
+        connection.unregister("_path_segment")
+        connection.execute("DROP TABLE _path_piece; DROP TABLE _path_activity")
+
+
+def _make_table(
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    shown: Sequence[str],
+    columns: dict[str, Column],
+) -> None:
+    lists = ", ".join(f"unnest(${place}) AS {column}" for place, column in enumerate(columns, 1))
+    connection.execute(
+        f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT {', '.join(shown)} FROM (SELECT {lists})",  # noqa: S608
+        list(columns.values()),
+    )

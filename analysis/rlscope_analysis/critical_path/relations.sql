@@ -1,0 +1,77 @@
+-- What the critical path is asked by. Worked out for an open trace, not stored: iterations depend on
+-- what counts as one.
+
+CREATE OR REPLACE TABLE iteration (
+  iteration_id INTEGER, process_id INTEGER, thread_id INTEGER,
+  start_ns BIGINT, end_ns BIGINT, source VARCHAR, name VARCHAR, is_first BOOLEAN
+);
+COMMENT ON TABLE iteration IS 'The iterations of the training, on the thread that leads it';
+COMMENT ON COLUMN iteration.iteration_id IS 'Key of this iteration, counted from 1 in the order of time';
+COMMENT ON COLUMN iteration.process_id IS 'The process that leads the training';
+COMMENT ON COLUMN iteration.thread_id IS 'The thread that leads it';
+COMMENT ON COLUMN iteration.start_ns IS 'When it began: the one before had ended';
+COMMENT ON COLUMN iteration.end_ns IS 'When it ended';
+COMMENT ON COLUMN iteration.source IS 'How it was found: phases (from the end of one update to the end of the next), range (a range of the program), whole (nothing looks like one: all of the trace)';
+COMMENT ON COLUMN iteration.name IS 'The range that counts as one; NULL: source is not range';
+COMMENT ON COLUMN iteration.is_first IS 'Whether it is the first of all, which is slower in most programs';
+
+CREATE OR REPLACE TABLE critical_path_coded (
+  iteration_id INTEGER, start_ns BIGINT, end_ns BIGINT,
+  thread_id INTEGER, device_id INTEGER, stream_id BIGINT,
+  path_id INTEGER, layer UTINYINT, cause UTINYINT,
+  by_thread_id INTEGER, wait UTINYINT, waiter_thread_id INTEGER
+);
+COMMENT ON TABLE critical_path_coded IS 'Storage behind the view critical_path; query the view';
+COMMENT ON COLUMN critical_path_coded.iteration_id IS 'The iteration';
+COMMENT ON COLUMN critical_path_coded.start_ns IS 'Start of the piece';
+COMMENT ON COLUMN critical_path_coded.end_ns IS 'End of the piece';
+COMMENT ON COLUMN critical_path_coded.thread_id IS 'The thread that the path is on; NULL: it is on a GPU';
+COMMENT ON COLUMN critical_path_coded.device_id IS 'The GPU that it is on; NULL: it is on a thread';
+COMMENT ON COLUMN critical_path_coded.stream_id IS 'The stream that it is on; NULL: on none, or not known';
+COMMENT ON COLUMN critical_path_coded.path_id IS 'The stack of operations open there: operation_path; 0: none';
+COMMENT ON COLUMN critical_path_coded.layer IS 'As in thread_overlap_coded';
+COMMENT ON COLUMN critical_path_coded.cause IS 'By code: the view has the words';
+COMMENT ON COLUMN critical_path_coded.by_thread_id IS 'The thread that had the CPU; NULL: cause is another';
+COMMENT ON COLUMN critical_path_coded.wait IS 'As in thread_overlap_coded: why the waiter waits; 0: not known, or nobody does';
+COMMENT ON COLUMN critical_path_coded.waiter_thread_id IS 'The thread that waits for what the path is on; NULL: none';
+
+CREATE OR REPLACE VIEW critical_path AS
+SELECT
+  c.iteration_id, c.start_ns, c.end_ns, c.end_ns - c.start_ns AS duration_ns,
+  t.process_id, c.thread_id, c.device_id, c.stream_id,
+  coalesce(p.name, '(unannotated)') AS operation, c.path_id,
+  CASE c.layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' END AS layer,
+  CASE
+    WHEN c.wait = 1 AND c.thread_id IS NOT NULL THEN 'gil'
+    WHEN c.cause = 1 THEN 'running' WHEN c.cause = 2 THEN 'cpu_taken' WHEN c.cause = 3 THEN 'cpu_wait'
+    WHEN c.cause = 4 THEN 'timer' WHEN c.cause = 5 THEN 'interrupt' WHEN c.cause = 6 THEN 'network'
+    WHEN c.cause = 7 THEN 'disk' WHEN c.cause = 8 THEN 'blocked' WHEN c.cause = 9 THEN 'outside'
+    WHEN c.cause = 10 THEN 'gil' WHEN c.cause = 11 THEN 'lock' WHEN c.cause = 12 THEN 'waiting'
+    WHEN c.cause = 13 THEN 'gpu' WHEN c.cause = 14 THEN 'launch_latency' WHEN c.cause = 15 THEN 'gpu_queue'
+    WHEN c.cause = 16 THEN 'sync' WHEN c.cause = 17 THEN 'gpu_wait' WHEN c.cause = 18 THEN 'lost'
+    WHEN c.cause = 19 THEN 'before_trace' WHEN c.cause = 20 THEN 'not_measured' ELSE 'unknown'
+  END AS cause,
+  b.process_id AS by_process_id, c.by_thread_id,
+  CASE c.wait WHEN 1 THEN 'gil' WHEN 2 THEN 'gpu' WHEN 3 THEN 'io' WHEN 4 THEN 'lock' WHEN 5 THEN 'pipe' WHEN 6 THEN 'socket' WHEN 7 THEN 'sleep' WHEN 8 THEN 'poll' WHEN 9 THEN 'process' END AS wait,
+  c.waiter_thread_id
+FROM critical_path_coded AS c
+LEFT JOIN thread AS t ON t.thread_id = c.thread_id
+LEFT JOIN thread AS b ON b.thread_id = c.by_thread_id
+LEFT JOIN operation_path AS p ON p.path_id = c.path_id;
+COMMENT ON VIEW critical_path IS 'What held each iteration up, piece by piece: the pieces of an iteration tile it, to the nanosecond';
+COMMENT ON COLUMN critical_path.iteration_id IS 'The iteration';
+COMMENT ON COLUMN critical_path.start_ns IS 'Start of the piece';
+COMMENT ON COLUMN critical_path.end_ns IS 'End of the piece';
+COMMENT ON COLUMN critical_path.duration_ns IS 'Its length';
+COMMENT ON COLUMN critical_path.process_id IS 'The process that the path is in; NULL: it is on a GPU';
+COMMENT ON COLUMN critical_path.thread_id IS 'The thread that it is on; NULL: it is on a GPU';
+COMMENT ON COLUMN critical_path.device_id IS 'The GPU that it is on; NULL: it is on a thread';
+COMMENT ON COLUMN critical_path.stream_id IS 'The stream that it is on; NULL: on none, or not known';
+COMMENT ON COLUMN critical_path.operation IS 'The innermost operation open there; of a GPU, where the work was launched';
+COMMENT ON COLUMN critical_path.path_id IS 'The stack of operations: operation_path; 0: none is open';
+COMMENT ON COLUMN critical_path.layer IS 'The layer of the innermost known call there; NULL: inside none';
+COMMENT ON COLUMN critical_path.cause IS 'What took the time: docs/critical_path.md explains each';
+COMMENT ON COLUMN critical_path.by_process_id IS 'The process of by_thread_id';
+COMMENT ON COLUMN critical_path.by_thread_id IS 'The thread that had the CPU (cpu_taken); NULL: cause is another';
+COMMENT ON COLUMN critical_path.wait IS 'What the waiter waits for, as in wait; NULL: not known, or nobody waits';
+COMMENT ON COLUMN critical_path.waiter_thread_id IS 'The thread that waits for what the path is on; NULL: none does, the path is on the thread that leads, or what it does is on nobody''s account';
