@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from rlscope_analysis.critical_path import relations_sql
 from rlscope_analysis.schema import SCHEMA_TOPICS, comments_of, declared_tables, schema_sql
 from rlscope_analysis.views import VIEW_TOPICS, view_sql
 
@@ -64,5 +65,5 @@ def describe(connection: duckdb.DuckDBPyConnection) -> list[Relation]:
 
 @cache
 def _comments() -> dict[str, str]:
-    scripts = [*map(schema_sql, SCHEMA_TOPICS), *map(view_sql, VIEW_TOPICS)]
+    scripts = [*map(schema_sql, SCHEMA_TOPICS), *map(view_sql, VIEW_TOPICS), relations_sql()]
     return {name: text for script in scripts for name, text in comments_of(script).items()}

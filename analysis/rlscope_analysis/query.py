@@ -68,6 +68,7 @@ def run_query(trace: Trace, query: str) -> Result:
         )
     if _CHANGE.match(statements[0]):
         raise TraceError(f"a trace is read-only: {_words(statements[0])}", hint=_SAVE_HINT)
+    trace.provide(statements[0])
     with _as_trace_error():
         cursor = _execute(trace.connection, statements[0])
         description = cursor.description or []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 DATABASE = "trace"
 """The name under which a file is attached: trace.main.thread is its own table."""
 _WORD_LENGTH = 40
+_ON_DEMAND = re.compile(r"\b(iteration|critical_path|critical_path_coded)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class Trace:
         .filter(), .aggregate() and others are pushed down into DuckDB. TraceError where there is
         no such relation.
         """
+        self.provide(name)
         with self._telling("the relation cannot be read"):
             if any(name == relation.name for relation in describe(self.connection)):
                 return self.connection.sql('FROM "{}"'.format(name.replace('"', '""')))
@@ -59,6 +62,7 @@ class Trace:
 
         The query runs when the relation is turned into data. Raises TraceError where it is none.
         """
+        self.provide(query)
         with self._telling("the query failed"):
             relation: duckdb.DuckDBPyRelation | None = self.connection.sql(query)
         if relation is None:
@@ -75,6 +79,32 @@ class Trace:
 
         with self._telling("the segments cannot be read"):
             return segment_relation(self)
+
+    def critical_path(self, *, per: str | None = None) -> duckdb.DuckDBPyRelation:
+        """Return what held each iteration up, piece by piece: docs/critical_path.md has the columns.
+
+        per: the range that counts as an iteration; None: what looks like one. From then on
+        `iteration` and `critical_path` are relations for `sql` too. TraceError where none is called
+        `per`.
+        """
+        # Brings numpy along.
+        from rlscope_analysis.critical_path.path import add_critical_path
+
+        with self._telling("the critical path cannot be worked out"):
+            add_critical_path(self, per=per)
+            return self.connection.sql("FROM critical_path")
+
+    def provide(self, query: str) -> None:
+        """Work out the relations that a query mentions and that only stand there once asked for.
+
+        TraceError where that cannot be.
+        """
+        if not _ON_DEMAND.search(query):
+            return
+        with self._telling("the critical path cannot be worked out"):
+            is_there = "SELECT 1 FROM duckdb_tables() WHERE table_name = 'critical_path_coded'"
+            if not self.connection.execute(is_there).fetchall():
+                self.critical_path()
 
     @contextmanager
     def _telling(self, what: str) -> Iterator[None]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
 
 from rlscope_analysis import _critical_path
+from rlscope_analysis.critical_path import relations_sql
 from rlscope_analysis.critical_path.iterations import find_iterations
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.schema import execute_at_once
@@ -89,7 +89,7 @@ def add_critical_path(trace: OpenTrace, *, per: str | None = None) -> None:
     """
     connection = trace.connection
     found = find_iterations(connection, per)
-    execute_at_once(connection, [_relations_sql()])
+    execute_at_once(connection, [relations_sql()])
     _store_iterations(connection, found)
     try:
         pieces, activities = _walk(connection, found)
@@ -101,21 +101,21 @@ def add_critical_path(trace: OpenTrace, *, per: str | None = None) -> None:
     _store_pieces(trace, pieces, activities)
 
 
-def _relations_sql() -> str:
-    return resources.files(__package__).joinpath("relations.sql").read_text(encoding="utf-8")
-
-
 def _store_iterations(connection: duckdb.DuckDBPyConnection, found: Iterations) -> None:
-    if found.rows:
-        thread_id, start_ns, end_ns = (np.array(column) for column in zip(*found.rows, strict=True))
-        connection.execute(
-            "INSERT INTO iteration"
-            " SELECT number, t.process_id, i.thread_id, i.start_ns, i.end_ns, $5, $6, number = 1"
-            " FROM (SELECT unnest($1) AS number, unnest($2) AS thread_id, unnest($3) AS start_ns,"
-            " unnest($4) AS end_ns) AS i JOIN thread AS t ON t.thread_id = i.thread_id",
-            [np.arange(1, len(found.rows) + 1), thread_id, start_ns, end_ns, found.source]
-            + [found.name],
-        )
+    if not found.rows:
+        return
+    names = ("thread_id", "start_ns", "end_ns")
+    _make_table(
+        connection, "_found", names, dict(zip(names, _iteration_columns(found), strict=True))
+    )  # fmt: skip
+    connection.execute(
+        "INSERT INTO iteration"
+        " SELECT number, t.process_id, f.thread_id, f.start_ns, f.end_ns, $1, $2, number = 1"
+        " FROM (SELECT *, row_number() OVER (ORDER BY start_ns) AS number FROM _found) AS f"
+        " JOIN thread AS t ON t.thread_id = f.thread_id ORDER BY number",
+        [found.source, found.name],
+    )
+    connection.execute("DROP TABLE _found")
 
 
 def _walk(
@@ -172,12 +172,14 @@ def _store_pieces(trace: OpenTrace, pieces: dict[str, Column], activities: Colum
         ["number", "device_id", "stream_id", "launch_thread_id", "launch_ns"],
         {name: column[wanted] for name, column in {"number": numbers, **columns}.items()},
     )  # fmt: skip
-    connection.register("_path_segment", segments(trace, only=only))
+    connection.register("_segment_stream", segments(trace, only=only))
     try:
-        connection.execute(_STORE_SQL)
+        # DuckDB takes a stream for a small table, and would compare each row with each.
+        connection.execute("CREATE OR REPLACE TEMP TABLE _path_segment AS FROM _segment_stream")
     finally:
-        connection.unregister("_path_segment")
-        connection.execute("DROP TABLE _path_piece; DROP TABLE _path_activity")
+        connection.unregister("_segment_stream")
+    connection.execute(_STORE_SQL)
+    connection.execute("DROP TABLE _path_segment; DROP TABLE _path_piece; DROP TABLE _path_activity")
 
 
 def _make_table(
@@ -186,8 +188,10 @@ def _make_table(
     shown: Sequence[str],
     columns: dict[str, Column],
 ) -> None:
-    lists = ", ".join(f"unnest(${place}) AS {column}" for place, column in enumerate(columns, 1))
-    connection.execute(
-        f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT {', '.join(shown)} FROM (SELECT {lists})",  # noqa: S608
-        list(columns.values()),
-    )
+    connection.register("_columns", columns)
+    try:
+        connection.execute(
+            f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT {', '.join(shown)} FROM _columns"  # noqa: S608
+        )
+    finally:
+        connection.unregister("_columns")
