@@ -44,7 +44,14 @@ def recorded(trace: Path, *command: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("name", NAMES)
+# Each loop, each kind of vector environment and each kind of library once.
+IN_SHORT = {"ppo-cartpole", "ppo-halfcheetah", "dqn-pong", "sb3-ppo-subproc", "sb3-dqn"}
+PROGRAMS = [
+    name if name in IN_SHORT else pytest.param(name, marks=pytest.mark.matrix) for name in NAMES
+]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_recorded_phases_are_what_the_timers_say(tmp_path: Path, name: str) -> None:
     program = require(name)
     trace = tmp_path / "trace.duckdb"
