@@ -102,6 +102,7 @@ void Walk::step_on_thread() {
   const ThreadRows* of = index_.thread(thread_id_);
   if (of == nullptr) return emit(begin_ns_, Cause::kUnknown);
   if (now_ns_ <= of->thread.start_ns) return emit(begin_ns_, Cause::kBeforeThread);
+  if (now_ns_ > of->thread.end_ns) return emit(of->thread.end_ns, Cause::kUnknown);
   if (!of->thread.is_measured) return step_unmeasured(*of);
   const std::size_t i = index_.state_before(*of, now_ns_);
   if (i == kNone) return emit(of->thread.start_ns, Cause::kLost);
@@ -216,6 +217,7 @@ void Walk::waiting(const ThreadRows& of, std::size_t state) {
   if (follow_sync(of, from_ns, Cause::kSync)) return;
   const bool is_over =
       s.end_ns[state] == now_ns_ && state + 1 < of.states.end && s.start_ns[state + 1] == now_ns_;
+  if (is_over && follow_wakeup(of, state + 1)) return;  // it had a CPU at once
   const int32_t waker = is_over ? s.waker[state + 1] : 0;
   const std::size_t wait = index_.wait_before(of, now_ns_);
   const uint8_t kind = wait == kNone ? uint8_t{kNoWait} : in_.waits.kind[wait];

@@ -6,7 +6,7 @@ import numpy.typing as npt
 _Column = npt.NDArray[np.generic]
 
 class PathOrderError(RuntimeError):
-    """Rows of a table are not in the order of (thread, start), or reversed; its name is the message."""
+    """Rows of a table are not in order, or end before they start; its name is the message."""
 
 def walk_back(
     *,

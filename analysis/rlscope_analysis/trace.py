@@ -81,7 +81,7 @@ class Trace:
             return segment_relation(self)
 
     def critical_path(self, *, per: str | None = None) -> duckdb.DuckDBPyRelation:
-        """Return what held each iteration up, piece by piece: docs/critical_path.md has the columns.
+        """Return what held each iteration up, piece by piece (docs/critical_path.md).
 
         per: the range that counts as an iteration; None: what looks like one. From then on
         `iteration` and `critical_path` are relations for `sql` too. TraceError where none is called

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import numpy as np
 
 from rlscope_analysis import _critical_path
@@ -17,11 +16,12 @@ from rlscope_analysis.sweep.segments import OpenTrace, disordered_tables, segmen
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import duckdb
     import numpy.typing as npt
 
     from rlscope_analysis.critical_path.iterations import Iterations
 
-    Column = npt.NDArray[np.generic]
+    Column = npt.NDArray[Any]
     Columns = tuple[Column, ...]
 
 _THREADS_SQL = """
@@ -53,21 +53,22 @@ SELECT
   coalesce(from_device_id, -1)::INTEGER, coalesce(from_stream_id, -1)::BIGINT
 FROM _flow_sync ORDER BY 1, 2, 3
 """
-# A segment of a thread lies in one piece of the path; the pieces elsewhere are on a GPU, or before
-# the first instant of a thread.
+# Causes outside the life of a thread: unknown, before_trace.
+_OUTSIDE = (0, 19)
+# A segment of a thread lies in one piece of the path. Of the other pieces there is none: those on a
+# GPU, and those outside the life of their thread (unknown, before_trace).
 _STORE_SQL = """
 INSERT INTO critical_path_coded
 SELECT
   p.iteration_id, s.start_ns, s.end_ns, s.thread_id, NULL, NULL, s.path_id, s.layer, p.cause,
   p.by_thread_id, p.wait, p.waiter_thread_id
-FROM _path_segment AS s ASOF JOIN _path_piece AS p
+FROM _path_segment AS s ASOF JOIN (FROM _path_piece WHERE cause NOT IN (0, 19)) AS p
   ON p.thread_id = s.thread_id AND p.start_ns <= s.start_ns
 UNION ALL
 SELECT
   p.iteration_id, p.start_ns, p.end_ns, p.thread_id, NULL, NULL, 0, 0, p.cause,
   p.by_thread_id, p.wait, p.waiter_thread_id
-FROM _path_piece AS p LEFT JOIN thread AS t ON t.thread_id = p.thread_id
-WHERE p.thread_id IS NOT NULL AND (t.thread_id IS NULL OR p.end_ns <= t.start_ns)
+FROM _path_piece AS p WHERE p.thread_id IS NOT NULL AND p.cause IN (0, 19)
 UNION ALL
 SELECT
   p.iteration_id, p.start_ns, p.end_ns, NULL, a.device_id, nullif(a.stream_id, -1),
@@ -151,7 +152,7 @@ def _iteration_columns(found: Iterations) -> Columns:
 def _store_pieces(trace: OpenTrace, pieces: dict[str, Column], activities: Columns) -> None:
     """Split the pieces by operation and layer, and store them with those on GPUs."""
     connection = trace.connection
-    on_thread = np.flatnonzero(pieces["thread_id"] != 0)
+    on_thread = np.flatnonzero((pieces["thread_id"] != 0) & ~np.isin(pieces["cause"], _OUTSIDE))
     order = on_thread[np.lexsort((pieces["start_ns"][on_thread], pieces["thread_id"][on_thread]))]
     only: Any = tuple(
         np.ascontiguousarray(pieces[name][order]) for name in ("thread_id", "start_ns", "end_ns")
@@ -179,7 +180,9 @@ def _store_pieces(trace: OpenTrace, pieces: dict[str, Column], activities: Colum
     finally:
         connection.unregister("_segment_stream")
     connection.execute(_STORE_SQL)
-    connection.execute("DROP TABLE _path_segment; DROP TABLE _path_piece; DROP TABLE _path_activity")
+    connection.execute(
+        "DROP TABLE _path_segment; DROP TABLE _path_piece; DROP TABLE _path_activity"
+    )
 
 
 def _make_table(

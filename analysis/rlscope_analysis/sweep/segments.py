@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 
     from rlscope_analysis.sweep.thread_plan import Cell, Plan
 
-Selection: TypeAlias = (
-    "tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]]"
-)
+Selection: TypeAlias = "tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]]"
 # The stream as the view `segment` knows it.
 _STREAM_NAME = "_segment_coded"
 # Threads that sweep for a stream that is not read to its end yet.

@@ -1,0 +1,275 @@
+"""The critical path, cause by cause: traces in which it is known what held an iteration up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import rlscope_analysis
+from rlscope_analysis.errors import TraceError
+from trace_builder import (
+    INTERRUPT,
+    OUTSIDE,
+    UNKNOWN,
+    TraceBuilder,
+    blocked,
+    lost,
+    preempted,
+    run,
+    sleep,
+    woken,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SUMS = """
+SELECT thread_id, operation, cause, by_thread_id, sum(duration_ns)::BIGINT
+FROM critical_path GROUP BY ALL ORDER BY min(start_ns)
+"""
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> TraceBuilder:
+    return TraceBuilder(tmp_path / "trace.duckdb")
+
+
+def ask(
+    builder: TraceBuilder, query: str, *, per: str | None = None, **window: str
+) -> list[tuple[Any, ...]]:
+    path = builder.path if builder.path.exists() else builder.write()
+    with rlscope_analysis.open(path, **window) as trace:
+        trace.critical_path(per=per)
+        tiled = """
+            SELECT i.iteration_id FROM iteration AS i LEFT JOIN critical_path AS c
+              ON c.iteration_id = i.iteration_id
+            GROUP BY i.iteration_id, i.start_ns, i.end_ns
+            HAVING min(c.start_ns) <> i.start_ns OR max(c.end_ns) <> i.end_ns
+              OR sum(c.duration_ns) <> i.end_ns - i.start_ns
+        """
+        assert trace.sql(tiled).fetchall() == []
+        return trace.sql(query).fetchall()
+
+
+def test_who_answers_last_held_the_iteration_up(builder: TraceBuilder) -> None:
+    """A learner asks two workers, and goes on when the slower one has answered."""
+    main, fast, slow = (builder.process(pid=number) for number in (1, 2, 3))
+    learner = builder.thread(main, states=[run(10), sleep(52), woken(3, by=3), run(15)])
+    builder.thread(fast, states=[sleep(10), woken(1, by=1), run(20, cpu=1), sleep(49)])
+    builder.thread(slow, states=[sleep(10), woken(2, by=1), run(50, cpu=2), sleep(18)])
+    builder.wait(learner, 10, 62, "pipe")
+    builder.operation(learner, 0, 80, "iteration")
+    builder.operation(3, 20, 60, "step")
+    assert ask(builder, SUMS) == [
+        (learner, "iteration", "running", None, 25),
+        (3, "(unannotated)", "cpu_wait", None, 2),
+        (3, "(unannotated)", "running", None, 10),
+        (3, "step", "running", None, 40),
+        (learner, "iteration", "cpu_wait", None, 3),
+    ]
+    waited = "SELECT wait, waiter_thread_id, sum(duration_ns)::BIGINT FROM critical_path"
+    assert ask(builder, f"{waited} WHERE thread_id = 3 GROUP BY ALL") == [("pipe", learner, 52)]
+
+
+def test_what_was_done_before_anybody_waited_is_on_nobodys_account(builder: TraceBuilder) -> None:
+    """The producer had begun long before the consumer waited for it."""
+    process = builder.process(pid=1)
+    consumer = builder.thread(process, states=[run(30), sleep(10), woken(1, by=2), run(4)])
+    builder.thread(process, states=[run(45, cpu=1)])
+    builder.wait(consumer, 30, 40, "lock")
+    builder.operation(consumer, 0, 45, "iteration")
+    columns = "thread_id, cause, wait, waiter_thread_id, start_ns, end_ns"
+    assert ask(builder, f"SELECT {columns} FROM critical_path ORDER BY start_ns") == [
+        (2, "running", None, None, 0, 30),
+        (2, "running", "lock", consumer, 30, 40),
+        (consumer, "cpu_wait", None, None, 40, 41),
+        (consumer, "running", None, None, 41, 45),
+    ]
+
+
+def test_a_wait_for_a_cpu_names_who_had_it(builder: TraceBuilder) -> None:
+    process = builder.process(pid=1)
+    thread = builder.thread(process, states=[run(10), preempted(20), run(10)])
+    other = builder.thread(process, states=[preempted(12), run(13), sleep(15)])
+    builder.operation(thread, 0, 40, "iteration")
+    assert ask(builder, SUMS) == [
+        (thread, "iteration", "running", None, 20),
+        (thread, "iteration", "cpu_wait", None, 7),
+        (thread, "iteration", "cpu_taken", other, 13),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wait", "by", "cause"),
+    [
+        ("sleep", INTERRUPT, "timer"),
+        ("lock", INTERRUPT, "timer"),
+        ("poll", INTERRUPT, "interrupt"),
+        (None, INTERRUPT, "interrupt"),
+        ("socket", INTERRUPT, "network"),
+        ("io", INTERRUPT, "disk"),
+        ("gpu", INTERRUPT, "gpu_wait"),
+        ("pipe", OUTSIDE, "outside"),
+        ("lock", UNKNOWN, "lock"),
+        ("pipe", UNKNOWN, "waiting"),
+        ("gil", INTERRUPT, "gil"),
+    ],
+)
+def test_a_sleep_that_no_thread_ended_is_named_by_its_reason(
+    builder: TraceBuilder, wait: str | None, by: int, cause: str
+) -> None:
+    thread = builder.thread(
+        builder.process(pid=1), states=[run(10), sleep(20), woken(1, by=by), run(9)]
+    )
+    if wait:
+        builder.wait(thread, 10, 30, wait)
+    builder.operation(thread, 0, 40, "iteration")
+    assert ask(builder, SUMS) == [
+        (thread, "iteration", "running", None, 19),
+        (thread, "iteration", cause, None, 20),
+        (thread, "iteration", "cpu_wait", None, 1),
+    ]
+
+
+def test_what_is_blocked_or_lost_is_told(builder: TraceBuilder) -> None:
+    states = [run(10), blocked(5), woken(0, by=INTERRUPT), run(3), lost(7), run(10)]
+    thread = builder.thread(builder.process(pid=1), states=states)
+    builder.operation(thread, 0, 35, "iteration")
+    assert [(row[2], row[4]) for row in ask(builder, SUMS)] == [
+        ("running", 23), ("blocked", 5), ("lost", 7),
+    ]  # fmt: skip
+
+
+def test_who_has_the_gil_is_found_without_a_wakeup(builder: TraceBuilder) -> None:
+    """A wait for the GIL goes on in slices that a timer ends; the last one the holder ends."""
+    process = builder.process(pid=1)
+    slices = [sleep(5_000_000), woken(0, by=INTERRUPT), run(2_000)]
+    waiter = builder.thread(
+        process,
+        states=[run(1_000_000), *slices, sleep(3_000_000), woken(0, by=2), run(1_000_000)],
+    )
+    holder = builder.thread(process, states=[run(10_002_000, cpu=1)])
+    builder.wait(waiter, 1_000_000, 6_000_000, "gil")
+    builder.wait(waiter, 6_002_000, 9_002_000, "gil")
+    builder.operation(waiter, 0, 10_002_000, "iteration")
+    assert ask(builder, SUMS) == [
+        (holder, "(unannotated)", "running", None, 1_000_000),
+        (holder, "(unannotated)", "gil", None, 8_002_000),
+        (waiter, "iteration", "running", None, 1_000_000),
+    ]
+
+
+def test_a_thread_begins_with_what_created_it(builder: TraceBuilder) -> None:
+    process = builder.process(pid=1)
+    main = builder.thread(process, states=[run(10), sleep(30), woken(1, by=2), run(9)])
+    child = builder.thread(process, states=[woken(2, by=main), run(34, cpu=1)], start_ns=4)
+    builder.wait(main, 10, 40, "process")
+    builder.operation(main, 0, 50, "iteration")
+    assert ask(builder, SUMS) == [
+        (main, "iteration", "running", None, 13),
+        (child, "(unannotated)", "cpu_wait", None, 2),
+        (child, "(unannotated)", "running", None, 34),
+        (main, "iteration", "cpu_wait", None, 1),
+    ]
+
+
+class TestOnTheGpu:
+    @pytest.fixture
+    def calls(self, builder: TraceBuilder) -> TraceBuilder:
+        """Return a trace with a launch from 10 to 12, and a wait from 20 to 65 for its stream."""
+        process = builder.process(pid=1)
+        builder.capture("gpu_activity")
+        builder.capture("thread_state")
+        thread = builder.thread(process, states=[run(80)])
+        builder.operation(thread, 0, 80, "iteration")
+        builder.operation(thread, 8, 15, "forward")
+        builder.cuda_call(thread, 10, 12, kind="launch", name="cudaLaunchKernel", correlation_id=1)
+        builder.cuda_call(
+            thread, 20, 65, kind="sync", name="cudaStreamSynchronize", correlation_id=3
+        )
+        return builder
+
+    def test_a_kernel_is_waited_for(self, calls: TraceBuilder) -> None:
+        calls.gpu_activity(1, 18, 60, kind="kernel", stream_id=7, correlation_id=1)
+        columns = "thread_id, stream_id, operation, cause, sum(duration_ns)::BIGINT"
+        sums = f"SELECT {columns} FROM critical_path GROUP BY ALL ORDER BY min(start_ns)"
+        assert ask(calls, sums) == [
+            (1, None, "iteration", "running", 23),
+            (1, None, "forward", "running", 4),
+            (None, 7, "forward", "launch_latency", 6),
+            (None, 7, "forward", "gpu", 42),
+            (1, None, "iteration", "sync", 5),
+        ]
+
+    def test_what_was_on_the_stream_before_held_it_up(self, calls: TraceBuilder) -> None:
+        calls.cuda_call(1, 2, 3, kind="launch", name="cudaLaunchKernel", correlation_id=2)
+        calls.gpu_activity(1, 5, 30, kind="kernel", stream_id=7, correlation_id=2)
+        calls.gpu_activity(1, 33, 60, kind="kernel", stream_id=7, correlation_id=1)
+        columns = "operation, cause, start_ns, end_ns"
+        on_gpu = f"SELECT {columns} FROM critical_path WHERE thread_id IS NULL ORDER BY start_ns"
+        assert ask(calls, on_gpu) == [
+            ("iteration", "launch_latency", 3, 5),
+            ("iteration", "gpu", 5, 30),
+            ("forward", "gpu_queue", 30, 33),
+            ("forward", "gpu", 33, 60),
+        ]
+
+    def test_work_that_nobody_waits_for_is_not_on_it(self, calls: TraceBuilder) -> None:
+        calls.gpu_activity(1, 18, 75, kind="kernel", stream_id=7, correlation_id=1)
+        assert {row[0] for row in ask(calls, "SELECT cause FROM critical_path")} == {"running"}
+
+
+class TestIterations:
+    ROWS = "SELECT thread_id, start_ns, end_ns, source, name, is_first FROM iteration ORDER BY 2"
+
+    def test_phases_tell_them(self, builder: TraceBuilder) -> None:
+        """From the end of an update to that of the next; what follows the last is in none."""
+        process, other = builder.process(pid=1), builder.process(pid=2)
+        worker = builder.thread(other, states=[run(200, cpu=1)])
+        builder.operation(worker, 0, 200, "simulation", source="auto")
+        learner = builder.thread(process, states=[run(200)])
+        phases = ["simulation", "inference", "data", "backpropagation", "backpropagation"] * 2
+        for at, name in enumerate([*phases, "simulation"]):
+            builder.operation(learner, at * 10 + 5, at * 10 + 14, name, source="auto")
+        assert ask(builder, self.ROWS) == [
+            (learner, 5, 54, "phases", None, True), (learner, 54, 104, "phases", None, False),
+        ]  # fmt: skip
+
+    def test_a_range_by_name_does(self, builder: TraceBuilder) -> None:
+        thread = builder.thread(builder.process(pid=1), states=[run(100)])
+        for start in (0, 30, 60):
+            builder.operation(thread, start, start + 20, "my.loop (a+b)")
+        found = [(thread, at, at + 20, "range", "my.loop (a+b)", at == 0) for at in (0, 30, 60)]
+        assert ask(builder, self.ROWS, per="my.loop (a+b)") == found
+        assert ask(builder, self.ROWS) == [(thread, 0, 100, "whole", None, True)]
+        with pytest.raises(TraceError, match="no operation is called 'other'"):
+            ask(builder, self.ROWS, per="other")
+
+    def test_ranges_of_profilers_that_are_numbered_are_one(self, builder: TraceBuilder) -> None:
+        thread = builder.thread(builder.process(pid=1), states=[run(100)])
+        for number in range(3):
+            builder.operation(thread, number * 30, number * 30 + 20, f"ProfilerStep#{number}")
+        assert ask(builder, self.ROWS) == [
+            (thread, at, at + 20, "range", "ProfilerStep", at == 0) for at in (0, 30, 60)
+        ]
+
+    def test_a_trace_without_threads_has_none(self, builder: TraceBuilder) -> None:
+        builder.process(pid=1)
+        assert ask(builder, self.ROWS) == ask(builder, "FROM critical_path") == []
+
+    def test_a_window_has_its_own(self, builder: TraceBuilder) -> None:
+        thread = builder.thread(builder.process(pid=1), states=[run(100)])
+        for start in (0, 30, 60):
+            builder.operation(thread, start, start + 20, "update")
+        found = ask(builder, self.ROWS, start="10ns", end="45ns")
+        assert [row[1:3] for row in found] == [(10, 20), (30, 45)]
+
+
+def test_a_query_that_mentions_it_finds_it(builder: TraceBuilder) -> None:
+    thread = builder.thread(builder.process(pid=1), states=[run(10)])
+    with rlscope_analysis.open(builder.write()) as trace:
+        assert trace.sql("SELECT thread_id FROM Critical_Path").fetchall() == [(thread,)]
+        assert trace.relation("iteration").fetchall()[0][2] == thread
+        described = trace.sql("SELECT 1 AS iteration").fetchall()
+        assert described == [(1,)]

@@ -1,0 +1,66 @@
+"""The critical path of random traces tiles every iteration, and says what the states say."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hypothesis import given, settings
+
+import rlscope_analysis
+from random_traces import traces
+from rlscope_analysis.errors import TraceError
+
+if TYPE_CHECKING:
+    from trace_builder import TraceBuilder
+
+# Each piece begins where the one before ended, from the first instant to the last.
+GAPS = """
+WITH piece AS (
+  SELECT
+    i.iteration_id, i.start_ns AS first_ns, i.end_ns AS last_ns, c.start_ns, c.end_ns,
+    lag(c.end_ns, 1, i.start_ns) OVER w AS before_ns,
+    row_number() OVER w = count(*) OVER (PARTITION BY i.iteration_id) AS is_last
+  FROM iteration AS i LEFT JOIN critical_path AS c USING (iteration_id)
+  WINDOW w AS (PARTITION BY i.iteration_id ORDER BY c.start_ns)
+)
+FROM piece
+WHERE start_ns IS DISTINCT FROM before_ns OR end_ns <= start_ns OR is_last AND end_ns <> last_ns
+"""
+# What a thread does on the path is what its state says, and who had its CPU ran there meanwhile.
+CONTRADICTIONS = """
+SELECT c.cause, s.state FROM critical_path AS c
+JOIN thread_state AS s
+  ON s.thread_id = c.thread_id AND s.start_ns <= c.start_ns AND s.end_ns >= c.end_ns
+WHERE CASE c.cause
+  WHEN 'running' THEN s.state <> 'running'
+  WHEN 'cpu_taken' THEN s.state <> 'runnable'
+  WHEN 'cpu_wait' THEN s.state <> 'runnable'
+  WHEN 'gil' THEN FALSE WHEN 'sync' THEN FALSE WHEN 'not_measured' THEN FALSE WHEN 'lost' THEN FALSE
+  ELSE s.state NOT IN ('sleeping', 'blocked')
+END
+UNION ALL
+SELECT 'taken by', b.state FROM critical_path AS c
+LEFT JOIN thread_state AS b
+  ON b.thread_id = c.by_thread_id AND b.start_ns <= c.start_ns AND b.end_ns >= c.end_ns
+  AND b.state = 'running'
+WHERE c.cause = 'cpu_taken' AND b.state IS NULL
+"""
+
+
+@given(traces())
+@settings(max_examples=60, deadline=None)
+def test_it_tiles_every_iteration(builder: TraceBuilder) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        builder.path = Path(folder) / "trace.duckdb"
+        builder.with_views = True
+        with rlscope_analysis.open(builder.write()) as trace:
+            for per in ("a", None):
+                try:
+                    trace.critical_path(per=per)
+                except TraceError as error:
+                    assert str(error) == "no operation is called 'a'"  # noqa: PT017
+                    continue
+                assert trace.sql(GAPS).fetchall() == []
+                assert trace.sql(CONTRADICTIONS).fetchall() == []

@@ -1,0 +1,162 @@
+"""Programs of which it is known what holds an iteration up.
+
+usage: known_path.py {workers,pipeline,gil,timer,lock} ROUNDS
+
+Marks each iteration as an NVTX range. Prints, as its last line, the pids and tids of those who take
+part, by role, and what its own timers say.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import nvtx
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from multiprocessing.synchronize import Barrier, Semaphore
+
+
+def burn(cpu_ms: float) -> None:
+    """Use a CPU for so long."""
+    end_ns = time.thread_time_ns() + int(cpu_ms * 1e6)
+    while time.thread_time_ns() < end_ns:
+        pass
+
+
+def answer(pipe: Connection, cpu_ms: float) -> None:
+    """Work on each request before it is answered."""
+    while (message := pipe.recv()) is not None:
+        burn(cpu_ms)
+        pipe.send(message)
+
+
+def workers(rounds: int) -> dict[str, object]:
+    """Two workers are asked at once, of which one takes three times as long."""
+    pipes = [multiprocessing.Pipe() for _ in range(2)]
+    children = [
+        multiprocessing.Process(target=answer, args=(end, cpu_ms))
+        for (_, end), cpu_ms in zip(pipes, (1, 3), strict=True)
+    ]
+    for child in children:
+        child.start()
+    for number in range(rounds + 1):
+        # The first round waits for the workers to start.
+        if number:
+            nvtx.push_range("iteration")
+        for pipe, _ in pipes:
+            pipe.send(number)
+        for pipe, _ in pipes:
+            pipe.recv()
+        burn(1)
+        if number:
+            nvtx.pop_range()
+    for pipe, _ in pipes:
+        pipe.send(None)
+    for child in children:
+        child.join()
+    return {"fast": children[0].pid, "slow": children[1].pid}
+
+
+def stage(source: Connection, sink: Connection, cpu_ms: float, ready: Barrier) -> None:
+    """Work on what comes from the source before it goes to the sink."""
+    ready.wait()
+    while (message := source.recv()) is not None:
+        burn(cpu_ms)
+        sink.send(message)
+    sink.send(None)
+
+
+def pipeline(rounds: int) -> dict[str, object]:
+    """Two stages, of which the last takes five times as long as the first."""
+    ends = [multiprocessing.Pipe(duplex=False) for _ in range(3)]
+    ready = multiprocessing.Barrier(3)
+    children = [
+        multiprocessing.Process(target=stage, args=(ends[at][0], ends[at + 1][1], cpu_ms, ready))
+        for at, cpu_ms in enumerate((0.4, 2.0))
+    ]
+    for child in children:
+        child.start()
+    ready.wait()
+    with nvtx.annotate("iteration"):
+        for number in range(rounds):
+            ends[0][1].send(number)
+        ends[0][1].send(None)
+        while ends[2][0].recv() is not None:
+            pass
+    for child in children:
+        child.join()
+    return {"first": children[0].pid, "last": children[1].pid}
+
+
+def gil(rounds: int) -> dict[str, object]:
+    """Two threads that need the GIL all the time."""
+    tids: list[int] = []
+
+    def count() -> None:
+        tids.append(threading.get_native_id())
+        burn(rounds)
+
+    threads = [threading.Thread(target=count) for _ in range(2)]
+    with nvtx.annotate("iteration"):
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    return {"tids": tids}
+
+
+def timer(rounds: int) -> dict[str, object]:
+    """Sleep twice as long as to work."""
+    slept_ns = 0
+    for _ in range(rounds):
+        with nvtx.annotate("iteration"):
+            start_ns = time.monotonic_ns()
+            time.sleep(0.002)
+            slept_ns += time.monotonic_ns() - start_ns
+            burn(1)
+    return {"slept_ns": slept_ns}
+
+
+def keep(mutex: Semaphore, kept: Semaphore, wanted: Semaphore, rounds: int) -> None:
+    """Have the lock for a while, whenever somebody wants it."""
+    for _ in range(rounds):
+        with mutex:
+            kept.release()
+            burn(3)
+        wanted.acquire()
+
+
+def lock(rounds: int) -> dict[str, object]:
+    """Wait for a lock that another process keeps."""
+    mutex, kept, wanted = (multiprocessing.Semaphore(number) for number in (1, 0, 0))
+    child = multiprocessing.Process(target=keep, args=(mutex, kept, wanted, rounds))
+    child.start()
+    for _ in range(rounds):
+        kept.acquire()
+        with nvtx.annotate("iteration"):
+            with mutex:
+                pass
+            burn(0.1)
+        wanted.release()
+    child.join()
+    return {"holder": child.pid}
+
+
+def main() -> None:
+    program, rounds = sys.argv[1], int(sys.argv[2])
+    programs = {
+        "workers": workers, "pipeline": pipeline, "gil": gil, "timer": timer, "lock": lock,
+    }  # fmt: skip
+    sys.stdout.write(json.dumps({"pid": os.getpid()} | programs[program](rounds)) + "\n")
+
+
+if __name__ == "__main__":
+    multiprocessing.set_start_method("fork")
+    main()
