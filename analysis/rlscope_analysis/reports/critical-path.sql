@@ -1,0 +1,13 @@
+-- What held the iterations up, by where the path was and what took the time; per iteration as well.
+SELECT
+  c.process_id, p.pid, CASE WHEN c.device_id IS NULL THEN coalesce(p.name, '(no name)') ELSE 'GPU ' || c.device_id END AS process,
+  c.operation, coalesce(c.layer, '-') AS layer, c.cause,
+  CASE WHEN c.by_thread_id IS NOT NULL THEN coalesce(b.name, '(no name)') END AS cpu_had_by, b.pid AS by_pid,
+  sum(c.duration_ns)::BIGINT AS time_ns,
+  sum(c.duration_ns) / nullif(sum(sum(c.duration_ns)) OVER (), 0) AS share,
+  (sum(c.duration_ns) / (SELECT count(*) FROM iteration))::DOUBLE AS per_iteration_ns
+FROM critical_path AS c
+LEFT JOIN process AS p ON p.process_id = c.process_id
+LEFT JOIN process AS b ON b.process_id = c.by_process_id
+GROUP BY ALL
+ORDER BY time_ns DESC, c.process_id, c.operation, layer, c.cause, by_pid
