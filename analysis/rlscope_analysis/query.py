@@ -40,15 +40,14 @@ _DAMAGES = (
     duckdb.SerializationException,
 )  # fmt: skip
 _DAMAGED = re.compile("corrupt|checksum|invalidated", re.IGNORECASE)
-_NUMBER_TYPES = ("INT", "DECIMAL", "DOUBLE", "FLOAT", "REAL", "NUMERIC")
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The columns of a result and its rows, which can be walked through once."""
+    """The columns of a result, their types, and its rows, which can be walked through once."""
 
     columns: tuple[str, ...]
-    are_numbers: tuple[bool, ...]
+    types: tuple[str, ...]
     rows: Iterator[tuple[Any, ...]]
 
 
@@ -74,9 +73,15 @@ def run_query(trace: Trace, query: str) -> Result:
         description = cursor.description or []
     return Result(
         columns=tuple(str(column[0]) for column in description),
-        are_numbers=tuple(_is_number(str(column[1])) for column in description),
+        types=tuple(str(column[1]) for column in description),
         rows=_rows(cursor) if description else iter(()),
     )
+
+
+def run_records(trace: Trace, query: str) -> Iterator[dict[str, Any]]:
+    """Run the one statement in `query`; yields each row by the names of its columns."""
+    result = run_query(trace, query)
+    return (dict(zip(result.columns, row, strict=True)) for row in result.rows)
 
 
 def fetch_together(
@@ -149,11 +154,6 @@ def _listening() -> Iterator[threading.Event]:
         yield pressed
     finally:
         signal.signal(signal.SIGINT, before or signal.SIG_DFL)
-
-
-def _is_number(type_name: str) -> bool:
-    name = type_name.upper()
-    return any(number in name for number in _NUMBER_TYPES) and not name.endswith(("]", ")"))
 
 
 def _rows(cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:

@@ -17,13 +17,11 @@ from python_target import claim_printable, flipped, run, work_folder
 with atheris.instrument_imports(include=["rlscope_analysis"]):
     from rlscope_analysis.derive import complete
     from rlscope_analysis.errors import TraceError
+    from rlscope_analysis.renderers import csv, json, text
     from rlscope_analysis.reports import REPORTS
     from rlscope_analysis.reports.answer import answer
-    from rlscope_analysis.reports.table import render_page
     from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
-    from rlscope_analysis.summary.as_csv import render_csv
-    from rlscope_analysis.summary.as_json import render_json
-    from rlscope_analysis.summary.as_table import render_table
+    from rlscope_analysis.summary.answer import answer_of
     from rlscope_analysis.summary.read import summarize
     from rlscope_analysis.trace import Trace, open_trace
 
@@ -103,14 +101,14 @@ def _read(path: Path, asked: int) -> None:
             return
         report = [*REPORTS.values()][asked % len(REPORTS)]
         found = answer(trace, report)
-        claim_printable(render_page(found, trace, limit=None, is_terminal=False))
+        claim_printable(text.render(found, limit=None))
 
 
 def _summarize(trace: Trace) -> None:
-    summary = summarize(trace)
-    claim_printable(render_table(summary, rows=None, top=3, width=100, is_terminal=False))
-    render_json(summary, top=3).encode()
-    render_csv(summary).encode()
+    found = answer_of(summarize(trace), top=3)
+    claim_printable(text.render(found, limit=None, width=100))
+    "".join(json.render(found)).encode()
+    "".join(csv.render(found.data)).encode()
 
 
 def target(data: bytes) -> None:

@@ -12,11 +12,13 @@ from hypothesis import given, settings
 from random_traces import traces
 from rlscope_analysis.derive import derive
 from rlscope_analysis.errors import TraceError
+from rlscope_analysis.renderers import json as json_renderer
+from rlscope_analysis.renderers import text as text_renderer
 from rlscope_analysis.reports import REPORTS
 from rlscope_analysis.reports.answer import answer
+from rlscope_analysis.result.note import note
 from rlscope_analysis.schema.facts.qualities import quality
-from rlscope_analysis.summary.as_json import render_json
-from rlscope_analysis.summary.as_table import render_table
+from rlscope_analysis.summary.answer import answer_of
 from rlscope_analysis.summary.read import summarize
 from rlscope_analysis.trace import open_trace
 from rlscope_analysis.views import install_views
@@ -119,8 +121,7 @@ def trace(tmp_path: Path) -> Iterator[Trace]:
 
 
 def records(trace: Trace, name: str) -> list[dict[str, Any]]:
-    found = answer(trace, REPORTS[name])
-    return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+    return list(answer(trace, REPORTS[name]).data.records())
 
 
 def test_each_part_is_taken_off_where_it_was_paid(trace: Trace) -> None:
@@ -211,11 +212,12 @@ def test_more_overhead_than_time_is_shown_as_it_is(tmp_path: Path) -> None:
 
 def test_the_summary_says_it_in_one_line(trace: Trace) -> None:
     summary = summarize(trace)
-    text = render_table(summary, rows=None, top=3, width=200, is_terminal=False)
+    found = answer_of(summary, top=3)
+    text = text_renderer.render(found, limit=None, width=200)
     (line,) = [line for line in text.splitlines() if line.startswith("overhead ")]
     assert "recording cost the target about 0.1 % of its CPU time (0." in line
     assert "subtracted in --view corrected; by: calls 0.0" in line
-    told = json.loads(render_json(summary, top=3))["overhead"]
+    told = json.loads("".join(json_renderer.render(found)))["overhead"]
     assert told["overhead_ns"] == pytest.approx(sum(told["by_event"].values()), abs=9)
     assert told["low_ns"] < told["overhead_ns"] < told["high_ns"]
 
@@ -230,7 +232,8 @@ def test_without_costs_it_is_not_measured(tmp_path: Path) -> None:
         assert rows[1:] == (200 * MS, 0, 0, 0)
         wall = opened.sql("SELECT overhead_ns, corrected_wall_ns FROM overhead_wall").fetchall()
         assert wall == [(None, None)]
-        text = render_table(summarize(opened), rows=None, top=3, width=200, is_terminal=False)
+        found = answer_of(summarize(opened), top=3)
+        text = text_renderer.render(found, limit=None, width=200)
         assert "overhead   not measured: its recorder did not measure it\n" in text
         for name in ("corrected", "overhead", "wall"):
             with pytest.raises(TraceError, match="did not measure it") as error:
@@ -254,8 +257,8 @@ def test_a_kind_of_event_without_a_cost_leaves_its_rows_open(tmp_path: Path) -> 
         ).fetchall()
         assert rows == [("(unannotated)", MS - 1000, 400), ("step", 1000, None)]
         summary = summarize(opened)
-    assert summary.overhead.reason == "no cost of sample"
-    assert any("what sample costs, which happened 1 times" in one for one in summary.findings)
+    assert summary.overhead.reason == note("no_cost_of", events=["sample"])
+    assert note("cost_not_measured", event="sample", hits=1) in summary.findings
 
 
 def test_where_nobody_knows_who_ran_nothing_is_corrected(tmp_path: Path) -> None:

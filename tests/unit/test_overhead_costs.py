@@ -9,6 +9,7 @@ import duckdb
 import numpy as np
 import pytest
 
+from rlscope_analysis.note_sentences import sentence_of
 from rlscope_analysis.overhead.cost import ratio, t_quantile
 from rlscope_analysis.overhead.estimate import store
 from rlscope_analysis.schema.facts.qualities import quality
@@ -351,7 +352,8 @@ def test_a_planted_fault_is_told(
     builder.path = tmp_path / "trace.duckdb"
     fault(builder)
     with open_trace(builder.write()) as trace:
-        findings = [one for one in summarize(trace).findings if "overhead of call" in one]
+        said = map(sentence_of, summarize(trace).findings)
+        findings = [one for one in said if "overhead of call" in one]
         used = trace.sql("SELECT DISTINCT quality FROM calibration WHERE used").fetchall()
         query = "SELECT DISTINCT code FROM calibration WHERE quality = 'doubtful'"
         doubts = trace.sql(query).fetchall()

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
+from rlscope_analysis.note_sentences import sentence_of
+from rlscope_analysis.renderers import json as json_renderer
+from rlscope_analysis.renderers import text
 from rlscope_analysis.schema.facts.fact import Fact
-from rlscope_analysis.summary.as_json import render_json
-from rlscope_analysis.summary.gpu import GpuSummary, gpu_line, gpu_summary
-from rlscope_analysis.summary.header import header_lines
+from rlscope_analysis.summary.answer import answer_of
+from rlscope_analysis.summary.gpu import GpuSummary, gpu_note, gpu_summary
 from rlscope_analysis.summary.read import summarize
 from rlscope_analysis.trace import open_trace
 from trace_builder import TraceBuilder, run
@@ -24,6 +26,11 @@ def summary_of(builder: TraceBuilder) -> GpuSummary:
     connection = duckdb.connect()
     builder.fill(connection)
     return gpu_summary(lambda query: connection.execute(query).fetchall())
+
+
+def gpu_line(found: GpuSummary) -> str | None:
+    told = gpu_note(found)
+    return told and sentence_of(told)
 
 
 @pytest.fixture
@@ -60,7 +67,8 @@ def test_what_was_not_measured_has_no_line(builder: TraceBuilder) -> None:
     found = summary_of(builder)
     assert gpu_line(found) is None
     assert len(found.refused) == 1
-    assert found.refused[0].endswith("(pid 10): CUPTI is left to another tool: --cupti yield")
+    said = sentence_of(found.refused[0])
+    assert said.endswith("(pid 10): CUPTI is left to another tool: --cupti yield")
 
 
 def test_models_are_named_once() -> None:
@@ -74,8 +82,9 @@ def test_summaries_tell_it(builder: TraceBuilder) -> None:
     with open_trace(builder.write()) as trace:
         summary = summarize(trace)
     line = "1 kernel of 1 process on GPU 0; busy 10.0 %"
-    assert f"{'GPU':<10} {line}" in list(header_lines(summary))
-    told = json.loads(render_json(summary, top=1))["gpu"]
+    found = answer_of(summary, top=1)
+    assert f"{'GPU':<10} {line}" in text.render(found, limit=1).splitlines()
+    told = json.loads("".join(json_renderer.render(found)))["gpu"]
     assert (told["kernels"], told["busy_ns"], told["span_ns"]) == (1, 100, 1000)
 
 

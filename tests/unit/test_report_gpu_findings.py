@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from rlscope_analysis.note_sentences import sentence_of
+from rlscope_analysis.renderers import text
 from rlscope_analysis.reports import REPORTS
-from rlscope_analysis.reports.answer import answer, render_json
-from rlscope_analysis.reports.table import render_table
+from rlscope_analysis.reports.answer import answer
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_analysis.summary import gpu_findings
 from rlscope_analysis.summary.read import summarize
@@ -52,7 +52,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
 
 
 def test_the_summary_says_what_nvidia_smi_would_say(trace: Trace) -> None:
-    findings = summarize(trace).findings
+    findings = list(map(sentence_of, summarize(trace).findings))
     assert (
         "nvidia-smi would say 97.0 % of host GPU 0; kernels of the traced programs ran 4.0 % of"
         " these 0.900 s; see --view utilization"
@@ -72,11 +72,11 @@ def test_of_very_many_activities_the_summary_leaves_out_the_reasons(
     assert (
         "no GPU worked for train (pid 7) 95.6 % of the 0.904 s from its first to its last GPU"
         " work; see --view gpu-idle"
-    ) in summarize(trace).findings
+    ) in list(map(sentence_of, summarize(trace).findings))
 
 
 def records(trace: Trace, name: str) -> list[dict[str, Any]]:
-    return list(json.loads("".join(render_json(answer(trace, REPORTS[name]), trace)))["rows"])
+    return list(answer(trace, REPORTS[name]).data.records())
 
 
 def test_the_views_say_the_same(trace: Trace) -> None:
@@ -95,7 +95,7 @@ def test_the_views_say_the_same(trace: Trace) -> None:
     assert (latency["calls"], latency["p50_latency_ns"], latency["p99_queue_ns"]) == (
         10, 2 * MS, 1 * MS,
     )  # fmt: skip
-    table = render_table(answer(trace, REPORTS["gpu-idle"]), limit=None, is_terminal=False)
+    table = text.render(answer(trace, REPORTS["gpu-idle"]), limit=None)
     assert "simulation  " in table
     assert "100.0" in table
 
@@ -120,8 +120,9 @@ def test_a_machine_without_a_gpu_gets_no_line(tmp_path: Path) -> None:
     builder.thread(builder.process(pid=1, end_ns=10), states=[run(10)])
     with open_trace(builder.write()) as opened:
         summary = summarize(opened)
-    assert not any("counter" in note for note in summary.notes)
-    assert any("gpu_activity" in note for note in summary.notes)
+    kinds = {note.named.get("kind") for note in summary.notes}
+    assert "gpu_activity" in kinds
+    assert "counter" not in kinds
     assert summary.findings == ()
 
 
@@ -138,6 +139,6 @@ def test_no_share_is_held_against_programs_that_were_not_all_seen(tmp_path: Path
         for number in range(10):
             builder.counter(number * 100 * MS, 97)
         with open_trace(builder.write()) as opened:
-            findings = summarize(opened).findings
-        found.append([text for text in findings if text.startswith("nvidia-smi would say")])
-    assert [len(texts) for texts in found] == [1, 0]
+            findings = list(map(sentence_of, summarize(opened).findings))
+        found.append([said for said in findings if said.startswith("nvidia-smi would say")])
+    assert [len(told) for told in found] == [1, 0]

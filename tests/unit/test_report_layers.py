@@ -9,14 +9,15 @@ import duckdb
 import pytest
 
 from rlscope_analysis.derive import complete
-from rlscope_analysis.operations.report import render_csv, report_operations
-from rlscope_analysis.operations.table import render_table as render_operations
+from rlscope_analysis.note_sentences import sentence_of
+from rlscope_analysis.operations.answer import answer_of as answer_of_operations
+from rlscope_analysis.operations.report import report_operations
+from rlscope_analysis.renderers import csv, text
+from rlscope_analysis.renderers import json as json_renderer
 from rlscope_analysis.reports import REPORTS
 from rlscope_analysis.reports.answer import answer
-from rlscope_analysis.reports.table import render_table as render_view
 from rlscope_analysis.schema.facts.fact import Fact
-from rlscope_analysis.summary.as_json import render_json
-from rlscope_analysis.summary.as_table import render_table
+from rlscope_analysis.summary.answer import answer_of
 from rlscope_analysis.summary.read import summarize
 from rlscope_analysis.trace import open_trace
 from trace_builder import TraceBuilder, run, sleep, woken
@@ -63,8 +64,7 @@ def trace(builder: TraceBuilder) -> Iterator[Trace]:
 
 
 def records(trace: Trace, name: str) -> list[dict[str, Any]]:
-    found = answer(trace, REPORTS[name])
-    return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+    return list(answer(trace, REPORTS[name]).data.records())
 
 
 def test_a_line_of_buckets_adds_up_and_has_its_errors(trace: Trace) -> None:
@@ -83,27 +83,27 @@ def test_a_line_of_buckets_adds_up_and_has_its_errors(trace: Trace) -> None:
 
 
 def test_people_see_the_error_beside_the_share_and_no_empty_column(trace: Trace) -> None:
-    found = answer(trace, REPORTS["breakdown"])
-    text = render_view(found, limit=None, is_terminal=False)
-    (line,) = [line for line in text.splitlines() if "train" in line and "(unannotated)" in line]
+    shown = text.render(answer(trace, REPORTS["breakdown"]), limit=None)
+    (line,) = [line for line in shown.splitlines() if "train" in line and "(unannotated)" in line]
     assert "30.00 18.8 ± 2.3" in line
     assert "99.00 61.9 " in line
-    (step,) = [line for line in text.splitlines() if " step " in line]
+    (step,) = [line for line in shown.splitlines() if " step " in line]
     assert "±" not in step
-    assert "gil_wait" not in text
-    assert "other" not in text
-    assert "±: standard error" in text
+    assert "gil_wait" not in shown
+    assert "other" not in shown
+    assert "±: standard error" in shown
 
 
 def test_the_summary_points_out_spinning_and_the_worker(trace: Trace) -> None:
     summary = summarize(trace)
-    spinning, waiting = summary.findings
+    spinning, waiting = map(sentence_of, summary.findings)
     assert spinning.startswith("75.0 ± ")
     assert "train (pid 10)" in spinning
     assert waiting.startswith("thread train/10 waits 49.5 % of its lifetime for worker 3 (pid 11)")
-    assert json.loads(render_json(summary, top=1))["findings"] == [spinning, waiting]
-    text = render_table(summary, rows=5, top=1, width=100, is_terminal=False)
-    assert f"finding    {spinning}\n" in text
+    found = answer_of(summary, top=1)
+    document = json.loads("".join(json_renderer.render(found)))
+    assert document["findings"] == [spinning, waiting]
+    assert f"finding    {spinning}\n" in text.render(found, limit=5)
 
 
 def test_the_summary_points_out_who_had_the_gil(builder: TraceBuilder) -> None:
@@ -112,7 +112,7 @@ def test_the_summary_points_out_who_had_the_gil(builder: TraceBuilder) -> None:
     )
     builder.wait(waiting, 10, 90, "gil")
     with open_trace(builder.write()) as trace:
-        assert summarize(trace).findings[-1] == (
+        assert sentence_of(summarize(trace).findings[-1]) == (
             "thread env/12 waits 80.0 % of its lifetime for the GIL, 80.0 % while thread train/10"
             " had it; see --view gil"
         )
@@ -130,7 +130,7 @@ def test_a_trace_without_either_points_out_nothing(builder: TraceBuilder) -> Non
 def test_dropped_functions_are_told(builder: TraceBuilder) -> None:
     builder.site("simulator", "mj_step", state="dropped", code="too_many", dropped_ns=30 * MS)
     with open_trace(builder.write()) as trace:
-        notes = summarize(trace).notes
+        notes = list(map(sentence_of, summarize(trace).notes))
     assert (
         "dropped: more functions than this OS kernel can probe at once: 1 function of simulator,"
         " for example mj_step"
@@ -161,10 +161,11 @@ def test_transitions_are_told_per_iteration(trace: Trace) -> None:
     assert (step["to_simulator"], step["to_simulator_per_iteration"]) == (2, 1.0)
     # Samples found the backend, and no call entered it: a count of 0 would be wrong.
     assert (step["to_backend"], step["to_cuda_api"]) == (None, 0)
-    text = render_operations(report, limit=None, is_terminal=False)
-    assert "-> simulator" in text
-    assert "-> backend" not in text
-    assert "to_backend_per_iteration" in next(iter(render_csv(report)))
+    found = answer_of_operations(report)
+    shown = text.render(found, limit=None)
+    assert "-> simulator" in shown
+    assert "-> backend" not in shown
+    assert "to_backend_per_iteration" in next(csv.render(found.data))
 
 
 def test_what_was_not_counted_is_no_zero(builder: TraceBuilder) -> None:
@@ -195,10 +196,10 @@ def test_the_summary_tells_from_when_on_calls_are_counted(builder: TraceBuilder)
     )
     builder.write()
     with open_trace(builder.path) as trace:
-        assert note in summarize(trace).notes
+        assert note in list(map(sentence_of, summarize(trace).notes))
     with open_trace(builder.path, start="0.01") as trace:
-        assert note in summarize(trace).notes
+        assert note in list(map(sentence_of, summarize(trace).notes))
     with open_trace(builder.path, start="0.02") as trace:
-        assert note not in summarize(trace).notes
+        assert note not in list(map(sentence_of, summarize(trace).notes))
         rows = report_operations(trace).of_scope("operation")
     assert {row["to_simulator"] for row in rows if row["operation"] == "step"} == {1}

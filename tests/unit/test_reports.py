@@ -11,9 +11,12 @@ import duckdb
 import pytest
 
 from rlscope_analysis.errors import TraceError
+from rlscope_analysis.note_sentences import sentence_of
+from rlscope_analysis.renderers import csv as csv_renderer
+from rlscope_analysis.renderers import json as json_renderer
+from rlscope_analysis.renderers.text import render_table
 from rlscope_analysis.reports import REPORTS
-from rlscope_analysis.reports.answer import answer, render_csv, render_json
-from rlscope_analysis.reports.table import render_table
+from rlscope_analysis.reports.answer import answer
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_analysis.summary.read import summarize
 from rlscope_analysis.trace import open_trace
@@ -78,8 +81,12 @@ def trace(tmp_path: Path) -> Iterator[Trace]:
 
 
 def records(trace: Trace, name: str) -> list[dict[str, Any]]:
-    found = answer(trace, REPORTS[name])
-    return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+    return list(answer(trace, REPORTS[name]).data.records())
+
+
+def view_text(trace: Trace, name: str, limit: int | None = None) -> str:
+    (table,) = answer(trace, REPORTS[name]).tables
+    return render_table(table, limit=limit)
 
 
 def tree_of(trace: Trace) -> list[dict[str, Any]]:
@@ -206,16 +213,17 @@ def test_no_time_is_counted_twice_in_overlaps(trace: Trace) -> None:
 @pytest.mark.parametrize("name", REPORTS)
 def test_every_view_renders_in_every_format(trace: Trace, name: str) -> None:
     found = answer(trace, REPORTS[name])
-    assert found.rows
-    document = json.loads("".join(render_json(found, trace)))
+    names, rows = [column.name for column in found.data.columns], list(found.data.rows)
+    assert rows
+    document = json.loads("".join(json_renderer.render(found)))
     assert document["view"] == name
-    assert [list(row) for row in document["rows"]] == [list(found.columns)] * len(found.rows)
-    parsed = list(csv.reader(io.StringIO("".join(render_csv(found)))))
-    assert parsed[0] == list(found.columns)
-    assert len(parsed) == len(found.rows) + 1
-    table = render_table(found, limit=None, is_terminal=False)
+    assert [list(row) for row in document["rows"]] == [names] * len(rows)
+    parsed = list(csv.reader(io.StringIO("".join(csv_renderer.render(found.data)))))
+    assert parsed[0] == names
+    assert len(parsed) == len(rows) + 1
+    table = view_text(trace, name)
     assert table.startswith(REPORTS[name].title)
-    shorter = render_table(found, limit=1, is_terminal=False)
+    shorter = view_text(trace, name, 1)
     assert len(shorter.splitlines()) <= len(table.splitlines()) + 1
 
 
@@ -246,10 +254,9 @@ def test_a_note_tells_what_was_not_measured_and_time_on_a_cpu_is_whole(tmp_path:
             ("not known", "CPU, GPU not measured"): 5,
         }
         found = answer(opened, REPORTS["resource-overlap"])
-        assert found.not_measured == {"native_call": 1, "gpu_activity": 1}
-        text = render_table(found, limit=None, is_terminal=False)
+        text = view_text(opened, "resource-overlap")
         assert "note: gpu_activity was not measured for 1 process\n" in text
-        document = json.loads("".join(render_json(found, opened)))
+        document = json.loads("".join(json_renderer.render(found)))
         assert document["processes_not_measured"] == {"native_call": 1, "gpu_activity": 1}
 
 
@@ -268,8 +275,8 @@ def test_time_on_a_cpu_is_marked_where_it_is_taken_for_granted(tmp_path: Path) -
     with open_trace(builder.write()) as opened:
         for name in ("layer", "resource"):
             found = answer(opened, REPORTS[name])
-            assert found.not_measured["thread_state"] == 1
-            assert note in render_table(found, limit=None, is_terminal=False)
+            assert found.facts["processes_not_measured"]["thread_state"] == 1
+            assert note in view_text(opened, name)
         assert total(records(opened, "layer"), "time_ns") == 4
         # Without it there is no answer to this one: nothing is taken for granted.
         with pytest.raises(TraceError, match=r"holds no thread_state.*no scheduling"):
@@ -312,7 +319,7 @@ def test_a_view_that_somebody_replaced_is_not_asked(tmp_path: Path) -> None:
 
     def shown() -> str:
         with open_trace(path) as opened:
-            return render_table(answer(opened, REPORTS["thread"]), limit=None, is_terminal=False)
+            return view_text(opened, "thread")
 
     before = shown()
     with duckdb.connect(str(path)) as connection:
@@ -331,7 +338,7 @@ def test_threads_that_look_the_same_have_a_line_each(tmp_path: Path) -> None:
     for length in (10, 7):
         builder.thread(process, tid=1, name="main", states=[run(length * MS)])
     with open_trace(builder.write()) as opened:
-        text = render_table(answer(opened, REPORTS["thread"]), limit=None, is_terminal=False)
+        text = view_text(opened, "thread")
     lines = text.splitlines()[2:]
     assert [line.split()[-1] for line in lines] == ["10.00", "7.00", "17.00"]
 
@@ -366,14 +373,12 @@ def test_a_gpu_that_two_ranks_tell_of_is_one_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", REPORTS)
 def test_every_view_works_on_an_empty_trace(tmp_path: Path, name: str) -> None:
     with open_trace(TraceBuilder(tmp_path / "empty.duckdb").write()) as opened:
-        found = answer(opened, REPORTS[name])
-        assert found.rows == []
-        assert render_table(found, limit=20, is_terminal=False).startswith(REPORTS[name].title)
+        assert records(opened, name) == []
+        assert view_text(opened, name, 20).startswith(REPORTS[name].title)
 
 
 def test_a_total_stands_for_the_hidden_rows_too(trace: Trace) -> None:
-    found = answer(trace, REPORTS["idle"])
-    text = render_table(found, limit=1, is_terminal=False)
+    text = view_text(trace, "idle", 1)
     assert text.splitlines()[-1].startswith("total") or "(" in text.splitlines()[-1]
     (line,) = [line for line in text.splitlines() if line.startswith("total")]
     assert "20.000" in line
@@ -386,5 +391,5 @@ def test_rows_that_are_not_as_promised_are_told(tmp_path: Path) -> None:
     thread = builder.thread(builder.process(pid=1, end_ns=10), states=[run(10)])
     builder.native_call(thread, 20, 30, "backend")
     with open_trace(builder.write()) as opened:
-        notes = summarize(opened).notes
+        notes = [sentence_of(note) for note in summarize(opened).notes]
     assert "rows of native_call_coded that are outside: 1; see overlap_fault" in notes

@@ -77,7 +77,7 @@ def test_tables_and_columns_that_were_added_later_are_empty(path: Path) -> None:
         # It was missing, and is derived.
         assert trace.sql("SELECT sum(count) FROM transition_coded").fetchall() == [(1,)]
         assert summarize(trace).total.times.running_ns == 60
-        assert answer(trace, REPORTS["breakdown"]).rows
+        assert list(answer(trace, REPORTS["breakdown"]).data.rows)
 
 
 def test_a_window_of_such_a_trace(path: Path) -> None:

@@ -12,12 +12,14 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
+from rlscope_analysis.note_sentences import sentence_of
+from rlscope_analysis.renderers import csv as csv_renderer
+from rlscope_analysis.renderers import json as json_renderer
+from rlscope_analysis.renderers import text as text_renderer
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_analysis.summary import queries
-from rlscope_analysis.summary.as_csv import render_csv
-from rlscope_analysis.summary.as_json import render_json
-from rlscope_analysis.summary.as_table import render_table
+from rlscope_analysis.summary.answer import answer_of
 from rlscope_analysis.summary.read import summarize
 from rlscope_analysis.summary.values import Latency, StateTimes, Summary, Switches
 from rlscope_analysis.trace import open_trace
@@ -83,6 +85,30 @@ def two_processes(path: Path) -> TraceBuilder:
 def summary_of(builder: TraceBuilder) -> Summary:
     with open_trace(builder.write()) as trace:
         return summarize(trace)
+
+
+def render_table(
+    summary: Summary,
+    *,
+    rows: int | None,
+    top: int,
+    width: int,
+    is_terminal: bool,
+) -> str:
+    found = answer_of(summary, top=top)
+    return text_renderer.render(found, limit=rows, width=width, is_terminal=is_terminal)
+
+
+def render_json(summary: Summary, *, top: int) -> str:
+    return "".join(json_renderer.render(answer_of(summary, top=top)))
+
+
+def render_csv(summary: Summary) -> str:
+    return "".join(csv_renderer.render(answer_of(summary, top=1).data))
+
+
+def notes_of(summary: Summary) -> tuple[str, ...]:
+    return tuple(map(sentence_of, summary.notes))
 
 
 @pytest.fixture
@@ -207,7 +233,7 @@ def test_what_was_not_measured_is_told_once_for_each_reason(tmp_path: Path) -> N
         " loaded into it",
     )
     summary = summary_of(builder)
-    assert summary.notes == expected
+    assert notes_of(summary) == expected
     table = render_table(summary, rows=9, top=3, width=160, is_terminal=False)
     assert [line for line in table.splitlines() if line.startswith("note")] == [
         f"note       {note}" for note in expected
@@ -258,7 +284,7 @@ def test_a_trace_that_does_not_add_up_is_called_faulty(tmp_path: Path) -> None:
     builder.thread(builder.process(pid=1), states=[run(5), sleep(5)])
     builder._threads[0] = (*builder._threads[0][:4], 11, "w", True, 0)
     builder._states.append((1, 3, 4, 0, 0, 0))
-    assert summary_of(builder).notes == (
+    assert notes_of(summary_of(builder)) == (
         "this trace is faulty, please report it: threads whose states do not add up to their"
         " lifetime: 0; intervals out of order: 1",
     )
@@ -270,7 +296,7 @@ def test_a_state_outside_its_thread_does_not_add_up(tmp_path: Path) -> None:
     builder._states.append((1, 10, 14, 2, 0, 0))
     summary = summary_of(builder)
     assert summary.total.times == StateTimes(5, 0, 9, 0, 0, 10)
-    assert "threads whose states do not add up to their lifetime: 1;" in summary.notes[0]
+    assert "threads whose states do not add up to their lifetime: 1;" in notes_of(summary)[0]
 
 
 def test_states_that_a_window_cuts_and_that_cross_are_those_of_thread_time(tmp_path: Path) -> None:
@@ -284,7 +310,7 @@ def test_states_that_a_window_cuts_and_that_cross_are_those_of_thread_time(tmp_p
         of_view = trace.sql(f"SELECT {columns} FROM thread_time").fetchall()
     assert [StateTimes(*row) for row in of_view] == [summary.total.times]
     assert summary.total.times == StateTimes(30, 0, 30, 0, 0, 30)
-    assert "lifetime: 1; intervals out of order: 1" in summary.notes[0]
+    assert "lifetime: 1; intervals out of order: 1" in notes_of(summary)[0]
 
 
 @pytest.mark.parametrize("processes", [0, 1])

@@ -1,26 +1,26 @@
 """Answers `summarize --by operation`: where the time of each operation went, and per iteration.
 
-docs/summary.md explains every number; table renders it for people.
+docs/summary.md explains every number; `tables` lays it out for people.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.operations.iteration import Iteration, Row, find_iteration
-from rlscope_analysis.query import run_query
+from rlscope_analysis.query import run_query, run_records
 from rlscope_analysis.reports import REPORTS, report_sql
-from rlscope_analysis.reports.answer import Answer, answer
-from rlscope_analysis.result_format import csv_lines, json_report, json_value
+from rlscope_analysis.reports.answer import answer
+from rlscope_analysis.result.column import Column, Unit
+from rlscope_analysis.result.note import Note, note
 from rlscope_analysis.summary import queries
 from rlscope_analysis.summary.losses import losses_of
 from rlscope_analysis.summary.notes import fault_notes, unmeasured_notes
 from rlscope_analysis.window import AskedWindow, asked_window
-from rlscope_analysis.wording import count_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Sequence
 
     from rlscope_analysis.summary.values import Loss
     from rlscope_analysis.trace import Trace
@@ -44,14 +44,14 @@ class OperationReport:
     is_complete: bool
     window: AskedWindow | None
     losses: tuple[Loss, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     not_measured: dict[str, int]
     """Kind of record -> number of processes for which it was not measured."""
     iteration: Iteration | None
     """None: nothing looks like one, and no row has times per iteration."""
     processes: tuple[Row, ...]
     """Rows of reports/operation-threads.sql, the longest lifetime first."""
-    columns: tuple[str, ...]
+    columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     """By scope: operation, path (the same time as a tree), async_range and mark (in no sum)."""
 
@@ -66,13 +66,15 @@ def report_operations(trace: Trace, *, per: str | None = None) -> OperationRepor
     Raises TraceError where operations were not measured, and where none is called `per`.
     """
     found = answer(trace, REPORTS["operation"])
-    rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+    rows = list(found.data.records())
+    not_measured = found.facts["processes_not_measured"]
     _add_transitions(trace, rows)
     iteration = find_iteration([row for row in rows if row["scope"] == "path"], per)
-    columns = found.columns + TRANSITIONS
+    columns = found.data.columns + tuple(Column(name, Unit.COUNT) for name in TRANSITIONS)
     if iteration:
-        columns += tuple(_per_iteration(name) for name in PER_ITERATION)
-        columns += tuple(f"{name}_per_iteration" for name in TRANSITIONS)
+        columns += tuple(Column(_per_iteration(name), Unit.NS) for name in PER_ITERATION)
+        columns += tuple(Column(f"{name}_per_iteration", Unit.RATE) for name in TRANSITIONS)
+    names = [column.name for column in columns]
     rows += _rows(trace, "operation-async") + _rows(trace, "operation-mark")
     processes = _rows(trace, "operation-threads")
     ((ended_cleanly,),) = run_query(trace, queries.ENDED_CLEANLY_SQL).rows
@@ -81,18 +83,17 @@ def report_operations(trace: Trace, *, per: str | None = None) -> OperationRepor
         is_complete=ended_cleanly,
         window=asked_window(trace.connection),
         losses=losses_of(trace),
-        notes=tuple(_notes(trace, found, rows, processes)),
-        not_measured=found.not_measured,
+        notes=tuple(_notes(trace, not_measured, rows, processes)),
+        not_measured=not_measured,
         iteration=iteration,
         processes=tuple(processes),
         columns=columns,
-        rows=tuple(_completed(row, columns, iteration) for row in rows),
+        rows=tuple(_completed(row, names, iteration) for row in rows),
     )
 
 
 def _rows(trace: Trace, name: str) -> list[Row]:
-    result = run_query(trace, report_sql(name))
-    return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+    return list(run_records(trace, report_sql(name)))
 
 
 def _add_transitions(trace: Trace, rows: list[Row]) -> None:
@@ -108,9 +109,9 @@ def _per_iteration(name: str) -> str:
     return f"{name.removesuffix('_ns')}_per_iteration_ns"
 
 
-def _completed(row: Row, columns: tuple[str, ...], iteration: Iteration | None) -> Row:
+def _completed(row: Row, names: Sequence[str], iteration: Iteration | None) -> Row:
     """Return the row with every column, those per iteration too; None is not known."""
-    complete = {name: row.get(name) for name in columns}
+    complete = {name: row.get(name) for name in names}
     times = iteration.by_process.get(row["process_id"]) if iteration else None
     if times and row["scope"] in {"operation", "path"}:
         for name in PER_ITERATION:
@@ -122,54 +123,23 @@ def _completed(row: Row, columns: tuple[str, ...], iteration: Iteration | None) 
     return complete
 
 
-def _notes(trace: Trace, found: Answer, rows: list[Row], processes: list[Row]) -> Iterable[str]:
+def _notes(
+    trace: Trace, not_measured: dict[str, int], rows: list[Row], processes: list[Row]
+) -> Iterable[Note]:
     told = list(unmeasured_notes(trace, _KINDS))
     yield from told
-    for kind, count in found.not_measured.items():
-        if not any(note.startswith(f"not measured: {kind} of ") for note in told):
-            yield f"{kind} was not measured for {count_of(count, 'process')}"
+    lacking = {one.named["kind"] for one in told if not one.named["is_measured"]}
+    for kind, count in not_measured.items():
+        if kind not in lacking:
+            yield note("kind_not_measured", kind=kind, processes=count)
     yield from fault_notes(trace, ("operation_coded", "thread", "all"))
     selves = [row["self_ns"] for row in rows if row["scope"] == "operation"]
     lifetime_ns = sum(process["lifetime_ns"] for process in processes)
     if None not in selves and sum(selves) != lifetime_ns:
-        yield (
-            "this trace is faulty, please report it: the self times add up to"
-            f" {sum(selves):,} ns, the lifetimes to {lifetime_ns:,} ns"
-        )
+        yield note("faulty_operations", self_ns=sum(selves), lifetime_ns=lifetime_ns)
     if any(
         row["scope"] == "operation"
         and row["total_running_ns"] is None is not row["self_running_ns"]
         for row in rows
     ):
-        yield "operations end out of order: the parts of their totals are not known (-)"
-
-
-def render_csv(report: OperationReport) -> Iterator[str]:
-    """Render the rows of every scope under a line of headings; an empty field is not known."""
-    return csv_lines([report.columns, *(tuple(row.values()) for row in report.rows)])
-
-
-def render_json(report: OperationReport) -> Iterator[str]:
-    """Render one object: what the report says about the trace, and a row per line."""
-    iteration = report.iteration
-    head = {
-        "view": "operation",
-        "trace": report.trace,
-        "is_complete": report.is_complete,
-        "window": asdict(report.window) if report.window else None,
-        "losses": [asdict(loss) for loss in report.losses],
-        "notes": report.notes,
-        "processes_not_measured": report.not_measured,
-        "iteration": iteration
-        and {
-            "operation": iteration.name,
-            "source": iteration.source,
-            "instances": [
-                {"process_id": process_id, "instances": count}
-                for process_id, count in iteration.by_process.items()
-            ],
-        },
-        "processes": report.processes,
-    }
-    records = ({name: json_value(value) for name, value in row.items()} for row in report.rows)
-    return json_report(head, records)
+        yield note("out_of_order")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import resources
+
+from rlscope_analysis.result.table import Pivot
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One question about a trace, and how its answer is laid out for people.
+    """One question about a trace, and what the names of its columns do not say of them.
 
-    A column whose name ends in _ns is a time, share or _share a part of 1.
+    Else units end the names: see result.column.unit_of.
     """
 
     name: str
@@ -21,17 +23,16 @@ class Report:
     """Kinds of record (see table capture): without any of them there is no answer, and of each a
     note tells where it is lacking."""
     assumes: tuple[str, ...] = ()
-    """Kinds of record that an assumption makes good (see table): a note tells where it does."""
-    pivot: tuple[str, str] | None = None
-    """In a table: one column for each value of the first, holding the second, and their sum."""
+    """Kinds of record that an assumption makes good: a note tells where it does."""
+    pivot: Pivot | None = None
     error: str | None = None
     """Of a pivot: the column with the standard error of what it holds; 0: that is exact."""
-    key: tuple[str, ...] = field(default=())
-    """Of a pivot: columns that tell lines apart which look the same."""
-    hidden: tuple[str, ...] = field(default=())
-    """Columns left out of a table; CSV and JSON have them."""
-    worded: tuple[tuple[str, str], ...] = ()
-    """Columns of codes, and what words them: gap or quality (see reports.answer)."""
+    key: tuple[str, ...] = ()
+    """Of a pivot: columns that tell lines apart which look the same; people do not see them."""
+    hidden: tuple[str, ...] = ()
+    """Columns that people do not see; CSV and JSON have them."""
+    notes: tuple[tuple[str, str], ...] = ()
+    """Columns of structs, and the code of the note of which they are the parameters."""
     needs_costs: bool = False
     """Whether there is no answer where nobody measured what recording costs."""
 
@@ -45,6 +46,16 @@ def report_sql(name: str) -> str:
     """Return the query in the .sql file of this name."""
     return resources.files(__name__).joinpath(f"{name}.sql").read_text(encoding="utf-8")
 
+
+_BUCKETS = Pivot(
+    "bucket",
+    "time_ns",
+    (
+        "python", "simulator", "backend", "cuda_api", "spin", "other", "running", "runnable",
+        "gil_wait", "gpu_wait", "io_wait", "sleeping", "lost", "unknown",
+    ),
+)  # fmt: skip
+_RESOURCES = Pivot("resource", "time_ns", ("CPU", "CPU+GPU", "GPU", "none", "not measured"))
 
 # In the summary of everything only: `--by operation` tells all of it.
 TOP_OPERATIONS = Report(
@@ -60,10 +71,10 @@ REPORTS = {
         Report(
             "breakdown",
             "process x operation x bucket over all threads, in ms and % of their lifetimes",
-            pivot=("bucket", "time_ns"),
+            pivot=_BUCKETS,
             key=("process_id",),
             error="stderr_ns",
-            hidden=("process_id", "share", "gpu_busy_ns", "count", "sampled_ns", "stderr_ns"),
+            hidden=("share", "gpu_busy_ns", "count", "sampled_ns"),
         ),
         Report(
             "corrected",
@@ -76,7 +87,7 @@ REPORTS = {
             "overhead",
             "what recording cost the target, by kind of event, in CPU time, with 95 % intervals",
             additive=("overhead_ns", "share"),
-            worded=(("quality", "quality"),),
+            notes=(("quality", "quality"),),
             needs_costs=True,
         ),
         Report(
@@ -89,10 +100,10 @@ REPORTS = {
         Report(
             "thread",
             "thread x bucket, in ms and % of its lifetime",
-            pivot=("bucket", "time_ns"),
+            pivot=_BUCKETS,
             key=("thread_id",),
             error="stderr_ns",
-            hidden=("share", "thread_id", "lifetime_ns", "sampled_ns", "stderr_ns"),
+            hidden=("share", "lifetime_ns", "sampled_ns"),
         ),
         Report(
             "operation",
@@ -104,7 +115,7 @@ REPORTS = {
             "CPU, GPU, CPU+GPU by operation, in ms and % of the lifetimes of the threads with"
             " operations (of all threads, if none has any)",
             assumes=("thread_state",),
-            pivot=("resource", "time_ns"),
+            pivot=_RESOURCES,
             hidden=("share", "count"),
         ),
         Report(
@@ -120,7 +131,7 @@ REPORTS = {
             additive=("count",),
             needs=("native_call", "cuda_call"),
             hidden=("process_id",),
-            worded=(("not_measured", "gap"),),
+            notes=(("not_measured", "gap"),),
         ),
         Report(
             "blocked",
@@ -217,10 +228,10 @@ REPORTS = {
             "gpu-idle",
             "what launching threads did while the GPUs of their process were idle, in ms and % of"
             " the idle time",
-            pivot=("bucket", "time_ns"),
+            pivot=_BUCKETS,
             key=("process_id",),
             needs=("gpu_activity",),
-            hidden=("process_id", "share", "sampled_ns"),
+            hidden=("share", "sampled_ns"),
         ),
         Report(
             "idle",

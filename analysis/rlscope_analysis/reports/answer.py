@@ -1,25 +1,19 @@
-"""Runs one of the reports; its rows as JSON or CSV."""
+"""Runs one of the reports."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rlscope_analysis.errors import TraceError
+from rlscope_analysis.note_sentences import sentence_of
 from rlscope_analysis.query import run_query
-from rlscope_analysis.result_format import csv_lines, json_report, json_value
-from rlscope_analysis.sentences import (
-    coverage_sentence,
-    facts_of,
-    gap_sentence,
-    quality_sentence,
-    reason_sentence,
-)
+from rlscope_analysis.result.column import Column, Role, Unit, unit_of
+from rlscope_analysis.result.note import Note, note
+from rlscope_analysis.result.table import Answer, Table, total_of
+from rlscope_analysis.sentences import coverage_sentence, facts_of
 from rlscope_analysis.window import asked_window, origin_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from rlscope_analysis.reports import Report
     from rlscope_analysis.trace import Trace
 
@@ -34,17 +28,6 @@ SELECT
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The columns and rows of a report, and the kinds of record it could not see everywhere."""
-
-    report: Report
-    columns: tuple[str, ...]
-    rows: list[tuple[Any, ...]]
-    not_measured: dict[str, int]
-    """Of each kind of record that it needs or makes good: processes without it, if any."""
-
-
 def answer(trace: Trace, report: Report) -> Answer:
     """Run the query of a report.
 
@@ -54,42 +37,75 @@ def answer(trace: Trace, report: Report) -> Answer:
     missing = _not_measured(trace, report)
     if report.needs_costs and (reason := cost_gap(trace)):
         raise TraceError(
-            f"{trace.path} does not tell what its recording cost: {reason}",
+            f"{trace.path} does not tell what its recording cost: {sentence_of(reason)}",
             hint=f"what it holds: rlscope-trace sql {trace.path} 'FROM calibration'",
         )
-    # Before the query: what it finds is read row by row.
-    words = _words(trace) if report.worded else {}
+    window = asked_window(trace.connection)
+    table = _table(trace, report, missing)
+    return Answer(
+        tables=(table,),
+        data=table,
+        facts={
+            "view": report.name,
+            "trace": str(trace.path),
+            "window": window,
+            "processes_not_measured": missing,
+        },
+        head=(("window", str(window)),) if window else (),
+    )
+
+
+def _table(trace: Trace, report: Report, missing: dict[str, int]) -> Table:
+    first_ns = origin_ns(trace.connection) if report.notes else 0
     result = run_query(trace, report.sql)
-    places = {result.columns.index(name): words[kind] for name, kind in report.worded}
+    codes = {result.columns.index(name): code for name, code in report.notes}
     rows = [
         tuple(
-            places[place](value) if place in places and value is not None else value
-            for place, value in enumerate(row)
+            note(codes[at], origin_ns=first_ns, **value) if at in codes and value else value
+            for at, value in enumerate(row)
         )
         for row in result.rows
     ]
-    return Answer(report, result.columns, rows, missing)
+    columns = tuple(
+        _column(report, name, type_name, is_known=any(row[at] is not None for row in rows))
+        for at, (name, type_name) in enumerate(zip(result.columns, result.types, strict=True))
+    )
+    notes = []
+    for kind, processes in missing.items():
+        code = "kind_assumed" if kind in report.assumes else "kind_not_measured"
+        notes.append(note(code, kind=kind, processes=processes))
+    return Table(
+        report.name,
+        report.title,
+        columns,
+        rows,
+        notes=tuple(notes),
+        pivot=report.pivot,
+        total=total_of(columns, rows),
+        title_has_units=report.pivot is not None,
+    )
 
 
-def _words(trace: Trace) -> dict[str, Callable[[dict[str, Any]], str]]:
-    """Return what makes sentences of the codes in a report: see Report.worded."""
-    first_ns = origin_ns(trace.connection)
-    return {
-        "gap": lambda told: gap_sentence(
-            told["reason"], facts_of(told["facts"]), origin_ns=first_ns
-        ),
-        "quality": lambda told: quality_sentence(*told.values()),
-    }
+def _column(report: Report, name: str, type_name: str, *, is_known: bool) -> Column:
+    roles = dict.fromkeys(report.hidden, Role.HIDDEN) | dict.fromkeys(report.key, Role.KEY)
+    roles |= {report.error: Role.ERROR} if report.error else {}
+    unit = unit_of(name, type_name)
+    return Column(
+        name,
+        unit if is_known or unit is not Unit.TEXT else Unit.UNKNOWN,
+        roles.get(name, Role.SHOWN),
+        additive=name in report.additive,
+    )
 
 
-def cost_gap(trace: Trace) -> str | None:
+def cost_gap(trace: Trace) -> Note | None:
     """Return why nothing can be subtracted; None: what recording costs was measured."""
     ((is_calibrated, is_told, has_processes, reason),) = run_query(trace, _GAP_SQL).rows
     if is_calibrated or not has_processes:
         return None
     if not is_told:
-        return "its recorder did not measure it"
-    return reason_sentence(*reason) if reason else "no cost of an event was measured"
+        return note("no_calibration")
+    return note("cost_failed", reason=reason) if reason else note("no_costs")
 
 
 def _not_measured(trace: Trace, report: Report) -> dict[str, int]:
@@ -116,26 +132,3 @@ def _not_measured(trace: Trace, report: Report) -> dict[str, int]:
             hint=f"what it holds: rlscope-trace sql {trace.path} 'FROM capture'",
         )
     return {kind: of - yes for kind, (yes, of) in known.items() if of > yes}
-
-
-def render_json(found: Answer, trace: Trace) -> Iterator[str]:
-    """Render one object: the report, the trace, and a row per line."""
-    window = asked_window(trace.connection)
-    head = {
-        "view": found.report.name,
-        "trace": str(trace.path),
-        "window": asdict(window) if window else None,
-        "processes_not_measured": found.not_measured,
-    }
-    return json_report(head, rows_of(found))
-
-
-def rows_of(found: Answer) -> Iterator[dict[str, Any]]:
-    """Yield each row as an object of JSON."""
-    for row in found.rows:
-        yield {name: json_value(value) for name, value in zip(found.columns, row, strict=True)}
-
-
-def render_csv(found: Answer) -> Iterator[str]:
-    """Render every row under a line of headings; NULL is an empty field."""
-    return csv_lines([found.columns, *found.rows])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.query import run_query
+from rlscope_analysis.query import run_records
+from rlscope_analysis.result.note import Note, note
 from rlscope_analysis.summary.gpu_findings import gpu_findings
 from rlscope_analysis.summary.overhead import cost_findings
-from rlscope_analysis.wording import percent, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,7 +54,9 @@ WITH peer AS (
     arg_max(process_id, (time_ns, -process_id)) AS process_id
   FROM peer GROUP BY thread_id
 )
-SELECT t.name, t.tid, t.end_ns - t.start_ns, w.time_ns, w.most_ns, w.peers, p.pid, p.name
+SELECT
+  t.name AS thread, t.tid, t.end_ns - t.start_ns AS lifetime_ns, w.time_ns, w.most_ns, w.peers,
+  p.pid, p.name
 FROM waited AS w
 JOIN thread AS t ON t.thread_id = w.thread_id
 LEFT JOIN process AS p ON p.process_id = w.process_id
@@ -73,7 +75,9 @@ WITH held AS (
       FILTER (WHERE holder_thread_id IS NOT NULL) AS holder_thread_id
   FROM held GROUP BY thread_id
 )
-SELECT t.name, t.tid, t.end_ns - t.start_ns, w.time_ns, w.most_ns, h.name, h.tid
+SELECT
+  t.name AS thread, t.tid, t.end_ns - t.start_ns AS lifetime_ns, w.time_ns, w.most_ns,
+  h.name AS holder, h.tid AS holder_tid
 FROM waited AS w
 JOIN thread AS t ON t.thread_id = w.thread_id
 LEFT JOIN thread AS h ON h.thread_id = w.holder_thread_id
@@ -82,48 +86,10 @@ ORDER BY w.time_ns DESC, w.thread_id LIMIT {_LINES}
 """  # noqa: S608 - numbers of our own
 
 
-def findings(trace: Trace) -> Iterable[str]:
-    """Yield one sentence for each finding, each with its share."""
-    for pid, name, spin_ns, backend_ns, stderr_ns in run_query(trace, _SPIN_SQL).rows:
-        error = f" ± {stderr_ns / backend_ns * 100:.1f}" if stderr_ns else ""
-        yield (
-            f"{percent(spin_ns, backend_ns)}{error} % of the CPU time that {_named(name, pid)}"
-            f" spends in the backend or spinning is spinning: {spin_ns / 1e9:,.3f} s in loops"
-            " that only wait"
-        )
+def findings(trace: Trace) -> Iterable[Note]:
+    """Yield one note for each finding."""
+    yield from (note("spinning", **row) for row in run_records(trace, _SPIN_SQL))
     yield from gpu_findings(trace)
     yield from cost_findings(trace)
-    yield from _peers(trace)
-    yield from _gil(trace)
-
-
-def _peers(trace: Trace) -> Iterable[str]:
-    for row in run_query(trace, _PEER_SQL).rows:
-        name, tid, lifetime_ns, time_ns, most_ns, peers, pid, peer = row
-        whom = _named(peer, pid)
-        if peers > 1:
-            whom = f"{peers:,} other processes, {percent(most_ns, lifetime_ns)} % for {whom} alone"
-        yield (
-            f"thread {_thread(name, tid)} waits {percent(time_ns, lifetime_ns)} % of its lifetime"
-            f" for {whom}; see --view peer"
-        )
-
-
-def _gil(trace: Trace) -> Iterable[str]:
-    for row in run_query(trace, _GIL_SQL).rows:
-        name, tid, lifetime_ns, time_ns, most_ns, holder, holder_tid = row
-        held = "" if most_ns is None else f", {percent(most_ns, lifetime_ns)} % while thread"
-        if held:
-            held += f" {_thread(holder, holder_tid)} had it"
-        yield (
-            f"thread {_thread(name, tid)} waits {percent(time_ns, lifetime_ns)} % of its lifetime"
-            f" for the GIL{held}; see --view gil"
-        )
-
-
-def _thread(name: str | None, tid: int | None) -> str:
-    return f"{printable(name or '?')}/{tid or '?'}"
-
-
-def _named(name: str | None, pid: int | None) -> str:
-    return f"{printable(name or '(no name)')} (pid {'not known' if pid is None else pid})"
+    yield from (note("waits_for_peer", **row) for row in run_records(trace, _PEER_SQL))
+    yield from (note("waits_for_gil", **row) for row in run_records(trace, _GIL_SQL))

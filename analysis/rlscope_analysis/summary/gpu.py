@@ -1,16 +1,15 @@
-"""What a trace holds of GPUs in one line, or why it holds nothing."""
+"""What a trace holds of GPUs, or why it holds nothing."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from rlscope_analysis.sentences import coverage_sentence, facts_of
+from rlscope_analysis.result.note import Note, note
 from rlscope_analysis.window import SPAN_SQL
-from rlscope_analysis.wording import count_of, percent, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     Fetch = Callable[[str], list[tuple[Any, ...]]]
     """Runs a query."""
@@ -79,7 +78,7 @@ class GpuSummary:
     """Time of span_ns during which any of them worked, for any process."""
     span_ns: int | None
     """How long the trace is, from late_ns on; None: not known, or nothing is left of it."""
-    refused: tuple[str, ...]
+    refused: tuple[Note, ...]
     """Of which processes the GPU activity could not be recorded, and why."""
     late_ns: int | None = None
     """How long after the start of the trace that of all the others was; None: from it on."""
@@ -103,45 +102,14 @@ def gpu_summary(fetch: Fetch) -> GpuSummary:
         devices=tuple(name for (name,) in fetch(_DEVICES_SQL)),
         busy_ns=(busy[0][0] or 0) if busy else 0,
         span_ns=None if span_ns is None or span_ns <= 0 < (late_ns or 0) else span_ns,
-        refused=tuple(_refused(row, first_ns or 0) for row in fetch(_REFUSED_SQL)),
+        refused=tuple(
+            note("gpu_refused", pid=pid, name=name, facts=facts, origin_ns=first_ns or 0)
+            for pid, name, facts in fetch(_REFUSED_SQL)
+        ),
         late_ns=late_ns,
     )
 
 
-def gpu_line(found: GpuSummary) -> str | None:
-    """Say what was recorded of GPUs; None: nothing, which the notes of a summary explain."""
-    if not found.processes:
-        return None
-    done = ", ".join(_work(found))
-    whom = f"of {count_of(found.processes, 'process')}"
-    if not done:
-        return f"no work {whom}, though it was recorded"
-    busy = f"; busy {percent(found.busy_ns, found.span_ns)} %" if found.span_ns else ""
-    if found.span_ns and found.late_ns is not None:
-        busy += f" of the last {found.span_ns / 1e9:,.3f} s: before, not all of it was recorded"
-    return f"{done} {whom} on {_devices(found.devices)}{busy}"
-
-
-def _work(found: GpuSummary) -> Iterable[str]:
-    if found.kernels:
-        yield count_of(found.kernels, "kernel")
-    if found.graphs:
-        yield count_of(found.graphs, "graph")
-    if found.copies:
-        yield "1 copy or set" if found.copies == 1 else f"{found.copies:,} copies and sets"
-
-
-def _devices(names: tuple[str, ...]) -> str:
-    """Name each model once."""
-    models = list(dict.fromkeys(names))
-    return ", ".join(
-        printable(model) if names.count(model) == 1 else f"{names.count(model)} {printable(model)}"
-        for model in models
-    )
-
-
-def _refused(row: tuple[Any, ...], first_ns: int) -> str:
-    pid, name, facts = row
-    reason = coverage_sentence(facts_of(facts), measured=False, origin_ns=first_ns)
-    whom = f"{printable(name or '(no name)')} (pid {'not known' if pid is None else pid})"
-    return f"of {whom}: {printable(reason or 'why is not known')}"
+def gpu_note(found: GpuSummary) -> Note | None:
+    """Return what was recorded of GPUs; None: nothing, which the notes of a summary explain."""
+    return note("gpu_work", **asdict(found)) if found.processes else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.query import run_query
-from rlscope_analysis.wording import percent, printable
+from rlscope_analysis.query import run_query, run_records
+from rlscope_analysis.result.note import Note, note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +29,7 @@ SELECT
 """
 _UTILIZATION_SQL = f"""
 SELECT
-  coalesce(host || ' ', '') || 'GPU ' || device_id, span_ns, utilization_share, kernel_ns
+  coalesce(host || ' ', '') || 'GPU ' || device_id AS gpu, span_ns, utilization_share, kernel_ns
 FROM gpu_utilization
 WHERE scope = 'trace' AND abs(utilization_share - kernel_share) >= {_LEAST_DIFFERENCE}
   -- Where a traced program used GPUs unseen, the two need not be the same work.
@@ -57,37 +57,21 @@ ORDER BY g.idle_ns DESC, g.process_id LIMIT {_LINES}
 _NO_REASONS = "(SELECT 0 AS process_id, NULL::VARCHAR AS bucket, 0 AS time_ns)"
 
 
-def gpu_findings(trace: Trace) -> Iterable[str]:
-    """Yield one sentence for each finding, each with its share and of which time that is one."""
+def gpu_findings(trace: Trace) -> Iterable[Note]:
+    """Yield one note for each finding."""
     ((activities, has_readings),) = run_query(trace, _ANY_SQL).rows
     if has_readings:
-        yield from _utilization(trace)
+        yield from (note("utilization", **row) for row in run_records(trace, _UTILIZATION_SQL))
     if activities:
         yield from _idle(trace, with_reasons=activities <= _MOST_ACTIVITIES)
 
 
-def _utilization(trace: Trace) -> Iterable[str]:
-    for gpu, span_ns, utilization, kernel_ns in run_query(trace, _UTILIZATION_SQL).rows:
-        yield (
-            f"nvidia-smi would say {utilization * 100:.1f} % of {printable(gpu)}; kernels of the"
-            f" traced programs ran {percent(kernel_ns, span_ns)} % of these {span_ns / 1e9:,.3f} s;"
-            " see --view utilization"
-        )
-
-
-def _idle(trace: Trace, *, with_reasons: bool) -> Iterable[str]:
+def _idle(trace: Trace, *, with_reasons: bool) -> Iterable[Note]:
     query = _IDLE_SQL.replace("{idle}", "gpu_idle" if with_reasons else _NO_REASONS)
-    for pid, name, span_ns, idle_ns, reasons in run_query(trace, query).rows:
-        shown = [
-            f"{reason['bucket']} {percent(reason['time_ns'], idle_ns)} %"
-            for reason in (reasons or [])[:_REASONS]
-            if reason["time_ns"] >= _LEAST_SHARE * idle_ns
+    for row in run_records(trace, query):
+        row["reasons"] = [
+            reason
+            for reason in (row["reasons"] or [])[:_REASONS]
+            if reason["time_ns"] >= _LEAST_SHARE * row["idle_ns"]
         ]
-        did = (
-            f"; meanwhile the launching threads were in {', '.join(shown)} of that" if shown else ""
-        )
-        whom = f"{printable(name or '(no name)')} (pid {'not known' if pid is None else pid})"
-        yield (
-            f"no GPU worked for {whom} {percent(idle_ns, span_ns)} % of the {span_ns / 1e9:,.3f} s"
-            f" from its first to its last GPU work{did}; see --view gpu-idle"
-        )
+        yield note("gpu_idle", **row)

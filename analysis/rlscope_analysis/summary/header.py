@@ -1,4 +1,4 @@
-"""Renders what stands above the tables of a summary: how the trace was made, what it lacks."""
+"""What stands above the tables of a summary: how the trace was made, what it lacks."""
 
 from __future__ import annotations
 
@@ -8,38 +8,33 @@ import shlex
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from rlscope_analysis.summary.gpu import gpu_line
-from rlscope_analysis.summary.overhead import overhead_line
-from rlscope_analysis.wording import count_of, harmless, printable
+from rlscope_analysis.result.note import Note, note
+from rlscope_analysis.summary.gpu import gpu_note
+from rlscope_analysis.summary.losses import loss_lines
+from rlscope_analysis.summary.overhead import overhead_note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rlscope_analysis.summary.values import Loss, Summary
+    from rlscope_analysis.summary.values import Summary
 
 # Longer ones push the numbers off the screen; `sql` has them whole.
 _MAX_COMMAND = 300
 
 
-def header_lines(summary: Summary) -> Iterable[str]:
-    """Tell, in this order: what is wrong with the trace, how it was made, what was lost."""
-    if not summary.is_complete:
-        yield "warning: the recording of this trace was cut off: what came after is not in it"
-    for name, value in _facts(summary):
-        if value:
-            yield f"{name:<10} {printable(value)}"
-    gpu = gpu_line(summary.gpu)
+def head_lines(summary: Summary) -> Iterable[tuple[str, str | Note]]:
+    """Tell how the trace was made, what was lost, what limits the numbers, and what stands out."""
+    yield from ((name, said) for name, said in _facts(summary) if said)
+    gpu = gpu_note(summary.gpu)
     if gpu is not None:
-        yield f"{'GPU':<10} {gpu}"
-    yield f"{'overhead':<10} {printable(overhead_line(summary.overhead))}"
+        yield "GPU", gpu
+    yield "overhead", overhead_note(summary.overhead)
     yield from loss_lines(summary.losses)
-    for note in summary.notes:
-        yield f"{'note':<10} {harmless(note)}"
-    for finding in summary.findings:
-        yield f"{'finding':<10} {harmless(finding)}"
+    yield from (("note", limits) for limits in summary.notes)
+    yield from (("finding", finding) for finding in summary.findings)
 
 
-def _facts(summary: Summary) -> Iterable[tuple[str, str]]:
+def _facts(summary: Summary) -> Iterable[tuple[str, str | Note]]:
     meta = {key: value or "" for key, value in summary.meta.items()}
     yield "trace", summary.trace
     yield "command", _command(meta.get("argv", ""))
@@ -55,31 +50,12 @@ def _facts(summary: Summary) -> Iterable[tuple[str, str]]:
         start = datetime.fromtimestamp(summary.started_realtime_ns / 1e9, tz=timezone.utc)
         yield "started", f"{start:%Y-%m-%d %H:%M:%S} UTC"
     yield "window", str(summary.window or "")
-    yield "duration", _duration(summary)
-    processes = count_of(len(summary.processes), "process")
-    yield "traced", f"{processes}, {count_of(summary.thread_count, 'thread')}"
+    length_ns = summary.duration_ns
+    yield "duration", note("no_duration") if length_ns is None else note("duration", ns=length_ns)
+    yield "traced", note("traced", processes=len(summary.processes), threads=summary.thread_count)
     loader = meta.get("loader", "")
     ladder = _ladder(meta.get("ladder", ""))
     yield "capture", "; ".join(part for part in (loader and f"loader {loader}", ladder) if part)
-
-
-def _duration(summary: Summary) -> str:
-    if summary.duration_ns is None:
-        return "not known: the trace holds no thread"
-    return f"{summary.duration_ns / 1e9:,.3f} s"
-
-
-def loss_lines(losses: tuple[Loss, ...]) -> Iterable[str]:
-    """Tell what was lost, or that nothing was."""
-    if not losses:
-        yield f"{'losses':<10} nothing lost"
-    for loss in losses:
-        count = (
-            "records, not known how many" if loss.count is None else count_of(loss.count, "record")
-        )
-        yield f"{'losses':<10} {printable(loss.kind)}: {count}, {printable(loss.source)}"
-        if loss.remedy:
-            yield f"{'':<10} hint: {printable(loss.remedy)}"
 
 
 def _command(value: str) -> str:

@@ -1,13 +1,13 @@
-"""What a summary says of the overhead: one line, and what is wrong with it."""
+"""What a summary says of the overhead: how much it was, and what is wrong with it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.query import run_query
+from rlscope_analysis.query import run_query, run_records
 from rlscope_analysis.reports.answer import cost_gap
-from rlscope_analysis.sentences import quality_sentence
+from rlscope_analysis.result.note import Note, note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,19 +32,13 @@ SELECT DISTINCT event, quality, code, subject, detail, numbers FROM calibration
 WHERE quality = 'doubtful' ORDER BY ALL
 """
 _WITHOUT_COST_SQL = """
-SELECT event, sum(hits)::BIGINT FROM probe_hits
+SELECT event, sum(hits)::BIGINT AS hits FROM probe_hits
 WHERE part = 'outside'
   AND event NOT IN (SELECT event FROM calibration WHERE used AND mean_ns IS NOT NULL)
 GROUP BY event ORDER BY event
 """
 # CUPTI works inside these calls; nobody could count it with probes.
 _BY_CUPTI_SQL = "SELECT count(*) FROM cuda_call_coded WHERE correlation_id IS NOT NULL"
-# In words, for people; kinds that differ in their price only are one.
-_WORDS = {
-    "switch": "switches", "wakeup": "wakeups", "call": "calls", "call_dear": "calls",
-    "sample": "samples", "range": "ranges", "range_python": "ranges", "range_auto": "phases",
-    "gil_release": "GIL releases",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +54,7 @@ class OverheadSummary:
     high_ns: int | None = None
     by_event: dict[str, int] | None = None
     """The parts, by kind of event; None: not measured."""
-    reason: str | None = None
+    reason: Note | None = None
     """Why it was not measured."""
 
 
@@ -71,7 +65,7 @@ def overhead_of(trace: Trace) -> OverheadSummary:
     if reason := cost_gap(trace):
         return OverheadSummary(cpu_ns, None, reason=reason)
     if unknown := [event for event, is_known, *_ in rows if not is_known]:
-        return OverheadSummary(cpu_ns, None, reason=f"no cost of {', '.join(sorted(unknown))}")
+        return OverheadSummary(cpu_ns, None, reason=note("no_cost_of", events=sorted(unknown)))
     total_ns = sum(row[2] for row in rows)
     below_ns, above_ns = (sum(row[at] ** 2 for row in rows) ** 0.5 for at in (3, 4))
     return OverheadSummary(
@@ -80,42 +74,19 @@ def overhead_of(trace: Trace) -> OverheadSummary:
     )  # fmt: skip
 
 
-def overhead_line(found: OverheadSummary) -> str:
-    """Say it in one sentence."""
-    if found.overhead_ns is None or found.low_ns is None or found.high_ns is None:
-        return f"not measured: {found.reason}"
-    if not found.cpu_ns:
-        return "nothing ran that could have paid for recording"
-    low, mean, high = (
-        f"{value / found.cpu_ns * 100:.1f}"
-        for value in (found.low_ns, found.overhead_ns, found.high_ns)
-    )
-    parts: dict[str, int] = {}
-    for event, overhead_ns in (found.by_event or {}).items():
-        parts[_WORDS.get(event, event)] = parts.get(_WORDS.get(event, event), 0) + overhead_ns
-    listed = ", ".join(
-        f"{word} {overhead_ns / found.cpu_ns * 100:.1f}"
-        for word, overhead_ns in sorted(parts.items(), key=lambda part: (-part[1], part[0]))
-    )
-    return (
-        f"recording cost the target about {mean} % of its CPU time ({low} .. {high}), subtracted"
-        f" in --view corrected; by: {listed}"
-    )
+def overhead_note(found: OverheadSummary) -> Note:
+    """Return what there is to say of it."""
+    if found.overhead_ns is None:
+        return note("overhead_not_measured", reason=found.reason)
+    return note("overhead", **asdict(found)) if found.cpu_ns else note("nothing_paid")
 
 
-def cost_findings(trace: Trace) -> Iterable[str]:
+def cost_findings(trace: Trace) -> Iterable[Note]:
     """Yield what contradicts the costs: they are subtracted all the same, with this warning."""
-    for event, *quality in run_query(trace, _DOUBT_SQL).rows:
-        yield f"the overhead of {event} is {quality_sentence(*quality)}; see --view overhead"
+    yield from (note("doubtful_cost", **row) for row in run_records(trace, _DOUBT_SQL))
     if cost_gap(trace) is None:
-        for event, hits in run_query(trace, _WITHOUT_COST_SQL).rows:
-            yield (
-                f"nobody measured what {event} costs, which happened {hits:,} times: where it fell"
-                " nothing can be corrected; see --view overhead"
-            )
+        costless = run_records(trace, _WITHOUT_COST_SQL)
+        yield from (note("cost_not_measured", **row) for row in costless)
         ((calls,),) = run_query(trace, _BY_CUPTI_SQL).rows
         if calls:
-            yield (
-                f"what CUPTI costs is in no overhead: it told of {calls:,} calls of the CUDA API;"
-                " rlscope-trace calibrate measures the cost of one where there is a GPU"
-            )
+            yield note("cost_of_cupti", calls=calls)

@@ -79,22 +79,23 @@ SELECT
   bool_or(c.process_id IS NULL AND EXISTS (
     FROM capture AS o WHERE o.kind = c.kind AND o.process_id IS NOT NULL
   )) AS has_others,
-  count(DISTINCT c.process_id),
-  arg_min(p.pid, p.process_id), arg_min(p.name, p.process_id), coalesce(c.measured, FALSE) AS told
+  count(DISTINCT c.process_id) AS processes,
+  arg_min(p.pid, p.process_id) AS pid, arg_min(p.name, p.process_id) AS name,
+  coalesce(c.measured, FALSE) AS is_measured
 FROM _captured AS c LEFT JOIN process AS p ON p.process_id = c.process_id
 WHERE NOT coalesce(c.measured, FALSE) OR c.part
-GROUP BY c.kind, c.facts, of_all, told
+GROUP BY c.kind, c.facts, of_all, is_measured
 """
 # What the governor and the gate decided.
 SITES_SQL = """
-SELECT state, code, detail, numbers, layer, count(*), min(symbol)
+SELECT state, code, detail, numbers, layer, count(*) AS count, min(symbol) AS symbol
 FROM site
 WHERE state IN ('dropped', 'not_probed')
 GROUP BY state, code, detail, numbers, layer
 """
 # Layers whose calls were not recorded from the start of every process, though later they were.
 LATE_PROBES_SQL = """
-SELECT layer, max(since_ns)
+SELECT layer, max(since_ns) AS since_ns
 FROM _layer_gap
 WHERE reason IS NULL AND since_ns IS NOT NULL
 GROUP BY layer ORDER BY layer

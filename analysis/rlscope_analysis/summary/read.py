@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.query import fetch_together, run_query
 from rlscope_analysis.reports import REPORTS, TOP_OPERATIONS
-from rlscope_analysis.reports.answer import Answer, answer
+from rlscope_analysis.reports.answer import answer
+from rlscope_analysis.result.note import Note, note
 from rlscope_analysis.schema.vocabulary import WAKER_THREAD
 from rlscope_analysis.summary import queries
 from rlscope_analysis.summary.findings import findings
@@ -33,6 +34,7 @@ from rlscope_analysis.window import SPAN_SQL, asked_window
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from rlscope_analysis.result.table import Answer
     from rlscope_analysis.trace import Trace
 
 # A key of `Waker`s while they are counted: kind, and the thread where it is one.
@@ -65,12 +67,12 @@ def _threads_sql(trace: Trace) -> str:
 class _Rest:
     """What a summary tells that no pass over the states is needed for."""
 
-    findings: tuple[str, ...]
+    findings: tuple[Note, ...]
     overhead: OverheadSummary
     gpu: GpuSummary
     reports: tuple[Answer, ...]
-    fault_notes: tuple[str, ...]
-    capture_notes: tuple[str, ...]
+    fault_notes: tuple[Note, ...]
+    capture_notes: tuple[Note, ...]
 
 
 def _read_rest(trace: Trace) -> _Rest:
@@ -217,22 +219,16 @@ class _Reader:
         )
         return tuple(processes)
 
-    def _notes(self, threads: list[ThreadSummary], meta: dict[str, str | None]) -> Iterable[str]:
+    def _notes(self, threads: list[ThreadSummary], meta: dict[str, str | None]) -> Iterable[Note]:
         ((disorder,),) = self._rows(queries.DISORDER_SQL)
         unbalanced = sum(not thread.measures.times.is_balanced for thread in threads)
         if unbalanced or disorder:
-            yield (
-                "this trace is faulty, please report it: threads whose states do not add up to"
-                f" their lifetime: {unbalanced:,}; intervals out of order: {disorder:,}"
-            )
+            yield note("faulty_states", threads=unbalanced, intervals=disorder)
         if meta.get("recovered") == "true":
-            yield "the recorder did not live to save this trace: rlscope-trace recover did"
+            yield note("recovered")
         inferred = int(meta.get("inferred_switch_ins") or 0)
         if inferred:
-            yield (
-                f"switch-ins that the OS kernel did not show: {inferred:,}; when they were follows"
-                " from its CPU accounting"
-            )
+            yield note("inferred_switch_ins", count=inferred)
         unknown = sum(
             waker.wakeups
             for thread in threads
@@ -240,17 +236,11 @@ class _Reader:
             if waker.kind == "unknown"
         )
         if unknown:
-            yield (
-                f"wakeups without a known waker: {unknown:,}; this capture cannot tell an interrupt"
-                " from the thread it landed on, so what they cost is in no overhead"
-            )
+            yield note("unknown_wakers", count=unknown)
         yield from self.rest.fault_notes
         gaps = sum(thread.measures.times.lost_ns > 0 for thread in threads)
         if gaps:
-            yield (
-                f"threads that lack part of their states: {gaps:,}; see lost. Their switches,"
-                " migrations, wakeups and run-queue latencies are those of the recorded part"
-            )
+            yield note("states_lost", count=gaps)
         yield from self.rest.capture_notes
 
 

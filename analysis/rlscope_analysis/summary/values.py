@@ -1,6 +1,6 @@
 """Computes what `summarize` tells: where each thread's lifetime went, as frozen values.
 
-docs/summary.md explains every number; the renderings are as_table, as_json, as_csv.
+docs/summary.md explains every number; `answer` makes tables of them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rlscope_analysis.reports.answer import Answer
+    from rlscope_analysis.result.note import Note
+    from rlscope_analysis.result.table import Answer
     from rlscope_analysis.summary.gpu import GpuSummary
     from rlscope_analysis.summary.overhead import OverheadSummary
     from rlscope_analysis.window import AskedWindow
@@ -147,8 +148,8 @@ class Summary:
     duration_ns: int | None
     is_complete: bool
     losses: tuple[Loss, ...]
-    notes: tuple[str, ...]
-    findings: tuple[str, ...]
+    notes: tuple[Note, ...]
+    findings: tuple[Note, ...]
     """What stands out: spinning, waiting for other processes."""
     has_states: bool
     """Whether the thread states of any process were measured."""

@@ -8,7 +8,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.text_table import BOLD, PLAIN
+from rlscope_analysis.renderers.grid import BOLD, PLAIN
 from rlscope_analysis.wording import harmless
 from rlscope_trace.errors import TracerError
 from rlscope_trace.outputs.place import PRIVATE_MODE, open_place

@@ -9,9 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.derive import complete
+from rlscope_analysis.note_sentences import sentence_of
 from rlscope_analysis.schema.vocabulary import PHASES_CAPTURE
 from rlscope_analysis.sentences import fact_sentence, facts_of, loss_sentence
-from rlscope_analysis.summary.gpu import gpu_line, gpu_summary
+from rlscope_analysis.summary.gpu import gpu_note, gpu_summary
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.live_progress import live_progress
 from rlscope_trace.store.finalise import finalise
@@ -94,11 +95,11 @@ def report(saved: Saved) -> None:
         f" {rows['thread']:,} threads, {rows['thread_state']:,} thread states,"
         f" {written.file_bytes / 1e6:.1f} MB in {written.duration_s:.1f} s"
     )
-    done = gpu_line(saved.gpu)
+    done = gpu_note(saved.gpu)
     if done is not None:
-        messages.say(f"GPU: {done}")
+        messages.say(f"GPU: {sentence_of(done)}")
     for whose in saved.gpu.refused:
-        messages.note(f"GPU activity was not recorded {whose}")
+        messages.note(f"GPU activity was not recorded {sentence_of(whose)}")
     for failure in saved.phase_failures:
         messages.warning(f"automatic phases are incomplete: {failure}", _PHASE_HINT)
     _report_losses(written.losses)

@@ -10,7 +10,9 @@ import typer
 
 from rlscope_analysis.damage import damage_told
 from rlscope_analysis.query import run_query
-from rlscope_analysis.result_format import csv_chunks, json_chunks, table_chunks
+from rlscope_analysis.renderers import csv, json, text
+from rlscope_analysis.result.column import Column, Unit, is_number
+from rlscope_analysis.result.table import Table
 from rlscope_analysis.trace import Trace, open_trace
 from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.cli.sql_shell import SqlShell, dot_command
@@ -46,8 +48,8 @@ def sql(
     """Ask a trace anything in SQL (DuckDB's); the trace is only read, never changed."""
     with damage_told(trace, asks_our_own=False), open_trace(trace) as opened:
 
-        def chunks(text: str) -> Iterator[str]:
-            return answer(opened, text, output_format, limit=None if every else _TABLE_ROWS)
+        def chunks(query: str) -> Iterator[str]:
+            return answer(opened, query, output_format, limit=None if every else _TABLE_ROWS)
 
         is_data = output_format is ResultFormat.CSV
 
@@ -58,14 +60,20 @@ def sql(
 
 
 def answer(
-    trace: Trace, text: str, output_format: ResultFormat, *, limit: int | None
+    trace: Trace, query: str, output_format: ResultFormat, *, limit: int | None
 ) -> Iterator[str]:
     """Answer a query or a dot command, piece by piece."""
-    if text.strip().startswith("."):
-        return dot_command(trace, text)
-    result = run_query(trace, text)
+    if query.strip().startswith("."):
+        return dot_command(trace, query)
+    result = run_query(trace, query)
+    units = {True: Unit.DATABASE_NUMBER, False: Unit.DATABASE_VALUE}
+    columns = tuple(
+        Column(name, units[is_number(type_name)], label=name)
+        for name, type_name in zip(result.columns, result.types, strict=True)
+    )
+    table = Table("result", "", columns, result.rows)
     if output_format is ResultFormat.JSON:
-        return json_chunks(result)
+        return json.render_rows(table)
     if output_format is ResultFormat.CSV:
-        return csv_chunks(result)
-    return table_chunks(result, limit=limit, is_terminal=sys.stdout.isatty())
+        return csv.render(table)
+    return text.stream_rows(table, limit=limit, is_terminal=sys.stdout.isatty())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rlscope_analysis.catalog import Relation, describe
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.query import split_statements
-from rlscope_analysis.text_table import Column, TextRow, format_table
+from rlscope_analysis.renderers.grid import GridColumn, GridRow, format_grid
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.output import write_stdout
 
@@ -56,11 +56,11 @@ def dot_command(trace: Trace, text: str) -> Iterator[str]:
 
 def _tables(trace: Trace) -> str:
     rows = [
-        TextRow([relation.name, relation.kind, relation.comment or ""])
+        GridRow([relation.name, relation.kind, relation.comment or ""])
         for relation in describe(trace.connection)
         if not relation.is_private
     ]
-    return format_table([Column("name"), Column("kind"), Column("what it holds")], rows)
+    return format_grid([GridColumn("name"), GridColumn("kind"), GridColumn("what it holds")], rows)
 
 
 def _schema(trace: Trace, name: str) -> str:
@@ -73,10 +73,10 @@ def _schema(trace: Trace, name: str) -> str:
 
 def _schema_text(relation: Relation) -> str:
     rows = [
-        TextRow([column.name, column.type, column.comment or ""]) for column in relation.columns
+        GridRow([column.name, column.type, column.comment or ""]) for column in relation.columns
     ]
-    columns = [Column("column"), Column("type"), Column("what it means")]
-    return f"{relation.kind} {relation.name}: {relation.comment or ''}\n" + format_table(
+    columns = [GridColumn("column"), GridColumn("type"), GridColumn("what it means")]
+    return f"{relation.kind} {relation.name}: {relation.comment or ''}\n" + format_grid(
         columns, rows
     )
 

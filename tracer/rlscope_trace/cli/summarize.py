@@ -4,7 +4,7 @@ import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -13,16 +13,14 @@ from typing import Annotated
 import typer
 
 from rlscope_analysis.damage import damage_told
-from rlscope_analysis.operations import report as report_operation
-from rlscope_analysis.operations.table import render_table as render_operations
+from rlscope_analysis.operations.answer import answer_of as answer_of_operations
+from rlscope_analysis.operations.report import report_operations
+from rlscope_analysis.renderers import csv, json, text
 from rlscope_analysis.reports import REPORTS, Report
-from rlscope_analysis.reports import answer as report_answer
-from rlscope_analysis.reports import table as report_table
-from rlscope_analysis.summary.as_csv import render_csv
-from rlscope_analysis.summary.as_json import render_json
-from rlscope_analysis.summary.as_table import render_table
+from rlscope_analysis.reports.answer import answer
+from rlscope_analysis.result.table import Answer
+from rlscope_analysis.summary.answer import answer_of
 from rlscope_analysis.summary.read import summarize as compute
-from rlscope_analysis.summary.values import Summary
 from rlscope_analysis.trace import Trace, open_trace
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.live_progress import sweeping
@@ -30,9 +28,6 @@ from rlscope_trace.cli.output import write_file, write_stdout
 from rlscope_trace.errors import UsageError
 from rlscope_trace.privileges import invoking_identity
 from rlscope_trace.rights import become_saver
-
-# A pipe or a file has no width; nothing has to wrap for it before this.
-_WIDTH_ELSEWHERE = 160
 
 
 class SummaryFormat(str, Enum):
@@ -119,22 +114,12 @@ def summarize(  # noqa: PLR0913 - one parameter per option
         damage_told(trace),
         open_trace(trace, start=start, end=end, progress=progress) as opened,
     ):
-        if report is None:
-            text = _render(
-                compute(opened), output_format, limit=limit, top=top, to_file=output is not None
-            )
-        elif report.name == Grouping.OPERATION.value:
-            text = _render_operations(
-                opened, per, output_format, limit=limit, to_file=output is not None
-            )
-        else:
-            text = _render_view(
-                opened, report, output_format, limit=limit, to_file=output is not None
-            )
+        found = _ask(opened, report, per=per, top=top)
+        chunks = list(_render(found, output_format, limit=limit, to_file=output is not None))
     if output is None:
-        write_stdout([text], is_data=output_format is SummaryFormat.CSV)
+        write_stdout(chunks, is_data=output_format is SummaryFormat.CSV)
     else:
-        write_file(output, text, force=force)
+        write_file(output, "".join(chunks), force=force)
 
 
 @contextmanager
@@ -162,42 +147,21 @@ def _report(view: str | None, by: Grouping | None, per: str | None) -> Report | 
     return None if name is None else REPORTS[name]
 
 
-def _render_operations(
-    trace: Trace,
-    per: str | None,
-    output_format: SummaryFormat,
-    *,
-    limit: int | None,
-    to_file: bool,
-) -> str:
-    report = report_operation.report_operations(trace, per=per)
-    if output_format is SummaryFormat.JSON:
-        return "".join(report_operation.render_json(report))
-    if output_format is SummaryFormat.CSV:
-        return "".join(report_operation.render_csv(report))
-    is_terminal = sys.stdout.isatty() and not to_file
-    return render_operations(report, limit=limit, is_terminal=is_terminal)
-
-
-def _render_view(
-    trace: Trace, report: Report, output_format: SummaryFormat, *, limit: int | None, to_file: bool
-) -> str:
-    found = report_answer.answer(trace, report)
-    if output_format is SummaryFormat.JSON:
-        return "".join(report_answer.render_json(found, trace))
-    if output_format is SummaryFormat.CSV:
-        return "".join(report_answer.render_csv(found))
-    is_terminal = sys.stdout.isatty() and not to_file
-    return report_table.render_page(found, trace, limit=limit, is_terminal=is_terminal)
+def _ask(trace: Trace, report: Report | None, *, per: str | None, top: int) -> Answer:
+    if report is None:
+        return answer_of(compute(trace), top=top)
+    if report.name == Grouping.OPERATION.value:
+        return answer_of_operations(report_operations(trace, per=per))
+    return answer(trace, report)
 
 
 def _render(
-    summary: Summary, output_format: SummaryFormat, *, limit: int | None, top: int, to_file: bool
-) -> str:
+    found: Answer, output_format: SummaryFormat, *, limit: int | None, to_file: bool
+) -> Iterable[str]:
     if output_format is SummaryFormat.JSON:
-        return render_json(summary, top=top)
+        return json.render(found)
     if output_format is SummaryFormat.CSV:
-        return render_csv(summary)
+        return csv.render(found.data)
     is_terminal = sys.stdout.isatty() and not to_file
-    width = shutil.get_terminal_size().columns if is_terminal else _WIDTH_ELSEWHERE
-    return render_table(summary, rows=limit, top=top, width=width, is_terminal=is_terminal)
+    width = shutil.get_terminal_size().columns if is_terminal else text.WIDTH_ELSEWHERE
+    return [text.render(found, limit=limit, width=width, is_terminal=is_terminal)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -19,7 +19,7 @@ NO_BREAK = "\xa0"
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class GridColumn:
     """How one column looks; `gap` is the space before it."""
 
     heading: str
@@ -28,26 +28,27 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class TextRow:
-    """The cells of one line; a single cell stands across all columns."""
+class GridRow:
+    """The cells of one line, or one across all columns."""
 
     cells: Sequence[str]
     is_bold: bool = False
+    is_across: bool = False
 
 
-def format_table(
-    columns: Sequence[Column],
-    rows: Sequence[TextRow],
+def format_grid(
+    columns: Sequence[GridColumn],
+    rows: Sequence[GridRow],
     *,
     is_terminal: bool = False,
     last_width: int | None = None,
 ) -> str:
     """Format the rows under their headings; the last column wraps at `last_width`, if given."""
-    rows = [TextRow(list(map(_in_one_line, row.cells)), row.is_bold) for row in rows]
-    heading = TextRow([_in_one_line(column.heading) for column in columns], is_bold=True)
+    rows = [replace(row, cells=list(map(_in_one_line, row.cells))) for row in rows]
+    heading = GridRow([_in_one_line(column.heading) for column in columns], is_bold=True)
     widths = [cell_len(cell) for cell in heading.cells]
     for row in rows:
-        if len(row.cells) == len(columns):
+        if not row.is_across:
             widths = [max(pair) for pair in zip(widths, map(cell_len, row.cells), strict=True)]
     if last_width is not None:
         widths[-1] = min(widths[-1], last_width)
@@ -65,10 +66,10 @@ def _in_one_line(cell: str) -> str:
     return cell if cell.isprintable() else NO_BREAK.join(map(printable, cell.split(NO_BREAK)))
 
 
-def width_before_last(columns: Sequence[Column], rows: Iterable[TextRow]) -> int:
+def width_before_last(columns: Sequence[GridColumn], rows: Iterable[GridRow]) -> int:
     """Return the width that all columns but the last need."""
     total = columns[-1].gap
-    cells = [row.cells for row in rows if len(row.cells) == len(columns)]
+    cells = [row.cells for row in rows if not row.is_across]
     for index, column in enumerate(columns[:-1]):
         total += max([cell_len(column.heading), *(cell_len(row[index]) for row in cells)])
         total += column.gap if index else 0
@@ -76,9 +77,9 @@ def width_before_last(columns: Sequence[Column], rows: Iterable[TextRow]) -> int
 
 
 def _row_lines(
-    columns: Sequence[Column], widths: Sequence[int], row: TextRow, *, wraps: bool
+    columns: Sequence[GridColumn], widths: Sequence[int], row: GridRow, *, wraps: bool
 ) -> Iterable[str]:
-    if len(row.cells) != len(columns):
+    if row.is_across:
         yield row.cells[0]
         return
     last = [row.cells[-1]]
@@ -97,7 +98,7 @@ def _row_lines(
         yield " " * indent + rest
 
 
-def _padded(column: Column, width: int, cell: str, *, is_first: bool) -> str:
+def _padded(column: GridColumn, width: int, cell: str, *, is_first: bool) -> str:
     padding = " " * (width - cell_len(cell))
     text = padding + cell if column.is_number else cell + padding
     return text if is_first else " " * column.gap + text

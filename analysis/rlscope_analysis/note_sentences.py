@@ -1,0 +1,286 @@
+"""The sentences of answers: notes with their parameters in, text for people out.
+
+As `sentences` for the facts of a trace: nothing reads what comes out here but people.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace as Named
+from typing import TYPE_CHECKING, Any
+
+from rlscope_analysis.result.names import Part, ProcessName, ThreadName
+from rlscope_analysis.sentences import (
+    coverage_sentence,
+    facts_of,
+    gap_sentence,
+    loss_sentence,
+    quality_sentence,
+    reason_sentence,
+    site_sentence,
+)
+from rlscope_analysis.wording import count_of, percent, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from rlscope_analysis.result.note import Note
+
+_KINDS_OF_PART = {"outside": "outside the trace", "unknown": "not known"}
+# In words, for people; kinds of event that differ in their price only are one.
+_EVENTS = {
+    "switch": "switches", "wakeup": "wakeups", "call": "calls", "call_dear": "calls",
+    "sample": "samples", "range": "ranges", "range_python": "ranges", "range_auto": "phases",
+    "gil_release": "GIL releases",
+}  # fmt: skip
+_ASSUMED = {"thread_state": "there, inside a call that does not wait counts as on a CPU"}
+
+
+def sentence_of(note: Note) -> str:
+    """Return what a note says."""
+    entry = SENTENCES[note.code]
+    return entry.format(**note.named) if isinstance(entry, str) else entry(Named(**note.named))
+
+
+def words_of(name: ProcessName | ThreadName) -> str:
+    """Name a process or a thread."""
+    if isinstance(name, ThreadName):
+        return f"{printable(name.name or '?')}/{name.tid or '?'}"
+    if not name.is_known:
+        return "(process not known)"
+    pid = f"pid {'not known' if name.pid is None else name.pid}"
+    if name.threads is not None:
+        pid += f", {count_of(name.threads, 'thread')}"
+    return f"{printable(name.name or '(no name)')} ({pid})"
+
+
+def part_words(part: Part) -> str:
+    """Name whose part it is, and how much of the whole."""
+    if isinstance(part.whose, ThreadName):
+        whose = words_of(part.whose)
+    else:
+        whose = _KINDS_OF_PART.get(part.whose) or printable(part.whose)
+    return f"{whose} {percent(part.count, part.whole)} %"
+
+
+def _process(n: Named) -> str:
+    return words_of(ProcessName(n.name, n.pid))
+
+
+def _quality(n: Named) -> str:
+    return quality_sentence(n.quality, n.code, n.subject, n.detail, n.numbers)
+
+
+def _loss(n: Named) -> str:
+    count = "records, not known how many" if n.count is None else count_of(n.count, "record")
+    source, _ = loss_sentence(n.of, n.parameters)
+    return f"{printable(str(n.kind))}: {count}, {printable(source)}"
+
+
+def _hint(n: Named) -> str:
+    _, remedy = loss_sentence(n.of, n.parameters)
+    return f"hint: {printable(remedy or '')}"
+
+
+def _coverage(n: Named) -> str:
+    whom = "all other processes" if n.has_others else "all processes"
+    if not n.of_all:
+        whom = _process(n)
+        whom += f" and {count_of(n.processes - 1, 'more process')}" if n.processes > 1 else ""
+    facts = facts_of(n.facts)
+    reason = coverage_sentence(facts, measured=n.is_measured, origin_ns=n.origin_ns)
+    what = "measured" if n.is_measured else "not measured"
+    return f"{what}: {printable(n.kind)} of {whom}" + (f": {printable(reason)}" if reason else "")
+
+
+def _sites(n: Named) -> str:
+    example = "" if n.symbol is None else f", for example {printable(n.symbol)}"
+    functions = f"{count_of(n.count, 'function')} of {printable(n.layer or 'no layer')}"
+    return f"{printable(site_sentence(n.state, n.code, n.detail, n.numbers))}: {functions}{example}"
+
+
+def _late_probes(n: Named) -> str:
+    # Not a millisecond too early.
+    from_s = f"{-((n.origin_ns - n.since_ns) // 10**6) / 1000:.3f}"
+    return (
+        f"calls into the {n.layer} were recorded from {from_s} s on: operations that began before"
+        f" have no count of them, but their later instances do; --from {from_s} counts the rest"
+    )
+
+
+def _spinning(n: Named) -> str:
+    error = f" ± {n.stderr_ns / n.backend_ns * 100:.1f}" if n.stderr_ns else ""
+    return (
+        f"{percent(n.spin_ns, n.backend_ns)}{error} % of the CPU time that {_process(n)}"
+        f" spends in the backend or spinning is spinning: {n.spin_ns / 1e9:,.3f} s in loops that"
+        " only wait"
+    )
+
+
+def _waits_for_peer(n: Named) -> str:
+    whom = _process(n)
+    if n.peers > 1:
+        most = percent(n.most_ns, n.lifetime_ns)
+        whom = f"{n.peers:,} other processes, {most} % for {whom} alone"
+    return f"{_waits(n)} {whom}; see --view peer"
+
+
+def _waits_for_gil(n: Named) -> str:
+    held = ""
+    if n.most_ns is not None:
+        share = percent(n.most_ns, n.lifetime_ns)
+        held = f", {share} % while thread {words_of(ThreadName(n.holder, n.holder_tid))} had it"
+    return f"{_waits(n)} the GIL{held}; see --view gil"
+
+
+def _waits(n: Named) -> str:
+    share = percent(n.time_ns, n.lifetime_ns)
+    return f"thread {words_of(ThreadName(n.thread, n.tid))} waits {share} % of its lifetime for"
+
+
+def _utilization(n: Named) -> str:
+    return (
+        f"nvidia-smi would say {n.utilization_share * 100:.1f} % of {printable(n.gpu)}; kernels of"
+        f" the traced programs ran {percent(n.kernel_ns, n.span_ns)} % of these"
+        f" {n.span_ns / 1e9:,.3f} s; see --view utilization"
+    )
+
+
+def _gpu_idle(n: Named) -> str:
+    shown = [f"{one['bucket']} {percent(one['time_ns'], n.idle_ns)} %" for one in n.reasons]
+    did = f"; meanwhile the launching threads were in {', '.join(shown)} of that" if shown else ""
+    return (
+        f"no GPU worked for {_process(n)} {percent(n.idle_ns, n.span_ns)} % of the"
+        f" {n.span_ns / 1e9:,.3f} s from its first to its last GPU work{did}; see --view gpu-idle"
+    )
+
+
+def _gpu_work(n: Named) -> str:
+    done = ", ".join(_work(n))
+    whom = f"of {count_of(n.processes, 'process')}"
+    if not done:
+        return f"no work {whom}, though it was recorded"
+    busy = f"; busy {percent(n.busy_ns, n.span_ns)} %" if n.span_ns else ""
+    if n.span_ns and n.late_ns is not None:
+        busy += f" of the last {n.span_ns / 1e9:,.3f} s: before, not all of it was recorded"
+    return f"{done} {whom} on {_models(n.devices)}{busy}"
+
+
+def _work(n: Named) -> Iterable[str]:
+    if n.kernels:
+        yield count_of(n.kernels, "kernel")
+    if n.graphs:
+        yield count_of(n.graphs, "graph")
+    if n.copies:
+        yield "1 copy or set" if n.copies == 1 else f"{n.copies:,} copies and sets"
+
+
+def _models(names: Sequence[str]) -> str:
+    """Name each model once."""
+    models = list(dict.fromkeys(names))
+    return ", ".join(
+        printable(model) if names.count(model) == 1 else f"{names.count(model)} {printable(model)}"
+        for model in models
+    )
+
+
+def _gpu_refused(n: Named) -> str:
+    reason = coverage_sentence(facts_of(n.facts), measured=False, origin_ns=n.origin_ns)
+    return f"of {_process(n)}: {printable(reason or 'why is not known')}"
+
+
+def _overhead(n: Named) -> str:
+    low, mean, high = (f"{ns / n.cpu_ns * 100:.1f}" for ns in (n.low_ns, n.overhead_ns, n.high_ns))
+    parts: dict[str, int] = {}
+    for event, overhead_ns in n.by_event.items():
+        parts[_EVENTS.get(event, event)] = parts.get(_EVENTS.get(event, event), 0) + overhead_ns
+    listed = ", ".join(
+        f"{word} {overhead_ns / n.cpu_ns * 100:.1f}"
+        for word, overhead_ns in sorted(parts.items(), key=lambda part: (-part[1], part[0]))
+    )
+    return (
+        f"recording cost the target about {mean} % of its CPU time ({low} .. {high}), subtracted"
+        f" in --view corrected; by: {listed}"
+    )
+
+
+def _iteration(n: Named) -> str:
+    source = f" ({n.source})" if n.source else ""
+    whom = words_of(n.process) if n.process else "?"
+    text = f"one {printable(n.name)}{source}: {n.times:,} in {whom}"
+    if n.more_processes:
+        text += f", {n.more_times:,} in {count_of(n.more_processes, 'more process')}"
+    return text
+
+
+def _other_threads(n: Named) -> str:
+    text = f"{count_of(n.threads, 'thread')} without operations: "
+    if n.not_measured == n.threads:
+        text += "their time on CPU was not measured"
+    else:
+        text += f"{n.running_ns / 1e9:,.3f} s on CPU"
+        text += f" ({n.not_measured:,} of them were not measured)" if n.not_measured else ""
+    return f"{text}; see --view thread"
+
+
+def _missing(n: Named) -> str:
+    return f"{n.kind} was not measured for {count_of(n.processes, 'process')}"
+
+
+# A new note: an entry here, a format or a function of its parameters, and where it is found.
+SENTENCES: dict[str, str | Callable[[Any], str]] = {
+    "cut_off": "the recording of this trace was cut off: what came after is not in it",
+    "nothing_lost": "nothing lost",
+    "loss": _loss,
+    "loss_hint": _hint,
+    "duration": lambda n: f"{n.ns / 1e9:,.3f} s",
+    "no_duration": "not known: the trace holds no thread",
+    "traced": lambda n: f"{count_of(n.processes, 'process')}, {count_of(n.threads, 'thread')}",
+    "gpu_work": _gpu_work,
+    "gpu_refused": _gpu_refused,
+    "overhead": _overhead,
+    "overhead_not_measured": lambda n: f"not measured: {sentence_of(n.reason)}",
+    "nothing_paid": "nothing ran that could have paid for recording",
+    "no_calibration": "its recorder did not measure it",
+    "no_costs": "no cost of an event was measured",
+    "cost_failed": lambda n: reason_sentence(*n.reason),
+    "no_cost_of": lambda n: f"no cost of {', '.join(n.events)}",
+    "not_measured": _coverage,
+    "kind_not_measured": _missing,
+    "kind_assumed": lambda n: f"{_missing(n)}: {_ASSUMED[n.kind]}",
+    "sites": _sites,
+    "more_sites": "{count:,} more functions not probed to the end; see table site",
+    "late_probes": _late_probes,
+    "faulty_rows": "rows of {relation} that are {fault}: {count:,}; see overlap_fault",
+    "faulty_states": "this trace is faulty, please report it: threads whose states do not add up to"
+    " their lifetime: {threads:,}; intervals out of order: {intervals:,}",
+    "faulty_operations": "this trace is faulty, please report it: the self times add up to"
+    " {self_ns:,} ns, the lifetimes to {lifetime_ns:,} ns",
+    "recovered": "the recorder did not live to save this trace: rlscope-trace recover did",
+    "inferred_switch_ins": "switch-ins that the OS kernel did not show: {count:,}; when they were"
+    " follows from its CPU accounting",
+    "unknown_wakers": "wakeups without a known waker: {count:,}; this capture cannot tell an"
+    " interrupt from the thread it landed on, so what they cost is in no overhead",
+    "states_lost": "threads that lack part of their states: {count:,}; see lost. Their switches,"
+    " migrations, wakeups and run-queue latencies are those of the recorded part",
+    "states_not_measured": lambda n: f"{words_of(n.process)}: its thread states were not measured",
+    "spinning": _spinning,
+    "waits_for_peer": _waits_for_peer,
+    "waits_for_gil": _waits_for_gil,
+    "utilization": _utilization,
+    "gpu_idle": _gpu_idle,
+    "doubtful_cost": lambda n: f"the overhead of {n.event} is {_quality(n)}; see --view overhead",
+    "cost_not_measured": "nobody measured what {event} costs, which happened {hits:,} times: where"
+    " it fell nothing can be corrected; see --view overhead",
+    "cost_of_cupti": "what CUPTI costs is in no overhead: it told of {calls:,} calls of the CUDA"
+    " API; rlscope-trace calibrate measures the cost of one where there is a GPU",
+    "errors_of_samples": "±: standard error of what samples split; a share without it is exact",
+    "gap": lambda n: gap_sentence(n.reason, facts_of(n.facts), origin_ns=n.origin_ns),
+    "quality": _quality,
+    "iteration": _iteration,
+    "no_iteration": "not known: no operation is called {names}, and none is an automatic"
+    " {automatic}; name one with --per",
+    "no_operations": "none: the program marked none, and no phase was found",
+    "out_of_order": "operations end out of order: the parts of their totals are not known (-)",
+    "lifetime": lambda n: f"lifetime of {count_of(n.threads, 'thread')} with operations",
+    "other_threads": _other_threads,
+}

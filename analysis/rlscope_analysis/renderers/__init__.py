@@ -1,0 +1,1 @@
+"""Turn an answer into text, JSON or CSV; each knows the model in result/ and nothing else."""

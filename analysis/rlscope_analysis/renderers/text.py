@@ -1,0 +1,156 @@
+"""Renders an answer for people: what there is to say of the trace, then its tables."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from rlscope_analysis.note_sentences import sentence_of
+from rlscope_analysis.renderers.cells import cell, grid_column, share_cell
+from rlscope_analysis.renderers.grid import GridColumn, GridRow, format_grid, width_before_last
+from rlscope_analysis.renderers.pivot import pivoted
+from rlscope_analysis.renderers.selection import Selection, select
+from rlscope_analysis.result.column import Column, Role, Unit
+from rlscope_analysis.result.note import Note, note
+from rlscope_analysis.wording import count_of, harmless, percent, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from rlscope_analysis.result.table import Answer, Table, Values
+
+# A pipe or a file has no width; nothing has to wrap for it before this.
+WIDTH_ELSEWHERE = 160
+# Narrower than this, a column that wraps is one of single words.
+_LEAST_WIDTH = 30
+
+
+def render(
+    answer: Answer,
+    *,
+    limit: int | None,
+    width: int = WIDTH_ELSEWHERE,
+    is_terminal: bool = False,
+) -> str:
+    """Render the head and every table, each with at most `limit` rows (None: all).
+
+    Lines are as wide as the numbers need, also where that is more than `width`.
+    """
+    head = "".join(f"{line}\n" for line in _head_lines(answer))
+    tables = [
+        render_table(table, limit=limit, width=width, is_terminal=is_terminal)
+        for table in answer.tables
+    ]
+    return "\n".join([head, *tables] if head else tables)
+
+
+def render_table(
+    table: Table,
+    *,
+    limit: int | None,
+    width: int = WIDTH_ELSEWHERE,
+    is_terminal: bool = False,
+) -> str:
+    """Render one table, with what there is to say of it."""
+    if table.pivot:
+        grid = pivoted(table, table.pivot, limit)
+        columns, rows, hidden = grid.columns, grid.rows, grid.hidden
+    else:
+        chosen = select(table, limit)
+        columns, rows = _columns(table), list(_rows(table, chosen))
+        hidden = 0 if table.left_out_of else chosen.hidden
+    last_width = None
+    if _shown(table)[-1].unit is Unit.RANKING:
+        last_width = max(width - width_before_last(columns, rows), _LEAST_WIDTH)
+    text = format_grid(columns, rows, is_terminal=is_terminal, last_width=last_width)
+    if hidden:
+        has_total = table.total is not None or table.pivot is not None
+        more = count_of(hidden, f"more {table.noun}") + ", in the total" * has_total
+        text += f"({more}; all of them: --all)\n"
+    remarks = [*([note("errors_of_samples")] if _has_errors(rows) else []), *table.remarks]
+    said = [sentence_of(remark) for remark in remarks]
+    said += [f"note: {sentence_of(limits)}" for limits in table.notes]
+    return "".join([f"{table.title}\n", text, *(f"{line}\n" for line in said)])
+
+
+def stream_rows(table: Table, *, limit: int | None, is_terminal: bool = False) -> Iterator[str]:
+    """Render at most `limit` rows (None: all) of a result, and say so where there are more."""
+    if not table.columns:
+        return
+    left = iter(table.rows)
+    rows = [
+        GridRow([cell(*pair) for pair in zip(table.columns, row, strict=True)])
+        for row in itertools.islice(left, limit)
+    ]
+    yield format_grid(list(map(grid_column, table.columns)), rows, is_terminal=is_terminal)
+    more = limit is not None and next(left, None) is not None
+    if more:
+        yield f"(the first {count_of(len(rows), 'row')}; all of them: --all, or --format csv)\n"
+    else:
+        yield f"({count_of(len(rows), 'row')})\n"
+
+
+def _head_lines(answer: Answer) -> Iterable[str]:
+    if not answer.is_complete:
+        yield f"warning: {sentence_of(note('cut_off'))}"
+    for name, said in answer.head:
+        words = harmless(sentence_of(said)) if isinstance(said, Note) else printable(said)
+        yield f"{name:<10} {words}"
+
+
+def _has_errors(rows: Sequence[GridRow]) -> bool:
+    return any(" ± " in part for row in rows for part in row.cells)
+
+
+def _columns(table: Table) -> list[GridColumn]:
+    columns = []
+    for column in _shown(table):
+        columns.append(grid_column(column, has_unit=not table.title_has_units))
+        columns += [GridColumn("%", is_number=True, gap=1)] * (column.share_of is not None)
+    return columns
+
+
+def _shown(table: Table) -> list[Column]:
+    return [column for column in table.columns if column.role is Role.SHOWN]
+
+
+def _rows(table: Table, chosen: Selection) -> Iterable[GridRow]:
+    depth_at = None if table.depth is None else table.place(table.depth)
+    for group in chosen.groups:
+        if isinstance(group.head, tuple):
+            yield GridRow(_cells(table, group.head), is_bold=True)
+        elif group.head is not None:
+            yield GridRow([cell(table.columns[0], group.head)], is_across=True)
+        for row in group.rows:
+            depth = 0 if depth_at is None else row[depth_at]
+            first, *rest = _cells(table, row)
+            yield GridRow(["  " * depth + first, *rest])
+        if table.left_out_of and group.hidden:
+            words = f"  ... {count_of(len(group.hidden), f'more {table.noun}')}"
+            yield _left_out(table, words, group.hidden)
+    if table.left_out_of and chosen.hidden_groups:
+        rows = [row for group in chosen.hidden_groups for row in group]
+        words = f"... {count_of(len(chosen.hidden_groups), 'more process')} with"
+        yield _left_out(table, f"{words} {count_of(len(rows), table.noun)}", rows)
+    if table.total is not None:
+        yield GridRow(_cells(table, table.total), is_bold=True)
+    if table.law is not None:
+        yield GridRow(_cells(table, table.law))
+
+
+def _cells(table: Table, row: Values) -> list[str]:
+    cells = []
+    for column, value in zip(table.columns, row, strict=True):
+        if column.role is Role.SHOWN:
+            cells.append(cell(column, value))
+            if column.share_of is not None:
+                cells.append(share_cell(value, row[table.place(column.share_of)]))
+    return cells
+
+
+def _left_out(table: Table, words: str, rows: Sequence[Values]) -> GridRow:
+    """Tell of rows that are not shown, with their part of the total."""
+    at = table.place(table.left_out_of or "")
+    part = percent(sum(row[at] for row in rows), table.total[at] if table.total else 0)
+    of = f"{table.columns[at].words} time"
+    return GridRow([f"{words}, {part} % of {of} (--all)"], is_across=True)
