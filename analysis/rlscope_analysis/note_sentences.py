@@ -35,6 +35,27 @@ _EVENTS = {
 _ASSUMED = {"thread_state": "there, inside a call that does not wait counts as on a CPU"}
 
 
+# What an instant of the critical path is spent on, and what would help.
+_LIMITS = {
+    "gil_contention": "a thread waits for the GIL: move the work of the other to a process",
+    "cpu_contention": "traced threads wait for each other's CPU: fewer workers or threads",
+    "cpu_wait": "waits for a CPU that no traced thread has: other programs, or waking up",
+    "timer_sleep": "sleeps, or waits until a timeout",
+    "blocking_io": "waits for a disk or a device",
+    "lock_contention": "waits for a lock, and it is not known who has it",
+    "gpu_bound": "the GPU works, or is waited for: fewer or larger kernels, a faster GPU",
+    "cuda_calls": "is in CUDA calls: fewer launches, synchronizations and allocations",
+    "lost": "records were lost: a larger --ring",
+    "other_wait": "waits for something else: --view critical-path",
+    "simulation": "runs the environment: a faster or vectorized one, more workers",
+    "inference": "asks the policy: larger batches of observations",
+    "backpropagation": "learns: a smaller or faster update, a GPU",
+    "data": "handles samples: buffers, returns, advantages",
+    "message_overhead": "talks to workers: larger batches, shared memory",
+    "other_code": "runs code that is in no phase: --view functions",
+}
+
+
 def sentence_of(note: Note) -> str:
     """Return what a note says."""
     entry = SENTENCES[note.code]
@@ -228,6 +249,7 @@ def _missing(n: Named) -> str:
 
 # A new note: an entry here, a format or a function of its parameters, and where it is found.
 SENTENCES: dict[str, str | Callable[[Any], str]] = {
+    "limit": lambda n: _LIMITS[n.code],
     "cut_off": "the recording of this trace was cut off: what came after is not in it",
     "nothing_lost": "nothing lost",
     "loss": _loss,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import rlscope_analysis
 from rlscope_analysis.errors import TraceError
+from rlscope_analysis.reports import REPORTS
+from rlscope_analysis.reports.answer import answer
 from trace_builder import (
     INTERRUPT,
     OUTSIDE,
@@ -264,6 +267,48 @@ class TestIterations:
             builder.operation(thread, start, start + 20, "update")
         found = ask(builder, self.ROWS, start="10ns", end="45ns")
         assert [row[1:3] for row in found] == [(10, 20), (30, 45)]
+
+
+class TestLimits:
+    @staticmethod
+    def limits(builder: TraceBuilder) -> list[dict[str, Any]]:
+        with rlscope_analysis.open(builder.write()) as trace:
+            return list(answer(trace, REPORTS["limits"]).data.records())
+
+    def test_every_instant_is_under_one_heading(self, builder: TraceBuilder) -> None:
+        """Three rounds: a worker answers after 60, 60 and 80, and the learner learns for 30."""
+        main, other = builder.process(pid=1), builder.process(pid=2)
+        states, answers, start = [], [], 0
+        for works in (60, 60, 80):
+            states += [run(10), sleep(works), woken(2, by=2), run(30)]
+            answers += [sleep(10), woken(5, by=1), run(works - 5, cpu=1), sleep(32)]
+            builder.wait(1, start + 10, start + 10 + works, "pipe")
+            builder.operation(1, start, start + 12 + works, "simulation", source="auto")
+            end = start + 42 + works
+            builder.operation(1, start + 12 + works, end, "backpropagation", source="auto")
+            builder.operation(2, start + 20, start + 50, "simulation", source="auto")
+            start = end
+        builder.thread(main, states=states)
+        builder.thread(other, states=answers)
+        found = {row["code"]: row for row in self.limits(builder)}
+        # Of the last two: the first is left out.
+        assert {code: row["time_ns"] for code, row in found.items()} == {
+            "simulation": 60,
+            "backpropagation": 60,
+            "message_overhead": 2 * 10 + 2 * 5 + 20 + 40,
+            "cpu_wait": 14,
+        }
+        assert sum(row["share"] for row in found.values()) == pytest.approx(1)
+        # 60 of 102 + 122 ns: shares of 30/102 and 30/122.
+        error = math.sqrt(((30 - 60 / 224 * 102) ** 2 + (30 - 60 / 224 * 122) ** 2) * 2) / 224
+        low, high = found["backpropagation"]["low_share"], found["backpropagation"]["high_share"]
+        assert (low, high) == pytest.approx((60 / 224 - 1.96 * error, 60 / 224 + 1.96 * error))
+
+    def test_one_iteration_has_no_interval(self, builder: TraceBuilder) -> None:
+        builder.thread(builder.process(pid=1), states=[run(10)])
+        (row,) = self.limits(builder)
+        assert (row["code"], row["share"]) == ("other_code", 1.0)
+        assert row["low_share"] is None is row["high_share"]
 
 
 def test_a_query_that_mentions_it_finds_it(builder: TraceBuilder) -> None:

@@ -35,6 +35,8 @@ class Report:
     """Columns of structs, and the code of the note of which they are the parameters."""
     needs_costs: bool = False
     """Whether there is no answer where nobody measured what recording costs."""
+    by_iteration: bool = False
+    """Whether it depends on what counts as an iteration."""
 
     @property
     def sql(self) -> str:
@@ -68,6 +70,22 @@ TOP_OPERATIONS = Report(
 REPORTS = {
     report.name: report
     for report in (
+        Report(
+            "limits",
+            "what limits an iteration: each instant of the critical path under one heading, with"
+            " 95 % intervals",
+            additive=("time_ns", "share", "per_iteration_ns"),
+            hidden=("code",),
+            notes=(("what", "limit"),),
+            by_iteration=True,
+        ),
+        Report(
+            "critical-path",
+            "critical path of the iterations: where it is, and what takes the time",
+            additive=("time_ns", "share", "per_iteration_ns"),
+            hidden=("process_id",),
+            by_iteration=True,
+        ),
         Report(
             "breakdown",
             "process x operation x bucket over all threads, in ms and % of their lifetimes",
@@ -109,6 +127,7 @@ REPORTS = {
             "operation",
             "operations of the threads that have any, one by one and as a tree",
             needs=("operation",),
+            by_iteration=True,
         ),
         Report(
             "resource",

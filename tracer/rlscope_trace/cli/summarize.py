@@ -62,7 +62,8 @@ def summarize(  # noqa: PLR0913 - one parameter per option
         str | None,
         typer.Option(
             metavar="OPERATION",
-            help="With --by operation: the operation that counts as an iteration. Else the"
+            help="With --by operation, --view limits and --view critical-path: the operation"
+            " that counts as an iteration. Else, with --by operation, the"
             " outermost one called iteration, step, update or epoch, or the automatic phase"
             " simulation.",
             show_default=False,
@@ -139,9 +140,10 @@ def _report(view: str | None, by: Grouping | None, per: str | None) -> Report | 
     if by is not None and view not in {None, by.value}:
         raise UsageError(f"--by {by.value} and --view {view} exclude each other", hint="give one")
     name = view if by is None else by.value
-    if per is not None and name != Grouping.OPERATION.value:
+    is_about_iterations = name is not None and REPORTS[name].by_iteration
+    if per is not None and not is_about_iterations:
         raise UsageError(
-            "--per says what an iteration is in --by operation only",
+            "--per says what an iteration is in --by operation and --view critical-path only",
             hint=f"--by operation --per {shlex.quote(per)}",
         )
     return None if name is None else REPORTS[name]
@@ -152,6 +154,8 @@ def _ask(trace: Trace, report: Report | None, *, per: str | None, top: int) -> A
         return answer_of(compute(trace), top=top)
     if report.name == Grouping.OPERATION.value:
         return answer_of_operations(report_operations(trace, per=per))
+    if report.by_iteration:
+        trace.critical_path(per=per)
     return answer(trace, report)
 
 
