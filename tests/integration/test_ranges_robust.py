@@ -110,8 +110,7 @@ def test_processes_killed_at_random_moments(tmp_path: Path, client: Path) -> Non
     found = dict(
         query(
             trace,
-            "SELECT p.pid, count(*) FROM operation AS o JOIN thread AS t USING (thread_id)"
-            " JOIN process AS p USING (process_id) WHERE o.name = 'until killed' GROUP BY 1",
+            "SELECT pid, count(*) FROM operation WHERE name = 'until killed' GROUP BY 1",
         )
     )
     assert len(truth["children"]) == 100

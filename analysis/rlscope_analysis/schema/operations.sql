@@ -24,13 +24,18 @@ COMMENT ON COLUMN operation_coded.path_id IS 'Which operation, and inside which 
 
 CREATE VIEW operation AS
 SELECT
-  o.thread_id, o.start_ns, o.end_ns,
+  t.process_id, t.pid, o.thread_id, o.start_ns, o.end_ns, o.end_ns - o.start_ns AS duration_ns,
   p.name, p.domain, p.category, p.source, p.depth, o.path_id
-FROM operation_coded AS o JOIN operation_path AS p ON p.path_id = o.path_id;
+FROM operation_coded AS o
+JOIN operation_path AS p ON p.path_id = o.path_id
+LEFT JOIN _thread_owner AS t ON t.thread_id = o.thread_id;
 COMMENT ON VIEW operation IS 'Each instance of an operation, on the thread that marked it. Time belongs to the innermost that is open: the one opened last';
+COMMENT ON COLUMN operation.process_id IS 'The process of the thread';
+COMMENT ON COLUMN operation.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';
 COMMENT ON COLUMN operation.thread_id IS 'The thread';
 COMMENT ON COLUMN operation.start_ns IS 'When it began';
 COMMENT ON COLUMN operation.end_ns IS 'When it ended';
+COMMENT ON COLUMN operation.duration_ns IS 'end_ns - start_ns';
 COMMENT ON COLUMN operation.name IS 'Name';
 COMMENT ON COLUMN operation.domain IS 'NVTX domain; NULL: the default one';
 COMMENT ON COLUMN operation.category IS 'NVTX category; NULL: none';
