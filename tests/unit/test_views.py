@@ -74,7 +74,8 @@ def test_intervals_tell_their_process_and_their_length() -> None:
         rows = connection.execute(
             f"SELECT process_id, pid, duration_ns - (end_ns - start_ns) FROM {view}"
         ).fetchall()
-        assert set(rows) == {(process, 100, 0)}, view
+        assert set(rows) <= {(process, 100, 0)}, view
+        assert rows or view == "operation_gap", view
     # A thread that is not in the trace takes no row away.
     connection.execute("UPDATE thread SET thread_id = 99")
     counts = connection.execute("SELECT count(*), count(pid) FROM thread_state").fetchall()
