@@ -14,7 +14,7 @@ WITH called AS (
   GROUP BY l.process_id, l.correlation_id
 ), summed AS (
   SELECT
-    c.operation, s.frames[-1] AS function, c.call_name,
+    c.operation, s.leaf AS function, c.call_name,
     coalesce(sum(k.samples) FILTER (WHERE c.begins), 0)::BIGINT AS samples,
     count(*) FILTER (WHERE c.begins) AS calls,
     sum(c.activities)::BIGINT AS activities

@@ -26,7 +26,14 @@ COMMENT ON COLUMN cpu_sample.stack_id IS 'Its Python functions: stack; NULL: non
 COMMENT ON COLUMN cpu_sample.in_kernel IS 'Whether the OS kernel worked for it';
 COMMENT ON COLUMN cpu_sample.by_stack IS 'Whether the layer is that of a caller, found on the stack';
 
-CREATE TABLE stack (stack_id INTEGER, frames VARCHAR[]);
-COMMENT ON TABLE stack IS 'The stacks of Python functions that samples found, each once';
+CREATE TABLE stack_coded (stack_id INTEGER, frames VARCHAR[]);
+COMMENT ON TABLE stack_coded IS 'Storage behind the view stack; query the view';
+COMMENT ON COLUMN stack_coded.stack_id IS 'Key of this stack, counted from 1';
+COMMENT ON COLUMN stack_coded.frames IS 'The functions, outermost first';
+
+CREATE VIEW stack AS
+SELECT stack_id, frames, frames[-1] AS leaf FROM stack_coded;
+COMMENT ON VIEW stack IS 'The stacks of Python functions that samples found, each once';
 COMMENT ON COLUMN stack.stack_id IS 'Key of this stack, counted from 1';
-COMMENT ON COLUMN stack.frames IS 'The functions, outermost first';
+COMMENT ON COLUMN stack.frames IS 'The functions, root first: frames[1] called frames[2], and so on to frames[-1], the leaf';
+COMMENT ON COLUMN stack.leaf IS 'The innermost function: the one that ran, or had called the native code that did';
