@@ -26,4 +26,5 @@ WITH called AS (
 )
 SELECT operation, function, call_name, samples, samples / nullif(sum(samples) OVER (), 0) AS share, calls, activities
 FROM summed
+/* of_operation */
 ORDER BY samples DESC, operation, function, call_name

@@ -22,4 +22,5 @@ SELECT
   sum(n) / sum(sum(n)) OVER () AS share
 FROM named
 GROUP BY operation, function, named.layer
+/* of_operation */
 ORDER BY sum(sum(n)) OVER (PARTITION BY operation) DESC, operation, samples DESC, function, named.layer

@@ -14,6 +14,7 @@ import typer
 
 from rlscope_analysis.damage import damage_told
 from rlscope_analysis.operations import report as report_operation
+from rlscope_analysis.operations.of_operation import REPORTS_OF_OPERATION, of_operation
 from rlscope_analysis.operations.table import render_table as render_operations
 from rlscope_analysis.reports import REPORTS, Report
 from rlscope_analysis.reports import answer as report_answer
@@ -83,6 +84,14 @@ def summarize(  # noqa: PLR0913 - one parameter per option
             autocompletion=lambda: list(REPORTS),
         ),
     ] = None,
+    operation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"Show one operation only; with --view {' or '.join(REPORTS_OF_OPERATION)}.",
+            show_default=False,
+        ),
+    ] = None,
     start: Annotated[
         str | None,
         typer.Option(
@@ -110,6 +119,7 @@ def summarize(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Show where the time of each process and thread went; docs/summary.md explains the numbers."""
     report = _report(view, by, per)
+    _check_operation(report, operation)
     limit = None if every else rows
     if output is not None:
         become_saver(invoking_identity(), output)
@@ -119,6 +129,8 @@ def summarize(  # noqa: PLR0913 - one parameter per option
         damage_told(trace),
         open_trace(trace, start=start, end=end, progress=progress) as opened,
     ):
+        if report is not None and operation is not None:
+            report = of_operation(opened, report, operation)
         if report is None:
             text = _render(
                 compute(opened), output_format, limit=limit, top=top, to_file=output is not None
@@ -160,6 +172,15 @@ def _report(view: str | None, by: Grouping | None, per: str | None) -> Report | 
             hint=f"--by operation --per {shlex.quote(per)}",
         )
     return None if name is None else REPORTS[name]
+
+
+def _check_operation(report: Report | None, operation: str | None) -> None:
+    if operation is None or (report is not None and report.name in REPORTS_OF_OPERATION):
+        return
+    raise UsageError(
+        f"--operation is for --view {' or '.join(REPORTS_OF_OPERATION)}",
+        hint=f"--view {REPORTS_OF_OPERATION[0]} --operation {shlex.quote(operation)}",
+    )
 
 
 def _render_operations(
