@@ -71,7 +71,7 @@ static void close_range(struct rls_shim_slot* slot, uint32_t index, uint64_t end
   if (end_ns != 0) {
     struct rls_shim_event record = rls_range_record(RLS_SHIM_RANGE, entry, index, end_ns);
     if (slot->depth == 1) record.flags = RLS_SHIM_LAST;
-    rls_append(slot, &record);
+    rls_append_range(slot, &record);
   }
   // Ranges of other domains may have been opened since and be open still.
   const uint32_t above = slot->depth - index - 1;

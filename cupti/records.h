@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define RLS_SHIM_MAGIC 0x31474e49524c5352ULL  // "RSLRING1"
-#define RLS_SHIM_VERSION 2
+#define RLS_SHIM_VERSION 3
 #define RLS_SHIM_MEMFD "rlscope-ring"
 // The NVTX domain of the phases that are found without marks: its ranges get source 'auto'.
 #define RLS_AUTO_DOMAIN "rlscope"
@@ -74,6 +74,14 @@ struct rls_shim_open {
   uint8_t reserved[7];
 };
 
+// Ranges that were dropped: when the first of them began, and the last ended; 0: none were.
+struct rls_shim_gap {
+  uint64_t start_ns;
+  uint64_t end_ns;
+  uint32_t owner;
+  uint32_t reserved;
+};
+
 struct rls_shim_slot {
   uint64_t head;
   uint64_t tail_seen;       // the writer's copy of tail
@@ -81,11 +89,13 @@ struct rls_shim_slot {
   uint32_t depth;           // entries of `open` in use; deeper ranges are counted, not kept
   uint64_t dropped_events;  // the ring was full
   uint64_t dropped_names;
-  uint64_t interrupted;      // made by a signal handler that interrupted the shim
-  uint64_t unbalanced_pops;  // nothing was open
-  uint64_t too_deep;         // ranges opened above RLS_SHIM_MAX_DEPTH
-  uint64_t first_loss_ns;    // of any of the above
-  uint8_t reserved[56];
+  uint64_t interrupted;        // made by a signal handler that interrupted the shim
+  uint64_t unbalanced_pops;    // nothing was open
+  uint64_t too_deep;           // ranges opened above RLS_SHIM_MAX_DEPTH
+  uint64_t first_loss_ns;      // of any of the above
+  struct rls_shim_gap gap;     // of the owner, since its last GAP record
+  struct rls_shim_gap former;  // what the owner before could not tell any more
+  uint8_t reserved[8];
   uint64_t tail;  // the reader's
   uint8_t reserved2[120];
   struct rls_shim_open open[RLS_SHIM_MAX_DEPTH];
@@ -113,7 +123,8 @@ enum rls_shim_kind {
   RLS_SHIM_GPU_NAMED = 15,     // a context or stream, and what it is called
   RLS_SHIM_GPU_CLOCK = 16,     // the clocks, all at once
   RLS_SHIM_GPU_LOST = 17,      // what CUPTI or the shim could not keep
-  RLS_SHIM_KINDS = 18,
+  RLS_SHIM_GAP = 18,           // ranges of the thread were dropped: nothing of it lies outside
+  RLS_SHIM_KINDS = 19,
 };
 
 // Of rls_shim_event.payload.
@@ -131,12 +142,12 @@ enum rls_shim_payload {
 // name and domain are hashes of their texts, which a STRING record told before; 0: none (of a
 // domain: the default one).
 struct rls_shim_event {
-  uint16_t kind;  // RANGE, START, END, MARK, OPEN
+  uint16_t kind;  // RANGE, START, END, MARK, OPEN, GAP (of which the times alone count)
   uint8_t depth;  // RANGE: how many ranges of the thread are open around it
   uint8_t payload_type;
   uint32_t category;
   uint64_t start_ns;  // 0: it began while nobody read; of END not used
-  uint64_t end_ns;    // of RANGE, END and OPEN; 0: it is not known when the thread ended
+  uint64_t end_ns;    // of RANGE, END, OPEN and GAP; 0: it is not known when the thread ended
   uint64_t name;
   uint64_t domain;
   uint64_t payload;

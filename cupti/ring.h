@@ -46,6 +46,37 @@ static inline void rls_append(struct rls_shim_slot* slot, const void* cell) {
   rls_publish(slot, RLS_SHIM_CELL_BYTES);
 }
 
+static inline void rls_widen_gap(struct rls_shim_slot* slot, const struct rls_shim_event* range) {
+  const uint64_t end_ns = range->end_ns != 0 ? range->end_ns : rls_now_ns();
+  struct rls_shim_gap* gap = &slot->gap;
+  if (gap->end_ns == 0 || range->start_ns < gap->start_ns)
+    __atomic_store_n(&gap->start_ns, range->start_ns, __ATOMIC_RELAXED);
+  if (end_ns > gap->end_ns) __atomic_store_n(&gap->end_ns, end_ns, __ATOMIC_RELEASE);
+}
+
+// Tells what was dropped before; false: there is no room for that and for a record behind it.
+static inline bool rls_tell_gap(struct rls_shim_slot* slot) {
+  if (!rls_has_room(slot, 2 * RLS_SHIM_CELL_BYTES)) return false;
+  const struct rls_shim_event record = {
+      .kind = RLS_SHIM_GAP, .start_ns = slot->gap.start_ns, .end_ns = slot->gap.end_ns};
+  rls_append(slot, &record);
+  __atomic_store_n(&slot->gap.end_ns, 0, __ATOMIC_RELEASE);
+  return true;
+}
+
+// Appends a RANGE or OPEN, or notes the time of which it would have told.
+static inline void rls_append_range(struct rls_shim_slot* slot,
+                                    const struct rls_shim_event* range) {
+  const bool may_follow = RLS_LIKELY(slot->gap.end_ns == 0) || rls_tell_gap(slot);
+  if (RLS_LIKELY(may_follow && rls_has_room(slot, RLS_SHIM_CELL_BYTES))) {
+    memcpy(rls_cell(slot, slot->head), range, RLS_SHIM_CELL_BYTES);
+    rls_publish(slot, RLS_SHIM_CELL_BYTES);
+    return;
+  }
+  rls_count(slot, &slot->dropped_events);
+  rls_widen_gap(slot, range);
+}
+
 static inline struct rls_shim_event rls_range_record(uint16_t kind,
                                                      const struct rls_shim_open* open,
                                                      uint32_t depth, uint64_t end_ns) {

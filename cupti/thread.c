@@ -26,7 +26,7 @@ static void tell_open_ranges(struct rls_shim_slot* slot, uint64_t end_ns) {
   for (uint32_t depth = kept; depth-- > 0;) {
     const struct rls_shim_event record =
         rls_range_record(RLS_SHIM_OPEN, &slot->open[depth], depth, end_ns);
-    rls_append(slot, &record);
+    rls_append_range(slot, &record);
   }
   __atomic_store_n(&slot->depth, 0, __ATOMIC_RELEASE);
 }
@@ -145,6 +145,9 @@ static struct rls_shim_slot* take_slot(void) {
   }
   thread->is_unknown = false;
   tell_open_ranges(slot, 0);
+  if (slot->gap.end_ns != 0) slot->former = slot->gap;
+  __atomic_store_n(&slot->gap.end_ns, 0, __ATOMIC_RELEASE);
+  slot->gap.owner = tid;
   rls_introduce(slot);
   thread->slot = slot;
   thread->life = *rls_life;

@@ -13,6 +13,8 @@ from rlscope_analysis.views import VIEW_TOPICS, view_sql
 if TYPE_CHECKING:
     import duckdb
 
+# Ends the names of tables that hold codes; views hold them in words.
+_STORAGE = "_coded"
 # What the connection uses, and what it made for itself.
 _COLUMNS_SQL = """
 SELECT table_name, column_name, data_type FROM duckdb_columns()
@@ -41,8 +43,8 @@ class Relation:
 
     @property
     def is_private(self) -> bool:
-        """Whether users should leave it alone: its name begins with an underscore."""
-        return self.name.startswith("_")
+        """Whether users should leave it alone: a part of our views, or the storage behind some."""
+        return self.name.startswith("_") or self.name.endswith(_STORAGE)
 
 
 def describe(connection: duckdb.DuckDBPyConnection) -> list[Relation]:

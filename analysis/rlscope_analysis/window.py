@@ -88,6 +88,7 @@ CREATE OR REPLACE VIEW launch AS
 SELECT * REPLACE (
   greatest(start_ns, {from_ns}) AS start_ns,
   least(end_ns, {to_ns}) AS end_ns,
+  least(end_ns, {to_ns}) - greatest(start_ns, {from_ns}) AS duration_ns,
   CASE WHEN start_ns >= {from_ns} THEN latency_ns END AS latency_ns,
   CASE WHEN start_ns >= {from_ns} THEN queue_ns END AS queue_ns
 )

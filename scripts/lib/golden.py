@@ -69,7 +69,7 @@ def write_relations(trace: Path, folder: Path, **window: str) -> None:
     """Write every relation, its rows in order: NAME.csv, or a line of a hash where it is long."""
     with open_trace(trace, **window) as opened:
         for relation in describe(opened.connection):
-            if relation.name == "meta" or relation.is_private:
+            if relation.name == "meta" or relation.name.startswith("_"):
                 continue
             rows = opened.sql(f'FROM "{relation.name}" ORDER BY ALL').fetchall()
             text = io.StringIO()

@@ -21,8 +21,7 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 OPTIONS = ("--simulator=native_cartpole", "--probe-budget=1000", "--in-run-calibration=full")
 WINDOWS = "SELECT start_ns, end_ns FROM calibration_window WHERE probes = $1 ORDER BY start_ns"
 CALLS = """
-SELECT c.start_ns, c.end_ns FROM native_call AS c JOIN thread AS t USING (thread_id)
-JOIN process AS p USING (process_id) WHERE p.pid = $1 ORDER BY c.start_ns
+SELECT start_ns, end_ns FROM native_call WHERE pid = $1 ORDER BY start_ns
 """
 ACCOUNT = """
 SELECT start_ns, end_ns, event, sum(runs)::BIGINT AS runs, sum(time_ns)::BIGINT AS time_ns

@@ -21,8 +21,8 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 IN_WINDOW = """
 SELECT o.name, sum(least(o.end_ns, $2) - greatest(o.start_ns, $1))::BIGINT
-FROM operation AS o JOIN thread AS t USING (thread_id) JOIN process AS p USING (process_id)
-WHERE o.source = 'auto' AND p.pid = $3 AND t.tid = $3 AND o.start_ns < $2 AND o.end_ns > $1
+FROM operation AS o JOIN thread AS t USING (thread_id)
+WHERE o.source = 'auto' AND o.pid = $3 AND t.tid = $3 AND o.start_ns < $2 AND o.end_ns > $1
 GROUP BY o.name
 """
 
@@ -82,8 +82,7 @@ def test_the_demo_shows_operations(tmp_path: Path) -> None:
     of_main = dict(
         query(
             trace,
-            "SELECT o.name, count(*) FROM operation AS o JOIN thread USING (thread_id)"
-            f" WHERE process_id = ({main}) GROUP BY 1",
+            f"SELECT name, count(*) FROM operation WHERE process_id = ({main}) GROUP BY 1",
         )
     )
     # Its own vector environment: a reset, and a step for both workers.
@@ -91,6 +90,5 @@ def test_the_demo_shows_operations(tmp_path: Path) -> None:
     assert set(of_main) == set(PHASES)
     assert query(
         trace,
-        "SELECT DISTINCT o.name FROM operation AS o JOIN thread USING (thread_id)"
-        f" WHERE process_id <> ({main})",
+        f"SELECT DISTINCT name FROM operation WHERE process_id <> ({main})",
     ) == [("simulation",)]

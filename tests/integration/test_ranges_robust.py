@@ -14,7 +14,7 @@ import pytest
 
 from conftest import Workload
 from nvtx_client import compiled
-from recording import Recorder, meta, query, rlscope, until
+from recording import Recorder, assert_conserved, meta, query, rlscope, until
 from rlscope_trace.store.spool import RECORD_KINDS
 
 pytestmark = pytest.mark.root
@@ -65,6 +65,18 @@ def test_a_million_ranges_from_eight_threads(tmp_path: Path, client: Path) -> No
     stored = ranges(trace, "storm")
     assert stored > 0
     assert stored + lost(trace, "operation_ring_full") == 1_000_000
+    # Of those that lack some, the time is known in which they were.
+    threads = query(
+        trace,
+        "SELECT o.thread_id, count(*), o.thread_id IN (SELECT thread_id FROM operation_gap)"
+        " FROM operation AS o WHERE o.name = 'storm' GROUP BY ALL",
+    )
+    assert [has_gap for *_, has_gap in threads] == [count < 125_000 for _, count, _ in threads]
+    assert len(threads) == 8
+    assert_conserved(trace)
+    assert query(trace, "SELECT coalesce(sum(duration_ns), 0) FROM operation_gap") == query(
+        trace, "SELECT coalesce(sum(time_ns), 0) FROM breakdown WHERE operation = '(lost)'"
+    )
 
 
 def test_rings_that_go_around_many_times(tmp_path: Path, client: Path) -> None:
@@ -110,8 +122,7 @@ def test_processes_killed_at_random_moments(tmp_path: Path, client: Path) -> Non
     found = dict(
         query(
             trace,
-            "SELECT p.pid, count(*) FROM operation AS o JOIN thread AS t USING (thread_id)"
-            " JOIN process AS p USING (process_id) WHERE o.name = 'until killed' GROUP BY 1",
+            "SELECT pid, count(*) FROM operation WHERE name = 'until killed' GROUP BY 1",
         )
     )
     assert len(truth["children"]) == 100

@@ -56,8 +56,7 @@ class Family:
     def calls(self, label: str) -> Counter[str]:
         """Return how often a program called what."""
         rows = self.query(
-            "SELECT c.name, count(*) FROM cuda_call AS c JOIN thread USING (thread_id)"
-            " WHERE process_id = ? GROUP BY c.name",
+            "SELECT name, count(*) FROM cuda_call WHERE process_id = ? GROUP BY name",
             self.process(label),
         )
         return Counter(dict(rows))

@@ -37,10 +37,8 @@ def kernel_half(folder: Path, *, tids: tuple[int, ...] = (10,), end: bool = True
     return folder
 
 
-def saved(
-    folder: Path, shim: ShimBuilder, *, version: int = 2, views: bool = False
-) -> tuple[Path, FinaliseReport]:
-    shim.write(folder, version=version)
+def saved(folder: Path, shim: ShimBuilder, *, views: bool = False) -> tuple[Path, FinaliseReport]:
+    shim.write(folder)
     output = folder.with_name("trace.duckdb")
     report = finalise(
         open_spool(folder), output, overwrite=True,

@@ -19,17 +19,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-VERSION = 2
+VERSION = 3
 
 
-def header(version: int = VERSION) -> bytes:
-    return struct.pack("<8sII", b"LSSHIM1\0", version, 16)
+def header() -> bytes:
+    return struct.pack("<8sII", b"LSSHIM1\0", VERSION, 16)
 
 
 BLOCK_MAGIC = int.from_bytes(b"SBLK", "little")
 SOURCE, CELLS, COUNTERS, OPEN, TID, LOST = range(1, 7)
 THREAD, RANGE, START, END, MARK, STRING, CATEGORY, THREAD_OPEN = range(1, 9)
 CALL, ACTIVITY, OVERHEAD, MEMORY, STATUS, DEVICE, NAMED, CLOCK, GPU_LOST = range(9, 18)
+GAP = 18
 DRIVER, RUNTIME = 4, 5
 KERNEL, MEMCPY, MEMSET, GRAPH, SYNC = range(1, 6)
 ON, OFF, REFUSED = range(1, 4)
@@ -118,9 +119,24 @@ class ShimBuilder:
         ]
         self.block(OPEN, b"".join(packed))
 
-    def counters(self, *, dropped: int = 0, names: int = 0, pops: int = 0, deep: int = 0) -> None:
+    def gap(self, start_ns: int, end_ns: int) -> None:
+        """Tell that ranges were dropped, none of which lay outside."""
+        self.event(GAP, "", start_ns, end_ns)
+
+    def counters(
+        self,
+        *,
+        dropped: int = 0,
+        names: int = 0,
+        pops: int = 0,
+        deep: int = 0,
+        gap: tuple[int, int, int] = (0, 0, 0),
+        former: tuple[int, int, int] = (0, 0, 0),
+    ) -> None:
+        """Tell what a slot counted; gap: start_ns, end_ns, tid of what is not told yet."""
         self.flush()
-        self.block(COUNTERS, struct.pack("<6Q", dropped, names, 0, pops, deep, 5))
+        counts = struct.pack("<6Q", dropped, names, 0, pops, deep, 5)
+        self.block(COUNTERS, counts + struct.pack("<QQI4xQQI4x", *gap, *former))
 
     def call(
         self,
@@ -192,9 +208,9 @@ class ShimBuilder:
     def lost(self, what: int, count: int, *, activity: int = 0, ts_ns: int = 0) -> None:
         self.cell(struct.pack("<HHIQQ40x", GPU_LOST, what, activity, count, ts_ns))
 
-    def data(self, *, version: int = VERSION) -> bytes:
+    def data(self) -> bytes:
         self.flush()
-        return header(version) + b"".join(self.blocks)
+        return header() + b"".join(self.blocks)
 
-    def write(self, spool: Path, *, version: int = VERSION) -> None:
-        (spool / "shim.bin").write_bytes(self.data(version=version))
+    def write(self, spool: Path) -> None:
+        (spool / "shim.bin").write_bytes(self.data())

@@ -437,7 +437,7 @@ class TraceBuilder:
             ("wait_coded", [(*row[:3], WAITS.index(row[3])) for row in self._waits]),
             ("gil_release", self._releases),
             ("cpu_sample_coded", self._samples),
-            ("stack", [(key, list(frames)) for frames, key in self._stacks.items()]),
+            ("stack_coded", [(key, list(frames)) for frames, key in self._stacks.items()]),
             ("cuda_call_coded", self._cuda_call_rows()),
             ("gpu_activity_coded", [tuple(row.values()) for row in self._activities]),
             ("gpu_device", self._devices),

@@ -84,7 +84,8 @@ def test_samples_releases_and_stacks_are_stored(
     ask = trace(spool)
     assert ask("FROM cpu_sample_coded") == [(1, 250, 1, 0, 7), (2, 300, 5, 1, None)]
     assert ask("FROM gil_release") == [(1, 450, 500)]
-    assert ask("FROM stack") == [(7, ["outer (a.py:1)", "in\u00fcner (b.py:2)"])]
+    root, leaf = "outer (a.py:1)", "in\u00fcner (b.py:2)"
+    assert ask("SELECT stack_id, frames, leaf FROM stack") == [(7, [root, leaf], leaf)]
 
 
 def test_damaged_records_are_counted_not_stored(

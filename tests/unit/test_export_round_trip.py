@@ -19,15 +19,14 @@ DATA = Path(__file__).resolve().parents[1] / "data" / "kineto"
 # What Kineto has a word for. Ids are not compared, what they stand for is; domains and categories
 # of NVTX are lost on that way.
 TABLES = {
-    "operation": "SELECT p.pid, t.tid, o.start_ns, o.end_ns, o.name, o.depth"
-    " FROM operation AS o JOIN thread AS t USING (thread_id) JOIN process AS p USING (process_id)",
-    "native_call": "SELECT p.pid, t.tid, c.start_ns, c.end_ns, s.symbol, s.module, c.layer,"
+    "operation": "SELECT o.pid, t.tid, o.start_ns, o.end_ns, o.name, o.depth"
+    " FROM operation AS o JOIN thread AS t USING (thread_id)",
+    "native_call": "SELECT c.pid, t.tid, c.start_ns, c.end_ns, s.symbol, s.module, c.layer,"
     " c.parent_layer, c.depth FROM native_call AS c JOIN site AS s USING (site_id)"
-    " JOIN thread AS t USING (thread_id) JOIN process AS p USING (process_id)",
-    "cuda_call": "SELECT p.pid, t.tid, c.start_ns, c.end_ns, c.kind, c.name, c.correlation_id"
-    " FROM cuda_call AS c JOIN thread AS t USING (thread_id) JOIN process AS p USING (process_id)",
-    "gpu_activity": "SELECT p.pid, g.* EXCLUDE (process_id)"
-    " FROM gpu_activity AS g JOIN process AS p USING (process_id)",
+    " JOIN thread AS t USING (thread_id)",
+    "cuda_call": "SELECT c.pid, t.tid, c.start_ns, c.end_ns, c.kind, c.name, c.correlation_id"
+    " FROM cuda_call AS c JOIN thread AS t USING (thread_id)",
+    "gpu_activity": "SELECT * EXCLUDE (process_id) FROM gpu_activity",
     "gpu_device": "SELECT device_id, name, memory_bytes, multiprocessors, compute_capability"
     " FROM gpu_device",
     "thread": "SELECT tid, name FROM thread",

@@ -89,7 +89,9 @@ def test_the_database_tells_what_the_spool_told(directory: Path, output: Path) -
     report = run(directory, output)
     assert not directory.exists()
     assert sorted(output.parent.iterdir()) == [output]
-    assert rows(output, "SELECT * EXCLUDE (waker_kind) FROM thread_state") == [
+    assert rows(
+        output, "SELECT thread_id, start_ns, end_ns, state, cpu, waker_thread_id FROM thread_state"
+    ) == [
         (1, 100, 110, "runnable", None, None),
         (1, 110, 150, "running", 1, None),
         (1, 150, 160, "sleeping", None, None),

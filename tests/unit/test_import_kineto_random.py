@@ -141,8 +141,7 @@ def read_independently(data: bytes) -> tuple[Intervals, int, int]:
 
 def stored(con: duckdb.DuckDBPyConnection) -> Intervals:
     rows = con.execute(
-        "SELECT a.kind, device_id, stream_id, pid, a.start_ns, a.end_ns FROM gpu_activity AS a"
-        " JOIN process USING (process_id)"
+        "SELECT kind, device_id, stream_id, pid, start_ns, end_ns FROM gpu_activity"
     ).fetchall()
     found: Intervals = defaultdict(list)
     for *key, start_ns, end_ns in rows:

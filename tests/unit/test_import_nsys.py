@@ -176,7 +176,7 @@ def test_a_kernel_without_a_process_belongs_to_the_only_one(builder: NsysBuilder
     builder.call(100, 110, correlation=1)
     builder.kernel(200, 260, correlation=1, globalPid=None)
     trace = imported(builder.write())
-    assert trace.rows("SELECT pid FROM gpu_activity JOIN process USING (process_id)") == [(PID,)]
+    assert trace.rows("SELECT pid FROM gpu_activity") == [(PID,)]
     assert trace.losses() == {}
 
 

@@ -57,20 +57,20 @@ def test_round_trip(
         trace = imported(builder.write())
         assert Counter(
             trace.rows(
-                "SELECT a.start_ns, a.end_ns, pid, device_id, stream_id, correlation_id, a.name"
-                " FROM gpu_activity AS a JOIN process USING (process_id)"
+                "SELECT start_ns, end_ns, pid, device_id, stream_id, correlation_id, name"
+                " FROM gpu_activity"
             )
         ) == Counter((*interval, *rest) for interval, *rest in kernels)
         assert Counter(
             trace.rows(
                 "SELECT c.start_ns, c.end_ns, pid, tid, correlation_id, c.name FROM cuda_call AS c"
-                " JOIN thread USING (thread_id) JOIN process USING (process_id)"
+                " JOIN thread USING (thread_id)"
             )
         ) == Counter((*interval, *rest) for interval, *rest in calls)
         assert Counter(
             trace.rows(
                 "SELECT o.start_ns, o.end_ns, pid, tid, o.name FROM operation AS o"
-                " JOIN thread USING (thread_id) JOIN process USING (process_id)"
+                " JOIN thread USING (thread_id)"
             )
         ) == Counter((*interval, *rest[:3]) for interval, *rest in ranges)
         known = {(pid, correlation) for _, pid, _, correlation, _ in calls}

@@ -303,6 +303,7 @@ def test_no_damage_is_more_than_a_loss(
     for index in range(len(tenancies)):
         reader = ShimRangeReader(scan, index)
         while (columns := reader.next(1)) is not None:
+            assert len(columns.pop("gap_start_ns")) == len(columns.pop("gap_end_ns"))
             assert len({len(column) for column in columns.values()}) == 1
             assert (columns["key"] < len(scan.names())).all()
     assert all(0 <= row["tenancy"] < len(tenancies) for row in scan.marks())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # What a reader has to cope with: everything but what no trace can do without.
 ADDED_TABLES = (
-    "cpu_sample_coded", "stack", "sample_count_coded", "layer_estimate_coded", "gil_release",
+    "cpu_sample_coded", "stack_coded", "sample_count_coded", "layer_estimate_coded", "gil_release",
     "probe_hits_coded", "transition_coded", "gpu_device", "counter",
 )  # fmt: skip
 ADDED_COLUMNS = {

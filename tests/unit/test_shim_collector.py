@@ -41,7 +41,7 @@ def memory() -> Iterator[int]:
 
 def set_up(memfd: int, pid: int | None = None) -> None:
     geometry = (SLOTS, CONTROL + RING, CONTROL, RING, pid or os.getpid(), 0, 1)
-    os.pwrite(memfd, struct.pack("<8sIIQ6IQ", b"RSLRING1", 2, PAGE, FILE_BYTES, *geometry), 0)
+    os.pwrite(memfd, struct.pack("<8sIIQ6IQ", b"RSLRING1", 3, PAGE, FILE_BYTES, *geometry), 0)
 
 
 def reader_of(memfd: int) -> int:

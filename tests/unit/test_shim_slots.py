@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nvtx_client import compiled
-from rlscope_trace._capture import ShimCollector, ShimScan
+from rlscope_trace._capture import ShimCollector, ShimRangeReader, ShimScan
 from rlscope_trace.shims import Request, inject, new_session
 
 if TYPE_CHECKING:
@@ -52,7 +52,20 @@ def ranges_of_threads(spool: Path) -> list[int]:
     told = [(int(tenancy["tid"]), int(tenancy["ranges"])) for tenancy in scan.tenancies()]
     assert len({tid for tid, _ in told}) == len(told)
     assert scan.losses()["dropped_events"] == FIRST - (RING_RANGES - 1) + DROPPED
+    # Both threads say when: where the first one could not any more, its counters do.
+    gaps = [gaps_of(scan, index) for index in range(len(told))]
+    assert [len(found) for found in gaps] == [0, 1, 1]
+    assert gaps[1][0][0] < gaps[1][0][1] <= gaps[2][0][0] < gaps[2][0][1]
     return [ranges for _, ranges in told]
+
+
+def gaps_of(scan: ShimScan, tenancy: int) -> list[tuple[int, int]]:
+    """Return the times between which a thread has dropped ranges."""
+    reader = ShimRangeReader(scan, [tenancy])
+    gaps: list[tuple[int, int]] = []
+    while (part := reader.next(1 << 20)) is not None:
+        gaps += zip(part["gap_start_ns"].tolist(), part["gap_end_ns"].tolist(), strict=True)
+    return gaps
 
 
 @pytest.mark.parametrize("goes_on", [True, False])

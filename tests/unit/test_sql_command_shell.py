@@ -117,6 +117,9 @@ def test_dot_commands(type_in: Callable[..., tuple[str, str, list[str]]]) -> Non
     out, _, _ = type_in(".help", ".tables", ".schema waker;", ".quit", "SELECT 'not reached';")
     assert "Ctrl-D" in out
     assert "run_queue_latency_summary" in out
+    listed = {line.split()[0] for line in out.splitlines() if line.strip()}
+    assert "thread_state" in listed
+    assert not {"thread_state_coded", "_state_step"} & listed
     assert "view waker: Who woke each thread" in out
     assert "not reached" not in out
 

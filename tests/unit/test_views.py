@@ -6,6 +6,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from rlscope_analysis.catalog import describe
 from rlscope_analysis.schema import create_tables
 from rlscope_analysis.views import VIEW_TOPICS, install_views, view_sql
 from trace_builder import (
@@ -48,6 +49,37 @@ def test_thread_time_adds_up_by_hand() -> None:
         (2, 1, 0, 0, 0, 0, 9, 9),
         (3, 1, 0, 0, 0, 0, 0, 0),
     ]
+
+
+def test_intervals_tell_their_process_and_their_length() -> None:
+    builder = TraceBuilder(Path(":memory:"))
+    process = builder.process(pid=100)
+    thread = builder.thread(process, states=[run(5), sleep(4), woken(2, by=INTERRUPT), run(9)])
+    builder.operation(thread, 1, 8, "step")
+    builder.native_call(thread, 2, 4, "backend")
+    builder.wait(thread, 5, 9, "gil")
+    builder.cuda_call(thread, 12, 15, correlation_id=1)
+    builder.gpu_activity(process, 14, 19, correlation_id=1)
+    builder.gpu_activity(process, 24, 26)
+    connection = duckdb.connect()
+    builder.fill(connection)
+    intervals = [
+        relation.name
+        for relation in describe(connection)
+        if relation.kind == "view" and not relation.is_private
+        if {"start_ns", "end_ns"} <= {column.name for column in relation.columns}
+    ]
+    assert {"thread_state", "operation", "run_queue_latency", "gpu_busy"} <= set(intervals)
+    for view in set(intervals) - {"gpu_busy_machine", "gpu_utilization"}:  # of no one process
+        rows = connection.execute(
+            f"SELECT process_id, pid, duration_ns - (end_ns - start_ns) FROM {view}"
+        ).fetchall()
+        assert set(rows) <= {(process, 100, 0)}, view
+        assert rows or view == "operation_gap", view
+    # A thread that is not in the trace takes no row away.
+    connection.execute("UPDATE thread SET thread_id = 99")
+    counts = connection.execute("SELECT count(*), count(pid) FROM thread_state").fetchall()
+    assert counts == [(4, 0)]
 
 
 SWITCHES = "voluntary_switches, involuntary_switches, unknown_switches, migrations, switch_ins"
@@ -135,7 +167,7 @@ def test_threads_do_not_leak_into_each_other() -> None:
 )
 def test_run_queue_latency(states: list[Interval], expected: list[tuple[object, ...]]) -> None:
     query = (
-        "SELECT start_ns, end_ns, latency_ns, cause, waker_thread_id, waker_kind"
+        "SELECT start_ns, end_ns, duration_ns, cause, waker_thread_id, waker_kind"
         " FROM run_queue_latency"
     )
     assert built(states).execute(query).fetchall() == expected

@@ -159,7 +159,7 @@ def test_a_sample_in_a_call_tells_who_made_it() -> None:
     connection = filled(builder)
     found = rows(
         connection,
-        "SELECT l.name, s.frames[-1] FROM launch AS l LEFT JOIN stack AS s USING (stack_id)"
+        "SELECT l.name, s.leaf FROM launch AS l LEFT JOIN stack AS s USING (stack_id)"
         " ORDER BY l.start_ns",
     )
     # Where none was found, or the call is not in the trace, nobody is named.

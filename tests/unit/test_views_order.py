@@ -77,7 +77,7 @@ def test_views_agree_with_a_walk_through_the_states(threads: list[list[Interval]
             " FROM thread_time JOIN thread_switch USING (thread_id) ORDER BY thread_id"
         ).fetchall()
         waits = connection.execute(
-            "SELECT thread_id, latency_ns FROM run_queue_latency ORDER BY thread_id, start_ns"
+            "SELECT thread_id, duration_ns FROM run_queue_latency ORDER BY thread_id, start_ns"
         ).fetchall()
     assert len(rows) == len(threads)
     expected_waits = []

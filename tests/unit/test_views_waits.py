@@ -29,7 +29,7 @@ def rows(builder: TraceBuilder, query: str) -> list[tuple[object, ...]]:
 
 
 GIL = """
-SELECT thread_id, start_ns // 1000, end_ns // 1000, waited_ns // 1000, slices, holder_thread_id
+SELECT thread_id, start_ns // 1000, end_ns // 1000, wait_ns // 1000, slices, holder_thread_id
 FROM gil_wait ORDER BY ALL
 """
 

@@ -69,8 +69,7 @@ def test_samples_before_and_after_the_window_name_its_activities(
     assert functions(trace) == WHOLE
     cut = within(trace, 25, 58)
     launched = (
-        "SELECT kind, s.frames[-1] FROM launch LEFT JOIN stack AS s USING (stack_id)"
-        " ORDER BY start_ns"
+        "SELECT kind, s.leaf FROM launch LEFT JOIN stack AS s USING (stack_id) ORDER BY start_ns"
     )
     assert cut.execute(launched).fetchall() == [("kernel", "train"), ("memcpy", "copy_back")]
     assert cut.execute("FROM cpu_sample").fetchall() == []

@@ -271,7 +271,7 @@ class ShimRangeReader:
         """Return at least `count` ranges, so that what follows began later; None at the end.
 
         Columns: start_ns (0: before the recording), end_ns (0: not known), key, payload,
-        payload_type, is_open.
+        payload_type, is_open. gap_start_ns, gap_end_ns: of equal length, which is not theirs.
         """
 
 class ShimGpuReader:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.errors import TraceError
+from rlscope_analysis.operations.names import choice_of, known_name
 from rlscope_analysis.schema.vocabulary import UNANNOTATED
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 ITERATION_NAMES = ("iteration", "step", "update", "epoch")
 # The phase found by ourselves that every training has: a call of the environment.
 AUTO_ITERATION = "simulation"
-_LISTED_NAMES = 12
 
 Row = dict[str, Any]
 Key = tuple[int | None, int]
@@ -63,28 +62,9 @@ def _named(operations: Sequence[Row], name: str) -> str:
     known = Counter[str]()
     for row in operations:
         known[row["operation"]] += row["instances"]
-    same = [other for other in known if other.lower() == name.lower()]
-    if name in known:
-        return name
-    if len(same) == 1:
-        return same[0]
-    if name == UNANNOTATED:
-        raise TraceError(f"{name} has no instances to count", hint=_choice(name, known))
-    raise TraceError(f"no operation is called {name!r}", hint=_choice(name, known))
-
-
-def _choice(name: str, known: Counter[str]) -> str:
-    """List the names, those that look like the one given first, then the most frequent."""
-    if not known:
-        return "the trace holds no operation"
-    lowered: dict[str, list[str]] = {}
-    for other, _ in known.most_common():
-        lowered.setdefault(other.lower(), []).append(other)
-    close = difflib.get_close_matches(name.lower(), lowered, n=len(lowered), cutoff=0.5)
-    names = [other for match in close for other in lowered[match]]
-    names += [other for other, _ in known.most_common() if other not in names]
-    more = f" and {len(names) - _LISTED_NAMES:,} more" if len(names) > _LISTED_NAMES else ""
-    return f"one of: {', '.join(names[:_LISTED_NAMES])}{more}"
+    if name == UNANNOTATED and name not in known:
+        raise TraceError(f"{name} has no instances to count", hint=choice_of(name, known))
+    return known_name(name, known)
 
 
 def _count(operations: Sequence[Row], name: str, *, only_auto: bool = False) -> Iteration:

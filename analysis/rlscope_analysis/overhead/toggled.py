@@ -47,6 +47,7 @@ _INSTANCES_SQL = """
 SELECT thread_id, path_id, start_ns, end_ns FROM operation_coded
 WHERE start_ns >> 23 IN (SELECT number FROM _toggled_bin)
   AND end_ns >> 23 IN (SELECT number FROM _toggled_bin) AND end_ns > start_ns
+  AND path_id NOT IN (SELECT path_id FROM operation_path WHERE source = 'lost')
 """
 _RUNNING_SQL = """
 SELECT thread_id, start_ns, end_ns FROM thread_state_coded

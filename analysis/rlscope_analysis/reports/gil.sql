@@ -4,9 +4,9 @@ SELECT
   coalesce(h.name || '/' || coalesce(h.tid::VARCHAR, '?'), '(not known)') AS holder,
   g.thread_id, g.holder_thread_id,
   count(*) AS waits,
-  sum(g.waited_ns)::BIGINT AS time_ns,
-  sum(g.waited_ns) / nullif(sum(sum(g.waited_ns)) OVER (), 0) AS share,
-  max(g.waited_ns) AS max_ns
+  sum(g.wait_ns)::BIGINT AS time_ns,
+  sum(g.wait_ns) / nullif(sum(sum(g.wait_ns)) OVER (), 0) AS share,
+  max(g.wait_ns) AS max_ns
 FROM gil_wait AS g
 LEFT JOIN thread AS t ON t.thread_id = g.thread_id
 LEFT JOIN thread AS h ON h.thread_id = g.holder_thread_id

@@ -14,7 +14,7 @@ WITH called AS (
   GROUP BY l.process_id, l.correlation_id
 ), summed AS (
   SELECT
-    c.operation, s.frames[-1] AS function, c.call_name,
+    c.operation, s.leaf AS function, c.call_name,
     coalesce(sum(k.samples) FILTER (WHERE c.begins), 0)::BIGINT AS samples,
     count(*) FILTER (WHERE c.begins) AS calls,
     sum(c.activities)::BIGINT AS activities
@@ -26,4 +26,5 @@ WITH called AS (
 )
 SELECT operation, function, call_name, samples, samples / nullif(sum(samples) OVER (), 0) AS share, calls, activities
 FROM summed
+/* of_operation */
 ORDER BY samples DESC, operation, function, call_name

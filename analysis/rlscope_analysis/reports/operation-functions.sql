@@ -8,7 +8,7 @@ WITH placed AS (
 ), named AS (
   SELECT
     CASE WHEN s.path_id = 0 THEN '(unannotated)' ELSE p.name END AS operation,
-    coalesce(k.frames[-1], '(no Python function)') AS function,
+    coalesce(k.leaf, '(no Python function)') AS function,
     s.layer, s.n
   FROM sampled AS s
   LEFT JOIN stack AS k ON k.stack_id = s.stack_id
@@ -22,4 +22,5 @@ SELECT
   sum(n) / sum(sum(n)) OVER () AS share
 FROM named
 GROUP BY operation, function, named.layer
+/* of_operation */
 ORDER BY sum(sum(n)) OVER (PARTITION BY operation) DESC, operation, samples DESC, function, named.layer

@@ -33,6 +33,8 @@ WITH RECURSIVE node AS (
   JOIN annotated AS a ON a.thread_id = o.thread_id
   JOIN node AS n ON n.path_id = o.path_id
   LEFT JOIN recursive AS r ON r.path_id = o.path_id
+  -- Time that lacks its operations is no instance of one.
+  WHERE n.source IS DISTINCT FROM 'lost'
 ), occurred AS (
   SELECT
     CASE WHEN grouping(path_id) = 0 THEN 'path' ELSE 'operation' END AS scope,
@@ -89,8 +91,11 @@ WITH RECURSIVE node AS (
     coalesce(i.process_id, s.process_id) AS process_id,
     coalesce(i.key, s.key) AS key,
     i.instances, i.mean_ns, i.quantiles,
-    -- Of (unannotated) there are no instances.
-    CASE WHEN i.key IS NULL AND s.key = 0 THEN s.total_ns ELSE i.total_ns END AS total_ns,
+    -- Of (unannotated) and (lost) there are no instances.
+    CASE
+      WHEN i.key IS NULL AND (s.key = 0 OR s.key IN (SELECT path_id FROM operation_path WHERE source = 'lost')) THEN s.total_ns
+      ELSE i.total_ns
+    END AS total_ns,
     coalesce(s.total_ns, 0) AS spent_ns,
     s.* EXCLUDE (scope, process_id, key, total_ns)
   FROM occurred AS i

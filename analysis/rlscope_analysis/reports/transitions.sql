@@ -4,6 +4,7 @@ WITH instance AS (
   FROM operation_coded AS o
   JOIN operation_path AS p ON p.path_id = o.path_id
   JOIN thread AS t ON t.thread_id = o.thread_id
+  WHERE p.source IS DISTINCT FROM 'lost'
   GROUP BY t.process_id, p.name
 ), counted AS (
   -- Instances of which every call was recorded: those that began no earlier than the probes came.
@@ -12,7 +13,7 @@ WITH instance AS (
   JOIN operation_path AS p ON p.path_id = o.path_id
   JOIN thread AS t ON t.thread_id = o.thread_id
   JOIN _layer_gap AS g ON g.process_id IS NOT DISTINCT FROM t.process_id
-  WHERE g.reason IS NULL AND (g.since_ns IS NULL OR o.start_ns >= g.since_ns)
+  WHERE p.source IS DISTINCT FROM 'lost' AND g.reason IS NULL AND (g.since_ns IS NULL OR o.start_ns >= g.since_ns)
   GROUP BY ALL
 ), summed AS (
   SELECT

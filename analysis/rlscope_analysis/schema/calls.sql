@@ -38,16 +38,19 @@ COMMENT ON COLUMN native_call_coded.flags IS '1 unwound, 2 open, added up; 0 it 
 
 CREATE VIEW native_call AS
 SELECT
-  thread_id, start_ns, end_ns,
-  CASE layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' END AS layer,
-  CASE parent_layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' END AS parent_layer,
-  depth, site_id,
-  CASE WHEN flags & 2 = 2 THEN 'open' WHEN flags & 1 = 1 THEN 'unwound' WHEN flags = 0 THEN 'returned' END AS outcome
-FROM native_call_coded;
+  t.process_id, t.pid, c.thread_id, c.start_ns, c.end_ns, c.end_ns - c.start_ns AS duration_ns,
+  CASE c.layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' END AS layer,
+  CASE c.parent_layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' END AS parent_layer,
+  c.depth, c.site_id,
+  CASE WHEN c.flags & 2 = 2 THEN 'open' WHEN c.flags & 1 = 1 THEN 'unwound' WHEN c.flags = 0 THEN 'returned' END AS outcome
+FROM native_call_coded AS c LEFT JOIN _thread_owner AS t ON t.thread_id = c.thread_id;
 COMMENT ON VIEW native_call IS 'Calls of functions whose layer is known, properly nested on their thread';
+COMMENT ON COLUMN native_call.process_id IS 'The process of the thread';
+COMMENT ON COLUMN native_call.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';
 COMMENT ON COLUMN native_call.thread_id IS 'The thread';
 COMMENT ON COLUMN native_call.start_ns IS 'When the call was entered';
 COMMENT ON COLUMN native_call.end_ns IS 'When it returned, or when it was noticed that it never would';
+COMMENT ON COLUMN native_call.duration_ns IS 'end_ns - start_ns';
 COMMENT ON COLUMN native_call.layer IS 'What was entered: python, simulator, backend, cuda_api';
 COMMENT ON COLUMN native_call.parent_layer IS 'Layer of the call around it; NULL: none is known';
 COMMENT ON COLUMN native_call.depth IS 'How many native calls are around it: 0 is outermost';
@@ -63,13 +66,16 @@ COMMENT ON COLUMN wait_coded.kind IS '1 gil, 2 gpu, 3 io, 4 lock, 5 pipe, 6 sock
 
 CREATE VIEW wait AS
 SELECT
-  thread_id, start_ns, end_ns,
-  CASE kind WHEN 1 THEN 'gil' WHEN 2 THEN 'gpu' WHEN 3 THEN 'io' WHEN 4 THEN 'lock' WHEN 5 THEN 'pipe' WHEN 6 THEN 'socket' WHEN 7 THEN 'sleep' WHEN 8 THEN 'poll' WHEN 9 THEN 'process' END AS kind
-FROM wait_coded;
+  t.process_id, t.pid, w.thread_id, w.start_ns, w.end_ns, w.end_ns - w.start_ns AS duration_ns,
+  CASE w.kind WHEN 1 THEN 'gil' WHEN 2 THEN 'gpu' WHEN 3 THEN 'io' WHEN 4 THEN 'lock' WHEN 5 THEN 'pipe' WHEN 6 THEN 'socket' WHEN 7 THEN 'sleep' WHEN 8 THEN 'poll' WHEN 9 THEN 'process' END AS kind
+FROM wait_coded AS w LEFT JOIN _thread_owner AS t ON t.thread_id = w.thread_id;
 COMMENT ON VIEW wait IS 'What a thread waited for, where that is known; waits of one thread do not overlap';
+COMMENT ON COLUMN wait.process_id IS 'The process of the thread';
+COMMENT ON COLUMN wait.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';
 COMMENT ON COLUMN wait.thread_id IS 'The thread';
 COMMENT ON COLUMN wait.start_ns IS 'When the wait began';
 COMMENT ON COLUMN wait.end_ns IS 'When it ended';
+COMMENT ON COLUMN wait.duration_ns IS 'end_ns - start_ns';
 COMMENT ON COLUMN wait.kind IS 'gil, gpu, io (a disk or a device), lock (a futex), pipe, socket, sleep, poll (one of several files), process (the end of a child)';
 
 CREATE TABLE gil_release (thread_id INTEGER, start_ns BIGINT, end_ns BIGINT);

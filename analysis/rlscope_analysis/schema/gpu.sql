@@ -32,14 +32,19 @@ COMMENT ON COLUMN cuda_call_coded.correlation_id IS 'Which GPU activity it cause
 
 CREATE VIEW cuda_call AS
 SELECT
-  c.thread_id, c.start_ns, c.end_ns,
+  t.process_id, t.pid, c.thread_id, c.start_ns, c.end_ns, c.end_ns - c.start_ns AS duration_ns,
   CASE c.kind WHEN 1 THEN 'launch' WHEN 2 THEN 'memcpy' WHEN 3 THEN 'memset' WHEN 4 THEN 'sync' WHEN 5 THEN 'memory' WHEN 6 THEN 'graph' ELSE 'other' END AS kind,
   s.value AS name, c.correlation_id
-FROM cuda_call_coded AS c LEFT JOIN string AS s ON s.string_id = c.name_id;
+FROM cuda_call_coded AS c
+LEFT JOIN string AS s ON s.string_id = c.name_id
+LEFT JOIN _thread_owner AS t ON t.thread_id = c.thread_id;
 COMMENT ON VIEW cuda_call IS 'Calls of the CUDA or HIP runtime and driver';
+COMMENT ON COLUMN cuda_call.process_id IS 'The process of the thread';
+COMMENT ON COLUMN cuda_call.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';
 COMMENT ON COLUMN cuda_call.thread_id IS 'The thread';
 COMMENT ON COLUMN cuda_call.start_ns IS 'When the call was entered';
 COMMENT ON COLUMN cuda_call.end_ns IS 'When it returned';
+COMMENT ON COLUMN cuda_call.duration_ns IS 'end_ns - start_ns';
 COMMENT ON COLUMN cuda_call.kind IS 'launch, memcpy, memset, sync (it waits for the GPU), memory (it allocates or frees), graph (it launches a graph), other';
 COMMENT ON COLUMN cuda_call.name IS 'Name of the function';
 COMMENT ON COLUMN cuda_call.correlation_id IS 'Which GPU activity it caused, within its process; NULL: none is known';
@@ -65,17 +70,22 @@ COMMENT ON COLUMN gpu_activity_coded.peer_device_id IS 'Of a copy between GPUs, 
 
 CREATE VIEW gpu_activity AS
 SELECT
-  a.process_id, a.device_id, a.context_id, a.stream_id, a.start_ns, a.end_ns,
+  a.process_id, p.pid, a.device_id, a.context_id, a.stream_id,
+  a.start_ns, a.end_ns, a.end_ns - a.start_ns AS duration_ns,
   CASE a.kind WHEN 1 THEN 'kernel' WHEN 2 THEN 'memcpy' WHEN 3 THEN 'memset' WHEN 4 THEN 'graph' ELSE 'sync' END AS kind,
   s.value AS name, a.correlation_id, a.graph_id, a.bytes, a.peer_device_id
-FROM gpu_activity_coded AS a LEFT JOIN string AS s ON s.string_id = a.name_id;
+FROM gpu_activity_coded AS a
+LEFT JOIN string AS s ON s.string_id = a.name_id
+LEFT JOIN process AS p ON p.process_id = a.process_id;
 COMMENT ON VIEW gpu_activity IS 'What the GPUs did. Activities may overlap, also on one stream: their sum is not busy time, see gpu_busy';
 COMMENT ON COLUMN gpu_activity.process_id IS 'The process that caused it';
+COMMENT ON COLUMN gpu_activity.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';
 COMMENT ON COLUMN gpu_activity.device_id IS 'The GPU: gpu_device';
 COMMENT ON COLUMN gpu_activity.context_id IS 'CUDA context; NULL: not known';
 COMMENT ON COLUMN gpu_activity.stream_id IS 'CUDA stream; NULL: not known';
 COMMENT ON COLUMN gpu_activity.start_ns IS 'When the GPU began';
 COMMENT ON COLUMN gpu_activity.end_ns IS 'When the GPU had finished';
+COMMENT ON COLUMN gpu_activity.duration_ns IS 'end_ns - start_ns';
 COMMENT ON COLUMN gpu_activity.kind IS 'kernel, memcpy, memset, graph (a whole graph, recorded as one), sync (a stream waits: the GPU does not work)';
 COMMENT ON COLUMN gpu_activity.name IS 'Name of the kernel or of the kind of copy';
 COMMENT ON COLUMN gpu_activity.correlation_id IS 'The call that caused it, within its process; NULL: none is known';

@@ -11,12 +11,12 @@ COMMENT ON COLUMN operation_path.parent_path_id IS 'The path of the operation ar
 COMMENT ON COLUMN operation_path.name IS 'Name of the innermost operation';
 COMMENT ON COLUMN operation_path.domain IS 'NVTX domain; NULL: the default one';
 COMMENT ON COLUMN operation_path.category IS 'NVTX category; NULL: none';
-COMMENT ON COLUMN operation_path.source IS 'Who marked it: nvtx (the program), auto (found by us), record_function (PyTorch, imported)';
+COMMENT ON COLUMN operation_path.source IS 'Who marked it: nvtx (the program), auto (found by us), record_function (PyTorch, imported); lost: nobody, operations were dropped there, named (lost)';
 COMMENT ON COLUMN operation_path.depth IS 'How many operations are around it: 0 is outermost';
 COMMENT ON COLUMN operation_path.color IS 'ARGB, as the program gave it for the first instance of this name; NULL: none';
 
 CREATE TABLE operation_coded (thread_id INTEGER, start_ns BIGINT, end_ns BIGINT, path_id INTEGER);
-COMMENT ON TABLE operation_coded IS 'Storage behind the view operation, sorted by (process, thread_id, start_ns, depth); query the view';
+COMMENT ON TABLE operation_coded IS 'Storage behind the views operation and operation_gap, sorted by (process, thread_id, start_ns, depth); query the view';
 COMMENT ON COLUMN operation_coded.thread_id IS 'The thread';
 COMMENT ON COLUMN operation_coded.start_ns IS 'When the operation began';
 COMMENT ON COLUMN operation_coded.end_ns IS 'When it ended';
@@ -24,19 +24,41 @@ COMMENT ON COLUMN operation_coded.path_id IS 'Which operation, and inside which 
 
 CREATE VIEW operation AS
 SELECT
-  o.thread_id, o.start_ns, o.end_ns,
+  t.process_id, t.pid, o.thread_id, o.start_ns, o.end_ns, o.end_ns - o.start_ns AS duration_ns,
   p.name, p.domain, p.category, p.source, p.depth, o.path_id
-FROM operation_coded AS o JOIN operation_path AS p ON p.path_id = o.path_id;
+FROM operation_coded AS o
+JOIN operation_path AS p ON p.path_id = o.path_id
+LEFT JOIN _thread_owner AS t ON t.thread_id = o.thread_id
+WHERE p.source IS DISTINCT FROM 'lost';
 COMMENT ON VIEW operation IS 'Each instance of an operation, on the thread that marked it. Time belongs to the innermost that is open: the one opened last';
+COMMENT ON COLUMN operation.process_id IS 'The process of the thread';
+COMMENT ON COLUMN operation.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';
 COMMENT ON COLUMN operation.thread_id IS 'The thread';
 COMMENT ON COLUMN operation.start_ns IS 'When it began';
 COMMENT ON COLUMN operation.end_ns IS 'When it ended';
+COMMENT ON COLUMN operation.duration_ns IS 'end_ns - start_ns';
 COMMENT ON COLUMN operation.name IS 'Name';
 COMMENT ON COLUMN operation.domain IS 'NVTX domain; NULL: the default one';
 COMMENT ON COLUMN operation.category IS 'NVTX category; NULL: none';
 COMMENT ON COLUMN operation.source IS 'Who marked it: nvtx (the program), auto (found by us), record_function (PyTorch, imported)';
 COMMENT ON COLUMN operation.depth IS 'How many operations were open around it: 0 is outermost';
 COMMENT ON COLUMN operation.path_id IS 'The stack of operations it tops: operation_path';
+
+CREATE VIEW operation_gap AS
+SELECT
+  t.process_id, t.pid, o.thread_id, o.start_ns, o.end_ns, o.end_ns - o.start_ns AS duration_ns, o.path_id
+FROM operation_coded AS o
+JOIN operation_path AS p ON p.path_id = o.path_id
+LEFT JOIN _thread_owner AS t ON t.thread_id = o.thread_id
+WHERE p.source = 'lost';
+COMMENT ON VIEW operation_gap IS 'Where operations of a thread are missing because their records were dropped: from when the first of them began to when the last ended, less the operations recorded between. Other views call the operation there (lost)';
+COMMENT ON COLUMN operation_gap.process_id IS 'The process of the thread';
+COMMENT ON COLUMN operation_gap.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';
+COMMENT ON COLUMN operation_gap.thread_id IS 'The thread';
+COMMENT ON COLUMN operation_gap.start_ns IS 'Start of the interval';
+COMMENT ON COLUMN operation_gap.end_ns IS 'End of the interval';
+COMMENT ON COLUMN operation_gap.duration_ns IS 'end_ns - start_ns';
+COMMENT ON COLUMN operation_gap.path_id IS 'The stack of operations that were open, with (lost) on top: operation_path';
 
 CREATE TABLE async_range (process_id INTEGER, start_ns BIGINT, end_ns BIGINT, name VARCHAR, domain VARCHAR);
 COMMENT ON TABLE async_range IS 'Ranges that belong to no thread: NVTX start/end ranges, which may begin on one thread and end on another';

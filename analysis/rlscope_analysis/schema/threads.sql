@@ -32,6 +32,14 @@ COMMENT ON COLUMN thread.name IS 'Last name (comm, at most 15 bytes)';
 COMMENT ON COLUMN thread.ended IS 'Whether it ended inside the trace';
 COMMENT ON COLUMN thread.lost_ns IS 'Part of its lifetime whose records were lost: lifetime = running + runnable + sleeping + blocked + lost_ns, to the nanosecond';
 
+CREATE VIEW _thread_owner AS
+SELECT t.thread_id, t.process_id, p.pid
+FROM thread AS t LEFT JOIN process AS p ON p.process_id = t.process_id;
+COMMENT ON VIEW _thread_owner IS 'Private: may change without notice. The process of each thread, for views of intervals: one join instead of two';
+COMMENT ON COLUMN _thread_owner.thread_id IS 'The thread';
+COMMENT ON COLUMN _thread_owner.process_id IS 'The process it belongs to';
+COMMENT ON COLUMN _thread_owner.pid IS 'The process id of that';
+
 CREATE TABLE thread_state_coded (
   thread_id INTEGER, start_ns BIGINT, end_ns BIGINT,
   state UTINYINT, cpu SMALLINT, waker INTEGER
@@ -46,16 +54,19 @@ COMMENT ON COLUMN thread_state_coded.waker IS 'On a runnable interval that a wak
 
 CREATE VIEW thread_state AS
 SELECT
-  thread_id, start_ns, end_ns,
-  CASE state WHEN 0 THEN 'running' WHEN 1 THEN 'runnable' WHEN 2 THEN 'sleeping' ELSE 'blocked' END AS state,
-  CASE WHEN cpu >= 0 THEN cpu END AS cpu,
-  CASE WHEN waker > 0 THEN waker END AS waker_thread_id,
-  CASE WHEN waker > 0 THEN 'thread' WHEN waker = -1 THEN 'interrupt' WHEN waker = -2 THEN 'outside' WHEN waker = -3 THEN 'unknown' END AS waker_kind
-FROM thread_state_coded;
+  t.process_id, t.pid, s.thread_id, s.start_ns, s.end_ns, s.end_ns - s.start_ns AS duration_ns,
+  CASE s.state WHEN 0 THEN 'running' WHEN 1 THEN 'runnable' WHEN 2 THEN 'sleeping' ELSE 'blocked' END AS state,
+  CASE WHEN s.cpu >= 0 THEN s.cpu END AS cpu,
+  CASE WHEN s.waker > 0 THEN s.waker END AS waker_thread_id,
+  CASE WHEN s.waker > 0 THEN 'thread' WHEN s.waker = -1 THEN 'interrupt' WHEN s.waker = -2 THEN 'outside' WHEN s.waker = -3 THEN 'unknown' END AS waker_kind
+FROM thread_state_coded AS s LEFT JOIN _thread_owner AS t ON t.thread_id = s.thread_id;
 COMMENT ON VIEW thread_state IS 'What each thread did at every instant: consecutive intervals that tile its lifetime, less thread.lost_ns';
+COMMENT ON COLUMN thread_state.process_id IS 'The process of the thread';
+COMMENT ON COLUMN thread_state.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';
 COMMENT ON COLUMN thread_state.thread_id IS 'The thread';
 COMMENT ON COLUMN thread_state.start_ns IS 'Start of the interval';
 COMMENT ON COLUMN thread_state.end_ns IS 'End of the interval';
+COMMENT ON COLUMN thread_state.duration_ns IS 'end_ns - start_ns';
 COMMENT ON COLUMN thread_state.state IS 'running (on a CPU), runnable (waits for a CPU: run-queue latency), sleeping (S: waits and can be interrupted; also stopped), blocked (D: uninterruptible)';
 COMMENT ON COLUMN thread_state.cpu IS 'The CPU of a running interval; NULL for the others';
 COMMENT ON COLUMN thread_state.waker_thread_id IS 'On a runnable interval: the traced thread whose wakeup began it; NULL: see waker_kind';

@@ -30,6 +30,8 @@ LAYER_CAPTURE = "native_call:{layer}"
 
 # The operation that owns the time when none is open.
 UNANNOTATED = "(unannotated)"
+# The operation that owns the time of which operations were dropped, and its source.
+LOST_OPERATION, LOST_SOURCE = "(lost)", "lost"
 # In place of a name that was not given, or that did not reach the trace.
 UNNAMED, NAME_LOST = "(unnamed)", "(name lost)"
 

@@ -65,7 +65,7 @@ ORDER BY w.time_ns DESC, w.thread_id LIMIT {_LINES}
 """  # noqa: S608 - numbers of our own
 _GIL_SQL = f"""
 WITH held AS (
-  SELECT thread_id, holder_thread_id, sum(waited_ns)::BIGINT AS time_ns
+  SELECT thread_id, holder_thread_id, sum(wait_ns)::BIGINT AS time_ns
   FROM gil_wait GROUP BY ALL
 ), waited AS (
   SELECT

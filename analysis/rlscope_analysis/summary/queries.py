@@ -43,10 +43,10 @@ FROM thread_switch
 # in one call, which sorts once.
 LATENCY_SQL = """
 SELECT
-  grouping(q.thread_id, t.process_id) AS level, q.thread_id, t.process_id,
-  count(*), quantile_disc(q.latency_ns, [0.5, 0.99]), max(q.latency_ns)
-FROM run_queue_latency AS q LEFT JOIN thread AS t ON t.thread_id = q.thread_id
-GROUP BY GROUPING SETS ((q.thread_id), (t.process_id), ())
+  grouping(thread_id, process_id) AS level, thread_id, process_id,
+  count(*), quantile_disc(duration_ns, [0.5, 0.99]), max(duration_ns)
+FROM run_queue_latency
+GROUP BY GROUPING SETS ((thread_id), (process_id), ())
 """
 BY_THREAD, BY_PROCESS, OVER_ALL = 1, 2, 3
 WAKERS_SQL = "SELECT thread_id, waker_kind, waker_thread_id, wakeups FROM waker"

@@ -30,23 +30,26 @@ WITH slice AS (
     thread_id,
     min(start_ns) AS start_ns,
     max(end_ns) AS end_ns,
-    sum(end_ns - start_ns)::BIGINT AS waited_ns,
+    sum(end_ns - start_ns)::BIGINT AS wait_ns,
     count(*) AS slices,
     arg_max(coalesce(waker, 0), start_ns) AS waker
   FROM numbered
   GROUP BY thread_id, number
 )
 SELECT
-  t.process_id, w.thread_id, w.start_ns, w.end_ns, w.waited_ns, w.slices,
+  t.process_id, t.pid, w.thread_id, w.start_ns, w.end_ns, w.end_ns - w.start_ns AS duration_ns,
+  w.wait_ns, w.slices,
   CASE WHEN h.process_id = t.process_id THEN w.waker END AS holder_thread_id
 FROM waited AS w
-LEFT JOIN thread AS t ON t.thread_id = w.thread_id
+LEFT JOIN _thread_owner AS t ON t.thread_id = w.thread_id
 LEFT JOIN thread AS h ON h.thread_id = w.waker;
 COMMENT ON VIEW gil_wait IS 'Each wait of a thread for the GIL, its slices together, and who had it; waits that could be had without sleeping are not in it';
 COMMENT ON COLUMN gil_wait.process_id IS 'The process of the thread';
+COMMENT ON COLUMN gil_wait.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';
 COMMENT ON COLUMN gil_wait.thread_id IS 'The thread that waited';
 COMMENT ON COLUMN gil_wait.start_ns IS 'When it began to wait';
 COMMENT ON COLUMN gil_wait.end_ns IS 'When it was woken for the last time';
-COMMENT ON COLUMN gil_wait.waited_ns IS 'How long it waited off the CPU: the sum of the slices';
+COMMENT ON COLUMN gil_wait.duration_ns IS 'end_ns - start_ns: between slices it was on a CPU, or waited for one';
+COMMENT ON COLUMN gil_wait.wait_ns IS 'Part of duration_ns that it waited off the CPU: the sum of the slices';
 COMMENT ON COLUMN gil_wait.slices IS 'In how many slices';
 COMMENT ON COLUMN gil_wait.holder_thread_id IS 'The thread of the same process whose wakeup ended it: it gave the GIL away; NULL: not known, for example because a timer ended it';

@@ -41,19 +41,24 @@ COMMENT ON COLUMN _gpu_stretch.end_ns IS 'When all GPUs had finished';
 COMMENT ON COLUMN _gpu_stretch.activities IS 'How many activities';
 
 CREATE OR REPLACE VIEW gpu_busy AS
-SELECT process_id, start_ns, end_ns, activities FROM _gpu_stretch WHERE process_id IS NOT NULL;
+SELECT s.process_id, p.pid, s.start_ns, s.end_ns, s.end_ns - s.start_ns AS duration_ns, s.activities
+FROM _gpu_stretch AS s LEFT JOIN process AS p ON p.process_id = s.process_id
+WHERE s.process_id IS NOT NULL;
 COMMENT ON VIEW gpu_busy IS 'When a GPU worked for each process: stretches that neither overlap nor touch, over all its streams and devices';
 COMMENT ON COLUMN gpu_busy.process_id IS 'The process';
+COMMENT ON COLUMN gpu_busy.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';
 COMMENT ON COLUMN gpu_busy.start_ns IS 'When a GPU began to work';
 COMMENT ON COLUMN gpu_busy.end_ns IS 'When all its GPUs had finished';
+COMMENT ON COLUMN gpu_busy.duration_ns IS 'end_ns - start_ns';
 COMMENT ON COLUMN gpu_busy.activities IS 'Kernels, copies, sets and graphs in it; those that took no time are left out';
 
 CREATE OR REPLACE VIEW gpu_busy_machine AS
-SELECT host, start_ns, end_ns, activities FROM _gpu_stretch WHERE process_id IS NULL;
+SELECT host, start_ns, end_ns, end_ns - start_ns AS duration_ns, activities FROM _gpu_stretch WHERE process_id IS NULL;
 COMMENT ON VIEW gpu_busy_machine IS 'When any GPU of each machine worked for any traced process: stretches that neither overlap nor touch';
 COMMENT ON COLUMN gpu_busy_machine.host IS 'The machine; NULL: not known';
 COMMENT ON COLUMN gpu_busy_machine.start_ns IS 'When a GPU began to work';
 COMMENT ON COLUMN gpu_busy_machine.end_ns IS 'When all of them had finished';
+COMMENT ON COLUMN gpu_busy_machine.duration_ns IS 'end_ns - start_ns';
 COMMENT ON COLUMN gpu_busy_machine.activities IS 'Kernels, copies, sets and graphs in it; those that took no time are left out';
 
 CREATE OR REPLACE VIEW gpu_time AS

@@ -83,7 +83,7 @@ WITH launched AS (
   ASOF LEFT JOIN thread_state_coded AS s ON s.thread_id = d.thread_id AND s.start_ns <= d.start_ns
 )
 SELECT
-  g.process_id, g.start_ns, g.end_ns,
+  g.process_id, q.pid, g.start_ns, g.end_ns,
   g.end_ns - g.start_ns AS duration_ns,
   CASE
     WHEN g.call_start_ns IS NULL THEN NULL
@@ -102,9 +102,11 @@ SELECT
 FROM stated AS g
 LEFT JOIN operation_path AS p ON p.path_id = g.path_id
 LEFT JOIN operation_path AS n ON n.path_id = g.next_path_id
-LEFT JOIN string AS s ON s.string_id = g.next_name_id;
+LEFT JOIN string AS s ON s.string_id = g.next_name_id
+LEFT JOIN process AS q ON q.process_id = g.process_id;
 COMMENT ON VIEW idle_gap IS 'Each gap between two stretches of gpu_busy of a process, and between these and what took no time at the start and the end of its GPU work: the GPU had nothing to do, or could not begin. What all threads did meanwhile: breakdown WHERE NOT gpu_busy';
 COMMENT ON COLUMN idle_gap.process_id IS 'The process';
+COMMENT ON COLUMN idle_gap.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';
 COMMENT ON COLUMN idle_gap.start_ns IS 'When its GPUs fell idle';
 COMMENT ON COLUMN idle_gap.end_ns IS 'When one of them worked again';
 COMMENT ON COLUMN idle_gap.duration_ns IS 'end_ns - start_ns';

@@ -94,11 +94,11 @@ WITH paired AS (
   ASOF LEFT JOIN _operation_change AS o ON o.thread_id = l.thread_id AND o.ts_ns <= l.start_ns
 )
 SELECT
-  r.process_id, r.thread_id, r.correlation_id,
+  r.process_id, q.pid, r.thread_id, r.correlation_id,
   cs.value AS call_name, r.call_start_ns, r.call_end_ns,
   r.device_id, r.stream_id, r.graph_id,
   CASE r.kind WHEN 1 THEN 'kernel' WHEN 2 THEN 'memcpy' WHEN 3 THEN 'memset' WHEN 4 THEN 'graph' ELSE 'sync' END AS kind,
-  s.value AS name, r.start_ns, r.end_ns,
+  s.value AS name, r.start_ns, r.end_ns, r.end_ns - r.start_ns AS duration_ns,
   r.start_ns - r.call_start_ns AS latency_ns,
   r.start_ns - r.call_end_ns AS queue_ns,
   CASE WHEN r.thread_id IS NOT NULL THEN coalesce(lp.name, '(unannotated)') END AS operation,
@@ -109,9 +109,11 @@ LEFT JOIN _sampled_call AS k ON k.process_id = r.process_id AND k.correlation_id
 LEFT JOIN string AS cs ON cs.string_id = r.call_name_id
 LEFT JOIN string AS s ON s.string_id = r.name_id
 LEFT JOIN operation_path AS lp ON lp.path_id = r.launch_path_id
-LEFT JOIN operation_path AS rp ON rp.path_id = r.run_path_id;
+LEFT JOIN operation_path AS rp ON rp.path_id = r.run_path_id
+LEFT JOIN process AS q ON q.process_id = r.process_id;
 COMMENT ON VIEW launch IS 'Each GPU activity, once, with the call that caused it (of several with its id the outermost), and with both attributions: the operation that launched it, and the one open when it began to run';
 COMMENT ON COLUMN launch.process_id IS 'The process';
+COMMENT ON COLUMN launch.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';
 COMMENT ON COLUMN launch.thread_id IS 'The thread that called; NULL: the call is not in the trace';
 COMMENT ON COLUMN launch.correlation_id IS 'What ties the two, within the process; NULL: none is known';
 COMMENT ON COLUMN launch.call_name IS 'The function that was called; NULL: the call is not in the trace';
@@ -124,6 +126,7 @@ COMMENT ON COLUMN launch.kind IS 'kernel, memcpy, memset, graph, sync';
 COMMENT ON COLUMN launch.name IS 'Name of the kernel or of the kind of copy';
 COMMENT ON COLUMN launch.start_ns IS 'When the GPU began';
 COMMENT ON COLUMN launch.end_ns IS 'When the GPU had finished';
+COMMENT ON COLUMN launch.duration_ns IS 'end_ns - start_ns';
 COMMENT ON COLUMN launch.latency_ns IS 'From the call to the start on the GPU; NULL: the call is not in the trace';
 COMMENT ON COLUMN launch.queue_ns IS 'From the return of the call to the start on the GPU; negative: the GPU began before the call returned';
 COMMENT ON COLUMN launch.operation IS 'Innermost operation of the calling thread when it called; NULL: the call is not in the trace';

@@ -16,6 +16,7 @@ WITH RECURSIVE named AS (
     quantile_disc(end_ns - start_ns, 0.99) AS p99_ns,
     max(end_ns - start_ns) AS max_ns
   FROM operation_coded
+  WHERE path_id NOT IN (SELECT path_id FROM operation_path WHERE source = 'lost')
   GROUP BY thread_id, path_id
 ), self AS (
   SELECT
@@ -26,7 +27,7 @@ WITH RECURSIVE named AS (
     sum(time_ns) FILTER (WHERE state IN (2, 3))::BIGINT AS waiting_ns,
     sum(time_ns) FILTER (WHERE gpu = 1)::BIGINT AS gpu_busy_ns
   FROM thread_overlap_coded
-  WHERE thread_id IN (SELECT thread_id FROM instance)
+  WHERE thread_id IN (SELECT thread_id FROM operation_coded)
   GROUP BY thread_id, path_id
 ), swept AS (
   -- Of a thread: an operation that was never the innermost one has no row, and 0 where this is so.
@@ -67,7 +68,7 @@ COMMENT ON COLUMN operation_tree.domain IS 'NVTX domain; NULL: the default one';
 COMMENT ON COLUMN operation_tree.category IS 'NVTX category; NULL: none';
 COMMENT ON COLUMN operation_tree.source IS 'Who marked it, as in operation_path';
 COMMENT ON COLUMN operation_tree.depth IS 'How many operations are around it';
-COMMENT ON COLUMN operation_tree.instances IS 'How often it occurred there; NULL: (unannotated)';
+COMMENT ON COLUMN operation_tree.instances IS 'How often it occurred there; NULL: (unannotated), (lost)';
 COMMENT ON COLUMN operation_tree.total_ns IS 'Wall time of all instances, with the operations inside';
 COMMENT ON COLUMN operation_tree.self_ns IS 'Wall time while it was the innermost one; NULL: the lifetime of the thread is not known';
 COMMENT ON COLUMN operation_tree.self_running_ns IS 'Part of self_ns on a CPU; NULL: not measured';

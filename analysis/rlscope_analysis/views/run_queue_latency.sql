@@ -4,18 +4,19 @@
 -- before, when it was still being built, are runnable time but no wait.
 CREATE OR REPLACE VIEW run_queue_latency AS
 SELECT
-  thread_id, start_ns, end_ns,
-  end_ns - start_ns AS latency_ns,
-  CASE WHEN waker <> 0 THEN 'wakeup' ELSE 'preemption' END AS cause,
-  CASE WHEN waker > 0 THEN waker END AS waker_thread_id,
-  CASE WHEN waker > 0 THEN 'thread' WHEN waker = -1 THEN 'interrupt' WHEN waker = -2 THEN 'outside' WHEN waker = -3 THEN 'unknown' END AS waker_kind
-FROM _state_step
-WHERE state = 1 AND next_state = 0 AND (waker <> 0 OR previous_state = 0);
+  t.process_id, t.pid, s.thread_id, s.start_ns, s.end_ns, s.end_ns - s.start_ns AS duration_ns,
+  CASE WHEN s.waker <> 0 THEN 'wakeup' ELSE 'preemption' END AS cause,
+  CASE WHEN s.waker > 0 THEN s.waker END AS waker_thread_id,
+  CASE WHEN s.waker > 0 THEN 'thread' WHEN s.waker = -1 THEN 'interrupt' WHEN s.waker = -2 THEN 'outside' WHEN s.waker = -3 THEN 'unknown' END AS waker_kind
+FROM _state_step AS s LEFT JOIN _thread_owner AS t ON t.thread_id = s.thread_id
+WHERE s.state = 1 AND s.next_state = 0 AND (s.waker <> 0 OR s.previous_state = 0);
 COMMENT ON VIEW run_queue_latency IS 'Each wait for a CPU whose beginning and end were both seen';
+COMMENT ON COLUMN run_queue_latency.process_id IS 'The process of the thread';
+COMMENT ON COLUMN run_queue_latency.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';
 COMMENT ON COLUMN run_queue_latency.thread_id IS 'The thread that waited';
 COMMENT ON COLUMN run_queue_latency.start_ns IS 'When it became runnable';
 COMMENT ON COLUMN run_queue_latency.end_ns IS 'When it got a CPU';
-COMMENT ON COLUMN run_queue_latency.latency_ns IS 'How long it waited';
+COMMENT ON COLUMN run_queue_latency.duration_ns IS 'How long it waited: end_ns - start_ns';
 COMMENT ON COLUMN run_queue_latency.cause IS 'What made it wait: wakeup, or preemption (also a yield)';
 COMMENT ON COLUMN run_queue_latency.waker_thread_id IS 'The traced thread that woke it; NULL: see waker_kind';
 COMMENT ON COLUMN run_queue_latency.waker_kind IS 'Who woke it: thread (a traced one), interrupt, outside, unknown; NULL: nobody, it was preempted';
@@ -24,9 +25,9 @@ CREATE OR REPLACE VIEW run_queue_latency_summary AS
 SELECT
   thread_id,
   count(*) AS waits,
-  quantile_disc(latency_ns, 0.5) AS p50_ns,
-  quantile_disc(latency_ns, 0.99) AS p99_ns,
-  max(latency_ns) AS max_ns
+  quantile_disc(duration_ns, 0.5) AS p50_ns,
+  quantile_disc(duration_ns, 0.99) AS p99_ns,
+  max(duration_ns) AS max_ns
 FROM run_queue_latency
 GROUP BY thread_id;
 COMMENT ON VIEW run_queue_latency_summary IS 'Run-queue latency of each thread that waited for a CPU at least once; exact quantiles, each a wait that occurred';

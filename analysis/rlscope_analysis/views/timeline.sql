@@ -1,35 +1,37 @@
 -- Everything that has a beginning and an end, on all tracks, in one shape.
 CREATE OR REPLACE VIEW timeline AS
 SELECT
-  'thread_state' AS track, t.process_id, s.thread_id, NULL::INTEGER AS device_id, NULL::BIGINT AS stream_id,
-  s.start_ns, s.end_ns, s.state AS name, NULL::VARCHAR AS category, NULL::INTEGER AS depth, NULL::BIGINT AS correlation_id
-FROM thread_state AS s LEFT JOIN thread AS t ON t.thread_id = s.thread_id
+  'thread_state' AS track, process_id, pid, thread_id, NULL::INTEGER AS device_id, NULL::BIGINT AS stream_id,
+  start_ns, end_ns, duration_ns, state AS name, NULL::VARCHAR AS category, NULL::INTEGER AS depth, NULL::BIGINT AS correlation_id
+FROM thread_state
 UNION ALL
-SELECT 'operation', t.process_id, o.thread_id, NULL, NULL, o.start_ns, o.end_ns, o.name, o.category, o.depth, NULL
-FROM operation AS o LEFT JOIN thread AS t ON t.thread_id = o.thread_id
+SELECT 'operation', process_id, pid, thread_id, NULL, NULL, start_ns, end_ns, duration_ns, name, category, depth, NULL
+FROM operation
 UNION ALL
-SELECT 'async_range', process_id, NULL, NULL, NULL, start_ns, end_ns, name, domain, NULL, NULL
-FROM async_range
+SELECT 'async_range', a.process_id, p.pid, NULL, NULL, NULL, a.start_ns, a.end_ns, a.end_ns - a.start_ns, a.name, a.domain, NULL, NULL
+FROM async_range AS a LEFT JOIN process AS p ON p.process_id = a.process_id
 UNION ALL
-SELECT 'native_call', t.process_id, c.thread_id, NULL, NULL, c.start_ns, c.end_ns, s.symbol, c.layer, c.depth, NULL
-FROM native_call AS c LEFT JOIN thread AS t ON t.thread_id = c.thread_id LEFT JOIN site AS s ON s.site_id = c.site_id
+SELECT 'native_call', c.process_id, c.pid, c.thread_id, NULL, NULL, c.start_ns, c.end_ns, c.duration_ns, s.symbol, c.layer, c.depth, NULL
+FROM native_call AS c LEFT JOIN site AS s ON s.site_id = c.site_id
 UNION ALL
-SELECT 'cuda_call', t.process_id, c.thread_id, NULL, NULL, c.start_ns, c.end_ns, c.name, c.kind, NULL, c.correlation_id
-FROM cuda_call AS c LEFT JOIN thread AS t ON t.thread_id = c.thread_id
+SELECT 'cuda_call', process_id, pid, thread_id, NULL, NULL, start_ns, end_ns, duration_ns, name, kind, NULL, correlation_id
+FROM cuda_call
 UNION ALL
-SELECT 'wait', t.process_id, w.thread_id, NULL, NULL, w.start_ns, w.end_ns, w.kind, NULL, NULL, NULL
-FROM wait AS w LEFT JOIN thread AS t ON t.thread_id = w.thread_id
+SELECT 'wait', process_id, pid, thread_id, NULL, NULL, start_ns, end_ns, duration_ns, kind, NULL, NULL, NULL
+FROM wait
 UNION ALL
-SELECT 'gpu_activity', process_id, NULL, device_id, stream_id, start_ns, end_ns, name, kind, NULL, correlation_id
+SELECT 'gpu_activity', process_id, pid, NULL, device_id, stream_id, start_ns, end_ns, duration_ns, name, kind, NULL, correlation_id
 FROM gpu_activity;
 COMMENT ON VIEW timeline IS 'All slices of all tracks in one shape';
 COMMENT ON COLUMN timeline.track IS 'The relation it comes from: thread_state, operation, async_range, native_call, cuda_call, wait, gpu_activity';
 COMMENT ON COLUMN timeline.process_id IS 'The process';
+COMMENT ON COLUMN timeline.pid IS 'Its process id; NULL: not known';
 COMMENT ON COLUMN timeline.thread_id IS 'The thread; NULL: a GPU, or no thread in particular';
 COMMENT ON COLUMN timeline.device_id IS 'The GPU; NULL: a thread';
 COMMENT ON COLUMN timeline.stream_id IS 'The stream of a GPU activity';
 COMMENT ON COLUMN timeline.start_ns IS 'Start';
 COMMENT ON COLUMN timeline.end_ns IS 'End';
+COMMENT ON COLUMN timeline.duration_ns IS 'end_ns - start_ns';
 COMMENT ON COLUMN timeline.name IS 'State, operation, function, reason of a wait, or kernel';
 COMMENT ON COLUMN timeline.category IS 'Category of an operation, domain of an async_range, layer of a native call, kind of a CUDA call or of a GPU activity';
 COMMENT ON COLUMN timeline.depth IS 'How many slices of its track are around it; NULL: not known, or slices of the track do not nest';

@@ -124,6 +124,7 @@ CREATE OR REPLACE VIEW transitions AS
 WITH instance AS (
   SELECT o.thread_id, p.name AS operation, count(*) AS instances, min(o.start_ns) AS start_ns
   FROM operation_coded AS o JOIN operation_path AS p ON p.path_id = o.path_id
+  WHERE p.source IS DISTINCT FROM 'lost'
   GROUP BY o.thread_id, p.name
 ), entered AS (
   SELECT
@@ -151,7 +152,7 @@ WITH instance AS (
   JOIN operation_path AS p ON p.path_id = o.path_id
   JOIN thread AS t ON t.thread_id = o.thread_id
   JOIN _layer_gap AS g ON g.process_id IS NOT DISTINCT FROM t.process_id
-  WHERE g.reason IS NULL AND (g.since_ns IS NULL OR o.start_ns >= g.since_ns)
+  WHERE p.source IS DISTINCT FROM 'lost' AND g.reason IS NULL AND (g.since_ns IS NULL OR o.start_ns >= g.since_ns)
   GROUP BY ALL
 ), gap AS (
   -- An operation that was there before the probes may have made calls that nobody recorded.
@@ -200,7 +201,7 @@ COMMENT ON COLUMN transitions.operation IS 'The innermost open operation; (unann
 COMMENT ON COLUMN transitions.from_layer IS 'The layer that called; NULL: outside any known call, in a Python program as a rule Python';
 COMMENT ON COLUMN transitions.to_layer IS 'The layer that was entered';
 COMMENT ON COLUMN transitions.count IS 'How often; NULL: not measured, or not wholly';
-COMMENT ON COLUMN transitions.instances IS 'How often the operation occurred on this thread; NULL: (unannotated)';
+COMMENT ON COLUMN transitions.instances IS 'How often the operation occurred on this thread; NULL: (unannotated), (lost)';
 COMMENT ON COLUMN transitions.counted IS 'How often in counted_instances, of which every call was recorded; NULL: not measured';
 COMMENT ON COLUMN transitions.counted_instances IS 'Instances that began no earlier than the probes of the layer came; NULL: there are none';
 COMMENT ON COLUMN transitions.per_instance IS 'counted / counted_instances: per iteration, if the operation occurs once in each; NULL: one of them is';

@@ -75,7 +75,7 @@ py::dict Losses(const ShimLosses& losses) {
 // The next part as columns, or None.
 py::object NextRanges(ShimRangeReader& reader, std::size_t count) {
   const ShimRanges ranges = reader.Next(count);
-  if (ranges.size() == 0) return py::none();
+  if (ranges.is_empty()) return py::none();
   py::dict columns;
   columns["start_ns"] = Copy(ranges.start_ns);
   columns["end_ns"] = Copy(ranges.end_ns);
@@ -83,13 +83,15 @@ py::object NextRanges(ShimRangeReader& reader, std::size_t count) {
   columns["payload"] = Copy(ranges.payload);
   columns["payload_type"] = Copy(ranges.payload_type);
   columns["is_open"] = Copy(ranges.is_open);
+  columns["gap_start_ns"] = Copy(ranges.gap_start_ns);
+  columns["gap_end_ns"] = Copy(ranges.gap_end_ns);
   return columns;
 }
 
 // Not when the module is loaded: see RegisterTypes in spool/bindings.cpp.
 void RegisterTypes() {
   static const bool registered = [] {
-    PYBIND11_NUMPY_DTYPE(ShimTenancy, first_ns, last_ns, ranges, pid, tid);
+    PYBIND11_NUMPY_DTYPE(ShimTenancy, first_ns, last_ns, ranges, gaps, pid, tid);
     PYBIND11_NUMPY_DTYPE(ShimAsync, start_ns, end_ns, pid, key);
     PYBIND11_NUMPY_DTYPE(ShimMark, ts_ns, tenancy, key);
     return true;

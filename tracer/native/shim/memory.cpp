@@ -17,6 +17,11 @@ Value Load(const Value* value) {
   return __atomic_load_n(value, __ATOMIC_ACQUIRE);
 }
 
+rls_shim_gap LoadGap(const rls_shim_gap& gap) {
+  const std::uint64_t end_ns = Load(&gap.end_ns);
+  return {Load(&gap.start_ns), end_ns, Load(&gap.owner), 0};
+}
+
 // Only one recorder at a time can take records out of the rings. The lock goes with the mapping:
 // the OS kernel takes it back when we end, however that happens. Throws ShimTaken.
 int OpenAlone(int memfd) {
@@ -116,7 +121,8 @@ ShimCounters ShimMemory::Counters(std::uint32_t slot) const {
   const rls_shim_slot* control = Slot(slot);
   return {Load(&control->dropped_events), Load(&control->dropped_names),
           Load(&control->interrupted),    Load(&control->unbalanced_pops),
-          Load(&control->too_deep),       Load(&control->first_loss_ns)};
+          Load(&control->too_deep),       Load(&control->first_loss_ns),
+          LoadGap(control->gap),          LoadGap(control->former)};
 }
 
 std::uint32_t ShimMemory::Owner(std::uint32_t slot) const { return Load(&Slot(slot)->owner); }

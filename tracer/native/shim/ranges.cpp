@@ -12,6 +12,7 @@ ShimRanges ShimRangeReader::Next(std::size_t count) {
   while (tenancy_ < tenancies_.size()) {
     if (position_ >= cells_.size() && !OpenExtent()) {
       AddOpen(&ranges);
+      if (data().gap.kind == RLS_SHIM_GAP) AddGap(data().gap, &ranges);
       ++tenancy_;
       next_extent_ = 0;
       last_start_ns_ = 0;
@@ -42,7 +43,9 @@ bool ShimRangeReader::ReadExtent(std::size_t count, ShimRanges* ranges) {
     }
     position_ += RLS_SHIM_CELL_BYTES;
     const auto event = As<rls_shim_event>(cell);
-    if (!IsRange(event.kind) || !IsTime(event.start_ns) || !IsTime(event.end_ns)) continue;
+    if (!IsTime(event.start_ns) || !IsTime(event.end_ns)) continue;
+    if (event.kind == RLS_SHIM_GAP) AddGap(event, ranges);
+    if (!IsRange(event.kind)) continue;
     Add(event, ranges);
     last_start_ns_ = event.start_ns;
     if (ranges->size() >= count && (event.flags & RLS_SHIM_LAST) != 0) return true;
@@ -60,6 +63,12 @@ void ShimRangeReader::Add(const rls_shim_event& event, ShimRanges* ranges) {
   ranges->payload.push_back(event.payload);
   ranges->payload_type.push_back(event.payload_type);
   ranges->is_open.push_back(event.kind == RLS_SHIM_OPEN);
+}
+
+void ShimRangeReader::AddGap(const rls_shim_event& event, ShimRanges* ranges) {
+  if (event.end_ns < event.start_ns) return;
+  ranges->gap_start_ns.push_back(Signed(event.start_ns));
+  ranges->gap_end_ns.push_back(Signed(event.end_ns));
 }
 
 // What was on the stack when the recording of the process ended.

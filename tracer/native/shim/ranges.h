@@ -17,8 +17,12 @@ struct ShimRanges {
   std::vector<std::uint64_t> payload;
   std::vector<std::uint8_t> payload_type;
   std::vector<std::uint8_t> is_open;
+  // Times between which ranges were dropped, in the order in which that was told.
+  std::vector<std::int64_t> gap_start_ns;
+  std::vector<std::int64_t> gap_end_ns;
 
   std::size_t size() const { return key.size(); }
+  bool is_empty() const { return key.empty() && gap_end_ns.empty(); }
 };
 
 class ShimRangeReader {
@@ -36,6 +40,7 @@ class ShimRangeReader {
   bool OpenExtent();
   void Add(const rls_shim_event& event, ShimRanges* ranges);
   void AddOpen(ShimRanges* ranges);
+  void AddGap(const rls_shim_event& event, ShimRanges* ranges);
   const ShimTenancyData& data() const { return scan_.data(tenancies_[tenancy_]); }
 
   const ShimScan& scan_;

@@ -15,8 +15,6 @@ constexpr std::uint32_t kNone = UINT32_MAX;
 constexpr std::size_t kMaxKeys = ShimTexts::kMaxTexts + ShimTexts::kMaxFolded;
 constexpr std::size_t kMaxCategories = 1U << 16;
 constexpr std::size_t kMaxTenancies = 1U << 20;
-// It knew no GPU records; all else was as it is.
-constexpr std::uint32_t kOldestVersion = 1;
 // What has no name any more: there are too many.
 constexpr ShimKey kUnnamed = {ShimTexts::kLost, 0, 0, 0};
 
@@ -28,7 +26,7 @@ ShimScan::ShimScan(const std::string& path) : path_(path) {
   std::uint64_t offset = sizeof(ShimSpoolHeader);
   ShimSpoolHeader header = {};
   if (!file.Read(0, &header, sizeof(header)) || header.magic != kShimSpoolMagic ||
-      header.version < kOldestVersion || header.version > RLS_SHIM_VERSION) {
+      header.version != RLS_SHIM_VERSION) {
     losses_.bytes_left = size;
     return;
   }
@@ -114,6 +112,26 @@ void ShimScan::ReadCounters(const ShimBlock& block, const char* data) {
   if (!slot.has_first && sources_[block.source].reader > 1 && slot.tenancy == kNone)
     slot.first = slot.last;
   slot.has_first = true;
+  PlaceGaps(slot);
+}
+
+// A thread may be introduced only after its ring was full for a while.
+void ShimScan::PlaceGaps(const Slot& slot) {
+  for (const rls_shim_gap& gap : {slot.last.former, slot.last.gap}) {
+    for (const std::uint32_t tenancy : {slot.former, slot.tenancy})
+      if (tenancy != kNone && tenancy_data_[tenancy].inner_tid == gap.owner) SetGap(tenancy, gap);
+  }
+}
+
+void ShimScan::SetGap(std::uint32_t tenancy, const rls_shim_gap& gap) {
+  rls_shim_event& told = tenancy_data_[tenancy].gap;
+  if (told.kind == RLS_SHIM_GAP) --tenancies_[tenancy].gaps;
+  told = {};
+  if (gap.end_ns == 0 || !IsTime(gap.start_ns) || !IsTime(gap.end_ns)) return;
+  ++tenancies_[tenancy].gaps;
+  told.kind = RLS_SHIM_GAP;
+  told.start_ns = gap.start_ns;
+  told.end_ns = gap.end_ns;
 }
 
 void ShimScan::ReadOpen(const ShimBlock& block, const char* data) {
@@ -182,6 +200,10 @@ void ShimScan::ReadCell(const ShimBlock& block, const char* cell) {
   } else if (IsRange(event.kind)) {
     Intern(block.source, event);
     ++tenancies_[tenancy].ranges;
+  } else if (event.kind == RLS_SHIM_GAP) {
+    // What the counters said of it so far is a part of it.
+    SetGap(tenancy, {});
+    ++tenancies_[tenancy].gaps;
   } else if (event.kind == RLS_SHIM_START) {
     ReadStart(block, event);
   } else if (event.kind == RLS_SHIM_END) {
@@ -232,10 +254,13 @@ void ShimScan::Introduce(const ShimBlock& block, const char* cell) {
     slot.tenancy = kNone;
     return;
   }
+  slot.former = slot.tenancy;
   slot.tenancy = static_cast<std::uint32_t>(tenancies_.size());
-  tenancies_.push_back({ts_ns, ts_ns, 0, source.pid, tid});
+  tenancies_.push_back({ts_ns, ts_ns, 0, 0, source.pid, tid});
   tenancy_data_.push_back({});
   tenancy_data_.back().source = block.source;
+  tenancy_data_.back().inner_tid = record.tid;
+  PlaceGaps(slot);
 }
 
 void ShimScan::AddLosses() {

@@ -36,6 +36,7 @@ struct ShimTenancy {
   std::int64_t first_ns;
   std::int64_t last_ns;  // when the next owner was introduced, or of the last block
   std::uint64_t ranges;  // RANGE and OPEN records
+  std::uint64_t gaps;    // times between which some of them were dropped
   std::uint32_t pid;
   std::uint32_t tid;
 };
@@ -80,9 +81,11 @@ struct ShimTenancyData {
     std::uint32_t bytes;
   };
   std::uint32_t source;
+  std::uint32_t inner_tid;
   std::vector<Extent> extents;
   std::int64_t open_ns = 0;         // of the following
   std::vector<rls_shim_open> open;  // when the recording of the process ended
+  rls_shim_event gap = {};          // that no record tells; kind NONE: there is none
 };
 
 class ShimScan {
@@ -115,6 +118,7 @@ class ShimScan {
  private:
   struct Slot {
     std::uint32_t tenancy = UINT32_MAX;
+    std::uint32_t former = UINT32_MAX;  // the tenancy before
     bool has_first = false;
     ShimCounters first = {};
     ShimCounters last = {};
@@ -139,6 +143,8 @@ class ShimScan {
   void AddUnended();
   void ReadMark(const ShimBlock& block, const rls_shim_event& event);
   void Introduce(const ShimBlock& block, const char* cell);
+  void PlaceGaps(const Slot& slot);
+  void SetGap(std::uint32_t tenancy, const rls_shim_gap& gap);
   void AddLosses();
   ShimKey KeyOf(std::uint32_t source, const rls_shim_event& event) const;
   std::int32_t Intern(std::uint32_t source, const rls_shim_event& event);

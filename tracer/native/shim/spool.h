@@ -50,7 +50,7 @@ struct ShimSource {
   std::uint32_t reserved;
 };
 
-// They never go down: what a recording lost is the last value less the first.
+// The first six never go down: what a recording lost is the last value less the first.
 struct ShimCounters {
   std::uint64_t dropped_events;
   std::uint64_t dropped_names;
@@ -58,6 +58,8 @@ struct ShimCounters {
   std::uint64_t unbalanced_pops;
   std::uint64_t too_deep;
   std::uint64_t first_loss_ns;
+  rls_shim_gap gap;  // not told by a GAP record yet
+  rls_shim_gap former;
 };
 
 struct ShimLost {

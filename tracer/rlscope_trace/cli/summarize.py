@@ -14,6 +14,7 @@ import typer
 
 from rlscope_analysis.damage import damage_told
 from rlscope_analysis.operations.answer import answer_of as answer_of_operations
+from rlscope_analysis.operations.of_operation import REPORTS_OF_OPERATION, of_operation
 from rlscope_analysis.operations.report import report_operations
 from rlscope_analysis.renderers import csv, json, text
 from rlscope_analysis.reports import REPORTS, Report
@@ -79,6 +80,14 @@ def summarize(  # noqa: PLR0913 - one parameter per option
             autocompletion=lambda: list(REPORTS),
         ),
     ] = None,
+    operation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"Show one operation only; with --view {' or '.join(REPORTS_OF_OPERATION)}.",
+            show_default=False,
+        ),
+    ] = None,
     start: Annotated[
         str | None,
         typer.Option(
@@ -106,6 +115,7 @@ def summarize(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Show where the time of each process and thread went; docs/summary.md explains the numbers."""
     report = _report(view, by, per)
+    _check_operation(report, operation)
     limit = None if every else rows
     if output is not None:
         become_saver(invoking_identity(), output)
@@ -115,6 +125,8 @@ def summarize(  # noqa: PLR0913 - one parameter per option
         damage_told(trace),
         open_trace(trace, start=start, end=end, progress=progress) as opened,
     ):
+        if report is not None and operation is not None:
+            report = of_operation(opened, report, operation)
         found = _ask(opened, report, per=per, top=top)
         chunks = list(_render(found, output_format, limit=limit, to_file=output is not None))
     if output is None:
@@ -147,6 +159,15 @@ def _report(view: str | None, by: Grouping | None, per: str | None) -> Report | 
             hint=f"--by operation --per {shlex.quote(per)}",
         )
     return None if name is None else REPORTS[name]
+
+
+def _check_operation(report: Report | None, operation: str | None) -> None:
+    if operation is None or (report is not None and report.name in REPORTS_OF_OPERATION):
+        return
+    raise UsageError(
+        f"--operation is for --view {' or '.join(REPORTS_OF_OPERATION)}",
+        hint=f"--view {REPORTS_OF_OPERATION[0]} --operation {shlex.quote(operation)}",
+    )
 
 
 def _ask(trace: Trace, report: Report | None, *, per: str | None, top: int) -> Answer:

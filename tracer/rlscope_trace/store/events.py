@@ -47,14 +47,14 @@ class EventWriter:
             return Events(rows, 0, 0)
         for name, (_, table) in _STAGED.items():
             self._con.execute(f"CREATE TEMP TABLE staged_{name} AS FROM {table} LIMIT 0")
-        rows["stack"] = 0
+        rows["stack_coded"] = 0
         cuda = ProbedCudaCalls(self._con, facts.sites)
         while (batch := self._rows.next_batch(BATCH_ROWS)) is not None:
             self._stage_calls(batch["calls"])
             cuda.stage(batch["calls"])
             self._stage_releases(batch["releases"])
             self._stage_samples(batch["samples"])
-            rows["stack"] += self._insert_stacks(batch["stacks"])
+            rows["stack_coded"] += self._insert_stacks(batch["stacks"])
             progress("calls", self._rows.position, self._scan.file_bytes)
         rows |= self._store() | cuda.store()
         return Events(rows, self._rows.malformed_count, self._rows.unknown_thread_count)
@@ -94,7 +94,8 @@ class EventWriter:
             ids = [stack_id for stack_id, _ in chunk]
             texts = [text.decode("utf-8", "replace").removesuffix("\n") for _, text in chunk]
             self._con.execute(
-                "INSERT INTO stack SELECT unnest(?), string_split(unnest(?), chr(10))", [ids, texts]
+                "INSERT INTO stack_coded SELECT unnest(?), string_split(unnest(?), chr(10))",
+                [ids, texts],
             )
         return len(stacks)
 

@@ -4,7 +4,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from rlscope_analysis.schema.vocabulary import NAME_LOST, UNNAMED
+from rlscope_analysis.schema.vocabulary import (
+    LOST_OPERATION,
+    LOST_SOURCE,
+    NAME_LOST,
+    UNNAMED,
+)
 from rlscope_trace.store.operation_inserts import Columns, texts_column
 
 # RLS_AUTO_DOMAIN of cupti/records.h.
@@ -25,6 +30,9 @@ class OperationKeys:
         self.lost = len(self._described)
         """The key of operations whose name is not known."""
         self._described.append(_described(None, "", "", 0))
+        self.dropped = len(self._described)
+        """The key of time whose operations were dropped."""
+        self._described.append((LOST_OPERATION, None, None, LOST_SOURCE, None))
 
     def name(self, key: int) -> str:
         """Return the name of a key."""

@@ -109,7 +109,7 @@ class OperationWriter:
     def _by_thread(self, tenancies: NDArray[np.void]) -> dict[Life, list[int]]:
         by_thread: dict[Life, list[int]] = {}
         # Most threads that get a ring never mark anything.
-        used = np.flatnonzero(tenancies["ranges"])
+        used = np.flatnonzero(tenancies["ranges"] + tenancies["gaps"])
         names = ("first_ns", "last_ns", "ranges", "pid", "tid")
         columns = [tenancies[name][used].tolist() for name in names]
         for index, *told in zip(used.tolist(), *columns, strict=True):

@@ -8,6 +8,7 @@ import numpy as np
 
 from rlscope_trace._capture import PhaseNames, ShimRangeReader, merge_phases
 from rlscope_trace.store.database_file import BATCH_ROWS
+from rlscope_trace.store.operation_gaps import with_gaps
 from rlscope_trace.store.operation_losses import Cuts
 from rlscope_trace.store.thread_lives import TOO_LATE_NS
 
@@ -36,13 +37,19 @@ class ThreadRanges:
     def parts(self, life: Life, tenancies: list[int]) -> Iterator[Columns]:
         """Yield the ranges of a thread, a part at a time: a later one begins where this ended."""
         names = self._names(life, tenancies) if self._has_both else None
-        for ranges in self._read(life, tenancies, self._cuts):
-            yield ranges if names is None else self._merged(ranges, names)
+        for ranges, gaps in self._read(life, tenancies, self._cuts):
+            merged = ranges if names is None else self._merged(ranges, names)
+            yield with_gaps(merged, *gaps, self._keys.dropped) if len(gaps[0]) else merged
 
-    def _read(self, life: Life, tenancies: list[int], cuts: Cuts) -> Iterator[Columns]:
+    def _read(
+        self, life: Life, tenancies: list[int], cuts: Cuts
+    ) -> Iterator[tuple[Columns, tuple[NDArray[np.int64], NDArray[np.int64]]]]:
+        """Yield ranges, and the starts and ends of the times between which some were dropped."""
         reader = ShimRangeReader(self._scan, tenancies)
         while (part := reader.next(BATCH_ROWS)) is not None:
-            yield self._clip(part, life, cuts)
+            gap_start_ns = np.maximum(part.pop("gap_start_ns"), life.start_ns)
+            gap_end_ns = np.minimum(part.pop("gap_end_ns"), life.end_ns)
+            yield self._clip(part, life, cuts), (gap_start_ns, gap_end_ns)
 
     def _clip(self, ranges: Columns, life: Life, cuts: Cuts) -> Columns:
         """Cut ranges at the ends of what was recorded of their thread."""
@@ -73,7 +80,7 @@ class ThreadRanges:
     def _names(self, life: Life, tenancies: list[int]) -> PhaseNames:
         """Learn which names of the program stand for phases."""
         names = PhaseNames()
-        for ranges in self._read(life, tenancies, Cuts()):
+        for ranges, _ in self._read(life, tenancies, Cuts()):
             names.add(*self._columns(ranges, _outermost_first(ranges)))
         return names
 
