@@ -1,6 +1,7 @@
 #include "critical_path.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -25,6 +26,8 @@ constexpr int32_t kByInterrupt = -1;
 constexpr int32_t kByOutside = -2;
 // A wait for the GIL goes on in slices; between two of them a thread does no more than ask for it.
 constexpr int64_t kAskingNs = 100'000;
+// CPUs in whose queue a thread may wait: the one that it then got, the one that it had before.
+constexpr std::size_t kQueues = 2;
 
 class Walk {
  public:
@@ -55,6 +58,8 @@ class Walk {
   bool follow_wakeup(const ThreadRows& of, std::size_t state);
   bool follow_sync(const ThreadRows& of, int64_t from_ns, Cause cause);
   void split_by_cpu(const ThreadRows& of, std::size_t state);
+  void split_by_queue(const std::array<const std::vector<std::size_t>*, kQueues>& queues,
+                      std::size_t at, int64_t from_ns);
   Cause cause_of_wait(uint8_t state, uint8_t kind, int32_t waker) const;
   int64_t gil_wait_start(const ThreadRows& of, std::size_t wait) const;
   void emit(int64_t from_ns, Cause cause, int32_t by = 0);
@@ -148,25 +153,40 @@ void Walk::runnable(const ThreadRows& of, std::size_t state) {
   follow_wakeup(of, state);
 }
 
-// Splits the time by who had the CPU that the thread then got.
+// Splits the time by who had the CPU that the thread then got, or else the one it had before: it
+// waits in the queue of one of them.
 void Walk::split_by_cpu(const ThreadRows& of, std::size_t state) {
   const StateColumns& s = in_.states;
   const int64_t from_ns = std::max(s.start_ns[state], begin_ns_);
   std::size_t then = state + 1;
   while (then < of.states.end && s.state[then] == kRunnableState) ++then;
-  const bool got_cpu = then < of.states.end && s.state[then] == kRunningState;
-  const std::vector<std::size_t>* there = got_cpu ? index_.running_on(s.cpu[then]) : nullptr;
-  if (there == nullptr) return emit(from_ns, Cause::kCpuWait);
-  auto next = std::lower_bound(there->begin(), there->end(), now_ns_,
+  std::size_t before = state;
+  while (before > of.states.begin && s.state[before] != kRunningState) --before;
+  std::array<const std::vector<std::size_t>*, kQueues> queues{};
+  if (then < of.states.end && s.state[then] == kRunningState) {
+    queues[0] = index_.running_on(s.cpu[then]);
+  }
+  if (s.state[before] == kRunningState) queues[1] = index_.running_on(s.cpu[before]);
+  split_by_queue(queues, 0, from_ns);
+}
+
+// Back to from_ns, by who ran on the CPUs from this one on.
+void Walk::split_by_queue(const std::array<const std::vector<std::size_t>*, kQueues>& queues,
+                          std::size_t at, int64_t from_ns) {
+  if (at == kQueues) return emit(from_ns, Cause::kCpuWait);
+  if (queues[at] == nullptr) return split_by_queue(queues, at + 1, from_ns);
+  const StateColumns& s = in_.states;
+  const std::vector<std::size_t>& there = *queues[at];
+  auto next = std::lower_bound(there.begin(), there.end(), now_ns_,
                                [&](std::size_t i, int64_t ns) { return s.start_ns[i] < ns; });
-  while (now_ns_ > from_ns && next != there->begin()) {
+  while (now_ns_ > from_ns && next != there.begin()) {
     const std::size_t ran = *--next;
     if (s.end_ns[ran] <= from_ns) break;
-    if (s.end_ns[ran] < now_ns_) emit(s.end_ns[ran], Cause::kCpuWait);
     if (s.thread_id[ran] == thread_id_) continue;
+    if (s.end_ns[ran] < now_ns_) split_by_queue(queues, at + 1, s.end_ns[ran]);
     emit(std::max(s.start_ns[ran], from_ns), Cause::kCpuTaken, s.thread_id[ran]);
   }
-  emit(from_ns, Cause::kCpuWait);
+  if (now_ns_ > from_ns) split_by_queue(queues, at + 1, from_ns);
 }
 
 // Goes to the thread whose wakeup made this one runnable, at this instant.
