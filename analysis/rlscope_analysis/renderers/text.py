@@ -65,8 +65,8 @@ def render_table(
         more = count_of(hidden, f"more {table.noun}")
         more += ", in the total" * (table.total is not None)
         text += f"({more}; all of them: --all)\n"
-    remarks = [*([note("errors_of_samples")] if _has_errors(rows) else []), *table.remarks]
-    said = [sentence_of(remark) for remark in remarks]
+    said = [sentence_of(note("errors_of_samples"))] if _has_errors(table, chosen) else []
+    said += [sentence_of(remark) for remark in table.remarks]
     said += [f"note: {sentence_of(limits)}" for limits in table.notes]
     return "".join(
         [f"{table.title}\n" if table.title else "", text, *(f"{line}\n" for line in said)]
@@ -98,8 +98,9 @@ def _head_lines(answer: Answer) -> Iterable[str]:
         yield f"{name:<10} {words}"
 
 
-def _has_errors(rows: Sequence[GridRow]) -> bool:
-    return any(" ± " in part for row in rows for part in row.cells)
+def _has_errors(table: Table, chosen: Selection) -> bool:
+    errors = [table.place(column.share_error) for column in table.columns if column.share_error]
+    return any(row[at] for group in chosen.groups for row in group.rows for at in errors)
 
 
 def _columns(table: Table) -> list[GridColumn]:
@@ -131,7 +132,7 @@ def _rows(table: Table, chosen: Selection) -> Iterable[GridRow]:
             yield _left_out(table, words, group.hidden)
     if table.left_out_of and chosen.hidden_groups:
         rows = [row for group in chosen.hidden_groups for row in group]
-        words = f"... {count_of(len(chosen.hidden_groups), 'more process')} with"
+        words = f"... {count_of(len(chosen.hidden_groups), f'more {table.group_noun}')} with"
         yield _left_out(table, f"{words} {count_of(len(rows), table.noun)}", rows)
     if table.total is not None:
         yield GridRow(cells(table.total), is_bold=True)
@@ -163,5 +164,4 @@ def _left_out(table: Table, words: str, rows: Sequence[Values]) -> GridRow:
     """Tell of rows that are not shown, with their part of the total."""
     at = table.place(table.left_out_of or "")
     part = percent(sum(row[at] for row in rows), table.total[at] if table.total else 0)
-    of = f"{table.columns[at].words} time"
-    return GridRow([f"{words}, {part} % of {of} (--all)"], is_across=True)
+    return GridRow([f"{words}, {part} % of {table.columns[at].words} (--all)"], is_across=True)
