@@ -93,13 +93,7 @@ def _quality(n: Named) -> str:
 
 def _loss(n: Named) -> str:
     count = "records, not known how many" if n.count is None else count_of(n.count, "record")
-    source, _ = loss_sentence(n.of, n.parameters)
-    return f"{printable(str(n.kind))}: {count}, {printable(source)}"
-
-
-def _hint(n: Named) -> str:
-    _, remedy = loss_sentence(n.of, n.parameters)
-    return f"hint: {printable(remedy or '')}"
+    return f"{printable(str(n.kind))}: {count}, {printable(sentence_of(n.source))}"
 
 
 def _coverage(n: Named) -> str:
@@ -253,7 +247,9 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
     "cut_off": "the recording of this trace was cut off: what came after is not in it",
     "nothing_lost": "nothing lost",
     "loss": _loss,
-    "loss_hint": _hint,
+    "loss_source": lambda n: loss_sentence(n.of, n.parameters)[0],
+    "loss_remedy": lambda n: loss_sentence(n.of, n.parameters)[1] or "",
+    "loss_hint": lambda n: f"hint: {printable(sentence_of(n.remedy))}",
     "duration": lambda n: f"{n.ns / 1e9:,.3f} s",
     "no_duration": "not known: the trace holds no thread",
     "traced": lambda n: f"{count_of(n.processes, 'process')}, {count_of(n.threads, 'thread')}",

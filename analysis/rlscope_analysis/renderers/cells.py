@@ -49,13 +49,16 @@ def cell(column: Column, value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
 
 
-def share_cell(value: object, whole: object) -> str:
-    """Write a value in % of another one, if both are known."""
+def share_cell(value: object, whole: object, error: object = None) -> str:
+    """Write a value in % of another one, if both are known, and its standard error likewise."""
     if NO_VALUE in (value, whole):
         return ""
-    if isinstance(value, int) and isinstance(whole, int):
-        return percent(value, whole)
-    return _UNKNOWN
+    if not (isinstance(value, int) and isinstance(whole, int)):
+        return _UNKNOWN
+    share = percent(value, whole)
+    if isinstance(error, int) and error and whole:
+        share += f" ± {error / whole * 100:.1f}"
+    return share
 
 
 def _words(column: Column, value: object) -> str:

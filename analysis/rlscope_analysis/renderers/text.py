@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from rlscope_analysis.note_sentences import sentence_of
 from rlscope_analysis.renderers.cells import cell, grid_column, share_cell
 from rlscope_analysis.renderers.grid import GridColumn, GridRow, format_grid, width_before_last
-from rlscope_analysis.renderers.pivot import pivoted
 from rlscope_analysis.renderers.selection import Selection, select
 from rlscope_analysis.result.column import Column, Role, Unit
 from rlscope_analysis.result.note import Note, note
+from rlscope_analysis.result.pivot import pivoted
 from rlscope_analysis.wording import count_of, harmless, percent, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from rlscope_analysis.result.table import Answer, Table, Values
 
@@ -53,24 +53,24 @@ def render_table(
 ) -> str:
     """Render one table, with what there is to say of it."""
     if table.pivot:
-        grid = pivoted(table, table.pivot, limit)
-        columns, rows, hidden = grid.columns, grid.rows, grid.hidden
-    else:
-        chosen = select(table, limit)
-        columns, rows = _columns(table), list(_rows(table, chosen))
-        hidden = 0 if table.left_out_of else chosen.hidden
+        table = pivoted(table, table.pivot)
+    chosen = select(table, limit)
+    columns, rows = _columns(table), list(_rows(table, chosen))
+    hidden = 0 if table.left_out_of else chosen.hidden
     last_width = None
     if _shown(table)[-1].unit is Unit.RANKING:
         last_width = max(width - width_before_last(columns, rows), _LEAST_WIDTH)
     text = format_grid(columns, rows, is_terminal=is_terminal, last_width=last_width)
     if hidden:
-        has_total = table.total is not None or table.pivot is not None
-        more = count_of(hidden, f"more {table.noun}") + ", in the total" * has_total
+        more = count_of(hidden, f"more {table.noun}")
+        more += ", in the total" * (table.total is not None)
         text += f"({more}; all of them: --all)\n"
-    remarks = [*([note("errors_of_samples")] if _has_errors(rows) else []), *table.remarks]
-    said = [sentence_of(remark) for remark in remarks]
+    said = [sentence_of(note("errors_of_samples"))] if _has_errors(table, chosen) else []
+    said += [sentence_of(remark) for remark in table.remarks]
     said += [f"note: {sentence_of(limits)}" for limits in table.notes]
-    return "".join([f"{table.title}\n", text, *(f"{line}\n" for line in said)])
+    return "".join(
+        [f"{table.title}\n" if table.title else "", text, *(f"{line}\n" for line in said)]
+    )
 
 
 def stream_rows(table: Table, *, limit: int | None, is_terminal: bool = False) -> Iterator[str]:
@@ -98,8 +98,9 @@ def _head_lines(answer: Answer) -> Iterable[str]:
         yield f"{name:<10} {words}"
 
 
-def _has_errors(rows: Sequence[GridRow]) -> bool:
-    return any(" ± " in part for row in rows for part in row.cells)
+def _has_errors(table: Table, chosen: Selection) -> bool:
+    errors = [table.place(column.share_error) for column in table.columns if column.share_error]
+    return any(row[at] for group in chosen.groups for row in group.rows for at in errors)
 
 
 def _columns(table: Table) -> list[GridColumn]:
@@ -116,35 +117,46 @@ def _shown(table: Table) -> list[Column]:
 
 def _rows(table: Table, chosen: Selection) -> Iterable[GridRow]:
     depth_at = None if table.depth is None else table.place(table.depth)
+    cells = _writer(table)
     for group in chosen.groups:
         if isinstance(group.head, tuple):
-            yield GridRow(_cells(table, group.head), is_bold=True)
+            yield GridRow(cells(group.head), is_bold=True)
         elif group.head is not None:
             yield GridRow([cell(table.columns[0], group.head)], is_across=True)
         for row in group.rows:
             depth = 0 if depth_at is None else row[depth_at]
-            first, *rest = _cells(table, row)
+            first, *rest = cells(row)
             yield GridRow(["  " * depth + first, *rest])
         if table.left_out_of and group.hidden:
             words = f"  ... {count_of(len(group.hidden), f'more {table.noun}')}"
             yield _left_out(table, words, group.hidden)
     if table.left_out_of and chosen.hidden_groups:
         rows = [row for group in chosen.hidden_groups for row in group]
-        words = f"... {count_of(len(chosen.hidden_groups), 'more process')} with"
+        words = f"... {count_of(len(chosen.hidden_groups), f'more {table.group_noun}')} with"
         yield _left_out(table, f"{words} {count_of(len(rows), table.noun)}", rows)
     if table.total is not None:
-        yield GridRow(_cells(table, table.total), is_bold=True)
+        yield GridRow(cells(table.total), is_bold=True)
     if table.law is not None:
-        yield GridRow(_cells(table, table.law))
+        yield GridRow(cells(table.law))
 
 
-def _cells(table: Table, row: Values) -> list[str]:
-    cells = []
-    for column, value in zip(table.columns, row, strict=True):
-        if column.role is Role.SHOWN:
-            cells.append(cell(column, value))
-            if column.share_of is not None:
-                cells.append(share_cell(value, row[table.place(column.share_of)]))
+def _writer(table: Table) -> Callable[[Values], list[str]]:
+    """Return what writes the cells of a row."""
+    places: dict[str | None, int] = {column.name: at for at, column in enumerate(table.columns)}
+    shown = [
+        (places[column.name], column, places.get(column.share_of), places.get(column.share_error))
+        for column in _shown(table)
+    ]
+
+    def cells(row: Values) -> list[str]:
+        texts = []
+        for at, column, whole, error in shown:
+            texts.append(cell(column, row[at]))
+            if whole is not None:
+                stderr = None if error is None else row[error]
+                texts.append(share_cell(row[at], row[whole], stderr))
+        return texts
+
     return cells
 
 
@@ -152,5 +164,4 @@ def _left_out(table: Table, words: str, rows: Sequence[Values]) -> GridRow:
     """Tell of rows that are not shown, with their part of the total."""
     at = table.place(table.left_out_of or "")
     part = percent(sum(row[at] for row in rows), table.total[at] if table.total else 0)
-    of = f"{table.columns[at].words} time"
-    return GridRow([f"{words}, {part} % of {of} (--all)"], is_across=True)
+    return GridRow([f"{words}, {part} % of {table.columns[at].words} (--all)"], is_across=True)

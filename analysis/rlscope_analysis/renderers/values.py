@@ -19,6 +19,8 @@ def plain_text(value: object, *, null: str) -> str:
         return null
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, (int, str)):
+        return str(value)
     if isinstance(value, Note):
         return sentence_of(value)
     if isinstance(value, (list, tuple, dict)):

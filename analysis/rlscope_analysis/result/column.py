@@ -62,6 +62,8 @@ class Column:
     """Whether the sum over all rows means something: each instant or event is in one of them."""
     share_of: str | None = None
     """A column: people see the value in % of that one too."""
+    share_error: str | None = None
+    """A column: the standard error of the value; None or 0: it is exact."""
     scale: Scale | None = None
     most: int | None = None
     """So much of a longer name is shown."""

@@ -74,6 +74,7 @@ class Table:
     """A column: how far a row lies inside others."""
     noun: str = "row"
     """What a row is."""
+    group_noun: str = "group"
     left_out_of: str | None = None
     """A column: rows that are not shown are told in their group, with their part of its total."""
 

@@ -141,7 +141,7 @@ def _by_process(
         Column("tid", Unit.ID),
         *columns,
         Column("depth", Unit.COUNT, Role.HIDDEN),
-        Column("ran_ns", Unit.NS, Role.HIDDEN, label="running"),
+        Column("ran_ns", Unit.NS, Role.HIDDEN, label="running time"),
         Column("rank", role=Role.HIDDEN),
     )
 
@@ -178,6 +178,7 @@ def _by_process(
         rank="rank",
         depth="depth",
         noun="thread",
+        group_noun="process",
         left_out_of="ran_ns",
     )
 

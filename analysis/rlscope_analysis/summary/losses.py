@@ -1,4 +1,4 @@
-"""What a trace lacks, with the sentences that its codes stand for."""
+"""What a trace lacks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlscope_analysis.summary.queries import LOSSES_SQL
 from rlscope_analysis.summary.values import Loss
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from rlscope_analysis.trace import Trace
 
@@ -24,19 +24,19 @@ def losses_of(trace: Trace) -> tuple[Loss, ...]:
     for kind, code, count, first_ns, *rest in run_query(trace, LOSSES_SQL).rows:
         named = dict(zip(_PARAMETERS, rest, strict=True))
         parameters = {name: value for name, value in named.items() if value is not None}
-        source, remedy = loss_sentence(code, parameters)
-        found.append(Loss(kind, code, source, count, first_ns, remedy, parameters))
-    return tuple(sorted(found, key=lambda loss: (str(loss.kind), loss.source, loss.first_ns or 0)))
+        words, has_remedy = loss_sentence(code, parameters)
+        told = {"of": code, "parameters": parameters}
+        remedy = note("loss_remedy", **told) if has_remedy else None
+        loss = Loss(kind, code, note("loss_source", **told), count, first_ns, remedy, parameters)
+        found.append(((str(kind), words, first_ns or 0), loss))
+    return tuple(loss for _, loss in sorted(found, key=lambda pair: pair[0]))
 
 
-def loss_lines(losses: Iterable[Loss]) -> Iterable[tuple[str, Note]]:
+def loss_lines(losses: Sequence[Loss]) -> Iterable[tuple[str, Note]]:
     """Yield what the head of an answer says of them, or that there are none."""
-    name = "losses"
+    if not losses:
+        yield "losses", note("nothing_lost")
     for loss in losses:
-        told = {"of": loss.code, "parameters": loss.parameters}
-        yield "losses", note("loss", kind=loss.kind, count=loss.count, **told)
+        yield "losses", note("loss", kind=loss.kind, count=loss.count, source=loss.source)
         if loss.remedy:
-            yield "", note("loss_hint", **told)
-        name = ""
-    if name:
-        yield name, note("nothing_lost")
+            yield "", note("loss_hint", remedy=loss.remedy)

@@ -127,11 +127,11 @@ class Loss:
 
     kind: str
     code: str
-    source: str
-    """What the code says, in words."""
+    source: Note
+    """What the code says."""
     count: int | None
     first_ns: int | None
-    remedy: str | None
+    remedy: Note | None
     """What to do the next time."""
     parameters: dict[str, Any]
     """Of the code: cpu, record, pid, bytes, detail, as far as it has them."""

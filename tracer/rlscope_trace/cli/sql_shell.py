@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.catalog import Relation, describe
+from rlscope_analysis.catalog import describe
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.query import split_statements
-from rlscope_analysis.renderers.grid import GridColumn, GridRow, format_grid
+from rlscope_analysis.renderers.text import render_table
+from rlscope_analysis.result.column import Column
+from rlscope_analysis.result.table import Table
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.output import write_stdout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from rlscope_analysis.trace import Trace
 
@@ -56,11 +58,11 @@ def dot_command(trace: Trace, text: str) -> Iterator[str]:
 
 def _tables(trace: Trace) -> str:
     rows = [
-        GridRow([relation.name, relation.kind, relation.comment or ""])
+        (relation.name, relation.kind, relation.comment or "")
         for relation in describe(trace.connection)
         if not relation.is_private
     ]
-    return format_grid([GridColumn("name"), GridColumn("kind"), GridColumn("what it holds")], rows)
+    return _text("", ("name", "kind", "what it holds"), rows)
 
 
 def _schema(trace: Trace, name: str) -> str:
@@ -68,17 +70,13 @@ def _schema(trace: Trace, name: str) -> str:
     relation = relations.get(name.lower())
     if relation is None:
         raise TraceError(f"the trace has no table or view {name}", hint=".tables lists them")
-    return _schema_text(relation)
+    rows = [(column.name, column.type, column.comment or "") for column in relation.columns]
+    title = f"{relation.kind} {relation.name}: {relation.comment or ''}"
+    return _text(title, ("column", "type", "what it means"), rows)
 
 
-def _schema_text(relation: Relation) -> str:
-    rows = [
-        GridRow([column.name, column.type, column.comment or ""]) for column in relation.columns
-    ]
-    columns = [GridColumn("column"), GridColumn("type"), GridColumn("what it means")]
-    return f"{relation.kind} {relation.name}: {relation.comment or ''}\n" + format_grid(
-        columns, rows
-    )
+def _text(title: str, names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    return render_table(Table("", title, tuple(map(Column, names)), rows), limit=None)
 
 
 @dataclass(frozen=True, slots=True)
