@@ -1,6 +1,7 @@
 #include "shim/scan.h"
 
 #include <cstddef>
+#include <cstring>
 #include <string_view>
 
 #include "shim/file.h"
@@ -15,6 +16,9 @@ constexpr std::uint32_t kNone = UINT32_MAX;
 constexpr std::size_t kMaxKeys = ShimTexts::kMaxTexts + ShimTexts::kMaxFolded;
 constexpr std::size_t kMaxCategories = 1U << 16;
 constexpr std::size_t kMaxTenancies = 1U << 20;
+// It knew no GPU records, and up to version 2 counters told no gaps; all else was as it is.
+constexpr std::uint32_t kOldestVersion = 1;
+constexpr std::uint32_t kCountersWithoutGaps = offsetof(ShimCounters, gap);
 // What has no name any more: there are too many.
 constexpr ShimKey kUnnamed = {ShimTexts::kLost, 0, 0, 0};
 
@@ -26,7 +30,7 @@ ShimScan::ShimScan(const std::string& path) : path_(path) {
   std::uint64_t offset = sizeof(ShimSpoolHeader);
   ShimSpoolHeader header = {};
   if (!file.Read(0, &header, sizeof(header)) || header.magic != kShimSpoolMagic ||
-      header.version != RLS_SHIM_VERSION) {
+      header.version < kOldestVersion || header.version > RLS_SHIM_VERSION) {
     losses_.bytes_left = size;
     return;
   }
@@ -101,12 +105,13 @@ void ShimScan::ReadSource(const ShimBlock& block, const char* data) {
 }
 
 void ShimScan::ReadCounters(const ShimBlock& block, const char* data) {
-  if (block.bytes != sizeof(ShimCounters)) {
+  if (block.bytes != sizeof(ShimCounters) && block.bytes != kCountersWithoutGaps) {
     ++losses_.damaged;
     return;
   }
   Slot& slot = slots_[{block.source, block.slot}];
-  slot.last = As<ShimCounters>(data);
+  slot.last = {};
+  std::memcpy(&slot.last, data, block.bytes);
   // A slot that came into use while we read began with none; of one that was there, and of a
   // process that others had read before, the first are what was lost before us.
   if (!slot.has_first && sources_[block.source].reader > 1 && slot.tenancy == kNone)
