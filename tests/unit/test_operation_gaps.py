@@ -91,6 +91,7 @@ def test_what_was_never_told_is_in_the_counters(tmp_path: Path, shim: ShimBuilde
     shim.gap(500, 700)
     shim.range("step", 710, 720)
     shim.counters(dropped=9, gap=(900, 5000, 10))
+    shim.thread(tid=11, ts_ns=950)
     with saved(tmp_path, shim) as trace:
         assert trace.sql(GAPS).fetchall() == [(500, 700), (900, FINISH)]
 
@@ -101,6 +102,16 @@ def test_a_thread_of_which_everything_was_dropped(tmp_path: Path, shim: ShimBuil
     with saved(tmp_path, shim) as trace:
         assert trace.sql(GAPS).fetchall() == [(BEGIN, 800)]
         assert trace.sql("SELECT count(*) FROM operation").fetchall() == [(0,)]
+
+
+def test_a_thread_that_was_never_introduced(tmp_path: Path) -> None:
+    shim = ShimBuilder()
+    shim.source(pid=10)
+    shim.thread(tid=11, ts_ns=BEGIN)
+    shim.flush()
+    shim.counters(dropped=7, gap=(200, 300, 12), former=(150, 400, 10))
+    with saved(tmp_path, shim) as trace:
+        assert trace.sql(GAPS).fetchall() == [(150, 400)]
 
 
 def test_a_spool_of_before_tells_no_gaps(tmp_path: Path, shim: ShimBuilder) -> None:
