@@ -72,7 +72,6 @@ def test_a_million_ranges_from_eight_threads(tmp_path: Path, client: Path) -> No
         " FROM operation AS o WHERE o.name = 'storm' GROUP BY ALL",
     )
     assert [has_gap for *_, has_gap in threads] == [count < 125_000 for _, count, _ in threads]
-    assert len(threads) == 8
     assert_conserved(trace)
     assert query(trace, "SELECT coalesce(sum(duration_ns), 0) FROM operation_gap") == query(
         trace, "SELECT coalesce(sum(time_ns), 0) FROM breakdown WHERE operation = '(lost)'"

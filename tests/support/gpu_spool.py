@@ -11,7 +11,7 @@ from rlscope_analysis.derive import complete
 from rlscope_trace.store.finalise import FinaliseReport, finalise
 from rlscope_trace.store.spool import open_spool
 from said import said
-from shim_builder import ShimBuilder
+from shim_builder import VERSION, ShimBuilder
 from spool_builder import SpoolBuilder
 
 if TYPE_CHECKING:
@@ -37,8 +37,10 @@ def kernel_half(folder: Path, *, tids: tuple[int, ...] = (10,), end: bool = True
     return folder
 
 
-def saved(folder: Path, shim: ShimBuilder, *, views: bool = False) -> tuple[Path, FinaliseReport]:
-    shim.write(folder)
+def saved(
+    folder: Path, shim: ShimBuilder, *, version: int = VERSION, views: bool = False
+) -> tuple[Path, FinaliseReport]:
+    shim.write(folder, version=version)
     output = folder.with_name("trace.duckdb")
     report = finalise(
         open_spool(folder), output, overwrite=True,

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 VERSION = 3
 
 
-def header() -> bytes:
-    return struct.pack("<8sII", b"LSSHIM1\0", VERSION, 16)
+def header(version: int = VERSION) -> bytes:
+    return struct.pack("<8sII", b"LSSHIM1\0", version, 16)
 
 
 BLOCK_MAGIC = int.from_bytes(b"SBLK", "little")
@@ -208,9 +208,9 @@ class ShimBuilder:
     def lost(self, what: int, count: int, *, activity: int = 0, ts_ns: int = 0) -> None:
         self.cell(struct.pack("<HHIQQ40x", GPU_LOST, what, activity, count, ts_ns))
 
-    def data(self) -> bytes:
+    def data(self, *, version: int = VERSION) -> bytes:
         self.flush()
-        return header() + b"".join(self.blocks)
+        return header(version) + b"".join(self.blocks)
 
-    def write(self, spool: Path) -> None:
-        (spool / "shim.bin").write_bytes(self.data())
+    def write(self, spool: Path, *, version: int = VERSION) -> None:
+        (spool / "shim.bin").write_bytes(self.data(version=version))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from rlscope_analysis.derive import complete
 from rlscope_trace.store.finalise import finalise
 from rlscope_trace.store.spool import open_spool
-from shim_builder import THREAD_OPEN, ShimBuilder
+from shim_builder import COUNTERS, THREAD_OPEN, ShimBuilder
 from spool_builder import SpoolBuilder
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def test_what_was_never_told_is_in_the_counters(tmp_path: Path, shim: ShimBuilde
     shim.gap(500, 700)
     shim.range("step", 710, 720)
     shim.counters(dropped=9, gap=(900, 5000, 10))
+    shim.thread(tid=11, ts_ns=950)
     with saved(tmp_path, shim) as trace:
         assert trace.sql(GAPS).fetchall() == [(500, 700), (900, FINISH)]
 
@@ -100,6 +102,26 @@ def test_a_thread_of_which_everything_was_dropped(tmp_path: Path, shim: ShimBuil
     with saved(tmp_path, shim) as trace:
         assert trace.sql(GAPS).fetchall() == [(BEGIN, 800)]
         assert trace.sql("SELECT count(*) FROM operation").fetchall() == [(0,)]
+
+
+def test_a_thread_that_was_never_introduced(tmp_path: Path) -> None:
+    shim = ShimBuilder()
+    shim.source(pid=10)
+    shim.thread(tid=11, ts_ns=BEGIN)
+    shim.flush()
+    shim.counters(dropped=7, gap=(200, 300, 12), former=(150, 400, 10))
+    with saved(tmp_path, shim) as trace:
+        assert trace.sql(GAPS).fetchall() == [(150, 400)]
+
+
+def test_a_spool_of_before_tells_no_gaps(tmp_path: Path, shim: ShimBuilder) -> None:
+    shim.range("step", 150, 180)
+    shim.flush()
+    shim.block(COUNTERS, struct.pack("<6Q", 5, 0, 0, 0, 0, 200))
+    with saved(tmp_path, shim) as trace:
+        lost = "SELECT code, count, first_ns FROM trace_stat"
+        assert trace.sql(lost).fetchall() == [("operation_ring_full", 5, 200)]
+        assert trace.sql(GAPS).fetchall() == []
 
 
 PROGRAMS = st.lists(st.tuples(st.booleans(), st.integers(1, 9), st.booleans()), max_size=40)

@@ -1,7 +1,7 @@
 """The words and codes that the writers and the readers of a trace database must agree on."""
 
 # The newest schema: raised by a change of what exists, not by additions.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 # thread_state_coded.state, by code.
 THREAD_STATES = ("running", "runnable", "sleeping", "blocked")

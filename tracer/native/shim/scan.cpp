@@ -1,6 +1,7 @@
 #include "shim/scan.h"
 
 #include <cstddef>
+#include <cstring>
 #include <string_view>
 
 #include "shim/file.h"
@@ -15,6 +16,9 @@ constexpr std::uint32_t kNone = UINT32_MAX;
 constexpr std::size_t kMaxKeys = ShimTexts::kMaxTexts + ShimTexts::kMaxFolded;
 constexpr std::size_t kMaxCategories = 1U << 16;
 constexpr std::size_t kMaxTenancies = 1U << 20;
+// It knew no GPU records, and up to version 2 counters told no gaps; all else was as it is.
+constexpr std::uint32_t kOldestVersion = 1;
+constexpr std::uint32_t kCountersWithoutGaps = offsetof(ShimCounters, gap);
 // What has no name any more: there are too many.
 constexpr ShimKey kUnnamed = {ShimTexts::kLost, 0, 0, 0};
 
@@ -26,7 +30,7 @@ ShimScan::ShimScan(const std::string& path) : path_(path) {
   std::uint64_t offset = sizeof(ShimSpoolHeader);
   ShimSpoolHeader header = {};
   if (!file.Read(0, &header, sizeof(header)) || header.magic != kShimSpoolMagic ||
-      header.version != RLS_SHIM_VERSION) {
+      header.version < kOldestVersion || header.version > RLS_SHIM_VERSION) {
     losses_.bytes_left = size;
     return;
   }
@@ -42,6 +46,7 @@ ShimScan::ShimScan(const std::string& path) : path_(path) {
   }
   losses_.bytes_left = size > offset ? size - offset : 0;
   AddUnended();
+  AddStrangers();
   AddLosses();
   gpu_.Finish();
 }
@@ -101,25 +106,45 @@ void ShimScan::ReadSource(const ShimBlock& block, const char* data) {
 }
 
 void ShimScan::ReadCounters(const ShimBlock& block, const char* data) {
-  if (block.bytes != sizeof(ShimCounters)) {
+  if (block.bytes != sizeof(ShimCounters) && block.bytes != kCountersWithoutGaps) {
     ++losses_.damaged;
     return;
   }
   Slot& slot = slots_[{block.source, block.slot}];
-  slot.last = As<ShimCounters>(data);
+  slot.last = {};
+  std::memcpy(&slot.last, data, block.bytes);
   // A slot that came into use while we read began with none; of one that was there, and of a
   // process that others had read before, the first are what was lost before us.
   if (!slot.has_first && sources_[block.source].reader > 1 && slot.tenancy == kNone)
     slot.first = slot.last;
   slot.has_first = true;
-  PlaceGaps(slot);
+  PlaceGaps(&slot);
 }
 
-// A thread may be introduced only after its ring was full for a while.
-void ShimScan::PlaceGaps(const Slot& slot) {
-  for (const rls_shim_gap& gap : {slot.last.former, slot.last.gap}) {
-    for (const std::uint32_t tenancy : {slot.former, slot.tenancy})
-      if (tenancy != kNone && tenancy_data_[tenancy].inner_tid == gap.owner) SetGap(tenancy, gap);
+// A thread may be introduced only after its ring was full for a while, or never.
+void ShimScan::PlaceGaps(Slot* slot) {
+  for (const rls_shim_gap& gap : {slot->last.former, slot->last.gap}) {
+    const auto found = slot->tenancies.find(gap.owner);
+    if (found != slot->tenancies.end())
+      SetGap(found->second, gap);
+    else if (gap.end_ns > 0)
+      slot->strangers[gap.owner] = gap;
+  }
+}
+
+// Threads of which nothing is known but that all they told was dropped.
+void ShimScan::AddStrangers() {
+  for (const auto& [id, slot] : slots_) {
+    for (const auto& [owner, gap] : slot.strangers) {
+      if (tenancies_.size() >= kMaxTenancies || !IsTime(gap.start_ns) || !IsTime(gap.end_ns))
+        continue;
+      const std::int64_t end_ns = Signed(gap.end_ns);
+      tenancies_.push_back(
+          {end_ns, end_ns, 0, 0, sources_[id.first].pid, OuterTid(id.first, owner)});
+      tenancy_data_.push_back({});
+      tenancy_data_.back().source = id.first;
+      SetGap(static_cast<std::uint32_t>(tenancies_.size() - 1), gap);
+    }
   }
 }
 
@@ -202,6 +227,7 @@ void ShimScan::ReadCell(const ShimBlock& block, const char* cell) {
     ++tenancies_[tenancy].ranges;
   } else if (event.kind == RLS_SHIM_GAP) {
     // What the counters said of it so far is a part of it.
+    slots_[{block.source, block.slot}].last.gap = {};
     SetGap(tenancy, {});
     ++tenancies_[tenancy].gaps;
   } else if (event.kind == RLS_SHIM_START) {
@@ -242,11 +268,7 @@ void ShimScan::Introduce(const ShimBlock& block, const char* cell) {
   const auto record = As<rls_shim_thread>(cell);
   const ShimSource& source = sources_[block.source];
   Slot& slot = slots_[{block.source, block.slot}];
-  std::uint32_t tid = record.tid;
-  if (source.pid != source.inner_pid) {
-    const auto found = tids_.find({block.source, record.tid});
-    tid = found == tids_.end() ? 0 : found->second;
-  }
+  const std::uint32_t tid = OuterTid(block.source, record.tid);
   const std::int64_t ts_ns = IsTime(record.ts_ns) ? Signed(record.ts_ns) : Signed(block.ts_ns);
   if (slot.tenancy != kNone) tenancies_[slot.tenancy].last_ns = ts_ns;
   if (tenancies_.size() >= kMaxTenancies) {
@@ -254,13 +276,20 @@ void ShimScan::Introduce(const ShimBlock& block, const char* cell) {
     slot.tenancy = kNone;
     return;
   }
-  slot.former = slot.tenancy;
   slot.tenancy = static_cast<std::uint32_t>(tenancies_.size());
   tenancies_.push_back({ts_ns, ts_ns, 0, 0, source.pid, tid});
   tenancy_data_.push_back({});
   tenancy_data_.back().source = block.source;
-  tenancy_data_.back().inner_tid = record.tid;
-  PlaceGaps(slot);
+  slot.tenancies[record.tid] = slot.tenancy;
+  slot.strangers.erase(record.tid);
+  PlaceGaps(&slot);
+}
+
+// 0: nobody knows.
+std::uint32_t ShimScan::OuterTid(std::uint32_t source, std::uint32_t inner_tid) const {
+  if (sources_[source].pid == sources_[source].inner_pid) return inner_tid;
+  const auto found = tids_.find({source, inner_tid});
+  return found == tids_.end() ? 0 : found->second;
 }
 
 void ShimScan::AddLosses() {

@@ -81,7 +81,6 @@ struct ShimTenancyData {
     std::uint32_t bytes;
   };
   std::uint32_t source;
-  std::uint32_t inner_tid;
   std::vector<Extent> extents;
   std::int64_t open_ns = 0;         // of the following
   std::vector<rls_shim_open> open;  // when the recording of the process ended
@@ -118,7 +117,8 @@ class ShimScan {
  private:
   struct Slot {
     std::uint32_t tenancy = UINT32_MAX;
-    std::uint32_t former = UINT32_MAX;  // the tenancy before
+    std::map<std::uint32_t, std::uint32_t> tenancies;  // by owner: its last one
+    std::map<std::uint32_t, rls_shim_gap> strangers;   // by owner: of those never introduced
     bool has_first = false;
     ShimCounters first = {};
     ShimCounters last = {};
@@ -143,7 +143,9 @@ class ShimScan {
   void AddUnended();
   void ReadMark(const ShimBlock& block, const rls_shim_event& event);
   void Introduce(const ShimBlock& block, const char* cell);
-  void PlaceGaps(const Slot& slot);
+  std::uint32_t OuterTid(std::uint32_t source, std::uint32_t inner_tid) const;
+  void PlaceGaps(Slot* slot);
+  void AddStrangers();
   void SetGap(std::uint32_t tenancy, const rls_shim_gap& gap);
   void AddLosses();
   ShimKey KeyOf(std::uint32_t source, const rls_shim_event& event) const;
