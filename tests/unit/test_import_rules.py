@@ -32,6 +32,7 @@ TRACER_ROOMS = (
     "probes",
     "governor",
     "nvml",
+    "writer",
     "store",
     "importers",
     "preflight",

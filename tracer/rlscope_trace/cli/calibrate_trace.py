@@ -22,13 +22,14 @@ from rlscope_trace.outputs.place import open_place
 from rlscope_trace.outputs.trusted import closing
 from rlscope_trace.privileges import open_regular
 from rlscope_trace.procfs import is_running
-from rlscope_trace.store.calibration import costs_of_recording, insert_costs
-from rlscope_trace.store.database_file import (
+from rlscope_trace.store.calibration import costs_of_recording, rows_of
+from rlscope_trace.store.spool import process_start_time
+from rlscope_trace.writer.database_file import (
     DATABASE_NAME,
     configuration,
     is_interrupt,
 )
-from rlscope_trace.store.spool import process_start_time
+from rlscope_trace.writer.row_inserts import insert_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,7 +103,8 @@ def add_costs(path: Path, facts: dict[str, object], known: Calibration) -> None:
             with duckdb.connect(str(copy), config=_configuration(folder.path)) as con:
                 con.begin()
                 con.execute("DELETE FROM calibration_measured")
-                insert_costs(con, costs_of_recording(known.costs, facts))
+                costs = costs_of_recording(known.costs, facts)
+                insert_rows(con, "calibration_measured", rows_of(costs))
                 con.execute("DELETE FROM calibration_estimate")
                 overhead_costs.store(con)
                 con.commit()

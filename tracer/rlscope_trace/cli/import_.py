@@ -11,7 +11,7 @@ import typer
 
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
-from rlscope_trace.cli.saving import ProgressBar, completing, progress_bar, report_import
+from rlscope_trace.cli.saving import ProgressBar, add_derived, progress_bar, report_import
 from rlscope_trace.privileges import invoking_identity
 from rlscope_trace.rights import become_saver
 from rlscope_trace.session import require_utf8
@@ -48,16 +48,12 @@ def kineto(
     with _importing(files, output) as progress:
         from rlscope_trace.importers.kineto import import_kineto
 
-        saved = import_kineto(
-            files,
-            output,
-            salvage=salvage,
-            overwrite=force,
-            complete=completing(progress),
-            progress=progress,
-            mode=permissions,
+        made = import_kineto(
+            files, output, salvage=salvage, overwrite=force, progress=progress, mode=permissions
         )
-    report_import(saved)
+        with made as trace:
+            add_derived(trace)
+    report_import(trace.report)
 
 
 @app.command()
@@ -76,11 +72,10 @@ def nsys(
     with _importing(files, output) as progress:
         from rlscope_trace.importers.nsys import import_nsys
 
-        saved = import_nsys(
-            files, output, overwrite=force, complete=completing(progress), progress=progress,
-            mode=permissions,
-        )  # fmt: skip
-    report_import(saved)
+        made = import_nsys(files, output, overwrite=force, progress=progress, mode=permissions)
+        with made as trace:
+            add_derived(trace)
+    report_import(trace.report)
 
 
 @contextmanager

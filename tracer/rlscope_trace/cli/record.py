@@ -28,7 +28,7 @@ from rlscope_trace.launch import SignalSetup, launch
 from rlscope_trace.privileges import invoking_environment, invoking_identity
 
 if TYPE_CHECKING:
-    from rlscope_trace.store.finalise import FinaliseReport
+    from rlscope_trace.writer.trace_writer import TraceReport
 
 _SAVED_WITH_LOSSES = 3
 _DEFAULT_OUTPUT = Path("trace.duckdb")
@@ -278,7 +278,7 @@ def _launch(command: list[str], settings: Settings) -> int:
     return _exit_code(code, _saved(recording), settings)
 
 
-def _saved(recording: Recording) -> FinaliseReport | None:
+def _saved(recording: Recording) -> TraceReport | None:
     """Save; say why that failed: the exit code is the program's own, as if we were not there."""
     try:
         return recording.save()
@@ -287,7 +287,7 @@ def _saved(recording: Recording) -> FinaliseReport | None:
         return None
 
 
-def _exit_code(code: int, saved: FinaliseReport | None, settings: Settings) -> int:
+def _exit_code(code: int, saved: TraceReport | None, settings: Settings) -> int:
     """Return the target's code, or the one that says that something was lost."""
     if not settings.strict or code != 0:
         return code

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from rlscope_trace.probes import Opened
     from rlscope_trace.session import Counters
     from rlscope_trace.shims import GpuSettings
-    from rlscope_trace.store.finalise import FinaliseReport
+    from rlscope_trace.writer.trace_writer import TraceReport
 
 
 class LoaderName(str, Enum):
@@ -195,7 +195,7 @@ class Recording:
             f"{reason} after {counters.elapsed_ns / 1e9:.1f} s: {counters.records:,} records"
         )
 
-    def save(self) -> FinaliseReport:
+    def save(self) -> TraceReport:
         """Make the trace of the spool and say what it holds; TracerError where that fails."""
         if self._spool is None:
             raise RuntimeError("nothing was recorded")
@@ -207,7 +207,7 @@ class Recording:
                 hint=f"rlscope-trace recover {self._spool.shown}",
             ) from error
 
-    def _save(self, spool: PrivateFolder) -> FinaliseReport:
+    def _save(self, spool: PrivateFolder) -> TraceReport:
         # Here, not above: DuckDB takes longer to import than the probes take to load.
         from rlscope_trace.cli.calibrating import add_to_spool
         from rlscope_trace.cli.saving import report, save_trace

@@ -1,5 +1,6 @@
 """`import kineto`: files of the PyTorch profiler, one per rank, become one trace."""
 
+import contextlib
 import itertools
 import json
 import time
@@ -9,17 +10,18 @@ from pathlib import Path
 
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_analysis.schema.vocabulary import LAYER_CAPTURE
-from rlscope_trace.importers.columns import Column, Table
+from rlscope_trace.importers.import_writer import refuse_existing, write_import
 from rlscope_trace.importers.input_paths import check_paths
 from rlscope_trace.importers.kineto_file import Count, KinetoFile, read_file
 from rlscope_trace.importers.kineto_processes import INT32_MAX
 from rlscope_trace.importers.kineto_tables import KinetoTables
-from rlscope_trace.importers.trace_writer import ImportReport, refuse_existing, write_trace
 from rlscope_trace.importers.wording import shown
 from rlscope_trace.outputs.place import PRIVATE_MODE
-from rlscope_trace.store.captures import CAPTURE_COLUMNS, Capture
-from rlscope_trace.store.database_file import Complete, ReportProgress
-from rlscope_trace.store.stats import TraceStat
+from rlscope_trace.writer.captures import CAPTURE_COLUMNS, Capture
+from rlscope_trace.writer.columns import Column, Table
+from rlscope_trace.writer.database_file import ReportProgress
+from rlscope_trace.writer.trace_stats import TraceStat
+from rlscope_trace.writer.trace_writer import TraceWriter
 
 _PHASES = {
     "B": "events", "X": "events", "i": "instant events", "I": "instant events",
@@ -33,21 +35,21 @@ _DEVICE_KEYS = (
 )
 
 
+@contextlib.contextmanager
 def import_kineto(  # noqa: PLR0913 - one parameter per choice
     files: Sequence[Path],
     output: Path,
     *,
     salvage: bool,
     overwrite: bool,
-    complete: Complete,
     progress: ReportProgress,
     mode: int = PRIVATE_MODE,
-) -> ImportReport:
-    """Make a trace of files of the PyTorch profiler; docs/import.md tells what becomes what.
+) -> Iterator[TraceWriter]:
+    """Yield a trace of files of the PyTorch profiler; docs/import.md tells what becomes what.
 
-    salvage: take from a damaged file what comes before the damage. complete and progress as in
-    write_trace. Raises ImportFileError, UsageError and what write_trace raises; on any failure
-    the output is as it was.
+    salvage: take from a damaged file what comes before the damage. The rest as in write_import().
+    Raises ImportFileError, UsageError and what write_import() raises; on any failure the output is
+    as it was.
     """
     started_s = time.monotonic()
     check_paths(files, output)
@@ -55,18 +57,18 @@ def import_kineto(  # noqa: PLR0913 - one parameter per choice
     refuse_existing(output, overwrite=overwrite)
     found = list(_read(files, salvage=salvage, progress=progress))
     tables, rows, losses = _convert(found)
-    return write_trace(
+    with write_import(
         output,
         rows,
         meta=_meta(found, tables),
         losses=losses,
         events=sum(file.event_count for file in found),
         overwrite=overwrite,
-        complete=complete,
         progress=progress,
         started_s=started_s,
         mode=mode,
-    )
+    ) as trace:
+        yield trace
 
 
 def _read(

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from rlscope_analysis.schema.vocabulary import GPU_ACTIVITY_KINDS, LAYERS
 from rlscope_trace._import import MISSING
-from rlscope_trace.importers.columns import Column, Table
 from rlscope_trace.importers.kineto_file import Columns, KinetoFile
 from rlscope_trace.importers.kineto_processes import INT32_MAX, KinetoProcesses
 from rlscope_trace.importers.nesting import OperationNames, lost_operations, operation_tables
 from rlscope_trace.store.cuda_names import cuda_call_kind
 from rlscope_trace.store.nested_ranges import nest_ranges
-from rlscope_trace.store.stats import TraceStat
+from rlscope_trace.writer.columns import Column, Table
+from rlscope_trace.writer.trace_stats import TraceStat
 
 # What a slice is, by code: Role in tracer/native/import/kineto_columns.h.
 _ROLES = (

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscope_trace._import import intern_paths
-from rlscope_trace.importers.columns import Table
 from rlscope_trace.store.nested_ranges import NestedRanges
-from rlscope_trace.store.stats import TraceStat
+from rlscope_trace.writer.columns import Table
+from rlscope_trace.writer.trace_stats import TraceStat
 
 # Of one trace. Every further one would cost memory here and in everything that reads the trace.
 _MAX_PATHS = 30_000

@@ -8,10 +8,11 @@ import contextlib
 import json
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rlscope_trace.importers.errors import ImportFileError
+from rlscope_trace.importers.import_writer import Tables, refuse_existing, write_import
 from rlscope_trace.importers.input_paths import check_paths
 from rlscope_trace.importers.nsys_read import IMPORTED_TABLES, read_recording
 from rlscope_trace.importers.nsys_report import export_report, is_report
@@ -19,24 +20,24 @@ from rlscope_trace.importers.nsys_session import Session, read_session
 from rlscope_trace.importers.nsys_source import MAX_TIME_NS, Source
 from rlscope_trace.importers.nsys_sqlite import NsysFile
 from rlscope_trace.importers.nsys_tables import Recordings, build_tables
-from rlscope_trace.importers.trace_writer import ImportReport, Tables, refuse_existing, write_trace
 from rlscope_trace.outputs.place import PRIVATE_MODE
-from rlscope_trace.store.database_file import Complete, ReportProgress
+from rlscope_trace.writer.database_file import ReportProgress
+from rlscope_trace.writer.trace_writer import TraceWriter
 
 
-def import_nsys(  # noqa: PLR0913 - one parameter per choice
+@contextlib.contextmanager
+def import_nsys(
     files: Sequence[Path],
     output: Path,
     *,
     overwrite: bool,
-    complete: Complete,
     progress: ReportProgress,
     mode: int = PRIVATE_MODE,
-) -> ImportReport:
-    """Make a trace of SQLite exports, or of reports where nsys is on PATH.
+) -> Iterator[TraceWriter]:
+    """Yield a trace of SQLite exports, or of reports where nsys is on PATH.
 
     Several files become one trace: each on the wall clock of its machine, its processes its own.
-    complete(con) adds what is derived; progress(step, done, total) is called every 262,144 rows.
+    progress(step, done, total) is called every 262,144 rows. The rest as in write_import().
     Raises ImportFileError, OutputExistsError, TracerError; KeyboardInterrupt at Ctrl-C. On any
     failure the output is as it was, and nothing is left beside it.
     """
@@ -52,18 +53,18 @@ def import_nsys(  # noqa: PLR0913 - one parameter per choice
         _check_found(read, files)
         tables, losses = build_tables(read)
         meta = _meta(files, sessions, tables)
-    return write_trace(
+    with write_import(
         output,
         tables,
         meta=meta,
         losses=losses,
         events=events,
         overwrite=overwrite,
-        complete=complete,
         progress=progress,
         started_s=started_s,
         mode=mode,
-    )
+    ) as trace:
+        yield trace
 
 
 def _check_found(read: Recordings, files: Sequence[Path]) -> None:

@@ -8,7 +8,7 @@ from rlscope_trace.importers import nsys_nvtx, nsys_sched
 from rlscope_trace.importers.nsys_calls import CALL_TABLES
 from rlscope_trace.importers.nsys_gpu import GPU_TABLES
 from rlscope_trace.importers.nsys_sqlite import NsysFile
-from rlscope_trace.store.captures import CAPTURE_COLUMNS, Capture
+from rlscope_trace.writer.captures import CAPTURE_COLUMNS, Capture
 
 Verdict = tuple[bool, Fact]
 """Whether a kind of record was measured; how, or why not."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from rlscope_trace.store.stats import TraceStat
+from rlscope_trace.writer.trace_stats import TraceStat
 
 _Key = tuple[str, str | None]
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscope_trace.importers.columns import Table
 from rlscope_trace.importers.errors import ImportFileError
 from rlscope_trace.importers.nsys_sqlite import NsysFile
+from rlscope_trace.writer.columns import Table
 
 # A global id is made of hardware (8 bits), VM (8 bits), pid (24 bits), tid (24 bits).
 TID_BITS = 24

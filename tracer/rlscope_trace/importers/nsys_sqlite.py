@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscope_trace.importers.columns import joined_column
 from rlscope_trace.importers.errors import ImportFileError
 from rlscope_trace.importers.nsys_guard import guard, max_rows
 from rlscope_trace.importers.wording import shown
+from rlscope_trace.writer.columns import joined_column
 
 EXPORT_COMMAND = "nsys export --type sqlite REPORT.nsys-rep"
 

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscope_analysis.schema.vocabulary import UNNAMED
-from rlscope_trace.importers.columns import Table, joined_column
 from rlscope_trace.importers.nesting import OperationNames, lost_operations, operation_tables
 from rlscope_trace.importers.nsys_calls import Calls
 from rlscope_trace.importers.nsys_capture import Verdict, capture_table
@@ -21,7 +20,8 @@ from rlscope_trace.importers.nsys_sched import States
 from rlscope_trace.importers.nsys_source import Names, distinct_rows
 from rlscope_trace.importers.nsys_sqlite import Columns
 from rlscope_trace.store.nested_ranges import nest_ranges
-from rlscope_trace.store.stats import TraceStat
+from rlscope_trace.writer.columns import Table, joined_column
+from rlscope_trace.writer.trace_stats import TraceStat
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.schema.facts.qualities import GOOD, GRADES, REASONS, Quality, quality
 from rlscope_analysis.schema.vocabulary import (
@@ -14,14 +14,11 @@ from rlscope_analysis.schema.vocabulary import (
     EVENTS,
 )
 from rlscope_trace.errors import reason_of
-from rlscope_trace.store.row_inserts import insert_rows
 from rlscope_trace.store.spool import CALIBRATION_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
-
-    import duckdb
 
 CALLS = ("call", "call_dear", "bystander_call")
 _FORMAT = 4
@@ -153,30 +150,19 @@ def _is_consistent(
     return low_ns <= mean_ns <= high_ns
 
 
-def insert_calibration(
-    con: duckdb.DuckDBPyConnection, directory: Path, session: dict[str, object]
-) -> int:
-    """Write the costs that the spool holds into the table calibration_measured; return how many.
-
-    Of an event that can be caused in several ways, the way of this recording counts. An event
-    without a cost has a row that says why.
-    """
-    return insert_costs(con, costs_of_spool(directory, session))
-
-
-def insert_costs(con: duckdb.DuckDBPyConnection, rows: list[Cost]) -> int:
-    """Write rows into the table calibration_measured; return how many."""
-    values = [
-        (row.event, row.part, row.method, row.mean_ns, row.stddev_ns, row.n, row.low_ns,
-         row.high_ns, False, *row.quality.columns)
-        for row in rows
+def rows_of(costs: Iterable[Cost]) -> list[tuple[Any, ...]]:
+    """Return costs as rows of the table calibration_measured."""
+    return [
+        (cost.event, cost.part, cost.method, cost.mean_ns, cost.stddev_ns, cost.n, cost.low_ns,
+         cost.high_ns, False, *cost.quality.columns)
+        for cost in costs
     ]  # fmt: skip
-    return insert_rows(con, "calibration_measured", values)
 
 
 def costs_of_spool(directory: Path, session: dict[str, object]) -> list[Cost]:
     """Return the costs that are valid for a recording, and for each other event why there is none.
 
+    Of an event that can be caused in several ways, the way of this recording counts.
     session: the facts of the recording, as in session.json.
     """
     try:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.schema.facts.fact import Fact
-from rlscope_trace.store.row_inserts import insert_rows
-from rlscope_trace.store.stats import TraceStat
+from rlscope_trace.writer.trace_stats import TraceStat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import duckdb
-
     from rlscope_trace.store.probe_facts import ProbeFacts, ProbeWindow
+    from rlscope_trace.writer.trace_writer import TraceWriter
 
 # The events that a program is run for; one that is not listed belongs to none that is counted.
 # All run for the whole machine, or for whoever executes the same file: also where no traced thread
@@ -34,21 +32,18 @@ _EVENTS = {
 CHANGING = "changing"
 
 
-def insert_calibration_windows(
-    con: duckdb.DuckDBPyConnection, facts: ProbeFacts, end_ns: int
-) -> dict[str, int]:
-    """Fill calibration_window and program_time; return rows by table.
+def insert_calibration_windows(trace: TraceWriter, facts: ProbeFacts, end_ns: int) -> None:
+    """Fill calibration_window and program_time.
 
     end_ns: of the trace, for a window that was open when the recorder was killed.
     """
     windows = sorted(_windows(facts.windows, end_ns), key=lambda window: window[1:])
-    insert_rows(con, "calibration_window", windows)
+    trace.insert_rows("calibration_window", windows)
     programs = [
         (one.program, _EVENTS.get(one.program), one.start_ns, one.end_ns, one.runs, one.time_ns)
         for one in facts.programs
     ]
-    insert_rows(con, "program_time", programs)
-    return {"calibration_window": len(windows), "program_time": len(programs)}
+    trace.insert_rows("program_time", programs)
 
 
 def _windows(told: Sequence[ProbeWindow], trace_end_ns: int) -> Iterator[tuple[str, int, int]]:

@@ -6,22 +6,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.schema.facts.fact import Fact
-from rlscope_trace.store.captures import Capture
 from rlscope_trace.store.cupti_intervals import (
     IS_TOLD_BY_CUPTI,
     TOLD_BY_CUPTI,
     create_intervals,
 )
 from rlscope_trace.store.gil_ranges import life_of
+from rlscope_trace.writer.captures import Capture
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import duckdb
 
-    from rlscope_trace.store.captures import Captures
     from rlscope_trace.store.probe_facts import CudaTold, ProbeFacts
     from rlscope_trace.store.processes import Life
+    from rlscope_trace.writer.captures import Captures
 
 _CALLS = "cuda_call"
 # So many names of files are said; the rest is counted.

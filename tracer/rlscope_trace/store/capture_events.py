@@ -9,8 +9,8 @@ from rlscope_analysis.schema.vocabulary import LAYER_CAPTURE, PYTHON_RANGES
 from rlscope_trace.store.calibration_windows import calls_away
 from rlscope_trace.store.capture_cuda import add_cuda_capture
 from rlscope_trace.store.capture_rows import NOT_TOLD
-from rlscope_trace.store.captures import Capture, Captures
 from rlscope_trace.store.gil_ranges import life_of
+from rlscope_trace.writer.captures import Capture, Captures
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.schema.facts.fact import Fact, fact_of
-from rlscope_trace.store.captures import Capture, Captures
+from rlscope_trace.writer.captures import Capture, Captures
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

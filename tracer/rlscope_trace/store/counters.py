@@ -5,21 +5,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 
-import duckdb
 import numpy as np
 
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_trace.nvml.counter_file import CounterLines, read_counter_file
-from rlscope_trace.store.captures import Capture
 from rlscope_trace.store.spool import Spool
-from rlscope_trace.store.stats import TraceStat
+from rlscope_trace.writer.captures import Capture
+from rlscope_trace.writer.trace_stats import TraceStat
+from rlscope_trace.writer.trace_writer import TraceWriter
 
 # What `record` notes where readings were not wanted.
 NVML_FACT = "nvml"
 _BATCH_ROWS = 1 << 17
 
-_INSERT = """
-INSERT INTO counter
+_READINGS = """
 SELECT
   ts_ns, $host, list_extract($uuids::VARCHAR[], device), list_extract($numbers::INTEGER[], device),
   list_extract($names::VARCHAR[], name), value
@@ -31,14 +30,13 @@ FROM batch
 class Counters:
     """What was written of the readings."""
 
-    rows: int = 0
     capture: Capture | None = None
     losses: list[TraceStat] = field(default_factory=list)
     meta: dict[str, str] = field(default_factory=dict)
     """What meta tells of the devices."""
 
 
-def insert_counters(con: duckdb.DuckDBPyConnection, spool: Spool) -> Counters:
+def insert_counters(trace: TraceWriter, spool: Spool) -> Counters:
     """Insert the readings of a spool; return what is to be said of them.
 
     A spool of a recorder that knew no readings gets none: then nobody asked for them. Readings from
@@ -52,10 +50,9 @@ def insert_counters(con: duckdb.DuckDBPyConnection, spool: Spool) -> Counters:
     count = 0
     if path is not None:
         batches = _batches(read_counter_file(path, lines), spool.end_ns)
-        count = sum(_insert(con, batch, lines, session.get("host"), seen) for batch in batches)
+        count = sum(_insert(trace, batch, lines, session.get("host"), seen) for batch in batches)
     facts = _facts(lines, seen, is_asked=session.get(NVML_FACT) is not False, has_file=bool(path))
     return Counters(
-        rows=count,
         capture=Capture(None, "counter", count > 0, facts),
         losses=[loss for loss in _losses(lines) if loss.count != 0],
         meta=_meta(lines) if lines.devices else {},
@@ -73,7 +70,7 @@ def _batches(readings: Iterable[_Row], end_ns: int) -> Iterator[list[_Row]]:
 
 
 def _insert(
-    con: duckdb.DuckDBPyConnection,
+    trace: TraceWriter,
     readings: list[_Row],
     lines: CounterLines,
     host: object,
@@ -82,8 +79,8 @@ def _insert(
     seen.update((position, name) for position, _, name, _ in readings)
     names = sorted({row[2] for row in readings})
     places = {name: place for place, name in enumerate(names, 1)}
-    # DuckDB finds it by its name; lists count from 1.
-    batch = {  # noqa: F841
+    # Lists count from 1.
+    batch = {
         "device": np.array([row[0] + 1 for row in readings], dtype=np.int64),
         "ts_ns": np.array([row[1] for row in readings], dtype=np.int64),
         "name": np.array([places[row[2]] for row in readings], dtype=np.int64),
@@ -95,8 +92,7 @@ def _insert(
         "numbers": [device.index for device in lines.devices],
         "names": names,
     }
-    con.execute(_INSERT, parameters)
-    return len(readings)
+    return trace.insert("counter", _READINGS, batch, parameters)
 
 
 def _facts(

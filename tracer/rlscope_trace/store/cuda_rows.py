@@ -16,10 +16,9 @@ from rlscope_trace.store.strings import Strings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import duckdb
-
     from rlscope_trace.store.probe_facts import Site
     from rlscope_trace.store.processes import Columns
+    from rlscope_trace.writer.trace_writer import TraceWriter
 
 CUDA_LAYER = LAYERS.index("cuda_api")
 _SORTED = "ORDER BY t.process_id, t.thread_id, c.start_ns, c.end_ns DESC"
@@ -28,11 +27,12 @@ _SORTED = "ORDER BY t.process_id, t.thread_id, c.start_ns, c.end_ns DESC"
 class ProbedCudaCalls:
     """The calls of one spool on their way into cuda_call_coded, after those that CUPTI told."""
 
-    def __init__(self, con: duckdb.DuckDBPyConnection, sites: Mapping[int, Site]) -> None:
-        self._con = con
+    def __init__(self, trace: TraceWriter, sites: Mapping[int, Site]) -> None:
+        self._trace = trace
+        self._con = trace.con
         self._sites = sites
-        create_intervals(con)
-        con.execute(
+        create_intervals(self._con)
+        self._con.execute(
             "CREATE TEMP TABLE staged_cuda_call"
             " (thread_id INTEGER, start_ns BIGINT, end_ns BIGINT, site_id INTEGER)"
         )
@@ -45,17 +45,17 @@ class ProbedCudaCalls:
             f" WHERE layer = {CUDA_LAYER}"
         )
 
-    def store(self) -> dict[str, int]:
-        """Write the rows; return by table how many it holds now, {} where none were added."""
+    def store(self) -> None:
+        """Write the rows."""
         ((count,),) = self._con.execute(
             "SELECT count(*) FROM staged_cuda_call AS c JOIN thread AS t USING (thread_id)"  # noqa: S608
             f" WHERE NOT {IS_TOLD_BY_CUPTI}"
         ).fetchall()
-        rows = self._store() if count else {}
+        if count:
+            self._store()
         self._con.execute("DROP TABLE staged_cuda_call")
-        return rows
 
-    def _store(self) -> dict[str, int]:
+    def _store(self) -> None:
         self._name_sites()
         self._con.execute(
             "CREATE TEMP TABLE all_cuda_calls AS FROM cuda_call_coded UNION ALL"  # noqa: S608
@@ -65,21 +65,16 @@ class ProbedCudaCalls:
             f" WHERE NOT {IS_TOLD_BY_CUPTI}"
         )
         # Those of CUPTI are there already, and the table is sorted.
-        self._con.execute("DELETE FROM cuda_call_coded")
-        self._con.execute(
-            "INSERT INTO cuda_call_coded SELECT c.* FROM all_cuda_calls AS c"  # noqa: S608
-            f" JOIN thread AS t USING (thread_id) {_SORTED}"
+        self._trace.clear("cuda_call_coded")
+        self._trace.insert(
+            "cuda_call_coded",
+            f"SELECT c.* FROM all_cuda_calls AS c JOIN thread AS t USING (thread_id) {_SORTED}",  # noqa: S608
         )
         self._con.execute("DROP TABLE all_cuda_calls")
         self._con.execute("DROP TABLE cuda_site")
-        tables = ("cuda_call_coded", "string")
-        counts = self._con.execute(
-            "SELECT (SELECT count(*) FROM cuda_call_coded), (SELECT count(*) FROM string)"
-        ).fetchall()[0]
-        return dict(zip(tables, counts, strict=True))
 
     def _name_sites(self) -> None:
-        strings = Strings(self._con)
+        strings = Strings(self._trace)
         sites = [site for site in self._sites.values() if site.layer == "cuda_api"]
         names = [strings.number(site.symbol) for site in sites]
         kinds = [cuda_call_kind(site.symbol) for site in sites]

@@ -1,32 +1,17 @@
-"""One spool on its way into one database file: every part of it in its turn."""
+"""One spool on its way into one trace: every part of it in its turn."""
 
-import contextlib
 import json
 import os
-from dataclasses import dataclass
-from pathlib import Path
 
-import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscope_analysis.schema import create_tables
-from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
-from rlscope_trace import __version__
 from rlscope_trace._capture import SpoolScan, StateRows
-from rlscope_trace.store.calibration import insert_calibration
+from rlscope_trace.store.calibration import costs_of_spool, rows_of
 from rlscope_trace.store.calibration_windows import insert_calibration_windows, window_losses
 from rlscope_trace.store.capture_events import add_event_capture, processes_with
 from rlscope_trace.store.capture_rows import add_operation_capture
-from rlscope_trace.store.captures import Captures
 from rlscope_trace.store.counters import Counters, insert_counters
-from rlscope_trace.store.database_file import (
-    BATCH_ROWS,
-    DATABASE_NAME,
-    Complete,
-    ReportProgress,
-    configuration,
-)
 from rlscope_trace.store.event_losses import event_losses
 from rlscope_trace.store.events import EventWriter
 from rlscope_trace.store.gil_ranges import gil_ranges
@@ -37,44 +22,29 @@ from rlscope_trace.store.probe_facts import read_probe_facts
 from rlscope_trace.store.processes import ProcessTree
 from rlscope_trace.store.schedule_inserts import (
     insert_clock,
-    insert_meta,
     insert_processes,
     insert_states,
     insert_threads,
 )
 from rlscope_trace.store.spool import Spool
-from rlscope_trace.store.stats import (
-    Decoded,
-    TraceStat,
-    insert_losses,
-    stats_from,
-    trace_stats,
-)
-from rlscope_trace.store.verify import Expected, exact_sum, verify
+from rlscope_trace.store.stats import Decoded, trace_stats
+from rlscope_trace.store.verify import check_states
+from rlscope_trace.writer.captures import Captures
+from rlscope_trace.writer.database_file import BATCH_ROWS
+from rlscope_trace.writer.stored import totals_of
+from rlscope_trace.writer.trace_writer import TraceWriter
 
 _STEP_BYTES = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What is in the file."""
-
-    rows: dict[str, int]
-    """Rows by table."""
-    losses: list[TraceStat]
-    records: int
-    """Records read from the spool."""
-
-
 class Decoding:
-    """One spool on its way into one database file."""
+    """One spool on its way into one trace."""
 
-    def __init__(self, spool: Spool, folder: Path, progress: ReportProgress) -> None:
-        """folder: a private one for the database, and for what is written on the way to it."""
+    def __init__(self, spool: Spool, trace: TraceWriter) -> None:
+        """trace: one with empty tables."""
         self._spool = spool
-        self._progress = progress
-        self._config = configuration(folder)
-        self._database = str(folder / DATABASE_NAME)
+        self._trace = trace
+        progress = self._progress = trace.progress
         self.scan = SpoolScan(
             str(spool.records_path), end_ns=spool.end_ns, latest_ns=spool.latest_ns
         )
@@ -86,80 +56,49 @@ class Decoding:
             self.scan,
             slots=self._tree.slots,
             # Where the user says that there is room: a retry with another -o moves it as well.
-            scratch_directory=str(folder),
+            scratch_directory=str(trace.folder),
             batch_rows=BATCH_ROWS,
         )
         self._facts = read_probe_facts(spool.probes_path)
         self._set_gil()
 
-    def write(self, complete: Complete) -> Written:
-        """Write, close, reopen and verify the file."""
-        with contextlib.closing(duckdb.connect(self._database, config=self._config)) as con:
-            create_tables(con)
-            self._write_states(con)
-            outcomes = self._states.outcomes()
-            counters = insert_counters(con, self._spool)
-            losses = [*trace_stats(self._spool, self._decoded()), *counters.losses]
-            rows = {
-                "thread_state": self._states.row_count,
-                "thread": sum(
-                    insert_threads(con, batch) for batch in self._tree.thread_batches(outcomes)
-                ),
-                "process": self._write_processes(con, outcomes),
-                "clock": insert_clock(con, self.scan.clocks()),
-                "meta": insert_meta(con, self._meta(outcomes) | counters.meta),
-                "counter": counters.rows,
-            }
-            operations, gpu = self._write_shims(con)
-            events = EventWriter(con, self.scan).write(self._facts, self._progress)
-            rows |= operations.rows | gpu.rows | events.rows
-            losses += [*operations.losses, *gpu.losses]
-            losses += event_losses(self._facts, events, is_clean=self._spool.end_ns > 0)
-            losses += window_losses(self._facts)
-            rows |= insert_calibration_windows(con, self._facts, self._end_ns(outcomes))
-            rows |= {
-                "trace_stat": insert_losses(con, losses),
-                "capture": self._write_capture(con, operations, gpu, counters),
-            }
-            rows["calibration_measured"] = insert_calibration(
-                con, self._spool.directory, self._spool.session
-            )
-            complete(con)
-            losses += self._told_while_derived(con, rows)
-            self._progress("store", 0, 1)
-            con.execute("CHECKPOINT")
-            self._progress("store", 1, 1)
-        expected = Expected(
-            state_rows=self._states.row_count,
-            state_totals=self._states.totals(),
-            rows=rows,
-            lifetime_ns=exact_sum(outcomes["end_ns"]) - exact_sum(outcomes["start_ns"]),
-            lost_ns=exact_sum(outcomes["lost_ns"]),
+    def write(self) -> None:
+        """Fill the tables, and say what the verification is to find."""
+        trace, spool, facts = self._trace, self._spool, self._facts
+        self._write_states()
+        outcomes = self._states.outcomes()
+        counters = insert_counters(trace, spool)
+        for batch in self._tree.thread_batches(outcomes):
+            insert_threads(trace, batch)
+        self._write_processes(outcomes)
+        insert_clock(trace, self.scan.clocks())
+        trace.insert_meta(self._meta(outcomes) | counters.meta)
+        operations, gpu = self._write_shims()
+        events = EventWriter(trace, self.scan).write(facts)
+        trace.insert_losses([*trace_stats(spool, self._decoded()), *counters.losses])
+        trace.insert_losses([*operations.losses, *gpu.losses])
+        trace.insert_losses(event_losses(facts, events, is_clean=spool.end_ns > 0))
+        trace.insert_losses(list(window_losses(facts)))
+        insert_calibration_windows(trace, facts, self._end_ns(outcomes))
+        self._write_capture(operations, gpu, counters)
+        costs = costs_of_spool(spool.directory, spool.session)
+        trace.insert_rows("calibration_measured", rows_of(costs))
+        trace.records = sum(self.scan.records().values()) + operations.records
+        self._expect(outcomes)
+
+    def _expect(self, outcomes: NDArray[np.void]) -> None:
+        """Let the verification compare the states and the threads with what the decoder made."""
+        rows = self._trace.rows["thread_state_coded"]
+        totals = self._states.totals() if rows else {}
+        self._trace.expect(
+            "thread_state_coded", {name: (rows, *total) for name, total in totals.items()}
         )
-        self._progress("verify", 0, 1)
-        config = {**self._config, "access_mode": "READ_ONLY"}
-        with contextlib.closing(duckdb.connect(self._database, config=config)) as con:
-            verify(con, expected)
-        self._progress("verify", 1, 1)
-        records = sum(self.scan.records().values()) + operations.records
-        return Written(rows, losses, records)
+        names = ("start_ns", "end_ns", "lost_ns")
+        self._trace.expect("thread", totals_of({name: outcomes[name] for name in names}))
+        self._trace.check_at_end(check_states)
 
-    def _told_while_derived(
-        self, con: duckdb.DuckDBPyConnection, rows: dict[str, int]
-    ) -> list[TraceStat]:
-        """Return what could not be worked out of the trace, and count it among the rows."""
-        told = stats_from(con, rows["trace_stat"])
-        rows["trace_stat"] += len(told)
-        return told
-
-    def _write_capture(
-        self,
-        con: duckdb.DuckDBPyConnection,
-        operations: Operations,
-        gpu: GpuRecording,
-        counters: Counters,
-    ) -> int:
-        session = self._spool.session
+    def _write_capture(self, operations: Operations, gpu: GpuRecording, counters: Counters) -> None:
+        session, con = self._spool.session, self._trace.con
         captures = Captures()
         if counters.capture is not None:
             captures.set(counters.capture)
@@ -167,7 +106,7 @@ class Decoding:
         add_gpu_capture(captures, con, session, gpu.verdicts)
         add_event_capture(captures, con, session, self._facts, self._tree.lives())
         captures.set(*operations.phase_failures.captures(self._tree.lives()))
-        return captures.insert(con)
+        captures.insert(self._trace)
 
     def _set_gil(self) -> None:
         ranges = gil_ranges(self._tree.lives(), self._facts.interpreters)
@@ -175,25 +114,25 @@ class Decoding:
             if process_id in ranges:
                 self._states.set_gil(position, ranges[process_id])
 
-    def _write_shims(self, con: duckdb.DuckDBPyConnection) -> tuple[Operations, GpuRecording]:
+    def _write_shims(self) -> tuple[Operations, GpuRecording]:
         path = self._spool.shim_path
         if path is None:
-            return Operations({}, [], [], 0), GpuRecording({}, [], [])
+            return Operations([], [], 0), GpuRecording([], [])
         execs = [(ts_ns, thread_id) for ts_ns, thread_id, *_ in self.scan.execs()]
         is_clean = self._spool.end_ns > 0
         writer = OperationWriter(
-            con, path, is_clean=is_clean, execs=execs,
+            self._trace, path, is_clean=is_clean, execs=execs,
             other_clocks=processes_with(self._facts.other_clocks, self._tree.lives()),
         )  # fmt: skip
-        operations = writer.write(self._progress)
+        operations = writer.write()
         host = self._spool.session.get("host")
         gpu = GpuWriter(
-            con, writer.scan, writer.lives, host=host if isinstance(host, str) else None,
+            self._trace, writer.scan, writer.lives, host=host if isinstance(host, str) else None,
             is_clean=is_clean,
         )  # fmt: skip
-        return operations, gpu.write(self._progress)
+        return operations, gpu.write()
 
-    def _write_states(self, con: duckdb.DuckDBPyConnection) -> None:
+    def _write_states(self) -> None:
         sort_bytes = 0
         while self._states.prepare(_STEP_BYTES):
             sort_bytes = min(sort_bytes + _STEP_BYTES, self.scan.file_bytes)
@@ -202,14 +141,14 @@ class Decoding:
         cycles = int(self.scan.threads()["cycles"].sum())
         estimate = max(3 * cycles, 1)
         while (batch := self._states.next_batch()) is not None:
-            insert_states(con, batch)
+            insert_states(self._trace, batch)
             self._progress("write", min(self._states.row_count, estimate - 1), estimate)
         self._progress("write", estimate, estimate)
 
-    def _write_processes(self, con: duckdb.DuckDBPyConnection, outcomes: NDArray[np.void]) -> int:
+    def _write_processes(self, outcomes: NDArray[np.void]) -> None:
         host = self._spool.session.get("host")
         columns = self._tree.process_columns(outcomes, host if isinstance(host, str) else None)
-        return insert_processes(con, columns)
+        insert_processes(self._trace, columns)
 
     def _decoded(self) -> Decoded:
         return Decoded(
@@ -228,9 +167,7 @@ class Decoding:
 
     def _meta(self, outcomes: NDArray[np.void]) -> dict[str, str]:
         facts: dict[str, object] = {
-            "tool_version": __version__,
             **self._spool.session,
-            "schema_version": str(SCHEMA_VERSION),
             "ended_cleanly": self._spool.end_ns > 0,
             # Not a loss: the time of these follows from the CPU accounting of the OS kernel.
             "inferred_switch_ins": self._states.findings()["inferred_switch_in"][0],

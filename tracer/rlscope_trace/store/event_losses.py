@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from rlscope_trace.store.events import Events
 from rlscope_trace.store.probe_facts import ProbeFacts
-from rlscope_trace.store.stats import MOST, TraceStat
+from rlscope_trace.writer.trace_stats import MOST, TraceStat
 
 # So many processes are told of one by one.
 _MAX_UNSCANNED = 8

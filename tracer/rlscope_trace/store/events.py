@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import duckdb
-
 from rlscope_trace._capture import EventRows, SpoolScan
 from rlscope_trace.store.cuda_rows import CUDA_LAYER, ProbedCudaCalls
-from rlscope_trace.store.database_file import BATCH_ROWS, ReportProgress
 from rlscope_trace.store.probe_facts import ProbeFacts, Site
 from rlscope_trace.store.processes import Columns
-from rlscope_trace.store.row_inserts import insert_rows
 from rlscope_trace.store.spool import RECORD_KINDS
+from rlscope_trace.writer.database_file import BATCH_ROWS
+from rlscope_trace.writer.trace_writer import TraceWriter
 
 # Staged table -> where its rows go, and in which order those of one thread are stored.
 _STAGED = {
@@ -24,9 +22,8 @@ _KINDS = ("call", "gil_release", "sample", "stack")
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """What was written, what could not be read, and what belongs to no thread of the trace."""
+    """What could not be read, and what belongs to no thread of the trace."""
 
-    rows: dict[str, int]
     malformed_count: int
     unknown_thread_count: int
 
@@ -34,40 +31,40 @@ class Events:
 class EventWriter:
     """Copies the events of a spool into a database whose thread table is filled."""
 
-    def __init__(self, con: duckdb.DuckDBPyConnection, scan: SpoolScan) -> None:
-        self._con = con
+    def __init__(self, trace: TraceWriter, scan: SpoolScan) -> None:
+        self._trace = trace
+        self._con = trace.con
         self._scan = scan
         self._rows = EventRows(scan)
 
-    def write(self, facts: ProbeFacts, progress: ReportProgress) -> Events:
+    def write(self, facts: ProbeFacts) -> Events:
         """Write all of them, and the sites; what CUPTI told has been written before."""
-        rows = {"site": self._insert_sites([*facts.sites.values(), *facts.unprobed])}
+        self._insert_sites([*facts.sites.values(), *facts.unprobed])
         records = self._scan.records()
         if not any(records[RECORD_KINDS.index(kind)] for kind in _KINDS):
-            return Events(rows, 0, 0)
+            return Events(0, 0)
         for name, (_, table) in _STAGED.items():
             self._con.execute(f"CREATE TEMP TABLE staged_{name} AS FROM {table} LIMIT 0")
-        rows["stack"] = 0
-        cuda = ProbedCudaCalls(self._con, facts.sites)
+        cuda = ProbedCudaCalls(self._trace, facts.sites)
         while (batch := self._rows.next_batch(BATCH_ROWS)) is not None:
             self._stage_calls(batch["calls"])
             cuda.stage(batch["calls"])
             self._stage_releases(batch["releases"])
             self._stage_samples(batch["samples"])
-            rows["stack"] += self._insert_stacks(batch["stacks"])
-            progress("calls", self._rows.position, self._scan.file_bytes)
-        rows |= self._store() | cuda.store()
-        return Events(rows, self._rows.malformed_count, self._rows.unknown_thread_count)
+            self._insert_stacks(batch["stacks"])
+            self._trace.progress("calls", self._rows.position, self._scan.file_bytes)
+        self._store()
+        cuda.store()
+        return Events(self._rows.malformed_count, self._rows.unknown_thread_count)
 
-    def _store(self) -> dict[str, int]:
-        rows = {}
+    def _store(self) -> None:
         for name, (order, table) in _STAGED.items():
-            (rows[name],) = self._con.execute(
-                f"INSERT INTO {table} SELECT s.* FROM staged_{name} AS s"  # noqa: S608
-                f" JOIN thread AS t USING (thread_id) ORDER BY t.process_id, thread_id, {order}"
-            ).fetchall()[0]
+            self._trace.insert(
+                table,
+                f"SELECT s.* FROM staged_{name} AS s"  # noqa: S608
+                f" JOIN thread AS t USING (thread_id) ORDER BY t.process_id, thread_id, {order}",
+            )
             self._con.execute(f"DROP TABLE staged_{name}")
-        return rows
 
     # DuckDB finds the numpy columns below by the name of the parameter that holds them.
 
@@ -88,17 +85,15 @@ class EventWriter:
             " nullif(stack_id, 0) FROM batch"
         )
 
-    def _insert_stacks(self, stacks: Sequence[tuple[int, bytes]]) -> int:
+    def _insert_stacks(self, stacks: Sequence[tuple[int, bytes]]) -> None:
         for first in range(0, len(stacks), BATCH_ROWS):
             chunk = stacks[first : first + BATCH_ROWS]
             ids = [stack_id for stack_id, _ in chunk]
             texts = [text.decode("utf-8", "replace").removesuffix("\n") for _, text in chunk]
-            self._con.execute(
-                "INSERT INTO stack SELECT unnest(?), string_split(unnest(?), chr(10))", [ids, texts]
-            )
-        return len(stacks)
+            query = "SELECT unnest(?), string_split(unnest(?), chr(10))"
+            self._trace.insert("stack", query, values=[ids, texts])
 
-    def _insert_sites(self, sites: Sequence[Site]) -> int:
+    def _insert_sites(self, sites: Sequence[Site]) -> None:
         numbers = iter(range(max((site.site_id for site in sites), default=0) + 1, 2**31))
         rows = [
             (
@@ -108,4 +103,4 @@ class EventWriter:
             )
             for site in sites
         ]  # fmt: skip
-        return insert_rows(self._con, "site", rows)
+        self._trace.insert_rows("site", rows)

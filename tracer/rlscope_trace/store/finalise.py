@@ -2,9 +2,7 @@
 
 import contextlib
 import shlex
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
@@ -16,64 +14,37 @@ from rlscope_trace.errors import (
     VerificationError,
     reason_of,
 )
-from rlscope_trace.outputs.place import PRIVATE_MODE, open_place
-from rlscope_trace.store.database_file import (
-    DATABASE_NAME,
-    Complete,
-    ReportProgress,
-    is_interrupt,
-)
+from rlscope_trace.outputs.place import PRIVATE_MODE
 from rlscope_trace.store.decoding import Decoding
 from rlscope_trace.store.spool import Spool
-from rlscope_trace.store.stats import TraceStat
+from rlscope_trace.writer.database_file import ReportProgress, is_interrupt
+from rlscope_trace.writer.trace_writer import TraceWriter, write_trace
 
 
-@dataclass(frozen=True, slots=True)
-class FinaliseReport:
-    """What finalise wrote."""
-
-    output: Path
-    rows: dict[str, int]
-    """Rows by table."""
-    records: int
-    """Records read from the spool."""
-    losses: tuple[TraceStat, ...]
-    file_bytes: int
-    duration_s: float
-
-
-def finalise(  # noqa: PLR0913 - one parameter per choice
+@contextlib.contextmanager
+def finalise(
     spool: Spool,
     output: Path,
     *,
     overwrite: bool,
-    complete: Complete,
     progress: ReportProgress,
     mode: int = PRIVATE_MODE,
-) -> FinaliseReport:
-    """Write the trace database of a spool, and delete the spool once the database is verified.
+) -> Iterator[TraceWriter]:
+    """Yield the trace of a spool, for the caller to add what is derived: see write_trace().
 
-    complete(con) adds what is derived, before the file is closed and verified. progress(step, done,
-    total) is called about every 64 MiB or half a million rows. On any failure, Ctrl-C included,
-    the output is left alone, the spool stays, and the error says how to try again.
+    When the block ends the trace is verified and published, and the spool is deleted.
+    progress(step, done, total) is called about every 64 MiB or half a million rows. On any failure,
+    also one in the block, Ctrl-C included, the output is left alone, the spool stays, and the error
+    says how to try again.
     """
-    started = time.monotonic()
-    with _explained(spool, output), open_place(output) as place:
-        place.refuse_existing(overwrite=overwrite)
-        with place.unfinished() as folder:
-            written = Decoding(spool, folder.path, progress).write(complete)
-            file_bytes = place.publish(folder, DATABASE_NAME, overwrite=overwrite, mode=mode)
+    with _explained(spool, output), write_trace(
+        output, overwrite=overwrite, progress=progress, mode=mode
+    ) as trace:  # fmt: skip
+        Decoding(spool, trace).write()
+        yield trace
     # The trace is safe: a spool that cannot be deleted is no failure.
     with contextlib.suppress(OSError):
         spool.remove()
-    return FinaliseReport(
-        output=output,
-        rows=written.rows,
-        records=written.records,
-        losses=tuple(written.losses),
-        file_bytes=file_bytes,
-        duration_s=time.monotonic() - started,
-    )
 
 
 def recover_hint(spool: Spool) -> str:

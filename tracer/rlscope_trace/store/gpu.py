@@ -8,23 +8,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlscope_trace._capture import ShimGpuReader, shim_gpu_names
-from rlscope_trace.store.database_file import BATCH_ROWS
 from rlscope_trace.store.gpu_facts import GpuFacts
 from rlscope_trace.store.gpu_inserts import Staging, insert_memory, insert_overheads
 from rlscope_trace.store.gpu_losses import GpuCuts, gpu_stats
 from rlscope_trace.store.gpu_names import GpuNames
 from rlscope_trace.store.strings import Strings
 from rlscope_trace.store.thread_lives import NOBODY
+from rlscope_trace.writer.database_file import BATCH_ROWS
 
 if TYPE_CHECKING:
-    import duckdb
     from numpy.typing import NDArray
 
     from rlscope_trace._capture import ShimScan
-    from rlscope_trace.store.captures import Capture
-    from rlscope_trace.store.database_file import ReportProgress
-    from rlscope_trace.store.stats import TraceStat
     from rlscope_trace.store.thread_lives import ThreadLives
+    from rlscope_trace.writer.captures import Capture
+    from rlscope_trace.writer.trace_stats import TraceStat
+    from rlscope_trace.writer.trace_writer import TraceWriter
 
     Columns = dict[str, NDArray[Any]]
 
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 class GpuRecording:
     """What was written of the GPU."""
 
-    rows: dict[str, int]
-    """By table."""
     losses: list[TraceStat]
     verdicts: list[Capture]
     """What was measured of which process; of no others anything is known."""
@@ -45,7 +42,7 @@ class GpuWriter:
 
     def __init__(
         self,
-        con: duckdb.DuckDBPyConnection,
+        trace: TraceWriter,
         scan: ShimScan,
         lives: ThreadLives,
         *,
@@ -53,37 +50,35 @@ class GpuWriter:
         is_clean: bool,
     ) -> None:
         """`is_clean`: the recorder lived to end the recording."""
-        self._con = con
+        self._trace = trace
         self._scan = scan
         self._lives = lives
         self._pids = np.array(scan.source_pids(), dtype=np.int64)
         self._reader = ShimGpuReader(scan, start_ns=lives.start_ns)
-        self._strings = Strings(con)
+        self._strings = Strings(trace)
         self._names = GpuNames(shim_gpu_names(scan), self._strings)
-        self._facts = GpuFacts(con, scan, lives, host)
+        self._facts = GpuFacts(trace, scan, lives, host)
         self._cuts = GpuCuts(is_clean=is_clean)
-        self._rows = dict.fromkeys(("gpu_overhead", "gpu_memory"), 0)
 
-    def write(self, progress: ReportProgress) -> GpuRecording:
+    def write(self) -> GpuRecording:
         """Fill the tables."""
-        calls = Staging(self._con, "cuda_call_coded")
-        activities = Staging(self._con, "gpu_activity_coded")
+        calls = Staging(self._trace, "cuda_call_coded")
+        activities = Staging(self._trace, "gpu_activity_coded")
         total = max(self._scan.records, 1)
         done = 0
         while (part := self._reader.next(BATCH_ROWS)) is not None:
             calls.add(self._calls(part[0]))
             activities.add(self._activities(part[1]))
-            self._rows["gpu_overhead"] += insert_overheads(self._con, self._overheads(part[2]))
-            self._rows["gpu_memory"] += insert_memory(self._con, self._memories(part[3]))
+            insert_overheads(self._trace, self._overheads(part[2]))
+            insert_memory(self._trace, self._memories(part[3]))
             done += sum(len(columns["source"]) for columns in part)
-            progress("gpu", min(done, total - 1), total)
-        self._rows["cuda_call_coded"] = calls.store()
-        self._rows["gpu_activity_coded"] = activities.store()
-        self._rows["string"] = self._strings.insert()
-        self._rows |= self._facts.write()
-        progress("gpu", total, total)
+            self._trace.progress("gpu", min(done, total - 1), total)
+        calls.store()
+        activities.store()
+        self._strings.insert()
+        self._facts.write()
+        self._trace.progress("gpu", total, total)
         return GpuRecording(
-            rows=self._rows,
             losses=gpu_stats(self._scan, self._reader, self._facts, self._cuts),
             verdicts=self._facts.verdicts(self._reader),
         )

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_trace.store.capture_rows import verdict_of
-from rlscope_trace.store.captures import Capture
+from rlscope_trace.writer.captures import Capture
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import duckdb
 
-    from rlscope_trace.store.captures import Captures
+    from rlscope_trace.writer.captures import Captures
 
 _ACTIVITY = "gpu_activity"
 

@@ -24,16 +24,14 @@ from rlscope_trace.store.gpu_verdicts import (
     kinds_of,
     verdicts_of,
 )
-from rlscope_trace.store.row_inserts import insert_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import duckdb
-
     from rlscope_trace._capture import ShimGpuReader, ShimScan
-    from rlscope_trace.store.captures import Capture
     from rlscope_trace.store.thread_lives import ThreadLives
+    from rlscope_trace.writer.captures import Capture
+    from rlscope_trace.writer.trace_writer import TraceWriter
 
 # Of rls_shim_gpu_lost.what.
 NOT_FETCHED = 4
@@ -46,10 +44,10 @@ class GpuFacts:
     """The facts of one spool, with the processes they belong to."""
 
     def __init__(
-        self, con: duckdb.DuckDBPyConnection, scan: ShimScan, lives: ThreadLives, host: str | None
+        self, trace: TraceWriter, scan: ShimScan, lives: ThreadLives, host: str | None
     ) -> None:
         """`host`: the machine that was recorded."""
-        self._con = con
+        self._trace = trace
         self._scan = scan
         self._lives = lives
         self.devices = GpuDevices(scan, host)
@@ -57,17 +55,12 @@ class GpuFacts:
         self._statuses: list[dict[str, Any]] = shim_gpu_statuses(scan)
         self._last = {status["source"]: status for status in self._statuses}
 
-    def write(self) -> dict[str, int]:
-        """Fill gpu_status, gpu_device and gpu_stream, and when CUPTI told of calls; count rows."""
-        rows: dict[str, list[tuple[Any, ...]]] = {
-            "gpu_status": list(self._status_rows()),
-            "gpu_device": list(self.devices.rows()),
-            "gpu_stream": list(self._stream_rows()),
-        }
-        for table, values in rows.items():
-            insert_rows(self._con, table, values)
-        insert_intervals(self._con, self._call_statuses(), self._lives)
-        return {table: len(values) for table, values in rows.items()}
+    def write(self) -> None:
+        """Fill gpu_status, gpu_device and gpu_stream, and when CUPTI told of calls."""
+        self._trace.insert_rows("gpu_status", list(self._status_rows()))
+        self._trace.insert_rows("gpu_device", list(self.devices.rows()))
+        self._trace.insert_rows("gpu_stream", list(self._stream_rows()))
+        insert_intervals(self._trace.con, self._call_statuses(), self._lives)
 
     def has_calls(self, source: int) -> bool:
         """Tell whether the calls of a process were recorded, so that each activity has one."""

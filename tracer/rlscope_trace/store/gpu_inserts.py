@@ -1,7 +1,6 @@
 """GPU records into the tables of the database, sorted: they come in the order CUPTI gave them.
 
 They wait in temporary tables, which DuckDB keeps on the disk where they do not fit into memory.
-DuckDB finds the columns by the name of the parameter that holds them.
 """
 
 from __future__ import annotations
@@ -9,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import duckdb
     from numpy.typing import NDArray
+
+    from rlscope_trace.writer.trace_writer import TraceWriter
 
     Columns = dict[str, NDArray[Any]]
 
@@ -51,49 +51,46 @@ _MEMORY_KINDS = (
 class Staging:
     """Rows on their way into a table that is sorted."""
 
-    def __init__(self, con: duckdb.DuckDBPyConnection, table: str) -> None:
+    def __init__(self, trace: TraceWriter, table: str) -> None:
         """`table`: cuda_call_coded or gpu_activity_coded."""
-        self._con = con
+        self._trace = trace
         self._table = table
         self._staged = f"temp.staged_{table}"
-        con.execute(f"CREATE TEMP TABLE staged_{table} ({_STAGED[table]})")
+        trace.con.execute(f"CREATE TEMP TABLE staged_{table} ({_STAGED[table]})")
 
     def add(self, batch: Columns) -> None:
         """Add rows: columns named as in the table, with process_id; 0 and ~0 stand for none."""
         names = [column.split()[0] for column in _STAGED[self._table].split(", ")]
         if len(batch[names[0]]):
             selection = ", ".join(names)
-            # Names of our own.
-            self._con.execute(f"INSERT INTO {self._staged} SELECT {selection} FROM batch")  # noqa: S608
+            # Names of our own; DuckDB finds the columns by the name of the parameter.
+            self._trace.con.execute(f"INSERT INTO {self._staged} SELECT {selection} FROM batch")  # noqa: S608
 
-    def store(self) -> int:
-        """Move the rows into the table, in its order; return how many."""
-        self._con.execute(
-            f"INSERT INTO {self._table} {_SORTED[self._table].format(staged=self._staged)}"
-        )
-        count_sql = f"SELECT count(*) FROM {self._staged}"  # noqa: S608
-        ((count,),) = self._con.execute(count_sql).fetchall()
-        self._con.execute(f"DROP TABLE {self._staged}")
-        return int(count)
+    def store(self) -> None:
+        """Move the rows into the table, in its order."""
+        self._trace.insert(self._table, _SORTED[self._table].format(staged=self._staged))
+        self._trace.con.execute(f"DROP TABLE {self._staged}")
 
 
-def insert_overheads(con: duckdb.DuckDBPyConnection, batch: Columns) -> int:
+def insert_overheads(trace: TraceWriter, batch: Columns) -> None:
     """Insert process_id, thread_id (0: none), start_ns, end_ns and CUPTI's kind."""
-    con.execute(
-        "INSERT INTO gpu_overhead SELECT process_id, nullif(thread_id, 0), start_ns, end_ns,"
+    trace.insert(
+        "gpu_overhead",
+        "SELECT process_id, nullif(thread_id, 0), start_ns, end_ns,"
         " coalesce(list_extract(?, what::INTEGER + 1), 'other') FROM batch",
+        batch,
         [list(_OVERHEAD_KINDS)],
     )
-    return len(batch["process_id"])
 
 
-def insert_memory(con: duckdb.DuckDBPyConnection, batch: Columns) -> int:
+def insert_memory(trace: TraceWriter, batch: Columns) -> None:
     """Insert what programs allocated and freed, with CUPTI's kinds of memory."""
-    con.execute(
-        "INSERT INTO gpu_memory SELECT process_id, if(device > 2147483647, NULL, device),"
+    trace.insert(
+        "gpu_memory",
+        "SELECT process_id, if(device > 2147483647, NULL, device),"
         " nullif(context, 4294967295), ts_ns, if(is_release <> 0, 'free', 'allocate'),"
         " coalesce(list_extract(?, memory_kind::INTEGER + 1), 'other'),"
         " least(bytes, 9223372036854775807), address, nullif(correlation, 0) FROM batch",
+        batch,
         [list(_MEMORY_KINDS)],
     )
-    return len(batch["process_id"])

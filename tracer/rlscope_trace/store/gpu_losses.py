@@ -10,8 +10,8 @@ import numpy as np
 from rlscope_trace._capture import shim_gpu_cut_names, shim_gpu_lost, shim_gpu_repeated
 from rlscope_trace.store.gpu_devices import INT64_MAX, int64
 from rlscope_trace.store.gpu_facts import NOT_FETCHED
-from rlscope_trace.store.stats import TraceStat
 from rlscope_trace.store.thread_lives import ELSEWHEN, OUTSIDE
+from rlscope_trace.writer.trace_stats import TraceStat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.schema.facts.coverage import COVERAGE
 from rlscope_analysis.schema.facts.fact import Fact
-from rlscope_trace.store.captures import Capture
 from rlscope_trace.store.gpu_devices import INT64_MAX
+from rlscope_trace.writer.captures import Capture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -1,23 +1,23 @@
-"""Columns of operations into the tables of the database: row by row it would take minutes.
+"""Columns of operations into the tables of the database. 0 and "" stand for none."""
 
-DuckDB finds the columns by the name of the parameter that holds them. 0 and "" stand for none.
-"""
+from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-Columns = dict[str, NDArray[Any]]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rlscope_trace.writer.trace_writer import TraceWriter
+
+Columns: TypeAlias = dict[str, NDArray[Any]]
 
 
-def insert_operations(con: duckdb.DuckDBPyConnection, batch: Columns) -> None:
+def insert_operations(trace: TraceWriter, batch: Columns) -> None:
     """Insert thread_id, start_ns, end_ns (ns) and path_id."""
-    con.execute(
-        "INSERT INTO operation_coded SELECT thread_id, start_ns, end_ns, path_id FROM batch"
-    )
+    trace.insert("operation_coded", "SELECT thread_id, start_ns, end_ns, path_id FROM batch", batch)
 
 
 def texts_column(values: Sequence[str | None]) -> NDArray[Any]:
@@ -27,35 +27,37 @@ def texts_column(values: Sequence[str | None]) -> NDArray[Any]:
     return column
 
 
-def insert_paths(con: duckdb.DuckDBPyConnection, batch: Columns) -> int:
-    """Insert the columns of operation_path, `parent` being the path around; return how many."""
-    con.execute(
-        "INSERT INTO operation_path (path_id, parent_path_id, name, domain, category, source,"
-        " depth, color) SELECT path_id, nullif(parent, 0), name, nullif(domain, ''),"
-        " nullif(category, ''), source, depth, nullif(color, 0) FROM batch"
+def insert_paths(trace: TraceWriter, batch: Columns) -> None:
+    """Insert the columns of operation_path, `parent` being the path around."""
+    trace.insert(
+        "operation_path (path_id, parent_path_id, name, domain, category, source, depth, color)",
+        "SELECT path_id, nullif(parent, 0), name, nullif(domain, ''), nullif(category, ''), source,"
+        " depth, nullif(color, 0) FROM batch",
+        batch,
     )
-    return len(batch["path_id"])
 
 
-def insert_async_ranges(con: duckdb.DuckDBPyConnection, batch: Columns) -> int:
-    """Insert start/end ranges in their order (ns); return how many."""
-    con.execute(
-        "INSERT INTO async_range SELECT process_id, start_ns, end_ns, name, nullif(domain, '')"
-        " FROM batch ORDER BY process_id, start_ns"
+def insert_async_ranges(trace: TraceWriter, batch: Columns) -> None:
+    """Insert start/end ranges in their order (ns)."""
+    trace.insert(
+        "async_range",
+        "SELECT process_id, start_ns, end_ns, name, nullif(domain, '')"
+        " FROM batch ORDER BY process_id, start_ns",
+        batch,
     )
-    return len(batch["start_ns"])
 
 
-def insert_marks(con: duckdb.DuckDBPyConnection, batch: Columns) -> int:
-    """Insert marks in their order (ts_ns); return how many."""
-    con.execute(
-        "INSERT INTO mark SELECT thread_id, ts_ns, name, nullif(domain, ''), nullif(category, '')"
-        " FROM batch ORDER BY process_id, thread_id, ts_ns"
+def insert_marks(trace: TraceWriter, batch: Columns) -> None:
+    """Insert marks in their order (ts_ns)."""
+    trace.insert(
+        "mark",
+        "SELECT thread_id, ts_ns, name, nullif(domain, ''), nullif(category, '')"
+        " FROM batch ORDER BY process_id, thread_id, ts_ns",
+        batch,
     )
-    return len(batch["ts_ns"])
 
 
-def insert_payloads(con: duckdb.DuckDBPyConnection, batch: Columns) -> None:
+def insert_payloads(trace: TraceWriter, batch: Columns) -> None:
     """Insert the payloads of operations, whose 64 bits are what payload_type says."""
     batch = {
         **{name: batch[name] for name in ("thread_id", "start_ns", "path_id", "payload_type")},
@@ -64,8 +66,10 @@ def insert_payloads(con: duckdb.DuckDBPyConnection, batch: Columns) -> None:
         "as_double": batch["payload"].view(np.float64),
     }
     # The types of payloads are those of enum rls_shim_payload.
-    con.execute(
-        "INSERT INTO operation_payload SELECT thread_id, start_ns, path_id,"
+    trace.insert(
+        "operation_payload",
+        "SELECT thread_id, start_ns, path_id,"
         " CASE payload_type WHEN 1 THEN as_unsigned::HUGEINT WHEN 2 THEN as_signed::HUGEINT END,"
-        " CASE payload_type WHEN 3 THEN as_double END FROM batch"
+        " CASE payload_type WHEN 3 THEN as_double END FROM batch",
+        batch,
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rlscope_trace import _capture
 from rlscope_trace.store.nested_ranges import NestedRanges
-from rlscope_trace.store.stats import TraceStat
+from rlscope_trace.writer.trace_stats import TraceStat
 
 
 @dataclass(slots=True)

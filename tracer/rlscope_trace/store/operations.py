@@ -4,12 +4,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
 from rlscope_trace._capture import ShimScan
-from rlscope_trace.store.database_file import BATCH_ROWS, ReportProgress
 from rlscope_trace.store.nested_ranges import nest_ranges
 from rlscope_trace.store.operation_inserts import (
     Columns,
@@ -23,9 +21,11 @@ from rlscope_trace.store.operation_keys import OperationKeys
 from rlscope_trace.store.operation_losses import Cuts, shim_stats
 from rlscope_trace.store.operation_paths import OperationPaths
 from rlscope_trace.store.phase_failures import PhaseFailures
-from rlscope_trace.store.stats import TraceStat
 from rlscope_trace.store.thread_lives import ELSEWHEN, NOBODY, Life, ThreadLives
 from rlscope_trace.store.thread_ranges import ThreadRanges
+from rlscope_trace.writer.database_file import BATCH_ROWS
+from rlscope_trace.writer.trace_stats import TraceStat
+from rlscope_trace.writer.trace_writer import TraceWriter
 
 # Marks and start/end ranges are described so many at a time.
 _DESCRIBED_ROWS = 1 << 16
@@ -35,8 +35,6 @@ _DESCRIBED_ROWS = 1 << 16
 class Operations:
     """What was written of the operations."""
 
-    rows: dict[str, int]
-    """By table."""
     losses: list[TraceStat]
     processes: list[int]
     """Those whose ranges were read."""
@@ -50,7 +48,7 @@ class OperationWriter:
 
     def __init__(
         self,
-        con: duckdb.DuckDBPyConnection,
+        trace: TraceWriter,
         shim_file: Path,
         *,
         is_clean: bool,
@@ -62,21 +60,20 @@ class OperationWriter:
         `other_clocks`: process_id of those whose times are not ours: what they told is counted and
         left out.
         """
-        self._con = con
+        self._trace = trace
         self._is_clean = is_clean
         self.scan = self._scan = ShimScan(str(shim_file))
-        self.lives = self._lives = ThreadLives(con, self._scan.source_pids(), execs, other_clocks)
+        self.lives = self._lives = ThreadLives(
+            trace.con, self._scan.source_pids(), execs, other_clocks
+        )
         self._keys = OperationKeys(self._scan.names())
         self._paths = OperationPaths(self._keys.lost)
         self._cuts = Cuts()
-        self._rows: dict[str, int] = {}
         self._phase_failures = PhaseFailures()
 
-    def write(self, progress: ReportProgress) -> Operations:
+    def write(self) -> Operations:
         """Fill the tables."""
-        self._rows = dict.fromkeys(
-            ("operation_coded", "operation_payload", "operation_path", "async_range", "mark"), 0
-        )
+        progress, rows = self._trace.progress, self._trace.rows
         tenancies = self._scan.tenancies()
         total = max(int(tenancies["ranges"].sum()), 1)
         ranges = ThreadRanges(self._scan, self._keys, self._cuts, is_clean=self._is_clean)
@@ -92,14 +89,13 @@ class OperationWriter:
                 if count >= BATCH_ROWS:
                     self._insert(waiting, lives)
                     waiting, count = [], 0
-            progress("operations", min(self._rows["operation_coded"] + count, total - 1), total)
+            progress("operations", min(rows["operation_coded"] + count, total - 1), total)
         self._insert(waiting, lives)
         self._insert_paths()
         self._insert_async()
         self._insert_marks(tenancies)
         progress("operations", total, total)
         return Operations(
-            rows=self._rows,
             losses=shim_stats(self._scan.losses(), self._cuts),
             processes=self._lives.process_ids(),
             records=self._scan.records,
@@ -145,13 +141,11 @@ class OperationWriter:
             "payload": ranges["payload"][order],
             "payload_type": ranges["payload_type"][order],
         }
-        insert_operations(self._con, batch)
-        self._rows["operation_coded"] += len(order)
+        insert_operations(self._trace, batch)
         has_payload = batch["payload_type"] != 0
         if has_payload.any():
             batch = {name: column[has_payload] for name, column in batch.items()}
-            insert_payloads(self._con, batch)
-            self._rows["operation_payload"] += len(batch["path_id"])
+            insert_payloads(self._trace, batch)
 
     def _insert_paths(self) -> None:
         paths = list(self._paths.ids.items())
@@ -161,7 +155,7 @@ class OperationWriter:
             "parent": np.array([parent for (parent, _), _ in paths], dtype=np.int32),
             "depth": np.array(self._paths.depths, dtype=np.uint16),
         }
-        self._rows["operation_path"] = insert_paths(self._con, batch)
+        insert_paths(self._trace, batch)
         self._cuts.misplaced = self._paths.misplaced_count
 
     def _insert_async(self) -> None:
@@ -171,7 +165,7 @@ class OperationWriter:
         ]
         rows = _sorted(found, ("process_id", "start_ns"))
         for batch in self._described(rows):
-            self._rows["async_range"] += insert_async_ranges(self._con, batch)
+            insert_async_ranges(self._trace, batch)
 
     def _async_of(self, pid: int, told: NDArray[np.void]) -> Columns:
         """Return the start/end ranges of a process, cut at what was recorded of it."""
@@ -202,7 +196,7 @@ class OperationWriter:
         ]
         rows = _sorted(found, ("process_id", "thread_id", "ts_ns"))
         for batch in self._described(rows):
-            self._rows["mark"] += insert_marks(self._con, batch)
+            insert_marks(self._trace, batch)
 
     def _without_failures(
         self, marks: NDArray[np.void], tenancies: NDArray[np.void]

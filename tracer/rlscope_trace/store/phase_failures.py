@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_analysis.schema.vocabulary import PHASES_CAPTURE
-from rlscope_trace.store.captures import Capture
 from rlscope_trace.store.gil_ranges import life_of
 from rlscope_trace.store.processes import Life
+from rlscope_trace.writer.captures import Capture
 
 # As in failures.py: what such a mark begins with, and how many kinds of them a process tells.
 _PREFIX = "adapter failed"

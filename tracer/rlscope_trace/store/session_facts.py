@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.schema.facts.fact import fact_of
-from rlscope_trace.store.row_inserts import stored
+from rlscope_trace.writer.row_inserts import stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

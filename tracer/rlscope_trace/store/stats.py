@@ -1,62 +1,14 @@
-"""What a trace lacks, as rows of trace_stat: a row for every loss."""
+"""What the recorder and the disk lost of a spool, as rows of trace_stat."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import duckdb
-
-from rlscope_analysis.schema.facts.losses import LOSSES
-from rlscope_trace.store.row_inserts import insert_rows
 from rlscope_trace.store.spool import RECORD_KINDS, Loss, Spool
+from rlscope_trace.writer.trace_stats import MOST, TraceStat
 
 _DEFAULT_RING_MIB = 32
 # So many rings are told of one by one.
 _MAX_RINGS = 64
-# What a column of a count holds.
-MOST = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class TraceStat:
-    """One row of trace_stat. count and first_ns are None where they are not known."""
-
-    code: str
-    """Of rlscope_analysis.schema.facts.losses."""
-    count: int | None
-    first_ns: int | None = None
-    cpu: int | None = None
-    record: str | None = None
-    pid: int | None = None
-    bytes: int | None = None
-    detail: str | None = None
-
-    @property
-    def kind(self) -> str:
-        """How it was lost: as in trace_stat."""
-        return LOSSES[self.code].kind
-
-    @property
-    def row(self) -> tuple[str | int | None, ...]:
-        """All columns of trace_stat."""
-        return tuple(getattr(self, name) for name in STAT_COLUMNS)
-
-
-STAT_COLUMNS = ("kind", "code", "count", "first_ns", "cpu", "record", "pid", "bytes", "detail")
-
-
-def insert_losses(con: duckdb.DuckDBPyConnection, losses: Sequence[TraceStat]) -> int:
-    """Insert a row of trace_stat for each; return how many."""
-    return insert_rows(con, "trace_stat", [loss.row for loss in losses])
-
-
-def stats_from(con: duckdb.DuckDBPyConnection, first: int) -> list[TraceStat]:
-    """Return the rows of trace_stat from this one on, counted from 0 as they were inserted."""
-    rows = con.execute(
-        "SELECT code, count, first_ns, cpu, record, pid, bytes, detail FROM trace_stat"
-        " ORDER BY rowid OFFSET ?",
-        [first],
-    ).fetchall()
-    return [TraceStat(*row) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)

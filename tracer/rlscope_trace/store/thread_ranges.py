@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlscope_trace._capture import PhaseNames, ShimRangeReader, merge_phases
-from rlscope_trace.store.database_file import BATCH_ROWS
 from rlscope_trace.store.operation_losses import Cuts
 from rlscope_trace.store.thread_lives import TOO_LATE_NS
+from rlscope_trace.writer.database_file import BATCH_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,13 +1,14 @@
-"""Proves that a database holds the columns that were put into it."""
+"""Proves that a database holds what was put into it."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import duckdb
 import numpy as np
+from numpy.typing import NDArray
 
 from rlscope_trace.errors import VerificationError
-from rlscope_trace.importers.columns import Column, Table
-from rlscope_trace.store.verify import exact_sum
+from rlscope_trace.writer.columns import Column, Table
 
 # Per column: how many values, and their sum, minimum and maximum; of text, of its UTF-8 bytes.
 Totals = dict[str, tuple[int, int | None, int | None, int | None]]
@@ -18,7 +19,17 @@ def totals_of(table: Table) -> Totals:
     return {name: _total(column) for name, column in table.items()}
 
 
-def check_stored(con: duckdb.DuckDBPyConnection, expected: Mapping[str, Totals]) -> None:
+def check_rows(con: duckdb.DuckDBPyConnection, expected: Mapping[str, int]) -> None:
+    """Compare the rows of the tables of a reopened database; VerificationError at a difference."""
+    counts = ", ".join(f"(SELECT count(*) FROM {table})" for table in expected)  # noqa: S608
+    for table, found in zip(expected, con.execute(f"SELECT {counts}").fetchall()[0], strict=True):
+        if found != expected[table]:
+            raise VerificationError(
+                f"{expected[table]} rows of {table} were written, {found} are stored"
+            )
+
+
+def check_totals(con: duckdb.DuckDBPyConnection, expected: Mapping[str, Totals]) -> None:
     """Compare a reopened database with the totals; VerificationError at a difference."""
     for table, totals in expected.items():
         is_text = {
@@ -52,3 +63,9 @@ def _total(column: Column) -> tuple[int, int | None, int | None, int | None]:
     if not values:
         return 0, None, None, None
     return len(values), sum(values), min(values), max(values)
+
+
+def exact_sum(numbers: NDArray[Any]) -> int:
+    """Add up integers of any size without overflow, whatever a damaged file holds."""
+    wide = numbers.astype(np.int64, copy=False)
+    return (int((wide >> 32).sum()) << 32) + int((wide & 0xFFFFFFFF).sum())

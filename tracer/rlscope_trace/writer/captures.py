@@ -6,14 +6,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.schema.facts.coverage import COVERAGE
-from rlscope_trace.store.row_inserts import insert_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    import duckdb
-
     from rlscope_analysis.schema.facts.fact import Fact
+    from rlscope_trace.writer.trace_writer import TraceWriter
 
 CAPTURE_COLUMNS = (
     "process_id", "kind", "measured", "part", "code", "subject", "detail", "count", "ts_ns",
@@ -74,7 +72,7 @@ class Captures:
         """Return what was set for a kind."""
         return [capture for capture in self._found.values() if capture.kind == kind]
 
-    def insert(self, con: duckdb.DuckDBPyConnection) -> int:
-        """Write the table; return how many rows."""
+    def insert(self, trace: TraceWriter) -> None:
+        """Write the table."""
         rows = [row for capture in self._found.values() for row in capture.rows()]
-        return insert_rows(con, "capture", rows)
+        trace.insert_rows("capture", rows)

@@ -24,8 +24,6 @@ DATABASE_CONFIG: dict[str, str | bool | int | float | list[str]] = {
 # to hear of it.
 _DUCKDB_INTERRUPTED = "Query interrupted"
 
-Complete = Callable[[duckdb.DuckDBPyConnection], None]
-"""Adds what is derived to a database whose tables are filled."""
 ReportProgress = Callable[[str, int, int], None]
 """Called with the name of a step, how much of it is done, and how much there is."""
 
