@@ -1,12 +1,14 @@
 // The entry of a late attach: called by the recorder in a thread that it stopped, so it must only
 // start a thread of its own and return.
-#include "late.h"
-
 #include <errno.h>
 #include <string.h>
 #include <sys/prctl.h>
 
-#include "cupti.h"
+#include "cupti_start.h"
+#include "late_python.h"
+#include "late_scan.h"
+#include "process.h"
+#include "thread.h"
 
 #define EXPORTED __attribute__((visibility("default")))
 

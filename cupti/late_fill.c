@@ -1,10 +1,12 @@
 // Fills the slots of an NVTX instance that was found in memory.
+#include "late_fill.h"
+
 #include <dlfcn.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "late.h"
+#include "filter.h"
 #include "late_nvtx.h"
 #include "nvtx.h"
 

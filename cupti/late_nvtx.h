@@ -35,8 +35,4 @@ enum {
 // Whether `words`, a copy of what lies at `address`, is an NVTX instance.
 bool rls_late_is_nvtx(const uint64_t* words, uint64_t address);
 
-struct rls_late_status;
-// Fills the slots of the instance at `address`, which was found in the object `path`.
-void rls_late_fill(uint64_t address, const char* path, struct rls_late_status* status);
-
 #endif  // RLS_LATE_NVTX_H

@@ -2,13 +2,14 @@
 // without a tool is mended by late_repair.py, which runs inside the interpreter.
 //
 // Everything is resolved by name, as this library must load into programs without Python.
+#include "late_python.h"
+
 #include <dlfcn.h>
 #include <link.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-
-#include "late.h"
 
 // How long the main thread may take to come by before we take the interpreter's lock ourselves.
 #define MAIN_THREAD_WAIT_NS 250000000L

@@ -3,6 +3,8 @@
 // An instance holds pointers before anything runs, so it lies in the initialised data of its
 // object: in a private, writable mapping of a file. Objects may be unloaded while we look, so
 // nothing is read with a load: the kernel copies, and says so when there is nothing.
+#include "late_scan.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +13,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "late.h"
+#include "late_fill.h"
 #include "late_nvtx.h"
 
 #define CHUNK_BYTES (1U << 20)
@@ -23,30 +25,6 @@ struct region {
   uint64_t end;
   char path[MAX_PATH];
 };
-
-static bool has_table(const uint64_t* words, uint64_t address, unsigned* word, unsigned* slot,
-                      unsigned slots) {
-  if (words[(*word)++] != 0) return false;
-  for (unsigned i = 0; i < slots; ++i) {
-    if (words[(*word)++] != address + 8U * (*slot)++) return false;
-  }
-  return words[(*word)++] == 0;
-}
-
-bool rls_late_is_nvtx(const uint64_t* words, uint64_t address) {
-  static const unsigned kSlots[NVTX_MODULES] = {NVTX_SLOTS_CORE,   NVTX_SLOTS_CUDA,
-                                                NVTX_SLOTS_OPENCL, NVTX_SLOTS_CUDART,
-                                                NVTX_SLOTS_CORE2,  NVTX_SLOTS_SYNC};
-  if (words[NVTX_WORD_CALLBACKS] != 16 || words[NVTX_WORD_VERSION_INFO] != 24) return false;
-  if ((uint32_t)words[0] > NVTX_STATE_COMPLETE || (uint32_t)words[4] != 3) return false;
-  if (words[2] == 0 || words[5] == 0) return false;
-  unsigned word = NVTX_WORD_SLOTS + NVTX_SLOTS;
-  unsigned slot = NVTX_WORD_SLOTS;
-  for (unsigned module = 0; module < NVTX_MODULES; ++module) {
-    if (!has_table(words, address, &word, &slot, kSlots[module])) return false;
-  }
-  return true;
-}
 
 static size_t copy_memory(uint64_t address, void* buffer, size_t bytes) {
   struct iovec local = {buffer, bytes};

@@ -1,6 +1,7 @@
 // The reader of /proc/self/maps in the shim is C, and private to its file.
 #include "late_maps.h"
 
+#include "cupti/late_nvtx.c"
 #include "cupti/late_scan.c"
 
 void rls_late_fill(uint64_t address, const char* path, struct rls_late_status* status) {

@@ -2,6 +2,7 @@
 
 import ast
 import fnmatch
+import graphlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,6 +98,11 @@ INCLUDES = {
     "tracer/native/loops": r"loops\.h|nvtx_client\.h",
     "analysis/native": r"[a-z_]+\.h",
 }
+# Where C and C++ code lies, and what headers are found from but their own folder.
+C_FOLDERS = ("bpf", "cupti", "tracer/native", "analysis/native")
+INCLUDE_FOLDERS = tuple(
+    REPOSITORY / name for name in ("", "tracer/native", "cupti", "cupti/python")
+)
 # And from elsewhere, where that is limited: libbpf's headers for BPF programs, no others.
 SYSTEM_INCLUDES = {"bpf": r"bpf/[a-z_]+\.h"}
 # records.h is shared with C++, which needs stdint.h where BPF brings its own types.
@@ -199,6 +205,38 @@ def test_c_code_includes_only_what_its_folder_may(folder: str) -> None:
             if (name, system) not in SYSTEM_EXCEPTIONS:
                 wrong.append(f"{name} includes <{system}>")
     assert wrong == []
+
+
+def room_of_source(path: Path) -> str:
+    """Return what a C or C++ file and its header are one room of."""
+    return path.relative_to(REPOSITORY).with_suffix("").as_posix().removesuffix(".bpf")
+
+
+def used_rooms() -> dict[str, set[str]]:
+    """Return which rooms of C and C++ each of them includes headers of."""
+    code = {
+        path
+        for folder in C_FOLDERS
+        for path in (REPOSITORY / folder).rglob("*")
+        if path.suffix in {".c", ".h", ".cpp"}
+    }
+    used: dict[str, set[str]] = {}
+    for path in sorted(code):
+        room = room_of_source(path)
+        used.setdefault(room, set())
+        for own in re.findall(r'^\s*#\s*include\s*"([^"]+)"', path.read_text(), re.MULTILINE):
+            found = {base / own for base in (path.parent, *INCLUDE_FOLDERS)} & code
+            assert found, f"{room} includes {own}, which is nowhere"
+            used[room] |= {room_of_source(header) for header in found} - {room}
+    return used
+
+
+def test_no_rooms_of_c_code_use_each_other() -> None:
+    """A file and its header are one: what only the headers say hides that two need each other."""
+    try:
+        graphlib.TopologicalSorter(used_rooms()).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(f"a circle: {' -> '.join(error.args[1])}")
 
 
 def ignored_at_top() -> list[str]:

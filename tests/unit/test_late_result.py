@@ -11,7 +11,7 @@ from rlscope_trace import late, privileges
 from rlscope_trace.late import DONE, SCANNING, LateAttachError, LateResult, _Status
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-LATE_H = REPOSITORY / "cupti" / "late.h"
+LATE_H = REPOSITORY / "cupti" / "late_request.h"
 PYTHON_DONE, PYTHON_FAILED = 2, 3
 
 

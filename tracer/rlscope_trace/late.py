@@ -30,7 +30,7 @@ SCAN_WAIT_S = 5.0
 POLL_S = 0.01
 LAUNCH_HINT = "start the program with it: rlscope-trace -- COMMAND"
 
-# cupti/late.h: struct rls_late_request and struct rls_late_status.
+# cupti/late_request.h: struct rls_late_request and struct rls_late_status.
 VERSION = 1
 REQUEST = struct.Struct("<II2048s")
 STATUS_FIELDS = struct.Struct("<8I2048s")

@@ -1,12 +1,7 @@
-// Late attach: the shim was loaded into a process that had been running for a while.
-//
-// What NVTX does at its first call, handing its function slots to a tool, has happened in such a
-// process, without a tool. So the objects that carry NVTX are looked for in memory, and their
-// slots are filled from outside.
-#ifndef RLS_LATE_H
-#define RLS_LATE_H
+// What the recorder asks of a process that it attaches to, and reads there.
+#ifndef RLS_LATE_REQUEST_H
+#define RLS_LATE_REQUEST_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #define RLS_LATE_VERSION 1
@@ -51,10 +46,4 @@ struct rls_late_status {
 
 extern struct rls_late_status rlscope_shim_late_status;
 
-// late_scan.c: fills the slots of every NVTX instance in the memory of this process.
-bool rls_late_scan(struct rls_late_status* status);
-
-// late_python.c: queues the Python half; returns when it ran or after a while.
-void rls_late_python(const struct rls_late_request* request, struct rls_late_status* status);
-
-#endif  // RLS_LATE_H
+#endif  // RLS_LATE_REQUEST_H
