@@ -14,7 +14,7 @@ import pytest
 
 from finalising import finalise
 from rlscope_analysis.derive import complete
-from rlscope_trace._capture import ShimScan
+from rlscope_trace._ingest import ShimScan
 from rlscope_trace.store.operation_paths import MAX_DEPTH
 from rlscope_trace.store.spool import open_spool
 from shim_builder import CELLS, RANGE, STRING, ShimBuilder

@@ -16,7 +16,7 @@ from damaged_spool import FILES, build, damage
 from finalising import finalise
 from rlscope_analysis.derive import complete
 from rlscope_analysis.summary.gpu import gpu_summary
-from rlscope_trace._capture import ShimGpuReader, ShimRangeReader, ShimScan, shim_gpu_names
+from rlscope_trace._ingest import ShimGpuReader, ShimRangeReader, ShimScan, shim_gpu_names
 from rlscope_trace.errors import SpoolError
 from rlscope_trace.store.spool import open_spool
 

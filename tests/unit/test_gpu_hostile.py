@@ -8,7 +8,7 @@ import pytest
 
 from gpu_spool import EPOCH, cupti_thread
 from rlscope_analysis.schema.vocabulary import CUDA_CALL_KINDS
-from rlscope_trace._capture import (
+from rlscope_trace._ingest import (
     ShimGpuReader,
     ShimScan,
     shim_gpu_clocks,

@@ -14,12 +14,12 @@ TRACER = REPOSITORY / "tracer" / "rlscope_trace"
 ANALYSIS = REPOSITORY / "analysis" / "rlscope_analysis"
 
 # The rooms of the tracer, earliest first: a room may import those that stand before it. `_capture`
-# and `_import` are native modules. A new room needs a place here.
+# and `_ingest` are native modules. A new room needs a place here.
 TRACER_ROOMS = (
     "errors",
     "medians",
     "_capture",
-    "_import",
+    "_ingest",
     "procfs",
     "layers",
     "privileges",
@@ -94,6 +94,7 @@ INCLUDES = {
     "tracer/native/shim": r"(shim/)?[a-z_]+\.h|cupti/records\.h",
     "tracer/native/spool": r"(spool/|capture/)?[a-z_]+\.h|bpf/records\.h",
     "tracer/native/import": r"[a-z0-9_]+\.h",
+    "tracer/native/nesting": r"(nesting/)?[a-z_]+\.h",
     # Its client of NVTX is that of the automatic phases.
     "tracer/native/loops": r"loops\.h|nvtx_client\.h",
     "analysis/native": r"[a-z_]+\.h",

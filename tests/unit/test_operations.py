@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from finalising import finalise
-from rlscope_trace._capture import ShimRangeReader, ShimScan
+from rlscope_trace._ingest import ShimRangeReader, ShimScan
 from rlscope_trace.store.spool import open_spool
 from shim_builder import END as ASYNC_END
 from shim_builder import MARK, START, STRING, THREAD_OPEN, ShimBuilder

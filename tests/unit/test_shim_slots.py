@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nvtx_client import compiled
-from rlscope_trace._capture import ShimCollector, ShimScan
+from rlscope_trace._capture import ShimCollector
+from rlscope_trace._ingest import ShimScan
 from rlscope_trace.shims import Request, inject, new_session
 
 if TYPE_CHECKING:

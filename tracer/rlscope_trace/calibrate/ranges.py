@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rlscope_trace import _capture, shims
+from rlscope_trace import _capture, _ingest, shims
 from rlscope_trace.calibrate.children import CalibrationError, Child, measured_cpu
 from rlscope_trace.calibrate.estimate import added, calm
 from rlscope_trace.calibrate.results import Values, failed, missing
@@ -85,7 +85,7 @@ class RangeLoops:
 
     def _fill_rings(self) -> None:
         """Write as much as a ring holds: its memory comes page by page, and only the first time."""
-        batches = -(-_capture.SHIM_RING_RECORDS // _COUNT)
+        batches = -(-_ingest.SHIM_RING_RECORDS // _COUNT)
         with suppress(CalibrationError):
             for child in (self._children[0], self._children[2]):
                 child.ask("ranges", client="c", count=_COUNT, batches=batches)
@@ -165,10 +165,10 @@ def _read(path: Path) -> dict[str, NDArray[np.int64]]:
     """Return start_ns and end_ns of all ranges that ended."""
     import numpy as np
 
-    scan = _capture.ShimScan(str(path))
+    scan = _ingest.ShimScan(str(path))
     starts, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for tenancy in range(len(scan.tenancies())):
-        reader = _capture.ShimRangeReader(scan, tenancy)
+        reader = _ingest.ShimRangeReader(scan, tenancy)
         while (part := reader.next(_READ_ROWS)) is not None:
             ended = part["end_ns"] > 0
             starts.append(part["start_ns"][ended].astype(np.int64))

@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from rlscope_trace import _capture
+from rlscope_trace import _capture, _ingest
 from rlscope_trace.loaders.btf import BtfLoader
 from rlscope_trace.loaders.tracepoints import TracepointLoader
 from rlscope_trace.store.spool import RECORDS_FILE
@@ -66,10 +66,10 @@ class Traced:
         import numpy as np
 
         self.close()
-        scan = _capture.SpoolScan(str(self._directory / RECORDS_FILE), end_ns=0)
+        scan = _ingest.SpoolScan(str(self._directory / RECORDS_FILE), end_ns=0)
         while scan.advance(_STEP_BYTES):
             pass
-        rows = _capture.EventRows(scan)
+        rows = _ingest.EventRows(scan)
         names = ("site_id", "start_ns", "end_ns")
         parts: dict[str, list[NDArray[np.int64]]] = {name: [] for name in names}
         while (batch := rows.next_batch(_BATCH_ROWS)) is not None:

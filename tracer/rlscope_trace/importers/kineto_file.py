@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
-from rlscope_trace._import import read_kineto
+from rlscope_trace._ingest import read_kineto
 from rlscope_trace.importers.errors import ImportFileError
 
 Columns: TypeAlias = Mapping[str, NDArray[Any]]

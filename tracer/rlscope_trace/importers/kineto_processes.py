@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscope_trace._import import MISSING
+from rlscope_trace._ingest import MISSING
 from rlscope_trace.importers.kineto_file import Columns, KinetoFile
 
 # As Kineto writes the name of a thread: thread 4242 (python)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscope_analysis.schema.vocabulary import GPU_ACTIVITY_KINDS, LAYERS
-from rlscope_trace._import import MISSING
+from rlscope_trace._ingest import MISSING
 from rlscope_trace.importers.kineto_file import Columns, KinetoFile
 from rlscope_trace.importers.kineto_processes import INT32_MAX, KinetoProcesses
 from rlscope_trace.importers.nesting import OperationNames, lost_operations, operation_tables

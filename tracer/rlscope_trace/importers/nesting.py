@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscope_trace._import import intern_paths
+from rlscope_trace._ingest import intern_paths
 from rlscope_trace.store.nested_ranges import NestedRanges
 from rlscope_trace.writer.columns import Table
 from rlscope_trace.writer.trace_stats import TraceStat

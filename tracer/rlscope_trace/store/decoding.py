@@ -6,7 +6,7 @@ import os
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscope_trace._capture import SpoolScan, StateRows
+from rlscope_trace._ingest import SpoolScan, StateRows
 from rlscope_trace.store.calibration import costs_of_spool, rows_of
 from rlscope_trace.store.calibration_windows import insert_calibration_windows, window_losses
 from rlscope_trace.store.capture_events import add_event_capture, processes_with

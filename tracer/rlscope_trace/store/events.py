@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlscope_trace._capture import EventRows, SpoolScan
+from rlscope_trace._ingest import EventRows, SpoolScan
 from rlscope_trace.store.cuda_rows import CUDA_LAYER, ProbedCudaCalls
 from rlscope_trace.store.probe_facts import ProbeFacts, Site
 from rlscope_trace.store.processes import Columns

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlscope_trace._capture import ShimGpuReader, shim_gpu_names
+from rlscope_trace._ingest import ShimGpuReader, shim_gpu_names
 from rlscope_trace.store.gpu_facts import GpuFacts
 from rlscope_trace.store.gpu_inserts import Staging, insert_memory, insert_overheads
 from rlscope_trace.store.gpu_losses import GpuCuts, gpu_stats
@@ -19,7 +19,7 @@ from rlscope_trace.writer.database_file import BATCH_ROWS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rlscope_trace._capture import ShimScan
+    from rlscope_trace._ingest import ShimScan
     from rlscope_trace.store.thread_lives import ThreadLives
     from rlscope_trace.writer.captures import Capture
     from rlscope_trace.writer.trace_stats import TraceStat

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlscope_trace._capture import shim_gpu_devices
+from rlscope_trace._ingest import shim_gpu_devices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from rlscope_trace._capture import ShimScan
+    from rlscope_trace._ingest import ShimScan
 
 INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 # In place of the number of a GPU that is not known.

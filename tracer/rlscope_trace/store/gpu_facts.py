@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.schema.facts.fact import Fact
-from rlscope_trace._capture import (
+from rlscope_trace._ingest import (
     shim_gpu_clocks,
     shim_gpu_has_calls,
     shim_gpu_lost,
@@ -28,7 +28,7 @@ from rlscope_trace.store.gpu_verdicts import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rlscope_trace._capture import ShimGpuReader, ShimScan
+    from rlscope_trace._ingest import ShimGpuReader, ShimScan
     from rlscope_trace.store.thread_lives import ThreadLives
     from rlscope_trace.writer.captures import Capture
     from rlscope_trace.writer.trace_writer import TraceWriter

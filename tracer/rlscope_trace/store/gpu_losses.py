@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rlscope_trace._capture import shim_gpu_cut_names, shim_gpu_lost, shim_gpu_repeated
+from rlscope_trace._ingest import shim_gpu_cut_names, shim_gpu_lost, shim_gpu_repeated
 from rlscope_trace.store.gpu_devices import INT64_MAX, int64
 from rlscope_trace.store.gpu_facts import NOT_FETCHED
 from rlscope_trace.store.thread_lives import ELSEWHEN, OUTSIDE
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rlscope_trace._capture import ShimGpuReader, ShimScan
+    from rlscope_trace._ingest import ShimGpuReader, ShimScan
     from rlscope_trace.store.gpu_facts import GpuFacts
 
 # Of rls_shim_gpu_lost.what.

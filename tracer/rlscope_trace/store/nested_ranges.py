@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscope_trace._import import nest
+from rlscope_trace._ingest import nest
 from rlscope_trace.writer.trace_stats import TraceStat
 
 _MAX_STORED_DEPTH = 65_535

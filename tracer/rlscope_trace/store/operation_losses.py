@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from rlscope_trace import _capture
+from rlscope_trace import _ingest
 from rlscope_trace.store.nested_ranges import NestedRanges
 from rlscope_trace.writer.trace_stats import TraceStat
 
@@ -55,7 +55,7 @@ def _dropped(losses: Mapping[str, int], cuts: Cuts) -> Iterator[TraceStat]:
 def _refused(losses: Mapping[str, int]) -> Iterator[TraceStat]:
     """Yield what the recorder did not take: how much that was is not known, but for memories."""
     first_ns = losses["refused_ns"] or None
-    rate = _capture.SHIM_MIB_PER_S << 20
+    rate = _ingest.SHIM_MIB_PER_S << 20
     unknown = {
         "limited": TraceStat("operations_rate_limited", None, first_ns, bytes=rate),
         "no_room": TraceStat("operations_disk_full", None, first_ns),

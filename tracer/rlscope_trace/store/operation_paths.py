@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rlscope_trace._import import intern_paths
+from rlscope_trace._ingest import intern_paths
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscope_trace._capture import ShimScan
+from rlscope_trace._ingest import ShimScan
 from rlscope_trace.store.nested_ranges import nest_ranges
 from rlscope_trace.store.operation_inserts import (
     Columns,

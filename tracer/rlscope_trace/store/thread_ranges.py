@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlscope_trace._capture import PhaseNames, ShimRangeReader, merge_phases
+from rlscope_trace._ingest import PhaseNames, ShimRangeReader, merge_phases
 from rlscope_trace.store.operation_losses import Cuts
 from rlscope_trace.store.thread_lives import TOO_LATE_NS
 from rlscope_trace.writer.database_file import BATCH_ROWS
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rlscope_trace._capture import ShimScan
+    from rlscope_trace._ingest import ShimScan
     from rlscope_trace.store.operation_inserts import Columns
     from rlscope_trace.store.operation_keys import OperationKeys
     from rlscope_trace.store.thread_lives import Life

@@ -1,4 +1,4 @@
-#include "nesting.h"
+#include "nesting/nesting.h"
 
 #include <functional>
 #include <queue>

@@ -5,7 +5,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "nesting.h"
+#include "nesting/nesting.h"
 #include "numpy_columns.h"
 
 namespace py = pybind11;
