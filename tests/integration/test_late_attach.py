@@ -11,6 +11,7 @@ import late_programs
 from late_programs import Program, wait_for_syscall
 from late_ring import LateRing, find_memfd
 from rlscope_trace import late
+from rlscope_trace.installed import SHIM_FOLDER
 from rlscope_trace.late import LateResult
 
 pytestmark = [
@@ -18,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(late_programs.compiler() is None, reason="needs a C compiler"),
 ]
 
-SHIM = Path(late.__file__).parent / "shim" / "librlscope_shim.so"
+SHIM = SHIM_FOLDER / "librlscope_shim.so"
 # Computes without ever waiting, and imports nothing that starts threads.
 BUSY_PYTHON = """
 import time

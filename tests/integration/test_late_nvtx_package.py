@@ -3,20 +3,20 @@
 import importlib.util
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from late_programs import Program
 from late_ring import LateRing, find_memfd
 from rlscope_trace import late
+from rlscope_trace.installed import SHIM_FOLDER
 
 pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(importlib.util.find_spec("nvtx") is None, reason="needs the package nvtx"),
 ]
 
-SHIM = Path(late.__file__).parent / "shim" / "librlscope_shim.so"
+SHIM = SHIM_FOLDER / "librlscope_shim.so"
 PROGRAM = """
 import sys, nvtx
 nvtx.push_range("before"); nvtx.pop_range()

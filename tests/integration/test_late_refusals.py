@@ -15,6 +15,7 @@ import late_programs
 from late_programs import Program, wait_for_syscall
 from rlscope_trace import _capture, late
 from rlscope_trace.errors import TargetGoneError
+from rlscope_trace.installed import SHIM_FOLDER
 from rlscope_trace.late import LateAttachError
 
 pytestmark = [
@@ -22,7 +23,7 @@ pytestmark = [
     pytest.mark.skipif(late_programs.compiler() is None, reason="needs a C compiler"),
 ]
 
-SHIM = Path(late.__file__).parent / "shim" / "librlscope_shim.so"
+SHIM = SHIM_FOLDER / "librlscope_shim.so"
 NOBODY = 65534
 PTRACE_SEIZE = 0x4206
 

@@ -18,6 +18,9 @@ ANALYSIS = REPOSITORY / "analysis" / "rlscope_analysis"
 TRACER_ROOMS = (
     "errors",
     "medians",
+    "installed",
+    "texts",
+    "signals",
     "_capture",
     "_ingest",
     "procfs",

@@ -96,17 +96,6 @@ def prepare_output(place: Place, *, force: bool) -> PrivateFolder:
         return _left_behind(place, directory, force=force)
 
 
-def require_utf8(path: Path) -> None:
-    """Refuse a name that DuckDB could not open."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        raise UsageError(
-            f"the name {os.fsencode(path)!r} is not UTF-8, which DuckDB needs",
-            hint="-o OTHER.duckdb",
-        ) from None
-
-
 def _left_behind(place: Place, directory: Path, *, force: bool) -> PrivateFolder:
     """Take over the directory of an earlier recording, if nothing in it would be missed."""
     try:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_trace.errors import UsageError
+from rlscope_trace.installed import SHIM_FOLDER
 from rlscope_trace.privileges import may_read
 
 if TYPE_CHECKING:
@@ -24,9 +25,8 @@ if TYPE_CHECKING:
     from rlscope_trace import _capture
     from rlscope_trace.privileges import Identity
 
-FOLDER = Path(__file__).absolute().parent / "shim"
-LIBRARY = FOLDER / "librlscope_shim.so"
-PYTHON_FOLDER = FOLDER / "python"
+LIBRARY = SHIM_FOLDER / "librlscope_shim.so"
+PYTHON_FOLDER = SHIM_FOLDER / "python"
 
 # What is listened to on request only, by the beginning of the library's name: filter.c of cupti/.
 MODULES = (

@@ -11,22 +11,16 @@ from typing import TYPE_CHECKING
 from rlscope_trace import _capture, target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
-    from types import FrameType
+    from collections.abc import Callable, Iterator, Sequence
 
     from rlscope_trace.launch import Launched
     from rlscope_trace.target import Target
-
-    SignalHandler = Callable[[int, FrameType | None], object]
 
 # How often the end of a target is looked for, and the progress line may be drawn.
 TICK_S = 0.5
 # siginfo.si_code of a signal that the terminal sent: to the whole foreground group, so the
 # program has it already (asm-generic/siginfo.h).
 _SI_KERNEL = 0x80
-
-_INTERRUPTING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 # All that would end the recorder, whether meant for it or for the program: schedulers of batch jobs
 # announce the end with SIGUSR1 or SIGUSR2.
@@ -53,36 +47,6 @@ def signals_held() -> Iterator[None]:
         while _capture.wait_signal(_HELD_SIGNALS, 0)[0]:
             pass
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def signals_handled(handlers: Mapping[signal.Signals, SignalHandler]) -> Iterator[None]:
-    """Handle these signals so for a while.
-
-    One that is ignored stays so: a program under nohup outlives its terminal.
-    """
-    before = {
-        number: signal.signal(number, handler)
-        for number, handler in handlers.items()
-        if signal.getsignal(number) != signal.SIG_IGN
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def signals_interrupt() -> AbstractContextManager[None]:
-    """Let TERM and HUP do what Ctrl-C does: what is under way ends in order."""
-    return signals_handled(dict.fromkeys(_INTERRUPTING, signal.default_int_handler))
-
-
-def interrupt_if_held() -> None:
-    """Raise KeyboardInterrupt where such a signal is held for the program, which still gets it."""
-    pending = signal.sigpending()
-    if any(n in pending and signal.getsignal(n) != signal.SIG_IGN for n in _INTERRUPTING):
-        raise KeyboardInterrupt
 
 
 def watch_targets(

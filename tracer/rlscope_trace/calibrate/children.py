@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlscope_trace.errors import TracerError
+from rlscope_trace.installed import LIBRARY_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_PACKAGE = Path(__file__).absolute().parents[1]
-_SCRIPT = _PACKAGE / "calibrate" / "child.py"
-LIBRARY = _PACKAGE / "lib" / "librlscope_loops.so"
+_SCRIPT = Path(__file__).absolute().with_name("child.py")
+LIBRARY = LIBRARY_FOLDER / "librlscope_loops.so"
 # A batch takes milliseconds; this is for a machine that swaps.
 _DEADLINE_S = 20.0
 

@@ -16,7 +16,7 @@ from rlscope_trace.cli.calibrating import is_good, take
 from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.privileges import invoking_identity
 from rlscope_trace.rights import become_recorder
-from rlscope_trace.watch import signals_interrupt
+from rlscope_trace.signals import signals_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

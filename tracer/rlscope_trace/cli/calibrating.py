@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from rlscope_analysis.sentences import quality_sentence, reason_sentence
 from rlscope_trace.cli import messages
 from rlscope_trace.errors import TracerError, reason_of
+from rlscope_trace.signals import interrupt_if_held, signals_interrupt
 from rlscope_trace.store.spool import CALIBRATION_FILE
-from rlscope_trace.watch import interrupt_if_held, signals_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable

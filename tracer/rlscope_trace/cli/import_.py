@@ -12,9 +12,9 @@ import typer
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
 from rlscope_trace.cli.saving import ProgressBar, add_derived, progress_bar, report_import
+from rlscope_trace.outputs.names import require_utf8
 from rlscope_trace.privileges import invoking_identity
 from rlscope_trace.rights import become_saver
-from rlscope_trace.session import require_utf8
 
 app = typer.Typer(
     no_args_is_help=True,

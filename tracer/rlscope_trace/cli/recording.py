@@ -19,12 +19,12 @@ from rlscope_trace.errors import SpoolError, TracerError, UsageError, reason_of
 from rlscope_trace.limits import require_room
 from rlscope_trace.nvml.counter_file import COUNTERS_FILE
 from rlscope_trace.nvml.sampler import CounterSampler
+from rlscope_trace.outputs.names import require_utf8
 from rlscope_trace.outputs.place import open_place
 from rlscope_trace.rights import become_recorder, become_saver, keep_for_folder
 from rlscope_trace.session import (
     Session,
     prepare_output,
-    require_utf8,
     ring_bytes,
     spool_directory,
 )

@@ -14,8 +14,8 @@ from rlscope_analysis.sentences import fact_sentence, facts_of, loss_sentence
 from rlscope_analysis.summary.gpu import gpu_line, gpu_summary
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.live_progress import live_progress
+from rlscope_trace.signals import signals_handled
 from rlscope_trace.store.finalise import finalise
-from rlscope_trace.watch import signals_handled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,6 +8,7 @@ import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlscope_trace.installed import SHIM_FOLDER
 from rlscope_trace.nvml.library import LIBRARY as NVML_LIBRARY
 from rlscope_trace.preflight.finding import Finding
 from rlscope_trace.preflight.package import REINSTALL
@@ -113,7 +114,7 @@ def check_other_tools(environment: Mapping[str, str]) -> Finding:
     if path is not None and Path(path).name != SHIM_NAME:
         what = f"{_INJECTION} is {path}: that tool records the GPU, we do not"
         return Finding(name, "note", what, _YIELD)
-    if not (Path(__file__).absolute().parents[1] / "shim" / SHIM_NAME).exists():
+    if not (SHIM_FOLDER / SHIM_NAME).exists():
         what = f"this installation lacks {SHIM_NAME}: operations and GPU work are not recorded"
         return Finding(name, "warning", what, REINSTALL)
     return Finding(name, "ok", f"{_INJECTION} is free for {SHIM_NAME}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlscope_trace.installed import SHIM_FOLDER
 from rlscope_trace.preflight.finding import Finding
 from rlscope_trace.preflight.gpu import SHIM_NAME
 from rlscope_trace.privileges import invoking_environment
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from rlscope_trace.privileges import Identity
 
-SHIM_FOLDER = Path(__file__).absolute().parents[1] / "shim"
 _TIMEOUT_S = 300
 _CHECK = "from rlscope_phases import check; check.main()"
 _REPORT = "report it with the version of the library; what other adapters find is recorded"

@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.schema.facts.fact import fact_of
-from rlscope_trace.writer.row_inserts import stored
+from rlscope_trace.texts import storable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -53,7 +53,7 @@ def _stored(fact: Any) -> Any:  # noqa: ANN401 - any value that JSON can hold
         return [_stored(part) for part in fact]
     if isinstance(fact, dict):
         return {_stored(key): _stored(part) for key, part in fact.items()}
-    return stored(fact)
+    return storable(fact)
 
 
 def _is_plain(fact: object, depth: int = 0) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rlscope_trace.texts import storable
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -22,14 +24,7 @@ def insert_rows(con: duckdb.DuckDBPyConnection, table: str, rows: Sequence[Seque
     columns = ", ".join(f"unnest(?::{name}[])" for (name,) in types)
     for first in range(0, len(rows), _CHUNK_ROWS):
         chunk = rows[first : first + _CHUNK_ROWS]
-        values = [[stored(value) for value in column] for column in zip(*chunk, strict=True)]
+        values = [[storable(value) for value in column] for column in zip(*chunk, strict=True)]
         # Names of our own.
         con.execute(f"INSERT INTO {table} SELECT {columns}", values)
     return len(rows)
-
-
-def stored(value: Any) -> Any:  # noqa: ANN401 - any value of a column
-    """Return a value as DuckDB takes it: of texts with half a surrogate pair, the rest."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    return value
