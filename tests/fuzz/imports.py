@@ -16,9 +16,9 @@ from python_target import flipped, run, work_folder
 with atheris.instrument_imports(include=["rlscope_trace"]):
     from finalising import ended, finalise, report_nothing
     from rlscope_trace.errors import TracerError
-    from rlscope_trace.importers.kineto import import_kineto
-    from rlscope_trace.importers.nsys import import_nsys
-    from rlscope_trace.store.spool import open_spool
+    from rlscope_trace.ingest.importers.kineto import import_kineto
+    from rlscope_trace.ingest.importers.nsys import import_nsys
+    from rlscope_trace.spool.directory import open_spool
 
 from gpu_spool import cupti_thread, kernel_half
 from kineto_builder import annotation, call, kernel, op, write_kineto

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlscope_trace.store import finalise as room
+from rlscope_trace.ingest.store import finalise as room
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from rlscope_trace.store.spool import Spool
-    from rlscope_trace.writer.trace_writer import TraceReport, TraceWriter
+    from rlscope_trace.ingest.writer.trace_writer import TraceReport, TraceWriter
+    from rlscope_trace.spool.directory import Spool
 
     Derive = Callable[[duckdb.DuckDBPyConnection], object]
 

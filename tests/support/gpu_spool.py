@@ -9,7 +9,7 @@ import duckdb
 
 from finalising import add_nothing, finalise
 from rlscope_analysis.derive import complete
-from rlscope_trace.store.spool import open_spool
+from rlscope_trace.spool.directory import open_spool
 from said import said
 from shim_builder import ShimBuilder
 from spool_builder import SpoolBuilder
@@ -17,7 +17,7 @@ from spool_builder import SpoolBuilder
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rlscope_trace.writer.trace_writer import TraceReport
+    from rlscope_trace.ingest.writer.trace_writer import TraceReport
 
 # What the kernel recorded of each thread below.
 BEGIN, FINISH = 100, 10_000

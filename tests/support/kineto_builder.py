@@ -17,13 +17,13 @@ import duckdb
 
 from finalising import add_nothing, ended, report_nothing
 from rlscope_analysis.views import install_views
-from rlscope_trace.importers.kineto import import_kineto
+from rlscope_trace.ingest.importers.kineto import import_kineto
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from rlscope_trace.writer.trace_writer import TraceReport
+    from rlscope_trace.ingest.writer.trace_writer import TraceReport
 
 Event = dict[str, Any]
 # Since 1970, as older files count.

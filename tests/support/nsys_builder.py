@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from rlscope_trace.writer.trace_writer import TraceReport
+    from rlscope_trace.ingest.writer.trace_writer import TraceReport
 
 PID, TID = 4242, 4243
 EPOCH_NS = 1_776_781_226_557_295_056
@@ -279,7 +279,7 @@ class Imported:
 
 def imported(*paths: Path) -> Imported:
     """Import exports into a trace beside the first, without views."""
-    from rlscope_trace.importers.nsys import import_nsys
+    from rlscope_trace.ingest.importers.nsys import import_nsys
 
     output = paths[0].with_suffix(".duckdb")
     return Imported(ended(import_nsys(paths, output, overwrite=True, progress=report_nothing)))

@@ -10,8 +10,8 @@ import duckdb
 import pytest
 
 from finalising import finalise
-from rlscope_trace.store.probe_facts import read_probe_facts
-from rlscope_trace.store.spool import open_spool
+from rlscope_trace.ingest.store.probe_facts import read_probe_facts
+from rlscope_trace.spool.directory import open_spool
 from said import said
 from spool_builder import RUNNABLE, SpoolBuilder
 

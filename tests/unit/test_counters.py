@@ -15,10 +15,10 @@ from finalising import report_nothing
 from rlscope_analysis.schema import create_tables
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_analysis.sentences import coverage_sentence
-from rlscope_trace.nvml.counter_file import CounterFile, CounterLines, read_counter_file
-from rlscope_trace.store.counters import Counters, insert_counters
-from rlscope_trace.store.spool import open_spool
-from rlscope_trace.writer.trace_writer import TraceWriter
+from rlscope_trace.ingest.store.counters import Counters, insert_counters
+from rlscope_trace.ingest.writer.trace_writer import TraceWriter
+from rlscope_trace.spool.counter_file import CounterFile, CounterLines, read_counter_file
+from rlscope_trace.spool.directory import open_spool
 from spool_builder import SpoolBuilder
 
 if TYPE_CHECKING:

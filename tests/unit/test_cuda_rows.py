@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from finalising import finalise
-from rlscope_trace.store.spool import open_spool
+from rlscope_trace.spool.directory import open_spool
 from said import said
 from shim_builder import DRIVER, OFF, REFUSED, ShimBuilder
 from spool_builder import OPEN, SpoolBuilder
@@ -16,7 +16,7 @@ from spool_builder import OPEN, SpoolBuilder
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rlscope_trace.writer.trace_writer import TraceReport
+    from rlscope_trace.ingest.writer.trace_writer import TraceReport
 
 BEGIN, FINISH = 100, 1000
 INSTRUMENTS = {"layers": ["simulator"], "sample_hz": 0, "gil": "waits", "not_measured": {},

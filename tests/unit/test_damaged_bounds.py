@@ -15,15 +15,15 @@ import pytest
 from finalising import finalise
 from rlscope_analysis.derive import complete
 from rlscope_trace._ingest import ShimScan
-from rlscope_trace.store.operation_paths import MAX_DEPTH
-from rlscope_trace.store.spool import open_spool
+from rlscope_trace.ingest.store.operation_paths import MAX_DEPTH
+from rlscope_trace.spool.directory import open_spool
 from shim_builder import CELLS, RANGE, STRING, ShimBuilder
 from spool_builder import SpoolBuilder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rlscope_trace.writer.trace_writer import TraceReport
+    from rlscope_trace.ingest.writer.trace_writer import TraceReport
 
 BEGIN, FINISH = 100, 10**12
 RECORDS = 60_000
@@ -32,8 +32,8 @@ SAVE = """
     import sys
     from pathlib import Path
     from rlscope_analysis.derive import complete
-    from rlscope_trace.store.finalise import finalise
-    from rlscope_trace.store.spool import open_spool
+    from rlscope_trace.ingest.store.finalise import finalise
+    from rlscope_trace.spool.directory import open_spool
     made = finalise(
         open_spool(Path(sys.argv[1])), Path(sys.argv[2]), overwrite=False,
         progress=lambda *_: None,

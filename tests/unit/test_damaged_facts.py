@@ -12,9 +12,9 @@ import pytest
 from damaged_spool import build
 from finalising import finalise
 from rlscope_analysis.derive import complete
-from rlscope_trace.store.probe_facts import read_probe_facts
-from rlscope_trace.store.session_facts import read_session
-from rlscope_trace.store.spool import open_spool
+from rlscope_trace.ingest.store.probe_facts import read_probe_facts
+from rlscope_trace.spool.directory import open_spool
+from rlscope_trace.spool.session_facts import read_session
 from spool_builder import SpoolBuilder
 
 if TYPE_CHECKING:

@@ -18,12 +18,12 @@ from rlscope_analysis.derive import complete
 from rlscope_analysis.summary.gpu import gpu_summary
 from rlscope_trace._ingest import ShimGpuReader, ShimRangeReader, ShimScan, shim_gpu_names
 from rlscope_trace.errors import SpoolError
-from rlscope_trace.store.spool import open_spool
+from rlscope_trace.spool.directory import open_spool
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rlscope_trace.writer.trace_writer import TraceReport
+    from rlscope_trace.ingest.writer.trace_writer import TraceReport
 
 PER_FILE = 6
 MOST_GROWN_KB = 512 << 10

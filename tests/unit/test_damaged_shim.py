@@ -10,7 +10,7 @@ import pytest
 
 from finalising import finalise
 from rlscope_analysis.derive import complete
-from rlscope_trace.store.spool import open_spool
+from rlscope_trace.spool.directory import open_spool
 from shim_builder import END, MARK, START, THREAD_OPEN, ShimBuilder
 from spool_builder import SpoolBuilder
 

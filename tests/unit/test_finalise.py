@@ -19,7 +19,7 @@ from finalising import add_nothing, finalise, report_nothing
 from rlscope_analysis.schema.vocabulary import BYSTANDER_EVENTS, EVENTS, SCHEMA_VERSION
 from rlscope_analysis.sentences import loss_sentence
 from rlscope_trace.errors import OutputExistsError, SpoolError, VerificationError
-from rlscope_trace.store.spool import open_spool
+from rlscope_trace.spool.directory import open_spool
 from spool_builder import CYCLE, DEAD, RUNNABLE, SpoolBuilder
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from finalising import Derive
-    from rlscope_trace.writer.trace_writer import TraceReport
+    from rlscope_trace.ingest.writer.trace_writer import TraceReport
 
 
 def run(
@@ -332,8 +332,8 @@ def test_pandas_is_not_needed(directory: Path, output: Path) -> None:
     program = (
         "import sys; sys.modules['pandas'] = None\n"
         "from pathlib import Path\n"
-        "from rlscope_trace.store.finalise import finalise\n"
-        "from rlscope_trace.store.spool import open_spool\n"
+        "from rlscope_trace.ingest.store.finalise import finalise\n"
+        "from rlscope_trace.spool.directory import open_spool\n"
         "with finalise(open_spool(Path(sys.argv[1])), Path(sys.argv[2]), overwrite=False,\n"
         "              progress=lambda *call: None):\n"
         "    pass\n"

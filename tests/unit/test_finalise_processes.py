@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from finalising import finalise
-from rlscope_trace.store.spool import open_spool
+from rlscope_trace.spool.directory import open_spool
 from spool_builder import DEAD, FOUND, RUNNABLE, UNKNOWN_STATUS, SpoolBuilder
 
 if TYPE_CHECKING:

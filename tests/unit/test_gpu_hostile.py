@@ -15,7 +15,7 @@ from rlscope_trace._ingest import (
     shim_gpu_lost,
     shim_gpu_names,
 )
-from rlscope_trace.store.cuda_names import cuda_call_kind
+from rlscope_trace.cuda_names import cuda_call_kind
 from shim_builder import MEMSET, SYNC, ShimBuilder
 
 WORK = {"launch", "graph", "memcpy", "memset"}

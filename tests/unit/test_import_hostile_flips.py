@@ -10,7 +10,7 @@ import pytest
 
 from finalising import ended, report_nothing
 from rlscope_trace.errors import TracerError
-from rlscope_trace.importers import kineto, nsys
+from rlscope_trace.ingest.importers import kineto, nsys
 from trace_builder import REPOSITORY
 
 if TYPE_CHECKING:

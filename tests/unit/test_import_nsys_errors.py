@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from finalising import ended, report_nothing
 from nsys_builder import NsysBuilder, imported
 from rlscope_trace.errors import OutputExistsError, TracerError, UsageError
-from rlscope_trace.importers.errors import ImportFileError
-from rlscope_trace.importers.nsys import import_nsys
+from rlscope_trace.ingest.importers.errors import ImportFileError
+from rlscope_trace.ingest.importers.nsys import import_nsys
 from trace_builder import REPOSITORY
 
 MOCK = REPOSITORY / "tests" / "data" / "nsys" / "mock.sqlite"

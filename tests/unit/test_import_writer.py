@@ -10,15 +10,15 @@ import pytest
 
 from finalising import add_nothing, ended, report_nothing
 from rlscope_trace.errors import OutputExistsError, TracerError, VerificationError
-from rlscope_trace.importers.import_writer import write_import
-from rlscope_trace.writer import trace_writer
-from rlscope_trace.writer.trace_stats import TraceStat
+from rlscope_trace.ingest.importers.import_writer import write_import
+from rlscope_trace.ingest.writer import trace_writer
+from rlscope_trace.ingest.writer.trace_stats import TraceStat
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from finalising import Derive
-    from rlscope_trace.writer.trace_writer import TraceReport
+    from rlscope_trace.ingest.writer.trace_writer import TraceReport
 
 # Threads whose ids do not follow those of their processes.
 OWNERS = {

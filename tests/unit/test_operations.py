@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from finalising import finalise
 from rlscope_trace._ingest import ShimRangeReader, ShimScan
-from rlscope_trace.store.spool import open_spool
+from rlscope_trace.spool.directory import open_spool
 from shim_builder import END as ASYNC_END
 from shim_builder import MARK, START, STRING, THREAD_OPEN, ShimBuilder
 from spool_builder import SpoolBuilder
@@ -20,7 +20,7 @@ from spool_builder import SpoolBuilder
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rlscope_trace.writer.trace_writer import TraceReport
+    from rlscope_trace.ingest.writer.trace_writer import TraceReport
 
 # What the kernel recorded of each thread below.
 BEGIN, FINISH = 100, 1000
@@ -149,7 +149,7 @@ def test_parts_end_where_nothing_is_open(
     tmp_path: Path, shim: ShimBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Two ranges make a part, or as many as it takes until none is open.
-    monkeypatch.setattr("rlscope_trace.store.operations.BATCH_ROWS", 2)
+    monkeypatch.setattr("rlscope_trace.ingest.store.operations.BATCH_ROWS", 2)
     shim.range("simulation", 202, 299, domain="rlscope")
     shim.range("env", 200, 300, flags=1)
     for start in range(310, 400, 10):

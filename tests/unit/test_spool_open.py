@@ -12,7 +12,7 @@ import pytest
 
 from rlscope_trace import _ingest
 from rlscope_trace.errors import SpoolError
-from rlscope_trace.store.spool import WIRE_VERSION, Loss, open_spool
+from rlscope_trace.spool.directory import WIRE_VERSION, Loss, open_spool
 from spool_builder import CYCLE, HEADER, THREAD, SpoolBuilder
 
 

@@ -7,18 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from rlscope_trace.medians import estimate, median_interval
-from rlscope_trace.validate.compare import compare, neighbour_differences, noise_halves
-from rlscope_trace.validate.pairs import Pair
-from rlscope_trace.validate.per_operation import (
+from rlscope_trace.record.medians import estimate, median_interval
+from rlscope_trace.record.validate.compare import compare, neighbour_differences, noise_halves
+from rlscope_trace.record.validate.pairs import Pair
+from rlscope_trace.record.validate.per_operation import (
     operation_overheads,
     per_iteration,
     share_errors,
 )
-from rlscope_trace.validate.plan import orders, run_pairs, run_pairs_together
-from rlscope_trace.validate.runs import Run
-from rlscope_trace.validate.trace_figures import Cell, TraceFigures
-from rlscope_trace.validate.verdict import Asked, validate
+from rlscope_trace.record.validate.plan import orders, run_pairs, run_pairs_together
+from rlscope_trace.record.validate.runs import Run
+from rlscope_trace.record.validate.trace_figures import Cell, TraceFigures
+from rlscope_trace.record.validate.verdict import Asked, validate
 
 S = 10**9
 ASKED = Asked(("train",), (), runs=9, max_bias=5.0, per=None)

@@ -14,10 +14,10 @@ import pytest
 from rlscope_analysis.sentences import quality_sentence
 from rlscope_trace.cli.validate import check_operation
 from rlscope_trace.errors import CommandNotFoundError, TracerError, UsageError
-from rlscope_trace.validate.failures import ProgramFailedError
-from rlscope_trace.validate.runs import Runner, read_report
-from rlscope_trace.validate.timers import read_timers
-from rlscope_trace.validate.trace_figures import Cell, TraceFigures, read_figures
+from rlscope_trace.record.validate.failures import ProgramFailedError
+from rlscope_trace.record.validate.runs import Runner, read_report
+from rlscope_trace.record.validate.timers import read_timers
+from rlscope_trace.record.validate.trace_figures import Cell, TraceFigures, read_figures
 from validated_runs import runner
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def test_an_interrupt_reaches_the_program_which_may_end_by_itself(
     )
     driver = (
         "import pathlib, sys\n"
-        "from rlscope_trace.validate.runs import Runner\n"
+        "from rlscope_trace.record.validate.runs import Runner\n"
         "here = pathlib.Path(sys.argv[1])\n"
         "try:\n"
         "    Runner([sys.executable, '-c', sys.argv[2], str(here)], (), here / 'run').untraced()\n"

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from rlscope_trace.validate.pairs import Pair
-from rlscope_trace.validate.report import render_json, render_table
-from rlscope_trace.validate.runs import Run
-from rlscope_trace.validate.trace_figures import Cell, TraceFigures
-from rlscope_trace.validate.verdict import Asked, Validation, validate
+from rlscope_trace.record.validate.pairs import Pair
+from rlscope_trace.record.validate.report import render_json, render_table
+from rlscope_trace.record.validate.runs import Run
+from rlscope_trace.record.validate.trace_figures import Cell, TraceFigures
+from rlscope_trace.record.validate.verdict import Asked, Validation, validate
 
 S = 10**9
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlscope_trace.instruments import windows as windows_module
-from rlscope_trace.instruments.log import ProbeLog
-from rlscope_trace.instruments.windows import KINDS, Kind, Window, Windows, next_window
+from rlscope_trace.record.instruments import windows as windows_module
+from rlscope_trace.record.instruments.log import ProbeLog
+from rlscope_trace.record.instruments.windows import KINDS, Kind, Window, Windows, next_window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -21,8 +21,8 @@ from rlscope_trace.signals import signals_interrupt
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rlscope_trace.calibrate.cache import Calibration
-    from rlscope_trace.store.calibration import Cost
+    from rlscope_trace.record.calibrate.cache import Calibration
+    from rlscope_trace.spool.costs import Cost
 
 _COLUMNS = ("event", "part", "method", "by", "mean", "stddev", "n", "95 % interval", "quality")
 
@@ -62,7 +62,7 @@ def calibrate(
 
 
 def _calibrate(traces: list[Path], output_format: CalibrateFormat, *, force: bool) -> None:
-    from rlscope_trace.calibrate import cache
+    from rlscope_trace.record.calibrate import cache
 
     # A trace of another user that gets its costs stays theirs.
     become_recorder(invoking_identity(), more=frozenset({"CAP_CHOWN"}))

@@ -46,7 +46,7 @@ def kineto(
     permissions = parse_mode(mode)
     become_saver(invoking_identity(), output)
     with _importing(files, output) as progress:
-        from rlscope_trace.importers.kineto import import_kineto
+        from rlscope_trace.ingest.importers.kineto import import_kineto
 
         made = import_kineto(
             files, output, salvage=salvage, overwrite=force, progress=progress, mode=permissions
@@ -70,7 +70,7 @@ def nsys(
     permissions = parse_mode(mode)
     become_saver(invoking_identity(), output)
     with _importing(files, output) as progress:
-        from rlscope_trace.importers.nsys import import_nsys
+        from rlscope_trace.ingest.importers.nsys import import_nsys
 
         made = import_nsys(files, output, overwrite=force, progress=progress, mode=permissions)
         with made as trace:

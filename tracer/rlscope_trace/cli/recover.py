@@ -15,7 +15,7 @@ from rlscope_trace.outputs.names import require_utf8
 from rlscope_trace.outputs.trusted import closing, open_folder
 from rlscope_trace.privileges import invoking_identity
 from rlscope_trace.rights import become_saver
-from rlscope_trace.store.spool import Spool, open_spool
+from rlscope_trace.spool.directory import Spool, open_spool
 
 _SUFFIX = ".spool"
 

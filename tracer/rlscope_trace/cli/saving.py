@@ -14,8 +14,8 @@ from rlscope_analysis.sentences import fact_sentence, facts_of, loss_sentence
 from rlscope_analysis.summary.gpu import gpu_line, gpu_summary
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.live_progress import live_progress
+from rlscope_trace.ingest.store.finalise import finalise
 from rlscope_trace.signals import signals_handled
-from rlscope_trace.store.finalise import finalise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from rlscope_analysis.summary.gpu import GpuSummary
-    from rlscope_trace.store.spool import Spool
-    from rlscope_trace.writer.trace_stats import TraceStat
-    from rlscope_trace.writer.trace_writer import TraceReport, TraceWriter
+    from rlscope_trace.ingest.writer.trace_stats import TraceStat
+    from rlscope_trace.ingest.writer.trace_writer import TraceReport, TraceWriter
+    from rlscope_trace.spool.directory import Spool
 
 # So many kinds of losses are shown: more than any recording has that nobody damaged.
 _SHOWN_LOSSES = 20
