@@ -34,13 +34,13 @@ enum rls_inject_python {
 // Read by the recorder, out of the memory of the process.
 struct rls_inject_status {
   uint32_t version;
-  uint32_t state;                      // enum rls_inject_state
-  uint32_t python;                     // enum rls_inject_python
-  uint32_t filled;                     // objects with NVTX whose slots are ours now
-  uint32_t ours;                       // ... were ours before
-  uint32_t foreign;                    // ... belong to another tool: left alone
-  uint32_t denied;                     // ... are not wanted by the module filter
-  uint32_t busy;                       // ... were being set up by their own process: left alone
+  uint32_t state;                        // enum rls_inject_state
+  uint32_t python;                       // enum rls_inject_python
+  uint32_t filled;                       // objects with NVTX whose slots are ours now
+  uint32_t ours;                         // ... were ours before
+  uint32_t foreign;                      // ... belong to another tool: left alone
+  uint32_t denied;                       // ... are not wanted by the module filter
+  uint32_t busy;                         // ... were being set up by their own process: left alone
   char message[RLS_INJECT_MAX_MESSAGE];  // lines of key=value from the Python half
 };
 
