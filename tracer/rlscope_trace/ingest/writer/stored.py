@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from rlscope_trace.errors import VerificationError
 from rlscope_trace.ingest.writer.columns import Column, Table
 
+_INTEGERS = frozenset(
+    f"{sign}{size}INT" for sign in ("", "U") for size in ("TINY", "SMALL", "BIG")
+) | {"INTEGER", "UINTEGER"}
 # Per column: how many values, and their sum, minimum and maximum; of text, of its UTF-8 bytes.
 Totals = dict[str, tuple[int, int | None, int | None, int | None]]
 
@@ -32,13 +35,10 @@ def check_rows(con: duckdb.DuckDBPyConnection, expected: Mapping[str, int]) -> N
 def check_totals(con: duckdb.DuckDBPyConnection, expected: Mapping[str, Totals]) -> None:
     """Compare a reopened database with the totals; VerificationError at a difference."""
     for table, totals in expected.items():
-        is_text = {
-            name: "VARCHAR" in kind
-            for name, kind, *_ in con.execute(f"DESCRIBE {table}").fetchall()
-        }
+        kinds = {name: kind for name, kind, *_ in con.execute(f"DESCRIBE {table}").fetchall()}
         parts = ["count(*)"]
         for name in totals:
-            value = f"strlen({name})" if is_text[name] else f"{name}::HUGEINT"
+            value = _number_of(name, kinds[name])
             parts += [f"count({name})", f"sum({value})", f"min({value})", f"max({value})"]
         row = con.execute(f"SELECT {', '.join(parts)} FROM {table}").fetchall()[0]  # noqa: S608
         for index, (name, total) in enumerate(totals.items()):
@@ -47,6 +47,13 @@ def check_totals(con: duckdb.DuckDBPyConnection, expected: Mapping[str, Totals])
                 raise VerificationError(
                     f"count, sum, minimum and maximum of {table}.{name} are {found}, not {total}"
                 )
+
+
+def _number_of(name: str, kind: str) -> str:
+    """Return what makes a number of a column; sums of integers are wide enough without a cast."""
+    if "VARCHAR" in kind:
+        return f"strlen({name})"
+    return name if kind in _INTEGERS else f"{name}::HUGEINT"
 
 
 def _total(column: Column) -> tuple[int, int | None, int | None, int | None]:
