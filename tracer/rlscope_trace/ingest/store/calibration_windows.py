@@ -10,7 +10,7 @@ from rlscope_trace.ingest.writer.trace_stats import TraceStat
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rlscope_trace.ingest.store.probe_facts import ProbeFacts, ProbeWindow
+    from rlscope_trace.ingest.store.probe_facts import NotedWindow, ProbeFacts
     from rlscope_trace.ingest.writer.trace_writer import TraceWriter
 
 # The events that a program is run for; one that is not listed belongs to none that is counted.
@@ -46,7 +46,7 @@ def insert_calibration_windows(trace: TraceWriter, facts: ProbeFacts, end_ns: in
     trace.insert_rows("program_time", programs)
 
 
-def _windows(told: Sequence[ProbeWindow], trace_end_ns: int) -> Iterator[tuple[str, int, int]]:
+def _windows(told: Sequence[NotedWindow], trace_end_ns: int) -> Iterator[tuple[str, int, int]]:
     for window in told:
         end_ns = max(trace_end_ns, window.start_ns) if window.end_ns is None else window.end_ns
         yield window.probes, window.start_ns, end_ns
@@ -76,5 +76,5 @@ def window_losses(facts: ProbeFacts) -> Iterator[TraceStat]:
         yield TraceStat("calls_paused", len(windows), first_ns)
 
 
-def _calls_off(facts: ProbeFacts) -> list[ProbeWindow]:
+def _calls_off(facts: ProbeFacts) -> list[NotedWindow]:
     return [window for window in facts.windows if window.probes == "calls"]

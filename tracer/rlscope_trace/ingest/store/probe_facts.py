@@ -73,7 +73,7 @@ class CudaTold:
 
 
 @dataclass(frozen=True, slots=True)
-class ProbeWindow:
+class NotedWindow:
     """A short time in which some probes were away."""
 
     probes: str
@@ -123,7 +123,7 @@ class ProbeFacts:
     failure: str | None = None
     gave_up: Fact | None = None
     """Why all probes of calls were taken away, if they were."""
-    windows: list[ProbeWindow] = field(default_factory=list)
+    windows: list[NotedWindow] = field(default_factory=list)
     programs: list[ProgramTime] = field(default_factory=list)
     always_timed: bool = False
     """Somebody else had the OS kernel time all BPF programs, also outside of windows."""
@@ -242,7 +242,7 @@ def _take_reason(site: Site, line: Mapping[str, Any]) -> None:
 
 
 def _take_window(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
-    window = ProbeWindow(
+    window = NotedWindow(
         probes=_text(line, "probes"),
         start_ns=_number(line, "start_ns"),
         end_ns=_time_or_none(line, "end_ns"),

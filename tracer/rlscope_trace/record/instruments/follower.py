@@ -22,7 +22,7 @@ from rlscope_trace.record.instruments.process import (
     has_other_clock,
 )
 from rlscope_trace.record.instruments.window_groups import Account, Calls, Samples, States
-from rlscope_trace.record.instruments.windows import KINDS, Group, Kind, Windows
+from rlscope_trace.record.instruments.windows import KINDS, CalibrationWindows, Group, Kind
 from rlscope_trace.record.layers import LayerRules
 from rlscope_trace.record.loaders.btf import BtfLoader
 from rlscope_trace.record.loaders.capture import bpf_file
@@ -75,7 +75,7 @@ class Follower:
             )
         self._sampler = self._open_sampler(capture, spool)
         self._capture = capture
-        self._windows: Windows | Alternation | None = None
+        self._windows: CalibrationWindows | Alternation | None = None
 
     def _open_calls(self, capture: Capture) -> CallProbes | None:
         is_wanted = self._settings.layers or self._settings.gil == "full"
@@ -124,7 +124,7 @@ class Follower:
         self._windows = self._open_windows()
         self._windows.start()
 
-    def _open_windows(self) -> Windows | Alternation:
+    def _open_windows(self) -> CalibrationWindows | Alternation:
         """Return what turns on and off what can be, to see what it costs."""
         groups: dict[Kind, Group] = {}
         if self._sampler is not None:
@@ -142,7 +142,9 @@ class Follower:
             return Alternation([*groups.values(), *states], account, self._log, length_s)
         groups["account"] = account
         chosen = KINDS[self._settings.in_run_calibration]
-        return Windows({kind: groups[kind] for kind in chosen if kind in groups}, self._log)
+        return CalibrationWindows(
+            {kind: groups[kind] for kind in chosen if kind in groups}, self._log
+        )
 
     def facts(self) -> dict[str, object]:
         """Return what the spool is told: for the tables meta and capture."""

@@ -44,7 +44,7 @@ _MAX_GAPS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class CalibrationWindow:
     """One of these times."""
 
     kind: Kind
@@ -68,7 +68,7 @@ class Group(Protocol):
 
 def next_window(
     chance: random.Random, kinds: Iterable[Kind], *, now_ns: int, age_ns: int
-) -> Window:
+) -> CalibrationWindow:
     """Decide on the next window, after one that ended now.
 
     kinds: at least one. age_ns: since the recording began; 0: there has been no window yet. Times
@@ -85,10 +85,10 @@ def next_window(
     else:
         (kind,) = chance.choices(list(rates), list(rates.values()))
     start_ns = now_ns + _MIN_GAP_NS + round(gap_ns)
-    return Window(kind, start_ns, start_ns + _LENGTHS_NS[kind])
+    return CalibrationWindow(kind, start_ns, start_ns + _LENGTHS_NS[kind])
 
 
-class Windows:
+class CalibrationWindows:
     """The thread that opens the windows of a recording, and closes them."""
 
     def __init__(
@@ -125,7 +125,7 @@ class Windows:
                 self._open(window)
             age_ns = time.monotonic_ns() - started_ns
 
-    def _open(self, window: Window) -> None:
+    def _open(self, window: CalibrationWindow) -> None:
         group = self._groups[window.kind]
         try:
             try:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def timed_overhead_ns(pair: Pair) -> float:
     """Return the overhead in the operations of the main process that have timers."""
     return sum(
-        cell.overhead_ns
-        for cell in pair.trace.cells
-        if cell.is_main and cell.operation in pair.traced.timers_ns
+        one.overhead_ns
+        for one in pair.trace.bucket_times
+        if one.is_main and one.operation in pair.traced.timers_ns
     )
 
 
@@ -31,7 +31,7 @@ def missing_operations(pairs: Sequence[Pair]) -> list[str]:
         name: None
         for pair in pairs
         for name in pair.untraced.timers_ns
-        if not any(cell.is_main and cell.operation == name for cell in pair.trace.cells)
+        if not any(one.is_main and one.operation == name for one in pair.trace.bucket_times)
     }
     return list(missing)
 
@@ -48,13 +48,13 @@ class OperationOverhead:
 
 
 def operation_overheads(pairs: Sequence[Pair]) -> list[OperationOverhead]:
-    """Return the cells of the traces, the longest first; a run that lacks a cell counts with 0."""
+    """Return the times of the traces, the longest first; a run that lacks one counts with 0."""
     measured: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0] * len(pairs))
     overhead: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0] * len(pairs))
     for index, pair in enumerate(pairs):
-        for cell in pair.trace.cells:
-            measured[cell.operation, cell.bucket][index] += cell.measured_ns
-            overhead[cell.operation, cell.bucket][index] += cell.overhead_ns
+        for one in pair.trace.bucket_times:
+            measured[one.operation, one.bucket][index] += one.measured_ns
+            overhead[one.operation, one.bucket][index] += one.overhead_ns
     rows = [
         OperationOverhead(
             *key,
@@ -105,10 +105,10 @@ def _share_error(pairs: Sequence[Pair], name: str) -> ShareError:
 def _share(trace: TraceFigures, name: str, *, corrected: bool) -> float:
     """Return the share of an operation in percent, both of times that the trace holds."""
     own = whole = 0.0
-    for cell in trace.cells:
-        time_ns = cell.measured_ns - (cell.overhead_ns if corrected else 0)
+    for one in trace.bucket_times:
+        time_ns = one.measured_ns - (one.overhead_ns if corrected else 0)
         whole += time_ns
-        own += time_ns if cell.is_main and cell.operation == name else 0
+        own += time_ns if one.is_main and one.operation == name else 0
     return 100 * own / whole if whole else 0.0
 
 

@@ -18,7 +18,7 @@ _NO_TIMERS = (
     "whether these are right operation by operation cannot be known without timers in the program:"
     " see --timers"
 )
-# Cells below this part of the time on a CPU are left out of the table; JSON has all.
+# Rows below this part of the time on a CPU are left out of the table; JSON has all.
 _LEAST_SHARE = 0.001
 
 

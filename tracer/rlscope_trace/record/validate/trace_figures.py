@@ -59,7 +59,7 @@ ORDER BY ALL
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class BucketTime:
     """Running time of one operation in one bucket, of the main process or all others; ns."""
 
     operation: str
@@ -74,7 +74,7 @@ class Cell:
 class TraceFigures:
     """One trace, without the process that started the program."""
 
-    cells: tuple[Cell, ...]
+    bucket_times: tuple[BucketTime, ...]
     below_ns: float
     """How far the 95 % interval of all overhead reaches below it."""
     above_ns: float
@@ -92,7 +92,7 @@ class TraceFigures:
     @property
     def overhead_ns(self) -> float:
         """Return the CPU time that recording cost the program."""
-        return sum(cell.overhead_ns for cell in self.cells)
+        return sum(one.overhead_ns for one in self.bucket_times)
 
     @property
     def interval_ns(self) -> tuple[float, float]:
@@ -119,7 +119,7 @@ def read_figures(
     ((wall_ns,),) = connection.execute(_WALL, [pid]).fetchall()
     kinds, lost = connection.execute(_LOSSES).fetchall()[0]
     return TraceFigures(
-        cells=tuple(Cell(*row[:-1]) for row in rows),
+        bucket_times=tuple(BucketTime(*row[:-1]) for row in rows),
         below_ns=below_ns,
         above_ns=above_ns,
         wall_overhead_ns=wall_ns,
