@@ -2,11 +2,15 @@
 //
 // Both callbacks run on threads of the program or of CUPTI, in the midst of a CUDA call: they take
 // no lock, convert nothing and wait for nobody. The flush thread empties the queue.
+#include "cupti_buffers.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include "cupti.h"
+#include "cupti_status.h"
+#include "cupti_wake.h"
+#include "process.h"
 
 #define BUFFER_BYTES (1U << 20)
 #define RECORD_BYTES (BUFFER_BYTES - sizeof(struct rls_buffer))

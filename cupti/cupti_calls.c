@@ -5,10 +5,14 @@
 // the others are enabled one by one, else what is not wanted is dropped here, so that a trace holds
 // the same calls whatever the version. They are told apart by name: numbers differ between
 // versions.
+#include "cupti_calls.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "cupti.h"
+#include "cupti_status.h"
+#include "names.h"
+#include "shim.h"
 
 #define MAX_FUNCTIONS 2048
 

@@ -2,9 +2,13 @@
 //
 // The driver is asked from the flush thread once there is GPU work: while it starts, which is when
 // InitializeInjection is called, it must not be.
+#include "cupti_devices.h"
+
 #include <stdio.h>
 
-#include "cupti.h"
+#include "cupti_library.h"
+#include "cupti_status.h"
+#include "ring.h"
 
 #define MAX_DEVICES 64
 #define MAX_CONTEXTS 512

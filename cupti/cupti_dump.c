@@ -4,13 +4,16 @@
 //   u64 "RSLCUPTI", u32 api version, u32 0, u64 bytes of records, u64 bytes of names
 //   the records
 //   for each kernel: u32 offset of its record, u32 length, its name
+#include "cupti_dump.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "cupti.h"
+#include "cupti_status.h"
 
 #define MAX_NAME 65536
 

@@ -3,14 +3,23 @@
 // It sleeps while there is no GPU work. CUPTI asks for a buffer when there is, which wakes it; from
 // then on it has CUPTI hand over what is complete, about ten times a second, less often while
 // nothing comes of that.
-#include <errno.h>
-#include <linux/futex.h>
-#include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include "cupti_flush.h"
 
-#include "cupti.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "cupti_dump.h"
+#include "cupti_given.h"
+#include "cupti_kinds.h"
+#include "cupti_reader.h"
+#include "cupti_records.h"
+#include "cupti_status.h"
+#include "cupti_wake.h"
+#include "process.h"
+#include "shim.h"
+#include "thread.h"
 
 #define SECOND_NS 1000000000U
 #define FLUSH_NS 100000000U
@@ -25,10 +34,7 @@
 
 enum { RUNNING = 0, ENDING = 1, ENDED = 2 };
 
-static uint32_t alarm_bell;  // counts reasons to wake
-static uint32_t phase;       // of the above
-static uint32_t is_idle;     // sleeps until there is GPU work
-static __thread bool is_flush_thread;
+static uint32_t phase;  // of the above
 
 static struct {
   bool is_paused;           // nobody reads, so nothing is enabled
@@ -47,26 +53,6 @@ static uint32_t find_reader(void) {
   const uint32_t reader = rls_reader();
   return rls_process.is_heard || rls_readers() > 0 ? reader : 0;
 }
-
-static void futex_wait(uint32_t* word, uint32_t value, uint64_t limit_ns) {
-  const struct timespec limit = {(time_t)(limit_ns / SECOND_NS), (long)(limit_ns % SECOND_NS)};
-  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &limit, NULL, 0);
-}
-
-static void futex_wake(uint32_t* word) {
-  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
-}
-
-void rls_cupti_wake(void) {
-  __atomic_fetch_add(&alarm_bell, 1, __ATOMIC_RELEASE);
-  futex_wake(&alarm_bell);
-}
-
-void rls_cupti_wake_if_idle(void) {
-  if (__atomic_load_n(&is_idle, __ATOMIC_SEQ_CST)) rls_cupti_wake();
-}
-
-bool rls_cupti_is_flush_thread(void) { return is_flush_thread; }
 
 // CUPTI that fails again and again is left alone; at the end there is no second try.
 static void flush(struct rls_shim_slot* slot, uint32_t flag) {
@@ -183,12 +169,12 @@ static void sleep_on(uint32_t heard) {
     const uint64_t now_ns = rls_now_ns();
     limit_ns = now.flush_ns > now_ns ? now.flush_ns - now_ns : 0;
   } else {
-    __atomic_store_n(&is_idle, 1, __ATOMIC_SEQ_CST);
+    rls_cupti_set_idle(true);
     // A request that came before this was seen does not wake us.
     if (now.can_write && rls_buffers_outstanding() > 0) limit_ns = 0;
   }
-  if (limit_ns > 0) futex_wait(&alarm_bell, heard, limit_ns);
-  __atomic_store_n(&is_idle, 0, __ATOMIC_RELAXED);
+  if (limit_ns > 0) rls_cupti_sleep(heard, limit_ns);
+  rls_cupti_set_idle(false);
 }
 
 // A recorder that had us loaded into a program that runs comes to read in a moment: not to be
@@ -197,23 +183,23 @@ static void await_reader(void) {
   const uint64_t end_ns = rls_now_ns() + SECOND_NS;
   while (find_reader() == 0 && __atomic_load_n(&phase, __ATOMIC_ACQUIRE) == RUNNING &&
          rls_now_ns() < end_ns)
-    futex_wait(&alarm_bell, __atomic_load_n(&alarm_bell, __ATOMIC_ACQUIRE), READER_STEP_NS);
+    rls_cupti_sleep(rls_cupti_heard(), READER_STEP_NS);
 }
 
 static void* run(void* unused) {
   (void)unused;
   prctl(PR_SET_NAME, "rls-cupti");
-  is_flush_thread = true;
+  rls_cupti_be_flush_thread();
   now.flush_interval = FLUSH_NS;
   if (rls_cupti.is_late) await_reader();
   while (__atomic_load_n(&phase, __ATOMIC_ACQUIRE) == RUNNING) {
-    const uint32_t heard = __atomic_load_n(&alarm_bell, __ATOMIC_ACQUIRE);
+    const uint32_t heard = rls_cupti_heard();
     work(0);
     if (__atomic_load_n(&phase, __ATOMIC_ACQUIRE) == RUNNING) sleep_on(heard);
   }
   work(CUPTI_FLUSH_FORCED);
   __atomic_store_n(&phase, ENDED, __ATOMIC_RELEASE);
-  futex_wake(&phase);
+  rls_futex_wake(&phase);
   return NULL;
 }
 
@@ -221,7 +207,7 @@ static void* run(void* unused) {
 // that hangs cannot keep the program.
 static void end(void) {
   uint32_t expected = RUNNING;
-  if (!rls_cupti_is_own_life() || is_flush_thread ||
+  if (!rls_cupti_is_own_life() || rls_cupti_is_flush_thread() ||
       !__atomic_compare_exchange_n(&phase, &expected, ENDING, false, __ATOMIC_ACQ_REL,
                                    __ATOMIC_RELAXED))
     return;
@@ -230,7 +216,7 @@ static void end(void) {
   while (__atomic_load_n(&phase, __ATOMIC_ACQUIRE) == ENDING) {
     const uint64_t now_ns = rls_now_ns();
     if (now_ns >= end_ns) break;
-    futex_wait(&phase, ENDING, end_ns - now_ns);
+    rls_futex_wait(&phase, ENDING, end_ns - now_ns);
   }
 }
 

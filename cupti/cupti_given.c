@@ -2,10 +2,18 @@
 //
 // The thread that gives a name finds out whose it is, while that is sure to exist. The flush thread
 // tells it, as all else of the GPU, and keeps it for readers to come.
+#include "cupti_given.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
-#include "cupti.h"
+#include "cupti_devices.h"
+#include "cupti_library.h"
+#include "cupti_records.h"
+#include "cupti_status.h"
+#include "cupti_wake.h"
+#include "names.h"
+#include "ring.h"
 
 // Programs name a few streams. Of one that names more, the further names are told and forgotten.
 #define MAX_KEPT 1024

@@ -9,6 +9,8 @@
 //   5. no libcudart is loaded (it is linked statically): as the driver's version, downwards
 //   6. where toolkits are installed
 //   7. the one that is loaded, whatever its version
+#include "cupti_library.h"
+
 #include <dlfcn.h>
 #include <elf.h>
 #include <glob.h>
@@ -17,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cupti.h"
+#include "cupti_status.h"
 
 #define OLDEST_MAJOR 11
 #define NEWEST_MAJOR 99

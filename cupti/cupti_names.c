@@ -1,10 +1,12 @@
 // Names of kernels. CUPTI gives every record of a kernel the same pointer, so a name is hashed
 // once; the memory behind a pointer may become another name's when a module is unloaded, so it is
 // compared each time, which is much cheaper than hashing.
+#include "cupti_names.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "cupti.h"
+#include "names.h"
 
 #define ENTRIES 4096
 

@@ -1,9 +1,16 @@
 // What the reader is told beside the records: who we are, the clocks, what was lost.
 //
 // Flush thread only.
+#include "cupti_reader.h"
+
 #include <time.h>
 
-#include "cupti.h"
+#include "cupti_devices.h"
+#include "cupti_given.h"
+#include "cupti_records.h"
+#include "cupti_status.h"
+#include "ring.h"
+#include "shim.h"
 
 #define SECOND_NS 1000000000U
 #define CLOCK_TRIES 3

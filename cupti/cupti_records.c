@@ -1,8 +1,16 @@
 // The records of a buffer become cells of the ring.
+#include "cupti_records.h"
+
 #include <stdlib.h>
 #include <time.h>
 
-#include "cupti.h"
+#include "cupti_calls.h"
+#include "cupti_devices.h"
+#include "cupti_names.h"
+#include "cupti_status.h"
+#include "process.h"
+#include "ring.h"
+#include "shim.h"
 
 // A cell, and the longest name before it.
 #define ROOM (2 * RLS_SHIM_CELL_BYTES + RLS_SHIM_MAX_TEXT)

@@ -2,13 +2,22 @@
 //
 // cuptiSubscribe comes first, so that a process whose CUPTI belongs to another tool is left as it
 // was: the clock and the buffers are settings of the process, not of the subscriber.
+#include "cupti_start.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "cupti.h"
+#include "cupti_dump.h"
+#include "cupti_flush.h"
+#include "cupti_kinds.h"
+#include "cupti_library.h"
+#include "cupti_status.h"
+#include "process.h"
+#include "shim.h"
 
 struct settings {
   const char* mode;     // RLSCOPE_CUPTI
@@ -16,17 +25,6 @@ struct settings {
   const char* memory;   // RLSCOPE_CUDA_MEMORY
   const char* library;  // RLSCOPE_CUPTI_LIBRARY
   const char* dump;     // RLSCOPE_CUPTI_DUMP
-};
-
-static const struct {
-  uint32_t kind;
-  const char* name;
-} kKinds[] = {
-    {CUPTI_KIND_CONTEXT, "CONTEXT"},   {CUPTI_KIND_STREAM, "STREAM"},
-    {CUPTI_KIND_OVERHEAD, "OVERHEAD"}, {CUPTI_KIND_CONCURRENT_KERNEL, "CONCURRENT_KERNEL"},
-    {CUPTI_KIND_MEMCPY, "MEMCPY"},     {CUPTI_KIND_MEMCPY_PEER, "MEMCPY2"},
-    {CUPTI_KIND_MEMSET, "MEMSET"},     {CUPTI_KIND_SYNC, "SYNCHRONIZATION"},
-    {CUPTI_KIND_GRAPH, "GRAPH_TRACE"}, {CUPTI_KIND_MEMORY, "MEMORY2"},
 };
 
 // No domain is enabled for it: subscribing is what makes CUPTI ours.
@@ -37,6 +35,16 @@ static void on_callback(void* own, uint32_t domain, uint32_t function, const voi
   (void)data;
 }
 
+// A bit for each kind of records.
+static uint64_t unwanted_kinds(const struct settings* settings) {
+  uint64_t kinds = 0;
+  if (settings->graphs != NULL && strcmp(settings->graphs, "node") == 0)
+    kinds |= 1ULL << CUPTI_KIND_GRAPH;
+  if (settings->memory == NULL || strcmp(settings->memory, "1") != 0)
+    kinds |= 1ULL << CUPTI_KIND_MEMORY;
+  return kinds;
+}
+
 static uint64_t trace_clock(void) { return rls_now_ns(); }
 
 // CUPTI's own, on Linux.
@@ -44,59 +52,6 @@ static uint64_t default_clock(void) {
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
   return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
-}
-
-static bool is_asked_for(uint32_t kind, const struct settings* settings) {
-  if (kind == CUPTI_KIND_GRAPH)
-    return settings->graphs == NULL || strcmp(settings->graphs, "node") != 0;
-  if (kind == CUPTI_KIND_MEMORY)
-    return settings->memory != NULL && strcmp(settings->memory, "1") == 0;
-  return true;
-}
-
-// `exists_already`: contexts and streams may, which are told then.
-static cupti_result enable(uint32_t kind, bool exists_already) {
-  const bool can_exist = kind == CUPTI_KIND_CONTEXT || kind == CUPTI_KIND_STREAM;
-  if (exists_already && can_exist && rls_cupti.functions.enable_and_dump != NULL)
-    return rls_cupti.functions.enable_and_dump(kind);
-  return rls_cupti.functions.enable(kind);
-}
-
-// False: kernels are refused, without which all else would look like the whole truth.
-static bool enable_kinds(const struct settings* settings) {
-  for (size_t i = 0; i < sizeof(kKinds) / sizeof(*kKinds); ++i) {
-    const uint32_t kind = kKinds[i].kind;
-    if (!is_asked_for(kind, settings)) continue;
-    const cupti_result result = enable(kind, rls_cupti.is_late);
-    if (result == CUPTI_OK) {
-      rls_cupti.recorded |= 1ULL << kind;
-      continue;
-    }
-    rls_cupti.refused |= 1ULL << kind;
-    char call[64];
-    snprintf(call, sizeof(call), "cuptiActivityEnable(%s)", kKinds[i].name);
-    if (kind == CUPTI_KIND_CONCURRENT_KERNEL) {
-      rls_cupti_failed(call, result);
-      return false;
-    }
-    rls_cupti_failed_in_part(call, result);
-  }
-  rls_cupti_enable_calls();
-  return true;
-}
-
-void rls_cupti_switch(bool on) {
-  if (!on && rls_cupti.functions.disable == NULL) return;
-  for (uint32_t kind = 0; kind < CUPTI_KIND_KNOWN; ++kind) {
-    const bool is_call = kind == CUPTI_KIND_RUNTIME || kind == CUPTI_KIND_DRIVER;
-    if (is_call || (rls_cupti.recorded & (1ULL << kind)) == 0) continue;
-    if (on) {
-      enable(kind, true);
-    } else {
-      rls_cupti.functions.disable(kind);
-    }
-  }
-  rls_cupti_switch_calls(on);
 }
 
 // Leaves CUPTI as it was before us.
@@ -169,7 +124,7 @@ static bool take_over(const struct settings* settings) {
     undo();
     return false;
   }
-  if (!enable_kinds(settings)) {
+  if (!rls_cupti_enable_kinds(unwanted_kinds(settings))) {
     undo();
     return false;
   }

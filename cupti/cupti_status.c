@@ -1,9 +1,14 @@
 // Whether GPU activity is recorded, and if not, why not: one sentence a person can act on.
+#include "cupti_status.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "cupti.h"
+#include "names.h"
+#include "ring.h"
+#include "shim.h"
+#include "thread.h"
 
 struct rls_cupti rls_cupti;
 

@@ -2,7 +2,9 @@
 
 #include <string.h>
 
+#include "process.h"
 #include "ring.h"
+#include "thread.h"
 
 static uint64_t last_range_id;
 

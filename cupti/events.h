@@ -3,7 +3,10 @@
 #ifndef RLS_EVENTS_H
 #define RLS_EVENTS_H
 
-#include "shim.h"
+#include <stdint.h>
+
+#include "names.h"
+#include "records.h"
 
 // The negative number that NVTX's header documents for a tool that does not keep the stack.
 #define RLS_NO_LEVEL (-1)

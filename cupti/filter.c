@@ -2,10 +2,10 @@
 // itself; NVIDIA's compute libraries mark their innards, at a rate that costs more than it tells.
 //
 // RLSCOPE_NVTX: "all", or a list of those below that are wanted as well: "cublas,cudnn".
+#include "filter.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "nvtx.h"
 
 // By the beginning of the file name behind "lib".
 static const char* const kOnRequest[] = {

@@ -2,8 +2,10 @@
 // NVTX_INJECTION64_PATH and CUDA_INJECTION64_PATH name.
 #include <dlfcn.h>
 
-#include "cupti.h"
+#include "cupti_start.h"
+#include "filter.h"
 #include "nvtx.h"
+#include "process.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

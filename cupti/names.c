@@ -1,7 +1,10 @@
+#include "names.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <wchar.h>
 
+#include "process.h"
 #include "ring.h"
 #include "shim.h"
 

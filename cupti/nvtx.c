@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "events.h"
+#include "names.h"
+#include "nvtx_cuda.h"
 
 static void set_ascii(struct rls_message* message, const char* text) {
   message->hash = 0;

@@ -2,20 +2,13 @@
 #ifndef RLS_NVTX_H
 #define RLS_NVTX_H
 
-#include <stdbool.h>
-
 #include "nvtx_abi.h"
 
 // Our handler of a function, or NULL: the object's own stays a no-op. `module` is one of
 // NVTX_MODULE_*, `id` of the enum of that module.
 nvtx_function rls_nvtx_handler(unsigned module, unsigned id);
-// nvtx_cuda.c: of the modules CUDA and CUDART.
-nvtx_function rls_nvtx_cuda_handler(unsigned module, unsigned id);
 
 // Stores our handlers into a table of `size` entries.
 void rls_nvtx_fill(unsigned module, nvtx_table table, unsigned size);
-
-// Whether the ranges of the object with this path are wanted: see RLSCOPE_NVTX in filter.c.
-bool rls_nvtx_allows(const char* object_path);
 
 #endif  // RLS_NVTX_H

@@ -1,7 +1,9 @@
 // NVTX's names of CUDA's devices, contexts and streams. Those of the runtime have the handles of
 // the driver. Names of events are not kept: nothing of ours tells of an event.
-#include "cupti.h"
-#include "nvtx.h"
+#include "nvtx_cuda.h"
+
+#include "cupti_given.h"
+#include "names.h"
 
 #define NARROWED_BYTES (RLS_SHIM_MAX_TEXT + 5)
 

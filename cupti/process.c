@@ -2,6 +2,8 @@
 //
 // The system calls are made here and in thread.c, at the first event of a process or thread; after
 // that a push or pop makes none.
+#include "process.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>

@@ -1,9 +1,12 @@
 // Writing into the ring of a slot: the calling thread is its only writer.
-#ifndef RLS_SHIM_RING_H
-#define RLS_SHIM_RING_H
+#ifndef RLS_RING_H
+#define RLS_RING_H
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 
+#include "records.h"
 #include "shim.h"
 
 static inline char* rls_ring_data(struct rls_shim_slot* slot) {
@@ -14,6 +17,9 @@ static inline void* rls_cell(struct rls_shim_slot* slot, uint64_t position) {
   return rls_ring_data(slot) + (position & (RLS_SHIM_RING_BYTES - 1));
 }
 
+// The ring of the calling thread has been full since it got it.
+extern __thread bool rls_ring_is_unknown;
+
 // Writes whose ring it is from here on; false: there is no room. Then nothing else is written
 // before, or it would be taken for that of the thread which had the ring before.
 bool rls_introduce(struct rls_shim_slot* slot);
@@ -22,7 +28,7 @@ bool rls_introduce(struct rls_shim_slot* slot);
 static inline bool rls_has_room(struct rls_shim_slot* slot, uint64_t bytes) {
   if (RLS_LIKELY(slot->head + bytes - slot->tail_seen <= RLS_SHIM_RING_BYTES)) return true;
   slot->tail_seen = __atomic_load_n(&slot->tail, __ATOMIC_ACQUIRE);
-  if (rls_thread.is_unknown && !rls_introduce(slot)) return false;
+  if (rls_ring_is_unknown && !rls_introduce(slot)) return false;
   return slot->head + bytes - slot->tail_seen <= RLS_SHIM_RING_BYTES;
 }
 
@@ -94,4 +100,4 @@ static inline struct rls_shim_event rls_range_record(uint16_t kind,
   };
 }
 
-#endif  // RLS_SHIM_RING_H
+#endif  // RLS_RING_H

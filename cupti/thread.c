@@ -1,4 +1,6 @@
 // Threads and their slots.
+#include "thread.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -6,7 +8,6 @@
 #include <unistd.h>
 
 #include "ring.h"
-#include "shim.h"
 
 // Looking through slots that are all taken costs microseconds: not at every event.
 #define SKIP_WITHOUT_SLOT 1000
@@ -120,19 +121,6 @@ static void count_lost_event(void) {
     header->first_lost_ns = rls_now_ns();
 }
 
-bool rls_introduce(struct rls_shim_slot* slot) {
-  struct rls_thread* thread = &rls_thread;
-  thread->is_unknown = false;
-  if (!rls_has_room(slot, RLS_SHIM_CELL_BYTES)) {
-    thread->is_unknown = true;
-    return false;
-  }
-  const struct rls_shim_thread record = {
-      .kind = RLS_SHIM_THREAD, .tid = slot->owner, .ts_ns = rls_now_ns()};
-  rls_append(slot, &record);
-  return true;
-}
-
 static struct rls_shim_slot* take_slot(void) {
   struct rls_thread* thread = &rls_thread;
   const uint32_t tid = (uint32_t)syscall(SYS_gettid);
@@ -143,7 +131,7 @@ static struct rls_shim_slot* take_slot(void) {
     count_lost_event();
     return NULL;
   }
-  thread->is_unknown = false;
+  rls_ring_is_unknown = false;
   tell_open_ranges(slot, 0);
   if (slot->gap.end_ns != 0) slot->former = slot->gap;
   __atomic_store_n(&slot->gap.end_ns, 0, __ATOMIC_RELEASE);

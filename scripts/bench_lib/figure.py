@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
-from rlscope_trace.medians import median_interval
+from rlscope_trace.record.medians import median_interval
 
 
 class BenchError(Exception):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from bench_lib.figure import BenchError, Figure
 from bench_lib.recorder import Peer
 from rlscope_trace import _capture
-from rlscope_trace.loaders.capture import bpf_file
+from rlscope_trace.record.loaders.capture import bpf_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ from bench_lib import bpf_objects
 from bench_lib.figure import Figure
 from bench_lib.recorder import Peer
 from rlscope_trace import _capture
-from rlscope_trace.loaders.capture import bpf_file
+from rlscope_trace.record.loaders.capture import bpf_file
 
 if TYPE_CHECKING:
     from bench_lib.recorder import Bench

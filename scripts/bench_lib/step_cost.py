@@ -29,7 +29,7 @@ from bench_lib.windows import (
     window_means,
     windows_of,
 )
-from rlscope_trace.medians import median_interval
+from rlscope_trace.record.medians import median_interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -63,7 +63,7 @@ _SETS = {
 _EVENT_OF_SET = {"every-call": "call", "samples": "sample"}
 # Per value that is asked for: 9 give a minute of work, and some 110 windows without instruments.
 _SECONDS_PER_RUN = 7
-# A setting of the recorder for this alone; see rlscope_trace.loaders.capture.
+# A setting of the recorder for this alone; see rlscope_trace.record.loaders.capture.
 _ALTERNATE, _WINDOW_MS = "RLSCOPE_TRACE_ALTERNATE_MS", 250
 # Where a chunk takes 40 ms, as its one training step does.
 _LONGER_WINDOWS_MS = {"dqn-pong": 600}

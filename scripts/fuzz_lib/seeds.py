@@ -17,7 +17,7 @@ from typing import Any
 
 from fuzz_lib.memory_image import memory_image
 from fuzz_lib.targets import REPOSITORY, FuzzError
-from rlscope_trace.store.calibration import Cost, dump_costs
+from rlscope_trace.spool.costs import Cost, dump_costs
 
 sys.path.insert(0, str(REPOSITORY / "tests" / "support"))
 from shim_builder import ShimBuilder

@@ -27,7 +27,7 @@ class Listener:
 
     def environment(self, **settings: str) -> dict[str, str]:
         """Return what a program needs so that it tells; settings: RLSCOPE_* without the prefix."""
-        from rlscope_trace import shims
+        from rlscope_trace.record import shims
 
         given = {"RLSCOPE_CUPTI_LIBRARY": self.cupti} if self.cupti else {}
         return {
@@ -52,7 +52,8 @@ def listen(context: Context, name: str, *, finds_cupti: bool = False) -> Listene
     finds_cupti: the program loads what leads the shim to CUPTI, as PyTorch does. Ours do not: for
     them the one is named that PyTorch was seen to load.
     """
-    from rlscope_trace import _capture, shims
+    from rlscope_trace import _capture
+    from rlscope_trace.record import shims
 
     folder = context.folder / name
     folder.mkdir()

@@ -3,7 +3,10 @@
 // Compiled with the shim's own sources. For tests only.
 #include <stdlib.h>
 
-#include "cupti.h"
+#include "cupti_records.h"
+#include "cupti_status.h"
+#include "process.h"
+#include "thread.h"
 
 // Stands for a process with a reader, and holds a buffer as CUPTI gave it.
 static struct rls_buffer* prepare(void* next_record, void* callback_name, uint32_t api,

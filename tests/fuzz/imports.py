@@ -14,11 +14,11 @@ import atheris
 from python_target import flipped, run, work_folder
 
 with atheris.instrument_imports(include=["rlscope_trace"]):
+    from finalising import ended, finalise, report_nothing
     from rlscope_trace.errors import TracerError
-    from rlscope_trace.importers.kineto import import_kineto
-    from rlscope_trace.importers.nsys import import_nsys
-    from rlscope_trace.store.finalise import finalise
-    from rlscope_trace.store.spool import open_spool
+    from rlscope_trace.ingest.importers.kineto import import_kineto
+    from rlscope_trace.ingest.importers.nsys import import_nsys
+    from rlscope_trace.spool.directory import open_spool
 
 from gpu_spool import cupti_thread, kernel_half
 from kineto_builder import annotation, call, kernel, op, write_kineto
@@ -72,24 +72,17 @@ def _import(name: str, data: bytes, output: Path) -> None:
     path = _OUT / name
     path.write_bytes(data)
     if path.suffix == ".sqlite":
-        import_nsys(
-            [path], output, overwrite=False, complete=lambda _: None, progress=lambda *_: None
-        )
+        made = import_nsys([path], output, overwrite=False, progress=report_nothing)
     else:
-        import_kineto(
-            [path], output, salvage=True, overwrite=False, complete=lambda _: None,
-            progress=lambda *_: None,
-        )  # fmt: skip
+        made = import_kineto([path], output, salvage=True, overwrite=False, progress=report_nothing)
+    ended(made)
 
 
 def _recover(name: str, edits: bytes, output: Path) -> None:
     spool = _OUT / "spool"
     shutil.copytree(_SPOOL, spool)
     (spool / name).write_bytes(flipped((spool / name).read_bytes(), edits))
-    finalise(
-        open_spool(spool), output, overwrite=False, complete=lambda _: None,
-        progress=lambda *_: None,
-    )  # fmt: skip
+    finalise(open_spool(spool), output)
 
 
 def target(data: bytes) -> None:

@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "kineto_parser.h"
-#include "nesting.h"
+#include "nesting/nesting.h"
 #include "support.h"
 #include "utf8.h"
 

@@ -10,11 +10,11 @@ from python_target import run, work_folder
 
 with atheris.instrument_imports(include=["rlscope_trace"]):
     from rlscope_trace.errors import SpoolError
-    from rlscope_trace.nvml.counter_file import CounterLines, read_counter_file
+    from rlscope_trace.ingest.store.probe_facts import read_probe_facts
     from rlscope_trace.privileges import parse_environ, parse_parent
-    from rlscope_trace.store.calibration import read_costs
-    from rlscope_trace.store.probe_facts import read_probe_facts
-    from rlscope_trace.store.spool import open_spool
+    from rlscope_trace.spool.costs import read_costs
+    from rlscope_trace.spool.counter_file import CounterLines, read_counter_file
+    from rlscope_trace.spool.directory import open_spool
 
 if TYPE_CHECKING:
     from collections.abc import Callable

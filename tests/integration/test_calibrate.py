@@ -13,17 +13,17 @@ import pytest
 from conftest import WORKLOADS, Workload
 from native_harness import build, probing
 from recording import COMMAND, DEADLINE_S, assert_whole, query, rlscope, until
-from rlscope_trace.calibrate.cache import (
+from rlscope_trace.record.calibrate.cache import (
     DIRECTORY_VARIABLE,
     Calibration,
     cache_file,
     machine_key,
     save,
 )
-from rlscope_trace.calibrate.measure import CUDA_EVENTS, Plan, measure
-from rlscope_trace.calibrate.scheduling import SwitchLoops
-from rlscope_trace.calibrate.traced import CAPTURES
-from rlscope_trace.store.calibration import Cost
+from rlscope_trace.record.calibrate.measure import CUDA_EVENTS, Plan, measure
+from rlscope_trace.record.calibrate.scheduling import SwitchLoops
+from rlscope_trace.record.calibrate.traced import CAPTURES
+from rlscope_trace.spool.costs import Cost
 
 pytestmark = pytest.mark.root
 

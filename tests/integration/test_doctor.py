@@ -16,7 +16,7 @@ typer.run(doctor)
 UNPRIVILEGED_DOCTOR = """
 import os, pathlib, sys, typer
 from rlscope_trace.cli.doctor import DoctorFormat, doctor
-from rlscope_trace.preflight import run_checks
+from rlscope_trace.record.preflight import run_checks
 run_checks()
 typer.echo("", nl=False)
 os.setgroups([])

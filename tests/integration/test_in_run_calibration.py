@@ -13,8 +13,8 @@ import pytest
 from native_programs import build_extension
 from native_recording import Launched, end, events, python_program
 from recording import assert_conserved, query, rlscope, until
-from rlscope_trace.calibrate import cache
-from rlscope_trace.store.calibration import Cost
+from rlscope_trace.record.calibrate import cache
+from rlscope_trace.spool.costs import Cost
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 

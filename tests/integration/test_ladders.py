@@ -11,7 +11,7 @@ import pytest
 
 from conftest import WORKLOADS, Workload
 from recording import Recorder, assert_conserved, meta, query, rlscope
-from rlscope_trace.calibrate.cache import DIRECTORY_VARIABLE
+from rlscope_trace.record.calibrate.cache import DIRECTORY_VARIABLE
 
 pytestmark = pytest.mark.root
 

@@ -10,15 +10,16 @@ import pytest
 import late_programs
 from late_programs import Program, wait_for_syscall
 from late_ring import LateRing, find_memfd
-from rlscope_trace import late
-from rlscope_trace.late import LateResult
+from rlscope_trace.installed import SHIM_FOLDER
+from rlscope_trace.record import inject
+from rlscope_trace.record.inject import LateResult
 
 pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(late_programs.compiler() is None, reason="needs a C compiler"),
 ]
 
-SHIM = Path(late.__file__).parent / "shim" / "librlscope_shim.so"
+SHIM = SHIM_FOLDER / "librlscope_shim.so"
 # Computes without ever waiting, and imports nothing that starts threads.
 BUSY_PYTHON = """
 import time
@@ -74,8 +75,8 @@ def start_python(start: Callable[..., Program]) -> Callable[[str], Program]:
 
 
 def attach(program: Program, *, auto: bool = False) -> LateResult:
-    result = late.attach_late(program.pid, SHIM, auto=auto)
-    assert late.shim_is_loaded(program.pid)
+    result = inject.inject_shim(program.pid, SHIM, auto=auto)
+    assert inject.shim_is_loaded(program.pid)
     assert result.stopped_ns is not None
     return result
 
@@ -184,7 +185,7 @@ def test_what_python_loads_later_is_captured(start_python: Callable[[str], Progr
 def test_a_second_attach_finds_the_shim(start: Callable[..., Program], target: Path) -> None:
     program = start(target, "idle")
     attach(program)
-    again = late.attach_late(program.pid, SHIM, auto=False)
+    again = inject.inject_shim(program.pid, SHIM, auto=False)
     assert again.stopped_ns is None
     assert again.missing == ()
     program.go()

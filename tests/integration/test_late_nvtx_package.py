@@ -3,20 +3,20 @@
 import importlib.util
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from late_programs import Program
 from late_ring import LateRing, find_memfd
-from rlscope_trace import late
+from rlscope_trace.installed import SHIM_FOLDER
+from rlscope_trace.record import inject
 
 pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(importlib.util.find_spec("nvtx") is None, reason="needs the package nvtx"),
 ]
 
-SHIM = Path(late.__file__).parent / "shim" / "librlscope_shim.so"
+SHIM = SHIM_FOLDER / "librlscope_shim.so"
 PROGRAM = """
 import sys, nvtx
 nvtx.push_range("before"); nvtx.pop_range()
@@ -54,7 +54,7 @@ def program() -> Iterator[Program]:
 
 
 def test_ranges_made_after_the_attach_are_captured(program: Program) -> None:
-    result = late.attach_late(program.pid, SHIM, auto=False)
+    result = inject.inject_shim(program.pid, SHIM, auto=False)
     assert "ranges that the Python package nvtx makes from here on" in result.captured
     path = find_memfd(program.pid)
     assert path is not None
@@ -86,7 +86,7 @@ def test_nvtx_disabled_by_the_user_stays_disabled() -> None:
         environment={"NVTX_DISABLE": "1", "PYTHONPATH": ":".join(sys.path)},
     )
     assert program.readline() == "ready"
-    result = late.attach_late(program.pid, SHIM, auto=False)
+    result = inject.inject_shim(program.pid, SHIM, auto=False)
     assert any("NVTX_DISABLE" in sentence for sentence in result.missing)
     path = find_memfd(program.pid)
     assert path is not None

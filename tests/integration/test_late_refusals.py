@@ -13,16 +13,18 @@ import pytest
 
 import late_programs
 from late_programs import Program, wait_for_syscall
-from rlscope_trace import _capture, late
+from rlscope_trace import _capture
 from rlscope_trace.errors import TargetGoneError
-from rlscope_trace.late import LateAttachError
+from rlscope_trace.installed import SHIM_FOLDER
+from rlscope_trace.record import inject
+from rlscope_trace.record.inject import InjectionError
 
 pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(late_programs.compiler() is None, reason="needs a C compiler"),
 ]
 
-SHIM = Path(late.__file__).parent / "shim" / "librlscope_shim.so"
+SHIM = SHIM_FOLDER / "librlscope_shim.so"
 NOBODY = 65534
 PTRACE_SEIZE = 0x4206
 
@@ -49,9 +51,9 @@ int entry(const void* data) {
 DOOMED_RECORDER = """
 import sys
 from pathlib import Path
-from rlscope_trace import late
+from rlscope_trace.record import inject
 print("go", flush=True)
-late.attach_late(int(sys.argv[1]), Path(sys.argv[2]), auto=False)
+inject.inject_shim(int(sys.argv[1]), Path(sys.argv[2]), auto=False)
 """
 
 
@@ -81,10 +83,10 @@ def start() -> Iterator[Callable[..., Program]]:
 
 def assert_refused(program: Program, words: str, *, shim: Path = SHIM) -> None:
     """Late attach is refused with these words, and the program does not notice."""
-    with pytest.raises(LateAttachError, match=words) as caught:
-        late.attach_late(program.pid, shim, auto=False)
+    with pytest.raises(InjectionError, match=words) as caught:
+        inject.inject_shim(program.pid, shim, auto=False)
     assert caught.value.hint
-    assert not late.shim_is_loaded(program.pid, name=shim.name)
+    assert not inject.shim_is_loaded(program.pid, name=shim.name)
 
 
 def test_static_program(start: Callable[..., Program], folder: Path) -> None:
@@ -124,8 +126,8 @@ def test_stopped_program(start: Callable[..., Program], target: Path) -> None:
 
 
 def test_ancestor_of_the_recorder() -> None:
-    with pytest.raises(LateAttachError, match="recorder itself or started it"):
-        late.attach_late(os.getppid(), SHIM, auto=False)
+    with pytest.raises(InjectionError, match="recorder itself or started it"):
+        inject.inject_shim(os.getppid(), SHIM, auto=False)
 
 
 def test_program_that_is_gone(start: Callable[..., Program], target: Path) -> None:
@@ -133,10 +135,10 @@ def test_program_that_is_gone(start: Callable[..., Program], target: Path) -> No
     program.process.kill()
     os.waitid(os.P_PID, program.pid, os.WEXITED | os.WNOWAIT)
     with pytest.raises(TargetGoneError, match="ended"):
-        late.attach_late(program.pid, SHIM, auto=False)
+        inject.inject_shim(program.pid, SHIM, auto=False)
     program.close()
     with pytest.raises(TargetGoneError, match="no process"):
-        late.attach_late(program.pid, SHIM, auto=False)
+        inject.inject_shim(program.pid, SHIM, auto=False)
 
 
 def test_library_that_the_programs_user_may_not_read(

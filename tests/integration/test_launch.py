@@ -18,7 +18,7 @@ RECORDER = """
 import json, os, signal, socket, sys
 from pathlib import Path
 from rlscope_trace.errors import TracerError
-from rlscope_trace.launch import SignalSetup, launch
+from rlscope_trace.record.launch import SignalSetup, launch
 from rlscope_trace.privileges import invoking_environment, invoking_identity
 
 knobs = json.loads(sys.argv[1])

@@ -11,7 +11,7 @@ import pytest
 
 from recording import Recorder, query, until
 from rlscope_analysis.schema.vocabulary import PYTHON_RANGES
-from rlscope_trace.store.spool import PROBES_FILE
+from rlscope_trace.spool.directory import PROBES_FILE
 
 if TYPE_CHECKING:
     from pathlib import Path

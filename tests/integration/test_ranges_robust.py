@@ -15,7 +15,7 @@ import pytest
 from conftest import Workload
 from nvtx_client import compiled
 from recording import Recorder, assert_conserved, meta, query, rlscope, until
-from rlscope_trace.store.spool import RECORD_KINDS
+from rlscope_trace.spool.directory import RECORD_KINDS
 
 pytestmark = pytest.mark.root
 

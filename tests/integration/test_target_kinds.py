@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from rlscope_trace import target
 from rlscope_trace.errors import TracerError
+from rlscope_trace.record import target
 
 UNPRIVILEGED = """
 import os, sys
-from rlscope_trace import target
+from rlscope_trace.record import target
 from rlscope_trace.errors import PermissionNeededError
 os.setgroups([])
 os.setresgid(65534, 65534, 65534)

@@ -13,8 +13,8 @@ import pytest
 
 from recording import COMMAND
 from rlscope_analysis.schema.vocabulary import EVENT_PARTS, EVENTS
-from rlscope_trace.calibrate import cache
-from rlscope_trace.store.calibration import Cost
+from rlscope_trace.record.calibrate import cache
+from rlscope_trace.spool.costs import Cost
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -88,7 +88,9 @@ def shim_decoder(level: str = "-O0") -> Path:
     made = session_folder() / f"cupti_harness{level}.so"
     shim = REPOSITORY / "cupti"
     sources = sorted(shim.glob("cupti_*.c"))
-    sources += [shim / f"{room}.c" for room in ("names", "process", "thread", "seccomp_filters")]
+    sources += [
+        shim / f"{room}.c" for room in ("names", "process", "ring", "thread", "seccomp_filters")
+    ]
     sources.append(FAKES / "cupti_harness.c")
     subprocess.run(
         [compiler(), *_FLAGS, level, "-fPIC", "-shared", f"-I{shim}",

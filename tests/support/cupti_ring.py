@@ -16,7 +16,7 @@ import struct
 import threading
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from rlscope_trace import shims
+from rlscope_trace.record import shims
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import shim_builder as shims
 import spool_builder as spools
 from known_costs import COSTS
-from rlscope_trace.nvml.counter_file import CounterFile
-from rlscope_trace.store.calibration import dump_costs
+from rlscope_trace.spool.costs import dump_costs
+from rlscope_trace.spool.counter_file import CounterFile
 from shim_builder import ShimBuilder
 from spool_builder import SpoolBuilder
 

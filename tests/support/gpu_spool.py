@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
+from finalising import add_nothing, finalise
 from rlscope_analysis.derive import complete
-from rlscope_trace.store.finalise import FinaliseReport, finalise
-from rlscope_trace.store.spool import open_spool
+from rlscope_trace.spool.directory import open_spool
 from said import said
 from shim_builder import VERSION, ShimBuilder
 from spool_builder import SpoolBuilder
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from rlscope_trace.ingest.writer.trace_writer import TraceReport
 
 # What the kernel recorded of each thread below.
 BEGIN, FINISH = 100, 10_000
@@ -39,12 +41,12 @@ def kernel_half(folder: Path, *, tids: tuple[int, ...] = (10,), end: bool = True
 
 def saved(
     folder: Path, shim: ShimBuilder, *, version: int = VERSION, views: bool = False
-) -> tuple[Path, FinaliseReport]:
+) -> tuple[Path, TraceReport]:
     shim.write(folder, version=version)
     output = folder.with_name("trace.duckdb")
     report = finalise(
         open_spool(folder), output, overwrite=True,
-        complete=complete if views else lambda _: None, progress=lambda *_: None,
+        derive=complete if views else add_nothing,
     )  # fmt: skip
     return output, report
 

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from finalising import add_nothing, ended, report_nothing
 from rlscope_analysis.views import install_views
-from rlscope_trace.importers.kineto import import_kineto
+from rlscope_trace.ingest.importers.kineto import import_kineto
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from rlscope_trace.importers.trace_writer import ImportReport
+    from rlscope_trace.ingest.writer.trace_writer import TraceReport
 
 Event = dict[str, Any]
 # Since 1970, as older files count.
@@ -80,13 +81,12 @@ def write_text(path: Path, text: str) -> Path:
 def run_import(
     paths: Sequence[Path], output: Path, *, salvage: bool = False, overwrite: bool = False,
     views: bool = False,
-) -> ImportReport:  # fmt: skip
+) -> TraceReport:  # fmt: skip
     """Import as the command does, without its bar, and without the views unless they are wanted."""
-    return import_kineto(
-        list(paths), output, salvage=salvage, overwrite=overwrite,
-        complete=install_views if views else lambda _con: None,
-        progress=lambda _step, _done, _total: None,
-    )  # fmt: skip
+    made = import_kineto(
+        list(paths), output, salvage=salvage, overwrite=overwrite, progress=report_nothing
+    )
+    return ended(made, install_views if views else add_nothing)
 
 
 @contextmanager

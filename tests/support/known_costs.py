@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rlscope_trace import __version__
-from rlscope_trace.calibrate import cache
-from rlscope_trace.calibrate.cache import Calibration
 from rlscope_trace.cli import calibrating
-from rlscope_trace.store.calibration import Cost
+from rlscope_trace.record.calibrate import cache
+from rlscope_trace.record.calibrate.cache import Calibration
+from rlscope_trace.spool.costs import Cost
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ import pytest
 
 from recording import spool_records
 from rlscope_trace import _capture
-from rlscope_trace.loaders.capture import bpf_file
+from rlscope_trace.record.loaders.capture import bpf_file
 
 if TYPE_CHECKING:
     from conftest import Workload

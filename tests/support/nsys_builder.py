@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from finalising import ended, report_nothing
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from rlscope_trace.importers.trace_writer import ImportReport
+    from rlscope_trace.ingest.writer.trace_writer import TraceReport
 
 PID, TID = 4242, 4243
 EPOCH_NS = 1_776_781_226_557_295_056
@@ -260,7 +262,7 @@ class NsysBuilder:
 class Imported:
     """The trace made of some exports."""
 
-    report: ImportReport
+    report: TraceReport
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Query the trace."""
@@ -277,11 +279,7 @@ class Imported:
 
 def imported(*paths: Path) -> Imported:
     """Import exports into a trace beside the first, without views."""
-    from rlscope_trace.importers.nsys import import_nsys
+    from rlscope_trace.ingest.importers.nsys import import_nsys
 
-    return Imported(
-        import_nsys(
-            paths, paths[0].with_suffix(".duckdb"), overwrite=True, complete=lambda _: None,
-            progress=lambda _step, _done, _total: None,
-        )
-    )  # fmt: skip
+    output = paths[0].with_suffix(".duckdb")
+    return Imported(ended(import_nsys(paths, output, overwrite=True, progress=report_nothing)))

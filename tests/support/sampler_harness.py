@@ -11,7 +11,7 @@ from typing import Any
 
 from recording import spool_records
 from rlscope_trace import _capture
-from rlscope_trace.loaders.capture import bpf_file
+from rlscope_trace.record.loaders.capture import bpf_file
 
 PYTHON, SIMULATOR, SPIN, OTHER, TRANSPARENT = 1, 2, 5, 6, 0
 RULES = (

@@ -32,7 +32,7 @@ from rlscope_analysis.schema.vocabulary import (
     WAITS,
 )
 from rlscope_analysis.views import install_views
-from rlscope_trace.store.captures import Capture
+from rlscope_trace.ingest.writer.captures import Capture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from rlscope_trace.validate.runs import Runner
+from rlscope_trace.record.validate.runs import Runner
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rlscope_trace.medians import median_interval
+from rlscope_trace.record.medians import median_interval
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -11,18 +11,19 @@ from known_costs import COSTS, KEY, add, calibration, measured
 from rlscope_analysis.schema import create_tables
 from rlscope_analysis.schema.vocabulary import BYSTANDER_EVENTS, EVENTS
 from rlscope_trace import __version__
-from rlscope_trace.calibrate import cache, children
-from rlscope_trace.calibrate.cache import Calibration
-from rlscope_trace.calibrate.results import failed
 from rlscope_trace.cli import calibrating
 from rlscope_trace.errors import TracerError
-from rlscope_trace.store.calibration import (
+from rlscope_trace.ingest.writer.row_inserts import insert_rows
+from rlscope_trace.record.calibrate import cache, children
+from rlscope_trace.record.calibrate.cache import Calibration
+from rlscope_trace.record.calibrate.results import failed
+from rlscope_trace.spool.costs import (
     Cost,
     costs_of_spool,
-    insert_calibration,
     read_costs,
+    rows_of,
 )
-from rlscope_trace.store.spool import CALIBRATION_FILE, remove_files
+from rlscope_trace.spool.directory import CALIBRATION_FILE, remove_files
 
 SESSION: dict[str, object] = {"capture": "btf", "instruments": {"call_probes": "multi"}}
 
@@ -166,7 +167,8 @@ def test_both_loaders_of_a_capture_cost_the_same(tmp_path: Path, loader: str) ->
 def test_every_event_has_a_row_with_a_cost_or_a_reason(tmp_path: Path, text: str | None) -> None:
     with duckdb.connect() as con:
         create_tables(con)
-        count = insert_calibration(con, spool_with(tmp_path, text), SESSION)
+        costs = costs_of_spool(spool_with(tmp_path, text), SESSION)
+        count = insert_rows(con, "calibration_measured", rows_of(costs))
         rows = con.execute("SELECT event, mean_ns, used, quality FROM calibration").fetchall()
     assert len(rows) == count
     assert {row[0] for row in rows} >= {*EVENTS, *BYSTANDER_EVENTS}

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from known_costs import COSTS, KEY, add, calibration, measured
-from rlscope_trace.calibrate import cache
-from rlscope_trace.calibrate.cache import Calibration
 from rlscope_trace.cli import calibrating
-from rlscope_trace.store.calibration import Cost, read_costs
-from rlscope_trace.store.spool import CALIBRATION_FILE
+from rlscope_trace.record.calibrate import cache
+from rlscope_trace.record.calibrate.cache import Calibration
+from rlscope_trace.spool.costs import Cost, read_costs
+from rlscope_trace.spool.directory import CALIBRATION_FILE
 
 
 def scaled(factor: float) -> list[Cost]:

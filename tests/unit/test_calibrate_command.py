@@ -7,10 +7,10 @@ import pytest
 
 from recording import rlscope
 from rlscope_analysis.schema.facts.qualities import quality
-from rlscope_trace.calibrate import cache
-from rlscope_trace.calibrate.cache import Calibration
-from rlscope_trace.calibrate.results import failed
-from rlscope_trace.store.calibration import Cost, read_cost
+from rlscope_trace.record.calibrate import cache
+from rlscope_trace.record.calibrate.cache import Calibration
+from rlscope_trace.record.calibrate.results import failed
+from rlscope_trace.spool.costs import Cost, read_cost
 
 COSTS = [
     Cost("wakeup", "outside", "micro", "btf", 1234.5, 20.0, 9, -380.0, 1420.0, quality("zero")),

@@ -7,10 +7,10 @@ import pytest
 
 from rlscope_analysis.schema.facts.qualities import GOOD
 from rlscope_trace import _capture
-from rlscope_trace.calibrate.account import counted, per_run, together
-from rlscope_trace.calibrate.estimate import Estimate, added, calm, estimate, split
-from rlscope_trace.calibrate.results import Values, failed, quality_of
-from rlscope_trace.store.calibration import Cost
+from rlscope_trace.record.calibrate.account import counted, per_run, together
+from rlscope_trace.record.calibrate.estimate import Estimate, added, calm, estimate, split
+from rlscope_trace.record.calibrate.results import Values, failed, quality_of
+from rlscope_trace.spool.costs import Cost
 
 BASE_NS = 2000.0
 COST_NS = 150.0

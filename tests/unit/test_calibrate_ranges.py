@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlscope_trace.calibrate import ranges
-from rlscope_trace.calibrate.children import Child
+from rlscope_trace.record.calibrate import ranges
+from rlscope_trace.record.calibrate.children import Child
 
 if TYPE_CHECKING:
     import pytest

@@ -16,12 +16,12 @@ import pytest
 from known_costs import COSTS, measured
 from rlscope_analysis.overhead import estimate as overhead_costs
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
-from rlscope_trace.calibrate import cache
 from rlscope_trace.cli import calibrate as command
 from rlscope_trace.cli import calibrating
 from rlscope_trace.cli.calibrate_trace import add_costs, check_trace
 from rlscope_trace.errors import TracerError
-from rlscope_trace.store.calibration import Cost
+from rlscope_trace.record.calibrate import cache
+from rlscope_trace.spool.costs import Cost
 from trace_builder import TraceBuilder, run
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
-from rlscope_trace.store.finalise import finalise
-from rlscope_trace.store.probe_facts import read_probe_facts
-from rlscope_trace.store.spool import open_spool
+from finalising import finalise
+from rlscope_trace.ingest.store.probe_facts import read_probe_facts
+from rlscope_trace.spool.directory import open_spool
 from said import said
 from spool_builder import RUNNABLE, SpoolBuilder
 
@@ -68,8 +68,7 @@ def trace(tmp_path: Path) -> Callable[..., Query]:
             tmp_path / "t.spool", end_ns=end_ns, session=SESSION, probes=[*notes]
         )
         finalise(
-            open_spool(directory), tmp_path / "t.duckdb", overwrite=False,
-            complete=lambda con: None, progress=lambda step, done, total: None,
+            open_spool(directory), tmp_path / "t.duckdb",
         )  # fmt: skip
 
         def ask(query: str) -> list[tuple[object, ...]]:

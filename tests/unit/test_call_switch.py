@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rlscope_trace.instruments.call_switch import CallSwitch
-from rlscope_trace.instruments.log import ProbeLog
+from rlscope_trace.record.instruments.call_switch import CallSwitch
+from rlscope_trace.record.instruments.log import ProbeLog
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
+from finalising import report_nothing
 from rlscope_analysis.schema import create_tables
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_analysis.sentences import coverage_sentence
-from rlscope_trace.nvml.counter_file import CounterFile, CounterLines, read_counter_file
-from rlscope_trace.store.counters import Counters, insert_counters
-from rlscope_trace.store.spool import open_spool
+from rlscope_trace.ingest.store.counters import Counters, insert_counters
+from rlscope_trace.ingest.writer.trace_writer import TraceWriter
+from rlscope_trace.spool.counter_file import CounterFile, CounterLines, read_counter_file
+from rlscope_trace.spool.directory import open_spool
 from spool_builder import SpoolBuilder
 
 if TYPE_CHECKING:
@@ -51,7 +53,8 @@ class Stored:
             file.close()
         with duckdb.connect() as connection:
             create_tables(connection)
-            self.written: Counters = insert_counters(connection, open_spool(directory))
+            trace = TraceWriter(connection, directory, report_nothing)
+            self.written: Counters = insert_counters(trace, open_spool(directory))
             self.rows = connection.execute("FROM counter ORDER BY ts_ns, uuid, name").fetchall()
             found = self.written.capture
             self.capture = (
@@ -77,7 +80,6 @@ def test_readings_become_rows(tmp_path: Path) -> None:
         (210, "box", "GPU-b", 1, "sm_clock", 1980.0),
         (END_NS, "box", "GPU-a", 0, "power", 72.0),
     ]
-    assert stored.written.rows == 4
     assert stored.capture == [(True, "NVML, every 100 ms")]
     assert stored.losses() == []
     assert json.loads(stored.written.meta["nvml_devices"])[1] == {
@@ -238,7 +240,9 @@ def test_the_header_tells_what_did_not_get_there(tmp_path: Path) -> None:
     (directory / "counters.jsonl").write_bytes((other / "counters.jsonl").read_bytes())
     with duckdb.connect() as connection:
         create_tables(connection)
-        written = insert_counters(connection, open_spool(directory))
+        written = insert_counters(
+            TraceWriter(connection, directory, report_nothing), open_spool(directory)
+        )
     assert [(loss.code, loss.count, loss.first_ns) for loss in written.losses] == [
         ("nvml_disk_full", 5, 500),
         ("nvml_failed", 1, 700),

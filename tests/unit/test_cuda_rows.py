@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
-from rlscope_trace.store.finalise import FinaliseReport, finalise
-from rlscope_trace.store.spool import open_spool
+from finalising import finalise
+from rlscope_trace.spool.directory import open_spool
 from said import said
 from shim_builder import DRIVER, OFF, REFUSED, ShimBuilder
 from spool_builder import OPEN, SpoolBuilder
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from rlscope_trace.ingest.writer.trace_writer import TraceReport
 
 BEGIN, FINISH = 100, 1000
 INSTRUMENTS = {"layers": ["simulator"], "sample_hz": 0, "gil": "waits", "not_measured": {},
@@ -75,9 +77,8 @@ class Trace:
         if shim is not None:
             shim.write(directory)
         self._path = folder / "t.duckdb"
-        self.report: FinaliseReport = finalise(
-            open_spool(directory), self._path, overwrite=False,
-            complete=lambda con: None, progress=lambda *_: None,
+        self.report: TraceReport = finalise(
+            open_spool(directory), self._path,
         )  # fmt: skip
 
     def ask(self, query: str) -> list[tuple[object, ...]]:
@@ -121,7 +122,7 @@ def test_calls_become_rows_of_cuda_call_and_no_others(tmp_path: Path, spool: Spo
         ("cudaLaunchKernel",), ("cuLaunchKernel",), ("cuStreamSynchronize",),
     ]  # fmt: skip
     assert trace.report.rows["cuda_call_coded"] == 4
-    assert trace.report.rows["native_call"] == 1
+    assert trace.report.rows["native_call_coded"] == 1
     assert trace.said == dict.fromkeys((1, 2), (True, f"by probes on the functions of {WHERE}"))
 
 

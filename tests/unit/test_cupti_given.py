@@ -14,7 +14,7 @@ from cupti_programs import record, run_python
 from cupti_ring import KERNEL, NAMED, GpuRecords, Memory
 from nvtx_client import nvtx_include
 from phases_harness import compiler
-from rlscope_trace import shims
+from rlscope_trace.record import shims
 
 NOWHERE = 2**32 - 1
 NVTX = {"NVTX_INJECTION64_PATH": str(shims.LIBRARY)}
@@ -106,8 +106,8 @@ cuda.cuStreamCreate(ctypes.byref(stream), 0)
 # NVTX has been used before: without a tool.
 library.name_all(sys.argv[3] == "runtime", context, stream)
 request = ctypes.create_string_buffer(struct.pack("<II2048s", 1, 0, b"RLSCOPE_CUPTI=on\\0"))
-assert shim.rlscope_shim_late_attach(request) == 0
-status = (ctypes.c_uint32 * 8).in_dll(shim, "rlscope_shim_late_status")
+assert shim.rlscope_shim_inject(request) == 0
+status = (ctypes.c_uint32 * 8).in_dll(shim, "rlscope_shim_inject_status")
 while status[1] == 1:
     time.sleep(0.001)
 library.name_all(sys.argv[3] == "runtime", context, stream)

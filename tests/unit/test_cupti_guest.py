@@ -13,7 +13,7 @@ from cuda_fakes import calls_program, environment
 from cupti_programs import KINDS, run_python, status
 from cupti_ring import KERNEL, OFF, ON, GpuRecords
 from phases_harness import compiler
-from rlscope_trace import shims
+from rlscope_trace.record import shims
 
 
 def test_its_thread_has_a_name_and_takes_no_signals(poll_until: Callable[..., object]) -> None:
@@ -96,9 +96,9 @@ if sys.argv[2] == "started":
 shim = ctypes.CDLL(sys.argv[1])
 block = b"".join(entry.encode() + b"\\0" for entry in sys.argv[3:])
 request = ctypes.create_string_buffer(struct.pack("<II2048s", 1, 0, block))
-assert shim.rlscope_shim_late_attach(request) == 0
-state = ctypes.c_uint32.in_dll(shim, "rlscope_shim_late_status")
-status = (ctypes.c_uint32 * 8).in_dll(shim, "rlscope_shim_late_status")
+assert shim.rlscope_shim_inject(request) == 0
+state = ctypes.c_uint32.in_dll(shim, "rlscope_shim_inject_status")
+status = (ctypes.c_uint32 * 8).in_dll(shim, "rlscope_shim_inject_status")
 while status[1] == 1:
     time.sleep(0.001)
 function, context = ctypes.c_void_p(), ctypes.c_void_p()
@@ -250,8 +250,8 @@ import ctypes, struct, sys, threading, time
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 shim = ctypes.CDLL(sys.argv[1])
 request = ctypes.create_string_buffer(struct.pack("<II2048s", 1, 0, b""))
-assert shim.rlscope_shim_late_attach(request) == 0
-status = (ctypes.c_uint32 * 8).in_dll(shim, "rlscope_shim_late_status")
+assert shim.rlscope_shim_inject(request) == 0
+status = (ctypes.c_uint32 * 8).in_dll(shim, "rlscope_shim_inject_status")
 while status[1] == 1:
     time.sleep(0.001)
 for _ in range(2):

@@ -10,7 +10,7 @@ import pytest
 from cuda_fakes import RELEASES, driver, toolkit
 from cupti_programs import KINDS, record, run_python, status
 from cupti_ring import KERNEL, ON, REFUSED
-from rlscope_trace import shims
+from rlscope_trace.record import shims
 
 # Without any of these nothing can be recorded.
 NEEDED = (

@@ -3,7 +3,7 @@
 from cuda_fakes import toolkit
 from cupti_programs import run_python
 from cupti_ring import ON
-from rlscope_trace import shims
+from rlscope_trace.record import shims
 
 # It never subscribes, and holds a buffer when the shim starts. The address of the buffer is one
 # that a buffer of the shim's could have.

@@ -9,7 +9,7 @@ import pytest
 from cuda_fakes import environment, run_calls
 from cupti_programs import KINDS, record, run_python, status
 from cupti_ring import GRAPH, KERNEL, MEMCPY, NAMED, OFF, ON, REFUSED, GpuRecords
-from rlscope_trace import shims
+from rlscope_trace.record import shims
 
 # --- what is recorded ---
 

@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
+from finalising import finalise
 from rlscope_analysis.derive import complete
-from rlscope_trace._capture import ShimScan
-from rlscope_trace.store.finalise import FinaliseReport, finalise
-from rlscope_trace.store.operation_paths import MAX_DEPTH
-from rlscope_trace.store.spool import open_spool
+from rlscope_trace._ingest import ShimScan
+from rlscope_trace.ingest.store.operation_paths import MAX_DEPTH
+from rlscope_trace.spool.directory import open_spool
 from shim_builder import CELLS, RANGE, STRING, ShimBuilder
 from spool_builder import SpoolBuilder
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from rlscope_trace.ingest.writer.trace_writer import TraceReport
 
 BEGIN, FINISH = 100, 10**12
 RECORDS = 60_000
@@ -30,12 +32,14 @@ SAVE = """
     import sys
     from pathlib import Path
     from rlscope_analysis.derive import complete
-    from rlscope_trace.store.finalise import finalise
-    from rlscope_trace.store.spool import open_spool
-    finalise(
-        open_spool(Path(sys.argv[1])), Path(sys.argv[2]), overwrite=False, complete=complete,
+    from rlscope_trace.ingest.store.finalise import finalise
+    from rlscope_trace.spool.directory import open_spool
+    made = finalise(
+        open_spool(Path(sys.argv[1])), Path(sys.argv[2]), overwrite=False,
         progress=lambda *_: None,
     )
+    with made as trace:
+        complete(trace.con)
     status = Path("/proc/self/status").read_text()
     print(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
 """
@@ -58,12 +62,9 @@ def kernel_half(folder: Path, *, threads: int = 1) -> Path:
     return spool.write(folder, end_ns=FINISH)
 
 
-def saved(folder: Path, shim: ShimBuilder) -> FinaliseReport:
+def saved(folder: Path, shim: ShimBuilder) -> TraceReport:
     shim.write(folder)
-    return finalise(
-        open_spool(folder), folder.with_suffix(".duckdb"), overwrite=False, complete=complete,
-        progress=lambda *_: None,
-    )  # fmt: skip
+    return finalise(open_spool(folder), folder.with_suffix(".duckdb"), derive=complete)
 
 
 def peak_mb(folder: Path, shim: ShimBuilder) -> float:
@@ -74,7 +75,7 @@ def peak_mb(folder: Path, shim: ShimBuilder) -> float:
     return int(done.stdout) / 1024
 
 
-def losses(report: FinaliseReport) -> dict[str, int | None]:
+def losses(report: TraceReport) -> dict[str, int | None]:
     return {loss.code: loss.count for loss in report.losses}
 
 

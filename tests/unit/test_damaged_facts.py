@@ -10,11 +10,11 @@ import duckdb
 import pytest
 
 from damaged_spool import build
+from finalising import finalise
 from rlscope_analysis.derive import complete
-from rlscope_trace.store.finalise import finalise
-from rlscope_trace.store.probe_facts import read_probe_facts
-from rlscope_trace.store.session_facts import read_session
-from rlscope_trace.store.spool import open_spool
+from rlscope_trace.ingest.store.probe_facts import read_probe_facts
+from rlscope_trace.spool.directory import open_spool
+from rlscope_trace.spool.session_facts import read_session
 from spool_builder import SpoolBuilder
 
 if TYPE_CHECKING:
@@ -70,7 +70,9 @@ def test_odd_values_in_any_file_make_a_trace(tmp_path: Path, name: str, value: s
     (folder / name).write_text(lines[name])
     output = tmp_path / "trace.duckdb"
     finalise(
-        open_spool(folder), output, overwrite=False, complete=complete, progress=lambda *_: None
+        open_spool(folder),
+        output,
+        derive=complete,
     )
     with duckdb.connect(str(output), read_only=True) as con:
         ((longest,),) = con.execute(
@@ -103,8 +105,7 @@ def test_counters_that_nothing_can_reach(tmp_path: Path, place: str) -> None:
     opened = open_spool(folder)
     assert opened.end_ns == 0
     report = finalise(
-        opened, tmp_path / "trace.duckdb", overwrite=False, complete=complete,
-        progress=lambda *_: None,
+        opened, tmp_path / "trace.duckdb",  derive=complete,
     )  # fmt: skip
     sources = [loss.code for loss in report.losses]
     assert ("counters_gone" in sources) == (place != "end")
@@ -120,7 +121,7 @@ def test_records_from_long_after_the_recording_are_damage(tmp_path: Path) -> Non
     spool.call(1, start_ns=200, end_ns=2**62)
     report = finalise(
         open_spool(spool.write(tmp_path / "spool", end_ns=1000)), tmp_path / "trace.duckdb",
-        overwrite=False, complete=complete, progress=lambda *_: None,
+         derive=complete,
     )  # fmt: skip
     losses = {loss.code: loss.count for loss in report.losses}
     assert losses["spool_damaged"] == 2
@@ -134,8 +135,7 @@ def test_few_of_very_many_rings_are_told_of_one_by_one(tmp_path: Path) -> None:
     lost = {(cpu, 2): (cpu + 1, 100 + cpu) for cpu in range(1000)}
     folder = spool.write(tmp_path / "spool", end_ns=1000, cpus=1000, ring_losses=lost)
     report = finalise(
-        open_spool(folder), tmp_path / "trace.duckdb", overwrite=False, complete=complete,
-        progress=lambda *_: None,
+        open_spool(folder), tmp_path / "trace.duckdb",  derive=complete,
     )  # fmt: skip
     rings = [loss for loss in report.losses if "ring" in loss.code]
     assert len(rings) < 70

@@ -13,15 +13,17 @@ import pytest
 
 import damaged_spool
 from damaged_spool import FILES, build, damage
+from finalising import finalise
 from rlscope_analysis.derive import complete
 from rlscope_analysis.summary.gpu import gpu_summary
-from rlscope_trace._capture import ShimGpuReader, ShimRangeReader, ShimScan, shim_gpu_names
+from rlscope_trace._ingest import ShimGpuReader, ShimRangeReader, ShimScan, shim_gpu_names
 from rlscope_trace.errors import SpoolError
-from rlscope_trace.store.finalise import FinaliseReport, finalise
-from rlscope_trace.store.spool import open_spool
+from rlscope_trace.spool.directory import open_spool
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from rlscope_trace.ingest.writer.trace_writer import TraceReport
 
 PER_FILE = 6
 MOST_GROWN_KB = 512 << 10
@@ -32,14 +34,13 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("damaged") / "sound")
 
 
-def saved(folder: Path) -> FinaliseReport:
+def saved(folder: Path) -> TraceReport:
     def finish(con: duckdb.DuckDBPyConnection) -> None:
         complete(con)
         gpu_summary(lambda query: con.execute(query).fetchall())
 
     return finalise(
-        open_spool(folder), folder.with_suffix(".duckdb"), overwrite=True, complete=finish,
-        progress=lambda *_: None,
+        open_spool(folder), folder.with_suffix(".duckdb"), overwrite=True, derive=finish,
     )  # fmt: skip
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
+from finalising import finalise
 from rlscope_analysis.derive import complete
-from rlscope_trace.store.finalise import finalise
-from rlscope_trace.store.spool import open_spool
+from rlscope_trace.spool.directory import open_spool
 from shim_builder import END, MARK, START, THREAD_OPEN, ShimBuilder
 from spool_builder import SpoolBuilder
 
@@ -42,8 +42,7 @@ def saved(folder: Path, shim: ShimBuilder, *, end_ns: int = FINISH) -> Path:
     shim.write(folder / "spool")
     output = folder / "trace.duckdb"
     finalise(
-        open_spool(folder / "spool"), output, overwrite=False, complete=complete,
-        progress=lambda *_: None,
+        open_spool(folder / "spool"), output,  derive=complete,
     )  # fmt: skip
     return output
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
-from rlscope_trace.store.finalise import finalise
-from rlscope_trace.store.spool import open_spool
+from finalising import finalise
+from rlscope_trace.spool.directory import open_spool
 from spool_builder import OPEN, RUNNABLE, UNWOUND, SpoolBuilder
 
 if TYPE_CHECKING:
@@ -43,8 +43,7 @@ def trace(tmp_path: Path) -> Callable[..., Query]:
         directory = spool.write(tmp_path / "t.spool", end_ns=500, **written)  # type: ignore[arg-type]
         output = tmp_path / "t.duckdb"
         finalise(
-            open_spool(directory), output, overwrite=False,
-            complete=lambda con: None, progress=lambda step, done, total: None,
+            open_spool(directory), output,
         )  # fmt: skip
 
         def ask(query: str) -> list[tuple[object, ...]]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
-from rlscope_trace.store.finalise import finalise
-from rlscope_trace.store.spool import open_spool
+from finalising import finalise
+from rlscope_trace.spool.directory import open_spool
 from spool_builder import DEAD, FOUND, RUNNABLE, UNKNOWN_STATUS, SpoolBuilder
 
 if TYPE_CHECKING:
@@ -36,9 +36,6 @@ def query(spool: SpoolBuilder, tmp_path: Path) -> Tables:
             finalise(
                 opened,
                 output,
-                overwrite=False,
-                complete=lambda con: None,
-                progress=lambda step, done, total: None,
             )
         with duckdb.connect(str(output), read_only=True) as con:
             return con.execute(text).fetchall()

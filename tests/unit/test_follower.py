@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rlscope_trace.instruments import follower as module
-from rlscope_trace.instruments.follower import Follower
-from rlscope_trace.instruments.process import Process, address_space
+from rlscope_trace.record.instruments import follower as module
+from rlscope_trace.record.instruments.follower import Follower
+from rlscope_trace.record.instruments.process import Process, address_space
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

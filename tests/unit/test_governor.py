@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlscope_analysis.sentences import site_sentence
-from rlscope_trace.governor import Decision, Governor, ProbeCost
+from rlscope_trace.record.governor import Decision, Governor, ProbeCost
 
 WINDOW_NS = 250_000_000
 COST_NS = 2000

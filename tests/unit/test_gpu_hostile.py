@@ -8,14 +8,14 @@ import pytest
 
 from gpu_spool import EPOCH, cupti_thread
 from rlscope_analysis.schema.vocabulary import CUDA_CALL_KINDS
-from rlscope_trace._capture import (
+from rlscope_trace._ingest import (
     ShimGpuReader,
     ShimScan,
     shim_gpu_clocks,
     shim_gpu_lost,
     shim_gpu_names,
 )
-from rlscope_trace.store.cuda_names import cuda_call_kind
+from rlscope_trace.cuda_names import cuda_call_kind
 from shim_builder import MEMSET, SYNC, ShimBuilder
 
 WORK = {"launch", "graph", "memcpy", "memset"}

@@ -22,7 +22,7 @@ from gpu_spool import (
     saved,
     verdicts,
 )
-from rlscope_trace._capture import (
+from rlscope_trace._ingest import (
     ShimGpuReader,
     ShimScan,
     shim_gpu_clocks,

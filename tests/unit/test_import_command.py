@@ -15,7 +15,7 @@ from kineto_builder import call, kernel, op, slice_, write_kineto, write_text
 from rlscope_analysis.schema.vocabulary import CUDA_CALL_KINDS
 from rlscope_trace import cli
 from rlscope_trace.cli.import_ import app
-from rlscope_trace.store.cuda_names import cuda_call_kind
+from rlscope_trace.cuda_names import cuda_call_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +72,7 @@ def test_an_interrupt_is_told(
     monkeypatch: pytest.MonkeyPatch,
     interrupt: Callable[..., None],
 ) -> None:
-    monkeypatch.setattr("rlscope_trace.importers.kineto.read_file", interrupt)
+    monkeypatch.setattr("rlscope_trace.ingest.importers.kineto.read_file", interrupt)
     path = write_kineto(tmp_path / "a.json", [op("a", 0, 9)])
     output = tmp_path / "t.duckdb"
     with pytest.raises(SystemExit) as caught:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from finalising import ended, report_nothing
 from rlscope_trace.errors import TracerError
-from rlscope_trace.importers import kineto, nsys
+from rlscope_trace.ingest.importers import kineto, nsys
 from trace_builder import REPOSITORY
 
 if TYPE_CHECKING:
@@ -69,15 +70,13 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
 def import_one(path: Path, *, salvage: bool) -> None:
     output = path.with_name("flipped.duckdb")
 
-    def ignored(*_arguments: object) -> None:
-        pass
-
     if path.suffix == ".sqlite":
-        nsys.import_nsys([path], output, overwrite=True, complete=ignored, progress=ignored)
+        made = nsys.import_nsys([path], output, overwrite=True, progress=report_nothing)
     else:
-        kineto.import_kineto(
-            [path], output, salvage=salvage, overwrite=True, complete=ignored, progress=ignored
+        made = kineto.import_kineto(
+            [path], output, salvage=salvage, overwrite=True, progress=report_nothing
         )
+    ended(made)
 
 
 def refusal(path: Path, *, salvage: bool) -> str:

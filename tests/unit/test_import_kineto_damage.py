@@ -23,10 +23,10 @@ from kineto_builder import (
     write_kineto,
     write_text,
 )
-from rlscope_trace._import import read_kineto
+from rlscope_trace._ingest import read_kineto
 from rlscope_trace.errors import OutputExistsError, TracerError, UsageError
-from rlscope_trace.importers.errors import ImportFileError
-from rlscope_trace.importers.kineto_file import read_file
+from rlscope_trace.ingest.importers.errors import ImportFileError
+from rlscope_trace.ingest.importers.kineto_file import read_file
 
 if TYPE_CHECKING:
     from pathlib import Path

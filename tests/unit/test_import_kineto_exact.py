@@ -20,7 +20,7 @@ from kineto_builder import (
     measures,
     write_text,
 )
-from rlscope_trace._import import parse_decimal
+from rlscope_trace._ingest import parse_decimal
 
 if TYPE_CHECKING:
     from pathlib import Path

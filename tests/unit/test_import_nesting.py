@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlscope_trace._import import intern_paths, nest
-from rlscope_trace.importers.nesting import OperationNames, operation_tables
-from rlscope_trace.store.nested_ranges import nest_ranges
+from rlscope_trace._ingest import intern_paths, nest
+from rlscope_trace.ingest.importers.nesting import OperationNames, operation_tables
+from rlscope_trace.ingest.store.nested_ranges import nest_ranges
 
 Range = tuple[int, int, int]  # thread, start, end
 

@@ -15,10 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from finalising import ended, report_nothing
 from nsys_builder import NsysBuilder, imported
 from rlscope_trace.errors import OutputExistsError, TracerError, UsageError
-from rlscope_trace.importers.errors import ImportFileError
-from rlscope_trace.importers.nsys import import_nsys
+from rlscope_trace.ingest.importers.errors import ImportFileError
+from rlscope_trace.ingest.importers.nsys import import_nsys
 from trace_builder import REPOSITORY
 
 MOCK = REPOSITORY / "tests" / "data" / "nsys" / "mock.sqlite"
@@ -86,18 +87,13 @@ class TestOutput:
         output = tmp_path / "trace.duckdb"
         output.write_text("precious")
         with pytest.raises(OutputExistsError, match="exists already"):
-            import_nsys(
-                [export], output, overwrite=False, complete=lambda _: None,
-                progress=lambda *_: None,
-            )  # fmt: skip
+            ended(import_nsys([export], output, overwrite=False, progress=report_nothing))
         assert output.read_text() == "precious"
 
     def test_a_file_to_import_is_never_overwritten(self, export: Path) -> None:
         content = export.read_bytes()
         with pytest.raises(UsageError, match="one of the files to import"):
-            import_nsys(
-                [export], export, overwrite=True, complete=lambda _: None, progress=lambda *_: None
-            )
+            ended(import_nsys([export], export, overwrite=True, progress=report_nothing))
         assert export.read_bytes() == content
 
     def test_a_file_named_twice(self, export: Path) -> None:
@@ -112,11 +108,9 @@ class TestOutput:
             if now == step:
                 raise KeyboardInterrupt
 
+        output = tmp_path / "trace.duckdb"
         with pytest.raises(KeyboardInterrupt):
-            import_nsys(
-                [export], tmp_path / "trace.duckdb", overwrite=False, complete=lambda _: None,
-                progress=interrupt,
-            )  # fmt: skip
+            ended(import_nsys([export], output, overwrite=False, progress=interrupt))
         assert sorted(tmp_path.iterdir()) == before
 
 

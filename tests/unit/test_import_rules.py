@@ -2,8 +2,9 @@
 
 import ast
 import fnmatch
+import graphlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,38 +14,48 @@ TRACER = REPOSITORY / "tracer" / "rlscope_trace"
 ANALYSIS = REPOSITORY / "analysis" / "rlscope_analysis"
 
 # The rooms of the tracer, earliest first: a room may import those that stand before it. `_capture`
-# and `_import` are native modules. A new room needs a place here.
+# and `_ingest` are native modules. A new room needs a place here.
 TRACER_ROOMS = (
     "errors",
-    "medians",
+    "installed",
+    "texts",
+    "signals",
+    "cuda_names",
     "_capture",
-    "_import",
+    "_ingest",
     "procfs",
-    "layers",
     "privileges",
     "outputs",
-    "limits",
     "confinement",
     "stats_server",
     "rights",
-    "late",
-    "loaders",
-    "probes",
-    "governor",
-    "nvml",
-    "store",
-    "importers",
-    "preflight",
-    "target",
-    "shims",
-    "launch",
-    "instruments",
-    "session",
-    "watch",
-    "calibrate",
-    "validate",
+    "spool",
+    "record.medians",
+    "record.layers",
+    "record.limits",
+    "record.inject",
+    "record.loaders",
+    "record.backends",
+    "record.governor",
+    "record.nvml",
+    "record.preflight",
+    "record.target",
+    "record.shims",
+    "record.launch",
+    "record.instruments",
+    "record.session",
+    "record.watch",
+    "record.calibrate",
+    "record.validate",
+    "ingest.writer",
+    "ingest.store",
+    "ingest.importers",
     "cli",
 )
+# The parts of the tracer that have rooms of their own.
+PARTS = ("record", "ingest")
+# Who may know what records: that part, the process that keeps a right for it, and the commands.
+RECORDING = ("record", "stats_server", "cli")
 
 # The same of the analysis.
 ANALYSIS_ROOMS = (
@@ -95,10 +106,16 @@ INCLUDES = {
     "tracer/native/shim": r"(shim/)?[a-z_]+\.h|cupti/records\.h",
     "tracer/native/spool": r"(spool/|capture/)?[a-z_]+\.h|bpf/records\.h",
     "tracer/native/import": r"[a-z0-9_]+\.h",
+    "tracer/native/nesting": r"(nesting/)?[a-z_]+\.h",
     # Its client of NVTX is that of the automatic phases.
     "tracer/native/loops": r"loops\.h|nvtx_client\.h",
     "analysis/native": r"[a-z_]+\.h",
 }
+# Where C and C++ code lies, and what headers are found from but their own folder.
+C_FOLDERS = ("bpf", "cupti", "tracer/native", "analysis/native")
+INCLUDE_FOLDERS = tuple(
+    REPOSITORY / name for name in ("", "tracer/native", "cupti", "cupti/python")
+)
 # And from elsewhere, where that is limited: libbpf's headers for BPF programs, no others.
 SYSTEM_INCLUDES = {"bpf": r"bpf/[a-z_]+\.h"}
 # records.h is shared with C++, which needs stdint.h where BPF brings its own types.
@@ -122,8 +139,14 @@ def imported_modules(path: Path) -> Iterator[str]:
 
 
 def room_of(path: Path, package: Path) -> str:
-    """Return the room of a file: its folder or its own name under the package."""
-    return path.relative_to(package).parts[0].removesuffix(".pyi").removesuffix(".py")
+    """Return the room of a file: its folder or its own name, under the package or a part of it."""
+    names = path.relative_to(package).parts
+    return room_named([name.removesuffix(".pyi").removesuffix(".py") for name in names])
+
+
+def room_named(names: Sequence[str]) -> str:
+    """Return the room of a module, of its names below the package."""
+    return ".".join(names[: 2 if names[0] in PARTS else 1])
 
 
 def python_files(folder: Path) -> list[Path]:
@@ -163,14 +186,37 @@ def test_rooms_import_only_earlier_ones(package: Path) -> None:
         # That of the analysis names what is in it; `python -m` stands outside as a user does.
         if room == "__main__" or (room == "__init__" and package == ANALYSIS):
             continue
-        assert room in {*rooms, "__init__"}, f"{path.name}: give this room a place in the list"
-        rank = rooms.index(room) if room in rooms else -1
+        is_first = room.rpartition(".")[2] == "__init__"
+        assert room in rooms or is_first, f"{path.name}: give this room a place in the list"
+        rank = -1 if is_first else rooms.index(room)
         for module in imported_modules(path):
-            parts = module.split(".")
-            if parts[0] != package.name or len(parts) == 1 or parts[1] in {room, "__version__"}:
+            name, *parts = module.split(".")
+            if name != package.name or not parts or parts[0] == "__version__":
                 continue
-            if parts[1] not in rooms or rooms.index(parts[1]) >= rank:
+            other = room_named(parts)
+            if other != room and (other not in rooms or rooms.index(other) >= rank):
                 wrong.append(f"{path.relative_to(REPOSITORY)} ({room}) imports {module}")
+    assert wrong == []
+
+
+def test_what_reads_knows_nothing_that_records() -> None:
+    wrong = [
+        f"{path.relative_to(REPOSITORY)} imports {module}"
+        for path in python_files(TRACER)
+        if room_of(path, TRACER).partition(".")[0] not in RECORDING
+        for module in imported_modules(path)
+        if module.split(".")[:2] in (["rlscope_trace", "record"], ["rlscope_trace", "_capture"])
+    ]
+    assert wrong == []
+
+
+def test_what_records_knows_nothing_that_ingests() -> None:
+    wrong = [
+        f"{path.relative_to(REPOSITORY)} imports {module}"
+        for path in python_files(TRACER / "record")
+        for module in imported_modules(path)
+        if module.split(".")[:2] == ["rlscope_trace", "ingest"]
+    ]
     assert wrong == []
 
 
@@ -178,7 +224,8 @@ def test_the_readme_lists_the_rooms_in_their_order() -> None:
     readme = (REPOSITORY / "tracer/README.md").read_text()
     cells = re.findall(r"^\| (`.*?`) \|", readme, flags=re.MULTILINE)
     listed = [room for cell in cells for room in re.findall(r"`(\w+)`", cell)]
-    assert listed == [room for room in TRACER_ROOMS if not room.startswith("_")]
+    rooms = [room.rpartition(".")[2] for room in TRACER_ROOMS]
+    assert listed == [room for room in rooms if not room.startswith("_")]
 
 
 @pytest.mark.parametrize("folder", sorted(INCLUDES))
@@ -201,6 +248,38 @@ def test_c_code_includes_only_what_its_folder_may(folder: str) -> None:
             if (name, system) not in SYSTEM_EXCEPTIONS:
                 wrong.append(f"{name} includes <{system}>")
     assert wrong == []
+
+
+def room_of_source(path: Path) -> str:
+    """Return what a C or C++ file and its header are one room of."""
+    return path.relative_to(REPOSITORY).with_suffix("").as_posix().removesuffix(".bpf")
+
+
+def used_rooms() -> dict[str, set[str]]:
+    """Return which rooms of C and C++ each of them includes headers of."""
+    code = {
+        path
+        for folder in C_FOLDERS
+        for path in (REPOSITORY / folder).rglob("*")
+        if path.suffix in {".c", ".h", ".cpp"}
+    }
+    used: dict[str, set[str]] = {}
+    for path in sorted(code):
+        room = room_of_source(path)
+        used.setdefault(room, set())
+        for own in re.findall(r'^\s*#\s*include\s*"([^"]+)"', path.read_text(), re.MULTILINE):
+            found = {base / own for base in (path.parent, *INCLUDE_FOLDERS)} & code
+            assert found, f"{room} includes {own}, which is nowhere"
+            used[room] |= {room_of_source(header) for header in found} - {room}
+    return used
+
+
+def test_no_rooms_of_c_code_use_each_other() -> None:
+    """A file and its header are one: what only the headers say hides that two need each other."""
+    try:
+        graphlib.TopologicalSorter(used_rooms()).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(f"a circle: {' -> '.join(error.args[1])}")
 
 
 def ignored_at_top() -> list[str]:

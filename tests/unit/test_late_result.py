@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from rlscope_trace import late, privileges
-from rlscope_trace.late import DONE, SCANNING, LateAttachError, LateResult, _Status
+from rlscope_trace import privileges
+from rlscope_trace.record import inject
+from rlscope_trace.record.inject import DONE, SCANNING, InjectionError, LateResult, _Status
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-LATE_H = REPOSITORY / "cupti" / "late.h"
+LATE_H = REPOSITORY / "cupti" / "inject_request.h"
 PYTHON_DONE, PYTHON_FAILED = 2, 3
 
 
@@ -20,16 +21,16 @@ def status(
 ) -> _Status:
     names = ("filled", "ours", "foreign", "denied", "busy")
     numbers = [counts.get(name, 0) for name in names]
-    return _Status.parse(late.STATUS_FIELDS.pack(1, state, python, *numbers, message.encode()))
+    return _Status.parse(inject.STATUS_FIELDS.pack(1, state, python, *numbers, message.encode()))
 
 
 def test_status_is_laid_out_as_the_shim_writes_it(tmp_path: Path) -> None:
     program = tmp_path / "sizes.c"
     program.write_text(
         f'#include "{LATE_H}"\n#include <stddef.h>\n#include <stdio.h>\n'
-        'int main(void) { printf("%zu %zu %zu %d", sizeof(struct rls_late_status),'
-        " offsetof(struct rls_late_status, message), sizeof(struct rls_late_request),"
-        " RLS_LATE_VERSION); }\n"
+        'int main(void) { printf("%zu %zu %zu %d", sizeof(struct rls_inject_status),'
+        " offsetof(struct rls_inject_status, message), sizeof(struct rls_inject_request),"
+        " RLS_INJECT_VERSION); }\n"
     )
     made = tmp_path / "sizes"
     try:
@@ -37,7 +38,7 @@ def test_status_is_laid_out_as_the_shim_writes_it(tmp_path: Path) -> None:
     except FileNotFoundError:
         pytest.skip("needs a C compiler")
     told = subprocess.run([made], check=True, capture_output=True, text=True).stdout.split()
-    expected = (late.STATUS_FIELDS.size, 32, late.REQUEST.size, late.VERSION)
+    expected = (inject.STATUS_FIELDS.size, 32, inject.REQUEST.size, inject.VERSION)
     assert tuple(map(int, told)) == expected
 
 
@@ -50,7 +51,7 @@ def test_everything_is_told() -> None:
         message="python=3.11\nenvironment=NVTX_INJECTION64_PATH\nnvtx=repaired\n"
         "lost=decorated\nlost=domains\nauto=installed\nerror=_repair_nvtx: KeyError('x')",
     )
-    captured, missing = "\n".join(late._captured(found)), "\n".join(late._missing(found))
+    captured, missing = "\n".join(inject._captured(found)), "\n".join(inject._missing(found))
     assert "4 object(s) that were loaded before" in captured
     assert "loaded from here on" in captured
     assert "package nvtx" in captured
@@ -65,8 +66,8 @@ def test_everything_is_told() -> None:
 
 def test_nothing_is_promised_that_was_not_done() -> None:
     found = status(python=0)
-    assert list(late._captured(found)) == []
-    missing = list(late._missing(found))
+    assert list(inject._captured(found)) == []
+    missing = list(inject._missing(found))
     assert any("libraries that the program loads from here on" in text for text in missing)
 
 
@@ -85,7 +86,7 @@ def test_nothing_is_promised_that_was_not_done() -> None:
     ],
 )
 def test_each_gap_is_named(found: _Status, words: str) -> None:
-    assert words in "; ".join(late._missing(found))
+    assert words in "; ".join(inject._missing(found))
 
 
 def test_reason_joins_what_is_missing() -> None:
@@ -93,26 +94,26 @@ def test_reason_joins_what_is_missing() -> None:
 
 
 def test_status_of_another_version_is_refused() -> None:
-    with pytest.raises(LateAttachError, match="another version"):
-        _Status.parse(late.STATUS_FIELDS.pack(2, *[0] * 7, b""))
+    with pytest.raises(InjectionError, match="another version"):
+        _Status.parse(inject.STATUS_FIELDS.pack(2, *[0] * 7, b""))
 
 
 def test_request_holds_the_environment_and_refuses_what_does_not_fit() -> None:
-    data = late._request(True, {"A": "1", "B": "two"})
-    assert len(data) == late.REQUEST.size
+    data = inject._request(True, {"A": "1", "B": "two"})
+    assert len(data) == inject.REQUEST.size
     assert data[8:].startswith(b"A=1\0B=two\0\0")
-    with pytest.raises(LateAttachError, match="too long"):
-        late._request(False, {"A": "x" * 2048})
+    with pytest.raises(InjectionError, match="too long"):
+        inject._request(False, {"A": "x" * 2048})
 
 
 def test_loaded_shim_is_told_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "7").mkdir()
     maps = tmp_path / "7" / "maps"
     maps.write_text("7f00-7f10 r-xp 0 08:01 5  /opt/x/librlscope_shim.so\n")
-    assert late.shim_is_loaded(7, proc=tmp_path)
+    assert inject.shim_is_loaded(7, proc=tmp_path)
     maps.write_text("7f00-7f10 r-xp 0 08:01 5  /opt/x/librlscope_shim.so.old\n")
-    assert not late.shim_is_loaded(7, proc=tmp_path)
-    assert not late.shim_is_loaded(8, proc=tmp_path)
+    assert not inject.shim_is_loaded(7, proc=tmp_path)
+    assert not inject.shim_is_loaded(8, proc=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -134,8 +135,8 @@ def test_rights_are_the_users_then_the_groups_then_the_others(
 
 
 def run_repair(setup: str, show: str) -> str:
-    """Run late_repair.py in an interpreter that `setup` prepared, and print `show`."""
-    repair = (REPOSITORY / "cupti" / "late_repair.py").read_text()
+    """Run inject_repair.py in an interpreter that `setup` prepared, and print `show`."""
+    repair = (REPOSITORY / "cupti" / "inject_repair.py").read_text()
     text = (
         f"{setup}\nimport os\n"
         "given = {'SHIM_FOLDER': b'/nowhere', 'ENVIRONMENT': b'RLS_X=1\\0', 'AUTO': b'1'}\n"

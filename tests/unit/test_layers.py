@@ -5,7 +5,7 @@ import ctypes
 import pytest
 
 from rlscope_trace.errors import UsageError
-from rlscope_trace.layers import LAYER_CODES, TRANSPARENT, LayerRules
+from rlscope_trace.record.layers import LAYER_CODES, TRANSPARENT, LayerRules
 
 SITE = "/opt/venv/lib/python3.11/site-packages"
 LIB = "/usr/lib/x86_64-linux-gnu"

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 PROGRAM = """
 import json, resource, sys, threading, time
 from pathlib import Path
-from rlscope_trace.nvml.counter_file import CounterLines, read_counter_file
-from rlscope_trace.nvml.readers import realtime_ahead_ns
-from rlscope_trace.nvml.sampler import CounterSampler
+from rlscope_trace.spool.counter_file import CounterLines, read_counter_file
+from rlscope_trace.record.nvml.readers import realtime_ahead_ns
+from rlscope_trace.record.nvml.sampler import CounterSampler
 path, wanted, counter, stop_s, disk = sys.argv[1:]
 path = Path(path)
 sampler = CounterSampler(path, interval_ms=1)
 if disk == "full":
-    import errno, rlscope_trace.nvml.counter_file as module
+    import errno, rlscope_trace.spool.counter_file as module
     write = module.os.pwrite
     def refused(file, data, at):
         # The header has its place; of what comes after it a part fits.

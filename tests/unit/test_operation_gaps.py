@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from finalising import finalise
 from rlscope_analysis.derive import complete
-from rlscope_trace.store.finalise import finalise
-from rlscope_trace.store.spool import open_spool
+from rlscope_trace.spool.directory import open_spool
 from shim_builder import COUNTERS, THREAD_OPEN, ShimBuilder
 from spool_builder import SpoolBuilder
 
@@ -47,10 +47,7 @@ def saved(
     spool.write(folder / "spool", end_ns=FINISH, session={"host": "box"})
     shim.write(folder / "spool")
     output = folder / "trace.duckdb"
-    finalise(
-        open_spool(folder / "spool"), output, overwrite=True, complete=fill,
-        progress=lambda *_: None,
-    )  # fmt: skip
+    finalise(open_spool(folder / "spool"), output, overwrite=True, derive=fill)
     return duckdb.connect(str(output), read_only=True)
 
 

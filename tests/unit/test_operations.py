@@ -10,15 +10,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rlscope_trace._capture import ShimRangeReader, ShimScan
-from rlscope_trace.store.finalise import FinaliseReport, finalise
-from rlscope_trace.store.spool import open_spool
+from finalising import finalise
+from rlscope_trace._ingest import ShimRangeReader, ShimScan
+from rlscope_trace.spool.directory import open_spool
 from shim_builder import END as ASYNC_END
 from shim_builder import MARK, START, STRING, THREAD_OPEN, ShimBuilder
 from spool_builder import SpoolBuilder
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from rlscope_trace.ingest.writer.trace_writer import TraceReport
 
 # What the kernel recorded of each thread below.
 BEGIN, FINISH = 100, 1000
@@ -36,12 +38,11 @@ def kernel_half(folder: Path, *, tids: tuple[int, ...] = (10,), **session: objec
     return folder
 
 
-def saved(folder: Path, shim: ShimBuilder) -> tuple[Path, FinaliseReport]:
+def saved(folder: Path, shim: ShimBuilder) -> tuple[Path, TraceReport]:
     shim.write(folder)
     output = folder.with_name("trace.duckdb")
     report = finalise(
-        open_spool(folder), output, overwrite=True, complete=lambda _: None,
-        progress=lambda *_: None,
+        open_spool(folder), output, overwrite=True,
     )  # fmt: skip
     return output, report
 
@@ -148,7 +149,7 @@ def test_parts_end_where_nothing_is_open(
     tmp_path: Path, shim: ShimBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Two ranges make a part, or as many as it takes until none is open.
-    monkeypatch.setattr("rlscope_trace.store.operations.BATCH_ROWS", 2)
+    monkeypatch.setattr("rlscope_trace.ingest.store.operations.BATCH_ROWS", 2)
     shim.range("simulation", 202, 299, domain="rlscope")
     shim.range("env", 200, 300, flags=1)
     for start in range(310, 400, 10):

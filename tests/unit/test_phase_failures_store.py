@@ -1,8 +1,8 @@
 """What the target tells of adapters that failed becomes rows of table capture."""
 
 from rlscope_analysis.sentences import fact_sentence
-from rlscope_trace.store.phase_failures import PhaseFailures
-from rlscope_trace.store.processes import Life
+from rlscope_trace.ingest.store.phase_failures import PhaseFailures
+from rlscope_trace.ingest.store.processes import Life
 
 PARENT = Life(1, 100, 0, 0, ())
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlscope_trace._capture import PhaseNames, merge_phases
+from rlscope_trace._ingest import PhaseNames, merge_phases
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 
 from rlscope_trace.errors import TracerError
-from rlscope_trace.preflight import Finding, bcc, capabilities, disk, kernel, package, sudo_command
+from rlscope_trace.record.preflight import (
+    Finding,
+    bcc,
+    capabilities,
+    disk,
+    kernel,
+    package,
+    sudo_command,
+)
 
 ARGV = ("--pid", "4242")
 SUDO_HINT = 'sudo env "PATH=$PATH" rlscope-trace --pid 4242'

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rlscope_trace.preflight import Finding, gpu
+from rlscope_trace.record.preflight import Finding, gpu
 
 
 def refuse(_library: str) -> None:

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from rlscope_trace.cli import doctor as doctor_module
 from rlscope_trace.errors import PermissionNeededError, TracerError
-from rlscope_trace.preflight import (
+from rlscope_trace.record.preflight import (
     Finding,
     explain_failure,
     run_checks,

@@ -18,7 +18,7 @@ from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_analysis.schema.facts.losses import LOSSES
 from rlscope_analysis.schema.facts.qualities import REASONS, quality
 from rlscope_analysis.schema.facts.sites import SITE_REASONS
-from rlscope_trace.store.stats import TraceStat
+from rlscope_trace.ingest.writer.trace_stats import TraceStat
 from trace_builder import REPOSITORY, TraceBuilder, run, sleep
 
 PACKAGES = ("analysis/rlscope_analysis", "tracer/rlscope_trace")

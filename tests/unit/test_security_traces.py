@@ -17,7 +17,7 @@ import pytest
 from rlscope_analysis.derive import derive
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.trace import open_trace
-from rlscope_trace.target import parse_process
+from rlscope_trace.record.target import parse_process
 from trace_builder import TraceBuilder, run, sleep
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rlscope_trace._capture import DiskSpace, ShimCollector, ShimScan, TracedProcesses
+from rlscope_trace._capture import DiskSpace, ShimCollector, TracedProcesses
+from rlscope_trace._ingest import ShimScan
 from shim_builder import TID, ShimBuilder
 
 if TYPE_CHECKING:

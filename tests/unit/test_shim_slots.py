@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nvtx_client import compiled
-from rlscope_trace._capture import ShimCollector, ShimRangeReader, ShimScan
-from rlscope_trace.shims import Request, inject, new_session
+from rlscope_trace._capture import ShimCollector
+from rlscope_trace._ingest import ShimRangeReader, ShimScan
+from rlscope_trace.record.shims import Request, inject, new_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from rlscope_analysis.schema.facts.fact import Fact
-from rlscope_trace import shims
 from rlscope_trace.errors import UsageError
 from rlscope_trace.privileges import Identity, may_read
+from rlscope_trace.record import shims
 
 GPU = {"RLSCOPE_CUPTI": "on", "RLSCOPE_CUDA_GRAPHS": "graph"}
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rlscope_trace._capture import SpoolScan, StateRows
+from rlscope_trace._ingest import SpoolScan, StateRows
 from spool_builder import BUSY, CYCLE, DISCARDED, HEADER, RUNNABLE, SpoolBuilder
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from rlscope_trace import _capture
+from rlscope_trace import _ingest
 from rlscope_trace.errors import SpoolError
-from rlscope_trace.store.spool import WIRE_VERSION, Loss, open_spool
+from rlscope_trace.spool.directory import WIRE_VERSION, Loss, open_spool
 from spool_builder import CYCLE, HEADER, THREAD, SpoolBuilder
 
 
@@ -24,7 +24,7 @@ def spool() -> SpoolBuilder:
 
 
 def test_both_halves_read_the_same_version() -> None:
-    assert WIRE_VERSION == _capture.WIRE_VERSION
+    assert WIRE_VERSION == _ingest.WIRE_VERSION
 
 
 def test_session_and_counters_are_read(spool: SpoolBuilder, tmp_path: Path) -> None:

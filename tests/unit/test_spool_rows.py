@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlscope_trace._capture import SpoolScan, StateRows
+from rlscope_trace._ingest import SpoolScan, StateRows
 from spool_builder import (
     BLOCKED,
     DEAD,

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from rlscope_trace import target
 from rlscope_trace.errors import (
     PermissionNeededError,
     TargetGoneError,
     TracerError,
     UsageError,
 )
+from rlscope_trace.record import target
 
 ARGV = ("--pid", "4242")
 # Above every kernel's pid_max, below what pidfd_open takes.

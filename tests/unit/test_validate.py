@@ -7,29 +7,29 @@ from dataclasses import replace
 
 import pytest
 
-from rlscope_trace.medians import estimate, median_interval
-from rlscope_trace.validate.compare import compare, neighbour_differences, noise_halves
-from rlscope_trace.validate.pairs import Pair
-from rlscope_trace.validate.per_operation import (
+from rlscope_trace.record.medians import estimate, median_interval
+from rlscope_trace.record.validate.compare import compare, neighbour_differences, noise_halves
+from rlscope_trace.record.validate.pairs import Pair
+from rlscope_trace.record.validate.per_operation import (
     operation_overheads,
     per_iteration,
     share_errors,
 )
-from rlscope_trace.validate.plan import orders, run_pairs, run_pairs_together
-from rlscope_trace.validate.runs import Run
-from rlscope_trace.validate.trace_figures import Cell, TraceFigures
-from rlscope_trace.validate.verdict import Asked, validate
+from rlscope_trace.record.validate.plan import orders, run_pairs, run_pairs_together
+from rlscope_trace.record.validate.runs import Run
+from rlscope_trace.record.validate.trace_figures import BucketTime, TraceFigures
+from rlscope_trace.record.validate.verdict import Asked, validate
 
 S = 10**9
 ASKED = Asked(("train",), (), runs=9, max_bias=5.0, per=None)
 
 
 def figures(overhead_ns: float, *, error_ns: float = 0.0, **values: object) -> TraceFigures:
-    cells = (
-        Cell("simulation", "python", True, 6 * S, overhead_ns * 0.75),
-        Cell("(unannotated)", "python", True, 4 * S, overhead_ns * 0.25),
+    bucket_times = (
+        BucketTime("simulation", "python", True, 6 * S, overhead_ns * 0.75),
+        BucketTime("(unannotated)", "python", True, 4 * S, overhead_ns * 0.25),
     )
-    made = TraceFigures(cells, error_ns, error_ns, overhead_ns, {"simulation": 100}, 0, {})
+    made = TraceFigures(bucket_times, error_ns, error_ns, overhead_ns, {"simulation": 100}, 0, {})
     return replace(made, **values)  # type: ignore[arg-type]
 
 
@@ -254,8 +254,10 @@ def test_shares_are_held_to_timers_in_points_of_the_whole() -> None:
 
 def test_an_operation_of_other_processes_is_not_what_was_timed() -> None:
     made = timed({"simulation": 5 * S}, {"simulation": 6 * S})
-    elsewhere = Cell("simulation", "python", False, 10 * S, 0)
-    made = replace(made, trace=replace(made.trace, cells=(*made.trace.cells, elsewhere)))
+    elsewhere = BucketTime("simulation", "python", False, 10 * S, 0)
+    made = replace(
+        made, trace=replace(made.trace, bucket_times=(*made.trace.bucket_times, elsewhere))
+    )
     (row,) = share_errors([made])
     assert row.measured == pytest.approx(30)
 
@@ -280,13 +282,13 @@ def test_a_timer_of_what_no_trace_has_is_left_out_with_a_word() -> None:
     assert any("not compared: elsewhere have timers" in text for text in found.warnings)
 
 
-def test_cells_of_a_bucket_add_up_whatever_run_lacks_them() -> None:
+def test_times_of_a_bucket_add_up_whatever_run_lacks_them() -> None:
     rows = operation_overheads([pair(), pair(), pair(told_s=3)])
     assert [(row.operation, row.overhead_ns) for row in rows] == [
         ("simulation", 0.75 * S), ("(unannotated)", 0.25 * S),
     ]  # fmt: skip
     assert all(row.measured_ns - row.overhead_ns == row.corrected_ns for row in rows)
-    lacking = replace(pair(), trace=replace(figures(0), cells=()))
+    lacking = replace(pair(), trace=replace(figures(0), bucket_times=()))
     assert operation_overheads([pair(), lacking, lacking])[0].measured_ns == 0
 
 

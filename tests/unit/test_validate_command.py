@@ -14,10 +14,10 @@ import pytest
 from rlscope_analysis.sentences import quality_sentence
 from rlscope_trace.cli.validate import check_operation
 from rlscope_trace.errors import CommandNotFoundError, TracerError, UsageError
-from rlscope_trace.validate.failures import ProgramFailedError
-from rlscope_trace.validate.runs import Runner, read_report
-from rlscope_trace.validate.timers import read_timers
-from rlscope_trace.validate.trace_figures import Cell, TraceFigures, read_figures
+from rlscope_trace.record.validate.failures import ProgramFailedError
+from rlscope_trace.record.validate.runs import Runner, read_report
+from rlscope_trace.record.validate.timers import read_timers
+from rlscope_trace.record.validate.trace_figures import BucketTime, TraceFigures, read_figures
 from validated_runs import runner
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def test_an_interrupt_reaches_the_program_which_may_end_by_itself(
     )
     driver = (
         "import pathlib, sys\n"
-        "from rlscope_trace.validate.runs import Runner\n"
+        "from rlscope_trace.record.validate.runs import Runner\n"
         "here = pathlib.Path(sys.argv[1])\n"
         "try:\n"
         "    Runner([sys.executable, '-c', sys.argv[2], str(here)], (), here / 'run').untraced()\n"
@@ -290,9 +290,9 @@ def test_a_trace_is_read_without_what_started_the_program() -> None:
         found = read_figures(connection, pid=11, words=quality_sentence)
         connection.execute("INSERT INTO trace_stat VALUES ('dropped', 'ring', NULL)")
         assert read_figures(connection, pid=11, words=quality_sentence).lost == 1
-    assert found.cells == (
-        Cell("learn", "python", True, 1300, 62),
-        Cell("learn", "python", False, 200, 2),
+    assert found.bucket_times == (
+        BucketTime("learn", "python", True, 1300, 62),
+        BucketTime("learn", "python", False, 200, 2),
     )
     assert found.overhead_ns == 64
     # Parts of one kind of event err together, kinds apart: 3 and 1 + 3 below, 6 and 2 + 4 above.

@@ -16,9 +16,9 @@ import pytest
 
 from rlscope_trace.errors import TracerError
 from rlscope_trace.privileges import Identity
-from rlscope_trace.validate import runs
-from rlscope_trace.validate.own_files import OwnFiles, may_mount
-from rlscope_trace.validate.runs import Runner
+from rlscope_trace.record.validate import runs
+from rlscope_trace.record.validate.own_files import OwnFiles, may_mount
+from rlscope_trace.record.validate.runs import Runner
 from validated_runs import runner
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def test_where_mounting_is_not_allowed_nothing_is_tried(copies: Path) -> None:
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from rlscope_trace.validate.own_files import may_mount\n"
+        "from rlscope_trace.record.validate.own_files import may_mount\n"
         "print(may_mount(Path(sys.argv[1])))\n"
     )
     may_not = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]

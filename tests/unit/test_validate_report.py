@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from rlscope_trace.validate.pairs import Pair
-from rlscope_trace.validate.report import render_json, render_table
-from rlscope_trace.validate.runs import Run
-from rlscope_trace.validate.trace_figures import Cell, TraceFigures
-from rlscope_trace.validate.verdict import Asked, Validation, validate
+from rlscope_trace.record.validate.pairs import Pair
+from rlscope_trace.record.validate.report import render_json, render_table
+from rlscope_trace.record.validate.runs import Run
+from rlscope_trace.record.validate.trace_figures import BucketTime, TraceFigures
+from rlscope_trace.record.validate.verdict import Asked, Validation, validate
 
 S = 10**9
 
@@ -18,11 +18,11 @@ S = 10**9
 def validation(
     *, max_bias: float = 5.0, timers: dict[str, int] | None = None, together: bool = False
 ) -> Validation:
-    cells = (
-        Cell("simulation", "python", True, 8 * S, 0.9 * S),
-        Cell("(unannotated)", "other", True, 3 * S, 0),
+    bucket_times = (
+        BucketTime("simulation", "python", True, 8 * S, 0.9 * S),
+        BucketTime("(unannotated)", "other", True, 3 * S, 0),
     )
-    trace = TraceFigures(cells, 0.1 * S, 0.1 * S, 0.5 * S, {"simulation": 1000}, 0, {})
+    trace = TraceFigures(bucket_times, 0.1 * S, 0.1 * S, 0.5 * S, {"simulation": 1000}, 0, {})
     untraced = Run(10 * S, 20 * S, 1, timers or {})
     traced = Run(11 * S, 21 * S, 2, timers or {})
     pairs = [Pair(untraced, traced, trace, traced_first=None if together else True)] * 6

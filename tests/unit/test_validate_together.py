@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rlscope_trace.calibrate.children import CalibrationError, Child
-from rlscope_trace.validate import companion as companion_module
-from rlscope_trace.validate import runs
-from rlscope_trace.validate.companion import companion, step_in
-from rlscope_trace.validate.gate import gates, let_go
-from rlscope_trace.validate.runs import Runner
+from rlscope_trace.record.calibrate.children import CalibrationError, Child
+from rlscope_trace.record.validate import companion as companion_module
+from rlscope_trace.record.validate import runs
+from rlscope_trace.record.validate.companion import companion, step_in
+from rlscope_trace.record.validate.gate import gates, let_go
+from rlscope_trace.record.validate.runs import Runner
 from validated_runs import runner
 
 if TYPE_CHECKING:

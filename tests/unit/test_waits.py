@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
-from rlscope_trace.store.finalise import finalise
-from rlscope_trace.store.spool import open_spool
+from finalising import finalise
+from rlscope_trace.spool.directory import open_spool
 from spool_builder import (
     BLOCKED,
     DEVICE,
@@ -43,8 +43,7 @@ def waits(
     directory = spool.write(tmp_path / "t.spool", end_ns=end_ns, probes=probes)
     output = tmp_path / "t.duckdb"
     finalise(
-        open_spool(directory), output, overwrite=False,
-        complete=lambda con: None, progress=lambda step, done, total: None,
+        open_spool(directory), output,
     )  # fmt: skip
     with duckdb.connect(str(output), read_only=True) as con:
         return con.execute("SELECT thread_id, start_ns, end_ns, kind FROM wait").fetchall()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rlscope_trace.cli.saving import _second_interrupt_stops
-from rlscope_trace.watch import signals_interrupt
+from rlscope_trace.signals import signals_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

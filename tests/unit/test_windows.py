@@ -12,9 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlscope_trace.instruments import windows as windows_module
-from rlscope_trace.instruments.log import ProbeLog
-from rlscope_trace.instruments.windows import KINDS, Kind, Window, Windows, next_window
+from rlscope_trace.record.instruments import windows as windows_module
+from rlscope_trace.record.instruments.log import ProbeLog
+from rlscope_trace.record.instruments.windows import (
+    KINDS,
+    CalibrationWindow,
+    CalibrationWindows,
+    Kind,
+    next_window,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,7 +31,7 @@ DEADLINE_S = 60
 LONG_NS = 3600 * SECOND_NS
 
 
-def windows_of(seed: int, kinds: tuple[Kind, ...], length_ns: int) -> Iterator[Window]:
+def windows_of(seed: int, kinds: tuple[Kind, ...], length_ns: int) -> Iterator[CalibrationWindow]:
     """Yield the windows of a recording of this length."""
     chance = random.Random(seed)
     now_ns = age_ns = 0
@@ -103,10 +109,10 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
         turns = iter(range(10**9))
 
         def decide(_: random.Random, kinds: dict[Kind, object], *, now_ns: int,
-                   age_ns: int) -> Window:  # fmt: skip
+                   age_ns: int) -> CalibrationWindow:  # fmt: skip
             del age_ns
             kind = list(kinds)[next(turns) % len(kinds)]
-            return Window(kind, now_ns, now_ns + length_ns)
+            return CalibrationWindow(kind, now_ns, now_ns + length_ns)
 
         monkeypatch.setattr(windows_module, "next_window", decide)
 
@@ -125,7 +131,7 @@ def test_a_window_that_is_open_is_closed_at_the_stop(
 ) -> None:
     at_once(LONG_NS)
     group = Fake()
-    windows = Windows({"calls": group}, log)
+    windows = CalibrationWindows({"calls": group}, log)
     windows.start()
     assert group.begun.wait(DEADLINE_S)
     windows.stop()
@@ -135,7 +141,7 @@ def test_a_window_that_is_open_is_closed_at_the_stop(
 def test_one_that_is_not_ready_is_left_alone(log: ProbeLog, at_once: Callable[[int], None]) -> None:
     at_once(1)
     idle, ready = Fake(is_ready=False), Fake()
-    windows = Windows({"calls": idle, "samples": ready}, log)
+    windows = CalibrationWindows({"calls": idle, "samples": ready}, log)
     windows.start()
     assert ready.begun.wait(DEADLINE_S)
     windows.stop()
@@ -147,7 +153,7 @@ def test_what_the_os_kernel_refuses_is_not_tried_again(
 ) -> None:
     at_once(1)
     refusing, other = Fake(refuses=True), Fake()
-    windows = Windows({"account": refusing, "samples": other}, log)
+    windows = CalibrationWindows({"account": refusing, "samples": other}, log)
     windows.start()
     assert refusing.begun.wait(DEADLINE_S)
     other.begun.clear()
@@ -161,7 +167,7 @@ def test_what_the_os_kernel_refuses_is_not_tried_again(
 
 
 def test_with_nothing_to_do_there_is_no_thread(log: ProbeLog) -> None:
-    windows = Windows({}, log)
+    windows = CalibrationWindows({}, log)
     before = threading.active_count()
     windows.start()
     assert threading.active_count() == before

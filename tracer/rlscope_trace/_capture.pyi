@@ -1,68 +1,7 @@
-"""The native module: what it offers to Python."""
+"""The native module that records: what it offers to Python."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NoReturn
-
-import numpy as np
-from numpy.typing import NDArray
-
-# --- spools: spool/bindings.cpp ---
-
-WIRE_VERSION: int
-
-class SpoolScan:
-    """First pass over records.bin. Arrays are views of its memory."""
-
-    def __init__(self, records_path: str, *, end_ns: int, latest_ns: int = 0) -> None: ...
-    def advance(self, bytes: int) -> bool: ...
-    @property
-    def position(self) -> int: ...
-    @property
-    def file_bytes(self) -> int: ...
-    @property
-    def malformed_count(self) -> int: ...
-    @property
-    def unknown_kind_count(self) -> int: ...
-    def records(self) -> dict[int, int]: ...
-    def execs(self) -> list[tuple[int, int, int, int, int, int, bytes, bytes]]: ...
-    def threads(self) -> NDArray[np.void]: ...
-    def clocks(self) -> NDArray[np.void]: ...
-
-class StateRows:
-    """Second pass: the rows of thread_state_coded. A batch is overwritten by the next one."""
-
-    def __init__(
-        self,
-        scan: SpoolScan,
-        *,
-        slots: Sequence[int] | NDArray[np.uint32],
-        scratch_directory: str,
-        batch_rows: int,
-        bucket_bytes: int = ...,
-    ) -> None: ...
-    def set_gil(self, position: int, ranges: list[tuple[int, int, int]]) -> None:
-        """Tell where the GIL of slots[position] is: (from_ns, first address, end), by time."""
-    def prepare(self, bytes: int) -> bool: ...
-    def next_batch(self) -> dict[str, NDArray[Any]] | None: ...
-    @property
-    def row_count(self) -> int: ...
-    def totals(self) -> dict[str, tuple[int, int, int]]: ...
-    def findings(self) -> dict[str, tuple[int, int]]: ...
-    def outcomes(self) -> NDArray[np.void]: ...
-
-class EventRows:
-    """Third pass: calls, GIL releases, samples and stacks, in the order of the spool."""
-
-    def __init__(self, scan: SpoolScan) -> None: ...
-    def next_batch(self, rows: int) -> dict[str, Any] | None:
-        """Return columns by name under calls, releases and samples; stacks: (id, frames)."""
-
-    @property
-    def position(self) -> int: ...
-    @property
-    def malformed_count(self) -> int: ...
-    @property
-    def unknown_thread_count(self) -> int: ...
 
 # Capture: load, attach, drain. System errors arrive as OSError with their errno.
 
@@ -195,11 +134,6 @@ def wait_for_running_programs() -> None:
 
 def possible_cpus() -> int: ...
 
-SHIM_MIB_PER_S: int
-"""What is kept of one process, as long as it likes; more for a while."""
-SHIM_RING_RECORDS: int
-"""That the ring of one thread has room for."""
-
 class ShimCollector:
     """The thread that empties the rings of the shims into shim.bin of a spool.
 
@@ -241,130 +175,6 @@ class ShimCollector:
     @property
     def listings(self) -> int:
         """How often the threads of a process were listed, to know them by their own ids."""
-
-class ShimScan:
-    """What shim.bin tells. Structured arrays; all times in ns."""
-
-    def __init__(self, path: str) -> None: ...
-    @property
-    def records(self) -> int: ...
-    def source_pids(self) -> list[int]: ...
-    def tenancies(self) -> NDArray[np.void]:
-        """Return first_ns, last_ns, ranges, pid, tid of each thread while it had a ring."""
-
-    def names(self) -> list[tuple[str | None, str | None, str | None, int]]:
-        """Return name, domain, category ("": none, None: lost) and color of each key."""
-
-    def async_ranges(self) -> NDArray[np.void]:
-        """Return start_ns, end_ns (0: never ended), pid, key of start/end ranges."""
-
-    def marks(self) -> NDArray[np.void]:
-        """Return ts_ns, tenancy, key."""
-
-    def losses(self) -> dict[str, int]: ...
-
-class ShimRangeReader:
-    """The push/pop ranges of the tenancies of a thread, as they ended, part by part."""
-
-    def __init__(self, scan: ShimScan, tenancy: int | list[int]) -> None: ...
-    def next(self, count: int) -> dict[str, NDArray[Any]] | None:
-        """Return at least `count` ranges, so that what follows began later; None at the end.
-
-        Columns: start_ns (0: before the recording), end_ns (0: not known), key, payload,
-        payload_type, is_open. gap_start_ns, gap_end_ns: of equal length, which is not theirs.
-        """
-
-class ShimGpuReader:
-    """Calls, activities, overheads and memory of GPUs, part by part; times in ns."""
-
-    def __init__(self, scan: ShimScan, start_ns: int = 0) -> None:
-        """Read the records again; what began before `start_ns` is in the parts, but in no count."""
-
-    def next(
-        self, count: int
-    ) -> (
-        tuple[
-            dict[str, NDArray[Any]],
-            dict[str, NDArray[Any]],
-            dict[str, NDArray[Any]],
-            dict[str, NDArray[Any]],
-        ]
-        | None
-    ):
-        """Return the columns of at least `count` records; None at the end.
-
-        source is the place of the process in source_pids(), name that in shim_gpu_names() (-1:
-        none), tid 0 where it is not known. Calls: source, tid, start_ns, end_ns, name, api,
-        function, correlation, result. Activities: source, device, context, stream, start_ns,
-        end_ns, work, detail, name, correlation, graph, bytes. Overheads: source, tid, start_ns,
-        end_ns, what. Memory: source, device, context, ts_ns, is_release, memory_kind, bytes,
-        address, correlation.
-        """
-
-    def left_out(self) -> dict[str, int]:
-        """Return how many records no part holds: untimed, backwards, unconverted."""
-
-    def unmatched(self) -> dict[int, tuple[int, int]]:
-        """Return, by source, activities without a call: how many, and when the first began."""
-
-    def unmatched_calls(self) -> dict[int, tuple[int, int]]:
-        """Return, by source, calls without the work that they asked a GPU for, as unmatched().
-
-        Only calls that succeeded, and work of kinds that were recorded of the process. Launches
-        that a graph captured are among them.
-        """
-
-    def converted(self) -> dict[int, int]:
-        """Return, by source, how many records were on another clock than the trace."""
-
-def shim_gpu_names(scan: ShimScan) -> list[str | None]:
-    """Return the texts that GPU records name; None: it was lost. C++ names are demangled."""
-
-def shim_gpu_cut_names(scan: ShimScan) -> int: ...
-def shim_gpu_statuses(scan: ShimScan) -> list[dict[str, Any]]:
-    """Return the fields of rls_shim_gpu_status and source, in the order they were told."""
-
-def shim_gpu_devices(scan: ShimScan) -> list[dict[str, Any]]: ...
-def shim_gpu_streams(
-    scan: ShimScan,
-) -> list[tuple[int, int, int | None, int | None, str | None]]:
-    """Return source, device, context (None: of a GPU), stream (None: of a context) and name."""
-
-def shim_gpu_lost(scan: ShimScan) -> list[tuple[int, int, int, int, int]]:
-    """Return source, what, CUPTI's kind, count and first_ns (0: not known)."""
-
-def shim_gpu_clocks(scan: ShimScan) -> dict[int, tuple[bool, int, bool]]:
-    """Return, by source, whether its clock is known, its error in ns, and whether it was set."""
-
-def shim_gpu_repeated(scan: ShimScan) -> int: ...
-def shim_gpu_has_calls(scan: ShimScan, source: int) -> bool: ...
-
-class PhaseNames:
-    """Which names of a thread's ranges stand for one phase; the columns are those below."""
-
-    def __init__(self) -> None: ...
-    def add(
-        self,
-        start_ns: NDArray[np.int64],
-        end_ns: NDArray[np.int64],
-        key: NDArray[np.int32],
-        is_auto: NDArray[np.uint8],
-    ) -> None:
-        """Learn from a part of the thread's ranges."""
-
-def merge_phases(
-    start_ns: NDArray[np.int64],
-    end_ns: NDArray[np.int64],
-    key: NDArray[np.int32],
-    is_auto: NDArray[np.uint8],
-    *,
-    names: PhaseNames,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Let the ranges of a program win over the phases of the same meaning, on one thread.
-
-    The columns are in the order of (start, -end). Returns start_ns, end_ns and row of the input of
-    what is left, in no order.
-    """
 
 # --- the OS kernel's account of our programs: probes/program_time_bindings.cpp ---
 

@@ -4,7 +4,7 @@ A failure is a mark in the domain of the phases: its text holds the adapter, the
 exception and the first line of its message. The recorder counts equal marks.
 """
 
-# As in tracer/rlscope_trace/store/phase_failures.py.
+# As in tracer/rlscope_trace/ingest/store/phase_failures.py.
 PREFIX = "adapter failed"
 # Different ones in a process. What comes after them is told as one.
 MAX_KINDS = 32

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 # Behind everything else: it holds modules with common names.
-sys.path.append(str(Path(__file__).resolve().parents[3] / "tracer/rlscope_trace/calibrate"))
+sys.path.append(str(Path(__file__).resolve().parents[3] / "tracer/rlscope_trace/record/calibrate"))
 
 from cuda_driver import CudaDriver, CudaError
 

@@ -84,7 +84,7 @@ def run(context: Context) -> None:
 
 def start(context: Context) -> dict[str, Way]:
     """Start a process per way; those that CUPTI refuses are told and left out."""
-    from rlscope_trace.calibrate.children import LIBRARY
+    from rlscope_trace.record.calibrate.children import LIBRARY
 
     cupti = context.known.get("cupti_library", "")
     plain = ["--loops", LIBRARY]

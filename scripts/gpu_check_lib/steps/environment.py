@@ -84,7 +84,8 @@ def _no_gpu(context: Context, reason: str) -> bool:
 def find_package(context: Context) -> bool:
     """See whether the package is there, with its native parts."""
     try:
-        from rlscope_trace import __version__, _capture, shims  # noqa: F401 - whether it loads
+        from rlscope_trace import __version__, _capture  # noqa: F401 - whether it loads
+        from rlscope_trace.record import shims
     except ImportError as error:
         reason = f"rlscope-trace is not there: {error}; scripts/gpu_check run --bundle FILE"
         context.learn("missing", package=reason)
@@ -127,7 +128,7 @@ def find_mapped_cupti(context: Context) -> None:
 
 def find_bpf(context: Context) -> None:
     """Load and attach the programs for switches, and see what they need if they cannot."""
-    from rlscope_trace.loaders.btf import BtfLoader
+    from rlscope_trace.record.loaders.btf import BtfLoader
 
     try:
         capture = BtfLoader(ring_bytes=1 << 20)

@@ -19,8 +19,8 @@ _LIMIT_S = 30.0
 
 def run(context: Context) -> None:
     """Attach to a program that waits, have it launch kernels, count them."""
-    from rlscope_trace import late, shims
     from rlscope_trace.errors import TracerError
+    from rlscope_trace.record import inject, shims
 
     listener = listen(context, "late")
     process = subprocess.Popen(
@@ -34,7 +34,7 @@ def run(context: Context) -> None:
         context.check("the program starts", False, process.communicate()[1].strip()[-200:])
         return
     try:
-        done = late.attach_late(
+        done = inject.inject_shim(
             process.pid, shims.LIBRARY, auto=False, environment=listener.environment()
         )
         listener.collector.find(process.pid)

@@ -22,18 +22,18 @@ from records import read_records
 from verdict import Verdict
 
 from rlscope_trace.errors import TracerError
-from rlscope_trace.instruments.settings import InstrumentSettings
-from rlscope_trace.launch import launch
-from rlscope_trace.loaders.capture import bpf_file
-from rlscope_trace.probes import open_capture
-from rlscope_trace.session import Session
-from rlscope_trace.store.spool import open_spool
+from rlscope_trace.record.backends import open_capture
+from rlscope_trace.record.instruments.settings import InstrumentSettings
+from rlscope_trace.record.launch import launch
+from rlscope_trace.record.loaders.capture import bpf_file
+from rlscope_trace.record.session import Session
+from rlscope_trace.spool.directory import open_spool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rlscope_trace.probes import Opened, Rung
-    from rlscope_trace.session import Counters
+    from rlscope_trace.record.backends import Opened, Rung
+    from rlscope_trace.record.session import Counters
 
 FOLDER = Path("/tmp/spool")
 BTF_FOLDER = Path("/sys/kernel/btf")

@@ -8,7 +8,7 @@ import platform
 from pathlib import Path
 
 from rlscope_trace import _capture
-from rlscope_trace.loaders.capture import bpf_file
+from rlscope_trace.record.loaders.capture import bpf_file
 
 CALLS = 500
 SITE = 3

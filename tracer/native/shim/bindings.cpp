@@ -1,4 +1,4 @@
-// The collector of shims and its decoder as Python sees them.
+// The decoder of what shims recorded, as Python sees it.
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "shim/collector.h"
+#include "shim/limits.h"
 #include "shim/phase_merge.h"
 #include "shim/ranges.h"
 #include "shim/scan.h"
@@ -16,8 +16,6 @@ namespace py = pybind11;
 
 namespace rls {
 namespace {
-
-using NoGil = py::call_guard<py::gil_scoped_release>;
 
 template <typename Value>
 py::array_t<Value> Copy(const std::vector<Value>& values) {
@@ -113,36 +111,6 @@ std::unique_ptr<ShimRangeReader> OpenRanges(const ShimScan& scan,
   return std::make_unique<ShimRangeReader>(scan, std::move(tenancies));
 }
 
-// None: the process has not said.
-py::object GpuState(ShimCollector& collector, std::uint32_t pid) {
-  std::uint16_t state = 0;
-  {
-    const py::gil_scoped_release released;
-    state = collector.GpuState(pid);
-  }
-  switch (state) {
-    case 0:
-      return py::none();
-    case RLS_SHIM_GPU_ON:
-      return py::str("on");
-    case RLS_SHIM_GPU_OFF:
-      return py::str("off");
-    default:
-      return py::str("refused");
-  }
-}
-
-py::dict Refused(const ShimCollector& collector) {
-  const ShimRefused refused = collector.refused();
-  py::dict counts;
-  counts["damaged"] = refused.damaged;
-  counts["limited"] = refused.limited;
-  counts["no_room"] = refused.no_room;
-  counts["memories"] = refused.memories;
-  counts["strangers"] = refused.strangers;
-  return counts;
-}
-
 void BindScan(py::module_& module) {
   py::class_<ShimScan>(module, "ShimScan")
       .def(py::init(&OpenShimScan), py::arg("path"))
@@ -201,25 +169,9 @@ void BindPhases(py::module_& module) {
 
 }  // namespace
 
-void bind_shim(py::module_& module) {
+void bind_shim_scan(py::module_& module) {
   module.attr("SHIM_MIB_PER_S") = static_cast<int>(kBytesOfProcess.per_s / kMiB);
   module.attr("SHIM_RING_RECORDS") = RLS_SHIM_RING_BYTES / RLS_SHIM_CELL_BYTES;
-  py::class_<ShimCollector>(module, "ShimCollector")
-      .def(py::init<const std::string&, const std::string&, TracedProcesses*>(),
-           py::arg("directory"), py::arg("session"), py::arg("traced") = nullptr,
-           py::keep_alive<1, 4>())
-      .def("start", &ShimCollector::Start)
-      .def("stop", &ShimCollector::Stop, NoGil())
-      .def("find", &ShimCollector::Find, py::arg("pid"), NoGil())
-      .def("knows", &ShimCollector::Knows, py::arg("pid"), NoGil())
-      .def("is_taken", &ShimCollector::IsTaken, py::arg("pid"), NoGil())
-      .def("gpu_state", &GpuState, py::arg("pid"))
-      .def_property_readonly("sources", &ShimCollector::sources)
-      .def_property_readonly("events", &ShimCollector::events)
-      .def_property_readonly("lost", &ShimCollector::lost)
-      .def("refused", &Refused)
-      .def_property_readonly("is_full", &ShimCollector::is_full)
-      .def_property_readonly("listings", &ShimCollector::listings);
   BindScan(module);
   BindPhases(module);
 }

@@ -16,13 +16,13 @@ from rlscope_trace.cli.calibrating import is_good, take
 from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.privileges import invoking_identity
 from rlscope_trace.rights import become_recorder
-from rlscope_trace.watch import signals_interrupt
+from rlscope_trace.signals import signals_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rlscope_trace.calibrate.cache import Calibration
-    from rlscope_trace.store.calibration import Cost
+    from rlscope_trace.record.calibrate.cache import Calibration
+    from rlscope_trace.spool.costs import Cost
 
 _COLUMNS = ("event", "part", "method", "by", "mean", "stddev", "n", "95 % interval", "quality")
 
@@ -62,7 +62,7 @@ def calibrate(
 
 
 def _calibrate(traces: list[Path], output_format: CalibrateFormat, *, force: bool) -> None:
-    from rlscope_trace.calibrate import cache
+    from rlscope_trace.record.calibrate import cache
 
     # A trace of another user that gets its costs stays theirs.
     become_recorder(invoking_identity(), more=frozenset({"CAP_CHOWN"}))
@@ -104,7 +104,7 @@ def _as_json(known: Calibration) -> str:
 
 def _as_table(known: Calibration) -> str:
     """Return a line per cost; ns of CPU time."""
-    rows = [_COLUMNS, *(_cells(cost) for cost in known.costs)]
+    rows = [_COLUMNS, *(_columns_of(cost) for cost in known.costs)]
     widths = [max(len(row[at]) for row in rows) for at in range(len(_COLUMNS))]
     lines = [_line(row, widths) for row in rows]
     return "\n".join([*lines, "", *_facts(known)]) + "\n"
@@ -112,14 +112,14 @@ def _as_table(known: Calibration) -> str:
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
     # Numbers to the right, words to the left; the last one is as long as it is.
-    cells = [
-        cell.rjust(width) if 4 <= at <= 7 else cell.ljust(width)
-        for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+    columns = [
+        text.rjust(width) if 4 <= at <= 7 else text.ljust(width)
+        for at, (text, width) in enumerate(zip(row, widths, strict=True))
     ]
-    return "  ".join(cells).rstrip()
+    return "  ".join(columns).rstrip()
 
 
-def _cells(cost: Cost) -> tuple[str, ...]:
+def _columns_of(cost: Cost) -> tuple[str, ...]:
     interval = ""
     if cost.low_ns is not None and cost.high_ns is not None:
         interval = f"{cost.low_ns:,.0f} .. {cost.high_ns:,.0f}"

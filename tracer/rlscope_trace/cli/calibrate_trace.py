@@ -16,25 +16,26 @@ from rlscope_analysis.damage import damage_told
 from rlscope_analysis.overhead import estimate as overhead_costs
 from rlscope_analysis.trace import open_trace
 from rlscope_analysis.trace_file import own_configuration
-from rlscope_trace.calibrate.cache import boot_id
 from rlscope_trace.errors import TracerError, reason_of
-from rlscope_trace.outputs.place import open_place
-from rlscope_trace.outputs.trusted import closing
-from rlscope_trace.privileges import open_regular
-from rlscope_trace.procfs import is_running
-from rlscope_trace.store.calibration import costs_of_recording, insert_costs
-from rlscope_trace.store.database_file import (
+from rlscope_trace.ingest.writer.database_file import (
     DATABASE_NAME,
     configuration,
     is_interrupt,
 )
-from rlscope_trace.store.spool import process_start_time
+from rlscope_trace.ingest.writer.row_inserts import insert_rows
+from rlscope_trace.outputs.place import open_place
+from rlscope_trace.outputs.trusted import closing
+from rlscope_trace.privileges import open_regular
+from rlscope_trace.procfs import is_running
+from rlscope_trace.record.calibrate.cache import boot_id
+from rlscope_trace.spool.costs import costs_of_recording, rows_of
+from rlscope_trace.spool.directory import process_start_time
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from rlscope_analysis.trace import Trace
-    from rlscope_trace.calibrate.cache import Calibration
+    from rlscope_trace.record.calibrate.cache import Calibration
 
 _FACTS = "SELECT key, value FROM meta"
 # Other events may have costs where those of the capture are not known.
@@ -102,7 +103,8 @@ def add_costs(path: Path, facts: dict[str, object], known: Calibration) -> None:
             with duckdb.connect(str(copy), config=_configuration(folder.path)) as con:
                 con.begin()
                 con.execute("DELETE FROM calibration_measured")
-                insert_costs(con, costs_of_recording(known.costs, facts))
+                costs = costs_of_recording(known.costs, facts)
+                insert_rows(con, "calibration_measured", rows_of(costs))
                 con.execute("DELETE FROM calibration_estimate")
                 overhead_costs.store(con)
                 con.commit()

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 from rlscope_analysis.sentences import quality_sentence, reason_sentence
 from rlscope_trace.cli import messages
 from rlscope_trace.errors import TracerError, reason_of
-from rlscope_trace.store.spool import CALIBRATION_FILE
-from rlscope_trace.watch import interrupt_if_held, signals_interrupt
+from rlscope_trace.signals import interrupt_if_held, signals_interrupt
+from rlscope_trace.spool.directory import CALIBRATION_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from rlscope_trace.calibrate.cache import Calibration
-    from rlscope_trace.calibrate.measure import Plan
-    from rlscope_trace.store.calibration import Cost
+    from rlscope_trace.record.calibrate.cache import Calibration
+    from rlscope_trace.record.calibrate.measure import Plan
+    from rlscope_trace.spool.costs import Cost
 
 _CHECKS = 2
 _LATER = "rlscope-trace calibrate TRACE adds it to the trace"
@@ -29,7 +29,7 @@ _LATER = "rlscope-trace calibrate TRACE adds it to the trace"
 
 def take(directory: Path, key: dict[str, str]) -> Calibration:
     """Measure everything and keep it; the error of `record` where nothing can be traced here."""
-    from rlscope_trace.calibrate.measure import FULL
+    from rlscope_trace.record.calibrate.measure import FULL
 
     _require_tracing()
     messages.say("measuring what recorded events cost; this takes half a minute")
@@ -64,7 +64,7 @@ def add_to_spool(spool: Path, *, wanted: bool, target_runs: Callable[[], bool]) 
         with signals_interrupt():
             calibration = _known_or_taken(wanted=wanted, target_runs=target_runs)
             if calibration is not None:
-                from rlscope_trace.calibrate.cache import write_whole
+                from rlscope_trace.record.calibrate.cache import write_whole
 
                 write_whole(spool / CALIBRATION_FILE, calibration.text())
     except KeyboardInterrupt:
@@ -74,7 +74,7 @@ def add_to_spool(spool: Path, *, wanted: bool, target_runs: Callable[[], bool]) 
 
 
 def _known_or_taken(*, wanted: bool, target_runs: Callable[[], bool]) -> Calibration | None:
-    from rlscope_trace.calibrate import cache
+    from rlscope_trace.record.calibrate import cache
 
     directory, key = cache.cache_directory(), cache.machine_key()
     known, reason = cache.load(directory, key)
@@ -91,7 +91,7 @@ def _known_or_taken(*, wanted: bool, target_runs: Callable[[], bool]) -> Calibra
             f" not corrected yet; when it has ended, {_LATER}"
         )
         return None
-    from rlscope_trace.calibrate.measure import SHORT
+    from rlscope_trace.record.calibrate.measure import SHORT
 
     messages.say(
         "first trace with this OS kernel: measuring what recording costs, about 10 s;"
@@ -112,7 +112,7 @@ def is_good(directory: Path, known: Calibration) -> bool:
 
     The error of `record` where nothing can be traced here.
     """
-    from rlscope_trace.calibrate import cache, check
+    from rlscope_trace.record.calibrate import cache, check
 
     _require_tracing()
     held = cache.checked(directory, known) or _check(directory, known)
@@ -121,7 +121,7 @@ def is_good(directory: Path, known: Calibration) -> bool:
 
 def _held_to_now(directory: Path, known: Calibration) -> Calibration:
     """Return a calibration with what contradicts it; whatever happens, as it is at least."""
-    from rlscope_trace.calibrate import cache
+    from rlscope_trace.record.calibrate import cache
 
     try:
         if cache.checked(directory, known) is None:
@@ -135,13 +135,13 @@ def _held_to_now(directory: Path, known: Calibration) -> Calibration:
 
 def _as_held(directory: Path, known: Calibration) -> Calibration:
     """Return a calibration with what contradicted it since the boot, as far as anybody looked."""
-    from rlscope_trace.calibrate import cache
+    from rlscope_trace.record.calibrate import cache
 
     return _told(cache.checked(directory, known) or known)
 
 
 def _told(held: Calibration) -> Calibration:
-    from rlscope_trace.calibrate import check
+    from rlscope_trace.record.calibrate import check
 
     if events := check.contradicted(held.costs):
         messages.warning(
@@ -153,7 +153,7 @@ def _told(held: Calibration) -> Calibration:
 
 def _check(directory: Path, known: Calibration) -> Calibration:
     """Hold a calibration to short ones of now, and keep the outcome."""
-    from rlscope_trace.calibrate import check
+    from rlscope_trace.record.calibrate import check
 
     messages.say("checking the calibration of this machine, about 3 s; Ctrl-C skips that")
     others: list[list[Cost]] = []
@@ -174,15 +174,15 @@ def _check(directory: Path, known: Calibration) -> Calibration:
 
 
 def _measure_again() -> list[Cost]:
-    from rlscope_trace.calibrate.measure import CHECK
+    from rlscope_trace.record.calibrate.measure import CHECK
 
     return _measure(CHECK, {}, "check").costs
 
 
 def _measure(plan: Plan, key: dict[str, str], extent: str) -> Calibration:
-    from rlscope_trace.calibrate.cache import Calibration
-    from rlscope_trace.calibrate.measure import measure
     from rlscope_trace.cli.live_progress import live_progress
+    from rlscope_trace.record.calibrate.cache import Calibration
+    from rlscope_trace.record.calibrate.measure import measure
 
     start_s = time.monotonic()
     with live_progress() as bar:
@@ -204,7 +204,7 @@ def _measure(plan: Plan, key: dict[str, str], extent: str) -> Calibration:
 
 
 def _keep(directory: Path, taken: Calibration) -> None:
-    from rlscope_trace.calibrate.cache import DIRECTORY_VARIABLE, save
+    from rlscope_trace.record.calibrate.cache import DIRECTORY_VARIABLE, save
 
     try:
         save(directory, taken)
@@ -216,7 +216,7 @@ def _keep(directory: Path, taken: Calibration) -> None:
 
 
 def _note_checked(directory: Path, known: Calibration, costs: list[Cost]) -> None:
-    from rlscope_trace.calibrate.cache import DIRECTORY_VARIABLE, note_checked
+    from rlscope_trace.record.calibrate.cache import DIRECTORY_VARIABLE, note_checked
 
     try:
         note_checked(directory, known, costs)
@@ -230,8 +230,8 @@ def _note_checked(directory: Path, known: Calibration, costs: list[Cost]) -> Non
 
 def _require_tracing() -> None:
     """Raise what `record` raises where no programs can be loaded."""
-    from rlscope_trace.preflight import explain_failure
-    from rlscope_trace.probes import NothingWorksError, best_rung
+    from rlscope_trace.record.backends import NothingWorksError, best_rung
+    from rlscope_trace.record.preflight import explain_failure
 
     try:
         best_rung()

@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from rlscope_trace.cli.output import write_stdout
-from rlscope_trace.preflight import Finding, run_checks, tracing_works, working_rung
-from rlscope_trace.preflight.phases import check_phases
 from rlscope_trace.privileges import invoking_identity
+from rlscope_trace.record.preflight import Finding, run_checks, tracing_works, working_rung
+from rlscope_trace.record.preflight.phases import check_phases
 
 
 class DoctorFormat(str, Enum):

@@ -17,7 +17,7 @@ from rlscope_trace.cli.live_progress import sweeping
 from rlscope_trace.cli.timeline_file import is_stdout, write_timeline
 from rlscope_trace.privileges import invoking_identity
 from rlscope_trace.rights import become_saver
-from rlscope_trace.watch import signals_interrupt
+from rlscope_trace.signals import signals_interrupt
 
 app = typer.Typer(
     no_args_is_help=True,

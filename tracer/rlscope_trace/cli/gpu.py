@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_analysis.sentences import coverage_sentence
-from rlscope_trace import shims
 from rlscope_trace.cli import messages
+from rlscope_trace.record import shims
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rlscope_trace.target import Target
+    from rlscope_trace.record.target import Target
 
 _NOT_LAUNCHED = Fact("not_launched", "CUPTI")
 _HOW_TO_GET_IT = "--inject loads one, or start the program with: rlscope-trace -- COMMAND"

@@ -11,10 +11,10 @@ import typer
 
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
-from rlscope_trace.cli.saving import ProgressBar, completing, progress_bar, report_import
+from rlscope_trace.cli.saving import ProgressBar, add_derived, progress_bar, report_import
+from rlscope_trace.outputs.names import require_utf8
 from rlscope_trace.privileges import invoking_identity
 from rlscope_trace.rights import become_saver
-from rlscope_trace.session import require_utf8
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -46,18 +46,14 @@ def kineto(
     permissions = parse_mode(mode)
     become_saver(invoking_identity(), output)
     with _importing(files, output) as progress:
-        from rlscope_trace.importers.kineto import import_kineto
+        from rlscope_trace.ingest.importers.kineto import import_kineto
 
-        saved = import_kineto(
-            files,
-            output,
-            salvage=salvage,
-            overwrite=force,
-            complete=completing(progress),
-            progress=progress,
-            mode=permissions,
+        made = import_kineto(
+            files, output, salvage=salvage, overwrite=force, progress=progress, mode=permissions
         )
-    report_import(saved)
+        with made as trace:
+            add_derived(trace)
+    report_import(trace.report)
 
 
 @app.command()
@@ -74,13 +70,12 @@ def nsys(
     permissions = parse_mode(mode)
     become_saver(invoking_identity(), output)
     with _importing(files, output) as progress:
-        from rlscope_trace.importers.nsys import import_nsys
+        from rlscope_trace.ingest.importers.nsys import import_nsys
 
-        saved = import_nsys(
-            files, output, overwrite=force, complete=completing(progress), progress=progress,
-            mode=permissions,
-        )  # fmt: skip
-    report_import(saved)
+        made = import_nsys(files, output, overwrite=force, progress=progress, mode=permissions)
+        with made as trace:
+            add_derived(trace)
+    report_import(trace.report)
 
 
 @contextmanager

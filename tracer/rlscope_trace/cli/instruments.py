@@ -6,10 +6,10 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlscope_trace.layers import LayerRules
+from rlscope_trace.record.layers import LayerRules
 
 if TYPE_CHECKING:
-    from rlscope_trace.instruments.settings import InstrumentSettings
+    from rlscope_trace.record.instruments.settings import InstrumentSettings
 
 # The interrupt of a virtual CPU is an exit to the hypervisor: 30 to 95 us where virtual machines
 # are nested, twenty times the work of a sample. So many take at most 1 % of a program's time.

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rlscope_trace.session import Counters
+    from rlscope_trace.record.session import Counters
 
 _INTERVAL_S = 0.5
 _CLEAR_LINE = "\r\x1b[K"

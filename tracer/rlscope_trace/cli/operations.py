@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_analysis.sentences import coverage_sentence
-from rlscope_trace import shims
 from rlscope_trace.cli import messages
 from rlscope_trace.errors import TracerError
-from rlscope_trace.late import attach_late
-from rlscope_trace.launch import program_file
+from rlscope_trace.record import shims
+from rlscope_trace.record.inject import inject_shim
+from rlscope_trace.record.launch import program_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rlscope_trace.cli.gpu import GpuCapture
     from rlscope_trace.privileges import Identity
-    from rlscope_trace.session import Session
-    from rlscope_trace.target import Target
+    from rlscope_trace.record.session import Session
+    from rlscope_trace.record.target import Target
 
 _NOT_LAUNCHED = shims.Verdict(False, Fact("not_launched", "NVTX"))
 _HOW_TO_GET_THEM = "--inject loads one, or start the program with: rlscope-trace -- COMMAND"
@@ -73,7 +73,7 @@ class OperationCapture:
         self._hint = None
         for found in targets:
             try:
-                result = attach_late(
+                result = inject_shim(
                     found.pid, shims.LIBRARY, auto=self.auto,
                     environment=shims.late_environment(
                         self.session, self.modules, self.gpu.settings

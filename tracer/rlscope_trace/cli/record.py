@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlscope_trace import shims, target, watch
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
 from rlscope_trace.cli.gpu import CuptiName, GraphsName, gpu_settings
@@ -23,12 +22,13 @@ from rlscope_trace.cli.instruments import (
 from rlscope_trace.cli.live_line import ProgressMode
 from rlscope_trace.cli.recording import CaptureName, LoaderName, Recording, Settings
 from rlscope_trace.errors import TracerError, UsageError
-from rlscope_trace.instruments.settings import InstrumentSettings
-from rlscope_trace.launch import SignalSetup, launch
 from rlscope_trace.privileges import invoking_environment, invoking_identity
+from rlscope_trace.record import shims, target, watch
+from rlscope_trace.record.instruments.settings import InstrumentSettings
+from rlscope_trace.record.launch import SignalSetup, launch
 
 if TYPE_CHECKING:
-    from rlscope_trace.store.finalise import FinaliseReport
+    from rlscope_trace.ingest.writer.trace_writer import TraceReport
 
 _SAVED_WITH_LOSSES = 3
 _DEFAULT_OUTPUT = Path("trace.duckdb")
@@ -278,7 +278,7 @@ def _launch(command: list[str], settings: Settings) -> int:
     return _exit_code(code, _saved(recording), settings)
 
 
-def _saved(recording: Recording) -> FinaliseReport | None:
+def _saved(recording: Recording) -> TraceReport | None:
     """Save; say why that failed: the exit code is the program's own, as if we were not there."""
     try:
         return recording.save()
@@ -287,7 +287,7 @@ def _saved(recording: Recording) -> FinaliseReport | None:
         return None
 
 
-def _exit_code(code: int, saved: FinaliseReport | None, settings: Settings) -> int:
+def _exit_code(code: int, saved: TraceReport | None, settings: Settings) -> int:
     """Return the target's code, or the one that says that something was lost."""
     if not settings.strict or code != 0:
         return code

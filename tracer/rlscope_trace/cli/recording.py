@@ -10,39 +10,39 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from rlscope_trace.calibrate.cache import boot_id, machine_key
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.gpu import GpuCapture
 from rlscope_trace.cli.live_line import LiveLine, ProgressMode, shows_live_line
 from rlscope_trace.cli.operations import OperationCapture
 from rlscope_trace.errors import SpoolError, TracerError, UsageError, reason_of
-from rlscope_trace.limits import require_room
-from rlscope_trace.nvml.counter_file import COUNTERS_FILE
-from rlscope_trace.nvml.sampler import CounterSampler
+from rlscope_trace.outputs.names import require_utf8
 from rlscope_trace.outputs.place import open_place
-from rlscope_trace.rights import become_recorder, become_saver, keep_for_folder
-from rlscope_trace.session import (
+from rlscope_trace.record.calibrate.cache import boot_id, machine_key
+from rlscope_trace.record.limits import require_room
+from rlscope_trace.record.nvml.sampler import CounterSampler
+from rlscope_trace.record.session import (
     Session,
     prepare_output,
-    require_utf8,
     ring_bytes,
     spool_directory,
 )
-from rlscope_trace.store.spool import open_spool, remove_files
+from rlscope_trace.rights import become_recorder, become_saver, keep_for_folder
+from rlscope_trace.spool.counter_file import COUNTERS_FILE
+from rlscope_trace.spool.directory import open_spool, remove_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from rlscope_trace import target
-    from rlscope_trace.instruments.settings import InstrumentSettings
-    from rlscope_trace.launch import Launched
+    from rlscope_trace.ingest.writer.trace_writer import TraceReport
     from rlscope_trace.outputs.private import PrivateFolder
     from rlscope_trace.privileges import Identity
-    from rlscope_trace.probes import Opened
-    from rlscope_trace.session import Counters
-    from rlscope_trace.shims import GpuSettings
-    from rlscope_trace.store.finalise import FinaliseReport
+    from rlscope_trace.record import target
+    from rlscope_trace.record.backends import Opened
+    from rlscope_trace.record.instruments.settings import InstrumentSettings
+    from rlscope_trace.record.launch import Launched
+    from rlscope_trace.record.session import Counters
+    from rlscope_trace.record.shims import GpuSettings
 
 
 class LoaderName(str, Enum):
@@ -195,7 +195,7 @@ class Recording:
             f"{reason} after {counters.elapsed_ns / 1e9:.1f} s: {counters.records:,} records"
         )
 
-    def save(self) -> FinaliseReport:
+    def save(self) -> TraceReport:
         """Make the trace of the spool and say what it holds; TracerError where that fails."""
         if self._spool is None:
             raise RuntimeError("nothing was recorded")
@@ -207,7 +207,7 @@ class Recording:
                 hint=f"rlscope-trace recover {self._spool.shown}",
             ) from error
 
-    def _save(self, spool: PrivateFolder) -> FinaliseReport:
+    def _save(self, spool: PrivateFolder) -> TraceReport:
         # Here, not above: DuckDB takes longer to import than the probes take to load.
         from rlscope_trace.cli.calibrating import add_to_spool
         from rlscope_trace.cli.saving import report, save_trace
@@ -280,8 +280,8 @@ def _absolute(path: Path) -> Path:
 
 def _open_capture(settings: Settings, ring: int, output: Path) -> Opened:
     # Here, because a broken native module must not keep --help and doctor from working.
-    from rlscope_trace.preflight import explain_failure
-    from rlscope_trace.probes import NothingWorksError, open_capture
+    from rlscope_trace.record.backends import NothingWorksError, open_capture
+    from rlscope_trace.record.preflight import explain_failure
 
     rung = None if settings.capture is CaptureName.AUTO else settings.capture.value
     try:

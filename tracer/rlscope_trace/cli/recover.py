@@ -11,11 +11,11 @@ from rlscope_trace.cli import messages
 from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
 from rlscope_trace.cli.saving import report, save_trace
 from rlscope_trace.errors import SpoolError, UsageError
+from rlscope_trace.outputs.names import require_utf8
 from rlscope_trace.outputs.trusted import closing, open_folder
 from rlscope_trace.privileges import invoking_identity
 from rlscope_trace.rights import become_saver
-from rlscope_trace.session import require_utf8
-from rlscope_trace.store.spool import Spool, open_spool
+from rlscope_trace.spool.directory import Spool, open_spool
 
 _SUFFIX = ".spool"
 

@@ -15,23 +15,20 @@ from rlscope_analysis.sentences import fact_sentence, facts_of, loss_sentence
 from rlscope_analysis.summary.gpu import gpu_note, gpu_summary
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.live_progress import live_progress
-from rlscope_trace.store.finalise import finalise
-from rlscope_trace.watch import signals_handled
+from rlscope_trace.ingest.store.finalise import finalise
+from rlscope_trace.signals import signals_handled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
     from types import FrameType
 
-    import duckdb
     from rich.progress import Progress
 
     from rlscope_analysis.summary.gpu import GpuSummary
-    from rlscope_trace.importers.trace_writer import ImportReport
-    from rlscope_trace.store.database_file import ReportProgress
-    from rlscope_trace.store.finalise import FinaliseReport
-    from rlscope_trace.store.spool import Spool
-    from rlscope_trace.store.stats import TraceStat
+    from rlscope_trace.ingest.writer.trace_stats import TraceStat
+    from rlscope_trace.ingest.writer.trace_writer import TraceReport, TraceWriter
+    from rlscope_trace.spool.directory import Spool
 
 # So many kinds of losses are shown: more than any recording has that nobody damaged.
 _SHOWN_LOSSES = 20
@@ -58,7 +55,7 @@ _STEPS = {
 class Saved:
     """A trace that was saved."""
 
-    report: FinaliseReport
+    report: TraceReport
     gpu: GpuSummary
     phase_failures: tuple[str, ...]
     """Why phases of some processes are missing."""
@@ -66,25 +63,19 @@ class Saved:
 
 def save_trace(spool: Spool, output: Path, *, overwrite: bool, mode: int) -> Saved:
     """Turn the spool into a verified trace database; the spool goes only when that has worked."""
-    gpu: list[GpuSummary] = []
-    phase_failures: list[str] = []
-
-    def finish(con: duckdb.DuckDBPyConnection) -> None:
-        completing(progress)(con)
-        gpu.append(gpu_summary(lambda query: con.execute(query).fetchall()))
-        rows = con.execute(_PHASE_FAILURES_SQL, [PHASES_CAPTURE]).fetchall()
-        phase_failures.extend(fact_sentence(fact) for fact in facts_of(row for (row,) in rows))
-
     with _second_interrupt_stops(spool.shown), progress_bar() as progress:
-        saved = finalise(
-            spool, output, overwrite=overwrite, complete=finish, progress=progress, mode=mode
-        )
-    return Saved(saved, gpu[0], tuple(phase_failures))
+        made = finalise(spool, output, overwrite=overwrite, progress=progress, mode=mode)
+        with made as trace:
+            add_derived(trace)
+            gpu = gpu_summary(lambda query: trace.con.execute(query).fetchall())
+            failures = trace.con.execute(_PHASE_FAILURES_SQL, [PHASES_CAPTURE]).fetchall()
+    phase_failures = tuple(fact_sentence(fact) for fact in facts_of(row for (row,) in failures))
+    return Saved(trace.report, gpu, phase_failures)
 
 
-def completing(progress: ReportProgress) -> Callable[[duckdb.DuckDBPyConnection], None]:
-    """Return what adds the views and the derived tables to a database, and tells how far it is."""
-    return partial(complete, progress=partial(progress, "derive"))
+def add_derived(trace: TraceWriter) -> None:
+    """Add the views and the derived tables to a trace, and tell how far that is."""
+    complete(trace.con, progress=partial(trace.progress, "derive"))
 
 
 def report(saved: Saved) -> None:
@@ -92,7 +83,7 @@ def report(saved: Saved) -> None:
     written, rows = saved.report, saved.report.rows
     messages.say(
         f"wrote {written.output}: {written.records:,} records, {rows['process']:,} processes,"
-        f" {rows['thread']:,} threads, {rows['thread_state']:,} thread states,"
+        f" {rows['thread']:,} threads, {rows['thread_state_coded']:,} thread states,"
         f" {written.file_bytes / 1e6:.1f} MB in {written.duration_s:.1f} s"
     )
     done = gpu_note(saved.gpu)
@@ -105,12 +96,12 @@ def report(saved: Saved) -> None:
     _report_losses(written.losses)
 
 
-def report_import(saved: ImportReport) -> None:
+def report_import(saved: TraceReport) -> None:
     """Say what was imported and what was not: the last words of every import."""
     rows = saved.rows
     messages.say(
-        f"wrote {saved.output}: {saved.events:,} events, {rows.get('process', 0):,} processes,"
-        f" {rows.get('thread', 0):,} threads, {rows.get('gpu_activity_coded', 0):,} GPU activities,"
+        f"wrote {saved.output}: {saved.records:,} events, {rows['process']:,} processes,"
+        f" {rows['thread']:,} threads, {rows['gpu_activity_coded']:,} GPU activities,"
         f" {saved.file_bytes / 1e6:.1f} MB in {saved.duration_s:.1f} s"
     )
     _report_losses(saved.losses)

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, cast
 from rlscope_trace.errors import TracerError, UsageError, reason_of
 from rlscope_trace.outputs.place import PRIVATE_MODE, Place, open_place
 from rlscope_trace.outputs.trusted import open_existing
-from rlscope_trace.watch import signals_interrupt
+from rlscope_trace.signals import signals_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

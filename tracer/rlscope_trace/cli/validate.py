@@ -21,21 +21,21 @@ from rlscope_trace.cli import messages
 from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.errors import OutputExistsError, TracerError, UsageError
 from rlscope_trace.privileges import acting_as, chown_to_invoker, invoking_identity
-from rlscope_trace.validate.own_files import OwnFiles, may_mount
-from rlscope_trace.validate.plan import run_pairs, run_pairs_together, warm_up
-from rlscope_trace.validate.report import render_json, render_table
-from rlscope_trace.validate.runs import Runner, beside
-from rlscope_trace.validate.trace_figures import TraceFigures, read_figures
-from rlscope_trace.validate.verdict import Asked, Validation
-from rlscope_trace.validate.verdict import validate as judge
-from rlscope_trace.watch import signals_interrupt
+from rlscope_trace.record.validate.own_files import OwnFiles, may_mount
+from rlscope_trace.record.validate.plan import run_pairs, run_pairs_together, warm_up
+from rlscope_trace.record.validate.report import render_json, render_table
+from rlscope_trace.record.validate.runs import Runner, beside
+from rlscope_trace.record.validate.trace_figures import TraceFigures, read_figures
+from rlscope_trace.record.validate.verdict import Asked, Validation
+from rlscope_trace.record.validate.verdict import validate as judge
+from rlscope_trace.signals import signals_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rlscope_trace.validate.pairs import Pair
+    from rlscope_trace.record.validate.pairs import Pair
 
-_COMMAND = "rlscope_trace.validate.command"
+_COMMAND = "rlscope_trace.record.validate.command"
 # What validate decides itself; the short ones may have their value right behind them.
 _OWN_OF_RECORD = ("--output", "--pid", "--duration", "--force")
 _SHORT_OF_RECORD = ("-o", "-p", "-d")

@@ -1,0 +1,67 @@
+// The collector of shims as Python sees it.
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <string>
+
+#include "shim/collector.h"
+
+namespace py = pybind11;
+
+namespace rls {
+namespace {
+
+using NoGil = py::call_guard<py::gil_scoped_release>;
+
+// None: the process has not said.
+py::object GpuState(ShimCollector& collector, std::uint32_t pid) {
+  std::uint16_t state = 0;
+  {
+    const py::gil_scoped_release released;
+    state = collector.GpuState(pid);
+  }
+  switch (state) {
+    case 0:
+      return py::none();
+    case RLS_SHIM_GPU_ON:
+      return py::str("on");
+    case RLS_SHIM_GPU_OFF:
+      return py::str("off");
+    default:
+      return py::str("refused");
+  }
+}
+
+py::dict Refused(const ShimCollector& collector) {
+  const ShimRefused refused = collector.refused();
+  py::dict counts;
+  counts["damaged"] = refused.damaged;
+  counts["limited"] = refused.limited;
+  counts["no_room"] = refused.no_room;
+  counts["memories"] = refused.memories;
+  counts["strangers"] = refused.strangers;
+  return counts;
+}
+
+}  // namespace
+
+void bind_shim(py::module_& module) {
+  py::class_<ShimCollector>(module, "ShimCollector")
+      .def(py::init<const std::string&, const std::string&, TracedProcesses*>(),
+           py::arg("directory"), py::arg("session"), py::arg("traced") = nullptr,
+           py::keep_alive<1, 4>())
+      .def("start", &ShimCollector::Start)
+      .def("stop", &ShimCollector::Stop, NoGil())
+      .def("find", &ShimCollector::Find, py::arg("pid"), NoGil())
+      .def("knows", &ShimCollector::Knows, py::arg("pid"), NoGil())
+      .def("is_taken", &ShimCollector::IsTaken, py::arg("pid"), NoGil())
+      .def("gpu_state", &GpuState, py::arg("pid"))
+      .def_property_readonly("sources", &ShimCollector::sources)
+      .def_property_readonly("events", &ShimCollector::events)
+      .def_property_readonly("lost", &ShimCollector::lost)
+      .def("refused", &Refused)
+      .def_property_readonly("is_full", &ShimCollector::is_full)
+      .def_property_readonly("listings", &ShimCollector::listings);
+}
+
+}  // namespace rls

@@ -1,0 +1,1 @@
+"""Makes traces of what a recording left, and of the files of other profilers."""

@@ -1,0 +1,153 @@
+"""What capture says of CUDA calls which probes recorded: store/cuda_rows.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlscope_analysis.schema.facts.fact import Fact
+from rlscope_trace.ingest.store.cupti_intervals import (
+    IS_TOLD_BY_CUPTI,
+    TOLD_BY_CUPTI,
+    create_intervals,
+)
+from rlscope_trace.ingest.store.gil_ranges import life_of
+from rlscope_trace.ingest.writer.captures import Capture
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import duckdb
+
+    from rlscope_trace.ingest.store.probe_facts import CudaTold, ProbeFacts
+    from rlscope_trace.ingest.store.processes import Life
+    from rlscope_trace.ingest.writer.captures import Captures
+
+_CALLS = "cuda_call"
+# So many names of files are said; the rest is counted.
+_NAMES = 4
+_WITH_ROWS = f"""
+SELECT DISTINCT t.process_id
+FROM cuda_call_coded AS c JOIN thread AS t USING (thread_id)
+WHERE NOT {IS_TOLD_BY_CUPTI}
+"""  # noqa: S608 - a query of our own
+
+
+def add_cuda_capture(  # noqa: PLR0913 - one parameter per source
+    captures: Captures,
+    con: duckdb.DuckDBPyConnection,
+    facts: ProbeFacts,
+    lives: Sequence[Life],
+    *,
+    lacking: tuple[Fact, ...],
+    mode: object,
+) -> None:
+    """Set what is known of each process with probed libraries.
+
+    To be called when that is set which CUPTI's half tells: a process where CUPTI was refused was
+    not measured, which a measured one takes the place of. lacking: what was not recorded of all
+    processes. mode: --cuda-calls.
+    """
+    create_intervals(con)
+    latest = _by_process(facts, lives)
+    cupti = {process_id for (process_id,) in con.execute(TOLD_BY_CUPTI).fetchall()}
+    probed = _Probed(facts, lives, lacking)
+    rows = {
+        process_id: probed.capture(process_id, one)
+        for process_id, one in latest.items()
+        if process_id not in cupti and one.state != "left"
+    }
+    is_any_probed = any(site.layer == "cuda_api" for site in facts.sites.values())
+    for (process_id,) in con.execute(_WITH_ROWS).fetchall() if is_any_probed else ():
+        one = latest.get(process_id)
+        if process_id in cupti:
+            captures.add(process_id, _CALLS, probed.beside_cupti(one))
+        elif process_id not in rows or not rows[process_id].measured:
+            # It ended before it was looked at, but its libraries had their probes from others.
+            rows[process_id] = probed.capture(process_id, None)
+    if mode in ("auto", "on") and not lacking:
+        _explain(captures, set(latest) | set(rows) | cupti)
+    for process_id, capture in sorted(rows.items()):
+        known = captures.get(process_id, _CALLS)
+        if known is None or not known.measured:
+            captures.set(capture)
+
+
+def _explain(captures: Captures, known: set[int]) -> None:
+    """Say of processes that CUPTI left to probes why these did not tell of them either."""
+    for capture in captures.of_kind(_CALLS):
+        process_id = capture.process_id
+        if not capture.measured and process_id is not None and process_id not in known:
+            captures.add(process_id, _CALLS, [Fact("cuda_ended_unprobed")])
+
+
+class _Probed:
+    """What is said of the processes whose calls probes told."""
+
+    def __init__(self, facts: ProbeFacts, lives: Sequence[Life], lacking: tuple[Fact, ...]) -> None:
+        self._sites = [site for site in facts.sites.values() if site.layer == "cuda_api"]
+        self._lives = {life.process_id: life for life in lives}
+        self._lacking = lacking
+        self._first_told_ns: dict[int, int] = {}
+        for told in sorted(facts.cuda, key=lambda one: -one.ts_ns):
+            life = life_of(lives, told.pid, told.ts_ns)
+            if life is not None:
+                self._first_told_ns[life.process_id] = told.ts_ns
+
+    def capture(self, process_id: int, told: CudaTold | None) -> Capture:
+        """Return whether the calls of a process were recorded, and how or why not."""
+        if told is not None and told.state == "failed":
+            fact = Fact("cuda_files_not_probed", detail=told.reason)
+            return Capture(process_id, _CALLS, False, (fact,))
+        late = self._late(process_id, told.files if told is not None else ())
+        facts = (*self._lacking, *([late] if late else []), *_how("cuda_probed", told))
+        return Capture(process_id, _CALLS, True, facts)
+
+    def beside_cupti(self, told: CudaTold | None) -> list[Fact]:
+        """Return what is said of a process of which CUPTI told, too."""
+        return _how("cuda_probed_beside", told)
+
+    def _late(self, process_id: int, files: Sequence[str]) -> Fact | None:
+        """Return since when the probes were there, if a process may have called before."""
+        life = self._lives.get(process_id)
+        if life is None:  # whose it was is not known
+            return None
+        probed = [
+            site.probed_ns for site in self._sites
+            if site.probed_ns is not None and (not files or Path(site.module).name in files)
+        ]  # fmt: skip
+        first_told_ns = self._first_told_ns.get(process_id, 2**63)
+        starts = [at_ns for at_ns in life.exec_ns if at_ns <= first_told_ns]
+        since_ns = max(probed, default=0)
+        if since_ns <= max(starts, default=life.first_ns):
+            return None
+        return Fact("cuda_calls_late", ts_ns=since_ns)
+
+
+def _by_process(facts: ProbeFacts, lives: Sequence[Life]) -> dict[int, CudaTold]:
+    """Return what was said last of each process; of a fork that was never looked at, its parent."""
+    latest: dict[int, CudaTold] = {}
+    for told in sorted(facts.cuda, key=lambda one: one.ts_ns):
+        life = life_of(lives, told.pid, told.ts_ns)
+        if life is not None:
+            latest[life.process_id] = told
+    for life in lives:
+        if life.process_id not in latest and not life.exec_ns and life.parent_process_id in latest:
+            latest[life.process_id] = latest[life.parent_process_id]
+    return latest
+
+
+def _how(code: str, told: CudaTold | None) -> list[Fact]:
+    files, blind = (told.files, told.blind) if told is not None else ((), ())
+    facts = [Fact(code, _names(files) if files else "CUDA's libraries")]
+    if blind:
+        facts.append(Fact("cuda_runtime_blind", _names(blind)))
+    if told is not None and told.reason:
+        facts.append(Fact("cuda_files_not_probed", detail=told.reason))
+    return facts
+
+
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - _NAMES
+    shown = ", ".join(names[:_NAMES])
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -1,0 +1,175 @@
+"""What capture says of calls, samples and waits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from rlscope_analysis.schema.facts.fact import Fact, fact_of
+from rlscope_analysis.schema.vocabulary import LAYER_CAPTURE, PYTHON_RANGES
+from rlscope_trace.ingest.store.calibration_windows import calls_away
+from rlscope_trace.ingest.store.capture_cuda import add_cuda_capture
+from rlscope_trace.ingest.store.capture_rows import NOT_TOLD
+from rlscope_trace.ingest.store.gil_ranges import life_of
+from rlscope_trace.ingest.writer.captures import Capture, Captures
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import duckdb
+
+    from rlscope_trace.ingest.store.probe_facts import Interpreter, ProbeFacts
+    from rlscope_trace.ingest.store.processes import Life
+
+_CALL_LAYERS = ("simulator", "backend", "cuda_api")
+_Told = TypeVar("_Told")
+
+
+def add_event_capture(
+    captures: Captures,
+    con: duckdb.DuckDBPyConnection,
+    session: Mapping[str, object],
+    facts: ProbeFacts,
+    lives: Sequence[Life],
+) -> None:
+    """Set what is known of them, and of calls of CUDA that probes recorded."""
+    of_all = _of_all(session, facts)
+    captures.set(*of_all)
+    # Nothing more can be said of a process where a kind was not measured at all.
+    measured = {capture.kind for capture in of_all if capture.measured}
+    captures.set(*(one for one in _of_processes(session, facts, lives) if one.kind in measured))
+    clients = processes_with(facts.nvtx_packages, lives)
+    captures.set(*(Capture(process_id, PYTHON_RANGES, measured=True) for process_id in clients))
+    other_clock = (Fact("other_clock"),)
+    for process_id in processes_with(facts.other_clocks, lives):
+        captures.set(Capture(process_id, "operation", False, other_clock))
+    told = session.get("instruments")
+    mode = told.get("cuda_calls") if isinstance(told, dict) else None
+    add_cuda_capture(captures, con, facts, lives, lacking=_missing_calls(facts), mode=mode)
+
+
+def _failures(facts: ProbeFacts) -> tuple[Fact, ...]:
+    """Return why probes were taken away before the end, if they were."""
+    if facts.gave_up is not None:
+        return (facts.gave_up,)
+    return () if facts.failure is None else (Fact("recorder_failed", detail=facts.failure),)
+
+
+def _missing_calls(facts: ProbeFacts) -> tuple[Fact, ...]:
+    """Return why some calls were not recorded, of any process."""
+    away = calls_away(facts)
+    return (*_failures(facts), away) if away is not None else _failures(facts)
+
+
+def _of_all(session: Mapping[str, object], facts: ProbeFacts) -> list[Capture]:
+    told = session.get("instruments")
+    if not isinstance(told, dict):
+        kinds = ("native_call", "cpu_sample", "wait", "gil_release")
+        return [Capture(None, kind, False, (NOT_TOLD,)) for kind in kinds]
+    reasons = {kind: fact_of(why) for kind, why in (told.get("not_measured") or {}).items()}
+    missing = {kind: () if fact is None else (fact,) for kind, fact in reasons.items()}
+    has_waits = session.get("capture") == "btf" and session.get("machine") == "x86_64"
+    failed = () if facts.failure is None else (Fact("recorder_failed", detail=facts.failure),)
+    rows = [
+        Capture(None, "wait", has_waits, () if has_waits else (Fact("btf_needed"),)),
+        _of_calls(told["layers"], missing.get("native_call"), facts),
+        Capture(
+            None, "cpu_sample", "cpu_sample" not in missing,
+            missing.get("cpu_sample", failed or (Fact("sampled", count=told["sample_hz"]),)),
+        ),
+        _of_gil_releases(told["gil"], missing.get("native_call"), facts),
+    ]  # fmt: skip
+    for layer in _CALL_LAYERS if "native_call" not in missing else ():
+        is_probed = layer in told["layers"]
+        # Said of each layer, too: what is said of one goes before what is said of all.
+        why = _missing_calls(facts) if is_probed else _how_to_get(layer, told.get("cuda_calls"))
+        rows.append(Capture(None, LAYER_CAPTURE.format(layer=layer), is_probed, why))
+    return rows
+
+
+def _of_calls(layers: object, refused: tuple[Fact, ...] | None, facts: ProbeFacts) -> Capture:
+    if refused is not None:
+        return Capture(None, "native_call", False, refused)
+    if not layers:
+        return Capture(None, "native_call", False, (Fact("not_asked_for", "--transitions off"),))
+    return Capture(None, "native_call", True, _missing_calls(facts))
+
+
+def _of_gil_releases(asked: object, missing: tuple[Fact, ...] | None, facts: ProbeFacts) -> Capture:
+    kind = "gil_release"
+    if asked != "full":
+        return Capture(None, kind, False, (Fact("not_asked_for", "--gil full"),))
+    refused = [why for why in facts.gil_states.values() if why is not None]
+    if missing is not None or (refused and len(refused) == len(facts.gil_states)):
+        return Capture(None, kind, False, missing or tuple(refused[:1]))
+    return Capture(None, kind, True, tuple(refused[:1]) or _failures(facts))
+
+
+def _how_to_get(layer: str, cuda_calls: object) -> tuple[Fact, ...]:
+    if layer != "cuda_api":
+        return (Fact("not_asked_for", "--transitions all"),)
+    return (Fact("cuda_not_probed" if cuda_calls in (None, "off") else "see_cuda_call"),)
+
+
+def _of_processes(
+    session: Mapping[str, object], facts: ProbeFacts, lives: Sequence[Life]
+) -> list[Capture]:
+    if not isinstance(session.get("instruments"), dict):
+        return []
+    found = _by_process(lives, [(one.pid, one.ts_ns, one) for one in facts.interpreters])
+    looked = _by_process(lives, [(pid, ts_ns, True) for pid, ts_ns in facts.without_python])
+    rows: list[Capture] = []
+    for life in lives:
+        if life.process_id not in found and not life.exec_ns:
+            _inherit(found, life)
+            _inherit(looked, life)
+        python = found.get(life.process_id)
+        if python is None:
+            why = Fact("python_not_found" if life.process_id in looked else "ended_unseen")
+            rows.append(Capture(life.process_id, "native_call", False, (why,)))
+        else:
+            rows += _of_process(life.process_id, python)
+    return rows
+
+
+def processes_with(told: Sequence[tuple[int, int]], lives: Sequence[Life]) -> list[int]:
+    """Return the process_id of each process of which something was told, by pid and time (ns).
+
+    Of a fork is true what was told of its parent.
+    """
+    found = _by_process(lives, [(pid, ts_ns, True) for pid, ts_ns in told])
+    for life in lives:
+        if life.process_id not in found and not life.exec_ns:
+            _inherit(found, life)
+    return sorted(found)
+
+
+def _inherit(told: dict[int, _Told], life: Life) -> None:
+    """Tell of a fork what was told of its parent: it runs the same."""
+    if life.parent_process_id in told:
+        told[life.process_id] = told[life.parent_process_id]
+
+
+def _by_process(lives: Sequence[Life], told: Sequence[tuple[int, int, _Told]]) -> dict[int, _Told]:
+    """Return by process_id what was told last, of those told by pid and time."""
+    latest: dict[int, _Told] = {}
+    for pid, ts_ns, what in sorted(told, key=lambda one: one[1]):
+        life = life_of(lives, pid, ts_ns)
+        if life is not None:
+            latest[life.process_id] = what
+    return latest
+
+
+def _of_process(process_id: int, python: Interpreter) -> list[Capture]:
+    if python.implementation != "cpython":
+        return [
+            Capture(process_id, "native_call", False, (Fact("pypy"),)),
+            Capture(process_id, "cpu_sample", True, (Fact("pypy_samples"),)),
+        ]
+    if python.free_threaded:
+        facts = (Fact("free_threaded"),)
+        return [Capture(process_id, kind, True, facts) for kind in ("wait", "cpu_sample")]
+    if python.gil_start == python.gil_end:
+        return [Capture(process_id, "wait", True, (Fact("gil_not_found"),))]
+    if python.interpreters is not None and python.interpreters > 1:
+        return [Capture(process_id, "wait", True, (Fact("subinterpreters"),))]
+    return []

@@ -1,0 +1,93 @@
+"""What capture says of thread states and operations, and why some were not measured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlscope_analysis.schema.facts.fact import Fact, fact_of
+from rlscope_trace.ingest.writer.captures import Capture, Captures
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import duckdb
+
+NOT_TOLD = Fact("not_told")
+_OPERATION = "operation"
+
+
+def add_operation_capture(
+    captures: Captures,
+    con: duckdb.DuckDBPyConnection,
+    session: Mapping[str, object],
+    annotated: Sequence[int],
+) -> None:
+    """Set what is known of operations; `annotated` are the processes whose NVTX ranges were read.
+
+    Of several things that are known of a process the later counts, but that nothing was measured
+    counts most.
+    """
+    captures.set(Capture(None, "thread_state", measured=True))
+    told = session.get("operations")
+    measured, facts = verdict_of(told)
+    captures.set(Capture(None, _OPERATION, measured, facts))
+    if not measured:
+        captures.set(*(Capture(process_id, _OPERATION, measured=True) for process_id in annotated))
+    refused = (Fact("shim_without_memory"),)
+    for capture in [
+        *_attached(con, session),
+        *_taken(con, session, annotated),
+        *(Capture(one, _OPERATION, False, refused) for one in _refused(con, session, annotated)),
+    ]:
+        known = captures.get(capture.process_id, _OPERATION)
+        if known is None or known.measured:
+            captures.set(capture)
+
+
+def verdict_of(told: object) -> tuple[bool, tuple[Fact, ...]]:
+    """Return whether the recorder measured something, and how or why not, as it noted that."""
+    if not isinstance(told, dict):
+        return False, (NOT_TOLD,)
+    fact = fact_of(told.get("fact"))
+    return told.get("measured") is True, () if fact is None else (fact,)
+
+
+def _attached(con: duckdb.DuckDBPyConnection, session: Mapping[str, object]) -> list[Capture]:
+    """Return what is told of the processes into which the shim was loaded while they ran."""
+    told = session.get("operations_late")
+    return [
+        Capture(process_id, _OPERATION, *verdict_of(late))
+        for late in (told if isinstance(told, list) else [])
+        for process_id in _processes(con, [late["pid"]])[:1]
+    ]
+
+
+def _taken(
+    con: duckdb.DuckDBPyConnection, session: Mapping[str, object], annotated: Sequence[int]
+) -> list[Capture]:
+    """Return the processes whose operations another recorder read, to the end or for a while."""
+    pids = session.get("shim_taken_pids")
+    return [
+        Capture(process_id, _OPERATION, True, (Fact("other_recorder_first"),))
+        if process_id in annotated
+        else Capture(process_id, _OPERATION, False, (Fact("other_recorder"),))
+        for process_id in _processes(con, pids if isinstance(pids, list) else [])
+    ]
+
+
+def _refused(
+    con: duckdb.DuckDBPyConnection, session: Mapping[str, object], annotated: Sequence[int]
+) -> list[int]:
+    pids = session.get("shim_refused_pids")
+    found = _processes(con, pids if isinstance(pids, list) else [])
+    return [process_id for process_id in found if process_id not in annotated]
+
+
+def _processes(con: duckdb.DuckDBPyConnection, pids: Sequence[object]) -> list[int]:
+    """Return the processes with these pids, the earliest first."""
+    numbers = [pid for pid in pids if isinstance(pid, int)]
+    found = con.execute(
+        "SELECT process_id FROM process WHERE pid IN (SELECT unnest(?)) ORDER BY process_id",
+        [numbers],
+    ).fetchall()
+    return [process_id for (process_id,) in found]

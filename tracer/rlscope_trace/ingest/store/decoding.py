@@ -1,0 +1,191 @@
+"""One spool on its way into one trace: every part of it in its turn."""
+
+import json
+import os
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlscope_trace._ingest import SpoolScan, StateRows
+from rlscope_trace.ingest.store.calibration_windows import insert_calibration_windows, window_losses
+from rlscope_trace.ingest.store.capture_events import add_event_capture, processes_with
+from rlscope_trace.ingest.store.capture_rows import add_operation_capture
+from rlscope_trace.ingest.store.counters import Counters, insert_counters
+from rlscope_trace.ingest.store.event_losses import event_losses
+from rlscope_trace.ingest.store.events import EventWriter
+from rlscope_trace.ingest.store.gil_ranges import gil_ranges
+from rlscope_trace.ingest.store.gpu import GpuRecording, GpuWriter
+from rlscope_trace.ingest.store.gpu_capture import add_gpu_capture
+from rlscope_trace.ingest.store.operations import Operations, OperationWriter
+from rlscope_trace.ingest.store.probe_facts import read_probe_facts
+from rlscope_trace.ingest.store.processes import ProcessTree
+from rlscope_trace.ingest.store.schedule_inserts import (
+    insert_clock,
+    insert_processes,
+    insert_states,
+    insert_threads,
+)
+from rlscope_trace.ingest.store.stats import Decoded, trace_stats
+from rlscope_trace.ingest.store.verify import check_states
+from rlscope_trace.ingest.writer.captures import Captures
+from rlscope_trace.ingest.writer.database_file import BATCH_ROWS
+from rlscope_trace.ingest.writer.stored import totals_of
+from rlscope_trace.ingest.writer.trace_writer import TraceWriter
+from rlscope_trace.spool.costs import costs_of_spool, rows_of
+from rlscope_trace.spool.directory import Spool
+
+_STEP_BYTES = 64 << 20
+
+
+class Decoding:
+    """One spool on its way into one trace."""
+
+    def __init__(self, spool: Spool, trace: TraceWriter) -> None:
+        """trace: one with empty tables."""
+        self._spool = spool
+        self._trace = trace
+        progress = self._progress = trace.progress
+        self.scan = SpoolScan(
+            str(spool.records_path), end_ns=spool.end_ns, latest_ns=spool.latest_ns
+        )
+        while self.scan.advance(_STEP_BYTES):
+            progress("scan", self.scan.position, self.scan.file_bytes)
+        progress("scan", self.scan.file_bytes, self.scan.file_bytes)
+        self._tree = ProcessTree(self.scan.threads(), self.scan.execs(), end_ns=spool.end_ns)
+        self._states = StateRows(
+            self.scan,
+            slots=self._tree.slots,
+            # Where the user says that there is room: a retry with another -o moves it as well.
+            scratch_directory=str(trace.folder),
+            batch_rows=BATCH_ROWS,
+        )
+        self._facts = read_probe_facts(spool.probes_path)
+        self._set_gil()
+
+    def write(self) -> None:
+        """Fill the tables, and say what the verification is to find."""
+        trace, spool, facts = self._trace, self._spool, self._facts
+        self._write_states()
+        outcomes = self._states.outcomes()
+        counters = insert_counters(trace, spool)
+        for batch in self._tree.thread_batches(outcomes):
+            insert_threads(trace, batch)
+        self._write_processes(outcomes)
+        insert_clock(trace, self.scan.clocks())
+        trace.insert_meta(self._meta(outcomes) | counters.meta)
+        operations, gpu = self._write_shims()
+        events = EventWriter(trace, self.scan).write(facts)
+        trace.insert_losses([*trace_stats(spool, self._decoded()), *counters.losses])
+        trace.insert_losses([*operations.losses, *gpu.losses])
+        trace.insert_losses(event_losses(facts, events, is_clean=spool.end_ns > 0))
+        trace.insert_losses(list(window_losses(facts)))
+        insert_calibration_windows(trace, facts, self._end_ns(outcomes))
+        self._write_capture(operations, gpu, counters)
+        costs = costs_of_spool(spool.directory, spool.session)
+        trace.insert_rows("calibration_measured", rows_of(costs))
+        trace.records = sum(self.scan.records().values()) + operations.records
+        self._expect(outcomes)
+
+    def _expect(self, outcomes: NDArray[np.void]) -> None:
+        """Let the verification compare the states and the threads with what the decoder made."""
+        rows = self._trace.rows["thread_state_coded"]
+        totals = self._states.totals() if rows else {}
+        self._trace.expect(
+            "thread_state_coded", {name: (rows, *total) for name, total in totals.items()}
+        )
+        names = ("start_ns", "end_ns", "lost_ns")
+        self._trace.expect("thread", totals_of({name: outcomes[name] for name in names}))
+        self._trace.check_at_end(check_states)
+
+    def _write_capture(self, operations: Operations, gpu: GpuRecording, counters: Counters) -> None:
+        session, con = self._spool.session, self._trace.con
+        captures = Captures()
+        if counters.capture is not None:
+            captures.set(counters.capture)
+        add_operation_capture(captures, con, session, operations.processes)
+        add_gpu_capture(captures, con, session, gpu.verdicts)
+        add_event_capture(captures, con, session, self._facts, self._tree.lives())
+        captures.set(*operations.phase_failures.captures(self._tree.lives()))
+        captures.insert(self._trace)
+
+    def _set_gil(self) -> None:
+        ranges = gil_ranges(self._tree.lives(), self._facts.interpreters)
+        for position, process_id in enumerate(self._tree.process_ids.tolist() if ranges else ()):
+            if process_id in ranges:
+                self._states.set_gil(position, ranges[process_id])
+
+    def _write_shims(self) -> tuple[Operations, GpuRecording]:
+        path = self._spool.shim_path
+        if path is None:
+            return Operations([], [], 0), GpuRecording([], [])
+        execs = [(ts_ns, thread_id) for ts_ns, thread_id, *_ in self.scan.execs()]
+        is_clean = self._spool.end_ns > 0
+        writer = OperationWriter(
+            self._trace, path, is_clean=is_clean, execs=execs,
+            other_clocks=processes_with(self._facts.other_clocks, self._tree.lives()),
+        )  # fmt: skip
+        operations = writer.write()
+        host = self._spool.session.get("host")
+        gpu = GpuWriter(
+            self._trace, writer.scan, writer.lives, host=host if isinstance(host, str) else None,
+            is_clean=is_clean,
+        )  # fmt: skip
+        return operations, gpu.write()
+
+    def _write_states(self) -> None:
+        sort_bytes = 0
+        while self._states.prepare(_STEP_BYTES):
+            sort_bytes = min(sort_bytes + _STEP_BYTES, self.scan.file_bytes)
+            self._progress("sort", sort_bytes, self.scan.file_bytes)
+        # A cycle makes three rows at most; how many exactly is known at the end.
+        cycles = int(self.scan.threads()["cycles"].sum())
+        estimate = max(3 * cycles, 1)
+        while (batch := self._states.next_batch()) is not None:
+            insert_states(self._trace, batch)
+            self._progress("write", min(self._states.row_count, estimate - 1), estimate)
+        self._progress("write", estimate, estimate)
+
+    def _write_processes(self, outcomes: NDArray[np.void]) -> None:
+        host = self._spool.session.get("host")
+        columns = self._tree.process_columns(outcomes, host if isinstance(host, str) else None)
+        insert_processes(self._trace, columns)
+
+    def _decoded(self) -> Decoded:
+        return Decoded(
+            records=self.scan.records(),
+            whole_bytes=self.scan.position,
+            file_bytes=self.scan.file_bytes,
+            malformed_count=self.scan.malformed_count,
+            unknown_kind_count=self.scan.unknown_kind_count,
+            unknown_start_count=self._tree.unknown_start_count,
+            findings=self._states.findings(),
+        )
+
+    def _end_ns(self, outcomes: NDArray[np.void]) -> int:
+        last_ns = int(outcomes["end_ns"].max()) if len(outcomes) else 0
+        return self._spool.end_ns or last_ns
+
+    def _meta(self, outcomes: NDArray[np.void]) -> dict[str, str]:
+        facts: dict[str, object] = {
+            **self._spool.session,
+            "ended_cleanly": self._spool.end_ns > 0,
+            # Not a loss: the time of these follows from the CPU accounting of the OS kernel.
+            "inferred_switch_ins": self._states.findings()["inferred_switch_in"][0],
+            # Written by another process than the one that recorded.
+            "recovered": self._spool.session.get("recorder_pid") != os.getpid(),
+        }
+        if len(outcomes):
+            facts["start_ns"] = int(outcomes["start_ns"].min())
+            facts["end_ns"] = self._end_ns(outcomes)
+        if self._facts.rejected:
+            facts["call_addresses_rejected"] = self._facts.rejected
+        if self._facts.sampler:
+            facts["sampler"] = self._facts.sampler
+        if self._facts.always_timed:
+            facts["programs_always_timed"] = True
+        if self._facts.no_windows:
+            facts["in_run_calibration_failed"] = self._facts.no_windows
+        return {
+            key: value if isinstance(value, str) else json.dumps(value)
+            for key, value in facts.items()
+        }

@@ -1,0 +1,245 @@
+"""From the records of the shims to the tables of operations: whose they are, nested, as paths."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlscope_trace._ingest import ShimScan
+from rlscope_trace.ingest.store.nested_ranges import nest_ranges
+from rlscope_trace.ingest.store.operation_inserts import (
+    Columns,
+    insert_async_ranges,
+    insert_marks,
+    insert_operations,
+    insert_paths,
+    insert_payloads,
+)
+from rlscope_trace.ingest.store.operation_keys import OperationKeys
+from rlscope_trace.ingest.store.operation_losses import Cuts, shim_stats
+from rlscope_trace.ingest.store.operation_paths import OperationPaths
+from rlscope_trace.ingest.store.phase_failures import PhaseFailures
+from rlscope_trace.ingest.store.thread_lives import ELSEWHEN, NOBODY, Life, ThreadLives
+from rlscope_trace.ingest.store.thread_ranges import ThreadRanges
+from rlscope_trace.ingest.writer.database_file import BATCH_ROWS
+from rlscope_trace.ingest.writer.trace_stats import TraceStat
+from rlscope_trace.ingest.writer.trace_writer import TraceWriter
+
+# Marks and start/end ranges are described so many at a time.
+_DESCRIBED_ROWS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """What was written of the operations."""
+
+    losses: list[TraceStat]
+    processes: list[int]
+    """Those whose ranges were read."""
+    records: int
+    """Records read, of any kind."""
+    phase_failures: PhaseFailures = field(default_factory=PhaseFailures)
+
+
+class OperationWriter:
+    """Writes what the shims told into a database whose threads and processes are written."""
+
+    def __init__(
+        self,
+        trace: TraceWriter,
+        shim_file: Path,
+        *,
+        is_clean: bool,
+        execs: Sequence[tuple[int, int]] = (),
+        other_clocks: Collection[int] = (),
+    ) -> None:
+        """`is_clean`: the recorder lived to end the recording. `execs`: see ThreadLives.
+
+        `other_clocks`: process_id of those whose times are not ours: what they told is counted and
+        left out.
+        """
+        self._trace = trace
+        self._is_clean = is_clean
+        self.scan = self._scan = ShimScan(str(shim_file))
+        self.lives = self._lives = ThreadLives(
+            trace.con, self._scan.source_pids(), execs, other_clocks
+        )
+        self._keys = OperationKeys(self._scan.names())
+        self._paths = OperationPaths(self._keys.lost)
+        self._cuts = Cuts()
+        self._phase_failures = PhaseFailures()
+
+    def write(self) -> Operations:
+        """Fill the tables."""
+        progress, rows = self._trace.progress, self._trace.rows
+        tenancies = self._scan.tenancies()
+        total = max(int(tenancies["ranges"].sum()), 1)
+        ranges = ThreadRanges(self._scan, self._keys, self._cuts, is_clean=self._is_clean)
+        by_thread = self._by_thread(tenancies)
+        lives = sorted(by_thread, key=lambda life: (life.process_id, life.thread_id))
+        waiting: list[tuple[int, Columns]] = []
+        count = 0
+        for place, life in enumerate(lives):
+            for part in ranges.parts(life, by_thread[life]):
+                waiting.append((place, part))
+                count += len(part["key"])
+                # Threads of a few ranges each are nested together: they may be very many.
+                if count >= BATCH_ROWS:
+                    self._insert(waiting, lives)
+                    waiting, count = [], 0
+            progress("operations", min(rows["operation_coded"] + count, total - 1), total)
+        self._insert(waiting, lives)
+        self._insert_paths()
+        self._insert_async()
+        self._insert_marks(tenancies)
+        progress("operations", total, total)
+        return Operations(
+            losses=shim_stats(self._scan.losses(), self._cuts),
+            processes=self._lives.process_ids(),
+            records=self._scan.records,
+            phase_failures=self._phase_failures,
+        )
+
+    def _by_thread(self, tenancies: NDArray[np.void]) -> dict[Life, list[int]]:
+        by_thread: dict[Life, list[int]] = {}
+        # Most threads that get a ring never mark anything.
+        used = np.flatnonzero(tenancies["ranges"] + tenancies["gaps"])
+        names = ("first_ns", "last_ns", "ranges", "pid", "tid")
+        columns = [tenancies[name][used].tolist() for name in names]
+        for index, *told in zip(used.tolist(), *columns, strict=True):
+            first_ns, last_ns, ranges, pid, tid = told
+            if self._lives.has_other_clock(pid, first_ns):
+                self._cuts.of_other_clock += ranges
+                continue
+            life = self._lives.find(pid, tid, first_ns)
+            if life is not None:
+                by_thread.setdefault(life, []).append(index)
+            elif last_ns >= self._lives.start_ns:
+                self._cuts.of_no_thread += ranges
+        return by_thread
+
+    def _insert(self, waiting: list[tuple[int, Columns]], lives: Sequence[Life]) -> None:
+        """Nest and insert the ranges of some threads, each of them given by its place."""
+        if not waiting:
+            return
+        ranges = {
+            name: np.concatenate([part[name] for _, part in waiting]) for name in waiting[0][1]
+        }
+        places = np.array([place for place, _ in waiting], dtype=np.int32)
+        whose = np.repeat(places, [len(part["key"]) for _, part in waiting])
+        nested = nest_ranges(whose, ranges["start_ns"], ranges["end_ns"])
+        self._cuts.add_crossings(nested)
+        order = nested.order
+        thread_ids = np.array([life.thread_id for life in lives], dtype=np.int32)
+        batch: Columns = {
+            "thread_id": thread_ids[nested.thread_id],
+            "start_ns": nested.start_ns,
+            "end_ns": nested.end_ns,
+            "path_id": self._paths.intern(nested, ranges["key"][order].astype(np.int64)),
+            "payload": ranges["payload"][order],
+            "payload_type": ranges["payload_type"][order],
+        }
+        insert_operations(self._trace, batch)
+        has_payload = batch["payload_type"] != 0
+        if has_payload.any():
+            batch = {name: column[has_payload] for name, column in batch.items()}
+            insert_payloads(self._trace, batch)
+
+    def _insert_paths(self) -> None:
+        paths = list(self._paths.ids.items())
+        batch = {
+            **self._keys.columns([key for (_, key), _ in paths]),
+            "path_id": np.array([path_id for _, path_id in paths], dtype=np.int32),
+            "parent": np.array([parent for (parent, _), _ in paths], dtype=np.int32),
+            "depth": np.array(self._paths.depths, dtype=np.uint16),
+        }
+        insert_paths(self._trace, batch)
+        self._cuts.misplaced = self._paths.misplaced_count
+
+    def _insert_async(self) -> None:
+        told = self._scan.async_ranges()
+        found = [
+            self._async_of(int(pid), told[told["pid"] == pid]) for pid in np.unique(told["pid"])
+        ]
+        rows = _sorted(found, ("process_id", "start_ns"))
+        for batch in self._described(rows):
+            insert_async_ranges(self._trace, batch)
+
+    def _async_of(self, pid: int, told: NDArray[np.void]) -> Columns:
+        """Return the start/end ranges of a process, cut at what was recorded of it."""
+        start_ns, end_ns = told["start_ns"], told["end_ns"]
+        process_id, _, first_ns, last_ns = self._lives.owners_at(pid, None, start_ns)
+        self._cuts.of_other_clock += _count(process_id == ELSEWHEN)
+        is_known = process_id > 0
+        self._cuts.unended_async += _count(is_known & (end_ns == 0))
+        self._cuts.too_late += _count((process_id == NOBODY) & self._lives.is_too_late(start_ns))
+        end_ns = np.minimum(np.where(end_ns == 0, last_ns, end_ns), last_ns)
+        is_inside = is_known & (end_ns >= first_ns) & (start_ns <= last_ns)
+        self._cuts.began_before += _count(is_inside & (start_ns < first_ns))
+        rows = {
+            "process_id": process_id, "start_ns": np.maximum(start_ns, first_ns), "end_ns": end_ns,
+            "key": told["key"],
+        }  # fmt: skip
+        return {name: column[is_inside] for name, column in rows.items()}
+
+    def _insert_marks(self, tenancies: NDArray[np.void]) -> None:
+        told = self._without_failures(self._scan.marks(), tenancies)
+        pids = tenancies["pid"][told["tenancy"]].astype(np.int64)
+        keys = pids << 32 | tenancies["tid"][told["tenancy"]]
+        order = np.argsort(keys, kind="stable")
+        whose, firsts = np.unique(keys[order], return_index=True)
+        found = [
+            self._marks_of(key >> 32, key & 0xFFFFFFFF, told[here])
+            for key, here in zip(whose.tolist(), np.split(order, firsts[1:]), strict=False)
+        ]
+        rows = _sorted(found, ("process_id", "thread_id", "ts_ns"))
+        for batch in self._described(rows):
+            insert_marks(self._trace, batch)
+
+    def _without_failures(
+        self, marks: NDArray[np.void], tenancies: NDArray[np.void]
+    ) -> NDArray[np.void]:
+        """Return the program's own marks: those of the phases tell what failed of them."""
+        is_ours = self._keys.is_auto[marks["key"]] != 0
+        ours = marks[is_ours]
+        pids = tenancies["pid"][ours["tenancy"]]
+        for pid, ts_ns, key in zip(
+            pids.tolist(), ours["ts_ns"].tolist(), ours["key"].tolist(), strict=True
+        ):
+            self._phase_failures.add(pid, ts_ns, self._keys.name(key))
+        others: NDArray[np.void] = marks[~is_ours]
+        return others
+
+    def _marks_of(self, pid: int, tid: int, told: NDArray[np.void]) -> Columns:
+        """Return the marks of a thread."""
+        at_ns = np.ascontiguousarray(told["ts_ns"])
+        process_id, thread_id, first_ns, last_ns = self._lives.owners_at(pid, tid, at_ns)
+        self._cuts.of_other_clock += _count(process_id == ELSEWHEN)
+        is_late = (process_id == NOBODY) & self._lives.is_too_late(at_ns)
+        self._cuts.too_late += _count(is_late)
+        self._cuts.of_no_thread += _count((process_id == NOBODY) & ~is_late)
+        rows = {"process_id": process_id, "thread_id": thread_id, "ts_ns": at_ns}
+        is_inside = (process_id > 0) & (first_ns <= at_ns) & (at_ns <= last_ns)
+        rows["key"] = told["key"]
+        return {name: column[is_inside] for name, column in rows.items()}
+
+    def _described(self, rows: Columns) -> Iterator[Columns]:
+        """Yield rows with what their keys say, many at a time."""
+        for first in range(0, len(rows.get("key", ())), _DESCRIBED_ROWS):
+            batch = {name: col[first : first + _DESCRIBED_ROWS] for name, col in rows.items()}
+            yield {**self._keys.columns(batch.pop("key").tolist()), **batch}
+
+
+def _count(chosen: NDArray[np.bool_]) -> int:
+    return int(np.count_nonzero(chosen))
+
+
+def _sorted(parts: list[Columns], names: Sequence[str]) -> Columns:
+    """Return the rows of all parts in the order of some columns."""
+    if not parts:
+        return {}
+    rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    order = np.lexsort([rows[name] for name in reversed(names)])
+    return {name: np.ascontiguousarray(column[order]) for name, column in rows.items()}

@@ -1,0 +1,77 @@
+"""Adapters of automatic phases that failed in the target, as rows of table capture.
+
+The target tells each failure by a mark: cupti/python/rlscope_phases/failures.py.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from rlscope_analysis.schema.facts.fact import Fact
+from rlscope_analysis.schema.vocabulary import PHASES_CAPTURE
+from rlscope_trace.ingest.store.gil_ranges import life_of
+from rlscope_trace.ingest.store.processes import Life
+from rlscope_trace.ingest.writer.captures import Capture
+
+# As in failures.py: what such a mark begins with, and how many kinds of them a process tells.
+_PREFIX = "adapter failed"
+_OTHERS = "others"
+_MAX_KINDS = 32 + 1
+# All failures that are kept: the program can tell without end.
+_MAX_FAILURES = 1 << 16
+
+
+class PhaseFailure(NamedTuple):
+    """What an adapter could not do, as one process told it."""
+
+    adapter: str
+    """The module of the library that it belongs to."""
+    error: str
+    """The type of the exception."""
+    message: str
+    """The first line of what it said."""
+
+
+class PhaseFailures:
+    """The failures of one recording."""
+
+    def __init__(self) -> None:
+        self._told: list[tuple[int, int, PhaseFailure]] = []
+
+    def add(self, pid: int, ts_ns: int, text: str) -> None:
+        """Take the text of a mark in the domain of the phases."""
+        prefix, *fields = text.split("\t")
+        if prefix == _PREFIX and len(fields) == 3 and len(self._told) < _MAX_FAILURES:
+            self._told.append((pid, ts_ns, PhaseFailure(*fields)))
+
+    def captures(self, lives: Sequence[Life]) -> Iterator[Capture]:
+        """Yield what is to be said of each process in which an adapter failed."""
+        for process_id, failures in self._by_process(lives).items():
+            counts = Counter(failures).most_common(_MAX_KINDS)
+            facts = tuple(_fact(failure, count) for failure, count in counts)
+            yield Capture(process_id, PHASES_CAPTURE, measured=True, facts=facts)
+
+    def _by_process(self, lives: Sequence[Life]) -> dict[int, list[PhaseFailure]]:
+        """Return by process_id what failed in it, and in its parents before they forked it."""
+        told: dict[int, list[tuple[int, PhaseFailure]]] = {}
+        for pid, ts_ns, failure in self._told:
+            life = life_of(lives, pid, ts_ns)
+            if life is not None:
+                told.setdefault(life.process_id, []).append((ts_ns, failure))
+        for life in lives if told else ():
+            before = told.get(life.parent_process_id, []) if not life.exec_ns else []
+            inherited = [(ts_ns, failure) for ts_ns, failure in before if ts_ns < life.first_ns]
+            if inherited:
+                told[life.process_id] = inherited + told.get(life.process_id, [])
+        return {
+            process_id: [failure for _, failure in failures]
+            for process_id, failures in told.items()
+        }
+
+
+def _fact(failure: PhaseFailure, count: int) -> Fact:
+    if failure.adapter == _OTHERS:
+        return Fact("more_phase_adapters", count=count)
+    said = f"{failure.error}: {failure.message}" if failure.message else failure.error
+    code = "phase_adapter_failed_once" if count == 1 else "phase_adapter_failed"
+    return Fact(code, failure.adapter, said, count)

@@ -1,0 +1,1 @@
+"""Writes a trace database: what takes columns or rows, and makes a verified file of them."""

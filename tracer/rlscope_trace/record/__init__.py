@@ -1,0 +1,1 @@
+"""Records: probes, shims, one session, and what measures and checks that."""

@@ -1,0 +1,301 @@
+"""Late attach: NVTX ranges, and phases, of a process that was started without us.
+
+Loads the shim into the process by ptrace (`_capture.inject`), where it looks for the objects that
+carry NVTX and makes itself their tool. This runs code in the target, so it is only done when asked
+for. Everything that forbids it is looked for before the target is touched.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlscope_trace import _capture
+from rlscope_trace.errors import TargetGoneError, TracerError
+from rlscope_trace.privileges import ancestors, may_read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+PROC = Path("/proc")
+ENTRY = "rlscope_shim_inject"
+STATUS = "rlscope_shim_inject_status"
+INJECT_TIMEOUT_NS = 2_000_000_000
+# How long the shim may look through the process; its Python half comes when the interpreter can.
+SCAN_WAIT_S = 5.0
+POLL_S = 0.01
+LAUNCH_HINT = "start the program with it: rlscope-trace -- COMMAND"
+
+# cupti/inject_request.h: struct rls_inject_request and struct rls_inject_status.
+VERSION = 1
+REQUEST = struct.Struct("<II2048s")
+STATUS_FIELDS = struct.Struct("<8I2048s")
+SCANNING, DONE, FAILED = 1, 2, 3
+PYTHON_NONE, PYTHON_QUEUED, PYTHON_DONE = 0, 1, 2
+
+# e_ident of a 64-bit little-endian ELF file, and e_machine of x86-64.
+ELF_64 = b"\x7fELF\x02\x01"
+X86_64 = 62
+
+
+class InjectionError(TracerError):
+    """The shim cannot be loaded into the process, which runs on unchanged."""
+
+
+@dataclass(frozen=True, slots=True)
+class LateResult:
+    """What a late attach gives and what it cannot give, as sentences for people."""
+
+    captured: tuple[str, ...]
+    missing: tuple[str, ...]
+    # Time for which one thread of the target stood still, ns; None: it was not touched.
+    stopped_ns: int | None
+
+    @property
+    def reason(self) -> str:
+        """All that is missing, as one text for the trace; empty if nothing is."""
+        return "; ".join(self.missing)
+
+
+@dataclass(frozen=True, slots=True)
+class _Status:
+    """What the shim says of its look through the process."""
+
+    state: int
+    python: int
+    filled: int
+    ours: int
+    foreign: int
+    denied: int
+    busy: int
+    told: dict[str, list[str]]
+
+    @classmethod
+    def parse(cls, data: bytes) -> _Status:
+        fields = STATUS_FIELDS.unpack(data)
+        version, state, python, filled, ours, foreign, denied, busy, message = fields
+        if version != VERSION:
+            raise InjectionError(
+                f"the process has a shim of another version loaded ({version}, ours is {VERSION})"
+            )
+        told: dict[str, list[str]] = {}
+        for line in message.split(b"\0", 1)[0].decode("utf-8", "replace").splitlines():
+            key, _, value = line.partition("=")
+            told.setdefault(key, []).append(value)
+        return cls(state, python, filled, ours, foreign, denied, busy, told)
+
+
+def shim_is_loaded(pid: int, *, name: str = "librlscope_shim.so", proc: Path = PROC) -> bool:
+    """Return whether a process has the shim mapped, however it got there."""
+    try:
+        maps = (proc / str(pid) / "maps").read_bytes()
+    except OSError:
+        return False
+    return any(line.endswith(b"/" + os.fsencode(name)) for line in maps.splitlines())
+
+
+def inject_shim(
+    pid: int, shim: Path, *, auto: bool, environment: Mapping[str, str] | None = None
+) -> LateResult:
+    """Load `shim` into a running process and make it the tool of the NVTX there.
+
+    `auto`: also find phases of Python programs that nobody marked. `environment`: what a launched
+    program would have been given; a Python process gets it for what it loads and executes from
+    here on. Raises InjectionError where it cannot be done safely, TargetGoneError.
+    """
+    if shim_is_loaded(pid, name=shim.name):
+        return LateResult(("the shim is loaded already",), (), None)
+    if obstacles := list(_obstacles(pid, shim)):
+        hints = [hint for _, hint in obstacles if hint]
+        raise InjectionError(
+            f"the shim cannot be loaded into pid {pid}: "
+            + "; ".join(finding for finding, _ in obstacles),
+            hint=hints[0] if hints else LAUNCH_HINT,
+        )
+    request = _request(auto, {"NVTX_INJECTION64_PATH": str(shim), **(environment or {})})
+    try:
+        injected = _capture.inject(pid, str(shim), ENTRY, request, timeout_ns=INJECT_TIMEOUT_NS)
+        status = _wait(pid, shim)
+    except _capture.InjectError as error:
+        _read_status(pid)  # raises, if the end of the process is the reason
+        raise InjectionError(
+            f"the shim could not be loaded into pid {pid}: {error}",
+            hint=LAUNCH_HINT,
+        ) from None
+    if status.state == FAILED:
+        raise InjectionError(
+            f"the shim is loaded into pid {pid}, but cannot work there: a limit of the process"
+            " (memory, files, threads) is in its way",
+            hint=LAUNCH_HINT,
+        )
+    return LateResult(tuple(_captured(status)), tuple(_missing(status)), injected.stopped_ns)
+
+
+def _request(auto: bool, environment: Mapping[str, str]) -> bytes:
+    block = b"".join(os.fsencode(f"{name}={text}") + b"\0" for name, text in environment.items())
+    # Two zero bytes end the list.
+    if len(block) > REQUEST.size - 8 - 2:
+        raise InjectionError("the paths to hand to the process are too long for a late attach")
+    return REQUEST.pack(VERSION, int(auto), block)
+
+
+def _wait(pid: int, shim: Path) -> _Status:
+    """Read the status until the shim has looked through the process, or time is up."""
+    end = time.monotonic() + SCAN_WAIT_S
+    while True:
+        data = _capture.read_variable(pid, str(shim), STATUS, STATUS_FIELDS.size)
+        status = _Status.parse(data)
+        if status.state != SCANNING or time.monotonic() > end:
+            return status
+        time.sleep(POLL_S)
+
+
+# --- what forbids it ---
+
+
+def _obstacles(pid: int, shim: Path) -> Iterator[tuple[str, str | None]]:
+    """Yield every reason against loading, with what mends it if anything does."""
+    status = _read_status(pid)
+    if status["State"][0] in "Tt":
+        yield "it is stopped", f"kill -CONT {pid}"
+    if (tracer := int(status["TracerPid"])) != 0:
+        yield f"pid {tracer} traces it already (a debugger, strace)", f"end pid {tracer} first"
+    if pid == os.getpid() or any(pid == ancestor for ancestor, _ in ancestors()):
+        yield "it is the recorder itself or started it", None
+    if _has_own_filter(status):
+        yield "it has put itself under a seccomp filter, which may kill it for what we do", None
+    if "shstk" in status.get("x86_Thread_features", ""):
+        yield "it runs with a shadow stack, which forbids calls from outside", None
+    yield from _program_obstacles(pid)
+    yield from _library_obstacles(pid, shim, status)
+
+
+def _read_status(pid: int) -> dict[str, str]:
+    try:
+        text = (PROC / str(pid) / "status").read_text(errors="replace")
+    except OSError:
+        raise TargetGoneError(f"there is no process with pid {pid}") from None
+    pairs = (line.partition(":") for line in text.splitlines())
+    status = {key: value.strip() for key, _, value in pairs}
+    if status["State"][0] in "ZX":
+        raise TargetGoneError(f"pid {pid} has ended")
+    return status
+
+
+def _has_own_filter(status: dict[str, str]) -> bool:
+    """Return whether the process has more filters than its parent: those came from outside."""
+    own = int(status.get("Seccomp_filters", "0"))
+    if status.get("Seccomp", "0") == "1":
+        return True
+    try:
+        inherited = int(_read_status(int(status["PPid"])).get("Seccomp_filters", "0"))
+    except TargetGoneError:
+        # Its parent is out of sight: the filter came with the container.
+        inherited = own
+    return own > inherited
+
+
+def _program_obstacles(pid: int) -> Iterator[tuple[str, str | None]]:
+    folder = PROC / str(pid)
+    try:
+        with (folder / "exe").open("rb") as file:
+            header = file.read(20)
+        maps = (folder / "maps").read_text(errors="replace")
+    except PermissionError:
+        yield "its memory may not be looked at", "run rlscope-trace as root"
+        return
+    except OSError:
+        yield "it has no program (a thread of the kernel?)", None
+        return
+    if header[: len(ELF_64)] != ELF_64 or int.from_bytes(header[18:20], "little") != X86_64:
+        yield "its program is not an x86-64 one", None
+    elif "/ld-musl-" in maps:
+        yield "it uses musl: only programs with glibc can be attached to late", None
+    elif "/libc.so.6" not in maps:
+        yield "it is statically linked, so that no library can be loaded into it", None
+
+
+def _library_obstacles(
+    pid: int, shim: Path, status: dict[str, str]
+) -> Iterator[tuple[str, str | None]]:
+    seen = Path(f"{PROC}/{pid}/root{shim}")
+    try:
+        ours, theirs = shim.stat(), seen.stat()
+        is_same = (ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino)
+        is_noexec = bool(os.statvfs(seen).f_flag & os.ST_NOEXEC)
+    except OSError:
+        is_same, is_noexec = False, False
+    if not is_same:
+        yield (
+            f"it has a file system of its own, without {shim}",
+            "make the file visible there under the same path, or start the program with "
+            "rlscope-trace",
+        )
+    elif is_noexec:
+        yield f"{shim} lies in a file system from which nothing may be executed", None
+    elif not _may_read(seen, status):
+        yield f"its user may not read {shim}", f"chmod -R a+rX {shim.parent}"
+
+
+def _may_read(path: Path, status: dict[str, str]) -> bool:
+    """Return whether the user of the process may read a file and pass the folders above it."""
+    groups = {int(status["Gid"].split()[3]), *map(int, status["Groups"].split())}
+    # /proc/PID/root itself is the recorder's business.
+    below = len(("/", "proc", "pid", "root"))
+    return may_read(path, int(status["Uid"].split()[3]), groups, below=below)
+
+
+# --- what came of it ---
+
+
+def _captured(status: _Status) -> Iterator[str]:
+    objects = status.filled + status.ours
+    if objects:
+        yield f"NVTX ranges of {objects} object(s) that were loaded before the attach"
+    if "environment" in status.told:
+        yield "NVTX ranges of objects that are loaded from here on"
+    if "repaired" in status.told.get("nvtx", []):
+        yield "ranges that the Python package nvtx makes from here on"
+    if "installed" in status.told.get("auto", []):
+        yield "automatic phases from here on"
+
+
+def _missing(status: _Status) -> Iterator[str]:
+    yield "ranges that had begun before the attach are missing"
+    if status.state != DONE:
+        yield "the shim has not finished its look through the process: NVTX ranges may be missing"
+    lost = status.told.get("lost", [])
+    if "decorated" in lost:
+        yield "functions that were decorated with nvtx.annotate before the attach give no ranges"
+    if "domains" in lost:
+        yield "nvtx domains that the program fetched before the attach give no ranges"
+    if "disabled" in status.told.get("nvtx", []):
+        yield "NVTX_DISABLE is set in the program: its Python package nvtx gives no ranges"
+    if status.foreign:
+        yield f"{status.foreign} object(s) send their NVTX ranges to another tool"
+    if status.busy:
+        yield f"{status.busy} object(s) with NVTX were being set up and are not captured"
+    if status.python == PYTHON_NONE:
+        yield "NVTX ranges of libraries that the program loads from here on are missing"
+    elif status.python == PYTHON_QUEUED:
+        yield "the Python interpreter is busy: what it must do itself comes when it can"
+    elif status.python != PYTHON_DONE:
+        yield "the Python half of the attach failed: ranges of the package nvtx are missing"
+    yield from _missing_phases(status.told)
+    for problem in status.told.get("error", []):
+        yield f"inside the interpreter: {problem}"
+
+
+def _missing_phases(told: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for why in told.get("auto", []):
+        if why != "installed":
+            yield f"there are no automatic phases: {why}"
+    for failure in told.get("failed", []):
+        _, _, said = failure.partition("\t")
+        adapter, _, why = said.partition("\t")
+        why = ": ".join(filter(None, why.split("\t")))
+        yield f"automatic phases are incomplete: the adapter of {adapter} failed: {why}"

@@ -1,0 +1,292 @@
+"""Follows the processes of the target: finds Python in them, and what is to be attached."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from rlscope_analysis.schema.facts.fact import Fact
+from rlscope_trace import _capture
+from rlscope_trace.procfs import is_running
+from rlscope_trace.record.instruments.alternation import Alternation, alternation_s
+from rlscope_trace.record.instruments.calls import GIL_RELEASES, GIL_TAKES, CallProbes
+from rlscope_trace.record.instruments.cuda_calls import CudaCalls, GpuState
+from rlscope_trace.record.instruments.log import ProbeLog
+from rlscope_trace.record.instruments.process import (
+    Process,
+    address_space,
+    cpu_time_ns,
+    has_other_clock,
+)
+from rlscope_trace.record.instruments.window_groups import Account, Calls, Samples, States
+from rlscope_trace.record.instruments.windows import KINDS, CalibrationWindows, Group, Kind
+from rlscope_trace.record.layers import LayerRules
+from rlscope_trace.record.loaders.btf import BtfLoader
+from rlscope_trace.record.loaders.capture import bpf_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+    from typing import Any
+
+    from rlscope_trace.record.instruments.settings import InstrumentSettings
+    from rlscope_trace.record.loaders.capture import Capture
+
+_TICK_S = 0.1
+_GOVERN_NS = 250_000_000
+# Below the target's threads: what is found a moment later is lost for that moment only.
+_NICE = 10
+
+
+class Follower:
+    """The instruments of one recording, and the thread that attaches them as processes come."""
+
+    def __init__(
+        self,
+        settings: InstrumentSettings,
+        directory: Path,
+        spool: _capture.SpoolWriter,
+        capture: Capture,
+        gpu_state: Callable[[int], GpuState | None] = lambda _: None,
+    ) -> None:
+        """spool, capture: those of the recording, which outlive this.
+
+        gpu_state: what the shim in a process said of CUPTI, if it said anything yet.
+        """
+        self._settings = settings
+        self._log = ProbeLog(directory)
+        self._rules = LayerRules(settings.simulators, settings.backends)
+        self._processes: dict[int, Process] = {}
+        self._gone_cpu_ns = 0
+        self._next_govern_ns = 0
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._drain: _capture.Drain | None = None
+        self.reasons: dict[str, Fact] = {}
+        """Kind of record -> why it is not measured."""
+        self._calls = self._open_calls(capture)
+        self._cuda: CudaCalls | None = None
+        if self._calls is not None and settings.cuda_calls != "off":
+            self._cuda = CudaCalls(
+                self._calls, self._log, mode=settings.cuda_calls, gpu_state=gpu_state
+            )
+        self._sampler = self._open_sampler(capture, spool)
+        self._capture = capture
+        self._windows: CalibrationWindows | Alternation | None = None
+
+    def _open_calls(self, capture: Capture) -> CallProbes | None:
+        is_wanted = self._settings.layers or self._settings.gil == "full"
+        if not is_wanted and self._settings.cuda_calls == "off":
+            self.reasons["native_call"] = Fact("not_asked_for", "--transitions off")
+        elif capture.task_storage_fd is None:
+            self.reasons["native_call"] = Fact("btf_needed")
+        else:
+            try:
+                return CallProbes(self._settings, self._rules, self._log, capture)
+            except OSError as error:
+                self.reasons["native_call"] = Fact("probes_refused", detail=words(error))
+        return None
+
+    def _open_sampler(
+        self, capture: Capture, spool: _capture.SpoolWriter
+    ) -> _capture.Sampler | None:
+        if not self._settings.sample_hz:
+            self.reasons["cpu_sample"] = Fact("not_asked_for", "--sample-hz 0")
+        elif capture.task_storage_fd is None:
+            self.reasons["cpu_sample"] = Fact("btf_needed")
+        else:
+            try:
+                return _capture.Sampler(
+                    str(bpf_file("sample.bpf.o")), threads_fd=capture.task_storage_fd,
+                    loss_fd=capture.loss_fd, hz=self._settings.sample_hz, spool=spool,
+                    rules=self._rules.rules(),
+                )  # fmt: skip
+            except OSError as error:
+                self.reasons["cpu_sample"] = Fact("probes_refused", detail=words(error))
+        return None
+
+    def start(self, pids: Iterable[int], drain: _capture.Drain) -> None:
+        """Begin: with the processes that are there, later with those that `drain` sees enter."""
+        self._drain = drain
+        if self._sampler is not None:
+            try:
+                self._sampler.start()
+            except OSError as error:
+                self.reasons["cpu_sample"] = Fact("clock_refused", detail=words(error))
+                self._sampler = None
+        for pid in pids:
+            self._processes[pid] = Process(pid, is_new=False)
+        self._thread = threading.Thread(target=self._run, name="rls-follower", daemon=True)
+        self._thread.start()
+        self._windows = self._open_windows()
+        self._windows.start()
+
+    def _open_windows(self) -> CalibrationWindows | Alternation:
+        """Return what turns on and off what can be, to see what it costs."""
+        groups: dict[Kind, Group] = {}
+        if self._sampler is not None:
+            groups["samples"] = Samples(self._sampler, self._log)
+        if self._calls is not None:
+            groups["calls"] = Calls(self._calls.switch)
+        programs = self._capture.programs()
+        for instrument in (self._calls, self._sampler):
+            programs += instrument.programs() if instrument is not None else []
+        account = Account(programs, self._log)
+        if length_s := alternation_s():
+            states = (
+                [States(self._capture, self._log)] if isinstance(self._capture, BtfLoader) else []
+            )
+            return Alternation([*groups.values(), *states], account, self._log, length_s)
+        groups["account"] = account
+        chosen = KINDS[self._settings.in_run_calibration]
+        return CalibrationWindows(
+            {kind: groups[kind] for kind in chosen if kind in groups}, self._log
+        )
+
+    def facts(self) -> dict[str, object]:
+        """Return what the spool is told: for the tables meta and capture."""
+        reasons = {kind: fact.to_json() for kind, fact in self.reasons.items()}
+        facts = {**self._settings.facts(), "not_measured": reasons}
+        if self._calls is not None:
+            facts["call_probes"] = self._calls.mode
+        return facts
+
+    def pids(self) -> list[int]:
+        """Return, after stop(), the processes that had not ended when they were last seen."""
+        self._meet_new()
+        return list(self._processes)
+
+    def end(self) -> None:
+        """Have everything recorded again, and note what was counted: the recording ends now."""
+        if self._windows is not None:
+            self._windows.stop()
+            self._windows = None
+        if self._calls is not None:
+            self._calls.note_hits()
+
+    def stop(self) -> None:
+        """Detach everything; afterwards the target is as it was."""
+        self.end()
+        self._stop.set()
+        if self._calls is not None:
+            self._calls.cancel()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        try:
+            if self._calls is not None:
+                self._calls.stop()
+        except OSError as error:
+            # The recording is to be saved, and the others to be stopped.
+            self._log.append("failed", reason=words(error))
+        self._calls = None
+        if self._sampler is not None:
+            self._sampler.stop()
+            self._log.append("sampler", **self._sampler.counters())
+            self._sampler = None
+        self._log.close()
+
+    def _run(self) -> None:
+        try:
+            self._follow()
+        except Exception as error:  # noqa: BLE001
+            # A defect of ours, which must not end the recording; but it must be told. Probes that
+            # nobody governs any more could cost the target without limit.
+            self._log.append("failed", reason=repr(error))
+            if self._calls is not None:
+                with suppress(OSError):
+                    self._calls.give_up("recorder_failed", repr(error))
+
+    def _follow(self) -> None:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        while not self._stop.wait(_TICK_S):
+            now_ns = time.monotonic_ns()
+            self._meet_new()
+            for process in list(self._processes.values()):
+                if now_ns >= process.due_ns and not self._stop.is_set():
+                    self._look(process, now_ns)
+            self._govern(now_ns)
+
+    def _meet_new(self) -> None:
+        for pid in self._drain.take_new_pids() if self._drain is not None else ():
+            if pid not in self._processes:
+                self._processes[pid] = Process(pid, is_new=True)
+
+    def _look(self, process: Process, now_ns: int) -> None:
+        """Attach what has come since the last look; a process that has ended is forgotten."""
+        try:
+            changed = self._read_mappings(process, now_ns)
+            if self._calls is not None and process.interpreter is not None:
+                self._calls.look(process, now_ns, changed=changed)
+            if self._cuda is not None:
+                self._cuda.look(process, now_ns, changed=changed)
+        except OSError:
+            if self._stop.is_set():
+                # Cancelled: whether the process has ended is not known from that.
+                return
+            if is_running(process.pid):
+                # In the middle of an exec, or its memory is closed to us for now.
+                process.begin_again(now_ns)
+                return
+            self._gone_cpu_ns += process.cpu_ns
+            del self._processes[process.pid]
+
+    def _read_mappings(self, process: Process, now_ns: int) -> bool:
+        """Learn what it has mapped, unless nothing can have changed; tell whether it did."""
+        process.note_program(address_space(process.pid))
+        if not process.has_to_be_read(now_ns):
+            process.rest(now_ns)
+            return False
+        scan = _capture.PythonScan(process.pid)
+        changed = process.update(scan.mappings(), now_ns)
+        if process.has_lost_its_interpreter():
+            process.interpreter = None
+        if changed and not process.has_other_clock and has_other_clock(process.pid):
+            process.has_other_clock = True
+            self._log.append("other_clock", pid=process.pid, ts_ns=time.monotonic_ns())
+        if changed and process.finds_nvtx_package():
+            self._log.append("nvtx_package", pid=process.pid, ts_ns=time.monotonic_ns())
+        if changed and process.interpreter is None:
+            self._find_python(process, scan)
+        return changed
+
+    def _find_python(self, process: Process, scan: _capture.PythonScan) -> None:
+        runtime = scan.runtime()
+        if runtime is None:
+            if not process.is_told:
+                self._log.append("no_python", pid=process.pid, ts_ns=time.monotonic_ns())
+            process.is_told = True
+            return
+        for mapping in process.mappings:
+            if mapping[0] == runtime["module_path"]:
+                process.interpreter = (mapping[1], mapping[2])
+        self._tell(process, runtime)
+        if self._sampler is not None and runtime["implementation"] == "cpython":
+            self._sampler.note_python(process.pid, runtime)
+        if self._calls is not None and self._settings.gil == "full" and process.interpreter:
+            offsets = scan.exported(runtime["module_path"], [*GIL_RELEASES, *GIL_TAKES])
+            self._calls.attach_gil(process, process.interpreter, offsets)
+
+    def _tell(self, process: Process, runtime: dict[str, Any]) -> None:
+        self._log.append(
+            "python", pid=process.pid, ts_ns=time.monotonic_ns(),
+            **{name: value for name, value in runtime.items() if name != "symbols"},
+        )  # fmt: skip
+
+    def _govern(self, now_ns: int) -> None:
+        if self._calls is None or now_ns < self._next_govern_ns:
+            return
+        self._next_govern_ns = now_ns + _GOVERN_NS
+        cpu_ns = self._gone_cpu_ns
+        for process in self._processes.values():
+            process.cpu_ns = cpu_time_ns(process.pid) or process.cpu_ns
+            cpu_ns += process.cpu_ns
+        self._calls.govern(now_ns, cpu_ns)
+
+
+def words(error: OSError) -> str:
+    """Return what an OSError says, on one line."""
+    return " ".join(str(error.args[1] if len(error.args) > 1 else error).split())

@@ -1,0 +1,66 @@
+"""Checks of this installation, the decisive one included: load and attach the programs."""
+
+from __future__ import annotations
+
+import ctypes
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from rlscope_trace.errors import TracerError
+from rlscope_trace.record.preflight.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from importlib.resources.abc import Traversable
+
+    Rungs = list[tuple[str, bool, str]]
+
+REINSTALL = "pip install --force-reinstall --no-deps rlscope-trace"
+RUNG_PREFIX = "rung_"
+
+
+def check_libelf(load: Callable[[str], object] = ctypes.CDLL) -> Finding:
+    """Check for libelf, which reads the BPF objects."""
+    try:
+        load("libelf.so.1")
+    except OSError as error:
+        what = f"libelf.so.1 cannot be loaded: {error}"
+        return Finding("libelf", "error", what, "sudo apt-get install libelf1")
+    return Finding("libelf", "ok", "libelf.so.1 can be loaded")
+
+
+def check_bpf_objects(package: Traversable | None = None) -> Finding:
+    """Check that the installation carries its BPF objects."""
+    folder = (package or resources.files("rlscope_trace")) / "bpf"
+    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    objects = sorted(name for name in names if name.endswith(".bpf.o"))
+    if objects:
+        return Finding("bpf_objects", "ok", ", ".join(objects))
+    return Finding("bpf_objects", "error", f"no BPF objects in {folder}", REINSTALL)
+
+
+def _probe_ladder() -> Rungs:
+    """Ask the loader; imported here because it needs the native module, which may be broken."""
+    from rlscope_trace.record.backends import probe_ladder
+
+    return probe_ladder()
+
+
+def check_rungs(probe: Callable[[], Rungs] = _probe_ladder) -> list[Finding]:
+    """Load and attach the programs of every rung: one that fails matters only if all do."""
+    try:
+        rungs = probe()
+    except ImportError as error:
+        return [Finding("native_module", "error", f"native module missing: {error}", REINSTALL)]
+    except (OSError, RuntimeError, TracerError) as error:
+        return [Finding("native_module", "error", f"the rungs cannot be probed: {error}")]
+    any_works = any(works for _, works, _ in rungs)
+    findings = []
+    for rung, works, reason in rungs:
+        name = RUNG_PREFIX + rung
+        if works:
+            findings.append(Finding(name, "ok", f"programs of rung {rung} load and attach"))
+        else:
+            what = f"programs of rung {rung} do not load and attach: {reason}"
+            findings.append(Finding(name, "note" if any_works else "error", what))
+    return findings

@@ -1,0 +1,1 @@
+"""What a recording leaves on the disk: its files and their formats."""

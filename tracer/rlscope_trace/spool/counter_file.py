@@ -1,0 +1,254 @@
+"""The file of the readings in a spool: a JSON value per line, whole lines only.
+
+The first line has a fixed length and tells what was lost and how it ended: it is rewritten in
+place, which works on a full disk too. The others tell of a device, of what is not measured and why,
+and readings.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rlscope_analysis.schema.facts.fact import Fact, fact_of
+from rlscope_trace.spool.line_files import lines_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+COUNTERS_FILE = "counters.jsonl"
+_FORMAT = "rlscope-counters 1"
+_HEADER_BYTES = 512
+# As much of a reason as the first line holds, whatever its letters are.
+_REASON_LETTERS = 22
+# What damage may put there: no BIGINT holds it; nobody tells as much.
+_IMPOSSIBLE = 2**63
+_MOST_LETTERS = 4096
+_MOST_DEVICES = 4096
+_DAMAGE = (
+    ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError,
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Counted:
+    """Readings that are missing, and when the first of them was taken."""
+
+    count: int = 0
+    first_ns: int | None = None
+
+    def add(self, count: int, ts_ns: int) -> None:
+        """Count more of them."""
+        if count:
+            self.count += count
+            self.first_ns = ts_ns if self.first_ns is None else self.first_ns
+
+
+class CounterFile:
+    """Writes the file; every line is on its way to the disk when `write` returns."""
+
+    def __init__(self, path: Path) -> None:
+        """Create the file, which must not exist; OSError where that fails, and there is none."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self._file = os.open(path, flags, 0o600)
+        self._end = 0
+        # Lines that are no readings and did not get onto the disk yet: they come before the next.
+        self._pending = b""
+        self.lost = Counted()
+        """Readings that did not get onto the disk."""
+        self.failed = Counted()
+        """Readings that NVML failed to give, though it had given others."""
+        self.is_ended = self.is_hung = False
+        self.unavailable: Fact | None = None
+        try:
+            self._write_whole(self._header())
+        except OSError:
+            os.close(self._file)
+            path.unlink(missing_ok=True)
+            raise
+
+    def write(self, lines: Sequence[object], *, ts_ns: int, readings: int = 0) -> None:
+        """Append lines, all or none; readings that a full disk does not take are counted.
+
+        Other lines than readings, which are lists, are written later, if that can be.
+        """
+        try:
+            self._write_whole(self._pending + _encoded(lines))
+            self._pending = b""
+        except OSError:
+            self._pending += _encoded([line for line in lines if not isinstance(line, list)])
+            self.lost.add(readings, ts_ns)
+            self.update_header()
+
+    def update_header(self) -> None:
+        """Write the counts, and how it ended, where they have their place."""
+        with suppress(OSError):
+            os.pwrite(self._file, self._header(), 0)
+
+    def close(self) -> None:
+        """Write what waits, if the disk takes it, and close the file; nothing is written later."""
+        with suppress(OSError):
+            self._write_whole(self._pending)
+        os.close(self._file)
+
+    def _header(self) -> bytes:
+        facts: dict[str, object] = {
+            "format": _FORMAT,
+            "lost": [self.lost.count, self.lost.first_ns],
+            "failed": [self.failed.count, self.failed.first_ns],
+            "ended": self.is_ended,
+            "hung": self.is_hung,
+        }
+        if self.unavailable is not None:
+            facts["unavailable"] = _short(self.unavailable).to_json()
+        return json.dumps(facts).ljust(_HEADER_BYTES - 1).encode() + b"\n"
+
+    def _write_whole(self, data: bytes) -> None:
+        written = 0
+        try:
+            while written < len(data):
+                written += os.pwrite(self._file, data[written:], self._end + written)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(self._file, self._end)
+            raise
+        self._end += written
+
+
+def _short(fact: Fact) -> Fact:
+    """Return a fact as the first line has room for it."""
+    return Fact(fact.code, detail=(fact.detail or "")[:_REASON_LETTERS])
+
+
+def _encoded(lines: Sequence[object]) -> bytes:
+    return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """A GPU, or a part of one (MIG), as NVML numbers them."""
+
+    index: int
+    """The number of the GPU in NVML and nvidia-smi; of a part: of the GPU it is part of."""
+    uuid: str
+    name: str
+
+
+@dataclass(slots=True)
+class CounterLines:
+    """What a file holds besides its readings; complete when they have all been read."""
+
+    devices: list[DeviceFacts] = field(default_factory=list)
+    not_measured: list[tuple[int, str, str]] = field(default_factory=list)
+    """Position of the device, name of the counter, why."""
+    interval_ms: int | None = None
+    driver: str | None = None
+    unavailable: Fact | None = None
+    """Why there is no reading at all."""
+    is_ended: bool = False
+    """Whether the sampler lived to read to the end."""
+    is_hung: bool = False
+    """Whether NVML did not answer any more when the recording ended."""
+    damaged: int = 0
+    """Lines that cannot be read."""
+    lost: Counted = field(default_factory=Counted)
+    failed: Counted = field(default_factory=Counted)
+
+
+def read_counter_file(path: Path, lines: CounterLines) -> Iterator[tuple[int, int, str, float]]:
+    """Yield each reading: position of its device, time in ns, name, value; fill `lines`.
+
+    Damaged lines are counted and left out; OSError where the file cannot be read.
+    """
+    with path.open("rb") as file:
+        for line in lines_of(file):
+            if line is None:
+                lines.damaged += 1
+            else:
+                yield from _read_line(line, lines)
+
+
+def _read_line(line: bytes, lines: CounterLines) -> list[tuple[int, int, str, float]]:
+    """Return the readings of a line; what else it tells goes to `lines`."""
+    try:
+        value = json.loads(line)
+        if not isinstance(value, list):
+            _take(value, lines)
+            return []
+        position, ts_ns, values = value
+        # A reading that lost the line of its device.
+        if not 0 <= _whole(position) < len(lines.devices):
+            raise IndexError(position)
+        readings = [
+            (position, _whole(ts_ns), _text(name), _finite(read)) for name, read in values.items()
+        ]
+    except _DAMAGE:
+        lines.damaged += 1
+        return []
+    return readings
+
+
+def _take(value: dict[str, Any], lines: CounterLines) -> None:
+    """Take what a line tells that is no reading."""
+    if "format" in value:
+        lines.lost, lines.failed = _counted(value["lost"]), _counted(value["failed"])
+        _take_end(value, lines)
+    elif "uuid" in value:
+        index = _whole(value["index"], _MOST_DEVICES)
+        if len(lines.devices) >= _MOST_DEVICES:
+            raise ValueError("devices")
+        lines.devices.append(DeviceFacts(index, _text(value["uuid"]), _text(value["name"])))
+    elif "not_measured" in value:
+        position = _whole(value["device"], len(lines.devices))
+        row = position, _text(value["not_measured"]), _text(value["reason"])
+        if row not in lines.not_measured:
+            lines.not_measured.append(row)
+    elif "interval_ms" in value:
+        driver = None if value["driver"] is None else _text(value["driver"])
+        lines.interval_ms, lines.driver = _whole(value["interval_ms"]), driver
+    else:
+        _take_end(value, lines)
+
+
+def _take_end(value: dict[str, Any], lines: CounterLines) -> None:
+    """Take how it ended: from a line of its own, which has all of a reason, or the first one."""
+    unavailable = value.get("unavailable")
+    if unavailable is not None:
+        found = fact_of(unavailable)
+        if found is None or len(found.detail or "") > _MOST_LETTERS:
+            raise ValueError("unavailable")
+        lines.unavailable = found
+    lines.is_ended = value.get("ended", lines.is_ended) is True
+    lines.is_hung = value.get("hung", lines.is_hung) is True
+
+
+def _counted(told: object) -> Counted:
+    if not isinstance(told, list):
+        raise TypeError("no counts")
+    count, first_ns = told
+    return Counted(_whole(count), None if first_ns is None else _whole(first_ns))
+
+
+def _whole(value: object, end: int = _IMPOSSIBLE) -> int:
+    """Return a number that a column holds; ValueError where it is none."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < end:
+        raise ValueError(value)
+    return value
+
+
+def _finite(value: object) -> float:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
+        raise ValueError(value)
+    return float(value)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or len(value) > _MOST_LETTERS:
+        raise ValueError("text")
+    value.encode()  # half a surrogate pair passes for a character in JSON
+    return value

@@ -1,0 +1,271 @@
+"""A spool on disk: what a recording left behind, and whether its recorder still runs."""
+
+import errno
+import os
+import stat
+import struct
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlscope_trace.errors import SpoolError
+from rlscope_trace.outputs.trusted import closing, open_folder
+from rlscope_trace.procfs import split_stat
+from rlscope_trace.spool.counter_file import COUNTERS_FILE
+from rlscope_trace.spool.session_facts import read_session
+
+SESSION_FILE = "session.json"
+RECORDS_FILE = "records.bin"
+PROGRESS_FILE = "progress.bin"
+SHIM_FILE = "shim.bin"
+PROBES_FILE = "probes.jsonl"
+CALIBRATION_FILE = "calibration.json"
+
+# In the order of their deletion.
+_FILES = (
+    f"{SESSION_FILE}.new", PROGRESS_FILE, SHIM_FILE, PROBES_FILE, CALIBRATION_FILE, COUNTERS_FILE,
+    SESSION_FILE, RECORDS_FILE,
+)  # fmt: skip
+
+# The layouts of tracer/native/spool/format.h.
+SPOOL_MAGIC = int.from_bytes(b"LSSPOOL1", "little")
+PROGRESS_MAGIC = 0x3147525053534C
+WIRE_VERSION = 2
+RECORD_KINDS = (
+    "none", "thread", "cycle", "close", "exec", "name", "exit", "clock", "call", "gil_release",
+    "sample", "stack",
+)  # fmt: skip
+_HEADER = struct.Struct("<QII")
+_PROGRESS = struct.Struct(f"<QII{len(RECORD_KINDS)}Q3Q{2 * len(RECORD_KINDS)}Q2Q")
+_LOSS = struct.Struct("<QQ")
+_MAX_LOSS_CPUS = 4096
+# The kernel's own limit.
+_PIDS = 2**22 + 1
+# No counter and no clock gets there, and no BIGINT holds it: the file is damaged.
+_IMPOSSIBLE = 2**63
+_PROGRESS_BYTES = _PROGRESS.size + _MAX_LOSS_CPUS * len(RECORD_KINDS) * _LOSS.size
+# The ring is emptied a last time when the recording ends: at another time one of both is damaged.
+_END_SLACK_NS = 600 * 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Records of one kind that were lost in one place."""
+
+    kind: str
+    count: int
+    first_ns: int
+    cpu: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What the drain counted while it wrote the spool."""
+
+    records: dict[int, int]
+    whole_bytes: int
+    end_ns: int
+    latest_ns: int
+    """A time that no sound record is after; 0: not known."""
+    ring_losses: tuple[Loss, ...]
+    spool_losses: tuple[Loss, ...]
+    missed_runs: int
+    failed_updates: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spool:
+    """An opened spool directory. Nothing of it is kept open."""
+
+    directory: Path
+    """Where its files are opened: a path of its own, which holds whatever becomes of its name."""
+    shown: Path
+    """Its name, for messages."""
+    session: dict[str, object]
+    progress: Progress | None
+    """None: progress.bin is missing or damaged, so that losses are not known."""
+    damaged_facts: int = 0
+    """Facts of the session that cannot be read."""
+
+    @property
+    def records_path(self) -> Path:
+        """The file of the records."""
+        return self.directory / RECORDS_FILE
+
+    @property
+    def shim_path(self) -> Path | None:
+        """The file of what the shims recorded, if the spool has one."""
+        path = self.directory / SHIM_FILE
+        return path if path.exists() else None
+
+    @property
+    def probes_path(self) -> Path | None:
+        """The file of what was found and probed in the target, if the spool has one."""
+        path = self.directory / PROBES_FILE
+        return path if path.exists() else None
+
+    @property
+    def counters_path(self) -> Path | None:
+        """The file of what was read of the GPUs, if the spool has one."""
+        path = self.directory / COUNTERS_FILE
+        return path if path.exists() else None
+
+    @property
+    def end_ns(self) -> int:
+        """The end of the trace; 0 if the recorder did not live to note it."""
+        return self.progress.end_ns if self.progress is not None else 0
+
+    @property
+    def latest_ns(self) -> int:
+        """A time that no sound record is after; 0: not known."""
+        return self.progress.latest_ns if self.progress is not None else 0
+
+    def is_live(self) -> bool:
+        """Whether the recorder that writes this spool still runs."""
+        pid = self.session.get("recorder_pid")
+        started = self.session.get("recorder_starttime")
+        if type(pid) is not int or not 0 < pid < _PIDS or started is None:
+            return False
+        return process_start_time(pid) == str(started)
+
+    def remove(self) -> None:
+        """Delete the spool, but nothing that somebody else put into its directory."""
+        remove_files(self.directory, shown=self.shown)
+
+
+def remove_files(directory: Path, *, shown: Path | None = None) -> None:
+    """Delete the files of a spool, and its directory if it holds nothing else. Raises OSError.
+
+    shown: the name of the directory, where it is given by a descriptor.
+    """
+    unlink_files(directory)
+    _remove_if_empty(shown or directory)
+
+
+def unlink_files(directory: Path) -> None:
+    """Delete the files of a spool. Raises OSError.
+
+    The records go last: what a kill leaves of it is a spool, or an empty directory.
+    """
+    for name in _FILES:
+        (directory / name).unlink(missing_ok=True)
+
+
+def _remove_if_empty(directory: Path) -> None:
+    with closing(open_folder(directory.absolute().parent)) as parent, suppress(FileNotFoundError):
+        try:
+            os.rmdir(directory.name, dir_fd=parent)
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+
+
+def open_spool(directory: Path, *, shown: Path | None = None) -> Spool:
+    """Open the spool in a directory; SpoolError if it is none, or one of another version.
+
+    shown: its name for messages, where the directory is named by a descriptor.
+    """
+    files, directory = directory, shown or directory
+    try:
+        for name in _FILES:
+            _require_regular(files / name)
+        with (files / RECORDS_FILE).open("rb") as file:
+            header = file.read(_HEADER.size)
+            records_bytes = os.fstat(file.fileno()).st_size - _HEADER.size
+        session, damaged_facts = read_session(files / SESSION_FILE)
+        progress = _read_progress(files / PROGRESS_FILE)
+    except (FileNotFoundError, NotADirectoryError):
+        raise SpoolError(
+            f"{directory} is not a spool: it has no {RECORDS_FILE}",
+            hint="name the directory that the recorder left beside the output",
+        ) from None
+    except OSError as error:
+        raise SpoolError(
+            f"cannot read the spool {directory}: {error.strerror}",
+            hint=f"sudo rlscope-trace recover {directory}",
+        ) from error
+    if header and (len(header) < _HEADER.size or _HEADER.unpack(header)[0] != SPOOL_MAGIC):
+        raise SpoolError(
+            f"{directory} is not a spool: {RECORDS_FILE} does not start like one",
+            hint="name the directory that the recorder left beside the output",
+        )
+    if records_bytes <= 0:
+        raise SpoolError(f"the spool {directory} holds no record", hint=f"rm -r {directory}")
+    _, version, header_bytes = _HEADER.unpack(header)
+    if version != WIRE_VERSION or header_bytes != _HEADER.size:
+        raise SpoolError(
+            f"the spool {directory} has wire version {version}, this rlscope-trace reads"
+            f" {WIRE_VERSION}",
+            hint="recover it with the rlscope-trace that recorded it"
+            f" (version {session.get('tool_version', 'not known')})",
+        )
+    return Spool(files, directory, session, progress, damaged_facts)
+
+
+def _require_regular(path: Path) -> None:
+    """Refuse what is no file: a link could lead anywhere, a pipe never ends."""
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise OSError(errno.EINVAL, f"{path.name} is no regular file")
+
+
+def _read_progress(path: Path) -> Progress | None:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_PROGRESS_BYTES)
+    except FileNotFoundError:
+        return None
+    if len(data) < _PROGRESS.size:
+        return None
+    kinds = len(RECORD_KINDS)
+    magic, version, cpus, *numbers = _PROGRESS.unpack_from(data)
+    if magic != PROGRESS_MAGIC or version != WIRE_VERSION:
+        return None
+    records, rest = numbers[:kinds], numbers[kinds:]
+    whole_bytes, drained_ns, end_ns, *losses = rest
+    ring_losses = _read_ring_losses(data, cpus=min(cpus, _MAX_LOSS_CPUS))
+    told = [number for loss in ring_losses for number in (loss.count, loss.first_ns)]
+    if max([*records, whole_bytes, *losses, *told]) >= _IMPOSSIBLE:
+        return None
+    spool_losses = [
+        Loss(kind=name, count=losses[2 * kind], first_ns=losses[2 * kind + 1])
+        for kind, name in enumerate(RECORD_KINDS)
+        if losses[2 * kind] > 0
+    ]
+    return Progress(
+        records=dict(enumerate(records)),
+        whole_bytes=whole_bytes,
+        end_ns=end_ns if _is_end(end_ns, drained_ns) else 0,
+        latest_ns=drained_ns + _END_SLACK_NS if 0 < drained_ns < _IMPOSSIBLE // 2 else 0,
+        ring_losses=ring_losses,
+        spool_losses=tuple(spool_losses),
+        missed_runs=losses[2 * kinds],
+        failed_updates=losses[2 * kinds + 1],
+    )
+
+
+def _is_end(end_ns: int, drained_ns: int) -> bool:
+    """Tell whether the end of a trace can be that; else it is not known."""
+    return end_ns < _IMPOSSIBLE and abs(end_ns - drained_ns) <= _END_SLACK_NS
+
+
+def _read_ring_losses(data: bytes, *, cpus: int) -> tuple[Loss, ...]:
+    losses = []
+    for row in range(cpus * len(RECORD_KINDS)):
+        offset = _PROGRESS.size + row * _LOSS.size
+        if offset + _LOSS.size > len(data):
+            break
+        count, first_ns = _LOSS.unpack_from(data, offset)
+        if count > 0:
+            cpu, kind = divmod(row, len(RECORD_KINDS))
+            losses.append(Loss(kind=RECORD_KINDS[kind], count=count, first_ns=first_ns, cpu=cpu))
+    return tuple(losses)
+
+
+def process_start_time(pid: int) -> str | None:
+    """Start time of a process as its stat file shows it, in clock ticks; None: no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return split_stat(stat)[1][19]
