@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "critical_path.h"
+#include "critical_path_rows.h"
 
 namespace rls {
 
