@@ -122,6 +122,16 @@ def _late_probes(n: Named) -> str:
     )
 
 
+def _explained_iteration(n: Named) -> str:
+    found = {
+        "phases": "from the end of an update to the end of the next",
+        "range": f"the range {printable(n.name or '')}",
+        "whole": "all of it: nothing looks like an iteration",
+    }[n.source]
+    times = f"{n.duration_ns / 1e6:,.3f} ms; the median is {n.median_ns / 1e6:,.3f} ms"
+    return f"{n.iteration_id:,} of {n.iterations:,} ({found}), {times}"
+
+
 def _spinning(n: Named) -> str:
     error = f" ± {n.stderr_ns / n.backend_ns * 100:.1f}" if n.stderr_ns else ""
     return (
@@ -244,6 +254,7 @@ def _missing(n: Named) -> str:
 # A new note: an entry here, a format or a function of its parameters, and where it is found.
 SENTENCES: dict[str, str | Callable[[Any], str]] = {
     "limit": lambda n: _LIMITS[n.code],
+    "explained_iteration": _explained_iteration,
     "cut_off": "the recording of this trace was cut off: what came after is not in it",
     "nothing_lost": "nothing lost",
     "loss": _loss,

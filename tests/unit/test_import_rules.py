@@ -86,6 +86,7 @@ ANALYSIS_ROOMS = (
     "reports",
     "summary",
     "operations",
+    "explain",
     "export",
 )
 ROOMS = {TRACER: TRACER_ROOMS, ANALYSIS: ANALYSIS_ROOMS}

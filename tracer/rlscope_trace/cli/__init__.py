@@ -29,6 +29,7 @@ _COMMANDS = (
     "import",
     "export",
     "summarize",
+    "explain",
     "sql",
     "validate",
     "calibrate",

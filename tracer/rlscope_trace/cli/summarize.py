@@ -1,10 +1,8 @@
 """`rlscope-trace summarize`: where the time of each process and thread went."""
 
 import shlex
-import shutil
 import signal
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -16,7 +14,6 @@ from rlscope_analysis.damage import damage_told
 from rlscope_analysis.operations.answer import answer_of as answer_of_operations
 from rlscope_analysis.operations.of_operation import REPORTS_OF_OPERATION, of_operation
 from rlscope_analysis.operations.report import report_operations
-from rlscope_analysis.renderers import csv, json, text
 from rlscope_analysis.reports import REPORTS, Report
 from rlscope_analysis.reports.answer import answer
 from rlscope_analysis.result.table import Answer
@@ -24,19 +21,12 @@ from rlscope_analysis.summary.answer import answer_of
 from rlscope_analysis.summary.read import summarize as compute
 from rlscope_analysis.trace import Trace, open_trace
 from rlscope_trace.cli import messages
+from rlscope_trace.cli.answers import AnswerFormat, render
 from rlscope_trace.cli.live_progress import sweeping
 from rlscope_trace.cli.output import write_file, write_stdout
 from rlscope_trace.errors import UsageError
 from rlscope_trace.privileges import invoking_identity
 from rlscope_trace.rights import become_saver
-
-
-class SummaryFormat(str, Enum):
-    """How the summary is printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
 
 
 class Grouping(str, Enum):
@@ -48,9 +38,9 @@ class Grouping(str, Enum):
 def summarize(  # noqa: PLR0913 - one parameter per option
     trace: Annotated[Path, typer.Argument(help="The trace to summarize.", show_default=False)],
     output_format: Annotated[
-        SummaryFormat,
+        AnswerFormat,
         typer.Option("--format", help="Print a table, one JSON object, or CSV per thread."),
-    ] = SummaryFormat.TABLE,
+    ] = AnswerFormat.TABLE,
     by: Annotated[
         Grouping | None,
         typer.Option(
@@ -128,9 +118,9 @@ def summarize(  # noqa: PLR0913 - one parameter per option
         if report is not None and operation is not None:
             report = of_operation(opened, report, operation)
         found = _ask(opened, report, per=per, top=top)
-        chunks = list(_render(found, output_format, limit=limit, to_file=output is not None))
+        chunks = list(render(found, output_format, limit=limit, to_file=output is not None))
     if output is None:
-        write_stdout(chunks, is_data=output_format is SummaryFormat.CSV)
+        write_stdout(chunks, is_data=output_format is AnswerFormat.CSV)
     else:
         write_file(output, "".join(chunks), force=force)
 
@@ -178,15 +168,3 @@ def _ask(trace: Trace, report: Report | None, *, per: str | None, top: int) -> A
     if report.by_iteration:
         trace.critical_path(per=per)
     return answer(trace, report)
-
-
-def _render(
-    found: Answer, output_format: SummaryFormat, *, limit: int | None, to_file: bool
-) -> Iterable[str]:
-    if output_format is SummaryFormat.JSON:
-        return json.render(found)
-    if output_format is SummaryFormat.CSV:
-        return csv.render(found.data)
-    is_terminal = sys.stdout.isatty() and not to_file
-    width = shutil.get_terminal_size().columns if is_terminal else text.WIDTH_ELSEWHERE
-    return [text.render(found, limit=limit, width=width, is_terminal=is_terminal)]
