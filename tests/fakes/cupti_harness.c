@@ -2,10 +2,12 @@
 //
 // Compiled with the shim's own sources. For tests only.
 #include <stdlib.h>
+#include <string.h>
 
 #include "cupti_records.h"
 #include "cupti_status.h"
 #include "process.h"
+#include "ring.h"
 #include "thread.h"
 
 // Stands for a process with a reader, and holds a buffer as CUPTI gave it.

@@ -136,15 +136,16 @@ def test_a_long_stream_is_whole_and_in_order(trace: rlscope_analysis.Trace) -> N
 def test_the_relation_has_words_and_keeps_the_order(trace: rlscope_analysis.Trace) -> None:
     relation = trace.segments()
     assert relation.limit(3).fetchall() == [
-        (1, 0, 1, 0, "running", None, None, False),
-        (1, 1, 3, 0, "running", None, None, True),
-        (1, 3, 4, 0, "sleeping", None, None, True),
+        (1, 0, 1, 1, 0, "running", None, None, False),
+        (1, 1, 3, 2, 0, "running", None, None, True),
+        (1, 3, 4, 1, 0, "sleeping", None, None, True),
     ]
     coded = rows_of(rlscope_analysis.segments(trace))
-    assert [row[:4] for row in trace.segments().fetchall()] == [row[:4] for row in coded]
+    found = trace.segments().project("thread_id, start_ns, end_ns, path_id").fetchall()
+    assert found == [row[:4] for row in coded]
     stored = "SELECT state, gpu_busy, sum(time_ns) FROM thread_overlap GROUP BY ALL ORDER BY ALL"
-    found = "SELECT state, gpu_busy, sum(end_ns - start_ns) FROM segment GROUP BY ALL ORDER BY ALL"
-    assert trace.sql(found).fetchall() == trace.sql(stored).fetchall()
+    summed = "SELECT state, gpu_busy, sum(duration_ns) FROM segment GROUP BY ALL ORDER BY ALL"
+    assert trace.sql(summed).fetchall() == trace.sql(stored).fetchall()
 
 
 def test_every_reader_of_arrow_streams_takes_it(trace: rlscope_analysis.Trace) -> None:
