@@ -28,6 +28,8 @@ constexpr int32_t kByOutside = -2;
 constexpr int64_t kAskingNs = 100'000;
 // CPUs in whose queue a thread may wait: the one that it then got, the one that it had before.
 constexpr std::size_t kQueues = 2;
+// Rows that are looked at for one in which the thread ran: it does so in every few.
+constexpr std::size_t kLook = 64;
 
 class Walk {
  public:
@@ -57,7 +59,7 @@ class Walk {
   void waiting(const ThreadRows& of, std::size_t state);
   bool follow_wakeup(const ThreadRows& of, std::size_t state);
   bool follow_sync(const ThreadRows& of, int64_t from_ns, Cause cause);
-  void split_by_cpu(const ThreadRows& of, std::size_t state);
+  void split_by_cpu(const ThreadRows& of, std::size_t state, int64_t from_ns);
   void split_by_queue(const std::array<const std::vector<std::size_t>*, kQueues>& queues,
                       std::size_t at, int64_t from_ns);
   Cause cause_of_wait(uint8_t state, uint8_t kind, int32_t waker) const;
@@ -148,22 +150,32 @@ bool Walk::follow_sync(const ThreadRows& of, int64_t from_ns, Cause cause) {
 
 void Walk::runnable(const ThreadRows& of, std::size_t state) {
   const int64_t from_ns = in_.states.start_ns[state];
-  split_by_cpu(of, state);
+  const std::size_t i = index_.sync_before(of, now_ns_);
+  const std::size_t waited_for = i == kNone ? kNone : index_.activity_of(in_.syncs[i]);
+  if (waited_for != kNone && in_.syncs[i].from_ns >= std::max(from_ns, begin_ns_)) {
+    // It spun for the GPU, which finished after it had lost its CPU.
+    split_by_cpu(of, state, in_.syncs[i].from_ns);
+    if (in_.activities[waited_for].start_ns < now_ns_) activity_ = waited_for;
+    return;
+  }
+  split_by_cpu(of, state, from_ns);
   if (now_ns_ > from_ns || now_ns_ <= begin_ns_) return;
   follow_wakeup(of, state);
 }
 
 // Splits the time by who had the CPU that the thread then got, or else the one it had before: it
 // waits in the queue of one of them.
-void Walk::split_by_cpu(const ThreadRows& of, std::size_t state) {
+void Walk::split_by_cpu(const ThreadRows& of, std::size_t state, int64_t from_ns) {
   const StateColumns& s = in_.states;
-  const int64_t from_ns = std::max(s.start_ns[state], begin_ns_);
+  from_ns = std::max(from_ns, begin_ns_);
+  const std::size_t last = std::min(of.states.end, state + kLook);
   std::size_t then = state + 1;
-  while (then < of.states.end && s.state[then] == kRunnableState) ++then;
+  while (then < last && s.state[then] == kRunnableState) ++then;
+  const std::size_t first = state - std::min(state - of.states.begin, kLook);
   std::size_t before = state;
-  while (before > of.states.begin && s.state[before] != kRunningState) --before;
+  while (before > first && s.state[before] != kRunningState) --before;
   std::array<const std::vector<std::size_t>*, kQueues> queues{};
-  if (then < of.states.end && s.state[then] == kRunningState) {
+  if (then < last && s.state[then] == kRunningState) {
     queues[0] = index_.running_on(s.cpu[then]);
   }
   if (s.state[before] == kRunningState) queues[1] = index_.running_on(s.cpu[before]);
@@ -196,6 +208,9 @@ bool Walk::follow_wakeup(const ThreadRows& of, std::size_t state) {
   if (waker <= 0 || waker == thread_id_) return false;
   const ThreadRows* by = index_.thread(waker);
   if (by == nullptr || by->thread.start_ns >= now_ns_ || by->thread.end_ns < now_ns_) return false;
+  // One that slept itself cannot have: two that woke each other would be followed for ever.
+  const std::size_t did = index_.state_before(*by, now_ns_);
+  if (did != kNone && s.end_ns[did] >= now_ns_ && s.state[did] >= kSleepingState) return false;
   const bool slept = state > of.states.begin && s.end_ns[state - 1] == s.start_ns[state] &&
                      s.state[state - 1] >= kSleepingState;
   if (slept) {
@@ -276,13 +291,14 @@ void Walk::step_on_gpu() {
   const bool has_launch = activity.launch_thread_id != 0 && activity.launch_ns <= now_ns_;
   const int64_t free_ns =
       before == kNone ? begin_ns_ : std::min(in_.activities[before].end_ns, now_ns_);
-  if (has_launch && (before == kNone || activity.launch_ns >= free_ns)) {
+  const bool has_before = before != kNone && in_.activities[before].start_ns < free_ns;
+  if (has_before && !(has_launch && activity.launch_ns >= free_ns)) {
+    emit(free_ns, Cause::kGpuQueue);
+    activity_ = before;
+  } else if (has_launch) {
     emit(activity.launch_ns, Cause::kLaunch);
     thread_id_ = activity.launch_thread_id;
     activity_ = kNone;
-  } else if (before != kNone && in_.activities[before].start_ns < free_ns) {
-    emit(free_ns, Cause::kGpuQueue);
-    activity_ = before;
   } else {
     // Nobody is known to have launched it: on with the thread that waited.
     activity_ = kNone;

@@ -14,8 +14,7 @@ struct PathOrderError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// What happened at an instant of the path. The words are those of CAUSES in
-// critical_path/causes.py.
+// What happened at an instant of the path; the view critical_path has the words.
 enum class Cause : uint8_t {
   kUnknown,
   kRunning,

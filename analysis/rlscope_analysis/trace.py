@@ -84,8 +84,8 @@ class Trace:
         """Return what held each iteration up, piece by piece (docs/critical_path.md).
 
         per: the range that counts as an iteration; None: what looks like one. From then on
-        `iteration` and `critical_path` are relations for `sql` too. TraceError where none is called
-        `per`.
+        `iteration` and `critical_path` are relations for `sql` too, until the next call: turn what
+        it returned into data before. TraceError where none is called `per`.
         """
         # Brings numpy along.
         from rlscope_analysis.critical_path.path import add_critical_path
@@ -99,12 +99,22 @@ class Trace:
 
         TraceError where that cannot be.
         """
-        if not _ON_DEMAND.search(query):
+        if not _ON_DEMAND.search(query) or not self._mentions(query):
             return
         with self._telling("the critical path cannot be worked out"):
             is_there = "SELECT 1 FROM duckdb_tables() WHERE table_name = 'critical_path_coded'"
             if not self.connection.execute(is_there).fetchall():
                 self.critical_path()
+
+    def _mentions(self, query: str) -> bool:
+        """Tell whether it is one of their names, or a query that reads one of them."""
+        if _ON_DEMAND.fullmatch(query):
+            return True
+        try:
+            names = self.connection.get_table_names(query)
+        except duckdb.Error:
+            return True
+        return any(_ON_DEMAND.fullmatch(name) for name in names)
 
     @contextmanager
     def _telling(self, what: str) -> Iterator[None]:

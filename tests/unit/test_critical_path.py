@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pytest
 
 import rlscope_analysis
@@ -163,6 +164,16 @@ def test_who_has_the_gil_is_found_without_a_wakeup(builder: TraceBuilder) -> Non
     ]
 
 
+def test_two_that_woke_each_other_are_not_followed_for_ever(builder: TraceBuilder) -> None:
+    process = builder.process(pid=1)
+    thread = builder.thread(process, states=[sleep(10), woken(1, by=2), run(9)])
+    builder.thread(process, states=[sleep(10), woken(1, by=1), run(9, cpu=1)])
+    builder.operation(thread, 0, 20, "iteration")
+    assert [(row[0], row[2], row[4]) for row in ask(builder, SUMS)] == [
+        (thread, "waiting", 10), (thread, "cpu_wait", 1), (thread, "running", 9),
+    ]  # fmt: skip
+
+
 def test_a_thread_begins_with_what_created_it(builder: TraceBuilder) -> None:
     process = builder.process(pid=1)
     main = builder.thread(process, states=[run(10), sleep(30), woken(1, by=2), run(9)])
@@ -218,6 +229,29 @@ class TestOnTheGpu:
             ("forward", "gpu", 33, 60),
         ]
 
+    def test_the_gpu_is_on_it_where_the_thread_had_lost_its_cpu(
+        self, builder: TraceBuilder
+    ) -> None:
+        """It spins in a call from 6 to 50, and has no CPU when the kernel ends."""
+        process = builder.process(pid=1)
+        builder.capture("gpu_activity")
+        builder.capture("thread_state")
+        thread = builder.thread(process, states=[run(20), preempted(20), run(20)])
+        builder.operation(thread, 0, 60, "iteration")
+        builder.cuda_call(thread, 1, 3, kind="launch", name="cudaLaunchKernel", correlation_id=1)
+        builder.cuda_call(thread, 6, 50, kind="sync", name="cudaDeviceSynchronize")
+        builder.gpu_activity(process, 5, 30, kind="kernel", stream_id=7, correlation_id=1)
+        assert [(row[0], row[2], row[4]) for row in ask(builder, SUMS)] == [
+            (thread, "running", 23), (None, "launch_latency", 2), (None, "gpu", 25),
+            (thread, "cpu_wait", 10),
+        ]  # fmt: skip
+
+    def test_a_second_activity_of_one_launch_hides_nothing(self, calls: TraceBuilder) -> None:
+        calls.gpu_activity(1, 18, 50, kind="kernel", stream_id=7, correlation_id=1)
+        calls.gpu_activity(1, 18, 60, kind="kernel", stream_id=7, correlation_id=1)
+        causes = "SELECT cause, sum(duration_ns)::BIGINT FROM critical_path WHERE thread_id IS NULL"
+        assert dict(ask(calls, f"{causes} GROUP BY ALL")) == {"launch_latency": 6, "gpu": 42}
+
     def test_work_that_nobody_waits_for_is_not_on_it(self, calls: TraceBuilder) -> None:
         calls.gpu_activity(1, 18, 75, kind="kernel", stream_id=7, correlation_id=1)
         assert {row[0] for row in ask(calls, "SELECT cause FROM critical_path")} == {"running"}
@@ -257,6 +291,58 @@ class TestIterations:
             (thread, at, at + 20, "range", "ProfilerStep", at == 0) for at in (0, 30, 60)
         ]
 
+    def test_a_range_in_one_of_the_same_name_is_none_of_its_own(
+        self, builder: TraceBuilder
+    ) -> None:
+        """Wherever they lie: inside something else, or not."""
+        thread = builder.thread(builder.process(pid=1), states=[run(100)])
+        builder.operation(thread, 0, 5, "update")
+        builder.operation(thread, 5, 100, "train")
+        for start in (10, 40, 70):
+            builder.operation(thread, start, start + 20, "update")
+            builder.operation(thread, start + 5, start + 10, "update")
+        found = [row[1:3] for row in ask(builder, self.ROWS)]
+        assert found == [(0, 5), (10, 30), (40, 60), (70, 90)]
+
+    def test_one_name_on_one_thread_counts(self, builder: TraceBuilder) -> None:
+        """Not the one epoch around all, nor the many short steps of a worker."""
+        leader = builder.thread(builder.process(pid=1), states=[run(100)])
+        worker = builder.thread(builder.process(pid=2), states=[run(100, cpu=1)])
+        builder.operation(leader, 0, 100, "epoch")
+        for start in (10, 40, 70):
+            builder.operation(leader, start, start + 20, "iteration")
+        for start in range(0, 100, 10):
+            builder.operation(worker, start, start + 2, "step")
+        found = ask(builder, self.ROWS)
+        assert [row[:3] for row in found] == [(leader, at, at + 20) for at in (10, 40, 70)]
+        assert {row[4] for row in found} == {"iteration"}
+
+    def test_a_learner_that_never_acts_learns_update_by_update(self, builder: TraceBuilder) -> None:
+        learner = builder.thread(builder.process(pid=1), states=[run(100)])
+        actor = builder.thread(builder.process(pid=2), states=[run(100, cpu=1)])
+        builder.operation(actor, 0, 100, "simulation", source="auto")
+        for start in (10, 40, 70):
+            builder.operation(learner, start, start + 20, "backpropagation", source="auto")
+        assert [row[:4] for row in ask(builder, self.ROWS)] == [
+            (learner, 10, 30, "phases"), (learner, 30, 60, "phases"), (learner, 60, 90, "phases"),
+        ]  # fmt: skip
+
+    def test_a_phase_can_be_named(self, builder: TraceBuilder) -> None:
+        thread = builder.thread(builder.process(pid=1), states=[run(100)])
+        builder.operation(thread, 10, 30, "simulation", source="auto")
+        assert [row[1:4] for row in ask(builder, self.ROWS, per="simulation")] == [
+            (10, 30, "range")
+        ]
+
+    def test_the_process_that_ran_longest_leads_where_nothing_else_tells(
+        self, builder: TraceBuilder
+    ) -> None:
+        process, other = builder.process(pid=1), builder.process(pid=2)
+        for cpu in (0, 1):
+            builder.thread(process, states=[run(60, cpu=cpu), sleep(60)])
+        builder.thread(other, states=[run(100, cpu=2), sleep(20)])
+        assert ask(builder, "SELECT process_id FROM iteration") == [(process,)]
+
     def test_a_trace_without_threads_has_none(self, builder: TraceBuilder) -> None:
         builder.process(pid=1)
         assert ask(builder, self.ROWS) == ask(builder, "FROM critical_path") == []
@@ -265,8 +351,26 @@ class TestIterations:
         thread = builder.thread(builder.process(pid=1), states=[run(100)])
         for start in (0, 30, 60):
             builder.operation(thread, start, start + 20, "update")
+        found = ask(builder, self.ROWS, start="10ns", end="75ns")
+        # Those that it cuts are none, as long as there are others.
+        assert [(*row[1:3], row[5]) for row in found] == [(30, 50, False)]
         found = ask(builder, self.ROWS, start="10ns", end="45ns")
         assert [row[1:3] for row in found] == [(10, 20), (30, 45)]
+
+
+def test_what_failed_is_not_taken_for_an_empty_answer(builder: TraceBuilder) -> None:
+    process = builder.process(pid=1)
+    thread = builder.thread(process, states=[run(10), sleep(5), run(5)])
+    builder.operation(thread, 0, 20, "iteration")
+    path = builder.write()
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("UPDATE thread_state_coded SET end_ns = 7 WHERE state = 2")
+    with rlscope_analysis.open(path) as trace:
+        # A name in a text is no reason to work it out.
+        assert trace.sql("SELECT name FROM operation_path WHERE name = 'iteration'").fetchall()
+        for _ in range(2):
+            with pytest.raises(TraceError, match="thread_state_coded are not in order"):
+                trace.sql("FROM critical_path")
 
 
 class TestLimits:
@@ -302,7 +406,18 @@ class TestLimits:
         # 60 of 102 + 122 ns: shares of 30/102 and 30/122.
         error = math.sqrt(((30 - 60 / 224 * 102) ** 2 + (30 - 60 / 224 * 122) ** 2) * 2) / 224
         low, high = found["backpropagation"]["low_share"], found["backpropagation"]["high_share"]
-        assert (low, high) == pytest.approx((60 / 224 - 1.96 * error, 60 / 224 + 1.96 * error))
+        # Two of them: Student's t with one degree of freedom; no share is less than 0.
+        assert (low, high) == pytest.approx((0, 60 / 224 + 12.706 * error))
+
+    def test_a_process_that_simulates_beside_it_is_no_worker(self, builder: TraceBuilder) -> None:
+        """Two learners, each with an environment of its own."""
+        for number in (1, 2):
+            thread = builder.thread(builder.process(pid=number), states=[run(100, cpu=number)])
+            for start in (0, 30, 60):
+                builder.operation(thread, start, start + 20, "simulation", source="auto")
+                builder.operation(thread, start + 20, start + 30, "backpropagation", source="auto")
+        found = {row["code"]: row["time_ns"] for row in self.limits(builder)}
+        assert found == {"simulation": 40, "backpropagation": 20}
 
     def test_one_iteration_has_no_interval(self, builder: TraceBuilder) -> None:
         builder.thread(builder.process(pid=1), states=[run(10)])

@@ -75,7 +75,12 @@ def test_its_steps_tile_it(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("which", "words"),
-    [("7", "has no iteration 7"), ("0", "no iteration 0"), ("new", "is no iter")],
+    [
+        ("7", "has no iteration 7"),
+        ("0", "no iteration 0"),
+        ("new", "is no iter"),
+        ("9" * 5000, "is no iter"),
+    ],
 )
 def test_an_iteration_that_is_not_there(path: Path, which: str, words: str) -> None:
     with pytest.raises(TraceError, match=words):

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.errors import TraceError
+from rlscope_analysis.window import asked_window
 
 if TYPE_CHECKING:
     import duckdb
 
 PHASES, RANGE, WHOLE = "phases", "range", "whole"
 """How iterations were found: iteration.source."""
-# Ranges that frameworks and people put around one iteration.
-_RANGE_NAMES = "^(iteration|step|update|epoch|ProfilerStep#[0-9]+)$"
+# Ranges that frameworks and people put around one iteration; profilers number theirs.
+_RANGE_NAMES = "^(iteration|step|update|epoch|ProfilerStep)$"
+# So many make a name that counts as one: of an epoch around all steps there is one.
+_ENOUGH = 3
 
 # The updates of the thread that learns most: backpropagations with no acting between them. An
 # iteration lasts from the end of one to the end of the next; the first from the first phase on.
@@ -43,21 +46,38 @@ FROM updated
 QUALIFY lag(end_ns, 1, first_ns) OVER (ORDER BY end_ns) < end_ns
 ORDER BY end_ns
 """
-# The instances of ranges, on the thread that has most of their time, that lie in none of the same.
-_RANGES_SQL = """
+# The instances of ranges by name and thread that lie in none of the same; of those that cross, the
+# first. Chosen is what has enough of them and most time. $1: a regular expression, $2: a name; one
+# of them is NULL.
+_RANGES_SQL = f"""
 WITH instance AS (
-  SELECT o.thread_id, o.start_ns, o.end_ns, p.name, p.depth
+  SELECT
+    o.thread_id, o.start_ns, o.end_ns,
+    CASE WHEN $2 IS NULL THEN regexp_replace(p.name, '#[0-9]+$', '') ELSE p.name END AS name
   FROM operation_coded AS o JOIN operation_path AS p ON p.path_id = o.path_id
-  WHERE p.source <> 'auto' AND regexp_matches(p.name, $1) AND o.end_ns > o.start_ns
+  WHERE o.end_ns > o.start_ns AND CASE
+    WHEN $2 IS NOT NULL THEN p.name = $2
+    ELSE p.source <> 'auto' AND regexp_matches(regexp_replace(p.name, '#[0-9]+$', ''), $1)
+  END
 ), outermost AS (
-  FROM instance WHERE depth = (SELECT min(depth) FROM instance)
-), leader AS (
-  SELECT arg_max(thread_id, (time_ns, -thread_id)) AS thread_id
-  FROM (SELECT thread_id, sum(end_ns - start_ns) AS time_ns FROM outermost GROUP BY thread_id)
+  FROM instance QUALIFY start_ns >= coalesce(max(end_ns) OVER (
+    PARTITION BY thread_id, name ORDER BY start_ns, end_ns DESC
+    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+  ), start_ns)
+), chosen AS (
+  SELECT thread_id, name FROM outermost GROUP BY ALL
+  ORDER BY count(*) >= {_ENOUGH} DESC, sum(end_ns - start_ns) DESC, name, thread_id LIMIT 1
 )
-SELECT thread_id, start_ns, end_ns
-FROM outermost WHERE thread_id = (SELECT thread_id FROM leader)
-ORDER BY start_ns, end_ns
+SELECT o.thread_id, o.start_ns, o.end_ns, o.name
+FROM outermost AS o JOIN chosen AS c ON c.thread_id = o.thread_id AND c.name = o.name
+ORDER BY o.start_ns
+"""  # noqa: S608 - a number of our own
+# Backpropagations one by one: of a learner that does nothing else.
+_UPDATES_SQL = """
+SELECT o.thread_id, o.start_ns, o.end_ns
+FROM operation_coded AS o JOIN operation_path AS p ON p.path_id = o.path_id
+WHERE p.source = 'auto' AND p.name = 'backpropagation' AND o.thread_id = $1
+ORDER BY o.start_ns
 """
 # Of the process that ran longest, the thread that leads it, over all of its life.
 _WHOLE_SQL = """
@@ -65,12 +85,16 @@ WITH ran AS (
   SELECT thread_id, sum(time_ns) FILTER (WHERE state = 0) AS time_ns
   FROM thread_overlap_coded GROUP BY thread_id
 ), busy AS (
-  SELECT arg_max(t.process_id, (coalesce(r.time_ns, 0), -t.process_id)) AS process_id
+  SELECT t.process_id
   FROM thread AS t LEFT JOIN ran AS r ON r.thread_id = t.thread_id
+  GROUP BY t.process_id
+  ORDER BY coalesce(sum(r.time_ns), 0) DESC, t.process_id LIMIT 1
 )
 SELECT t.thread_id, t.start_ns, t.end_ns
-FROM _leading_thread AS l JOIN thread AS t ON t.thread_id = l.thread_id
-WHERE l.process_id = (SELECT process_id FROM busy) AND t.end_ns > t.start_ns
+FROM _leading_thread AS l
+JOIN busy AS b ON b.process_id IS NOT DISTINCT FROM l.process_id
+JOIN thread AS t ON t.thread_id = l.thread_id
+WHERE t.end_ns > t.start_ns
 """
 
 
@@ -83,49 +107,79 @@ class Iterations:
     """The range that counts as one; None: source is not a range."""
     rows: list[tuple[int, int, int]]
     """thread_id, start_ns, end_ns."""
+    has_first: bool = True
+    """Whether the first one is the first of all."""
 
 
 def find_iterations(connection: duckdb.DuckDBPyConnection, per: str | None = None) -> Iterations:
     """Find the iterations of an open trace; `per` names the range that counts as one.
 
-    Raises TraceError where no range has that name.
+    In a window those that it cuts are left out, as long as there are others. Raises TraceError
+    where no range has that name.
     """
+    found = _found(connection, per)
+    window = asked_window(connection)
+    if window is None:
+        return found
+    ((from_ns, to_ns),) = connection.execute(
+        "SELECT origin_ns + from_ns, origin_ns + to_ns FROM _window"
+    ).fetchall()
+    rows = found.rows
+    if from_ns is not None:
+        # Of phases the first one lasts from where the window happens to meet the first phase.
+        cut = found.source == PHASES or bool(rows and rows[0][1] <= from_ns)
+        rows = rows[1:] if cut else rows
+    if to_ns is not None and rows and rows[-1][2] >= to_ns:
+        rows = rows[:-1]
+    return replace(found, rows=rows or found.rows, has_first=from_ns is None)
+
+
+def _found(connection: duckdb.DuckDBPyConnection, per: str | None) -> Iterations:
     if per is not None:
-        found = _ranges(connection, f"^{_literal(per)}$")
-        if not found:
+        found = _ranges(connection, None, per)
+        if not found.rows:
             raise TraceError(
                 f"no operation is called {per!r}",
                 hint="what there is: rlscope-trace summarize TRACE --by operation",
             )
-        return Iterations(RANGE, per, found)
-    if found := connection.execute(_PHASES_SQL).fetchall():
-        return Iterations(PHASES, None, found)
-    if found := _ranges(connection, _RANGE_NAMES):
-        return Iterations(RANGE, _range_name(connection, found[0]), found)
+        return found
+    phases: list[tuple[int, int, int]] = connection.execute(_PHASES_SQL).fetchall()
+    if len(phases) > 1:
+        return Iterations(PHASES, None, phases)
+    ranges = _ranges(connection, _RANGE_NAMES, None)
+    if ranges.rows:
+        return ranges
+    if phases:
+        # A learner that does not act itself learns without a break.
+        updates = connection.execute(_UPDATES_SQL, [phases[0][0]]).fetchall()
+        return Iterations(PHASES, None, _from_end_to_end(updates))
     return Iterations(WHOLE, None, connection.execute(_WHOLE_SQL).fetchall())
 
 
-def _literal(text: str) -> str:
-    """Return a regular expression of DuckDB's that matches a text."""
-    return "\\Q" + text.replace("\\E", "\\E\\\\E\\Q") + "\\E"
+def _from_end_to_end(updates: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Return an iteration for each update: from the end of the one before to its own."""
+    rows: list[tuple[int, int, int]] = []
+    for thread_id, start_ns, end_ns in updates:
+        begin_ns = rows[-1][2] if rows else start_ns
+        if end_ns > begin_ns:
+            rows.append((thread_id, begin_ns, end_ns))
+    return rows
 
 
-def _ranges(connection: duckdb.DuckDBPyConnection, pattern: str) -> list[tuple[int, int, int]]:
-    rows = connection.execute(_RANGES_SQL, [pattern]).fetchall()
-    apart: list[tuple[int, int, int]] = []
-    for thread_id, start_ns, end_ns in rows:
-        # Of those that cross, the first: an instant belongs to one iteration.
-        if not apart or start_ns >= apart[-1][2]:
-            apart.append((thread_id, start_ns, end_ns))
-    return apart
+def _ranges(
+    connection: duckdb.DuckDBPyConnection, pattern: str | None, name: str | None
+) -> Iterations:
+    if name is not None and not _is_text(name):
+        return Iterations(RANGE, name, [])
+    found = connection.execute(_RANGES_SQL, [pattern, name]).fetchall()
+    chosen = found[0][3] if found else None
+    return Iterations(RANGE, chosen, [(row[0], row[1], row[2]) for row in found])
 
 
-def _range_name(connection: duckdb.DuckDBPyConnection, first: tuple[int, int, int]) -> str:
-    ((name,),) = connection.execute(
-        "SELECT any_value(p.name) FROM operation_coded AS o"
-        " JOIN operation_path AS p ON p.path_id = o.path_id"
-        " WHERE o.thread_id = $1 AND o.start_ns = $2 AND o.end_ns = $3"
-        " AND regexp_matches(p.name, $4)",
-        [*first, _RANGE_NAMES],
-    ).fetchall()
-    return str(name).partition("#")[0]
+def _is_text(name: str) -> bool:
+    """Tell whether DuckDB can be asked for it: what a shell passes on may be any bytes."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

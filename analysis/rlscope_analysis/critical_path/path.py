@@ -53,6 +53,7 @@ SELECT
   coalesce(from_device_id, -1)::INTEGER, coalesce(from_stream_id, -1)::BIGINT
 FROM _flow_sync ORDER BY 1, 2, 3
 """
+_RELATIONS = (("VIEW", "critical_path"), ("TABLE", "critical_path_coded"), ("TABLE", "iteration"))
 # Causes outside the life of a thread: unknown, before_trace.
 _OUTSIDE = (0, 19)
 # A segment of a thread lies in one piece of the path. Of the other pieces there is none: those on a
@@ -90,8 +91,6 @@ def add_critical_path(trace: OpenTrace, *, per: str | None = None) -> None:
     """
     connection = trace.connection
     found = find_iterations(connection, per)
-    execute_at_once(connection, [relations_sql()])
-    _store_iterations(connection, found)
     try:
         pieces, activities = _walk(connection, found)
     except _critical_path.PathOrderError as error:
@@ -99,7 +98,15 @@ def add_critical_path(trace: OpenTrace, *, per: str | None = None) -> None:
             f"the critical path cannot be worked out: rows of {error} are not in order",
             hint="rlscope-trace sql TRACE 'FROM overlap_fault'",
         ) from error
-    _store_pieces(trace, pieces, activities)
+    try:
+        execute_at_once(connection, [relations_sql()])
+        _store_iterations(connection, found)
+        _store_pieces(trace, pieces, activities)
+    except BaseException:
+        # What is there in part would be taken for all there is.
+        for kind, name in _RELATIONS:
+            connection.execute(f"DROP {kind} IF EXISTS {name}")
+        raise
 
 
 def _store_iterations(connection: duckdb.DuckDBPyConnection, found: Iterations) -> None:
@@ -111,10 +118,11 @@ def _store_iterations(connection: duckdb.DuckDBPyConnection, found: Iterations) 
     )  # fmt: skip
     connection.execute(
         "INSERT INTO iteration"
-        " SELECT number, t.process_id, f.thread_id, f.start_ns, f.end_ns, $1, $2, number = 1"
+        " SELECT number, t.process_id, f.thread_id, f.start_ns, f.end_ns, $1, $2,"
+        " number = 1 AND $3"
         " FROM (SELECT *, row_number() OVER (ORDER BY start_ns) AS number FROM _found) AS f"
         " JOIN thread AS t ON t.thread_id = f.thread_id ORDER BY number",
-        [found.source, found.name],
+        [found.source, found.name, found.has_first],
     )
     connection.execute("DROP TABLE _found")
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 # What can be asked for beside a number: the quantile of the durations.
 QUANTILES = {"fastest": 0.0, "median": 0.5, "p90": 0.9, "p99": 0.99, "slowest": 1.0}
 _ADDITIVE = ("time_ns", "share", "typical_ns", "difference_ns")
+# Of the number of an iteration.
+_MOST_DIGITS = 9
 _HIDDEN = ("process_id", "start_ns", "thread_id")
 
 
@@ -56,7 +58,7 @@ def _chosen(trace: Trace, which: str) -> dict[str, Any]:
     """Return what is known of the iteration that is meant."""
     if which in QUANTILES:
         query = _sql("chosen", number="NULL::BIGINT", quantile=QUANTILES[which])
-    elif which.isascii() and which.isdigit():
+    elif which.isascii() and which.isdigit() and len(which) <= _MOST_DIGITS:
         query = _sql("chosen", number=int(which), quantile=0.5)
     else:
         raise TraceError(

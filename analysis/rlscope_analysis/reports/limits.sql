@@ -3,12 +3,17 @@
 WITH lead AS (
   SELECT DISTINCT process_id FROM iteration
 ), acting AS (
-  -- Workers that simulate: what the leading process does in its own simulation is talking to them.
-  SELECT count(*) > 0 AS is_elsewhere
-  FROM operation_coded AS o
-  JOIN operation_path AS n ON n.path_id = o.path_id
-  JOIN thread AS t ON t.thread_id = o.thread_id
-  WHERE n.name = 'simulation' AND t.process_id NOT IN (SELECT process_id FROM lead)
+  SELECT o.thread_id, o.start_ns, o.end_ns
+  FROM operation_coded AS o JOIN operation_path AS n ON n.path_id = o.path_id
+  WHERE n.name = 'simulation'
+), worker AS (
+  -- Processes that the leading one waits for inside its own simulation: what it does there beside is
+  -- talking to them.
+  SELECT DISTINCT c.process_id
+  FROM critical_path AS c
+  ASOF JOIN acting AS a ON a.thread_id = c.waiter_thread_id AND a.start_ns <= c.start_ns
+  WHERE c.start_ns < a.end_ns AND c.process_id NOT IN (SELECT process_id FROM lead)
+    AND c.waiter_thread_id IN (SELECT thread_id FROM iteration)
 ), steady AS (
   -- The first is slower in most programs: left out where there are enough others.
   SELECT iteration_id, end_ns - start_ns AS time_ns FROM iteration
@@ -27,13 +32,13 @@ WITH lead AS (
       WHEN c.cause IN ('launch_latency', 'sync') OR c.layer = 'cuda_api' THEN 'cuda_calls'
       WHEN c.cause = 'lost' THEN 'lost'
       WHEN c.cause NOT IN ('running', 'not_measured') THEN 'other_wait'
-      WHEN c.operation = 'simulation' AND c.process_id IN (SELECT process_id FROM lead) THEN
-        CASE WHEN a.is_elsewhere THEN 'message_overhead' ELSE 'simulation' END
+      WHEN c.operation = 'simulation' AND c.process_id IN (SELECT process_id FROM lead)
+        AND c.layer IS DISTINCT FROM 'simulator' AND EXISTS (FROM worker) THEN 'message_overhead'
       WHEN c.operation IN ('simulation', 'inference', 'backpropagation', 'data') THEN c.operation
-      WHEN c.process_id NOT IN (SELECT process_id FROM lead) AND a.is_elsewhere THEN 'message_overhead'
+      WHEN c.process_id IN (SELECT process_id FROM worker) THEN 'message_overhead'
       ELSE 'other_code'
     END AS heading
-  FROM critical_path AS c CROSS JOIN acting AS a
+  FROM critical_path AS c
   WHERE c.iteration_id IN (SELECT iteration_id FROM steady)
 ), held AS (
   SELECT
@@ -48,6 +53,14 @@ WITH lead AS (
 ), total AS (
   SELECT heading, sum(time_ns) AS time_ns, arg_max(process_id, (process_ns, -process_id)) AS process_id
   FROM held GROUP BY heading
+), quantile AS (
+  -- Of Student's t, for 95 %: by degrees of freedom, from 11 on by its expansion (good to 0.002).
+  SELECT CASE
+    WHEN iterations <= 11 THEN
+      [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228][iterations - 1]
+    ELSE 1.96 + 2.3722 / (iterations - 1) + 2.8225 / pow(iterations - 1, 2)
+  END AS t
+  FROM whole
 ), spread AS (
   -- How far the share of an iteration is from that of all: the error of a ratio.
   SELECT
@@ -61,13 +74,14 @@ SELECT
   t.heading AS code,
   t.time_ns::BIGINT AS time_ns,
   t.time_ns / w.time_ns AS share,
-  CASE WHEN e.error IS NOT NULL THEN greatest(0, t.time_ns / w.time_ns - 1.96 * e.error) END AS low_share,
-  CASE WHEN e.error IS NOT NULL THEN least(1, t.time_ns / w.time_ns + 1.96 * e.error) END AS high_share,
+  CASE WHEN e.error IS NOT NULL THEN greatest(0, t.time_ns / w.time_ns - q.t * e.error) END AS low_share,
+  CASE WHEN e.error IS NOT NULL THEN least(1, t.time_ns / w.time_ns + q.t * e.error) END AS high_share,
   t.time_ns / w.iterations AS per_iteration_ns,
   p.name AS mostly_in, p.pid,
   {'code': t.heading} AS what
 FROM total AS t
 CROSS JOIN whole AS w
+CROSS JOIN quantile AS q
 JOIN spread AS e ON e.heading = t.heading
 LEFT JOIN process AS p ON p.process_id = t.process_id
 ORDER BY t.time_ns DESC, t.heading

@@ -66,6 +66,7 @@ def _tables(trace: Trace) -> str:
 
 
 def _schema(trace: Trace, name: str) -> str:
+    trace.provide(name)
     relations = {relation.name: relation for relation in describe(trace.connection)}
     relation = relations.get(name.lower())
     if relation is None:
