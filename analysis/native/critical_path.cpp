@@ -211,8 +211,10 @@ bool Walk::follow_wakeup(const ThreadRows& of, std::size_t state) {
   // One that slept itself cannot have: two that woke each other would be followed for ever.
   const std::size_t did = index_.state_before(*by, now_ns_);
   if (did != kNone && s.end_ns[did] >= now_ns_ && s.state[did] >= kSleepingState) return false;
-  const bool slept = state > of.states.begin && s.end_ns[state - 1] == s.start_ns[state] &&
-                     s.state[state - 1] >= kSleepingState;
+  const bool follows = state > of.states.begin && s.end_ns[state - 1] == s.start_ns[state];
+  const bool slept = follows && s.state[state - 1] >= kSleepingState;
+  // The wakeup came before it slept: it did not wait for it.
+  if (follows && !slept) return false;
   if (slept) {
     const int64_t slept_ns = s.start_ns[state - 1];
     const std::size_t sync = index_.sync_before(of, now_ns_ + 1);

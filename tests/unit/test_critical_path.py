@@ -174,6 +174,30 @@ def test_two_that_woke_each_other_are_not_followed_for_ever(builder: TraceBuilde
     ]  # fmt: skip
 
 
+def test_a_wakeup_that_came_before_the_sleep_was_not_waited_for(builder: TraceBuilder) -> None:
+    process = builder.process(pid=1)
+    thread = builder.thread(process, states=[run(10), woken(2, by=2), run(8)])
+    builder.thread(process, states=[run(20, cpu=1)])
+    builder.operation(thread, 0, 20, "iteration")
+    assert [(row[0], row[2], row[4]) for row in ask(builder, SUMS)] == [
+        (thread, "running", 18), (thread, "cpu_wait", 2),
+    ]  # fmt: skip
+
+
+def test_the_leading_thread_runs_also_while_others_wait_for_its_gil(builder: TraceBuilder) -> None:
+    process = builder.process(pid=1)
+    lead = builder.thread(process, states=[run(30), sleep(20), woken(1, by=2), run(9)])
+    other = builder.thread(
+        process, states=[run(5, cpu=1), sleep(24), woken(1, by=1), run(25, cpu=1), sleep(5)]
+    )
+    builder.wait(lead, 30, 50, "gil")
+    builder.wait(other, 5, 29, "gil")
+    builder.operation(lead, 0, 60, "iteration")
+    assert [(row[0], row[2], row[4]) for row in ask(builder, SUMS)] == [
+        (lead, "running", 38), (other, "cpu_wait", 1), (other, "gil", 20), (lead, "cpu_wait", 1),
+    ]  # fmt: skip
+
+
 def test_a_thread_begins_with_what_created_it(builder: TraceBuilder) -> None:
     process = builder.process(pid=1)
     main = builder.thread(process, states=[run(10), sleep(30), woken(1, by=2), run(9)])

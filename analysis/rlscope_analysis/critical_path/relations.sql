@@ -42,7 +42,7 @@ SELECT
   coalesce(p.name, '(unannotated)') AS operation, c.path_id,
   CASE c.layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' END AS layer,
   CASE
-    WHEN c.wait = 1 AND c.thread_id IS NOT NULL THEN 'gil'
+    WHEN c.wait = 1 AND c.thread_id <> i.thread_id THEN 'gil'
     WHEN c.cause = 1 THEN 'running' WHEN c.cause = 2 THEN 'cpu_taken' WHEN c.cause = 3 THEN 'cpu_wait'
     WHEN c.cause = 4 THEN 'timer' WHEN c.cause = 5 THEN 'interrupt' WHEN c.cause = 6 THEN 'network'
     WHEN c.cause = 7 THEN 'disk' WHEN c.cause = 8 THEN 'blocked' WHEN c.cause = 9 THEN 'outside'
@@ -55,6 +55,7 @@ SELECT
   CASE c.wait WHEN 1 THEN 'gil' WHEN 2 THEN 'gpu' WHEN 3 THEN 'io' WHEN 4 THEN 'lock' WHEN 5 THEN 'pipe' WHEN 6 THEN 'socket' WHEN 7 THEN 'sleep' WHEN 8 THEN 'poll' WHEN 9 THEN 'process' END AS wait,
   c.waiter_thread_id
 FROM critical_path_coded AS c
+JOIN iteration AS i ON i.iteration_id = c.iteration_id
 LEFT JOIN thread AS t ON t.thread_id = c.thread_id
 LEFT JOIN thread AS b ON b.thread_id = c.by_thread_id
 LEFT JOIN operation_path AS p ON p.path_id = c.path_id;
