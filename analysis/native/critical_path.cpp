@@ -11,17 +11,16 @@ namespace rls {
 namespace {
 
 enum State : uint8_t { kRunningState, kRunnableState, kSleepingState, kBlockedState };
+// Of WAITS in schema/vocabulary.py, those that tell causes apart.
 enum Wait : uint8_t {
-  kNoWait,
-  kGilWait,
-  kGpuWaitKind,
-  kIoWait,
-  kLockWait,
-  kPipeWait,
-  kSocketWait,
-  kSleepWait
-};  // clang-format off: as WAITS in schema/vocabulary.py
-// clang-format on
+  kNoWait = 0,
+  kGilWait = 1,
+  kGpuWaitKind = 2,
+  kIoWait = 3,
+  kLockWait = 4,
+  kSocketWait = 6,
+  kSleepWait = 7,
+};
 constexpr int32_t kByInterrupt = -1;
 constexpr int32_t kByOutside = -2;
 // A wait for the GIL goes on in slices; between two of them a thread does no more than ask for it.
@@ -58,10 +57,15 @@ class Walk {
   void runnable(const ThreadRows& of, std::size_t state);
   void waiting(const ThreadRows& of, std::size_t state);
   bool follow_wakeup(const ThreadRows& of, std::size_t state);
+  const PathSync* sync_since(const ThreadRows& of, int64_t from_ns) const;
+  void enter_gpu(const PathSync& sync);
   bool follow_sync(const ThreadRows& of, int64_t from_ns, Cause cause);
   void split_by_cpu(const ThreadRows& of, std::size_t state, int64_t from_ns);
   void split_by_queue(const std::array<const std::vector<std::size_t>*, kQueues>& queues,
                       std::size_t at, int64_t from_ns);
+  uint8_t kind_of(std::size_t wait) const {
+    return wait == kNone ? uint8_t{kNoWait} : in_.waits.kind[wait];
+  }
   Cause cause_of_wait(uint8_t state, uint8_t kind, int32_t waker) const;
   int64_t gil_wait_start(const ThreadRows& of, std::size_t wait) const;
   void emit(int64_t from_ns, Cause cause, int32_t by = 0);
@@ -135,28 +139,36 @@ void Walk::running(const ThreadRows& of, std::size_t state) {
   emit(from_ns, Cause::kRunning);
 }
 
+// The last call that waited for the GPU, if what it waited for ended between from_ns and now.
+const PathSync* Walk::sync_since(const ThreadRows& of, int64_t from_ns) const {
+  const std::size_t i = index_.sync_before(of, now_ns_);
+  if (i == kNone || in_.syncs[i].from_ns < std::max(from_ns, begin_ns_)) return nullptr;
+  return &in_.syncs[i];
+}
+
+// On with what a call waited for, at the instant that ended it.
+void Walk::enter_gpu(const PathSync& sync) {
+  const std::size_t activity = index_.activity_of(sync);
+  if (activity != kNone && in_.activities[activity].start_ns < now_ns_) activity_ = activity;
+}
+
 // Goes to the GPU where a call waited for it, if what it waited for ended after from_ns.
 bool Walk::follow_sync(const ThreadRows& of, int64_t from_ns, Cause cause) {
-  const std::size_t i = index_.sync_before(of, now_ns_);
-  if (i == kNone) return false;
-  const PathSync& sync = in_.syncs[i];
-  if (sync.from_ns < std::max(from_ns, begin_ns_)) return false;
-  const std::size_t activity = index_.activity_of(sync);
-  emit(std::min(sync.to_ns, now_ns_), cause);
-  emit(sync.from_ns, Cause::kSync);
-  if (activity != kNone && in_.activities[activity].start_ns < now_ns_) activity_ = activity;
+  const PathSync* sync = sync_since(of, from_ns);
+  if (sync == nullptr) return false;
+  emit(std::min(sync->to_ns, now_ns_), cause);
+  emit(sync->from_ns, Cause::kSync);
+  enter_gpu(*sync);
   return true;
 }
 
 void Walk::runnable(const ThreadRows& of, std::size_t state) {
   const int64_t from_ns = in_.states.start_ns[state];
-  const std::size_t i = index_.sync_before(of, now_ns_);
-  const std::size_t waited_for = i == kNone ? kNone : index_.activity_of(in_.syncs[i]);
-  if (waited_for != kNone && in_.syncs[i].from_ns >= std::max(from_ns, begin_ns_)) {
+  const PathSync* sync = sync_since(of, from_ns);
+  if (sync != nullptr && index_.activity_of(*sync) != kNone) {
     // It spun for the GPU, which finished after it had lost its CPU.
-    split_by_cpu(of, state, in_.syncs[i].from_ns);
-    if (in_.activities[waited_for].start_ns < now_ns_) activity_ = waited_for;
-    return;
+    split_by_cpu(of, state, sync->from_ns);
+    return enter_gpu(*sync);
   }
   split_by_cpu(of, state, from_ns);
   if (now_ns_ > from_ns || now_ns_ <= begin_ns_) return;
@@ -224,7 +236,7 @@ bool Walk::follow_wakeup(const ThreadRows& of, std::size_t state) {
       return false;
     }
     const std::size_t wait = index_.wait_ending(of, s.start_ns[state]);
-    const uint8_t kind = wait == kNone ? uint8_t{kNoWait} : in_.waits.kind[wait];
+    const uint8_t kind = kind_of(wait);
     vias_.push_back({kind, thread_id_, kind == kGilWait ? gil_wait_start(of, wait) : slept_ns});
   }
   thread_id_ = waker;
@@ -257,7 +269,7 @@ void Walk::waiting(const ThreadRows& of, std::size_t state) {
   if (is_over && follow_wakeup(of, state + 1)) return;  // it had a CPU at once
   const int32_t waker = is_over ? s.waker[state + 1] : 0;
   const std::size_t wait = index_.wait_before(of, now_ns_);
-  const uint8_t kind = wait == kNone ? uint8_t{kNoWait} : in_.waits.kind[wait];
+  const uint8_t kind = kind_of(wait);
   if (kind == kGilWait) {
     const int32_t holder = index_.sibling_at(of.thread, from_ns, now_ns_);
     if (holder != 0) {
