@@ -8,6 +8,7 @@ from __future__ import annotations
 from types import SimpleNamespace as Named
 from typing import TYPE_CHECKING, Any
 
+from rlscope_analysis.findings.catalog import BY_CODE
 from rlscope_analysis.result.names import Part, ProcessName, ThreadName
 from rlscope_analysis.sentences import (
     coverage_sentence,
@@ -36,26 +37,6 @@ _ASSUMED = {"thread_state": "there, inside a call that does not wait counts as o
 
 
 # What an instant of the critical path is spent on, and what would help.
-_LIMITS = {
-    "gil_contention": "a thread waits for the GIL: move the work of the other to a process",
-    "cpu_contention": "traced threads wait for each other's CPU: fewer workers or threads",
-    "cpu_wait": "waits for a CPU that no traced thread has: other programs, or waking up",
-    "timer_sleep": "sleeps, or waits until a timeout",
-    "blocking_io": "waits for a disk or a device",
-    "lock_contention": "waits for a lock, and it is not known who has it",
-    "gpu_bound": "the GPU works, or is waited for: fewer or larger kernels, a faster GPU",
-    "cuda_calls": "is in CUDA calls: fewer launches, synchronizations and allocations",
-    "lost": "records were lost: a larger --ring",
-    "other_wait": "waits for something else: --view critical-path",
-    "simulation": "runs the environment: a faster or vectorized one, more workers",
-    "inference": "asks the policy: larger batches of observations",
-    "backpropagation": "learns: a smaller or faster update, a GPU",
-    "data": "handles samples: buffers, returns, advantages",
-    "message_overhead": "talks to workers: larger batches, shared memory",
-    "other_code": "runs code that is in no phase: --view functions",
-}
-
-
 def sentence_of(note: Note) -> str:
     """Return what a note says."""
     entry = SENTENCES[note.code]
@@ -81,6 +62,69 @@ def part_words(part: Part) -> str:
     else:
         whose = _KINDS_OF_PART.get(part.whose) or printable(part.whose)
     return f"{whose} {percent(part.count, part.whole)} %"
+
+
+def _limit(n: Named) -> str:
+    limit = BY_CODE[n.code]
+    return f"{limit.what}: {limit.remedy}" if limit.remedy else limit.what
+
+
+def _traced_program(n: Named) -> str:
+    parts = [printable(n.program or "(program not known)")]
+    if n.duration_ns is not None:
+        start_up = f" (start-up {n.start_up_ns / 1e9:,.1f} s)" if n.start_up_ns else ""
+        parts.append(f"{n.duration_ns / 1e9:,.1f} s{start_up}")
+    parts += [n.window] if n.window else []
+    cpus = f" on CPUs {printable(n.cpus)}" if n.cpus else ""
+    parts.append(count_of(n.processes, "process") + cpus)
+    busy = n.gpu["busy_ns"] / n.gpu["span_ns"] if n.gpu["processes"] and n.gpu["span_ns"] else None
+    no_gpu = "not used" if n.is_gpu_unused else "not measured"
+    parts.append(f"GPU: {no_gpu}" if busy is None else f"GPU: busy {busy * 100:.0f} %")
+    return "   ".join(parts)
+
+
+def _role(n: Named) -> str:
+    pid = f"(pid {'not known' if n.pid is None else n.pid})"
+    name = n.role if n.number is None else f"{n.role} {n.number}"
+    return f"{printable(n.name or '(no name)') if n.role == 'other' else name} {pid}"
+
+
+def _verdict(n: Named) -> str:
+    who = "The GPU" if n.who is None else sentence_of(n.who)
+    who = f"{who[0].upper()}{who[1:]}"
+    whole = "an iteration" if n.of == "critical path" else "its life"
+    return f"{who} {BY_CODE[n.code].what}: {n.share * 100:.0f} % of {whole}."
+
+
+def _no_finding(n: Named) -> str:
+    return (
+        f"No single cause stands out. The largest is {n.code} ({n.share * 100:.0f} %):"
+        f" the program {BY_CODE[n.code].what}."
+    )
+
+
+def _pace(n: Named) -> str:
+    if n.source == "whole":
+        return "No iterations were found: no phases, no ranges called so (--per NAME takes any)."
+    found = {"phases": "from update to update", "range": f"range {printable(n.name or '')}"}
+    words = (
+        f"{count_of(n.iterations, 'iteration')} ({found[n.source]}) of {n.mean_ns / 1e6:,.1f} ms"
+    )
+    words += f", p99 {n.p99_ns / 1e6:,.1f} ms"
+    return words + ("." if n.cpu_share is None else f"; its process uses {n.cpu_share:.2f} CPUs.")
+
+
+def _losses_and_overhead(n: Named) -> str:
+    lost = (
+        f"lost: {count_of(n.records, 'record')} for {count_of(n.lost, 'reason')}"
+        if n.lost
+        else "lost: nothing"
+    )
+    if n.overhead_ns is None:
+        cost = "cost of recording: not measured"
+    else:
+        cost = f"recording cost {percent(n.overhead_ns, n.cpu_ns)} % of the CPU time"
+    return f"{lost}; {cost}. More: --all, --view limits, explain"
 
 
 def _process(n: Named) -> str:
@@ -139,22 +183,6 @@ def _spinning(n: Named) -> str:
         f" spends in the backend or spinning is spinning: {n.spin_ns / 1e9:,.3f} s in loops that"
         " only wait"
     )
-
-
-def _waits_for_peer(n: Named) -> str:
-    whom = _process(n)
-    if n.peers > 1:
-        most = percent(n.most_ns, n.lifetime_ns)
-        whom = f"{n.peers:,} other processes, {most} % for {whom} alone"
-    return f"{_waits(n)} {whom}; see --view peer"
-
-
-def _waits_for_gil(n: Named) -> str:
-    held = ""
-    if n.most_ns is not None:
-        share = percent(n.most_ns, n.lifetime_ns)
-        held = f", {share} % while thread {words_of(ThreadName(n.holder, n.holder_tid))} had it"
-    return f"{_waits(n)} the GIL{held}; see --view gil"
 
 
 def _waits(n: Named) -> str:
@@ -253,7 +281,21 @@ def _missing(n: Named) -> str:
 
 # A new note: an entry here, a format or a function of its parameters, and where it is found.
 SENTENCES: dict[str, str | Callable[[Any], str]] = {
-    "limit": lambda n: _LIMITS[n.code],
+    "limit": _limit,
+    "blank": "",
+    "traced_program": _traced_program,
+    "role": _role,
+    "verdict": _verdict,
+    "no_finding": _no_finding,
+    "no_thread": "The trace holds no thread.",
+    "no_verdict": lambda n: f"What limits it cannot be said: {printable(n.reason)}.",
+    "pace": _pace,
+    "more_processes": lambda n: f"{n.count:,} more",
+    "no_phase": lambda n: (
+        f"{sentence_of(n.who)} used {n.share * 100:.0f} % of the CPU time and has"
+        " no phase: no model or environment was found in it"
+    ),
+    "losses_and_overhead": _losses_and_overhead,
     "explained_iteration": _explained_iteration,
     "cut_off": "the recording of this trace was cut off: what came after is not in it",
     "nothing_lost": "nothing lost",
@@ -293,8 +335,6 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
     " migrations, wakeups and run-queue latencies are those of the recorded part",
     "states_not_measured": lambda n: f"{words_of(n.process)}: its thread states were not measured",
     "spinning": _spinning,
-    "waits_for_peer": _waits_for_peer,
-    "waits_for_gil": _waits_for_gil,
     "utilization": _utilization,
     "gpu_idle": _gpu_idle,
     "doubtful_cost": lambda n: f"the overhead of {n.event} is {_quality(n)}; see --view overhead",

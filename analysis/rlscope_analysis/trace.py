@@ -14,10 +14,13 @@ from rlscope_analysis.catalog import describe
 from rlscope_analysis.contents import fault_of, read_contents
 from rlscope_analysis.damage import damage_told
 from rlscope_analysis.errors import TraceError
+from rlscope_analysis.findings import RELATIONS as FINDINGS
+from rlscope_analysis.findings import add_findings, remove_findings
 from rlscope_analysis.relations import show, show_whole
 from rlscope_analysis.schema import DERIVED_TABLES
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_analysis.trace_file import RECORD_HINT, connect, first_line
+from rlscope_analysis.training import RELATIONS as TRAINING
 from rlscope_analysis.window import window_of
 from rlscope_analysis.wording import printable
 
@@ -30,7 +33,9 @@ if TYPE_CHECKING:
 DATABASE = "trace"
 """The name under which a file is attached: trace.main.thread is its own table."""
 _WORD_LENGTH = 40
-_ON_DEMAND = re.compile(r"\b(iteration|critical_path|critical_path_coded)\b", re.IGNORECASE)
+# What only stands there once it is asked for.
+_PATH = ("iteration", "_steady_iteration", "critical_path", "critical_path_coded")
+_ON_DEMAND = re.compile(rf"\b({'|'.join(_PATH + FINDINGS + TRAINING)})\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +94,11 @@ class Trace:
         """
         # Brings numpy along.
         from rlscope_analysis.critical_path.path import add_critical_path
+        from rlscope_analysis.training.relations import remove_training
 
         with self._telling("the critical path cannot be worked out"):
+            remove_findings(self.connection)
+            remove_training(self.connection)
             add_critical_path(self, per=per)
             return self.connection.sql("FROM critical_path")
 
@@ -99,22 +107,33 @@ class Trace:
 
         TraceError where that cannot be.
         """
-        if not _ON_DEMAND.search(query) or not self._mentions(query):
+        mentioned = self._mentioned(query)
+        if not mentioned:
             return
         with self._telling("the critical path cannot be worked out"):
-            is_there = "SELECT 1 FROM duckdb_tables() WHERE table_name = 'critical_path_coded'"
-            if not self.connection.execute(is_there).fetchall():
+            if not self._has("critical_path_coded"):
                 self.critical_path()
+            if not mentioned.isdisjoint(FINDINGS) and not self._has("limit_time"):
+                add_findings(self.connection)
+            if not mentioned.isdisjoint(TRAINING) and not self._has("training_process"):
+                from rlscope_analysis.training.relations import add_training
 
-    def _mentions(self, query: str) -> bool:
-        """Tell whether it is one of their names, or a query that reads one of them."""
-        if _ON_DEMAND.fullmatch(query):
-            return True
+                add_training(self)
+
+    def _has(self, table: str) -> bool:
+        is_there = "SELECT 1 FROM duckdb_tables() WHERE table_name = $1"
+        return bool(self.connection.execute(is_there, [table]).fetchall())
+
+    def _mentioned(self, query: str) -> set[str]:
+        """Return which of their names it is, or reads."""
+        found = {name.lower() for name in _ON_DEMAND.findall(query)}
+        if not found or query.lower() in found:
+            return found
         try:
             names = self.connection.get_table_names(query)
         except duckdb.Error:
-            return True
-        return any(_ON_DEMAND.fullmatch(name) for name in names)
+            return found
+        return found & {name.lower() for name in names}
 
     @contextmanager
     def _telling(self, what: str) -> Iterator[None]:

@@ -246,7 +246,7 @@ def test_a_calibration_far_off_is_a_finding_of_the_next_trace(
     done = rlscope("-o", trace, "--", "true")
     assert done.returncode == 0, done.stderr
     assert "warning: the calibration contradicts other measurements: " in done.stderr
-    told = rlscope("summarize", trace).stdout
+    told = rlscope("summarize", trace, "--all").stdout
     assert "the overhead of call is doubtful: the calibration says " in told
 
 

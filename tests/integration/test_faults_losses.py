@@ -106,7 +106,7 @@ def test_the_summary_tells_losses_and_their_remedy(
     recorder.signal(signal.SIGCONT)
     # Without --strict a trace with losses is a trace that was saved.
     assert recorder.wait() == 0
-    table = rlscope("summarize", trace)
+    table = rlscope("summarize", trace, "--all")
     assert table.returncode == 0
     assert re.search(r"losses +dropped: [\d,]+ records, ring cpu \d+ cycle\n", table.stdout)
     assert "hint: --ring-mib 2\n" in table.stdout

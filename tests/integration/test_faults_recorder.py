@@ -118,7 +118,7 @@ def test_a_killed_recorder_leaves_a_spool(
     assert query(trace, "SELECT count(*) > 20 FROM thread_state") == [(True,)]
     assert_conserved(trace)
 
-    summary = rlscope("summarize", trace)
+    summary = rlscope("summarize", trace, "--all")
     assert summary.returncode == 0
     assert "warning: the recording of this trace was cut off" in summary.stdout
     assert "truncated: 1 record, threads alive when the recorder was killed" in summary.stdout

@@ -188,7 +188,7 @@ def test_probes_whose_records_never_arrived_are_told(
     of_nothing = "SELECT event FROM calibration WHERE code = 'no_event_then'"
     assert query(whole, of_nothing) == []
     assert ("call",) in query(dropped, of_nothing)
-    told = rlscope("summarize", dropped).stdout
+    told = rlscope("summarize", dropped, "--all").stdout
     assert "the overhead of call is doubtful: the OS kernel counted " in told
     assert "the trace holds no such event then" in told
 

@@ -74,7 +74,7 @@ def test_a_changed_library_is_in_the_trace(
     assert query(trace, SIMULATIONS) == [(simulations,)]
     assert query(trace, "SELECT count(*) FROM mark") == [(0,)]
     assert "warning: automatic phases are incomplete: the adapter of gymnasium.core" in said
-    summary = run("summarize", str(trace), library=tmp_path).stdout
+    summary = run("summarize", str(trace), "--all", library=tmp_path).stdout
     assert "operation:phases of python" in summary
     assert what in summary
 
@@ -85,7 +85,7 @@ def test_nothing_is_said_of_a_library_as_we_know_it(tmp_path: Path) -> None:
     assert query(trace, FAILURES) == []
     assert query(trace, SIMULATIONS) == [(6,)]
     assert "phases" not in said
-    assert "operation:phases" not in run("summarize", str(trace), library=tmp_path).stdout
+    assert "operation:phases" not in run("summarize", str(trace), "--all", library=tmp_path).stdout
 
 
 @pytest.mark.parametrize(("core", "level"), [(WHOLE, "ok"), (RENAMED_METHOD, "warning")])

@@ -58,4 +58,4 @@ def test_the_first_recorder_keeps_the_ranges(
     told = query(second, "SELECT measured, code FROM capture WHERE kind = 'operation'")
     assert {measured for measured, _ in told} == {False}
     assert all(str(code).startswith("other_recorder") for _, code in told)
-    assert "another recorder" in rlscope("summarize", second).stdout
+    assert "another recorder" in rlscope("summarize", second, "--all").stdout

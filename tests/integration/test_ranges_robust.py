@@ -208,7 +208,7 @@ def test_another_tool_in_the_environment_stays(tmp_path: Path) -> None:
     assert "operations are not recorded: another tool listens to NVTX" in done.stderr
     assert "unset it" in done.stderr
     assert operation_capture(trace)[0][0] is False
-    summary = rlscope("summarize", trace)
+    summary = rlscope("summarize", trace, "--all")
     assert "another tool listens to NVTX" in summary.stdout
 
 
@@ -315,5 +315,5 @@ def test_attaching_without_the_shim_says_so(
     recorder.wait_to_say("operations are not recorded")
     assert recorder.stop() == 0
     assert operation_capture(trace)[0][0] is False
-    assert "operation" in rlscope("summarize", trace).stdout
+    assert "operation" in rlscope("summarize", trace, "--all").stdout
     os.kill(target.pid, signal.SIGTERM)

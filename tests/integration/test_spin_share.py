@@ -188,7 +188,7 @@ def test_the_summary_names_it(tmp_path: Path, launch: Launch) -> None:
     until(lambda: program.events("python"), what="Python is found")
     program.finished()
     assert query(trace, "SELECT measured FROM capture WHERE kind = 'cpu_sample'") == [(True,)]
-    done = rlscope("summarize", trace)
+    done = rlscope("summarize", trace, "--all")
     assert done.returncode == 0
     assert re.search(r"finding .* is spinning", done.stdout)
     # In the table of buckets too.

@@ -51,7 +51,7 @@ def traced(trace: Path, record: Callable[..., Recorder], command: list[str]) -> 
         assert recorder.wait() == 0, recorder.words()
     finally:
         target.close()
-    done = rlscope("summarize", trace)
+    done = rlscope("summarize", trace, "--all")
     assert done.returncode == 0, done.stderr
     return " ".join(done.stdout.split())
 

@@ -258,7 +258,7 @@ def test_a_kind_of_event_without_a_cost_leaves_its_rows_open(tmp_path: Path) -> 
         assert rows == [("(unannotated)", MS - 1000, 400), ("step", 1000, None)]
         summary = summarize(opened)
     assert summary.overhead.reason == note("no_cost_of", events=["sample"])
-    assert note("cost_not_measured", event="sample", hits=1) in summary.findings
+    assert note("cost_not_measured", event="sample", hits=1) in summary.observations
 
 
 def test_where_nobody_knows_who_ran_nothing_is_corrected(tmp_path: Path) -> None:

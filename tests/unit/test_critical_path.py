@@ -421,15 +421,15 @@ class TestLimits:
         found = {row["code"]: row for row in self.limits(builder)}
         # Of the last two: the first is left out.
         assert {code: row["time_ns"] for code, row in found.items()} == {
-            "simulation": 60,
-            "backpropagation": 60,
+            "simulation_bound": 60,
+            "learner_bound": 60,
             "message_overhead": 2 * 10 + 2 * 5 + 20 + 40,
             "cpu_wait": 14,
         }
         assert sum(row["share"] for row in found.values()) == pytest.approx(1)
         # 60 of 102 + 122 ns: shares of 30/102 and 30/122.
         error = math.sqrt(((30 - 60 / 224 * 102) ** 2 + (30 - 60 / 224 * 122) ** 2) * 2) / 224
-        low, high = found["backpropagation"]["low_share"], found["backpropagation"]["high_share"]
+        low, high = found["learner_bound"]["low_share"], found["learner_bound"]["high_share"]
         # Two of them: Student's t with one degree of freedom; no share is less than 0.
         assert (low, high) == pytest.approx((0, 60 / 224 + 12.706 * error))
 
@@ -441,7 +441,7 @@ class TestLimits:
                 builder.operation(thread, start, start + 20, "simulation", source="auto")
                 builder.operation(thread, start + 20, start + 30, "backpropagation", source="auto")
         found = {row["code"]: row["time_ns"] for row in self.limits(builder)}
-        assert found == {"simulation": 40, "backpropagation": 20}
+        assert found == {"serial_simulation": 40, "learner_bound": 20}
 
     def test_one_iteration_has_no_interval(self, builder: TraceBuilder) -> None:
         builder.thread(builder.process(pid=1), states=[run(10)])

@@ -352,7 +352,7 @@ def test_a_planted_fault_is_told(
     builder.path = tmp_path / "trace.duckdb"
     fault(builder)
     with open_trace(builder.write()) as trace:
-        said = map(sentence_of, summarize(trace).findings)
+        said = map(sentence_of, summarize(trace).observations)
         findings = [one for one in said if "overhead of call" in one]
         used = trace.sql("SELECT DISTINCT quality FROM calibration WHERE used").fetchall()
         query = "SELECT DISTINCT code FROM calibration WHERE quality = 'doubtful'"

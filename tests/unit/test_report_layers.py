@@ -94,37 +94,24 @@ def test_people_see_the_error_beside_the_share_and_no_empty_column(trace: Trace)
     assert "±: standard error" in shown
 
 
-def test_the_summary_points_out_spinning_and_the_worker(trace: Trace) -> None:
+def test_the_summary_points_out_spinning(trace: Trace) -> None:
     summary = summarize(trace)
-    spinning, waiting = map(sentence_of, summary.findings)
+    (spinning,) = map(sentence_of, summary.observations)
     assert spinning.startswith("75.0 ± ")
     assert "train (pid 10)" in spinning
-    assert waiting.startswith("thread train/10 waits 49.5 % of its lifetime for worker 3 (pid 11)")
     found = answer_of(summary, top=1)
     document = json.loads("".join(json_renderer.render(found)))
-    assert document["findings"] == [spinning, waiting]
-    assert f"finding    {spinning}\n" in text.render(found, limit=5)
+    assert document["observations"] == [spinning]
+    assert f"observed   {spinning}\n" in text.render(found, limit=5)
 
 
-def test_the_summary_points_out_who_had_the_gil(builder: TraceBuilder) -> None:
-    waiting = builder.thread(
-        1, tid=12, name="env", states=[run(10), sleep(80), woken(5, by=1), run(5)]
-    )
-    builder.wait(waiting, 10, 90, "gil")
-    with open_trace(builder.write()) as trace:
-        assert sentence_of(summarize(trace).findings[-1]) == (
-            "thread env/12 waits 80.0 % of its lifetime for the GIL, 80.0 % while thread train/10"
-            " had it; see --view gil"
-        )
-
-
-def test_a_trace_without_either_points_out_nothing(builder: TraceBuilder) -> None:
+def test_a_trace_without_spinning_points_out_nothing(builder: TraceBuilder) -> None:
     quiet = TraceBuilder(builder.path)
     for kind in KINDS:
         quiet.capture(kind)
     quiet.thread(quiet.process(pid=1, end_ns=10), states=[run(10)])
     with open_trace(quiet.write()) as trace:
-        assert summarize(trace).findings == ()
+        assert summarize(trace).observations == ()
 
 
 def test_dropped_functions_are_told(builder: TraceBuilder) -> None:

@@ -427,14 +427,16 @@ def app() -> Typer:
 
 def test_command_prints_every_format(app: Typer, runner: CliRunner, tmp_path: Path) -> None:
     path = str(two_processes(tmp_path / "trace.duckdb").write())
-    assert "whole trace" in runner.invoke(app, [path]).stdout
+    assert "what to try first" not in runner.invoke(app, [path, "--view", "cpu"]).stdout
+    assert "whole trace" not in runner.invoke(app, [path]).stdout
+    assert "whole trace" in runner.invoke(app, [path, "--all"]).stdout
     assert (
         json.loads(runner.invoke(app, [path, "--format", "json"]).stdout)["schema_version"]
         == SCHEMA_VERSION
     )
     assert runner.invoke(app, [path, "--format", "csv"]).stdout.count("\n") == 4
-    assert "... 1 more" in runner.invoke(app, [path, "--rows", "1"]).stdout
-    assert "... 1 more" not in runner.invoke(app, [path, "--rows", "1", "--all"]).stdout
+    assert "... 1 more" in runner.invoke(app, [path, "--all", "--rows", "1"]).stdout
+    assert "... 1 more" not in runner.invoke(app, [path, "--all"]).stdout
     assert runner.invoke(app, [path, "--format", "xml"]).exit_code == 2
 
 
@@ -458,7 +460,6 @@ def test_command_shows_operations(app: Typer, runner: CliRunner, tmp_path: Path)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--per", "learn"], "--per says what an iteration is"),
         (["--by", "operation", "--view", "cpu"], "exclude each other"),
         (["--view", "cpu", "--per", "learn"], "--per says what an iteration is"),
     ],

@@ -53,23 +53,26 @@ SELECT
   coalesce(from_device_id, -1)::INTEGER, coalesce(from_stream_id, -1)::BIGINT
 FROM _flow_sync ORDER BY 1, 2, 3
 """
-_RELATIONS = (("VIEW", "critical_path"), ("TABLE", "critical_path_coded"), ("TABLE", "iteration"))
+_RELATIONS = (
+    ("VIEW", "critical_path"), ("TABLE", "critical_path_coded"), ("VIEW", "_steady_iteration"),
+    ("TABLE", "iteration"),
+)  # fmt: skip
 # Causes outside the life of a thread: unknown, before_trace.
 _OUTSIDE = (0, 19)
 # A segment of a thread lies in one piece of the path. Of the other pieces there is none: those on a
 # GPU, and those outside the life of their thread (unknown, before_trace).
-_STORE_SQL = """
+_STORE_SQL = f"""
 INSERT INTO critical_path_coded
 SELECT
   p.iteration_id, s.start_ns, s.end_ns, s.thread_id, NULL, NULL, s.path_id, s.layer, p.cause,
   p.by_thread_id, p.wait, p.waiter_thread_id
-FROM _path_segment AS s ASOF JOIN (FROM _path_piece WHERE cause NOT IN (0, 19)) AS p
+FROM _path_segment AS s ASOF JOIN (FROM _path_piece WHERE cause NOT IN {_OUTSIDE}) AS p
   ON p.thread_id = s.thread_id AND p.start_ns <= s.start_ns
 UNION ALL
 SELECT
   p.iteration_id, p.start_ns, p.end_ns, p.thread_id, NULL, NULL, 0, 0, p.cause,
   p.by_thread_id, p.wait, p.waiter_thread_id
-FROM _path_piece AS p WHERE p.thread_id IS NOT NULL AND p.cause IN (0, 19)
+FROM _path_piece AS p WHERE p.thread_id IS NOT NULL AND p.cause IN {_OUTSIDE}
 UNION ALL
 SELECT
   p.iteration_id, p.start_ns, p.end_ns, NULL, a.device_id, nullif(a.stream_id, -1),
@@ -79,8 +82,8 @@ JOIN _path_activity AS a ON a.number = p.activity
 ASOF LEFT JOIN _operation_change AS o
   ON o.thread_id = a.launch_thread_id AND o.ts_ns <= a.launch_ns
 WHERE p.thread_id IS NULL
-ORDER BY ALL
-"""
+ORDER BY 1, 2
+"""  # noqa: S608 - numbers of our own
 
 
 def add_critical_path(trace: OpenTrace, *, per: str | None = None) -> None:

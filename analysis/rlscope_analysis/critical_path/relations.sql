@@ -15,6 +15,14 @@ COMMENT ON COLUMN iteration.source IS 'How it was found: phases (from the end of
 COMMENT ON COLUMN iteration.name IS 'The range that counts as one; NULL: source is not range';
 COMMENT ON COLUMN iteration.is_first IS 'Whether it is the first of all, which is slower in most programs';
 
+-- The first one is slower in most programs: left out where there are enough others.
+CREATE OR REPLACE VIEW _steady_iteration AS
+SELECT iteration_id, end_ns - start_ns AS time_ns FROM iteration
+WHERE NOT is_first OR (SELECT count(*) FROM iteration) < 3;
+COMMENT ON VIEW _steady_iteration IS 'Private: may change without notice. The iterations but the first, where there are enough';
+COMMENT ON COLUMN _steady_iteration.iteration_id IS 'The iteration';
+COMMENT ON COLUMN _steady_iteration.time_ns IS 'How long it took';
+
 CREATE OR REPLACE TABLE critical_path_coded (
   iteration_id INTEGER, start_ns BIGINT, end_ns BIGINT,
   thread_id INTEGER, device_id INTEGER, stream_id BIGINT,

@@ -1,13 +1,9 @@
 -- What an iteration spent its time on, beside the mean of the typical ones: those whose duration is in
 -- the middle half. {iteration_id} is the iteration.
-WITH candidate AS (
-  -- The first is slower in most programs.
-  SELECT iteration_id, end_ns - start_ns AS time_ns FROM iteration
-  WHERE NOT is_first OR (SELECT count(*) FROM iteration) < 3
-), typical AS (
-  SELECT iteration_id FROM candidate
-  WHERE time_ns BETWEEN (SELECT quantile_disc(time_ns, 0.25) FROM candidate)
-    AND (SELECT quantile_disc(time_ns, 0.75) FROM candidate)
+WITH typical AS (
+  SELECT iteration_id FROM _steady_iteration
+  WHERE time_ns BETWEEN (SELECT quantile_disc(time_ns, 0.25) FROM _steady_iteration)
+    AND (SELECT quantile_disc(time_ns, 0.75) FROM _steady_iteration)
 ), part AS (
   SELECT
     process_id, device_id, operation, cause,

@@ -37,11 +37,17 @@ def render(
     Lines are as wide as the numbers need, also where that is more than `width`.
     """
     head = "".join(f"{line}\n" for line in _head_lines(answer))
+    head += "".join(_lines(answer.opening))
     tables = [
         render_table(table, limit=limit, width=width, is_terminal=is_terminal)
         for table in answer.tables
     ]
-    return "\n".join([head, *tables] if head else tables)
+    foot = ["".join(_lines(answer.closing))] if answer.closing else []
+    return "\n".join([*([head] if head else []), *tables, *foot])
+
+
+def _lines(notes: Iterable[Note]) -> Iterator[str]:
+    return (f"{harmless(sentence_of(said))}\n" for said in notes)
 
 
 def render_table(

@@ -80,6 +80,26 @@ REPORTS = {
             by_iteration=True,
         ),
         Report(
+            "findings",
+            "what limits the iterations and can be helped, with the most that can be gained",
+            hidden=("process_id", "of_path"),
+            notes=(("what", "limit"),),
+            by_iteration=True,
+        ),
+        Report(
+            "phases",
+            "what the leading thread did from the first iteration to the last, by phase",
+            additive=("time_ns", "share"),
+            by_iteration=True,
+        ),
+        Report(
+            "processes",
+            "what each process did from the first iteration to the last; queue and waits: of its"
+            " leading thread",
+            hidden=("process_id",),
+            by_iteration=True,
+        ),
+        Report(
             "critical-path",
             "critical path of the iterations: where it is, and what takes the time",
             additive=("time_ns", "share", "per_iteration_ns"),

@@ -101,6 +101,10 @@ class Answer:
     """What JSON says of the trace and of the question: values, dataclasses, notes."""
     head: tuple[tuple[str, str | Note], ...] = ()
     """The same for people: what it is, and the words."""
+    opening: tuple[Note, ...] = ()
+    """For people: lines before the tables."""
+    closing: tuple[Note, ...] = ()
+    """Lines after them."""
     is_complete: bool = True
     """False: the recording was cut off."""
     facts_hold_rows: bool = False

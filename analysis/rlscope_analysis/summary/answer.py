@@ -28,7 +28,7 @@ _COUNTS = {
 }  # fmt: skip
 _FACTS = (
     "trace", "schema_version", "is_complete", "started_realtime_ns", "duration_ns", "window",
-    "meta", "losses", "notes", "findings", "overhead",
+    "meta", "losses", "notes", "observations", "overhead",
 )  # fmt: skip
 _LATENCIES = {of.name: f"run_queue_{of.name}" for of in fields(Latency)}
 _COLUMNS = (

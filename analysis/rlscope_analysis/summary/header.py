@@ -31,7 +31,7 @@ def head_lines(summary: Summary) -> Iterable[tuple[str, str | Note]]:
     yield "overhead", overhead_note(summary.overhead)
     yield from loss_lines(summary.losses)
     yield from (("note", limits) for limits in summary.notes)
-    yield from (("finding", finding) for finding in summary.findings)
+    yield from (("observed", said) for said in summary.observations)
 
 
 def _facts(summary: Summary) -> Iterable[tuple[str, str | Note]]:

@@ -81,7 +81,7 @@ def overhead_note(found: OverheadSummary) -> Note:
     return note("overhead", **asdict(found)) if found.cpu_ns else note("nothing_paid")
 
 
-def cost_findings(trace: Trace) -> Iterable[Note]:
+def cost_observations(trace: Trace) -> Iterable[Note]:
     """Yield what contradicts the costs: they are subtracted all the same, with this warning."""
     yield from (note("doubtful_cost", **row) for row in run_records(trace, _DOUBT_SQL))
     if cost_gap(trace) is None:

@@ -13,10 +13,10 @@ from rlscope_analysis.reports.answer import answer
 from rlscope_analysis.result.note import Note, note
 from rlscope_analysis.schema.vocabulary import WAKER_THREAD
 from rlscope_analysis.summary import queries
-from rlscope_analysis.summary.findings import findings
 from rlscope_analysis.summary.gpu import GpuSummary, gpu_summary
 from rlscope_analysis.summary.losses import losses_of
 from rlscope_analysis.summary.notes import fault_notes, site_notes, unmeasured_notes
+from rlscope_analysis.summary.observations import observations
 from rlscope_analysis.summary.overhead import OverheadSummary, overhead_of
 from rlscope_analysis.summary.values import (
     Latency,
@@ -67,7 +67,7 @@ def _threads_sql(trace: Trace) -> str:
 class _Rest:
     """What a summary tells that no pass over the states is needed for."""
 
-    findings: tuple[Note, ...]
+    observations: tuple[Note, ...]
     overhead: OverheadSummary
     gpu: GpuSummary
     reports: tuple[Answer, ...]
@@ -77,7 +77,7 @@ class _Rest:
 
 def _read_rest(trace: Trace) -> _Rest:
     return _Rest(
-        findings=tuple(findings(trace)),
+        observations=tuple(observations(trace)),
         overhead=overhead_of(trace),
         gpu=gpu_summary(partial(_fetch, trace)),
         reports=tuple(_reports(trace)),
@@ -132,7 +132,7 @@ class _Reader:
             is_complete=meta.get("ended_cleanly") != "false",
             losses=losses_of(self.trace),
             notes=tuple(self._notes(every_thread, meta)),
-            findings=self.rest.findings,
+            observations=self.rest.observations,
             has_states=self._has_states(processes),
             total=_total(every_thread, latency.get((queries.OVER_ALL, None), _NO_LATENCY), wakers),
             processes=processes,

@@ -149,8 +149,8 @@ class Summary:
     is_complete: bool
     losses: tuple[Loss, ...]
     notes: tuple[Note, ...]
-    findings: tuple[Note, ...]
-    """What stands out: spinning, waiting for other processes."""
+    observations: tuple[Note, ...]
+    """What stands out beside what limits the iterations: spinning, idle GPUs."""
     has_states: bool
     """Whether the thread states of any process were measured."""
     total: Measures

@@ -14,6 +14,8 @@ from rlscope_analysis.damage import damage_told
 from rlscope_analysis.operations.answer import answer_of as answer_of_operations
 from rlscope_analysis.operations.of_operation import REPORTS_OF_OPERATION, of_operation
 from rlscope_analysis.operations.report import report_operations
+from rlscope_analysis.overview.answer import answer_of as first_screen
+from rlscope_analysis.overview.answer import answer_with, overview
 from rlscope_analysis.reports import REPORTS, Report
 from rlscope_analysis.reports.answer import answer
 from rlscope_analysis.result.table import Answer
@@ -27,6 +29,8 @@ from rlscope_trace.cli.output import write_file, write_stdout
 from rlscope_trace.errors import UsageError
 from rlscope_trace.privileges import invoking_identity
 from rlscope_trace.rights import become_saver
+
+_ROWS = 20
 
 
 class Grouping(str, Enum):
@@ -53,10 +57,8 @@ def summarize(  # noqa: PLR0913 - one parameter per option
         str | None,
         typer.Option(
             metavar="OPERATION",
-            help="With --by operation, --view limits and --view critical-path: the operation"
-            " that counts as an iteration. Else, with --by operation, the"
-            " outermost one called iteration, step, update or epoch, or the automatic phase"
-            " simulation.",
+            help="The operation that counts as an iteration. Else updates of the model are, or"
+            " the outermost one called iteration, step, update or epoch.",
             show_default=False,
         ),
     ] = None,
@@ -94,9 +96,16 @@ def summarize(  # noqa: PLR0913 - one parameter per option
         ),
     ] = None,
     rows: Annotated[
-        int, typer.Option(min=1, help="Rows in the table: of threads, those that ran longest.")
-    ] = 20,
-    every: Annotated[bool, typer.Option("--all", help="List every row in the table.")] = False,
+        int | None,
+        typer.Option(
+            min=1,
+            help="Rows in each table (20): of threads, those that ran longest.",
+            show_default=False,
+        ),
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Tell everything, and list every row in each table.")
+    ] = False,
     top: Annotated[int, typer.Option(min=0, help="Wakers shown of each thread.")] = 3,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write to this file.", show_default=False)
@@ -106,7 +115,7 @@ def summarize(  # noqa: PLR0913 - one parameter per option
     """Show where the time of each process and thread went; docs/summary.md explains the numbers."""
     report = _report(view, by, per)
     _check_operation(report, operation)
-    limit = None if every else rows
+    limit = rows or (None if every else _ROWS)
     if output is not None:
         become_saver(invoking_identity(), output)
     with (
@@ -117,7 +126,8 @@ def summarize(  # noqa: PLR0913 - one parameter per option
     ):
         if report is not None and operation is not None:
             report = of_operation(opened, report, operation)
-        found = _ask(opened, report, per=per, top=top)
+        is_first_look = not every and output_format is AnswerFormat.TABLE
+        found = _ask(opened, report, per=per, top=top, is_first_look=is_first_look)
         chunks = list(render(found, output_format, limit=limit, to_file=output is not None))
     if output is None:
         write_stdout(chunks, is_data=output_format is AnswerFormat.CSV)
@@ -142,10 +152,9 @@ def _report(view: str | None, by: Grouping | None, per: str | None) -> Report | 
     if by is not None and view not in {None, by.value}:
         raise UsageError(f"--by {by.value} and --view {view} exclude each other", hint="give one")
     name = view if by is None else by.value
-    is_about_iterations = name is not None and REPORTS[name].by_iteration
-    if per is not None and not is_about_iterations:
+    if per is not None and name is not None and not REPORTS[name].by_iteration:
         raise UsageError(
-            "--per says what an iteration is in --by operation and --view critical-path only",
+            f"--per says what an iteration is, and --view {name} is not about iterations",
             hint=f"--by operation --per {shlex.quote(per)}",
         )
     return None if name is None else REPORTS[name]
@@ -160,9 +169,14 @@ def _check_operation(report: Report | None, operation: str | None) -> None:
     )
 
 
-def _ask(trace: Trace, report: Report | None, *, per: str | None, top: int) -> Answer:
+def _ask(
+    trace: Trace, report: Report | None, *, per: str | None, top: int, is_first_look: bool
+) -> Answer:
     if report is None:
-        return answer_of(compute(trace), top=top)
+        told = overview(trace, per=per)
+        if is_first_look:
+            return first_screen(told)
+        return answer_with(told, answer_of(compute(trace), top=top))
     if report.name == Grouping.OPERATION.value:
         return answer_of_operations(report_operations(trace, per=per))
     if report.by_iteration:

@@ -11,7 +11,7 @@ from rlscope_analysis.renderers import text
 from rlscope_analysis.reports import REPORTS
 from rlscope_analysis.reports.answer import answer
 from rlscope_analysis.schema.facts.fact import Fact
-from rlscope_analysis.summary import gpu_findings
+from rlscope_analysis.summary import gpu_observations
 from rlscope_analysis.summary.read import summarize
 from rlscope_analysis.trace import open_trace
 from trace_builder import TraceBuilder, run, sleep
@@ -52,27 +52,27 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
 
 
 def test_the_summary_says_what_nvidia_smi_would_say(trace: Trace) -> None:
-    findings = list(map(sentence_of, summarize(trace).findings))
+    observed = list(map(sentence_of, summarize(trace).observations))
     assert (
         "nvidia-smi would say 97.0 % of host GPU 0; kernels of the traced programs ran 4.0 % of"
         " these 0.900 s; see --view utilization"
-    ) in findings
+    ) in observed
     # 9 gaps of 96 ms; the launching thread stepped for 60 of each and slept for the rest.
     assert (
         "no GPU worked for train (pid 7) 95.6 % of the 0.904 s from its first to its last GPU"
         " work; meanwhile the launching threads were in simulator 62.5 %, sleeping 37.5 % of that;"
         " see --view gpu-idle"
-    ) in findings
+    ) in observed
 
 
 def test_of_very_many_activities_the_summary_leaves_out_the_reasons(
     trace: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu_findings, "_MOST_ACTIVITIES", 9)  # the trace has 10
+    monkeypatch.setattr(gpu_observations, "_MOST_ACTIVITIES", 9)  # the trace has 10
     assert (
         "no GPU worked for train (pid 7) 95.6 % of the 0.904 s from its first to its last GPU"
         " work; see --view gpu-idle"
-    ) in list(map(sentence_of, summarize(trace).findings))
+    ) in list(map(sentence_of, summarize(trace).observations))
 
 
 def records(trace: Trace, name: str) -> list[dict[str, Any]]:
@@ -123,7 +123,7 @@ def test_a_machine_without_a_gpu_gets_no_line(tmp_path: Path) -> None:
     kinds = {note.named.get("kind") for note in summary.notes}
     assert "gpu_activity" in kinds
     assert "counter" not in kinds
-    assert summary.findings == ()
+    assert summary.observations == ()
 
 
 def test_no_share_is_held_against_programs_that_were_not_all_seen(tmp_path: Path) -> None:
@@ -139,6 +139,6 @@ def test_no_share_is_held_against_programs_that_were_not_all_seen(tmp_path: Path
         for number in range(10):
             builder.counter(number * 100 * MS, 97)
         with open_trace(builder.write()) as opened:
-            findings = list(map(sentence_of, summarize(opened).findings))
-        found.append([said for said in findings if said.startswith("nvidia-smi would say")])
+            observed = list(map(sentence_of, summarize(opened).observations))
+        found.append([said for said in observed if said.startswith("nvidia-smi would say")])
     assert [len(told) for told in found] == [1, 0]

@@ -57,8 +57,8 @@ ORDER BY g.idle_ns DESC, g.process_id LIMIT {_LINES}
 _NO_REASONS = "(SELECT 0 AS process_id, NULL::VARCHAR AS bucket, 0 AS time_ns)"
 
 
-def gpu_findings(trace: Trace) -> Iterable[Note]:
-    """Yield one note for each finding."""
+def gpu_observations(trace: Trace) -> Iterable[Note]:
+    """Yield one note for each."""
     ((activities, has_readings),) = run_query(trace, _ANY_SQL).rows
     if has_readings:
         yield from (note("utilization", **row) for row in run_records(trace, _UTILIZATION_SQL))

@@ -1,0 +1,309 @@
+"""The catalogue: what can limit an iteration, one entry per code.
+
+The order is that of the rules: a piece of the critical path counts for the first whose rule holds.
+docs/findings.md is made from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# What takes less than this of the critical path is not worth advice.
+_LEAST = 0.02
+# A phase limits the iterations where it takes this much: some phase is always the largest.
+_BOUND = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One code: its rule, what it means, and what helps."""
+
+    code: str
+    rule: str | None
+    """SQL over a piece of the critical path: findings/pieces.sql has the columns. None: it takes
+    its part of the time of others, in findings/shares.sql."""
+    what: str
+    """What takes the time; the subject is who has it."""
+    remedy: str | None = None
+    evidence: str = ""
+    """A query that shows it: `rlscope-trace sql TRACE "..."`."""
+    least_share: float | None = None
+    """It is a finding from this share of the critical path on; None: it is none."""
+    proof: str = "--view critical-path"
+    """Options of `summarize` that show more of it."""
+
+
+def _grouped(columns: str, condition: str) -> str:
+    return (
+        f"SELECT {columns}, sum(duration_ns) / 1e6 AS ms FROM critical_path"  # noqa: S608 - our own
+        f" WHERE {condition} GROUP BY ALL ORDER BY ms DESC"
+    )
+
+
+def _pieces(code: str, columns: str = "process_id, operation, cause") -> str:
+    return (
+        f"SELECT {columns}, sum(duration_ns) / 1e6 AS ms FROM limit_piece"  # noqa: S608 - our own
+        f" WHERE code = '{code}' GROUP BY ALL ORDER BY ms DESC"
+    )
+
+
+_FUNCTIONS = (
+    "SELECT s.leaf, count(*) AS samples FROM limit_piece AS p JOIN cpu_sample AS c"
+    " ON c.thread_id = p.thread_id AND c.ts_ns >= p.start_ns AND c.ts_ns < p.end_ns"
+    " JOIN stack AS s USING (stack_id) WHERE p.code = '{code}' GROUP BY ALL ORDER BY samples DESC"
+)
+
+
+CATALOG = (
+    Limit(
+        "lost",
+        "cause = 'lost'",
+        "has no records: they were lost",
+        "record again with a larger --ring",
+        "SELECT kind, code, count FROM trace_stat",
+    ),
+    Limit(
+        "gil_contention",
+        "cause = 'gil'",
+        "waits for the GIL while another thread has it",
+        "move the other thread's work into a process",
+        _grouped("thread_id AS has_it, waiter_thread_id AS waits, operation", "cause = 'gil'"),
+        _LEAST,
+        proof="--view gil",
+    ),
+    Limit(
+        "spin_oversubscribed",
+        "(cause = 'cpu_taken' AND cpu_had_by_own_process)"
+        " OR (cause = 'running' AND sampled_layer = 'spin')",
+        "has more threads than CPUs: they spin, or take the CPUs of each other",
+        "OMP_NUM_THREADS=1, torch.set_num_threads(1)",
+        _pieces("spin_oversubscribed", "process_id, thread_id, cause"),
+        _LEAST,
+        proof="--view cpu",
+    ),
+    Limit(
+        "cpu_contention",
+        "cause = 'cpu_taken'",
+        "waits for a CPU that another process of the program has",
+        "fewer processes and threads, or more CPUs",
+        _grouped("process_id, by_process_id", "cause = 'cpu_taken'"),
+        _LEAST,
+        proof="--view cpu",
+    ),
+    Limit(
+        "cpu_taken_by_others",
+        "cause = 'cpu_taken_by_other'",
+        "waits for a CPU that a program outside of the trace has",
+        "stop that program, or give this one own CPUs",
+        _pieces("cpu_taken_by_others", "process_id"),
+        _LEAST,
+    ),
+    Limit(
+        "cgroup_throttled",
+        "cause = 'cgroup_quota'",
+        "may not run: the CPU quota of its cgroup is used up",
+        "raise the CPU limit of the container",
+        _pieces("cgroup_throttled", "process_id"),
+        _LEAST,
+    ),
+    Limit(
+        "cpu_wait",
+        "cause = 'cpu_wait'",
+        "waits for a CPU on which no traced thread runs: it wakes up, or another program has it",
+    ),
+    Limit(
+        "timer_sleep",
+        "cause = 'timer'",
+        "sleeps, or waits until a timeout",
+        "wait for events instead; no sleeps, no frame limit",
+        _grouped("process_id, thread_id, operation", "cause = 'timer'"),
+        _LEAST,
+        proof="--view blocked",
+    ),
+    Limit(
+        "blocking_io",
+        "cause = 'disk'",
+        "waits for a disk or a device",
+        "write in the background, less often, without fsync",
+        _grouped("process_id, thread_id, operation", "cause = 'disk'"),
+        _LEAST,
+        proof="--view blocked",
+    ),
+    Limit(
+        "memory_pressure",
+        "cause = 'blocked'",
+        "is held by the OS kernel, as where memory is short or being mapped",
+        "less memory per process; see /proc/pressure/memory",
+        _grouped("process_id, thread_id, operation", "cause = 'blocked'"),
+        0.05,
+    ),
+    Limit(
+        "lock_contention",
+        "cause = 'lock' OR (wait = 'lock' AND waiter_process_id <> process_id"
+        " AND phase IS DISTINCT FROM 'simulation')",
+        "waits for a lock",
+        "hold it shorter, or give each process its own",
+        _pieces("lock_contention"),
+        _LEAST,
+        proof="--view blocked",
+    ),
+    Limit(
+        "collective_wait",
+        "is_collective OR (cause = 'network' AND phase = 'backpropagation')"
+        " OR (learns AND NOT is_lead)",
+        "waits for other ranks in a collective operation",
+        "equal work for all ranks; overlap communication",
+        _pieces("collective_wait"),
+        _LEAST,
+    ),
+    Limit(
+        "gpu_bound",
+        "cause IN ('gpu', 'gpu_queue', 'gpu_wait')",
+        "waits for work of the GPU",
+        "lower precision, fused kernels, a faster GPU",
+        "SELECT name, count(*) AS kernels, sum(duration_ns) / 1e6 AS ms FROM gpu_activity"
+        " GROUP BY ALL ORDER BY ms DESC",
+        _BOUND,
+        proof="--view kernel",
+    ),
+    Limit(
+        "sync_in_step",
+        "cause = 'sync' OR (is_launching AND queue_is_empty AND syncs_often)",
+        "waits for the GPU again and again, so that the two take turns",
+        "no .item(), .cpu(), synchronize() in the loop",
+        "SELECT name, count(*) AS calls, sum(duration_ns) / 1e6 AS ms FROM cuda_call"
+        " WHERE name LIKE '%ynchronize%' OR name LIKE '%emcpy%' GROUP BY ALL ORDER BY ms DESC",
+        _LEAST,
+        proof="--view idle",
+    ),
+    Limit(
+        "launch_bound",
+        "cause = 'launch_latency' OR layer = 'cuda_api' OR (is_launching AND queue_is_empty)",
+        "launches work that the GPU has done before the next is there",
+        "torch.compile, CUDA graphs, larger batches",
+        "SELECT call_name, count(*) AS launches, avg(queue_ns) / 1e3 AS queue_us FROM launch"
+        " GROUP BY ALL ORDER BY launches DESC",
+        _LEAST,
+        proof="--view launch",
+    ),
+    Limit(
+        "other_wait",
+        "cause NOT IN ('running', 'not_measured')",
+        "waits for something else",
+    ),
+    Limit(
+        "message_overhead",
+        "(is_lead AND has_workers AND phase = 'simulation' AND layer IS DISTINCT FROM 'simulator')"
+        " OR (NOT is_lead AND simulates AND phase IS NULL)",
+        "sends to workers and receives from them: the simulation itself is elsewhere",
+        "larger messages, shared memory, or SyncVectorEnv",
+        _pieces("message_overhead"),
+        _LEAST,
+        proof="--view peer",
+    ),
+    Limit(
+        "straggler",
+        None,
+        "is waited for while the other workers have finished",
+        "equal work for all workers, or asynchronous ones",
+        "SELECT process_id, sum(running_ns) / 1e6 AS ms FROM thread_time"
+        " GROUP BY ALL ORDER BY ms DESC",
+        _LEAST,
+        proof="--view thread",
+    ),
+    Limit(
+        "idle_workers",
+        None,
+        "works while other workers wait for their turn",
+        "start all workers before waiting for any",
+        "SELECT process_id, sum(running_ns) / 1e6 AS ms FROM thread_time"
+        " GROUP BY ALL ORDER BY ms DESC",
+        _LEAST,
+        proof="--view peer",
+    ),
+    Limit(
+        "serial_simulation",
+        "phase = 'simulation' AND is_lead",
+        "runs the environment itself, and nothing beside",
+        "a faster environment, or worker processes",
+        _FUNCTIONS.format(code="serial_simulation"),
+        _BOUND,
+        proof="--view operation-functions",
+    ),
+    Limit(
+        "simulation_bound",
+        "phase = 'simulation'",
+        "runs environments, which the learner waits for",
+        "more workers and CPUs, or a faster environment",
+        _pieces("simulation_bound"),
+        _BOUND,
+    ),
+    Limit(
+        "inference_bound",
+        "phase = 'inference'",
+        "asks the policy for actions",
+        "larger batches of observations, a smaller policy",
+        _FUNCTIONS.format(code="inference_bound"),
+        _BOUND,
+        proof="--view operation-functions",
+    ),
+    Limit(
+        "learner_bound",
+        "phase = 'backpropagation'",
+        "updates the model",
+        "fewer epochs, larger minibatches, torch.compile",
+        _FUNCTIONS.format(code="learner_bound"),
+        _BOUND,
+        proof="--view operation-functions",
+    ),
+    Limit(
+        "data_bound",
+        "phase = 'data'",
+        "handles samples: buffers, returns, advantages",
+        "vectorize it, or do it in workers",
+        _FUNCTIONS.format(code="data_bound"),
+        0.2,
+        proof="--view operation-functions",
+    ),
+    Limit(
+        "worker_bound",
+        "NOT is_lead",
+        "runs code that the leading process waits for",
+        "more workers, or less for them to do",
+        _FUNCTIONS.format(code="worker_bound"),
+        _BOUND,
+    ),
+    Limit(
+        "python_overhead",
+        "sampled_layer = 'python'",
+        "runs Python code that is in no phase",
+        "vectorize it with numpy or torch",
+        _FUNCTIONS.format(code="python_overhead"),
+        0.05,
+        proof="--view functions",
+    ),
+    Limit("other_code", "true", "runs code that is in no phase"),
+    Limit(
+        "worker_start_up",
+        None,
+        "waits for workers that start: they import and build their environments",
+        "import less in workers; forkserver with preload",
+        "SELECT process_id, min(start_ns) AS first_step FROM operation"
+        " WHERE name = 'simulation' GROUP BY ALL",
+        0.3,
+        proof="--view functions",
+    ),
+    Limit(
+        "start_up",
+        None,
+        "starts: imports, models and environments, before the first phase",
+        "import less; cache what is built and compiled",
+        "SELECT min(i.start_ns) - min(p.start_ns) AS start_up_ns FROM iteration AS i"
+        " JOIN process AS p USING (process_id)",
+        0.5,
+        proof="--view functions",
+    ),
+)  # fmt: skip
+"""Every code: what a screen lists, and what counts the pieces."""
+
+BY_CODE = {limit.code: limit for limit in CATALOG}

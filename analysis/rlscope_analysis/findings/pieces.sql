@@ -1,0 +1,118 @@
+-- Which limit each piece of the critical path counts for: the first one of the catalogue whose rule holds.
+-- The rules are put where the CASE is; what they may ask of a piece is in `fact`.
+CREATE TABLE limit_piece AS
+WITH RECURSIVE phase AS (
+  -- The innermost phase that each stack of operations is in.
+  SELECT
+    path_id,
+    CASE WHEN name IN ('simulation', 'inference', 'backpropagation', 'data') THEN name END AS phase
+  FROM operation_path WHERE parent_path_id IS NULL
+  UNION ALL
+  SELECT
+    p.path_id,
+    CASE WHEN p.name IN ('simulation', 'inference', 'backpropagation', 'data') THEN p.name ELSE a.phase END
+  FROM operation_path AS p JOIN phase AS a ON a.path_id = p.parent_path_id
+), lead AS (
+  SELECT DISTINCT process_id, thread_id FROM iteration
+), acting AS (
+  SELECT t.process_id, o.thread_id, o.start_ns, o.end_ns
+  FROM operation_coded AS o
+  JOIN operation_path AS p ON p.path_id = o.path_id
+  JOIN thread AS t ON t.thread_id = o.thread_id
+  WHERE p.name = 'simulation'
+), simulating AS (
+  SELECT DISTINCT process_id FROM acting
+), learning AS (
+  SELECT DISTINCT t.process_id
+  FROM operation_coded AS o
+  JOIN operation_path AS p ON p.path_id = o.path_id
+  JOIN thread AS t ON t.thread_id = o.thread_id
+  WHERE p.name = 'backpropagation'
+), worker AS (
+  -- Processes that the leading one waits for inside its own simulation.
+  SELECT DISTINCT c.process_id
+  FROM critical_path AS c
+  ASOF JOIN acting AS a ON a.thread_id = c.waiter_thread_id AND a.start_ns <= c.start_ns
+  WHERE c.start_ns < a.end_ns AND c.process_id NOT IN (SELECT process_id FROM lead)
+    AND c.waiter_thread_id IN (SELECT thread_id FROM lead)
+), change AS (
+  SELECT thread_id, ts_ns, path_id FROM _operation_change
+), sample AS (
+  SELECT s.thread_id, s.ts_ns, s.layer, coalesce(o.path_id, 0) AS path_id
+  FROM (SELECT thread_id, ts_ns, layer FROM cpu_sample) AS s
+  ASOF LEFT JOIN change AS o ON o.thread_id = s.thread_id AND o.ts_ns <= s.ts_ns
+), arrived AS (
+  -- Had its GPU finished all that the process had asked for when it was asked for this?
+  SELECT
+    a.process_id, l.from_thread_id AS thread_id, l.from_ns AS ts_ns,
+    coalesce(max(a.end_ns) OVER (
+      PARTITION BY a.process_id, a.device_id ORDER BY a.start_ns, a.end_ns
+      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) <= l.from_ns, true) AS is_empty
+  FROM gpu_activity_coded AS a
+  JOIN _flow_launch AS l
+    ON l.process_id = a.process_id AND l.correlation_id = a.correlation_id AND l.to_ns = a.start_ns
+    AND l.to_device_id = a.device_id AND l.to_stream_id IS NOT DISTINCT FROM a.stream_id
+  WHERE a.kind <> 5
+), habit AS (
+  SELECT
+    r.process_id,
+    count(*) FILTER (WHERE r.is_empty) >= 0.9 * count(*) AS queue_is_empty,
+    any_value(coalesce(s.syncs, 0)) >= 0.1 * count(*) AS syncs_often
+  FROM arrived AS r
+  LEFT JOIN (SELECT process_id, count(*) AS syncs FROM _flow_sync GROUP BY ALL) AS s
+    ON s.process_id = r.process_id
+  GROUP BY r.process_id
+), launch_gap AS (
+  -- Between two launches that follow each other within a millisecond a thread is launching.
+  SELECT thread_id, ts_ns, next_ns FROM (
+    SELECT
+      thread_id, ts_ns, lead(ts_ns) OVER (PARTITION BY thread_id ORDER BY ts_ns) AS next_ns
+    FROM (SELECT DISTINCT thread_id, ts_ns FROM arrived)
+  ) WHERE next_ns - ts_ns <= 1000000
+), collective AS (
+  SELECT a.device_id, a.stream_id, a.start_ns, a.end_ns
+  FROM gpu_activity_coded AS a JOIN string AS s ON s.string_id = a.name_id
+  WHERE s.value ILIKE '%nccl%'
+), fact AS (
+  SELECT
+    c.*,
+    p.phase,
+    c.process_id IN (SELECT process_id FROM lead) AS is_lead,
+    EXISTS (FROM worker) AS has_workers,
+    c.process_id IN (SELECT process_id FROM simulating) AS simulates,
+    c.process_id IN (SELECT process_id FROM learning) AS learns,
+    w.process_id AS waiter_process_id,
+    c.by_process_id = c.process_id AS cpu_had_by_own_process,
+    s.layer AS sampled_layer,
+    g.thread_id IS NOT NULL AND c.start_ns < g.next_ns AND c.cause = 'running' AS is_launching,
+    coalesce(h.queue_is_empty, false) AS queue_is_empty,
+    coalesce(h.syncs_often, false) AS syncs_often,
+    n.device_id IS NOT NULL AND c.start_ns < n.end_ns AND c.cause = 'gpu' AS is_collective
+  FROM critical_path AS c
+  LEFT JOIN phase AS p ON p.path_id = c.path_id
+  LEFT JOIN thread AS w ON w.thread_id = c.waiter_thread_id
+  LEFT JOIN habit AS h ON h.process_id = c.process_id
+  ASOF LEFT JOIN sample AS s
+    ON s.thread_id = c.thread_id AND s.path_id = c.path_id AND s.ts_ns <= c.end_ns
+  ASOF LEFT JOIN launch_gap AS g ON g.thread_id = c.thread_id AND g.ts_ns <= c.start_ns
+  ASOF LEFT JOIN collective AS n
+    ON n.device_id = c.device_id AND n.stream_id = c.stream_id AND n.start_ns <= c.start_ns
+)
+SELECT
+  iteration_id, start_ns, end_ns, duration_ns, process_id, thread_id, device_id, operation, cause,
+  CASE
+    {rules}
+  END AS code
+FROM fact;
+COMMENT ON TABLE limit_piece IS 'Each piece of the critical path, and the limit that it counts for: docs/findings.md';
+COMMENT ON COLUMN limit_piece.iteration_id IS 'The iteration';
+COMMENT ON COLUMN limit_piece.start_ns IS 'Start of the piece';
+COMMENT ON COLUMN limit_piece.end_ns IS 'End of the piece';
+COMMENT ON COLUMN limit_piece.duration_ns IS 'Its length';
+COMMENT ON COLUMN limit_piece.process_id IS 'The process that the path is in; NULL: it is on a GPU';
+COMMENT ON COLUMN limit_piece.thread_id IS 'The thread that it is on; NULL: it is on a GPU';
+COMMENT ON COLUMN limit_piece.device_id IS 'The GPU that it is on; NULL: it is on a thread';
+COMMENT ON COLUMN limit_piece.operation IS 'The innermost operation open there';
+COMMENT ON COLUMN limit_piece.cause IS 'What took the time: critical_path';
+COMMENT ON COLUMN limit_piece.code IS 'The limit: docs/findings.md explains each';

@@ -1,0 +1,199 @@
+-- The time of each limit by iteration, its share with an interval, and the findings. Of the catalogue it is
+-- given each code with its place, and the least share of a finding.
+CREATE TABLE limit_time AS
+WITH span AS (
+  SELECT min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM iteration
+  WHERE iteration_id IN (SELECT iteration_id FROM _steady_iteration)
+), held AS (
+  SELECT iteration_id, code, process_id, sum(duration_ns)::BIGINT AS time_ns
+  FROM limit_piece
+  WHERE iteration_id IN (SELECT iteration_id FROM _steady_iteration)
+  GROUP BY ALL
+), waited_for AS (
+  SELECT process_id, sum(time_ns) AS time_ns FROM held
+  WHERE code IN ('simulation_bound', 'worker_bound') GROUP BY process_id
+), sibling AS (
+  SELECT q.process_id
+  FROM process AS q
+  WHERE EXISTS (FROM waited_for) AND q.parent_process_id IN (
+    SELECT p.parent_process_id FROM process AS p JOIN waited_for AS w ON w.process_id = p.process_id
+  ) AND q.process_id NOT IN (SELECT process_id FROM iteration)
+), ran AS (
+  SELECT
+    t.process_id,
+    sum(least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns)) AS time_ns
+  FROM thread_state_coded AS s
+  JOIN (SELECT thread_id, process_id FROM thread WHERE process_id IN (FROM sibling)) AS t
+    ON t.thread_id = s.thread_id
+  JOIN span AS w ON s.start_ns < w.end_ns AND s.end_ns > w.start_ns
+  WHERE s.state = 0
+  GROUP BY t.process_id
+), crew AS (
+  -- Helpers that hardly run, as the resource tracker of multiprocessing, are no workers.
+  SELECT
+    process_id, time_ns,
+    count(*) OVER () AS workers, sum(time_ns) OVER () AS all_ns, max(time_ns) OVER () AS most_ns
+  FROM ran QUALIFY time_ns >= 0.01 * max(time_ns) OVER ()
+), split AS (
+  -- Of the path in a worker: the part by which it has more work than the others have on average. Of the
+  -- rest, the part that would be over if all worked at once, as far as there are CPUs.
+  SELECT
+    c.process_id,
+    CASE WHEN o.straggled >= 0.25 THEN o.straggled ELSE 0 END AS straggled,
+    CASE WHEN o.idled >= 0.25 AND o.straggled < 0.25 THEN o.idled ELSE 0 END AS idled
+  FROM crew AS c
+  CROSS JOIN (
+    SELECT sum(time_ns) AS time_ns FROM waited_for WHERE process_id IN (SELECT process_id FROM crew)
+  ) AS path
+  CROSS JOIN LATERAL (
+    SELECT
+      1 - (c.all_ns - c.time_ns) / (c.workers - 1) / nullif(c.time_ns, 0) AS straggled,
+      1 - greatest(c.most_ns, c.all_ns / (
+        SELECT coalesce(sum(
+          coalesce(try_cast(split_part(part, '-', 2) AS INTEGER), try_cast(part AS INTEGER))
+          - try_cast(split_part(part, '-', 1) AS INTEGER) + 1
+        ), c.workers)
+        FROM (
+          SELECT unnest(string_split(regexp_replace(value, '[^0-9,-]', '', 'g'), ',')) AS part
+          FROM meta WHERE key = 'cpus_allowed'
+        )
+      )) / nullif(path.time_ns, 0) AS idled
+  ) AS o
+  WHERE c.workers > 1
+), parted AS (
+  SELECT
+    h.iteration_id, h.code, h.process_id, h.time_ns,
+    (h.time_ns * coalesce(s.straggled, 0))::BIGINT AS straggled_ns,
+    (h.time_ns * coalesce(s.idled, 0))::BIGINT AS idled_ns
+  FROM held AS h
+  LEFT JOIN split AS s
+    ON s.process_id = h.process_id AND h.code IN ('simulation_bound', 'worker_bound')
+)
+SELECT iteration_id, code, process_id, time_ns - straggled_ns - idled_ns AS time_ns FROM parted
+UNION ALL SELECT iteration_id, 'straggler', process_id, straggled_ns FROM parted WHERE straggled_ns > 0
+UNION ALL SELECT iteration_id, 'idle_workers', process_id, idled_ns FROM parted WHERE idled_ns > 0;
+COMMENT ON TABLE limit_time IS 'How long each limit held up each iteration: they add up to its duration. Without the first iteration, where there are three or more';
+COMMENT ON COLUMN limit_time.iteration_id IS 'The iteration';
+COMMENT ON COLUMN limit_time.code IS 'The limit: docs/findings.md explains each';
+COMMENT ON COLUMN limit_time.process_id IS 'The process that the path is in; NULL: it is on a GPU';
+COMMENT ON COLUMN limit_time.time_ns IS 'For how long';
+
+CREATE VIEW limit_share AS
+WITH listed (code, place, least_share) AS (
+  VALUES {limits}
+), steady AS (
+  SELECT i.iteration_id, i.end_ns - i.start_ns AS time_ns
+  FROM iteration AS i JOIN _steady_iteration AS s ON s.iteration_id = i.iteration_id
+), whole AS (
+  SELECT sum(time_ns) AS time_ns, count(*) AS iterations FROM steady
+), held AS (
+  SELECT iteration_id, code, sum(time_ns) AS time_ns FROM limit_time GROUP BY ALL
+), mostly AS (
+  SELECT code, arg_max(process_id, (time_ns, -process_id)) AS process_id
+  FROM (SELECT code, process_id, sum(time_ns) AS time_ns FROM limit_time GROUP BY ALL)
+  GROUP BY code
+), total AS (
+  SELECT code, sum(time_ns)::BIGINT AS time_ns FROM held GROUP BY code
+), quantile AS (
+  -- Of Student's t, for 95 %: by degrees of freedom, from 11 on by its expansion (good to 0.002).
+  SELECT CASE
+    WHEN iterations <= 11 THEN
+      [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228][iterations - 1]
+    ELSE 1.96 + 2.3722 / (iterations - 1) + 2.8225 / pow(iterations - 1, 2)
+  END AS t
+  FROM whole
+), spread AS (
+  -- How far the share of an iteration is from that of all: the error of a ratio.
+  SELECT
+    t.code, sqrt(sum(pow(coalesce(h.time_ns, 0) - t.time_ns / w.time_ns * s.time_ns, 2))
+      * w.iterations / nullif(w.iterations - 1, 0)) / w.time_ns AS error
+  FROM total AS t CROSS JOIN whole AS w CROSS JOIN steady AS s
+  LEFT JOIN held AS h ON h.code = t.code AND h.iteration_id = s.iteration_id
+  GROUP BY t.code, w.iterations, w.time_ns
+)
+SELECT
+  t.code, l.place, l.least_share, t.time_ns, t.time_ns / w.time_ns AS share,
+  CASE WHEN e.error IS NOT NULL THEN greatest(0, t.time_ns / w.time_ns - q.t * e.error) END AS low_share,
+  CASE WHEN e.error IS NOT NULL THEN least(1, t.time_ns / w.time_ns + q.t * e.error) END AS high_share,
+  t.time_ns / w.iterations AS per_iteration_ns, m.process_id
+FROM total AS t
+CROSS JOIN whole AS w
+CROSS JOIN quantile AS q
+JOIN spread AS e ON e.code = t.code
+JOIN listed AS l ON l.code = t.code
+JOIN mostly AS m ON m.code = t.code;
+COMMENT ON VIEW limit_share IS 'What part of the critical path each limit has, over all iterations but the first: the shares add up to 1';
+COMMENT ON COLUMN limit_share.code IS 'The limit: docs/findings.md explains each';
+COMMENT ON COLUMN limit_share.place IS 'Its place in the catalogue';
+COMMENT ON COLUMN limit_share.least_share IS 'From which share on it is a finding; NULL: it is none';
+COMMENT ON COLUMN limit_share.time_ns IS 'For how long it held the iterations up';
+COMMENT ON COLUMN limit_share.share IS 'The same as a part of them: at most so much shorter they can get by it';
+COMMENT ON COLUMN limit_share.low_share IS 'Lower end of the 95 % interval over many more iterations like these; NULL: there is one only';
+COMMENT ON COLUMN limit_share.high_share IS 'Upper end of it';
+COMMENT ON COLUMN limit_share.per_iteration_ns IS 'time_ns per iteration';
+COMMENT ON COLUMN limit_share.process_id IS 'The process with most of it; NULL: a GPU';
+
+CREATE VIEW finding AS
+WITH listed (code, place, least_share) AS (
+  VALUES {limits}
+), led AS (
+  SELECT p.process_id, p.start_ns, p.end_ns, min(i.start_ns) AS first_ns
+  FROM iteration AS i JOIN process AS p ON p.process_id = i.process_id
+  WHERE i.source <> 'whole'
+  GROUP BY ALL HAVING bool_or(i.is_first)
+), begun AS (
+  -- Workers that ran longer before their first step than after it.
+  SELECT p.process_id, any_value(p.start_ns) AS start_ns, any_value(p.first_ns) AS end_ns
+  FROM (
+    SELECT q.process_id, any_value(q.start_ns) AS start_ns, min(o.start_ns) AS first_ns
+    FROM operation_coded AS o
+    JOIN operation_path AS n ON n.path_id = o.path_id
+    JOIN thread AS t ON t.thread_id = o.thread_id
+    JOIN process AS q ON q.process_id = t.process_id
+    WHERE n.name = 'simulation' AND q.parent_process_id IN (SELECT process_id FROM led)
+    GROUP BY q.process_id
+  ) AS p
+  JOIN (
+    SELECT t.process_id, s.start_ns, s.end_ns FROM thread_state_coded AS s
+    JOIN thread AS t ON t.thread_id = s.thread_id WHERE s.state = 0
+  ) AS r ON r.process_id = p.process_id
+  GROUP BY p.process_id
+  HAVING coalesce(sum(r.end_ns - r.start_ns) FILTER (WHERE r.end_ns <= p.first_ns), 0)
+    > coalesce(sum(r.end_ns - r.start_ns) FILTER (WHERE r.end_ns > p.first_ns), 0)
+), starting AS (
+  SELECT
+    l.process_id, l.end_ns - l.start_ns AS life_ns, l.first_ns - l.start_ns AS start_ns,
+    coalesce((
+      SELECT greatest(least(max(end_ns), l.first_ns) - greatest(min(start_ns), l.start_ns), 0)
+      FROM begun HAVING count(*) > 0
+    ), 0) AS workers_ns,
+    (SELECT min(process_id) FROM begun) AS worker_process_id
+  FROM led AS l
+), other AS (
+  SELECT 'start_up' AS code, start_ns - workers_ns AS time_ns, life_ns, process_id FROM starting
+  UNION ALL
+  SELECT 'worker_start_up', workers_ns, life_ns, worker_process_id FROM starting
+)
+SELECT
+  f.code, f.share, f.low_share, f.high_share, f.time_ns, f.process_id, p.pid, p.name, f.of_path
+FROM (
+  SELECT code, place, share, low_share, high_share, time_ns, process_id, true AS of_path
+  FROM limit_share WHERE share >= least_share
+  UNION ALL
+  SELECT o.code, l.place, o.time_ns / o.life_ns, NULL, NULL, o.time_ns, o.process_id, false
+  FROM other AS o JOIN listed AS l ON l.code = o.code
+  -- Under a second a start is not worth advice.
+  WHERE o.time_ns >= l.least_share * o.life_ns AND o.time_ns >= 1000000000
+) AS f
+LEFT JOIN process AS p ON p.process_id = f.process_id
+ORDER BY f.share DESC, f.place;
+COMMENT ON VIEW finding IS 'What limits the iterations and can be helped, the largest share first: docs/findings.md';
+COMMENT ON COLUMN finding.code IS 'What it is: docs/findings.md explains each';
+COMMENT ON COLUMN finding.share IS 'The most that can be gained, as a part of the iterations; where of_path is not: of the life of the leading process';
+COMMENT ON COLUMN finding.low_share IS 'Lower end of the 95 % interval over many more iterations like these; NULL: not known';
+COMMENT ON COLUMN finding.high_share IS 'Upper end of it';
+COMMENT ON COLUMN finding.time_ns IS 'The same as time, in this trace';
+COMMENT ON COLUMN finding.process_id IS 'The process with most of it; NULL: a GPU';
+COMMENT ON COLUMN finding.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';
+COMMENT ON COLUMN finding.name IS 'Its name';
+COMMENT ON COLUMN finding.of_path IS 'Whether it is a part of the critical path; false: of what comes before it';

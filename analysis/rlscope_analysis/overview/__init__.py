@@ -1,0 +1,1 @@
+"""The first screen of `summarize`: what limits the run, and what to try; docs/summary.md."""

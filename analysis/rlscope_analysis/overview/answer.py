@@ -1,0 +1,277 @@
+"""The first screen as an answer: three tables, with a verdict above them and the losses below."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlscope_analysis.errors import TraceError
+from rlscope_analysis.findings.catalog import BY_CODE
+from rlscope_analysis.overview.values import Overview
+from rlscope_analysis.query import run_query, run_records
+from rlscope_analysis.result.column import Column, Scale, Unit
+from rlscope_analysis.result.note import Note, note
+from rlscope_analysis.result.table import Answer, Table
+from rlscope_analysis.summary.gpu import gpu_summary
+from rlscope_analysis.summary.losses import losses_of
+from rlscope_analysis.summary.overhead import overhead_of
+from rlscope_analysis.window import SPAN_SQL, asked_window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rlscope_analysis.trace import Trace
+
+# So much fits on a screen of 25 lines.
+_PHASES, _PROCESSES, _FINDINGS = 5, 4, 3
+# A process that used less than this of the CPU time needs no phase.
+_LEAST_CPU_SHARE = 0.1
+_PACE_SQL = """
+SELECT
+  count(*) AS iterations, any_value(source) AS source, any_value(name) AS name,
+  avg(end_ns - start_ns) AS mean_ns, quantile_disc(end_ns - start_ns, 0.99) AS p99_ns,
+  (
+    SELECT min(i.start_ns) - min(p.start_ns)
+    FROM iteration AS i JOIN process AS p ON p.process_id = i.process_id WHERE i.source <> 'whole'
+  ) AS start_up_ns
+FROM iteration WHERE iteration_id IN (SELECT iteration_id FROM _steady_iteration)
+"""
+_LARGEST_SQL = "SELECT code, share FROM limit_share ORDER BY share DESC, place LIMIT 1"
+_MACHINE_SQL = """
+SELECT
+  (SELECT count(*) FROM process) AS processes,
+  (SELECT value FROM meta WHERE key = 'cpus_allowed') AS cpus,
+  (SELECT arg_min(command, process_id) FROM process) AS command,
+  (SELECT any_value(value) FROM meta WHERE key = 'ended_cleanly') AS ended_cleanly,
+  (
+    SELECT bool_and(code IS NOT DISTINCT FROM 'cuda_not_initialised')
+    FROM capture WHERE kind = 'gpu_activity'
+  ) AS is_gpu_unused
+"""
+
+
+def overview(trace: Trace, *, per: str | None = None) -> Overview:
+    """Find out what the first screen says.
+
+    per: the range that counts as an iteration; TraceError where none is called so. Where else the
+    critical path cannot be worked out, the reason stands for what it would tell.
+    """
+    if per is not None:
+        trace.critical_path(per=per)
+    (machine,) = run_records(trace, _MACHINE_SQL)
+    ((first_ns, last_ns),) = run_query(trace, SPAN_SQL).rows
+    common: dict[str, Any] = {
+        "machine": machine,
+        "is_complete": machine["ended_cleanly"] != "false",
+        "duration_ns": None if first_ns is None else last_ns - first_ns,
+        "losses": losses_of(trace),
+        "overhead": overhead_of(trace),
+        "gpu": gpu_summary(lambda query: list(run_query(trace, query).rows)),
+        "window": asked_window(trace.connection),
+    }
+    ask = partial(_records, trace)
+    try:
+        (pace,) = ask(_PACE_SQL)
+        found = ask("FROM finding")
+        largest = ask(_LARGEST_SQL)
+        phases = ask("FROM training_phase")
+        processes = ask("FROM training_process")
+    except TraceError as error:
+        return Overview(**common, reason=str(error))
+    return Overview(
+        **common,
+        pace=pace,
+        findings=tuple(map(_finding, found)),
+        largest=largest[0] if largest else None,
+        phases=tuple(phases),
+        processes=tuple(processes),
+    )
+
+
+def _records(trace: Trace, query: str) -> list[dict[str, Any]]:
+    return list(run_records(trace, query))
+
+
+def _finding(row: dict[str, Any]) -> dict[str, Any]:
+    limit = BY_CODE[row["code"]]
+    return {
+        "code": row["code"],
+        "share": row["share"],
+        "low": row["low_share"],
+        "high": row["high_share"],
+        "of": "critical path" if row["of_path"] else "life of the leading process",
+        "where": {"process_id": row["process_id"], "pid": row["pid"], "process": row["name"]},
+        "evidence": limit.evidence,
+        "remedy": limit.remedy,
+    }
+
+
+def answer_of(told: Overview) -> Answer:
+    """Lay the first screen out."""
+    tables = () if told.pace is None else tuple(_tables(told))
+    return Answer(
+        tables=tables,
+        data=Table("phases", "", (), []),
+        facts=_facts(told),
+        opening=tuple(_opening(told)),
+        closing=tuple(_closing(told)),
+        is_complete=told.is_complete,
+    )
+
+
+def answer_with(told: Overview, summary: Answer) -> Answer:
+    """Put the first screen above a summary of everything."""
+    first = answer_of(told)
+    return replace(
+        summary,
+        tables=(*first.tables, *summary.tables),
+        facts={**summary.facts, **first.facts},
+        opening=first.opening,
+    )
+
+
+def _facts(told: Overview) -> dict[str, Any]:
+    return {
+        "verdict": verdict(told) if told.pace else None,
+        "iterations": told.pace,
+        "findings": told.findings,
+        "phases": told.phases,
+        "training_processes": told.processes,
+    }
+
+
+def _tables(told: Overview) -> Iterable[Table]:
+    lead = next((row for row in told.processes if row["is_lead"]), None)
+    if told.phases:
+        yield _phases(told, lead)
+    others = [row for row in told.processes if not row["is_lead"]]
+    if others:
+        yield _processes(told, others)
+    if told.findings:
+        yield _findings(told)
+
+
+def _phases(told: Overview, lead: dict[str, Any] | None) -> Table:
+    who = lead["role"] if lead else "main"
+    columns = (
+        Column("operation", label=f"where the time of the {who} went", most=40),
+        Column("time_ns", Unit.NS, scale=Scale.SHORT_MS),
+        Column("share", Unit.SHARE, label=""),
+        Column("python_share", Unit.SHARE, label="Python"),
+        Column("native_share", Unit.SHARE, label="native"),
+        Column("queue_share", Unit.SHARE, label="queue"),
+        Column("waits_share", Unit.SHARE, label="waits"),
+        Column("instances", Unit.COUNT, label="count"),
+        Column("each_ns", Unit.NS, label="each", scale=Scale.SHORT_MS),
+    )
+    rows = [tuple(row[column.name] for column in columns) for row in told.phases]
+    return Table("phases", "", columns, rows[:_PHASES])
+
+
+def _processes(told: Overview, others: list[dict[str, Any]]) -> Table:
+    roles = {row["process_id"]: _role(row) for row in told.processes}
+    columns = (
+        Column("process", label="the other processes", most=40),
+        Column("cpu_share", Unit.SHARE, label="CPU"),
+        Column("queue_share", Unit.SHARE, label="queue"),
+        Column("waits_share", Unit.SHARE, label="waits"),
+        Column("for", label="for"),
+    )
+    shown = others if len(others) <= _PROCESSES else others[: _PROCESSES - 1]
+    rows = [
+        (
+            _role(row), row["cpu_share"], row["queue_share"], row["waits_share"],
+            roles.get(row["waits_for_process_id"], "-"),
+        )
+        for row in shown
+    ]  # fmt: skip
+    if len(others) > len(shown):
+        rest = others[len(shown) :]
+        rows.append(
+            (note("more_processes", count=len(rest)), _sum(rest, "cpu_share"), None, None, "")
+        )
+    return Table("processes", "", columns, rows)
+
+
+def _sum(rows: list[dict[str, Any]], name: str) -> float | None:
+    known = [row[name] for row in rows]
+    return None if None in known else sum(known)
+
+
+def _role(row: dict[str, Any]) -> Note:
+    return note("role", role=row["role"], number=row["number"], name=row["name"], pid=row["pid"])
+
+
+def _findings(told: Overview) -> Table:
+    columns = (
+        Column("code", label="what to try first"),
+        Column("share", Unit.SHARE, label="at stake"),
+        Column("remedy"),
+        Column("proof", label="look at"),
+    )
+    rows = [
+        (found["code"], found["share"], found["remedy"], BY_CODE[found["code"]].proof)
+        for found in told.findings[:_FINDINGS]
+    ]
+    return Table("findings", "", columns, rows)
+
+
+def _opening(told: Overview) -> Iterable[Note]:
+    yield note(
+        "traced_program",
+        program=_program(told.machine["command"]),
+        duration_ns=told.duration_ns,
+        window=str(told.window) if told.window else None,
+        processes=told.machine["processes"],
+        cpus=told.machine["cpus"],
+        gpu=asdict(told.gpu),
+        is_gpu_unused=told.machine["is_gpu_unused"],
+        start_up_ns=told.pace["start_up_ns"] if told.pace else None,
+    )
+    yield note("blank")
+    if told.pace is None:
+        yield note("no_verdict", reason=told.reason)
+        return
+    yield verdict(told)
+    lead = next((row for row in told.processes if row["is_lead"]), None)
+    yield note("pace", **told.pace, cpu_share=lead["cpu_share"] if lead else None)
+
+
+def verdict(told: Overview) -> Note:
+    """Say in one sentence what limits the run."""
+    names = {row["process_id"]: _role(row) for row in told.processes}
+    if told.findings:
+        first = told.findings[0]
+        who = names.get(first["where"]["process_id"])
+        return note("verdict", code=first["code"], share=first["share"], of=first["of"], who=who)
+    if told.largest:
+        return note("no_finding", **told.largest)
+    return note("no_thread")
+
+
+def _closing(told: Overview) -> Iterable[Note]:
+    all_ns = sum(row["running_ns"] or 0 for row in told.processes)
+    for row in told.processes:
+        if not row["is_marked"] and (row["running_ns"] or 0) > _LEAST_CPU_SHARE * all_ns:
+            yield note("no_phase", who=_role(row), share=row["running_ns"] / all_ns)
+    yield note(
+        "losses_and_overhead",
+        lost=len(told.losses),
+        records=sum(loss.count or 0 for loss in told.losses),
+        cpu_ns=told.overhead.cpu_ns,
+        overhead_ns=told.overhead.overhead_ns,
+    )
+
+
+def _program(command: str | None) -> str | None:
+    """Name the program as a person would: the script, not its interpreter."""
+    try:
+        words = shlex.split(command or "")
+    except ValueError:
+        words = (command or "").split()
+    if words and Path(words[0]).name.startswith("python"):
+        words = [word for word in words[1:] if not word.startswith("-")] or words
+    return Path(words[0]).name if words else None

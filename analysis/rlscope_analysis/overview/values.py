@@ -1,0 +1,40 @@
+"""What the first screen says, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlscope_analysis.summary.gpu import GpuSummary
+    from rlscope_analysis.summary.overhead import OverheadSummary
+    from rlscope_analysis.summary.values import Loss
+    from rlscope_analysis.window import AskedWindow
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What a first look at a trace should tell."""
+
+    machine: dict[str, Any]
+    """processes: how many; cpus: of the program; command: of the first process."""
+    is_complete: bool
+    """False: the recording was cut off."""
+    duration_ns: int | None
+    losses: tuple[Loss, ...]
+    overhead: OverheadSummary
+    gpu: GpuSummary
+    window: AskedWindow | None
+    pace: dict[str, Any] | None = None
+    """How many iterations, found how, their mean and p99; None: see reason."""
+    findings: tuple[dict[str, Any], ...] = ()
+    """What limits the iterations, the largest share first: code, share, low, high, of, where,
+    evidence, remedy."""
+    largest: dict[str, Any] | None = None
+    """The code with the largest share, finding or not."""
+    phases: tuple[dict[str, Any], ...] = ()
+    """Rows of training_phase."""
+    processes: tuple[dict[str, Any], ...] = ()
+    """Rows of training_process."""
+    reason: str | None = None
+    """Why there is no critical path; None: there is."""

@@ -1,0 +1,2 @@
+-- What limits the iterations and can be helped.
+SELECT *, {'code': code} AS what FROM finding

@@ -1,0 +1,68 @@
+-- What the leading thread did in the iterations, by phase: every instant of them once.
+CREATE TABLE training_phase AS
+WITH RECURSIVE named AS (
+  -- The innermost phase that a stack of operations is in; else its innermost operation.
+  SELECT
+    path_id, name, name IN ('simulation', 'inference', 'backpropagation', 'data') AS is_phase
+  FROM operation_path WHERE parent_path_id IS NULL
+  UNION ALL
+  SELECT
+    p.path_id,
+    CASE WHEN n.is_phase AND p.name NOT IN ('simulation', 'inference', 'backpropagation', 'data', '(lost)')
+      THEN n.name ELSE p.name END,
+    n.is_phase OR p.name IN ('simulation', 'inference', 'backpropagation', 'data')
+  FROM operation_path AS p JOIN named AS n ON n.path_id = p.parent_path_id
+), span AS (
+  SELECT any_value(thread_id) AS thread_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns
+  FROM iteration
+), part AS (
+  SELECT
+    coalesce(n.name, CASE WHEN s.state IN (2, 3) THEN '(waiting)' ELSE '(outside)' END) AS operation, s.start_ns, s.end_ns, s.state,
+    s.end_ns - s.start_ns AS time_ns
+  FROM _lead_segment AS s LEFT JOIN named AS n ON n.path_id = s.path_id
+), sampled AS (
+  SELECT
+    p.operation,
+    count(*) FILTER (WHERE c.layer = 'python') AS in_python, count(c.layer) AS samples
+  FROM (SELECT ts_ns, layer FROM cpu_sample WHERE thread_id = (SELECT thread_id FROM span)) AS c
+  ASOF JOIN part AS p ON p.start_ns <= c.ts_ns
+  WHERE c.ts_ns < p.end_ns
+  GROUP BY p.operation
+), instance AS (
+  SELECT n.name AS operation, count(*) AS instances
+  FROM operation_coded AS o
+  JOIN named AS n ON n.path_id = o.path_id
+  JOIN operation_path AS p ON p.path_id = o.path_id
+  JOIN span AS w ON w.thread_id = o.thread_id AND o.start_ns >= w.start_ns AND o.start_ns < w.end_ns
+  WHERE p.name = n.name
+  GROUP BY n.name
+), added AS (
+  SELECT
+    operation, sum(time_ns)::BIGINT AS time_ns,
+    coalesce(sum(time_ns) FILTER (WHERE state = 0), 0)::BIGINT AS running_ns,
+    coalesce(sum(time_ns) FILTER (WHERE state = 1), 0)::BIGINT AS runnable_ns,
+    coalesce(sum(time_ns) FILTER (WHERE state IN (2, 3)), 0)::BIGINT AS waiting_ns,
+    bool_or(state = 255) AS is_unknown
+  FROM part GROUP BY operation
+)
+SELECT
+  a.operation, a.time_ns, a.time_ns / sum(a.time_ns) OVER () AS share,
+  CASE WHEN NOT a.is_unknown THEN s.in_python / nullif(s.samples, 0) * a.running_ns / nullif(a.time_ns, 0) END AS python_share,
+  CASE WHEN NOT a.is_unknown THEN (1 - s.in_python / nullif(s.samples, 0)) * a.running_ns / nullif(a.time_ns, 0) END AS native_share,
+  CASE WHEN NOT a.is_unknown THEN a.runnable_ns / nullif(a.time_ns, 0) END AS queue_share,
+  CASE WHEN NOT a.is_unknown THEN a.waiting_ns / nullif(a.time_ns, 0) END AS waits_share,
+  i.instances, a.time_ns / i.instances AS each_ns
+FROM added AS a
+LEFT JOIN sampled AS s ON s.operation = a.operation
+LEFT JOIN instance AS i ON i.operation = a.operation
+ORDER BY a.time_ns DESC, a.operation;
+COMMENT ON TABLE training_phase IS 'What the leading thread did in the iterations, by phase; of a program without phases by its own ranges';
+COMMENT ON COLUMN training_phase.operation IS 'The phase; else the innermost range; (outside): neither is open, (waiting): nor does it run';
+COMMENT ON COLUMN training_phase.time_ns IS 'For how long: they add up to the time from the first iteration to the last';
+COMMENT ON COLUMN training_phase.share IS 'The same as a part of that time';
+COMMENT ON COLUMN training_phase.python_share IS 'Part of it on a CPU, in Python code, by samples; NULL: none fell into it';
+COMMENT ON COLUMN training_phase.native_share IS 'Part of it on a CPU, in other code';
+COMMENT ON COLUMN training_phase.queue_share IS 'Part of it waiting for a CPU';
+COMMENT ON COLUMN training_phase.waits_share IS 'Part of it sleeping or blocked';
+COMMENT ON COLUMN training_phase.instances IS 'How many began there; NULL: it is none';
+COMMENT ON COLUMN training_phase.each_ns IS 'time_ns per instance';

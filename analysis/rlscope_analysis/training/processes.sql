@@ -1,0 +1,84 @@
+-- What each process did while the leading one iterated.
+CREATE TABLE training_process AS
+WITH span AS (
+  SELECT any_value(process_id) AS lead_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM iteration
+), marked AS (
+  SELECT
+    t.process_id, bool_or(p.name = 'simulation') AS simulates, bool_or(p.name = 'backpropagation') AS learns
+  FROM operation_coded AS o
+  JOIN operation_path AS p ON p.path_id = o.path_id
+  JOIN thread AS t ON t.thread_id = o.thread_id
+  WHERE p.source <> 'lost'
+  GROUP BY t.process_id
+), state AS (
+  SELECT
+    t.process_id, s.thread_id, s.state, s.waker, s.start_ns AS began_ns,
+    greatest(s.start_ns, w.start_ns) AS start_ns, least(s.end_ns, w.end_ns) AS end_ns
+  FROM thread_state_coded AS s
+  JOIN thread AS t ON t.thread_id = s.thread_id
+  JOIN span AS w ON s.start_ns < w.end_ns AND s.end_ns > w.start_ns
+), ran AS (
+  SELECT process_id, sum(end_ns - start_ns) AS time_ns FROM state WHERE state = 0 GROUP BY process_id
+), queued AS (
+  SELECT thread_id, sum(end_ns - start_ns) AS time_ns FROM state WHERE state = 1 GROUP BY thread_id
+), slept AS (
+  SELECT
+    thread_id, state, end_ns - start_ns AS time_ns,
+    lead(waker) OVER (PARTITION BY thread_id ORDER BY began_ns) AS waker
+  FROM state WHERE thread_id IN (SELECT thread_id FROM _leading_thread)
+), waited AS (
+  SELECT s.thread_id, k.process_id AS for_process_id, sum(s.time_ns) AS time_ns
+  FROM slept AS s
+  JOIN thread AS t ON t.thread_id = s.thread_id
+  JOIN thread AS k ON k.thread_id = s.waker AND k.process_id <> t.process_id
+  WHERE s.state IN (2, 3) GROUP BY ALL
+), longest AS (
+  SELECT thread_id, max(time_ns) AS time_ns, arg_max(for_process_id, (time_ns, -for_process_id)) AS process_id
+  FROM waited GROUP BY thread_id
+), known AS (
+  SELECT
+    p.process_id, p.pid, p.name, l.thread_id, w.end_ns - w.start_ns AS span_ns, w.lead_id,
+    coalesce(m.simulates, false) AS simulates, coalesce(m.learns, false) AS learns,
+    m.process_id IS NOT NULL AS is_marked,
+    CASE WHEN coalesce(c.measured, false) THEN coalesce(r.time_ns, 0) END AS running_ns
+  FROM process AS p
+  JOIN span AS w ON p.start_ns < w.end_ns AND p.end_ns > w.start_ns
+  LEFT JOIN marked AS m ON m.process_id = p.process_id
+  LEFT JOIN ran AS r ON r.process_id = p.process_id
+  LEFT JOIN _leading_thread AS l ON l.process_id = p.process_id
+  LEFT JOIN _measured AS c ON c.process_id = p.process_id AND c.kind = 'thread_state'
+), named AS (
+  SELECT
+    *, process_id = lead_id AS is_lead,
+    CASE
+      WHEN process_id = lead_id THEN CASE WHEN learns THEN 'learner' ELSE 'main' END
+      WHEN learns THEN 'learner'
+      WHEN simulates THEN 'worker'
+      ELSE 'other'
+    END AS role
+  FROM known
+)
+SELECT
+  n.process_id, n.pid, n.name, n.role, n.is_lead, n.is_marked,
+  CASE WHEN n.role = 'worker' THEN row_number() OVER (PARTITION BY n.role ORDER BY n.process_id) - 1 END AS number,
+  n.running_ns, n.running_ns / n.span_ns AS cpu_share,
+  CASE WHEN n.running_ns IS NOT NULL THEN coalesce(q.time_ns, 0) / n.span_ns END AS queue_share,
+  CASE WHEN n.running_ns IS NOT NULL THEN coalesce(g.time_ns, 0) / n.span_ns END AS waits_share,
+  g.process_id AS waits_for_process_id
+FROM named AS n
+LEFT JOIN queued AS q ON q.thread_id = n.thread_id
+LEFT JOIN longest AS g ON g.thread_id = n.thread_id
+ORDER BY n.is_lead DESC, n.role = 'other', n.running_ns DESC NULLS LAST, n.process_id;
+COMMENT ON TABLE training_process IS 'What each process did from the first iteration to the last; queue and waits are those of its leading thread';
+COMMENT ON COLUMN training_process.process_id IS 'The process';
+COMMENT ON COLUMN training_process.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';
+COMMENT ON COLUMN training_process.name IS 'Its name';
+COMMENT ON COLUMN training_process.role IS 'learner (has updates), worker (has environments), main (leads, without updates), other';
+COMMENT ON COLUMN training_process.is_lead IS 'Whether the iterations are its own';
+COMMENT ON COLUMN training_process.is_marked IS 'Whether it has operations';
+COMMENT ON COLUMN training_process.number IS 'Of a worker: which one, from 0; NULL: another role';
+COMMENT ON COLUMN training_process.running_ns IS 'CPU time of all its threads; NULL: not measured';
+COMMENT ON COLUMN training_process.cpu_share IS 'The same as a part of the time: 1 is one CPU';
+COMMENT ON COLUMN training_process.queue_share IS 'Part of the time in which its leading thread waited for a CPU';
+COMMENT ON COLUMN training_process.waits_share IS 'Part in which that waited until a thread of waits_for_process_id woke it';
+COMMENT ON COLUMN training_process.waits_for_process_id IS 'The process it waited for longest; NULL: none';

@@ -1,0 +1,61 @@
+"""Makes the relations of the training: phases of the leading process, and the other processes.
+
+They are about the iterations, from the start of the first to the end of the last.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rlscope_analysis.sweep.segments import segments
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from rlscope_analysis.sweep.segments import OpenTrace
+
+_LEAD_SQL = """
+SELECT thread_id::INTEGER, min(start_ns)::BIGINT, max(end_ns)::BIGINT FROM iteration GROUP BY ALL
+"""
+
+
+def add_training(trace: OpenTrace) -> None:
+    """Make training_phase and training_process, in memory, out of the iterations."""
+    connection = trace.connection
+    remove_training(connection)
+    try:
+        _add_segments(trace)
+        connection.execute(_sql("phases"))
+        connection.execute(_sql("processes"))
+    except BaseException:
+        # What is there in part would be taken for all there is.
+        remove_training(connection)
+        raise
+    finally:
+        connection.execute("DROP TABLE IF EXISTS _lead_segment")
+
+
+def remove_training(connection: duckdb.DuckDBPyConnection) -> None:
+    """Remove them: they are of other iterations."""
+    connection.execute("DROP TABLE IF EXISTS training_phase; DROP TABLE IF EXISTS training_process")
+
+
+def _add_segments(trace: OpenTrace) -> None:
+    """Make _lead_segment: what the leading thread did in the iterations, piece by piece."""
+    columns = trace.connection.execute(_LEAD_SQL).fetchnumpy().values()
+    thread_id, start_ns, end_ns = (np.ascontiguousarray(np.ma.getdata(c)) for c in columns)
+    stream = segments(trace, only=(thread_id, start_ns, end_ns))
+    trace.connection.register("_lead_stream", stream)
+    try:
+        trace.connection.execute("CREATE OR REPLACE TEMP TABLE _lead_segment AS FROM _lead_stream")
+    finally:
+        trace.connection.unregister("_lead_stream")
+
+
+@cache
+def _sql(name: str) -> str:
+    return resources.files(__package__).joinpath(f"{name}.sql").read_text(encoding="utf-8")
