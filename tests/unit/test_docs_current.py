@@ -27,6 +27,7 @@ def test_a_stale_page_is_told_and_mended(tmp_path: object) -> None:
     for name in (
         "scripts/docs",
         "docs/schema.md",
+        "docs/findings.md",
         "analysis/rlscope_analysis",
     ):
         source, target = REPOSITORY / name, copy / name

@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import socket
 import sys
+import tempfile
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -30,6 +31,13 @@ def burn(cpu_ms: float) -> None:
     end_ns = time.thread_time_ns() + int(cpu_ms * 1e6)
     while time.thread_time_ns() < end_ns:
         pass
+
+
+def glue(rounds: int) -> None:
+    """Run Python code, and no call of anything."""
+    total = 0
+    for number in range(rounds):
+        total += number * number % 7
 
 
 def phase(name: str, cpu_ms: float) -> None:
@@ -125,6 +133,109 @@ def networked(iterations: int) -> None:
     server.join()
 
 
+def locked(iterations: int) -> None:
+    """Take a lock in each iteration that another process hardly ever gives back."""
+    lock = multiprocessing.Lock()
+
+    def hold() -> None:
+        while True:
+            with lock:
+                burn(6)
+            # Long enough for whoever waits to get it.
+            time.sleep(0.0005)
+
+    other = multiprocessing.Process(target=hold, daemon=True)
+    other.start()
+
+    def log() -> None:
+        with lock:
+            burn(0.05)
+
+    train(iterations, planted=log)
+    other.kill()
+
+
+def synced(iterations: int) -> None:
+    """Write a checkpoint in each iteration, down to the disk."""
+    with tempfile.NamedTemporaryFile(dir=".") as file:
+
+        def save() -> None:
+            for _ in range(8):
+                file.write(b"state")
+                file.flush()
+                os.fsync(file.fileno())
+
+        train(iterations, planted=save)
+
+
+def crew(iterations: int, cpu_ms: list[float], *, in_turn: bool = False) -> None:
+    """Act with a worker for each of cpu_ms: all at once, or one after the other."""
+    pairs = [multiprocessing.Pipe() for _ in cpu_ms]
+    workers = [
+        multiprocessing.Process(target=work, args=(end, each, 1), daemon=True)
+        for (_, end), each in zip(pairs, cpu_ms, strict=True)
+    ]
+    for worker in workers:
+        worker.start()
+    pipes = [pipe for pipe, _ in pairs]
+    for _ in range(iterations):
+        with nvtx.annotate("iteration"):
+            for _ in range(STEPS):
+                with nvtx.annotate("simulation"):
+                    ask(pipes, in_turn=in_turn)
+            phase("backpropagation", 0.4)
+    for pipe, worker in zip(pipes, workers, strict=True):
+        pipe.send(None)
+        worker.join()
+
+
+def ask(pipes: list[Connection], *, in_turn: bool) -> None:
+    if in_turn:
+        for pipe in pipes:
+            pipe.send([])
+            pipe.recv()
+        return
+    for pipe in pipes:
+        pipe.send([])
+    for pipe in pipes:
+        pipe.recv()
+
+
+def pooled(iterations: int) -> None:
+    """Let another process do what is in no phase."""
+    with multiprocessing.Pool(1) as pool:
+        train(iterations, planted=lambda: pool.apply(burn, (5,)))
+
+
+def imports(cpu_ms: float) -> None:
+    """Start for so long, as with imports, and then train."""
+    burn(cpu_ms)
+    train(40)
+
+
+def importing(pipe: Connection) -> None:
+    burn(1500)
+    work(pipe, 0.02, 1)
+
+
+def slow_workers(iterations: int) -> None:
+    """Act with a worker that takes longer to start than it has work."""
+    pipe, end = multiprocessing.Pipe()
+    worker = multiprocessing.Process(target=importing, args=(end,), daemon=True)
+    worker.start()
+    pipe.send([])
+    pipe.recv()
+    for _ in range(min(iterations, 40)):
+        with nvtx.annotate("iteration"):
+            for _ in range(STEPS):
+                with nvtx.annotate("simulation"):
+                    pipe.send([])
+                    pipe.recv()
+            phase("backpropagation", 0.4)
+    pipe.send(None)
+    worker.join()
+
+
 PROGRAMS: dict[str, Callable[[int], None]] = {
     "simulation": functools.partial(train, simulation=5),
     "backpropagation": functools.partial(train, backpropagation=5),
@@ -134,8 +245,17 @@ PROGRAMS: dict[str, Callable[[int], None]] = {
     "cpu_contention": crowd,
     "message_overhead": functools.partial(vectorized, cpu_ms=0.05, values=50_000),
     "worker_simulation": functools.partial(vectorized, cpu_ms=2, values=10),
-    "other_code": functools.partial(train, planted=lambda: burn(5)),
-    "other_wait": networked,
+    "lock_contention": locked,
+    "blocking_io": synced,
+    "straggler": lambda iterations: crew(iterations, [6, 1, 1]),
+    "idle_workers": lambda iterations: crew(iterations, [2, 2], in_turn=True),
+    "worker_bound": pooled,
+    "data_bound": functools.partial(train, planted=lambda: phase("data", 5)),
+    "start_up": lambda _: imports(2500),
+    "worker_start_up": slow_workers,
+    "balanced": functools.partial(train, simulation=2, inference=2, backpropagation=2),
+    "python_overhead": functools.partial(train, planted=lambda: glue(100_000)),
+    "network_wait": networked,
 }
 
 

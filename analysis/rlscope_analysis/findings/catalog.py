@@ -110,6 +110,11 @@ CATALOG = (
         "cpu_wait",
         "cause = 'cpu_wait'",
         "waits for a CPU on which no traced thread runs: it wakes up, or another program has it",
+        "see what else runs (top), and the CPU quota",
+        "SELECT p.name, c.operation, sum(c.duration_ns) / 1e6 AS ms FROM critical_path AS c"
+        " JOIN process AS p USING (process_id) WHERE c.cause = 'cpu_wait' GROUP BY ALL",
+        0.1,
+        proof="--view cpu",
     ),
     Limit(
         "timer_sleep",
@@ -187,6 +192,24 @@ CATALOG = (
         proof="--view launch",
     ),
     Limit(
+        "network_wait",
+        "cause = 'network'",
+        "waits for data from the network: a server, or another machine",
+        "ask ahead; several at once; pipes on one machine",
+        _grouped("process_id, thread_id, operation", "cause = 'network'"),
+        _LEAST,
+        proof="--view blocked",
+    ),
+    Limit(
+        "outside_wait",
+        "cause = 'outside'",
+        "waits for a program outside of the trace",
+        "trace that program too: start both by one command",
+        _grouped("process_id, thread_id, operation", "cause = 'outside'"),
+        _LEAST,
+        proof="--view blocked",
+    ),
+    Limit(
         "other_wait",
         "cause NOT IN ('running', 'not_measured')",
         "waits for something else",
@@ -228,7 +251,7 @@ CATALOG = (
         "a faster environment, or worker processes",
         _FUNCTIONS.format(code="serial_simulation"),
         _BOUND,
-        proof="--view operation-functions",
+        proof="--view functions",
     ),
     Limit(
         "simulation_bound",
@@ -245,7 +268,7 @@ CATALOG = (
         "larger batches of observations, a smaller policy",
         _FUNCTIONS.format(code="inference_bound"),
         _BOUND,
-        proof="--view operation-functions",
+        proof="--view functions",
     ),
     Limit(
         "learner_bound",
@@ -254,7 +277,7 @@ CATALOG = (
         "fewer epochs, larger minibatches, torch.compile",
         _FUNCTIONS.format(code="learner_bound"),
         _BOUND,
-        proof="--view operation-functions",
+        proof="--view functions",
     ),
     Limit(
         "data_bound",
@@ -263,7 +286,7 @@ CATALOG = (
         "vectorize it, or do it in workers",
         _FUNCTIONS.format(code="data_bound"),
         0.2,
-        proof="--view operation-functions",
+        proof="--view functions",
     ),
     Limit(
         "worker_bound",
@@ -275,7 +298,7 @@ CATALOG = (
     ),
     Limit(
         "python_overhead",
-        "sampled_layer = 'python'",
+        "sampled_layer = 'python' AND NOT sampled_in_kernel",
         "runs Python code that is in no phase",
         "vectorize it with numpy or torch",
         _FUNCTIONS.format(code="python_overhead"),

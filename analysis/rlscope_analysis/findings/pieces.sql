@@ -38,8 +38,8 @@ WITH RECURSIVE phase AS (
 ), change AS (
   SELECT thread_id, ts_ns, path_id FROM _operation_change
 ), sample AS (
-  SELECT s.thread_id, s.ts_ns, s.layer, coalesce(o.path_id, 0) AS path_id
-  FROM (SELECT thread_id, ts_ns, layer FROM cpu_sample) AS s
+  SELECT s.thread_id, s.ts_ns, s.layer, s.in_kernel, coalesce(o.path_id, 0) AS path_id
+  FROM (SELECT thread_id, ts_ns, layer, in_kernel FROM cpu_sample) AS s
   ASOF LEFT JOIN change AS o ON o.thread_id = s.thread_id AND o.ts_ns <= s.ts_ns
 ), arrived AS (
   -- Had its GPU finished all that the process had asked for when it was asked for this?
@@ -84,7 +84,7 @@ WITH RECURSIVE phase AS (
     c.process_id IN (SELECT process_id FROM learning) AS learns,
     w.process_id AS waiter_process_id,
     c.by_process_id = c.process_id AS cpu_had_by_own_process,
-    s.layer AS sampled_layer,
+    s.layer AS sampled_layer, s.in_kernel AS sampled_in_kernel,
     g.thread_id IS NOT NULL AND c.start_ns < g.next_ns AND c.cause = 'running' AS is_launching,
     coalesce(h.queue_is_empty, false) AS queue_is_empty,
     coalesce(h.syncs_often, false) AS syncs_often,

@@ -178,7 +178,12 @@ SELECT
   f.code, f.share, f.low_share, f.high_share, f.time_ns, f.process_id, p.pid, p.name, f.of_path
 FROM (
   SELECT code, place, share, low_share, high_share, time_ns, process_id, true AS of_path
-  FROM limit_share WHERE share >= least_share
+  FROM limit_share
+  WHERE share >= least_share
+    -- First workers share the work evenly, then more of them help.
+    AND NOT (code IN ('simulation_bound', 'worker_bound') AND EXISTS (
+      FROM limit_share WHERE code IN ('straggler', 'idle_workers') AND share >= 0.1
+    ))
   UNION ALL
   SELECT o.code, l.place, o.time_ns / o.life_ns, NULL, NULL, o.time_ns, o.process_id, false
   FROM other AS o JOIN listed AS l ON l.code = o.code

@@ -157,18 +157,18 @@ def _tables(told: Overview) -> Iterable[Table]:
 def _phases(told: Overview, lead: dict[str, Any] | None) -> Table:
     who = lead["role"] if lead else "main"
     columns = (
-        Column("operation", label=f"where the time of the {who} went", most=40),
-        Column("time_ns", Unit.NS, scale=Scale.SHORT_MS),
-        Column("share", Unit.SHARE, label=""),
+        Column("operation", label=f"where the {who}'s time went", most=40),
+        Column("time_ns", Unit.NS, label="time ms", scale=Scale.SHORT_MS),
+        Column("share", Unit.SHARE, label="%"),
         Column("python_share", Unit.SHARE, label="Python"),
         Column("native_share", Unit.SHARE, label="native"),
         Column("queue_share", Unit.SHARE, label="queue"),
         Column("waits_share", Unit.SHARE, label="waits"),
         Column("instances", Unit.COUNT, label="count"),
-        Column("each_ns", Unit.NS, label="each", scale=Scale.SHORT_MS),
+        Column("each_ns", Unit.NS, label="each ms", scale=Scale.SHORT_MS),
     )
     rows = [tuple(row[column.name] for column in columns) for row in told.phases]
-    return Table("phases", "", columns, rows[:_PHASES])
+    return Table("phases", "", columns, rows[:_PHASES], title_has_units=True)
 
 
 def _processes(told: Overview, others: list[dict[str, Any]]) -> Table:
@@ -236,6 +236,8 @@ def _opening(told: Overview) -> Iterable[Note]:
         yield note("no_verdict", reason=told.reason)
         return
     yield verdict(told)
+    if not told.pace["iterations"]:
+        return
     lead = next((row for row in told.processes if row["is_lead"]), None)
     yield note("pace", **told.pace, cpu_share=lead["cpu_share"] if lead else None)
 

@@ -42,7 +42,8 @@ WITH span AS (
     m.process_id IS NOT NULL AS is_marked,
     CASE WHEN coalesce(c.measured, false) THEN coalesce(r.time_ns, 0) END AS running_ns
   FROM process AS p
-  JOIN span AS w ON p.start_ns < w.end_ns AND p.end_ns > w.start_ns
+  JOIN span AS w
+    ON coalesce(p.start_ns, w.start_ns) < w.end_ns AND coalesce(p.end_ns, w.end_ns) > w.start_ns
   LEFT JOIN marked AS m ON m.process_id = p.process_id
   LEFT JOIN ran AS r ON r.process_id = p.process_id
   LEFT JOIN _leading_thread AS l ON l.process_id = p.process_id

@@ -1,0 +1,199 @@
+"""The catalogue of what limits an iteration: its rules, its shares, and what becomes advice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import rlscope_analysis
+from rlscope_analysis.findings.catalog import BY_CODE, CATALOG
+from rlscope_analysis.reports import REPORTS
+from trace_builder import (
+    INTERRUPT,
+    TraceBuilder,
+    blocked,
+    preempted,
+    run,
+    sleep,
+    woken,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+S = 1_000_000_000
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> TraceBuilder:
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.capture("thread_state")
+    return builder
+
+
+def codes(builder: TraceBuilder) -> dict[str, int]:
+    """Return for how long each code held the iterations up."""
+    with rlscope_analysis.open(builder.write()) as trace:
+        rows = trace.sql(
+            "SELECT code, sum(time_ns)::BIGINT FROM limit_time WHERE time_ns > 0 GROUP BY ALL"
+        ).fetchall()
+        ((held, whole),) = trace.sql(
+            "SELECT (SELECT sum(time_ns) FROM limit_time),"
+            " (SELECT sum(time_ns) FROM _steady_iteration)"
+        ).fetchall()
+    assert held == whole
+    return dict(rows)
+
+
+def found(builder: TraceBuilder) -> dict[str, float]:
+    with rlscope_analysis.open(builder.write()) as trace:
+        return dict(trace.sql("SELECT code, share FROM finding").fetchall())
+
+
+def iterations(builder: TraceBuilder, length: int, count: int = 2) -> None:
+    for number in range(count):
+        builder.operation(1, number * length, (number + 1) * length, "update")
+
+
+def test_each_wait_has_its_code(builder: TraceBuilder) -> None:
+    """One round: 10 on a CPU, 20 in a timer, 30 in a disk, 5 for a CPU."""
+    one = [
+        run(10), sleep(20), woken(2, by=INTERRUPT), blocked(30), woken(3, by=INTERRUPT),
+    ]  # fmt: skip
+    builder.thread(builder.process(pid=1), states=[*one, *one])
+    for start in (10, 75):
+        builder.wait(1, start, start + 20, "sleep")
+        builder.wait(1, start + 22, start + 52, "io")
+    iterations(builder, 65)
+    assert codes(builder) == {
+        "other_code": 20, "timer_sleep": 40, "blocking_io": 60, "cpu_wait": 10
+    }  # fmt: skip
+
+
+def test_threads_of_one_process_are_told_from_processes(builder: TraceBuilder) -> None:
+    """The leading thread loses its CPU to a thread of its own for 30, to another process for 20."""
+    process, other = builder.process(pid=1), builder.process(pid=2)
+    builder.thread(process, states=[run(50), preempted(30), run(10), preempted(20), run(10)])
+    builder.thread(process, start_ns=50, states=[run(30)])
+    builder.thread(other, start_ns=90, states=[run(20)])
+    iterations(builder, 120, count=1)
+    assert codes(builder) == {
+        "other_code": 70, "spin_oversubscribed": 30, "cpu_contention": 20
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("layer", "expected"),
+    [("python", "python_overhead"), ("spin", "spin_oversubscribed"), ("backend", "other_code")],
+)
+def test_samples_tell_what_runs_outside_of_phases(
+    builder: TraceBuilder, layer: str, expected: str
+) -> None:
+    thread = builder.thread(builder.process(pid=1), states=[run(100)])
+    builder.capture("cpu_sample")
+    builder.sample(thread, 50, layer)
+    builder.operation(thread, 0, 20, "backpropagation", source="auto")
+    builder.operation(thread, 0, 100, "update")
+    builder.operation(thread, 60, 80, "simulation")
+    assert codes(builder) == {"learner_bound": 20, "serial_simulation": 20, expected: 60}
+
+
+def crew(builder: TraceBuilder, works: list[int], *, in_turn: bool) -> None:
+    """One step: the learner asks workers that work for so long, and waits until all answered."""
+    main = builder.process(pid=1)
+    processes = [builder.process(pid=10 + at, parent=main) for at in range(len(works))]
+    starts = [sum(works[:at]) if in_turn else 0 for at in range(len(works))]
+    end = max(start + each for start, each in zip(starts, works, strict=True))
+    slowest = max(range(len(works)), key=lambda at: starts[at] + works[at]) + 2
+    if in_turn:
+        states = [run(10)]
+        for at, each in enumerate(works):
+            states += [sleep(each - 1), woken(1, by=at + 2)]
+        builder.thread(main, states=[*states, run(10)])
+    else:
+        builder.thread(main, states=[run(10), sleep(end - 1), woken(1, by=slowest), run(10)])
+    for at, (start, each) in enumerate(zip(starts, works, strict=True)):
+        thread = builder.thread(
+            processes[at],
+            states=[
+                sleep(10 + start - 1), woken(1, by=1), run(each - 1, cpu=at + 1),
+                sleep(end - start - each + 11),
+            ],
+        )  # fmt: skip
+        builder.operation(thread, 10 + start, 10 + start + each - 1, "simulation", source="auto")
+        builder.wait(1, 10 + start, 10 + start + each - 1, "pipe") if in_turn else None
+    if not in_turn:
+        builder.wait(1, 10, 10 + end - 1, "pipe")
+    builder.operation(1, 0, 20 + end, "update")
+    builder.operation(1, 10, 10 + end, "simulation", source="auto")
+
+
+def test_a_worker_with_more_work_than_the_others_is_a_straggler(builder: TraceBuilder) -> None:
+    """It works for 301, the others for 101: 200 of its 300 would be over."""
+    crew(builder, [101, 301, 101], in_turn=False)
+    told = codes(builder)
+    assert told["straggler"] == 200
+    assert told["simulation_bound"] == 100
+
+
+def test_equal_workers_are_no_stragglers(builder: TraceBuilder) -> None:
+    crew(builder, [301, 301, 301], in_turn=False)
+    told = codes(builder)
+    assert told["simulation_bound"] == 300
+    assert "straggler" not in told
+    assert "idle_workers" not in told
+
+
+def test_a_start_is_told_only_where_it_is_long(builder: TraceBuilder) -> None:
+    thread = builder.thread(builder.process(pid=1, end_ns=4 * S), states=[run(4 * S)])
+    for start in (3 * S, 3 * S + S // 4, 3 * S + S // 2):
+        builder.operation(thread, start, start + S // 4, "update")
+    assert found(builder)["start_up"] == pytest.approx(3 / 4)
+
+
+def test_without_iterations_nothing_is_a_start(builder: TraceBuilder) -> None:
+    builder.thread(builder.process(pid=1, end_ns=4 * S), states=[run(4 * S)])
+    assert "start_up" not in found(builder)
+
+
+def test_a_share_below_the_least_is_no_finding(builder: TraceBuilder) -> None:
+    """1 of 100 in a timer."""
+    thread = builder.thread(
+        builder.process(pid=1), states=[run(99), sleep(1), woken(0, by=INTERRUPT)]
+    )
+    builder.wait(thread, 99, 100, "sleep")
+    builder.operation(thread, 0, 100, "update")
+    assert found(builder) == {}
+
+
+def test_findings_go_with_the_path_they_are_of(builder: TraceBuilder) -> None:
+    """Asked per another range, they are of that."""
+    thread = builder.thread(
+        builder.process(pid=1), states=[run(50), sleep(50), woken(0, by=INTERRUPT)]
+    )
+    builder.wait(thread, 50, 100, "sleep")
+    builder.operation(thread, 0, 100, "update")
+    builder.operation(thread, 60, 100, "waiting")
+    with rlscope_analysis.open(builder.write()) as trace:
+        first = trace.sql("SELECT share FROM finding WHERE code = 'timer_sleep'").fetchall()
+        trace.critical_path(per="waiting")
+        second = trace.sql("SELECT share FROM finding WHERE code = 'timer_sleep'").fetchall()
+    assert (first, second) == ([(0.5,)], [(1.0,)])
+
+
+@pytest.mark.parametrize("limit", CATALOG, ids=lambda limit: limit.code)
+def test_each_entry_is_complete(builder: TraceBuilder, limit: Any) -> None:  # noqa: ANN401
+    """What is advice has a remedy, evidence that can be asked for, and a view to look at."""
+    if limit.least_share is None:
+        return
+    assert limit.remedy
+    assert len(limit.remedy) <= 50
+    assert limit.proof.removeprefix("--view ") in REPORTS
+    builder.thread(builder.process(pid=1), states=[run(10)])
+    with rlscope_analysis.open(builder.write()) as trace:
+        trace.sql(limit.evidence).fetchall()
+
+
+def test_codes_are_distinct() -> None:
+    assert len(BY_CODE) == len(CATALOG)

@@ -1,0 +1,186 @@
+"""The first screen of `summarize`: it fits, it is true, and it says what it cannot."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import rlscope_analysis
+from recording import rlscope
+from rlscope_analysis.overview.answer import answer_of, overview
+from rlscope_analysis.renderers import text
+from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
+from trace_builder import INTERRUPT, TraceBuilder, lost, run, sleep, woken
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MS = 1_000_000
+META: dict[str, str | None] = {"schema_version": str(SCHEMA_VERSION), "cpus_allowed": "0-1"}
+KINDS = ("thread_state", "operation", "wait", "cpu_sample")
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> TraceBuilder:
+    builder = TraceBuilder(tmp_path / "trace.duckdb", meta=META)
+    for kind in KINDS:
+        builder.capture(kind)
+    return builder
+
+
+def training(builder: TraceBuilder, workers: int) -> TraceBuilder:
+    """Four rounds of a learner that waits for workers, the first of which answers last."""
+    main = builder.process(
+        pid=100, name="python", command="/usr/bin/python3 -u train.py --lr 1", end_ns=280 * MS
+    )
+    children = [
+        builder.process(pid=200 + at, name="python", parent=main, end_ns=280 * MS)
+        for at in range(workers)
+    ]
+    states = []
+    for start in range(0, 280 * MS, 70 * MS):
+        states += [run(10 * MS), sleep(20 * MS - 1), woken(1, by=2), run(40 * MS)]
+        builder.wait(1, start + 10 * MS, start + 30 * MS - 1, "pipe")
+        builder.operation(1, start, start + 30 * MS, "simulation", source="auto")
+        builder.operation(1, start + 30 * MS, start + 70 * MS, "backpropagation", source="auto")
+        for at in range(5):
+            builder.sample(1, start + (31 + 7 * at) * MS, "python" if at == 0 else "backend")
+    thread = builder.thread(main, states=states)
+    assert thread == 1
+    for child in children:
+        answers = []
+        for start in range(0, 280 * MS, 70 * MS):
+            answers += [
+                sleep(10 * MS - 1),
+                woken(1, by=1),
+                run(20 * MS - 1, cpu=1),
+                sleep(40 * MS + 1),
+            ]
+            worker = 2 + children.index(child)
+            builder.operation(worker, start + 10 * MS, start + 29 * MS, "simulation", source="auto")
+        builder.thread(child, states=answers)
+    return builder
+
+
+def shown(builder: TraceBuilder) -> list[str]:
+    with rlscope_analysis.open(builder.write()) as trace:
+        return text.render(answer_of(overview(trace)), limit=20, width=100).splitlines()
+
+
+@pytest.mark.parametrize("workers", [1, 4, 40])
+def test_it_fits_on_a_screen(builder: TraceBuilder, workers: int) -> None:
+    lines = shown(training(builder, workers))
+    assert len(lines) <= 25
+    assert max(map(len, lines)) <= 100
+    assert lines[0] == (
+        f"train.py   0.3 s   {workers + 1} processes on CPUs 0-1   GPU: not measured"
+    )
+    assert lines[2] == "Learner (pid 100) updates the model: 57 % of an iteration."
+    assert lines[3].startswith("3 iterations (from update to update) of 70.0 ms, p99 70.0 ms")
+    assert lines[-1].startswith("lost: nothing; cost of recording: not measured.")
+
+
+def test_its_numbers_are_those_of_the_views(builder: TraceBuilder) -> None:
+    path = training(builder, 2).write()
+    told = json.loads(rlscope("summarize", path, "--format", "json").stdout)
+    views = {
+        name: json.loads(rlscope("summarize", path, "--view", name, "--format", "json").stdout)[
+            "rows"
+        ]
+        for name in ("phases", "processes", "findings", "limits")
+    }
+    assert told["phases"] == views["phases"]
+    assert [(row["code"], row["share"]) for row in told["findings"]] == [
+        (row["code"], row["share"]) for row in views["findings"]
+    ]
+    shares = {row["code"]: row["share"] for row in views["limits"]}
+    assert all(row["share"] == shares[row["code"]] for row in told["findings"])
+    assert {row["process_id"]: row["running_ns"] for row in told["training_processes"]} == {
+        row["process_id"]: row["running_ns"] for row in views["processes"]
+    }
+
+
+def test_phases_add_up_to_the_training(builder: TraceBuilder) -> None:
+    """From the first phase to the last update; a fifth of the samples in updates is Python."""
+    with rlscope_analysis.open(training(builder, 1).write()) as trace:
+        rows = {row["operation"]: row for row in records(trace, "FROM training_phase")}
+    assert sum(row["time_ns"] for row in rows.values()) == 280 * MS
+    update = rows["backpropagation"]
+    assert (update["time_ns"], update["instances"]) == (160 * MS, 4)
+    assert (update["python_share"], update["native_share"]) == pytest.approx((0.2, 0.8))
+    acting = rows["simulation"]
+    assert acting["waits_share"] == pytest.approx((80 * MS - 4) / (120 * MS))
+    assert acting["python_share"] is None  # no sample fell into it
+
+
+def test_processes_have_roles(builder: TraceBuilder) -> None:
+    with rlscope_analysis.open(training(builder, 2).write()) as trace:
+        rows = records(trace, "FROM training_process")
+    assert [(row["pid"], row["role"], row["number"]) for row in rows] == [
+        (100, "learner", None), (200, "worker", 0), (201, "worker", 1)
+    ]  # fmt: skip
+    worker = rows[1]
+    assert worker["cpu_share"] == pytest.approx(4 * (20 * MS - 1) / (280 * MS))
+    assert worker["waits_for_process_id"] == rows[0]["process_id"]
+
+
+def records(trace: rlscope_analysis.Trace, query: str) -> list[dict[str, Any]]:
+    relation = trace.sql(query)
+    return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
+
+
+def test_a_busy_process_without_a_phase_is_named(builder: TraceBuilder) -> None:
+    training(builder, 1)
+    builder.thread(
+        builder.process(pid=300, name="env", end_ns=280 * MS), states=[run(280 * MS, cpu=2)]
+    )
+    assert any(
+        line.startswith("env (pid 300) used 50 % of the CPU time and has no phase")
+        for line in shown(builder)
+    )
+
+
+class TestWhatCannotBeSaid:
+    """Traces that lack something get an answer nevertheless."""
+
+    def test_without_iterations(self, builder: TraceBuilder) -> None:
+        builder.thread(builder.process(pid=1), states=[run(7 * MS), sleep(3 * MS)])
+        lines = shown(builder)
+        assert lines[3].startswith("No iterations were found")
+
+    def test_without_a_thread(self, builder: TraceBuilder) -> None:
+        assert "The trace holds no thread." in shown(builder)
+
+    def test_without_states(self, tmp_path: Path) -> None:
+        builder = TraceBuilder(tmp_path / "trace.duckdb")
+        builder.capture("operation")
+        thread = builder.thread(builder.process(pid=1), states=[], end_ns=100)
+        builder.operation(thread, 0, 50, "simulation", source="auto")
+        builder.operation(thread, 50, 100, "backpropagation", source="auto")
+        lines = shown(builder)
+        assert any(line.startswith("backpropagation") and " - " in line for line in lines)
+
+    def test_with_losses_inside_an_iteration(self, builder: TraceBuilder) -> None:
+        thread = builder.thread(builder.process(pid=1), states=[run(10), lost(80), run(10)])
+        builder.operation(thread, 0, 100, "update")
+        builder.loss("ring_full", count=7)
+        lines = shown(builder)
+        assert lines[-1].startswith("lost: 7 records for 1 reason")
+        assert lines[2].startswith("No single cause stands out. The largest is lost (80 %)")
+
+
+def test_all_is_everything(builder: TraceBuilder) -> None:
+    path = training(builder, 2).write()
+    told = rlscope("summarize", path, "--all").stdout
+    assert "what to try first" in told
+    assert "whole trace" in told
+    assert "scheduling, with run-queue latency" in told
+
+
+def test_a_sleep_on_nobody_is_the_wait_of_nobody(builder: TraceBuilder) -> None:
+    builder.thread(builder.process(pid=1), states=[run(5), sleep(5), woken(1, by=INTERRUPT)])
+    with rlscope_analysis.open(builder.write()) as trace:
+        (row,) = records(trace, "FROM training_process")
+    assert (row["waits_share"], row["waits_for_process_id"]) == (0, None)
