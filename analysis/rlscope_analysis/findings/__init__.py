@@ -16,14 +16,23 @@ if TYPE_CHECKING:
 
 RELATIONS = ("limit_piece", "limit_time", "limit_share", "finding")
 """What `add_findings` makes."""
+# What rules may ask of a piece, beside where it is.
+_FACTS = (
+    "cause", "wait", "layer", "phase", "is_lead", "has_workers", "simulates", "learns",
+    "waiter_process_id", "cpu_had_by_own_process", "sampled_layer", "sampled_in_kernel",
+    "is_launching", "queue_is_empty", "syncs_often", "is_collective",
+)  # fmt: skip
 
 
 def add_findings(connection: duckdb.DuckDBPyConnection) -> None:
     """Make the relations of the findings, in memory, out of iteration and critical_path."""
     remove_findings(connection)
+    pieces, shares = _sql("pieces"), _sql("shares")
+    for mark, text in {**_joins(connection), "{rules}": _rules(), "{limits}": _limits()}.items():
+        pieces, shares = pieces.replace(mark, text), shares.replace(mark, text)
     try:
-        connection.execute(_sql("pieces").replace("{rules}", _rules()))
-        connection.execute(_sql("shares").replace("{limits}", _limits()))
+        connection.execute(pieces)
+        connection.execute(shares.replace("{facts}", ", ".join(_FACTS)))
     except BaseException:
         # What is there in part would be taken for all there is.
         remove_findings(connection)
@@ -34,8 +43,23 @@ def remove_findings(connection: duckdb.DuckDBPyConnection) -> None:
     """Remove them: they are of another critical path."""
     connection.execute(
         "DROP VIEW IF EXISTS finding; DROP VIEW IF EXISTS limit_share;"
-        " DROP TABLE IF EXISTS limit_time; DROP TABLE IF EXISTS limit_piece"
+        " DROP TABLE IF EXISTS limit_time; DROP VIEW IF EXISTS limit_piece;"
+        " DROP VIEW IF EXISTS _limit_fact"
     )
+
+
+def _joins(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """Return how what only some traces have is joined: not at all where there is none of it."""
+    ((samples, gpu),) = connection.execute(
+        "SELECT EXISTS (FROM cpu_sample_coded), EXISTS (FROM gpu_activity_coded)"
+    ).fetchall()
+    return {
+        "{if_samples}": "ASOF" if samples else "",
+        "{if_samples_on}": "s.ts_ns <= c.end_ns" if samples else "false",
+        "{if_gpu}": "ASOF" if gpu else "",
+        "{if_gpu_on_launch}": "g.ts_ns <= c.start_ns" if gpu else "false",
+        "{if_gpu_on_collective}": "n.start_ns <= c.start_ns" if gpu else "false",
+    }
 
 
 @cache

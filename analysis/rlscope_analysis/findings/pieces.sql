@@ -1,6 +1,6 @@
--- Which limit each piece of the critical path counts for: the first one of the catalogue whose rule holds.
--- The rules are put where the CASE is; what they may ask of a piece is in `fact`.
-CREATE TABLE limit_piece AS
+-- What the rules of the catalogue may ask of a piece of the critical path. Where a trace has no samples, or
+-- no GPU, the joins for them are left out: sorting millions of pieces for nothing takes seconds.
+CREATE VIEW _limit_fact AS
 WITH RECURSIVE phase AS (
   -- The innermost phase that each stack of operations is in.
   SELECT
@@ -74,38 +74,45 @@ WITH RECURSIVE phase AS (
   SELECT a.device_id, a.stream_id, a.start_ns, a.end_ns
   FROM gpu_activity_coded AS a JOIN string AS s ON s.string_id = a.name_id
   WHERE s.value ILIKE '%nccl%'
-), fact AS (
-  SELECT
-    c.*,
-    p.phase,
-    c.process_id IN (SELECT process_id FROM lead) AS is_lead,
-    EXISTS (FROM worker) AS has_workers,
-    c.process_id IN (SELECT process_id FROM simulating) AS simulates,
-    c.process_id IN (SELECT process_id FROM learning) AS learns,
-    w.process_id AS waiter_process_id,
-    c.by_process_id = c.process_id AS cpu_had_by_own_process,
-    s.layer AS sampled_layer, s.in_kernel AS sampled_in_kernel,
-    g.thread_id IS NOT NULL AND c.start_ns < g.next_ns AND c.cause = 'running' AS is_launching,
-    coalesce(h.queue_is_empty, false) AS queue_is_empty,
-    coalesce(h.syncs_often, false) AS syncs_often,
-    n.device_id IS NOT NULL AND c.start_ns < n.end_ns AND c.cause = 'gpu' AS is_collective
-  FROM critical_path AS c
-  LEFT JOIN phase AS p ON p.path_id = c.path_id
-  LEFT JOIN thread AS w ON w.thread_id = c.waiter_thread_id
-  LEFT JOIN habit AS h ON h.process_id = c.process_id
-  ASOF LEFT JOIN sample AS s
-    ON s.thread_id = c.thread_id AND s.path_id = c.path_id AND s.ts_ns <= c.end_ns
-  ASOF LEFT JOIN launch_gap AS g ON g.thread_id = c.thread_id AND g.ts_ns <= c.start_ns
-  ASOF LEFT JOIN collective AS n
-    ON n.device_id = c.device_id AND n.stream_id = c.stream_id AND n.start_ns <= c.start_ns
+), sampled AS (
+  SELECT c.*, s.layer AS sampled_layer, s.in_kernel AS sampled_in_kernel
+  FROM (FROM critical_path WHERE cause = 'running') AS c
+  {if_samples} LEFT JOIN sample AS s
+    ON s.thread_id = c.thread_id AND s.path_id = c.path_id AND {if_samples_on}
+  UNION ALL
+  SELECT *, NULL, NULL FROM critical_path WHERE cause <> 'running'
 )
+SELECT
+  c.*,
+  p.phase,
+  c.process_id IN (SELECT process_id FROM lead) AS is_lead,
+  EXISTS (FROM worker) AS has_workers,
+  c.process_id IN (SELECT process_id FROM simulating) AS simulates,
+  c.process_id IN (SELECT process_id FROM learning) AS learns,
+  w.process_id AS waiter_process_id,
+  c.by_process_id = c.process_id AS cpu_had_by_own_process,
+  g.thread_id IS NOT NULL AND c.start_ns < g.next_ns AND c.cause = 'running' AS is_launching,
+  coalesce(h.queue_is_empty, false) AS queue_is_empty,
+  coalesce(h.syncs_often, false) AS syncs_often,
+  n.device_id IS NOT NULL AND c.start_ns < n.end_ns AND c.cause = 'gpu' AS is_collective
+FROM sampled AS c
+LEFT JOIN phase AS p ON p.path_id = c.path_id
+LEFT JOIN thread AS w ON w.thread_id = c.waiter_thread_id
+LEFT JOIN habit AS h ON h.process_id = c.process_id
+{if_gpu} LEFT JOIN launch_gap AS g ON g.thread_id = c.thread_id AND {if_gpu_on_launch}
+{if_gpu} LEFT JOIN collective AS n
+  ON n.device_id = c.device_id AND n.stream_id = c.stream_id AND {if_gpu_on_collective};
+COMMENT ON VIEW _limit_fact IS 'Private: may change without notice. Each piece of the critical path, with what the rules of the limits ask';
+
+-- The first limit of the catalogue whose rule holds.
+CREATE VIEW limit_piece AS
 SELECT
   iteration_id, start_ns, end_ns, duration_ns, process_id, thread_id, device_id, operation, cause,
   CASE
     {rules}
   END AS code
-FROM fact;
-COMMENT ON TABLE limit_piece IS 'Each piece of the critical path, and the limit that it counts for: docs/findings.md';
+FROM _limit_fact;
+COMMENT ON VIEW limit_piece IS 'Each piece of the critical path, and the limit that it counts for: docs/findings.md';
 COMMENT ON COLUMN limit_piece.iteration_id IS 'The iteration';
 COMMENT ON COLUMN limit_piece.start_ns IS 'Start of the piece';
 COMMENT ON COLUMN limit_piece.end_ns IS 'End of the piece';

@@ -4,11 +4,20 @@ CREATE TABLE limit_time AS
 WITH span AS (
   SELECT min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM iteration
   WHERE iteration_id IN (SELECT iteration_id FROM _steady_iteration)
-), held AS (
-  SELECT iteration_id, code, process_id, sum(duration_ns)::BIGINT AS time_ns
-  FROM limit_piece
+), alike AS (
+  -- Rules are asked of pieces that differ in nothing that they ask for at once.
+  SELECT {facts}, iteration_id, process_id, sum(duration_ns)::BIGINT AS time_ns
+  FROM _limit_fact
   WHERE iteration_id IN (SELECT iteration_id FROM _steady_iteration)
   GROUP BY ALL
+), held AS (
+  SELECT
+    iteration_id, process_id,
+    CASE
+      {rules}
+    END AS code,
+    sum(time_ns)::BIGINT AS time_ns
+  FROM alike GROUP BY ALL
 ), waited_for AS (
   SELECT process_id, sum(time_ns) AS time_ns FROM held
   WHERE code IN ('simulation_bound', 'worker_bound') GROUP BY process_id
@@ -35,12 +44,20 @@ WITH span AS (
     count(*) OVER () AS workers, sum(time_ns) OVER () AS all_ns, max(time_ns) OVER () AS most_ns
   FROM ran QUALIFY time_ns >= 0.01 * max(time_ns) OVER ()
 ), split AS (
-  -- Of the path in a worker: the part by which it has more work than the others have on average. Of the
-  -- rest, the part that would be over if all worked at once, as far as there are CPUs.
+  -- Of the path in a worker: the part by which it has more work than the others have on average. Else, the
+  -- part that would be over if all worked all the time, as far as there are CPUs: where they hardly work
+  -- at once, each waits for its turn; else for the slowest of the moment.
   SELECT
     c.process_id,
-    CASE WHEN o.straggled >= 0.25 THEN o.straggled ELSE 0 END AS straggled,
-    CASE WHEN o.idled >= 0.25 AND o.straggled < 0.25 THEN o.idled ELSE 0 END AS idled
+    CASE
+      WHEN o.straggled >= 0.25 THEN o.straggled
+      WHEN o.idled >= 0.25 AND c.all_ns > 1.25 * path.time_ns THEN o.idled
+      ELSE 0
+    END AS straggled,
+    CASE
+      WHEN o.straggled < 0.25 AND o.idled >= 0.25 AND c.all_ns <= 1.25 * path.time_ns THEN o.idled
+      ELSE 0
+    END AS idled
   FROM crew AS c
   CROSS JOIN (
     SELECT sum(time_ns) AS time_ns FROM waited_for WHERE process_id IN (SELECT process_id FROM crew)

@@ -10,28 +10,31 @@ WITH span AS (
   JOIN thread AS t ON t.thread_id = o.thread_id
   WHERE p.source <> 'lost'
   GROUP BY t.process_id
-), state AS (
+), added AS (
   SELECT
-    t.process_id, s.thread_id, s.state, s.waker, s.start_ns AS began_ns,
-    greatest(s.start_ns, w.start_ns) AS start_ns, least(s.end_ns, w.end_ns) AS end_ns
+    s.thread_id,
+    sum(least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns)) FILTER (WHERE s.state = 0) AS running_ns,
+    sum(least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns)) FILTER (WHERE s.state = 1) AS queued_ns
   FROM thread_state_coded AS s
-  JOIN thread AS t ON t.thread_id = s.thread_id
   JOIN span AS w ON s.start_ns < w.end_ns AND s.end_ns > w.start_ns
+  GROUP BY s.thread_id
 ), ran AS (
-  SELECT process_id, sum(end_ns - start_ns) AS time_ns FROM state WHERE state = 0 GROUP BY process_id
-), queued AS (
-  SELECT thread_id, sum(end_ns - start_ns) AS time_ns FROM state WHERE state = 1 GROUP BY thread_id
+  SELECT t.process_id, sum(a.running_ns) AS time_ns
+  FROM added AS a JOIN thread AS t ON t.thread_id = a.thread_id GROUP BY t.process_id
 ), slept AS (
   SELECT
-    thread_id, state, end_ns - start_ns AS time_ns,
-    lead(waker) OVER (PARTITION BY thread_id ORDER BY began_ns) AS waker
-  FROM state WHERE thread_id IN (SELECT thread_id FROM _leading_thread)
+    s.thread_id, s.next_waker AS waker,
+    sum(least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns)) AS time_ns
+  FROM _state_step AS s
+  JOIN span AS w ON s.start_ns < w.end_ns AND s.end_ns > w.start_ns
+  WHERE s.state IN (2, 3) AND s.next_waker > 0
+  GROUP BY s.thread_id, s.next_waker
 ), waited AS (
   SELECT s.thread_id, k.process_id AS for_process_id, sum(s.time_ns) AS time_ns
   FROM slept AS s
   JOIN thread AS t ON t.thread_id = s.thread_id
   JOIN thread AS k ON k.thread_id = s.waker AND k.process_id <> t.process_id
-  WHERE s.state IN (2, 3) GROUP BY ALL
+  GROUP BY ALL
 ), longest AS (
   SELECT thread_id, max(time_ns) AS time_ns, arg_max(for_process_id, (time_ns, -for_process_id)) AS process_id
   FROM waited GROUP BY thread_id
@@ -63,11 +66,11 @@ SELECT
   n.process_id, n.pid, n.name, n.role, n.is_lead, n.is_marked,
   CASE WHEN n.role = 'worker' THEN row_number() OVER (PARTITION BY n.role ORDER BY n.process_id) - 1 END AS number,
   n.running_ns, n.running_ns / n.span_ns AS cpu_share,
-  CASE WHEN n.running_ns IS NOT NULL THEN coalesce(q.time_ns, 0) / n.span_ns END AS queue_share,
+  CASE WHEN n.running_ns IS NOT NULL THEN coalesce(q.queued_ns, 0) / n.span_ns END AS queue_share,
   CASE WHEN n.running_ns IS NOT NULL THEN coalesce(g.time_ns, 0) / n.span_ns END AS waits_share,
   g.process_id AS waits_for_process_id
 FROM named AS n
-LEFT JOIN queued AS q ON q.thread_id = n.thread_id
+LEFT JOIN added AS q ON q.thread_id = n.thread_id
 LEFT JOIN longest AS g ON g.thread_id = n.thread_id
 ORDER BY n.is_lead DESC, n.role = 'other', n.running_ns DESC NULLS LAST, n.process_id;
 COMMENT ON TABLE training_process IS 'What each process did from the first iteration to the last; queue and waits are those of its leading thread';
