@@ -214,7 +214,7 @@ def imports(cpu_ms: float) -> None:
 
 
 def importing(pipe: Connection) -> None:
-    burn(1500)
+    burn(3000)
     work(pipe, 0.02, 1)
 
 
@@ -251,7 +251,7 @@ PROGRAMS: dict[str, Callable[[int], None]] = {
     "idle_workers": lambda iterations: crew(iterations, [2, 2], in_turn=True),
     "worker_bound": pooled,
     "data_bound": functools.partial(train, planted=lambda: phase("data", 5)),
-    "start_up": lambda _: imports(2500),
+    "start_up": lambda _: imports(3000),
     "worker_start_up": slow_workers,
     "balanced": functools.partial(train, simulation=2, inference=2, backpropagation=2),
     "python_overhead": functools.partial(train, planted=lambda: glue(100_000)),

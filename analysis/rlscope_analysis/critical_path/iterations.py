@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.errors import TraceError
-from rlscope_analysis.window import asked_window
+from rlscope_analysis.schema.vocabulary import ITERATION_NAMES
+from rlscope_analysis.window import asked_window, origin_ns
 
 if TYPE_CHECKING:
     import duckdb
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 PHASES, RANGE, WHOLE = "phases", "range", "whole"
 """How iterations were found: iteration.source."""
 # Ranges that frameworks and people put around one iteration; profilers number theirs.
-_RANGE_NAMES = "^(iteration|step|update|epoch|ProfilerStep)$"
+_RANGE_NAMES = f"^({'|'.join((*ITERATION_NAMES, 'ProfilerStep'))})$"
 # So many make a name that counts as one: of an epoch around all steps there is one.
 _ENOUGH = 3
 
@@ -121,17 +122,14 @@ def find_iterations(connection: duckdb.DuckDBPyConnection, per: str | None = Non
     window = asked_window(connection)
     if window is None:
         return found
-    ((from_ns, to_ns),) = connection.execute(
-        "SELECT origin_ns + from_ns, origin_ns + to_ns FROM _window"
-    ).fetchall()
-    rows = found.rows
-    if from_ns is not None:
+    first_ns, rows = origin_ns(connection), found.rows
+    if window.from_ns is not None:
         # Of phases the first one lasts from where the window happens to meet the first phase.
-        cut = found.source == PHASES or bool(rows and rows[0][1] <= from_ns)
+        cut = found.source == PHASES or bool(rows and rows[0][1] <= first_ns + window.from_ns)
         rows = rows[1:] if cut else rows
-    if to_ns is not None and rows and rows[-1][2] >= to_ns:
+    if window.to_ns is not None and rows and rows[-1][2] >= first_ns + window.to_ns:
         rows = rows[:-1]
-    return replace(found, rows=rows or found.rows, has_first=from_ns is None)
+    return replace(found, rows=rows or found.rows, has_first=window.from_ns is None)
 
 
 def _found(connection: duckdb.DuckDBPyConnection, per: str | None) -> Iterations:

@@ -204,8 +204,8 @@ FROM (
   UNION ALL
   SELECT o.code, l.place, o.time_ns / o.life_ns, NULL, NULL, o.time_ns, o.process_id, false
   FROM other AS o JOIN listed AS l ON l.code = o.code
-  -- Under a second a start is not worth advice.
-  WHERE o.time_ns >= l.least_share * o.life_ns AND o.time_ns >= 1000000000
+  -- Shorter starts are not worth advice.
+  WHERE o.time_ns >= l.least_share * o.life_ns AND o.time_ns >= 2000000000
 ) AS f
 LEFT JOIN process AS p ON p.process_id = f.process_id
 ORDER BY f.share DESC, f.place;

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rlscope_analysis.operations.iteration import AUTO_ITERATION, ITERATION_NAMES, Iteration, Row
+from rlscope_analysis.operations.iteration import AUTO_ITERATION, Iteration, Row
 from rlscope_analysis.operations.tables import process_name, tables_of
 from rlscope_analysis.result.note import Note, note
 from rlscope_analysis.result.table import Answer, Table
+from rlscope_analysis.schema.vocabulary import ITERATION_NAMES
 from rlscope_analysis.summary.losses import loss_lines
 
 if TYPE_CHECKING:

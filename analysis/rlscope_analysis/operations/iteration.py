@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.operations.names import choice_of, known_name
-from rlscope_analysis.schema.vocabulary import UNANNOTATED
+from rlscope_analysis.schema.vocabulary import ITERATION_NAMES, UNANNOTATED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# What people call an iteration of their training loop.
-ITERATION_NAMES = ("iteration", "step", "update", "epoch")
 # The phase found by ourselves that every training has: a call of the environment.
 AUTO_ITERATION = "simulation"
 

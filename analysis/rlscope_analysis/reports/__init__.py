@@ -7,6 +7,9 @@ from importlib import resources
 
 from rlscope_analysis.result.table import Pivot
 
+# Stands in a query where a condition on its rows can.
+_OF_OPERATION = "/* of_operation */"
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -37,11 +40,22 @@ class Report:
     """Whether there is no answer where nobody measured what recording costs."""
     by_iteration: bool = False
     """Whether it depends on what counts as an iteration."""
+    operation: str | None = None
+    """The one that it is about; None: all of them. Only where takes_operation."""
 
     @property
     def sql(self) -> str:
-        """The query."""
-        return report_sql(self.name)
+        """The query, of which only the rows of the operation are left."""
+        query = report_sql(self.name)
+        if self.operation is None:
+            return query
+        quoted = self.operation.replace("'", "''")
+        return query.replace(_OF_OPERATION, f"QUALIFY operation = '{quoted}'")
+
+    @property
+    def takes_operation(self) -> bool:
+        """Whether it can show one operation only: shares are of all operations even so."""
+        return _OF_OPERATION in report_sql(self.name)
 
 
 def report_sql(name: str) -> str:

@@ -23,13 +23,13 @@ GPU_BUSY_KINDS = ("kernel", "memcpy", "memset", "graph")
 ESTIMATE_METHODS = (None, "own", "path", "operation", "thread", "process")
 
 # native_call_coded.flags and cpu_sample_coded.flags, by bit.
-CALL_UNWOUND, CALL_OPEN = 1, 2
-SAMPLE_IN_KERNEL, SAMPLE_BY_STACK = 1, 2
 # Kinds of table capture that tell of one layer of native_call.
 LAYER_CAPTURE = "native_call:{layer}"
 
 # The operation that owns the time when none is open.
 UNANNOTATED = "(unannotated)"
+# What people call an iteration of their training loop.
+ITERATION_NAMES = ("iteration", "step", "update", "epoch")
 # The operation that owns the time of which operations were dropped, and its source.
 LOST_OPERATION, LOST_SOURCE = "(lost)", "lost"
 # In place of a name that was not given, or that did not reach the trace.

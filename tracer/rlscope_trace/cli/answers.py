@@ -1,12 +1,34 @@
 """How commands print answers."""
 
 import shutil
+import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import Enum
+from typing import Annotated
+
+import typer
 
 from rlscope_analysis.renderers import csv, json, text
 from rlscope_analysis.result.table import Answer
+from rlscope_trace.cli import messages
+
+FromOption = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="TIME",
+        help="Only what comes after: seconds since the start of the trace, or 200ms, 7us.",
+        show_default=False,
+    ),
+]
+ToOption = Annotated[
+    str | None,
+    typer.Option(
+        "--to", metavar="TIME", help="Only what comes before, likewise.", show_default=False
+    ),
+]
 
 
 class AnswerFormat(str, Enum):
@@ -28,3 +50,13 @@ def render(
     is_terminal = sys.stdout.isatty() and not to_file
     width = shutil.get_terminal_size().columns if is_terminal else text.WIDTH_ELSEWHERE
     return [text.render(found, limit=limit, width=width, is_terminal=is_terminal)]
+
+
+@contextmanager
+def telling_interrupts() -> Iterator[None]:
+    """Say of Ctrl-C what happened: typer would turn it into an exit code only."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        messages.error("interrupted")
+        raise typer.Exit(128 + signal.SIGINT) from None

@@ -9,7 +9,13 @@ from rlscope_analysis.damage import damage_told
 from rlscope_analysis.explain.answer import QUANTILES
 from rlscope_analysis.explain.answer import explain as explained
 from rlscope_analysis.trace import open_trace
-from rlscope_trace.cli.answers import AnswerFormat, render
+from rlscope_trace.cli.answers import (
+    AnswerFormat,
+    FromOption,
+    ToOption,
+    render,
+    telling_interrupts,
+)
 from rlscope_trace.cli.live_progress import sweeping
 from rlscope_trace.cli.output import write_stdout
 
@@ -32,21 +38,8 @@ def explain(  # noqa: PLR0913 - one parameter per option
             show_default=False,
         ),
     ] = None,
-    start: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="TIME",
-            help="Only what comes after: seconds since the start of the trace, or 200ms, 7us.",
-            show_default=False,
-        ),
-    ] = None,
-    end: Annotated[
-        str | None,
-        typer.Option(
-            "--to", metavar="TIME", help="Only what comes before, likewise.", show_default=False
-        ),
-    ] = None,
+    start: FromOption = None,
+    end: ToOption = None,
     output_format: Annotated[
         AnswerFormat, typer.Option("--format", help="Print tables, one JSON object, or CSV.")
     ] = AnswerFormat.TABLE,
@@ -55,6 +48,7 @@ def explain(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Show the critical path of one iteration, and in what it differs from typical ones."""
     with (
+        telling_interrupts(),
         sweeping() as progress,
         damage_told(trace),
         open_trace(trace, start=start, end=end, progress=progress) as opened,

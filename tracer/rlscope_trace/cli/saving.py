@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.derive import complete
+from rlscope_analysis.errors import TraceError
 from rlscope_analysis.note_sentences import sentence_of
+from rlscope_analysis.overview.answer import overview, verdict
 from rlscope_analysis.schema.vocabulary import PHASES_CAPTURE
 from rlscope_analysis.sentences import fact_sentence, facts_of, loss_sentence
 from rlscope_analysis.summary.gpu import gpu_note, gpu_summary
+from rlscope_analysis.trace import open_trace
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.live_progress import live_progress
 from rlscope_trace.ingest.store.finalise import finalise
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
 
 # So many kinds of losses are shown: more than any recording has that nobody damaged.
 _SHOWN_LOSSES = 20
+# The path of so many takes 2 s.
+_VERDICT_STATES = 2_000_000
 _PHASE_FAILURES_SQL = """
 SELECT DISTINCT
   {'code': code, 'subject': subject, 'detail': detail, 'count': count} AS fact
@@ -94,6 +100,16 @@ def report(saved: Saved) -> None:
     for failure in saved.phase_failures:
         messages.warning(f"automatic phases are incomplete: {failure}", _PHASE_HINT)
     _report_losses(written.losses)
+    _report_verdict(written)
+
+
+def _report_verdict(written: TraceReport) -> None:
+    """Say what limits the program, where it has iterations and that takes no long time."""
+    rows = written.rows
+    if rows["operation_coded"] and rows["thread_state_coded"] <= _VERDICT_STATES:
+        with suppress(TraceError), open_trace(written.output) as trace:
+            messages.say(sentence_of(verdict(overview(trace))))
+    messages.say(f"more: rlscope-trace summarize {shlex.quote(str(written.output))}")
 
 
 def report_import(saved: TraceReport) -> None:

@@ -1,9 +1,6 @@
 """`rlscope-trace summarize`: where the time of each process and thread went."""
 
 import shlex
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -22,8 +19,13 @@ from rlscope_analysis.result.table import Answer
 from rlscope_analysis.summary.answer import answer_of
 from rlscope_analysis.summary.read import summarize as compute
 from rlscope_analysis.trace import Trace, open_trace
-from rlscope_trace.cli import messages
-from rlscope_trace.cli.answers import AnswerFormat, render
+from rlscope_trace.cli.answers import (
+    AnswerFormat,
+    FromOption,
+    ToOption,
+    render,
+    telling_interrupts,
+)
 from rlscope_trace.cli.live_progress import sweeping
 from rlscope_trace.cli.output import write_file, write_stdout
 from rlscope_trace.errors import UsageError
@@ -80,21 +82,8 @@ def summarize(  # noqa: PLR0913 - one parameter per option
             show_default=False,
         ),
     ] = None,
-    start: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="TIME",
-            help="Only what comes after: seconds since the start of the trace, or 200ms, 7us.",
-            show_default=False,
-        ),
-    ] = None,
-    end: Annotated[
-        str | None,
-        typer.Option(
-            "--to", metavar="TIME", help="Only what comes before, likewise.", show_default=False
-        ),
-    ] = None,
+    start: FromOption = None,
+    end: ToOption = None,
     rows: Annotated[
         int | None,
         typer.Option(
@@ -119,7 +108,7 @@ def summarize(  # noqa: PLR0913 - one parameter per option
     if output is not None:
         become_saver(invoking_identity(), output)
     with (
-        _telling_interrupts(),
+        telling_interrupts(),
         sweeping() as progress,
         damage_told(trace),
         open_trace(trace, start=start, end=end, progress=progress) as opened,
@@ -133,16 +122,6 @@ def summarize(  # noqa: PLR0913 - one parameter per option
         write_stdout(chunks, is_data=output_format is AnswerFormat.CSV)
     else:
         write_file(output, "".join(chunks), force=force)
-
-
-@contextmanager
-def _telling_interrupts() -> Iterator[None]:
-    """Say of Ctrl-C what happened: typer would turn it into an exit code only."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        messages.error("interrupted")
-        raise typer.Exit(128 + signal.SIGINT) from None
 
 
 def _report(view: str | None, by: Grouping | None, per: str | None) -> Report | None:

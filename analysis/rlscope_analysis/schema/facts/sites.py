@@ -9,12 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 # Of site.state.
-PROBED, DROPPED, NOT_PROBED, IMPORTED = SITE_STATES = (
-    "probed",
-    "dropped",
-    "not_probed",
-    "imported",
-)
+PROBED, DROPPED, NOT_PROBED = "probed", "dropped", "not_probed"
 
 
 @dataclass(frozen=True, slots=True)

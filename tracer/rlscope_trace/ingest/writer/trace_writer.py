@@ -1,7 +1,8 @@
 """Writes a trace database: all of it, verified, or nothing.
 
     with write_trace(output, overwrite=False, progress=bar) as trace:
-        trace.insert_table("process", {"process_id": [1], "pid": [4242]})
+        for _rows in trace.insert_table("process", {"process_id": [1], "pid": [4242]}):
+            ...  # what is held meanwhile may go
         trace.insert_meta({"loader": "import"})
         trace.insert_losses(losses)
     print(trace.report.rows)
