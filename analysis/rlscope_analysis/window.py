@@ -34,7 +34,10 @@ _INSIDE_SQL = (
 # an edge of the window is cut there.
 _INTERVAL_TABLES = {
     "process": "",
-    "operation_coded": "",
+    # Steps are those of the window in which they end: of windows that follow each other, of one.
+    "operation_coded": """, CASE
+  WHEN end_ns <= {to_ns} THEN environment_steps WHEN environment_steps IS NOT NULL THEN 0
+END AS environment_steps""",
     "async_range": "",
     "native_call_coded": "",
     "wait_coded": "",

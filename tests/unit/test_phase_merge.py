@@ -31,9 +31,10 @@ def merged(ranges: list[Range]) -> list[tuple[int, int, Range]]:
         np.array([one.key for one in ranges], dtype=np.int32),
         np.array([one.is_auto for one in ranges], dtype=np.uint8),
     )
+    steps = np.full(len(ranges), -1, dtype=np.int64)
     names = PhaseNames()
     names.add(*columns)
-    start_ns, end_ns, row = merge_phases(*columns, names=names)
+    start_ns, end_ns, row, _ = merge_phases(*columns, steps, names=names)
     kept = zip(start_ns.tolist(), end_ns.tolist(), row.tolist(), strict=True)
     return sorted(
         ((start, end, ranges[origin]) for start, end, origin in kept), key=lambda one: one[:2]
@@ -84,7 +85,7 @@ def test_columns_of_different_lengths_are_refused() -> None:
     with pytest.raises(ValueError, match="differ in length"):
         merge_phases(
             np.zeros(2, np.int64), np.zeros(1, np.int64), np.zeros(2, np.int32),
-            np.zeros(2, np.uint8), names=PhaseNames(),
+            np.zeros(2, np.uint8), np.zeros(2, np.int64), names=PhaseNames(),
         )  # fmt: skip
 
 

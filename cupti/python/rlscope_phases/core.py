@@ -5,9 +5,11 @@ import sys
 import rlscope_phases
 from rlscope_phases import failures
 
-# As in thread_phase.h and hook.h.
+# As in thread_phase.h, hook.h and steps.h.
 NONE, SIMULATION, INFERENCE, BACKPROPAGATION, DATA = range(5)
 STEP, RESET, FINISH, SCOPE, SAMPLE, LEARN, FORWARD, CLOSE = range(8)
+# How many steps of environments a call is.
+NO_STEP, ONE_STEP, AS_RESULT, AS_ACTION, AS_BATCH_SIZE, UNKNOWN_STEPS = range(6)
 
 Function = type(lambda: None)
 native = None
@@ -71,12 +73,16 @@ def run(adapter, module):
         raise AttributeError(what) from None
 
 
-def hook_own(cls, names, kind, phase=NONE, is_guess=False):
-    """Put hooks on those methods that the class itself defines as plain functions."""
+def hook_own(cls, names, kind, phase=NONE, is_guess=False, steps_of=None):
+    """Put hooks on those methods that the class itself defines as plain functions.
+
+    steps_of: of a name, how many steps of environments a call is.
+    """
     for name in names:
         function = cls.__dict__.get(name)
         if type(function) is Function:
-            setattr(cls, name, native.Hook(function, kind, phase, is_guess))
+            steps = NO_STEP if steps_of is None else steps_of(name)
+            setattr(cls, name, native.Hook(function, kind, phase, is_guess, steps))
 
 
 def hook_function(owner, name, kind):

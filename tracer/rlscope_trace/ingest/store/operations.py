@@ -138,6 +138,7 @@ class OperationWriter:
             "start_ns": nested.start_ns,
             "end_ns": nested.end_ns,
             "path_id": self._paths.intern(nested, ranges["key"][order].astype(np.int64)),
+            "environment_steps": ranges["environment_steps"][order],
             "payload": ranges["payload"][order],
             "payload_type": ranges["payload_type"][order],
         }
