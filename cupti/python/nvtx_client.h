@@ -17,8 +17,8 @@ void* rls_nvtx_register(const char* name);
 void rls_nvtx_push(void* registered_name, bool is_counted);
 void rls_nvtx_pop(void);
 
-// Tells the payload of the range that the thread opened last; negative: it is not known. Only our own
-// shim takes it.
+// Tells the payload of the range that the thread opened last; negative: it is not known. Only our
+// own shim takes it.
 void rls_nvtx_count(int64_t count);
 
 // An instant with a text.

@@ -4,7 +4,8 @@
 
 // Returns the length of a batch; 1 for what is none: a number, or the agents of one environment.
 static int64_t batch_of(PyObject* value) {
-  // The last type met that has no length: numpy.bool_, say. To ask it again would cost an exception.
+  // The last type met that has no length: numpy.bool_, say. To ask it again would cost an
+  // exception.
   static PyTypeObject* scalar;
   if (value == Py_None || PyBool_Check(value) || PyFloat_Check(value) || PyLong_Check(value))
     return 1;
@@ -24,9 +25,9 @@ static int64_t batch_of(PyObject* value) {
   return 1;
 }
 
-// A step returns (observation, reward, is it over, ...). The flag is one for each environment, while
-// a reward may be several numbers of one environment. What has (observation, reward, information)
-// tells by its reward.
+// A step returns (observation, reward, is it over, ...). The flag is one for each environment,
+// while a reward may be several numbers of one environment. What has (observation, reward,
+// information) tells by its reward.
 static int64_t of_result(PyObject* result) {
   if (!PyTuple_Check(result) || PyTuple_Size(result) < 3) return UNKNOWN;
   PyObject* flags = PyTuple_GetItem(result, 2);

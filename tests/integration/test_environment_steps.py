@@ -56,8 +56,7 @@ def test_steps_are_what_the_program_counts(tmp_path: Path, arguments: tuple[str,
     assert sum(steps) <= truth["steps"]
     assert query(
         trace,
-        "SELECT count(*) FROM operation"
-        " WHERE (environment_steps IS NULL) = (name = 'simulation')",
+        "SELECT count(*) FROM operation WHERE (environment_steps IS NULL) = (name = 'simulation')",
     ) == [(0,)]
 
 

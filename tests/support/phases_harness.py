@@ -172,7 +172,9 @@ def _read(path: Path, made: Recording) -> None:
         start_ns, end_ns, tid, steps, name = RECORD.unpack_from(content, index * RECORD.size)
         domain, _, phase = name.rstrip(b"\0").decode().partition("/")
         assert domain == "rlscope"
-        made.ranges.append(Range(int(path.name), tid, phase, start_ns, end_ns, steps if steps >= 0 else None))
+        made.ranges.append(
+            Range(int(path.name), tid, phase, start_ns, end_ns, steps if steps >= 0 else None)
+        )
 
 
 def make(scratch: Path) -> Harness:

@@ -2,8 +2,8 @@
 // that nothing is lost when the process ends without a word.
 //
 // RLSCOPE_TEST_RANGES: the folder. A file is named by its pid and holds records of 64 bytes: start,
-// end (CLOCK_MONOTONIC, ns), tid, payload, name. The first record is a header: how many there are, pops
-// without a push, pushes on top of an open range (there should be none), ranges that are open.
+// end (CLOCK_MONOTONIC, ns), tid, payload, name. The first record is a header: how many there are,
+// pops without a push, pushes on top of an open range (there should be none), ranges that are open.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>

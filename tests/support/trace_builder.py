@@ -160,7 +160,8 @@ class TraceBuilder:
         """Add a process; returns its process_id."""
         process_id = len(self._processes) + 1
         self._processes.append(
-            (process_id, "host", pid, parent, start_ns, end_ns, name, command, exit_code, None)
+            (process_id, "host", pid, parent, start_ns, end_ns, name, command, exit_code, None,
+             None, None)
         )
         return process_id
 
@@ -190,7 +191,8 @@ class TraceBuilder:
                 )
             now_ns = then_ns
         lost_ns = sum(state.length_ns for state in states if state.state == LOST)
-        self._threads.append((thread_id, process_id, tid, start_ns, now_ns, name, ended, lost_ns))
+        row = (thread_id, process_id, tid, start_ns, now_ns, name, ended, lost_ns, None)
+        self._threads.append(row)
         return thread_id
 
     def loss(

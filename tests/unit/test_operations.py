@@ -227,7 +227,9 @@ def test_phases_tell_their_environment_steps(tmp_path: Path, shim: ShimBuilder) 
 
 def test_a_range_in_place_of_a_phase_has_its_steps(tmp_path: Path, shim: ShimBuilder) -> None:
     for at in (200, 300):
-        shim.range("simulation", at + 1, at + 9, depth=1, domain="rlscope", payload_type=1, payload=4)
+        shim.range(
+            "simulation", at + 1, at + 9, depth=1, domain="rlscope", payload_type=1, payload=4
+        )
         shim.range("env.step", at, at + 10, payload_type=1, payload=7)
     path, _ = saved(kernel_half(tmp_path / "spool"), shim)
     assert rows(path, STEPS) == [(200, 210, "env.step", 4), (300, 310, "env.step", 4)]

@@ -13,7 +13,9 @@ COUNTED = "SELECT thread_id, steps, within_thread_id, counted_steps FROM environ
 FINISH = 1_000_000
 
 
-def build(tmp_path: Path, parents: tuple[int | None, ...], threads: tuple[int, ...]) -> TraceBuilder:
+def build(
+    tmp_path: Path, parents: tuple[int | None, ...], threads: tuple[int, ...]
+) -> TraceBuilder:
     """Return a trace of processes, given by their parents, and threads, by their processes."""
     made = TraceBuilder(tmp_path / "trace.duckdb")
     for parent in parents:

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 
 
-def make() -> Any:
+def make() -> gymnasium.Env[Any, Any]:
     return gymnasium.make("CartPole-v1")
 
 

@@ -73,16 +73,20 @@ def run(adapter, module):
         raise AttributeError(what) from None
 
 
-def hook_own(cls, names, kind, phase=NONE, is_guess=False, steps_of=None):
-    """Put hooks on those methods that the class itself defines as plain functions.
-
-    steps_of: of a name, how many steps of environments a call is.
-    """
+def hook_own(cls, names, kind, phase=NONE):
+    """Put hooks on those methods that the class itself defines as plain functions."""
     for name in names:
         function = cls.__dict__.get(name)
         if type(function) is Function:
-            steps = NO_STEP if steps_of is None else steps_of(name)
-            setattr(cls, name, native.Hook(function, kind, phase, is_guess, steps))
+            setattr(cls, name, native.Hook(function, kind, phase))
+
+
+def hook_steps(cls, names, steps_of, is_guess=False):
+    """As above, calls into an environment; steps_of(name): how many steps of it a call is."""
+    for name in names:
+        function = cls.__dict__.get(name)
+        if type(function) is Function:
+            setattr(cls, name, native.Hook(function, STEP, NONE, is_guess, steps_of(name)))
 
 
 def hook_function(owner, name, kind):

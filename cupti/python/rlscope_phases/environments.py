@@ -88,13 +88,13 @@ def _hook(cls):
     core.hook_own(cls, ("reset",), core.RESET)
     core.hook_own(cls, ("close",), core.CLOSE)
     if core.is_late:
-        core.hook_own(cls, STEPS, core.STEP, steps_of=_counter(cls))
+        core.hook_steps(cls, STEPS, _counter(cls))
 
 
 def _hook_all(cls):
     """Put hooks on a class whose objects are never part of another environment."""
     core.hook_own(cls, ("reset", "async_reset"), core.RESET)
-    core.hook_own(cls, ("step_and_maybe_reset", *STEPS), core.STEP, steps_of=_counter(cls))
+    core.hook_steps(cls, ("step_and_maybe_reset", *STEPS), _counter(cls))
     core.hook_own(cls, ("close",), core.CLOSE)
 
 

@@ -52,7 +52,7 @@ def _judge(cls):
     step, reset = getattr(cls, "step", None), getattr(cls, "reset", None)
     if type(step) is core.Function and type(reset) is core.Function and _takes_action(step):
         methods = ("reset", "step", "step_async", "step_wait")
-        core.hook_own(cls, methods, core.STEP, core.NONE, True, environments.steps_of)
+        core.hook_steps(cls, methods, environments.steps_of, is_guess=True)
         core.hook_own(cls, ("close",), core.CLOSE)
     elif any(word in cls.__name__.lower() for word in BUFFER_WORDS):
         buffers.hook(cls)

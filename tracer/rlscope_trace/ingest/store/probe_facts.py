@@ -111,6 +111,8 @@ class ProbeFacts:
     """pid and time, of processes in which the Python package nvtx was found."""
     other_clocks: list[tuple[int, int]] = field(default_factory=list)
     """pid and time, of processes in a time namespace of their own."""
+    titles: list[tuple[int, int, str]] = field(default_factory=list)
+    """pid, time, and what ps would have shown then."""
     cuda: list[CudaTold] = field(default_factory=list)
     rejected: Counter[str] = field(default_factory=Counter)
     """Addresses that were not probed, by the reason."""
@@ -170,6 +172,9 @@ def _take(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
                 "other_clock": facts.other_clocks,
             }[line["event"]]
             told.append((_number(line, "pid"), _number(line, "ts_ns")))
+        case "title":
+            title = _text(line, "title")
+            facts.titles.append((_number(line, "pid"), _number(line, "ts_ns"), title))
         case "cuda":
             facts.cuda.append(_cuda_told(line))
         case "unscanned":

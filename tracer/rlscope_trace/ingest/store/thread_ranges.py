@@ -92,9 +92,8 @@ class ThreadRanges:
     def _merged(self, ranges: Columns, names: PhaseNames) -> Columns:
         """Let the program's own ranges win over phases of the same meaning."""
         order = _outermost_first(ranges)
-        start_ns, end_ns, row, steps = merge_phases(
-            *self._columns(ranges, order), ranges["environment_steps"][order], names=names
-        )
+        columns = (*self._columns(ranges, order), ranges["environment_steps"][order])
+        start_ns, end_ns, row, steps = merge_phases(*columns, names=names)
         chosen = {name: column[order[row]] for name, column in ranges.items()}
         return {**chosen, "start_ns": start_ns, "end_ns": end_ns, "environment_steps": steps}
 
