@@ -34,9 +34,7 @@ def test_processes_have_the_names_of_multiprocessing(tmp_path: Path, method: str
     trace = tmp_path / "trace.duckdb"
     truth = recorded(trace, "--method", method)["processes"]
     assert set(truth.values()) > {"actor 7"}
-    found = query(
-        trace, "SELECT pid, python_name FROM process WHERE python_name IS NOT NULL"
-    )
+    found = query(trace, "SELECT pid, python_name FROM process WHERE python_name IS NOT NULL")
     assert {str(pid): name for pid, name in found} == truth
     # What helps multiprocessing, and the main process, nobody named.
     assert query(trace, "SELECT count(*) FROM process")[0][0] > len(truth)

@@ -160,8 +160,20 @@ class TraceBuilder:
         """Add a process; returns its process_id."""
         process_id = len(self._processes) + 1
         self._processes.append(
-            (process_id, "host", pid, parent, start_ns, end_ns, name, command, exit_code, None,
-             None, None)
+            (
+                process_id,
+                "host",
+                pid,
+                parent,
+                start_ns,
+                end_ns,
+                name,
+                command,
+                exit_code,
+                None,
+                None,
+                None,
+            )
         )
         return process_id
 

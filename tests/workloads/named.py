@@ -1,7 +1,7 @@
 """Processes of multiprocessing and threads with names; with --title, a process that renames itself.
 
-Exact: `processes`, the names that multiprocessing has given by pid, and `threads`, those of threading
-by native thread id; `title`, what the process has written over its arguments.
+Exact: `processes`, the names of multiprocessing by pid, and `threads`, those of threading by native
+thread id; `title`, what the process has written over its arguments.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 PR_SET_NAME = 15
 
@@ -60,8 +61,7 @@ def start_threads() -> dict[int, str]:
 
 def set_title(title: str) -> None:
     """Write over the arguments, as the package setproctitle does, and over the thread's name."""
-    with open("/proc/self/stat") as file:
-        fields = file.read().rpartition(")")[2].split()
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     # arg_start and arg_end, as proc(5) counts them.
     start, end = int(fields[48 - 3]), int(fields[49 - 3])
     text = title.encode()

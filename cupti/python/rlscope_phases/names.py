@@ -1,8 +1,8 @@
 """What Python calls its threads and multiprocessing its processes, told by those who start them.
 
-A name is a mark in the domain of the phases: what it is of, its id, the name. The thread that starts
-another tells, once that runs: of the one that is started it would take a ring, and of a process it
-would load the shim. Nothing is told where nothing is started.
+A name is a mark in the domain of the phases: what it is of, its id, the name. Whoever starts
+another tells, once that runs: the one that is started would need a ring for it, and a process would
+need the shim. Nothing is told where nothing is started.
 """
 
 from rlscope_phases import core

@@ -17,7 +17,8 @@ def titles_of(lives: Sequence[Life], told: Iterable[tuple[int, int, str]]) -> di
     titles: dict[int, str] = {}
     for pid, ts_ns, title in sorted(told, key=lambda row: row[1]):
         begun = [life for life in by_pid.get(pid, ()) if life.first_ns <= ts_ns]
-        life = max(begun, key=lambda one: one.first_ns, default=None)
-        if life is not None and ts_ns >= max(life.exec_ns, default=0):
-            titles[life.process_id] = title
+        if begun:
+            last = max(begun, key=lambda life: life.first_ns)
+            if ts_ns >= max(last.exec_ns, default=0):
+                titles[last.process_id] = title
     return titles

@@ -75,7 +75,9 @@ class PythonNames:
             " WHERE process_id IN (SELECT unnest(?)) ORDER BY start_ns",
             [sorted({process_id for (process_id, _), _, _ in told})],
         ).fetchall()
-        threads = _Begun(((process_id, tid), start_ns, key) for process_id, tid, start_ns, key in rows)
+        threads = _Begun(
+            ((process_id, tid), start_ns, key) for process_id, tid, start_ns, key in rows
+        )
         found = [(threads.at(ids, ts_ns), name) for ids, ts_ns, name in told]
         return {thread_id: name for thread_id, name in found if thread_id}
 
@@ -90,7 +92,9 @@ class _Begun:
 
     def at(self, number: object, ts_ns: int) -> int:
         """Return the key of the last one that had begun; 0: none had."""
-        return max((one for one in self._lives.get(number, ()) if one[0] <= ts_ns), default=(0, 0))[1]
+        return max((one for one in self._lives.get(number, ()) if one[0] <= ts_ns), default=(0, 0))[
+            1
+        ]
 
 
 def _time(told: _Told) -> int:
