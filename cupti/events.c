@@ -143,3 +143,15 @@ void rls_end(uint64_t id) {
 void rls_mark(const struct rls_event* event, const struct rls_message* message) {
   append_event(RLS_SHIM_MARK, event, message, 0);
 }
+
+void rls_set_payload(uint64_t domain, uint64_t payload, enum rls_shim_payload type) {
+  struct rls_shim_slot* slot = begin();
+  if (slot == NULL) return;
+  const bool is_kept = slot->depth <= RLS_SHIM_MAX_DEPTH;
+  const int level = is_kept ? find_open(slot, domain) : -1;
+  if (level >= 0) {
+    slot->open[level].payload = payload;
+    slot->open[level].payload_type = (uint8_t)type;
+  }
+  done();
+}

@@ -37,4 +37,7 @@ uint64_t rls_start(const struct rls_event* event, const struct rls_message* mess
 void rls_end(uint64_t id);
 void rls_mark(const struct rls_event* event, const struct rls_message* message);
 
+// Gives the range of a domain that the thread opened last another payload than at its push.
+void rls_set_payload(uint64_t domain, uint64_t payload, enum rls_shim_payload type);
+
 #endif  // RLS_EVENTS_H

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include "cupti_start.h"
+#include "events.h"
 #include "filter.h"
 #include "nvtx.h"
 #include "process.h"
@@ -31,6 +32,13 @@ EXPORT int InitializeInjectionNvtx2(nvtx_get_export_table get_export_table) {
   fill_module(callbacks, NVTX_MODULE_CUDA);
   fill_module(callbacks, NVTX_MODULE_CUDART);
   return fill_module(callbacks, NVTX_MODULE_CORE2) || has_core;
+}
+
+// NVTX takes a payload at the push alone. For a client of ours that knows it at the pop: the one of
+// the range of the domain that the thread opened last; is_known 0: it has none.
+EXPORT void rlscope_shim_set_payload(const void* domain, uint64_t payload, int is_known) {
+  rls_set_payload(rls_domain_hash(domain), payload,
+                  is_known != 0 ? RLS_SHIM_UNSIGNED : RLS_SHIM_NO_PAYLOAD);
 }
 
 static uint8_t domain_is_enabled(const void* domain) {

@@ -34,7 +34,10 @@ _INSIDE_SQL = (
 # an edge of the window is cut there.
 _INTERVAL_TABLES = {
     "process": "",
-    "operation_coded": "",
+    # Steps are those of the window in which they end: of windows that follow each other, of one.
+    "operation_coded": """, CASE
+  WHEN end_ns <= {to_ns} THEN environment_steps WHEN environment_steps IS NOT NULL THEN 0
+END AS environment_steps""",
     "async_range": "",
     "native_call_coded": "",
     "wait_coded": "",
@@ -74,7 +77,8 @@ SELECT
   t.ended AND t.end_ns <= {to_ns} AS ended,
   CASE WHEN t.lost_ns = 0 THEN 0 ELSE
     least(t.end_ns, {to_ns}) - greatest(t.start_ns, {from_ns}) - coalesce(s.known_ns, 0)
-  END AS lost_ns
+  END AS lost_ns,
+  t.python_name
 FROM whole.thread AS t
 LEFT JOIN (
   SELECT thread_id, sum(end_ns - start_ns)::BIGINT AS known_ns FROM thread_state_coded GROUP BY ALL

@@ -7,6 +7,7 @@
 
 #include "boundary.h"
 #include "call.h"
+#include "steps.h"
 
 // Py_TPFLAGS_METHOD_DESCRIPTOR, which not every version shows to users of the limited API:
 // instance.method(...) calls the hook without making a bound method first.
@@ -22,6 +23,7 @@ struct hook {
   PyObject* weak_references;
   enum rls_hook_kind kind;
   enum rls_phase phase;
+  enum rls_steps steps;
   // Nobody told us that this is an environment: it looks like one. It is none if it learns, or if
   // what it returns is no step.
   bool is_guess;
@@ -55,6 +57,10 @@ static PyObject* call_environment(struct hook* self, const struct rls_call* call
   // It learned, and the depth was reset then.
   if (self->is_refuted) return result;
   check_guess(self, result);
+  // What an exception ended is no step. What others contain is theirs to count.
+  if (result != NULL && thread->environment_depth == 1 && self->steps != RLS_STEPS_NONE)
+    rls_environment_count(thread, rls_steps_of(self->steps, call, result));
+  if (thread->life != life) return result;
   rls_environment_leave(thread);
   return result;
 }
@@ -188,13 +194,13 @@ static PyObject* hook_repr(PyObject* self) { return PyObject_Repr(((struct hook*
 
 static PyObject* hook_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   PyObject* function = NULL;
-  int kind = 0, phase = 0, is_guess = 0;
-  static char* names[] = {"function", "kind", "phase", "is_guess", NULL};
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oi|ip", names, &function, &kind, &phase,
-                                   &is_guess))
+  int kind = 0, phase = 0, is_guess = 0, steps = 0;
+  static char* names[] = {"function", "kind", "phase", "is_guess", "steps", NULL};
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oi|ipi", names, &function, &kind, &phase,
+                                   &is_guess, &steps))
     return NULL;
   if (!PyCallable_Check(function) || kind < 0 || kind >= RLS_HOOK_KINDS || phase < 0 ||
-      phase >= RLS_PHASES) {
+      phase >= RLS_PHASES || steps < 0 || steps >= RLS_STEPS_WAYS) {
     PyErr_SetString(PyExc_ValueError, "no such hook");
     return NULL;
   }
@@ -208,6 +214,7 @@ static PyObject* hook_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) 
   self->kind = (enum rls_hook_kind)kind;
   self->phase = (enum rls_phase)phase;
   self->is_guess = is_guess != 0;
+  self->steps = (enum rls_steps)steps;
   return (PyObject*)self;
 }
 

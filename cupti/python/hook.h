@@ -20,7 +20,7 @@ enum rls_hook_kind {
   RLS_HOOK_KINDS,
 };
 
-// Returns the type `Hook(function, kind, phase, is_guess)`; NULL with an exception set.
+// Returns the type `Hook(function, kind, phase, is_guess, steps)`; NULL with an exception set.
 PyObject* rls_make_hook_type(void);
 
 #endif  // RLS_HOOK_H

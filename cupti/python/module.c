@@ -33,7 +33,7 @@ static PyObject* push(PyObject* module, PyObject* handle) {
   (void)module;
   void* name = PyLong_AsVoidPtr(handle);
   if (name == NULL && PyErr_Occurred()) return NULL;
-  rls_nvtx_push(name);
+  rls_nvtx_push(name, false);
   Py_RETURN_NONE;
 }
 

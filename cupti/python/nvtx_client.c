@@ -16,6 +16,7 @@ typedef int (*pop_function)(void* domain);
 typedef void (*mark_function)(void* domain, const struct nvtx_attributes* attributes);
 typedef void* (*register_function)(void* domain, const char* name);
 typedef void* (*create_function)(const char* name);
+typedef void (*payload_function)(const void* domain, uint64_t payload, int is_known);
 
 // The slots the tool writes its handlers into. A slot it leaves NULL is a call it does not want.
 static nvtx_function core_slots[NVTX_CORE_SIZE];
@@ -27,6 +28,7 @@ static enum { NOT_TRIED, AVAILABLE, UNAVAILABLE } state;
 static void* domain;
 static push_function push;
 static pop_function pop;
+static payload_function set_payload;  // NULL: the tool is another one
 
 static int get_function_table(uint32_t module, nvtx_table* table, unsigned* size) {
   nvtx_table found = NULL;
@@ -78,6 +80,7 @@ static bool load_tool(void) {
   if (library == NULL) return false;
   initialize_function initialize = NULL;
   *(void**)&initialize = dlsym(library, "InitializeInjectionNvtx2");
+  *(void**)&set_payload = dlsym(library, "rlscope_shim_set_payload");
   fill_tables();
   return initialize != NULL && initialize(get_export_table) != 0;
 }
@@ -103,11 +106,12 @@ void* rls_nvtx_register(const char* name) {
   return registers != NULL ? registers(domain, name) : NULL;
 }
 
-void rls_nvtx_push(void* registered_name) {
+void rls_nvtx_push(void* registered_name, bool is_counted) {
   if (state != AVAILABLE) return;
   const struct nvtx_attributes attributes = {
       .version = NVTX_VERSION,
       .size = sizeof(attributes),
+      .payload_type = is_counted && set_payload != NULL ? NVTX_PAYLOAD_U64 : NVTX_PAYLOAD_NONE,
       .message_type = NVTX_MESSAGE_REGISTERED,
       .message.registered = registered_name,
   };
@@ -116,6 +120,11 @@ void rls_nvtx_push(void* registered_name) {
 
 void rls_nvtx_pop(void) {
   if (state == AVAILABLE) pop(domain);
+}
+
+void rls_nvtx_count(int64_t count) {
+  if (state == AVAILABLE && set_payload != NULL)
+    set_payload(domain, count >= 0 ? (uint64_t)count : 0, count >= 0);
 }
 
 void rls_nvtx_mark(const char* text) {

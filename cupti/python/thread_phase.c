@@ -75,7 +75,7 @@ void rls_set_default_gap(enum rls_phase phase) { default_gap = phase; }
 void rls_thread_switch(struct rls_thread* thread, enum rls_phase phase) {
   if (thread->phase == phase) return;
   if (thread->phase != RLS_NO_PHASE) rls_nvtx_pop();
-  if (phase != RLS_NO_PHASE) rls_nvtx_push(handles[phase]);
+  if (phase != RLS_NO_PHASE) rls_nvtx_push(handles[phase], phase == RLS_SIMULATION);
   thread->phase = phase;
   if (!thread->is_known_to_exit && has_exit_key) {
     thread->is_known_to_exit = true;
@@ -89,6 +89,10 @@ void rls_environment_enter(struct rls_thread* thread) {
   thread->gap = RLS_NO_PHASE;
   thread->is_sampled = false;
   rls_thread_switch(thread, RLS_SIMULATION);
+}
+
+void rls_environment_count(const struct rls_thread* thread, int64_t steps) {
+  if (thread->phase == RLS_SIMULATION) rls_nvtx_count(steps);
 }
 
 void rls_environment_leave(struct rls_thread* thread) {

@@ -58,6 +58,10 @@ bool rls_has_environment(void);
 void rls_environment_enter(struct rls_thread* thread);
 void rls_environment_leave(struct rls_thread* thread);
 
+// Before the outermost call is left: how many steps of environments it was; negative: not known.
+// Without it, it was none.
+void rls_environment_count(const struct rls_thread* thread, int64_t steps);
+
 // What a gap is when nothing in it tells: RLS_INFERENCE for programs whose forward passes cannot be
 // seen, else RLS_NO_PHASE.
 void rls_set_default_gap(enum rls_phase phase);

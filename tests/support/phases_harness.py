@@ -26,7 +26,7 @@ RL_PYTHON = os.environ.get("RLSCOPE_RL_PYTHON", sys.executable)
 PHASES = ("simulation", "inference", "backpropagation", "data")
 
 HEADER = struct.Struct("4Q32x")
-RECORD = struct.Struct("QQI44s")
+RECORD = struct.Struct("QQIi40s")
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Werror")
 
 
@@ -39,6 +39,8 @@ class Range:
     name: str
     start_ns: int
     end_ns: int
+    steps: int | None
+    """Steps of environments; None: not told."""
 
 
 @dataclass
@@ -167,10 +169,12 @@ def _read(path: Path, made: Recording) -> None:
     made.nested += nested
     made.open += opened - count
     for index in range(1, count + 1):
-        start_ns, end_ns, tid, name = RECORD.unpack_from(content, index * RECORD.size)
+        start_ns, end_ns, tid, steps, name = RECORD.unpack_from(content, index * RECORD.size)
         domain, _, phase = name.rstrip(b"\0").decode().partition("/")
         assert domain == "rlscope"
-        made.ranges.append(Range(int(path.name), tid, phase, start_ns, end_ns))
+        made.ranges.append(
+            Range(int(path.name), tid, phase, start_ns, end_ns, steps if steps >= 0 else None)
+        )
 
 
 def make(scratch: Path) -> Harness:

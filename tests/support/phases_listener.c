@@ -2,8 +2,8 @@
 // that nothing is lost when the process ends without a word.
 //
 // RLSCOPE_TEST_RANGES: the folder. A file is named by its pid and holds records of 64 bytes: start,
-// end (CLOCK_MONOTONIC, ns), tid, name. The first record is a header: how many there are, pops
-// without a push, pushes on top of an open range (there should be none), ranges that are open.
+// end (CLOCK_MONOTONIC, ns), tid, payload, name. The first record is a header: how many there are,
+// pops without a push, pushes on top of an open range (there should be none), ranges that are open.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -26,13 +26,15 @@ struct header {
 struct record {
   uint64_t start_ns, end_ns;
   uint32_t tid;
-  char name[44];
+  int32_t steps;  // the payload; negative: none
+  char name[40];
 };
 
 static struct header* file;
 static _Thread_local struct {
   const char* name;
   uint64_t start_ns;
+  int32_t steps;
 } open_range;
 
 static uint64_t now_ns(void) {
@@ -62,6 +64,8 @@ static int push(void* domain, const struct nvtx_attributes* attributes) {
   if (open_range.name != NULL) __atomic_add_fetch(&file->nested, 1, __ATOMIC_RELAXED);
   __atomic_add_fetch(&file->opened, 1, __ATOMIC_RELAXED);
   open_range.name = attributes->message.registered;
+  open_range.steps =
+      attributes->payload_type == NVTX_PAYLOAD_U64 ? (int32_t)attributes->payload.u64 : -1;
   open_range.start_ns = now_ns();
   return 0;
 }
@@ -78,9 +82,20 @@ static int pop(void* domain) {
   record->start_ns = open_range.start_ns;
   record->end_ns = now_ns();
   record->tid = (uint32_t)gettid();
+  record->steps = open_range.steps;
   snprintf(record->name, sizeof(record->name), "%s", open_range.name);
   open_range.name = NULL;
   return 0;
+}
+
+// As librlscope_shim.so has it.
+__attribute__((visibility("default"))) void rlscope_shim_set_payload(const void* domain,
+                                                                     uint64_t payload,
+                                                                     int is_known);
+void rlscope_shim_set_payload(const void* domain, uint64_t payload, int is_known) {
+  (void)domain;
+  if (open_range.name == NULL) abort();
+  open_range.steps = is_known ? (int32_t)payload : -1;
 }
 
 static void* create_domain(const char* name) { return strdup(name); }

@@ -122,7 +122,7 @@ class TraceBuilder:
     _losses: list[tuple[object, ...]] = field(default_factory=list)
     _clocks: list[tuple[object, ...]] = field(default_factory=list)
     _captures: list[tuple[object, ...]] = field(default_factory=list)
-    _operations: list[tuple[int, int, int, str, str | None, str | None, str]] = field(
+    _operations: list[tuple[int, int, int, str, str | None, str | None, str, int | None]] = field(
         default_factory=list
     )
     _async_ranges: list[tuple[object, ...]] = field(default_factory=list)
@@ -160,7 +160,20 @@ class TraceBuilder:
         """Add a process; returns its process_id."""
         process_id = len(self._processes) + 1
         self._processes.append(
-            (process_id, "host", pid, parent, start_ns, end_ns, name, command, exit_code, None)
+            (
+                process_id,
+                "host",
+                pid,
+                parent,
+                start_ns,
+                end_ns,
+                name,
+                command,
+                exit_code,
+                None,
+                None,
+                None,
+            )
         )
         return process_id
 
@@ -190,7 +203,8 @@ class TraceBuilder:
                 )
             now_ns = then_ns
         lost_ns = sum(state.length_ns for state in states if state.state == LOST)
-        self._threads.append((thread_id, process_id, tid, start_ns, now_ns, name, ended, lost_ns))
+        row = (thread_id, process_id, tid, start_ns, now_ns, name, ended, lost_ns, None)
+        self._threads.append(row)
         return thread_id
 
     def loss(
@@ -232,9 +246,11 @@ class TraceBuilder:
         domain: str | None = None,
         category: str | None = None,
         source: str = "nvtx",
+        steps: int | None = None,
     ) -> None:
         """Add an operation; which others are around it follows from their times."""
-        self._operations.append((thread_id, start_ns, end_ns, name, domain, category, source))
+        times = (thread_id, start_ns, end_ns)
+        self._operations.append((*times, name, domain, category, source, steps))
 
     def async_range(
         self, process_id: int, start_ns: int, end_ns: int, name: str, domain: str | None = None
@@ -469,14 +485,14 @@ class TraceBuilder:
         paths: list[tuple[object, ...]] = []
         rows: list[tuple[object, ...]] = []
         open_: list[tuple[int, int, int]] = []  # thread, end, path
-        for thread, start, end, name, domain, category, source in self._operations:
+        for thread, start, end, name, domain, category, source, steps in self._operations:
             open_ = [entry for entry in open_ if entry[0] == thread and entry[1] > start]
             parent = open_[-1][2] if open_ else None
             key = (parent, name, domain, category, source)
             if key not in keys:
                 keys[key] = len(keys) + 1
                 paths.append((keys[key], parent, name, domain, category, source, len(open_), None))
-            rows.append((thread, start, end, keys[key]))
+            rows.append((thread, start, end, keys[key], steps))
             open_.append((thread, end, keys[key]))
         return paths, rows
 

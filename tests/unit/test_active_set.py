@@ -131,7 +131,7 @@ def test_operations_without_a_name_are_sets_too() -> None:
     connection = duckdb.connect()
     builder.fill(connection)
     connection.execute("INSERT INTO operation_path (path_id, depth) VALUES (9, 0)")
-    connection.execute("INSERT INTO operation_coded VALUES (1, 70, 80, 9)")
+    connection.execute("INSERT INTO operation_coded VALUES (1, 70, 80, 9, NULL)")
     active_set.store(connection)
     assert rows(connection, "SELECT operations, time_ns FROM operation_overlap") == [([""], 70)]
 

@@ -93,11 +93,11 @@ def test_the_database_tells_what_the_spool_told(directory: Path, output: Path) -
         (2, 130, 135, "running", 0, None),
     ]
     assert rows(output, "FROM thread") == [
-        (1, 1, 10, 100, 200, "python", False, 0),
-        (2, 1, 11, 120, 135, "worker", True, 0),
+        (1, 1, 10, 100, 200, "python", False, 0, None),
+        (2, 1, 11, 120, 135, "worker", True, 0, None),
     ]
     assert rows(output, "FROM process") == [
-        (1, "box", 10, None, 100, 200, "python", None, None, 90)
+        (1, "box", 10, None, 100, 200, "python", None, None, 90, None, None)
     ]
     assert rows(output, "FROM clock") == [(95, 10_000, 96)]
     assert stats(output) == {}

@@ -13,14 +13,16 @@ import pytest
 
 from rlscope_trace.record.instruments import follower as module
 from rlscope_trace.record.instruments.follower import Follower
+from rlscope_trace.record.instruments.log import ProbeLog
 from rlscope_trace.record.instruments.process import Process, address_space
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture
-def follower(monkeypatch: pytest.MonkeyPatch) -> Follower:
+def follower(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Follower]:
     """Return one that follows this process, and cannot read any."""
 
     def refuse(_pid: int) -> None:
@@ -29,10 +31,12 @@ def follower(monkeypatch: pytest.MonkeyPatch) -> Follower:
     monkeypatch.setattr(module._capture, "PythonScan", refuse)
     made: Follower = object.__new__(Follower)
     made._stop = threading.Event()
+    made._log = ProbeLog(tmp_path)
     made._drain = None
     made._gone_cpu_ns = 0
     made._processes = {os.getpid(): Process(os.getpid(), is_new=False)}
-    return made
+    yield made
+    made._log.close()
 
 
 @pytest.fixture

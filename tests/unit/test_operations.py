@@ -205,6 +205,46 @@ def test_attributes_are_kept(tmp_path: Path, shim: ShimBuilder) -> None:
     assert rows(path, "SELECT thread_id, ts_ns, name FROM mark") == [(1, 260, "instant")]
 
 
+STEPS = "SELECT start_ns, end_ns, name, environment_steps FROM operation ORDER BY ALL"
+
+
+def test_phases_tell_their_environment_steps(tmp_path: Path, shim: ShimBuilder) -> None:
+    for start_ns, name, steps in ((200, "simulation", {"payload": 16}), (220, "inference", {})):
+        told = {"payload_type": int(name == "simulation"), **steps}
+        shim.range(name, start_ns, start_ns + 10, domain="rlscope", **told)
+    # Nobody ends it.
+    shim.range("simulation", 900, 2000, domain="rlscope", payload_type=1)
+    # Programs can write what they like, and payloads of their own are none.
+    shim.range("simulation", 300, 310, domain="rlscope", payload_type=1, payload=2**64 - 1)
+    shim.range("simulation", 320, 330, domain="rlscope", payload_type=3, payload=5)
+    path, _ = saved(kernel_half(tmp_path / "spool"), shim)
+    assert rows(path, STEPS) == [
+        (200, 210, "simulation", 16), (220, 230, "inference", None), (300, 310, "simulation", None),
+        (320, 330, "simulation", None), (900, FINISH, "simulation", 0),
+    ]  # fmt: skip
+    assert rows(path, "FROM operation_payload") == []
+
+
+def test_a_range_in_place_of_a_phase_has_its_steps(tmp_path: Path, shim: ShimBuilder) -> None:
+    for at in (200, 300):
+        shim.range(
+            "simulation", at + 1, at + 9, depth=1, domain="rlscope", payload_type=1, payload=4
+        )
+        shim.range("env.step", at, at + 10, payload_type=1, payload=7)
+    path, _ = saved(kernel_half(tmp_path / "spool"), shim)
+    assert rows(path, STEPS) == [(200, 210, "env.step", 4), (300, 310, "env.step", 4)]
+    assert rows(path, "SELECT integer_value FROM operation_payload") == [(7,), (7,)]
+
+
+def test_time_of_lost_ranges_has_no_steps(tmp_path: Path, shim: ShimBuilder) -> None:
+    shim.range("simulation", 200, 210, domain="rlscope", payload_type=1, payload=4)
+    shim.gap(220, 230)
+    path, _ = saved(kernel_half(tmp_path / "spool"), shim)
+    assert rows(path, "SELECT start_ns, environment_steps FROM operation_coded") == [
+        (200, 4), (220, None),
+    ]  # fmt: skip
+
+
 def test_start_and_end_are_joined_whoever_is_read_first(tmp_path: Path, shim: ShimBuilder) -> None:
     shim.event(ASYNC_END, "", 0, 250, id=2)
     shim.event(START, "one", 200, 0, id=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -20,10 +20,16 @@ class Range:
     end: int
     key: int
     is_auto: bool
+    steps: int = -1
 
 
 def merged(ranges: list[Range]) -> list[tuple[int, int, Range]]:
     """Return start, end and origin of what is left."""
+    return [(start, end, origin) for start, end, origin, _ in merged_steps(ranges)]
+
+
+def merged_steps(ranges: list[Range]) -> list[tuple[int, int, Range, int]]:
+    """Return start, end, origin and environment steps of what is left."""
     ranges = sorted(ranges, key=lambda one: (one.start, -one.end))
     columns = (
         np.array([one.start for one in ranges], dtype=np.int64),
@@ -31,12 +37,14 @@ def merged(ranges: list[Range]) -> list[tuple[int, int, Range]]:
         np.array([one.key for one in ranges], dtype=np.int32),
         np.array([one.is_auto for one in ranges], dtype=np.uint8),
     )
+    steps = np.array([one.steps for one in ranges], dtype=np.int64)
     names = PhaseNames()
     names.add(*columns)
-    start_ns, end_ns, row = merge_phases(*columns, names=names)
-    kept = zip(start_ns.tolist(), end_ns.tolist(), row.tolist(), strict=True)
+    found = merge_phases(*columns, steps, names=names)
+    kept = zip(*(column.tolist() for column in found), strict=True)
     return sorted(
-        ((start, end, ranges[origin]) for start, end, origin in kept), key=lambda one: one[:2]
+        ((start, end, ranges[origin], count) for start, end, origin, count in kept),
+        key=lambda one: one[:2],
     )
 
 
@@ -80,11 +88,31 @@ def test_a_name_counts_for_all_its_ranges() -> None:
     assert (100, 120, 100) in spans(kept)
 
 
+def stepping(*marks: tuple[int, int, int, int]) -> list[Range]:
+    return [Range(start, end, key, is_auto=True, steps=steps) for start, end, key, steps in marks]
+
+
+def step_counts(ranges: list[Range]) -> list[tuple[int, int, int, int]]:
+    return [(start, end, one.key, steps) for start, end, one, steps in merged_steps(ranges)]
+
+
+def test_the_steps_of_a_phase_are_those_of_its_last_part() -> None:
+    ranges = [*own((0, 15, 1)), *stepping((0, 8, 101, -1), (8, 20, 100, 4))]
+    assert step_counts(ranges) == [
+        (0, 8, 101, -1), (0, 15, 1, -1), (8, 15, 100, 0), (15, 20, 100, 4),
+    ]  # fmt: skip
+
+
+def test_a_range_that_stands_for_phases_has_their_steps() -> None:
+    ranges = [*own((0, 100, 1), (10, 60, 2)), *stepping((10, 20, 100, 4), (20, 50, 100, 3))]
+    assert step_counts(ranges) == [(0, 100, 1, -1), (10, 60, 2, 7)]
+
+
 def test_columns_of_different_lengths_are_refused() -> None:
     with pytest.raises(ValueError, match="differ in length"):
         merge_phases(
             np.zeros(2, np.int64), np.zeros(1, np.int64), np.zeros(2, np.int32),
-            np.zeros(2, np.uint8), names=PhaseNames(),
+            np.zeros(2, np.uint8), np.zeros(2, np.int64), names=PhaseNames(),
         )  # fmt: skip
 
 
@@ -156,3 +184,13 @@ def test_what_is_left_is_what_instants_say(ranges: list[Range]) -> None:
         told = [instant for start, end in parts for instant in range(start, end)]
         assert len(told) == len(set(told))
         assert set(told) == instants_left(phase, ranges)
+
+
+@given(st.data())
+def test_no_step_is_lost_or_counted_twice(data: st.DataObject) -> None:
+    ranges = [
+        replace(one, steps=data.draw(st.integers(-1, 5))) if one.is_auto else one
+        for one in data.draw(one_thread())
+    ]
+    told = sum(one.steps for one in ranges if one.steps > 0)
+    assert sum(steps for *_, steps in merged_steps(ranges) if steps > 0) == told

@@ -120,7 +120,7 @@ def test_many_rows_are_stored_within_the_memory_of_the_recorder() -> None:
     with duckdb.connect(config={"memory_limit": "80MB", "threads": "1"}) as connection:
         builder.fill(connection)
         connection.execute(
-            f"INSERT INTO operation_coded SELECT {thread}, i * 10, i * 10 + 5, i + 1"
+            f"INSERT INTO operation_coded SELECT {thread}, i * 10, i * 10 + 5, i + 1, NULL"
             " FROM range(20000) AS r(i)"
         )
         thread_overlap.store(connection, thread_overlap.compute(connection))
@@ -181,7 +181,7 @@ def test_ctrl_c_ends_it(long_trace: Path) -> None:
             "native_call_coded holds NULL",
         ),
         (
-            "INSERT INTO operation_coded VALUES (NULL, 0, 5, 1)",
+            "INSERT INTO operation_coded VALUES (NULL, 0, 5, 1, NULL)",
             "1 rows of operation_coded have no thread_id",
         ),
         ("INSERT INTO wait_coded VALUES (1, 0, 5, 77)", "wait_coded holds the code 77"),

@@ -230,11 +230,12 @@ def merge_phases(
     end_ns: NDArray[np.int64],
     key: NDArray[np.int32],
     is_auto: NDArray[np.uint8],
+    steps: NDArray[np.int64],
     *,
     names: PhaseNames,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Let the ranges of a program win over the phases of the same meaning, on one thread.
 
-    The columns are in the order of (start, -end). Returns start_ns, end_ns and row of the input of
-    what is left, in no order.
+    The columns are in the order of (start, -end); negative steps are not known. Returns start_ns,
+    end_ns, row of the input and environment steps of what is left, in no order.
     """

@@ -15,17 +15,20 @@ COMMENT ON COLUMN operation_path.source IS 'Who marked it: nvtx (the program), a
 COMMENT ON COLUMN operation_path.depth IS 'How many operations are around it: 0 is outermost';
 COMMENT ON COLUMN operation_path.color IS 'ARGB, as the program gave it for the first instance of this name; NULL: none';
 
-CREATE TABLE operation_coded (thread_id INTEGER, start_ns BIGINT, end_ns BIGINT, path_id INTEGER);
+CREATE TABLE operation_coded (
+  thread_id INTEGER, start_ns BIGINT, end_ns BIGINT, path_id INTEGER, environment_steps BIGINT
+);
 COMMENT ON TABLE operation_coded IS 'Storage behind the views operation and operation_gap, sorted by (process, thread_id, start_ns, depth); query the view';
 COMMENT ON COLUMN operation_coded.thread_id IS 'The thread';
 COMMENT ON COLUMN operation_coded.start_ns IS 'When the operation began';
 COMMENT ON COLUMN operation_coded.end_ns IS 'When it ended';
 COMMENT ON COLUMN operation_coded.path_id IS 'Which operation, and inside which others: operation_path';
+COMMENT ON COLUMN operation_coded.environment_steps IS 'As in operation';
 
 CREATE VIEW operation AS
 SELECT
   t.process_id, t.pid, o.thread_id, o.start_ns, o.end_ns, o.end_ns - o.start_ns AS duration_ns,
-  p.name, p.domain, p.category, p.source, p.depth, o.path_id
+  p.name, p.domain, p.category, p.source, p.depth, o.path_id, o.environment_steps
 FROM operation_coded AS o
 JOIN operation_path AS p ON p.path_id = o.path_id
 LEFT JOIN _thread_owner AS t ON t.thread_id = o.thread_id
@@ -43,6 +46,7 @@ COMMENT ON COLUMN operation.category IS 'NVTX category; NULL: none';
 COMMENT ON COLUMN operation.source IS 'Who marked it: nvtx (the program), auto (found by us), record_function (PyTorch, imported)';
 COMMENT ON COLUMN operation.depth IS 'How many operations were open around it: 0 is outermost';
 COMMENT ON COLUMN operation.path_id IS 'The stack of operations it tops: operation_path';
+COMMENT ON COLUMN operation.environment_steps IS 'Of simulation that we found: how many environment steps it is, n where a vector environment of n takes one; 0: it is none (a reset), or failed. Where a range of the program stands for simulation, those of the simulation inside. NULL: of any other operation, or not known. Workers step what the process above them counts, too: environment_step';
 
 CREATE VIEW operation_gap AS
 SELECT

@@ -3,7 +3,7 @@
 CREATE TABLE process (
   process_id INTEGER, host VARCHAR, pid INTEGER, parent_process_id INTEGER,
   start_ns BIGINT, end_ns BIGINT, name VARCHAR, command VARCHAR, exit_code INTEGER,
-  born_ns BIGINT
+  born_ns BIGINT, title VARCHAR, python_name VARCHAR
 );
 COMMENT ON TABLE process IS 'The traced processes, one row per life: pids are reused, process_id is not';
 COMMENT ON COLUMN process.process_id IS 'Key of this process, counted from 1 in the order processes entered the trace';
@@ -16,11 +16,13 @@ COMMENT ON COLUMN process.name IS 'Last name of its main thread (comm, at most 1
 COMMENT ON COLUMN process.command IS 'Command line of its last program, arguments joined by spaces, its first 512 bytes; NULL: not known';
 COMMENT ON COLUMN process.exit_code IS 'As a shell shows it: the exit status, or 128 + n if signal n killed it; NULL: still alive at the end, or not known';
 COMMENT ON COLUMN process.born_ns IS 'When the kernel created it, also before the trace; NULL: not known';
+COMMENT ON COLUMN process.title IS 'What ps showed of it when it was last looked at, its first 512 bytes: the command line, or what the program wrote there (setproctitle; ray::PPO); NULL: it ended before anybody looked';
+COMMENT ON COLUMN process.python_name IS 'What multiprocessing calls it (ForkServerProcess-1), as the process that started it told; NULL: nobody told';
 
 CREATE TABLE thread (
   thread_id INTEGER, process_id INTEGER, tid INTEGER,
   start_ns BIGINT, end_ns BIGINT, name VARCHAR,
-  ended BOOLEAN, lost_ns BIGINT
+  ended BOOLEAN, lost_ns BIGINT, python_name VARCHAR
 );
 COMMENT ON TABLE thread IS 'The traced threads, one row per life: tids are reused, thread_id is not';
 COMMENT ON COLUMN thread.thread_id IS 'Key of this thread, counted from 1 in the order threads entered the trace';
@@ -31,6 +33,7 @@ COMMENT ON COLUMN thread.end_ns IS 'Last instant its states are known: its end, 
 COMMENT ON COLUMN thread.name IS 'Last name (comm, at most 15 bytes)';
 COMMENT ON COLUMN thread.ended IS 'Whether it ended inside the trace';
 COMMENT ON COLUMN thread.lost_ns IS 'Part of its lifetime whose records were lost: lifetime = running + runnable + sleeping + blocked + lost_ns, to the nanosecond';
+COMMENT ON COLUMN thread.python_name IS 'What Python calls it (threading.Thread.name), as the thread that started it told; NULL: nobody told';
 
 CREATE VIEW _thread_owner AS
 SELECT t.thread_id, t.process_id, p.pid

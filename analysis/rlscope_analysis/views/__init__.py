@@ -30,6 +30,7 @@ VIEW_TOPICS = (
     "blocked_on",
     "gil_wait",
     "operation_tree",
+    "environment_step",
     "transitions",
     "gpu_busy",
     "launch",

@@ -5,9 +5,11 @@ import sys
 import rlscope_phases
 from rlscope_phases import failures
 
-# As in thread_phase.h and hook.h.
+# As in thread_phase.h, hook.h and steps.h.
 NONE, SIMULATION, INFERENCE, BACKPROPAGATION, DATA = range(5)
 STEP, RESET, FINISH, SCOPE, SAMPLE, LEARN, FORWARD, CLOSE = range(8)
+# How many steps of environments a call is.
+NO_STEP, ONE_STEP, AS_RESULT, AS_ACTION, AS_BATCH_SIZE, UNKNOWN_STEPS = range(6)
 
 Function = type(lambda: None)
 native = None
@@ -71,12 +73,20 @@ def run(adapter, module):
         raise AttributeError(what) from None
 
 
-def hook_own(cls, names, kind, phase=NONE, is_guess=False):
+def hook_own(cls, names, kind, phase=NONE):
     """Put hooks on those methods that the class itself defines as plain functions."""
     for name in names:
         function = cls.__dict__.get(name)
         if type(function) is Function:
-            setattr(cls, name, native.Hook(function, kind, phase, is_guess))
+            setattr(cls, name, native.Hook(function, kind, phase))
+
+
+def hook_steps(cls, names, steps_of, is_guess=False):
+    """As above, calls into an environment; steps_of(name): how many steps of it a call is."""
+    for name in names:
+        function = cls.__dict__.get(name)
+        if type(function) is Function:
+            setattr(cls, name, native.Hook(function, STEP, NONE, is_guess, steps_of(name)))
 
 
 def hook_function(owner, name, kind):

@@ -10,6 +10,15 @@ import sys
 from rlscope_phases import core
 
 STEPS = ("step", "step_async", "step_wait", "reset_async", "reset_wait", "send", "recv", "last")
+# How many steps of environments the others are: none. What begins a step is counted where it ends.
+COUNTED = {
+    "step": core.AS_RESULT,
+    "step_wait": core.AS_RESULT,
+    "step_and_maybe_reset": core.AS_RESULT,
+    "send": core.AS_ACTION,
+}
+# Classes whose steps are counted in another way than by what they return.
+counted_otherwise = []
 adopted = set()
 has_unwatched_model = False
 
@@ -40,10 +49,22 @@ def _hook_steps(cls):
             (base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), None
         )
         if type(function) is core.Function:
-            setattr(cls, name, core.native.Hook(function, core.STEP))
+            hook = core.native.Hook(function, core.STEP, core.NONE, False, _counter(cls)(name))
+            setattr(cls, name, hook)
         is_hooked = is_hooked or type(function) in (core.Function, core.native.Hook)
     if not is_hooked:
         raise TypeError(cls.__module__ + "." + cls.__qualname__ + ".step is no plain function")
+
+
+def _counter(cls):
+    """Return what tells of the name of a method how many steps its calls are."""
+    way = next((way for base, way in counted_otherwise if issubclass(cls, base)), None)
+    return lambda name: COUNTED.get(name, core.NO_STEP) and (way or COUNTED[name])
+
+
+def steps_of(name):
+    """Return how many steps the calls of a method are, in a class that we do not know."""
+    return COUNTED.get(name, core.NO_STEP)
 
 
 def note_model():
@@ -67,19 +88,25 @@ def _hook(cls):
     core.hook_own(cls, ("reset",), core.RESET)
     core.hook_own(cls, ("close",), core.CLOSE)
     if core.is_late:
-        core.hook_own(cls, STEPS, core.STEP)
+        core.hook_steps(cls, STEPS, _counter(cls))
 
 
 def _hook_all(cls):
     """Put hooks on a class whose objects are never part of another environment."""
     core.hook_own(cls, ("reset", "async_reset"), core.RESET)
-    core.hook_own(cls, ("step_and_maybe_reset", *STEPS), core.STEP)
+    core.hook_steps(cls, ("step_and_maybe_reset", *STEPS), _counter(cls))
     core.hook_own(cls, ("close",), core.CLOSE)
 
 
 def adapt_env(module):
-    """Take gymnasium.core, gym.core or brax.envs.base."""
+    """Take gymnasium.core or gym.core."""
     core.follow_subclasses(module.Env, _hook, needs=("reset", "step"))
+
+
+def adapt_brax(module):
+    """Take brax.envs.base, whose steps return one object, and run compiled as a rule."""
+    counted_otherwise.append((module.Env, core.UNKNOWN_STEPS))
+    adapt_env(module)
 
 
 def adapt_vector_env(module):
@@ -96,13 +123,22 @@ def adapt_sb3(module):
 
 
 def adapt_pettingzoo(module):
-    """Take pettingzoo.utils.env."""
+    """Take pettingzoo.utils.env: a step of one agent in turn, or of all of them, is one."""
+    counted_otherwise.append((module.AECEnv, core.ONE_STEP))
+    counted_otherwise.append((module.ParallelEnv, core.ONE_STEP))
     core.follow_subclasses(module.AECEnv, _hook, needs=("reset", "step", "last"))
     core.follow_subclasses(module.ParallelEnv, _hook, needs=("reset", "step"))
 
 
-def adapt_environment(module):
-    """Take a module of dm_env or gymnax."""
+def adapt_dm_env(module):
+    """Take dm_env._environment."""
+    counted_otherwise.append((module.Environment, core.ONE_STEP))
+    core.follow_subclasses(module.Environment, _hook, needs=("reset", "step"))
+
+
+def adapt_gymnax(module):
+    """Take gymnax.environments.environment: what is called is traced, and runs many times."""
+    counted_otherwise.append((module.Environment, core.UNKNOWN_STEPS))
     core.follow_subclasses(module.Environment, _hook, needs=("reset", "step"))
 
 
@@ -117,5 +153,6 @@ def adapt_tianshou(module):
 
 
 def adapt_torchrl(module):
-    """Take torchrl.envs.common."""
+    """Take torchrl.envs.common, whose steps return dictionaries of tensors."""
+    counted_otherwise.append((module.EnvBase, core.AS_BATCH_SIZE))
     core.follow_subclasses(module.EnvBase, _hook_all, needs=("reset", "step"))

@@ -18,7 +18,7 @@ tell = None
 
 def note(adapter, error):
     """Count a failure, and tell of it."""
-    text = "\t".join((PREFIX, *map(_plain, (adapter, type(error).__name__, _first_line(error)))))
+    text = "\t".join((PREFIX, *map(plain, (adapter, type(error).__name__, _first_line(error)))))
     if text not in counts and len(counts) >= MAX_KINDS:
         text = "\t".join(OTHERS)
     counts[text] = counts.get(text, 0) + 1
@@ -41,6 +41,7 @@ def _first_line(error):
         return ""
 
 
-def _plain(text):
+def plain(text):
+    """Return a text as a mark can hold it: short, and on one line."""
     kept = text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "..."
     return "".join(one if one.isprintable() else "?" for one in kept)

@@ -15,9 +15,9 @@ ADAPTERS = {
     "gym.core": "environments:adapt_env",
     "gym.vector.vector_env": "environments:adapt_vector_env",
     "pettingzoo.utils.env": "environments:adapt_pettingzoo",
-    "dm_env._environment": "environments:adapt_environment",
-    "brax.envs.base": "environments:adapt_env",
-    "gymnax.environments.environment": "environments:adapt_environment",
+    "dm_env._environment": "environments:adapt_dm_env",
+    "brax.envs.base": "environments:adapt_brax",
+    "gymnax.environments.environment": "environments:adapt_gymnax",
     "envpool.python.envpool": "environments:adapt_envpool",
     "tianshou.env.venvs": "environments:adapt_tianshou",
     "tianshou.data.buffer.base": "buffers:adapt_replay_buffer",
@@ -29,12 +29,21 @@ ADAPTERS = {
     "stable_baselines3.common.base_class": "stable_baselines:adapt",
     "stable_baselines3.common.buffers": "buffers:adapt_sb3",
 }
+# The same of modules that have names to tell. They need no tool before there is one.
+NAMES = {
+    "threading": "names:adapt_threading",
+    "multiprocessing.process": "names:adapt_process",
+}
 
 
 def adapt(name, module):
     """Run the adapter of a module; what it cannot do in this version of the library is told."""
     core = _core()
-    if core is not None and core.is_on():
+    if core is None:
+        return
+    if name in NAMES:
+        core.failures.attempt(name, core.run, NAMES[name], module)
+    elif core.is_on():
         core.failures.attempt(name, core.run, ADAPTERS[name], module)
 
 
@@ -99,7 +108,7 @@ class Finder:
 
     def find_spec(self, name, path=None, target=None):
         """Return what the next finder returns, None for all other modules."""
-        if name not in ADAPTERS:
+        if name not in ADAPTERS and name not in NAMES:
             return None
         for finder in sys.meta_path:
             find = None if finder is self else getattr(finder, "find_spec", None)
@@ -114,5 +123,9 @@ class Finder:
 
 
 def insert():
-    """Watch imports."""
+    """Watch imports; what has names to tell may have been imported by others that come first."""
     sys.meta_path.insert(0, Finder())
+    for name in NAMES:
+        module = sys.modules.get(name)
+        if module is not None:
+            adapt(name, module)

@@ -8,7 +8,7 @@ that learns inside step() was none, and is let go of.
 import os
 import sys
 
-from rlscope_phases import buffers, core
+from rlscope_phases import buffers, core, environments
 
 MAX_LOOKS = 8
 # In place of the module of an adapter.
@@ -51,7 +51,8 @@ def _judge(cls):
         return
     step, reset = getattr(cls, "step", None), getattr(cls, "reset", None)
     if type(step) is core.Function and type(reset) is core.Function and _takes_action(step):
-        core.hook_own(cls, ("reset", *("step", "step_async", "step_wait")), core.STEP, 0, True)
+        methods = ("reset", "step", "step_async", "step_wait")
+        core.hook_steps(cls, methods, environments.steps_of, is_guess=True)
         core.hook_own(cls, ("close",), core.CLOSE)
     elif any(word in cls.__name__.lower() for word in BUFFER_WORDS):
         buffers.hook(cls)

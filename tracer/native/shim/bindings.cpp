@@ -160,11 +160,16 @@ void BindPhases(py::module_& module) {
       "merge_phases",
       [](const py::array_t<std::int64_t>& start_ns, const py::array_t<std::int64_t>& end_ns,
          const py::array_t<std::int32_t>& key, const py::array_t<std::uint8_t>& is_auto,
-         const PhaseNames& names) {
-        const MergedRanges merged = MergePhases(InputOf(start_ns, end_ns, key, is_auto), names);
-        return py::make_tuple(Copy(merged.start_ns), Copy(merged.end_ns), Copy(merged.row));
+         const py::array_t<std::int64_t>& steps, const PhaseNames& names) {
+        PhaseInput input = InputOf(start_ns, end_ns, key, is_auto);
+        if (steps.size() != start_ns.size()) throw py::value_error("the columns differ in length");
+        input.steps = steps.data();
+        const MergedRanges merged = MergePhases(input, names);
+        return py::make_tuple(Copy(merged.start_ns), Copy(merged.end_ns), Copy(merged.row),
+                              Copy(merged.steps));
       },
-      py::arg("start_ns"), py::arg("end_ns"), py::arg("key"), py::arg("is_auto"), py::arg("names"));
+      py::arg("start_ns"), py::arg("end_ns"), py::arg("key"), py::arg("is_auto"), py::arg("steps"),
+      py::arg("names"));
 }
 
 }  // namespace

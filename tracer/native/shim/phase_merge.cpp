@@ -1,6 +1,7 @@
 #include "shim/phase_merge.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <tuple>
 
 namespace rls {
@@ -14,6 +15,10 @@ constexpr double kSamePhase = 0.95;
 // beyond that is none of a program's: such phases are kept as they are, such ranges name none.
 constexpr std::size_t kMaxOpenRanges = 128;
 constexpr std::size_t kMaxOpenPhases = 4;
+
+constexpr std::int64_t kNoSteps = 0;
+constexpr std::int64_t kUnknownSteps = -1;
+constexpr std::size_t kNoRow = SIZE_MAX;
 
 // At one instant what ends comes before what begins, and a range before the phase inside it.
 enum class Edge : std::uint8_t { kRangeEnd = 0, kPhaseEnd = 1, kRangeStart = 2, kPhaseStart = 3 };
@@ -54,16 +59,26 @@ class Merger {
 
   MergedRanges Merge() {
     for (std::size_t row = 0; row < input_.count; ++row)
-      if (input_.is_auto[row] == 0) Keep(input_.start_ns[row], input_.end_ns[row], row);
+      if (input_.is_auto[row] == 0) KeepRange(row);
     CutPhases();
     return std::move(merged_);
   }
 
  private:
-  void Keep(std::int64_t start_ns, std::int64_t end_ns, std::size_t row) {
+  std::int64_t StepsOf(std::size_t row) const {
+    return input_.steps != nullptr ? input_.steps[row] : kUnknownSteps;
+  }
+
+  void KeepRange(std::size_t row) {
+    place_[row] = merged_.row.size();
+    Keep(input_.start_ns[row], input_.end_ns[row], row, StepsOf(row));
+  }
+
+  void Keep(std::int64_t start_ns, std::int64_t end_ns, std::size_t row, std::int64_t steps) {
     merged_.start_ns.push_back(start_ns);
     merged_.end_ns.push_back(end_ns);
     merged_.row.push_back(static_cast<std::int64_t>(row));
+    merged_.steps.push_back(steps);
   }
 
   // A part of a phase, with the ranges that were open when it began.
@@ -73,15 +88,30 @@ class Merger {
     std::vector<std::size_t> around;
   };
 
-  bool IsNamed(const Part& part, std::int64_t end_ns) const {
-    return std::any_of(part.around.begin(), part.around.end(), [&](std::size_t range) {
-      return input_.end_ns[range] >= end_ns && names_.IsName(input_.key[range]);
-    });
+  // The innermost range that stands for a part which ends there; kNoRow: none.
+  std::size_t NameOf(const Part& part, std::int64_t end_ns) const {
+    const auto found =
+        std::find_if(part.around.rbegin(), part.around.rend(), [&](std::size_t range) {
+          return input_.end_ns[range] >= end_ns && names_.IsName(input_.key[range]);
+        });
+    return found != part.around.rend() ? *found : kNoRow;
   }
 
   void Close(Part* part, std::int64_t end_ns) {
-    if (end_ns <= part->start_ns || IsNamed(*part, end_ns)) return;
-    Keep(part->start_ns, end_ns, part->row);
+    if (end_ns <= part->start_ns) return;
+    const std::int64_t all = StepsOf(part->row);
+    const std::int64_t steps = end_ns == input_.end_ns[part->row] ? all : std::min(all, kNoSteps);
+    const std::size_t name = NameOf(*part, end_ns);
+    if (name == kNoRow)
+      Keep(part->start_ns, end_ns, part->row, steps);
+    else
+      Credit(name, steps);
+  }
+
+  void Credit(std::size_t range, std::int64_t steps) {
+    if (steps < 0) return;
+    std::int64_t& total = merged_.steps[place_.at(range)];
+    total = std::max(total, kNoSteps) + steps;
   }
 
   // Whether the range and the phase cross, so that neither lies in the other.
@@ -116,7 +146,7 @@ class Merger {
     if (parts->size() < kMaxOpenPhases)
       parts->push_back({event.row, event.ts_ns, ranges});
     else
-      Keep(input_.start_ns[event.row], input_.end_ns[event.row], event.row);
+      Keep(input_.start_ns[event.row], input_.end_ns[event.row], event.row, StepsOf(event.row));
   }
 
   void EndPhase(const Event& event, std::vector<Part>* parts) {
@@ -131,6 +161,7 @@ class Merger {
   const PhaseNames& names_;
   std::vector<Event> events_;
   MergedRanges merged_;
+  std::map<std::size_t, std::size_t> place_;  // of a range of the program in merged_
 };
 
 }  // namespace

@@ -6,6 +6,9 @@
 // a range that holds several phases (an iteration, a training loop) they stay, nested in it. A
 // phase that crosses the beginning or the end of a range is cut there. A range within one phase is
 // nested in that.
+//
+// The environment steps of a phase are those of its last part, which is where they ended; the other
+// parts have 0. Of a part that is taken away they are the range's that stands for it.
 #pragma once
 
 #include <cstddef>
@@ -22,12 +25,15 @@ struct PhaseInput {
   const std::int32_t* key;  // equal: the same name
   const std::uint8_t* is_auto;
   std::size_t count;
+  // Environment steps of each; negative: not known. nullptr: of none.
+  const std::int64_t* steps = nullptr;
 };
 
 struct MergedRanges {
   std::vector<std::int64_t> start_ns;
   std::vector<std::int64_t> end_ns;
   std::vector<std::int64_t> row;  // of the input
+  std::vector<std::int64_t> steps;
 };
 
 // Which names stand for one phase: learnt from all ranges of a thread, part by part.

@@ -18,6 +18,7 @@ from rlscope_trace.ingest.store.gpu import GpuRecording, GpuWriter
 from rlscope_trace.ingest.store.gpu_capture import add_gpu_capture
 from rlscope_trace.ingest.store.operations import Operations, OperationWriter
 from rlscope_trace.ingest.store.probe_facts import read_probe_facts
+from rlscope_trace.ingest.store.process_titles import titles_of
 from rlscope_trace.ingest.store.processes import ProcessTree
 from rlscope_trace.ingest.store.schedule_inserts import (
     insert_clock,
@@ -125,6 +126,7 @@ class Decoding:
             other_clocks=processes_with(self._facts.other_clocks, self._tree.lives()),
         )  # fmt: skip
         operations = writer.write()
+        operations.python_names.write(self._trace, self._tree.lives())
         host = self._spool.session.get("host")
         gpu = GpuWriter(
             self._trace, writer.scan, writer.lives, host=host if isinstance(host, str) else None,
@@ -147,7 +149,10 @@ class Decoding:
 
     def _write_processes(self, outcomes: NDArray[np.void]) -> None:
         host = self._spool.session.get("host")
-        columns = self._tree.process_columns(outcomes, host if isinstance(host, str) else None)
+        titles = titles_of(self._tree.lives(), self._facts.titles)
+        columns = self._tree.process_columns(
+            outcomes, host if isinstance(host, str) else None, titles
+        )
         insert_processes(self._trace, columns)
 
     def _decoded(self) -> Decoded:

@@ -31,6 +31,7 @@ def with_gaps(ranges: Columns, gap_start_ns: Times, gap_end_ns: Times, key: int)
     missing = {name: np.zeros(len(found), column.dtype) for name, column in ranges.items()}
     missing |= {"start_ns": found[:, 0], "end_ns": found[:, 1]}
     missing["key"] = np.full(len(found), key, ranges["key"].dtype)
+    missing["environment_steps"] = np.full(len(found), -1, dtype=np.int64)
     return {name: np.concatenate((column, missing[name])) for name, column in ranges.items()}
 
 

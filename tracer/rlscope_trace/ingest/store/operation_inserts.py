@@ -16,8 +16,13 @@ Columns: TypeAlias = dict[str, NDArray[Any]]
 
 
 def insert_operations(trace: TraceWriter, batch: Columns) -> None:
-    """Insert thread_id, start_ns, end_ns (ns) and path_id."""
-    trace.insert("operation_coded", "SELECT thread_id, start_ns, end_ns, path_id FROM batch", batch)
+    """Insert thread_id, start_ns, end_ns (ns), path_id and environment_steps (-1: not known)."""
+    trace.insert(
+        "operation_coded",
+        "SELECT thread_id, start_ns, end_ns, path_id,"
+        " CASE WHEN environment_steps >= 0 THEN environment_steps END FROM batch",
+        batch,
+    )
 
 
 def texts_column(values: Sequence[str | None]) -> NDArray[Any]:

@@ -21,6 +21,7 @@ from rlscope_trace.ingest.store.operation_keys import OperationKeys
 from rlscope_trace.ingest.store.operation_losses import Cuts, shim_stats
 from rlscope_trace.ingest.store.operation_paths import OperationPaths
 from rlscope_trace.ingest.store.phase_failures import PhaseFailures
+from rlscope_trace.ingest.store.python_names import PythonNames
 from rlscope_trace.ingest.store.thread_lives import ELSEWHEN, NOBODY, Life, ThreadLives
 from rlscope_trace.ingest.store.thread_ranges import ThreadRanges
 from rlscope_trace.ingest.writer.database_file import BATCH_ROWS
@@ -41,6 +42,7 @@ class Operations:
     records: int
     """Records read, of any kind."""
     phase_failures: PhaseFailures = field(default_factory=PhaseFailures)
+    python_names: PythonNames = field(default_factory=PythonNames)
 
 
 class OperationWriter:
@@ -70,6 +72,7 @@ class OperationWriter:
         self._paths = OperationPaths(self._keys.lost)
         self._cuts = Cuts()
         self._phase_failures = PhaseFailures()
+        self._python_names = PythonNames()
 
     def write(self) -> Operations:
         """Fill the tables."""
@@ -100,6 +103,7 @@ class OperationWriter:
             processes=self._lives.process_ids(),
             records=self._scan.records,
             phase_failures=self._phase_failures,
+            python_names=self._python_names,
         )
 
     def _by_thread(self, tenancies: NDArray[np.void]) -> dict[Life, list[int]]:
@@ -138,6 +142,7 @@ class OperationWriter:
             "start_ns": nested.start_ns,
             "end_ns": nested.end_ns,
             "path_id": self._paths.intern(nested, ranges["key"][order].astype(np.int64)),
+            "environment_steps": ranges["environment_steps"][order],
             "payload": ranges["payload"][order],
             "payload_type": ranges["payload_type"][order],
         }
@@ -185,7 +190,7 @@ class OperationWriter:
         return {name: column[is_inside] for name, column in rows.items()}
 
     def _insert_marks(self, tenancies: NDArray[np.void]) -> None:
-        told = self._without_failures(self._scan.marks(), tenancies)
+        told = self._without_ours(self._scan.marks(), tenancies)
         pids = tenancies["pid"][told["tenancy"]].astype(np.int64)
         keys = pids << 32 | tenancies["tid"][told["tenancy"]]
         order = np.argsort(keys, kind="stable")
@@ -198,10 +203,10 @@ class OperationWriter:
         for batch in self._described(rows):
             insert_marks(self._trace, batch)
 
-    def _without_failures(
+    def _without_ours(
         self, marks: NDArray[np.void], tenancies: NDArray[np.void]
     ) -> NDArray[np.void]:
-        """Return the program's own marks: those of the phases tell what failed of them."""
+        """Return the program's own marks: ours tell what failed, and names."""
         is_ours = self._keys.is_auto[marks["key"]] != 0
         ours = marks[is_ours]
         pids = tenancies["pid"][ours["tenancy"]]
@@ -209,6 +214,8 @@ class OperationWriter:
             pids.tolist(), ours["ts_ns"].tolist(), ours["key"].tolist(), strict=True
         ):
             self._phase_failures.add(pid, ts_ns, self._keys.name(key))
+            if not self._lives.has_other_clock(pid, ts_ns):
+                self._python_names.add(pid, ts_ns, self._keys.name(key))
         others: NDArray[np.void] = marks[~is_ours]
         return others
 

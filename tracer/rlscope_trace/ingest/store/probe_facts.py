@@ -111,6 +111,8 @@ class ProbeFacts:
     """pid and time, of processes in which the Python package nvtx was found."""
     other_clocks: list[tuple[int, int]] = field(default_factory=list)
     """pid and time, of processes in a time namespace of their own."""
+    titles: list[tuple[int, int, str]] = field(default_factory=list)
+    """pid, time, and what ps would have shown then."""
     cuda: list[CudaTold] = field(default_factory=list)
     rejected: Counter[str] = field(default_factory=Counter)
     """Addresses that were not probed, by the reason."""
@@ -161,17 +163,6 @@ def _take(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
         case "hits":
             site = facts.sites[line["site_id"]]
             site.hits, site.time_ns = _number(line, "hits"), _number(line, "time_ns")
-        case "python":
-            facts.interpreters.append(_interpreter(line))
-        case "no_python" | "nvtx_package" | "other_clock":
-            told = {
-                "no_python": facts.without_python,
-                "nvtx_package": facts.nvtx_packages,
-                "other_clock": facts.other_clocks,
-            }[line["event"]]
-            told.append((_number(line, "pid"), _number(line, "ts_ns")))
-        case "cuda":
-            facts.cuda.append(_cuda_told(line))
         case "unscanned":
             facts.unscanned.append((_number(line, "pid"), _number(line, "bytes")))
         case "rejected":
@@ -186,6 +177,27 @@ def _take(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
         case "gil":
             why = None if line["fact"] is None else _fact(line)
             facts.gil_states[_text(line, "module")] = why
+        case _:
+            _take_of_process(facts, line)
+
+
+def _take_of_process(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
+    """Take what was found in a process at an instant."""
+    match line["event"]:
+        case "python":
+            facts.interpreters.append(_interpreter(line))
+        case "no_python" | "nvtx_package" | "other_clock":
+            told = {
+                "no_python": facts.without_python,
+                "nvtx_package": facts.nvtx_packages,
+                "other_clock": facts.other_clocks,
+            }[line["event"]]
+            told.append((_number(line, "pid"), _number(line, "ts_ns")))
+        case "title":
+            title = _text(line, "title")
+            facts.titles.append((_number(line, "pid"), _number(line, "ts_ns"), title))
+        case "cuda":
+            facts.cuda.append(_cuda_told(line))
         case _:
             _take_of_recording(facts, line)
 

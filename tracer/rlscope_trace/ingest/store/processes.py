@@ -4,7 +4,7 @@ A pid can be reused within a trace, so a process is one life of it. A life begin
 of its main thread; threads that existed at the attach are grouped by their pid.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -148,8 +148,13 @@ class ProcessTree:
                 "lost_ns": np.ascontiguousarray(fates["lost_ns"]),
             }
 
-    def process_columns(self, outcomes: NDArray[np.void], host: str | None) -> Columns:
-        """Make the columns of table process: unknown ids are 0, texts empty, exit codes -1."""
+    def process_columns(
+        self, outcomes: NDArray[np.void], host: str | None, titles: Mapping[int, str]
+    ) -> Columns:
+        """Make the columns of table process: unknown ids are 0, texts empty, exit codes -1.
+
+        titles: by process_id.
+        """
         count = len(self._processes)
         firsts = np.searchsorted(self._process_ids[self._order], np.arange(1, count + 1))
         ended = np.logical_and.reduceat(outcomes["ended"] != 0, firsts) if count else np.zeros(0)
@@ -168,6 +173,7 @@ class ProcessTree:
             "command": _texts([process.command_at(2**63) for process in self._processes]),
             "exit_code": np.where(ended, exit_codes, _NO_EXIT_CODE).astype(np.int32),
             "born_ns": np.array([process.born_ns for process in self._processes], dtype=np.int64),
+            "title": _texts([titles.get(process.process_id) for process in self._processes]),
         }
 
     def _add_process(self, *, first_ns: int) -> _Process:

@@ -30,7 +30,7 @@ def insert_threads(trace: TraceWriter, batch: Columns) -> None:
     trace.insert(
         "thread",
         "SELECT thread_id, process_id, nullif(tid, 0), start_ns, end_ns, nullif(name, ''), ended,"
-        " lost_ns FROM batch",
+        " lost_ns, NULL FROM batch",
         batch,
     )
 
@@ -41,7 +41,7 @@ def insert_processes(trace: TraceWriter, batch: Columns) -> None:
         "process",
         "SELECT process_id, nullif(host, ''), nullif(pid, 0), nullif(parent_process_id, 0),"
         " start_ns, end_ns, nullif(name, ''), nullif(command, ''), nullif(exit_code, -1),"
-        " nullif(born_ns, 0) FROM batch",
+        " nullif(born_ns, 0), nullif(title, ''), NULL FROM batch",
         batch,
     )
 

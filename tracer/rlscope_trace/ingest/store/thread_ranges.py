@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from rlscope_trace.ingest.store.operation_keys import OperationKeys
     from rlscope_trace.ingest.store.thread_lives import Life
 
+# RLS_SHIM_UNSIGNED of cupti/records.h.
+_UNSIGNED = 1
+# In one call. What is more, a program wrote itself into our domain.
+_MOST_STEPS = 1 << 32
+
 
 class ThreadRanges:
     """Reads the ranges of one thread after the other."""
@@ -71,7 +76,7 @@ class ThreadRanges:
         cuts.began_before += _count(began_before)
         cuts.open_at_end += _count(is_open)
         clipped = {
-            **ranges,
+            **self._counted(ranges),
             "start_ns": np.maximum(start_ns, life.start_ns),
             "end_ns": np.minimum(end_ns, life.end_ns),
         }
@@ -87,9 +92,20 @@ class ThreadRanges:
     def _merged(self, ranges: Columns, names: PhaseNames) -> Columns:
         """Let the program's own ranges win over phases of the same meaning."""
         order = _outermost_first(ranges)
-        start_ns, end_ns, row = merge_phases(*self._columns(ranges, order), names=names)
+        columns = (*self._columns(ranges, order), ranges["environment_steps"][order])
+        start_ns, end_ns, row, steps = merge_phases(*columns, names=names)
         chosen = {name: column[order[row]] for name, column in ranges.items()}
-        return {**chosen, "start_ns": start_ns, "end_ns": end_ns}
+        return {**chosen, "start_ns": start_ns, "end_ns": end_ns, "environment_steps": steps}
+
+    def _counted(self, ranges: Columns) -> Columns:
+        """Take the payloads of phases for what they are: environment steps, -1 where not known."""
+        payload, is_auto = ranges["payload"], self._keys.is_auto[ranges["key"]] != 0
+        is_known = is_auto & (ranges["payload_type"] == _UNSIGNED) & (payload < _MOST_STEPS)
+        return {
+            **ranges,
+            "payload_type": np.where(is_auto, 0, ranges["payload_type"]).astype(np.uint8),
+            "environment_steps": np.where(is_known, payload, -1).astype(np.int64),
+        }
 
     def _columns(self, ranges: Columns, order: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
         """Return start_ns, end_ns, key and is_auto in an order."""

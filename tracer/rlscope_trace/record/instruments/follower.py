@@ -20,6 +20,7 @@ from rlscope_trace.record.instruments.process import (
     address_space,
     cpu_time_ns,
     has_other_clock,
+    title_of,
 )
 from rlscope_trace.record.instruments.window_groups import Account, Calls, Samples, States
 from rlscope_trace.record.instruments.windows import KINDS, CalibrationWindows, Group, Kind
@@ -209,6 +210,15 @@ class Follower:
                 if now_ns >= process.due_ns and not self._stop.is_set():
                     self._look(process, now_ns)
             self._govern(now_ns)
+        for process in self._processes.values():
+            self._note_title(process)
+
+    def _note_title(self, process: Process) -> None:
+        """Note what ps shows of it, if that is another text than before: it may rename itself."""
+        title = title_of(process.pid)
+        if title is not None and title != process.title:
+            process.title = title
+            self._log.append("title", pid=process.pid, ts_ns=time.monotonic_ns(), title=title)
 
     def _meet_new(self) -> None:
         for pid in self._drain.take_new_pids() if self._drain is not None else ():
@@ -217,6 +227,7 @@ class Follower:
 
     def _look(self, process: Process, now_ns: int) -> None:
         """Attach what has come since the last look; a process that has ended is forgotten."""
+        self._note_title(process)
         try:
             changed = self._read_mappings(process, now_ns)
             if self._calls is not None and process.interpreter is not None:

@@ -26,6 +26,8 @@ _LONG_NS = 2_000_000_000
 _REREAD_NS = 10_000_000_000
 # Fields 23 and 28 of /proc/PID/stat, as split_stat counts them.
 _VSIZE, _STARTSTACK = 23 - 3, 28 - 3
+# As of process.command.
+_TITLE_BYTES = 512
 # The native half of the Python package nvtx, which calls NVTX for it.
 _NVTX_PACKAGE = re.compile(r"/nvtx/_lib/lib\.[^/]*so$")
 
@@ -47,6 +49,18 @@ def has_other_clock(pid: int) -> bool:
         # Gone, or an OS kernel without them.
         return False
     return own.st_ino != other.st_ino
+
+
+def title_of(pid: int) -> str | None:
+    """Return what ps shows of a process; None: it has ended, or has none."""
+    try:
+        with Path(f"/proc/{pid}/cmdline").open("rb") as file:
+            shown = file.read(_TITLE_BYTES + 1)
+    except OSError:
+        return None
+    # A program that writes its title there leaves the rest empty.
+    text = shown[:_TITLE_BYTES].rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
+    return f"{text} ..." if text and len(shown) > _TITLE_BYTES else text.strip() or None
 
 
 class AddressSpace(NamedTuple):
@@ -96,6 +110,8 @@ class Process:
     """What has been written down of them."""
     has_other_clock: bool = False
     """It has been written down that its clock is not ours."""
+    title: str | None = None
+    """What ps showed of it last."""
     has_nvtx_package: bool = False
     """It has been written down that the Python package nvtx is loaded."""
     expects_cupti: bool | None = None

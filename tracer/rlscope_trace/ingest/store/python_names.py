@@ -1,0 +1,112 @@
+"""What Python calls processes and threads: marks in the domain of the phases tell it.
+
+The target tells each name by a mark: cupti/python/rlscope_phases/names.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import duckdb
+
+    from rlscope_trace.ingest.store.processes import Life
+    from rlscope_trace.ingest.writer.trace_writer import TraceWriter
+
+# As in names.py: what such a mark begins with.
+_PROCESS, _THREAD = "process name", "thread name"
+# All names that are kept: the program can tell without end.
+_MAX_NAMES = 1 << 20
+
+# pid of the process that told, when, the id told of, its name.
+_Told = tuple[int, int, int, str]
+
+
+class PythonNames:
+    """The names of one recording."""
+
+    def __init__(self) -> None:
+        self._processes: list[_Told] = []
+        self._threads: list[_Told] = []
+
+    def add(self, pid: int, ts_ns: int, text: str) -> None:
+        """Take the text of a mark in the domain of the phases."""
+        prefix, *fields = text.split("\t")
+        told = {_PROCESS: self._processes, _THREAD: self._threads}.get(prefix)
+        if told is None or len(fields) != 2 or len(told) >= _MAX_NAMES:
+            return
+        number, name = fields
+        if number.isdecimal() and len(number) <= 10:
+            told.append((pid, ts_ns, int(number), name))
+
+    def write(self, trace: TraceWriter, lives: Sequence[Life]) -> None:
+        """Put the names into the tables process and thread, whose rows are written."""
+        _update(trace.con, "process", self._by_process(lives))
+        _update(trace.con, "thread", self._by_thread(trace.con, lives))
+
+    def _by_process(self, lives: Sequence[Life]) -> dict[int, str]:
+        """Return names by process_id.
+
+        A number that a process in a pid namespace tells is another one here: it may be that of some
+        process, but hardly of one below it.
+        """
+        parents = {life.process_id: life.parent_process_id for life in lives}
+        begun = _Begun((life.pid, life.first_ns, life.process_id) for life in lives)
+        names = {}
+        for pid, ts_ns, number, name in sorted(self._processes, key=_time):
+            teller, named = begun.at(pid, ts_ns), begun.at(number, ts_ns)
+            above = parents.get(named, 0)
+            while above not in (0, teller):
+                above = parents.get(above, 0)
+            if above:
+                names[named] = name
+        return names
+
+    def _by_thread(self, con: duckdb.DuckDBPyConnection, lives: Sequence[Life]) -> dict[int, str]:
+        processes = _Begun((life.pid, life.first_ns, life.process_id) for life in lives)
+        told = [
+            ((processes.at(pid, ts_ns), number), ts_ns, name)
+            for pid, ts_ns, number, name in sorted(self._threads, key=_time)
+        ]
+        rows = con.execute(
+            "SELECT process_id, tid, start_ns, thread_id FROM thread"
+            " WHERE process_id IN (SELECT unnest(?)) ORDER BY start_ns",
+            [sorted({process_id for (process_id, _), _, _ in told})],
+        ).fetchall()
+        threads = _Begun(
+            ((process_id, tid), start_ns, key) for process_id, tid, start_ns, key in rows
+        )
+        found = [(threads.at(ids, ts_ns), name) for ids, ts_ns, name in told]
+        return {thread_id: name for thread_id, name in found if thread_id}
+
+
+class _Begun:
+    """Lives by an id that is used again: which one there was at an instant."""
+
+    def __init__(self, lives: Iterable[tuple[object, int, int]]) -> None:
+        self._lives: dict[object, list[tuple[int, int]]] = {}
+        for number, first_ns, key in lives:
+            self._lives.setdefault(number, []).append((first_ns, key))
+
+    def at(self, number: object, ts_ns: int) -> int:
+        """Return the key of the last one that had begun; 0: none had."""
+        return max((one for one in self._lives.get(number, ()) if one[0] <= ts_ns), default=(0, 0))[
+            1
+        ]
+
+
+def _time(told: _Told) -> int:
+    return told[1]
+
+
+def _update(con: duckdb.DuckDBPyConnection, table: str, names: dict[int, str]) -> None:
+    """Name the rows of some ids."""
+    if names:
+        con.execute(
+            f"UPDATE {table} SET python_name = told.name"  # noqa: S608
+            " FROM (SELECT unnest(?) AS id, unnest(?) AS name) AS told"
+            f" WHERE {table}.{table}_id = told.id",
+            [list(names), list(names.values())],
+        )
