@@ -37,6 +37,10 @@ _ASSUMED = {"thread_state": "there, inside a call that does not wait counts as o
 
 
 # What an instant of the critical path is spent on, and what would help.
+# Longer titles would push the numbers off the screen.
+_TITLE_LENGTH = 24
+
+
 def sentence_of(note: Note) -> str:
     """Return what a note says."""
     entry = SENTENCES[note.code]
@@ -85,8 +89,9 @@ def _traced_program(n: Named) -> str:
 
 def _role(n: Named) -> str:
     pid = f"(pid {'not known' if n.pid is None else n.pid})"
-    name = n.role if n.number is None else f"{n.role} {n.number}"
-    return f"{printable(n.name or '(no name)') if n.role == 'other' else name} {pid}"
+    if n.role == "other" or n.is_titled:
+        return f"{printable(n.name or '(no name)')[:_TITLE_LENGTH]} {pid}"
+    return f"{n.role} {pid}" if n.number is None else f"{n.role} {n.number} {pid}"
 
 
 def _verdict(n: Named) -> str:
@@ -106,12 +111,14 @@ def _no_finding(n: Named) -> str:
 def _pace(n: Named) -> str:
     if n.source == "whole":
         return "No iterations were found: no phases, no ranges called so (--per NAME takes any)."
-    found = {"phases": "from update to update", "range": f"range {printable(n.name or '')}"}
+    found = {"phases": "updates", "range": f"range {printable(n.name or '')}"}
     words = (
         f"{count_of(n.iterations, 'iteration')} ({found[n.source]}) of {n.mean_ns / 1e6:,.1f} ms"
     )
     words += f", p99 {n.p99_ns / 1e6:,.1f} ms"
-    return words + ("." if n.cpu_share is None else f"; its process uses {n.cpu_share:.2f} CPUs.")
+    if n.steps_per_s is not None:
+        words += f"; {n.steps_per_s:,.0f} environment steps/s"
+    return words + ("." if n.cpu_share is None else f"; it uses {n.cpu_share:.2f} CPUs.")
 
 
 def _losses_and_overhead(n: Named) -> str:

@@ -53,6 +53,21 @@ SELECT
   coalesce(from_device_id, -1)::INTEGER, coalesce(from_stream_id, -1)::BIGINT
 FROM _flow_sync ORDER BY 1, 2, 3
 """
+# A step belongs to the iteration in which it ends.
+_STEPS_SQL = """
+UPDATE iteration SET environment_steps = coalesce(s.steps, 0)
+FROM (
+  SELECT i.iteration_id, sum(o.environment_steps) FILTER (WHERE o.end_ns <= i.end_ns) AS steps
+  FROM (
+    SELECT end_ns, environment_steps FROM operation_coded
+    WHERE environment_steps > 0
+      AND thread_id IN (SELECT thread_id FROM environment_step WHERE within_thread_id IS NULL)
+  ) AS o
+  ASOF JOIN iteration AS i ON i.start_ns < o.end_ns
+  GROUP BY i.iteration_id
+) AS s
+WHERE iteration.iteration_id = s.iteration_id
+"""
 _RELATIONS = (
     ("VIEW", "critical_path"), ("TABLE", "critical_path_coded"), ("VIEW", "_steady_iteration"),
     ("TABLE", "iteration"),
@@ -122,12 +137,13 @@ def _store_iterations(connection: duckdb.DuckDBPyConnection, found: Iterations) 
     connection.execute(
         "INSERT INTO iteration"
         " SELECT number, t.process_id, f.thread_id, f.start_ns, f.end_ns, $1, $2,"
-        " number = 1 AND $3"
+        " number = 1 AND $3, NULL"
         " FROM (SELECT *, row_number() OVER (ORDER BY start_ns) AS number FROM _found) AS f"
         " JOIN thread AS t ON t.thread_id = f.thread_id ORDER BY number",
         [found.source, found.name, found.has_first],
     )
     connection.execute("DROP TABLE _found")
+    connection.execute(_STEPS_SQL)
 
 
 def _walk(

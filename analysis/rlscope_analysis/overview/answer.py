@@ -32,7 +32,9 @@ _LEAST_CPU_SHARE = 0.1
 _PACE_SQL = """
 SELECT
   count(*) AS iterations, any_value(source) AS source, any_value(name) AS name,
-  avg(end_ns - start_ns) AS mean_ns, quantile_disc(end_ns - start_ns, 0.99) AS p99_ns,
+  avg(end_ns - start_ns) AS mean_ns,
+  sum(environment_steps) / sum(end_ns - start_ns) * 1e9 AS steps_per_s,
+  quantile_disc(end_ns - start_ns, 0.99) AS p99_ns,
   (
     SELECT min(i.start_ns) - min(p.start_ns)
     FROM iteration AS i JOIN process AS p ON p.process_id = i.process_id WHERE i.source <> 'whole'
@@ -202,7 +204,8 @@ def _sum(rows: list[dict[str, Any]], name: str) -> float | None:
 
 
 def _role(row: dict[str, Any]) -> Note:
-    return note("role", role=row["role"], number=row["number"], name=row["name"], pid=row["pid"])
+    known = ("role", "number", "name", "is_titled", "pid")
+    return note("role", **{name: row[name] for name in known})
 
 
 def _findings(told: Overview) -> Table:

@@ -110,7 +110,7 @@ REPORTS = {
             "processes",
             "what each process did from the first iteration to the last; queue and waits: of its"
             " leading thread",
-            hidden=("process_id",),
+            hidden=("process_id", "is_titled"),
             by_iteration=True,
         ),
         Report(

@@ -40,7 +40,9 @@ WITH span AS (
   FROM waited GROUP BY thread_id
 ), known AS (
   SELECT
-    p.process_id, p.pid, p.name, l.thread_id, w.end_ns - w.start_ns AS span_ns, w.lead_id,
+    p.process_id, p.pid, l.thread_id,
+    CASE WHEN p.title <> p.command THEN p.title ELSE coalesce(p.python_name, p.name) END AS name,
+    coalesce(p.title <> p.command, false) AS is_titled, w.end_ns - w.start_ns AS span_ns, w.lead_id,
     coalesce(m.simulates, false) AS simulates, coalesce(m.learns, false) AS learns,
     m.process_id IS NOT NULL AS is_marked,
     CASE WHEN coalesce(c.measured, false) THEN coalesce(r.time_ns, 0) END AS running_ns
@@ -63,7 +65,7 @@ WITH span AS (
   FROM known
 )
 SELECT
-  n.process_id, n.pid, n.name, n.role, n.is_lead, n.is_marked,
+  n.process_id, n.pid, n.name, n.is_titled, n.role, n.is_lead, n.is_marked,
   CASE WHEN n.role = 'worker' THEN row_number() OVER (PARTITION BY n.role ORDER BY n.process_id) - 1 END AS number,
   n.running_ns, n.running_ns / n.span_ns AS cpu_share,
   CASE WHEN n.running_ns IS NOT NULL THEN coalesce(q.queued_ns, 0) / n.span_ns END AS queue_share,
@@ -76,7 +78,8 @@ ORDER BY n.is_lead DESC, n.role = 'other', n.running_ns DESC NULLS LAST, n.proce
 COMMENT ON TABLE training_process IS 'What each process did from the first iteration to the last; queue and waits are those of its leading thread';
 COMMENT ON COLUMN training_process.process_id IS 'The process';
 COMMENT ON COLUMN training_process.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';
-COMMENT ON COLUMN training_process.name IS 'Its name';
+COMMENT ON COLUMN training_process.name IS 'The title that it gave itself, else what multiprocessing calls it, else its name';
+COMMENT ON COLUMN training_process.is_titled IS 'Whether it is a title';
 COMMENT ON COLUMN training_process.role IS 'learner (has updates), worker (has environments), main (leads, without updates), other';
 COMMENT ON COLUMN training_process.is_lead IS 'Whether the iterations are its own';
 COMMENT ON COLUMN training_process.is_marked IS 'Whether it has operations';
