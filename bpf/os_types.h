@@ -60,8 +60,13 @@ struct signal_struct {
 	int group_exit_code;
 };
 
+struct cfs_rq {
+	int throttle_count;
+};
+
 struct sched_entity {
 	__u64 sum_exec_runtime;
+	struct cfs_rq *cfs_rq;
 };
 
 struct thread_info {
@@ -99,6 +104,7 @@ struct task_struct {
 	unsigned int flags;
 	int on_cpu;
 	struct sched_entity se;
+	bool throttled; /* since 6.18 */
 	struct mm_struct *mm;
 	int exit_code;
 	int pid;
