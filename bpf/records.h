@@ -47,8 +47,9 @@ enum rls_record_kind {
 	RLS_REC_GIL_RELEASE = 9, /* one stretch in which a thread had given the GIL away */
 	RLS_REC_SAMPLE = 10, /* where a running thread was at a tick (written by the collector) */
 	RLS_REC_STACK = 11,  /* the Python functions of a sample (written by the collector) */
-	RLS_REC_OTHER_RUN = 12, /* a program outside the trace had a CPU that a traced thread waited for */
-	RLS_REC_QUOTA = 13,	/* the CPU quota of its cgroup keeps a thread from running */
+	RLS_REC_OTHER_RUN =
+		12, /* a program outside the trace had a CPU that a traced thread waited for */
+	RLS_REC_QUOTA = 13, /* the CPU quota of its cgroup keeps a thread from running */
 	RLS_REC_KINDS = 14,
 };
 

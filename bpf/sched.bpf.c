@@ -70,7 +70,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	bool comes = in && in->thread_id;
 	__u64 now_ns;
 
-	/* A CPU that idles before or after is nobody's loss: the rule for all that is not traced. */
+	/* A CPU that idles before or after is nobody's loss: the rule for all that is not traced.
+	 */
 	if (!leaves && !comes && !next->pid)
 		return 0;
 	now_ns = bpf_ktime_get_ns();

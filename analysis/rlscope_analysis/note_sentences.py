@@ -39,7 +39,9 @@ _ASSUMED = {"thread_state": "there, inside a call that does not wait counts as o
 _LIMITS = {
     "gil_contention": "a thread waits for the GIL: move the work of the other to a process",
     "cpu_contention": "traced threads wait for each other's CPU: fewer workers or threads",
-    "cpu_wait": "waits for a CPU that no traced thread has: other programs, or waking up",
+    "cpu_taken_by_others": "programs outside the trace have the CPU: --view critical-path names them",
+    "cgroup_throttled": "the CPU quota of its cgroup is used up: a larger one, or fewer threads",
+    "cpu_wait": "waits for a CPU that nobody is known to have: waking up",
     "timer_sleep": "sleeps, or waits until a timeout",
     "blocking_io": "waits for a disk or a device",
     "lock_contention": "waits for a lock, and it is not known who has it",

@@ -24,6 +24,7 @@ WITH lead AS (
     CASE
       WHEN c.cause = 'gil' THEN 'gil_contention'
       WHEN c.cause = 'cpu_taken' THEN 'cpu_contention'
+      WHEN c.cause = 'cpu_taken_by_other' THEN 'cpu_taken_by_others' WHEN c.cause = 'cgroup_quota' THEN 'cgroup_throttled'
       WHEN c.cause = 'cpu_wait' THEN 'cpu_wait'
       WHEN c.cause = 'timer' THEN 'timer_sleep'
       WHEN c.cause = 'disk' THEN 'blocking_io'

@@ -26,8 +26,8 @@ bool EventRows::Next(std::size_t rows, EventBatch* batch) {
   Frame frame;
   const auto filled = [batch] {
     return batch->calls.thread_id.size() + batch->releases.thread_id.size() +
-           batch->samples.thread_id.size() + batch->stacks.size() +
-           batch->other_runs.cpu.size() + batch->quotas.thread_id.size();
+           batch->samples.thread_id.size() + batch->stacks.size() + batch->other_runs.cpu.size() +
+           batch->quotas.thread_id.size();
   };
   while (filled() < rows && reader_.Next(&frame)) {
     if (!Read(frame, batch)) {
