@@ -44,12 +44,9 @@ static __always_inline struct rls_other_runs *other_runs_here(void)
 }
 
 /* A task outside the trace gets this CPU. */
-static __always_inline void other_comes(struct task_struct *task, __u64 now_ns)
+static __always_inline void other_comes(struct rls_other_runs *here, struct task_struct *task,
+					__u64 now_ns)
 {
-	struct rls_other_runs *here = other_runs_here();
-
-	if (!here)
-		return;
 	here->start_ns = now_ns;
 	here->tid = task->pid;
 }
@@ -58,12 +55,12 @@ static __always_inline void other_comes(struct task_struct *task, __u64 now_ns)
  * It leaves the CPU to another task. Not asked where it leaves it idle: then nobody waits there.
  * Its coming may not have been seen: before the attach, or in a run that the OS kernel skipped.
  */
-static __always_inline void other_goes(struct task_struct *task, __u64 now_ns)
+static __always_inline void other_goes(struct rls_other_runs *here, struct task_struct *task,
+				       __u64 now_ns)
 {
-	struct rls_other_runs *here = other_runs_here();
 	struct rls_other_run *run;
 
-	if (!here || !here->start_ns || here->tid != (__u32)task->pid)
+	if (!here->start_ns || here->tid != (__u32)task->pid)
 		return;
 	if (is_pausable && here->start_ns < sched_pause.end_ns && now_ns >= sched_pause.start_ns)
 		return;
@@ -104,13 +101,11 @@ static __always_inline __u64 runnable_since(const struct rls_track *track, __u64
 }
 
 /* A traced thread has got this CPU: writes who had it while the thread was runnable. */
-static __always_inline void write_other_runs(const struct rls_track *track, __u64 now_ns)
+static __always_inline void write_other_runs(struct rls_other_runs *here,
+					     const struct rls_track *track, __u64 now_ns)
 {
-	struct rls_other_runs *here = other_runs_here();
 	__u64 since_ns = runnable_since(track, now_ns);
 
-	if (!here)
-		return;
 	for (__u32 back = 1; back <= RLS_OTHER_RUNS; back++) {
 		struct rls_other_run *run =
 			&here->runs[(here->count - back) & (RLS_OTHER_RUNS - 1)];

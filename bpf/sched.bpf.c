@@ -66,6 +66,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 {
 	struct rls_track *out = track_of(prev);
 	struct rls_track *in = track_of(next);
+	struct rls_other_runs *here;
 	bool leaves = out && out->thread_id;
 	bool comes = in && in->thread_id;
 	__u64 now_ns;
@@ -74,17 +75,18 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	 */
 	if (!leaves && !comes && !next->pid)
 		return 0;
+	here = other_runs_here();
 	now_ns = bpf_ktime_get_ns();
 	if (leaves)
 		leave_cpu(prev, out, now_ns, preempt ? RLS_OFF_RUNNABLE : off_state_of(prev_state));
-	else if (prev->pid)
-		other_goes(prev, now_ns);
-	if (comes) {
+	else if (here && prev->pid)
+		other_goes(here, prev, now_ns);
+	if (comes)
 		track_switch_in(in, now_ns);
-		write_other_runs(in, now_ns);
-	} else if (next->pid) {
-		other_comes(next, now_ns);
-	}
+	if (here && comes)
+		write_other_runs(here, in, now_ns);
+	else if (here && next->pid)
+		other_comes(here, next, now_ns);
 	return 0;
 }
 
