@@ -9,8 +9,11 @@
 #include "btf_filter.h"
 #include "btf_pause.h"
 
-/* As many stays are remembered of a CPU; what a thread waited for before them has no name. */
-#define RLS_OTHER_RUNS 8
+/*
+ * As many stays are remembered of a CPU, for a woken thread that gets it. What a thread waited for
+ * before them has no name.
+ */
+#define RLS_OTHER_RUNS 64
 
 /* One stay of a task outside the trace on this CPU. */
 struct rls_other_run {
@@ -24,7 +27,9 @@ struct rls_other_run {
 struct rls_other_runs {
 	__u64 start_ns; /* since when the task below has this CPU */
 	__u32 tid;
-	__u32 count; /* stays ever remembered; the last ones are in runs */
+	__u32 count;	 /* stays ever remembered; the last ones are in runs */
+	__u32 preempted; /* traced threads that this CPU was taken from, and want it back */
+	__u32 reserved;
 	struct rls_other_run runs[RLS_OTHER_RUNS];
 };
 
@@ -51,6 +56,24 @@ static __always_inline void other_comes(struct rls_other_runs *here, struct task
 	here->tid = task->pid;
 }
 
+static __always_inline void write_other_run(struct rls_other_run *run, __u64 now_ns)
+{
+	struct rls_rec_other_run *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
+
+	run->is_written = 1;
+	if (!record) {
+		count_loss(RLS_REC_OTHER_RUN, now_ns);
+		return;
+	}
+	record->kind = RLS_REC_OTHER_RUN;
+	record->cpu = bpf_get_smp_processor_id();
+	record->tgid = run->tgid;
+	record->start_ns = run->start_ns;
+	record->end_ns = run->end_ns;
+	__builtin_memcpy(record->comm, run->comm, sizeof(record->comm));
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
 /*
  * It leaves the CPU to another task. Not asked where it leaves it idle: then nobody waits there.
  * Its coming may not have been seen: before the attach, or in a run that the OS kernel skipped.
@@ -71,24 +94,9 @@ static __always_inline void other_goes(struct rls_other_runs *here, struct task_
 	run->is_written = 0;
 	bpf_probe_read_kernel(run->comm, sizeof(run->comm), task->group_leader->comm);
 	here->count++;
-}
-
-static __always_inline void write_other_run(struct rls_other_run *run, __u64 now_ns)
-{
-	struct rls_rec_other_run *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
-
-	run->is_written = 1;
-	if (!record) {
-		count_loss(RLS_REC_OTHER_RUN, now_ns);
-		return;
-	}
-	record->kind = RLS_REC_OTHER_RUN;
-	record->cpu = bpf_get_smp_processor_id();
-	record->tgid = run->tgid;
-	record->start_ns = run->start_ns;
-	record->end_ns = run->end_ns;
-	__builtin_memcpy(record->comm, run->comm, sizeof(record->comm));
-	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	/* However many come in between: it waits here, or was moved to another CPU. */
+	if (here->preempted)
+		write_other_run(run, now_ns);
 }
 
 /* Since when the thread that has just got a CPU was runnable; now_ns: it is not known to have been.
@@ -106,6 +114,8 @@ static __always_inline void write_other_runs(struct rls_other_runs *here,
 {
 	__u64 since_ns = runnable_since(track, now_ns);
 
+	if (track->off_state == RLS_OFF_RUNNABLE && here->preempted)
+		here->preempted--;
 	for (__u32 back = 1; back <= RLS_OTHER_RUNS; back++) {
 		struct rls_other_run *run =
 			&here->runs[(here->count - back) & (RLS_OTHER_RUNS - 1)];

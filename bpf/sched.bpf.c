@@ -83,6 +83,11 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		other_goes(here, prev, now_ns);
 	if (comes)
 		track_switch_in(in, now_ns);
+	/* Where a CPU idled nobody waits. */
+	if (here && !prev->pid)
+		here->preempted = 0;
+	else if (here && leaves && out->off_state == RLS_OFF_RUNNABLE)
+		here->preempted++;
 	if (here && comes)
 		write_other_runs(here, in, now_ns);
 	else if (here && next->pid)
