@@ -15,6 +15,17 @@
  */
 #define RLS_OTHER_RUNS 64
 
+/*
+ * Where no traced thread has been for so many switches, nobody looks at the others: a program that
+ * has a CPU for itself pays nothing. Longer where one was preempted: it waits there, if it was not
+ * moved to another CPU.
+ */
+#define RLS_OPEN_SWITCHES 256
+#define RLS_OPEN_SWITCHES_PREEMPTED 4096
+
+/* Below it are the priorities of real-time tasks, whose stays the scheduler does not count. */
+#define RLS_FIRST_FAIR_PRIO 100
+
 /* One stay of a task outside the trace on this CPU. */
 struct rls_other_run {
 	__u64 start_ns;
@@ -29,7 +40,7 @@ struct rls_other_runs {
 	__u32 tid;
 	__u32 count;	 /* stays ever remembered; the last ones are in runs */
 	__u32 preempted; /* traced threads that this CPU was taken from, and want it back */
-	__u32 reserved;
+	__u32 open; /* so many switches more are looked at, unless a traced thread comes or goes */
 	struct rls_other_run runs[RLS_OTHER_RUNS];
 };
 
@@ -74,21 +85,40 @@ static __always_inline void write_other_run(struct rls_other_run *run, __u64 now
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
 
-/*
- * It leaves the CPU to another task. Not asked where it leaves it idle: then nobody waits there.
- * Its coming may not have been seen: before the attach, or in a run that the OS kernel skipped.
- */
+/* Whether this switch between two tasks outside the trace is worth a look. */
+static __always_inline bool looks_at_others(struct rls_other_runs *here)
+{
+	if (!here->open)
+		return false;
+	if (--here->open == 0) {
+		here->tid = 0;
+		here->preempted = 0;
+	}
+	return true;
+}
+
+/* When it got the CPU, if its coming was not looked at: by the CPU time it has used since. */
+static __always_inline __u64 came_by_runtime(struct task_struct *task, __u64 now_ns)
+{
+	if (task->prio < RLS_FIRST_FAIR_PRIO)
+		return now_ns;
+	return now_ns - (task->se.sum_exec_runtime - task->se.prev_sum_exec_runtime);
+}
+
+/* It leaves the CPU to another task. Not asked where it leaves it idle: then nobody waits there. */
 static __always_inline void other_goes(struct rls_other_runs *here, struct task_struct *task,
 				       __u64 now_ns)
 {
+	bool is_known = here->start_ns && here->tid == (__u32)task->pid;
+	__u64 start_ns = is_known ? here->start_ns : came_by_runtime(task, now_ns);
 	struct rls_other_run *run;
 
-	if (!here->start_ns || here->tid != (__u32)task->pid)
+	if (start_ns >= now_ns)
 		return;
-	if (is_pausable && here->start_ns < sched_pause.end_ns && now_ns >= sched_pause.start_ns)
+	if (is_pausable && start_ns < sched_pause.end_ns && now_ns >= sched_pause.start_ns)
 		return;
 	run = &here->runs[here->count & (RLS_OTHER_RUNS - 1)];
-	run->start_ns = here->start_ns;
+	run->start_ns = start_ns;
 	run->end_ns = now_ns;
 	run->tgid = task->tgid;
 	run->is_written = 0;

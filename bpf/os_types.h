@@ -66,6 +66,7 @@ struct cfs_rq {
 
 struct sched_entity {
 	__u64 sum_exec_runtime;
+	__u64 prev_sum_exec_runtime;
 	struct cfs_rq *cfs_rq;
 };
 
@@ -103,6 +104,7 @@ struct task_struct {
 	void *stack;
 	unsigned int flags;
 	int on_cpu;
+	int prio;
 	struct sched_entity se;
 	bool throttled; /* since 6.18 */
 	struct mm_struct *mm;

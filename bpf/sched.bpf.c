@@ -76,6 +76,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	if (!leaves && !comes && !next->pid)
 		return 0;
 	here = other_runs_here();
+	if (!leaves && !comes && !(here && looks_at_others(here)))
+		return 0;
 	now_ns = bpf_ktime_get_ns();
 	if (leaves)
 		leave_cpu(prev, out, now_ns, preempt ? RLS_OFF_RUNNABLE : off_state_of(prev_state));
@@ -88,6 +90,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		here->preempted = 0;
 	else if (here && leaves && out->off_state == RLS_OFF_RUNNABLE)
 		here->preempted++;
+	if (here && (leaves || comes))
+		here->open = here->preempted ? RLS_OPEN_SWITCHES_PREEMPTED : RLS_OPEN_SWITCHES;
 	if (here && comes)
 		write_other_runs(here, in, now_ns);
 	else if (here && next->pid)
