@@ -131,9 +131,7 @@ def test_a_wait_for_a_cpu_names_programs_outside_the_trace(builder: TraceBuilder
 
 def test_who_waits_for_the_cpu_quota_waits_for_nobody(builder: TraceBuilder) -> None:
     process = builder.process(pid=1)
-    thread = builder.thread(
-        process, states=[run(10), preempted(20), run(10), preempted(5), run(5)]
-    )
+    thread = builder.thread(process, states=[run(10), preempted(20), run(10), preempted(5), run(5)])
     other = builder.thread(process, states=[preempted(12), run(8), preempted(20), run(5), sleep(5)])
     builder.other_run(0, 20, 30, pid=77, name="make")
     builder.quota(thread, 10)

@@ -173,7 +173,8 @@ def _store_pieces(trace: OpenTrace, pieces: dict[str, Column], activities: Colum
         connection, "_path_piece",
         ["iteration_id + 1 AS iteration_id", "start_ns", "end_ns", "nullif(thread_id, 0) AS"
          " thread_id", "activity", "cause", "nullif(by_thread_id, 0) AS by_thread_id",
-         "nullif(by_program_id, 0) AS by_program_id", "wait", "nullif(waiter_thread_id, 0) AS waiter_thread_id"],
+         "nullif(by_program_id, 0) AS by_program_id", "wait",
+         "nullif(waiter_thread_id, 0) AS waiter_thread_id"],
         {"iteration_id": pieces["iteration"], **pieces},
     )  # fmt: skip
     names = ("process_id", "device_id", "stream_id", "start_ns", "end_ns", "launch_thread_id")
