@@ -39,7 +39,7 @@ _ASSUMED = {"thread_state": "there, inside a call that does not wait counts as o
 _LIMITS = {
     "gil_contention": "a thread waits for the GIL: move the work of the other to a process",
     "cpu_contention": "traced threads wait for each other's CPU: fewer workers or threads",
-    "cpu_taken_by_others": "programs outside the trace have the CPU: --view critical-path has names",
+    "cpu_taken_by_others": "programs outside the trace have the CPU: see --view critical-path",
     "cgroup_throttled": "the CPU quota of its cgroup is used up: a larger one, or fewer threads",
     "cpu_wait": "waits for a CPU that nobody is known to have: waking up",
     "timer_sleep": "sleeps, or waits until a timeout",
