@@ -60,8 +60,14 @@ struct signal_struct {
 	int group_exit_code;
 };
 
+struct cfs_rq {
+	int throttle_count;
+};
+
 struct sched_entity {
 	__u64 sum_exec_runtime;
+	__u64 prev_sum_exec_runtime;
+	struct cfs_rq *cfs_rq;
 };
 
 struct thread_info {
@@ -98,7 +104,9 @@ struct task_struct {
 	void *stack;
 	unsigned int flags;
 	int on_cpu;
+	int prio;
 	struct sched_entity se;
+	bool throttled; /* since 6.18 */
 	struct mm_struct *mm;
 	int exit_code;
 	int pid;

@@ -29,7 +29,7 @@ typedef uint64_t rls_u64;
 typedef int32_t rls_s32;
 #endif
 
-#define RLS_WIRE_VERSION 2
+#define RLS_WIRE_VERSION 3
 #define RLS_COMM_LEN 16
 #define RLS_FILENAME_LEN 128
 #define RLS_ARGS_LEN 512
@@ -47,7 +47,10 @@ enum rls_record_kind {
 	RLS_REC_GIL_RELEASE = 9, /* one stretch in which a thread had given the GIL away */
 	RLS_REC_SAMPLE = 10, /* where a running thread was at a tick (written by the collector) */
 	RLS_REC_STACK = 11,  /* the Python functions of a sample (written by the collector) */
-	RLS_REC_KINDS = 12,
+	RLS_REC_OTHER_RUN =
+		12, /* a program outside the trace had a CPU that a traced thread waited for */
+	RLS_REC_QUOTA = 13, /* the CPU quota of its cgroup keeps a thread from running */
+	RLS_REC_KINDS = 14,
 };
 
 /* What a thread computes: the layers of the vocabulary, in its order. */
@@ -266,6 +269,27 @@ struct rls_rec_stack {
 };
 #define RLS_STACK_BYTES 4000
 
+/*
+ * One stay of a program outside the trace on a CPU, written when a traced thread got that CPU which
+ * had been runnable before the end of the stay. Each stay is written once.
+ */
+struct rls_rec_other_run {
+	rls_u16 kind;
+	rls_u16 cpu;
+	rls_u32 tgid; /* in the initial pid namespace */
+	rls_u64 start_ns;
+	rls_u64 end_ns;
+	char comm[RLS_COMM_LEN]; /* of its main thread */
+};
+
+/* From ts_ns on, when it becomes runnable, the thread waits for the quota to be refilled. */
+struct rls_rec_quota {
+	rls_u16 kind;
+	rls_u16 reserved;
+	rls_u32 thread_id;
+	rls_u64 ts_ns;
+};
+
 /* Per CPU and record kind: records that found the ring full. */
 struct rls_loss {
 	rls_u64 count;
@@ -289,6 +313,8 @@ RLS_ASSERT_SIZE(rls_rec_call, 32);
 RLS_ASSERT_SIZE(rls_rec_gil_release, 24);
 RLS_ASSERT_SIZE(rls_rec_sample, 24);
 RLS_ASSERT_SIZE(rls_rec_stack, 8);
+RLS_ASSERT_SIZE(rls_rec_other_run, 40);
+RLS_ASSERT_SIZE(rls_rec_quota, 16);
 RLS_ASSERT_SIZE(rls_loss, 16);
 
 #endif /* RLS_RECORDS_H */

@@ -4,6 +4,7 @@
  * wakeups here, the rest of the same object in the three headers.
  */
 #include "btf_filter.h"
+#include "btf_others.h"
 #include "btf_pause.h"
 #include "btf_process.h"
 #include "btf_reason.h"
@@ -45,6 +46,8 @@ static __always_inline void leave_cpu(struct task_struct *task, struct rls_track
 
 	if (out_state == RLS_OFF_SLEEPING || out_state == RLS_OFF_BLOCKED)
 		reason = off_reason_of(task, true);
+	else if (out_state == RLS_OFF_RUNNABLE && waits_for_quota(task))
+		write_quota(track, now_ns);
 	if (track_missed_switch_in(track)) {
 		flags = RLS_CYCLE_UNSEEN_SWITCH_IN;
 		track_switch_in(track, in_ns_by_runtime(track, now_ns, runtime_ns));
@@ -63,14 +66,36 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 {
 	struct rls_track *out = track_of(prev);
 	struct rls_track *in = track_of(next);
-	__u64 now_ns = 0;
+	struct rls_other_runs *here;
+	bool leaves = out && out->thread_id;
+	bool comes = in && in->thread_id;
+	__u64 now_ns;
 
-	if (out && out->thread_id) {
-		now_ns = bpf_ktime_get_ns();
+	/* A CPU that idles before or after is nobody's loss: the rule for all that is not traced.
+	 */
+	if (!leaves && !comes && !next->pid)
+		return 0;
+	here = other_runs_here();
+	if (!leaves && !comes && !(here && looks_at_others(here)))
+		return 0;
+	now_ns = bpf_ktime_get_ns();
+	if (leaves)
 		leave_cpu(prev, out, now_ns, preempt ? RLS_OFF_RUNNABLE : off_state_of(prev_state));
-	}
-	if (in && in->thread_id)
-		track_switch_in(in, now_ns ? now_ns : bpf_ktime_get_ns());
+	else if (here && prev->pid)
+		other_goes(here, prev, now_ns);
+	if (comes)
+		track_switch_in(in, now_ns);
+	/* Where a CPU idled nobody waits. */
+	if (here && !prev->pid)
+		here->preempted = 0;
+	else if (here && leaves && out->off_state == RLS_OFF_RUNNABLE)
+		here->preempted++;
+	if (here && (leaves || comes))
+		here->open = here->preempted ? RLS_OPEN_SWITCHES_PREEMPTED : RLS_OPEN_SWITCHES;
+	if (here && comes)
+		write_other_runs(here, in, now_ns);
+	else if (here && next->pid)
+		other_comes(here, next, now_ns);
 	return 0;
 }
 
@@ -116,9 +141,15 @@ SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking, struct task_struct *task)
 {
 	struct rls_track *track = track_of(task);
+	__u64 now_ns;
 
-	if (track && track->thread_id)
-		track_wakeup(track, bpf_ktime_get_ns(), current_waker(ctx));
+	if (!track || !track->thread_id)
+		return 0;
+	now_ns = bpf_ktime_get_ns();
+	track_wakeup(track, now_ns, current_waker(ctx));
+	/* Where each task is told about, it is when it is about to leave the OS kernel. */
+	if (!bpf_core_field_exists(task->throttled) && waits_for_quota(task))
+		write_quota(track, now_ns);
 	return 0;
 }
 

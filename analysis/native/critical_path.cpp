@@ -1,11 +1,11 @@
 #include "critical_path.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <vector>
 
 #include "critical_path_index.h"
+#include "critical_path_queues.h"
 
 namespace rls {
 namespace {
@@ -25,10 +25,6 @@ constexpr int32_t kByInterrupt = -1;
 constexpr int32_t kByOutside = -2;
 // A wait for the GIL goes on in slices; between two of them a thread does no more than ask for it.
 constexpr int64_t kAskingNs = 100'000;
-// CPUs in whose queue a thread may wait: the one that it then got, the one that it had before.
-constexpr std::size_t kQueues = 2;
-// Rows that are looked at for one in which the thread ran: it does so in every few.
-constexpr std::size_t kLook = 64;
 
 class Walk {
  public:
@@ -61,8 +57,6 @@ class Walk {
   void enter_gpu(const PathSync& sync);
   bool follow_sync(const ThreadRows& of, int64_t from_ns, Cause cause);
   void split_by_cpu(const ThreadRows& of, std::size_t state, int64_t from_ns);
-  void split_by_queue(const std::array<const std::vector<std::size_t>*, kQueues>& queues,
-                      std::size_t at, int64_t from_ns);
   uint8_t kind_of(std::size_t wait) const {
     return wait == kNone ? uint8_t{kNoWait} : in_.waits.kind[wait];
   }
@@ -176,41 +170,15 @@ void Walk::runnable(const ThreadRows& of, std::size_t state) {
 }
 
 // Splits the time by who had the CPU that the thread then got, or else the one it had before: it
-// waits in the queue of one of them.
+// waits in the queue of one of them. Without quota it stands in none.
 void Walk::split_by_cpu(const ThreadRows& of, std::size_t state, int64_t from_ns) {
-  const StateColumns& s = in_.states;
   from_ns = std::max(from_ns, begin_ns_);
-  const std::size_t last = std::min(of.states.end, state + kLook);
-  std::size_t then = state + 1;
-  while (then < last && s.state[then] == kRunnableState) ++then;
-  const std::size_t first = state - std::min(state - of.states.begin, kLook);
-  std::size_t before = state;
-  while (before > first && s.state[before] != kRunningState) --before;
-  std::array<const std::vector<std::size_t>*, kQueues> queues{};
-  if (then < last && s.state[then] == kRunningState) {
-    queues[0] = index_.running_on(s.cpu[then]);
+  if (index_.waits_for_quota(of, state)) return emit(from_ns, Cause::kQuota);
+  const CpuQueues queues(in_, index_, of, state);
+  while (now_ns_ > from_ns) {
+    const CpuPiece piece = queues.last_piece(from_ns, now_ns_);
+    emit(piece.start_ns, piece.cause, piece.by);
   }
-  if (s.state[before] == kRunningState) queues[1] = index_.running_on(s.cpu[before]);
-  split_by_queue(queues, 0, from_ns);
-}
-
-// Back to from_ns, by who ran on the CPUs from this one on.
-void Walk::split_by_queue(const std::array<const std::vector<std::size_t>*, kQueues>& queues,
-                          std::size_t at, int64_t from_ns) {
-  if (at == kQueues) return emit(from_ns, Cause::kCpuWait);
-  if (queues[at] == nullptr) return split_by_queue(queues, at + 1, from_ns);
-  const StateColumns& s = in_.states;
-  const std::vector<std::size_t>& there = *queues[at];
-  auto next = std::lower_bound(there.begin(), there.end(), now_ns_,
-                               [&](std::size_t i, int64_t ns) { return s.start_ns[i] < ns; });
-  while (now_ns_ > from_ns && next != there.begin()) {
-    const std::size_t ran = *--next;
-    if (s.end_ns[ran] <= from_ns) break;
-    if (s.thread_id[ran] == thread_id_) continue;
-    if (s.end_ns[ran] < now_ns_) split_by_queue(queues, at + 1, s.end_ns[ran]);
-    emit(std::max(s.start_ns[ran], from_ns), Cause::kCpuTaken, s.thread_id[ran]);
-  }
-  if (now_ns_ > from_ns) split_by_queue(queues, at + 1, from_ns);
 }
 
 // Goes to the thread whose wakeup made this one runnable, at this instant.

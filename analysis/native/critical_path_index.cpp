@@ -52,6 +52,7 @@ PathIndex::PathIndex(const PathInput& input) : in_(input) {
   }
   index_rows();
   index_cpus();
+  index_others();
   for (std::size_t i = 0; i < in_.activities.size(); ++i) {
     activities_by_end_[in_.activities[i].end_ns].push_back(i);
   }
@@ -73,6 +74,11 @@ void PathIndex::index_rows() {
       c.size(), "cuda_call_coded", [&](std::size_t i) { return c[i].thread_id; },
       [&](std::size_t i) { return c[i].from_ns; }, [&](std::size_t i) { return c[i].to_ns; },
       &threads_, &ThreadRows::syncs);
+  const QuotaColumns& q = in_.quotas;
+  each_thread(
+      q.rows, "cpu_quota_wait", [&](std::size_t i) { return q.thread_id[i]; },
+      [&](std::size_t i) { return q.ts_ns[i]; }, [&](std::size_t i) { return q.ts_ns[i]; },
+      &threads_, &ThreadRows::quotas);
 }
 
 void PathIndex::index_cpus() {
@@ -83,6 +89,22 @@ void PathIndex::index_cpus() {
   for (auto& [cpu, rows] : by_cpu_) {
     std::sort(rows.begin(), rows.end(),
               [&](std::size_t a, std::size_t b) { return s.start_ns[a] < s.start_ns[b]; });
+  }
+}
+
+void PathIndex::index_others() {
+  const OtherRunColumns& o = in_.other_runs;
+  for (std::size_t begin = 0; begin < o.rows;) {
+    std::size_t next = begin;
+    while (next < o.rows && o.cpu[next] == o.cpu[begin]) {
+      if (o.end_ns[next] < o.start_ns[next] ||
+          (next > begin && o.start_ns[next] < o.start_ns[next - 1])) {
+        throw PathOrderError("other_run");
+      }
+      ++next;
+    }
+    if (!others_.emplace(o.cpu[begin], Rows{begin, next}).second) throw PathOrderError("other_run");
+    begin = next;
   }
 }
 
@@ -149,6 +171,17 @@ int32_t PathIndex::sibling_at(const PathThread& thread, int64_t from_ns, int64_t
     }
   }
   return best;
+}
+
+bool PathIndex::waits_for_quota(const ThreadRows& of, std::size_t state) const {
+  const std::size_t last = last_before(
+      of.quotas, [&](std::size_t i) { return in_.quotas.ts_ns[i] < in_.states.end_ns[state]; });
+  return last != kNone && in_.quotas.ts_ns[last] >= in_.states.start_ns[state];
+}
+
+Rows PathIndex::others_on(int16_t cpu) const {
+  const auto found = others_.find(cpu);
+  return found == others_.end() ? Rows{} : found->second;
 }
 
 const std::vector<std::size_t>* PathIndex::running_on(int16_t cpu) const {

@@ -23,6 +23,7 @@ struct ThreadRows {
   Rows states;
   Rows waits;
   Rows syncs;
+  Rows quotas;
 };
 
 class PathIndex {
@@ -45,17 +46,23 @@ class PathIndex {
   // The thread of the same process that ran, or was runnable, until ns: of several the one that did
   // so longest since from_ns. 0: none.
   int32_t sibling_at(const PathThread& thread, int64_t from_ns, int64_t ns) const;
+  // Whether the CPU quota was used up when a thread became runnable.
+  bool waits_for_quota(const ThreadRows& of, std::size_t state) const;
+  // Stays of programs outside the trace on a CPU.
+  Rows others_on(int16_t cpu) const;
   // States in which a traced thread ran on a CPU, in the order of their starts.
   const std::vector<std::size_t>* running_on(int16_t cpu) const;
 
  private:
   void index_rows();
   void index_cpus();
+  void index_others();
 
   const PathInput& in_;
   std::unordered_map<int32_t, ThreadRows> threads_;
   std::unordered_map<int32_t, std::vector<int32_t>> by_process_;
   std::unordered_map<int16_t, std::vector<std::size_t>> by_cpu_;
+  std::unordered_map<int16_t, Rows> others_;
   std::unordered_map<int64_t, std::vector<std::size_t>> activities_by_end_;
 };
 

@@ -51,6 +51,16 @@ WaitColumns waits_of(const py::tuple& given) {
   return {c.rows(), c.at<int32_t>(0), c.at<int64_t>(1), c.at<int64_t>(2), c.at<uint8_t>(3)};
 }
 
+OtherRunColumns other_runs_of(const py::tuple& given) {
+  const Columns c(given, 4, "other_run");
+  return {c.rows(), c.at<int16_t>(0), c.at<int64_t>(1), c.at<int64_t>(2), c.at<int32_t>(3)};
+}
+
+QuotaColumns quotas_of(const py::tuple& given) {
+  const Columns c(given, 2, "cpu_quota_wait");
+  return {c.rows(), c.at<int32_t>(0), c.at<int64_t>(1)};
+}
+
 std::vector<PathThread> threads_of(const py::tuple& given) {
   const Columns c(given, 5, "thread");
   std::vector<PathThread> rows;
@@ -112,17 +122,22 @@ py::dict columns_of(const std::vector<PathPiece>& pieces) {
   columns["activity"] = column_of<int64_t>(pieces, [](const P& p) { return p.activity; });
   columns["cause"] =
       column_of<uint8_t>(pieces, [](const P& p) { return static_cast<uint8_t>(p.cause); });
-  columns["by_thread_id"] = column_of<int32_t>(pieces, [](const P& p) { return p.by; });
+  columns["by_thread_id"] =
+      column_of<int32_t>(pieces, [](const P& p) { return p.cause == Cause::kCpuOther ? 0 : p.by; });
+  columns["by_program_id"] =
+      column_of<int32_t>(pieces, [](const P& p) { return p.cause == Cause::kCpuOther ? p.by : 0; });
   columns["wait"] = column_of<uint8_t>(pieces, [](const P& p) { return p.wait; });
   columns["waiter_thread_id"] = column_of<int32_t>(pieces, [](const P& p) { return p.waiter; });
   return columns;
 }
 
 py::dict walk_back(const py::tuple& threads, const py::tuple& states, const py::tuple& waits,
+                   const py::tuple& other_runs, const py::tuple& quotas,
                    const py::tuple& activities, const py::tuple& syncs,
                    const py::tuple& iterations) {
-  const PathInput input{states_of(states),         waits_of(waits), threads_of(threads),
-                        activities_of(activities), syncs_of(syncs), iterations_of(iterations)};
+  const PathInput input{states_of(states), waits_of(waits),          other_runs_of(other_runs),
+                        quotas_of(quotas), threads_of(threads),      activities_of(activities),
+                        syncs_of(syncs),   iterations_of(iterations)};
   std::vector<PathPiece> pieces;
   {
     const py::gil_scoped_release release;
@@ -138,5 +153,6 @@ PYBIND11_MODULE(_critical_path, module) {
   module.doc() = "Critical path of rlscope-trace: what held each iteration up, at every instant";
   py::register_exception<rls::PathOrderError>(module, "PathOrderError", PyExc_RuntimeError);
   module.def("walk_back", &rls::walk_back, py::kw_only(), py::arg("threads"), py::arg("states"),
-             py::arg("waits"), py::arg("activities"), py::arg("syncs"), py::arg("iterations"));
+             py::arg("waits"), py::arg("other_runs"), py::arg("quotas"), py::arg("activities"),
+             py::arg("syncs"), py::arg("iterations"));
 }

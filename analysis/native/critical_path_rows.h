@@ -37,6 +37,8 @@ enum class Cause : uint8_t {
   kLost,          // the records of the thread were lost
   kBeforeThread,  // before the first instant that is known of the thread
   kNotMeasured,   // on a thread whose states were not measured
+  kCpuOther,      // runnable, while a program outside the trace had the CPU
+  kQuota,         // runnable, and the CPU quota of its cgroup was used up
 };
 
 // Why somebody waited for what the path is on: thread_state and wait by code, 0 none.
@@ -64,6 +66,22 @@ struct WaitColumns {
   const int64_t* start_ns;
   const int64_t* end_ns;
   const uint8_t* kind;
+};
+
+// other_run, in the order of (cpu, start).
+struct OtherRunColumns {
+  std::size_t rows;
+  const int16_t* cpu;
+  const int64_t* start_ns;
+  const int64_t* end_ns;
+  const int32_t* program_id;
+};
+
+// cpu_quota_wait, in the order of (thread, time).
+struct QuotaColumns {
+  std::size_t rows;
+  const int32_t* thread_id;
+  const int64_t* ts_ns;
 };
 
 struct PathThread {
@@ -104,6 +122,8 @@ struct PathIteration {
 struct PathInput {
   StateColumns states;
   WaitColumns waits;
+  OtherRunColumns other_runs;
+  QuotaColumns quotas;
   std::vector<PathThread> threads;
   std::vector<PathActivity> activities;
   std::vector<PathSync> syncs;
@@ -118,7 +138,7 @@ struct PathPiece {
   int32_t thread_id;
   int64_t activity;  // position in the input; -1: none
   Cause cause;
-  int32_t by;  // the thread that had the CPU; 0: none
+  int32_t by;  // the thread, or with kCpuOther the program, that had the CPU; 0: none
   uint8_t wait;
   int32_t waiter;
 };

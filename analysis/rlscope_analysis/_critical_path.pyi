@@ -13,6 +13,8 @@ def walk_back(
     threads: tuple[_Column, ...],
     states: tuple[_Column, ...],
     waits: tuple[_Column, ...],
+    other_runs: tuple[_Column, ...],
+    quotas: tuple[_Column, ...],
     activities: tuple[_Column, ...],
     syncs: tuple[_Column, ...],
     iterations: tuple[_Column, ...],
@@ -22,12 +24,15 @@ def walk_back(
     threads: thread_id, process_id (int32), start_ns, end_ns, is_measured (bool).
     states: thread_id (int32), start_ns, end_ns, state (uint8), cpu (int16), waker (int32).
     waits: thread_id (int32), start_ns, end_ns, kind (uint8).
+    other_runs: cpu (int16), start_ns, end_ns, program_id (int32); by cpu and start.
+    quotas: thread_id (int32), ts_ns; by both.
     activities: process_id, device_id (int32), stream_id (int64, -1 not known), start_ns, end_ns,
       launch_thread_id (int32, 0 not known), launch_ns; by process, device, stream and start.
     syncs: thread_id (int32), from_ns (what it waited for ended), to_ns (the call returned),
       process_id, device_id (int32), stream_id (int64, -1 not known); by thread and from_ns.
     iterations: thread_id (int32), start_ns, end_ns.
     Returns the columns of the pieces: iteration (from 0), start_ns, end_ns, thread_id (0 on a GPU),
-    activity (its position, -1 on a thread), cause, by_thread_id, wait, waiter_thread_id. Those of
-    an iteration tile it; the latest comes first. Releases the GIL. Raises PathOrderError.
+    activity (its position, -1 on a thread), cause, by_thread_id, by_program_id, wait,
+    waiter_thread_id. Those of an iteration tile it; the latest comes first. Releases the GIL.
+    Raises PathOrderError.
     """

@@ -36,7 +36,6 @@ _EVENTS = {
 _ASSUMED = {"thread_state": "there, inside a call that does not wait counts as on a CPU"}
 
 
-# What an instant of the critical path is spent on, and what would help.
 # Longer titles would push the numbers off the screen.
 _TITLE_LENGTH = 24
 

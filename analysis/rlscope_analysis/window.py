@@ -42,6 +42,7 @@ END AS environment_steps""",
     "native_call_coded": "",
     "wait_coded": "",
     "gil_release": "",
+    "other_run": "",
     "cuda_call_coded": "",
     "gpu_activity_coded": "",
     "gpu_overhead": "",
@@ -49,7 +50,7 @@ END AS environment_steps""",
     "thread_state_coded": ", CASE WHEN start_ns < {from_ns} THEN 0 ELSE waker END AS waker",
 }
 # Tables of instants, which are in one window each.
-_INSTANT_TABLES = ("mark", "cpu_sample_coded", "gpu_memory", "counter")
+_INSTANT_TABLES = ("mark", "cpu_sample_coded", "gpu_memory", "counter", "cpu_quota_wait")
 # A number is attached to an instance: it is shown where that is, and begins where that does.
 _PAYLOAD_SQL = """
 CREATE OR REPLACE VIEW operation_payload AS

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 THREAD, CYCLE, CLOSE, EXEC, NAME, EXIT, CLOCK, CALL, GIL_RELEASE, SAMPLE, STACK = range(1, 12)
-_KINDS = 12
+OTHER_RUN, QUOTA = 12, 13
+_KINDS = 14
 _NEVER_NS = 2**63 - 1
 _DISCARDED, _LENGTH = 1 << 30, (1 << 30) - 1
 

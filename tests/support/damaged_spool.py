@@ -116,6 +116,8 @@ def _cycle(spool: SpoolBuilder, thread_id: int, at_ns: int) -> None:
     )
     spool.gil_release(thread_id, start_ns=at_ns + 6 * step, end_ns=at_ns + 7 * step)
     spool.sample(thread_id, ts_ns=at_ns + 8 * step, layer=1, stack=1)
+    spool.other_run(0, start_ns=at_ns, end_ns=at_ns + step, pid=7)
+    spool.quota(thread_id, ts_ns=at_ns + step)
 
 
 def _shims() -> ShimBuilder:

@@ -60,6 +60,11 @@ def traces(draw: st.DrawFn) -> TraceBuilder:
     ]
     if threads:
         add_rows(draw, builder, st.sampled_from(threads))
+        for _ in range(draw(st.integers(0, 2))):
+            builder.quota(draw(st.sampled_from(threads)), draw(INSTANTS))
+    for _ in range(draw(st.integers(0, 3))):
+        start = draw(INSTANTS)
+        builder.other_run(0, start, start + draw(LENGTHS), pid=draw(st.integers(7, 8)), name="busy")
     for _ in range(draw(st.integers(0, 6))):
         start, length = draw(INSTANTS), draw(LENGTHS)
         kind = draw(st.sampled_from([kind for kind in GPU_ACTIVITY_KINDS if kind]))

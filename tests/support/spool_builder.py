@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-THREAD, CYCLE, CLOSE, EXEC, NAME, EXIT, CLOCK, CALL, GIL_RELEASE, SAMPLE, STACK = range(1, 12)
+(
+    THREAD, CYCLE, CLOSE, EXEC, NAME, EXIT, CLOCK, CALL, GIL_RELEASE, SAMPLE, STACK, OTHER_RUN,
+    QUOTA,
+) = range(1, 14)  # fmt: skip
 RUNNABLE, SLEEPING, BLOCKED, DEAD = range(4)
 NOBODY, INTERRUPT, OUTSIDE, UNKNOWN = 0, -1, -2, -3
 CREATED, FOUND = 0, 1
@@ -27,7 +30,7 @@ UNWOUND, OPEN = 1, 2
 UNKNOWN_STATUS = -(2**31)
 BUSY, DISCARDED = 1 << 31, 1 << 30
 
-HEADER = struct.pack("<8sII", b"LSSPOOL1", 2, 16)
+HEADER = struct.pack("<8sII", b"LSSPOOL1", 3, 16)
 
 
 def reason(call: int, *, detail: int = 0, file: int = 0) -> int:
@@ -38,7 +41,7 @@ def reason(call: int, *, detail: int = 0, file: int = 0) -> int:
 @dataclass
 class SpoolBuilder:
     frames: list[bytes] = field(default_factory=list)
-    counts: list[int] = field(default_factory=lambda: [0] * 12)
+    counts: list[int] = field(default_factory=lambda: [0] * 14)
 
     def frame(self, record: bytes, *, flags: int = 0) -> None:
         padding = bytes(-len(record) % 8)
@@ -163,6 +166,15 @@ class SpoolBuilder:
         record = struct.pack("<HHIQQ", GIL_RELEASE, 0, thread_id, start_ns, end_ns)
         self._record(GIL_RELEASE, record, 24)
 
+    def other_run(
+        self, cpu: int, *, start_ns: int, end_ns: int, pid: int, name: bytes = b"busy"
+    ) -> None:
+        record = struct.pack("<HHIQQ16s", OTHER_RUN, cpu, pid, start_ns, end_ns, name)
+        self._record(OTHER_RUN, record, 40)
+
+    def quota(self, thread_id: int, *, ts_ns: int) -> None:
+        self._record(QUOTA, struct.pack("<HHIQ", QUOTA, 0, thread_id, ts_ns), 16)
+
     def sample(
         self, thread_id: int, *, ts_ns: int, layer: int, flags: int = 0, stack: int = 0
     ) -> None:
@@ -187,15 +199,15 @@ class SpoolBuilder:
         cpus: int = 4,
     ) -> bytes:
         """Losses are {(cpu, kind): (count, first_ns)} and {kind: (count, first_ns)}."""
-        spool = [(spool_losses or {}).get(kind, (0, 0)) for kind in range(12)]
+        spool = [(spool_losses or {}).get(kind, (0, 0)) for kind in range(14)]
         ring = [
             (ring_losses or {}).get((cpu, kind), (0, 0))
             for cpu in range(cpus)
-            for kind in range(12)
+            for kind in range(14)
         ]
         return (
-            struct.pack("<8sII", b"LSSPRG1\0", 2, cpus)
-            + struct.pack("<12Q", *self.counts)
+            struct.pack("<8sII", b"LSSPRG1\0", 3, cpus)
+            + struct.pack("<14Q", *self.counts)
             + struct.pack("<3Q", len(self.records()), end_ns, end_ns)
             + b"".join(struct.pack("<2Q", *loss) for loss in spool)
             + struct.pack("<2Q", missed_runs, failed_updates)

@@ -130,6 +130,9 @@ class TraceBuilder:
     _samples: list[tuple[int, int, int, int, int | None]] = field(default_factory=list)
     _stacks: dict[tuple[str, ...], int] = field(default_factory=dict)
     _releases: list[tuple[int, int, int]] = field(default_factory=list)
+    _other_runs: list[tuple[int, int, int, int]] = field(default_factory=list)
+    _programs: dict[tuple[int, str], int] = field(default_factory=dict)
+    _quotas: list[tuple[int, int]] = field(default_factory=list)
     _waits: list[tuple[int, int, int, str]] = field(default_factory=list)
     _cuda_calls: list[tuple[int, int, int, str, str, int | None]] = field(default_factory=list)
     _activities: list[dict[str, Any]] = field(default_factory=list)
@@ -311,6 +314,15 @@ class TraceBuilder:
         """Add a stretch in which a thread had given the GIL away."""
         self._releases.append((thread_id, start_ns, end_ns))
 
+    def other_run(self, cpu: int, start_ns: int, end_ns: int, *, pid: int, name: str) -> None:
+        """Add a stay of a program outside the trace on a CPU."""
+        program_id = self._programs.setdefault((pid, name), len(self._programs) + 1)
+        self._other_runs.append((cpu, start_ns, end_ns, program_id))
+
+    def quota(self, thread_id: int, ts_ns: int) -> None:
+        """Add an instant from which on a runnable thread waits for its CPU quota."""
+        self._quotas.append((thread_id, ts_ns))
+
     def wait(self, thread_id: int, start_ns: int, end_ns: int, kind: str) -> None:
         """Add a wait whose reason is known."""
         self._waits.append((thread_id, start_ns, end_ns, kind))
@@ -452,6 +464,9 @@ class TraceBuilder:
             ("site", self._site_rows()),
             ("wait_coded", [(*row[:3], WAITS.index(row[3])) for row in self._waits]),
             ("gil_release", self._releases),
+            ("other_program", [(key, *program) for program, key in self._programs.items()]),
+            ("other_run", sorted(self._other_runs)),
+            ("cpu_quota_wait", sorted(self._quotas)),
             ("cpu_sample_coded", self._samples),
             ("stack_coded", [(key, list(frames)) for frames, key in self._stacks.items()]),
             ("cuda_call_coded", self._cuda_call_rows()),

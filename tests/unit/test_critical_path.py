@@ -104,6 +104,49 @@ def test_a_wait_for_a_cpu_names_who_had_it(builder: TraceBuilder) -> None:
     ]
 
 
+def test_a_wait_for_a_cpu_names_programs_outside_the_trace(builder: TraceBuilder) -> None:
+    """Before a traced thread had it: two of them, with a gap in which nobody is known to."""
+    process = builder.process(pid=1)
+    thread = builder.thread(process, states=[run(10), preempted(50), run(10)])
+    builder.thread(process, states=[preempted(48), run(12), sleep(10)])
+    builder.other_run(0, 8, 20, pid=77, name="make")
+    builder.other_run(0, 25, 48, pid=78, name="cc1")
+    # It is the CPU of another thread, and this one had nothing to wait for.
+    builder.other_run(1, 10, 60, pid=79, name="ld")
+    builder.other_run(0, 62, 65, pid=80, name="as")
+    builder.operation(thread, 0, 70, "iteration")
+    columns = "cause, by_thread_id, by_program, by_program_pid, start_ns, end_ns"
+    assert ask(builder, f"SELECT {columns} FROM critical_path ORDER BY start_ns") == [
+        ("running", None, None, None, 0, 10),
+        ("cpu_taken_by_other", None, "make", 77, 10, 20),
+        ("cpu_wait", None, None, None, 20, 25),
+        ("cpu_taken_by_other", None, "cc1", 78, 25, 48),
+        ("cpu_taken", 2, None, None, 48, 60),
+        ("running", None, None, None, 60, 70),
+    ]
+    assert ask(builder, "SELECT sum(end_ns - start_ns)::BIGINT FROM other_run", end="30ns") == [
+        (12 + 5 + 20,)
+    ]
+
+
+def test_who_waits_for_the_cpu_quota_waits_for_nobody(builder: TraceBuilder) -> None:
+    process = builder.process(pid=1)
+    thread = builder.thread(process, states=[run(10), preempted(20), run(10), preempted(5), run(5)])
+    other = builder.thread(process, states=[preempted(12), run(8), preempted(20), run(5), sleep(5)])
+    builder.other_run(0, 20, 30, pid=77, name="make")
+    builder.quota(thread, 10)
+    builder.operation(thread, 0, 50, "iteration")
+    columns = "cause, by_thread_id, by_program, start_ns, end_ns"
+    assert ask(builder, f"SELECT {columns} FROM critical_path ORDER BY start_ns") == [
+        ("running", None, None, 0, 10),
+        ("cgroup_quota", None, None, 10, 30),
+        ("running", None, None, 30, 40),
+        # The next wait is another one.
+        ("cpu_taken", other, None, 40, 45),
+        ("running", None, None, 45, 50),
+    ]
+
+
 @pytest.mark.parametrize(
     ("wait", "by", "cause"),
     [
@@ -432,6 +475,20 @@ class TestLimits:
         low, high = found["learner_bound"]["low_share"], found["learner_bound"]["high_share"]
         # Two of them: Student's t with one degree of freedom; no share is less than 0.
         assert (low, high) == pytest.approx((0, 60 / 224 + 12.706 * error))
+
+    def test_others_and_the_quota_have_headings_of_their_own(self, builder: TraceBuilder) -> None:
+        states = [run(10), preempted(20), run(10), preempted(40), run(20)]
+        thread = builder.thread(builder.process(pid=1), states=states)
+        builder.other_run(0, 12, 30, pid=77, name="make")
+        builder.quota(thread, 40)
+        rows = self.limits(builder)
+        assert {row["code"]: row["time_ns"] for row in rows} == {
+            "other_code": 40, "cgroup_throttled": 40, "cpu_taken_by_others": 18, "cpu_wait": 2,
+        }  # fmt: skip
+        with rlscope_analysis.open(builder.path) as trace:
+            path = list(answer(trace, REPORTS["critical-path"]).data.records())
+        had_by = {row["cause"]: (row["cpu_had_by"], row["by_pid"]) for row in path}
+        assert had_by["cpu_taken_by_other"] == ("make", 77)
 
     def test_a_process_that_simulates_beside_it_is_no_worker(self, builder: TraceBuilder) -> None:
         """Two learners, each with an environment of its own."""

@@ -37,6 +37,8 @@ WHERE CASE c.cause
   WHEN 'running' THEN s.state <> 'running'
   WHEN 'cpu_taken' THEN s.state <> 'runnable'
   WHEN 'cpu_wait' THEN s.state <> 'runnable'
+  WHEN 'cpu_taken_by_other' THEN s.state <> 'runnable'
+  WHEN 'cgroup_quota' THEN s.state <> 'runnable'
   WHEN 'gil' THEN FALSE WHEN 'sync' THEN FALSE WHEN 'not_measured' THEN FALSE WHEN 'lost' THEN FALSE
   ELSE s.state NOT IN ('sleeping', 'blocked')
 END
@@ -46,6 +48,14 @@ LEFT JOIN thread_state AS b
   ON b.thread_id = c.by_thread_id AND b.start_ns <= c.start_ns AND b.end_ns >= c.end_ns
   AND b.state = 'running'
 WHERE c.cause = 'cpu_taken' AND b.state IS NULL
+UNION ALL
+-- One stay can end where the next of the same program begins: it had the CPU at each instant.
+SELECT 'taken by a program', c.by_program FROM critical_path AS c
+WHERE (c.cause = 'cpu_taken_by_other') <> (c.by_program IS NOT NULL)
+  OR c.by_program IS NOT NULL AND NOT EXISTS (
+    FROM other_run AS o JOIN other_program AS p USING (program_id)
+    WHERE o.start_ns <= c.start_ns AND o.end_ns > c.start_ns AND p.pid = c.by_program_pid
+  )
 """
 
 

@@ -99,7 +99,7 @@ def test_counters_that_nothing_can_reach(tmp_path: Path, place: str) -> None:
     spool.cycle(1, off_ns=100, in_ns=110, out_ns=900)
     folder = spool.write(tmp_path / "spool", end_ns=1000)
     content = bytearray((folder / "progress.bin").read_bytes())
-    offset = {"records": 16 + 8 * 2, "bytes": 16 + 8 * 12, "end": 16 + 8 * 14}[place]
+    offset = {"records": 16 + 8 * 2, "bytes": 16 + 8 * 14, "end": 16 + 8 * 16}[place]
     struct.pack_into("<Q", content, offset, 2**64 - 10 if place != "end" else 10**18)
     (folder / "progress.bin").write_bytes(content)
     opened = open_spool(folder)

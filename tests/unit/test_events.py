@@ -87,6 +87,49 @@ def test_samples_releases_and_stacks_are_stored(
     assert ask("SELECT stack_id, frames, leaf FROM stack") == [(7, [root, leaf], leaf)]
 
 
+def test_who_else_had_a_cpu_is_stored_by_cpu(
+    spool: SpoolBuilder, trace: Callable[..., Query]
+) -> None:
+    spool.other_run(1, start_ns=200, end_ns=210, pid=8, name=b"kworker/1:0")
+    spool.other_run(0, start_ns=300, end_ns=600, pid=7)
+    spool.other_run(0, start_ns=250, end_ns=260, pid=8, name=b"cut off \xc3")
+    spool.other_run(0, start_ns=150, end_ns=160, pid=7)
+    spool.other_run(0, start_ns=500, end_ns=510, pid=9)
+    # Damaged.
+    spool.other_run(0, start_ns=160, end_ns=150, pid=7)
+    spool.other_run(0, start_ns=150, end_ns=160, pid=2**31)
+    spool.other_run(2**15, start_ns=150, end_ns=160, pid=7)
+    spool.quota(1, ts_ns=2**63)
+    spool.quota(2, ts_ns=310)
+    spool.quota(1, ts_ns=320)
+    spool.quota(1, ts_ns=120)
+    # Of no thread of the trace, and after its end.
+    spool.quota(9, ts_ns=130)
+    spool.quota(1, ts_ns=500)
+    ask = trace(spool, session=SESSION)
+    assert ask("FROM other_program ORDER BY program_id") == [
+        (1, 8, "kworker/1:0"), (2, 7, "busy"), (3, 8, "cut off \ufffd"),
+    ]  # fmt: skip
+    assert ask("FROM other_run") == [
+        (0, 150, 160, 2), (0, 250, 260, 3), (0, 300, 500, 2), (1, 200, 210, 1),
+    ]  # fmt: skip
+    assert ask("FROM cpu_quota_wait") == [(1, 120), (1, 320), (2, 310)]
+    losses = "SELECT code, count FROM trace_stat WHERE starts_with(code, 'events_') ORDER BY ALL"
+    assert ask(losses) == [("events_unreadable", 4), ("events_without_thread", 1)]
+    told = "SELECT kind, measured, code FROM capture WHERE kind IN ('other_run', 'cpu_quota_wait')"
+    assert sorted(ask(told)) == [("cpu_quota_wait", True, None), ("other_run", True, None)]
+
+
+def test_a_capture_that_cannot_know_who_else_had_a_cpu_says_so(
+    spool: SpoolBuilder, trace: Callable[..., Query]
+) -> None:
+    ask = trace(spool, session=SESSION | {"capture": "tracefs"})
+    told = "SELECT kind, measured, code FROM capture WHERE kind IN ('other_run', 'cpu_quota_wait')"
+    assert sorted(ask(told)) == [
+        ("cpu_quota_wait", False, "btf_needed"), ("other_run", False, "btf_needed"),
+    ]  # fmt: skip
+
+
 def test_damaged_records_are_counted_not_stored(
     spool: SpoolBuilder, trace: Callable[..., Query]
 ) -> None:
@@ -198,10 +241,10 @@ def test_capture_tells_which_layers_were_probed(
     ask = trace(spool, session=SESSION, probes=[])
     told = ask("SELECT kind, measured FROM capture WHERE process_id IS NULL ORDER BY ALL")
     assert told == [
-        ("cpu_sample", True), ("gil_release", False), ("gpu_activity", False),
-        ("native_call", True), ("native_call:backend", False), ("native_call:cuda_api", False),
-        ("native_call:simulator", True), ("operation", False), ("thread_state", True),
-        ("wait", True),
+        ("cpu_quota_wait", True), ("cpu_sample", True), ("gil_release", False),
+        ("gpu_activity", False), ("native_call", True), ("native_call:backend", False),
+        ("native_call:cuda_api", False), ("native_call:simulator", True), ("operation", False),
+        ("other_run", True), ("thread_state", True), ("wait", True),
     ]  # fmt: skip
 
 

@@ -118,7 +118,7 @@ def test_a_busy_frame_ends_the_spool_and_a_discarded_one_does_not(tmp_path: Path
 
 def test_unknown_kinds_and_short_records_are_counted(tmp_path: Path) -> None:
     spool = SpoolBuilder()
-    spool.frame(struct.pack("<H", 12) + bytes(30))
+    spool.frame(struct.pack("<H", 14) + bytes(30))
     spool.frame(struct.pack("<H", 0) + bytes(30))
     spool.frame(b"\x02")
     spool.frame(struct.pack("<H", CYCLE) + bytes(45))

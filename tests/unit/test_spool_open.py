@@ -90,7 +90,7 @@ def test_an_empty_spool_says_that_it_can_go(tmp_path: Path, content: bytes) -> N
 
 
 def test_another_wire_version_is_named(spool: SpoolBuilder, tmp_path: Path) -> None:
-    header = struct.pack("<8sII", b"LSSPOOL1", 3, 16)
+    header = struct.pack("<8sII", b"LSSPOOL1", 4, 16)
     directory = spool.write(
         tmp_path / "spool",
         end_ns=200,
@@ -98,7 +98,7 @@ def test_another_wire_version_is_named(spool: SpoolBuilder, tmp_path: Path) -> N
         session={"tool_version": "0.9"},
     )
     with pytest.raises(
-        SpoolError, match="has wire version 3, this rlscope-trace reads 2"
+        SpoolError, match="has wire version 4, this rlscope-trace reads 3"
     ) as caught:
         open_spool(directory)
     assert caught.value.hint is not None

@@ -1,6 +1,6 @@
 """Programs of which it is known what holds an iteration up.
 
-usage: known_path.py {workers,pipeline,gil,timer,lock} ROUNDS
+usage: known_path.py {workers,pipeline,gil,timer,lock,alone} ROUNDS
 
 Marks each iteration as an NVTX range. Prints, as its last line, the pids and tids of those who take
 part, by role, and what its own timers say.
@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import nvtx
@@ -149,10 +150,23 @@ def lock(rounds: int) -> dict[str, object]:
     return {"holder": child.pid}
 
 
+def alone(rounds: int) -> dict[str, object]:
+    """Work, and wait for nothing; look at what NEIGHBOUR_PID uses of a CPU meanwhile."""
+    neighbour = Path("/proc", os.environ.get("NEIGHBOUR_PID", "self"), "schedstat")
+    with nvtx.annotate("iteration"):
+        start_ns = time.thread_time_ns()
+        neighbour_ns = -int(neighbour.read_text().split()[0])
+        burn(rounds)
+        neighbour_ns += int(neighbour.read_text().split()[0])
+        used_ns = time.thread_time_ns() - start_ns
+    return {"cpu_ns": used_ns, "neighbour_cpu_ns": neighbour_ns}
+
+
 def main() -> None:
     program, rounds = sys.argv[1], int(sys.argv[2])
     programs = {
         "workers": workers, "pipeline": pipeline, "gil": gil, "timer": timer, "lock": lock,
+        "alone": alone,
     }  # fmt: skip
     sys.stdout.write(json.dumps({"pid": os.getpid()} | programs[program](rounds)) + "\n")
 

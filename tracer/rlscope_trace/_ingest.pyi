@@ -95,11 +95,14 @@ class StateRows:
     def outcomes(self) -> NDArray[np.void]: ...
 
 class EventRows:
-    """Third pass: calls, GIL releases, samples and stacks, in the order of the spool."""
+    """Third pass: what is neither thread nor state, in the order of the spool."""
 
     def __init__(self, scan: SpoolScan) -> None: ...
     def next_batch(self, rows: int) -> dict[str, Any] | None:
-        """Return columns by name under calls, releases and samples; stacks: (id, frames)."""
+        """Return columns by name under calls, releases, samples, other_runs and quotas.
+
+        Under stacks (id, frames), under programs (id, pid, name).
+        """
 
     @property
     def position(self) -> int: ...

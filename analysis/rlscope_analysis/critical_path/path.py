@@ -32,6 +32,8 @@ FROM thread WHERE end_ns >= start_ns
 """
 _STATES_SQL = "SELECT thread_id, start_ns, end_ns, state, cpu, waker FROM thread_state_coded"
 _WAITS_SQL = "SELECT thread_id, start_ns, end_ns, kind FROM wait_coded"
+_OTHER_RUNS_SQL = "SELECT cpu, start_ns, end_ns, program_id FROM other_run ORDER BY ALL"
+_QUOTAS_SQL = "SELECT thread_id, ts_ns FROM cpu_quota_wait ORDER BY ALL"
 _IN_ORDER = " ORDER BY thread_id, start_ns, end_ns"
 # Streams that wait (sync, kind 5) do no work. Named by the correlation id in the edges of flow.
 _ACTIVITIES_SQL = """
@@ -80,18 +82,18 @@ _STORE_SQL = f"""
 INSERT INTO critical_path_coded
 SELECT
   p.iteration_id, s.start_ns, s.end_ns, s.thread_id, NULL, NULL, s.path_id, s.layer, p.cause,
-  p.by_thread_id, p.wait, p.waiter_thread_id
+  p.by_thread_id, p.by_program_id, p.wait, p.waiter_thread_id
 FROM _path_segment AS s ASOF JOIN (FROM _path_piece WHERE cause NOT IN {_OUTSIDE}) AS p
   ON p.thread_id = s.thread_id AND p.start_ns <= s.start_ns
 UNION ALL
 SELECT
   p.iteration_id, p.start_ns, p.end_ns, p.thread_id, NULL, NULL, 0, 0, p.cause,
-  p.by_thread_id, p.wait, p.waiter_thread_id
+  p.by_thread_id, p.by_program_id, p.wait, p.waiter_thread_id
 FROM _path_piece AS p WHERE p.thread_id IS NOT NULL AND p.cause IN {_OUTSIDE}
 UNION ALL
 SELECT
   p.iteration_id, p.start_ns, p.end_ns, NULL, a.device_id, nullif(a.stream_id, -1),
-  coalesce(o.path_id, 0), 0, p.cause, NULL, p.wait, p.waiter_thread_id
+  coalesce(o.path_id, 0), 0, p.cause, NULL, NULL, p.wait, p.waiter_thread_id
 FROM _path_piece AS p
 JOIN _path_activity AS a ON a.number = p.activity
 ASOF LEFT JOIN _operation_change AS o
@@ -156,6 +158,8 @@ def _walk(
         threads=_columns(connection, _THREADS_SQL),
         states=_columns(connection, _STATES_SQL + _IN_ORDER * ("thread_state_coded" in disordered)),
         waits=_columns(connection, _WAITS_SQL + _IN_ORDER * ("wait_coded" in disordered)),
+        other_runs=_columns(connection, _OTHER_RUNS_SQL),
+        quotas=_columns(connection, _QUOTAS_SQL),
         activities=activities,
         syncs=_columns(connection, _SYNCS_SQL),
         iterations=_iteration_columns(found),
@@ -187,7 +191,8 @@ def _store_pieces(trace: OpenTrace, pieces: dict[str, Column], activities: Colum
     _make_table(
         connection, "_path_piece",
         ["iteration_id + 1 AS iteration_id", "start_ns", "end_ns", "nullif(thread_id, 0) AS"
-         " thread_id", "activity", "cause", "nullif(by_thread_id, 0) AS by_thread_id", "wait",
+         " thread_id", "activity", "cause", "nullif(by_thread_id, 0) AS by_thread_id",
+         "nullif(by_program_id, 0) AS by_program_id", "wait",
          "nullif(waiter_thread_id, 0) AS waiter_thread_id"],
         {"iteration_id": pieces["iteration"], **pieces},
     )  # fmt: skip

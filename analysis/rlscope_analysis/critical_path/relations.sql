@@ -29,7 +29,7 @@ CREATE OR REPLACE TABLE critical_path_coded (
   iteration_id INTEGER, start_ns BIGINT, end_ns BIGINT,
   thread_id INTEGER, device_id INTEGER, stream_id BIGINT,
   path_id INTEGER, layer UTINYINT, cause UTINYINT,
-  by_thread_id INTEGER, wait UTINYINT, waiter_thread_id INTEGER
+  by_thread_id INTEGER, by_program_id INTEGER, wait UTINYINT, waiter_thread_id INTEGER
 );
 COMMENT ON TABLE critical_path_coded IS 'Storage behind the view critical_path; query the view';
 COMMENT ON COLUMN critical_path_coded.iteration_id IS 'The iteration';
@@ -42,6 +42,7 @@ COMMENT ON COLUMN critical_path_coded.path_id IS 'The stack of operations open t
 COMMENT ON COLUMN critical_path_coded.layer IS 'As in thread_overlap_coded';
 COMMENT ON COLUMN critical_path_coded.cause IS 'By code: the view has the words';
 COMMENT ON COLUMN critical_path_coded.by_thread_id IS 'The thread that had the CPU; NULL: cause is another';
+COMMENT ON COLUMN critical_path_coded.by_program_id IS 'The program outside the trace that had the CPU: other_program; NULL: cause is another';
 COMMENT ON COLUMN critical_path_coded.wait IS 'As in thread_overlap_coded: why the waiter waits; 0: not known, or nobody does';
 COMMENT ON COLUMN critical_path_coded.waiter_thread_id IS 'The thread that waits for what the path is on; NULL: none';
 
@@ -59,15 +60,17 @@ SELECT
     WHEN c.cause = 10 THEN 'gil' WHEN c.cause = 11 THEN 'lock' WHEN c.cause = 12 THEN 'waiting'
     WHEN c.cause = 13 THEN 'gpu' WHEN c.cause = 14 THEN 'launch_latency' WHEN c.cause = 15 THEN 'gpu_queue'
     WHEN c.cause = 16 THEN 'sync' WHEN c.cause = 17 THEN 'gpu_wait' WHEN c.cause = 18 THEN 'lost'
-    WHEN c.cause = 19 THEN 'before_trace' WHEN c.cause = 20 THEN 'not_measured' ELSE 'unknown'
+    WHEN c.cause = 19 THEN 'before_trace' WHEN c.cause = 20 THEN 'not_measured'
+    WHEN c.cause = 21 THEN 'cpu_taken_by_other' WHEN c.cause = 22 THEN 'cgroup_quota' ELSE 'unknown'
   END AS cause,
-  b.process_id AS by_process_id, c.by_thread_id,
+  b.process_id AS by_process_id, c.by_thread_id, o.name AS by_program, o.pid AS by_program_pid,
   CASE c.wait WHEN 1 THEN 'gil' WHEN 2 THEN 'gpu' WHEN 3 THEN 'io' WHEN 4 THEN 'lock' WHEN 5 THEN 'pipe' WHEN 6 THEN 'socket' WHEN 7 THEN 'sleep' WHEN 8 THEN 'poll' WHEN 9 THEN 'process' END AS wait,
   c.waiter_thread_id
 FROM critical_path_coded AS c
 JOIN iteration AS i ON i.iteration_id = c.iteration_id
 LEFT JOIN thread AS t ON t.thread_id = c.thread_id
 LEFT JOIN thread AS b ON b.thread_id = c.by_thread_id
+LEFT JOIN other_program AS o ON o.program_id = c.by_program_id
 LEFT JOIN operation_path AS p ON p.path_id = c.path_id;
 COMMENT ON VIEW critical_path IS 'What held each iteration up, piece by piece: the pieces of an iteration tile it, to the nanosecond';
 COMMENT ON COLUMN critical_path.iteration_id IS 'The iteration';
@@ -84,5 +87,7 @@ COMMENT ON COLUMN critical_path.layer IS 'The layer of the innermost known call 
 COMMENT ON COLUMN critical_path.cause IS 'What took the time: docs/critical_path.md explains each';
 COMMENT ON COLUMN critical_path.by_process_id IS 'The process of by_thread_id';
 COMMENT ON COLUMN critical_path.by_thread_id IS 'The thread that had the CPU (cpu_taken); NULL: cause is another';
+COMMENT ON COLUMN critical_path.by_program IS 'The program outside the trace that had the CPU (cpu_taken_by_other); NULL: cause is another';
+COMMENT ON COLUMN critical_path.by_program_pid IS 'Its process id on the machine (the initial pid namespace)';
 COMMENT ON COLUMN critical_path.wait IS 'What the waiter waits for, as in wait; NULL: not known, or nobody waits';
 COMMENT ON COLUMN critical_path.waiter_thread_id IS 'The thread that waits for what the path is on; NULL: none does, the path is on the thread that leads, or what it does is on nobody''s account';

@@ -95,7 +95,7 @@ CATALOG = (
         "cause = 'cpu_taken_by_other'",
         "waits for a CPU that a program outside of the trace has",
         "stop that program, or give this one own CPUs",
-        _pieces("cpu_taken_by_others", "process_id"),
+        _grouped("by_program, by_program_pid, process_id", "cause = 'cpu_taken_by_other'"),
         _LEAST,
     ),
     Limit(
@@ -109,7 +109,7 @@ CATALOG = (
     Limit(
         "cpu_wait",
         "cause = 'cpu_wait'",
-        "waits for a CPU on which no traced thread runs: it wakes up, or another program has it",
+        "waits for a CPU that nobody is known to have: it wakes up, or others were not recorded",
         "see what else runs (top), and the CPU quota",
         "SELECT p.name, c.operation, sum(c.duration_ns) / 1e6 AS ms FROM critical_path AS c"
         " JOIN process AS p USING (process_id) WHERE c.cause = 'cpu_wait' GROUP BY ALL",

@@ -2,7 +2,7 @@
 SELECT
   c.process_id, p.pid, CASE WHEN c.device_id IS NULL THEN coalesce(p.name, '(no name)') ELSE 'GPU ' || c.device_id END AS process,
   c.operation, coalesce(c.layer, '-') AS layer, c.cause,
-  CASE WHEN c.by_thread_id IS NOT NULL THEN coalesce(b.name, '(no name)') END AS cpu_had_by, b.pid AS by_pid,
+  CASE WHEN c.by_thread_id IS NOT NULL THEN coalesce(b.name, '(no name)') ELSE c.by_program END AS cpu_had_by, coalesce(b.pid, c.by_program_pid) AS by_pid,
   sum(c.duration_ns)::BIGINT AS time_ns,
   sum(c.duration_ns) / nullif(sum(sum(c.duration_ns)) OVER (), 0) AS share,
   (sum(c.duration_ns) / (SELECT count(*) FROM iteration))::DOUBLE AS per_iteration_ns

@@ -17,7 +17,7 @@ CREATE TABLE capture (
 );
 COMMENT ON TABLE capture IS 'What was measured, how, and why not: by process and kind of record a row for each code that says something. No row, or measured = false: it was not, so that its absence is no zero';
 COMMENT ON COLUMN capture.process_id IS 'The process; NULL: every process of the trace that has no row of its own for this kind';
-COMMENT ON COLUMN capture.kind IS 'The kind of record, named as its table: thread_state, operation, native_call, cpu_sample, wait, gil_release, cuda_call, gpu_activity, gpu_memory, counter. native_call:simulator, native_call:backend and native_call:cuda_api tell of one layer; without such a row native_call tells of all. operation:python: the Python package nvtx is loaded, so that ranges count as range_python in calibration. operation:phases: an adapter of automatic phases failed, a row for each failure';
+COMMENT ON COLUMN capture.kind IS 'The kind of record, named as its table: thread_state, operation, native_call, cpu_sample, wait, gil_release, other_run, cpu_quota_wait, cuda_call, gpu_activity, gpu_memory, counter. native_call:simulator, native_call:backend and native_call:cuda_api tell of one layer; without such a row native_call tells of all. operation:python: the Python package nvtx is loaded, so that ranges count as range_python in calibration. operation:phases: an adapter of automatic phases failed, a row for each failure';
 COMMENT ON COLUMN capture.measured IS 'Whether it was measured: the same in all rows of a process and kind';
 COMMENT ON COLUMN capture.part IS 'Whether this row says that some of it was not measured; always false where nothing was';
 COMMENT ON COLUMN capture.code IS 'How, or why not: a code, which summarize turns into a sentence; NULL: nothing to say';

@@ -74,3 +74,21 @@ COMMENT ON COLUMN thread_state.state IS 'running (on a CPU), runnable (waits for
 COMMENT ON COLUMN thread_state.cpu IS 'The CPU of a running interval; NULL for the others';
 COMMENT ON COLUMN thread_state.waker_thread_id IS 'On a runnable interval: the traced thread whose wakeup began it; NULL: see waker_kind';
 COMMENT ON COLUMN thread_state.waker_kind IS 'Who began a runnable interval: thread (a traced one), interrupt (timer or device), outside (a thread outside the trace), unknown (this capture cannot tell); NULL: nobody, it was preempted';
+
+CREATE TABLE other_program (program_id INTEGER, pid INTEGER, name VARCHAR);
+COMMENT ON TABLE other_program IS 'Programs outside the trace that had a CPU while a traced thread waited for it; threads of the OS kernel (kworker, ksoftirqd) are programs, too';
+COMMENT ON COLUMN other_program.program_id IS 'Key of this program, counted from 1';
+COMMENT ON COLUMN other_program.pid IS 'Its process id on the machine (the initial pid namespace)';
+COMMENT ON COLUMN other_program.name IS 'Name of its main thread (comm, at most 15 bytes); a process that takes another name is another row';
+
+CREATE TABLE other_run (cpu SMALLINT, start_ns BIGINT, end_ns BIGINT, program_id INTEGER);
+COMMENT ON TABLE other_run IS 'When a program outside the trace had a CPU, as far as a traced thread that got this CPU later was runnable before the end; sorted by (cpu, start_ns)';
+COMMENT ON COLUMN other_run.cpu IS 'The CPU';
+COMMENT ON COLUMN other_run.start_ns IS 'When the program got it, whether anybody waited by then or not';
+COMMENT ON COLUMN other_run.end_ns IS 'When it left it to another';
+COMMENT ON COLUMN other_run.program_id IS 'The program: other_program';
+
+CREATE TABLE cpu_quota_wait (thread_id INTEGER, ts_ns BIGINT);
+COMMENT ON TABLE cpu_quota_wait IS 'When threads began to wait for a CPU because the CPU quota of their cgroup was used up, sorted by (process, thread_id, ts_ns): the runnable interval of thread_state that begins there';
+COMMENT ON COLUMN cpu_quota_wait.thread_id IS 'The thread';
+COMMENT ON COLUMN cpu_quota_wait.ts_ns IS 'When it began to wait';

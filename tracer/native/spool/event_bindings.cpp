@@ -55,7 +55,24 @@ py::dict Samples(SampleColumns&& samples) {
   return columns;
 }
 
-// calls, releases, samples: column name -> array; stacks: (stack_id, bytes). None at the end.
+py::dict OtherRuns(OtherRunColumns&& runs) {
+  py::dict columns;
+  columns["cpu"] = Owned(std::move(runs.cpu));
+  columns["start_ns"] = Owned(std::move(runs.start_ns));
+  columns["end_ns"] = Owned(std::move(runs.end_ns));
+  columns["program_id"] = Owned(std::move(runs.program_id));
+  return columns;
+}
+
+py::dict Quotas(QuotaColumns&& quotas) {
+  py::dict columns;
+  columns["thread_id"] = Owned(std::move(quotas.thread_id));
+  columns["ts_ns"] = Owned(std::move(quotas.ts_ns));
+  return columns;
+}
+
+// Columns by name, but stacks: (stack_id, bytes), and programs: (program_id, pid, bytes). None at
+// the end.
 py::object Next(EventRows& rows, std::size_t count) {
   EventBatch batch;
   bool has_rows = false;
@@ -72,6 +89,12 @@ py::object Next(EventRows& rows, std::size_t count) {
   result["releases"] = Releases(std::move(batch.releases));
   result["samples"] = Samples(std::move(batch.samples));
   result["stacks"] = stacks;
+  result["other_runs"] = OtherRuns(std::move(batch.other_runs));
+  result["quotas"] = Quotas(std::move(batch.quotas));
+  py::list programs;
+  for (const OtherProgram& program : batch.programs)
+    programs.append(py::make_tuple(program.program_id, program.pid, py::bytes(program.name)));
+  result["programs"] = programs;
   return result;
 }
 

@@ -26,7 +26,8 @@ bool EventRows::Next(std::size_t rows, EventBatch* batch) {
   Frame frame;
   const auto filled = [batch] {
     return batch->calls.thread_id.size() + batch->releases.thread_id.size() +
-           batch->samples.thread_id.size() + batch->stacks.size();
+           batch->samples.thread_id.size() + batch->stacks.size() + batch->other_runs.cpu.size() +
+           batch->quotas.thread_id.size();
   };
   while (filled() < rows && reader_.Next(&frame)) {
     if (!Read(frame, batch)) {
@@ -46,6 +47,10 @@ bool EventRows::Read(const Frame& frame, EventBatch* batch) {
       return ReadSample(frame, &batch->samples);
     case RLS_REC_STACK:
       return ReadStack(frame, batch);
+    case RLS_REC_OTHER_RUN:
+      return ReadOtherRun(frame, batch);
+    case RLS_REC_QUOTA:
+      return ReadQuota(frame, &batch->quotas);
     default:
       return true;
   }
@@ -115,6 +120,43 @@ bool EventRows::ReadSample(const Frame& frame, SampleColumns* samples) {
   samples->layer.push_back(record.layer);
   samples->flags.push_back(record.flags);
   samples->stack_id.push_back(static_cast<std::int32_t>(record.stack_id));
+  return true;
+}
+
+bool EventRows::ReadOtherRun(const Frame& frame, EventBatch* batch) {
+  rls_rec_other_run record;
+  if (!Copy(frame, &record) || !IsInterval(record.start_ns, record.end_ns) ||
+      record.cpu > INT16_MAX || record.tgid > static_cast<std::uint32_t>(INT32_MAX)) {
+    return false;
+  }
+  if (Signed(record.start_ns) >= scan_.limit_ns()) {
+    return true;
+  }
+  const std::string name(record.comm, strnlen(record.comm, sizeof(record.comm)));
+  batch->other_runs.cpu.push_back(static_cast<std::int16_t>(record.cpu));
+  batch->other_runs.start_ns.push_back(Signed(record.start_ns));
+  batch->other_runs.end_ns.push_back(std::min(Signed(record.end_ns), scan_.limit_ns()));
+  batch->other_runs.program_id.push_back(ProgramId(record.tgid, name, batch));
+  return true;
+}
+
+std::int32_t EventRows::ProgramId(std::uint32_t pid, const std::string& name, EventBatch* batch) {
+  const auto [place, is_new] =
+      programs_.emplace(std::make_pair(pid, name), static_cast<std::int32_t>(programs_.size() + 1));
+  if (is_new) batch->programs.push_back({place->second, pid, name});
+  return place->second;
+}
+
+bool EventRows::ReadQuota(const Frame& frame, QuotaColumns* quotas) {
+  rls_rec_quota record;
+  if (!Copy(frame, &record) || record.ts_ns > scan_.latest_ns()) {
+    return false;
+  }
+  if (Signed(record.ts_ns) >= scan_.limit_ns() || !IsInTrace(record.thread_id)) {
+    return true;
+  }
+  quotas->thread_id.push_back(static_cast<std::int32_t>(record.thread_id));
+  quotas->ts_ns.push_back(Signed(record.ts_ns));
   return true;
 }
 

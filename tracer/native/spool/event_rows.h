@@ -1,4 +1,5 @@
-// Third pass over a spool: calls, GIL releases, samples and stacks as columns, batch by batch.
+// Third pass over a spool: what is neither a thread nor a state of one (calls, samples, who else
+// had a CPU, ...), as columns, batch by batch.
 //
 // In the order of the spool: the database sorts. What lies after the end of the trace is left out,
 // what reaches over it is cut there. Rows of threads of which nothing else is told are counted.
@@ -6,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,11 +41,35 @@ struct SampleColumns {
   std::vector<std::int32_t> stack_id;  // 0: none
 };
 
+// Stays of programs outside the trace on a CPU.
+struct OtherRunColumns {
+  std::vector<std::int16_t> cpu;
+  std::vector<std::int64_t> start_ns;
+  std::vector<std::int64_t> end_ns;
+  std::vector<std::int32_t> program_id;
+};
+
+// A program outside the trace; a pid that another program has later is another one.
+struct OtherProgram {
+  std::int32_t program_id;
+  std::uint32_t pid;
+  std::string name;
+};
+
+// Since when threads wait for the CPU quota of their cgroup.
+struct QuotaColumns {
+  std::vector<std::int32_t> thread_id;
+  std::vector<std::int64_t> ts_ns;
+};
+
 struct EventBatch {
   CallColumns calls;
   ReleaseColumns releases;
   SampleColumns samples;
   std::vector<std::pair<std::int32_t, std::string>> stacks;  // frames, each ended by a newline
+  OtherRunColumns other_runs;
+  QuotaColumns quotas;
+  std::vector<OtherProgram> programs;  // those of which no batch before told
 };
 
 class EventRows {
@@ -64,11 +90,15 @@ class EventRows {
   bool ReadRelease(const Frame& frame, ReleaseColumns* releases);
   bool ReadSample(const Frame& frame, SampleColumns* samples);
   bool ReadStack(const Frame& frame, EventBatch* batch);
+  bool ReadOtherRun(const Frame& frame, EventBatch* batch);
+  bool ReadQuota(const Frame& frame, QuotaColumns* quotas);
+  std::int32_t ProgramId(std::uint32_t pid, const std::string& name, EventBatch* batch);
   bool IsInterval(std::uint64_t start_ns, std::uint64_t end_ns) const;
   bool IsInTrace(std::uint32_t thread_id);
 
   const SpoolScan& scan_;
   FrameReader reader_;
+  std::map<std::pair<std::uint32_t, std::string>, std::int32_t> programs_;
   std::uint64_t malformed_ = 0;
   std::uint64_t unknown_thread_ = 0;
 };

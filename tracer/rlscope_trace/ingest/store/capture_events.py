@@ -63,13 +63,17 @@ def _missing_calls(facts: ProbeFacts) -> tuple[Fact, ...]:
 def _of_all(session: Mapping[str, object], facts: ProbeFacts) -> list[Capture]:
     told = session.get("instruments")
     if not isinstance(told, dict):
-        kinds = ("native_call", "cpu_sample", "wait", "gil_release")
+        kinds = (
+            "native_call", "cpu_sample", "wait", "gil_release", "other_run", "cpu_quota_wait",
+        )  # fmt: skip
         return [Capture(None, kind, False, (NOT_TOLD,)) for kind in kinds]
     reasons = {kind: fact_of(why) for kind, why in (told.get("not_measured") or {}).items()}
     missing = {kind: () if fact is None else (fact,) for kind, fact in reasons.items()}
     has_waits = session.get("capture") == "btf" and session.get("machine") == "x86_64"
     failed = () if facts.failure is None else (Fact("recorder_failed", detail=facts.failure),)
+    others = () if session.get("capture") == "btf" else (Fact("btf_needed"),)
     rows = [
+        *(Capture(None, kind, not others, others) for kind in ("other_run", "cpu_quota_wait")),
         Capture(None, "wait", has_waits, () if has_waits else (Fact("btf_needed"),)),
         _of_calls(told["layers"], missing.get("native_call"), facts),
         Capture(

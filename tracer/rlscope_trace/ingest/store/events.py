@@ -1,4 +1,4 @@
-"""Writes calls, samples and GIL releases: staged as they come, then sorted as the schema says."""
+"""Writes what is neither thread nor state: staged as it comes, then sorted as the schema says."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,8 +16,11 @@ _STAGED = {
     "native_call": ("start_ns, depth", "native_call_coded"),
     "gil_release": ("start_ns", "gil_release"),
     "cpu_sample": ("ts_ns", "cpu_sample_coded"),
+    "cpu_quota_wait": ("ts_ns", "cpu_quota_wait"),
 }
-_KINDS = ("call", "gil_release", "sample", "stack")
+# Of no thread: sorted by CPU.
+_OTHERS = "other_run"
+_KINDS = ("call", "gil_release", "sample", "stack", "other_run", "quota")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ class EventWriter:
         records = self._scan.records()
         if not any(records[RECORD_KINDS.index(kind)] for kind in _KINDS):
             return Events(0, 0)
-        for name, (_, table) in _STAGED.items():
+        for name, table in (*((n, t) for n, (_, t) in _STAGED.items()), (_OTHERS, _OTHERS)):
             self._con.execute(f"CREATE TEMP TABLE staged_{name} AS FROM {table} LIMIT 0")
         cuda = ProbedCudaCalls(self._trace, facts.sites)
         while (batch := self._rows.next_batch(BATCH_ROWS)) is not None:
@@ -52,6 +55,8 @@ class EventWriter:
             self._stage_releases(batch["releases"])
             self._stage_samples(batch["samples"])
             self._insert_stacks(batch["stacks"])
+            self._stage_others(batch["other_runs"], batch["programs"])
+            self._stage_quotas(batch["quotas"])
             self._trace.progress("calls", self._rows.position, self._scan.file_bytes)
         self._store()
         cuda.store()
@@ -65,6 +70,8 @@ class EventWriter:
                 f" JOIN thread AS t USING (thread_id) ORDER BY t.process_id, thread_id, {order}",
             )
             self._con.execute(f"DROP TABLE staged_{name}")
+        self._trace.insert(_OTHERS, f"FROM staged_{_OTHERS} ORDER BY cpu, start_ns, end_ns")
+        self._con.execute(f"DROP TABLE staged_{_OTHERS}")
 
     # DuckDB finds the numpy columns below by the name of the parameter that holds them.
 
@@ -84,6 +91,18 @@ class EventWriter:
             "INSERT INTO staged_cpu_sample SELECT thread_id, ts_ns, layer, flags,"
             " nullif(stack_id, 0) FROM batch"
         )
+
+    def _stage_others(self, batch: Columns, programs: Sequence[tuple[int, int, bytes]]) -> None:
+        self._con.execute(
+            f"INSERT INTO staged_{_OTHERS} SELECT cpu, start_ns, end_ns, program_id FROM batch"  # noqa: S608
+        )
+        rows = [
+            (program_id, pid, name.decode("utf-8", "replace")) for program_id, pid, name in programs
+        ]
+        self._trace.insert_rows("other_program", rows)
+
+    def _stage_quotas(self, batch: Columns) -> None:
+        self._con.execute("INSERT INTO staged_cpu_quota_wait SELECT thread_id, ts_ns FROM batch")
 
     def _insert_stacks(self, stacks: Sequence[tuple[int, bytes]]) -> None:
         for first in range(0, len(stacks), BATCH_ROWS):
