@@ -8,12 +8,13 @@ import shutil
 import stat
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from recording import COMMAND, assert_conserved, query, rlscope
+from recording import COMMAND, assert_conserved, query, rlscope, until
 from rlscope_trace.confinement import CAPABILITIES, RECORDING
 
 if TYPE_CHECKING:
@@ -259,3 +260,58 @@ def test_under_sudo_a_trace_of_root_stays_closed(folder: Path, tmp_path: Path) -
         assert done.stdout == ""
         assert done.stderr.startswith("error: ")
         assert "Traceback" not in done.stderr
+
+
+def test_what_reads_a_trace_can_write_nothing(tmp_path: Path) -> None:
+    """Root itself asks a trace of anybody's: of what it could do, little is left."""
+    trace = tmp_path / "trace.duckdb"
+    record(trace, "true", environment=dict(os.environ))
+    with subprocess.Popen(
+        [*COMMAND, "sql", str(trace)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as asking:
+        assert asking.stdin
+        # It waits for its query, with the trace open.
+        until(lambda: str(trace) in open_files(asking.pid), what="the trace is open")
+        status = Path(f"/proc/{asking.pid}/status").read_text()
+        answer, _ = asking.communicate("SELECT 1 AS one")
+    assert "one" in answer
+    assert capabilities(status) == {1 << CAPABILITIES["CAP_DAC_READ_SEARCH"]}
+
+
+def open_files(pid: int) -> list[str]:
+    found = []
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):
+            found.append(os.readlink(entry))
+    return found
+
+
+READER = """
+import sys
+from pathlib import Path
+from rlscope_trace import rights
+rights.own_process()
+rights.become_reader(None)
+from rlscope_trace.cli.reading import write_nothing_but
+from rlscope_analysis.trace_file import spill_directory
+write_nothing_but()
+scratch = spill_directory()
+(scratch / "sort").write_text("words")
+print(scratch)
+for folder in sys.argv[1:]:
+    try:
+        (Path(folder) / "new").write_text("words")
+    except PermissionError:
+        print("refused")
+"""
+
+
+def test_a_reader_writes_only_what_does_not_fit_into_memory(tmp_path: Path, folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", READER, str(tmp_path), str(folder)],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    scratch, *told = done.stdout.split()
+    assert told == ["refused", "refused"]
+    assert not Path(scratch).exists()
+    assert list(tmp_path.iterdir()) == []

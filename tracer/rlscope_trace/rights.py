@@ -69,10 +69,12 @@ def keep_for_folder(identity: Identity | None, folder: int) -> None:
         _confine(None, RECORDING)
 
 
-def become_saver(identity: Identity | None, *outputs: Path) -> None:
+def become_saver(
+    identity: Identity | None, *outputs: Path, scratch: Path | None = None
+) -> None:
     """Keep what it takes to write these files, and to read: nothing else can be changed any more.
 
-    Outputs that do not exist yet are meant, too.
+    Outputs that do not exist yet are meant, too. scratch: a folder of ours that is removed later.
     """
     stats_server.stop()
     keep = READING if os.geteuid() == 0 else _to_load_modules()
@@ -86,6 +88,9 @@ def become_saver(identity: Identity | None, *outputs: Path) -> None:
             if elsewhere := place.elsewhere():
                 folders.append(os.dup(elsewhere.descriptor))
                 above.append(os.open(elsewhere.shown.parent, os.O_PATH | os.O_CLOEXEC))
+    if scratch is not None:
+        folders.append(os.open(scratch, os.O_PATH | os.O_CLOEXEC))
+        above.append(os.open(scratch.parent, os.O_PATH | os.O_CLOEXEC))
     _confine(None, keep)
     if _is_own_process:
         allow_writes_below(folders, removal=above)

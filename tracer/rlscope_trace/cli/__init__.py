@@ -40,7 +40,7 @@ _COMMANDS = (
 _RECORDING = frozenset({"record", "validate", "calibrate", "doctor"})
 _RUNTIME_FAILURE = 1
 # DuckDB and numpy crash where they cannot map their libraries and the stacks of their threads.
-_READING = ("export", "summarize", "sql")
+_READING = ("export", "summarize", "explain", "sql")
 _LEAST_ADDRESS_SPACE = 1 << 30
 
 

@@ -12,6 +12,7 @@ from rlscope_analysis.trace import open_trace
 from rlscope_trace.cli.answers import AnswerFormat, render
 from rlscope_trace.cli.live_progress import sweeping
 from rlscope_trace.cli.output import write_stdout
+from rlscope_trace.cli.reading import write_nothing_but
 
 
 def explain(  # noqa: PLR0913 - one parameter per option
@@ -54,6 +55,7 @@ def explain(  # noqa: PLR0913 - one parameter per option
     every: Annotated[bool, typer.Option("--all", help="List every row.")] = False,
 ) -> None:
     """Show the critical path of one iteration, and in what it differs from typical ones."""
+    write_nothing_but()
     with (
         sweeping() as progress,
         damage_told(trace),

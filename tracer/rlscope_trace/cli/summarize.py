@@ -25,8 +25,7 @@ from rlscope_trace.cli.answers import AnswerFormat, render
 from rlscope_trace.cli.live_progress import sweeping
 from rlscope_trace.cli.output import write_file, write_stdout
 from rlscope_trace.errors import UsageError
-from rlscope_trace.privileges import invoking_identity
-from rlscope_trace.rights import become_saver
+from rlscope_trace.cli.reading import write_nothing_but
 
 
 class Grouping(str, Enum):
@@ -107,8 +106,7 @@ def summarize(  # noqa: PLR0913 - one parameter per option
     report = _report(view, by, per)
     _check_operation(report, operation)
     limit = None if every else rows
-    if output is not None:
-        become_saver(invoking_identity(), output)
+    write_nothing_but(*(() if output is None else (output,)))
     with (
         _telling_interrupts(),
         sweeping() as progress,
