@@ -315,3 +315,84 @@ def test_a_reader_writes_only_what_does_not_fit_into_memory(tmp_path: Path, fold
     assert told == ["refused", "refused"]
     assert not Path(scratch).exists()
     assert list(tmp_path.iterdir()) == []
+
+
+REFUSED = """
+import ctypes, os, socket, sys, threading, time
+from rlscope_trace import rights
+rights.own_process()
+rights.become_recorder(None)
+began = threading.Event()
+libc = ctypes.CDLL(None, use_errno=True)
+
+def attempts():
+    own = os.open(sys.argv[1], os.O_RDONLY)
+    yield "chmod", lambda: os.chmod(sys.argv[1], 0o4755)
+    yield "fchmod", lambda: os.fchmod(own, 0o4755)
+    yield "chown", lambda: os.chown(sys.argv[1], 0, 0)
+    yield "utime", lambda: os.utime(sys.argv[1])
+    yield "setxattr", lambda: os.setxattr(sys.argv[1], "user.a", b"b")
+    yield "socket", lambda: socket.socket(socket.AF_UNIX)
+    yield "exec", lambda: os.execv("/bin/true", ["true"])
+    yield "unshare", lambda: called(libc.unshare(0x10000000))
+    yield "clone", lambda: called(libc.syscall(CLONE, 0x10000000 | 17, 0, 0, 0, 0))
+    yield "terminal", lambda: called(libc.ioctl(0, 0x5412, b"x"))
+
+def called(result):
+    if result < 0:
+        raise OSError(ctypes.get_errno(), "")
+
+def attempt(who):
+    for what, act in attempts():
+        try:
+            act()
+        except PermissionError:
+            print(who, "refused", what)
+        except OSError as error:
+            print(who, "failed", what, error)
+        else:
+            print(who, "done", what)
+
+CLONE = {"x86_64": 56, "aarch64": 220}[os.uname().machine]
+earlier = threading.Thread(target=lambda: (began.wait(), attempt("earlier")))
+earlier.start()
+rights.become_saver(None)
+began.set()
+earlier.join()
+attempt("ours")
+later = threading.Thread(target=attempt, args=("later",))
+later.start()
+later.join()
+os._exit(os.waitstatus_to_exitcode(os.waitpid(os.fork() or os._exit(7), 0)[1]))
+"""
+
+
+def test_a_saver_that_is_root_has_none_of_the_power_of_its_user_id(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("words")
+    precious.chmod(0o600)
+    before = precious.stat()
+    done = subprocess.run(
+        [sys.executable, "-c", REFUSED, str(precious)],
+        capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 7, done.stderr
+    told = [line.split()[1] for line in done.stdout.splitlines()]
+    assert told == ["refused"] * 30, done.stdout
+    assert (precious.stat().st_mode, precious.stat().st_mtime_ns) == (
+        before.st_mode, before.st_mtime_ns,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["600", "640", "666"])
+def test_a_trace_gets_the_permissions_that_are_asked_for(
+    folder: Path, tmp_path: Path, mode: str
+) -> None:
+    """Also where it is copied from below /var/tmp."""
+    for output in (tmp_path / "trace.duckdb", folder / "trace.duckdb"):
+        done = rlscope("record", "--no-calibrate", f"--mode={mode}", "-o", output, "--", "true")
+        assert done.returncode == 0, done.stderr
+        assert stat.S_IMODE(output.stat().st_mode) == int(mode, 8)
+        done = rlscope("export", "chrome", output, "-o", output.with_suffix(".json"), f"--mode={mode}")
+        assert done.returncode == 0, done.stderr
+        assert stat.S_IMODE(output.with_suffix(".json").stat().st_mode) == int(mode, 8)

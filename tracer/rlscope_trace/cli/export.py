@@ -87,7 +87,7 @@ def _export(  # noqa: PLR0913 - one parameter per option
     mode: str,
 ) -> None:
     permissions = parse_mode(mode)
-    write_nothing_but(*(() if is_stdout(output) else (output,)))
+    write_nothing_but(*(() if is_stdout(output) else (output,)), mode=permissions)
     began_s = time.monotonic()
     with (
         signals_interrupt(),

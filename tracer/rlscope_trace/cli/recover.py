@@ -40,7 +40,7 @@ def recover(
     for path in (spool, written):
         require_utf8(path)
     permissions = parse_mode(mode)
-    become_saver(invoking_identity(), written, spool)
+    become_saver(invoking_identity(), written, spool, mode=permissions)
     with _opened(spool) as opened:
         _recover(opened, written, force=force, mode=permissions)
 
