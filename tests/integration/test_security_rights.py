@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from damaged_spool import build
 from recording import COMMAND, assert_conserved, query, rlscope, until
 from rlscope_trace.confinement import CAPABILITIES, RECORDING
 
@@ -396,3 +397,18 @@ def test_a_trace_gets_the_permissions_that_are_asked_for(
         done = rlscope("export", "chrome", output, "-o", output.with_suffix(".json"), f"--mode={mode}")
         assert done.returncode == 0, done.stderr
         assert stat.S_IMODE(output.with_suffix(".json").stat().st_mode) == int(mode, 8)
+
+
+def test_the_spool_of_another_user_is_read_and_stays(tmp_path: Path) -> None:
+    """Root has no right to delete it; what its owner put there leads nowhere."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    spool = build(tmp_path / "trace.duckdb.spool")
+    (spool / "more").symlink_to(victim)
+    for path in (spool, *spool.iterdir()):
+        os.lchown(path, USER, USER)
+    done = rlscope("recover", spool)
+    assert done.returncode == 0, done.stderr
+    assert f"note: the spool {spool} stays: it cannot be deleted from here" in done.stderr
+    assert (spool / "records.bin").exists()
+    assert victim.read_text() == "precious"
