@@ -178,7 +178,7 @@ class Outcome:
 
     rows: dict[str, int]
     """By table; empty where it was refused."""
-    losses: frozenset[tuple[str, int | None]]
+    losses: frozenset[str]
     words: str
 
     def is_less_than(self, sound: Outcome) -> bool:
@@ -222,17 +222,17 @@ def _require_well_behaved(command: tuple[str, ...], done: Done) -> None:
         raise FailureError(f"{command}: grew by {done.grown_bytes / 1e6:.0f} MB")
 
 
-def _rows(trace: Path) -> tuple[dict[str, int], frozenset[tuple[str, int | None]]]:
+def _rows(trace: Path) -> tuple[dict[str, int], frozenset[str]]:
     """Return the rows of each table, and the losses that are told; nothing of what is no trace."""
     try:
         with duckdb.connect(str(trace), read_only=True) as con:
             rows = {}
             for table in _COUNTED:
                 ((rows[table],),) = con.execute(f"SELECT count(*) FROM {table}").fetchall()  # noqa: S608
-            losses = con.execute("SELECT code, count FROM trace_stat").fetchall()
+            losses = con.execute("SELECT trace_stat::VARCHAR FROM trace_stat").fetchall()
     except duckdb.Error:
         return {}, frozenset()
-    return rows, frozenset(losses)
+    return rows, frozenset(told for (told,) in losses)
 
 
 def _require_counted(sound: Outcome, found: Outcome) -> None:

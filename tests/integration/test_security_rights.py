@@ -283,7 +283,7 @@ def open_files(pid: int) -> list[str]:
     found = []
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(OSError):
-            found.append(os.readlink(entry))
+            found.append(str(entry.readlink()))
     return found
 
 
@@ -394,7 +394,9 @@ def test_a_trace_gets_the_permissions_that_are_asked_for(
         done = rlscope("record", "--no-calibrate", f"--mode={mode}", "-o", output, "--", "true")
         assert done.returncode == 0, done.stderr
         assert stat.S_IMODE(output.stat().st_mode) == int(mode, 8)
-        done = rlscope("export", "chrome", output, "-o", output.with_suffix(".json"), f"--mode={mode}")
+        done = rlscope(
+            "export", "chrome", output, "-o", output.with_suffix(".json"), f"--mode={mode}"
+        )
         assert done.returncode == 0, done.stderr
         assert stat.S_IMODE(output.with_suffix(".json").stat().st_mode) == int(mode, 8)
 

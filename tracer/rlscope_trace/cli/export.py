@@ -14,8 +14,8 @@ from rlscope_analysis.trace import open_trace
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
 from rlscope_trace.cli.live_progress import sweeping
-from rlscope_trace.cli.timeline_file import is_stdout, write_timeline
 from rlscope_trace.cli.reading import write_nothing_but
+from rlscope_trace.cli.timeline_file import is_stdout, write_timeline
 from rlscope_trace.signals import signals_interrupt
 
 app = typer.Typer(

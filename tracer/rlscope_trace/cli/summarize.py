@@ -24,8 +24,8 @@ from rlscope_trace.cli import messages
 from rlscope_trace.cli.answers import AnswerFormat, render
 from rlscope_trace.cli.live_progress import sweeping
 from rlscope_trace.cli.output import write_file, write_stdout
-from rlscope_trace.errors import UsageError
 from rlscope_trace.cli.reading import write_nothing_but
+from rlscope_trace.errors import UsageError
 
 
 class Grouping(str, Enum):
