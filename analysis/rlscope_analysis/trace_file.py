@@ -180,6 +180,15 @@ def _memory_bytes() -> int:
     return max(min(soft // 8, _MEMORY_BYTES), _LEAST_MEMORY_BYTES)
 
 
+def spill_directory() -> Path | None:
+    """Return the folder that connections of this process write long sorts to; None: there is none.
+
+    It is made once, and goes with the process. Who gives up the right to write makes it before.
+    """
+    made = _spill_directory(os.getpid())
+    return Path(made) if made else None
+
+
 @cache
 def _spill_directory(pid: int) -> str:
     """Make a folder that nobody else can look into or plant anything in; empty: there is none."""

@@ -8,12 +8,14 @@ import shutil
 import stat
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from recording import COMMAND, assert_conserved, query, rlscope
+from damaged_spool import build
+from recording import COMMAND, assert_conserved, query, rlscope, until
 from rlscope_trace.confinement import CAPABILITIES, RECORDING
 
 if TYPE_CHECKING:
@@ -259,3 +261,156 @@ def test_under_sudo_a_trace_of_root_stays_closed(folder: Path, tmp_path: Path) -
         assert done.stdout == ""
         assert done.stderr.startswith("error: ")
         assert "Traceback" not in done.stderr
+
+
+def test_what_reads_a_trace_can_write_nothing(tmp_path: Path) -> None:
+    """Root itself asks a trace of anybody's: of what it could do, little is left."""
+    trace = tmp_path / "trace.duckdb"
+    record(trace, "true", environment=dict(os.environ))
+    with subprocess.Popen(
+        [*COMMAND, "sql", str(trace)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as asking:
+        assert asking.stdin
+        # It waits for its query, with the trace open.
+        until(lambda: str(trace) in open_files(asking.pid), what="the trace is open")
+        status = Path(f"/proc/{asking.pid}/status").read_text()
+        answer, _ = asking.communicate("SELECT 1 AS one")
+    assert "one" in answer
+    assert capabilities(status) == {1 << CAPABILITIES["CAP_DAC_READ_SEARCH"]}
+
+
+def open_files(pid: int) -> list[str]:
+    found = []
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):
+            found.append(str(entry.readlink()))
+    return found
+
+
+READER = """
+import sys
+from pathlib import Path
+from rlscope_trace import rights
+rights.own_process()
+rights.become_reader(None)
+from rlscope_trace.cli.reading import write_nothing_but
+from rlscope_analysis.trace_file import spill_directory
+write_nothing_but()
+scratch = spill_directory()
+(scratch / "sort").write_text("words")
+print(scratch)
+for folder in sys.argv[1:]:
+    try:
+        (Path(folder) / "new").write_text("words")
+    except PermissionError:
+        print("refused")
+"""
+
+
+def test_a_reader_writes_only_what_does_not_fit_into_memory(tmp_path: Path, folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", READER, str(tmp_path), str(folder)],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    scratch, *told = done.stdout.split()
+    assert told == ["refused", "refused"]
+    assert not Path(scratch).exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+REFUSED = """
+import ctypes, os, socket, sys, threading, time
+from rlscope_trace import rights
+rights.own_process()
+rights.become_recorder(None)
+began = threading.Event()
+libc = ctypes.CDLL(None, use_errno=True)
+
+def attempts():
+    own = os.open(sys.argv[1], os.O_RDONLY)
+    yield "chmod", lambda: os.chmod(sys.argv[1], 0o4755)
+    yield "fchmod", lambda: os.fchmod(own, 0o4755)
+    yield "chown", lambda: os.chown(sys.argv[1], 0, 0)
+    yield "utime", lambda: os.utime(sys.argv[1])
+    yield "setxattr", lambda: os.setxattr(sys.argv[1], "user.a", b"b")
+    yield "socket", lambda: socket.socket(socket.AF_UNIX)
+    yield "exec", lambda: os.execv("/bin/true", ["true"])
+    yield "unshare", lambda: called(libc.unshare(0x10000000))
+    yield "clone", lambda: called(libc.syscall(CLONE, 0x10000000 | 17, 0, 0, 0, 0))
+    yield "terminal", lambda: called(libc.ioctl(0, 0x5412, b"x"))
+
+def called(result):
+    if result < 0:
+        raise OSError(ctypes.get_errno(), "")
+
+def attempt(who):
+    for what, act in attempts():
+        try:
+            act()
+        except PermissionError:
+            print(who, "refused", what)
+        except OSError as error:
+            print(who, "failed", what, error)
+        else:
+            print(who, "done", what)
+
+CLONE = {"x86_64": 56, "aarch64": 220}[os.uname().machine]
+earlier = threading.Thread(target=lambda: (began.wait(), attempt("earlier")))
+earlier.start()
+rights.become_saver(None)
+began.set()
+earlier.join()
+attempt("ours")
+later = threading.Thread(target=attempt, args=("later",))
+later.start()
+later.join()
+os._exit(os.waitstatus_to_exitcode(os.waitpid(os.fork() or os._exit(7), 0)[1]))
+"""
+
+
+def test_a_saver_that_is_root_has_none_of_the_power_of_its_user_id(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("words")
+    precious.chmod(0o600)
+    before = precious.stat()
+    done = subprocess.run(
+        [sys.executable, "-c", REFUSED, str(precious)],
+        capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 7, done.stderr
+    told = [line.split()[1] for line in done.stdout.splitlines()]
+    assert told == ["refused"] * 30, done.stdout
+    assert (precious.stat().st_mode, precious.stat().st_mtime_ns) == (
+        before.st_mode, before.st_mtime_ns,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["600", "640", "666"])
+def test_a_trace_gets_the_permissions_that_are_asked_for(
+    folder: Path, tmp_path: Path, mode: str
+) -> None:
+    """Also where it is copied from below /var/tmp."""
+    for output in (tmp_path / "trace.duckdb", folder / "trace.duckdb"):
+        done = rlscope("record", "--no-calibrate", f"--mode={mode}", "-o", output, "--", "true")
+        assert done.returncode == 0, done.stderr
+        assert stat.S_IMODE(output.stat().st_mode) == int(mode, 8)
+        done = rlscope(
+            "export", "chrome", output, "-o", output.with_suffix(".json"), f"--mode={mode}"
+        )
+        assert done.returncode == 0, done.stderr
+        assert stat.S_IMODE(output.with_suffix(".json").stat().st_mode) == int(mode, 8)
+
+
+def test_the_spool_of_another_user_is_read_and_stays(tmp_path: Path) -> None:
+    """Root has no right to delete it; what its owner put there leads nowhere."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    spool = build(tmp_path / "trace.duckdb.spool")
+    (spool / "more").symlink_to(victim)
+    for path in (spool, *spool.iterdir()):
+        os.lchown(path, USER, USER)
+    done = rlscope("recover", spool)
+    assert done.returncode == 0, done.stderr
+    assert f"note: the spool {spool} stays: it cannot be deleted from here" in done.stderr
+    assert (spool / "records.bin").exists()
+    assert victim.read_text() == "precious"

@@ -88,3 +88,11 @@ def test_ctrl_c_says_what_there_is(
     assert re.search(r"kills \(seed 1\): \d+ of 1,000 in ", out)
     assert "Traceback" not in err
     assert [*tmp_path.iterdir()] == []
+
+
+def test_files_of_every_kind_with_some_bits_changed(
+    soak: Callable[..., "subprocess.Popen[str]"], tmp_path: Path
+) -> None:
+    told = said(soak("flips", "--runs", "2"), tmp_path)
+    for kind in ("spool", "trace", "kineto", "nsys"):
+        assert f"flips of {kind} (seed 1): 2 of 2 in " in told

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -112,6 +113,30 @@ def test_costs_of_another_user_are_not_believed(tmp_path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
     assert cache.load(tmp_path, KEY) == (None, f"{path} is no file of ours")
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("moment", [(Path, "stat"), (os, "fstat")])
+def test_costs_that_another_user_swaps_in_are_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: tuple[object, str]
+) -> None:
+    path = cache.save(tmp_path, calibration())
+    theirs = tmp_path / "theirs"
+    ours = calibration()
+    others = [replace(cost, n=8) for cost in ours.costs]
+    theirs.write_text(replace(ours, costs=others).text())
+    os.chown(theirs, 12345, 12345)
+    looked = getattr(*moment)
+
+    def swapped(*arguments: object, **named: object) -> os.stat_result:
+        found: os.stat_result = looked(*arguments, **named)
+        if os.path.lexists(theirs):  # noqa: PTH110 - Path asks by stat()
+            os.replace(theirs, path)  # noqa: PTH105
+        return found
+
+    monkeypatch.setattr(*moment, swapped)
+    found, _ = cache.load(tmp_path, KEY)
+    assert found is None or found.costs == calibration().costs
 
 
 def test_where_the_cache_is() -> None:

@@ -28,6 +28,7 @@ TRACER_ROOMS = (
     "outputs",
     "confinement",
     "stats_server",
+    "system_calls",
     "rights",
     "spool",
     "record.medians",

@@ -22,8 +22,9 @@ from rlscope_trace.confinement import (
     use_only_for_imports,
 )
 from rlscope_trace.errors import TracerError
-from rlscope_trace.outputs.place import open_place
+from rlscope_trace.outputs.place import PRIVATE_MODE, open_place
 from rlscope_trace.privileges import invoking_environment
+from rlscope_trace.system_calls import refuse_all_but_saving
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,10 +70,16 @@ def keep_for_folder(identity: Identity | None, folder: int) -> None:
         _confine(None, RECORDING)
 
 
-def become_saver(identity: Identity | None, *outputs: Path) -> None:
+def become_saver(
+    identity: Identity | None,
+    *outputs: Path,
+    mode: int = PRIVATE_MODE,
+    scratch: Path | None = None,
+) -> None:
     """Keep what it takes to write these files, and to read: nothing else can be changed any more.
 
-    Outputs that do not exist yet are meant, too.
+    Outputs that do not exist yet are meant, too; they get these permissions, which nothing can
+    change later. scratch: a folder of ours that is removed later.
     """
     stats_server.stop()
     keep = READING if os.geteuid() == 0 else _to_load_modules()
@@ -86,9 +93,15 @@ def become_saver(identity: Identity | None, *outputs: Path) -> None:
             if elsewhere := place.elsewhere():
                 folders.append(os.dup(elsewhere.descriptor))
                 above.append(os.open(elsewhere.shown.parent, os.O_PATH | os.O_CLOEXEC))
+    if scratch is not None:
+        folders.append(os.open(scratch, os.O_PATH | os.O_CLOEXEC))
+        above.append(os.open(scratch.parent, os.O_PATH | os.O_CLOEXEC))
     _confine(None, keep)
     if _is_own_process:
+        # Of a file only: folders are made with permissions of their own.
+        os.umask(~mode & 0o666)
         allow_writes_below(folders, removal=above)
+        refuse_all_but_saving()
     for folder in (*folders, *above):
         os.close(folder)
 

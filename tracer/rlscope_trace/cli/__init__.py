@@ -40,7 +40,7 @@ _COMMANDS = (
 _RECORDING = frozenset({"record", "validate", "calibrate", "doctor"})
 _RUNTIME_FAILURE = 1
 # DuckDB and numpy crash where they cannot map their libraries and the stacks of their threads.
-_READING = ("export", "summarize", "sql")
+_WITH_DATABASE = ("recover", "import", "export", "summarize", "explain", "sql")
 _LEAST_ADDRESS_SPACE = 1 << 30
 
 
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = expand_arguments(sys.argv[1:] if arguments is None else arguments)
     completing = any(name.startswith("_") and name.endswith("_COMPLETE") for name in os.environ)
     named = [name for name in _COMMANDS if words[:1] == [name] and not completing]
-    if named and named[0] in _READING and _lacks_address_space():
+    if named and named[0] in _WITH_DATABASE and _lacks_address_space():
         sys.exit(_RUNTIME_FAILURE)
     try:
         if arguments is None:
@@ -139,7 +139,7 @@ def _lacks_address_space() -> bool:
     if limit == resource.RLIM_INFINITY or limit >= _LEAST_ADDRESS_SPACE:
         return False
     messages.error(
-        f"reading a trace takes 1 GiB of address space, and {limit >> 20} MiB are allowed",
+        f"a trace takes 1 GiB of address space, and {limit >> 20} MiB are allowed",
         "ulimit -v unlimited",
     )
     return True

@@ -18,6 +18,7 @@ from rlscope_trace.cli.answers import (
 )
 from rlscope_trace.cli.live_progress import sweeping
 from rlscope_trace.cli.output import write_stdout
+from rlscope_trace.cli.reading import write_nothing_but
 
 
 def explain(  # noqa: PLR0913 - one parameter per option
@@ -47,6 +48,7 @@ def explain(  # noqa: PLR0913 - one parameter per option
     every: Annotated[bool, typer.Option("--all", help="List every row.")] = False,
 ) -> None:
     """Show the critical path of one iteration, and in what it differs from typical ones."""
+    write_nothing_but()
     with (
         telling_interrupts(),
         sweeping() as progress,

@@ -14,9 +14,8 @@ from rlscope_analysis.trace import open_trace
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
 from rlscope_trace.cli.live_progress import sweeping
+from rlscope_trace.cli.reading import write_nothing_but
 from rlscope_trace.cli.timeline_file import is_stdout, write_timeline
-from rlscope_trace.privileges import invoking_identity
-from rlscope_trace.rights import become_saver
 from rlscope_trace.signals import signals_interrupt
 
 app = typer.Typer(
@@ -88,8 +87,7 @@ def _export(  # noqa: PLR0913 - one parameter per option
     mode: str,
 ) -> None:
     permissions = parse_mode(mode)
-    if not is_stdout(output):
-        become_saver(invoking_identity(), output)
+    write_nothing_but(*(() if is_stdout(output) else (output,)), mode=permissions)
     began_s = time.monotonic()
     with (
         signals_interrupt(),

@@ -44,7 +44,7 @@ def kineto(
 ) -> None:
     """Import traces of the PyTorch profiler (Kineto, Chrome JSON), all of them into one trace."""
     permissions = parse_mode(mode)
-    become_saver(invoking_identity(), output)
+    become_saver(invoking_identity(), output, mode=permissions)
     with _importing(files, output) as progress:
         from rlscope_trace.ingest.importers.kineto import import_kineto
 
@@ -68,7 +68,7 @@ def nsys(
 ) -> None:
     """Import traces of Nsight Systems: nsys export --type sqlite REPORT.nsys-rep."""
     permissions = parse_mode(mode)
-    become_saver(invoking_identity(), output)
+    become_saver(invoking_identity(), output, mode=permissions)
     with _importing(files, output) as progress:
         from rlscope_trace.ingest.importers.nsys import import_nsys
 

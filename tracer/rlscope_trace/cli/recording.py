@@ -217,7 +217,7 @@ class Recording:
             wanted=self._settings.calibrate,
             target_runs=self._running().target_runs,
         )
-        become_saver(self._identity, self._output)
+        become_saver(self._identity, self._output, mode=self._settings.mode)
         saved = save_trace(
             open_spool(spool.path, shown=spool.shown), self._output,
             overwrite=self._settings.force, mode=self._settings.mode,

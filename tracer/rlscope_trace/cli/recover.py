@@ -40,7 +40,7 @@ def recover(
     for path in (spool, written):
         require_utf8(path)
     permissions = parse_mode(mode)
-    become_saver(invoking_identity(), written, spool)
+    become_saver(invoking_identity(), written, spool, mode=permissions)
     with _opened(spool) as opened:
         _recover(opened, written, force=force, mode=permissions)
 
@@ -55,6 +55,8 @@ def _recover(opened: Spool, written: Path, *, force: bool, mode: int) -> None:
     if not opened.end_ns:
         messages.note("the recording was cut off: threads end at their last record")
     report(save_trace(opened, written, overwrite=force, mode=mode))
+    if opened.records_path.exists():
+        messages.note(f"the spool {opened.shown} stays: it cannot be deleted from here")
 
 
 @contextmanager

@@ -15,7 +15,8 @@ from rlscope_analysis.result.column import Column, Unit, is_number
 from rlscope_analysis.result.table import Table
 from rlscope_analysis.trace import Trace, open_trace
 from rlscope_trace.cli.output import write_stdout
-from rlscope_trace.cli.sql_shell import SqlShell, dot_command
+from rlscope_trace.cli.reading import write_nothing_but
+from rlscope_trace.cli.sql_shell import SqlShell, dot_command, history_file
 
 _TABLE_ROWS = 1000
 
@@ -46,6 +47,8 @@ def sql(
     ] = False,
 ) -> None:
     """Ask a trace anything in SQL (DuckDB's); the trace is only read, never changed."""
+    is_shell = query is None and sys.stdin.isatty()
+    write_nothing_but(*([history] if is_shell and (history := history_file()) else []))
     with damage_told(trace, asks_our_own=False), open_trace(trace) as opened:
 
         def chunks(query: str) -> Iterator[str]:
@@ -53,7 +56,7 @@ def sql(
 
         is_data = output_format is ResultFormat.CSV
 
-        if query is None and sys.stdin.isatty():
+        if is_shell:
             SqlShell(trace=opened, answer=chunks).run()
         else:
             write_stdout(chunks(sys.stdin.read() if query is None else query), is_data=is_data)

@@ -139,16 +139,27 @@ class SqlShell:
             messages.error(str(error), error.hint)
 
 
+def history_file() -> Path | None:
+    """Return where the history of shells is kept, in a folder that is there; None: nowhere."""
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
+    path = Path(state) / "rlscope-trace" / "sql_history"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return path
+
+
 def _open_history() -> Path | None:
     """Load the history of earlier shells; None where there is no line editing."""
     try:
         import readline
     except ImportError:
         return None
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
-    path = Path(state) / "rlscope-trace" / "sql_history"
-    with suppress(OSError):
-        readline.read_history_file(path)
+    path = history_file()
+    if path is not None:
+        with suppress(OSError):
+            readline.read_history_file(path)
     return path
 
 
@@ -159,6 +170,5 @@ def _save_history(path: Path | None) -> None:
 
     # A history that cannot be kept, in a home that is read-only, is not worth a word.
     with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
         readline.set_history_length(_HISTORY_LINES)
         readline.write_history_file(path)

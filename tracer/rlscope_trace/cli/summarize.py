@@ -28,9 +28,8 @@ from rlscope_trace.cli.answers import (
 )
 from rlscope_trace.cli.live_progress import sweeping
 from rlscope_trace.cli.output import write_file, write_stdout
+from rlscope_trace.cli.reading import write_nothing_but
 from rlscope_trace.errors import UsageError
-from rlscope_trace.privileges import invoking_identity
-from rlscope_trace.rights import become_saver
 
 _ROWS = 20
 
@@ -105,8 +104,7 @@ def summarize(  # noqa: PLR0913 - one parameter per option
     report = _report(view, by, per)
     _check_operation(report, operation)
     limit = rows or (None if every else _ROWS)
-    if output is not None:
-        become_saver(invoking_identity(), output)
+    write_nothing_but(*(() if output is None else (output,)))
     with (
         telling_interrupts(),
         sweeping() as progress,

@@ -125,7 +125,7 @@ class Place:
         """
         with closing(os.open(name, _READ, dir_fd=folder.descriptor)) as file:
             if mode is not None:
-                os.fchmod(file, mode)
+                _set_mode(file, mode)
             size = os.fstat(file).st_size
             if self.path in _elsewhere:
                 with self._copied(file) as copy:
@@ -148,25 +148,25 @@ class Place:
     def _copied(self, file: int) -> Iterator[int]:
         """Give a copy of a complete file, on the disk for good, beside the output."""
         status = os.fstat(file)
-        with closing(self._new_file()) as copy:
+        with closing(self._new_file(stat.S_IMODE(status.st_mode))) as copy:
             at = 0
             while sent := os.sendfile(copy, file, at, status.st_size - at):
                 at += sent
-            os.fchmod(copy, stat.S_IMODE(status.st_mode))
+            _set_mode(copy, stat.S_IMODE(status.st_mode))
             os.fsync(copy)
             yield copy
 
-    def _new_file(self) -> int:
+    def _new_file(self, mode: int) -> int:
         """Return a descriptor of a new file in the folder of the output, without a name."""
         flags = os.O_RDWR | os.O_CLOEXEC
         try:
-            return os.open(".", os.O_TMPFILE | flags, 0o600, dir_fd=self.folder)
+            return os.open(".", os.O_TMPFILE | flags, mode, dir_fd=self.folder)
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
         name = f"{self.path.name}.partial-{secrets.token_hex(8)}"
         flags |= os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        file = os.open(name, flags, 0o600, dir_fd=self.folder)
+        file = os.open(name, flags, mode, dir_fd=self.folder)
         atexit.register(_unlink, os.dup(self.folder), name)
         return file
 
@@ -194,6 +194,14 @@ class Place:
             with suppress(OSError):
                 os.unlink(name, dir_fd=self.folder)
             raise
+
+
+def _set_mode(file: int, mode: int) -> None:
+    """Give a file these permissions, unless it was made with them: a saver may change none."""
+    if stat.S_IMODE(os.fstat(file).st_mode) != mode:
+        # What was asked for when it was made did not help either: a file system without modes.
+        with suppress(PermissionError):
+            os.fchmod(file, mode)
 
 
 def _unlink(folder: int, name: str) -> None:

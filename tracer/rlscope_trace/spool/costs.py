@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from rlscope_analysis.schema.facts.qualities import GOOD, GRADES, REASONS, Quality, quality
 from rlscope_analysis.schema.vocabulary import (
@@ -65,11 +65,16 @@ def read_costs(path: Path) -> tuple[list[Cost], dict[str, object]]:
 
     Raises OSError where it cannot be read, ValueError where it is damaged or of another format.
     """
+    with path.open("rb") as file:
+        return read_costs_from(file)
+
+
+def read_costs_from(file: BinaryIO) -> tuple[list[Cost], dict[str, object]]:
+    """Return the same of an open file."""
+    text = file.read(_MOST_BYTES + 1)
+    if len(text) > _MOST_BYTES:
+        raise ValueError("it is too large")
     try:
-        with path.open("rb") as file:
-            text = file.read(_MOST_BYTES + 1)
-        if len(text) > _MOST_BYTES:
-            raise ValueError("it is too large")
         told = json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None

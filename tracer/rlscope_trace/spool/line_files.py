@@ -1,5 +1,7 @@
 """Files of a line each: read with a bound, whatever stands in them."""
 
+import errno
+import os
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -14,5 +16,19 @@ def lines_of(file: BinaryIO) -> Iterator[bytes | None]:
             yield line
             continue
         while (rest := file.readline(_MOST_BYTES)) and not rest.endswith(b"\n"):
-            pass
+            _skip_hole(file)
         yield None
+
+
+def _skip_hole(file: BinaryIO) -> None:
+    """Go on where something was written: a file may be said to be of any size."""
+    descriptor, at = file.fileno(), file.tell()
+    before = os.lseek(descriptor, 0, os.SEEK_CUR)
+    try:
+        written = os.lseek(descriptor, at, os.SEEK_DATA)
+    except OSError as error:
+        # Nothing more; or a file system that does not know what was written.
+        written = os.fstat(descriptor).st_size if error.errno == errno.ENXIO else at
+    # The file keeps count of where its descriptor stands.
+    os.lseek(descriptor, before, os.SEEK_SET)
+    file.seek(written)

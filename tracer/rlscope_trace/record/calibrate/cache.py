@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlscope_trace import __version__
-from rlscope_trace.outputs.trusted import is_trusted
-from rlscope_trace.spool.costs import Cost, dump_costs, read_costs, read_quality
+from rlscope_trace.outputs.trusted import closing, is_trusted
+from rlscope_trace.spool.costs import Cost, dump_costs, read_costs_from, read_quality
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -111,11 +111,15 @@ def load(directory: Path, key: Mapping[str, str]) -> tuple[Calibration | None, s
     """
     path = cache_file(directory, key)
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode) or not is_trusted(found.st_uid):
-            # Whoever writes the costs decides what is taken off the times.
-            return None, f"{path} is no file of ours"
-        costs, facts = read_costs(path)
+        # One that is asked of, and read: its folder may be another user's. A pipe is not waited for.
+        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with closing(opened):
+            found = os.fstat(opened)
+            if not stat.S_ISREG(found.st_mode) or not is_trusted(found.st_uid):
+                # Whoever writes the costs decides what is taken off the times.
+                return None, f"{path} is no file of ours"
+            with os.fdopen(os.dup(opened), "rb") as file:
+                costs, facts = read_costs_from(file)
     except FileNotFoundError:
         return None, ""
     except OSError as error:
