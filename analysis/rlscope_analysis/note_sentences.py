@@ -97,7 +97,8 @@ def _verdict(n: Named) -> str:
     who = "The GPU" if n.who is None else sentence_of(n.who)
     who = f"{who[0].upper()}{who[1:]}"
     whole = "an iteration" if n.of == "critical path" else "its life"
-    return f"{who} {BY_CODE[n.code].what}: {n.share * 100:.0f} % of {whole}."
+    by = f", mostly {printable(n.by)}" if n.by else ""
+    return f"{who} {BY_CODE[n.code].what}{by}: {n.share * 100:.0f} % of {whole}."
 
 
 def _no_finding(n: Named) -> str:

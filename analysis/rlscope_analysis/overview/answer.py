@@ -42,6 +42,10 @@ SELECT
 FROM iteration WHERE iteration_id IN (SELECT iteration_id FROM _steady_iteration)
 """
 _LARGEST_SQL = "SELECT code, share FROM limit_share ORDER BY share DESC, place LIMIT 1"
+_OTHER_PROGRAM_SQL = """
+SELECT by_program FROM critical_path WHERE by_program IS NOT NULL
+GROUP BY by_program ORDER BY sum(duration_ns) DESC, by_program LIMIT 1
+"""
 _MACHINE_SQL = """
 SELECT
   (SELECT count(*) FROM process) AS processes,
@@ -86,7 +90,7 @@ def overview(trace: Trace, *, per: str | None = None) -> Overview:
     return Overview(
         **common,
         pace=pace,
-        findings=tuple(map(_finding, found)),
+        findings=tuple(_finding(trace, row) for row in found),
         largest=largest[0] if largest else None,
         phases=tuple(phases),
         processes=tuple(processes),
@@ -97,15 +101,18 @@ def _records(trace: Trace, query: str) -> list[dict[str, Any]]:
     return list(run_records(trace, query))
 
 
-def _finding(row: dict[str, Any]) -> dict[str, Any]:
+def _finding(trace: Trace, row: dict[str, Any]) -> dict[str, Any]:
     limit = BY_CODE[row["code"]]
+    where = {"process_id": row["process_id"], "pid": row["pid"], "process": row["name"]}
+    if row["code"] == "cpu_taken_by_others":
+        ((where["by_program"],),) = run_query(trace, _OTHER_PROGRAM_SQL).rows
     return {
         "code": row["code"],
         "share": row["share"],
         "low": row["low_share"],
         "high": row["high_share"],
         "of": "critical path" if row["of_path"] else "life of the leading process",
-        "where": {"process_id": row["process_id"], "pid": row["pid"], "process": row["name"]},
+        "where": where,
         "evidence": limit.evidence,
         "remedy": limit.remedy,
     }
@@ -251,7 +258,8 @@ def verdict(told: Overview) -> Note:
     if told.findings:
         first = told.findings[0]
         who = names.get(first["where"]["process_id"])
-        return note("verdict", code=first["code"], share=first["share"], of=first["of"], who=who)
+        told_of = {name: first[name] for name in ("code", "share", "of")}
+        return note("verdict", **told_of, who=who, by=first["where"].get("by_program"))
     if told.largest:
         return note("no_finding", **told.largest)
     return note("no_thread")
