@@ -8,6 +8,8 @@ import pytest
 
 import rlscope_analysis
 from rlscope_analysis.findings.catalog import BY_CODE, CATALOG
+from rlscope_analysis.note_sentences import sentence_of
+from rlscope_analysis.overview.answer import overview, verdict
 from rlscope_analysis.reports import REPORTS
 from trace_builder import (
     INTERRUPT,
@@ -81,6 +83,32 @@ def test_threads_of_one_process_are_told_from_processes(builder: TraceBuilder) -
     assert codes(builder) == {
         "other_code": 70, "spin_oversubscribed": 30, "cpu_contention": 20
     }  # fmt: skip
+
+
+def test_a_program_outside_the_trace_that_has_the_cpu_is_named(builder: TraceBuilder) -> None:
+    """Preempted for 40: for 30 by another program, for 10 nobody knows by whom."""
+    thread = builder.thread(builder.process(pid=1), states=[run(50), preempted(40), run(10)])
+    builder.other_run(0, 50, 80, pid=9, name="make")
+    builder.operation(thread, 0, 100, "update")
+    assert codes(builder) == {"other_code": 60, "cpu_taken_by_others": 30, "cpu_wait": 10}
+    with rlscope_analysis.open(builder.path) as trace:
+        evidence = BY_CODE["cpu_taken_by_others"].evidence
+        assert trace.sql(evidence).fetchall()[0][:2] == ("make", 9)
+        assert sentence_of(verdict(overview(trace))) == (
+            "Main (pid 1) waits for a CPU that a program outside of the trace has, mostly make:"
+            " 30 % of an iteration."
+        )
+
+
+def test_environment_steps_count_for_the_iteration_they_end_in(builder: TraceBuilder) -> None:
+    thread = builder.thread(builder.process(pid=1), states=[run(100)])
+    for start in (5, 20, 35, 60):
+        builder.operation(thread, start, start + 10, "simulation", source="auto", steps=4)
+    for start in (0, 50):
+        builder.operation(thread, start, start + 50, "update")
+    with rlscope_analysis.open(builder.write()) as trace:
+        query = "SELECT environment_steps FROM iteration ORDER BY iteration_id"
+        assert trace.sql(query).fetchall() == [(12,), (4,)]
 
 
 @pytest.mark.parametrize(
