@@ -130,7 +130,7 @@ def test_costs_that_another_user_swaps_in_are_not_believed(
 
     def swapped(*arguments: object, **named: object) -> os.stat_result:
         found: os.stat_result = looked(*arguments, **named)
-        if os.path.lexists(theirs):  # noqa: PTH110 - Path asks by stat()
+        if os.path.lexists(theirs):
             os.replace(theirs, path)  # noqa: PTH105
         return found
 

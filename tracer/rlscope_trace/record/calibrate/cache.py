@@ -111,7 +111,7 @@ def load(directory: Path, key: Mapping[str, str]) -> tuple[Calibration | None, s
     """
     path = cache_file(directory, key)
     try:
-        # One that is asked of, and read: its folder may be another user's. A pipe is not waited for.
+        # Asked and read as one: its folder may be another user's. A pipe is not waited for.
         opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with closing(opened):
             found = os.fstat(opened)
