@@ -414,3 +414,56 @@ def test_the_spool_of_another_user_is_read_and_stays(tmp_path: Path) -> None:
     assert f"note: the spool {spool} stays: it cannot be deleted from here" in done.stderr
     assert (spool / "records.bin").exists()
     assert victim.read_text() == "precious"
+
+
+RACER = """
+import os, sys
+folder, victim, kind = sys.argv[1:]
+os.chdir(folder)
+print("ready", flush=True)
+
+def attempt(act, *names):
+    try:
+        act(*names)
+    except OSError:
+        pass
+
+for turn in range(sys.maxsize):
+    for name in os.listdir("."):
+        if name.startswith("out"):
+            attempt(os.rename, name, f"moved{turn % 50}")
+            attempt(os.symlink, victim, name)
+    for name in ("out", "out.partial", "out.spool"):
+        attempt(os.symlink, os.path.dirname(victim) if turn % 2 else victim, name)
+        attempt(os.unlink, name)
+    if kind == "swap":
+        attempt(os.rename, folder, folder + "2")
+        attempt(os.symlink, os.path.dirname(victim), folder)
+        attempt(os.unlink, folder)
+        attempt(os.rename, folder + "2", folder)
+"""
+
+
+@pytest.mark.parametrize("kind", ["names", "swap"])
+def test_the_owner_of_the_folder_who_is_quick_leads_nowhere(
+    folder: Path, tmp_path: Path, kind: str
+) -> None:
+    """Root records, and somebody renames and links all that appears, as fast as can be."""
+    victim, inner = tmp_path / "victim", folder / "inner"
+    victim.write_text("precious")
+    inner.mkdir()
+    os.chown(inner, USER, USER)
+    command = ["/usr/bin/env", "python3", "-c", RACER, str(inner), str(victim), kind]
+    with subprocess.Popen(
+        command, user=USER, group=USER, extra_groups=[], stdout=subprocess.PIPE,
+        env={"PATH": "/usr/bin:/bin"},
+    ) as racer:  # fmt: skip
+        assert racer.stdout
+        assert racer.stdout.readline() == b"ready\n"
+        for _ in range(3):
+            done = rlscope("record", "--no-calibrate", "--force", "-o", inner / "out", "--", "true")
+            assert "Traceback" not in done.stderr
+            assert done.returncode == 0 or done.stderr.startswith("error: "), done.stderr
+        racer.kill()
+    assert victim.read_text() == "precious"
+    assert [path.name for path in tmp_path.iterdir()] == ["victim"]
