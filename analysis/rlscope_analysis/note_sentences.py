@@ -73,7 +73,7 @@ def _limit(n: Named) -> str:
 
 
 def _traced_program(n: Named) -> str:
-    parts = [printable(n.program or "(program not known)")]
+    parts = [printable(n.program)]
     if n.duration_ns is not None:
         start_up = f" (start-up {n.start_up_ns / 1e9:,.1f} s)" if n.start_up_ns else ""
         parts.append(f"{n.duration_ns / 1e9:,.1f} s{start_up}")
@@ -82,7 +82,7 @@ def _traced_program(n: Named) -> str:
     parts.append(count_of(n.processes, "process") + cpus)
     busy = n.gpu["busy_ns"] / n.gpu["span_ns"] if n.gpu["processes"] and n.gpu["span_ns"] else None
     no_gpu = "not used" if n.is_gpu_unused else "not measured"
-    parts.append(f"GPU: {no_gpu}" if busy is None else f"GPU: busy {busy * 100:.0f} %")
+    parts.append(f"GPU: {no_gpu}" if busy is None else f"GPU: busy {busy * 100:.1f} %")
     return "   ".join(parts)
 
 
@@ -96,7 +96,8 @@ def _role(n: Named) -> str:
 def _verdict(n: Named) -> str:
     who = "The GPU" if n.who is None else sentence_of(n.who)
     who = f"{who[0].upper()}{who[1:]}"
-    whole = "an iteration" if n.of == "critical path" else "its life"
+    whole = "the run" if n.is_whole else "an iteration"
+    whole = whole if n.of == "critical path" else "its life"
     by = f", mostly {printable(n.by)}" if n.by else ""
     return f"{who} {BY_CODE[n.code].what}{by}: {n.share * 100:.0f} % of {whole}."
 

@@ -43,6 +43,7 @@ def remove_findings(connection: duckdb.DuckDBPyConnection) -> None:
     """Remove them: they are of another critical path."""
     connection.execute(
         "DROP VIEW IF EXISTS finding; DROP VIEW IF EXISTS limit_share;"
+        " DROP VIEW IF EXISTS _listed_limit;"
         " DROP TABLE IF EXISTS limit_time; DROP VIEW IF EXISTS limit_piece;"
         " DROP VIEW IF EXISTS _limit_fact"
     )

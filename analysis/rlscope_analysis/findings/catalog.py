@@ -183,12 +183,22 @@ CATALOG = (
     ),
     Limit(
         "launch_bound",
-        "cause = 'launch_latency' OR layer = 'cuda_api' OR (is_launching AND queue_is_empty)",
+        "cause = 'launch_latency' OR (is_launching AND queue_is_empty)",
         "launches work that the GPU has done before the next is there",
         "torch.compile, CUDA graphs, larger batches",
         "SELECT call_name, count(*) AS launches, avg(queue_ns) / 1e3 AS queue_us FROM launch"
         " GROUP BY ALL ORDER BY launches DESC",
         _LEAST,
+        proof="--view launch",
+    ),
+    Limit(
+        "cuda_calls",
+        "layer = 'cuda_api'",
+        "is in calls of CUDA: allocations, copies, launches, initialization",
+        "allocate once; pinned memory; fewer copies",
+        "SELECT name, count(*) AS calls, sum(duration_ns) / 1e6 AS ms FROM cuda_call"
+        " GROUP BY ALL ORDER BY ms DESC",
+        0.1,
         proof="--view launch",
     ),
     Limit(

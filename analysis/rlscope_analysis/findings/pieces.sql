@@ -91,7 +91,7 @@ SELECT
   c.process_id IN (SELECT process_id FROM learning) AS learns,
   w.process_id AS waiter_process_id,
   c.by_process_id = c.process_id AS cpu_had_by_own_process,
-  g.thread_id IS NOT NULL AND c.start_ns < g.next_ns AND c.cause = 'running' AS is_launching,
+  g.thread_id IS NOT NULL AND c.start_ns < g.next_ns AND c.cause IN ('running', 'not_measured') AS is_launching,
   coalesce(h.queue_is_empty, false) AS queue_is_empty,
   coalesce(h.syncs_often, false) AS syncs_often,
   n.device_id IS NOT NULL AND c.start_ns < n.end_ns AND c.cause = 'gpu' AS is_collective

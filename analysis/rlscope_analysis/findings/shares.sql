@@ -95,10 +95,11 @@ COMMENT ON COLUMN limit_time.code IS 'The limit: docs/findings.md explains each'
 COMMENT ON COLUMN limit_time.process_id IS 'The process that the path is in; NULL: it is on a GPU';
 COMMENT ON COLUMN limit_time.time_ns IS 'For how long';
 
+CREATE VIEW _listed_limit AS SELECT * FROM (VALUES {limits}) AS l (code, place, least_share);
+COMMENT ON VIEW _listed_limit IS 'Private: may change without notice. The catalogue of limits';
+
 CREATE VIEW limit_share AS
-WITH listed (code, place, least_share) AS (
-  VALUES {limits}
-), steady AS (
+WITH steady AS (
   SELECT i.iteration_id, i.end_ns - i.start_ns AS time_ns
   FROM iteration AS i JOIN _steady_iteration AS s ON s.iteration_id = i.iteration_id
 ), whole AS (
@@ -137,7 +138,7 @@ FROM total AS t
 CROSS JOIN whole AS w
 CROSS JOIN quantile AS q
 JOIN spread AS e ON e.code = t.code
-JOIN listed AS l ON l.code = t.code
+JOIN _listed_limit AS l ON l.code = t.code
 JOIN mostly AS m ON m.code = t.code;
 COMMENT ON VIEW limit_share IS 'What part of the critical path each limit has, over all iterations but the first: the shares add up to 1';
 COMMENT ON COLUMN limit_share.code IS 'The limit: docs/findings.md explains each';
@@ -151,9 +152,7 @@ COMMENT ON COLUMN limit_share.per_iteration_ns IS 'time_ns per iteration';
 COMMENT ON COLUMN limit_share.process_id IS 'The process with most of it; NULL: a GPU';
 
 CREATE VIEW finding AS
-WITH listed (code, place, least_share) AS (
-  VALUES {limits}
-), led AS (
+WITH led AS (
   SELECT p.process_id, p.start_ns, p.end_ns, min(i.start_ns) AS first_ns
   FROM iteration AS i JOIN process AS p ON p.process_id = i.process_id
   WHERE i.source <> 'whole'
@@ -203,7 +202,7 @@ FROM (
     ))
   UNION ALL
   SELECT o.code, l.place, o.time_ns / o.life_ns, NULL, NULL, o.time_ns, o.process_id, false
-  FROM other AS o JOIN listed AS l ON l.code = o.code
+  FROM other AS o JOIN _listed_limit AS l ON l.code = o.code
   -- Shorter starts are not worth advice.
   WHERE o.time_ns >= l.least_share * o.life_ns AND o.time_ns >= 2000000000
 ) AS f

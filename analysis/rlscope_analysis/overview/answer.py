@@ -70,6 +70,7 @@ def overview(trace: Trace, *, per: str | None = None) -> Overview:
     (machine,) = run_records(trace, _MACHINE_SQL)
     ((first_ns, last_ns),) = run_query(trace, SPAN_SQL).rows
     common: dict[str, Any] = {
+        "trace": trace.path.name,
         "machine": machine,
         "is_complete": machine["ended_cleanly"] != "false",
         "duration_ns": None if first_ns is None else last_ns - first_ns,
@@ -232,7 +233,7 @@ def _findings(told: Overview) -> Table:
 def _opening(told: Overview) -> Iterable[Note]:
     yield note(
         "traced_program",
-        program=_program(told.machine["command"]),
+        program=_program(told.machine["command"]) or told.trace,
         duration_ns=told.duration_ns,
         window=str(told.window) if told.window else None,
         processes=told.machine["processes"],
@@ -259,7 +260,9 @@ def verdict(told: Overview) -> Note:
         first = told.findings[0]
         who = names.get(first["where"]["process_id"])
         told_of = {name: first[name] for name in ("code", "share", "of")}
-        return note("verdict", **told_of, who=who, by=first["where"].get("by_program"))
+        is_whole = told.pace is not None and told.pace["source"] == "whole"
+        by = first["where"].get("by_program")
+        return note("verdict", **told_of, who=who, by=by, is_whole=is_whole)
     if told.largest:
         return note("no_finding", **told.largest)
     return note("no_thread")

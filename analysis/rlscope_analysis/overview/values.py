@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 class Overview:
     """What a first look at a trace should tell."""
 
+    trace: str
+    """The name of its file."""
     machine: dict[str, Any]
     """processes: how many; cpus: of the program; command: of the first process."""
     is_complete: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import textwrap
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.note_sentences import sentence_of
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 # A pipe or a file has no width; nothing has to wrap for it before this.
 WIDTH_ELSEWHERE = 160
+# Longer lines are hard to read, and do not fit most terminals.
+_PROSE_WIDTH = 100
 # Narrower than this, a column that wraps is one of single words.
 _LEAST_WIDTH = 30
 
@@ -47,7 +50,9 @@ def render(
 
 
 def _lines(notes: Iterable[Note]) -> Iterator[str]:
-    return (f"{harmless(sentence_of(said))}\n" for said in notes)
+    for said in notes:
+        words = harmless(sentence_of(said))
+        yield "".join(f"{line}\n" for line in textwrap.wrap(words, _PROSE_WIDTH) or [""])
 
 
 def render_table(
