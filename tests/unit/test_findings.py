@@ -173,6 +173,52 @@ def test_equal_workers_are_no_stragglers(builder: TraceBuilder) -> None:
     assert "idle_workers" not in told
 
 
+def stepping(
+    builder: TraceBuilder, *, gap: int, kernel: int, sync_each: bool, launches: int = 40
+) -> None:
+    """Launch a kernel every `gap`, which takes `kernel` from 2 later on; wait for each, or the last.
+
+    A step of the CPU takes 5 less than the gap, the call of the launch 5.
+    """
+    process = builder.process(pid=1)
+    for kind in ("operation", "cuda_call", "gpu_activity"):
+        builder.capture(kind)
+    states, now, gpu_ns = [], 0, 0
+    for number in range(1, launches + 1):
+        call = now + gap - 5
+        begun = max(call + 2, gpu_ns)
+        gpu_ns = begun + kernel
+        builder.cuda_call(1, call, call + 5, correlation_id=number)
+        builder.gpu_activity(process, begun, gpu_ns, correlation_id=number)
+        states.append(run(gap))
+        now += gap
+        if sync_each or number == launches:
+            builder.cuda_call(1, now, gpu_ns + 3, kind="sync", name="cudaStreamSynchronize")
+            states += [sleep(gpu_ns + 2 - now), woken(1, by=INTERRUPT)]
+            builder.wait(1, now, gpu_ns + 2, "gpu")
+            now = gpu_ns + 3
+    builder.thread(process, states=[*states, run(10)])
+    builder.operation(1, 0, now + 10, "backpropagation", source="auto")
+    builder.operation(1, 0, now + 10, "update")
+
+
+@pytest.mark.parametrize(
+    ("gap", "kernel", "sync_each", "expected"),
+    [
+        pytest.param(100, 20, False, "launch_bound", id="launch-bound"),
+        pytest.param(20, 100, False, "gpu_bound", id="kernel-bound"),
+        pytest.param(100, 100, True, "sync_in_step", id="waits for each"),
+        pytest.param(10, 200, True, "gpu_bound", id="waits for each, and the GPU is busy"),
+    ],
+)
+def test_who_waits_for_whom_with_a_gpu(
+    builder: TraceBuilder, gap: int, kernel: int, *, sync_each: bool, expected: str
+) -> None:
+    stepping(builder, gap=gap, kernel=kernel, sync_each=sync_each)
+    told = found(builder)
+    assert max(told, key=told.__getitem__) == expected, told
+
+
 def test_a_start_is_told_only_where_it_is_long(builder: TraceBuilder) -> None:
     thread = builder.thread(builder.process(pid=1, end_ns=4 * S), states=[run(4 * S)])
     for start in (3 * S, 3 * S + S // 4, 3 * S + S // 2):

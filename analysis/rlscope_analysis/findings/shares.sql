@@ -200,6 +200,10 @@ FROM (
     AND NOT (code IN ('simulation_bound', 'worker_bound') AND EXISTS (
       FROM limit_share WHERE code IN ('straggler', 'idle_workers') AND share >= 0.1
     ))
+    -- First the CPU and the GPU work at once, then a faster GPU helps.
+    AND NOT (code = 'gpu_bound' AND EXISTS (
+      FROM limit_share WHERE code = 'sync_in_step' AND share >= 0.25
+    ))
   UNION ALL
   SELECT o.code, l.place, o.time_ns / o.life_ns, NULL, NULL, o.time_ns, o.process_id, false
   FROM other AS o JOIN _listed_limit AS l ON l.code = o.code
