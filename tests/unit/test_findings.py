@@ -176,7 +176,7 @@ def test_equal_workers_are_no_stragglers(builder: TraceBuilder) -> None:
 def stepping(
     builder: TraceBuilder, *, gap: int, kernel: int, sync_each: bool, launches: int = 40
 ) -> None:
-    """Launch a kernel every `gap`, which takes `kernel` from 2 later on; wait for each, or the last.
+    """Launch a kernel every `gap`, which takes `kernel`, 2 later; wait for each, or for the last.
 
     A step of the CPU takes 5 less than the gap, the call of the launch 5.
     """
