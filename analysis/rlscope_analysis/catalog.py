@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.critical_path import relations_sql
+from rlscope_analysis import on_demand
 from rlscope_analysis.schema import SCHEMA_TOPICS, comments_of, declared_tables, schema_sql
 from rlscope_analysis.views import VIEW_TOPICS, view_sql
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import duckdb
 
 # Ends the names of tables that hold codes; views hold them in words.
@@ -65,7 +67,18 @@ def describe(connection: duckdb.DuckDBPyConnection) -> list[Relation]:
     return sorted(relations, key=lambda relation: relation.kind)
 
 
+def not_asked_for(relations: Iterable[Relation]) -> list[Relation]:
+    """List the public ones that are worked out when a query mentions them, and are not there."""
+    there = {relation.name for relation in relations}
+    missing = [
+        Relation(name, "on demand", _comments()[name], ())
+        for name in on_demand.ON_DEMAND
+        if name not in there
+    ]
+    return [relation for relation in missing if not relation.is_private]
+
+
 @cache
 def _comments() -> dict[str, str]:
-    scripts = [*map(schema_sql, SCHEMA_TOPICS), *map(view_sql, VIEW_TOPICS), relations_sql()]
+    scripts = [*map(schema_sql, SCHEMA_TOPICS), *map(view_sql, VIEW_TOPICS), *on_demand.scripts()]
     return {name: text for script in scripts for name, text in comments_of(script).items()}

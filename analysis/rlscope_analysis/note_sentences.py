@@ -103,10 +103,8 @@ def _verdict(n: Named) -> str:
 
 
 def _no_finding(n: Named) -> str:
-    return (
-        f"No single cause stands out. The largest is {n.code} ({n.share * 100:.0f} %):"
-        f" the program {BY_CODE[n.code].what}."
-    )
+    largest = f"The largest part ({n.share * 100:.0f} %) {BY_CODE[n.code].what}."
+    return f"No single cause stands out. {largest}"
 
 
 def _pace(n: Named) -> str:

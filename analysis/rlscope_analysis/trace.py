@@ -14,13 +14,12 @@ from rlscope_analysis.catalog import describe
 from rlscope_analysis.contents import fault_of, read_contents
 from rlscope_analysis.damage import damage_told
 from rlscope_analysis.errors import TraceError
-from rlscope_analysis.findings import RELATIONS as FINDINGS
 from rlscope_analysis.findings import add_findings, remove_findings
+from rlscope_analysis.on_demand import FINDINGS, ON_DEMAND, TRAINING
 from rlscope_analysis.relations import show, show_whole
 from rlscope_analysis.schema import DERIVED_TABLES
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_analysis.trace_file import RECORD_HINT, connect, first_line
-from rlscope_analysis.training import RELATIONS as TRAINING
 from rlscope_analysis.window import window_of
 from rlscope_analysis.wording import printable
 
@@ -33,9 +32,7 @@ if TYPE_CHECKING:
 DATABASE = "trace"
 """The name under which a file is attached: trace.main.thread is its own table."""
 _WORD_LENGTH = 40
-# What only stands there once it is asked for.
-_PATH = ("iteration", "_steady_iteration", "critical_path", "critical_path_coded")
-_ON_DEMAND = re.compile(rf"\b({'|'.join(_PATH + FINDINGS + TRAINING)})\b", re.IGNORECASE)
+_MENTIONED = re.compile(rf"\b({'|'.join(ON_DEMAND)})\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +123,7 @@ class Trace:
 
     def _mentioned(self, query: str) -> set[str]:
         """Return which of their names it is, or reads."""
-        found = {name.lower() for name in _ON_DEMAND.findall(query)}
+        found = {name.lower() for name in _MENTIONED.findall(query)}
         if not found or query.lower() in found:
             return found
         try:

@@ -77,6 +77,7 @@ ANALYSIS_ROOMS = (
     "sweep",
     "critical_path",
     "training",
+    "on_demand",
     "catalog",
     "overhead",
     "derive",

@@ -168,7 +168,9 @@ class TestWhatCannotBeSaid:
         builder.loss("ring_full", count=7)
         lines = shown(builder)
         assert lines[-1].startswith("lost: 7 records for 1 reason")
-        assert lines[2].startswith("No single cause stands out. The largest is lost (80 %)")
+        assert lines[2].startswith(
+            "No single cause stands out. The largest part (80 %) has no records"
+        )
 
 
 def test_all_is_everything(builder: TraceBuilder) -> None:

@@ -113,6 +113,9 @@ def test_dot_commands_as_a_query(path: Path) -> None:
     tables = ask(path, ".tables").stdout
     assert "thread_time" in tables
     assert "_state_step" not in tables
+    assert "finding " in tables
+    assert "on demand" in tables
+    assert "low_share" in ask(path, ".schema finding").stdout
     schema = ask(path, ".schema THREAD").stdout
     assert schema.startswith("table thread: The traced threads")
     assert "INTEGER  Thread id as seen" in schema

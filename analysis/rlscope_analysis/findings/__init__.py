@@ -63,6 +63,11 @@ def _joins(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
     }
 
 
+def findings_sql() -> str:
+    """Return the statements that make and comment the relations, with places for the rest."""
+    return _sql("pieces") + _sql("shares")
+
+
 @cache
 def _sql(name: str) -> str:
     return resources.files(__name__).joinpath(f"{name}.sql").read_text(encoding="utf-8")

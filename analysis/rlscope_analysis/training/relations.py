@@ -5,13 +5,12 @@ They are about the iterations, from the start of the first to the end of the las
 
 from __future__ import annotations
 
-from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rlscope_analysis.sweep.segments import segments
+from rlscope_analysis.training import relations_sql
 
 if TYPE_CHECKING:
     import duckdb
@@ -29,8 +28,7 @@ def add_training(trace: OpenTrace) -> None:
     remove_training(connection)
     try:
         _add_segments(trace)
-        connection.execute(_sql("phases"))
-        connection.execute(_sql("processes"))
+        connection.execute(relations_sql())
     except BaseException:
         # What is there in part would be taken for all there is.
         remove_training(connection)
@@ -54,8 +52,3 @@ def _add_segments(trace: OpenTrace) -> None:
         trace.connection.execute("CREATE OR REPLACE TEMP TABLE _lead_segment AS FROM _lead_stream")
     finally:
         trace.connection.unregister("_lead_stream")
-
-
-@cache
-def _sql(name: str) -> str:
-    return resources.files(__package__).joinpath(f"{name}.sql").read_text(encoding="utf-8")
