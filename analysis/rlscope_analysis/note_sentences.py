@@ -120,6 +120,12 @@ def _pace(n: Named) -> str:
     return words + ("." if n.cpu_share is None else f"; it uses {n.cpu_share:.2f} CPUs.")
 
 
+def _no_phase(n: Named) -> str:
+    named = [f"{sentence_of(who)}, {share * 100:.0f} % of the CPU time" for who, share in n.busy]
+    named += [f"{n.more:,} more"] if n.more else []
+    return f"no phase was found in {'; '.join(named)}"
+
+
 def _losses_and_overhead(n: Named) -> str:
     lost = (
         f"lost: {count_of(n.records, 'record')} for {count_of(n.lost, 'reason')}"
@@ -297,10 +303,7 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
     "no_verdict": lambda n: f"What limits it cannot be said: {printable(n.reason)}.",
     "pace": _pace,
     "more_processes": lambda n: f"{n.count:,} more",
-    "no_phase": lambda n: (
-        f"{sentence_of(n.who)} used {n.share * 100:.0f} % of the CPU time and has"
-        " no phase: no model or environment was found in it"
-    ),
+    "no_phase": _no_phase,
     "losses_and_overhead": _losses_and_overhead,
     "explained_iteration": _explained_iteration,
     "cut_off": "the recording of this trace was cut off: what came after is not in it",

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # So much fits on a screen of 25 lines.
 _PHASES, _PROCESSES, _FINDINGS = 5, 4, 3
+# So many processes without a phase are named.
+_NAMED = 2
 # A process that used less than this of the CPU time needs no phase.
 _LEAST_CPU_SHARE = 0.1
 _PACE_SQL = """
@@ -270,9 +272,13 @@ def verdict(told: Overview) -> Note:
 
 def _closing(told: Overview) -> Iterable[Note]:
     all_ns = sum(row["running_ns"] or 0 for row in told.processes)
-    for row in told.processes:
-        if not row["is_marked"] and (row["running_ns"] or 0) > _LEAST_CPU_SHARE * all_ns:
-            yield note("no_phase", who=_role(row), share=row["running_ns"] / all_ns)
+    busy = [
+        (_role(row), row["running_ns"] / all_ns)
+        for row in told.processes
+        if not row["is_marked"] and (row["running_ns"] or 0) > _LEAST_CPU_SHARE * all_ns
+    ]
+    if busy:
+        yield note("no_phase", busy=busy[:_NAMED], more=len(busy) - len(busy[:_NAMED]))
     yield note(
         "losses_and_overhead",
         lost=len(told.losses),
