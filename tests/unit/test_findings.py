@@ -220,10 +220,17 @@ def test_who_waits_for_whom_with_a_gpu(
 
 
 def test_a_start_is_told_only_where_it_is_long(builder: TraceBuilder) -> None:
-    thread = builder.thread(builder.process(pid=1, end_ns=4 * S), states=[run(4 * S)])
-    for start in (3 * S, 3 * S + S // 4, 3 * S + S // 2):
+    thread = builder.thread(builder.process(pid=1, end_ns=10 * S), states=[run(10 * S)])
+    for start in (8 * S, 8 * S + S // 4, 8 * S + S // 2):
         builder.operation(thread, start, start + S // 4, "update")
-    assert found(builder)["start_up"] == pytest.approx(3 / 4)
+    assert found(builder)["start_up"] == pytest.approx(8 / 10)
+
+
+def test_half_of_a_short_recording_is_no_long_start(builder: TraceBuilder) -> None:
+    thread = builder.thread(builder.process(pid=1, end_ns=8 * S), states=[run(8 * S)])
+    for start in (4 * S, 5 * S, 6 * S):
+        builder.operation(thread, start, start + S, "update")
+    assert "start_up" not in found(builder)
 
 
 def test_without_iterations_nothing_is_a_start(builder: TraceBuilder) -> None:

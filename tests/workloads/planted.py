@@ -210,7 +210,7 @@ def pooled(iterations: int) -> None:
 def imports(cpu_ms: float) -> None:
     """Start for so long, as with imports, and then train."""
     burn(cpu_ms)
-    train(40)
+    train(20)
 
 
 def importing(pipe: Connection) -> None:
