@@ -276,7 +276,7 @@ def test_what_was_not_measured_is_a_dash_and_a_note(tmp_path: Path) -> None:
     builder.capture("operation")
     builder.capture("thread_state", measured=False, fact=Fact("kineto_no_scheduling"))
     thread = builder.thread(builder.process(pid=1, end_ns=40), states=[], end_ns=0)
-    builder._threads[0] = (*builder._threads[0][:4], 40, "main", True, 0)
+    builder._threads[0] = (*builder._threads[0][:4], 40, "main", True, 0, None)
     builder.operation(thread, 0, 30, "learn")
     report = report_of(builder)
     assert by_name(report)["learn"]["self_running_ns"] is None

@@ -282,7 +282,7 @@ def test_the_header_says_which_stretch_of_time_was_asked_for(tmp_path: Path) -> 
 def test_a_trace_that_does_not_add_up_is_called_faulty(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
     builder.thread(builder.process(pid=1), states=[run(5), sleep(5)])
-    builder._threads[0] = (*builder._threads[0][:4], 11, "w", True, 0)
+    builder._threads[0] = (*builder._threads[0][:4], 11, "w", True, 0, None)
     builder._states.append((1, 3, 4, 0, 0, 0))
     assert notes_of(summary_of(builder)) == (
         "this trace is faulty, please report it: threads whose states do not add up to their"
