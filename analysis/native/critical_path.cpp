@@ -246,7 +246,9 @@ void Walk::waiting(const ThreadRows& of, std::size_t state) {
       return;
     }
   }
-  emit(from_ns, cause_of_wait(s.state[state], kind, waker));
+  // What ended a wait for a lock is not known before it ends: it may be a timeout.
+  const bool is_open_lock = kind == kLockWait && !is_over;
+  emit(from_ns, cause_of_wait(s.state[state], is_open_lock ? uint8_t{kNoWait} : kind, waker));
 }
 
 Cause Walk::cause_of_wait(uint8_t state, uint8_t kind, int32_t waker) const {

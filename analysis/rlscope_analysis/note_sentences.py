@@ -117,7 +117,7 @@ def _pace(n: Named) -> str:
     words += f", p99 {n.p99_ns / 1e6:,.1f} ms"
     if n.steps_per_s is not None:
         words += f"; {n.steps_per_s:,.0f} environment steps/s"
-    return words + ("." if n.cpu_share is None else f"; it uses {n.cpu_share:.2f} CPUs.")
+    return words + ("." if n.cpu_share is None else f"; {n.who} uses {n.cpu_share:.2f} CPUs.")
 
 
 def _no_phase(n: Named) -> str:
@@ -132,7 +132,7 @@ def _losses_and_overhead(n: Named) -> str:
         if n.lost
         else "lost: nothing"
     )
-    if n.overhead_ns is None:
+    if n.overhead_ns is None or not n.cpu_ns:
         cost = "cost of recording: not measured"
     else:
         cost = f"recording cost {percent(n.overhead_ns, n.cpu_ns)} % of the CPU time"

@@ -78,7 +78,9 @@ def test_it_fits_on_a_screen(builder: TraceBuilder, workers: int) -> None:
         f"train.py   0.3 s   {workers + 1} processes on CPUs 0-1   GPU: not measured"
     )
     assert lines[2] == "Learner (pid 100) updates the model: 57 % of an iteration."
-    assert lines[3].startswith("3 iterations (updates) of 70.0 ms, p99 70.0 ms; it uses 0.71 CPUs.")
+    assert lines[3].startswith(
+        "3 iterations (updates) of 70.0 ms, p99 70.0 ms; learner uses 0.71 CPUs."
+    )
     assert lines[-1].startswith("lost: nothing; cost of recording: not measured.")
 
 

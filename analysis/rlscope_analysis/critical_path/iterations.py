@@ -80,9 +80,18 @@ FROM operation_coded AS o JOIN operation_path AS p ON p.path_id = o.path_id
 WHERE p.source = 'auto' AND p.name = 'backpropagation' AND o.thread_id = $1
 ORDER BY o.start_ns
 """
-# Of the process that ran longest, the thread that leads it, over all of its life.
+# Of the process that ran longest, the thread that leads it, over all of its life. A program that we
+# launched waits at a pipe until the recorder is there: that is not its own time.
 _WHOLE_SQL = """
-WITH ran AS (
+WITH released AS (
+  SELECT t.thread_id, min(w.end_ns) AS ts_ns
+  FROM thread AS t
+  JOIN process AS p ON p.process_id = t.process_id AND p.parent_process_id IS NULL
+  JOIN wait_coded AS w
+    ON w.thread_id = t.thread_id AND w.kind = 5 AND w.start_ns <= t.start_ns + 10000000
+  WHERE EXISTS (FROM meta WHERE key = 'mode' AND value = 'launch')
+  GROUP BY t.thread_id
+), ran AS (
   SELECT thread_id, sum(time_ns) FILTER (WHERE state = 0) AS time_ns
   FROM thread_overlap_coded GROUP BY thread_id
 ), busy AS (
@@ -91,11 +100,12 @@ WITH ran AS (
   GROUP BY t.process_id
   ORDER BY coalesce(sum(r.time_ns), 0) DESC, t.process_id LIMIT 1
 )
-SELECT t.thread_id, t.start_ns, t.end_ns
+SELECT t.thread_id, coalesce(r.ts_ns, t.start_ns), t.end_ns
 FROM _leading_thread AS l
 JOIN busy AS b ON b.process_id IS NOT DISTINCT FROM l.process_id
 JOIN thread AS t ON t.thread_id = l.thread_id
-WHERE t.end_ns > t.start_ns
+LEFT JOIN released AS r ON r.thread_id = t.thread_id
+WHERE t.end_ns > coalesce(r.ts_ns, t.start_ns)
 """
 
 

@@ -19,6 +19,7 @@ RELATIONS = ("limit_piece", "limit_time", "limit_share", "finding")
 # What rules may ask of a piece, beside where it is.
 _FACTS = (
     "cause", "wait", "layer", "phase", "is_lead", "has_workers", "simulates", "learns",
+    "lead_learns",
     "waiter_process_id", "cpu_had_by_own_process", "sampled_layer", "sampled_in_kernel",
     "is_launching", "queue_is_empty", "syncs_often", "is_collective",
 )  # fmt: skip

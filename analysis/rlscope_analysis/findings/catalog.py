@@ -66,7 +66,8 @@ CATALOG = (
     ),
     Limit(
         "gil_contention",
-        "cause = 'gil'",
+        # In a worker it is one thread of it that hands over what another one makes.
+        "cause = 'gil' AND is_lead",
         "waits for the GIL while another thread has it",
         "move the other thread's work into a process",
         _grouped("thread_id AS has_it, waiter_thread_id AS waits, operation", "cause = 'gil'"),
@@ -157,7 +158,7 @@ CATALOG = (
     Limit(
         "collective_wait",
         "is_collective OR (cause = 'network' AND phase = 'backpropagation')"
-        " OR (learns AND NOT is_lead)",
+        " OR (learns AND NOT is_lead AND lead_learns)",
         "waits for other ranks in a collective operation",
         "equal work for all ranks; overlap communication",
         _pieces("collective_wait"),
@@ -222,8 +223,17 @@ CATALOG = (
         proof="--view blocked",
     ),
     Limit(
+        "timer_or_device",
+        "cause = 'interrupt'",
+        "waits until a timer or a device wakes it: which is not known",
+        "see what is waited for: a poll with a timeout?",
+        _grouped("process_id, thread_id, operation", "cause = 'interrupt'"),
+        0.1,
+        proof="--view blocked",
+    ),
+    Limit(
         "other_wait",
-        "cause NOT IN ('running', 'not_measured')",
+        "cause NOT IN ('running', 'not_measured', 'gil')",
         "waits for something else",
     ),
     Limit(
@@ -309,8 +319,17 @@ CATALOG = (
         _BOUND,
     ),
     Limit(
+        "os_kernel",
+        "sampled_in_kernel AND phase IS NULL",
+        "has the OS kernel work for it: page faults, memory, system calls",
+        "reuse buffers; fewer and larger system calls",
+        _FUNCTIONS.format(code="os_kernel"),
+        0.1,
+        proof="--view functions",
+    ),
+    Limit(
         "python_overhead",
-        "sampled_layer = 'python' AND NOT sampled_in_kernel",
+        "sampled_layer = 'python'",
         "runs Python code that is in no phase",
         "vectorize it with numpy or torch",
         _FUNCTIONS.format(code="python_overhead"),

@@ -89,6 +89,7 @@ SELECT
   EXISTS (FROM worker) AS has_workers,
   c.process_id IN (SELECT process_id FROM simulating) AS simulates,
   c.process_id IN (SELECT process_id FROM learning) AS learns,
+  EXISTS (FROM learning WHERE process_id IN (SELECT process_id FROM lead)) AS lead_learns,
   w.process_id AS waiter_process_id,
   c.by_process_id = c.process_id AS cpu_had_by_own_process,
   g.thread_id IS NOT NULL AND c.start_ns < g.next_ns AND c.cause IN ('running', 'not_measured') AS is_launching,

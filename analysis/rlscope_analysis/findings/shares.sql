@@ -43,25 +43,51 @@ WITH span AS (
     process_id, time_ns,
     count(*) OVER () AS workers, sum(time_ns) OVER () AS all_ns, max(time_ns) OVER () AS most_ns
   FROM ran QUALIFY time_ns >= 0.01 * max(time_ns) OVER ()
+), ran_in AS (
+  SELECT i.iteration_id, c.process_id, sum(s.end_ns - s.start_ns) AS time_ns
+  FROM (
+    SELECT t.process_id, s.start_ns, s.end_ns
+    FROM thread_state_coded AS s JOIN thread AS t ON t.thread_id = s.thread_id
+    WHERE s.state = 0
+  ) AS s
+  JOIN crew AS c ON c.process_id = s.process_id AND c.workers > 1
+  ASOF JOIN (
+    FROM iteration WHERE iteration_id IN (SELECT iteration_id FROM _steady_iteration)
+  ) AS i ON i.start_ns <= s.start_ns
+  WHERE s.start_ns < i.end_ns
+  GROUP BY i.iteration_id, c.process_id
+), at_once AS (
+  -- Of what could be done beside the worker with most work, the part that was: 1 where all begin at once,
+  -- 0 where each waits for its turn.
+  SELECT
+    (sum(r.all_ns) - sum(h.time_ns)) / nullif(sum(r.all_ns) - sum(r.most_ns), 0) AS share
+  FROM (
+    SELECT iteration_id, sum(time_ns) AS all_ns, max(time_ns) AS most_ns FROM ran_in GROUP BY iteration_id
+  ) AS r
+  JOIN (
+    SELECT iteration_id, sum(time_ns) AS time_ns FROM held
+    WHERE code IN ('simulation_bound', 'worker_bound') GROUP BY iteration_id
+  ) AS h ON h.iteration_id = r.iteration_id
 ), split AS (
   -- Of the path in a worker: the part by which it has more work than the others have on average. Else, the
-  -- part that would be over if all worked all the time, as far as there are CPUs: where they hardly work
-  -- at once, each waits for its turn; else for the slowest of the moment.
+  -- part that would be over if all worked all the time, as far as there are CPUs: they wait for their
+  -- turn, or for the slowest of the moment.
   SELECT
     c.process_id,
     CASE
       WHEN o.straggled >= 0.25 THEN o.straggled
-      WHEN o.idled >= 0.25 AND c.all_ns > 1.25 * path.time_ns THEN o.idled
+      WHEN o.idled >= 0.25 AND coalesce(a.share, 1) >= 0.5 THEN o.idled
       ELSE 0
     END AS straggled,
     CASE
-      WHEN o.straggled < 0.25 AND o.idled >= 0.25 AND c.all_ns <= 1.25 * path.time_ns THEN o.idled
+      WHEN o.straggled < 0.25 AND o.idled >= 0.25 AND a.share < 0.5 THEN o.idled
       ELSE 0
     END AS idled
   FROM crew AS c
   CROSS JOIN (
     SELECT sum(time_ns) AS time_ns FROM waited_for WHERE process_id IN (SELECT process_id FROM crew)
   ) AS path
+  CROSS JOIN at_once AS a
   CROSS JOIN LATERAL (
     SELECT
       1 - (c.all_ns - c.time_ns) / (c.workers - 1) / nullif(c.time_ns, 0) AS straggled,

@@ -45,7 +45,9 @@ FROM iteration WHERE iteration_id IN (SELECT iteration_id FROM _steady_iteration
 """
 _LARGEST_SQL = "SELECT code, share FROM limit_share ORDER BY share DESC, place LIMIT 1"
 _OTHER_PROGRAM_SQL = """
-SELECT by_program FROM critical_path WHERE by_program IS NOT NULL
+SELECT by_program FROM critical_path
+WHERE by_program IS NOT NULL
+  AND iteration_id IN (SELECT iteration_id FROM _steady_iteration)
 GROUP BY by_program ORDER BY sum(duration_ns) DESC, by_program LIMIT 1
 """
 _MACHINE_SQL = """
@@ -169,7 +171,7 @@ def _tables(told: Overview) -> Iterable[Table]:
 def _phases(told: Overview, lead: dict[str, Any] | None) -> Table:
     who = lead["role"] if lead else "main"
     columns = (
-        Column("operation", label=f"where the {who}'s time went", most=40),
+        Column("operation", label=f"where the {who}'s time went", most=30),
         Column("time_ns", Unit.NS, label="time ms", scale=Scale.SHORT_MS),
         Column("share", Unit.SHARE, label="%"),
         Column("python_share", Unit.SHARE, label="Python"),
@@ -252,7 +254,8 @@ def _opening(told: Overview) -> Iterable[Note]:
     if not told.pace["iterations"]:
         return
     lead = next((row for row in told.processes if row["is_lead"]), None)
-    yield note("pace", **told.pace, cpu_share=lead["cpu_share"] if lead else None)
+    uses = {"who": lead["role"], "cpu_share": lead["cpu_share"]} if lead else {"cpu_share": None}
+    yield note("pace", **told.pace, **uses)
 
 
 def verdict(told: Overview) -> Note:

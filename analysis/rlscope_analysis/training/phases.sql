@@ -56,7 +56,7 @@ FROM added AS a
 LEFT JOIN sampled AS s ON s.operation = a.operation
 LEFT JOIN instance AS i ON i.operation = a.operation
 ORDER BY a.time_ns DESC, a.operation;
-COMMENT ON TABLE training_phase IS 'What the leading thread did in the iterations, by phase; of a program without phases by its own ranges';
+COMMENT ON TABLE training_phase IS 'What the leading thread did from the first iteration to the end of the last, by phase; of a program without phases by its own ranges';
 COMMENT ON COLUMN training_phase.operation IS 'The phase; else the innermost range; (outside): neither is open, (waiting): nor does it run';
 COMMENT ON COLUMN training_phase.time_ns IS 'For how long: they add up to the time from the first iteration to the last';
 COMMENT ON COLUMN training_phase.share IS 'The same as a part of that time';
