@@ -133,6 +133,16 @@ def records(trace: rlscope_analysis.Trace, query: str) -> list[dict[str, Any]]:
     return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
 
 
+def test_what_takes_little_is_no_verdict(builder: TraceBuilder) -> None:
+    """Ten in a hundred in a timer: told among what to try, but it does not limit the run."""
+    builder.thread(builder.process(pid=1), states=[run(90), sleep(10), woken(0, by=INTERRUPT)])
+    builder.wait(1, 90, 100, "sleep")
+    builder.operation(1, 0, 100, "update")
+    lines = shown(builder)
+    assert lines[2].startswith("No single cause stands out. The largest part (90 %)")
+    assert any(line.startswith("timer_sleep") for line in lines)
+
+
 def test_a_busy_process_without_a_phase_is_named(builder: TraceBuilder) -> None:
     training(builder, 1)
     builder.thread(

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # So much fits on a screen of 25 lines.
 _PHASES, _PROCESSES, _FINDINGS = 5, 4, 3
+# What takes less does not limit a run.
+_LEAST_VERDICT = 0.2
 # So many processes without a phase are named.
 _NAMED = 2
 # A process that used less than this of the CPU time needs no phase.
@@ -261,7 +263,7 @@ def _opening(told: Overview) -> Iterable[Note]:
 def verdict(told: Overview) -> Note:
     """Say in one sentence what limits the run."""
     names = {row["process_id"]: _role(row) for row in told.processes}
-    if told.findings:
+    if told.findings and told.findings[0]["share"] >= _LEAST_VERDICT:
         first = told.findings[0]
         who = names.get(first["where"]["process_id"])
         told_of = {name: first[name] for name in ("code", "share", "of")}
