@@ -25,6 +25,7 @@ _BLOCK = struct.Struct("<IHHIIQ")
 _CELLS_BLOCK, _OPEN_BLOCK = 2, 4
 _CELL_BYTES, _OPEN_BYTES, _STRING_HEAD = 64, 48, 16
 _RANGE, _MARK, _STRING, _OPEN = 2, 5, 6, 8
+_DOMAIN_AT, _OWN_DOMAIN = 32, b"rlscope"
 
 
 @dataclass(slots=True)
@@ -49,7 +50,14 @@ class Walked:
     file_bytes: int = 0
     shim_records: int = 0
     ranges: int = 0
-    marks: int = 0
+    marks_by_domain: Counter[int] = field(default_factory=Counter)
+    own_domain: int = 0
+    """What stands for the domain of the phases; 0: none was told of."""
+
+    @property
+    def marks(self) -> int:
+        """Marks of the program; those of the phases tell names and failures, and are no marks."""
+        return self.marks_by_domain.total() - self.marks_by_domain[self.own_domain or -1]
 
     @property
     def records(self) -> int:
@@ -140,7 +148,10 @@ def _read_cells(block: bytes, limit_ns: int, walked: Walked) -> None:
         # What was marked between the end of the trace and that of the recorder is in neither.
         if kind in (_RANGE, _OPEN, _MARK) and _start_of(block, position) < limit_ns:
             walked.ranges += kind != _MARK
-            walked.marks += kind == _MARK
+            domain = struct.unpack_from("<Q", block, position + _DOMAIN_AT)[0]
+            walked.marks_by_domain[domain] += kind == _MARK
+        if kind == _STRING and block[position + _STRING_HEAD :][:length] == _OWN_DOMAIN:
+            walked.own_domain = struct.unpack_from("<Q", block, position + 8)[0]
         text = _STRING_HEAD + length if kind == _STRING else 0
         position += max(-(-text // _CELL_BYTES), 1) * _CELL_BYTES
 

@@ -190,6 +190,6 @@ def test_the_summary_names_it(tmp_path: Path, launch: Launch) -> None:
     assert query(trace, "SELECT measured FROM capture WHERE kind = 'cpu_sample'") == [(True,)]
     done = rlscope("summarize", trace, "--all")
     assert done.returncode == 0
-    assert re.search(r"finding .* is spinning", done.stdout)
+    assert re.search(r"observed .* is spinning", done.stdout)
     # In the table of buckets too.
     assert re.search(r"process +operation .* spin .*%", done.stdout)

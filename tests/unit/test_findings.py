@@ -127,50 +127,61 @@ def test_samples_tell_what_runs_outside_of_phases(
     assert codes(builder) == {"learner_bound": 20, "serial_simulation": 20, expected: 60}
 
 
-def crew(builder: TraceBuilder, works: list[int], *, in_turn: bool) -> None:
+def crew(builder: TraceBuilder, works: list[int]) -> None:
     """One step: the learner asks workers that work for so long, and waits until all answered."""
     main = builder.process(pid=1)
     processes = [builder.process(pid=10 + at, parent=main) for at in range(len(works))]
-    starts = [sum(works[:at]) if in_turn else 0 for at in range(len(works))]
-    end = max(start + each for start, each in zip(starts, works, strict=True))
-    slowest = max(range(len(works)), key=lambda at: starts[at] + works[at]) + 2
-    if in_turn:
-        states = [run(10)]
-        for at, each in enumerate(works):
-            states += [sleep(each - 1), woken(1, by=at + 2)]
-        builder.thread(main, states=[*states, run(10)])
-    else:
-        builder.thread(main, states=[run(10), sleep(end - 1), woken(1, by=slowest), run(10)])
-    for at, (start, each) in enumerate(zip(starts, works, strict=True)):
-        thread = builder.thread(
-            processes[at],
-            states=[
-                sleep(10 + start - 1), woken(1, by=1), run(each - 1, cpu=at + 1),
-                sleep(end - start - each + 11),
-            ],
-        )  # fmt: skip
-        builder.operation(thread, 10 + start, 10 + start + each - 1, "simulation", source="auto")
-        builder.wait(1, 10 + start, 10 + start + each - 1, "pipe") if in_turn else None
-    if not in_turn:
-        builder.wait(1, 10, 10 + end - 1, "pipe")
+    end, slowest = max(works), works.index(max(works)) + 2
+    builder.thread(main, states=[run(10), sleep(end - 1), woken(1, by=slowest), run(10)])
+    for process, each in zip(processes, works, strict=True):
+        states = [sleep(9), woken(1, by=1), run(each - 1, cpu=1), sleep(end - each + 11)]
+        thread = builder.thread(process, states=states)
+        builder.operation(thread, 10, 10 + each - 1, "simulation", source="auto")
+    builder.wait(1, 10, 10 + end - 1, "pipe")
     builder.operation(1, 0, 20 + end, "update")
     builder.operation(1, 10, 10 + end, "simulation", source="auto")
 
 
+def turns(builder: TraceBuilder) -> None:
+    """One step: two workers work for 300 each, the second when the first has answered."""
+    main = builder.process(pid=1)
+    builder.thread(
+        main,
+        states=[
+            run(10), sleep(300), woken(1, by=2), run(9), sleep(300), woken(1, by=3), run(9),
+        ],
+    )  # fmt: skip
+    for number, start in enumerate((10, 320)):
+        states = [sleep(start - 5), woken(5, by=1), run(300, cpu=1), sleep(330 - start)]
+        thread = builder.thread(builder.process(pid=2 + number, parent=main), states=states)
+        builder.operation(thread, start, start + 300, "simulation", source="auto")
+        builder.wait(1, start, start + 300, "pipe")
+    builder.operation(1, 0, 630, "update")
+    builder.operation(1, 5, 625, "simulation", source="auto")
+
+
 def test_a_worker_with_more_work_than_the_others_is_a_straggler(builder: TraceBuilder) -> None:
     """It works for 301, the others for 101: 200 of its 300 would be over."""
-    crew(builder, [101, 301, 101], in_turn=False)
+    crew(builder, [101, 301, 101])
     told = codes(builder)
     assert told["straggler"] == 200
     assert told["simulation_bound"] == 100
 
 
 def test_equal_workers_are_no_stragglers(builder: TraceBuilder) -> None:
-    crew(builder, [301, 301, 301], in_turn=False)
+    crew(builder, [301, 301, 301])
     told = codes(builder)
     assert told["simulation_bound"] == 300
     assert "straggler" not in told
     assert "idle_workers" not in told
+
+
+def test_workers_that_take_turns_are_idle(builder: TraceBuilder) -> None:
+    """Each works for 300 while the other one waits: half of it would be over."""
+    turns(builder)
+    told = codes(builder)
+    assert told["idle_workers"] == pytest.approx(300, abs=2)
+    assert "straggler" not in told
 
 
 def stepping(
