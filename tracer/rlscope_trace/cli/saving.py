@@ -107,9 +107,15 @@ def _report_verdict(written: TraceReport) -> None:
     """Say what limits the program, where it has iterations and that takes no long time."""
     rows = written.rows
     if rows["operation_coded"] and rows["thread_state_coded"] <= _VERDICT_STATES:
-        with suppress(TraceError), open_trace(written.output) as trace:
-            messages.say(sentence_of(verdict(overview(trace))))
+        # The trace is saved: whoever does not want to wait for more may interrupt.
+        with suppress(TraceError, MemoryError, KeyboardInterrupt):
+            _say_verdict(written.output)
     messages.say(f"more: rlscope-trace summarize {shlex.quote(str(written.output))}")
+
+
+def _say_verdict(output: Path) -> None:
+    with open_trace(output) as trace:
+        messages.say(sentence_of(verdict(overview(trace))))
 
 
 def report_import(saved: TraceReport) -> None:
