@@ -24,7 +24,7 @@ from rlscope_analysis.window import window_of
 from rlscope_analysis.wording import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
     from rlscope_analysis.contents import Contents
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 DATABASE = "trace"
 """The name under which a file is attached: trace.main.thread is its own table."""
 _WORD_LENGTH = 40
+# Of traces that stand beside it: their names, and what ends those of their files.
+_NAME, _FILE = re.compile(r"[a-z][a-z0-9_]*"), "_file"
+_OWN_NAMES = frozenset({"main", "memory", "system", "temp", "trace", "whole"})
 _MENTIONED = re.compile(rf"\b({'|'.join(ON_DEMAND)})\b", re.IGNORECASE)
 
 
@@ -157,33 +160,62 @@ class Trace:
         self.close()
 
 
-def open_trace(
+def open_trace(  # noqa: PLR0913 - one parameter per option
     path: Path | str,
     *,
     start: str | None = None,
     end: str | None = None,
     derives: bool = True,
     progress: Callable[[int, int], None] | None = None,
+    beside: Mapping[str, Path] | None = None,
 ) -> Trace:
     """Open the trace database at `path`, read-only and with nothing else within its reach.
 
     start, end: only what lies between, in seconds since the start of the trace or with a unit
     ("1.5", "200ms"). derives=False: without the derived tables, if they would have to be worked
     out first; for those who only read raw ones. progress(done, total) is called while a trace that
-    does not hold its derived tables, or a part of one, is swept. Raises TraceError where the file
-    is absent, no trace, or not readable by this version, and where nothing lies between the times.
+    does not hold its derived tables, or a part of one, is swept. beside: other traces by names of
+    one's own, whole: `new.breakdown` is the view of the one called new. Raises TraceError where a
+    file is absent, no trace, or not readable by this version, where nothing lies between the times,
+    and where a name is none.
     """
     path = Path(path)
-    connection = connect({DATABASE: path})
+    others = named_files(beside or {})
+    connection = connect({DATABASE: path, **others})
     try:
         with damage_told(path):
             contents = read_contents(connection, DATABASE)
             version = checked_version(connection, DATABASE, path, contents)
             _show(connection, contents, start, end, derives=derives, progress=progress)
+        show_named(connection, others)
     except BaseException:
         connection.close()
         raise
     return Trace(path, connection, version)
+
+
+def named_files(paths: Mapping[str, Path | str]) -> dict[str, Path]:
+    """Return under which name each trace is attached. Raises TraceError where a name is none."""
+    for name in paths:
+        if not _NAME.fullmatch(name) or name in _OWN_NAMES:
+            raise TraceError(f"{name!r} is no name for a trace", hint="a word, for example base")
+    return {f"{name}{_FILE}": Path(path) for name, path in paths.items()}
+
+
+def show_named(connection: duckdb.DuckDBPyConnection, files: Mapping[str, Path]) -> None:
+    """Show each attached trace in a schema of its name. Raises TraceError where one is none."""
+    for database, path in files.items():
+        with damage_told(path):
+            contents = read_contents(connection, database)
+            checked_version(connection, database, path, contents)
+            name = database.removesuffix(_FILE)
+            connection.execute(f'CREATE SCHEMA "{name}"')
+            lacks = show(connection, database, contents.columns, name)
+        if derived := lacks.intersection(DERIVED_TABLES):
+            raise TraceError(
+                f"{path} lacks {min(derived)}, which is worked out when a trace is made",
+                hint="record it, import it, or recover its spool with this version",
+            )
 
 
 def _show(  # noqa: PLR0913 - what open_trace() was given

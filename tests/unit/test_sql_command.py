@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from rlscope_analysis.errors import TraceError
 from rlscope_trace.cli.sql import sql
+from rlscope_trace.errors import UsageError
 from trace_builder import TraceBuilder, run, sleep
 
 
@@ -186,3 +187,24 @@ def test_sql_errors_are_one_line_with_a_hint(path: Path) -> None:
 
 def test_two_statements_are_refused_and_neither_runs(path: Path) -> None:
     assert str(refusal(path, "SELECT 1; SELECT 2")) == "2 statements where one query is expected"
+
+
+def test_two_traces_are_asked_at_once(path: Path, tmp_path: Path) -> None:
+    other = TraceBuilder(tmp_path / "other.duckdb")
+    other.thread(other.process(pid=1), tid=99, states=[run(7), sleep(3)])
+    query = "SELECT tid, end_ns FROM old.thread WHERE tid NOT IN (SELECT tid FROM thread)"
+    told = ask(path, query, "--with", f"old={other.write()}", "--format", "json")
+    assert json.loads(told.stdout) == [{"tid": 99, "end_ns": 10}]
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("old", "names no trace"), ("old=", "names no trace"), ("main=X", "is no name"),
+        ("trace=X", "is no name"), ("a b=X", "is no name"), ("old=absent.duckdb", "absent.duckdb"),
+    ],
+)  # fmt: skip
+def test_what_is_no_other_trace(path: Path, option: str, words: str) -> None:
+    error = ask(path, "SELECT 1", "--with", option).exception
+    assert isinstance(error, (TraceError, UsageError))
+    assert words in str(error)

@@ -17,6 +17,7 @@ from rlscope_analysis.trace import Trace, open_trace
 from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.cli.reading import write_nothing_but
 from rlscope_trace.cli.sql_shell import SqlShell, dot_command, history_file
+from rlscope_trace.errors import UsageError
 
 _TABLE_ROWS = 1000
 
@@ -39,6 +40,15 @@ def sql(
             show_default=False,
         ),
     ] = None,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="NAME=TRACE",
+            help="Another trace, whose tables and views are NAME.thread and so on; more than once.",
+            show_default=False,
+        ),
+    ] = None,
     output_format: Annotated[
         ResultFormat, typer.Option("--format", help="Print a table, a JSON array, or CSV.")
     ] = ResultFormat.TABLE,
@@ -49,7 +59,8 @@ def sql(
     """Ask a trace anything in SQL (DuckDB's); the trace is only read, never changed."""
     is_shell = query is None and sys.stdin.isatty()
     write_nothing_but(*([history] if is_shell and (history := history_file()) else []))
-    with damage_told(trace, asks_our_own=False), open_trace(trace) as opened:
+    others = dict(map(_named, beside or []))
+    with damage_told(trace, asks_our_own=False), open_trace(trace, beside=others) as opened:
 
         def chunks(query: str) -> Iterator[str]:
             return answer(opened, query, output_format, limit=None if every else _TABLE_ROWS)
@@ -60,6 +71,13 @@ def sql(
             SqlShell(trace=opened, answer=chunks).run()
         else:
             write_stdout(chunks(sys.stdin.read() if query is None else query), is_data=is_data)
+
+
+def _named(option: str) -> tuple[str, Path]:
+    name, mark, path = option.partition("=")
+    if not mark or not path:
+        raise UsageError(f"--with {option} names no trace", hint="--with NAME=TRACE")
+    return name, Path(path)
 
 
 def answer(
