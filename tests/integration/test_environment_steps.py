@@ -26,8 +26,11 @@ STEPPERS = (
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("single",), ("sync",), ("async",), ("split",), ("dummy", "--envs=16"), ("subproc",),
-        ("subproc", "--envs=1"),
+        ("single",), ("async",), ("dummy", "--envs=16"), ("subproc",),
+        *(
+            pytest.param(other, marks=pytest.mark.matrix)
+            for other in (("sync",), ("split",), ("subproc", "--envs=1"))
+        ),
     ],
     ids=" ".join,
 )  # fmt: skip

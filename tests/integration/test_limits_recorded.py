@@ -23,7 +23,7 @@ CODES = {
     "inference": "inference_bound",
     "worker_simulation": "simulation_bound",
 }
-ALWAYS = ("simulation", "gil_contention", "message_overhead", "straggler", "start_up")
+ALWAYS = ("simulation", "gil_contention", "message_overhead", "straggler")
 PLANTED = [
     *ALWAYS,
     *(
@@ -31,7 +31,7 @@ PLANTED = [
         for name in (
             "backpropagation", "inference", "timer_sleep", "cpu_contention", "worker_simulation",
             "python_overhead", "network_wait", "lock_contention", "blocking_io", "idle_workers",
-            "worker_bound", "data_bound", "worker_start_up",
+            "worker_bound", "data_bound", "worker_start_up", "start_up",
         )
     ),
 ]  # fmt: skip
