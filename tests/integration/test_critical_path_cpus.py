@@ -114,6 +114,8 @@ def half_cpu() -> Iterator[HalfCpu]:
     cgroup.folder.rmdir()
 
 
+# Compares shares of two clocks: only where nobody else has work for the machine.
+@pytest.mark.matrix
 def test_a_cgroup_with_half_a_cpu(tmp_path: Path, cpu: int, half_cpu: HalfCpu) -> None:
     enter = f'echo $$ > {half_cpu.folder}/cgroup.procs && exec taskset -c {cpu} "$@"'
     found = Recorded(tmp_path, "alone", CPU_MS, before=["sh", "-c", enter, "sh"])
