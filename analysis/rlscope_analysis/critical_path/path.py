@@ -72,7 +72,7 @@ WHERE iteration.iteration_id = s.iteration_id
 """
 _RELATIONS = (
     ("VIEW", "critical_path"), ("TABLE", "critical_path_coded"), ("VIEW", "_steady_iteration"),
-    ("TABLE", "iteration"),
+    ("VIEW", "_phase"), ("TABLE", "iteration"),
 )  # fmt: skip
 # Causes outside the life of a thread: unknown, before_trace.
 _OUTSIDE = (0, 19)

@@ -25,6 +25,24 @@ COMMENT ON VIEW _steady_iteration IS 'Private: may change without notice. The it
 COMMENT ON COLUMN _steady_iteration.iteration_id IS 'The iteration';
 COMMENT ON COLUMN _steady_iteration.time_ns IS 'How long it took';
 
+CREATE OR REPLACE VIEW _phase AS
+WITH RECURSIVE inside AS (
+  SELECT path_id, parent_path_id, name, NULL::VARCHAR AS around FROM operation_path WHERE parent_path_id IS NULL
+  UNION ALL
+  SELECT
+    p.path_id, p.parent_path_id, p.name,
+    CASE WHEN i.name IN ('simulation', 'inference', 'backpropagation', 'data') THEN i.name ELSE i.around END
+  FROM operation_path AS p JOIN inside AS i ON i.path_id = p.parent_path_id
+)
+SELECT
+  path_id, name,
+  CASE WHEN name IN ('simulation', 'inference', 'backpropagation', 'data') THEN name ELSE around END AS phase
+FROM inside;
+COMMENT ON VIEW _phase IS 'Private: may change without notice. The innermost phase that each stack of operations is in';
+COMMENT ON COLUMN _phase.path_id IS 'The stack of operations: operation_path';
+COMMENT ON COLUMN _phase.name IS 'Its innermost operation';
+COMMENT ON COLUMN _phase.phase IS 'The phase; NULL: it is in none';
+
 CREATE OR REPLACE TABLE critical_path_coded (
   iteration_id INTEGER, start_ns BIGINT, end_ns BIGINT,
   thread_id INTEGER, device_id INTEGER, stream_id BIGINT,

@@ -1,18 +1,7 @@
 -- What the rules of the catalogue may ask of a piece of the critical path. Where a trace has no samples, or
 -- no GPU, the joins for them are left out: sorting millions of pieces for nothing takes seconds.
 CREATE VIEW _limit_fact AS
-WITH RECURSIVE phase AS (
-  -- The innermost phase that each stack of operations is in.
-  SELECT
-    path_id,
-    CASE WHEN name IN ('simulation', 'inference', 'backpropagation', 'data') THEN name END AS phase
-  FROM operation_path WHERE parent_path_id IS NULL
-  UNION ALL
-  SELECT
-    p.path_id,
-    CASE WHEN p.name IN ('simulation', 'inference', 'backpropagation', 'data') THEN p.name ELSE a.phase END
-  FROM operation_path AS p JOIN phase AS a ON a.path_id = p.parent_path_id
-), lead AS (
+WITH lead AS (
   SELECT DISTINCT process_id, thread_id FROM iteration
 ), acting AS (
   SELECT t.process_id, o.thread_id, o.start_ns, o.end_ns
@@ -35,12 +24,10 @@ WITH RECURSIVE phase AS (
   ASOF JOIN acting AS a ON a.thread_id = c.waiter_thread_id AND a.start_ns <= c.start_ns
   WHERE c.start_ns < a.end_ns AND c.process_id NOT IN (SELECT process_id FROM lead)
     AND c.waiter_thread_id IN (SELECT thread_id FROM lead)
-), change AS (
-  SELECT thread_id, ts_ns, path_id FROM _operation_change
 ), sample AS (
   SELECT s.thread_id, s.ts_ns, s.layer, s.in_kernel, coalesce(o.path_id, 0) AS path_id
   FROM (SELECT thread_id, ts_ns, layer, in_kernel FROM cpu_sample) AS s
-  ASOF LEFT JOIN change AS o ON o.thread_id = s.thread_id AND o.ts_ns <= s.ts_ns
+  ASOF LEFT JOIN _operation_change AS o ON o.thread_id = s.thread_id AND o.ts_ns <= s.ts_ns
 ), arrived AS (
   -- Had its GPU finished all that the process had asked for when it was asked for this?
   SELECT
@@ -97,7 +84,7 @@ SELECT
   coalesce(h.syncs_often, false) AS syncs_often,
   n.device_id IS NOT NULL AND c.start_ns < n.end_ns AND c.cause = 'gpu' AS is_collective
 FROM sampled AS c
-LEFT JOIN phase AS p ON p.path_id = c.path_id
+LEFT JOIN _phase AS p ON p.path_id = c.path_id
 LEFT JOIN thread AS w ON w.thread_id = c.waiter_thread_id
 LEFT JOIN habit AS h ON h.process_id = c.process_id
 {if_gpu} LEFT JOIN launch_gap AS g ON g.thread_id = c.thread_id AND {if_gpu_on_launch}

@@ -125,11 +125,8 @@ CREATE VIEW _listed_limit AS SELECT * FROM (VALUES {limits}) AS l (code, place, 
 COMMENT ON VIEW _listed_limit IS 'Private: may change without notice. The catalogue of limits';
 
 CREATE VIEW limit_share AS
-WITH steady AS (
-  SELECT i.iteration_id, i.end_ns - i.start_ns AS time_ns
-  FROM iteration AS i JOIN _steady_iteration AS s ON s.iteration_id = i.iteration_id
-), whole AS (
-  SELECT sum(time_ns) AS time_ns, count(*) AS iterations FROM steady
+WITH whole AS (
+  SELECT sum(time_ns) AS time_ns, count(*) AS iterations FROM _steady_iteration
 ), held AS (
   SELECT iteration_id, code, sum(time_ns) AS time_ns FROM limit_time GROUP BY ALL
 ), mostly AS (
@@ -151,7 +148,7 @@ WITH steady AS (
   SELECT
     t.code, sqrt(sum(pow(coalesce(h.time_ns, 0) - t.time_ns / w.time_ns * s.time_ns, 2))
       * w.iterations / nullif(w.iterations - 1, 0)) / w.time_ns AS error
-  FROM total AS t CROSS JOIN whole AS w CROSS JOIN steady AS s
+  FROM total AS t CROSS JOIN whole AS w CROSS JOIN _steady_iteration AS s
   LEFT JOIN held AS h ON h.code = t.code AND h.iteration_id = s.iteration_id
   GROUP BY t.code, w.iterations, w.time_ns
 )

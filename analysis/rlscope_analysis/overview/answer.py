@@ -160,9 +160,8 @@ def _facts(told: Overview) -> dict[str, Any]:
 
 
 def _tables(told: Overview) -> Iterable[Table]:
-    lead = next((row for row in told.processes if row["is_lead"]), None)
     if told.phases:
-        yield _phases(told, lead)
+        yield _phases(told)
     others = [row for row in told.processes if not row["is_lead"]]
     if others:
         yield _processes(told, others)
@@ -170,8 +169,8 @@ def _tables(told: Overview) -> Iterable[Table]:
         yield _findings(told)
 
 
-def _phases(told: Overview, lead: dict[str, Any] | None) -> Table:
-    who = lead["role"] if lead else "main"
+def _phases(told: Overview) -> Table:
+    who = told.lead["role"] if told.lead else "main"
     columns = (
         Column("operation", label=f"where the {who}'s time went", most=30),
         Column("time_ns", Unit.NS, label="time ms", scale=Scale.SHORT_MS),
@@ -255,7 +254,7 @@ def _opening(told: Overview) -> Iterable[Note]:
     yield verdict(told)
     if not told.pace["iterations"]:
         return
-    lead = next((row for row in told.processes if row["is_lead"]), None)
+    lead = told.lead
     uses = {"who": lead["role"], "cpu_share": lead["cpu_share"]} if lead else {"cpu_share": None}
     yield note("pace", **told.pace, **uses)
 

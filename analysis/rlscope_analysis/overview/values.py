@@ -40,3 +40,8 @@ class Overview:
     """Rows of training_process."""
     reason: str | None = None
     """Why there is no critical path; None: there is."""
+
+    @property
+    def lead(self) -> dict[str, Any] | None:
+        """The process that iterates; None: not known."""
+        return next((row for row in self.processes if row["is_lead"]), None)

@@ -1,17 +1,8 @@
 -- What the leading thread did in the iterations, by phase: every instant of them once.
 CREATE TABLE training_phase AS
-WITH RECURSIVE named AS (
-  -- The innermost phase that a stack of operations is in; else its innermost operation.
-  SELECT
-    path_id, name, name IN ('simulation', 'inference', 'backpropagation', 'data') AS is_phase
-  FROM operation_path WHERE parent_path_id IS NULL
-  UNION ALL
-  SELECT
-    p.path_id,
-    CASE WHEN n.is_phase AND p.name NOT IN ('simulation', 'inference', 'backpropagation', 'data', '(lost)')
-      THEN n.name ELSE p.name END,
-    n.is_phase OR p.name IN ('simulation', 'inference', 'backpropagation', 'data')
-  FROM operation_path AS p JOIN named AS n ON n.path_id = p.parent_path_id
+WITH named AS (
+  -- Of a program without phases its own ranges.
+  SELECT path_id, CASE WHEN name = '(lost)' THEN name ELSE coalesce(phase, name) END AS name FROM _phase
 ), span AS (
   SELECT any_value(thread_id) AS thread_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns
   FROM iteration
