@@ -12,6 +12,7 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[2]
 TRACER = REPOSITORY / "tracer" / "rlscope_trace"
 ANALYSIS = REPOSITORY / "analysis" / "rlscope_analysis"
+PACKAGES = (TRACER, ANALYSIS, REPOSITORY / "cupti/python/rlscope_phases")
 
 # The rooms of the tracer, earliest first: a room may import those that stand before it. `_capture`
 # and `_ingest` are native modules. A new room needs a place here.
@@ -286,6 +287,35 @@ def test_no_rooms_of_c_code_use_each_other() -> None:
         graphlib.TopologicalSorter(used_rooms()).prepare()
     except graphlib.CycleError as error:
         pytest.fail(f"a circle: {' -> '.join(error.args[1])}")
+
+
+def used_files(package: Path) -> dict[str, set[str]]:
+    """Return which modules of a package each of them imports, also inside functions."""
+    modules = {
+        ".".join((package.name, *path.relative_to(package).with_suffix("").parts)): path
+        for path in python_files(package)
+        if path.suffix == ".py"
+    }
+    names = {name.removesuffix(".__init__"): name for name in modules}
+    used: dict[str, set[str]] = {}
+    for name, path in modules.items():
+        imported = {
+            names.get(module) or names.get(module.rpartition(".")[0])
+            for module in imported_modules(path)
+        }
+        used[name] = {other for other in imported if other is not None} - {name}
+    return used
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+def test_no_python_files_import_each_other(package: Path) -> None:
+    used = {
+        name: others - {f"{package.name}.__init__"} for name, others in used_files(package).items()
+    }
+    try:
+        graphlib.TopologicalSorter(used).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(f"a circle: {' <- '.join(error.args[1])}")
 
 
 def ignored_at_top() -> list[str]:

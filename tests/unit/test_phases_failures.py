@@ -81,10 +81,10 @@ assert env.reset() == 1 and env.reset() == 1
 
 
 HOOKED = """
-from rlscope_phases import core
+from rlscope_phases import core, listener
 import rlscope_phases
 rlscope_phases.status = "waiting"
-assert core.is_on(), rlscope_phases.status
+assert listener.is_on(), rlscope_phases.status
 class Env:
     def step(self): pass
 Env.step = core.native.Hook(Env.step, core.STEP)
@@ -175,7 +175,7 @@ torch.autograd.backward = lambda: None
 CHANGE
 import rlscope_phases.finder
 rlscope_phases.finder.adapt("torch", torch)
-from rlscope_phases import core
+from rlscope_phases import core, listener
 assert (type(Module.__call__) is core.native.Hook) == IS_WATCHED
 """
 

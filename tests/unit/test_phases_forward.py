@@ -6,10 +6,10 @@ import phases_harness
 from phases_harness import Harness, Recording
 
 START = """
-from rlscope_phases import core
+from rlscope_phases import core, listener
 import rlscope_phases
 rlscope_phases.status = "waiting"
-assert core.is_on(), rlscope_phases.status
+assert listener.is_on(), rlscope_phases.status
 native = core.native
 class Env:
     def step(self): pass

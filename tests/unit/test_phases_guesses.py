@@ -9,10 +9,10 @@ from phases_harness import Harness, Recording
 
 START = """
 import time
-from rlscope_phases import core, guesses
+from rlscope_phases import core, guesses, listener
 import rlscope_phases
 rlscope_phases.status = "waiting"
-assert core.is_on(), rlscope_phases.status
+assert listener.is_on(), rlscope_phases.status
 native = core.native
 """
 ENVIRONMENT = """

@@ -8,12 +8,12 @@ import json
 import sys
 
 import rlscope_phases
-from rlscope_phases import core, failures, finder
+from rlscope_phases import failures, finder, listener
 
 
 def main():
     """Print what was found as JSON: the status, modules by name, failures by text."""
-    is_on = core.is_on()
+    is_on = listener.is_on()
     modules = {name: _import(name) for name in finder.ADAPTERS} if is_on else {}
     found = {
         "status": rlscope_phases.status,

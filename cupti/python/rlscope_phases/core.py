@@ -2,7 +2,6 @@
 
 import sys
 
-import rlscope_phases
 from rlscope_phases import failures
 
 # As in thread_phase.h, hook.h and steps.h.
@@ -12,39 +11,10 @@ STEP, RESET, FINISH, SCOPE, SAMPLE, LEARN, FORWARD, CLOSE = range(8)
 NO_STEP, ONE_STEP, AS_RESULT, AS_ACTION, AS_BATCH_SIZE, UNKNOWN_STEPS = range(6)
 
 Function = type(lambda: None)
+# The native half, once a tool listens: listener.py.
 native = None
 # The program ran before us: its environments were reset, and may never be again.
 is_late = False
-
-
-def is_on():
-    """Load the native half, once; return whether a tool listens."""
-    global native
-    if rlscope_phases.status == "waiting":
-        try:
-            rlscope_phases.status = _load()
-        except Exception as error:
-            rlscope_phases.status = "phases cannot be started: " + repr(error)
-    return rlscope_phases.status == "on"
-
-
-def _load():
-    """Return "on", or why there are no phases."""
-    global native
-    try:
-        from rlscope_phases import _nvtx
-    except ImportError as error:
-        return "the native module cannot be loaded: " + str(error)
-    if not _nvtx.start():
-        return "no NVTX tool is injected (NVTX_INJECTION64_PATH)"
-    native = _nvtx
-    failures.tell = _nvtx.mark
-    from rlscope_phases import environments
-
-    bound_method = type(environments.Probe().method)
-    _nvtx.connect(bound_method, environments.adopt, environments.adopted, failures.note)
-    end_first()
-    return "on"
 
 
 def end_first():

@@ -36,9 +36,6 @@ def adopt(environment):
     adopted.add(cls)
     core.end_first()
     settle_default_gap()
-    from rlscope_phases import guesses
-
-    core.failures.attempt(guesses.OWN, guesses.look)
     _hook_steps(cls)
 
 
@@ -57,7 +54,7 @@ def _hook_steps(cls):
 
 
 def _counter(cls):
-    """Return what tells of the name of a method how many steps its calls are."""
+    """Return a function from the name of a method to how many steps its calls are."""
     way = next((way for base, way in counted_otherwise if issubclass(cls, base)), None)
     return lambda name: COUNTED.get(name, core.NO_STEP) and (way or COUNTED[name])
 
@@ -75,12 +72,12 @@ def note_model():
 
 
 def settle_default_gap():
-    """Take what lies between two steps for acting where nothing else would tell of a model."""
+    """Take what lies between two steps for acting where nothing else would show a model."""
     process = sys.modules.get("multiprocessing.process")
     is_worker = process is not None and process.parent_process() is not None
     forward = sys.modules.get("rlscope_phases.torch_hooks")
-    is_told = is_worker or (forward is not None and forward.has_seen_forward())
-    acts = has_unwatched_model and not is_told
+    is_known = is_worker or (forward is not None and forward.has_seen_forward())
+    acts = has_unwatched_model and not is_known
     core.native.default_gap(core.INFERENCE if acts else core.NONE)
 
 

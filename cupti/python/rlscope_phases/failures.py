@@ -1,4 +1,4 @@
-"""What went wrong in an adapter: counted, and told to the recorder, never to the program.
+"""What went wrong in an adapter: counted, and reported to the recorder, never to the program.
 
 A failure is a mark in the domain of the phases: its text holds the adapter, the type of the
 exception and the first line of its message. The recorder counts equal marks.
@@ -6,24 +6,24 @@ exception and the first line of its message. The recorder counts equal marks.
 
 # As in tracer/rlscope_trace/ingest/store/phase_failures.py.
 PREFIX = "adapter failed"
-# Different ones in a process. What comes after them is told as one.
+# Different ones in a process. What comes after them is reported as one.
 MAX_KINDS = 32
 OTHERS = (PREFIX, "others", "", "")
 MAX_TEXT = 160
 # Text of the mark -> how often.
 counts = {}
 # What makes a mark, once a tool listens.
-tell = None
+report = None
 
 
 def note(adapter, error):
-    """Count a failure, and tell of it."""
+    """Count a failure, and report it."""
     text = "\t".join((PREFIX, *map(plain, (adapter, type(error).__name__, _first_line(error)))))
     if text not in counts and len(counts) >= MAX_KINDS:
         text = "\t".join(OTHERS)
     counts[text] = counts.get(text, 0) + 1
-    if tell is not None:
-        tell(text)
+    if report is not None:
+        report(text)
 
 
 def attempt(adapter, function, *arguments):

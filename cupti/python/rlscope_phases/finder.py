@@ -29,7 +29,7 @@ ADAPTERS = {
     "stable_baselines3.common.base_class": "stable_baselines:adapt",
     "stable_baselines3.common.buffers": "buffers:adapt_sb3",
 }
-# The same of modules that have names to tell. They need no tool before there is one.
+# The same of modules whose names are reported. They need no tool before there is one.
 NAMES = {
     "threading": "names:adapt_threading",
     "multiprocessing.process": "names:adapt_process",
@@ -37,38 +37,40 @@ NAMES = {
 
 
 def adapt(name, module):
-    """Run the adapter of a module; what it cannot do in this version of the library is told."""
-    core = _core()
-    if core is None:
+    """Run the adapter of a module; what it cannot do in this version of the library is reported."""
+    listener = _listener()
+    if listener is None:
         return
+    core = listener.core
     if name in NAMES:
         core.failures.attempt(name, core.run, NAMES[name], module)
-    elif core.is_on():
+    elif listener.is_on():
         core.failures.attempt(name, core.run, ADAPTERS[name], module)
 
 
-def _core():
-    """Return what all adapters share; None: this installation is damaged."""
+def _listener():
+    """Return what loads the native half; None: this installation is damaged."""
     try:
-        from rlscope_phases import core
+        from rlscope_phases import listener
     except Exception as error:
         rlscope_phases.status = "phases cannot be loaded: " + repr(error)
         return None
-    return core
+    return listener
 
 
 def _cannot_follow(name, loader):
-    core = _core()
-    if core is not None and core.is_on():
-        core.failures.note(name, TypeError(type(loader).__name__ + " runs modules in its own way"))
+    listener = _listener()
+    if listener is not None and listener.is_on():
+        error = TypeError(type(loader).__name__ + " runs modules in its own way")
+        listener.failures.note(name, error)
 
 
 def adapt_imported():
     """Run the adapters of all modules that are imported already, environments' steps included."""
-    core = _core()
-    if core is None:
+    listener = _listener()
+    if listener is None:
         return
-    core.is_late = True
+    listener.core.is_late = True
     for name in ADAPTERS:
         module = sys.modules.get(name)
         if module is not None:
@@ -123,7 +125,7 @@ class Finder:
 
 
 def insert():
-    """Watch imports; what has names to tell may have been imported by others that come first."""
+    """Watch imports; modules whose names are reported may have been imported already."""
     sys.meta_path.insert(0, Finder())
     for name in NAMES:
         module = sys.modules.get(name)

@@ -18,7 +18,7 @@ def adapt_keras(module):
 
 
 def _notice_first(cls, name):
-    """Have the first call of a method tell that there is a model; the others are as they were."""
+    """Have the first call of a method show that there is a model; the others are as they were."""
     function = getattr(cls, name)
 
     def first(*args, **kwargs):

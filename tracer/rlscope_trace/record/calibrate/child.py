@@ -193,7 +193,7 @@ def _hooked(folder: str) -> Callable[[], None]:
     phases = importlib.import_module("rlscope_phases")
     core = importlib.import_module("rlscope_phases.core")
     phases.start()
-    if not core.is_on():
+    if not importlib.import_module("rlscope_phases.listener").is_on():
         raise RuntimeError(phases.status)
     hook: Callable[[], None] = core.native.Hook(_nothing, core.STEP)
     return hook

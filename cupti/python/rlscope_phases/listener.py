@@ -1,0 +1,36 @@
+"""Loads the native half once an NVTX tool listens, and connects it with the adapters."""
+
+import rlscope_phases
+from rlscope_phases import core, environments, failures, guesses
+
+
+def is_on():
+    """Load the native half, once; return whether a tool listens."""
+    if rlscope_phases.status == "waiting":
+        try:
+            rlscope_phases.status = _load()
+        except Exception as error:
+            rlscope_phases.status = "phases cannot be started: " + repr(error)
+    return rlscope_phases.status == "on"
+
+
+def _load():
+    """Return "on", or why there are no phases."""
+    try:
+        from rlscope_phases import _nvtx
+    except ImportError as error:
+        return "the native module cannot be loaded: " + str(error)
+    if not _nvtx.start():
+        return "no NVTX tool is injected (NVTX_INJECTION64_PATH)"
+    core.native = _nvtx
+    failures.report = _nvtx.mark
+    bound_method = type(environments.Probe().method)
+    _nvtx.connect(bound_method, _adopt, environments.adopted, failures.note)
+    core.end_first()
+    return "on"
+
+
+def _adopt(environment):
+    """Hook the type of an environment that the program calls itself, and look for more."""
+    environments.adopt(environment)
+    failures.attempt(guesses.OWN, guesses.look)
