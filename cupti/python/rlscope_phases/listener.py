@@ -31,6 +31,6 @@ def _load():
 
 
 def _adopt(environment):
-    """Hook the type of an environment that the program calls itself, and look for more."""
+    """Put hooks on the type of an environment that the program calls itself, and look for more."""
     environments.adopt(environment)
     failures.attempt(guesses.OWN, guesses.look)

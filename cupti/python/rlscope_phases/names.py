@@ -1,8 +1,8 @@
-"""What Python calls its threads and multiprocessing its processes, reported by those who start them.
+"""The names that Python gives threads and multiprocessing gives processes.
 
 A name is a mark in the domain of the phases: what it is of, its id, the name. Whoever starts
-another reports it, once that runs: the one that is started would need a ring for it, and a process would
-need the shim. Nothing is reported where nothing is started.
+another reports it, once that runs: the one that is started would need a ring for it, and a
+process would need the shim. Nothing is reported where nothing is started.
 """
 
 from rlscope_phases import core, listener
