@@ -44,7 +44,7 @@ enum rls_record_kind {
 	RLS_REC_EXIT = 6,	 /* a thread called exit */
 	RLS_REC_CLOCK = 7,	 /* one instant on three clocks (written by the collector) */
 	RLS_REC_CALL = 8,	 /* one call of a probed function, from entry to return */
-	RLS_REC_GIL_RELEASE = 9, /* one stretch in which a thread had given the GIL away */
+	RLS_REC_GIL_RELEASE = 9, /* one interval in which a thread had given the GIL away */
 	RLS_REC_SAMPLE = 10, /* where a running thread was at a tick (written by the collector) */
 	RLS_REC_STACK = 11,  /* the Python functions of a sample (written by the collector) */
 	RLS_REC_OTHER_RUN =

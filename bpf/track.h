@@ -14,7 +14,7 @@
 struct rls_track {
 	/*
 	 * What every event touches: with the map pointer that the OS kernel puts before a task
-	 * storage value, exactly one cache line, which is cold after each stretch of Python.
+	 * storage value, exactly one cache line, which is cold after each interval of Python.
 	 */
 	rls_u32 thread_id; /* 0: seeded, not entered yet */
 	rls_u8 off_state;  /* what it did when it last left the CPU: enum rls_off_state */

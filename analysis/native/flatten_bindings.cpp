@@ -1,4 +1,4 @@
-// Nested operations as stretches that each have one owner, as Python sees it.
+// Nested operations as intervals that each have one owner, as Python sees it.
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
@@ -17,7 +17,7 @@ py::array_t<Value> ArrayOf(const std::vector<Value>& values) {
   return py::array_t<Value>(static_cast<py::ssize_t>(values.size()), values.data());
 }
 
-// (code, start, end) of the operations of one thread in, of the stretches they own out: in order
+// (code, start, end) of the operations of one thread in, of the intervals they own out: in order
 // and without overlap, the operation opened last that is still open owning each.
 py::tuple Flatten(const Codes& code, const Times& start, const Times& end) {
   if (code.ndim() != 1 || code.size() != start.size() || code.size() != end.size()) {

@@ -44,22 +44,22 @@ void SegmentWriter::finish(std::string error) {
   channel_->finish(std::move(error));
 }
 
-void SegmentSelection::add(int32_t thread_id, Stretch stretch) {
-  std::vector<Stretch>& of_thread = stretches_[thread_id];
-  const bool is_after = of_thread.empty() || of_thread.back().end_ns <= stretch.start_ns;
-  if (!is_after || stretch.end_ns < stretch.start_ns) {
-    throw std::invalid_argument("stretches of a thread overlap, or are not in order");
+void SegmentSelection::add(int32_t thread_id, Interval interval) {
+  std::vector<Interval>& of_thread = intervals_[thread_id];
+  const bool is_after = of_thread.empty() || of_thread.back().end_ns <= interval.start_ns;
+  if (!is_after || interval.end_ns < interval.start_ns) {
+    throw std::invalid_argument("intervals of a thread overlap, or are not in order");
   }
-  of_thread.push_back(stretch);
+  of_thread.push_back(interval);
 }
 
-std::pair<const SegmentSelection::Stretch*, const SegmentSelection::Stretch*>
+std::pair<const SegmentSelection::Interval*, const SegmentSelection::Interval*>
 SegmentSelection::after(int32_t thread_id, int64_t ns) const {
-  const auto found = stretches_.find(thread_id);
-  if (found == stretches_.end()) return {nullptr, nullptr};
-  const Stretch* const end = found->second.data() + found->second.size();
+  const auto found = intervals_.find(thread_id);
+  if (found == intervals_.end()) return {nullptr, nullptr};
+  const Interval* const end = found->second.data() + found->second.size();
   return {std::partition_point(found->second.data(), end,
-                               [ns](const Stretch& of) { return of.end_ns <= ns; }),
+                               [ns](const Interval& of) { return of.end_ns <= ns; }),
           end};
 }
 

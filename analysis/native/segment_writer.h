@@ -64,22 +64,22 @@ class SegmentChannel {
   std::string error_;
 };
 
-// Which stretches of time of which threads are wanted: segments are cut at their ends, and all else
+// Which intervals of which threads are wanted: segments are cut at their ends, and all else
 // is left out. Those of one thread are in order and do not overlap.
 class SegmentSelection {
  public:
-  struct Stretch {
+  struct Interval {
     int64_t start_ns;
     int64_t end_ns;
   };
 
   // Throws std::invalid_argument where they are not in order.
-  void add(int32_t thread_id, Stretch stretch);
+  void add(int32_t thread_id, Interval interval);
   // Of a thread, those that end after an instant; empty: none.
-  std::pair<const Stretch*, const Stretch*> after(int32_t thread_id, int64_t ns) const;
+  std::pair<const Interval*, const Interval*> after(int32_t thread_id, int64_t ns) const;
 
  private:
-  std::unordered_map<int32_t, std::vector<Stretch>> stretches_;
+  std::unordered_map<int32_t, std::vector<Interval>> intervals_;
 };
 
 // Where nobody asks for segments.

@@ -1,8 +1,7 @@
 // Overlap of sets: for every instant the categories that are active together and the operation that
-// owns the time; for every such pair the time, the number of stretches and their extent.
+// owns the time; for every such pair the time, the number of intervals and their extent.
 //
-// A stretch is a maximal piece of time with one pair. Times are nanoseconds, intervals [start,
-// end).
+// Such an interval is a maximal piece of time with one pair: [start, end), in nanoseconds.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // Cursors of the sweep: each turns its source into edges, block after block.
 //
-// A block is a stretch of time. It ends where some cursor cannot yet tell what comes, or has
+// A block is an interval. It ends where some cursor cannot yet tell what comes, or has
 // enough: that is its bound. An edge is a key: the time relative to the block above, the code
 // below, so that keys order by time.
 #pragma once

@@ -189,7 +189,7 @@ void WindowRows<Rows>::Append(const WindowRows& next) {
   }
   const RowId joined = ids[next.opening];
   if (joined == closing) {
-    --store.tally(joined).count;  // one stretch, cut in two
+    --store.tally(joined).count;  // one interval, cut in two
   } else if (IsTransition(store, closing, joined)) {
     transitions.Add(closing, joined, 1);
   }

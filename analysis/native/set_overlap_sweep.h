@@ -37,7 +37,7 @@ class TransitionTable {
   std::vector<Transition> all_;
 };
 
-// What a window gives. Its first stretch may continue the last one of the window before.
+// What a window gives. Its first interval may continue the last one of the window before.
 template <class Rows>
 struct WindowRows {
   Rows store;

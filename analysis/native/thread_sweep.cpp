@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "thread_sweep_gpu.h"
+#include "thread_sweep_intervals.h"
 #include "thread_sweep_paths.h"
 #include "thread_sweep_samples.h"
-#include "thread_sweep_stretches.h"
 #include "thread_sweep_tracks.h"
 
 namespace rls {
@@ -53,7 +53,7 @@ class Sweep {
         cuda_(reader<uint8_t>(sources, kCudaCall, progress)),
         busy_(reader<uint8_t>(sources, kGpuActivity, progress)),
         samples_(reader<uint8_t>(sources, kCpuSample, progress)),
-        stretches_(segments) {}
+        intervals_(segments) {}
 
   SweepResult run(const std::vector<SweptThread>& threads, Bounds bounds) {
     int32_t process = IdOrder::kUnknown;
@@ -104,15 +104,15 @@ class Sweep {
     samples_.leave();
   }
 
-  // A stretch of a thread in which the GPU was measured all the time, or never. What was found of
+  // An interval of a thread in which the GPU was measured all the time, or never. What was found of
   // two of them is joined like the parts of a thread that was cut: no key is in both.
   void sweep_part(int32_t thread_id, int64_t start_ns, int64_t end_ns, bool gpu_is_measured) {
     if (start_ns == end_ns) return;
-    stretches_.enter(thread_id, busy_, start_ns, gpu_is_measured);
+    intervals_.enter(thread_id, busy_, start_ns, gpu_is_measured);
     samples_.watch(busy_, start_ns, gpu_is_measured);
     pass(start_ns, end_ns);
-    result_.ends.push_back({thread_id, stretches_.leave(end_ns)});
-    stretches_.drain([&](const KeyTotal& total) { result_.overlap.push_back({thread_id, total}); });
+    result_.ends.push_back({thread_id, intervals_.leave(end_ns)});
+    intervals_.drain([&](const KeyTotal& total) { result_.overlap.push_back({thread_id, total}); });
   }
 
   void enter(const SweptThread& thread, const Bounds& bounds) {
@@ -132,7 +132,7 @@ class Sweep {
     find_path();
     step_others(now_ns);
     step_calls(now_ns);
-    stretches_.begin(others_ + layer());
+    intervals_.begin(others_ + layer());
     int64_t native_ns = native_.next_ns();
     int64_t cuda_ns = cuda_.next_ns();
     while (true) {
@@ -149,7 +149,7 @@ class Sweep {
         while (native_.start_ns() == now_ns) enter_native(now_ns);
         native_ns = native_.next_ns();
       }
-      stretches_.change(others_ + layer(), now_ns);
+      intervals_.change(others_ + layer(), now_ns);
     }
   }
 
@@ -224,7 +224,7 @@ class Sweep {
     // How the driver waits, by a futex or a poll, is its own business.
     if (wait != kWaitGil && cuda_.is_sync()) wait = kWaitGpu;
     if (state <= kRunnable) wait = 0;
-    others_ = stretches_.place_of(path_number_ * kOthers + wait * 8 + state % 8,
+    others_ = intervals_.place_of(path_number_ * kOthers + wait * 8 + state % 8,
                                   path_bits(operation_.current()) | state << 24 | wait << 8);
   }
 
@@ -265,7 +265,7 @@ class Sweep {
   CudaTrack cuda_;
   GpuBusy busy_;
   SampleTrack samples_;
-  Stretches<Segments> stretches_;
+  Intervals<Segments> intervals_;
   // The place of the totals while no call is open, but for the wait.
   std::size_t others_ = 0;
   int64_t next_other_ns_ = kNever;

@@ -8,8 +8,8 @@
 
 #include "arrow_stream.h"
 #include "segment_writer.h"
+#include "thread_sweep_intervals.h"
 #include "thread_sweep_rows.h"
-#include "thread_sweep_stretches.h"
 
 namespace rls {
 

@@ -26,7 +26,7 @@ void GpuEdges::finish(std::size_t last_edge) {
 }
 
 void GpuBusy::enter(int32_t place, const Bounds& bounds) {
-  // The end of the last stretch, which may still grow. Whether a row begins the next cannot be
+  // The end of the last interval, which may still grow. Whether a row begins the next cannot be
   // predicted: no branch. A start that does not is written where the next may be.
   std::size_t edge = 0;
   int64_t busy_until_ns = kAlways;

@@ -33,7 +33,7 @@ class NsBuffer {
 };
 
 // The union of the activities of one process, as edges: instants that rise strictly, of which the
-// odd ones begin a busy stretch. Edge 0 is none, at kAlways; the last is at kNever, and so are
+// odd ones begin a busy interval. Edge 0 is none, at kAlways; the last is at kNever, and so are
 // those after it that a cursor may look at.
 class GpuEdges {
  public:
@@ -44,7 +44,7 @@ class GpuEdges {
 
   std::size_t count() const { return count_; }
   const int64_t* at_ns() const { return at_ns_.data(); }
-  // Of each busy stretch: the busy time before it.
+  // Of each busy interval: the busy time before it.
   const int64_t* busy_ns() const { return busy_ns_.data(); }
 
   // Makes room for so many edges after one; returns where they are to be written, by number.
@@ -53,7 +53,7 @@ class GpuEdges {
     return at_ns_.data();
   }
 
-  // Once all are written: tells which is the last, the end of a busy stretch (0: there is none).
+  // Once all are written: tells which is the last, the end of a busy interval (0: there is none).
   void finish(std::size_t last_edge);
 
  private:

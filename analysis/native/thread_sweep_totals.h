@@ -26,7 +26,7 @@ struct alignas(64) KeyTotals {
 
   int64_t time_ns = 0;  // busy and idle
   int64_t busy_ns = 0;
-  int64_t count = 0;  // of stretches, busy and idle
+  int64_t count = 0;  // of intervals, busy and idle
   int64_t busy_count = 0;
   std::array<int64_t, 2> first_ns{};  // where there is a count
   std::array<int64_t, 2> last_ns{};

@@ -78,7 +78,7 @@ def segment_stream(
     Columns: thread_id, start_ns, end_ns, path_id, state, layer, wait, gpu, of which the last four
     are uint8. start(writer) is called when the first batch is asked for, from whatever thread asks;
     it must return and let another thread write. Sweeps raise Cancelled once nobody reads.
-    only: thread_id, start_ns, end_ns of the stretches that are wanted; segments are cut at their
+    only: thread_id, start_ns, end_ns of the intervals that are wanted; segments are cut at their
     ends. Raises ValueError where those of a thread overlap or are not in order.
     """
 
@@ -109,13 +109,13 @@ class SetOverlap:
     def time_ns(self) -> _Times: ...
     @property
     def count(self) -> _Times:
-        """Maximal stretches with exactly this operation and set."""
+        """Maximal intervals with exactly this operation and set."""
     @property
     def first_ns(self) -> _Times:
-        """Start of the first stretch."""
+        """Start of the first interval."""
     @property
     def last_ns(self) -> _Times:
-        """End of the last stretch."""
+        """End of the last interval."""
     def sets(self) -> tuple[_Times, _Codes]:
         """Return (offsets, codes): the set of row i is codes[offsets[i]:offsets[i + 1]]."""
     def name_lists(self, names: list[Any], positions: _Times) -> npt.NDArray[np.object_]:
@@ -173,8 +173,8 @@ def overlap_streams(
 # Operations flattened (sweep/active_set.py): flatten_bindings.cpp.
 
 def flatten_operations(code: _Codes, start: _Times, end: _Times) -> tuple[_Codes, _Times, _Times]:
-    """Turn the operations of one thread into the stretches that each owns, in order.
+    """Turn the operations of one thread into the intervals that each owns, in order.
 
     Of the same order as the input where starts and ends are equal. The operation opened last that
-    is still open owns the time; time without one is in no stretch.
+    is still open owns the time; time without one is in no interval.
     """

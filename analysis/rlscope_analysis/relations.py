@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import duckdb
 
 MAIN = "main"
-# Beside it, while `main` shows a stretch of time only.
+# Beside it, while `main` shows an interval only.
 WHOLE = "whole"
 
 

@@ -1,4 +1,4 @@
-"""Restricts a trace to a stretch of time, for one connection, whatever is asked of it then."""
+"""Restricts a trace to an interval, for one connection, whatever is asked of it then."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ WHERE {inside}
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A stretch of time [start_ns, end_ns) on the clock of the trace."""
+    """An interval [start_ns, end_ns) on the clock of the trace."""
 
     start_ns: int = EARLIEST_NS
     end_ns: int = LATEST_NS
@@ -112,7 +112,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class AskedWindow:
-    """A stretch of time as it was asked for: nanoseconds since the start of the trace."""
+    """An interval as it was asked for: nanoseconds since the start of the trace."""
 
     from_ns: int | None
     """None: from the start."""
@@ -222,7 +222,7 @@ def _note_window(connection: duckdb.DuckDBPyConnection, window: Window) -> None:
 
 
 def asked_window(connection: duckdb.DuckDBPyConnection) -> AskedWindow | None:
-    """Return the stretch of time that this connection is restricted to; None: the whole trace."""
+    """Return the interval that this connection is restricted to; None: the whole trace."""
     if not _has_window(connection):
         return None
     ((from_ns, to_ns),) = connection.execute("SELECT from_ns, to_ns FROM _window").fetchall()

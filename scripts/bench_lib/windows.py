@@ -23,7 +23,7 @@ Window = tuple[bool, int, int]
 
 
 def windows_of(rows: Sequence[dict[str, Any]]) -> list[Window]:
-    """Return the stretches with everything and without; not while that changed.
+    """Return the intervals with everything and without; not while that changed.
 
     rows: of calibration_window. `all` is from the first change to the last one, which `changing`
     tells of.

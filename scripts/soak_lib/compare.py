@@ -90,8 +90,8 @@ def _compare_rows(con: duckdb.DuckDBPyConnection, walked: Walked) -> None:
     ).fetchall()
     missing = Counter(walked.running) - Counter(states)
     if missing:
-        raise FailureError(f"{missing.total()} stretches of running are missing: {[*missing][:3]}")
-    _equal("stretches of running", len(states), len(walked.running))
+        raise FailureError(f"{missing.total()} intervals of running are missing: {[*missing][:3]}")
+    _equal("intervals of running", len(states), len(walked.running))
     lost = con.execute("SELECT code, count FROM trace_stat").fetchall()
     counted = sum(count for code, count in lost if code in _COUNTED_RANGES)
     unknown = sum(count for code, count in lost if code.startswith("events_without_thread"))

@@ -81,10 +81,10 @@ void Read(ShimMemory* memory, bool is_nested) {
   const std::uint32_t slots = std::min(memory->slots(), kSlots);
   Claim(memory->slots() <= RLS_SHIM_SLOTS, "there are no more slots than there can be");
   for (std::uint32_t slot = 0; slot < slots; ++slot) {
-    const ShimStretch stretch = memory->Peek(slot);
-    Claim(stretch.bytes() <= RLS_SHIM_RING_BYTES, "no more lies in a ring than fits");
-    for (const ShimTid& tid : watch.Look(stretch)) watch.Forget(tid);
-    memory->Release(slot, stretch);
+    const ShimSpan span = memory->Peek(slot);
+    Claim(span.bytes() <= RLS_SHIM_RING_BYTES, "no more lies in a ring than fits");
+    for (const ShimTid& tid : watch.Look(span)) watch.Forget(tid);
+    memory->Release(slot, span);
     Claim(memory->Peek(slot).bytes() < RLS_SHIM_CELL_BYTES || memory->Peek(slot).is_damaged,
           "what was read is not there any more");
     (void)memory->Counters(slot);

@@ -90,7 +90,7 @@ def test_ctrl_c_says_what_there_is(
     assert [*tmp_path.iterdir()] == []
 
 
-# Bounds the CPU time of each command, which a busy machine stretches.
+# Bounds the CPU time of each command, which a busy machine takes longer for.
 @pytest.mark.matrix
 def test_files_of_every_kind_with_some_bits_changed(
     soak: Callable[..., "subprocess.Popen[str]"], tmp_path: Path

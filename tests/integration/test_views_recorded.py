@@ -162,7 +162,7 @@ def test_every_view_adds_up(recorded: Path) -> None:
             check_conservation(part)
 
 
-def test_stretches_add_up_to_the_whole(recorded: Path) -> None:
+def test_intervals_add_up_to_the_whole(recorded: Path) -> None:
     query = "SELECT bucket, sum(time_ns) FROM breakdown GROUP BY 1"
     with rlscope_analysis.open(recorded) as trace:
         whole: dict[Any, int] = sums(trace, query)
@@ -172,7 +172,7 @@ def test_stretches_add_up_to_the_whole(recorded: Path) -> None:
         bounds = {"start": f"{span_ns * at // 3}ns", "end": f"{span_ns * (at + 1) // 3}ns"}
         with rlscope_analysis.open(recorded, **bounds) as part:
             parts.update(sums(part, query))
-    # What samples split, they split within each stretch: only the whole is the same.
+    # What samples split, they split within each interval: only the whole is the same.
     assert merged(parts) == merged(whole)
     if "sampled" not in recorded.name:
         assert parts == whole

@@ -59,7 +59,7 @@ class Reference:
         self.late = {process: ts_ns for process, ts_ns, is_late in firsts if is_late}
 
     def hits(self, from_ns: int = -(2**62), to_ns: int = 2**62) -> list[tuple[int, ...]]:
-        """Return the rows of probe_hits_coded, sorted, for the events of a stretch of time."""
+        """Return the rows of probe_hits_coded, sorted, for the events of an interval."""
         counts: Counter[tuple[int, ...]] = Counter()
         for event, thread, at_ns, parts in self._events():
             if thread not in self.threads or not from_ns <= at_ns < to_ns:

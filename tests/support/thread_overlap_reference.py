@@ -83,7 +83,7 @@ keyed AS (
     CASE WHEN NOT knows_gpu THEN 255 WHEN is_busy THEN 1 ELSE 0 END AS gpu
   FROM seen
 ),
-stretch AS (
+segment AS (
   SELECT *, (path_id, state, layer, wait, gpu) IS DISTINCT FROM
       lag((path_id, state, layer, wait, gpu)) OVER (PARTITION BY thread_id ORDER BY start_ns)
       AS is_new
@@ -91,7 +91,7 @@ stretch AS (
 )
 SELECT thread_id, path_id, state, layer, wait, gpu,
   sum(end_ns - start_ns)::BIGINT, count_if(is_new)::BIGINT, min(start_ns), max(end_ns)
-FROM stretch GROUP BY ALL ORDER BY ALL
+FROM segment GROUP BY ALL ORDER BY ALL
 """
 )
 

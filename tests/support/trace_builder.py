@@ -311,7 +311,7 @@ class TraceBuilder:
         self._samples.append((thread_id, ts_ns, LAYERS.index(layer), flags, stack_id))
 
     def gil_release(self, thread_id: int, start_ns: int, end_ns: int) -> None:
-        """Add a stretch in which a thread had given the GIL away."""
+        """Add an interval in which a thread had given the GIL away."""
         self._releases.append((thread_id, start_ns, end_ns))
 
     def other_run(self, cpu: int, start_ns: int, end_ns: int, *, pid: int, name: str) -> None:
@@ -411,11 +411,11 @@ class TraceBuilder:
     def account(
         self, event: str, start_ns: int, end_ns: int, runs: int, time_ns: int, program: str = "p"
     ) -> None:
-        """Add what the OS kernel counted of a program in a stretch of time."""
+        """Add what the OS kernel counted of a program in an interval."""
         self._accounts.append((program, event, start_ns, end_ns, runs, time_ns))
 
     def cost_window(self, probes: str, start_ns: int, end_ns: int) -> None:
-        """Add a stretch of time without some probes."""
+        """Add an interval without some probes."""
         self._cost_windows.append((probes, start_ns, end_ns))
 
     def write(self) -> Path:

@@ -131,7 +131,7 @@ def test_each_part_is_taken_off_where_it_was_paid(trace: Trace) -> None:
         " JOIN thread AS t USING (thread_id) WHERE t.name = 'main' AND overhead_ns <> 0"
     ).fetchall()
     found = {row[:3]: row[3] for row in rows}
-    # Ten calls each: the inside in their own layer, the outside in the stretches around them.
+    # Ten calls each: the inside in their own layer, the outside in the intervals around them.
     assert found["learn", "backend", False] == 10 * 700
     assert found["learn", "simulator", True] == 10 * 700
     # Around: 10 calls, the inside of the range and 4 samples, split as the samples are: 1 to 3.
@@ -185,7 +185,7 @@ def test_wall_time_loses_only_what_nothing_hid(trace: Trace) -> None:
     assert row["corrected_low_ns"] < row["corrected_wall_ns"] < row["corrected_high_ns"]
 
 
-def test_stretches_of_time_add_up_to_the_whole(tmp_path: Path) -> None:
+def test_intervals_of_time_add_up_to_the_whole(tmp_path: Path) -> None:
     path = trained(tmp_path / "trace.duckdb")
 
     def totals(start: str | None, end: str | None) -> tuple[int, int]:

@@ -34,7 +34,7 @@ def opened(builder: TraceBuilder) -> duckdb.DuckDBPyConnection:
 
 @pytest.fixture
 def tiny_cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut even the smallest process into as many stretches of time as it has rows."""
+    """Cut even the smallest process into as many intervals as it has rows."""
     monkeypatch.setattr(overhead_hits, "CELL_ROWS", 1)
     monkeypatch.setattr(thread_plan, "_THREAD_ROWS", 1)
 

@@ -107,7 +107,7 @@ def test_intervals_are_united(case: dict[str, Any]) -> None:
 
 
 def pieces(name: str, rows: list[tuple[str, float, float]]) -> list[list[float]]:
-    """Return the stretches of a category: operations that cut time finely tell them apart."""
+    """Return the intervals of a category: operations that cut time finely tell them apart."""
     ticks = [(f"{tick:04}", tick / 2, (tick + 1) / 2) for tick in range(40)]
     regions = overlap_regions(table("category", rows), operations=table("name", ticks))
     found: list[list[float]] = []

@@ -81,7 +81,7 @@ def test_inclusive_sizes_are_by_operation() -> None:
     ]
 
 
-def test_operations_of_one_name_that_touch_continue_a_stretch() -> None:
+def test_operations_of_one_name_that_touch_continue_an_interval() -> None:
     steps = pd.DataFrame({"name": ["step"] * 3, "start_ns": [0, 5, 11], "end_ns": [5, 10, 12]})
     assert rows(overlap(INTERVALS.iloc[:0], operations=steps)) == [("step", [], 11, 2)]
 

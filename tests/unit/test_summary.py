@@ -264,7 +264,7 @@ def test_operations_are_told_in_short(tmp_path: Path) -> None:
     assert [row["time_ns"] for row in document["views"]["operation-top"]] == [14 * MS, 6 * MS]
 
 
-def test_the_header_says_which_stretch_of_time_was_asked_for(tmp_path: Path) -> None:
+def test_the_header_says_which_interval_of_time_was_asked_for(tmp_path: Path) -> None:
     path = two_processes(tmp_path / "trace.duckdb").write()
     with open_trace(path, start="2ms", end="2500001us") as trace:
         summary = summarize(trace)

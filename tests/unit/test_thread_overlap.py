@@ -91,7 +91,7 @@ def test_one_that_ends_under_another_does_not_come_back(builder: TraceBuilder) -
     assert times(computed(builder)) == {(1, 0, 0, 0, 0): 6, (2, 0, 0, 0, 0): 2, (3, 0, 0, 0, 0): 4}
 
 
-def test_neighbours_that_agree_are_one_stretch(builder: TraceBuilder) -> None:
+def test_neighbours_that_agree_are_one_interval(builder: TraceBuilder) -> None:
     process = builder.process()
     thread = builder.thread(process, states=[run(4, cpu=0), run(6, cpu=1)])
     builder.native_call(thread, 2, 5, "backend")

@@ -104,14 +104,14 @@ def test_gpu_time_equals_a_count_of_instants(
     assert dict(merged) == {  # type: ignore[comparison-overlap]
         key[1]: len(instants) for key, instants in busy.items() if key[0] == "process" and instants
     }
-    ((of_machine, stretches, apart),) = rows(
+    ((of_machine, intervals, apart),) = rows(
         connection,
         "SELECT sum(end_ns - start_ns)::BIGINT, count(*), count(DISTINCT host)"
         " FROM gpu_busy_machine",
     )
     instants = busy["machine", None, None, None, None]
     assert (of_machine or 0) == len(instants)
-    assert stretches == sum(at - 1 not in instants for at in instants)
+    assert intervals == sum(at - 1 not in instants for at in instants)
     assert apart == bool(instants)
 
 

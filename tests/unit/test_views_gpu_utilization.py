@@ -84,15 +84,15 @@ def expected(builder: TraceBuilder) -> list[tuple[Any, ...]]:
             row for row in builder._activities if row["device_id"] == 1 - place and row["kind"] < 5
         ]
         read = (readings[0][0], readings[-1][0]) if readings else (None, None)
-        stretches = [("trace", *(read if readings else (0, 1000)))]
+        intervals = [("trace", *(read if readings else (0, 1000)))]
         if work:
             first, last = min(r["start_ns"] for r in work), max(r["end_ns"] for r in work)
             if readings:
                 first, last = max(first, readings[0][0]), min(last, readings[-1][0])
-            stretches.append(("work", first, last))
+            intervals.append(("work", first, last))
         found += [
             (scope, uuid, place, *figures(readings, work, start, end))
-            for scope, start, end in stretches
+            for scope, start, end in intervals
             if end > start
         ]
     return sorted(found, key=str)
@@ -179,12 +179,12 @@ def test_a_program_that_used_gpus_unseen_leaves_no_zero() -> None:
         assert [row[7:10] for row in told(builder)] == [(None, None, None)]
 
 
-def test_what_was_before_the_recording_of_a_gpu_is_in_no_stretch() -> None:
+def test_what_was_before_the_recording_of_a_gpu_is_in_no_interval() -> None:
     builder = builder_of()
     builder.gpu_status(1, 250, is_late=True)
     for ts_ns in range(0, 1001, 100):
         builder.counter(ts_ns, 100 if ts_ns > 200 else 0)
     builder.gpu_activity(1, 200, 1000)
-    for stretch in told(builder):
-        assert stretch[3:8] == (750, 8, 1.0, 1.0, 750)
+    for interval in told(builder):
+        assert interval[3:8] == (750, 8, 1.0, 1.0, 750)
     assert [row[0] for row in told(builder)] == ["trace", "work"]

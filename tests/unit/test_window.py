@@ -1,4 +1,4 @@
-"""--from and --to: every number is that of the stretch alone, and stretches add up to the whole."""
+"""--from and --to: every number is that of the interval alone; intervals add up to the whole."""
 
 from __future__ import annotations
 
@@ -119,14 +119,14 @@ def test_half_a_wait_for_a_cpu_is_none(trace_path: Path) -> None:
         st.sampled_from([15, 20, 30, 50]) | st.integers(1, 199), max_size=3, unique=True
     ).map(sorted)
 )
-def test_stretches_add_up_to_the_whole(cuts: list[int], shared_path: Path) -> None:
+def test_intervals_add_up_to_the_whole(cuts: list[int], shared_path: Path) -> None:
     sums = (
         "SELECT coalesce(sum(running_ns), 0) FROM thread_time",
         "SELECT coalesce(sum(lost_ns), 0) FROM thread_time",
         "SELECT coalesce(sum(end_ns - start_ns), 0) FROM gpu_busy",
         "SELECT coalesce(sum(time_ns), 0) FROM breakdown WHERE operation = 'learn' AND gpu_busy",
         "SELECT coalesce(sum(time_ns), 0) FROM resource_overlap",
-        # Events are in one stretch each: what begins in it, and what takes no time.
+        # Events are in one interval each: what begins in it, and what takes no time.
         "SELECT coalesce(sum(count), 0) FROM transitions",
         "SELECT count(latency_ns) FROM launch",
         "SELECT count(*) FROM operation WHERE name = 'mark'",

@@ -1,4 +1,4 @@
-"""launch-functions of a stretch of time: samples of calls before it, and stretches that add up."""
+"""launch-functions of an interval: samples of calls before it, and intervals that add up."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_samples_before_and_after_the_window_name_its_activities(
 
 
 @pytest.mark.parametrize("cuts", [[31, 60], [10, 58, 74]])
-def test_stretches_add_up_to_the_whole(trace: duckdb.DuckDBPyConnection, cuts: list[int]) -> None:
+def test_intervals_add_up_to_the_whole(trace: duckdb.DuckDBPyConnection, cuts: list[int]) -> None:
     parts = {"copy_back": [0, 0, 0], "train": [0, 0, 0]}
     for start_ns, end_ns in zip([0, *cuts], [*cuts, 100], strict=True):
         for function, *numbers in functions(within(trace, start_ns, end_ns)):

@@ -29,9 +29,9 @@ _INTERRUPTED = "Query interrupted"
 class Timeline:
     """One export: what it will hold, its bytes, and afterwards what it holds.
 
-    start, end: only slices that reach into this stretch, in seconds since the start of the trace or
-    with a unit ("1.5", "200ms"); they are kept whole. Raises TraceError where the trace cannot be
-    read, or where these are no times.
+    start, end: only slices that reach into this interval, in seconds since the start of the trace
+    or with a unit ("1.5", "200ms"); they are kept whole. Raises TraceError where the trace
+    cannot be read, or where these are no times.
     """
 
     def __init__(

@@ -101,7 +101,7 @@ def count(
     """Return the rows of probe_hits_coded as columns, sorted by all but the last.
 
     start_ns, end_ns: only events in [start_ns, end_ns); None: from the first, to the last. Those of
-    stretches that follow each other add up to those of the whole.
+    intervals that follow each other add up to those of the whole.
     """
     totals: list[Column] = []
     connection.execute(_WAKEUPS_SQL)

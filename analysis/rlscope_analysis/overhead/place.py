@@ -1,6 +1,6 @@
 """Tells of many instants at once what their threads were in: operation, layer, GPU, running or not.
 
-The threads of a cell follow each other on one axis, so that one search finds the stretch that an
+The threads of a cell follow each other on one axis, so that one search finds the interval that an
 instant of any of them lies in. What is open at an instant is what docs/breakdown.md says.
 """
 
@@ -91,8 +91,8 @@ class Axis:
         return numbers, places - numbers * self.span_ns + self.base_ns
 
 
-class Stretches:
-    """Stretches of an axis, in order and without overlap, and what they hold."""
+class Intervals:
+    """Intervals of an axis, in order and without overlap, and what they hold."""
 
     def __init__(self, starts: Column, ends: Column, values: Column | int) -> None:
         self.starts = starts
@@ -105,7 +105,7 @@ class Stretches:
         return len(self.starts) > 0
 
     def at(self, places: Column) -> Column:
-        """Return what the stretch at each place holds, 0: there is none; (1,) if all are alike."""
+        """Return what the interval at each place holds, 0: there is none; (1,) if all are alike."""
         if not self:
             return np.zeros(1, np.int64)
         return self._values[np.searchsorted(self._edges, places, side="right")]
@@ -121,13 +121,13 @@ class Places:
     """Where on the axis threads began to run, in their lifetimes and in the time of the cell."""
     running: tuple[Column, Column]
     """Where on the axis threads run: from and until, in order and without overlap."""
-    path: Stretches
-    native: Stretches
-    cuda: Stretches
+    path: Intervals
+    native: Intervals
+    cuda: Intervals
     process_axis: Axis
     process_of: Column
     """By number of a thread: the number of its process."""
-    busy: Stretches
+    busy: Intervals
 
     def runs(self, places: Column) -> npt.NDArray[np.bool_]:
         """Tell of each place whether its thread ran."""
@@ -223,11 +223,11 @@ def _on(axis: Axis, columns: tuple[Column, ...]) -> tuple[Column, ...]:
     return tuple(column[is_on] for column in (number, *columns[1:]))
 
 
-def _flattened(axis: Axis, columns: tuple[Column, ...], value: int | None = None) -> Stretches:
-    """Return which row owns each stretch: the one opened last that is still open."""
+def _flattened(axis: Axis, columns: tuple[Column, ...], value: int | None = None) -> Intervals:
+    """Return which row owns each interval: the one opened last that is still open."""
     number, start_ns, end_ns, values = _on(axis, columns)
     codes = values.astype(np.int32) if value is None else np.full(len(number), value, np.int32)
     owners, starts, ends = _sweep.flatten_operations(
         codes, axis.places(number, start_ns), axis.places(number, end_ns)
     )
-    return Stretches(starts, ends, owners)
+    return Intervals(starts, ends, owners)

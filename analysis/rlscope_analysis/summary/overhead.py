@@ -59,7 +59,7 @@ class OverheadSummary:
 
 
 def overhead_of(trace: Trace) -> OverheadSummary:
-    """Add up the overhead of the whole trace, or of the stretch of time that is open."""
+    """Add up the overhead of the whole trace, or of the interval that is open."""
     rows = list(run_query(trace, _TOTAL_SQL).rows)
     cpu_ns = int(rows[0][5] or 0) if rows else 0
     if reason := cost_gap(trace):

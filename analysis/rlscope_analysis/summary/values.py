@@ -165,4 +165,4 @@ class Summary:
     gpu: GpuSummary
     """What was recorded of GPUs."""
     window: AskedWindow | None = None
-    """The stretch of time that was asked for; None: the whole trace."""
+    """The interval that was asked for; None: the whole trace."""

@@ -1,7 +1,7 @@
 """Computes for how long which resources, operations and processes were active at the same time.
 
 Works through the trace in windows of time, so that memory depends on the window and on the number
-of distinct sets, not on the length of the trace. A stretch that a window cuts is joined again.
+of distinct sets, not on the length of the trace. An interval that a window cuts is joined again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from rlscope_analysis import _sweep
 from rlscope_analysis.schema.vocabulary import UNANNOTATED
-from rlscope_analysis.sweep.active_set_rows import OTHERS, Key, Members, Stretches, rows_of
+from rlscope_analysis.sweep.active_set_rows import OTHERS, Intervals, Key, Members, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -84,12 +84,12 @@ class _Finder:
     """Goes through the windows and adds up."""
 
     connection: duckdb.DuckDBPyConnection
-    found: dict[Key, Stretches] = field(default_factory=dict)
+    found: dict[Key, Intervals] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
     leading: dict[int, int] = field(default_factory=dict)
     has_folded: bool = False
 
-    def find(self) -> dict[Key, Stretches]:
+    def find(self) -> dict[Key, Intervals]:
         ((start_ns, end_ns, rows),) = self.connection.execute(_SPAN_SQL).fetchall()
         if start_ns is None or end_ns is None or end_ns <= start_ns:
             return self.found
@@ -190,7 +190,7 @@ class _Finder:
             return
         self.has_folded = True
         parts = sorted((self.found.pop(key) for key in known), key=lambda part: part.first_ns)
-        folded = self.found.setdefault(("operation", None, None, OTHERS), Stretches())
+        folded = self.found.setdefault(("operation", None, None, OTHERS), Intervals())
         for part in parts:
             folded.add(part.time_ns, part.count, part.first_ns, part.last_ns)
 
@@ -213,10 +213,10 @@ class _Finder:
         rows = zip(processes, operations, sets, times, counts, firsts, lasts, strict=True)
         for process_id, operation, members, *numbers in rows:
             key = (kind, process_id, operation, members)
-            stretches = self.found.get(key)
-            if stretches is None:
-                stretches = self.found[key] = Stretches()
-            stretches.add(*numbers)
+            intervals = self.found.get(key)
+            if intervals is None:
+                intervals = self.found[key] = Intervals()
+            intervals.add(*numbers)
 
 
 def _sorted_members(names: list[str | None]) -> tuple[str, ...]:
@@ -242,7 +242,7 @@ def _clipped(columns: Columns, from_ns: int, to_ns: int) -> Columns:
 
 
 def _flattened(operations: Columns) -> Columns:
-    """Turn the operations of one thread into stretches of which one owns each."""
+    """Turn the operations of one thread into intervals of which one owns each."""
     code, start_ns, end_ns = _sweep.flatten_operations(
         operations["name_code"], operations["start_ns"], operations["end_ns"]
     )

@@ -20,7 +20,7 @@ Key: TypeAlias = "tuple[str, int | None, str | None, Members]"
 
 
 @dataclass(slots=True)
-class Stretches:
+class Intervals:
     """What is known of one set so far."""
 
     time_ns: int = 0
@@ -29,7 +29,7 @@ class Stretches:
     last_ns: int = 0
 
     def add(self, time_ns: int, count: int, first_ns: int, last_ns: int) -> None:
-        """Add what a later window found; a stretch that both share is one."""
+        """Add what a later window found; an interval that both share is one."""
         if not self.count:
             self.first_ns = first_ns
         elif self.last_ns == first_ns:
@@ -39,29 +39,29 @@ class Stretches:
         self.last_ns = last_ns
 
 
-def rows_of(found: dict[Key, Stretches]) -> Iterator[tuple[Any, ...]]:
+def rows_of(found: dict[Key, Intervals]) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of active_set: of each question the longest sets, and one that is the rest."""
-    questions: dict[_Question, dict[Members, Stretches]] = defaultdict(dict)
-    for (kind, process_id, operation, members), stretches in found.items():
-        questions[kind, process_id, operation][members] = stretches
+    questions: dict[_Question, dict[Members, Intervals]] = defaultdict(dict)
+    for (kind, process_id, operation, members), intervals in found.items():
+        questions[kind, process_id, operation][members] = intervals
     for question, sets in sorted(questions.items(), key=lambda item: [str(x) for x in item[0]]):
         for listed, s in _longest(sets):
-            # Of many sets together nobody counts stretches.
+            # Of many sets together nobody counts intervals.
             count = None if listed is OTHERS else s.count
             yield *question, listed, s.time_ns, count, s.first_ns, s.last_ns
 
 
-def _longest(sets: dict[Members, Stretches]) -> Iterator[tuple[list[str] | None, Stretches]]:
+def _longest(sets: dict[Members, Intervals]) -> Iterator[tuple[list[str] | None, Intervals]]:
     named = [(members, found) for members, found in sets.items() if members is not None]
     ranked = sorted(named, key=lambda item: (-item[1].time_ns, item[0]))
-    for members, stretches in ranked[:_MAX_SETS]:
-        yield list(members), stretches
-    rest = [stretches for _, stretches in ranked[_MAX_SETS:]]
-    rest += [stretches for members, stretches in sets.items() if members is OTHERS]
+    for members, intervals in ranked[:_MAX_SETS]:
+        yield list(members), intervals
+    rest = [intervals for _, intervals in ranked[_MAX_SETS:]]
+    rest += [intervals for members, intervals in sets.items() if members is OTHERS]
     if rest:
         yield (
             OTHERS,
-            Stretches(
+            Intervals(
                 time_ns=sum(s.time_ns for s in rest),
                 first_ns=min(s.first_ns for s in rest),
                 last_ns=max(s.last_ns for s in rest),

@@ -122,7 +122,7 @@ def segments(
     """Return the segments of every thread of an open trace, in order.
 
     start_ns, end_ns: only what lies in [start_ns, end_ns), on the clock of the trace; the segments
-    at its ends are cut there. only: (thread_id, start_ns, end_ns) of the stretches that are wanted,
+    at its ends are cut there. only: (thread_id, start_ns, end_ns) of the intervals that are wanted,
     int32 and int64, those of a thread in order and apart. Raises TraceError where a table cannot be
     read.
     """
@@ -156,7 +156,7 @@ def _in_order(plan: Plan, *, is_sorted: bool) -> Iterator[Cell]:
 
     is_sorted: rows are sorted by a query, which can order the threads of one process only.
     """
-    # A process that was cut: the same threads, one stretch of time after the other.
+    # A process that was cut: the same threads, one interval after the other.
     for _, group in groupby(plan.cells, key=lambda cell: id(cell.columns)):
         pieces = list(group)
         if len(pieces) > 1:

@@ -44,7 +44,7 @@ def overlap(
 
     Tables are pandas or polars DataFrames, pyarrow Tables, DuckDB relations, or dicts of arrays.
     Returns a row per operation and set: operation, categories (a sorted list), time_ns and count
-    (int64), the number of maximal stretches with exactly this operation name and set. An empty
+    (int64), the number of maximal intervals with exactly this operation name and set. An empty
     list: an operation was open, no category active. Operations stand in the order in which they
     first own time, the sets of one as sorted lists do.
     Raises TraceError for missing columns, NULL, times that are no integers, ends before starts.
@@ -58,7 +58,7 @@ def overlap_regions(
 ) -> pd.DataFrame:
     """Return the rows of overlap() with their extent.
 
-    Adds first_ns, the start of the first stretch, and last_ns, the end of the last (int64).
+    Adds first_ns, the start of the first interval, and last_ns, the end of the last (int64).
     """
     result = _sweep(intervals, operations, jobs, with_transitions=False)
     return _rows(result, with_extent=True)
@@ -70,7 +70,7 @@ def overlap_transitions(
     """Return how often one set of categories followed another without a gap.
 
     Arguments and errors as for overlap(). Returns operation, from_categories, to_categories (sorted
-    lists) and count (int64): the pairs of stretches of one operation name where the second starts
+    lists) and count (int64): the pairs of intervals of one operation name where the second starts
     when the first ends. What crosses from one operation into another is not counted.
     """
     result = _sweep(intervals, operations, jobs, with_transitions=True)

@@ -134,9 +134,9 @@ def _stacked(tables: Sequence[tuple[Column, ...]], empty: tuple[Column, ...]) ->
 
 
 def _joined_ends(ends: tuple[Column, ...]) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
-    """Return the ends of adjoining parts taken together, and a row for each stretch that was cut.
+    """Return the ends of adjoining parts taken together, and a row for each interval that was cut.
 
-    Such a row takes one off the count: both parts have counted their piece of the stretch.
+    Such a row takes one off the count: both parts have counted their piece of the interval.
     """
     order = np.lexsort((ends[1], ends[0]))
     thread_id, start_ns, end_ns, first_key, last_key = (column[order] for column in ends)

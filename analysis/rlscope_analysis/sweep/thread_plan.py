@@ -58,7 +58,7 @@ HAVING coalesce(arg_min(is_late, ts_ns), false)
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Threads, in the order of the tables, and the stretch of time to sweep of them."""
+    """Threads, in the order of the tables, and the interval to sweep of them."""
 
     columns: tuple[Column, ...]
     """process_id, thread_id, start_ns, end_ns, state_is_measured, gpu_from_ns"""
@@ -113,7 +113,7 @@ def make_plan(
     *,
     cell_rows: int | None = None,
 ) -> Plan:
-    """Cut the trace: small processes together, large ones into stretches of time.
+    """Cut the trace: small processes together, large ones into intervals.
 
     cell_rows: how many rows a cell has at most, about (None: CELL_ROWS). What is found does not
     depend on it.

@@ -39,7 +39,7 @@ def compute(
 ) -> ThreadOverlap:
     """Compute the derived tables of the trace that `connection` has open, without writing them.
 
-    start_ns, end_ns: only this stretch of time, [start_ns, end_ns); None: from the first or to the
+    start_ns, end_ns: only this interval, [start_ns, end_ns); None: from the first or to the
     last instant. progress(done, total): rows, told about ten times a second.
 
     Tables are read by cursors of the connection: neither its TEMP objects nor what its open

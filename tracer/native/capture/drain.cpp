@@ -82,14 +82,14 @@ std::size_t Drain::Empty() {
   std::uint64_t empty_ns = 0;
   for (;;) {
     empty_ns = MonotonicNs();
-    const RingStretch stretch = ring_.Peek(kMaxWriteBytes);
-    if (stretch.bytes == 0) break;
-    bytes += stretch.bytes;
+    const RingSpan span = ring_.Peek(kMaxWriteBytes);
+    if (span.bytes == 0) break;
+    bytes += span.bytes;
     // A ring that fills as fast as it is emptied keeps us here: just when there may be losses.
-    if (bytes % ring_.capacity() < stretch.bytes) ReadLosses();
-    spool_->AppendStretch(stretch);
-    ring_.Release(stretch);
-    NoteProcesses(stretch.pids);
+    if (bytes % ring_.capacity() < span.bytes) ReadLosses();
+    spool_->AppendSpan(span);
+    ring_.Release(span);
+    NoteProcesses(span.pids);
   }
   spool_->progress()->drained_ns = MonotonicNs();
   if (traced_ != nullptr) traced_->NoteDrained(empty_ns);

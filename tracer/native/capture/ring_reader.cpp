@@ -22,16 +22,16 @@ std::size_t FrameBytes(std::uint32_t length) {
   return (kFrameHeaderBytes + (length & kFrameLengthMask) + 7U) & ~std::size_t{7};
 }
 
-void CountRecord(const char* record, RingStretch* stretch) {
+void CountRecord(const char* record, RingSpan* span) {
   std::uint16_t kind = 0;
   std::memcpy(&kind, record, sizeof(kind));
   if (kind >= RLS_REC_KINDS) kind = RLS_REC_NONE;
-  ++stretch->records[kind];
+  ++span->records[kind];
   if (kind != RLS_REC_THREAD) return;
   rls_rec_thread thread;
   std::memcpy(&thread, record, sizeof(thread));
   if (thread.tid == thread.tgid)
-    stretch->pids.push_back(thread.ns_tgid != 0 ? thread.ns_tgid : thread.tgid);
+    span->pids.push_back(thread.ns_tgid != 0 ? thread.ns_tgid : thread.tgid);
 }
 
 }  // namespace
@@ -62,25 +62,25 @@ RingReader::~RingReader() {
   munmap(const_cast<char*>(producer_), page_ + 2 * capacity_);
 }
 
-RingStretch RingReader::Peek(std::size_t max_bytes) const {
+RingSpan RingReader::Peek(std::size_t max_bytes) const {
   const std::uint64_t begin = *reinterpret_cast<const std::uint64_t*>(consumer_);
   const std::uint64_t end =
       __atomic_load_n(reinterpret_cast<const std::uint64_t*>(producer_), __ATOMIC_ACQUIRE);
-  RingStretch stretch;
-  stretch.data = producer_ + page_ + (begin & (capacity_ - 1));
-  while (begin + stretch.bytes < end && stretch.bytes < max_bytes) {
-    const char* frame = stretch.data + stretch.bytes;
+  RingSpan span;
+  span.data = producer_ + page_ + (begin & (capacity_ - 1));
+  while (begin + span.bytes < end && span.bytes < max_bytes) {
+    const char* frame = span.data + span.bytes;
     const std::uint32_t length = FrameLength(frame);
     if ((length & kFrameBusy) != 0) break;
-    if ((length & kFrameDiscarded) == 0) CountRecord(frame + kFrameHeaderBytes, &stretch);
-    stretch.bytes += FrameBytes(length);
+    if ((length & kFrameDiscarded) == 0) CountRecord(frame + kFrameHeaderBytes, &span);
+    span.bytes += FrameBytes(length);
   }
-  return stretch;
+  return span;
 }
 
-void RingReader::Release(const RingStretch& stretch) {
+void RingReader::Release(const RingSpan& span) {
   auto* position = reinterpret_cast<std::uint64_t*>(consumer_);
-  __atomic_store_n(position, *position + stretch.bytes, __ATOMIC_RELEASE);
+  __atomic_store_n(position, *position + span.bytes, __ATOMIC_RELEASE);
 }
 
 }  // namespace rls

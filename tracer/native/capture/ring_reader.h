@@ -1,5 +1,5 @@
-// Reads a BPF ring buffer straight from its memory, whole stretches at a time: 14-32 % cheaper than
-// libbpf's callback per record, and the stretch is already what the spool holds.
+// Reads a BPF ring buffer straight from its memory, whole spans at a time: 14-32 % cheaper than
+// libbpf's callback per record, and the span is already what the spool holds.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 namespace rls {
 
 // Complete frames that lie one behind the other in the ring.
-struct RingStretch {
+struct RingSpan {
   const char* data = nullptr;
   std::size_t bytes = 0;
   std::array<std::uint64_t, RLS_REC_KINDS> records = {};  // by kind
@@ -29,9 +29,9 @@ class RingReader {
 
   // The complete frames at the head of the ring, at most about `max_bytes`; empty if there are
   // none.
-  RingStretch Peek(std::size_t max_bytes) const;
-  // Gives the space of a stretch back to the producers.
-  void Release(const RingStretch& stretch);
+  RingSpan Peek(std::size_t max_bytes) const;
+  // Gives the space of a span back to the producers.
+  void Release(const RingSpan& span);
   std::size_t capacity() const { return capacity_; }
 
  private:

@@ -62,16 +62,16 @@ void SampleOutput::AddFrame(const void* record, std::size_t bytes, std::uint16_t
   frames_.append(header, sizeof(header));
   frames_.append(static_cast<const char*>(record), bytes);
   frames_.resize((frames_.size() + 7) & ~std::size_t{7});
-  ++stretch_.records[kind];
+  ++span_.records[kind];
 }
 
 void SampleOutput::Flush() {
   if (frames_.empty()) return;
-  stretch_.data = frames_.data();
-  stretch_.bytes = frames_.size();
-  spool_->AppendStretch(stretch_);
+  span_.data = frames_.data();
+  span_.bytes = frames_.size();
+  spool_->AppendSpan(span_);
   frames_.clear();
-  stretch_ = {};
+  span_ = {};
 }
 
 }  // namespace rls

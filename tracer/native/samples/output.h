@@ -31,7 +31,7 @@ class SampleOutput {
 
   SpoolWriter* spool_;
   std::string frames_;  // of the spool, not handed over yet
-  RingStretch stretch_;
+  RingSpan span_;
   std::unordered_map<std::string, std::uint32_t> stacks_;
   std::size_t stack_bytes_ = 0;
   std::uint64_t left_out_ = 0;

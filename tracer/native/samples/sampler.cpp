@@ -191,20 +191,20 @@ void Sampler::Run() {
 std::size_t Sampler::Empty() {
   std::size_t bytes = 0;
   for (;;) {
-    const RingStretch stretch = ring_->Peek(kMaxPeekBytes);
-    if (stretch.bytes == 0) return bytes;
-    bytes += stretch.bytes;
+    const RingSpan span = ring_->Peek(kMaxPeekBytes);
+    if (span.bytes == 0) return bytes;
+    bytes += span.bytes;
     const std::lock_guard<std::mutex> lock(book_mutex_);
-    for (std::size_t at = 0; at < stretch.bytes;) {
+    for (std::size_t at = 0; at < span.bytes;) {
       std::uint32_t length = 0;
-      std::memcpy(&length, stretch.data + at, sizeof(length));
+      std::memcpy(&length, span.data + at, sizeof(length));
       const std::size_t record_bytes = length & kFrameLengthMask;
       if ((length & kFrameDiscarded) == 0 && record_bytes == sizeof(rls_raw_sample))
-        book_->Add(*reinterpret_cast<const rls_raw_sample*>(stretch.data + at + kFrameHeaderBytes));
+        book_->Add(*reinterpret_cast<const rls_raw_sample*>(span.data + at + kFrameHeaderBytes));
       at += (kFrameHeaderBytes + record_bytes + 7) & ~std::size_t{7};
     }
     book_->Flush(MonotonicNs());
-    ring_->Release(stretch);
+    ring_->Release(span);
   }
 }
 

@@ -123,10 +123,10 @@ void ShimCollector::TellOwners(Source* source, const std::vector<std::uint32_t>&
     source->threads[slot] = record.tid;
   }
   // All at once: looking their ids up takes time.
-  ShimStretch stretch;
-  stretch.first = reinterpret_cast<const char*>(owners.data());
-  stretch.first_bytes = owners.size() * sizeof(rls_shim_thread);
-  TellTids(source, 0, stretch);
+  ShimSpan span;
+  span.first = reinterpret_cast<const char*>(owners.data());
+  span.first_bytes = owners.size() * sizeof(rls_shim_thread);
+  TellTids(source, 0, span);
   for (std::size_t index = 0; index < owners.size(); ++index)
     Write(ShimBlockKind::kCells, *source, owned[index], &owners[index], sizeof(owners[index]));
 }
@@ -141,32 +141,32 @@ std::size_t ShimCollector::Drain(Source* source) {
   std::size_t fullest = 0;
   const std::uint32_t slots = source->memory->slots();
   for (std::uint32_t slot = 0; slot < slots; ++slot) {
-    const ShimStretch stretch = source->memory->Peek(slot);
-    if (stretch.is_damaged) {
+    const ShimSpan span = source->memory->Peek(slot);
+    if (span.is_damaged) {
       NoteRefused(&ShimRefused::damaged);
-      source->memory->Release(slot, stretch);
+      source->memory->Release(slot, span);
     }
-    if (stretch.bytes() == 0) continue;
-    if (!WriteCells(source, slot, stretch)) continue;
-    fullest = std::max(fullest, stretch.bytes());
-    source->memory->Release(slot, stretch);
-    cell_count_ += stretch.bytes() / RLS_SHIM_CELL_BYTES;
-    Trim(stretch.bytes());
+    if (span.bytes() == 0) continue;
+    if (!WriteCells(source, slot, span)) continue;
+    fullest = std::max(fullest, span.bytes());
+    source->memory->Release(slot, span);
+    cell_count_ += span.bytes() / RLS_SHIM_CELL_BYTES;
+    Trim(span.bytes());
   }
   return fullest;
 }
 
 // What may not be written stays where it is: the ring counts what finds no room there.
-bool ShimCollector::WriteCells(Source* source, std::uint32_t slot, const ShimStretch& stretch) {
-  const bool is_nearly_full = stretch.bytes() >= kFullBytes;
+bool ShimCollector::WriteCells(Source* source, std::uint32_t slot, const ShimSpan& span) {
+  const bool is_nearly_full = span.bytes() >= kFullBytes;
   if (!MayWrite(*source)) {
     if (is_nearly_full) NoteRefused(&ShimRefused::limited);
     return false;
   }
-  TellTids(source, slot, stretch);
+  TellTids(source, slot, span);
   if (source->watch.introduced() != 0) source->threads[slot] = source->watch.introduced();
-  if (Write(ShimBlockKind::kCells, *source, slot, stretch.first, stretch.first_bytes,
-            stretch.second, stretch.second_bytes))
+  if (Write(ShimBlockKind::kCells, *source, slot, span.first, span.first_bytes, span.second,
+            span.second_bytes))
     return true;
   if (is_nearly_full) NoteRefused(&ShimRefused::no_room);
   return false;
@@ -198,9 +198,9 @@ void ShimCollector::Trim(std::size_t bytes) {
 
 // In a pid namespace of its own a process sees other thread ids than we do, and once a thread has
 // ended nobody knows any more which was which.
-void ShimCollector::TellTids(Source* source, std::uint32_t slot, const ShimStretch& stretch) {
+void ShimCollector::TellTids(Source* source, std::uint32_t slot, const ShimSpan& span) {
   const std::uint64_t before = source->watch.listings();
-  for (const ShimTid& tid : source->watch.Look(stretch))
+  for (const ShimTid& tid : source->watch.Look(span))
     if (!Write(ShimBlockKind::kTid, *source, slot, &tid, sizeof(tid)))
       source->watch.Forget(tid);  // a full disk: perhaps later
   listing_count_ += source->watch.listings() - before;

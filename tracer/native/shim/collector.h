@@ -83,7 +83,7 @@ class ShimCollector {
   void AddFound(int memfd, std::uint32_t pid, std::uint32_t* found);
   std::size_t DrainAll();  // the fullest ring
   std::size_t Drain(Source* source);
-  bool WriteCells(Source* source, std::uint32_t slot, const ShimStretch& stretch);
+  bool WriteCells(Source* source, std::uint32_t slot, const ShimSpan& span);
   bool Write(ShimBlockKind kind, const Source& source, std::uint32_t slot, const void* data,
              std::size_t bytes, const void* more = nullptr, std::size_t more_bytes = 0);
   bool MayWrite(const Source& source);
@@ -93,7 +93,7 @@ class ShimCollector {
   void Trim(std::size_t bytes);
   void WriteLosses(Source* source, bool is_before_us = false);
   void TellOwners(Source* source, const std::vector<std::uint32_t>& slots);
-  void TellTids(Source* source, std::uint32_t slot, const ShimStretch& stretch);
+  void TellTids(Source* source, std::uint32_t slot, const ShimSpan& span);
   void FetchGpu();
   void Finish(Source* source, bool has_ended);
   void NoteLeft(const Source& source);

@@ -89,28 +89,28 @@ rls_shim_slot* ShimMemory::Slot(std::uint32_t slot) const {
                                           std::size_t{slot} * RLS_SHIM_SLOT_BYTES);
 }
 
-ShimStretch ShimMemory::Peek(std::uint32_t slot) {
+ShimSpan ShimMemory::Peek(std::uint32_t slot) {
   const rls_shim_slot* control = Slot(slot);
   const std::uint64_t tail = Load(&control->tail);
   // What we have read we know ourselves, but for what was read before us.
   if (!tails_[slot].has_value()) tails_[slot] = tail;
-  ShimStretch stretch;
-  stretch.head = Load(&control->head);
-  const std::uint64_t bytes = stretch.head - *tails_[slot];
-  stretch.is_damaged = tail != *tails_[slot] || bytes > RLS_SHIM_RING_BYTES ||
-                       (bytes | tail) % RLS_SHIM_CELL_BYTES != 0;
-  if (stretch.is_damaged) return stretch;
+  ShimSpan span;
+  span.head = Load(&control->head);
+  const std::uint64_t bytes = span.head - *tails_[slot];
+  span.is_damaged = tail != *tails_[slot] || bytes > RLS_SHIM_RING_BYTES ||
+                    (bytes | tail) % RLS_SHIM_CELL_BYTES != 0;
+  if (span.is_damaged) return span;
   const char* ring = reinterpret_cast<const char*>(control) + RLS_SHIM_CONTROL_BYTES;
   const std::size_t offset = tail & (RLS_SHIM_RING_BYTES - 1);
-  stretch.first = ring + offset;
-  stretch.first_bytes = std::min<std::size_t>(bytes, RLS_SHIM_RING_BYTES - offset);
-  stretch.second = ring;
-  stretch.second_bytes = bytes - stretch.first_bytes;
-  return stretch;
+  span.first = ring + offset;
+  span.first_bytes = std::min<std::size_t>(bytes, RLS_SHIM_RING_BYTES - offset);
+  span.second = ring;
+  span.second_bytes = bytes - span.first_bytes;
+  return span;
 }
 
-void ShimMemory::Release(std::uint32_t slot, const ShimStretch& stretch) {
-  const std::uint64_t tail = stretch.head & ~std::uint64_t{RLS_SHIM_CELL_BYTES - 1};
+void ShimMemory::Release(std::uint32_t slot, const ShimSpan& span) {
+  const std::uint64_t tail = span.head & ~std::uint64_t{RLS_SHIM_CELL_BYTES - 1};
   tails_[slot] = tail;
   __atomic_store_n(&Slot(slot)->tail, tail, __ATOMIC_RELEASE);
 }

@@ -15,7 +15,7 @@
 namespace rls {
 
 // Cells that lie in a ring, in two parts where they go around its end.
-struct ShimStretch {
+struct ShimSpan {
   const char* first = nullptr;
   std::size_t first_bytes = 0;
   const char* second = nullptr;
@@ -52,8 +52,8 @@ class ShimMemory {
   std::uint32_t slots() const;
   // The thread that has it, as the process sees it; 0: none.
   std::uint32_t Owner(std::uint32_t slot) const;
-  ShimStretch Peek(std::uint32_t slot);
-  void Release(std::uint32_t slot, const ShimStretch& stretch);
+  ShimSpan Peek(std::uint32_t slot);
+  void Release(std::uint32_t slot, const ShimSpan& span);
   // Gives back our share of the pages; the process keeps its own, and what is in them.
   void Trim();
   ShimCounters Counters(std::uint32_t slot) const;

@@ -28,9 +28,9 @@ constexpr std::size_t kMaxLooks = 4096;
 static_assert(offsetof(rls_shim_thread, tid) == offsetof(rls_shim_gpu_call, tid) &&
               offsetof(rls_shim_thread, tid) == offsetof(rls_shim_gpu_overhead, tid));
 
-const char* CellAt(const ShimStretch& stretch, std::size_t offset) {
-  return offset < stretch.first_bytes ? stretch.first + offset
-                                      : stretch.second + (offset - stretch.first_bytes);
+const char* CellAt(const ShimSpan& span, std::size_t offset) {
+  return offset < span.first_bytes ? span.first + offset
+                                   : span.second + (offset - span.first_bytes);
 }
 
 bool HasTask(std::uint32_t pid, std::uint32_t tid) {
@@ -40,20 +40,20 @@ bool HasTask(std::uint32_t pid, std::uint32_t tid) {
 
 }  // namespace
 
-std::vector<ShimTid> ShimWatch::Look(const ShimStretch& stretch) {
+std::vector<ShimTid> ShimWatch::Look(const ShimSpan& span) {
   std::vector<ShimTid> told;
   std::set<std::uint32_t> seen;
   std::set<std::uint32_t> introduced;
   std::optional<Tids> now;
   std::size_t offset = 0;
   introduced_ = 0;
-  while (offset + RLS_SHIM_CELL_BYTES <= stretch.bytes()) {
-    const char* cell = CellAt(stretch, offset);
+  while (offset + RLS_SHIM_CELL_BYTES <= span.bytes()) {
+    const char* cell = CellAt(span, offset);
     const std::uint16_t kind = KindOf(cell);
     offset += RLS_SHIM_CELL_BYTES;
     if (kind == RLS_SHIM_THREAD) introduced_ = As<rls_shim_thread>(cell).tid;
     if (kind == RLS_SHIM_STRING) {
-      const std::size_t left = stretch.bytes() - offset + RLS_SHIM_CELL_BYTES;
+      const std::size_t left = span.bytes() - offset + RLS_SHIM_CELL_BYTES;
       offset += (CellsOfString(cell, left) - 1) * RLS_SHIM_CELL_BYTES;
     } else if (kind == RLS_SHIM_GPU_STATUS) {
       LookAtStatus(As<rls_shim_gpu_status>(cell));

@@ -17,7 +17,7 @@ class ShimWatch {
   ShimWatch(std::uint32_t pid, bool is_nested) : pid_(pid), is_nested_(is_nested) {}
 
   // Looks at records before they are written; returns the ids of threads to be told before them.
-  std::vector<ShimTid> Look(const ShimStretch& stretch);
+  std::vector<ShimTid> Look(const ShimSpan& span);
   // The thread that was introduced last in what was looked at last, by its own id; 0: none was.
   std::uint32_t introduced() const { return introduced_; }
   // It could not be told after all.

@@ -81,18 +81,18 @@ bool SpoolWriter::Write(const char* data, std::size_t bytes) {
   return true;
 }
 
-void SpoolWriter::AppendStretch(const RingStretch& stretch) {
+void SpoolWriter::AppendSpan(const RingSpan& span) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const bool written = Write(stretch.data, stretch.bytes);
+  const bool written = Write(span.data, span.bytes);
   for (std::size_t kind = 0; kind < RLS_REC_KINDS; ++kind) {
-    if (stretch.records[kind] == 0) continue;
+    if (span.records[kind] == 0) continue;
     if (written) {
-      progress_->records[kind] += stretch.records[kind];
+      progress_->records[kind] += span.records[kind];
       continue;
     }
     rls_loss& lost = progress_->spool_loss[kind];
     if (lost.count == 0) lost.first_ns = MonotonicNs();
-    lost.count += stretch.records[kind];
+    lost.count += span.records[kind];
   }
 }
 
@@ -101,11 +101,11 @@ void SpoolWriter::AppendRecord(const void* record, std::size_t bytes, std::uint1
   std::string frame((kFrameHeaderBytes + bytes + 7) & ~std::size_t{7}, '\0');
   std::memcpy(frame.data(), &length, sizeof(length));
   std::memcpy(frame.data() + kFrameHeaderBytes, record, bytes);
-  RingStretch stretch;
-  stretch.data = frame.data();
-  stretch.bytes = frame.size();
-  stretch.records[kind] = 1;
-  AppendStretch(stretch);
+  RingSpan span;
+  span.data = frame.data();
+  span.bytes = frame.size();
+  span.records[kind] = 1;
+  AppendSpan(span);
 }
 
 }  // namespace rls

@@ -25,7 +25,7 @@ class SpoolWriter {
   ~SpoolWriter();
 
   // From the ring: frames as they are.
-  void AppendStretch(const RingStretch& stretch);
+  void AppendSpan(const RingSpan& span);
   // From the collector: puts the frame around one record of bpf/records.h.
   template <typename Record>
   void Append(const Record& record) {

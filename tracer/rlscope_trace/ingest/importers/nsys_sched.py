@@ -50,11 +50,11 @@ def read_states(source: Source) -> tuple[States | None, bool]:
     if read is None or "isSchedIn" not in read:
         return None, read is not None
     read = _in_order(read)
-    stretches = _stretches(source, read)
-    keep = _of_told_processes(source, read, stretches)
+    intervals = _intervals(source, read)
+    keep = _of_told_processes(source, read, intervals)
     if not keep.any():
         return None, True
-    kept = {name: column[keep] for name, column in stretches.items()}
+    kept = {name: column[keep] for name, column in intervals.items()}
     thread = source.owners.threads_at(
         source.index, kept.pop("tid"), kept["start_ns"], kept["end_ns"]
     )
@@ -78,7 +78,7 @@ def _in_order(read: Columns) -> Columns:
     }
 
 
-def _stretches(source: Source, read: Columns) -> Columns:
+def _intervals(source: Source, read: Columns) -> Columns:
     """Return the time between each switch of a thread and its next one, and its state."""
     here = np.flatnonzero(read["tid"][1:] == read["tid"][:-1])
     then = here + 1
@@ -115,15 +115,15 @@ def _state_codes(file: NsysFile, values: NDArray[Any]) -> NDArray[np.uint8]:
     return np.array(codes, dtype=np.uint8)[place]
 
 
-def _of_told_processes(source: Source, read: Columns, stretches: Columns) -> NDArray[np.bool_]:
-    """Tell which stretches to keep: states of processes that have told all of theirs."""
-    pids = without_tid(stretches["tid"])
-    untold = np.unique(pids[stretches["state"] == _UNTOLD])
+def _of_told_processes(source: Source, read: Columns, intervals: Columns) -> NDArray[np.bool_]:
+    """Tell which intervals to keep: states of processes that have told all of theirs."""
+    pids = without_tid(intervals["tid"])
+    untold = np.unique(pids[intervals["state"] == _UNTOLD])
     skipped = np.isin(without_tid(read["tid"]), untold)
     if skipped.any():
         source.losses.add(
             "nsys_states_untold", int(skipped.sum()), record=TABLE,
             first_ns=int(read["start"][skipped].min()),
         )  # fmt: skip
-    is_state = stretches["state"] < _GAP
-    return ~np.isin(pids, untold) & is_state & (stretches["start_ns"] < stretches["end_ns"])
+    is_state = intervals["state"] < _GAP
+    return ~np.isin(pids, untold) & is_state & (intervals["start_ns"] < intervals["end_ns"])

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from rlscope_trace.record.instruments.log import ProbeLog
     from rlscope_trace.record.instruments.windows import Group
 
-# Of the length of a stretch: no program is to be in step with them.
+# Of the length of an interval: no program is to be in step with them.
 _SPREAD = 0.25
-# Of the stretches with everything there the OS kernel counts how long our programs run in so many:
+# Of the intervals with everything there the OS kernel counts how long our programs run in so many:
 # what that takes is not to be seen in the others.
 _ACCOUNTED = 0.2
 
@@ -33,7 +33,7 @@ class Alternation:
     def __init__(
         self, groups: Sequence[Group], account: Group, log: ProbeLog, length_s: float
     ) -> None:
-        """length_s: how long each stretch is, on average, with everything and without."""
+        """length_s: how long each interval is, on average, with everything and without."""
         self._groups = groups
         self._account = account
         self._log = log
@@ -94,7 +94,7 @@ class Alternation:
 
 
 def alternation_s() -> float:
-    """Return how long each stretch is to be; 0: this is no benchmark."""
+    """Return how long each interval is to be; 0: this is no benchmark."""
     try:
         return max(0.0, float(os.environ.get(ALTERNATION, "0"))) / 1000
     except ValueError:

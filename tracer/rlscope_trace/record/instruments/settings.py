@@ -22,7 +22,7 @@ class InstrumentSettings:
     sample_hz: int = 99
     """Samples per second and CPU; 0: none."""
     gil: Gil = "waits"
-    """full: also the stretches in which a thread had given the GIL away."""
+    """full: also the intervals in which a thread had given the GIL away."""
     probe_budget: float = 0.02
     """Share of the target's CPU time that the probes of calls may cost."""
 

@@ -1,4 +1,4 @@
-// Turns the changes on a thread, and those of the GPU, into time and stretches per key.
+// Turns the changes on a thread, and those of the GPU, into time and intervals per key.
 #pragma once
 
 #include <cstddef>
@@ -20,13 +20,13 @@ struct ThreadEnds {
 };
 
 // Keys have the GPU as their lowest byte; where they go in, it is 0. Segments: NoSegments, or a
-// SegmentWriter, which gets each stretch of a thread in order.
+// SegmentWriter, which gets each interval of a thread in order.
 template <typename Segments>
-class Stretches {
+class Intervals {
  public:
   static constexpr uint64_t kNotMeasured = 255;
 
-  explicit Stretches(Segments* segments) : segments_(segments) {}
+  explicit Intervals(Segments* segments) : segments_(segments) {}
 
   void enter(int32_t thread_id, const GpuBusy& busy, int64_t start_ns, bool gpu_is_measured) {
     segments_->enter(thread_id);
@@ -75,11 +75,11 @@ class Stretches {
 
  private:
   // Adds the time since the last change, whatever the GPU did meanwhile: its state changes `edges`
-  // times, so there are edges + 1 stretches, of either kind in turn. Returns the edge that the GPU
+  // times, so there are edges + 1 intervals, of either kind in turn. Returns the edge that the GPU
   // comes to next.
   std::size_t add(int64_t now_ns) {
     KeyTotals& total = totals_[place_];
-    // None at the very instant of the last change: no stretch lies between the two.
+    // None at the very instant of the last change: no interval lies between the two.
     const std::size_t first_edge = gpu_.next();
     const std::size_t last_edge = gpu_.pass(now_ns);
     const std::size_t edges = last_edge - first_edge;
@@ -95,7 +95,7 @@ class Stretches {
     busy_ns_ = busy_ns;
     total.count += static_cast<int64_t>(edges + 1);
     total.busy_count += static_cast<int64_t>((edges + 2 - kind_before(first_edge)) / 2);
-    // The last stretch of the other kind ended at the last edge, if there was one.
+    // The last interval of the other kind ended at the last edge, if there was one.
     int64_t& other_last_ns = total.last_ns[last_kind ^ 1U];
     const int64_t has_edge = -static_cast<int64_t>(edges > 0);  // a mask: see GpuCursor::pass
     other_last_ns = (gpu_.at_ns(last_edge - 1) & has_edge) | (other_last_ns & ~has_edge);
