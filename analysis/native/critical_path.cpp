@@ -106,7 +106,7 @@ void Walk::add(int64_t from_ns, Cause cause, int32_t by, const Via& via) {
 void Walk::step_on_thread() {
   const ThreadRows* of = index_.thread(thread_id_);
   if (of == nullptr) return emit(begin_ns_, Cause::kUnknown);
-  if (now_ns_ <= of->thread.start_ns) return emit(begin_ns_, Cause::kBeforeThread);
+  if (now_ns_ <= of->thread.start_ns) return emit(begin_ns_, Cause::kBeforeTrace);
   if (now_ns_ > of->thread.end_ns) return emit(of->thread.end_ns, Cause::kUnknown);
   if (!of->thread.is_measured) return step_unmeasured(*of);
   const std::size_t i = index_.state_before(*of, now_ns_);
@@ -173,7 +173,7 @@ void Walk::runnable(const ThreadRows& of, std::size_t state) {
 // waits in the queue of one of them. Without quota it stands in none.
 void Walk::split_by_cpu(const ThreadRows& of, std::size_t state, int64_t from_ns) {
   from_ns = std::max(from_ns, begin_ns_);
-  if (index_.waits_for_quota(of, state)) return emit(from_ns, Cause::kQuota);
+  if (index_.waits_for_quota(of, state)) return emit(from_ns, Cause::kCgroupQuota);
   const CpuQueues queues(in_, index_, of, state);
   while (now_ns_ > from_ns) {
     const CpuPiece piece = queues.last_piece(from_ns, now_ns_);
@@ -280,7 +280,7 @@ void Walk::step_on_gpu() {
     emit(free_ns, Cause::kGpuQueue);
     activity_ = before;
   } else if (has_launch) {
-    emit(activity.launch_ns, Cause::kLaunch);
+    emit(activity.launch_ns, Cause::kLaunchLatency);
     thread_id_ = activity.launch_thread_id;
     activity_ = kNone;
   } else {

@@ -122,10 +122,10 @@ py::dict columns_of(const std::vector<PathPiece>& pieces) {
   columns["activity"] = column_of<int64_t>(pieces, [](const P& p) { return p.activity; });
   columns["cause"] =
       column_of<uint8_t>(pieces, [](const P& p) { return static_cast<uint8_t>(p.cause); });
-  columns["by_thread_id"] =
-      column_of<int32_t>(pieces, [](const P& p) { return p.cause == Cause::kCpuOther ? 0 : p.by; });
-  columns["by_program_id"] =
-      column_of<int32_t>(pieces, [](const P& p) { return p.cause == Cause::kCpuOther ? p.by : 0; });
+  columns["by_thread_id"] = column_of<int32_t>(
+      pieces, [](const P& p) { return p.cause == Cause::kCpuTakenByOther ? 0 : p.by; });
+  columns["by_program_id"] = column_of<int32_t>(
+      pieces, [](const P& p) { return p.cause == Cause::kCpuTakenByOther ? p.by : 0; });
   columns["wait"] = column_of<uint8_t>(pieces, [](const P& p) { return p.wait; });
   columns["waiter_thread_id"] = column_of<int32_t>(pieces, [](const P& p) { return p.waiter; });
   return columns;

@@ -71,7 +71,7 @@ bool CpuQueues::last_other(Rows rows, int64_t now_ns, Stay* stay) const {
   const int64_t* const next = std::lower_bound(begin, o.start_ns + rows.end, now_ns);
   if (next == begin) return false;
   const auto ran = static_cast<std::size_t>(next - 1 - o.start_ns);
-  *stay = {o.start_ns[ran], o.end_ns[ran], {0, Cause::kCpuOther, o.program_id[ran]}};
+  *stay = {o.start_ns[ran], o.end_ns[ran], {0, Cause::kCpuTakenByOther, o.program_id[ran]}};
   return true;
 }
 

@@ -18,27 +18,27 @@ struct PathOrderError : std::runtime_error {
 enum class Cause : uint8_t {
   kUnknown,
   kRunning,
-  kCpuTaken,      // runnable, while `by` ran on the CPU that the thread then got
-  kCpuWait,       // runnable, while no traced thread ran there
-  kTimer,         // slept until a timer
-  kInterrupt,     // slept until a timer or a device: which of them is not known
-  kNetwork,       // slept until something came through the network stack
-  kDisk,          // waited for a disk or a device
-  kBlocked,       // uninterruptible, for something else: memory, a page
-  kOutside,       // slept until a thread outside the trace woke it
-  kGil,           // waited for the GIL, and nobody is known to have had it
-  kLock,          // waited for a lock, the same
-  kWaiting,       // waited for something else that is not known
-  kGpu,           // the GPU worked
-  kLaunch,        // launched, and the GPU had not begun
-  kGpuQueue,      // its stream was free and it was launched, and it had not begun
-  kSync,          // the GPU had finished, and the call that waited had not returned
-  kGpuWait,       // waited for the GPU, and it is not known for what
-  kLost,          // the records of the thread were lost
-  kBeforeThread,  // before the first instant that is known of the thread
-  kNotMeasured,   // on a thread whose states were not measured
-  kCpuOther,      // runnable, while a program outside the trace had the CPU
-  kQuota,         // runnable, and the CPU quota of its cgroup was used up
+  kCpuTaken,         // runnable, while `by` ran on the CPU that the thread then got
+  kCpuWait,          // runnable, while no traced thread ran there
+  kTimer,            // slept until a timer
+  kInterrupt,        // slept until a timer or a device: which of them is not known
+  kNetwork,          // slept until something came through the network stack
+  kDisk,             // waited for a disk or a device
+  kBlocked,          // uninterruptible, for something else: memory, a page
+  kOutside,          // slept until a thread outside the trace woke it
+  kGil,              // waited for the GIL, and nobody is known to have had it
+  kLock,             // waited for a lock, the same
+  kWaiting,          // waited for something else that is not known
+  kGpu,              // the GPU worked
+  kLaunchLatency,    // launched, and the GPU had not begun
+  kGpuQueue,         // its stream was free and it was launched, and it had not begun
+  kSync,             // the GPU had finished, and the call that waited had not returned
+  kGpuWait,          // waited for the GPU, and it is not known for what
+  kLost,             // the records of the thread were lost
+  kBeforeTrace,      // before the first instant that is known of the thread
+  kNotMeasured,      // on a thread whose states were not measured
+  kCpuTakenByOther,  // runnable, while a program outside the trace had the CPU
+  kCgroupQuota,      // runnable, and the CPU quota of its cgroup was used up
 };
 
 // Why somebody waited for what the path is on: thread_state and wait by code, 0 none.
@@ -138,7 +138,7 @@ struct PathPiece {
   int32_t thread_id;
   int64_t activity;  // position in the input; -1: none
   Cause cause;
-  int32_t by;  // the thread, or with kCpuOther the program, that had the CPU; 0: none
+  int32_t by;  // the thread, or with kCpuTakenByOther the program, that had the CPU; 0: none
   uint8_t wait;
   int32_t waiter;
 };

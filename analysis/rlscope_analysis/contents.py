@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.schema import declared_tables
+from rlscope_analysis.schema.enums import spelled_out
 
 if TYPE_CHECKING:
     import duckdb
@@ -83,8 +84,10 @@ def _table_fault(contents: Contents) -> str | None:
         if table in contents.views:
             return f"its {table} is a view, and no table"
         for column, (type_name, default) in contents.columns.get(table, {}).items():
-            if column in declared and type_name != declared[column]:
-                return f"its {table}.{column} is {type_name}, and not {declared[column]}"
+            expected = spelled_out(declared.get(column, type_name))
+            # Of words that were added since the end is missing.
+            if not f"{expected.removesuffix(')')},".startswith(f"{type_name.removesuffix(')')},"):
+                return f"its {table}.{column} is {type_name}, and not {expected}"
             if default is not None:
                 return f"its {table}.{column} is computed"
     return None

@@ -17,6 +17,7 @@ from rlscope_analysis.schema import (
     execute_at_once,
     schema_sql,
 )
+from rlscope_analysis.schema.enums import ENUMS, types_sql
 from rlscope_analysis.views import VIEW_TOPICS, view_sql
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def _create(
     for script in scripts:
         queries |= defined_views(script)
     views = "".join(f'CREATE VIEW "{schema}".{name} AS {query};' for name, query in queries.items())
-    execute_at_once(connection, [views])
+    execute_at_once(connection, [types_sql(), views])
 
 
 def replace_by_tables(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> None:
@@ -86,8 +87,10 @@ def _table_query(
 ) -> str:
     held = present.get(table, ())
     shown = ", ".join(
-        name if name in held else f"NULL::{type_name} AS {name}"
+        # An older writer may not have known all words of today.
+        name if name in held and type_name not in ENUMS
+        else f"{name if name in held else 'NULL'}::{type_name} AS {name}"
         for name, type_name in columns.items()
-    )
+    )  # fmt: skip
     rows = f'FROM "{database}".main.{table}' if held else "WHERE false"
     return f"SELECT {shown} {rows}"

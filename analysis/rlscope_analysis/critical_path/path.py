@@ -11,6 +11,8 @@ from rlscope_analysis.critical_path import relations_sql
 from rlscope_analysis.critical_path.iterations import find_iterations
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.schema import execute_at_once
+from rlscope_analysis.schema.enums import word_of
+from rlscope_analysis.schema.vocabulary import CAUSES
 from rlscope_analysis.sweep.segments import OpenTrace, disordered_tables, segments
 
 if TYPE_CHECKING:
@@ -74,33 +76,35 @@ _RELATIONS = (
     ("VIEW", "critical_path"), ("TABLE", "critical_path_coded"), ("VIEW", "_steady_iteration"),
     ("VIEW", "_phase"), ("TABLE", "iteration"),
 )  # fmt: skip
-# Causes outside the life of a thread: unknown, before_trace.
-_OUTSIDE = (0, 19)
+# Causes outside the life of a thread.
+_OUTSIDE = ("unknown", "before_trace")
+_NULL_IS_0 = ("thread_id", "by_thread_id", "by_program_id", "waiter_thread_id")
 # A segment of a thread lies in one piece of the path. Of the other pieces there is none: those on a
-# GPU, and those outside the life of their thread (unknown, before_trace).
+# GPU, and those outside the life of their thread.
 _STORE_SQL = f"""
 INSERT INTO critical_path_coded
 SELECT
-  p.iteration_id, s.start_ns, s.end_ns, s.thread_id, NULL, NULL, s.path_id, s.layer, p.cause,
+  p.iteration_id, s.start_ns, s.end_ns, s.thread_id, NULL, NULL, s.path_id,
+  {word_of("LAYER", "s.layer")}, p.cause,
   p.by_thread_id, p.by_program_id, p.wait, p.waiter_thread_id
 FROM _path_segment AS s ASOF JOIN (FROM _path_piece WHERE cause NOT IN {_OUTSIDE}) AS p
   ON p.thread_id = s.thread_id AND p.start_ns <= s.start_ns
 UNION ALL
 SELECT
-  p.iteration_id, p.start_ns, p.end_ns, p.thread_id, NULL, NULL, 0, 0, p.cause,
+  p.iteration_id, p.start_ns, p.end_ns, p.thread_id, NULL, NULL, 0, NULL, p.cause,
   p.by_thread_id, p.by_program_id, p.wait, p.waiter_thread_id
 FROM _path_piece AS p WHERE p.thread_id IS NOT NULL AND p.cause IN {_OUTSIDE}
 UNION ALL
 SELECT
   p.iteration_id, p.start_ns, p.end_ns, NULL, a.device_id, nullif(a.stream_id, -1),
-  coalesce(o.path_id, 0), 0, p.cause, NULL, NULL, p.wait, p.waiter_thread_id
+  coalesce(o.path_id, 0), NULL, p.cause, NULL, NULL, p.wait, p.waiter_thread_id
 FROM _path_piece AS p
 JOIN _path_activity AS a ON a.number = p.activity
 ASOF LEFT JOIN _operation_change AS o
   ON o.thread_id = a.launch_thread_id AND o.ts_ns <= a.launch_ns
 WHERE p.thread_id IS NULL
 ORDER BY 1, 2
-"""  # noqa: S608 - numbers of our own
+"""  # noqa: S608 - words of our own
 
 
 def add_critical_path(trace: OpenTrace, *, per: str | None = None) -> None:
@@ -183,17 +187,19 @@ def _iteration_columns(found: Iterations) -> Columns:
 def _store_pieces(trace: OpenTrace, pieces: dict[str, Column], activities: Columns) -> None:
     """Split the pieces by operation and layer, and store them with those on GPUs."""
     connection = trace.connection
-    on_thread = np.flatnonzero((pieces["thread_id"] != 0) & ~np.isin(pieces["cause"], _OUTSIDE))
+    outside = [CAUSES.index(cause) for cause in _OUTSIDE]
+    on_thread = np.flatnonzero((pieces["thread_id"] != 0) & ~np.isin(pieces["cause"], outside))
     order = on_thread[np.lexsort((pieces["start_ns"][on_thread], pieces["thread_id"][on_thread]))]
     only: Any = tuple(
         np.ascontiguousarray(pieces[name][order]) for name in ("thread_id", "start_ns", "end_ns")
     )
     _make_table(
         connection, "_path_piece",
-        ["iteration_id + 1 AS iteration_id", "start_ns", "end_ns", "nullif(thread_id, 0) AS"
-         " thread_id", "activity", "cause", "nullif(by_thread_id, 0) AS by_thread_id",
-         "nullif(by_program_id, 0) AS by_program_id", "wait",
-         "nullif(waiter_thread_id, 0) AS waiter_thread_id"],
+        [
+            "iteration_id + 1 AS iteration_id", "start_ns", "end_ns", "activity",
+            f"{word_of('CAUSE', 'cause')} AS cause", f"{word_of('WAIT_KIND', 'wait')} AS wait",
+            *(f"nullif({name}, 0) AS {name}" for name in _NULL_IS_0),
+        ],
         {"iteration_id": pieces["iteration"], **pieces},
     )  # fmt: skip
     names = ("process_id", "device_id", "stream_id", "start_ns", "end_ns", "launch_thread_id")

@@ -46,8 +46,8 @@ COMMENT ON COLUMN _phase.phase IS 'The phase; NULL: it is in none';
 CREATE OR REPLACE TABLE critical_path_coded (
   iteration_id INTEGER, start_ns BIGINT, end_ns BIGINT,
   thread_id INTEGER, device_id INTEGER, stream_id BIGINT,
-  path_id INTEGER, layer UTINYINT, cause UTINYINT,
-  by_thread_id INTEGER, by_program_id INTEGER, wait UTINYINT, waiter_thread_id INTEGER
+  path_id INTEGER, layer LAYER, cause CAUSE,
+  by_thread_id INTEGER, by_program_id INTEGER, wait WAIT_KIND, waiter_thread_id INTEGER
 );
 COMMENT ON TABLE critical_path_coded IS 'Storage behind the view critical_path; query the view';
 COMMENT ON COLUMN critical_path_coded.iteration_id IS 'The iteration';
@@ -57,11 +57,11 @@ COMMENT ON COLUMN critical_path_coded.thread_id IS 'The thread that the path is 
 COMMENT ON COLUMN critical_path_coded.device_id IS 'The GPU that it is on; NULL: it is on a thread';
 COMMENT ON COLUMN critical_path_coded.stream_id IS 'The stream that it is on; NULL: on none, or not known';
 COMMENT ON COLUMN critical_path_coded.path_id IS 'The stack of operations open there: operation_path; 0: none';
-COMMENT ON COLUMN critical_path_coded.layer IS 'As in thread_overlap_coded';
-COMMENT ON COLUMN critical_path_coded.cause IS 'By code: the view has the words';
+COMMENT ON COLUMN critical_path_coded.layer IS 'As in the view';
+COMMENT ON COLUMN critical_path_coded.cause IS 'As in the view, but for waits for the GIL';
 COMMENT ON COLUMN critical_path_coded.by_thread_id IS 'The thread that had the CPU; NULL: cause is another';
 COMMENT ON COLUMN critical_path_coded.by_program_id IS 'The program outside the trace that had the CPU: other_program; NULL: cause is another';
-COMMENT ON COLUMN critical_path_coded.wait IS 'As in thread_overlap_coded: why the waiter waits; 0: not known, or nobody does';
+COMMENT ON COLUMN critical_path_coded.wait IS 'As in the view';
 COMMENT ON COLUMN critical_path_coded.waiter_thread_id IS 'The thread that waits for what the path is on; NULL: none';
 
 CREATE OR REPLACE VIEW critical_path AS
@@ -69,20 +69,10 @@ SELECT
   c.iteration_id, c.start_ns, c.end_ns, c.end_ns - c.start_ns AS duration_ns,
   t.process_id, c.thread_id, c.device_id, c.stream_id,
   coalesce(p.name, '(unannotated)') AS operation, c.path_id,
-  CASE c.layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' END AS layer,
-  CASE
-    WHEN c.wait = 1 AND c.thread_id <> i.thread_id THEN 'gil'
-    WHEN c.cause = 1 THEN 'running' WHEN c.cause = 2 THEN 'cpu_taken' WHEN c.cause = 3 THEN 'cpu_wait'
-    WHEN c.cause = 4 THEN 'timer' WHEN c.cause = 5 THEN 'interrupt' WHEN c.cause = 6 THEN 'network'
-    WHEN c.cause = 7 THEN 'disk' WHEN c.cause = 8 THEN 'blocked' WHEN c.cause = 9 THEN 'outside'
-    WHEN c.cause = 10 THEN 'gil' WHEN c.cause = 11 THEN 'lock' WHEN c.cause = 12 THEN 'waiting'
-    WHEN c.cause = 13 THEN 'gpu' WHEN c.cause = 14 THEN 'launch_latency' WHEN c.cause = 15 THEN 'gpu_queue'
-    WHEN c.cause = 16 THEN 'sync' WHEN c.cause = 17 THEN 'gpu_wait' WHEN c.cause = 18 THEN 'lost'
-    WHEN c.cause = 19 THEN 'before_trace' WHEN c.cause = 20 THEN 'not_measured'
-    WHEN c.cause = 21 THEN 'cpu_taken_by_other' WHEN c.cause = 22 THEN 'cgroup_quota' ELSE 'unknown'
-  END AS cause,
+  c.layer::VARCHAR AS layer,
+  CASE WHEN c.wait = 'gil' AND c.thread_id <> i.thread_id THEN 'gil' ELSE c.cause::VARCHAR END AS cause,
   b.process_id AS by_process_id, c.by_thread_id, o.name AS by_program, o.pid AS by_program_pid,
-  CASE c.wait WHEN 1 THEN 'gil' WHEN 2 THEN 'gpu' WHEN 3 THEN 'io' WHEN 4 THEN 'lock' WHEN 5 THEN 'pipe' WHEN 6 THEN 'socket' WHEN 7 THEN 'sleep' WHEN 8 THEN 'poll' WHEN 9 THEN 'process' END AS wait,
+  c.wait::VARCHAR AS wait,
   c.waiter_thread_id
 FROM critical_path_coded AS c
 JOIN iteration AS i ON i.iteration_id = c.iteration_id

@@ -11,6 +11,8 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
+from rlscope_analysis.schema.enums import types_sql
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -33,8 +35,8 @@ def schema_sql(topic: str) -> str:
 
 
 def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create every table, and the views over coded storage, in the database in use."""
-    execute_at_once(connection, map(schema_sql, SCHEMA_TOPICS))
+    """Create every type, table, and view over coded storage, in the database in use."""
+    execute_at_once(connection, [types_sql(), *map(schema_sql, SCHEMA_TOPICS)])
 
 
 def execute_at_once(connection: duckdb.DuckDBPyConnection, scripts: Iterable[str]) -> None:
@@ -60,7 +62,7 @@ def declared_tables() -> dict[str, dict[str, str]]:
     """Return the columns of each table with their types."""
     script = "\n".join(map(schema_sql, SCHEMA_TOPICS))
     return {
-        table: dict(re.findall(r"(\w+) ([A-Z]+(?:\[\])?)", columns))
+        table: dict(re.findall(r"(\w+) ([A-Z_]+(?:\[\])?)", columns))
         for table, columns in re.findall(r"^CREATE TABLE (\w+) \((.*?)\);$", script, re.M | re.S)
     }
 

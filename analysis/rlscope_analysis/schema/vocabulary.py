@@ -21,8 +21,13 @@ GPU_ACTIVITY_KINDS = (None, "kernel", "memcpy", "memset", "graph", "sync")
 GPU_BUSY_KINDS = ("kernel", "memcpy", "memset", "graph")
 # layer_estimate_coded.method: of which samples the shares are.
 ESTIMATE_METHODS = (None, "own", "path", "operation", "thread", "process")
+# critical_path.cause: docs/critical_path.md.
+CAUSES = (
+    "unknown", "running", "cpu_taken", "cpu_wait", "timer", "interrupt", "network", "disk",
+    "blocked", "outside", "gil", "lock", "waiting", "gpu", "launch_latency", "gpu_queue", "sync",
+    "gpu_wait", "lost", "before_trace", "not_measured", "cpu_taken_by_other", "cgroup_quota",
+)  # fmt: skip
 
-# native_call_coded.flags and cpu_sample_coded.flags, by bit.
 # Kinds of table capture that tell of one layer of native_call.
 LAYER_CAPTURE = "native_call:{layer}"
 
