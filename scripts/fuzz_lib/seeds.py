@@ -59,6 +59,11 @@ def _records() -> bytes:
     spool.cycle(1, off_ns=100, wake_ns=0, in_ns=110, out_ns=150, out_reason=203 << 48 | 70)
     spool.cycle(2, off_ns=110, wake_ns=120, in_ns=130, out_ns=140, waker=1)
     spool.cycle(1, off_ns=150, wake_ns=160, in_ns=170, out_ns=180)
+    spool.call(1, start_ns=112, end_ns=120)
+    spool.sample(1, ts_ns=115, layer=1, stack=1)
+    spool.stack(1, b"main (train.py:1)\n")
+    spool.other_run(0, start_ns=160, end_ns=170, pid=7)
+    spool.quota(1, ts_ns=160)
     spool.close(1, off_ns=180)
     with tempfile.TemporaryDirectory() as directory:
         spool.write(Path(directory) / "spool", end_ns=200)
@@ -133,6 +138,7 @@ def _sidecars() -> dict[str, bytes]:
         {"event": "python", "pid": 10, "ts_ns": 150, "version": [3, 11, 2],
          "module": "/bin/python3", "gil_start": 1, "gil_end": 2},
         {"event": "gil", "module": "/bin/python3", "fact": None},
+        {"event": "title", "pid": 10, "ts_ns": 160, "title": "ray::Worker.step()"},
         {"event": "failed", "reason": "it broke"},
     ]  # fmt: skip
     cost = Cost(event="switch", part=None, method="micro", how="loop", n=5, mean_ns=10.0)

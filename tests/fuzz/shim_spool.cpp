@@ -94,7 +94,7 @@ void ReadGpu(const ShimScan& scan, std::int64_t start_ns) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace rls;
-  static fuzz::MemoryFile file;
+  static fuzz::NamedFile file("work-shim_spool.bin");
   FuzzedDataProvider input(data, size);
   const bool is_framed = input.ConsumeBool();
   const auto start_ns = input.ConsumeIntegral<std::uint8_t>();

@@ -23,7 +23,10 @@ constexpr std::size_t kSizes[RLS_REC_KINDS] = {8,
                                                sizeof(rls_rec_call),
                                                sizeof(rls_rec_gil_release),
                                                sizeof(rls_rec_sample),
-                                               sizeof(rls_rec_stack) + 16};
+                                               sizeof(rls_rec_stack) + 16,
+                                               sizeof(rls_rec_other_run),
+                                               sizeof(rls_rec_quota)};
+static_assert(kSizes[RLS_REC_KINDS - 1] > 0, "every kind of record has its size");
 
 // Records of the input in frames that are right, mostly of a handful of threads.
 std::vector<char> Framed(FuzzedDataProvider* input) {
@@ -84,6 +87,9 @@ void ReadEvents(const SpoolScan& scan) {
   while (rows.Next(kBatchRows, &batch)) {
     for (std::size_t row = 0; row < batch.calls.thread_id.size(); ++row)
       Claim(batch.calls.start_ns[row] <= batch.calls.end_ns[row], "a call ends after it starts");
+    for (std::size_t row = 0; row < batch.other_runs.cpu.size(); ++row)
+      Claim(batch.other_runs.start_ns[row] <= batch.other_runs.end_ns[row],
+            "a program gives a CPU back after it had it");
   }
 }
 
@@ -92,7 +98,7 @@ void ReadEvents(const SpoolScan& scan) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace rls;
-  static fuzz::MemoryFile file;
+  static fuzz::NamedFile file("work-spool_records.bin");
   FuzzedDataProvider input(data, size);
   const bool is_framed = input.ConsumeBool();
   const bool is_scattered = input.ConsumeBool();

@@ -2,6 +2,7 @@
 // the target where they do not hold.
 #pragma once
 
+#include <fcntl.h>
 #include <fuzzer/FuzzedDataProvider.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace rls::fuzz {
@@ -24,22 +26,36 @@ inline void Claim(bool holds, const char* claim) {
 
 class MemoryFile {
  public:
-  MemoryFile() : fd_(memfd_create("rlscope-fuzz", MFD_CLOEXEC)) {
-    Claim(fd_ >= 0, "a file in memory can be made");
-  }
+  MemoryFile() : MemoryFile(memfd_create("rlscope-fuzz", MFD_CLOEXEC)) {}
   MemoryFile(const MemoryFile&) = delete;
   MemoryFile& operator=(const MemoryFile&) = delete;
   ~MemoryFile() { close(fd_); }
 
   void Set(const void* data, std::size_t bytes) {
-    Claim(ftruncate(fd_, 0) == 0, "a file in memory can be emptied");
+    Claim(ftruncate(fd_, 0) == 0, "a file can be emptied");
     Claim(pwrite(fd_, data, bytes, 0) == static_cast<ssize_t>(bytes), "it can be written");
   }
   int fd() const { return fd_; }
   std::string path() const { return "/proc/self/fd/" + std::to_string(fd_); }
 
+ protected:
+  explicit MemoryFile(int fd) : fd_(fd) { Claim(fd_ >= 0, "a file can be made"); }
+
  private:
   int fd_;
+};
+
+// One with a name, where it was started: readers of a spool follow no link, as those of /proc are.
+class NamedFile : public MemoryFile {
+ public:
+  explicit NamedFile(std::string path)
+      : MemoryFile(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)),
+        path_(std::move(path)) {}
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
 };
 
 // The next bytes of the input as a plain struct; zeros where it has no more.

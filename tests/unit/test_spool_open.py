@@ -1,15 +1,18 @@
 """What a spool directory says of itself, and what is refused."""
 
 import json
+import os
 import struct
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from damaged_spool import FILES, build
+from finalising import finalise
 from rlscope_trace import _ingest
 from rlscope_trace.errors import SpoolError
 from rlscope_trace.spool.directory import WIRE_VERSION, Loss, open_spool
@@ -145,6 +148,36 @@ def test_a_spool_is_live_while_its_recorder_runs(spool: SpoolBuilder, tmp_path: 
         (directory / "session.json").write_text(json.dumps(session))
         recorder.kill()
     assert not open_spool(directory).is_live()
+
+
+@pytest.mark.parametrize("plant", ["link", "pipe"])
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_is_exchanged_once_it_was_looked_at_is_not_read(
+    tmp_path: Path, name: str, plant: str
+) -> None:
+    """By the owner of the folder: a link would lead anywhere, a pipe never ends."""
+    opened = open_spool(build(tmp_path / "spool"))
+    (tmp_path / "spool" / name).rename(tmp_path / "elsewhere")
+    if plant == "link":
+        (tmp_path / "spool" / name).symlink_to(tmp_path / "elsewhere")
+    else:
+        os.mkfifo(tmp_path / "spool" / name)
+    # Not so where open_spool() itself has read it, or where the costs alone are missing then.
+    is_needed = name not in ("progress.bin", "session.json", "calibration.json")
+    with pytest.raises(SpoolError) if is_needed else nullcontext():
+        finalise(opened, tmp_path / "trace.duckdb")
+    assert (tmp_path / "elsewhere").exists()
+    assert (tmp_path / "trace.duckdb").exists() != is_needed
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_no_file_is_refused(tmp_path: Path, name: str) -> None:
+    path = build(tmp_path / "spool") / name
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    with pytest.raises(SpoolError, match=f"{name} is no regular file") as caught:
+        open_spool(tmp_path / "spool")
+    assert caught.value.hint
 
 
 def test_removal_spares_what_others_put_there(spool: SpoolBuilder, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 // Reading shim.bin: bytes at a place, and records out of bytes.
 #pragma once
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,15 +10,14 @@
 #include <string>
 #include <system_error>
 
+#include "regular_file.h"
 #include "shim/spool.h"
 
 namespace rls {
 
 class ShimFile {
  public:
-  explicit ShimFile(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (fd_ < 0) throw std::system_error(errno, std::generic_category(), "opening " + path);
-  }
+  explicit ShimFile(const std::string& path) : fd_(OpenRegularFile(path)) {}
   ShimFile(const ShimFile&) = delete;
   ShimFile& operator=(const ShimFile&) = delete;
   ~ShimFile() { close(fd_); }

@@ -1,6 +1,5 @@
 #include "spool/scan.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,6 +7,8 @@
 #include <cerrno>
 #include <cstring>
 #include <system_error>
+
+#include "regular_file.h"
 
 namespace rls {
 namespace {
@@ -33,11 +34,8 @@ std::int64_t Signed(std::uint64_t value) { return static_cast<std::int64_t>(valu
 
 }  // namespace
 
-FrameReader::FrameReader(const std::string& path) : buffer_(kBufferBytes) {
-  fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd_ < 0) {
-    throw std::system_error(errno, std::generic_category(), "opening " + path);
-  }
+FrameReader::FrameReader(const std::string& path)
+    : fd_(OpenRegularFile(path)), buffer_(kBufferBytes) {
   struct stat status = {};
   if (fstat(fd_, &status) != 0) {
     const int error = errno;

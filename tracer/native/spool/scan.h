@@ -38,7 +38,7 @@ class FrameReader {
  private:
   bool Have(std::size_t bytes);
 
-  int fd_ = -1;  // owned
+  int fd_;  // owned
   std::uint64_t file_bytes_ = 0;
   std::uint64_t position_ = 0;
   std::vector<char> buffer_;

@@ -15,6 +15,7 @@ from rlscope_analysis.schema.vocabulary import (
 )
 from rlscope_trace.errors import reason_of
 from rlscope_trace.spool.directory import CALIBRATION_FILE
+from rlscope_trace.spool.regular_files import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,7 +66,7 @@ def read_costs(path: Path) -> tuple[list[Cost], dict[str, object]]:
 
     Raises OSError where it cannot be read, ValueError where it is damaged or of another format.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return read_costs_from(file)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.schema.facts.fact import Fact, fact_of
 from rlscope_trace.spool.line_files import lines_of
+from rlscope_trace.spool.regular_files import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -165,7 +166,7 @@ def read_counter_file(path: Path, lines: CounterLines) -> Iterator[tuple[int, in
 
     Damaged lines are counted and left out; OSError where the file cannot be read.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         for line in lines_of(file):
             if line is None:
                 lines.damaged += 1

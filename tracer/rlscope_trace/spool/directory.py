@@ -2,7 +2,6 @@
 
 import errno
 import os
-import stat
 import struct
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from rlscope_trace.errors import SpoolError
 from rlscope_trace.outputs.trusted import closing, open_folder
 from rlscope_trace.procfs import split_stat
 from rlscope_trace.spool.counter_file import COUNTERS_FILE
+from rlscope_trace.spool.regular_files import open_regular
 from rlscope_trace.spool.session_facts import read_session
 
 SESSION_FILE = "session.json"
@@ -169,7 +169,7 @@ def open_spool(directory: Path, *, shown: Path | None = None) -> Spool:
     try:
         for name in _FILES:
             _require_regular(files / name)
-        with (files / RECORDS_FILE).open("rb") as file:
+        with open_regular(files / RECORDS_FILE) as file:
             header = file.read(_HEADER.size)
             records_bytes = os.fstat(file.fileno()).st_size - _HEADER.size
         session, damaged_facts = read_session(files / SESSION_FILE)
@@ -203,15 +203,14 @@ def open_spool(directory: Path, *, shown: Path | None = None) -> Spool:
 
 
 def _require_regular(path: Path) -> None:
-    """Refuse what is no file: a link could lead anywhere, a pipe never ends."""
+    """Refuse what is no file while it costs nothing; whoever reads it looks again."""
     with suppress(FileNotFoundError):
-        if not stat.S_ISREG(path.lstat().st_mode):
-            raise OSError(errno.EINVAL, f"{path.name} is no regular file")
+        open_regular(path).close()
 
 
 def _read_progress(path: Path) -> Progress | None:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(_PROGRESS_BYTES)
     except FileNotFoundError:
         return None

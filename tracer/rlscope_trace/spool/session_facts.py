@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.schema.facts.fact import fact_of
+from rlscope_trace.spool.regular_files import open_regular
 from rlscope_trace.texts import storable
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def read_session(path: Path) -> tuple[dict[str, object], int]:
     OSError where a file that is there cannot be read.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             text = file.read(_MOST_BYTES + 1)
     except FileNotFoundError:
         return {}, 0

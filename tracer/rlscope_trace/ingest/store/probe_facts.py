@@ -11,6 +11,7 @@ from typing import Any
 from rlscope_analysis.schema.facts.fact import Fact, fact_of
 from rlscope_analysis.schema.facts.sites import DROPPED, NOT_PROBED, PROBED, SITE_REASONS
 from rlscope_trace.spool.line_files import lines_of
+from rlscope_trace.spool.regular_files import open_regular
 
 # No address, time or count gets there, and no BIGINT holds it: the line is damaged.
 _IMPOSSIBLE = 2**63
@@ -139,7 +140,7 @@ def read_probe_facts(path: Path | None) -> ProbeFacts:
     facts = ProbeFacts()
     if path is None:
         return facts
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         facts.damaged_lines = sum(not _take_line(facts, line) for line in lines_of(file))
     return facts
 
