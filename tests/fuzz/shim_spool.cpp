@@ -64,8 +64,8 @@ void Merge(const ShimRanges& ranges, PhaseNames* names) {
 }
 
 void ReadRanges(const ShimScan& scan) {
-  for (std::size_t tenancy = 0; tenancy < scan.tenancies().size(); ++tenancy) {
-    ShimRangeReader reader(scan, {tenancy});
+  for (std::size_t incarnation = 0; incarnation < scan.incarnations().size(); ++incarnation) {
+    ShimRangeReader reader(scan, {incarnation});
     PhaseNames names;
     std::uint64_t read = 0;
     for (ShimRanges part = reader.Next(kPart); part.size() > 0; part = reader.Next(kPart)) {
@@ -74,10 +74,11 @@ void ReadRanges(const ShimScan& scan) {
         Claim(key >= 0 && static_cast<std::size_t>(key) < scan.keys().size(), "a range has a key");
       Merge(part, &names);
     }
-    const std::uint64_t counted = scan.tenancies()[tenancy].ranges;
+    const std::uint64_t counted = scan.incarnations()[incarnation].ranges;
     Claim(read <= counted, "no range is read that was not counted");
     // Of those that were open at the end some may be damaged, or told already.
-    const bool had_open = scan.data(tenancy).open_ns != 0 || !scan.data(tenancy).open.empty();
+    const bool had_open =
+        scan.data(incarnation).open_ns != 0 || !scan.data(incarnation).open.empty();
     Claim(had_open || read == counted, "no range is lost that was counted");
   }
 }

@@ -43,7 +43,7 @@ def run(program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
 def test_root_can_trace_here() -> None:
     done = run(DOCTOR)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1].startswith("tracing works, by rung ")
+    assert done.stdout.splitlines()[-1].startswith("tracing works, by backend ")
 
 
 @pytest.mark.root
@@ -52,7 +52,7 @@ def test_json_says_the_same(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     answer = json.loads(done.stdout)
     assert answer["works"] is True
-    assert answer["rung"] in ("btf", "tracefs")
+    assert answer["backend"] in ("btf", "tracefs")
     output = next(finding for finding in answer["findings"] if finding["name"] == "output")
     assert output["what"] == f"{tmp_path} is writable"
 

@@ -93,7 +93,7 @@ def test_any_damaged_shim_file_is_read(sound: Path, tmp_path: Path) -> None:
         path.write_bytes(damage(data, random.Random(seed), is_text=False))
         scan = ShimScan(str(path))
         names = scan.names()
-        ranges = ShimRangeReader(scan, list(range(len(scan.tenancies()))))
+        ranges = ShimRangeReader(scan, list(range(len(scan.incarnations()))))
         while (part := ranges.next(100)) is not None:
             assert part["key"].max() < len(names)
         gpu = ShimGpuReader(scan)

@@ -108,7 +108,7 @@ class TestRealExport:
         assert trace.rows("FROM clock") == [(0, 1_776_781_226_557_295_056, None)]
         facts = dict(trace.rows("SELECT key, value FROM meta"))
         assert facts["loader"] == "import"
-        assert facts["ladder"] == "Nsight Systems 2026.1.1.204, schema 3.24.14"
+        assert facts["backends"] == "Nsight Systems 2026.1.1.204, schema 3.24.14"
         assert facts["imported_from"] == '["mock.sqlite"]'
         assert facts["start_ns"] == "1304349703"
         assert facts["end_ns"] == "1540180135"

@@ -340,14 +340,14 @@ def test_no_damage_is_more_than_a_loss(
     path = tmp_path / "shim.bin"
     path.write_bytes(data[:length])
     scan = ShimScan(str(path))
-    tenancies = scan.tenancies()
-    for index in range(len(tenancies)):
+    incarnations = scan.incarnations()
+    for index in range(len(incarnations)):
         reader = ShimRangeReader(scan, index)
         while (columns := reader.next(1)) is not None:
             assert len(columns.pop("gap_start_ns")) == len(columns.pop("gap_end_ns"))
             assert len({len(column) for column in columns.values()}) == 1
             assert (columns["key"] < len(scan.names())).all()
-    assert all(0 <= row["tenancy"] < len(tenancies) for row in scan.marks())
+    assert all(0 <= row["incarnation"] < len(incarnations) for row in scan.marks())
     assert all(count >= 0 for count in scan.losses().values())
 
 

@@ -262,12 +262,12 @@ def test_bpf_objects(tmp_path: Path) -> None:
         (False, False, ["error", "error"]),
     ],
 )
-def test_a_failing_rung_is_an_error_only_if_all_fail(
+def test_a_failing_backend_is_an_error_only_if_all_fail(
     btf: bool, tracefs: bool, levels: list[str]
 ) -> None:
-    rungs = [("btf", btf, "no BTF"), ("tracefs", tracefs, "no tracefs")]
-    findings = package.check_rungs(lambda: rungs)
-    assert [finding.name for finding in findings] == ["rung_btf", "rung_tracefs"]
+    backends = [("btf", btf, "no BTF"), ("tracefs", tracefs, "no tracefs")]
+    findings = package.check_backends(lambda: backends)
+    assert [finding.name for finding in findings] == ["backend_btf", "backend_tracefs"]
     assert [finding.level for finding in findings] == levels
 
 
@@ -280,11 +280,11 @@ def test_a_failing_rung_is_an_error_only_if_all_fail(
         (TracerError("object is damaged"), "object is damaged", None),
     ],
 )
-def test_a_ladder_that_cannot_be_probed(error: Exception, words: str, remedy: str | None) -> None:
+def test_backends_that_cannot_be_probed(error: Exception, words: str, remedy: str | None) -> None:
     def fail() -> list[tuple[str, bool, str]]:
         raise error
 
-    (finding,) = package.check_rungs(fail)
+    (finding,) = package.check_backends(fail)
     assert (finding.level, finding.remedy) == ("error", remedy)
     assert words in finding.what
 

@@ -15,14 +15,14 @@ from rlscope_trace.record.preflight import (
     run_checks,
     sudo_command,
     tracing_works,
-    working_rung,
+    working_backend,
 )
 
 ARGV = ("--pid", "4242")
-BTF_OK = Finding("rung_btf", "ok", "programs of rung btf load and attach")
-BTF_NOTE = Finding("rung_btf", "note", "programs of rung btf do not load and attach: no BTF")
-BTF_ERROR = Finding("rung_btf", "error", "programs of rung btf do not load and attach: EPERM")
-TRACEFS_OK = Finding("rung_tracefs", "ok", "programs of rung tracefs load and attach")
+BTF_OK = Finding("backend_btf", "ok", "programs of backend btf load and attach")
+BTF_NOTE = Finding("backend_btf", "note", "programs of backend btf do not load and attach: no BTF")
+BTF_ERROR = Finding("backend_btf", "error", "programs of backend btf do not load and attach: EPERM")
+TRACEFS_OK = Finding("backend_tracefs", "ok", "programs of backend tracefs load and attach")
 NO_CAPABILITY = Finding(
     "capabilities", "error", "tracing needs CAP_BPF and CAP_PERFMON", sudo_command(ARGV)
 )
@@ -38,13 +38,13 @@ def test_every_check_is_made_at_once(tmp_path: Path) -> None:
     assert next(f for f in findings if f.name == "output").level == "error"
 
 
-def test_the_first_rung_that_works_is_taken() -> None:
-    assert working_rung([BTF_OK, TRACEFS_OK]) == "btf"
-    assert working_rung([BTF_NOTE, TRACEFS_OK]) == "tracefs"
-    assert working_rung([BTF_ERROR]) is None
+def test_the_first_backend_that_works_is_taken() -> None:
+    assert working_backend([BTF_OK, TRACEFS_OK]) == "btf"
+    assert working_backend([BTF_NOTE, TRACEFS_OK]) == "tracefs"
+    assert working_backend([BTF_ERROR]) is None
 
 
-def test_tracing_works_only_with_a_rung_and_without_errors() -> None:
+def test_tracing_works_only_with_a_backend_and_without_errors() -> None:
     assert tracing_works([BTF_OK, NO_SPACE])
     assert not tracing_works([BTF_OK, NO_LIBELF])
     assert not tracing_works([NO_SPACE])
@@ -92,11 +92,11 @@ def test_doctor_table_of_a_machine_that_can_trace(monkeypatch: pytest.MonkeyPatc
     code, text = run_doctor(monkeypatch, [BTF_NOTE, TRACEFS_OK, NO_SPACE])
     assert code == 0
     assert text.splitlines() == [
-        f"note     rung_btf      {BTF_NOTE.what}",
-        f"ok       rung_tracefs  {TRACEFS_OK.what}",
-        f"warning  disk          {NO_SPACE.what}",
-        "                       hint: df -h /",
-        "tracing works, by rung tracefs",
+        f"note     backend_btf      {BTF_NOTE.what}",
+        f"ok       backend_tracefs  {TRACEFS_OK.what}",
+        f"warning  disk             {NO_SPACE.what}",
+        "                          hint: df -h /",
+        "tracing works, by backend tracefs",
     ]
 
 
@@ -112,7 +112,7 @@ def test_doctor_json(monkeypatch: pytest.MonkeyPatch) -> None:
     code, text = run_doctor(monkeypatch, [BTF_OK, NO_SPACE], "--format", "json")
     assert code == 0
     answer = json.loads(text)
-    assert (answer["works"], answer["rung"]) == (True, "btf")
+    assert (answer["works"], answer["backend"]) == (True, "btf")
     assert answer["findings"][1] == {
         "name": "disk",
         "level": "warning",
@@ -121,4 +121,4 @@ def test_doctor_json(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     code, text = run_doctor(monkeypatch, [NO_CAPABILITY], "--format", "json")
     assert code == 1
-    assert json.loads(text)["rung"] is None
+    assert json.loads(text)["backend"] is None

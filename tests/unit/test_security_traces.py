@@ -208,8 +208,8 @@ def test_no_folder_that_could_be_guessed_takes_what_does_not_fit_in_memory(path:
 
 
 ODD_FACTS = (
-    ("argv", "[" * 100_000), ("argv", '["\\ud800"]'), ("ladder", '[{"rung": {}}]'),
-    ("cpus_allowed", "[Infinity]"), ("inferred_switch_ins", "x"), ("ladder", "[" * 100_000),
+    ("argv", "[" * 100_000), ("argv", '["\\ud800"]'), ("backends", '[{"backend": {}}]'),
+    ("cpus_allowed", "[Infinity]"), ("inferred_switch_ins", "x"), ("backends", "[" * 100_000),
     ("cpus_allowed", "[1e999, NaN, null]"), ("inferred_switch_ins", "9" * 5000),
 )  # fmt: skip
 

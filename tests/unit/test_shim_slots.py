@@ -50,7 +50,9 @@ def wait_for_stop(pid: int) -> None:
 def ranges_of_threads(spool: Path) -> list[int]:
     """Return how many ranges each thread has, each of which is told once."""
     scan = ShimScan(str(spool / "shim.bin"))
-    told = [(int(tenancy["tid"]), int(tenancy["ranges"])) for tenancy in scan.tenancies()]
+    told = [
+        (int(incarnation["tid"]), int(incarnation["ranges"])) for incarnation in scan.incarnations()
+    ]
     assert len({tid for tid, _ in told}) == len(told)
     assert scan.losses()["dropped_events"] == FIRST - (RING_RANGES - 1) + DROPPED
     # Both threads say when: where the first one could not any more, its counters do.
@@ -60,9 +62,9 @@ def ranges_of_threads(spool: Path) -> list[int]:
     return [ranges for _, ranges in told]
 
 
-def gaps_of(scan: ShimScan, tenancy: int) -> list[tuple[int, int]]:
+def gaps_of(scan: ShimScan, incarnation: int) -> list[tuple[int, int]]:
     """Return the times between which a thread has dropped ranges."""
-    reader = ShimRangeReader(scan, [tenancy])
+    reader = ShimRangeReader(scan, [incarnation])
     gaps: list[tuple[int, int]] = []
     while (part := reader.next(1 << 20)) is not None:
         gaps += zip(part["gap_start_ns"].tolist(), part["gap_end_ns"].tolist(), strict=True)

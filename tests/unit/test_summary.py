@@ -47,8 +47,8 @@ META: dict[str, str | None] = {
     "kernel": "6.18.44",
     "cpus_allowed": json.dumps([0, 1, 2, 5]),
     "loader": "libbpf",
-    "ladder": json.dumps(
-        [{"rung": "btf", "result": "refused"}, {"rung": "tracefs", "result": "taken"}]
+    "backends": json.dumps(
+        [{"backend": "btf", "result": "refused"}, {"backend": "tracefs", "result": "taken"}]
     ),
     "ended_cleanly": "true",
 }

@@ -125,7 +125,7 @@ class ShimScan:
     @property
     def records(self) -> int: ...
     def source_pids(self) -> list[int]: ...
-    def tenancies(self) -> NDArray[np.void]:
+    def incarnations(self) -> NDArray[np.void]:
         """Return first_ns, last_ns, ranges, pid, tid of each thread while it had a ring."""
 
     def names(self) -> list[tuple[str | None, str | None, str | None, int]]:
@@ -135,14 +135,14 @@ class ShimScan:
         """Return start_ns, end_ns (0: never ended), pid, key of start/end ranges."""
 
     def marks(self) -> NDArray[np.void]:
-        """Return ts_ns, tenancy, key."""
+        """Return ts_ns, incarnation, key."""
 
     def losses(self) -> dict[str, int]: ...
 
 class ShimRangeReader:
-    """The push/pop ranges of the tenancies of a thread, as they ended, part by part."""
+    """The push/pop ranges of the incarnations of a thread, as they ended, part by part."""
 
-    def __init__(self, scan: ShimScan, tenancy: int | list[int]) -> None: ...
+    def __init__(self, scan: ShimScan, incarnation: int | list[int]) -> None: ...
     def next(self, count: int) -> dict[str, NDArray[Any]] | None:
         """Return at least `count` ranges, so that what follows began later; None at the end.
 

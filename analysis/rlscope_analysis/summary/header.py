@@ -54,8 +54,8 @@ def _facts(summary: Summary) -> Iterable[tuple[str, str | Note]]:
     yield "duration", note("no_duration") if length_ns is None else note("duration", ns=length_ns)
     yield "traced", note("traced", processes=len(summary.processes), threads=summary.thread_count)
     loader = meta.get("loader", "")
-    ladder = _ladder(meta.get("ladder", ""))
-    yield "capture", "; ".join(part for part in (loader and f"loader {loader}", ladder) if part)
+    backends = _backends(meta.get("backends", ""))
+    yield "capture", "; ".join(part for part in (loader and f"loader {loader}", backends) if part)
 
 
 def _command(value: str) -> str:
@@ -67,13 +67,13 @@ def _command(value: str) -> str:
     return line if len(line) <= _MAX_COMMAND else f"{line[:_MAX_COMMAND]} ..."
 
 
-def _ladder(value: str) -> str:
-    """Write the rungs that were tried, from the best one down, each with what came of it."""
+def _backends(value: str) -> str:
+    """Write the backends that were tried, from the best one down, each with what came of it."""
     try:
-        rungs = [f"{rung['rung']} {rung['result']}" for rung in json.loads(value)]
+        backends = [f"{backend['backend']} {backend['result']}" for backend in json.loads(value)]
     except (ValueError, TypeError, KeyError):
         return _flat(value)
-    return ", then ".join(rungs)
+    return ", then ".join(backends)
 
 
 def _cpu_list(value: str) -> str:

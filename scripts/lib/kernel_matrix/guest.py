@@ -1,6 +1,6 @@
 """Runs inside the virtual machines of scripts/kernel_matrix: records workload.py, judges it.
 
-guest.py              every rung and the native probes; a line each: `result RUNG ok|failed ...`
+guest.py              every backend, the native probes; a line each: `result BACKEND ok|failed ...`
 guest.py --verifier   loads the sched objects with libbpf's own words on stderr
 """
 
@@ -32,7 +32,7 @@ from rlscope_trace.spool.directory import open_spool
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rlscope_trace.record.backends import Opened, Rung
+    from rlscope_trace.record.backends import Backend, Opened
     from rlscope_trace.record.session import Counters
 
 FOLDER = Path("/tmp/spool")
@@ -44,14 +44,14 @@ RUN_SECONDS = 60.0
 RECORDINGS = 3
 
 
-def record(rung: Rung | None) -> tuple[Opened, Counters, dict[str, Any]]:
-    """Record the workload with a rung (None: the best that works) into FOLDER.
+def record(backend: Backend | None) -> tuple[Opened, Counters, dict[str, Any]]:
+    """Record the workload with a backend (None: the best that works) into FOLDER.
 
     Returns what was loaded, what was counted, and which instruments there were.
     """
     subprocess.run(["/bin/busybox", "rm", "-rf", FOLDER], check=True)
     FOLDER.mkdir()
-    opened = open_capture(loader="libbpf", rung=rung, ring_bytes=RING_BYTES)
+    opened = open_capture(loader="libbpf", backend=backend, ring_bytes=RING_BYTES)
     session = Session(
         opened, FOLDER, {}, shim_session="kernel-matrix", instruments=InstrumentSettings()
     )
@@ -69,22 +69,22 @@ def record(rung: Rung | None) -> tuple[Opened, Counters, dict[str, Any]]:
     return opened, counters, cast("dict[str, Any]", session.facts["instruments"])
 
 
-def judge(rung: Rung | None, *, attempts: int = RECORDINGS) -> tuple[list[str], str]:
-    """Record with a rung; return what is wrong, and a word on the recording."""
-    opened, counters, instruments = record(rung)
+def judge(backend: Backend | None, *, attempts: int = RECORDINGS) -> tuple[list[str], str]:
+    """Record with a backend; return what is wrong, and a word on the recording."""
+    opened, counters, instruments = record(backend)
     progress = open_spool(FOLDER).progress
-    if progress and progress.missed_runs and opened.rung == "tracefs" and attempts > 1:
-        return judge(rung, attempts=attempts - 1)
+    if progress and progress.missed_runs and opened.backend == "tracefs" and attempts > 1:
+        return judge(backend, attempts=attempts - 1)
     truth = json.loads(workload.TRUTH_FILE.read_text())
     threads = read_records(FOLDER / "records.bin")
-    verdict = Verdict(threads, truth, btf=opened.rung == "btf")
-    verdict.expect("rung", opened.rung, rung or "tracefs")
+    verdict = Verdict(threads, truth, btf=opened.backend == "btf")
+    verdict.expect("backend", opened.backend, backend or "tracefs")
     for name in ("lost", "write_error"):
         verdict.expect(name, getattr(counters, name), 0)
     for name in ("missed_runs", "failed_updates"):
         verdict.expect(name, getattr(progress, name), 0)
     missing = instruments["not_measured"]
-    if opened.rung == "btf":
+    if opened.backend == "btf":
         verdict.expect("not measured", missing, {})
     else:
         verdict.expect("not measured", set(missing), {"native_call", "cpu_sample"})
@@ -103,8 +103,8 @@ def tell(line: str) -> None:
     sys.stdout.flush()
 
 
-def run_rungs() -> None:
-    """Judge every rung, one line each; whatever goes wrong in one says nothing of the next."""
+def run_backends() -> None:
+    """Judge every backend, one line each; whatever goes wrong in one says nothing of the next."""
     cases: dict[str, Callable[[], tuple[list[str], str]]] = {
         "btf": partial(judge, "btf"),
         "native": judge_calls,
@@ -143,4 +143,4 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--verifier"]:
         show_verifier()
     else:
-        run_rungs()
+        run_backends()

@@ -89,9 +89,9 @@ py::object NextRanges(ShimRangeReader& reader, std::size_t count) {
 // Not when the module is loaded: see RegisterTypes in spool/bindings.cpp.
 void RegisterTypes() {
   static const bool registered = [] {
-    PYBIND11_NUMPY_DTYPE(ShimTenancy, first_ns, last_ns, ranges, gaps, pid, tid);
+    PYBIND11_NUMPY_DTYPE(ShimIncarnation, first_ns, last_ns, ranges, gaps, pid, tid);
     PYBIND11_NUMPY_DTYPE(ShimAsync, start_ns, end_ns, pid, key);
-    PYBIND11_NUMPY_DTYPE(ShimMark, ts_ns, tenancy, key);
+    PYBIND11_NUMPY_DTYPE(ShimMark, ts_ns, incarnation, key);
     return true;
   }();
   (void)registered;
@@ -104,11 +104,11 @@ std::unique_ptr<ShimScan> OpenShimScan(const std::string& path) {
 }
 
 std::unique_ptr<ShimRangeReader> OpenRanges(const ShimScan& scan,
-                                            std::vector<std::size_t> tenancies) {
-  for (const std::size_t tenancy : tenancies)
-    if (tenancy >= scan.tenancies().size())
-      throw py::value_error("no such tenancy: " + std::to_string(tenancy));
-  return std::make_unique<ShimRangeReader>(scan, std::move(tenancies));
+                                            std::vector<std::size_t> incarnations) {
+  for (const std::size_t incarnation : incarnations)
+    if (incarnation >= scan.incarnations().size())
+      throw py::value_error("no such incarnation: " + std::to_string(incarnation));
+  return std::make_unique<ShimRangeReader>(scan, std::move(incarnations));
 }
 
 void BindScan(py::module_& module) {
@@ -120,18 +120,18 @@ void BindScan(py::module_& module) {
              for (const ShimSource& source : scan.sources()) pids.push_back(source.pid);
              return pids;
            })
-      .def("tenancies", [](const ShimScan& scan) { return Copy(scan.tenancies()); })
+      .def("incarnations", [](const ShimScan& scan) { return Copy(scan.incarnations()); })
       .def("names", &Names)
       .def("async_ranges", [](const ShimScan& scan) { return Copy(scan.async()); })
       .def("marks", [](const ShimScan& scan) { return Copy(scan.marks()); })
       .def_property_readonly("records", &ShimScan::records)
       .def("losses", [](const ShimScan& scan) { return Losses(scan.losses()); });
   py::class_<ShimRangeReader>(module, "ShimRangeReader")
-      .def(py::init([](const ShimScan& scan, std::size_t tenancy) {
-             return OpenRanges(scan, {tenancy});
+      .def(py::init([](const ShimScan& scan, std::size_t incarnation) {
+             return OpenRanges(scan, {incarnation});
            }),
-           py::arg("scan"), py::arg("tenancy"), py::keep_alive<1, 2>())
-      .def(py::init(&OpenRanges), py::arg("scan"), py::arg("tenancy"), py::keep_alive<1, 2>())
+           py::arg("scan"), py::arg("incarnation"), py::keep_alive<1, 2>())
+      .def(py::init(&OpenRanges), py::arg("scan"), py::arg("incarnation"), py::keep_alive<1, 2>())
       .def("next", &NextRanges, py::arg("count"));
 }
 

@@ -4,16 +4,16 @@
 
 namespace rls {
 
-ShimRangeReader::ShimRangeReader(const ShimScan& scan, std::vector<std::size_t> tenancies)
-    : scan_(scan), tenancies_(std::move(tenancies)), file_(scan.path()) {}
+ShimRangeReader::ShimRangeReader(const ShimScan& scan, std::vector<std::size_t> incarnations)
+    : scan_(scan), incarnations_(std::move(incarnations)), file_(scan.path()) {}
 
 ShimRanges ShimRangeReader::Next(std::size_t count) {
   ShimRanges ranges;
-  while (tenancy_ < tenancies_.size()) {
+  while (incarnation_ < incarnations_.size()) {
     if (position_ >= cells_.size() && !OpenExtent()) {
       AddOpen(&ranges);
       if (data().gap.kind == RLS_SHIM_GAP) AddGap(data().gap, &ranges);
-      ++tenancy_;
+      ++incarnation_;
       next_extent_ = 0;
       last_start_ns_ = 0;
     } else if (ReadExtent(count, &ranges)) {
@@ -26,7 +26,7 @@ ShimRanges ShimRangeReader::Next(std::size_t count) {
 // False where there is none left.
 bool ShimRangeReader::OpenExtent() {
   if (next_extent_ == data().extents.size()) return false;
-  const ShimTenancyData::Extent& extent = data().extents[next_extent_++];
+  const ShimIncarnationData::Extent& extent = data().extents[next_extent_++];
   position_ = 0;
   cells_.resize(extent.bytes);
   if (!file_.Read(extent.offset, cells_.data(), cells_.size())) cells_.clear();

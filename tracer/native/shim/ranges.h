@@ -28,7 +28,7 @@ struct ShimRanges {
 class ShimRangeReader {
  public:
   // The scan has to outlive it. Throws std::system_error.
-  ShimRangeReader(const ShimScan& scan, std::vector<std::size_t> tenancies);
+  ShimRangeReader(const ShimScan& scan, std::vector<std::size_t> incarnations);
 
   // At least `count` ranges, and so many more that whatever follows began later than all of them
   // ended; fewer at the end, then none. A thread that never closes its outermost range comes in one
@@ -41,11 +41,11 @@ class ShimRangeReader {
   void Add(const rls_shim_event& event, ShimRanges* ranges);
   void AddOpen(ShimRanges* ranges);
   void AddGap(const rls_shim_event& event, ShimRanges* ranges);
-  const ShimTenancyData& data() const { return scan_.data(tenancies_[tenancy_]); }
+  const ShimIncarnationData& data() const { return scan_.data(incarnations_[incarnation_]); }
 
   const ShimScan& scan_;
-  std::vector<std::size_t> tenancies_;
-  std::size_t tenancy_ = 0;  // of tenancies_: the one that is being read
+  std::vector<std::size_t> incarnations_;
+  std::size_t incarnation_ = 0;  // of incarnations_: the one that is being read
   ShimFile file_;
   std::vector<char> cells_;  // of the extent that is being read
   std::size_t position_ = 0;

@@ -15,7 +15,7 @@ constexpr std::uint32_t kNone = UINT32_MAX;
 // How much is kept of what a program can tell without end.
 constexpr std::size_t kMaxKeys = ShimTexts::kMaxTexts + ShimTexts::kMaxFolded;
 constexpr std::size_t kMaxCategories = 1U << 16;
-constexpr std::size_t kMaxTenancies = 1U << 20;
+constexpr std::size_t kMaxIncarnations = 1U << 20;
 // It knew no GPU records, and up to version 2 counters told no gaps; all else was as it is.
 constexpr std::uint32_t kOldestVersion = 1;
 constexpr std::uint32_t kCountersWithoutGaps = offsetof(ShimCounters, gap);
@@ -115,7 +115,7 @@ void ShimScan::ReadCounters(const ShimBlock& block, const char* data) {
   std::memcpy(&slot.last, data, block.bytes);
   // A slot that came into use while we read began with none; of one that was there, and of a
   // process that others had read before, the first are what was lost before us.
-  if (!slot.has_first && sources_[block.source].reader > 1 && slot.tenancy == kNone)
+  if (!slot.has_first && sources_[block.source].reader > 1 && slot.incarnation == kNone)
     slot.first = slot.last;
   slot.has_first = true;
   PlaceGaps(&slot);
@@ -124,8 +124,8 @@ void ShimScan::ReadCounters(const ShimBlock& block, const char* data) {
 // A thread may be introduced only after its ring was full for a while, or never.
 void ShimScan::PlaceGaps(Slot* slot) {
   for (const rls_shim_gap& gap : {slot->last.former, slot->last.gap}) {
-    const auto found = slot->tenancies.find(gap.owner);
-    if (found != slot->tenancies.end())
+    const auto found = slot->incarnations.find(gap.owner);
+    if (found != slot->incarnations.end())
       SetGap(found->second, gap);
     else if (gap.end_ns > 0)
       slot->strangers[gap.owner] = gap;
@@ -136,24 +136,24 @@ void ShimScan::PlaceGaps(Slot* slot) {
 void ShimScan::AddStrangers() {
   for (const auto& [id, slot] : slots_) {
     for (const auto& [owner, gap] : slot.strangers) {
-      if (tenancies_.size() >= kMaxTenancies || !IsTime(gap.start_ns) || !IsTime(gap.end_ns))
+      if (incarnations_.size() >= kMaxIncarnations || !IsTime(gap.start_ns) || !IsTime(gap.end_ns))
         continue;
       const std::int64_t end_ns = Signed(gap.end_ns);
-      tenancies_.push_back(
+      incarnations_.push_back(
           {end_ns, end_ns, 0, 0, sources_[id.first].pid, OuterTid(id.first, owner)});
-      tenancy_data_.push_back({});
-      tenancy_data_.back().source = id.first;
-      SetGap(static_cast<std::uint32_t>(tenancies_.size() - 1), gap);
+      incarnation_data_.push_back({});
+      incarnation_data_.back().source = id.first;
+      SetGap(static_cast<std::uint32_t>(incarnations_.size() - 1), gap);
     }
   }
 }
 
-void ShimScan::SetGap(std::uint32_t tenancy, const rls_shim_gap& gap) {
-  rls_shim_event& told = tenancy_data_[tenancy].gap;
-  if (told.kind == RLS_SHIM_GAP) --tenancies_[tenancy].gaps;
+void ShimScan::SetGap(std::uint32_t incarnation, const rls_shim_gap& gap) {
+  rls_shim_event& told = incarnation_data_[incarnation].gap;
+  if (told.kind == RLS_SHIM_GAP) --incarnations_[incarnation].gaps;
   told = {};
   if (gap.end_ns == 0 || !IsTime(gap.start_ns) || !IsTime(gap.end_ns)) return;
-  ++tenancies_[tenancy].gaps;
+  ++incarnations_[incarnation].gaps;
   told.kind = RLS_SHIM_GAP;
   told.start_ns = gap.start_ns;
   told.end_ns = gap.end_ns;
@@ -162,17 +162,17 @@ void ShimScan::SetGap(std::uint32_t tenancy, const rls_shim_gap& gap) {
 void ShimScan::ReadOpen(const ShimBlock& block, const char* data) {
   const Slot& slot = slots_[{block.source, block.slot}];
   const std::uint32_t count = block.bytes / sizeof(rls_shim_open);
-  if (slot.tenancy == kNone || count > RLS_SHIM_MAX_DEPTH) {
+  if (slot.incarnation == kNone || count > RLS_SHIM_MAX_DEPTH) {
     losses_.damaged += count;
     return;
   }
-  ShimTenancyData& tenancy = tenancy_data_[slot.tenancy];
-  tenancy.open_ns = Signed(block.ts_ns);
-  tenancy.open.clear();
+  ShimIncarnationData& incarnation = incarnation_data_[slot.incarnation];
+  incarnation.open_ns = Signed(block.ts_ns);
+  incarnation.open.clear();
   for (std::uint32_t index = 0; index < count; ++index)
-    tenancy.open.push_back(As<rls_shim_open>(data + index * sizeof(rls_shim_open)));
-  tenancies_[slot.tenancy].ranges += tenancy.open.size();
-  for (const rls_shim_open& open : tenancy.open) {
+    incarnation.open.push_back(As<rls_shim_open>(data + index * sizeof(rls_shim_open)));
+  incarnations_[slot.incarnation].ranges += incarnation.open.size();
+  for (const rls_shim_open& open : incarnation.open) {
     rls_shim_event event = {};
     event.name = open.name;
     event.domain = open.domain;
@@ -187,9 +187,9 @@ void ShimScan::ReadCells(const ShimBlock& block, std::uint64_t offset, const cha
   std::uint32_t begin = 0;
   bool has_gpu = false;
   const auto flush = [&](std::uint32_t end) {
-    const std::uint32_t tenancy = slots_[{block.source, block.slot}].tenancy;
-    if (tenancy != kNone && end > begin)
-      tenancy_data_[tenancy].extents.push_back({offset + begin, end - begin});
+    const std::uint32_t incarnation = slots_[{block.source, block.slot}].incarnation;
+    if (incarnation != kNone && end > begin)
+      incarnation_data_[incarnation].extents.push_back({offset + begin, end - begin});
     begin = end;
   };
   while (position + RLS_SHIM_CELL_BYTES <= block.bytes) {
@@ -211,25 +211,25 @@ void ShimScan::ReadCells(const ShimBlock& block, std::uint64_t offset, const cha
   }
   flush(block.bytes);
   if (has_gpu) gpu_.AddExtent(offset, block.bytes, block.source);
-  const std::uint32_t tenancy = slots_[{block.source, block.slot}].tenancy;
-  if (tenancy != kNone) tenancies_[tenancy].last_ns = Signed(block.ts_ns);
+  const std::uint32_t incarnation = slots_[{block.source, block.slot}].incarnation;
+  if (incarnation != kNone) incarnations_[incarnation].last_ns = Signed(block.ts_ns);
 }
 
 void ShimScan::ReadCell(const ShimBlock& block, const char* cell) {
   const auto event = As<rls_shim_event>(cell);
-  const std::uint32_t tenancy = slots_[{block.source, block.slot}].tenancy;
+  const std::uint32_t incarnation = slots_[{block.source, block.slot}].incarnation;
   if (event.kind == RLS_SHIM_CATEGORY) {
     ReadCategory(block.source, cell);
-  } else if (tenancy == kNone || !IsTime(event.start_ns) || !IsTime(event.end_ns)) {
+  } else if (incarnation == kNone || !IsTime(event.start_ns) || !IsTime(event.end_ns)) {
     ++losses_.damaged;
   } else if (IsRange(event.kind)) {
     Intern(block.source, event);
-    ++tenancies_[tenancy].ranges;
+    ++incarnations_[incarnation].ranges;
   } else if (event.kind == RLS_SHIM_GAP) {
     // What the counters said of it so far is a part of it.
     slots_[{block.source, block.slot}].last.gap = {};
-    SetGap(tenancy, {});
-    ++tenancies_[tenancy].gaps;
+    SetGap(incarnation, {});
+    ++incarnations_[incarnation].gaps;
   } else if (event.kind == RLS_SHIM_START) {
     ReadStart(block, event);
   } else if (event.kind == RLS_SHIM_END) {
@@ -270,17 +270,17 @@ void ShimScan::Introduce(const ShimBlock& block, const char* cell) {
   Slot& slot = slots_[{block.source, block.slot}];
   const std::uint32_t tid = OuterTid(block.source, record.tid);
   const std::int64_t ts_ns = IsTime(record.ts_ns) ? Signed(record.ts_ns) : Signed(block.ts_ns);
-  if (slot.tenancy != kNone) tenancies_[slot.tenancy].last_ns = ts_ns;
-  if (tenancies_.size() >= kMaxTenancies) {
+  if (slot.incarnation != kNone) incarnations_[slot.incarnation].last_ns = ts_ns;
+  if (incarnations_.size() >= kMaxIncarnations) {
     ++losses_.damaged;
-    slot.tenancy = kNone;
+    slot.incarnation = kNone;
     return;
   }
-  slot.tenancy = static_cast<std::uint32_t>(tenancies_.size());
-  tenancies_.push_back({ts_ns, ts_ns, 0, 0, source.pid, tid});
-  tenancy_data_.push_back({});
-  tenancy_data_.back().source = block.source;
-  slot.tenancies[record.tid] = slot.tenancy;
+  slot.incarnation = static_cast<std::uint32_t>(incarnations_.size());
+  incarnations_.push_back({ts_ns, ts_ns, 0, 0, source.pid, tid});
+  incarnation_data_.push_back({});
+  incarnation_data_.back().source = block.source;
+  slot.incarnations[record.tid] = slot.incarnation;
   slot.strangers.erase(record.tid);
   PlaceGaps(&slot);
 }

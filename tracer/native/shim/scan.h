@@ -31,8 +31,8 @@ struct ShimKey {
   }
 };
 
-// A thread while it owned a slot. Python sees an array of these.
-struct ShimTenancy {
+// An incarnation of a slot: a thread while it owned it. Python sees an array of these.
+struct ShimIncarnation {
   std::int64_t first_ns;
   std::int64_t last_ns;  // when the next owner was introduced, or of the last block
   std::uint64_t ranges;  // RANGE and OPEN records
@@ -50,7 +50,7 @@ struct ShimAsync {
 
 struct ShimMark {
   std::int64_t ts_ns;
-  std::uint32_t tenancy;
+  std::uint32_t incarnation;
   std::int32_t key;
 };
 
@@ -74,8 +74,8 @@ struct ShimLosses {
   ShimRefused refused = {};        // by the collector
 };
 
-// Where the records of a tenancy lie in the file.
-struct ShimTenancyData {
+// Where the records of an incarnation lie in the file.
+struct ShimIncarnationData {
   struct Extent {
     std::uint64_t offset;
     std::uint32_t bytes;
@@ -93,7 +93,7 @@ class ShimScan {
   explicit ShimScan(const std::string& path);
 
   const std::vector<ShimSource>& sources() const { return sources_; }
-  const std::vector<ShimTenancy>& tenancies() const { return tenancies_; }
+  const std::vector<ShimIncarnation>& incarnations() const { return incarnations_; }
   const std::vector<ShimKey>& keys() const { return keys_; }
   const std::vector<ShimAsync>& async() const { return async_; }
   const std::vector<ShimMark>& marks() const { return marks_; }
@@ -110,15 +110,17 @@ class ShimScan {
 
   // For the second pass.
   const std::string& path() const { return path_; }
-  const ShimTenancyData& data(std::size_t tenancy) const { return tenancy_data_.at(tenancy); }
+  const ShimIncarnationData& data(std::size_t incarnation) const {
+    return incarnation_data_.at(incarnation);
+  }
   // -1: it was never seen.
   std::int32_t FindKey(std::uint32_t source, const rls_shim_event& event) const;
 
  private:
   struct Slot {
-    std::uint32_t tenancy = UINT32_MAX;
-    std::map<std::uint32_t, std::uint32_t> tenancies;  // by owner: its last one
-    std::map<std::uint32_t, rls_shim_gap> strangers;   // by owner: of those never introduced
+    std::uint32_t incarnation = UINT32_MAX;
+    std::map<std::uint32_t, std::uint32_t> incarnations;  // by owner: its last one
+    std::map<std::uint32_t, rls_shim_gap> strangers;      // by owner: of those never introduced
     bool has_first = false;
     ShimCounters first = {};
     ShimCounters last = {};
@@ -135,26 +137,26 @@ class ShimScan {
   void ReadCategory(std::uint32_t source, const char* cell);
   struct Started {
     ShimAsync range;
-    std::uint32_t tenancy;
+    std::uint32_t incarnation;
   };
   void ReadStart(const ShimBlock& block, const rls_shim_event& event);
   void ReadEnd(const ShimBlock& block, const rls_shim_event& event);
-  void AddAsync(const Started& started, std::int64_t end_ns, std::uint32_t tenancy);
+  void AddAsync(const Started& started, std::int64_t end_ns, std::uint32_t incarnation);
   void AddUnended();
   void ReadMark(const ShimBlock& block, const rls_shim_event& event);
   void Introduce(const ShimBlock& block, const char* cell);
   std::uint32_t OuterTid(std::uint32_t source, std::uint32_t inner_tid) const;
   void PlaceGaps(Slot* slot);
   void AddStrangers();
-  void SetGap(std::uint32_t tenancy, const rls_shim_gap& gap);
+  void SetGap(std::uint32_t incarnation, const rls_shim_gap& gap);
   void AddLosses();
   ShimKey KeyOf(std::uint32_t source, const rls_shim_event& event) const;
   std::int32_t Intern(std::uint32_t source, const rls_shim_event& event);
 
   std::string path_;
   std::vector<ShimSource> sources_;
-  std::vector<ShimTenancy> tenancies_;
-  std::vector<ShimTenancyData> tenancy_data_;
+  std::vector<ShimIncarnation> incarnations_;
+  std::vector<ShimIncarnationData> incarnation_data_;
   std::map<SlotId, Slot> slots_;
   std::map<std::uint32_t, std::pair<ShimLost, ShimLost>> lost_;  // by source: first, last
   ShimTexts texts_;
@@ -166,7 +168,7 @@ class ShimScan {
   // By source and id.
   std::map<std::pair<std::uint32_t, std::uint64_t>, Started> started_;
   std::map<std::pair<std::uint32_t, std::uint64_t>, std::pair<std::int64_t, std::uint32_t>>
-      ended_early_;  // end_ns, tenancy
+      ended_early_;  // end_ns, incarnation
   std::vector<ShimAsync> async_;
   std::vector<ShimMark> marks_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> tids_;  // source, inner -> ours

@@ -14,7 +14,7 @@ constexpr std::size_t kMaxKept = 1U << 20;
 void ShimScan::ReadStart(const ShimBlock& block, const rls_shim_event& event) {
   const ShimAsync range = {Signed(event.start_ns), 0, sources_[block.source].pid,
                            Intern(block.source, event)};
-  const Started started = {range, slots_[{block.source, block.slot}].tenancy};
+  const Started started = {range, slots_[{block.source, block.slot}].incarnation};
   if (started_.size() >= kMaxUnderWay) {
     ++losses_.too_many;
   } else if (!started_.emplace(std::make_pair(block.source, event.id), started).second) {
@@ -27,7 +27,7 @@ void ShimScan::ReadEnd(const ShimBlock& block, const rls_shim_event& event) {
   // The two may stand in the rings of two threads, of which the second was read first.
   if (found == started_.end()) {
     const auto end =
-        std::make_pair(Signed(event.end_ns), slots_[{block.source, block.slot}].tenancy);
+        std::make_pair(Signed(event.end_ns), slots_[{block.source, block.slot}].incarnation);
     if (ended_early_.size() >= kMaxUnderWay) {
       ++losses_.unmatched_ends;
     } else if (!ended_early_.emplace(std::make_pair(block.source, event.id), end).second) {
@@ -35,11 +35,11 @@ void ShimScan::ReadEnd(const ShimBlock& block, const rls_shim_event& event) {
     }
     return;
   }
-  AddAsync(found->second, Signed(event.end_ns), slots_[{block.source, block.slot}].tenancy);
+  AddAsync(found->second, Signed(event.end_ns), slots_[{block.source, block.slot}].incarnation);
   started_.erase(found);
 }
 
-void ShimScan::AddAsync(const Started& started, std::int64_t end_ns, std::uint32_t tenancy) {
+void ShimScan::AddAsync(const Started& started, std::int64_t end_ns, std::uint32_t incarnation) {
   if (end_ns != 0 && end_ns < started.range.start_ns) {
     ++losses_.damaged;
     return;
@@ -50,7 +50,7 @@ void ShimScan::AddAsync(const Started& started, std::int64_t end_ns, std::uint32
   }
   async_.push_back(started.range);
   async_.back().end_ns = end_ns;
-  if (tenancy != started.tenancy) ++losses_.cross_thread_ends;
+  if (incarnation != started.incarnation) ++losses_.cross_thread_ends;
 }
 
 // What remains at the end of the file.
@@ -58,7 +58,7 @@ void ShimScan::AddUnended() {
   for (const auto& [id, started] : started_) {
     const auto end = ended_early_.find(id);
     if (end == ended_early_.end()) {
-      AddAsync(started, 0, started.tenancy);
+      AddAsync(started, 0, started.incarnation);
       continue;
     }
     AddAsync(started, end->second.first, end->second.second);
@@ -72,7 +72,7 @@ void ShimScan::ReadMark(const ShimBlock& block, const rls_shim_event& event) {
     ++losses_.too_many;
     return;
   }
-  marks_.push_back({Signed(event.start_ns), slots_[{block.source, block.slot}].tenancy,
+  marks_.push_back({Signed(event.start_ns), slots_[{block.source, block.slot}].incarnation,
                     Intern(block.source, event)});
 }
 

@@ -230,10 +230,10 @@ def _note_checked(directory: Path, known: Calibration, costs: list[Cost]) -> Non
 
 def _require_tracing() -> None:
     """Raise what `record` raises where no programs can be loaded."""
-    from rlscope_trace.record.backends import NothingWorksError, best_rung
+    from rlscope_trace.record.backends import NothingWorksError, best_backend
     from rlscope_trace.record.preflight import explain_failure
 
     try:
-        best_rung()
+        best_backend()
     except NothingWorksError as error:
         raise explain_failure(str(error), argv=sys.argv[1:]) from error

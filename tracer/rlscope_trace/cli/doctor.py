@@ -11,7 +11,7 @@ import typer
 
 from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.privileges import invoking_identity
-from rlscope_trace.record.preflight import Finding, run_checks, tracing_works, working_rung
+from rlscope_trace.record.preflight import Finding, run_checks, tracing_works, working_backend
 from rlscope_trace.record.preflight.phases import check_phases
 
 
@@ -51,10 +51,10 @@ def doctor(
 
 
 def _as_json(findings: Sequence[Finding]) -> str:
-    """Return one object: the verdict, the rung, the findings."""
+    """Return one object: the verdict, the backend, the findings."""
     verdict = {
         "works": tracing_works(findings),
-        "rung": working_rung(findings),
+        "backend": working_backend(findings),
         "findings": [asdict(finding) for finding in findings],
     }
     return json.dumps(verdict, indent=2)
@@ -73,8 +73,8 @@ def _as_table(findings: Sequence[Finding]) -> str:
 
 
 def _verdict(findings: Sequence[Finding]) -> str:
-    """Return the last line: whether tracing works, and by which rung."""
+    """Return the last line: whether tracing works, and by which backend."""
     if tracing_works(findings):
-        return f"tracing works, by rung {working_rung(findings)}"
+        return f"tracing works, by backend {working_backend(findings)}"
     count = sum(finding.level == "error" for finding in findings)
     return f"tracing does not work: {count} {'error' if count == 1 else 'errors'} above"

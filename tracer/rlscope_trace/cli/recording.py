@@ -53,7 +53,7 @@ class LoaderName(str, Enum):
 
 
 class CaptureName(str, Enum):
-    """The rung of the ladder of captures."""
+    """Which backend captures the scheduling."""
 
     AUTO = "auto"
     BTF = "btf"
@@ -283,9 +283,9 @@ def _open_capture(settings: Settings, ring: int, output: Path) -> Opened:
     from rlscope_trace.record.backends import NothingWorksError, open_capture
     from rlscope_trace.record.preflight import explain_failure
 
-    rung = None if settings.capture is CaptureName.AUTO else settings.capture.value
+    backend = None if settings.capture is CaptureName.AUTO else settings.capture.value
     try:
-        return open_capture(loader=settings.loader.value, rung=rung, ring_bytes=ring)
+        return open_capture(loader=settings.loader.value, backend=backend, ring_bytes=ring)
     except NothingWorksError as error:
         raise explain_failure(str(error), argv=sys.argv[1:], output=output) from error
 

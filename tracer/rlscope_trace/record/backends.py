@@ -1,4 +1,4 @@
-"""What to attach: the ladder of captures, best first, and the choice by trying."""
+"""What to attach: the backends, in fallback order, and the choice by trying."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from rlscope_trace.record.loaders.capture import Capture
 
 Loader = Literal["libbpf", "bcc"]
-Rung = Literal["btf", "tracefs"]
+Backend = Literal["btf", "tracefs"]
 
-_LIBBPF_LADDER: dict[Rung, Callable[..., Capture]] = {
+_LIBBPF_BACKENDS: dict[Backend, Callable[..., Capture]] = {
     "btf": BtfLoader,
     "tracefs": TracepointLoader,
 }
@@ -26,9 +26,9 @@ _PROBE_RING_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One rung that was tried: `reason` is empty where it worked."""
+    """One backend that was tried: `reason` is empty where it worked."""
 
-    rung: Rung
+    backend: Backend
     reason: str
 
 
@@ -38,30 +38,30 @@ class Opened:
 
     capture: Capture
     loader: Loader
-    rung: Rung
+    backend: Backend
     attempts: tuple[Attempt, ...]
 
-    def ladder(self) -> list[dict[str, str]]:
+    def tried(self) -> list[dict[str, str]]:
         """Return the attempts as the trace keeps them."""
-        return [{"rung": a.rung, "result": a.reason or "taken"} for a in self.attempts]
+        return [{"backend": a.backend, "result": a.reason or "taken"} for a in self.attempts]
 
 
 class NothingWorksError(TracerError):
-    """No rung of the ladder can be loaded on this machine."""
+    """No backend can be loaded on this machine."""
 
 
-def open_capture(*, loader: Loader, rung: Rung | None, ring_bytes: int) -> Opened:
+def open_capture(*, loader: Loader, backend: Backend | None, ring_bytes: int) -> Opened:
     """Load the best capture this kernel takes, or the one that was asked for."""
     if loader == "bcc":
         # Here, because bcc is Debian's and may be absent.
         from rlscope_trace.record.loaders.bcc import BccLoader
 
-        if rung == "btf":
-            raise TracerError("bcc has no BTF rung", hint="leave out --capture btf")
+        if backend == "btf":
+            raise TracerError("bcc has no BTF backend", hint="leave out --capture btf")
         return Opened(BccLoader(ring_bytes=ring_bytes), "bcc", "tracefs", (Attempt("tracefs", ""),))
     attempts: list[Attempt] = []
-    for name, load in _LIBBPF_LADDER.items():
-        if rung not in (None, name):
+    for name, load in _LIBBPF_BACKENDS.items():
+        if backend not in (None, name):
             continue
         try:
             capture = load(ring_bytes=ring_bytes)
@@ -70,22 +70,22 @@ def open_capture(*, loader: Loader, rung: Rung | None, ring_bytes: int) -> Opene
             continue
         attempts.append(Attempt(name, ""))
         return Opened(capture, "libbpf", name, tuple(attempts))
-    raise NothingWorksError("; ".join(f"{a.rung}: {a.reason}" for a in attempts))
+    raise NothingWorksError("; ".join(f"{a.backend}: {a.reason}" for a in attempts))
 
 
-def best_rung() -> Rung:
-    """Return the rung that a recording takes here; NothingWorksError: there is none."""
-    return open_capture(loader="libbpf", rung=None, ring_bytes=_PROBE_RING_BYTES).rung
+def best_backend() -> Backend:
+    """Return the backend that a recording takes here; NothingWorksError: there is none."""
+    return open_capture(loader="libbpf", backend=None, ring_bytes=_PROBE_RING_BYTES).backend
 
 
-def probe_ladder() -> list[tuple[str, bool, str]]:
-    """Load and attach every rung in turn: its name, whether it works, and if not why."""
-    reasons = {name: _try(load) for name, load in _LIBBPF_LADDER.items()}
+def probe_backends() -> list[tuple[str, bool, str]]:
+    """Load and attach every backend in turn: its name, whether it works, and if not why."""
+    reasons = {name: _try(load) for name, load in _LIBBPF_BACKENDS.items()}
     return [(name, not reason, reason) for name, reason in reasons.items()]
 
 
 def _try(load: Callable[..., Capture]) -> str:
-    """Return why a rung does not work; nothing if it does."""
+    """Return why a backend does not work; nothing if it does."""
     try:
         capture = load(ring_bytes=_PROBE_RING_BYTES)
         capture.attach()

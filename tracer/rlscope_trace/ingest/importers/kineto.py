@@ -164,7 +164,7 @@ def _meta(found: Sequence[KinetoFile], tables: KinetoTables) -> dict[str, str]:
     versions = sorted({file.header.get("schemaVersion", "unknown") for file in found})
     facts = {
         "loader": "import",
-        "ladder": f"PyTorch profiler (Kineto), schema version {', '.join(versions)}",
+        "backends": f"PyTorch profiler (Kineto), schema version {', '.join(versions)}",
         "imported_from": json.dumps([file.path.name for file in found]),
         "ranks": json.dumps(
             [

@@ -37,7 +37,7 @@ def read_session(file: NsysFile) -> Session:
     if export.get("EXPORT_PARAM_TIME_NORMALIZE") == "true" and epoch_ns is not None:
         start_ns += epoch_ns
     facts = {
-        "ladder": _version(export),
+        "backends": _version(export),
         "kernel": system.get("SoftwareReleaseVersion"),
         "cuda_driver": system.get("CudaDriverVersion"),
         "argv": _command_line(file),

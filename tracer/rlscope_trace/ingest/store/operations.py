@@ -77,10 +77,10 @@ class OperationWriter:
     def write(self) -> Operations:
         """Fill the tables."""
         progress, rows = self._trace.progress, self._trace.rows
-        tenancies = self._scan.tenancies()
-        total = max(int(tenancies["ranges"].sum()), 1)
+        incarnations = self._scan.incarnations()
+        total = max(int(incarnations["ranges"].sum()), 1)
         ranges = ThreadRanges(self._scan, self._keys, self._cuts, is_clean=self._is_clean)
-        by_thread = self._by_thread(tenancies)
+        by_thread = self._by_thread(incarnations)
         lives = sorted(by_thread, key=lambda life: (life.process_id, life.thread_id))
         waiting: list[tuple[int, Columns]] = []
         count = 0
@@ -96,7 +96,7 @@ class OperationWriter:
         self._insert(waiting, lives)
         self._insert_paths()
         self._insert_async()
-        self._insert_marks(tenancies)
+        self._insert_marks(incarnations)
         progress("operations", total, total)
         return Operations(
             losses=shim_stats(self._scan.losses(), self._cuts),
@@ -106,12 +106,12 @@ class OperationWriter:
             python_names=self._python_names,
         )
 
-    def _by_thread(self, tenancies: NDArray[np.void]) -> dict[Life, list[int]]:
+    def _by_thread(self, incarnations: NDArray[np.void]) -> dict[Life, list[int]]:
         by_thread: dict[Life, list[int]] = {}
         # Most threads that get a ring never mark anything.
-        used = np.flatnonzero(tenancies["ranges"] + tenancies["gaps"])
+        used = np.flatnonzero(incarnations["ranges"] + incarnations["gaps"])
         names = ("first_ns", "last_ns", "ranges", "pid", "tid")
-        columns = [tenancies[name][used].tolist() for name in names]
+        columns = [incarnations[name][used].tolist() for name in names]
         for index, *told in zip(used.tolist(), *columns, strict=True):
             first_ns, last_ns, ranges, pid, tid = told
             if self._lives.has_other_clock(pid, first_ns):
@@ -189,10 +189,10 @@ class OperationWriter:
         }  # fmt: skip
         return {name: column[is_inside] for name, column in rows.items()}
 
-    def _insert_marks(self, tenancies: NDArray[np.void]) -> None:
-        told = self._without_ours(self._scan.marks(), tenancies)
-        pids = tenancies["pid"][told["tenancy"]].astype(np.int64)
-        keys = pids << 32 | tenancies["tid"][told["tenancy"]]
+    def _insert_marks(self, incarnations: NDArray[np.void]) -> None:
+        told = self._without_ours(self._scan.marks(), incarnations)
+        pids = incarnations["pid"][told["incarnation"]].astype(np.int64)
+        keys = pids << 32 | incarnations["tid"][told["incarnation"]]
         order = np.argsort(keys, kind="stable")
         whose, firsts = np.unique(keys[order], return_index=True)
         found = [
@@ -204,12 +204,12 @@ class OperationWriter:
             insert_marks(self._trace, batch)
 
     def _without_ours(
-        self, marks: NDArray[np.void], tenancies: NDArray[np.void]
+        self, marks: NDArray[np.void], incarnations: NDArray[np.void]
     ) -> NDArray[np.void]:
         """Return the program's own marks: ours tell what failed, and names."""
         is_ours = self._keys.is_auto[marks["key"]] != 0
         ours = marks[is_ours]
-        pids = tenancies["pid"][ours["tenancy"]]
+        pids = incarnations["pid"][ours["incarnation"]]
         for pid, ts_ns, key in zip(
             pids.tolist(), ours["ts_ns"].tolist(), ours["key"].tolist(), strict=True
         ):

@@ -39,18 +39,18 @@ class ThreadRanges:
         self._is_clean = is_clean
         self._has_both = bool(keys.is_auto.any() and not keys.is_auto.all())
 
-    def parts(self, life: Life, tenancies: list[int]) -> Iterator[Columns]:
+    def parts(self, life: Life, incarnations: list[int]) -> Iterator[Columns]:
         """Yield the ranges of a thread, a part at a time: a later one begins where this ended."""
-        names = self._names(life, tenancies) if self._has_both else None
-        for ranges, gaps in self._read(life, tenancies, self._cuts):
+        names = self._names(life, incarnations) if self._has_both else None
+        for ranges, gaps in self._read(life, incarnations, self._cuts):
             merged = ranges if names is None else self._merged(ranges, names)
             yield with_gaps(merged, *gaps, self._keys.dropped) if len(gaps[0]) else merged
 
     def _read(
-        self, life: Life, tenancies: list[int], cuts: Cuts
+        self, life: Life, incarnations: list[int], cuts: Cuts
     ) -> Iterator[tuple[Columns, tuple[NDArray[np.int64], NDArray[np.int64]]]]:
         """Yield ranges, and the starts and ends of the times between which some were dropped."""
-        reader = ShimRangeReader(self._scan, tenancies)
+        reader = ShimRangeReader(self._scan, incarnations)
         while (part := reader.next(BATCH_ROWS)) is not None:
             gap_start_ns = np.maximum(part.pop("gap_start_ns"), life.start_ns)
             gap_end_ns = np.minimum(part.pop("gap_end_ns"), life.end_ns)
@@ -82,10 +82,10 @@ class ThreadRanges:
         }
         return {name: column[is_inside] for name, column in clipped.items()}
 
-    def _names(self, life: Life, tenancies: list[int]) -> PhaseNames:
+    def _names(self, life: Life, incarnations: list[int]) -> PhaseNames:
         """Learn which names of the program stand for phases."""
         names = PhaseNames()
-        for ranges, _ in self._read(life, tenancies, Cuts()):
+        for ranges, _ in self._read(life, incarnations, Cuts()):
             names.add(*self._columns(ranges, _outermost_first(ranges)))
         return names
 

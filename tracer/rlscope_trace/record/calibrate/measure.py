@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from rlscope_analysis.schema.facts.qualities import GOOD, quality
 from rlscope_trace.errors import TracerError
-from rlscope_trace.record.backends import NothingWorksError, best_rung
+from rlscope_trace.record.backends import NothingWorksError, best_backend
 from rlscope_trace.record.calibrate.calls import MODES, CallLoops
 from rlscope_trace.record.calibrate.cuda import CudaLoops
 from rlscope_trace.record.calibrate.ranges import RangeLoops
@@ -169,7 +169,7 @@ def _makers(plan: Plan, scratch: Path) -> list[tuple[_Running, Callable[[], _Loo
 def _best_capture() -> str:
     """Return the rung that a recording takes here; where none works, the first one."""
     try:
-        return best_rung()
+        return best_backend()
     except NothingWorksError:
         return next(iter(CAPTURES))
 

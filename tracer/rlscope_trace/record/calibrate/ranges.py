@@ -168,8 +168,8 @@ def _read(path: Path) -> dict[str, NDArray[np.int64]]:
 
     scan = _ingest.ShimScan(str(path))
     starts, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for tenancy in range(len(scan.tenancies())):
-        reader = _ingest.ShimRangeReader(scan, tenancy)
+    for incarnation in range(len(scan.incarnations())):
+        reader = _ingest.ShimRangeReader(scan, incarnation)
         while (part := reader.next(_READ_ROWS)) is not None:
             ended = part["end_ns"] > 0
             starts.append(part["start_ns"][ended].astype(np.int64))

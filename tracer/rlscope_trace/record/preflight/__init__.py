@@ -5,7 +5,7 @@ from rlscope_trace.record.preflight.run import (
     explain_failure,
     run_checks,
     tracing_works,
-    working_rung,
+    working_backend,
 )
 
 __all__ = [
@@ -15,5 +15,5 @@ __all__ = [
     "run_checks",
     "sudo_command",
     "tracing_works",
-    "working_rung",
+    "working_backend",
 ]

@@ -36,7 +36,7 @@ def parse_release(release: str) -> tuple[int, int] | None:
 
 
 def check_release(release: str) -> Finding:
-    """Check the release; never an error: distributions carry features back, the rungs decide."""
+    """Check the release; never an error: distributions carry features back, the backends decide."""
     name = "kernel"
     version = parse_release(release)
     if version is None:
@@ -63,7 +63,7 @@ def has_btf(path: Path = BTF_PATH) -> bool:
 
 
 def check_btf(path: Path = BTF_PATH) -> Finding:
-    """Check for the kernel's type information, which the first rung of the ladder needs."""
+    """Check for the kernel's type information, which the first backend needs."""
     if has_btf(path):
         return Finding("btf", "ok", f"{path} is readable")
     reason = "cannot be read" if path.exists() else "does not exist"
@@ -115,7 +115,7 @@ def check_lockdown(path: Path = LOCKDOWN_PATH) -> Finding:
 
 
 def check_pid_namespace(inode: int, *, btf: bool) -> Finding:
-    """Check for a nested pid namespace, where only the BTF rung can tell whose record it is."""
+    """Check for a nested pid namespace, where only the BTF backend can tell whose record it is."""
     name = "pid_namespace"
     if inode == INITIAL_PID_NAMESPACE:
         return Finding(name, "ok", "in the machine's own pid namespace")

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from importlib.resources.abc import Traversable
 
-    Rungs = list[tuple[str, bool, str]]
+    Backends = list[tuple[str, bool, str]]
 
 REINSTALL = "pip install --force-reinstall --no-deps rlscope-trace"
-RUNG_PREFIX = "rung_"
+BACKEND_PREFIX = "backend_"
 
 
 def check_libelf(load: Callable[[str], object] = ctypes.CDLL) -> Finding:
@@ -39,28 +39,28 @@ def check_bpf_objects(package: Traversable | None = None) -> Finding:
     return Finding("bpf_objects", "error", f"no BPF objects in {folder}", REINSTALL)
 
 
-def _probe_ladder() -> Rungs:
+def _probe_all() -> Backends:
     """Ask the loader; imported here because it needs the native module, which may be broken."""
-    from rlscope_trace.record.backends import probe_ladder
+    from rlscope_trace.record.backends import probe_backends
 
-    return probe_ladder()
+    return probe_backends()
 
 
-def check_rungs(probe: Callable[[], Rungs] = _probe_ladder) -> list[Finding]:
-    """Load and attach the programs of every rung: one that fails matters only if all do."""
+def check_backends(probe: Callable[[], Backends] = _probe_all) -> list[Finding]:
+    """Load and attach the programs of every backend: one that fails matters only if all do."""
     try:
-        rungs = probe()
+        backends = probe()
     except ImportError as error:
         return [Finding("native_module", "error", f"native module missing: {error}", REINSTALL)]
     except (OSError, RuntimeError, TracerError) as error:
-        return [Finding("native_module", "error", f"the rungs cannot be probed: {error}")]
-    any_works = any(works for _, works, _ in rungs)
+        return [Finding("native_module", "error", f"the backends cannot be probed: {error}")]
+    any_works = any(works for _, works, _ in backends)
     findings = []
-    for rung, works, reason in rungs:
-        name = RUNG_PREFIX + rung
+    for backend, works, reason in backends:
+        name = BACKEND_PREFIX + backend
         if works:
-            findings.append(Finding(name, "ok", f"programs of rung {rung} load and attach"))
+            findings.append(Finding(name, "ok", f"programs of backend {backend} load and attach"))
         else:
-            what = f"programs of rung {rung} do not load and attach: {reason}"
+            what = f"programs of backend {backend} do not load and attach: {reason}"
             findings.append(Finding(name, "note" if any_works else "error", what))
     return findings

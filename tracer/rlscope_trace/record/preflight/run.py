@@ -27,7 +27,7 @@ def run_checks(output: Path | None = None, *, argv: Sequence[str] = ("...",)) ->
         *_kernel_findings(release),
         package.check_libelf(),
         package.check_bpf_objects(),
-        *package.check_rungs(),
+        *package.check_backends(),
         bcc.check_bcc(bcc.find_bcc()),
         bcc.check_kernel_headers(release),
         *gpu.check_gpu(os.environ),
@@ -69,17 +69,17 @@ def _kernel_findings(release: str) -> list[Finding]:
     ]
 
 
-def working_rung(findings: Iterable[Finding]) -> str | None:
-    """Return the first rung of the ladder that works, which is the one a session takes."""
+def working_backend(findings: Iterable[Finding]) -> str | None:
+    """Return the first backend that works, which is the one a session takes."""
     for finding in findings:
-        if finding.name.startswith(package.RUNG_PREFIX) and finding.level == "ok":
-            return finding.name.removeprefix(package.RUNG_PREFIX)
+        if finding.name.startswith(package.BACKEND_PREFIX) and finding.level == "ok":
+            return finding.name.removeprefix(package.BACKEND_PREFIX)
     return None
 
 
 def tracing_works(findings: Sequence[Finding]) -> bool:
-    """Return whether a session could start now: some rung works and nothing is in its way."""
-    return working_rung(findings) is not None and all(f.level != "error" for f in findings)
+    """Return whether a session could start now: some backend works and nothing is in its way."""
+    return working_backend(findings) is not None and all(f.level != "error" for f in findings)
 
 
 def explain_failure(
@@ -112,6 +112,6 @@ def explain_failure(
 
 def _is_consequence(finding: Finding) -> bool:
     """Return whether lacking privilege alone would cause this finding."""
-    return finding.name.startswith(package.RUNG_PREFIX) or (
+    return finding.name.startswith(package.BACKEND_PREFIX) or (
         finding.name == "tracefs" and finding.remedy is None
     )

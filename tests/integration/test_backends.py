@@ -1,4 +1,4 @@
-"""Every rung and loader on the same workload: the same counts, and a trace that says which."""
+"""Every backend and loader on the same workload: the same counts, and a trace that says which."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ from rlscope_trace.record.calibrate.cache import DIRECTORY_VARIABLE
 
 pytestmark = pytest.mark.root
 
-RUNGS = {
+BACKENDS = {
     "btf": ("--capture=btf",),
     "tracefs": ("--capture=tracefs",),
     "bcc": ("--loader=bcc",),
@@ -51,18 +51,18 @@ os.execv("/bin/sh", ["sh", "-c", "exit 3"])
 def counts(
     tmp_path: Path, program: Callable[..., Workload], record: Callable[..., Recorder]
 ) -> Callable[[str], dict[str, Any]]:
-    def run(rung: str) -> dict[str, Any]:
+    def run(backend: str) -> dict[str, Any]:
         # A trace that says that the OS kernel hid something (see keep_to_cpu) cannot be compared.
         for attempt in range(6):
-            found = attempt_at(rung, tmp_path / f"{rung}-{attempt}.duckdb")
+            found = attempt_at(backend, tmp_path / f"{backend}-{attempt}.duckdb")
             if found.pop("unmatched") == 0:
                 return found
         pytest.fail("six times in a row the OS kernel hid a switch or a wakeup")
 
-    def attempt_at(rung: str, trace: Path) -> dict[str, Any]:
+    def attempt_at(backend: str, trace: Path) -> dict[str, Any]:
         target = program(WORKLOAD)
         assert target.readline() == "ready"
-        recorder = record(trace, *RUNGS[rung], f"--pid={target.pid}").live()
+        recorder = record(trace, *BACKENDS[backend], f"--pid={target.pid}").live()
         target.go()
         truth: Any = json.loads(target.readline())
         assert recorder.wait() == 0
@@ -71,11 +71,11 @@ def counts(
             (pid,) for pid in (truth["pid"], *truth["children"])
         ]
         facts = meta(trace)
-        assert facts["loader"] == ("bcc" if rung == "bcc" else "libbpf")
-        assert facts["capture"] == ("btf" if rung == "btf" else "tracefs")
+        assert facts["loader"] == ("bcc" if backend == "bcc" else "libbpf")
+        assert facts["capture"] == ("btf" if backend == "btf" else "tracefs")
         codes = query(trace, "SELECT exit_code FROM process ORDER BY process_id")
         ((command,),) = query(trace, "SELECT command FROM process WHERE process_id = 1")
-        if rung == "btf":
+        if backend == "btf":
             assert codes == [(3,), (0,), (1,), (2,), (3,), (4,)]
             assert command == "sh -c exit 3"
         else:
@@ -100,9 +100,9 @@ def counts(
     return run
 
 
-def same(counts: Callable[[str], dict[str, Any]], rung: str) -> None:
-    """Hold a rung to the same counts as the first."""
-    first, other = counts("btf"), counts(rung)
+def same(counts: Callable[[str], dict[str, Any]], backend: str) -> None:
+    """Hold a backend to the same counts as the first."""
+    first, other = counts("btf"), counts(backend)
     # Voluntary ones are the workload's; how often it is preempted is the OS kernel's affair, and
     # depends on what else runs: a few per process as a rule.
     switches = [found.pop("switches") for found in (first, other)]
@@ -137,10 +137,10 @@ def test_bcc_launches(tmp_path: Path) -> None:
 
 
 @pytest.mark.bcc
-def test_bcc_has_no_btf_rung(tmp_path: Path) -> None:
+def test_bcc_has_no_btf_backend(tmp_path: Path) -> None:
     done = rlscope("-o", tmp_path / "t.duckdb", "--loader=bcc", "--capture=btf", "--", "true")
     assert done.returncode in (1, 2)
-    assert "error: bcc has no BTF rung" in done.stderr
+    assert "error: bcc has no BTF backend" in done.stderr
     assert "hint: leave out --capture btf" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -154,10 +154,10 @@ AND a.thread_id <> b.thread_id
 """
 
 
-@pytest.mark.parametrize("rung", ["btf", "tracefs", pytest.param("bcc", marks=pytest.mark.bcc)])
-def test_both_threads_of_a_switch_note_the_same_instant(tmp_path: Path, rung: str) -> None:
+@pytest.mark.parametrize("backend", ["btf", "tracefs", pytest.param("bcc", marks=pytest.mark.bcc)])
+def test_both_threads_of_a_switch_note_the_same_instant(tmp_path: Path, backend: str) -> None:
     trace = tmp_path / "trace.duckdb"
-    done = rlscope("-o", trace, *RUNGS[rung], "--", *PASS_THE_CPU)
+    done = rlscope("-o", trace, *BACKENDS[backend], "--", *PASS_THE_CPU)
     assert done.returncode == 0, done.stderr
     # Two each way; others may run between them.
     assert query(trace, HANDED_OVER)[0][0] > 2000
@@ -166,17 +166,17 @@ def test_both_threads_of_a_switch_note_the_same_instant(tmp_path: Path, rung: st
 HIDE_BTF = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /sys/kernel/btf && exec "$@"', "sh"]
 
 
-def test_without_btf_the_next_rung_is_taken(tmp_path: Path) -> None:
+def test_without_btf_the_next_backend_is_taken(tmp_path: Path) -> None:
     trace = tmp_path / "trace.duckdb"
     forker = [sys.executable, str(WORKLOADS / "forker.py"), "0", "5"]
     done = rlscope("-o", trace, "--", *forker, prefix=HIDE_BTF)
     assert done.returncode == 0, done.stderr
     facts = meta(trace)
     assert facts["capture"] == "tracefs"
-    btf, tracefs = json.loads(facts["ladder"])
-    assert btf["rung"] == "btf"
+    btf, tracefs = json.loads(facts["backends"])
+    assert btf["backend"] == "btf"
     assert "BTF" in btf["result"]
-    assert tracefs == {"rung": "tracefs", "result": "taken"}
+    assert tracefs == {"backend": "tracefs", "result": "taken"}
     pids = json.loads(done.stdout)["pids"]
     assert query(trace, "SELECT pid FROM process ORDER BY process_id")[1:] == [
         (pid,) for pid in pids
@@ -184,7 +184,7 @@ def test_without_btf_the_next_rung_is_taken(tmp_path: Path) -> None:
     assert_conserved(trace)
 
 
-def test_without_btf_costs_are_those_of_the_next_rung(
+def test_without_btf_costs_are_those_of_the_next_backend(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path / "cache"))
@@ -204,7 +204,7 @@ def test_without_btf_costs_are_those_of_the_next_rung(
     assert "has its costs already" in refused.stderr
 
 
-def test_without_btf_its_rung_is_refused(tmp_path: Path) -> None:
+def test_without_btf_its_backend_is_refused(tmp_path: Path) -> None:
     command = ("-o", tmp_path / "trace.duckdb", "--capture=btf", "--", "true")
     done = rlscope(*command, prefix=HIDE_BTF)
     assert done.returncode == 1
