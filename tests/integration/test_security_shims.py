@@ -48,7 +48,7 @@ def test_rings_that_make_no_sense_are_told_as_a_loss(tmp_path: Path, attack: str
     trace = tmp_path / "trace.duckdb"
     words = attacked(trace, attack)
     assert losses(trace)["operation_ring_overwritten"] is None
-    assert "a process wrote over the memory in which it tells of its operations" in words
+    assert "a process wrote over the memory in which it reports its operations" in words
 
 
 def test_garbage_is_told_as_a_loss(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a launched program is given so that it tells of its operations."""
+"""What a launched program is given so that it reports its operations."""
 
 from __future__ import annotations
 

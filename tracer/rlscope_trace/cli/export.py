@@ -20,7 +20,7 @@ from rlscope_trace.signals import signals_interrupt
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Write a trace as a timeline for other viewers; docs/export.md tells what goes where.",
+    help="Write a trace as a timeline for other viewers; docs/export.md says what goes where.",
 )
 
 _Trace = Annotated[Path, typer.Argument(help="The trace to export.", show_default=False)]

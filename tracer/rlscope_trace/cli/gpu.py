@@ -62,7 +62,7 @@ class GpuCapture:
         self.verdict = injection.gpu
 
     def injected(self) -> None:
-        """Take that the shim is loaded into running processes: they tell how it went."""
+        """Take that the shim is loaded into running processes: they report how it went."""
         if self._is_wanted:
             self.verdict = shims.Verdict(True, Fact("cupti_late"))
 
@@ -77,7 +77,7 @@ class GpuCapture:
             messages.warning(f"GPU activity is not recorded: {why}", _HOW_TO_GET_IT)
 
     def facts(self) -> dict[str, object]:
-        """Return what the spool is told: for the table capture."""
+        """Return what the spool holds for the table capture."""
         return self.verdict.to_json()
 
 

@@ -18,7 +18,7 @@ from rlscope_trace.rights import become_saver
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Make a trace of the files of another profiler; docs/import.md tells what becomes what.",
+    help="Make a trace of the files of another profiler; docs/import.md says what becomes what.",
 )
 
 _Output = Annotated[Path, typer.Option("--output", "-o", help="Trace to write.")]

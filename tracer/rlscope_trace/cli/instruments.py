@@ -49,7 +49,7 @@ class InRunCalibrationName(str, Enum):
 
 
 def default_sample_hz(cpuinfo: Path = Path("/proc/cpuinfo")) -> int:
-    """Return how often to sample on this machine: seldom where a tick is dear."""
+    """Return how often to sample on this machine: seldom where a tick is expensive."""
     try:
         flags = cpuinfo.read_text().partition("flags")[2].partition("\n")[0].split()
     except OSError:

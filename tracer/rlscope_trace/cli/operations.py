@@ -1,4 +1,4 @@
-"""What `record` does so that a target tells of its operations, and what it says where it cannot."""
+"""What `record` does so that a target reports its operations, and what it says where it cannot."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class OperationCapture:
     def environment(
         self, command: list[str], environment: dict[str, str], identity: Identity | None
     ) -> dict[str, str]:
-        """Return the environment of a program to launch, so that it tells of its operations."""
+        """Return the environment of a program to launch, so that it reports its operations."""
         self._hint = None
         injection = shims.inject(
             environment,
@@ -107,5 +107,5 @@ class OperationCapture:
         messages.warning(f"operations are not recorded: {why}", hint)
 
     def facts(self) -> dict[str, object]:
-        """Return what the spool is told: for the table capture."""
+        """Return what the spool holds for the table capture."""
         return {"operations": self.verdict.to_json(), "gpu": self.gpu.facts()}

@@ -94,7 +94,7 @@ def record(  # noqa: PLR0913 - one parameter per option
         TransitionsName,
         typer.Option(
             help="Which calls out of Python to record one by one: those into simulators,"
-            " all (also into the ML backend: dear), or none (off)."
+            " all (also into the ML backend: expensive), or none (off)."
         ),
     ] = TransitionsName.SIMULATOR,
     simulator: Annotated[
@@ -129,7 +129,7 @@ def record(  # noqa: PLR0913 - one parameter per option
     ] = None,
     gil: Annotated[
         GilName,
-        typer.Option(help="Of the GIL: who waits for it; full adds who has given it away (dear)."),
+        typer.Option(help="Of the GIL: who waits for it; full adds who releases it (expensive)."),
     ] = GilName.WAITS,
     probe_budget: Annotated[
         float,
@@ -172,7 +172,7 @@ def record(  # noqa: PLR0913 - one parameter per option
         typer.Option(
             "--cuda-graphs",
             envvar="RLSCOPE_CUDA_GRAPHS",
-            help="A CUDA graph is one GPU activity (graph), or each of its nodes is (node: dear).",
+            help="A CUDA graph is one GPU activity (graph), or each node is one (node: expensive).",
         ),
     ] = GraphsName.GRAPH,
     cuda_memory: Annotated[

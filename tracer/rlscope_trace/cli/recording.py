@@ -111,7 +111,7 @@ class Recording:
     def environment(
         self, command: list[str], environment: dict[str, str], identity: Identity | None
     ) -> dict[str, str]:
-        """Return the environment of a program to launch, so that it tells of its operations."""
+        """Return the environment of a program to launch, so that it reports its operations."""
         return self._operations.environment(command, environment, identity)
 
     def start(self, processes: list[target.Target] | list[Launched], *, launched: bool) -> int:
@@ -162,7 +162,7 @@ class Recording:
         return None if duration_s is None else time.monotonic() + duration_s
 
     def tick(self) -> None:
-        """Draw the live line; tell of a full disk when it is full, not when all is over."""
+        """Draw the live line; report a full disk when it is full, not when all is over."""
         counters = self._running().counters()
         self._tell_write_error(counters)
         self._tell_refused(counters)
@@ -244,7 +244,7 @@ class Recording:
         return self._session
 
 
-# What of the operations is not taken, while it happens: all else is told when all is over.
+# What of the operations is not taken, while it happens: all else is reported when all is over.
 _REFUSED = {
     "dropped": (
         "operations are dropped: a process marks them faster than they are read",
@@ -255,11 +255,11 @@ _REFUSED = {
         "mark fewer ranges",
     ),
     "damaged": (
-        "a process wrote over the memory in which it tells of its operations: some are lost",
+        "a process wrote over the memory in which it reports its operations: some are lost",
         "look for a defect of the program that overwrites memory",
     ),
     "memories": (
-        "more processes tell of operations than are read: those of the others are dropped",
+        "more processes report operations than are read: those of the others are dropped",
         "trace fewer processes at once: --pid",
     ),
     "strangers": (

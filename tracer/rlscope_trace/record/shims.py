@@ -1,4 +1,4 @@
-"""What a launched program is given so that it tells of its operations and of its GPUs.
+"""What a launched program is given so that it reports its operations and of its GPUs.
 
 The shim is a library that NVTX and the CUDA driver load into every process that uses them, because
 the environment says so; the phases of programs that mark nothing come from Python code found
