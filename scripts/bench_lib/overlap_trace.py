@@ -75,17 +75,17 @@ SELECT thread_id, start_ns, end_ns, layer, 0, depth, 1, 0 FROM (
 SELECT thread_id, start_ns, start_ns + length_ns, kind, 1, NULL FROM (
   SELECT thread_id,
     began + 1800 + k * 3800 + k // 2 * 5700 + chance(seed + k, 9, 1000) AS start_ns,
-    900 + chance(seed + k, 10, 1400) AS length_ns, 1::UTINYINT AS kind
+    900 + chance(seed + k, 10, 1400) AS length_ns, 'launch' AS kind
   FROM step, range(3) AS r(k) WHERE k < 2 OR number % 2 = 0
   UNION ALL
-  SELECT thread_id, began + 19500 + chance(seed, 11, 500), 5500, 4 FROM step WHERE number % 5 < 3
+  SELECT thread_id, began + 19500 + chance(seed, 11, 500), 5500, 'sync' FROM step WHERE number % 5 < 3
 ) ORDER BY thread_id, start_ns""",
     "gpu_activity_coded": """
 SELECT process_id, 0, 1, stream, start_ns, start_ns + length_ns, kind, 1, NULL, NULL, NULL, NULL
 FROM (
   SELECT process_id, thread_id % 2 AS stream,
     began + 5000 + k * 9000 + chance(seed + k, 12, 3000) AS start_ns,
-    1500 + chance(seed + k, 13, 9000) AS length_ns, 1::UTINYINT AS kind
+    1500 + chance(seed + k, 13, 9000) AS length_ns, 'kernel' AS kind
   FROM step, range(4) AS r(k) WHERE k < 3 OR number % 2 = 0
 ) ORDER BY process_id, start_ns""",
     "wait_coded": """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from rlscope_analysis.schema.vocabulary import GPU_ACTIVITY_KINDS, WAITS
+from rlscope_analysis.schema.vocabulary import CUDA_CALL_KINDS, WAITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,6 @@ _COLUMNS = (
     "from_ns", "to_process_id", "to_thread_id", "to_device_id", "to_stream_id", "to_ns", "wait",
     "correlation_id", "is_assumed",
 )  # fmt: skip
-_SYNC = GPU_ACTIVITY_KINDS.index("sync")
 _NOBODY = {-1: "interrupt", -2: "outside"}
 
 
@@ -47,7 +46,7 @@ class Reference:
             for row in self._rows("cuda_call_coded")
         ]
         self._all_activities = self._rows("gpu_activity_coded")
-        self._activities = [row for row in self._all_activities if row["kind"] != _SYNC]
+        self._activities = [row for row in self._all_activities if row["kind"] != "sync"]
 
     def edges(self) -> Counter[tuple[Any, ...]]:
         return Counter([*self._wakeups(), *self._launches(), *self._streams(), *self._syncs()])
@@ -142,11 +141,12 @@ class Reference:
     def _syncs(self) -> Iterator[tuple[Any, ...]]:
         waiting = [
             call for call in self._calls
-            if call["kind"] in (2, 4) and self._lived(call["thread_id"], call["end_ns"])
+            if call["kind"] in ("memcpy", "sync") and self._lived(call["thread_id"], call["end_ns"])
         ]  # fmt: skip
         waiting.sort(
             key=lambda row: (
-                row["start_ns"], -row["end_ns"], -row["kind"], _last(row), row["name_id"]
+                row["start_ns"], -row["end_ns"], -CUDA_CALL_KINDS.index(row["kind"]), _last(row),
+                row["name_id"],
             )
         )  # fmt: skip
         for place, call in enumerate(waiting):
@@ -166,14 +166,14 @@ class Reference:
 
     def _awaited(self, call: Row) -> tuple[list[Row], bool]:
         """Return what the call may have waited for, and whether that is a guess."""
-        if call["kind"] != 4:
+        if call["kind"] != "sync":
             own = [row for row in self._activities if self._key(row) == self._key(call)]
             last_ns = max((row["end_ns"] for row in own), default=None)
             is_blocking = "Async" not in call["name"] and call["correlation_id"] is not None
             return (own if is_blocking and last_ns and last_ns <= call["end_ns"] else [], False)
         records = [
             row for row in self._all_activities
-            if row["kind"] == _SYNC and call["correlation_id"] is not None
+            if row["kind"] == "sync" and call["correlation_id"] is not None
             and self._key(row) == self._key(call)
         ]  # fmt: skip
         of_process = [row for row in self._activities if row["process_id"] == call["process_id"]]

@@ -46,7 +46,7 @@ class Reference:
         self.samples = rows("SELECT thread_id, ts_ns FROM cpu_sample_coded")
         self.releases = rows("SELECT thread_id, start_ns FROM gil_release")
         self.activities = rows(
-            "SELECT process_id, start_ns, end_ns FROM gpu_activity_coded WHERE kind BETWEEN 1 AND 4"
+            "SELECT process_id, start_ns, end_ns FROM gpu_activity_coded WHERE kind <> 'sync'"
         )
         self.measured = dict(
             rows(

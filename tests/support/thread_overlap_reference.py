@@ -61,10 +61,10 @@ seen AS (
     (SELECT arg_max(layer, rowid) FROM native_call_coded AS o WHERE {open_o}) AS native_layer,
     (SELECT arg_max(kind, rowid) FROM wait_coded AS o WHERE {open_o}) AS wait,
     EXISTS (SELECT 1 FROM cuda_call_coded AS o WHERE {open_o}) AS is_cuda,
-    EXISTS (SELECT 1 FROM cuda_call_coded AS o WHERE kind = 4 AND {open_o}) AS is_sync,
+    EXISTS (SELECT 1 FROM cuda_call_coded AS o WHERE kind = 'sync' AND {open_o}) AS is_sync,
     EXISTS (
       SELECT 1 FROM gpu_activity_coded AS g
-      WHERE g.process_id = p.process_id AND g.kind BETWEEN 1 AND 4
+      WHERE g.process_id = p.process_id AND g.kind <> 'sync'
         AND g.start_ns <= p.start_ns AND g.end_ns > p.start_ns
     ) AS is_busy,
     (SELECT measured FROM measured AS m WHERE m.thread_id = p.thread_id AND kind = 'thread_state')
@@ -147,7 +147,7 @@ seen AS (
     EXISTS (SELECT 1 FROM cuda_call_coded AS o WHERE {open_o}) AS is_cuda,
     EXISTS (
       SELECT 1 FROM gpu_activity_coded AS g
-      WHERE g.process_id = l.process_id AND g.kind BETWEEN 1 AND 4
+      WHERE g.process_id = l.process_id AND g.kind <> 'sync'
         AND g.start_ns <= p.ts_ns AND g.end_ns > p.ts_ns
     ) AS is_busy,
     coalesce(

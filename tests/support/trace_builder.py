@@ -25,8 +25,6 @@ from rlscope_analysis.schema import create_tables
 from rlscope_analysis.schema.facts.losses import LOSSES
 from rlscope_analysis.schema.facts.qualities import GOOD, Quality
 from rlscope_analysis.schema.vocabulary import (
-    CUDA_CALL_KINDS,
-    GPU_ACTIVITY_KINDS,
     LAYERS,
     SCHEMA_VERSION,
     WAITS,
@@ -359,7 +357,7 @@ class TraceBuilder:
             {
                 "process_id": process_id, "device_id": device_id, "context_id": 1,
                 "stream_id": stream_id, "start_ns": start_ns, "end_ns": end_ns,
-                "kind": GPU_ACTIVITY_KINDS.index(kind), "name_id": self._string_id(name),
+                "kind": kind, "name_id": self._string_id(name),
                 "correlation_id": correlation_id, "graph_id": graph_id, "bytes": byte_count,
                 "peer_device_id": None,
             }
@@ -490,7 +488,7 @@ class TraceBuilder:
 
     def _cuda_call_rows(self) -> list[tuple[object, ...]]:
         return [
-            (thread, start, end, CUDA_CALL_KINDS.index(kind), self._string_id(name), correlation)
+            (thread, start, end, kind, self._string_id(name), correlation)
             for thread, start, end, kind, name, correlation in self._cuda_calls
         ]
 

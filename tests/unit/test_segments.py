@@ -108,7 +108,7 @@ INSERT INTO thread_state_coded VALUES (2, 0, {9 * ROUNDS}, 2, -1, 0)
 """
 MANY_ACTIVITIES = f"""
 INSERT INTO gpu_activity_coded (process_id, device_id, start_ns, end_ns, kind)
-SELECT 1, 0, 90 * i + 1, 90 * i + 6, 1 FROM range({ROUNDS // 10}) AS r(i)
+SELECT 1, 0, 90 * i + 1, 90 * i + 6, 'kernel' FROM range({ROUNDS // 10}) AS r(i)
 """
 
 

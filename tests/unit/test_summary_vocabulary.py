@@ -6,8 +6,6 @@ import pytest
 
 from rlscope_analysis.schema import SCHEMA_TOPICS, schema_sql
 from rlscope_analysis.schema.vocabulary import (
-    CUDA_CALL_KINDS,
-    GPU_ACTIVITY_KINDS,
     LAYERS,
     THREAD_STATES,
     WAITS,
@@ -32,15 +30,12 @@ def case_of(view: str, column: str) -> dict[int, str]:
         ("native_call", "layer", LAYERS),
         ("cpu_sample", "layer", LAYERS),
         ("wait", "kind", WAITS),
-        ("cuda_call", "kind", CUDA_CALL_KINDS),
-        ("gpu_activity", "kind", GPU_ACTIVITY_KINDS[:5]),
     ],
 )
 def test_codes_are_those_of_the_views(
     view: str, column: str, words: tuple[str | None, ...]
 ) -> None:
-    # The calls of CUDA that are no others are their ELSE.
-    known = {code: word for code, word in enumerate(words) if word and (code, word) != (0, "other")}
+    known = {code: word for code, word in enumerate(words) if word}
     assert case_of(view, column) == known
 
 
@@ -49,6 +44,6 @@ def test_codes_are_those_of_the_comments() -> None:
     assert f"state IS '{states}'" in SCHEMA
     kinds = dict(re.findall(r"waker = (-\d) THEN '(\w+)'", SCHEMA))
     assert {int(code): kind for code, kind in kinds.items()} == WAKER_KINDS
-    for words in (LAYERS, WAITS, GPU_ACTIVITY_KINDS):
+    for words in (LAYERS, WAITS):
         listed = ", ".join(f"{code} {word}" for code, word in enumerate(words) if word)
         assert f"IS '{listed}" in SCHEMA, listed

@@ -49,7 +49,7 @@ def long_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
             SELECT t, i * 10, i * 10 + 4, 3, 0, 0, 1, 0
             FROM range(1, 3) AS t(t), range({CALLS}) AS i(i) ORDER BY t, i;
             INSERT INTO gpu_activity_coded
-            SELECT p, 0, 1, 1, i * 10 + 2, i * 10 + 6, 1, 1, NULL, NULL, NULL, NULL
+            SELECT p, 0, 1, 1, i * 10 + 2, i * 10 + 6, 'kernel', 1, NULL, NULL, NULL, NULL
             FROM range(1, 3) AS p(p), range({CALLS}) AS i(i) ORDER BY p, i;
         """)
     return path

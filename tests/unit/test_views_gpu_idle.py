@@ -116,7 +116,7 @@ def expected(connection: duckdb.DuckDBPyConnection) -> Counter[tuple[Any, ...]]:
         for what in (
             ("1", "thread"), ("path_id", "operation_coded"), ("state", "thread_state_coded"),
             ("layer", "native_call_coded"), ("kind", "wait_coded"), ("4", "cuda_call_coded"),
-            ("2", "cuda_call_coded WHERE kind = 4"),
+            ("2", "cuda_call_coded WHERE kind = 'sync'"),
         )
     )  # fmt: skip
     ((is_measured,),) = connection.execute(

@@ -79,10 +79,10 @@ def expected(builder: TraceBuilder) -> list[tuple[Any, ...]]:
             if row[2] == uuid and row[4] == "utilization_gpu"
         ]  # fmt: skip
         readings = readings if len(readings) > 1 else []
-        # Kinds as in gpu_activity_coded: 5 is a sync, no work.
         work = [
-            row for row in builder._activities if row["device_id"] == 1 - place and row["kind"] < 5
-        ]
+            row for row in builder._activities
+            if row["device_id"] == 1 - place and row["kind"] != "sync"
+        ]  # fmt: skip
         read = (readings[0][0], readings[-1][0]) if readings else (None, None)
         intervals = [("trace", *(read if readings else (0, 1000)))]
         if work:
@@ -112,7 +112,7 @@ def figures(
     for row in work:
         for at in range(max(row["start_ns"], start), min(row["end_ns"], end)):
             running[at] += 1
-            kernels |= {at} if row["kind"] in (1, 4) else set()
+            kernels |= {at} if row["kind"] in ("kernel", "graph") else set()
     total = sum(running.values())
     return (
         end - start,

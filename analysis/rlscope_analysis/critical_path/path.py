@@ -37,7 +37,7 @@ _WAITS_SQL = "SELECT thread_id, start_ns, end_ns, kind FROM wait_coded"
 _OTHER_RUNS_SQL = "SELECT cpu, start_ns, end_ns, program_id FROM other_run ORDER BY ALL"
 _QUOTAS_SQL = "SELECT thread_id, ts_ns FROM cpu_quota_wait ORDER BY ALL"
 _IN_ORDER = " ORDER BY thread_id, start_ns, end_ns"
-# Streams that wait (sync, kind 5) do no work. Named by the correlation id in the edges of flow.
+# Streams that wait (sync) do no work. Named by the correlation id in the edges of flow.
 _ACTIVITIES_SQL = """
 SELECT
   a.process_id::INTEGER, a.device_id::INTEGER, coalesce(a.stream_id, -1)::BIGINT,
@@ -48,7 +48,7 @@ LEFT JOIN _flow_launch AS l
   ON l.process_id = a.process_id AND l.correlation_id = a.correlation_id
   AND l.to_ns = a.start_ns AND l.to_device_id = a.device_id
   AND l.to_stream_id IS NOT DISTINCT FROM a.stream_id
-WHERE a.kind <> 5 AND a.end_ns >= a.start_ns
+WHERE a.kind <> 'sync' AND a.end_ns >= a.start_ns
 ORDER BY 1, 2, 3, 4, 5
 """
 _SYNCS_SQL = """

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 from rlscope_analysis.export.sources import ASYNC_NAMES_SQL, THREAD_STATE, WAIT, Kind
 from rlscope_analysis.schema.vocabulary import (
-    CUDA_CALL_KINDS,
-    GPU_ACTIVITY_KINDS,
     LAYERS,
     THREAD_STATES,
     WAITS,
@@ -133,27 +131,23 @@ def _call_names(connection: duckdb.DuckDBPyConnection, kind: Kind, wording: Word
 
 def _string_names(connection: duckdb.DuckDBPyConnection, kind: Kind, wording: Wording) -> Names:
     """Read the names of calls and activities, one per name and kind."""
-    words = GPU_ACTIVITY_KINDS if kind.is_gpu else CUDA_CALL_KINDS
-    used = f"SELECT DISTINCT coalesce(name_id, -1) AS id, kind FROM {kind.table}"  # noqa: S608
+    used = f"SELECT DISTINCT {kind.name} AS number, name_id, kind FROM {kind.table}"  # noqa: S608
     rows = connection.execute(
-        f"SELECT id, kind, value FROM ({used}) LEFT JOIN string ON string_id = id"  # noqa: S608
+        f"SELECT number, kind, value FROM ({used}) LEFT JOIN string ON string_id = name_id"  # noqa: S608
     ).fetchall()
-    return list(_named_by_kind(rows, kind, words, wording))
+    return list(_named_by_kind(rows, kind, wording))
 
 
 def _named_by_kind(
-    rows: Iterable[tuple[int, int, str | None]],
-    kind: Kind,
-    words: Sequence[str | None],
-    wording: Wording,
+    rows: Iterable[tuple[int, str | None, str | None]], kind: Kind, wording: Wording
 ) -> Iterable[Name]:
-    for number, code, text in rows:
-        word = (words[code] if 0 <= (code or 0) < len(words) else None) or "other"
+    for number, known, text in rows:
+        word = known or "other"
         name = UNKNOWN_NAME if text is None else text
         arguments = [] if kind.is_gpu else [("kind", word)]
         # A call's category follows from its name where formats tell runtime and driver apart.
         category = wording.category(kind, word if kind.is_gpu else name)
-        yield number * 8 + code, name, category, arguments
+        yield number, name, category, arguments
 
 
 def _async_names(connection: duckdb.DuckDBPyConnection, kind: Kind, wording: Wording) -> Names:

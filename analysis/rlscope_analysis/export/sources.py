@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rlscope_analysis.schema.enums import code_of
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -65,11 +67,13 @@ NATIVE_CALL = Kind(
     (("depth", "depth"), ("parent_layer", "nullif(parent_layer, 0)")),
 )  # fmt: skip
 CUDA_CALL = Kind(
-    "cuda_call_coded", "cuda_call", "coalesce(name_id, -1) * 8 + kind", ("thread_id",),
+    "cuda_call_coded", "cuda_call",
+    f"coalesce(name_id, -1) * 8 + {code_of('CUDA_CALL_KIND', 'kind')}", ("thread_id",),
     (("correlation", "correlation_id"),), correlation="correlation",
 )  # fmt: skip
 GPU_ACTIVITY = Kind(
-    "gpu_activity_coded", "gpu_activity", "coalesce(name_id, -1) * 8 + kind",
+    "gpu_activity_coded", "gpu_activity",
+    f"coalesce(name_id, -1) * 8 + {code_of('GPU_ACTIVITY_KIND', 'kind')}",
     ("process_id", "device_id", "context_id", "stream_id"),
     (("correlation", "correlation_id"), ("bytes", "bytes"), ("graph id", "graph_id")),
     correlation="correlation",

@@ -40,7 +40,7 @@ WITH lead AS (
   JOIN _flow_launch AS l
     ON l.process_id = a.process_id AND l.correlation_id = a.correlation_id AND l.to_ns = a.start_ns
     AND l.to_device_id = a.device_id AND l.to_stream_id IS NOT DISTINCT FROM a.stream_id
-  WHERE a.kind <> 5
+  WHERE a.kind <> 'sync'
 ), habit AS (
   SELECT
     r.process_id,

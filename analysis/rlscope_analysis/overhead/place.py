@@ -14,8 +14,6 @@ import numpy as np
 from rlscope_analysis import _sweep
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.schema.vocabulary import (
-    GPU_ACTIVITY_KINDS,
-    GPU_BUSY_KINDS,
     LAYERS,
     NOT_MEASURED,
 )
@@ -47,7 +45,6 @@ JOIN (
 WHERE c.correlation_id IS NULL AND c.end_ns >= c.start_ns
 """
 _TABLES = {table: index for index, (table, *_) in enumerate(SWEPT_TABLES)}
-_BUSY = ", ".join(str(GPU_ACTIVITY_KINDS.index(kind)) for kind in GPU_BUSY_KINDS)
 # Places on an axis are 64-bit integers; no interval counts that began years before the lifetimes.
 _LONGEST = 1 << 62
 # Each is looked up in all of the trace; a trace of a year has one.
@@ -164,7 +161,7 @@ def places_of(connection: duckdb.DuckDBPyConnection, cell: Cell) -> Iterator[Pla
             ("operation_coded", "path_id > 0"),
             ("native_call_coded", "layer > 0"),
             ("cuda_call_coded", "true"),
-            ("gpu_activity_coded", f"kind IN ({_BUSY})"),
+            ("gpu_activity_coded", "kind <> 'sync'"),
         )
     }
     life_ns = int(cell.columns[2].min())

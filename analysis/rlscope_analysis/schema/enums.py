@@ -13,6 +13,8 @@ Words = tuple[str | None, ...]
 # A word that is added comes last: traces hold their places.
 ENUMS: dict[str, Words] = {
     "CAUSE": vocabulary.CAUSES,
+    "CUDA_CALL_KIND": vocabulary.CUDA_CALL_KINDS,
+    "GPU_ACTIVITY_KIND": vocabulary.GPU_ACTIVITY_KINDS,
     "LAYER": vocabulary.LAYERS,
     "WAIT_KIND": vocabulary.WAITS,
 }

@@ -20,20 +20,20 @@ COMMENT ON COLUMN gpu_device.compute_capability IS 'For example 9.0; NULL: not k
 
 CREATE TABLE cuda_call_coded (
   thread_id INTEGER, start_ns BIGINT, end_ns BIGINT,
-  kind UTINYINT, name_id INTEGER, correlation_id BIGINT
+  kind CUDA_CALL_KIND, name_id INTEGER, correlation_id BIGINT
 );
 COMMENT ON TABLE cuda_call_coded IS 'Storage behind the view cuda_call, sorted by (process, thread_id, start_ns); query the view';
 COMMENT ON COLUMN cuda_call_coded.thread_id IS 'The thread';
 COMMENT ON COLUMN cuda_call_coded.start_ns IS 'When the call was entered';
 COMMENT ON COLUMN cuda_call_coded.end_ns IS 'When it returned';
-COMMENT ON COLUMN cuda_call_coded.kind IS '0 other, 1 launch, 2 memcpy, 3 memset, 4 sync, 5 memory, 6 graph';
+COMMENT ON COLUMN cuda_call_coded.kind IS 'As in the view';
 COMMENT ON COLUMN cuda_call_coded.name_id IS 'Name of the function: string';
 COMMENT ON COLUMN cuda_call_coded.correlation_id IS 'Which GPU activity it caused, within its process; NULL: none is known';
 
 CREATE VIEW cuda_call AS
 SELECT
   t.process_id, t.pid, c.thread_id, c.start_ns, c.end_ns, c.end_ns - c.start_ns AS duration_ns,
-  CASE c.kind WHEN 1 THEN 'launch' WHEN 2 THEN 'memcpy' WHEN 3 THEN 'memset' WHEN 4 THEN 'sync' WHEN 5 THEN 'memory' WHEN 6 THEN 'graph' ELSE 'other' END AS kind,
+  c.kind::VARCHAR AS kind,
   s.value AS name, c.correlation_id
 FROM cuda_call_coded AS c
 LEFT JOIN string AS s ON s.string_id = c.name_id
@@ -51,7 +51,7 @@ COMMENT ON COLUMN cuda_call.correlation_id IS 'Which GPU activity it caused, wit
 
 CREATE TABLE gpu_activity_coded (
   process_id INTEGER, device_id INTEGER, context_id BIGINT, stream_id BIGINT,
-  start_ns BIGINT, end_ns BIGINT, kind UTINYINT, name_id INTEGER,
+  start_ns BIGINT, end_ns BIGINT, kind GPU_ACTIVITY_KIND, name_id INTEGER,
   correlation_id BIGINT, graph_id BIGINT, bytes BIGINT, peer_device_id INTEGER
 );
 COMMENT ON TABLE gpu_activity_coded IS 'Storage behind the view gpu_activity, sorted by (process_id, start_ns); query the view';
@@ -61,7 +61,7 @@ COMMENT ON COLUMN gpu_activity_coded.context_id IS 'CUDA context; NULL: not know
 COMMENT ON COLUMN gpu_activity_coded.stream_id IS 'CUDA stream; NULL: not known';
 COMMENT ON COLUMN gpu_activity_coded.start_ns IS 'When the GPU began';
 COMMENT ON COLUMN gpu_activity_coded.end_ns IS 'When the GPU had finished';
-COMMENT ON COLUMN gpu_activity_coded.kind IS '1 kernel, 2 memcpy, 3 memset, 4 graph, 5 sync';
+COMMENT ON COLUMN gpu_activity_coded.kind IS 'As in the view';
 COMMENT ON COLUMN gpu_activity_coded.name_id IS 'Name of the kernel or of the kind of copy: string';
 COMMENT ON COLUMN gpu_activity_coded.correlation_id IS 'The call that caused it, within its process; NULL: none is known';
 COMMENT ON COLUMN gpu_activity_coded.graph_id IS 'CUDA graph it was launched by; NULL: none, or not known';
@@ -72,7 +72,7 @@ CREATE VIEW gpu_activity AS
 SELECT
   a.process_id, p.pid, a.device_id, a.context_id, a.stream_id,
   a.start_ns, a.end_ns, a.end_ns - a.start_ns AS duration_ns,
-  CASE a.kind WHEN 1 THEN 'kernel' WHEN 2 THEN 'memcpy' WHEN 3 THEN 'memset' WHEN 4 THEN 'graph' ELSE 'sync' END AS kind,
+  a.kind::VARCHAR AS kind,
   s.value AS name, a.correlation_id, a.graph_id, a.bytes, a.peer_device_id
 FROM gpu_activity_coded AS a
 LEFT JOIN string AS s ON s.string_id = a.name_id

@@ -1,7 +1,7 @@
 """The words and codes that the writers and the readers of a trace database must agree on."""
 
 # The newest schema: raised by a change of what exists, not by additions.
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 # thread_state_coded.state, by code.
 THREAD_STATES = ("running", "runnable", "sleeping", "blocked")
@@ -18,7 +18,6 @@ WAITS = (None, "gil", "gpu", "io", "lock", "pipe", "socket", "sleep", "poll", "p
 CUDA_CALL_KINDS = ("other", "launch", "memcpy", "memset", "sync", "memory", "graph")
 # A stream that waits (sync) is listed, but the GPU does not work meanwhile.
 GPU_ACTIVITY_KINDS = (None, "kernel", "memcpy", "memset", "graph", "sync")
-GPU_BUSY_KINDS = ("kernel", "memcpy", "memset", "graph")
 # layer_estimate_coded.method: of which samples the shares are.
 ESTIMATE_METHODS = (None, "own", "path", "operation", "thread", "process")
 # critical_path.cause: docs/critical_path.md.

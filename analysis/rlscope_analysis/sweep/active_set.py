@@ -53,7 +53,7 @@ UNION ALL
 SELECT t.process_id, {_CUDA_API}, c.start_ns, c.end_ns
 FROM cuda_call_coded AS c JOIN thread AS t ON t.thread_id = c.thread_id
 UNION ALL
-SELECT process_id, {_GPU}, start_ns, end_ns FROM gpu_activity_coded WHERE kind IN (1, 2, 3, 4)
+SELECT process_id, {_GPU}, start_ns, end_ns FROM gpu_activity_coded WHERE kind <> 'sync'
 """  # noqa: S608 - numbers of our own
 _OPERATIONS_SQL = """
 SELECT t.process_id, o.thread_id, p.name_code, o.start_ns, o.end_ns

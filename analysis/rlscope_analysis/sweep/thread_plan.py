@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     Column: TypeAlias = npt.NDArray[Any]
 
-# What the sweep reads, in its order: table, whose rows, and the column with the value.
+# What the sweep reads, in its order: table, whose rows, the column with the value, and its type.
 SWEPT_TABLES = (
     ("thread_state_coded", "thread_id", "state", "UTINYINT"),
     ("operation_coded", "thread_id", "path_id", "INTEGER"),
     ("native_call_coded", "thread_id", "layer", "UTINYINT"),
     ("wait_coded", "thread_id", "kind", "UTINYINT"),
-    ("cuda_call_coded", "thread_id", "kind", "UTINYINT"),
-    ("gpu_activity_coded", "process_id", "kind", "UTINYINT"),
+    ("cuda_call_coded", "thread_id", "kind", "CUDA_CALL_KIND"),
+    ("gpu_activity_coded", "process_id", "kind", "GPU_ACTIVITY_KIND"),
     ("cpu_sample_coded", "thread_id", "layer", "UTINYINT"),
 )
 # Instants, read as intervals that take no time.

@@ -6,6 +6,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from rlscope_analysis.schema.enums import ENUMS, code_of
 from rlscope_analysis.sweep.thread_plan import (
     SWEPT_TABLES,
     Cell,
@@ -120,14 +121,15 @@ def cell_query(
     cell: Cell, index: int, conditions: list[str] | None = None, *, is_sorted: bool = False
 ) -> str:
     """Return the query for the rows of a cell from the table of this number in SWEPT_TABLES."""
-    table, key, value, value_type = SWEPT_TABLES[index]
+    table, key, value, type_name = SWEPT_TABLES[index]
+    code = code_of(type_name, value) if type_name in ENUMS else f"{value}::{type_name}"
     conditions = list(conditions or [])
     if not cell.is_all:
         low, high = cell.processes if key == "process_id" else cell.threads
         conditions.append(f"{key} BETWEEN {low} AND {high}")
     query = (
         f"SELECT {key}::INTEGER AS {key}, start_ns::BIGINT AS start_ns, end_ns::BIGINT AS end_ns,"  # noqa: S608
-        f" {value}::{value_type} AS {value} FROM {intervals_of(table)}"
+        f" {code} AS {value} FROM {intervals_of(table)}"
         f"{where([*conditions, *in_window(cell)])}"
     )
     order = f" ORDER BY {key}, start_ns, end_ns DESC{_TIE_ORDER.get(table, '')}"

@@ -54,7 +54,7 @@ WITH launched AS (
     c.call.thread_id AS thread_id, least(-c.call.minus_end_ns, a.start_ns) AS from_ns
   FROM gpu_activity_coded AS a
   JOIN _launching_call AS c ON c.process_id = a.process_id AND c.correlation_id = a.correlation_id
-  WHERE a.kind <> 5
+  WHERE a.kind <> 'sync'
 )
 SELECT
   l.process_id, l.thread_id AS from_thread_id, l.from_ns,
@@ -80,7 +80,7 @@ WITH followed AS (
       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     ) AS before_end_ns
   FROM gpu_activity_coded
-  WHERE kind <> 5 AND stream_id IS NOT NULL
+  WHERE kind <> 'sync' AND stream_id IS NOT NULL
 )
 SELECT process_id, device_id, stream_id, before_end_ns AS from_ns, start_ns AS to_ns, correlation_id
 FROM followed
@@ -105,7 +105,7 @@ WITH blocking AS (
     ) >= c.end_ns, FALSE) AS is_inner
   FROM cuda_call_coded AS c
   JOIN thread AS t ON t.thread_id = c.thread_id
-  WHERE c.kind IN (2, 4) AND c.end_ns BETWEEN t.start_ns AND t.end_ns
+  WHERE c.kind IN ('memcpy', 'sync') AND c.end_ns BETWEEN t.start_ns AND t.end_ns
 ), called AS (
   SELECT c.process_id, c.thread_id, c.start_ns, c.end_ns, c.kind, c.correlation_id, s.value AS name
   FROM blocking AS c LEFT JOIN string AS s ON s.string_id = c.name_id
@@ -114,13 +114,13 @@ WITH blocking AS (
   -- What CUPTI recorded of a wait: its stream, unless it was for an event or for all streams.
   SELECT process_id, correlation_id, max(device_id) AS device_id, max(stream_id) AS stream_id
   FROM gpu_activity_coded
-  WHERE kind = 5 AND correlation_id IS NOT NULL
+  WHERE kind = 'sync' AND correlation_id IS NOT NULL
   GROUP BY process_id, correlation_id
   HAVING max(device_id) IS NOT NULL AND max(stream_id) IS NOT NULL
 ), ended AS (
   SELECT process_id, device_id, stream_id, end_ns, max(correlation_id) AS correlation_id
   FROM gpu_activity_coded
-  WHERE kind <> 5
+  WHERE kind <> 'sync'
   GROUP BY process_id, device_id, stream_id, end_ns
 ), ended_last AS (
   SELECT
@@ -131,7 +131,7 @@ WITH blocking AS (
 ), ended_of_call AS (
   SELECT process_id, correlation_id, max({'end_ns': end_ns, 'device_id': device_id, 'stream': coalesce(stream_id, -1)}) AS activity
   FROM gpu_activity_coded
-  WHERE kind <> 5 AND correlation_id IS NOT NULL
+  WHERE kind <> 'sync' AND correlation_id IS NOT NULL
   GROUP BY process_id, correlation_id
 ), one_device AS (
   SELECT process_id FROM ended GROUP BY process_id HAVING count(DISTINCT device_id) = 1
@@ -142,7 +142,7 @@ WITH blocking AS (
   FROM called AS c
   LEFT JOIN sync_record AS w ON w.process_id = c.process_id AND w.correlation_id = c.correlation_id
   LEFT JOIN one_device AS o ON o.process_id = c.process_id
-  WHERE c.kind = 4
+  WHERE c.kind = 'sync'
 ), found AS (
   SELECT
     w.process_id, w.thread_id, w.start_ns, w.end_ns,
@@ -164,7 +164,7 @@ WITH blocking AS (
     a.activity.device_id, nullif(a.activity.stream, -1), a.activity.end_ns, c.correlation_id, FALSE
   FROM called AS c
   JOIN ended_of_call AS a ON a.process_id = c.process_id AND a.correlation_id = c.correlation_id
-  WHERE c.kind = 2 AND NOT contains(c.name, 'Async') AND a.activity.end_ns <= c.end_ns
+  WHERE c.kind = 'memcpy' AND NOT contains(c.name, 'Async') AND a.activity.end_ns <= c.end_ns
 )
 SELECT
   process_id, device_id AS from_device_id, stream_id AS from_stream_id, from_ns,

@@ -4,7 +4,7 @@
 CREATE OR REPLACE VIEW _gpu_work AS
 SELECT a.process_id, a.device_id, a.stream_id, a.kind, a.start_ns, a.end_ns, p.host
 FROM gpu_activity_coded AS a LEFT JOIN process AS p ON p.process_id = a.process_id
-WHERE a.kind IN (1, 2, 3, 4) AND a.end_ns >= a.start_ns;
+WHERE a.kind <> 'sync' AND a.end_ns >= a.start_ns;
 COMMENT ON VIEW _gpu_work IS 'Private: may change without notice. Activities during which a GPU works';
 COMMENT ON COLUMN _gpu_work.process_id IS 'The process that caused it';
 COMMENT ON COLUMN _gpu_work.device_id IS 'The GPU';
@@ -63,7 +63,7 @@ COMMENT ON COLUMN gpu_busy_machine.activities IS 'Kernels, copies, sets and grap
 
 CREATE OR REPLACE VIEW gpu_time AS
 WITH scoped AS (
-  SELECT 'trace' AS scope, NULL::INTEGER AS process_id, NULL::VARCHAR AS host, NULL::INTEGER AS device_id, NULL::BIGINT AS stream_id, NULL::UTINYINT AS kind, start_ns, end_ns FROM _gpu_work
+  SELECT 'trace' AS scope, NULL::INTEGER AS process_id, NULL::VARCHAR AS host, NULL::INTEGER AS device_id, NULL::BIGINT AS stream_id, NULL::GPU_ACTIVITY_KIND AS kind, start_ns, end_ns FROM _gpu_work
   UNION ALL
   SELECT 'machine', NULL, host, NULL, NULL, NULL, start_ns, end_ns FROM _gpu_work
   UNION ALL
@@ -92,8 +92,7 @@ WITH scoped AS (
 )
 SELECT
   scope, process_id, host, device_id, stream_id,
-  CASE kind WHEN 1 THEN 'kernel' WHEN 2 THEN 'memcpy' WHEN 3 THEN 'memset' WHEN 4 THEN 'graph' END AS kind,
-  activities, sum_ns, busy_ns, first_ns, last_ns,
+  kind::VARCHAR AS kind, activities, sum_ns, busy_ns, first_ns, last_ns,
   last_ns - first_ns AS span_ns,
   last_ns - first_ns - busy_ns AS idle_ns
 FROM summed;
@@ -121,7 +120,7 @@ SELECT
   quantile_disc(a.end_ns - a.start_ns, 0.5) AS p50_ns,
   max(a.end_ns - a.start_ns) AS max_ns
 FROM gpu_activity_coded AS a LEFT JOIN string AS s ON s.string_id = a.name_id
-WHERE a.kind = 1 AND a.end_ns >= a.start_ns
+WHERE a.kind = 'kernel' AND a.end_ns >= a.start_ns
 GROUP BY a.process_id, a.device_id, s.value;
 COMMENT ON VIEW gpu_kernel IS 'Each kernel: how often it ran and for how long';
 COMMENT ON COLUMN gpu_kernel.process_id IS 'The process that launched it';

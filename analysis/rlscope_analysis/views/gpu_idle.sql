@@ -17,7 +17,7 @@ WITH gap AS MATERIALIZED (
   UNION ALL
   SELECT thread_id, start_ns, coalesce(end_ns, 9223372036854775807), 1::BIGINT << 1 FROM thread WHERE start_ns IS NOT NULL
   UNION ALL
-  SELECT thread_id, start_ns, end_ns, CASE WHEN kind = 4 THEN (1::BIGINT << 2) + (1::BIGINT << 12) ELSE 1::BIGINT << 2 END FROM cuda_call_coded
+  SELECT thread_id, start_ns, end_ns, CASE WHEN kind = 'sync' THEN (1::BIGINT << 2) + (1::BIGINT << 12) ELSE 1::BIGINT << 2 END FROM cuda_call_coded
   UNION ALL
   SELECT thread_id, start_ns, end_ns, (state::BIGINT + 1) << 22 FROM thread_state_coded
   UNION ALL

@@ -140,7 +140,7 @@ WITH reading AS (
   ) AS c ON TRUE
 ), inside AS (
   SELECT
-    s.scope, s.host, s.uuid, s.program_device_id, w.kind IN (1, 4) AS is_kernel,
+    s.scope, s.host, s.uuid, s.program_device_id, w.kind IN ('kernel', 'graph') AS is_kernel,
     greatest(w.start_ns, s.start_ns) AS start_ns, least(w.end_ns, s.end_ns) AS end_ns
   FROM stretch AS s
   JOIN work AS w

@@ -6,7 +6,7 @@ WITH bound AS (
 ), work AS (
   SELECT a.process_id, a.device_id, a.stream_id, a.kind, a.name_id, a.correlation_id, a.start_ns, a.end_ns
   FROM gpu_activity_coded AS a JOIN bound AS b ON b.process_id = a.process_id
-  WHERE a.kind IN (1, 2, 3, 4) AND a.end_ns >= a.start_ns
+  WHERE a.kind <> 'sync' AND a.end_ns >= a.start_ns
     AND (a.end_ns > a.start_ns OR a.start_ns IN (b.first_ns, b.last_ns))
 ), seen AS (
   SELECT
@@ -96,7 +96,7 @@ SELECT
   CASE WHEN g.state_end_ns > g.start_ns THEN
     CASE g.state WHEN 0 THEN 'running' WHEN 1 THEN 'runnable' WHEN 2 THEN 'sleeping' ELSE 'blocked' END
   END AS state,
-  CASE g.next_kind WHEN 1 THEN 'kernel' WHEN 2 THEN 'memcpy' WHEN 3 THEN 'memset' ELSE 'graph' END AS next_kind,
+  g.next_kind::VARCHAR AS next_kind,
   s.value AS next_name,
   CASE WHEN g.thread_id IS NOT NULL THEN coalesce(n.name, '(unannotated)') END AS next_operation
 FROM stated AS g

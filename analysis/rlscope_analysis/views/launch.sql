@@ -62,7 +62,7 @@ COMMENT ON COLUMN _sampled_call.samples IS 'How many fell into it';
 CREATE OR REPLACE VIEW _first_activity AS
 SELECT process_id, correlation_id, min(start_ns) AS start_ns
 FROM gpu_activity_coded
-WHERE kind <> 5 AND correlation_id IS NOT NULL
+WHERE kind <> 'sync' AND correlation_id IS NOT NULL
 GROUP BY process_id, correlation_id;
 COMMENT ON VIEW _first_activity IS 'Private: may change without notice. When the GPU began what a call asked for';
 COMMENT ON COLUMN _first_activity.process_id IS 'The process';
@@ -97,7 +97,7 @@ SELECT
   r.process_id, q.pid, r.thread_id, r.correlation_id,
   cs.value AS call_name, r.call_start_ns, r.call_end_ns,
   r.device_id, r.stream_id, r.graph_id,
-  CASE r.kind WHEN 1 THEN 'kernel' WHEN 2 THEN 'memcpy' WHEN 3 THEN 'memset' WHEN 4 THEN 'graph' ELSE 'sync' END AS kind,
+  r.kind::VARCHAR AS kind,
   s.value AS name, r.start_ns, r.end_ns, r.end_ns - r.start_ns AS duration_ns,
   r.start_ns - r.call_start_ns AS latency_ns,
   r.start_ns - r.call_end_ns AS queue_ns,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.schema.vocabulary import LAYERS
+from rlscope_analysis.schema.vocabulary import CUDA_CALL_KINDS, LAYERS
 from rlscope_trace.cuda_names import cuda_call_kind
 from rlscope_trace.ingest.store.cupti_intervals import IS_TOLD_BY_CUPTI, create_intervals
 from rlscope_trace.ingest.store.strings import Strings
@@ -59,7 +59,7 @@ class ProbedCudaCalls:
         self._name_sites()
         self._con.execute(
             "CREATE TEMP TABLE all_cuda_calls AS FROM cuda_call_coded UNION ALL"  # noqa: S608
-            " SELECT c.thread_id, c.start_ns, c.end_ns, coalesce(n.kind, 0), n.name_id, NULL"
+            " SELECT c.thread_id, c.start_ns, c.end_ns, coalesce(n.kind, 'other'), n.name_id, NULL"
             " FROM staged_cuda_call AS c JOIN thread AS t USING (thread_id)"
             " LEFT JOIN cuda_site AS n USING (site_id)"
             f" WHERE NOT {IS_TOLD_BY_CUPTI}"
@@ -77,10 +77,10 @@ class ProbedCudaCalls:
         strings = Strings(self._trace)
         sites = [site for site in self._sites.values() if site.layer == "cuda_api"]
         names = [strings.number(site.symbol) for site in sites]
-        kinds = [cuda_call_kind(site.symbol) for site in sites]
+        kinds = [CUDA_CALL_KINDS[cuda_call_kind(site.symbol)] for site in sites]
         strings.insert()
         self._con.execute(
             "CREATE TEMP TABLE cuda_site AS SELECT unnest(?::INTEGER[]) AS site_id,"
-            " unnest(?::UTINYINT[]) AS kind, unnest(?::INTEGER[]) AS name_id",
+            " unnest(?::CUDA_CALL_KIND[]) AS kind, unnest(?::INTEGER[]) AS name_id",
             [[site.site_id for site in sites], kinds, names],
         )

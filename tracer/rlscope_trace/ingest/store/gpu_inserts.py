@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rlscope_analysis.schema.enums import word_of
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -25,16 +27,18 @@ _STAGED = {
         " correlation_id UINTEGER, graph_id UINTEGER, bytes UBIGINT, peer_device_id UINTEGER"
     ),
 }
-_SORTED = {
+_SORTED = {  # with words of our own
     "cuda_call_coded": (
-        "SELECT thread_id, start_ns, end_ns, kind, name_id, nullif(correlation_id, 0)"
+        f"SELECT thread_id, start_ns, end_ns, {word_of('CUDA_CALL_KIND', 'kind')}, name_id,"  # noqa: S608
+        " nullif(correlation_id, 0)"
         " FROM {staged} ORDER BY process_id, thread_id, start_ns, end_ns DESC"
     ),
     "gpu_activity_coded": (
-        "SELECT process_id, if(device_id > 2147483647, NULL, device_id),"
-        " nullif(context_id, 4294967295), nullif(stream_id, 4294967295), start_ns, end_ns, kind,"
+        "SELECT process_id, if(device_id > 2147483647, NULL, device_id),"  # noqa: S608
+        " nullif(context_id, 4294967295), nullif(stream_id, 4294967295), start_ns, end_ns,"
+        f" {word_of('GPU_ACTIVITY_KIND', 'kind')} AS word,"
         " nullif(name_id, 0), nullif(correlation_id, 0), nullif(graph_id, 0),"
-        " if(kind IN (2, 3), least(bytes, 9223372036854775807), NULL),"
+        " if(word IN ('memcpy', 'memset'), least(bytes, 9223372036854775807), NULL),"
         " if(peer_device_id > 2147483647, NULL, peer_device_id)"
         " FROM {staged} ORDER BY process_id, start_ns, end_ns, device_id, stream_id"
     ),

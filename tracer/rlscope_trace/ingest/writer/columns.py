@@ -6,9 +6,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from rlscope_analysis.schema.enums import ENUMS, word_of
+
 Column: TypeAlias = NDArray[Any] | Sequence[str | int | bool | None]
-"""Numbers as a numpy array, masked where NULL; text, or a few rows of anything, as a list with
-None where NULL."""
+"""Numbers as a numpy array, masked where NULL, of words their codes; text, or a few rows of
+anything, as a list with None where NULL."""
 Table: TypeAlias = Mapping[str, Column]
 
 # Tables stored in the order of (process, thread, start_ns, depth): an outer range before those in
@@ -90,9 +92,9 @@ def _is_ordered(keys: list[NDArray[Any]]) -> bool:
 
 
 def take(
-    table: Table, order: NDArray[np.int64] | None, begin: int, end: int
+    table: Table, types: Mapping[str, str], order: NDArray[np.int64] | None, begin: int, end: int
 ) -> tuple[dict[str, NDArray[Any]], list[str], list[object]]:
-    """Cut a batch out of a table.
+    """Cut a batch out of a table whose columns are of these types.
 
     Returns numpy columns for DuckDB to scan, the expression that makes each column of the table,
     and the values of its parameters.
@@ -104,13 +106,14 @@ def take(
     has_arrays = any(isinstance(column, np.ndarray) for column in table.values())
     for name, column in table.items():
         rows = slice(begin, end) if order is None else order
+        value = word_of(types[name], name) if types[name] in ENUMS else name
         if isinstance(column, np.ma.MaskedArray):
             batch[name] = np.ascontiguousarray(column.data[rows])
             batch[f"{name}_null"] = np.ascontiguousarray(np.ma.getmaskarray(column)[rows])
-            selection.append(f"CASE WHEN NOT {name}_null THEN {name} END")
+            selection.append(f"CASE WHEN NOT {name}_null THEN {value} END")
         elif isinstance(column, np.ndarray):
             batch[name] = np.ascontiguousarray(column[rows])
-            selection.append(name)
+            selection.append(value)
         elif has_arrays:
             raise ValueError(f"{name} is a list in a table with arrays: make all of them lists")
         else:

@@ -7,6 +7,8 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
+from rlscope_analysis.schema import declared_tables
+from rlscope_analysis.schema.enums import ENUMS, code_of
 from rlscope_trace.errors import VerificationError
 from rlscope_trace.ingest.writer.columns import Column, Table
 
@@ -35,10 +37,10 @@ def check_rows(con: duckdb.DuckDBPyConnection, expected: Mapping[str, int]) -> N
 def check_totals(con: duckdb.DuckDBPyConnection, expected: Mapping[str, Totals]) -> None:
     """Compare a reopened database with the totals; VerificationError at a difference."""
     for table, totals in expected.items():
-        kinds = {name: kind for name, kind, *_ in con.execute(f"DESCRIBE {table}").fetchall()}
+        types = declared_tables()[table]
         parts = ["count(*)"]
         for name in totals:
-            value = _number_of(name, kinds[name])
+            value = _number_of(name, types[name])
             parts += [f"count({name})", f"sum({value})", f"min({value})", f"max({value})"]
         row = con.execute(f"SELECT {', '.join(parts)} FROM {table}").fetchall()[0]  # noqa: S608
         for index, (name, total) in enumerate(totals.items()):
@@ -49,11 +51,13 @@ def check_totals(con: duckdb.DuckDBPyConnection, expected: Mapping[str, Totals])
                 )
 
 
-def _number_of(name: str, kind: str) -> str:
+def _number_of(name: str, type_name: str) -> str:
     """Return what makes a number of a column; sums of integers are wide enough without a cast."""
-    if "VARCHAR" in kind:
+    if "VARCHAR" in type_name:
         return f"strlen({name})"
-    return name if kind in _INTEGERS else f"{name}::HUGEINT"
+    if type_name in ENUMS:
+        return code_of(type_name, name)
+    return name if type_name in _INTEGERS else f"{name}::HUGEINT"
 
 
 def _total(column: Column) -> tuple[int, int | None, int | None, int | None]:

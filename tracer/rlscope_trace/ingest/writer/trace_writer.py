@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from rlscope_analysis.schema import create_tables
+from rlscope_analysis.schema import create_tables, declared_tables
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_trace import __version__
 from rlscope_trace.ingest.writer.columns import row_count, stored_order, take
@@ -119,7 +119,7 @@ class TraceWriter:
         for begin in range(0, rows, BATCH_ROWS):
             end = min(begin + BATCH_ROWS, rows)
             part = order[begin:end] if order is not None else None
-            batch, selection, values = take(table, part, begin, end)
+            batch, selection, values = take(table, declared_tables()[name], part, begin, end)
             source = " FROM batch" if batch else ""
             yield self.insert(
                 f"{name} ({', '.join(table)})", f"SELECT {', '.join(selection)}{source}", batch,
