@@ -33,10 +33,11 @@ class Walk {
       : in_(input), index_(index), number_(number), pieces_(pieces) {}
 
   void run(const PathIteration& iteration) {
-    begin_ns_ = iteration.start_ns;
     now_ns_ = iteration.end_ns;
     thread_id_ = iteration.thread_id;
-    while (now_ns_ > begin_ns_) {
+    while (now_ns_ > iteration.start_ns) {
+      begin_ns_ = iteration.start_ns;
+      leave_holders();
       if (activity_ != kNone) {
         step_on_gpu();
       } else {
@@ -62,6 +63,8 @@ class Walk {
   }
   Cause cause_of_wait(uint8_t state, uint8_t kind, int32_t waker) const;
   int64_t gil_wait_start(const ThreadRows& of, std::size_t wait) const;
+  void wait_via(const Via& via);
+  void leave_holders();
   void emit(int64_t from_ns, Cause cause, int32_t by = 0);
   void add(int64_t from_ns, Cause cause, int32_t by, const Via& via);
 
@@ -69,11 +72,14 @@ class Walk {
   const PathIndex& index_;
   const int32_t number_;
   std::vector<PathPiece>* const pieces_;
+  // How far back the next step may go: to the start of the iteration, or of a wait for the GIL.
   int64_t begin_ns_ = 0;
   int64_t now_ns_ = 0;
   int32_t thread_id_ = 0;
   std::size_t activity_ = kNone;
   std::vector<Via> vias_;
+  // How many vias there are up to each that waits for the GIL; of later ones the wait began later.
+  std::vector<std::size_t> gil_vias_;
 };
 
 // Everything from here back to from_ns. What somebody waits for ends where the wait began.
@@ -146,6 +152,30 @@ void Walk::enter_gpu(const PathSync& sync) {
   if (activity != kNone && in_.activities[activity].start_ns < now_ns_) activity_ = activity;
 }
 
+// From here on the path is on what somebody else waits for.
+void Walk::wait_via(const Via& via) {
+  vias_.push_back(via);
+  if (via.wait != kGilWait) return;
+  if (gil_vias_.empty() || vias_[gil_vias_.back() - 1].from_ns < via.from_ns)
+    gil_vias_.push_back(vias_.size());
+}
+
+// Whoever waited for the GIL needed nothing that its holder did before: back at the instant where
+// the wait began.
+void Walk::leave_holders() {
+  while (!gil_vias_.empty()) {
+    const Via via = vias_[gil_vias_.back() - 1];
+    if (via.from_ns < now_ns_) {
+      begin_ns_ = std::max(begin_ns_, via.from_ns);
+      return;
+    }
+    vias_.resize(gil_vias_.back() - 1);
+    gil_vias_.pop_back();
+    thread_id_ = via.waiter;
+    activity_ = kNone;
+  }
+}
+
 // Goes to the GPU where a call waited for it, if what it waited for ended after from_ns.
 bool Walk::follow_sync(const ThreadRows& of, int64_t from_ns, Cause cause) {
   const PathSync* sync = sync_since(of, from_ns);
@@ -205,7 +235,7 @@ bool Walk::follow_wakeup(const ThreadRows& of, std::size_t state) {
     }
     const std::size_t wait = index_.wait_ending(of, s.start_ns[state]);
     const uint8_t kind = kind_of(wait);
-    vias_.push_back({kind, thread_id_, kind == kGilWait ? gil_wait_start(of, wait) : slept_ns});
+    wait_via({kind, thread_id_, kind == kGilWait ? gil_wait_start(of, wait) : slept_ns});
   }
   thread_id_ = waker;
   return true;
@@ -241,7 +271,7 @@ void Walk::waiting(const ThreadRows& of, std::size_t state) {
   if (kind == kGilWait) {
     const int32_t holder = index_.sibling_at(of.thread, from_ns, now_ns_);
     if (holder != 0) {
-      vias_.push_back({kind, thread_id_, gil_wait_start(of, wait)});
+      wait_via({kind, thread_id_, gil_wait_start(of, wait)});
       thread_id_ = holder;
       return;
     }

@@ -189,7 +189,10 @@ def test_what_is_blocked_or_lost_is_told(builder: TraceBuilder) -> None:
 
 
 def test_who_has_the_gil_is_found_without_a_wakeup(builder: TraceBuilder) -> None:
-    """A wait for the GIL goes on in slices that a timer ends; the last one the holder ends."""
+    """A wait for the GIL goes on in slices that a timer ends; the last one the holder ends.
+
+    Before the wait the path is on the waiter again: what the holder did then, it did not need.
+    """
     process = builder.process(pid=1)
     slices = [sleep(5_000_000), woken(0, by=INTERRUPT), run(2_000)]
     waiter = builder.thread(
@@ -201,10 +204,28 @@ def test_who_has_the_gil_is_found_without_a_wakeup(builder: TraceBuilder) -> Non
     builder.wait(waiter, 6_002_000, 9_002_000, "gil")
     builder.operation(waiter, 0, 10_002_000, "iteration")
     assert ask(builder, SUMS) == [
-        (holder, "(unannotated)", "running", None, 1_000_000),
+        (waiter, "iteration", "running", None, 2_000_000),
         (holder, "(unannotated)", "gil", None, 8_002_000),
-        (waiter, "iteration", "running", None, 1_000_000),
     ]
+
+
+def test_what_the_gil_is_waited_for_with_is_found_behind_it(builder: TraceBuilder) -> None:
+    """A lock is had for 50; who gets it waits for the GIL then, which the holder has meanwhile."""
+    process = builder.process(pid=1)
+    waiter = builder.thread(
+        process,
+        states=[
+            run(20), sleep(48), woken(2, by=2), run(5), sleep(10), woken(1, by=2), run(14),
+        ],
+    )  # fmt: skip
+    holder = builder.thread(process, states=[run(100, cpu=1)])
+    builder.wait(waiter, 20, 68, "lock")
+    builder.wait(waiter, 75, 85, "gil")
+    builder.operation(waiter, 0, 100, "iteration")
+    waited = "SELECT thread_id, wait, sum(duration_ns)::BIGINT FROM critical_path GROUP BY ALL"
+    told = {(thread, wait): time for thread, wait, time in ask(builder, waited)}
+    assert told[holder, "lock"] == 48
+    assert told[holder, "gil"] == 10
 
 
 def test_two_that_woke_each_other_are_not_followed_for_ever(builder: TraceBuilder) -> None:
@@ -237,7 +258,7 @@ def test_the_leading_thread_runs_also_while_others_wait_for_its_gil(builder: Tra
     builder.wait(other, 5, 29, "gil")
     builder.operation(lead, 0, 60, "iteration")
     assert [(row[0], row[2], row[4]) for row in ask(builder, SUMS)] == [
-        (lead, "running", 38), (other, "cpu_wait", 1), (other, "gil", 20), (lead, "cpu_wait", 1),
+        (lead, "running", 39), (other, "gil", 20), (lead, "cpu_wait", 1),
     ]  # fmt: skip
 
 

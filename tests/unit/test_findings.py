@@ -220,6 +220,7 @@ def stepping(
         pytest.param(20, 100, False, "gpu_bound", id="kernel-bound"),
         pytest.param(100, 100, True, "sync_in_step", id="waits for each"),
         pytest.param(10, 200, True, "gpu_bound", id="waits for each, and the GPU is busy"),
+        pytest.param(200, 10, True, "launch_bound", id="waits for each, which takes no time"),
     ],
 )
 def test_who_waits_for_whom_with_a_gpu(
@@ -228,6 +229,56 @@ def test_who_waits_for_whom_with_a_gpu(
     stepping(builder, gap=gap, kernel=kernel, sync_each=sync_each)
     told = found(builder)
     assert max(told, key=told.__getitem__) == expected, told
+
+
+def test_a_wait_for_each_result_is_worth_the_shorter_of_cpu_and_gpu(builder: TraceBuilder) -> None:
+    """40 times 100 on the CPU, and 20 until the GPU has done it."""
+    stepping(builder, gap=100, kernel=20, sync_each=True)
+    told = codes(builder)
+    gpu_ns = told["gpu_bound"]
+    turns_ns = told["sync_in_step"] - 40 * 3
+    assert turns_ns == pytest.approx(gpu_ns, abs=2 * 40)
+    assert told["launch_bound"] > 60 * 40
+
+
+def test_copies_are_no_work_of_the_gpu(builder: TraceBuilder) -> None:
+    """The GPU copies for 300, and works for 100, one after the other."""
+    process = builder.process(pid=1)
+    for kind in ("operation", "cuda_call", "gpu_activity"):
+        builder.capture(kind)
+    builder.thread(process, states=[run(20), sleep(385), woken(5, by=INTERRUPT), run(10)])
+    builder.cuda_call(1, 0, 5, kind="memcpy", name="cudaMemcpyAsync", correlation_id=1)
+    builder.cuda_call(1, 10, 15, correlation_id=2)
+    builder.gpu_activity(process, 5, 305, kind="memcpy", name=None, correlation_id=1)
+    builder.gpu_activity(process, 305, 405, correlation_id=2)
+    builder.cuda_call(1, 20, 410, kind="sync", name="cudaStreamSynchronize")
+    builder.wait(1, 20, 405, "gpu")
+    builder.operation(1, 0, 420, "update")
+    told = codes(builder)
+    assert (told["copy_bound"], told["gpu_bound"]) == (300, 100)
+    with rlscope_analysis.open(builder.path) as trace:
+        evidence = trace.sql(BY_CODE["copy_bound"].evidence).fetchall()
+        assert [row[0] for row in evidence] == ["memcpy"]
+
+
+def test_a_program_that_is_started_anew_each_time_is_no_straggler(builder: TraceBuilder) -> None:
+    """Four iterations, each of which waits for a program of its own that runs for 80."""
+    main = builder.process(pid=1)
+    states = []
+    for number in range(4):
+        states += [run(10), sleep(79), woken(1, by=number + 2), run(10)]
+    builder.thread(main, states=states)
+    for number in range(4):
+        start_ns = 100 * number + 9
+        child = builder.process(
+            pid=10 + number, parent=main, start_ns=start_ns, end_ns=start_ns + 82
+        )
+        builder.thread(child, start_ns=start_ns, states=[woken(1, by=1), run(81)])
+        builder.wait(1, 100 * number + 10, 100 * number + 89, "process")
+        builder.operation(1, 100 * number, 100 * number + 100, "update")
+    told = codes(builder)
+    assert "straggler" not in told
+    assert told["worker_bound"] > 0.7 * sum(told.values())
 
 
 def test_a_start_is_told_only_where_it_is_long(builder: TraceBuilder) -> None:

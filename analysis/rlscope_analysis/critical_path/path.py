@@ -42,7 +42,8 @@ _ACTIVITIES_SQL = """
 SELECT
   a.process_id::INTEGER, a.device_id::INTEGER, coalesce(a.stream_id, -1)::BIGINT,
   a.start_ns::BIGINT, a.end_ns::BIGINT,
-  coalesce(l.from_thread_id, 0)::INTEGER, coalesce(l.from_ns, 0)::BIGINT
+  coalesce(l.from_thread_id, 0)::INTEGER, coalesce(l.from_ns, 0)::BIGINT,
+  a.kind::UTINYINT, coalesce(a.name_id, 0)::INTEGER
 FROM gpu_activity_coded AS a
 LEFT JOIN _flow_launch AS l
   ON l.process_id = a.process_id AND l.correlation_id = a.correlation_id
@@ -78,26 +79,29 @@ _RELATIONS = (
 )  # fmt: skip
 # Causes outside the life of a thread.
 _OUTSIDE = ("unknown", "before_trace")
+# So many columns of an activity are what the walk needs.
+_WALKED = 7
 _NULL_IS_0 = ("thread_id", "by_thread_id", "by_program_id", "waiter_thread_id")
 # A segment of a thread lies in one piece of the path. Of the other pieces there is none: those on a
 # GPU, and those outside the life of their thread.
 _STORE_SQL = f"""
 INSERT INTO critical_path_coded
 SELECT
-  p.iteration_id, s.start_ns, s.end_ns, s.thread_id, NULL, NULL, s.path_id,
+  p.iteration_id, s.start_ns, s.end_ns, s.thread_id, NULL, NULL, NULL, NULL, s.path_id,
   {word_of("LAYER", "s.layer")}, p.cause,
   p.by_thread_id, p.by_program_id, p.wait, p.waiter_thread_id
 FROM _path_segment AS s ASOF JOIN (FROM _path_piece WHERE cause NOT IN {_OUTSIDE}) AS p
   ON p.thread_id = s.thread_id AND p.start_ns <= s.start_ns
 UNION ALL
 SELECT
-  p.iteration_id, p.start_ns, p.end_ns, p.thread_id, NULL, NULL, 0, NULL, p.cause,
+  p.iteration_id, p.start_ns, p.end_ns, p.thread_id, NULL, NULL, NULL, NULL, 0, NULL, p.cause,
   p.by_thread_id, p.by_program_id, p.wait, p.waiter_thread_id
 FROM _path_piece AS p WHERE p.thread_id IS NOT NULL AND p.cause IN {_OUTSIDE}
 UNION ALL
 SELECT
-  p.iteration_id, p.start_ns, p.end_ns, NULL, a.device_id, nullif(a.stream_id, -1),
-  coalesce(o.path_id, 0), NULL, p.cause, NULL, NULL, p.wait, p.waiter_thread_id
+  p.iteration_id, p.start_ns, p.end_ns, NULL, a.device_id, nullif(a.stream_id, -1), a.kind,
+  nullif(a.name_id, 0), coalesce(o.path_id, 0), NULL, p.cause, NULL, NULL, p.wait,
+  p.waiter_thread_id
 FROM _path_piece AS p
 JOIN _path_activity AS a ON a.number = p.activity
 ASOF LEFT JOIN _operation_change AS o
@@ -164,7 +168,7 @@ def _walk(
         waits=_columns(connection, _WAITS_SQL + _IN_ORDER * ("wait_coded" in disordered)),
         other_runs=_columns(connection, _OTHER_RUNS_SQL),
         quotas=_columns(connection, _QUOTAS_SQL),
-        activities=activities,
+        activities=activities[:_WALKED],
         syncs=_columns(connection, _SYNCS_SQL),
         iterations=_iteration_columns(found),
     )
@@ -202,13 +206,16 @@ def _store_pieces(trace: OpenTrace, pieces: dict[str, Column], activities: Colum
         ],
         {"iteration_id": pieces["iteration"], **pieces},
     )  # fmt: skip
-    names = ("process_id", "device_id", "stream_id", "start_ns", "end_ns", "launch_thread_id")
-    columns = dict(zip((*names, "launch_ns"), activities, strict=True))
+    names = (
+        "process_id", "device_id", "stream_id", "start_ns", "end_ns", "launch_thread_id",
+        "launch_ns", "kind", "name_id",
+    )  # fmt: skip
+    columns = dict(zip(names, activities, strict=True))
     numbers: Column = np.arange(len(activities[0]), dtype=np.int64)
     wanted = np.unique(pieces["activity"][pieces["activity"] >= 0])
     _make_table(
         connection, "_path_activity",
-        ["number", "device_id", "stream_id", "launch_thread_id", "launch_ns"],
+        ["number", "device_id", "stream_id", "launch_thread_id", "launch_ns", "kind", "name_id"],
         {name: column[wanted] for name, column in {"number": numbers, **columns}.items()},
     )  # fmt: skip
     connection.register("_segment_stream", segments(trace, only=only))

@@ -45,7 +45,7 @@ COMMENT ON COLUMN _phase.phase IS 'The phase; NULL: it is in none';
 
 CREATE OR REPLACE TABLE critical_path_coded (
   iteration_id INTEGER, start_ns BIGINT, end_ns BIGINT,
-  thread_id INTEGER, device_id INTEGER, stream_id BIGINT,
+  thread_id INTEGER, device_id INTEGER, stream_id BIGINT, gpu_kind UTINYINT, gpu_name_id INTEGER,
   path_id INTEGER, layer LAYER, cause CAUSE,
   by_thread_id INTEGER, by_program_id INTEGER, wait WAIT_KIND, waiter_thread_id INTEGER
 );
@@ -56,6 +56,8 @@ COMMENT ON COLUMN critical_path_coded.end_ns IS 'End of the piece';
 COMMENT ON COLUMN critical_path_coded.thread_id IS 'The thread that the path is on; NULL: it is on a GPU';
 COMMENT ON COLUMN critical_path_coded.device_id IS 'The GPU that it is on; NULL: it is on a thread';
 COMMENT ON COLUMN critical_path_coded.stream_id IS 'The stream that it is on; NULL: on none, or not known';
+COMMENT ON COLUMN critical_path_coded.gpu_kind IS 'What the GPU does, by code: the view has the words; NULL: it is on a thread';
+COMMENT ON COLUMN critical_path_coded.gpu_name_id IS 'Its name: string; NULL: it has none, or it is on a thread';
 COMMENT ON COLUMN critical_path_coded.path_id IS 'The stack of operations open there: operation_path; 0: none';
 COMMENT ON COLUMN critical_path_coded.layer IS 'As in the view';
 COMMENT ON COLUMN critical_path_coded.cause IS 'As in the view, but for waits for the GIL';
@@ -68,6 +70,8 @@ CREATE OR REPLACE VIEW critical_path AS
 SELECT
   c.iteration_id, c.start_ns, c.end_ns, c.end_ns - c.start_ns AS duration_ns,
   t.process_id, c.thread_id, c.device_id, c.stream_id,
+  CASE c.gpu_kind WHEN 1 THEN 'kernel' WHEN 2 THEN 'memcpy' WHEN 3 THEN 'memset' WHEN 4 THEN 'graph' END AS gpu_kind,
+  g.value AS gpu_name,
   coalesce(p.name, '(unannotated)') AS operation, c.path_id,
   c.layer::VARCHAR AS layer,
   CASE WHEN c.wait = 'gil' AND c.thread_id <> i.thread_id THEN 'gil' ELSE c.cause::VARCHAR END AS cause,
@@ -78,6 +82,7 @@ FROM critical_path_coded AS c
 JOIN iteration AS i ON i.iteration_id = c.iteration_id
 LEFT JOIN thread AS t ON t.thread_id = c.thread_id
 LEFT JOIN thread AS b ON b.thread_id = c.by_thread_id
+LEFT JOIN string AS g ON g.string_id = c.gpu_name_id
 LEFT JOIN other_program AS o ON o.program_id = c.by_program_id
 LEFT JOIN operation_path AS p ON p.path_id = c.path_id;
 COMMENT ON VIEW critical_path IS 'What held each iteration up, piece by piece: the pieces of an iteration tile it, to the nanosecond';
@@ -89,6 +94,8 @@ COMMENT ON COLUMN critical_path.process_id IS 'The process that the path is in; 
 COMMENT ON COLUMN critical_path.thread_id IS 'The thread that it is on; NULL: it is on a GPU';
 COMMENT ON COLUMN critical_path.device_id IS 'The GPU that it is on; NULL: it is on a thread';
 COMMENT ON COLUMN critical_path.stream_id IS 'The stream that it is on; NULL: on none, or not known';
+COMMENT ON COLUMN critical_path.gpu_kind IS 'What the GPU does there, as in gpu_activity; NULL: the path is on a thread';
+COMMENT ON COLUMN critical_path.gpu_name IS 'The kernel; NULL: it has no name, or the path is on a thread';
 COMMENT ON COLUMN critical_path.operation IS 'The innermost operation open there; of a GPU, where the work was launched';
 COMMENT ON COLUMN critical_path.path_id IS 'The stack of operations: operation_path; 0: none is open';
 COMMENT ON COLUMN critical_path.layer IS 'The layer of the innermost known call there; NULL: inside none';

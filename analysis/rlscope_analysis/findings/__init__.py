@@ -21,7 +21,7 @@ _FACTS = (
     "cause", "wait", "layer", "phase", "is_lead", "has_workers", "simulates", "learns",
     "lead_learns",
     "waiter_process_id", "cpu_had_by_own_process", "sampled_layer", "sampled_in_kernel",
-    "is_launching", "queue_is_empty", "syncs_often", "is_collective",
+    "is_launching", "queue_is_empty", "syncs_often", "is_collective", "is_copy",
 )  # fmt: skip
 
 
@@ -60,7 +60,7 @@ def _joins(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
         "{if_samples_on}": "s.ts_ns <= c.end_ns" if samples else "false",
         "{if_gpu}": "ASOF" if gpu else "",
         "{if_gpu_on_launch}": "g.ts_ns <= c.start_ns" if gpu else "false",
-        "{if_gpu_on_collective}": "n.start_ns <= c.start_ns" if gpu else "false",
+        "{if_gpu_on_copy}": "m.start_ns <= c.start_ns" if gpu else "false",
     }
 
 

@@ -148,7 +148,7 @@ CATALOG = (
     Limit(
         "lock_contention",
         "cause = 'lock' OR (wait = 'lock' AND waiter_process_id <> process_id"
-        " AND phase IS DISTINCT FROM 'simulation')",
+        " AND coalesce(phase, '') NOT IN ('simulation', 'inference', 'data'))",
         "waits for a lock",
         "hold it shorter, or give each process its own",
         _pieces("lock_contention"),
@@ -163,6 +163,15 @@ CATALOG = (
         "equal work for all ranks; overlap communication",
         _pieces("collective_wait"),
         _LEAST,
+    ),
+    Limit(
+        "copy_bound",
+        "is_copy",
+        "waits for copies to or from the GPU, or makes them",
+        "keep data on the GPU; pinned memory; copy ahead",
+        _grouped("gpu_kind, gpu_name, operation", "gpu_kind IN ('memcpy', 'memset')"),
+        0.1,
+        proof="--view gpu",
     ),
     Limit(
         "gpu_bound",

@@ -57,10 +57,9 @@ WITH lead AS (
       thread_id, ts_ns, lead(ts_ns) OVER (PARTITION BY thread_id ORDER BY ts_ns) AS next_ns
     FROM (SELECT DISTINCT thread_id, ts_ns FROM arrived)
   ) WHERE next_ns - ts_ns <= 1000000
-), collective AS (
-  SELECT a.device_id, a.stream_id, a.start_ns, a.end_ns
-  FROM gpu_activity_coded AS a JOIN string AS s ON s.string_id = a.name_id
-  WHERE s.value ILIKE '%nccl%'
+), copying AS (
+  -- A call that takes so long moves bytes; the others only have a copy begin.
+  SELECT thread_id, start_ns, end_ns FROM cuda_call_coded WHERE kind = 2 AND end_ns - start_ns >= 100000
 ), sampled AS (
   SELECT c.*, s.layer AS sampled_layer, s.in_kernel AS sampled_in_kernel
   FROM (FROM critical_path WHERE cause = 'running') AS c
@@ -82,14 +81,15 @@ SELECT
   g.thread_id IS NOT NULL AND c.start_ns < g.next_ns AND c.cause IN ('running', 'not_measured') AS is_launching,
   coalesce(h.queue_is_empty, false) AS queue_is_empty,
   coalesce(h.syncs_often, false) AS syncs_often,
-  n.device_id IS NOT NULL AND c.start_ns < n.end_ns AND c.cause = 'gpu' AS is_collective
+  coalesce(c.cause = 'gpu' AND c.gpu_name ILIKE '%nccl%', false) AS is_collective,
+  coalesce(c.gpu_kind IN ('memcpy', 'memset'), false)
+    OR (m.thread_id IS NOT NULL AND c.start_ns < m.end_ns AND c.cause IN ('running', 'not_measured')) AS is_copy
 FROM sampled AS c
 LEFT JOIN _phase AS p ON p.path_id = c.path_id
 LEFT JOIN thread AS w ON w.thread_id = c.waiter_thread_id
 LEFT JOIN habit AS h ON h.process_id = c.process_id
 {if_gpu} LEFT JOIN launch_gap AS g ON g.thread_id = c.thread_id AND {if_gpu_on_launch}
-{if_gpu} LEFT JOIN collective AS n
-  ON n.device_id = c.device_id AND n.stream_id = c.stream_id AND {if_gpu_on_collective};
+{if_gpu} LEFT JOIN copying AS m ON m.thread_id = c.thread_id AND {if_gpu_on_copy};
 COMMENT ON VIEW _limit_fact IS 'Private: may change without notice. Each piece of the critical path, with what the rules of the limits ask';
 
 -- The first limit of the catalogue whose rule holds.

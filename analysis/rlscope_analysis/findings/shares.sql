@@ -16,15 +16,19 @@ WITH span AS (
     CASE
       {rules}
     END AS code,
-    sum(time_ns)::BIGINT AS time_ns
-  FROM alike GROUP BY ALL
+    sum(time_ns)::BIGINT AS time_ns,
+    sum(time_ns) FILTER (WHERE cause IN ('running', 'not_measured')) AS worked_ns
+  FROM alike GROUP BY iteration_id, process_id, code
 ), waited_for AS (
   SELECT process_id, sum(time_ns) AS time_ns FROM held
   WHERE code IN ('simulation_bound', 'worker_bound') GROUP BY process_id
 ), sibling AS (
+  -- One that is started anew in each iteration, as a program that encodes a video, is none.
   SELECT q.process_id
-  FROM process AS q
-  WHERE EXISTS (FROM waited_for) AND q.parent_process_id IN (
+  FROM process AS q CROSS JOIN span AS w
+  WHERE least(coalesce(q.end_ns, w.end_ns), w.end_ns) - greatest(coalesce(q.start_ns, w.start_ns), w.start_ns)
+      >= 0.5 * (w.end_ns - w.start_ns)
+    AND EXISTS (FROM waited_for) AND q.parent_process_id IN (
     SELECT p.parent_process_id FROM process AS p JOIN waited_for AS w ON w.process_id = p.process_id
   ) AND q.process_id NOT IN (SELECT process_id FROM iteration)
 ), ran AS (
@@ -103,16 +107,30 @@ WITH span AS (
       )) / nullif(path.time_ns, 0) AS idled
   ) AS o
   WHERE c.workers > 1
+), turn AS (
+  -- Without waiting for each result the CPU and the GPU work at once: that is worth the shorter of the two.
+  -- What the CPU takes longer, it takes to launch.
+  SELECT
+    iteration_id,
+    1 - coalesce(sum(time_ns) FILTER (WHERE code IN ('gpu_bound', 'copy_bound')), 0)
+      / nullif(sum(worked_ns) FILTER (WHERE code = 'sync_in_step'), 0) AS launched
+  FROM held GROUP BY iteration_id
 ), parted AS (
   SELECT
     h.iteration_id, h.code, h.process_id, h.time_ns,
+    CASE
+      WHEN h.code = 'sync_in_step' THEN (coalesce(h.worked_ns, 0) * greatest(coalesce(t.launched, 0), 0))::BIGINT
+      ELSE 0
+    END AS launched_ns,
     (h.time_ns * coalesce(s.straggled, 0))::BIGINT AS straggled_ns,
     (h.time_ns * coalesce(s.idled, 0))::BIGINT AS idled_ns
   FROM held AS h
+  JOIN turn AS t ON t.iteration_id = h.iteration_id
   LEFT JOIN split AS s
     ON s.process_id = h.process_id AND h.code IN ('simulation_bound', 'worker_bound')
 )
-SELECT iteration_id, code, process_id, time_ns - straggled_ns - idled_ns AS time_ns FROM parted
+SELECT iteration_id, code, process_id, time_ns - straggled_ns - idled_ns - launched_ns AS time_ns FROM parted
+UNION ALL SELECT iteration_id, 'launch_bound', process_id, launched_ns FROM parted WHERE launched_ns > 0
 UNION ALL SELECT iteration_id, 'straggler', process_id, straggled_ns FROM parted WHERE straggled_ns > 0
 UNION ALL SELECT iteration_id, 'idle_workers', process_id, idled_ns FROM parted WHERE idled_ns > 0;
 COMMENT ON TABLE limit_time IS 'How long each limit held up each iteration: they add up to its duration. Without the first iteration, where there are three or more';
