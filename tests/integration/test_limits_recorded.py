@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import rlscope_analysis
 from conftest import WORKLOADS
+from cuda_fakes import environment
 from recording import rlscope
 
 if TYPE_CHECKING:
@@ -16,47 +18,163 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.root
 
-# What is planted, and the code that names it.
-CODES = {
-    "simulation": "serial_simulation",
-    "backpropagation": "learner_bound",
-    "inference": "inference_bound",
-    "worker_simulation": "simulation_bound",
+# Workload, program -> the code that names what is planted. One of each workload is in every run.
+ALWAYS = {
+    ("planted", "gil_contention"): "gil_contention",
+    ("planted", "message_overhead"): "message_overhead",
+    ("planted_system", "workers_straggler"): "straggler",
+    ("planted_gym", "slow_environment"): "serial_simulation",
+    ("planted_gpu", "syncs"): "sync_in_step",
 }
-ALWAYS = ("simulation", "gil_contention", "message_overhead", "straggler")
-PLANTED = [
-    *ALWAYS,
-    *(
-        pytest.param(name, marks=pytest.mark.matrix)
-        for name in (
-            "backpropagation", "inference", "timer_sleep", "cpu_contention", "worker_simulation",
-            "python_overhead", "network_wait", "lock_contention", "blocking_io", "idle_workers",
-            "worker_bound", "data_bound", "worker_start_up", "start_up",
-        )
-    ),
-]  # fmt: skip
+MATRIX = {
+    ("planted", "simulation"): "serial_simulation",
+    ("planted", "backpropagation"): "learner_bound",
+    ("planted", "inference"): "inference_bound",
+    ("planted", "timer_sleep"): "timer_sleep",
+    ("planted", "cpu_contention"): "cpu_contention",
+    ("planted", "worker_simulation"): "simulation_bound",
+    ("planted", "python_overhead"): "python_overhead",
+    ("planted", "network_wait"): "network_wait",
+    ("planted", "lock_contention"): "lock_contention",
+    ("planted", "blocking_io"): "blocking_io",
+    ("planted", "straggler"): "straggler",
+    ("planted", "idle_workers"): "idle_workers",
+    ("planted", "worker_bound"): "worker_bound",
+    ("planted", "data_bound"): "data_bound",
+    ("planted", "worker_start_up"): "worker_start_up",
+    ("planted", "start_up"): "start_up",
+    ("planted_system", "slow_actor"): "simulation_bound",
+    ("planted_system", "slow_actor_policy"): "inference_bound",
+    ("planted_system", "slow_learner"): "learner_bound",
+    ("planted_system", "polling_learner"): "timer_sleep",
+    ("planted_system", "parameter_server"): "network_wait",
+    ("planted_system", "replay_server"): "worker_bound",
+    ("planted_system", "helper_program"): "worker_bound",
+    ("planted_system", "metrics_writer"): "worker_bound",
+    ("planted_system", "shared_buffer"): "lock_contention",
+    ("planted_system", "workers_in_turn"): "idle_workers",
+    ("planted_system", "workers_messages"): "message_overhead",
+    ("planted_system", "workers_slow"): "simulation_bound",
+    ("planted_system", "pool_straggler"): "straggler",
+    ("planted_system", "pool_slow"): "simulation_bound",
+    ("planted_system", "evaluators"): "cpu_contention",
+    ("planted_system", "fsync"): "blocking_io",
+    ("planted_gym", "slow_reset"): "serial_simulation",
+    ("planted_gym", "slow_sync_vector"): "serial_simulation",
+    ("planted_gym", "frame_limit"): "timer_sleep",
+    ("planted_gym", "async_straggler"): "straggler",
+    ("planted_gym", "async_slow"): "simulation_bound",
+    ("planted_gym", "async_messages"): "message_overhead",
+    ("planted_gym", "heavy_update"): "learner_bound",
+    ("planted_gym", "large_policy"): "inference_bound",
+    ("planted_gym", "python_preprocessing"): "python_overhead",
+    ("planted_gym", "step_log"): "blocking_io",
+    ("planted_gym", "checkpoints"): "blocking_io",
+    ("planted_gym", "monitor_thread"): "gil_contention",
+    ("planted_gym", "slow_replay"): "data_bound",
+    ("planted_gym", "off_policy_updates"): "learner_bound",
+    ("planted_gym", "evaluation"): "serial_simulation",
+    ("planted_gym", "torch_threads"): "spin_oversubscribed",
+    ("planted_gym", "new_arrays"): "os_kernel",
+    ("planted_gym", "starved_loader"): "worker_bound",
+    ("planted_gym", "threads_of_environments"): "gil_contention",
+    ("planted_gpu", "kernels"): "gpu_bound",
+    ("planted_gpu", "launches"): "launch_bound",
+    ("planted_gpu", "copies"): "copy_bound",
+    ("planted_gpu", "streams"): "gpu_bound",
+    ("planted_gpu", "processes"): "gpu_bound",
+    ("planted_gpu", "eager"): "launch_bound",
+}  # fmt: skip
+BALANCED = (
+    ("planted", "balanced"), ("planted_system", "balanced_naps"),
+    ("planted_system", "balanced_thread"), ("planted_system", "balanced_lock"),
+    ("planted_system", "balanced_queue"), ("planted_system", "balanced_workers"),
+    ("planted_system", "balanced_pool"), ("planted_gym", "balanced_plain"),
+    ("planted_gym", "balanced_sync"), ("planted_gym", "balanced_off_policy"),
+)  # fmt: skip
+# More iterations of programs in which something happens in some of them only, or much comes before.
+ITERATIONS = {"evaluation": 200, "starved_loader": 1500}
+# Of the planted ones, those in which GPU time is planted_ns.
+KNOWN_GPU = ("kernels", "streams")
 # Whoever else uses the machine takes CPUs: that is no cause of the program.
 OF_THE_MACHINE = {"cpu_wait", "cpu_taken_by_others"}
+# What a training is made of. A part of it that takes long is no false cause.
+OF_THE_TRAINING = {
+    "serial_simulation", "simulation_bound", "inference_bound", "learner_bound", "data_bound",
+}  # fmt: skip
 
 
-def findings(tmp_path: Path, planted: str) -> list[dict[str, Any]]:
-    trace = tmp_path / "trace.duckdb"
-    program = [sys.executable, WORKLOADS / "planted.py", planted, "40"]
-    done = rlscope("-o", trace, "--", *program)
-    assert done.returncode == 0, done.stderr
-    shown = rlscope("summarize", trace, "--per", "iteration", "--format", "json")
-    told = json.loads(shown.stdout)["findings"]
-    return [found for found in told if found["code"] not in OF_THE_MACHINE]
+class Planted:
+    """What was found in the trace of a program, and what the program timed itself."""
+
+    def __init__(self, folder: Path, workload: str, name: str) -> None:
+        self.trace = folder / "trace.duckdb"
+        count = str(ITERATIONS.get(name, 60))
+        program = [sys.executable, WORKLOADS / f"{workload}.py", name, count]
+        done = rlscope("-o", self.trace, "--", *program)
+        assert done.returncode == 0, done.stderr
+        lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+        self.timed = json.loads(lines[-1]) if lines else {}
+        # Automatic phases show iterations by themselves; where they are marked, the mark counts.
+        per = () if workload == "planted_gym" else ("--per", "iteration")
+        shown = rlscope("summarize", self.trace, *per, "--format", "json")
+        told = json.loads(shown.stdout)["findings"]
+        self.findings: list[dict[str, Any]] = [
+            found for found in told if found["code"] not in OF_THE_MACHINE
+        ]
 
 
-@pytest.mark.parametrize("planted", PLANTED)
-def test_what_was_planted_is_named_first(tmp_path: Path, planted: str) -> None:
-    told = findings(tmp_path, planted)
-    assert told[0]["code"] == CODES.get(planted, planted), told
+def named(found: dict[tuple[str, str], str], *marks: pytest.MarkDecorator) -> list[Any]:
+    return [
+        pytest.param(workload, name, code, id=f"{workload}-{name}", marks=marks)
+        for (workload, name), code in found.items()
+    ]
+
+
+@pytest.fixture(autouse=True)
+def gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let programs that ask for a GPU find the fake one."""
+    if "planted_gpu" in request.node.name:
+        for name, value in environment().items():
+            monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize(
+    ("workload", "name", "code"), [*named(ALWAYS), *named(MATRIX, pytest.mark.matrix)]
+)
+def test_what_was_planted_is_named_first(
+    tmp_path: Path, workload: str, name: str, code: str
+) -> None:
+    told = Planted(tmp_path, workload, name).findings
+    assert told, "no finding"
+    assert told[0]["code"] == code, told
     assert [found["share"] for found in told] == sorted(
         (found["share"] for found in told), reverse=True
     )
 
 
-def test_a_balanced_program_has_no_cause(tmp_path: Path) -> None:
-    assert [found for found in findings(tmp_path, "balanced") if found["share"] >= 0.1] == []
+@pytest.mark.parametrize(
+    ("workload", "name"),
+    [
+        pytest.param(workload, name, marks=() if at == 0 else pytest.mark.matrix)
+        for at, (workload, name) in enumerate(BALANCED)
+    ],
+)
+def test_a_balanced_program_has_no_false_cause(tmp_path: Path, workload: str, name: str) -> None:
+    told = Planted(tmp_path, workload, name).findings
+    false = [found for found in told if found["code"] not in OF_THE_TRAINING]
+    assert [found for found in false if found["share"] >= 0.1 and "path" in found["of"]] == []
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("name", KNOWN_GPU)
+def test_work_of_the_gpu_has_its_part_of_the_path(tmp_path: Path, name: str) -> None:
+    planted = Planted(tmp_path, "planted_gpu", name)
+    with rlscope_analysis.open(planted.trace) as trace:
+        ((gpu_ns, total_ns),) = trace.sql(
+            "SELECT sum(duration_ns) FILTER (WHERE cause = 'gpu')::BIGINT, sum(duration_ns)::BIGINT"
+            " FROM critical_path"
+        ).fetchall()
+    planted_ns = planted.timed["planted_ns"]
+    # Nothing else of the machine can be in it: the GPU's time is simulated.
+    assert gpu_ns / total_ns == pytest.approx(planted_ns / total_ns, abs=0.05)
