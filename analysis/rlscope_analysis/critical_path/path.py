@@ -11,7 +11,7 @@ from rlscope_analysis.critical_path import relations_sql
 from rlscope_analysis.critical_path.iterations import find_iterations
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.schema import execute_at_once
-from rlscope_analysis.schema.enums import word_of
+from rlscope_analysis.schema.enums import code_of, word_of
 from rlscope_analysis.schema.vocabulary import CAUSES
 from rlscope_analysis.sweep.segments import OpenTrace, disordered_tables, segments
 
@@ -38,12 +38,12 @@ _OTHER_RUNS_SQL = "SELECT cpu, start_ns, end_ns, program_id FROM other_run ORDER
 _QUOTAS_SQL = "SELECT thread_id, ts_ns FROM cpu_quota_wait ORDER BY ALL"
 _IN_ORDER = " ORDER BY thread_id, start_ns, end_ns"
 # Streams that wait (sync) do no work. Named by the correlation id in the edges of flow.
-_ACTIVITIES_SQL = """
+_ACTIVITIES_SQL = f"""
 SELECT
   a.process_id::INTEGER, a.device_id::INTEGER, coalesce(a.stream_id, -1)::BIGINT,
   a.start_ns::BIGINT, a.end_ns::BIGINT,
   coalesce(l.from_thread_id, 0)::INTEGER, coalesce(l.from_ns, 0)::BIGINT,
-  a.kind::UTINYINT, coalesce(a.name_id, 0)::INTEGER
+  {code_of("GPU_ACTIVITY_KIND", "a.kind")}, coalesce(a.name_id, 0)::INTEGER
 FROM gpu_activity_coded AS a
 LEFT JOIN _flow_launch AS l
   ON l.process_id = a.process_id AND l.correlation_id = a.correlation_id
@@ -51,7 +51,7 @@ LEFT JOIN _flow_launch AS l
   AND l.to_stream_id IS NOT DISTINCT FROM a.stream_id
 WHERE a.kind <> 'sync' AND a.end_ns >= a.start_ns
 ORDER BY 1, 2, 3, 4, 5
-"""
+"""  # noqa: S608 - words of our own
 _SYNCS_SQL = """
 SELECT
   to_thread_id::INTEGER, from_ns::BIGINT, to_ns::BIGINT, process_id::INTEGER,
@@ -215,7 +215,10 @@ def _store_pieces(trace: OpenTrace, pieces: dict[str, Column], activities: Colum
     wanted = np.unique(pieces["activity"][pieces["activity"] >= 0])
     _make_table(
         connection, "_path_activity",
-        ["number", "device_id", "stream_id", "launch_thread_id", "launch_ns", "kind", "name_id"],
+        [
+            "number", "device_id", "stream_id", "launch_thread_id", "launch_ns",
+            f"{word_of('GPU_ACTIVITY_KIND', 'kind')} AS kind", "name_id",
+        ],
         {name: column[wanted] for name, column in {"number": numbers, **columns}.items()},
     )  # fmt: skip
     connection.register("_segment_stream", segments(trace, only=only))

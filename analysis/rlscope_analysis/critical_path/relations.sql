@@ -45,7 +45,7 @@ COMMENT ON COLUMN _phase.phase IS 'The phase; NULL: it is in none';
 
 CREATE OR REPLACE TABLE critical_path_coded (
   iteration_id INTEGER, start_ns BIGINT, end_ns BIGINT,
-  thread_id INTEGER, device_id INTEGER, stream_id BIGINT, gpu_kind UTINYINT, gpu_name_id INTEGER,
+  thread_id INTEGER, device_id INTEGER, stream_id BIGINT, gpu_kind GPU_ACTIVITY_KIND, gpu_name_id INTEGER,
   path_id INTEGER, layer LAYER, cause CAUSE,
   by_thread_id INTEGER, by_program_id INTEGER, wait WAIT_KIND, waiter_thread_id INTEGER
 );
@@ -56,7 +56,7 @@ COMMENT ON COLUMN critical_path_coded.end_ns IS 'End of the piece';
 COMMENT ON COLUMN critical_path_coded.thread_id IS 'The thread that the path is on; NULL: it is on a GPU';
 COMMENT ON COLUMN critical_path_coded.device_id IS 'The GPU that it is on; NULL: it is on a thread';
 COMMENT ON COLUMN critical_path_coded.stream_id IS 'The stream that it is on; NULL: on none, or not known';
-COMMENT ON COLUMN critical_path_coded.gpu_kind IS 'What the GPU does, by code: the view has the words; NULL: it is on a thread';
+COMMENT ON COLUMN critical_path_coded.gpu_kind IS 'As in the view';
 COMMENT ON COLUMN critical_path_coded.gpu_name_id IS 'Its name: string; NULL: it has none, or it is on a thread';
 COMMENT ON COLUMN critical_path_coded.path_id IS 'The stack of operations open there: operation_path; 0: none';
 COMMENT ON COLUMN critical_path_coded.layer IS 'As in the view';
@@ -70,8 +70,7 @@ CREATE OR REPLACE VIEW critical_path AS
 SELECT
   c.iteration_id, c.start_ns, c.end_ns, c.end_ns - c.start_ns AS duration_ns,
   t.process_id, c.thread_id, c.device_id, c.stream_id,
-  CASE c.gpu_kind WHEN 1 THEN 'kernel' WHEN 2 THEN 'memcpy' WHEN 3 THEN 'memset' WHEN 4 THEN 'graph' END AS gpu_kind,
-  g.value AS gpu_name,
+  c.gpu_kind::VARCHAR AS gpu_kind, g.value AS gpu_name,
   coalesce(p.name, '(unannotated)') AS operation, c.path_id,
   c.layer::VARCHAR AS layer,
   CASE WHEN c.wait = 'gil' AND c.thread_id <> i.thread_id THEN 'gil' ELSE c.cause::VARCHAR END AS cause,

@@ -59,7 +59,7 @@ WITH lead AS (
   ) WHERE next_ns - ts_ns <= 1000000
 ), copying AS (
   -- A call that takes so long moves bytes; the others only have a copy begin.
-  SELECT thread_id, start_ns, end_ns FROM cuda_call_coded WHERE kind = 2 AND end_ns - start_ns >= 100000
+  SELECT thread_id, start_ns, end_ns FROM cuda_call_coded WHERE kind = 'memcpy' AND end_ns - start_ns >= 100000
 ), sampled AS (
   SELECT c.*, s.layer AS sampled_layer, s.in_kernel AS sampled_in_kernel
   FROM (FROM critical_path WHERE cause = 'running') AS c
