@@ -120,10 +120,17 @@ def _pace(n: Named) -> str:
     return words + ("." if n.cpu_share is None else f"; {n.who} uses {n.cpu_share:.2f} CPUs.")
 
 
+NO_PHASE = {
+    "not_recorded": "its operations were not recorded (--all)",
+    "not_looked_for": "none was looked for (--no-auto)",
+    "no_python": "it is no Python program",
+    "nothing_known": "no known environment or model was used in it",
+}
+
+
 def _no_phase(n: Named) -> str:
-    named = [f"{sentence_of(who)}, {share * 100:.0f} % of the CPU time" for who, share in n.busy]
-    named += [f"{n.more:,} more"] if n.more else []
-    return f"no phase was found in {'; '.join(named)}"
+    who = f"{sentence_of(n.who)}, {n.share * 100:.0f} % of the CPU time"
+    return f"no phase in {who}: {NO_PHASE[n.reason]}"
 
 
 def _losses_and_overhead(n: Named) -> str:
@@ -304,6 +311,7 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
     "pace": _pace,
     "more_processes": lambda n: f"{n.count:,} more",
     "no_phase": _no_phase,
+    "no_phase_in_more": lambda n: f"nor in {n.count:,} more",
     "losses_and_overhead": _losses_and_overhead,
     "explained_iteration": _explained_iteration,
     "cut_off": "the recording of this trace was cut off: what came after is not in it",

@@ -371,6 +371,17 @@ class TestIterations:
         with pytest.raises(TraceError, match="no operation is called 'other'"):
             ask(builder, self.ROWS, per="other")
 
+    @pytest.mark.parametrize(("own", "leads"), [(30, 1), (3, 2)])
+    def test_who_asks_leads_the_one_that_works_for_it(
+        self, builder: TraceBuilder, own: int, leads: int
+    ) -> None:
+        """A loader runs for 100; who started it for 30, or, as a shell, for 3."""
+        main = builder.process(pid=1, end_ns=200)
+        loader = builder.process(pid=2, parent=main, end_ns=200)
+        builder.thread(main, states=[run(own), sleep(200 - own)])
+        builder.thread(loader, start_ns=10, states=[run(100, cpu=1), sleep(90)])
+        assert [row[0] for row in ask(builder, self.ROWS)] == [leads]
+
     def test_ranges_of_profilers_that_are_numbered_are_one(self, builder: TraceBuilder) -> None:
         thread = builder.thread(builder.process(pid=1), states=[run(100)])
         for number in range(3):

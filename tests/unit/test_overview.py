@@ -11,6 +11,7 @@ import rlscope_analysis
 from recording import rlscope
 from rlscope_analysis.overview.answer import answer_of, overview
 from rlscope_analysis.renderers import text
+from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from trace_builder import INTERRUPT, TraceBuilder, lost, run, sleep, woken
 
@@ -148,8 +149,30 @@ def test_a_busy_process_without_a_phase_is_named(builder: TraceBuilder) -> None:
     builder.thread(
         builder.process(pid=300, name="env", end_ns=280 * MS), states=[run(280 * MS, cpu=2)]
     )
-    said = "no phase was found in env (pid 300), 50 % of the CPU time"
+    said = "no phase in env (pid 300), 50 % of the CPU time: it is no Python program"
     assert shown(builder)[-2] == said
+
+
+@pytest.mark.parametrize(
+    ("code", "measured", "command", "expected"),
+    [
+        ("nvtx_and_phases", True, "/usr/bin/python3 -u serve.py", "no known environment or model"),
+        ("nvtx_ranges", True, "/usr/bin/python3 -u serve.py", "none was looked for (--no-auto)"),
+        ("other_recorder", False, "/usr/bin/python3 serve.py", "its operations were not recorded"),
+        ("nvtx_and_phases", True, "/usr/bin/pythonic", "it is no Python program"),
+    ],
+)
+def test_why_a_busy_process_has_no_phase(
+    tmp_path: Path, code: str, command: str, expected: str, *, measured: bool
+) -> None:
+    builder = TraceBuilder(tmp_path / "trace.duckdb", meta=META)
+    builder.capture("thread_state")
+    builder.capture("operation", measured=measured, fact=Fact(code))
+    builder.thread(builder.process(pid=1, command=command), states=[run(9)])
+    with rlscope_analysis.open(builder.write()) as trace:
+        lines = text.render(answer_of(overview(trace)), limit=20, width=100).splitlines()
+    (said,) = [line for line in lines if line.startswith("no phase in ")]
+    assert expected in said
 
 
 class TestWhatCannotBeSaid:

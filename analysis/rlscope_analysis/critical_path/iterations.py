@@ -80,10 +80,11 @@ FROM operation_coded AS o JOIN operation_path AS p ON p.path_id = o.path_id
 WHERE p.source = 'auto' AND p.name = 'backpropagation' AND o.thread_id = $1
 ORDER BY o.start_ns
 """
-# Of the process that ran longest, the thread that leads it, over all of its life. A program that we
-# launched waits at a pipe until the recorder is there: that is not its own time.
+# Of the process that ran longest, or of the first above it that ran a tenth as long, the thread that
+# leads it, over all of its life: one that loads data works for the one that asks for it, and a shell
+# only starts others. A program that we launched waits at a pipe until the recorder is there: that is not its own time.
 _WHOLE_SQL = """
-WITH released AS (
+WITH RECURSIVE released AS (
   SELECT t.thread_id, min(w.end_ns) AS ts_ns
   FROM thread AS t
   JOIN process AS p ON p.process_id = t.process_id AND p.parent_process_id IS NULL
@@ -94,11 +95,22 @@ WITH released AS (
 ), ran AS (
   SELECT thread_id, sum(time_ns) FILTER (WHERE state = 0) AS time_ns
   FROM thread_overlap_coded GROUP BY thread_id
-), busy AS (
-  SELECT t.process_id
+), used AS (
+  SELECT t.process_id, coalesce(sum(r.time_ns), 0) AS time_ns
   FROM thread AS t LEFT JOIN ran AS r ON r.thread_id = t.thread_id
   GROUP BY t.process_id
-  ORDER BY coalesce(sum(r.time_ns), 0) DESC, t.process_id LIMIT 1
+), above AS (
+  SELECT * FROM (
+    SELECT process_id, time_ns, time_ns AS most_ns, 0 AS height
+    FROM used ORDER BY time_ns DESC, process_id LIMIT 1
+  )
+  UNION ALL
+  SELECT p.parent_process_id, u.time_ns, a.most_ns, a.height + 1
+  FROM above AS a
+  JOIN process AS p ON p.process_id = a.process_id
+  JOIN used AS u ON u.process_id = p.parent_process_id
+), busy AS (
+  SELECT process_id FROM above WHERE time_ns >= 0.1 * most_ns ORDER BY height DESC LIMIT 1
 )
 SELECT t.thread_id, coalesce(r.ts_ns, t.start_ns), t.end_ns
 FROM _leading_thread AS l

@@ -52,6 +52,29 @@ WHERE by_program IS NOT NULL
   AND iteration_id IN (SELECT iteration_id FROM _steady_iteration)
 GROUP BY by_program ORDER BY sum(duration_ns) DESC, by_program LIMIT 1
 """
+# Of each process without an operation, why it has none.
+_NO_PHASE_SQL = """
+WITH measured AS (
+  SELECT process_id, bool_and(measured) AS is_recorded, bool_or(code = 'nvtx_ranges') AS is_off
+  FROM capture WHERE kind = 'operation' GROUP BY process_id
+), python AS (
+  SELECT DISTINCT t.process_id
+  FROM cpu_sample AS s JOIN thread AS t ON t.thread_id = s.thread_id WHERE s.layer = 'python'
+)
+SELECT
+  p.process_id,
+  CASE
+    WHEN NOT coalesce(own.is_recorded, every.is_recorded, false) THEN 'not_recorded'
+    WHEN coalesce(own.is_off, every.is_off) THEN 'not_looked_for'
+    WHEN p.python_name IS NOT NULL OR p.process_id IN (FROM python)
+      OR regexp_matches(coalesce(p.command, ''), '^[^ ]*(python|pypy)[0-9.]*( |$)') THEN 'nothing_known'
+    ELSE 'no_python'
+  END AS reason
+FROM process AS p
+LEFT JOIN measured AS own ON own.process_id = p.process_id
+LEFT JOIN measured AS every ON every.process_id IS NULL
+WHERE p.process_id IN (SELECT process_id FROM training_process WHERE NOT is_marked)
+"""
 _MACHINE_SQL = """
 SELECT
   (SELECT count(*) FROM process) AS processes,
@@ -92,6 +115,7 @@ def overview(trace: Trace, *, per: str | None = None) -> Overview:
         largest = ask(_LARGEST_SQL)
         phases = ask("FROM training_phase")
         processes = ask("FROM training_process")
+        no_phase = {row["process_id"]: row["reason"] for row in ask(_NO_PHASE_SQL)}
     except TraceError as error:
         return Overview(**common, reason=str(error))
     return Overview(
@@ -101,6 +125,7 @@ def overview(trace: Trace, *, per: str | None = None) -> Overview:
         largest=largest[0] if largest else None,
         phases=tuple(phases),
         processes=tuple(processes),
+        no_phase=no_phase,
     )
 
 
@@ -156,6 +181,7 @@ def _facts(told: Overview) -> dict[str, Any]:
         "findings": told.findings,
         "phases": told.phases,
         "training_processes": told.processes,
+        "no_phase": told.no_phase,
     }
 
 
@@ -277,12 +303,15 @@ def verdict(told: Overview) -> Note:
 def _closing(told: Overview) -> Iterable[Note]:
     all_ns = sum(row["running_ns"] or 0 for row in told.processes)
     busy = [
-        (_role(row), row["running_ns"] / all_ns)
+        row
         for row in told.processes
         if not row["is_marked"] and (row["running_ns"] or 0) > _LEAST_CPU_SHARE * all_ns
     ]
-    if busy:
-        yield note("no_phase", busy=busy[:_NAMED], more=len(busy) - len(busy[:_NAMED]))
+    for row in busy[:_NAMED]:
+        share, reason = row["running_ns"] / all_ns, told.no_phase[row["process_id"]]
+        yield note("no_phase", who=_role(row), share=share, reason=reason)
+    if busy[_NAMED:]:
+        yield note("no_phase_in_more", count=len(busy[_NAMED:]))
     yield note(
         "losses_and_overhead",
         lost=len(told.losses),

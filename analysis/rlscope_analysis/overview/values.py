@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ class Overview:
     """Rows of training_phase."""
     processes: tuple[dict[str, Any], ...] = ()
     """Rows of training_process."""
+    no_phase: dict[int, str] = field(default_factory=dict)
+    """Why no phase was found in a process that has none, by process_id: a word of NO_PHASE in
+    note_sentences.py."""
     reason: str | None = None
     """Why there is no critical path; None: there is."""
 

@@ -106,7 +106,9 @@ def report(saved: Saved) -> None:
 def _report_verdict(written: TraceReport) -> None:
     """Say what limits the program, where it has iterations and that takes no long time."""
     rows = written.rows
-    if rows["operation_coded"] and rows["thread_state_coded"] <= _VERDICT_STATES:
+    if not rows["operation_coded"]:
+        messages.say("no phase was found, and the program marks none")
+    elif rows["thread_state_coded"] <= _VERDICT_STATES:
         # The trace is saved: whoever does not want to wait for more may interrupt.
         with suppress(TraceError, MemoryError, KeyboardInterrupt):
             _say_verdict(written.output)
