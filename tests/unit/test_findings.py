@@ -85,6 +85,19 @@ def test_threads_of_one_process_are_told_from_processes(builder: TraceBuilder) -
     }  # fmt: skip
 
 
+def test_two_threads_in_python_wait_for_the_gil_where_one_has_the_cpu(
+    builder: TraceBuilder,
+) -> None:
+    process = builder.process(pid=1)
+    builder.thread(process, states=[run(50), preempted(30), run(20)])
+    builder.thread(process, start_ns=50, states=[run(30)])
+    builder.capture("cpu_sample")
+    for thread, ts_ns in ((1, 10), (1, 90), (2, 60)):
+        builder.sample(thread, ts_ns, "python")
+    builder.operation(1, 0, 100, "update")
+    assert codes(builder)["gil_contention"] == 30
+
+
 def test_a_program_outside_the_trace_that_has_the_cpu_is_named(builder: TraceBuilder) -> None:
     """Preempted for 40: for 30 by another program, for 10 nobody knows by whom."""
     thread = builder.thread(builder.process(pid=1), states=[run(50), preempted(40), run(10)])
@@ -283,9 +296,9 @@ def test_a_program_that_is_started_anew_each_time_is_no_straggler(builder: Trace
 
 def test_a_start_is_told_only_where_it_is_long(builder: TraceBuilder) -> None:
     thread = builder.thread(builder.process(pid=1, end_ns=10 * S), states=[run(10 * S)])
-    for start in (8 * S, 8 * S + S // 4, 8 * S + S // 2):
+    for start in (9 * S, 9 * S + S // 4, 9 * S + S // 2):
         builder.operation(thread, start, start + S // 4, "update")
-    assert found(builder)["start_up"] == pytest.approx(8 / 10)
+    assert found(builder)["start_up"] == pytest.approx(9 / 10)
 
 
 def test_half_of_a_short_recording_is_no_long_start(builder: TraceBuilder) -> None:

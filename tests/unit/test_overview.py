@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import first_screen
 import rlscope_analysis
 from recording import rlscope
+from rlscope_analysis.findings.catalog import CATALOG
 from rlscope_analysis.overview.answer import answer_of, overview
 from rlscope_analysis.renderers import text
 from rlscope_analysis.schema.facts.fact import Fact
@@ -85,24 +86,21 @@ def test_it_fits_on_a_screen(builder: TraceBuilder, workers: int) -> None:
     assert lines[-1].startswith("lost: nothing; cost of recording: not measured.")
 
 
-def test_its_numbers_are_those_of_the_views(builder: TraceBuilder) -> None:
-    path = training(builder, 2).write()
-    told = json.loads(rlscope("summarize", path, "--format", "json").stdout)
-    views = {
-        name: json.loads(rlscope("summarize", path, "--view", name, "--format", "json").stdout)[
-            "rows"
-        ]
-        for name in ("phases", "processes", "findings", "limits")
-    }
-    assert told["phases"] == views["phases"]
-    assert [(row["code"], row["share"]) for row in told["findings"]] == [
-        (row["code"], row["share"]) for row in views["findings"]
-    ]
-    shares = {row["code"]: row["share"] for row in views["limits"]}
-    assert all(row["share"] == shares[row["code"]] for row in told["findings"])
-    assert {row["process_id"]: row["running_ns"] for row in told["training_processes"]} == {
-        row["process_id"]: row["running_ns"] for row in views["processes"]
-    }
+@pytest.mark.parametrize("workers", [1, 4, 40])
+def test_its_numbers_are_those_of_the_views(builder: TraceBuilder, workers: int) -> None:
+    training(builder, workers).loss("ring_full", count=7)
+    first_screen.check(builder.write())
+
+
+def test_whatever_is_to_try_fits() -> None:
+    """The table is as wide as the widest of each column together."""
+    listed = [limit for limit in CATALOG if limit.least_share is not None]
+    widest = [max(len(text) for text in column) for column in (
+        [limit.code for limit in listed],
+        [limit.remedy or "" for limit in listed],
+        ["look at --view", *(limit.proof.removeprefix("--view ") for limit in listed)],
+    )]  # fmt: skip
+    assert sum(widest) + len("at stake %") + 3 * 2 <= first_screen.COLUMNS
 
 
 def test_phases_add_up_to_the_training(builder: TraceBuilder) -> None:

@@ -225,8 +225,13 @@ def too_many_threads(iterations: int) -> Truth:
 
 
 def touching(iterations: int) -> Truth:
-    """Make large new arrays after each step, which the OS kernel has to clear."""
-    return train(iterations, Task(), each_step=lambda: np.ones(2_000_000, np.float64)[-1])
+    """Use large new arrays after each step, each page of which the OS kernel has to clear."""
+
+    def use() -> None:
+        made = np.zeros(4_000_000)
+        made[::512] += 1
+
+    return train(iterations, Task(), each_step=use)
 
 
 def behaviour_cloning(iterations: int, *, item_ms: float, workers: int) -> Truth:

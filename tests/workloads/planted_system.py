@@ -388,7 +388,7 @@ PROGRAMS: dict[str, Callable[[int], Truth]] = {
     "workers_slow": lambda n: asked(n, [3, 3]),
     "pool_straggler": lambda n: evolution(n, [9, 1]),
     "pool_slow": lambda n: evolution(n, [4, 4]),
-    "evaluators": crowded_evaluators,
+    "cpu_contention": crowded_evaluators,
     "fsync": lambda n: synced(n, 8),
     # Balanced: nothing but acting and learning takes long.
     "balanced_naps": lambda n: napping(n, 0.0002),

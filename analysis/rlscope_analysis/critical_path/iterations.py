@@ -80,9 +80,10 @@ FROM operation_coded AS o JOIN operation_path AS p ON p.path_id = o.path_id
 WHERE p.source = 'auto' AND p.name = 'backpropagation' AND o.thread_id = $1
 ORDER BY o.start_ns
 """
-# Of the process that ran longest, or of the first above it that ran a tenth as long, the thread that
-# leads it, over all of its life: one that loads data works for the one that asks for it, and a shell
-# only starts others. A program that we launched waits at a pipe until the recorder is there: that is not its own time.
+# Of the process that ran longest, or of the first above it that ran a tenth as long, the thread
+# that leads it, over all of its life: one that loads data works for the one that asks for it, and a
+# shell only starts others. A program that we launched waits at a pipe until the recorder is there:
+# that is not its own time.
 _WHOLE_SQL = """
 WITH RECURSIVE released AS (
   SELECT t.thread_id, min(w.end_ns) AS ts_ns

@@ -13,7 +13,7 @@ _LEAST = 0.02
 # A phase limits the iterations where it takes this much: some phase is always the largest.
 _BOUND = 0.4
 # Parts of the life of the process, which a short recording makes larger than they are.
-_WORKER_START, _START = 0.5, 0.75
+_WORKER_START, _START = 0.5, 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,10 @@ CATALOG = (
     ),
     Limit(
         "gil_contention",
-        # In a worker it is one thread of it that hands over what another one makes.
-        "cause = 'gil' AND is_lead",
+        # In a worker it is one thread of it that hands over what another one makes. Of two threads
+        # in Python the one that has the CPU has the GIL, too.
+        "(cause = 'gil' AND is_lead)"
+        " OR (cause = 'cpu_taken' AND cpu_had_by_own_process AND both_in_python)",
         "waits for the GIL while another thread has it",
         "move the other thread's work into a process",
         _grouped("thread_id AS has_it, waiter_thread_id AS waits, operation", "cause = 'gil'"),

@@ -28,6 +28,9 @@ WITH lead AS (
   SELECT s.thread_id, s.ts_ns, s.layer, s.in_kernel, coalesce(o.path_id, 0) AS path_id
   FROM (SELECT thread_id, ts_ns, layer, in_kernel FROM cpu_sample) AS s
   ASOF LEFT JOIN _operation_change AS o ON o.thread_id = s.thread_id AND o.ts_ns <= s.ts_ns
+), in_python AS (
+  -- Threads most of whose samples are in Python code.
+  SELECT thread_id FROM cpu_sample GROUP BY thread_id HAVING count(*) FILTER (WHERE layer = 'python') >= 0.5 * count(*)
 ), arrived AS (
   -- Had its GPU finished all that the process had asked for when it was asked for this?
   SELECT
@@ -78,6 +81,7 @@ SELECT
   EXISTS (FROM learning WHERE process_id IN (SELECT process_id FROM lead)) AS lead_learns,
   w.process_id AS waiter_process_id,
   c.by_process_id = c.process_id AS cpu_had_by_own_process,
+  c.by_thread_id IN (FROM in_python) AND c.thread_id IN (FROM in_python) AS both_in_python,
   g.thread_id IS NOT NULL AND c.start_ns < g.next_ns AND c.cause IN ('running', 'not_measured') AS is_launching,
   coalesce(h.queue_is_empty, false) AS queue_is_empty,
   coalesce(h.syncs_often, false) AS syncs_often,

@@ -67,7 +67,8 @@ SELECT
     WHEN NOT coalesce(own.is_recorded, every.is_recorded, false) THEN 'not_recorded'
     WHEN coalesce(own.is_off, every.is_off) THEN 'not_looked_for'
     WHEN p.python_name IS NOT NULL OR p.process_id IN (FROM python)
-      OR regexp_matches(coalesce(p.command, ''), '^[^ ]*(python|pypy)[0-9.]*( |$)') THEN 'nothing_known'
+      OR regexp_matches(coalesce(p.command, ''), '^[^ ]*(python|pypy)[0-9.]*( |$)')
+      THEN 'nothing_known'
     ELSE 'no_python'
   END AS reason
 FROM process AS p
@@ -252,10 +253,15 @@ def _findings(told: Overview) -> Table:
         Column("code", label="what to try first"),
         Column("share", Unit.SHARE, label="at stake"),
         Column("remedy"),
-        Column("proof", label="look at"),
+        Column("proof", label="look at --view"),
     )
     rows = [
-        (found["code"], found["share"], found["remedy"], BY_CODE[found["code"]].proof)
+        (
+            found["code"],
+            found["share"],
+            found["remedy"],
+            BY_CODE[found["code"]].proof.removeprefix("--view "),
+        )
         for found in told.findings[:_FINDINGS]
     ]
     return Table("findings", "", columns, rows)

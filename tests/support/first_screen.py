@@ -1,0 +1,139 @@
+"""Reads the first screen of `summarize` as a person does, and asks the views for each number."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+import rlscope_analysis
+from recording import rlscope
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LINES, COLUMNS = 25, 100
+_TABLES = {
+    "where the ": ("phases", ("operation", "time_ns", "share", "python_share", "native_share",
+                              "queue_share", "waits_share", "instances", "each_ns")),
+    "the other processes": ("processes", (None, "cpu_share", "queue_share", "waits_share", None)),
+    "what to try first": ("findings", ("code", "share", None, None)),
+}  # fmt: skip
+# What a shown unit is in the views.
+_FACTORS = {"time_ns": 1e6, "each_ns": 1e6, "instances": 1}
+_PACE = re.compile(
+    r"(?P<iterations>[\d,]+) iterations? \(.*\) of (?P<mean>[\d,.]+) ms, p99 (?P<p99>[\d,.]+) ms"
+    r"(?:; (?P<steps>[\d,]+) environment steps/s)?(?:; \S+ uses (?P<cpus>[\d.]+) CPUs)?\."
+)
+
+
+def check(trace: Path) -> list[str]:
+    """Hold every number of the first screen to its view; return the lines of the screen."""
+    shown = rlscope("summarize", trace)
+    assert shown.returncode == 0, shown.stderr
+    lines = shown.stdout.splitlines()
+    assert len(lines) <= LINES
+    assert max(map(len, lines)) <= COLUMNS
+    _check_tables(trace, lines)
+    with rlscope_analysis.open(trace) as opened:
+        _check_head(opened, lines)
+        _check_pace(opened, lines)
+        _check_end(opened, lines)
+    return lines
+
+
+def _equal(shown: str, value: float | None, factor: float = 1) -> None:
+    """Hold a shown number to its value, as far as its digits go."""
+    if shown == "-":
+        assert value is None or math.isnan(value), (shown, value)
+        return
+    digits = len(shown.partition(".")[2])
+    assert value is not None, shown
+    assert abs(float(shown.replace(",", "")) - value / factor) <= 0.501 * 10**-digits, (
+        shown, value / factor,
+    )  # fmt: skip
+
+
+def _check_tables(trace: Path, lines: list[str]) -> None:
+    for start, (view, columns) in _TABLES.items():
+        at = next((at for at, line in enumerate(lines) if line.startswith(start)), None)
+        answer = rlscope("summarize", trace, "--view", view, "--format", "json")
+        rows: list[dict[str, Any]] = json.loads(answer.stdout)["rows"]
+        rows = [row for row in rows if not row.get("is_lead")]
+        if at is None:
+            assert not rows, f"{view} is not shown"
+            continue
+        told = lines[at + 1 : lines.index("", at)]
+        for line, row in zip(told, rows, strict=False):
+            parts = re.split(r"\s{2,}", line.strip())
+            if re.match(r"[\d,]+ more$", parts[0]):
+                rest = rows[len(told) - 1 :]
+                assert parts[0] == f"{len(rest):,} more"
+                _equal(parts[1], sum(row["cpu_share"] for row in rest), 0.01)
+                continue
+            for name, part in zip(columns, parts, strict=False):
+                if name is None:
+                    continue
+                if isinstance(row[name], str):
+                    assert part == row[name]
+                else:
+                    _equal(part, row[name], _FACTORS.get(name, 0.01))
+
+
+def _one(trace: rlscope_analysis.Trace, query: str) -> Any:  # noqa: ANN401 - any column
+    ((value,),) = trace.sql(query).fetchall()
+    return value
+
+
+def _check_head(trace: rlscope_analysis.Trace, lines: list[str]) -> None:
+    number = r"([\d,.]+)"
+    told = re.match(
+        rf"\S+   {number} s(?: \(start-up {number} s\))?   {number} process(?:es)?(?: on|   |$)",
+        lines[0],
+    )
+    assert told is not None, lines[0]
+    _equal(told[1], _one(trace, "SELECT max(end_ns) - min(start_ns) FROM thread"), 1e9)
+    _equal(told[3], _one(trace, "SELECT count(*) FROM process"))
+    if told[2]:
+        begun = "SELECT any_value(process_id) FROM iteration"
+        query = f"SELECT start_ns FROM process WHERE process_id = ({begun})"
+        first_ns = _one(trace, "SELECT min(start_ns) FROM iteration")
+        _equal(told[2], first_ns - _one(trace, query), 1e9)
+
+
+def _check_pace(trace: rlscope_analysis.Trace, lines: list[str]) -> None:
+    rows = trace.sql(
+        "SELECT end_ns - start_ns, environment_steps, source, is_first FROM iteration"
+    ).fetchall()
+    if not rows or rows[0][2] == "whole":
+        assert any(line.startswith("No iterations were found") for line in lines)
+        return
+    steady = [row for row in rows if not row[3]] if len(rows) >= 3 else rows
+    told = next(filter(None, map(_PACE.match, lines)))
+    times = sorted(row[0] for row in steady)
+    _equal(told["iterations"], len(times))
+    _equal(told["mean"], sum(times) / len(times), 1e6)
+    _equal(told["p99"], times[math.ceil(0.99 * len(times)) - 1], 1e6)
+    if told["steps"]:
+        _equal(told["steps"], sum(row[1] for row in steady) / sum(times) * 1e9)
+    if told["cpus"]:
+        _equal(told["cpus"], _one(trace, "SELECT cpu_share FROM training_process WHERE is_lead"))
+    share = re.search(r"[:(] ?(\d+) % ?(?:of|\))|\((\d+) %\)", lines[2])
+    if share is not None:
+        shares = trace.sql("SELECT share FROM limit_share UNION SELECT share FROM finding")
+        percents = {round(share * 100) for (share,) in shares.fetchall()}
+        assert int(share[1] or share[2]) in percents, lines[2]
+
+
+def _check_end(trace: rlscope_analysis.Trace, lines: list[str]) -> None:
+    said = " ".join(lines)
+    (count, reasons) = trace.sql(
+        "SELECT coalesce(sum(count), 0)::BIGINT, count(*) FROM trace_stat"
+    ).fetchall()[0]
+    lost = re.search(r"lost: (?:nothing|([\d,]+) records? for ([\d,]+) reasons?)", said)
+    assert lost is not None
+    assert (lost[1] is None) == (reasons == 0)
+    if lost[1]:
+        _equal(lost[1], count)
+        _equal(lost[2], reasons)
