@@ -7,7 +7,6 @@
 #define RLS_BTF_OTHERS_H
 
 #include "btf_filter.h"
-#include "btf_pause.h"
 
 /*
  * As many stays are remembered of a CPU, for a woken thread that gets it. What a thread waited for
@@ -114,8 +113,6 @@ static __always_inline void other_goes(struct rls_other_runs *here, struct task_
 	struct rls_other_run *run;
 
 	if (start_ns >= now_ns)
-		return;
-	if (is_pausable && start_ns < sched_pause.end_ns && now_ns >= sched_pause.start_ns)
 		return;
 	run = &here->runs[here->count & (RLS_OTHER_RUNS - 1)];
 	run->start_ns = start_ns;

@@ -7,7 +7,6 @@
 #define RLS_BTF_WALK_H
 
 #include "btf_filter.h"
-#include "btf_pause.h"
 #include "btf_reason.h"
 
 /*
@@ -76,8 +75,6 @@ int close_open(struct bpf_iter__task *ctx)
 		return 0;
 	track = track_of(task);
 	if (!track || !track->thread_id || track->dead)
-		return 0;
-	if (has_pause_in_cycle(track, bpf_ktime_get_ns()))
 		return 0;
 	record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
 	if (!record) {

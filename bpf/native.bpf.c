@@ -55,12 +55,6 @@ static __always_inline int push_call(struct task_struct *task, __u32 thread_id,
 	frame->cookie = cookie;
 	stack->depth++;
 	frame->start_ns = bpf_ktime_get_ns();
-	/* Here, as the time decides: the same one that would be recorded. */
-	if (is_paused(frame->start_ns)) {
-		stack->depth--;
-		pass_call(stack, stack_pointer);
-		return 0;
-	}
 	return 1;
 }
 
@@ -142,7 +136,7 @@ static __always_inline void end_call(void *ctx, bool is_chosen)
 	if (depth == OF_ANOTHER_LINK)
 		return;
 	if (!stack || !depth) {
-		if (is_served(cookie) && !is_paused(now_ns) &&
+		if (is_served(cookie) &&
 		    (is_chosen || !stack || !is_passed(stack, stack_pointer)))
 			COUNT_NATIVE_LOSS(unmatched);
 		return;

@@ -72,14 +72,6 @@ struct {
 /* Counted up by the recorder whenever it has taken a link away. */
 volatile __u32 native_epoch SEC(".data.native") = 0;
 
-/* No call is recorded that begins in it. */
-volatile struct rls_pause native_pause SEC(".data.pause") = {};
-
-static __always_inline bool is_paused(__u64 now_ns)
-{
-	return now_ns >= native_pause.start_ns && now_ns < native_pause.end_ns;
-}
-
 /* Atomic, as these programs can be preempted, and another thread run them on the same CPU. */
 #define COUNT_NATIVE_LOSS(why)                                                          \
 	do {                                                                            \

@@ -5,7 +5,6 @@
  */
 #include "btf_filter.h"
 #include "btf_others.h"
-#include "btf_pause.h"
 #include "btf_process.h"
 #include "btf_reason.h"
 #include "btf_walk.h"
@@ -52,8 +51,7 @@ static __always_inline void leave_cpu(struct task_struct *task, struct rls_track
 		flags = RLS_CYCLE_UNSEEN_SWITCH_IN;
 		track_switch_in(track, in_ns_by_runtime(track, now_ns, runtime_ns));
 	}
-	if (!has_pause_in_cycle(track, now_ns))
-		write_cycle(track, now_ns, out_state, reason, flags);
+	write_cycle(track, now_ns, out_state, reason, flags);
 	track_switch_out(track, now_ns, out_state);
 	track->runtime_ns = runtime_ns;
 	if (!track->announced)

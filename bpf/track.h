@@ -49,13 +49,6 @@ struct rls_control {
 };
 RLS_ASSERT_SIZE(rls_control, 32);
 
-/* The last time that the recorder took programs away for a while: in [start_ns, end_ns). */
-struct rls_pause {
-	rls_u64 start_ns;
-	rls_u64 end_ns;
-};
-RLS_ASSERT_SIZE(rls_pause, 16);
-
 #define RLS_INLINE static inline __attribute__((always_inline))
 
 /*

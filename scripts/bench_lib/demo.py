@@ -5,7 +5,7 @@ window takes more with it is the cost inside the target; the recorder's own CPU 
 The training is pinned to one CPU: where the OS kernel happens to put its processes makes several
 percent of a difference, and here every message between them is a switch.
 
-Scheduling alone is recorded; the default recording has step_cost. What the recorder itself takes
+Scheduling alone is recorded; the default recording has `overhead`. What the recorder itself takes
 with the default is told here too, for a window that begins when it has found what to probe.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 BUDGET_PERCENT = 1
 _SCHEDULING = (
-    "--transitions", "off", "--sample-hz", "0", "--in-run-calibration", "off",
+    "--transitions", "off", "--sample-hz", "0",
     "--cuda-calls", "off", "--no-nvml",
 )  # fmt: skip
 _UPDATES = 30

@@ -41,7 +41,7 @@ FROM breakdown_corrected WHERE bucket = 'running'
 def calibration() -> cache.Calibration:
     """Return costs that nobody measured."""
     costs = [
-        Cost(event, part, "micro", "", COST_NS, 1.0, 100, COST_NS - 1, COST_NS + 1)
+        Cost(event, part, "", COST_NS, 1.0, 100, COST_NS - 1, COST_NS + 1)
         for event in EVENTS
         for part in EVENT_PARTS
     ]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.root
-PROGRAM = ("--no-calibrate", "--in-run-calibration", "off", "--sample-hz", "0", "--", "true")
+PROGRAM = ("--no-calibrate", "--sample-hz", "0", "--", "true")
 
 
 @pytest.fixture(scope="module")

@@ -27,9 +27,6 @@ USER = 54321
 # Of the recorder that launched it, which is its parent.
 SHOW_RECORDER = "cat /proc/$PPID/status"
 # It is nobody's child: found by what it may do.
-SHOW_SERVERS = "grep -l '^CapPrm:.*%016x$' /proc/[0-9]*/status | xargs cat" % (
-    1 << CAPABILITIES["CAP_SYS_ADMIN"]
-)
 MASK = sum(1 << CAPABILITIES[name] for name in RECORDING)
 
 
@@ -73,18 +70,6 @@ def test_under_sudo_the_recorder_is_the_user(folder: Path) -> None:
     found = output.stat()
     assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (USER, USER, 0o600)
     assert_conserved(output)
-
-
-def test_the_right_to_time_programs_is_kept_by_a_process_that_can_do_nothing_else(
-    folder: Path,
-) -> None:
-    output = folder / "trace.duckdb"
-    shown = record(output, "sh", "-c", f"{SHOW_SERVERS}; exec sleep 2", environment=under_sudo())
-    servers = shown.split("Name:")[1:]
-    assert servers
-    # Those of other recorders, which may run now, are no different.
-    assert all("Seccomp:\t2" in server and "NoNewPrivs:\t1" in server for server in servers)
-    assert query(output, "SELECT count(*) > 0 FROM program_time") == [(True,)]
 
 
 def test_root_itself_keeps_few_capabilities(tmp_path: Path) -> None:

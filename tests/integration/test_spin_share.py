@@ -145,7 +145,7 @@ def oversubscribed(
     """Record spin_torch.py; return its samples while it was observed, and where libgomp was."""
     command = ["env", f"OMP_WAIT_POLICY={policy}", *python_program("spin_torch", "--wait")]
     # Calibration would leave out times, and how much is spun differs from one time to the next.
-    program = launch(trace, command, (SAMPLING, "--in-run-calibration=off")).ready()
+    program = launch(trace, command, (SAMPLING,)).ready()
     until(lambda: program.events("python"), what="Python is found")
     pid = program.child()
     libgomp = ranges_of(pid, "libgomp")

@@ -33,7 +33,7 @@ def planted(tmp_path: Path) -> dict[str, str]:
     """Return an environment in which each event costs a second, without having been measured."""
     directory = tmp_path / "calibration"
     costs = [
-        Cost(event, part, "micro", "", PLANTED_NS, 1.0, 100, PLANTED_NS, PLANTED_NS)
+        Cost(event, part, "", PLANTED_NS, 1.0, 100, PLANTED_NS, PLANTED_NS)
         for event in EVENTS
         for part in EVENT_PARTS
     ]
@@ -60,12 +60,12 @@ def validate(
 def test_pairs_of_runs_and_the_verdict(planted: dict[str, str], tmp_path: Path) -> None:
     kept = tmp_path / "traces"
     arguments = ("--runs", "2", "--max-bias", "0", "--format", "json", "--keep", str(kept))
-    done = validate(planted, *arguments, "--in-run-calibration=off", program=CHILD + WORK)
+    done = validate(planted, *arguments, "--sample-hz=50", program=CHILD + WORK)
     assert done.returncode == 1, done.stderr
     told = json.loads(done.stdout)
     assert told["verdict"] == "biased"
     # The option that validate does not know is record's.
-    assert told["record_options"] == ["--in-run-calibration=off"]
+    assert told["record_options"] == ["--sample-hz=50"]
     assert sorted(path.name for path in kept.iterdir()) == [
         "1.duckdb", "2.duckdb", "warm-up.duckdb",
     ]  # fmt: skip

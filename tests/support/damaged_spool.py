@@ -181,9 +181,6 @@ def _probes() -> list[dict[str, object]]:
         {"event": "rejected", "reason": "not a function", "count": 4},
         {"event": "losses", "unmatched": 2, "too_deep": 1},
         {"event": "gil", "module": "/usr/bin/python", "fact": None},
-        {"event": "window", "probes": "calls", "start_ns": BEGIN + 100, "end_ns": BEGIN + 900},
-        {"event": "programs", "start_ns": BEGIN, "end_ns": FINISH, "always_on": False,
-         "programs": {"on_switch": [100, 20000]}},
     ]  # fmt: skip
 
 

@@ -17,16 +17,12 @@ if TYPE_CHECKING:
 
 KEY = {"machine": "m", "cpu": "c", "kernel": "6.1", "tool_version": __version__}
 COSTS = [
-    Cost("switch", "outside", "micro", "btf", 400.0, 20.0, 9, 380.0, 420.0),
-    Cost("call", "inside", "micro", "session", 500.0, 20.0, 9, 480.0, 520.0),
-    Cost("call", "outside", "micro", "session", 700.0, 20.0, 9, 680.0, 720.0),
-    Cost("call", "inside", "micro", "multi", 550.0, 20.0, 9, 530.0, 570.0),
-    Cost("call", "outside", "micro", "multi", 800.0, 20.0, 9, 780.0, 820.0),
-    Cost("call", "inside", "crowded", "session", 1500.0, 60.0, 9, 1400.0, 1600.0),
-    Cost("call", "outside", "crowded", "session", 4000.0, 60.0, 9, 3900.0, 4100.0),
-    Cost("call", None, "program", "session", 150.0, 5.0, 9, 145.0, 155.0),
-    Cost("switch", None, "program", "btf", 120.0, 5.0, 9, 115.0, 125.0),
-    Cost("range", "inside", "micro", "", 30.0, 1.0, 9, 29.0, 31.0),
+    Cost("switch", "outside", "btf", 400.0, 20.0, 9, 380.0, 420.0),
+    Cost("call", "inside", "session", 500.0, 20.0, 9, 480.0, 520.0),
+    Cost("call", "outside", "session", 700.0, 20.0, 9, 680.0, 720.0),
+    Cost("call", "inside", "multi", 550.0, 20.0, 9, 530.0, 570.0),
+    Cost("call", "outside", "multi", 800.0, 20.0, 9, 780.0, 820.0),
+    Cost("range", "inside", "", 30.0, 1.0, 9, 29.0, 31.0),
 ]
 
 

@@ -138,8 +138,6 @@ class TraceBuilder:
     _counters: list[tuple[object, ...]] = field(default_factory=list)
     _gpu_statuses: list[tuple[object, ...]] = field(default_factory=list)
     _costs: list[tuple[object, ...]] = field(default_factory=list)
-    _accounts: list[tuple[object, ...]] = field(default_factory=list)
-    _cost_windows: list[tuple[object, ...]] = field(default_factory=list)
     _strings: dict[str, int] = field(default_factory=dict)
     _sites: dict[tuple[str, str], int] = field(default_factory=dict)
     _dear: set[tuple[str, str]] = field(default_factory=set)
@@ -406,16 +404,6 @@ class TraceBuilder:
             (event, part, method, mean_ns, error_ns, 9, *ends, False, *quality.columns)
         )
 
-    def account(
-        self, event: str, start_ns: int, end_ns: int, runs: int, time_ns: int, program: str = "p"
-    ) -> None:
-        """Add what the OS kernel counted of a program in an interval."""
-        self._accounts.append((program, event, start_ns, end_ns, runs, time_ns))
-
-    def cost_window(self, probes: str, start_ns: int, end_ns: int) -> None:
-        """Add an interval without some probes."""
-        self._cost_windows.append((probes, start_ns, end_ns))
-
     def write(self) -> Path:
         """Write the database as the recorder does: old storage, stored order, then the views."""
         if self.path.exists():
@@ -475,8 +463,6 @@ class TraceBuilder:
             ("string", [(key, value) for value, key in self._strings.items()]),
             ("trace_stat", self._losses),
             ("calibration_measured", self._costs),
-            ("program_time", self._accounts),
-            ("calibration_window", self._cost_windows),
         ):
             if rows:
                 marks = ", ".join("?" * len(rows[0]))

@@ -182,7 +182,7 @@ def test_of_several_ways_that_of_the_recording_counts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("loader", ["libbpf", "bcc"])
 def test_both_loaders_of_a_capture_cost_the_same(tmp_path: Path, loader: str) -> None:
-    switch = [Cost("switch", "outside", "micro", way, 400.0) for way in ("btf", "tracefs")]
+    switch = [Cost("switch", "outside", way, 400.0) for way in ("btf", "tracefs")]
     spool = spool_with(tmp_path, Calibration(switch, {}).text())
     rows = costs_of_spool(spool, {"capture": "tracefs", "loader": loader})
     assert [row for row in rows if row.event == "switch"] == switch[1:]
@@ -247,7 +247,7 @@ def test_where_nothing_could_be_measured_nothing_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reason = "the process that is measured has ended: out of memory"
-    costs = [Cost(event, None, "micro", quality=failed(reason)) for event in EVENTS]
+    costs = [Cost(event, None, quality=failed(reason)) for event in EVENTS]
     measured(monkeypatch, costs)
     monkeypatch.setattr(calibrating, "_require_tracing", lambda: None)
     directory = tmp_path / "cache"

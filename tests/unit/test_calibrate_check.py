@@ -39,12 +39,10 @@ def test_a_calibration_off_by_two_is_told_each_time_until_it_is_taken_again(
         # Looked at once: what agrees by chance later takes nothing back.
         measured(monkeypatch, scaled(factor))
         words = capsys.readouterr().err
-        assert "contradicts other measurements: call, switch, range\nhint: " in words
+        assert "contradicts other measurements: switch, call, range\nhint: " in words
         found, _ = read_costs(tmp_path / CALIBRATION_FILE)
         doubts = [cost.event for cost in found if cost.quality.is_doubtful]
-        # Not of what a switch takes in a loop, which is not steady enough.
-        steady = [c for c in COSTS if c.event != "switch" or c.method == "program"]
-        assert doubts == [cost.event for cost in steady]
+        assert doubts == [cost.event for cost in COSTS]
         (tmp_path / CALIBRATION_FILE).unlink()
 
 
@@ -67,57 +65,34 @@ def test_what_agrees_is_checked_once_for_a_boot_and_one_disturbance_is_none(
     assert cache.checked(directory, Calibration(scaled(2.0), calibration().facts)) is None
 
 
-def off_by_two(method: str) -> list[Cost]:
-    """Return the costs as if one way to measure calls had been disturbed."""
-    return [
-        scale if cost.event == "call" and cost.method == method else cost
-        for cost, scale in zip(COSTS, scaled(2.0), strict=True)
-    ]
-
-
-@pytest.mark.parametrize("method", ["micro", "crowded", "program"])
-def test_each_way_to_measure_an_event_is_checked(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    method: str,
+def test_one_event_that_is_measured_otherwise_is_no_contradiction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    directory = tmp_path / "cache"
-    cache.save(directory, Calibration(off_by_two(method), {"key": KEY, "extent": "full"}))
-    measured(monkeypatch, COSTS)
-    add(tmp_path, directory, monkeypatch, wanted=True)
-    assert "contradicts other measurements: call\nhint: " in capsys.readouterr().err
-    found, _ = read_costs(tmp_path / CALIBRATION_FILE)
-    doubted = {(c.event, c.method) for c in found if c.quality.is_doubtful}
-    assert doubted == {("call", method)}
-
-
-def test_a_check_without_one_of_the_events_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    """So short a measurement of one may be off by more than the machine is."""
     directory = tmp_path / "cache"
     cache.save(directory, calibration())
-    measured(monkeypatch, [cost for cost in COSTS if cost.event != "call"])
+    again = [
+        scale if cost.event == "range" else cost
+        for cost, scale in zip(COSTS, scaled(3.0), strict=True)
+    ]
+    measured(monkeypatch, again)
     add(tmp_path, directory, monkeypatch, wanted=True)
-    assert cache.checked(directory, calibration()) is None
-    measured(monkeypatch, COSTS)
-    add(tmp_path, directory, monkeypatch, wanted=True)
+    assert "contradicts" not in capsys.readouterr().err
     assert cache.checked(directory, calibration()) == calibration()
 
 
-def test_a_check_without_one_of_the_ways_is_none(
+def test_a_check_without_most_of_the_events_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory = tmp_path / "cache"
     cache.save(directory, calibration())
-    for method in ("crowded", "program"):
-        measured(monkeypatch, [cost for cost in COSTS if cost.method != method])
-        add(tmp_path, directory, monkeypatch, wanted=True)
-        words = capsys.readouterr().err
-        assert f"not checked as a whole: call: not measured: {method}\n" in words
-        assert cache.checked(directory, calibration()) is None
-    # Other ways to probe are no part of it.
-    measured(monkeypatch, [cost for cost in COSTS if cost.how != "multi"])
+    measured(monkeypatch, [cost for cost in scaled(3.0) if cost.event == "range"])
+    add(tmp_path, directory, monkeypatch, wanted=True)
+    assert "not checked: too little could be measured again\n" in capsys.readouterr().err
+    assert cache.checked(directory, calibration()) is None
+    # Two of three will do, and other ways to probe are no part of it.
+    some = [cost for cost in COSTS if cost.event != "range" and cost.how != "multi"]
+    measured(monkeypatch, some)
     add(tmp_path, directory, monkeypatch, wanted=True)
     assert cache.checked(directory, calibration()) == calibration()
 
@@ -130,7 +105,7 @@ def test_what_was_just_taken_is_checked_at_once(
     answers = [taken, calibration(), calibration()]
     monkeypatch.setattr(calibrating, "_measure", lambda *_arguments: answers.pop(0))
     add(tmp_path, directory, monkeypatch, wanted=True)
-    assert "contradicts other measurements: call, switch, range\n" in capsys.readouterr().err
+    assert "contradicts other measurements: switch, call, range\n" in capsys.readouterr().err
     assert cache.load(directory, KEY)[0] == taken
     assert cache.checked(directory, taken) not in (None, taken)
 

@@ -13,9 +13,9 @@ from rlscope_trace.record.calibrate.results import failed
 from rlscope_trace.spool.costs import Cost, read_cost
 
 COSTS = [
-    Cost("wakeup", "outside", "micro", "btf", 1234.5, 20.0, 9, -380.0, 1420.0, quality("zero")),
-    Cost("call", None, "program", "session", 150.0, 2.0, 9, 148.0, 152.0),
-    Cost("cuda_call", None, "micro", quality=failed("no NVIDIA GPU")),
+    Cost("wakeup", "outside", "btf", 1234.5, 20.0, 9, -380.0, 1420.0, quality("zero")),
+    Cost("call", None, "session", 150.0, 2.0, 9, 148.0, 152.0),
+    Cost("cuda_call", None, quality=failed("no NVIDIA GPU")),
 ]
 
 
@@ -33,17 +33,17 @@ def test_the_table_shows_numbers_intervals_and_reasons() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     header, wakeup, call, cuda, *_ = done.stdout.splitlines()
     assert header.split() == [
-        "event", "part", "method", "by", "mean", "stddev", "n", "95", "%", "interval", "quality",
+        "event", "part", "by", "mean", "stddev", "n", "95", "%", "interval", "quality",
     ]  # fmt: skip
     assert wakeup.split() == [
-        "wakeup", "outside", "micro", "btf", "1,234", "20", "9", "-380", "..", "1,420",
+        "wakeup", "outside", "btf", "1,234", "20", "9", "-380", "..", "1,420",
         "uncertain:", "cannot", "be", "told", "from", "0",
     ]  # fmt: skip
     assert call.split() == [
-        "call", "program", "session", "150", "2", "9", "148", "..", "152", "ok",
+        "call", "session", "150", "2", "9", "148", "..", "152", "ok",
     ]  # fmt: skip
     # Not a number anywhere: what was not measured is no 0.
-    assert cuda.split() == ["cuda_call", "micro", "not", "measured:", "no", "NVIDIA", "GPU"]
+    assert cuda.split() == ["cuda_call", "not", "measured:", "no", "NVIDIA", "GPU"]
 
 
 @pytest.mark.usefixtures("known")

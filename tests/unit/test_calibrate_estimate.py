@@ -6,8 +6,6 @@ import statistics
 import pytest
 
 from rlscope_analysis.schema.facts.qualities import GOOD
-from rlscope_trace import _capture
-from rlscope_trace.record.calibrate.account import counted, per_run, together
 from rlscope_trace.record.calibrate.estimate import Estimate, added, calm, estimate, split
 from rlscope_trace.record.calibrate.results import Values, failed, quality_of
 from rlscope_trace.spool.costs import Cost
@@ -110,16 +108,13 @@ def test_rows_say_what_they_are_and_what_to_think_of_them() -> None:
     for value in range(100, 110):
         values.add("wakeup", "btf", float(value))
         values.add_split("call", "session", 10.0 * value, 4.0 * value)
-        values.add_program("call", "session", float(value))
-        values.add_program("sample", "", None)
-    rows = {(row.event, row.part, row.method): row for row in values.costs()}
+    rows = {(row.event, row.part): row for row in values.costs()}
     assert set(rows) == {
-        ("wakeup", "outside", "micro"), ("call", "inside", "micro"),
-        ("call", "outside", "micro"), ("call", None, "program"),
+        ("wakeup", "outside"), ("call", "inside"), ("call", "outside"),
     }  # fmt: skip
-    wakeup = rows["wakeup", "outside", "micro"]
+    wakeup = rows["wakeup", "outside"]
     assert (wakeup.how, wakeup.mean_ns, wakeup.n, wakeup.quality) == ("btf", 104.5, 10, GOOD)
-    inside, outside = (rows["call", part, "micro"].mean_ns for part in ("inside", "outside"))
+    inside, outside = (rows["call", part].mean_ns for part in ("inside", "outside"))
     assert inside is not None
     assert outside is not None
     assert (inside, inside + outside) == (418.0, 1045.0)
@@ -130,33 +125,6 @@ def test_a_wide_interval_is_a_warning() -> None:
     assert quality_of(Estimate(100.0, 5.0, 9, 90.0, 110.0)) == GOOD
 
 
-def test_an_account_counts_the_runs_that_are_meant() -> None:
-    told = {"enter_call": (10, 1000), "return_call": (10, 3000), "on_switch": (7, 70)}
-    assert together(told, "enter_call", "return_call", "session_call") == (20, 4000)
-    assert per_run((20, 4000)) == 200
-    # 15 of 20 are ours; the five others took 40 each.
-    assert per_run((20, 4000), 15, 40.0) == pytest.approx(3800 / 15)
-    assert per_run((0, 0)) is None
-    assert per_run((0, 0), 6) is None
-    assert per_run((5, 100), 0) is None
-
-
 def test_a_cost_that_is_not_measured_has_no_number() -> None:
-    row = Cost("cuda_call", None, "micro", quality=failed("no NVIDIA GPU"))
+    row = Cost("cuda_call", None, quality=failed("no NVIDIA GPU"))
     assert (row.mean_ns, row.stddev_ns, row.low_ns, row.high_ns, row.n) == (*[None] * 4, 0)
-
-
-def test_without_an_account_of_the_os_kernel_the_other_costs_are_measured_all_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """It takes CAP_SYS_ADMIN; CAP_BPF and CAP_PERFMON are enough for a recording."""
-
-    class Refused:
-        def __init__(self, _programs: object) -> None: ...
-
-        def start(self) -> None:
-            raise PermissionError(1, "timing BPF programs: Operation not permitted")
-
-    monkeypatch.setattr(_capture, "ProgramClock", Refused)
-    assert counted([("on_switch", 3)], lambda: pytest.fail("nobody counts")) == {}
-    assert together({}, "on_switch") == (0, 0)

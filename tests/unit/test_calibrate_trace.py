@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KEY = {"machine": "m"}
-KNOWN = cache.Calibration([Cost("switch", "outside", "micro", "btf", 9.0, 1.0, 9, 8.0, 10.0)], {})
+KNOWN = cache.Calibration([Cost("switch", "outside", "btf", 9.0, 1.0, 9, 8.0, 10.0)], {})
 
 
 def since_boot_ns() -> int:

@@ -7,8 +7,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from rlscope_trace.record.instruments.call_switch import CallSwitch
+
 from rlscope_trace.record.instruments.log import ProbeLog
 
 if TYPE_CHECKING:

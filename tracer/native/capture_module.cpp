@@ -11,7 +11,6 @@ void bind_capture(py::module_& module);
 void bind_finder(py::module_& module);
 void bind_inject(py::module_& module);
 void bind_native(py::module_& module);
-void bind_program_time(py::module_& module);
 void bind_sampler(py::module_& module);
 void bind_shim(py::module_& module);
 }  // namespace rls
@@ -23,7 +22,6 @@ PYBIND11_MODULE(_capture, module) {
   rls::bind_finder(module);
   rls::bind_inject(module);
   rls::bind_native(module);
-  rls::bind_program_time(module);
   rls::bind_sampler(module);
   rls::bind_shim(module);
 }

@@ -1,19 +1,15 @@
 """The native module that records: what it offers to Python."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 # Capture: load, attach, drain. System errors arrive as OSError with their errno.
 
 class BtfCapture:
     """The programs of bpf/sched.bpf.c, loaded."""
 
-    def __init__(self, object_path: str, ring_bytes: int, pausable: bool = ...) -> None: ...
+    def __init__(self, object_path: str, ring_bytes: int) -> None: ...
     def attach(self) -> None: ...
-    def suspend(self) -> None:
-        """Take the programs of switches and wakeups away; what happens until resume() is lost."""
-
-    def resume(self) -> None: ...
     def mark(self, pidfd: int) -> None:
         """Make a process a target; after attach, before enter_existing."""
 
@@ -30,7 +26,6 @@ class BtfCapture:
     def loss_fd(self) -> int: ...
     @property
     def threads_fd(self) -> int: ...
-    def programs(self) -> list[tuple[str, int]]: ...
     def missed_runs(self) -> int: ...
     def failed_updates(self) -> int: ...
 
@@ -50,7 +45,6 @@ class TracepointCapture:
     def threads_fd(self) -> int: ...
     @property
     def control_fd(self) -> int: ...
-    def programs(self) -> list[tuple[str, int]]: ...
     def missed_runs(self) -> int: ...
 
 class ThreadTable:
@@ -176,27 +170,6 @@ class ShimCollector:
     def listings(self) -> int:
         """How often the threads of a process were listed, to know them by their own ids."""
 
-# --- the OS kernel's account of our programs: probes/program_time_bindings.cpp ---
-
-class ProgramClock:
-    """Has the OS kernel count the time that BPF programs run, of all of the machine, for a while.
-
-    programs: name and file descriptor, which must stay open. System errors arrive as OSError.
-    """
-
-    def __init__(self, programs: Sequence[tuple[str, int]]) -> None: ...
-    def start(self) -> None:
-        """Begin an account; OSError where the OS kernel keeps none, or not for us."""
-
-    def stop(self) -> tuple[int, int, dict[str, tuple[int, int]]]:
-        """End it: its start_ns and end_ns; by name, how often the programs ran and for how long."""
-
-def use_run_time_stats_server(socket: int) -> None:
-    """Ask the server behind this socket where we may not time BPF programs ourselves."""
-
-def serve_run_time_stats(socket: int) -> NoReturn:
-    """Be that server: confines this process to that, and ends it with the socket's other end."""
-
 # --- late attach: inject/bindings.cpp ---
 
 class InjectError(RuntimeError):
@@ -254,22 +227,6 @@ class NativeProbes:
         self, path: str, save_offsets: Sequence[int], restore_offsets: Sequence[int]
     ) -> None:
         """Record when the GIL is given away and taken back: PyEval_SaveThread and the like."""
-
-    def suspend(self) -> None:
-        """Take the probes of calls away for a while; those of the GIL stay.
-
-        Until resume() nothing can be attached: EBUSY. EOPNOTSUPP in the mode "perf".
-        """
-
-    def resume(self) -> tuple[int, int, int, int] | None:
-        """Bring them back; None if they were not away.
-
-        Returns start_ns, away_ns, back_ns, end_ns. Of the calls that begin in [start_ns, end_ns)
-        none is recorded; in [away_ns, back_ns) no probe was there.
-        """
-
-    def programs(self) -> list[tuple[str, int]]:
-        """Return name and file descriptor of each program."""
 
     def detach(self) -> None:
         """Take all probes away. When it returns, the code of all processes is the original."""
@@ -350,9 +307,6 @@ class Sampler:
 
     def resume(self) -> int:
         """Sample again; return until when there was none."""
-
-    def programs(self) -> list[tuple[str, int]]:
-        """Return name and file descriptor of each program."""
 
     def stop(self) -> None:
         """End the sampling and write what is left; safe to call twice."""

@@ -10,7 +10,6 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from rlscope_trace import stats_server
 from rlscope_trace.confinement import (
     NOTHING,
     READING,
@@ -59,8 +58,6 @@ def become_recorder(identity: Identity | None, *, more: frozenset[str] = NOTHING
     if _is_own_process:
         # What is made from here on is for its owner; the program that was started has its own mask.
         os.umask(0o077)
-        if os.geteuid() == 0:
-            stats_server.start()
     _confine(identity, RECORDING | (NOTHING if identity else _OVERRIDE | more))
 
 
@@ -81,7 +78,6 @@ def become_saver(
     Outputs that do not exist yet are meant, too; they get these permissions, which nothing can
     change later. scratch: a folder of ours that is removed later.
     """
-    stats_server.stop()
     keep = READING if os.geteuid() == 0 else _to_load_modules()
     folders: list[int] = []
     above: list[int] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,23 +39,3 @@ class Cost:
         if self.low_ns is None or self.high_ns is None:
             return abs(self.mean_ns or 0.0) / 2
         return (self.high_ns - self.low_ns) / (2 * Z)
-
-
-def t_quantile(freedom: int) -> float:
-    """Return the 97.5 % quantile of Student's t, to 1 % from three degrees of freedom on."""
-    # Expanded in 1 / freedom (Abramowitz and Stegun 26.7.5).
-    one = (Z**3 + Z) / 4
-    two = (5 * Z**5 + 16 * Z**3 + 3 * Z) / 96
-    three = (3 * Z**7 + 19 * Z**5 + 17 * Z**3 - 15 * Z) / 384
-    return Z + one / freedom + two / freedom**2 + three / freedom**3
-
-
-def ratio(tops: list[float], bottoms: list[float]) -> tuple[float, float]:
-    """Return sum(tops) / sum(bottoms) and its standard error, over pairs that are independent.
-
-    At least two pairs, and the bottoms add up to more than 0.
-    """
-    n, whole = len(tops), sum(bottoms)
-    value = sum(tops) / whole
-    squares = sum((top - value * bottom) ** 2 for top, bottom in zip(tops, bottoms, strict=True))
-    return value, math.sqrt(squares * n / (n - 1)) / whole

@@ -51,5 +51,5 @@ PYTHON_RANGES = "operation:python"
 # Kind of table capture: what automatic phases lack in a process, a row for each thing.
 PHASES_CAPTURE = "operation:phases"
 EVENT_PARTS = ("inside", "outside")
-# How `calibrate` measures what an event costs; calibration.method has more, which a trace tells.
-CALIBRATION_METHODS = ("micro", "program", "crowded", "crowded_program")
+# What a loop on this machine tells, and what is subtracted: calibration.method.
+CALIBRATION_METHODS = ("micro", "combined")

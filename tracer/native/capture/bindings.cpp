@@ -75,11 +75,9 @@ bool EnterThread(ThreadTable& table, std::uint32_t tid, std::uint32_t tgid,
 
 void BindCaptures(py::module_& module) {
   py::class_<BtfCapture>(module, "BtfCapture")
-      .def(py::init<const std::string&, std::uint32_t, bool>(), py::arg("object_path"),
-           py::arg("ring_bytes"), py::arg("pausable") = false)
+      .def(py::init<const std::string&, std::uint32_t>(), py::arg("object_path"),
+           py::arg("ring_bytes"))
       .def("attach", &BtfCapture::Attach)
-      .def("suspend", &BtfCapture::Suspend, NoGil())
-      .def("resume", &BtfCapture::Resume, NoGil())
       .def("mark", &BtfCapture::Mark, py::arg("pidfd"))
       .def("enter_existing", &BtfCapture::EnterExisting)
       .def("detach", &BtfCapture::Detach, NoGil())
@@ -88,7 +86,6 @@ void BindCaptures(py::module_& module) {
       .def_property_readonly("loss_fd", &BtfCapture::LossFd)
       .def_property_readonly("threads_fd", &BtfCapture::ThreadsFd)
       .def("missed_runs", &BtfCapture::MissedRuns)
-      .def("programs", &BtfCapture::Programs)
       .def("failed_updates", &BtfCapture::FailedUpdates);
   py::class_<TracepointCapture>(module, "TracepointCapture")
       .def(py::init<const std::string&, std::uint32_t,
@@ -100,8 +97,7 @@ void BindCaptures(py::module_& module) {
       .def_property_readonly("loss_fd", &TracepointCapture::LossFd)
       .def_property_readonly("threads_fd", &TracepointCapture::ThreadsFd)
       .def_property_readonly("control_fd", &TracepointCapture::ControlFd)
-      .def("missed_runs", &TracepointCapture::MissedRuns)
-      .def("programs", &TracepointCapture::Programs);
+      .def("missed_runs", &TracepointCapture::MissedRuns);
   py::class_<ThreadTable>(module, "ThreadTable")
       .def(py::init<int, int>(), py::arg("threads_fd"), py::arg("control_fd"))
       .def("enter", &EnterThread, py::kw_only(), py::arg("tid"), py::arg("tgid"),

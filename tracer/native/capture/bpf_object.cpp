@@ -195,16 +195,6 @@ int BpfObject::ProgramFd(const std::string& name) const {
   return bpf_program__fd(FindProgram(name));
 }
 
-std::vector<std::pair<std::string, int>> BpfObject::Programs() const {
-  std::vector<std::pair<std::string, int>> programs;
-  bpf_program* program = nullptr;
-  bpf_object__for_each_program(program, object_) {
-    if (!IsIterator(program) && bpf_program__fd(program) >= 0)
-      programs.emplace_back(bpf_program__name(program), bpf_program__fd(program));
-  }
-  return programs;
-}
-
 void BpfObject::ReadGlobals(const std::string& name, void* value) const {
   const std::uint32_t zero = 0;
   if (bpf_map_lookup_elem(MapFd(name), &zero, value) != 0) Fail(errno, "reading " + name);

@@ -47,8 +47,6 @@ class BpfObject {
 
   int MapFd(const std::string& name) const;
   int ProgramFd(const std::string& name) const;
-  // Name and file descriptor of every program that was loaded, except iterators.
-  std::vector<std::pair<std::string, int>> Programs() const;
   // Copies the global data section `name` (".bss") as the programs see it now.
   void ReadGlobals(const std::string& name, void* value) const;
   // Times the OS kernel skipped a program because it was already running on that CPU.

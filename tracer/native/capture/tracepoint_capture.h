@@ -35,7 +35,6 @@ class TracepointCapture {
   int ThreadsFd() const { return object_.MapFd("threads"); }
   int ControlFd() const { return object_.MapFd("control"); }
   std::uint64_t MissedRuns() const { return object_.MissedRuns(); }
-  std::vector<std::pair<std::string, int>> Programs() const { return object_.Programs(); }
 
  private:
   BpfObject object_;

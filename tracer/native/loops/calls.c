@@ -1,27 +1,23 @@
 // Functions to be probed, and the loops that call them.
 #include "loops.h"
 
-enum { kSites = 20, kBytesEach = 64, kNone = -1 };
+enum { kSites = 16, kBytesEach = 64, kNone = -1 };
 
 // The first eight are cheap to probe, as FindCheapSite() of the finder has it: the OS kernel
 // emulates a push. The next eight are not: it has to step a move between registers. Both do
-// nothing. The last four are cheap, and crowd the caches.
+// nothing.
 #if defined(__x86_64__)
 #define CHEAP "push %rbp\npop %rbp\nret\n"
 #define DEAR "mov %rdi,%rax\nret\n"
-#define CROWDED "push %rbp\nmov %rsp,%rbp\ncall rls_crowd\npop %rbp\nret\n"
 #else
 #define CHEAP "nop\nret\n"
 #define DEAR "nop\nret\n"
-#define CROWDED "b rls_crowd\n"
 #endif
 __asm__(
     ".text\n.balign 64\n.type rls_sites, %function\nrls_sites:\n"
     ".rept 8\n" CHEAP
     ".balign 64\n.endr\n"
     ".rept 8\n" DEAR
-    ".balign 64\n.endr\n"
-    ".rept 4\n" CROWDED
     ".balign 64\n.endr\n"
     ".size rls_sites, .-rls_sites\n");
 void rls_sites(void);
@@ -32,8 +28,7 @@ static site_function site(int index) {
   return (site_function)((char*)rls_sites + index * kBytesEach);
 }
 
-// Address of a site; NULL where there is none. 0 to 7 are cheap, 8 to 15 dear, 16 to 19
-// crowd the caches.
+// Address of a site; NULL where there is none. 0 to 7 are cheap, 8 to 15 dear.
 RLS_EXPORT void* rls_site(int index) {
   return index >= 0 && index < kSites ? (void*)site(index) : NULL;
 }
@@ -53,24 +48,4 @@ RLS_EXPORT double rls_time_calls(int first, int second, long turns) {
     }
   }
   return (rls_cpu_ns() - start_ns) / (double)turns;
-}
-
-// Calls a plain and a probed function that crowd the caches in turn, each time with as much to do
-// between calls. Stores what each turn of the two took, and how long the plain call took of it.
-RLS_EXPORT int rls_time_crowded_calls(int plain, int probed, long turns, double* plain_ns,
-                                      double* probed_ns, double* inside_ns) {
-  if (rls_site(plain) == NULL || rls_site(probed) == NULL) return -1;
-  for (long turn = 0; turn < turns; ++turn) {
-    for (int half = 0; half < 2; ++half) {
-      const int is_probed = (half ^ (int)(turn & 1)) != 0;
-      const double start_ns = rls_wall_ns();
-      site(is_probed ? probed : plain)();
-      const double returned_ns = rls_wall_ns();
-      rls_crowd();
-      const double end_ns = rls_wall_ns();
-      (is_probed ? probed_ns : plain_ns)[turn] = end_ns - start_ns;
-      if (!is_probed) inside_ns[turn] = returned_ns - start_ns;
-    }
-  }
-  return 0;
 }

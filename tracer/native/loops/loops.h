@@ -3,7 +3,12 @@
 #ifndef RLS_LOOPS_H
 #define RLS_LOOPS_H
 
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #define RLS_EXPORT __attribute__((visibility("default")))
 
@@ -17,6 +22,10 @@ static inline double rls_cpu_ns(void) { return rls_clock_ns(CLOCK_THREAD_CPUTIME
 
 // Costs less than the other one: for what is too short for that.
 static inline double rls_wall_ns(void) { return rls_clock_ns(CLOCK_MONOTONIC); }
+
+static inline long rls_futex(atomic_uint* word, int operation, unsigned value) {
+  return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
+}
 
 // Work that needs most of a CPU's second-level cache.
 __attribute__((visibility("hidden"))) void rls_crowd(void);

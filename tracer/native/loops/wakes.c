@@ -1,14 +1,9 @@
 // One thread wakes many others, which wait on one futex, without losing the CPU to them.
-#include <errno.h>
 #include <limits.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "loops.h"
 
@@ -18,14 +13,10 @@ static atomic_uint gate;
 static atomic_uint arrived;
 static atomic_bool started;
 
-static long futex(atomic_uint* word, int operation, unsigned value) {
-  return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
-}
-
 static void* wait_again_and_again(void* unused) {
   for (unsigned seen = 0;; ++seen) {
-    if (atomic_fetch_add(&arrived, 1) + 1 == kWaiters) futex(&arrived, FUTEX_WAKE, 1);
-    while (atomic_load(&gate) == seen) futex(&gate, FUTEX_WAIT, seen);
+    if (atomic_fetch_add(&arrived, 1) + 1 == kWaiters) rls_futex(&arrived, FUTEX_WAKE, 1);
+    while (atomic_load(&gate) == seen) rls_futex(&gate, FUTEX_WAIT, seen);
   }
   return unused;
 }
@@ -48,7 +39,7 @@ static bool start_waiters(void) {
 
 static void wait_for_all(void) {
   unsigned count;
-  while ((count = atomic_load(&arrived)) < kWaiters) futex(&arrived, FUTEX_WAIT, count);
+  while ((count = atomic_load(&arrived)) < kWaiters) rls_futex(&arrived, FUTEX_WAIT, count);
   // The last one to arrive may not sleep yet: it is this CPU's next.
   sched_yield();
 }
@@ -64,7 +55,7 @@ RLS_EXPORT double rls_time_wakes(long rounds) {
     atomic_store(&arrived, 0);
     atomic_fetch_add(&gate, 1);
     const double start_ns = rls_cpu_ns();
-    woken += futex(&gate, FUTEX_WAKE, INT_MAX);
+    woken += rls_futex(&gate, FUTEX_WAKE, INT_MAX);
     total_ns += rls_cpu_ns() - start_ns;
   }
   wait_for_all();

@@ -30,14 +30,6 @@ py::dict Counters(const NativeProbes& probes) {
   return counters;
 }
 
-std::optional<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t>> Resume(
-    NativeProbes& probes) {
-  const py::gil_scoped_release released;
-  const std::optional<NativeProbes::Pause> pause = probes.Resume();
-  if (!pause) return std::nullopt;
-  return std::make_tuple(pause->start_ns, pause->away_ns, pause->back_ns, pause->end_ns);
-}
-
 }  // namespace
 
 void bind_native(py::module_& module) {
@@ -51,15 +43,12 @@ void bind_native(py::module_& module) {
            py::arg("loss_fd"), py::arg("sites"), py::arg("mode") = "auto")
       .def("attach", &Attach, py::arg("path"), py::arg("points"), NoGil())
       .def("drop", &NativeProbes::Drop, py::arg("site_ids"), NoGil())
-      .def("suspend", &NativeProbes::Suspend, NoGil())
-      .def("resume", &Resume)
       .def("attach_gil", &NativeProbes::AttachGil, py::arg("path"), py::arg("save_offsets"),
            py::arg("restore_offsets"), NoGil())
       .def("detach", &NativeProbes::Detach, NoGil())
       .def("close_open", &NativeProbes::CloseOpen, NoGil())
       .def("counters", &Counters)
       .def("missed", &NativeProbes::MissedRuns)
-      .def("programs", &NativeProbes::Programs)
       .def_property_readonly("unmatched",
                              [](const NativeProbes& p) { return p.Losses().unmatched; })
       .def_property_readonly("too_deep", [](const NativeProbes& p) { return p.Losses().too_deep; })

@@ -31,7 +31,7 @@ void NativeProbes::Drop(const std::vector<std::uint32_t>& site_ids) {
     // At once, while making the link that replaces this one takes its time.
     for (const ProbePoint& point : gone) Serve(point.site_id, RLS_NATIVE_NO_LINK);
     Group fresh{group.path, kept, RLS_NATIVE_NO_LINK, {}};
-    if (!kept.empty() && !pause_) {
+    if (!kept.empty()) {
       // The kernels that take single probes alone let none go while a thread is among them.
       if (barriers.empty() && limit() == 0) barriers.push_back(MakeBarrier(group, gone.front()));
       // The new link stands before the old one falls: no call of the kept sites is missed.

@@ -125,7 +125,6 @@ void NativeProbes::CheckPoints(const std::vector<ProbePoint>& points) const {
 
 void NativeProbes::Attach(const std::string& path, const std::vector<ProbePoint>& points) {
   CheckPoints(points);
-  if (pause_) Fail(EBUSY, "the probes are away");
   if (!points.empty()) groups_.push_back(MakeGroup(path, points));
 }
 
@@ -231,7 +230,6 @@ void NativeProbes::Detach() noexcept {
     // Nothing is probed any more; at worst calls that were under way are told as left.
   }
   groups_.clear();
-  pause_.reset();
 }
 
 void NativeProbes::CloseOpen() {

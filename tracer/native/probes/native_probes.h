@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,12 +29,6 @@ struct NativeCounts {
 
 class NativeProbes {
  public:
-  struct Pause {
-    std::uint64_t start_ns = 0;
-    std::uint64_t away_ns = 0;  // the last probe had gone
-    std::uint64_t back_ns = 0;  // the first one was about to come back
-    std::uint64_t end_ns = 0;
-  };
   // The maps of the sched programs that these write into, and that tell which threads are traced.
   struct SharedMaps {
     int threads_fd;
@@ -56,14 +49,6 @@ class NativeProbes {
   void Attach(const std::string& path, const std::vector<ProbePoint>& points);
   // Takes the probes of these sites away; those that have none are left alone.
   void Drop(const std::vector<std::uint32_t>& site_ids);
-  // Takes all probes of calls away for a while; those of the GIL stay. Exact: of the calls that
-  // begin in [Pause::start_ns, end_ns) none is recorded, of the others every one, except those that
-  // last into it (counted as abandoned). Meanwhile nothing can be attached. Throws EOPNOTSUPP
-  // where taking them away is slow.
-  void Suspend();
-  // Brings them back, without those that were dropped meanwhile, and returns when the pause is
-  // over; does nothing if they are there.
-  std::optional<Pause> Resume();
   // The functions that give the GIL away, and those that take it back.
   void AttachGil(const std::string& path, const std::vector<std::uint64_t>& release_offsets,
                  const std::vector<std::uint64_t>& take_offsets);
@@ -77,7 +62,6 @@ class NativeProbes {
   // Calls that are not in the trace, by reason.
   rls_native_losses Losses() const;
   std::uint64_t MissedRuns() const { return object_->MissedRuns(); }
-  std::vector<std::pair<std::string, int>> Programs() const { return object_->Programs(); }
 
   const std::string& mode() const { return mode_; }
   // The ways that were tried, each with why it did not work; empty for the one taken.
@@ -108,7 +92,6 @@ class NativeProbes {
   ProbeLink MakeBarrier(const Group& group, const ProbePoint& gone) const;
   // What has been removed is gone: no call that it saw begin will be seen to end.
   void AdvanceEpoch();
-  void TellPause(std::uint64_t start_ns, std::uint64_t end_ns);
   std::size_t UsedPoints() const;
   std::vector<ProbeLink> TakeCallLinks() noexcept;
   void CloseLinks() noexcept;
@@ -124,8 +107,6 @@ class NativeProbes {
   std::size_t gil_points_ = 0;
   std::uint32_t last_number_ = RLS_NATIVE_NO_LINK;
   std::uint32_t epoch_ = 0;
-  std::optional<Pause> pause_;  // while the probes are away
-  std::uint64_t last_pause_end_ns_ = 0;
 };
 
 }  // namespace rls

@@ -85,7 +85,6 @@ void bind_sampler(py::module_& module) {
       .def("suspend", &Sampler::Suspend, NoGil())
       .def("resume", &Sampler::Resume, NoGil())
       .def("stop", &Sampler::Stop, NoGil())
-      .def("programs", &Sampler::Programs)
       .def("counters", &Counters);
   // The questions about machine code, for their tests.
   BindLoopQuestion(module, "code_waits", IsInPauseLoop, kLoopBytes);

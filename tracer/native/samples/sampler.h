@@ -53,7 +53,6 @@ class Sampler {
   // Ends the sampling and writes what is left. Safe to call twice.
   void Stop();
   SamplerCounts Counts();
-  std::vector<std::pair<std::string, int>> Programs() const { return object_.Programs(); }
 
  private:
   void OpenClocks(int cpu);

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rlscope_trace.record.calibrate.cache import Calibration
     from rlscope_trace.spool.costs import Cost
 
-_COLUMNS = ("event", "part", "method", "by", "mean", "stddev", "n", "95 % interval", "quality")
+_COLUMNS = ("event", "part", "by", "mean", "stddev", "n", "95 % interval", "quality")
 
 
 class CalibrateFormat(str, Enum):
@@ -113,7 +113,7 @@ def _as_table(known: Calibration) -> str:
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
     # Numbers to the right, words to the left; the last one is as long as it is.
     columns = [
-        text.rjust(width) if 4 <= at <= 7 else text.ljust(width)
+        text.rjust(width) if 3 <= at <= 6 else text.ljust(width)
         for at, (text, width) in enumerate(zip(row, widths, strict=True))
     ]
     return "  ".join(columns).rstrip()
@@ -124,7 +124,7 @@ def _columns_of(cost: Cost) -> tuple[str, ...]:
     if cost.low_ns is not None and cost.high_ns is not None:
         interval = f"{cost.low_ns:,.0f} .. {cost.high_ns:,.0f}"
     return (
-        cost.event, cost.part or "", cost.method, cost.how, _number(cost.mean_ns),
+        cost.event, cost.part or "", cost.how, _number(cost.mean_ns),
         _number(cost.stddev_ns), str(cost.n) if cost.n else "", interval,
         quality_sentence(*cost.quality.columns),
     )  # fmt: skip

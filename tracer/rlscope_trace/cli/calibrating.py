@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.sentences import quality_sentence, reason_sentence
+from rlscope_analysis.sentences import reason_sentence
 from rlscope_trace.cli import messages
 from rlscope_trace.errors import TracerError, reason_of
 from rlscope_trace.signals import interrupt_if_held, signals_interrupt
@@ -154,29 +154,23 @@ def _told(held: Calibration) -> Calibration:
 def _check(directory: Path, known: Calibration) -> Calibration:
     """Hold a calibration to short ones of now, and keep the outcome."""
     from rlscope_trace.record.calibrate import check
-
-    messages.say("checking the calibration of this machine, about 3 s; Ctrl-C skips that")
-    others: list[list[Cost]] = []
-    costs, events = known.costs, ["everything"]
-    with signals_interrupt():
-        # One alone may have been disturbed.
-        while events and len(others) < _CHECKS:
-            others.append(_measure_again())
-            costs = check.doubted(known.costs, *others)
-            events = check.contradicted(costs)
-    if lack := check.lacking(known.costs, others[-1]):
-        event, why = lack
-        told = quality_sentence(*why.columns)
-        messages.note(f"the calibration was not checked as a whole: {event}: {told}")
-    else:
-        _note_checked(directory, known, costs)
-    return replace(known, costs=costs)
-
-
-def _measure_again() -> list[Cost]:
     from rlscope_trace.record.calibrate.measure import CHECK
 
-    return _measure(CHECK, {}, "check").costs
+    messages.say("checking the calibration of this machine, about 3 s; Ctrl-C skips that")
+    costs = known.costs
+    # One alone may have been disturbed.
+    for _ in range(_CHECKS):
+        with signals_interrupt():
+            again = _measure(CHECK, {}, "check").costs
+        times = check.factor(known.costs, again)
+        if times is None:
+            messages.note("the calibration was not checked: too little could be measured again")
+            return known
+        costs = check.doubted(known.costs, again) if check.is_contradicted(times) else known.costs
+        if costs is known.costs:
+            break
+    _note_checked(directory, known, costs)
+    return replace(known, costs=costs)
 
 
 def _measure(plan: Plan, key: dict[str, str], extent: str) -> Calibration:

@@ -40,14 +40,6 @@ class CudaCallsName(str, Enum):
     OFF = "off"
 
 
-class InRunCalibrationName(str, Enum):
-    """What may be done for short times of the recording to learn what it costs."""
-
-    OFF = "off"
-    LIGHT = "light"
-    FULL = "full"
-
-
 def default_sample_hz(cpuinfo: Path = Path("/proc/cpuinfo")) -> int:
     """Return how often to sample on this machine: seldom where a tick is expensive."""
     try:

@@ -14,7 +14,6 @@ from rlscope_trace.cli.gpu import CuptiName, GraphsName, gpu_settings
 from rlscope_trace.cli.instruments import (
     CudaCallsName,
     GilName,
-    InRunCalibrationName,
     TransitionsName,
     check_patterns,
     default_sample_hz,
@@ -142,15 +141,6 @@ def record(  # noqa: PLR0913 - one parameter per option
             " and frequent functions are dropped until it fits.",
         ),
     ] = 2.0,
-    in_run_calibration: Annotated[
-        InRunCalibrationName,
-        typer.Option(
-            "--in-run-calibration",
-            help="How to learn, in short moments of the recording, what recording costs this"
-            " program: light loses nothing; full also records no calls for a quarter of a second"
-            " about every three seconds.",
-        ),
-    ] = InRunCalibrationName.LIGHT,
     cuda_calls: Annotated[
         CudaCallsName,
         typer.Option(
@@ -215,7 +205,7 @@ def record(  # noqa: PLR0913 - one parameter per option
     instruments = InstrumentSettings(
         transitions.value, tuple(simulator or ()), tuple(backend or ()),
         default_sample_hz() if sample_hz is None else sample_hz, gil.value, probe_budget / 100,
-        in_run_calibration.value, cuda_calls.value,
+        cuda_calls.value,
     )  # fmt: skip
     check_patterns(instruments)
     settings = Settings(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from rlscope_analysis.schema.facts.qualities import GOOD, GRADES, REASONS, Quality, quality
 from rlscope_analysis.schema.vocabulary import (
     BYSTANDER_EVENTS,
-    CALIBRATION_METHODS,
     EVENT_PARTS,
     EVENTS,
 )
@@ -22,13 +21,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CALLS = ("call", "call_dear", "bystander_call")
-_FORMAT = 4
+_FORMAT = 5
 # No cost takes so many ns, no measurement is taken so often.
 _MOST = 10**12
 # No file of costs is so large, no way of measuring has so long a name.
 _MOST_BYTES = 1 << 24
 _SHOWN = 80
 _LONGEST = 1000
+# Of all of them, in calibration: a loop on this machine.
+_METHOD = "micro"
 _UNKNOWN = quality("event_unknown")
 
 
@@ -42,9 +43,6 @@ class Cost:
     event: str
     part: str | None
     """inside, outside; None: cannot be told apart."""
-    method: str
-    """micro; or program: then the time is that of one run of the event's programs in the OS kernel
-    (a call has two runs); crowded, crowded_program: the same in a loop that crowds the caches."""
     how: str = ""
     """What of several ways was measured: of probing calls, or of capturing; "": there is one."""
     mean_ns: float | None = None
@@ -86,7 +84,7 @@ def read_costs_from(file: BinaryIO) -> tuple[list[Cost], dict[str, object]]:
         raise ValueError("it holds no costs")
     costs = [read_cost(entry) for entry in listed]
     # One that is there twice would be subtracted twice.
-    if len({(cost.event, cost.part, cost.method, cost.how) for cost in costs}) < len(costs):
+    if len({(cost.event, cost.part, cost.how) for cost in costs}) < len(costs):
         raise ValueError("a cost is there twice")
     return costs, told
 
@@ -96,12 +94,11 @@ def read_cost(entry: object) -> Cost:
     names = {field.name for field in fields(Cost)}
     if not isinstance(entry, dict) or set(entry) != names:
         raise ValueError("a cost has other fields")
-    texts = [entry[name] for name in ("event", "method", "how")]
+    texts = [entry[name] for name in ("event", "how")]
     times = [entry[name] for name in ("mean_ns", "stddev_ns", "low_ns", "high_ns")]
     if (
         not all(_is_text(text) for text in texts)
         or entry["part"] not in (None, *EVENT_PARTS)
-        or entry["method"] not in CALIBRATION_METHODS
         or type(entry["n"]) is not int
         or not 0 <= entry["n"] < _MOST
         or not all(time_ns is None or _is_time(time_ns) for time_ns in times)
@@ -159,7 +156,7 @@ def _is_consistent(
 def rows_of(costs: Iterable[Cost]) -> list[tuple[Any, ...]]:
     """Return costs as rows of the table calibration_measured."""
     return [
-        (cost.event, cost.part, cost.method, cost.mean_ns, cost.stddev_ns, cost.n, cost.low_ns,
+        (cost.event, cost.part, _METHOD, cost.mean_ns, cost.stddev_ns, cost.n, cost.low_ns,
          cost.high_ns, False, *cost.quality.columns)
         for cost in costs
     ]  # fmt: skip
@@ -190,9 +187,9 @@ def costs_of_recording(
     session: as in costs_of_spool. missing: the quality of such a row.
     """
     valid = _of_this_recording(costs, session)
-    known = {cost.event for cost in valid if cost.method == "micro"}
+    known = {cost.event for cost in valid}
     left = [event for event in (*EVENTS, *BYSTANDER_EVENTS) if event not in known]
-    return valid + [Cost(event, None, "micro", quality=missing) for event in left]
+    return valid + [Cost(event, None, quality=missing) for event in left]
 
 
 def _of_this_recording(costs: list[Cost], session: dict[str, object]) -> list[Cost]:
@@ -211,5 +208,5 @@ def _of_this_recording(costs: list[Cost], session: dict[str, object]) -> list[Co
         ways = ", ".join(sorted({cost.how for cost in costs if cost.event == event}))
         code = "other_way" if mode or event not in CALLS else "nothing_probed"
         why = quality(code, subject=ways, detail=str(way))
-        chosen.append(Cost(event, None, "micro", quality=why))
+        chosen.append(Cost(event, None, quality=why))
     return chosen

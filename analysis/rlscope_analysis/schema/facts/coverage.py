@@ -74,19 +74,6 @@ _CALLS = {
         "pid {count} loaded {subject}, and the OS kernel ends programs that switch stacks inside"
         " probed calls"
     ),
-    "probes_gone": _part("the probes did not come back: {detail}"),
-    "calls_paused": _part(
-        "the probes of calls were away {count} times, {s} s in all, to see what they cost:"
-        " --in-run-calibration full"
-    ),
-    "calls_paused_once": _part(
-        "the probes of calls were away once, {s} s in all, to see what they cost:"
-        " --in-run-calibration full"
-    ),
-    "calls_paused_to_kill": _part(
-        "the probes of calls were away {count} times, {s} s in all and until the recorder was"
-        " killed, to see what they cost: --in-run-calibration full"
-    ),
     "python_not_found": Coverage("no Python was found in it"),
     "ended_unseen": Coverage("it ended before it could be looked at"),
     "pypy": Coverage("it runs PyPy, whose calls are compiled: nothing can be probed"),

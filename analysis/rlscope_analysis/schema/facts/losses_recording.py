@@ -99,10 +99,4 @@ CALLS = {
         "dropped", "runs of call probes that the OS kernel skipped",
         "stop other tracers, if there are any", Calls.LOST,
     ),
-    # How many times, not how many calls; capture says the same, of the processes.
-    "calls_paused": Loss(
-        "rate-limited",
-        "times in which no calls were recorded, to see what that costs: calibration_window",
-        "--in-run-calibration light",
-    ),
 }  # fmt: skip

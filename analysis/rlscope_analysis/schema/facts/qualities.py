@@ -6,7 +6,7 @@ and detail as in calibration, and those of its numbers that the entry names, in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 # Of calibration.quality. Doubtful: two estimates of one thing contradict each other, or the trace:
 # a finding of every summary, though the cost is subtracted all the same.
@@ -22,7 +22,6 @@ class Reason:
     numbers: tuple[str, ...] = ()
 
 
-_NO_ACCOUNT = ": the cost is that of a loop"
 _NOT_IN_LOOP = "the calibration knows {subject}, this recording used {detail}"
 
 REASONS: dict[str, Reason] = {
@@ -33,12 +32,6 @@ REASONS: dict[str, Reason] = {
     "wide": Reason(UNCERTAIN, "the interval is wide; calibrate again on a quiet machine"),
     "records_lost": Reason(UNCERTAIN, "{count} records found no room", ("count",)),
     "stand_in": Reason(UNCERTAIN, "taken for {subject}, which is cheaper"),
-    "no_account": Reason(
-        UNCERTAIN, f"no account of the OS kernel was kept in the recording{_NO_ACCOUNT}"
-    ),
-    "no_account_in_loop": Reason(
-        UNCERTAIN, f"the loop has no account of the OS kernel{_NO_ACCOUNT}"
-    ),
     "failed": Reason(NOT_MEASURED, "{detail}"),
     "never_succeeded": Reason(NOT_MEASURED, "no measurement succeeded"),
     "as_any_call": Reason(NOT_MEASURED, "no loop of ours: it is probed as any call is (call)"),
@@ -58,69 +51,11 @@ REASONS: dict[str, Reason] = {
         f"{_NOT_IN_LOOP}; rlscope-trace calibrate measures all, calibrate TRACE adds them",
     ),
     "nothing_probed": Reason(NOT_MEASURED, _NOT_IN_LOOP),
-    "few_windows": Reason(
-        NOT_MEASURED, "in-run windows were too few: {windows} with {runs} runs",
-        ("windows", "runs"),
-    ),
-    "few_toggled": Reason(
-        NOT_MEASURED, "windows without these probes were too few: {windows}", ("windows",)
-    ),
-    "no_fewer_events": Reason(
-        NOT_MEASURED, "no fewer events without these probes than with them"
-    ),
     "measured_again": Reason(
         DOUBTFUL,
         "the calibration says {mean_ns} ns, measured again it was {again_ns}: rlscope-trace"
         " calibrate --force",
         ("mean_ns", "again_ns"),
-    ),
-    "measured_again_otherwise": Reason(
-        DOUBTFUL,
-        "the calibration says {mean_ns} ns ({subject}), measured again it was {again_ns}:"
-        " rlscope-trace calibrate --force",
-        ("mean_ns", "again_ns"),
-    ),
-    "windows_outside": Reason(
-        DOUBTFUL,
-        "{windows} windows of the account lie outside the recording: the clocks of the two do not"
-        " agree",
-        ("windows",),
-    ),
-    "more_runs_in_trace": Reason(
-        DOUBTFUL,
-        "the trace holds {known} runs in the windows, the OS kernel counted {runs}: their times do"
-        " not agree",
-        ("known", "runs"),
-    ),
-    "runs_missing": Reason(
-        DOUBTFUL,
-        "the OS kernel counted {runs} runs of the programs for {subject}, and the trace holds"
-        " {known} of them",
-        ("runs", "known"),
-    ),
-    "no_event_then": Reason(
-        DOUBTFUL,
-        "the OS kernel counted {runs} runs of the programs for {subject}, and the trace holds no"
-        " such event then",
-        ("runs",),
-    ),
-    "other_factor": Reason(
-        DOUBTFUL,
-        "a run of the program took {run_ns} ns in the recording and {loop_ns} ns in the loop:"
-        " calibrate again",
-        ("run_ns", "loop_ns"),
-    ),
-    "below_program": Reason(
-        DOUBTFUL,
-        "in the loop it costs {loop_ns} ns, less than the program in the OS kernel alone takes:"
-        " calibrate again",
-        ("loop_ns",),
-    ),
-    "toggled_otherwise": Reason(
-        DOUBTFUL,
-        "it is taken for {mean_ns} ns, but windows without the probes tell {found_ns} ({low_ns} .."
-        " {high_ns})",
-        ("mean_ns", "found_ns", "low_ns", "high_ns"),
     ),
     "calls_missing": Reason(
         DOUBTFUL,
@@ -150,10 +85,6 @@ class Quality:
     def columns(self) -> tuple[str, str | None, str | None, str | None, list[float] | None]:
         """The columns of calibration: quality, code, subject, detail, numbers."""
         return self.grade, self.code, self.subject, self.detail, list(self.numbers) or None
-
-    def of_a_cost(self) -> Quality:
-        """Return why a cost that is known all the same is uncertain."""
-        return replace(self, grade=UNCERTAIN) if self.grade == NOT_MEASURED else self
 
 
 GOOD = Quality()

@@ -36,7 +36,6 @@ SITE_REASONS: dict[str, SiteReason] = {
     "stack_switching": SiteReason(
         "pid {pid} loaded {detail}, and the OS kernel ends programs that switch stacks", ("pid",)
     ),
-    "probes_gone": SiteReason("the probes did not come back: {detail}"),
     "recorder_failed": SiteReason("the recorder failed: {detail}"),
     "refused": SiteReason("{detail}"),
     "too_many": SiteReason("more functions than this OS kernel can probe at once"),

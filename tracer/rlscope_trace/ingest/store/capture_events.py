@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rlscope_analysis.schema.facts.fact import Fact, fact_of
 from rlscope_analysis.schema.vocabulary import LAYER_CAPTURE, PYTHON_RANGES
-from rlscope_trace.ingest.store.calibration_windows import calls_away
 from rlscope_trace.ingest.store.capture_cuda import add_cuda_capture
 from rlscope_trace.ingest.store.capture_rows import NOT_TOLD
 from rlscope_trace.ingest.store.gil_ranges import life_of
@@ -44,7 +43,7 @@ def add_event_capture(
         captures.set(Capture(process_id, "operation", False, other_clock))
     told = session.get("instruments")
     mode = told.get("cuda_calls") if isinstance(told, dict) else None
-    add_cuda_capture(captures, con, facts, lives, lacking=_missing_calls(facts), mode=mode)
+    add_cuda_capture(captures, con, facts, lives, lacking=_failures(facts), mode=mode)
 
 
 def _failures(facts: ProbeFacts) -> tuple[Fact, ...]:
@@ -52,12 +51,6 @@ def _failures(facts: ProbeFacts) -> tuple[Fact, ...]:
     if facts.gave_up is not None:
         return (facts.gave_up,)
     return () if facts.failure is None else (Fact("recorder_failed", detail=facts.failure),)
-
-
-def _missing_calls(facts: ProbeFacts) -> tuple[Fact, ...]:
-    """Return why some calls were not recorded, of any process."""
-    away = calls_away(facts)
-    return (*_failures(facts), away) if away is not None else _failures(facts)
 
 
 def _of_all(session: Mapping[str, object], facts: ProbeFacts) -> list[Capture]:
@@ -85,7 +78,7 @@ def _of_all(session: Mapping[str, object], facts: ProbeFacts) -> list[Capture]:
     for layer in _CALL_LAYERS if "native_call" not in missing else ():
         is_probed = layer in told["layers"]
         # Said of each layer, too: what is said of one goes before what is said of all.
-        why = _missing_calls(facts) if is_probed else _how_to_get(layer, told.get("cuda_calls"))
+        why = _failures(facts) if is_probed else _how_to_get(layer, told.get("cuda_calls"))
         rows.append(Capture(None, LAYER_CAPTURE.format(layer=layer), is_probed, why))
     return rows
 
@@ -95,7 +88,7 @@ def _of_calls(layers: object, refused: tuple[Fact, ...] | None, facts: ProbeFact
         return Capture(None, "native_call", False, refused)
     if not layers:
         return Capture(None, "native_call", False, (Fact("not_asked_for", "--transitions off"),))
-    return Capture(None, "native_call", True, _missing_calls(facts))
+    return Capture(None, "native_call", True, _failures(facts))
 
 
 def _of_gil_releases(asked: object, missing: tuple[Fact, ...] | None, facts: ProbeFacts) -> Capture:

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscope_trace._ingest import SpoolScan, StateRows
-from rlscope_trace.ingest.store.calibration_windows import insert_calibration_windows, window_losses
 from rlscope_trace.ingest.store.capture_events import add_event_capture, processes_with
 from rlscope_trace.ingest.store.capture_rows import add_operation_capture
 from rlscope_trace.ingest.store.counters import Counters, insert_counters
@@ -79,8 +78,6 @@ class Decoding:
         trace.insert_losses([*trace_stats(spool, self._decoded()), *counters.losses])
         trace.insert_losses([*operations.losses, *gpu.losses])
         trace.insert_losses(event_losses(facts, events, is_clean=spool.end_ns > 0))
-        trace.insert_losses(list(window_losses(facts)))
-        insert_calibration_windows(trace, facts, self._end_ns(outcomes))
         self._write_capture(operations, gpu, counters)
         costs = costs_of_spool(spool.directory, spool.session)
         trace.insert_rows("calibration_measured", rows_of(costs))
@@ -186,10 +183,6 @@ class Decoding:
             facts["call_addresses_rejected"] = self._facts.rejected
         if self._facts.sampler:
             facts["sampler"] = self._facts.sampler
-        if self._facts.always_timed:
-            facts["programs_always_timed"] = True
-        if self._facts.no_windows:
-            facts["in_run_calibration_failed"] = self._facts.no_windows
         return {
             key: value if isinstance(value, str) else json.dumps(value)
             for key, value in facts.items()

@@ -73,31 +73,6 @@ class CudaTold:
     """Why functions are not probed, of some files or of all."""
 
 
-@dataclass(frozen=True, slots=True)
-class NotedWindow:
-    """A short time in which some probes were away."""
-
-    probes: str
-    start_ns: int
-    end_ns: int | None
-    """None: until the end; the recorder was killed meanwhile."""
-    away_ns: int | None = None
-    """When the last of them had gone, where that takes time."""
-    back_ns: int | None = None
-    """When the first of them was about to come back."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramTime:
-    """How often a BPF program ran in a short time, and for how long."""
-
-    program: str
-    start_ns: int
-    end_ns: int
-    runs: int
-    time_ns: int
-
-
 @dataclass(slots=True)
 class ProbeFacts:
     """All of it; empty where nothing was noted."""
@@ -126,12 +101,6 @@ class ProbeFacts:
     failure: str | None = None
     gave_up: Fact | None = None
     """Why all probes of calls were taken away, if they were."""
-    windows: list[NotedWindow] = field(default_factory=list)
-    programs: list[ProgramTime] = field(default_factory=list)
-    always_timed: bool = False
-    """Somebody else had the OS kernel time all BPF programs, also outside of windows."""
-    no_windows: dict[str, str] = field(default_factory=dict)
-    """Kind of window of instruments.windows -> why there were no more of it."""
     damaged_lines: int = 0
 
 
@@ -210,13 +179,6 @@ def _take_of_recording(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
             facts.gave_up = _fact(line)
         case "failed":
             facts.failure = _text(line, "reason")
-        case "window":
-            _take_window(facts, line)
-        case "programs":
-            facts.programs += _program_times(line)
-            facts.always_timed |= line.get("always_on") is True
-        case "no_windows":
-            facts.no_windows[_text(line, "kind")] = _text(line, "reason")
 
 
 def _take_site(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
@@ -252,40 +214,6 @@ def _take_reason(site: Site, line: Mapping[str, Any]) -> None:
         raise ValueError("numbers")
     detail = None if line.get("detail") is None else _text(line, "detail")
     site.code, site.detail, site.numbers = line["code"], detail, list(numbers) or None
-
-
-def _take_window(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
-    window = NotedWindow(
-        probes=_text(line, "probes"),
-        start_ns=_number(line, "start_ns"),
-        end_ns=_time_or_none(line, "end_ns"),
-        away_ns=_time_or_none(line, "away_ns"),
-        back_ns=_time_or_none(line, "back_ns"),
-    )
-    # In this order, as far as they are known.
-    times = [window.start_ns, window.away_ns, window.back_ns, window.end_ns]
-    known = [time_ns for time_ns in times if time_ns is not None]
-    if known != sorted(known):
-        raise ValueError("window")
-    # What is told at the end of a window takes the place of what was told at its beginning.
-    kept = [one for one in facts.windows if one.probes != window.probes or one.end_ns is not None]
-    facts.windows = [*kept, window]
-
-
-def _program_times(line: Mapping[str, Any]) -> list[ProgramTime]:
-    start_ns, end_ns = _number(line, "start_ns"), _number(line, "end_ns")
-    if end_ns < start_ns:
-        raise ValueError("end_ns")
-    return [
-        ProgramTime(
-            program=_text({"name": name}, "name"),
-            start_ns=start_ns,
-            end_ns=end_ns,
-            runs=_number({"runs": runs}, "runs"),
-            time_ns=_number({"time_ns": time_ns}, "time_ns"),
-        )
-        for name, (runs, time_ns) in dict(line["programs"]).items()
-    ]
 
 
 def _interpreter(line: Mapping[str, Any]) -> Interpreter:
@@ -333,10 +261,6 @@ def _number(line: Mapping[str, Any], name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _IMPOSSIBLE:
         raise ValueError(name)
     return value
-
-
-def _time_or_none(line: Mapping[str, Any], name: str) -> int | None:
-    return None if line.get(name) is None else _number(line, name)
 
 
 def _address(line: Mapping[str, Any], name: str) -> int:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rlscope_trace import _capture
-from rlscope_trace.record.calibrate.account import counted, per_run, together
 from rlscope_trace.record.calibrate.children import CalibrationError, Child, measured_cpu
-from rlscope_trace.record.calibrate.crowded import CALL_PROGRAMS, CrowdedCalls
 from rlscope_trace.record.calibrate.estimate import added, calm
 from rlscope_trace.record.calibrate.results import Values, failed, missing
 from rlscope_trace.record.calibrate.traced import Traced
@@ -24,14 +21,12 @@ if TYPE_CHECKING:
 
 MODES = ("session", "multi", "perf")
 _SIMULATOR = 2
-# Sites of the library: 0 to 7 are cheap, 8 to 15 dear, the others crowd the caches. Of each kind
-# there is one for each mode, and the last is for nobody.
-_SITES = 20
-_CROWDED = 16
+# Sites of the library: 0 to 7 are cheap, 8 to 15 dear. Of each kind there is one for each mode, and
+# the last is for nobody.
+_SITES = 16
 _PLAIN = {"call": 7, "call_dear": 15}
 _FIRST = {"call": 0, "call_dear": 8}
 _GIVE, _TAKE = 3, 4
-_GIL_PROGRAMS = ("release_gil", "take_gil")
 _NONE = -1
 _TURNS = {"call": 400, "call_dear": 50}
 # Of the recorded durations: what an interrupt made longer is not the cost of a call.
@@ -41,14 +36,13 @@ _TRIMMED = 0.05
 class CallLoops:
     """Calls of functions that do nothing, probed and not, in a traced process and in another."""
 
-    events = ("call", "call_dear", "bystander_call", "gil_release", "record")
+    events = ("call", "call_dear", "bystander_call", "gil_release")
 
     def __init__(self, scratch: Path, modes: Sequence[str], pairs: int) -> None:
         """modes: the ways to measure, of those that work; none: the best one."""
         self._values = Values()
         self._pairs = pairs
         self._visits: list[Visit] = []
-        self._crowded = CrowdedCalls(plain=_SITES - 1)
         self._refused: list[Cost] = []
         self._reasons: list[str] = []
         self._ways: dict[str, _capture.NativeProbes] = {}
@@ -69,8 +63,7 @@ class CallLoops:
         for mode in modes or ("auto",):
             try:
                 probes = _load(traced, mode)
-                firsts = (*_FIRST.values(), _CROWDED)
-                sites = [first + MODES.index(probes.mode) for first in firsts]
+                sites = [first + MODES.index(probes.mode) for first in _FIRST.values()]
                 probes.attach(where["path"], [(offsets[at], at, _SIMULATOR) for at in sites])
             except OSError as error:
                 self._refuse(mode, str(error.args[1] if len(error.args) > 1 else error))
@@ -96,8 +89,6 @@ class CallLoops:
                 self._visit_site(event, mode, probes, first + MODES.index(mode))
             turns = self._turns(bystander, [_PLAIN["call"], _NONE], [MODES.index(mode), _NONE])
             self._values.add("bystander_call", mode, added(turns["on"], turns["off"]))
-            self._visit_programs(mode, probes)
-            self._crowded.visit(traced, mode, probes, _CROWDED + MODES.index(mode))
         self._visit_gil(traced)
 
     def _visit_site(self, event: str, mode: str, probes: _capture.NativeProbes, site: int) -> None:
@@ -112,36 +103,9 @@ class CallLoops:
             Visit(event, mode, site, start_ns, time.monotonic_ns(), total_ns, plain_ns)
         )
 
-    def _visit_programs(self, mode: str, probes: _capture.NativeProbes) -> None:
-        """Measure the part of the cost that the OS kernel sees: a batch of its own."""
-        traced, bystander = self._children
-        for event, child in (
-            ("call", traced),
-            ("call_dear", traced),
-            ("bystander_call", bystander),
-        ):
-            site = _FIRST.get(event, 0) + MODES.index(mode)
-            count = _TURNS.get(event, _TURNS["call"])
-            call = partial(self._call, child, [site, _NONE], count)
-            ran = together(counted(probes.programs(), call), *CALL_PROGRAMS)
-            self._values.add_program(event, mode, per_run(ran))
-
-    def _call(self, child: Child, sites: list[int], turns: int) -> None:
-        child.ask("calls", plain=sites, sites=sites, turns=turns, pairs=1)
-
     def _visit_gil(self, traced: Child) -> None:
-        plain = _PLAIN["call"]
-        both = self._turns(traced, [plain, plain], [_GIVE, _TAKE])
-        # A take without a give writes no record, nor does a give.
-        give, take = (self._turns(traced, [plain, _NONE], [at, _NONE]) for at in (_GIVE, _TAKE))
-        whole_ns, give_ns, take_ns = (added(t["on"], t["off"]) for t in (both, give, take))
-        self._values.add("gil_release", "", whole_ns)
-        self._values.add("record", "", whole_ns - give_ns - take_ns)
-        probes = next(iter(self._ways.values()))
-        told = counted(
-            probes.programs(), lambda: self._call(traced, [_GIVE, _TAKE], _TURNS["call"])
-        )
-        self._values.add_program("gil_release", "", per_run(together(told, *_GIL_PROGRAMS)))
+        turns = self._turns(traced, [_PLAIN["call"], _PLAIN["call"]], [_GIVE, _TAKE])
+        self._values.add("gil_release", "", added(turns["on"], turns["off"]))
 
     def _turns(
         self, child: Child, plain: list[int], sites: list[int], turns: int = _TURNS["call"]
@@ -163,11 +127,10 @@ class CallLoops:
             if len(kept):
                 inside_ns = float(kept.mean()) - visit.plain_ns
                 self._values.add_split(visit.event, visit.mode, visit.total_ns, inside_ns)
-        self._crowded.finish(calls)
 
     def costs(self) -> list[Cost]:
         """Return the rows of what was measured."""
-        return self._values.costs() + self._crowded.costs() + self._refused
+        return self._values.costs() + self._refused
 
     @property
     def lost(self) -> int:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_SITES = 20
+_SITES = 16
 # So that whoever reads the records of a batch keeps up.
 _PAUSE_S = 0.001
 # About a millisecond where the second-level cache has a megabyte.
@@ -35,9 +35,8 @@ class Loops:
         self._lib = ctypes.CDLL(library)
         self._lib.rls_site.restype = ctypes.c_void_p
         self._lib.rls_find_gaps.restype = ctypes.c_long
-        timers = ("rls_time_launches", "rls_time_unary")
-        for name in (*timers, "rls_time_calls", "rls_time_ranges", "rls_time_wakes", "rls_ping"):
-            getattr(self._lib, name).restype = ctypes.c_double
+        for loop in ("launches", "unary", "calls", "ranges", "wakes", "switches"):
+            getattr(self._lib, f"rls_time_{loop}").restype = ctypes.c_double
         self._python_range: Callable[[int], None] | None = None
         self._hook: Callable[[], None] | None = None
         self._cuda: Any = None
@@ -66,12 +65,6 @@ class Loops:
                 times.append(self._lib.rls_time_calls(which[0], which[1], ctypes.c_long(turns)))
         return {"off": off, "on": on}
 
-    def crowded_calls(self, plain: int, site: int, turns: int) -> dict[str, object]:
-        """Return ns per turn of calls that crowd the caches, and of the plain calls in it."""
-        off, on, inside = ((ctypes.c_double * turns)() for _ in range(3))
-        self._lib.rls_time_crowded_calls(plain, site, ctypes.c_long(turns), off, on, inside)
-        return {"off": off[:], "on": on[:], "inside": inside[:]}
-
     def crowd(self) -> dict[str, object]:
         """Keep the CPU and its caches busy until stdin has more, or ends."""
         while not select.select([sys.stdin], [], [], 0)[0]:
@@ -82,18 +75,14 @@ class Loops:
         """Return ns per wakeup of each batch."""
         return {"ns": [self._lib.rls_time_wakes(ctypes.c_long(rounds)) for _ in range(batches)]}
 
-    def ping(self, out: int, back: int, trips: int, batches: int) -> dict[str, object]:
+    def switches(self, trips: int, batches: int) -> dict[str, object]:
         """Return ns per round trip of each batch, and how often the CPU was left per trip."""
         times, left = [], []
         for _ in range(batches):
             count = ctypes.c_long()
-            times.append(self._lib.rls_ping(out, back, ctypes.c_long(trips), ctypes.byref(count)))
+            times.append(self._lib.rls_time_switches(ctypes.c_long(trips), ctypes.byref(count)))
             left.append(count.value / trips)
         return {"ns": times, "left": left}
-
-    def pong(self, out: int, back: int, trips: int) -> dict[str, object]:
-        """Answer so many round trips."""
-        return {"ok": bool(self._lib.rls_pong(out, back, ctypes.c_long(trips)))}
 
     def heard(self) -> dict[str, object]:
         """Tell whether an NVTX tool listens to this process."""

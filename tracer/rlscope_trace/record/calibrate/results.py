@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.schema.facts.qualities import GOOD, Quality, quality
@@ -10,12 +10,8 @@ from rlscope_trace.record.calibrate.estimate import Estimate, estimate, split
 from rlscope_trace.spool.costs import Cost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-MICRO = "micro"
-PROGRAM = "program"
-# The same two in a loop that crowds the caches.
-_CROWDED = {MICRO: "crowded", PROGRAM: "crowded_program"}
 OUTSIDE = "outside"
 INSIDE = "inside"
 NEVER = quality("never_succeeded")
@@ -30,7 +26,6 @@ class Values:
     _whole: dict[tuple[str, str], list[float]] = field(default_factory=dict)
     _plain: dict[tuple[str, str], list[float]] = field(default_factory=dict)
     _parts: dict[tuple[str, str], tuple[list[float], list[float]]] = field(default_factory=dict)
-    _programs: dict[tuple[str, str], list[float]] = field(default_factory=dict)
 
     def add(self, event: str, how: str, value_ns: float) -> None:
         """Add a cost that lies outside of what the event measures, if it measures anything."""
@@ -46,41 +41,23 @@ class Values:
         totals.append(total_ns)
         insides.append(inside_ns)
 
-    def add_program(self, event: str, how: str, run_ns: float | None) -> None:
-        """Add how long one run of the event's program in the OS kernel took; None: none ran."""
-        if run_ns is None:
-            return
-        self._programs.setdefault((event, how), []).append(run_ns)
-
     def costs(self) -> list[Cost]:
         """Return the rows of all that was measured."""
         rows = [
-            _row(event, OUTSIDE, MICRO, how, estimate(values))
+            _row(event, OUTSIDE, how, estimate(values))
             for (event, how), values in self._plain.items()
         ]
         rows += [
-            _row(event, None, MICRO, how, estimate(values))
-            for (event, how), values in self._whole.items()
+            _row(event, None, how, estimate(values)) for (event, how), values in self._whole.items()
         ]
         for (event, how), (totals, insides) in self._parts.items():
             rows += _split_rows(event, how, totals, insides)
-        rows += [
-            _row(event, None, PROGRAM, how, estimate(values))
-            for (event, how), values in self._programs.items()
-        ]
         return rows
-
-
-def crowded(costs: Iterable[Cost]) -> list[Cost]:
-    """Return rows as those of loops that crowd the caches."""
-    return [
-        replace(cost, method=_CROWDED[cost.method]) for cost in costs if cost.mean_ns is not None
-    ]
 
 
 def missing(event: str, why: Quality, how: str = "") -> Cost:
     """Return the row of an event that could not be measured."""
-    return Cost(event, None, MICRO, how, quality=why)
+    return Cost(event, None, how, quality=why)
 
 
 def failed(words: str) -> Quality:
@@ -95,16 +72,15 @@ def _split_rows(
     if parts is None:
         return [missing(event, NEVER, how)]
     return [
-        _row(event, part, MICRO, how, made)
-        for part, made in zip((INSIDE, OUTSIDE), parts, strict=True)
+        _row(event, part, how, made) for part, made in zip((INSIDE, OUTSIDE), parts, strict=True)
     ]
 
 
-def _row(event: str, part: str | None, method: str, how: str, made: Estimate | None) -> Cost:
+def _row(event: str, part: str | None, how: str, made: Estimate | None) -> Cost:
     if made is None:
         return missing(event, NEVER, how)
     return Cost(
-        event, part, method, how, made.mean_ns, made.stddev_ns, made.n, made.low_ns, made.high_ns,
+        event, part, how, made.mean_ns, made.stddev_ns, made.n, made.low_ns, made.high_ns,
         quality_of(made),
     )  # fmt: skip
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import statistics
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from rlscope_trace import _capture
-from rlscope_trace.record.calibrate.account import counted, per_run
 from rlscope_trace.record.calibrate.children import CalibrationError, Child, measured_cpu
 from rlscope_trace.record.calibrate.results import Values
 from rlscope_trace.record.calibrate.traced import Traced
@@ -16,7 +14,6 @@ from rlscope_trace.record.layers import LayerRules
 from rlscope_trace.record.loaders.capture import bpf_file
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from rlscope_trace.spool.costs import Cost
@@ -28,8 +25,8 @@ _HZ = 4999
 class SampleLoops:
     """A Python process whose thread looks at the clock in a loop: a sample is a gap in it.
 
-    Of the gaps that are as long as a run of the program, the median is that of a sample: there are
-    several times as many as ticks of the OS kernel.
+    Of as many of the longest gaps as there are samples, the median is that of a sample: ticks of
+    the OS kernel are several times as rare.
     """
 
     events = ("sample",)
@@ -65,29 +62,17 @@ class SampleLoops:
     def visit(self) -> None:
         """Take one measurement."""
         assert self._sampler is not None
-        programs = self._sampler.programs()
         self._sampler.resume()
         try:
-            gaps_ns = self._look()
-            # Of threads that are not traced: meanwhile the process waits.
-            other = counted(programs, lambda: time.sleep(self._length_ms / 1000))
-            felt: list[float] = []
-            told = counted(programs, lambda: felt.extend(self._look()))
+            gaps_ns = list(self._child.ask("gaps", length_ms=self._length_ms)["ns"])
         finally:
             self._sampler.suspend()
-        runs = told.get("on_tick", (0, 0))
-        other_run_ns = per_run(other.get("on_tick", (0, 0))) or 0.0
-        own = min(runs[0], len(_longer(felt, per_run(runs))))
-        run_ns = per_run(runs, own, other_run_ns)
-        samples_ns = _longer(gaps_ns, run_ns)
-        expected = _HZ * self._length_ms / 1000
-        if len(samples_ns) < expected / 2:
-            raise CalibrationError(f"{len(samples_ns)} of {expected:.0f} samples were felt")
+        expected = round(_HZ * self._length_ms / 1000)
+        if len(gaps_ns) < expected / 2:
+            raise CalibrationError(f"{len(gaps_ns)} of {expected} samples were felt")
+        # The longest ones: the others are the machine's own hiccups, which may be many.
+        samples_ns = sorted(gaps_ns)[-expected:]
         self._values.add("sample", "", statistics.median(samples_ns))
-        self._values.add_program("sample", "", run_ns)
-
-    def _look(self) -> list[float]:
-        return list(self._child.ask("gaps", length_ms=self._length_ms)["ns"])
 
     def finish(self) -> None:
         """Nothing is left to be read."""
@@ -108,8 +93,3 @@ class SampleLoops:
         if self._traced is not None:
             self._traced.close()
         self._child.close()
-
-
-def _longer(gaps_ns: Sequence[float], run_ns: float | None) -> list[float]:
-    """Leave out what is too short for a sample: the machine's own hiccups, which may be many."""
-    return [gap_ns for gap_ns in gaps_ns if gap_ns > (run_ns or 0.0)]

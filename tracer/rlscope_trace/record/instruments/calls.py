@@ -13,7 +13,6 @@ from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_analysis.schema.facts.sites import NOT_PROBED, PROBED
 from rlscope_trace import _capture
 from rlscope_trace.record.governor import Governor
-from rlscope_trace.record.instruments.call_switch import CallSwitch
 from rlscope_trace.record.instruments.modules import Module, files_of, open_file, path_of
 from rlscope_trace.record.layers import switches_stacks
 from rlscope_trace.record.loaders.capture import bpf_file
@@ -56,7 +55,6 @@ class CallProbes:
             threads_fd=capture.task_storage_fd or -1, ring_fd=capture.ring_fd,
             loss_fd=capture.loss_fd, sites=_MAX_SITES,
         )  # fmt: skip
-        self.switch = CallSwitch(self._probes, log, self.give_up)
         self._governor = Governor(budget=settings.probe_budget)
         self._modules: dict[FileKey, Module] = {}
         # By id(): those with sites, of the CUDA API too.
@@ -149,12 +147,10 @@ class CallProbes:
         code: why, of the vocabularies of site and of capture; detail, pid: its parameters.
         """
         self._is_given_up = True
-        with self.switch.ending():
-            self._probes.close_open()
+        self._probes.close_open()
         now_ns = time.monotonic_ns()
-        # Copies: the thread of the windows may be the one that gives up, while others are added.
-        for module in list(self._probed_modules.values()):
-            for site_id in list(module.sites.values()):
+        for module in self._probed_modules.values():
+            for site_id in module.sites.values():
                 self._log.append(
                     "dropped", site_id=site_id, code=code, detail=detail,
                     numbers=[] if pid is None else [pid], ts_ns=now_ns,
@@ -196,10 +192,9 @@ class CallProbes:
         try:
             if module.fd < 0:
                 module.fd = open_file(pid, mapping)
-            with self.switch.changing():
-                self._probes.attach(
-                    path_of(module.fd), [(point[1], site, code) for site, point in sites]
-                )
+            self._probes.attach(
+                path_of(module.fd), [(point[1], site, code) for site, point in sites]
+            )
             module.probed += len(points)
         except OSError as error:
             state, why = NOT_PROBED, {"code": "refused", "detail": error.strerror or str(error)}
@@ -243,35 +238,23 @@ class CallProbes:
     ) -> None:
         fd = open_file(pid, mapping)
         try:
-            with self.switch.changing():
-                self._probes.attach_gil(path_of(fd), releases, takes)
+            self._probes.attach_gil(path_of(fd), releases, takes)
         finally:
             os.close(fd)
 
     def govern(self, now_ns: int, cpu_ns: int) -> None:
         """Drop the sites that cost more than the budget allows."""
-        if self._is_given_up or self.switch.is_away:
+        if self._is_given_up:
             return
         decisions = self._governor.decide(now_ns, cpu_ns, self._probes.counters())
         if not decisions:
             return
-        try:
-            with self.switch.changing():
-                self._probes.drop([decision.site_id for decision in decisions])
-        except OSError:
-            if not self.switch.is_ended:
-                raise
-            # The thread of the windows has given up meanwhile.
-            return
+        self._probes.drop([decision.site_id for decision in decisions])
         for decision in decisions:
             self._log.append(
                 "dropped", site_id=decision.site_id, code=decision.code,
                 numbers=decision.numbers, ts_ns=time.monotonic_ns(),
             )  # fmt: skip
-
-    def programs(self) -> list[tuple[str, int]]:
-        """Return name and file descriptor of each BPF program."""
-        return self._probes.programs()
 
     def note_hits(self) -> None:
         """Note what was counted until now, when the recording ends: the probes go later."""
@@ -282,8 +265,7 @@ class CallProbes:
     def stop(self) -> None:
         """Write the calls that are under way, then detach."""
         try:
-            with self.switch.ending():
-                self._probes.close_open()
+            self._probes.close_open()
             self.note_hits()
             for site_id, (hits, time_ns) in (self._counted or {}).items():
                 self._log.append("hits", site_id=site_id, hits=hits, time_ns=time_ns)

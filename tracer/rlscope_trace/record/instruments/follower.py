@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_trace import _capture
 from rlscope_trace.procfs import is_running
-from rlscope_trace.record.instruments.alternation import Alternation, alternation_s
 from rlscope_trace.record.instruments.calls import GIL_RELEASES, GIL_TAKES, CallProbes
 from rlscope_trace.record.instruments.cuda_calls import CudaCalls, GpuState
 from rlscope_trace.record.instruments.log import ProbeLog
@@ -22,10 +21,7 @@ from rlscope_trace.record.instruments.process import (
     has_other_clock,
     title_of,
 )
-from rlscope_trace.record.instruments.window_groups import Account, Calls, Samples, States
-from rlscope_trace.record.instruments.windows import KINDS, CalibrationWindows, Group, Kind
 from rlscope_trace.record.layers import LayerRules
-from rlscope_trace.record.loaders.btf import BtfLoader
 from rlscope_trace.record.loaders.capture import bpf_file
 
 if TYPE_CHECKING:
@@ -75,8 +71,6 @@ class Follower:
                 self._calls, self._log, mode=settings.cuda_calls, gpu_state=gpu_state
             )
         self._sampler = self._open_sampler(capture, spool)
-        self._capture = capture
-        self._windows: CalibrationWindows | Alternation | None = None
 
     def _open_calls(self, capture: Capture) -> CallProbes | None:
         is_wanted = self._settings.layers or self._settings.gil == "full"
@@ -122,30 +116,6 @@ class Follower:
             self._processes[pid] = Process(pid, is_new=False)
         self._thread = threading.Thread(target=self._run, name="rls-follower", daemon=True)
         self._thread.start()
-        self._windows = self._open_windows()
-        self._windows.start()
-
-    def _open_windows(self) -> CalibrationWindows | Alternation:
-        """Return what turns on and off what can be, to see what it costs."""
-        groups: dict[Kind, Group] = {}
-        if self._sampler is not None:
-            groups["samples"] = Samples(self._sampler, self._log)
-        if self._calls is not None:
-            groups["calls"] = Calls(self._calls.switch)
-        programs = self._capture.programs()
-        for instrument in (self._calls, self._sampler):
-            programs += instrument.programs() if instrument is not None else []
-        account = Account(programs, self._log)
-        if length_s := alternation_s():
-            states = (
-                [States(self._capture, self._log)] if isinstance(self._capture, BtfLoader) else []
-            )
-            return Alternation([*groups.values(), *states], account, self._log, length_s)
-        groups["account"] = account
-        chosen = KINDS[self._settings.in_run_calibration]
-        return CalibrationWindows(
-            {kind: groups[kind] for kind in chosen if kind in groups}, self._log
-        )
 
     def facts(self) -> dict[str, object]:
         """Return what the spool is told: for the tables meta and capture."""
@@ -161,10 +131,7 @@ class Follower:
         return list(self._processes)
 
     def end(self) -> None:
-        """Have everything recorded again, and note what was counted: the recording ends now."""
-        if self._windows is not None:
-            self._windows.stop()
-            self._windows = None
+        """Note what was counted: the recording ends now."""
         if self._calls is not None:
             self._calls.note_hits()
 

@@ -8,7 +8,6 @@ from typing import Literal
 Transitions = Literal["simulator", "all", "off"]
 Gil = Literal["waits", "full"]
 CudaCallsMode = Literal["auto", "on", "off"]
-InRunCalibration = Literal["off", "light", "full"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +24,6 @@ class InstrumentSettings:
     """full: also the intervals in which a thread had given the GIL away."""
     probe_budget: float = 0.02
     """Share of the target's CPU time that the probes of calls may cost."""
-
-    in_run_calibration: InRunCalibration = "light"
-    """What is done for short times of the recording to learn what it costs: instruments.windows."""
 
     cuda_calls: CudaCallsMode = "auto"
     """Whether the functions of the CUDA API are probed; auto: where CUPTI does not tell of them."""
@@ -49,6 +45,5 @@ class InstrumentSettings:
             "sample_hz": self.sample_hz,
             "gil": self.gil,
             "probe_budget": self.probe_budget,
-            "in_run_calibration": self.in_run_calibration,
             "cuda_calls": self.cuda_calls,
         }

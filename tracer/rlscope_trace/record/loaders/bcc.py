@@ -76,10 +76,6 @@ class BccLoader:
         self.detach()
         self._table.close_open(spool)
 
-    def programs(self) -> list[tuple[str, int]]:
-        """Return name and file descriptor of each program."""
-        return [(name, self._bpf.funcs[name.encode()].fd) for name in _PROGRAMS]
-
     def missed_runs(self) -> int:
         """Return how often the OS kernel skipped a program of ours."""
         return sum(_capture.missed_runs(self._bpf.funcs[name.encode()].fd) for name in _PROGRAMS)

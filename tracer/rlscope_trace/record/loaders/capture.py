@@ -6,10 +6,6 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-# For scripts/bench: everything that can be taken away is, again and again, for so many ms. What the
-# scheduler does meanwhile is lost.
-ALTERNATION = "RLSCOPE_TRACE_ALTERNATE_MS"
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -54,9 +50,6 @@ class Capture(Protocol):
 
     def finish(self, spool: SpoolWriter) -> None:
         """Detach, and write the open end of every thread into the ring or the spool."""
-
-    def programs(self) -> list[tuple[str, int]]:
-        """Return name and file descriptor of each program."""
 
     def missed_runs(self) -> int:
         """Return how often the OS kernel skipped a program of ours."""

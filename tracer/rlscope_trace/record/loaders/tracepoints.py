@@ -50,10 +50,6 @@ class TracepointLoader:
         self.detach()
         self._table.close_open(spool)
 
-    def programs(self) -> list[tuple[str, int]]:
-        """Return name and file descriptor of each program."""
-        return self._programs.programs()
-
     def missed_runs(self) -> int:
         """Return how often the OS kernel skipped a program of ours."""
         return self._programs.missed_runs()

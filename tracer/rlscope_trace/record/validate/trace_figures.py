@@ -46,10 +46,7 @@ WHERE p.pid = $1 AND p.parent_process_id IS NOT NULL
 _INSTANCES = (
     "SELECT name, sum(instances)::BIGINT FROM operation_tree WHERE instances > 0 GROUP BY name"
 )
-# Where the probes of calls were away on purpose, nothing was paid for them either.
-_LOSSES = """
-SELECT count(*), coalesce(sum(count), 0)::BIGINT FROM trace_stat WHERE kind <> 'rate-limited'
-"""
+_LOSSES = "SELECT count(*), coalesce(sum(count), 0)::BIGINT FROM trace_stat"
 _PROBED_FILES = "SELECT DISTINCT module FROM site WHERE probed_ns IS NOT NULL ORDER BY ALL"
 _QUALITY = """
 SELECT event, quality, code, subject, detail, numbers FROM calibration
