@@ -136,8 +136,7 @@ static __always_inline void end_call(void *ctx, bool is_chosen)
 	if (depth == OF_ANOTHER_LINK)
 		return;
 	if (!stack || !depth) {
-		if (is_served(cookie) &&
-		    (is_chosen || !stack || !is_passed(stack, stack_pointer)))
+		if (is_served(cookie) && (is_chosen || !stack || !is_passed(stack, stack_pointer)))
 			COUNT_NATIVE_LOSS(unmatched);
 		return;
 	}

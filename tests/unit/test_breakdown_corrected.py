@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MS = 10**6
 SPLIT_EVENTS = ("call", "range")
 # What is subtracted for the events of trained(), which all come alone.
-SWITCH_NS, WAKEUP_NS, SAMPLE_NS = 2 * 1300, 2 * 2600, 2.5 * 3900
+SWITCH_NS, WAKEUP_NS, SAMPLE_NS = 2 * 1300, 2 * 2600, 3 * 3900
 CALL_INSIDE_NS, CALL_OUTSIDE_NS = 3.5 * 700, 3.5 * 1100
 CALL_NS, RANGE_NS = CALL_INSIDE_NS + CALL_OUTSIDE_NS, 700 + 1100
 

@@ -38,7 +38,7 @@ _COLD = {
     "wakeup": _Times(1.0, 2.0, 3.0),
     "call": _Times(2.0, 3.5, 5.0),
     "call_dear": _Times(2.0, 3.5, 5.0),
-    "sample": _Times(1.5, 2.5, 3.5),
+    "sample": _Times(2.0, 3.0, 4.0),
     "gil_release": _Times(2.0, 3.5, 5.0),
 }
 # Recorded inside the process, by so few instructions that it makes no difference how they come.
