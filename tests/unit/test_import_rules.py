@@ -28,7 +28,6 @@ TRACER_ROOMS = (
     "privileges",
     "outputs",
     "confinement",
-    "stats_server",
     "system_calls",
     "rights",
     "spool",
@@ -57,7 +56,7 @@ TRACER_ROOMS = (
 # The parts of the tracer that have rooms of their own.
 PARTS = ("record", "ingest")
 # Who may know what records: that part, the process that keeps a right for it, and the commands.
-RECORDING = ("record", "stats_server", "cli")
+RECORDING = ("record", "cli")
 
 # The same of the analysis.
 ANALYSIS_ROOMS = (

@@ -58,7 +58,7 @@ static int make_ring(void) {
   return 1;
 }
 
-void rls_crowd(void) {
+static void crowd(void) {
   if (lines == NULL && !make_ring()) return;
   uint32_t at = 0;
   for (uint32_t step = 0; step < line_count; ++step) at = lines[at].next;
@@ -68,5 +68,5 @@ void rls_crowd(void) {
 
 // Does nothing but that, so many times.
 RLS_EXPORT void rls_keep_crowding(long times) {
-  while (times-- > 0) rls_crowd();
+  while (times-- > 0) crowd();
 }

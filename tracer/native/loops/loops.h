@@ -27,7 +27,4 @@ static inline long rls_futex(atomic_uint* word, int operation, unsigned value) {
   return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
 }
 
-// Work that needs most of a CPU's second-level cache.
-__attribute__((visibility("hidden"))) void rls_crowd(void);
-
 #endif  // RLS_LOOPS_H
