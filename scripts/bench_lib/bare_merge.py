@@ -23,7 +23,8 @@ _QUERIES = (
     "SELECT thread_id AS id, start_ns, end_ns, layer::INTEGER AS value FROM native_call_coded"
     " UNION ALL SELECT thread_id, start_ns, end_ns, 4 FROM cuda_call_coded"
     " ORDER BY id, start_ns, end_ns DESC",
-    "SELECT process_id AS id, start_ns, end_ns, enum_code(kind)::INTEGER + 1 AS value FROM gpu_activity_coded",
+    "SELECT process_id AS id, start_ns, end_ns, enum_code(kind)::INTEGER + 1 AS value"
+    " FROM gpu_activity_coded",
 )
 
 

@@ -78,7 +78,8 @@ SELECT thread_id, start_ns, start_ns + length_ns, kind, 1, NULL FROM (
     900 + chance(seed + k, 10, 1400) AS length_ns, 'launch' AS kind
   FROM step, range(3) AS r(k) WHERE k < 2 OR number % 2 = 0
   UNION ALL
-  SELECT thread_id, began + 19500 + chance(seed, 11, 500), 5500, 'sync' FROM step WHERE number % 5 < 3
+  SELECT thread_id, began + 19500 + chance(seed, 11, 500), 5500, 'sync'
+  FROM step WHERE number % 5 < 3
 ) ORDER BY thread_id, start_ns""",
     "gpu_activity_coded": """
 SELECT process_id, 0, 1, stream, start_ns, start_ns + length_ns, kind, 1, NULL, NULL, NULL, NULL

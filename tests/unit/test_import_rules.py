@@ -55,7 +55,7 @@ TRACER_ROOMS = (
 )
 # The parts of the tracer that have rooms of their own.
 PARTS = ("record", "ingest")
-# Who may know what records: that part, the process that keeps a right for it, and the commands.
+# Who may know what records: that part, and the commands.
 RECORDING = ("record", "cli")
 
 # The same of the analysis.
