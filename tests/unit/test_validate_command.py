@@ -277,8 +277,8 @@ CREATE TABLE calibration (
 INSERT INTO calibration VALUES
   ('switch', 'outside', 10, 9, 12, TRUE, 'ok', NULL, NULL, NULL, NULL),
   ('switch', 'outside', 9, 0, 99, FALSE, 'uncertain', 'zero', NULL, NULL, NULL),
-  ('call', 'inside', 10, 9, 12, TRUE, 'uncertain', 'no_account', NULL, NULL, NULL),
-  ('call', 'outside', 10, 7, 14, TRUE, 'uncertain', 'no_account', NULL, NULL, NULL),
+  ('call', 'inside', 10, 9, 12, TRUE, 'uncertain', 'zero', NULL, NULL, NULL),
+  ('call', 'outside', 10, 7, 14, TRUE, 'uncertain', 'zero', NULL, NULL, NULL),
   ('range', 'outside', 10, 7, 14, TRUE, 'uncertain', 'wide', NULL, NULL, NULL);
 """
 
@@ -286,7 +286,6 @@ INSERT INTO calibration VALUES
 def test_a_trace_is_read_without_what_started_the_program() -> None:
     with duckdb.connect() as connection:
         connection.execute(VIEWS)
-        connection.execute("INSERT INTO trace_stat VALUES ('rate-limited', 'windows', 3)")
         found = read_figures(connection, pid=11, words=quality_sentence)
         connection.execute("INSERT INTO trace_stat VALUES ('dropped', 'ring', NULL)")
         assert read_figures(connection, pid=11, words=quality_sentence).lost == 1
@@ -300,7 +299,7 @@ def test_a_trace_is_read_without_what_started_the_program() -> None:
     assert found.wall_overhead_ns == 50
     assert found.instances == {"learn": 7}
     assert found.lost == 0
-    assert found.warnings == {"call": quality_sentence("uncertain", "no_account")}
+    assert found.warnings == {"call": quality_sentence("uncertain", "zero")}
     assert found.probed_files == ("/a.so", "/b.so")
 
 
