@@ -16,8 +16,7 @@ ON_DEMAND = (*PATH, *FINDINGS, *TRAINING)
 # As segments are streamed.
 _NO_SEGMENTS_SQL = """
 CREATE TABLE _lead_segment (
-  thread_id INTEGER, start_ns BIGINT, end_ns BIGINT, path_id INTEGER, state UTINYINT,
-  layer UTINYINT, wait UTINYINT, gpu BOOLEAN
+  thread_id INTEGER, start_ns BIGINT, end_ns BIGINT, path_id INTEGER, state THREAD_STATE
 )
 """
 

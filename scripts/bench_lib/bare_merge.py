@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 _SOURCE = Path(__file__).with_suffix(".cpp")
 # Calls of both tables nest, and count as one here.
 _QUERIES = (
-    "SELECT thread_id AS id, start_ns, end_ns, state::INTEGER AS value FROM thread_state_coded",
+    "SELECT thread_id AS id, start_ns, end_ns, enum_code(state)::INTEGER AS value"
+    " FROM thread_state_coded",
     "SELECT thread_id AS id, start_ns, end_ns, path_id AS value FROM operation_coded",
-    "SELECT thread_id AS id, start_ns, end_ns, layer::INTEGER AS value FROM native_call_coded"
+    "SELECT thread_id AS id, start_ns, end_ns, enum_code(layer)::INTEGER + 1 AS value"
+    " FROM native_call_coded"
     " UNION ALL SELECT thread_id, start_ns, end_ns, 4 FROM cuda_call_coded"
     " ORDER BY id, start_ns, end_ns DESC",
     "SELECT process_id AS id, start_ns, end_ns, enum_code(kind)::INTEGER + 1 AS value"

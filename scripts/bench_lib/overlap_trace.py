@@ -58,18 +58,20 @@ SELECT thread_id, start_ns, end_ns, path_id FROM (
 ) ORDER BY thread_id, start_ns, depth""",
     # The last of three is a simulator every fourth step; else it is inside the second.
     "native_call_coded": """
-SELECT thread_id, start_ns, end_ns, layer, 0, depth, 1, 0 FROM (
+SELECT thread_id, start_ns, end_ns, layer, NULL, depth, 1, 'returned' FROM (
   SELECT thread_id, began + 1000 + chance(seed, 3, 400) AS start_ns,
-    began + 9000 + chance(seed, 4, 3000) AS end_ns, 3::UTINYINT AS layer, 0::USMALLINT AS depth
+    began + 9000 + chance(seed, 4, 3000) AS end_ns, 'backend' AS layer, 0::USMALLINT AS depth
   FROM step
   UNION ALL
-  SELECT thread_id, began + 13000 + chance(seed, 5, 400), began + 27000 + chance(seed, 6, 900), 3, 0
+  SELECT thread_id, began + 13000 + chance(seed, 5, 400), began + 27000 + chance(seed, 6, 900),
+    'backend', 0
   FROM step
   UNION ALL
   SELECT thread_id,
     began + CASE number % 4 WHEN 1 THEN 30000 ELSE 14000 END + chance(seed, 7, 400),
     began + CASE number % 4 WHEN 1 THEN 36000 ELSE 26000 END + chance(seed, 8, 900),
-    CASE number % 4 WHEN 1 THEN 2 ELSE 3 END, CASE number % 4 WHEN 1 THEN 0 ELSE 1 END FROM step
+    CASE number % 4 WHEN 1 THEN 'simulator' ELSE 'backend' END,
+    CASE number % 4 WHEN 1 THEN 0 ELSE 1 END FROM step
 ) ORDER BY thread_id, start_ns, depth""",
     "cuda_call_coded": """
 SELECT thread_id, start_ns, start_ns + length_ns, kind, 1, NULL FROM (
@@ -90,16 +92,17 @@ FROM (
   FROM step, range(4) AS r(k) WHERE k < 3 OR number % 2 = 0
 ) ORDER BY process_id, start_ns""",
     "wait_coded": """
-SELECT thread_id, began + 20200, began + 24000, 1 FROM step WHERE number % 40 = 1 ORDER BY ALL""",
+SELECT thread_id, began + 20200, began + 24000, 'gil'
+FROM step WHERE number % 40 = 1 ORDER BY ALL""",
     # Of each five steps three sleep in their sync: running, sleeping, runnable.
     "thread_state_coded": """
 SELECT thread_id, start_ns, lead(start_ns, 1, {end_ns}) OVER (PARTITION BY thread_id ORDER BY
-  start_ns), state, CASE state WHEN 0 THEN 0 ELSE -1 END, 0 FROM (
+  start_ns), state, CASE state WHEN 'running' THEN 0 ELSE -1 END, 0 FROM (
   SELECT thread_id, began + 20100 + k * 2000 + chance(seed, 14, 900) AS start_ns,
-    (CASE k WHEN 0 THEN 2 WHEN 1 THEN 1 ELSE 0 END)::UTINYINT AS state
+    CASE k WHEN 0 THEN 'sleeping' WHEN 1 THEN 'runnable' ELSE 'running' END AS state
   FROM step, range(3) AS r(k) WHERE number % 5 < 3
   UNION ALL
-  SELECT (p * 4 + t + 1)::INTEGER, 0, CASE WHEN t < 2 THEN 0 ELSE 2 END
+  SELECT (p * 4 + t + 1)::INTEGER, 0, CASE WHEN t < 2 THEN 'running' ELSE 'sleeping' END
   FROM range({processes}) AS p(p), range(4) AS t(t)
 ) ORDER BY thread_id, start_ns""",
 }

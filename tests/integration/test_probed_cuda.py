@@ -209,7 +209,7 @@ def test_entries_are_counted_once_for_runtime_and_driver(recorded: dict[str, Any
     rows = query(
         recorded["trace"],
         "SELECT sum(count)::BIGINT FROM transition_coded AS c JOIN thread AS t USING (thread_id)"
-        " WHERE t.tid = ? AND to_layer = 4",
+        " WHERE t.tid = ? AND to_layer = 'cuda_api'",
         [tid],
     )
     runtime = sum(count for name, count in expected(CALLS, WAITS).items() if name in DRIVER)

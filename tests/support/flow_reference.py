@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from rlscope_analysis.schema.vocabulary import CUDA_CALL_KINDS, WAITS
+from rlscope_analysis.schema.vocabulary import CUDA_CALL_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,13 +66,13 @@ class Reference:
 
     def _wakeups(self) -> Iterator[tuple[Any, ...]]:
         for state in self._states:
-            if state["state"] != 1 or not state["waker"]:
+            if state["state"] != "runnable" or not state["waker"]:
                 continue
             at_ns, waker = state["start_ns"], state["waker"]
             thread, process = state["thread_id"], self._process_of(state["thread_id"])
             wait = self._waits.get((thread, at_ns))
             known = {
-                "wait": WAITS[wait["kind"]] if wait else None, "from_ns": at_ns, "to_ns": at_ns,
+                "wait": wait["kind"] if wait else None, "from_ns": at_ns, "to_ns": at_ns,
                 "to_process_id": process, "to_thread_id": thread,
             }  # fmt: skip
             if not self._lived(waker, at_ns):
@@ -93,7 +93,7 @@ class Reference:
         if wait == "gil" and waker == process:
             return "gil"
         slept = any(
-            row["thread_id"] == thread_id and row["end_ns"] == at_ns and row["state"] == 2
+            row["thread_id"] == thread_id and row["end_ns"] == at_ns and row["state"] == "sleeping"
             for row in self._states
         )
         if wait == "process" and slept and self._processes[waker]["parent_process_id"] == process:

@@ -7,6 +7,8 @@ from fractions import Fraction
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
+from coded import coded
+
 if TYPE_CHECKING:
     import duckdb
 
@@ -23,7 +25,7 @@ def estimate_rows(connection: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]
     drawn: dict[Group, Counter[int]] = defaultdict(Counter)
     spinning = set()
     for thread, path, call, gpu, layer, count in connection.execute(
-        "FROM sample_count_coded"
+        f"FROM {coded('sample_count_coded')}"
     ).fetchall():
         if call not in {0, BACKEND}:
             continue
@@ -34,7 +36,8 @@ def estimate_rows(connection: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]
             drawn[group][kind] += count
     rows = []
     for thread, path, layer, gpu, time_ns in connection.execute(
-        "SELECT thread_id, path_id, layer, gpu, time_ns FROM thread_overlap_coded WHERE state = 0"
+        "SELECT thread_id, path_id, layer, gpu, time_ns"
+        f" FROM {coded('thread_overlap_coded')} WHERE state = 0"
     ).fetchall():
         if layer == 0 or (layer == BACKEND and process[thread] in spinning):
             groups = _groups(thread, path, gpu, layer, process[thread], name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from coded import coded
 from rlscope_analysis.schema.vocabulary import EVENTS, LAYERS, NOT_MEASURED
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Reference:
             )
         }
         self.states = rows(
-            "SELECT thread_id, start_ns, end_ns, state, waker FROM thread_state_coded"
+            f"SELECT thread_id, start_ns, end_ns, state, waker FROM {coded('thread_state_coded')}"
         )
         self.operations = rows("SELECT thread_id, start_ns, end_ns, path_id FROM operation_coded")
         self.paths = {
@@ -39,7 +40,7 @@ class Reference:
         }
         self.calls = rows(
             "SELECT thread_id, start_ns, end_ns, layer, parent_layer, site_id"
-            " FROM native_call_coded"
+            f" FROM {coded('native_call_coded')}"
         )
         self.dear = {row[0] for row in rows("SELECT site_id FROM site WHERE is_dear")}
         self.cuda = rows("SELECT thread_id, start_ns, end_ns FROM cuda_call_coded")

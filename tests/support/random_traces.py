@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from rlscope_analysis.schema.vocabulary import GPU_ACTIVITY_KINDS, WAITS
+from rlscope_analysis.schema.vocabulary import CALL_OUTCOMES, GPU_ACTIVITY_KINDS, WAITS
 from trace_builder import BLOCKED, LOST, RUNNABLE, RUNNING, SLEEPING, Interval, TraceBuilder
 
 # Few instants: most of what begins meets something that ends.
@@ -83,8 +83,8 @@ def add_rows(draw: st.DrawFn, builder: TraceBuilder, threads: st.SearchStrategy[
         if what == "operation":
             builder.operation(thread, start, start + length, draw(st.sampled_from("abc")))
         elif what == "native":
-            flags = draw(st.integers(0, 2))
-            builder.native_call(thread, start, start + length, draw(LAYERS), flags=flags)
+            outcome = draw(st.sampled_from(CALL_OUTCOMES))
+            builder.native_call(thread, start, start + length, draw(LAYERS), outcome=outcome)
         elif what == "sample":
             builder.sample(thread, start, draw(st.sampled_from(SAMPLED)))
         elif what == "wait":

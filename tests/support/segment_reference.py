@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from coded import coded
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -17,9 +19,9 @@ if TYPE_CHECKING:
 
 Row = tuple[int, ...]
 # thread_id, start_ns, end_ns, path_id, state, layer, wait, gpu
-_SUMS = """
+_SUMS = f"""
 SELECT thread_id, path_id, state, layer, wait, gpu, time_ns, count, first_ns, last_ns
-FROM thread_overlap_coded
+FROM {coded("thread_overlap_coded")}
 """
 _LIVES = """
 SELECT thread_id, greatest(start_ns, {start_ns}), least(end_ns, {end_ns}) FROM thread

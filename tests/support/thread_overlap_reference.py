@@ -6,7 +6,10 @@ what is open, and joins neighbours that agree. Rows must be in their stored orde
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
+
+from coded import coded
 
 if TYPE_CHECKING:
     import duckdb
@@ -175,7 +178,7 @@ def sample_rows(
     """Return the rows that sample_count_coded should have, in its order."""
     is_open = "o.thread_id = p.thread_id AND o.start_ns <= p.ts_ns AND o.end_ns > p.ts_ns"
     query = _SAMPLES.format(start_ns=start_ns, end_ns=end_ns, open_o=is_open)
-    return connection.execute(query).fetchall()
+    return connection.execute(_in_codes(query)).fetchall()
 
 
 def overlap_rows(
@@ -184,11 +187,19 @@ def overlap_rows(
     """Return the rows that thread_overlap_coded should have, sorted."""
     is_open = "o.thread_id = p.thread_id AND o.start_ns <= p.start_ns AND o.end_ns > p.start_ns"
     query = _OVERLAP.format(start_ns=start_ns, end_ns=end_ns, open_o=is_open)
-    return connection.execute(query).fetchall()
+    return connection.execute(_in_codes(query)).fetchall()
 
 
 def transition_rows(
     connection: duckdb.DuckDBPyConnection, start_ns: int = -(2**62), end_ns: int = 2**62
 ) -> list[tuple[Any, ...]]:
     """Return the rows that transition_coded should have, sorted."""
-    return connection.execute(_TRANSITIONS.format(start_ns=start_ns, end_ns=end_ns)).fetchall()
+    query = _TRANSITIONS.format(start_ns=start_ns, end_ns=end_ns)
+    return connection.execute(_in_codes(query)).fetchall()
+
+
+def _in_codes(query: str) -> str:
+    tables = "thread_state_coded|native_call_coded|wait_coded|cpu_sample_coded"
+    return re.sub(
+        rf"\bFROM ({tables})\b", lambda found: f"FROM {coded(found[1], with_rowid=True)}", query
+    )

@@ -25,9 +25,8 @@ from rlscope_analysis.schema import create_tables
 from rlscope_analysis.schema.facts.losses import LOSSES
 from rlscope_analysis.schema.facts.qualities import GOOD, Quality
 from rlscope_analysis.schema.vocabulary import (
-    LAYERS,
     SCHEMA_VERSION,
-    WAITS,
+    THREAD_STATES,
 )
 from rlscope_analysis.views import install_views
 from rlscope_trace.ingest.writer.captures import Capture
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
-RUNNING, RUNNABLE, SLEEPING, BLOCKED, LOST = 0, 1, 2, 3, -1
+RUNNING, RUNNABLE, SLEEPING, BLOCKED, LOST = THREAD_STATES
 NOBODY, INTERRUPT, OUTSIDE, UNKNOWN = 0, -1, -2, -3
 
 
@@ -47,7 +46,7 @@ NOBODY, INTERRUPT, OUTSIDE, UNKNOWN = 0, -1, -2, -3
 class Interval:
     """A state for so many nanoseconds; LOST leaves a gap."""
 
-    state: int
+    state: str
     length_ns: int
     cpu: int = -1
     waker: int = NOBODY
@@ -124,8 +123,10 @@ class TraceBuilder:
         default_factory=list
     )
     _async_ranges: list[tuple[object, ...]] = field(default_factory=list)
-    _calls: list[tuple[int, int, int, str, str, int]] = field(default_factory=list)
-    _samples: list[tuple[int, int, int, int, int | None]] = field(default_factory=list)
+    _calls: list[tuple[int, int, int, str, str, str]] = field(default_factory=list)
+    _samples: list[tuple[int, int, str | None, bool, bool, int | None]] = field(
+        default_factory=list
+    )
     _stacks: dict[tuple[str, ...], int] = field(default_factory=dict)
     _releases: list[tuple[int, int, int]] = field(default_factory=list)
     _other_runs: list[tuple[int, int, int, int]] = field(default_factory=list)
@@ -265,10 +266,10 @@ class TraceBuilder:
         layer: str,
         symbol: str = "f",
         *,
-        flags: int = 0,
+        outcome: str = "returned",
     ) -> None:
         """Add a native call; depth and the layer around it follow from the times."""
-        self._calls.append((thread_id, start_ns, end_ns, layer, symbol, flags))
+        self._calls.append((thread_id, start_ns, end_ns, layer, symbol, outcome))
 
     def site(
         self,
@@ -300,11 +301,12 @@ class TraceBuilder:
         layer: str | None,
         *,
         frames: Sequence[str] = (),
-        flags: int = 0,
+        in_kernel: bool = False,
+        by_stack: bool = False,
     ) -> None:
         """Add a sample of a running thread; layer None: it could not be told."""
         stack_id = self._stacks.setdefault(tuple(frames), len(self._stacks) + 1) if frames else None
-        self._samples.append((thread_id, ts_ns, LAYERS.index(layer), flags, stack_id))
+        self._samples.append((thread_id, ts_ns, layer, in_kernel, by_stack, stack_id))
 
     def gil_release(self, thread_id: int, start_ns: int, end_ns: int) -> None:
         """Add an interval in which a thread had given the GIL away."""
@@ -448,7 +450,7 @@ class TraceBuilder:
             ("async_range", self._async_ranges),
             ("native_call_coded", self._nested_calls()),
             ("site", self._site_rows()),
-            ("wait_coded", [(*row[:3], WAITS.index(row[3])) for row in self._waits]),
+            ("wait_coded", self._waits),
             ("gil_release", self._releases),
             ("other_program", [(key, *program) for program, key in self._programs.items()]),
             ("other_run", sorted(self._other_runs)),
@@ -497,14 +499,13 @@ class TraceBuilder:
 
     def _nested_calls(self) -> list[tuple[object, ...]]:
         rows: list[tuple[object, ...]] = []
-        open_: list[tuple[int, int, int]] = []  # thread, end, layer
-        for thread, start, end, layer, symbol, flags in self._calls:
+        open_: list[tuple[int, int, str]] = []  # thread, end, layer
+        for thread, start, end, layer, symbol, outcome in self._calls:
             open_ = [entry for entry in open_ if entry[0] == thread and entry[1] > start]
-            code = LAYERS.index(layer)
             site = self._sites.setdefault((layer, symbol), len(self._sites) + 1)
-            parent = open_[-1][2] if open_ else 0
-            rows.append((thread, start, end, code, parent, len(open_), site, flags))
-            open_.append((thread, end, code))
+            parent = open_[-1][2] if open_ else None
+            rows.append((thread, start, end, layer, parent, len(open_), site, outcome))
+            open_.append((thread, end, layer))
         return rows
 
     def _site_rows(self) -> list[tuple[object, ...]]:

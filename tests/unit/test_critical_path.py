@@ -463,7 +463,7 @@ def test_what_failed_is_not_taken_for_an_empty_answer(builder: TraceBuilder) -> 
     builder.operation(thread, 0, 20, "iteration")
     path = builder.write()
     with duckdb.connect(str(path)) as connection:
-        connection.execute("UPDATE thread_state_coded SET end_ns = 7 WHERE state = 2")
+        connection.execute("UPDATE thread_state_coded SET end_ns = 7 WHERE state = 'sleeping'")
     with rlscope_analysis.open(path) as trace:
         # A name in a text is no reason to work it out.
         assert trace.sql("SELECT name FROM operation_path WHERE name = 'iteration'").fetchall()

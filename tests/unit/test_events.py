@@ -9,7 +9,7 @@ import pytest
 
 from finalising import finalise
 from rlscope_trace.spool.directory import open_spool
-from spool_builder import OPEN, RUNNABLE, UNWOUND, SpoolBuilder
+from spool_builder import RUNNABLE, UNWOUND, SpoolBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,10 +65,10 @@ def test_calls_are_stored_in_order_and_cut_at_the_end(
     spool.call(1, start_ns=501, end_ns=510)
     ask = trace(spool)
     assert ask("FROM native_call_coded") == [
-        (1, 140, 170, 2, 0, 0, 1, UNWOUND),
-        (1, 150, 160, 3, 2, 1, 1, 0),
-        (1, 490, 500, 2, 0, 0, 1, OPEN),
-        (2, 300, 310, 2, 0, 0, 1, 0),
+        (1, 140, 170, "simulator", None, 0, 1, "unwound"),
+        (1, 150, 160, "backend", "simulator", 1, 1, "returned"),
+        (1, 490, 500, "simulator", None, 0, 1, "open"),
+        (2, 300, 310, "simulator", None, 0, 1, "returned"),
     ]
 
 
@@ -81,7 +81,9 @@ def test_samples_releases_and_stacks_are_stored(
     spool.stack(7, "outer (a.py:1)\nin\u00fcner (b.py:2)\n".encode())
     spool.gil_release(1, start_ns=450, end_ns=600)
     ask = trace(spool)
-    assert ask("FROM cpu_sample_coded") == [(1, 250, 1, 0, 7), (2, 300, 5, 1, None)]
+    assert ask("FROM cpu_sample_coded") == [
+        (1, 250, "python", False, False, 7), (2, 300, "spin", True, False, None),
+    ]  # fmt: skip
     assert ask("FROM gil_release") == [(1, 450, 500)]
     root, leaf = "outer (a.py:1)", "in\u00fcner (b.py:2)"
     assert ask("SELECT stack_id, frames, leaf FROM stack") == [(7, [root, leaf], leaf)]

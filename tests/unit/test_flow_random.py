@@ -15,8 +15,10 @@ from trace_builder import TraceBuilder, run, sleep, woken
 REASONS = """
 DELETE FROM wait_coded;
 INSERT INTO wait_coded
-SELECT thread_id, start_ns, end_ns, [1, 1, 4, 5, 6, 9, 9][1 + (start_ns + {seed}) % 7]
-FROM thread_state_coded WHERE state IN (2, 3) AND (start_ns + {seed}) % 8 <> 0
+SELECT
+  thread_id, start_ns, end_ns,
+  ['gil', 'gil', 'lock', 'pipe', 'socket', 'process', 'process'][1 + (start_ns + {seed}) % 7]
+FROM thread_state_coded WHERE state IN ('sleeping', 'blocked') AND (start_ns + {seed}) % 8 <> 0
 ORDER BY thread_id, start_ns
 """
 INSTANTS = st.integers(0, 30)

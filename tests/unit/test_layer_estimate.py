@@ -10,14 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import layer_estimate_reference as reference
+from coded import coded
 from random_traces import traces
 from rlscope_analysis.derive import complete
 from rlscope_analysis.trace import open_trace
 from trace_builder import TraceBuilder, run, sleep
 
-PARTS = """
+PARTS = f"""
 SELECT thread_id, path_id, call_layer, gpu, layer, time_ns, samples, method, stderr_ns
-FROM layer_estimate_coded ORDER BY ALL
+FROM {coded("layer_estimate_coded")} ORDER BY ALL
 """
 
 
@@ -140,7 +141,10 @@ def test_an_operation_without_samples_borrows_from_its_name(builder: TraceBuilde
             "SELECT thread_id, layer, time_ns, method FROM layer_estimate_coded WHERE time_ns > 0"
             " ORDER BY ALL"
         ).fetchall()
-    assert found == [(first, 1, 50, 1), (first, 3, 50, 1), (second, 3, 10, 3)]
+    assert found == [
+        (first, "python", 50, "own"), (first, "backend", 50, "own"),
+        (second, "backend", 10, "operation"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 5), (5, 5), (0, 10), (10, 10), (3, 10), (0, 100)])
@@ -158,7 +162,7 @@ def test_two_standard_errors_reach_the_exact_interval(
             "SELECT layer, stderr_ns / 10000 FROM layer_estimate_coded WHERE thread_id = ?",
             [thread],
         ).fetchall()
-    error = dict(rows)[5 if hits else 1]
+    error = dict(rows)["spin" if hits else "python"]
     share = hits / n if hits else 1.0
     least = {5: 0.478, 10: 0.692, 100: 0.964}[n] if hits in {0, n} else None
     if least is not None:

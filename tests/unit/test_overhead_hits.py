@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from overhead_reference import Reference
 from random_traces import INSTANTS, traces
 from rlscope_analysis.overhead import hits as overhead_hits
-from rlscope_analysis.schema.vocabulary import EVENTS, PYTHON_RANGES
+from rlscope_analysis.schema.vocabulary import PYTHON_RANGES
 from rlscope_analysis.sweep import thread_plan
 from rlscope_analysis.trace import open_trace
-from rlscope_analysis.views import view_sql
 from trace_builder import TraceBuilder, lost, preempted, run, sleep, woken
 
 
@@ -177,9 +176,3 @@ def test_ranges_of_the_nvtx_package_are_told_apart(tmp_path: Path) -> None:
 def test_an_empty_trace_has_none() -> None:
     with opened(TraceBuilder(Path("unused"), with_views=False)) as connection:
         assert counted(connection) == []
-
-
-def test_codes_are_those_of_the_view() -> None:
-    for topic in ("probe_hits", "breakdown_corrected"):
-        for code, event in enumerate(EVENTS):
-            assert f"WHEN {code} THEN '{event}'" in view_sql(topic)

@@ -26,7 +26,7 @@ ADDED_TABLES = (
     "other_program", "other_run", "cpu_quota_wait",
 )  # fmt: skip
 ADDED_COLUMNS = {
-    "native_call_coded": ("flags",),
+    "native_call_coded": ("outcome",),
     "site": ("probed_ns", "dropped_ns", "hits", "time_ns"),
     "process": ("born_ns",),
 }

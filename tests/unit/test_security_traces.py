@@ -225,7 +225,7 @@ def test_odd_facts_are_told_or_left_as_they_are(path: Path, key: str, value: str
     "statement",
     [
         "UPDATE thread SET start_ns = -9223372036854775807, end_ns = 9223372036854775807",
-        "UPDATE thread_state_coded SET start_ns = end_ns, end_ns = start_ns, state = 200",
+        "UPDATE thread_state_coded SET start_ns = end_ns, end_ns = start_ns, state = 'lost'",
         "UPDATE thread SET thread_id = NULL, start_ns = NULL, end_ns = NULL, process_id = NULL",
         "UPDATE thread_overlap_coded SET time_ns = 9223372036854775807",
         "INSERT INTO clock VALUES (0, -9223372036854775807, 0)",

@@ -197,7 +197,9 @@ def test_rows_are_cut_to_the_lifetime_and_counted(builder: TraceBuilder) -> None
     builder.native_call(thread, 15, 14, "python")
     with duckdb.connect() as connection:
         builder.fill(connection)
-        connection.execute("INSERT INTO native_call_coded VALUES (99, 0, 1, 1, 0, 0, 1, 0)")
+        connection.execute(
+            "INSERT INTO native_call_coded VALUES (99, 0, 1, 'python', NULL, 0, 1, 'returned')"
+        )
         found = thread_overlap.compute(connection)
     assert times(found) == {
         (0, 0, 0, 0, 0): 6,

@@ -8,6 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from coded import coded
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.sweep import thread_plan
 from rlscope_analysis.sweep import threads as thread_overlap
@@ -46,7 +47,7 @@ def long_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with duckdb.connect(str(path)) as connection:
         connection.execute(f"""
             INSERT INTO native_call_coded
-            SELECT t, i * 10, i * 10 + 4, 3, 0, 0, 1, 0
+            SELECT t, i * 10, i * 10 + 4, 'backend', NULL, 0, 1, 'returned'
             FROM range(1, 3) AS t(t), range({CALLS}) AS i(i) ORDER BY t, i;
             INSERT INTO gpu_activity_coded
             SELECT p, 0, 1, 1, i * 10 + 2, i * 10 + 6, 'kernel', 1, NULL, NULL, NULL, NULL
@@ -72,7 +73,7 @@ def rows(overlap: ThreadOverlap, *names: str) -> list[tuple[int, ...]]:
 
 
 def stored(connection: duckdb.DuckDBPyConnection, table: str) -> list[tuple[int, ...]]:
-    return connection.execute(f"SELECT * FROM {table} ORDER BY ALL").fetchall()
+    return connection.execute(f"FROM {coded(table)} ORDER BY ALL").fetchall()
 
 
 def test_long_traces_are_read_batch_by_batch_and_part_by_part(long_trace: Path) -> None:
@@ -131,7 +132,8 @@ def test_many_rows_are_stored_within_the_memory_of_the_recorder() -> None:
 def test_views_in_the_place_of_tables_are_read(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("""
         ALTER TABLE native_call_coded RENAME TO stored_call;
-        CREATE VIEW native_call_coded AS SELECT * REPLACE (2::UTINYINT AS layer) FROM stored_call
+        CREATE VIEW native_call_coded AS
+        SELECT * REPLACE ('simulator'::LAYER AS layer) FROM stored_call
     """)
     found = thread_overlap.compute(connection)
     assert set(found.overlap["layer"].tolist()) == {0, 2}
@@ -177,18 +179,18 @@ def test_ctrl_c_ends_it(long_trace: Path) -> None:
     [
         ("DROP TABLE wait_coded", "wait_coded does not exist"),
         (
-            "INSERT INTO native_call_coded VALUES (1, NULL, 5, 1, 0, 0, 1, 0)",
+            "INSERT INTO native_call_coded VALUES (1, NULL, 5, 'python', NULL, 0, 1, NULL)",
             "native_call_coded holds NULL",
         ),
         (
             "INSERT INTO operation_coded VALUES (NULL, 0, 5, 1, NULL)",
             "1 rows of operation_coded have no thread_id",
         ),
-        ("INSERT INTO wait_coded VALUES (1, 0, 5, 77)", "wait_coded holds the code 77"),
         ("INSERT INTO thread SELECT * FROM thread", "thread_id 1 stands 2 times"),
         (
             "DROP TABLE wait_coded; CREATE VIEW wait_coded AS SELECT"
-            " error('damaged')::INTEGER AS thread_id, 0 AS start_ns, 5 AS end_ns, 1 AS kind",
+            " error('damaged')::INTEGER AS thread_id, 0 AS start_ns, 5 AS end_ns,"
+            " 'gil'::WAIT_KIND AS kind",
             "damaged",
         ),
     ],
@@ -207,7 +209,8 @@ def test_rows_that_are_not_in_their_order_are_counted(
 ) -> None:
     expected = rows(thread_overlap.compute(connection), "layer", "time_ns")
     connection.execute("""
-        INSERT INTO native_call_coded VALUES (1, 8, 9, 3, 0, 0, 1, 0), (1, 1, 1, 3, 0, 0, 1, 0);
+        INSERT INTO native_call_coded VALUES
+          (1, 8, 9, 'backend', NULL, 0, 1, NULL), (1, 1, 1, 'backend', NULL, 0, 1, NULL);
         DELETE FROM native_call_coded WHERE start_ns = 8
     """)
     found = thread_overlap.compute(connection)

@@ -25,9 +25,10 @@ from trace_builder import (
 
 NOWHERE = Path("in-memory")
 LENGTH = 24
-WAITS = {1: "gil_wait", 2: "gpu_wait", 3: "io_wait", 4: "sleeping", 5: "io_wait", 7: "sleeping"}
-WAIT_NAMES = ("gil", "gpu", "io", "lock", "pipe", "sleep")
-LAYERS = {1: "python", 2: "simulator", 3: "backend", 4: "cuda_api"}
+WAITS = {
+    "gil": "gil_wait", "gpu": "gpu_wait", "io": "io_wait", "lock": "sleeping", "pipe": "io_wait",
+    "sleep": "sleeping",
+}  # fmt: skip
 
 spans = st.tuples(st.integers(0, LENGTH), st.integers(0, LENGTH)).map(sorted)
 states = st.lists(
@@ -66,7 +67,7 @@ def traces(draw: st.DrawFn) -> TraceBuilder:
                 builder.native_call(thread, start, end, layer)
             for start, end in draw(st.lists(spans, max_size=2)):
                 if not any(s < end and start < e for s, e in _waits_of(builder, thread)):
-                    builder.wait(thread, start, end, draw(st.sampled_from(WAIT_NAMES)))
+                    builder.wait(thread, start, end, draw(st.sampled_from(list(WAITS))))
         for number in range(draw(st.integers(2, 5))):
             start = draw(st.integers(-2, LENGTH))
             length = draw(st.integers(1, 4))
@@ -83,16 +84,16 @@ def _waits_of(builder: TraceBuilder, thread: int) -> list[tuple[int, int]]:
     return [row[1:3] for row in builder._waits if row[0] == thread]
 
 
-def bucket_of(state: int, layer: int, wait: int) -> str:
+def bucket_of(state: str | None, layer: str | None, wait: str | None) -> str:
     """Return the bucket, by docs/breakdown.md."""
-    if state in (RUNNABLE, 4):
-        return "runnable" if state == RUNNABLE else "lost"
+    if state in (RUNNABLE, LOST):
+        return state
     if state == RUNNING:
-        return LAYERS.get(layer, "running")
+        return layer or "running"
     if wait:
         return WAITS[wait]
-    if state == 255:
-        return LAYERS.get(layer, "unknown")
+    if state is None:
+        return layer or "unknown"
     return "io_wait" if state == BLOCKED else "sleeping"
 
 
@@ -115,8 +116,8 @@ def expected(connection: duckdb.DuckDBPyConnection) -> Counter[tuple[Any, ...]]:
         Innermost(connection, *what)
         for what in (
             ("1", "thread"), ("path_id", "operation_coded"), ("state", "thread_state_coded"),
-            ("layer", "native_call_coded"), ("kind", "wait_coded"), ("4", "cuda_call_coded"),
-            ("2", "cuda_call_coded WHERE kind = 'sync'"),
+            ("layer", "native_call_coded"), ("kind", "wait_coded"),
+            ("'cuda_api'", "cuda_call_coded"), ("true", "cuda_call_coded WHERE kind = 'sync'"),
         )
     )  # fmt: skip
     ((is_measured,),) = connection.execute(
@@ -131,15 +132,15 @@ def expected(connection: duckdb.DuckDBPyConnection) -> Counter[tuple[Any, ...]]:
                 times[process, thread, None if thread is None else "not alive", None] += 1
                 continue
             now = state.at(thread, at)
-            if now is None:
-                now = 4 if is_measured else 255
-            reason = wait.at(thread, at) or 0
+            if now is None and is_measured:
+                now = LOST
+            reason = wait.at(thread, at)
             # How the driver waits tells nothing, but for the GIL.
-            if reason != WAIT_NAMES.index("gil") + 1 and sync.at(thread, at):
-                reason = 2
+            if reason != "gil" and sync.at(thread, at):
+                reason = "gpu"
             if now in (RUNNING, RUNNABLE):
-                reason = 0
-            bucket = bucket_of(now, cuda.at(thread, at) or native.at(thread, at) or 0, reason)
+                reason = None
+            bucket = bucket_of(now, cuda.at(thread, at) or native.at(thread, at), reason)
             times[
                 process, thread, names.get(operation.at(thread, at), "(unannotated)"), bucket
             ] += 1

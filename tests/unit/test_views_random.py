@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from rlscope_analysis.derive import derive
 from rlscope_analysis.schema import create_tables
+from rlscope_analysis.schema.vocabulary import THREAD_STATES
 from rlscope_analysis.views import install_views
-from trace_builder import LOST, RUNNING, Interval, TraceBuilder
+from trace_builder import BLOCKED, LOST, RUNNING, SLEEPING, Interval, TraceBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LENGTH = 12  # so short that much begins and ends at the same instant
 KINDS = ("thread_state", "operation", "native_call", "cuda_call", "gpu_activity")
-STATES = {0: "running", 1: "runnable", 2: "sleeping", 3: "blocked", LOST: "lost"}
 UNANNOTATED = "(unannotated)"
 
 # The last activity takes no time.
@@ -30,7 +30,7 @@ LATE_EMPTY = [((1, 10), (3, 11), 2, 2, "a"), ((7, 7), (12, 12), 2, 1, "b")]
 
 Span = tuple[int, int]
 spans = st.tuples(st.integers(0, LENGTH), st.integers(0, LENGTH)).map(lambda s: (min(s), max(s)))
-states = st.lists(st.sampled_from(list(STATES)), min_size=LENGTH, max_size=LENGTH)
+states = st.lists(st.sampled_from(THREAD_STATES), min_size=LENGTH, max_size=LENGTH)
 launches = st.lists(
     # Calls may share an id, activities too; some of either have no partner.
     st.tuples(spans, spans, st.integers(1, 4), st.integers(1, 4), st.sampled_from(["a", "b"])),
@@ -53,7 +53,7 @@ class World:
     """One process per element; what each thread did, by instant."""
 
     builder: TraceBuilder = field(default_factory=lambda: TraceBuilder(Path("in-memory")))
-    states: dict[int, list[int]] = field(default_factory=dict)
+    states: dict[int, list[str]] = field(default_factory=dict)
     operations: dict[int, list[Span]] = field(default_factory=dict)
     calls: dict[tuple[int, int], list[Span]] = field(default_factory=lambda: defaultdict(list))
     activities: list[tuple[int, Span, int]] = field(default_factory=list)
@@ -139,7 +139,7 @@ def refill(connection: duckdb.DuckDBPyConnection, builder: TraceBuilder) -> None
     deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(found=st.lists(threads, min_size=1, max_size=2))
-@example(found=[([0] * LENGTH, [], LATE_EMPTY)])
+@example(found=[([RUNNING] * LENGTH, [], LATE_EMPTY)])
 def test_views_equal_a_count_of_instants(
     found: list[tuple[list[int], list[Span], list[Any]]], connection: duckdb.DuckDBPyConnection
 ) -> None:
@@ -170,7 +170,7 @@ def check_breakdown(connection: duckdb.DuckDBPyConnection, world: World) -> None
         for instant, state in enumerate(of):
             busy = world.gpu_is_busy(thread, instant)
             operation = world.operation(thread, instant)
-            expected[thread, operation, STATES[state], busy] += 1
+            expected[thread, operation, state, busy] += 1
             cpu = "CPU+GPU" if busy else "CPU"
             other = "GPU" if busy else "none"
             resource = None if state == LOST else cpu if state == RUNNING else other
@@ -190,7 +190,7 @@ def check_breakdown(connection: duckdb.DuckDBPyConnection, world: World) -> None
         sums = rows(connection, f"SELECT thread_id, sum(time_ns) FROM {view} GROUP BY 1")
         assert dict(sums) == dict.fromkeys(world.states, LENGTH)
     (waited,) = rows(connection, "SELECT coalesce(sum(time_ns), 0) FROM blocked_on")
-    assert waited[0] == sum(of.count(2) + of.count(3) for of in world.states.values())
+    assert waited[0] == sum(of.count(SLEEPING) + of.count(BLOCKED) for of in world.states.values())
 
 
 def check_operations(connection: duckdb.DuckDBPyConnection, world: World) -> None:
@@ -248,7 +248,7 @@ def check_gaps(connection: duckdb.DuckDBPyConnection, world: World) -> None:
                 and (process, of) in world.calls
                 and world.ends_a_gap(process, span, idle_until)
             ]
-            state = STATES[world.states[process][idle_from]]
+            state = world.states[process][idle_from]
             expected.add((process, idle_from, idle_until, min(calls, default=None), state))
     found = rows(
         connection,

@@ -90,11 +90,11 @@ WITH RECURSIVE released AS (
   FROM thread AS t
   JOIN process AS p ON p.process_id = t.process_id AND p.parent_process_id IS NULL
   JOIN wait_coded AS w
-    ON w.thread_id = t.thread_id AND w.kind = 5 AND w.start_ns <= t.start_ns + 10000000
+    ON w.thread_id = t.thread_id AND w.kind = 'pipe' AND w.start_ns <= t.start_ns + 10000000
   WHERE EXISTS (FROM meta WHERE key = 'mode' AND value = 'launch')
   GROUP BY t.thread_id
 ), ran AS (
-  SELECT thread_id, sum(time_ns) FILTER (WHERE state = 0) AS time_ns
+  SELECT thread_id, sum(time_ns) FILTER (WHERE state = 'running') AS time_ns
   FROM thread_overlap_coded GROUP BY thread_id
 ), used AS (
   SELECT t.process_id, coalesce(sum(r.time_ns), 0) AS time_ns

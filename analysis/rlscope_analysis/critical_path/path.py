@@ -29,11 +29,16 @@ if TYPE_CHECKING:
 _THREADS_SQL = """
 SELECT
   thread_id::INTEGER, coalesce(process_id, 0)::INTEGER, start_ns::BIGINT, end_ns::BIGINT,
-  thread_id IN (SELECT thread_id FROM thread_overlap_coded WHERE state <> 255)
+  thread_id IN (SELECT thread_id FROM thread_overlap_coded WHERE state IS NOT NULL)
 FROM thread WHERE end_ns >= start_ns
 """
-_STATES_SQL = "SELECT thread_id, start_ns, end_ns, state, cpu, waker FROM thread_state_coded"
-_WAITS_SQL = "SELECT thread_id, start_ns, end_ns, kind FROM wait_coded"
+_STATES_SQL = f"""
+SELECT thread_id, start_ns, end_ns, {code_of("THREAD_STATE", "state")}, cpu, waker
+FROM thread_state_coded
+"""  # noqa: S608 - words of our own
+_WAITS_SQL = f"""
+SELECT thread_id, start_ns, end_ns, {code_of("WAIT_KIND", "kind")} FROM wait_coded
+"""  # noqa: S608 - words of our own
 _OTHER_RUNS_SQL = "SELECT cpu, start_ns, end_ns, program_id FROM other_run ORDER BY ALL"
 _QUOTAS_SQL = "SELECT thread_id, ts_ns FROM cpu_quota_wait ORDER BY ALL"
 _IN_ORDER = " ORDER BY thread_id, start_ns, end_ns"

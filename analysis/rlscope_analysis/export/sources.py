@@ -53,18 +53,19 @@ PROCESS_LIFETIME = Kind(
     ),
 )  # fmt: skip
 THREAD_STATE = Kind(
-    "thread_state_coded", "thread_state", "state", ("thread_id",),
+    "thread_state_coded", "thread_state", code_of("THREAD_STATE", "state"), ("thread_id",),
     (
         ("cpu", "CASE WHEN cpu >= 0 THEN cpu END"),
         ("waker_thread_id", "CASE WHEN waker > 0 THEN waker END"),
         ("waker", "nullif(waker, 0)"),
     ),
 )  # fmt: skip
-WAIT = Kind("wait_coded", "wait", "kind", ("thread_id",))
+WAIT = Kind("wait_coded", "wait", code_of("WAIT_KIND", "kind"), ("thread_id",))
 OPERATION = Kind("operation_coded", "operation", "path_id", ("thread_id",))
 NATIVE_CALL = Kind(
-    "native_call_coded", "native_call", "coalesce(site_id, -1) * 8 + layer", ("thread_id",),
-    (("depth", "depth"), ("parent_layer", "nullif(parent_layer, 0)")),
+    "native_call_coded", "native_call",
+    f"coalesce(site_id, -1) * 8 + {code_of('LAYER', 'layer')}", ("thread_id",),
+    (("depth", "depth"), ("parent_layer", f"nullif({code_of('LAYER', 'parent_layer')}, 0)")),
 )  # fmt: skip
 CUDA_CALL = Kind(
     "cuda_call_coded", "cuda_call",

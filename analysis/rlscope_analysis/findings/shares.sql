@@ -39,7 +39,7 @@ WITH span AS (
   JOIN (SELECT thread_id, process_id FROM thread WHERE process_id IN (FROM sibling)) AS t
     ON t.thread_id = s.thread_id
   JOIN span AS w ON s.start_ns < w.end_ns AND s.end_ns > w.start_ns
-  WHERE s.state = 0
+  WHERE s.state = 'running'
   GROUP BY t.process_id
 ), crew AS (
   -- Helpers that hardly run, as the resource tracker of multiprocessing, are no workers.
@@ -52,7 +52,7 @@ WITH span AS (
   FROM (
     SELECT t.process_id, s.start_ns, s.end_ns
     FROM thread_state_coded AS s JOIN thread AS t ON t.thread_id = s.thread_id
-    WHERE s.state = 0
+    WHERE s.state = 'running'
   ) AS s
   JOIN crew AS c ON c.process_id = s.process_id AND c.workers > 1
   ASOF JOIN (
@@ -212,7 +212,7 @@ WITH led AS (
   ) AS p
   JOIN (
     SELECT t.process_id, s.start_ns, s.end_ns FROM thread_state_coded AS s
-    JOIN thread AS t ON t.thread_id = s.thread_id WHERE s.state = 0
+    JOIN thread AS t ON t.thread_id = s.thread_id WHERE s.state = 'running'
   ) AS r ON r.process_id = p.process_id
   GROUP BY p.process_id
   HAVING coalesce(sum(r.end_ns - r.start_ns) FILTER (WHERE r.end_ns <= p.first_ns), 0)

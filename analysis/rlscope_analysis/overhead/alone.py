@@ -14,8 +14,8 @@ _APART_NS = 100_000
 # By the mean distance on each thread: of events twice as close half come alone.
 _ALONE_SQL = f"""
 WITH event AS (
-  SELECT 'switch' AS event, thread_id FROM thread_state_coded WHERE state = 0
-  UNION ALL SELECT 'wakeup', waker FROM thread_state_coded WHERE state = 1 AND waker > 0
+  SELECT 'switch' AS event, thread_id FROM thread_state_coded WHERE state = 'running'
+  UNION ALL SELECT 'wakeup', waker FROM thread_state_coded WHERE state = 'runnable' AND waker > 0
   UNION ALL SELECT 'call', thread_id FROM native_call_coded
   UNION ALL SELECT 'call', thread_id FROM ({PROBED_CUDA_SQL})
   UNION ALL SELECT 'sample', thread_id FROM cpu_sample_coded
@@ -24,7 +24,7 @@ WITH event AS (
   SELECT event, thread_id, count(*) AS events FROM event GROUP BY event, thread_id
 ), ran AS (
   SELECT thread_id, sum(end_ns - start_ns) AS time_ns
-  FROM thread_state_coded WHERE state = 0 GROUP BY thread_id
+  FROM thread_state_coded WHERE state = 'running' GROUP BY thread_id
 )
 SELECT event, sum(least(c.events, r.time_ns / {_APART_NS})) / sum(c.events)
 FROM counted AS c JOIN ran AS r USING (thread_id)

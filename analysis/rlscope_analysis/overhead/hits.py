@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from rlscope_analysis.overhead.place import CUDA_API, PROBED_CUDA_SQL, Places, places_of
+from rlscope_analysis.schema import value_of
+from rlscope_analysis.schema.enums import code_of
 from rlscope_analysis.schema.vocabulary import EVENTS, PYTHON_RANGES
 from rlscope_analysis.sweep.thread_plan import ALWAYS_NS, NEVER_NS, make_plan
 
@@ -42,12 +44,13 @@ _INSTANTS = (
 _WAKEUPS_SQL = """
 CREATE OR REPLACE TEMP TABLE _wakeup AS
 SELECT waker AS thread_id, start_ns AS ts_ns
-FROM thread_state_coded WHERE state = 1 AND waker > 0 ORDER BY waker
+FROM thread_state_coded WHERE state = 'runnable' AND waker > 0 ORDER BY waker
 """
-_SCHEDULED_SQL = "SELECT EXISTS (FROM thread_state_coded WHERE state = 0)"
+_SCHEDULED_SQL = "SELECT EXISTS (FROM thread_state_coded WHERE state = 'running')"
 # Events with an interval: what is theirs, and what is around it.
 _CALL_SQL = f"""
-SELECT c.thread_id, c.start_ns, c.layer::INTEGER, coalesce(c.parent_layer, 0)::INTEGER,
+SELECT c.thread_id, c.start_ns, {code_of("LAYER", "c.layer")}::INTEGER,
+  {code_of("LAYER", "c.parent_layer")}::INTEGER,
   CASE WHEN s.is_dear THEN {_CALL_DEAR} ELSE {_CALL} END::INTEGER
 FROM native_call_coded AS c LEFT JOIN site AS s ON s.site_id = c.site_id
 WHERE c.end_ns >= c.start_ns
@@ -122,7 +125,7 @@ def count(
 def store(connection: duckdb.DuckDBPyConnection, hits: Hits) -> None:
     """Insert the rows into probe_hits_coded."""
     names = ", ".join(hits)
-    lists = ", ".join("unnest(?)" for _ in hits)
+    lists = ", ".join(value_of("probe_hits_coded", column) for column in hits)
     columns = [column.tolist() for column in hits.values()]
     connection.execute(f"INSERT INTO probe_hits_coded ({names}) SELECT {lists}", columns)
 

@@ -157,9 +157,9 @@ def places_of(connection: duckdb.DuckDBPyConnection, cell: Cell) -> Iterator[Pla
     rows = {
         table: _fetched(connection, cell, table, condition)
         for table, condition in (
-            ("thread_state_coded", "state = 0"),
+            ("thread_state_coded", "state = 'running'"),
             ("operation_coded", "path_id > 0"),
-            ("native_call_coded", "layer > 0"),
+            ("native_call_coded", "layer IS NOT NULL"),
             ("cuda_call_coded", "true"),
             ("gpu_activity_coded", "kind <> 'sync'"),
         )

@@ -16,11 +16,11 @@ WITH placed AS (
 )
 SELECT
   operation, function,
-  CASE named.layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' ELSE 'not known' END AS layer,
+  coalesce(named.layer::VARCHAR, 'not known') AS layer,
   sum(n)::BIGINT AS samples,
   sum(n) / sum(sum(n)) OVER (PARTITION BY operation) AS operation_share,
   sum(n) / sum(sum(n)) OVER () AS share
 FROM named
 GROUP BY operation, function, named.layer
 /* of_operation */
-ORDER BY sum(sum(n)) OVER (PARTITION BY operation) DESC, operation, samples DESC, function, named.layer
+ORDER BY sum(sum(n)) OVER (PARTITION BY operation) DESC, operation, samples DESC, function, named.layer NULLS FIRST

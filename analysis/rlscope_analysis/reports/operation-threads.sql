@@ -2,8 +2,8 @@
 WITH swept AS (
   SELECT
     thread_id,
-    coalesce(sum(time_ns) FILTER (WHERE state = 0), 0) AS running_ns,
-    bool_or(state = 255) AS lacks_states
+    coalesce(sum(time_ns) FILTER (WHERE state = 'running'), 0) AS running_ns,
+    bool_or(state IS NULL) AS lacks_states
   FROM thread_overlap_coded
   GROUP BY thread_id
 ), told AS (

@@ -9,10 +9,10 @@ WITH RECURSIVE rooted AS (
     CASE WHEN o.path_id = 0 THEN '(unannotated)' ELSE p.name END AS operation,
     p.source,
     sum(o.time_ns)::BIGINT AS time_ns,
-    sum(o.time_ns) FILTER (WHERE o.state = 0)::BIGINT AS running_ns,
-    sum(o.time_ns) FILTER (WHERE o.state = 1)::BIGINT AS runnable_ns,
-    sum(o.time_ns) FILTER (WHERE o.state IN (2, 3))::BIGINT AS off_cpu_ns,
-    bool_and(o.state <> 255) AS has_states
+    sum(o.time_ns) FILTER (WHERE o.state = 'running')::BIGINT AS running_ns,
+    sum(o.time_ns) FILTER (WHERE o.state = 'runnable')::BIGINT AS runnable_ns,
+    sum(o.time_ns) FILTER (WHERE o.state IN ('sleeping', 'blocked'))::BIGINT AS off_cpu_ns,
+    bool_and(o.state IS NOT NULL) AS has_states
   FROM thread_overlap_coded AS o
   LEFT JOIN rooted AS r ON r.path_id = o.path_id
   LEFT JOIN operation_path AS p ON p.path_id = r.root_id

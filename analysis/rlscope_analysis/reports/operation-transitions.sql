@@ -29,9 +29,9 @@ WITH annotated AS (
 ), counted AS (
   SELECT
     h.process_id, h.path_id, p.operation_id, min(b.start_ns) AS start_ns,
-    coalesce(sum(e.count) FILTER (WHERE e.to_layer = 2), 0)::BIGINT AS simulator,
-    coalesce(sum(e.count) FILTER (WHERE e.to_layer = 3), 0)::BIGINT AS backend,
-    coalesce(sum(e.count) FILTER (WHERE e.to_layer = 4), 0)::BIGINT AS cuda_api
+    coalesce(sum(e.count) FILTER (WHERE e.to_layer = 'simulator'), 0)::BIGINT AS simulator,
+    coalesce(sum(e.count) FILTER (WHERE e.to_layer = 'backend'), 0)::BIGINT AS backend,
+    coalesce(sum(e.count) FILTER (WHERE e.to_layer = 'cuda_api'), 0)::BIGINT AS cuda_api
   FROM held AS h
   JOIN place AS p ON p.path_id = h.path_id
   LEFT JOIN begun AS b ON b.process_id IS NOT DISTINCT FROM h.process_id AND b.path_id = h.path_id

@@ -49,13 +49,13 @@ WITH RECURSIVE node AS (
   SELECT
     a.process_id, o.path_id,
     sum(o.time_ns) AS self_ns,
-    coalesce(sum(o.time_ns) FILTER (WHERE o.state = 0), 0) AS running_ns,
-    coalesce(sum(o.time_ns) FILTER (WHERE o.state = 1), 0) AS runnable_ns,
-    coalesce(sum(o.time_ns) FILTER (WHERE o.state IN (2, 3)), 0) AS off_cpu_ns,
-    coalesce(sum(o.time_ns) FILTER (WHERE o.state = 4), 0) AS lost_ns,
-    coalesce(sum(o.time_ns) FILTER (WHERE o.gpu = 1), 0) AS gpu_busy_ns,
-    bool_and(o.state <> 255) AS has_states,
-    bool_and(o.gpu <> 255) AS has_gpu
+    coalesce(sum(o.time_ns) FILTER (WHERE o.state = 'running'), 0) AS running_ns,
+    coalesce(sum(o.time_ns) FILTER (WHERE o.state = 'runnable'), 0) AS runnable_ns,
+    coalesce(sum(o.time_ns) FILTER (WHERE o.state IN ('sleeping', 'blocked')), 0) AS off_cpu_ns,
+    coalesce(sum(o.time_ns) FILTER (WHERE o.state = 'lost'), 0) AS lost_ns,
+    coalesce(sum(o.time_ns) FILTER (WHERE o.gpu), 0) AS gpu_busy_ns,
+    bool_and(o.state IS NOT NULL) AS has_states,
+    bool_and(o.gpu IS NOT NULL) AS has_gpu
   FROM thread_overlap_coded AS o JOIN annotated AS a ON a.thread_id = o.thread_id
   GROUP BY a.process_id, o.path_id
 ), measured AS (

@@ -21,7 +21,7 @@ WITH hit AS (
     sum(below_ns) AS below_ns, sum(above_ns) AS above_ns
   FROM _overhead_part GROUP BY event
 ), cpu AS (
-  SELECT sum(time_ns) AS time_ns FROM thread_overlap_coded WHERE state = 0
+  SELECT sum(time_ns) AS time_ns FROM thread_overlap_coded WHERE state = 'running'
 )
 SELECT
   event, h.hits, c.cost_ns / 1000 AS cost_us,

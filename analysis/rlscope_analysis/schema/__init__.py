@@ -11,7 +11,8 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.schema.enums import types_sql
+from rlscope_analysis.schema.enums import ENUMS, types_sql, word_of
+from rlscope_analysis.schema.vocabulary import NOT_MEASURED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,6 +66,14 @@ def declared_tables() -> dict[str, dict[str, str]]:
         table: dict(re.findall(r"(\w+) ([A-Z_]+(?:\[\])?)", columns))
         for table, columns in re.findall(r"^CREATE TABLE (\w+) \((.*?)\);$", script, re.M | re.S)
     }
+
+
+def value_of(table: str, column: str) -> str:
+    """Return SQL for a column of a derived table, out of a list of what the sweep gives."""
+    if column == "gpu":
+        return f"nullif(unnest(?), {NOT_MEASURED})::BOOLEAN"
+    type_name = declared_tables()[table][column]
+    return word_of(type_name, "unnest(?)") if type_name in ENUMS else "unnest(?)"
 
 
 def create_table_sql(table: str) -> str:

@@ -24,25 +24,25 @@ COMMENT ON COLUMN site.numbers IS 'The numbers that belong to the code. Of too_e
 
 CREATE TABLE native_call_coded (
   thread_id INTEGER, start_ns BIGINT, end_ns BIGINT,
-  layer UTINYINT, parent_layer UTINYINT, depth USMALLINT, site_id INTEGER, flags UTINYINT
+  layer LAYER, parent_layer LAYER, depth USMALLINT, site_id INTEGER, outcome CALL_OUTCOME
 );
 COMMENT ON TABLE native_call_coded IS 'Storage behind the view native_call, sorted by (process, thread_id, start_ns, depth); query the view';
 COMMENT ON COLUMN native_call_coded.thread_id IS 'The thread';
 COMMENT ON COLUMN native_call_coded.start_ns IS 'When the call was entered';
 COMMENT ON COLUMN native_call_coded.end_ns IS 'When it returned, or when it was noticed that it never would';
-COMMENT ON COLUMN native_call_coded.layer IS '1 python, 2 simulator, 3 backend, 4 cuda_api';
-COMMENT ON COLUMN native_call_coded.parent_layer IS 'Layer of the call around it; 0: none';
+COMMENT ON COLUMN native_call_coded.layer IS 'As in the view';
+COMMENT ON COLUMN native_call_coded.parent_layer IS 'As in the view';
 COMMENT ON COLUMN native_call_coded.depth IS 'How many native calls are around it: 0 is outermost';
 COMMENT ON COLUMN native_call_coded.site_id IS 'What was called: site';
-COMMENT ON COLUMN native_call_coded.flags IS '1 unwound, 2 open, added up; 0 it returned; NULL not known';
+COMMENT ON COLUMN native_call_coded.outcome IS 'As in the view';
 
 CREATE VIEW native_call AS
 SELECT
   t.process_id, t.pid, c.thread_id, c.start_ns, c.end_ns, c.end_ns - c.start_ns AS duration_ns,
-  CASE c.layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' END AS layer,
-  CASE c.parent_layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' END AS parent_layer,
+  c.layer::VARCHAR AS layer,
+  c.parent_layer::VARCHAR AS parent_layer,
   c.depth, c.site_id,
-  CASE WHEN c.flags & 2 = 2 THEN 'open' WHEN c.flags & 1 = 1 THEN 'unwound' WHEN c.flags = 0 THEN 'returned' END AS outcome
+  c.outcome::VARCHAR AS outcome
 FROM native_call_coded AS c LEFT JOIN _thread_owner AS t ON t.thread_id = c.thread_id;
 COMMENT ON VIEW native_call IS 'Calls of functions whose layer is known, properly nested on their thread';
 COMMENT ON COLUMN native_call.process_id IS 'The process of the thread';
@@ -57,17 +57,17 @@ COMMENT ON COLUMN native_call.depth IS 'How many native calls are around it: 0 i
 COMMENT ON COLUMN native_call.site_id IS 'What was called: site';
 COMMENT ON COLUMN native_call.outcome IS 'returned; unwound (an exception or a longjmp left it); open (still under way when the recording stopped); NULL: not known';
 
-CREATE TABLE wait_coded (thread_id INTEGER, start_ns BIGINT, end_ns BIGINT, kind UTINYINT);
+CREATE TABLE wait_coded (thread_id INTEGER, start_ns BIGINT, end_ns BIGINT, kind WAIT_KIND);
 COMMENT ON TABLE wait_coded IS 'Storage behind the view wait, sorted by (process, thread_id, start_ns); query the view';
 COMMENT ON COLUMN wait_coded.thread_id IS 'The thread';
 COMMENT ON COLUMN wait_coded.start_ns IS 'When the wait began: the thread left the CPU';
 COMMENT ON COLUMN wait_coded.end_ns IS 'When it ended: the thread was woken';
-COMMENT ON COLUMN wait_coded.kind IS '1 gil, 2 gpu, 3 io, 4 lock, 5 pipe, 6 socket, 7 sleep, 8 poll, 9 process';
+COMMENT ON COLUMN wait_coded.kind IS 'As in the view';
 
 CREATE VIEW wait AS
 SELECT
   t.process_id, t.pid, w.thread_id, w.start_ns, w.end_ns, w.end_ns - w.start_ns AS duration_ns,
-  CASE w.kind WHEN 1 THEN 'gil' WHEN 2 THEN 'gpu' WHEN 3 THEN 'io' WHEN 4 THEN 'lock' WHEN 5 THEN 'pipe' WHEN 6 THEN 'socket' WHEN 7 THEN 'sleep' WHEN 8 THEN 'poll' WHEN 9 THEN 'process' END AS kind
+  w.kind::VARCHAR AS kind
 FROM wait_coded AS w LEFT JOIN _thread_owner AS t ON t.thread_id = w.thread_id;
 COMMENT ON VIEW wait IS 'What a thread waited for, where that is known; waits of one thread do not overlap';
 COMMENT ON COLUMN wait.process_id IS 'The process of the thread';

@@ -3,59 +3,59 @@
 
 CREATE TABLE thread_overlap_coded (
   thread_id INTEGER, path_id INTEGER,
-  state UTINYINT, layer UTINYINT, wait UTINYINT, gpu UTINYINT,
+  state THREAD_STATE, layer LAYER, wait WAIT_KIND, gpu BOOLEAN,
   time_ns BIGINT, count BIGINT, first_ns BIGINT, last_ns BIGINT
 );
 COMMENT ON TABLE thread_overlap_coded IS 'Storage behind the view breakdown: the time of each thread by operation path, state, layer, wait and GPU. The rows of a thread add up to its lifetime';
 COMMENT ON COLUMN thread_overlap_coded.thread_id IS 'The thread';
 COMMENT ON COLUMN thread_overlap_coded.path_id IS 'The stack of open operations: operation_path; 0: none is open';
-COMMENT ON COLUMN thread_overlap_coded.state IS '0 running, 1 runnable, 2 sleeping, 3 blocked, 4 lost, 255 not measured';
-COMMENT ON COLUMN thread_overlap_coded.layer IS '1 python, 2 simulator, 3 backend, 4 cuda_api, 5 spin, 6 other; 0 inside no known call';
-COMMENT ON COLUMN thread_overlap_coded.wait IS '1 gil, 2 gpu, 3 io, 4 lock, 5 pipe, 6 socket, 7 sleep, 8 poll, 9 process; 0 none is known';
-COMMENT ON COLUMN thread_overlap_coded.gpu IS '0 no GPU worked for the process, 1 one did, 255 not measured';
+COMMENT ON COLUMN thread_overlap_coded.state IS 'running, runnable, sleeping, blocked, lost; NULL: not measured';
+COMMENT ON COLUMN thread_overlap_coded.layer IS 'The innermost known call: python, simulator, backend, cuda_api, spin, other; NULL: inside none';
+COMMENT ON COLUMN thread_overlap_coded.wait IS 'As wait.kind; NULL: none is known';
+COMMENT ON COLUMN thread_overlap_coded.gpu IS 'Whether a GPU worked for the process; NULL: not measured';
 COMMENT ON COLUMN thread_overlap_coded.time_ns IS 'How long all of this was so';
 COMMENT ON COLUMN thread_overlap_coded.count IS 'In how many stretches';
 COMMENT ON COLUMN thread_overlap_coded.first_ns IS 'Start of the first stretch';
 COMMENT ON COLUMN thread_overlap_coded.last_ns IS 'End of the last stretch';
 
 CREATE TABLE transition_coded (
-  thread_id INTEGER, path_id INTEGER, is_probed BOOLEAN, from_layer UTINYINT, to_layer UTINYINT,
+  thread_id INTEGER, path_id INTEGER, is_probed BOOLEAN, from_layer LAYER, to_layer LAYER,
   count BIGINT
 );
 COMMENT ON TABLE transition_coded IS 'Storage behind the view transitions: how often a call entered one layer from another';
 COMMENT ON COLUMN transition_coded.thread_id IS 'The thread';
 COMMENT ON COLUMN transition_coded.path_id IS 'The stack of open operations: operation_path; 0: none is open';
 COMMENT ON COLUMN transition_coded.is_probed IS 'Whether all calls into that layer were recorded since the innermost operation (outside any: the thread) began';
-COMMENT ON COLUMN transition_coded.from_layer IS 'Layer that called, as in thread_overlap_coded; 0: no known call';
+COMMENT ON COLUMN transition_coded.from_layer IS 'Layer that called, as in thread_overlap_coded; NULL: no known call';
 COMMENT ON COLUMN transition_coded.to_layer IS 'Layer that was entered, a different one';
 COMMENT ON COLUMN transition_coded.count IS 'How often';
 
 CREATE TABLE sample_count_coded (
-  thread_id INTEGER, path_id INTEGER, call_layer UTINYINT, gpu UTINYINT,
-  layer UTINYINT, count BIGINT
+  thread_id INTEGER, path_id INTEGER, call_layer LAYER, gpu BOOLEAN,
+  layer LAYER, count BIGINT
 );
 COMMENT ON TABLE sample_count_coded IS 'How many samples of each thread fell where: the base of layer_estimate_coded';
 COMMENT ON COLUMN sample_count_coded.thread_id IS 'The thread';
 COMMENT ON COLUMN sample_count_coded.path_id IS 'The stack of operations that was open: operation_path; 0: none';
-COMMENT ON COLUMN sample_count_coded.call_layer IS 'Layer of the innermost known call they fell into; 0: none, so that they tell of time that no call covers';
+COMMENT ON COLUMN sample_count_coded.call_layer IS 'Layer of the innermost known call they fell into; NULL: none, so that they tell of time that no call covers';
 COMMENT ON COLUMN sample_count_coded.gpu IS 'As in thread_overlap_coded';
-COMMENT ON COLUMN sample_count_coded.layer IS 'What they found: as in cpu_sample_coded';
+COMMENT ON COLUMN sample_count_coded.layer IS 'What they found: as in cpu_sample';
 COMMENT ON COLUMN sample_count_coded.count IS 'How many';
 
 CREATE TABLE layer_estimate_coded (
-  thread_id INTEGER, path_id INTEGER, call_layer UTINYINT, gpu UTINYINT,
-  layer UTINYINT, time_ns BIGINT, stderr_ns DOUBLE, samples BIGINT, method UTINYINT
+  thread_id INTEGER, path_id INTEGER, call_layer LAYER, gpu BOOLEAN,
+  layer LAYER, time_ns BIGINT, stderr_ns DOUBLE, samples BIGINT, method ESTIMATE_METHOD
 );
 COMMENT ON TABLE layer_estimate_coded IS 'Time on a CPU split among the layers by the samples that fell into it. Of each thread, path, call_layer and gpu the rows add up to the running time in thread_overlap_coded';
 COMMENT ON COLUMN layer_estimate_coded.thread_id IS 'The thread';
 COMMENT ON COLUMN layer_estimate_coded.path_id IS 'The stack of open operations: operation_path; 0: none';
-COMMENT ON COLUMN layer_estimate_coded.call_layer IS 'Layer of the known call that the time was in: 0 none; 3 backend, of which only spin is told apart';
+COMMENT ON COLUMN layer_estimate_coded.call_layer IS 'Layer of the known call that the time was in: backend, of which only spin is told apart; NULL: none';
 COMMENT ON COLUMN layer_estimate_coded.gpu IS 'As in thread_overlap_coded';
-COMMENT ON COLUMN layer_estimate_coded.layer IS 'As in cpu_sample_coded; 0: the part whose samples could not be told';
+COMMENT ON COLUMN layer_estimate_coded.layer IS 'As in cpu_sample; NULL: the part whose samples could not be told';
 COMMENT ON COLUMN layer_estimate_coded.time_ns IS 'Its part of the time';
 COMMENT ON COLUMN layer_estimate_coded.stderr_ns IS 'Standard error of time_ns';
 COMMENT ON COLUMN layer_estimate_coded.samples IS 'How many samples all the shares of this time are from';
-COMMENT ON COLUMN layer_estimate_coded.method IS '1 own (samples of this very time); where it has none, those of: 2 path (GPU at work or not), 3 operation (any stack with this innermost operation, in the process), 4 thread, 5 process';
+COMMENT ON COLUMN layer_estimate_coded.method IS 'own (samples of this very time); where it has none, those of: path (GPU at work or not), operation (any stack with this innermost operation, in the process), thread, process';
 
 CREATE TABLE overlap_fault (relation VARCHAR, fault VARCHAR, count BIGINT);
 COMMENT ON TABLE overlap_fault IS 'Rows of other tables that were not as the schema promises when the overlaps were worked out; no row: all were';
@@ -78,13 +78,13 @@ COMMENT ON COLUMN active_set.first_ns IS 'Start of the first stretch';
 COMMENT ON COLUMN active_set.last_ns IS 'End of the last stretch';
 
 CREATE TABLE probe_hits_coded (
-  thread_id INTEGER, path_id INTEGER, layer UTINYINT, gpu UTINYINT,
-  event UTINYINT, inside BOOLEAN, hits BIGINT
+  thread_id INTEGER, path_id INTEGER, layer LAYER, gpu BOOLEAN,
+  event PROBE_EVENT, inside BOOLEAN, hits BIGINT
 );
 COMMENT ON TABLE probe_hits_coded IS 'Storage behind the view probe_hits: how many events with a cost fell on each thread, operation and layer while it ran';
 COMMENT ON COLUMN probe_hits_coded.thread_id IS 'The thread';
 COMMENT ON COLUMN probe_hits_coded.path_id IS 'The stack of open operations: operation_path; 0: none';
-COMMENT ON COLUMN probe_hits_coded.layer IS 'Layer of the innermost known call there; 0: none';
+COMMENT ON COLUMN probe_hits_coded.layer IS 'Layer of the innermost known call there; NULL: none';
 COMMENT ON COLUMN probe_hits_coded.gpu IS 'As in thread_overlap_coded';
 COMMENT ON COLUMN probe_hits_coded.event IS 'Kind of event: as in the view';
 COMMENT ON COLUMN probe_hits_coded.inside IS 'Whether it is the part inside the interval of the event that is paid here';

@@ -14,8 +14,12 @@ Words = tuple[str | None, ...]
 ENUMS: dict[str, Words] = {
     "CAUSE": vocabulary.CAUSES,
     "CUDA_CALL_KIND": vocabulary.CUDA_CALL_KINDS,
+    "CALL_OUTCOME": vocabulary.CALL_OUTCOMES,
+    "ESTIMATE_METHOD": vocabulary.ESTIMATE_METHODS,
     "GPU_ACTIVITY_KIND": vocabulary.GPU_ACTIVITY_KINDS,
     "LAYER": vocabulary.LAYERS,
+    "PROBE_EVENT": vocabulary.EVENTS,
+    "THREAD_STATE": vocabulary.THREAD_STATES,
     "WAIT_KIND": vocabulary.WAITS,
 }
 

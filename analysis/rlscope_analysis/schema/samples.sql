@@ -1,20 +1,21 @@
 -- Where running threads were at the ticks of a clock of CPU time.
 
 CREATE TABLE cpu_sample_coded (
-  thread_id INTEGER, ts_ns BIGINT, layer UTINYINT, flags UTINYINT, stack_id INTEGER
+  thread_id INTEGER, ts_ns BIGINT, layer LAYER, in_kernel BOOLEAN, by_stack BOOLEAN, stack_id INTEGER
 );
 COMMENT ON TABLE cpu_sample_coded IS 'Storage behind the view cpu_sample, sorted by (process, thread_id, ts_ns); query the view';
 COMMENT ON COLUMN cpu_sample_coded.thread_id IS 'The thread that ran';
 COMMENT ON COLUMN cpu_sample_coded.ts_ns IS 'When';
-COMMENT ON COLUMN cpu_sample_coded.layer IS '1 python, 2 simulator, 3 backend, 4 cuda_api, 5 spin, 6 other; 0 could not be told';
-COMMENT ON COLUMN cpu_sample_coded.flags IS '1 in the OS kernel, 2 layer of a caller, added up';
+COMMENT ON COLUMN cpu_sample_coded.layer IS 'As in the view';
+COMMENT ON COLUMN cpu_sample_coded.in_kernel IS 'As in the view';
+COMMENT ON COLUMN cpu_sample_coded.by_stack IS 'As in the view';
 COMMENT ON COLUMN cpu_sample_coded.stack_id IS 'Its Python functions: stack; NULL: none was found';
 
 CREATE VIEW cpu_sample AS
 SELECT
   t.process_id, t.pid, c.thread_id, c.ts_ns,
-  CASE c.layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' END AS layer,
-  c.stack_id, c.flags & 1 = 1 AS in_kernel, c.flags & 2 = 2 AS by_stack
+  c.layer::VARCHAR AS layer,
+  c.stack_id, c.in_kernel, c.by_stack
 FROM cpu_sample_coded AS c LEFT JOIN _thread_owner AS t ON t.thread_id = c.thread_id;
 COMMENT ON VIEW cpu_sample IS 'Where running threads were at the ticks of a clock of CPU time: each stands for the same time on a CPU';
 COMMENT ON COLUMN cpu_sample.process_id IS 'The process of the thread';

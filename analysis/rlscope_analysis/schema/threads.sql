@@ -45,20 +45,20 @@ COMMENT ON COLUMN _thread_owner.pid IS 'The process id of that';
 
 CREATE TABLE thread_state_coded (
   thread_id INTEGER, start_ns BIGINT, end_ns BIGINT,
-  state UTINYINT, cpu SMALLINT, waker INTEGER
+  state THREAD_STATE, cpu SMALLINT, waker INTEGER
 );
 COMMENT ON TABLE thread_state_coded IS 'Storage behind the view thread_state, sorted by (process, thread_id, start_ns); query the view';
 COMMENT ON COLUMN thread_state_coded.thread_id IS 'The thread';
 COMMENT ON COLUMN thread_state_coded.start_ns IS 'Start of the interval';
 COMMENT ON COLUMN thread_state_coded.end_ns IS 'End of the interval';
-COMMENT ON COLUMN thread_state_coded.state IS '0 running, 1 runnable, 2 sleeping, 3 blocked';
+COMMENT ON COLUMN thread_state_coded.state IS 'As in the view';
 COMMENT ON COLUMN thread_state_coded.cpu IS 'CPU of a running interval, -1 for the others';
 COMMENT ON COLUMN thread_state_coded.waker IS 'On a runnable interval that a wakeup began: thread_id of the waker (> 0), -1 an interrupt, -2 a thread outside the trace, -3 not known; else 0';
 
 CREATE VIEW thread_state AS
 SELECT
   t.process_id, t.pid, s.thread_id, s.start_ns, s.end_ns, s.end_ns - s.start_ns AS duration_ns,
-  CASE s.state WHEN 0 THEN 'running' WHEN 1 THEN 'runnable' WHEN 2 THEN 'sleeping' ELSE 'blocked' END AS state,
+  s.state::VARCHAR AS state,
   CASE WHEN s.cpu >= 0 THEN s.cpu END AS cpu,
   CASE WHEN s.waker > 0 THEN s.waker END AS waker_thread_id,
   CASE WHEN s.waker > 0 THEN 'thread' WHEN s.waker = -1 THEN 'interrupt' WHEN s.waker = -2 THEN 'outside' WHEN s.waker = -3 THEN 'unknown' END AS waker_kind

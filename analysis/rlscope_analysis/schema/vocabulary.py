@@ -3,22 +3,24 @@
 # The newest schema: raised by a change of what exists, not by additions.
 SCHEMA_VERSION = 4
 
-# thread_state_coded.state, by code.
-THREAD_STATES = ("running", "runnable", "sleeping", "blocked")
-# In thread_overlap_coded: "nobody measured this", of states and of the GPU alike.
+# By code, as are all below. lost: of an instant of a thread, not of an interval that was recorded.
+THREAD_STATES = ("running", "runnable", "sleeping", "blocked", "lost")
+# Of the sweep: "nobody measured this", of states and of the GPU alike.
 NOT_MEASURED = 255
 
 # thread_state.waker_kind, by thread_state_coded.waker; a positive waker is a thread.
 WAKER_KINDS = {-1: "interrupt", -2: "outside", -3: "unknown"}
 WAKER_THREAD = "thread"
 
-# By code, as are all below. Code 0 of a layer or wait: none is known.
+# Code 0 of a layer or wait: none is known.
 LAYERS = (None, "python", "simulator", "backend", "cuda_api", "spin", "other")
+# How a call ended; open: the trace did before.
+CALL_OUTCOMES = ("returned", "unwound", "open")
 WAITS = (None, "gil", "gpu", "io", "lock", "pipe", "socket", "sleep", "poll", "process")
 CUDA_CALL_KINDS = ("other", "launch", "memcpy", "memset", "sync", "memory", "graph")
 # A stream that waits (sync) is listed, but the GPU does not work meanwhile.
 GPU_ACTIVITY_KINDS = (None, "kernel", "memcpy", "memset", "graph", "sync")
-# layer_estimate_coded.method: of which samples the shares are.
+# Of which samples the shares of the layers are: layer_estimate_coded.method.
 ESTIMATE_METHODS = (None, "own", "path", "operation", "thread", "process")
 # critical_path.cause: docs/critical_path.md.
 CAUSES = (
@@ -39,8 +41,7 @@ LOST_OPERATION, LOST_SOURCE = "(lost)", "lost"
 # In place of a name that was not given, or that did not reach the trace.
 UNNAMED, NAME_LOST = "(unnamed)", "(name lost)"
 
-# probe_hits_coded.event, by code; calibration.event holds the words, and some that never hit a
-# traced thread.
+# Of probe_hits, by code; calibration.event has more, which never hit a traced thread.
 EVENTS = (
     "switch", "wakeup", "call", "call_dear", "sample", "range", "range_python", "range_auto",
     "gil_release",

@@ -24,7 +24,7 @@ WITH by_event AS (
 )
 SELECT
   event, is_known, overhead_ns, below_ns, above_ns,
-  (SELECT sum(time_ns) FROM thread_overlap_coded WHERE state = 0)::DOUBLE
+  (SELECT sum(time_ns) FROM thread_overlap_coded WHERE state = 'running')::DOUBLE
 FROM by_event ORDER BY overhead_ns DESC NULLS LAST, event
 """
 _DOUBT_SQL = """

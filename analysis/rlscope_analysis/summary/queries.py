@@ -12,10 +12,10 @@ SWEPT_THREADS_SQL = """
 WITH state_time AS (
   SELECT
     thread_id,
-    sum(time_ns) FILTER (WHERE state = 0)::BIGINT AS running_ns,
-    sum(time_ns) FILTER (WHERE state = 1)::BIGINT AS runnable_ns,
-    sum(time_ns) FILTER (WHERE state = 2)::BIGINT AS sleeping_ns,
-    sum(time_ns) FILTER (WHERE state = 3)::BIGINT AS blocked_ns
+    sum(time_ns) FILTER (WHERE state = 'running')::BIGINT AS running_ns,
+    sum(time_ns) FILTER (WHERE state = 'runnable')::BIGINT AS runnable_ns,
+    sum(time_ns) FILTER (WHERE state = 'sleeping')::BIGINT AS sleeping_ns,
+    sum(time_ns) FILTER (WHERE state = 'blocked')::BIGINT AS blocked_ns
   FROM thread_overlap_coded
   GROUP BY thread_id
 )

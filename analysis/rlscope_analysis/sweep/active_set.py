@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlscope_analysis import _sweep
+from rlscope_analysis.schema.enums import code_of
 from rlscope_analysis.schema.vocabulary import UNANNOTATED
 from rlscope_analysis.sweep.active_set_rows import OTHERS, Intervals, Key, Members, rows_of
 
@@ -44,11 +45,11 @@ _INTERVALS_SQL = f"""
 SELECT process_id, {_ALIVE}::INTEGER AS code, start_ns, end_ns FROM process
 UNION ALL
 SELECT t.process_id, {_CPU}, s.start_ns, s.end_ns
-FROM thread_state_coded AS s JOIN thread AS t ON t.thread_id = s.thread_id WHERE s.state = 0
+FROM thread_state_coded AS s JOIN thread AS t ON t.thread_id = s.thread_id WHERE s.state = 'running'
 UNION ALL
-SELECT t.process_id, {_CPU} + c.layer, c.start_ns, c.end_ns
+SELECT t.process_id, {_CPU} + {code_of("LAYER", "c.layer")}, c.start_ns, c.end_ns
 FROM native_call_coded AS c JOIN thread AS t ON t.thread_id = c.thread_id
-WHERE c.layer BETWEEN 1 AND 4
+WHERE c.layer IN ('python', 'simulator', 'backend', 'cuda_api')
 UNION ALL
 SELECT t.process_id, {_CUDA_API}, c.start_ns, c.end_ns
 FROM cuda_call_coded AS c JOIN thread AS t ON t.thread_id = c.thread_id

@@ -48,9 +48,10 @@ class OpenTrace(Protocol):
 class Segments:
     """The segments of a trace, an Arrow stream (`__arrow_c_stream__`): pyarrow, polars, DuckDB.
 
-    Columns as in thread_overlap_coded: thread_id, start_ns, end_ns, path_id, state, layer, wait,
-    gpu; in the order of (process, thread_id, start_ns). Each stream sweeps the trace once more,
-    while it is read, and keeps a few thousand segments at a time. The trace must stay open.
+    Columns: thread_id, start_ns, end_ns, path_id; state, layer, wait, as places in THREAD_STATES,
+    LAYERS and WAITS of schema.vocabulary; gpu, 1 while one worked; NOT_MEASURED where that is so.
+    In the order of (process, thread_id, start_ns). Each stream sweeps the trace once more, while it
+    is read, and keeps a few thousand segments at a time. The trace must stay open.
     """
 
     def __init__(

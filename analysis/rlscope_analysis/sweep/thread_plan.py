@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 # What the sweep reads, in its order: table, whose rows, the column with the value, and its type.
 SWEPT_TABLES = (
-    ("thread_state_coded", "thread_id", "state", "UTINYINT"),
+    ("thread_state_coded", "thread_id", "state", "THREAD_STATE"),
     ("operation_coded", "thread_id", "path_id", "INTEGER"),
-    ("native_call_coded", "thread_id", "layer", "UTINYINT"),
-    ("wait_coded", "thread_id", "kind", "UTINYINT"),
+    ("native_call_coded", "thread_id", "layer", "LAYER"),
+    ("wait_coded", "thread_id", "kind", "WAIT_KIND"),
     ("cuda_call_coded", "thread_id", "kind", "CUDA_CALL_KIND"),
     ("gpu_activity_coded", "process_id", "kind", "GPU_ACTIVITY_KIND"),
-    ("cpu_sample_coded", "thread_id", "layer", "UTINYINT"),
+    ("cpu_sample_coded", "thread_id", "layer", "LAYER"),
 )
 # Instants, read as intervals that take no time.
 _INSTANTS = {

@@ -13,6 +13,7 @@ import duckdb
 
 from rlscope_analysis import _sweep
 from rlscope_analysis.errors import TraceError
+from rlscope_analysis.schema import value_of
 from rlscope_analysis.sweep.thread_parts import Part, ThreadOverlap, join, present
 from rlscope_analysis.sweep.thread_plan import Cell, Plan, make_plan
 from rlscope_analysis.sweep.thread_read import TableReader
@@ -66,7 +67,7 @@ def store(connection: duckdb.DuckDBPyConnection, overlap: ThreadOverlap) -> None
         ("sample_count_coded", overlap.samples),
     ):
         names = ", ".join(columns)
-        lists = ", ".join("unnest(?)" for _ in columns)
+        lists = ", ".join(value_of(table, column) for column in columns)
         rows = len(columns["thread_id"])
         for first in range(0, rows, _STORED_AT_ONCE):
             chunk = [column[first : first + _STORED_AT_ONCE] for column in columns.values()]

@@ -8,7 +8,7 @@ WITH named AS (
   FROM iteration
 ), part AS (
   SELECT
-    coalesce(n.name, CASE WHEN s.state IN (2, 3) THEN '(waiting)' ELSE '(outside)' END) AS operation, s.start_ns, s.end_ns, s.state,
+    coalesce(n.name, CASE WHEN s.state IN ('sleeping', 'blocked') THEN '(waiting)' ELSE '(outside)' END) AS operation, s.start_ns, s.end_ns, s.state,
     s.end_ns - s.start_ns AS time_ns
   FROM _lead_segment AS s LEFT JOIN named AS n ON n.path_id = s.path_id
 ), sampled AS (
@@ -30,10 +30,10 @@ WITH named AS (
 ), added AS (
   SELECT
     operation, sum(time_ns)::BIGINT AS time_ns,
-    coalesce(sum(time_ns) FILTER (WHERE state = 0), 0)::BIGINT AS running_ns,
-    coalesce(sum(time_ns) FILTER (WHERE state = 1), 0)::BIGINT AS runnable_ns,
-    coalesce(sum(time_ns) FILTER (WHERE state IN (2, 3)), 0)::BIGINT AS waiting_ns,
-    bool_or(state = 255) AS is_unknown
+    coalesce(sum(time_ns) FILTER (WHERE state = 'running'), 0)::BIGINT AS running_ns,
+    coalesce(sum(time_ns) FILTER (WHERE state = 'runnable'), 0)::BIGINT AS runnable_ns,
+    coalesce(sum(time_ns) FILTER (WHERE state IN ('sleeping', 'blocked')), 0)::BIGINT AS waiting_ns,
+    bool_or(state IS NULL) AS is_unknown
   FROM part GROUP BY operation
 )
 SELECT

@@ -13,8 +13,8 @@ WITH span AS (
 ), added AS (
   SELECT
     s.thread_id,
-    sum(least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns)) FILTER (WHERE s.state = 0) AS running_ns,
-    sum(least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns)) FILTER (WHERE s.state = 1) AS queued_ns
+    sum(least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns)) FILTER (WHERE s.state = 'running') AS running_ns,
+    sum(least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns)) FILTER (WHERE s.state = 'runnable') AS queued_ns
   FROM thread_state_coded AS s
   JOIN span AS w ON s.start_ns < w.end_ns AND s.end_ns > w.start_ns
   GROUP BY s.thread_id
@@ -27,7 +27,7 @@ WITH span AS (
     sum(least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns)) AS time_ns
   FROM _state_step AS s
   JOIN span AS w ON s.start_ns < w.end_ns AND s.end_ns > w.start_ns
-  WHERE s.state IN (2, 3) AND s.next_waker > 0
+  WHERE s.state IN ('sleeping', 'blocked') AND s.next_waker > 0
   GROUP BY s.thread_id, s.next_waker
 ), waited AS (
   SELECT s.thread_id, k.process_id AS for_process_id, sum(s.time_ns) AS time_ns

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rlscope_analysis.schema.enums import word_of
 from rlscope_analysis.sweep.segments import segments
 from rlscope_analysis.training import relations_sql
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 _LEAD_SQL = """
 SELECT thread_id::INTEGER, min(start_ns)::BIGINT, max(end_ns)::BIGINT FROM iteration GROUP BY ALL
 """
+_SEGMENTS_SQL = f"""
+CREATE OR REPLACE TEMP TABLE _lead_segment AS
+SELECT * REPLACE ({word_of("THREAD_STATE", "state")} AS state) FROM _lead_stream
+"""  # noqa: S608 - words of our own
 
 
 def add_training(trace: OpenTrace) -> None:
@@ -49,6 +54,6 @@ def _add_segments(trace: OpenTrace) -> None:
     stream = segments(trace, only=(thread_id, start_ns, end_ns))
     trace.connection.register("_lead_stream", stream)
     try:
-        trace.connection.execute("CREATE OR REPLACE TEMP TABLE _lead_segment AS FROM _lead_stream")
+        trace.connection.execute(_SEGMENTS_SQL)
     finally:
         trace.connection.unregister("_lead_stream")

@@ -5,19 +5,14 @@ CREATE OR REPLACE VIEW _bucket_part AS
 WITH part AS (
   SELECT
     o.thread_id, o.path_id, o.state, o.wait, o.gpu,
-    coalesce(e.layer, o.layer) AS layer,
+    CASE WHEN e.thread_id IS NULL THEN o.layer ELSE e.layer END AS layer,
     coalesce(e.time_ns, o.time_ns) AS time_ns,
     CASE WHEN e.thread_id IS NULL THEN o.count END AS count,
-    e.stderr_ns, coalesce(e.method, 0) AS method
+    e.stderr_ns, e.method
   FROM thread_overlap_coded AS o
   LEFT JOIN layer_estimate_coded AS e
-    ON o.state = 0 AND e.thread_id = o.thread_id AND e.path_id = o.path_id
-      AND e.call_layer = o.layer AND e.gpu = o.gpu
-), named AS (
-  SELECT
-    thread_id, path_id, state, wait, gpu, time_ns, count, stderr_ns, method,
-    CASE layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' END AS layer_bucket
-  FROM part
+    ON o.state = 'running' AND e.thread_id = o.thread_id AND e.path_id = o.path_id
+      AND e.call_layer IS NOT DISTINCT FROM o.layer AND e.gpu IS NOT DISTINCT FROM o.gpu
 )
 SELECT
   t.process_id, n.thread_id, n.path_id,
@@ -27,12 +22,11 @@ SELECT
     WHEN bucket IN ('lost', 'unknown') THEN NULL
     ELSE bucket NOT IN ('runnable', 'gil_wait', 'gpu_wait', 'io_wait', 'sleeping')
   END AS on_cpu,
-  CASE n.gpu WHEN 0 THEN FALSE WHEN 1 THEN TRUE END AS gpu_busy,
-  n.time_ns, n.count,
-  CASE WHEN n.method <> 0 THEN n.time_ns ELSE 0 END AS sampled_ns,
-  CASE WHEN n.method = 1 THEN pow(n.stderr_ns, 2) ELSE 0 END AS own_variance,
-  CASE WHEN n.method > 1 THEN n.stderr_ns ELSE 0 END AS borrowed_stderr_ns
-FROM named AS n
+  n.gpu AS gpu_busy, n.time_ns, n.count,
+  CASE WHEN n.method IS NOT NULL THEN n.time_ns ELSE 0 END AS sampled_ns,
+  CASE WHEN n.method = 'own' THEN pow(n.stderr_ns, 2) ELSE 0 END AS own_variance,
+  CASE WHEN n.method <> 'own' THEN n.stderr_ns ELSE 0 END AS borrowed_stderr_ns
+FROM part AS n
 LEFT JOIN thread AS t ON t.thread_id = n.thread_id
 LEFT JOIN operation_path AS p ON p.path_id = n.path_id;
 COMMENT ON VIEW _bucket_part IS 'Private: may change without notice. thread_overlap_coded with its running time split by layer_estimate_coded, in buckets';

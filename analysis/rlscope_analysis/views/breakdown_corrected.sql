@@ -6,12 +6,6 @@ CREATE OR REPLACE VIEW _overhead_part AS
 WITH cost AS (
   SELECT event, part = 'inside' AS inside, mean_ns, low_ns, high_ns
   FROM calibration WHERE used AND mean_ns IS NOT NULL
-), hit AS (
-  SELECT
-    h.thread_id, h.path_id, h.layer, h.gpu,
-    CASE h.event WHEN 0 THEN 'switch' WHEN 1 THEN 'wakeup' WHEN 2 THEN 'call' WHEN 3 THEN 'call_dear' WHEN 4 THEN 'sample' WHEN 5 THEN 'range' WHEN 6 THEN 'range_python' WHEN 7 THEN 'range_auto' WHEN 8 THEN 'gil_release' END AS event,
-    h.inside, h.hits
-  FROM probe_hits_coded AS h
 ), paid AS (
   SELECT
     h.thread_id, h.path_id, h.layer, h.gpu, h.event,
@@ -19,7 +13,7 @@ WITH cost AS (
     CASE WHEN bool_and(c.event IS NOT NULL) THEN sum(h.hits * c.mean_ns) END AS overhead_ns,
     sum(h.hits * (c.mean_ns - c.low_ns)) AS below_ns,
     sum(h.hits * (c.high_ns - c.mean_ns)) AS above_ns
-  FROM hit AS h LEFT JOIN cost AS c ON c.event = h.event AND c.inside = h.inside
+  FROM probe_hits_coded AS h LEFT JOIN cost AS c ON c.event = h.event AND c.inside = h.inside
   GROUP BY h.thread_id, h.path_id, h.layer, h.gpu, h.event
 ), share AS (
   SELECT
@@ -30,16 +24,16 @@ WITH cost AS (
 SELECT
   t.process_id, p.thread_id,
   CASE WHEN p.path_id = 0 THEN '(unannotated)' ELSE o.name END AS operation,
-  CASE coalesce(s.layer, p.layer) WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' ELSE 'running' END AS bucket,
-  CASE p.gpu WHEN 0 THEN FALSE WHEN 1 THEN TRUE END AS gpu_busy,
-  p.event,
+  coalesce(CASE WHEN s.thread_id IS NULL THEN p.layer ELSE s.layer END::VARCHAR, 'running') AS bucket,
+  p.gpu AS gpu_busy, p.event::VARCHAR AS event,
   p.hits * coalesce(s.share, 1) AS hits,
   p.overhead_ns * coalesce(s.share, 1) AS overhead_ns,
   p.below_ns * coalesce(s.share, 1) AS below_ns,
   p.above_ns * coalesce(s.share, 1) AS above_ns
 FROM paid AS p
 LEFT JOIN share AS s
-  ON s.thread_id = p.thread_id AND s.path_id = p.path_id AND s.call_layer = p.layer AND s.gpu = p.gpu AND s.share > 0
+  ON s.thread_id = p.thread_id AND s.path_id = p.path_id AND s.call_layer IS NOT DISTINCT FROM p.layer
+    AND s.gpu IS NOT DISTINCT FROM p.gpu AND s.share > 0
 LEFT JOIN thread AS t ON t.thread_id = p.thread_id
 LEFT JOIN operation_path AS o ON o.path_id = p.path_id;
 COMMENT ON VIEW _overhead_part IS 'Private: may change without notice. The overhead of each kind of event by the rows of breakdown';
@@ -91,7 +85,7 @@ WITH by_event AS (
     j.process_id, j.thread_id, j.operation, j.bucket, j.on_cpu, j.gpu_busy, j.time_ns, j.below_ns, j.above_ns,
     CASE
       WHEN c.is_so AND j.bucket <> 'unknown'
-        AND j.thread_id IN (SELECT thread_id FROM thread_overlap_coded WHERE state <> 255)
+        AND j.thread_id IN (SELECT thread_id FROM thread_overlap_coded WHERE state IS NOT NULL)
       THEN j.paid_ns
     END AS paid_ns
   FROM joined AS j

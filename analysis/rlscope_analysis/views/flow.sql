@@ -14,15 +14,15 @@ WITH woken AS (
   FROM _state_step AS s
   LEFT JOIN wait_coded AS w ON w.thread_id = s.thread_id AND w.end_ns = s.start_ns
   LEFT JOIN thread AS k ON k.thread_id = s.waker
-  WHERE s.state = 1 AND s.waker <> 0
+  WHERE s.state = 'runnable' AND s.waker <> 0
 )
 SELECT
   CASE
     WHEN w.waker_thread_id IS NULL THEN 'wakeup'
     WHEN w.start_ns = t.start_ns THEN 'fork'
-    WHEN w.wait IN (5, 6) THEN 'message'
-    WHEN w.wait = 1 AND w.waker_process_id = t.process_id THEN 'gil'
-    WHEN w.wait = 9 AND w.previous_state = 2 AND p.parent_process_id = t.process_id THEN 'exit'
+    WHEN w.wait IN ('pipe', 'socket') THEN 'message'
+    WHEN w.wait = 'gil' AND w.waker_process_id = t.process_id THEN 'gil'
+    WHEN w.wait = 'process' AND w.previous_state = 'sleeping' AND p.parent_process_id = t.process_id THEN 'exit'
     ELSE 'wakeup'
   END AS kind,
   CASE
@@ -31,7 +31,7 @@ SELECT
   CASE WHEN w.waker_thread_id IS NOT NULL THEN w.waker_process_id END AS from_process_id,
   w.waker_thread_id AS from_thread_id, w.start_ns AS from_ns,
   t.process_id AS to_process_id, t.thread_id AS to_thread_id, w.start_ns AS to_ns,
-  CASE w.wait WHEN 1 THEN 'gil' WHEN 2 THEN 'gpu' WHEN 3 THEN 'io' WHEN 4 THEN 'lock' WHEN 5 THEN 'pipe' WHEN 6 THEN 'socket' WHEN 7 THEN 'sleep' WHEN 8 THEN 'poll' WHEN 9 THEN 'process' END AS wait
+  w.wait::VARCHAR AS wait
 FROM woken AS w
 JOIN thread AS t ON t.thread_id = w.thread_id
 LEFT JOIN process AS p ON p.process_id = w.waker_process_id;

@@ -8,10 +8,10 @@ WITH slice AS (
     s.waker, s.end_ns AS resumed_ns,
     r.start_ns AS ran_from_ns
   FROM wait_coded AS w
-  LEFT JOIN thread_state_coded AS s ON s.thread_id = w.thread_id AND s.start_ns = w.end_ns AND s.state = 1
+  LEFT JOIN thread_state_coded AS s ON s.thread_id = w.thread_id AND s.start_ns = w.end_ns AND s.state = 'runnable'
   LEFT JOIN thread_state_coded AS r
-    ON r.thread_id = w.thread_id AND r.end_ns = w.start_ns AND r.state = 0 AND r.end_ns - r.start_ns < 100000
-  WHERE w.kind = 1
+    ON r.thread_id = w.thread_id AND r.end_ns = w.start_ns AND r.state = 'running' AND r.end_ns - r.start_ns < 100000
+  WHERE w.kind = 'gil'
 ), linked AS (
   SELECT
     thread_id, start_ns, end_ns, waker,

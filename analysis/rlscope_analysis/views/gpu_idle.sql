@@ -11,19 +11,19 @@ WITH gap AS MATERIALIZED (
   FROM _operation_change
 ), held AS NOT MATERIALIZED (
   -- All that holds at an instant is one number, the sum of these. From the lowest bit: 1 in a gap,
-  -- 1 alive, 10 open CUDA calls, 10 of them that wait for the GPU, 3 state + 1, 4 wait, then the path,
-  -- and from bit 60 the layer. Waits and states of a thread do not overlap, and native calls nest.
+  -- 1 alive, 10 open CUDA calls, 10 of them that wait for the GPU, 3 state, 4 wait, then the path, and
+  -- from bit 60 the layer: of words the place, counted from 1. Waits and states of a thread do not overlap, and native calls nest.
   SELECT thread_id, start_ns, end_ns, 1::BIGINT AS step FROM gap
   UNION ALL
   SELECT thread_id, start_ns, coalesce(end_ns, 9223372036854775807), 1::BIGINT << 1 FROM thread WHERE start_ns IS NOT NULL
   UNION ALL
   SELECT thread_id, start_ns, end_ns, CASE WHEN kind = 'sync' THEN (1::BIGINT << 2) + (1::BIGINT << 12) ELSE 1::BIGINT << 2 END FROM cuda_call_coded
   UNION ALL
-  SELECT thread_id, start_ns, end_ns, (state::BIGINT + 1) << 22 FROM thread_state_coded
+  SELECT thread_id, start_ns, end_ns, (enum_code(state)::BIGINT + 1) << 22 FROM thread_state_coded
   UNION ALL
-  SELECT thread_id, start_ns, end_ns, kind::BIGINT << 25 FROM wait_coded
+  SELECT thread_id, start_ns, end_ns, (enum_code(kind)::BIGINT + 1) << 25 FROM wait_coded
   UNION ALL
-  SELECT thread_id, start_ns, end_ns, (layer::BIGINT - parent_layer::BIGINT) * (1::BIGINT << 60) FROM native_call_coded WHERE layer <> parent_layer
+  SELECT thread_id, start_ns, end_ns, (enum_code(layer)::BIGINT - coalesce(enum_code(parent_layer)::BIGINT, -1)) * (1::BIGINT << 60) FROM native_call_coded WHERE layer IS DISTINCT FROM parent_layer
 ), change AS NOT MATERIALIZED (
   SELECT thread_id, start_ns AS ts_ns, step FROM held WHERE end_ns > start_ns
   UNION ALL
@@ -47,9 +47,9 @@ WITH gap AS MATERIALIZED (
     thread_id,
     ((held >> 1) & 1) = 1 AS lives,
     ((held >> 29) & 2147483647)::INTEGER AS path_id,
-    CASE WHEN ((held >> 22) & 7) = 0 THEN 4 ELSE ((held >> 22) & 7)::INTEGER - 1 END AS state,
-    CASE WHEN ((held >> 2) & 1023) > 0 THEN 4 ELSE (held >> 60)::INTEGER END AS layer,
-    ((held >> 25) & 15)::INTEGER AS wait,
+    (enum_range(NULL::THREAD_STATE)::THREAD_STATE[])[((held >> 22) & 7)::INTEGER] AS state,
+    CASE WHEN ((held >> 2) & 1023) > 0 THEN 'cuda_api' ELSE (enum_range(NULL::LAYER)::LAYER[])[(held >> 60)::INTEGER] END AS layer,
+    (enum_range(NULL::WAIT_KIND)::WAIT_KIND[])[((held >> 25) & 15)::INTEGER] AS wait,
     ((held >> 12) & 1023) > 0 AS is_sync,
     time_ns
   FROM summed
@@ -57,9 +57,9 @@ WITH gap AS MATERIALIZED (
 SELECT
   t.process_id, p.thread_id, p.lives,
   p.path_id,
-  CASE WHEN p.state = 4 AND NOT coalesce(m.measured, FALSE) THEN 255 ELSE p.state END AS state,
+  CASE WHEN p.state IS NULL AND m.measured THEN 'lost' ELSE p.state END AS state,
   p.layer,
-  CASE WHEN p.state IN (0, 1) THEN 0 WHEN p.wait <> 1 AND p.is_sync THEN 2 ELSE p.wait END AS wait,
+  CASE WHEN p.state IN ('running', 'runnable') THEN NULL WHEN p.wait IS DISTINCT FROM 'gil' AND p.is_sync THEN 'gpu' ELSE p.wait END AS wait,
   sum(p.time_ns)::BIGINT AS time_ns
 FROM told AS p
 LEFT JOIN thread AS t ON t.thread_id = p.thread_id
@@ -84,28 +84,23 @@ CREATE OR REPLACE VIEW gpu_idle AS
 WITH estimate AS (
   SELECT
     thread_id, path_id, call_layer, layer, method, time_ns,
-    sum(time_ns) OVER (PARTITION BY thread_id, path_id, call_layer ORDER BY layer ROWS UNBOUNDED PRECEDING) AS upto_ns,
+    sum(time_ns) OVER (PARTITION BY thread_id, path_id, call_layer ORDER BY layer NULLS FIRST ROWS UNBOUNDED PRECEDING) AS upto_ns,
     sum(time_ns) OVER (PARTITION BY thread_id, path_id, call_layer) AS all_ns
   FROM layer_estimate_coded
-  WHERE gpu = 0
+  WHERE NOT gpu
 ), split AS (
   -- Each part ends where its share of the whole ends, rounded: the parts add up.
   SELECT
     i.process_id, i.thread_id, i.lives, i.path_id, i.state, i.wait,
-    coalesce(e.layer, i.layer) AS layer,
-    CASE WHEN e.layer IS NULL THEN i.time_ns ELSE
+    CASE WHEN e.thread_id IS NULL THEN i.layer ELSE e.layer END AS layer,
+    CASE WHEN e.thread_id IS NULL THEN i.time_ns ELSE
       i.time_ns::HUGEINT * e.upto_ns // e.all_ns - i.time_ns::HUGEINT * (e.upto_ns - e.time_ns) // e.all_ns
     END AS time_ns,
-    e.method IS NOT NULL AND e.method <> 0 AS is_sampled
+    e.method IS NOT NULL AS is_sampled
   FROM _idle_piece AS i
   LEFT JOIN estimate AS e
-    ON i.lives AND i.state = 0 AND e.thread_id = i.thread_id AND e.path_id = i.path_id
-      AND e.call_layer = i.layer AND e.all_ns > 0
-), named AS (
-  SELECT
-    process_id, thread_id, path_id, lives, state, wait, time_ns, is_sampled,
-    CASE layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' END AS layer_bucket
-  FROM split
+    ON i.lives AND i.state = 'running' AND e.thread_id = i.thread_id AND e.path_id = i.path_id
+      AND e.call_layer IS NOT DISTINCT FROM i.layer AND e.all_ns > 0
 ), told AS (
   SELECT
     n.process_id, n.thread_id,
@@ -113,7 +108,7 @@ WITH estimate AS (
     CASE WHEN n.lives THEN /* bucket_rule */ END AS bucket,
     n.time_ns,
     CASE WHEN n.is_sampled THEN n.time_ns ELSE 0 END AS sampled_ns
-  FROM named AS n LEFT JOIN operation_path AS p ON p.path_id = n.path_id
+  FROM split AS n LEFT JOIN operation_path AS p ON p.path_id = n.path_id
 )
 SELECT
   process_id, thread_id, operation, bucket,

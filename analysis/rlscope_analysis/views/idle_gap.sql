@@ -93,9 +93,7 @@ SELECT
   CASE WHEN g.call_start_ns IS NOT NULL THEN greatest(g.call_start_ns - g.start_ns, 0) END AS unlaunched_ns,
   g.thread_id,
   CASE WHEN g.thread_id IS NOT NULL THEN coalesce(p.name, '(unannotated)') END AS operation,
-  CASE WHEN g.state_end_ns > g.start_ns THEN
-    CASE g.state WHEN 0 THEN 'running' WHEN 1 THEN 'runnable' WHEN 2 THEN 'sleeping' ELSE 'blocked' END
-  END AS state,
+  CASE WHEN g.state_end_ns > g.start_ns THEN g.state::VARCHAR END AS state,
   g.next_kind::VARCHAR AS next_kind,
   s.value AS next_name,
   CASE WHEN g.thread_id IS NOT NULL THEN coalesce(n.name, '(unannotated)') END AS next_operation

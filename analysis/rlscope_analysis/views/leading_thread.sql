@@ -6,7 +6,7 @@ WITH annotated AS (
   WHERE p.depth = 0
   GROUP BY o.thread_id
 ), ran AS (
-  SELECT thread_id, sum(time_ns) FILTER (WHERE state = 0) AS time_ns
+  SELECT thread_id, sum(time_ns) FILTER (WHERE state = 'running') AS time_ns
   FROM thread_overlap_coded GROUP BY thread_id
 )
 SELECT

@@ -22,10 +22,10 @@ WITH RECURSIVE named AS (
   SELECT
     thread_id, path_id,
     sum(time_ns)::BIGINT AS self_ns,
-    sum(time_ns) FILTER (WHERE state = 0)::BIGINT AS running_ns,
-    sum(time_ns) FILTER (WHERE state = 1)::BIGINT AS runnable_ns,
-    sum(time_ns) FILTER (WHERE state IN (2, 3))::BIGINT AS waiting_ns,
-    sum(time_ns) FILTER (WHERE gpu = 1)::BIGINT AS gpu_busy_ns
+    sum(time_ns) FILTER (WHERE state = 'running')::BIGINT AS running_ns,
+    sum(time_ns) FILTER (WHERE state = 'runnable')::BIGINT AS runnable_ns,
+    sum(time_ns) FILTER (WHERE state IN ('sleeping', 'blocked'))::BIGINT AS waiting_ns,
+    sum(time_ns) FILTER (WHERE gpu)::BIGINT AS gpu_busy_ns
   FROM thread_overlap_coded
   WHERE thread_id IN (SELECT thread_id FROM operation_coded)
   GROUP BY thread_id, path_id
@@ -33,8 +33,8 @@ WITH RECURSIVE named AS (
   -- Of a thread: an operation that was never the innermost one has no row, and 0 where this is so.
   SELECT
     thread_id,
-    bool_and(state <> 255) AS has_states,
-    bool_and(gpu <> 255) AS has_gpu
+    bool_and(state IS NOT NULL) AS has_states,
+    bool_and(gpu IS NOT NULL) AS has_gpu
   FROM thread_overlap_coded
   GROUP BY thread_id
 )

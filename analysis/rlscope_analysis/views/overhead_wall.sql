@@ -28,7 +28,7 @@ WITH placed AS (
     l.process_id, l.thread_id,
     q.end_ns - q.start_ns AS wall_ns,
     c.is_so AND coalesce(p.is_known, TRUE)
-      AND l.thread_id IN (SELECT thread_id FROM thread_overlap_coded WHERE state <> 255) AS is_known,
+      AND l.thread_id IN (SELECT thread_id FROM thread_overlap_coded WHERE state IS NOT NULL) AS is_known,
     coalesce(p.exposed_ns, 0) AS exposed_ns, coalesce(p.gpu_ns, 0) AS gpu_ns,
     coalesce(p.threads_ns, 0) AS threads_ns,
     coalesce(p.below_ns, 0) AS below_ns, coalesce(p.above_ns, 0) AS above_ns

@@ -3,9 +3,8 @@ CREATE OR REPLACE VIEW probe_hits AS
 SELECT
   t.process_id, h.thread_id,
   CASE WHEN h.path_id = 0 THEN '(unannotated)' ELSE p.name END AS operation,
-  CASE h.layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' END AS layer,
-  CASE h.gpu WHEN 0 THEN FALSE WHEN 1 THEN TRUE END AS gpu_busy,
-  CASE h.event WHEN 0 THEN 'switch' WHEN 1 THEN 'wakeup' WHEN 2 THEN 'call' WHEN 3 THEN 'call_dear' WHEN 4 THEN 'sample' WHEN 5 THEN 'range' WHEN 6 THEN 'range_python' WHEN 7 THEN 'range_auto' WHEN 8 THEN 'gil_release' END AS event,
+  h.layer::VARCHAR AS layer,
+  h.gpu AS gpu_busy, h.event::VARCHAR AS event,
   CASE WHEN h.inside THEN 'inside' ELSE 'outside' END AS part,
   sum(h.hits)::BIGINT AS hits
 FROM probe_hits_coded AS h

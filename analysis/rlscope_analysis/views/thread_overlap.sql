@@ -3,10 +3,7 @@ CREATE OR REPLACE VIEW thread_overlap AS
 SELECT
   t.process_id, o.thread_id, o.path_id,
   CASE WHEN o.path_id = 0 THEN '(unannotated)' ELSE p.name END AS operation,
-  CASE o.state WHEN 0 THEN 'running' WHEN 1 THEN 'runnable' WHEN 2 THEN 'sleeping' WHEN 3 THEN 'blocked' WHEN 4 THEN 'lost' END AS state,
-  CASE o.layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' END AS layer,
-  CASE o.wait WHEN 1 THEN 'gil' WHEN 2 THEN 'gpu' WHEN 3 THEN 'io' WHEN 4 THEN 'lock' WHEN 5 THEN 'pipe' WHEN 6 THEN 'socket' WHEN 7 THEN 'sleep' WHEN 8 THEN 'poll' WHEN 9 THEN 'process' END AS wait,
-  CASE o.gpu WHEN 0 THEN FALSE WHEN 1 THEN TRUE END AS gpu_busy,
+  o.state::VARCHAR AS state, o.layer::VARCHAR AS layer, o.wait::VARCHAR AS wait, o.gpu AS gpu_busy,
   o.time_ns, o.count, o.first_ns, o.last_ns
 FROM thread_overlap_coded AS o
 LEFT JOIN thread AS t ON t.thread_id = o.thread_id

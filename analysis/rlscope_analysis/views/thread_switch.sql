@@ -10,14 +10,14 @@ WITH stay AS (
     lag(thread_id) OVER () AS before_thread_id,
     lag(cpu) OVER () AS before_cpu
   FROM _state_step
-  WHERE state = 0
+  WHERE state = 'running'
 ), counted AS (
   SELECT
     thread_id,
     count(*) AS switch_ins,
     count(*) FILTER (WHERE is_followed) AS followed,
-    count(*) FILTER (WHERE next_state IN (2, 3) OR (next_state = 1 AND next_waker <> 0)) AS voluntary,
-    count(*) FILTER (WHERE next_state = 1 AND next_waker = 0) AS involuntary,
+    count(*) FILTER (WHERE next_state IN ('sleeping', 'blocked') OR (next_state = 'runnable' AND next_waker <> 0)) AS voluntary,
+    count(*) FILTER (WHERE next_state = 'runnable' AND next_waker = 0) AS involuntary,
     count(*) FILTER (WHERE before_thread_id = thread_id AND before_cpu <> cpu) AS migrations,
     max(end_ns) FILTER (WHERE NOT is_followed) AS last_end_ns
   FROM stay

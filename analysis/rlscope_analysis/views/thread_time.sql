@@ -8,10 +8,10 @@ WITH in_state AS (
 ), state_time AS (
   SELECT
     thread_id,
-    coalesce(sum(time_ns) FILTER (WHERE state = 0), 0)::BIGINT AS running_ns,
-    coalesce(sum(time_ns) FILTER (WHERE state = 1), 0)::BIGINT AS runnable_ns,
-    coalesce(sum(time_ns) FILTER (WHERE state = 2), 0)::BIGINT AS sleeping_ns,
-    coalesce(sum(time_ns) FILTER (WHERE state = 3), 0)::BIGINT AS blocked_ns
+    coalesce(sum(time_ns) FILTER (WHERE state = 'running'), 0)::BIGINT AS running_ns,
+    coalesce(sum(time_ns) FILTER (WHERE state = 'runnable'), 0)::BIGINT AS runnable_ns,
+    coalesce(sum(time_ns) FILTER (WHERE state = 'sleeping'), 0)::BIGINT AS sleeping_ns,
+    coalesce(sum(time_ns) FILTER (WHERE state = 'blocked'), 0)::BIGINT AS blocked_ns
   FROM in_state
   GROUP BY thread_id
 )

@@ -54,13 +54,13 @@ WITH kind AS (
   SELECT layer, max(probed_ns) AS since_ns FROM site GROUP BY layer
 ), unseen AS (
   -- Samples found the layer, but not one call: its functions were never found.
-  SELECT DISTINCT t.process_id, CASE c.layer WHEN 2 THEN 'simulator' ELSE 'backend' END AS layer
+  SELECT DISTINCT t.process_id, c.layer::VARCHAR AS layer
   FROM sample_count_coded AS c JOIN thread AS t ON t.thread_id = c.thread_id
-  WHERE c.call_layer = 0 AND c.layer IN (2, 3)
+  WHERE c.call_layer IS NULL AND c.layer IN ('simulator', 'backend')
   EXCEPT
-  SELECT t.process_id, CASE c.to_layer WHEN 2 THEN 'simulator' ELSE 'backend' END
+  SELECT t.process_id, c.to_layer::VARCHAR
   FROM transition_coded AS c JOIN thread AS t ON t.thread_id = c.thread_id
-  WHERE c.to_layer IN (2, 3)
+  WHERE c.to_layer IN ('simulator', 'backend')
 ), lost AS (
   -- The codes of which the vocabulary says that calls were lost: schema/facts/losses.
   SELECT least(coalesce(sum(count), 0), 9223372036854775807)::BIGINT AS calls
@@ -130,8 +130,8 @@ WITH instance AS (
   SELECT
     c.thread_id,
     CASE WHEN c.path_id = 0 THEN '(unannotated)' ELSE p.name END AS operation,
-    CASE c.from_layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' END AS from_layer,
-    CASE c.to_layer WHEN 1 THEN 'python' WHEN 2 THEN 'simulator' WHEN 3 THEN 'backend' WHEN 4 THEN 'cuda_api' WHEN 5 THEN 'spin' WHEN 6 THEN 'other' END AS to_layer,
+    c.from_layer::VARCHAR AS from_layer,
+    c.to_layer::VARCHAR AS to_layer,
     sum(c.count)::BIGINT AS count,
     coalesce(sum(c.count) FILTER (WHERE c.is_probed), 0)::BIGINT AS probed
   FROM transition_coded AS c LEFT JOIN operation_path AS p ON p.path_id = c.path_id

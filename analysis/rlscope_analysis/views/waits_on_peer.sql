@@ -4,11 +4,11 @@ CREATE OR REPLACE VIEW waits_on_peer AS
 WITH waited AS (
   SELECT
     w.thread_id, w.start_ns, w.end_ns - w.start_ns AS time_ns,
-    CASE w.kind WHEN 5 THEN 'pipe' WHEN 6 THEN 'socket' WHEN 8 THEN 'poll' WHEN 9 THEN 'process' END AS wait,
+    w.kind::VARCHAR AS wait,
     coalesce(s.waker, 0) AS waker
   FROM wait_coded AS w
-  LEFT JOIN thread_state_coded AS s ON s.thread_id = w.thread_id AND s.start_ns = w.end_ns AND s.state = 1
-  WHERE w.kind IN (5, 6, 8, 9)
+  LEFT JOIN thread_state_coded AS s ON s.thread_id = w.thread_id AND s.start_ns = w.end_ns AND s.state = 'runnable'
+  WHERE w.kind IN ('pipe', 'socket', 'poll', 'process')
 ), placed AS (
   SELECT w.thread_id, w.time_ns, w.wait, w.waker, o.path_id
   FROM waited AS w

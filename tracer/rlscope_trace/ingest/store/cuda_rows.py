@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.schema.vocabulary import CUDA_CALL_KINDS, LAYERS
+from rlscope_analysis.schema.enums import word_of
+from rlscope_analysis.schema.vocabulary import CUDA_CALL_KINDS
 from rlscope_trace.cuda_names import cuda_call_kind
 from rlscope_trace.ingest.store.cupti_intervals import IS_TOLD_BY_CUPTI, create_intervals
 from rlscope_trace.ingest.store.strings import Strings
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from rlscope_trace.ingest.store.processes import Columns
     from rlscope_trace.ingest.writer.trace_writer import TraceWriter
 
-CUDA_LAYER = LAYERS.index("cuda_api")
+CALL_LAYER = word_of("LAYER", "layer")
+"""The layer of a call in a batch of them."""
 _SORTED = "ORDER BY t.process_id, t.thread_id, c.start_ns, c.end_ns DESC"
 
 
@@ -42,7 +44,7 @@ class ProbedCudaCalls:
         """Take the calls of the CUDA API out of a batch of calls."""
         self._con.execute(
             "INSERT INTO staged_cuda_call SELECT thread_id, start_ns, end_ns, site_id FROM batch"  # noqa: S608
-            f" WHERE layer = {CUDA_LAYER}"
+            f" WHERE {CALL_LAYER} = 'cuda_api'"
         )
 
     def store(self) -> None:

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rlscope_analysis.schema.enums import word_of
 from rlscope_trace._ingest import EventRows, SpoolScan
-from rlscope_trace.ingest.store.cuda_rows import CUDA_LAYER, ProbedCudaCalls
+from rlscope_trace.ingest.store.cuda_rows import CALL_LAYER, ProbedCudaCalls
 from rlscope_trace.ingest.store.probe_facts import ProbeFacts, Site
 from rlscope_trace.ingest.store.processes import Columns
 from rlscope_trace.ingest.writer.database_file import BATCH_ROWS
@@ -21,6 +22,15 @@ _STAGED = {
 # Of no thread: sorted by CPU.
 _OTHERS = "other_run"
 _KINDS = ("call", "gil_release", "sample", "stack", "other_run", "quota")
+# The flags are those of bpf/records.h: RLS_CALL_*, RLS_SAMPLE_*.
+_CALL = f"""
+  thread_id, start_ns, end_ns, {CALL_LAYER}, {word_of("LAYER", "parent_layer")},
+  depth, site_id,
+  CASE WHEN flags & 2 = 2 THEN 'open' WHEN flags & 1 = 1 THEN 'unwound' ELSE 'returned' END
+"""
+_SAMPLE = f"""
+  thread_id, ts_ns, {word_of("LAYER", "layer")}, flags & 1 = 1, flags & 2 = 2, nullif(stack_id, 0)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +87,8 @@ class EventWriter:
 
     def _stage_calls(self, batch: Columns) -> None:
         self._con.execute(
-            "INSERT INTO staged_native_call SELECT thread_id, start_ns, end_ns, layer,"  # noqa: S608
-            f" parent_layer, depth, site_id, flags FROM batch WHERE layer <> {CUDA_LAYER}"
+            f"INSERT INTO staged_native_call SELECT {_CALL} FROM batch"  # noqa: S608
+            f" WHERE {CALL_LAYER} IS DISTINCT FROM 'cuda_api'"
         )
 
     def _stage_releases(self, batch: Columns) -> None:
@@ -88,8 +98,7 @@ class EventWriter:
 
     def _stage_samples(self, batch: Columns) -> None:
         self._con.execute(
-            "INSERT INTO staged_cpu_sample SELECT thread_id, ts_ns, layer, flags,"
-            " nullif(stack_id, 0) FROM batch"
+            f"INSERT INTO staged_cpu_sample SELECT {_SAMPLE} FROM batch"  # noqa: S608
         )
 
     def _stage_others(self, batch: Columns, programs: Sequence[tuple[int, int, bytes]]) -> None:

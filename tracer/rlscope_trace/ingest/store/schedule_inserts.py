@@ -6,22 +6,28 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rlscope_analysis.schema.enums import word_of
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rlscope_trace.ingest.store.processes import Columns
     from rlscope_trace.ingest.writer.trace_writer import TraceWriter
 
+_STATE, _WAIT = word_of("THREAD_STATE", "state"), word_of("WAIT_KIND", "wait")
+
 
 def insert_states(trace: TraceWriter, batch: Columns) -> None:
-    """Insert thread_id, start_ns, end_ns (ns), state, cpu, waker, and wait where there is one."""
+    """Insert thread_id, start_ns, end_ns (ns), cpu, waker, and the codes of state and wait."""
     trace.insert(
         "thread_state_coded",
-        "SELECT thread_id, start_ns, end_ns, state, cpu, waker FROM batch",
+        f"SELECT thread_id, start_ns, end_ns, {_STATE}, cpu, waker FROM batch",  # noqa: S608
         batch,
     )
     trace.insert(
-        "wait_coded", "SELECT thread_id, start_ns, end_ns, wait FROM batch WHERE wait > 0", batch
+        "wait_coded",
+        f"SELECT thread_id, start_ns, end_ns, {_WAIT} FROM batch WHERE {_WAIT} IS NOT NULL",  # noqa: S608
+        batch,
     )
 
 

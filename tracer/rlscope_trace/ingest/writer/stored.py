@@ -41,7 +41,7 @@ def check_totals(con: duckdb.DuckDBPyConnection, expected: Mapping[str, Totals])
         parts = ["count(*)"]
         for name in totals:
             value = _number_of(name, types[name])
-            parts += [f"count({name})", f"sum({value})", f"min({value})", f"max({value})"]
+            parts += [f"count({value})", f"sum({value})", f"min({value})", f"max({value})"]
         row = con.execute(f"SELECT {', '.join(parts)} FROM {table}").fetchall()[0]  # noqa: S608
         for index, (name, total) in enumerate(totals.items()):
             found = tuple(row[1 + 4 * index : 5 + 4 * index])
