@@ -30,7 +30,7 @@ FROM breakdown_corrected
 def measure(bench: Bench) -> Iterator[Figure]:
     """Yield the figures of all pairs."""
     bench.calibrate()
-    command = [*bench.pinned(), bench.python, str(Path(__file__).with_name("two_queues.py"))]
+    command = [*bench.pinned(), bench.python, str(Path(__file__).with_name("two_pipes.py"))]
     added, left, held = [], [], []
     for number in range(bench.runs):
         pair: dict[str, str] = {}
@@ -48,9 +48,9 @@ def measure(bench: Bench) -> Iterator[Figure]:
         left.append(100 * ((after_ns - overhead["middle"] / batches) / before_ns - 1))
         low_ns, high_ns = (after_ns - overhead[end] / batches for end in ("high", "low"))
         held.append(100.0 if low_ns <= before_ns <= high_ns else 0.0)
-    yield Figure("two queues, inflation", "% of its CPU", tuple(added))
+    yield Figure("two pipes, inflation", "% of its CPU", tuple(added))
     yield Figure(
-        "two queues, corrected", "% of its CPU", tuple(left), BIAS_BUDGET_PERCENT, either_way=True,
+        "two pipes, corrected", "% of its CPU", tuple(left), BIAS_BUDGET_PERCENT, either_way=True,
         note=f"untraced within the interval of the costs in {statistics.mean(held):.0f} % of pairs",
     )  # fmt: skip
 
