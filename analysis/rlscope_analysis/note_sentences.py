@@ -310,6 +310,13 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
     "no_verdict": lambda n: f"What limits it cannot be said: {printable(n.reason)}.",
     "pace": _pace,
     "more_processes": lambda n: f"{n.count:,} more",
+    "no_states": (
+        "not recorded: when threads ran and waited; phases, calls and the GPU are all there is"
+    ),
+    "ranks_missing": lambda n: (
+        f"{n.ranks:,} of {n.world_size:,} ranks: what the others did, and who waited for whom,"
+        " is not in it"
+    ),
     "no_phase": _no_phase,
     "no_phase_in_more": lambda n: f"nor in {n.count:,} more",
     "losses_and_overhead": _losses_and_overhead,

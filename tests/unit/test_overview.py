@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -192,6 +193,56 @@ class TestWhatCannotBeSaid:
         builder.operation(thread, 50, 100, "backpropagation", source="auto")
         lines = shown(builder)
         assert any(line.startswith("backpropagation") and " - " in line for line in lines)
+
+    def test_where_nobody_knows_who_ran(self, tmp_path: Path) -> None:
+        """An import: 100 in calls of CUDA, and 40 of which nothing is known."""
+        builder = TraceBuilder(tmp_path / "trace.duckdb")
+        for kind in ("operation", "cuda_call"):
+            builder.capture(kind)
+        builder.capture("thread_state", measured=False)
+        thread = builder.thread(builder.process(pid=1), states=[], end_ns=140)
+        builder.operation(thread, 0, 140, "ProfilerStep#1")
+        builder.cuda_call(thread, 40, 140, kind="sync", name="cudaDeviceSynchronize")
+        lines = shown(builder)
+        assert any(line.startswith("not recorded: when threads ran") for line in lines)
+        with rlscope_analysis.open(builder.path) as trace:
+            shares = dict(trace.sql("SELECT code, time_ns FROM limit_share").fetchall())
+        assert shares == {"cuda_calls": 100, "not_measured": 40}
+
+    @pytest.mark.parametrize(
+        ("ranks", "said"),
+        [
+            ('[{"rank": 3, "world_size": 8}]', "1 of 8 ranks"),
+            ('[{"rank": 0, "world_size": 1}]', None),
+            ('[{"rank": 0, "world_size": null}]', None),
+            ('{"rank": "damaged', None),
+            ("[7]", None),
+        ],
+    )
+    def test_one_rank_of_many(self, tmp_path: Path, ranks: str, said: str | None) -> None:
+        builder = TraceBuilder(tmp_path / "trace.duckdb", meta={**META, "ranks": ranks})
+        builder.capture("thread_state")
+        builder.thread(builder.process(pid=1), states=[run(100)])
+        lines = shown(builder)
+        assert any(said in line for line in lines if said) == (said is not None)
+        path = builder.path
+        told = json.loads(rlscope("summarize", path, "--format", "json").stdout)
+        assert [text[:12] for text in told["not_known"]] == [said] * (said is not None)
+
+    def test_of_a_tenth_of_a_second(self, builder: TraceBuilder) -> None:
+        """One thread, which ran and slept; no operation, no sample."""
+        builder.thread(
+            builder.process(pid=1), states=[run(60 * MS), sleep(39 * MS), woken(MS, by=INTERRUPT)]
+        )
+        path = builder.write()
+        lines = first_screen.check(path)
+        assert lines[0].startswith("trace.duckdb   0.1 s   1 process")
+        assert lines[2].endswith("which is not known: 39 % of the run.")
+        told = json.loads(rlscope("summarize", path, "--format", "json").stdout)
+        assert told["iterations"]["source"] == "whole"
+        assert [found["code"] for found in told["findings"]] == ["timer_or_device"]
+        explained = rlscope("explain", path)
+        assert "all of it: nothing looks like an iteration" in explained.stdout
 
     def test_with_losses_inside_an_iteration(self, builder: TraceBuilder) -> None:
         thread = builder.thread(builder.process(pid=1), states=[run(10), lost(80), run(10)])

@@ -330,6 +330,11 @@ CATALOG = (
         _BOUND,
     ),
     Limit(
+        "not_measured",
+        "cause = 'not_measured'",
+        "ran or waited: which of them was not recorded",
+    ),
+    Limit(
         "os_kernel",
         "sampled_in_kernel AND phase IS NULL",
         "has the OS kernel work for it: page faults, memory, system calls",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from dataclasses import asdict, replace
 from functools import partial
@@ -81,6 +82,10 @@ SELECT
   (SELECT count(*) FROM process) AS processes,
   (SELECT value FROM meta WHERE key = 'cpus_allowed') AS cpus,
   (SELECT arg_min(command, process_id) FROM process) AS command,
+  (
+    SELECT coalesce(bool_or(measured), false) FROM capture WHERE kind = 'thread_state'
+  ) AS has_states,
+  (SELECT value FROM meta WHERE key = 'ranks') AS ranks,
   (SELECT any_value(value) FROM meta WHERE key = 'ended_cleanly') AS ended_cleanly,
   (
     SELECT bool_and(code IS NOT DISTINCT FROM 'cuda_not_initialised')
@@ -183,6 +188,7 @@ def _facts(told: Overview) -> dict[str, Any]:
         "phases": told.phases,
         "training_processes": told.processes,
         "no_phase": told.no_phase,
+        "not_known": tuple(_not_known(told)),
     }
 
 
@@ -306,7 +312,30 @@ def verdict(told: Overview) -> Note:
     return note("no_thread")
 
 
+def _not_known(told: Overview) -> Iterable[Note]:
+    """Say what cannot be told from a trace of this kind."""
+    if told.pace is not None and not told.machine["has_states"]:
+        yield note("no_states")
+    sizes = [rank["world_size"] for rank in _ranks(told.machine["ranks"])]
+    if max(sizes, default=0) > len(sizes):
+        yield note("ranks_missing", ranks=len(sizes), world_size=max(sizes))
+
+
+def _ranks(text: str | None) -> list[dict[str, Any]]:
+    """Return the ranks that an import noted; a trace may come from a stranger."""
+    try:
+        ranks = json.loads(text or "[]")
+    except ValueError:
+        return []
+    if not isinstance(ranks, list):
+        return []
+    return [
+        rank for rank in ranks if isinstance(rank, dict) and isinstance(rank.get("world_size"), int)
+    ]
+
+
 def _closing(told: Overview) -> Iterable[Note]:
+    yield from _not_known(told)
     all_ns = sum(row["running_ns"] or 0 for row in told.processes)
     busy = [
         row
