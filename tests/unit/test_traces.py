@@ -77,3 +77,13 @@ def test_a_file_that_is_no_trace_and_one_that_lacks_a_table_are_told(tmp_path: P
         connection.execute("DROP TABLE transition_coded")
     with pytest.raises(TraceError, match="lacks transition_coded"):
         open_traces({"base": sound, "new": lacking})
+
+
+def test_no_join_in_time_compares_every_pair(tmp_path: Path) -> None:
+    """DuckDB does so where it expects few rows on one side: minutes, in a long trace."""
+    with open_trace(write_trace(tmp_path / "trace.duckdb", 50)) as trace:
+        ((_, plan),) = trace.sql(
+            "EXPLAIN SELECT * FROM (FROM range(3) AS few (ts)) AS few"
+            " ASOF JOIN (FROM range(800000) AS many (ts)) AS many ON many.ts <= few.ts"
+        ).fetchall()
+    assert "ASOF JOIN" in plan.upper().replace("_", " ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 from contextlib import contextmanager, suppress
@@ -17,6 +18,7 @@ from rlscope_analysis.schema.vocabulary import PHASES_CAPTURE
 from rlscope_analysis.sentences import fact_sentence, facts_of, loss_sentence
 from rlscope_analysis.summary.gpu import gpu_note, gpu_summary
 from rlscope_analysis.trace import open_trace
+from rlscope_analysis.trace_file import MEMORY_VARIABLE
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.live_progress import live_progress
 from rlscope_trace.ingest.store.finalise import finalise
@@ -38,12 +40,13 @@ if TYPE_CHECKING:
 _SHOWN_LOSSES = 20
 # The path of so many takes 2 s.
 _VERDICT_STATES = 2_000_000
+_VERDICT_MEMORY = "128MB"
 _PHASE_FAILURES_SQL = """
 SELECT DISTINCT
   {'code': code, 'subject': subject, 'detail': detail, 'count': count} AS fact
 FROM capture WHERE kind = ? ORDER BY fact LIMIT 20
 """
-_PHASE_HINT = "rlscope-trace doctor --python PYTHON tells which libraries phases are found in"
+_PHASE_HINT = "rlscope-trace doctor --python PYTHON says which libraries phases are found in"
 _STEPS = {
     "scan": "reading the spool",
     "read": "reading",
@@ -116,6 +119,9 @@ def _report_verdict(written: TraceReport) -> None:
 
 
 def _say_verdict(output: Path) -> None:
+    # A recorder stays small, beside a program that needs the memory: what does not fit is sorted on
+    # the disk, or left to summarize.
+    os.environ.setdefault(MEMORY_VARIABLE, _VERDICT_MEMORY)
     with open_trace(output) as trace:
         messages.say(sentence_of(verdict(overview(trace))))
 
