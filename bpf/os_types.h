@@ -26,6 +26,7 @@ enum {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
@@ -79,8 +80,14 @@ struct super_block {
 	unsigned long s_magic;
 };
 
+struct pipe_inode_info {
+	unsigned int head;
+	unsigned int tail;
+};
+
 struct inode {
 	unsigned short i_mode;
+	struct pipe_inode_info *i_pipe;
 	struct super_block *i_sb;
 	unsigned long i_ino;
 };
@@ -119,6 +126,23 @@ struct task_struct {
 	char comm[16];
 	struct signal_struct *signal;
 	struct bpf_local_storage *bpf_storage;
+};
+
+struct sk_buff_head {
+	__u32 qlen;
+};
+
+struct sock_common {
+	unsigned short skc_family;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	struct sk_buff_head sk_receive_queue;
+};
+
+struct unix_sock {
+	struct sock *peer;
 };
 
 struct linux_binprm {

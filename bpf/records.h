@@ -29,7 +29,7 @@ typedef uint64_t rls_u64;
 typedef int32_t rls_s32;
 #endif
 
-#define RLS_WIRE_VERSION 3
+#define RLS_WIRE_VERSION 4
 #define RLS_COMM_LEN 16
 #define RLS_FILENAME_LEN 128
 #define RLS_ARGS_LEN 512
@@ -50,7 +50,8 @@ enum rls_record_kind {
 	RLS_REC_OTHER_RUN =
 		12, /* a program outside the trace had a CPU that a traced thread waited for */
 	RLS_REC_QUOTA = 13, /* the CPU quota of its cgroup keeps a thread from running */
-	RLS_REC_KINDS = 14,
+	RLS_REC_MESSAGE = 14, /* a message came while its reader waited for a CPU */
+	RLS_REC_KINDS = 15,
 };
 
 /* What a thread computes: the layers of the vocabulary, in its order. */
@@ -290,6 +291,20 @@ struct rls_rec_quota {
 	rls_u64 ts_ns;
 };
 
+/*
+ * A message that its reader did not sleep for, as it was waiting for a CPU when the message came.
+ * Written by the reader when it read it, in the stay on a CPU after that wait.
+ */
+struct rls_rec_message {
+	rls_u16 kind;
+	rls_u16 file;	   /* enum rls_file_type: RLS_FILE_PIPE or RLS_FILE_SOCKET */
+	rls_u32 thread_id; /* the reader */
+	rls_u64 sent_ns;
+	rls_u64 read_ns;
+	rls_u32 sender_thread_id;
+	rls_u32 reserved;
+};
+
 /* Per CPU and record kind: records that found the ring full. */
 struct rls_loss {
 	rls_u64 count;
@@ -315,6 +330,7 @@ RLS_ASSERT_SIZE(rls_rec_sample, 24);
 RLS_ASSERT_SIZE(rls_rec_stack, 8);
 RLS_ASSERT_SIZE(rls_rec_other_run, 40);
 RLS_ASSERT_SIZE(rls_rec_quota, 16);
+RLS_ASSERT_SIZE(rls_rec_message, 32);
 RLS_ASSERT_SIZE(rls_loss, 16);
 
 #endif /* RLS_RECORDS_H */

@@ -34,7 +34,7 @@ class Walk {
 
   void run(const PathIteration& iteration) {
     now_ns_ = iteration.end_ns;
-    thread_id_ = iteration.thread_id;
+    on_thread(iteration.thread_id);
     while (now_ns_ > iteration.start_ns) {
       begin_ns_ = iteration.start_ns;
       leave_holders();
@@ -47,13 +47,16 @@ class Walk {
   }
 
  private:
+  void on_thread(int32_t thread_id);
   void step_on_thread();
   void step_on_gpu();
   void step_unmeasured(const ThreadRows& of);
   void running(const ThreadRows& of, std::size_t state);
   void runnable(const ThreadRows& of, std::size_t state);
   void waiting(const ThreadRows& of, std::size_t state);
+  bool follow_message(const ThreadRows& of, std::size_t state);
   bool follow_wakeup(const ThreadRows& of, std::size_t state);
+  bool could_act(const ThreadRows* by, State last) const;
   const PathSync* sync_since(const ThreadRows& of, int64_t from_ns) const;
   void enter_gpu(const PathSync& sync);
   bool follow_sync(const ThreadRows& of, int64_t from_ns, Cause cause);
@@ -76,6 +79,8 @@ class Walk {
   int64_t begin_ns_ = 0;
   int64_t now_ns_ = 0;
   int32_t thread_id_ = 0;
+  // When the path came to this thread: what it did later it was not needed for.
+  int64_t came_ns_ = 0;
   std::size_t activity_ = kNone;
   std::vector<Via> vias_;
   // How many vias there are up to each that waits for the GIL; of later ones the wait began later.
@@ -107,6 +112,11 @@ void Walk::add(int64_t from_ns, Cause cause, int32_t by, const Via& via) {
   pieces_->push_back(
       {number_, from_ns, now_ns_, thread_id, activity, cause, by, via.wait, via.waiter});
   now_ns_ = from_ns;
+}
+
+void Walk::on_thread(int32_t thread_id) {
+  thread_id_ = thread_id;
+  came_ns_ = now_ns_;
 }
 
 void Walk::step_on_thread() {
@@ -194,9 +204,32 @@ void Walk::runnable(const ThreadRows& of, std::size_t state) {
     split_by_cpu(of, state, sync->from_ns);
     return enter_gpu(*sync);
   }
+  if (follow_message(of, state)) return;
   split_by_cpu(of, state, from_ns);
   if (now_ns_ > from_ns || now_ns_ <= begin_ns_) return;
   follow_wakeup(of, state);
+}
+
+// Goes to the thread whose message this one would have slept for, had it had a CPU before.
+bool Walk::follow_message(const ThreadRows& of, std::size_t state) {
+  const MessageColumns& m = in_.messages;
+  const std::size_t found = index_.message_before(of, state, now_ns_, came_ns_);
+  if (found == kNone || m.sent_ns[found] < begin_ns_ || m.sender[found] == thread_id_) return false;
+  split_by_cpu(of, state, m.sent_ns[found]);
+  if (!could_act(index_.thread(m.sender[found]), kRunningState)) return false;
+  const int64_t asleep_ns =
+      in_.states.start_ns[state] + (m.read_ns[found] - in_.states.end_ns[state]);
+  wait_via({m.wait[found], thread_id_, asleep_ns});
+  on_thread(m.sender[found]);
+  return true;
+}
+
+// Whether a thread can have done something at this instant: of the states that are known, up to
+// `last`. One that slept itself cannot have: two that woke each other would be followed for ever.
+bool Walk::could_act(const ThreadRows* by, State last) const {
+  if (by == nullptr || by->thread.start_ns >= now_ns_ || by->thread.end_ns < now_ns_) return false;
+  const std::size_t did = index_.state_before(*by, now_ns_);
+  return did == kNone || in_.states.end_ns[did] < now_ns_ || in_.states.state[did] <= last;
 }
 
 // Splits the time by who had the CPU that the thread then got, or else the one it had before: it
@@ -216,11 +249,7 @@ bool Walk::follow_wakeup(const ThreadRows& of, std::size_t state) {
   const StateColumns& s = in_.states;
   const int32_t waker = s.waker[state];
   if (waker <= 0 || waker == thread_id_) return false;
-  const ThreadRows* by = index_.thread(waker);
-  if (by == nullptr || by->thread.start_ns >= now_ns_ || by->thread.end_ns < now_ns_) return false;
-  // One that slept itself cannot have: two that woke each other would be followed for ever.
-  const std::size_t did = index_.state_before(*by, now_ns_);
-  if (did != kNone && s.end_ns[did] >= now_ns_ && s.state[did] >= kSleepingState) return false;
+  if (!could_act(index_.thread(waker), kRunnableState)) return false;
   const bool follows = state > of.states.begin && s.end_ns[state - 1] == s.start_ns[state];
   const bool slept = follows && s.state[state - 1] >= kSleepingState;
   // The wakeup came before it slept: it did not wait for it.
@@ -237,7 +266,7 @@ bool Walk::follow_wakeup(const ThreadRows& of, std::size_t state) {
     const uint8_t kind = kind_of(wait);
     wait_via({kind, thread_id_, kind == kGilWait ? gil_wait_start(of, wait) : slept_ns});
   }
-  thread_id_ = waker;
+  on_thread(waker);
   return true;
 }
 
@@ -272,7 +301,7 @@ void Walk::waiting(const ThreadRows& of, std::size_t state) {
     const int32_t holder = index_.sibling_at(of.thread, from_ns, now_ns_);
     if (holder != 0) {
       wait_via({kind, thread_id_, gil_wait_start(of, wait)});
-      thread_id_ = holder;
+      on_thread(holder);
       return;
     }
   }
@@ -311,7 +340,7 @@ void Walk::step_on_gpu() {
     activity_ = before;
   } else if (has_launch) {
     emit(activity.launch_ns, Cause::kLaunchLatency);
-    thread_id_ = activity.launch_thread_id;
+    on_thread(activity.launch_thread_id);
     activity_ = kNone;
   } else {
     // Nobody is known to have launched it: on with the thread that waited.

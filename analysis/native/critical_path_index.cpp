@@ -79,6 +79,11 @@ void PathIndex::index_rows() {
       q.rows, "cpu_quota_wait", [&](std::size_t i) { return q.thread_id[i]; },
       [&](std::size_t i) { return q.ts_ns[i]; }, [&](std::size_t i) { return q.ts_ns[i]; },
       &threads_, &ThreadRows::quotas);
+  const MessageColumns& m = in_.messages;
+  each_thread(
+      m.rows, "early_message", [&](std::size_t i) { return m.thread_id[i]; },
+      [&](std::size_t i) { return m.read_ns[i]; }, [&](std::size_t i) { return m.read_ns[i]; },
+      &threads_, &ThreadRows::messages);
 }
 
 void PathIndex::index_cpus() {
@@ -177,6 +182,31 @@ bool PathIndex::waits_for_quota(const ThreadRows& of, std::size_t state) const {
   const std::size_t last = last_before(
       of.quotas, [&](std::size_t i) { return in_.quotas.ts_ns[i] < in_.states.end_ns[state]; });
   return last != kNone && in_.quotas.ts_ns[last] >= in_.states.start_ns[state];
+}
+
+std::size_t PathIndex::message_before(const ThreadRows& of, std::size_t state, int64_t ns,
+                                      int64_t read_by_ns) const {
+  const StateColumns& s = in_.states;
+  const MessageColumns& m = in_.messages;
+  const std::size_t then = state + 1;
+  if (then >= of.states.end || s.state[then] != 0 || s.start_ns[then] != s.end_ns[state]) {
+    return kNone;
+  }
+  const int64_t read_until_ns = std::min(s.end_ns[then], read_by_ns);
+  std::size_t found = kNone;
+  for (std::size_t i = last_before(
+           of.messages, [&](std::size_t at) { return m.read_ns[at] <= read_until_ns; });
+       i != kNone && i >= of.messages.begin && m.read_ns[i] >= s.start_ns[then]; --i) {
+    // What it did between getting the CPU and reading it would have been done by then.
+    const int64_t asleep_ns = s.start_ns[state] + (m.read_ns[i] - s.start_ns[then]);
+    const bool would_have_slept = m.sent_ns[i] >= asleep_ns && m.sent_ns[i] < s.end_ns[state];
+    if (would_have_slept && m.sent_ns[i] <= ns &&
+        (found == kNone || m.sent_ns[i] > m.sent_ns[found])) {
+      found = i;
+    }
+    if (i == of.messages.begin) break;
+  }
+  return found;
 }
 
 Rows PathIndex::others_on(int16_t cpu) const {

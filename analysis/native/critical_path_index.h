@@ -24,6 +24,7 @@ struct ThreadRows {
   Rows waits;
   Rows syncs;
   Rows quotas;
+  Rows messages;
 };
 
 class PathIndex {
@@ -48,6 +49,11 @@ class PathIndex {
   int32_t sibling_at(const PathThread& thread, int64_t from_ns, int64_t ns) const;
   // Whether the CPU quota was used up when a thread became runnable.
   bool waits_for_quota(const ThreadRows& of, std::size_t state) const;
+  // Of the messages that came while a thread was runnable, and without which it would have slept
+  // had it had a CPU, the last one before an instant; kNone: none. It reads them right after; what
+  // it read after read_by_ns does not count.
+  std::size_t message_before(const ThreadRows& of, std::size_t state, int64_t ns,
+                             int64_t read_by_ns) const;
   // Stays of programs outside the trace on a CPU.
   Rows others_on(int16_t cpu) const;
   // States in which a traced thread ran on a CPU, in the order of their starts.

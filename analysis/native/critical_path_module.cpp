@@ -61,6 +61,12 @@ QuotaColumns quotas_of(const py::tuple& given) {
   return {c.rows(), c.at<int32_t>(0), c.at<int64_t>(1)};
 }
 
+MessageColumns messages_of(const py::tuple& given) {
+  const Columns c(given, 5, "early_message");
+  return {c.rows(),         c.at<int32_t>(0), c.at<int64_t>(1),
+          c.at<int64_t>(2), c.at<int32_t>(3), c.at<uint8_t>(4)};
+}
+
 std::vector<PathThread> threads_of(const py::tuple& given) {
   const Columns c(given, 5, "thread");
   std::vector<PathThread> rows;
@@ -133,10 +139,10 @@ py::dict columns_of(const std::vector<PathPiece>& pieces) {
 
 py::dict walk_back(const py::tuple& threads, const py::tuple& states, const py::tuple& waits,
                    const py::tuple& other_runs, const py::tuple& quotas,
-                   const py::tuple& activities, const py::tuple& syncs,
+                   const py::tuple& messages, const py::tuple& activities, const py::tuple& syncs,
                    const py::tuple& iterations) {
   const PathInput input{states_of(states), waits_of(waits),          other_runs_of(other_runs),
-                        quotas_of(quotas), threads_of(threads),      activities_of(activities),
+                        quotas_of(quotas), messages_of(messages), threads_of(threads),      activities_of(activities),
                         syncs_of(syncs),   iterations_of(iterations)};
   std::vector<PathPiece> pieces;
   {
@@ -153,6 +159,6 @@ PYBIND11_MODULE(_critical_path, module) {
   module.doc() = "Critical path of rlscope-trace: what held each iteration up, at every instant";
   py::register_exception<rls::PathOrderError>(module, "PathOrderError", PyExc_RuntimeError);
   module.def("walk_back", &rls::walk_back, py::kw_only(), py::arg("threads"), py::arg("states"),
-             py::arg("waits"), py::arg("other_runs"), py::arg("quotas"), py::arg("activities"),
+             py::arg("waits"), py::arg("other_runs"), py::arg("quotas"), py::arg("messages"), py::arg("activities"),
              py::arg("syncs"), py::arg("iterations"));
 }

@@ -84,6 +84,16 @@ struct QuotaColumns {
   const int64_t* ts_ns;
 };
 
+// early_message, in the order of (thread, read_ns).
+struct MessageColumns {
+  std::size_t rows;
+  const int32_t* thread_id;
+  const int64_t* read_ns;
+  const int64_t* sent_ns;
+  const int32_t* sender;
+  const uint8_t* wait;  // what its reader would have waited for: wait by code
+};
+
 struct PathThread {
   int32_t thread_id;
   int32_t process_id;
@@ -124,6 +134,7 @@ struct PathInput {
   WaitColumns waits;
   OtherRunColumns other_runs;
   QuotaColumns quotas;
+  MessageColumns messages;
   std::vector<PathThread> threads;
   std::vector<PathActivity> activities;
   std::vector<PathSync> syncs;

@@ -15,6 +15,7 @@ def walk_back(
     waits: tuple[_Column, ...],
     other_runs: tuple[_Column, ...],
     quotas: tuple[_Column, ...],
+    messages: tuple[_Column, ...],
     activities: tuple[_Column, ...],
     syncs: tuple[_Column, ...],
     iterations: tuple[_Column, ...],
@@ -26,6 +27,8 @@ def walk_back(
     waits: thread_id (int32), start_ns, end_ns, kind (uint8).
     other_runs: cpu (int16), start_ns, end_ns, program_id (int32); by cpu and start.
     quotas: thread_id (int32), ts_ns; by both.
+    messages: thread_id (int32), read_ns, sent_ns, sender_thread_id (int32), wait (uint8); by the
+    first two.
     activities: process_id, device_id (int32), stream_id (int64, -1 not known), start_ns, end_ns,
       launch_thread_id (int32, 0 not known), launch_ns; by process, device, stream and start.
     syncs: thread_id (int32), from_ns (what it waited for ended), to_ns (the call returned),

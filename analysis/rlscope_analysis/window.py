@@ -51,6 +51,8 @@ END AS environment_steps""",
 }
 # Tables of instants, which are in one window each.
 _INSTANT_TABLES = ("mark", "cpu_sample_coded", "gpu_memory", "counter", "cpu_quota_wait")
+# An edge is in a window with both of its ends.
+_BOTH_SQL = "sent_ns >= {from_ns} AND read_ns < {to_ns}"
 # A number is attached to an instance: it is shown where that is, and begins where that does.
 _PAYLOAD_SQL = """
 CREATE OR REPLACE VIEW operation_payload AS
@@ -196,6 +198,7 @@ def restrict(connection: duckdb.DuckDBPyConnection, window: Window) -> None:
         _show(connection, table, f"* REPLACE ({cut}{changed})".format(**bounds), inside)
     for table in _INSTANT_TABLES:
         _show(connection, table, "*", within)
+    _show(connection, "early_message", "*", _BOTH_SQL.format(**bounds))
     own = re.sub(r"\b(start_ns|end_ns)\b", r"o.\1", inside)
     connection.execute(_PAYLOAD_SQL.format(inside=own, **bounds))
     connection.execute("CREATE OR REPLACE VIEW thread AS" + _THREAD_SQL.format(**bounds))

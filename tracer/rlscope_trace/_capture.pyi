@@ -29,6 +29,18 @@ class BtfCapture:
     def missed_runs(self) -> int: ...
     def failed_updates(self) -> int: ...
 
+class MessageCapture:
+    """The programs of bpf/message.bpf.c for sockets, or for pipes, attached.
+
+    Writes into the ring of a BtfCapture, whose file descriptors it is given.
+    """
+
+    def __init__(
+        self, object_path: str, *, threads_fd: int, ring_fd: int, loss_fd: int, of_pipes: bool
+    ) -> None: ...
+    def detach(self) -> None: ...
+    def programs(self) -> list[tuple[str, int]]: ...
+
 class TracepointCapture:
     """The programs of bpf/sched_tp.bpf.c, loaded by libbpf."""
 

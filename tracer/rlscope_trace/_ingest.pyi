@@ -99,7 +99,8 @@ class EventRows:
 
     def __init__(self, scan: SpoolScan) -> None: ...
     def next_batch(self, rows: int) -> dict[str, Any] | None:
-        """Return columns by name under calls, releases, samples, other_runs and quotas.
+        """Return columns by name under calls, releases, samples, other_runs, quotas and
+        messages.
 
         Under stacks (id, frames), under programs (id, pid, name).
         """

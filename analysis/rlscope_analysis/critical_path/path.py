@@ -41,6 +41,11 @@ SELECT thread_id, start_ns, end_ns, {code_of("WAIT_KIND", "kind")} FROM wait_cod
 """  # noqa: S608 - words of our own
 _OTHER_RUNS_SQL = "SELECT cpu, start_ns, end_ns, program_id FROM other_run ORDER BY ALL"
 _QUOTAS_SQL = "SELECT thread_id, ts_ns FROM cpu_quota_wait ORDER BY ALL"
+# By the codes of wait: a pipe, a socket.
+_MESSAGES_SQL = """
+SELECT thread_id, read_ns, sent_ns, sender_thread_id, if(channel = 'pipe', 5, 6)::UTINYINT
+FROM early_message ORDER BY ALL
+"""
 _IN_ORDER = " ORDER BY thread_id, start_ns, end_ns"
 # Streams that wait (sync) do no work. Named by the correlation id in the edges of flow.
 _ACTIVITIES_SQL = f"""
@@ -173,6 +178,7 @@ def _walk(
         waits=_columns(connection, _WAITS_SQL + _IN_ORDER * ("wait_coded" in disordered)),
         other_runs=_columns(connection, _OTHER_RUNS_SQL),
         quotas=_columns(connection, _QUOTAS_SQL),
+        messages=_columns(connection, _MESSAGES_SQL),
         activities=activities[:_WALKED],
         syncs=_columns(connection, _SYNCS_SQL),
         iterations=_iteration_columns(found),

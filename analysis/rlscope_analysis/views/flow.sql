@@ -46,6 +46,24 @@ COMMENT ON COLUMN _flow_wakeup.to_thread_id IS 'As in flow';
 COMMENT ON COLUMN _flow_wakeup.to_ns IS 'As in flow';
 COMMENT ON COLUMN _flow_wakeup.wait IS 'As in flow';
 
+-- What a reader found when it had a CPU again: it did not sleep for it, so nobody woke it.
+CREATE OR REPLACE VIEW _flow_early_message AS
+SELECT
+  s.process_id AS from_process_id, m.sender_thread_id AS from_thread_id, m.sent_ns AS from_ns,
+  t.process_id AS to_process_id, m.thread_id AS to_thread_id, m.read_ns AS to_ns, m.channel
+FROM early_message AS m
+JOIN thread AS s ON s.thread_id = m.sender_thread_id AND m.sent_ns BETWEEN s.start_ns AND s.end_ns
+JOIN thread AS t ON t.thread_id = m.thread_id AND m.read_ns BETWEEN t.start_ns AND t.end_ns
+WHERE m.sent_ns <= m.read_ns;
+COMMENT ON VIEW _flow_early_message IS 'Private: may change without notice. The edges of flow from who sent a message to a reader that did not sleep for it';
+COMMENT ON COLUMN _flow_early_message.from_process_id IS 'As in flow';
+COMMENT ON COLUMN _flow_early_message.from_thread_id IS 'As in flow';
+COMMENT ON COLUMN _flow_early_message.from_ns IS 'As in flow';
+COMMENT ON COLUMN _flow_early_message.to_process_id IS 'As in flow';
+COMMENT ON COLUMN _flow_early_message.to_thread_id IS 'As in flow';
+COMMENT ON COLUMN _flow_early_message.to_ns IS 'As in flow';
+COMMENT ON COLUMN _flow_early_message.channel IS 'As in early_message';
+
 -- The GPU had the work when the call returned, or began it before: whichever came first.
 CREATE OR REPLACE VIEW _flow_launch AS
 WITH launched AS (
@@ -190,6 +208,13 @@ SELECT
 FROM _flow_wakeup
 UNION ALL
 SELECT
+  'message', 'thread',
+  from_process_id, from_thread_id, NULL, NULL, from_ns,
+  to_process_id, to_thread_id, NULL, NULL, to_ns,
+  NULL, NULL, FALSE
+FROM _flow_early_message
+UNION ALL
+SELECT
   'launch', 'thread',
   process_id, from_thread_id, NULL, NULL, from_ns,
   process_id, NULL, to_device_id, to_stream_id, to_ns,
@@ -210,18 +235,18 @@ SELECT
   NULL, correlation_id, is_assumed
 FROM _flow_sync;
 COMMENT ON VIEW flow IS 'Every causal edge that the trace knows, once: what happened at to_ns could not have happened before from_ns. docs/flow.md tells what it lacks';
-COMMENT ON COLUMN flow.kind IS 'How: fork (the creation of a thread or a process), exit (the end of a child), message (a pipe or a socket), gil (it was given the GIL), wakeup (any other), launch (a call had the GPU do something), stream (the one before it on the stream had ended), sync (the GPU had done what a call waited for)';
+COMMENT ON COLUMN flow.kind IS 'How: fork (the creation of a thread or a process), exit (the end of a child), message (a pipe or a socket; without wait: the reader had not slept for it), gil (it was given the GIL), wakeup (any other), launch (a call had the GPU do something), stream (the one before it on the stream had ended), sync (the GPU had done what a call waited for)';
 COMMENT ON COLUMN flow.from_kind IS 'What is at the start: thread, gpu; of a wakeup also interrupt (a timer or a device), outside (a thread outside the trace), unknown';
 COMMENT ON COLUMN flow.from_process_id IS 'The process that the edge starts in; NULL: see from_kind';
 COMMENT ON COLUMN flow.from_thread_id IS 'The thread that it starts on; NULL: see from_kind';
 COMMENT ON COLUMN flow.from_device_id IS 'The GPU that it starts on; NULL: on none, or not known';
 COMMENT ON COLUMN flow.from_stream_id IS 'The stream that it starts on; NULL: on none, or not known';
-COMMENT ON COLUMN flow.from_ns IS 'When the cause was there: of a wakeup when the other became runnable, of a launch when its call returned or the GPU began (the earlier), else when the activity ended';
+COMMENT ON COLUMN flow.from_ns IS 'When the cause was there: of a wakeup when the other became runnable, of a message without wait when it was sent, of a launch when its call returned or the GPU began (the earlier), else when the activity ended';
 COMMENT ON COLUMN flow.to_process_id IS 'The process that the edge ends in';
 COMMENT ON COLUMN flow.to_thread_id IS 'The thread that it ends on; NULL: it ends on a GPU';
 COMMENT ON COLUMN flow.to_device_id IS 'The GPU that it ends on; NULL: on none, or not known';
 COMMENT ON COLUMN flow.to_stream_id IS 'The stream that it ends on; NULL: on none, or not known';
-COMMENT ON COLUMN flow.to_ns IS 'When the effect was there: the thread was runnable, the activity began, the call returned';
+COMMENT ON COLUMN flow.to_ns IS 'When the effect was there: the thread was runnable, or had read the message; the activity began, the call returned';
 COMMENT ON COLUMN flow.wait IS 'What the thread had waited for, as in wait; NULL: not known, or no wakeup';
 COMMENT ON COLUMN flow.correlation_id IS 'Of the GPU activity at the end of the edge, of sync at its start; NULL: not known, or none';
 COMMENT ON COLUMN flow.is_assumed IS 'Whether the trace does not tell which activity a call waited for: the one of its process that ended last is taken';

@@ -6,6 +6,7 @@
 
 #include "capture/btf_capture.h"
 #include "capture/drain.h"
+#include "capture/message_capture.h"
 #include "capture/tracepoint_capture.h"
 #include "clock.h"
 #include "disk_space.h"
@@ -87,6 +88,12 @@ void BindCaptures(py::module_& module) {
       .def_property_readonly("threads_fd", &BtfCapture::ThreadsFd)
       .def("missed_runs", &BtfCapture::MissedRuns)
       .def("failed_updates", &BtfCapture::FailedUpdates);
+  py::class_<MessageCapture>(module, "MessageCapture")
+      .def(py::init<const std::string&, int, int, int, bool>(), py::arg("object_path"),
+           py::kw_only(), py::arg("threads_fd"), py::arg("ring_fd"), py::arg("loss_fd"),
+           py::arg("of_pipes"))
+      .def("detach", &MessageCapture::Detach, NoGil())
+      .def("programs", &MessageCapture::Programs);
   py::class_<TracepointCapture>(module, "TracepointCapture")
       .def(py::init<const std::string&, std::uint32_t,
                     const std::map<std::string, std::uint32_t>&>(),

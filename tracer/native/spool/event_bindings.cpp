@@ -71,6 +71,16 @@ py::dict Quotas(QuotaColumns&& quotas) {
   return columns;
 }
 
+py::dict Messages(MessageColumns&& messages) {
+  py::dict columns;
+  columns["thread_id"] = Owned(std::move(messages.thread_id));
+  columns["read_ns"] = Owned(std::move(messages.read_ns));
+  columns["sent_ns"] = Owned(std::move(messages.sent_ns));
+  columns["sender_thread_id"] = Owned(std::move(messages.sender_thread_id));
+  columns["file"] = Owned(std::move(messages.file));
+  return columns;
+}
+
 // Columns by name, but stacks: (stack_id, bytes), and programs: (program_id, pid, bytes). None at
 // the end.
 py::object Next(EventRows& rows, std::size_t count) {
@@ -91,6 +101,7 @@ py::object Next(EventRows& rows, std::size_t count) {
   result["stacks"] = stacks;
   result["other_runs"] = OtherRuns(std::move(batch.other_runs));
   result["quotas"] = Quotas(std::move(batch.quotas));
+  result["messages"] = Messages(std::move(batch.messages));
   py::list programs;
   for (const OtherProgram& program : batch.programs)
     programs.append(py::make_tuple(program.program_id, program.pid, py::bytes(program.name)));

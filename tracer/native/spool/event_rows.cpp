@@ -27,7 +27,7 @@ bool EventRows::Next(std::size_t rows, EventBatch* batch) {
   const auto filled = [batch] {
     return batch->calls.thread_id.size() + batch->releases.thread_id.size() +
            batch->samples.thread_id.size() + batch->stacks.size() + batch->other_runs.cpu.size() +
-           batch->quotas.thread_id.size();
+           batch->quotas.thread_id.size() + batch->messages.thread_id.size();
   };
   while (filled() < rows && reader_.Next(&frame)) {
     if (!Read(frame, batch)) {
@@ -51,6 +51,8 @@ bool EventRows::Read(const Frame& frame, EventBatch* batch) {
       return ReadOtherRun(frame, batch);
     case RLS_REC_QUOTA:
       return ReadQuota(frame, &batch->quotas);
+    case RLS_REC_MESSAGE:
+      return ReadMessage(frame, &batch->messages);
     default:
       return true;
   }
@@ -157,6 +159,24 @@ bool EventRows::ReadQuota(const Frame& frame, QuotaColumns* quotas) {
   }
   quotas->thread_id.push_back(static_cast<std::int32_t>(record.thread_id));
   quotas->ts_ns.push_back(Signed(record.ts_ns));
+  return true;
+}
+
+bool EventRows::ReadMessage(const Frame& frame, MessageColumns* messages) {
+  rls_rec_message record;
+  if (!Copy(frame, &record) || !IsInterval(record.sent_ns, record.read_ns) ||
+      (record.file != RLS_FILE_PIPE && record.file != RLS_FILE_SOCKET)) {
+    return false;
+  }
+  if (Signed(record.read_ns) >= scan_.limit_ns() || !IsInTrace(record.thread_id) ||
+      !IsInTrace(record.sender_thread_id)) {
+    return true;
+  }
+  messages->thread_id.push_back(static_cast<std::int32_t>(record.thread_id));
+  messages->read_ns.push_back(Signed(record.read_ns));
+  messages->sent_ns.push_back(Signed(record.sent_ns));
+  messages->sender_thread_id.push_back(static_cast<std::int32_t>(record.sender_thread_id));
+  messages->file.push_back(static_cast<std::uint8_t>(record.file));
   return true;
 }
 

@@ -62,6 +62,15 @@ struct QuotaColumns {
   std::vector<std::int64_t> ts_ns;
 };
 
+// Messages that came while their reader waited for a CPU.
+struct MessageColumns {
+  std::vector<std::int32_t> thread_id;
+  std::vector<std::int64_t> read_ns;
+  std::vector<std::int64_t> sent_ns;
+  std::vector<std::int32_t> sender_thread_id;
+  std::vector<std::uint8_t> file;
+};
+
 struct EventBatch {
   CallColumns calls;
   ReleaseColumns releases;
@@ -69,6 +78,7 @@ struct EventBatch {
   std::vector<std::pair<std::int32_t, std::string>> stacks;  // frames, each ended by a newline
   OtherRunColumns other_runs;
   QuotaColumns quotas;
+  MessageColumns messages;
   std::vector<OtherProgram> programs;  // those of which no batch before told
 };
 
@@ -92,6 +102,7 @@ class EventRows {
   bool ReadStack(const Frame& frame, EventBatch* batch);
   bool ReadOtherRun(const Frame& frame, EventBatch* batch);
   bool ReadQuota(const Frame& frame, QuotaColumns* quotas);
+  bool ReadMessage(const Frame& frame, MessageColumns* messages);
   std::int32_t ProgramId(std::uint32_t pid, const std::string& name, EventBatch* batch);
   bool IsInterval(std::uint64_t start_ns, std::uint64_t end_ns) const;
   bool IsInTrace(std::uint32_t thread_id);

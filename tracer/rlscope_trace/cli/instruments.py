@@ -40,6 +40,14 @@ class CudaCallsName(str, Enum):
     OFF = "off"
 
 
+class MessagesName(str, Enum):
+    """Of which messages that nobody slept for the sender is recorded."""
+
+    SOCKETS = "sockets"
+    ALL = "all"
+    OFF = "off"
+
+
 def default_sample_hz(cpuinfo: Path = Path("/proc/cpuinfo")) -> int:
     """Return how often to sample on this machine: seldom where a tick is expensive."""
     try:

@@ -14,6 +14,7 @@ from rlscope_trace.cli.gpu import CuptiName, GraphsName, gpu_settings
 from rlscope_trace.cli.instruments import (
     CudaCallsName,
     GilName,
+    MessagesName,
     TransitionsName,
     check_patterns,
     default_sample_hz,
@@ -130,6 +131,15 @@ def record(  # noqa: PLR0913 - one parameter per option
         GilName,
         typer.Option(help="Of the GIL: who waits for it; full adds who releases it (expensive)."),
     ] = GilName.WAITS,
+    messages_of: Annotated[
+        MessagesName,
+        typer.Option(
+            "--messages",
+            help="Who sent a message that came while its reader waited for a CPU: over sockets"
+            " (between processes of this machine), all (also over pipes: a probe on every system"
+            " call of the machine), or off.",
+        ),
+    ] = MessagesName.SOCKETS,
     probe_budget: Annotated[
         float,
         typer.Option(
@@ -205,7 +215,7 @@ def record(  # noqa: PLR0913 - one parameter per option
     instruments = InstrumentSettings(
         transitions.value, tuple(simulator or ()), tuple(backend or ()),
         default_sample_hz() if sample_hz is None else sample_hz, gil.value, probe_budget / 100,
-        cuda_calls.value,
+        cuda_calls.value, messages_of.value,
     )  # fmt: skip
     check_patterns(instruments)
     settings = Settings(

@@ -30,10 +30,10 @@ _FILES = (
 # The layouts of tracer/native/spool/format.h.
 SPOOL_MAGIC = int.from_bytes(b"LSSPOOL1", "little")
 PROGRESS_MAGIC = 0x3147525053534C
-WIRE_VERSION = 3
+WIRE_VERSION = 4
 RECORD_KINDS = (
     "none", "thread", "cycle", "close", "exec", "name", "exit", "clock", "call", "gil_release",
-    "sample", "stack", "other_run", "quota",
+    "sample", "stack", "other_run", "quota", "early_message",
 )  # fmt: skip
 _HEADER = struct.Struct("<QII")
 _PROGRESS = struct.Struct(f"<QII{len(RECORD_KINDS)}Q3Q{2 * len(RECORD_KINDS)}Q2Q")

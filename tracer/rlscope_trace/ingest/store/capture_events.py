@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rlscope_trace.ingest.store.probe_facts import Interpreter, ProbeFacts
     from rlscope_trace.ingest.store.processes import Life
 
+_MESSAGES = ("early_message:socket", "early_message:pipe")
 _CALL_LAYERS = ("simulator", "backend", "cuda_api")
 _Told = TypeVar("_Told")
 
@@ -58,6 +59,7 @@ def _of_all(session: Mapping[str, object], facts: ProbeFacts) -> list[Capture]:
     if not isinstance(told, dict):
         kinds = (
             "native_call", "cpu_sample", "wait", "gil_release", "other_run", "cpu_quota_wait",
+            *_MESSAGES,
         )  # fmt: skip
         return [Capture(None, kind, False, (NOT_TOLD,)) for kind in kinds]
     reasons = {kind: fact_of(why) for kind, why in (told.get("not_measured") or {}).items()}
@@ -73,6 +75,7 @@ def _of_all(session: Mapping[str, object], facts: ProbeFacts) -> list[Capture]:
             None, "cpu_sample", "cpu_sample" not in missing,
             missing.get("cpu_sample", failed or (Fact("sampled", count=told["sample_hz"]),)),
         ),
+        *(Capture(None, kind, kind not in missing, missing.get(kind, ())) for kind in _MESSAGES),
         _of_gil_releases(told["gil"], missing.get("native_call"), facts),
     ]  # fmt: skip
     for layer in _CALL_LAYERS if "native_call" not in missing else ():

@@ -18,10 +18,11 @@ _STAGED = {
     "gil_release": ("start_ns", "gil_release"),
     "cpu_sample": ("ts_ns", "cpu_sample_coded"),
     "cpu_quota_wait": ("ts_ns", "cpu_quota_wait"),
+    "early_message": ("read_ns", "early_message"),
 }
 # Of no thread: sorted by CPU.
 _OTHERS = "other_run"
-_KINDS = ("call", "gil_release", "sample", "stack", "other_run", "quota")
+_KINDS = ("call", "gil_release", "sample", "stack", "other_run", "quota", "early_message")
 # The flags are those of bpf/records.h: RLS_CALL_*, RLS_SAMPLE_*.
 _CALL = f"""
   thread_id, start_ns, end_ns, {CALL_LAYER}, {word_of("LAYER", "parent_layer")},
@@ -31,6 +32,8 @@ _CALL = f"""
 _SAMPLE = f"""
   thread_id, ts_ns, {word_of("LAYER", "layer")}, flags & 1 = 1, flags & 2 = 2, nullif(stack_id, 0)
 """
+# RLS_FILE_PIPE of bpf/records.h.
+_PIPE = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,7 @@ class EventWriter:
             self._insert_stacks(batch["stacks"])
             self._stage_others(batch["other_runs"], batch["programs"])
             self._stage_quotas(batch["quotas"])
+            self._stage_messages(batch["messages"])
             self._trace.progress("calls", self._rows.position, self._scan.file_bytes)
         self._store()
         cuda.store()
@@ -112,6 +116,12 @@ class EventWriter:
 
     def _stage_quotas(self, batch: Columns) -> None:
         self._con.execute("INSERT INTO staged_cpu_quota_wait SELECT thread_id, ts_ns FROM batch")
+
+    def _stage_messages(self, batch: Columns) -> None:
+        self._con.execute(
+            "INSERT INTO staged_early_message SELECT thread_id, read_ns, sent_ns,"
+            f" sender_thread_id, if(file = {_PIPE}, 'pipe', 'socket') FROM batch"
+        )
 
     def _insert_stacks(self, stacks: Sequence[tuple[int, bytes]]) -> None:
         for first in range(0, len(stacks), BATCH_ROWS):

@@ -71,6 +71,7 @@ class Follower:
                 self._calls, self._log, mode=settings.cuda_calls, gpu_state=gpu_state
             )
         self._sampler = self._open_sampler(capture, spool)
+        self._messages = self._open_messages(capture)
 
     def _open_calls(self, capture: Capture) -> CallProbes | None:
         is_wanted = self._settings.layers or self._settings.gil == "full"
@@ -102,6 +103,28 @@ class Follower:
             except OSError as error:
                 self.reasons["cpu_sample"] = Fact("probes_refused", detail=words(error))
         return None
+
+    def _open_messages(self, capture: Capture) -> list[_capture.MessageCapture]:
+        opened: list[_capture.MessageCapture] = []
+        wanted = {"sockets": ("socket",), "all": ("socket", "pipe"), "off": ()}
+        for channel in ("socket", "pipe"):
+            kind = f"early_message:{channel}"
+            if channel not in wanted[self._settings.messages]:
+                self.reasons[kind] = Fact("not_asked_for", "--messages all")
+            elif capture.task_storage_fd is None:
+                self.reasons[kind] = Fact("btf_needed")
+            else:
+                try:
+                    opened.append(
+                        _capture.MessageCapture(
+                            str(bpf_file("message.bpf.o")), threads_fd=capture.task_storage_fd,
+                            ring_fd=capture.ring_fd, loss_fd=capture.loss_fd,
+                            of_pipes=channel == "pipe",
+                        )
+                    )  # fmt: skip
+                except OSError as error:
+                    self.reasons[kind] = Fact("probes_refused", detail=words(error))
+        return opened
 
     def start(self, pids: Iterable[int], drain: _capture.Drain) -> None:
         """Begin: with the processes that are there, later with those that `drain` sees enter."""
@@ -151,6 +174,9 @@ class Follower:
             # The recording is to be saved, and the others to be stopped.
             self._log.append("failed", reason=words(error))
         self._calls = None
+        for messages in self._messages:
+            messages.detach()
+        self._messages = []
         if self._sampler is not None:
             self._sampler.stop()
             self._log.append("sampler", **self._sampler.counters())

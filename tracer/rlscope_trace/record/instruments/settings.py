@@ -8,6 +8,7 @@ from typing import Literal
 Transitions = Literal["simulator", "all", "off"]
 Gil = Literal["waits", "full"]
 CudaCallsMode = Literal["auto", "on", "off"]
+Messages = Literal["sockets", "all", "off"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,9 @@ class InstrumentSettings:
     cuda_calls: CudaCallsMode = "auto"
     """Whether the functions of the CUDA API are probed; auto: where CUPTI does not tell of them."""
 
+    messages: Messages = "sockets"
+    """Of which messages is recorded who sent them where nobody slept for them; all: pipes too."""
+
     @property
     def layers(self) -> tuple[str, ...]:
         """The layers whose entry points are probed."""
@@ -46,4 +50,5 @@ class InstrumentSettings:
             "gil": self.gil,
             "probe_budget": self.probe_budget,
             "cuda_calls": self.cuda_calls,
+            "messages": self.messages,
         }

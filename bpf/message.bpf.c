@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Messages that their reader did not sleep for. A reader that waits for a CPU when a message comes
+ * is not woken by it: no scheduler event says who sent it, and when.
+ *
+ * On kernels with BTF. Of each socket and pipe it is remembered who wrote first since all had been read. What a reader
+ * finds there is what it would have slept for, had it had a CPU.
+ */
+#include "btf_filter.h"
+#include "btf_reason.h"
+
+#define AF_UNIX 1
+
+/* arch/x86/entry/syscalls/syscall_64.tbl */
+enum {
+	SYS_READV = 19,
+};
+
+/* What has not been read yet at one end. */
+struct rls_unread {
+	__u64 first_ns; /* when it was written, the first of it; 0: all has been read */
+	__u32 sender_thread_id;
+	__u32 is_begun; /* some of it has been read */
+};
+
+/* By the address of its socket or pipe. One that is forgotten costs the trace an edge. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, struct rls_unread);
+} unread SEC(".maps");
+
+static __always_inline struct rls_track *track_of_current(void)
+{
+	struct rls_track *track = track_of(bpf_get_current_task_btf());
+
+	return track && track->thread_id ? track : 0;
+}
+
+/* is_first: nothing else is there. */
+static __always_inline void message_sent(__u64 key, const struct rls_track *sender, bool is_first)
+{
+	struct rls_unread *known = bpf_map_lookup_elem(&unread, &key);
+	struct rls_unread fresh = {};
+
+	if (known && known->first_ns && !is_first)
+		return;
+	fresh.first_ns = bpf_ktime_get_ns();
+	fresh.sender_thread_id = sender->thread_id;
+	if (known)
+		*known = fresh;
+	else
+		bpf_map_update_elem(&unread, &key, &fresh, BPF_ANY);
+}
+
+/* Whether the reader waited for a CPU then, and for nothing else. */
+static __always_inline bool waited_for_cpu(const struct rls_track *reader,
+					   const struct rls_unread *message)
+{
+	if (message->first_ns < reader->off_ns || message->first_ns >= reader->in_ns)
+		return false;
+	if (reader->off_state == RLS_OFF_RUNNABLE)
+		return true;
+	/* It was woken before; by the same thread as a rule because of this message. */
+	return reader->cycle_wake_ns && message->first_ns >= reader->cycle_wake_ns &&
+	       reader->cycle_waker != (__s32)message->sender_thread_id;
+}
+
+static __always_inline void write_message(const struct rls_track *reader,
+					  const struct rls_unread *message, __u16 file)
+{
+	__u64 now_ns = bpf_ktime_get_ns();
+	struct rls_rec_message *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
+
+	if (!record) {
+		count_loss(RLS_REC_MESSAGE, now_ns);
+		return;
+	}
+	record->kind = RLS_REC_MESSAGE;
+	record->file = file;
+	record->thread_id = reader->thread_id;
+	record->sent_ns = message->first_ns;
+	record->read_ns = now_ns;
+	record->sender_thread_id = message->sender_thread_id;
+	record->reserved = 0;
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
+/* is_empty: nothing is left. */
+static __always_inline void message_read(__u64 key, const struct rls_track *reader, bool is_empty,
+					 __u16 file)
+{
+	struct rls_unread *message = bpf_map_lookup_elem(&unread, &key);
+
+	if (!message || !message->first_ns)
+		return;
+	if (!message->is_begun && message->sender_thread_id != reader->thread_id &&
+	    waited_for_cpu(reader, message))
+		write_message(reader, message, file);
+	message->is_begun = 1;
+	if (is_empty)
+		message->first_ns = 0;
+}
+
+/* Since Linux 6.3: cheaper than to look at the system calls, and nobody pays who uses no socket. */
+SEC("tp_btf/sock_send_length")
+int BPF_PROG(on_socket_send, struct sock *sk, int bytes)
+{
+	struct rls_track *track = track_of_current();
+	struct sock *peer;
+	__u32 unread_buffers;
+
+	if (!track || bytes <= 0 || sk->__sk_common.skc_family != AF_UNIX)
+		return 0;
+	peer = BPF_CORE_READ((struct unix_sock *)sk, peer);
+	if (!peer)
+		return 0;
+	/* The reader can be faster than this. */
+	unread_buffers = BPF_CORE_READ(peer, sk_receive_queue.qlen);
+	if (unread_buffers)
+		message_sent((__u64)peer, track, unread_buffers == 1);
+	return 0;
+}
+
+SEC("tp_btf/sock_recv_length")
+int BPF_PROG(on_socket_recv, struct sock *sk, int bytes)
+{
+	struct rls_track *track = track_of_current();
+
+	if (track && bytes > 0 && sk->__sk_common.skc_family == AF_UNIX)
+		message_read((__u64)sk, track, sk->sk_receive_queue.qlen == 0, RLS_FILE_SOCKET);
+	return 0;
+}
+
+/* Pipes have no tracepoint of their own. */
+SEC("tp_btf/sys_exit")
+int BPF_PROG(on_system_call, struct pt_regs *regs, long bytes)
+{
+	long call = (long)regs->orig_ax;
+	bool reads = call == SYS_READ || call == SYS_READV;
+	const struct inode *inode;
+	struct pipe_inode_info *pipe;
+	struct rls_track *track;
+	bool is_empty;
+
+	if (bytes <= 0 || (!reads && call != SYS_WRITE && call != SYS_WRITEV))
+		return 0;
+	track = track_of_current();
+	if (!track || bpf_get_current_task_btf()->thread_info.status & TS_COMPAT)
+		return 0;
+	inode = inode_of(bpf_get_current_task_btf(), regs->di);
+	if (!inode || type_of_inode(inode) != RLS_FILE_PIPE)
+		return 0;
+	pipe = BPF_CORE_READ(inode, i_pipe);
+	if (!pipe)
+		return 0;
+	is_empty = BPF_CORE_READ(pipe, head) == BPF_CORE_READ(pipe, tail);
+	if (reads)
+		message_read((__u64)pipe, track, is_empty, RLS_FILE_PIPE);
+	else if (!is_empty)
+		message_sent((__u64)pipe, track, false);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
