@@ -11,6 +11,12 @@
 
 #define AF_UNIX 1
 
+/* A buffer of a socket holds more than this. */
+#define BUFFER_BYTES 32768
+
+/* Whoever waited for a CPU for less may have slept for the message: no edge is worth a look. */
+#define RLS_SHORT_WAIT_NS 50000
+
 /* arch/x86/entry/syscalls/syscall_64.tbl */
 enum {
 	SYS_READV = 19,
@@ -18,7 +24,7 @@ enum {
 
 /* What has not been read yet at one end. */
 struct rls_unread {
-	__u64 first_ns; /* when it was written, the first of it; 0: all has been read */
+	__u64 first_ns; /* when it was written, the first of it; 0: all is known to be read */
 	__u32 sender_thread_id;
 	__u32 is_begun; /* some of it has been read */
 };
@@ -54,16 +60,26 @@ static __always_inline void message_sent(__u64 key, const struct rls_track *send
 		bpf_map_update_elem(&unread, &key, &fresh, BPF_ANY);
 }
 
-/* Whether the reader waited for a CPU then, and for nothing else. */
-static __always_inline bool waited_for_cpu(const struct rls_track *reader,
+/* Since when the thread waited for the CPU that it has now. */
+static __always_inline __u64 runnable_ns(const struct rls_track *track)
+{
+	if (track->off_state == RLS_OFF_RUNNABLE)
+		return track->off_ns;
+	return track->cycle_wake_ns ? track->cycle_wake_ns : track->in_ns;
+}
+
+static __always_inline bool waited_for_cpu(const struct rls_track *reader)
+{
+	return runnable_ns(reader) + RLS_SHORT_WAIT_NS <= reader->in_ns;
+}
+
+/* Whether the message came while the reader waited for a CPU, and did not wake it before that. */
+static __always_inline bool came_meanwhile(const struct rls_track *reader,
 					   const struct rls_unread *message)
 {
-	if (message->first_ns < reader->off_ns || message->first_ns >= reader->in_ns)
+	if (message->first_ns < runnable_ns(reader) || message->first_ns >= reader->in_ns)
 		return false;
-	if (reader->off_state == RLS_OFF_RUNNABLE)
-		return true;
-	/* It was woken before; by the same thread as a rule because of this message. */
-	return reader->cycle_wake_ns && message->first_ns >= reader->cycle_wake_ns &&
+	return reader->off_state == RLS_OFF_RUNNABLE ||
 	       reader->cycle_waker != (__s32)message->sender_thread_id;
 }
 
@@ -96,7 +112,7 @@ static __always_inline void message_read(__u64 key, const struct rls_track *read
 	if (!message || !message->first_ns)
 		return;
 	if (!message->is_begun && message->sender_thread_id != reader->thread_id &&
-	    waited_for_cpu(reader, message))
+	    waited_for_cpu(reader) && came_meanwhile(reader, message))
 		write_message(reader, message, file);
 	message->is_begun = 1;
 	if (is_empty)
@@ -108,18 +124,20 @@ SEC("tp_btf/sock_send_length")
 int BPF_PROG(on_socket_send, struct sock *sk, int bytes)
 {
 	struct rls_track *track = track_of_current();
+	struct unix_sock *socket;
 	struct sock *peer;
-	__u32 unread_buffers;
+	__u32 buffers;
 
-	if (!track || bytes <= 0 || sk->__sk_common.skc_family != AF_UNIX)
+	if (!track || bytes <= 0)
 		return 0;
-	peer = BPF_CORE_READ((struct unix_sock *)sk, peer);
+	socket = bpf_skc_to_unix_sock(sk);
+	peer = socket ? socket->peer : 0;
 	if (!peer)
 		return 0;
-	/* The reader can be faster than this. */
-	unread_buffers = BPF_CORE_READ(peer, sk_receive_queue.qlen);
-	if (unread_buffers)
-		message_sent((__u64)peer, track, unread_buffers == 1);
+	/* None: the reader was faster than this. */
+	buffers = peer->sk_receive_queue.qlen;
+	if (buffers)
+		message_sent((__u64)peer, track, buffers <= 1 + (__u32)bytes / BUFFER_BYTES);
 	return 0;
 }
 
@@ -128,7 +146,7 @@ int BPF_PROG(on_socket_recv, struct sock *sk, int bytes)
 {
 	struct rls_track *track = track_of_current();
 
-	if (track && bytes > 0 && sk->__sk_common.skc_family == AF_UNIX)
+	if (track && bytes > 0 && waited_for_cpu(track) && sk->__sk_common.skc_family == AF_UNIX)
 		message_read((__u64)sk, track, sk->sk_receive_queue.qlen == 0, RLS_FILE_SOCKET);
 	return 0;
 }
@@ -139,8 +157,8 @@ int BPF_PROG(on_system_call, struct pt_regs *regs, long bytes)
 {
 	long call = (long)regs->orig_ax;
 	bool reads = call == SYS_READ || call == SYS_READV;
-	const struct inode *inode;
 	struct pipe_inode_info *pipe;
+	const struct inode *inode;
 	struct rls_track *track;
 	bool is_empty;
 
@@ -150,7 +168,7 @@ int BPF_PROG(on_system_call, struct pt_regs *regs, long bytes)
 	if (!track || bpf_get_current_task_btf()->thread_info.status & TS_COMPAT)
 		return 0;
 	inode = inode_of(bpf_get_current_task_btf(), regs->di);
-	if (!inode || type_of_inode(inode) != RLS_FILE_PIPE)
+	if (!inode || (BPF_CORE_READ(inode, i_mode) & S_IFMT) != S_IFIFO)
 		return 0;
 	pipe = BPF_CORE_READ(inode, i_pipe);
 	if (!pipe)

@@ -181,7 +181,7 @@ void Walk::leave_holders() {
     }
     vias_.resize(gil_vias_.back() - 1);
     gil_vias_.pop_back();
-    thread_id_ = via.waiter;
+    on_thread(via.waiter);
     activity_ = kNone;
   }
 }

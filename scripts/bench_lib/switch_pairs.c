@@ -1,6 +1,6 @@
 // Two processes on one CPU pass a byte to and fro: prints the ns of one switch and one wakeup.
 //
-// usage: switch_pairs ROUND_TRIPS CPU
+// usage: switch_pairs ROUND_TRIPS CPU [socket]: over two pipes, or a pair of sockets
 //
 // A round trip is two switches and two wakeups. Of batches of about 10 ms the fastest tenth
 // decides: in the others another program may have had the CPU, or its twin.
@@ -8,6 +8,8 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -36,7 +38,7 @@ static void Take(int fd) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
+  if (argc != 3 && (argc != 4 || strcmp(argv[3], "socket"))) return 2;
   const long batches = atol(argv[1]) / kBatch;
   cpu_set_t cpus;
   CPU_ZERO(&cpus);
@@ -44,9 +46,14 @@ int main(int argc, char** argv) {
   int there[2];
   int back[2];
   double* pair_ns = calloc((size_t)batches, sizeof(double));
-  if (batches < 10 || !pair_ns || sched_setaffinity(0, sizeof(cpus), &cpus) || pipe(there) ||
-      pipe(back))
-    return 1;
+  if (batches < 10 || !pair_ns || sched_setaffinity(0, sizeof(cpus), &cpus)) return 1;
+  if (argc == 3) {
+    if (pipe(there) || pipe(back)) return 1;
+  } else {
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, there)) return 1;
+    back[0] = there[1];
+    back[1] = there[0];
+  }
   const pid_t child = fork();
   if (child < 0) return 1;
   if (child == 0) {

@@ -118,6 +118,7 @@ def _cycle(spool: SpoolBuilder, thread_id: int, at_ns: int) -> None:
     spool.sample(thread_id, ts_ns=at_ns + 8 * step, layer=1, stack=1)
     spool.other_run(0, start_ns=at_ns, end_ns=at_ns + step, pid=7)
     spool.quota(thread_id, ts_ns=at_ns + step)
+    spool.message(thread_id, sender=1, sent_ns=at_ns + step, read_ns=at_ns + 2 * step)
 
 
 def _shims() -> ShimBuilder:

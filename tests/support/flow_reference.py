@@ -49,7 +49,10 @@ class Reference:
         self._activities = [row for row in self._all_activities if row["kind"] != "sync"]
 
     def edges(self) -> Counter[tuple[Any, ...]]:
-        return Counter([*self._wakeups(), *self._launches(), *self._streams(), *self._syncs()])
+        return Counter([
+            *self._wakeups(), *self._messages(), *self._launches(), *self._streams(),
+            *self._syncs(),
+        ])  # fmt: skip
 
     def _rows(self, table: str) -> list[Row]:
         found = self._connection.execute(f"FROM {table}")
@@ -83,6 +86,17 @@ class Reference:
                 from_kind="thread", from_thread_id=waker,
                 from_process_id=self._process_of(waker), **known,
             )  # fmt: skip
+
+    def _messages(self) -> Iterator[tuple[Any, ...]]:
+        for row in self._rows("early_message"):
+            sender, reader = row["sender_thread_id"], row["thread_id"]
+            sent_ns, read_ns = row["sent_ns"], row["read_ns"]
+            if sent_ns <= read_ns and self._lived(sender, sent_ns) and self._lived(reader, read_ns):
+                yield edge(
+                    kind="message", from_kind="thread", from_thread_id=sender, from_ns=sent_ns,
+                    from_process_id=self._process_of(sender), to_thread_id=reader, to_ns=read_ns,
+                    to_process_id=self._process_of(reader),
+                )  # fmt: skip
 
     def _kind(self, state: Row, wait: str | None, waker: int | None, process: int | None) -> str:
         at_ns, thread_id = state["start_ns"], state["thread_id"]

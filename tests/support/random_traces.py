@@ -62,6 +62,12 @@ def traces(draw: st.DrawFn) -> TraceBuilder:
         add_rows(draw, builder, st.sampled_from(threads))
         for _ in range(draw(st.integers(0, 2))):
             builder.quota(draw(st.sampled_from(threads)), draw(INSTANTS))
+        for _ in range(draw(st.integers(0, 4))):
+            builder.early_message(
+                draw(st.sampled_from(threads)), sender=draw(st.sampled_from(threads)),
+                sent_ns=draw(INSTANTS), read_ns=draw(INSTANTS),
+                channel=draw(st.sampled_from(["pipe", "socket"])),
+            )  # fmt: skip
     for _ in range(draw(st.integers(0, 3))):
         start = draw(INSTANTS)
         builder.other_run(0, start, start + draw(LENGTHS), pid=draw(st.integers(7, 8)), name="busy")

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 (
     THREAD, CYCLE, CLOSE, EXEC, NAME, EXIT, CLOCK, CALL, GIL_RELEASE, SAMPLE, STACK, OTHER_RUN,
-    QUOTA,
-) = range(1, 14)  # fmt: skip
+    QUOTA, MESSAGE,
+) = range(1, 15)  # fmt: skip
 RUNNABLE, SLEEPING, BLOCKED, DEAD = range(4)
 NOBODY, INTERRUPT, OUTSIDE, UNKNOWN = 0, -1, -2, -3
 CREATED, FOUND = 0, 1
@@ -30,7 +30,7 @@ UNWOUND, OPEN = 1, 2
 UNKNOWN_STATUS = -(2**31)
 BUSY, DISCARDED = 1 << 31, 1 << 30
 
-HEADER = struct.pack("<8sII", b"LSSPOOL1", 3, 16)
+HEADER = struct.pack("<8sII", b"LSSPOOL1", 4, 16)
 
 
 def reason(call: int, *, detail: int = 0, file: int = 0) -> int:
@@ -41,7 +41,7 @@ def reason(call: int, *, detail: int = 0, file: int = 0) -> int:
 @dataclass
 class SpoolBuilder:
     frames: list[bytes] = field(default_factory=list)
-    counts: list[int] = field(default_factory=lambda: [0] * 14)
+    counts: list[int] = field(default_factory=lambda: [0] * 15)
 
     def frame(self, record: bytes, *, flags: int = 0) -> None:
         padding = bytes(-len(record) % 8)
@@ -175,6 +175,12 @@ class SpoolBuilder:
     def quota(self, thread_id: int, *, ts_ns: int) -> None:
         self._record(QUOTA, struct.pack("<HHIQ", QUOTA, 0, thread_id, ts_ns), 16)
 
+    def message(
+        self, reader: int, *, sender: int, sent_ns: int, read_ns: int, file: int = SOCKET
+    ) -> None:
+        record = struct.pack("<HHIQQII", MESSAGE, file, reader, sent_ns, read_ns, sender, 0)
+        self._record(MESSAGE, record, 32)
+
     def sample(
         self, thread_id: int, *, ts_ns: int, layer: int, flags: int = 0, stack: int = 0
     ) -> None:
@@ -199,15 +205,15 @@ class SpoolBuilder:
         cpus: int = 4,
     ) -> bytes:
         """Losses are {(cpu, kind): (count, first_ns)} and {kind: (count, first_ns)}."""
-        spool = [(spool_losses or {}).get(kind, (0, 0)) for kind in range(14)]
+        spool = [(spool_losses or {}).get(kind, (0, 0)) for kind in range(15)]
         ring = [
             (ring_losses or {}).get((cpu, kind), (0, 0))
             for cpu in range(cpus)
-            for kind in range(14)
+            for kind in range(15)
         ]
         return (
-            struct.pack("<8sII", b"LSSPRG1\0", 3, cpus)
-            + struct.pack("<14Q", *self.counts)
+            struct.pack("<8sII", b"LSSPRG1\0", 4, cpus)
+            + struct.pack("<15Q", *self.counts)
             + struct.pack("<3Q", len(self.records()), end_ns, end_ns)
             + b"".join(struct.pack("<2Q", *loss) for loss in spool)
             + struct.pack("<2Q", missed_runs, failed_updates)

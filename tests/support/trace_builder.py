@@ -132,6 +132,7 @@ class TraceBuilder:
     _other_runs: list[tuple[int, int, int, int]] = field(default_factory=list)
     _programs: dict[tuple[int, str], int] = field(default_factory=dict)
     _quotas: list[tuple[int, int]] = field(default_factory=list)
+    _messages: list[tuple[int, int, int, int, str]] = field(default_factory=list)
     _waits: list[tuple[int, int, int, str]] = field(default_factory=list)
     _cuda_calls: list[tuple[int, int, int, str, str, int | None]] = field(default_factory=list)
     _activities: list[dict[str, Any]] = field(default_factory=list)
@@ -321,6 +322,12 @@ class TraceBuilder:
         """Add an instant from which on a runnable thread waits for its CPU quota."""
         self._quotas.append((thread_id, ts_ns))
 
+    def early_message(
+        self, reader: int, *, sent_ns: int, read_ns: int, sender: int, channel: str = "socket"
+    ) -> None:
+        """Add a message that came while its reader waited for a CPU."""
+        self._messages.append((reader, read_ns, sent_ns, sender, channel))
+
     def wait(self, thread_id: int, start_ns: int, end_ns: int, kind: str) -> None:
         """Add a wait whose reason is known."""
         self._waits.append((thread_id, start_ns, end_ns, kind))
@@ -455,6 +462,7 @@ class TraceBuilder:
             ("other_program", [(key, *program) for program, key in self._programs.items()]),
             ("other_run", sorted(self._other_runs)),
             ("cpu_quota_wait", sorted(self._quotas)),
+            ("early_message", sorted(set(self._messages))),
             ("cpu_sample_coded", self._samples),
             ("stack_coded", [(key, list(frames)) for frames, key in self._stacks.items()]),
             ("cuda_call_coded", self._cuda_call_rows()),

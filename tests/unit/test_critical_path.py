@@ -228,6 +228,68 @@ def test_what_the_gil_is_waited_for_with_is_found_behind_it(builder: TraceBuilde
     assert told[holder, "gil"] == 10
 
 
+class TestMessagesThatNobodySleptFor:
+    """A worker answers and loses its CPU; the next request comes before it has one again."""
+
+    @pytest.fixture
+    def taken_turns(self, builder: TraceBuilder) -> TraceBuilder:
+        """Return a trace in which the learner sends at 50, after work of its own from 20 on."""
+        main, worker = builder.process(pid=1), builder.process(pid=2)
+        learner = builder.thread(main, states=[run(60), sleep(38), woken(2, by=2), run(10)])
+        builder.thread(worker, states=[run(25, cpu=1), preempted(45), run(35, cpu=1), sleep(5)])
+        builder.wait(learner, 60, 98, "socket")
+        builder.operation(learner, 10, 110, "iteration")
+        return builder
+
+    def test_the_path_goes_to_the_sender(self, taken_turns: TraceBuilder) -> None:
+        taken_turns.early_message(2, sender=1, sent_ns=50, read_ns=72)
+        columns = "thread_id, cause, wait, waiter_thread_id, start_ns, end_ns"
+        assert ask(taken_turns, f"SELECT {columns} FROM critical_path ORDER BY start_ns") == [
+            (1, "running", None, None, 10, 27),
+            # Had it had a CPU, it would have slept from here on.
+            (1, "running", "socket", 2, 27, 50),
+            (2, "cpu_wait", None, None, 50, 60),
+            (2, "cpu_wait", "socket", 1, 60, 70),
+            (2, "running", "socket", 1, 70, 98),
+            (1, "cpu_wait", None, None, 98, 100),
+            (1, "running", None, None, 100, 110),
+        ]
+
+    @pytest.mark.parametrize(
+        ("sent_ns", "read_ns"),
+        [
+            # It was busy for so long that it would not have slept by then.
+            (50, 96),
+            # Read after its answer: not what the learner waited for.
+            (50, 99),
+            # Sent before it lost its CPU, and when it had one again.
+            (24, 72),
+            (71, 72),
+        ],
+    )
+    def test_what_it_had_to_do_anyway_stays_on_the_path(
+        self, taken_turns: TraceBuilder, sent_ns: int, read_ns: int
+    ) -> None:
+        taken_turns.early_message(2, sender=1, sent_ns=sent_ns, read_ns=read_ns)
+        assert [(row[0], row[2], row[4]) for row in ask(taken_turns, SUMS)] == [
+            (2, "running", 43), (2, "cpu_wait", 45), (1, "cpu_wait", 2), (1, "running", 10),
+        ]  # fmt: skip
+
+    def test_of_two_the_one_that_came_last_counts(self, builder: TraceBuilder) -> None:
+        """A learner wakes by one answer, and the other is there before it has a CPU."""
+        main = builder.process(pid=1)
+        builder.thread(main, states=[run(10), sleep(20), woken(40, by=2), run(30)])
+        for end_ns in (30, 60):
+            worker = builder.process(pid=end_ns)
+            builder.thread(worker, states=[run(end_ns, cpu=1), sleep(100 - end_ns)])
+        builder.wait(1, 10, 30, "socket")
+        builder.early_message(1, sender=3, sent_ns=60, read_ns=75)
+        builder.operation(1, 0, 100, "iteration")
+        assert [(row[0], row[2], row[4]) for row in ask(builder, SUMS)] == [
+            (3, "running", 60), (1, "cpu_wait", 10), (1, "running", 30),
+        ]  # fmt: skip
+
+
 def test_two_that_woke_each_other_are_not_followed_for_ever(builder: TraceBuilder) -> None:
     process = builder.process(pid=1)
     thread = builder.thread(process, states=[sleep(10), woken(1, by=2), run(9)])

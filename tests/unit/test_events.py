@@ -9,7 +9,7 @@ import pytest
 
 from finalising import finalise
 from rlscope_trace.spool.directory import open_spool
-from spool_builder import RUNNABLE, UNWOUND, SpoolBuilder
+from spool_builder import DISK, OPEN, PIPE, RUNNABLE, UNWOUND, SpoolBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,6 +132,26 @@ def test_a_capture_that_cannot_know_who_else_had_a_cpu_says_so(
     ]  # fmt: skip
 
 
+def test_messages_that_nobody_slept_for_are_stored_by_reader(
+    spool: SpoolBuilder, trace: Callable[..., Query]
+) -> None:
+    spool.message(2, sender=1, sent_ns=310, read_ns=320, file=PIPE)
+    spool.message(1, sender=2, sent_ns=250, read_ns=260)
+    spool.message(1, sender=2, sent_ns=150, read_ns=170)
+    # Damaged; then of no thread of the trace, by none, and after its end.
+    spool.message(1, sender=2, sent_ns=170, read_ns=160)
+    spool.message(1, sender=2, sent_ns=160, read_ns=170, file=DISK)
+    spool.message(9, sender=2, sent_ns=160, read_ns=170)
+    spool.message(1, sender=9, sent_ns=160, read_ns=170)
+    spool.message(1, sender=2, sent_ns=490, read_ns=500)
+    ask = trace(spool, session=SESSION)
+    assert ask("FROM early_message") == [
+        (1, 170, 150, 2, "socket"), (1, 260, 250, 2, "socket"), (2, 320, 310, 1, "pipe"),
+    ]  # fmt: skip
+    losses = "SELECT code, count FROM trace_stat WHERE starts_with(code, 'events_') ORDER BY ALL"
+    assert ask(losses) == [("events_unreadable", 2), ("events_without_thread", 2)]
+
+
 def test_damaged_records_are_counted_not_stored(
     spool: SpoolBuilder, trace: Callable[..., Query]
 ) -> None:
@@ -243,7 +263,8 @@ def test_capture_tells_which_layers_were_probed(
     ask = trace(spool, session=SESSION, probes=[])
     told = ask("SELECT kind, measured FROM capture WHERE process_id IS NULL ORDER BY ALL")
     assert told == [
-        ("cpu_quota_wait", True), ("cpu_sample", True), ("gil_release", False),
+        ("cpu_quota_wait", True), ("cpu_sample", True), ("early_message:pipe", True),
+        ("early_message:socket", True), ("gil_release", False),
         ("gpu_activity", False), ("native_call", True), ("native_call:backend", False),
         ("native_call:cuda_api", False), ("native_call:simulator", True), ("operation", False),
         ("other_run", True), ("thread_state", True), ("wait", True),

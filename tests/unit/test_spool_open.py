@@ -93,7 +93,7 @@ def test_an_empty_spool_says_that_it_can_go(tmp_path: Path, content: bytes) -> N
 
 
 def test_another_wire_version_is_named(spool: SpoolBuilder, tmp_path: Path) -> None:
-    header = struct.pack("<8sII", b"LSSPOOL1", 4, 16)
+    header = struct.pack("<8sII", b"LSSPOOL1", 5, 16)
     directory = spool.write(
         tmp_path / "spool",
         end_ns=200,
@@ -101,7 +101,7 @@ def test_another_wire_version_is_named(spool: SpoolBuilder, tmp_path: Path) -> N
         session={"tool_version": "0.9"},
     )
     with pytest.raises(
-        SpoolError, match="has wire version 4, this rlscope-trace reads 3"
+        SpoolError, match="has wire version 5, this rlscope-trace reads 4"
     ) as caught:
         open_spool(directory)
     assert caught.value.hint is not None

@@ -1,0 +1,138 @@
+"""Messages that came while their reader waited for a CPU: who sent them, and when."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+import rlscope_analysis
+from conftest import WORKLOADS
+from flow_checks import check_edges
+from recording import rlscope
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.root
+
+ROUNDS = 40
+# Both on one CPU: whoever asks whether something has come gives the CPU away, and waits for it
+# until the other has worked, and sent.
+PROGRAM = """
+import os, socket, sys, time
+
+def take(fd):
+    while True:
+        os.sched_yield()
+        try:
+            return os.read(fd, 1)
+        except BlockingIOError:
+            pass
+
+os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+if sys.argv[1] == "socket":
+    ends = socket.socketpair()
+    to, source = (end.detach() for end in ends)
+else:
+    source, to = os.pipe()
+os.set_blocking(source, False)
+back, done = os.pipe()
+reader = os.fork()
+if reader == 0:
+    for _ in range(int(sys.argv[2])):
+        take(source)
+        os.write(done, b"d")
+    os._exit(0)
+for _ in range(int(sys.argv[2])):
+    end_ns = time.thread_time_ns() + 2_000_000
+    while time.thread_time_ns() < end_ns:
+        pass
+    os.write(to, b"m")
+    os.read(back, 1)
+os.waitpid(reader, 0)
+print(os.getpid(), reader)
+"""
+
+
+def record(folder: Path, channel: str, messages: str) -> tuple[Path, int, int]:
+    path = folder / "trace.duckdb"
+    done = rlscope(
+        "-o", path, "--sample-hz=0", "--transitions=off", f"--messages={messages}", "--",
+        sys.executable, "-c", PROGRAM, channel, str(ROUNDS),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    sender, reader = map(int, done.stdout.split()[-2:])
+    return path, sender, reader
+
+
+@pytest.mark.parametrize(("channel", "messages"), [("socket", "sockets"), ("pipe", "all")])
+def test_who_sent_what_nobody_slept_for(tmp_path: Path, channel: str, messages: str) -> None:
+    path, sender, reader = record(tmp_path, channel, messages)
+    with rlscope_analysis.open(path) as trace:
+        check_edges(trace.connection)
+        told = trace.sql("""
+            SELECT s.pid, r.pid, m.channel, count(*) FROM early_message AS m
+            JOIN _thread_owner AS s ON s.thread_id = m.sender_thread_id
+            JOIN _thread_owner AS r ON r.thread_id = m.thread_id
+            GROUP BY ALL
+        """).fetchall()
+        found = {(from_pid, to_pid): count for from_pid, to_pid, *_, count in told}
+        # One that was sent just after the reader had got a CPU of its own has no edge.
+        assert ROUNDS * 0.8 <= found[sender, reader] <= ROUNDS
+        assert {row[2] for row in told} == {channel}
+        # Both ran then, and the reader had waited for a CPU when it was sent.
+        states = """
+            SELECT s.state, count(*) FROM early_message AS m
+            JOIN thread_state AS s ON s.thread_id = m.{thread}
+              AND m.{column} > s.start_ns AND m.{column} <= s.end_ns
+            GROUP BY ALL
+        """
+        count = sum(found.values())
+        for column, thread, state in (
+            ("sent_ns", "sender_thread_id", "running"),
+            ("sent_ns", "thread_id", "runnable"),
+            ("read_ns", "thread_id", "running"),
+        ):
+            asked = states.format(column=column, thread=thread)
+            assert trace.sql(asked).fetchall() == [(state, count)]
+        edges = "SELECT count(*) FROM flow WHERE kind = 'message' AND wait IS NULL"
+        assert trace.sql(edges).fetchall() == [(count,)]
+
+
+@pytest.mark.parametrize(("channel", "messages"), [("socket", "off"), ("pipe", "sockets")])
+def test_what_was_not_asked_for_is_not_measured(
+    tmp_path: Path, channel: str, messages: str
+) -> None:
+    path, _, _ = record(tmp_path, channel, messages)
+    with rlscope_analysis.open(path) as trace:
+        assert trace.sql("SELECT count(*) FROM early_message").fetchall() == [(0,)]
+        measured = f"SELECT measured FROM capture WHERE kind = 'early_message:{channel}'"
+        assert trace.sql(measured).fetchall() == [(False,)]
+
+
+@pytest.mark.matrix
+def test_workers_that_take_turns_are_named_where_others_want_the_cpus(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as beside:
+        for cpu in os.sched_getaffinity(0):
+            command = [sys.executable, WORKLOADS / "neighbour.py", "busy", str(cpu)]
+            program = beside.enter_context(
+                subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            )
+            assert program.stdout is not None
+            assert program.stdout.readline() == b"begun\n"
+            beside.callback(program.kill)
+        trace = tmp_path / "trace.duckdb"
+        planted = [sys.executable, WORKLOADS / "planted.py", "idle_workers", "40"]
+        assert rlscope("-o", trace, "--", *planted).returncode == 0
+    shown = rlscope("summarize", trace, "--per", "iteration", "--format", "json")
+    told = [
+        found["code"] for found in json.loads(shown.stdout)["findings"]
+        if found["code"] not in ("cpu_taken_by_others", "cpu_wait")
+    ]  # fmt: skip
+    assert told[0] == "idle_workers"
