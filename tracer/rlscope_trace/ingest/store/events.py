@@ -119,7 +119,7 @@ class EventWriter:
 
     def _stage_messages(self, batch: Columns) -> None:
         self._con.execute(
-            "INSERT INTO staged_early_message SELECT thread_id, read_ns, sent_ns,"
+            "INSERT INTO staged_early_message SELECT thread_id, read_ns, sent_ns,"  # noqa: S608
             f" sender_thread_id, if(file = {_PIPE}, 'pipe', 'socket') FROM batch"
         )
 
