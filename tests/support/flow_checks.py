@@ -40,7 +40,8 @@ _BROKEN = {
     "a wakeup has no edge, or more than one": """
         SELECT abs(
           (SELECT count(*) FROM flow
-            WHERE kind IN ('wakeup', 'fork', 'exit', 'gil') OR kind = 'message' AND wait IS NOT NULL)
+            WHERE kind IN ('wakeup', 'fork', 'exit', 'gil')
+              OR kind = 'message' AND wait IS NOT NULL)
           - (SELECT count(*) FROM thread_state WHERE waker_kind IS NOT NULL)
         )""",
     "an activity whose call is known has no edge, or more than one": """

@@ -9,7 +9,7 @@ import pytest
 
 from finalising import finalise
 from rlscope_trace.spool.directory import open_spool
-from spool_builder import DISK, OPEN, PIPE, RUNNABLE, UNWOUND, SpoolBuilder
+from spool_builder import DISK, PIPE, RUNNABLE, UNWOUND, SpoolBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

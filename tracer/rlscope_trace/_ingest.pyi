@@ -99,10 +99,9 @@ class EventRows:
 
     def __init__(self, scan: SpoolScan) -> None: ...
     def next_batch(self, rows: int) -> dict[str, Any] | None:
-        """Return columns by name under calls, releases, samples, other_runs, quotas and
-        messages.
+        """Return columns by name under each kind of event.
 
-        Under stacks (id, frames), under programs (id, pid, name).
+        The kinds: calls, releases, samples, other_runs, quotas, messages. Under stacks (id, frames), under programs (id, pid, name).
         """
 
     @property

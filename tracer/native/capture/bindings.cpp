@@ -93,7 +93,6 @@ void BindCaptures(py::module_& module) {
            py::kw_only(), py::arg("threads_fd"), py::arg("ring_fd"), py::arg("loss_fd"),
            py::arg("of_pipes"))
       .def("detach", &MessageCapture::Detach, NoGil())
-      .def("programs", &MessageCapture::Programs);
   py::class_<TracepointCapture>(module, "TracepointCapture")
       .def(py::init<const std::string&, std::uint32_t,
                     const std::map<std::string, std::uint32_t>&>(),

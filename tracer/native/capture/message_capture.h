@@ -2,8 +2,6 @@
 #pragma once
 
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "capture/bpf_object.h"
 
@@ -18,7 +16,6 @@ class MessageCapture {
 
   // After this returns no program runs any more.
   void Detach();
-  std::vector<std::pair<std::string, int>> Programs() const { return object_.Programs(); }
 
  private:
   BpfObject object_;
