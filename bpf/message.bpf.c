@@ -3,8 +3,8 @@
  * Messages that their reader did not sleep for. A reader that waits for a CPU when a message comes
  * is not woken by it: no scheduler event says who sent it, and when.
  *
- * On kernels with BTF. Of each socket and pipe it is remembered who wrote first since all had been read. What a reader
- * finds there is what it would have slept for, had it had a CPU.
+ * On kernels with BTF. Of each socket and pipe it is remembered who wrote first since all had been
+ * read. What a reader finds there is what it would have slept for, had it had a CPU.
  */
 #include "btf_filter.h"
 #include "btf_reason.h"

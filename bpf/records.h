@@ -49,7 +49,7 @@ enum rls_record_kind {
 	RLS_REC_STACK = 11,  /* the Python functions of a sample (written by the collector) */
 	RLS_REC_OTHER_RUN =
 		12, /* a program outside the trace had a CPU that a traced thread waited for */
-	RLS_REC_QUOTA = 13, /* the CPU quota of its cgroup keeps a thread from running */
+	RLS_REC_QUOTA = 13,   /* the CPU quota of its cgroup keeps a thread from running */
 	RLS_REC_MESSAGE = 14, /* a message came while its reader waited for a CPU */
 	RLS_REC_KINDS = 15,
 };

@@ -194,8 +194,8 @@ std::size_t PathIndex::message_before(const ThreadRows& of, std::size_t state, i
   }
   const int64_t read_until_ns = std::min(s.end_ns[then], read_by_ns);
   std::size_t found = kNone;
-  for (std::size_t i = last_before(
-           of.messages, [&](std::size_t at) { return m.read_ns[at] <= read_until_ns; });
+  for (std::size_t i =
+           last_before(of.messages, [&](std::size_t at) { return m.read_ns[at] <= read_until_ns; });
        i != kNone && i >= of.messages.begin && m.read_ns[i] >= s.start_ns[then]; --i) {
     // What it did between getting the CPU and reading it would have been done by then.
     const int64_t asleep_ns = s.start_ns[state] + (m.read_ns[i] - s.start_ns[then]);

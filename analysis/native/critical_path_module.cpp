@@ -138,12 +138,13 @@ py::dict columns_of(const std::vector<PathPiece>& pieces) {
 }
 
 py::dict walk_back(const py::tuple& threads, const py::tuple& states, const py::tuple& waits,
-                   const py::tuple& other_runs, const py::tuple& quotas,
-                   const py::tuple& messages, const py::tuple& activities, const py::tuple& syncs,
+                   const py::tuple& other_runs, const py::tuple& quotas, const py::tuple& messages,
+                   const py::tuple& activities, const py::tuple& syncs,
                    const py::tuple& iterations) {
-  const PathInput input{states_of(states), waits_of(waits),          other_runs_of(other_runs),
-                        quotas_of(quotas), messages_of(messages), threads_of(threads),      activities_of(activities),
-                        syncs_of(syncs),   iterations_of(iterations)};
+  const PathInput input{
+      states_of(states),         waits_of(waits),       other_runs_of(other_runs),
+      quotas_of(quotas),         messages_of(messages), threads_of(threads),
+      activities_of(activities), syncs_of(syncs),       iterations_of(iterations)};
   std::vector<PathPiece> pieces;
   {
     const py::gil_scoped_release release;
@@ -159,6 +160,6 @@ PYBIND11_MODULE(_critical_path, module) {
   module.doc() = "Critical path of rlscope-trace: what held each iteration up, at every instant";
   py::register_exception<rls::PathOrderError>(module, "PathOrderError", PyExc_RuntimeError);
   module.def("walk_back", &rls::walk_back, py::kw_only(), py::arg("threads"), py::arg("states"),
-             py::arg("waits"), py::arg("other_runs"), py::arg("quotas"), py::arg("messages"), py::arg("activities"),
-             py::arg("syncs"), py::arg("iterations"));
+             py::arg("waits"), py::arg("other_runs"), py::arg("quotas"), py::arg("messages"),
+             py::arg("activities"), py::arg("syncs"), py::arg("iterations"));
 }

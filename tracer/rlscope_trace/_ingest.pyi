@@ -101,7 +101,8 @@ class EventRows:
     def next_batch(self, rows: int) -> dict[str, Any] | None:
         """Return columns by name under each kind of event.
 
-        The kinds: calls, releases, samples, other_runs, quotas, messages. Under stacks (id, frames), under programs (id, pid, name).
+        The kinds: calls, releases, samples, other_runs, quotas, messages. Under
+        stacks (id, frames), under programs (id, pid, name).
         """
 
     @property

@@ -92,7 +92,7 @@ void BindCaptures(py::module_& module) {
       .def(py::init<const std::string&, int, int, int, bool>(), py::arg("object_path"),
            py::kw_only(), py::arg("threads_fd"), py::arg("ring_fd"), py::arg("loss_fd"),
            py::arg("of_pipes"))
-      .def("detach", &MessageCapture::Detach, NoGil())
+      .def("detach", &MessageCapture::Detach, NoGil());
   py::class_<TracepointCapture>(module, "TracepointCapture")
       .def(py::init<const std::string&, std::uint32_t,
                     const std::map<std::string, std::uint32_t>&>(),
