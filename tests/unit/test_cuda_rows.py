@@ -265,10 +265,10 @@ def test_a_fork_has_what_its_parent_has_and_later_words_replace_earlier(tmp_path
 
 
 def test_what_was_away_for_a_while_is_measured_in_part(tmp_path: Path, spool: SpoolBuilder) -> None:
-    gone = {"event": "gave_up", "fact": {"code": "probes_gone", "detail": "lost"}}
+    gone = {"event": "gave_up", "fact": {"code": "recorder_failed", "detail": "lost"}}
     trace = Trace(tmp_path, spool, [*SITES, told(10), gone])
     assert trace.said[1] == (
-        True, f"in part: the probes did not come back: lost; by probes on the functions of {WHERE}",
+        True, f"in part: the recorder failed: lost; by probes on the functions of {WHERE}",
     )  # fmt: skip
 
 

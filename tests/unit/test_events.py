@@ -212,7 +212,7 @@ def test_a_site_tells_what_became_of_it(spool: SpoolBuilder, trace: Callable[...
             {
                 "event": "dropped",
                 "site_id": 2,
-                "code": "probes_gone",
+                "code": "recorder_failed",
                 "detail": "gone",
                 "ts_ns": 300,
             },
@@ -222,7 +222,7 @@ def test_a_site_tells_what_became_of_it(spool: SpoolBuilder, trace: Callable[...
     query = "SELECT site_id, symbol, state, code, probed_ns, dropped_ns, hits, time_ns FROM site"
     assert ask(query) == [
         (1, "mj_step", "probed", None, 120, None, 5, 50),
-        (2, "get", "dropped", "probes_gone", 120, 300, None, None),
+        (2, "get", "dropped", "recorder_failed", 120, 300, None, None),
         (3, "late", "not_probed", "too_many", None, None, None, None),
     ]
 
@@ -275,8 +275,8 @@ def test_capture_tells_which_layers_were_probed(
     ("line", "code"),
     [
         (
-            {"event": "gave_up", "fact": {"code": "probes_gone", "detail": "it broke"}},
-            "probes_gone",
+            {"event": "gave_up", "fact": {"code": "stack_switching", "detail": "it broke"}},
+            "stack_switching",
         ),
         ({"event": "failed", "reason": "it broke"}, "recorder_failed"),
     ],
