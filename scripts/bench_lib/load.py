@@ -33,8 +33,8 @@ FINALISE_FLOOR = 1.5e6
 ROW_BUDGET_BYTES = 12
 
 # The layout of tracer/native/spool/format.h.
-_KINDS = 12
-_PROGRESS = struct.Struct(f"<QII{_KINDS}QQQQ{2 * _KINDS}QQQ")
+_KINDS = 14
+_PROGRESS = struct.Struct(f"<QII{_KINDS}QQQQ{2 * _KINDS}Q3Q")
 _SPOOL_FILES = ("records.bin", "progress.bin", "session.json")
 
 
@@ -114,7 +114,7 @@ def _read(recorder: Recorder, spool: Path) -> _Reading:
     content = (spool / "progress.bin").read_bytes()
     _, _, cpus, *numbers = _PROGRESS.unpack_from(content)
     ring = struct.unpack_from(f"<{2 * cpus * _KINDS}Q", content, _PROGRESS.size)
-    spool_loss = numbers[_KINDS + 3 : -2]
+    spool_loss = numbers[_KINDS + 3 : -3]
     return _Reading(
         at_s=time.monotonic(),
         records=sum(numbers[:_KINDS]),

@@ -28,6 +28,7 @@ CREATED, FOUND = 0, 1
 PIPE, SOCKET, DISK, DEVICE, EVENT = range(1, 6)
 UNWOUND, OPEN = 1, 2
 UNKNOWN_STATUS = -(2**31)
+DETACHED_NS = 10**9
 BUSY, DISCARDED = 1 << 31, 1 << 30
 
 HEADER = struct.pack("<8sII", b"LSSPOOL1", 4, 16)
@@ -212,11 +213,12 @@ class SpoolBuilder:
             for kind in range(15)
         ]
         return (
-            struct.pack("<8sII", b"LSSPRG1\0", 4, cpus)
+            struct.pack("<8sII", b"LSSPRG2\0", 4, cpus)
             + struct.pack("<15Q", *self.counts)
-            + struct.pack("<3Q", len(self.records()), end_ns, end_ns)
+            # Detaching takes a while.
+            + struct.pack("<3Q", len(self.records()), end_ns + DETACHED_NS, end_ns)
             + b"".join(struct.pack("<2Q", *loss) for loss in spool)
-            + struct.pack("<2Q", missed_runs, failed_updates)
+            + struct.pack("<3Q", missed_runs, failed_updates, end_ns and ~end_ns % 2**64)
             + b"".join(struct.pack("<2Q", *loss) for loss in ring)
         )
 

@@ -51,13 +51,19 @@ ShimScan::ShimScan(const std::string& path) : path_(path) {
   gpu_.Finish();
 }
 
+template <typename Payload>
+bool ShimScan::IsWhole(const ShimBlock& block) {
+  losses_.damaged += block.bytes == sizeof(Payload) ? 0 : 1;
+  return block.bytes == sizeof(Payload);
+}
+
 void ShimScan::ReadBlock(const ShimBlock& block, std::uint64_t offset, const char* data) {
   if (block.kind == ShimBlockKind::kSource) {
     ReadSource(block, data);
     return;
   }
   if (block.kind == ShimBlockKind::kRefused) {
-    if (block.bytes == sizeof(ShimRefused)) losses_.refused = As<ShimRefused>(data);
+    if (IsWhole<ShimRefused>(block)) losses_.refused = As<ShimRefused>(data);
     return;
   }
   if (block.source >= sources_.size() || block.slot >= RLS_SHIM_SLOTS || !IsTime(block.ts_ns)) {
@@ -75,14 +81,14 @@ void ShimScan::ReadBlock(const ShimBlock& block, std::uint64_t offset, const cha
       ReadOpen(block, data);
       return;
     case ShimBlockKind::kTid:
-      if (block.bytes == sizeof(ShimTid)) {
+      if (IsWhole<ShimTid>(block)) {
         const auto tid = As<ShimTid>(data);
         tids_[{block.source, tid.inner_tid}] = tid.tid;
         gpu_.AddTid(block.source, tid, offset);
       }
       return;
     case ShimBlockKind::kLost:
-      if (block.bytes == sizeof(ShimLost)) {
+      if (IsWhole<ShimLost>(block)) {
         const auto lost = As<ShimLost>(data);
         // Of a process that others had read before, the first are what was lost before us.
         const ShimLost first = sources_[block.source].reader > 1 ? lost : ShimLost{};
@@ -90,7 +96,7 @@ void ShimScan::ReadBlock(const ShimBlock& block, std::uint64_t offset, const cha
       }
       return;
     case ShimBlockKind::kGpuRest:
-      gpu_.AddRest(block.source, block.ts_ns);
+      if (IsWhole<std::uint32_t>(block)) gpu_.AddRest(block.source, block.ts_ns);
       return;
     default:
       ++losses_.damaged;

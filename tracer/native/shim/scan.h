@@ -128,6 +128,8 @@ class ShimScan {
   using SlotId = std::pair<std::uint32_t, std::uint32_t>;  // source, slot
 
   void ReadBlock(const ShimBlock& block, std::uint64_t offset, const char* data);
+  template <typename Payload>
+  bool IsWhole(const ShimBlock& block);
   void ReadSource(const ShimBlock& block, const char* data);
   void ReadCounters(const ShimBlock& block, const char* data);
   void ReadOpen(const ShimBlock& block, const char* data);

@@ -17,7 +17,7 @@
 namespace rls {
 
 constexpr std::uint64_t kSpoolMagic = 0x314c4f4f5053534cULL;   // "LSSPOOL1"
-constexpr std::uint64_t kProgressMagic = 0x3147525053534cULL;  // "LSSPRG1"
+constexpr std::uint64_t kProgressMagic = 0x3247525053534cULL;  // "LSSPRG2"
 constexpr std::uint32_t kMaxLossCpus = 4096;
 
 constexpr std::uint32_t kFrameHeaderBytes = 8;
@@ -43,9 +43,10 @@ struct SpoolProgress {
   rls_loss spool_loss[RLS_REC_KINDS];    // read from the ring, but the disk was full
   std::uint64_t missed_runs;     // times the OS kernel skipped one of our programs (recursion)
   std::uint64_t failed_updates;  // threads that could not be entered into the filter
+  std::uint64_t end_check;       // ~end_ns: one that is damaged must not cut the trace
   // Followed by rls_loss ring_loss[cpus][RLS_REC_KINDS]: records that found the ring full.
 };
-static_assert(sizeof(SpoolProgress) == 8 * (2 + RLS_REC_KINDS + 3 + 2 * RLS_REC_KINDS + 2),
+static_assert(sizeof(SpoolProgress) == 8 * (2 + RLS_REC_KINDS + 3 + 2 * RLS_REC_KINDS + 3),
               "spool progress size");
 
 }  // namespace rls

@@ -273,9 +273,10 @@ class Session:
             self._follower.stop()
         missed_runs = capture.missed_runs()
         capture.finish(spool)
+        # Before the ring is emptied for the last time, as every record: see Progress.latest_ns.
+        spool.append_clock()
         drain.stop()
         self._followed = self._follower.pids() if self._follower is not None else []
-        spool.append_clock()
         spool.finish(
             end_ns=end_ns, missed_runs=missed_runs, failed_updates=capture.failed_updates()
         )

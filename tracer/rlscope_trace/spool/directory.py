@@ -29,14 +29,14 @@ _FILES = (
 
 # The layouts of tracer/native/spool/format.h.
 SPOOL_MAGIC = int.from_bytes(b"LSSPOOL1", "little")
-PROGRESS_MAGIC = 0x3147525053534C
+PROGRESS_MAGIC = 0x3247525053534C
 WIRE_VERSION = 4
 RECORD_KINDS = (
     "none", "thread", "cycle", "close", "exec", "name", "exit", "clock", "call", "gil_release",
     "sample", "stack", "other_run", "quota", "early_message",
 )  # fmt: skip
 _HEADER = struct.Struct("<QII")
-_PROGRESS = struct.Struct(f"<QII{len(RECORD_KINDS)}Q3Q{2 * len(RECORD_KINDS)}Q2Q")
+_PROGRESS = struct.Struct(f"<QII{len(RECORD_KINDS)}Q3Q{2 * len(RECORD_KINDS)}Q3Q")
 _LOSS = struct.Struct("<QQ")
 _MAX_LOSS_CPUS = 4096
 # The kernel's own limit.
@@ -46,6 +46,9 @@ _IMPOSSIBLE = 2**63
 _PROGRESS_BYTES = _PROGRESS.size + _MAX_LOSS_CPUS * len(RECORD_KINDS) * _LOSS.size
 # The ring is emptied a last time when the recording ends: at another time one of both is damaged.
 _END_SLACK_NS = 600 * 10**9
+# By which the clock of the OS kernel can differ between two CPUs, and much more.
+_CLOCK_SLACK_NS = 10**7
+_ALL_BITS = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +224,8 @@ def _read_progress(path: Path) -> Progress | None:
     if magic != PROGRESS_MAGIC or version != WIRE_VERSION:
         return None
     records, rest = numbers[:kinds], numbers[kinds:]
-    whole_bytes, drained_ns, end_ns, *losses = rest
+    whole_bytes, drained_ns, end_ns, *losses, end_check = rest
+    end_ns = end_ns if _is_end(end_ns, drained_ns) and end_ns ^ end_check == _ALL_BITS else 0
     ring_losses = _read_ring_losses(data, cpus=min(cpus, _MAX_LOSS_CPUS))
     told = [number for loss in ring_losses for number in (loss.count, loss.first_ns)]
     if max([*records, whole_bytes, *losses, *told]) >= _IMPOSSIBLE:
@@ -234,13 +238,20 @@ def _read_progress(path: Path) -> Progress | None:
     return Progress(
         records=dict(enumerate(records)),
         whole_bytes=whole_bytes,
-        end_ns=end_ns if _is_end(end_ns, drained_ns) else 0,
-        latest_ns=drained_ns + _END_SLACK_NS if 0 < drained_ns < _IMPOSSIBLE // 2 else 0,
+        end_ns=end_ns,
+        latest_ns=_latest_ns(drained_ns, is_clean=end_ns > 0),
         ring_losses=ring_losses,
         spool_losses=tuple(spool_losses),
         missed_runs=losses[2 * kinds],
         failed_updates=losses[2 * kinds + 1],
     )
+
+
+def _latest_ns(drained_ns: int, *, is_clean: bool) -> int:
+    """Return a time that no sound record is after: a killed recorder may have been at it."""
+    if not 0 < drained_ns < _IMPOSSIBLE // 2:
+        return 0
+    return drained_ns + (_CLOCK_SLACK_NS if is_clean else _END_SLACK_NS)
 
 
 def _is_end(end_ns: int, drained_ns: int) -> bool:

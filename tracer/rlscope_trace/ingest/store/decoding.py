@@ -117,17 +117,17 @@ class Decoding:
         if path is None:
             return Operations([], [], 0), GpuRecording([], [])
         execs = [(ts_ns, thread_id) for ts_ns, thread_id, *_ in self.scan.execs()]
-        is_clean = self._spool.end_ns > 0
+        spool = self._spool
         writer = OperationWriter(
-            self._trace, path, is_clean=is_clean, execs=execs,
+            self._trace, path, end_ns=spool.end_ns, latest_ns=spool.latest_ns, execs=execs,
             other_clocks=processes_with(self._facts.other_clocks, self._tree.lives()),
         )  # fmt: skip
         operations = writer.write()
         operations.python_names.write(self._trace, self._tree.lives())
-        host = self._spool.session.get("host")
+        host = spool.session.get("host")
         gpu = GpuWriter(
             self._trace, writer.scan, writer.lives, host=host if isinstance(host, str) else None,
-            is_clean=is_clean,
+            is_clean=spool.end_ns > 0,
         )  # fmt: skip
         return operations, gpu.write()
 

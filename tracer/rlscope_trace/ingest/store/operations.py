@@ -53,20 +53,21 @@ class OperationWriter:
         trace: TraceWriter,
         shim_file: Path,
         *,
-        is_clean: bool,
+        end_ns: int,
+        latest_ns: int = 0,
         execs: Sequence[tuple[int, int]] = (),
         other_clocks: Collection[int] = (),
     ) -> None:
-        """`is_clean`: the recorder lived to end the recording. `execs`: see ThreadLives.
+        """`end_ns`: of the trace, 0 where the recorder was killed. The rest: see ThreadLives.
 
         `other_clocks`: process_id of those whose times are not ours: what they told is counted and
         left out.
         """
         self._trace = trace
-        self._is_clean = is_clean
+        self._end_ns = end_ns
         self.scan = self._scan = ShimScan(str(shim_file))
         self.lives = self._lives = ThreadLives(
-            trace.con, self._scan.source_pids(), execs, other_clocks
+            trace.con, self._scan.source_pids(), execs, other_clocks, latest_ns if end_ns else 0
         )
         self._keys = OperationKeys(self._scan.names())
         self._paths = OperationPaths(self._keys.lost)
@@ -79,7 +80,9 @@ class OperationWriter:
         progress, rows = self._trace.progress, self._trace.rows
         incarnations = self._scan.incarnations()
         total = max(int(incarnations["ranges"].sum()), 1)
-        ranges = ThreadRanges(self._scan, self._keys, self._cuts, is_clean=self._is_clean)
+        ranges = ThreadRanges(
+            self._scan, self._keys, self._cuts, self._lives, end_ns=self._end_ns
+        )
         by_thread = self._by_thread(incarnations)
         lives = sorted(by_thread, key=lambda life: (life.process_id, life.thread_id))
         waiting: list[tuple[int, Columns]] = []
@@ -179,7 +182,9 @@ class OperationWriter:
         self._cuts.of_other_clock += _count(process_id == ELSEWHEN)
         is_known = process_id > 0
         self._cuts.unended_async += _count(is_known & (end_ns == 0))
-        self._cuts.too_late += _count((process_id == NOBODY) & self._lives.is_too_late(start_ns))
+        is_nobodys = process_id == NOBODY
+        self._cuts.too_late += _count(is_nobodys & self._lives.is_too_late(start_ns))
+        self._cuts.of_no_thread += _count(is_nobodys & (start_ns < self._end_ns))
         end_ns = np.minimum(np.where(end_ns == 0, last_ns, end_ns), last_ns)
         is_inside = is_known & (end_ns >= first_ns) & (start_ns <= last_ns)
         self._cuts.began_before += _count(is_inside & (start_ns < first_ns))

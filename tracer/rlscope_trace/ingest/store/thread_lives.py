@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 # In place of an id: the interval lies wholly before or after what was recorded of its owner; there
 # was no such owner; its times are of another clock than those of the trace.
 OUTSIDE, NOBODY, ELSEWHEN = 0, -1, -2
-# What is dated so long after the end of whose it is cannot be of this recording.
-TOO_LATE_NS = 60 * 10**9
+# What is dated so long after all else cannot be of this recording.
+_TOO_LATE_NS = 60 * 10**9
 _Id = TypeVar("_Id", np.int32, np.int64)
 
 
@@ -46,10 +46,12 @@ class ThreadLives:
         pids: list[int],
         execs: Sequence[tuple[int, int]] = (),
         other_clocks: Collection[int] = (),
+        latest_ns: int = 0,
     ) -> None:
         """`execs`: when (ns) which thread replaced its program.
 
         `other_clocks`: process_id of those whose times are not ours.
+        `latest_ns`: a time that no sound record is after; 0: not known.
         """
         self._other_clocks = frozenset(other_clocks)
         execs_ns: dict[int, list[int]] = {}
@@ -79,8 +81,9 @@ class ThreadLives:
             self._processes.setdefault(pid, []).append(Life(*facts))
         self.start_ns = min((row[4] for row in threads), default=0)
         """The first instant of any of them."""
-        self.end_ns = max((row[5] for row in threads), default=2**63 - 1)
+        self.end_ns = max((row[5] for row in threads), default=2**62)
         """The last one."""
+        self._latest_ns = latest_ns or self.end_ns + _TOO_LATE_NS
 
     def find(self, pid: int, tid: int, ts_ns: int) -> Life | None:
         """Return the thread that had these ids at an instant, or did when it was first seen."""
@@ -150,8 +153,8 @@ class ThreadLives:
         return process_id, found[:, 1], found[:, 2], found[:, 3]
 
     def is_too_late(self, at_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell which instants lie long after the last of any of them."""
-        return at_ns - self.end_ns > TOO_LATE_NS
+        """Tell which instants lie after the recording, so that nothing happened then."""
+        return at_ns > self._latest_ns
 
     def process_ids(self) -> list[int]:
         """Return all processes that have one of the pids."""

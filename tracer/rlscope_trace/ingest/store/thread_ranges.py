@@ -9,7 +9,6 @@ import numpy as np
 from rlscope_trace._ingest import PhaseNames, ShimRangeReader, merge_phases
 from rlscope_trace.ingest.store.operation_gaps import with_gaps
 from rlscope_trace.ingest.store.operation_losses import Cuts
-from rlscope_trace.ingest.store.thread_lives import TOO_LATE_NS
 from rlscope_trace.ingest.writer.database_file import BATCH_ROWS
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from rlscope_trace._ingest import ShimScan
     from rlscope_trace.ingest.store.operation_inserts import Columns
     from rlscope_trace.ingest.store.operation_keys import OperationKeys
-    from rlscope_trace.ingest.store.thread_lives import Life
+    from rlscope_trace.ingest.store.thread_lives import Life, ThreadLives
 
 # RLS_SHIM_UNSIGNED of cupti/records.h.
 _UNSIGNED = 1
@@ -31,12 +30,15 @@ _MOST_STEPS = 1 << 32
 class ThreadRanges:
     """Reads the ranges of one thread after the other."""
 
-    def __init__(self, scan: ShimScan, keys: OperationKeys, cuts: Cuts, *, is_clean: bool) -> None:
-        """`is_clean`: the recorder lived to end it; what is cut off is added to `cuts`."""
+    def __init__(
+        self, scan: ShimScan, keys: OperationKeys, cuts: Cuts, lives: ThreadLives, *, end_ns: int
+    ) -> None:
+        """`end_ns`: of the trace, 0 where it was cut off; what is cut off is added to `cuts`."""
         self._scan = scan
+        self._lives = lives
         self._keys = keys
         self._cuts = cuts
-        self._is_clean = is_clean
+        self._trace_end_ns = end_ns
         self._has_both = bool(keys.is_auto.any() and not keys.is_auto.all())
 
     def parts(self, life: Life, incarnations: list[int]) -> Iterator[Columns]:
@@ -68,8 +70,11 @@ class ThreadRanges:
         began_before = is_told & (start_ns < life.start_ns)
         is_open = is_told & ((ranges["is_open"] != 0) | (end_ns > life.end_ns))
         is_after = (start_ns >= life.end_ns) & ~is_damaged
-        if self._is_clean:
-            cuts.too_late += _count(is_after & (start_ns - life.end_ns > TOO_LATE_NS))
+        if self._trace_end_ns:
+            is_late = self._lives.is_too_late(start_ns)
+            cuts.too_late += _count(is_after & is_late)
+            # Between the end of the trace and that of the recorder threads go on.
+            cuts.of_no_thread += _count(is_after & (start_ns < self._trace_end_ns))
         else:
             # A recorder that was killed had read the rings more often than the states of threads.
             cuts.after_end += _count(is_after)
