@@ -1,4 +1,4 @@
-"""Each bit of a small spool changed: what its trace lacks then is counted, nothing goes silently."""
+"""Each bit of a small spool changed: what its trace lacks is counted, nothing goes silently."""
 
 from __future__ import annotations
 

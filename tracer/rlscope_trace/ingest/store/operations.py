@@ -48,7 +48,7 @@ class Operations:
 class OperationWriter:
     """Writes what the shims told into a database whose threads and processes are written."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a spool says of itself
         self,
         trace: TraceWriter,
         shim_file: Path,
@@ -80,9 +80,7 @@ class OperationWriter:
         progress, rows = self._trace.progress, self._trace.rows
         incarnations = self._scan.incarnations()
         total = max(int(incarnations["ranges"].sum()), 1)
-        ranges = ThreadRanges(
-            self._scan, self._keys, self._cuts, self._lives, end_ns=self._end_ns
-        )
+        ranges = ThreadRanges(self._scan, self._keys, self._cuts, self._lives, end_ns=self._end_ns)
         by_thread = self._by_thread(incarnations)
         lives = sorted(by_thread, key=lambda life: (life.process_id, life.thread_id))
         waiting: list[tuple[int, Columns]] = []
