@@ -33,7 +33,7 @@ FINALISE_FLOOR = 1.5e6
 ROW_BUDGET_BYTES = 12
 
 # The layout of tracer/native/spool/format.h.
-_KINDS = 14
+_KINDS = 15
 _PROGRESS = struct.Struct(f"<QII{_KINDS}QQQQ{2 * _KINDS}Q3Q")
 _SPOOL_FILES = ("records.bin", "progress.bin", "session.json")
 
