@@ -1,6 +1,6 @@
-"""What Python calls processes and threads: marks in the domain of the phases tell it.
+"""What Python calls processes and threads: marks in the domain of the phases hold it.
 
-The target tells each name by a mark: cupti/python/rlscope_phases/names.py.
+The target reports each name by a mark: cupti/python/rlscope_phases/names.py.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 
 # As in names.py: what such a mark begins with.
 _PROCESS, _THREAD = "process name", "thread name"
-# All names that are kept: the program can tell without end.
+# All names that are kept: the program can report them without end.
 _MAX_NAMES = 1 << 20
+# Between who starts a process and that process: a fork server at most. The program may have a chain
+# of many, and report a million names.
+_MAX_GENERATIONS = 8
 
-# pid of the process that told, when, the id told of, its name.
+# pid of the process that reported it, when, the id that has the name, the name.
 _Told = tuple[int, int, int, str]
 
 
@@ -57,10 +60,7 @@ class PythonNames:
         names = {}
         for pid, ts_ns, number, name in sorted(self._processes, key=_time):
             teller, named = begun.at(pid, ts_ns), begun.at(number, ts_ns)
-            above = parents.get(named, 0)
-            while above not in (0, teller):
-                above = parents.get(above, 0)
-            if above:
+            if teller and teller in _ancestors(named, parents):
                 names[named] = name
         return names
 
@@ -80,6 +80,14 @@ class PythonNames:
         )
         found = [(threads.at(ids, ts_ns), name) for ids, ts_ns, name in told]
         return {thread_id: name for thread_id, name in found if thread_id}
+
+
+def _ancestors(process_id: int, parents: dict[int, int]) -> list[int]:
+    """Return the nearest ancestors, parents first."""
+    found = [process_id]
+    for _ in range(_MAX_GENERATIONS):
+        found.append(parents.get(found[-1], 0))
+    return found[1:]
 
 
 class _Begun:
