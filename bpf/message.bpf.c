@@ -11,9 +11,6 @@
 
 #define AF_UNIX 1
 
-/* A buffer of a socket holds more than this. */
-#define BUFFER_BYTES 32768
-
 /* Whoever waited for a CPU for less may have slept for the message: no edge is worth a look. */
 #define RLS_SHORT_WAIT_NS 50000
 
@@ -137,7 +134,7 @@ int BPF_PROG(on_socket_send, struct sock *sk, int bytes)
 	/* None: the reader was faster than this. */
 	buffers = peer->sk_receive_queue.qlen;
 	if (buffers)
-		message_sent((__u64)peer, track, buffers <= 1 + (__u32)bytes / BUFFER_BYTES);
+		message_sent((__u64)peer, track, buffers == 1);
 	return 0;
 }
 
@@ -146,9 +143,16 @@ int BPF_PROG(on_socket_recv, struct sock *sk, int bytes)
 {
 	struct rls_track *track = track_of_current();
 
-	if (track && bytes > 0 && waited_for_cpu(track) && sk->__sk_common.skc_family == AF_UNIX)
+	if (track && bytes > 0 && sk->__sk_common.skc_family == AF_UNIX)
 		message_read((__u64)sk, track, sk->sk_receive_queue.qlen == 0, RLS_FILE_SOCKET);
 	return 0;
+}
+
+/* The memory of one that is gone is that of the next pipe, which has another number. */
+static __always_inline __u64 key_of_pipe(const struct inode *inode,
+					 const struct pipe_inode_info *pipe)
+{
+	return (__u64)pipe ^ ((__u64)BPF_CORE_READ(inode, i_ino) << 32);
 }
 
 /* Pipes have no tracepoint of their own. */
@@ -175,9 +179,9 @@ int BPF_PROG(on_system_call, struct pt_regs *regs, long bytes)
 		return 0;
 	is_empty = BPF_CORE_READ(pipe, head) == BPF_CORE_READ(pipe, tail);
 	if (reads)
-		message_read((__u64)pipe, track, is_empty, RLS_FILE_PIPE);
+		message_read(key_of_pipe(inode, pipe), track, is_empty, RLS_FILE_PIPE);
 	else if (!is_empty)
-		message_sent((__u64)pipe, track, false);
+		message_sent(key_of_pipe(inode, pipe), track, false);
 	return 0;
 }
 

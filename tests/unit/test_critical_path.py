@@ -444,6 +444,21 @@ class TestIterations:
         builder.thread(loader, start_ns=10, states=[run(100, cpu=1), sleep(90)])
         assert [row[0] for row in ask(builder, self.ROWS)] == [leads]
 
+    def test_the_nearest_that_asks_leads(self, builder: TraceBuilder) -> None:
+        """A launcher ran for 15, the trainer for 20, its loader for 100."""
+        for process_id, parent, ran in ((1, None, 15), (2, 1, 20), (3, 2, 100)):
+            process = builder.process(pid=process_id, parent=parent, end_ns=200)
+            builder.thread(process, states=[run(ran), sleep(200 - ran)])
+        assert [row[0] for row in ask(builder, self.ROWS)] == [2]
+
+    def test_a_damaged_trace_with_a_circle_of_parents_has_an_answer(
+        self, builder: TraceBuilder
+    ) -> None:
+        for process_id, parent in ((1, 2), (2, 1)):
+            process = builder.process(pid=process_id, parent=parent, end_ns=200)
+            builder.thread(process, states=[run(100 + process_id), sleep(99 - process_id)])
+        assert [row[3] for row in ask(builder, self.ROWS)] == ["whole"]
+
     def test_ranges_of_profilers_that_are_numbered_are_one(self, builder: TraceBuilder) -> None:
         thread = builder.thread(builder.process(pid=1), states=[run(100)])
         for number in range(3):

@@ -95,7 +95,7 @@ def test_two_threads_that_switch_all_the_time_pay_what_the_loop_does() -> None:
     builder.cost("switch", 400, error_ns=20)
     cost = worked_out(builder, "switch")["outside"]
     assert cost["mean_ns"] == pytest.approx(400, rel=0.05)
-    assert cost["low_ns"] < 300
+    assert 0 <= cost["low_ns"] < 300
     assert cost["high_ns"] > 550
 
 

@@ -110,8 +110,11 @@ WITH RECURSIVE released AS (
   FROM above AS a
   JOIN process AS p ON p.process_id = a.process_id
   JOIN used AS u ON u.process_id = p.parent_process_id
+  -- A damaged trace may have a circle of parents.
+  WHERE a.height < 8
 ), busy AS (
-  SELECT process_id FROM above WHERE time_ns >= 0.1 * most_ns ORDER BY height DESC LIMIT 1
+  SELECT process_id FROM above WHERE height = 0 OR (most_ns > 0 AND time_ns >= 0.1 * most_ns)
+  ORDER BY height = 0, height LIMIT 1
 )
 SELECT t.thread_id, coalesce(r.ts_ns, t.start_ns), t.end_ns
 FROM _leading_thread AS l

@@ -71,8 +71,11 @@ def combined(
     for event in EVENTS:
         doubt = doubts.get(event)
         for part in _parts(rows, event):
-            like = rows.get((_CACHED_PART.get(event, event), part.part), part)
-            cost = _scaled(part, like.mean_ns or 0.0, _times(event, alone.get(event, 1.0)))
+            cached: Cost | None = part
+            if event in _CACHED_PART:
+                cached = rows.get((_CACHED_PART[event], part.part))
+            cached_ns = (cached.mean_ns or 0.0) if cached else 0.0
+            cost = _scaled(part, cached_ns, _times(event, alone.get(event, 1.0)))
             found.append(replace(cost, quality=doubt) if doubt else cost)
     return found
 
@@ -101,7 +104,9 @@ def _scaled(part: Cost, cached_ns: float, times: _Times) -> Cost:
     error_ns = Z * part.stderr_ns * times.mean
     below_ns = math.hypot(error_ns, (times.mean - times.low) * cached_ns)
     above_ns = math.hypot(error_ns, (times.high - times.mean) * cached_ns)
+    # An event costs nothing at least, where its loop does not say less itself.
+    low_ns = max(mean_ns - below_ns, min(0.0, mean_ns))
     return replace(
-        part, method="combined", mean_ns=mean_ns, stddev_ns=None, low_ns=mean_ns - below_ns,
+        part, method="combined", mean_ns=mean_ns, stddev_ns=None, low_ns=low_ns,
         high_ns=mean_ns + above_ns, used=True,
     )  # fmt: skip

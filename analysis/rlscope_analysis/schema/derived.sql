@@ -14,9 +14,9 @@ COMMENT ON COLUMN thread_overlap_coded.layer IS 'The innermost known call: pytho
 COMMENT ON COLUMN thread_overlap_coded.wait IS 'As wait.kind; NULL: none is known';
 COMMENT ON COLUMN thread_overlap_coded.gpu IS 'Whether a GPU worked for the process; NULL: not measured';
 COMMENT ON COLUMN thread_overlap_coded.time_ns IS 'How long all of this was so';
-COMMENT ON COLUMN thread_overlap_coded.count IS 'In how many stretches';
-COMMENT ON COLUMN thread_overlap_coded.first_ns IS 'Start of the first stretch';
-COMMENT ON COLUMN thread_overlap_coded.last_ns IS 'End of the last stretch';
+COMMENT ON COLUMN thread_overlap_coded.count IS 'In how many intervals';
+COMMENT ON COLUMN thread_overlap_coded.first_ns IS 'Start of the first interval';
+COMMENT ON COLUMN thread_overlap_coded.last_ns IS 'End of the last interval';
 
 CREATE TABLE transition_coded (
   thread_id INTEGER, path_id INTEGER, is_probed BOOLEAN, from_layer LAYER, to_layer LAYER,
@@ -73,9 +73,9 @@ COMMENT ON COLUMN active_set.process_id IS 'The process; NULL: all of the trace 
 COMMENT ON COLUMN active_set.operation IS 'Innermost operation of the leading thread of the process; NULL where kind is not resource';
 COMMENT ON COLUMN active_set.members IS 'What was active at once, sorted; empty: nothing was; NULL: all sets that are not listed, together';
 COMMENT ON COLUMN active_set.time_ns IS 'How long exactly this set was active';
-COMMENT ON COLUMN active_set.count IS 'In how many stretches; NULL: many sets together';
-COMMENT ON COLUMN active_set.first_ns IS 'Start of the first stretch';
-COMMENT ON COLUMN active_set.last_ns IS 'End of the last stretch';
+COMMENT ON COLUMN active_set.count IS 'In how many intervals; NULL: many sets together';
+COMMENT ON COLUMN active_set.first_ns IS 'Start of the first interval';
+COMMENT ON COLUMN active_set.last_ns IS 'End of the last interval';
 
 CREATE TABLE probe_hits_coded (
   thread_id INTEGER, path_id INTEGER, layer LAYER, gpu BOOLEAN,

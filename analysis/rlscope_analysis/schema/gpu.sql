@@ -113,7 +113,7 @@ COMMENT ON COLUMN gpu_status.is_late IS 'Whether the process had run before its 
 COMMENT ON COLUMN gpu_status.clock IS 'monotonic: CUPTI took the clock of the trace; converted: its own was converted, by the pairs of readings that were taken';
 
 CREATE TABLE gpu_overhead (process_id INTEGER, thread_id INTEGER, start_ns BIGINT, end_ns BIGINT, kind VARCHAR);
-COMMENT ON TABLE gpu_overhead IS 'Time that CUPTI took for itself, as far as it tells: rare and long stretches, not what each record costs';
+COMMENT ON TABLE gpu_overhead IS 'Time that CUPTI took for itself, as far as it tells: rare and long intervals, not what each record costs';
 COMMENT ON COLUMN gpu_overhead.process_id IS 'The process';
 COMMENT ON COLUMN gpu_overhead.thread_id IS 'The thread; NULL: it belongs to none, or that is not known';
 COMMENT ON COLUMN gpu_overhead.start_ns IS 'When it began';

@@ -15,4 +15,4 @@ COMMENT ON COLUMN blocked_on.state IS 'sleeping, or blocked (cannot be interrupt
 COMMENT ON COLUMN blocked_on.wait IS 'gil, gpu, io, lock, pipe, socket, sleep, poll, process; NULL: not known';
 COMMENT ON COLUMN blocked_on.layer IS 'The innermost known call it waited in; NULL: inside none';
 COMMENT ON COLUMN blocked_on.time_ns IS 'How long';
-COMMENT ON COLUMN blocked_on.count IS 'How often: stretches of one stack of operations';
+COMMENT ON COLUMN blocked_on.count IS 'How often: intervals of one stack of operations';

@@ -38,7 +38,7 @@ COMMENT ON COLUMN _bucket_part.bucket IS 'As in breakdown';
 COMMENT ON COLUMN _bucket_part.on_cpu IS 'As in breakdown';
 COMMENT ON COLUMN _bucket_part.gpu_busy IS 'As in breakdown';
 COMMENT ON COLUMN _bucket_part.time_ns IS 'How long';
-COMMENT ON COLUMN _bucket_part.count IS 'In how many stretches; NULL: sampled';
+COMMENT ON COLUMN _bucket_part.count IS 'In how many intervals; NULL: sampled';
 COMMENT ON COLUMN _bucket_part.sampled_ns IS 'Part of time_ns that samples tell of: all of it or nothing';
 COMMENT ON COLUMN _bucket_part.own_variance IS 'Square of the standard error, where it is independent of that of other rows';
 COMMENT ON COLUMN _bucket_part.borrowed_stderr_ns IS 'Standard error, where the samples are those of other rows: errors add up then';
@@ -61,7 +61,7 @@ COMMENT ON COLUMN breakdown.bucket IS 'On a CPU: python, simulator, backend, cud
 COMMENT ON COLUMN breakdown.on_cpu IS 'Whether that is time on a CPU; where states were not measured, being inside a known call that does not wait is taken for it; NULL: lost or unknown';
 COMMENT ON COLUMN breakdown.gpu_busy IS 'Whether a GPU worked for the process at that time; NULL: not measured';
 COMMENT ON COLUMN breakdown.time_ns IS 'How long';
-COMMENT ON COLUMN breakdown.count IS 'In how many stretches of one stack of operations, state, layer and wait; NULL: not known of what samples tell';
+COMMENT ON COLUMN breakdown.count IS 'In how many intervals of one stack of operations, state, layer and wait; NULL: not known of what samples tell';
 COMMENT ON COLUMN breakdown.sampled_ns IS 'Part of time_ns that was given to this bucket by samples; 0: all of it was measured exactly';
 COMMENT ON COLUMN breakdown.stderr_ns IS 'Standard error of time_ns; 0: it is exact';
 

@@ -1,4 +1,4 @@
--- What recording cost the target, taken off where it was paid: hits x cost. A stretch of running time
+-- What recording cost the target, taken off where it was paid: hits x cost. An interval of running time
 -- that samples split among layers has its overhead split by the same shares.
 -- The error of the cost of one kind of event is common to all of its events: within a kind errors add up,
 -- errors of different kinds are independent.

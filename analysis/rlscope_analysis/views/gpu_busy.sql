@@ -1,6 +1,6 @@
 -- When GPUs worked: the union of their activities. A sum of activities is not busy time, because
 -- streams, copy engines and devices work at the same time, and so do kernels of one stream.
--- An activity begins a new stretch if everything before it had ended.
+-- An activity begins a new interval if everything before it had ended.
 CREATE OR REPLACE VIEW _gpu_work AS
 SELECT a.process_id, a.device_id, a.stream_id, a.kind, a.start_ns, a.end_ns, p.host
 FROM gpu_activity_coded AS a LEFT JOIN process AS p ON p.process_id = a.process_id
@@ -14,7 +14,7 @@ COMMENT ON COLUMN _gpu_work.start_ns IS 'When the GPU began';
 COMMENT ON COLUMN _gpu_work.end_ns IS 'When the GPU had finished';
 COMMENT ON COLUMN _gpu_work.host IS 'The machine';
 
-CREATE OR REPLACE VIEW _gpu_stretch AS
+CREATE OR REPLACE VIEW _gpu_interval AS
 WITH owned AS (
   SELECT process_id, NULL::VARCHAR AS host, start_ns, end_ns FROM _gpu_work WHERE end_ns > start_ns
   UNION ALL
@@ -27,24 +27,24 @@ WITH owned AS (
 ), numbered AS (
   SELECT
     process_id, host, start_ns, end_ns,
-    count(CASE WHEN before_ns IS NULL OR start_ns > before_ns THEN 1 END) OVER (PARTITION BY process_id, host ORDER BY start_ns, end_ns ROWS UNBOUNDED PRECEDING) AS stretch
+    count(CASE WHEN before_ns IS NULL OR start_ns > before_ns THEN 1 END) OVER (PARTITION BY process_id, host ORDER BY start_ns, end_ns ROWS UNBOUNDED PRECEDING) AS run
   FROM seen
 )
 SELECT process_id, host, min(start_ns) AS start_ns, max(end_ns) AS end_ns, count(*) AS activities
 FROM numbered
-GROUP BY process_id, host, stretch;
-COMMENT ON VIEW _gpu_stretch IS 'Private: may change without notice. The rows of gpu_busy and of gpu_busy_machine';
-COMMENT ON COLUMN _gpu_stretch.process_id IS 'The process; NULL: all of a machine';
-COMMENT ON COLUMN _gpu_stretch.host IS 'The machine; NULL: not known, or the row is of a process';
-COMMENT ON COLUMN _gpu_stretch.start_ns IS 'When a GPU began to work';
-COMMENT ON COLUMN _gpu_stretch.end_ns IS 'When all GPUs had finished';
-COMMENT ON COLUMN _gpu_stretch.activities IS 'How many activities';
+GROUP BY process_id, host, run;
+COMMENT ON VIEW _gpu_interval IS 'Private: may change without notice. The rows of gpu_busy and of gpu_busy_machine';
+COMMENT ON COLUMN _gpu_interval.process_id IS 'The process; NULL: all of a machine';
+COMMENT ON COLUMN _gpu_interval.host IS 'The machine; NULL: not known, or the row is of a process';
+COMMENT ON COLUMN _gpu_interval.start_ns IS 'When a GPU began to work';
+COMMENT ON COLUMN _gpu_interval.end_ns IS 'When all GPUs had finished';
+COMMENT ON COLUMN _gpu_interval.activities IS 'How many activities';
 
 CREATE OR REPLACE VIEW gpu_busy AS
 SELECT s.process_id, p.pid, s.start_ns, s.end_ns, s.end_ns - s.start_ns AS duration_ns, s.activities
-FROM _gpu_stretch AS s LEFT JOIN process AS p ON p.process_id = s.process_id
+FROM _gpu_interval AS s LEFT JOIN process AS p ON p.process_id = s.process_id
 WHERE s.process_id IS NOT NULL;
-COMMENT ON VIEW gpu_busy IS 'When a GPU worked for each process: stretches that neither overlap nor touch, over all its streams and devices';
+COMMENT ON VIEW gpu_busy IS 'When a GPU worked for each process: intervals that neither overlap nor touch, over all its streams and devices';
 COMMENT ON COLUMN gpu_busy.process_id IS 'The process';
 COMMENT ON COLUMN gpu_busy.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';
 COMMENT ON COLUMN gpu_busy.start_ns IS 'When a GPU began to work';
@@ -53,8 +53,8 @@ COMMENT ON COLUMN gpu_busy.duration_ns IS 'end_ns - start_ns';
 COMMENT ON COLUMN gpu_busy.activities IS 'Kernels, copies, sets and graphs in it; those that took no time are left out';
 
 CREATE OR REPLACE VIEW gpu_busy_machine AS
-SELECT host, start_ns, end_ns, end_ns - start_ns AS duration_ns, activities FROM _gpu_stretch WHERE process_id IS NULL;
-COMMENT ON VIEW gpu_busy_machine IS 'When any GPU of each machine worked for any traced process: stretches that neither overlap nor touch';
+SELECT host, start_ns, end_ns, end_ns - start_ns AS duration_ns, activities FROM _gpu_interval WHERE process_id IS NULL;
+COMMENT ON VIEW gpu_busy_machine IS 'When any GPU of each machine worked for any traced process: intervals that neither overlap nor touch';
 COMMENT ON COLUMN gpu_busy_machine.host IS 'The machine; NULL: not known';
 COMMENT ON COLUMN gpu_busy_machine.start_ns IS 'When a GPU began to work';
 COMMENT ON COLUMN gpu_busy_machine.end_ns IS 'When all of them had finished';

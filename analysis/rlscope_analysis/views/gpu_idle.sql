@@ -23,7 +23,7 @@ WITH gap AS MATERIALIZED (
   UNION ALL
   SELECT thread_id, start_ns, end_ns, (enum_code(kind)::BIGINT + 1) << 25 FROM wait_coded
   UNION ALL
-  SELECT thread_id, start_ns, end_ns, (enum_code(layer)::BIGINT - coalesce(enum_code(parent_layer)::BIGINT, -1)) * (1::BIGINT << 60) FROM native_call_coded WHERE layer IS DISTINCT FROM parent_layer
+  SELECT thread_id, start_ns, end_ns, (coalesce(enum_code(layer)::BIGINT, -1) - coalesce(enum_code(parent_layer)::BIGINT, -1)) * (1::BIGINT << 60) FROM native_call_coded WHERE layer IS DISTINCT FROM parent_layer
 ), change AS NOT MATERIALIZED (
   SELECT thread_id, start_ns AS ts_ns, step FROM held WHERE end_ns > start_ns
   UNION ALL

@@ -113,7 +113,7 @@ WITH reading AS (
     greatest(work_first_ns, read_first_ns), least(work_last_ns, read_last_ns)
   FROM known
   WHERE work_first_ns IS NOT NULL
-), stretch AS (
+), period AS (
   SELECT
     w.host, w.uuid, w.device_id, w.program_device_id, w.is_known, w.scope,
     greatest(w.start_ns, l.from_ns) AS start_ns, w.end_ns
@@ -124,7 +124,7 @@ WITH reading AS (
     s.scope, s.host, s.uuid, count(*) AS readings,
     sum(r.value * (least(r.ts_ns, s.end_ns) - greatest(r.before_ns, s.start_ns))) / sum(least(r.ts_ns, s.end_ns) - greatest(r.before_ns, s.start_ns)) / 100 AS utilization_share,
     count(*) FILTER (WHERE r.value >= 100) / count(*) AS full_share
-  FROM stretch AS s
+  FROM period AS s
   JOIN reading AS r
     ON r.host IS NOT DISTINCT FROM s.host AND r.uuid = s.uuid
       AND r.ts_ns > s.start_ns AND r.before_ns < s.end_ns
@@ -132,7 +132,7 @@ WITH reading AS (
 ), activity AS (
   SELECT
     s.scope, s.host, s.uuid, s.program_device_id, (c.sm_activity / 100) AS sm_activity_share
-  FROM stretch AS s
+  FROM period AS s
   JOIN LATERAL (
     SELECT avg(value) AS sm_activity FROM counter AS c
     WHERE c.name = 'sm_activity' AND c.host IS NOT DISTINCT FROM s.host AND c.uuid = s.uuid
@@ -142,7 +142,7 @@ WITH reading AS (
   SELECT
     s.scope, s.host, s.uuid, s.program_device_id, w.kind IN ('kernel', 'graph') AS is_kernel,
     greatest(w.start_ns, s.start_ns) AS start_ns, least(w.end_ns, s.end_ns) AS end_ns
-  FROM stretch AS s
+  FROM period AS s
   JOIN work AS w
     ON w.host IS NOT DISTINCT FROM s.host AND w.uuid IS NOT DISTINCT FROM s.uuid
       AND w.program_device_id IS NOT DISTINCT FROM s.program_device_id
@@ -172,7 +172,7 @@ SELECT
   CASE WHEN s.is_known THEN coalesce(b.kernel_ns, 0) END / (s.end_ns - s.start_ns) AS kernel_share,
   CASE WHEN s.is_known THEN coalesce(b.sum_ns, 0) END AS sum_ns,
   b.sum_ns / nullif(b.busy_ns, 0) AS concurrency
-FROM stretch AS s
+FROM period AS s
 LEFT JOIN readings AS r ON r.scope = s.scope AND r.host IS NOT DISTINCT FROM s.host AND r.uuid = s.uuid
 LEFT JOIN activity AS a ON a.scope = s.scope AND a.host IS NOT DISTINCT FROM s.host AND a.uuid = s.uuid
 LEFT JOIN summed AS b
@@ -182,20 +182,20 @@ LEFT JOIN described AS n ON n.host IS NOT DISTINCT FROM s.host AND n.uuid = s.uu
 LEFT JOIN _gpu_of_program AS g
   ON s.uuid IS NULL AND g.host IS NOT DISTINCT FROM s.host AND g.device_id = s.program_device_id
 WHERE s.end_ns > s.start_ns;
-COMMENT ON VIEW gpu_utilization IS 'What nvidia-smi says of each GPU beside what the traced programs did on it, over the same stretch of time. Choose one scope';
+COMMENT ON VIEW gpu_utilization IS 'What nvidia-smi says of each GPU beside what the traced programs did on it, over the same interval. Choose one scope';
 COMMENT ON COLUMN gpu_utilization.scope IS 'trace: from the first to the last reading of the utilization (without two of them: the whole trace); work: the part of that from the first to the last recorded activity on this GPU';
 COMMENT ON COLUMN gpu_utilization.host IS 'The machine; NULL: not known';
 COMMENT ON COLUMN gpu_utilization.uuid IS 'The GPU, or its MIG instance; NULL: nothing was read of it, or it is not known which one the program used';
 COMMENT ON COLUMN gpu_utilization.device_id IS 'Its number in nvidia-smi; where uuid is NULL: as the program counts';
 COMMENT ON COLUMN gpu_utilization.name IS 'Model; NULL: not known';
-COMMENT ON COLUMN gpu_utilization.start_ns IS 'Start of the stretch of time; none begins before the GPU activity of all measured programs was recorded';
+COMMENT ON COLUMN gpu_utilization.start_ns IS 'Start of the interval; none begins before the GPU activity of all measured programs was recorded';
 COMMENT ON COLUMN gpu_utilization.end_ns IS 'Its end';
 COMMENT ON COLUMN gpu_utilization.span_ns IS 'end_ns - start_ns';
-COMMENT ON COLUMN gpu_utilization.readings IS 'Readings of the utilization whose period lies in the stretch, wholly or in part';
+COMMENT ON COLUMN gpu_utilization.readings IS 'Readings of the utilization whose period lies in the interval, wholly or in part';
 COMMENT ON COLUMN gpu_utilization.utilization_share IS 'Their mean, as a part of 1, each with the length of its period: any kernel of any program of the machine ran; NULL: not measured';
 COMMENT ON COLUMN gpu_utilization.full_share IS 'Part of the readings that say 100 percent; NULL: not measured';
 COMMENT ON COLUMN gpu_utilization.sm_activity_share IS 'Mean share of its multiprocessors that worked, as a part of 1, by the hardware counters of the GPU; NULL: not measured';
-COMMENT ON COLUMN gpu_utilization.busy_ns IS 'Union of the recorded activities in the stretch, of the programs that were measured: see capture; NULL: none of them did anything there and others may have, or it is not known on which GPU they ran';
+COMMENT ON COLUMN gpu_utilization.busy_ns IS 'Union of the recorded activities in the interval, of the programs that were measured: see capture; NULL: none of them did anything there and others may have, or it is not known on which GPU they ran';
 COMMENT ON COLUMN gpu_utilization.busy_share IS 'busy_ns / span_ns';
 COMMENT ON COLUMN gpu_utilization.kernel_ns IS 'Union of the kernels and graphs alone, the part that utilization speaks of';
 COMMENT ON COLUMN gpu_utilization.kernel_share IS 'kernel_ns / span_ns';

@@ -32,4 +32,4 @@ COMMENT ON COLUMN resource_time.operation IS 'The innermost open operation; (una
 COMMENT ON COLUMN resource_time.resource IS 'CPU (the thread was on a CPU; where states were not measured: it was inside a known call that does not wait), GPU (only a GPU worked for its process), CPU+GPU, none; NULL: one of the two was not measured, or its records were lost';
 COMMENT ON COLUMN resource_time.layer IS 'What the thread ran: python, simulator, backend, cuda_api; NULL: it did not run, or the layer is not known';
 COMMENT ON COLUMN resource_time.time_ns IS 'How long';
-COMMENT ON COLUMN resource_time.count IS 'In how many stretches of one stack of operations, state, layer and wait';
+COMMENT ON COLUMN resource_time.count IS 'In how many intervals of one stack of operations, state, layer and wait';

@@ -18,6 +18,6 @@ COMMENT ON COLUMN thread_overlap.layer IS 'The innermost known call: python, sim
 COMMENT ON COLUMN thread_overlap.wait IS 'What it waited for: gil, gpu, io, lock, pipe, socket, sleep, poll, process; NULL: not known, or it did not wait';
 COMMENT ON COLUMN thread_overlap.gpu_busy IS 'Whether a GPU worked for the process at that time; NULL: not measured';
 COMMENT ON COLUMN thread_overlap.time_ns IS 'How long all of this was so';
-COMMENT ON COLUMN thread_overlap.count IS 'In how many stretches';
-COMMENT ON COLUMN thread_overlap.first_ns IS 'Start of the first stretch';
-COMMENT ON COLUMN thread_overlap.last_ns IS 'End of the last stretch';
+COMMENT ON COLUMN thread_overlap.count IS 'In how many intervals';
+COMMENT ON COLUMN thread_overlap.first_ns IS 'Start of the first interval';
+COMMENT ON COLUMN thread_overlap.last_ns IS 'End of the last interval';

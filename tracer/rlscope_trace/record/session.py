@@ -285,7 +285,8 @@ class Session:
             # The disk may be full.
             with suppress(OSError):
                 self._write_session_file()
-        self._next_search_ns = 2**63
+        # The spool is complete.
+        self._next_search_ns = self._next_clock_ns = 2**63
         counters = replace(self.counters(), elapsed_ns=end_ns - self.started_ns)
         self._spool = self._drain = self._shims = self._follower = None
         return counters

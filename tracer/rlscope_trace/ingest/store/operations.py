@@ -121,7 +121,7 @@ class OperationWriter:
             life = self._lives.find(pid, tid, first_ns)
             if life is not None:
                 by_thread.setdefault(life, []).append(index)
-            elif last_ns >= self._lives.start_ns:
+            elif last_ns >= self._lives.start_ns and not 0 < self._end_ns <= first_ns:
                 self._cuts.of_no_thread += ranges
         return by_thread
 
@@ -229,7 +229,9 @@ class OperationWriter:
         self._cuts.of_other_clock += _count(process_id == ELSEWHEN)
         is_late = (process_id == NOBODY) & self._lives.is_too_late(at_ns)
         self._cuts.too_late += _count(is_late)
-        self._cuts.of_no_thread += _count((process_id == NOBODY) & ~is_late)
+        # Threads go on until the shims have been stopped, which is after the end of the trace.
+        is_after = (at_ns >= self._end_ns) if self._end_ns else np.zeros(len(at_ns), bool)
+        self._cuts.of_no_thread += _count((process_id == NOBODY) & ~is_late & ~is_after)
         rows = {"process_id": process_id, "thread_id": thread_id, "ts_ns": at_ns}
         is_inside = (process_id > 0) & (first_ns <= at_ns) & (at_ns <= last_ns)
         rows["key"] = told["key"]

@@ -48,7 +48,7 @@ class Plan:
     """Ways to probe calls; none: the best one."""
     batches: int
     """Of each kind in one visit."""
-    rungs: Sequence[str] = ()
+    backends: Sequence[str] = ()
     """Of the captures, besides the best one."""
     visits: int = _FEWEST_VISITS
     """Measurements of each kind that are waited for."""
@@ -154,8 +154,8 @@ def measure(plan: Plan, progress: Callable[[float, float], None]) -> list[Cost]:
 def _makers(plan: Plan, scratch: Path) -> list[tuple[_Running, Callable[[], _Loops]]]:
     best = _best_capture()
     switches = [
-        _Running(SwitchLoops.events, rung, None if rung == best else plan.visits)
-        for rung in dict.fromkeys((best, *plan.rungs))
+        _Running(SwitchLoops.events, backend, None if backend == best else plan.visits)
+        for backend in dict.fromkeys((best, *plan.backends))
     ]
     return [
         *((each, partial(SwitchLoops, scratch, each.how, plan.batches // 2)) for each in switches),
@@ -167,7 +167,7 @@ def _makers(plan: Plan, scratch: Path) -> list[tuple[_Running, Callable[[], _Loo
 
 
 def _best_capture() -> str:
-    """Return the rung that a recording takes here; where none works, the first one."""
+    """Return the backend that a recording takes here; where none works, the first one."""
     try:
         return best_backend()
     except NothingWorksError:

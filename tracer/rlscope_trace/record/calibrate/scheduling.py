@@ -33,11 +33,11 @@ class SwitchLoops:
 
     events = (*_EVENTS[True], *_EVENTS[False])
 
-    def __init__(self, scratch: Path, rung: str, batches: int) -> None:
-        """rung: of the captures, one that calibrate knows."""
+    def __init__(self, scratch: Path, backend: str, batches: int) -> None:
+        """backend: of the captures, one that calibrate knows."""
         self._values = Values()
-        self._rung = rung
-        self._batches = batches * _LONGER[rung]
+        self._backend = backend
+        self._batches = batches * _LONGER[backend]
         self._captures: dict[bool, Traced] = {}
         self._child = Child(measured_cpu(), "batch")
         try:
@@ -46,8 +46,8 @@ class SwitchLoops:
             self._child.ask("switches", trips=1, batches=1)
             for is_traced in _EVENTS:
                 children = [self._child] if is_traced else []
-                folder = scratch / f"{rung}-{is_traced}"
-                self._captures[is_traced] = Traced(folder, children, rung)
+                folder = scratch / f"{backend}-{is_traced}"
+                self._captures[is_traced] = Traced(folder, children, backend)
         except BaseException:
             self.close()
             raise
@@ -56,7 +56,7 @@ class SwitchLoops:
         """Take one measurement of everything: the medians of a few short ones."""
         added: dict[bool, list[tuple[float, float]]] = {is_traced: [] for is_traced in _EVENTS}
         without = self._batch()
-        for _ in range(_TURNS[self._rung]):
+        for _ in range(_TURNS[self._backend]):
             for is_traced, traced in self._captures.items():
                 before = without
                 try:
@@ -70,8 +70,8 @@ class SwitchLoops:
         for is_traced, (switch, wakeup) in _EVENTS.items():
             trip_ns, wake_ns = map(statistics.median, zip(*added[is_traced], strict=True))
             # A round trip is one switch to the timed side, and one wakeup by it.
-            self._values.add(switch, self._rung, trip_ns - wake_ns)
-            self._values.add(wakeup, self._rung, wake_ns)
+            self._values.add(switch, self._backend, trip_ns - wake_ns)
+            self._values.add(wakeup, self._backend, wake_ns)
 
     def _batch(self) -> tuple[float, float]:
         """Return the time of a round trip and of a wakeup."""

@@ -34,20 +34,20 @@ class _Switches(TracepointLoader):
         super().attach(only)
 
 
-# The rungs, best first. What bcc loads are the programs of tracefs, at the same tracepoints.
+# The backends, best first. What bcc loads are the programs of tracefs, at the same tracepoints.
 CAPTURES: dict[str, Callable[..., Capture]] = {"btf": BtfLoader, "tracefs": _Switches}
 
 
 class Traced:
     """A loaded capture of its own, with a ring that is emptied; attached only if asked for."""
 
-    def __init__(self, directory: Path, children: Iterable[Child], rung: str = "btf") -> None:
-        """directory: an empty one of its own; rung: one of CAPTURES.
+    def __init__(self, directory: Path, children: Iterable[Child], backend: str = "btf") -> None:
+        """directory: an empty one of its own; backend: one of CAPTURES.
 
-        Raises OSError where the OS kernel takes no BPF, TracerError where it lacks what the rung
+        Raises OSError where the OS kernel takes no BPF, TracerError where it lacks what the backend
         needs.
         """
-        self.capture = CAPTURES[rung](ring_bytes=_RING_BYTES)
+        self.capture = CAPTURES[backend](ring_bytes=_RING_BYTES)
         directory.mkdir()
         self._directory = directory
         self._is_open = True

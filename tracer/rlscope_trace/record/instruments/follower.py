@@ -110,7 +110,8 @@ class Follower:
         for channel in ("socket", "pipe"):
             kind = f"early_message:{channel}"
             if channel not in wanted[self._settings.messages]:
-                self.reasons[kind] = Fact("not_asked_for", "--messages all")
+                option = "sockets" if channel == "socket" else "all"
+                self.reasons[kind] = Fact("not_asked_for", f"--messages {option}")
             elif capture.task_storage_fd is None:
                 self.reasons[kind] = Fact("btf_needed")
             else:
