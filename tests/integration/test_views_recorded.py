@@ -197,8 +197,9 @@ def test_each_view_is_printed_or_says_that_it_was_not_measured(recorded: Path, n
 
 
 def lacking(path: Path) -> set[str]:
-    """Return the reports of waits that this program had none of; whether it has is chance."""
+    """Return the reports of waits and causes that this program had none of; that is chance."""
     with rlscope_analysis.open(path) as trace:
         kinds = {kind for (kind,) in trace.sql("SELECT DISTINCT kind FROM wait").fetchall()}
+        none_found = set() if trace.sql("FROM finding").fetchall() else {"findings"}
     needed = {"gil": {"gil"}, "peer": {"pipe", "socket", "poll", "process"}}
-    return {name for name, some in needed.items() if not some & kinds}
+    return none_found | {name for name, some in needed.items() if not some & kinds}

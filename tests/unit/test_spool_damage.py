@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rlscope_trace._ingest import SpoolScan, StateRows
+from rlscope_trace.spool.directory import RECORD_KINDS
 from spool_builder import BUSY, CYCLE, DISCARDED, HEADER, RUNNABLE, SpoolBuilder
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def test_a_busy_frame_ends_the_spool_and_a_discarded_one_does_not(tmp_path: Path
 
 def test_unknown_kinds_and_short_records_are_counted(tmp_path: Path) -> None:
     spool = SpoolBuilder()
-    spool.frame(struct.pack("<H", 14) + bytes(30))
+    spool.frame(struct.pack("<H", len(RECORD_KINDS)) + bytes(30))
     spool.frame(struct.pack("<H", 0) + bytes(30))
     spool.frame(b"\x02")
     spool.frame(struct.pack("<H", CYCLE) + bytes(45))
