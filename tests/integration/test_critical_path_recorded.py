@@ -41,8 +41,8 @@ def test_two_threads_that_need_the_gil(tmp_path: Path) -> None:
     assert one == pytest.approx(0.5, abs=0.2)
     assert other == pytest.approx(0.5, abs=0.2)
     assert one + other > 0.9
-    # Whoever has the GIL is what the other waits for: nearly always somebody does.
-    assert found.share("c.cause = 'gil'") > 0.5
+    # Half of the time the one that leads waits for it; the other half it runs code of its own.
+    assert found.share("c.cause = 'gil'") == pytest.approx(0.5, abs=0.2)
 
 
 def test_a_timer(tmp_path: Path) -> None:
