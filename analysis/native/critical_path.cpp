@@ -21,8 +21,8 @@ enum Wait : uint8_t {
   kSocketWait = 6,
   kSleepWait = 7,
 };
-constexpr int32_t kByInterrupt = -1;
-constexpr int32_t kByOutside = -2;
+// Of WAKER_KINDS there.
+enum Waker : uint8_t { kNobody, kThread, kByInterrupt, kByOutside };
 // A wait for the GIL goes on in slices; between two of them a thread does no more than ask for it.
 constexpr int64_t kAskingNs = 100'000;
 
@@ -64,7 +64,7 @@ class Walk {
   uint8_t kind_of(std::size_t wait) const {
     return wait == kNone ? uint8_t{kNoWait} : in_.waits.kind[wait];
   }
-  Cause cause_of_wait(uint8_t state, uint8_t kind, int32_t waker) const;
+  Cause cause_of_wait(uint8_t state, uint8_t kind, uint8_t waker) const;
   int64_t gil_wait_start(const ThreadRows& of, std::size_t wait) const;
   void wait_via(const Via& via);
   void leave_holders();
@@ -247,8 +247,8 @@ void Walk::split_by_cpu(const ThreadRows& of, std::size_t state, int64_t from_ns
 // Goes to the thread whose wakeup made this one runnable, at this instant.
 bool Walk::follow_wakeup(const ThreadRows& of, std::size_t state) {
   const StateColumns& s = in_.states;
-  const int32_t waker = s.waker[state];
-  if (waker <= 0 || waker == thread_id_) return false;
+  const int32_t waker = s.waker_thread_id[state];
+  if (waker == 0 || waker == thread_id_) return false;
   if (!could_act(index_.thread(waker), kRunnableState)) return false;
   const bool follows = state > of.states.begin && s.end_ns[state - 1] == s.start_ns[state];
   const bool slept = follows && s.state[state - 1] >= kSleepingState;
@@ -294,7 +294,7 @@ void Walk::waiting(const ThreadRows& of, std::size_t state) {
   const bool is_over =
       s.end_ns[state] == now_ns_ && state + 1 < of.states.end && s.start_ns[state + 1] == now_ns_;
   if (is_over && follow_wakeup(of, state + 1)) return;  // it had a CPU at once
-  const int32_t waker = is_over ? s.waker[state + 1] : 0;
+  const uint8_t waker = is_over ? s.waker_kind[state + 1] : uint8_t{kNobody};
   const std::size_t wait = index_.wait_before(of, now_ns_);
   const uint8_t kind = kind_of(wait);
   if (kind == kGilWait) {
@@ -310,7 +310,7 @@ void Walk::waiting(const ThreadRows& of, std::size_t state) {
   emit(from_ns, cause_of_wait(s.state[state], is_open_lock ? uint8_t{kNoWait} : kind, waker));
 }
 
-Cause Walk::cause_of_wait(uint8_t state, uint8_t kind, int32_t waker) const {
+Cause Walk::cause_of_wait(uint8_t state, uint8_t kind, uint8_t waker) const {
   if (kind == kGilWait) return Cause::kGil;
   if (kind == kGpuWaitKind) return Cause::kGpuWait;
   if (kind == kIoWait) return Cause::kDisk;

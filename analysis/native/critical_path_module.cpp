@@ -41,9 +41,9 @@ class Columns {
 };
 
 StateColumns states_of(const py::tuple& given) {
-  const Columns c(given, 6, "thread_state_coded");
+  const Columns c(given, 7, "thread_state_coded");
   return {c.rows(),         c.at<int32_t>(0), c.at<int64_t>(1), c.at<int64_t>(2),
-          c.at<uint8_t>(3), c.at<int16_t>(4), c.at<int32_t>(5)};
+          c.at<uint8_t>(3), c.at<int16_t>(4), c.at<uint8_t>(5), c.at<int32_t>(6)};
 }
 
 WaitColumns waits_of(const py::tuple& given) {

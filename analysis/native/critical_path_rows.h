@@ -56,7 +56,8 @@ struct StateColumns {
   const int64_t* end_ns;
   const uint8_t* state;
   const int16_t* cpu;
-  const int32_t* waker;
+  const uint8_t* waker_kind;
+  const int32_t* waker_thread_id;  // 0: no thread
 };
 
 // wait_coded, in the same order.

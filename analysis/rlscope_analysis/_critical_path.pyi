@@ -23,7 +23,8 @@ def walk_back(
     """Walk back through each iteration, along what held it up; times are int64 nanoseconds.
 
     threads: thread_id, process_id (int32), start_ns, end_ns, is_measured (bool).
-    states: thread_id (int32), start_ns, end_ns, state (uint8), cpu (int16), waker (int32).
+    states: thread_id (int32), start_ns, end_ns, state (uint8), cpu (int16), waker_kind (uint8),
+      waker_thread_id (int32, 0 none).
     waits: thread_id (int32), start_ns, end_ns, kind (uint8).
     other_runs: cpu (int16), start_ns, end_ns, program_id (int32); by cpu and start.
     quotas: thread_id (int32), ts_ns; by both.

@@ -47,7 +47,8 @@ END AS environment_steps""",
     "gpu_activity_coded": "",
     "gpu_overhead": "",
     # A wait for a CPU that began before the window is no whole one: nobody began it in the window.
-    "thread_state_coded": ", CASE WHEN start_ns < {from_ns} THEN 0 ELSE waker END AS waker",
+    "thread_state_coded": """, CASE WHEN start_ns >= {from_ns} THEN waker_kind END AS waker_kind,
+  CASE WHEN start_ns >= {from_ns} THEN waker_thread_id END AS waker_thread_id""",
 }
 # Tables of instants, which are in one window each.
 _INSTANT_TABLES = ("mark", "cpu_sample_coded", "gpu_memory", "counter", "cpu_quota_wait")

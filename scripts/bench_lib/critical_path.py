@@ -88,29 +88,31 @@ FROM timed
 _TABLES = (
     """
 INSERT INTO thread_state_coded
-SELECT thread_id, start_ns, end_ns, state, cpu, waker FROM (
+SELECT thread_id, start_ns, end_ns, state, cpu,
+  CASE WHEN waker IS NOT NULL THEN 'thread' END, waker FROM (
   SELECT 1 AS thread_id, began AS start_ns, began + asks AS end_ns, 'running' AS state,
-    0 AS cpu, 0 AS waker
+    0 AS cpu, NULL::INTEGER AS waker
   FROM round
   UNION ALL
-  SELECT 1, began + asks, began + asks + last, 'sleeping', -1, 0 FROM round
+  SELECT 1, began + asks, began + asks + last, 'sleeping', -1, NULL FROM round
   UNION ALL
   SELECT
     1, began + asks + last, began + asks + last + waits[5], 'runnable', -1, slowest + 1
   FROM round
   UNION ALL
-  SELECT w + 1, 0, (SELECT asks FROM round WHERE i = 0), 'sleeping', -1, 0 FROM range(1, 5) AS r(w)
+  SELECT w + 1, 0, (SELECT asks FROM round WHERE i = 0), 'sleeping', -1, NULL
+  FROM range(1, 5) AS r(w)
   UNION ALL
   SELECT w + 1, began + asks, began + asks + waits[w], 'runnable', -1, 1
   FROM round, range(1, 5) AS r(w)
   UNION ALL
-  SELECT w + 1, began + asks + waits[w], began + asks + answers[w], 'running', w, 0
+  SELECT w + 1, began + asks + waits[w], began + asks + answers[w], 'running', w, NULL
   FROM round, range(1, 5) AS r(w)
   UNION ALL
   SELECT
     w + 1, began + asks + answers[w],
     lead(began + asks, 1, began + asks + last + waits[5]) OVER (PARTITION BY w ORDER BY i),
-    'sleeping', -1, 0
+    'sleeping', -1, NULL
   FROM round, range(1, 5) AS r(w)
 ) ORDER BY thread_id, start_ns
 """,

@@ -97,7 +97,7 @@ FROM step WHERE number % 40 = 1 ORDER BY ALL""",
     # Of each five steps three sleep in their sync: running, sleeping, runnable.
     "thread_state_coded": """
 SELECT thread_id, start_ns, lead(start_ns, 1, {end_ns}) OVER (PARTITION BY thread_id ORDER BY
-  start_ns), state, CASE state WHEN 'running' THEN 0 ELSE -1 END, 0 FROM (
+  start_ns), state, CASE state WHEN 'running' THEN 0 ELSE -1 END, NULL, NULL FROM (
   SELECT thread_id, began + 20100 + k * 2000 + chance(seed, 14, 900) AS start_ns,
     CASE k WHEN 0 THEN 'sleeping' WHEN 1 THEN 'runnable' ELSE 'running' END AS state
   FROM step, range(3) AS r(k) WHERE number % 5 < 3

@@ -18,7 +18,7 @@ _COLUMNS = (
     "from_ns", "to_process_id", "to_thread_id", "to_device_id", "to_stream_id", "to_ns", "wait",
     "correlation_id", "is_assumed",
 )  # fmt: skip
-_NOBODY = {-1: "interrupt", -2: "outside"}
+_NOT_THERE = {"interrupt": "interrupt", "outside": "outside"}
 
 
 def edge(**known: Any) -> tuple[Any, ...]:  # noqa: ANN401 - whatever the columns hold
@@ -69,9 +69,9 @@ class Reference:
 
     def _wakeups(self) -> Iterator[tuple[Any, ...]]:
         for state in self._states:
-            if state["state"] != "runnable" or not state["waker"]:
+            if state["state"] != "runnable" or state["waker_kind"] is None:
                 continue
-            at_ns, waker = state["start_ns"], state["waker"]
+            at_ns, waker = state["start_ns"], state["waker_thread_id"]
             thread, process = state["thread_id"], self._process_of(state["thread_id"])
             wait = self._waits.get((thread, at_ns))
             known = {
@@ -79,7 +79,9 @@ class Reference:
                 "to_process_id": process, "to_thread_id": thread,
             }  # fmt: skip
             if not self._lived(waker, at_ns):
-                yield edge(kind="wakeup", from_kind=_NOBODY.get(waker, "unknown"), **known)
+                yield edge(
+                    kind="wakeup", from_kind=_NOT_THERE.get(state["waker_kind"], "unknown"), **known
+                )
                 continue
             yield edge(
                 kind=self._kind(state, known["wait"], self._process_of(waker), process),

@@ -29,7 +29,8 @@ class Reference:
             )
         }
         self.states = rows(
-            f"SELECT thread_id, start_ns, end_ns, state, waker FROM {coded('thread_state_coded')}"
+            "SELECT thread_id, start_ns, end_ns, state, waker_thread_id"
+            f" FROM {coded('thread_state_coded')}"
         )
         self.operations = rows("SELECT thread_id, start_ns, end_ns, path_id FROM operation_coded")
         self.paths = {
@@ -75,9 +76,7 @@ class Reference:
     def _events(self) -> list[tuple[str, int, int, list[tuple[int, int, int]]]]:
         """Return kind, thread, time, and per part: whether inside, path and layer."""
         instants = [("switch", row[0], row[1]) for row in self.states if row[3] == 0]
-        instants += [
-            ("wakeup", row[4], row[1]) for row in self.states if row[3] == 1 and row[4] > 0
-        ]
+        instants += [("wakeup", row[4], row[1]) for row in self.states if row[3] == 1 and row[4]]
         instants += [("sample", *row) for row in self.samples]
         instants += [("gil_release", *row) for row in self.releases]
         found = [

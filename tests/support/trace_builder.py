@@ -52,6 +52,15 @@ class Interval:
     waker: int = NOBODY
 
 
+def waker_of(code: int) -> tuple[str | None, int | None]:
+    """Return waker_kind and waker_thread_id of a thread_id or of one of the codes above."""
+    if code > 0:
+        return "thread", code
+    return {NOBODY: None, INTERRUPT: "interrupt", OUTSIDE: "outside", UNKNOWN: "unknown"}[
+        code
+    ], None
+
+
 def run(length_ns: int, *, cpu: int = 0) -> Interval:
     return Interval(RUNNING, length_ns, cpu=cpu)
 
@@ -200,7 +209,7 @@ class TraceBuilder:
             then_ns = now_ns + state.length_ns
             if state.state != LOST and state.length_ns:
                 self._states.append(
-                    (thread_id, now_ns, then_ns, state.state, state.cpu, state.waker)
+                    (thread_id, now_ns, then_ns, state.state, state.cpu, *waker_of(state.waker))
                 )
             now_ns = then_ns
         lost_ns = sum(state.length_ns for state in states if state.state == LOST)

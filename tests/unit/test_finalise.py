@@ -290,10 +290,10 @@ def test_a_wrong_database_is_not_kept(
     directory: Path, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def flip(con: duckdb.DuckDBPyConnection) -> None:
-        con.execute("UPDATE thread_state_coded SET waker = 3 WHERE waker = 1")
+        con.execute("UPDATE thread_state_coded SET waker_thread_id = 3 WHERE waker_thread_id = 1")
 
     before = set(output.parent.iterdir())
-    with pytest.raises(VerificationError, match=r"was not written: .*\.waker") as caught:
+    with pytest.raises(VerificationError, match=r"was not written: .*\.waker_thread_id") as caught:
         run(directory, output, derive=flip)
     assert caught.value.hint
     assert untouched(directory, output, before)

@@ -15,7 +15,7 @@ from rlscope_analysis.overhead import hits as overhead_hits
 from rlscope_analysis.schema.vocabulary import PYTHON_RANGES
 from rlscope_analysis.sweep import thread_plan
 from rlscope_analysis.trace import open_trace
-from trace_builder import TraceBuilder, lost, preempted, run, sleep, woken
+from trace_builder import RUNNABLE, TraceBuilder, lost, preempted, run, sleep, waker_of, woken
 
 
 def counted(
@@ -44,9 +44,9 @@ def busy_traces(draw: st.DrawFn) -> TraceBuilder:
     builder = draw(traces())
     threads = len(builder._threads)
     for at, state in enumerate(builder._states):
-        if threads and state[3] == 1:
+        if threads and state[3] == RUNNABLE:
             waker = draw(st.integers(-3, threads + 1))
-            builder._states[at] = (*state[:5], waker)
+            builder._states[at] = (*state[:5], *waker_of(waker))
     for _ in range(draw(st.integers(0, 4)) if threads else 0):
         start_ns = draw(INSTANTS)
         builder.gil_release(draw(st.integers(1, threads)), start_ns, start_ns + 1)

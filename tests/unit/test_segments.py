@@ -101,12 +101,12 @@ def saved(builder: TraceBuilder, *more: str) -> Path:
 # has a segment for each change of the GPU all the same.
 MANY_STATES = f"""
 INSERT INTO thread_state_coded
-SELECT 1, 9 * i + from_ns, 9 * i + to_ns, state, -1, 0
+SELECT 1, 9 * i + from_ns, 9 * i + to_ns, state, -1, NULL, NULL
 FROM
   range({ROUNDS}) AS r(i),
   (VALUES (0, 3, 'running'), (3, 9, 'sleeping')) AS s(from_ns, to_ns, state)
 ORDER BY ALL;
-INSERT INTO thread_state_coded VALUES (2, 0, {9 * ROUNDS}, 'sleeping', -1, 0)
+INSERT INTO thread_state_coded VALUES (2, 0, {9 * ROUNDS}, 'sleeping', -1, NULL, NULL)
 """
 MANY_ACTIVITIES = f"""
 INSERT INTO gpu_activity_coded (process_id, device_id, start_ns, end_ns, kind)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +18,7 @@ from spool_builder import (
     OUTSIDE,
     RUNNABLE,
     SLEEPING,
+    UNKNOWN,
     SpoolBuilder,
 )
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RUNNING_ROW, RUNNABLE_ROW, SLEEPING_ROW, BLOCKED_ROW = range(4)
+
+COLUMNS = ("thread_id", "start_ns", "end_ns", "state", "cpu", "waker_kind", "waker_thread_id")
+# What stands in a record, by the code of waker_kind; a thread is its thread_id.
+NOBODY_OR_WHO = (0, None, INTERRUPT, OUTSIDE, UNKNOWN)
 
 Row = tuple[int, int, int, int, int, int]
 
@@ -36,6 +41,13 @@ class Told:
     rows: list[Row]
     fates: dict[int, tuple[int, int, int, bool]]
     findings: dict[str, int]
+
+
+def waker_of(kind: int, thread_id: int) -> int:
+    """Return what stood in the record."""
+    told = NOBODY_OR_WHO[kind]
+    assert (told is None) == (thread_id > 0)
+    return thread_id if told is None else told
 
 
 def decode(
@@ -60,13 +72,16 @@ def decode(
     )
     while states.prepare(100):
         pass
-    rows: list[Row] = []
+    rows: list[Any] = []
     while (batch := states.next_batch()) is not None:
-        columns = ("thread_id", "start_ns", "end_ns", "state", "cpu", "waker")
-        rows += zip(*(batch[name].tolist() for name in columns), strict=True)
+        rows += zip(*(batch[name].tolist() for name in COLUMNS), strict=True)
     assert len(rows) == states.row_count
-    for index, column in enumerate(zip(*rows, strict=True)):
-        assert list(states.totals().values())[index] == (sum(column), min(column), max(column))
+    totals = states.totals()
+    for name, column in zip(COLUMNS, zip(*rows, strict=True), strict=False):
+        stored = [value for value in column if value or name != "waker_thread_id"]
+        known = (sum(stored), min(stored), max(stored)) if stored else (None, None, None)
+        assert totals[name] == (len(stored), *known)
+    rows = [(*row[:5], waker_of(*row[5:])) for row in rows]
     fates = {
         fate[3]: (fate[0], fate[1], fate[2], bool(fate[4])) for fate in states.outcomes().tolist()
     }

@@ -283,7 +283,7 @@ def test_a_trace_that_does_not_add_up_is_called_faulty(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
     builder.thread(builder.process(pid=1), states=[run(5), sleep(5)])
     builder._threads[0] = (*builder._threads[0][:4], 11, "w", True, 0, None)
-    builder._states.append((1, 3, 4, "running", 0, 0))
+    builder._states.append((1, 3, 4, "running", 0, None, None))
     assert notes_of(summary_of(builder)) == (
         "this trace is faulty, please report it: threads whose states do not add up to their"
         " lifetime: 0; intervals out of order: 1",
@@ -293,7 +293,7 @@ def test_a_trace_that_does_not_add_up_is_called_faulty(tmp_path: Path) -> None:
 def test_a_state_outside_its_thread_does_not_add_up(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
     builder.thread(builder.process(pid=1), states=[run(5), sleep(5)])
-    builder._states.append((1, 10, 14, "sleeping", 0, 0))
+    builder._states.append((1, 10, 14, "sleeping", 0, None, None))
     summary = summary_of(builder)
     assert summary.total.times == StateTimes(5, 0, 9, 0, 0, 10)
     assert "threads whose states do not add up to their lifetime: 1;" in notes_of(summary)[0]
@@ -302,7 +302,7 @@ def test_a_state_outside_its_thread_does_not_add_up(tmp_path: Path) -> None:
 def test_states_that_a_window_cuts_and_that_cross_are_those_of_thread_time(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
     builder.thread(builder.process(pid=1), states=[run(100)])
-    builder._states.append((1, 5, 60, "sleeping", 0, 0))
+    builder._states.append((1, 5, 60, "sleeping", 0, None, None))
     path = builder.write()
     with open_trace(path, start="20ns", end="50ns") as trace:
         summary = summarize(trace)

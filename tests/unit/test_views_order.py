@@ -100,7 +100,8 @@ SORTED_AGAIN = """(
     thread_id, start_ns,
     lag(state) OVER ordered AS previous_state,
     lead(state) OVER ordered AS next_state,
-    lead(waker) OVER ordered AS next_waker
+    lead(waker_kind) OVER ordered AS next_waker_kind,
+    lead(waker_thread_id) OVER ordered AS next_waker_thread_id
   FROM thread_state_coded
   WINDOW ordered AS (PARTITION BY thread_id ORDER BY start_ns)
 )"""
@@ -119,14 +120,16 @@ def test_stored_order_is_what_a_sort_would_give(threads: int, keeps_order: bool)
               (i // 5000 + 1)::INTEGER, i * 10, (i + 1) * 10,
               ['running', 'runnable', 'sleeping', 'blocked'][(1 + hash(i) % 4)::INTEGER],
               CASE WHEN hash(i) % 4 = 0 THEN (hash(i + 1) % 8)::SMALLINT ELSE -1 END,
-              CASE WHEN hash(i) % 4 = 1 THEN (hash(i + 2) % 3)::INTEGER ELSE 0 END
+              CASE WHEN hash(i) % 4 = 1 AND hash(i + 2) % 3 > 0 THEN 'thread' END,
+              CASE WHEN hash(i) % 4 = 1 THEN nullif((hash(i + 2) % 3)::INTEGER, 0) END
             FROM range(600000) AS r(i)
             """
         )
         install_views(connection)
         connection.execute(f"SET threads = {threads}")
         connection.execute(f"SET preserve_insertion_order = {keeps_order}")
-        columns = "thread_id, start_ns, previous_state, next_state, next_waker"
+        columns = "thread_id, start_ns, previous_state, next_state, next_waker_kind"
+        columns += ", next_waker_thread_id"
         streamed, sorted_again = (
             connection.execute(f"SELECT count(*), sum(hash({columns})) FROM {source}").fetchall()
             for source in ("_state_step", SORTED_AGAIN)

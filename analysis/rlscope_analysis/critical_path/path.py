@@ -33,7 +33,9 @@ SELECT
 FROM thread WHERE end_ns >= start_ns
 """
 _STATES_SQL = f"""
-SELECT thread_id, start_ns, end_ns, {code_of("THREAD_STATE", "state")}, cpu, waker
+SELECT
+  thread_id, start_ns, end_ns, {code_of("THREAD_STATE", "state")}, cpu,
+  {code_of("WAKER_KIND", "waker_kind")}, coalesce(waker_thread_id, 0)
 FROM thread_state_coded
 """  # noqa: S608 - words of our own
 _WAITS_SQL = f"""

@@ -9,6 +9,7 @@ from rlscope_analysis.schema.vocabulary import (
     LAYERS,
     THREAD_STATES,
     WAITS,
+    WAKER_KINDS,
 )
 
 if TYPE_CHECKING:
@@ -39,9 +40,6 @@ class Wording:
         return symbol
 
 
-_WAKER_WORDS = {-1: "an interrupt", -2: "a thread outside the trace", -3: "not known"}
-
-
 def names_of(
     connection: duckdb.DuckDBPyConnection, kind: Kind, wording: Wording
 ) -> tuple[Names, Name]:
@@ -67,7 +65,8 @@ def names_of(
 def arguments_of(kind: Kind, wakers: dict[int, str]) -> list[Argument]:
     """Return the labels of the arguments of a kind, with words where they are codes."""
     words = {
-        "waker": {**_WAKER_WORDS, **wakers},
+        "waker_kind": _words(WAKER_KINDS),
+        "waker": wakers,
         "parent_layer": _words(LAYERS),
     }
     return [(label, words.get(label)) for label, _ in kind.arguments]

@@ -56,8 +56,9 @@ THREAD_STATE = Kind(
     "thread_state_coded", "thread_state", code_of("THREAD_STATE", "state"), ("thread_id",),
     (
         ("cpu", "CASE WHEN cpu >= 0 THEN cpu END"),
-        ("waker_thread_id", "CASE WHEN waker > 0 THEN waker END"),
-        ("waker", "nullif(waker, 0)"),
+        ("waker_kind", f"nullif({code_of('WAKER_KIND', 'waker_kind')}, 0)"),
+        ("waker_thread_id", "waker_thread_id"),
+        ("waker", "waker_thread_id"),
     ),
 )  # fmt: skip
 WAIT = Kind("wait_coded", "wait", code_of("WAIT_KIND", "kind"), ("thread_id",))

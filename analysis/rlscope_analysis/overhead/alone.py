@@ -15,7 +15,8 @@ _APART_NS = 100_000
 _ALONE_SQL = f"""
 WITH event AS (
   SELECT 'switch' AS event, thread_id FROM thread_state_coded WHERE state = 'running'
-  UNION ALL SELECT 'wakeup', waker FROM thread_state_coded WHERE state = 'runnable' AND waker > 0
+  UNION ALL SELECT 'wakeup', waker_thread_id FROM thread_state_coded
+  WHERE state = 'runnable' AND waker_thread_id IS NOT NULL
   UNION ALL SELECT 'call', thread_id FROM native_call_coded
   UNION ALL SELECT 'call', thread_id FROM ({PROBED_CUDA_SQL})
   UNION ALL SELECT 'sample', thread_id FROM cpu_sample_coded

@@ -43,8 +43,9 @@ _INSTANTS = (
 # By waker: so each part of the trace reads its own only.
 _WAKEUPS_SQL = """
 CREATE OR REPLACE TEMP TABLE _wakeup AS
-SELECT waker AS thread_id, start_ns AS ts_ns
-FROM thread_state_coded WHERE state = 'runnable' AND waker > 0 ORDER BY waker
+SELECT waker_thread_id AS thread_id, start_ns AS ts_ns
+FROM thread_state_coded WHERE state = 'runnable' AND waker_thread_id IS NOT NULL
+ORDER BY waker_thread_id
 """
 _SCHEDULED_SQL = "SELECT EXISTS (FROM thread_state_coded WHERE state = 'running')"
 # Events with an interval: what is theirs, and what is around it.

@@ -21,6 +21,7 @@ ENUMS: dict[str, Words] = {
     "PROBE_EVENT": vocabulary.EVENTS,
     "THREAD_STATE": vocabulary.THREAD_STATES,
     "WAIT_KIND": vocabulary.WAITS,
+    "WAKER_KIND": vocabulary.WAKER_KINDS,
 }
 
 

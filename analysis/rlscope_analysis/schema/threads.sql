@@ -45,7 +45,7 @@ COMMENT ON COLUMN _thread_owner.pid IS 'The process id of that';
 
 CREATE TABLE thread_state_coded (
   thread_id INTEGER, start_ns BIGINT, end_ns BIGINT,
-  state THREAD_STATE, cpu SMALLINT, waker INTEGER
+  state THREAD_STATE, cpu SMALLINT, waker_kind WAKER_KIND, waker_thread_id INTEGER
 );
 COMMENT ON TABLE thread_state_coded IS 'Storage behind the view thread_state, sorted by (process, thread_id, start_ns); query the view';
 COMMENT ON COLUMN thread_state_coded.thread_id IS 'The thread';
@@ -53,15 +53,15 @@ COMMENT ON COLUMN thread_state_coded.start_ns IS 'Start of the interval';
 COMMENT ON COLUMN thread_state_coded.end_ns IS 'End of the interval';
 COMMENT ON COLUMN thread_state_coded.state IS 'As in the view';
 COMMENT ON COLUMN thread_state_coded.cpu IS 'CPU of a running interval, -1 for the others';
-COMMENT ON COLUMN thread_state_coded.waker IS 'On a runnable interval that a wakeup began: thread_id of the waker (> 0), -1 an interrupt, -2 a thread outside the trace, -3 not known; else 0';
+COMMENT ON COLUMN thread_state_coded.waker_kind IS 'As in the view';
+COMMENT ON COLUMN thread_state_coded.waker_thread_id IS 'As in the view';
 
 CREATE VIEW thread_state AS
 SELECT
   t.process_id, t.pid, s.thread_id, s.start_ns, s.end_ns, s.end_ns - s.start_ns AS duration_ns,
   s.state::VARCHAR AS state,
   CASE WHEN s.cpu >= 0 THEN s.cpu END AS cpu,
-  CASE WHEN s.waker > 0 THEN s.waker END AS waker_thread_id,
-  CASE WHEN s.waker > 0 THEN 'thread' WHEN s.waker = -1 THEN 'interrupt' WHEN s.waker = -2 THEN 'outside' WHEN s.waker = -3 THEN 'unknown' END AS waker_kind
+  s.waker_thread_id, s.waker_kind::VARCHAR AS waker_kind
 FROM thread_state_coded AS s LEFT JOIN _thread_owner AS t ON t.thread_id = s.thread_id;
 COMMENT ON VIEW thread_state IS 'What each thread did at every instant: consecutive intervals that tile its lifetime, less thread.lost_ns';
 COMMENT ON COLUMN thread_state.process_id IS 'The process of the thread';

@@ -1,16 +1,16 @@
 """The words and codes that the writers and the readers of a trace database must agree on."""
 
 # The newest schema: raised by a change of what exists, not by additions.
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 # By code, as are all below. lost: of an instant of a thread, not of an interval that was recorded.
 THREAD_STATES = ("running", "runnable", "sleeping", "blocked", "lost")
 # Of the sweep: "nobody measured this", of states and of the GPU alike.
 NOT_MEASURED = 255
 
-# thread_state.waker_kind, by thread_state_coded.waker; a positive waker is a thread.
-WAKER_KINDS = {-1: "interrupt", -2: "outside", -3: "unknown"}
-WAKER_THREAD = "thread"
+# Who began a runnable interval; None: nobody, it was preempted.
+WAKER_KINDS = (None, "thread", "interrupt", "outside", "unknown")
+WAKER_THREAD = WAKER_KINDS[1]
 
 # Code 0 of a layer or wait: none is known.
 LAYERS = (None, "python", "simulator", "backend", "cuda_api", "spin", "other")

@@ -23,17 +23,17 @@ WITH span AS (
   FROM added AS a JOIN thread AS t ON t.thread_id = a.thread_id GROUP BY t.process_id
 ), slept AS (
   SELECT
-    s.thread_id, s.next_waker AS waker,
+    s.thread_id, s.next_waker_thread_id AS waker_thread_id,
     sum(least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns)) AS time_ns
   FROM _state_step AS s
   JOIN span AS w ON s.start_ns < w.end_ns AND s.end_ns > w.start_ns
-  WHERE s.state IN ('sleeping', 'blocked') AND s.next_waker > 0
-  GROUP BY s.thread_id, s.next_waker
+  WHERE s.state IN ('sleeping', 'blocked') AND s.next_waker_thread_id IS NOT NULL
+  GROUP BY s.thread_id, s.next_waker_thread_id
 ), waited AS (
   SELECT s.thread_id, k.process_id AS for_process_id, sum(s.time_ns) AS time_ns
   FROM slept AS s
   JOIN thread AS t ON t.thread_id = s.thread_id
-  JOIN thread AS k ON k.thread_id = s.waker AND k.process_id <> t.process_id
+  JOIN thread AS k ON k.thread_id = s.waker_thread_id AND k.process_id <> t.process_id
   GROUP BY ALL
 ), longest AS (
   SELECT thread_id, max(time_ns) AS time_ns, arg_max(for_process_id, (time_ns, -for_process_id)) AS process_id

@@ -8,13 +8,13 @@
 CREATE OR REPLACE VIEW _flow_wakeup AS
 WITH woken AS (
   SELECT
-    s.thread_id, s.start_ns, s.waker, s.previous_state, w.kind AS wait,
+    s.thread_id, s.start_ns, s.waker_kind, s.previous_state, w.kind AS wait,
     CASE WHEN s.start_ns BETWEEN k.start_ns AND k.end_ns THEN k.thread_id END AS waker_thread_id,
     k.process_id AS waker_process_id
   FROM _state_step AS s
   LEFT JOIN wait_coded AS w ON w.thread_id = s.thread_id AND w.end_ns = s.start_ns
-  LEFT JOIN thread AS k ON k.thread_id = s.waker
-  WHERE s.state = 'runnable' AND s.waker <> 0
+  LEFT JOIN thread AS k ON k.thread_id = s.waker_thread_id
+  WHERE s.state = 'runnable' AND s.waker_kind IS NOT NULL
 )
 SELECT
   CASE
@@ -26,7 +26,7 @@ SELECT
     ELSE 'wakeup'
   END AS kind,
   CASE
-    WHEN w.waker_thread_id IS NOT NULL THEN 'thread' WHEN w.waker = -1 THEN 'interrupt' WHEN w.waker = -2 THEN 'outside' ELSE 'unknown'
+    WHEN w.waker_thread_id IS NOT NULL THEN 'thread' WHEN w.waker_kind = 'thread' THEN 'unknown' ELSE w.waker_kind::VARCHAR
   END AS from_kind,
   CASE WHEN w.waker_thread_id IS NOT NULL THEN w.waker_process_id END AS from_process_id,
   w.waker_thread_id AS from_thread_id, w.start_ns AS from_ns,

@@ -5,7 +5,7 @@ CREATE OR REPLACE VIEW gil_wait AS
 WITH slice AS (
   SELECT
     w.thread_id, w.start_ns, w.end_ns,
-    s.waker, s.end_ns AS resumed_ns,
+    s.waker_kind, s.waker_thread_id, s.end_ns AS resumed_ns,
     r.start_ns AS ran_from_ns
   FROM wait_coded AS w
   LEFT JOIN thread_state_coded AS s ON s.thread_id = w.thread_id AND s.start_ns = w.end_ns AND s.state = 'runnable'
@@ -14,15 +14,15 @@ WITH slice AS (
   WHERE w.kind = 'gil'
 ), linked AS (
   SELECT
-    thread_id, start_ns, end_ns, waker,
+    thread_id, start_ns, end_ns, waker_thread_id,
     coalesce(
-      lag(waker) OVER same_thread = -1 AND lag(resumed_ns) OVER same_thread = ran_from_ns, FALSE
+      lag(waker_kind) OVER same_thread = 'interrupt' AND lag(resumed_ns) OVER same_thread = ran_from_ns, FALSE
     ) AS goes_on
   FROM slice
   WINDOW same_thread AS (PARTITION BY thread_id ORDER BY start_ns)
 ), numbered AS (
   SELECT
-    thread_id, start_ns, end_ns, waker,
+    thread_id, start_ns, end_ns, waker_thread_id,
     count(CASE WHEN NOT goes_on THEN 1 END) OVER (PARTITION BY thread_id ORDER BY start_ns ROWS UNBOUNDED PRECEDING) AS number
   FROM linked
 ), waited AS (
@@ -32,17 +32,17 @@ WITH slice AS (
     max(end_ns) AS end_ns,
     sum(end_ns - start_ns)::BIGINT AS wait_ns,
     count(*) AS slices,
-    arg_max(coalesce(waker, 0), start_ns) AS waker
+    last(waker_thread_id ORDER BY start_ns) AS waker_thread_id
   FROM numbered
   GROUP BY thread_id, number
 )
 SELECT
   t.process_id, t.pid, w.thread_id, w.start_ns, w.end_ns, w.end_ns - w.start_ns AS duration_ns,
   w.wait_ns, w.slices,
-  CASE WHEN h.process_id = t.process_id THEN w.waker END AS holder_thread_id
+  CASE WHEN h.process_id = t.process_id THEN w.waker_thread_id END AS holder_thread_id
 FROM waited AS w
 LEFT JOIN _thread_owner AS t ON t.thread_id = w.thread_id
-LEFT JOIN thread AS h ON h.thread_id = w.waker;
+LEFT JOIN thread AS h ON h.thread_id = w.waker_thread_id;
 COMMENT ON VIEW gil_wait IS 'Each wait of a thread for the GIL, its slices together, and who had it; waits that could be had without sleeping are not in it';
 COMMENT ON COLUMN gil_wait.process_id IS 'The process of the thread';
 COMMENT ON COLUMN gil_wait.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';

@@ -5,11 +5,10 @@
 CREATE OR REPLACE VIEW run_queue_latency AS
 SELECT
   t.process_id, t.pid, s.thread_id, s.start_ns, s.end_ns, s.end_ns - s.start_ns AS duration_ns,
-  CASE WHEN s.waker <> 0 THEN 'wakeup' ELSE 'preemption' END AS cause,
-  CASE WHEN s.waker > 0 THEN s.waker END AS waker_thread_id,
-  CASE WHEN s.waker > 0 THEN 'thread' WHEN s.waker = -1 THEN 'interrupt' WHEN s.waker = -2 THEN 'outside' WHEN s.waker = -3 THEN 'unknown' END AS waker_kind
+  CASE WHEN s.waker_kind IS NOT NULL THEN 'wakeup' ELSE 'preemption' END AS cause,
+  s.waker_thread_id, s.waker_kind::VARCHAR AS waker_kind
 FROM _state_step AS s LEFT JOIN _thread_owner AS t ON t.thread_id = s.thread_id
-WHERE s.state = 'runnable' AND s.next_state = 'running' AND (s.waker <> 0 OR s.previous_state = 'running');
+WHERE s.state = 'runnable' AND s.next_state = 'running' AND (s.waker_kind IS NOT NULL OR s.previous_state = 'running');
 COMMENT ON VIEW run_queue_latency IS 'Each wait for a CPU whose beginning and end were both seen';
 COMMENT ON COLUMN run_queue_latency.process_id IS 'The process of the thread';
 COMMENT ON COLUMN run_queue_latency.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';

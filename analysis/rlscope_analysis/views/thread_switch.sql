@@ -6,7 +6,7 @@
 CREATE OR REPLACE VIEW thread_switch AS
 WITH stay AS (
   SELECT
-    thread_id, end_ns, cpu, next_state, next_waker, is_followed,
+    thread_id, end_ns, cpu, next_state, next_waker_kind, is_followed,
     lag(thread_id) OVER () AS before_thread_id,
     lag(cpu) OVER () AS before_cpu
   FROM _state_step
@@ -16,8 +16,8 @@ WITH stay AS (
     thread_id,
     count(*) AS switch_ins,
     count(*) FILTER (WHERE is_followed) AS followed,
-    count(*) FILTER (WHERE next_state IN ('sleeping', 'blocked') OR (next_state = 'runnable' AND next_waker <> 0)) AS voluntary,
-    count(*) FILTER (WHERE next_state = 'runnable' AND next_waker = 0) AS involuntary,
+    count(*) FILTER (WHERE next_state IN ('sleeping', 'blocked') OR (next_state = 'runnable' AND next_waker_kind IS NOT NULL)) AS voluntary,
+    count(*) FILTER (WHERE next_state = 'runnable' AND next_waker_kind IS NULL) AS involuntary,
     count(*) FILTER (WHERE before_thread_id = thread_id AND before_cpu <> cpu) AS migrations,
     max(end_ns) FILTER (WHERE NOT is_followed) AS last_end_ns
   FROM stay

@@ -5,12 +5,12 @@ WITH waited AS (
   SELECT
     w.thread_id, w.start_ns, w.end_ns - w.start_ns AS time_ns,
     w.kind::VARCHAR AS wait,
-    coalesce(s.waker, 0) AS waker
+    s.waker_kind, s.waker_thread_id
   FROM wait_coded AS w
   LEFT JOIN thread_state_coded AS s ON s.thread_id = w.thread_id AND s.start_ns = w.end_ns AND s.state = 'runnable'
   WHERE w.kind IN ('pipe', 'socket', 'poll', 'process')
 ), placed AS (
-  SELECT w.thread_id, w.time_ns, w.wait, w.waker, o.path_id
+  SELECT w.thread_id, w.time_ns, w.wait, w.waker_kind, w.waker_thread_id, o.path_id
   FROM waited AS w
   ASOF LEFT JOIN _operation_change AS o ON o.thread_id = w.thread_id AND o.ts_ns <= w.start_ns
 ), named AS (
@@ -18,10 +18,10 @@ WITH waited AS (
     t.process_id, w.thread_id, w.wait, w.time_ns,
     CASE WHEN coalesce(w.path_id, 0) = 0 THEN '(unannotated)' ELSE p.name END AS operation,
     k.process_id AS peer_process_id,
-    CASE WHEN w.waker > 0 THEN 'process' WHEN w.waker = -1 THEN 'interrupt' WHEN w.waker = -2 THEN 'outside' ELSE 'unknown' END AS peer_kind
+    CASE WHEN w.waker_kind = 'thread' THEN 'process' ELSE coalesce(w.waker_kind::VARCHAR, 'unknown') END AS peer_kind
   FROM placed AS w
   LEFT JOIN thread AS t ON t.thread_id = w.thread_id
-  LEFT JOIN thread AS k ON k.thread_id = w.waker
+  LEFT JOIN thread AS k ON k.thread_id = w.waker_thread_id
   LEFT JOIN operation_path AS p ON p.path_id = w.path_id
 )
 SELECT

@@ -1,17 +1,11 @@
 -- Who woke whom, and how often.
 CREATE OR REPLACE VIEW waker AS
-WITH woken AS (
-  SELECT thread_id, waker, count(*) AS wakeups, sum(end_ns - start_ns)::BIGINT AS runnable_ns
-  FROM thread_state_coded
-  WHERE waker <> 0
-  GROUP BY thread_id, waker
-)
 SELECT
-  thread_id,
-  CASE WHEN waker > 0 THEN waker END AS waker_thread_id,
-  CASE WHEN waker > 0 THEN 'thread' WHEN waker = -1 THEN 'interrupt' WHEN waker = -2 THEN 'outside' ELSE 'unknown' END AS waker_kind,
-  wakeups, runnable_ns
-FROM woken;
+  thread_id, waker_thread_id, waker_kind::VARCHAR AS waker_kind,
+  count(*) AS wakeups, sum(end_ns - start_ns)::BIGINT AS runnable_ns
+FROM thread_state_coded
+WHERE waker_kind IS NOT NULL
+GROUP BY thread_id, waker_thread_id, thread_state_coded.waker_kind;
 COMMENT ON VIEW waker IS 'Who woke each thread, and how often; a new thread is first woken by its creator';
 COMMENT ON COLUMN waker.thread_id IS 'The thread that was woken';
 COMMENT ON COLUMN waker.waker_thread_id IS 'The traced thread that woke it; NULL: see waker_kind';

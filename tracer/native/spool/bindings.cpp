@@ -59,21 +59,26 @@ py::object NextBatch(py::object self) {
   batch["end_ns"] = View(columns.end_ns, count, self);
   batch["state"] = View(columns.state, count, self);
   batch["cpu"] = View(columns.cpu, count, self);
-  batch["waker"] = View(columns.waker, count, self);
+  batch["waker_kind"] = View(columns.waker_kind, count, self);
+  batch["waker_thread_id"] = View(columns.waker_thread_id, count, self);
   batch["wait"] = View(columns.wait, count, self);
   return batch;
 }
 
-// Column -> (sum, min, max) of all rows handed out so far.
+// Column -> (count, sum, min, max) of all rows handed out so far; None where there is none.
 py::dict Totals(const StateRows& rows) {
-  static constexpr const char* kColumns[] = {"thread_id", "start_ns", "end_ns",
-                                             "state",     "cpu",      "waker"};
+  static constexpr const char* kColumns[] = {"thread_id", "start_ns",   "end_ns",         "state",
+                                             "cpu",       "waker_kind", "waker_thread_id"};
   py::dict totals;
   for (std::size_t column = 0; column < rows.totals().size(); ++column) {
     const ColumnTotals& of_column = rows.totals()[column];
+    if (of_column.count == 0) {
+      totals[kColumns[column]] = py::make_tuple(0, py::none(), py::none(), py::none());
+      continue;
+    }
     const py::object sum =
         py::int_(of_column.sum_low) + (py::int_(of_column.sum_high) * py::int_(1LL << 32));
-    totals[kColumns[column]] = py::make_tuple(sum, of_column.min, of_column.max);
+    totals[kColumns[column]] = py::make_tuple(of_column.count, sum, of_column.min, of_column.max);
   }
   return totals;
 }

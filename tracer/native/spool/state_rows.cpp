@@ -29,10 +29,38 @@ void AddColumn(const std::vector<Value>& column, std::size_t rows, ColumnTotals*
     min = std::min(min, column[row]);
     max = std::max(max, column[row]);
   }
+  totals->count += rows;
   totals->sum_low += low;
   totals->sum_high += high;
   totals->min = std::min<std::int64_t>(totals->min, min);
   totals->max = std::max<std::int64_t>(totals->max, max);
+}
+
+// The same, where 0 is stored as NULL.
+void AddThreadIds(const std::vector<std::int32_t>& column, std::size_t rows, ColumnTotals* totals) {
+  for (std::size_t row = 0; row < rows; ++row) {
+    const std::int64_t value = column[row];
+    if (value == 0) {
+      continue;
+    }
+    ++totals->count;
+    totals->sum_low += value;
+    totals->min = std::min(totals->min, value);
+    totals->max = std::max(totals->max, value);
+  }
+}
+
+WakerKind KindOf(std::int32_t waker) {
+  switch (waker) {
+    case RLS_WAKER_NONE:
+      return WakerKind::kNone;
+    case RLS_WAKER_INTERRUPT:
+      return WakerKind::kInterrupt;
+    case RLS_WAKER_OUTSIDE:
+      return WakerKind::kOutside;
+    default:
+      return waker > 0 ? WakerKind::kThread : WakerKind::kUnknown;
+  }
 }
 
 template <typename Value>
@@ -49,7 +77,8 @@ void StateColumns::Resize(std::size_t rows) {
   end_ns.resize(rows);
   state.resize(rows);
   cpu.resize(rows);
-  waker.resize(rows);
+  waker_kind.resize(rows);
+  waker_thread_id.resize(rows);
   wait.resize(rows);
 }
 
@@ -98,7 +127,8 @@ void StateRows::DropHandedOut() {
   MoveToFront(&columns_.end_ns, handed_out_, filled_);
   MoveToFront(&columns_.state, handed_out_, filled_);
   MoveToFront(&columns_.cpu, handed_out_, filled_);
-  MoveToFront(&columns_.waker, handed_out_, filled_);
+  MoveToFront(&columns_.waker_kind, handed_out_, filled_);
+  MoveToFront(&columns_.waker_thread_id, handed_out_, filled_);
   MoveToFront(&columns_.wait, handed_out_, filled_);
   filled_ -= handed_out_;
   handed_out_ = 0;
@@ -113,7 +143,8 @@ void StateRows::AddTotals(std::size_t rows) {
   AddColumn(columns_.end_ns, rows, &totals_[2]);
   AddColumn(columns_.state, rows, &totals_[3]);
   AddColumn(columns_.cpu, rows, &totals_[4]);
-  AddColumn(columns_.waker, rows, &totals_[5]);
+  AddColumn(columns_.waker_kind, rows, &totals_[5]);
+  AddThreadIds(columns_.waker_thread_id, rows, &totals_[6]);
 }
 
 void StateRows::Begin(const ThreadFacts& thread) {
@@ -140,7 +171,8 @@ void StateRows::Emit(std::int64_t end_ns, ThreadState state, std::int16_t cpu, s
   columns_.end_ns[filled_] = end_ns;
   columns_.state[filled_] = static_cast<std::uint8_t>(state);
   columns_.cpu[filled_] = cpu;
-  columns_.waker[filled_] = waker;
+  columns_.waker_kind[filled_] = static_cast<std::uint8_t>(KindOf(waker));
+  columns_.waker_thread_id[filled_] = std::max(waker, 0);
   columns_.wait[filled_] = static_cast<std::uint8_t>(wait);
   ++filled_;
   cursor_ns_ = end_ns;

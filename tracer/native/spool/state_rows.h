@@ -20,6 +20,9 @@ namespace rls {
 // The codes of thread_state_coded.state.
 enum class ThreadState : std::uint8_t { kRunning = 0, kRunnable = 1, kSleeping = 2, kBlocked = 3 };
 
+// The codes of thread_state_coded.waker_kind, 0 for NULL.
+enum class WakerKind : std::uint8_t { kNone, kThread, kInterrupt, kOutside, kUnknown };
+
 // The columns of thread_state_coded; and the kind of wait of a row, which makes it a row of
 // wait_coded too.
 struct StateColumns {
@@ -28,14 +31,17 @@ struct StateColumns {
   std::vector<std::int64_t> end_ns;
   std::vector<std::uint8_t> state;
   std::vector<std::int16_t> cpu;
-  std::vector<std::int32_t> waker;
-  std::vector<std::uint8_t> wait;  // WaitKind
+  std::vector<std::uint8_t> waker_kind;       // WakerKind
+  std::vector<std::int32_t> waker_thread_id;  // 0: no thread
+  std::vector<std::uint8_t> wait;             // WaitKind
 
   void Resize(std::size_t rows);
 };
 
-// What a column must hold once it is stored; the sum as low + 2^32 * high, which cannot overflow.
+// What a column must hold once it is stored, of `count` rows that are not NULL; the sum as low +
+// 2^32 * high, which cannot overflow.
 struct ColumnTotals {
+  std::uint64_t count = 0;
   std::int64_t sum_low = 0;
   std::int64_t sum_high = 0;
   std::int64_t min = INT64_MAX;
@@ -88,7 +94,7 @@ class StateRows {
 
   const StateColumns& columns() const { return columns_; }
   std::uint64_t rows() const { return rows_; }
-  const std::array<ColumnTotals, 6>& totals() const { return totals_; }
+  const std::array<ColumnTotals, 7>& totals() const { return totals_; }
   const std::vector<ThreadOutcome>& outcomes() const { return outcomes_; }
   const Findings& findings() const { return findings_; }
 
@@ -127,7 +133,7 @@ class StateRows {
   std::size_t filled_ = 0;
   std::size_t handed_out_ = 0;
   std::uint64_t rows_ = 0;
-  std::array<ColumnTotals, 6> totals_;
+  std::array<ColumnTotals, 7> totals_;
   std::vector<ThreadOutcome> outcomes_;
   Findings findings_;
 };

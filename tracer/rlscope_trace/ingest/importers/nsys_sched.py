@@ -91,14 +91,13 @@ def _intervals(source: Source, read: Columns) -> Columns:
         source.losses.add(
             "nsys_switch_alone", count, first_ns=int(read["start"][here][~whole].min())
         )
+    # Whatever made a thread runnable again is not in the export.
     return {
         "tid": read["tid"][here],
         "start_ns": read["start"][here],
         "end_ns": read["start"][then],
         "state": state,
         "cpu": np.where(runs, read["cpu"][here], _NO_CPU).astype(np.int16),
-        # Whatever made it runnable again is not in the export.
-        "waker": np.zeros(len(here), dtype=np.int32),
     }
 
 

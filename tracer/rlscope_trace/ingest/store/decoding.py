@@ -86,11 +86,7 @@ class Decoding:
 
     def _expect(self, outcomes: NDArray[np.void]) -> None:
         """Let the verification compare the states and the threads with what the decoder made."""
-        rows = self._trace.rows["thread_state_coded"]
-        totals = self._states.totals() if rows else {}
-        self._trace.expect(
-            "thread_state_coded", {name: (rows, *total) for name, total in totals.items()}
-        )
+        self._trace.expect("thread_state_coded", self._states.totals())
         names = ("start_ns", "end_ns", "lost_ns")
         self._trace.expect("thread", totals_of({name: outcomes[name] for name in names}))
         self._trace.check_at_end(check_states)

@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from rlscope_trace.ingest.writer.trace_writer import TraceWriter
 
 _STATE, _WAIT = word_of("THREAD_STATE", "state"), word_of("WAIT_KIND", "wait")
+_WAKER = word_of("WAKER_KIND", "waker_kind")
 
 
 def insert_states(trace: TraceWriter, batch: Columns) -> None:
-    """Insert thread_id, start_ns, end_ns (ns), cpu, waker, and the codes of state and wait."""
+    """Insert thread_id, start_ns, end_ns (ns), cpu, waker_thread_id, and the codes of words."""
     trace.insert(
         "thread_state_coded",
-        f"SELECT thread_id, start_ns, end_ns, {_STATE}, cpu, waker FROM batch",  # noqa: S608
+        f"SELECT thread_id, start_ns, end_ns, {_STATE}, cpu, {_WAKER},"  # noqa: S608
+        " nullif(waker_thread_id, 0) FROM batch",
         batch,
     )
     trace.insert(
