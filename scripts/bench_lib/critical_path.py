@@ -88,6 +88,7 @@ FROM timed
 _TABLES = (
     """
 INSERT INTO thread_state_coded
+  (thread_id, start_ns, end_ns, state, cpu, waker_kind, waker_thread_id)
 SELECT thread_id, start_ns, end_ns, state, cpu,
   CASE WHEN waker IS NOT NULL THEN 'thread' END, waker FROM (
   SELECT 1 AS thread_id, began AS start_ns, began + asks AS end_ns, 'running' AS state,
@@ -118,18 +119,19 @@ SELECT thread_id, start_ns, end_ns, state, cpu,
 """,
     """
 INSERT INTO process
+  (process_id, host, pid, parent_process_id, start_ns, end_ns, name, command, exit_code, born_ns)
 SELECT p, 'host', 100 + p, CASE WHEN p > 1 THEN 1 END, 0, end_ns, 'python', 'python', 0, 0
 FROM range(1, 6) AS r(p), (SELECT max(began + asks + last + waits[5]) AS end_ns FROM round)
 """,
     """
-INSERT INTO thread
+INSERT INTO thread (thread_id, process_id, tid, start_ns, end_ns, name, ended, lost_ns)
 SELECT process_id, process_id, pid, 0, end_ns, name, TRUE, 0 FROM process ORDER BY 1
 """,
     """
-INSERT INTO operation_path VALUES (1, NULL, 'iteration', NULL, NULL, 'nvtx', 0, NULL)
+INSERT INTO operation_path (path_id, name, source, depth) VALUES (1, 'iteration', 'nvtx', 0)
 """,
     """
-INSERT INTO operation_coded
+INSERT INTO operation_coded (thread_id, start_ns, end_ns, path_id)
 SELECT 1, min(began), max(began + asks + last + waits[5]), 1 FROM round GROUP BY i // 100 ORDER BY 2
 """,
     """

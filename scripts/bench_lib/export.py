@@ -51,7 +51,6 @@ def _write(path: Path, rows: int) -> None:
         # Every second call has caused an activity.
         connection.execute("UPDATE cuda_call_coded SET correlation_id = rowid // 2 * 2 + 1")
         connection.execute("UPDATE gpu_activity_coded SET correlation_id = rowid * 2 + 1")
-        connection.execute("INSERT INTO meta VALUES ('schema_version', '1')")
         complete(connection)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from rlscope_analysis.schema import create_tables
+from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,21 +35,28 @@ WHERE role = 0 OR i < {steps} * 2 // 3
 ORDER BY ALL
 """
 
+# Of each table the columns that are set, and the rows.
 _TABLES = {
     "process": """
+(process_id, host, pid, parent_process_id, start_ns, end_ns, name,
+  command, exit_code, born_ns)
 SELECT p + 1, 'host', 1000 + p, NULL, 0, {end_ns}, 'python', 'python train.py', 0, 0
 FROM range({processes}) AS p(p)""",
     "thread": """
+(thread_id, process_id, tid, start_ns, end_ns, name, ended, lost_ns)
 SELECT p * 4 + t + 1, p + 1, 1000 + p * 4 + t, 0, {end_ns}, 'python', true, 0
 FROM range({processes}) AS p(p), range(4) AS t(t) ORDER BY ALL""",
     "capture": """
-SELECT NULL, kind, true, NULL FROM (VALUES ('thread_state'), ('operation'), ('native_call'),
+(kind, measured)
+SELECT kind, true FROM (VALUES ('thread_state'), ('operation'), ('native_call'),
   ('wait'), ('cuda_call'), ('gpu_activity')) AS k(kind)""",
     "operation_path": """
-SELECT i, CASE WHEN i > 8 THEN (i - 9) // 8 + 1 END, 'operation ' || i, NULL, NULL, 'nvtx',
-  CASE WHEN i > 8 THEN 1 ELSE 0 END, NULL FROM range(1, 73) AS r(i)""",
+(path_id, parent_path_id, name, source, depth)
+SELECT i, CASE WHEN i > 8 THEN (i - 9) // 8 + 1 END, 'operation ' || i, 'nvtx',
+  CASE WHEN i > 8 THEN 1 ELSE 0 END FROM range(1, 73) AS r(i)""",
     # Every fourth step begins an iteration around four.
     "operation_coded": """
+(thread_id, start_ns, end_ns, path_id)
 SELECT thread_id, start_ns, end_ns, path_id FROM (
   SELECT thread_id, began AS start_ns, began + 3 * {step_ns} + 30000 AS end_ns,
     (number // 4 % 8 + 1)::INTEGER AS path_id, 0 AS depth FROM step WHERE number % 4 = 0
@@ -58,7 +66,8 @@ SELECT thread_id, start_ns, end_ns, path_id FROM (
 ) ORDER BY thread_id, start_ns, depth""",
     # The last of three is a simulator every fourth step; else it is inside the second.
     "native_call_coded": """
-SELECT thread_id, start_ns, end_ns, layer, NULL, depth, 1, 'returned' FROM (
+(thread_id, start_ns, end_ns, layer, depth, site_id, outcome)
+SELECT thread_id, start_ns, end_ns, layer, depth, 1, 'returned' FROM (
   SELECT thread_id, began + 1000 + chance(seed, 3, 400) AS start_ns,
     began + 9000 + chance(seed, 4, 3000) AS end_ns, 'backend' AS layer, 0::USMALLINT AS depth
   FROM step
@@ -74,7 +83,8 @@ SELECT thread_id, start_ns, end_ns, layer, NULL, depth, 1, 'returned' FROM (
     CASE number % 4 WHEN 1 THEN 0 ELSE 1 END FROM step
 ) ORDER BY thread_id, start_ns, depth""",
     "cuda_call_coded": """
-SELECT thread_id, start_ns, start_ns + length_ns, kind, 1, NULL FROM (
+(thread_id, start_ns, end_ns, kind, name_id)
+SELECT thread_id, start_ns, start_ns + length_ns, kind, 1 FROM (
   SELECT thread_id,
     began + 1800 + k * 3800 + k // 2 * 5700 + chance(seed + k, 9, 1000) AS start_ns,
     900 + chance(seed + k, 10, 1400) AS length_ns, 'launch' AS kind
@@ -84,7 +94,9 @@ SELECT thread_id, start_ns, start_ns + length_ns, kind, 1, NULL FROM (
   FROM step WHERE number % 5 < 3
 ) ORDER BY thread_id, start_ns""",
     "gpu_activity_coded": """
-SELECT process_id, 0, 1, stream, start_ns, start_ns + length_ns, kind, 1, NULL, NULL, NULL, NULL
+(process_id, device_id, context_id, stream_id, start_ns, end_ns, kind,
+  name_id)
+SELECT process_id, 0, 1, stream, start_ns, start_ns + length_ns, kind, 1
 FROM (
   SELECT process_id, thread_id % 2 AS stream,
     began + 5000 + k * 9000 + chance(seed + k, 12, 3000) AS start_ns,
@@ -92,12 +104,14 @@ FROM (
   FROM step, range(4) AS r(k) WHERE k < 3 OR number % 2 = 0
 ) ORDER BY process_id, start_ns""",
     "wait_coded": """
+(thread_id, start_ns, end_ns, kind)
 SELECT thread_id, began + 20200, began + 24000, 'gil'
 FROM step WHERE number % 40 = 1 ORDER BY ALL""",
     # Of each five steps three sleep in their sync: running, sleeping, runnable.
     "thread_state_coded": """
+(thread_id, start_ns, end_ns, state, cpu)
 SELECT thread_id, start_ns, lead(start_ns, 1, {end_ns}) OVER (PARTITION BY thread_id ORDER BY
-  start_ns), state, CASE state WHEN 'running' THEN 0 ELSE -1 END, NULL, NULL FROM (
+  start_ns), state, CASE state WHEN 'running' THEN 0 ELSE -1 END FROM (
   SELECT thread_id, began + 20100 + k * 2000 + chance(seed, 14, 900) AS start_ns,
     CASE k WHEN 0 THEN 'sleeping' WHEN 1 THEN 'runnable' ELSE 'running' END AS state
   FROM step, range(3) AS r(k) WHERE number % 5 < 3
@@ -122,6 +136,7 @@ def write_trace(path: Path, rows: int) -> int:
         connection.execute(_STEPS.format(**values))
         for table, select in _TABLES.items():
             connection.execute(f"INSERT INTO {table} {select.format(**values)}")
+        connection.execute("INSERT INTO meta VALUES ('schema_version', ?)", [str(SCHEMA_VERSION)])
         counts = [
             connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]  # noqa: S608
             for table in _TABLES
