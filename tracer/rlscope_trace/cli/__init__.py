@@ -21,20 +21,21 @@ from rlscope_trace.rights import become_reader, own_process
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# In the order of --help. A command is imported when it is called: `record` must not wait for the
-# libraries of `summarize` before its probes are live.
-_COMMANDS = (
-    "record",
-    "recover",
-    "import",
-    "export",
-    "summarize",
-    "explain",
-    "sql",
-    "validate",
-    "calibrate",
-    "doctor",
-)
+# In the order of --help, with what is said there. A command is imported when it is called: `record`
+# must not wait for the libraries of `summarize` before its probes are live, nor --help and the
+# completion of names for any.
+_COMMANDS = {
+    "record": "Trace running processes (--pid), or launch a program.",
+    "recover": "Make a trace of the spool of a recorder that was killed.",
+    "import": "Make a trace of the files of another profiler.",
+    "export": "Write a trace as a timeline for other viewers.",
+    "summarize": "Show what limits a training, and where its time went.",
+    "explain": "Show the critical path of one iteration.",
+    "sql": "Ask a trace anything in SQL.",
+    "validate": "Hold corrected times to untraced runs of a program.",
+    "calibrate": "Measure what each recorded event costs.",
+    "doctor": "Check everything that tracing needs.",
+}
 # They give up rights of root by themselves, when they have done what needs them. All others begin
 # with that, whatever they are going to read.
 _RECORDING = frozenset({"record", "validate", "calibrate", "doctor"})
@@ -64,8 +65,8 @@ def _options(
     """
 
 
-def make_app(names: Sequence[str] = _COMMANDS) -> typer.Typer:
-    """Return the command line with the named commands."""
+def make_app(names: Sequence[str] = ()) -> typer.Typer:
+    """Return the command line with the named commands; with none, what --help says of each."""
     app = typer.Typer(
         name="rlscope-trace",
         no_args_is_help=True,
@@ -74,6 +75,8 @@ def make_app(names: Sequence[str] = _COMMANDS) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
+    for name in () if names else _COMMANDS:
+        app.command(name, short_help=_COMMANDS[name])(_not_loaded)
     for name in names:
         module_name = f"{name}_" if keyword.iskeyword(name) else name
         module = importlib.import_module(f"rlscope_trace.cli.{module_name}")
@@ -87,6 +90,23 @@ def make_app(names: Sequence[str] = _COMMANDS) -> typer.Typer:
         kind = getattr(module, "CommandClass", None)
         app.command(name, cls=kind, context_settings=settings)(getattr(module, name))
     return app
+
+
+def _not_loaded() -> None:
+    raise AssertionError("a command is loaded by its name")
+
+
+def _named(words: Sequence[str]) -> list[str]:
+    """Return the command that is called, or completed; nothing where it has no name yet."""
+    # What the shells of typer hand over: bash, and all others.
+    for variable in ("COMP_WORDS", "_TYPER_COMPLETE_ARGS"):
+        if _is_completing() and variable in os.environ:
+            words = os.environ[variable].split()[1:]
+    return [name for name in _COMMANDS if words[:1] == [name]]
+
+
+def _is_completing() -> bool:
+    return any(name.startswith("_") and name.endswith("_COMPLETE") for name in os.environ)
 
 
 def expand_arguments(arguments: Sequence[str]) -> list[str]:
@@ -113,8 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _open_standard_streams()
     messages.take_over()
     words = expand_arguments(sys.argv[1:] if arguments is None else arguments)
-    completing = any(name.startswith("_") and name.endswith("_COMPLETE") for name in os.environ)
-    named = [name for name in _COMMANDS if words[:1] == [name] and not completing]
+    named = _named(words)
     if named and named[0] in _WITH_DATABASE and _lacks_address_space():
         sys.exit(_RUNTIME_FAILURE)
     try:
@@ -122,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             own_process()
         if os.geteuid() == 0 and not _RECORDING.intersection(named):
             become_reader(invoking_identity())
-        code = make_app(named or _COMMANDS)(
+        code = make_app(named)(
             words or ["--help"], prog_name="rlscope-trace", standalone_mode=False
         )
     except KeyboardInterrupt:
