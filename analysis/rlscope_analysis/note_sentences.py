@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _KINDS_OF_PART = {"outside": "outside the trace", "unknown": "not known"}
 # In words, for people; kinds of event that differ in their price only are one.
 _EVENTS = {
-    "switch": "switches", "wakeup": "wakeups", "call": "calls", "call_dear": "calls",
+    "switch": "switches", "wakeup": "wakeups", "call": "calls", "call_expensive": "calls",
     "sample": "samples", "range": "ranges", "range_python": "ranges", "range_auto": "phases",
     "gil_release": "GIL releases",
 }  # fmt: skip

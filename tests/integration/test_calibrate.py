@@ -29,7 +29,7 @@ pytestmark = pytest.mark.root
 
 # As short as it can be: the fewest measurements that give an interval, which take 8 s or more.
 SHORTEST = Plan(8.0, (), 6, tuple(CAPTURES))
-SPLIT = ("call", "call_dear", "range", "range_auto")
+SPLIT = ("call", "call_expensive", "range", "range_auto")
 WHOLE = ("switch", "wakeup", "bystander_call", "gil_release", "sample")
 
 

@@ -43,7 +43,7 @@ class Reference:
             "SELECT thread_id, start_ns, end_ns, layer, parent_layer, site_id"
             f" FROM {coded('native_call_coded')}"
         )
-        self.dear = {row[0] for row in rows("SELECT site_id FROM site WHERE is_dear")}
+        self.expensive = {row[0] for row in rows("SELECT site_id FROM site WHERE is_expensive")}
         self.cuda = rows("SELECT thread_id, start_ns, end_ns FROM cuda_call_coded")
         self.samples = rows("SELECT thread_id, ts_ns FROM cpu_sample_coded")
         self.releases = rows("SELECT thread_id, start_ns FROM gil_release")
@@ -87,7 +87,7 @@ class Reference:
             path, in_cuda = self._path(thread, at), self._open(self.cuda, thread, at)
             own = CUDA_API if in_cuda else layer
             around = CUDA_API if in_cuda else around
-            event = "call_dear" if site in self.dear else "call"
+            event = "call_expensive" if site in self.expensive else "call"
             found.append((event, thread, at, [(0, path, around), (1, path, own)]))
         for thread, at, _, path in self.operations:
             parent, source = self.paths[path]

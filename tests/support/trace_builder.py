@@ -151,7 +151,7 @@ class TraceBuilder:
     _costs: list[tuple[object, ...]] = field(default_factory=list)
     _strings: dict[str, int] = field(default_factory=dict)
     _sites: dict[tuple[str, str], int] = field(default_factory=dict)
-    _dear: set[tuple[str, str]] = field(default_factory=set)
+    _expensive: set[tuple[str, str]] = field(default_factory=set)
     _lost_calls: Counter[tuple[str, str]] = field(default_factory=Counter)
     _site_facts: dict[int, tuple[str, int | None, int | None]] = field(default_factory=dict)
     _site_codes: dict[int, str | None] = field(default_factory=dict)
@@ -289,12 +289,12 @@ class TraceBuilder:
         state: str = "probed",
         probed_ns: int | None = 0,
         dropped_ns: int | None = None,
-        is_dear: bool = False,
+        is_expensive: bool = False,
         code: str | None = None,
     ) -> int:
         """Say more of a function than that it is probed; returns its site_id."""
-        if is_dear:
-            self._dear.add((layer, symbol))
+        if is_expensive:
+            self._expensive.add((layer, symbol))
         site_id = self._sites.setdefault((layer, symbol), len(self._sites) + 1)
         self._site_facts[site_id] = (state, probed_ns, dropped_ns)
         self._site_codes[site_id] = code
@@ -531,7 +531,7 @@ class TraceBuilder:
             (
                 site_id, f"{layer}.so", symbol, layer, 0x1000 + site_id,
                 *self._site_facts.get(site_id, ("probed", 0, None)), hits[layer, symbol], None,
-                (layer, symbol) in self._dear, self._site_codes.get(site_id), None, None,
+                (layer, symbol) in self._expensive, self._site_codes.get(site_id), None, None,
             )
             for (layer, symbol), site_id in self._sites.items()
         ]  # fmt: skip

@@ -91,10 +91,10 @@ def test_points_are_function_starts_in_the_order_in_which_they_matter(
         "launch", "launch", "graph", "sync", "memcpy", "memset", "memory", "memory",
     ]  # fmt: skip
     assert found.points[0][2] == "cudaLaunchKernel"
-    for path, at, _, _, start, is_dear in found.points:
+    for path, at, _, _, start, is_expensive in found.points:
         assert path == str(built["first"])
         # They begin with a push: compiled with frame pointers.
-        assert not is_dear
+        assert not is_expensive
         assert at >= start
         assert Path(path).read_bytes()[at] in range(0x50, 0x58)
     assert found.rejected == {}

@@ -34,9 +34,9 @@ def test_points_and_rejections_are_the_truth() -> None:
         told = {offset for offsets in truth[path].values() for offset in offsets}
         points = {point[4]: point for point in found["points"] if point[0] == path}
         assert points.keys() == told
-        for start, (_, site, *_, is_dear) in points.items():
+        for start, (_, site, *_, is_expensive) in points.items():
             assert 0 <= site - start < 64
-            if is_dear:
+            if is_expensive:
                 assert site == start
                 assert isinstance(cheap_site(code[start : start + 256]), str)
     assert found["scanned_bytes"] > 1 << 20

@@ -211,9 +211,9 @@ def test_a_site_within_the_budget_alone_is_never_dropped(
     assert program.dropped == {}
 
 
-def test_a_call_through_a_dear_probe_counts_for_several() -> None:
-    def dropped(dear: set[int]) -> list[int]:
-        governor = Governor(BUDGET, EVEN, dear=dear)
+def test_a_call_through_a_expensive_probe_counts_for_several() -> None:
+    def dropped(expensive: set[int]) -> list[int]:
+        governor = Governor(BUDGET, EVEN, expensive=expensive)
         governor.decide(0, 0, {})
         second = 1_000_000_000
         # 5,000 calls a second: 1 % of the CPU time through a cheap probe.
@@ -248,7 +248,7 @@ def test_calls_far_apart_cost_more_than_those_of_a_burst() -> None:
     assert cost.far(30_000, second_ns) == 10_000
     assert cost.far(30_000, 0) == 0
     assert cost.of(1000, 1000) == 1000 * 7000
-    # A dear probe is dearer once, not the more so for what it evicts.
+    # An expensive probe is more expensive once, not the more so for what it evicts.
     assert cost.of(10 * 1000, 1000) == 10_000 * 2000 + 1000 * 5000
 
 

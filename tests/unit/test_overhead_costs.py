@@ -99,12 +99,12 @@ def test_two_threads_that_switch_all_the_time_pay_what_the_loop_does() -> None:
     assert cost["high_ns"] > 550
 
 
-def test_the_single_step_of_a_dear_call_costs_the_same_wherever_it_is() -> None:
+def test_the_single_step_of_a_expensive_call_costs_the_same_wherever_it_is() -> None:
     builder = recorded(MS)
     add_loop(builder)
     for part, mean_ns in (("inside", 9_000.0), ("outside", 1_000.0)):
-        builder.cost("call_dear", mean_ns, part=part, error_ns=10)
-    found = worked_out(builder, "call_dear")
+        builder.cost("call_expensive", mean_ns, part=part, error_ns=10)
+    found = worked_out(builder, "call_expensive")
     assert found["inside"]["mean_ns"] == pytest.approx(9_000 + 2.5 * INSIDE_NS)
     assert found["outside"]["mean_ns"] == pytest.approx(1_000 + 2.5 * OUTSIDE_NS)
 

@@ -55,7 +55,7 @@ def busy_traces(draw: st.DrawFn) -> TraceBuilder:
         builder._operations[at] = (*operation[:6], source, None)
     for at, call in enumerate(builder._calls):
         builder._calls[at] = (*call[:4], draw(st.sampled_from("fg")), *call[5:])
-        builder.site(call[3], "g", is_dear=True)
+        builder.site(call[3], "g", is_expensive=True)
     return builder
 
 
@@ -111,7 +111,7 @@ def test_calls_of_cuda_that_probes_recorded_are_paid_as_calls(tmp_path: Path) ->
     builder.cuda_call(thread, 10, 30, name="cudaLaunchKernel")
     builder.cuda_call(thread, 12, 20, name="cuLaunchKernel")
     builder.site("cuda_api", "cudaLaunchKernel")
-    builder.site("cuda_api", "cuLaunchKernel", is_dear=True)
+    builder.site("cuda_api", "cuLaunchKernel", is_expensive=True)
     # CUPTI told of these, which has costs of its own.
     builder.cuda_call(thread, 40, 50, name="cudaLaunchKernel", correlation_id=1)
     builder.cuda_call(thread, 70, 80, name="cudaMemcpy_v3020")
@@ -121,8 +121,8 @@ def test_calls_of_cuda_that_probes_recorded_are_paid_as_calls(tmp_path: Path) ->
         ("backend", None, "call", "inside", 1),
         ("backend", None, "call", "outside", 1),
         ("cuda_api", None, "call", "inside", 1),
-        ("cuda_api", None, "call_dear", "outside", 1),
-        ("cuda_api", None, "call_dear", "inside", 1),
+        ("cuda_api", None, "call_expensive", "outside", 1),
+        ("cuda_api", None, "call_expensive", "inside", 1),
     }
 
 
@@ -135,7 +135,7 @@ def test_each_event_is_paid_where_it_fell(tmp_path: Path) -> None:
     builder.operation(first, 10, 30, "learn")
     builder.native_call(first, 12, 20, "backend", "f")
     builder.native_call(first, 13, 14, "simulator", "g")
-    builder.site("simulator", "g", is_dear=True)
+    builder.site("simulator", "g", is_expensive=True)
     builder.sample(first, 13, "simulator")
     builder.sample(second, 90, "python")  # its states are lost there
     builder.gil_release(second, 5, 6)
@@ -148,8 +148,8 @@ def test_each_event_is_paid_where_it_fell(tmp_path: Path) -> None:
         (first, "learn", None, None, "range", "inside", 1),
         (first, "learn", None, None, "call", "outside", 1),
         (first, "learn", "backend", None, "call", "inside", 1),
-        (first, "learn", "backend", None, "call_dear", "outside", 1),
-        (first, "learn", "simulator", None, "call_dear", "inside", 1),
+        (first, "learn", "backend", None, "call_expensive", "outside", 1),
+        (first, "learn", "simulator", None, "call_expensive", "inside", 1),
         (first, "learn", "simulator", None, "sample", "outside", 1),
         (second, "(unannotated)", None, None, "switch", "outside", 1),
         # The wakeup of the first thread, while this one was in its call.

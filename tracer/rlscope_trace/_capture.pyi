@@ -360,7 +360,7 @@ class PythonScan:
         """Find the functions in these mapped files that CPython calls through its objects.
 
         points: (path, file offset to probe, symbol, kind, file offset of the function's start,
-        whether the instruction there is dear to probe), each probed offset once; kind is function,
+        whether it has to be stepped there, which is expensive), each offset once; kind is function,
         method, vectorcall, slot or getter. rejected: reason -> number of addresses without a
         probe. scanned_bytes: of one pass over the memory; unscanned_bytes: what lay beyond the
         budget. No points: no CPython.
@@ -385,8 +385,8 @@ class FunctionFile:
     def sites(self, names: Sequence[str]) -> dict[str, tuple[int, int, bool] | str]:
         """Return where to probe functions that names() gave, by name.
 
-        (file offset to probe, file offset of the function, whether a probe there is dear); a text:
-        why it cannot be probed.
+        (file offset to probe, file offset of the function, whether that is expensive); a text: why
+        it cannot be probed.
         """
 
     def imports(self, prefix: str) -> bool:

@@ -37,4 +37,4 @@ def alone(connection: duckdb.DuckDBPyConnection) -> dict[str, float]:
     """Return the part by kind of event, 0 to 1, of those that the trace has."""
     found = dict(connection.execute(_ALONE_SQL).fetchall())
     # One kind as to what it needs of the caches.
-    return found | ({"call_dear": found["call"]} if "call" in found else {})
+    return found | ({"call_expensive": found["call"]} if "call" in found else {})

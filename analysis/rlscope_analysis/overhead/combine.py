@@ -41,7 +41,7 @@ _COLD = {
     "switch": _Times(1.0, 2.0, 3.0),
     "wakeup": _Times(1.0, 2.0, 3.0),
     "call": _Times(2.0, 3.5, 5.0),
-    "call_dear": _Times(2.0, 3.5, 5.0),
+    "call_expensive": _Times(2.0, 3.5, 5.0),
     "sample": _Times(2.0, 3.0, 4.0),
     "gil_release": _Times(2.0, 3.5, 5.0),
 }
@@ -49,7 +49,7 @@ _COLD = {
 _IN_PROCESS = _Times(0.5, 1.0, 2.5)
 # Of these only as much depends on caches as of the other: for the single step a virtual machine is
 # left, and that takes as long wherever it happens.
-_CACHED_PART = {"call_dear": "call"}
+_CACHED_PART = {"call_expensive": "call"}
 # Of another event, where its own loop could not be run: its Python package was not there.
 _STAND_IN = {"range_python": "range"}
 

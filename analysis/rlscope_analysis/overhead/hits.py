@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     Column: TypeAlias = npt.NDArray[Any]
     Hits: TypeAlias = dict[str, Column]
 
-_CALL, _CALL_DEAR, _RANGE, _RANGE_PYTHON, _RANGE_AUTO = (
-    EVENTS.index(name) for name in ("call", "call_dear", "range", "range_python", "range_auto")
+_CALL, _CALL_EXPENSIVE, _RANGE, _RANGE_PYTHON, _RANGE_AUTO = (
+    EVENTS.index(name) for name in ("call", "call_expensive", "range", "range_python", "range_auto")
 )
 # Events without an interval: all of their cost is outside. Who pays is the thread that gets the
 # CPU (its running intervals are read anyway), that wakes another, that was sampled, that gave the
@@ -52,14 +52,14 @@ _SCHEDULED_SQL = "SELECT EXISTS (FROM thread_state_coded WHERE state = 'running'
 _CALL_SQL = f"""
 SELECT c.thread_id, c.start_ns, {code_of("LAYER", "c.layer")}::INTEGER,
   {code_of("LAYER", "c.parent_layer")}::INTEGER,
-  CASE WHEN s.is_dear THEN {_CALL_DEAR} ELSE {_CALL} END::INTEGER
+  CASE WHEN s.is_expensive THEN {_CALL_EXPENSIVE} ELSE {_CALL} END::INTEGER
 FROM native_call_coded AS c LEFT JOIN site AS s ON s.site_id = c.site_id
 WHERE c.end_ns >= c.start_ns
 """  # noqa: S608 - numbers of our own
 # What is around it is told by the instant before.
 _CUDA_CALL_SQL = f"""
 SELECT c.thread_id, c.start_ns, {CUDA_API}::INTEGER, 0::INTEGER,
-  CASE WHEN c.is_dear THEN {_CALL_DEAR} ELSE {_CALL} END::INTEGER
+  CASE WHEN c.is_expensive THEN {_CALL_EXPENSIVE} ELSE {_CALL} END::INTEGER
 FROM ({PROBED_CUDA_SQL}) AS c WHERE true
 """  # noqa: S608 - numbers and words of our own
 # Not those that were imported: they were not marked while we recorded.

@@ -31,7 +31,7 @@ SELECT
   (SELECT coalesce(sum(hits), 0) FROM site)::BIGINT,
   (SELECT count(*) FROM native_call_coded) + (SELECT count(*) FROM ({PROBED_CUDA_SQL})),
   (SELECT coalesce(sum(count), 0) FROM trace_stat WHERE {_TOLD})::BIGINT,
-  (SELECT coalesce(list(DISTINCT coalesce(is_dear, false)), []) FROM site WHERE hits > 0)
+  (SELECT coalesce(list(DISTINCT coalesce(is_expensive, false)), []) FROM site WHERE hits > 0)
 """  # noqa: S608 - a query of our own
 
 
@@ -45,4 +45,4 @@ def doubts(connection: duckdb.DuckDBPyConnection) -> dict[str, Quality]:
     if counted - told <= known * (1 + _TOLERANCE) + _FEWEST:
         return {}
     doubt = quality("calls_missing", counted, known)
-    return {"call_dear" if is_dear else "call": doubt for is_dear in kinds}
+    return {"call_expensive" if is_expensive else "call": doubt for is_expensive in kinds}

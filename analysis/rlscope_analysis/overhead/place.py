@@ -34,10 +34,10 @@ CUDA_API = LAYERS.index("cuda_api")
 # Calls of the CUDA API that probes recorded, which cost what other calls cost: those of CUPTI have
 # a correlation.
 PROBED_CUDA_SQL = """
-SELECT c.thread_id, c.start_ns, c.end_ns, p.is_dear
+SELECT c.thread_id, c.start_ns, c.end_ns, p.is_expensive
 FROM cuda_call_coded AS c
 JOIN (
-  SELECT n.string_id, coalesce(bool_or(s.is_dear), false) AS is_dear
+  SELECT n.string_id, coalesce(bool_or(s.is_expensive), false) AS is_expensive
   FROM string AS n JOIN site AS s ON s.symbol = n.value
   WHERE s.layer = 'cuda_api' AND s.probed_ns IS NOT NULL
   GROUP BY n.string_id

@@ -49,7 +49,7 @@ UNION ALL
 SELECT event, part, method, mean_ns, stddev_ns, n, low_ns, high_ns, used, quality, code, subject, detail, numbers
 FROM calibration_estimate;
 COMMENT ON VIEW calibration IS 'What one event of a kind costs the thread it happens on, in CPU time, by every method';
-COMMENT ON COLUMN calibration.event IS 'switch (a traced thread leaves or gets a CPU), wakeup, call (of a probed function), call_dear (of one that has no cheap instruction to probe), sample, range (NVTX, from C), range_python (the nvtx package), range_auto (a phase that was found), gil_release; names that begin with bystander_ are of programs that are not traced. Others are shown for comparison, and never subtracted';
+COMMENT ON COLUMN calibration.event IS 'switch (a traced thread leaves or gets a CPU), wakeup, call (of a probed function), call_expensive (of one that has no cheap instruction to probe), sample, range (NVTX, from C), range_python (the nvtx package), range_auto (a phase that was found), gil_release; names that begin with bystander_ are of programs that are not traced. Others are shown for comparison, and never subtracted';
 COMMENT ON COLUMN calibration.part IS 'inside: the measured interval of the event holds it; outside: what surrounds the event holds it; NULL: both together';
 COMMENT ON COLUMN calibration.method IS 'micro (a loop on this machine, see rlscope-trace calibrate); combined (that, times what it takes more where events of its kind come alone: what is subtracted)';
 COMMENT ON COLUMN calibration.mean_ns IS 'Cost of one event; NULL: not measured';

@@ -3,7 +3,7 @@
 CREATE TABLE site (
   site_id INTEGER, module VARCHAR, symbol VARCHAR, layer VARCHAR, file_offset BIGINT, state VARCHAR,
   probed_ns BIGINT, dropped_ns BIGINT, hits BIGINT, time_ns BIGINT,
-  is_dear BOOLEAN,
+  is_expensive BOOLEAN,
   code VARCHAR, detail VARCHAR, numbers DOUBLE[]
 );
 COMMENT ON TABLE site IS 'The functions that native calls entered';
@@ -17,7 +17,7 @@ COMMENT ON COLUMN site.probed_ns IS 'Since when its calls were recorded; NULL: n
 COMMENT ON COLUMN site.dropped_ns IS 'Until when they were; NULL: to the end of the recording, or never';
 COMMENT ON COLUMN site.hits IS 'How many calls were counted, also those whose record was lost; NULL: not counted';
 COMMENT ON COLUMN site.time_ns IS 'How long the counted calls took together; NULL: not counted';
-COMMENT ON COLUMN site.is_dear IS 'Whether it has no instruction that is cheap to probe: see calibration.event call_dear; NULL: not known';
+COMMENT ON COLUMN site.is_expensive IS 'Whether it has no instruction that is cheap to probe: see calibration.event call_expensive; NULL: not known';
 COMMENT ON COLUMN site.code IS 'Why it was dropped, or not probed: a code, which summarize turns into a sentence; NULL: it was neither';
 COMMENT ON COLUMN site.detail IS 'What the OS kernel said of it, or the library because of which probes were taken away';
 COMMENT ON COLUMN site.numbers IS 'The numbers that belong to the code. Of too_expensive and too_expensive_together: seconds until it was dropped, calls, ns of one, part of the CPU time, that of all probes, the budget';

@@ -43,7 +43,7 @@ UNNAMED, NAME_LOST = "(unnamed)", "(name lost)"
 
 # Of probe_hits, by code; calibration.event has more, which never hit a traced thread.
 EVENTS = (
-    "switch", "wakeup", "call", "call_dear", "sample", "range", "range_python", "range_auto",
+    "switch", "wakeup", "call", "call_expensive", "sample", "range", "range_python", "range_auto",
     "gil_release",
 )  # fmt: skip
 BYSTANDER_EVENTS = ("bystander_switch", "bystander_call")

@@ -1,6 +1,6 @@
 """PyTorch: backward passes and optimizer steps are learning; a forward pass is told by its place.
 
-torch's own hooks on forward passes are too dear. The call of a module gets a hook of ours instead,
+torch's own hooks on forward passes cost too much. The call of a module gets a hook of ours instead,
 which does nothing but where a forward pass decides what the thread does: the first after a step of
 the environment, or after one of the optimizer. Which phase it means is known from what the same
 place led to before.

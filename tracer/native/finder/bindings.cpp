@@ -85,7 +85,7 @@ py::dict FindEntryPoints(const PythonFinder& finder, const py::iterable& paths,
   py::list points;
   for (const EntryPoint& point : found.points)
     points.append(py::make_tuple(AsPath(point.path), point.file_offset, point.symbol,
-                                 NameOf(point.kind), point.function_start, point.is_dear));
+                                 NameOf(point.kind), point.function_start, point.is_expensive));
   py::dict answer;
   answer["points"] = points;
   answer["rejected"] = found.rejected;
@@ -107,13 +107,15 @@ py::object CheapSite(const py::bytes& code) {
   return py::str(std::get<NoSite>(found) == NoSite::kInLoop ? "in a loop" : "no cheap instruction");
 }
 
-// By name: (offset to probe, offset of the function, whether a probe there is dear), or why not.
+// By name: (offset to probe, offset of the function, whether a probe there is expensive), or why
+// not.
 py::dict Sites(FunctionFile& file, const std::vector<std::string>& names) {
   const auto found = AtLowPriority([&] { return file.Sites(names); });
   py::dict sites;
   for (const auto& [name, answer] : found) {
     if (const auto* site = std::get_if<FunctionSite>(&answer))
-      sites[py::str(name)] = py::make_tuple(site->file_offset, site->function_start, site->is_dear);
+      sites[py::str(name)] =
+          py::make_tuple(site->file_offset, site->function_start, site->is_expensive);
     else
       sites[py::str(name)] = std::get<std::string>(answer);
   }

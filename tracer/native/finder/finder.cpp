@@ -91,7 +91,7 @@ class PointMaker {
       const auto name = names.find(gated.start);
       const std::string symbol = name == names.end() ? "" : name->second;
       out_.points.push_back({asked.path, *gated.site, NameFor(asked.path, offset, use, symbol),
-                             use.kind, offset, gated.is_dear});
+                             use.kind, offset, gated.is_expensive});
     }
   }
 

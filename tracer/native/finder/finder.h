@@ -21,7 +21,7 @@ struct EntryPoint {
   std::string symbol;
   EntryKind kind;
   std::uint64_t function_start;  // its file offset
-  bool is_dear;                  // no instruction of it is cheap to probe: it has to be stepped
+  bool is_expensive;             // no instruction of it is cheap to probe: it has to be stepped
 };
 
 struct EntryPoints {

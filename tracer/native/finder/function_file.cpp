@@ -45,7 +45,7 @@ std::map<std::string, std::variant<FunctionSite, std::string>> FunctionFile::Sit
     if (gated.site)
       sites.emplace(name,
                     FunctionSite{*gated.site, file_.OffsetOfCode(gated.start).value_or(*gated.site),
-                                 gated.is_dear});
+                                 gated.is_expensive});
     else
       sites.emplace(name, std::string(gated.reason));
   }

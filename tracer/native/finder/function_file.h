@@ -15,7 +15,7 @@ namespace rls {
 struct FunctionSite {
   std::uint64_t file_offset;     // of the instruction
   std::uint64_t function_start;  // its file offset
-  bool is_dear;                  // it has to be stepped
+  bool is_expensive;             // it has to be stepped
 };
 
 class FunctionFile {

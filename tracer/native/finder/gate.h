@@ -10,7 +10,7 @@ namespace rls {
 
 struct Gated {
   std::optional<std::uint64_t> site;  // file offset
-  bool is_dear;                       // the instruction there is single-stepped
+  bool is_expensive;                  // the instruction there is single-stepped
   std::uint64_t start;                // of the function, as linked
   const char* reason;                 // why not; null where there is a site
 };

@@ -8,16 +8,16 @@ enum { kSites = 16, kBytesEach = 64, kNone = -1 };
 // nothing.
 #if defined(__x86_64__)
 #define CHEAP "push %rbp\npop %rbp\nret\n"
-#define DEAR "mov %rdi,%rax\nret\n"
+#define EXPENSIVE "mov %rdi,%rax\nret\n"
 #else
 #define CHEAP "nop\nret\n"
-#define DEAR "nop\nret\n"
+#define EXPENSIVE "nop\nret\n"
 #endif
 __asm__(
     ".text\n.balign 64\n.type rls_sites, %function\nrls_sites:\n"
     ".rept 8\n" CHEAP
     ".balign 64\n.endr\n"
-    ".rept 8\n" DEAR
+    ".rept 8\n" EXPENSIVE
     ".balign 64\n.endr\n"
     ".size rls_sites, .-rls_sites\n");
 void rls_sites(void);
@@ -28,7 +28,7 @@ static site_function site(int index) {
   return (site_function)((char*)rls_sites + index * kBytesEach);
 }
 
-// Address of a site; NULL where there is none. 0 to 7 are cheap, 8 to 15 dear.
+// Address of a site; NULL where there is none. 0 to 7 are cheap, 8 to 15 expensive.
 RLS_EXPORT void* rls_site(int index) {
   return index >= 0 && index < kSites ? (void*)site(index) : NULL;
 }

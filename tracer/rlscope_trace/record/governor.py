@@ -22,7 +22,7 @@ _SAVED_CPU_NS = 5_000_000_000
 _SMALL_PART = 0.05
 # A single step costs two more traps at entry and at return: 20 us a call where a trap leaves the
 # virtual machine, as `calibrate` measures it.
-_DEAR_WEIGHT = 10
+_EXPENSIVE_WEIGHT = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Governor:
 
     budget: float = 0.02
     cost: ProbeCost = ProbeCost()
-    dear: set[int] = field(default_factory=set)
+    expensive: set[int] = field(default_factory=set)
     """Sites at an instruction that the OS kernel has to single-step."""
     last: set[int] = field(default_factory=set)
     """Sites that go only where dropping the others is not enough."""
@@ -177,7 +177,7 @@ class Governor:
 
     def _calls_of(self, site_id: int) -> _Calls:
         if site_id not in self._sites:
-            weight = _DEAR_WEIGHT if site_id in self.dear else 1
+            weight = _EXPENSIVE_WEIGHT if site_id in self.expensive else 1
             self._sites[site_id] = _Calls(self._looked_ns, weight)
         return self._sites[site_id]
 

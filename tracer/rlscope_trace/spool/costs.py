@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-CALLS = ("call", "call_dear", "bystander_call")
-_FORMAT = 5
+CALLS = ("call", "call_expensive", "bystander_call")
+_FORMAT = 6
 # No cost takes so many ns, no measurement is taken so often.
 _MOST = 10**12
 # No file of costs is so large, no way of measuring has so long a name.

@@ -137,7 +137,7 @@ class EventWriter:
             (
                 site.site_id or next(numbers), site.module, site.symbol, site.layer,
                 site.file_offset, site.state, site.probed_ns, site.dropped_ns, site.hits,
-                site.time_ns, site.is_dear, site.code, site.detail, site.numbers,
+                site.time_ns, site.is_expensive, site.code, site.detail, site.numbers,
             )
             for site in sites
         ]  # fmt: skip

@@ -36,7 +36,7 @@ class Site:
     dropped_ns: int | None = None
     hits: int | None = None
     time_ns: int | None = None
-    is_dear: bool | None = None
+    is_expensive: bool | None = None
     code: str | None = None
     """Why it was dropped, or not probed."""
     detail: str | None = None
@@ -196,7 +196,7 @@ def _take_site(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
         file_offset=_number(line, "file_offset"),
         state=state,
         probed_ns=_number(line, "ts_ns") if state == PROBED else None,
-        is_dear=line.get("is_dear") is True if "is_dear" in line else None,
+        is_expensive=line.get("is_expensive") is True if "is_expensive" in line else None,
     )
     if state == NOT_PROBED:
         _take_reason(site, line)

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 MODES = ("session", "multi", "perf")
 _SIMULATOR = 2
-# Sites of the library: 0 to 7 are cheap, 8 to 15 dear. Of each kind there is one for each mode, and
-# the last is for nobody.
+# Sites of the library: 0 to 7 are cheap, 8 to 15 expensive. Of each kind there is one for each
+# mode, and the last is for nobody.
 _SITES = 16
-_PLAIN = {"call": 7, "call_dear": 15}
-_FIRST = {"call": 0, "call_dear": 8}
+_PLAIN = {"call": 7, "call_expensive": 15}
+_FIRST = {"call": 0, "call_expensive": 8}
 _GIVE, _TAKE = 3, 4
 _NONE = -1
-_TURNS = {"call": 400, "call_dear": 50}
+_TURNS = {"call": 400, "call_expensive": 50}
 # Of the recorded durations: what an interrupt made longer is not the cost of a call.
 _TRIMMED = 0.05
 
@@ -36,7 +36,7 @@ _TRIMMED = 0.05
 class CallLoops:
     """Calls of functions that do nothing, probed and not, in a traced process and in another."""
 
-    events = ("call", "call_dear", "bystander_call", "gil_release")
+    events = ("call", "call_expensive", "bystander_call", "gil_release")
 
     def __init__(self, scratch: Path, modes: Sequence[str], pairs: int) -> None:
         """modes: the ways to measure, of those that work; none: the best one."""

@@ -28,7 +28,7 @@ _MAX_SITES = 16_384
 # Getters take a few hundred nanoseconds and are called for every attribute: the probe would cost
 # ten times what it measures.
 _LEFT_OUT = frozenset({"getter"})
-# Path, offset to probe, name, kind, offset of the function, whether a probe there is dear:
+# Path, offset to probe, name, kind, offset of the function, whether a probe there is expensive:
 # PythonScan.entry_points().
 Point = tuple[str, int, str, str, int, bool]
 # What Python's C API gives the GIL away with, and takes it back.
@@ -180,8 +180,8 @@ class CallProbes:
         new = new[: max(room, 0)]
         # Apart: the OS kernel may refuse an instruction that it would have to step, and then takes
         # none of those that come with it.
-        for is_dear in (False, True):
-            part = [point for point in new if point[5] is is_dear]
+        for is_expensive in (False, True):
+            part = [point for point in new if point[5] is is_expensive]
             if part:
                 self._attach(pid, mapping, module, part)
 
@@ -202,7 +202,7 @@ class CallProbes:
         for site, point in sites:
             module.sites[point[1]] = site
             if point[5]:
-                self._governor.dear.add(site)
+                self._governor.expensive.add(site)
             if module.layer == "cuda_api":
                 self._governor.last.add(site)
             self._tell_site(module, site, point, state, **why)
@@ -211,7 +211,7 @@ class CallProbes:
         self._log.append(
             "site", site_id=site, module=module.path, symbol=point[2], kind=point[3],
             layer=module.layer, file_offset=point[1], state=state, seen_ns=module.seen_ns,
-            is_dear=point[5], ts_ns=time.monotonic_ns(), **why,
+            is_expensive=point[5], ts_ns=time.monotonic_ns(), **why,
         )  # fmt: skip
 
     def attach_gil(self, process: Process, key: FileKey, offsets: dict[str, int]) -> None:

@@ -33,7 +33,7 @@ class Functions(Protocol):
         """Return the names of its functions that begin so."""
 
     def sites(self, names: Sequence[str]) -> dict[str, tuple[int, int, bool] | str]:
-        """Return offset to probe, offset of the function, whether dear; or why not."""
+        """Return offset to probe, offset of the function, whether expensive; or why not."""
 
     def imports(self, prefix: str) -> bool:
         """Tell whether it asks other files for a symbol that begins so."""
