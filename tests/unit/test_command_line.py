@@ -10,7 +10,7 @@ import pytest
 
 from rlscope_trace.cli import _COMMANDS
 
-HEAVY = ("duckdb", "numpy", "pandas", "rlscope_analysis", "rlscope_trace._capture")
+HEAVY = ("duckdb", "numpy", "pandas", "rlscope_trace._capture", "rlscope_trace.cli.summarize")
 # What is loaded is told last, also where the command ends itself.
 PROGRAM = """
 import atexit, sys
