@@ -51,7 +51,14 @@ END AS environment_steps""",
   CASE WHEN start_ns >= {from_ns} THEN waker_thread_id END AS waker_thread_id""",
 }
 # Tables of instants, which are in one window each.
-_INSTANT_TABLES = ("mark", "cpu_sample_coded", "gpu_memory", "counter", "cpu_quota_wait")
+_INSTANT_TABLES = (
+    "mark",
+    "cpu_sample_coded",
+    "gpu_memory",
+    "counter",
+    "os_counter",
+    "cpu_quota_wait",
+)
 # An edge is in a window with both of its ends.
 _BOTH_SQL = "sent_ns >= {from_ns} AND read_ns < {to_ns}"
 # A number is attached to an instance: it is shown where that is, and begins where that does.

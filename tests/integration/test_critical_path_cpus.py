@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from conftest import WORKLOADS
+from half_cpu import HalfCpu
 from known_paths import Recorded
 
 if TYPE_CHECKING:
@@ -75,33 +76,6 @@ def test_a_quiet_program_outside_the_trace_takes_nothing(tmp_path: Path, cpu: in
     assert found.part_ns("c.cause = 'cpu_taken_by_other'") == found.part_ns(
         "c.by_program IS NOT NULL"
     )
-
-
-class HalfCpu:
-    """A cgroup of its own that may use half of a CPU."""
-
-    def __init__(self) -> None:
-        v1, v2 = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
-        self.is_v1 = (v1 / "cpu.cfs_quota_us").exists() or (v1 / "cgroup.procs").exists()
-        self.folder = (v1 if self.is_v1 else v2) / f"rlscope-test-{os.getpid()}"
-        self.folder.mkdir()
-        try:
-            if self.is_v1:
-                (self.folder / "cpu.cfs_period_us").write_text("100000")
-                (self.folder / "cpu.cfs_quota_us").write_text("50000")
-                (self.folder / "cpu.shares").write_text("262144")
-            else:
-                (self.folder / "cpu.max").write_text("50000 100000")
-                (self.folder / "cpu.weight").write_text("10000")
-        except OSError:
-            self.folder.rmdir()
-            raise
-
-    def throttled_ns(self) -> int:
-        """Return for how long it was stopped, as the OS kernel counts it."""
-        words = (self.folder / "cpu.stat").read_text().split()
-        told = dict(zip(words[::2], map(int, words[1::2]), strict=True))
-        return told["throttled_time"] if self.is_v1 else told["throttled_usec"] * 1000
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ BEGIN, FINISH = SECOND, 4 * SECOND
 PIDS = (100, 200)
 FILES = (
     "records.bin", "progress.bin", "shim.bin", "probes.jsonl", "session.json", "counters.jsonl",
-    "calibration.json",
+    "calibration.json", "os_counters.jsonl",
 )  # fmt: skip
 _NUMBERS = (0, 1, 100, 2**31 - 1, 2**31, 2**32 - 1, 2**48, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?|true|false|null')
@@ -66,6 +66,7 @@ def build(folder: Path) -> Path:
     _shims().write(folder)
     facts: dict[str, object] = {"key": {"machine": "m"}, "extent": "full"}
     (folder / "calibration.json").write_text(dump_costs(COSTS, facts))
+    _write_os_counters(folder)
     _write_counters(folder)
     return folder
 
@@ -183,6 +184,14 @@ def _probes() -> list[dict[str, object]]:
         {"event": "losses", "unmatched": 2, "too_deep": 1},
         {"event": "gil", "module": "/usr/bin/python", "fact": None},
     ]  # fmt: skip
+
+
+def _write_os_counters(folder: Path) -> None:
+    file = CounterFile(folder / "os_counters.jsonl")
+    for at_ns in range(BEGIN, FINISH, SECOND // 5):
+        file.write([[at_ns, "system", None, {"memory_stall_some": at_ns}]], ts_ns=1, readings=1)
+        file.write([[at_ns, "process", 100, {"minor_faults": 5}]], ts_ns=1, readings=1)
+    file.close()
 
 
 def _write_counters(folder: Path) -> None:

@@ -147,6 +147,7 @@ class TraceBuilder:
     _activities: list[dict[str, Any]] = field(default_factory=list)
     _devices: list[tuple[object, ...]] = field(default_factory=list)
     _counters: list[tuple[object, ...]] = field(default_factory=list)
+    _os_counters: list[tuple[object, ...]] = field(default_factory=list)
     _gpu_statuses: list[tuple[object, ...]] = field(default_factory=list)
     _costs: list[tuple[object, ...]] = field(default_factory=list)
     _strings: dict[str, int] = field(default_factory=dict)
@@ -406,6 +407,19 @@ class TraceBuilder:
         """Add a reading of a GPU."""
         self._counters.append((ts_ns, host, uuid, device_id, name, value))
 
+    def os_counter(
+        self,
+        name: str,
+        *readings: tuple[int, int],
+        process: int | None = None,
+        cgroup: str | None = None,
+    ) -> None:
+        """Add readings (ts_ns, value) of the machine, or of a process or a cgroup."""
+        scope = "process" if process else "cgroup" if cgroup else "system"
+        self._os_counters += [
+            (ts_ns, "host", scope, process, cgroup, name, value) for ts_ns, value in readings
+        ]
+
     def cost(
         self,
         event: str,
@@ -479,6 +493,7 @@ class TraceBuilder:
             ("gpu_device", self._devices),
             ("gpu_status", self._gpu_statuses),
             ("counter", self._counters),
+            ("os_counter", self._os_counters),
             ("string", [(key, value) for value, key in self._strings.items()]),
             ("trace_stat", self._losses),
             ("calibration_measured", self._costs),

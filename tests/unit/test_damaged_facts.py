@@ -58,13 +58,17 @@ def test_words_that_are_no_utf8_are_kept_as_far_as_they_go(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("value", ODD)
-@pytest.mark.parametrize("name", ["session.json", "counters.jsonl", "calibration.json"])
+@pytest.mark.parametrize(
+    "name", ["session.json", "counters.jsonl", "os_counters.jsonl", "calibration.json"]
+)
 def test_odd_values_in_any_file_make_a_trace(tmp_path: Path, name: str, value: str) -> None:
     folder = build(tmp_path / "spool")
     lines = {
         "session.json": f'{{"host": {value}, "instruments": {value}, "ring_mib": {value}}}',
         "counters.jsonl": f'{value}\n[0, {value}, {{"power": 1}}]\n[{value}, 5, {{"x": {value}}}]\n'
         f'{{"uuid": {value}, "index": {value}, "name": {value}}}\n{{"unavailable": {value}}}\n',
+        "os_counters.jsonl": f'{value}\n[5, {value}, null, {{"x": 1}}]\n{{"lost": {value}}}\n'
+        f'[{value}, "process", {value}, {{"x": {value}}}]\n[5, "cgroup", {value}, {value}]\n',
         "calibration.json": f'{{"format": 4, "costs": [{value}], "key": {value}}}',
     }
     (folder / name).write_text(lines[name])

@@ -113,6 +113,38 @@ def test_a_program_outside_the_trace_that_has_the_cpu_is_named(builder: TraceBui
         )
 
 
+@pytest.mark.parametrize(
+    ("stalled", "faults", "code"),
+    [(0, 0, "os_wait"), (30, 3, "memory_pressure"), (0, 3, "blocking_io"),
+     (None, 3, "memory_pressure")],
+)  # fmt: skip
+def test_what_holds_a_blocked_thread_is_asked_of_the_os_kernel(
+    builder: TraceBuilder, stalled: int | None, faults: int, code: str
+) -> None:
+    """Blocked for 40 between readings at 0 and 100; None: it does not count stalls."""
+    states = [run(30), blocked(40), woken(1, by=INTERRUPT), run(29), run(100)]
+    process = builder.process(pid=1)
+    thread = builder.thread(process, states=states)
+    builder.os_counter("major_faults", (0, 7), (100, 7 + faults), process=process)
+    if stalled is not None:
+        builder.os_counter("memory_stall_some", (0, 50), (100, 50 + stalled), (200, 500))
+    iterations(builder, 100)
+    assert thread == 1
+    assert codes(builder) == {"other_code": 159, code: 40, "cpu_wait": 1}
+
+
+def test_a_wait_for_a_cpu_while_the_quota_is_used_up_counts_for_it(builder: TraceBuilder) -> None:
+    """The same wait twice: while its cgroup was stopped, and while it was not."""
+    states = [run(30), preempted(40), run(30)]
+    builder.thread(builder.process(pid=1), states=[*states, *states])
+    builder.os_counter("quota_throttled", (0, 0), (100, 40), (200, 40), cgroup="/sys/x")
+    iterations(builder, 100)
+    assert codes(builder) == {"other_code": 120, "cgroup_throttled": 40, "cpu_wait": 40}
+    with rlscope_analysis.open(builder.path) as trace:
+        evidence = BY_CODE["cgroup_throttled"].evidence
+        assert trace.sql(evidence).fetchall() == [("/sys/x", "quota_throttled", 40)]
+
+
 def test_environment_steps_count_for_the_iteration_they_end_in(builder: TraceBuilder) -> None:
     thread = builder.thread(builder.process(pid=1), states=[run(100)])
     for start in (5, 20, 35, 60):

@@ -39,6 +39,8 @@ TRACER_ROOMS = (
     "record.backends",
     "record.governor",
     "record.nvml",
+    "record.cgroups",
+    "record.os_counters",
     "record.preflight",
     "record.target",
     "record.shims",

@@ -23,6 +23,7 @@ _FACTS = (
     "waiter_process_id", "cpu_had_by_own_process", "both_in_python", "sampled_layer",
     "sampled_in_kernel",
     "is_launching", "queue_is_empty", "syncs_often", "is_collective", "is_copy",
+    "memory_is_short", "reads_pages", "is_throttled",
 )  # fmt: skip
 
 
@@ -53,12 +54,15 @@ def remove_findings(connection: duckdb.DuckDBPyConnection) -> None:
 
 def _joins(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
     """Return how what only some traces have is joined: not at all where there is none of it."""
-    ((samples, gpu),) = connection.execute(
-        "SELECT EXISTS (FROM cpu_sample_coded), EXISTS (FROM gpu_activity_coded)"
+    ((samples, gpu, quota),) = connection.execute(
+        "SELECT EXISTS (FROM cpu_sample_coded), EXISTS (FROM gpu_activity_coded),"
+        " EXISTS (FROM os_counter WHERE name = 'quota_throttled')"
     ).fetchall()
     return {
         "{if_samples}": "ASOF" if samples else "",
         "{if_samples_on}": "s.ts_ns <= c.end_ns" if samples else "false",
+        "{if_quota}": "ASOF" if quota else "",
+        "{if_quota_on}": "q.ts_ns >= c.start_ns" if quota else "false",
         "{if_gpu}": "ASOF" if gpu else "",
         "{if_gpu_on_launch}": "g.ts_ns <= c.start_ns" if gpu else "false",
         "{if_gpu_on_copy}": "m.start_ns <= c.start_ns" if gpu else "false",

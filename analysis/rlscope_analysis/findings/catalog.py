@@ -105,10 +105,12 @@ CATALOG = (
     ),
     Limit(
         "cgroup_throttled",
-        "cause = 'cgroup_quota'",
+        # Waits of which the capture cannot tell: meanwhile its cgroup was stopped.
+        "cause = 'cgroup_quota' OR is_throttled",
         "may not run: the CPU quota of its cgroup is used up",
         "raise the CPU limit of the container",
-        _pieces("cgroup_throttled", "process_id"),
+        "SELECT cgroup, name, max(value) - min(value) AS grown FROM os_counter"
+        " WHERE name LIKE 'quota%' GROUP BY ALL ORDER BY ALL",
         _LEAST,
     ),
     Limit(
@@ -132,7 +134,8 @@ CATALOG = (
     ),
     Limit(
         "blocking_io",
-        "cause = 'disk'",
+        # A page of a file that is read where it is touched: memory is not short.
+        "cause = 'disk' OR (reads_pages AND NOT memory_is_short)",
         "waits for a disk or a device",
         "write in the background, less often, without fsync",
         _grouped("process_id, thread_id, operation", "cause = 'disk'"),
@@ -141,9 +144,20 @@ CATALOG = (
     ),
     Limit(
         "memory_pressure",
+        # Where nothing says whether memory is short it is not known to be another wait.
+        "cause = 'blocked' AND memory_is_short IS DISTINCT FROM false",
+        "waits for memory: it is short, and pages are read again or written away",
+        "less memory per process, fewer workers",
+        "SELECT scope, process_id, cgroup, name, max(value) - min(value) AS grown FROM os_counter"
+        " WHERE name LIKE 'memory%' OR name LIKE 'swap%' OR name = 'major_faults'"
+        " GROUP BY ALL ORDER BY ALL",
+        0.05,
+    ),
+    Limit(
+        "os_wait",
         "cause = 'blocked'",
-        "is held by the OS kernel, as where memory is short or being mapped",
-        "less memory per process; see /proc/pressure/memory",
+        "is held by the OS kernel, and memory is not short: its own locks, mapping of memory",
+        "reuse buffers; fewer threads that map memory",
         _grouped("process_id, thread_id, operation", "cause = 'blocked'"),
         0.05,
     ),

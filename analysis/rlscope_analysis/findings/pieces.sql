@@ -63,13 +63,40 @@ WITH lead AS (
 ), copying AS (
   -- A call that takes so long moves bytes; the others only have a copy begin.
   SELECT thread_id, start_ns, end_ns FROM cuda_call_coded WHERE kind = 'memcpy' AND end_ns - start_ns >= 100000
+), growth AS (
+  -- By how much each count of the OS kernel has grown since the reading before.
+  SELECT
+    ts_ns, scope, process_id, name, value - lag(value) OVER w AS grown, ts_ns - lag(ts_ns) OVER w AS over_ns
+  FROM os_counter
+  WINDOW w AS (PARTITION BY host, scope, process_id, cgroup, name ORDER BY ts_ns)
+), stall AS (
+  SELECT ts_ns, grown >= 0.01 * over_ns AS is_short FROM growth
+  WHERE scope = 'system' AND name = 'memory_stall_some' AND over_ns > 0
+), faulted AS (
+  SELECT ts_ns, process_id, grown AS faults FROM growth WHERE name = 'major_faults' AND over_ns > 0
+), throttled AS (
+  -- Of several cgroups, any.
+  SELECT ts_ns, grown >= 0.01 * over_ns AS is_throttled FROM growth
+  WHERE name = 'quota_throttled' AND over_ns > 0
 ), sampled AS (
-  SELECT c.*, s.layer AS sampled_layer, s.in_kernel AS sampled_in_kernel
+  SELECT
+    c.*, s.layer AS sampled_layer, s.in_kernel AS sampled_in_kernel,
+    NULL AS memory_is_short, NULL AS reads_pages, NULL AS is_throttled
   FROM (FROM critical_path WHERE cause = 'running') AS c
   {if_samples} LEFT JOIN sample AS s
     ON s.thread_id = c.thread_id AND s.path_id = c.path_id AND {if_samples_on}
   UNION ALL
-  SELECT *, NULL, NULL FROM critical_path WHERE cause <> 'running'
+  SELECT c.*, NULL, NULL, m.is_short, f.faults > 0, NULL
+  FROM (FROM critical_path WHERE cause = 'blocked') AS c
+  ASOF LEFT JOIN stall AS m ON m.ts_ns >= c.start_ns
+  ASOF LEFT JOIN faulted AS f ON f.process_id = c.process_id AND f.ts_ns >= c.start_ns
+  UNION ALL
+  SELECT c.*, NULL, NULL, NULL, NULL, q.is_throttled
+  FROM (FROM critical_path WHERE cause = 'cpu_wait') AS c
+  {if_quota} LEFT JOIN throttled AS q ON {if_quota_on}
+  UNION ALL
+  SELECT *, NULL, NULL, NULL, NULL, NULL FROM critical_path
+  WHERE cause NOT IN ('running', 'blocked', 'cpu_wait')
 )
 SELECT
   c.*,

@@ -17,7 +17,7 @@ CREATE TABLE capture (
 );
 COMMENT ON TABLE capture IS 'What was measured, how, and why not: by process and kind of record a row for each code that says something. No row, or measured = false: it was not, so that its absence is no zero';
 COMMENT ON COLUMN capture.process_id IS 'The process; NULL: every process of the trace that has no row of its own for this kind';
-COMMENT ON COLUMN capture.kind IS 'The kind of record, named as its table: thread_state, operation, native_call, cpu_sample, wait, gil_release, other_run, cpu_quota_wait, cuda_call, gpu_activity, gpu_memory, counter. native_call:simulator, native_call:backend and native_call:cuda_api tell of one layer; without such a row native_call tells of all. operation:python: the Python package nvtx is loaded, so that ranges count as range_python in calibration. operation:phases: an adapter of automatic phases failed, a row for each failure';
+COMMENT ON COLUMN capture.kind IS 'The kind of record, named as its table: thread_state, operation, native_call, cpu_sample, wait, gil_release, other_run, cpu_quota_wait, cuda_call, gpu_activity, gpu_memory, counter, os_counter. native_call:simulator, native_call:backend and native_call:cuda_api tell of one layer; without such a row native_call tells of all. operation:python: the Python package nvtx is loaded, so that ranges count as range_python in calibration. operation:phases: an adapter of automatic phases failed, a row for each failure';
 COMMENT ON COLUMN capture.measured IS 'Whether it was measured: the same in all rows of a process and kind';
 COMMENT ON COLUMN capture.part IS 'Whether this row says that some of it was not measured; always false where nothing was';
 COMMENT ON COLUMN capture.code IS 'How, or why not: a code, which summarize turns into a sentence; NULL: nothing to say';
@@ -41,3 +41,15 @@ COMMENT ON COLUMN trace_stat.record IS 'Which kind of record, table or category;
 COMMENT ON COLUMN trace_stat.pid IS 'The process, where it is one';
 COMMENT ON COLUMN trace_stat.bytes IS 'The size of the ring, of what was not read, or of what may be written in a second';
 COMMENT ON COLUMN trace_stat.detail IS 'What the OS kernel, a file or a defect of ours said of it';
+
+CREATE TABLE os_counter (
+  ts_ns BIGINT, host VARCHAR, scope VARCHAR, process_id INTEGER, cgroup VARCHAR, name VARCHAR, value BIGINT
+);
+COMMENT ON TABLE os_counter IS 'Readings of what the OS kernel counts, once a second: all are sums that only grow, since the process or the machine began. Of many processes a few are read at a time, in turn';
+COMMENT ON COLUMN os_counter.ts_ns IS 'When it was read';
+COMMENT ON COLUMN os_counter.host IS 'The machine';
+COMMENT ON COLUMN os_counter.scope IS 'Of what: system, cgroup (one with a CPU quota that the first processes are in), process';
+COMMENT ON COLUMN os_counter.process_id IS 'The process; NULL: it is of no process';
+COMMENT ON COLUMN os_counter.cgroup IS 'The folder of the cgroup; NULL: it is of none';
+COMMENT ON COLUMN os_counter.name IS 'What: memory_stall_some and memory_stall_full (ns in which some tasks, or all, stood still for lack of memory), swapped_in and swapped_out (pages), minor_faults, major_faults (page faults; major ones read a disk), quota_periods and quota_periods_throttled (how many), quota_throttled (ns that its CPUs were not allowed to run)';
+COMMENT ON COLUMN os_counter.value IS 'The reading';

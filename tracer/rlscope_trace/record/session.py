@@ -26,7 +26,9 @@ from rlscope_trace.procfs import is_running
 from rlscope_trace.record.inject import shim_is_loaded
 from rlscope_trace.record.instruments.follower import Follower
 from rlscope_trace.record.loaders.tid_filter import process_tree
+from rlscope_trace.record.os_counters import OsCounters
 from rlscope_trace.record.shims import TAKEN
+from rlscope_trace.spool.counter_file import OS_COUNTERS_FILE
 from rlscope_trace.spool.directory import SESSION_FILE, open_spool, process_start_time, unlink_files
 
 if TYPE_CHECKING:
@@ -153,6 +155,7 @@ class Session:
     _drain: _capture.Drain | None = field(default=None, init=False)
     _shims: _capture.ShimCollector | None = field(default=None, init=False)
     _follower: Follower | None = field(default=None, init=False)
+    _os_counters: OsCounters | None = field(default=None, init=False)
     _pids: set[int] = field(default_factory=set, init=False)
     _followed: list[int] = field(default_factory=list, init=False)
     _refused: set[int] = field(default_factory=set, init=False)
@@ -188,6 +191,8 @@ class Session:
         )
         self._follower.start(found, self._drain)
         self.facts["instruments"] = self._follower.facts()
+        self._os_counters = OsCounters(self.directory / OS_COUNTERS_FILE, self._pids, self.clock_ns)
+        self._os_counters.read_when_due(found)
         self.find_shims()
         self._next_search_ns = self.clock_ns()
         self._write_session_file()
@@ -246,6 +251,8 @@ class Session:
         self._append_clock_when_due()
         if self.clock_ns() >= self._next_search_ns:
             self.find_shims()
+        if self._os_counters is not None and self._follower is not None:
+            self._os_counters.read_when_due(self._follower.known())
         values = spool.counters()
         refused = shims.refused()
         return Counters(
@@ -265,6 +272,9 @@ class Session:
         capture = self.opened.capture
         if self._follower is not None:
             self._follower.end()
+        if self._os_counters is not None and self._follower is not None:
+            self._os_counters.stop(self._follower.known())
+            self._os_counters = None
         # What threads do from here on belongs to no trace, and is cut by the decoder.
         end_ns = self.clock_ns()
         self.find_shims()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 COUNTERS_FILE = "counters.jsonl"
+OS_COUNTERS_FILE = "os_counters.jsonl"
 _FORMAT = "rlscope-counters 1"
 _HEADER_BYTES = 512
 # As much of a reason as the first line holds, whatever its letters are.
@@ -31,7 +32,7 @@ _REASON_LETTERS = 22
 _IMPOSSIBLE = 2**63
 _MOST_LETTERS = 4096
 _MOST_DEVICES = 4096
-_DAMAGE = (
+DAMAGE = (
     ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError,
 )  # fmt: skip
 
@@ -183,12 +184,12 @@ def _read_line(line: bytes, lines: CounterLines) -> list[tuple[int, int, str, fl
             return []
         position, ts_ns, values = value
         # A reading that lost the line of its device.
-        if not 0 <= _whole(position) < len(lines.devices):
+        if not 0 <= whole(position) < len(lines.devices):
             raise IndexError(position)
         readings = [
-            (position, _whole(ts_ns), _text(name), _finite(read)) for name, read in values.items()
+            (position, whole(ts_ns), text(name), _finite(read)) for name, read in values.items()
         ]
-    except _DAMAGE:
+    except DAMAGE:
         lines.damaged += 1
         return []
     return readings
@@ -197,21 +198,21 @@ def _read_line(line: bytes, lines: CounterLines) -> list[tuple[int, int, str, fl
 def _take(value: dict[str, Any], lines: CounterLines) -> None:
     """Take what a line tells that is no reading."""
     if "format" in value:
-        lines.lost, lines.failed = _counted(value["lost"]), _counted(value["failed"])
+        lines.lost, lines.failed = counted(value["lost"]), counted(value["failed"])
         _take_end(value, lines)
     elif "uuid" in value:
-        index = _whole(value["index"], _MOST_DEVICES)
+        index = whole(value["index"], _MOST_DEVICES)
         if len(lines.devices) >= _MOST_DEVICES:
             raise ValueError("devices")
-        lines.devices.append(DeviceFacts(index, _text(value["uuid"]), _text(value["name"])))
+        lines.devices.append(DeviceFacts(index, text(value["uuid"]), text(value["name"])))
     elif "not_measured" in value:
-        position = _whole(value["device"], len(lines.devices))
-        row = position, _text(value["not_measured"]), _text(value["reason"])
+        position = whole(value["device"], len(lines.devices))
+        row = position, text(value["not_measured"]), text(value["reason"])
         if row not in lines.not_measured:
             lines.not_measured.append(row)
     elif "interval_ms" in value:
-        driver = None if value["driver"] is None else _text(value["driver"])
-        lines.interval_ms, lines.driver = _whole(value["interval_ms"]), driver
+        driver = None if value["driver"] is None else text(value["driver"])
+        lines.interval_ms, lines.driver = whole(value["interval_ms"]), driver
     else:
         _take_end(value, lines)
 
@@ -228,14 +229,15 @@ def _take_end(value: dict[str, Any], lines: CounterLines) -> None:
     lines.is_hung = value.get("hung", lines.is_hung) is True
 
 
-def _counted(told: object) -> Counted:
+def counted(told: object) -> Counted:
+    """Return what a header counts; TypeError or ValueError where it is none of it."""
     if not isinstance(told, list):
         raise TypeError("no counts")
     count, first_ns = told
-    return Counted(_whole(count), None if first_ns is None else _whole(first_ns))
+    return Counted(whole(count), None if first_ns is None else whole(first_ns))
 
 
-def _whole(value: object, end: int = _IMPOSSIBLE) -> int:
+def whole(value: object, end: int = _IMPOSSIBLE) -> int:
     """Return a number that a column holds; ValueError where it is none."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < end:
         raise ValueError(value)
@@ -248,7 +250,8 @@ def _finite(value: object) -> float:
     return float(value)
 
 
-def _text(value: object) -> str:
+def text(value: object) -> str:
+    """Return a text that a column holds; ValueError where it is none."""
     if not isinstance(value, str) or len(value) > _MOST_LETTERS:
         raise ValueError("text")
     value.encode()  # half a surrogate pair passes for a character in JSON

@@ -10,7 +10,7 @@ from pathlib import Path
 from rlscope_trace.errors import SpoolError
 from rlscope_trace.outputs.trusted import closing, open_folder
 from rlscope_trace.procfs import split_stat
-from rlscope_trace.spool.counter_file import COUNTERS_FILE
+from rlscope_trace.spool.counter_file import COUNTERS_FILE, OS_COUNTERS_FILE
 from rlscope_trace.spool.regular_files import open_regular
 from rlscope_trace.spool.session_facts import read_session
 
@@ -24,7 +24,7 @@ CALIBRATION_FILE = "calibration.json"
 # In the order of their deletion.
 _FILES = (
     f"{SESSION_FILE}.new", PROGRESS_FILE, SHIM_FILE, PROBES_FILE, CALIBRATION_FILE, COUNTERS_FILE,
-    SESSION_FILE, RECORDS_FILE,
+    OS_COUNTERS_FILE, SESSION_FILE, RECORDS_FILE,
 )  # fmt: skip
 
 # The layouts of tracer/native/spool/format.h.
@@ -111,6 +111,12 @@ class Spool:
     def counters_path(self) -> Path | None:
         """The file of what was read of the GPUs, if the spool has one."""
         path = self.directory / COUNTERS_FILE
+        return path if path.exists() else None
+
+    @property
+    def os_counters_path(self) -> Path | None:
+        """The file of what was read of the OS kernel, if the spool has one."""
+        path = self.directory / OS_COUNTERS_FILE
         return path if path.exists() else None
 
     @property

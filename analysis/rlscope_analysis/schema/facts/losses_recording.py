@@ -99,4 +99,6 @@ CALLS = {
         "dropped", "runs of call probes that the OS kernel skipped",
         "stop other tracers, if there are any", Calls.LOST,
     ),
+    "os_counters_disk_full": Loss("dropped", "readings of the OS kernel: disk full", SPACE),
+    "os_counters_damaged": Loss("dropped", "readings of the OS kernel: damaged lines", DAMAGED),
 }  # fmt: skip

@@ -16,6 +16,7 @@ from rlscope_trace.ingest.store.gil_ranges import gil_ranges
 from rlscope_trace.ingest.store.gpu import GpuRecording, GpuWriter
 from rlscope_trace.ingest.store.gpu_capture import add_gpu_capture
 from rlscope_trace.ingest.store.operations import Operations, OperationWriter
+from rlscope_trace.ingest.store.os_counters import OsCounters, insert_os_counters
 from rlscope_trace.ingest.store.probe_facts import read_probe_facts
 from rlscope_trace.ingest.store.process_titles import titles_of
 from rlscope_trace.ingest.store.processes import ProcessTree
@@ -68,6 +69,7 @@ class Decoding:
         self._write_states()
         outcomes = self._states.outcomes()
         counters = insert_counters(trace, spool)
+        of_os = insert_os_counters(trace, spool, self._tree.lives())
         for batch in self._tree.thread_batches(outcomes):
             insert_threads(trace, batch)
         self._write_processes(outcomes)
@@ -75,10 +77,10 @@ class Decoding:
         trace.insert_meta(self._meta(outcomes) | counters.meta)
         operations, gpu = self._write_shims()
         events = EventWriter(trace, self.scan).write(facts)
-        trace.insert_losses([*trace_stats(spool, self._decoded()), *counters.losses])
+        trace.insert_losses([*trace_stats(spool, self._decoded()), *counters.losses, *of_os.losses])
         trace.insert_losses([*operations.losses, *gpu.losses])
         trace.insert_losses(event_losses(facts, events, is_clean=spool.end_ns > 0))
-        self._write_capture(operations, gpu, counters)
+        self._write_capture(operations, gpu, counters, of_os)
         costs = costs_of_spool(spool.directory, spool.session)
         trace.insert_rows("calibration_measured", rows_of(costs))
         trace.records = sum(self.scan.records().values()) + operations.records
@@ -91,11 +93,14 @@ class Decoding:
         self._trace.expect("thread", totals_of({name: outcomes[name] for name in names}))
         self._trace.check_at_end(check_states)
 
-    def _write_capture(self, operations: Operations, gpu: GpuRecording, counters: Counters) -> None:
+    def _write_capture(
+        self, operations: Operations, gpu: GpuRecording, counters: Counters, of_os: OsCounters
+    ) -> None:
         session, con = self._spool.session, self._trace.con
         captures = Captures()
         if counters.capture is not None:
             captures.set(counters.capture)
+        captures.set(of_os.capture)
         add_operation_capture(captures, con, session, operations.processes)
         add_gpu_capture(captures, con, session, gpu.verdicts)
         add_event_capture(captures, con, session, self._facts, self._tree.lives())

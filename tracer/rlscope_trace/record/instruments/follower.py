@@ -149,6 +149,10 @@ class Follower:
             facts["call_probes"] = self._calls.mode
         return facts
 
+    def known(self) -> list[int]:
+        """Return the processes that had not ended when they were last looked at."""
+        return list(self._processes)
+
     def pids(self) -> list[int]:
         """Return, after stop(), the processes that had not ended when they were last seen."""
         self._meet_new()
