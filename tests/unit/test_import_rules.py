@@ -32,6 +32,7 @@ TRACER_ROOMS = (
     "rights",
     "spool",
     "record.medians",
+    "record.bounded",
     "record.layers",
     "record.limits",
     "record.inject",
@@ -105,8 +106,8 @@ INCLUDES = {
     "cupti": r"[a-z_]+\.h",
     "tracer/native": r"[a-z_]+\.h",
     "tracer/native/capture": r"(capture/|spool/)?[a-z_]+\.h|bpf/(records|track|tp_fields)\.h",
-    "tracer/native/finder": r"(finder/|inject/)[a-z_]+\.h",
-    "tracer/native/inject": r"inject/[a-z_]+\.h",
+    "tracer/native/finder": r"(finder/|inject/)?[a-z_]+\.h",
+    "tracer/native/inject": r"(inject/)?[a-z_]+\.h",
     "tracer/native/probes": r"(probes/|capture/|finder/)?[a-z_]+\.h|bpf/(records|native_state)\.h",
     "tracer/native/samples": (
         r"(samples/|capture/|spool/|inject/)?[a-z_]+\.h|bpf/(records|sample)\.h"

@@ -108,6 +108,18 @@ class DiskSpace:
     def reserve(self) -> int:
         """How many bytes are kept free."""
 
+def open_mapped(pid: int, start: int, end: int, inode: int, path: str) -> int:
+    """Open the file that is mapped there, asking nobody who could let us wait; -1: it cannot be."""
+
+def shown_memory(pid: int, name: str, most: int) -> bytes:
+    """Read /proc/PID/cmdline or environ; nothing where a program serves the memory it lies in."""
+
+class HeldUp:
+    """Whether a thread of ours does nothing but wait in the OS kernel."""
+
+    def is_since(self, tid: int) -> bool:
+        """Tell whether it has not run since the last call, nor is about to."""
+
 class Drain:
     """The thread that empties the ring into the spool."""
 
@@ -322,6 +334,10 @@ class Sampler:
     def stop(self) -> None:
         """End the sampling and write what is left; safe to call twice."""
 
+    @property
+    def is_left_behind(self) -> bool:
+        """Whether stop() left a thread behind that the target holds up."""
+
     def counters(self) -> dict[str, int]: ...
 
 def code_waits(code: bytes, at: int) -> bool:
@@ -344,6 +360,10 @@ class PythonScan:
     """
 
     def __init__(self, pid: int) -> None: ...
+    @property
+    def is_served(self) -> bool:
+        """Whether a program serves some of its memory, which is not read then."""
+
     def mappings(self) -> list[tuple[str, int, int, int, int, int]]:
         """Return the executable file mappings: path, device, inode, start, end, file offset."""
 

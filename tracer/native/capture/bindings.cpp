@@ -10,6 +10,7 @@
 #include "capture/tracepoint_capture.h"
 #include "clock.h"
 #include "disk_space.h"
+#include "held_up.h"
 #include "signal_wait.h"
 #include "spool/writer.h"
 #include "traced_processes.h"
@@ -132,6 +133,9 @@ void BindDrain(py::module_& module) {
   py::class_<TracedProcesses>(module, "TracedProcesses")
       .def(py::init<>())
       .def("add", &TracedProcesses::Add, py::arg("pids"));
+  py::class_<HeldUp>(module, "HeldUp")
+      .def(py::init<>())
+      .def("is_since", &HeldUp::IsSince, py::arg("tid"));
   py::class_<DiskSpace>(module, "DiskSpace")
       .def(py::init<const std::string&>(), py::arg("directory"))
       .def(

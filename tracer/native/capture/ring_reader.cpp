@@ -78,6 +78,12 @@ RingSpan RingReader::Peek(std::size_t max_bytes) const {
   return span;
 }
 
+std::size_t RingReader::waiting_bytes() const {
+  const std::uint64_t end =
+      __atomic_load_n(reinterpret_cast<const std::uint64_t*>(producer_), __ATOMIC_ACQUIRE);
+  return static_cast<std::size_t>(end - *reinterpret_cast<const std::uint64_t*>(consumer_));
+}
+
 void RingReader::Release(const RingSpan& span) {
   auto* position = reinterpret_cast<std::uint64_t*>(consumer_);
   __atomic_store_n(position, *position + span.bytes, __ATOMIC_RELEASE);

@@ -33,6 +33,7 @@ class RingReader {
   // Gives the space of a span back to the producers.
   void Release(const RingSpan& span);
   std::size_t capacity() const { return capacity_; }
+  std::size_t waiting_bytes() const;  // not yet given back
 
  private:
   std::size_t page_ = 0;

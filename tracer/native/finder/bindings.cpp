@@ -149,13 +149,33 @@ void BindFunctions(py::module_& module) {
 void bind_finder(py::module_& module) {
   constexpr std::uint64_t kBudgetBytes = std::uint64_t{4} << 30;
   py::class_<PythonFinder>(module, "PythonScan", "A running Python process, read from outside.")
-      .def(py::init<pid_t>(), py::arg("pid"))
+      .def(py::init<pid_t>(), py::arg("pid"), py::call_guard<py::gil_scoped_release>())
+      .def_property_readonly("is_served", &PythonFinder::is_served)
       .def("mappings", &Mappings)
       .def("runtime", &Runtime)
       .def("entry_points", &FindEntryPoints, py::arg("paths"), py::kw_only(),
            py::arg("budget_bytes") = kBudgetBytes)
       .def("exported", &Exported, py::arg("path"), py::arg("names"))
       .def("cancel", &PythonFinder::Cancel);
+  module.def(
+      "open_mapped",
+      [](pid_t pid, std::uint64_t start, std::uint64_t end, std::uint64_t inode,
+         const std::string& path) {
+        return OpenMappedFile(pid, {start, end, 0, inode, "", "", path});
+      },
+      py::arg("pid"), py::arg("start"), py::arg("end"), py::arg("inode"), py::arg("path"),
+      py::call_guard<py::gil_scoped_release>());
+  module.def(
+      "shown_memory",
+      [](pid_t pid, const std::string& name, std::size_t most) {
+        std::string shown;
+        {
+          const py::gil_scoped_release release;
+          shown = ReadShownMemory(pid, name.c_str(), most);
+        }
+        return py::bytes(shown);
+      },
+      py::arg("pid"), py::arg("name"), py::arg("most"));
   module.def("cheap_site", &CheapSite, py::arg("code"));
   BindFunctions(module);
 }

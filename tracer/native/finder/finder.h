@@ -45,6 +45,7 @@ class PythonFinder {
                                                 const std::vector<std::string>& names) const;
   // From any thread: ends the others with std::system_error, ECANCELED.
   void Cancel() { process_.Cancel(); }
+  bool is_served() const { return process_.is_served(); }
 
  private:
   TargetProcess process_;

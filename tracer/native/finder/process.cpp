@@ -22,14 +22,6 @@ constexpr std::uint64_t kPresent = std::uint64_t{1} << 63;
   throw std::system_error(error, std::generic_category(), what);
 }
 
-// A FIFO or a device of a hostile process must not block or act on being opened.
-OwnedFd OpenRegular(const std::string& path) {
-  OwnedFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  struct stat status = {};
-  if (!fd.IsOpen() || fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) return OwnedFd();
-  return fd;
-}
-
 }  // namespace
 
 OwnedFd& OwnedFd::operator=(OwnedFd&& other) noexcept {
@@ -49,8 +41,10 @@ TargetProcess::TargetProcess(pid_t pid) : pid_(pid) {
   if (!memory_.IsOpen())
     Fail(errno == ENOENT ? ESRCH : errno, "memory of process " + std::to_string(pid));
   pagemap_ = OwnedFd(openat(folder_.get(), "pagemap", O_RDONLY | O_CLOEXEC));
-  for (const Mapping& mapping : ReadMaps(pid)) {
-    if (!mapping.IsExecutable() || mapping.inode == 0) continue;
+  const std::vector<Mapping> maps = ReadMaps(pid);
+  served_ = ServedMemory(pid, maps);
+  for (const Mapping& mapping : maps) {
+    if (!mapping.IsExecutable() || mapping.inode == 0 || served_.Holds(mapping.start, 1)) continue;
     probe_address_ = mapping.start;
     break;
   }
@@ -77,12 +71,14 @@ std::vector<Mapping> TargetProcess::Maps() const {
 
 bool TargetProcess::Read(std::uint64_t address, void* bytes, std::size_t count) const {
   CheckCancelled();
+  if (served_.Holds(address, count)) return false;
   return pread(memory_.get(), bytes, count, static_cast<off_t>(address)) ==
          static_cast<ssize_t>(count);
 }
 
 std::size_t TargetProcess::ReadMost(std::uint64_t address, void* bytes, std::size_t count) const {
   CheckCancelled();
+  if (served_.Holds(address, count)) return 0;
   iovec local = {bytes, count};
   iovec remote = {reinterpret_cast<void*>(address), count};
   ssize_t read = process_vm_readv(pid_, &local, 1, &remote, 1, 0);
@@ -112,20 +108,7 @@ std::vector<AddressRange> TargetProcess::Present(const AddressRange& range) cons
 }
 
 OwnedFd TargetProcess::OpenMapped(const Mapping& mapping) const {
-  char name[64];
-  std::snprintf(name, sizeof(name), "/map_files/%llx-%llx",
-                static_cast<unsigned long long>(mapping.start),
-                static_cast<unsigned long long>(mapping.end));
-  const std::string folder = "/proc/" + std::to_string(pid_);
-  OwnedFd fd = OpenRegular(folder + name);
-  // map_files needs a right of its own; by name is the second best, if the name still means it.
-  if (!fd.IsOpen()) {
-    fd = OpenRegular(folder + "/root" + mapping.path);
-    struct stat status = {};
-    if (fd.IsOpen() && (fstat(fd.get(), &status) != 0 || status.st_ino != mapping.inode))
-      fd = OwnedFd();
-  }
-  return fd;
+  return OwnedFd(OpenMappedFile(pid_, mapping));
 }
 
 const PageCache::Page& PageCache::Load(std::uint64_t page) {

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "inject/mapped_file.h"
 #include "inject/maps.h"
 
 namespace rls {
@@ -49,6 +50,8 @@ class TargetProcess {
   explicit TargetProcess(pid_t pid);
 
   pid_t pid() const { return pid_; }
+  // Whether a program serves some of its memory, which is not read then.
+  bool is_served() const { return !served_.is_empty(); }
   // Throws ESRCH when the program that was opened is no longer the one that runs.
   void CheckAlive() const;
   // By address. Throws ESRCH as above.
@@ -60,8 +63,7 @@ class TargetProcess {
   std::size_t ReadMost(std::uint64_t address, void* bytes, std::size_t count) const;
   // The parts of a range that have pages in memory, so that reading them brings none into being.
   std::vector<AddressRange> Present(const AddressRange& range) const;
-  // The file of a mapping, even when it was deleted or lies in another mount namespace. Not open
-  // when it cannot be had or is no regular file.
+  // See OpenMappedFile.
   OwnedFd OpenMapped(const Mapping& mapping) const;
   // From any thread: lets whoever reads memory now or later fail, with ECANCELED.
   void Cancel() { is_cancelled_ = true; }
@@ -70,6 +72,7 @@ class TargetProcess {
   void CheckCancelled() const;
 
   pid_t pid_;
+  ServedMemory served_;
   OwnedFd folder_;  // /proc/PID: fails once the process is gone, even if its pid is used again
   OwnedFd memory_;  // keeps to the program that runs now: reads nothing after an exec
   OwnedFd pagemap_;

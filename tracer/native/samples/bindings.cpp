@@ -85,6 +85,7 @@ void bind_sampler(py::module_& module) {
       .def("suspend", &Sampler::Suspend, NoGil())
       .def("resume", &Sampler::Resume, NoGil())
       .def("stop", &Sampler::Stop, NoGil())
+      .def_property_readonly("is_left_behind", &Sampler::is_left_behind)
       .def("counters", &Counters);
   // The questions about machine code, for their tests.
   BindLoopQuestion(module, "code_waits", IsInPauseLoop, kLoopBytes);

@@ -39,14 +39,15 @@ bool IsAlive(pid_t pid) { return access(("/proc/" + std::to_string(pid)).c_str()
 
 }  // namespace
 
-void SampleBook::NotePython(pid_t pid, const PythonLayout& layout, std::uint64_t runtime) {
-  Python python = {&layout, layout.walk};
+SampledPython TellPython(int python_fd, pid_t pid, const PythonLayout& layout,
+                         std::uint64_t runtime) {
+  SampledPython python = {&layout, layout.walk};
   python.facts.runtime = runtime;
   python.facts.start_stack = StartStack(pid);
   const auto key = static_cast<std::uint32_t>(pid);
-  if (bpf_map_update_elem(python_fd_, &key, &python.facts, BPF_ANY) != 0)
+  if (bpf_map_update_elem(python_fd, &key, &python.facts, BPF_ANY) != 0)
     throw std::system_error(errno, std::generic_category(), "noting a Python process");
-  pythons_[pid] = python;
+  return python;
 }
 
 std::shared_ptr<SampleBook::Program> SampleBook::ProgramOf(const rls_raw_sample& sample) {
@@ -67,13 +68,13 @@ std::shared_ptr<SampleBook::Program> SampleBook::ProgramOf(const rls_raw_sample&
   return program;
 }
 
-const SampleBook::Python* SampleBook::PythonOf(const rls_raw_sample& sample) {
+const SampledPython* SampleBook::PythonOf(const rls_raw_sample& sample) {
   const auto own = pythons_.find(static_cast<pid_t>(sample.ns_tgid));
   if (own != pythons_.end()) return &own->second;
   const auto parent = pythons_.find(static_cast<pid_t>(sample.ns_parent));
   if (parent == pythons_.end()) return nullptr;
   // A copy of its parent: noted as such, for the parent may end first.
-  const Python python = parent->second;
+  const SampledPython python = parent->second;
   bpf_map_update_elem(python_fd_, &sample.ns_tgid, &python.facts, BPF_NOEXIST);
   return &(pythons_[static_cast<pid_t>(sample.ns_tgid)] = python);
 }
@@ -90,10 +91,10 @@ const std::string* SampleBook::NameOf(std::uint64_t code, std::uint64_t now_ns, 
 
 std::uint32_t SampleBook::StackOf(const rls_raw_sample& sample, Program* program) {
   if ((sample.flags & RLS_RAW_THREAD_STATE) == 0) return 0;
-  const Python* python = PythonOf(sample);
+  const SampledPython* python = PythonOf(sample);
   if (python == nullptr) return 0;
   if (program->names == nullptr)
-    program->names = std::make_unique<PythonNames>(program->process.pid(), *python->layout);
+    program->names = std::make_unique<PythonNames>(program->process, *python->layout);
   program->names->Trim();
   names_.clear();
   const std::size_t count = std::min<std::size_t>(sample.frame_count, RLS_SAMPLE_FRAMES);

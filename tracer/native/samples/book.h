@@ -27,14 +27,23 @@ struct SampleCounts {
   std::uint64_t processes = 0;
 };
 
+struct SampledPython {
+  const PythonLayout* layout;
+  rls_python facts;
+};
+
+// Where the interpreter of a process is, also for the program in the OS kernel, by the map
+// python_processes. Throws std::system_error.
+SampledPython TellPython(int python_fd, pid_t pid, const PythonLayout& layout,
+                         std::uint64_t runtime);
+
 class SampleBook {
  public:
   // `python_fd`: the map python_processes. Borrows it and the spool.
   SampleBook(int python_fd, SpoolWriter* spool, LayerRules rules)
       : python_fd_(python_fd), output_(spool), files_(std::move(rules)) {}
 
-  // Where the interpreter of a process is. Throws std::system_error.
-  void NotePython(pid_t pid, const PythonLayout& layout, std::uint64_t runtime);
+  void NotePython(pid_t pid, const SampledPython& python) { pythons_[pid] = python; }
   void Add(const rls_raw_sample& sample);
   // Writes what there is, and forgets what is long gone.
   void Flush(std::uint64_t now_ns);
@@ -54,13 +63,8 @@ class SampleBook {
     std::unique_ptr<PythonNames> names;
     std::weak_ptr<Program> parent;  // if this is a copy of it
   };
-  struct Python {
-    const PythonLayout* layout;
-    rls_python facts;
-  };
-
   std::shared_ptr<Program> ProgramOf(const rls_raw_sample& sample);
-  const Python* PythonOf(const rls_raw_sample& sample);
+  const SampledPython* PythonOf(const rls_raw_sample& sample);
   std::uint32_t StackOf(const rls_raw_sample& sample, Program* program);
   const std::string* NameOf(std::uint64_t code, std::uint64_t now_ns, Program* program);
   void Forget(std::uint64_t now_ns);
@@ -71,7 +75,7 @@ class SampleBook {
   SampleCounts counts_;
   std::uint64_t forgot_ns_ = 0;
   std::unordered_map<pid_t, std::shared_ptr<Program>> programs_;
-  std::unordered_map<pid_t, Python> pythons_;
+  std::unordered_map<pid_t, SampledPython> pythons_;
   std::vector<const std::string*> names_;  // of the sample at hand
 };
 

@@ -1,16 +1,14 @@
 #include "samples/files.h"
 
-#include <fcntl.h>
 #include <fnmatch.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cinttypes>
-#include <cstdio>
 #include <cstring>
 #include <initializer_list>
+
+#include "inject/mapped_file.h"
 
 namespace rls {
 namespace {
@@ -37,32 +35,11 @@ bool Matches(const std::string& path, std::initializer_list<const char*> globs) 
 
 // Half of the descriptors are left for all else.
 int KeepIfRoom(int fd) {
+  if (fd < 0) return fd;
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && static_cast<rlim_t>(fd) < limit.rlim_cur / 2)
     return fd;
   close(fd);
-  return -1;
-}
-
-bool IsMappedFile(const struct stat& status, const Mapping& mapping) {
-  return S_ISREG(status.st_mode) && status.st_ino == mapping.inode;
-}
-
-// The very file that is mapped, whatever lies under its name by now. Only regular files are opened:
-// a device can do anything when it is.
-int OpenMapped(pid_t pid, const Mapping& mapping) {
-  char mapped[96];
-  std::snprintf(mapped, sizeof(mapped), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid,
-                mapping.start, mapping.end);
-  for (const std::string& path :
-       {std::string(mapped), "/proc/" + std::to_string(pid) + "/root" + mapping.path}) {
-    struct stat status = {};
-    if (stat(path.c_str(), &status) != 0 || !IsMappedFile(status, mapping)) continue;
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd < 0) continue;
-    if (fstat(fd, &status) == 0 && IsMappedFile(status, mapping)) return KeepIfRoom(fd);
-    close(fd);
-  }
   return -1;
 }
 
@@ -101,7 +78,7 @@ std::shared_ptr<SampleFile> SampleFiles::Of(pid_t pid, const Mapping& mapping) {
   file->waits_busily = Matches(path, {"*/libiomp*.so*", "*/libomp*.so*"});
   file->is_openmp = file->waits_busily ||
                     Matches(path, {"*/libgomp*.so*", "*/libmkl_*_thread.so*", "*/libmkl_rt.so*"});
-  if (known_.size() <= kOpenFiles) file->fd = OpenMapped(pid, mapping);
+  if (known_.size() <= kOpenFiles) file->fd = KeepIfRoom(OpenMappedFile(pid, mapping));
   return file;
 }
 

@@ -4,8 +4,6 @@
 #include <array>
 #include <cstring>
 
-#include "samples/process.h"
-
 namespace rls {
 namespace {
 
@@ -63,8 +61,8 @@ bool PythonNames::IsCodeType(std::uint64_t type) {
   if (code_type_ != 0) return type == code_type_;
   std::uint64_t name = 0;
   std::array<char, 5> text = {};
-  if (!ReadProcess(pid_, type + kTypeName, &name, sizeof(name)) ||
-      !ReadProcess(pid_, name, text.data(), text.size()) ||
+  if (!process_.Read(type + kTypeName, &name, sizeof(name)) ||
+      !process_.Read(name, text.data(), text.size()) ||
       std::memcmp(text.data(), "code", text.size()) != 0)
     return false;
   code_type_ = type;
@@ -74,7 +72,7 @@ bool PythonNames::IsCodeType(std::uint64_t type) {
 std::optional<PythonNames::Source> PythonNames::ReadSource(std::uint64_t address, bool* gone) {
   std::array<std::uint8_t, 256> code = {};
   const std::size_t bytes = std::min<std::size_t>(layout_.code_bytes, code.size());
-  *gone = address % 8 == 0 && !ReadProcess(pid_, address, code.data(), bytes);
+  *gone = address % 8 == 0 && !process_.Read(address, code.data(), bytes);
   if (address % 8 != 0 || *gone) return std::nullopt;
   if (!IsCodeType(At<std::uint64_t>(code.data(), kObjectType))) return std::nullopt;
   return Source{At<std::uint64_t>(code.data(), layout_.code_name),
@@ -84,7 +82,7 @@ std::optional<PythonNames::Source> PythonNames::ReadSource(std::uint64_t address
 
 std::optional<std::u32string> PythonNames::ReadText(std::uint64_t address, bool last) const {
   std::array<std::uint8_t, 72> head = {};
-  if (!ReadProcess(pid_, address, head.data(), layout_.text_ascii_bytes)) return std::nullopt;
+  if (!process_.Read(address, head.data(), layout_.text_ascii_bytes)) return std::nullopt;
   const auto length = At<std::int64_t>(head.data(), layout_.text_length);
   const auto state = At<std::uint32_t>(head.data(), layout_.text_state);
   const std::size_t width = (state >> 2) & 7;
@@ -97,7 +95,7 @@ std::optional<std::u32string> PythonNames::ReadText(std::uint64_t address, bool 
   const std::size_t count = std::min(total, kCharacters);
   const std::size_t skipped = last ? total - count : 0;
   std::array<std::uint8_t, 4 * kCharacters> bytes = {};
-  if (!ReadProcess(pid_, address + begin + skipped * width, bytes.data(), count * width))
+  if (!process_.Read(address + begin + skipped * width, bytes.data(), count * width))
     return std::nullopt;
   std::u32string text;
   for (std::size_t i = 0; i < count; ++i) {

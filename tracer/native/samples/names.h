@@ -8,13 +8,16 @@
 #include <string>
 #include <unordered_map>
 
+#include "samples/process.h"
 #include "samples/python_offsets.h"
 
 namespace rls {
 
 class PythonNames {
  public:
-  PythonNames(pid_t pid, const PythonLayout& layout) : pid_(pid), layout_(layout) {}
+  // Borrows the process.
+  PythonNames(const SampledProcess& process, const PythonLayout& layout)
+      : process_(process), layout_(layout) {}
 
   // "qualified.name (file.py:12)", in UTF-8 without control characters. nullptr: there is no code
   // object at `address`, or the process is gone. A known name is checked again now and then, for an
@@ -48,7 +51,7 @@ class PythonNames {
   std::optional<std::u32string> ReadText(std::uint64_t address, bool last) const;
   std::optional<std::string> ReadName(const Source& source) const;
 
-  pid_t pid_;
+  const SampledProcess& process_;
   const PythonLayout& layout_;
   std::uint64_t code_type_ = 0;
   std::unordered_map<std::uint64_t, Known> known_;

@@ -18,15 +18,17 @@ constexpr std::uint64_t kIntervalMissed = 100 * kMillisecond;
 
 }  // namespace
 
-bool ReadProcess(pid_t pid, std::uint64_t address, void* to, std::size_t bytes) {
+bool SampledProcess::Read(std::uint64_t address, void* to, std::size_t bytes) const {
+  if (served_.Holds(address, bytes)) return false;
   const iovec local = {to, bytes};
   const iovec remote = {reinterpret_cast<void*>(address), bytes};
-  return process_vm_readv(pid, &local, 1, &remote, 1, 0) == static_cast<ssize_t>(bytes);
+  return process_vm_readv(pid_, &local, 1, &remote, 1, 0) == static_cast<ssize_t>(bytes);
 }
 
 void SampledProcess::Inherit(const SampledProcess& parent, std::uint64_t now_ns) {
   if (parent.code_.empty()) return;
   code_ = parent.code_;
+  served_ = parent.served_;
   first_read_ns_ = now_ns;
   last_read_ns_ = now_ns;
 }
@@ -40,7 +42,9 @@ void SampledProcess::Refresh(SampleFiles* files, std::uint64_t now_ns, bool miss
   if (first_read_ns_ == 0) first_read_ns_ = now_ns;
   last_read_ns_ = now_ns;
   std::vector<CodeRange> code;
-  for (const Mapping& mapping : ReadMaps(pid_)) {
+  const std::vector<Mapping> maps = ReadMaps(pid_);
+  if (!maps.empty()) served_ = ServedMemory(pid_, maps);
+  for (const Mapping& mapping : maps) {
     if (!mapping.IsExecutable()) continue;
     // Code without a file keeps what is known of it.
     const CodeRange* known = mapping.inode == 0 ? Find(mapping.start) : nullptr;
@@ -73,7 +77,7 @@ std::size_t SampledProcess::ReadCode(const CodeRange& range, std::uint64_t addre
     const ssize_t got = pread(range.file->fd, to, bytes, offset);
     return got > 0 ? static_cast<std::size_t>(got) : 0;
   }
-  return ReadProcess(pid_, begin, to, bytes) ? bytes : 0;
+  return Read(begin, to, bytes) ? bytes : 0;
 }
 
 }  // namespace rls

@@ -9,12 +9,10 @@
 #include <memory>
 #include <vector>
 
+#include "inject/mapped_file.h"
 #include "samples/files.h"
 
 namespace rls {
-
-// Memory of another process, by process_vm_readv: whether all of it was read.
-bool ReadProcess(pid_t pid, std::uint64_t address, void* to, std::size_t bytes);
 
 struct CodeRange {
   std::uint64_t start;
@@ -36,6 +34,8 @@ class SampledProcess {
   // nullptr: no code that is known.
   const CodeRange* Find(std::uint64_t address) const;
   bool has_code() const { return !code_.empty(); }
+  // Its memory, by process_vm_readv: whether all of it was read.
+  bool Read(std::uint64_t address, void* to, std::size_t bytes) const;
 
   // The bytes [address - before, address + after), as far as they lie in the range: how many, and
   // at which index `address` is.
@@ -44,6 +44,7 @@ class SampledProcess {
 
  private:
   pid_t pid_;
+  ServedMemory served_;
   std::vector<CodeRange> code_;  // by address
   std::uint64_t first_read_ns_ = 0;
   std::uint64_t last_read_ns_ = 0;

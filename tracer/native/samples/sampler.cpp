@@ -19,6 +19,7 @@
 #include "capture/btf_capture.h"
 #include "capture/drain.h"
 #include "clock.h"
+#include "held_up.h"
 #include "spool/format.h"
 
 namespace rls {
@@ -39,6 +40,9 @@ constexpr std::uint32_t kMinRingBytes = 1U << 22;
 constexpr std::uint32_t kMaxRingBytes = 1U << 25;
 // Behind the target's threads: nothing waits for it, and the ring holds some seconds.
 constexpr int kNice = 5;
+constexpr auto kPatience = std::chrono::milliseconds(1000);
+constexpr std::size_t kFrameBytes =
+    (kFrameHeaderBytes + sizeof(rls_raw_sample) + 7) & ~std::size_t{7};
 
 std::uint32_t RingBytes(std::uint32_t cpus) {
   std::uint32_t bytes = kMinRingBytes;
@@ -87,7 +91,13 @@ Sampler::Sampler(const std::string& object_path, int threads_fd, int loss_fd, st
   book_ = std::make_unique<SampleBook>(object_.MapFd("python_processes"), spool, std::move(rules));
 }
 
-Sampler::~Sampler() { Stop(); }
+Sampler::~Sampler() {
+  Stop();
+  if (!is_left_behind_) return;
+  // The thread may go on at any time, with what it works on.
+  static_cast<void>(book_.release());
+  static_cast<void>(ring_.release());
+}
 
 void Sampler::OpenClocks(int cpu) {
   std::vector<int>& opened = clocks_[cpu];
@@ -134,7 +144,7 @@ void Sampler::FollowCpus() {
   } catch (const std::system_error&) {
     return;
   }
-  const std::lock_guard<std::mutex> lock(book_mutex_);
+  const std::lock_guard<std::mutex> lock(clocks_mutex_);
   // The clocks of a CPU that went away do not come back with it.
   const std::map<int, std::vector<int>> before = clocks_;
   for (const auto& [cpu, fds] : before)
@@ -152,7 +162,7 @@ void Sampler::FollowCpus() {
 
 // A clock whose CPU has gone away cannot be stopped, nor does it tick.
 std::uint64_t Sampler::Suspend() {
-  const std::lock_guard<std::mutex> lock(book_mutex_);
+  const std::lock_guard<std::mutex> lock(clocks_mutex_);
   suspended_ = true;
   for (const auto& [cpu, fds] : clocks_)
     for (const int fd : fds) ioctl(fd, PERF_EVENT_IOC_DISABLE, 0);
@@ -160,7 +170,7 @@ std::uint64_t Sampler::Suspend() {
 }
 
 std::uint64_t Sampler::Resume() {
-  const std::lock_guard<std::mutex> lock(book_mutex_);
+  const std::lock_guard<std::mutex> lock(clocks_mutex_);
   const std::uint64_t now_ns = MonotonicNs();
   suspended_ = false;
   for (const auto& [cpu, fds] : clocks_)
@@ -169,23 +179,46 @@ std::uint64_t Sampler::Resume() {
 }
 
 void Sampler::NotePython(pid_t pid, const PythonLayout& layout, std::uint64_t runtime) {
-  const std::lock_guard<std::mutex> lock(book_mutex_);
-  book_->NotePython(pid, layout, runtime);
+  const SampledPython python = TellPython(object_.MapFd("python_processes"), pid, layout, runtime);
+  const std::lock_guard<std::mutex> lock(facts_mutex_);
+  noted_.emplace_back(pid, python);
+}
+
+void Sampler::TakeNoted() {
+  std::vector<std::pair<pid_t, SampledPython>> noted;
+  {
+    const std::lock_guard<std::mutex> lock(facts_mutex_);
+    noted.swap(noted_);
+  }
+  for (const auto& [pid, python] : noted) book_->NotePython(pid, python);
+}
+
+void Sampler::Publish() {
+  const std::lock_guard<std::mutex> lock(facts_mutex_);
+  published_.samples = book_->counts();
+  published_.stacks = book_->output().stacks();
+  published_.stacks_left_out = book_->output().stacks_left_out();
 }
 
 void Sampler::Run() {
   pthread_setname_np(pthread_self(), "rls-sampler");
-  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
+  tid_ = static_cast<pid_t>(syscall(SYS_gettid));
+  setpriority(PRIO_PROCESS, static_cast<id_t>(tid_), kNice);
   std::chrono::milliseconds interval = kInterval;
   std::chrono::milliseconds since_cpus{0};
   std::unique_lock<std::mutex> lock(mutex_);
   while (!wake_.wait_for(lock, interval, [this] { return stopping_; })) {
+    lock.unlock();
     interval = Empty() > ring_->capacity() / kBusyPart ? kBusyInterval : kInterval;
     since_cpus += interval;
-    if (since_cpus < kCpuInterval) continue;
-    FollowCpus();
-    since_cpus = std::chrono::milliseconds(0);
+    if (since_cpus >= kCpuInterval) {
+      FollowCpus();
+      since_cpus = std::chrono::milliseconds(0);
+    }
+    lock.lock();
   }
+  has_ended_ = true;
+  wake_.notify_all();
 }
 
 std::size_t Sampler::Empty() {
@@ -194,7 +227,7 @@ std::size_t Sampler::Empty() {
     const RingSpan span = ring_->Peek(kMaxPeekBytes);
     if (span.bytes == 0) return bytes;
     bytes += span.bytes;
-    const std::lock_guard<std::mutex> lock(book_mutex_);
+    TakeNoted();
     for (std::size_t at = 0; at < span.bytes;) {
       std::uint32_t length = 0;
       std::memcpy(&length, span.data + at, sizeof(length));
@@ -205,6 +238,7 @@ std::size_t Sampler::Empty() {
     }
     book_->Flush(MonotonicNs());
     ring_->Release(span);
+    Publish();
   }
 }
 
@@ -215,18 +249,31 @@ void Sampler::Stop() {
   }
   wake_.notify_all();
   if (!thread_.joinable()) return;
-  thread_.join();
+  is_left_behind_ = !HasEnded();
+  if (is_left_behind_) {
+    thread_.detach();
+  } else {
+    thread_.join();
+  }
   CloseAllClocks();
   WaitForRunningPrograms();
-  Empty();
+  if (!is_left_behind_) Empty();
+}
+
+bool Sampler::HasEnded() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  HeldUp held_up;
+  while (!wake_.wait_for(lock, kPatience, [this] { return has_ended_; }))
+    if (held_up.IsSince(tid_)) return false;
+  return true;
 }
 
 SamplerCounts Sampler::Counts() {
-  const std::lock_guard<std::mutex> lock(book_mutex_);
   SamplerCounts counts;
-  counts.samples = book_->counts();
-  counts.stacks = book_->output().stacks();
-  counts.stacks_left_out = book_->output().stacks_left_out();
+  {
+    const std::lock_guard<std::mutex> lock(facts_mutex_);
+    counts = published_;
+  }
   counts.cpus = sampled_cpus_.size();
   counts.late_cpus = late_cpus_.size();
   counts.refused_cpus = refused_cpus_.size();
@@ -235,6 +282,8 @@ SamplerCounts Sampler::Counts() {
   const std::uint32_t kind = RLS_REC_SAMPLE;
   if (bpf_map_lookup_elem(object_.MapFd("loss"), &kind, by_cpu.data()) == 0)
     for (const rls_loss& loss : by_cpu) counts.lost += loss.count;
+  // What nobody took out of the ring.
+  if (is_left_behind_) counts.lost += ring_->waiting_bytes() / kFrameBytes;
   return counts;
 }
 

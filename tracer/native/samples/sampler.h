@@ -2,6 +2,7 @@
 // classifies the samples and writes them into the spool while the target runs.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -50,8 +51,10 @@ class Sampler {
   std::uint64_t Suspend();
   // Returns when the first of them was about to go on.
   std::uint64_t Resume();
-  // Ends the sampling and writes what is left. Safe to call twice.
+  // Ends the sampling and writes what is left. Safe to call twice. A thread that the target holds
+  // up, whose memory and files may lie where they answer to nobody, is left behind.
   void Stop();
+  bool is_left_behind() const { return is_left_behind_; }
   SamplerCounts Counts();
 
  private:
@@ -61,12 +64,18 @@ class Sampler {
   void FollowCpus();
   void Run();
   std::size_t Empty();  // how many bytes there were
+  void TakeNoted();
+  void Publish();
+  bool HasEnded();  // waits; false: it is held up
 
   BpfObject object_;
   double period_ns_;
-  std::mutex book_mutex_;
+  std::mutex clocks_mutex_;
+  std::mutex facts_mutex_;  // of what others ask for and bring: never held for long
+  SamplerCounts published_;
+  std::vector<std::pair<pid_t, SampledPython>> noted_;
   std::unique_ptr<RingReader> ring_;
-  std::unique_ptr<SampleBook> book_;
+  std::unique_ptr<SampleBook> book_;        // of the thread that samples
   std::map<int, std::vector<int>> clocks_;  // CPU -> perf events
   std::set<int> sampled_cpus_;              // now or before
   std::set<int> late_cpus_;
@@ -76,6 +85,9 @@ class Sampler {
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;
+  bool has_ended_ = false;
+  std::atomic<pid_t> tid_{0};
+  bool is_left_behind_ = false;
 };
 
 }  // namespace rls

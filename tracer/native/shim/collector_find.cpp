@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "clock.h"
+#include "mounts.h"
 #include "shim/collector.h"
 
 namespace rls {
@@ -26,7 +27,6 @@ constexpr auto kWaitForRings = std::chrono::milliseconds(200);
 constexpr std::size_t kMaxSeen = 65536;
 // Descriptors that are left for announcements and for all else.
 constexpr rlim_t kSpareFds = 64;
-constexpr std::uint64_t kNoMount = UINT64_MAX;
 
 // -1: the process has ended, or the descriptor is needed for something else.
 int OpenPidfd(std::uint32_t pid) {
@@ -37,29 +37,6 @@ int OpenPidfd(std::uint32_t pid) {
     return fd;
   close(fd);
   return -1;
-}
-
-// The mount that a descriptor of ours belongs to; kNoMount: not known. All shared memory has the
-// same. Asking for it, unlike fstat(), asks nobody but the OS kernel.
-std::uint64_t MountOf(int fd) {
-  char path[40];
-  std::snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
-  FILE* file = std::fopen(path, "re");
-  if (file == nullptr) return kNoMount;
-  char line[128];
-  unsigned long long mount = kNoMount;
-  while (std::fgets(line, sizeof(line), file) != nullptr)
-    if (std::sscanf(line, "mnt_id: %llu", &mount) == 1) break;
-  std::fclose(file);
-  return mount;
-}
-
-std::uint64_t SharedMount() {
-  const int memfd = static_cast<int>(syscall(SYS_memfd_create, "rlscope", 1U /* MFD_CLOEXEC */));
-  if (memfd < 0) return kNoMount;
-  const std::uint64_t mount = MountOf(memfd);
-  close(memfd);
-  return mount;
 }
 
 bool HasName(int folder, const char* name) {

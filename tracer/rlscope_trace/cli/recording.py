@@ -8,15 +8,18 @@ import sys
 import time
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rlscope_trace.cli import messages
+from rlscope_trace.cli.forked import in_a_fork
 from rlscope_trace.cli.gpu import GpuCapture
 from rlscope_trace.cli.live_line import LiveLine, ProgressMode, shows_live_line
 from rlscope_trace.cli.operations import OperationCapture
 from rlscope_trace.errors import SpoolError, TracerError, UsageError, reason_of
 from rlscope_trace.outputs.names import require_utf8
 from rlscope_trace.outputs.place import open_place
+from rlscope_trace.record.bounded import has_left_behind
 from rlscope_trace.record.calibrate.cache import boot_id, machine_key
 from rlscope_trace.record.limits import require_room
 from rlscope_trace.record.nvml.sampler import CounterSampler
@@ -200,7 +203,10 @@ class Recording:
         if self._spool is None:
             raise RuntimeError("nothing was recorded")
         try:
-            return self._save(self._spool)
+            work = partial(self._save, self._spool)
+            # A thread that the target holds up keeps its rights, and could be used by whoever takes
+            # over what saves.
+            return in_a_fork(work) if has_left_behind() else work()
         except (ImportError, OSError, MemoryError) as error:
             raise SpoolError(
                 f"cannot save {self._output}: {reason_of(error)}",

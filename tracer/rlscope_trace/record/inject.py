@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from rlscope_trace import _capture
 from rlscope_trace.errors import TargetGoneError, TracerError
 from rlscope_trace.privileges import ancestors, may_read
+from rlscope_trace.record.bounded import Bounded, HeldUpError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -109,7 +110,14 @@ def inject_shim(
     """
     if shim_is_loaded(pid, name=shim.name):
         return LateResult(("the shim is loaded already",), (), None)
-    if obstacles := list(_obstacles(pid, shim)):
+    bounded = Bounded()
+    try:
+        obstacles = bounded.call(lambda: list(_obstacles(pid, shim)))
+    except HeldUpError as error:
+        raise InjectionError(f"pid {pid} cannot be looked at: {error.strerror}") from error
+    finally:
+        bounded.close()
+    if obstacles:
         hints = [hint for _, hint in obstacles if hint]
         raise InjectionError(
             f"the shim cannot be loaded into pid {pid}: "

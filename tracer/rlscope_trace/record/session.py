@@ -10,6 +10,7 @@ import time
 from bisect import bisect_left
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from rlscope_trace.outputs.private import (
     open_private,
 )
 from rlscope_trace.procfs import is_running
+from rlscope_trace.record.bounded import Bounded
 from rlscope_trace.record.inject import shim_is_loaded
 from rlscope_trace.record.instruments.follower import Follower
 from rlscope_trace.record.loaders.tid_filter import process_tree
@@ -47,6 +49,8 @@ _SHIM_SEARCH_INTERVAL_NS = 5_000_000_000
 # The target decides how long one takes, and a signal waits meanwhile.
 _SHIM_SEARCH_NS = 1_000_000_000
 _MIB = 1 << 20
+# More than Linux passes to a program.
+_ARGUMENT_BYTES = 6 * _MIB
 # Of what the shims lost: see ShimCollector.refused.
 COUNTED_REFUSALS = ("damaged", "limited", "no_room", "memories")
 
@@ -183,8 +187,10 @@ class Session:
         self.facts |= {"live_ns": self.clock_ns(), "threads_found": threads}
         self._pids = {process.pid for process in processes}
         found = list(process_tree(self._pids))
+        bounded = Bounded(patience_s=1)
         for pid in found:
-            self._spool.append_command(pid, _command_line(pid))
+            self._spool.append_command(pid, _command_line(pid, bounded))
+        bounded.close()
         # Loaded when the scheduler is traced already: a running target does not wait for us.
         self._follower = Follower(
             self.instruments, self.directory, self._spool, capture, self._gpu_state
@@ -347,9 +353,10 @@ def _status_value(name: str) -> str:
     return ""
 
 
-def _command_line(pid: int) -> bytes:
-    """Return the NUL-separated arguments; nothing for a process that has just ended."""
+def _command_line(pid: int, bounded: Bounded) -> bytes:
+    """Return the NUL-separated arguments; nothing for a process that has ended, or holds us up."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
+        # They lie in its memory.
+        return bounded.call(partial(_capture.shown_memory, pid, "cmdline", _ARGUMENT_BYTES))
     except OSError:
         return b""

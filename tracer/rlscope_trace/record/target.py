@@ -34,8 +34,7 @@ class Target:
     pid: int
     pidfd: int
     comm: str
-    """As a message may show it, as is `command`: a process can call itself anything."""
-    command: str
+    """As a message may show it: a process can call itself anything."""
     uid: int
     # An ancestor of ours: tracing its descendants traces the recorder too.
     includes_recorder: bool
@@ -49,7 +48,6 @@ class _Process:
     flags: int
     leader: int
     uid: int
-    command: str
 
 
 def parse_pids(values: Iterable[str]) -> list[int]:
@@ -167,7 +165,6 @@ def _examine(pid: int, pidfd: int, *, argv: Sequence[str], proc: Path) -> Target
         pid=pid,
         pidfd=pidfd,
         comm=process.comm,
-        command=process.command,
         uid=process.uid,
         includes_recorder=any(pid == above for above, _ in ancestors(proc=proc)),
     )
@@ -190,14 +187,13 @@ def _read_process(pid: int, proc: Path) -> _Process | None:
     try:
         stat_text = os.fsdecode((folder / "stat").read_bytes())
         status = os.fsdecode((folder / "status").read_bytes())
-        command = os.fsdecode((folder / "cmdline").read_bytes())
     except OSError:
         return None
-    return parse_process(stat_text, status=status, command=command)
+    return parse_process(stat_text, status=status)
 
 
-def parse_process(stat_text: str, *, status: str, command: str) -> _Process:
-    """Return the facts in the texts of stat, status and cmdline of one process."""
+def parse_process(stat_text: str, *, status: str) -> _Process:
+    """Return the facts in the texts of stat and status of one process."""
     comm, fields = split_stat(stat_text)
     values = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
     return _Process(
@@ -205,5 +201,4 @@ def parse_process(stat_text: str, *, status: str, command: str) -> _Process:
         flags=int(fields[6]),
         leader=int(values["Tgid"]),
         uid=int(values["Uid"].split()[1]),
-        command=printable(command.rstrip("\0").replace("\0", " ") or comm),
     )

@@ -76,6 +76,7 @@ _CALLS = {
     ),
     "python_not_found": Coverage("no Python was found in it"),
     "ended_unseen": Coverage("it ended before it could be looked at"),
+    "held_up": _part("its memory or its files did not answer: what it loaded was not looked at"),
     "pypy": Coverage("it runs PyPy, whose calls are compiled: nothing can be probed"),
     "pypy_samples": _part("its Python functions are not sampled"),
     "free_threaded": _part(

@@ -117,13 +117,17 @@ def _of_processes(
         return []
     found = _by_process(lives, [(one.pid, one.ts_ns, one) for one in facts.interpreters])
     looked = _by_process(lives, [(pid, ts_ns, True) for pid, ts_ns in facts.without_python])
+    held_up = _by_process(lives, [(pid, ts_ns, True) for pid, ts_ns in facts.held_up])
     rows: list[Capture] = []
     for life in lives:
         if life.process_id not in found and not life.exec_ns:
             _inherit(found, life)
             _inherit(looked, life)
         python = found.get(life.process_id)
-        if python is None:
+        if life.process_id in held_up:
+            why = Fact("held_up")
+            rows.append(Capture(life.process_id, "native_call", python is not None, (why,)))
+        elif python is None:
             why = Fact("python_not_found" if life.process_id in looked else "ended_unseen")
             rows.append(Capture(life.process_id, "native_call", False, (why,)))
         else:

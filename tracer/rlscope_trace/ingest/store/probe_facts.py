@@ -87,6 +87,8 @@ class ProbeFacts:
     """pid and time, of processes in which the Python package nvtx was found."""
     other_clocks: list[tuple[int, int]] = field(default_factory=list)
     """pid and time, of processes in a time namespace of their own."""
+    held_up: list[tuple[int, int]] = field(default_factory=list)
+    """pid and time, of processes whose memory or files did not answer: nobody looked further."""
     titles: list[tuple[int, int, str]] = field(default_factory=list)
     """pid, time, and what ps would have shown then."""
     cuda: list[CudaTold] = field(default_factory=list)
@@ -156,11 +158,12 @@ def _take_of_process(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
     match line["event"]:
         case "python":
             facts.interpreters.append(_interpreter(line))
-        case "no_python" | "nvtx_package" | "other_clock":
+        case "no_python" | "nvtx_package" | "other_clock" | "held_up":
             told = {
                 "no_python": facts.without_python,
                 "nvtx_package": facts.nvtx_packages,
                 "other_clock": facts.other_clocks,
+                "held_up": facts.held_up,
             }[line["event"]]
             told.append((_number(line, "pid"), _number(line, "ts_ns")))
         case "title":

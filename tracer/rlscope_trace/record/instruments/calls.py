@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_analysis.schema.facts.sites import NOT_PROBED, PROBED
 from rlscope_trace import _capture
+from rlscope_trace.record.bounded import go_on
 from rlscope_trace.record.governor import Governor
 from rlscope_trace.record.instruments.modules import Module, files_of, open_file, path_of
 from rlscope_trace.record.layers import switches_stacks
@@ -192,6 +193,7 @@ class CallProbes:
         try:
             if module.fd < 0:
                 module.fd = open_file(pid, mapping)
+            go_on()
             self._probes.attach(
                 path_of(module.fd), [(point[1], site, code) for site, point in sites]
             )
@@ -238,6 +240,7 @@ class CallProbes:
     ) -> None:
         fd = open_file(pid, mapping)
         try:
+            go_on()
             self._probes.attach_gil(path_of(fd), releases, takes)
         finally:
             os.close(fd)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 CudaMode = Literal["auto", "on", "off"]
 GpuState = Literal["on", "off", "refused"]
 _LAYER = "cuda_api"
+# More than Linux passes to a program, of arguments and environment together.
+_ENVIRON_BYTES = 6 << 20
 _SHIM = "librlscope_shim.so"
 
 
@@ -140,7 +142,7 @@ def expects_cupti(pid: int) -> bool:
     work, and the shim says whether CUPTI does.
     """
     try:
-        entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        entries = _capture.shown_memory(pid, "environ", _ENVIRON_BYTES).split(b"\0")
     except OSError:
         return False
     variables = dict(entry.split(b"=", 1) for entry in entries if b"=" in entry)

@@ -6,11 +6,13 @@ import os
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_trace import _capture
 from rlscope_trace.procfs import is_running
+from rlscope_trace.record.bounded import Bounded, HeldUpError, leave_behind
 from rlscope_trace.record.instruments.calls import GIL_RELEASES, GIL_TAKES, CallProbes
 from rlscope_trace.record.instruments.cuda_calls import CudaCalls, GpuState
 from rlscope_trace.record.instruments.log import ProbeLog
@@ -61,6 +63,8 @@ class Follower:
         self._next_govern_ns = 0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._bounded = Bounded(nice=_NICE)
+        self._held_up: set[int] = set()
         self._drain: _capture.Drain | None = None
         self.reasons: dict[str, Fact] = {}
         """Kind of record -> why it is not measured."""
@@ -184,6 +188,8 @@ class Follower:
         self._messages = []
         if self._sampler is not None:
             self._sampler.stop()
+            if self._sampler.is_left_behind:
+                leave_behind(self._sampler)
             self._log.append("sampler", **self._sampler.counters())
             self._sampler = None
         self._log.close()
@@ -206,14 +212,28 @@ class Follower:
             self._meet_new()
             for process in list(self._processes.values()):
                 if now_ns >= process.due_ns and not self._stop.is_set():
-                    self._look(process, now_ns)
+                    self._ask(process, partial(self._look, process, now_ns))
             self._govern(now_ns)
         for process in self._processes.values():
-            self._note_title(process)
+            if not self._ask(process, partial(self._note_title, process)):
+                break
+        self._bounded.close()
+
+    def _ask(self, process: Process, question: Callable[[], None]) -> bool:
+        """Ask something of a process, unless it has held us up; tell whether it did not."""
+        if process.pid in self._held_up:
+            return True
+        try:
+            self._bounded.call(question)
+        except HeldUpError:
+            self._held_up.add(process.pid)
+            self._log.append("held_up", pid=process.pid, ts_ns=time.monotonic_ns())
+            return False
+        return True
 
     def _note_title(self, process: Process) -> None:
         """Note what ps shows of it, if that is another text than before: it may rename itself."""
-        title = title_of(process.pid)
+        title = title_of(process.pid, is_served=process.is_served)
         if title is not None and title != process.title:
             process.title = title
             self._log.append("title", pid=process.pid, ts_ns=time.monotonic_ns(), title=title)
@@ -251,6 +271,7 @@ class Follower:
             return False
         scan = _capture.PythonScan(process.pid)
         changed = process.update(scan.mappings(), now_ns)
+        process.is_served = scan.is_served
         if process.has_lost_its_interpreter():
             process.interpreter = None
         if changed and not process.has_other_clock and has_other_clock(process.pid):

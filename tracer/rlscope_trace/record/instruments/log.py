@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, TextIO
 
 from rlscope_trace import _capture
+from rlscope_trace.record.bounded import go_on
 from rlscope_trace.spool.directory import PROBES_FILE
 
 if TYPE_CHECKING:
@@ -24,7 +25,11 @@ class ProbeLog:
         """Lines that found no room on the disk."""
 
     def append(self, event: str, **facts: object) -> None:
-        """Write one event; a full disk is no error here, the recorder tells of it anyway."""
+        """Write one event; a full disk is no error here, the recorder tells of it anyway.
+
+        Raises HeldUpError in a thread that was left behind.
+        """
+        go_on()
         line = json.dumps({"event": event, **facts}) + "\n"
         with self._lock:
             if not self._space.has_room(len(line)):

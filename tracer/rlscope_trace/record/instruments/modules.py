@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import errno
-import os
-import stat
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from rlscope_trace import _capture
 
 if TYPE_CHECKING:
     from rlscope_trace.record.instruments.process import FileKey, Mapping
@@ -54,26 +53,10 @@ class Module:
 def open_file(pid: int, mapping: Mapping) -> int:
     """Open a mapped file, also one of a container, or deleted; OSError where that cannot be."""
     path, _, inode, start, end, _ = mapping
-    try:
-        return os.open(f"/proc/{pid}/map_files/{start:x}-{end:x}", os.O_RDONLY | os.O_CLOEXEC)
-    except PermissionError:
-        # This needs a right of its own; by name is the second best, if the name still means it.
-        return _open_regular(f"/proc/{pid}/root{path}", inode)
-
-
-def _open_regular(path: str, inode: int) -> int:
-    """Open a file if it is this one: a device of a hostile program must not act on being opened."""
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-    fd = os.open(path, flags) if _is_regular(Path(path).stat(), inode) else -1
-    if fd >= 0 and _is_regular(os.fstat(fd), inode):
-        return fd
-    if fd >= 0:
-        os.close(fd)
-    raise OSError(errno.ESTALE, "another file has its name by now")
-
-
-def _is_regular(status: os.stat_result, inode: int) -> bool:
-    return stat.S_ISREG(status.st_mode) and status.st_ino == inode
+    fd = _capture.open_mapped(pid, start, end, inode, path)
+    if fd < 0:
+        raise OSError(errno.ESTALE, "it cannot be opened, or a program serves it")
+    return fd
 
 
 def path_of(fd: int) -> str:

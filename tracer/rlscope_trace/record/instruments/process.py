@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from rlscope_trace import _capture
 from rlscope_trace.procfs import split_stat
 
 if TYPE_CHECKING:
@@ -51,11 +52,17 @@ def has_other_clock(pid: int) -> bool:
     return own.st_ino != other.st_ino
 
 
-def title_of(pid: int) -> str | None:
-    """Return what ps shows of a process; None: it has ended, or has none."""
+def title_of(pid: int, *, is_served: bool) -> str | None:
+    """Return what ps shows of a process; None: it has ended, or has none.
+
+    is_served: of Process.
+    """
     try:
-        with Path(f"/proc/{pid}/cmdline").open("rb") as file:
-            shown = file.read(_TITLE_BYTES + 1)
+        if is_served:
+            shown = _capture.shown_memory(pid, "cmdline", _TITLE_BYTES + 1)
+        else:
+            with Path(f"/proc/{pid}/cmdline").open("rb") as file:
+                shown = file.read(_TITLE_BYTES + 1)
     except OSError:
         return None
     # A program that writes its title there leaves the rest empty.
@@ -96,6 +103,8 @@ class Process:
     """It entered the trace just now, so that its modules are still being loaded."""
     due_ns: int = 0
     mappings: tuple[Mapping, ...] = ()
+    is_served: bool = True
+    """Whether a program serves some of its memory, as far as is known: inject/mapped_file.h."""
     is_settled: bool = False
     """The last two looks saw the same mappings: what was being loaded is loaded."""
     modules: dict[FileKey, Mapping] = field(default_factory=dict)

@@ -1,0 +1,108 @@
+"""A target whose memory and files answer to nobody: it cannot keep a recording from its end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from conftest import WORKLOADS, Workload
+from recording import COMMAND, assert_conserved, query, until
+from rlscope_trace import _capture
+from rlscope_trace.record.bounded import Bounded, HeldUpError, has_left_behind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+TARGET = WORKLOADS / "served_target.py"
+USER = 54321
+# A file of code that every machine with Python has.
+LIBRARY = _capture.__file__
+
+
+@pytest.fixture
+def served() -> Iterator[Callable[[int, str], Workload]]:
+    """Return `served(user, kind)`: a program that is held up by a file system of this user's."""
+    started: list[Workload] = []
+
+    def start(user: int, kind: str) -> Workload:
+        command = [sys.executable, str(TARGET), LIBRARY, str(user), kind, "x" * 30_000]
+        started.append(Workload(command))
+        assert started[-1].readline() == "ready"
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.close()
+
+
+def attach(target: Workload, trace: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COMMAND, "--pid", str(target.pid), "-d", "1", "--no-calibrate", "-o", str(trace)],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("kind", ["file", "arguments"])
+def test_what_a_program_of_a_user_serves_is_not_asked_for(
+    served: Callable[[int, str], Workload], tmp_path: Path, kind: str
+) -> None:
+    target = served(USER, kind)
+    recorder = attach(target, tmp_path / "trace.duckdb")
+    # Whoever asks waits until the target ends.
+    _, said = recorder.communicate(timeout=60)
+    assert recorder.returncode == 0, said
+    assert "Traceback" not in said
+    assert_conserved(tmp_path / "trace.duckdb")
+    [(command,)] = query(
+        tmp_path / "trace.duckdb", "SELECT command FROM process WHERE pid = ?", [target.pid]
+    )
+    assert (str(TARGET) in (command or "")) == (kind == "file")
+
+
+@pytest.mark.root
+def test_the_trace_is_saved_where_even_root_is_held_up(
+    served: Callable[[int, str], Workload], tmp_path: Path
+) -> None:
+    target = served(0, "file")
+    trace = tmp_path / "trace.duckdb"
+    recorder = attach(target, trace)
+    until(trace.exists, what="the trace to be saved")
+    # Only then it is let go.
+    target.close()
+    _, said = recorder.communicate(timeout=60)
+    assert recorder.returncode == 0, said
+    assert_conserved(trace)
+    facts = query(trace, "SELECT code FROM capture WHERE kind = 'native_call' AND code = 'held_up'")
+    assert facts == [("held_up",)]
+
+
+def test_a_thread_that_only_waits_is_left_behind() -> None:
+    reader, writer = os.pipe()
+    before = threading.active_count()
+    bounded = Bounded(patience_s=0.2)
+    assert bounded.call(lambda: 1) == 1
+    with pytest.raises(ZeroDivisionError):
+        bounded.call(lambda: 1 / 0)
+    with pytest.raises(HeldUpError):
+        bounded.call(lambda: os.read(reader, 1))
+    assert has_left_behind()
+    # Another one does the next.
+    assert bounded.call(lambda: 2) == 2
+    bounded.close()
+    os.write(writer, b"x")
+    until(lambda: threading.active_count() == before, what="the threads to end")
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_thread_that_works_is_waited_for() -> None:
+    bounded = Bounded(patience_s=0.01)
+    assert bounded.call(lambda: sum(range(20_000_000))) > 0
+    bounded.close()
