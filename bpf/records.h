@@ -98,9 +98,11 @@ enum rls_off_state {
 
 /* Wakers that are no traced thread; a traced one is its thread_id (> 0). */
 #define RLS_WAKER_NONE 0	 /* no wakeup: preempted, or none was seen */
-#define RLS_WAKER_INTERRUPT (-1) /* a timer or device interrupt: nobody in particular */
+#define RLS_WAKER_INTERRUPT (-1) /* a timer or a device: cannot be told apart */
 #define RLS_WAKER_OUTSIDE (-2)	 /* a thread outside the traced process tree */
 #define RLS_WAKER_UNKNOWN (-3)	 /* the current thread, if it was no interrupt: cannot be told */
+#define RLS_WAKER_TIMER (-4)	 /* a timer */
+#define RLS_WAKER_DEVICE (-5)	 /* an interrupt that was no timer: a device, the network */
 
 /* How a thread entered the trace. */
 #define RLS_ENTERED_CREATED 0 /* its creation was seen */

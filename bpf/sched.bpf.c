@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * Scheduling of a process tree, on kernels with BTF (5.18 and newer): switches and
- * wakeups here, the rest of the same object in the three headers.
+ * wakeups here, the rest of the same object in the headers.
  */
 #include "btf_filter.h"
 #include "btf_others.h"
 #include "btf_process.h"
 #include "btf_reason.h"
+#include "btf_timer.h"
 #include "btf_walk.h"
 
 /* When it must have got the CPU, from the CPU time it has used since it last left one. */
@@ -97,6 +98,18 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	return 0;
 }
 
+#define NAME_KSOFTIRQ 0x71726974666f736bULL /* "ksoftirq" */
+#define NAME_KTIMERS 0x2f7372656d69746bULL  /* "ktimers/" */
+
+/* Threads that do for a loaded CPU what its interrupts have left: ksoftirqd/0, ktimers/0. */
+static __always_inline bool serves_interrupts(struct task_struct *thread)
+{
+	__u64 start = 0; /* little endian, as the processors that this is for */
+
+	bpf_probe_read_kernel(&start, sizeof(start), thread->comm);
+	return start == NAME_KSOFTIRQ || start == NAME_KTIMERS;
+}
+
 /*
  * Whether this code runs in an interrupt that borrowed `current`, told by the stack:
  * interrupts have their own, and `context` (the arguments of the tracepoint) lies on
@@ -114,8 +127,14 @@ static __always_inline bool in_interrupt(struct task_struct *current, const void
 	if (here < stack || here >= (unsigned long)regs)
 		return true;
 	if (current->flags & PF_KTHREAD)
-		return false;
+		return serves_interrupts(current);
 	return bpf_core_field_exists(regs->orig_ax) && (long)regs->orig_ax < 0;
+}
+
+/* Of an interrupt, which kind; page faults that wake count as devices, too. */
+static __always_inline __s32 interrupt_waker(void)
+{
+	return in_timer() ? RLS_WAKER_TIMER : RLS_WAKER_DEVICE;
 }
 
 /* The thread whose code is running now; an interrupt borrows whichever it hit. */
@@ -125,7 +144,7 @@ static __always_inline __s32 current_waker(const void *context)
 	struct rls_track *track;
 
 	if (current->pid == 0 || in_interrupt(current, context))
-		return RLS_WAKER_INTERRUPT;
+		return interrupt_waker();
 	track = track_of(current);
 	return track && track->thread_id ? (__s32)track->thread_id : RLS_WAKER_OUTSIDE;
 }

@@ -22,7 +22,15 @@ enum Wait : uint8_t {
   kSleepWait = 7,
 };
 // Of WAKER_KINDS there.
-enum Waker : uint8_t { kNobody, kThread, kByInterrupt, kByOutside };
+enum Waker : uint8_t {
+  kNobody,
+  kThread,
+  kByInterrupt,
+  kByOutside,
+  kByUnknown,
+  kByTimer,
+  kByDevice,
+};
 // A wait for the GIL goes on in slices; between two of them a thread does no more than ask for it.
 constexpr int64_t kAskingNs = 100'000;
 
@@ -316,6 +324,9 @@ Cause Walk::cause_of_wait(uint8_t state, uint8_t kind, uint8_t waker) const {
   if (kind == kIoWait) return Cause::kDisk;
   if (kind == kSleepWait) return Cause::kTimer;
   if (waker == kByOutside) return Cause::kOutside;
+  if (waker == kByTimer) return Cause::kTimer;
+  if (waker == kByDevice && state != kBlockedState && kind != kLockWait)
+    return kind == kSocketWait ? Cause::kNetwork : Cause::kDevice;
   if (waker == kByInterrupt) {
     if (kind == kSocketWait) return Cause::kNetwork;
     // Nobody else ends such a wait by an interrupt.

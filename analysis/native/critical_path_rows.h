@@ -39,6 +39,7 @@ enum class Cause : uint8_t {
   kNotMeasured,      // on a thread whose states were not measured
   kCpuTakenByOther,  // runnable, while a program outside the trace had the CPU
   kCgroupQuota,      // runnable, and the CPU quota of its cgroup was used up
+  kDevice,           // slept until a device, as the network
 };
 
 // Why somebody waited for what the path is on: thread_state and wait by code, 0 none.

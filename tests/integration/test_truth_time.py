@@ -134,7 +134,7 @@ def test_23_sleeps_of_10_ms(
         " AND start_ns BETWEEN $1 AND $2 GROUP BY waker_kind",
         [truth["start_ns"], truth["end_ns"]],
     )
-    assert woken == [("interrupt", 23)]
+    assert woken == [("timer", 23)]
     assert_conserved(trace)
 
 

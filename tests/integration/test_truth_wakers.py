@@ -74,9 +74,7 @@ def test_a_timer_beside_a_traced_spinner(
     truth: Any = target.truth()
     assert recorder.wait() == 0
     window = [truth["start_ns"], truth["end_ns"]]
-    assert query(trace, WAKEUPS, [thread_id(trace, target.pid), *window]) == [
-        ("interrupt", None, 100)
-    ]
+    assert query(trace, WAKEUPS, [thread_id(trace, target.pid), *window]) == [("timer", None, 100)]
     assert_conserved(trace)
 
 
@@ -95,3 +93,55 @@ def test_a_thread_outside_the_trace(
         " ORDER BY start_ns LIMIT 1",
     )
     assert first == [("outside",)]
+
+
+# Waits 30 times until a timeout, then 20 times for an answer that comes through the network stack.
+POLLED = """
+import json, os, select, socket, sys, time
+server = socket.socket()
+server.bind(("127.0.0.1", 0))
+server.listen()
+ours = socket.create_connection(server.getsockname())
+peer, _ = server.accept()
+child = os.fork()
+if child == 0:
+    while peer.recv(1):
+        time.sleep(0.005)
+        peer.send(b"x")
+    os._exit(0)
+poll = select.epoll()
+poll.register(ours, select.EPOLLIN)
+print("ready", flush=True)
+sys.stdin.readline()
+times = [time.monotonic_ns()]
+for _ in range(30):
+    assert poll.poll(0.002) == []
+times.append(time.monotonic_ns())
+for _ in range(20):
+    ours.send(b"x")
+    poll.poll()
+    ours.recv(1)
+times.append(time.monotonic_ns())
+os.kill(child, 9)
+os.waitpid(child, 0)
+print(json.dumps({"times": times}), flush=True)
+"""
+
+
+def test_a_timeout_of_a_poll_is_a_timer_and_data_from_the_network_a_device(
+    tmp_path: Path, program: Callable[..., Workload], record: Callable[..., Recorder]
+) -> None:
+    trace = tmp_path / "trace.duckdb"
+    target = program(POLLED)
+    assert target.readline() == "ready"
+    recorder = record(trace, f"--pid={target.pid}").live()
+    target.go()
+    truth: Any = target.truth()
+    begin, middle, end = truth["times"]
+    assert recorder.wait() == 0
+    key = thread_id(trace, target.pid)
+    assert query(trace, WAKEUPS, [key, begin, middle]) == [("timer", None, 30)]
+    # One that had no CPU until the answer came did not sleep.
+    ((kind, waker, count),) = query(trace, WAKEUPS, [key, middle, end])
+    assert (kind, waker) == ("device", None)
+    assert 15 <= count <= 20

@@ -18,7 +18,7 @@ _COLUMNS = (
     "from_ns", "to_process_id", "to_thread_id", "to_device_id", "to_stream_id", "to_ns", "wait",
     "correlation_id", "is_assumed",
 )  # fmt: skip
-_NOT_THERE = {"interrupt": "interrupt", "outside": "outside"}
+_NOT_THERE = {kind: kind for kind in ("interrupt", "outside", "timer", "device")}
 
 
 def edge(**known: Any) -> tuple[Any, ...]:  # noqa: ANN401 - whatever the columns hold

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 RUNNING, RUNNABLE, SLEEPING, BLOCKED, LOST = THREAD_STATES
-NOBODY, INTERRUPT, OUTSIDE, UNKNOWN = 0, -1, -2, -3
+NOBODY, INTERRUPT, OUTSIDE, UNKNOWN, TIMER, DEVICE = 0, -1, -2, -3, -4, -5
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,11 @@ def waker_of(code: int) -> tuple[str | None, int | None]:
     """Return waker_kind and waker_thread_id of a thread_id or of one of the codes above."""
     if code > 0:
         return "thread", code
-    return {NOBODY: None, INTERRUPT: "interrupt", OUTSIDE: "outside", UNKNOWN: "unknown"}[
-        code
-    ], None
+    kinds = {
+        NOBODY: None, INTERRUPT: "interrupt", OUTSIDE: "outside", UNKNOWN: "unknown",
+        TIMER: "timer", DEVICE: "device",
+    }  # fmt: skip
+    return kinds[code], None
 
 
 def run(length_ns: int, *, cpu: int = 0) -> Interval:

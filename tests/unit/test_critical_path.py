@@ -13,8 +13,10 @@ from rlscope_analysis.errors import TraceError
 from rlscope_analysis.reports import REPORTS
 from rlscope_analysis.reports.answer import answer
 from trace_builder import (
+    DEVICE,
     INTERRUPT,
     OUTSIDE,
+    TIMER,
     UNKNOWN,
     TraceBuilder,
     blocked,
@@ -155,6 +157,14 @@ def test_who_waits_for_the_cpu_quota_waits_for_nobody(builder: TraceBuilder) -> 
         ("poll", INTERRUPT, "interrupt"),
         (None, INTERRUPT, "interrupt"),
         ("socket", INTERRUPT, "network"),
+        ("poll", TIMER, "timer"),
+        ("socket", TIMER, "timer"),
+        (None, TIMER, "timer"),
+        ("poll", DEVICE, "device"),
+        ("socket", DEVICE, "network"),
+        ("io", DEVICE, "disk"),
+        ("gil", TIMER, "gil"),
+        ("lock", DEVICE, "lock"),
         ("io", INTERRUPT, "disk"),
         ("gpu", INTERRUPT, "gpu_wait"),
         ("pipe", OUTSIDE, "outside"),

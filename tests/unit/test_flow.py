@@ -16,9 +16,11 @@ import rlscope_analysis
 from flow_checks import check_edges
 from rlscope_analysis.views import install_views, view_sql
 from trace_builder import (
+    DEVICE,
     INTERRUPT,
     OUTSIDE,
     REPOSITORY,
+    TIMER,
     UNKNOWN,
     TraceBuilder,
     blocked,
@@ -62,7 +64,14 @@ def test_a_wakeup_leads_from_the_waker_to_the_woken(builder: TraceBuilder) -> No
 
 
 @pytest.mark.parametrize(
-    ("by", "kind"), [(INTERRUPT, "interrupt"), (OUTSIDE, "outside"), (UNKNOWN, "unknown")]
+    ("by", "kind"),
+    [
+        (INTERRUPT, "interrupt"),
+        (OUTSIDE, "outside"),
+        (UNKNOWN, "unknown"),
+        (TIMER, "timer"),
+        (DEVICE, "device"),
+    ],
 )
 def test_a_wakeup_by_no_traced_thread_has_no_start(
     builder: TraceBuilder, by: int, kind: str

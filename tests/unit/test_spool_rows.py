@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from rlscope_trace._ingest import SpoolScan, StateRows
 from spool_builder import (
     BLOCKED,
+    BY_DEVICE,
+    BY_TIMER,
     DEAD,
     FOUND,
     INTERRUPT,
@@ -29,7 +31,7 @@ RUNNING_ROW, RUNNABLE_ROW, SLEEPING_ROW, BLOCKED_ROW = range(4)
 
 COLUMNS = ("thread_id", "start_ns", "end_ns", "state", "cpu", "waker_kind", "waker_thread_id")
 # What stands in a record, by the code of waker_kind; a thread is its thread_id.
-NOBODY_OR_WHO = (0, None, INTERRUPT, OUTSIDE, UNKNOWN)
+NOBODY_OR_WHO = (0, None, INTERRUPT, OUTSIDE, UNKNOWN, BY_TIMER, BY_DEVICE)
 
 Row = tuple[int, int, int, int, int, int]
 
@@ -99,7 +101,9 @@ def test_a_cycle_becomes_its_states(tmp_path: Path) -> None:
     spool.cycle(1, off_ns=100, in_ns=110, out_ns=150, off_state=RUNNABLE, waker=7, cpu=3)
     spool.cycle(1, off_ns=150, wake_ns=180, in_ns=185, out_ns=200, waker=INTERRUPT, cpu=0)
     spool.cycle(1, off_ns=200, wake_ns=220, in_ns=221, out_ns=230, off_state=BLOCKED, waker=OUTSIDE)
-    spool.close(1, off_ns=230)
+    spool.cycle(1, off_ns=230, wake_ns=240, in_ns=241, out_ns=242, waker=BY_TIMER, cpu=0)
+    spool.cycle(1, off_ns=242, wake_ns=250, in_ns=251, out_ns=252, waker=BY_DEVICE, cpu=0)
+    spool.close(1, off_ns=252)
     told = decode(spool.write(tmp_path / "spool", end_ns=300), end_ns=300)
     assert told.rows == [
         (1, 100, 110, RUNNABLE_ROW, -1, 7),
@@ -110,7 +114,13 @@ def test_a_cycle_becomes_its_states(tmp_path: Path) -> None:
         (1, 200, 220, BLOCKED_ROW, -1, 0),
         (1, 220, 221, RUNNABLE_ROW, -1, OUTSIDE),
         (1, 221, 230, RUNNING_ROW, 0, 0),
-        (1, 230, 300, SLEEPING_ROW, -1, 0),
+        (1, 230, 240, SLEEPING_ROW, -1, 0),
+        (1, 240, 241, RUNNABLE_ROW, -1, BY_TIMER),
+        (1, 241, 242, RUNNING_ROW, 0, 0),
+        (1, 242, 250, SLEEPING_ROW, -1, 0),
+        (1, 250, 251, RUNNABLE_ROW, -1, BY_DEVICE),
+        (1, 251, 252, RUNNING_ROW, 0, 0),
+        (1, 252, 300, SLEEPING_ROW, -1, 0),
     ]
     assert told.fates == {1: (100, 300, 0, False)}
     assert set(told.findings.values()) == {0}

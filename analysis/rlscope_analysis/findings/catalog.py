@@ -173,7 +173,7 @@ CATALOG = (
     ),
     Limit(
         "collective_wait",
-        "is_collective OR (cause = 'network' AND phase = 'backpropagation')"
+        "is_collective OR (cause IN ('network', 'device') AND phase = 'backpropagation')"
         " OR (learns AND NOT is_lead AND lead_learns)",
         "waits for other ranks in a collective operation",
         "equal work for all ranks; overlap communication",
@@ -231,10 +231,10 @@ CATALOG = (
     ),
     Limit(
         "network_wait",
-        "cause = 'network'",
-        "waits for data from the network: a server, or another machine",
+        "cause IN ('network', 'device')",
+        "waits for data from the network or a device: a server, or another machine",
         "ask ahead; several at once; pipes on one machine",
-        _grouped("process_id, thread_id, operation", "cause = 'network'"),
+        _grouped("process_id, thread_id, operation, cause", "cause IN ('network', 'device')"),
         _LEAST,
         proof="--view blocked",
     ),

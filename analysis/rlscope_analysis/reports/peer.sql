@@ -5,6 +5,8 @@ SELECT
     WHEN w.peer_process_id = w.process_id THEN '(itself)'
     WHEN w.peer_process_id IS NOT NULL THEN coalesce(w.peer_name, '(no name)')
     WHEN w.peer_kind = 'outside' THEN '(outside the trace)'
+    WHEN w.peer_kind = 'timer' THEN '(a timer)'
+    WHEN w.peer_kind = 'device' THEN '(a device or the network)'
     WHEN w.peer_kind = 'interrupt' THEN '(a timer or device)'
     ELSE '(not known)'
   END AS waited_for,

@@ -73,7 +73,7 @@ COMMENT ON COLUMN thread_state.duration_ns IS 'end_ns - start_ns';
 COMMENT ON COLUMN thread_state.state IS 'running (on a CPU), runnable (waits for a CPU: run-queue latency), sleeping (S: waits and can be interrupted; also stopped), blocked (D: uninterruptible)';
 COMMENT ON COLUMN thread_state.cpu IS 'The CPU of a running interval; NULL for the others';
 COMMENT ON COLUMN thread_state.waker_thread_id IS 'On a runnable interval: the traced thread whose wakeup began it; NULL: see waker_kind';
-COMMENT ON COLUMN thread_state.waker_kind IS 'Who began a runnable interval: thread (a traced one), interrupt (timer or device), outside (a thread outside the trace), unknown (this capture cannot tell); NULL: nobody, it was preempted';
+COMMENT ON COLUMN thread_state.waker_kind IS 'Who began a runnable interval: thread (a traced one), timer, device (also the network), interrupt (one of them: this capture cannot tell), outside (a thread outside the trace), unknown (this capture cannot tell); NULL: nobody, it was preempted';
 
 CREATE TABLE other_program (program_id INTEGER, pid INTEGER, name VARCHAR);
 COMMENT ON TABLE other_program IS 'Programs outside the trace that had a CPU while a traced thread waited for it; threads of the OS kernel (kworker, ksoftirqd) are programs, too';

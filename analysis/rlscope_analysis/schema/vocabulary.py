@@ -9,7 +9,7 @@ THREAD_STATES = ("running", "runnable", "sleeping", "blocked", "lost")
 NOT_MEASURED = 255
 
 # Who began a runnable interval; None: nobody, it was preempted.
-WAKER_KINDS = (None, "thread", "interrupt", "outside", "unknown")
+WAKER_KINDS = (None, "thread", "interrupt", "outside", "unknown", "timer", "device")
 WAKER_THREAD = WAKER_KINDS[1]
 
 # Code 0 of a layer or wait: none is known.
@@ -27,6 +27,7 @@ CAUSES = (
     "unknown", "running", "cpu_taken", "cpu_wait", "timer", "interrupt", "network", "disk",
     "blocked", "outside", "gil", "lock", "waiting", "gpu", "launch_latency", "gpu_queue", "sync",
     "gpu_wait", "lost", "before_trace", "not_measured", "cpu_taken_by_other", "cgroup_quota",
+    "device",
 )  # fmt: skip
 
 # Kinds of table capture that tell of one layer of native_call.

@@ -236,7 +236,7 @@ SELECT
 FROM _flow_sync;
 COMMENT ON VIEW flow IS 'Every causal edge that the trace knows, once: what happened at to_ns could not have happened before from_ns. docs/flow.md tells what it lacks';
 COMMENT ON COLUMN flow.kind IS 'How: fork (the creation of a thread or a process), exit (the end of a child), message (a pipe or a socket; without wait: the reader had not slept for it), gil (it was given the GIL), wakeup (any other), launch (a call had the GPU do something), stream (the one before it on the stream had ended), sync (the GPU had done what a call waited for)';
-COMMENT ON COLUMN flow.from_kind IS 'What is at the start: thread, gpu; of a wakeup also interrupt (a timer or a device), outside (a thread outside the trace), unknown';
+COMMENT ON COLUMN flow.from_kind IS 'What is at the start: thread, gpu; of a wakeup also timer, device (also the network), interrupt (one of them), outside (a thread outside the trace), unknown';
 COMMENT ON COLUMN flow.from_process_id IS 'The process that the edge starts in; NULL: see from_kind';
 COMMENT ON COLUMN flow.from_thread_id IS 'The thread that it starts on; NULL: see from_kind';
 COMMENT ON COLUMN flow.from_device_id IS 'The GPU that it starts on; NULL: on none, or not known';

@@ -16,7 +16,7 @@ WITH slice AS (
   SELECT
     thread_id, start_ns, end_ns, waker_thread_id,
     coalesce(
-      lag(waker_kind) OVER same_thread = 'interrupt' AND lag(resumed_ns) OVER same_thread = ran_from_ns, FALSE
+      lag(waker_kind) OVER same_thread IN ('interrupt', 'timer') AND lag(resumed_ns) OVER same_thread = ran_from_ns, FALSE
     ) AS goes_on
   FROM slice
   WINDOW same_thread AS (PARTITION BY thread_id ORDER BY start_ns)

@@ -18,7 +18,7 @@ COMMENT ON COLUMN run_queue_latency.end_ns IS 'When it got a CPU';
 COMMENT ON COLUMN run_queue_latency.duration_ns IS 'How long it waited: end_ns - start_ns';
 COMMENT ON COLUMN run_queue_latency.cause IS 'What made it wait: wakeup, or preemption (also a yield)';
 COMMENT ON COLUMN run_queue_latency.waker_thread_id IS 'The traced thread that woke it; NULL: see waker_kind';
-COMMENT ON COLUMN run_queue_latency.waker_kind IS 'Who woke it: thread (a traced one), interrupt, outside, unknown; NULL: nobody, it was preempted';
+COMMENT ON COLUMN run_queue_latency.waker_kind IS 'Who woke it: thread (a traced one), timer, device, interrupt, outside, unknown; NULL: nobody, it was preempted';
 
 CREATE OR REPLACE VIEW run_queue_latency_summary AS
 SELECT

@@ -36,7 +36,7 @@ COMMENT ON COLUMN waits_on_peer.process_id IS 'The process of the thread';
 COMMENT ON COLUMN waits_on_peer.thread_id IS 'The thread that waited';
 COMMENT ON COLUMN waits_on_peer.operation IS 'The innermost operation open when it began to wait; (unannotated): none was';
 COMMENT ON COLUMN waits_on_peer.wait IS 'pipe, socket, poll (one of several files), process (the end of a child)';
-COMMENT ON COLUMN waits_on_peer.peer_kind IS 'Who ended it: process (a traced one, also its own), interrupt (a timeout, or data from a device), outside (a process outside the trace), unknown';
+COMMENT ON COLUMN waits_on_peer.peer_kind IS 'Who ended it: process (a traced one, also its own), timer (a timeout), device (data, also from the network), interrupt (one of them), outside (a process outside the trace), unknown';
 COMMENT ON COLUMN waits_on_peer.peer_process_id IS 'The traced process that ended it; NULL: see peer_kind';
 COMMENT ON COLUMN waits_on_peer.peer_pid IS 'Its pid';
 COMMENT ON COLUMN waits_on_peer.peer_name IS 'Its name';

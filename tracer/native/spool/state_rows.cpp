@@ -58,6 +58,10 @@ WakerKind KindOf(std::int32_t waker) {
       return WakerKind::kInterrupt;
     case RLS_WAKER_OUTSIDE:
       return WakerKind::kOutside;
+    case RLS_WAKER_TIMER:
+      return WakerKind::kTimer;
+    case RLS_WAKER_DEVICE:
+      return WakerKind::kDevice;
     default:
       return waker > 0 ? WakerKind::kThread : WakerKind::kUnknown;
   }

@@ -21,7 +21,15 @@ namespace rls {
 enum class ThreadState : std::uint8_t { kRunning = 0, kRunnable = 1, kSleeping = 2, kBlocked = 3 };
 
 // The codes of thread_state_coded.waker_kind, 0 for NULL.
-enum class WakerKind : std::uint8_t { kNone, kThread, kInterrupt, kOutside, kUnknown };
+enum class WakerKind : std::uint8_t {
+  kNone,
+  kThread,
+  kInterrupt,
+  kOutside,
+  kUnknown,
+  kTimer,
+  kDevice,
+};
 
 // The columns of thread_state_coded; and the kind of wait of a row, which makes it a row of
 // wait_coded too.
