@@ -13,7 +13,7 @@ from rlscope_analysis.overhead.estimate import store
 from rlscope_analysis.schema.facts.qualities import quality
 from rlscope_analysis.summary.read import summarize
 from rlscope_analysis.trace import open_trace
-from trace_builder import TraceBuilder, run, sleep
+from trace_builder import TraceBuilder, run, sleep, woken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,7 +99,30 @@ def test_two_threads_that_switch_all_the_time_pay_what_the_loop_does() -> None:
     assert cost["high_ns"] > 550
 
 
-def test_the_single_step_of_a_expensive_call_costs_the_same_wherever_it_is() -> None:
+@pytest.mark.parametrize(
+    ("kind", "is_sibling", "is_wide"),
+    [("lock", True, True), ("gil", True, True), ("pipe", True, False), ("lock", False, False)],
+)
+def test_threads_that_hand_over_a_lock_may_do_so_more_or_less_often_untraced(
+    kind: str, *, is_sibling: bool, is_wide: bool
+) -> None:
+    builder = TraceBuilder(Path("unused"))
+    process = builder.process(pid=1, end_ns=8 * MS)
+    other = process if is_sibling else builder.process(pid=2, end_ns=8 * MS)
+    waker = builder.thread(other, states=[run(8 * MS)])
+    turn = [run(2 * US), sleep(4 * US), woken(2 * US, by=waker)]
+    waiter = builder.thread(process, states=turn * 1000)
+    for at in range(1000):
+        builder.wait(waiter, 8 * US * at + 2 * US, 8 * US * at + 6 * US, kind)
+    builder.cost("wakeup", 200, error_ns=20)
+    cost = worked_out(builder, "wakeup")["outside"]
+    # It pays for a hand-over what that takes the program itself.
+    assert (cost["low_ns"] < -3 * US) == is_wide
+    assert (cost["high_ns"] > 3 * US) == is_wide
+    assert cost["mean_ns"] == pytest.approx(200, rel=0.1)
+
+
+def test_the_single_step_of_an_expensive_call_costs_the_same_wherever_it_is() -> None:
     builder = recorded(MS)
     add_loop(builder)
     for part, mean_ns in (("inside", 9_000.0), ("outside", 1_000.0)):

@@ -36,6 +36,10 @@ _WARM = _Times(0.7, 1.0, 1.5)
 # to nothing on the whole.
 _WARM_SWITCHES = _Times(0.0, 1.0, 1.5)
 _OF_SWITCHES = ("switch", "wakeup")
+# Whether a thread that needs a lock finds it free is a matter of when it asks, and recording shifts
+# that: each time one was handed over may stand for one more or one less without us. What that takes
+# the program: two switches, two calls of futex, and caches.
+_HAND_OVER_NS = 5_000
 # After 0.1 ms and more of other work.
 _COLD = {
     "switch": _Times(1.0, 2.0, 3.0),
@@ -55,12 +59,15 @@ _STAND_IN = {"range_python": "range"}
 
 
 def combined(
-    measured: Iterable[Cost], alone: Mapping[str, float], doubts: Mapping[str, Quality]
+    measured: Iterable[Cost],
+    alone: Mapping[str, float],
+    doubts: Mapping[str, Quality],
+    handed_over: float = 0.0,
 ) -> list[Cost]:
     """Return the rows that are subtracted, for each event and part that has a cost in a loop.
 
     alone: by event, which part of them comes alone; 1 for those not in it. doubts: what contradicts
-    the cost of an event.
+    the cost of an event. handed_over: which part of wakeups hand a lock from thread to thread.
     """
     rows: dict[tuple[str, str | None], Cost] = {
         (row.event, row.part): row
@@ -76,6 +83,8 @@ def combined(
                 cached = rows.get((_CACHED_PART[event], part.part))
             cached_ns = (cached.mean_ns or 0.0) if cached else 0.0
             cost = _scaled(part, cached_ns, _times(event, alone.get(event, 1.0)))
+            if event == "wakeup":
+                cost = _widened(cost, handed_over * _HAND_OVER_NS)
             found.append(replace(cost, quality=doubt) if doubt else cost)
     return found
 
@@ -95,6 +104,12 @@ def _times(event: str, alone: float) -> _Times:
         return _IN_PROCESS
     warm = _WARM_SWITCHES if event in _OF_SWITCHES else _WARM
     return _Times(*(far * alone + near * (1 - alone) for near, far in zip(warm, cold, strict=True)))
+
+
+def _widened(cost: Cost, by_ns: float) -> Cost:
+    assert cost.low_ns is not None
+    assert cost.high_ns is not None
+    return replace(cost, low_ns=cost.low_ns - by_ns, high_ns=cost.high_ns + by_ns)
 
 
 def _scaled(part: Cost, cached_ns: float, times: _Times) -> Cost:

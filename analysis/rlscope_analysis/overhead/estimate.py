@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rlscope_analysis.overhead.alone import alone
 from rlscope_analysis.overhead.combine import combined
 from rlscope_analysis.overhead.cost import Cost
+from rlscope_analysis.overhead.hand_overs import part_of_wakeups
 from rlscope_analysis.overhead.missing import doubts
 from rlscope_analysis.schema.facts.qualities import Quality
 
@@ -26,7 +27,8 @@ def store(connection: duckdb.DuckDBPyConnection) -> None:
     measured = [_cost(*row) for row in connection.execute(_MEASURED_SQL).fetchall()]
     if not measured:
         return
-    for cost in combined(measured, alone(connection), doubts(connection)):
+    handed_over = part_of_wakeups(connection)
+    for cost in combined(measured, alone(connection), doubts(connection), handed_over):
         marks = ", ".join("?" * len(cost.row))
         connection.execute(f"INSERT INTO calibration_estimate VALUES ({marks})", cost.row)  # noqa: S608
 
