@@ -276,6 +276,34 @@ def test_who_waits_for_whom_with_a_gpu(
     assert max(told, key=told.__getitem__) == expected, told
 
 
+@pytest.mark.parametrize(
+    ("reasons", "clocks", "part"),
+    [
+        pytest.param((0x4, 0x4), (1500, 1500), 0.25, id="power cap"),
+        pytest.param((0x40, 0x0), (1000, 2000), 0.25, id="heat, half of the time"),
+        pytest.param((0x1, 0x2), (500, 500), 0, id="idle, and as it was set"),
+        pytest.param((0x4, 0x4), (2000, 2000), 0, id="at its highest clock all the same"),
+    ],
+)
+def test_a_gpu_whose_clock_is_held_down(
+    builder: TraceBuilder, reasons: tuple[int, int], clocks: tuple[int, int], part: float
+) -> None:
+    """Kernel-bound; the highest clock is 2000 MHz: the part by which it is lower is at stake."""
+    stepping(builder, gap=20, kernel=100, sync_each=False)
+    builder.device(0, uuid="GPU-a")
+    builder.counter(0, 2000, name="sm_clock_max")
+    for ts_ns, bits, mhz in zip((1000, 2000), reasons, clocks, strict=True):
+        builder.counter(ts_ns - 1, mhz, name="sm_clock")
+        builder.counter(ts_ns, bits, name="throttle_reasons")
+    told = codes(builder)
+    on_gpu = told["gpu_bound"] + told.get("gpu_throttled", 0)
+    assert told.get("gpu_throttled", 0) == pytest.approx(part * on_gpu, abs=1)
+    assert on_gpu > 3000
+    with rlscope_analysis.open(builder.path) as trace:
+        held = [row[1] for row in trace.sql(BY_CODE["gpu_throttled"].evidence).fetchall()]
+    assert held == sorted({bits & 0xEC != 0 for bits in reasons})
+
+
 def test_a_wait_for_each_result_is_worth_the_shorter_of_cpu_and_gpu(builder: TraceBuilder) -> None:
     """40 times 100 on the CPU, and 20 until the GPU has done it."""
     stepping(builder, gap=100, kernel=20, sync_each=True)

@@ -113,7 +113,7 @@ def test_every_reading_of_a_known_series_is_there(library: Path, tmp_path: Path)
     found = series(answer)
     assert {name for _, name in found} == {
         "utilization_gpu", "sm_clock", "power", "energy", "throttle_reasons", "memory_used",
-        "sm_activity",
+        "sm_activity", "sm_clock_max",
     }  # fmt: skip
     for device in (0, 1):
         powers = [value for _, value in found[device, "power"]]
@@ -122,6 +122,8 @@ def test_every_reading_of_a_known_series_is_there(library: Path, tmp_path: Path)
             float(n) for n in range(1, len(powers) + 1)
         ]
         assert {value for _, value in found[device, "sm_clock"]} == {1410.0 + device}
+        # It stays as it is: read once.
+        assert [value for _, value in found[device, "sm_clock_max"]] == [1880.0]
         assert {value for _, value in found[device, "sm_activity"]} == {12.5}
         times = [ts_ns for ts_ns, _ in found[device, "power"]]
         assert times == sorted(set(times))
@@ -169,7 +171,7 @@ def test_what_is_refused_is_told_once_and_costs_nothing_else(library: Path, tmp_
         [0, "utilization_memory", "Not Supported"],
     ]
     assert {name for _, name in series(answer)} == {
-        "energy", "sm_clock", "memory_used", "throttle_reasons",
+        "energy", "sm_clock", "sm_clock_max", "memory_used", "throttle_reasons",
     }  # fmt: skip
 
 

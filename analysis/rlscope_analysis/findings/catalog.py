@@ -200,6 +200,16 @@ CATALOG = (
         proof="--view kernel",
     ),
     Limit(
+        "gpu_throttled",
+        None,
+        "waits for a GPU whose clock power or heat holds down",
+        "better cooling, or a higher power limit",
+        "SELECT uuid, (value::BIGINT & 236) <> 0 AS is_held_down, count(*) AS readings FROM counter"
+        " WHERE name = 'throttle_reasons' GROUP BY ALL ORDER BY ALL",
+        _LEAST,
+        proof="--view gpu",
+    ),
+    Limit(
         "sync_in_step",
         "cause = 'sync' OR (is_launching AND queue_is_empty AND syncs_often)",
         "waits for the GPU again and again, so that the two take turns",

@@ -115,6 +115,33 @@ WITH span AS (
     1 - coalesce(sum(time_ns) FILTER (WHERE code IN ('gpu_bound', 'copy_bound')), 0)
       / nullif(sum(worked_ns) FILTER (WHERE code = 'sync_in_step'), 0) AS launched
   FROM held GROUP BY iteration_id
+), clock AS (
+  SELECT
+    r.uuid, r.ts_ns, r.value::BIGINT AS reasons, k.value AS mhz,
+    max(k.value) OVER (PARTITION BY r.host, r.uuid) AS highest_mhz,
+    (SELECT max(value) FROM counter AS m WHERE m.name = 'sm_clock_max' AND m.uuid = r.uuid) AS most_mhz
+  FROM (FROM counter WHERE name = 'throttle_reasons') AS r
+  ASOF JOIN (FROM counter WHERE name = 'sm_clock') AS k
+    ON k.host IS NOT DISTINCT FROM r.host AND k.uuid = r.uuid AND k.ts_ns <= r.ts_ns
+  WHERE r.uuid IN (SELECT uuid FROM _gpu_of_program)
+), slow AS (
+  -- By which part the clock of the GPUs was lower than it can be, while power or heat held it down (bits of
+  -- NVML: power cap, hardware, software thermal, hardware thermal, power brake).
+  SELECT
+    ts_ns, CASE WHEN reasons & 236 <> 0 THEN greatest(0, 1 - mhz / greatest(most_mhz, highest_mhz)) ELSE 0 END AS part
+  FROM clock
+), slowed AS (
+  -- Where no reading fell into an iteration, the last one before its end.
+  SELECT i.iteration_id, coalesce(any_value(w.part), any_value(b.part), 0) AS part
+  FROM _steady_iteration AS s
+  JOIN iteration AS i ON i.iteration_id = s.iteration_id
+  LEFT JOIN (
+    SELECT j.iteration_id, avg(r.part) AS part
+    FROM slow AS r ASOF JOIN iteration AS j ON j.start_ns <= r.ts_ns
+    WHERE r.ts_ns < j.end_ns GROUP BY ALL
+  ) AS w ON w.iteration_id = i.iteration_id
+  ASOF LEFT JOIN slow AS b ON b.ts_ns <= i.end_ns
+  GROUP BY i.iteration_id
 ), parted AS (
   SELECT
     h.iteration_id, h.code, h.process_id, h.time_ns,
@@ -122,14 +149,18 @@ WITH span AS (
       WHEN h.code = 'sync_in_step' THEN (coalesce(h.worked_ns, 0) * greatest(coalesce(t.launched, 0), 0))::BIGINT
       ELSE 0
     END AS launched_ns,
+    CASE WHEN h.code = 'gpu_bound' THEN (h.time_ns * coalesce(d.part, 0))::BIGINT ELSE 0 END AS throttled_ns,
     (h.time_ns * coalesce(s.straggled, 0))::BIGINT AS straggled_ns,
     (h.time_ns * coalesce(s.idled, 0))::BIGINT AS idled_ns
   FROM held AS h
   JOIN turn AS t ON t.iteration_id = h.iteration_id
+  LEFT JOIN slowed AS d ON d.iteration_id = h.iteration_id
   LEFT JOIN split AS s
     ON s.process_id = h.process_id AND h.code IN ('simulation_bound', 'worker_bound')
 )
-SELECT iteration_id, code, process_id, time_ns - straggled_ns - idled_ns - launched_ns AS time_ns FROM parted
+SELECT iteration_id, code, process_id, time_ns - straggled_ns - idled_ns - launched_ns - throttled_ns AS time_ns
+FROM parted
+UNION ALL SELECT iteration_id, 'gpu_throttled', process_id, throttled_ns FROM parted WHERE throttled_ns > 0
 UNION ALL SELECT iteration_id, 'launch_bound', process_id, launched_ns FROM parted WHERE launched_ns > 0
 UNION ALL SELECT iteration_id, 'straggler', process_id, straggled_ns FROM parted WHERE straggled_ns > 0
 UNION ALL SELECT iteration_id, 'idle_workers', process_id, idled_ns FROM parted WHERE idled_ns > 0;

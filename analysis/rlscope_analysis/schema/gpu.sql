@@ -151,5 +151,5 @@ COMMENT ON COLUMN counter.ts_ns IS 'When it was read; of utilization, the end of
 COMMENT ON COLUMN counter.host IS 'The machine';
 COMMENT ON COLUMN counter.uuid IS 'The GPU, or its MIG instance';
 COMMENT ON COLUMN counter.device_id IS 'Its number in NVML and nvidia-smi, which a program may count differently: gpu_device has the uuid too';
-COMMENT ON COLUMN counter.name IS 'What: utilization_gpu and utilization_memory (percent), sm_clock (MHz), memory_used (bytes), power (W), energy (J, since the driver was loaded), throttle_reasons (bits), sm_activity (percent, where GPM is allowed)';
+COMMENT ON COLUMN counter.name IS 'What: utilization_gpu and utilization_memory (percent), sm_clock (MHz), sm_clock_max (MHz, the highest that there is; read once), memory_used (bytes), power (W), energy (J, since the driver was loaded), throttle_reasons (bits), sm_activity (percent, where GPM is allowed)';
 COMMENT ON COLUMN counter.value IS 'The reading';

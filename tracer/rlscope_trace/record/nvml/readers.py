@@ -66,6 +66,7 @@ def make_readers(nvml: Any, device: Device, since_ns: int) -> list[Reader]:  # n
     return [
         *(Reader(name, _Samples(nvml, handle, kind, since_ns).read) for name, kind in samples),
         *(Reader(name, _instant(read)) for name, read in instants.items()),
+        Reader("sm_clock_max", _once(lambda: _highest_clock(nvml, handle))),
         *readers,
     ]
 
@@ -79,6 +80,24 @@ def _instant(read: Callable[[], float]) -> Callable[[], list[Reading]]:
         return [((before_ns + time.monotonic_ns()) // 2, value)]
 
     return reading
+
+
+def _once(read: Callable[[], float]) -> Callable[[], list[Reading]]:
+    """Return a reader of what stays: it reads it a first time only."""
+    first = _instant(read)
+    readings: list[Reading] = []
+
+    def reading() -> list[Reading]:
+        if readings:
+            return []
+        readings.extend(first())
+        return readings
+
+    return reading
+
+
+def _highest_clock(nvml: Any, handle: Any) -> float:  # noqa: ANN401
+    return float(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM))
 
 
 def _memory_used(nvml: Any, handle: Any) -> float:  # noqa: ANN401
