@@ -45,6 +45,24 @@ def test_two_threads_that_need_the_gil(tmp_path: Path) -> None:
     assert found.share("c.cause = 'gil'") == pytest.approx(0.5, abs=0.2)
 
 
+def test_of_three_threads_that_need_the_gil_each_has_the_path_while_it_has_the_gil(
+    tmp_path: Path,
+) -> None:
+    found = Recorded(tmp_path, "three", 12)
+    cpu_ns = found.truth["cpu_ns"]
+    # Who waits for a CPU has the path, too; the longest one is alone at the end of a round.
+    one, other, longest = (
+        found.share(f"t.tid = {tid}") for tid in sorted(cpu_ns, key=cpu_ns.__getitem__)
+    )
+    assert one == pytest.approx(other, abs=0.12)
+    assert 0.4 < longest < 0.8
+    assert one + other + longest > 0.9
+    # Without --gil full: whose release ended a wait is known by whom it woke.
+    waited = found.part_ns("c.cause = 'gil'")
+    assert found.part_ns("c.cause = 'gil' AND c.waiter_thread_id <> c.thread_id") > 0.9 * waited
+    assert waited > 0.1 * found.time_ns
+
+
 def test_a_timer(tmp_path: Path) -> None:
     found = Recorded(tmp_path, "timer", 60)
     slept_ns = found.part_ns("c.cause = 'timer'")

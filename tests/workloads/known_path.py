@@ -1,6 +1,6 @@
 """Programs of which it is known what holds an iteration up.
 
-usage: known_path.py {workers,pipeline,gil,timer,lock,alone} ROUNDS
+usage: known_path.py {workers,pipeline,gil,three,timer,lock,alone} ROUNDS
 
 Marks each iteration as an NVTX range. Prints, as its last line, the pids and tids of those who take
 part, by role, and what its own timers say.
@@ -113,6 +113,28 @@ def gil(rounds: int) -> dict[str, object]:
     return {"tids": tids}
 
 
+def three(rounds: int) -> dict[str, object]:
+    """Three threads that need the GIL all the time, for 1, 1 and 2 parts; all wait for the last."""
+    meeting = threading.Barrier(3)
+    cpu_ns: dict[int, int] = {}
+
+    def count(parts: int) -> None:
+        before_ns = time.thread_time_ns()
+        for _ in range(rounds):
+            burn(20 * parts)
+            meeting.wait()
+        cpu_ns[threading.get_native_id()] = time.thread_time_ns() - before_ns
+
+    threads = [threading.Thread(target=count, args=(parts,)) for parts in (1, 2)]
+    with nvtx.annotate("iteration"):
+        for thread in threads:
+            thread.start()
+        count(1)
+        for thread in threads:
+            thread.join()
+    return {"cpu_ns": cpu_ns}
+
+
 def timer(rounds: int) -> dict[str, object]:
     """Sleep twice as long as to work."""
     slept_ns = 0
@@ -165,8 +187,8 @@ def alone(rounds: int) -> dict[str, object]:
 def main() -> None:
     program, rounds = sys.argv[1], int(sys.argv[2])
     programs = {
-        "workers": workers, "pipeline": pipeline, "gil": gil, "timer": timer, "lock": lock,
-        "alone": alone,
+        "workers": workers, "pipeline": pipeline, "gil": gil, "three": three, "timer": timer,
+        "lock": lock, "alone": alone,
     }  # fmt: skip
     sys.stdout.write(json.dumps({"pid": os.getpid()} | programs[program](rounds)) + "\n")
 
