@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define RLS_SHIM_MAGIC 0x31474e49524c5352ULL  // "RSLRING1"
-#define RLS_SHIM_VERSION 3
+#define RLS_SHIM_VERSION 4
 #define RLS_SHIM_MEMFD "rlscope-ring"
 // The NVTX domain of the phases that are found without marks: its ranges get source 'auto'.
 #define RLS_AUTO_DOMAIN "rlscope"
@@ -102,29 +102,31 @@ struct rls_shim_slot {
   uint8_t reserved3[RLS_SHIM_CONTROL_BYTES - 256 - 48 * RLS_SHIM_MAX_DEPTH];
 };
 
+// Of any two at least two bits differ: one changed bit makes an unknown record, which is counted,
+// and never another one.
 enum rls_shim_kind {
   RLS_SHIM_NONE = 0,
-  RLS_SHIM_THREAD = 1,    // from here on the slot is another thread's
-  RLS_SHIM_RANGE = 2,     // a push/pop range, written when it ended
-  RLS_SHIM_START = 3,     // a start/end range began
-  RLS_SHIM_END = 4,       // ... and ended, perhaps on another thread
-  RLS_SHIM_MARK = 5,      // an instant
-  RLS_SHIM_STRING = 6,    // the text behind a name; takes several cells
-  RLS_SHIM_CATEGORY = 7,  // the name of a category
-  RLS_SHIM_OPEN = 8,      // a push/pop range that was open when its thread ended
+  RLS_SHIM_THREAD = 3,     // from here on the slot is another thread's
+  RLS_SHIM_RANGE = 5,      // a push/pop range, written when it ended
+  RLS_SHIM_START = 6,      // a start/end range began
+  RLS_SHIM_END = 9,        // ... and ended, perhaps on another thread
+  RLS_SHIM_MARK = 10,      // an instant
+  RLS_SHIM_STRING = 12,    // the text behind a name; takes several cells
+  RLS_SHIM_CATEGORY = 15,  // the name of a category
+  RLS_SHIM_OPEN = 17,      // a push/pop range that was open when its thread ended
   // Of the GPU. The thread that owns the ring is the one that CUPTI gave the records to, and has
   // nothing to do with them: the thread that called stands in the record.
-  RLS_SHIM_GPU_CALL = 9,       // a call of the CUDA runtime or driver
-  RLS_SHIM_GPU_ACTIVITY = 10,  // what a GPU did
-  RLS_SHIM_GPU_OVERHEAD = 11,  // what CUPTI took for itself
-  RLS_SHIM_GPU_MEMORY = 12,    // memory was allocated or freed
-  RLS_SHIM_GPU_STATUS = 13,    // whether GPU activity is recorded, and why not
-  RLS_SHIM_GPU_DEVICE = 14,    // a GPU that the process can use
-  RLS_SHIM_GPU_NAMED = 15,     // a context or stream, and what it is called
-  RLS_SHIM_GPU_CLOCK = 16,     // the clocks, all at once
-  RLS_SHIM_GPU_LOST = 17,      // what CUPTI or the shim could not keep
-  RLS_SHIM_GAP = 18,           // ranges of the thread were dropped: nothing of it lies outside
-  RLS_SHIM_KINDS = 19,
+  RLS_SHIM_GPU_CALL = 18,      // a call of the CUDA runtime or driver
+  RLS_SHIM_GPU_ACTIVITY = 20,  // what a GPU did
+  RLS_SHIM_GPU_OVERHEAD = 23,  // what CUPTI took for itself
+  RLS_SHIM_GPU_MEMORY = 24,    // memory was allocated or freed
+  RLS_SHIM_GPU_STATUS = 27,    // whether GPU activity is recorded, and why not
+  RLS_SHIM_GPU_DEVICE = 29,    // a GPU that the process can use
+  RLS_SHIM_GPU_NAMED = 30,     // a context or stream, and what it is called
+  RLS_SHIM_GPU_CLOCK = 33,     // the clocks, all at once
+  RLS_SHIM_GPU_LOST = 34,      // what CUPTI or the shim could not keep
+  RLS_SHIM_GAP = 36,           // ranges of the thread were dropped: nothing of it lies outside
+  RLS_SHIM_KINDS = 37,
 };
 
 // Of rls_shim_event.payload.

@@ -20,8 +20,8 @@ _FILE_HEADER_BYTES = 16
 _BLOCK = struct.Struct("<IHHIIQ")
 _BLOCK_MAGIC = int.from_bytes(b"SBLK", "little")
 _SOURCE, _CELLS, _COUNTERS, _LOST = 1, 2, 3, 6
-_STRING = 6
-_CALL, _ACTIVITY, _OVERHEAD, _STATUS, _DEVICE, _CLOCK, _LOST_GPU = 9, 10, 11, 13, 14, 16, 17
+_STRING = 12
+_CALL, _ACTIVITY, _OVERHEAD, _STATUS, _DEVICE, _CLOCK, _LOST_GPU = 18, 20, 23, 27, 29, 33, 34
 _INSIDE_BYTES = 48
 # What is left of CLOCK_REALTIME: ns since 1970. CLOCK_MONOTONIC is as old as the machine is up.
 REALTIME_NS = 10**18

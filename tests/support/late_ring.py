@@ -10,7 +10,7 @@ from pathlib import Path
 HEADER = struct.Struct("<QIIQIIIIII")
 READER_AT = 2048
 CELL_BYTES = 64
-RANGE, STRING = 2, 6
+RANGE, STRING = 5, 12
 
 
 def find_memfd(pid: int) -> Path | None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-VERSION = 3
+VERSION = 4
 
 
 def header(version: int = VERSION) -> bytes:
@@ -28,9 +28,11 @@ def header(version: int = VERSION) -> bytes:
 
 BLOCK_MAGIC = int.from_bytes(b"SBLK", "little")
 SOURCE, CELLS, COUNTERS, OPEN, TID, LOST = range(1, 7)
-THREAD, RANGE, START, END, MARK, STRING, CATEGORY, THREAD_OPEN = range(1, 9)
-CALL, ACTIVITY, OVERHEAD, MEMORY, STATUS, DEVICE, NAMED, CLOCK, GPU_LOST = range(9, 18)
-GAP = 18
+THREAD, RANGE, START, END, MARK, STRING, CATEGORY, THREAD_OPEN = 3, 5, 6, 9, 10, 12, 15, 17
+CALL, ACTIVITY, OVERHEAD, MEMORY, STATUS, DEVICE, NAMED, CLOCK, GPU_LOST = (
+    18, 20, 23, 24, 27, 29, 30, 33, 34,
+)  # fmt: skip
+GAP = 36
 DRIVER, RUNTIME = 4, 5
 KERNEL, MEMCPY, MEMSET, GRAPH, SYNC = range(1, 6)
 ON, OFF, REFUSED = range(1, 4)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections import Counter
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import pytest
 
+from conftest import REPOSITORY
 from rlscope_trace._ingest import EventRows, ShimScan, SpoolScan, StateRows
 from rlscope_trace.errors import SpoolError
 from rlscope_trace.ingest.store.processes import ProcessTree
@@ -163,3 +166,12 @@ def test_a_block_of_another_size_than_its_kind_is_counted(tmp_path: Path, kind: 
     folder.mkdir()
     shim.write(folder)
     assert ShimScan(str(folder / "shim.bin")).losses()["damaged"] == 1
+
+
+def test_one_bit_makes_no_other_record_of_a_shim() -> None:
+    text = (REPOSITORY / "cupti/records.h").read_text()
+    names = re.search(r"enum rls_shim_kind \{(.*?)RLS_SHIM_KINDS", text, re.DOTALL)
+    assert names is not None
+    kinds = [int(number) for number in re.findall(r"= (\d+),", names[1])]
+    assert len(kinds) > 18
+    assert all((one ^ other).bit_count() > 1 for one, other in combinations(kinds, 2))

@@ -119,8 +119,8 @@ def test_a_number_that_is_used_twice_is_counted(tmp_path: Path, shim: ShimBuilde
 def test_any_bytes_may_be_a_name(
     tmp_path: Path, shim: ShimBuilder, text: bytes, stored: str | None
 ) -> None:
-    shim.cell((struct.pack("<HHIQ", 6, len(text), 0, 77) + text).ljust(64, b"\0"))
-    shim.cell(struct.pack("<HBBIQQQQQIIQ", 2, 0, 0, 0, 400, 500, 77, 0, 0, 0, 1, 0))
+    shim.cell((struct.pack("<HHIQ", 12, len(text), 0, 77) + text).ljust(64, b"\0"))
+    shim.cell(struct.pack("<HBBIQQQQQIIQ", 5, 0, 0, 0, 400, 500, 77, 0, 0, 0, 1, 0))
     path = saved(tmp_path, shim)
     ((name,),) = rows(path, "SELECT name FROM operation WHERE start_ns = 400")
     assert name == stored or (stored is None and "\N{REPLACEMENT CHARACTER}" in str(name))

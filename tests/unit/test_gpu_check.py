@@ -305,12 +305,12 @@ def a_recording(lib: ModuleType, folder: Path, *, early_ns: int = 0, dropped: in
         cell for cell in map(lib_hash, ("cuLaunchKernel", LONG))
     )  # fmt: skip
     realtime = 1_790_000_000_000_000_000
-    shim.cell(struct.pack("<HHIQQQ32x", 16, 0, 30, 1000, realtime + 1000, 0))
+    shim.cell(struct.pack("<HHIQQQ32x", 33, 0, 30, 1000, realtime + 1000, 0))
     for number, at in ((1, 1000), (2, 2000)):
-        shim.cell(struct.pack("<HHIQQQIII20x", 9, 4, 71, at, at + 90, launch, number, 307, 0))
+        shim.cell(struct.pack("<HHIQQQIII20x", 18, 4, 71, at, at + 90, launch, number, 307, 0))
         start = realtime + at + 50 - (early_ns if number == 2 else 0)
         shim.cell(
-            struct.pack("<HBBIQQQQIIIIII", 10, 1, 0, 0, start, start + 400, kernel, 0, number,
+            struct.pack("<HBBIQQQQIIIIII", 20, 1, 0, 0, start, start + 400, kernel, 0, number,
                         1, 7, 0, 0, 0)
         )  # fmt: skip
     shim.flush()

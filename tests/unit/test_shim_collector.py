@@ -42,7 +42,7 @@ def memory() -> Iterator[int]:
 
 def set_up(memfd: int, pid: int | None = None) -> None:
     geometry = (SLOTS, CONTROL + RING, CONTROL, RING, pid or os.getpid(), 0, 1)
-    os.pwrite(memfd, struct.pack("<8sIIQ6IQ", b"RSLRING1", 3, PAGE, FILE_BYTES, *geometry), 0)
+    os.pwrite(memfd, struct.pack("<8sIIQ6IQ", b"RSLRING1", 4, PAGE, FILE_BYTES, *geometry), 0)
 
 
 def reader_of(memfd: int) -> int:
@@ -136,7 +136,7 @@ def test_what_a_process_says_of_its_gpus_is_known_at_once(
     told.string("a text that fills more than the one cell of a record, and looks like none")
     told.status(**status)
     # A status within a text is none.
-    told.cells += struct.pack("<HHIQ", 6, 100, 0, 1).ljust(64) + b"\x0d\0\x02\0".ljust(64)
+    told.cells += struct.pack("<HHIQ", 12, 100, 0, 1).ljust(64) + b"\x0d\0\x02\0".ljust(64)
     set_up(memory)
     os.pwrite(memory, told.cells, PAGE + CONTROL)
     os.pwrite(memory, struct.pack("<Q", len(told.cells)), PAGE)

@@ -54,7 +54,7 @@ def memory(slots: int = SLOTS) -> int:
     os.ftruncate(memfd, FILE_BYTES)
     fcntl.fcntl(memfd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
     geometry = (SLOTS, CONTROL + RING, CONTROL, RING, os.getpid(), slots, time.monotonic_ns())
-    os.pwrite(memfd, struct.pack("<8sIIQ6IQ", b"RSLRING1", 3, PAGE, FILE_BYTES, *geometry), 0)
+    os.pwrite(memfd, struct.pack("<8sIIQ6IQ", b"RSLRING1", 4, PAGE, FILE_BYTES, *geometry), 0)
     return memfd
 
 

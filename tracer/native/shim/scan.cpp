@@ -17,7 +17,6 @@ constexpr std::size_t kMaxKeys = ShimTexts::kMaxTexts + ShimTexts::kMaxFolded;
 constexpr std::size_t kMaxCategories = 1U << 16;
 constexpr std::size_t kMaxIncarnations = 1U << 20;
 // It knew no GPU records, and up to version 2 counters told no gaps; all else was as it is.
-constexpr std::uint32_t kOldestVersion = 1;
 constexpr std::uint32_t kCountersWithoutGaps = offsetof(ShimCounters, gap);
 // What has no name any more: there are too many.
 constexpr ShimKey kUnnamed = {ShimTexts::kLost, 0, 0, 0};
@@ -30,7 +29,7 @@ ShimScan::ShimScan(const std::string& path) : path_(path) {
   std::uint64_t offset = sizeof(ShimSpoolHeader);
   ShimSpoolHeader header = {};
   if (!file.Read(0, &header, sizeof(header)) || header.magic != kShimSpoolMagic ||
-      header.version < kOldestVersion || header.version > RLS_SHIM_VERSION) {
+      header.version != RLS_SHIM_VERSION) {
     losses_.bytes_left = size;
     return;
   }
