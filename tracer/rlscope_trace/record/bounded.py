@@ -48,11 +48,18 @@ def go_on() -> None:
         raise HeldUpError
 
 
+def stand_behind(nice: int) -> None:
+    """Let the calling thread run after others, unless it does: nobody may get ahead again."""
+    own = threading.get_native_id()
+    if os.getpriority(os.PRIO_PROCESS, own) < nice:
+        os.setpriority(os.PRIO_PROCESS, own, nice)
+
+
 class Bounded:
     """A thread for such calls, one at a time; a new one each time one was left behind."""
 
     def __init__(self, *, patience_s: float = 2.0, nice: int = 0) -> None:
-        """patience_s: how long a call may do nothing but wait; nice: of the thread."""
+        """patience_s: how long a call may do nothing but wait; nice: of the thread, at least."""
         self._patience_s = patience_s
         self._nice = nice
         self._worker: _Worker | None = None
@@ -110,7 +117,7 @@ class _Worker(threading.Thread):
         self.jobs: SimpleQueue[_Job[Any] | None] = SimpleQueue()
 
     def run(self) -> None:
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), self._nice)
+        stand_behind(self._nice)
         while (job := self.jobs.get()) is not None:
             job.run()
             if self in _left_behind:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from contextlib import suppress
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_trace import _capture
 from rlscope_trace.procfs import is_running
-from rlscope_trace.record.bounded import Bounded, HeldUpError, leave_behind
+from rlscope_trace.record.bounded import Bounded, HeldUpError, leave_behind, stand_behind
 from rlscope_trace.record.instruments.calls import GIL_RELEASES, GIL_TAKES, CallProbes
 from rlscope_trace.record.instruments.cuda_calls import CudaCalls, GpuState
 from rlscope_trace.record.instruments.log import ProbeLog
@@ -206,7 +205,7 @@ class Follower:
                     self._calls.give_up("recorder_failed", repr(error))
 
     def _follow(self) -> None:
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        stand_behind(_NICE)
         while not self._stop.wait(_TICK_S):
             now_ns = time.monotonic_ns()
             self._meet_new()
@@ -214,7 +213,7 @@ class Follower:
                 if now_ns >= process.due_ns and not self._stop.is_set():
                     self._ask(process, partial(self._look, process, now_ns))
             self._govern(now_ns)
-        for process in self._processes.values():
+        for process in list(self._processes.values()):
             if not self._ask(process, partial(self._note_title, process)):
                 break
         self._bounded.close()
@@ -222,6 +221,8 @@ class Follower:
     def _ask(self, process: Process, question: Callable[[], None]) -> bool:
         """Ask something of a process, unless it has held us up; tell whether it did not."""
         if process.pid in self._held_up:
+            if not is_running(process.pid):
+                self._forget(process)
             return True
         try:
             self._bounded.call(question)
@@ -260,8 +261,13 @@ class Follower:
                 # In the middle of an exec, or its memory is closed to us for now.
                 process.begin_again(now_ns)
                 return
-            self._gone_cpu_ns += process.cpu_ns
-            del self._processes[process.pid]
+            self._forget(process)
+
+    def _forget(self, process: Process) -> None:
+        """Take a process for ended: another one may get its pid."""
+        self._gone_cpu_ns += process.cpu_ns
+        self._held_up.discard(process.pid)
+        del self._processes[process.pid]
 
     def _read_mappings(self, process: Process, now_ns: int) -> bool:
         """Learn what it has mapped, unless nothing can have changed; tell whether it did."""
