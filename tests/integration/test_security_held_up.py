@@ -106,3 +106,16 @@ def test_a_thread_that_works_is_waited_for() -> None:
     bounded = Bounded(patience_s=0.01)
     assert bounded.call(lambda: sum(range(20_000_000))) > 0
     bounded.close()
+
+
+def test_a_thread_of_a_recorder_that_stands_behind_already_works(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "getpriority", lambda *_: 15)
+    monkeypatch.setattr(os, "setpriority", refuse)
+    bounded = Bounded(nice=10)
+    assert bounded.call(lambda: 1) == 1
+    bounded.close()
