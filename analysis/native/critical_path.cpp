@@ -324,7 +324,8 @@ Cause Walk::cause_of_wait(uint8_t state, uint8_t kind, uint8_t waker) const {
   if (kind == kIoWait) return Cause::kDisk;
   if (kind == kSleepWait) return Cause::kTimer;
   if (waker == kByOutside) return Cause::kOutside;
-  if (waker == kByTimer) return Cause::kTimer;
+  // What sleeps uninterruptibly for a while is held up by the OS kernel, as where memory is short.
+  if (waker == kByTimer && state != kBlockedState) return Cause::kTimer;
   if (waker == kByDevice && state != kBlockedState && kind != kLockWait)
     return kind == kSocketWait ? Cause::kNetwork : Cause::kDevice;
   if (waker == kByInterrupt) {

@@ -49,11 +49,11 @@ def attach(target: Workload, trace: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("kind", ["file", "arguments"])
-def test_what_a_program_of_a_user_serves_is_not_asked_for(
-    served: Callable[[int, str], Workload], tmp_path: Path, kind: str
+@pytest.mark.parametrize(("user", "kind"), [(USER, "file"), (USER, "arguments"), (0, "file")])
+def test_what_a_program_serves_is_not_asked_for(
+    served: Callable[[int, str], Workload], tmp_path: Path, user: int, kind: str
 ) -> None:
-    target = served(USER, kind)
+    target = served(user, kind)
     recorder = attach(target, tmp_path / "trace.duckdb")
     # Whoever asks waits until the target ends.
     _, said = recorder.communicate(timeout=60)
@@ -64,23 +64,6 @@ def test_what_a_program_of_a_user_serves_is_not_asked_for(
         tmp_path / "trace.duckdb", "SELECT command FROM process WHERE pid = ?", [target.pid]
     )
     assert (str(TARGET) in (command or "")) == (kind == "file")
-
-
-@pytest.mark.root
-def test_the_trace_is_saved_where_even_root_is_held_up(
-    served: Callable[[int, str], Workload], tmp_path: Path
-) -> None:
-    target = served(0, "file")
-    trace = tmp_path / "trace.duckdb"
-    recorder = attach(target, trace)
-    until(trace.exists, what="the trace to be saved")
-    # Only then it is let go.
-    target.close()
-    _, said = recorder.communicate(timeout=60)
-    assert recorder.returncode == 0, said
-    assert_conserved(trace)
-    facts = query(trace, "SELECT code FROM capture WHERE kind = 'native_call' AND code = 'held_up'")
-    assert facts == [("held_up",)]
 
 
 def test_a_thread_that_only_waits_is_left_behind() -> None:

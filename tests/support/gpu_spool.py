@@ -11,7 +11,7 @@ from finalising import add_nothing, finalise
 from rlscope_analysis.derive import complete
 from rlscope_trace.spool.directory import open_spool
 from said import said
-from shim_builder import VERSION, ShimBuilder
+from shim_builder import ShimBuilder
 from spool_builder import SpoolBuilder
 
 if TYPE_CHECKING:
@@ -39,10 +39,8 @@ def kernel_half(folder: Path, *, tids: tuple[int, ...] = (10,), end: bool = True
     return folder
 
 
-def saved(
-    folder: Path, shim: ShimBuilder, *, version: int = VERSION, views: bool = False
-) -> tuple[Path, TraceReport]:
-    shim.write(folder, version=version)
+def saved(folder: Path, shim: ShimBuilder, *, views: bool = False) -> tuple[Path, TraceReport]:
+    shim.write(folder)
     output = folder.with_name("trace.duckdb")
     report = finalise(
         open_spool(folder), output, overwrite=True,

@@ -267,7 +267,7 @@ def test_capture_tells_which_layers_were_probed(
         ("early_message:socket", True), ("gil_release", False),
         ("gpu_activity", False), ("native_call", True), ("native_call:backend", False),
         ("native_call:cuda_api", False), ("native_call:simulator", True), ("operation", False),
-        ("other_run", True), ("thread_state", True), ("wait", True),
+        ("os_counter", False), ("other_run", True), ("thread_state", True), ("wait", True),
     ]  # fmt: skip
 
 

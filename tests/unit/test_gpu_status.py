@@ -229,8 +229,7 @@ def test_the_last_status_holds(tmp_path: Path, shim: ShimBuilder) -> None:
 def test_a_process_without_cuda_is_not_measured(tmp_path: Path, shim: ShimBuilder) -> None:
     shim.thread(tid=10, ts_ns=BEGIN)
     shim.range("step", 200, 300)
-    path, _ = saved(kernel_half(tmp_path / "spool"), shim, version=1, views=True)
-    # An old spool is read as well.
+    path, _ = saved(kernel_half(tmp_path / "spool"), shim, views=True)
     assert rows(path, "SELECT name FROM operation") == [("step",)]
     assert verdicts(path) == [NO_OTHERS]
     busy = "SELECT DISTINCT gpu_busy FROM breakdown"

@@ -20,8 +20,9 @@ std::uint64_t MountOf(int fd) {
   return mount;
 }
 
-std::uint64_t SharedMount() {
-  const int memfd = static_cast<int>(syscall(SYS_memfd_create, "rlscope", 1U /* MFD_CLOEXEC */));
+std::uint64_t SharedMount(unsigned flags) {
+  const int memfd =
+      static_cast<int>(syscall(SYS_memfd_create, "rlscope", flags | 1U /* MFD_CLOEXEC */));
   if (memfd < 0) return kNoMount;
   const std::uint64_t mount = MountOf(memfd);
   close(memfd);

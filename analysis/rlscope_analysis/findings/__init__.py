@@ -56,7 +56,9 @@ def _joins(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
     """Return how what only some traces have is joined: not at all where there is none of it."""
     ((samples, gpu, quota),) = connection.execute(
         "SELECT EXISTS (FROM cpu_sample_coded), EXISTS (FROM gpu_activity_coded),"
+        # Where the waits for it were recorded one by one, nothing is to be guessed.
         " EXISTS (FROM os_counter WHERE name = 'quota_throttled')"
+        " AND NOT EXISTS (FROM capture WHERE kind = 'cpu_quota_wait' AND measured)"
     ).fetchall()
     return {
         "{if_samples}": "ASOF" if samples else "",

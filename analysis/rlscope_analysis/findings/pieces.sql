@@ -75,9 +75,9 @@ WITH lead AS (
 ), faulted AS (
   SELECT ts_ns, process_id, grown AS faults FROM growth WHERE name = 'major_faults' AND over_ns > 0
 ), throttled AS (
-  -- Of several cgroups, any.
-  SELECT ts_ns, grown >= 0.01 * over_ns AS is_throttled FROM growth
-  WHERE name = 'quota_throttled' AND over_ns > 0
+  -- Of any cgroup.
+  SELECT ts_ns, ts_ns - over_ns AS from_ns FROM growth
+  WHERE name = 'quota_throttled' AND over_ns > 0 AND grown >= 0.01 * over_ns
 ), sampled AS (
   SELECT
     c.*, s.layer AS sampled_layer, s.in_kernel AS sampled_in_kernel,
@@ -91,7 +91,7 @@ WITH lead AS (
   ASOF LEFT JOIN stall AS m ON m.ts_ns >= c.start_ns
   ASOF LEFT JOIN faulted AS f ON f.process_id = c.process_id AND f.ts_ns >= c.start_ns
   UNION ALL
-  SELECT c.*, NULL, NULL, NULL, NULL, q.is_throttled
+  SELECT c.*, NULL, NULL, NULL, NULL, q.from_ns <= c.start_ns
   FROM (FROM critical_path WHERE cause = 'cpu_wait') AS c
   {if_quota} LEFT JOIN throttled AS q ON {if_quota_on}
   UNION ALL

@@ -5,7 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from records import DEAD, ENTERED_FOUND, SLEEPING, UNKNOWN_STATUS, WAKER_INTERRUPT, WAKER_UNKNOWN
+from records import (
+    DEAD,
+    ENTERED_FOUND,
+    SLEEPING,
+    UNKNOWN_STATUS,
+    WAKER_INTERRUPT,
+    WAKER_TIMER,
+    WAKER_UNKNOWN,
+)
 from workload import EXIT_CODE, LOADS, SLEEP_MS
 
 if TYPE_CHECKING:
@@ -56,7 +64,7 @@ class Verdict:
                 f"{load}: {len(long)} of {SLEEPS_SEEN} sleeps in {len(sleeps)} cycles"
             )
         wakers = sorted({cycle.waker for cycle in long})
-        allowed = {WAKER_INTERRUPT} if self.btf else {WAKER_INTERRUPT, WAKER_UNKNOWN}
+        allowed = {WAKER_TIMER} if self.btf else {WAKER_INTERRUPT, WAKER_UNKNOWN}
         if not set(wakers) <= allowed:
             counts = {waker: sum(c.waker == waker for c in long) for waker in wakers}
             self.findings.append(f"{load}: wakers of timer wakeups: {counts}")

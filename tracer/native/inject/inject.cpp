@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "inject/call.h"
+#include "inject/loaded_object.h"
 #include "inject/place.h"
 
 namespace rls {

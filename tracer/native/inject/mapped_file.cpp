@@ -1,6 +1,7 @@
 #include "inject/mapped_file.h"
 
 #include <fcntl.h>
+#include <linux/memfd.h>
 #include <linux/openat2.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -52,14 +53,13 @@ int Look(pid_t pid, const Mapping& mapping, bool* by_name) {
   return static_cast<int>(named);
 }
 
-// A line of mountinfo: number parent device root point options [tags] - type source options.
+// A line of mountinfo: number parent device root point options [tags] - type source options. Who
+// mounted it is not asked: in a namespace of theirs everybody is root.
 bool IsServed(const std::string& line) {
   const std::size_t mark = line.find(" - ");
   if (mark == std::string::npos) return true;
-  const std::string type = line.substr(mark + 3);
-  if (type.compare(0, sizeof(kServed) - 1, kServed) != 0 || type.compare(0, 7, "fusectl") == 0)
-    return false;
-  return (type + ",").find("user_id=0,") == std::string::npos;
+  const std::string type = line.substr(mark + 3, line.find(' ', mark + 3) - mark - 3);
+  return type.compare(0, sizeof(kServed) - 1, kServed) == 0 && type != "fusectl";
 }
 
 // Whether each mount is served by a program; those that nobody lists, as of what was unmounted
@@ -78,8 +78,8 @@ bool IsServed(int fd, const std::map<std::uint64_t, bool>& mounts) {
   const std::uint64_t mount = MountOf(fd);
   const auto found = mounts.find(mount);
   if (found != mounts.end()) return found->second;
-  // Shared memory has a mount of the OS kernel's own.
-  return fcntl(fd, F_GET_SEALS) < 0 && mount != SharedMount();
+  // Shared memory and huge pages have mounts of the OS kernel's own.
+  return mount != SharedMount(0) && mount != SharedMount(MFD_HUGETLB);
 }
 
 bool IsOfFile(const Mapping& mapping) { return mapping.inode != 0 && mapping.path[0] == '/'; }

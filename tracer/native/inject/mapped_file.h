@@ -13,7 +13,7 @@
 namespace rls {
 
 // A program that serves a file system (FUSE) answers when it likes, and whoever asks it something
-// can neither be interrupted nor killed meanwhile. Those of root are trusted.
+// can neither be interrupted nor killed meanwhile.
 
 // What of a process is served so. Reading memory there, and what lies in it, can wait.
 class ServedMemory {

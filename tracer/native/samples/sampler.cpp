@@ -211,7 +211,7 @@ void Sampler::Run() {
     lock.unlock();
     interval = Empty() > ring_->capacity() / kBusyPart ? kBusyInterval : kInterval;
     since_cpus += interval;
-    if (since_cpus >= kCpuInterval) {
+    if (since_cpus >= kCpuInterval && !is_left_behind_) {
       FollowCpus();
       since_cpus = std::chrono::milliseconds(0);
     }
@@ -228,7 +228,7 @@ std::size_t Sampler::Empty() {
     if (span.bytes == 0) return bytes;
     bytes += span.bytes;
     TakeNoted();
-    for (std::size_t at = 0; at < span.bytes;) {
+    for (std::size_t at = 0; at < span.bytes && !is_left_behind_;) {
       std::uint32_t length = 0;
       std::memcpy(&length, span.data + at, sizeof(length));
       const std::size_t record_bytes = length & kFrameLengthMask;
@@ -236,6 +236,8 @@ std::size_t Sampler::Empty() {
         book_->Add(*reinterpret_cast<const rls_raw_sample*>(span.data + at + kFrameHeaderBytes));
       at += (kFrameHeaderBytes + record_bytes + 7) & ~std::size_t{7};
     }
+    // The spool is complete, and these samples were counted as lost.
+    if (is_left_behind_) return 0;
     book_->Flush(MonotonicNs());
     ring_->Release(span);
     Publish();
@@ -255,7 +257,10 @@ void Sampler::Stop() {
   } else {
     thread_.join();
   }
-  CloseAllClocks();
+  {
+    const std::lock_guard<std::mutex> lock(clocks_mutex_);
+    CloseAllClocks();
+  }
   WaitForRunningPrograms();
   if (!is_left_behind_) Empty();
 }

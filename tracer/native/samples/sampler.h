@@ -87,7 +87,7 @@ class Sampler {
   bool stopping_ = false;
   bool has_ended_ = false;
   std::atomic<pid_t> tid_{0};
-  bool is_left_behind_ = false;
+  std::atomic<bool> is_left_behind_{false};
 };
 
 }  // namespace rls

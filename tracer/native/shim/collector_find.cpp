@@ -131,7 +131,7 @@ bool ShimCollector::AddCandidate(int folder, const char* name, std::uint32_t pid
   const int held = openat(folder, name, O_PATH | O_CLOEXEC);
   if (held < 0) return false;
   bool is_new = false;
-  if (shared_mount_ == kNoMount) shared_mount_ = SharedMount();
+  if (shared_mount_ == kNoMount) shared_mount_ = SharedMount(0);
   if (shared_mount_ != kNoMount && MountOf(held) == shared_mount_) {
     const std::string path = "/proc/self/fd/" + std::to_string(held);
     const int memfd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);

@@ -16,8 +16,6 @@ constexpr std::uint32_t kNone = UINT32_MAX;
 constexpr std::size_t kMaxKeys = ShimTexts::kMaxTexts + ShimTexts::kMaxFolded;
 constexpr std::size_t kMaxCategories = 1U << 16;
 constexpr std::size_t kMaxIncarnations = 1U << 20;
-// It knew no GPU records, and up to version 2 counters told no gaps; all else was as it is.
-constexpr std::uint32_t kCountersWithoutGaps = offsetof(ShimCounters, gap);
 // What has no name any more: there are too many.
 constexpr ShimKey kUnnamed = {ShimTexts::kLost, 0, 0, 0};
 
@@ -111,7 +109,7 @@ void ShimScan::ReadSource(const ShimBlock& block, const char* data) {
 }
 
 void ShimScan::ReadCounters(const ShimBlock& block, const char* data) {
-  if (block.bytes != sizeof(ShimCounters) && block.bytes != kCountersWithoutGaps) {
+  if (block.bytes != sizeof(ShimCounters)) {
     ++losses_.damaged;
     return;
   }

@@ -1,7 +1,8 @@
-"""Work in a fork of this process, which has one thread: rights belong to threads."""
+"""Work in a fork of this process, which has one thread only: rights belong to threads."""
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import signal
@@ -19,7 +20,7 @@ _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def in_a_fork(work: Callable[[], T]) -> T:
-    """Return what `work` returns there, or raise what it raises; TracerError where the fork dies.
+    """Return what `work` returns there, or raise what it raises; OSError where the fork dies.
 
     Signals to this process are passed on to it.
     """
@@ -29,6 +30,8 @@ def in_a_fork(work: Callable[[], T]) -> T:
         os.close(reader)
         # A Ctrl-C in the terminal comes once, by us.
         os.setpgid(0, 0)
+        # Nor may the terminal stop what writes to it from the background.
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         _answer(writer, work)
     os.close(writer)
 
@@ -39,7 +42,7 @@ def in_a_fork(work: Callable[[], T]) -> T:
         said = answer.read()
     os.waitpid(child, 0)
     if not said:
-        raise TracerError("the process that saves was killed")
+        raise OSError(errno.ECHILD, "the process that saves was killed")
     # Of a process of ours, by a pipe that nobody else has.
     is_error, result = pickle.loads(said)
     if is_error:
@@ -53,9 +56,12 @@ def _answer(writer: int, work: Callable[[], object]) -> None:
         said = (False, work())
     except BaseException as error:  # noqa: BLE001 - raised again by who waits for it
         said = (True, error)
-    with os.fdopen(writer, "wb") as answer:
-        answer.write(_pickled(said))
-    os._exit(0)
+    try:
+        with os.fdopen(writer, "wb") as answer:
+            answer.write(_pickled(said))
+    finally:
+        # Also where nobody waits any more.
+        os._exit(0)
 
 
 def _pickled(said: tuple[bool, object]) -> bytes:

@@ -75,7 +75,7 @@ class Bounded:
         self._worker.jobs.put(job)
         held_up = _capture.HeldUp()
         while not job.is_done.wait(self._patience_s / 2):
-            if held_up.is_since(self._worker.native_id or 0):
+            if not self._worker.is_alive() or held_up.is_since(self._worker.native_id or 0):
                 leave_behind(self._worker)
                 self._worker = None
                 raise HeldUpError
@@ -121,4 +121,6 @@ class _Worker(threading.Thread):
         while (job := self.jobs.get()) is not None:
             job.run()
             if self in _left_behind:
+                # It came back, too late for what it was asked.
+                _left_behind.remove(self)
                 return

@@ -53,7 +53,7 @@ def _mounted(mounts: list[str], *, is_v2: bool) -> Iterator[tuple[Path, str]]:
 def _upwards(mount: Path, root: str, path: str) -> Iterator[Path]:
     """Yield the folder of a cgroup, then those around it, as far as they are mounted."""
     inside = path if root == "/" else path.removeprefix(root)
-    if ".." in path.split("/") or (root != "/" and not path.startswith(root)):
+    if ".." in path.split("/") or not f"{path}/".startswith("/" if root == "/" else f"{root}/"):
         return
     folder = mount / inside.strip("/")
     yield folder

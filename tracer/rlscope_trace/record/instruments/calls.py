@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_analysis.schema.facts.sites import NOT_PROBED, PROBED
 from rlscope_trace import _capture
-from rlscope_trace.record.bounded import go_on
+from rlscope_trace.record.bounded import HeldUpError, go_on, leave_behind
 from rlscope_trace.record.governor import Governor
 from rlscope_trace.record.instruments.modules import Module, files_of, open_file, path_of
 from rlscope_trace.record.layers import switches_stacks
 from rlscope_trace.record.loaders.capture import bpf_file
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rlscope_trace.record.instruments.log import ProbeLog
     from rlscope_trace.record.instruments.process import FileKey, Mapping, Process
     from rlscope_trace.record.instruments.settings import InstrumentSettings
@@ -64,6 +66,8 @@ class CallProbes:
         self._site_count = 0
         self._is_given_up = False
         self._is_cancelled = False
+        self._is_attaching = False
+        self._is_abandoned = False
         self._scan: _capture.PythonScan | None = None
         # Hits and ns by site, when the recording ended.
         self._counted: dict[int, tuple[int, int]] | None = None
@@ -193,11 +197,13 @@ class CallProbes:
         try:
             if module.fd < 0:
                 module.fd = open_file(pid, mapping)
-            go_on()
-            self._probes.attach(
-                path_of(module.fd), [(point[1], site, code) for site, point in sites]
-            )
+            with self._attaching():
+                self._probes.attach(
+                    path_of(module.fd), [(point[1], site, code) for site, point in sites]
+                )
             module.probed += len(points)
+        except HeldUpError:
+            raise
         except OSError as error:
             state, why = NOT_PROBED, {"code": "refused", "detail": error.strerror or str(error)}
         self._site_count += len(points)
@@ -208,6 +214,28 @@ class CallProbes:
             if module.layer == "cuda_api":
                 self._governor.last.add(site)
             self._tell_site(module, site, point, state, **why)
+
+    @contextmanager
+    def _attaching(self) -> Iterator[None]:
+        go_on()
+        self._is_attaching = True
+        try:
+            yield
+        finally:
+            # In a thread that was left behind it stays so.
+            go_on()
+            self._is_attaching = False
+
+    def note_held_up(self) -> None:
+        """Take leave of probes that a thread which was left behind is still attaching.
+
+        They go with this process, soon; nothing of them can be asked or changed meanwhile.
+        """
+        if self._is_attaching and not self._is_abandoned:
+            self._is_given_up = self._is_abandoned = True
+            leave_behind(self._probes)
+            fact = Fact("recorder_failed", detail="a thread that attaches probes was held up")
+            self._log.append("gave_up", fact=fact.to_json(), ts_ns=time.monotonic_ns())
 
     def _tell_site(self, module: Module, site: int, point: Point, state: str, **why: str) -> None:
         self._log.append(
@@ -240,8 +268,8 @@ class CallProbes:
     ) -> None:
         fd = open_file(pid, mapping)
         try:
-            go_on()
-            self._probes.attach_gil(path_of(fd), releases, takes)
+            with self._attaching():
+                self._probes.attach_gil(path_of(fd), releases, takes)
         finally:
             os.close(fd)
 
@@ -261,12 +289,14 @@ class CallProbes:
 
     def note_hits(self) -> None:
         """Note what was counted until now, when the recording ends: the probes go later."""
-        if self._counted is None:
+        if self._counted is None and not self._is_abandoned:
             with suppress(OSError):
                 self._counted = self._probes.counters()
 
     def stop(self) -> None:
         """Write the calls that are under way, then detach."""
+        if self._is_abandoned:
+            return
         try:
             self._probes.close_open()
             self.note_hits()

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_trace import _capture
 from rlscope_trace.procfs import is_running
-from rlscope_trace.record.bounded import Bounded, HeldUpError, leave_behind, stand_behind
+from rlscope_trace.record.bounded import (
+    Bounded,
+    HeldUpError,
+    go_on,
+    leave_behind,
+    stand_behind,
+)
 from rlscope_trace.record.instruments.calls import GIL_RELEASES, GIL_TAKES, CallProbes
 from rlscope_trace.record.instruments.cuda_calls import CudaCalls, GpuState
 from rlscope_trace.record.instruments.log import ProbeLog
@@ -228,6 +234,8 @@ class Follower:
             self._bounded.call(question)
         except HeldUpError:
             self._held_up.add(process.pid)
+            if self._calls is not None:
+                self._calls.note_held_up()
             self._log.append("held_up", pid=process.pid, ts_ns=time.monotonic_ns())
             return False
         return True
@@ -253,7 +261,10 @@ class Follower:
                 self._calls.look(process, now_ns, changed=changed)
             if self._cuda is not None:
                 self._cuda.look(process, now_ns, changed=changed)
+        except HeldUpError:
+            raise
         except OSError:
+            go_on()
             if self._stop.is_set():
                 # Cancelled: whether the process has ended is not known from that.
                 return
@@ -265,9 +276,9 @@ class Follower:
 
     def _forget(self, process: Process) -> None:
         """Take a process for ended: another one may get its pid."""
-        self._gone_cpu_ns += process.cpu_ns
         self._held_up.discard(process.pid)
-        del self._processes[process.pid]
+        if self._processes.pop(process.pid, None) is not None:
+            self._gone_cpu_ns += process.cpu_ns
 
     def _read_mappings(self, process: Process, now_ns: int) -> bool:
         """Learn what it has mapped, unless nothing can have changed; tell whether it did."""
