@@ -139,9 +139,10 @@ def _sidecars() -> dict[str, bytes]:
          "module": "/bin/python3", "gil_start": 1, "gil_end": 2},
         {"event": "gil", "module": "/bin/python3", "fact": None},
         {"event": "title", "pid": 10, "ts_ns": 160, "title": "ray::Worker.step()"},
+        {"event": "held_up", "pid": 10, "ts_ns": 170},
         {"event": "failed", "reason": "it broke"},
     ]  # fmt: skip
-    cost = Cost(event="switch", part=None, method="micro", how="loop", n=5, mean_ns=10.0)
+    cost = Cost(event="switch", part=None, how="loop", n=5, mean_ns=10.0)
     calibration = dump_costs([cost], {"key": {"cpu": "x"}})
     session = {"recorder_pid": os.getpid(), "recorder_starttime": "1", "host": "box"}
     with tempfile.TemporaryDirectory() as directory:

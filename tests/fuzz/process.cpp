@@ -84,7 +84,8 @@ void FindObjects(const TargetProcess& process, const std::vector<Mapping>& maps,
 
 void ReadNames(FuzzedDataProvider* input) {
   const int minor = input->ConsumeIntegralInRange<int>(9, 13);
-  PythonNames names(getpid(), *FindPythonLayout(3, minor));
+  const SampledProcess process(getpid());
+  PythonNames names(process, *FindPythonLayout(3, minor));
   for (std::uint64_t now_ns = 1; now_ns < 4; ++now_ns) {
     const std::uint64_t at = kBase + input->ConsumeIntegral<std::uint16_t>() / 8 * 8;
     const std::string* name = names.Find(at, now_ns * 2'000'000'000);
