@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from finalising import finalise
 from rlscope_analysis.derive import complete
 from rlscope_trace.spool.directory import open_spool
-from shim_builder import COUNTERS, THREAD_OPEN, ShimBuilder
+from shim_builder import THREAD_OPEN, ShimBuilder
 from spool_builder import SpoolBuilder
 
 if TYPE_CHECKING:
@@ -109,16 +108,6 @@ def test_a_thread_that_was_never_introduced(tmp_path: Path) -> None:
     shim.counters(dropped=7, gap=(200, 300, 12), former=(150, 400, 10))
     with saved(tmp_path, shim) as trace:
         assert trace.sql(GAPS).fetchall() == [(150, 400)]
-
-
-def test_a_spool_of_before_tells_no_gaps(tmp_path: Path, shim: ShimBuilder) -> None:
-    shim.range("step", 150, 180)
-    shim.flush()
-    shim.block(COUNTERS, struct.pack("<6Q", 5, 0, 0, 0, 0, 200))
-    with saved(tmp_path, shim) as trace:
-        lost = "SELECT code, count, first_ns FROM trace_stat"
-        assert trace.sql(lost).fetchall() == [("operation_ring_full", 5, 200)]
-        assert trace.sql(GAPS).fetchall() == []
 
 
 PROGRAMS = st.lists(st.tuples(st.booleans(), st.integers(1, 9), st.booleans()), max_size=40)
