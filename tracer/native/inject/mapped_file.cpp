@@ -12,7 +12,6 @@
 #include <cinttypes>
 #include <cstdio>
 #include <fstream>
-#include <map>
 #include <sstream>
 #include <system_error>
 
@@ -86,20 +85,25 @@ bool IsOfFile(const Mapping& mapping) { return mapping.inode != 0 && mapping.pat
 
 }  // namespace
 
-ServedMemory::ServedMemory(pid_t pid, const std::vector<Mapping>& maps) {
-  std::map<std::string, bool> by_device;
+ServedMemory::ServedMemory(pid_t pid, const std::vector<Mapping>& maps,
+                           const ServedMemory& before) {
   std::map<std::uint64_t, bool> mounts;
   for (const Mapping& mapping : maps) {
     if (!IsOfFile(mapping)) continue;
-    const auto [known, is_new] = by_device.try_emplace(mapping.device, false);
+    const auto [device, is_new] = by_device_.try_emplace(mapping.device, false);
     if (is_new) {
-      if (mounts.empty()) mounts = ServedMounts(pid);
-      bool by_name = false;
-      const int fd = Look(pid, mapping, &by_name);
-      known->second = fd < 0 ? false : IsServed(fd, mounts);
-      if (fd >= 0) close(fd);
+      const auto known = before.by_device_.find(mapping.device);
+      if (known != before.by_device_.end()) {
+        device->second = known->second;
+      } else {
+        if (mounts.empty()) mounts = ServedMounts(pid);
+        bool by_name = false;
+        const int fd = Look(pid, mapping, &by_name);
+        device->second = fd >= 0 && IsServed(fd, mounts);
+        if (fd >= 0) close(fd);
+      }
     }
-    if (known->second) ranges_.push_back({mapping.start, mapping.end});
+    if (device->second) ranges_.push_back({mapping.start, mapping.end});
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,9 @@ namespace rls {
 class ServedMemory {
  public:
   ServedMemory() = default;
-  ServedMemory(pid_t pid, const std::vector<Mapping>& maps);
+  // `before`: what was known of the same process, whose devices are not looked at again: on a
+  // machine with thousands of mounts that takes milliseconds.
+  ServedMemory(pid_t pid, const std::vector<Mapping>& maps, const ServedMemory& before = {});
 
   bool is_empty() const { return ranges_.empty(); }
   bool Holds(std::uint64_t address, std::size_t bytes) const;
@@ -29,6 +32,7 @@ class ServedMemory {
     std::uint64_t start;
     std::uint64_t end;
   };
+  std::map<std::string, bool> by_device_;
   std::vector<Range> ranges_;
 };
 

@@ -43,7 +43,7 @@ void SampledProcess::Refresh(SampleFiles* files, std::uint64_t now_ns, bool miss
   last_read_ns_ = now_ns;
   std::vector<CodeRange> code;
   const std::vector<Mapping> maps = ReadMaps(pid_);
-  if (!maps.empty()) served_ = ServedMemory(pid_, maps);
+  if (!maps.empty()) served_ = ServedMemory(pid_, maps, served_);
   for (const Mapping& mapping : maps) {
     if (!mapping.IsExecutable()) continue;
     // Code without a file keeps what is known of it.
