@@ -12,10 +12,10 @@
 #include <cinttypes>
 #include <cstdio>
 #include <fstream>
-#include <sstream>
 #include <system_error>
 
 #include "mounts.h"
+#include "process_stat.h"
 
 namespace rls {
 namespace {
@@ -24,8 +24,8 @@ constexpr int kLook = O_PATH | O_CLOEXEC;
 constexpr char kServed[] = "fuse";
 // Of what /proc/PID/stat tells: the first address of the arguments, and the last of the
 // environment.
-constexpr int kArgStart = 48;
-constexpr int kEnvEnd = 51;
+constexpr std::size_t kArgStart = 48;
+constexpr std::size_t kEnvEnd = 51;
 constexpr std::size_t kPart = std::size_t{1} << 16;
 
 std::string Folder(pid_t pid) { return "/proc/" + std::to_string(pid); }
@@ -129,17 +129,10 @@ int OpenMappedFile(pid_t pid, const Mapping& mapping) {
 }
 
 std::string ReadShownMemory(pid_t pid, const char* name, std::size_t most) {
-  std::ifstream stat(Folder(pid) + "/stat");
-  std::string text;
-  std::getline(stat, text, '\0');
-  std::istringstream fields(text.substr(std::min(text.size(), text.rfind(')') + 1)));
-  std::uint64_t start = 0;
-  std::uint64_t end = 0;
-  std::string field;
-  for (int number = 3; number <= kEnvEnd && fields >> field; ++number) {
-    if (number == kArgStart) start = std::strtoull(field.c_str(), nullptr, 10);
-    if (number == kEnvEnd) end = std::strtoull(field.c_str(), nullptr, 10);
-  }
+  const std::vector<std::uint64_t> numbers = ReadStat(pid);
+  const bool is_known = numbers.size() > kEnvEnd;
+  const std::uint64_t start = is_known ? numbers[kArgStart] : 0;
+  const std::uint64_t end = is_known ? numbers[kEnvEnd] : 0;
   const ServedMemory served(pid, ReadMaps(pid));
   // Its arguments may lie anywhere, and the environment anywhere else.
   if (!served.is_empty() && (end <= start || served.Holds(start, end - start))) return "";

@@ -6,10 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
-#include <sstream>
 #include <system_error>
 
+#include "process_stat.h"
 #include "samples/classifier.h"
 
 namespace rls {
@@ -21,18 +20,12 @@ constexpr std::uint64_t kForgetNs = 60 * kSecond;
 constexpr std::uint64_t kForgetIntervalNs = 10 * kSecond;
 const std::string kUnknownName = "?";
 
+constexpr std::size_t kStartStack = 28;
+
 // Where the stack of the process began; every exec puts it elsewhere. 0: not known.
 std::uint64_t StartStack(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  std::getline(file, text, '\0');
-  const std::size_t behind_name = text.rfind(')');
-  if (behind_name == std::string::npos) return 0;
-  std::istringstream fields(text.substr(behind_name + 1));
-  std::string field;
-  for (int number = 3; number < 28; ++number) fields >> field;
-  std::uint64_t start_stack = 0;
-  return fields >> start_stack ? start_stack : 0;
+  const std::vector<std::uint64_t> numbers = ReadStat(pid);
+  return numbers.size() > kStartStack ? numbers[kStartStack] : 0;
 }
 
 bool IsAlive(pid_t pid) { return access(("/proc/" + std::to_string(pid)).c_str(), F_OK) == 0; }
