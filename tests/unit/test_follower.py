@@ -34,7 +34,6 @@ def follower(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Follow
     made._log = ProbeLog(tmp_path)
     made._drain = None
     made._gone_cpu_ns = 0
-    made._held_up = set()
     made._processes = {os.getpid(): Process(os.getpid(), is_new=False)}
     yield made
     made._log.close()

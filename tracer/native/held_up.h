@@ -8,7 +8,7 @@
 namespace rls {
 
 // Reading memory or a file of the target can wait for a program of its: a file system in user space
-// answers when it likes, and only the end of our process ends that wait.
+// answers when it likes.
 class HeldUp {
  public:
   // Whether this thread of ours has not run since the last call, nor is about to.

@@ -27,14 +27,13 @@ T ReadAt(const std::vector<unsigned char>& file, std::uint64_t offset) {
   return value;
 }
 
-// Nothing of a file that is not regular, which could hold us, or larger than any C library.
+// Nothing of a file that is larger than any C library.
 std::vector<unsigned char> ReadMapped(pid_t pid, const Mapping& mapping) {
   std::vector<unsigned char> content;
   const int fd = OpenMappedFile(pid, mapping);
   if (fd < 0) return content;
   struct stat status = {};
-  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0 &&
-      status.st_size <= kMaxFileBytes)
+  if (fstat(fd, &status) == 0 && status.st_size > 0 && status.st_size <= kMaxFileBytes)
     content.resize(static_cast<std::size_t>(status.st_size));
   std::size_t done = 0;
   while (done < content.size()) {
@@ -64,6 +63,7 @@ bool IsText(const std::vector<unsigned char>& file, const Elf64_Shdr& strings, s
   return offset < file.size() && file.size() - offset > text.size() &&
          std::memcmp(file.data() + offset, text.c_str(), text.size() + 1) == 0;
 }
+
 }  // namespace
 
 LoadedObject::LoadedObject(pid_t pid, const std::vector<Mapping>& maps, const Mapping& first)
@@ -121,4 +121,5 @@ std::optional<LoadedObject> FindObject(pid_t pid, const std::string& prefix) {
       return LoadedObject(pid, maps, mapping);
   return std::nullopt;
 }
+
 }  // namespace rls

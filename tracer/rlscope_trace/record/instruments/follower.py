@@ -69,7 +69,6 @@ class Follower:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._bounded = Bounded(nice=_NICE)
-        self._held_up: set[int] = set()
         self._drain: _capture.Drain | None = None
         self.reasons: dict[str, Fact] = {}
         """Kind of record -> why it is not measured."""
@@ -226,14 +225,14 @@ class Follower:
 
     def _ask(self, process: Process, question: Callable[[], None]) -> bool:
         """Ask something of a process, unless it has held us up; tell whether it did not."""
-        if process.pid in self._held_up:
+        if process.holds_up:
             if not is_running(process.pid):
                 self._forget(process)
             return True
         try:
             self._bounded.call(question)
         except HeldUpError:
-            self._held_up.add(process.pid)
+            process.holds_up = True
             if self._calls is not None:
                 self._calls.note_held_up()
             self._log.append("held_up", pid=process.pid, ts_ns=time.monotonic_ns())
@@ -276,7 +275,6 @@ class Follower:
 
     def _forget(self, process: Process) -> None:
         """Take a process for ended: another one may get its pid."""
-        self._held_up.discard(process.pid)
         if self._processes.pop(process.pid, None) is not None:
             self._gone_cpu_ns += process.cpu_ns
 

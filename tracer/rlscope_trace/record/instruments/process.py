@@ -105,6 +105,8 @@ class Process:
     mappings: tuple[Mapping, ...] = ()
     is_served: bool = True
     """Whether a program serves some of its memory, as far as is known: inject/mapped_file.h."""
+    holds_up: bool = False
+    """Its memory or its files did not answer: it is asked nothing more."""
     is_settled: bool = False
     """The last two looks saw the same mappings: what was being loaded is loaded."""
     modules: dict[FileKey, Mapping] = field(default_factory=dict)
