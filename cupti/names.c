@@ -53,8 +53,10 @@ static void write_text(struct rls_shim_slot* slot, const struct rls_shim_string*
   for (uint32_t done = sizeof(first->text); done < length; done += RLS_SHIM_CELL_BYTES) {
     position += RLS_SHIM_CELL_BYTES;
     const uint32_t left = length - done;
-    memcpy(rls_cell(slot, position), text + done,
-           left < RLS_SHIM_CELL_BYTES ? left : RLS_SHIM_CELL_BYTES);
+    const uint32_t here = left < RLS_SHIM_CELL_BYTES ? left : RLS_SHIM_CELL_BYTES;
+    char* cell = rls_cell(slot, position);
+    memcpy(cell, text + done, here);
+    memset(cell + here, 0, RLS_SHIM_CELL_BYTES - here);
   }
   rls_publish(slot, position + RLS_SHIM_CELL_BYTES - slot->head);
 }

@@ -171,7 +171,7 @@ struct rls_shim_string {
   uint16_t length;  // bytes of the text
   uint32_t cut;     // 1: the text was longer
   uint64_t hash;
-  char text[48];  // goes on in the cells behind
+  char text[48];  // goes on in the cells behind, zeros behind it
 };
 
 struct rls_shim_category {

@@ -10,6 +10,7 @@
 #include "finder/function_file.h"
 #include "finder/gate.h"
 #include "inject/error.h"
+#include "inject/loaded_object.h"
 #include "inject/maps.h"
 #include "support.h"
 

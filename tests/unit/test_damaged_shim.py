@@ -114,7 +114,11 @@ def test_a_number_that_is_used_twice_is_counted(tmp_path: Path, shim: ShimBuilde
 
 @pytest.mark.parametrize(
     ("text", "stored"),
-    [(b"a\0b", "a\0b"), (b"\xff\xfe", "\N{REPLACEMENT CHARACTER}" * 2), (b"\xed\xa0\x80", None)],
+    [
+        (b"a\x1bb", "a\x1bb"),
+        (b"\xff\xfe", "\N{REPLACEMENT CHARACTER}" * 2),
+        (b"\xed\xa0\x80", None),
+    ],
 )
 def test_any_bytes_may_be_a_name(
     tmp_path: Path, shim: ShimBuilder, text: bytes, stored: str | None
@@ -124,6 +128,24 @@ def test_any_bytes_may_be_a_name(
     path = saved(tmp_path, shim)
     ((name,),) = rows(path, "SELECT name FROM operation WHERE start_ns = 400")
     assert name == stored or (stored is None and "\N{REPLACEMENT CHARACTER}" in str(name))
+
+
+@pytest.mark.parametrize("length", [5, 48, 49, 60, 111, 112])
+def test_a_text_of_a_damaged_length_takes_no_record(
+    tmp_path: Path, shim: ShimBuilder, length: int
+) -> None:
+    for bit in range(11):
+        text = chr(ord("a") + bit) * length
+        at = len(shim.cells)
+        shim.string(text)
+        shim.told.add(text)
+        damaged = struct.pack("<H", length ^ 1 << bit)
+        shim.cells = shim.cells[: at + 2] + damaged + shim.cells[at + 4 :]
+        shim.range(text, 400 + 10 * bit, 405 + 10 * bit, flags=1)
+    path = saved(tmp_path, shim)
+    found = [start for start, _, _ in rows(path, PER_RANGE)]
+    assert found == [200, *range(400, 510, 10)]
+    assert losses(path)[DAMAGED] >= 11
 
 
 def test_a_part_that_cannot_be_worked_out_costs_that_part_only(

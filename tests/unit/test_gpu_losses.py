@@ -30,6 +30,7 @@ from rlscope_trace._ingest import (
     shim_gpu_statuses,
 )
 from shim_builder import MEMCPY, ShimBuilder
+from spool_builder import DEAD, SpoolBuilder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -167,3 +168,30 @@ def test_no_damage_is_more_than_a_loss(
                 assert (columns["end_ns"] >= columns["start_ns"]).all()
     assert {status["source"] for status in shim_gpu_statuses(scan)} <= set(range(sources))
     assert len(shim_gpu_clocks(scan)) == sources
+
+
+def test_what_begins_after_its_thread_ended_is_counted(tmp_path: Path, shim: ShimBuilder) -> None:
+    spool = SpoolBuilder()
+    for thread_id, tid, tgid, end in ((1, 10, 10, FINISH), (2, 11, 10, 5000), (3, 30, 30, 5000)):
+        spool.thread(thread_id, ts_ns=BEGIN, tid=tid, tgid=tgid)
+        spool.cycle(thread_id, off_ns=BEGIN, in_ns=BEGIN + 10, out_ns=end, out_state=DEAD)
+    spool.write(tmp_path / "spool", end_ns=FINISH, session={"host": "box"})
+    shim.status()
+    shim.call(11, 4000, 4010, correlation=1)
+    shim.activity(4020, 4030, "k", correlation=1)
+    shim.call(11, 6000, 6010)
+    shim.overhead(11, 6000, 6010)  # its process goes on
+    shim.call(11, FINISH + 5, FINISH + 10)  # after the trace
+    shim.source(pid=30)
+    shim.thread(tid=99, ts_ns=BEGIN)
+    shim.activity(6000, 6010, "k")
+    shim.overhead(30, 6000, 6010)
+    shim.memory(6000, 4096, 0x7F00, release=False)
+    shim.source(pid=77)
+    shim.thread(tid=99, ts_ns=BEGIN)
+    shim.overhead(77, 6000, 6010)
+    path, _ = saved(tmp_path / "spool", shim)
+    found = losses(path)
+    assert found["gpu_after_owner"] == ("unmatched", 4)
+    assert found["gpu_without_process"] == ("unmatched", 1)
+    assert [row[:2] for row in rows(path, CALLS)] == [(2, 4000)]

@@ -8,6 +8,7 @@ import duckdb
 import pytest
 
 from finalising import finalise
+from rlscope_trace.ingest.store import python_names
 from rlscope_trace.ingest.store.process_titles import titles_of
 from rlscope_trace.ingest.store.processes import Life
 from rlscope_trace.spool.directory import open_spool
@@ -90,3 +91,13 @@ def test_a_title_is_the_last_one_of_the_last_program() -> None:
     ]  # fmt: skip
     assert titles_of([first, second], told) == {1: "ray::IDLE"}
     assert titles_of([first, second], [*told, (10, 800, "of this")])[2] == "of this"
+
+
+def test_names_without_end_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python_names, "MAX_NAMES", 2)
+    marks = [(120 + at, f"thread name\t11\tname {at}") for at in range(5)]
+    path = save(tmp_path / "spool", *marks, (140, "process name\t20\tProcess-1"))
+    assert named(path, "thread") == [(2, "name 1")]
+    with duckdb.connect(str(path), read_only=True) as con:
+        told = con.execute("SELECT code, count FROM trace_stat").fetchall()
+    assert told == [("names_told_too_often", 3)]

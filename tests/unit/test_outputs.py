@@ -179,3 +179,17 @@ def test_a_pipe_of_another_user_is_not_written_to(tmp_path: Path) -> None:
     with pytest.raises(PermissionError, match="belongs to another user"):
         open_existing(pipe, os.O_WRONLY)
     os.close(reader)
+
+
+@pytest.mark.parametrize(
+    "kind", [stat.S_IFIFO, stat.S_IFSOCK, pytest.param(stat.S_IFCHR, marks=pytest.mark.root)]
+)
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_what_is_no_file_is_never_replaced(tmp_path: Path, kind: int, *, overwrite: bool) -> None:
+    output = tmp_path / "out.duckdb"
+    os.mknod(output, kind | 0o600, os.makedev(1, 3))
+    before = output.lstat()
+    with open_place(output) as place, pytest.raises(OutputExistsError, match="is no file") as told:
+        place.refuse_existing(overwrite=overwrite)
+    assert told.value.hint == "-o FILE.duckdb"
+    assert output.lstat() == before

@@ -13,7 +13,7 @@ import pytest
 
 from damaged_spool import FILES, build
 from finalising import finalise
-from rlscope_trace import _ingest
+from rlscope_trace import __version__, _ingest
 from rlscope_trace.errors import SpoolError
 from rlscope_trace.spool.directory import WIRE_VERSION, Loss, open_spool
 from spool_builder import CYCLE, HEADER, THREAD, SpoolBuilder
@@ -92,20 +92,32 @@ def test_an_empty_spool_says_that_it_can_go(tmp_path: Path, content: bytes) -> N
     assert caught.value.hint == f"rm -r {tmp_path}"
 
 
-def test_another_wire_version_is_named(spool: SpoolBuilder, tmp_path: Path) -> None:
-    header = struct.pack("<8sII", b"LSSPOOL1", 5, 16)
+@pytest.mark.parametrize(("recorder", "hint"), [("0.9", "0.9"), (__version__, "damaged")])
+def test_another_wire_version_is_named(
+    spool: SpoolBuilder, tmp_path: Path, recorder: str, hint: str
+) -> None:
     directory = spool.write(
-        tmp_path / "spool",
-        end_ns=200,
-        records=header + spool.records()[16:],
-        session={"tool_version": "0.9"},
-    )
+        tmp_path / "spool", end_ns=200, session={"tool_version": recorder},
+        records=struct.pack("<8sII", b"LSSPOOL1", 5, 16) + spool.records()[16:],
+    )  # fmt: skip
+    progress = directory / "progress.bin"
+    counters = progress.read_bytes()
+    progress.write_bytes(counters[:8] + struct.pack("<I", 5) + counters[12:])
     with pytest.raises(
         SpoolError, match="has wire version 5, this rlscope-trace reads 4"
     ) as caught:
         open_spool(directory)
     assert caught.value.hint is not None
-    assert "0.9" in caught.value.hint
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize("at", range(16))
+def test_a_damaged_header_costs_nothing_else(spool: SpoolBuilder, tmp_path: Path, at: int) -> None:
+    records = bytearray(spool.records())
+    records[at] ^= 1 << at % 8
+    opened = open_spool(spool.write(tmp_path / "spool", end_ns=200, records=bytes(records)))
+    assert opened.damaged_facts == 1
+    assert opened.end_ns == 200
 
 
 @pytest.mark.parametrize("damage", ["missing", "short", "foreign"])

@@ -44,6 +44,7 @@ py::dict Counters(Sampler& sampler) {
   counters["stacks"] = counts.stacks;
   counters["stacks_left_out"] = counts.stacks_left_out;
   counters["lost"] = counts.lost;
+  counters["unread"] = counts.unread;
   counters["cpus"] = counts.cpus;
   counters["late_cpus"] = counts.late_cpus;
   counters["refused_cpus"] = counts.refused_cpus;

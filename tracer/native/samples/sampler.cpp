@@ -288,7 +288,8 @@ SamplerCounts Sampler::Counts() {
   if (bpf_map_lookup_elem(object_.MapFd("loss"), &kind, by_cpu.data()) == 0)
     for (const rls_loss& loss : by_cpu) counts.lost += loss.count;
   // What nobody took out of the ring.
-  if (is_left_behind_) counts.lost += ring_->waiting_bytes() / kFrameBytes;
+  if (is_left_behind_) counts.unread = ring_->waiting_bytes() / kFrameBytes;
+  counts.lost += counts.unread;
   return counts;
 }
 

@@ -23,7 +23,8 @@ namespace rls {
 
 struct SamplerCounts {
   SampleCounts samples;
-  std::uint64_t lost = 0;             // samples that found the ring full
+  std::uint64_t lost = 0;             // samples that found the ring full, and those below
+  std::uint64_t unread = 0;           // left in the ring by a thread that was held up
   std::uint64_t cpus = 0;             // that are or were sampled
   std::uint64_t late_cpus = 0;        // of these: came online after the start
   std::uint64_t refused_cpus = 0;     // came online and could not be sampled

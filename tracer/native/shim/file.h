@@ -4,7 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -71,12 +73,21 @@ inline std::uint32_t CellsOf(std::uint32_t text_bytes) {
   return 1 + (text_bytes - kInside + RLS_SHIM_CELL_BYTES - 1) / RLS_SHIM_CELL_BYTES;
 }
 
-// How many cells a STRING takes, of which `left` bytes are there: one where it is damaged, so that
-// all passes go on at the same record.
-inline std::uint32_t CellsOfString(const char* cell, std::size_t left) {
+// Whether the length of a STRING, of which `left` bytes are there, can be right: a text holds no 0,
+// and behind it there is nothing else in its cells. A damaged one would take records for a text.
+inline bool IsSoundString(const char* cell, std::size_t left) {
   const std::uint32_t length = As<rls_shim_string>(cell).length;
-  const std::uint32_t cells = CellsOf(length);
-  return length <= RLS_SHIM_MAX_TEXT && cells * RLS_SHIM_CELL_BYTES <= left ? cells : 1;
+  const std::uint32_t bytes = CellsOf(length) * RLS_SHIM_CELL_BYTES;
+  if (length > RLS_SHIM_MAX_TEXT || bytes > left) return false;
+  const char* text = cell + offsetof(rls_shim_string, text);
+  return std::memchr(text, 0, length) == nullptr &&
+         std::all_of(text + length, cell + bytes, [](char letter) { return letter == 0; });
+}
+
+// How many cells a STRING takes: one where it is damaged, so that all passes go on at the same
+// record.
+inline std::uint32_t CellsOfString(const char* cell, std::size_t left) {
+  return IsSoundString(cell, left) ? CellsOf(As<rls_shim_string>(cell).length) : 1;
 }
 
 inline bool IsRange(std::uint16_t kind) { return kind == RLS_SHIM_RANGE || kind == RLS_SHIM_OPEN; }

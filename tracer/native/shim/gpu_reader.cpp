@@ -12,13 +12,6 @@ constexpr std::uint8_t kFirstUnaskedCopy = 11;
 // Between GPUs: the only kind of copy that goes to another one.
 constexpr std::uint8_t kPeerCopy = 10;
 
-// Of a text, behind its first cell; as the first pass has read it.
-std::size_t BytesBehind(const char* cell, std::size_t left) {
-  const std::uint32_t length = As<rls_shim_string>(cell).length;
-  const std::size_t bytes = std::size_t{CellsOf(length) - 1} * RLS_SHIM_CELL_BYTES;
-  return length > RLS_SHIM_MAX_TEXT || bytes > left ? 0 : bytes;
-}
-
 void Count(std::int64_t start_ns, ShimGpuUnmatched* unmatched) {
   ++unmatched->count;
   if (unmatched->first_ns == 0 || start_ns < unmatched->first_ns) unmatched->first_ns = start_ns;
@@ -49,7 +42,9 @@ void ShimGpuReader::ReadExtent(const ShimGpu::Extent& extent, ShimGpuPart* part)
     position += RLS_SHIM_CELL_BYTES;
     switch (KindOf(cell)) {
       case RLS_SHIM_STRING:
-        position += BytesBehind(cell, cells_.size() - position);
+        // `position` is behind its first cell already.
+        position += (CellsOfString(cell, cells_.size() - position + RLS_SHIM_CELL_BYTES) - 1) *
+                    RLS_SHIM_CELL_BYTES;
         break;
       case RLS_SHIM_GPU_CALL:
         AddCall(extent, As<rls_shim_gpu_call>(cell), &part->calls);

@@ -246,15 +246,14 @@ void ShimScan::ReadCell(const ShimBlock& block, const char* cell) {
 
 // Returns how many cells it takes.
 std::uint32_t ShimScan::ReadString(const char* cell, std::uint32_t left) {
-  const auto record = As<rls_shim_string>(cell);
-  const std::uint32_t cells = CellsOf(record.length);
-  if (record.length > RLS_SHIM_MAX_TEXT || cells * RLS_SHIM_CELL_BYTES > left) {
+  if (!IsSoundString(cell, left)) {
     ++losses_.damaged;
     return 1;
   }
+  const auto record = As<rls_shim_string>(cell);
   const std::string_view text(cell + offsetof(rls_shim_string, text), record.length);
   texts_.Add(record.hash, text, record.cut != 0);
-  return cells;
+  return CellsOf(record.length);
 }
 
 void ShimScan::ReadCategory(std::uint32_t source, const char* cell) {

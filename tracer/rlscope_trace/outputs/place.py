@@ -64,6 +64,9 @@ class Place:
         found = self.status()
         if found is not None and stat.S_ISDIR(found.st_mode):
             raise OutputExistsError(f"{self.path} is a directory", hint="-o FILE.duckdb")
+        if found is not None and not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
+            # Others work with it, as with /dev/null, whoever has the right to replace it.
+            raise OutputExistsError(f"{self.path} is no file", hint="-o FILE.duckdb")
         if found is not None and not overwrite:
             raise OutputExistsError(f"{self.path} exists already", hint="overwrite it with --force")
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlscope_trace import __version__
 from rlscope_trace.errors import SpoolError
 from rlscope_trace.outputs.trusted import closing, open_folder
 from rlscope_trace.procfs import split_stat
@@ -36,6 +37,7 @@ RECORD_KINDS = (
     "sample", "stack", "other_run", "quota", "early_message",
 )  # fmt: skip
 _HEADER = struct.Struct("<QII")
+_SOUND_HEADER = _HEADER.pack(SPOOL_MAGIC, WIRE_VERSION, _HEADER.size)
 _PROGRESS = struct.Struct(f"<QII{len(RECORD_KINDS)}Q3Q{2 * len(RECORD_KINDS)}Q3Q")
 _LOSS = struct.Struct("<QQ")
 _MAX_LOSS_CPUS = 4096
@@ -193,22 +195,34 @@ def open_spool(directory: Path, *, shown: Path | None = None) -> Spool:
             f"cannot read the spool {directory}: {error.strerror}",
             hint=f"sudo rlscope-trace recover {directory}",
         ) from error
-    if header and (len(header) < _HEADER.size or _HEADER.unpack(header)[0] != SPOOL_MAGIC):
+    is_damaged = header != _SOUND_HEADER
+    # Where the other file of the recorder is one of ours, a bit of this one is damaged, no more.
+    if is_damaged and (progress is None or len(header) < _HEADER.size):
+        _refuse(header, directory, session)
+    if records_bytes <= 0:
+        raise SpoolError(f"the spool {directory} holds no record", hint=f"rm -r {directory}")
+    return Spool(files, directory, session, progress, damaged_facts + is_damaged)
+
+
+def _refuse(header: bytes, directory: Path, session: dict[str, object]) -> None:
+    """Say why a spool whose records do not start as ours is not read; an empty one passes."""
+    if not header:
+        return
+    magic, version, _ = _HEADER.unpack(header.ljust(_HEADER.size, b"\0"))
+    if len(header) < _HEADER.size or magic != SPOOL_MAGIC:
         raise SpoolError(
             f"{directory} is not a spool: {RECORDS_FILE} does not start like one",
             hint="name the directory that the recorder left beside the output",
         )
-    if records_bytes <= 0:
-        raise SpoolError(f"the spool {directory} holds no record", hint=f"rm -r {directory}")
-    _, version, header_bytes = _HEADER.unpack(header)
-    if version != WIRE_VERSION or header_bytes != _HEADER.size:
-        raise SpoolError(
-            f"the spool {directory} has wire version {version}, this rlscope-trace reads"
-            f" {WIRE_VERSION}",
-            hint="recover it with the rlscope-trace that recorded it"
-            f" (version {session.get('tool_version', 'not known')})",
-        )
-    return Spool(files, directory, session, progress, damaged_facts)
+    recorder = session.get("tool_version", "not known")
+    whose = f"the rlscope-trace that recorded it (version {recorder})"
+    raise SpoolError(
+        f"the spool {directory} has wire version {version}, this rlscope-trace reads"
+        f" {WIRE_VERSION}",
+        hint=f"it is damaged, or of another build: recover it with {whose}"
+        if recorder == __version__
+        else f"recover it with {whose}",
+    )
 
 
 def _require_regular(path: Path) -> None:

@@ -51,7 +51,10 @@ GPU = {
         "unmatched", "CUDA calls of threads that are not in the trace"
     ),
     "gpu_without_process": Loss(
-        "unmatched", "GPU activities of processes that are not in the trace"
+        "unmatched", "GPU records of processes that are not in the trace"
+    ),
+    "gpu_after_owner": Loss(
+        "unmatched", "GPU records that begin after their thread or process ended", DAMAGED
     ),
     "gpu_other_clock": Loss(
         "unmatched", "GPU records of processes in a time namespace: their clock is not ours",

@@ -38,6 +38,12 @@ OPERATIONS = {
         "dropped", "marks and start/end ranges beyond the first million, or under way at once",
         "mark less often",
     ),
+    "names_told_too_often": Loss(
+        "dropped",
+        "names of threads and processes beyond the first 131,072 of each, and failures of adapters"
+        " beyond the first 65,536",
+        "name threads once: a name that changes all the time says nothing",
+    ),
     "operations_rate_limited": Loss(
         "rate-limited", "operations: a process wrote more than {mib} MiB/s for long",
         _FEWER_RANGES,

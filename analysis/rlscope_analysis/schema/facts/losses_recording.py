@@ -69,6 +69,11 @@ CALLS = {
         "dropped", "calls and Python functions: the recorder failed: {detail}",
         "report it; the rest of the trace is whole",
     ),
+    "samples_unread": Loss(
+        "dropped",
+        "samples that were not read: the memory or a file of a sampled process did not answer",
+        "keep programs that do not answer out of the trace: those with code on FUSE or NFS",
+    ),
     "probe_notes_damaged": Loss("dropped", "notes of the probes", DAMAGED, Calls.PERHAPS),
     "functions_unsearched": Loss(
         "skipped", "functions in {mib} MiB of pid {pid} that were not searched",

@@ -128,7 +128,7 @@ class Decoding:
         host = spool.session.get("host")
         gpu = GpuWriter(
             self._trace, writer.scan, writer.lives, host=host if isinstance(host, str) else None,
-            is_clean=spool.end_ns > 0,
+            end_ns=spool.end_ns,
         )  # fmt: skip
         return operations, gpu.write()
 

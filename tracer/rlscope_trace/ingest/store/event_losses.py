@@ -34,6 +34,9 @@ def _all(facts: ProbeFacts, events: Events, *, is_clean: bool) -> Iterator[Trace
     if facts.failure is not None:
         yield TraceStat("instruments_failed", None, detail=facts.failure)
     yield TraceStat("probe_notes_damaged", facts.damaged_lines)
+    if facts.sampler.get("held_up"):
+        # One at least: the sample at which it was held up.
+        yield TraceStat("samples_unread", max(facts.sampler.get("unread", 0), 1))
     for pid, unscanned_bytes in facts.unscanned[:_MAX_UNSCANNED]:
         yield TraceStat("functions_unsearched", 1, pid=pid, bytes=unscanned_bytes)
     more = facts.unscanned[_MAX_UNSCANNED:]

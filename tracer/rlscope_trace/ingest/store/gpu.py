@@ -47,9 +47,9 @@ class GpuWriter:
         lives: ThreadLives,
         *,
         host: str | None,
-        is_clean: bool,
+        end_ns: int,
     ) -> None:
-        """`is_clean`: the recorder lived to end the recording."""
+        """`end_ns`: of the trace, 0 where the recorder was killed."""
         self._trace = trace
         self._scan = scan
         self._lives = lives
@@ -58,7 +58,7 @@ class GpuWriter:
         self._strings = Strings(trace)
         self._names = GpuNames(shim_gpu_names(scan), self._strings)
         self._facts = GpuFacts(trace, scan, lives, host)
-        self._cuts = GpuCuts(is_clean=is_clean)
+        self._cuts = GpuCuts(end_ns)
 
     def write(self) -> GpuRecording:
         """Fill the tables."""
@@ -96,12 +96,8 @@ class GpuWriter:
             "name_id": name_id,
             "correlation_id": calls["correlation"],
         }
-        # What came before the recording is no loss.
-        is_recorded = calls["start_ns"] >= self._lives.start_ns
-        self._cuts.calls_of_no_thread += _count((thread_id == NOBODY) & is_recorded)
-        is_late = self._lives.is_too_late(calls["start_ns"])
-        self._cuts.add_outside(thread_id, is_recorded, is_late)
-        self._cuts.add_elsewhen(thread_id)
+        left = self._cuts.add(thread_id, calls["start_ns"], self._lives)
+        self._cuts.calls_of_no_thread += left
         return _where(rows, thread_id > 0)
 
     def _activities(self, activities: Columns) -> Columns:
@@ -122,16 +118,14 @@ class GpuWriter:
                 activities["source"], activities["peer_device"]
             ),
         }
-        is_recorded = activities["start_ns"] >= self._lives.start_ns
-        self._cuts.of_no_process += _count((process_id == NOBODY) & is_recorded)
-        is_late = self._lives.is_too_late(activities["start_ns"])
-        self._cuts.add_outside(process_id, is_recorded, is_late)
-        self._cuts.add_elsewhen(process_id)
+        left = self._cuts.add(process_id, activities["start_ns"], self._lives)
+        self._cuts.of_no_process += left
         return _where(rows, process_id > 0)
 
     def _overheads(self, overheads: Columns) -> Columns:
         process_id = self._processes(overheads)
-        self._cuts.add_elsewhen(process_id)
+        left = self._cuts.add(process_id, overheads["start_ns"], self._lives)
+        self._cuts.of_no_process += left
         rows = {
             "process_id": process_id,
             "thread_id": np.maximum(self._threads(overheads), 0),
@@ -144,7 +138,7 @@ class GpuWriter:
     def _memories(self, memories: Columns) -> Columns:
         at_ns = memories["ts_ns"]
         process_id = self._processes({**memories, "start_ns": at_ns, "end_ns": at_ns + 1})
-        self._cuts.add_elsewhen(process_id)
+        self._cuts.of_no_process += self._cuts.add(process_id, at_ns, self._lives)
         rows = {name: column for name, column in memories.items() if name != "source"}
         rows["device"] = self._facts.devices.numbers(memories["source"], memories["device"])
         return _where({**rows, "process_id": process_id}, process_id > 0)
@@ -172,10 +166,6 @@ class GpuWriter:
                 columns["end_ns"][here],
             )
         return owners
-
-
-def _count(chosen: NDArray[np.bool_]) -> int:
-    return int(np.count_nonzero(chosen))
 
 
 def _where(rows: Columns, chosen: NDArray[np.bool_]) -> Columns:

@@ -10,7 +10,7 @@ import numpy as np
 from rlscope_trace._ingest import shim_gpu_cut_names, shim_gpu_lost, shim_gpu_repeated
 from rlscope_trace.ingest.store.gpu_devices import INT64_MAX, int64
 from rlscope_trace.ingest.store.gpu_facts import NOT_FETCHED
-from rlscope_trace.ingest.store.thread_lives import ELSEWHEN, OUTSIDE
+from rlscope_trace.ingest.store.thread_lives import AFTER, ELSEWHEN, NOBODY, OUTSIDE
 from rlscope_trace.ingest.writer.trace_stats import TraceStat
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from rlscope_trace._ingest import ShimGpuReader, ShimScan
     from rlscope_trace.ingest.store.gpu_facts import GpuFacts
+    from rlscope_trace.ingest.store.thread_lives import ThreadLives
 
 # Of rls_shim_gpu_lost.what.
 _DROPPED, _UNREADABLE, _NO_BUFFER = 1, 2, 3
@@ -37,27 +38,35 @@ _MAX_KINDS = 8
 class GpuCuts:
     """What was left out while the tables were made."""
 
-    is_clean: bool
+    end_ns: int
+    """Of the trace; 0: its recorder was killed."""
     calls_of_no_thread: int = 0
     of_no_process: int = 0
+    after_owner: int = 0
     after_end: int = 0
     too_late: int = 0
     of_other_clock: int = 0
 
-    def add_outside(
-        self, owners: NDArray[np.int32], is_recorded: NDArray[np.bool_], is_late: NDArray[np.bool_]
-    ) -> None:
-        """Count what came after the last instant that is known of its owner, and long after it."""
-        outside = (owners == OUTSIDE) & is_recorded
-        # A recorder that was killed had read the rings more often than the states of threads.
-        if not self.is_clean:
-            self.after_end += int(np.count_nonzero(outside))
+    def add(
+        self, owners: NDArray[np.int32], start_ns: NDArray[np.int64], lives: ThreadLives
+    ) -> int:
+        """Count records that get no row; return how many have no owner at all."""
+        # What came before the recording is no loss.
+        is_recorded = start_ns >= lives.start_ns
+        is_outside = ((owners == OUTSIDE) | (owners == AFTER)) & is_recorded
+        if self.end_ns:
+            self.too_late += _count(is_outside & lives.is_too_late(start_ns))
+            # Between the end of the trace and that of the recorder threads go on.
+            self.after_owner += _count((owners == AFTER) & (start_ns < self.end_ns))
         else:
-            self.too_late += int(np.count_nonzero(outside & is_late))
+            # A recorder that was killed had read the rings more often than the states of threads.
+            self.after_end += _count(is_outside)
+        self.of_other_clock += _count(owners == ELSEWHEN)
+        return _count((owners == NOBODY) & is_recorded)
 
-    def add_elsewhen(self, owners: NDArray[np.int32]) -> None:
-        """Count what is dated by another clock than that of the trace."""
-        self.of_other_clock += int(np.count_nonzero(owners == ELSEWHEN))
+
+def _count(chosen: NDArray[np.bool_]) -> int:
+    return int(np.count_nonzero(chosen))
 
 
 def gpu_stats(
@@ -128,6 +137,7 @@ def _left_out(reader: ShimGpuReader, cuts: GpuCuts) -> Iterator[TraceStat]:
     yield TraceStat("cuda_call_without_thread", cuts.calls_of_no_thread)
     yield TraceStat("gpu_without_process", cuts.of_no_process)
     yield TraceStat("gpu_other_clock", cuts.of_other_clock)
+    yield TraceStat("gpu_after_owner", cuts.after_owner)
     yield TraceStat("gpu_after_kill", cuts.after_end)
 
 

@@ -99,6 +99,7 @@ class OperationWriter:
         self._insert_async()
         self._insert_marks(incarnations)
         progress("operations", total, total)
+        self._cuts.told_too_often = self._python_names.left_out + self._phase_failures.left_out
         return Operations(
             losses=shim_stats(self._scan.losses(), self._cuts),
             processes=self._lives.process_ids(),

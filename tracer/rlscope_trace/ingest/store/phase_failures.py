@@ -37,12 +37,18 @@ class PhaseFailures:
 
     def __init__(self) -> None:
         self._told: list[tuple[int, int, PhaseFailure]] = []
+        self.left_out = 0
+        """Failures beyond the first _MAX_FAILURES."""
 
     def add(self, pid: int, ts_ns: int, text: str) -> None:
         """Take the text of a mark in the domain of the phases."""
         prefix, *fields = text.split("\t")
-        if prefix == _PREFIX and len(fields) == 3 and len(self._told) < _MAX_FAILURES:
+        if prefix != _PREFIX or len(fields) != 3:
+            return
+        if len(self._told) < _MAX_FAILURES:
             self._told.append((pid, ts_ns, PhaseFailure(*fields)))
+        else:
+            self.left_out += 1
 
     def captures(self, lives: Sequence[Life]) -> Iterator[Capture]:
         """Yield what is to be said of each process in which an adapter failed."""

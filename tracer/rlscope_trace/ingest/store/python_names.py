@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 # As in names.py: what such a mark begins with.
 _PROCESS, _THREAD = "process name", "thread name"
-# All names that are kept: the program can report them without end.
-_MAX_NAMES = 1 << 20
+# Of all processes, and of all threads: the program can report names without end.
+MAX_NAMES = 1 << 17
 # Between who starts a process and that process: a fork server at most. The program may have a chain
-# of many, and report a million names.
+# of many, and report names without end.
 _MAX_GENERATIONS = 8
 
 # pid of the process that reported it, when, the id that has the name, the name.
@@ -33,16 +33,22 @@ class PythonNames:
     def __init__(self) -> None:
         self._processes: list[_Told] = []
         self._threads: list[_Told] = []
+        self.left_out = 0
+        """Names beyond the first MAX_NAMES."""
 
     def add(self, pid: int, ts_ns: int, text: str) -> None:
         """Take the text of a mark in the domain of the phases."""
         prefix, *fields = text.split("\t")
         told = {_PROCESS: self._processes, _THREAD: self._threads}.get(prefix)
-        if told is None or len(fields) != 2 or len(told) >= _MAX_NAMES:
+        if told is None or len(fields) != 2:
             return
         number, name = fields
-        if number.isdecimal() and len(number) <= 10:
+        if not number.isdecimal() or len(number) > 10:
+            return
+        if len(told) < MAX_NAMES:
             told.append((pid, ts_ns, int(number), name))
+        else:
+            self.left_out += 1
 
     def write(self, trace: TraceWriter, lives: Sequence[Life]) -> None:
         """Put the names into the tables process and thread, whose rows are written."""

@@ -9,9 +9,10 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-# In place of an id: the interval lies wholly before or after what was recorded of its owner; there
-# was no such owner; its times are of another clock than those of the trace.
-OUTSIDE, NOBODY, ELSEWHEN = 0, -1, -2
+# In place of an id: the interval lies wholly before what was recorded of its owner; there was no
+# such owner; its times are of another clock than those of the trace; it begins after its owner's
+# end.
+OUTSIDE, NOBODY, ELSEWHEN, AFTER = 0, -1, -2, -3
 # What is dated so long after all else cannot be of this recording.
 _TOO_LATE_NS = 60 * 10**9
 _Id = TypeVar("_Id", np.int32, np.int64)
@@ -174,10 +175,10 @@ def _owners(
     if not lives:
         return np.full(len(start_ns), NOBODY, dtype=np.int32)
     ends = np.array([life.end_ns for life in lives], dtype=np.int64)
-    begins = np.array([*(life.start_ns for life in lives), np.iinfo(np.int64).max], dtype=np.int64)
+    begins = np.array([*(life.start_ns for life in lives), np.iinfo(np.int64).min], dtype=np.int64)
     ids = [life.thread_id if is_thread else life.process_id for life in lives]
     place = np.searchsorted(ends, start_ns, side="right")
-    owners = np.array([*ids, OUTSIDE], dtype=np.int32)[place]
+    owners = np.array([*ids, AFTER], dtype=np.int32)[place]
     begin = begins[place]
     owners[(start_ns < begin) & (end_ns <= begin)] = OUTSIDE
     return owners

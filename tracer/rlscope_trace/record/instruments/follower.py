@@ -192,9 +192,10 @@ class Follower:
         self._messages = []
         if self._sampler is not None:
             self._sampler.stop()
-            if self._sampler.is_left_behind:
+            held_up = self._sampler.is_left_behind
+            if held_up:
                 leave_behind(self._sampler)
-            self._log.append("sampler", **self._sampler.counters())
+            self._log.append("sampler", held_up=int(held_up), **self._sampler.counters())
             self._sampler = None
         self._log.close()
 
