@@ -8,6 +8,7 @@ from __future__ import annotations
 from types import SimpleNamespace as Named
 from typing import TYPE_CHECKING, Any
 
+from rlscope_analysis.comparison_sentences import COMPARISON
 from rlscope_analysis.findings.catalog import BY_CODE
 from rlscope_analysis.result.names import Part, ProcessName, ThreadName
 from rlscope_analysis.sentences import (
@@ -300,6 +301,7 @@ def _missing(n: Named) -> str:
 
 # A new note: an entry here, a format or a function of its parameters, and where it is found.
 SENTENCES: dict[str, str | Callable[[Any], str]] = {
+    **COMPARISON,
     "limit": _limit,
     "blank": "",
     "traced_program": _traced_program,

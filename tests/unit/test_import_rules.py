@@ -42,6 +42,7 @@ TRACER_ROOMS = (
     "record.nvml",
     "record.cgroups",
     "record.os_counters",
+    "record.surroundings",
     "record.preflight",
     "record.target",
     "record.shims",
@@ -69,6 +70,7 @@ ANALYSIS_ROOMS = (
     "schema",
     "findings",
     "sentences",
+    "comparison_sentences",
     "note_sentences",
     "renderers",
     "_sweep",
@@ -95,6 +97,7 @@ ANALYSIS_ROOMS = (
     "overview",
     "operations",
     "explain",
+    "compare",
     "export",
 )
 ROOMS = {TRACER: TRACER_ROOMS, ANALYSIS: ANALYSIS_ROOMS}

@@ -2,7 +2,7 @@
 
 CREATE TABLE meta (key VARCHAR, value VARCHAR);
 COMMENT ON TABLE meta IS 'How the trace was made: one row per fact';
-COMMENT ON COLUMN meta.key IS 'Name of the fact, for example schema_version, tool_version, argv, host, kernel, cpus_allowed, loader, backends';
+COMMENT ON COLUMN meta.key IS 'Name of the fact, for example schema_version, tool_version, argv, host, kernel, cpus_allowed, loader, backends, environment (versions, limits and revision of the target), environment_variables (a fixed list), probes (how fast the machine is)';
 COMMENT ON COLUMN meta.value IS 'Its value as text; JSON where the fact has parts';
 
 CREATE TABLE clock (ts_ns BIGINT, realtime_ns BIGINT, boottime_ns BIGINT);

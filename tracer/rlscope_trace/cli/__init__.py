@@ -31,6 +31,8 @@ _COMMANDS = {
     "export": "Write a trace as a timeline for other viewers.",
     "summarize": "Show what limits a training, and where its time went.",
     "explain": "Show the critical path of one iteration.",
+    "compare": "Tell whether it got better or worse, and where.",
+    "gate": "Fail where something got worse by more than is allowed.",
     "sql": "Ask a trace anything in SQL.",
     "validate": "Hold corrected times to untraced runs of a program.",
     "calibrate": "Measure what each recorded event costs.",
@@ -38,10 +40,10 @@ _COMMANDS = {
 }
 # They give up rights of root by themselves, when they have done what needs them. All others begin
 # with that, whatever they are going to read.
-_RECORDING = frozenset({"record", "validate", "calibrate", "doctor"})
+_RECORDING = frozenset({"record", "validate", "calibrate", "doctor", "gate"})
 _RUNTIME_FAILURE = 1
 # DuckDB and numpy crash where they cannot map their libraries and the stacks of their threads.
-_WITH_DATABASE = ("recover", "import", "export", "summarize", "explain", "sql")
+_WITH_DATABASE = ("recover", "import", "export", "summarize", "explain", "compare", "gate", "sql")
 _LEAST_ADDRESS_SPACE = 1 << 30
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from rlscope_analysis.renderers import csv, json, text
+from rlscope_analysis.renderers import csv, json, markdown, text
 from rlscope_analysis.result.table import Answer
 from rlscope_trace.cli import messages
 
@@ -37,6 +37,7 @@ class AnswerFormat(str, Enum):
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
+    MARKDOWN = "markdown"
 
 
 def render(
@@ -47,6 +48,8 @@ def render(
         return json.render(found)
     if output_format is AnswerFormat.CSV:
         return csv.render(found.data)
+    if output_format is AnswerFormat.MARKDOWN:
+        return markdown.render(found, limit=limit)
     is_terminal = sys.stdout.isatty() and not to_file
     width = shutil.get_terminal_size().columns if is_terminal else text.WIDTH_ELSEWHERE
     return [text.render(found, limit=limit, width=width, is_terminal=is_terminal)]

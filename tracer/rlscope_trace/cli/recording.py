@@ -29,6 +29,7 @@ from rlscope_trace.record.session import (
     ring_bytes,
     spool_directory,
 )
+from rlscope_trace.record.surroundings import chosen_variables
 from rlscope_trace.rights import become_recorder, become_saver, keep_for_folder
 from rlscope_trace.spool.counter_file import COUNTERS_FILE
 from rlscope_trace.spool.directory import open_spool, remove_files
@@ -115,6 +116,7 @@ class Recording:
         self, command: list[str], environment: dict[str, str], identity: Identity | None
     ) -> dict[str, str]:
         """Return the environment of a program to launch, so that it reports its operations."""
+        self._facts["environment_variables"] = chosen_variables(environment)
         return self._operations.environment(command, environment, identity)
 
     def start(self, processes: list[target.Target] | list[Launched], *, launched: bool) -> int:

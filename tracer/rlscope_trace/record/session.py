@@ -30,6 +30,7 @@ from rlscope_trace.record.instruments.follower import Follower
 from rlscope_trace.record.loaders.tid_filter import process_tree
 from rlscope_trace.record.os_counters import OsCounters
 from rlscope_trace.record.shims import TAKEN
+from rlscope_trace.record.surroundings import Surroundings, probe_machine
 from rlscope_trace.spool.counter_file import OS_COUNTERS_FILE
 from rlscope_trace.spool.directory import SESSION_FILE, open_spool, process_start_time, unlink_files
 
@@ -160,6 +161,7 @@ class Session:
     _shims: _capture.ShimCollector | None = field(default=None, init=False)
     _follower: Follower | None = field(default=None, init=False)
     _os_counters: OsCounters | None = field(default=None, init=False)
+    _surroundings: Surroundings | None = field(default=None, init=False)
     _pids: set[int] = field(default_factory=set, init=False)
     _followed: list[int] = field(default_factory=list, init=False)
     _refused: set[int] = field(default_factory=set, init=False)
@@ -201,6 +203,10 @@ class Session:
         self._os_counters.read_when_due(found)
         self.find_shims()
         self._next_search_ns = self.clock_ns()
+        self._surroundings = Surroundings(processes[0].pid)
+        self._surroundings.look()
+        # Of a program that we launch they are known already: it has not begun.
+        self.facts.setdefault("environment_variables", self._surroundings.variables())
         self._write_session_file()
         return threads
 
@@ -259,6 +265,8 @@ class Session:
             self.find_shims()
         if self._os_counters is not None and self._follower is not None:
             self._os_counters.read_when_due(self._follower.known())
+        if self._surroundings is not None:
+            self._surroundings.look_when_due()
         values = spool.counters()
         refused = shims.refused()
         return Counters(
@@ -298,9 +306,15 @@ class Session:
         )
         if self._refused:
             self.facts["shim_refused_pids"] = sorted(self._refused)
-            # The disk may be full.
-            with suppress(OSError):
-                self._write_session_file()
+        if self._surroundings is not None:
+            self.facts["environment"] = self._surroundings.facts
+            self._surroundings.close()
+            self._surroundings = None
+        # Beside the target it would tell of the target, and slow it.
+        self.facts["probes"] = None if self.target_runs() else probe_machine()
+        # The disk may be full.
+        with suppress(OSError):
+            self._write_session_file()
         # The spool is complete.
         self._next_search_ns = self._next_clock_ns = 2**63
         counters = replace(self.counters(), elapsed_ns=end_ns - self.started_ns)

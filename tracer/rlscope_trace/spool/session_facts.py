@@ -102,6 +102,10 @@ def _facts_by_name(value: object) -> bool:
     return isinstance(value, dict) and all(map(_fact, value.values()))
 
 
+def _dictionary(value: object) -> bool:
+    return isinstance(value, dict)
+
+
 def _perhaps(shape: Callable[[object], bool]) -> Callable[[object], bool]:
     return lambda value: value is None or shape(value)
 
@@ -130,6 +134,8 @@ _SHAPES: dict[str, Callable[[object], bool]] = {
         call_probes=_perhaps(_text),
         not_measured=_perhaps(_facts_by_name),
     ),
+    "environment": _dictionary,
+    "environment_variables": _dictionary,
     "operations": _with(measured=_flag, fact=_perhaps(_fact)),
     "gpu": _with(measured=_flag, fact=_perhaps(_fact)),
     "operations_late": _list_of(_with(pid=_pid, measured=_flag, fact=_perhaps(_fact))),

@@ -1,0 +1,113 @@
+"""A baseline file: what is compared of some runs, in blocks of iterations, as JSON.
+
+It holds sums and counts, no events: small enough to be committed beside the program.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlscope_analysis.compare.run import COUNT, CPU, GPU_BUSY, PROCESS, WALL, Run
+from rlscope_analysis.errors import TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+FORMAT, VERSION = "rlscope-trace baseline", 1
+_KEPT = (WALL, CPU, PROCESS, COUNT, GPU_BUSY)
+# The first iteration is left out of most comparisons, so it is a block of its own.
+_BLOCKS = 16
+_MOST_BYTES, _MOST_RUNS, _MOST_ITERATIONS = 64 << 20, 1000, 10_000_000
+_HINT = "write it anew: rlscope-trace gate --save FILE TRACES"
+
+
+def is_baseline(path: Path) -> bool:
+    """Tell whether a file is none of a database: JSON begins with a brace."""
+    try:
+        with path.open("rb") as file:
+            return file.read(1) == b"{"
+    except (OSError, ValueError):
+        return False
+
+
+def text_of(runs: Sequence[Run]) -> str:
+    """Return the text of a baseline file."""
+    told = {"format": FORMAT, "version": VERSION, "runs": [_told(run) for run in runs]}
+    lines = json.dumps(told, ensure_ascii=True)
+    # A line for each series: what changed is to be seen in a diff.
+    return lines.replace('], [["', '],\n[["') + "\n"
+
+
+def _told(run: Run) -> dict[str, Any]:
+    edges = _edges(run.length)
+    blocks = np.diff(np.append(edges, run.length)).tolist()
+    return {
+        "name": run.name.rpartition("/")[2],
+        "kind": run.kind,
+        "iteration": run.iteration,
+        "iterations": blocks,
+        "overhead": run.overhead,
+        "environment": run.environment,
+        "facts": run.facts,
+        "series": [
+            [list(key), np.add.reduceat(run.series[key], edges).tolist()]
+            for key in sorted(run.series)
+            if key[0] in _KEPT
+        ],
+    }
+
+
+def _edges(length: int) -> list[int]:
+    rest = np.linspace(1, length, min(_BLOCKS, max(length - 1, 1)), endpoint=False)
+    return sorted({0, *(int(edge) for edge in rest if edge < length)})
+
+
+def read_baseline(path: Path) -> list[Run]:
+    """Return the runs of a baseline file. Raises TraceError where it is none."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MOST_BYTES + 1)
+        told = json.loads(text) if len(text) <= _MOST_BYTES else None
+        if not isinstance(told, dict) or (told["format"], told["version"]) != (FORMAT, VERSION):
+            raise ValueError("another format, or version")
+        if not 0 < len(told["runs"]) <= _MOST_RUNS:
+            raise ValueError("no runs")
+        return [_run(one) for one in told["runs"]]
+    except OSError as error:
+        raise TraceError(f"cannot read {path}: {error.strerror}", hint=_HINT) from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise TraceError(f"{path} is no baseline", hint=_HINT) from error
+
+
+def _run(told: dict[str, Any]) -> Run:
+    iterations = _numbers(told["iterations"])
+    if not len(iterations) or (iterations < 1).any() or iterations.sum() > _MOST_ITERATIONS:
+        raise ValueError("no iterations")
+    series = {}
+    for key, sums in told["series"]:
+        if not key or key[0] not in _KEPT or not all(isinstance(word, str) for word in key):
+            raise ValueError("no key")
+        series[tuple(key)] = _numbers(sums)
+        if len(sums) != len(iterations) or len(key) != _LENGTHS[key[0]]:
+            raise ValueError("not of all iterations")
+    overhead = told["overhead"]
+    return Run(
+        name=str(told["name"]), kind=str(told["kind"]), iteration=str(told["iteration"]),
+        iterations=iterations, series=series,
+        overhead=None if overhead is None else {str(k): float(v) for k, v in overhead.items()},
+        environment={str(k): str(v) for k, v in told["environment"].items()},
+        facts=dict(told["facts"]),
+    )  # fmt: skip
+
+
+_LENGTHS = {WALL: 5, CPU: 4, PROCESS: 2, COUNT: 2, GPU_BUSY: 1}
+
+
+def _numbers(values: Any) -> np.ndarray[Any, np.dtype[np.int64]]:  # noqa: ANN401 - of JSON
+    if not all(isinstance(value, int) and abs(value) < 2**62 for value in values):
+        raise ValueError("no whole numbers")
+    return np.array(values, np.int64)

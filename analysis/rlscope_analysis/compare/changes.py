@@ -1,0 +1,107 @@
+"""The parts of an iteration on both sides, and by how much they differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rlscope_analysis.compare.run import (
+    CPU,
+    OF_OTHERS,
+    PROCESS,
+    SEEN_COUNT,
+    SEEN_TIME,
+    WALL,
+    Key,
+)  # fmt: skip
+from rlscope_analysis.compare.spread import BLOCKS, Difference, difference
+from rlscope_analysis.compare.student import adjusted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rlscope_analysis.compare.side import Side
+    from rlscope_analysis.compare.spread import Units
+
+# A smaller part of the iteration is not looked at.
+_LEAST_SHARE, _LEAST_SEEN = 0.01, 0.002
+_SEEN_LEVEL = 0.05
+# What is looked at: wall and CPU time.
+_TIMES = (WALL, CPU)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A part of an iteration, or a sum of parts, on both sides."""
+
+    key: Key
+    """As in run.py; of a sum it is shorter: ("wall",) is all, ("wall", place, operation) one."""
+    difference: Difference
+    is_sum: bool
+    is_sure: bool = False
+    """Whether it is more than noise, with all that was looked at in mind."""
+    probability: float | None = None
+    """That of the difference, adjusted for all that was looked at; None: not looked at."""
+
+
+def is_own(key: Key) -> bool:
+    """Tell whether a part says something of the traced program."""
+    return key[0] != WALL or len(key) < 5 or key[4] not in OF_OTHERS
+
+
+def changes_of(base: Side, new: Side, units: Units) -> list[Change]:
+    """Return the parts of wall and CPU time, and their sums without the time of others."""
+    keys = sorted(key for key in base.keys | new.keys if key[0] in _TIMES)
+    found = [
+        Change(key, difference(base.values([key]), new.values([key]), units), is_sum=False)
+        for key in keys
+    ]
+    sums: dict[Key, list[Key]] = {(WALL,): []}
+    for key in filter(is_own, keys):
+        sums.setdefault(key[:1], []).append(key)
+        sums.setdefault(key[:3], []).append(key)
+    for key in sorted(key for key in base.keys | new.keys if key[0] == PROCESS):
+        sums[key] = [key]
+    return found + [
+        Change(key, difference(base.values(parts), new.values(parts), units), is_sum=True)
+        for key, parts in sums.items()
+    ]
+
+
+def family_of(change: Change, totals: Mapping[str, Change], units: Units) -> bool:
+    """Tell whether it is one of those that the verdict looks at.
+
+    Which layers an operation ran in is told by samples, whose error is that of a run, not of a
+    block of iterations: of one run a side only the sum over the layers is looked at.
+    """
+    if change.key[0] == PROCESS or not is_own(change.key):
+        return False
+    if units.kind == BLOCKS and not change.is_sum and change.key[3]:
+        return False
+    whole = totals[change.key[0]].difference
+    most = max(abs(change.difference.base), abs(change.difference.new))
+    return most >= _LEAST_SHARE * max(abs(whole.base), abs(whole.new)) and most > 0
+
+
+def seen_changes(base: Side, new: Side, units: Units, duration: Difference) -> list[Change]:
+    """Return the functions, kernels, waits ... that came, went, or take another time or number."""
+    least = _LEAST_SEEN * max(duration.base, duration.new)
+    found = []
+    for key in sorted(key for key in base.keys | new.keys if key[0] in {SEEN_TIME, SEEN_COUNT}):
+        of = difference(base.values([key]), new.values([key]), units)
+        time = key if key[0] == SEEN_TIME else (SEEN_TIME, *key[1:])
+        most = max(float(run.mean()) for side in (base, new) for run in side.values([time]))
+        if of.change and most >= least:
+            found.append(Change(key, of, is_sum=False))
+    known = [c for c in found if c.difference.probability is not None]
+    probabilities = adjusted([c.difference.probability or 0.0 for c in known])
+    sure = {
+        c.key: probability
+        for c, probability in zip(known, probabilities, strict=True)
+        if probability <= _SEEN_LEVEL
+    }
+    return [
+        Change(c.key, c.difference, is_sum=False, is_sure=True, probability=sure[c.key])
+        for c in found
+        if c.key in sure
+    ]

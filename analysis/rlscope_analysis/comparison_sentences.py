@@ -1,0 +1,173 @@
+"""What is said of a comparison of traces, and of limits to it: entries of note_sentences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rlscope_analysis.wording import count_of, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import SimpleNamespace as Named
+
+# Longer values of a fact of the environment are cut.
+_MOST = 40
+
+
+def _compared(n: Named) -> str:
+    if n.verdict == "same":
+        return f"Same: {_change('an iteration takes', n.own if n.by_own else n.duration)}{_cpu(n)}."
+    if n.verdict == "unknown":
+        return f"Cannot tell: {_change('an iteration takes', n.duration)}{_cpu(n)}."
+    if n.verdict == "different":
+        text = _change("an iteration takes", n.duration)
+        return f"A different program: {text}{_per_step(n)}{_mostly(n)}."
+    word = n.verdict.capitalize()
+    if n.is_wall_sure or not n.is_cpu_sure:
+        of = n.own if n.by_own else n.duration
+        text = _change("an iteration takes", of)
+        text += "" if n.is_wall_sure else ", which alone may be noise,"
+        return f"{word}: {text}{_mostly(n)}."
+    return f"{word}: {_change('an iteration uses', n.cpu)} CPU time{_mostly(n)}."
+
+
+def _change(what: str, of: dict[str, Any]) -> str:
+    base, new = of["base_ns"], of["new_ns"]
+    if base == new:
+        return f"{what} {new / 1e6:,.3f} ms in both"
+    text = f"{what} {new / 1e6:,.3f} ms instead of {base / 1e6:,.3f}"
+    if not base:
+        return text
+    text += f" ({(new - base) / base * 100:+.1f} %"
+    if of["low_ns"] is not None:
+        text += f"; 95 %: {of['low_ns'] / base * 100:+.1f} .. {of['high_ns'] / base * 100:+.1f} %"
+    return f"{text})"
+
+
+def _cpu(n: Named) -> str:
+    return f", and {_change('uses', n.cpu)} of CPU time" if n.cpu else ""
+
+
+def _per_step(n: Named) -> str:
+    if not n.steps or n.steps[0] == n.steps[1]:
+        return ""
+    base, new = n.duration["base_ns"] / n.steps[0], n.duration["new_ns"] / n.steps[1]
+    return f", an environment step {new / 1e3:,.1f} us instead of {base / 1e3:,.1f}"
+
+
+def _mostly(n: Named) -> str:
+    """Name the part that changed most."""
+    if n.cause is None:
+        return ""
+    of = n.cause
+    where = {"leading": "the leading process", "GPU": "the GPU", "other": "other processes"}
+    words = [f"{printable(of['operation'] or '')} in {where.get(of['place'], of['place'])}"]
+    words += [printable(of[name]) for name in ("layer", "cause") if of[name]]
+    kind = "" if of["time"] == "wall" else " of CPU time"
+    doubt = "" if n.is_cause_sure else ", as far as can be told"
+    return f", mostly {', '.join(words)}: {n.cause_ns / 1e6:+,.3f} ms{kind}{doubt}"
+
+
+def _units(n: Named) -> str:
+    what = {"phases": "updates", "whole": "whole runs"}.get(n.iteration, n.iteration)
+    runs = f"{count_of(n.base_runs, 'run')} against {n.new_runs:,}"
+    used = f"the same {count_of(n.iterations, 'iteration')} ({printable(what)}) of each"
+    used += f", without the first {n.left_out:,}" if n.left_out else ""
+    unit = {
+        "runs": "a run is one value",
+        "blocks": f"{n.blocks} blocks of iterations are the values",
+        "nothing": "too little for an interval",
+    }[n.kind]
+    corrected = "corrected for the cost of recording" if n.is_corrected else "as measured"
+    return f"{runs}, {used}; {unit}; times {corrected}."
+
+
+def _other_program(n: Named) -> str:
+    rows = [f"{printable(what)} {_number(base)} -> {_number(new)}" for what, base, new in n.counts]
+    more = f", and {n.more:,} more" if n.more > 0 else ""
+    return f"Per iteration: {', '.join(rows)}{more}."
+
+
+def _number(value: float) -> str:
+    return f"{value:,.2f}".rstrip("0").rstrip(".")
+
+
+def _other_environment(n: Named) -> str:
+    rows = [f"{printable(fact)} {_fact(base)} -> {_fact(new)}" for fact, base, new in n.facts]
+    more = f", and {n.more:,} more (--all)" if n.more > 0 else ""
+    return f"not the same around it: {', '.join(rows)}{more}"
+
+
+def _fact(value: str | None) -> str:
+    if value is None:
+        return "(not known)"
+    return printable(value if len(value) <= _MOST else f"{value[: _MOST - 3]}...")
+
+
+def _others(n: Named) -> str:
+    return (
+        f"left out of the verdict: what programs outside the trace took, {n.base * 100:.1f} % of an"
+        f" iteration in BASE, {n.new * 100:.1f} % in NEW. CPU time tells more on such a machine"
+    )
+
+
+def _gate(n: Named) -> str:
+    if n.outcome == "ok":
+        return f"Passed: {count_of(n.limits, 'limit')} kept."
+    if n.outcome == "worse":
+        return "Failed: worse by more than is allowed."
+    more = "" if n.runs is None else f": it would take about {count_of(n.runs, 'more run')} a side"
+    return f"Cannot tell{more}."
+
+
+def _held(n: Named) -> str:
+    if n.share:
+        text = (
+            f"{n.new * 100:.1f} % instead of {n.base * 100:.1f} ({(n.new - n.base) * 100:+.1f} pp"
+        )
+        ends = None if n.low is None else (n.low * 100, n.high * 100)
+        unit, digits = "pp", 1
+    elif n.relative and n.base:
+        text = f"{n.new / 1e6:,.3f} ms instead of {n.base / 1e6:,.3f}"
+        text += f" ({(n.new - n.base) / n.base * 100:+.1f} %"
+        ends = None if n.low is None else (n.low / n.base * 100, n.high / n.base * 100)
+        unit, digits = "%", 1
+    else:
+        text = f"{n.new / 1e6:,.3f} ms instead of {n.base / 1e6:,.3f}"
+        text += f" ({(n.new - n.base) / 1e6:+,.3f} ms"
+        ends = None if n.low is None else (n.low / 1e6, n.high / 1e6)
+        unit, digits = "ms", 3
+    if ends is None:
+        return f"{text}; no interval)"
+    return f"{text}; {ends[0]:+.{digits}f} .. {ends[1]:+.{digits}f} {unit})"
+
+
+COMPARISON: dict[str, str | Callable[[Any], str]] = {
+    "compared": _compared,
+    "other_program": _other_program,
+    "compared_units": _units,
+    "compared_parts": "of parts that are too small it is not said whether they are more than noise",
+    "other_environment": _other_environment,
+    "one_run_a_side": "one run a side: how much runs differ from each other is not known, taken is"
+    " how much blocks of these do. Five runs a side tell more: --base a*.duckdb --new b*.duckdb",
+    "no_interval": lambda n: (
+        f"{count_of(n.iterations, 'iteration')} of one run a side have no interval: whether a"
+        " difference is noise cannot be said"
+    ),
+    "no_cpu_time": "not recorded: CPU time, on one side at least",
+    "not_corrected": "not corrected for the cost of recording: it was not measured on both sides",
+    "no_steps": "not known: environment steps",
+    "time_of_others": _others,
+    "not_all_iterations": lambda n: (
+        f"compared are the iterations that every run has: of BASE there are {n.base:,}, of NEW"
+        f" {n.new:,}"
+    ),
+    "compared_losses": lambda n: f"lost on both sides together: {count_of(n.count, 'record')}",
+    "gate": _gate,
+    "held": _held,
+    "compared_more": lambda n: (
+        f"functions, kernels and waits that changed: {n.seen:,}. More: --all"
+        if n.seen
+        else "More: --all"
+    ),
+}  # fmt: skip
