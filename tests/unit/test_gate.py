@@ -1,0 +1,130 @@
+"""`gate`: limits, exit codes, baselines, annotations."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+import pytest
+
+from compared_traces import MS, Step, write_trace
+from recording import rlscope
+from rlscope_analysis.compare.baseline import read_baseline, text_of
+from rlscope_analysis.compare.comparison import compare
+from rlscope_analysis.compare.gate import held, limit_of, outcome_of
+from rlscope_analysis.compare.read import read_sides
+from rlscope_analysis.errors import TraceError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rlscope_analysis.compare.run import Run
+
+
+def write(folder: Path, name: str, *simulation_ms: float) -> list[Path]:
+    """Write a trace for each: all of its iterations take that long in simulation."""
+    return [
+        write_trace(folder / f"{name}{at}.duckdb", [Step(simulation=round(ms * MS))] * 12)
+        for at, ms in enumerate(simulation_ms)
+    ]
+
+
+def runs_of(paths: list[Path]) -> list[Run]:
+    return read_sides(paths, [], per="iteration")[0]
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
+    """Write runs of 91 ms an iteration, of 4 ms more, and of 0 to 8 ms more."""
+    folder = tmp_path_factory.mktemp("gate")
+    return {
+        "base": write(folder, "base", 39.9, 40.0, 40.1),
+        "new": write(folder, "new", 43.9, 44.0, 44.1),
+        "noisy": write(folder, "noisy", 40.0, 44.0, 48.0),
+    }
+
+
+@pytest.mark.parametrize(
+    ("side", "limit", "outcome"),
+    [
+        ("new", "iteration=+3%", "worse"),
+        ("new", "iteration=+10%", "ok"),
+        ("new", "simulation=+3ms", "worse"),
+        ("new", "cpu:simulation=+5ms", "ok"),
+        ("new", "inference=+1%", "ok"),
+        ("noisy", "iteration=+3%", "cannot tell"),
+        ("base", "cpu=+0%", "ok"),
+    ],
+)
+def test_limits(sides: dict[str, list[Path]], side: str, limit: str, outcome: str) -> None:
+    found = compare(runs_of(sides["base"]), runs_of(sides[side]))
+    (result,) = held(found, [limit_of(limit)])
+    assert result.outcome == outcome
+    assert (result.runs is not None and result.runs > 3) == (outcome == "cannot tell")
+    assert outcome_of([result]) == outcome
+
+
+@pytest.mark.parametrize(
+    "text", ["iteration", "iteration=3", "iteration=+3pp", "gpu_idle=+3%", "=+3%"]
+)
+def test_what_is_no_limit(text: str) -> None:
+    with pytest.raises(TraceError):
+        limit_of(text)
+
+
+def test_a_limit_of_nothing_names_what_there_is(sides: dict[str, list[Path]]) -> None:
+    found = compare(runs_of(sides["base"]), runs_of(sides["new"]))
+    for text, words in (("sim=+3%", "sim"), ("gpu_idle=+1pp", "GPU"), ("step=+1%", "steps")):
+        with pytest.raises(TraceError, match=words):
+            held(found, [limit_of(text)])
+
+
+def test_a_baseline_says_the_same_as_its_traces(
+    sides: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    before, after = runs_of(sides["base"]), runs_of(sides["new"])
+    stored = tmp_path / "base.json"
+    stored.write_text(text_of(before))
+    assert stored.stat().st_size < 20_000 * len(before)
+    direct, by_file = compare(before, after), compare(read_baseline(stored), after)
+    assert by_file.verdict == direct.verdict == "worse"
+    assert by_file.own.change == pytest.approx(direct.own.change)
+    assert by_file.own.low == pytest.approx(direct.own.low)
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "{}", '{"format": "rlscope-trace baseline", "version": 1, "runs": []}',
+             '{"format": "rlscope-trace baseline", "version": 1, "runs": [{"iterations": [0]}]}'],
+)  # fmt: skip
+def test_what_is_no_baseline(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "base.json"
+    path.write_text(text)
+    with pytest.raises(TraceError, match="no baseline"):
+        read_baseline(path)
+
+
+def test_the_command(sides: dict[str, list[Path]], tmp_path: Path) -> None:
+    stored, junit = tmp_path / "base.json", tmp_path / "junit.xml"
+    saved = rlscope("gate", "--save", stored, "--per", "iteration", *sides["base"])
+    assert saved.returncode == 0, saved.stderr
+    ask = ("gate", "--base", stored, "--per", "iteration", "--max", "iteration=+3%")
+    worse = rlscope(*ask, "--max", "inference=+1%", "--new", *sides["new"], "--junit", junit)
+    assert worse.returncode == 1, worse.stderr
+    assert worse.stdout.startswith("Failed: worse by more than is allowed.")
+    suite = ElementTree.parse(junit).getroot()
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "1", "0")
+    noisy = rlscope(*ask, "--new", *sides["noisy"], "--format", "github")
+    assert noisy.returncode == 4
+    assert noisy.stdout.startswith(
+        "::warning title=rlscope-trace gate::cannot tell: iteration=+3%25"
+    )
+    kept = rlscope(*ask, "--new", *sides["base"], "--format", "json")
+    assert kept.returncode == 0
+    assert json.loads(kept.stdout)["outcome"] == "ok"
+
+
+def test_a_gate_without_a_limit_is_an_error() -> None:
+    done = rlscope("gate", "a.duckdb", "b.duckdb")
+    assert done.returncode == 2
+    assert "hint: rlscope-trace gate --max" in done.stderr
