@@ -1,4 +1,4 @@
-"""How often `compare` says that a program differs from itself, and whether it finds what was planted.
+"""How often `compare` says that a program differs from itself, and whether it finds changes.
 
 Each program is recorded --runs times (twelve and more tell something), in turn. Sides are drawn
 from these runs, so comparisons are not independent: the shares are estimates.

@@ -27,8 +27,8 @@ RUNS, BLOCKS, NOTHING = "runs", "blocks", "nothing"
 """The units: see Units.kind."""
 LEVEL = 0.95
 _BLOCKS = 8
-# Fewer do not tell how much they differ.
-_LEAST_BLOCKS = 4
+# One does not tell how much they differ; of two the interval is very wide.
+_LEAST_BLOCKS = 2
 # A warm-up is not longer than this part of a run.
 _LONGEST_WARM_UP = 3
 # Clocks and rounding: less than this part of a value is no difference between units.
