@@ -205,8 +205,9 @@ class Session:
         self._next_search_ns = self.clock_ns()
         self._surroundings = Surroundings(processes[0].pid)
         self._surroundings.look()
-        # Of a program that we launch they are known already: it has not begun.
-        self.facts.setdefault("environment_variables", self._surroundings.variables())
+        if "environment_variables" not in self.facts:
+            # Of a program that we launch they are known: it has not begun.
+            self.facts["environment_variables"] = self._surroundings.variables()
         self._write_session_file()
         return threads
 
