@@ -54,7 +54,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
         ("new", "cpu:simulation=+5ms", "ok"),
         ("new", "inference=+1%", "ok"),
         ("noisy", "iteration=+3%", "cannot tell"),
-        ("base", "cpu=+0%", "ok"),
+        ("base", "cpu=+1%", "ok"),
     ],
 )
 def test_limits(sides: dict[str, list[Path]], side: str, limit: str, outcome: str) -> None:

@@ -19,8 +19,8 @@ COMMIT, OTHER = "0123456789abcdef" * 2 + "01234567", "f" * 40
 def test_variables_are_a_fixed_list_without_paths() -> None:
     environment = {
         "OMP_NUM_THREADS": "4", "CUDA_VISIBLE_DEVICES": "0,1", "MKL_NUM_THREADS": "2",
-        "AWS_SECRET_ACCESS_KEY": "x", "OMP_NUM_THREADS_TOKEN": "y", "HOME": "/home/a",
-        "MALLOC_CONF": "/home/a/secret", "GOMP_CPU_AFFINITY": "0\x1b[31m",
+        "AWS_SECRET_ACCESS_KEY": "x", "OMP_NUM_THREADS_TOKEN": "y", "HOME": "/opt/a",
+        "MALLOC_CONF": "/opt/a/secret", "GOMP_CPU_AFFINITY": "0\x1b[31m",
         "PYTHONHASHSEED": "1" * 101, "WANDB_API_KEY": "z",
     }  # fmt: skip
     assert chosen_variables(environment) == {

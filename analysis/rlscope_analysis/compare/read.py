@@ -156,7 +156,7 @@ def read_sides(
     per: the range that counts as an iteration. Raises TraceError where one cannot be read.
     """
     paths = [*base, *new]
-    workers = min(_AT_ONCE, len(os.sched_getaffinity(0)), len(paths))
+    workers = max(1, min(_AT_ONCE, len(os.sched_getaffinity(0)), len(paths)))
     with ThreadPoolExecutor(max_workers=workers) as executor:
         runs = list(executor.map(partial(_read, per=per), paths))
     return runs[: len(base)], runs[len(base) :]

@@ -89,9 +89,11 @@ def _warm_up(values: Values) -> int:
     errors = (spread / counts)[::-1][: most + 1].tolist()
     if not errors:
         return 0
-    best = min(range(len(errors)), key=errors.__getitem__)
-    # What shortens the error by less is chance.
-    return best if errors[best] < 0.5 * errors[0] else 0
+    least = min(errors)
+    # Less is chance; and so is which of the starts behind the first good one is best.
+    if least >= 0.5 * errors[0]:
+        return 0
+    return next(start for start, error in enumerate(errors) if error <= 1.2 * least)
 
 
 def units_of(base_runs: int, new_runs: int, first: int, end: int) -> Units:
