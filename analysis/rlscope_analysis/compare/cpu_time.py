@@ -165,22 +165,26 @@ def _shares(
         & (columns["thread_id"][place] == samples["thread_id"][wanted])
         & (columns["end_ns"][place] > samples["ts_ns"][wanted])
     )
-    groups = np.stack(
-        [
-            *(columns[name][place[inside]] for name in ("leads", "path_id", "layer")),
-            samples["sampled"][wanted][inside],
-        ]
-    )
-    for (leads, path_id, call, layer), count in zip(*_counted(groups), strict=True):
+    fell = [columns[name][place[inside]] for name in ("leads", "path_id", "layer")]
+    distinct, which = _distinct(*fell, samples["sampled"][wanted][inside])
+    for (leads, path_id, call, layer), count in zip(
+        distinct, np.bincount(which).tolist(), strict=True
+    ):
         counts = found.setdefault(_place_of(leads, path_id, call, names), {})
         counts[_layer(layer)] = counts.get(_layer(layer), 0) + count
     return {key: sorted(counts.items()) for key, counts in found.items()}
 
 
-def _counted(groups: Column) -> tuple[list[list[int]], list[int]]:
-    """Return the distinct columns, and how often each occurs."""
-    distinct, counts = np.unique(groups, axis=1, return_counts=True)
-    return distinct.T.tolist(), counts.tolist()
+def _distinct(*columns: Column) -> tuple[list[tuple[int, ...]], Column]:
+    """Return the distinct rows of columns, and which of them each row is."""
+    code = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        # The codes so far and the values of a column are few: their product is small.
+        _, value = np.unique(column, return_inverse=True)
+        _, code = np.unique(code * (int(value.max(initial=0)) + 1) + value, return_inverse=True)
+    _, first = np.unique(code, return_index=True)
+    rows = zip(*(column[first].tolist() for column in columns), strict=True)
+    return list(rows), code
 
 
 def _place_of(leads: int, path_id: int, layer: int, names: dict[int, str]) -> tuple[str, str, str]:
@@ -200,11 +204,11 @@ def _store(
 ) -> None:
     columns = ran.columns
     time_ns = columns["end_ns"] - columns["start_ns"]
-    groups = np.stack([columns[name] for name in ("leads", "path_id", "layer", "process_id")])
-    distinct, which = np.unique(groups, axis=1, return_inverse=True)
-    others = sorted({row[3] for row in distinct.T.tolist() if not row[0]})
-    for number, (leads, path_id, layer, process_id) in enumerate(distinct.T.tolist()):
-        chosen = which.reshape(-1) == number
+    groups = [columns[name] for name in ("leads", "path_id", "layer", "process_id")]
+    distinct, which = _distinct(*groups)
+    others = sorted({row[3] for row in distinct if not row[0]})
+    for number, (leads, path_id, layer, process_id) in enumerate(distinct):
+        chosen = which == number
         sums = np.zeros(series.length, np.int64)
         np.add.at(sums, columns["iteration"][chosen], time_ns[chosen])
         place, operation, call = _place_of(leads, path_id, layer, names)
