@@ -19,6 +19,8 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, settings
 
+import browser
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 WORKLOADS = REPOSITORY / "tests" / "workloads"
 DEADLINE_S = 30.0
@@ -45,6 +47,8 @@ def lacking(need: str) -> str | None:
     """Return why this machine lacks `need`, None if it does not."""
     if need == "root":
         return None if os.geteuid() == 0 else "needs root"
+    if need == "browser":
+        return browser.lacking()
     if need == "bpf":
         if not Path("/sys/kernel/btf/vmlinux").exists():
             return "the running kernel has no BTF (/sys/kernel/btf/vmlinux)"
@@ -85,7 +89,11 @@ def _end_quietly() -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what this machine cannot do; fail instead where RLSCOPE_REQUIRE says it must."""
     required = os.environ.get("RLSCOPE_REQUIRE", "").split(",")
-    for marker, needs in {"root": ("root", "bpf"), "bcc": ("bcc",)}.items():
+    for marker, needs in {
+        "root": ("root", "bpf"),
+        "bcc": ("bcc",),
+        "browser": ("browser",),
+    }.items():
         if item.get_closest_marker(marker) is None:
             continue
         for need in needs:

@@ -121,6 +121,21 @@ def _pace(n: Named) -> str:
     return words + ("." if n.cpu_share is None else f"; {n.who} uses {n.cpu_share:.2f} CPUs.")
 
 
+def _workers_wait(n: Named) -> str:
+    whom = "1 worker waits" if n.workers == 1 else f"{n.workers:,} workers wait"
+    return f"{whom} {n.share * 100:.0f} % of the time for the {n.role}."
+
+
+def _lane(n: Named) -> str:
+    """Name a thread: by what its process is where it speaks for that, else by its own name too."""
+    who = sentence_of(n.role) if n.role else words_of(ProcessName(n.thread, n.pid))
+    return who if n.speaks else f"{who}, thread {words_of(ThreadName(n.thread, n.tid))}"
+
+
+def _gpu_lane(n: Named) -> str:
+    return f"GPU {n.device}" + ("" if n.stream is None else f", stream {n.stream}")
+
+
 NO_PHASE = {
     "not_recorded": "its operations were not recorded (--all)",
     "not_looked_for": "none was looked for (--no-auto)",
@@ -311,6 +326,9 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
     "no_thread": "The trace holds no thread.",
     "no_verdict": lambda n: f"What limits it cannot be said: {printable(n.reason)}.",
     "pace": _pace,
+    "workers_wait": _workers_wait,
+    "lane": _lane,
+    "gpu_lane": _gpu_lane,
     "more_processes": lambda n: f"{n.count:,} more",
     "no_states": (
         "not recorded: when threads ran and waited; phases, calls and the GPU are all there is"

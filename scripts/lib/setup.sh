@@ -19,7 +19,7 @@ BUILD_PACKAGES=(clang llvm libbpf-dev libelf-dev libzydis-dev zlib1g-dev rapidjs
   cmake ninja-build g++ git)
 # shellcheck disable=SC2034
 TEST_PACKAGES=('bpftool|linux-tools-generic' bpftrace sudo shellcheck clang-format procps util-linux
-  python3-bpfcc nodejs)
+  python3-bpfcc nodejs chromium 'chromium-driver|chromium-chromedriver')
 
 say() { printf '%s\n' "$*"; }
 

@@ -98,6 +98,7 @@ ANALYSIS_ROOMS = (
     "operations",
     "explain",
     "compare",
+    "page",
     "export",
 )
 ROOMS = {TRACER: TRACER_ROOMS, ANALYSIS: ANALYSIS_ROOMS}

@@ -23,14 +23,15 @@ _MOST_DIGITS = 9
 _HIDDEN = ("process_id", "start_ns", "thread_id")
 
 
-def explain(trace: Trace, which: str, *, per: str | None = None) -> Answer:
+def explain(trace: Trace, which: str, *, per: str | None = None, keep: bool = False) -> Answer:
     """Explain an iteration of an open trace: its number, or one of QUANTILES.
 
-    per: the range that counts as an iteration. Raises TraceError where there is no such iteration,
-    or no range is called so.
+    per: the range that counts as an iteration. keep: ask the critical path that was worked out last
+    instead. Raises TraceError where there is no such iteration, or no range is called so.
     """
-    trace.critical_path(per=per)
-    iteration = _chosen(trace, which)
+    if not keep:
+        trace.critical_path(per=per)
+    iteration = chosen_iteration(trace, which)
     number = iteration["iteration_id"]
     title = "what it spent its time on, and in what it differs from typical iterations (their mean)"
     parts = _table(trace, number, "parts", title)
@@ -54,8 +55,11 @@ def explain(trace: Trace, which: str, *, per: str | None = None) -> Answer:
     )
 
 
-def _chosen(trace: Trace, which: str) -> dict[str, Any]:
-    """Return what is known of the iteration that is meant."""
+def chosen_iteration(trace: Trace, which: str) -> dict[str, Any]:
+    """Return what is known of an iteration: its number, or one of QUANTILES.
+
+    The relations of `Trace.critical_path` are there. Raises TraceError where there is none such.
+    """
     if which in QUANTILES:
         query = _sql("chosen", number="NULL::BIGINT", quantile=QUANTILES[which])
     elif which.isascii() and which.isdigit() and len(which) <= _MOST_DIGITS:

@@ -188,7 +188,7 @@ def _facts(told: Overview) -> dict[str, Any]:
         "phases": told.phases,
         "training_processes": told.processes,
         "no_phase": told.no_phase,
-        "not_known": tuple(_not_known(told)),
+        "not_known": tuple(not_known_notes(told)),
     }
 
 
@@ -220,7 +220,7 @@ def _phases(told: Overview) -> Table:
 
 
 def _processes(told: Overview, others: list[dict[str, Any]]) -> Table:
-    roles = {row["process_id"]: _role(row) for row in told.processes}
+    roles = {row["process_id"]: role_note(row) for row in told.processes}
     columns = (
         Column("process", label="the other processes", most=40),
         Column("cpu_share", Unit.SHARE, label="CPU"),
@@ -231,7 +231,7 @@ def _processes(told: Overview, others: list[dict[str, Any]]) -> Table:
     shown = others if len(others) <= _PROCESSES else others[: _PROCESSES - 1]
     rows = [
         (
-            _role(row), row["cpu_share"], row["queue_share"], row["waits_share"],
+            role_note(row), row["cpu_share"], row["queue_share"], row["waits_share"],
             roles.get(row["waits_for_process_id"], "-"),
         )
         for row in shown
@@ -249,7 +249,8 @@ def _sum(rows: list[dict[str, Any]], name: str) -> float | None:
     return None if None in known else sum(known)
 
 
-def _role(row: dict[str, Any]) -> Note:
+def role_note(row: dict[str, Any]) -> Note:
+    """Name a row of training_process."""
     known = ("role", "number", "name", "is_titled", "pid")
     return note("role", **{name: row[name] for name in known})
 
@@ -276,7 +277,7 @@ def _findings(told: Overview) -> Table:
 def _opening(told: Overview) -> Iterable[Note]:
     yield note(
         "traced_program",
-        program=_program(told.machine["command"]) or told.trace,
+        program=program_of(told.machine["command"]) or told.trace,
         duration_ns=told.duration_ns,
         window=str(told.window) if told.window else None,
         processes=told.machine["processes"],
@@ -299,7 +300,7 @@ def _opening(told: Overview) -> Iterable[Note]:
 
 def verdict(told: Overview) -> Note:
     """Say in one sentence what limits the run."""
-    names = {row["process_id"]: _role(row) for row in told.processes}
+    names = {row["process_id"]: role_note(row) for row in told.processes}
     if told.findings and told.findings[0]["share"] >= _LEAST_VERDICT:
         first = told.findings[0]
         who = names.get(first["where"]["process_id"])
@@ -312,7 +313,7 @@ def verdict(told: Overview) -> Note:
     return note("no_thread")
 
 
-def _not_known(told: Overview) -> Iterable[Note]:
+def not_known_notes(told: Overview) -> Iterable[Note]:
     """Say what cannot be told from a trace of this kind."""
     if told.pace is not None and not told.machine["has_states"]:
         yield note("no_states")
@@ -335,7 +336,7 @@ def _ranks(text: str | None) -> list[dict[str, Any]]:
 
 
 def _closing(told: Overview) -> Iterable[Note]:
-    yield from _not_known(told)
+    yield from not_known_notes(told)
     all_ns = sum(row["running_ns"] or 0 for row in told.processes)
     busy = [
         row
@@ -344,7 +345,7 @@ def _closing(told: Overview) -> Iterable[Note]:
     ]
     for row in busy[:_NAMED]:
         share, reason = row["running_ns"] / all_ns, told.no_phase[row["process_id"]]
-        yield note("no_phase", who=_role(row), share=share, reason=reason)
+        yield note("no_phase", who=role_note(row), share=share, reason=reason)
     if busy[_NAMED:]:
         yield note("no_phase_in_more", count=len(busy[_NAMED:]))
     yield note(
@@ -356,7 +357,7 @@ def _closing(told: Overview) -> Iterable[Note]:
     )
 
 
-def _program(command: str | None) -> str | None:
+def program_of(command: str | None) -> str | None:
     """Name the program as a person would: the script, not its interpreter."""
     try:
         words = shlex.split(command or "")

@@ -31,6 +31,7 @@ _COMMANDS = {
     "export": "Write a trace as a timeline for other viewers.",
     "summarize": "Show what limits a training, and where its time went.",
     "explain": "Show the critical path of one iteration.",
+    "report": "Write a page to look at: one file for any browser.",
     "compare": "Tell whether it got better or worse, and where.",
     "gate": "Fail where something got worse by more than is allowed.",
     "sql": "Ask a trace anything in SQL.",
@@ -43,7 +44,9 @@ _COMMANDS = {
 _RECORDING = frozenset({"record", "validate", "calibrate", "doctor", "gate"})
 _RUNTIME_FAILURE = 1
 # DuckDB and numpy crash where they cannot map their libraries and the stacks of their threads.
-_WITH_DATABASE = ("recover", "import", "export", "summarize", "explain", "compare", "gate", "sql")
+_WITH_DATABASE = (
+    "recover", "import", "export", "summarize", "explain", "report", "compare", "gate", "sql",
+)  # fmt: skip
 _LEAST_ADDRESS_SPACE = 1 << 30
 
 

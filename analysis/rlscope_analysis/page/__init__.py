@@ -1,0 +1,1 @@
+"""Reads all that a page shows of a trace."""

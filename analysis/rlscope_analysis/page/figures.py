@@ -1,0 +1,78 @@
+"""The six numbers of the first screen."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from rlscope_analysis.result.page import Figure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rlscope_analysis.overview.values import Overview
+
+
+def cpu_count(cpus: str | None) -> int | None:
+    """Count a list of CPUs as the OS kernel writes it (0-3,8), or as JSON; None: it is none."""
+    if not cpus:
+        return None
+    try:
+        parsed = json.loads(cpus)
+    except ValueError:
+        parsed = None
+    if isinstance(parsed, list):
+        return len(parsed) or None
+    count = 0
+    try:
+        for part in cpus.split(","):
+            first, _, last = part.strip().partition("-")
+            count += int(last or first) - int(first) + 1
+    except ValueError:
+        return None
+    return count if count > 0 else None
+
+
+def figures(told: Overview) -> Iterator[Figure]:
+    """Yield them; each is a column of a view, or their mean or sum."""
+    pace = told.pace
+    if pace is None or pace["mean_ns"] is None or pace["source"] == "whole":
+        yield Figure("duration", told.duration_ns)
+        yield Figure("processes", told.machine["processes"])
+    else:
+        steps = pace["steps_per_s"]
+        if steps is not None:
+            yield Figure("environment_steps", steps)
+        yield Figure("iteration", pace["mean_ns"], {"p99_ns": pace["p99_ns"]})
+        if steps is None:
+            yield Figure("iterations", pace["iterations"])
+    lead = told.lead
+    yield Figure(
+        "lead_cpu", lead["cpu_share"] if lead else None, {"role": lead["role"] if lead else "main"}
+    )
+    yield _waits(told)
+    yield _all_cpus(told)
+    yield _gpu(told)
+
+
+def _waits(told: Overview) -> Figure:
+    lead = told.lead
+    workers = [row for row in told.processes if row["role"] == "worker" and not row["is_lead"]]
+    known = [row["waits_share"] for row in workers if row["waits_share"] is not None]
+    if known:
+        return Figure("workers_wait", sum(known) / len(known), {"workers": len(workers)})
+    share = lead["queue_share"] if lead else None
+    return Figure("lead_queue", share, {"role": lead["role"] if lead else "main"})
+
+
+def _all_cpus(told: Overview) -> Figure:
+    known = [row["cpu_share"] for row in told.processes]
+    used = None if not known or None in known else sum(known)
+    return Figure("all_cpus", used, {"cpus": cpu_count(told.machine["cpus"])})
+
+
+def _gpu(told: Overview) -> Figure:
+    gpu = told.gpu
+    is_known = gpu.processes and gpu.span_ns
+    share = gpu.busy_ns / gpu.span_ns if is_known and gpu.span_ns else None
+    return Figure("gpu", share, {"is_unused": bool(told.machine["is_gpu_unused"])})

@@ -1,0 +1,154 @@
+"""Puts a page together: what `summarize` says, and what there is to look at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rlscope_analysis.explain.answer import chosen_iteration
+from rlscope_analysis.findings.catalog import BY_CODE
+from rlscope_analysis.overview.answer import (
+    not_known_notes,
+    overview,
+    program_of,
+    role_note,
+    verdict,
+)
+from rlscope_analysis.page.close_up import close_up
+from rlscope_analysis.page.figures import cpu_count, figures
+from rlscope_analysis.page.functions import functions
+from rlscope_analysis.page.gpu import gpu
+from rlscope_analysis.page.iterations import iteration_bars
+from rlscope_analysis.page.private import private_words
+from rlscope_analysis.page.run_queue import queues
+from rlscope_analysis.page.tables import page_tables
+from rlscope_analysis.query import run_query, run_records
+from rlscope_analysis.result.note import note
+from rlscope_analysis.result.page import Page
+from rlscope_analysis.summary.notes import fault_notes, unmeasured_notes
+from rlscope_analysis.summary.overhead import overhead_note
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rlscope_analysis.overview.values import Overview
+    from rlscope_analysis.result.note import Note
+    from rlscope_analysis.trace import Trace
+
+_FACTS_SQL = """
+SELECT
+  (SELECT value FROM meta WHERE key = 'host') AS host,
+  (SELECT value FROM meta WHERE key = 'kernel') AS kernel,
+  (SELECT count(*) FROM thread) AS threads,
+  (
+    SELECT arg_min(c.realtime_ns - c.ts_ns, c.ts_ns) + (SELECT min(start_ns) FROM thread)
+    FROM clock AS c
+  ) AS started_ns
+"""
+_ITERATION_SQL = "SELECT *, end_ns - start_ns AS duration_ns FROM iteration WHERE iteration_id = {}"
+# What most iterations look like, and the worst one.
+_SHOWN = (("typical", "median"), ("slowest", "slowest"))
+_FEW = 2
+
+
+def read_page(trace: Trace, *, per: str | None = None) -> Page:
+    """Read an open trace.
+
+    per: the range that counts as an iteration; TraceError where none is called so.
+    """
+    told = overview(trace, per=per)
+    has_iterations = bool(told.pace and told.pace["iterations"])
+    roles = {row["process_id"]: role_note(row) for row in told.processes}
+    shown = list(_shown(trace)) if has_iterations else []
+    found_gpu = gpu(trace)
+    return Page(
+        trace=told.trace,
+        facts=_facts(trace, told),
+        verdict=verdict(told) if told.pace else note("no_verdict", reason=told.reason),
+        verdict_more=tuple(_more(told)),
+        pace=told.pace,
+        figures=tuple(figures(told)),
+        phases=told.phases,
+        processes=tuple(_process(row, roles) for row in told.processes),
+        findings=tuple(_finding(row, roles) for row in told.findings),
+        iterations=iteration_bars(trace, shown) if has_iterations and not _is_whole(told) else None,
+        close_ups=tuple(close_up(trace, which, row, roles) for which, row in shown),
+        queues=tuple(queues(trace)) if has_iterations else (),
+        functions=functions(trace) if has_iterations else None,
+        gpu=found_gpu,
+        tables=tuple(
+            page_tables(trace, has_gpu=found_gpu is not None, has_iterations=has_iterations)
+        ),
+        losses=tuple(
+            {"kind": loss.kind, "count": loss.count, "source": loss.source, "remedy": loss.remedy}
+            for loss in told.losses
+        ),
+        overhead={"cpu_ns": told.overhead.cpu_ns, "overhead_ns": told.overhead.overhead_ns},
+        not_measured=tuple(_not_measured(trace, told)),
+        private=tuple(dict.fromkeys(private_words(trace))),
+    )
+
+
+def _is_whole(told: Overview) -> bool:
+    return told.pace is not None and told.pace["source"] == "whole"
+
+
+def _facts(trace: Trace, told: Overview) -> dict[str, Any]:
+    (facts,) = run_records(trace, _FACTS_SQL)
+    return {
+        **facts,
+        "program": program_of(told.machine["command"]),
+        "cpus": told.machine["cpus"],
+        "cpu_count": cpu_count(told.machine["cpus"]),
+        "processes": told.machine["processes"],
+        "duration_ns": told.duration_ns,
+        "start_up_ns": told.pace["start_up_ns"] if told.pace else None,
+        "is_complete": told.is_complete,
+        "window": str(told.window) if told.window else None,
+    }
+
+
+def _shown(trace: Trace) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the iterations that have a close-up, with all that is known of them."""
+    ((count,),) = run_query(trace, "SELECT count(*) FROM iteration").rows
+    seen = set()
+    for which, quantile in _SHOWN:
+        number = chosen_iteration(trace, quantile)["iteration_id"]
+        if number not in seen:
+            (row,) = run_records(trace, _ITERATION_SQL.format(number))
+            name = "whole" if row["source"] == "whole" else which
+            yield name if count >= _FEW else "only", row
+        seen.add(number)
+
+
+def _process(row: dict[str, Any], roles: dict[int, Note]) -> dict[str, Any]:
+    return {**row, "who": roles[row["process_id"]], "for": roles.get(row["waits_for_process_id"])}
+
+
+def _finding(row: dict[str, Any], roles: dict[int, Note]) -> dict[str, Any]:
+    where = row["where"]
+    who = roles.get(where["process_id"])
+    return {**row, "who": who, "by": where.get("by_program"), "proof": BY_CODE[row["code"]].proof}
+
+
+def _more(told: Overview) -> Iterator[Note]:
+    """Say what the others do meanwhile."""
+    workers = [row for row in told.processes if row["role"] == "worker" and not row["is_lead"]]
+    lead = told.lead
+    if lead is None or not workers:
+        return
+    waiting = [row for row in workers if row["waits_for_process_id"] == lead["process_id"]]
+    shares = [row["waits_share"] for row in workers]
+    if len(waiting) == len(workers) and None not in shares:
+        mean = sum(shares) / len(shares)
+        yield note("workers_wait", workers=len(workers), share=mean, role=lead["role"])
+
+
+def _not_measured(trace: Trace, told: Overview) -> Iterator[Note]:
+    yield from not_known_notes(told)
+    yield from unmeasured_notes(trace)
+    yield from fault_notes(trace)
+    if told.overhead.overhead_ns is None:
+        yield overhead_note(told.overhead)
+    yield from told.gpu.refused
+    if told.reason:
+        yield note("no_verdict", reason=told.reason)

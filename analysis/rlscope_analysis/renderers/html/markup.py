@@ -1,0 +1,89 @@
+"""Makes HTML of names and text: whatever is not markup of ours is escaped, in this place only."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+from typing import TYPE_CHECKING
+
+from rlscope_analysis.wording import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+# What comes from a trace may be of any length.
+_MOST_TEXT = 600
+_EMPTY = frozenset({"br", "meta", "rect", "path", "line", "use"})
+
+
+class Html(str):
+    """Text that is markup already."""
+
+    __slots__ = ()
+
+
+class Markup:
+    """Writes elements; what it is given as a str is text."""
+
+    def __init__(self, hide: Callable[[str], str] = str) -> None:
+        """hide: what makes text of a trace fit to be shown to anybody."""
+        self._hide = hide
+
+    def plain(self, text: object) -> str:
+        """Return text as it may be shown, on one line, not escaped."""
+        words = printable(self._hide(str(text)))
+        return words if len(words) <= _MOST_TEXT else f"{words[:_MOST_TEXT]} ..."
+
+    def text(self, text: object) -> Html:
+        """Return text as markup."""
+        return text if isinstance(text, Html) else Html(escape(self.plain(text), quote=True))
+
+    def tag(self, name: str, *children: object, **attributes: object) -> Html:
+        """Return an element.
+
+        Attributes: None leaves one out, True gives one without a value; `_` stands for `-`, and at
+        the end for nothing (class_). A child of None is left out.
+        """
+        given = "".join(
+            f" {key.rstrip('_').replace('_', '-')}"
+            + ("" if value is True else f'="{self.text(value)}"')
+            for key, value in attributes.items()
+            if value is not None and value is not False
+        )
+        if name in _EMPTY:
+            return Html(f"<{name}{given}>" if name in ("br", "meta") else f"<{name}{given}/>")
+        inside = "".join(self.text(child) for child in children if child is not None)
+        return Html(f"<{name}{given}>{inside}</{name}>")
+
+    def join(self, children: Iterable[object]) -> Html:
+        """Return one after the other."""
+        return Html("".join(self.text(child) for child in children if child is not None))
+
+    def section(self, title: str, *children: object, aside: object = None, id_: str) -> Html:
+        """Return a part of the page under a title; aside: what is said beside that."""
+        head = self.tag(
+            "h2", title, None if aside is None else self.tag("span", aside, class_="aside")
+        )
+        return self.tag("section", head, *children, id=id_)
+
+
+# A path of two parts or more, wherever it stands.
+_PATH = re.compile(r"(?<![\w<])(?:~|\.{1,2})?/(?:[^\s/\"'<>|:,;()]+/)*[^\s/\"'<>|:,;()]+")
+_WINDOWS_PATH = re.compile(r"\b[A-Za-z]:\\[^\s\"'<>|]+")
+# Where a function is: tag (file.py:12), of which the file may be a module of the user.
+_PLACE = re.compile(r" \((?:<[^()]*>|[^()]*):\d+\)")
+_HIDDEN = "(hidden)"
+
+
+def hiding(words: Iterable[str]) -> Callable[[str], str]:
+    """Return what takes these words, all paths and the files of functions out of a text."""
+    known = sorted({word for word in words if word}, key=len, reverse=True)
+    own = [rf"(?<!\w){re.escape(word)}(?!\w)" for word in known]
+    pattern = re.compile("|".join(own)) if own else None
+
+    def hide(text: str) -> str:
+        text = pattern.sub(_HIDDEN, text) if pattern else text
+        text = _PLACE.sub("", text)
+        return _WINDOWS_PATH.sub(_HIDDEN, _PATH.sub(_HIDDEN, text))
+
+    return hide

@@ -1,0 +1,164 @@
+"""The page in a real browser: no request, no error, readable at every width, light and dark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import rlscope_analysis
+from browser import Browser
+from conftest import REPOSITORY
+from page_traces import training, with_gpu
+from rlscope_analysis.page.read import read_page
+from rlscope_analysis.renderers.html import render
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.browser
+
+WIDTHS = (1280, 800, 400)
+# What a page of Chromium itself asks for while it starts.
+OWN = ("chrome://", "chrome-untrusted://", "data:", "devtools://")
+READY = """
+const done = arguments[arguments.length - 1];
+const canvas = document.getElementById("canvas");
+const look = () => canvas.dataset.ready ? done(true) : setTimeout(look, 10);
+look();
+"""
+# Returns texts that are cut, overlap or have too little contrast.
+READABLE = (REPOSITORY / "tests/support/page_readable.js").read_text()
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    hostile = "</script><b>\"' \x1b"
+    builder = with_gpu(training(folder / "trace.duckdb", rounds=30, name=hostile), rounds=30)
+    with rlscope_analysis.open(builder.write()) as trace:
+        text = render(read_page(trace))
+    written = folder / "report.html"
+    written.write_text(text)
+    return written
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("profile")) as started:
+        yield started
+
+
+def ready(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    assert browser.run_until(READY)
+
+
+def test_it_asks_nobody_for_anything_and_has_no_error(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    browser.requests()
+    browser.log("browser")
+    ready(browser, page)
+    asked = [url for url in browser.requests() if not url.startswith(OWN)]
+    assert asked == [page.resolve().as_uri()]
+    assert browser.log("browser") == []
+    assert browser.run("return performance.getEntriesByType('resource').length") == 0
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_text_can_be_read(browser: Browser, page: Path, width: int, *, dark: bool) -> None:
+    browser.look(width=width, dark=dark)
+    ready(browser, page)
+    assert browser.run(READABLE) == []
+    browser.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    assert browser.run(READABLE) == []
+
+
+def test_what_cannot_be_read_is_found(browser: Browser, page: Path) -> None:
+    browser.look(width=800)
+    ready(browser, page)
+    browser.run(
+        "const [a, b, c] = document.querySelectorAll('.figures dt');"
+        "a.style.color = '#aaa';"
+        "b.style.cssText = 'overflow: hidden; white-space: nowrap; width: 9px';"
+        "c.style.marginTop = '-40px'; document.querySelector('h1').style.marginLeft = '900px'"
+    )
+    found = " ".join(browser.run(READABLE))
+    for fault in ("contrast", "cut", "overlap", "beyond the page"):
+        assert fault in found
+
+
+def pixels(browser: Browser) -> list[int]:
+    """Return a sum for each eighth of the canvas."""
+    script = """
+    const canvas = document.getElementById("lanes"), w = canvas.width >> 3;
+    return [...Array(8).keys()].map((at) => canvas.getContext("2d")
+      .getImageData(at * w, 0, w, canvas.height).data.reduce((a, b) => a + b, 0));
+    """
+    found: list[int] = browser.run(script)
+    return found
+
+
+def press(browser: Browser, key: str) -> str:
+    """Press a key on the canvas; returns what is said below it when it is drawn again."""
+    browser.run(
+        "document.getElementById('lanes').dispatchEvent("
+        "new KeyboardEvent('keydown', {key: arguments[0], bubbles: true}))",
+        key,
+    )
+    return str(browser.run_until(
+        "const done = arguments[0];"
+        "requestAnimationFrame(() => requestAnimationFrame("
+        "() => done(document.getElementById('slice').textContent)))"
+    ))  # fmt: skip
+
+
+def test_the_canvas_obeys_the_keyboard(browser: Browser, page: Path) -> None:
+    browser.look(width=1280)
+    ready(browser, page)
+    whole = pixels(browser)
+    press(browser, "+")
+    near = pixels(browser)
+    assert near != whole
+    press(browser, "ArrowRight")
+    assert pixels(browser) != near
+    press(browser, "0")
+    assert pixels(browser) == whole
+    said = press(browser, ".")
+    assert said.startswith("critical path, piece")
+    assert press(browser, ".") != said
+    browser.run("document.querySelectorAll('[data-view]')[1].click()")
+    press(browser, "0")
+    assert pixels(browser) != whole
+
+
+def test_light_and_dark_can_be_chosen(browser: Browser, page: Path) -> None:
+    browser.look(width=1280)
+    ready(browser, page)
+    back = "return getComputedStyle(document.body).backgroundColor"
+    light = browser.run(back)
+    browser.run("document.getElementById('theme').click()")
+    assert browser.run(back) != light
+    browser.run("document.getElementById('theme').click()")
+    assert browser.run(back) == light
+
+
+def test_without_scripts_all_but_the_canvas_is_there(browser: Browser, page: Path) -> None:
+    browser.look(width=1280)
+    browser.control("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        browser.open(page)
+        picture = browser.picture(height=1200)
+    finally:
+        browser.control("Emulation.setScriptExecutionDisabled", value=False)
+    assert len(picture) > 20_000
+    found: dict[str, Any] = browser.run(
+        "return {bars: document.querySelectorAll('svg rect').length,"
+        " canvas: document.getElementById('canvas').hidden,"
+        " theme: document.getElementById('theme').hidden}"
+    )
+    assert found["bars"] > 50
+    assert found["canvas"]
+    assert found["theme"]

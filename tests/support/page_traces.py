@@ -1,0 +1,91 @@
+"""Traces for pages: a learner that waits for workers, with as many rounds and threads as asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
+from trace_builder import TraceBuilder, preempted, run, sleep, woken
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MS = 1_000_000
+ROUND_NS = 70 * MS
+META: dict[str, str | None] = {
+    "schema_version": str(SCHEMA_VERSION), "cpus_allowed": "0-1", "host": "secrethost",
+    "kernel": "6.1.0", "argv": '["rlscope-trace", "--", "/home/alice/train.py"]',
+}  # fmt: skip
+COMMAND = "/usr/bin/python3 -u /home/alice/project/train_it.py --token hunter2-token --lr 1"
+KINDS = ("thread_state", "operation", "wait", "cpu_sample")
+
+
+def training(
+    path: Path,
+    *,
+    workers: int = 4,
+    rounds: int = 6,
+    more_threads: int = 0,
+    kinds: tuple[str, ...] = KINDS,
+    phase: str = "simulation",
+    function: str = "step (/home/alice/project/train_it.py:12)",
+    name: str = "python",
+) -> TraceBuilder:
+    """Make rounds of 70 ms: 30 ms of simulation, then an update; the third has none."""
+    builder = TraceBuilder(path, meta=META)
+    for kind in kinds:
+        builder.capture(kind)
+    end_ns = rounds * ROUND_NS
+    main = builder.process(pid=100, name=name, command=COMMAND, end_ns=end_ns)
+    children = [
+        builder.process(pid=200 + at, name=name, parent=main, end_ns=end_ns)
+        for at in range(workers)
+    ]
+    states = []
+    for at in range(rounds):
+        start, queue = at * ROUND_NS, at % 50 * 1000 + 500
+        states += [run(10 * MS), sleep(18 * MS), woken(2 * MS, by=2), run(34 * MS)]
+        states += [preempted(queue), run(6 * MS - queue)]
+        builder.wait(1, start + 10 * MS, start + 28 * MS, "pipe")
+        builder.operation(1, start, start + 30 * MS, phase, source="auto", steps=8)
+        if at != 2:
+            builder.operation(1, start + 30 * MS, start + 69 * MS, "backpropagation", source="auto")
+        for sample in range(0, 40, 8):
+            frames = ("<module> (train_it.py:1)", "learn (train_it.py:9)", function)
+            layer = "python" if sample == 0 else "backend"
+            builder.sample(1, start + (31 + sample) * MS, layer, frames=frames)
+        builder.sample(1, start + 5 * MS, "python", frames=("<module> (train_it.py:1)",))
+    assert builder.thread(main, tid=100, name=name, states=states) == 1
+    for child in children:
+        thread = builder.thread(child, tid=199 + child, name=name, states=_answers(rounds))
+        for at in range(rounds):
+            start = at * ROUND_NS
+            builder.operation(thread, start + 10 * MS, start + 28 * MS, phase, source="auto")
+    for at in range(more_threads):
+        builder.thread(main, tid=5000 + at, name=f"pool {at}", states=[sleep(end_ns - 10), run(10)])
+    return builder
+
+
+def _answers(rounds: int) -> list[object]:
+    answers: list[object] = []
+    for _ in range(rounds):
+        answers += [sleep(9 * MS), woken(MS, by=1), run(18 * MS, cpu=1), sleep(42 * MS)]
+    return answers
+
+
+def with_gpu(builder: TraceBuilder, rounds: int = 6) -> TraceBuilder:
+    """Add a kernel and a copy in each update, launched by the learner."""
+    for kind in ("gpu_activity", "cuda_call"):
+        builder.capture(kind)
+    builder.device(0, "Fake GPU")
+    for at in range(rounds):
+        start = at * ROUND_NS + 32 * MS
+        for number, (kind, call, name) in enumerate(
+            (("kernel", "launch", "sgemm"), ("memcpy", "memcpy", "Memcpy DtoH"))
+        ):
+            begin, correlation = start + number * 8 * MS, 1 + 2 * at + number
+            builder.cuda_call(1, begin, begin + MS, kind=call, correlation_id=correlation)
+            builder.gpu_activity(
+                1, begin + MS // 2, begin + 6 * MS, kind=kind, name=name, correlation_id=correlation
+            )
+    return builder

@@ -1,0 +1,189 @@
+"""Pages of odd traces: hostile names, gaps in what was measured, very many of everything."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+import rlscope_analysis
+from page_reader import Page
+from page_traces import COMMAND, META, MS, training, with_gpu
+from rlscope_analysis.page import close_up, iterations
+from rlscope_analysis.page.read import read_page
+from rlscope_analysis.renderers.html import render
+from rlscope_analysis.renderers.html.markup import Markup, hiding
+from trace_builder import TraceBuilder, lost, run, sleep
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    "</style><img src=x onerror=alert(1)>",
+    "\"' onmouseover='alert(1)' x=\"",
+    "\x1b[31m\x00\x07\x7f\u202e\u2028]]>&amp;<!--",
+    "{0.__class__} %s {missing}",
+    "x" * 5000,
+)
+LARGEST = 2_000_000
+
+
+def page_of(builder: TraceBuilder, *, redact: bool = False) -> Page:
+    with rlscope_analysis.open(builder.write()) as trace:
+        return Page(render(read_page(trace), redact=redact))
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_names_are_text_and_nothing_else(tmp_path: Path, name: str) -> None:
+    builder = training(
+        tmp_path / "trace.duckdb", phase=name, function=f"{name} (a.py:1)", name=name, rounds=3,
+        workers=1,
+    )  # fmt: skip
+    builder.device(0, name)
+    builder.capture("gpu_activity")
+    builder.gpu_activity(1, 10 * MS, 20 * MS, name=name)
+    page = page_of(builder)
+    assert [one.name for one in page.elements].count("script") == 2
+    assert [one.name for one in page.elements].count("style") == 1
+    assert not [one for one in page.elements if one.name == "img"]
+    assert not [key for one in page.elements for key in one.given if key.startswith("on")]
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e]", page.source)
+    # It is there, as people may read it.
+    words = page.by_id("phases").text
+    assert name[:2] in words or "\\x1b" in words
+    assert any(name[:2].encode("unicode_escape").decode()[:2] in word
+               for view in page.canvas() for _, word in view["words"])  # fmt: skip
+
+
+def test_bytes_that_are_no_utf8_are_escaped() -> None:
+    m = Markup()
+    assert m.text(b"a\xff<".decode(errors="surrogateescape")) == "a\\udcff&lt;"
+    assert m.tag("p", "<b>", title='"') == '<p title="&quot;">&lt;b&gt;</p>'
+
+
+def test_redacted_pages_do_not_tell_who_ran_what_where(tmp_path: Path) -> None:
+    secrets = ("secrethost", "alice", "train_it", "hunter2", "/home", "project", "trace.duckdb")
+    open_page = page_of(with_gpu(training(tmp_path / "trace.duckdb")))
+    shown = open_page.source + str(open_page.canvas())
+    assert {name for name in secrets if name in shown} >= {"secrethost", "train_it", "trace.duckdb"}
+    (tmp_path / "second").mkdir()
+    builder = with_gpu(training(tmp_path / "second/trace.duckdb", name=COMMAND[:15]))
+    builder.process(pid=9, name="x", command="other_tool /data/home/alice/x")
+    page = page_of(builder, redact=True)
+    shown = page.source + str(page.canvas())
+    assert not {name for name in secrets if name in shown}
+    assert "backpropagation" in shown
+    assert "learn" in shown
+
+
+def test_hiding_takes_paths_and_leaves_numbers() -> None:
+    hide = hiding(["vm", "run_7.py"])
+    assert hide("on vm: 12/24 at /opt/x/y.py, vms, run_7.py") == (
+        "on (hidden): 12/24 at (hidden), vms, (hidden)"
+    )
+    assert hide("step (train.py:12)") == "step"
+    assert hide("C:\\Users\\bob\\x.py ~/y/z.py ../a/b") == "(hidden) (hidden) (hidden)"
+
+
+def test_what_was_not_measured_is_not_zero(tmp_path: Path) -> None:
+    """Nobody recorded when threads ran, nor a GPU."""
+    builder = TraceBuilder(tmp_path / "trace.duckdb", meta=META)
+    builder.capture("operation")
+    process = builder.process(pid=1, end_ns=900 * MS)
+    thread = builder.thread(process, tid=1, states=[], end_ns=900 * MS)
+    for at in range(9):
+        start = at * 100 * MS
+        builder.operation(thread, start, start + 60 * MS, "simulation", source="auto")
+        builder.operation(thread, start + 60 * MS, start + 100 * MS, "backpropagation",
+                          source="auto")  # fmt: skip
+    page = page_of(builder)
+    figures = {one.given["data-figure"]: one for one in page.with_data("figure")}
+    for name in ("lead_cpu", "all_cpus", "gpu"):
+        assert figures[name].given.get("data-value") is None
+        assert figures[name].text == "not measured"
+    assert "run-queue" not in page.ids()
+    assert "functions" not in page.ids()
+    assert "not recorded: when threads ran" in page.by_id("not-measured").text
+    (states,) = page.canvas()[0]["lanes"][0]["rows"][1:]
+    assert {name for _, _, name, _ in states["slices"]} == {"unknown"}
+
+
+def test_without_operations_the_whole_run_is_shown(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "trace.duckdb", meta=META)
+    builder.capture("thread_state")
+    process = builder.process(pid=1, end_ns=100 * MS)
+    builder.thread(process, tid=1, states=[run(50 * MS), lost(20 * MS), sleep(30 * MS)])
+    page = page_of(builder)
+    assert "no iterations" in page.source
+    assert "iterations" not in page.ids()
+    (view,) = page.canvas()
+    (states,) = [row for row in view["lanes"][0]["rows"] if row["kind"] == "state"]
+    shown = {name: length for _, length, name, _ in states["slices"]}
+    assert shown == {"cpu": 50 * MS, "lost": 20 * MS, "waits": 30 * MS}
+
+
+def test_an_empty_trace_is_a_page(tmp_path: Path) -> None:
+    page = page_of(TraceBuilder(tmp_path / "trace.duckdb"))
+    assert page.by_id("verdict").text
+    assert "data" not in page.ids()
+
+
+def test_losses_are_on_the_first_screen(tmp_path: Path) -> None:
+    builder = training(tmp_path / "trace.duckdb", rounds=3)
+    builder.loss(count=None)
+    page = page_of(builder)
+    assert "lost: 1 kind of record" in page.source
+    (loss,) = page.with_data("loss")
+    assert "not known how many" in loss.text
+
+
+def check_many(page: Page, *, iterations: int, most_bars: int, most_lanes: int) -> None:
+    bars = page.with_data("iteration")
+    assert most_bars // 2 <= len(bars) <= most_bars
+    names = [(one.given["data-iteration"] or "").partition("-") for one in bars]
+    # Whole iterations, one after the other, from the first to the last.
+    assert [int(first) for first, _, _ in names] == [
+        1, *(int(last or first) + 1 for first, _, last in names[:-1])
+    ]  # fmt: skip
+    assert int(names[-1][2] or names[-1][0]) == iterations
+    for view in page.canvas():
+        assert len(view["lanes"]) <= most_lanes
+    assert "threads not drawn" in page.by_id("close-up").text
+
+
+def test_many_iterations_share_bars_and_idle_threads_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(iterations, "MOST_BARS", 20)
+    monkeypatch.setattr(close_up, "MOST_THREADS", 3)
+    page = page_of(training(tmp_path / "trace.duckdb", rounds=50, workers=1, more_threads=9))
+    check_many(page, iterations=50, most_bars=20, most_lanes=3)
+
+
+@pytest.mark.matrix
+def test_very_many_threads_and_iterations_are_still_a_small_page(tmp_path: Path) -> None:
+    page = page_of(training(tmp_path / "t.duckdb", rounds=10_000, workers=1, more_threads=1_000))
+    assert len(page.source.encode()) <= LARGEST
+    check_many(page, iterations=10_000, most_bars=600, most_lanes=40)
+
+
+def test_short_slices_are_drawn_together_and_no_time_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(close_up, "MOST_SLICES", 100)
+    builder = TraceBuilder(tmp_path / "trace.duckdb", meta=META)
+    builder.capture("thread_state")
+    process = builder.process(pid=1, end_ns=600 * 3_000)
+    builder.thread(process, tid=1, states=[run(2_000), sleep(1_000)] * 600)
+    page = page_of(builder)
+    (view,) = page.canvas()
+    (states,) = [row for row in view["lanes"][0]["rows"] if row["kind"] == "state"]
+    assert len(states["slices"]) <= 100
+    ends = [start + length for start, length, *_ in states["slices"]]
+    assert [0, *ends[:-1]] == [start for start, *_ in states["slices"]]
+    assert ends[-1] == 600 * 3_000
+    # Each shows what has most of its time.
+    assert {name for _, _, name, _ in states["slices"]} == {"cpu"}
+    assert "drawn together" in page.by_id("close-up").text

@@ -1,0 +1,75 @@
+"""`rlscope-trace report`: a trace as a page to look at, in one file."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlscope_analysis.damage import damage_told
+from rlscope_analysis.page.read import read_page
+from rlscope_analysis.renderers.html import render
+from rlscope_analysis.trace import open_trace
+from rlscope_trace.cli import messages
+from rlscope_trace.cli.answers import FromOption, ToOption, telling_interrupts
+from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
+from rlscope_trace.cli.live_progress import sweeping
+from rlscope_trace.cli.reading import write_nothing_but
+from rlscope_trace.cli.timeline_file import is_stdout, write_timeline
+
+_SUFFIX = ".html"
+
+
+def report(  # noqa: PLR0913 - one parameter per option
+    trace: Annotated[Path, typer.Argument(help="The trace to show.", show_default=False)],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="File to write; - is stdout. Without it: beside the trace, its name with .html.",
+            show_default=False,
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the output.")] = False,
+    redact: Annotated[
+        bool,
+        typer.Option(
+            "--redact",
+            help="Leave out what tells who ran what where: hosts, users, command lines, titles of"
+            " processes, paths, files of functions.",
+        ),
+    ] = False,
+    per: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OPERATION",
+            help="The operation that counts as an iteration; else what looks like one.",
+            show_default=False,
+        ),
+    ] = None,
+    start: FromOption = None,
+    end: ToOption = None,
+    mode: ModeOption = DEFAULT_MODE,
+) -> None:
+    """Write a page that shows what limits a training: one file, for any browser, offline.
+
+    docs/report.md explains what is on it.
+    """
+    permissions = parse_mode(mode)
+    place = trace.with_suffix(_SUFFIX) if output is None else output
+    write_nothing_but(*(() if is_stdout(place) else (place,)), mode=permissions)
+    began_s = time.monotonic()
+    with (
+        telling_interrupts(),
+        sweeping() as progress,
+        damage_told(trace),
+        open_trace(trace, start=start, end=end, progress=progress) as opened,
+    ):
+        page = render(read_page(opened, per=per), redact=redact)
+    file_bytes = write_timeline(place, [page.encode()], force=force, mode=permissions)
+    if not is_stdout(place) and file_bytes is not None:
+        messages.say(
+            f"wrote {place}: {file_bytes / 1e3:,.0f} kB in {time.monotonic() - began_s:.1f} s;"
+            " open it in a browser"
+        )
