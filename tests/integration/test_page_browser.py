@@ -83,7 +83,8 @@ def test_what_cannot_be_read_is_found(browser: Browser, page: Path) -> None:
         "const [a, b, c] = document.querySelectorAll('.figures dt');"
         "a.style.color = '#aaa';"
         "b.style.cssText = 'overflow: hidden; white-space: nowrap; width: 9px';"
-        "c.style.marginTop = '-40px'; document.querySelector('h1').style.cssText = 'position: absolute; left: 790px'"
+        "c.style.marginTop = '-40px';"
+        "document.querySelector('h1').style.cssText = 'position: absolute; left: 790px'"
     )
     found = " ".join(browser.run(READABLE))
     for fault in ("contrast", "cut", "overlap", "beyond the page"):
