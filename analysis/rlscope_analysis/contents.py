@@ -20,6 +20,10 @@ _READ_WHOLE = frozenset(
 _ROWS_PER_BYTE, _WHOLE_ROWS_PER_BYTE = 4, 0.5
 # So many are soon read, however few bytes they take.
 _FEW_ROWS = 1_000_000
+# Longer than any text that a recorder writes, and all of a file together: what is the same
+# compresses to nothing there, and is as large as it says once it is read.
+_TEXT_BYTES = 4 << 20
+_ALL_TEXT_BYTES, _TEXT_BYTES_PER_BYTE = 64 << 20, 16
 _COLUMNS_SQL = """
 SELECT t.table_name, c.column_name, c.data_type, c.column_default, t.estimated_size
 FROM duckdb_tables() AS t
@@ -75,6 +79,7 @@ def fault_of(
     return (
         _table_fault(contents)
         or _size_fault(contents.rows, file_bytes)
+        or _text_fault(connection, database, contents, file_bytes)
         or _tree_fault(connection, database, contents)
     )
 
@@ -99,6 +104,29 @@ def _size_fault(rows: dict[str, int], file_bytes: int) -> str | None:
         few = 0 if table in _READ_WHOLE else _FEW_ROWS
         if count > max(most * file_bytes, few):
             return f"its {table} claims {count:,} rows, in a file of {file_bytes:,} bytes"
+    return None
+
+
+def _text_fault(
+    connection: duckdb.DuckDBPyConnection, database: str, contents: Contents, file_bytes: int
+) -> str | None:
+    most, all_bytes = max(_ALL_TEXT_BYTES, _TEXT_BYTES_PER_BYTE * file_bytes), 0
+    for table in declared_tables().keys() & contents.columns.keys():
+        found = contents.columns[table].items()
+        texts = [
+            '"{}"'.format(name.replace('"', '""')) for name, (kind, _) in found if kind == "VARCHAR"
+        ]
+        asked = ", ".join(f"max(strlen({name})), sum(strlen({name}))" for name in texts)
+        if not asked:
+            continue
+        query = f"SELECT {asked} FROM {database}.main.{table}"  # noqa: S608 - names, quoted
+        (sums,) = connection.execute(query).fetchall()
+        sizes = [size or 0 for size in sums]
+        if max(sizes[::2]) > _TEXT_BYTES:
+            return f"its {table} has a text of {max(sizes[::2]):,} bytes"
+        all_bytes += sum(sizes[1::2])
+        if all_bytes > most:
+            return f"its texts are larger than {most:,} bytes"
     return None
 
 

@@ -148,6 +148,17 @@ def test_a_text_of_a_damaged_length_takes_no_record(
     assert losses(path)[DAMAGED] >= 11
 
 
+def test_marks_between_the_end_of_the_trace_and_that_of_the_recorder_are_no_loss(
+    tmp_path: Path, shim: ShimBuilder
+) -> None:
+    shim.event(MARK, "in", FINISH - 60, 0)
+    shim.event(MARK, "after", FINISH, 0)
+    shim.event(MARK, "after", FINISH + 5_000, 0)
+    path = saved(tmp_path, shim)
+    assert rows(path, "SELECT ts_ns, name FROM mark") == [(FINISH - 60, "in")]
+    assert losses(path) == {}
+
+
 def test_a_part_that_cannot_be_worked_out_costs_that_part_only(
     tmp_path: Path, shim: ShimBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

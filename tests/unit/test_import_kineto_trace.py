@@ -104,11 +104,14 @@ def test_two_bases_meet_on_the_earlier(tmp_path: Path) -> None:
         assert con.execute("SELECT realtime_ns - ts_ns FROM clock").fetchall() == [(BASE_NS,)]
 
 
-def test_files_without_a_clock_say_so(tmp_path: Path) -> None:
-    paths = [write_kineto(tmp_path / f"{n}.json", [{**op("a", 0, 1), "ts": n}]) for n in range(2)]
+@pytest.mark.parametrize("files", [1, 2])
+def test_files_without_a_clock_say_so(tmp_path: Path, files: int) -> None:
+    paths = [
+        write_kineto(tmp_path / f"{n}.json", [{**op("a", 0, 1), "ts": n}]) for n in range(files)
+    ]
     with imported(*paths) as con:
         assert con.execute("SELECT * FROM clock").fetchall() == []
-        assert losses(con) == {("unmatched", "kineto_clock_unknown"): 2}
+        assert losses(con) == {("unmatched", "kineto_clock_unknown"): files}
 
 
 MEASURED = "SELECT kind, measured FROM capture WHERE process_id IS NOT DISTINCT FROM ?"

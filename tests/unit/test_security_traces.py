@@ -136,6 +136,18 @@ REFUSED = {
     "columns that are computed": ("ALTER TABLE process ALTER name SET DEFAULT repeat('x', 9)",),
     "a path below itself": ("UPDATE operation_path SET parent_path_id = path_id",),
     "paths twice": ("INSERT INTO operation_path FROM operation_path",),
+    "a text that no recorder writes": (
+        "UPDATE thread SET name = repeat('x', 200_000_000) WHERE thread_id = 1",
+    ),
+    "a long text of a fact": ("INSERT INTO meta VALUES ('argv', repeat('x', 5_000_000))",),
+    "a long text in a column of its own": (
+        """ALTER TABLE thread ADD COLUMN "a""b" VARCHAR""",
+        """UPDATE thread SET "a""b" = repeat('x', 5_000_000) WHERE thread_id = 1""",
+    ),
+    "many texts that compress": (
+        "INSERT INTO mark (thread_id, ts_ns, name)"
+        " SELECT 1, 1, repeat('x', 1_000_000) FROM range(100)",
+    ),
     "rows that no file of its size holds": (
         "INSERT INTO thread SELECT t.* FROM thread AS t, range(6000000)",
     ),

@@ -45,7 +45,7 @@ IMPORTS = {
         "start profiling a few steps before the one that counts",
     ),
     "kineto_clock_unknown": Loss(
-        "unmatched", "files whose clock is not known: their times do not fit the others",
+        "unmatched", "files that do not tell the time of day: their times fit to no others",
         "export them with a PyTorch that writes baseTimeNanoseconds",
     ),
     "nsys_half": Loss(

@@ -248,5 +248,5 @@ def _losses_of_tables(tables: KinetoTables) -> Iterator[TraceStat]:
 
 def _clock_losses(offsets: Sequence[int | None]) -> Iterator[TraceStat]:
     unknown = sum(offset is None for offset in offsets)
-    if unknown and len(offsets) > 1:
+    if unknown:
         yield TraceStat("kineto_clock_unknown", unknown)

@@ -1,0 +1,121 @@
+"""What a hostile user puts in the way of `sudo rlscope-trace`, and what a hostile target does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from conftest import WORKLOADS
+from native_harness import build
+from recording import COMMAND, assert_conserved, query, rlscope
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.root
+
+USER = 54321
+# A Python of the machine: the user may not enter the folder of the tests' own.
+PYTHON = "/usr/bin/python3"
+# PTRACE_ATTACH: whoever is attached to obeys, with all its rights.
+ATTACH = """
+import ctypes, os
+print(ctypes.CDLL(None).ptrace(16, os.getppid(), 0, 0))
+"""
+PLANTED = "open({hit!r}, 'a').write('x')"
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Give a folder of the user's, which every user can get to."""
+    made = Path(subprocess.check_output(["mktemp", "-d"], text=True).strip())
+    made.chmod(0o755)
+    os.chown(made, USER, USER)
+    yield made
+    subprocess.run(["rm", "-r", str(made)], check=True)
+
+
+def record(output: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Record as `sudo` would of the user, with what else is in the environment."""
+    user = {"SUDO_UID": str(USER), "SUDO_GID": str(USER), "SUDO_USER": "somebody"}
+    done = subprocess.run(
+        [*COMMAND, "--no-calibrate", "-o", str(output), "--", *command],
+        env={**os.environ, **user, **environment},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def test_a_target_of_the_same_user_cannot_take_the_recorder_over(folder: Path) -> None:
+    """The recorder is the user then, and has rights that the user has not."""
+    done = record(folder / "trace.duckdb", PYTHON, "-c", ATTACH)
+    assert (done.returncode, done.stdout) == (0, "-1\n"), done.stderr
+    assert_conserved(folder / "trace.duckdb")
+
+
+@pytest.mark.parametrize("named", ["TMPDIR", "HOME", "XDG_CACHE_HOME"])
+def test_folders_that_the_environment_names_lead_nowhere(folder: Path, named: str) -> None:
+    """Modules of the user's lie there, and everything that is made there is a link out of it."""
+    hit, planted = folder / "hit", folder / "planted"
+    planted.mkdir()
+    for module in ("sitecustomize", "usercustomize", "duckdb", "numpy", "typer"):
+        (planted / f"{module}.py").write_text(PLANTED.format(hit=str(hit)))
+    (planted / "rlscope-trace").symlink_to("/etc")
+    before = sorted(Path("/etc").iterdir())
+    done = record(folder / "trace.duckdb", "true", **{named: str(planted)})
+    assert done.returncode == 0, done.stderr
+    assert not hit.exists()
+    assert sorted(Path("/etc").iterdir()) == before
+    assert (folder / "trace.duckdb").stat().st_uid == USER
+
+
+@pytest.mark.parametrize("value", ["-1", "x", "4294967295", "99999999999", "0x10", ""])
+def test_an_invoking_user_that_is_none_is_refused(tmp_path: Path, value: str) -> None:
+    done = record(tmp_path / "trace.duckdb", "true", SUDO_UID=value)
+    if done.returncode != 0:
+        assert done.stderr.startswith("error: ")
+        assert "\nhint: " in done.stderr
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("limit", [16, 24, 40, 64])
+def test_few_files_are_one_error_before_anything_runs(tmp_path: Path, limit: int) -> None:
+    done = rlscope(
+        "-o", tmp_path / "trace.duckdb", "--", "touch", tmp_path / "ran",
+        prefix=["prlimit", f"--nofile={limit}:{limit}"],
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: the limit of open files is {limit}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ten_thousand_threads_with_names_that_a_terminal_would_obey(tmp_path: Path) -> None:
+    program = build(WORKLOADS / "many_threads.c", tmp_path / "many_threads")
+    trace = tmp_path / "trace.duckdb"
+    done = rlscope("--no-calibrate", "-o", trace, "--", program, "10000")
+    assert done.returncode == 0, done.stderr
+    made = int(done.stdout)
+    assert query(trace, "SELECT count(*) FROM thread") == [(made + 1,)]
+    assert_conserved(trace)
+    for words in (
+        done.stderr, rlscope("summarize", trace).stdout,
+        rlscope("sql", trace, "SELECT name FROM thread LIMIT 20").stdout,
+    ):  # fmt: skip
+        assert not any(c < " " and c != "\n" for c in words)
+
+
+def test_a_target_may_hide_in_namespaces(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.duckdb"
+    done = rlscope(
+        "--no-calibrate", "-o", trace, "--", "unshare", "--user", "--map-root-user", "--mount",
+        "--pid", "--fork", "--mount-proc", "sh", "-c", "mount -t tmpfs x /tmp; true; echo $$",
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+    assert_conserved(trace)
+    [(processes,)] = query(trace, "SELECT count(*) FROM process")
+    assert processes >= 3
