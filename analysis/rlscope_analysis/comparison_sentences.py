@@ -15,17 +15,15 @@ _MOST = 40
 
 
 def _compared(n: Named) -> str:
-    if n.verdict == "same":
-        return f"Same: {_change('an iteration takes', n.own if n.by_own else n.duration)}{_cpu(n)}."
-    if n.verdict == "unknown":
-        return f"Cannot tell: {_change('an iteration takes', n.duration)}{_cpu(n)}."
+    what = "an iteration takes"
+    what += ", without other programs," * n.by_own
+    text = _change(what, n.own if n.by_own else n.duration)
+    if n.verdict in ("same", "unknown"):
+        return f"{'Same' if n.verdict == 'same' else 'Cannot tell'}: {text}{_cpu(n)}."
     if n.verdict == "different":
-        text = _change("an iteration takes", n.duration)
         return f"A different program: {text}{_per_step(n)}{_mostly(n)}."
     word = n.verdict.capitalize()
     if n.is_wall_sure or not n.is_cpu_sure:
-        of = n.own if n.by_own else n.duration
-        text = _change("an iteration takes", of)
         text += "" if n.is_wall_sure else ", which alone may be noise,"
         return f"{word}: {text}{_mostly(n)}."
     return f"{word}: {_change('an iteration uses', n.cpu)} CPU time{_mostly(n)}."

@@ -49,10 +49,9 @@ def answer_of(found: Comparison, *, is_first_screen: bool) -> Answer:
 def verdict_note(found: Comparison) -> Note:
     """Return the sentence."""
     cause = found.cause
-    by = found.duration if abs(found.duration.change) >= abs(found.own.change) else found.own
     return note(
         "compared", verdict=found.verdict, duration=_told(found.duration), own=_told(found.own),
-        cpu=found.cpu and _told(found.cpu), by_own=by is found.own,
+        cpu=found.cpu and _told(found.cpu), by_own=max(_taken(found)) > _MUCH,
         is_wall_sure=_is_sure(found, (WALL,)), is_cpu_sure=_is_sure(found, (CPU,)),
         is_cause_sure=bool(cause and found.is_sure(cause)), cause=cause and _named(cause),
         cause_ns=cause and cause.difference.change, steps=found.steps,
@@ -232,13 +231,7 @@ def _not_compared(found: Comparison) -> Iterable[Note]:
         yield note("not_corrected")
     if found.steps is None:
         yield note("no_steps")
-    taken = [
-        1 - own / whole if whole else 0.0
-        for own, whole in (
-            (found.own.base, found.duration.base),
-            (found.own.new, found.duration.new),
-        )
-    ]
+    taken = _taken(found)
     if max(taken) > _MUCH:
         yield note("time_of_others", base=taken[0], new=taken[1])
     least, most = sorted(found.iterations)
@@ -247,6 +240,15 @@ def _not_compared(found: Comparison) -> Iterable[Note]:
     lost = sum(int(run.facts.get("lost") or 0) for run in (*found.base, *found.new))
     if lost:
         yield note("compared_losses", count=lost)
+
+
+def _taken(found: Comparison) -> tuple[float, float]:
+    """Return which part of an iteration programs outside the trace took, on either side."""
+    own, whole = found.own, found.duration
+    return (
+        1 - own.base / whole.base if whole.base else 0.0,
+        1 - own.new / whole.new if whole.new else 0.0,
+    )
 
 
 def _facts(found: Comparison) -> dict[str, Any]:
