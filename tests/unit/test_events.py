@@ -365,3 +365,21 @@ def test_a_failure_of_the_recorder_is_a_loss(
     assert ask("SELECT kind, code, count, detail FROM trace_stat") == [
         ("dropped", "instruments_failed", None, "KeyError(1)")
     ]
+
+
+@pytest.mark.parametrize(
+    ("told", "losses"),
+    [
+        ({"held_up": 1, "unread": 7, "lost": 7}, [("dropped", "samples_unread", 7)]),
+        ({"held_up": 1, "unread": 0, "lost": 0}, [("dropped", "samples_unread", 1)]),
+        ({"held_up": 0, "unread": 0, "lost": 0}, []),
+    ],
+)
+def test_samples_that_nobody_read_are_told_with_the_reason(
+    spool: SpoolBuilder,
+    trace: Callable[..., Query],
+    told: dict[str, int],
+    losses: list[tuple[object, ...]],
+) -> None:
+    ask = trace(spool, session=SESSION, probes=[{"event": "sampler", **told}])
+    assert ask("SELECT kind, code, count FROM trace_stat") == losses
