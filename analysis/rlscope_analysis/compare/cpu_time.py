@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rlscope_analysis.compare.run import CPU, LEADING, NO_LAYER, OTHER, PROCESS, WALL
-from rlscope_analysis.schema.enums import code_of
-from rlscope_analysis.schema.vocabulary import LAYERS, NOT_MEASURED, THREAD_STATES, UNANNOTATED
+from rlscope_analysis.schema.enums import code_of, word_of
+from rlscope_analysis.schema.vocabulary import LAYERS, NOT_MEASURED, UNANNOTATED
 from rlscope_analysis.sweep.segments import segments
 
 if TYPE_CHECKING:
@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 
     Column = npt.NDArray[Any]
 
-_RUNNING = THREAD_STATES.index("running")
 _SEGMENTS_SQL = f"""
 CREATE OR REPLACE TEMP TABLE _compare_segment AS
-SELECT thread_id, start_ns, end_ns, path_id, layer, state = {_RUNNING} AS runs FROM _compare_stream
-"""  # noqa: S608 - a number of our own
+SELECT
+  thread_id, start_ns, end_ns, path_id, layer,
+  {word_of("THREAD_STATE", "state")} = 'running' AS runs
+FROM _compare_stream
+"""  # noqa: S608 - words of our own
 # Who has operations tells of itself; of the leading process, what its leading thread does.
 _RAN_SQL = """
 WITH led AS (
