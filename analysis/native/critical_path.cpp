@@ -342,8 +342,14 @@ void Walk::step_on_gpu() {
   const PathActivity& activity = in_.activities[activity_];
   emit(activity.start_ns, Cause::kGpu);
   if (now_ns_ <= begin_ns_) return;
-  const std::size_t before = index_.activity_before(activity_);
+  std::size_t before = index_.activity_before(activity_);
   const bool has_launch = activity.launch_thread_id != 0 && activity.launch_ns <= now_ns_;
+  // What it waited for on another stream holds it up where that ended later.
+  const std::size_t awaited = index_.awaited_by(activity_);
+  if (awaited != kNone &&
+      (before == kNone || in_.activities[awaited].end_ns > in_.activities[before].end_ns)) {
+    before = awaited;
+  }
   const int64_t free_ns =
       before == kNone ? begin_ns_ : std::min(in_.activities[before].end_ns, now_ns_);
   const bool has_before = before != kNone && in_.activities[before].start_ns < free_ns;

@@ -1,6 +1,7 @@
 #include "critical_path_index.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace rls {
 namespace {
@@ -138,16 +139,34 @@ std::size_t PathIndex::sync_before(const ThreadRows& of, int64_t ns) const {
 }
 
 std::size_t PathIndex::activity_of(const PathSync& sync) const {
-  const auto found = activities_by_end_.find(sync.from_ns);
+  return activity_ending(sync.process_id, sync.device_id, sync.stream_id, sync.from_ns);
+}
+
+std::size_t PathIndex::activity_ending(int32_t process_id, int32_t device_id, int64_t stream_id,
+                                       int64_t end_ns) const {
+  const auto found = activities_by_end_.find(end_ns);
   if (found == activities_by_end_.end()) return kNone;
   std::size_t last = kNone;
   for (const std::size_t i : found->second) {
     const PathActivity& activity = in_.activities[i];
-    if (activity.process_id != sync.process_id || activity.device_id != sync.device_id) continue;
-    if (sync.stream_id >= 0 && activity.stream_id != sync.stream_id) continue;
+    if (activity.process_id != process_id || activity.device_id != device_id) continue;
+    if (stream_id >= 0 && activity.stream_id != stream_id) continue;
     last = i;
   }
   return last;
+}
+
+std::size_t PathIndex::awaited_by(std::size_t activity) const {
+  const PathActivity& of = in_.activities[activity];
+  const auto key = std::make_tuple(of.process_id, of.device_id, of.stream_id, of.start_ns);
+  const auto key_of = [](const PathEvent& event) {
+    return std::make_tuple(event.process_id, event.device_id, event.to_stream_id, event.to_ns);
+  };
+  const std::size_t last = last_before({0, in_.events.size()},
+                                       [&](std::size_t i) { return key_of(in_.events[i]) <= key; });
+  if (last == kNone || key_of(in_.events[last]) != key) return kNone;
+  const PathEvent& event = in_.events[last];
+  return activity_ending(event.process_id, event.device_id, event.from_stream_id, event.from_ns);
 }
 
 std::size_t PathIndex::activity_before(std::size_t activity) const {

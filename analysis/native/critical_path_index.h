@@ -42,6 +42,8 @@ class PathIndex {
   std::size_t sync_before(const ThreadRows& of, int64_t ns) const;
   // What ended at from_ns of a call that waited; kNone: it is not in the trace.
   std::size_t activity_of(const PathSync& sync) const;
+  // What another stream had to end first, by an event: of several the last; kNone: nothing.
+  std::size_t awaited_by(std::size_t activity) const;
   // What ran on a stream before; kNone: nothing.
   std::size_t activity_before(std::size_t activity) const;
   // The thread of the same process that ran, or was runnable, until ns: of several the one that did
@@ -60,6 +62,9 @@ class PathIndex {
   const std::vector<std::size_t>* running_on(int16_t cpu) const;
 
  private:
+  // What ended then on a stream, or with -1 on any of the device; of several the last.
+  std::size_t activity_ending(int32_t process_id, int32_t device_id, int64_t stream_id,
+                              int64_t end_ns) const;
   void index_rows();
   void index_cpus();
   void index_others();

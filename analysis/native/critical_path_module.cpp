@@ -100,6 +100,17 @@ std::vector<PathSync> syncs_of(const py::tuple& given) {
   return rows;
 }
 
+std::vector<PathEvent> events_of(const py::tuple& given) {
+  const Columns c(given, 6, "gpu_event_wait");
+  std::vector<PathEvent> rows;
+  rows.reserve(c.rows());
+  for (std::size_t i = 0; i < c.rows(); ++i) {
+    rows.push_back({c.at<int32_t>(0)[i], c.at<int32_t>(1)[i], c.at<int64_t>(2)[i],
+                    c.at<int64_t>(3)[i], c.at<int64_t>(4)[i], c.at<int64_t>(5)[i]});
+  }
+  return rows;
+}
+
 std::vector<PathIteration> iterations_of(const py::tuple& given) {
   const Columns c(given, 3, "iteration");
   std::vector<PathIteration> rows;
@@ -139,12 +150,12 @@ py::dict columns_of(const std::vector<PathPiece>& pieces) {
 
 py::dict walk_back(const py::tuple& threads, const py::tuple& states, const py::tuple& waits,
                    const py::tuple& other_runs, const py::tuple& quotas, const py::tuple& messages,
-                   const py::tuple& activities, const py::tuple& syncs,
+                   const py::tuple& activities, const py::tuple& syncs, const py::tuple& events,
                    const py::tuple& iterations) {
-  const PathInput input{
-      states_of(states),         waits_of(waits),       other_runs_of(other_runs),
-      quotas_of(quotas),         messages_of(messages), threads_of(threads),
-      activities_of(activities), syncs_of(syncs),       iterations_of(iterations)};
+  const PathInput input{states_of(states),         waits_of(waits),       other_runs_of(other_runs),
+                        quotas_of(quotas),         messages_of(messages), threads_of(threads),
+                        activities_of(activities), syncs_of(syncs),       events_of(events),
+                        iterations_of(iterations)};
   std::vector<PathPiece> pieces;
   {
     const py::gil_scoped_release release;
@@ -161,5 +172,5 @@ PYBIND11_MODULE(_critical_path, module) {
   py::register_exception<rls::PathOrderError>(module, "PathOrderError", PyExc_RuntimeError);
   module.def("walk_back", &rls::walk_back, py::kw_only(), py::arg("threads"), py::arg("states"),
              py::arg("waits"), py::arg("other_runs"), py::arg("quotas"), py::arg("messages"),
-             py::arg("activities"), py::arg("syncs"), py::arg("iterations"));
+             py::arg("activities"), py::arg("syncs"), py::arg("events"), py::arg("iterations"));
 }

@@ -125,6 +125,17 @@ struct PathSync {
   int64_t stream_id;  // -1: not known
 };
 
+// The first activity on a stream that waited for an event of another one, in the order of (process,
+// device, to_stream, to_ns, from_ns). Both streams are known.
+struct PathEvent {
+  int32_t process_id;
+  int32_t device_id;
+  int64_t to_stream_id;
+  int64_t to_ns;  // it began
+  int64_t from_stream_id;
+  int64_t from_ns;  // what it waited for had ended
+};
+
 struct PathIteration {
   int32_t thread_id;
   int64_t start_ns;
@@ -140,6 +151,7 @@ struct PathInput {
   std::vector<PathThread> threads;
   std::vector<PathActivity> activities;
   std::vector<PathSync> syncs;
+  std::vector<PathEvent> events;
   std::vector<PathIteration> iterations;
 };
 

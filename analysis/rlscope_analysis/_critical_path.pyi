@@ -18,6 +18,7 @@ def walk_back(
     messages: tuple[_Column, ...],
     activities: tuple[_Column, ...],
     syncs: tuple[_Column, ...],
+    events: tuple[_Column, ...],
     iterations: tuple[_Column, ...],
 ) -> dict[str, npt.NDArray[Any]]:
     """Walk back through each iteration, along what held it up; times are int64 nanoseconds.
@@ -34,6 +35,8 @@ def walk_back(
       launch_thread_id (int32, 0 not known), launch_ns; by process, device, stream and start.
     syncs: thread_id (int32), from_ns (what it waited for ended), to_ns (the call returned),
       process_id, device_id (int32), stream_id (int64, -1 not known); by thread and from_ns.
+    events: process_id, device_id (int32), to_stream_id (int64), to_ns (what waited began),
+      from_stream_id (int64), from_ns (what it waited for ended); by all of them.
     iterations: thread_id (int32), start_ns, end_ns.
     Returns the columns of the pieces: iteration (from 0), start_ns, end_ns, thread_id (0 on a GPU),
     activity (its position, -1 on a thread), cause, by_thread_id, by_program_id, wait,

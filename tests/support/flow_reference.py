@@ -51,7 +51,7 @@ class Reference:
     def edges(self) -> Counter[tuple[Any, ...]]:
         return Counter([
             *self._wakeups(), *self._messages(), *self._launches(), *self._streams(),
-            *self._syncs(),
+            *self._events(), *self._syncs(),
         ])  # fmt: skip
 
     def _rows(self, table: str) -> list[Row]:
@@ -154,6 +154,59 @@ class Reference:
                         correlation_id=row["correlation_id"],
                     )  # fmt: skip
 
+    def _call_of(self, process_id: int, correlation_id: int | None) -> Row | None:
+        """Return the outermost call with a correlation id."""
+        key = (process_id, correlation_id)
+        calls = [call for call in self._calls if correlation_id and self._key(call) == key]
+        return min(
+            calls,
+            key=lambda row: (row["start_ns"], -row["end_ns"], row["thread_id"], row["name_id"]),
+            default=None,
+        )
+
+    def _given_to(self, wait: Row, stream_id: int | None) -> dict[int, list[Row]]:
+        """Return what a stream was given, by when the call for it began."""
+        given: dict[int, list[Row]] = {}
+        for row in self._activities:
+            place = (row["process_id"], row["device_id"], row["stream_id"])
+            call = self._call_of(row["process_id"], row["correlation_id"])
+            wanted = (wait["process_id"], wait["device_id"], stream_id)
+            if call and None not in place and place == wanted:
+                given.setdefault(call["start_ns"], []).append(row)
+        return given
+
+    def _awaited_events(self) -> Iterator[tuple[Row, list[Row]]]:
+        """Yield each wait for an event, and what the event stood for."""
+        for wait in self._rows("gpu_event_wait"):
+            recorded = self._call_of(wait["process_id"], wait["event_correlation_id"])
+            given = self._given_to(wait, wait["event_stream_id"])
+            before = [ns for ns in given if recorded and ns <= recorded["start_ns"]]
+            if before and wait["correlation_id"] is not None:
+                yield wait, given[max(before)]
+
+    def _events(self) -> Iterator[tuple[Any, ...]]:
+        found = set()
+        for wait, event in self._awaited_events():
+            waits = self._call_of(wait["process_id"], wait["correlation_id"])
+            if wait["stream_id"] in (None, wait["event_stream_id"]) or not waits:
+                continue
+            given = self._given_to(wait, wait["stream_id"])
+            after = [ns for ns in given if ns >= waits["start_ns"]]
+            if not after:
+                continue
+            to = given[min(after)]
+            from_ns = max(row["end_ns"] for row in event)
+            to_ns = min(row["start_ns"] for row in to)
+            if from_ns <= to_ns:
+                found.add(
+                    edge(
+                        kind="event", from_kind="gpu", **_end_on(event[0], "from"),
+                        from_ns=from_ns, **_end_on(to[0], "to"), to_ns=to_ns,
+                        correlation_id=max(row["correlation_id"] for row in to),
+                    )
+                )  # fmt: skip
+        yield from found
+
     def _syncs(self) -> Iterator[tuple[Any, ...]]:
         waiting = [
             call for call in self._calls
@@ -198,6 +251,15 @@ class Reference:
             place = (max(row["device_id"] for row in records), max(streams))
             of_stream = [r for r in of_process if (r["device_id"], r["stream_id"]) == place]
             return of_stream, False
+        events = [
+            max(event, key=lambda row: (row["end_ns"], row["correlation_id"]))
+            | {"correlation_id": max(row["correlation_id"] for row in event)}
+            for wait, event in self._awaited_events()
+            if wait["stream_id"] is None and self._key(wait) == self._key(call)
+        ]  # fmt: skip
+        if events:
+            names = ("end_ns", "device_id", "stream_id", "correlation_id")
+            return [max(events, key=lambda row: [row[name] for name in names])], False
         devices = {row["device_id"] for row in of_process}
         return of_process, not (len(devices) == 1 and "Device" in call["name"])
 

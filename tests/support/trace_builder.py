@@ -147,6 +147,7 @@ class TraceBuilder:
     _waits: list[tuple[int, int, int, str]] = field(default_factory=list)
     _cuda_calls: list[tuple[int, int, int, str, str, int | None]] = field(default_factory=list)
     _activities: list[dict[str, Any]] = field(default_factory=list)
+    _event_waits: list[tuple[object, ...]] = field(default_factory=list)
     _devices: list[tuple[object, ...]] = field(default_factory=list)
     _counters: list[tuple[object, ...]] = field(default_factory=list)
     _os_counters: list[tuple[object, ...]] = field(default_factory=list)
@@ -382,6 +383,18 @@ class TraceBuilder:
             }
         )  # fmt: skip
 
+    def event_wait(
+        self, process_id: int, correlation_id: int | None, *, stream_id: int | None,
+        event_stream_id: int | None, event_correlation_id: int, device_id: int | None = 0,
+    ) -> None:  # fmt: skip
+        """Add a wait, of a stream or else of a thread, for an event that a stream recorded."""
+        self._event_waits.append(
+            (
+                process_id, correlation_id, device_id, stream_id, event_stream_id,
+                event_correlation_id,
+            )
+        )  # fmt: skip
+
     def device(
         self, device_id: int, name: str = "GPU", host: str = "host", uuid: str | None = None
     ) -> None:
@@ -492,6 +505,7 @@ class TraceBuilder:
             ("stack_coded", [(key, list(frames)) for frames, key in self._stacks.items()]),
             ("cuda_call_coded", self._cuda_call_rows()),
             ("gpu_activity_coded", [tuple(row.values()) for row in self._activities]),
+            ("gpu_event_wait", self._event_waits),
             ("gpu_device", self._devices),
             ("gpu_status", self._gpu_statuses),
             ("counter", self._counters),

@@ -389,6 +389,23 @@ class TestOnTheGpu:
             ("forward", "gpu", 33, 60),
         ]
 
+    def test_an_event_of_another_stream_held_it_up(self, calls: TraceBuilder) -> None:
+        """Its own stream was free: it waited for a copy on another one."""
+        calls.cuda_call(1, 2, 3, kind="memcpy", name="cudaMemcpyAsync", correlation_id=2)
+        calls.cuda_call(1, 4, 5, kind="other", name="cudaEventRecord", correlation_id=4)
+        calls.cuda_call(1, 6, 7, kind="other", name="cudaStreamWaitEvent", correlation_id=5)
+        calls.event_wait(1, 5, stream_id=7, event_stream_id=20, event_correlation_id=4)
+        calls.gpu_activity(1, 5, 30, kind="memcpy", stream_id=20, correlation_id=2)
+        calls.gpu_activity(1, 33, 60, kind="kernel", stream_id=7, correlation_id=1)
+        columns = "stream_id, gpu_kind, cause, start_ns, end_ns"
+        on_gpu = f"SELECT {columns} FROM critical_path WHERE thread_id IS NULL ORDER BY start_ns"
+        assert ask(calls, on_gpu) == [
+            (20, "memcpy", "launch_latency", 3, 5),
+            (20, "memcpy", "gpu", 5, 30),
+            (7, "kernel", "gpu_queue", 30, 33),
+            (7, "kernel", "gpu", 33, 60),
+        ]
+
     def test_the_gpu_is_on_it_where_the_thread_had_lost_its_cpu(
         self, builder: TraceBuilder
     ) -> None:

@@ -288,7 +288,33 @@ def test_edges_of_an_imported_profile(tmp_path: Path) -> None:
             " (FROM cuda_call AS c WHERE c.correlation_id = a.correlation_id)"
         ).fetchall()
     assert found.pop("launch") == launched > 0
-    assert found.keys() == {"stream", "sync"}
+    assert found.keys() == {"stream", "event", "sync"}
+
+
+def test_a_stream_goes_on_where_an_event_of_another_was_due(builder: TraceBuilder) -> None:
+    process = builder.process(pid=1)
+    thread = builder.thread(process, states=[run(100)])
+    # What the event stands for, then something that the waiting stream does not wait for.
+    for call_ns, correlation, stream, begins, ends in ((1, 1, 7, 5, 30), (6, 4, 7, 30, 60)):
+        builder.cuda_call(thread, call_ns, call_ns + 1, correlation_id=correlation)
+        builder.gpu_activity(process, begins, ends, stream_id=stream, correlation_id=correlation)
+    builder.cuda_call(thread, 3, 4, kind="other", name="cudaEventRecord", correlation_id=2)
+    builder.cuda_call(thread, 8, 9, kind="other", name="cudaStreamWaitEvent", correlation_id=5)
+    builder.cuda_call(thread, 10, 11, correlation_id=6)
+    builder.gpu_activity(process, 33, 50, stream_id=20, correlation_id=6)
+    builder.cuda_call(thread, 40, 70, kind="sync", name="cudaEventSynchronize", correlation_id=8)
+    builder.event_wait(process, 5, stream_id=20, event_stream_id=7, event_correlation_id=2)
+    # The thread waits for the event that was recorded after both.
+    builder.cuda_call(thread, 15, 16, kind="other", name="cudaEventRecord", correlation_id=7)
+    builder.event_wait(process, 8, stream_id=None, event_stream_id=7, event_correlation_id=7)
+    found = rows(
+        builder,
+        "kind, from_stream_id, from_ns, to_thread_id, to_stream_id, to_ns, is_assumed",
+        "kind IN ('event', 'sync')",
+    )
+    assert found == [
+        ("event", 7, 30, None, 20, 33, False), ("sync", 7, 60, thread, None, 70, False)
+    ]  # fmt: skip
 
 
 def test_edges_of_an_imported_export(tmp_path: Path) -> None:

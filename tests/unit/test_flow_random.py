@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import duckdb
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,6 +41,19 @@ GPU_WORK = st.fixed_dictionaries(
     }
 )  # fmt: skip
 
+# Streams are given something, one records an event, the other or a thread waits for it; then more.
+STREAMS = st.sampled_from([1, 2])
+EVENT = st.fixed_dictionaries(
+    {
+        "before": st.lists(st.tuples(STREAMS, LENGTHS, LENGTHS), min_size=1, max_size=3),
+        "recorded": st.sampled_from([1, 1, 1, 1, 1, 2, None]),
+        "waits": st.sampled_from([2, 2, 2, None, None, 1]),
+        "device": st.sampled_from([*[0] * 9, 1, None]),
+        "after": st.lists(st.tuples(STREAMS, LENGTHS, LENGTHS), min_size=1, max_size=3),
+        "is_known": st.sampled_from([*[True] * 9, False]),
+    }
+)  # fmt: skip
+
 
 @st.composite
 def busy_traces(draw: st.DrawFn) -> TraceBuilder:
@@ -70,12 +86,53 @@ def busy_traces(draw: st.DrawFn) -> TraceBuilder:
     return builder
 
 
+def add_event(
+    builder: TraceBuilder, process: int, thread: int, key: int, event: dict[str, Any]
+) -> None:
+    clock = 1
+    for stream, pause, lasts in event["before"]:
+        builder.cuda_call(thread, clock, clock + 1, correlation_id=key)
+        begun = clock + pause
+        builder.gpu_activity(process, begun, begun + lasts, stream_id=stream, correlation_id=key)
+        clock, key = clock + 1, key + 1
+    builder.cuda_call(thread, clock, clock, kind="other", name="record", correlation_id=key)
+    waits, kind = event["waits"], "sync" if event["waits"] is None else "other"
+    builder.cuda_call(thread, clock + 1, clock + 9, kind=kind, name="wait", correlation_id=key + 1)
+    builder.event_wait(
+        process, key + 1, stream_id=waits, event_stream_id=event["recorded"],
+        event_correlation_id=key if event["is_known"] else key + 99, device_id=event["device"],
+    )  # fmt: skip
+    clock, key = clock + 2, key + 2
+    for stream, pause, lasts in event["after"]:
+        builder.cuda_call(thread, clock, clock + 1, correlation_id=key)
+        begun = clock + pause + 10
+        builder.gpu_activity(process, begun, begun + lasts, stream_id=stream, correlation_id=key)
+        clock, key = clock + 1, key + 1
+
+
+def assert_edges_are_found(connection: duckdb.DuckDBPyConnection) -> None:
+    for topic in ("state_step", "launch", "flow"):
+        connection.execute(view_sql(topic))
+    assert stored_edges(connection) == Reference(connection).edges()
+
+
+@given(st.lists(EVENT, min_size=1, max_size=2))
+@settings(max_examples=60, deadline=None)
+def test_edges_of_events_are_those_that_a_search_finds(events: list[dict[str, Any]]) -> None:
+    builder = TraceBuilder(Path("unused"), with_views=False)
+    process = builder.process(pid=1)
+    for number, event in enumerate(events, start=1):
+        thread = builder.thread(process, states=[run(40)])
+        add_event(builder, process, thread, 10 * number, event)
+    with duckdb.connect() as connection:
+        builder.fill(connection)
+        assert_edges_are_found(connection)
+
+
 @given(busy_traces(), st.integers(0, 7))
 @settings(max_examples=40, deadline=None)
 def test_edges_are_those_that_a_search_finds(builder: TraceBuilder, seed: int) -> None:
     with duckdb.connect() as connection:
         builder.fill(connection)
         connection.execute(REASONS.format(seed=seed))
-        for topic in ("state_step", "launch", "flow"):
-            connection.execute(view_sql(topic))
-        assert stored_edges(connection) == Reference(connection).edges()
+        assert_edges_are_found(connection)

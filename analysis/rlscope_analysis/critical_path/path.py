@@ -69,6 +69,12 @@ SELECT
   coalesce(from_device_id, -1)::INTEGER, coalesce(from_stream_id, -1)::BIGINT
 FROM _flow_sync ORDER BY 1, 2, 3
 """
+_EVENTS_SQL = """
+SELECT
+  process_id::INTEGER, device_id::INTEGER, to_stream_id::BIGINT, to_ns::BIGINT,
+  from_stream_id::BIGINT, from_ns::BIGINT
+FROM _flow_event ORDER BY ALL
+"""
 # A step belongs to the iteration in which it ends.
 _STEPS_SQL = """
 UPDATE iteration SET environment_steps = coalesce(s.steps, 0)
@@ -182,6 +188,7 @@ def _walk(
         messages=_columns(connection, _MESSAGES_SQL),
         activities=activities[:_WALKED],
         syncs=_columns(connection, _SYNCS_SQL),
+        events=_columns(connection, _EVENTS_SQL),
         iterations=_iteration_columns(found),
     )
     return pieces, activities

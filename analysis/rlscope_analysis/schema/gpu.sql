@@ -93,6 +93,18 @@ COMMENT ON COLUMN gpu_activity.graph_id IS 'CUDA graph it was launched by; NULL:
 COMMENT ON COLUMN gpu_activity.bytes IS 'Bytes copied or set; NULL: not applicable';
 COMMENT ON COLUMN gpu_activity.peer_device_id IS 'Of a copy between GPUs, the one that it went to: gpu_device; NULL: not applicable, or not known';
 
+CREATE TABLE gpu_event_wait (
+  process_id INTEGER, correlation_id BIGINT, device_id INTEGER, stream_id BIGINT,
+  event_stream_id BIGINT, event_correlation_id BIGINT
+);
+COMMENT ON TABLE gpu_event_wait IS 'Waits for an event that a stream had recorded; of traces of the PyTorch profiler';
+COMMENT ON COLUMN gpu_event_wait.process_id IS 'The process';
+COMMENT ON COLUMN gpu_event_wait.correlation_id IS 'The call that waits, or lets a stream wait, within the process; NULL: not known';
+COMMENT ON COLUMN gpu_event_wait.device_id IS 'The GPU: gpu_device';
+COMMENT ON COLUMN gpu_event_wait.stream_id IS 'The CUDA stream that waits; NULL: none, the thread does';
+COMMENT ON COLUMN gpu_event_wait.event_stream_id IS 'The CUDA stream that recorded the event; NULL: not known';
+COMMENT ON COLUMN gpu_event_wait.event_correlation_id IS 'The call that recorded the event, within the process';
+
 CREATE TABLE gpu_status (
   process_id INTEGER, ts_ns BIGINT, state VARCHAR, reason VARCHAR, code INTEGER,
   library VARCHAR, api_version INTEGER, driver_version INTEGER,

@@ -111,6 +111,72 @@ COMMENT ON COLUMN _flow_stream.from_ns IS 'As in flow';
 COMMENT ON COLUMN _flow_stream.to_ns IS 'As in flow';
 COMMENT ON COLUMN _flow_stream.correlation_id IS 'As in flow';
 
+-- What calls gave to a stream, in the order of the calls: of a graph all that it did.
+CREATE OR REPLACE VIEW _given_to_stream AS
+SELECT
+  a.process_id, a.device_id, a.stream_id, c.call.start_ns AS call_ns,
+  min(a.start_ns) AS start_ns, max(a.end_ns) AS end_ns, max(a.correlation_id) AS correlation_id
+FROM gpu_activity_coded AS a
+JOIN _launching_call AS c ON c.process_id = a.process_id AND c.correlation_id = a.correlation_id
+WHERE a.kind <> 'sync' AND a.stream_id IS NOT NULL
+GROUP BY a.process_id, a.device_id, a.stream_id, c.call.start_ns;
+COMMENT ON VIEW _given_to_stream IS 'Private: may change without notice. What calls gave to a stream';
+COMMENT ON COLUMN _given_to_stream.process_id IS 'The process';
+COMMENT ON COLUMN _given_to_stream.device_id IS 'The GPU: gpu_device';
+COMMENT ON COLUMN _given_to_stream.stream_id IS 'The stream';
+COMMENT ON COLUMN _given_to_stream.call_ns IS 'When the call was entered';
+COMMENT ON COLUMN _given_to_stream.start_ns IS 'When the GPU began it';
+COMMENT ON COLUMN _given_to_stream.end_ns IS 'When the GPU had done all of it';
+COMMENT ON COLUMN _given_to_stream.correlation_id IS 'The call, within its process';
+
+-- An event is what its stream had been given before it was recorded.
+CREATE OR REPLACE VIEW _waited_event AS
+WITH recorded AS (
+  SELECT w.process_id, w.correlation_id, w.device_id, w.stream_id, w.event_stream_id, c.call.start_ns AS recorded_ns
+  FROM gpu_event_wait AS w
+  JOIN _launching_call AS c ON c.process_id = w.process_id AND c.correlation_id = w.event_correlation_id
+  WHERE w.correlation_id IS NOT NULL AND w.event_stream_id IS NOT NULL
+)
+SELECT
+  r.process_id, r.correlation_id, r.device_id, r.stream_id, r.event_stream_id,
+  g.end_ns, g.correlation_id AS event_of_correlation_id
+FROM recorded AS r
+ASOF JOIN _given_to_stream AS g
+  ON g.process_id = r.process_id AND g.device_id = r.device_id AND g.stream_id = r.event_stream_id
+  AND g.call_ns <= r.recorded_ns;
+COMMENT ON VIEW _waited_event IS 'Private: may change without notice. Events that were waited for, and when they were due';
+COMMENT ON COLUMN _waited_event.process_id IS 'The process';
+COMMENT ON COLUMN _waited_event.correlation_id IS 'The call that waits, or lets a stream wait';
+COMMENT ON COLUMN _waited_event.device_id IS 'The GPU: gpu_device';
+COMMENT ON COLUMN _waited_event.stream_id IS 'The stream that waits; NULL: the thread does';
+COMMENT ON COLUMN _waited_event.event_stream_id IS 'The stream that recorded the event';
+COMMENT ON COLUMN _waited_event.end_ns IS 'When the GPU had done what the event stands for';
+COMMENT ON COLUMN _waited_event.event_of_correlation_id IS 'The call that gave it to the GPU';
+
+-- The first that its stream was given after it was told to wait.
+CREATE OR REPLACE VIEW _flow_event AS
+SELECT DISTINCT
+  w.process_id, w.device_id, w.event_stream_id AS from_stream_id, w.end_ns AS from_ns,
+  w.stream_id AS to_stream_id, g.start_ns AS to_ns, g.correlation_id
+FROM (
+  SELECT e.process_id, e.device_id, e.stream_id, e.event_stream_id, e.end_ns, c.call.start_ns AS waited_ns
+  FROM _waited_event AS e
+  JOIN _launching_call AS c ON c.process_id = e.process_id AND c.correlation_id = e.correlation_id
+  WHERE e.stream_id <> e.event_stream_id
+) AS w
+ASOF JOIN _given_to_stream AS g
+  ON g.process_id = w.process_id AND g.device_id = w.device_id AND g.stream_id = w.stream_id
+  AND g.call_ns >= w.waited_ns
+WHERE w.end_ns <= g.start_ns;
+COMMENT ON VIEW _flow_event IS 'Private: may change without notice. The edges of flow from a stream that recorded an event to one that waited for it';
+COMMENT ON COLUMN _flow_event.process_id IS 'The process of both ends';
+COMMENT ON COLUMN _flow_event.device_id IS 'The GPU of both ends';
+COMMENT ON COLUMN _flow_event.from_stream_id IS 'As in flow';
+COMMENT ON COLUMN _flow_event.from_ns IS 'As in flow';
+COMMENT ON COLUMN _flow_event.to_stream_id IS 'As in flow';
+COMMENT ON COLUMN _flow_event.to_ns IS 'As in flow';
+COMMENT ON COLUMN _flow_event.correlation_id IS 'As in flow';
+
 -- Of several activities that ended at one instant, the one with the highest correlation_id.
 CREATE OR REPLACE VIEW _flow_sync AS
 WITH blocking AS (
@@ -135,6 +201,13 @@ WITH blocking AS (
   WHERE kind = 'sync' AND correlation_id IS NOT NULL
   GROUP BY process_id, correlation_id
   HAVING max(device_id) IS NOT NULL AND max(stream_id) IS NOT NULL
+), event AS (
+  SELECT
+    process_id, correlation_id,
+    max({'end_ns': end_ns, 'device_id': device_id, 'stream_id': event_stream_id, 'known': event_of_correlation_id}) AS event
+  FROM _waited_event
+  WHERE stream_id IS NULL
+  GROUP BY process_id, correlation_id
 ), ended AS (
   SELECT process_id, device_id, stream_id, end_ns, max(correlation_id) AS correlation_id
   FROM gpu_activity_coded
@@ -155,10 +228,11 @@ WITH blocking AS (
   SELECT process_id FROM ended GROUP BY process_id HAVING count(DISTINCT device_id) = 1
 ), waited AS (
   SELECT
-    c.process_id, c.thread_id, c.start_ns, c.end_ns, w.device_id, w.stream_id,
+    c.process_id, c.thread_id, c.start_ns, c.end_ns, w.device_id, w.stream_id, e.event,
     o.process_id IS NOT NULL AND regexp_matches(c.name, '(Device|Ctx|Context|Thread)Synchronize') AS is_for_all
   FROM called AS c
   LEFT JOIN sync_record AS w ON w.process_id = c.process_id AND w.correlation_id = c.correlation_id
+  LEFT JOIN event AS e ON e.process_id = c.process_id AND e.correlation_id = c.correlation_id
   LEFT JOIN one_device AS o ON o.process_id = c.process_id
   WHERE c.kind = 'sync'
 ), found AS (
@@ -174,7 +248,13 @@ WITH blocking AS (
     a.activity.device_id, nullif(a.activity.stream, -1), a.end_ns, nullif(a.activity.known, -1), w.is_for_all IS NOT TRUE
   FROM waited AS w
   ASOF JOIN ended_last AS a ON a.process_id = w.process_id AND a.end_ns <= w.end_ns
-  WHERE w.stream_id IS NULL
+  WHERE w.stream_id IS NULL AND w.event IS NULL
+  UNION ALL
+  SELECT
+    process_id, thread_id, start_ns, end_ns,
+    event.device_id, event.stream_id, event.end_ns, event.known, FALSE
+  FROM waited
+  WHERE stream_id IS NULL AND event IS NOT NULL AND event.end_ns <= end_ns
   UNION ALL
   -- A copy that its call waited for.
   SELECT
@@ -229,13 +309,20 @@ SELECT
 FROM _flow_stream
 UNION ALL
 SELECT
+  'event', 'gpu',
+  process_id, NULL, device_id, from_stream_id, from_ns,
+  process_id, NULL, device_id, to_stream_id, to_ns,
+  NULL, correlation_id, FALSE
+FROM _flow_event
+UNION ALL
+SELECT
   'sync', 'gpu',
   process_id, NULL, from_device_id, from_stream_id, from_ns,
   process_id, to_thread_id, NULL, NULL, to_ns,
   NULL, correlation_id, is_assumed
 FROM _flow_sync;
 COMMENT ON VIEW flow IS 'Every causal edge that the trace knows, once: what happened at to_ns could not have happened before from_ns. docs/flow.md tells what it lacks';
-COMMENT ON COLUMN flow.kind IS 'How: fork (the creation of a thread or a process), exit (the end of a child), message (a pipe or a socket; without wait: the reader had not slept for it), gil (it was given the GIL), wakeup (any other), launch (a call had the GPU do something), stream (the one before it on the stream had ended), sync (the GPU had done what a call waited for)';
+COMMENT ON COLUMN flow.kind IS 'How: fork (the creation of a thread or a process), exit (the end of a child), message (a pipe or a socket; without wait: the reader had not slept for it), gil (it was given the GIL), wakeup (any other), launch (a call had the GPU do something), stream (the one before it on the stream had ended), event (its stream waited for an event of another one), sync (the GPU had done what a call waited for)';
 COMMENT ON COLUMN flow.from_kind IS 'What is at the start: thread, gpu; of a wakeup also timer, device (also the network), interrupt (one of them), outside (a thread outside the trace), unknown';
 COMMENT ON COLUMN flow.from_process_id IS 'The process that the edge starts in; NULL: see from_kind';
 COMMENT ON COLUMN flow.from_thread_id IS 'The thread that it starts on; NULL: see from_kind';

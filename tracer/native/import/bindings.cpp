@@ -62,6 +62,8 @@ py::dict activities_of(ActivityColumns& activities) {
   columns["device"] = to_numpy(std::move(activities.device));
   columns["context"] = to_numpy(std::move(activities.context));
   columns["stream"] = to_numpy(std::move(activities.stream));
+  columns["event_stream"] = to_numpy(std::move(activities.event_stream));
+  columns["event_correlation"] = to_numpy(std::move(activities.event_correlation));
   columns["bytes"] = to_numpy(std::move(activities.bytes));
   columns["graph"] = to_numpy(std::move(activities.graph));
   return columns;

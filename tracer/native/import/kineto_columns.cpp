@@ -155,6 +155,8 @@ bool KinetoColumns::fill(const KinetoEvent& event, Slice& slice) {
     const auto stream = parse_decimal(event.tid, 0);
     if (stream) slice.stream = known(stream->value);
   }
+  slice.event_stream = known(event.event_stream);
+  slice.event_correlation = event.event_correlation <= 0 ? kMissing : event.event_correlation;
   slice.bytes = event.bytes;
   slice.graph = graph_of(event);
   return true;
@@ -274,6 +276,8 @@ void KinetoColumns::store(const Slice& slice, const char* phase) {
   activities.device.push_back(slice.device);
   activities.context.push_back(slice.context);
   activities.stream.push_back(slice.stream);
+  activities.event_stream.push_back(slice.event_stream);
+  activities.event_correlation.push_back(slice.event_correlation);
   activities.bytes.push_back(slice.bytes);
   activities.graph.push_back(slice.graph);
 }

@@ -61,6 +61,7 @@ struct CallColumns : SliceColumns {
 };
 struct ActivityColumns : CallColumns {
   std::vector<std::int64_t> device, context, stream, bytes, graph;
+  std::vector<std::int64_t> event_stream, event_correlation;
 };
 
 struct Count {
@@ -100,6 +101,7 @@ class KinetoColumns {
     std::int32_t skipped_kind;
     std::int32_t thread, name;
     std::int64_t start_ns, end_ns, correlation, device, context, stream, bytes, graph;
+    std::int64_t event_stream, event_correlation;
   };
   struct HalfSlice {
     bool is_begin;

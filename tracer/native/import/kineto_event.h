@@ -29,6 +29,8 @@ struct KinetoEvent {
   std::int64_t device;
   std::int64_t context;
   std::int64_t stream;
+  std::int64_t event_stream;       // where an event that is waited for was recorded
+  std::int64_t event_correlation;  // of the call that recorded it
   std::int64_t bytes;
   std::int64_t graph;
   std::int64_t graph_node;
@@ -37,7 +39,8 @@ struct KinetoEvent {
     for (std::string* text : {&phase, &category, &name, &pid, &tid, &args_name}) text->clear();
     ts_ns.reset();
     duration_ns.reset();
-    correlation = device = context = stream = bytes = graph = graph_node = kMissing;
+    correlation = device = context = stream = kMissing;
+    event_stream = event_correlation = bytes = graph = graph_node = kMissing;
   }
 };
 

@@ -137,7 +137,7 @@ const KinetoHandler::Field KinetoHandler::kEventFields[8] = {
 };
 
 // Copies between devices name the one that did it inDevice. Some keys have several spellings.
-const KinetoHandler::Field KinetoHandler::kArgsFields[13] = {
+const KinetoHandler::Field KinetoHandler::kArgsFields[15] = {
     {"name", &KinetoEvent::args_name},
     {"correlation", nullptr, nullptr, &KinetoEvent::correlation},
     {"device", nullptr, nullptr, &KinetoEvent::device},
@@ -145,6 +145,8 @@ const KinetoHandler::Field KinetoHandler::kArgsFields[13] = {
     {"context", nullptr, nullptr, &KinetoEvent::context},
     {"inContext", nullptr, nullptr, &KinetoEvent::context},
     {"stream", nullptr, nullptr, &KinetoEvent::stream},
+    {"wait_on_stream", nullptr, nullptr, &KinetoEvent::event_stream},
+    {"wait_on_cuda_event_record_corr_id", nullptr, nullptr, &KinetoEvent::event_correlation},
     {"bytes", nullptr, nullptr, &KinetoEvent::bytes},
     {"Bytes", nullptr, nullptr, &KinetoEvent::bytes},
     {"graph id", nullptr, nullptr, &KinetoEvent::graph},

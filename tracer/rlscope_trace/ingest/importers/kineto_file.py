@@ -33,7 +33,8 @@ class KinetoFile:
     calls: Columns
     """Calls of CUDA: the same, and correlation."""
     activities: Columns
-    """GPU activities: the same, and device, context, stream, bytes, graph; MISSING: not known."""
+    """GPU activities: the same, and device, context, stream, event_stream,
+    event_correlation, bytes, graph; MISSING: not known."""
     names: list[str]
     threads: list[tuple[str, str]]
     """pid and tid, as the file writes them."""

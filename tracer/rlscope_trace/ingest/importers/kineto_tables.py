@@ -102,6 +102,7 @@ class KinetoTables:
             **self._native_calls(_where(ranges, ~is_operation), names),
             "cuda_call_coded": _cuda_calls(calls, names, strings),
             "gpu_activity_coded": _gpu_activities(activities, strings),
+            "gpu_event_wait": _event_waits(activities),
             "string": strings.table(),
         }
 
@@ -175,13 +176,27 @@ def _cuda_calls(calls: Columns, names: list[str], strings: _Strings) -> Table:
     }
 
 
-def _gpu_activities(activities: Columns, strings: _Strings) -> Table:
-    device = _masked(activities["device"])
+def _devices(activities: Columns) -> NDArray[Any]:
     # A number that no device has is none.
-    device = np.ma.masked_greater(device, INT32_MAX)
+    return np.ma.masked_greater(_masked(activities["device"]), INT32_MAX)
+
+
+def _event_waits(activities: Columns) -> Table:
+    waits = _where(activities, activities["event_correlation"] != MISSING)
+    return {
+        "process_id": waits["process_id"],
+        "correlation_id": _masked(waits["correlation"]),
+        "device_id": _devices(waits),
+        "stream_id": _masked(waits["stream"]),
+        "event_stream_id": _masked(waits["event_stream"]),
+        "event_correlation_id": waits["event_correlation"],
+    }
+
+
+def _gpu_activities(activities: Columns, strings: _Strings) -> Table:
     return {
         "process_id": activities["process_id"],
-        "device_id": device,
+        "device_id": _devices(activities),
         "context_id": _masked(activities["context"]),
         "stream_id": _masked(activities["stream"]),
         "start_ns": activities["start_ns"],
