@@ -36,8 +36,8 @@ def copied(name: str, directory: Path) -> Path:
 def test_the_critical_path_is_that_of_another_tool(tmp_path: Path) -> None:
     """What HolisticTraceAnalysis 0.5.0 finds for this step, rounded to its microseconds.
 
-    Of the 78,776 us that it has calls in: kernels and sets 4.712095 %, between kernels 50 us, after a launch 30 us, which it
-    counts from the start of the call.
+    Of the 78,776 us that it has calls in: kernels and sets 4.712095 %, between kernels 50 us,
+    after a launch 30 us, which it counts from the start of the call.
     """
     trace = tmp_path / "trace.duckdb"
     run_import([copied("alexnet.json.gz", tmp_path)], trace, views=True)
