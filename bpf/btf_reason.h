@@ -94,6 +94,24 @@ static __always_inline const struct inode *inode_of(struct task_struct *task, __
 	return file ? BPF_CORE_READ(file, f_inode) : 0;
 }
 
+/*
+ * Whether `task` is in a system call on a socket. What it sends to this machine is delivered before
+ * the call returns, in a soft interrupt that borrows it.
+ */
+static __always_inline bool in_socket_call(struct task_struct *task)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	const struct inode *inode;
+
+	if (task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER))
+		return false;
+	if (!bpf_core_field_exists(regs->orig_ax) || task->thread_info.status & TS_COMPAT ||
+	    !takes_one_file((long)regs->orig_ax))
+		return false;
+	inode = inode_of(task, regs->di);
+	return inode && type_of_inode(inode) == RLS_FILE_SOCKET;
+}
+
 static __always_inline __u64 file_detail(struct task_struct *task, __u32 fd)
 {
 	const struct inode *inode = inode_of(task, fd);

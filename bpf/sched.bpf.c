@@ -131,21 +131,28 @@ static __always_inline bool in_interrupt(struct task_struct *current, const void
 	return bpf_core_field_exists(regs->orig_ax) && (long)regs->orig_ax < 0;
 }
 
-/* Of an interrupt, which kind; page faults that wake count as devices, too. */
-static __always_inline __s32 interrupt_waker(void)
+/*
+ * Of an interrupt, which kind; page faults that wake count as devices, too. A traced thread that
+ * was sending then is taken for the sender: the network stack delivers on its behalf. What a
+ * network card brought in that instant would be taken for its, too.
+ */
+static __always_inline __s32 interrupt_waker(struct task_struct *current, struct rls_track *track)
 {
-	return in_timer() ? RLS_WAKER_TIMER : RLS_WAKER_DEVICE;
+	if (in_timer())
+		return RLS_WAKER_TIMER;
+	if (track && track->thread_id && in_socket_call(current))
+		return (__s32)track->thread_id;
+	return RLS_WAKER_DEVICE;
 }
 
 /* The thread whose code is running now; an interrupt borrows whichever it hit. */
 static __always_inline __s32 current_waker(const void *context)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
-	struct rls_track *track;
+	struct rls_track *track = track_of(current);
 
 	if (current->pid == 0 || in_interrupt(current, context))
-		return interrupt_waker();
-	track = track_of(current);
+		return interrupt_waker(current, track);
 	return track && track->thread_id ? (__s32)track->thread_id : RLS_WAKER_OUTSIDE;
 }
 

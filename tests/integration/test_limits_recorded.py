@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from cuda_fakes import environment
 from recording import rlscope
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.root
@@ -35,6 +37,7 @@ MATRIX = {
     ("planted", "worker_simulation"): "simulation_bound",
     ("planted", "python_overhead"): "python_overhead",
     ("planted", "network_wait"): "network_wait",
+    ("planted", "local_server"): "worker_bound",
     ("planted", "lock_contention"): "lock_contention",
     ("planted", "blocking_io"): "blocking_io",
     ("planted", "straggler"): "straggler",
@@ -47,7 +50,7 @@ MATRIX = {
     ("planted_system", "slow_actor_policy"): "inference_bound",
     ("planted_system", "slow_learner"): "learner_bound",
     ("planted_system", "polling_learner"): "timer_sleep",
-    ("planted_system", "parameter_server"): "network_wait",
+    ("planted_system", "parameter_server"): "worker_bound",
     ("planted_system", "replay_server"): "worker_bound",
     ("planted_system", "helper_program"): "worker_bound",
     ("planted_system", "metrics_writer"): "worker_bound",
@@ -130,6 +133,20 @@ def named(found: dict[tuple[str, str], str], *marks: pytest.MarkDecorator) -> li
         pytest.param(workload, name, code, id=f"{workload}-{name}", marks=marks)
         for (workload, name), code in found.items()
     ]
+
+
+@pytest.fixture(autouse=True)
+def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Run a server outside the trace for the program that asks one."""
+    if "planted-network_wait" not in request.node.name:
+        yield
+        return
+    command = [sys.executable, WORKLOADS / "planted.py", "server", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        monkeypatch.setenv("PLANTED_SERVER_PORT", process.stdout.readline().strip())
+        yield
+        process.kill()
 
 
 @pytest.fixture(autouse=True)

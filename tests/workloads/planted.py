@@ -121,16 +121,32 @@ def serve(listening: socket.socket) -> None:
         connection.send(b"a")
 
 
-def networked(iterations: int) -> None:
+def ask_server(address: tuple[str, int], iterations: int) -> None:
     """Train with a server that is asked in each iteration."""
-    listening = socket.socket()
-    listening.bind(("127.0.0.1", 0))
-    listening.listen(1)
+    with socket.create_connection(address) as asked:
+        train(iterations, planted=lambda: (asked.send(b"q"), asked.recv(1)))
+
+
+def local_server(iterations: int) -> None:
+    """Ask a process of the program."""
+    listening = socket.create_server(("127.0.0.1", 0))
     server = multiprocessing.Process(target=serve, args=(listening,), daemon=True)
     server.start()
-    with socket.create_connection(listening.getsockname()) as asked:
-        train(iterations, planted=lambda: (asked.send(b"q"), asked.recv(1)))
+    ask_server(listening.getsockname(), iterations)
     server.join()
+
+
+def server(_: int) -> None:
+    """Be one, and say where."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    sys.stdout.write(f"{listening.getsockname()[1]}\n")
+    sys.stdout.flush()
+    serve(listening)
+
+
+def strange_server(iterations: int) -> None:
+    """Ask a server that whoever started this program runs."""
+    ask_server(("127.0.0.1", int(os.environ["PLANTED_SERVER_PORT"])), iterations)
 
 
 def locked(iterations: int) -> None:
@@ -255,7 +271,9 @@ PROGRAMS: dict[str, Callable[[int], None]] = {
     "worker_start_up": slow_workers,
     "balanced": functools.partial(train, simulation=2, inference=2, backpropagation=2),
     "python_overhead": functools.partial(train, planted=lambda: glue(100_000)),
-    "network_wait": networked,
+    "local_server": local_server,
+    "network_wait": strange_server,
+    "server": server,
 }
 
 
