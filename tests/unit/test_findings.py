@@ -113,6 +113,15 @@ def test_a_program_outside_the_trace_that_has_the_cpu_is_named(builder: TraceBui
         )
 
 
+def test_beside_other_programs_a_program_has_the_same_limits(builder: TraceBuilder) -> None:
+    """An update takes 25 of the 40 that another program left: more than the 40 % of a finding."""
+    thread = builder.thread(builder.process(pid=1), states=[run(15), preempted(60), run(25)])
+    builder.other_run(0, 15, 75, pid=9, name="make")
+    builder.operation(thread, 0, 100, "update")
+    builder.operation(thread, 75, 100, "backpropagation")
+    assert found(builder) == {"cpu_taken_by_others": 0.6, "learner_bound": 0.25}
+
+
 @pytest.mark.parametrize(
     ("stalled", "faults", "code"),
     [(0, 0, "os_wait"), (30, 3, "memory_pressure"), (0, 3, "blocking_io"),

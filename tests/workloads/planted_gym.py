@@ -8,6 +8,7 @@ What is not planted takes a few milliseconds of an iteration. The last line is t
 from __future__ import annotations
 
 import functools
+import mmap
 import os
 import sys
 import tempfile
@@ -228,8 +229,11 @@ def touching(iterations: int) -> Truth:
     """Use large new arrays after each step, each page of which the OS kernel has to clear."""
 
     def use() -> None:
-        made = np.zeros(4_000_000)
-        made[::512] += 1
+        # Not of numpy's own: that asks for huge pages, which some virtual machines have cleared.
+        with mmap.mmap(-1, 32_000_000) as memory:
+            made = np.frombuffer(memory)
+            made[::512] += 1
+            del made
 
     return train(iterations, Task(), each_step=use)
 

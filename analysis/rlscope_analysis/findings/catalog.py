@@ -30,7 +30,8 @@ class Limit:
     evidence: str = ""
     """A query that shows it: `rlscope-trace sql TRACE "..."`."""
     least_share: float | None = None
-    """It is a finding from this share of the critical path on; None: it is none."""
+    """It is a finding from this share of the critical path on, less what programs outside the trace
+    took of it; None: it is none."""
     proof: str = "--view critical-path"
     """Options of `summarize` that show more of it."""
 

@@ -224,7 +224,10 @@ COMMENT ON COLUMN limit_share.per_iteration_ns IS 'time_ns per iteration';
 COMMENT ON COLUMN limit_share.process_id IS 'The process with most of it; NULL: a GPU';
 
 CREATE VIEW finding AS
-WITH led AS (
+WITH own AS (
+  -- What programs outside the trace left. Beside them the program has the same limits as without.
+  SELECT 1 - coalesce(sum(share), 0) AS share FROM limit_share WHERE code = 'cpu_taken_by_others'
+), led AS (
   SELECT p.process_id, p.start_ns, p.end_ns, min(i.start_ns) AS first_ns
   FROM iteration AS i JOIN process AS p ON p.process_id = i.process_id
   WHERE i.source <> 'whole'
@@ -267,7 +270,7 @@ SELECT
 FROM (
   SELECT code, place, share, low_share, high_share, time_ns, process_id, true AS of_path
   FROM limit_share
-  WHERE share >= least_share
+  WHERE share >= least_share * CASE WHEN code = 'cpu_taken_by_others' THEN 1 ELSE (SELECT share FROM own) END
     -- First workers share the work evenly, then more of them help.
     AND NOT (code IN ('simulation_bound', 'worker_bound') AND EXISTS (
       FROM limit_share WHERE code IN ('straggler', 'idle_workers') AND share >= 0.1
