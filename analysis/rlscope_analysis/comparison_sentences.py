@@ -24,7 +24,7 @@ def _compared(n: Named) -> str:
         return f"A different program: {text}{_per_step(n)}{_mostly(n)}."
     word = n.verdict.capitalize()
     if n.is_wall_sure or not n.is_cpu_sure:
-        text += "" if n.is_wall_sure else ", which alone may be noise,"
+        text += "" if n.is_wall_sure else ", which alone may be noise"
         return f"{word}: {text}{_mostly(n)}."
     return f"{word}: {_change('an iteration uses', n.cpu)} CPU time{_mostly(n)}."
 

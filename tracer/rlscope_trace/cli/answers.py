@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from rlscope_analysis.renderers import csv, json, markdown, text
+from rlscope_analysis.renderers.html import answer as html_answer
 from rlscope_analysis.result.table import Answer
 from rlscope_trace.cli import messages
 
@@ -38,6 +39,7 @@ class AnswerFormat(str, Enum):
     JSON = "json"
     CSV = "csv"
     MARKDOWN = "markdown"
+    HTML = "html"
 
 
 def render(
@@ -50,6 +52,8 @@ def render(
         return csv.render(found.data)
     if output_format is AnswerFormat.MARKDOWN:
         return markdown.render(found, limit=limit)
+    if output_format is AnswerFormat.HTML:
+        return [html_answer.render(found, limit=limit)]
     is_terminal = sys.stdout.isatty() and not to_file
     width = shutil.get_terminal_size().columns if is_terminal else text.WIDTH_ELSEWHERE
     return [text.render(found, limit=limit, width=width, is_terminal=is_terminal)]

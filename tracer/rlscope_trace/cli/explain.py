@@ -42,7 +42,7 @@ def explain(  # noqa: PLR0913 - one parameter per option
     start: FromOption = None,
     end: ToOption = None,
     output_format: Annotated[
-        AnswerFormat, typer.Option("--format", help="Print tables, one JSON object, or CSV.")
+        AnswerFormat, typer.Option("--format", help="Print tables, JSON, CSV, Markdown, or a page.")
     ] = AnswerFormat.TABLE,
     rows: Annotated[int, typer.Option(min=1, help="Rows in each table.")] = 20,
     every: Annotated[bool, typer.Option("--all", help="List every row.")] = False,

@@ -44,7 +44,7 @@ def summarize(  # noqa: PLR0913 - one parameter per option
     trace: Annotated[Path, typer.Argument(help="The trace to summarize.", show_default=False)],
     output_format: Annotated[
         AnswerFormat,
-        typer.Option("--format", help="Print a table, one JSON object, or CSV per thread."),
+        typer.Option("--format", help="Print tables, JSON, CSV per thread, Markdown, or a page."),
     ] = AnswerFormat.TABLE,
     by: Annotated[
         Grouping | None,

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.renderers.html import bars, head
 from rlscope_analysis.renderers.html.close_up import close_ups
+from rlscope_analysis.renderers.html.document import document, own_file
 from rlscope_analysis.renderers.html.findings import findings
 from rlscope_analysis.renderers.html.flame import flame
 from rlscope_analysis.renderers.html.gpu import gpu
@@ -23,7 +20,7 @@ if TYPE_CHECKING:
     from rlscope_analysis.result.page import Page
 
 # For hatching, which colours alone could not tell from other greys.
-_PATTERN = (
+_PATTERN = Html(
     '<svg width="0" height="0" class="defs" aria-hidden="true"><defs><pattern id="hatch"'
     ' patternUnits="userSpaceOnUse" width="6" height="6" patternTransform="rotate(45)">'
     '<rect width="6" height="6" class="hatch-back"/><rect width="2" height="6" class="hatch-line"/>'
@@ -53,25 +50,8 @@ def render(page: Page, *, redact: bool = False) -> str:
         limits(m, page),
         _footer(m, redact=redact),
     ]
-    style, script = _own_file("page.css"), _own_file("page.js")
-    policy = (
-        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}';"
-        " base-uri 'none'; form-action 'none'"
-    )
     title = f"{page.facts['program'] or page.trace}: where its time went"
-    return "".join(
-        [
-            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
-            '<meta name="referrer" content="no-referrer">\n',
-            '<meta name="color-scheme" content="light dark">\n',
-            m.tag("title", title),
-            f"\n<style>{style}</style>\n</head>\n<body>\n{_PATTERN}<main>\n",
-            "\n".join(part for part in parts if part),
-            f"\n</main>\n<script>{script}</script>\n</body>\n</html>\n",
-        ]
-    )
+    return document(m, title, [_PATTERN, *parts], script=own_file("page.js"))
 
 
 def _footer(m: Markup, *, redact: bool) -> Html:
@@ -81,12 +61,3 @@ def _footer(m: Markup, *, redact: bool) -> Html:
     else:
         said += " It holds host, command line and paths of the program: --redact hides them."
     return m.tag("footer", m.tag("p", said))
-
-
-@cache
-def _own_file(name: str) -> str:
-    return resources.files(__name__).joinpath(name).read_text(encoding="utf-8").strip()
-
-
-def _hash(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.note_sentences import sentence_of
 from rlscope_analysis.renderers.cells import cell, grid_column, share_cell
+from rlscope_analysis.renderers.selection import select
 from rlscope_analysis.result.column import Role, Unit
 from rlscope_analysis.result.pivot import pivoted
 
@@ -14,12 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rlscope_analysis.renderers.html.markup import Html, Markup
+    from rlscope_analysis.renderers.selection import Selection
     from rlscope_analysis.result.page import Page, PageTable
     from rlscope_analysis.result.table import Table, Values
 
 _MOST_ROWS = 60
 # Of all tables together, so that a page stays small whatever the trace.
 _MOST_BYTES = 700_000
+# What comparisons have for each part.
+_CHANGE = "change_ns"
+_BAR_WIDTH = 120
 _EXACT = (Unit.NS, Unit.SHARE, Unit.COUNT, Unit.RATE)
 
 
@@ -45,7 +51,8 @@ def _table(m: Markup, page: Page, found: PageTable, most: int) -> Html:
         why = found.reason if table is None else "no rows"
         return m.tag("details", m.tag("summary", name, m.tag("small", f" {why}")), command)
     table = pivoted(table, table.pivot) if table.pivot else table
-    region = m.tag("div", _grid(m, table, most), class_="scroll", tabindex="0", role="region",
+    chosen = select(replace(table, groups=(), rank=None), most)
+    region = m.tag("div", grid(m, table, chosen), class_="scroll", tabindex="0", role="region",
                    aria_label=table.title or name)  # fmt: skip
     hidden = len(list(table.rows)) - most
     more = f"{hidden:,} more rows, in the total where there is one." if hidden > 0 else None
@@ -60,29 +67,71 @@ def _table(m: Markup, page: Page, found: PageTable, most: int) -> Html:
     )
 
 
-def _grid(m: Markup, table: Table, most: int) -> Html:
+def grid(m: Markup, table: Table, chosen: Selection) -> Html:
+    """Return the chosen rows of a table, with its total; a bar for what changed."""
     columns = [column for column in table.columns if column.role is Role.SHOWN]
+    widest = _widest_change(table, chosen)
     head = []
     for column in columns:
         said = grid_column(column, has_unit=not table.title_has_units)
         head.append(m.tag("th", said.heading, scope="col", class_="n" if said.is_number else None))
         if column.share_of is not None:
             head.append(m.tag("th", "%", scope="col", class_="n"))
-    rows = [m.tag("tr", *_cells(m, table, row)) for row in list(table.rows)[:most]]
+    if widest:
+        head.append(m.tag("th", "less | more", scope="col"))
+    rows = []
+    for group in chosen.groups:
+        if isinstance(group.head, tuple):
+            rows.append(m.tag("tr", *_cells(m, table, group.head), class_="group"))
+        elif group.head is not None:
+            words = m.tag("th", cell(table.columns[0], group.head), scope="colgroup",
+                          colspan=len(head))  # fmt: skip
+            rows.append(m.tag("tr", words))
+        for row in group.rows:
+            bar = m.tag("td", _bar(m, table, row, widest)) if widest else None
+            rows.append(m.tag("tr", *_cells(m, table, row), bar))
     foot = None
     if table.total is not None:
-        foot = m.tag("tfoot", m.tag("tr", *_cells(m, table, table.total)))
+        bar = m.tag("td") if widest else None
+        foot = m.tag("tfoot", m.tag("tr", *_cells(m, table, table.total), bar))
     return m.tag("table", m.tag("thead", m.tag("tr", *head)), m.tag("tbody", *rows), foot)
+
+
+def _widest_change(table: Table, chosen: Selection) -> float:
+    """Return the largest change of a comparison, either way; 0 where the table is none."""
+    names = [column.name for column in table.columns]
+    if _CHANGE not in names:
+        return 0
+    at = names.index(_CHANGE)
+    return max((abs(row[at] or 0) for group in chosen.groups for row in group.rows), default=0)
+
+
+def _bar(m: Markup, table: Table, row: Values, widest: float) -> Html:
+    """Return a change as a bar that leaves the middle: to the right where it takes longer."""
+    change = row[table.place(_CHANGE)] or 0
+    half = _BAR_WIDTH / 2
+    length = abs(change) / widest * half
+    start = half if change > 0 else half - length
+    parts = [
+        m.tag("rect", x=f"{start:.1f}", y=2, width=f"{length:.1f}", height=10,
+              class_="f3" if change > 0 else "f0"),
+        m.tag("rect", x=half, y=0, width=1, height=14, class_="unknown"),
+    ]  # fmt: skip
+    return m.tag("svg", *parts, width=_BAR_WIDTH, height=14, aria_hidden="true")
 
 
 def _cells(m: Markup, table: Table, row: Values) -> Iterator[Html]:
     places = {column.name: at for at, column in enumerate(table.columns)}
+    depth = row[places[table.depth]] if table.depth else 0
+    inside = "  " * depth if isinstance(depth, int) else ""
     for at, column in enumerate(table.columns):
         if column.role is not Role.SHOWN:
             continue
         is_number = grid_column(column).is_number
         exact = row[at] if column.unit in _EXACT and isinstance(row[at], (int, float)) else None
-        yield m.tag("td", cell(column, row[at]), class_="n" if is_number else None, data_v=exact)
+        words = inside + cell(column, row[at])
+        inside = ""
+        yield m.tag("td", words, class_="n" if is_number else None, data_v=exact)
         if column.share_of is not None:
             error = row[places[column.share_error]] if column.share_error in places else None
             share = share_cell(row[at], row[places[column.share_of]], error)
