@@ -1,5 +1,7 @@
 #include "segment_writer.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <stdexcept>
 
@@ -7,9 +9,16 @@
 
 namespace rls {
 
+// std::condition_variable::wait has a new version since GCC 12, which does the same: with it a
+// wheel would not load beside the C++ library of RHEL 9.
+template <typename Condition>
+void SegmentChannel::wait(std::unique_lock<std::mutex>& lock, Condition is_met) {
+  while (!is_met()) pthread_cond_wait(changed_.native_handle(), lock.mutex()->native_handle());
+}
+
 void SegmentChannel::push(std::unique_ptr<SegmentBatch> batch) {
   std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait(lock, [this] { return waiting_ == nullptr || is_closed_; });
+  wait(lock, [this] { return waiting_ == nullptr || is_closed_; });
   if (is_closed_) throw Cancelled();
   waiting_ = std::move(batch);
   changed_.notify_all();
@@ -24,7 +33,7 @@ void SegmentChannel::finish(std::string error) {
 
 std::unique_ptr<SegmentBatch> SegmentChannel::next() {
   std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait(lock, [this] { return waiting_ != nullptr || is_finished_; });
+  wait(lock, [this] { return waiting_ != nullptr || is_finished_; });
   if (waiting_ == nullptr && !error_.empty()) throw std::runtime_error(error_);
   changed_.notify_all();
   return std::move(waiting_);

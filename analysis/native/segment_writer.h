@@ -56,6 +56,9 @@ class SegmentChannel {
   void close();
 
  private:
+  template <typename Condition>
+  void wait(std::unique_lock<std::mutex>& lock, Condition is_met);
+
   std::mutex mutex_;
   std::condition_variable changed_;
   std::unique_ptr<SegmentBatch> waiting_;

@@ -105,7 +105,11 @@ missing_packages() {
 python_packages() {
   local python
   python=$(find_python) || python=
-  if [[ -z $python ]]; then
+  if [[ ${use_wheel:-no} == yes ]]; then
+    if [[ -z $python ]] || ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+      printf '%s\n' python3 python3-venv
+    fi
+  elif [[ -z $python ]]; then
     printf '%s\n' python3 python3-venv python3-dev
   elif ! "$python" -c 'import ensurepip, pathlib, sysconfig, venv
 assert pathlib.Path(sysconfig.get_path("include"), "Python.h").exists()' 2>/dev/null; then
@@ -204,6 +208,20 @@ ensure_package() {
   if stamp_is package "$hash"; then return 0; fi
   step build "building and installing rlscope-trace" "read .setup/build.log, then run again" \
     pip_install .
+  set_stamp package "$hash"
+}
+
+# The wheel in dist/ for the Python of the environment.
+ensure_wheel() {
+  local tag wheels hash
+  tag=$("$VENV/bin/python" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
+  mapfile -t wheels < <(compgen -G "dist/rlscope_trace-*-$tag-$tag-*_$(uname -m).whl")
+  ((${#wheels[@]} == 1)) ||
+    fail "${#wheels[@]} wheels for $tag on $(uname -m) in dist/" "scripts/release build"
+  hash=$(sha256sum "${wheels[0]}")
+  if stamp_is package "$hash"; then return 0; fi
+  step wheel "installing ${wheels[0]}" "read .setup/wheel.log, then run again" \
+    pip_install --force-reinstall "${wheels[0]}"
   set_stamp package "$hash"
 }
 

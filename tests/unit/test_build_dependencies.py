@@ -3,65 +3,113 @@
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEPENDENCIES = REPOSITORY / "tracer" / "dependencies.cmake"
-PROJECT = f"""
-cmake_minimum_required(VERSION 3.25)
-project(dependencies LANGUAGES C)
-include("{DEPENDENCIES}")
-"""
 # A variable that is set, to nothing: CMake does not look again.
-PACKAGES = {
+RECORDER_PACKAGES = {
     "CLANG": "clang",
     "LLVM_STRIP": "llvm",
     "LIBBPF_INCLUDE_DIR": "libbpf-dev",
     "LIBBPF": "libbpf-dev",
     "ZYDIS_INCLUDE_DIR": "libzydis-dev",
     "LIBZYDIS": "libzydis-dev",
+}
+PACKAGES = {
+    "ANY_CC": "g++",
+    "ANY_CXX": "g++",
+    **RECORDER_PACKAGES,
     "RAPIDJSON_INCLUDE_DIR": "rapidjson-dev",
 }
 # What is found by a module of CMake's.
 MODULES = {"ZLIB": "zlib1g-dev", "Python": "python3-dev"}
+WITHOUT_RECORDER = [f"-D{name}=" for name in RECORDER_PACKAGES]
 
 
-def configure(folder: Path, *absent: str) -> tuple[int, list[str]]:
-    """Configure without these; return the exit code and the packages that are named."""
-    cmake = shutil.which("cmake")
-    if cmake is None:
+def cmake(*arguments: object) -> subprocess.CompletedProcess[str]:
+    program = shutil.which("cmake")
+    if program is None:
         pytest.skip("needs cmake")
-    (folder / "CMakeLists.txt").write_text(PROJECT)
-    done = subprocess.run(
-        [cmake, "-S", folder, "-B", folder / "build", *absent],
-        capture_output=True,
-        text=True,
-        check=False,
+    return subprocess.run(
+        [program, *map(str, arguments)], capture_output=True, text=True, check=False
     )
-    named = re.findall(r"hint: sudo apt-get install (.*)", " ".join(done.stderr.split()))
+
+
+def configure(folder: Path, *options: str) -> tuple[int, list[str]]:
+    """Configure with these; return the exit code and the packages that are named."""
+    project = "cmake_minimum_required(VERSION 3.25)\nproject(dependencies LANGUAGES NONE)\n"
+    (folder / "CMakeLists.txt").write_text(f'{project}include("{DEPENDENCIES}")\n')
+    done = cmake("-S", folder, "-B", folder / "build", "-G", "Unix Makefiles", *options)
+    named = re.findall(r"hint: sudo apt-get install (.*)", done.stderr)
     assert len(named) <= 1, done.stderr
-    return done.returncode, named[0].partition(" Call Stack")[0].split() if named else []
+    return done.returncode, named[0].split() if named else []
 
 
-@pytest.mark.parametrize("absent", ["RAPIDJSON_INCLUDE_DIR", "LIBBPF", "ZYDIS_INCLUDE_DIR"])
+@pytest.mark.parametrize(
+    "absent", ["RAPIDJSON_INCLUDE_DIR", "LIBBPF", "ZYDIS_INCLUDE_DIR", "CLANG"]
+)
 def test_what_is_missing_is_named_with_its_package(tmp_path: Path, absent: str) -> None:
-    code, named = configure(tmp_path, f"-D{absent}=")
+    code, named = configure(tmp_path, "-DRLSCOPE_RECORDER=ON", f"-D{absent}=")
     assert code != 0
     assert named == [PACKAGES[absent]]
 
 
 def test_all_that_is_missing_is_named_at_once(tmp_path: Path) -> None:
     modules = (f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON" for name in MODULES)
-    code, named = configure(tmp_path, *(f"-D{name}=" for name in PACKAGES), *modules)
+    absent = (f"-D{name}=" for name in (*PACKAGES, "ZLIB_FOUND"))
+    code, named = configure(tmp_path, "-DRLSCOPE_RECORDER=on", *absent, *modules)
     assert code != 0
     assert named == [*dict.fromkeys(PACKAGES.values()), *MODULES.values()]
 
 
+def test_without_a_compiler_nothing_that_is_there_is_called_missing(tmp_path: Path) -> None:
+    code, named = configure(tmp_path, "-DRLSCOPE_RECORDER=ON", "-DANY_CXX=")
+    assert code != 0
+    assert named == ["g++"]
+
+
+def test_what_reads_needs_nothing_of_what_records(tmp_path: Path) -> None:
+    assert configure(tmp_path, "-DRLSCOPE_RECORDER=OFF", *WITHOUT_RECORDER) == (0, [])
+
+
+@pytest.mark.parametrize(("machine", "is_built"), [("x86_64", True), ("aarch64", False)])
+def test_by_itself_the_recorder_is_built_where_it_is_known_to_run(
+    tmp_path: Path, machine: str, is_built: bool
+) -> None:
+    code, named = configure(
+        tmp_path, *WITHOUT_RECORDER, "-DCMAKE_SYSTEM_NAME=Linux",
+        f"-DCMAKE_SYSTEM_PROCESSOR={machine}",
+    )  # fmt: skip
+    assert code == (1 if is_built else 0)
+    assert named == (list(dict.fromkeys(RECORDER_PACKAGES.values())) if is_built else [])
+
+
+def test_a_build_without_the_recorder_has_nothing_of_it(tmp_path: Path) -> None:
+    """Only configured here; scripts/release builds it, where neither clang nor libbpf is."""
+    # pip brings pybind11 for the time of a build; here only the names of targets matter.
+    (tmp_path / "pybind11Config.cmake").write_text(
+        "function(pybind11_add_module name kind)\n"
+        "add_library(${name} ${kind} ${ARGN})\n"
+        "endfunction()\n"
+    )
+    done = cmake(
+        "-S", REPOSITORY / "tracer", "-B", tmp_path / "build", f"-Dpybind11_DIR={tmp_path}",
+        f"-DPython_EXECUTABLE={sys.executable}", "-DSKBUILD_PLATLIB_DIR=.",
+        "-DRLSCOPE_RECORDER=OFF", *WITHOUT_RECORDER,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    targets = cmake("--build", tmp_path / "build", "--target", "help").stdout
+    assert {"_ingest", "_sweep", "_perfetto", "_critical_path"} <= set(re.findall(r"\w+", targets))
+    assert not re.search("_capture|bpf|shim|loops|nvtx", targets)
+
+
 def test_the_readme_names_every_package() -> None:
-    (line,) = re.findall(r"sudo apt-get install (.*)", (REPOSITORY / "README.md").read_text())
+    (line,) = re.findall(r"sudo apt-get install (g.*)", (REPOSITORY / "README.md").read_text())
     packages = {*PACKAGES.values(), *MODULES.values()}
-    assert set(line.split()) == {"g++", *packages}
+    assert set(line.split()) == packages
     used = set(re.findall(r"^ *need\(.* (\S+)\)$", DEPENDENCIES.read_text(), re.MULTILINE))
     assert used == packages

@@ -236,12 +236,17 @@ def test_kernel_headers(tmp_path: Path) -> None:
 
 
 def test_libelf() -> None:
-    def fail(name: str) -> object:
-        raise OSError(f"{name}: cannot open shared object file")
+    def fail() -> object:
+        raise ImportError("libelf.so.1: cannot open shared object file")
 
-    assert package.check_libelf(lambda _name: object()).level == "ok"
+    def fail_otherwise() -> object:
+        raise ImportError("libc.so.6: version `GLIBC_2.99' not found")
+
+    assert package.check_libelf(object).level == "ok"
     finding = package.check_libelf(fail)
     assert (finding.level, finding.remedy) == ("error", "sudo apt-get install libelf1")
+    # That is said once, of the native module.
+    assert package.check_libelf(fail_otherwise).level == "ok"
 
 
 def test_bpf_objects(tmp_path: Path) -> None:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from typing import TYPE_CHECKING
 
 import pytest
 
 from damaged_spool import build
 from kineto_builder import kernel, write_kineto
+from rlscope_trace.errors import NoRecorderError
+from rlscope_trace.installed import require_recorder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 REFUSING = """
 import sys
+import rlscope_trace.installed as installed
+
+installed.EXTENSION_SUFFIXES = []
 
 class Refusing:
     def find_spec(self, name, path=None, target=None):
@@ -44,9 +51,38 @@ def recovered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "a.duckdb"
 
 
-def test_the_part_that_records_is_refused() -> None:
-    done = command("doctor")
-    assert "rlscope_trace.record is not here" in done.stderr
+@pytest.mark.parametrize(
+    "words",
+    ["record -- true", "record --help", "--pid 1", "doctor", "calibrate", "validate -- true",
+     "gate --save a.json -- true"],
+)  # fmt: skip
+def test_what_records_says_in_one_error_why_not(words: str) -> None:
+    done = command(*words.split())
+    assert done.returncode == 1
+    assert done.stdout == ""
+    error, hint = done.stderr.splitlines()
+    assert error.startswith("error: this installation reads traces and cannot record: ")
+    assert hint.startswith("hint: ")
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "reason"),
+    [
+        ("Darwin", "arm64", "eBPF is of Linux, not of Darwin"),
+        ("Linux", "aarch64", "was not tried on aarch64"),
+        ("Linux", "x86_64", "built without the recorder"),
+    ],
+)
+def test_the_reason_is_that_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str, machine: str, reason: str
+) -> None:
+    (tmp_path / "_capture.pyi").touch()
+    told = os.uname_result((system, "host", "6.1", "#1", machine))
+    monkeypatch.setattr(os, "uname", lambda: told)
+    with pytest.raises(NoRecorderError, match=reason):
+        require_recorder(tmp_path)
+    (tmp_path / f"_capture{EXTENSION_SUFFIXES[0]}").touch()
+    require_recorder(tmp_path)
 
 
 def test_other_profilers_are_imported(tmp_path: Path) -> None:

@@ -34,6 +34,10 @@ class PermissionNeededError(TracerError):
     """The recorder lacks a privilege."""
 
 
+class NoRecorderError(TracerError):
+    """What records is no part of this installation."""
+
+
 class OutputExistsError(UsageError):
     """The output is there already and `--force` was not given."""
 

@@ -1,7 +1,34 @@
 """Where the parts of this package lie that are no Python: the shim, the loops, BPF programs."""
 
+from __future__ import annotations
+
+import os
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+
+from rlscope_trace.errors import NoRecorderError
 
 PACKAGE = Path(__file__).absolute().parent
 SHIM_FOLDER = PACKAGE / "shim"
 LIBRARY_FOLDER = PACKAGE / "lib"
+
+_ONLY_READS = "this installation reads traces and cannot record"
+_ELSEWHERE = "record on Linux x86-64, and read the trace here: rlscope-trace summarize TRACE"
+_REBUILD = "RLSCOPE_RECORDER=on pip install --force-reinstall --no-deps rlscope-trace"
+
+
+def require_recorder(package: Path = PACKAGE) -> None:
+    """Raise NoRecorderError, with the reason, where this was built without what records.
+
+    The file is looked for, not loaded: one that does not load is a finding of `doctor`.
+    """
+    if any((package / f"_capture{suffix}").exists() for suffix in EXTENSION_SUFFIXES):
+        return
+    system = os.uname()
+    if system.sysname != "Linux":
+        reason = f"eBPF is of Linux, not of {system.sysname}"
+        raise NoRecorderError(f"{_ONLY_READS}: {reason}", hint=_ELSEWHERE)
+    if system.machine != "x86_64":
+        reason = f"the recorder is made for x86-64, and was not tried on {system.machine}"
+        raise NoRecorderError(f"{_ONLY_READS}: {reason}", hint=_ELSEWHERE)
+    raise NoRecorderError(f"{_ONLY_READS}: it was built without the recorder", hint=_REBUILD)

@@ -15,6 +15,7 @@ import typer
 
 from rlscope_trace import __version__
 from rlscope_trace.cli import messages
+from rlscope_trace.installed import require_recorder
 from rlscope_trace.privileges import invoking_identity
 from rlscope_trace.rights import become_reader, own_process
 
@@ -42,6 +43,8 @@ _COMMANDS = {
 # They give up rights of root by themselves, when they have done what needs them. All others begin
 # with that, whatever they are going to read.
 _RECORDING = frozenset({"record", "validate", "calibrate", "doctor", "gate"})
+# Without what records they have nothing to say but that; `gate` only where it runs a program.
+_NEED_RECORDER = frozenset({"record", "validate", "calibrate", "doctor"})
 _RUNTIME_FAILURE = 1
 # DuckDB and numpy crash where they cannot map their libraries and the stacks of their threads.
 _WITH_DATABASE = (
@@ -142,6 +145,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if named and named[0] in _WITH_DATABASE and _lacks_address_space():
         sys.exit(_RUNTIME_FAILURE)
     try:
+        if _NEED_RECORDER.intersection(named):
+            require_recorder()
         if arguments is None:
             own_process()
         if os.geteuid() == 0 and not _RECORDING.intersection(named):

@@ -27,6 +27,7 @@ from rlscope_trace.cli.output import write_file, write_stdout
 from rlscope_trace.cli.reading import write_nothing_but
 from rlscope_trace.cli.sides import SidesCommand, sides_of
 from rlscope_trace.errors import TracerError, UsageError
+from rlscope_trace.installed import require_recorder
 from rlscope_trace.privileges import chown_to_invoker, invoking_identity
 from rlscope_trace.signals import signals_interrupt
 
@@ -219,6 +220,7 @@ def _recorded(command: Sequence[str], runs: int) -> Iterator[list[Path]]:
     if not command:
         yield []
         return
+    require_recorder()
     base = Path(tempfile.mkdtemp(prefix="rlscope-gate-"))
     try:
         # The user that called sudo passes through, and writes into a folder of its own only.

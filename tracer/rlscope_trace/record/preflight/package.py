@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
+import importlib
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -19,14 +19,21 @@ REINSTALL = "pip install --force-reinstall --no-deps rlscope-trace"
 BACKEND_PREFIX = "backend_"
 
 
-def check_libelf(load: Callable[[str], object] = ctypes.CDLL) -> Finding:
-    """Check for libelf, which reads the BPF objects."""
+def _load_recorder() -> object:
+    """Load the native module: imported here because it may be broken."""
+    return importlib.import_module("rlscope_trace._capture")
+
+
+def check_libelf(load: Callable[[], object] = _load_recorder) -> Finding:
+    """Check for libelf, which reads the BPF objects: of the distribution, or inside a wheel."""
     try:
-        load("libelf.so.1")
-    except OSError as error:
-        what = f"libelf.so.1 cannot be loaded: {error}"
-        return Finding("libelf", "error", what, "sudo apt-get install libelf1")
-    return Finding("libelf", "ok", "libelf.so.1 can be loaded")
+        load()
+    except ImportError as error:
+        # What else may be wrong with the module is told with the backends.
+        if "libelf" in str(error):
+            what = f"libelf cannot be loaded: {error}"
+            return Finding("libelf", "error", what, "sudo apt-get install libelf1")
+    return Finding("libelf", "ok", "found by what reads the BPF objects")
 
 
 def check_bpf_objects(package: Traversable | None = None) -> Finding:

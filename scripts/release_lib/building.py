@@ -1,0 +1,130 @@
+"""Builds the source archive, and of it a wheel for each Python."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tarfile
+import time
+from typing import TYPE_CHECKING
+
+from release_lib import pythons
+from release_lib.running import DIST, REPOSITORY, WORK, ReleaseError, output_of, run, say
+from release_lib.wheel_file import finish
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+# The oldest C library that has all that GCC 12 of Debian 12 asks of it: that of RHEL 9 and of
+# Ubuntu 22.04, which is what GPU containers have.
+PLATFORM = "manylinux_2_34_x86_64"
+MOST_BYTES = 15 << 20
+_REQUIREMENTS = REPOSITORY / "scripts/release_lib/requirements.txt"
+
+
+def build(found: Mapping[str, Path]) -> int:
+    """Make dist/; returns the exit code."""
+    begun = time.monotonic()
+    shutil.rmtree(DIST, ignore_errors=True)
+    DIST.mkdir()
+    archive = source_archive(DIST)
+    say(f"{archive.name}: {archive.stat().st_size / 1e6:.1f} MB, sha256 {digest(archive)}")
+    absent = [version for version in pythons.VERSIONS if version not in found]
+    for version, python in found.items():
+        started = time.monotonic()
+        wheel = wheel_of(archive, python, version, WORK / "build", DIST)
+        size = wheel.stat().st_size
+        if size > MOST_BYTES:
+            raise ReleaseError(f"{wheel.name} has {size} bytes: more than {MOST_BYTES}")
+        took = time.monotonic() - started
+        say(f"{wheel.name}: {size / 1e6:.1f} MB, {took:.0f} s, sha256 {digest(wheel)}")
+    if absent:
+        say(f"no wheel for {', '.join(absent)}: no such CPython with its headers was found")
+    say(f"dist/ took {time.monotonic() - begun:.0f} s")
+    return 0
+
+
+def reproduce(version: str) -> int:
+    """Build a wheel of dist/ again in another folder; returns 1 where it is not the same."""
+    (archive,) = DIST.glob("*.tar.gz")
+    (wheel,) = DIST.glob(f"*-cp{version.replace('.', '')}-*.whl")
+    elsewhere = WORK / "again" / "in" / "another-place"
+    shutil.rmtree(elsewhere, ignore_errors=True)
+    elsewhere.mkdir(parents=True)
+    again = source_archive(elsewhere)
+    found = pythons.find(testing=float(version[2:]) > 13, only=[version])
+    wheel_again = wheel_of(again, found[version], version, elsewhere / "build", elsewhere)
+    same = True
+    for first, second in ((archive, again), (wheel, wheel_again)):
+        is_same = digest(first) == digest(second)
+        say(f"{first.name}: {'the same bytes' if is_same else f'differs from {second}'}")
+        same &= is_same
+    return 0 if same else 1
+
+
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def epoch() -> str:
+    """Return the time that stands in what is built."""
+    return os.environ.get("SOURCE_DATE_EPOCH") or output_of("git", "log", "-1", "--format=%ct")
+
+
+def source_archive(folder: Path) -> Path:
+    """Make the source archive of what is committed."""
+    log = WORK / "logs/sdist.log"
+    checkout = WORK / "checkout"
+    shutil.rmtree(checkout, ignore_errors=True)
+    checkout.mkdir(parents=True)
+    output_of("git", "archive", "--output", WORK / "checkout.tar", "HEAD")
+    with tarfile.open(WORK / "checkout.tar") as tar:
+        tar.extractall(checkout, filter="data")
+    tools = environment(pythons.find(testing=False, only=["3.11"])["3.11"], "tools")
+    script = (
+        "from scikit_build_core.build import build_sdist as b; import sys; print(b(sys.argv[1]))"
+    )
+    run(tools / "python", "-c", script, folder, log=log, cwd=checkout,
+        env={"SOURCE_DATE_EPOCH": epoch()})  # fmt: skip
+    (made,) = folder.glob("*.tar.gz")
+    return made
+
+
+def environment(python: Path, name: str) -> Path:
+    """Return the bin/ of a virtual environment with what builds, made where it is not there yet."""
+    folder = WORK / "environments" / name
+    stamp = folder / ".complete"
+    if not stamp.exists() or stamp.read_bytes() != _REQUIREMENTS.read_bytes():
+        log = WORK / f"logs/environment-{name}.log"
+        run(python, "-m", "venv", "--clear", folder, log=log)
+        run(folder / "bin/python", "-m", "pip", "--disable-pip-version-check", "install",
+            "--requirement", _REQUIREMENTS, log=log)  # fmt: skip
+        stamp.write_bytes(_REQUIREMENTS.read_bytes())
+    return folder / "bin"
+
+
+def wheel_of(archive: Path, python: Path, version: str, folder: Path, out: Path) -> Path:
+    """Build the wheel of one Python from the source archive, with the libraries that it needs."""
+    log = WORK / f"logs/wheel-{version}.log"
+    log.unlink(missing_ok=True)
+    tools = environment(python, f"python{version}")
+    sources, made = folder / version, folder / f"{version}-wheels"
+    for path in (sources, made):
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+    with tarfile.open(archive) as tar:
+        tar.extractall(sources, filter="data")
+    (unpacked,) = sources.iterdir()
+    env = {"SOURCE_DATE_EPOCH": epoch(), "RLSCOPE_RECORDER": "on"}
+    run(tools / "python", "-m", "pip", "--disable-pip-version-check", "wheel", unpacked,
+        "--no-build-isolation", "--no-deps", "--wheel-dir", made / "plain",
+        "--config-settings", f"build-dir={sources}/cmake", log=log, env=env)  # fmt: skip
+    (plain,) = (made / "plain").glob("*.whl")
+    # It finds patchelf, which is Debian's, on PATH.
+    run(tools / "python", "-m", "auditwheel", "repair", "--plat", PLATFORM, "--only-plat",
+        "--wheel-dir", made / "repaired", plain, log=log, env=env)  # fmt: skip
+    (repaired,) = (made / "repaired").glob("*.whl")
+    return finish(repaired, out, epoch=int(epoch()), pybind11=tools)

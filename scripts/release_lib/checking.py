@@ -1,0 +1,132 @@
+"""Tries what is in dist/ in bare roots, and prints the matrix."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+from release_lib import roots
+from release_lib.running import DIST, REPOSITORY, WORK, ReleaseError, say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+_STEPS = ("installs", "imports", "records", "is_true", "summarizes", "reads", "exports")
+# A build without what records, with the least that it needs; and one with what README.md names.
+_LEAST = ("g++", "zlib1g-dev", "rapidjson-dev", "python3-dev", "python3-venv")
+_SDIST_ROOT = "bookworm"
+_FAIL_SECONDS = 5
+
+
+def check(names: Sequence[str], *, sdist: bool) -> int:
+    """Try all in all roots; returns 1 where something does not work that should."""
+    begun = time.monotonic()
+    for name in names:
+        if name not in roots.ROOTS:
+            raise ReleaseError(f"{name} is none of {', '.join(roots.ROOTS)}")
+    shared = _shared()
+    rows, failed = [], False
+    for name in names:
+        root = roots.make(name)
+        for python in roots.ROOTS[name].pythons:
+            row = _try_wheel(name, root, python, shared)
+            rows.append(row)
+            failed |= row[-1] != "ok"
+    _print_matrix(rows)
+    if sdist:
+        failed |= not _try_sdist(shared)
+    say(f"checked in {time.monotonic() - begun:.0f} s")
+    return 1 if failed else 0
+
+
+def _shared() -> Path:
+    """Return a folder with all that is tried."""
+    shared = WORK / "shared"
+    shutil.rmtree(shared, ignore_errors=True)
+    shared.mkdir(parents=True)
+    for path in (*DIST.iterdir(), REPOSITORY / "scripts/release_lib/in_root.py"):
+        shutil.copy2(path, shared)
+    return shared
+
+
+def _try_wheel(name: str, root: Path, python: str, shared: Path) -> list[str]:
+    shown = [roots.ROOTS[name].shown, python]
+    log = WORK / f"logs/check-{name}.log"
+    wheels = list(shared.glob(f"*-cp{python.replace('.', '')}-*.whl"))
+    if not wheels:
+        return [*shown, *("",) * len(_STEPS), "", "no wheel"]
+    roots.install(root, f"python{python}", f"python{python}-venv", log=log)
+    told = _trial(root, f"python{python}", f"/mnt/shared/{wheels[0].name}", "full", shared)
+    said, failures = told["said"], told["failures"]
+    for step, text in failures.items():
+        say(f"--- {' '.join(shown)}: {step} failed:\n{text}")
+    cells = ["yes" if said.get(step) else "no" for step in _STEPS]
+    if said["has"]:
+        failures["bare"] = f"the root is not bare: {said['has']}"
+        say(f"--- {' '.join(shown)}: {failures['bare']}")
+    return [*shown, *cells, str(said.get("first_summary_s", "")), ", ".join(failures) or "ok"]
+
+
+def _trial(root: Path, python: str, package: str, kind: str, shared: Path, **env: str) -> Any:  # noqa: ANN401
+    words = roots.entering(
+        root, python, "/mnt/shared/in_root.py", python, package, kind, shared=shared, **env
+    )
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    try:
+        return json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        raise ReleaseError(f"{root.name}: {done.stdout[-2000:]}{done.stderr[-2000:]}") from None
+
+
+def _print_matrix(rows: Sequence[Sequence[str]]) -> None:
+    heads = ["root", "Python", *_STEPS, "s to the first summary", "outcome"]
+    say(f"| {' | '.join(heads)} |")
+    say(f"|{' --- |' * len(heads)}")
+    for row in rows:
+        say(f"| {' | '.join(row)} |")
+
+
+def _try_sdist(shared: Path) -> bool:
+    """Install the source archive with too little, with the least, and with what README.md names."""
+    archive = next(DIST.glob("*.tar.gz"))
+    log = WORK / "logs/check-sdist.log"
+    path = f"/mnt/shared/{archive.name}"
+    switch = "RLSCOPE_RECORDER"
+    bare = roots.make(_SDIST_ROOT)
+    roots.install(bare, "python3", "python3-venv", log=log)
+    told = _trial(bare, "python3", path, "full", shared)
+    text = told["failures"].get("installs", "")
+    line = next((line for line in text.splitlines() if "hint: sudo apt-get" in line), None)
+    say(f"source archive in a bare root: {told['said']['installs_s']} s, {line and line.strip()}")
+    good = line is not None and "g++" in line
+    for packages, kind, recorder in (
+        (_LEAST, "reading", "off"),
+        (_of_readme(), "full", "auto"),
+    ):
+        root = _copy_of(bare, kind)
+        roots.install(root, "python3-venv", *packages, log=log)
+        told = _trial(root, "python3", path, kind, shared, RLSCOPE_RECORDER=recorder)
+        for step, text in told["failures"].items():
+            say(f"--- source archive, RLSCOPE_RECORDER={recorder}: {step} failed:\n{text}")
+        outcome = ", ".join(told["failures"]) or "ok"
+        took = told["said"]["installs_s"]
+        say(f"source archive, {switch}={recorder}, {' '.join(packages)}: {took} s, {outcome}")
+        good &= not told["failures"]
+    return good
+
+
+def _copy_of(root: Path, name: str) -> Path:
+    copy = roots.FOLDER / f"sdist-{name}"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(root, copy, symlinks=True)
+    return copy
+
+
+def _of_readme() -> list[str]:
+    text = (REPOSITORY / "README.md").read_text()
+    (line,) = [line for line in text.splitlines() if "sudo apt-get install g++" in line]
+    return line.split("install ")[1].split()

@@ -1,0 +1,135 @@
+"""Runs inside a bare root: installs what it is given, tries it, and prints what worked as JSON.
+
+    python3 in_root.py PYTHON PACKAGE [full|reading]
+
+Written for any Python from 3.10 on, with nothing of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+COMPILERS = ("cc", "gcc", "g++", "c++", "clang")
+HEADERS = ("bpf/bpf.h", "libelf.h", "zlib.h", "Zydis/Zydis.h")
+# A program with an answer that is known: one process, which calls nobody and computes for a second.
+BUSY = "import time\nend = time.process_time() + 1\nwhile time.process_time() < end: pass"
+KINETO = {
+    "schemaVersion": 1,
+    "traceEvents": [
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1000, "dur": 50}
+    ],
+}
+LOADED = """
+import rlscope_trace._ingest, rlscope_analysis._sweep, rlscope_analysis._perfetto
+import rlscope_analysis._critical_path
+"""
+
+
+class Trial:
+    """What was tried of one package under one Python, and what came of it."""
+
+    def __init__(self, python: str, package: str) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="rlscope-"))
+        self.python, self.package = python, package
+        self.command = self.folder / "venv/bin/rlscope-trace"
+        self.said: dict[str, object] = {}
+        self.failures: dict[str, str] = {}
+
+    def run(self, *words: object, **env: str) -> subprocess.CompletedProcess[str]:
+        """Run a program in the folder of the trial."""
+        return subprocess.run(
+            [str(word) for word in words], capture_output=True, text=True, check=False,
+            stdin=subprocess.DEVNULL, cwd=self.folder, env={**os.environ, **env}, timeout=900,
+        )  # fmt: skip
+
+    def step(self, name: str, *words: object, expect: str = "", code: int = 0, **env: str) -> bool:
+        """Run one thing and note whether it ended as it should, and how long it took."""
+        begun = time.monotonic()
+        done = self.run(*words, **env)
+        took = round(time.monotonic() - begun, 1)
+        text = done.stdout + done.stderr
+        self.said[name] = done.returncode == code and expect in text
+        self.said[f"{name}_s"] = took
+        if not self.said[name]:
+            self.failures[name] = text[-2000:]
+        return bool(self.said[name])
+
+    def install(self) -> bool:
+        """Install the package in an environment of its own."""
+        return self.step("venv", self.python, "-m", "venv", "venv") and self.step(
+            "installs", "venv/bin/pip", "install", self.package
+        )
+
+    def records(self) -> None:
+        """Record a program whose answer is known."""
+        self.step("imports", "venv/bin/python", "-c", LOADED + "import rlscope_trace._capture")
+        self.step("doctor", self.command, "doctor", expect="tracing works")
+        options = ("record", "--no-calibrate", "-o", "run.duckdb")
+        self.step("records", self.command, *options, "--", "venv/bin/python", "-c", BUSY)
+        question = (
+            "SELECT sum(running_ns) BETWEEN 900000000 AND 3000000000 AS is_known FROM thread_time"
+        )
+        self.step("is_true", self.command, "sql", "run.duckdb", question, expect="true")
+        self.step("summarizes", self.command, "summarize", "run.duckdb", "--all")
+
+    def reads(self) -> None:
+        """Read a trace of another profiler, in all ways."""
+        (self.folder / "kineto.json").write_text(json.dumps(KINETO))
+        self.step("loads", "venv/bin/python", "-c", LOADED)
+        self.step(
+            "imports_kineto", self.command, "import", "kineto", "kineto.json", "-o", "k.duckdb"
+        )
+        self.step("reads", self.command, "summarize", "k.duckdb", "--all")
+        self.step("asks", self.command, "sql", "k.duckdb", "FROM process")
+        self.step("exports", self.command, "export", "chrome", "k.duckdb", "-o", "k.json")
+        self.step("reports", self.command, "report", "k.duckdb", "-o", "k.html")
+        self.step("compares", self.command, "compare", "k.duckdb", "k.duckdb")
+
+    def environments(self) -> None:
+        """Try it where little of an ordinary environment is left."""
+        nothing = {"PATH": str(self.command.parent)}
+        bare = ["env", "-i", *(f"{key}={value}" for key, value in nothing.items()), self.command]
+        run = ("record", "--no-calibrate", "--force", "-o", "bare.duckdb", "--")
+        self.step("path_of_its_own", *bare, *run, self.folder / "venv/bin/python", "-c", "1")
+        bare[2:-1] = ["PATH="]
+        self.step("path_empty", *bare, "summarize", self.folder / "bare.duckdb")
+        home = self.folder / "home"
+        home.mkdir()
+        home.chmod(0o555)
+        self.step(
+            "home_read_only", self.command, *run, "venv/bin/python", "-c", "1", HOME=str(home)
+        )
+
+
+def main() -> None:
+    """Try a package, and print what was found."""
+    python, package, kind = sys.argv[1:4]
+    trial = Trial(python, package)
+    found = [name for name in COMPILERS if shutil.which(name)]
+    found += [name for name in HEADERS if Path("/usr/include", name).exists()]
+    trial.said["has"] = found
+    begun = time.monotonic()
+    try:
+        if trial.install():
+            if kind == "full":
+                trial.records()
+                trial.said["first_summary_s"] = round(time.monotonic() - begun, 1)
+                trial.environments()
+            else:
+                words = (trial.command, "record", "--", "true")
+                trial.step("says_why_not", *words, expect="cannot record: ", code=1)
+            trial.reads()
+    finally:
+        shutil.rmtree(trial.folder, ignore_errors=True)
+    sys.stdout.write(json.dumps({"said": trial.said, "failures": trial.failures}) + "\n")
+
+
+if __name__ == "__main__":
+    main()

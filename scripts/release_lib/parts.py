@@ -1,0 +1,92 @@
+"""What of others travels in a wheel: linked in, or beside the modules; and under which licence."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from release_lib.running import ReleaseError, output_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A library: its release, its licence, and by which name its file is known in the wheel."""
+
+    name: str
+    version: str
+    licence: str
+    licence_text: bytes
+    file: str | None
+    source: str
+
+
+# Debian's package; the licence; the file in the wheel, None where headers are compiled in.
+_DEBIAN = (
+    ("libbpf", "libbpf1", "LGPL-2.1-only OR BSD-2-Clause", "libbpf.so"),
+    ("libelf", "libelf1", "LGPL-3.0-or-later OR GPL-2.0-or-later", "libelf"),
+    ("zydis", "libzydis4.0", "MIT", "libZydis"),
+    ("rapidjson", "rapidjson-dev", "MIT", None),
+)
+
+
+def travelling(names: Sequence[str], tools: Path) -> list[Part]:
+    """Return what of others is in a wheel with these files. Raises ReleaseError for a stranger."""
+    libraries = {name.rpartition("/")[2] for name in names if _is_library(name)}
+    found = []
+    for name, package, licence, file in _DEBIAN:
+        version = output_of("dpkg-query", "-W", "-f=${Version}", package)
+        source = output_of("dpkg-query", "-W", "-f=${source:Package} ${source:Version}", package)
+        text = Path(f"/usr/share/doc/{package}/copyright").read_bytes()
+        here = [library for library in libraries if file and library.startswith(file)]
+        libraries -= set(here)
+        if file is None or here:
+            found.append(
+                Part(name, version, licence, text, here[0] if here else None, f"Debian {source}")
+            )
+    if strangers := {name for name in libraries if not name.startswith("librlscope_")}:
+        raise ReleaseError(f"nobody has said what these are: {', '.join(sorted(strangers))}")
+    (info,) = (tools.parent / "lib").glob("python*/site-packages/pybind11-*.dist-info")
+    text = (info / "licenses/LICENSE").read_bytes()
+    version = info.name.removesuffix(".dist-info").partition("-")[2]
+    found.append(Part("pybind11", version, "BSD-3-Clause", text, None, "PyPI"))
+    return found
+
+
+def _is_library(name: str) -> bool:
+    return "/lib" in name and ".so" in name.rpartition("/")[2]
+
+
+def bill_of_materials(version: str, found: Sequence[Part], contents: Mapping[str, bytes]) -> bytes:
+    """Return the list of them in CycloneDX; the same for the same wheel."""
+    hashes = {
+        name.rpartition("/")[2]: hashlib.sha256(data).hexdigest() for name, data in contents.items()
+    }
+    components = []
+    for part in found:
+        component = {
+            "type": "library", "name": part.name, "version": part.version,
+            "licenses": [{"expression": part.licence}],
+            "properties": [{"name": "rlscope-trace:source", "value": part.source}],
+        }  # fmt: skip
+        if part.file is not None:
+            component["hashes"] = [{"alg": "SHA-256", "content": hashes[part.file]}]
+        components.append(component)
+    bill = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {
+            "component": {"type": "application", "name": "rlscope-trace", "version": version}
+        },
+        "components": components,
+    }
+    known = json.dumps([bill, hashes], sort_keys=True)
+    bill["serialNumber"] = f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, known)}"
+    return (json.dumps(bill, indent=2) + "\n").encode()

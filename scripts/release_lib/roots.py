@@ -1,0 +1,131 @@
+"""Bare roots of distributions, made by debootstrap, and programs run in them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from release_lib.running import WORK, ReleaseError, run, say
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FOLDER = Path(os.environ.get("RLSCOPE_ROOTS", WORK / "roots"))
+_DEBIAN, _UBUNTU = "http://deb.debian.org/debian", "http://archive.ubuntu.com/ubuntu"
+_UBUNTU_KEYS = "usr/share/keyrings/ubuntu-archive-keyring.gpg"
+# What a client of a package registry needs to know of this machine, and nothing else of it.
+_PASSED = (
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "PIP_CERT",
+    "PIP_INDEX_URL",
+    "PIP_DEFAULT_TIMEOUT",
+)
+_CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
+_ENTER = """
+root=$1 shared=$2
+shift 2
+for name in proc sys dev; do mount --rbind "/$name" "$root/$name"; done
+if [ -n "$shared" ]; then
+  mkdir -p "$root/mnt/shared"
+  mount --bind "$shared" "$root/mnt/shared"
+  mount -o remount,bind,ro "$root/mnt/shared"
+fi
+exec chroot "$root" "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A root to make: the distribution, and which of its Pythons are tried."""
+
+    suite: str
+    mirror: str
+    pythons: tuple[str, ...]
+    shown: str
+
+
+ROOTS = {
+    "jammy": Root("jammy", _UBUNTU, ("3.10",), "Ubuntu 22.04"),
+    "bookworm": Root("bookworm", _DEBIAN, ("3.11",), "Debian 12"),
+    "noble": Root("noble", _UBUNTU, ("3.12",), "Ubuntu 24.04"),
+    "trixie": Root("trixie", _DEBIAN, ("3.13",), "Debian 13"),
+    "testing": Root("testing", _DEBIAN, ("3.14", "3.15"), "Debian testing"),
+}
+
+
+def make(name: str, *, use: str = "") -> Path:
+    """Return the root of a distribution, made where it is not there yet; `use` names another one.
+
+    Raises ReleaseError.
+    """
+    root, path = ROOTS[name], FOLDER / f"{name}{use}"
+    if (path / ".complete").exists():
+        return path
+    if os.geteuid() != 0 or shutil.which("debootstrap") is None:
+        raise ReleaseError("roots need root, and: sudo apt-get install debootstrap")
+    say(f"making a root of {root.shown} ...")
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True)
+    log = WORK / f"logs/{path.name}.log"
+    # All of Ubuntu's releases are made in one way, which an older debootstrap knows by this name.
+    ubuntu = root.mirror == _UBUNTU
+    keys, script = (["--keyring", _ubuntu_keys()], ["gutsy"]) if ubuntu else ([], [])
+    components = "main,universe" if ubuntu else "main"
+    run("debootstrap", *keys, "--variant=minbase", f"--components={components}",
+        root.suite, path, root.mirror, *script, log=log)  # fmt: skip
+    enter(path, "apt-get", *_apt_options(), "update", log=log)
+    (path / ".complete").touch()
+    return path
+
+
+def _ubuntu_keys() -> Path:
+    """Return Ubuntu's keys: Debian 12 has no package of them, Debian testing has."""
+    if Path("/", _UBUNTU_KEYS).exists():
+        return Path("/", _UBUNTU_KEYS)
+    keys = make("testing") / _UBUNTU_KEYS
+    if not keys.exists():
+        install(make("testing"), "ubuntu-keyring", log=WORK / "logs/testing.log")
+    return keys
+
+
+def _apt_options() -> list[str]:
+    return shlex.split(os.environ.get("RLSCOPE_APT", ""))
+
+
+def install(root: Path, *packages: str, log: Path) -> None:
+    """Install packages of the distribution in a root."""
+    enter(root, "apt-get", *_apt_options(), "install", "-y", "--no-install-recommends", *packages,
+          log=log)  # fmt: skip
+
+
+def enter(root: Path, *command: object, log: Path, shared: Path | None = None, **more: str) -> None:
+    """Run a command in a root, with a folder to read at /mnt/shared. Raises ReleaseError."""
+    run(*entering(root, *command, shared=shared), log=log, env=more)
+
+
+def entering(root: Path, *command: object, shared: Path | None = None, **more: str) -> list[str]:
+    """Return the command that does that, in mounts of its own: they go with it."""
+    for name in ("etc/resolv.conf", _CERTIFICATES):
+        if Path("/", name).exists():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_bytes(Path("/", name).read_bytes())
+    env = _environment(more)
+    words = ["env", "-i", *(f"{key}={value}" for key, value in env.items()), *map(str, command)]
+    return ["unshare", "--mount", "--propagation", "private", "bash", "-eu", "-c", _ENTER, "enter",
+            str(root), str(shared or ""), *words]  # fmt: skip
+
+
+def _environment(more: Mapping[str, str]) -> dict[str, str]:
+    passed = {key: os.environ[key] for key in _PASSED if key in os.environ}
+    fixed = {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
+        "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive", "PIP_NO_CACHE_DIR": "1",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore",
+    }  # fmt: skip
+    return {**fixed, **passed, **more}

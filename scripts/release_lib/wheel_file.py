@@ -1,0 +1,78 @@
+"""The last touch to a wheel: licences and a list of what travels in it, the same bytes again."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import time
+import zipfile
+from typing import TYPE_CHECKING
+
+from release_lib import parts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_FIRST_DATE = (1980, 1, 1, 0, 0, 0)
+
+
+def finish(wheel: Path, out: Path, *, epoch: int, pybind11: Path) -> Path:
+    """Write the wheel into `out` with licences and an SBOM, its files in order and of one time."""
+    with zipfile.ZipFile(wheel) as file:
+        members = {
+            info.filename: (file.read(info), (info.external_attr >> 16) & 0o111 != 0)
+            for info in file.infolist()
+            if not info.is_dir()
+        }
+    (record,) = [name for name in members if name.endswith(".dist-info/RECORD")]
+    folder = record.rpartition("/")[0]
+    # auditwheel lists what it added, with the machine it ran on.
+    for name in [name for name in members if name.startswith(f"{folder}/sboms/")]:
+        del members[name]
+    found = parts.travelling(list(members), pybind11)
+    lines = []
+    for part in found:
+        name = f"third_party/{part.name}.txt"
+        members[f"{folder}/licenses/{name}"] = (part.licence_text, False)
+        lines.append(f"License-File: {name}")
+    metadata, _ = members[f"{folder}/METADATA"]
+    head, _, body = metadata.decode().partition("\n\n")
+    text = "\n".join([head, *lines]) + "\n\n" + body
+    members[f"{folder}/METADATA"] = (text.encode(), False)
+    contents = {name: data for name, (data, _) in members.items() if ".so" in name}
+    bill = parts.bill_of_materials(_version(head), found, contents)
+    members[f"{folder}/sboms/rlscope-trace.cdx.json"] = (bill, False)
+    members[record] = (_record(members, record), False)
+    return _write(out / wheel.name, members, record, epoch)
+
+
+def _version(metadata: str) -> str:
+    return next(line for line in metadata.splitlines() if line.startswith("Version: "))[9:]
+
+
+def _record(members: dict[str, tuple[bytes, bool]], record: str) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for name in sorted(members.keys() - {record}):
+        data = members[name][0]
+        code = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        writer.writerow([name, f"sha256={code}", len(data)])
+    writer.writerow([record, "", ""])
+    return text.getvalue().encode()
+
+
+def _write(path: Path, members: dict[str, tuple[bytes, bool]], record: str, epoch: int) -> Path:
+    date = max(time.gmtime(epoch)[:6], _FIRST_DATE)
+    # What describes a wheel stands at its end, where installers look first.
+    order = sorted(members, key=lambda name: (".dist-info/" in name, name == record, name))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
+        for name in order:
+            data, is_program = members[name]
+            info = zipfile.ZipInfo(name, date)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            info.create_system = 3
+            info.external_attr = (0o100755 if is_program else 0o100644) << 16
+            file.writestr(info, data)
+    return path
