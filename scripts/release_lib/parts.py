@@ -43,7 +43,7 @@ def travelling(names: Sequence[str], tools: Path) -> list[Part]:
     for name, package, licence, file in _DEBIAN:
         version = output_of("dpkg-query", "-W", "-f=${Version}", package)
         source = output_of("dpkg-query", "-W", "-f=${source:Package} ${source:Version}", package)
-        text = Path(f"/usr/share/doc/{package}/copyright").read_bytes()
+        text = _text_of(package)
         here = [library for library in libraries if file and library.startswith(file)]
         libraries -= set(here)
         if file is None or here:
@@ -57,6 +57,10 @@ def travelling(names: Sequence[str], tools: Path) -> list[Part]:
     version = info.name.removesuffix(".dist-info").partition("-")[2]
     found.append(Part("pybind11", version, "BSD-3-Clause", text, None, "PyPI"))
     return found
+
+
+def _text_of(package: str) -> bytes:
+    return Path(f"/usr/share/doc/{package}/copyright").read_bytes()
 
 
 def _is_library(name: str) -> bool:

@@ -1,6 +1,7 @@
 """Every branch of the doctor's checks, on made-up machines."""
 
 import errno
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,30 @@ def test_sudo_command_quotes_the_users_words() -> None:
     assert sudo_command(ARGV) == SUDO_HINT
     expected = "sudo env \"PATH=$PATH\" rlscope-trace -o 'a b' -- python train.py"
     assert sudo_command(["-o", "a b", "--", "python", "train.py"]) == expected
+
+
+def test_sudo_command_works_where_it_is_pasted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In full where the shell would not find it: called by its path, or by `uv run`."""
+    program = tmp_path / "a venv/bin/rlscope-trace"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "argv", [str(program)])
+    monkeypatch.setenv("PATH", "/usr/bin")
+    monkeypatch.delenv("UV_RUN_RECURSION_DEPTH", raising=False)
+    in_full = f"sudo '{program}' --pid 4242"
+    assert sudo_command(ARGV) == in_full
+    # As pipx puts it on the PATH: a link.
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/rlscope-trace").symlink_to(program)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin")
+    assert sudo_command(ARGV) == SUDO_HINT
+    monkeypatch.setenv("UV_RUN_RECURSION_DEPTH", "1")
+    assert sudo_command(ARGV) == in_full
+    monkeypatch.setattr(sys, "argv", ["-m"])
+    assert sudo_command(ARGV) == SUDO_HINT
 
 
 @pytest.mark.parametrize(

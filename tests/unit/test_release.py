@@ -1,0 +1,108 @@
+"""scripts/release: what it does to a wheel that was built, and what it refuses."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import json
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from trace_builder import REPOSITORY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+INFO = "rlscope_trace-1.2.dist-info"
+BUILT = {
+    "rlscope_trace/_capture.so": b"module",
+    "rlscope_trace/lib/libbpf.so.1": b"libbpf",
+    "rlscope_trace/lib/libZydis.so.4.0": b"zydis",
+    "rlscope_trace.libs/libelf-1a2b.so.1": b"libelf",
+    f"{INFO}/METADATA": b"Metadata-Version: 2.4\nName: r\nVersion: 1.2\n\nwords\n\nmore\n",
+    f"{INFO}/sboms/auditwheel.cdx.json": b"the machine it ran on",
+    f"{INFO}/RECORD": b"stale",
+}
+
+
+@pytest.fixture(autouse=True)
+def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(REPOSITORY / "scripts"))
+    from release_lib import parts
+
+    # Debian's packages need not be there.
+    monkeypatch.setattr(parts, "output_of", lambda *_words: "1.0-1")
+    monkeypatch.setattr(parts, "_text_of", lambda package: f"licence of {package}".encode())
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    info = tmp_path / "venv/lib/python3.11/site-packages/pybind11-3.1.0.dist-info/licenses"
+    info.mkdir(parents=True)
+    (info / "LICENSE").write_bytes(b"licence of pybind11")
+    return tmp_path / "venv/bin"
+
+
+def finished(files: Mapping[str, bytes], folder: Path, tools: Path, year: int = 2026) -> Path:
+    from release_lib.wheel_file import finish
+
+    (folder / "out").mkdir(parents=True)
+    with zipfile.ZipFile(folder / "w.whl", "w") as wheel:
+        for name, data in files.items():
+            info = zipfile.ZipInfo(name, (year, 1, 2, 3, 4, 6))
+            info.external_attr = (0o755 if name.endswith(".so") else 0o600) << 16
+            wheel.writestr(info, data)
+    return finish(folder / "w.whl", folder / "out", epoch=1_800_000_000, pybind11=tools)
+
+
+def test_the_same_contents_are_the_same_bytes(tmp_path: Path, tools: Path) -> None:
+    one = finished(BUILT, tmp_path / "one", tools)
+    two = finished(dict(reversed(BUILT.items())), tmp_path / "two", tools, year=2001)
+    assert one.read_bytes() == two.read_bytes()
+    changed = finished({**BUILT, "rlscope_trace/a.py": b""}, tmp_path / "three", tools)
+    assert changed.read_bytes() != one.read_bytes()
+
+
+def test_the_record_is_true_of_every_file(tmp_path: Path, tools: Path) -> None:
+    with zipfile.ZipFile(finished(BUILT, tmp_path / "one", tools)) as wheel:
+        rows = list(csv.reader(wheel.read(f"{INFO}/RECORD").decode().splitlines()))
+        assert {row[0] for row in rows} == set(wheel.namelist())
+        for name, code, size in rows:
+            if name != f"{INFO}/RECORD":
+                digest = hashlib.sha256(wheel.read(name)).digest()
+                assert code == f"sha256={base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"
+                assert int(size) == wheel.getinfo(name).file_size
+        modes = {name: wheel.getinfo(name).external_attr >> 16 for name in wheel.namelist()}
+    assert modes["rlscope_trace/_capture.so"] == 0o100755
+    assert modes[f"{INFO}/METADATA"] == 0o100644
+
+
+def test_licences_and_parts_of_others_travel_along(tmp_path: Path, tools: Path) -> None:
+    with zipfile.ZipFile(finished(BUILT, tmp_path / "one", tools)) as wheel:
+        names = wheel.namelist()
+        head, _, body = wheel.read(f"{INFO}/METADATA").decode().partition("\n\n")
+        bill = json.loads(wheel.read(f"{INFO}/sboms/rlscope-trace.cdx.json"))
+        told = [line.removeprefix("License-File: ") for line in head.splitlines()[3:]]
+        assert [wheel.read(f"{INFO}/licenses/{name}") for name in told if "libelf" in name] == [
+            b"licence of libelf1"
+        ]
+    assert body == "words\n\nmore\n"
+    assert {f"{INFO}/licenses/{name}" for name in told} <= set(names)
+    assert f"{INFO}/sboms/auditwheel.cdx.json" not in names
+    parts = {part["name"]: part for part in bill["components"]}
+    assert sorted(parts) == ["libbpf", "libelf", "pybind11", "rapidjson", "zydis"]
+    (code,) = parts["libelf"]["hashes"]
+    assert code["content"] == hashlib.sha256(b"libelf").hexdigest()
+    assert bill["metadata"]["component"]["version"] == "1.2"
+
+
+def test_a_library_that_nobody_knows_ends_the_release(tmp_path: Path, tools: Path) -> None:
+    from release_lib.running import ReleaseError
+
+    strange = {**BUILT, "rlscope_trace.libs/libssl-12ab.so.3": b""}
+    with pytest.raises(ReleaseError, match=r"libssl-12ab\.so\.3"):
+        finished(strange, tmp_path / "one", tools)
