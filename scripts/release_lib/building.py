@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 # Ubuntu 22.04, which is what GPU containers have.
 PLATFORM = "manylinux_2_34_x86_64"
 MOST_BYTES = 15 << 20
+_LAUNCHERS = ("CMAKE_C_COMPILER_LAUNCHER", "CMAKE_CXX_COMPILER_LAUNCHER")
+_CACHE = (
+    {**dict.fromkeys(_LAUNCHERS, "ccache"), "CCACHE_DIR": str(WORK / "ccache")}
+    if shutil.which("ccache")
+    else {}
+)
 _REQUIREMENTS = REPOSITORY / "scripts/release_lib/requirements.txt"
 
 
@@ -34,7 +40,7 @@ def build(found: Mapping[str, Path]) -> int:
     absent = [version for version in pythons.VERSIONS if version not in found]
     for version, python in found.items():
         started = time.monotonic()
-        wheel = wheel_of(archive, python, version, WORK / "build", DIST)
+        wheel = wheel_of(archive, python, version, WORK / "build", DIST, cached=True)
         size = wheel.stat().st_size
         if size > MOST_BYTES:
             raise ReleaseError(f"{wheel.name} has {size} bytes: more than {MOST_BYTES}")
@@ -106,25 +112,29 @@ def environment(python: Path, name: str) -> Path:
     return folder / "bin"
 
 
-def wheel_of(archive: Path, python: Path, version: str, folder: Path, out: Path) -> Path:
+def wheel_of(  # noqa: PLR0913 - each is a place
+    archive: Path, python: Path, version: str, folder: Path, out: Path, *, cached: bool = False
+) -> Path:
     """Build the wheel of one Python from the source archive, with the libraries that it needs."""
     log = WORK / f"logs/wheel-{version}.log"
     log.unlink(missing_ok=True)
     tools = environment(python, f"python{version}")
-    sources, made = folder / version, folder / f"{version}-wheels"
+    # One path for all: what does not know of Python is the same to ccache.
+    sources, made = folder / "sources", folder / f"wheels-{version}"
     for path in (sources, made):
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
     with tarfile.open(archive) as tar:
         tar.extractall(sources, filter="data")
     (unpacked,) = sources.iterdir()
-    env = {"SOURCE_DATE_EPOCH": epoch(), "RLSCOPE_RECORDER": "on"}
+    env = {"SOURCE_DATE_EPOCH": epoch(), "RLSCOPE_RECORDER": "on", **(_CACHE if cached else {})}
     run(tools / "python", "-m", "pip", "--disable-pip-version-check", "wheel", unpacked,
         "--no-build-isolation", "--no-deps", "--wheel-dir", made / "plain",
         "--config-settings", f"build-dir={sources}/cmake", log=log, env=env)  # fmt: skip
     (plain,) = (made / "plain").glob("*.whl")
-    # It finds patchelf, which is Debian's, on PATH.
+    # patchelf is looked for on PATH; Debian 12's is too old for auditwheel.
     run(tools / "python", "-m", "auditwheel", "repair", "--plat", PLATFORM, "--only-plat",
-        "--wheel-dir", made / "repaired", plain, log=log, env=env)  # fmt: skip
+        "--wheel-dir", made / "repaired", plain, log=log,
+        env={**env, "PATH": f"{tools}:{os.environ['PATH']}"})  # fmt: skip
     (repaired,) = (made / "repaired").glob("*.whl")
     return finish(repaired, out, epoch=int(epoch()), pybind11=tools)

@@ -1,0 +1,57 @@
+"""The build backend: scikit-build-core, which first sees whether all is there that a build needs.
+
+pip fetches what the package needs to run before it builds: a compiler that is missing should be told
+of before that. dependencies.cmake, which looks, stops a build that comes by another way.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from scikit_build_core import build
+from scikit_build_core.build import *  # noqa: F403 - the hooks that stay as they are
+
+_DEPENDENCIES = Path(__file__).resolve().parent / "dependencies.cmake"
+_PROJECT = """cmake_minimum_required(VERSION 3.25)
+project(dependencies LANGUAGES NONE)
+include("{dependencies}")
+"""
+
+
+def prepare_metadata_for_build_wheel(*arguments: Any, **named: Any) -> str:  # noqa: ANN401
+    """Return the metadata, or exit where the build would fail."""
+    _require_dependencies()
+    return build.prepare_metadata_for_build_wheel(*arguments, **named)
+
+
+def prepare_metadata_for_build_editable(*arguments: Any, **named: Any) -> str:  # noqa: ANN401
+    """Return the metadata, or exit where the build would fail."""
+    _require_dependencies()
+    return build.prepare_metadata_for_build_editable(*arguments, **named)
+
+
+def _require_dependencies() -> None:
+    cmake = shutil.which("cmake")
+    if cmake is None:
+        return
+    recorder = os.environ.get("RLSCOPE_RECORDER", "AUTO")
+    options = [f"-DRLSCOPE_RECORDER={recorder}", f"-DPython_EXECUTABLE={sys.executable}"]
+    if shutil.which("ninja"):
+        options += ["-G", "Ninja"]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        text = _PROJECT.format(dependencies=_DEPENDENCIES.as_posix())
+        (folder / "CMakeLists.txt").write_text(text, encoding="utf-8")
+        command = [cmake, "-S", folder, "-B", folder / "build", *options]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        # What dependencies.cmake says, without where it says it.
+        head, found, message = done.stderr.partition(" missing, with the Debian package")
+        said = found.strip() + message.partition("Call Stack")[0] if found else head
+        raise SystemExit(f"\n{said.rstrip()}\n")
