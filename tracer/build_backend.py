@@ -1,7 +1,7 @@
 """The build backend: scikit-build-core, which first sees whether all is there that a build needs.
 
-pip fetches what the package needs to run before it builds: a compiler that is missing should be told
-of before that. dependencies.cmake, which looks, stops a build that comes by another way.
+pip fetches what the package needs to run before it builds: that a compiler is missing is
+said before that. dependencies.cmake, which looks, stops a build that comes by another way.
 """
 
 from __future__ import annotations
