@@ -75,9 +75,10 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def epoch() -> str:
-    """Return the time that stands in what is built."""
-    return os.environ.get("SOURCE_DATE_EPOCH") or output_of("git", "log", "-1", "--format=%ct")
+def epoch_of(archive: Path) -> int:
+    """Return the time that stands in a source archive, and in what is built of it."""
+    with tarfile.open(archive) as tar:
+        return max(int(member.mtime) for member in tar)
 
 
 def source_archive(folder: Path) -> Path:
@@ -93,8 +94,9 @@ def source_archive(folder: Path) -> Path:
     script = (
         "from scikit_build_core.build import build_sdist as b; import sys; print(b(sys.argv[1]))"
     )
+    epoch = os.environ.get("SOURCE_DATE_EPOCH") or output_of("git", "log", "-1", "--format=%ct")
     run(tools / "python", "-c", script, folder, log=log, cwd=checkout,
-        env={"SOURCE_DATE_EPOCH": epoch()})  # fmt: skip
+        env={"SOURCE_DATE_EPOCH": epoch})  # fmt: skip
     (made,) = folder.glob("*.tar.gz")
     return made
 
@@ -127,7 +129,8 @@ def wheel_of(  # noqa: PLR0913 - each is a place
     with tarfile.open(archive) as tar:
         tar.extractall(sources, filter="data")
     (unpacked,) = sources.iterdir()
-    env = {"SOURCE_DATE_EPOCH": epoch(), "RLSCOPE_RECORDER": "on", **(_CACHE if cached else {})}
+    epoch = epoch_of(archive)
+    env = {"SOURCE_DATE_EPOCH": str(epoch), "RLSCOPE_RECORDER": "on", **(_CACHE if cached else {})}
     run(tools / "python", "-m", "pip", "--disable-pip-version-check", "wheel", unpacked,
         "--no-build-isolation", "--no-deps", "--wheel-dir", made / "plain",
         "--config-settings", f"build-dir={sources}/cmake", log=log, env=env)  # fmt: skip
@@ -137,4 +140,4 @@ def wheel_of(  # noqa: PLR0913 - each is a place
         "--wheel-dir", made / "repaired", plain, log=log,
         env={**env, "PATH": f"{tools}:{os.environ['PATH']}"})  # fmt: skip
     (repaired,) = (made / "repaired").glob("*.whl")
-    return finish(repaired, out, epoch=int(epoch()), pybind11=tools)
+    return finish(repaired, out, epoch=epoch, pybind11=tools)

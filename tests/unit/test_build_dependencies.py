@@ -113,3 +113,45 @@ def test_the_readme_names_every_package() -> None:
     assert set(line.split()) == packages
     used = set(re.findall(r"^ *need\(.* (\S+)\)$", DEPENDENCIES.read_text(), re.MULTILINE))
     assert used == packages
+
+
+def prepare_metadata(folder: Path, cmake_says: str, code: int) -> subprocess.CompletedProcess[str]:
+    """Ask the backend for metadata, where scikit-build-core and CMake are only played."""
+    (folder / "scikit_build_core").mkdir()
+    hook = "def prepare_metadata_for_build_wheel(folder):\n    return folder\n"
+    (folder / "scikit_build_core/__init__.py").touch()
+    (folder / "scikit_build_core/build.py").write_text(hook)
+    (folder / "said").write_text(cmake_says)
+    (folder / "cmake").write_text(f'#!/bin/sh\n/bin/cat "{folder}/said" >&2\nexit {code}\n')
+    (folder / "cmake").chmod(0o755)
+    program = "import build_backend; print(build_backend.prepare_metadata_for_build_wheel('a'))"
+    places = f"{REPOSITORY / 'tracer'}:{folder}"
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False,
+        env={"PATH": str(folder), "PYTHONPATH": places, "PYTHONDONTWRITEBYTECODE": "1"},
+    )  # fmt: skip
+
+
+def test_what_is_missing_is_said_before_pip_fetches_anything(tmp_path: Path) -> None:
+    said = cmake("-S", "/nonexistent", "-B", tmp_path / "b").stderr
+    done = prepare_metadata(tmp_path, said, 1)
+    assert done.returncode == 1
+    assert done.stderr.strip() == said.strip()
+
+
+def test_the_message_stands_alone(tmp_path: Path) -> None:
+    said = (
+        "CMake Error at dependencies.cmake:79 (message):\n"
+        "    missing, with the Debian package that holds it:\n      zlib: zlib1g-dev\n"
+        "    hint: sudo apt-get install zlib1g-dev\nCall Stack (most recent call first):\n  x\n"
+    )
+    done = prepare_metadata(tmp_path, said, 1)
+    assert done.returncode == 1
+    first, *_, last = done.stderr.strip().splitlines()
+    assert first == "missing, with the Debian package that holds it:"
+    assert last.strip() == "hint: sudo apt-get install zlib1g-dev"
+
+
+def test_a_build_that_can_work_goes_on(tmp_path: Path) -> None:
+    done = prepare_metadata(tmp_path, "a warning", 0)
+    assert (done.returncode, done.stdout) == (0, "a\n")
