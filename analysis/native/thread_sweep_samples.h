@@ -10,7 +10,7 @@
 
 namespace rls {
 
-// Samples are rows that take no time: their start is the instant.
+// Samples are instant events: their start is the instant.
 class SampleTrack : public TrackRows<uint8_t> {
  public:
   explicit SampleTrack(RowReader<uint8_t> reader) : TrackRows(std::move(reader)) {}

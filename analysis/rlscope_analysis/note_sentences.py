@@ -8,6 +8,7 @@ from __future__ import annotations
 from types import SimpleNamespace as Named
 from typing import TYPE_CHECKING, Any
 
+from rlscope_analysis.command_sentences import COMMANDS
 from rlscope_analysis.comparison_sentences import COMPARISON
 from rlscope_analysis.findings.catalog import BY_CODE
 from rlscope_analysis.result.names import Part, ProcessName, ThreadName
@@ -259,7 +260,7 @@ def _work(n: Named) -> Iterable[str]:
     if n.graphs:
         yield count_of(n.graphs, "graph")
     if n.copies:
-        yield "1 copy or set" if n.copies == 1 else f"{n.copies:,} copies and sets"
+        yield f"{n.copies:,} memcpy and memset"
 
 
 def _models(names: Sequence[str]) -> str:
@@ -317,6 +318,7 @@ def _missing(n: Named) -> str:
 # A new note: an entry here, a format or a function of its parameters, and where it is found.
 SENTENCES: dict[str, str | Callable[[Any], str]] = {
     **COMPARISON,
+    **COMMANDS,
     "limit": _limit,
     "blank": "",
     "traced_program": _traced_program,

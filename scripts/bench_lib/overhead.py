@@ -1,26 +1,32 @@
 """What recording adds to real training programs, and how much of it the correction takes away.
 
-`rlscope-trace validate --together` makes the pairs of runs: untraced and traced at once, on one
-CPU, so that whatever else the machine does is the same for both. The programs time their own
-operations, untraced and traced alike.
+Both runs of a pair are made at once, on one CPU (bench_lib.together), so that whatever else the
+machine does is the same for both; they are judged as `rlscope-trace validate` judges its own. The
+programs time their own operations, untraced and traced alike.
 """
 
 from __future__ import annotations
 
-import json
+import os
 import statistics
-import subprocess
+import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bench_lib.chosen import chosen
 from bench_lib.figure import BenchError, Figure
 from bench_lib.overhead_workloads import SETS, WORKLOADS, Workload
+from bench_lib.together.runs import make_pairs
+from rlscope_trace.errors import TracerError
+from rlscope_trace.record.validate.per_operation import timed_overhead_ns
+from rlscope_trace.record.validate.verdict import Asked, Validation, validate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from bench_lib.recorder import Bench
+    from rlscope_trace.record.validate.pairs import Pair
 
 INFLATION_BUDGET_PERCENT = {"default": 5}
 BIAS_BUDGET_PERCENT = {"default": 2, "marked": 2, "all": 5}
@@ -33,12 +39,11 @@ COVERAGE_BUDGET_PERCENT = 90
 class _Result:
     workload: Workload
     recorded: str
-    told: dict[str, Any]
+    found: Validation
 
     @property
-    def pairs(self) -> list[dict[str, Any]]:
-        pairs: list[dict[str, Any]] = self.told["pairs"]
-        return pairs
+    def pairs(self) -> tuple[Pair, ...]:
+        return self.found.pairs
 
     def name(self, what: str) -> str:
         return f"{self.workload.name}, {self.recorded}, {what}"
@@ -59,79 +64,79 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
 def _validate(bench: Bench, workload: Workload, recorded: str) -> _Result:
     timers = bench.directory / "timers.jsonl"
-    timers.unlink(missing_ok=True)
-    done = subprocess.run(
-        [
-            bench.recorder, "validate", "--together", "--runs", str(bench.runs), "--format", "json",
-            "--timers", str(timers), *SETS[recorded],
-            "--", *workload.command(bench.python, recorded),
-        ],
-        capture_output=True,
-        text=True,
-        cwd=bench.directory,
-        check=False,
-    )  # fmt: skip
-    # 1 also says that the bias is too large: then there is a result all the same.
-    if not done.stdout:
-        raise BenchError(
-            f"{workload.name}: {done.stderr.strip()[-600:]}", hint="rlscope-trace doctor"
-        )
-    return _Result(workload, recorded, json.loads(done.stdout))
+    command, options = workload.command(bench.python, recorded), SETS[recorded]
+    asked = Asked(tuple(command), options, bench.runs, BIAS_BUDGET_PERCENT[recorded], None)
+    pairs = []
+    before = Path.cwd()
+    os.chdir(bench.directory)
+    try:
+        for pair, shared in make_pairs(command, options, timers, bench.runs):
+            if shared:
+                sys.stderr.write(
+                    f"warning: {workload.name}: the untraced run paid for probes, too:"
+                    f" {', '.join(shared)}\n"
+                )
+            pairs.append(pair)
+    except TracerError as error:
+        raise BenchError(f"{workload.name}: {error}", hint="rlscope-trace doctor") from error
+    finally:
+        os.chdir(before)
+    return _Result(workload, recorded, validate(pairs, asked))
 
 
 def _figures(result: _Result) -> list[Figure]:
     pairs = result.pairs
-    step_us = [sum(p["untraced_timers_ns"].values()) / result.workload.steps / 1e3 for p in pairs]
+    step_us = [p.untraced.timed_ns / result.workload.steps / 1e3 for p in pairs]
     figures = [
         Figure(result.name("step"), "us of CPU", tuple(step_us)),
         Figure(
-            result.name("inflation"), "% of its CPU", _against_untraced(result, "traced_cpu_ns"),
+            result.name("inflation"), "% of its CPU",
+            _percent(pair.traced.cpu_ns / pair.untraced.cpu_ns for pair in pairs),
             INFLATION_BUDGET_PERCENT.get(result.recorded),
         ),
         Figure(
             result.name("corrected"), "% of its CPU",
-            _against_untraced(result, "corrected_cpu_ns"),
+            _percent(pair.corrected_ns / pair.untraced.cpu_ns for pair in pairs),
             BIAS_BUDGET_PERCENT[result.recorded], either_way=True,
         ),
         *_timed(result),
     ]  # fmt: skip
     figures += [
         Figure(
-            result.name(f"share of {row['operation']}"), "points", (row["error"]["median"],),
+            result.name(f"share of {row.operation}"), "points", (row.error.median,),
             SHARE_BUDGET_POINTS, either_way=True,
-            note=f"untraced {row['untraced']:.1f} %, measured {row['measured']:.1f} %",
+            note=f"untraced {row.untraced:.1f} %, measured {row.measured:.1f} %",
         )
-        for row in result.told["shares"]
+        for row in result.found.shares
         if result.recorded == "marked"
     ]  # fmt: skip
     return figures
 
 
-def _against_untraced(result: _Result, column: str) -> tuple[float, ...]:
-    return tuple(100 * (pair[column] / pair["untraced_cpu_ns"] - 1) for pair in result.pairs)
+def _percent(ratios: Iterable[float]) -> tuple[float, ...]:
+    return tuple(100 * (ratio - 1) for ratio in ratios)
 
 
 def _timed(result: _Result) -> list[Figure]:
     """Return the same of the training alone, without the start of the program."""
-    traced, corrected = [], []
-    for pair in result.pairs:
-        untraced_ns = sum(pair["untraced_timers_ns"].values())
-        traced_ns = sum(pair["traced_timers_ns"].values())
-        traced.append(100 * (traced_ns / untraced_ns - 1))
-        corrected.append(100 * ((traced_ns - pair["timed_overhead_ns"]) / untraced_ns - 1))
-    inflation = Figure(result.name("training, inflation"), "% of its CPU", tuple(traced))
+    traced = [pair.traced.timed_ns / pair.untraced.timed_ns for pair in result.pairs]
+    corrected = [
+        (pair.traced.timed_ns - timed_overhead_ns(pair)) / pair.untraced.timed_ns
+        for pair in result.pairs
+    ]
+    inflation = Figure(result.name("training, inflation"), "% of its CPU", _percent(traced))
     if result.recorded != "marked":
         return [inflation]
-    bias = Figure(result.name("training, corrected"), "% of its CPU", tuple(corrected))
+    bias = Figure(result.name("training, corrected"), "% of its CPU", _percent(corrected))
     return [inflation, bias]
 
 
 def _together(results: list[_Result]) -> list[Figure]:
     recorded = results[0].recorded
-    biases = [result.told["figures"]["bias"]["median"] for result in results]
+    biases = [result.found.figures.bias.median for result in results]
     pairs = sum(len(result.pairs) for result in results)
-    covered = [result.told["figures"]["covered"] for result in results]
-    by_costs = sum(result.told["figures"]["covered_by_costs"] for result in results)
+    covered = [result.found.figures.covered for result in results]
+    by_costs = sum(result.found.figures.covered_by_costs for result in results)
     figures = [
         Figure(
             f"all, {recorded}, mean bias", "% of its CPU",
@@ -140,11 +145,12 @@ def _together(results: list[_Result]) -> list[Figure]:
         )
     ]  # fmt: skip
     # Less than five pairs do not tell the noise.
-    if None not in covered:
+    known = [count for count in covered if count is not None]
+    if len(known) == len(covered):
         figures += [
             Figure(
                 f"all, {recorded}, intervals that hold", "% of pairs",
-                (100 * sum(covered) / pairs,), COVERAGE_BUDGET_PERCENT, at_least=True,
+                (100 * sum(known) / pairs,), COVERAGE_BUDGET_PERCENT, at_least=True,
                 note=f"{100 * by_costs / pairs:.0f} % without the noise of runs",
             )
         ]  # fmt: skip

@@ -97,15 +97,15 @@ def _alone(path: str) -> Callable[[], object]:
 
     plan = _plan(path)
     with _open(path) as connection:
-        loaded = [(cell, _columns(connection, cell)) for cell in plan.cells]
+        loaded = [(chunk, _columns(connection, chunk)) for chunk in plan.chunks]
 
-    def sweep(cell: Any, tables: Any) -> Part:  # noqa: ANN401 - what _plan and _columns return
+    def sweep(chunk: Any, tables: Any) -> Part:  # noqa: ANN401 - what _plan and _columns return
         bounds = {
-            "window_start_ns": cell.start_ns, "window_end_ns": cell.end_ns,
-            "probed_ns": cell.probed_ns,
+            "window_start_ns": chunk.start_ns, "window_end_ns": chunk.end_ns,
+            "probed_ns": chunk.probed_ns,
         }  # fmt: skip
         progress = _sweep.SweepProgress()
-        return Part(*_sweep.sweep_threads(cell.columns, tables, **bounds, progress=progress))
+        return Part(*_sweep.sweep_threads(chunk.columns, tables, **bounds, progress=progress))
 
     def run() -> object:
         return join([sweep(*one) for one in loaded])
@@ -134,12 +134,12 @@ def _plan(path: str) -> Any:  # noqa: ANN401 - as above
         return make_plan(connection, None, None)
 
 
-def _columns(connection: Any, cell: Any) -> list[Any]:  # noqa: ANN401 - as above
+def _columns(connection: Any, chunk: Any) -> list[Any]:  # noqa: ANN401 - as above
     from rlscope_analysis.sweep.thread_plan import SWEPT_TABLES
-    from rlscope_analysis.sweep.thread_read import cell_query
+    from rlscope_analysis.sweep.thread_read import chunk_query
 
     return [
-        tuple(connection.execute(cell_query(cell, index)).fetchnumpy().values())
+        tuple(connection.execute(chunk_query(chunk, index)).fetchnumpy().values())
         for index in range(len(SWEPT_TABLES))
     ]
 

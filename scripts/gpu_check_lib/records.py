@@ -11,23 +11,28 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lib.shim_records import numbers
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-CELL_BYTES = 64
+CELL_BYTES, _STRING = numbers("CELL_BYTES", "STRING")
 _FILE_HEADER_BYTES = 16
 _BLOCK = struct.Struct("<IHHIIQ")
 _BLOCK_MAGIC = int.from_bytes(b"SBLK", "little")
 _SOURCE, _CELLS, _COUNTERS, _LOST = 1, 2, 3, 6
-_STRING = 12
-_CALL, _ACTIVITY, _OVERHEAD, _STATUS, _DEVICE, _CLOCK, _LOST_GPU = 18, 20, 23, 27, 29, 33, 34
+_CALL, _ACTIVITY, _OVERHEAD, _STATUS, _DEVICE, _CLOCK, _LOST_GPU = numbers(
+    "GPU_CALL", "GPU_ACTIVITY", "GPU_OVERHEAD", "GPU_STATUS", "GPU_DEVICE", "GPU_CLOCK", "GPU_LOST"
+)
 _INSIDE_BYTES = 48
 # What is left of CLOCK_REALTIME: ns since 1970. CLOCK_MONOTONIC is as old as the machine is up.
 REALTIME_NS = 10**18
 
-KERNEL, MEMCPY, MEMSET, GRAPH, SYNC = 1, 2, 3, 4, 5
-ON, OFF, REFUSED = 1, 2, 3
+KERNEL, MEMCPY, MEMSET, GRAPH, SYNC = numbers(
+    "GPU_KERNEL", "GPU_MEMCPY", "GPU_MEMSET", "GPU_GRAPH", "GPU_SYNC"
+)
+ON, OFF, REFUSED = numbers("GPU_ON", "GPU_OFF", "GPU_REFUSED")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lib.shim_records import numbers
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -23,8 +25,10 @@ _DISCARDED, _LENGTH = 1 << 30, (1 << 30) - 1
 _SHIM_HEADER = 16
 _BLOCK = struct.Struct("<IHHIIQ")
 _CELLS_BLOCK, _OPEN_BLOCK = 2, 4
-_CELL_BYTES, _OPEN_BYTES, _STRING_HEAD = 64, 48, 16
-_RANGE, _MARK, _STRING, _OPEN = 5, 10, 12, 17
+_OPEN_BYTES, _STRING_HEAD = 48, 16
+_CELL_BYTES, _RANGE, _MARK, _STRING, _OPEN = numbers(
+    "CELL_BYTES", "RANGE", "MARK", "STRING", "OPEN"
+)
 _DOMAIN_AT, _OWN_DOMAIN = 32, b"rlscope"
 
 

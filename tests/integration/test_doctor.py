@@ -15,7 +15,8 @@ typer.run(doctor)
 # Everything is imported first: the user may not be able to read where the tests' Python lies.
 UNPRIVILEGED_DOCTOR = """
 import os, pathlib, sys, typer
-from rlscope_trace.cli.doctor import DoctorFormat, doctor
+from rlscope_trace.cli.answers import AnswerFormat
+from rlscope_trace.cli.doctor import doctor
 from rlscope_trace.record.preflight import run_checks
 run_checks()
 typer.echo("", nl=False)
@@ -23,7 +24,7 @@ os.setgroups([])
 os.setresgid(65534, 65534, 65534)
 os.setresuid(65534, 65534, 65534)
 try:
-    doctor(DoctorFormat.TABLE, pathlib.Path(sys.argv[1]))
+    doctor(AnswerFormat.TABLE, pathlib.Path(sys.argv[1]))
 except typer.Exit as end:
     sys.exit(end.exit_code)
 """

@@ -15,12 +15,12 @@ pytestmark = pytest.mark.root
 
 def test_the_output_exists(tmp_path: Path) -> None:
     trace, mark = tmp_path / "trace.duckdb", tmp_path / "mark"
-    trace.write_text("dear to somebody")
+    trace.write_text("of somebody")
     done = rlscope("-o", trace, "--", "touch", mark)
     assert done.returncode == 2
     assert f"error: {trace} exists" in done.stderr
     assert "hint: --force to replace it, or -o OTHER" in done.stderr
-    assert trace.read_text() == "dear to somebody"
+    assert trace.read_text() == "of somebody"
     assert list(tmp_path.iterdir()) == [trace]
 
     done = rlscope("-o", trace, "--force", "--", "touch", mark)
@@ -35,12 +35,12 @@ def test_the_output_appears_while_recording(
     trace = tmp_path / "trace.duckdb"
     target = workload("sleeper", "--sleeps=3", wait=True)
     recorder = record(trace, f"--pid={target.pid}").live()
-    trace.write_text("dear to somebody")
+    trace.write_text("of somebody")
     target.go()
     assert recorder.wait() == 2
     assert f"error: {trace} exists already" in recorder.words()
     assert "hint: " in recorder.words()
-    assert trace.read_text() == "dear to somebody"
+    assert trace.read_text() == "of somebody"
     done = rlscope("recover", recorder.spool, "-o", tmp_path / "other.duckdb")
     assert done.returncode == 0
     assert_conserved(tmp_path / "other.duckdb")

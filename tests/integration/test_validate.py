@@ -90,37 +90,6 @@ def test_what_is_allowed_passes(planted: dict[str, str]) -> None:
     assert "pair 1 of 1: CPU time untraced " in done.stderr
 
 
-def test_both_runs_of_a_pair_at_once_on_one_cpu(planted: dict[str, str], tmp_path: Path) -> None:
-    timers, seen = tmp_path / "timers", tmp_path / "seen"
-    seen.mkdir()
-    program = (
-        "import json, os, pathlib, time\n"
-        f"pathlib.Path({str(seen)!r}, str(os.getpid())).write_text(str(os.sched_getaffinity(0)))\n"
-        f"{WORK}"
-        "told = {'operation': 'work', 'cpu_ns': time.process_time_ns()}\n"
-        "open(os.environ['RLSCOPE_TIMERS'], 'w').write(json.dumps(told))\n"
-    )
-    arguments = ("--together", "--runs", "2", "--format", "json", "--timers", str(timers))
-    done = validate(planted, *arguments, program=program)
-    # The planted cost is far too large.
-    assert done.returncode == 1, done.stderr
-    told = json.loads(done.stdout)
-    assert told["together"] is True
-    assert [pair["first"] for pair in told["pairs"]] == ["together"] * 2
-    for pair in told["pairs"]:
-        for kind in ("untraced", "traced"):
-            assert 0 < pair[f"{kind}_timers_ns"]["work"] <= pair[f"{kind}_cpu_ns"]
-        # Each had to wait for the other one: one CPU has no time for both.
-        both_ns = pair["untraced_cpu_ns"] + pair["traced_cpu_ns"]
-        assert max(pair["untraced_wall_ns"], pair["traced_wall_ns"]) >= 0.9 * both_ns
-    assert told["figures"]["wall_bias"] is None
-    # The first run, which does not count, was free to be anywhere.
-    where = [path.read_text() for path in seen.iterdir()]
-    assert len(where) == 5
-    assert where.count(str({max(os.sched_getaffinity(0))})) >= 4
-    assert list(tmp_path.glob("timers*")) == []
-
-
 def test_a_program_that_fails_is_shown_before_any_pair(planted: dict[str, str]) -> None:
     done = validate(planted, program="raise SystemExit('no data set')")
     assert (done.returncode, done.stdout) == (1, "")
@@ -128,14 +97,13 @@ def test_a_program_that_fails_is_shown_before_any_pair(planted: dict[str, str]) 
     assert "  no data set" in done.stderr
 
 
-@pytest.mark.parametrize("options", [[], ["--together"]])
 def test_ctrl_c_ends_the_run_and_shows_whole_pairs(
-    planted: dict[str, str], tmp_path: Path, poll_until: Callable[..., object], options: list[str]
+    planted: dict[str, str], tmp_path: Path, poll_until: Callable[..., object]
 ) -> None:
     words = tmp_path / "words"
     with words.open("wb") as stderr:
         process = subprocess.Popen(
-            [*COMMAND, "validate", *options, "--runs", "50", "--", sys.executable, "-c", WORK],
+            [*COMMAND, "validate", "--runs", "50", "--", sys.executable, "-c", WORK],
             env=planted,
             stdout=subprocess.PIPE,
             stderr=stderr,

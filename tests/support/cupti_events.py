@@ -5,6 +5,8 @@ import random
 import struct
 from typing import Any
 
+from lib.shim_records import numbers
+
 # CUPTI's kinds of activity.
 MEMCPY, MEMSET, KERNEL_SERIAL, DRIVER, RUNTIME, CONTEXT, KERNEL = 1, 2, 3, 4, 5, 9, 10
 OVERHEAD, PEER, STREAM, SYNC, MEMORY, GRAPH = 17, 22, 37, 38, 49, 51
@@ -13,9 +15,10 @@ KINDS = (
     MEMORY, GRAPH,
 )  # fmt: skip
 # Of cupti/records.h: kinds of cells, and what a GPU did.
-STRING, CALL, ACTIVITY, OVERHEAD_CELL, MEMORY_CELL, NAMED = 12, 18, 20, 23, 24, 30
+STRING, CALL, ACTIVITY, OVERHEAD_CELL, MEMORY_CELL, NAMED, CELL = numbers(
+    "STRING", "GPU_CALL", "GPU_ACTIVITY", "GPU_OVERHEAD", "GPU_MEMORY", "GPU_NAMED", "CELL_BYTES"
+)
 DID = {KERNEL_SERIAL: 1, KERNEL: 1, MEMCPY: 2, PEER: 2, MEMSET: 3, GRAPH: 4, SYNC: 5}
-CELL = 64
 NOWHERE = 2**32 - 1
 
 

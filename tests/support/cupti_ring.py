@@ -16,6 +16,7 @@ import struct
 import threading
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from lib.shim_records import numbers
 from rlscope_trace.record import shims
 
 if TYPE_CHECKING:
@@ -23,16 +24,18 @@ if TYPE_CHECKING:
 
 # cupti/records.h
 HEADER = struct.Struct("<QIIQIIIIII")
-CELL_BYTES = 64
-READER_AT = 2048
+CELL_BYTES, SLOTS = numbers("CELL_BYTES", "SLOTS")
+READER_AT = numbers("HEADER_BYTES")[0] // 2
 LOST_AT = 56
-SLOTS = 128
-THREAD, STRING = 3, 12
-CALL, ACTIVITY, OVERHEAD, MEMORY, STATUS, DEVICE, NAMED, CLOCK, LOST = (
-    18, 20, 23, 24, 27, 29, 30, 33, 34,
+THREAD, STRING = numbers("THREAD", "STRING")
+CALL, ACTIVITY, OVERHEAD, MEMORY, STATUS, DEVICE, NAMED, CLOCK, LOST = numbers(
+    "GPU_CALL", "GPU_ACTIVITY", "GPU_OVERHEAD", "GPU_MEMORY", "GPU_STATUS", "GPU_DEVICE",
+    "GPU_NAMED", "GPU_CLOCK", "GPU_LOST",
 )  # fmt: skip
-ON, OFF, REFUSED = 1, 2, 3
-KERNEL, MEMCPY, MEMSET, GRAPH, SYNC = range(1, 6)
+ON, OFF, REFUSED = numbers("GPU_ON", "GPU_OFF", "GPU_REFUSED")
+KERNEL, MEMCPY, MEMSET, GRAPH, SYNC = numbers(
+    "GPU_KERNEL", "GPU_MEMCPY", "GPU_MEMSET", "GPU_GRAPH", "GPU_SYNC"
+)
 MAX_NAMES_IN_CELL = 48
 
 

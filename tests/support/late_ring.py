@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from lib.shim_records import numbers
+
 # cupti/records.h: the header's geometry, where the collector says that it reads, and the kinds.
 HEADER = struct.Struct("<QIIQIIIIII")
-READER_AT = 2048
-CELL_BYTES = 64
-RANGE, STRING = 5, 12
+READER_AT = numbers("HEADER_BYTES")[0] // 2
+CELL_BYTES, RANGE, STRING = numbers("CELL_BYTES", "RANGE", "STRING")
 
 
 def find_memfd(pid: int) -> Path | None:

@@ -16,6 +16,8 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lib.shim_records import numbers
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -28,14 +30,18 @@ def header(version: int = VERSION) -> bytes:
 
 BLOCK_MAGIC = int.from_bytes(b"SBLK", "little")
 SOURCE, CELLS, COUNTERS, OPEN, TID, LOST = range(1, 7)
-THREAD, RANGE, START, END, MARK, STRING, CATEGORY, THREAD_OPEN = 3, 5, 6, 9, 10, 12, 15, 17
-CALL, ACTIVITY, OVERHEAD, MEMORY, STATUS, DEVICE, NAMED, CLOCK, GPU_LOST = (
-    18, 20, 23, 24, 27, 29, 30, 33, 34,
+THREAD, RANGE, START, END, MARK, STRING, CATEGORY, THREAD_OPEN, GAP = numbers(
+    "THREAD", "RANGE", "START", "END", "MARK", "STRING", "CATEGORY", "OPEN", "GAP"
+)
+CALL, ACTIVITY, OVERHEAD, MEMORY, STATUS, DEVICE, NAMED, CLOCK, GPU_LOST = numbers(
+    "GPU_CALL", "GPU_ACTIVITY", "GPU_OVERHEAD", "GPU_MEMORY", "GPU_STATUS", "GPU_DEVICE",
+    "GPU_NAMED", "GPU_CLOCK", "GPU_LOST",
 )  # fmt: skip
-GAP = 36
-DRIVER, RUNTIME = 4, 5
-KERNEL, MEMCPY, MEMSET, GRAPH, SYNC = range(1, 6)
-ON, OFF, REFUSED = range(1, 4)
+DRIVER, RUNTIME = numbers("GPU_DRIVER", "GPU_RUNTIME")
+KERNEL, MEMCPY, MEMSET, GRAPH, SYNC = numbers(
+    "GPU_KERNEL", "GPU_MEMCPY", "GPU_MEMSET", "GPU_GRAPH", "GPU_SYNC"
+)
+ON, OFF, REFUSED = numbers("GPU_ON", "GPU_OFF", "GPU_REFUSED")
 UUID = bytes(range(16))
 # CUPTI's kinds of records that are recorded by default, as bits.
 RECORDED = sum(1 << kind for kind in (1, 2, 4, 5, 10, 17, 38, 51))

@@ -33,14 +33,14 @@ def test_the_table_shows_numbers_intervals_and_reasons() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     header, wakeup, call, cuda, *_ = done.stdout.splitlines()
     assert header.split() == [
-        "event", "part", "by", "mean", "stddev", "n", "95", "%", "interval", "quality",
+        "event", "part", "by", "mean", "stddev", "n", "95", "%", "from", "to", "quality",
     ]  # fmt: skip
     assert wakeup.split() == [
-        "wakeup", "outside", "btf", "1,234", "20", "9", "-380", "..", "1,420",
+        "wakeup", "outside", "btf", "1,234", "20", "9", "-380", "1,420",
         "uncertain:", "cannot", "be", "told", "from", "0",
     ]  # fmt: skip
     assert call.split() == [
-        "call", "session", "150", "2", "9", "148", "..", "152", "ok",
+        "call", "session", "150", "2", "9", "148", "152", "ok",
     ]  # fmt: skip
     # Not a number anywhere: what was not measured is no 0.
     assert cuda.split() == ["cuda_call", "not", "measured:", "no", "NVIDIA", "GPU"]

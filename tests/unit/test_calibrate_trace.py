@@ -18,6 +18,7 @@ from rlscope_analysis.overhead import estimate as overhead_costs
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_trace.cli import calibrate as command
 from rlscope_trace.cli import calibrating
+from rlscope_trace.cli.answers import AnswerFormat
 from rlscope_trace.cli.calibrate_trace import add_costs, check_trace
 from rlscope_trace.errors import TracerError
 from rlscope_trace.record.calibrate import cache
@@ -152,7 +153,7 @@ def test_costs_that_are_contradicted_are_measured_again_before_a_trace_has_them(
     cache.save(tmp_path / "cache", cache.Calibration(costs, {"key": KEY, "extent": "full"}))
     measured(monkeypatch, COSTS)
     monkeypatch.setattr(calibrating, "_require_tracing", lambda: None)
-    command.calibrate([trace], command.CalibrateFormat.TABLE, force=False)
+    command.calibrate([trace], AnswerFormat.TABLE, force=False)
     with duckdb.connect(str(trace)) as connection:
         query = "SELECT DISTINCT mean_ns, quality FROM calibration_measured WHERE event = 'range'"
         rows = connection.execute(query).fetchall()

@@ -181,7 +181,7 @@ SITES = st.dictionaries(
 @given(SITES)
 def test_what_remains_is_within_the_budget(sites: dict[int, Site]) -> None:
     program = Simulated(sites)
-    # 100 % of what the account saves is used up within 50 budgets' worth of time at 2 % over it.
+    # 100 % of what the allowance saves is used up within 50 budgets' worth of time at 2 % over it.
     program.run(1200)
     assert program.left <= BUDGET * 1.02
 

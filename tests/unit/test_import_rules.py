@@ -70,6 +70,7 @@ ANALYSIS_ROOMS = (
     "schema",
     "findings",
     "sentences",
+    "command_sentences",
     "comparison_sentences",
     "note_sentences",
     "renderers",

@@ -32,9 +32,9 @@ def opened(builder: TraceBuilder) -> duckdb.DuckDBPyConnection:
 
 
 @pytest.fixture
-def tiny_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+def tiny_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut even the smallest process into as many intervals as it has rows."""
-    monkeypatch.setattr(overhead_hits, "CELL_ROWS", 1)
+    monkeypatch.setattr(overhead_hits, "CHUNK_ROWS", 1)
     monkeypatch.setattr(thread_plan, "_THREAD_ROWS", 1)
 
 
@@ -70,7 +70,7 @@ def test_are_those_of_one_event_after_the_other(builder: TraceBuilder) -> None:
 @settings(
     max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@pytest.mark.usefixtures("tiny_cells")
+@pytest.mark.usefixtures("tiny_chunks")
 def test_windows_that_follow_each_other_add_up_however_a_trace_is_cut(
     builder: TraceBuilder, cut_ns: int
 ) -> None:

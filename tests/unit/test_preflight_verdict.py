@@ -92,10 +92,12 @@ def test_doctor_table_of_a_machine_that_can_trace(monkeypatch: pytest.MonkeyPatc
     code, text = run_doctor(monkeypatch, [BTF_NOTE, TRACEFS_OK, NO_SPACE])
     assert code == 0
     assert text.splitlines() == [
+        "level    check            finding",
         f"note     backend_btf      {BTF_NOTE.what}",
         f"ok       backend_tracefs  {TRACEFS_OK.what}",
         f"warning  disk             {NO_SPACE.what}",
         "                          hint: df -h /",
+        "",
         "tracing works, by backend tracefs",
     ]
 

@@ -53,7 +53,7 @@ def test_work_is_counted_and_busy_is_a_union(builder: TraceBuilder) -> None:
     found = summary_of(builder)
     assert found == GpuSummary(1, 2, 1, 1, ("GPU 0", "GPU 1"), 71, 1000, ())
     assert gpu_line(found) == (
-        "2 kernels, 1 graph, 1 copy or set of 1 process on GPU 0, GPU 1; busy 7.1 %"
+        "2 kernels, 1 graph, 1 memcpy and memset of 1 process on GPU 0, GPU 1; busy 7.1 %"
     )
 
 

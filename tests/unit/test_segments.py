@@ -33,9 +33,9 @@ ROUNDS = 60_000
 
 
 @pytest.fixture
-def tiny_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+def tiny_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut even the smallest process into as many intervals as it has rows."""
-    monkeypatch.setattr(segment_module, "LONE_CELL_ROWS", 1)
+    monkeypatch.setattr(segment_module, "LONE_CHUNK_ROWS", 1)
     monkeypatch.setattr(thread_plan, "_THREAD_ROWS", 1)
 
 
@@ -64,7 +64,7 @@ def test_segments_tile_every_life_and_add_up_to_the_totals(builder: TraceBuilder
 
 @given(traces(), INSTANTS, LENGTHS)
 @settings(max_examples=20, deadline=None, suppress_health_check=NO_FIXTURE_PER_EXAMPLE)
-@pytest.mark.usefixtures("tiny_cells")
+@pytest.mark.usefixtures("tiny_chunks")
 def test_a_window_is_that_part_however_it_is_cut(
     builder: TraceBuilder, start_ns: int, length_ns: int
 ) -> None:
@@ -80,7 +80,7 @@ def test_a_window_is_that_part_however_it_is_cut(
 def test_cuts_change_nothing(builder: TraceBuilder) -> None:
     with opened(builder) as connection, pytest.MonkeyPatch.context() as patch:
         whole = rows_of(Segments(connection, None, None))
-        patch.setattr(segment_module, "LONE_CELL_ROWS", 1)
+        patch.setattr(segment_module, "LONE_CHUNK_ROWS", 1)
         patch.setattr(thread_plan, "_THREAD_ROWS", 1)
         assert rows_of(Segments(connection, None, None)) == whole
 
@@ -217,7 +217,7 @@ def fail(*_: object) -> None:
 def test_rows_out_of_order_are_sorted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cuts: int
 ) -> None:
-    monkeypatch.setattr(segment_module, "LONE_CELL_ROWS", cuts)
+    monkeypatch.setattr(segment_module, "LONE_CHUNK_ROWS", cuts)
     monkeypatch.setattr(thread_plan, "_THREAD_ROWS", 1)
     builder = TraceBuilder(tmp_path / "trace.duckdb", with_views=False)
     builder.capture("thread_state")

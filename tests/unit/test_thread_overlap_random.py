@@ -39,10 +39,10 @@ def expected_of(
 
 
 @pytest.fixture
-def tiny_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+def tiny_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut even the smallest process into as many intervals as it has rows."""
-    monkeypatch.setattr(thread_plan, "CELL_ROWS", 1)
-    monkeypatch.setattr(thread_overlap, "LONE_CELL_ROWS", 1)
+    monkeypatch.setattr(thread_plan, "CHUNK_ROWS", 1)
+    monkeypatch.setattr(thread_overlap, "LONE_CHUNK_ROWS", 1)
     monkeypatch.setattr(thread_plan, "_THREAD_ROWS", 1)
 
 
@@ -72,7 +72,7 @@ def test_the_rows_of_a_thread_add_up_to_its_lifetime(builder: TraceBuilder) -> N
 @settings(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@pytest.mark.usefixtures("tiny_cells")
+@pytest.mark.usefixtures("tiny_chunks")
 def test_cuts_change_nothing(builder: TraceBuilder) -> None:
     with opened(builder) as connection:
         assert tables_of(thread_overlap.compute(connection)) == expected_of(connection)
@@ -82,7 +82,7 @@ def test_cuts_change_nothing(builder: TraceBuilder) -> None:
 @settings(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@pytest.mark.usefixtures("tiny_cells")
+@pytest.mark.usefixtures("tiny_chunks")
 def test_a_window_is_that_part_of_every_lifetime(
     builder: TraceBuilder, start_ns: int, length_ns: int
 ) -> None:
@@ -99,8 +99,8 @@ def test_a_window_is_that_part_of_every_lifetime(
 def test_faults_do_not_depend_on_the_cuts(builder: TraceBuilder) -> None:
     with opened(builder) as connection, pytest.MonkeyPatch.context() as patch:
         whole = thread_overlap.compute(connection).faults
-        patch.setattr(thread_plan, "CELL_ROWS", 1)
-        patch.setattr(thread_overlap, "LONE_CELL_ROWS", 1)
+        patch.setattr(thread_plan, "CHUNK_ROWS", 1)
+        patch.setattr(thread_overlap, "LONE_CHUNK_ROWS", 1)
         patch.setattr(thread_plan, "_THREAD_ROWS", 1)
         assert thread_overlap.compute(connection).faults == whole
 

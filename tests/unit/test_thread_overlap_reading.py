@@ -79,10 +79,10 @@ def stored(connection: duckdb.DuckDBPyConnection, table: str) -> list[tuple[int,
 def test_long_traces_are_read_batch_by_batch_and_part_by_part(long_trace: Path) -> None:
     with duckdb.connect(str(long_trace), read_only=True) as connection:
         plan = thread_plan.make_plan(
-            connection, None, None, cell_rows=thread_overlap.LONE_CELL_ROWS
+            connection, None, None, chunk_rows=thread_overlap.LONE_CHUNK_ROWS
         )
         found = thread_overlap.compute(connection)
-    assert len(plan.cells) > 2
+    assert len(plan.chunks) > 2
     assert rows(found, "thread_id", "layer", "gpu", "time_ns", "count") == [
         (thread, layer, gpu, time_ns, CALLS)
         for thread in (1, 2)

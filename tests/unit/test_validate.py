@@ -15,7 +15,7 @@ from rlscope_trace.record.validate.per_operation import (
     per_iteration,
     share_errors,
 )
-from rlscope_trace.record.validate.plan import orders, run_pairs, run_pairs_together
+from rlscope_trace.record.validate.plan import orders, run_pairs
 from rlscope_trace.record.validate.runs import Run
 from rlscope_trace.record.validate.trace_figures import BucketTime, TraceFigures
 from rlscope_trace.record.validate.verdict import Asked, validate
@@ -181,57 +181,6 @@ def test_pairs_are_run_in_the_order_that_was_drawn(tmp_path: object) -> None:
         expected += [*both, "read"]
     assert made == expected
     assert [pair.traced_first for pair in pairs] == orders(6, 2)
-
-
-def test_pairs_that_were_run_together_are_read_between_them() -> None:
-    made: list[str] = []
-
-    class Recorded:
-        def together(self, trace: object) -> tuple[Run, Run]:
-            made.append(f"both, {trace}")
-            return Run(S, S, 5), Run(2 * S, S, 6)
-
-        def shared(self, files: tuple[str, ...]) -> tuple[str, ...]:
-            return files[1:]
-
-        def keep_apart(self, files: tuple[str, ...]) -> None:
-            made.append(f"keep {', '.join(files)} apart")
-
-    def read(trace: object, pid: int) -> TraceFigures:
-        made.append(f"read {trace} of {pid}")
-        return figures(0, probed_files=("a.so", "b.so"))
-
-    pairs = list(run_pairs_together(Recorded(), 2, str, read))  # type: ignore[arg-type]
-    apart = "keep b.so apart"
-    assert made == ["both, 1", "read 1 of 6", apart, "both, 2", "read 2 of 6", apart]
-    found = validate(pairs, replace(ASKED, runs=2))
-    assert any("in 2 of 2 pairs the untraced run, too, paid" in text for text in found.warnings)
-    assert any(text.endswith("it had no copy of b.so") for text in found.warnings)
-    assert [(p.untraced.pid, p.traced.pid, p.traced_first) for p in pairs] == [(5, 6, None)] * 2
-
-
-def test_runs_at_once_tell_nothing_of_wall_time_and_their_noise_is_their_scatter() -> None:
-    # As fast as the machine was: ten times as long in some pairs, which says nothing.
-    speeds = [1, 10, 1, 10, 1, 10, 1, 10, 1]
-    scatter = [-0.02, -0.01, -0.01, 0, 0, 0, 0.01, 0.01, 0.02]
-
-    def pairs(bias: float) -> list[Pair]:
-        return [
-            replace(pair(10 * speed, 10 * speed * (1 + bias + noise), told_s=0), traced_first=None)
-            for speed, noise in zip(speeds, scatter, strict=True)
-        ]
-
-    found = compare(pairs(0.0))
-    assert (found.wall_inflation, found.wall_bias) == (None, None)
-    assert found.noise is not None
-    assert found.noise.median == pytest.approx(1)
-    assert found.bias.median == pytest.approx(0)
-    # 4.67 times the median size of the others, 0.01, hold all of them.
-    assert found.covered == 9
-    # What is common to all pairs is no noise: it hides nothing.
-    assert compare(pairs(0.2)).covered == 0
-    noisy = validate(pairs(0.0), replace(ASKED, together=True, max_bias=0.5))
-    assert any("pairs differ by 1.0 % from one to the next" in text for text in noisy.warnings)
 
 
 def timed(untraced_ns: dict[str, int], traced_ns: dict[str, int]) -> Pair:

@@ -70,15 +70,6 @@ def test_a_file_of_timers_that_exists_is_not_removed(tmp_path: Path) -> None:
     assert mine.read_text() == "mine"
 
 
-def test_nor_is_one_that_a_run_beside_it_would_write(tmp_path: Path) -> None:
-    mine = tmp_path / "timers.untraced"
-    mine.write_text("mine")
-    told = command("--together", "--timers", tmp_path / "timers", "--", "true")
-    assert told.returncode == 2
-    assert f"{mine} exists" in told.stderr
-    assert mine.read_text() == "mine"
-
-
 def test_a_run_takes_what_the_os_kernel_accounts(tmp_path: Path) -> None:
     run = runner(
         tmp_path,
@@ -247,8 +238,6 @@ def test_an_interrupt_reaches_the_program_which_may_end_by_itself(
 
 
 VIEWS = """
-CREATE TABLE site (module VARCHAR, probed_ns BIGINT);
-INSERT INTO site VALUES ('/b.so', 5), ('/a.so', 3), ('/a.so', 4), ('/never.so', NULL);
 CREATE TABLE process (process_id INTEGER, pid INTEGER, parent_process_id INTEGER);
 INSERT INTO process VALUES (1, 10, NULL), (2, 11, 1), (3, 12, 2);
 CREATE TABLE breakdown_corrected (
@@ -300,7 +289,6 @@ def test_a_trace_is_read_without_what_started_the_program() -> None:
     assert found.instances == {"learn": 7}
     assert found.lost == 0
     assert found.warnings == {"call": quality_sentence("uncertain", "zero")}
-    assert found.probed_files == ("/a.so", "/b.so")
 
 
 def test_a_trace_without_costs_cannot_be_corrected() -> None:

@@ -12,7 +12,7 @@ WITH span AS (
   LEFT JOIN thread AS t ON t.thread_id = o.thread_id
   UNION ALL
   SELECT
-    'GPU: ' || CASE kind WHEN 'kernel' THEN 'kernels' WHEN 'graph' THEN 'graphs' ELSE 'copies and sets' END,
+    'GPU: ' || CASE kind WHEN 'kernel' THEN 'kernels' WHEN 'graph' THEN 'graphs' ELSE 'memcpy and memset' END,
     start_ns, 1
   FROM gpu_activity_coded WHERE kind <> 'sync'
   UNION ALL

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import duckdb
     import numpy.typing as npt
 
-    from rlscope_analysis.sweep.thread_plan import Cell
+    from rlscope_analysis.sweep.thread_plan import Chunk
 
     Column: TypeAlias = npt.NDArray[Any]
     Hits: TypeAlias = dict[str, Column]
@@ -79,7 +79,7 @@ JOIN thread AS t ON t.thread_id = c.thread_id
 WHERE p.source IN ('nvtx', 'auto') AND c.end_ns >= c.start_ns
 """  # noqa: S608 - numbers and words of our own
 # A row takes a hundred bytes here, all columns and what is made of them together.
-CELL_ROWS = 1 << 20
+CHUNK_ROWS = 1 << 20
 # So many keys are counted in a table rather than sorted.
 _DENSE_KEYS = 1 << 16
 _COLUMNS = ("thread_id", "path_id", "layer", "gpu", "event", "inside", "hits")
@@ -111,9 +111,9 @@ def count(
     connection.execute(_WAKEUPS_SQL)
     # Who pays is a thread that runs: without scheduling, as in most imports, nobody is known to.
     ((is_scheduled,),) = connection.execute(_SCHEDULED_SQL).fetchall()
-    cells = make_plan(connection, start_ns, end_ns, cell_rows=CELL_ROWS).cells
-    for cell in cells if is_scheduled else ():
-        for places in places_of(connection, cell):
+    chunks = make_plan(connection, start_ns, end_ns, chunk_rows=CHUNK_ROWS).chunks
+    for chunk in chunks if is_scheduled else ():
+        for places in places_of(connection, chunk):
             totals += [_counted(places, seen) for seen in _events(connection, places)]
     connection.execute("DROP TABLE temp._wakeup")
     rows = np.concatenate([np.empty((0, len(_COLUMNS)), np.int64), *totals])
@@ -134,28 +134,28 @@ def store(connection: duckdb.DuckDBPyConnection, hits: Hits) -> None:
 def _events(connection: duckdb.DuckDBPyConnection, places: Places) -> Iterator[_Seen]:
     yield _instants(places, "switch", places.switched_in)
     for event, query, at in _INSTANTS:
-        thread, times = _fetched(connection, places.cell, query, "thread_id", at)
+        thread, times = _fetched(connection, places.chunk, query, "thread_id", at)
         on_axis = np.sort(_alive(places, places.axis.numbers(thread), times)[1])
         yield _instants(places, event, on_axis[places.runs(on_axis)])
     for is_call, query in ((True, _CALL_SQL), (False, _RANGE_SQL)):
-        columns = _fetched(connection, places.cell, query, "c.thread_id", "c.start_ns")
+        columns = _fetched(connection, places.chunk, query, "c.thread_id", "c.start_ns")
         yield from _intervals(places, columns, is_call=is_call)
-    columns = _fetched(connection, places.cell, _CUDA_CALL_SQL, "c.thread_id", "c.start_ns")
+    columns = _fetched(connection, places.chunk, _CUDA_CALL_SQL, "c.thread_id", "c.start_ns")
     if len(columns[0]):
         yield from _cuda_calls(places, columns)
 
 
 def _fetched(
-    connection: duckdb.DuckDBPyConnection, cell: Cell, query: str, key: str, at: str
+    connection: duckdb.DuckDBPyConnection, chunk: Chunk, query: str, key: str, at: str
 ) -> tuple[Column, ...]:
-    """Return the columns of a query, of the threads and the time of a cell."""
-    if not cell.is_all:
-        low, high = cell.threads
+    """Return the columns of a query, of the threads and the time of a chunk."""
+    if not chunk.is_all:
+        low, high = chunk.threads
         query += f" AND {key} BETWEEN {low} AND {high}"
-    if cell.start_ns != ALWAYS_NS:
-        query += f" AND {at} >= {cell.start_ns}"
-    if cell.end_ns != NEVER_NS:
-        query += f" AND {at} < {cell.end_ns}"
+    if chunk.start_ns != ALWAYS_NS:
+        query += f" AND {at} >= {chunk.start_ns}"
+    if chunk.end_ns != NEVER_NS:
+        query += f" AND {at} < {chunk.end_ns}"
     return tuple(connection.execute(query).fetchnumpy().values())
 
 
@@ -201,10 +201,10 @@ def _cuda_calls(places: Places, columns: tuple[Column, ...]) -> Iterator[_Seen]:
 
 
 def _alive(places: Places, number: Column, times: Column) -> tuple[Column, Column]:
-    """Return which events lie in the lifetime of a thread of the cell, and where on its axis."""
-    _, _, first_ns, last_ns, *_ = places.cell.columns
-    first_ns = np.maximum(first_ns, places.cell.start_ns)
-    last_ns = np.minimum(last_ns, places.cell.end_ns)
+    """Return which events lie in the lifetime of a thread of the chunk, and where on its axis."""
+    _, _, first_ns, last_ns, *_ = places.chunk.columns
+    first_ns = np.maximum(first_ns, places.chunk.start_ns)
+    last_ns = np.minimum(last_ns, places.chunk.end_ns)
     chosen = np.flatnonzero((number >= 0) & (times >= first_ns[number]) & (times < last_ns[number]))
     return chosen, places.axis.places(number[chosen], times[chosen])
 

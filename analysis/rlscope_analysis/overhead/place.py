@@ -1,6 +1,6 @@
 """Tells of many instants at once what their threads were in: operation, layer, GPU, running or not.
 
-The threads of a cell follow each other on one axis, so that one search finds the interval that an
+The threads of a chunk follow each other on one axis, so that one search finds the interval that an
 instant of any of them lies in. What is open at an instant is what docs/breakdown.md says.
 """
 
@@ -18,7 +18,7 @@ from rlscope_analysis.schema.vocabulary import (
     NOT_MEASURED,
 )
 from rlscope_analysis.sweep.thread_plan import NEVER_NS, SWEPT_TABLES
-from rlscope_analysis.sweep.thread_read import cell_query
+from rlscope_analysis.sweep.thread_read import chunk_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import duckdb
     import numpy.typing as npt
 
-    from rlscope_analysis.sweep.thread_plan import Cell
+    from rlscope_analysis.sweep.thread_plan import Chunk
 
     Column: TypeAlias = npt.NDArray[Any]
 
@@ -110,12 +110,12 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """What every thread of a cell was in, at every instant."""
+    """What every thread of a chunk was in, at every instant."""
 
-    cell: Cell
+    chunk: Chunk
     axis: Axis
     switched_in: Column
-    """Where on the axis threads began to run, in their lifetimes and in the time of the cell."""
+    """Where on the axis threads began to run, in their lifetimes and in the time of the chunk."""
     running: tuple[Column, Column]
     """Where on the axis threads run: from and until, in order and without overlap."""
     path: Intervals
@@ -138,7 +138,7 @@ class Places:
 
     def gpu(self, numbers: Column, times: Column) -> Column:
         """Return the GPU state at times of the threads with these numbers, as it is coded."""
-        from_ns = self.cell.columns[5]
+        from_ns = self.chunk.columns[5]
         if (from_ns == NEVER_NS).all():
             return np.full(1, NOT_MEASURED)
         busy: Column | int = 0
@@ -152,10 +152,10 @@ class Places:
         return np.where(self.cuda.at(places) > 0, CUDA_API, native) if self.cuda else native
 
 
-def places_of(connection: duckdb.DuckDBPyConnection, cell: Cell) -> Iterator[Places]:
-    """Yield the places of a cell; in parts, where all of its threads are too long for one axis."""
+def places_of(connection: duckdb.DuckDBPyConnection, chunk: Chunk) -> Iterator[Places]:
+    """Yield the places of a chunk; in parts, where all of its threads are too long for one axis."""
     rows = {
-        table: _fetched(connection, cell, table, condition)
+        table: _fetched(connection, chunk, table, condition)
         for table, condition in (
             ("thread_state_coded", "state = 'running'"),
             ("operation_coded", "path_id > 0"),
@@ -164,41 +164,43 @@ def places_of(connection: duckdb.DuckDBPyConnection, cell: Cell) -> Iterator[Pla
             ("gpu_activity_coded", "kind <> 'sync'"),
         )
     }
-    life_ns = int(cell.columns[2].min())
+    life_ns = int(chunk.columns[2].min())
     starts = [int(columns[1].min()) for columns in rows.values() if len(columns[1])]
     base_ns = max(min([life_ns, *starts]), life_ns - _EARLIER_NS)
-    span_ns = max(int(cell.columns[3].max()) - base_ns, 0) + 2
-    threads = len(cell.columns[1])
+    span_ns = max(int(chunk.columns[3].max()) - base_ns, 0) + 2
+    threads = len(chunk.columns[1])
     most = max(1, _LONGEST // span_ns)
     if threads > most * _MOST_PARTS:
         raise TraceError("its times lie too far apart for so many threads")
     for first in range(0, threads, most):
-        part = cell if threads <= most else cell.of(slice(first, first + most))
+        part = chunk if threads <= most else chunk.of(slice(first, first + most))
         yield _placed(part, rows, base_ns, span_ns)
 
 
 def _fetched(
-    connection: duckdb.DuckDBPyConnection, cell: Cell, table: str, condition: str
+    connection: duckdb.DuckDBPyConnection, chunk: Chunk, table: str, condition: str
 ) -> tuple[Column, ...]:
     """Return the id, start, end and value of rows that take some time."""
-    query = cell_query(cell, _TABLES[table], [condition, "end_ns > start_ns"])
+    query = chunk_query(chunk, _TABLES[table], [condition, "end_ns > start_ns"])
     return tuple(connection.execute(query).fetchnumpy().values())
 
 
-def _placed(cell: Cell, rows: dict[str, tuple[Column, ...]], base_ns: int, span_ns: int) -> Places:
-    axis = Axis(cell.columns[1].astype(np.int64), base_ns, span_ns)
-    processes, process_of = np.unique(cell.columns[0].astype(np.int64), return_inverse=True)
+def _placed(
+    chunk: Chunk, rows: dict[str, tuple[Column, ...]], base_ns: int, span_ns: int
+) -> Places:
+    axis = Axis(chunk.columns[1].astype(np.int64), base_ns, span_ns)
+    processes, process_of = np.unique(chunk.columns[0].astype(np.int64), return_inverse=True)
     process_axis = Axis(processes, base_ns, span_ns)
     number, start_ns, end_ns, _ = _on(axis, rows["thread_state_coded"])
     start, end = axis.places(number, start_ns), axis.places(number, end_ns)
-    first_ns = np.maximum(cell.columns[2], cell.start_ns)
-    last_ns = np.minimum(cell.columns[3], cell.end_ns)
+    first_ns = np.maximum(chunk.columns[2], chunk.start_ns)
+    last_ns = np.minimum(chunk.columns[3], chunk.end_ns)
     starts = start[(start_ns >= first_ns[number]) & (start_ns < last_ns[number])]
     if (start[1:] < start[:-1]).any():
         order = np.argsort(start, kind="stable")
         start, end = start[order], end[order]
     return Places(
-        cell=cell,
+        chunk=chunk,
         axis=axis,
         switched_in=starts,
         running=(start, end),

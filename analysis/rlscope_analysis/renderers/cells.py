@@ -18,6 +18,7 @@ _LEFT = (Unit.TEXT, Unit.RANKING, Unit.DATABASE_VALUE)
 _HEADING_UNITS = {Unit.NS: "ms", Unit.SHARE: "%"}
 _PER = {
     None: (1e6, 3), Scale.SHORT_MS: (1e6, 2), Scale.US: (1e3, 1), Scale.TWO_DIGITS: (1, 2),
+    Scale.WHOLE: (1, 0),
 }  # fmt: skip
 _UNKNOWN = "-"
 

@@ -1,6 +1,6 @@
 -- Time on a CPU as measured, what recording cost, and what is left: of each level the rows add up to the
 -- one above. Of one kind of event errors add up, those of different kinds are independent.
-WITH cell AS (
+WITH part AS (
   SELECT
     grouping(process_id, operation, bucket) AS level, process_id, operation, bucket,
     sum(time_ns)::BIGINT AS time_ns, sum(overhead_ns)::BIGINT AS overhead_ns,
@@ -25,7 +25,7 @@ WITH cell AS (
     CASE WHEN c.is_known THEN c.overhead_ns END AS overhead_ns,
     CASE WHEN c.is_known THEN round(coalesce(e.below_ns, 0))::BIGINT END AS below_ns,
     CASE WHEN c.is_known THEN round(coalesce(e.above_ns, 0))::BIGINT END AS above_ns
-  FROM cell AS c LEFT JOIN error AS e
+  FROM part AS c LEFT JOIN error AS e
     ON e.level = c.level AND e.process_id IS NOT DISTINCT FROM c.process_id
       AND e.operation IS NOT DISTINCT FROM c.operation AND e.bucket IS NOT DISTINCT FROM c.bucket
 )

@@ -47,6 +47,7 @@ class Scale(Enum):
     SHORT_MS = "ms, two digits"
     US = "us, one digit"
     TWO_DIGITS = "two digits"
+    WHOLE = "no digit"
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ class GpuSummary:
     graphs: int
     """CUDA graphs that were recorded as one activity each."""
     copies: int
-    """Copies and sets of memory."""
+    """memcpy and memset."""
     devices: tuple[str, ...]
     """The GPUs that worked."""
     busy_ns: int

@@ -18,7 +18,7 @@ from rlscope_analysis import _sweep
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.sweep.thread_plan import SWEPT_TABLES, make_plan
 from rlscope_analysis.sweep.thread_read import TableReader
-from rlscope_analysis.sweep.threads import LONE_CELL_ROWS
+from rlscope_analysis.sweep.threads import LONE_CHUNK_ROWS
 from rlscope_analysis.views import view_sql
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from rlscope_analysis.sweep.thread_plan import Cell, Plan
+    from rlscope_analysis.sweep.thread_plan import Chunk, Plan
 
 Selection: TypeAlias = "tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]]"
 # The stream as the view `segment` knows it.
@@ -61,12 +61,12 @@ class Segments:
         end_ns: int | None,
         only: Selection | None = None,
     ) -> None:
-        plan = make_plan(connection, start_ns, end_ns, cell_rows=LONE_CELL_ROWS)
+        plan = make_plan(connection, start_ns, end_ns, chunk_rows=LONE_CHUNK_ROWS)
         # Asked for now: a stream may be opened by a query that runs on this very connection.
         self._reader = TableReader(connection, plan)
         self._disordered = disordered_tables(connection)
         self._only = only
-        self._cells = list(_in_order(plan, is_sorted=bool(self._disordered)))
+        self._chunks = list(_in_order(plan, is_sorted=bool(self._disordered)))
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return a stream of all segments, from the first one on."""
@@ -80,8 +80,8 @@ class Segments:
 
     def _write(self, writer: _sweep.SegmentWriter) -> None:
         try:
-            for cell in self._cells:
-                self._sweep(cell, writer)
+            for chunk in self._chunks:
+                self._sweep(chunk, writer)
             writer.finish()
         except _sweep.Cancelled as error:
             writer.finish(str(error))
@@ -92,14 +92,14 @@ class Segments:
         finally:
             _sweeping.pop(threading.current_thread(), None)
 
-    def _sweep(self, cell: Cell, writer: _sweep.SegmentWriter) -> None:
-        with self._reader.open(cell, self._disordered) as tables:
+    def _sweep(self, chunk: Chunk, writer: _sweep.SegmentWriter) -> None:
+        with self._reader.open(chunk, self._disordered) as tables:
             _sweep.sweep_threads(
-                cell.columns,
+                chunk.columns,
                 tables,
-                window_start_ns=cell.start_ns,
-                window_end_ns=cell.end_ns,
-                probed_ns=cell.probed_ns,
+                window_start_ns=chunk.start_ns,
+                window_end_ns=chunk.end_ns,
+                probed_ns=chunk.probed_ns,
                 progress=_sweep.SweepProgress(),
                 segments=writer,
             )
@@ -152,13 +152,13 @@ def disordered_tables(connection: duckdb.DuckDBPyConnection) -> frozenset[str]:
     return frozenset(table for table, *_ in SWEPT_TABLES) if is_found else frozenset()
 
 
-def _in_order(plan: Plan, *, is_sorted: bool) -> Iterator[Cell]:
-    """Yield the cells so that a thread is whole before the next begins.
+def _in_order(plan: Plan, *, is_sorted: bool) -> Iterator[Chunk]:
+    """Yield the chunks so that a thread is whole before the next begins.
 
     is_sorted: rows are sorted by a query, which can order the threads of one process only.
     """
     # A process that was cut: the same threads, one interval after the other.
-    for _, group in groupby(plan.cells, key=lambda cell: id(cell.columns)):
+    for _, group in groupby(plan.chunks, key=lambda chunk: id(chunk.columns)):
         pieces = list(group)
         if len(pieces) > 1:
             for of_thread in zip(*(piece.by_thread() for piece in pieces), strict=True):

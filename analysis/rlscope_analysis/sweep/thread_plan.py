@@ -36,10 +36,10 @@ _INSTANTS = {
     "cpu_sample_coded": "(SELECT thread_id, ts_ns AS start_ns, ts_ns AS end_ns, layer"
     " FROM cpu_sample_coded)"
 }
-# Rows of a cell: enough that the queries of one (about 10 ms) cost little beside them.
-CELL_ROWS = 5 << 19
+# Rows of a chunk: enough that the queries of one (about 10 ms) cost little beside them.
+CHUNK_ROWS = 5 << 19
 # GPU activity of a process is held while its threads are swept: 48 bytes each, if none overlap.
-_CELL_ACTIVITIES = 1 << 19
+_CHUNK_ACTIVITIES = 1 << 19
 # DuckDB reads tables in groups of 122,880 rows: smaller pieces of a thread read groups twice.
 _THREAD_ROWS = 1 << 17
 
@@ -57,7 +57,7 @@ HAVING coalesce(arg_min(is_late, ts_ns), false)
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class Chunk:
     """Threads, in the order of the tables, and the interval to sweep of them."""
 
     columns: tuple[Column, ...]
@@ -79,18 +79,18 @@ class Cell:
         """Return the smallest and the largest thread_id."""
         return int(self.columns[1].min()), int(self.columns[1].max())
 
-    def by_process(self) -> Iterator[Cell]:
+    def by_process(self) -> Iterator[Chunk]:
         """Yield the threads of one process after the other."""
         for first, past in _runs(self.columns[0]):
             yield self.of(slice(first, past))
 
-    def of(self, threads: slice) -> Cell:
-        """Return some threads of this cell."""
+    def of(self, threads: slice) -> Chunk:
+        """Return some threads of this chunk."""
         columns = tuple(column[threads] for column in self.columns)
         is_all = self.is_all and len(columns[0]) == len(self.columns[0])
         return replace(self, columns=columns, is_all=is_all)
 
-    def by_thread(self) -> Iterator[Cell]:
+    def by_thread(self) -> Iterator[Chunk]:
         """Yield one thread after the other."""
         for place in range(len(self.columns[1])):
             yield self.of(slice(place, place + 1))
@@ -100,7 +100,7 @@ class Cell:
 class Plan:
     """The parts of a trace that make up the whole, each to be swept once."""
 
-    cells: list[Cell]
+    chunks: list[Chunk]
     rows: int
     strays: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Rows that no sweep sees, by table and fault."""
@@ -111,16 +111,16 @@ def make_plan(
     start_ns: int | None,
     end_ns: int | None,
     *,
-    cell_rows: int | None = None,
+    chunk_rows: int | None = None,
 ) -> Plan:
     """Cut the trace: small processes together, large ones into intervals.
 
-    cell_rows: how many rows a cell has at most, about (None: CELL_ROWS). What is found does not
+    chunk_rows: how many rows a chunk has at most, about (None: CHUNK_ROWS). What is found does not
     depend on it.
     """
-    most = CELL_ROWS if cell_rows is None else cell_rows
+    most = CHUNK_ROWS if chunk_rows is None else chunk_rows
     strays: Counter[tuple[str, str]] = Counter()
-    whole = Cell(
+    whole = Chunk(
         _threads(connection, strays),
         ALWAYS_NS if start_ns is None else start_ns,
         NEVER_NS if end_ns is None else end_ns,
@@ -129,24 +129,24 @@ def make_plan(
     )
     rows = _row_counts(connection, whole, strays)
     thread_rows = sum(rows.by_thread.values(), Counter[int]())
-    cells: list[Cell] = []
+    chunks: list[Chunk] = []
     first, gathered = 0, 0
     for start, past in _runs(whole.columns[0]):
         process_id = int(whole.columns[0][start])
         threads = [int(thread_id) for thread_id in whole.columns[1][start:past]]
         activities = rows.activities[process_id]
         count = activities + sum(thread_rows[thread] for thread in threads)
-        is_large = count > most or activities > 2 * _CELL_ACTIVITIES
+        is_large = count > most or activities > 2 * _CHUNK_ACTIVITIES
         if first < start and (is_large or gathered + count > most):
-            cells.append(whole.of(slice(first, start)))
+            chunks.append(whole.of(slice(first, start)))
             first, gathered = start, 0
         gathered += count
         if is_large:
-            cells += _cut(connection, whole.of(slice(start, past)), rows, most)
+            chunks += _cut(connection, whole.of(slice(start, past)), rows, most)
             first, gathered = past, 0
     if first < len(whole.columns[0]):
-        cells.append(whole.of(slice(first, None)))
-    return Plan(cells, thread_rows.total() + rows.activities.total(), strays)
+        chunks.append(whole.of(slice(first, None)))
+    return Plan(chunks, thread_rows.total() + rows.activities.total(), strays)
 
 
 def _probed_since(connection: duckdb.DuckDBPyConnection) -> tuple[int, ...]:
@@ -159,16 +159,16 @@ def _probed_since(connection: duckdb.DuckDBPyConnection) -> tuple[int, ...]:
     return tuple(ALWAYS_NS if at is None else at for at in since)
 
 
-def in_window(cell: Cell) -> list[str]:
-    """Return SQL conditions for the rows that may matter to the time of a cell.
+def in_window(chunk: Chunk) -> list[str]:
+    """Return SQL conditions for the rows that may matter to the time of a chunk.
 
     A row that ends at its start may be an empty one that starts there: it may be an entry.
     """
     conditions = []
-    if cell.end_ns != NEVER_NS:
-        conditions.append(f"start_ns < {cell.end_ns}")
-    if cell.start_ns != ALWAYS_NS:
-        conditions.append(f"end_ns >= {cell.start_ns}")
+    if chunk.end_ns != NEVER_NS:
+        conditions.append(f"start_ns < {chunk.end_ns}")
+    if chunk.start_ns != ALWAYS_NS:
+        conditions.append(f"end_ns >= {chunk.start_ns}")
     return conditions
 
 
@@ -233,7 +233,7 @@ def _measured(connection: duckdb.DuckDBPyConnection, kind: str) -> dict[int | No
 
 
 def _row_counts(
-    connection: duckdb.DuckDBPyConnection, whole: Cell, strays: Counter[tuple[str, str]]
+    connection: duckdb.DuckDBPyConnection, whole: Chunk, strays: Counter[tuple[str, str]]
 ) -> _RowCounts:
     counts = _RowCounts()
     window = where(in_window(whole))
@@ -267,14 +267,14 @@ def _count_ids(
 
 
 def _cut(
-    connection: duckdb.DuckDBPyConnection, cell: Cell, rows: _RowCounts, most: int
-) -> list[Cell]:
-    """Cut the only process of a cell where its largest run of rows has equal parts.
+    connection: duckdb.DuckDBPyConnection, chunk: Chunk, rows: _RowCounts, most: int
+) -> list[Chunk]:
+    """Cut the only process of a chunk where its largest run of rows has equal parts.
 
     most: rows of a part, unless that makes pieces of threads too small.
     """
-    process_id = int(cell.columns[0][0])
-    threads = [int(thread_id) for thread_id in cell.columns[1]]
+    process_id = int(chunk.columns[0][0])
+    threads = [int(thread_id) for thread_id in chunk.columns[1]]
     activities = rows.activities[process_id]
     runs = [
         (count[thread], table, "thread_id", thread)
@@ -286,21 +286,21 @@ def _cut(
     busy_threads = max(1, len({run[3] for run in runs}))
     pieces = min(-(-total // most), max(1, total // (busy_threads * _THREAD_ROWS)))
     longest = max([(activities, "gpu_activity_coded", "process_id", process_id), *runs])
-    if activities > pieces * _CELL_ACTIVITIES:
-        pieces = -(-activities // _CELL_ACTIVITIES)
+    if activities > pieces * _CHUNK_ACTIVITIES:
+        pieces = -(-activities // _CHUNK_ACTIVITIES)
         longest = (activities, "gpu_activity_coded", "process_id", process_id)
     if pieces < 2:
-        return [cell]
+        return [chunk]
     count, table, key, value = longest
-    conditions = where([f"{key} = {value}", *in_window(cell)])
+    conditions = where([f"{key} = {value}", *in_window(chunk)])
     starts = connection.execute(
         "SELECT DISTINCT start_ns FROM (SELECT start_ns, row_number() OVER () AS number"  # noqa: S608
         f" FROM {intervals_of(table)}{conditions})"
         f" WHERE number % {-(-count // pieces)} = 0 ORDER BY ALL"
     ).fetchall()
-    cuts = [at for (at,) in starts if cell.start_ns < at < cell.end_ns]
-    bounds = [cell.start_ns, *cuts, cell.end_ns]
-    return [replace(cell, start_ns=start, end_ns=end) for start, end in pairwise(bounds)]
+    cuts = [at for (at,) in starts if chunk.start_ns < at < chunk.end_ns]
+    bounds = [chunk.start_ns, *cuts, chunk.end_ns]
+    return [replace(chunk, start_ns=start, end_ns=end) for start, end in pairwise(bounds)]
 
 
 def _runs(ids: Column) -> Iterator[tuple[int, int]]:

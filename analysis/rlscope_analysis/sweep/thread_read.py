@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rlscope_analysis.schema.enums import ENUMS, code_of
 from rlscope_analysis.sweep.thread_plan import (
     SWEPT_TABLES,
-    Cell,
+    Chunk,
     Plan,
     in_window,
     intervals_of,
@@ -27,7 +27,7 @@ _PLACES = "SELECT thread_id AS id, row_number() OVER (ORDER BY coalesce(process_
 
 
 class TableReader:
-    """Opens the rows of a cell: streams, each from a cursor of its own.
+    """Opens the rows of a chunk: streams, each from a cursor of its own.
 
     A cursor does not know which database its connection uses. A context manager that closes what
     is still open.
@@ -54,12 +54,12 @@ class TableReader:
                 cursor.interrupt()
 
     @contextmanager
-    def open(self, cell: Cell, disordered: frozenset[str]) -> Iterator[list[Any]]:
+    def open(self, chunk: Chunk, disordered: frozenset[str]) -> Iterator[list[Any]]:
         """Open the rows of every table for _sweep.sweep_threads, those named sorted by a query."""
         cursors: list[duckdb.DuckDBPyConnection] = []
         try:
             yield [
-                self._rows(cell_query(cell, index, is_sorted=table in disordered), cursors)
+                self._rows(chunk_query(chunk, index, is_sorted=table in disordered), cursors)
                 for index, (table, *_) in enumerate(SWEPT_TABLES)
             ]
         finally:
@@ -68,13 +68,13 @@ class TableReader:
             for cursor in cursors:
                 cursor.close()
 
-    def count_out_of_order(self, cell: Cell) -> int:
-        """Return how many rows of a cell are stored before one that belongs before them."""
-        listed = ", ".join(map(str, cell.columns[1].tolist()))
+    def count_out_of_order(self, chunk: Chunk) -> int:
+        """Return how many rows of a chunk are stored before one that belongs before them."""
+        listed = ", ".join(map(str, chunk.columns[1].tolist()))
         count = 0
         for index, (_, key, *_) in enumerate(SWEPT_TABLES):
             by_thread = key == "thread_id"
-            chosen = cell_query(cell, index, [f"thread_id IN ({listed})"] if by_thread else [])
+            chosen = chunk_query(chunk, index, [f"thread_id IN ({listed})"] if by_thread else [])
             places = (
                 f"{_PLACES} AS place FROM thread" if by_thread else "SELECT NULL::INTEGER AS id, 0"
             )
@@ -117,20 +117,20 @@ class TableReader:
         return 'USE "{}"."{}"'.format(*quoted)
 
 
-def cell_query(
-    cell: Cell, index: int, conditions: list[str] | None = None, *, is_sorted: bool = False
+def chunk_query(
+    chunk: Chunk, index: int, conditions: list[str] | None = None, *, is_sorted: bool = False
 ) -> str:
-    """Return the query for the rows of a cell from the table of this number in SWEPT_TABLES."""
+    """Return the query for the rows of a chunk from the table of this number in SWEPT_TABLES."""
     table, key, value, type_name = SWEPT_TABLES[index]
     code = code_of(type_name, value) if type_name in ENUMS else f"{value}::{type_name}"
     conditions = list(conditions or [])
-    if not cell.is_all:
-        low, high = cell.processes if key == "process_id" else cell.threads
+    if not chunk.is_all:
+        low, high = chunk.processes if key == "process_id" else chunk.threads
         conditions.append(f"{key} BETWEEN {low} AND {high}")
     query = (
         f"SELECT {key}::INTEGER AS {key}, start_ns::BIGINT AS start_ns, end_ns::BIGINT AS end_ns,"  # noqa: S608
         f" {code} AS {value} FROM {intervals_of(table)}"
-        f"{where([*conditions, *in_window(cell)])}"
+        f"{where([*conditions, *in_window(chunk)])}"
     )
     order = f" ORDER BY {key}, start_ns, end_ns DESC{_TIE_ORDER.get(table, '')}"
     return query + order if is_sorted else query

@@ -15,7 +15,7 @@ from rlscope_analysis import _sweep
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.schema import value_of
 from rlscope_analysis.sweep.thread_parts import Part, ThreadOverlap, join, present
-from rlscope_analysis.sweep.thread_plan import Cell, Plan, make_plan
+from rlscope_analysis.sweep.thread_plan import Chunk, Plan, make_plan
 from rlscope_analysis.sweep.thread_read import TableReader
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["ThreadOverlap", "compute", "store"]
 
 # Few parts are better: only memory sets them a limit.
-LONE_CELL_ROWS = 5 << 23
+LONE_CHUNK_ROWS = 5 << 23
 # How often progress is told, and how late Ctrl-C is noticed at most.
 _PROGRESS_S = 0.1
 # A list per column and statement: small beside the memory limit of the recorder.
@@ -47,7 +47,7 @@ def compute(
     transaction wrote are seen. Raises TraceError where a table cannot be read.
     """
     try:
-        plan = make_plan(connection, start_ns, end_ns, cell_rows=LONE_CELL_ROWS)
+        plan = make_plan(connection, start_ns, end_ns, chunk_rows=LONE_CHUNK_ROWS)
         with TableReader(connection, plan) as reader:
             parts = list(_swept(plan, reader, progress))
     except (duckdb.Error, _sweep.ColumnError) as error:
@@ -77,20 +77,20 @@ def store(connection: duckdb.DuckDBPyConnection, overlap: ThreadOverlap) -> None
 def _swept(
     plan: Plan, reader: TableReader, progress: Callable[[int, int], None] | None
 ) -> Iterator[Part]:
-    """Sweep every cell of the plan; yields what each gave."""
+    """Sweep every chunk of the plan; yields what each gave."""
     state = _sweep.SweepProgress()
 
     def tell() -> None:
         if progress is not None:
-            # Rows at the edge of a cell are read by its neighbour too.
+            # Rows at the edge of a chunk are read by its neighbour too.
             progress(min(state.rows, plan.rows), plan.rows)
 
     tell()
     # By a thread of its own: this one tells progress, and takes Ctrl-C.
     pool = ThreadPoolExecutor(1, thread_name_prefix="sweep")
     try:
-        for cell in plan.cells:
-            part = pool.submit(_sweep_cell, cell, reader, state)
+        for chunk in plan.chunks:
+            part = pool.submit(_sweep_chunk, chunk, reader, state)
             while not wait([part], timeout=_PROGRESS_S).done:
                 tell()
             yield part.result()
@@ -105,40 +105,43 @@ def _swept(
         progress(plan.rows, plan.rows)
 
 
-def _sweep_cell(cell: Cell, reader: TableReader, state: _sweep.SweepProgress) -> Part:
+def _sweep_chunk(chunk: Chunk, reader: TableReader, state: _sweep.SweepProgress) -> Part:
     try:
-        return _sweep_once(cell, reader, state, frozenset())
+        return _sweep_once(chunk, reader, state, frozenset())
     except _sweep.OrderError as error:
         disordered = str(error)
     # The order within a process can be had from DuckDB, at the price of a sort.
     return join(
-        [_sweep_process(part, reader, state, frozenset({disordered})) for part in cell.by_process()]
-    )._replace(rows_out_of_order=reader.count_out_of_order(cell))
+        [
+            _sweep_process(part, reader, state, frozenset({disordered}))
+            for part in chunk.by_process()
+        ]
+    )._replace(rows_out_of_order=reader.count_out_of_order(chunk))
 
 
 def _sweep_process(
-    cell: Cell, reader: TableReader, state: _sweep.SweepProgress, disordered: frozenset[str]
+    chunk: Chunk, reader: TableReader, state: _sweep.SweepProgress, disordered: frozenset[str]
 ) -> Part:
     try:
-        return _sweep_once(cell, reader, state, disordered)
+        return _sweep_once(chunk, reader, state, disordered)
     except _sweep.OrderError as error:
         if str(error) in disordered:
             raise
         disordered |= {str(error)}
-    return _sweep_process(cell, reader, state, disordered)
+    return _sweep_process(chunk, reader, state, disordered)
 
 
 def _sweep_once(
-    cell: Cell, reader: TableReader, state: _sweep.SweepProgress, disordered: frozenset[str]
+    chunk: Chunk, reader: TableReader, state: _sweep.SweepProgress, disordered: frozenset[str]
 ) -> Part:
-    with reader.open(cell, disordered) as tables:
+    with reader.open(chunk, disordered) as tables:
         return Part(
             *_sweep.sweep_threads(
-                cell.columns,
+                chunk.columns,
                 tables,
-                window_start_ns=cell.start_ns,
-                window_end_ns=cell.end_ns,
-                probed_ns=cell.probed_ns,
+                window_start_ns=chunk.start_ns,
+                window_end_ns=chunk.end_ns,
+                probed_ns=chunk.probed_ns,
                 progress=state,
             )
         )

@@ -1,4 +1,4 @@
-"""The shim on programs that launch a known number of kernels, copies and sets."""
+"""The shim on programs that launch a known number of kernels, memcpy and memset."""
 
 from __future__ import annotations
 
@@ -106,10 +106,10 @@ def check_order(context: Context, what: str, found: Records) -> None:
 
 
 def check_copies(context: Context, told: dict[str, Any], found: Records) -> None:
-    """Check that copies and sets are all there, with their sizes."""
+    """Check that memcpy and memset are all there, with their sizes."""
     copies, sets = found.of(records.MEMCPY), found.of(records.MEMSET)
     passed = len(copies) == 2 * told["copies"] and len(sets) == told["copies"]
-    context.check("copies and sets", passed, f"{len(copies)} copies, {len(sets)} sets")
+    context.check("memcpy and memset", passed, f"{len(copies)} copies, {len(sets)} sets")
     sizes = {copy.bytes for copy in copies}
     context.check("their bytes", sizes == {1 << 20}, f"{sorted(sizes)}")
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
-from enum import Enum
 from pathlib import Path  # noqa: TC003 - typer reads the annotations at run time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlscope_analysis.sentences import quality_sentence
+from rlscope_analysis.result.column import Column, Scale, Unit
+from rlscope_analysis.result.note import note
+from rlscope_analysis.result.table import NO_VALUE, Answer, Table
 from rlscope_trace.cli import messages
+from rlscope_trace.cli.answers import AnswerFormat, render
 from rlscope_trace.cli.calibrating import is_good, take
 from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.privileges import invoking_identity
@@ -24,14 +24,17 @@ if TYPE_CHECKING:
     from rlscope_trace.record.calibrate.cache import Calibration
     from rlscope_trace.spool.costs import Cost
 
-_COLUMNS = ("event", "part", "by", "mean", "stddev", "n", "95 % interval", "quality")
-
-
-class CalibrateFormat(str, Enum):
-    """How the costs are printed."""
-
-    TABLE = "table"
-    JSON = "json"
+_COLUMNS = (
+    Column("event"),
+    Column("part"),
+    Column("how", label="by"),
+    Column("mean_ns", Unit.RATE, label="mean", scale=Scale.WHOLE),
+    Column("stddev_ns", Unit.RATE, label="stddev", scale=Scale.WHOLE),
+    Column("n", Unit.COUNT),
+    Column("low_ns", Unit.RATE, label="95 % from", scale=Scale.WHOLE),
+    Column("high_ns", Unit.RATE, label="to", scale=Scale.WHOLE),
+    Column("quality"),
+)
 
 
 def calibrate(
@@ -45,8 +48,8 @@ def calibrate(
         ),
     ] = None,
     output_format: Annotated[
-        CalibrateFormat, typer.Option("--format", help="Print a table, or JSON.")
-    ] = CalibrateFormat.TABLE,
+        AnswerFormat, typer.Option("--format", help="Print a table, JSON, CSV or Markdown.")
+    ] = AnswerFormat.TABLE,
     force: Annotated[
         bool, typer.Option("--force", help="Measure again, whatever is known already.")
     ] = False,
@@ -61,7 +64,7 @@ def calibrate(
         _calibrate(traces or [], output_format, force=force)
 
 
-def _calibrate(traces: list[Path], output_format: CalibrateFormat, *, force: bool) -> None:
+def _calibrate(traces: list[Path], output_format: AnswerFormat, *, force: bool) -> None:
     from rlscope_trace.record.calibrate import cache
 
     # A trace of another user that gets its costs stays theirs.
@@ -83,8 +86,7 @@ def _calibrate(traces: list[Path], output_format: CalibrateFormat, *, force: boo
         messages.say(f"added the costs to {path}: rlscope-trace summarize {path} --view corrected")
     if checked:
         return
-    render = _as_json if output_format is CalibrateFormat.JSON else _as_table
-    write_stdout([render(known)])
+    write_stdout(render(_answer_of(known), output_format, limit=None))
 
 
 def _checked(traces: Sequence[Path], key: dict[str, str]) -> dict[Path, dict[str, object]]:
@@ -96,47 +98,23 @@ def _checked(traces: Sequence[Path], key: dict[str, str]) -> dict[Path, dict[str
     return {path: check_trace(path, key) for path in traces}
 
 
-def _as_json(known: Calibration) -> str:
-    """Return one object: the facts, and a list of costs."""
-    told = {**known.facts, "costs": [asdict(cost) for cost in known.costs]}
-    return json.dumps(told, indent=2) + "\n"
-
-
-def _as_table(known: Calibration) -> str:
-    """Return a line per cost; ns of CPU time."""
-    rows = [_COLUMNS, *(_columns_of(cost) for cost in known.costs)]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(_COLUMNS))]
-    lines = [_line(row, widths) for row in rows]
-    return "\n".join([*lines, "", *_facts(known)]) + "\n"
-
-
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    # Numbers to the right, words to the left; the last one is as long as it is.
-    columns = [
-        text.rjust(width) if 3 <= at <= 6 else text.ljust(width)
-        for at, (text, width) in enumerate(zip(row, widths, strict=True))
-    ]
-    return "  ".join(columns).rstrip()
-
-
-def _columns_of(cost: Cost) -> tuple[str, ...]:
-    interval = ""
-    if cost.low_ns is not None and cost.high_ns is not None:
-        interval = f"{cost.low_ns:,.0f} .. {cost.high_ns:,.0f}"
-    return (
-        cost.event, cost.part or "", cost.how, _number(cost.mean_ns),
-        _number(cost.stddev_ns), str(cost.n) if cost.n else "", interval,
-        quality_sentence(*cost.quality.columns),
-    )  # fmt: skip
-
-
-def _number(value_ns: float | None) -> str:
-    return "" if value_ns is None else f"{value_ns:,.0f}"
-
-
-def _facts(known: Calibration) -> list[str]:
+def _answer_of(known: Calibration) -> Answer:
+    """Lay out a line per cost; ns of CPU time."""
     facts = known.facts
-    return [
-        "ns of CPU time per event; inside: part of what the event measures of itself",
-        f"taken {facts.get('taken')} in {facts.get('duration_s')} s, load {facts.get('load')}",
-    ]
+    shown = {name: facts.get(name) for name in ("taken", "duration_s", "load")}
+    table = Table("costs", "", _COLUMNS, list(map(_row, known.costs)))
+    return Answer(
+        tables=(table,),
+        data=table,
+        facts={**facts, "costs": known.costs},
+        closing=(note("cost_units"), note("cost_taken", **shown)),
+        facts_hold_rows=True,
+    )
+
+
+def _row(cost: Cost) -> tuple[object, ...]:
+    """Return its values; what was not measured is no 0."""
+    numbers = (cost.mean_ns, cost.stddev_ns, cost.n or None, cost.low_ns, cost.high_ns)
+    known = [NO_VALUE if number is None else number for number in numbers]
+    quality = note("cost_quality", quality=cost.quality.columns)
+    return (cost.event, cost.part or NO_VALUE, cost.how or NO_VALUE, *known, quality)

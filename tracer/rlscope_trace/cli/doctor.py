@@ -1,31 +1,25 @@
 """`rlscope-trace doctor`: says whether tracing works here, and what to do where it does not."""
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict
-from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from rlscope_analysis.result.column import Column
+from rlscope_analysis.result.note import note
+from rlscope_analysis.result.table import NO_VALUE, Answer, Table
+from rlscope_trace.cli.answers import AnswerFormat, render
 from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.privileges import invoking_identity
 from rlscope_trace.record.preflight import Finding, run_checks, tracing_works, working_backend
 from rlscope_trace.record.preflight.phases import check_phases
 
 
-class DoctorFormat(str, Enum):
-    """How the findings are printed."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
 def doctor(
     output_format: Annotated[
-        DoctorFormat, typer.Option("--format", help="Print a table, or JSON.")
-    ] = DoctorFormat.TABLE,
+        AnswerFormat, typer.Option("--format", help="Print a table, JSON, CSV or Markdown.")
+    ] = AnswerFormat.TABLE,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="The trace to be written: its directory is checked."),
@@ -44,37 +38,29 @@ def doctor(
     findings = run_checks(output, argv=["doctor"])
     if python is not None:
         findings += check_phases(python, invoking_identity())
-    render = _as_json if output_format is DoctorFormat.JSON else _as_table
-    write_stdout([render(findings) + "\n"])
+    write_stdout(render(_answer_of(findings), output_format, limit=None))
     if not tracing_works(findings):
         raise typer.Exit(1)
 
 
-def _as_json(findings: Sequence[Finding]) -> str:
-    """Return one object: the verdict, the backend, the findings."""
-    verdict = {
-        "works": tracing_works(findings),
-        "backend": working_backend(findings),
-        "findings": [asdict(finding) for finding in findings],
-    }
-    return json.dumps(verdict, indent=2)
-
-
-def _as_table(findings: Sequence[Finding]) -> str:
-    """Return a line per finding, its remedy below it, and the verdict last."""
-    width = max(len(finding.name) for finding in findings)
-    lines = []
+def _answer_of(findings: Sequence[Finding]) -> Answer:
+    """Lay out the findings, each above its remedy, and the verdict."""
+    columns = (Column("level"), Column("name", label="check"), Column("what", label="finding"))
+    rows: list[tuple[object, ...]] = []
     for finding in findings:
-        lines.append(f"{finding.level:<7}  {finding.name:<{width}}  {finding.what}")
+        rows.append((finding.level, finding.name, finding.what))
         if finding.remedy:
-            lines.append(f"{'':<7}  {'':<{width}}  hint: {finding.remedy}")
-    lines.append(_verdict(findings))
-    return "\n".join(lines)
-
-
-def _verdict(findings: Sequence[Finding]) -> str:
-    """Return the last line: whether tracing works, and by which backend."""
-    if tracing_works(findings):
-        return f"tracing works, by backend {working_backend(findings)}"
-    count = sum(finding.level == "error" for finding in findings)
-    return f"tracing does not work: {count} {'error' if count == 1 else 'errors'} above"
+            rows.append((NO_VALUE, NO_VALUE, note("hint", remedy=finding.remedy)))
+    works, backend = tracing_works(findings), working_backend(findings)
+    if works:
+        verdict = note("tracing_works", backend=backend)
+    else:
+        verdict = note("tracing_fails", errors=sum(one.level == "error" for one in findings))
+    data = [(one.level, one.name, one.what, one.remedy) for one in findings]
+    return Answer(
+        tables=(Table("findings", "", columns, rows),),
+        data=Table("findings", "", (*columns, Column("remedy")), data),
+        facts={"works": works, "backend": backend, "findings": list(findings)},
+        closing=(verdict,),
+        facts_hold_rows=True,
+    )

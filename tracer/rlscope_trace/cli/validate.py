@@ -8,7 +8,6 @@ import shutil
 import signal
 import tempfile
 from contextlib import contextmanager, suppress
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,13 +17,13 @@ from typer.core import TyperCommand
 from rlscope_analysis.sentences import quality_sentence
 from rlscope_analysis.trace import open_trace
 from rlscope_trace.cli import messages
+from rlscope_trace.cli.answers import AnswerFormat, render
 from rlscope_trace.cli.output import write_stdout
+from rlscope_trace.cli.validate_answer import answer_of
 from rlscope_trace.errors import OutputExistsError, TracerError, UsageError
 from rlscope_trace.privileges import acting_as, chown_to_invoker, invoking_identity
-from rlscope_trace.record.validate.own_files import OwnFiles, may_mount
-from rlscope_trace.record.validate.plan import run_pairs, run_pairs_together, warm_up
-from rlscope_trace.record.validate.report import render_json, render_table
-from rlscope_trace.record.validate.runs import Runner, beside
+from rlscope_trace.record.validate.plan import run_pairs, warm_up
+from rlscope_trace.record.validate.runs import Runner
 from rlscope_trace.record.validate.trace_figures import TraceFigures, read_figures
 from rlscope_trace.record.validate.verdict import Asked, Validation
 from rlscope_trace.record.validate.verdict import validate as judge
@@ -39,13 +38,6 @@ _COMMAND = "rlscope_trace.record.validate.command"
 # What validate decides itself; the short ones may have their value right behind them.
 _OWN_OF_RECORD = ("--output", "--pid", "--duration", "--force")
 _SHORT_OF_RECORD = ("-o", "-p", "-d")
-
-
-class ValidateFormat(str, Enum):
-    """How the result is printed."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 class CommandClass(TyperCommand):
@@ -89,21 +81,13 @@ def validate(  # noqa: PLR0913 - one parameter per option
             show_default=False,
         ),
     ] = None,
-    together: Annotated[
-        bool,
-        typer.Option(
-            "--together",
-            help="Make both runs of a pair at once, on one CPU: what the machine does meanwhile is"
-            " the same for both. Wall time is not compared then.",
-        ),
-    ] = False,
     keep: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Keep the traces in a new folder.", show_default=False),
     ] = None,
     output_format: Annotated[
-        ValidateFormat, typer.Option("--format", help="Print a table or one JSON object.")
-    ] = ValidateFormat.TABLE,
+        AnswerFormat, typer.Option("--format", help="Print tables, JSON, CSV or Markdown.")
+    ] = AnswerFormat.TABLE,
 ) -> None:
     """Run a program with and without tracing in turn; exit 1 if corrected times are off.
 
@@ -113,22 +97,17 @@ def validate(  # noqa: PLR0913 - one parameter per option
     command = context.meta[_COMMAND]
     options = list(context.args)
     _check(command, options, max_bias)
-    for file in (timers, beside(timers) if together else None):
-        _check_timers(file)
-    asked = Asked(tuple(command), tuple(options), runs, max_bias, per, together)
+    _check_timers(timers)
+    asked = Asked(tuple(command), tuple(options), runs, max_bias, per)
     # Also when a scheduler or a closed terminal ends us, the running program is stopped.
     with signals_interrupt(), _directories(keep) as (directory, traces):
-        runner = Runner(
-            command, options, directory, timers.absolute() if timers else None,
-            _own_files(directory.parent) if together else None,
-        )  # fmt: skip
+        runner = Runner(command, options, directory, timers.absolute() if timers else None)
         pairs, interrupted = _collect(runner, asked, traces, keeps=keep is not None)
     if not pairs:
         messages.error("interrupted before a pair of runs was complete")
         raise typer.Exit(128 + signal.SIGINT)
     found = judge(pairs, asked)
-    as_json = output_format is ValidateFormat.JSON
-    write_stdout([render_json(found) if as_json else render_table(found)])
+    write_stdout(render(answer_of(found), output_format, limit=None))
     raise typer.Exit(_exit_code(found, interrupted=interrupted))
 
 
@@ -193,13 +172,6 @@ def _directories(keep: Path | None) -> Iterator[tuple[Path, Path]]:
                 keep.rmdir()
 
 
-def _own_files(base: Path) -> OwnFiles | None:
-    """Return what untraced runs beside traced ones have for themselves; None: it is not allowed."""
-    directory = base / "copies"
-    directory.mkdir(mode=0o700)
-    return OwnFiles(directory, invoking_identity()) if may_mount(directory) else None
-
-
 def _collect(runner: Runner, asked: Asked, traces: Path, *, keeps: bool) -> tuple[list[Pair], bool]:
     """Return the pairs there are, and whether Ctrl-C ended it early."""
 
@@ -217,8 +189,7 @@ def _collect(runner: Runner, asked: Asked, traces: Path, *, keeps: bool) -> tupl
         messages.say(f"{2 * asked.runs + 1} runs; the first one does not count")
         _, figures = warm_up(runner, traces / "warm-up.duckdb", read)
         check_operation(asked.per, figures)
-        make = run_pairs_together if asked.together else run_pairs
-        for pair in make(runner, asked.runs, lambda number: traces / f"{number}.duckdb", read):
+        for pair in run_pairs(runner, asked.runs, lambda number: traces / f"{number}.duckdb", read):
             pairs.append(pair)
             _tell(pair, len(pairs), asked.runs)
     except KeyboardInterrupt:

@@ -1,10 +1,10 @@
 """Which probe sites are worth their cost: decides, and does nothing itself.
 
-The probes have an account. CPU time of the traced programs pays in at the rate of the budget, every
-call of a probed function draws its cost. Up to a limit the account saves, so that a burst of calls
+The probes have an allowance. CPU time of the traced programs fills it at the rate of the budget,
+every call of a probed function takes its cost from it. Up to a limit it saves, so a burst of calls
 is no reason to drop a site, however dense; a site that is within the budget in the long run stays.
-When the account is empty, the sites go that cost most for the time they cover, until what remains
-is within the budget. What is far over it empties the account in the first quarter of a second.
+When the allowance is empty, the sites go that cost most for the time they cover, until what remains
+is within the budget. What is far over it empties the allowance in the first quarter of a second.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# CPU time whose budget the account can save: a rollout of a second that calls at five times the
+# CPU time whose budget the allowance can save: a rollout of a second that calls at five times the
 # budget, between updates that call nothing.
 _SAVED_CPU_NS = 5_000_000_000
 # A site below this part of the budget goes only where dropping the larger ones is not enough.
@@ -54,13 +54,13 @@ class Decision:
     """Of rlscope_analysis.schema.facts.sites, with its numbers."""
     numbers: tuple[float, ...]
     hits: int
-    """Calls since the account was last full."""
+    """Calls since the allowance was last full."""
     mean_ns: int
 
 
 @dataclass(slots=True)
 class _Calls:
-    """Calls of one site: as last counted, and since the account was last full."""
+    """Calls of one site: as last counted, and since the allowance was last full."""
 
     since_ns: int
     """When the window began in which the first of them was counted."""
@@ -111,7 +111,7 @@ class Governor:
     _looked_ns: int = field(default=0, init=False)
     _cpu_ns: int = field(default=0, init=False)
     _period_cpu_ns: int = field(default=0, init=False)
-    """CPU time since the account was last full."""
+    """CPU time since the allowance was last full."""
     _balance_ns: float = field(default=0.0, init=False)
 
     def decide(

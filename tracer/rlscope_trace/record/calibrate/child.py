@@ -10,7 +10,6 @@ import ctypes
 import importlib
 import json
 import os
-import select
 import signal
 import sys
 import time
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 _SITES = 16
 # So that whoever reads the records of a batch keeps up.
 _PAUSE_S = 0.001
-# About a millisecond where the second-level cache has a megabyte.
-_CROWDED_AT_ONCE = 10
 
 
 class Loops:
@@ -64,12 +61,6 @@ class Loops:
             for which, times in ((plain, off), (sites, on))[:: 1 if pair % 2 else -1]:
                 times.append(self._lib.rls_time_calls(which[0], which[1], ctypes.c_long(turns)))
         return {"off": off, "on": on}
-
-    def crowd(self) -> dict[str, object]:
-        """Keep the CPU and its caches busy until stdin has more, or ends."""
-        while not select.select([sys.stdin], [], [], 0)[0]:
-            self._lib.rls_keep_crowding(ctypes.c_long(_CROWDED_AT_ONCE))
-        return {}
 
     def wakes(self, rounds: int, batches: int) -> dict[str, object]:
         """Return ns per wakeup of each batch."""

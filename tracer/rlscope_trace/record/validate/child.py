@@ -1,14 +1,13 @@
 """Runs one program and writes down what it took: a script of its own, traced and untraced alike.
 
-    python -I -S child.py REPORT TIMERS GATE COMMAND...
+    python -I -S child.py REPORT TIMERS COMMAND...
 
 REPORT gets one line: CPU time of the program and of all its processes that have ended (ns, by
 wait4), wall time of the program from just before its exec (ns, CLOCK_MONOTONIC), its pid, its wait
 status, and 1 if a process of it still runs, else 0; or `error` and an errno if it could not be
 started. What it says on stderr goes to REPORT.stderr. REPORT.pid holds its pid, and is empty as
 soon as it has ended, before its processes are waited for. TIMERS, if not empty, is the program's
-RLSCOPE_TIMERS. GATE, if not empty, is a FIFO: the program begins when its writer has closed it, on
-the CPU that he has written to it; if he has written nothing, it does not.
+RLSCOPE_TIMERS.
 """
 
 import ctypes
@@ -23,16 +22,11 @@ _PR_SET_CHILD_SUBREAPER = 36
 # What processes that the program does not wait for get to end, and how often that is looked at.
 _ORPHANS_S = 2.0
 _LOOK_S = 0.005
-# At a gate: what a recorder needs to start, on a machine that is very busy.
-_LONGEST_WAIT_S = 120
-_NOT_LET_GO = 125
 
 
 def main() -> int:
     """Run the program; return its exit code as a shell would."""
-    report, timers, gate, *command = sys.argv[1:]
-    if gate and not _wait_at(gate):
-        return _NOT_LET_GO
+    report, timers, *command = sys.argv[1:]
     environment = dict(os.environ)
     if timers:
         environment["RLSCOPE_TIMERS"] = timers
@@ -60,19 +54,6 @@ def main() -> int:
     _write(report, f"{cpu_ns} {wall_ns} {pid} {status} {left:d}")
     code = os.waitstatus_to_exitcode(status)
     return 128 - code if code < 0 else code
-
-
-def _wait_at(gate: str) -> bool:
-    """Wait until somebody lets us go, and stay on the CPU that he names; tell whether he did."""
-    # Whoever ends a run ends it here, too, and nobody waits for a writer that is gone.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.alarm(_LONGEST_WAIT_S)
-    with open(gate) as file:  # noqa: PTH123 - pathlib takes longer to import
-        told = file.read()
-    signal.alarm(0)
-    if told:
-        os.sched_setaffinity(0, {int(told)})
-    return bool(told)
 
 
 def _reap(flags: int = 0) -> tuple[int, int, float]:

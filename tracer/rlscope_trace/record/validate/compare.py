@@ -33,16 +33,14 @@ class Figures:
     """CPU time corrected / untraced - 1."""
     overhead: Estimate
     """Overhead as the traces tell it, of the untraced CPU time."""
-    wall_inflation: Estimate | None
-    """None, as wall_bias, where two runs at once took the CPU from each other."""
-    wall_bias: Estimate | None
+    wall_inflation: Estimate
+    wall_bias: Estimate
     timed_inflation: Estimate | None
     """As inflation, of the time that the program's timers cover; None: it has none."""
     timed_bias: Estimate | None
     """None also where an operation with a timer is not in every trace."""
     noise: Estimate | None
-    """How far two neighbouring untraced runs differ; of pairs made at once, how far they are from
-    their median; None: there is one only."""
+    """How far two neighbouring untraced runs differ; None: there is one only."""
     covered: int | None
     """Pairs whose untraced CPU time lies in the interval of the corrected one, noise included;
     None: there are less than five, too few to tell the noise."""
@@ -52,12 +50,7 @@ class Figures:
 
 def compare(pairs: Sequence[Pair]) -> Figures:
     """Return the figures of one pair or more."""
-    together = all(pair.traced_first is None for pair in pairs)
-    differences = (
-        from_median([pair.corrected_ns / pair.untraced.cpu_ns for pair in pairs])
-        if together
-        else neighbour_differences([pair.untraced.cpu_ns for pair in pairs])
-    )
+    differences = neighbour_differences([pair.untraced.cpu_ns for pair in pairs])
     noises = noise_halves([pair.traced.cpu_ns / pair.untraced.cpu_ns for pair in pairs])
 
     def percent(value: Callable[[Pair], float]) -> Estimate:
@@ -70,12 +63,8 @@ def compare(pairs: Sequence[Pair]) -> Figures:
         inflation=percent(lambda pair: pair.traced.cpu_ns / pair.untraced.cpu_ns - 1),
         bias=percent(lambda pair: pair.corrected_ns / pair.untraced.cpu_ns - 1),
         overhead=percent(lambda pair: pair.trace.overhead_ns / pair.untraced.cpu_ns),
-        wall_inflation=None if together else percent(lambda pair: _wall_ratio(pair, 0)),
-        wall_bias=(
-            None
-            if together
-            else percent(lambda pair: _wall_ratio(pair, pair.trace.wall_overhead_ns))
-        ),
+        wall_inflation=percent(lambda pair: _wall_ratio(pair, 0)),
+        wall_bias=percent(lambda pair: _wall_ratio(pair, pair.trace.wall_overhead_ns)),
         timed_inflation=estimate([100 * _timed_ratio(p, 0) for p in pairs if p.untraced.timed_ns]),
         timed_bias=estimate(
             [100 * _timed_ratio(p, timed_overhead_ns(p)) for p in pairs if p.untraced.timed_ns]

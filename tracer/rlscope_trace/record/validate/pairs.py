@@ -12,15 +12,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """An untraced and a traced run, one right after the other or both at once."""
+    """An untraced and a traced run, one right after the other."""
 
     untraced: Run
     traced: Run
     trace: TraceFigures
-    traced_first: bool | None
-    """None: both at once."""
-    shared_files: tuple[str, ...] = ()
-    """Probed files of which the untraced run, at the same time, had no copy: it paid, too."""
+    traced_first: bool
 
     @property
     def corrected_ns(self) -> float:

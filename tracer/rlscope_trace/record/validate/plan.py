@@ -36,9 +36,7 @@ def warm_up(runner: Runner, trace: Path, read: ReadTrace) -> tuple[Run, TraceFig
     It also finds a program or options that do not work before all the others are made.
     """
     run = runner.traced(trace)
-    figures = read(trace, run.pid)
-    runner.keep_apart(figures.probed_files)
-    return run, figures
+    return run, read(trace, run.pid)
 
 
 def run_pairs(runner: Runner, runs: int, trace_of: Callable[[int], Path], read: ReadTrace,
@@ -52,16 +50,3 @@ def run_pairs(runner: Runner, runs: int, trace_of: Callable[[int], Path], read: 
         traced = runner.traced(trace_of(number))
         untraced = before or runner.untraced()
         yield Pair(untraced, traced, read(trace_of(number), traced.pid), traced_first)
-
-
-def run_pairs_together(
-    runner: Runner, runs: int, trace_of: Callable[[int], Path], read: ReadTrace
-) -> Iterator[Pair]:
-    """Do the same with both runs of each pair at once."""
-    for number in range(1, runs + 1):
-        untraced, traced = runner.together(trace_of(number))
-        figures = read(trace_of(number), traced.pid)
-        # One that is loaded by chance, or late, may not have been probed before.
-        shared = runner.shared(figures.probed_files)
-        yield Pair(untraced, traced, figures, None, shared)
-        runner.keep_apart(shared)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -16,22 +15,20 @@ from rlscope_trace.privileges import (
     invoking_identity,
     read_small,
 )
-from rlscope_trace.record.validate.companion import companion, step_in
-from rlscope_trace.record.validate.ending import end, wait_for
+from rlscope_trace.record.validate.ending import wait_for
 from rlscope_trace.record.validate.failures import not_started, program_failed, recorder_failed
-from rlscope_trace.record.validate.gate import gates, let_go
 from rlscope_trace.record.validate.timers import read_timers, remove_timers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from rlscope_trace.record.validate.own_files import OwnFiles
+    from collections.abc import Mapping, Sequence
 
 _CHILD = Path(__file__).with_name("child.py")
 # CPU time, wall time, pid, wait status, whether processes are left: in so many bytes at most.
 _REPORTED, _REPORT_BYTES, _MOST_DIGITS = 5, 4096, 19
 _NO_REPORT_HINT = "the program must leave the files beside its stderr alone"
 UNTRACED, TRACED = "untraced", "traced"
+# Ctrl-C reaches us alone, who then end the run.
+_APART: dict[str, object] = {"start_new_session": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,29 +52,13 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class _Started:
+class Started:
     """A run that is under way."""
 
     kind: str
     process: subprocess.Popen[bytes]
     report: Path
     timers: Path | None
-
-    def has_ended(self) -> bool:
-        """Return whether the program has; the recorder around it may go on."""
-        return self._told_pid() == "" or self.process.poll() is not None
-
-    def niceness(self) -> int:
-        """Return that of the program; ProcessLookupError: it does not run."""
-        told = self._told_pid()
-        if not told:
-            raise ProcessLookupError
-        return os.getpriority(os.PRIO_PROCESS, _number(told))
-
-    def _told_pid(self) -> str | None:
-        """Return what REPORT.pid holds; None: it is not there yet."""
-        told = read_report(pid_file(self.report))
-        return None if told is None else told.strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,90 +71,49 @@ class Runner:
     """For what a run leaves; the user that the program runs as may write there, but not above."""
     timers: Path | None = None
     """The file that the program writes its timers to."""
-    own_files: OwnFiles | None = None
-    """What an untraced run beside a traced one has for itself; None: nothing."""
 
     def untraced(self) -> Run:
         """Run the program alone, as the user and with the environment that `record` gives it."""
-        started = self._start_untraced(self.timers)
+        started = self._start_untraced()
         wait_for(started.process)
-        return self._run_of(started)
+        return self.run_of(started)
 
     def traced(self, trace: Path) -> Run:
         """Run the program under the recorder, which writes the trace."""
         started = self._start_traced(trace)
         wait_for(started.process)
-        return self._traced_run_of(started, trace)
+        return self.traced_run_of(started, trace)
 
-    def shared(self, files: Iterable[str]) -> tuple[str, ...]:
-        """Return those that untraced runs beside traced ones do not have for themselves."""
-        own = self.own_files.copies if self.own_files is not None else {}
-        return tuple(file for file in files if file not in own)
-
-    def keep_apart(self, files: Iterable[str]) -> None:
-        """Let untraced runs beside traced ones have these files for themselves, from now on."""
-        if self.own_files is not None:
-            self.own_files.add(files)
-
-    def _enter_own_files(self) -> None:
-        assert self.own_files is not None
-        os.setpgrp()
-        self.own_files.enter()
-
-    def together(self, trace: Path) -> tuple[Run, Run]:
-        """Run it untraced and traced at the same time, on one CPU, from the same instant on."""
-        cpu = max(os.sched_getaffinity(0))
-        runs: list[_Started] = []
-        with (
-            gates(self.directory.parent, UNTRACED, TRACED) as both,
-            companion(cpu) as other,
-        ):
-            try:
-                runs.append(self._start_untraced(beside(self.timers), both[0]))
-                runs.append(self._start_traced(trace, both[1]))
-                let_go(((at, run.process) for at, run in zip(both, runs, strict=True)), cpu)
-                step_in(other, runs)
-            except BaseException:
-                try:
-                    # The programs may save their work: let them have the CPU for themselves.
-                    other.end()
-                finally:
-                    end([run.process for run in runs])
-                raise
-            wait_for(*(run.process for run in runs))
-        # What ended before the gate has more to say than what was not let go then.
-        traced = self._traced_run_of(runs[1], trace)
-        return self._run_of(runs[0]), traced
-
-    def _start_untraced(self, timers: Path | None, gate: Path | None = None) -> _Started:
+    def _start_untraced(self) -> Started:
         identity = invoking_identity()
         user: dict[str, object] = {}
         if identity is not None:
             user = {"user": identity.uid, "group": identity.gid, "extra_groups": identity.groups}
-        command = self._measured(UNTRACED, timers, gate)
-        how = _apart(gate) | user
-        if gate is not None and self.own_files is not None and self.own_files.copies:
-            # Popen would become the user before it calls anything of ours.
-            how = {"preexec_fn": self._enter_own_files}
-        return self._start(UNTRACED, command, timers, env=invoking_environment(identity), **how)
+        command = self.measured(UNTRACED, self.timers)
+        environment = invoking_environment(identity)
+        return self.start(UNTRACED, command, self.timers, env=environment, **_APART, **user)
 
-    def _start_traced(self, trace: Path, gate: Path | None = None) -> _Started:
-        # The costs are known since the warm-up: nothing is measured beside the untraced twin.
-        known = [] if gate is None else ["--no-calibrate"]
-        command = [
-            *_recorder(), "record", *self.record_options, *known, "--progress", "never",
-            "-o", str(trace), "--", *self._measured(TRACED, self.timers, gate),
+    def _start_traced(self, trace: Path) -> Started:
+        command = self.recorded(trace, self.measured(TRACED, self.timers))
+        return self.start(TRACED, command, self.timers, **_APART)
+
+    def recorded(self, trace: Path, command: Sequence[str], *options: str) -> list[str]:
+        """Return the command that runs another one under the recorder."""
+        return [
+            *_recorder(), "record", *self.record_options, *options, "--progress", "never",
+            "-o", str(trace), "--", *command,
         ]  # fmt: skip
-        return self._start(TRACED, command, self.timers, **_apart(gate))
 
-    def _traced_run_of(self, started: _Started, trace: Path) -> Run:
-        run = self._run_of(started)
+    def traced_run_of(self, started: Started, trace: Path) -> Run:
+        """Return what a traced run took that has ended."""
+        run = self.run_of(started)
         if not trace.exists():
             raise recorder_failed(self._words(TRACED), 1)
         return run
 
-    def _measured(self, kind: str, timers: Path | None, gate: Path | None) -> list[str]:
-        files = [str(path or "") for path in (self._report(kind), timers, gate)]
+    def measured(self, kind: str, timers: Path | None) -> list[str]:
+        """Return the command that runs the program, and writes down what it took."""
+        files = [str(path or "") for path in (self._report(kind), timers)]
         return [sys.executable, "-I", "-S", str(_CHILD), *files, *self.command]
 
     def _report(self, kind: str) -> Path:
@@ -186,29 +126,23 @@ class Runner:
     def _words(self, kind: str) -> str:
         return self._words_file(kind).read_text(errors="replace")
 
-    def _start(
+    def start(
         self, kind: str, command: Sequence[str], timers: Path | None, **how: object
-    ) -> _Started:
+    ) -> Started:
+        """Start a run; `how`: more for Popen."""
         report = self._report(kind)
         with acting_as(invoking_identity()):
             for left in (report, pid_file(report)):
                 left.unlink(missing_ok=True)
         remove_timers(timers)
         with self._words_file(kind).open("wb") as words:
-            try:
-                process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=words,
-                    **how,
-                )  # type: ignore[call-overload]  # fmt: skip
-            except subprocess.SubprocessError as error:
-                raise TracerError(
-                    f"the {kind} run cannot have files of its own: a probed file was replaced, or"
-                    " mounting is not allowed any more",
-                    hint="rlscope-trace validate without --together",
-                ) from error
-        return _Started(kind, process, report, timers)
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=words,
+                **how,
+            )  # type: ignore[call-overload]  # fmt: skip
+        return Started(kind, process, report, timers)
 
-    def _run_of(self, started: _Started) -> Run:
+    def run_of(self, started: Started) -> Run:
         """Return what a run took that has ended."""
         told = (read_report(started.report) or "").split()
         if not told:
@@ -252,20 +186,6 @@ def _no_report(report: Path) -> TracerError:
 def pid_file(report: Path) -> Path:
     """Return the file that holds the pid of the program while it runs, and is empty afterwards."""
     return report.with_name(f"{report.name}.pid")
-
-
-def beside(timers: Path | None) -> Path | None:
-    """Return the timers of a run that goes on beside the one that they are named for."""
-    return timers and timers.with_name(f"{timers.name}.{UNTRACED}")
-
-
-def _apart(gate: Path | None) -> dict[str, object]:
-    """Return how a run is started so that Ctrl-C reaches us alone, who then end it.
-
-    Two at once stay in our session: the OS kernel shares out CPUs by session (autogroups), and what
-    the recorder does on another CPU would be taken from its program, which so lags behind.
-    """
-    return {"start_new_session": True} if gate is None else {"preexec_fn": os.setpgrp}
 
 
 def _recorder() -> list[str]:

@@ -47,7 +47,6 @@ _INSTANCES = (
     "SELECT name, sum(instances)::BIGINT FROM operation_tree WHERE instances > 0 GROUP BY name"
 )
 _LOSSES = "SELECT count(*), coalesce(sum(count), 0)::BIGINT FROM trace_stat"
-_PROBED_FILES = "SELECT DISTINCT module FROM site WHERE probed_ns IS NOT NULL ORDER BY ALL"
 _QUALITY = """
 SELECT event, quality, code, subject, detail, numbers FROM calibration
 WHERE quality <> 'ok' AND used AND event IN (FROM probe_hits SELECT event)
@@ -83,8 +82,6 @@ class TraceFigures:
     """Records that the trace lacks; of kinds that cannot be counted, 1 each."""
     warnings: Mapping[str, str]
     """Kind of event that occurred -> why its cost is to be doubted."""
-    probed_files: tuple[str, ...] = ()
-    """Those with functions that were probed."""
 
     @property
     def overhead_ns(self) -> float:
@@ -123,7 +120,6 @@ def read_figures(
         instances=dict(connection.execute(_INSTANCES).fetchall()),
         lost=max(kinds, lost),
         warnings=_warnings(connection, words),
-        probed_files=tuple(file for (file,) in connection.execute(_PROBED_FILES).fetchall()),
     )
 
 

@@ -38,8 +38,6 @@ class Asked:
     """Percent of the untraced CPU time."""
     per: str | None
     """The operation that is an iteration."""
-    together: bool = False
-    """Whether both runs of a pair were made at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +94,8 @@ def _about_runs(pairs: Sequence[Pair], figures: Figures, asked: Asked) -> list[s
             f"{len(pairs)} pairs are too few for intervals: --runs {_PAIRS_FOR_INTERVALS} or more"
         )
     if figures.noise is not None and figures.noise.median > asked.max_bias:
-        what = "pairs differ" if asked.together else "untraced runs differ"
         told.append(
-            f"{what} by {figures.noise.median:.1f} % from one to the next, more than"
+            f"untraced runs differ by {figures.noise.median:.1f} % from one to the next, more than"
             f" the {asked.max_bias:g} % to be judged: take a quieter machine, or more runs"
         )
     return told
@@ -122,13 +119,6 @@ def _about_traces(pairs: Sequence[Pair]) -> list[str]:
         told.append(f"{lost} of {len(pairs)} traces lost records: their overhead is not complete")
     if missing := missing_operations(pairs):
         told.append(f"not compared: {', '.join(missing)} have timers, but are not in every trace")
-    paid = [pair.shared_files for pair in pairs if pair.shared_files]
-    if paid:
-        files = ", ".join(dict.fromkeys(file for files in paid for file in files))
-        told.append(
-            f"in {len(paid)} of {len(pairs)} pairs the untraced run, too, paid for probes, so bias"
-            f" looks smaller than it is, or negative; it had no copy of {files}"
-        )
     doubts: dict[str, list[str]] = {}
     for pair in pairs:
         for event, doubt in pair.trace.warnings.items():

@@ -1,4 +1,4 @@
-"""Two runs at once: they begin together, and share their CPU to the end. None needs a recorder."""
+"""The benchmark of overhead: two runs begin together, and share their CPU to the end."""
 
 from __future__ import annotations
 
@@ -15,28 +15,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rlscope_trace.record.calibrate.children import CalibrationError, Child
-from rlscope_trace.record.validate import companion as companion_module
-from rlscope_trace.record.validate import runs
-from rlscope_trace.record.validate.companion import companion, step_in
-from rlscope_trace.record.validate.gate import gates, let_go
-from rlscope_trace.record.validate.runs import Runner
+from bench_lib.figure import BenchError
+from bench_lib.together import companion as companion_module
+from bench_lib.together import runs
+from bench_lib.together.companion import Companion, companion, step_in
+from bench_lib.together.gate import gates, let_go
+from bench_lib.together.runs import BothAtOnce
 from validated_runs import runner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-CHILD = Path(runs.__file__).with_name("child.py")
 AT_THE_GATE = "import os, sys; open(sys.argv[1], 'w').write(str(os.sched_getaffinity(0)))"
 
 
 def at_gate(tmp_path: Path, gate: Path) -> subprocess.Popen[bytes]:
     program = [sys.executable, "-c", AT_THE_GATE, str(tmp_path / "told")]
-    report = str(tmp_path / "report")
-    return subprocess.Popen(
-        [sys.executable, "-I", "-S", str(CHILD), report, "", str(gate), *program]
-    )
+    return subprocess.Popen(runs._at_gate(gate, program))
 
 
 def test_runs_wait_at_their_gates_until_they_are_let_go(
@@ -65,7 +61,6 @@ def test_none_is_let_go_where_one_has_ended_before(tmp_path: Path) -> None:
         assert run.wait(30) == 125
     dead.wait(30)
     assert not (tmp_path / "told").exists()
-    assert not (tmp_path / "report").exists()
 
 
 def test_whoever_waits_at_a_gate_can_be_interrupted(
@@ -83,19 +78,19 @@ def test_whoever_waits_at_a_gate_can_be_interrupted(
 def test_a_run_that_was_started_ends_where_the_one_beside_it_cannot_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started: list[runs._Started] = []
-    both = runner(tmp_path, "raise SystemExit('it must not begin')")
-    alone = Runner._start_untraced
+    started: list[runs.Started] = []
+    both = BothAtOnce(runner(tmp_path, "raise SystemExit('it must not begin')"), None)
+    alone = BothAtOnce._start_untraced
 
-    def start(*arguments: object) -> runs._Started:
+    def start(*arguments: object) -> runs.Started:
         started.append(alone(*arguments))  # type: ignore[arg-type]
         return started[0]
 
     def refuse(*_: object) -> None:
         raise BlockingIOError("no process can be had")
 
-    monkeypatch.setattr(Runner, "_start_untraced", start)
-    monkeypatch.setattr(Runner, "_start_traced", refuse)
+    monkeypatch.setattr(BothAtOnce, "_start_untraced", start)
+    monkeypatch.setattr(BothAtOnce, "_start_traced", refuse)
     with pytest.raises(BlockingIOError):
         both.together(tmp_path / "trace.duckdb")
     assert started[0].process.poll() is not None
@@ -154,16 +149,18 @@ def test_a_pair_whose_cpu_was_not_kept_busy_does_not_count(
     def step() -> None:
         try:
             step_in(other, [first, last])
-        except CalibrationError as error:
+        except BenchError as error:
             failed.append(error)
 
     with companion(max(os.sched_getaffinity(0))) as other:
         stepping = threading.Thread(target=step, daemon=True)
         stepping.start()
         poll_until(lambda: cpu_ns(other.pid) > 50_000_000, what="it keeps busy")
+        pidfd = os.pidfd_open(other.pid)
         os.kill(other.pid, signal.SIGKILL)
         # A signal that was sent has not ended anything yet.
-        assert select.select([other.pidfd], [], [], 30)[0]
+        assert select.select([pidfd], [], [], 30)[0]
+        os.close(pidfd)
         last.is_over = True
         stepping.join(30)
     assert "has ended" in str(failed[0])
@@ -174,28 +171,31 @@ def test_runs_at_once_share_their_cpu_to_the_end(
 ) -> None:
     busy_ns: list[int] = []
 
-    class Seen(Child):
+    class Seen(Companion):
         def end(self) -> None:
-            busy_ns.append(cpu_ns(self.pid))
-            super().end()
+            if self.process.poll() is None:
+                busy_ns.append(cpu_ns(self.pid))
+            Companion.end(self)
 
-    def start_traced(self: Runner, trace: Path, gate: Path | None = None) -> runs._Started:
-        trace.touch()
-        command = self._measured(runs.TRACED, self.timers, gate)
-        return self._start(runs.TRACED, command, self.timers, preexec_fn=os.setpgrp)
-
-    monkeypatch.setattr(companion_module, "Child", Seen)
-    monkeypatch.setattr(Runner, "_start_traced", start_traced)
+    monkeypatch.setattr(companion_module, "Companion", Seen)
+    monkeypatch.setattr(BothAtOnce, "_start_traced", start_unrecorded)
     program = (
         "import json, os, time\n"
         "timers = os.environ['RLSCOPE_TIMERS']\n"
         "while time.process_time() < 0.5 * (not timers.endswith('untraced')): pass\n"
         "open(timers, 'w').write(json.dumps({'operation': 'work', 'cpu_ns': 1}))\n"
     )
-    both = runner(tmp_path, program, timers=tmp_path / "timers")
+    both = BothAtOnce(runner(tmp_path, program, timers=tmp_path / "timers"), None)
     untraced, traced = both.together(tmp_path / "trace.duckdb")
     assert traced.cpu_ns - untraced.cpu_ns > 300_000_000
     assert busy_ns[0] > 200_000_000
+
+
+def start_unrecorded(self: BothAtOnce, trace: Path, gate: Path) -> runs.Started:
+    trace.touch()
+    timers = self.runner.timers
+    command = runs._at_gate(gate, self.runner.measured(runs.TRACED, timers))
+    return self.runner.start(runs.TRACED, command, timers, preexec_fn=os.setpgrp)
 
 
 def cpu_ns(pid: int) -> int:

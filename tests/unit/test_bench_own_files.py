@@ -1,4 +1,4 @@
-"""validate --together: the untraced run sees copies of what is probed in the other one."""
+"""The benchmark of overhead: the untraced run sees copies of what is probed in the other one."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import os
 import stat
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
 
-from rlscope_trace.errors import TracerError
+from bench_lib.figure import BenchError
+from bench_lib.together import runs
+from bench_lib.together.own_files import OwnFiles, may_mount
+from bench_lib.together.runs import BothAtOnce
 from rlscope_trace.privileges import Identity
-from rlscope_trace.record.validate import runs
-from rlscope_trace.record.validate.own_files import OwnFiles, may_mount
-from rlscope_trace.record.validate.runs import Runner
 from validated_runs import runner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+SCRIPTS = str(Path(__file__).resolve().parents[2] / "scripts")
 TELL = 'stat -c %i "$1"; id -u; id -G'
 NOBODY = Identity(uid=65534, gid=65534, groups=(65534,), name="nobody")
 
@@ -116,8 +116,9 @@ def test_the_command_alone_sees_the_copy(
 def test_where_mounting_is_not_allowed_nothing_is_tried(copies: Path) -> None:
     program = (
         "import sys\n"
+        f"sys.path.append({SCRIPTS!r})\n"
         "from pathlib import Path\n"
-        "from rlscope_trace.record.validate.own_files import may_mount\n"
+        "from bench_lib.together.own_files import may_mount\n"
         "print(may_mount(Path(sys.argv[1])))\n"
     )
     may_not = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
@@ -155,23 +156,24 @@ def test_the_untraced_run_of_a_pair_has_the_copy(
         "    file.write(json.dumps({'operation': str(inode), 'cpu_ns': 1}))\n"
     )
 
-    def start_traced(self: Runner, trace: Path, gate: Path | None = None) -> runs._Started:
+    def start_traced(self: BothAtOnce, trace: Path, gate: Path) -> runs.Started:
         trace.touch()
-        command = self._measured(runs.TRACED, self.timers, gate)
-        return self._start(runs.TRACED, command, self.timers, preexec_fn=os.setpgrp)
+        timers = self.runner.timers
+        command = runs._at_gate(gate, self.runner.measured(runs.TRACED, timers))
+        return self.runner.start(runs.TRACED, command, timers, preexec_fn=os.setpgrp)
 
-    monkeypatch.setattr(Runner, "_start_traced", start_traced)
+    monkeypatch.setattr(BothAtOnce, "_start_traced", start_traced)
     own = OwnFiles(copies)
-    both = replace(runner(tmp_path, program, timers=tmp_path / "timers"), own_files=own)
-    assert both.shared([str(probed)]) == (str(probed),)
+    both = BothAtOnce(runner(tmp_path, program, timers=tmp_path / "timers"), own)
+    assert both.shared([str(probed)]) == [str(probed)]
     both.keep_apart([str(probed)])
-    assert both.shared([str(probed)]) == ()
+    assert both.shared([str(probed)]) == []
     untraced, traced = both.together(tmp_path / "trace.duckdb")
     assert [*traced.timers_ns] == [str(probed.stat().st_ino)]
     assert [*untraced.timers_ns] == [str(Path(own.copies[str(probed)].path).stat().st_ino)]
     # Alone it has no need of one.
-    assert [*both.untraced().timers_ns] == [str(probed.stat().st_ino)]
+    assert [*both.runner.untraced().timers_ns] == [str(probed.stat().st_ino)]
     # What was replaced meanwhile ends the run before it begins, and nobody waits for it.
     probed.unlink()
-    with pytest.raises(TracerError, match="the untraced run cannot have files of its own"):
+    with pytest.raises(BenchError, match="the untraced run cannot have files of its own"):
         both.together(tmp_path / "trace.duckdb")

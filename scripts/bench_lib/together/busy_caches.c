@@ -1,12 +1,12 @@
-// Work that leaves little in the caches of a CPU, as training programs do: where what an event runs
-// has to be fetched again each time.
+// Keeps a CPU and its caches as busy as training programs do, until stdin ends: `busy_caches CPU`.
+#define _GNU_SOURCE
+#include <poll.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "loops.h"
-
-enum { kLineBytes = 64, kCodeLines = 8192, kUsualBytes = 1 << 20 };
+enum { kLineBytes = 64, kCodeLines = 8192, kUsualBytes = 1 << 20, kRounds = 10 };
 
 // Lines of code, one jump or more in each; it is entered so many lines before its end.
 #if defined(__x86_64__)
@@ -34,8 +34,8 @@ static long code_lines;
 
 // Half of the second-level cache is for data, a quarter for code.
 static void choose_sizes(void) {
-  const long told = sysconf(_SC_LEVEL2_CACHE_SIZE);
-  const long bytes = told > 0 ? told : kUsualBytes;
+  const long known = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  const long bytes = known > 0 ? known : kUsualBytes;
   line_count = (uint32_t)(bytes / 2 / kLineBytes);
   code_lines = bytes / 4 / kLineBytes;
   if (code_lines > kCodeLines) code_lines = kCodeLines;
@@ -58,7 +58,7 @@ static int make_ring(void) {
   return 1;
 }
 
-static void crowd(void) {
+static void fill_caches(void) {
   if (lines == NULL && !make_ring()) return;
   uint32_t at = 0;
   for (uint32_t step = 0; step < line_count; ++step) at = lines[at].next;
@@ -66,7 +66,23 @@ static void crowd(void) {
   ((void (*)(int))((char*)rls_lines + (kCodeLines - code_lines) * kLineBytes))((int)at + 1);
 }
 
-// Does nothing but that, so many times.
-RLS_EXPORT void rls_keep_crowding(long times) {
-  while (times-- > 0) crowd();
+static int is_ended(int wait_ms) {
+  struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+  char byte = 0;
+  return poll(&input, 1, wait_ms) > 0 && read(STDIN_FILENO, &byte, 1) <= 0;
+}
+
+// Says a line when it waits; begins at the first byte of stdin.
+int main(int count, char** arguments) {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  if (count != 2) return 2;
+  CPU_SET(atoi(arguments[1]), &cpus);
+  if (sched_setaffinity(0, sizeof(cpus), &cpus) != 0) return 1;
+  if (write(STDOUT_FILENO, "\n", 1) != 1 || is_ended(-1)) return 0;
+  // About a millisecond where the second-level cache has a megabyte.
+  while (!is_ended(0)) {
+    for (int round = 0; round < kRounds; ++round) fill_caches();
+  }
+  return 0;
 }
