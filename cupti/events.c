@@ -81,11 +81,8 @@ static void close_range(struct rls_shim_slot* slot, uint32_t index, uint64_t end
   __atomic_store_n(&slot->depth, slot->depth - 1, __ATOMIC_RELEASE);
 }
 
-int rls_pop(uint64_t domain) {
-  // Told as open when the thread gave its slot back.
-  if (rls_thread.is_leaving && rls_thread.slot == NULL) return RLS_NO_LEVEL;
-  // First, so that our own work is not in the range.
-  const uint64_t now_ns = rls_process.header != NULL && rls_reader() != 0 ? rls_now_ns() : 0;
+// end_ns: 0: nobody reads.
+static int pop_at(uint64_t domain, uint64_t end_ns) {
   struct rls_shim_slot* slot = begin();
   if (slot == NULL) return RLS_NO_LEVEL;
   int level = RLS_NO_LEVEL;
@@ -93,12 +90,27 @@ int rls_pop(uint64_t domain) {
     level = (int)slot->depth - 1;
     __atomic_store_n(&slot->depth, slot->depth - 1, __ATOMIC_RELEASE);
   } else if ((level = find_open(slot, domain)) >= 0) {
-    close_range(slot, (uint32_t)level, now_ns);
-  } else if (now_ns != 0) {
+    const uint64_t start_ns = slot->open[level].start_ns;
+    close_range(slot, (uint32_t)level, end_ns == 0 || end_ns > start_ns ? end_ns : start_ns);
+  } else if (end_ns != 0) {
     rls_count(slot, &slot->unbalanced_pops);
   }
   done();
   return level;
+}
+
+static bool is_read(void) { return rls_process.header != NULL && rls_reader() != 0; }
+
+// Whether the ranges of the thread were told as open when it gave its slot back.
+static bool is_gone(void) { return rls_thread.is_leaving && rls_thread.slot == NULL; }
+
+int rls_pop(uint64_t domain) {
+  // The time first, so that our own work is not in the range.
+  return is_gone() ? RLS_NO_LEVEL : pop_at(domain, is_read() ? rls_now_ns() : 0);
+}
+
+int rls_pop_at(uint64_t domain, uint64_t end_ns) {
+  return is_gone() ? RLS_NO_LEVEL : pop_at(domain, is_read() ? end_ns : 0);
 }
 
 static void append_event(uint16_t kind, const struct rls_event* event,

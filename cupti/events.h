@@ -33,6 +33,8 @@ static inline uint64_t rls_domain_hash(const struct rls_text* domain) {
 // Push and pop return how many ranges of the thread are around, or RLS_NO_LEVEL.
 int rls_push(const struct rls_event* event, const struct rls_message* message);
 int rls_pop(uint64_t domain);
+// As of a time that has passed, but not before the range began.
+int rls_pop_at(uint64_t domain, uint64_t end_ns);
 uint64_t rls_start(const struct rls_event* event, const struct rls_message* message);
 void rls_end(uint64_t id);
 void rls_mark(const struct rls_event* event, const struct rls_message* message);

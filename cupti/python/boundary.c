@@ -1,5 +1,7 @@
 #include "boundary.h"
 
+#include <time.h>
+
 #include "place.h"
 
 // Whose functions the callbacks are: as failures.note takes it.
@@ -50,12 +52,42 @@ static void refute_guess(struct rls_thread* thread) {
 }
 
 void rls_learn(struct rls_thread* thread) {
-  if (!rls_has_environment()) return;
   refute_guess(thread);
+  rls_note_learning(thread);
   if (thread->environment_depth > 0 || thread->scope_depth > 0) return;
   resolve(thread, RLS_BACKPROPAGATION);
   rls_decide(thread, RLS_BACKPROPAGATION);
   rls_arm(thread);
+}
+
+void rls_learned(struct rls_thread* thread) {
+  struct timespec time;
+  if (clock_gettime(CLOCK_MONOTONIC, &time) == 0)
+    thread->learned_ns = (uint64_t)time.tv_sec * 1000000000U + (uint64_t)time.tv_nsec;
+}
+
+bool rls_enter_table(struct rls_thread* thread, const struct rls_scope* scope) {
+  if (thread->environment_depth > 0) return false;
+  const bool is_outermost = thread->scope_depth == 0;
+  const bool is_input = scope->phase == RLS_WAIT || scope->phase == RLS_DATA;
+  // Who waits without a model is a worker between two actions, or none of ours; or its first forward
+  // pass is yet to come.
+  if (scope->phase == RLS_WAIT && scope->label == 0 && (!is_outermost || !thread->has_model)) {
+    if (is_outermost) rls_arm(thread);
+    return false;
+  }
+  if (is_outermost && is_input && !thread->has_environment) {
+    if (scope->phase == RLS_WAIT && thread->is_pending) thread->acts_by_waiting = true;
+    resolve(thread, scope->phase);
+  }
+  return rls_scope_enter(thread, scope);
+}
+
+void rls_leave_table(struct rls_thread* thread, uint64_t key) {
+  const enum rls_phase phase = rls_scope_leave(thread, key);
+  if (phase == RLS_NO_PHASE || thread->scope_depth > 0) return;
+  if (phase == RLS_WAIT || phase == RLS_DATA) thread->is_sampled = phase == RLS_DATA;
+  if (thread->environment_depth == 0) rls_arm(thread);
 }
 
 void rls_enter_environment(struct rls_thread* thread) {
@@ -110,7 +142,19 @@ enum rls_forward rls_enter_forward(struct rls_thread* thread, const struct rls_c
   return phase == RLS_DATA ? RLS_FORWARD_ENDS_ROLLOUT : RLS_FORWARD_TELLS;
 }
 
+// Without an environment nothing else ends acting: it is the forward pass itself, or lasts to the
+// next wait where those follow.
+static void leave_acting(struct rls_thread* thread) {
+  if (!thread->acts_by_waiting) rls_thread_switch(thread, RLS_NO_PHASE, 0);
+  rls_arm(thread);
+}
+
 void rls_leave_forward(struct rls_thread* thread, enum rls_forward forward) {
+  const bool is_alone = !thread->has_environment && thread->scope_depth == 0;
+  if (is_alone && thread->phase == RLS_INFERENCE && forward != RLS_FORWARD_ENDS_ROLLOUT) {
+    leave_acting(thread);
+    return;
+  }
   if (forward == RLS_FORWARD_TELLS) return;
   const bool is_data = forward == RLS_FORWARD_ENDS_ROLLOUT && thread->phase == RLS_INFERENCE;
   if (is_data) rls_decide(thread, RLS_DATA);

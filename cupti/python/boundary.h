@@ -31,8 +31,13 @@ enum rls_forward {
 enum rls_forward rls_enter_forward(struct rls_thread* thread, const struct rls_call* call);
 void rls_leave_forward(struct rls_thread* thread, enum rls_forward forward);
 
-// A backward pass or an optimizer step of this thread is about to run.
+// A backward pass or an optimizer step of this thread is about to run, and has run.
 void rls_learn(struct rls_thread* thread);
+void rls_learned(struct rls_thread* thread);
+
+// Around a call or timer of the table of frameworks. Returns whether it is kept.
+bool rls_enter_table(struct rls_thread* thread, const struct rls_scope* scope);
+void rls_leave_table(struct rls_thread* thread, uint64_t key);
 
 // A call into an environment begins; it ends with rls_environment_leave.
 void rls_enter_environment(struct rls_thread* thread);

@@ -24,6 +24,7 @@ struct hook {
   enum rls_hook_kind kind;
   enum rls_phase phase;
   enum rls_steps steps;
+  uint32_t label;
   // Nobody told us that this is an environment: it looks like one. It is none if it learns, or if
   // what it returns is no step.
   bool is_guess;
@@ -67,31 +68,35 @@ static PyObject* call_environment(struct hook* self, const struct rls_call* call
 
 static PyObject* call_scope(struct hook* self, const struct rls_call* call) {
   struct rls_thread* thread = rls_thread_self();
-  if (thread->environment_depth > 0 || !rls_has_environment()) return invoke(self, call);
+  if (thread->environment_depth > 0 || !rls_has_begun()) return invoke(self, call);
   const uint32_t life = thread->life;
-  const enum rls_phase outer = thread->scope_phase;
-  const enum rls_phase before = thread->phase;
   // Acting is acting, wherever the call to do so stands.
   if (self->phase == RLS_INFERENCE) rls_decide(thread, RLS_INFERENCE);
-  ++thread->scope_depth;
-  thread->scope_phase = self->phase;
-  rls_thread_switch(thread, self->phase);
+  // What follows a whole train() is not known; what surrounds the rest goes on.
+  const bool is_learning = self->phase == RLS_BACKPROPAGATION;
+  const struct rls_scope scope = {(uintptr_t)&life, self->phase, 0, is_learning};
+  const bool is_kept = rls_scope_enter(thread, &scope);
   PyObject* result = invoke(self, call);
   if (thread->life != life) return result;
-  --thread->scope_depth;
-  thread->scope_phase = outer;
+  if (is_kept) rls_scope_leave(thread, scope.key);
   if (self->kind == RLS_HOOK_SAMPLE) thread->is_sampled = true;
-  // What follows a whole train() is not known; what surrounds the rest goes on.
-  const bool is_over = self->phase == RLS_BACKPROPAGATION && thread->scope_depth == 0;
-  rls_thread_switch(thread, is_over ? RLS_NO_PHASE : before);
-  if (is_over) rls_arm(thread);
+  if (is_learning && thread->scope_depth == 0) rls_arm(thread);
+  return result;
+}
+
+static PyObject* call_table(struct hook* self, const struct rls_call* call) {
+  struct rls_thread* thread = rls_thread_self();
+  const uint32_t life = thread->life;
+  const struct rls_scope scope = {(uintptr_t)&life, self->phase, self->label, true};
+  const bool is_kept = rls_enter_table(thread, &scope);
+  PyObject* result = invoke(self, call);
+  if (is_kept && thread->life == life) rls_leave_table(thread, scope.key);
   return result;
 }
 
 static void finish(struct rls_thread* thread) {
   if (thread->environment_depth > 0 || thread->scope_depth > 0) return;
-  rls_thread_switch(thread, RLS_NO_PHASE);
-  thread->gap = RLS_NO_PHASE;
+  rls_thread_end(thread);
 }
 
 static PyObject* call_finish(struct hook* self, const struct rls_call* call) {
@@ -103,8 +108,12 @@ static PyObject* call_finish(struct hook* self, const struct rls_call* call) {
 }
 
 static PyObject* call_learn(struct hook* self, const struct rls_call* call) {
-  rls_learn(rls_thread_self());
-  return invoke(self, call);
+  struct rls_thread* thread = rls_thread_self();
+  const uint32_t life = thread->life;
+  rls_learn(thread);
+  PyObject* result = invoke(self, call);
+  if (thread->life == life) rls_learned(thread);
+  return result;
 }
 
 // Every call of every module comes through here.
@@ -126,6 +135,7 @@ static PyObject* call_hook(PyObject* object, const struct rls_call* call) {
       [RLS_HOOK_FINISH] = call_finish,    [RLS_HOOK_SCOPE] = call_scope,
       [RLS_HOOK_SAMPLE] = call_scope,     [RLS_HOOK_LEARN] = call_learn,
       [RLS_HOOK_FORWARD] = call_forward,  [RLS_HOOK_CLOSE] = call_finish,
+      [RLS_HOOK_TABLE] = call_table,
   };
   struct hook* self = (struct hook*)object;
   // The class may lose its hook while the call runs.
@@ -195,9 +205,10 @@ static PyObject* hook_repr(PyObject* self) { return PyObject_Repr(((struct hook*
 static PyObject* hook_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   PyObject* function = NULL;
   int kind = 0, phase = 0, is_guess = 0, steps = 0;
-  static char* names[] = {"function", "kind", "phase", "is_guess", "steps", NULL};
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oi|ipi", names, &function, &kind, &phase,
-                                   &is_guess, &steps))
+  unsigned label = 0;
+  static char* names[] = {"function", "kind", "phase", "is_guess", "steps", "label", NULL};
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oi|ipiI", names, &function, &kind, &phase,
+                                   &is_guess, &steps, &label))
     return NULL;
   if (!PyCallable_Check(function) || kind < 0 || kind >= RLS_HOOK_KINDS || phase < 0 ||
       phase >= RLS_PHASES || steps < 0 || steps >= RLS_STEPS_WAYS) {
@@ -215,6 +226,7 @@ static PyObject* hook_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) 
   self->phase = (enum rls_phase)phase;
   self->is_guess = is_guess != 0;
   self->steps = (enum rls_steps)steps;
+  self->label = label;
   return (PyObject*)self;
 }
 

@@ -17,10 +17,11 @@ enum rls_hook_kind {
   RLS_HOOK_LEARN,    // learning goes on: backward
   RLS_HOOK_FORWARD,  // a forward pass of a module
   RLS_HOOK_CLOSE,    // it and what follows belong to no phase: an environment shuts down
+  RLS_HOOK_TABLE,    // as the table of frameworks says: its whole time has one phase
   RLS_HOOK_KINDS,
 };
 
-// Returns the type `Hook(function, kind, phase, is_guess, steps)`; NULL with an exception set.
+// Returns the type `Hook(function, kind, phase, is_guess, steps, label)`; NULL with an exception set.
 PyObject* rls_make_hook_type(void);
 
 #endif  // RLS_HOOK_H

@@ -33,7 +33,7 @@ static PyObject* push(PyObject* module, PyObject* handle) {
   (void)module;
   void* name = PyLong_AsVoidPtr(handle);
   if (name == NULL && PyErr_Occurred()) return NULL;
-  rls_nvtx_push(name, false);
+  rls_nvtx_push(name, 0, false);
   Py_RETURN_NONE;
 }
 
@@ -114,11 +114,57 @@ static PyObject* learn(PyObject* module, PyObject* unused) {
   Py_RETURN_NONE;
 }
 
+// learned(): it has returned.
+static PyObject* learned(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  rls_learned(rls_thread_self());
+  Py_RETURN_NONE;
+}
+
+// label(number, text): what a framework calls ranges; False: the tool keeps none.
+static PyObject* label(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned number;
+  const char* text;
+  if (!PyArg_ParseTuple(args, "Is", &number, &text)) return NULL;
+  return PyBool_FromLong(rls_nvtx_label(number, text));
+}
+
+// enter(key, phase, label), leave(key): around what a framework times.
+static PyObject* enter(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long key;
+  PyObject* number;
+  struct rls_scope scope = {.is_closing = true};
+  if (!PyArg_ParseTuple(args, "KOI", &key, &number, &scope.label) ||
+      !parse_phase(number, &scope.phase))
+    return NULL;
+  scope.key = key;
+  return PyBool_FromLong(rls_enter_table(rls_thread_self(), &scope));
+}
+
+static PyObject* leave(PyObject* module, PyObject* number) {
+  (void)module;
+  const unsigned long long key = PyLong_AsUnsignedLongLong(number);
+  if (PyErr_Occurred()) return NULL;
+  rls_leave_table(rls_thread_self(), key);
+  Py_RETURN_NONE;
+}
+
+// state(): whether this thread steps an environment, and whether workers step for it.
+static PyObject* state(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  const struct rls_thread* thread = rls_thread_self();
+  return Py_BuildValue("ii", thread->has_environment, thread->acts_by_waiting);
+}
+
 // end(): close the range that is open.
 static PyObject* end(PyObject* module, PyObject* unused) {
   (void)module;
   (void)unused;
-  rls_thread_switch(rls_thread_self(), RLS_NO_PHASE);
+  rls_thread_end(rls_thread_self());
   Py_RETURN_NONE;
 }
 
@@ -167,6 +213,11 @@ static PyMethodDef methods[] = {
     {"phase", phase, METH_NOARGS, "Return the phase of this thread."},
     {"is_sampled", is_sampled, METH_NOARGS, "Whether a replay buffer was read in this gap."},
     {"learn", learn, METH_NOARGS, "A backward pass or an optimizer step begins."},
+    {"learned", learned, METH_NOARGS, "It has ended."},
+    {"label", label, METH_VARARGS, "Tell what a framework calls ranges, by a number."},
+    {"enter", enter, METH_VARARGS, "A timer of a framework begins: key, phase, label."},
+    {"leave", leave, METH_O, "It ends, given its key."},
+    {"state", state, METH_NOARGS, "Return whether this thread steps environments; acts by waiting."},
     {"end", end, METH_NOARGS, "Close the open range of this thread."},
     {NULL, NULL, 0, NULL},
 };

@@ -16,6 +16,8 @@ typedef int (*pop_function)(void* domain);
 typedef void (*mark_function)(void* domain, const struct nvtx_attributes* attributes);
 typedef void* (*register_function)(void* domain, const char* name);
 typedef void* (*create_function)(const char* name);
+typedef void (*label_function)(void* domain, uint32_t category, const char* name);
+typedef void (*pop_at_function)(const void* domain, uint64_t end_ns);
 typedef void (*payload_function)(const void* domain, uint64_t payload, int is_known);
 
 // The slots the tool writes its handlers into. A slot it leaves NULL is a call it does not want.
@@ -28,7 +30,9 @@ static enum { NOT_TRIED, AVAILABLE, UNAVAILABLE } state;
 static void* domain;
 static push_function push;
 static pop_function pop;
-static payload_function set_payload;  // NULL: the tool is another one
+// NULL: the tool is another one.
+static payload_function set_payload;
+static pop_at_function pop_at;
 
 static int get_function_table(uint32_t module, nvtx_table* table, unsigned* size) {
   nvtx_table found = NULL;
@@ -81,6 +85,7 @@ static bool load_tool(void) {
   initialize_function initialize = NULL;
   *(void**)&initialize = dlsym(library, "InitializeInjectionNvtx2");
   *(void**)&set_payload = dlsym(library, "rlscope_shim_set_payload");
+  *(void**)&pop_at = dlsym(library, "rlscope_shim_pop_at");
   fill_tables();
   return initialize != NULL && initialize(get_export_table) != 0;
 }
@@ -106,11 +111,19 @@ void* rls_nvtx_register(const char* name) {
   return registers != NULL ? registers(domain, name) : NULL;
 }
 
-void rls_nvtx_push(void* registered_name, bool is_counted) {
+bool rls_nvtx_label(uint32_t label, const char* text) {
+  label_function name = (label_function)core2_slots[NVTX_DOMAIN_NAME_CATEGORY_A];
+  if (state != AVAILABLE || name == NULL) return false;
+  name(domain, label, text);
+  return true;
+}
+
+void rls_nvtx_push(void* registered_name, uint32_t label, bool is_counted) {
   if (state != AVAILABLE) return;
   const struct nvtx_attributes attributes = {
       .version = NVTX_VERSION,
       .size = sizeof(attributes),
+      .category = label,
       .payload_type = is_counted && set_payload != NULL ? NVTX_PAYLOAD_U64 : NVTX_PAYLOAD_NONE,
       .message_type = NVTX_MESSAGE_REGISTERED,
       .message.registered = registered_name,
@@ -120,6 +133,13 @@ void rls_nvtx_push(void* registered_name, bool is_counted) {
 
 void rls_nvtx_pop(void) {
   if (state == AVAILABLE) pop(domain);
+}
+
+void rls_nvtx_pop_at(uint64_t end_ns) {
+  if (state == AVAILABLE && pop_at != NULL)
+    pop_at(domain, end_ns);
+  else
+    rls_nvtx_pop();
 }
 
 void rls_nvtx_count(int64_t count) {

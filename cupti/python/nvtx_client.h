@@ -13,9 +13,16 @@ bool rls_nvtx_available(void);
 void* rls_nvtx_register(const char* name);
 
 // Open and close a range of the calling thread. Nothing happens where there is no tool.
-// is_counted: it has the payload 0 until rls_nvtx_count tells another.
-void rls_nvtx_push(void* registered_name, bool is_counted);
+// label: of rls_nvtx_label, 0: none. is_counted: it has the payload 0 until rls_nvtx_count tells another.
+void rls_nvtx_push(void* registered_name, uint32_t label, bool is_counted);
 void rls_nvtx_pop(void);
+
+// Closes it as of a time that has passed (CLOCK_MONOTONIC); now, if the tool is not our own shim.
+void rls_nvtx_pop_at(uint64_t end_ns);
+
+// Returns the number of a label: what a framework calls the ranges that it marks, which NVTX has as
+// their category. The caller keeps numbers and texts one to one.
+bool rls_nvtx_label(uint32_t label, const char* text);
 
 // Tells the payload of the range that the thread opened last; negative: it is not known. Only our
 // own shim takes it.

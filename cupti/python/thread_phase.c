@@ -10,11 +10,21 @@ static const char* const kNames[RLS_PHASES] = {
     [RLS_INFERENCE] = "inference",
     [RLS_BACKPROPAGATION] = "backpropagation",
     [RLS_DATA] = "data",
+    [RLS_ROLLOUT] = "rollout",
+    [RLS_REWARD] = "reward",
+    [RLS_LOGPROB] = "logprob",
+    [RLS_ADVANTAGE] = "advantage",
+    [RLS_OPTIMIZER] = "optimizer",
+    [RLS_WEIGHT_SYNC] = "weight_sync",
+    [RLS_OFFLOAD] = "offload",
+    [RLS_EVALUATION] = "evaluation",
+    [RLS_CHECKPOINT] = "checkpoint",
+    [RLS_WAIT] = "wait",
 };
 static void* handles[RLS_PHASES];
 static enum rls_phase default_gap;
 static uint32_t life;
-static atomic_bool has_environment;
+static atomic_bool has_begun;
 static pthread_key_t exit_key;
 static bool has_exit_key;
 
@@ -37,7 +47,8 @@ void rls_disarm(struct rls_thread* thread) {
 static void end_thread(void* ended) {
   struct rls_thread* thread = ended;
   rls_disarm(thread);
-  rls_thread_switch(thread, RLS_NO_PHASE);
+  thread->scope_depth = 0;
+  rls_thread_end(thread);
   // What another destructor calls may begin something again.
   thread->is_known_to_exit = false;
 }
@@ -50,7 +61,7 @@ static void forget_parent(void) {
   self.is_known_to_exit = is_known_to_exit;
   self.life = ++life;
   default_gap = RLS_NO_PHASE;
-  atomic_store(&has_environment, false);
+  atomic_store(&has_begun, false);
   atomic_store(&rls_armed_threads, 0);
 }
 
@@ -66,29 +77,88 @@ struct rls_thread* rls_thread_self(void) {
   return &self;
 }
 
-bool rls_has_environment(void) {
-  return atomic_load_explicit(&has_environment, memory_order_relaxed);
+bool rls_has_begun(void) { return atomic_load_explicit(&has_begun, memory_order_relaxed); }
+
+void rls_note_learning(struct rls_thread* thread) {
+  thread->has_model = true;
+  if (!rls_has_begun()) atomic_store(&has_begun, true);
 }
 
 void rls_set_default_gap(enum rls_phase phase) { default_gap = phase; }
 
-void rls_thread_switch(struct rls_thread* thread, enum rls_phase phase) {
-  if (thread->phase == phase) return;
+static void take_note_of_exit(struct rls_thread* thread) {
+  if (thread->is_known_to_exit || !has_exit_key) return;
+  thread->is_known_to_exit = true;
+  pthread_setspecific(exit_key, thread);
+}
+
+void rls_thread_switch(struct rls_thread* thread, enum rls_phase phase, uint32_t label) {
+  if (thread->phase == phase && thread->label == label) return;
   if (thread->phase != RLS_NO_PHASE) rls_nvtx_pop();
-  if (phase != RLS_NO_PHASE) rls_nvtx_push(handles[phase], phase == RLS_SIMULATION);
+  if (phase != RLS_NO_PHASE) rls_nvtx_push(handles[phase], label, phase == RLS_SIMULATION);
   thread->phase = phase;
-  if (!thread->is_known_to_exit && has_exit_key) {
-    thread->is_known_to_exit = true;
-    pthread_setspecific(exit_key, thread);
+  thread->label = label;
+  take_note_of_exit(thread);
+}
+
+void rls_thread_end(struct rls_thread* thread) {
+  if (thread->phase == RLS_BACKPROPAGATION && thread->scope_depth == 0 && thread->learned_ns != 0) {
+    rls_nvtx_pop_at(thread->learned_ns);
+    thread->phase = RLS_NO_PHASE;
+    thread->label = 0;
   }
+  rls_thread_switch(thread, RLS_NO_PHASE, 0);
+}
+
+// The phase of what is innermost now, if it is no environment.
+static void resume(struct rls_thread* thread) {
+  if (thread->environment_depth > 0) return;
+  const unsigned depth = thread->scope_depth;
+  if (depth > 0)
+    rls_thread_switch(thread, thread->scopes[depth - 1].phase, thread->scopes[depth - 1].label);
+  else
+    rls_thread_switch(thread, thread->before, thread->before_label);
+}
+
+bool rls_scope_enter(struct rls_thread* thread, const struct rls_scope* scope) {
+  rls_scope_leave(thread, scope->key);
+  if (thread->environment_depth > 0 || thread->scope_depth == RLS_MAX_SCOPES) return false;
+  if (thread->scope_depth == 0) {
+    thread->before = scope->is_closing ? RLS_NO_PHASE : thread->phase;
+    thread->before_label = scope->is_closing ? 0 : thread->label;
+  }
+  struct rls_scope kept = *scope;
+  const struct rls_scope* around =
+      thread->scope_depth > 0 ? &thread->scopes[thread->scope_depth - 1] : NULL;
+  // The same phase in itself is one. The log-probabilities of a training forward pass are learning.
+  if (around != NULL && (kept.phase == around->phase || (kept.phase == RLS_LOGPROB &&
+                                                         around->phase == RLS_BACKPROPAGATION))) {
+    kept.phase = around->phase;
+    kept.label = around->label;
+  }
+  thread->scopes[thread->scope_depth++] = kept;
+  resume(thread);
+  return true;
+}
+
+enum rls_phase rls_scope_leave(struct rls_thread* thread, uint64_t key) {
+  unsigned index = thread->scope_depth;
+  while (index > 0 && thread->scopes[index - 1].key != key) --index;
+  if (index == 0) return RLS_NO_PHASE;
+  const enum rls_phase phase = thread->scopes[index - 1].phase;
+  const unsigned above = thread->scope_depth - index;
+  memmove(&thread->scopes[index - 1], &thread->scopes[index], above * sizeof(*thread->scopes));
+  --thread->scope_depth;
+  resume(thread);
+  return phase;
 }
 
 void rls_environment_enter(struct rls_thread* thread) {
   if (thread->environment_depth++ > 0) return;
-  if (!rls_has_environment()) atomic_store(&has_environment, true);
-  thread->gap = RLS_NO_PHASE;
+  if (!rls_has_begun()) atomic_store(&has_begun, true);
+  thread->has_environment = true;
   thread->is_sampled = false;
-  rls_thread_switch(thread, RLS_SIMULATION);
+  rls_thread_switch(thread, RLS_SIMULATION, 0);
 }
 
 void rls_environment_count(const struct rls_thread* thread, int64_t steps) {
@@ -97,14 +167,19 @@ void rls_environment_count(const struct rls_thread* thread, int64_t steps) {
 
 void rls_environment_leave(struct rls_thread* thread) {
   if (thread->environment_depth == 0 || --thread->environment_depth > 0) return;
-  const bool is_gap = thread->scope_depth == 0;
-  rls_thread_switch(thread, is_gap ? default_gap : thread->scope_phase);
-  if (is_gap) rls_arm(thread);
+  if (thread->scope_depth > 0) {
+    resume(thread);
+    return;
+  }
+  rls_thread_switch(thread, default_gap, 0);
+  rls_arm(thread);
 }
 
 void rls_decide(struct rls_thread* thread, enum rls_phase phase) {
-  if (!rls_has_environment()) return;
   if (thread->environment_depth > 0 || thread->scope_depth > 0) return;
-  if (thread->gap == RLS_NO_PHASE) thread->gap = phase;
-  rls_thread_switch(thread, phase);
+  if (phase == RLS_INFERENCE || phase == RLS_BACKPROPAGATION) thread->has_model = true;
+  // What lies between learning and acting by itself is neither.
+  if (phase == RLS_INFERENCE && !thread->has_environment && !thread->acts_by_waiting)
+    rls_thread_end(thread);
+  rls_thread_switch(thread, phase, 0);
 }

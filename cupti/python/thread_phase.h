@@ -17,30 +17,66 @@ enum rls_phase {
   RLS_INFERENCE,
   RLS_BACKPROPAGATION,
   RLS_DATA,
+  // Of the table of frameworks alone: phases.table.
+  RLS_ROLLOUT,
+  RLS_REWARD,
+  RLS_LOGPROB,
+  RLS_ADVANTAGE,
+  RLS_OPTIMIZER,
+  RLS_WEIGHT_SYNC,
+  RLS_OFFLOAD,
+  RLS_EVALUATION,
+  RLS_CHECKPOINT,
+  RLS_WAIT,
   RLS_PHASES,
+};
+
+// So many can lie in each other; what is deeper belongs to the one around it.
+#define RLS_MAX_SCOPES 16
+
+// A call or timer whose whole time has one phase: train(), predict(), a buffer's add().
+struct rls_scope {
+  uint64_t key;  // who began it, and ends it
+  enum rls_phase phase;
+  uint32_t label;   // what the framework calls it: rls_nvtx_label; 0: nothing
+  bool is_closing;  // what it interrupted does not go on after it
 };
 
 struct rls_thread {
   enum rls_phase phase;
+  uint32_t label;  // of the open range
   // Environment calls on the stack: an environment that wraps others is one simulation.
   unsigned environment_depth;
-  // Calls on the stack whose whole time has one phase (train(), predict(), a buffer's add()).
   unsigned scope_depth;
-  enum rls_phase scope_phase;  // of the innermost
-  // What the gap since the last environment call turned out to be, by the first thing in it.
-  enum rls_phase gap;
+  struct rls_scope scopes[RLS_MAX_SCOPES];  // the innermost last
+  // What the outermost of them interrupted.
+  enum rls_phase before;
+  uint32_t before_label;
   bool is_sampled;        // a replay buffer was read in this gap
   bool is_armed;          // the next forward pass is to be judged: by rls_arm
   bool is_pending;        // forward passes of this gap are not judged yet
   bool is_known_to_exit;  // rls_thread_exit will run
+  bool has_environment;   // it called one itself
+  bool has_model;         // it ran a forward pass or learned
+  bool acts_by_waiting;   // its forward passes are followed by waits: workers step for it
+  uint64_t learned_ns;    // when the last backward pass or optimizer step returned; 0: none did
   bool* is_refuted;       // of the guess on the stack that this is an environment, NULL: none
   uint32_t life;          // changes in a forked child
 };
 
 struct rls_thread* rls_thread_self(void);
 
-// Ends the open range, begins another.
-void rls_thread_switch(struct rls_thread* thread, enum rls_phase phase);
+// Ends the open range, begins another; label: what the framework calls it, 0: nothing.
+void rls_thread_switch(struct rls_thread* thread, enum rls_phase phase, uint32_t label);
+
+// Ends the open range where nothing follows it: learning ended with its last step.
+void rls_thread_end(struct rls_thread* thread);
+
+// Around a scope. They need not be nested: each ends by its key, whatever is open in it. One that
+// is begun again with the same key ends before. false: it is not kept, and has no phase.
+bool rls_scope_enter(struct rls_thread* thread, const struct rls_scope* scope);
+// Returns the phase of one that was open, the thread being back in what surrounds it.
+enum rls_phase rls_scope_leave(struct rls_thread* thread, uint64_t key);
 
 // Have the next forward pass of the thread be judged, or not any more.
 void rls_arm(struct rls_thread* thread);
@@ -50,9 +86,11 @@ void rls_disarm(struct rls_thread* thread);
 // without the thread's own memory, which takes long to find.
 extern atomic_uint rls_armed_threads;
 
-// Whether this process has called an environment. Before that there are no phases: a program that
-// trains without one, or is still setting up, is none of ours.
-bool rls_has_environment(void);
+// Whether this process has called an environment, or learned. Before that a program is setting up.
+bool rls_has_begun(void);
+
+// A backward pass or an optimizer step of the thread.
+void rls_note_learning(struct rls_thread* thread);
 
 // Around a call into an environment.
 void rls_environment_enter(struct rls_thread* thread);
@@ -66,7 +104,7 @@ void rls_environment_count(const struct rls_thread* thread, int64_t steps);
 // seen, else RLS_NO_PHASE.
 void rls_set_default_gap(enum rls_phase phase);
 
-// The first thing in a gap that tells what it is. Nothing in an environment call or a scope.
+// What the thread does from here on. Nothing in an environment call or a scope.
 void rls_decide(struct rls_thread* thread, enum rls_phase phase);
 
 // Registers the phases' names; false: no tool listens.

@@ -25,8 +25,8 @@ WORKLOADS = REPOSITORY / "tests" / "workloads"
 RL_PYTHON = os.environ.get("RLSCOPE_RL_PYTHON", sys.executable)
 PHASES = ("simulation", "inference", "backpropagation", "data")
 
-HEADER = struct.Struct("4Q32x")
-RECORD = struct.Struct("QQIi40s")
+HEADER = struct.Struct("4Q96x")
+RECORD = struct.Struct("QQIi40s64s")
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Werror")
 
 
@@ -41,6 +41,8 @@ class Range:
     end_ns: int
     steps: int | None
     """Steps of environments; None: not told."""
+    label: str = ""
+    """What the framework calls it."""
 
 
 @dataclass
@@ -169,11 +171,13 @@ def _read(path: Path, made: Recording) -> None:
     made.nested += nested
     made.open += opened - count
     for index in range(1, count + 1):
-        start_ns, end_ns, tid, steps, name = RECORD.unpack_from(content, index * RECORD.size)
+        start_ns, end_ns, tid, steps, name, label = RECORD.unpack_from(content, index * RECORD.size)
         domain, _, phase = name.rstrip(b"\0").decode().partition("/")
         assert domain == "rlscope"
+        steps_or_none = steps if steps >= 0 else None
+        framework_name = label.rstrip(b"\0").decode()
         made.ranges.append(
-            Range(int(path.name), tid, phase, start_ns, end_ns, steps if steps >= 0 else None)
+            Range(int(path.name), tid, phase, start_ns, end_ns, steps_or_none, framework_name)
         )
 
 

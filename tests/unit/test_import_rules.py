@@ -46,6 +46,7 @@ TRACER_ROOMS = (
     "record.preflight",
     "record.target",
     "record.shims",
+    "record.phase_rows",
     "record.launch",
     "record.instruments",
     "record.session",

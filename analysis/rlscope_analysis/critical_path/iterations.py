@@ -25,7 +25,7 @@ _PHASES_SQL = """
 WITH phase AS (
   SELECT o.thread_id, o.start_ns, o.end_ns, p.name
   FROM operation_coded AS o JOIN operation_path AS p ON p.path_id = o.path_id
-  WHERE p.source = 'auto' AND p.name IN ('simulation', 'inference', 'backpropagation')
+  WHERE p.source = 'auto' AND p.name IN ('simulation', 'inference', 'rollout', 'backpropagation')
 ), learner AS (
   SELECT arg_max(thread_id, (time_ns, -thread_id)) AS thread_id
   FROM (

@@ -26,18 +26,20 @@ COMMENT ON COLUMN _steady_iteration.iteration_id IS 'The iteration';
 COMMENT ON COLUMN _steady_iteration.time_ns IS 'How long it took';
 
 CREATE OR REPLACE VIEW _phase AS
-WITH RECURSIVE inside AS (
-  SELECT path_id, parent_path_id, name, NULL::VARCHAR AS around FROM operation_path WHERE parent_path_id IS NULL
-  UNION ALL
+WITH RECURSIVE named AS (
   SELECT
-    p.path_id, p.parent_path_id, p.name,
-    CASE WHEN i.name IN ('simulation', 'inference', 'backpropagation', 'data') THEN i.name ELSE i.around END
-  FROM operation_path AS p JOIN inside AS i ON i.path_id = p.parent_path_id
+    path_id, parent_path_id, name,
+    CASE
+      WHEN source = 'auto' OR name IN ('simulation', 'inference', 'backpropagation', 'data') THEN name
+    END AS phase
+  FROM operation_path
+), inside AS (
+  SELECT path_id, parent_path_id, name, phase FROM named WHERE parent_path_id IS NULL
+  UNION ALL
+  SELECT n.path_id, n.parent_path_id, n.name, coalesce(n.phase, i.phase)
+  FROM named AS n JOIN inside AS i ON i.path_id = n.parent_path_id
 )
-SELECT
-  path_id, name,
-  CASE WHEN name IN ('simulation', 'inference', 'backpropagation', 'data') THEN name ELSE around END AS phase
-FROM inside;
+SELECT path_id, name, phase FROM inside;
 COMMENT ON VIEW _phase IS 'Private: may change without notice. The innermost phase that each stack of operations is in';
 COMMENT ON COLUMN _phase.path_id IS 'The stack of operations: operation_path';
 COMMENT ON COLUMN _phase.name IS 'Its innermost operation';

@@ -3,7 +3,7 @@
 CREATE TABLE operation_path (
   path_id INTEGER, parent_path_id INTEGER,
   name VARCHAR, domain VARCHAR, category VARCHAR, source VARCHAR, depth INTEGER,
-  color UINTEGER
+  color UINTEGER, framework_name VARCHAR
 );
 COMMENT ON TABLE operation_path IS 'The distinct stacks of operations that occurred, as a tree: one row for the innermost operation of each';
 COMMENT ON COLUMN operation_path.path_id IS 'Key of this path, counted from 1; parents come before their children. 0 elsewhere means (unannotated)';
@@ -14,6 +14,7 @@ COMMENT ON COLUMN operation_path.category IS 'NVTX category; NULL: none';
 COMMENT ON COLUMN operation_path.source IS 'Who marked it: nvtx (the program), auto (found by us), record_function (PyTorch, imported); lost: nobody, operations were dropped there, named (lost)';
 COMMENT ON COLUMN operation_path.depth IS 'How many operations are around it: 0 is outermost';
 COMMENT ON COLUMN operation_path.color IS 'ARGB, as the program gave it for the first instance of this name; NULL: none';
+COMMENT ON COLUMN operation_path.framework_name IS 'Of a phase that a framework times itself: what the framework calls it (verl: update_actor); NULL: of any other';
 
 CREATE TABLE operation_coded (
   thread_id INTEGER, start_ns BIGINT, end_ns BIGINT, path_id INTEGER, environment_steps BIGINT
@@ -28,7 +29,8 @@ COMMENT ON COLUMN operation_coded.environment_steps IS 'As in operation';
 CREATE VIEW operation AS
 SELECT
   t.process_id, t.pid, o.thread_id, o.start_ns, o.end_ns, o.end_ns - o.start_ns AS duration_ns,
-  p.name, p.domain, p.category, p.source, p.depth, o.path_id, o.environment_steps
+  p.name, p.domain, p.category, p.source, p.depth, o.path_id, o.environment_steps,
+  p.framework_name
 FROM operation_coded AS o
 JOIN operation_path AS p ON p.path_id = o.path_id
 LEFT JOIN _thread_owner AS t ON t.thread_id = o.thread_id
@@ -46,6 +48,7 @@ COMMENT ON COLUMN operation.category IS 'NVTX category; NULL: none';
 COMMENT ON COLUMN operation.source IS 'Who marked it: nvtx (the program), auto (found by us), record_function (PyTorch, imported)';
 COMMENT ON COLUMN operation.depth IS 'How many operations were open around it: 0 is outermost';
 COMMENT ON COLUMN operation.path_id IS 'The stack of operations it tops: operation_path';
+COMMENT ON COLUMN operation.framework_name IS 'Of a phase that a framework times itself: what the framework calls it; NULL: of any other';
 COMMENT ON COLUMN operation.environment_steps IS 'Of simulation that we found: how many environment steps it is, n where a vector environment of n takes one; 0: it is none (a reset), or failed. Where a range of the program stands for simulation, those of the simulation inside. NULL: of any other operation, or not known. Workers step what the process above them counts, too: environment_step';
 
 CREATE VIEW operation_gap AS

@@ -23,6 +23,8 @@ class CallSites:
         # A code object that is freed gives its address to another.
         self.kept_codes = {}
         self.acting_batches = set()
+        # Of training forward passes, in threads without an environment.
+        self.learning_batches = set()
         self.acts_without_grad = False
         self.local = _local()
 
@@ -44,7 +46,11 @@ class CallSites:
             frame = frame.f_back or frame
         has_grad = self.is_grad_enabled()
         batch = _batch_size(arguments)
-        is_learning = core.native.phase() == core.BACKPROPAGATION or core.native.is_sampled()
+        steps_environment, _ = core.native.state()
+        if steps_environment:
+            is_learning = core.native.phase() == core.BACKPROPAGATION or core.native.is_sampled()
+        else:
+            is_learning = has_grad
         pending = self.local.__dict__.setdefault("pending", [])
         pending.append((place, has_grad, batch, is_learning))
         is_learning = is_learning or (has_grad and self.acts_without_grad)
@@ -54,9 +60,17 @@ class CallSites:
         return core.NONE if len(pending) < MAX_PENDING else phase
 
     def resolve(self, phase):
-        """Take what the forward passes since the last step led to: simulation or learning."""
+        """Take what the forward passes since the last step led to.
+
+        Simulation, learning, or, in a thread without an environment, data or a wait.
+        """
         settle = core.native.settle
         pending = self.local.__dict__.setdefault("pending", [])
+        steps_environment, acts_by_waiting = core.native.state()
+        if not steps_environment and phase != core.SIMULATION:
+            self._resolve_alone(pending, phase, acts_by_waiting)
+            pending.clear()
+            return
         last_batch = pending[-1][2] if pending else 0
         for place, has_grad, batch, is_learning in pending:
             if phase == core.SIMULATION:
@@ -71,6 +85,23 @@ class CallSites:
             else:
                 settle(place, ACTS_THEN_LEARNS)
         pending.clear()
+
+    def _resolve_alone(self, pending, phase, acts_by_waiting):
+        """Settle those of a thread that steps no environment.
+
+        Where something else is waited for next they led to no learning. Before learning those
+        without gradients are part of it if they see as much as training does: target networks.
+        """
+        if phase != core.BACKPROPAGATION:
+            for place, *_ in pending:
+                core.native.settle(place, ACTS)
+            return
+        self.learning_batches.update(batch for _, has_grad, batch, _ in pending if has_grad)
+        for place, has_grad, batch, _ in pending:
+            if has_grad or batch in self.learning_batches:
+                core.native.settle(place, LEARNS)
+            else:
+                core.native.settle(place, ACTS_THEN_LEARNS if acts_by_waiting else ACTS)
 
 
 def _batch_size(arguments):

@@ -6,6 +6,7 @@ exception and the first line of its message. The recorder counts equal marks.
 
 # As in tracer/rlscope_trace/ingest/store/phase_failures.py.
 PREFIX = "adapter failed"
+NO_ROW = "no row"
 # Different ones in a process. What comes after them is reported as one.
 MAX_KINDS = 32
 OTHERS = (PREFIX, "others", "", "")
@@ -24,6 +25,12 @@ def note(adapter, error):
     counts[text] = counts.get(text, 0) + 1
     if report is not None:
         report(text)
+
+
+def note_unknown(library):
+    """Report a library that trains, and of which no row of the table says where."""
+    if report is not None:
+        report("\t".join((NO_ROW, plain(library))))
 
 
 def attempt(adapter, function, *arguments):

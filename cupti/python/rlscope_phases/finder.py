@@ -1,51 +1,56 @@
 """Runs an adapter right after the program has imported the module it belongs to."""
 
+import os
 import sys
 
 import rlscope_phases
 
-# Module of the program -> "module of ours:function that takes it".
-ADAPTERS = {
-    "torch": "torch_hooks:adapt",
-    "torch._dynamo.utils": "torch_hooks:adapt_dynamo",
-    "flax.linen.module": "models:adapt_flax",
-    "keras.src.layers.layer": "models:adapt_keras",
-    "gymnasium.core": "environments:adapt_env",
-    "gymnasium.vector.vector_env": "environments:adapt_vector_env",
-    "gym.core": "environments:adapt_env",
-    "gym.vector.vector_env": "environments:adapt_vector_env",
-    "pettingzoo.utils.env": "environments:adapt_pettingzoo",
-    "dm_env._environment": "environments:adapt_dm_env",
-    "brax.envs.base": "environments:adapt_brax",
-    "gymnax.environments.environment": "environments:adapt_gymnax",
-    "envpool.python.envpool": "environments:adapt_envpool",
-    "tianshou.env.venvs": "environments:adapt_tianshou",
-    "tianshou.data.buffer.base": "buffers:adapt_replay_buffer",
-    "tianshou.data.buffer.buffer_base": "buffers:adapt_replay_buffer",
-    "torchrl.envs.common": "environments:adapt_torchrl",
-    "torchrl.data.replay_buffers.replay_buffers": "buffers:adapt_replay_buffer",
-    "ray.rllib.utils.replay_buffers.replay_buffer": "buffers:adapt_replay_buffer",
-    "stable_baselines3.common.vec_env.base_vec_env": "environments:adapt_sb3",
-    "stable_baselines3.common.base_class": "stable_baselines:adapt",
-    "stable_baselines3.common.buffers": "buffers:adapt_sb3",
-}
-# The same of modules whose names are reported. They need no tool before there is one.
+TABLE = os.path.join(os.path.dirname(__file__), "phases.table")
+# The user's own rows: --phases FILE.
+OWN_ROWS = "RLSCOPE_PHASES"
+# Modules whose names are reported. They need no tool before there is one.
 NAMES = {
     "threading": "names:adapt_threading",
     "multiprocessing.process": "names:adapt_process",
 }
 
 
+# The modules that rows wait for: filled by insert().
+watched = {}
+
+
+def read():
+    """Return our table and the user's, which may be empty."""
+    with open(TABLE, encoding="utf-8") as file:
+        return file.read(), os.environ.get(OWN_ROWS, "")
+
+
+def modules(text):
+    """Return the modules of a table that is known to be one: all that a start needs of it."""
+    found = {}
+    for line in text.split("\n"):
+        if line and line[0] != "#":
+            cells = line.split("|")
+            if not is_plain_wait(cells[5].strip(), cells[4].strip()):
+                found[cells[2].strip()] = None
+    found.pop('"', None)
+    return found
+
+
+def is_plain_wait(phase, names):
+    """Tell whether a row is of a wait that nobody gave a name: of interest where something learns."""
+    return phase == "wait" and names in ("-", ("-",))
+
+
 def adapt(name, module):
-    """Run the adapter of a module; what it cannot do in this version of the library is reported."""
+    """Put the rows of a module in place; what this version of its library refuses is reported."""
     listener = _listener()
     if listener is None:
         return
-    core = listener.core
     if name in NAMES:
-        core.failures.attempt(name, core.run, NAMES[name], module)
-    elif listener.is_on():
-        core.failures.attempt(name, core.run, ADAPTERS[name], module)
+        listener.failures.attempt(name, listener.core.run, NAMES[name], module)
+    if name in watched and listener.is_on():
+        listener.frameworks.adapt(name, module)
 
 
 def _listener():
@@ -71,7 +76,7 @@ def adapt_imported():
     if listener is None:
         return
     listener.core.is_late = True
-    for name in ADAPTERS:
+    for name in watched:
         module = sys.modules.get(name)
         if module is not None:
             adapt(name, module)
@@ -110,7 +115,7 @@ class Finder:
 
     def find_spec(self, name, path=None, target=None):
         """Return what the next finder returns, None for all other modules."""
-        if name not in ADAPTERS and name not in NAMES:
+        if name not in watched and name not in NAMES:
             return None
         for finder in sys.meta_path:
             find = None if finder is self else getattr(finder, "find_spec", None)
@@ -126,6 +131,8 @@ class Finder:
 
 def insert():
     """Watch imports; modules whose names are reported may have been imported already."""
+    for text in read():
+        watched.update(modules(text))
     sys.meta_path.insert(0, Finder())
     for name in NAMES:
         module = sys.modules.get(name)

@@ -8,7 +8,7 @@ place led to before.
 
 import sys
 
-from rlscope_phases import core, environments, guesses
+from rlscope_phases import compilers, core, environments, frameworks, guesses
 from rlscope_phases.call_sites import CallSites
 
 # Whatever keys torch uses itself are numbers.
@@ -23,15 +23,9 @@ def has_seen_forward():
 
 def adapt(torch):
     """Take torch, all of it that is as we know it."""
-    for take in (_hook_backward, _hook_optimizer, _watch_forward, _stop_at_compilers):
+    for take in (_hook_backward, _hook_optimizer, _watch_forward, compilers.adapt):
         core.failures.attempt(torch.__name__, take, torch)
-
-
-def adapt_dynamo(utils):
-    """Take torch._dynamo.utils, which keeps the call of a module to know it by, for later."""
-    call = getattr(utils, "unpatched_nn_module_call", None)
-    if type(call) is core.native.Hook:
-        utils.unpatched_nn_module_call = call.__wrapped__
+    core.failures.attempt(torch.__name__, frameworks.watch_waits)
 
 
 def _hook_backward(torch):
@@ -42,7 +36,7 @@ def _hook_backward(torch):
 
 def _hook_optimizer(torch):
     is_compiling = _is_compiling(torch)
-    learn = core.native.learn
+    learn, learned = core.native.learn, core.native.learned
 
     def before_step(optimizer, args, kwargs):
         # In a graph that is being compiled this folds to nothing.
@@ -50,7 +44,12 @@ def _hook_optimizer(torch):
             learn()
 
     optimizers = sys.modules[torch.optim.Optimizer.__module__]
+    def after_step(optimizer, args, kwargs):
+        if not is_compiling():
+            learned()
+
     optimizers._global_optimizer_pre_hooks[KEY] = before_step
+    optimizers._global_optimizer_post_hooks[KEY] = after_step
     # An optimizer is made when the program's classes exist and nothing is simulated yet.
     patch_step = optimizers.Optimizer._patch_step_function
 
@@ -74,31 +73,3 @@ def _is_compiling(torch):
     compiler = getattr(torch, "compiler", None)
     found = getattr(compiler, "is_compiling", None)
     return found if found is not None else lambda: False
-
-
-def _stop_at_compilers(torch):
-    """Stop watching forward passes where they are compiled: hooks would be compiled, too."""
-    for owner in (torch, getattr(torch, "export", None)):
-        for name in ("compile", "export"):
-            function = getattr(owner, name, None)
-            if type(function) is core.Function:
-                setattr(owner, name, _stopping(torch, function))
-
-
-def _stopping(torch, function):
-    def compiler(*args, **kwargs):
-        core.failures.attempt(torch.__name__, _stop_watching, torch)
-        return function(*args, **kwargs)
-
-    core.copy_names(function, compiler)
-    return compiler
-
-
-def _stop_watching(torch):
-    global sites
-    module = torch.nn.Module
-    if type(module.__call__) is core.native.Hook:
-        module.__call__ = module.__call__.__wrapped__
-    core.native.watch(None, None)
-    sites = None
-    environments.note_model()

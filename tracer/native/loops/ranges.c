@@ -13,7 +13,7 @@ RLS_EXPORT double rls_time_ranges(long count) {
   if (name == NULL) name = rls_nvtx_register("c");
   const double start_ns = rls_cpu_ns();
   for (long range = 0; range < count; ++range) {
-    rls_nvtx_push(name, false);
+    rls_nvtx_push(name, 0, false);
     rls_nvtx_pop();
   }
   return (rls_cpu_ns() - start_ns) / (double)count;

@@ -35,6 +35,8 @@ class OperationCapture:
     """Whose NVTX ranges are heard besides the usual ones: see shims.Request."""
     gpu: GpuCapture
     """Of the same shim."""
+    own_phases: str = ""
+    """Rows of the user's for the table of phases."""
     session: str = field(default_factory=shims.new_session)
     verdict: shims.Verdict = _NOT_LAUNCHED
     _hint: str | None = _HOW_TO_GET_THEM
@@ -60,7 +62,9 @@ class OperationCapture:
         self._hint = None
         injection = shims.inject(
             environment,
-            shims.Request(self.session, self.auto, self.modules, self.gpu.settings),
+            shims.Request(
+                self.session, self.auto, self.modules, self.own_phases, self.gpu.settings
+            ),
             program=program_file(command, environment),
             identity=identity,
         )

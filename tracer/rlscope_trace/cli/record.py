@@ -26,6 +26,7 @@ from rlscope_trace.privileges import invoking_environment, invoking_identity
 from rlscope_trace.record import shims, target, watch
 from rlscope_trace.record.instruments.settings import InstrumentSettings
 from rlscope_trace.record.launch import SignalSetup, launch
+from rlscope_trace.record.phase_rows import read_rows
 
 if TYPE_CHECKING:
     from rlscope_trace.ingest.writer.trace_writer import TraceReport
@@ -75,6 +76,15 @@ def record(  # noqa: PLR0913 - one parameter per option
             "--auto/--no-auto", help="Find the phases of RL programs that mark no operations."
         ),
     ] = True,
+    phases: Annotated[
+        Path | None,
+        typer.Option(
+            help="Rows of your own for the table of phases: the functions and timers of your"
+            " program or framework (docs/phases.md).",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
     nvtx: Annotated[
         str,
         typer.Option(
@@ -211,6 +221,11 @@ def record(  # noqa: PLR0913 - one parameter per option
         raise UsageError(
             "--inject is for running processes (--pid)", hint="a launched program needs none"
         )
+    if phases is not None and (pid or not auto):
+        raise UsageError(
+            "--phases is for programs that are launched, with phases looked for",
+            hint="rlscope-trace --phases FILE -- python train.py",
+        )
     modules = nvtx if nvtx == shims.NVTX_OFF else shims.parse_modules(nvtx)
     instruments = InstrumentSettings(
         transitions.value, tuple(simulator or ()), tuple(backend or ()),
@@ -222,6 +237,7 @@ def record(  # noqa: PLR0913 - one parameter per option
         output, force, duration, loader, capture, ring_mib, strict, progress, modules, auto,
         inject, instruments, calibrate, nvml,
         gpu_settings(cupti, cuda_graphs, memory=cuda_memory), parse_mode(mode),
+        "" if phases is None else read_rows(phases, invoking_identity()),
     )  # fmt: skip
     code = _attach(pid, settings) if pid else _launch(command or [], settings)
     raise typer.Exit(code)

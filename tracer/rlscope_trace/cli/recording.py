@@ -85,6 +85,8 @@ class Settings:
     gpu: GpuSettings
     mode: int
     """Of the trace: who may read it."""
+    own_phases: str = ""
+    """Rows of the user's for the table of phases."""
 
 
 class Recording:
@@ -109,7 +111,8 @@ class Recording:
         self._told_write_error = 0
         self._told_refused: set[str] = set()
         self._operations = OperationCapture(
-            auto=settings.auto, modules=settings.nvtx, gpu=GpuCapture(settings.gpu)
+            auto=settings.auto, modules=settings.nvtx, gpu=GpuCapture(settings.gpu),
+            own_phases=settings.own_phases,
         )
 
     def environment(

@@ -46,7 +46,10 @@ SELECT DISTINCT
   {'code': code, 'subject': subject, 'detail': detail, 'count': count} AS fact
 FROM capture WHERE kind = ? ORDER BY fact LIMIT 20
 """
-_PHASE_HINT = "rlscope-trace doctor --python PYTHON says which libraries phases are found in"
+_PHASE_HINT = (
+    "rlscope-trace doctor --python PYTHON says which libraries phases are found in; --phases FILE"
+    " adds your own"
+)
 _STEPS = {
     "scan": "reading the spool",
     "read": "reading",

@@ -39,6 +39,7 @@ NVTX_OFF = "off"
 
 _NVTX = "NVTX_INJECTION64_PATH"
 _CUDA = "CUDA_INJECTION64_PATH"
+_OWN_PHASES = "RLSCOPE_PHASES"
 TAKEN = Fact("other_recorder")
 NOT_ASKED_FOR = Fact("not_asked_for", "--nvtx off")
 
@@ -128,6 +129,8 @@ class Request:
     """Whether phases are looked for."""
     modules: str = ""
     """What else to listen to: see parse_modules(); or NVTX_OFF."""
+    own_phases: str = ""
+    """Rows of the user's for the table of phases: see phase_rows.read_rows()."""
     gpu: GpuSettings = field(default_factory=GpuSettings)
 
 
@@ -152,6 +155,9 @@ def inject(
         changed |= {_NVTX: str(LIBRARY), "RLSCOPE_NVTX": request.modules}
     if operations.measured and request.auto:
         changed["RLSCOPE_AUTO"] = "1"
+        changed.pop(_OWN_PHASES, None)
+        if request.own_phases:
+            changed[_OWN_PHASES] = request.own_phases
         path = environment.get("PYTHONPATH")
         changed["PYTHONPATH"] = f"{PYTHON_FOLDER}{os.pathsep}{path}" if path else str(PYTHON_FOLDER)
     if gpu.measured:

@@ -65,6 +65,10 @@ _SHIM = {
     ),
     "phase_adapter_failed": _part("the adapter of {subject} failed {count} times: {detail}"),
     "phase_adapter_failed_once": _part("the adapter of {subject} failed once: {detail}"),
+    "phase_library_unknown": _part(
+        "{subject} was imported, and nothing says where its phases are: rows for its functions or"
+        " timers, given by --phases FILE, do"
+    ),
     "more_phase_adapters": _part("more adapters failed, {count} times"),
     "shim_not_loaded": Coverage("{detail}"),
     "shim_loaded_late": _part("{detail}"),

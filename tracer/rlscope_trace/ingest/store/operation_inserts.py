@@ -35,9 +35,10 @@ def texts_column(values: Sequence[str | None]) -> NDArray[Any]:
 def insert_paths(trace: TraceWriter, batch: Columns) -> None:
     """Insert the columns of operation_path, `parent` being the path around."""
     trace.insert(
-        "operation_path (path_id, parent_path_id, name, domain, category, source, depth, color)",
+        "operation_path (path_id, parent_path_id, name, domain, category, source, depth, color,"
+        " framework_name)",
         "SELECT path_id, nullif(parent, 0), name, nullif(domain, ''), nullif(category, ''), source,"
-        " depth, nullif(color, 0) FROM batch",
+        " depth, nullif(color, 0), nullif(framework_name, '') FROM batch",
         batch,
     )
 

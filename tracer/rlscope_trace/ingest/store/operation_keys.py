@@ -15,8 +15,8 @@ from rlscope_trace.ingest.store.operation_inserts import Columns, texts_column
 # RLS_AUTO_DOMAIN of cupti/records.h.
 _AUTO_DOMAIN = "rlscope"
 
-# Name, domain, category, source, color of a key.
-_Described = tuple[str, str | None, str | None, str, int | None]
+# Name, domain, category, source, color, the framework's name of a key.
+_Described = tuple[str, str | None, str | None, str, int | None, str | None]
 
 
 class OperationKeys:
@@ -32,7 +32,7 @@ class OperationKeys:
         self._described.append(_described(None, "", "", 0))
         self.dropped = len(self._described)
         """The key of time whose operations were dropped."""
-        self._described.append((LOST_OPERATION, None, None, LOST_SOURCE, None))
+        self._described.append((LOST_OPERATION, None, None, LOST_SOURCE, None, None))
 
     def name(self, key: int) -> str:
         """Return the name of a key."""
@@ -47,6 +47,7 @@ class OperationKeys:
             "category": texts_column([row[2] for row in found]),
             "source": texts_column([row[3] for row in found]),
             "color": np.array([row[4] or 0 for row in found], dtype=np.uint32),
+            "framework_name": texts_column([row[5] for row in found]),
         }
 
 
@@ -57,10 +58,13 @@ def _described(
     if name is not None:
         name = name or UNNAMED
     is_auto = domain == _AUTO_DOMAIN
+    said = NAME_LOST if category is None else category or None
     return (
         NAME_LOST if name is None else name,
         NAME_LOST if domain is None else domain or None,
-        NAME_LOST if category is None else category or None,
+        # What frameworks call a phase comes as its category.
+        None if is_auto else said,
         "auto" if is_auto else "nvtx",
         color or None,
+        said if is_auto else None,
     )

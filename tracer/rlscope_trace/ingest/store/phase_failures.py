@@ -1,6 +1,7 @@
-"""Adapters of automatic phases that failed in the target, as rows of table capture.
+"""What automatic phases lack in the target, as rows of table capture: adapters that failed, libraries
+without an adapter.
 
-The target tells each failure by a mark: cupti/python/rlscope_phases/failures.py.
+The target tells each by a mark: cupti/python/rlscope_phases/failures.py.
 """
 
 from collections import Counter
@@ -15,6 +16,7 @@ from rlscope_trace.ingest.writer.captures import Capture
 
 # As in failures.py: what such a mark begins with, and how many kinds of them a process tells.
 _PREFIX = "adapter failed"
+_NO_ROW = "no row"
 _OTHERS = "others"
 _MAX_KINDS = 32 + 1
 # All failures that are kept: the program can tell without end.
@@ -43,7 +45,9 @@ class PhaseFailures:
     def add(self, pid: int, ts_ns: int, text: str) -> None:
         """Take the text of a mark in the domain of the phases."""
         prefix, *fields = text.split("\t")
-        if prefix != _PREFIX or len(fields) != 3:
+        if prefix == _NO_ROW and len(fields) == 1:
+            fields = [*fields, _NO_ROW, ""]
+        elif prefix != _PREFIX or len(fields) != 3:
             return
         if len(self._told) < _MAX_FAILURES:
             self._told.append((pid, ts_ns, PhaseFailure(*fields)))
@@ -76,6 +80,8 @@ class PhaseFailures:
 
 
 def _fact(failure: PhaseFailure, count: int) -> Fact:
+    if failure.error == _NO_ROW:
+        return Fact("phase_library_unknown", failure.adapter)
     if failure.adapter == _OTHERS:
         return Fact("more_phase_adapters", count=count)
     said = f"{failure.error}: {failure.message}" if failure.message else failure.error
