@@ -1,5 +1,8 @@
 """PyTorch's compilers and hooks work as they do without phases."""
 
+import json
+import subprocess
+
 import pytest
 
 import phases_harness
@@ -42,9 +45,9 @@ def update(batch):
 for _ in range(20):
     step(compiled)
     update(torch.zeros(8, 4))
-plain = torch.nn.Module.__call__
+# Forward passes are seen from outside again, and torch compares with a module's call of its own.
+plain = torch.nn.Module.__call__.__wrapped__
 assert type(plain) is type(step), plain
-# What torch compares a module's call with, kept from before.
 assert torch._dynamo.utils.unpatched_nn_module_call is plain
 """
 TRACED = """
@@ -118,3 +121,60 @@ def test_a_learner_thread_has_its_own_phase(harness: Harness) -> None:
     learners = [names for names in by_thread.values() if "backpropagation" in names]
     assert learners == [{"backpropagation"}]
     assert len(by_thread) == 5
+
+
+COMPILES = """
+import json
+from torch._dynamo.utils import counters
+graphs, outputs, obs = [], [], torch.zeros(1, 4)
+def backend(module, inputs):
+    graphs.append(module.code)
+    return module.forward
+class Hooked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, 8), nn.Tanh())
+        self.body.register_forward_hook(lambda module, args, output: output * 2)
+    def forward(self, value): return self.body(value).sum()
+torch.manual_seed(0)
+plain, hooked = nn.Linear(4, 2), Hooked()
+compiled = [torch.compile(one, backend=backend, fullgraph=True) for one in (plain, hooked)]
+optimizer = torch.optim.SGD(plain.parameters(), lr=0.01)
+@torch.compile(backend=backend)
+def update(batch):
+    optimizer.zero_grad()
+    loss = plain(batch).square().mean()
+    loss.backward()
+    optimizer.step()
+    return loss
+@torch.compile(backend=backend)
+def broken(value):
+    value = plain(value)
+    print(end="")
+    return hooked(value.repeat(1, 2))
+for _ in range(3):
+    for one in (*compiled, plain, broken):
+        if with_environment: environment.step(0)
+        with torch.no_grad(): outputs.append(one(obs).flatten().tolist())
+    outputs.append(float(update(torch.ones(8, 4))))
+graphs.append(str(torch.export.export(plain, (torch.zeros(3, 4),)).graph))
+print(json.dumps([graphs, outputs, dict(counters["stats"]), len(counters["graph_break"])]))
+"""
+
+
+@pytest.mark.slow
+def test_what_torch_compiles_is_the_same(harness: Harness) -> None:
+    program = harness.scratch / "compiles.py"
+    start = "import torch, gymnasium\nfrom torch import nn\ntorch.set_num_threads(1)\n"
+    start += "environment = gymnasium.make('CartPole-v1'); environment.reset(seed=1)\n"
+    program.write_text(start + "with_environment = True\n" + COMPILES)
+    without = subprocess.run(
+        [RL_PYTHON, program], capture_output=True, text=True, check=True, cwd=harness.scratch
+    )
+    made = harness.run(program, python=RL_PYTHON)
+    made.check_nesting()
+    assert made.stdout == without.stdout
+    assert len(json.loads(made.stdout)[0]) > 4
+    # What is compiled as a module is seen from outside, and so is what is not compiled; what is
+    # called inside a compiled function is part of that.
+    assert made.counts()["inference"] == 3 * 3

@@ -166,7 +166,10 @@ class Module:
 class Optimizer:
     def _patch_step_function(self): pass
 Optimizer.__module__ = "optimizers"
-optimizers = module("optimizers", Optimizer=Optimizer, _global_optimizer_pre_hooks={})
+optimizers = module(
+    "optimizers", Optimizer=Optimizer, _global_optimizer_pre_hooks={},
+    _global_optimizer_post_hooks={},
+)
 torch = module(
     "torch", nn=types.SimpleNamespace(Module=Module), autograd=module("torch.autograd"),
     optim=types.SimpleNamespace(Optimizer=Optimizer), is_grad_enabled=lambda: True, _C=None,

@@ -5,7 +5,8 @@ another reports it, once that runs: the one that is started would need a ring fo
 process would need the shim. Nothing is reported where nothing is started.
 """
 
-from rlscope_phases import core, listener
+import rlscope_phases
+from rlscope_phases import core, guesses, listener
 
 # As in tracer/rlscope_trace/ingest/store/python_names.py.
 PROCESS, THREAD = "process name", "thread name"
@@ -20,6 +21,7 @@ def adapt_threading(module):
 def adapt_process(module):
     """Take multiprocessing.process."""
     _report_after(module.BaseProcess, "start", _report_process)
+    _look_before_work(module.BaseProcess)
 
 
 def _report_after(cls, name, report):
@@ -33,6 +35,19 @@ def _report_after(cls, name, report):
 
     core.copy_names(function, start)
     setattr(cls, name, start)
+
+
+def _look_before_work(cls):
+    """Look for environments of the program's own in a worker, which may make no other sign of them."""
+    function = cls._bootstrap
+
+    def _bootstrap(self, *args, **kwargs):
+        if rlscope_phases.status == "on":
+            core.failures.attempt(guesses.OWN, guesses.look)
+        return function(self, *args, **kwargs)
+
+    core.copy_names(function, _bootstrap)
+    cls._bootstrap = _bootstrap
 
 
 def _report_when_set(cls):

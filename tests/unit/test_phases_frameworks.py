@@ -1,0 +1,291 @@
+"""What frameworks call and time becomes phases, with the frameworks' own names beside them.
+
+The classes here have the shape of those that the table names; the libraries themselves are tried in
+tests/integration/test_phases_frameworks.py, where they are installed.
+"""
+
+from pathlib import Path
+
+import pytest
+
+import phases_harness
+from phases_harness import Harness, Recording
+
+START_STOP = """
+class Timer:
+    def start(self, label): assert isinstance(label, str)
+    def stop(self, label): return 1.5
+    end = stop
+"""
+CONTEXTS = """
+from contextlib import contextmanager
+class DistributedStatsTracker:
+    @contextmanager
+    def record_timing(self, key):
+        yield key
+class Worker:
+    @contextmanager
+    def worker_timer(self, tag):
+        yield tag
+tracker = DistributedStatsTracker()
+# As a module of theirs has it: bound before anybody could look.
+record_timing = tracker.record_timing
+"""
+LIBRARIES = {
+    "codetiming/_timer.py": """
+class Timer:
+    def __init__(self, name=None): self.name = name
+    def start(self): pass
+    def stop(self): return 1.5
+    def __enter__(self): self.start(); return self
+    def __exit__(self, *error): self.stop()
+""",
+    "skyrl/train/utils/utils.py": """
+class Timer:
+    def __init__(self, message): self.message = message
+    def __enter__(self): return self
+    def __exit__(self, *error): pass
+    async def __aenter__(self): return self
+    async def __aexit__(self, *error): pass
+""",
+    "nemo_rl/utils/timer.py": START_STOP,
+    "slime/utils/timer.py": START_STOP,
+    "slime/observability/timer.py": START_STOP,
+    "areal/utils/stats_tracker.py": CONTEXTS,
+    "rlinf/scheduler/worker/worker.py": CONTEXTS,
+    "openrlhf/trainer/ppo_trainer.py": """
+from abc import ABC, abstractmethod
+class BasePPOTrainer(ABC):
+    @abstractmethod
+    def ppo_train(self): pass
+    def broadcast_to_vllm(self): pass
+class Later(BasePPOTrainer):
+    def ppo_train(self): return self.broadcast_to_vllm()
+""",
+    "vllm/entrypoints/llm.py": "class LLM:\n    def generate(self, prompts): return prompts\n",
+    "sglang/srt/entrypoints/engine.py": "class Engine:\n    def generate(self, n): return n\n",
+    "sheeprl.py": "",
+    "verl/trainer/ppo/v1/trainer_base.py": """
+from codetiming._timer import Timer
+def step():
+    with Timer("gen"): pass
+""",
+    "mine.py": """
+class Trainer:
+    def collect(self): return list(self.parts())
+    def parts(self): yield 1
+    async def wait(self): return 1
+class Clock:
+    def begin(self, what): pass
+    def finish(self, what): pass
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Harness:
+    return phases_harness.make(tmp_path_factory.mktemp("phases"))
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("libraries")
+    for name, content in LIBRARIES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+    return folder
+
+
+def run(harness: Harness, libraries: Path, text: str) -> Recording:
+    made = harness.script(text, libraries)
+    made.check_nesting()
+    assert made.stderr == ""
+    return made
+
+
+def told(made: Recording) -> list[tuple[str, str]]:
+    """Return phase and framework's name of each range, in the order in which they began."""
+    return [(one.name, one.label) for one in sorted(made.ranges, key=lambda one: one.start_ns)]
+
+
+VERL = """
+from codetiming._timer import Timer
+import verl.trainer.ppo.v1.trainer_base as v1
+def timed(*names):
+    with Timer(names[0]): return timed(*names[1:]) if names[1:] else None
+"""
+
+
+def test_a_timer_that_is_a_phase_has_both_names(harness: Harness, libraries: Path) -> None:
+    made = run(
+        harness, libraries, VERL + "for name in ('step', 'gen', 'reward', 'old_log_prob', 'ref',"
+        " 'adv', 'update_critic', 'update_actor', 'update_weights', 'other', None): timed(name)\n",
+    )  # fmt: skip
+    assert told(made) == [
+        ("rollout", "gen"), ("reward", "reward"), ("logprob", "old_log_prob"), ("logprob", "ref"),
+        ("advantage", "adv"), ("backpropagation", "update_critic"),
+        ("backpropagation", "update_actor"), ("weight_sync", "update_weights"),
+    ]  # fmt: skip
+
+
+def test_a_wait_that_a_framework_calls_work_is_a_wait(harness: Harness, libraries: Path) -> None:
+    made = run(harness, libraries, VERL + "timed('gen'); v1.step(); timed('gen')\n")
+    assert told(made) == [("rollout", "gen"), ("wait", "gen"), ("rollout", "gen")]
+
+
+def test_the_innermost_timer_counts(harness: Harness, libraries: Path) -> None:
+    made = run(harness, libraries, VERL + "timed('gen', 'step', 'reward', 'compute_score')\n")
+    assert told(made) == [("rollout", "gen"), ("reward", "reward"), ("rollout", "gen")]
+
+
+def test_log_probabilities_of_an_update_are_learning(harness: Harness, libraries: Path) -> None:
+    made = run(harness, libraries, VERL + "timed('update_actor', 'old_log_prob')\n")
+    assert told(made) == [("backpropagation", "update_actor")]
+
+
+def test_a_timer_ends_by_itself_whatever_is_open(harness: Harness, libraries: Path) -> None:
+    text = VERL + (
+        "first, second = Timer('gen'), Timer('reward')\n"
+        "first.start(); second.start(); first.stop(); timed('adv'); second.stop()\n"
+        # Never stopped, and begun again; stopped without a start; an error of the program's.
+        "first.start(); first.start(); first.stop(); first.stop()\n"
+        "try:\n"
+        "    with first: raise KeyError\n"
+        "except KeyError: pass\n"
+        # Deeper than anybody nests: what is too deep belongs to the one around.
+        "names = ('gen', 'reward') * 20\n"
+        "timed(*names)\n"
+    )
+    made = told(run(harness, libraries, text))
+    assert made[:5] == [
+        ("rollout", "gen"), ("reward", "reward"), ("advantage", "adv"), ("reward", "reward"),
+        ("rollout", "gen"),
+    ]  # fmt: skip
+    assert made[5:7] == [("rollout", "gen"), ("rollout", "gen")]
+    assert len(made) == 7 + 2 * 16 - 1
+
+
+def test_threads_have_timers_of_their_own(harness: Harness, libraries: Path) -> None:
+    text = VERL + (
+        "import threading\n"
+        "outer = Timer('gen'); outer.start()\n"
+        "def work():\n"
+        "    timed('reward'); outer.stop()\n"
+        "thread = threading.Thread(target=work); thread.start(); thread.join()\n"
+        "outer.stop()\n"
+    )
+    made = run(harness, libraries, text)
+    assert sorted(told(made)) == [("reward", "reward"), ("rollout", "gen")]
+    assert len({one.tid for one in made.ranges}) == 2
+
+
+def test_timers_of_the_others(harness: Harness, libraries: Path) -> None:
+    text = """
+import asyncio
+import skyrl.train.utils.utils as skyrl, nemo_rl.utils.timer as nemo, areal.utils.stats_tracker as areal
+import slime.utils.timer as slime, slime.observability.timer as newer, rlinf.scheduler.worker.worker as rlinf
+with skyrl.Timer("generate"): pass
+async def train():
+    async with skyrl.Timer("sync_weights"): pass
+    async with skyrl.Timer(message="wait_for_generation_buffer"): pass
+asyncio.run(train())
+timer = nemo.Timer(); timer.start("policy_training"); assert timer.stop("policy_training") == 1.5
+timer.start(label="idle/worker"); timer.stop(label="idle/worker")
+for module in (slime, newer):
+    timer = module.Timer(); timer.start("ref_log_probs"); timer.end("ref_log_probs")
+with areal.record_timing("train_step") as key: assert key == "train_step"
+with areal.tracker.record_timing("rollout"): pass
+with areal.tracker.record_timing("something"): pass
+with rlinf.Worker().worker_timer("env_interact_step"): pass
+@areal.record_timing("ref_logp")
+def decorated(): return 5
+assert decorated() == 5
+"""
+    assert told(run(harness, libraries, text)) == [
+        ("rollout", "generate"), ("weight_sync", "sync_weights"),
+        ("wait", "wait_for_generation_buffer"), ("backpropagation", "policy_training"),
+        ("wait", "idle/worker"), ("logprob", "ref_log_probs"), ("logprob", "ref_log_probs"),
+        ("backpropagation", "train_step"), ("rollout", "rollout"),
+        ("simulation", "env_interact_step"),
+    ]  # fmt: skip
+
+
+def test_functions_and_those_of_subclasses(harness: Harness, libraries: Path) -> None:
+    text = """
+from openrlhf.trainer.ppo_trainer import BasePPOTrainer, Later
+from vllm.entrypoints.llm import LLM
+from sglang.srt.entrypoints.engine import Engine
+class Own(BasePPOTrainer):
+    def ppo_train(self): return 1
+Later().ppo_train(); assert Own().ppo_train() == 1
+assert LLM().generate(["a"]) == ["a"] and Engine().generate(2) == 2
+"""
+    assert told(run(harness, libraries, text)) == [
+        ("backpropagation", "ppo_train"), ("weight_sync", "broadcast_to_vllm"),
+        ("backpropagation", "ppo_train"), ("backpropagation", "ppo_train"),
+        ("rollout", "LLM.generate"), ("rollout", "Engine.generate"),
+    ]  # fmt: skip
+
+
+OWN = """
+mine | *    | mine | call Trainer.collect | - | rollout | main | no
+"    | "    | "    | timer Clock.begin Clock.finish 1 | up* | backpropagation | main | no
+"    | >=3  | "    | call Trainer.parts | - | reward | main | no
+verl | *    | codetiming._timer | timer Timer.start Timer.stop .name | gen | evaluation | main | no
+"""
+
+
+def own(harness: Harness, libraries: Path, rows: str, text: str) -> Recording:
+    program = harness.scratch / f"program_{len(list(harness.scratch.iterdir()))}.py"
+    program.write_text(f"import os\nassert 'RLSCOPE_PHASES' in os.environ\n{text}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RLSCOPE_PHASES", rows.strip())
+        made = harness.run(program, paths=(libraries,))
+    made.check_nesting()
+    assert made.stderr == ""
+    return made
+
+
+def test_rows_of_the_users_own_come_first(harness: Harness, libraries: Path) -> None:
+    text = VERL + (
+        "import mine\nmine.__version__ = '3.1'\n"
+        "assert mine.Trainer().collect() == [1]\n"
+        "clock = mine.Clock(); clock.begin('update'); clock.finish('update'); clock.begin('down')\n"
+        "timed('gen')\n"
+    )
+    assert told(own(harness, libraries, OWN, text)) == [
+        ("rollout", ""), ("backpropagation", "update"), ("evaluation", "gen"),
+    ]  # fmt: skip
+
+
+FAILURES = "from rlscope_phases import failures\nprint(*failures.counts, sep='\\n')\n"
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("call Trainer.missing", "mine\tAttributeError\t"),
+        ("call Trainer.wait", "mine\tTypeError\tTrainer.wait is no plain function"),
+        ("call Trainer.parts", "mine\tTypeError\tTrainer.parts is no plain function"),
+        ("call Missing.collect", "mine\tAttributeError\t"),
+    ],
+)
+def test_what_a_row_does_not_find_is_counted(
+    harness: Harness, libraries: Path, where: str, said: str
+) -> None:
+    rows = OWN.replace("call Trainer.collect", where)
+    made = own(harness, libraries, rows, "import mine\nmine.Trainer().collect()\n" + FAILURES)
+    assert said in made.stdout
+    assert made.counts() == {}
+
+
+def test_an_unknown_framework_is_reported(harness: Harness, libraries: Path) -> None:
+    text = """
+import sys
+from rlscope_phases import failures, listener
+assert listener.is_on()
+said, failures.report = [], lambda text: said.append(text)
+import sheeprl
+assert said == ["no row\\tsheeprl"], said
+"""
+    run(harness, libraries, text)
