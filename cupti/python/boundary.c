@@ -70,8 +70,8 @@ bool rls_enter_table(struct rls_thread* thread, const struct rls_scope* scope) {
   if (thread->environment_depth > 0) return false;
   const bool is_outermost = thread->scope_depth == 0;
   const bool is_input = scope->phase == RLS_WAIT || scope->phase == RLS_DATA;
-  // Who waits without a model is a worker between two actions, or none of ours; or its first forward
-  // pass is yet to come.
+  // Who waits without a model is a worker between two actions, or none of ours; or its first
+  // forward pass is yet to come.
   if (scope->phase == RLS_WAIT && scope->label == 0 && (!is_outermost || !thread->has_model)) {
     if (is_outermost) rls_arm(thread);
     return false;

@@ -21,7 +21,8 @@ enum rls_hook_kind {
   RLS_HOOK_KINDS,
 };
 
-// Returns the type `Hook(function, kind, phase, is_guess, steps, label)`; NULL with an exception set.
+// Returns the type `Hook(function, kind, phase, is_guess, steps, label)`; NULL with an exception
+// set.
 PyObject* rls_make_hook_type(void);
 
 #endif  // RLS_HOOK_H

@@ -217,7 +217,8 @@ static PyMethodDef methods[] = {
     {"label", label, METH_VARARGS, "Tell what a framework calls ranges, by a number."},
     {"enter", enter, METH_VARARGS, "A timer of a framework begins: key, phase, label."},
     {"leave", leave, METH_O, "It ends, given its key."},
-    {"state", state, METH_NOARGS, "Return whether this thread steps environments; acts by waiting."},
+    {"state", state, METH_NOARGS,
+     "Return whether this thread steps environments; acts by waiting."},
     {"end", end, METH_NOARGS, "Close the open range of this thread."},
     {NULL, NULL, 0, NULL},
 };

@@ -13,7 +13,8 @@ bool rls_nvtx_available(void);
 void* rls_nvtx_register(const char* name);
 
 // Open and close a range of the calling thread. Nothing happens where there is no tool.
-// label: of rls_nvtx_label, 0: none. is_counted: it has the payload 0 until rls_nvtx_count tells another.
+// label: of rls_nvtx_label, 0: none. is_counted: it has the payload 0 until rls_nvtx_count tells
+// another.
 void rls_nvtx_push(void* registered_name, uint32_t label, bool is_counted);
 void rls_nvtx_pop(void);
 

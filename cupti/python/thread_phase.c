@@ -131,8 +131,8 @@ bool rls_scope_enter(struct rls_thread* thread, const struct rls_scope* scope) {
   const struct rls_scope* around =
       thread->scope_depth > 0 ? &thread->scopes[thread->scope_depth - 1] : NULL;
   // The same phase in itself is one. The log-probabilities of a training forward pass are learning.
-  if (around != NULL && (kept.phase == around->phase || (kept.phase == RLS_LOGPROB &&
-                                                         around->phase == RLS_BACKPROPAGATION))) {
+  if (around != NULL && (kept.phase == around->phase ||
+                         (kept.phase == RLS_LOGPROB && around->phase == RLS_BACKPROPAGATION))) {
     kept.phase = around->phase;
     kept.label = around->label;
   }

@@ -36,7 +36,7 @@ times = {}
 def add(name, start): times[name] = times.get(name, 0) + now() - start
 """
 END = """
-print(json.dumps({"start": begin, "end": now(), "times": times, "thread": threading.get_native_id()}))
+print(json.dumps(dict(start=begin, end=now(), times=times, thread=threading.get_native_id())))
 """
 CLONING = """
 network, optimizer = make(16, 4)
@@ -44,7 +44,9 @@ data = TensorDataset(torch.randn(47 * 32, 16), torch.randint(0, 4, (47 * 32,)))
 begin = now()
 for epoch in range(3):
     for seen, done in DataLoader(data, batch_size=32, shuffle=True):
-        start = now(); learn(nn.functional.cross_entropy(network(seen), done)); add("backpropagation", start)
+        start = now()
+        learn(nn.functional.cross_entropy(network(seen), done))
+        add("backpropagation", start)
 start = now()
 with torch.no_grad():
     for seen, done in DataLoader(data, batch_size=64): network(seen)

@@ -2,8 +2,9 @@
 // that nothing is lost when the process ends without a word.
 //
 // RLSCOPE_TEST_RANGES: the folder. A file is named by its pid and holds records of 128 bytes:
-// start, end (CLOCK_MONOTONIC, ns), tid, payload, name, the framework's own name. The first record is a header: how many there are,
-// pops without a push, pushes on top of an open range (there should be none), ranges that are open.
+// start, end (CLOCK_MONOTONIC, ns), tid, payload, name, the framework's own name. The first record
+// is a header: how many there are, pops without a push, pushes on top of an open range (there
+// should be none), ranges that are open.
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>

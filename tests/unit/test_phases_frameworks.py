@@ -182,8 +182,9 @@ def test_threads_have_timers_of_their_own(harness: Harness, libraries: Path) -> 
 def test_timers_of_the_others(harness: Harness, libraries: Path) -> None:
     text = """
 import asyncio
-import skyrl.train.utils.utils as skyrl, nemo_rl.utils.timer as nemo, areal.utils.stats_tracker as areal
-import slime.utils.timer as slime, slime.observability.timer as newer, rlinf.scheduler.worker.worker as rlinf
+import skyrl.train.utils.utils as skyrl, nemo_rl.utils.timer as nemo
+import slime.utils.timer as slime, slime.observability.timer as newer
+import areal.utils.stats_tracker as areal, rlinf.scheduler.worker.worker as rlinf
 with skyrl.Timer("generate"): pass
 async def train():
     async with skyrl.Timer("sync_weights"): pass

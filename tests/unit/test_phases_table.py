@@ -1,4 +1,4 @@
-"""The table of phases, and rows of a user's own: what they may say, and what is said of the rest."""
+"""The table of phases, and rows of a user's own: what they may say, and what is refused."""
 
 import re
 import sys

@@ -38,7 +38,7 @@ def modules(text):
 
 
 def is_plain_wait(phase, names):
-    """Tell whether a row is of a wait that nobody gave a name: of interest where something learns."""
+    """Tell whether a row is of a wait without a name: of interest where something learns."""
     return phase == "wait" and names in ("-", ("-",))
 
 

@@ -107,7 +107,7 @@ def _owner(module, path):
 
 
 def _replace(module, owner, name, make):
-    """Put another function in place of one that its owner has itself, wherever the module keeps it."""
+    """Put another function in place of one of its owner, wherever the module keeps it."""
     getattr(owner, name)
     # As it stands in the class: a staticmethod is to stay one.
     classes = owner.__mro__ if isinstance(owner, type) else (owner,)
@@ -163,9 +163,9 @@ def _row_of(rows, name):
     if not isinstance(name, str):
         return None
     for row in rows:
-        if any(table.matches(pattern, name) for pattern in row.names):
-            if not row.inside or _is_called_in(row.inside):
-                return row
+        is_meant = any(table.matches(pattern, name) for pattern in row.names)
+        if is_meant and (not row.inside or _is_called_in(row.inside)):
+            return row
     return None
 
 

@@ -1,7 +1,7 @@
 """Loads the native half once an NVTX tool listens, and connects it with the adapters."""
 
 import rlscope_phases
-from rlscope_phases import core, environments, failures, frameworks, guesses
+from rlscope_phases import core, environments, failures, guesses
 
 
 def is_on():

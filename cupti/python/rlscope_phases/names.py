@@ -38,7 +38,7 @@ def _report_after(cls, name, report):
 
 
 def _look_before_work(cls):
-    """Look for environments of the program's own in a worker, which may make no other sign of them."""
+    """Look for environments of the program's own in a worker: nothing else may tell of them."""
     function = cls._bootstrap
 
     def _bootstrap(self, *args, **kwargs):

@@ -30,10 +30,10 @@ class Row:
 
     __slots__ = ("inside", "kind", "library", "module", "names", "phase", "versions", "where")
 
-    def __init__(self, library, versions, module, where, names, inside, phase):
-        self.library, self.versions, self.module = library, versions, module
-        self.kind, self.where = where[0], where[1:]
-        self.names, self.inside, self.phase = names, inside, phase
+    def __init__(self, cells, names, inside):
+        self.library, self.versions, self.module, where, _, self.phase, *_ = cells
+        self.kind, *self.where = where.split()
+        self.names, self.inside = names, inside
 
 
 def parse(text, is_own=False):
@@ -67,7 +67,7 @@ def _cells(line, above):
 
 
 def _row(cells, is_own):
-    library, versions, module, where, called, phase, process, _ = cells
+    _, versions, module, where, called, phase, process, _ = cells
     words = where.split()
     kinds = OWN_KINDS if is_own else tuple(KINDS)
     if words[0] not in kinds:
@@ -89,7 +89,7 @@ def _row(cells, is_own):
     names = tuple(name.strip() for name in called.split(",") if name.strip())
     if words[0] in ("timer", "context") and (not names or NOTHING in names):
         raise ValueError("no names of what is timed")
-    return Row(library, versions, module, words, names, inside.strip(), phase)
+    return Row(cells, names, inside.strip())
 
 
 def _check_where(words):
@@ -102,9 +102,11 @@ def _check_where(words):
             raise ValueError("where: " + repr(word) + " is no function and no Class.method")
         if words[0] in ("calls", "timer") and len(parts) != 2:
             raise ValueError("where: " + repr(word) + " is no Class.method")
-    if has_name and not (words[-1].isdecimal() and len(words[-1]) == 1):
-        if not (words[-1][0] == "." and words[-1][1:].isidentifier()):
-            raise ValueError("where: NAME is .attribute, or the number of an argument")
+    name = words[-1]
+    is_number = name.isdecimal() and len(name) == 1
+    is_attribute = name[0] == "." and name[1:].isidentifier()
+    if has_name and not is_number and not is_attribute:
+        raise ValueError("where: NAME is .attribute, or the number of an argument")
 
 
 def _check_versions(versions):

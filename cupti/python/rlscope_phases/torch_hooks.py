@@ -44,6 +44,7 @@ def _hook_optimizer(torch):
             learn()
 
     optimizers = sys.modules[torch.optim.Optimizer.__module__]
+
     def after_step(optimizer, args, kwargs):
         if not is_compiling():
             learned()

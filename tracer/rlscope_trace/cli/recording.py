@@ -111,7 +111,9 @@ class Recording:
         self._told_write_error = 0
         self._told_refused: set[str] = set()
         self._operations = OperationCapture(
-            auto=settings.auto, modules=settings.nvtx, gpu=GpuCapture(settings.gpu),
+            auto=settings.auto,
+            modules=settings.nvtx,
+            gpu=GpuCapture(settings.gpu),
             own_phases=settings.own_phases,
         )
 

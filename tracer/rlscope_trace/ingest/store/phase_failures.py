@@ -1,5 +1,6 @@
-"""What automatic phases lack in the target, as rows of table capture: adapters that failed, libraries
-without an adapter.
+"""What automatic phases lack in the target, as rows of table capture.
+
+That is adapters that failed, and libraries without an adapter.
 
 The target tells each by a mark: cupti/python/rlscope_phases/failures.py.
 """

@@ -1,0 +1,136 @@
+"""Phases of the frameworks themselves, where they are installed: RLSCOPE_LLM_PYTHON has them.
+
+TRL as a whole program on a CPU, with a model and a tokenizer made on the fly; of the others the
+timer classes that their trainers use.
+"""
+
+import json
+import os
+import subprocess
+from collections import Counter
+
+import pytest
+
+import phases_harness
+from conftest import WORKLOADS
+from phases_harness import Harness
+
+pytestmark = [pytest.mark.matrix, pytest.mark.slow]
+
+PYTHON = os.environ.get("RLSCOPE_LLM_PYTHON", phases_harness.RL_PYTHON)
+TIMEOUT_S = 900
+
+
+@pytest.fixture(scope="module")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Harness:
+    return phases_harness.make(tmp_path_factory.mktemp("phases"))
+
+
+def require(modules: str) -> None:
+    found = subprocess.run([PYTHON, "-c", f"import {modules}"], capture_output=True, check=False)
+    if found.returncode != 0:
+        pytest.skip(f"not installed: {modules} (RLSCOPE_LLM_PYTHON names a Python that has them)")
+
+
+def told(harness: Harness, text: str) -> list[tuple[str, str]]:
+    """Return phase and framework's name of the ranges of a program, in their order."""
+    program = harness.scratch / f"program_{len(list(harness.scratch.iterdir()))}.py"
+    program.write_text(text)
+    made = harness.run(program, python=PYTHON, timeout_s=TIMEOUT_S)
+    made.check_nesting()
+    ranges = sorted(made.ranges, key=lambda one: one.start_ns)
+    return [(one.name, one.label) for one in ranges]
+
+
+def test_verl(harness: Harness) -> None:
+    require("verl.utils.profiler")
+    text = """
+from verl.utils.profiler import marked_timer, simple_timer
+times = {}
+with marked_timer("step", times):
+    with marked_timer("gen", times, color="red"):
+        with simple_timer("compute_score", times): pass
+    with marked_timer("update_actor", times): pass
+assert set(times) == {"step", "gen", "compute_score", "update_actor"}
+"""
+    assert told(harness, text) == [
+        ("rollout", "gen"), ("reward", "compute_score"), ("rollout", "gen"),
+        ("backpropagation", "update_actor"),
+    ]  # fmt: skip
+
+
+def test_skyrl(harness: Harness) -> None:
+    require("skyrl.train.utils.utils")
+    text = """
+from skyrl.train.utils.utils import Timer
+times = {}
+with Timer("step", times):
+    with Timer("generate", times): pass
+    with Timer("fwd_logprobs_values_reward", times): pass
+assert set(times) == {"step", "generate", "fwd_logprobs_values_reward"}
+"""
+    assert told(harness, text) == [
+        ("rollout", "generate"),
+        ("logprob", "fwd_logprobs_values_reward"),
+    ]
+
+
+def test_rllib(harness: Harness) -> None:
+    require("ray.rllib.utils.metrics.metrics_logger")
+    text = """
+from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
+logger = MetricsLogger()
+with logger.log_time(("timers", "env_runner_sampling_timer")):
+    with logger.log_time("rlmodule_inference_timer"): pass
+with logger.log_time(("timers", "learner_update_timer")): pass
+with logger.log_time("connector_pipeline_timer"): pass
+assert logger.peek(("timers", "learner_update_timer")) > 0
+"""
+    assert told(harness, text) == [
+        ("rollout", "env_runner_sampling_timer"), ("inference", "rlmodule_inference_timer"),
+        ("rollout", "env_runner_sampling_timer"), ("backpropagation", "learner_update_timer"),
+    ]  # fmt: skip
+
+
+def test_d3rlpy_learns_from_its_buffer(harness: Harness) -> None:
+    require("d3rlpy")
+    text = """
+import d3rlpy, numpy, torch
+torch.set_num_threads(1)
+count = 1000
+data = d3rlpy.dataset.MDPDataset(
+    numpy.random.randn(count, 4).astype("f"), numpy.random.uniform(-1, 1, (count, 2)).astype("f"),
+    numpy.random.randn(count).astype("f"), (numpy.arange(count) % 100 == 99).astype("f"))
+d3rlpy.algos.TD3Config(batch_size=64).create(device="cpu").fit(
+    data, n_steps=60, n_steps_per_epoch=30, show_progress=False,
+    logger_adapter=d3rlpy.logging.NoopAdapterFactory())
+"""
+    counts = Counter(name for name, _ in told(harness, text))
+    assert (counts["data"], counts["backpropagation"]) == (60, 60)
+
+
+def test_trl_grpo(harness: Harness) -> None:
+    require("trl, transformers, datasets, accelerate")
+    made = harness.run(
+        WORKLOADS / "llm_grpo.py", "--steps=6", "--reward-ms=200",
+        python=PYTHON, timeout_s=TIMEOUT_S,
+    )  # fmt: skip
+    made.check_nesting()
+    truth = json.loads(made.stdout.splitlines()[-1])
+    spent = {name: sum(end - start for start, end in times) for name, times in truth.items()}
+    found: Counter[str] = Counter()
+    for start_ns, end_ns in truth["training_step"]:
+        found += phases_harness.phase_ns(made.ranges, start_ns, end_ns)
+    step = spent["training_step"]
+    assert abs(found["reward"] / spent["reward"] - 1) < 0.02
+    assert sum(found.values()) >= 0.99 * step
+    learning = spent["compute_loss"] + spent["backward"]
+    for phase, time_ns in (
+        ("rollout", spent["generate"]),
+        ("logprob", spent["logprob"]),
+        ("backpropagation", learning),
+    ):
+        assert abs(found[phase] - time_ns) <= 0.05 * step, (phase, found, spent)
+    names = Counter((one.name, one.label) for one in made.ranges)
+    assert names["reward", "calculate_rewards"] == len(truth["training_step"]) == 6
+    assert sum(count for (name, _), count in names.items() if name == "rollout") == 6
