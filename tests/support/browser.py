@@ -77,7 +77,11 @@ class Browser:
 
     def open(self, page: Path) -> None:
         """Go to a file."""
-        self._ask("POST", f"{self._session}/url", {"url": page.resolve().as_uri()})
+        self.visit(page.resolve().as_uri())
+
+    def visit(self, url: str) -> None:
+        """Go to a page."""
+        self._ask("POST", f"{self._session}/url", {"url": url})
 
     def run(self, script: str, *arguments: object) -> Any:  # noqa: ANN401
         """Run the body of a function in the page; returns what that returns."""

@@ -101,6 +101,7 @@ ANALYSIS_ROOMS = (
     "explain",
     "compare",
     "page",
+    "viewport",
     "export",
 )
 ROOMS = {TRACER: TRACER_ROOMS, ANALYSIS: ANALYSIS_ROOMS}

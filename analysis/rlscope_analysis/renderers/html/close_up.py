@@ -36,7 +36,7 @@ _STATES = {
     "sleeping": ("waits", "sleeps"), "blocked": ("waits", "blocked"), "lost": ("lost", "lost"),
     None: ("unknown", "not measured"),
 }  # fmt: skip
-_WAITS = {
+WAITS = {
     "gil": "waits for the GIL", "gpu": "waits for the GPU", "io": "waits for a disk or a device",
     "lock": "waits for a lock", "pipe": "waits at a pipe", "socket": "waits at a socket",
     "sleep": "sleeps for a time", "poll": "waits for one of several files",
@@ -176,7 +176,7 @@ class _Packer:
             return [_GPU.get(word.layer or "", "gpu"), f"{word.layer} {name}" + more]
         class_, words = _STATES[word.name]
         if word.wait:
-            words = _WAITS.get(word.wait, words)
+            words = WAITS.get(word.wait, words)
         if word.layer:
             words += f", in a call: {word.layer}"
         return [class_, words + more]
