@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from compared_traces import MS, WAKE, Step, read, write_trace
-from page_reader import Page
 from recording import rlscope
 from rlscope_analysis.compare.answer import answer_of
 from rlscope_analysis.compare.comparison import compare
@@ -21,9 +20,6 @@ from rlscope_analysis.compare.run import WALL
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.renderers import json as json_renderer
 from rlscope_analysis.renderers import markdown, text
-from rlscope_analysis.renderers.html import answer as html_answer
-from rlscope_analysis.result.column import Column, Role, Unit
-from rlscope_analysis.result.table import Answer, Table
 from rlscope_analysis.schema.facts.fact import Fact
 
 if TYPE_CHECKING:
@@ -322,10 +318,6 @@ def test_formats_and_sides_of_the_command(tmp_path: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(rlscope(*ask, "--format", "csv").stdout)))
     assert {row["operation"] for row in rows} >= {"simulation", "inference", "backpropagation"}
     assert "| leading | simulation |" in rlscope(*ask, "--format", "markdown").stdout
-    page = Page(rlscope(*ask, "--format", "html").stdout)
-    assert next(one for one in page.elements if one.name == "h1").text in done.stdout.replace(
-        "\n", " "
-    )
 
 
 @pytest.mark.parametrize("given", [["a"], ["a", "b", "c"], ["--base", "a"], []])
@@ -333,47 +325,6 @@ def test_sides_that_are_none(given: list[str]) -> None:
     done = rlscope("compare", *given)
     assert done.returncode == 2
     assert "hint: rlscope-trace compare BASE NEW" in done.stderr
-
-
-def test_a_page_has_every_value_and_a_bar_for_each_change(tmp_path: Path) -> None:
-    base = [read(one) for one in runs(tmp_path, "a", Step(), range(3))]
-    new = [read(one) for one in runs(tmp_path, "b", Step(simulation=44 * MS), range(3))]
-    answer = answer_of(compare(base, new), is_first_screen=False)
-    page = Page(html_answer.render(answer, limit=None))
-    assert not [one for one in page.elements if one.name == "script"]
-    regions = [one for one in page.elements if one.given.get("role") == "region"]
-    assert [one.given["aria-label"] for one in regions] == [t.title for t in answer.tables]
-    for table, region in zip(answer.tables, regions, strict=True):
-        exact = [float(cell.given["data-v"] or "nan") for cell in region.inside
-                 if "data-v" in cell.given]  # fmt: skip
-        totals = [] if table.total is None else [table.total]
-        units = (Unit.NS, Unit.SHARE, Unit.COUNT, Unit.RATE)
-        assert exact == [
-            row[at] for row in (*table.rows, *totals) for at, column in enumerate(table.columns)
-            if column.role is Role.SHOWN and column.unit in units
-            and isinstance(row[at], (int, float))
-        ]  # fmt: skip
-        if "change_ns" not in [column.name for column in table.columns]:
-            continue
-        bars = [one for one in region.inside if one.name == "rect" and one.given["height"] == "10"]
-        changes = [row[table.place("change_ns")] for row in table.rows]
-        longest = max(map(abs, changes))
-        for bar, change in zip(bars, changes, strict=True):
-            assert bar.given["class"] == ("f3" if change > 0 else "f0")
-            assert float(bar.given["width"] or 0) == pytest.approx(
-                abs(change) / longest * 60, abs=0.1
-            )
-
-
-def test_a_page_holds_no_marks_of_a_stranger() -> None:
-    name = "</script><script>alert(1)</script>\x1b[31m"
-    table = Table(name, name, (Column(name), Column("depth", role=Role.HIDDEN)), [(name, 1)],
-                  depth="depth", noun=name)  # fmt: skip
-    source = html_answer.render(Answer((table,), table, {}, head=((name, name),)), limit=None)
-    page = Page(source)
-    assert "\x1b" not in source
-    assert [one.name for one in page.elements].count("script") == 0
-    assert next(one for one in page.elements if one.name == "td").text.startswith("  </script>")
 
 
 def test_markdown_holds_no_marks_of_a_stranger(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 
 from rlscope_analysis.renderers import csv, json, markdown, text
-from rlscope_analysis.renderers.html import answer as html_answer
 from rlscope_analysis.result.table import Answer
 from rlscope_trace.cli import messages
 
@@ -53,7 +52,10 @@ def render(
     if output_format is AnswerFormat.MARKDOWN:
         return markdown.render(found, limit=limit)
     if output_format is AnswerFormat.HTML:
-        return [html_answer.render(found, limit=limit)]
+        # Brings numpy along, as the page of `report` does.
+        from rlscope_analysis.renderers.html.answer import render as render_html
+
+        return [render_html(found, limit=limit)]
     is_terminal = sys.stdout.isatty() and not to_file
     width = shutil.get_terminal_size().columns if is_terminal else text.WIDTH_ELSEWHERE
     return [text.render(found, limit=limit, width=width, is_terminal=is_terminal)]

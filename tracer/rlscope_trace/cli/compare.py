@@ -39,7 +39,9 @@ def compare(  # noqa: PLR0913 - one parameter per option
     ] = None,
     output_format: Annotated[
         AnswerFormat,
-        typer.Option("--format", help="Print tables, one JSON object, CSV, Markdown, or a page."),
+        typer.Option(
+            "--format", help="Print tables, one JSON object, CSV, Markdown, or a page of HTML."
+        ),
     ] = AnswerFormat.TABLE,
     every: Annotated[
         bool,

@@ -48,7 +48,7 @@ def perfetto(  # noqa: PLR0913 - one parameter per option
         typer.Option(
             "--output", "-o", help="File to write, gzipped where its name ends in .gz; - is stdout."
         ),
-    ] = Path("trace.pftrace"),
+    ] = Path("trace.pftrace.gz"),
     start: _From = None,
     end: _To = None,
     force: _Force = False,

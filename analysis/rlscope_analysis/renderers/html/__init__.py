@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rlscope_analysis.renderers.html import bars, head
 from rlscope_analysis.renderers.html.close_up import close_ups
-from rlscope_analysis.renderers.html.document import document, own_file
+from rlscope_analysis.renderers.html.document import document
 from rlscope_analysis.renderers.html.findings import findings
 from rlscope_analysis.renderers.html.flame import flame
 from rlscope_analysis.renderers.html.gpu import gpu
@@ -18,14 +18,6 @@ from rlscope_analysis.renderers.html.tables import tables
 
 if TYPE_CHECKING:
     from rlscope_analysis.result.page import Page
-
-# For hatching, which colours alone could not tell from other greys.
-_PATTERN = Html(
-    '<svg width="0" height="0" class="defs" aria-hidden="true"><defs><pattern id="hatch"'
-    ' patternUnits="userSpaceOnUse" width="6" height="6" patternTransform="rotate(45)">'
-    '<rect width="6" height="6" class="hatch-back"/><rect width="2" height="6" class="hatch-line"/>'
-    "</pattern></defs></svg>"
-)
 
 
 def render(page: Page, *, redact: bool = False) -> str:
@@ -50,8 +42,7 @@ def render(page: Page, *, redact: bool = False) -> str:
         limits(m, page),
         _footer(m, redact=redact),
     ]
-    title = f"{page.facts['program'] or page.trace}: where its time went"
-    return document(m, title, [_PATTERN, *parts], script=own_file("page.js"))
+    return document(m, f"{page.facts['program'] or page.trace}: where its time went", parts)
 
 
 def _footer(m: Markup, *, redact: bool) -> Html:

@@ -1,4 +1,4 @@
-"""An answer as a page: what is said, then its tables, changes as bars too."""
+"""An answer as a page: what is said of it, then its tables. A change has a bar beside it."""
 
 from __future__ import annotations
 
@@ -8,60 +8,77 @@ from rlscope_analysis.note_sentences import sentence_of
 from rlscope_analysis.renderers.html.document import document
 from rlscope_analysis.renderers.html.markup import Markup
 from rlscope_analysis.renderers.html.tables import grid
+from rlscope_analysis.renderers.html.words import place
 from rlscope_analysis.renderers.selection import select
-from rlscope_analysis.result.note import Note, note
+from rlscope_analysis.result.note import Note
 from rlscope_analysis.result.pivot import pivoted
 from rlscope_analysis.wording import count_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from rlscope_analysis.renderers.html.markup import Html
     from rlscope_analysis.result.table import Answer, Table
 
+# Left of the middle is less, right of it more.
+_CHANGE = "change_ns"
+
 
 def render(answer: Answer, *, limit: int | None) -> str:
-    """Return one file of HTML, with at most `limit` rows of each table (None: all)."""
+    """Return a file of HTML; of each table at most `limit` rows (None: all)."""
     m = Markup()
-    said = [sentence_of(words) for words in answer.opening]
-    said = [words for words in said if words]
-    parts = [*_cut_off(m, answer), *_opening(m, said)]
-    parts += [_table(m, table, limit, at) for at, table in enumerate(answer.tables)]
-    closing = [sentence_of(words) for words in answer.closing]
-    if closing:
-        items = [m.tag("li", words) for words in closing if words]
-        parts.append(m.section("Notes", m.tag("ul", *items, class_="limits"), id_="notes"))
-    lines = [
-        m.tag("li", f"{name}: ", sentence_of(said) if isinstance(said, Note) else said)
-        for name, said in answer.head
-    ]
-    if lines:
-        parts.append(m.section("The trace", m.tag("ul", *lines, class_="limits"), id_="trace"))
-    return document(m, said[0] if said else "rlscope-trace", parts)
+    said = [_words(one) for one in answer.opening]
+    about = " · ".join(f"{name}: {_words(one)}" for name, one in answer.head)
+    title = said[0] if said else about or answer.data.title or "rlscope-trace"
+    parts = [
+        m.tag(
+            "header",
+            m.tag("div", m.tag("p", about, class_="about") if about else None),
+            m.tag("div", m.tag("button", "light / dark", id="theme", class_="badge",
+                               type="button", hidden=True), class_="badges"),
+        ),
+        m.tag("h1", title, class_="verdict", id="verdict"),
+        *(m.tag("p", line, class_="about") for line in said[1:]),
+        *(_table(m, table, limit, at) for at, table in enumerate(answer.tables)),
+        *(m.tag("p", _words(one), class_="quiet closing") for one in answer.closing),
+        m.tag("footer", m.tag("p", "Made by rlscope-trace. It asks no server for anything.")),
+    ]  # fmt: skip
+    return document(m, title, parts)
 
 
-def _cut_off(m: Markup, answer: Answer) -> Iterator[Html]:
-    if not answer.is_complete:
-        yield m.tag("p", sentence_of(note("cut_off")), class_="bad")
-
-
-def _opening(m: Markup, said: list[str]) -> Iterator[Html]:
-    if said:
-        yield m.tag("h1", said[0], class_="verdict")
-    yield from (m.tag("p", words) for words in said[1:])
+def _words(said: str | Note) -> str:
+    return sentence_of(said) if isinstance(said, Note) else said
 
 
 def _table(m: Markup, table: Table, limit: int | None, at: int) -> Html:
     table = pivoted(table, table.pivot) if table.pivot else table
     chosen = select(table, limit)
-    more = None
-    if chosen.hidden:
-        more = f"{count_of(chosen.hidden, f'more {table.noun}')}: --all"
-    title = table.title or table.name
-    region = m.tag(
-        "div", grid(m, table, chosen), class_="scroll", tabindex="0", role="region",
-        aria_label=title,
-    )  # fmt: skip
-    remarks = [more, *(sentence_of(said) for said in (*table.remarks, *table.notes))]
-    quiet = [m.tag("p", words, class_="quiet") for words in remarks if words]
-    return m.section(title, region, *quiet, id_=f"table-{at}")
+    rows = [row for group in chosen.groups for row in group.rows]
+    bars = _bars(m, table, rows)
+    region = m.tag("div", grid(m, table, chosen, bars), class_="scroll all", tabindex="0",
+                   role="region", aria_label=table.title or table.name)  # fmt: skip
+    more = f"{count_of(chosen.hidden, f'more {table.noun}')}: --all" if chosen.hidden else None
+    return m.section(
+        table.title or table.name,
+        region,
+        m.tag("p", more, class_="quiet") if more else None,
+        *(m.tag("p", _words(said), class_="quiet") for said in (*table.remarks, *table.notes)),
+        id_=f"table-{at}",
+    )
+
+
+def _bars(m: Markup, table: Table, rows: list[tuple[object, ...]]) -> list[Html] | None:
+    """Return a bar for each row of a table of changes; None: it is none."""
+    if all(column.name != _CHANGE for column in table.columns):
+        return None
+    column = table.place(_CHANGE)
+    changes = [value if isinstance(value := row[column], (int, float)) else 0 for row in rows]
+    largest = max(map(abs, changes), default=0) or 1
+    return [
+        m.tag(
+            "svg",
+            m.tag("rect", x=place(0.5 - max(0, -part) / 2), width=place(abs(part) / 2), y="1",
+                  height="12", class_="queue" if part > 0 else "f1"),
+            m.tag("line", x1="50%", x2="50%", y1="0", y2="14", class_="middle"),
+            class_="change", aria_hidden="true",
+        )
+        for part in (change / largest for change in changes)
+    ]  # fmt: skip

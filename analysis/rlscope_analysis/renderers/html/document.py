@@ -1,4 +1,4 @@
-"""The frame of a page: it may load nothing, and runs no script but its own."""
+"""One file of HTML that needs nothing else and asks nobody: what stands around the parts."""
 
 from __future__ import annotations
 
@@ -13,16 +13,22 @@ if TYPE_CHECKING:
 
     from rlscope_analysis.renderers.html.markup import Html, Markup
 
+# For hatching, which colours alone could not tell from other greys.
+_PATTERN = (
+    '<svg width="0" height="0" class="defs" aria-hidden="true"><defs><pattern id="hatch"'
+    ' patternUnits="userSpaceOnUse" width="6" height="6" patternTransform="rotate(45)">'
+    '<rect width="6" height="6" class="hatch-back"/><rect width="2" height="6" class="hatch-line"/>'
+    "</pattern></defs></svg>"
+)
 
-def document(
-    m: Markup, title: str, parts: Iterable[Html | None], *, script: str | None = None
-) -> str:
-    """Return a page of these parts."""
-    style = own_file("page.css")
-    allowed = f"style-src '{_hash(style)}';"
-    if script is not None:
-        allowed += f" script-src '{_hash(script)}';"
-    policy = f"default-src 'none'; {allowed} base-uri 'none'; form-action 'none'"
+
+def document(m: Markup, title: str, parts: Iterable[Html | None]) -> str:
+    """Return a whole file; parts: what is in it, None is left out."""
+    style, script = own_file("page.css").strip(), own_file("page.js").strip()
+    policy = (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}';"
+        " base-uri 'none'; form-action 'none'"
+    )
     return "".join(
         [
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
@@ -31,19 +37,17 @@ def document(
             '<meta name="referrer" content="no-referrer">\n',
             '<meta name="color-scheme" content="light dark">\n',
             m.tag("title", title),
-            f"\n<style>{style}</style>\n</head>\n<body>\n<main>\n",
+            f"\n<style>{style}</style>\n</head>\n<body>\n{_PATTERN}<main>\n",
             "\n".join(part for part in parts if part),
-            "\n</main>\n",
-            "" if script is None else f"<script>{script}</script>\n",
-            "</body>\n</html>\n",
+            f"\n</main>\n<script>{script}</script>\n</body>\n</html>\n",
         ]
     )
 
 
 @cache
 def own_file(name: str) -> str:
-    """Return the text of a file that lies beside this one."""
-    return resources.files(__package__ or "").joinpath(name).read_text(encoding="utf-8").strip()
+    """Return the text of a file beside this one."""
+    return resources.files("rlscope_analysis.renderers.html").joinpath(name).read_text("utf-8")
 
 
 def _hash(text: str) -> str:

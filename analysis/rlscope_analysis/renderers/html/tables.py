@@ -13,7 +13,7 @@ from rlscope_analysis.result.column import Role, Unit
 from rlscope_analysis.result.pivot import pivoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from rlscope_analysis.renderers.html.markup import Html, Markup
     from rlscope_analysis.renderers.selection import Selection
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 _MOST_ROWS = 60
 # Of all tables together, so that a page stays small whatever the trace.
 _MOST_BYTES = 700_000
-# What comparisons have for each part.
-_CHANGE = "change_ns"
-_BAR_WIDTH = 120
 _EXACT = (Unit.NS, Unit.SHARE, Unit.COUNT, Unit.RATE)
 
 
@@ -67,19 +64,19 @@ def _table(m: Markup, page: Page, found: PageTable, most: int) -> Html:
     )
 
 
-def grid(m: Markup, table: Table, chosen: Selection) -> Html:
-    """Return the chosen rows of a table, with its total; a bar for what changed."""
+def grid(m: Markup, table: Table, chosen: Selection, bars: Sequence[Html] | None = None) -> Html:
+    """Return the chosen rows of a table, with its total; bars: what stands at the end of each."""
     columns = [column for column in table.columns if column.role is Role.SHOWN]
-    widest = _widest_change(table, chosen)
     head = []
     for column in columns:
         said = grid_column(column, has_unit=not table.title_has_units)
         head.append(m.tag("th", said.heading, scope="col", class_="n" if said.is_number else None))
         if column.share_of is not None:
             head.append(m.tag("th", "%", scope="col", class_="n"))
-    if widest:
-        head.append(m.tag("th", "less | more", scope="col"))
-    rows = []
+    if bars is not None:
+        head.append(m.tag("th", "less, more", scope="col", class_="change"))
+    rows: list[Html] = []
+    left = iter(bars or ())
     for group in chosen.groups:
         if isinstance(group.head, tuple):
             rows.append(m.tag("tr", *_cells(m, table, group.head), class_="group"))
@@ -88,36 +85,13 @@ def grid(m: Markup, table: Table, chosen: Selection) -> Html:
                           colspan=len(head))  # fmt: skip
             rows.append(m.tag("tr", words))
         for row in group.rows:
-            bar = m.tag("td", _bar(m, table, row, widest)) if widest else None
+            bar = m.tag("td", next(left)) if bars is not None else None
             rows.append(m.tag("tr", *_cells(m, table, row), bar))
     foot = None
     if table.total is not None:
-        bar = m.tag("td") if widest else None
+        bar = m.tag("td") if bars is not None else None
         foot = m.tag("tfoot", m.tag("tr", *_cells(m, table, table.total), bar))
     return m.tag("table", m.tag("thead", m.tag("tr", *head)), m.tag("tbody", *rows), foot)
-
-
-def _widest_change(table: Table, chosen: Selection) -> float:
-    """Return the largest change of a comparison, either way; 0 where the table is none."""
-    names = [column.name for column in table.columns]
-    if _CHANGE not in names:
-        return 0
-    at = names.index(_CHANGE)
-    return max((abs(row[at] or 0) for group in chosen.groups for row in group.rows), default=0)
-
-
-def _bar(m: Markup, table: Table, row: Values, widest: float) -> Html:
-    """Return a change as a bar that leaves the middle: to the right where it takes longer."""
-    change = row[table.place(_CHANGE)] or 0
-    half = _BAR_WIDTH / 2
-    length = abs(change) / widest * half
-    start = half if change > 0 else half - length
-    parts = [
-        m.tag("rect", x=f"{start:.1f}", y=2, width=f"{length:.1f}", height=10,
-              class_="f3" if change > 0 else "f0"),
-        m.tag("rect", x=half, y=0, width=1, height=14, class_="unknown"),
-    ]  # fmt: skip
-    return m.tag("svg", *parts, width=_BAR_WIDTH, height=14, aria_hidden="true")
 
 
 def _cells(m: Markup, table: Table, row: Values) -> Iterator[Html]:

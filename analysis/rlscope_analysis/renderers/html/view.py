@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.note_sentences import sentence_of
 from rlscope_analysis.renderers.html.close_up import WAITS
+from rlscope_analysis.renderers.html.document import own_file
 from rlscope_analysis.renderers.html.markup import Markup
 from rlscope_analysis.renderers.html.words import phase_classes
 from rlscope_analysis.schema.vocabulary import CAUSES, THREAD_STATES
@@ -28,17 +28,17 @@ _WAKERS = {
 
 def view_page() -> str:
     """Return the page; it asks for view.css and view.js beside it."""
-    return _own_file("view.html")
+    return own_file("view.html")
 
 
 def view_style() -> str:
     """Return its style: the colours are those of the report."""
-    return _own_file("page.css") + _own_file("view.css")
+    return own_file("page.css") + own_file("view.css")
 
 
 def view_script() -> str:
     """Return its script."""
-    return _own_file("view.js")
+    return own_file("view.js")
 
 
 def whole_json(whole: Whole) -> str:
@@ -153,7 +153,3 @@ def _layer_class(layer: str | None) -> str:
 
 def _json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=True)
-
-
-def _own_file(name: str) -> str:
-    return resources.files("rlscope_analysis.renderers.html").joinpath(name).read_text("utf-8")

@@ -1,0 +1,65 @@
+"""`--format html`: any answer as a page whose numbers are those of the answer."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from compared_traces import MS, Step, write_trace
+from page_reader import Page
+from page_traces import training
+from recording import rlscope
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("sides")
+    base = write_trace(folder / "base.duckdb", [Step()] * 12)
+    new = write_trace(folder / "new.duckdb", [Step(simulation=44 * MS)] * 12)
+    return base, new
+
+
+def test_the_page_of_a_comparison_says_what_json_says(sides: tuple[Path, Path]) -> None:
+    ask = ("compare", *sides, "--per", "iteration", "--all")
+    facts = json.loads(rlscope(*ask, "--format", "json").stdout)
+    done = rlscope(*ask, "--format", "html")
+    assert done.returncode == 0, done.stderr
+    page = Page(done.stdout)
+    said = " ".join(rlscope(*ask).stdout.split())
+    assert said.startswith(page.by_id("verdict").text)
+    table = next(one for one in page.by_id("table-0").inside if one.name == "table")
+    lines = [one for one in table.inside if one.name == "tr" and one.inside[0].name == "td"]
+    wanted = [row for row in facts["changes"] if row["time"] == "wall" and not row["is_sum"]]
+    assert wanted
+    assert len(lines) == len(wanted) + 1  # and their sum
+    largest = max(abs(row["change_ns"]) for row in wanted)
+    for line, row in zip(lines, wanted, strict=False):
+        exact = [float(one.given["data-v"] or 0) for one in line.inside if "data-v" in one.given]
+        for name in ("base_ns", "new_ns", "change_ns"):
+            assert any(value == pytest.approx(row[name]) for value in exact), name
+        shown = [one for one in line.inside if one.given.get("data-v")]
+        assert float(shown[0].text) * 1e6 == pytest.approx(row["base_ns"], abs=5e3)
+        (bar,) = [one for one in line.inside if one.name == "rect"]
+        width = float((bar.given["width"] or "0%")[:-1])
+        assert width == pytest.approx(abs(row["change_ns"]) / largest * 50, abs=0.01)
+        assert bar.given["class"] == ("queue" if row["change_ns"] > 0 else "f1")
+
+
+def test_any_answer_is_a_page_that_asks_nobody(tmp_path: Path) -> None:
+    name = "</script><b>\"'\x1b"
+    trace = training(tmp_path / "trace.duckdb", rounds=4, phase=name).write()
+    for ask in (("summarize", trace, "--view", "cpu"), ("explain", trace), ("summarize", trace)):
+        done = rlscope(*ask, "--format", "html")
+        assert done.returncode == 0, done.stderr
+        page = Page(done.stdout)
+        policy = next(one for one in page.elements if one.given.get("http-equiv"))
+        assert (policy.given["content"] or "").startswith("default-src 'none'; style-src 'sha256-")
+        assert name not in done.stdout
+        assert "\x1b" not in done.stdout
+        assert done.stdout.count("</script>") == 1
+        assert [one for one in page.elements if one.name == "table"]
