@@ -540,7 +540,9 @@ class TraceBuilder:
             key = (parent, name, domain, category, source)
             if key not in keys:
                 keys[key] = len(keys) + 1
-                paths.append((keys[key], parent, name, domain, category, source, len(open_), None))
+                paths.append(
+                    (keys[key], parent, name, domain, category, source, len(open_), None, None)
+                )
             rows.append((thread, start, end, keys[key], steps))
             open_.append((thread, end, keys[key]))
         return paths, rows
