@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Two walks over all tasks, run by the recorder: one enters what exists at attach, the
- * other writes down at the end what everybody was doing.
+ * Walks over all tasks, run by the recorder: one enters what exists at attach, one writes
+ * down at the end what everybody was doing, and one says so while the recording goes on.
  */
 #ifndef RLS_BTF_WALK_H
 #define RLS_BTF_WALK_H
@@ -83,6 +83,27 @@ int close_open(struct bpf_iter__task *ctx)
 	}
 	track_describe_open_end(track, task->thread_info.cpu, record);
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+/*
+ * The same while the other programs go on, to whoever reads the iterator: what is shown
+ * of a thread that sleeps, or runs, for long. It may be torn, as its times change meanwhile.
+ */
+SEC("iter/task")
+int tell_open(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct rls_rec_close record = {};
+	struct rls_track *track;
+
+	if (!task)
+		return 0;
+	track = track_of(task);
+	if (!track || !track->thread_id || track->dead)
+		return 0;
+	track_describe_open_end(track, task->thread_info.cpu, &record);
+	bpf_seq_write(ctx->meta->seq, &record, sizeof(record));
 	return 0;
 }
 

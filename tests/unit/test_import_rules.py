@@ -49,6 +49,7 @@ TRACER_ROOMS = (
     "record.phase_rows",
     "record.launch",
     "record.instruments",
+    "record.live",
     "record.session",
     "record.watch",
     "record.calibrate",

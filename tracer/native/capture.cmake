@@ -21,6 +21,8 @@ pybind11_add_module(_capture MODULE
   capture/bpf_object.cpp
   capture/btf_capture.cpp
   capture/drain.cpp
+  capture/live_bindings.cpp
+  capture/live_totals.cpp
   capture/message_capture.cpp
   capture/ring_reader.cpp
   capture/tracepoint_capture.cpp
@@ -66,7 +68,9 @@ pybind11_add_module(_capture MODULE
   shim/collector_end.cpp
   shim/collector_find.cpp
   shim/collector_losses.cpp
+  shim/collector_watch.cpp
   shim/foreign_fd.cpp
+  shim/live_phases.cpp
   shim/memory.cpp
   shim/watch.cpp
   shim/writer.cpp
@@ -74,7 +78,7 @@ pybind11_add_module(_capture MODULE
 # What Python sees of it is compiled in groups, each with one copy of what pybind11 makes of its
 # templates: this takes half the time.
 set_target_properties(_capture PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-set_source_files_properties(capture_module.cpp capture/bindings.cpp finder/bindings.cpp
+set_source_files_properties(capture_module.cpp capture/bindings.cpp capture/live_bindings.cpp finder/bindings.cpp
   inject/bindings.cpp PROPERTIES UNITY_GROUP capture)
 set_source_files_properties(samples/bindings.cpp shim/collector_bindings.cpp
   PROPERTIES UNITY_GROUP samples)

@@ -20,6 +20,9 @@ class BtfCapture:
     def close_open(self) -> None:
         """Write the open end of every thread into the ring; after detach."""
 
+    def tell_open(self) -> bytes:
+        """Return what each thread is doing: rls_rec_close, one behind the other."""
+
     @property
     def ring_fd(self) -> int: ...
     @property
@@ -89,8 +92,22 @@ class SpoolWriter:
         """Note the NUL-separated command line of a process found at attach."""
 
     def finish(self, *, end_ns: int, missed_runs: int, failed_updates: int) -> None: ...
+    def watch(self, totals: LiveTotals) -> None:
+        """Let the totals see what is appended, and write nothing until keep()."""
+
+    def keep(self) -> None: ...
     def counters(self) -> dict[str, int]:
         """Return records, lost, bytes and write_error (an errno, 0 if writing works)."""
+
+class LiveTotals:
+    """Sums of what threads do, of all that a spool is given."""
+
+    def __init__(self) -> None: ...
+    def snapshot(self, open: bytes, now_ns: int) -> dict[str, Any]:
+        """Return all sums at now_ns; open: what tell_open said just after.
+
+        threads, functions (name, samples by layer since the last time), commands by pid, records.
+        """
 
 class TracedProcesses:
     """The processes of the target, and what they start: whose shims are heard."""
@@ -132,6 +149,9 @@ class Drain:
     def stop(self) -> None:
         """Empty the ring a last time and end the thread."""
 
+    def empty(self) -> int:
+        """Empty the ring now; return how many bytes there were."""
+
     @property
     def processes(self) -> int: ...
     def take_new_pids(self) -> list[int]:
@@ -161,6 +181,16 @@ class ShimCollector:
         """traced: the processes that are read; None: all that announce themselves."""
 
     def start(self) -> None: ...
+    def watch(self) -> None:
+        """Before start(): add up what is read, and write nothing until keep()."""
+
+    def keep(self) -> None: ...
+    def phases(self, now_ns: int) -> list[tuple[Any, ...]]:
+        """Return the sums of each thread and name: see record.live.reading.Phase."""
+
+    def gpu_work(self) -> list[tuple[int, int, int]]:
+        """Return pid, ns and number of what the GPUs of each process did."""
+
     def stop(self) -> None:
         """Read what is there a last time and let the processes go."""
 

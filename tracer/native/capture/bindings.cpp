@@ -18,6 +18,9 @@
 namespace py = pybind11;
 
 namespace rls {
+
+void BindLive(py::module_& module);
+
 namespace {
 
 using NoGil = py::call_guard<py::gil_scoped_release>;
@@ -85,6 +88,7 @@ void BindCaptures(py::module_& module) {
       .def("enter_existing", &BtfCapture::EnterExisting)
       .def("detach", &BtfCapture::Detach, NoGil())
       .def("close_open", &BtfCapture::CloseOpen)
+      .def("tell_open", [](BtfCapture& capture) { return py::bytes(capture.TellOpen()); })
       .def_property_readonly("ring_fd", &BtfCapture::RingFd)
       .def_property_readonly("loss_fd", &BtfCapture::LossFd)
       .def_property_readonly("threads_fd", &BtfCapture::ThreadsFd)
@@ -112,6 +116,7 @@ void BindCaptures(py::module_& module) {
            py::arg("parent_tgid"), py::arg("born_ns"), py::arg("off_state"), py::arg("cpu"),
            py::arg("comm"))
       .def("close_open", &ThreadTable::CloseOpen, py::arg("spool"))
+      .def("tell_open", [](const ThreadTable& table) { return py::bytes(table.TellOpen()); })
       .def("failed_updates", &ThreadTable::FailedUpdates);
   module.def(
       "wait_signal",
@@ -148,6 +153,8 @@ void BindDrain(py::module_& module) {
       .def("append_command", &AppendCommand, py::arg("pid"), py::arg("arguments"))
       .def("finish", &Finish, py::kw_only(), py::arg("end_ns"), py::arg("missed_runs"),
            py::arg("failed_updates"))
+      .def("watch", &SpoolWriter::Watch, py::arg("totals"), py::keep_alive<1, 2>())
+      .def("keep", &SpoolWriter::Keep, NoGil())
       .def("counters", &Counters);
   py::class_<Drain>(module, "Drain")
       .def(py::init<int, int, SpoolWriter*, TracedProcesses*>(), py::arg("ring_fd"),
@@ -155,6 +162,7 @@ void BindDrain(py::module_& module) {
            py::keep_alive<1, 4>(), py::keep_alive<1, 5>())
       .def("start", &Drain::Start)
       .def("stop", &Drain::Stop, NoGil())
+      .def("empty", &Drain::Empty, NoGil())
       .def_property_readonly("processes", &Drain::processes)
       .def("take_new_pids", &Drain::TakeNewPids);
   module.def("possible_cpus", &PossibleCpus);
@@ -164,6 +172,7 @@ void BindDrain(py::module_& module) {
 
 void bind_capture(py::module_& module) {
   BindCaptures(module);
+  BindLive(module);
   BindDrain(module);
 }
 

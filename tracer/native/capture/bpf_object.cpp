@@ -166,15 +166,17 @@ void BpfObject::Detach(const std::string& name) noexcept {
   links_.erase(found);
 }
 
-void BpfObject::RunIterator(const std::string& name) {
+std::string BpfObject::RunIterator(const std::string& name) {
   bpf_link* link = bpf_program__attach_iter(FindProgram(name), nullptr);
   if (link == nullptr) Fail(errno, "attaching " + name);
   const int fd = bpf_iter_create(bpf_link__fd(link));
   const int create_error = errno;
-  char nothing[256];
+  std::string written;
+  char part[4096];
   ssize_t got = 0;
   while (fd >= 0) {
-    got = read(fd, nothing, sizeof(nothing));
+    got = read(fd, part, sizeof(part));
+    if (got > 0) written.append(part, static_cast<std::size_t>(got));
     // EAGAIN: the walk paused to let others run, and goes on with the next read.
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) break;
   }
@@ -183,6 +185,7 @@ void BpfObject::RunIterator(const std::string& name) {
   bpf_link__destroy(link);
   if (fd < 0) Fail(create_error, "running " + name);
   if (got < 0) Fail(read_error, "running " + name);
+  return written;
 }
 
 int BpfObject::MapFd(const std::string& name) const {

@@ -42,8 +42,8 @@ class BpfObject {
   // One of them. Detach leaves alone a program that is not attached.
   void Attach(const std::string& name);
   void Detach(const std::string& name) noexcept;
-  // Runs the iterator program `name` once over all tasks.
-  void RunIterator(const std::string& name);
+  // Runs the iterator program `name` once over all tasks; returns what it wrote.
+  std::string RunIterator(const std::string& name);
 
   int MapFd(const std::string& name) const;
   int ProgramFd(const std::string& name) const;

@@ -21,6 +21,8 @@ class BtfCapture {
   void Mark(int pidfd);
   // Enters the marked processes, their threads and descendants; how many threads that were.
   std::uint64_t EnterExisting();
+  // What each thread is doing: records of kind RLS_REC_CLOSE, one behind the other.
+  std::string TellOpen() { return object_.RunIterator("tell_open"); }
   // After this returns no program of ours runs any more.
   void Detach();
   // Writes the open end of every thread into the ring; after Detach.

@@ -78,6 +78,7 @@ void Drain::Stop() {
 }
 
 std::size_t Drain::Empty() {
+  const std::lock_guard<std::mutex> lock(ring_mutex_);
   std::size_t bytes = 0;
   std::uint64_t empty_ns = 0;
   for (;;) {
@@ -115,7 +116,7 @@ void Drain::ReadLosses() {
   for (std::uint32_t kind = 0; kind < RLS_REC_KINDS; ++kind) {
     if (bpf_map_lookup_elem(loss_fd_, &kind, by_cpu.data()) != 0) continue;
     for (std::uint32_t cpu = 0; cpu < cpus; ++cpu)
-      spool_->ring_loss()[cpu * RLS_REC_KINDS + kind] = by_cpu[cpu];
+      spool_->SetRingLoss(cpu * RLS_REC_KINDS + kind, by_cpu[cpu]);
   }
 }
 

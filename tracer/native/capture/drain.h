@@ -29,6 +29,8 @@ class Drain {
   void Start();
   // Empties the ring a last time and joins the thread. Safe to call twice.
   void Stop();
+  // Empties the ring now, from whichever thread; how many bytes there were.
+  std::size_t Empty();
 
   // Processes that entered the trace so far.
   std::uint64_t processes() const { return processes_; }
@@ -37,10 +39,10 @@ class Drain {
 
  private:
   void Run();
-  std::size_t Empty();  // how many bytes there were
   void NoteProcesses(const std::vector<std::uint32_t>& pids);
   void ReadLosses();
 
+  std::mutex ring_mutex_;
   RingReader ring_;
   int loss_fd_;
   SpoolWriter* spool_;

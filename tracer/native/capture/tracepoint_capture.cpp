@@ -15,6 +15,8 @@
 namespace rls {
 namespace {
 
+constexpr std::size_t kMaxOpenBytes = sizeof(rls_rec_close) << 16;
+
 rls_rec_thread ThreadRecord(const rls_track& track, const FoundThread& found) {
   rls_rec_thread record = {};
   record.kind = RLS_REC_THREAD;
@@ -104,6 +106,27 @@ void ThreadTable::CloseOne(std::uint32_t tid, rls_track track, std::uint64_t* la
   rls_rec_close close = {};
   track_describe_open_end(&track, track.cpu, &close);
   spool->Append(close);
+}
+
+std::string ThreadTable::TellOpen() const {
+  std::string records;
+  std::uint32_t tid = 0;
+  std::uint32_t next = 0;
+  const std::uint32_t* previous = nullptr;
+  while (bpf_map_get_next_key(threads_fd_, previous, &next) == 0) {
+    rls_track track = {};
+    if (bpf_map_lookup_elem(threads_fd_, &next, &track) == 0 && !track.dead &&
+        track.thread_id != 0) {
+      rls_rec_close close = {};
+      track_describe_open_end(&track, track.cpu, &close);
+      records.append(reinterpret_cast<const char*>(&close), sizeof(close));
+    }
+    // A key that is gone begins the walk again: it is given up, the rest comes another time.
+    if (records.size() > kMaxOpenBytes) break;
+    tid = next;
+    previous = &tid;
+  }
+  return records;
 }
 
 void ThreadTable::CloseOpen(SpoolWriter* spool) {

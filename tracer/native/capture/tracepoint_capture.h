@@ -61,6 +61,9 @@ class ThreadTable {
   // Writes the open end of every thread to the spool (and the thread record of those that had no
   // event at all). Call after the programs are detached.
   void CloseOpen(SpoolWriter* spool);
+  // What each thread is doing, as long as it has had an event: records of kind RLS_REC_CLOSE, one
+  // behind the other.
+  std::string TellOpen() const;
   std::uint64_t FailedUpdates() const;
 
  private:

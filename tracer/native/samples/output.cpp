@@ -27,6 +27,12 @@ std::string TextOf(const std::vector<const std::string*>& names, bool cut) {
 
 std::uint32_t SampleOutput::StackOf(const std::vector<const std::string*>& names, bool cut) {
   if (names.empty()) return 0;
+  if (generation_ != spool_->generation()) {
+    // What was told before is not in the spool. Numbers go on: some may be on their way.
+    generation_ = spool_->generation();
+    stacks_.clear();
+    stack_bytes_ = 0;
+  }
   std::string text = TextOf(names, cut);
   const auto found = stacks_.find(text);
   if (found != stacks_.end()) return found->second;
@@ -35,7 +41,7 @@ std::uint32_t SampleOutput::StackOf(const std::vector<const std::string*>& names
     return 0;
   }
   stack_bytes_ += text.size();
-  const auto stack_id = static_cast<std::uint32_t>(stacks_.size() + 1);
+  const auto stack_id = ++last_stack_id_;
   AddStack(stack_id, text);
   stacks_.emplace(std::move(text), stack_id);
   return stack_id;

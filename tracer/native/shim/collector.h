@@ -19,6 +19,7 @@
 
 #include "shim/announcements.h"
 #include "shim/limits.h"
+#include "shim/live_phases.h"
 #include "shim/memory.h"
 #include "shim/watch.h"
 #include "shim/writer.h"
@@ -37,6 +38,12 @@ class ShimCollector {
   ~ShimCollector();
 
   void Start();
+  // Before Start(): what is read is added up, and not written until Keep().
+  void Watch();
+  void Keep();
+  // The sums so far of a target that is watched, with what is open at now_ns.
+  std::vector<LivePhaseRow> Phases(std::uint64_t now_ns);
+  std::vector<LiveGpuRow> Gpu();
   // Reads what is there a last time, tells which ranges are open, lets the processes go. Safe to
   // call twice.
   void Stop();
@@ -106,6 +113,7 @@ class ShimCollector {
     Budget memories{kMemoriesOfProcess};
   };
 
+  std::unique_ptr<LivePhases> phases_;  // nullptr: nobody watches
   ShimWriter writer_;
   std::string session_;
   TracedProcesses* traced_;

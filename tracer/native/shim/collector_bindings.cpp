@@ -32,6 +32,30 @@ py::object GpuState(ShimCollector& collector, std::uint32_t pid) {
   }
 }
 
+// pid, tid, name, whether it is a phase that was found, and the sums.
+py::list Phases(ShimCollector& collector, std::uint64_t now_ns) {
+  std::vector<LivePhaseRow> rows;
+  {
+    const py::gil_scoped_release released;
+    rows = collector.Phases(now_ns);
+  }
+  py::list phases;
+  for (const LivePhaseRow& row : rows)
+    phases.append(py::make_tuple(row.pid, row.tid, py::bytes(row.name), row.is_auto,
+                                 row.sums.self_ns, row.sums.total_ns, row.sums.count, row.sums.runs,
+                                 row.sums.run_start_ns, row.sums.steps, row.sums.depth,
+                                 row.sums.last_start_ns));
+  return phases;
+}
+
+// pid, ns, activities.
+py::list Gpu(ShimCollector& collector) {
+  py::list work;
+  for (const LiveGpuRow& row : collector.Gpu())
+    work.append(py::make_tuple(row.pid, row.busy_ns, row.count));
+  return work;
+}
+
 py::dict Refused(const ShimCollector& collector) {
   const ShimRefused refused = collector.refused();
   py::dict counts;
@@ -51,6 +75,10 @@ void bind_shim(py::module_& module) {
            py::arg("directory"), py::arg("session"), py::arg("traced") = nullptr,
            py::keep_alive<1, 4>())
       .def("start", &ShimCollector::Start)
+      .def("watch", &ShimCollector::Watch)
+      .def("keep", &ShimCollector::Keep, NoGil())
+      .def("phases", &Phases, py::arg("now_ns"))
+      .def("gpu_work", &Gpu)
       .def("stop", &ShimCollector::Stop, NoGil())
       .def("find", &ShimCollector::Find, py::arg("pid"), NoGil())
       .def("knows", &ShimCollector::Knows, py::arg("pid"), NoGil())

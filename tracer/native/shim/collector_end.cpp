@@ -65,6 +65,7 @@ void ShimCollector::Finish(Source* source, bool has_ended) {
     Write(ShimBlockKind::kGpuRest, *source, 0, &buffers, sizeof(buffers));
   if (source->pidfd >= 0) close(source->pidfd);
   source->pidfd = -1;
+  if (phases_ != nullptr && has_ended) phases_->Forget(source->number);
   const std::lock_guard<std::mutex> lock(facts_mutex_);
   known_.erase(source->pid);
 }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "disk_space.h"
+#include "shim/live_phases.h"
 #include "shim/spool.h"
 
 namespace rls {
@@ -24,13 +25,21 @@ class ShimWriter {
   // written in its place.
   bool Write(ShimBlockKind kind, std::uint32_t source, std::uint32_t slot, const void* data,
              std::size_t bytes, const void* more = nullptr, std::size_t more_bytes = 0);
+  // From here on `phases`, which has to outlive this, sees all blocks, and none is written until
+  // Keep(), which begins with those that make sense of all that follow.
+  void Watch(LivePhases* phases);
+  void Keep();
   // Whether the last block was written.
   bool has_room() const { return has_room_; }
 
  private:
+  bool WriteBlock(ShimBlockKind kind, std::uint32_t source, std::uint32_t slot, const void* data,
+                  std::size_t bytes, const void* more, std::size_t more_bytes);
   bool WriteAll(iovec* parts, int count);
 
   DiskSpace disk_;
+  LivePhases* phases_ = nullptr;
+  bool keeps_ = true;
   bool has_room_ = true;
   int fd_ = -1;
   std::uint64_t position_ = 0;

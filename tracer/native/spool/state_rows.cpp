@@ -160,6 +160,7 @@ void StateRows::Begin(const ThreadFacts& thread) {
   reason_ = thread.off_reason;
   reason_at_ns_ = thread.start_ns;
   outcome_ = {cursor_ns_, cursor_ns_, 0, thread.thread_id, 0};
+  is_cut_ = thread.has_start != 0 && thread.entered == RLS_ENTERED_FOUND;
 }
 
 // Tells [cursor, end_ns), cut at the end of the trace. Nothing is told twice: the cursor only moves
@@ -199,8 +200,9 @@ void StateRows::LoseGap(std::int64_t until_ns) {
   }
 }
 
-void StateRows::AddCycle(const rls_rec_cycle& cycle) {
+void StateRows::AddCycle(rls_rec_cycle cycle) {
   const std::int64_t limit_ns = scan_.limit_ns();
+  if (is_cut_) CutBefore(static_cast<std::uint64_t>(outcome_.start_ns), &cycle);
   if ((cycle.flags & RLS_CYCLE_UNSEEN_SWITCH_IN) != 0) {
     if (cycle.in_ns == 0) {
       LoseCycle(cycle);
@@ -224,6 +226,13 @@ void StateRows::AddCycle(const rls_rec_cycle& cycle) {
   reason_ = cycle.out_reason;
   reason_at_ns_ = Signed(cycle.out_ns);
   is_dead_ = cycle.out_state == RLS_OFF_DEAD && out_ns <= limit_ns;
+}
+
+// Of a thread that was watched before it was recorded: it enters in the middle of a cycle.
+void StateRows::CutBefore(std::uint64_t start_ns, rls_rec_cycle* cycle) {
+  cycle->off_ns = std::max<std::uint64_t>(cycle->off_ns, start_ns);
+  cycle->in_ns = cycle->in_ns == 0 ? 0 : std::max<std::uint64_t>(cycle->in_ns, start_ns);
+  cycle->out_ns = std::max<std::uint64_t>(cycle->out_ns, start_ns);
 }
 
 // A cycle of which only the ends are known.
@@ -269,7 +278,10 @@ void StateRows::AddOffCpu(const rls_rec_cycle& cycle, bool is_open) {
   Emit(in_ns, ThreadState::kRunnable, kNoCpu, cycle.waker);
 }
 
-void StateRows::AddClose(const rls_rec_close& close) {
+void StateRows::AddClose(rls_rec_close close) {
+  const auto start_ns = static_cast<std::uint64_t>(outcome_.start_ns);
+  if (is_cut_) close.off_ns = std::max<std::uint64_t>(close.off_ns, start_ns);
+  if (is_cut_ && close.in_ns != 0) close.in_ns = std::max<std::uint64_t>(close.in_ns, start_ns);
   std::int64_t end_ns = scan_.limit_ns();
   if (end_ns == INT64_MAX) {
     end_ns = Signed(std::max({close.off_ns, close.wake_ns, close.in_ns}));

@@ -108,9 +108,10 @@ class StateRows {
 
  private:
   void Begin(const ThreadFacts& thread);
-  void AddCycle(const rls_rec_cycle& cycle);
+  void AddCycle(rls_rec_cycle cycle);
+  static void CutBefore(std::uint64_t start_ns, rls_rec_cycle* cycle);
   void AddOffCpu(const rls_rec_cycle& cycle, bool is_open);
-  void AddClose(const rls_rec_close& close);
+  void AddClose(rls_rec_close close);
   void Finish(const ThreadFacts& thread);
   void Emit(std::int64_t end_ns, ThreadState state, std::int16_t cpu, std::int32_t waker,
             WaitKind wait = WaitKind::kNone);
@@ -132,6 +133,7 @@ class StateRows {
   bool is_open_ = false;
   std::int32_t thread_id_ = 0;
   std::int64_t cursor_ns_ = 0;  // all before it is told
+  bool is_cut_ = false;  // what began before the thread entered is cut there
   bool is_dead_ = false;
   std::uint64_t reason_ = 0;       // why it left the CPU ...
   std::int64_t reason_at_ns_ = 0;  // ... at this instant

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
@@ -81,8 +82,45 @@ bool SpoolWriter::Write(const char* data, std::size_t bytes) {
   return true;
 }
 
+void SpoolWriter::Watch(LiveTotals* totals) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  totals_ = totals;
+  keeps_ = false;
+}
+
+void SpoolWriter::Keep() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (keeps_ || totals_ == nullptr) return;
+  const std::size_t rows = std::size_t{progress_->cpus} * RLS_REC_KINDS;
+  lost_before_.assign(ring_loss(), ring_loss() + rows);
+  std::fill(ring_loss(), ring_loss() + rows, rls_loss{});
+  RingSpan span;
+  const std::string frames = totals_->Keyframe(MonotonicNs(), &span.records);
+  span.data = frames.data();
+  span.bytes = frames.size();
+  keeps_ = true;
+  ++generation_;
+  WriteSpan(span);
+}
+
+void SpoolWriter::SetRingLoss(std::size_t row, const rls_loss& loss) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (row >= lost_before_.size() || lost_before_[row].count == 0) {
+    ring_loss()[row] = loss;
+  } else if (loss.count > lost_before_[row].count) {
+    rls_loss& since = ring_loss()[row];
+    if (since.count == 0) since.first_ns = MonotonicNs();
+    since.count = loss.count - lost_before_[row].count;
+  }
+}
+
 void SpoolWriter::AppendSpan(const RingSpan& span) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (totals_ != nullptr) totals_->Add(span);
+  if (keeps_) WriteSpan(span);
+}
+
+void SpoolWriter::WriteSpan(const RingSpan& span) {
   const bool written = Write(span.data, span.bytes);
   for (std::size_t kind = 0; kind < RLS_REC_KINDS; ++kind) {
     if (span.records[kind] == 0) continue;

@@ -3,12 +3,15 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "bpf/records.h"
+#include "capture/live_totals.h"
 #include "capture/ring_reader.h"
 #include "disk_space.h"
 #include "spool/format.h"
@@ -33,6 +36,16 @@ class SpoolWriter {
   }
   void AppendRecord(const void* record, std::size_t bytes, std::uint16_t kind);
 
+  // From here on `totals`, which has to outlive this, sees all that is appended, and nothing is
+  // written until Keep().
+  void Watch(LiveTotals* totals);
+  // Writes from here on: what the spool has to begin with, and then all that is appended. Losses
+  // before are none of it.
+  void Keep();
+  // Changes when what was appended before is not in the spool.
+  std::uint64_t generation() const { return generation_; }
+  void SetRingLoss(std::size_t row, const rls_loss& loss);
+
   // Live counters, shared with whoever reads progress.bin.
   SpoolProgress* progress() { return progress_; }
   rls_loss* ring_loss() { return reinterpret_cast<rls_loss*>(progress_ + 1); }
@@ -41,8 +54,13 @@ class SpoolWriter {
 
  private:
   bool Write(const char* data, std::size_t bytes);
+  void WriteSpan(const RingSpan& span);
 
   std::mutex mutex_;
+  LiveTotals* totals_ = nullptr;
+  bool keeps_ = true;
+  std::atomic<std::uint64_t> generation_{0};
+  std::vector<rls_loss> lost_before_;  // as ring_loss: when nothing was kept
   DiskSpace disk_;
   int records_fd_ = -1;
   int write_error_ = 0;

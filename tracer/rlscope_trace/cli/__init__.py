@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # completion of names for any.
 _COMMANDS = {
     "record": "Trace running processes (--pid), or launch a program.",
+    "top": "Show what a running training does, live.",
     "recover": "Make a trace of the spool of a recorder that was killed.",
     "import": "Make a trace of the files of another profiler.",
     "export": "Write a trace as a timeline for other viewers.",
@@ -43,9 +44,9 @@ _COMMANDS = {
 }
 # They give up rights of root by themselves, when they have done what needs them. All others begin
 # with that, whatever they are going to read.
-_RECORDING = frozenset({"record", "validate", "calibrate", "doctor", "gate"})
+_RECORDING = frozenset({"record", "top", "validate", "calibrate", "doctor", "gate"})
 # Without what records they have nothing to say but that; `gate` only where it runs a program.
-_NEED_RECORDER = frozenset({"record", "validate", "calibrate", "doctor"})
+_NEED_RECORDER = frozenset({"record", "top", "validate", "calibrate", "doctor"})
 _RUNTIME_FAILURE = 1
 # DuckDB and numpy crash where they cannot map their libraries and the stacks of their threads.
 _WITH_DATABASE = (
@@ -95,7 +96,7 @@ def make_app(names: Sequence[str] = ()) -> typer.Typer:
             app.add_typer(group, name=name)
             continue
         # Options end where the traced command begins, also without a "--" before it.
-        settings = {"allow_interspersed_args": name != "record"}
+        settings = {"allow_interspersed_args": name not in ("record", "top")}
         settings |= getattr(module, "CONTEXT_SETTINGS", {})
         kind = getattr(module, "CommandClass", None)
         app.command(name, cls=kind, context_settings=settings)(getattr(module, name))

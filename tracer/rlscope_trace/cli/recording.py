@@ -22,7 +22,11 @@ from rlscope_trace.outputs.place import open_place
 from rlscope_trace.record.bounded import has_left_behind
 from rlscope_trace.record.calibrate.cache import boot_id, machine_key
 from rlscope_trace.record.limits import require_room
-from rlscope_trace.record.nvml.sampler import CounterSampler
+from rlscope_trace.record.nvml.sampler import (
+    INTERVAL_MS,
+    WATCHED_INTERVAL_MS,
+    CounterSampler,
+)
 from rlscope_trace.record.session import (
     Session,
     prepare_output,
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
     from rlscope_trace.record.backends import Opened
     from rlscope_trace.record.instruments.settings import InstrumentSettings
     from rlscope_trace.record.launch import Launched
+    from rlscope_trace.record.live.reading import Reading
     from rlscope_trace.record.session import Counters
     from rlscope_trace.record.shims import GpuSettings
 
@@ -87,6 +92,8 @@ class Settings:
     """Of the trace: who may read it."""
     own_phases: str = ""
     """Rows of the user's for the table of phases."""
+    watches: bool = False
+    """Whether it is shown while it runs, and kept only when asked for."""
 
 
 class Recording:
@@ -135,7 +142,7 @@ class Recording:
         self._session = Session(
             opened, self._spool.path, self._facts,
             shim_session=self._operations.session, instruments=self._settings.instruments,
-            listens=self._operations.has_shim,
+            listens=self._operations.has_shim, watches=self._settings.watches,
         )  # fmt: skip
         try:
             threads = self._session.start(processes)
@@ -143,7 +150,10 @@ class Recording:
             self.discard()
             raise _cannot_record(error, self._output) from error
         if self._settings.nvml:
-            self._counters = CounterSampler(self._spool.path / COUNTERS_FILE)
+            interval_ms = WATCHED_INTERVAL_MS if self._settings.watches else INTERVAL_MS
+            self._counters = CounterSampler(
+                self._spool.path / COUNTERS_FILE, interval_ms=interval_ms
+            )
             self._counters.start()
         shown = shows_live_line(self._settings.progress, launched=launched)
         self._line = LiveLine(shown=shown)
@@ -195,6 +205,24 @@ class Recording:
                 self._told_refused.add(reason)
                 self._line.clear()
                 messages.warning(words, hint)
+
+    def look(self) -> Reading:
+        """Return what the target did so far, where it is watched."""
+        return self._running().look()
+
+    def keep(self) -> None:
+        """Keep what happens from here on."""
+        self._running().keep()
+
+    def gpu_utilization(self) -> float | None:
+        """Return what the driver said last, of the busiest GPU: a share; None: not measured."""
+        return None if self._counters is None else self._counters.utilization()
+
+    def forget(self) -> None:
+        """End a recording of which nothing was kept."""
+        self._running().stop()
+        self._session = None
+        self.discard()
 
     def stop(self, reason: str) -> None:
         """Stop recording; the target runs on without us."""

@@ -27,6 +27,7 @@ from rlscope_trace.procfs import is_running
 from rlscope_trace.record.bounded import Bounded
 from rlscope_trace.record.inject import shim_is_loaded
 from rlscope_trace.record.instruments.follower import Follower
+from rlscope_trace.record.live.reading import Reading, read_totals
 from rlscope_trace.record.loaders.tid_filter import process_tree
 from rlscope_trace.record.os_counters import OsCounters
 from rlscope_trace.record.shims import TAKEN
@@ -154,8 +155,11 @@ class Session:
     instruments: InstrumentSettings
     listens: bool = True
     """Whether shims are looked for in processes that have not announced themselves."""
+    watches: bool = False
+    """Whether look() is asked for; then nothing is kept before keep()."""
     clock_ns: Callable[[], int] = time.monotonic_ns
     started_ns: int = 0
+    _totals: _capture.LiveTotals | None = field(default=None, init=False)
     _spool: _capture.SpoolWriter | None = field(default=None, init=False)
     _drain: _capture.Drain | None = field(default=None, init=False)
     _shims: _capture.ShimCollector | None = field(default=None, init=False)
@@ -179,6 +183,10 @@ class Session:
         traced = _capture.TracedProcesses()
         self._drain = _capture.Drain(capture.ring_fd, capture.loss_fd, self._spool, traced)
         self._shims = _capture.ShimCollector(str(self.directory), self.shim_session, traced)
+        if self.watches:
+            self._totals = _capture.LiveTotals()
+            self._spool.watch(self._totals)
+            self._shims.watch()
         self._append_clock_when_due()
         capture.attach()
         threads = capture.enter(processes)
@@ -261,13 +269,7 @@ class Session:
     def counters(self) -> Counters:
         """Return where the recording stands; call it at least once a minute."""
         spool, drain, shims = self._running()
-        self._append_clock_when_due()
-        if self.clock_ns() >= self._next_search_ns:
-            self.find_shims()
-        if self._os_counters is not None and self._follower is not None:
-            self._os_counters.read_when_due(self._follower.known())
-        if self._surroundings is not None:
-            self._surroundings.look_when_due()
+        self._housekeep()
         values = spool.counters()
         refused = shims.refused()
         return Counters(
@@ -280,6 +282,31 @@ class Session:
             dropped_operations=shims.lost - sum(refused[reason] for reason in COUNTED_REFUSALS),
             refused=refused,
         )
+
+    def look(self) -> Reading:
+        """Return all sums at this instant, of a target that is watched."""
+        spool, drain, shims = self._running()
+        if self._totals is None:
+            raise RuntimeError("the session does not watch")
+        self._housekeep()
+        now_ns = self.clock_ns()
+        open_now = self.opened.capture.tell_open()
+        # What was written before the threads were asked is added up, too.
+        drain.empty()
+        lost = spool.counters()["lost"] + shims.lost
+        return read_totals(open_now, now_ns, self._totals, shims, lost)
+
+    def keep(self) -> None:
+        """Keep what happens from here on, as if the recording began now."""
+        spool, drain, shims = self._running()
+        drain.empty()
+        shims.keep()
+        spool.keep()
+        self.started_ns = self.clock_ns()
+        self.facts |= {"live_ns": self.started_ns, "watched_before": True}
+        spool.append_clock()
+        self._next_clock_ns = self.started_ns + CLOCK_INTERVAL_NS
+        self._write_session_file()
 
     def stop(self) -> Counters:
         """Write the open ends, detach and complete the spool; what counters() says at the end."""
@@ -321,6 +348,15 @@ class Session:
         counters = replace(self.counters(), elapsed_ns=end_ns - self.started_ns)
         self._spool = self._drain = self._shims = self._follower = None
         return counters
+
+    def _housekeep(self) -> None:
+        self._append_clock_when_due()
+        if self.clock_ns() >= self._next_search_ns:
+            self.find_shims()
+        if self._os_counters is not None and self._follower is not None:
+            self._os_counters.read_when_due(self._follower.known())
+        if self._surroundings is not None:
+            self._surroundings.look_when_due()
 
     def target_runs(self) -> bool:
         """Tell, after stop(), whether a process that was traced has not ended yet."""

@@ -51,7 +51,11 @@ def signals_held() -> Iterator[None]:
 
 
 def watch_targets(
-    targets: Sequence[Target], *, deadline_s: float | None, tick: Callable[[], None]
+    targets: Sequence[Target],
+    *,
+    deadline_s: float | None,
+    tick: Callable[[], None],
+    tick_s: float = TICK_S,
 ) -> str:
     """Wait until a signal, the deadline (time.monotonic), or the end of the last target.
 
@@ -60,7 +64,7 @@ def watch_targets(
     # One that is ignored (nohup) stays pending while it is blocked, and must not count.
     ending = [number for number in _ENDING_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
     while True:
-        if _capture.wait_signal(ending, _wait_s(deadline_s))[0]:
+        if _capture.wait_signal(ending, _wait_s(deadline_s, tick_s))[0]:
             return "stopped"
         if not target.alive(targets):
             return "the target has ended" if len(targets) == 1 else "all targets have ended"
@@ -69,13 +73,19 @@ def watch_targets(
         tick()
 
 
-def watch_program(launched: Launched, *, deadline_s: float | None, tick: Callable[[], None]) -> str:
+def watch_program(
+    launched: Launched,
+    *,
+    deadline_s: float | None,
+    tick: Callable[[], None],
+    tick_s: float = TICK_S,
+) -> str:
     """Wait until the program or the time ends; signals sent to the recorder go to the program.
 
     Returns why it ended. Call it with signals_held.
     """
     while True:
-        number, code = _capture.wait_signal(_HELD_SIGNALS, _wait_s(deadline_s))
+        number, code = _capture.wait_signal(_HELD_SIGNALS, _wait_s(deadline_s, tick_s))
         if number in _ENDING_SIGNALS and not _has_it_already(number, code):
             launched.forward_signal(number)
         if launched.poll() is not None:
@@ -94,10 +104,10 @@ def _has_it_already(number: int, code: int) -> bool:
     return code == _SI_KERNEL and not leads
 
 
-def _wait_s(deadline_s: float | None) -> float:
+def _wait_s(deadline_s: float | None, tick_s: float) -> float:
     if deadline_s is None:
-        return TICK_S
-    return min(TICK_S, max(deadline_s - time.monotonic(), 0))
+        return tick_s
+    return min(tick_s, max(deadline_s - time.monotonic(), 0))
 
 
 def _is_over(deadline_s: float | None) -> bool:

@@ -45,6 +45,10 @@ class BtfLoader:
         self._programs.close_open()
         self._programs.detach()
 
+    def tell_open(self) -> bytes:
+        """Return what each thread is doing, while the programs go on."""
+        return self._programs.tell_open()
+
     def missed_runs(self) -> int:
         """Return how often the OS kernel skipped a program of ours."""
         return self._programs.missed_runs()

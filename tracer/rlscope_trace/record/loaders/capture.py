@@ -51,6 +51,9 @@ class Capture(Protocol):
     def finish(self, spool: SpoolWriter) -> None:
         """Detach, and write the open end of every thread into the ring or the spool."""
 
+    def tell_open(self) -> bytes:
+        """Return what each thread is doing, while the programs go on: see LiveTotals."""
+
     def missed_runs(self) -> int:
         """Return how often the OS kernel skipped a program of ours."""
 

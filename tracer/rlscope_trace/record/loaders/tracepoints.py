@@ -50,6 +50,10 @@ class TracepointLoader:
         self.detach()
         self._table.close_open(spool)
 
+    def tell_open(self) -> bytes:
+        """Return what each thread is doing, while the programs go on."""
+        return self._table.tell_open()
+
     def missed_runs(self) -> int:
         """Return how often the OS kernel skipped a program of ours."""
         return self._programs.missed_runs()

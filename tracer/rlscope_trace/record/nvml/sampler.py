@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from rlscope_trace.record.nvml.library import Device
 
 INTERVAL_MS = 100
+# While nobody may ever ask for a trace of it.
+WATCHED_INTERVAL_MS = 1000
+_UTILIZATION = "utilization_gpu"
 # How long the end of a recording waits for NVML, which may hang with its driver.
 STOP_TIMEOUT_S = 1.0
 _NICENESS = 10
@@ -40,6 +43,7 @@ class CounterSampler:
         # Held while the file is written, so that a thread that is given up writes no more.
         self._writing = threading.Lock()
         self._file: CounterFile | None = None
+        self._utilization: dict[int, float] = {}
         # A daemon: the recorder ends even where NVML never returns.
         self._thread = threading.Thread(target=self._run, name="nvml", daemon=True)
 
@@ -68,6 +72,10 @@ class CounterSampler:
                 self._file.update_header()
             self._file.close()
             self._file = None
+
+    def utilization(self) -> float | None:
+        """Return what the driver said last, of the busiest GPU: a share; None: not measured."""
+        return max(self._utilization.copy().values(), default=None)
 
     def _run(self) -> None:
         with suppress(OSError):
@@ -131,6 +139,8 @@ class CounterSampler:
                         )
                     continue
                 count += len(readings)
+                if reader.name == _UTILIZATION and readings:
+                    self._utilization[position] = float(readings[-1][1]) / 100
                 lines += [[position, ts_ns, {reader.name: value}] for ts_ns, value in readings]
         self._write(lines, readings=count, failed=failed, ts_ns=now_ns)
 

@@ -1,0 +1,230 @@
+#include "shim/live_phases.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "clock.h"
+
+namespace rls {
+namespace {
+
+constexpr std::size_t kMaxTexts = 1U << 12;
+constexpr std::size_t kMaxPhases = 256;  // of a thread
+constexpr std::size_t kMaxToldBytes = std::size_t{4} << 20;
+constexpr std::size_t kMaxTids = 1U << 12;
+constexpr std::uint64_t kMaxSteps = std::uint64_t{1} << 32;  // as the decoder: more are no steps
+
+template <typename Cell>
+Cell As(std::string_view cells) {
+  Cell cell = {};
+  std::memcpy(&cell, cells.data(), std::min(cells.size(), sizeof(cell)));
+  return cell;
+}
+
+std::size_t StringCells(std::string_view cells) {
+  const auto string = As<rls_shim_string>(cells);
+  const std::size_t all = offsetof(rls_shim_string, text) + string.length;
+  const std::size_t count = (all + RLS_SHIM_CELL_BYTES - 1) / RLS_SHIM_CELL_BYTES;
+  return std::min(std::max<std::size_t>(count, 1), cells.size() / RLS_SHIM_CELL_BYTES);
+}
+
+}  // namespace
+
+void LivePhases::Add(ShimBlockKind kind, std::uint32_t source, std::uint32_t slot,
+                     std::string_view data, std::string_view more) {
+  if (kind == ShimBlockKind::kSource && source == sources_.size()) {
+    sources_.emplace_back();
+    sources_.back().facts = data;
+    sources_.back().pid = As<ShimSource>(data).pid;
+    sources_.back().since_ns = MonotonicNs();
+    return;
+  }
+  if (source >= sources_.size() || sources_[source].has_ended) return;
+  Source& whose = sources_[source];
+  if (kind == ShimBlockKind::kTid && whose.tids.size() < kMaxTids) {
+    const auto tid = As<ShimTid>(data);
+    whose.tids[tid.inner_tid] = tid.tid;
+  }
+  if (kind != ShimBlockKind::kCells) return;
+  if (more.empty()) {
+    AddCells(&whose, slot, data);
+  } else {
+    // A text may lie on both sides of the end of the ring.
+    AddCells(&whose, slot, std::string(data) + std::string(more));
+  }
+}
+
+void LivePhases::Forget(std::uint32_t source) {
+  if (source >= sources_.size()) return;
+  Source& whose = sources_[source];
+  std::string facts = std::move(whose.facts);
+  whose = Source();
+  whose.facts = std::move(facts);
+  whose.has_ended = true;
+}
+
+void LivePhases::AddCells(Source* source, std::uint32_t slot, std::string_view cells) {
+  while (cells.size() >= RLS_SHIM_CELL_BYTES) {
+    const std::string_view cell = cells.substr(0, RLS_SHIM_CELL_BYTES);
+    std::size_t count = 1;
+    switch (As<std::uint16_t>(cell)) {
+      case RLS_SHIM_STRING:
+        count = AddString(source, cells);
+        break;
+      case RLS_SHIM_THREAD:
+        source->slots[slot] = Slot();
+        source->slots[slot].owner = As<rls_shim_thread>(cell).tid;
+        break;
+      case RLS_SHIM_RANGE:
+        AddRange(*source, &source->slots[slot], As<rls_shim_event>(cell));
+        break;
+      case RLS_SHIM_CATEGORY:
+      case RLS_SHIM_GPU_DEVICE:
+      case RLS_SHIM_GPU_NAMED:
+        Tell(source, cell);
+        break;
+      case RLS_SHIM_GPU_STATUS:
+        source->status = cell;
+        break;
+      case RLS_SHIM_GPU_CLOCK:
+        source->clock = cell;
+        break;
+      case RLS_SHIM_GPU_ACTIVITY: {
+        const auto activity = As<rls_shim_gpu_activity>(cell);
+        if (activity.work == RLS_SHIM_GPU_SYNC || activity.end_ns < activity.start_ns) break;
+        source->gpu_ns += activity.end_ns - activity.start_ns;
+        ++source->gpu_count;
+        break;
+      }
+      default:
+        break;
+    }
+    cells.remove_prefix(count * RLS_SHIM_CELL_BYTES);
+  }
+}
+
+std::size_t LivePhases::AddString(Source* source, std::string_view cells) {
+  const std::size_t count = StringCells(cells);
+  const std::string_view all = cells.substr(0, count * RLS_SHIM_CELL_BYTES);
+  const auto string = As<rls_shim_string>(cells);
+  const std::size_t begin = offsetof(rls_shim_string, text);
+  const std::size_t length = std::min<std::size_t>(string.length, all.size() - begin);
+  if (source->texts.size() < kMaxTexts) {
+    const auto added = source->texts.emplace(string.hash, all.substr(begin, length));
+    if (added.second) Tell(source, all);
+  }
+  return count;
+}
+
+void LivePhases::Tell(Source* source, std::string_view cells) {
+  if (source->told_bytes + cells.size() > kMaxToldBytes) return;
+  source->told_bytes += cells.size();
+  source->told.emplace_back(cells);
+}
+
+// What finds no place counts as of no name.
+LivePhase* LivePhases::PhaseOf(Slot* slot, const Name& name) {
+  const bool has_place = slot->phases.count(name) != 0 || slot->phases.size() < kMaxPhases;
+  return &slot->phases[has_place ? name : Name()];
+}
+
+void LivePhases::AddRange(const Source& source, Slot* slot, const rls_shim_event& event) {
+  const std::uint64_t start_ns = event.start_ns == 0 ? source.since_ns : event.start_ns;
+  if (event.end_ns < start_ns || event.depth > RLS_SHIM_MAX_DEPTH) return;
+  if (event.end_ns > MonotonicNs()) return;
+  const std::uint64_t total_ns = event.end_ns - start_ns;
+  const std::size_t depth = event.depth;
+  const Name name = {event.domain, event.name};
+  LivePhase& phase = *PhaseOf(slot, name);
+  phase.total_ns += total_ns;
+  phase.self_ns += total_ns - std::min(total_ns, slot->inner_ns[depth + 1]);
+  ++phase.count;
+  phase.last_start_ns = start_ns;
+  phase.depth = static_cast<std::uint32_t>(depth);
+  if (phase.runs == 0 || slot->last[depth] != name) {
+    ++phase.runs;
+    phase.run_start_ns = start_ns;
+  }
+  if (event.payload_type == RLS_SHIM_UNSIGNED && event.payload < kMaxSteps)
+    phase.steps += event.payload;
+  slot->last[depth] = name;
+  slot->inner_ns[depth + 1] = 0;
+  slot->inner_ns[depth] = depth == 0 ? 0 : slot->inner_ns[depth] + total_ns;
+}
+
+void LivePhases::AddOpen(const Source& source, std::uint64_t now_ns, const rls_shim_open* open,
+                         std::uint32_t depth, Slot* slot) const {
+  for (std::uint32_t level = 0; level < depth; ++level) {
+    const auto since = [&](std::uint32_t at) {
+      const std::uint64_t start_ns = open[at].start_ns == 0 ? source.since_ns : open[at].start_ns;
+      return now_ns - std::min(now_ns, start_ns);
+    };
+    const Name name = {open[level].domain, open[level].name};
+    const auto found = slot->phases.find(name);
+    LivePhase& phase =
+        found != slot->phases.end() || slot->phases.size() < kMaxPhases ? slot->phases[name]
+                                                                         : slot->phases[Name()];
+    const std::uint64_t inner_ns =
+        slot->inner_ns[level + 1] + (level + 1 < depth ? since(level + 1) : 0);
+    phase.total_ns += since(level);
+    phase.self_ns += since(level) - std::min(since(level), inner_ns);
+  }
+}
+
+std::vector<LivePhaseRow> LivePhases::Phases(std::uint64_t now_ns, const OpenOf& open) const {
+  std::vector<LivePhaseRow> rows;
+  for (std::uint32_t number = 0; number < sources_.size(); ++number) {
+    const Source& source = sources_[number];
+    for (const auto& [at, told] : source.slots) {
+      Slot slot = told;
+      rls_shim_open entries[RLS_SHIM_MAX_DEPTH];
+      AddOpen(source, now_ns, entries, open(number, at, entries), &slot);
+      const auto tid = source.tids.find(slot.owner);
+      for (const auto& [name, sums] : slot.phases) {
+        const auto text = source.texts.find(name.second);
+        const auto domain = source.texts.find(name.first);
+        rows.push_back({source.pid, tid == source.tids.end() ? slot.owner : tid->second,
+                        text == source.texts.end() ? "" : text->second,
+                        domain != source.texts.end() && domain->second == RLS_AUTO_DOMAIN, sums});
+      }
+    }
+  }
+  return rows;
+}
+
+std::vector<LiveGpuRow> LivePhases::Gpu() const {
+  std::vector<LiveGpuRow> rows;
+  for (const Source& source : sources_)
+    if (source.gpu_count != 0) rows.push_back({source.pid, source.gpu_ns, source.gpu_count});
+  return rows;
+}
+
+void LivePhases::Keyframe(const Take& take) const {
+  for (std::uint32_t number = 0; number < sources_.size(); ++number) {
+    const Source& source = sources_[number];
+    // Also of those that have ended: sources are counted.
+    take(ShimBlockKind::kSource, number, 0, source.facts);
+    for (const auto& [inner_tid, tid] : source.tids) {
+      const ShimTid told = {inner_tid, tid};
+      take(ShimBlockKind::kTid, number, 0,
+           std::string(reinterpret_cast<const char*>(&told), sizeof(told)));
+    }
+    std::string cells;
+    for (const std::string& told : source.told) cells += told;
+    cells += source.status;
+    cells += source.clock;
+    if (!cells.empty()) take(ShimBlockKind::kCells, number, 0, cells);
+    for (const auto& [slot, told] : source.slots) {
+      rls_shim_thread owner = {};
+      owner.kind = RLS_SHIM_THREAD;
+      owner.tid = told.owner;
+      owner.ts_ns = MonotonicNs();
+      if (told.owner != 0)
+        take(ShimBlockKind::kCells, number, slot,
+             std::string(reinterpret_cast<const char*>(&owner), sizeof(owner)));
+    }
+  }
+}
+
+}  // namespace rls

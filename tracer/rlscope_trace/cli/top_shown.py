@@ -1,0 +1,117 @@
+"""Where views go: to a screen, or to stdout as lines or JSON objects."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Protocol
+
+from rlscope_analysis.wording import harmless
+from rlscope_trace.cli.top_words import line, to_json
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from rlscope_trace.record.live.view import View
+
+_ESCAPE = "\x1b"
+_PAGES = "twf?"
+
+
+class StopWatchingError(Exception):
+    """Whoever watches has seen enough."""
+
+
+class Shown(Protocol):
+    """What takes views."""
+
+    def show(self, view: View) -> None:
+        """Show the next view."""
+
+    def keys(self) -> str:
+        """Return the keys that were pressed and are not for the screen itself; q ends it."""
+
+    def say(self, text: str) -> None:
+        """Show a message."""
+
+
+class ShownLines:
+    """A line a second on stdout."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._words = to_json if as_json else line
+
+    def show(self, view: View) -> None:
+        """Write it; where nobody reads any more, that is the end."""
+        try:
+            sys.stdout.write(harmless(self._words(view)) + "\n")
+            sys.stdout.flush()
+        except OSError:
+            # Else the interpreter fails once more when it flushes stdout at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise StopWatchingError from None
+
+    def keys(self) -> str:
+        """Return none."""
+        return ""
+
+    def say(self, text: str) -> None:
+        """Keep still: there is no key that would ask for it."""
+
+
+class ShownScreen:
+    """A screen of its own on the terminal, which is as it was afterwards."""
+
+    def __init__(self, program: str) -> None:
+        # Here: rich takes time to import, and lines do without it.
+        from rich.console import Console
+        from rich.live import Live
+
+        from rlscope_trace.cli.top_screen import Screen
+
+        self._screen = Screen(program, len(os.sched_getaffinity(0)))
+        self._live = Live(
+            self._screen, console=Console(), screen=True, auto_refresh=False,
+            redirect_stdout=False, redirect_stderr=False, vertical_overflow="crop",
+        )  # fmt: skip
+
+    def __enter__(self) -> ShownScreen:
+        self._live.__enter__()
+        self._live.refresh()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trail: TracebackType | None,
+    ) -> None:
+        self._live.__exit__(kind, error, trail)
+
+    def show(self, view: View) -> None:
+        """Draw it."""
+        self._screen.show(view)
+        self._live.refresh()
+
+    def keys(self) -> str:
+        """Do what the keys say that are for the screen; return the others."""
+        from rlscope_trace.cli.top_terminal import pressed
+
+        keys = pressed()
+        if "q" in keys:
+            raise StopWatchingError
+        for key in keys:
+            if key in _PAGES:
+                self._screen.page = "" if self._screen.page == key else key
+            elif key == _ESCAPE:
+                self._screen.page = ""
+            elif key == "p":
+                self._screen.is_paused = not self._screen.is_paused
+        if keys:
+            self._live.refresh()
+        return keys
+
+    def say(self, text: str) -> None:
+        """Show it in the place of the keys."""
+        self._screen.message = text
+        self._live.refresh()

@@ -1,0 +1,86 @@
+"""The words of `top`: what limits a program, a figure, a name; and its lines and JSON objects."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from rlscope_analysis.wording import harmless_json, printable
+
+if TYPE_CHECKING:
+    from rlscope_trace.record.live.view import Headline, View
+
+NOT_MEASURED = "-"
+NO_PHASE = "(no phase)"
+
+
+def percent(share: float | None) -> str:
+    """Word a share."""
+    return NOT_MEASURED if share is None else f"{100 * share:.0f} %"
+
+
+def duration(ns: int | None) -> str:
+    """Word a time with three digits."""
+    if ns is None:
+        return NOT_MEASURED
+    if ns < 1_000_000:
+        return f"{ns / 1e3:.0f} us"
+    return f"{ns / 1e6:,.0f} ms" if ns < 10_000_000_000 else f"{ns / 1e9:,.1f} s"
+
+
+def clock(ns: int) -> str:
+    """Word how long it has been going on: 00:18, 1:02:03."""
+    minutes, seconds = divmod(ns // 1_000_000_000, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes:02}:{seconds:02}"
+
+
+def verdict(told: Headline) -> str:
+    """Word what limits the program in this window."""
+    phase = f", {percent(told.phase_share)} {printable(told.phase)}" if told.phase else ""
+    if told.code == "nothing":
+        return "Nothing ran in this window."
+    if told.code == "cpu_queue":
+        return f"Too few CPUs: the {told.role} waits for one {percent(told.share)} of its time."
+    if told.code == "leader_limits":
+        peers = f"; the {told.peer} wait for it {percent(told.peer_share)}" if told.peer else ""
+        return f"The {told.role} is the limit: on a CPU {percent(told.share)}{phase}{peers}."
+    if told.code == "leader_waits":
+        return f"The {told.role} waits {percent(told.share)} of its time{_whom(told.peer)}."
+    return (
+        f"No single limit: the {told.role} is on a CPU {percent(told.share)}{phase}, and waits"
+        f" {percent(told.peer_share)}."
+    )
+
+
+def _whom(peer: str) -> str:
+    of_machine = {
+        "timer": ", for a timer",
+        "device": ", for a device",
+        "outside": ", for a process outside the trace",
+        "interrupt": ", for a timer or a device",
+        "unknown": "",
+        "": "",
+    }
+    return of_machine.get(peer, f", for the {peer}")
+
+
+def line(view: View) -> str:
+    """Word a window in one line, for where there is no terminal."""
+    steps = NOT_MEASURED if view.steps_per_s is None else f"{view.steps_per_s:,.0f}"
+    return (
+        f"{clock(view.elapsed_ns)}  {verdict(view.headline)}  steps/s {steps}"
+        f"  iteration {duration(view.iteration_ns)}  CPUs {view.cpus:.1f}"
+        f"  GPU {percent(gpu(view))}  lost {view.lost:,}  recorder {100 * view.recorder:.1f} %"
+    )
+
+
+def gpu(view: View) -> float | None:
+    """Return how busy GPUs are: by the driver, or else by what was recorded."""
+    return view.gpu if view.gpu_utilization is None else view.gpu_utilization
+
+
+def to_json(view: View) -> str:
+    """Write a window as one JSON object on one line; null: not measured."""
+    return harmless_json(json.dumps(asdict(view), ensure_ascii=False))
