@@ -1,20 +1,17 @@
 """Launch and attach on a terminal: Ctrl-C, the live line, and a program that owns the screen."""
 
-import fcntl
 import os
-import select
 import signal
 import subprocess
 import sys
-import termios
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from conftest import Workload
-from recording import COMMAND, DEADLINE_S, assert_conserved, query
+from recording import assert_conserved, query
+from terminals import Terminal
 
 pytestmark = pytest.mark.root
 
@@ -31,60 +28,6 @@ while signal.sigtimedwait([signal.SIGINT], 0.7):
 print("interrupts:", count, flush=True)
 sys.exit(5)
 """
-
-
-class Terminal:
-    """A pseudo-terminal with the command as its foreground."""
-
-    def __init__(self, *arguments: str | Path) -> None:
-        self._master, slave = os.openpty()
-        self.process = subprocess.Popen(
-            [*COMMAND, *map(str, arguments)],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )
-        os.close(slave)
-        self.shown = ""
-
-    def wait_for(self, text: str) -> None:
-        """Read on until the text is on the screen."""
-        end = time.monotonic() + DEADLINE_S
-        while text not in self.shown:
-            assert self._read(end), f"{text!r} is not in {self.shown!r}"
-
-    def _read(self, end: float) -> bool:
-        if not select.select([self._master], [], [], max(0.0, end - time.monotonic()))[0]:
-            return False
-        try:
-            part = os.read(self._master, 65536)
-        except OSError:
-            # Nobody has the other side open any more.
-            return False
-        self.shown += part.decode()
-        return bool(part)
-
-    def type(self, keys: bytes) -> None:
-        """Press keys."""
-        os.write(self._master, keys)
-
-    def wait(self) -> int:
-        """Read to the end and return the exit code."""
-        end = time.monotonic() + DEADLINE_S
-        while self._read(end):
-            pass
-        code = self.process.wait(timeout=DEADLINE_S)
-        assert "Traceback" not in self.shown, self.shown
-        return code
-
-    def close(self) -> None:
-        """End what still runs."""
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        os.close(self._master)
 
 
 @pytest.fixture

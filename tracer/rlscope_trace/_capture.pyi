@@ -81,6 +81,9 @@ class ThreadTable:
     def close_open(self, spool: SpoolWriter) -> None:
         """Write the open end of every thread into the spool; after the programs are detached."""
 
+    def tell_open(self) -> bytes:
+        """Return what each thread is doing: rls_rec_close, one behind the other."""
+
     def failed_updates(self) -> int: ...
 
 class SpoolWriter:

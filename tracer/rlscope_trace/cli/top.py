@@ -58,10 +58,12 @@ def top(  # noqa: PLR0913 - one parameter per option
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", show_default=False,
+            "--output",
+            "-o",
+            show_default=False,
             help="The trace that r writes; default: top-DATE-TIME.duckdb.",
         ),
-    ] = None,  # fmt: skip
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the output.")] = False,
     mode: ModeOption = DEFAULT_MODE,
     keep: Annotated[
@@ -91,10 +93,13 @@ def top(  # noqa: PLR0913 - one parameter per option
     sample_hz: Annotated[
         int | None,
         typer.Option(
-            "--sample-hz", min=0, max=9999, show_default=False,
+            "--sample-hz",
+            min=0,
+            max=9999,
+            show_default=False,
             help="Samples per second of each CPU, which tell Python from native code; 0: none.",
         ),
-    ] = None,  # fmt: skip
+    ] = None,
     simulator: Annotated[
         list[str] | None,
         typer.Option("--simulator", metavar="NAME|GLOB", help="As for record.", show_default=False),
@@ -120,7 +125,7 @@ def top(  # noqa: PLR0913 - one parameter per option
         )
     instruments = InstrumentSettings(
         "off", tuple(simulator or ()), tuple(backend or ()),
-        default_sample_hz() if sample_hz is None else sample_hz, "off", 0.02, "off", "off",
+        default_sample_hz() if sample_hz is None else sample_hz, "waits", 0.02, "off", "off",
     )  # fmt: skip
     check_patterns(instruments)
     settings = Settings(

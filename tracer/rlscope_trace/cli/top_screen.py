@@ -158,9 +158,7 @@ def _processes(view: View, width: int, rows: int) -> Iterator[Text]:
         (f"{'Processes':18} ", "bright_black"), ("█", _PYTHON), " Python ", ("█", _NATIVE),
         " native ", ("█", _QUEUE), " queue ", ("·", _WAITS), " waits", end="",
     )  # fmt: skip
-    yield Text(
-        f"{'':18} {'':{room}}  CPUs run.q. {'waits':>6}  Py.  for", style="bright_black"
-    )
+    yield Text(f"{'':18} {'':{room}}  CPUs run.q. {'waits':>6}  Py.  for", style="bright_black")
     for process in view.processes[: max(rows - 3, 1)]:
         times = process.times
         yield Text.assemble(

@@ -155,7 +155,7 @@ class Follower:
 
 def _iterating(phases: Iterable[Phase], leader: int) -> Phase | None:
     """Return what comes once in an iteration: learning, or the program's own outermost range."""
-    own = [phase for phase in phases if phase.pid == leader and phase.count]
+    own = [phase for phase in phases if phase.pid == leader and phase.ended]
     learning = [phase for phase in own if phase.name == _ITERATES]
     outermost = [phase for phase in own if phase.depth == 0 and not phase.is_auto]
     found = learning or outermost
@@ -166,7 +166,7 @@ def _number(phase: Phase) -> tuple[int, int]:
     """Return how many there were, and when the last one began."""
     if phase.name == _ITERATES:
         return phase.runs, phase.run_start_ns
-    return phase.count, phase.last_start_ns
+    return phase.ended, phase.last_start_ns
 
 
 def _phase_shares(

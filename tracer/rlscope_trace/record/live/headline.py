@@ -16,9 +16,7 @@ _MOST = 0.5
 _MUCH_QUEUE = 0.2
 
 
-def headline(
-    processes: Sequence[ProcessView], phases: Sequence[PhaseView] | None
-) -> Headline:
+def headline(processes: Sequence[ProcessView], phases: Sequence[PhaseView] | None) -> Headline:
     """Return what limits the first of the processes, which leads."""
     if not processes:
         return Headline("nothing")

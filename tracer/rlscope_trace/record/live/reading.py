@@ -21,7 +21,8 @@ class Phase(NamedTuple):
     is_auto: bool
     self_ns: int
     total_ns: int
-    count: int
+    ended: int
+    """How many ranges that have ended."""
     runs: int
     run_start_ns: int
     steps: int
@@ -86,7 +87,7 @@ def read_totals(
         threads={thread.thread_id: thread for thread in threads},
         functions=[(_text(name), tuple(samples)) for name, samples in told["functions"]],
         commands={pid: _command(arguments) for pid, arguments in told["commands"].items()},
-        phases=[Phase(*row[:2], _text(row[2]), *row[3:]) for row in shims.phases(now_ns)],
+        phases=[Phase._make(map(_named, row)) for row in shims.phases(now_ns)],
         gpu_ns={pid: busy_ns for pid, busy_ns, _ in shims.gpu_work()},
         records=told["records"],
         lost=lost,
@@ -97,6 +98,10 @@ def read_totals(
 def _thread(facts: dict[str, Any]) -> dict[str, Any]:
     samples, queue = tuple(facts["samples"]), tuple(facts["queue"])
     return {**facts, "name": _text(facts["name"]), "samples": samples, "queue": queue}
+
+
+def _named(value: object) -> object:
+    return _text(value) if isinstance(value, bytes) else value
 
 
 def _text(data: bytes) -> str:

@@ -94,9 +94,7 @@ def _key(phase: Phase) -> tuple[int, int, str, bool]:
     return (phase.pid, phase.tid, phase.name, phase.is_auto)
 
 
-def function_shares(
-    readings: Sequence[Reading], most: int
-) -> list[tuple[str, float]]:
+def function_shares(readings: Sequence[Reading], most: int) -> list[tuple[str, float]]:
     """Return the functions that most samples of these readings hit, and their shares of all."""
     counts: dict[str, int] = {}
     for reading in readings:

@@ -1,0 +1,216 @@
+"""Watching programs that run: figures equal the trace, and terminals are restored."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Workload
+from recording import COMMAND, DEADLINE_S, assert_conserved, query, rlscope, until
+from terminals import Terminal
+
+pytestmark = pytest.mark.root
+
+# A parent that computes and waits for what its child answers.
+PAIR = """
+import os, sys, time
+there, back = os.pipe(), os.pipe()
+if os.fork() == 0:
+    os.close(there[1])
+    while os.read(there[0], 1):
+        end = time.monotonic() + 0.003
+        while time.monotonic() < end: pass
+        os.write(back[1], b"!")
+    os._exit(0)
+print("ready", flush=True)
+while True:
+    sum(range(20_000))
+    os.write(there[1], b"!")
+    os.read(back[0], 1)
+"""
+STATES = """
+SELECT s.state,
+  coalesce(sum(least(s.end_ns, $2) - greatest(s.start_ns, $1)), 0)::BIGINT
+FROM thread_state AS s JOIN thread AS t ON t.thread_id = s.thread_id
+WHERE s.start_ns < $2 AND s.end_ns > $1 AND t.tid = $3 GROUP BY s.state
+"""
+POINTS = 0.04
+
+
+@pytest.fixture
+def pair(program: Callable[..., Workload]) -> Workload:
+    made = program(PAIR)
+    assert made.readline() == "ready"
+    return made
+
+
+@pytest.fixture
+def terminal() -> Iterator[Callable[..., Terminal]]:
+    opened: list[Terminal] = []
+
+    def start(*arguments: str | Path) -> Terminal:
+        made = Terminal(*arguments)
+        opened.append(made)
+        return made
+
+    yield start
+    for made in opened:
+        made.close()
+
+
+def views(text: str) -> list[dict[str, Any]]:
+    """Return the objects that top wrote."""
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def assert_adds_up(view: dict[str, Any]) -> None:
+    """Hold the shares of each thread, and of the phases, to 1."""
+    for process in view["processes"]:
+        assert sum(process["times"].values()) == pytest.approx(1)
+    if view["phases"] is not None:
+        assert sum(phase["share"] for phase in view["phases"]) == pytest.approx(1)
+
+
+def test_figures_are_those_of_the_trace_of_the_same_time(tmp_path: Path, pair: Workload) -> None:
+    trace = tmp_path / "trace.duckdb"
+    done = rlscope(
+        "top", "--pid", str(pair.pid), "--format", "json", "--keep", "-n", "4", "-o", trace
+    )
+    assert done.returncode == 0, done.stderr
+    assert "nothing lost" in done.stderr
+    assert_conserved(trace)
+    shown = views(done.stdout)
+    assert len(shown) == 4
+    for view in shown:
+        assert_adds_up(view)
+        assert view["lost"] == 0
+        assert [process["role"] for process in view["processes"]] == ["main", "process"]
+        window = [view["start_ns"], view["end_ns"]]
+        for process in view["processes"]:
+            states = dict(query(trace, STATES, [*window, process["tid"]]))
+            whole = sum(states.values())
+            assert whole == pytest.approx(window[1] - window[0], rel=0.02)
+            told = process["times"]
+            waits = states.get("sleeping", 0) + states.get("blocked", 0)
+            assert told["running"] == pytest.approx(states["running"] / whole, abs=POINTS)
+            assert told["queue"] == pytest.approx(states.get("runnable", 0) / whole, abs=POINTS)
+            assert told["waits"] == pytest.approx(waits / whole, abs=POINTS)
+    parent, child = shown[-1]["processes"]
+    assert (parent["waits_for"], child["waits_for"]) == ("process", "main")
+
+
+def test_a_thread_that_sleeps_for_long_is_shown_as_waiting(
+    program: Callable[..., Workload],
+) -> None:
+    made = program("import time; print('ready', flush=True); time.sleep(1000)")
+    assert made.readline() == "ready"
+    done = rlscope("top", "--pid", str(made.pid), "--format", "json", "-n", "2")
+    assert done.returncode == 0, done.stderr
+    for view in views(done.stdout):
+        (process,) = view["processes"]
+        assert process["times"] == pytest.approx(
+            {"running": 0, "queue": 0, "waits": 1, "lost": 0}, abs=0.001
+        )
+
+
+def test_nothing_is_left_of_what_was_only_watched(tmp_path: Path, pair: Workload) -> None:
+    done = subprocess.run(
+        [*COMMAND, "top", "--pid", str(pair.pid), "-n", "1", "--format", "lines"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE_S, check=True,
+    )  # fmt: skip
+    assert done.stdout.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_that_leaves_ends_it(pair: Workload) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            [*COMMAND, "top", "--pid", str(pair.pid), "--format", "json"],
+            stdout=write, stderr=subprocess.PIPE, timeout=DEADLINE_S, check=False,
+        )  # fmt: skip
+    finally:
+        os.close(write)
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+
+
+def test_r_keeps_a_trace_from_then_on(
+    tmp_path: Path, pair: Workload, terminal: Callable[..., Terminal]
+) -> None:
+    trace = tmp_path / "kept.duckdb"
+    screen = terminal("top", "--pid", str(pair.pid), "-o", trace)
+    before = screen.settings()
+    screen.wait_for("Processes")
+    spool = tmp_path / "kept.duckdb.spool"
+    watched = (spool / "records.bin").stat().st_size
+    screen.type(b"t")
+    screen.wait_for("switches/s")
+    screen.type(b"w")
+    screen.wait_for("wakes/s")
+    screen.type(b"r")
+    screen.wait_for("recording to")
+    until(lambda: (spool / "records.bin").stat().st_size > watched + 10_000, what="it is recorded")
+    screen.type(b"q")
+    assert screen.wait() == 0
+    assert screen.settings() == before
+    assert watched == 16
+    assert "nothing lost" in screen.shown
+    assert_conserved(trace)
+    assert query(trace, "SELECT count(*) FROM process") == [(2,)]
+    (command,) = query(trace, "SELECT command FROM process WHERE pid = ?", [pair.pid])[0]
+    assert sys.executable in command
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV], ids=str
+)
+def test_the_terminal_is_restored(
+    tmp_path: Path, pair: Workload, terminal: Callable[..., Terminal], number: int
+) -> None:
+    screen = terminal("top", "--pid", str(pair.pid), "-o", tmp_path / "t.duckdb")
+    before = screen.settings()
+    screen.wait_for("Processes")
+    assert screen.settings() != before
+    screen.process.send_signal(number)
+    screen.wait()
+    until(lambda: screen.settings() == before, what="the terminal is as it was")
+    assert screen.shown.rindex("\x1b[?1049l") > screen.shown.rindex("\x1b[?1049h")
+    assert screen.shown.rindex("\x1b[?25h") > screen.shown.rindex("\x1b[?25l")
+    local = before[3]
+    assert isinstance(local, int)
+    assert local & termios.ECHO
+
+
+def test_a_launched_program_ends_it(tmp_path: Path) -> None:
+    done = rlscope(
+        "top", "-o", tmp_path / "t.duckdb", "--", sys.executable, "-c",
+        "import time, sys; print('said'); time.sleep(2.5); sys.exit(7)",
+    )  # fmt: skip
+    assert done.returncode == 7
+    assert "said" in done.stderr
+    assert "lost 0" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "nothing to watch"),
+        (("--pid=1", "--", "true"), "both --pid and a command"),
+        (("--format", "screen", "--", "true"), "no terminal"),
+        (("--inject", "--", "true"), "--inject is for running processes"),
+    ],
+)
+def test_what_cannot_be_asked_for(arguments: tuple[str, ...], words: str) -> None:
+    done = rlscope("top", *arguments)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "hint: " in done.stderr
