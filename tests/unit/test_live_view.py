@@ -1,0 +1,85 @@
+"""Views of readings made by hand: what is shown adds up, and says who is who."""
+
+from dataclasses import replace
+
+import pytest
+
+from live_readings import SECOND, last_view, phase, reading, thread
+from rlscope_trace.cli.top_words import line, to_json, verdict
+from rlscope_trace.record.live.reading import Reading
+
+
+def test_shares_add_up_and_roles_are_told() -> None:
+    view = last_view([reading(at) for at in range(1, 6)])
+    assert [p.role for p in view.processes] == ["learner", *(f"worker {n}" for n in range(4))]
+    for process in view.processes:
+        times = process.times
+        assert times.running + times.queue + times.waits + times.lost == pytest.approx(1)
+    learner, worker = view.processes[:2]
+    assert (learner.waits_for, worker.waits_for) == ("workers", "learner")
+    assert learner.python == pytest.approx(0.3)
+    assert worker.python is None
+    assert view.phases is not None
+    shares = {told.name: told.share for told in view.phases}
+    assert shares == pytest.approx({"backpropagation": 0.5, "simulation": 0.3, None: 0.2})
+    assert view.cpus == pytest.approx(0.8 + 4 * 0.1)
+    assert view.window_s == 2
+    assert view.recorder == pytest.approx(0.01)
+    assert view.records_per_s == 1000
+
+
+def test_steps_of_workers_are_not_counted_twice() -> None:
+    assert last_view([reading(1), reading(2)]).steps_per_s == 500
+
+
+def test_an_iteration_is_as_long_as_its_starts_are_apart() -> None:
+    readings = [reading(at) for at in (1, 2, 5)]
+    assert last_view(readings).iteration_ns == SECOND
+    assert last_view([reading(1), replace(reading(2), phases=())]).iteration_ns is None
+
+
+def test_nothing_is_made_of_what_was_not_measured() -> None:
+    view = last_view([replace(reading(at), phases=()) for at in (1, 2)])
+    assert (view.phases, view.steps_per_s, view.iteration_ns, view.gpu) == (None,) * 4
+    assert "steps/s -  iteration -" in line(view)
+    assert view.processes[0].role == "main"
+
+
+def test_a_thread_that_entered_in_between_counts_from_then_on() -> None:
+    before = reading(1)
+    alone = replace(before, threads={1: before.threads[1]})
+    view = last_view([alone, reading(2)])
+    assert len(view.processes) == 5
+    assert view.processes[1].times.running == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("running", "queue", "words"),
+    [
+        (0.8, 0.05, "The main is the limit: on a CPU 80 %"),
+        (0.5, 0.45, "Too few CPUs: the main waits for one 45 %"),
+        (0.2, 0.0, "The main waits 80 % of its time, for a timer."),
+        (0.45, 0.15, "No single limit"),
+    ],
+)
+def test_what_limits(running: float, queue: float, words: str) -> None:
+    def alone(at: int) -> Reading:
+        only = thread(1, 10, at, running=running, queue=queue, wakers={-4: (at, at)})
+        return Reading(now_ns=at * SECOND, threads={1: only})
+
+    assert verdict(last_view([alone(1), alone(2)]).headline).startswith(words)
+
+
+def test_names_are_harmless() -> None:
+    hostile = [
+        replace(reading(at), phases=[phase("\x1b[2J\u202e</script>", at, 0.9)]) for at in (1, 2)
+    ]
+    view = last_view(hostile)
+    for text in (line(view), to_json(view)):
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+
+
+def test_a_target_without_threads_is_shown() -> None:
+    empty = [Reading(now_ns=at * SECOND, threads={}) for at in (1, 2)]
+    assert "Nothing ran" in line(last_view(empty))

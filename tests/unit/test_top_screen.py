@@ -1,0 +1,46 @@
+"""The screen of top fits into any terminal, and shows what its view says."""
+
+import pytest
+from rich.console import Console
+
+from live_readings import last_view, reading
+from rlscope_trace.cli.top_screen import Screen
+
+
+def drawn(screen: Screen, *, width: int, height: int) -> list[str]:
+    """Return the lines of the screen."""
+    console = Console(width=width, height=height, force_terminal=False, color_system=None)
+    with console.capture() as capture:
+        console.print(screen, end="")
+    return capture.get().splitlines()
+
+
+@pytest.mark.parametrize("page", ["", "t", "w", "f", "?"])
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 10), (200, 60)])
+def test_it_fits(width: int, height: int, page: str) -> None:
+    screen = Screen("ppo", 2, page=page)
+    screen.show(last_view([reading(1), reading(2)]))
+    lines = drawn(screen, width=width, height=height)
+    assert len(lines) <= height
+    assert max(len(text) for text in lines) <= width
+
+
+def test_all_of_a_training_is_on_80_by_24() -> None:
+    screen = Screen("ppo", 2)
+    screen.show(last_view([reading(1), reading(2)]))
+    text = "\n".join(drawn(screen, width=80, height=24))
+    for shown in (
+        "The learner is the limit", "500 env steps/s", "1.2 of 2 CPUs", "backpropagation", "50 %",
+        "(no phase)", "worker 3", "lost 0", "q Quit", "GPU - (not measured)",
+    ):  # fmt: skip
+        assert shown in text, text
+
+
+def test_a_pause_holds_the_view() -> None:
+    screen = Screen("ppo", 2)
+    first = last_view([reading(1), reading(2)])
+    screen.show(first)
+    screen.is_paused = True
+    screen.show(last_view([reading(1), reading(3)]))
+    assert screen.view is first
+    assert len(screen.steps) == 2
