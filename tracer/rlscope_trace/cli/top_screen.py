@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -34,7 +35,7 @@ _PHASE_STYLES = {
 }  # fmt: skip
 _PYTHON, _NATIVE, _QUEUE, _WAITS = "white", "bright_blue", "dark_orange", "bright_black"
 # Besides rows of a table: head, verdict, figures, sparkline, and the keys.
-_OTHER_LINES = 9
+_OTHER_LINES = 7
 _MOST_PHASES = 6
 KEYS = "q Quit  p Pause  t Threads  w Waits  f Functions  r Keep as a trace  Esc Back"
 HELP = (
@@ -105,9 +106,9 @@ class Screen:
         more = f" and {count} more" if count > 0 else ""
         lost = "green" if view.lost == 0 else "red"
         return Text.assemble(
-            (" rlscope-trace top ", "reverse"), "  ", (printable(self.program), "bold"),
+            (" top ", "reverse"), " ", (printable(_program(view) or self.program)[:20], "bold"),
             f"  pid {pid}{more}  {clock(view.elapsed_ns)}  ",
-            (f"lost {view.lost:,}", lost), f"  recorder {100 * view.recorder:.1f} % of a CPU",
+            (f"lost {view.lost:,}", lost), f"  recorder {100 * view.recorder:.1f} %",
             ("  paused", "yellow") if self.is_paused else "",
         )  # fmt: skip
 
@@ -121,6 +122,15 @@ class Screen:
             ("steps/s  ", "bright_black"), (bars, "bright_cyan"),
             (f"  {min(shown):,.0f} .. {max(shown):,.0f}, {len(shown)} s", "bright_black"),
         )  # fmt: skip
+
+
+def _program(view: View) -> str:
+    """Return the script, or else the program, that the leading process runs."""
+    words = view.processes[0].command.split() if view.processes else []
+    scripts = [word for word in words[1:] if not word.startswith("-")]
+    is_python = bool(words) and PurePath(words[0]).name.startswith("python")
+    chosen = scripts[0] if is_python and scripts else "".join(words[:1])
+    return PurePath(chosen).name
 
 
 def _figures(view: View, cpus: int) -> Text:
@@ -155,18 +165,18 @@ def _phases(view: View, width: int, most: int) -> Iterator[Text]:
 def _processes(view: View, width: int, rows: int) -> Iterator[Text]:
     room = max(width - 60, 8)
     yield Text.assemble(
-        (f"{'Processes':18} ", "bright_black"), ("█", _PYTHON), " Python ", ("█", _NATIVE),
-        " native ", ("█", _QUEUE), " queue ", ("·", _WAITS), " waits", end="",
+        ("Processes  ", "bright_black"), ("█", _PYTHON), " Python ", ("█", _NATIVE), " native ",
+        ("█", _QUEUE), " queue ", ("·", _WAITS), " waits",
     )  # fmt: skip
-    yield Text(f"{'':18} {'':{room}}  CPUs run.q. {'waits':>6}  Py.  for", style="bright_black")
-    for process in view.processes[: max(rows - 3, 1)]:
+    yield Text(f"{'':18} {'':{room}}   CPUs queue  waits   Py.  waits for", style="bright_black")
+    for process in view.processes[: max(rows - 4, 1)]:
         times = process.times
         yield Text.assemble(
             f"{process.role[:10]:10} {process.pid:>7} ", _bar(times, process.python, room),
             f"  {process.cpus:4.2f} {percent(times.queue):>5} {percent(times.waits):>6}"
             f" {percent(process.python):>5}  {process.waits_for or NOT_MEASURED}",
         )  # fmt: skip
-    if (left := len(view.processes) - max(rows - 3, 1)) > 0:
+    if (left := len(view.processes) - max(rows - 4, 1)) > 0:
         yield Text(f"and {left} more processes", style="bright_black")
 
 
