@@ -56,8 +56,7 @@ py::dict Snapshot(LiveTotals& totals, const std::string& open, std::uint64_t now
   py::list threads;
   for (const LiveThread& thread : snapshot.threads) {
     const rls_rec_thread& facts = thread.facts;
-    threads.append(
-        ThreadFacts(facts.ns_tgid != 0 ? facts.ns_tgid : facts.tgid, facts.tid, thread));
+    threads.append(ThreadFacts(facts.ns_tgid != 0 ? facts.ns_tgid : facts.tgid, facts.tid, thread));
   }
   py::list functions;
   for (const LiveFunction& function : snapshot.functions)

@@ -27,10 +27,10 @@ struct LiveThread {
     std::uint64_t slept_ns = 0;
   };
 
-  rls_rec_thread facts = {};       // with its name as it is now
-  std::uint64_t until_ns = 0;      // what follows tells of the time up to here
-  std::uint64_t out_reason = 0;    // of out_state: see RLS_REASON
-  std::uint8_t out_state = 0;      // from until_ns on
+  rls_rec_thread facts = {};     // with its name as it is now
+  std::uint64_t until_ns = 0;    // what follows tells of the time up to here
+  std::uint64_t out_reason = 0;  // of out_state: see RLS_REASON
+  std::uint8_t out_state = 0;    // from until_ns on
   bool has_ended = false;
   std::uint64_t running_ns = 0;
   std::uint64_t runnable_ns = 0;

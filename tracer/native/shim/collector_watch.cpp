@@ -26,13 +26,14 @@ std::vector<LivePhaseRow> ShimCollector::Phases(std::uint64_t now_ns) {
   const std::lock_guard<std::timed_mutex> lock(mutex_);
   if (phases_ == nullptr) return {};
   DrainAll();
-  return phases_->Phases(now_ns, [this](std::uint32_t number, std::uint32_t slot,
-                                        rls_shim_open* entries) -> std::uint32_t {
-    for (const Source& source : open_)
-      if (source.number == number && slot < source.memory->slots())
-        return source.memory->Open(slot, entries);
-    return 0;
-  });
+  return phases_->Phases(
+      now_ns,
+      [this](std::uint32_t number, std::uint32_t slot, rls_shim_open* entries) -> std::uint32_t {
+        for (const Source& source : open_)
+          if (source.number == number && slot < source.memory->slots())
+            return source.memory->Open(slot, entries);
+        return 0;
+      });
 }
 
 std::vector<LiveGpuRow> ShimCollector::Gpu() {

@@ -162,9 +162,9 @@ void LivePhases::AddOpen(const Source& source, std::uint64_t now_ns, const rls_s
     };
     const Name name = {open[level].domain, open[level].name};
     const auto found = slot->phases.find(name);
-    LivePhase& phase =
-        found != slot->phases.end() || slot->phases.size() < kMaxPhases ? slot->phases[name]
-                                                                         : slot->phases[Name()];
+    LivePhase& phase = found != slot->phases.end() || slot->phases.size() < kMaxPhases
+                           ? slot->phases[name]
+                           : slot->phases[Name()];
     const std::uint64_t inner_ns =
         slot->inner_ns[level + 1] + (level + 1 < depth ? since(level + 1) : 0);
     phase.total_ns += since(level);

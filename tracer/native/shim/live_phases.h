@@ -22,12 +22,12 @@ namespace rls {
 struct LivePhase {
   std::uint64_t self_ns = 0;  // in none of the ranges within
   std::uint64_t total_ns = 0;
-  std::uint64_t count = 0;  // that have ended
+  std::uint64_t count = 0;          // that have ended
   std::uint64_t last_start_ns = 0;  // of those
-  std::uint64_t runs = 0;   // of ranges of this name one behind the other
-  std::uint64_t run_start_ns = 0;  // of the last of them
-  std::uint64_t steps = 0;  // environment steps that they tell
-  std::uint32_t depth = 0;  // ranges around the last one
+  std::uint64_t runs = 0;           // of ranges of this name one behind the other
+  std::uint64_t run_start_ns = 0;   // of the last of them
+  std::uint64_t steps = 0;          // environment steps that they tell
+  std::uint32_t depth = 0;          // ranges around the last one
 };
 
 struct LivePhaseRow {
@@ -67,7 +67,7 @@ class LivePhases {
   using Name = std::pair<std::uint64_t, std::uint64_t>;  // domain, name: hashes
 
   struct Slot {
-    std::uint32_t owner = 0;  // as the process sees it
+    std::uint32_t owner = 0;                                          // as the process sees it
     std::array<std::uint64_t, RLS_SHIM_MAX_DEPTH + 2> inner_ns = {};  // of ranges that ended, by
                                                                       // depth
     std::array<Name, RLS_SHIM_MAX_DEPTH + 2> last = {};               // by depth
@@ -84,7 +84,7 @@ class LivePhases {
     std::unordered_map<std::uint64_t, std::string> texts;
     std::vector<std::string> told;  // cells of names, devices and the like
     std::size_t told_bytes = 0;
-    std::string clock;   // cells told last
+    std::string clock;  // cells told last
     std::string status;
     std::uint64_t gpu_ns = 0;
     std::uint64_t gpu_count = 0;

@@ -47,8 +47,7 @@ void ShimWriter::Keep() {
 bool ShimWriter::Write(ShimBlockKind kind, std::uint32_t source, std::uint32_t slot,
                        const void* data, std::size_t bytes, const void* more,
                        std::size_t more_bytes) {
-  const bool is_written =
-      !keeps_ || WriteBlock(kind, source, slot, data, bytes, more, more_bytes);
+  const bool is_written = !keeps_ || WriteBlock(kind, source, slot, data, bytes, more, more_bytes);
   // What is not written comes again.
   if (is_written && phases_ != nullptr)
     phases_->Add(kind, source, slot, {static_cast<const char*>(data), bytes},

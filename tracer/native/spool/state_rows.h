@@ -133,7 +133,7 @@ class StateRows {
   bool is_open_ = false;
   std::int32_t thread_id_ = 0;
   std::int64_t cursor_ns_ = 0;  // all before it is told
-  bool is_cut_ = false;  // what began before the thread entered is cut there
+  bool is_cut_ = false;         // what began before the thread entered is cut there
   bool is_dead_ = false;
   std::uint64_t reason_ = 0;       // why it left the CPU ...
   std::int64_t reason_at_ns_ = 0;  // ... at this instant
