@@ -21,6 +21,7 @@ from rlscope_analysis.sentences import (
     reason_sentence,
     site_sentence,
 )
+from rlscope_analysis.whatif_sentences import WHATIF
 from rlscope_analysis.wording import count_of, percent, printable
 
 if TYPE_CHECKING:
@@ -319,6 +320,7 @@ def _missing(n: Named) -> str:
 SENTENCES: dict[str, str | Callable[[Any], str]] = {
     **COMPARISON,
     **COMMANDS,
+    **WHATIF,
     "limit": _limit,
     "blank": "",
     "traced_program": _traced_program,

@@ -33,6 +33,7 @@ _COMMANDS = {
     "export": "Write a trace as a timeline for other viewers.",
     "summarize": "Show what limits a training, and where its time went.",
     "explain": "Show the critical path of one iteration.",
+    "whatif": "Predict how long an iteration would take with something changed.",
     "report": "Write a page to look at: one file for any browser.",
     "view": "Show the whole trace as a timeline, in a browser.",
     "compare": "Tell whether it got better or worse, and where.",
@@ -50,8 +51,8 @@ _NEED_RECORDER = frozenset({"record", "top", "validate", "calibrate", "doctor"})
 _RUNTIME_FAILURE = 1
 # DuckDB and numpy crash where they cannot map their libraries and the stacks of their threads.
 _WITH_DATABASE = (
-    "recover", "import", "export", "summarize", "explain", "report", "view", "compare",
-    "gate", "sql",
+    "recover", "import", "export", "summarize", "explain", "whatif", "report", "view",
+    "compare", "gate", "sql",
 )  # fmt: skip
 _LEAST_ADDRESS_SPACE = 1 << 30
 

@@ -1,0 +1,1 @@
+"""What if: a trace replayed with one thing changed (docs/whatif.md)."""

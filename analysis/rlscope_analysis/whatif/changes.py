@@ -1,0 +1,75 @@
+"""The changes that can be asked for, and what each does to a program of the replay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rlscope_analysis.errors import TraceError
+from rlscope_analysis.wording import printable
+
+if TYPE_CHECKING:
+    from rlscope_analysis.whatif.program import Program
+    from rlscope_analysis.whatif.read import Recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """An operation takes `factor` times what it took, bursts and sleeps alike; 0: nothing."""
+
+    operation: str
+    factor: float
+    is_count: bool = False
+    """It happens so many times as often; else each one takes so much longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is different; with nothing in it, nothing is."""
+
+    scaled: tuple[Scaled, ...] = ()
+    cpus: int | None = None
+    """So many CPUs."""
+    workers: int | None = None
+    """So many processes beside the leading one."""
+
+
+def apply(changes: Changes, recorded: Recorded, program: Program) -> Program:
+    """Return the program, its bursts and sleeps changed. Raises TraceError: no such operation."""
+    factor = np.ones(len(program.kind))
+    for change in changes.scaled:
+        factor[rows_of(change.operation, recorded, program)] *= change.factor
+    return program.scaled(factor)
+
+
+def rows_of(operation: str, recorded: Recorded, program: Program) -> np.ndarray:
+    """Return which items are in an operation, or in one inside it.
+
+    Of an operation that worker processes have, theirs only: in the leading process it hands work
+    out and waits for it. Raises TraceError where there is none called so.
+    """
+    paths = recorded.paths_of.get(operation)
+    if paths is None:
+        names = ", ".join(printable(name) for name in list(recorded.paths_of)[:8]) or "none"
+        raise TraceError(
+            f"cannot be answered: the trace has no operation {printable(operation)!r}",
+            hint=f"those it has: {names}; rlscope-trace summarize TRACE --by operation",
+        )
+    rows = np.isin(program.path_id, paths)
+    if not rows.any():
+        raise TraceError(
+            f"cannot be answered: nothing of {printable(operation)!r} lies in the iterations",
+            hint="rlscope-trace summarize TRACE --by operation",
+        )
+    theirs = rows & ~_of_lead(recorded, program)
+    # A stray helper thread elsewhere is no worker.
+    if program.length_ns[theirs].sum() > 0.1 * program.length_ns[rows].sum():
+        return theirs
+    return rows
+
+
+def _of_lead(recorded: Recorded, program: Program) -> np.ndarray:
+    lead = [t for t, p in recorded.process_of.items() if p == recorded.lead_process_id]
+    return np.isin(program.thread_id, lead)

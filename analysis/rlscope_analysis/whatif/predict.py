@@ -1,0 +1,218 @@
+"""What a change would do: the ratio of durations, its interval, its grade."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rlscope_analysis.errors import TraceError
+from rlscope_analysis.whatif.changes import Changes, Scaled, apply
+from rlscope_analysis.whatif.program import RUN, Program, make_program
+
+if TYPE_CHECKING:
+    from rlscope_analysis.whatif.read import Recorded
+
+# A replay further from what was measured predicts nothing.
+_WORST_FIDELITY = 0.10
+_FIDELITY_A, _FIDELITY_B = 0.01, 0.03
+_CONTENDED_A, _IDLE_BESIDE = 0.05, 0.20
+_ALONE = 0.95
+_GIL = 0.10
+# The durations of iterations may differ so much, the first third against the last.
+_DRIFT = 0.15
+# What an interval has in any case, and of the size of the change: docs/whatif.md says what it held.
+_LEAST_WIDTH, _OF_CHANGE = 0.03, 0.12
+_CONFIDENCE = 2.0
+_ASSUMED_LARGEST_OPERATIONS = 8
+_LEAST_SHARE = 0.01
+_VARIANTS = tuple((pinned, rendezvous) for pinned in (True, False) for rendezvous in (True, False))
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """New duration / old, with its 95 % interval; codes say why it has its grade."""
+
+    duration_ratio: float
+    low: float
+    high: float
+    grade: str
+    """A, B, or C: a bound or a rough estimate."""
+    reasons: tuple[str, ...]
+    is_lower_bound: bool = False
+
+
+class Replayer:
+    """Predicts from one trace; the replay without a change is done once."""
+
+    def __init__(self, recorded: Recorded) -> None:
+        """Raise TraceError where the replay does not reproduce what was measured."""
+        self.recorded = recorded
+        self.program = make_program(recorded)
+        self._bases = {
+            (pinned, rendezvous): self.program.duration_ns(
+                is_pinned=pinned, is_rendezvous=rendezvous
+            )
+            for pinned, rendezvous in _VARIANTS
+        }
+        known = {variant: ns for variant, ns in self._bases.items() if ns > 0}
+        if not known:
+            raise TraceError(
+                "cannot be answered: the replay of the trace stops before its end, since wake-ups"
+                " are missing from it",
+                hint="a longer or complete recording: sudo rlscope-trace -- COMMAND",
+            )
+        self._best = min(known, key=lambda variant: abs(self._error(variant)))
+        self.fidelity = self._error(self._best)
+        """The replay without a change / the measured duration, - 1."""
+        if abs(self.fidelity) > _WORST_FIDELITY:
+            raise TraceError(
+                f"cannot be answered: replayed without a change, the trace takes"
+                f" {100 * self.fidelity:+.1f} % of what it took",
+                hint="what the replay knows, and what it does not: docs/whatif.md",
+            )
+
+    def _error(self, variant: tuple[bool, bool]) -> float:
+        return self._bases[variant] / self.recorded.duration_ns - 1
+
+    def predict(self, changes: Changes) -> Prediction:
+        """Predict what changes would do. Raises TraceError where that cannot be answered."""
+        self._refuse(changes)
+        changed = apply(changes, self.recorded, self.program)
+        if changes.workers is not None:
+            return self._bound(changes, changed)
+        ratios = {}
+        for (pinned, rendezvous), base in self._bases.items():
+            if base <= 0 or abs(self._error((pinned, rendezvous))) > _WORST_FIDELITY:
+                continue
+            ns = changed.duration_ns(cpus=changes.cpus, is_pinned=pinned, is_rendezvous=rendezvous)
+            if ns >= 0:
+                ratios[pinned, rendezvous] = ns / base
+        if self._best not in ratios:
+            raise TraceError(
+                "cannot be answered: with this change the replay stops before its end",
+                hint="a longer recording may hold the wake-ups that are missing",
+            )
+        ratio = ratios[self._best]
+        margin = self._margin(ratio)
+        grade, reasons = self._grade(changes)
+        return Prediction(
+            ratio, max(0.0, min(ratios.values()) - margin), max(ratios.values()) + margin,
+            grade, reasons,
+        )  # fmt: skip
+
+    def ranked(self) -> list[tuple[Changes, Prediction]]:
+        """Predict what each of the largest operations twice as fast would do, and one CPU more."""
+        program, found = self.program, []
+        bursts = program.kind == RUN
+        total = program.length_ns[bursts].sum()
+        for operation, paths in self.recorded.paths_of.items():
+            rows = bursts & np.isin(program.path_id, paths)
+            if program.length_ns[rows].sum() >= _LEAST_SHARE * total:
+                found.append((program.length_ns[rows].sum(), operation))
+        found = sorted(found, reverse=True)[:_ASSUMED_LARGEST_OPERATIONS]
+        asked = [Changes((Scaled(operation, 0.5),)) for _, operation in found]
+        if program.runnable_ns > _CONTENDED_A * self.recorded.duration_ns:
+            asked.append(Changes(cpus=program.cpus + 1))
+        answers = [
+            (changes, found) for changes in asked if (found := self._attempt(changes)) is not None
+        ]
+        return sorted(answers, key=lambda pair: pair[1].duration_ratio)
+
+    def _attempt(self, changes: Changes) -> Prediction | None:
+        try:
+            return self.predict(changes)
+        except TraceError:
+            return None
+
+    def _refuse(self, changes: Changes) -> None:
+        waited = self.recorded.gil_wait_ns / self.recorded.duration_ns
+        if waited > _GIL and changes != Changes():
+            raise TraceError(
+                "cannot be answered: threads of the leading process wait for the GIL for"
+                f" {100 * waited:.0f} % of the time, and what a change does to such waits is not"
+                " known",
+                hint="rlscope-trace summarize TRACE --view gil",
+            )
+
+    def _margin(self, ratio: float) -> float:
+        durations = self.recorded.durations_ns
+        noise = float(np.std(durations) / np.mean(durations) / sqrt(len(durations)))
+        return (
+            ratio * (_LEAST_WIDTH + abs(self.fidelity) + _CONFIDENCE * noise)
+            + _OF_CHANGE * abs(1 - ratio)
+        )  # fmt: skip
+
+    def _grade(self, changes: Changes) -> tuple[str, tuple[str, ...]]:
+        program, duration_ns = self.program, self.recorded.duration_ns
+        bursts = program.kind == RUN
+        lead = [
+            t for t, p in self.recorded.process_of.items() if p == self.recorded.lead_process_id
+        ]
+        mine = program.length_ns[bursts & np.isin(program.thread_id, lead)].sum()
+        is_alone = mine >= _ALONE * program.length_ns[bursts].sum()
+        below_b = {
+            "cpus_changed": changes.cpus is not None,
+            "count_scaled": False,
+            "poor_fidelity": abs(self.fidelity) > _FIDELITY_B,
+            "runnable_while_idle": program.idle_beside_ns > _IDLE_BESIDE * duration_ns,
+            "not_stationary": self.is_drifting,
+            "no_iterations": self.recorded.is_whole,
+            "removed": any(not one.factor for one in changes.scaled),
+        }
+        reasons = tuple(code for code, holds in below_b.items() if holds)
+        if reasons:
+            return "C", reasons
+        below_a = {
+            "several_processes": not is_alone,
+            "fair_fidelity": abs(self.fidelity) > _FIDELITY_A,
+            "contended": program.runnable_ns > _CONTENDED_A * duration_ns,
+        }
+        reasons = tuple(code for code, holds in below_a.items() if holds)
+        return ("B" if reasons else "A"), reasons
+
+    @property
+    def is_drifting(self) -> bool:
+        """Whether late iterations last longer or shorter than early ones."""
+        durations = self.recorded.durations_ns
+        third = len(durations) // 3
+        if not third:
+            return False
+        early, late = np.median(durations[:third]), np.median(durations[-third:])
+        return bool(abs(late - early) > _DRIFT * early)
+
+    def _bound(self, changes: Changes, changed: Program) -> Prediction:
+        """Return the least that iterations with N workers, each as now, take."""
+        bursts = changed.kind == RUN
+        lead = [
+            t for t, p in self.recorded.process_of.items() if p == self.recorded.lead_process_id
+        ]
+        mine = np.isin(changed.thread_id, lead)
+        theirs = bursts & ~mine
+        totals = {
+            process: 0.0 for process in self.recorded.process_of.values()
+            if process != self.recorded.lead_process_id
+        }  # fmt: skip
+        for thread in np.unique(changed.thread_id[theirs]):
+            ran = changed.length_ns[theirs & (changed.thread_id == thread)].sum()
+            totals[self.recorded.process_of[int(thread)]] += float(ran)
+        # Helpers of multiprocessing hardly run.
+        workers = [ns for ns in totals.values() if ns > 0.1 * max(totals.values(), default=0)]
+        if not workers:
+            raise TraceError(
+                "cannot be answered: the trace has no worker processes",
+                hint="rlscope-trace summarize TRACE --view processes",
+            )
+        grown = (changes.workers or 1) / len(workers)
+        led = changed.length_ns[bursts & (changed.thread_id == self.recorded.lead_thread_id)].sum()
+        own = float(changed.length_ns[bursts & mine].sum())
+        cpus = changes.cpus or changed.cpus
+        # With fewer workers the leading process has less to do as well.
+        least = max(
+            float(led) * min(1.0, grown), (own * min(1.0, grown) + sum(workers) * grown) / cpus,
+            min(workers) * min(1.0, grown),
+        )  # fmt: skip
+        ratio = least / self.recorded.duration_ns
+        return Prediction(ratio, ratio, float("inf"), "C", ("bound",), is_lower_bound=True)

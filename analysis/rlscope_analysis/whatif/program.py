@@ -1,0 +1,210 @@
+"""Makes a program for the replay of what was recorded: bursts, events, sleeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlscope_analysis import _replay
+from rlscope_analysis.schema.vocabulary import THREAD_STATES
+from rlscope_analysis.whatif.read import RUNNING, Recorded
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Column = npt.NDArray[Any]
+
+RUN, FIRE, WAIT, SLEEP = range(4)
+_RUNNABLE = THREAD_STATES.index("runnable")
+# What it takes to wake up where the CPU is busy anyway: on fewer CPUs none of them idles.
+_BUSY_LATENCY_NS = 3e3
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The items of each thread in order, one row an item: what `_replay.replay` takes."""
+
+    kind: Column
+    length_ns: Column
+    latency_ns: Column
+    event: Column
+    path_id: Column
+    """Of a burst or a sleep: the stack of operations; 0: none."""
+    thread_id: Column
+    cpu: Column
+    """Of a burst: the place in the list of CPUs that were used."""
+    first_item: Column
+    events: int
+    lead: int
+    cpus: int
+    runnable_ns: int
+    """How long threads waited for a CPU."""
+    idle_beside_ns: int
+    """Of that: while the CPU that they then got ran no thread of the trace."""
+
+    def scaled(self, factor: Column) -> Program:
+        """Return it with every burst and sleep times a factor."""
+        return replace(self, length_ns=self.length_ns * factor)
+
+    def duration_ns(
+        self, *, cpus: int | None = None, is_pinned: bool = True, is_rendezvous: bool = True
+    ) -> float:
+        """Return how long the leading thread takes; below 0: it never gets there.
+
+        is_pinned: a burst has the CPU it had, else any. cpus: as many as these, not those it had.
+        """
+        count = cpus or self.cpus
+        pinned = is_pinned and count <= self.cpus
+        queue = self.cpu % count if pinned else np.zeros_like(self.cpu)
+        fewer = cpus is not None and cpus < self.cpus
+        latency = np.minimum(self.latency_ns, _BUSY_LATENCY_NS) if fewer else self.latency_ns
+        return _replay.replay(
+            kind=self.kind, length_ns=self.length_ns, latency_ns=latency, event=self.event,
+            queue=queue, first_item=self.first_item,
+            cpus=np.array([1] * count if pinned else [count], dtype=np.int32),
+            events=self.events, lead=self.lead, is_rendezvous=is_rendezvous,
+        )  # fmt: skip
+
+
+def make_program(recorded: Recorded) -> Program:
+    """Make the items of every thread: bursts cut at wake-ups, events, waits, sleeps."""
+    states, start_ns, end_ns = recorded.states, recorded.start_ns, recorded.end_ns
+    thread, state = states["thread_id"], states["state"]
+    begin, end = np.maximum(states["start_ns"], start_ns), np.minimum(states["end_ns"], end_ns)
+    cpus, place = np.unique(states["cpu"][state == RUNNING], return_inverse=True)
+    cpu = np.full(len(state), -1, dtype=np.int32)
+    cpu[state == RUNNING] = place
+    has_next = np.r_[thread[1:] == thread[:-1], False]
+    following = np.minimum(np.arange(len(state)) + 1, len(state) - 1)
+    runnable = state == _RUNNABLE
+    got = runnable & has_next & (state[following] == RUNNING)
+    idle = np.zeros(len(state))
+    idle[got] = _idle(cpu[following[got]], begin[got], end[got], cpu, begin, end, len(cpus))
+    waker = states["waker"]
+    known = np.isin(waker, np.unique(recorded.bursts["thread_id"])) & (waker != thread)
+    # Sleeps: those that go on beyond the end are never over, and nothing follows them.
+    asleep = state > _RUNNABLE
+    wakes = asleep & has_next & (end < end_ns)
+    is_event = wakes & runnable[following] & known[following] & (begin[following] > start_ns)
+    event_of = np.full(len(state), -1, dtype=np.int32)
+    event_of[is_event] = np.arange(int(is_event.sum()))
+    latency = np.where(runnable[following], idle[following], 0.0)
+    # Who was preempted, and did not get the CPU again when no thread of the trace had it.
+    robbed = runnable & got & (waker == 0) & (idle > 0) & ~np.r_[False, asleep[:-1] & has_next[:-1]]
+    bursts = _cut(recorded.bursts, waker[following[is_event]], begin[following[is_event]])
+    burst_cpu = cpu[_holding(thread, states["start_ns"], bursts["thread_id"], bursts["start_ns"])]
+    none = np.zeros(0)
+    parts = [
+        (bursts["thread_id"], bursts["start_ns"], 1, RUN, bursts["end_ns"] - bursts["start_ns"],
+         none, none, bursts["path_id"], np.maximum(burst_cpu, 0)),
+        (waker[following[is_event]], begin[following[is_event]], 0, FIRE, none, none,
+         event_of[is_event], none, none),
+        (thread[is_event], begin[is_event], 1, WAIT, none, latency[is_event],
+         event_of[is_event], none, none),
+        *(
+            (thread[rows], begin[rows], 1, SLEEP, lengths[rows], latencies[rows], none,
+             _path_of_sleep(recorded.asleep, thread[rows], begin[rows]), none)
+            for rows, lengths, latencies in (
+                (wakes & ~is_event, end - begin, latency), (robbed, np.zeros(len(state)), idle)
+            )
+        ),
+        # Asleep for ever: waits for an event that nobody fires.
+        (thread[asleep & ~wakes], begin[asleep & ~wakes], 1, WAIT, none, none,
+         np.full(int((asleep & ~wakes).sum()), int(is_event.sum())), none, none),
+    ]  # fmt: skip
+    return _joined(recorded, parts, int(is_event.sum()) + 1, max(1, len(cpus)),
+                   int((end - begin)[runnable].sum()), int(idle[got].sum()))  # fmt: skip
+
+
+def _joined(  # noqa: PLR0913 - what a program is made of
+    recorded: Recorded, parts: list[Any], events: int, cpus: int, runnable: int, idle: int
+) -> Program:
+    def column(at: int, kind: type[np.generic]) -> Column:
+        made = []
+        for part in parts:
+            size, values = len(part[0]), part[at]
+            if np.ndim(values) == 0:
+                made.append(np.full(size, values, dtype=kind))
+            else:
+                made.append(np.asarray(values, dtype=kind) if len(values) else np.zeros(size, kind))
+        return np.concatenate(made)
+
+    thread = column(0, np.int64)
+    order = np.lexsort((column(2, np.int8), column(1, np.int64), thread))
+    kind, thread = column(3, np.uint8)[order], thread[order]
+    lives, first = np.unique(thread, return_index=True)
+    return Program(
+        kind, column(4, np.float64)[order], column(5, np.float64)[order],
+        column(6, np.int32)[order], column(7, np.int64)[order], thread,
+        column(8, np.int32)[order], np.r_[first, len(thread)].astype(np.int64), events,
+        int(np.searchsorted(lives, recorded.lead_thread_id)), cpus, runnable, idle,
+    )  # fmt: skip
+
+
+def _cut(bursts: dict[str, Column], thread: Column, ts_ns: Column) -> dict[str, Column]:
+    """Cut the bursts where their thread woke another."""
+    at = _holding(bursts["thread_id"], bursts["start_ns"], thread, ts_ns)
+    inside = (
+        (bursts["thread_id"][at] == thread)
+        & (bursts["start_ns"][at] < ts_ns)
+        & (ts_ns < bursts["end_ns"][at])
+    )
+    source = np.r_[np.arange(len(bursts["start_ns"])), at[inside]]
+    start = np.r_[bursts["start_ns"], ts_ns[inside]]
+    order = np.lexsort((start, source))
+    source, start = source[order], start[order]
+    end = bursts["end_ns"][source]
+    again = np.flatnonzero(source[1:] == source[:-1])
+    end[again] = start[again + 1]
+    kept = end > start
+    source = source[kept]
+    return {
+        "thread_id": bursts["thread_id"][source], "start_ns": start[kept], "end_ns": end[kept],
+        "path_id": bursts["path_id"][source],
+    }  # fmt: skip
+
+
+def _holding(thread: Column, start_ns: Column, of_thread: Column, ts_ns: Column) -> Column:
+    """Return for each instant the last row of its thread that begins no later; rows are sorted."""
+    order = np.lexsort(
+        (
+            np.r_[np.zeros(len(thread), np.int8), np.ones(len(of_thread), np.int8)],
+            np.r_[start_ns, ts_ns], np.r_[thread, of_thread],
+        )
+    )  # fmt: skip
+    rows = np.where(order < len(thread), order, -1)
+    last = np.maximum.accumulate(rows)
+    result = np.empty(len(of_thread), dtype=np.int64)
+    asked = order >= len(thread)
+    result[order[asked] - len(thread)] = last[asked]
+    return np.maximum(result, 0)
+
+
+def _path_of_sleep(asleep: dict[str, Column], thread: Column, ts_ns: Column) -> Column:
+    """Return the stack of operations that a thread was in when it began to sleep; 0: none."""
+    if not len(asleep["thread_id"]):
+        return np.zeros(len(thread), dtype=np.int64)
+    at = _holding(asleep["thread_id"], asleep["start_ns"], thread, ts_ns)
+    begins_there = (asleep["thread_id"][at] == thread) & (asleep["start_ns"][at] == ts_ns)
+    return np.where(begins_there, asleep["path_id"][at], 0)
+
+
+def _idle(  # noqa: PLR0913 - two lists of intervals
+    on: Column, begin: Column, end: Column,
+    cpu: Column, run_begin: Column, run_end: Column, cpus: int,
+) -> Column:  # fmt: skip
+    """Return for how long of each interval its CPU ran no thread of the trace."""
+    idle = np.zeros(len(on))
+    for which in range(cpus):
+        rows = np.flatnonzero(cpu == which)
+        rows = rows[np.argsort(run_begin[rows], kind="stable")]
+        begins, ends = run_begin[rows].astype(float), run_end[rows].astype(float)
+        at = np.column_stack((begins, ends)).ravel()
+        ran_ns = np.cumsum(ends - begins)
+        busy = np.column_stack((ran_ns - (ends - begins), ran_ns))
+        asked = np.flatnonzero(on == which)
+        ran = np.interp(end[asked], at, busy.ravel()) - np.interp(begin[asked], at, busy.ravel())
+        idle[asked] = np.maximum(0, end[asked] - begin[asked] - ran)
+    return idle

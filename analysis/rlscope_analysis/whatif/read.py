@@ -1,0 +1,144 @@
+"""What a replay needs of an open trace: what its threads did while it iterated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlscope_analysis.errors import TraceError
+from rlscope_analysis.schema.enums import code_of
+from rlscope_analysis.schema.vocabulary import THREAD_STATES
+from rlscope_analysis.sweep.segments import segments
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from rlscope_analysis.trace import Trace
+
+    Column = npt.NDArray[Any]
+
+RUNNING = THREAD_STATES.index("running")
+_ASLEEP = THREAD_STATES.index("sleeping"), THREAD_STATES.index("blocked")
+# The iterations are replayed in one go, the first one left out where there are enough others.
+_ITERATIONS_SQL = """
+SELECT i.start_ns, i.end_ns, i.thread_id, i.process_id, i.source, coalesce(i.environment_steps, 0)
+FROM iteration AS i JOIN _steady_iteration AS s ON s.iteration_id = i.iteration_id
+ORDER BY i.start_ns
+"""
+_STATES_SQL = f"""
+SELECT
+  thread_id, start_ns, end_ns, {code_of("THREAD_STATE", "state")} AS state, cpu,
+  CASE WHEN waker_kind = 'thread' THEN coalesce(waker_thread_id, 0) ELSE 0 END AS waker
+FROM thread_state_coded WHERE end_ns > $1 AND start_ns < $2 ORDER BY thread_id, start_ns
+"""  # noqa: S608 - words of our own
+_GIL_SQL = """
+SELECT coalesce(sum(least(end_ns, $2) - greatest(start_ns, $1)), 0)::BIGINT
+FROM wait_coded WHERE kind = 'gil' AND end_ns > $1 AND start_ns < $2
+  AND thread_id IN (SELECT thread_id FROM thread WHERE process_id = $3)
+"""
+# Every stack of operations with the names on it.
+_NAMES_SQL = """
+WITH RECURSIVE above AS (
+  SELECT path_id, name, parent_path_id FROM operation_path
+  UNION
+  SELECT a.path_id, p.name, p.parent_path_id
+  FROM above AS a JOIN operation_path AS p ON p.path_id = a.parent_path_id
+)
+SELECT name, list(path_id ORDER BY path_id) FROM above GROUP BY name ORDER BY name
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What was recorded from the start of the first iteration to the end of the last; times in ns.
+
+    states: thread_id, start_ns, end_ns, state, cpu, waker (a thread_id or 0), by thread and start.
+    bursts: the running segments: thread_id, start_ns, end_ns, path_id, in the same order.
+    """
+
+    start_ns: int
+    end_ns: int
+    lead_thread_id: int
+    lead_process_id: int
+    durations_ns: Column
+    is_whole: bool
+    """No iterations were found: it is the life of the leading thread."""
+    environment_steps: int
+    states: dict[str, Column]
+    bursts: dict[str, Column]
+    asleep: dict[str, Column]
+    """The sleeping and blocked segments, likewise."""
+    process_of: dict[int, int]
+    paths_of: dict[str, list[int]]
+    """The stacks that each operation is on."""
+    gil_wait_ns: int
+    """Of the threads of the leading process."""
+
+    @property
+    def duration_ns(self) -> int:
+        """What the replay is held to."""
+        return self.end_ns - self.start_ns
+
+
+def read(trace: Trace, per: str | None = None) -> Recorded:
+    """Read what a replay needs; per: the range that counts as an iteration.
+
+    Raises TraceError where the trace holds no thread states, or no iteration.
+    """
+    trace.critical_path(per=per)
+    connection = trace.connection
+    rows = connection.execute(_ITERATIONS_SQL).fetchall()
+    if not rows:
+        raise TraceError(
+            f"nothing can be predicted from {trace.path}: it has no iteration",
+            hint=f"rlscope-trace summarize {trace.path}",
+        )
+    start_ns, end_ns = rows[0][0], rows[-1][1]
+    lead_thread_id, lead_process_id, source = rows[0][2:5]
+    window = [start_ns, end_ns]
+    states = connection.execute(_STATES_SQL, window).fetchnumpy()
+    states = {name: np.ma.getdata(column) for name, column in states.items()}
+    if not np.any((states["thread_id"] == lead_thread_id) & (states["state"] == RUNNING)):
+        raise TraceError(
+            f"nothing can be predicted from {trace.path}: it does not tell what the leading"
+            " thread did at each instant (thread states)",
+            hint="record it with: sudo rlscope-trace -- COMMAND",
+        )
+    ((gil_wait_ns,),) = connection.execute(_GIL_SQL, [*window, lead_process_id]).fetchall()
+    owners = connection.execute("SELECT thread_id, coalesce(process_id, 0) FROM thread").fetchall()
+    return Recorded(
+        start_ns, end_ns, lead_thread_id, lead_process_id,
+        np.array([row[1] - row[0] for row in rows], dtype=np.float64),
+        source == "whole",
+        sum(row[5] for row in rows),
+        states,
+        *_segments(trace, start_ns, end_ns),
+        dict(owners),
+        dict(connection.execute(_NAMES_SQL).fetchall()),
+        gil_wait_ns,
+    )  # fmt: skip
+
+
+def _segments(
+    trace: Trace, start_ns: int, end_ns: int
+) -> tuple[dict[str, Column], dict[str, Column]]:
+    """Return the segments within that run, and those that sleep, cut at its ends."""
+    trace.connection.register("_whatif_stream", segments(trace, start_ns=start_ns, end_ns=end_ns))
+    try:
+        found = trace.connection.execute(
+            "SELECT thread_id, start_ns, end_ns, path_id, state FROM _whatif_stream"
+            " WHERE state IN ($1, $2, $3) AND end_ns > start_ns",
+            [RUNNING, *_ASLEEP],
+        ).fetchnumpy()
+    finally:
+        trace.connection.unregister("_whatif_stream")
+    columns = {name: np.ma.getdata(column) for name, column in found.items()}
+    order = np.lexsort((columns["start_ns"], columns["thread_id"]))
+    runs = order[columns["state"][order] == RUNNING]
+    sleeps = order[columns["state"][order] != RUNNING]
+    return (
+        {name: column[runs] for name, column in columns.items()},
+        {name: column[sleeps] for name, column in columns.items()},
+    )

@@ -1,0 +1,67 @@
+"""What is said of predictions: entries of note_sentences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rlscope_analysis.wording import count_of, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import SimpleNamespace as Named
+
+_REASONS = {
+    "cpus_changed": "where threads then run is a guess",
+    "poor_fidelity": "the replay without a change is off by more than 3 %",
+    "runnable_while_idle": "threads waited for a CPU while theirs ran none of the trace",
+    "not_stationary": "iterations became longer or shorter",
+    "no_iterations": "no iterations were found: start and end count, too",
+    "removed": "what costs nothing is no upper bound",
+    "several_processes": "several processes",
+    "fair_fidelity": "the replay without a change is off by more than 1 %",
+    "contended": "threads waited for a CPU",
+    "bound": "a lower bound: it takes no less",
+}
+_NOT_MODELLED = {
+    "caches": "caches (less of one thing may make another faster)",
+    "overhead": "what recording costs (it counts as the program's)",
+    "messages": "messages that nobody slept for",
+    "placement": "on which CPU the OS kernel puts a thread",
+}
+
+
+def _change(n: Named) -> str:
+    parts = []
+    for one in n.changes.scaled:
+        name = printable(one.operation)
+        if one.is_count:
+            parts.append(f"{name} {one.factor:g} times as often")
+        elif one.factor == 0:
+            parts.append(f"{name} costs nothing")
+        elif one.factor <= 1:
+            parts.append(f"{name} {1 / one.factor:g} times as fast")
+        else:
+            parts.append(f"{name} takes {one.factor:g} times as long")
+    if n.changes.cpus is not None:
+        parts.append(count_of(n.changes.cpus, "CPU"))
+    if n.changes.workers is not None:
+        parts.append(count_of(n.changes.workers, "worker"))
+    return ", ".join(parts)
+
+
+def _replayed(n: Named) -> str:
+    what = "the life of the leading thread" if n.is_whole else count_of(n.iterations, "iteration")
+    return (
+        f"{what} of {n.mean_ns / 1e6:,.1f} ms; without a change the replay takes"
+        f" {100 * n.fidelity:+.1f} % of that"
+    )
+
+
+WHATIF: dict[str, str | Callable[[Any], str]] = {
+    "whatif_change": _change,
+    "whatif_reasons": lambda n: "; ".join(_REASONS[code] for code in n.codes),
+    "whatif_replayed": _replayed,
+    "whatif_not_modelled": lambda n: (
+        "not modelled: " + ", ".join(_NOT_MODELLED[code] for code in n.codes)
+    ),
+}

@@ -1,0 +1,196 @@
+"""`whatif`: what is predicted of traces whose answer is known by construction."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import rlscope_analysis
+from recording import rlscope
+from rlscope_analysis.errors import TraceError
+from rlscope_analysis.renderers import text
+from rlscope_analysis.whatif.answer import what_if
+from rlscope_analysis.whatif.changes import Changes, Scaled
+from rlscope_analysis.whatif.program import make_program
+from rlscope_analysis.whatif.read import read
+from trace_builder import TIMER, Interval, TraceBuilder, run, sleep, woken
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+US = 1_000
+MS = 1_000_000
+ROUNDS = 8
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Path:
+    """A process whose round runs 3 ms in `simulate`, 1 ms in `learn`, and sleeps for 1 ms."""
+    builder = TraceBuilder(tmp_path / "one.duckdb")
+    process = builder.process(pid=7, name="python")
+    states: list[Interval] = []
+    for at in range(ROUNDS):
+        start = at * 5 * MS
+        states += [run(4 * MS), sleep(1 * MS - 10), woken(10, by=TIMER)]
+        builder.operation(1, start, start + 5 * MS, "update")
+        builder.operation(1, start, start + 3 * MS, "simulate")
+        builder.operation(1, start + 3 * MS, start + 4 * MS, "learn")
+        builder.wait(1, start + 4 * MS, start + 5 * MS - 10, "sleep")
+    states += [run(10)]
+    builder.thread(process, states=states)
+    return builder.write()
+
+
+@pytest.fixture
+def two_workers(tmp_path: Path) -> Path:
+    """The leader hands out work and waits for two workers of 3 and 1 ms, each on a CPU of its own.
+
+    A round: the leader runs 1 ms and wakes both, sleeps until the slow one wakes it.
+    """
+    builder = TraceBuilder(tmp_path / "workers.duckdb")
+    lead, slow, fast = (builder.process(pid=pid, name="python") for pid in (7, 8, 9))
+    leads, slows, fasts = [], [sleep(1 * MS - 2)], [sleep(1 * MS - 1)]
+    for at in range(ROUNDS):
+        start = at * 4 * MS
+        builder.operation(1, start, start + 4 * MS, "update")
+        builder.operation(1, start, start + 1 * MS, "learn")
+        leads += [run(1 * MS, cpu=0), sleep(3 * MS - 1), woken(1, by=2)]
+        slows += [woken(1, by=1), run(3 * MS, cpu=1), sleep(1 * MS - 1)]
+        fasts += [woken(1, by=1), run(1 * MS, cpu=2), sleep(3 * MS - 1)]
+        builder.operation(2, start + 1 * MS - 1, start + 4 * MS - 1, "simulate")
+        builder.operation(3, start + 1 * MS, start + 2 * MS, "simulate")
+    builder.thread(lead, states=[*leads, run(10)])
+    builder.thread(slow, states=slows[:-1])
+    builder.thread(fast, states=fasts[:-1])
+    return builder.write()
+
+
+def predicted(path: Path, changes: Changes, **options: Any) -> dict[str, Any]:
+    with rlscope_analysis.open(path) as trace:
+        return dict(what_if(trace, changes, **options).facts)
+
+
+def scaled(operation: str, factor: float) -> Changes:
+    return Changes((Scaled(operation, factor),))
+
+
+@pytest.mark.parametrize(
+    ("changes", "ratio"),
+    [
+        (scaled("simulate", 0.5), 3.5 / 5),
+        (scaled("simulate", 0), 2 / 5),
+        (scaled("simulate", 4), 14 / 5),
+        (scaled("learn", 0.5), 4.5 / 5),
+        (Changes((Scaled("simulate", 0.5), Scaled("learn", 0))), 2.5 / 5),
+        (Changes((Scaled("learn", 3, is_count=True),)), 7 / 5),
+        (Changes(cpus=1), 1),
+    ],
+)
+def test_one_process(one: Path, changes: Changes, ratio: float) -> None:
+    found = predicted(one, changes)
+    assert found["duration_ratio"] == pytest.approx(ratio, abs=1e-4)
+    assert found["low"] < ratio < found["high"]
+    assert found["fidelity"] == pytest.approx(0, abs=1e-5)
+
+
+def test_grades(one: Path, two_workers: Path) -> None:
+    assert predicted(one, scaled("simulate", 0.5))["grade"] == "A"
+    assert predicted(two_workers, scaled("simulate", 0.5))["grade"] == "B"
+    free = predicted(one, scaled("simulate", 0))
+    assert (free["grade"], free["reasons"]) == ("C", ["removed"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "ratio"),
+    [
+        # The slow worker alone is waited for: 1 + 3/2 ms.
+        (scaled("simulate", 0.5), 2.5 / 4),
+        (scaled("learn", 0.5), 3.5 / 4),
+        # One CPU does all of it: 1 + 3 + 1 ms.
+        (Changes(cpus=1), 5 / 4),
+        (scaled("simulate", 2), 7 / 4),
+    ],
+)
+def test_workers(two_workers: Path, changes: Changes, ratio: float) -> None:
+    found = predicted(two_workers, changes)
+    assert found["fidelity"] == pytest.approx(0, abs=1e-3)
+    assert found["duration_ratio"] == pytest.approx(ratio, rel=0.02)
+
+
+def test_more_workers_are_a_lower_bound(two_workers: Path) -> None:
+    """Six workers of 2 ms on average and 1 ms of the leader: 13 ms of work on 3 CPUs."""
+    found = predicted(two_workers, Changes(workers=6))
+    assert found["is_lower_bound"]
+    assert found["grade"] == "C"
+    assert found["high"] is None
+    assert found["duration_ratio"] == pytest.approx(13 / 3 / 4, rel=0.03)
+
+
+def test_all_running_time_is_in_the_program(two_workers: Path) -> None:
+    with rlscope_analysis.open(two_workers) as trace:
+        recorded = read(trace)
+        program = make_program(recorded)
+    bursts = program.kind == 0
+    spent = recorded.bursts["end_ns"] - recorded.bursts["start_ns"]
+    assert program.length_ns[bursts].sum() == spent.sum()
+
+
+def test_the_gil_is_refused(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "gil.duckdb")
+    process = builder.process(pid=7, name="python")
+    states: list[Interval] = []
+    for at in range(4):
+        states += [run(2 * MS), sleep(2 * MS - 10), woken(10, by=TIMER)]
+        builder.operation(1, at * 4 * MS, (at + 1) * 4 * MS, "update")
+        builder.wait(1, at * 4 * MS + 2 * MS, at * 4 * MS + 4 * MS - 10, "gil")
+    builder.thread(process, states=[*states, run(10)])
+    path = builder.write()
+    with pytest.raises(TraceError, match="wait for the GIL for 50 %"):
+        predicted(path, scaled("update", 0.5))
+
+
+def test_without_an_operation_or_states_it_is_refused(one: Path, tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="no operation 'nothing'"):
+        predicted(one, scaled("nothing", 0.5))
+    builder = TraceBuilder(tmp_path / "empty.duckdb")
+    with pytest.raises(TraceError, match="it has no iteration"):
+        predicted(builder.write(), scaled("simulate", 0.5))
+
+
+def test_it_is_not_stationary(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "drift.duckdb")
+    process = builder.process(pid=7, name="python")
+    states, start = [], 0
+    for at in range(9):
+        length = (at + 1) * MS
+        states.append(run(length))
+        builder.operation(1, start, start + length, "update")
+        start += length
+    builder.thread(process, states=[*states, run(10)])
+    found = predicted(builder.write(), scaled("update", 0.5))
+    assert not found["is_stationary"]
+    assert found["grade"] == "C"
+    assert "not_stationary" in found["reasons"]
+
+
+def test_what_would_help_most(one: Path) -> None:
+    with rlscope_analysis.open(one) as trace:
+        shown = text.render(what_if(trace, Changes()), limit=None)
+    lines = [line for line in shown.splitlines() if "times as fast" in line]
+    assert [line.split()[0] for line in lines] == ["update", "simulate", "learn"]
+
+
+def test_the_command(one: Path) -> None:
+    shown = rlscope("whatif", str(one), "--speedup", "simulate=inf", "--format", "json")
+    found = json.loads(shown.stdout)
+    assert found["duration_ratio"] == pytest.approx(0.4, abs=1e-4)
+    assert {"low", "high", "grade", "fidelity"} <= found.keys()
+
+
+@pytest.mark.parametrize("wrong", ["simulate", "=2", "simulate=0", "simulate=-1", "simulate=nan"])
+def test_what_is_no_change(one: Path, wrong: str) -> None:
+    shown = rlscope("whatif", str(one), "--speedup", wrong)
+    assert shown.returncode == 2
+    assert "OPERATION=NUMBER" in shown.stderr
