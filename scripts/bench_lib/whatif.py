@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bench_lib.recorder import Bench
 
 _PROGRAM = REPOSITORY / "tests/workloads/whatif_program.py"
+_LIGHT = REPOSITORY / "tests/workloads/whatif_light.py"
 _WORST = 15.0
 
 
@@ -48,9 +49,20 @@ _EPOCHS = (
     Change("epochs 4 -> 1", ("--epochs", "1"), ("--count", "backpropagation=0.25")),
     Change("epochs 4 -> 8", ("--epochs", "8"), ("--count", "backpropagation=2")),
 )
+_LEARN = (
+    Change("learner /2", ("--learn", "30000"), ("--speedup", "learn=2")),
+    Change("learner x3", ("--learn", "180000"), ("--count", "learn=3")),
+)
 _ONE_CPU = Change("CPUs 2 -> 1", (), ("--cpus", "1"), cpu_list="0")
 _SUBPROC = ("--vector", "subproc")
 PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[Change, ...]]] = {
+    "one process": ((), (*_loop(4000), *_LEARN)),
+    "one process, heavy": (("--rounds", "12000"), (*_loop(12_000), *_LEARN)),
+    "2 workers": (("--workers", "2"), (*_loop(4000), *_LEARN, _ONE_CPU)),
+    "2 workers, heavy": (
+        ("--workers", "2", "--rounds", "12000"), (*_loop(12_000), *_LEARN, _ONE_CPU)
+    ),
+    "4 workers": (("--workers", "4"), (*_loop(4000), *_LEARN, _ONE_CPU)),
     "SB3 PPO": (("--rounds", "2000"), (*_loop(2000), *_EPOCHS, _ONE_CPU)),
     "SB3 PPO, 1 environment": (
         ("--environments", "1", "--rounds", "8000"), (*_loop(8000), *_EPOCHS)
@@ -84,8 +96,8 @@ def measure(bench: Bench) -> Iterator[Figure]:
         if bench.only and name not in bench.only:
             continue
         trace = bench.trace("whatif")
-        bench.record(trace, _command(bench, arguments))
-        measured = _measured(bench, arguments, changes)
+        bench.record(trace, _command(bench, name, arguments))
+        measured = _measured(bench, name, arguments, changes)
         for change in changes:
             truth = measured[change.name]
             found = _predicted(bench, trace, change)
@@ -108,18 +120,19 @@ def measure(bench: Bench) -> Iterator[Figure]:
         yield Figure("truth within the interval", "share", (share,), 0.9, at_least=True, note=note)
 
 
-def _command(bench: Bench, arguments: tuple[str, ...]) -> list[str]:
-    return [bench.python, str(_PROGRAM), *arguments]
+def _command(bench: Bench, name: str, arguments: tuple[str, ...]) -> list[str]:
+    program = _PROGRAM if name.startswith("SB3") else _LIGHT
+    return [bench.python, str(program), *arguments]
 
 
 def _measured(
-    bench: Bench, arguments: tuple[str, ...], changes: tuple[Change, ...]
+    bench: Bench, name: str, arguments: tuple[str, ...], changes: tuple[Change, ...]
 ) -> dict[str, float]:
     """Return the seconds of each change / those of the program, medians of runs in turn."""
     seconds: dict[str | None, list[float]] = {}
     for _ in range(bench.runs):
         for change in (None, *changes):
-            command = _command(bench, (*arguments, *(change.arguments if change else ())))
+            command = _command(bench, name, (*arguments, *(change.arguments if change else ())))
             if change and change.cpu_list:
                 command = ["taskset", "--cpu-list", change.cpu_list, *command]
             ended = subprocess.run(

@@ -27,7 +27,7 @@ ROUNDS = 8
 
 @pytest.fixture
 def one(tmp_path: Path) -> Path:
-    """A process whose round runs 3 ms in `simulate`, 1 ms in `learn`, and sleeps for 1 ms."""
+    """Make a process whose round runs 3 ms in `simulate`, 1 ms in `learn`, and sleeps for 1 ms."""
     builder = TraceBuilder(tmp_path / "one.duckdb")
     process = builder.process(pid=7, name="python")
     states: list[Interval] = []
@@ -45,7 +45,7 @@ def one(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def two_workers(tmp_path: Path) -> Path:
-    """The leader hands out work and waits for two workers of 3 and 1 ms, each on a CPU of its own.
+    """Make a leader that waits for two workers of 3 and 1 ms, each on a CPU of its own.
 
     A round: the leader runs 1 ms and wakes both, sleeps until the slow one wakes it.
     """
@@ -67,9 +67,9 @@ def two_workers(tmp_path: Path) -> Path:
     return builder.write()
 
 
-def predicted(path: Path, changes: Changes, **options: Any) -> dict[str, Any]:
+def predicted(path: Path, changes: Changes) -> dict[str, Any]:
     with rlscope_analysis.open(path) as trace:
-        return dict(what_if(trace, changes, **options).facts)
+        return dict(what_if(trace, changes).facts)
 
 
 def scaled(operation: str, factor: float) -> Changes:
@@ -194,3 +194,50 @@ def test_what_is_no_change(one: Path, wrong: str) -> None:
     shown = rlscope("whatif", str(one), "--speedup", wrong)
     assert shown.returncode == 2
     assert "OPERATION=NUMBER" in shown.stderr
+
+
+def two_traces(tmp_path: Path, learn: int) -> Path:
+    """Make rounds of 1 ms in `simulate` and so much in `learn`."""
+    builder = TraceBuilder(tmp_path / f"learn{learn}.duckdb")
+    process = builder.process(pid=7, name="python")
+    length = 1 * MS + learn
+    for at in range(ROUNDS):
+        builder.operation(1, at * length, (at + 1) * length, "update")
+        builder.operation(1, at * length, at * length + 1 * MS, "simulate")
+        builder.operation(1, at * length + 1 * MS, (at + 1) * length, "learn")
+    builder.thread(process, states=[run(ROUNDS * length), run(10)])
+    return builder.write()
+
+
+@pytest.mark.parametrize(("after", "is_held"), [(1 * MS, True), (3 * MS, False)])
+def test_a_prediction_is_held_to_the_changed_program(
+    tmp_path: Path, after: int, is_held: bool
+) -> None:
+    before, changed = two_traces(tmp_path, 2 * MS), two_traces(tmp_path, after)
+    ledger = tmp_path / "ledger.jsonl"
+    asked = ["--change", "learn=2", "--ledger", str(ledger), "--format", "json"]
+    for _ in range(2):
+        shown = rlscope("whatif", "--check", str(before), str(changed), *asked)
+        assert shown.returncode == 0, shown.stderr
+    lines = [json.loads(line) for line in ledger.read_text().splitlines()]
+    assert len(lines) == 2
+    assert lines[0]["duration_ratio"] == pytest.approx(2 / 3, abs=1e-4)
+    assert lines[0]["measured_ratio"] == pytest.approx((1 * MS + after) / (3 * MS), abs=1e-4)
+    assert lines[0]["held"] is is_held
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [["--check"], ["--ledger", "x"], ["--change", "cpus=none"], ["--change", "cpus=0"],
+     ["--change", ""]],
+)  # fmt: skip
+def test_what_is_no_question(one: Path, wrong: list[str]) -> None:
+    shown = rlscope("whatif", str(one), *wrong)
+    assert shown.returncode == 2
+    assert "hint:" in shown.stderr
+
+
+def test_the_parts_of_a_change_in_one_text(one: Path) -> None:
+    asked = ["--change", "simulate=2, count learn=3, cpus=1", "--format", "json"]
+    found = json.loads(rlscope("whatif", str(one), *asked).stdout)
+    assert found["duration_ratio"] == pytest.approx(5.5 / 5, abs=1e-4)

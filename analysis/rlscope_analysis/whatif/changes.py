@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,8 +11,12 @@ from rlscope_analysis.errors import TraceError
 from rlscope_analysis.wording import printable
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from rlscope_analysis.whatif.program import Program
     from rlscope_analysis.whatif.read import Recorded
+
+    Column = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ def apply(changes: Changes, recorded: Recorded, program: Program) -> Program:
     return program.scaled(factor)
 
 
-def rows_of(operation: str, recorded: Recorded, program: Program) -> np.ndarray:
+def rows_of(operation: str, recorded: Recorded, program: Program) -> Column:
     """Return which items are in an operation, or in one inside it.
 
     Of an operation that worker processes have, theirs only: in the leading process it hands work
@@ -57,19 +61,20 @@ def rows_of(operation: str, recorded: Recorded, program: Program) -> np.ndarray:
             f"cannot be answered: the trace has no operation {printable(operation)!r}",
             hint=f"those it has: {names}; rlscope-trace summarize TRACE --by operation",
         )
-    rows = np.isin(program.path_id, paths)
+    rows: Column = np.isin(program.path_id, paths)
     if not rows.any():
         raise TraceError(
             f"cannot be answered: nothing of {printable(operation)!r} lies in the iterations",
             hint="rlscope-trace summarize TRACE --by operation",
         )
-    theirs = rows & ~_of_lead(recorded, program)
+    theirs: Column = rows & ~_of_lead(recorded, program)
     # A stray helper thread elsewhere is no worker.
     if program.length_ns[theirs].sum() > 0.1 * program.length_ns[rows].sum():
         return theirs
     return rows
 
 
-def _of_lead(recorded: Recorded, program: Program) -> np.ndarray:
+def _of_lead(recorded: Recorded, program: Program) -> Column:
     lead = [t for t, p in recorded.process_of.items() if p == recorded.lead_process_id]
-    return np.isin(program.thread_id, lead)
+    mine: Column = np.isin(program.thread_id, lead)
+    return mine

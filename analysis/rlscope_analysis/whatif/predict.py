@@ -116,9 +116,8 @@ class Replayer:
         asked = [Changes((Scaled(operation, 0.5),)) for _, operation in found]
         if program.runnable_ns > _CONTENDED_A * self.recorded.duration_ns:
             asked.append(Changes(cpus=program.cpus + 1))
-        answers = [
-            (changes, found) for changes in asked if (found := self._attempt(changes)) is not None
-        ]
+        attempts = [(changes, self._attempt(changes)) for changes in asked]
+        answers = [(changes, one) for changes, one in attempts if one is not None]
         return sorted(answers, key=lambda pair: pair[1].duration_ratio)
 
     def _attempt(self, changes: Changes) -> Prediction | None:
@@ -208,7 +207,7 @@ class Replayer:
         grown = (changes.workers or 1) / len(workers)
         led = changed.length_ns[bursts & (changed.thread_id == self.recorded.lead_thread_id)].sum()
         own = float(changed.length_ns[bursts & mine].sum())
-        cpus = changes.cpus or changed.cpus
+        cpus = changes.cpus or max(changed.cpus, self.recorded.allowed_cpus)
         # With fewer workers the leading process has less to do as well.
         least = max(
             float(led) * min(1.0, grown), (own * min(1.0, grown) + sum(workers) * grown) / cpus,

@@ -93,6 +93,7 @@ def make_program(recorded: Recorded) -> Program:
     latency = np.where(runnable[following], idle[following], 0.0)
     # Who was preempted, and did not get the CPU again when no thread of the trace had it.
     robbed = runnable & got & (waker == 0) & (idle > 0) & ~np.r_[False, asleep[:-1] & has_next[:-1]]
+    alone = wakes & ~is_event
     bursts = _cut(recorded.bursts, waker[following[is_event]], begin[following[is_event]])
     burst_cpu = cpu[_holding(thread, states["start_ns"], bursts["thread_id"], bursts["start_ns"])]
     none = np.zeros(0)
@@ -103,13 +104,11 @@ def make_program(recorded: Recorded) -> Program:
          event_of[is_event], none, none),
         (thread[is_event], begin[is_event], 1, WAIT, none, latency[is_event],
          event_of[is_event], none, none),
-        *(
-            (thread[rows], begin[rows], 1, SLEEP, lengths[rows], latencies[rows], none,
-             _path_of_sleep(recorded.asleep, thread[rows], begin[rows]), none)
-            for rows, lengths, latencies in (
-                (wakes & ~is_event, end - begin, latency), (robbed, np.zeros(len(state)), idle)
-            )
-        ),
+        (thread[alone], begin[alone], 1, SLEEP, (end - begin)[alone], latency[alone], none,
+         _path_of_sleep(recorded.asleep, thread[alone], begin[alone]), none),
+        # Others take a CPU for longer, the longer it is used: such time is scaled as bursts are.
+        (thread[robbed], begin[robbed], 1, SLEEP, idle[robbed], none, none,
+         _path_before(bursts, thread[robbed], begin[robbed]), none),
         # Asleep for ever: waits for an event that nobody fires.
         (thread[asleep & ~wakes], begin[asleep & ~wakes], 1, WAIT, none, none,
          np.full(int((asleep & ~wakes).sum()), int(is_event.sum())), none, none),
@@ -180,6 +179,15 @@ def _holding(thread: Column, start_ns: Column, of_thread: Column, ts_ns: Column)
     asked = order >= len(thread)
     result[order[asked] - len(thread)] = last[asked]
     return np.maximum(result, 0)
+
+
+def _path_before(bursts: dict[str, Column], thread: Column, ts_ns: Column) -> Column:
+    """Return the stack of operations of the burst that ended there; 0: there is none."""
+    if not len(bursts["thread_id"]):
+        return np.zeros(len(thread), dtype=np.int64)
+    at = _holding(bursts["thread_id"], bursts["start_ns"], thread, ts_ns - 1)
+    ends_there = (bursts["thread_id"][at] == thread) & (bursts["end_ns"][at] == ts_ns)
+    return np.where(ends_there, bursts["path_id"][at], 0)
 
 
 def _path_of_sleep(asleep: dict[str, Column], thread: Column, ts_ns: Column) -> Column:

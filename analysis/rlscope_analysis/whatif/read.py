@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +74,8 @@ class Recorded:
     process_of: dict[int, int]
     paths_of: dict[str, list[int]]
     """The stacks that each operation is on."""
+    allowed_cpus: int
+    """How many CPUs the recorder could have used; 0: not known."""
     gil_wait_ns: int
     """Of the threads of the leading process."""
 
@@ -117,6 +120,7 @@ def read(trace: Trace, per: str | None = None) -> Recorded:
         *_segments(trace, start_ns, end_ns),
         dict(owners),
         dict(connection.execute(_NAMES_SQL).fetchall()),
+        _allowed_cpus(trace),
         gil_wait_ns,
     )  # fmt: skip
 
@@ -142,3 +146,13 @@ def _segments(
         {name: column[runs] for name, column in columns.items()},
         {name: column[sleeps] for name, column in columns.items()},
     )
+
+
+def _allowed_cpus(trace: Trace) -> int:
+    """Return how many CPUs a list as 0-3,8 names; 0: there is none, or it is none."""
+    rows = trace.connection.execute("SELECT value FROM meta WHERE key = 'cpus_allowed'").fetchall()
+    text = rows[0][0] if rows else None
+    if not text or not re.fullmatch(r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*", text):
+        return 0
+    spans = [part.split("-") for part in text.split(",")]
+    return sum(max(0, int(span[-1]) - int(span[0]) + 1) for span in spans)

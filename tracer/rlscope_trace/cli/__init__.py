@@ -34,6 +34,7 @@ _COMMANDS = {
     "summarize": "Show what limits a training, and where its time went.",
     "explain": "Show the critical path of one iteration.",
     "whatif": "Predict how long an iteration would take with something changed.",
+    "balance": "Tell whether CPUs, one thread or the GPU limit the rate of steps.",
     "report": "Write a page to look at: one file for any browser.",
     "view": "Show the whole trace as a timeline, in a browser.",
     "compare": "Tell whether it got better or worse, and where.",
@@ -52,7 +53,7 @@ _RUNTIME_FAILURE = 1
 # DuckDB and numpy crash where they cannot map their libraries and the stacks of their threads.
 _WITH_DATABASE = (
     "recover", "import", "export", "summarize", "explain", "whatif", "report", "view",
-    "compare", "gate", "sql",
+    "balance", "compare", "gate", "sql",
 )  # fmt: skip
 _LEAST_ADDRESS_SPACE = 1 << 30
 

@@ -1,5 +1,6 @@
 """`rlscope-trace whatif`: what a change would do, predicted from a trace."""
 
+import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from rlscope_analysis.damage import damage_told
 from rlscope_analysis.trace import open_trace
 from rlscope_analysis.whatif.answer import what_if
 from rlscope_analysis.whatif.changes import Changes, Scaled
+from rlscope_analysis.whatif.check import check
 from rlscope_analysis.wording import printable
 from rlscope_trace.cli.answers import (
     AnswerFormat,
@@ -30,6 +32,10 @@ _LARGEST = 1e6
 
 def whatif(  # noqa: PLR0913 - one parameter per option
     trace: Annotated[Path, typer.Argument(help="The trace.", show_default=False)],
+    after: Annotated[
+        Path | None,
+        typer.Argument(help="With --check: the trace of the changed program.", show_default=False),
+    ] = None,
     speedup: Annotated[
         list[str] | None,
         typer.Option(
@@ -60,6 +66,25 @@ def whatif(  # noqa: PLR0913 - one parameter per option
             show_default=False,
         ),
     ] = None,
+    change: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CHANGES",
+            help='The same in one text: "simulation=2, count backpropagation=0.5, cpus=1".',
+            show_default=False,
+        ),
+    ] = None,
+    is_check: Annotated[
+        bool, typer.Option("--check", help="Hold the prediction to the trace AFTER.")
+    ] = False,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --check: add the outcome to this file, one JSON object a line.",
+            show_default=False,
+        ),
+    ] = None,
     per: Annotated[
         str | None,
         typer.Option(
@@ -79,18 +104,56 @@ def whatif(  # noqa: PLR0913 - one parameter per option
     The iterations of the trace are replayed with the change. Without one, it ranks what would help
     most. Grade A, B, or C: a bound or a rough estimate.
     """
-    write_nothing_but()
-    scaled = (*_scaled("--speedup", speedup or []), *_scaled("--count", count or []))
-    changes = Changes(scaled, cpus, workers)
+    changes = _asked(speedup or [], count or [], cpus, workers, change)
+    _usage(changes, after, is_check=is_check, ledger=ledger)
+    write_nothing_but(*([] if ledger is None else [ledger]))
     with (
         telling_interrupts(),
         sweeping() as progress,
         damage_told(trace),
         open_trace(trace, start=start, end=end, progress=progress) as opened,
     ):
-        found = what_if(opened, changes, per=per)
+        if after is None:
+            found = what_if(opened, changes, per=per)
+        else:
+            with damage_told(after), open_trace(after, start=start, end=end) as changed:
+                found = check(opened, changed, changes, per=per)
         chunks = list(render(found, output_format, limit=None))
+        line = json.dumps(json.loads("".join(render(found, AnswerFormat.JSON, limit=None))))
+    if ledger is not None:
+        with ledger.open("a", encoding="utf-8") as kept:
+            kept.write(f"{line}\n")
     write_stdout(chunks, is_data=output_format is AnswerFormat.CSV)
+
+
+def _usage(changes: Changes, after: Path | None, *, is_check: bool, ledger: Path | None) -> None:
+    hint = "rlscope-trace whatif --check BEFORE AFTER --change simulation=2"
+    if is_check != (after is not None):
+        raise UsageError("--check takes two traces, and without it there is one", hint=hint)
+    if is_check and changes == Changes():
+        raise UsageError("--check needs the change that was made", hint=hint)
+    if ledger is not None and not is_check:
+        raise UsageError("--ledger goes with --check", hint=hint)
+
+
+def _asked(
+    speedup: list[str], count: list[str], cpus: int | None, workers: int | None, change: str | None
+) -> Changes:
+    """Put the options together with a --change as "simulation=2, cpus=1". Raises UsageError."""
+    speedup = [*speedup]
+    for part in (change or "").split(",") if change is not None else ():
+        name, _, number = part.strip().rpartition("=")
+        if name in ("cpus", "workers"):
+            if not (number.isascii() and number.isdigit() and 1 <= int(number[:9]) <= _MOST):
+                raise UsageError(f"--change {printable(part)}: no number of 1 to {_MOST}",
+                                 hint="--change cpus=1")  # fmt: skip
+            cpus, workers = (int(number), workers) if name == "cpus" else (cpus, int(number))
+        elif name.startswith("count "):
+            count = [*count, f"{name.removeprefix('count ')}={number}"]
+        else:
+            speedup.append(part.strip())
+    scaled = (*_scaled("--speedup", speedup), *_scaled("--count", count))
+    return Changes(scaled, cpus, workers)
 
 
 def _scaled(option: str, texts: list[str]) -> Iterator[Scaled]:

@@ -1,0 +1,1 @@
+"""Balance: what an environment step asks of CPUs, threads and GPU (docs/balance.md)."""
