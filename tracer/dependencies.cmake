@@ -5,6 +5,9 @@
 # no smaller build by itself: its user would learn of it in front of the program that was to be traced.
 set(RLSCOPE_RECORDER AUTO CACHE STRING "Build what records: ON, OFF, or AUTO, which is Linux on x86-64.")
 string(TOUPPER "${RLSCOPE_RECORDER}" RECORDER)
+if(NOT RECORDER MATCHES "^(AUTO|ON|OFF)?$")
+  message(FATAL_ERROR "  RLSCOPE_RECORDER is ${RLSCOPE_RECORDER}\n  hint: RLSCOPE_RECORDER=on, off or auto")
+endif()
 if(RECORDER STREQUAL "AUTO" OR RECORDER STREQUAL "")
   # Before a language is enabled only the system is known, not what the compiler makes code for.
   set(MACHINE "${CMAKE_SYSTEM_PROCESSOR}")

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from release_lib import roots
-from release_lib.running import DIST, REPOSITORY, WORK, ReleaseError, say
+from release_lib.running import DIST, REPOSITORY, WORK, ReleaseError, run, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,7 +122,8 @@ def _try_sdist(shared: Path) -> bool:
 def _copy_of(root: Path, name: str) -> Path:
     copy = roots.FOLDER / f"sdist-{name}"
     shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(root, copy, symlinks=True)
+    # Not shutil: it would read what devices give.
+    run("cp", "--archive", "--one-file-system", root, copy, log=WORK / "logs/check-sdist.log")
     return copy
 
 

@@ -72,6 +72,11 @@ def test_without_a_compiler_nothing_that_is_there_is_called_missing(tmp_path: Pa
     assert named == ["g++"]
 
 
+def test_a_word_that_is_none_is_refused(tmp_path: Path) -> None:
+    code, _ = configure(tmp_path, "-DRLSCOPE_RECORDER=maybe")
+    assert code != 0
+
+
 def test_what_reads_needs_nothing_of_what_records(tmp_path: Path) -> None:
     assert configure(tmp_path, "-DRLSCOPE_RECORDER=OFF", *WITHOUT_RECORDER) == (0, [])
 
