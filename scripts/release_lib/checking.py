@@ -121,7 +121,7 @@ def _try_sdist(shared: Path) -> bool:
 
 def _copy_of(root: Path, name: str) -> Path:
     copy = roots.FOLDER / f"sdist-{name}"
-    shutil.rmtree(copy, ignore_errors=True)
+    run("rm", "--recursive", "--force", "--one-file-system", copy, log=WORK / "logs/sdist.log")
     # Not shutil: it would read what devices give.
     run("cp", "--archive", "--one-file-system", root, copy, log=WORK / "logs/check-sdist.log")
     return copy

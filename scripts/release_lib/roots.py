@@ -27,6 +27,8 @@ _PASSED = (
     "PIP_DEFAULT_TIMEOUT",
 )
 _CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
+# They go with the program, however it ends.
+_IN_OWN_MOUNTS = ("unshare", "--mount", "--propagation", "private")
 _ENTER = """
 root=$1 shared=$2
 shift 2
@@ -70,14 +72,15 @@ def make(name: str, *, use: str = "") -> Path:
     if os.geteuid() != 0 or shutil.which("debootstrap") is None:
         raise ReleaseError("roots need root, and: sudo apt-get install debootstrap")
     say(f"making a root of {root.shown} ...")
-    shutil.rmtree(path, ignore_errors=True)
-    path.mkdir(parents=True)
     log = WORK / f"logs/{path.name}.log"
+    # What an interrupted run mounted in it is not ours to remove.
+    run("rm", "--recursive", "--force", "--one-file-system", path, log=log)
+    path.mkdir(parents=True)
     # All of Ubuntu's releases are made in one way, which an older debootstrap knows by this name.
     ubuntu = root.mirror == _UBUNTU
     keys, script = (["--keyring", _ubuntu_keys()], ["gutsy"]) if ubuntu else ([], [])
     components = "main,universe" if ubuntu else "main"
-    run("debootstrap", *keys, "--variant=minbase", f"--components={components}",
+    run(*_IN_OWN_MOUNTS, "debootstrap", *keys, "--variant=minbase", f"--components={components}",
         root.suite, path, root.mirror, *script, log=log)  # fmt: skip
     enter(path, "apt-get", *_apt_options(), "update", log=log)
     (path / ".complete").touch()
@@ -117,8 +120,8 @@ def entering(root: Path, *command: object, shared: Path | None = None, **more: s
             (root / name).write_bytes(Path("/", name).read_bytes())
     env = _environment(more)
     words = ["env", "-i", *(f"{key}={value}" for key, value in env.items()), *map(str, command)]
-    return ["unshare", "--mount", "--propagation", "private", "bash", "-eu", "-c", _ENTER, "enter",
-            str(root), str(shared or ""), *words]  # fmt: skip
+    inside = [str(root), str(shared or ""), *words]
+    return [*_IN_OWN_MOUNTS, "bash", "-eu", "-c", _ENTER, "enter", *inside]
 
 
 def _environment(more: Mapping[str, str]) -> dict[str, str]:
