@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import sys
 import tarfile
 import time
 from typing import TYPE_CHECKING
@@ -107,9 +108,11 @@ def environment(python: Path, name: str) -> Path:
     stamp = folder / ".complete"
     if not stamp.exists() or stamp.read_bytes() != _REQUIREMENTS.read_bytes():
         log = WORK / f"logs/environment-{name}.log"
-        run(python, "-m", "venv", "--clear", folder, log=log)
-        run(folder / "bin/python", "-m", "pip", "--disable-pip-version-check", "install",
-            "--requirement", _REQUIREMENTS, log=log)  # fmt: skip
+        # Debian's Pythons take pip from a folder that another distribution does not have.
+        run(python, "-m", "venv", "--clear", "--without-pip", folder, log=log)
+        run(sys.executable, "-m", "pip", "--python", folder / "bin/python",
+            "--disable-pip-version-check", "install", "--requirement", _REQUIREMENTS,
+            log=log)  # fmt: skip
         stamp.write_bytes(_REQUIREMENTS.read_bytes())
     return folder / "bin"
 
