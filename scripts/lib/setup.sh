@@ -211,6 +211,9 @@ ensure_package() {
   set_stamp package "$hash"
 }
 
+# Another build of the same version replaces the one that is there; what it needs stays.
+install_wheel() { pip_install "$1" && pip_install --force-reinstall --no-deps "$1"; }
+
 # The wheel in dist/ for the Python of the environment.
 ensure_wheel() {
   local tag wheels hash
@@ -221,7 +224,7 @@ ensure_wheel() {
   hash=$(sha256sum "${wheels[0]}")
   if stamp_is package "$hash"; then return 0; fi
   step wheel "installing ${wheels[0]}" "read .setup/wheel.log, then run again" \
-    pip_install --force-reinstall "${wheels[0]}"
+    install_wheel "${wheels[0]}"
   set_stamp package "$hash"
 }
 
