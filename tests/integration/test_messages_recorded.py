@@ -105,6 +105,115 @@ def test_who_sent_what_nobody_slept_for(tmp_path: Path, channel: str, messages: 
         assert trace.sql(edges).fetchall() == [(count,)]
 
 
+# What two senders have in common: a socket's end, in which the later one puts more; a pipe that was
+# closed unread, and the next one, which has its memory. All on one CPU, the reader after others.
+# Says of each read when it was, and whose bytes came first.
+SENDERS = """
+import os, signal, socket, sys, time
+
+def work():
+    end_ns = time.thread_time_ns() + 2_000_000
+    while time.thread_time_ns() < end_ns:
+        pass
+
+def take(fd):
+    while True:
+        os.sched_yield()
+        before_ns = time.monotonic_ns()
+        try:
+            data = os.read(fd, 1 << 20)
+        except BlockingIOError:
+            continue
+        print(before_ns, time.monotonic_ns(), data[:1].decode(), flush=True)
+        return data
+
+def child(function, *arguments):
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(60)
+        function(*arguments)
+        os._exit(0)
+    return pid
+
+def hurry():
+    # Before the reader, whatever the OS kernel thinks is fair.
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+
+def first(to, after):
+    hurry()
+    work()
+    os.write(to, b"A")
+    os.write(after, b"g")
+
+def second(to, before):
+    hurry()
+    os.read(before, 1)
+    os.write(to, b"B" * 34_000)
+
+def read_all(source, count):
+    os.nice(19)
+    os.set_blocking(source, False)
+    while count:
+        count -= len(take(source))
+
+def sender(to):
+    work()
+    os.write(to, b"B")
+
+os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+for _ in range(int(sys.argv[2])):
+    if sys.argv[1] == "socket":
+        to, source = (end.detach() for end in socket.socketpair())
+        before, after = os.pipe()
+        children = [child(read_all, source, 34_001)]
+        children += [child(second, to, before), child(first, to, after)]
+        fds = [to, source, before, after]
+    else:
+        old = os.pipe()
+        os.write(old[1], b"A")
+        for fd in old:
+            os.close(fd)
+        fds = source, to = os.pipe()
+        children = [child(read_all, source, 1), child(sender, to)]
+    print("round", *children, os.getpid(), flush=True)
+    for fd in fds:
+        os.close(fd)
+    for pid in children:
+        os.waitpid(pid, 0)
+"""
+
+
+@pytest.mark.parametrize("channel", ["socket", "pipe"])
+def test_a_message_is_of_who_sent_its_first_byte(tmp_path: Path, channel: str) -> None:
+    path = tmp_path / "trace.duckdb"
+    done = rlscope(
+        "-o", path, "--sample-hz=0", "--transitions=off", "--messages=all", "--",
+        sys.executable, "-c", SENDERS, channel, "20",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    senders = {}
+    for _, reader, *others in (line for line in lines if line[0] == "round"):
+        # Of a socket the second sender was started first; the parent sent into the closed pipe.
+        second, first = others[:2]
+        senders[int(reader)] = {"A": int(first), "B": int(second)}
+    reads = [(int(line[0]), int(line[1]), line[2]) for line in lines if line[0] != "round"]
+    with rlscope_analysis.open(path) as trace:
+        found = trace.sql("""
+            SELECT m.read_ns, r.pid, s.pid FROM early_message AS m
+            JOIN _thread_owner AS s ON s.thread_id = m.sender_thread_id
+            JOIN _thread_owner AS r ON r.thread_id = m.thread_id
+        """).fetchall()
+    checked = 0
+    for read_ns, reader, sender in found:
+        if int(reader) not in senders:
+            continue
+        (byte,) = (byte for begin, end, byte in reads if begin <= read_ns <= end)
+        assert sender == senders[reader][byte]
+        checked += 1
+    assert checked >= 5
+
+
 @pytest.mark.parametrize(("channel", "messages"), [("socket", "off"), ("pipe", "sockets")])
 def test_what_was_not_asked_for_is_not_measured(
     tmp_path: Path, channel: str, messages: str

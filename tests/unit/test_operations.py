@@ -288,6 +288,20 @@ def test_other_namespaces_and_unknown_threads(tmp_path: Path) -> None:
     assert losses(path) == {"operation_without_thread": ("unmatched", 1)}
 
 
+@pytest.mark.parametrize(("at_ns", "counted"), [(FINISH - 100, 2), (FINISH, 0)])
+def test_what_an_unknown_thread_marks_after_the_end_is_no_loss(
+    tmp_path: Path, shim: ShimBuilder, at_ns: int, counted: int
+) -> None:
+    shim.source(pid=77)
+    shim.thread(tid=77, ts_ns=at_ns)
+    shim.range("of a thread that nobody saw", at_ns, at_ns + 10)
+    shim.event(MARK, "likewise", at_ns + 5, 0)
+    shim.ts_ns = at_ns + 20
+    path, _ = saved(kernel_half(tmp_path / "spool"), shim)
+    found = losses(path).get("operation_without_thread", ("", 0))
+    assert found[-1] == counted
+
+
 @pytest.mark.parametrize(
     ("told", "expected"),
     [

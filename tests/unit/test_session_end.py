@@ -1,0 +1,51 @@
+"""The end of a recording: once the spool is complete nothing is added to it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
+
+from rlscope_trace.record import session as session_module
+from rlscope_trace.record.session import Session
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+HOUR_NS = 3600 * 10**9
+
+
+def test_no_clock_record_comes_after_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ns = 0
+
+    def each_look_is_an_hour_later() -> int:
+        nonlocal now_ns
+        now_ns += HOUR_NS
+        return now_ns
+
+    made: list[str] = []
+    spool = MagicMock()
+    spool.append_clock.side_effect = lambda: made.append("clock")
+    spool.finish.side_effect = lambda **_: made.append("end")
+    spool.counters.return_value = {"records": 7, "lost": 0, "bytes": 1, "write_error": 0}
+    shims = SimpleNamespace(
+        events=0, lost=0, is_full=False, stop=lambda: None, refused=Counter, sources=0
+    )
+    opened: Any = SimpleNamespace(
+        capture=MagicMock(), loader="libbpf", backend="btf", tried=lambda: []
+    )
+    monkeypatch.setattr(session_module, "probe_machine", lambda: None)
+    monkeypatch.setattr(Session, "find_shims", lambda _: made.append("search"))
+    recorded = Session(opened, tmp_path, {}, "", MagicMock(), clock_ns=each_look_is_an_hour_later)
+    recorded._spool, recorded._drain, recorded._shims = spool, MagicMock(), shims  # type: ignore[assignment]
+    recorded.counters()
+    assert made == ["clock", "search"]
+    made.clear()
+    assert recorded.stop().records == 7
+    # Both are due again by then.
+    assert made == ["search", "clock", "end"]
