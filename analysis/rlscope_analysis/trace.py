@@ -283,15 +283,15 @@ def _no_trace(path: Path, fault: str) -> TraceError:
 
 
 def _other_version(path: Path, version: int, writer: str | None) -> TraceError:
-    told = f"{path} has schema version {version}"
+    reported = f"{path} has schema version {version}"
     if writer:
-        told += f", written by rlscope-trace {printable(writer)[:_WORD_LENGTH]}"
+        reported += f", written by rlscope-trace {printable(writer)[:_WORD_LENGTH]}"
     if version > SCHEMA_VERSION:
         return TraceError(
-            f"{told}; this one reads up to {SCHEMA_VERSION}",
+            f"{reported}; this one reads up to {SCHEMA_VERSION}",
             hint="pip install --upgrade rlscope-trace",
         )
     return TraceError(
-        f"{told}; this one reads {SCHEMA_VERSION}",
+        f"{reported}; this one reads {SCHEMA_VERSION}",
         hint="make it anew: record it, import it, or recover its spool",
     )

@@ -20,10 +20,10 @@ Objects = dict[tuple[str, int], str]
 
 def show(kind: str) -> list[dict[str, Any]]:
     """Return all objects of a kind."""
-    told = subprocess.run(
+    reported = subprocess.run(
         ["bpftool", "--json", kind, "show"], check=True, capture_output=True, text=True
     )
-    answer = json.loads(told.stdout or "[]")
+    answer = json.loads(reported.stdout or "[]")
     return answer if isinstance(answer, list) else []
 
 

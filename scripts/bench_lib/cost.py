@@ -47,8 +47,8 @@ def _command(bench: Bench) -> list[str]:
 
 
 def _untraced(bench: Bench) -> float:
-    told = subprocess.run(_command(bench), check=True, capture_output=True, text=True)
-    return float(told.stdout)
+    reported = subprocess.run(_command(bench), check=True, capture_output=True, text=True)
+    return float(reported.stdout)
 
 
 def _traced(bench: Bench) -> float:

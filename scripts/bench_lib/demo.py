@@ -70,8 +70,8 @@ def measure(bench: Bench) -> list[Figure]:
 
 def _window(workload: Peer) -> _Window:
     workload.send(str(_UPDATES))
-    told = json.loads(workload.answer())
-    collect_ns, learn_ns = sorted(told["collect_ns"]), sorted(told["learn_ns"])
+    reported = json.loads(workload.answer())
+    collect_ns, learn_ns = sorted(reported["collect_ns"]), sorted(reported["learn_ns"])
     tenth = _UPDATES // 10
     return _Window(
         update_ns=collect_ns[tenth] + learn_ns[tenth], all_ns=sum(collect_ns) + sum(learn_ns)

@@ -125,14 +125,14 @@ def _read(recorder: Recorder, spool: Path) -> _Reading:
 
 
 def _losses(bench: Bench, trace: Path, last: _Reading) -> Figure:
-    told = bench.query(
+    reported = bench.query(
         trace,
         "SELECT coalesce(sum(count), 0) AS lost, count(*) FILTER (WHERE code IS NULL) AS mute"
         " FROM trace_stat WHERE kind = 'dropped'",
     )[0]
     # What is lost must be none, or told, and not less than was seen here.
-    lost = max(int(told["lost"]), last.lost)
-    is_told = int(told["lost"]) >= last.lost and not told["mute"]
+    lost = max(int(reported["lost"]), last.lost)
+    is_told = int(reported["lost"]) >= last.lost and not reported["mute"]
     note = "" if lost == 0 else "told in trace_stat" if is_told else "NOT TOLD"
     return Figure("lost", "records", (lost,), None if lost and is_told else 0, note=note)
 

@@ -52,8 +52,8 @@ def measure(bench: Bench) -> list[Figure]:
     values: dict[tuple[str, str], list[float]] = {}
     for run in range(bench.runs):
         for way in ways if run % 2 == 0 else reversed(ways):
-            told = [*_run(bench, way, c), *_run(bench, way, python)]
-            for name, value in zip(("c", "prepared", "annotated"), told, strict=True):
+            reported = [*_run(bench, way, c), *_run(bench, way, python)]
+            for name, value in zip(("c", "prepared", "annotated"), reported, strict=True):
                 values.setdefault((name, way), []).append(value)
 
     def added(name: str, way: str, share: float = 1.0) -> tuple[float, ...]:

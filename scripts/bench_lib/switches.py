@@ -39,8 +39,8 @@ def measure(bench: Bench) -> Iterator[Figure]:
             if which == "traced":
                 pair[which], _ = bench.record(trace, command)
             else:
-                told = subprocess.run(command, check=True, capture_output=True, text=True)
-                pair[which] = told.stdout
+                reported = subprocess.run(command, check=True, capture_output=True, text=True)
+                pair[which] = reported.stdout
         before_ns, after_ns = (_batch_ns(pair[which]) for which in ("untraced", "traced"))
         (overhead,) = bench.query(trace, _OVERHEAD_SQL)
         batches = len(json.loads(pair["traced"]))

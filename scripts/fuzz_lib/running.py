@@ -50,11 +50,11 @@ class Outcome:
         line += f" {self.covered:>6} branches"
         if not self.is_failed:
             return [line]
-        told = [f"{line}  FAILED", *(f"  {text}" for text in self.shown)]
+        reported = [f"{line}  FAILED", *(f"  {text}" for text in self.shown)]
         if self.crash is not None:
             command = " ".join([*self.target.command, str(self.crash)])
-            told += [f"  input: {self.crash}", f"  again: {command}"]
-        return told
+            reported += [f"  input: {self.crash}", f"  again: {command}"]
+        return reported
 
 
 def options(target: Target, seconds: int) -> list[str]:
@@ -105,8 +105,8 @@ def run(target: Target, seconds: int, seeds: list[Path]) -> Outcome:
 
 
 def _outcome(target: Target, seconds: float, status: int, text: str) -> Outcome:
-    told = _STATUS.findall(text)
-    runs, covered = (int(number) for number in told[-1]) if told else (0, 0)
+    reported = _STATUS.findall(text)
+    runs, covered = (int(number) for number in reported[-1]) if reported else (0, 0)
     artifact = _ARTIFACT.search(text)
     shown = [line.strip() for line in text.splitlines() if _SHOWN.search(line)]
     if status != 0 and not shown:

@@ -82,7 +82,7 @@ def _check_atheris() -> None:
 def _check_clang() -> None:
     """Without its runtime, linking a target fails with a page of text that names no package."""
     try:
-        told = subprocess.run(
+        reported = subprocess.run(
             ["clang", f"--print-file-name={_FUZZER_RUNTIME}"],
             capture_output=True, text=True, check=True,
         ).stdout.strip()  # fmt: skip
@@ -91,7 +91,7 @@ def _check_clang() -> None:
         ).stdout.partition(".")[0]
     except FileNotFoundError:
         raise FuzzError("clang is not installed", "sudo apt-get install clang") from None
-    if not Path(told).is_absolute():
+    if not Path(reported).is_absolute():
         raise FuzzError(
             f"clang {version} has no {_FUZZER_RUNTIME}, the runtime of its fuzzer",
             f"sudo apt-get install libclang-rt-{version}-dev",

@@ -46,8 +46,10 @@ class Context:
     @classmethod
     def load(cls, path: Path) -> Context:
         """Return the context that the runner wrote."""
-        told = json.loads(path.read_text())
-        return cls(**{**told, "folder": Path(told["folder"]), "home": Path(told["home"])})
+        reported = json.loads(path.read_text())
+        return cls(
+            **{**reported, "folder": Path(reported["folder"]), "home": Path(reported["home"])}
+        )
 
     def check(self, question: str, passed: bool, detail: str = "", **values: object) -> bool:
         """Answer a question by PASS or FAIL; return whether it passed."""
@@ -114,9 +116,9 @@ def last_object(output: str, exit_code: int, errors: str) -> dict[str, Any]:
         said = (errors.strip() or output.strip()).splitlines()
         raise ProgramError(f"exit code {exit_code}: {said[-1] if said else 'nothing said'}")
     try:
-        told = json.loads(lines[-1])
+        reported = json.loads(lines[-1])
     except ValueError:
         raise ProgramError(f"not understood: {lines[-1][:200]}") from None
-    if not isinstance(told, dict):
+    if not isinstance(reported, dict):
         raise ProgramError(f"not understood: {lines[-1][:200]}")
-    return told
+    return reported

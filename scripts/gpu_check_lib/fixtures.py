@@ -60,8 +60,8 @@ def read_dump(path: Path) -> list[Buffer]:
         at += _HEAD.size
         if at + valid + names > len(data):
             break
-        told = _names(data[at + valid : at + valid + names], valid, path.name)
-        buffers.append(Buffer(api, data[at : at + valid], told))
+        reported = _names(data[at + valid : at + valid + names], valid, path.name)
+        buffers.append(Buffer(api, data[at : at + valid], reported))
         at += valid + names
     return buffers
 
@@ -109,8 +109,8 @@ def bring_in(folder: Path, target: Path) -> list[str]:
         _unpack(archive, part)
         for dump in part.rglob("buffers.*"):
             read_dump(dump)
-        told = json.loads(report.read_text())
-        (part / "versions.json").write_text(json.dumps(_versions(told), indent=1) + "\n")
+        reported = json.loads(report.read_text())
+        (part / "versions.json").write_text(json.dumps(_versions(reported), indent=1) + "\n")
         # Not the report: it names paths of the machine.
         if (folder / "calibration.json").exists():
             shutil.copyfile(folder / "calibration.json", part / "calibration.json")

@@ -32,9 +32,9 @@ class Home:
         for name in ARCHIVES:
             (staging / name).mkdir(parents=True)
 
-    def write_json(self, name: str, told: dict[str, Any]) -> None:
+    def write_json(self, name: str, reported: dict[str, Any]) -> None:
         """Write a file of the output folder."""
-        write_json(self.folder / name, told)
+        write_json(self.folder / name, reported)
 
     def keep_log(self, name: str, log: Path) -> None:
         """Keep the end of a log."""
@@ -66,15 +66,15 @@ class Home:
                 archive.add(path, arcname=str(path.relative_to(self.staging / name)))
         part.replace(self.folder / f"{name}.tar.gz")
 
-    def _leave_out(self, told: str) -> None:
-        if told not in self.left_out:
-            self.left_out.append(told)
+    def _leave_out(self, reported: str) -> None:
+        if reported not in self.left_out:
+            self.left_out.append(reported)
 
 
-def write_json(path: Path, told: dict[str, Any]) -> None:
+def write_json(path: Path, reported: dict[str, Any]) -> None:
     """Write a file so that whoever reads meanwhile sees the old one or the new."""
     part = path.with_name(f".{path.name}.part")
-    part.write_text(json.dumps(told, indent=1, sort_keys=True) + "\n")
+    part.write_text(json.dumps(reported, indent=1, sort_keys=True) + "\n")
     part.replace(path)
 
 

@@ -48,10 +48,10 @@ class Facts:
     """Of what is not there: why."""
     known: dict[str, Any] = field(default_factory=dict)
 
-    def update(self, told: Mapping[str, Any]) -> None:
+    def update(self, reported: Mapping[str, Any]) -> None:
         """Take over what a step found out."""
-        self.missing.update(told.get("missing", {}))
-        self.known.update(told.get("known", {}))
+        self.missing.update(reported.get("missing", {}))
+        self.known.update(reported.get("known", {}))
 
 
 def obstacle(step: Step, facts: Facts, left_s: float) -> str | None:

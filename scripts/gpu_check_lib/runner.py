@@ -114,6 +114,6 @@ def _of_its_end(step: Step, done: processes.Done) -> list[Finding]:
         return [Finding(step.name, "ended", Verdict.FAIL, f"stopped after {done.wall_s:.0f} s")]
     if done.exit_code != 0:
         lines = done.output.strip().splitlines()
-        told = lines[-1] if lines else f"exit code {done.exit_code}"
-        return [Finding(step.name, "ended", Verdict.FAIL, told[:300])]
+        reported = lines[-1] if lines else f"exit code {done.exit_code}"
+        return [Finding(step.name, "ended", Verdict.FAIL, reported[:300])]
     return []

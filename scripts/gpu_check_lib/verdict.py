@@ -36,8 +36,8 @@ class Finding:
 
     def line(self) -> str:
         """Return it as one line for people."""
-        told = f": {self.detail}" if self.detail else ""
-        return f"{self.verdict.value}  {self.step}: {self.question}{told}"
+        reported = f": {self.detail}" if self.detail else ""
+        return f"{self.verdict.value}  {self.step}: {self.question}{reported}"
 
     def as_json(self) -> str:
         """Return it as one line for the journal."""
@@ -46,11 +46,11 @@ class Finding:
     @classmethod
     def from_json(cls, line: str) -> Finding:
         """Return what as_json() told; ValueError where the line is damaged."""
-        told = json.loads(line)
-        if not isinstance(told, dict):
+        reported = json.loads(line)
+        if not isinstance(reported, dict):
             raise ValueError(f"not a finding: {line[:80]!r}")
         try:
-            return cls(**{**told, "verdict": Verdict(told["verdict"])})
+            return cls(**{**reported, "verdict": Verdict(reported["verdict"])})
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a finding: {line[:80]!r}") from error
 

@@ -35,7 +35,7 @@ for name in REPORTS:
     }
 
 
-def told(*arguments: str) -> bytes:
+def reported(*arguments: str) -> bytes:
     """Return what a command prints, and how it ends."""
     output = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     with redirect_stdout(output), redirect_stderr(output):
@@ -56,10 +56,10 @@ def make_trace(source: Path, folder: Path) -> Path:
         copy = folder / f"{trace.name}.spool"
         shutil.copytree(source, copy)
         # A spool of somebody else is not recovered.
-        words = told("recover", str(copy), "-o", str(trace))
+        words = reported("recover", str(copy), "-o", str(trace))
     else:
         kind = "nsys" if source.suffix == ".sqlite" else "kineto"
-        words = told("import", kind, str(source), "-o", str(trace))
+        words = reported("import", kind, str(source), "-o", str(trace))
     if not trace.exists():
         raise SystemExit(f"error: {source}: {words.decode()}")
     return trace
@@ -106,7 +106,7 @@ def record(inputs: Path, out: Path) -> None:
                 cut = ("--from", start, "--to", end) if window else ()
                 for file, question in QUESTIONS.items():
                     # Names of the same length, so that no line is wrapped elsewhere.
-                    words = told("summarize", str(trace), *question, *cut)
+                    words = reported("summarize", str(trace), *question, *cut)
                     (folder / file).write_bytes(words.replace(temporary.encode(), b""))
             sys.stdout.write(f"{trace.stem}\n")
 

@@ -49,7 +49,7 @@ def run(home: Home, cycles: int) -> bool:
     finally:
         attaching.close()
         say(progress.line())
-        for line in told(attaching.seen):
+        for line in reported(attaching.seen):
             say(f"attach: {line}")
         say(f"attach: {grown(before, os_kernel_memory())}")
     return True
@@ -171,7 +171,7 @@ class Attaching:
                 raise FailureError(f"the memory of the program has grown: {growth}")
 
 
-def told(seen: Sequence[Footprint]) -> list[str]:
+def reported(seen: Sequence[Footprint]) -> list[str]:
     """Return what the program took, first and last."""
     if not seen:
         return []

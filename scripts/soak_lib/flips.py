@@ -81,9 +81,9 @@ def _record(home: Home) -> Path:
     spool = trace.with_name(f"{trace.name}.spool")
     program = home.program("worker", "--truth", home.folder / "truth.json", "--rounds", _ROUNDS)
     command = [home.recorder, "-o", str(trace), "--simulator", MODULE, "--", *program]
-    with words.open("wb") as told:
+    with words.open("wb") as said:
         recorder = subprocess.Popen(
-            command, env=home.environment(), stdin=subprocess.DEVNULL, stdout=told, stderr=told,
+            command, env=home.environment(), stdin=subprocess.DEVNULL, stdout=said, stderr=said,
             start_new_session=True,
         )  # fmt: skip
     try:
@@ -232,7 +232,7 @@ def _rows(trace: Path) -> tuple[dict[str, int], frozenset[str]]:
             losses = con.execute("SELECT trace_stat::VARCHAR FROM trace_stat").fetchall()
     except duckdb.Error:
         return {}, frozenset()
-    return rows, frozenset(told for (told,) in losses)
+    return rows, frozenset(reported for (reported,) in losses)
 
 
 def _require_counted(sound: Outcome, found: Outcome) -> None:

@@ -36,8 +36,8 @@ def is_baseline(path: Path) -> bool:
 
 def text_of(runs: Sequence[Run]) -> str:
     """Return the text of a baseline file."""
-    told = {"format": FORMAT, "version": VERSION, "runs": [_told(run) for run in runs]}
-    lines = json.dumps(told, ensure_ascii=True)
+    reported = {"format": FORMAT, "version": VERSION, "runs": [_told(run) for run in runs]}
+    lines = json.dumps(reported, ensure_ascii=True)
     # A line for each series: what changed is to be seen in a diff.
     return lines.replace('], [["', '],\n[["') + "\n"
 
@@ -71,36 +71,39 @@ def read_baseline(path: Path) -> list[Run]:
     try:
         with path.open("rb") as file:
             text = file.read(_MOST_BYTES + 1)
-        told = json.loads(text) if len(text) <= _MOST_BYTES else None
-        if not isinstance(told, dict) or (told["format"], told["version"]) != (FORMAT, VERSION):
+        reported = json.loads(text) if len(text) <= _MOST_BYTES else None
+        if not isinstance(reported, dict) or (reported["format"], reported["version"]) != (
+            FORMAT,
+            VERSION,
+        ):
             raise ValueError("another format, or version")
-        if not 0 < len(told["runs"]) <= _MOST_RUNS:
+        if not 0 < len(reported["runs"]) <= _MOST_RUNS:
             raise ValueError("no runs")
-        return [_run(one) for one in told["runs"]]
+        return [_run(one) for one in reported["runs"]]
     except OSError as error:
         raise TraceError(f"cannot read {path}: {error.strerror}", hint=_HINT) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise TraceError(f"{path} is no baseline", hint=_HINT) from error
 
 
-def _run(told: dict[str, Any]) -> Run:
-    iterations = _numbers(told["iterations"])
+def _run(reported: dict[str, Any]) -> Run:
+    iterations = _numbers(reported["iterations"])
     if not len(iterations) or (iterations < 1).any() or iterations.sum() > _MOST_ITERATIONS:
         raise ValueError("no iterations")
     series = {}
-    for key, sums in told["series"]:
+    for key, sums in reported["series"]:
         if not key or key[0] not in _KEPT or not all(isinstance(word, str) for word in key):
             raise ValueError("no key")
         series[tuple(key)] = _numbers(sums)
         if len(sums) != len(iterations) or len(key) != _LENGTHS[key[0]]:
             raise ValueError("not of all iterations")
-    overhead = told["overhead"]
+    overhead = reported["overhead"]
     return Run(
-        name=str(told["name"]), kind=str(told["kind"]), iteration=str(told["iteration"]),
-        iterations=iterations, series=series,
+        name=str(reported["name"]), kind=str(reported["kind"]),
+        iteration=str(reported["iteration"]), iterations=iterations, series=series,
         overhead=None if overhead is None else {str(k): float(v) for k, v in overhead.items()},
-        environment={str(k): str(v) for k, v in told["environment"].items()},
-        facts=dict(told["facts"]),
+        environment={str(k): str(v) for k, v in reported["environment"].items()},
+        facts=dict(reported["facts"]),
     )  # fmt: skip
 
 

@@ -104,8 +104,8 @@ def junit(found: Comparison, results: Sequence[Held]) -> str:
         words = printable(sentence_of(measured_note(held)))
         if held.outcome != OK:
             tag = "failure" if held.outcome == WORSE else "error"
-            told = ElementTree.SubElement(case, tag, message=f"{held.outcome}: {words}")
-            told.text = printable(sentence_of(verdict_note(found)))
+            reported = ElementTree.SubElement(case, tag, message=f"{held.outcome}: {words}")
+            reported.text = printable(sentence_of(verdict_note(found)))
         else:
             ElementTree.SubElement(case, "system-out").text = words
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

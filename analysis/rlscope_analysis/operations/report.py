@@ -126,9 +126,9 @@ def _completed(row: Row, names: Sequence[str], iteration: Iteration | None) -> R
 def _notes(
     trace: Trace, not_measured: dict[str, int], rows: list[Row], processes: list[Row]
 ) -> Iterable[Note]:
-    told = list(unmeasured_notes(trace, _KINDS))
-    yield from told
-    lacking = {one.named["kind"] for one in told if not one.named["is_measured"]}
+    reported = list(unmeasured_notes(trace, _KINDS))
+    yield from reported
+    lacking = {one.named["kind"] for one in reported if not one.named["is_measured"]}
     for kind, count in not_measured.items():
         if kind not in lacking:
             yield note("kind_not_measured", kind=kind, processes=count)

@@ -35,5 +35,5 @@ def store(connection: duckdb.DuckDBPyConnection) -> None:
 
 def _cost(*columns: Any) -> Cost:  # noqa: ANN401 - as the table has them
     *of_cost, grade, code, subject, detail, numbers = columns
-    told = Quality(grade, code, subject, detail, tuple(numbers))
-    return replace(Cost(*of_cost), quality=told)
+    reported = Quality(grade, code, subject, detail, tuple(numbers))
+    return replace(Cost(*of_cost), quality=reported)

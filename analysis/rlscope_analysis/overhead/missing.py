@@ -41,8 +41,8 @@ def doubts(connection: duckdb.DuckDBPyConnection) -> dict[str, Quality]:
     Calls are counted at their probes until the recording ends, those too whose record was lost, or
     left out because CUPTI tells of them.
     """
-    ((counted, known, told, kinds),) = connection.execute(_CALLS_SQL).fetchall()
-    if counted - told <= known * (1 + _TOLERANCE) + _FEWEST:
+    ((counted, known, reported, kinds),) = connection.execute(_CALLS_SQL).fetchall()
+    if counted - reported <= known * (1 + _TOLERANCE) + _FEWEST:
         return {}
     doubt = quality("calls_missing", counted, known)
     return {"call_expensive" if is_expensive else "call": doubt for is_expensive in kinds}

@@ -156,22 +156,22 @@ def _finding(trace: Trace, row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def answer_of(told: Overview) -> Answer:
+def answer_of(reported: Overview) -> Answer:
     """Lay the first screen out."""
-    tables = () if told.pace is None else tuple(_tables(told))
+    tables = () if reported.pace is None else tuple(_tables(reported))
     return Answer(
         tables=tables,
         data=Table("phases", "", (), []),
-        facts=_facts(told),
-        opening=tuple(_opening(told)),
-        closing=tuple(_closing(told)),
-        is_complete=told.is_complete,
+        facts=_facts(reported),
+        opening=tuple(_opening(reported)),
+        closing=tuple(_closing(reported)),
+        is_complete=reported.is_complete,
     )
 
 
-def answer_with(told: Overview, summary: Answer) -> Answer:
+def answer_with(reported: Overview, summary: Answer) -> Answer:
     """Put the first screen above a summary of everything."""
-    first = answer_of(told)
+    first = answer_of(reported)
     return replace(
         summary,
         tables=(*first.tables, *summary.tables),
@@ -180,30 +180,30 @@ def answer_with(told: Overview, summary: Answer) -> Answer:
     )
 
 
-def _facts(told: Overview) -> dict[str, Any]:
+def _facts(reported: Overview) -> dict[str, Any]:
     return {
-        "verdict": verdict(told) if told.pace else None,
-        "iterations": told.pace,
-        "findings": told.findings,
-        "phases": told.phases,
-        "training_processes": told.processes,
-        "no_phase": told.no_phase,
-        "not_known": tuple(not_known_notes(told)),
+        "verdict": verdict(reported) if reported.pace else None,
+        "iterations": reported.pace,
+        "findings": reported.findings,
+        "phases": reported.phases,
+        "training_processes": reported.processes,
+        "no_phase": reported.no_phase,
+        "not_known": tuple(not_known_notes(reported)),
     }
 
 
-def _tables(told: Overview) -> Iterable[Table]:
-    if told.phases:
-        yield _phases(told)
-    others = [row for row in told.processes if not row["is_lead"]]
+def _tables(reported: Overview) -> Iterable[Table]:
+    if reported.phases:
+        yield _phases(reported)
+    others = [row for row in reported.processes if not row["is_lead"]]
     if others:
-        yield _processes(told, others)
-    if told.findings:
-        yield _findings(told)
+        yield _processes(reported, others)
+    if reported.findings:
+        yield _findings(reported)
 
 
-def _phases(told: Overview) -> Table:
-    who = told.lead["role"] if told.lead else "main"
+def _phases(reported: Overview) -> Table:
+    who = reported.lead["role"] if reported.lead else "main"
     columns = (
         Column("operation", label=f"where the {who}'s time went", most=30),
         Column("time_ns", Unit.NS, label="time ms", scale=Scale.SHORT_MS),
@@ -215,12 +215,12 @@ def _phases(told: Overview) -> Table:
         Column("instances", Unit.COUNT, label="count"),
         Column("each_ns", Unit.NS, label="each ms", scale=Scale.SHORT_MS),
     )
-    rows = [tuple(row[column.name] for column in columns) for row in told.phases]
+    rows = [tuple(row[column.name] for column in columns) for row in reported.phases]
     return Table("phases", "", columns, rows[:_PHASES], title_has_units=True)
 
 
-def _processes(told: Overview, others: list[dict[str, Any]]) -> Table:
-    roles = {row["process_id"]: role_note(row) for row in told.processes}
+def _processes(reported: Overview, others: list[dict[str, Any]]) -> Table:
+    roles = {row["process_id"]: role_note(row) for row in reported.processes}
     columns = (
         Column("process", label="the other processes", most=40),
         Column("cpu_share", Unit.SHARE, label="CPU"),
@@ -255,7 +255,7 @@ def role_note(row: dict[str, Any]) -> Note:
     return note("role", **{name: row[name] for name in known})
 
 
-def _findings(told: Overview) -> Table:
+def _findings(reported: Overview) -> Table:
     columns = (
         Column("code", label="what to try first"),
         Column("share", Unit.SHARE, label="at stake"),
@@ -269,55 +269,55 @@ def _findings(told: Overview) -> Table:
             found["remedy"],
             BY_CODE[found["code"]].proof.removeprefix("--view "),
         )
-        for found in told.findings[:_FINDINGS]
+        for found in reported.findings[:_FINDINGS]
     ]
     return Table("findings", "", columns, rows)
 
 
-def _opening(told: Overview) -> Iterable[Note]:
+def _opening(reported: Overview) -> Iterable[Note]:
     yield note(
         "traced_program",
-        program=program_of(told.machine["command"]) or told.trace,
-        duration_ns=told.duration_ns,
-        window=str(told.window) if told.window else None,
-        processes=told.machine["processes"],
-        cpus=told.machine["cpus"],
-        gpu=asdict(told.gpu),
-        is_gpu_unused=told.machine["is_gpu_unused"],
-        start_up_ns=told.pace["start_up_ns"] if told.pace else None,
+        program=program_of(reported.machine["command"]) or reported.trace,
+        duration_ns=reported.duration_ns,
+        window=str(reported.window) if reported.window else None,
+        processes=reported.machine["processes"],
+        cpus=reported.machine["cpus"],
+        gpu=asdict(reported.gpu),
+        is_gpu_unused=reported.machine["is_gpu_unused"],
+        start_up_ns=reported.pace["start_up_ns"] if reported.pace else None,
     )
     yield note("blank")
-    if told.pace is None:
-        yield note("no_verdict", reason=told.reason)
+    if reported.pace is None:
+        yield note("no_verdict", reason=reported.reason)
         return
-    yield verdict(told)
-    if not told.pace["iterations"]:
+    yield verdict(reported)
+    if not reported.pace["iterations"]:
         return
-    lead = told.lead
+    lead = reported.lead
     uses = {"who": lead["role"], "cpu_share": lead["cpu_share"]} if lead else {"cpu_share": None}
-    yield note("pace", **told.pace, **uses)
+    yield note("pace", **reported.pace, **uses)
 
 
-def verdict(told: Overview) -> Note:
+def verdict(reported: Overview) -> Note:
     """Say in one sentence what limits the run."""
-    names = {row["process_id"]: role_note(row) for row in told.processes}
-    if told.findings and told.findings[0]["share"] >= _LEAST_VERDICT:
-        first = told.findings[0]
+    names = {row["process_id"]: role_note(row) for row in reported.processes}
+    if reported.findings and reported.findings[0]["share"] >= _LEAST_VERDICT:
+        first = reported.findings[0]
         who = names.get(first["where"]["process_id"])
         told_of = {name: first[name] for name in ("code", "share", "of")}
-        is_whole = told.pace is not None and told.pace["source"] == "whole"
+        is_whole = reported.pace is not None and reported.pace["source"] == "whole"
         by = first["where"].get("by_program")
         return note("verdict", **told_of, who=who, by=by, is_whole=is_whole)
-    if told.largest:
-        return note("no_finding", **told.largest)
+    if reported.largest:
+        return note("no_finding", **reported.largest)
     return note("no_thread")
 
 
-def not_known_notes(told: Overview) -> Iterable[Note]:
+def not_known_notes(reported: Overview) -> Iterable[Note]:
     """Say what cannot be told from a trace of this kind."""
-    if told.pace is not None and not told.machine["has_states"]:
+    if reported.pace is not None and not reported.machine["has_states"]:
         yield note("no_states")
-    sizes = [rank["world_size"] for rank in _ranks(told.machine["ranks"])]
+    sizes = [rank["world_size"] for rank in _ranks(reported.machine["ranks"])]
     if max(sizes, default=0) > len(sizes):
         yield note("ranks_missing", ranks=len(sizes), world_size=max(sizes))
 
@@ -335,25 +335,25 @@ def _ranks(text: str | None) -> list[dict[str, Any]]:
     ]
 
 
-def _closing(told: Overview) -> Iterable[Note]:
-    yield from not_known_notes(told)
-    all_ns = sum(row["running_ns"] or 0 for row in told.processes)
+def _closing(reported: Overview) -> Iterable[Note]:
+    yield from not_known_notes(reported)
+    all_ns = sum(row["running_ns"] or 0 for row in reported.processes)
     busy = [
         row
-        for row in told.processes
+        for row in reported.processes
         if not row["is_marked"] and (row["running_ns"] or 0) > _LEAST_CPU_SHARE * all_ns
     ]
     for row in busy[:_NAMED]:
-        share, reason = row["running_ns"] / all_ns, told.no_phase[row["process_id"]]
+        share, reason = row["running_ns"] / all_ns, reported.no_phase[row["process_id"]]
         yield note("no_phase", who=role_note(row), share=share, reason=reason)
     if busy[_NAMED:]:
         yield note("no_phase_in_more", count=len(busy[_NAMED:]))
     yield note(
         "losses_and_overhead",
-        lost=len(told.losses),
-        records=sum(loss.count or 0 for loss in told.losses),
-        cpu_ns=told.overhead.cpu_ns,
-        overhead_ns=told.overhead.overhead_ns,
+        lost=len(reported.losses),
+        records=sum(loss.count or 0 for loss in reported.losses),
+        cpu_ns=reported.overhead.cpu_ns,
+        overhead_ns=reported.overhead.overhead_ns,
     )
 
 

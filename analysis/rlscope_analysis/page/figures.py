@@ -33,12 +33,12 @@ def cpu_count(cpus: str | None) -> int | None:
     return count if count > 0 else None
 
 
-def figures(told: Overview) -> Iterator[Figure]:
+def figures(reported: Overview) -> Iterator[Figure]:
     """Yield them; each is a column of a view, or their mean or sum."""
-    pace = told.pace
+    pace = reported.pace
     if pace is None or pace["mean_ns"] is None or pace["source"] == "whole":
-        yield Figure("duration", told.duration_ns)
-        yield Figure("processes", told.machine["processes"])
+        yield Figure("duration", reported.duration_ns)
+        yield Figure("processes", reported.machine["processes"])
     else:
         steps = pace["steps_per_s"]
         if steps is not None:
@@ -46,18 +46,18 @@ def figures(told: Overview) -> Iterator[Figure]:
         yield Figure("iteration", pace["mean_ns"], {"p99_ns": pace["p99_ns"]})
         if steps is None:
             yield Figure("iterations", pace["iterations"])
-    lead = told.lead
+    lead = reported.lead
     yield Figure(
         "lead_cpu", lead["cpu_share"] if lead else None, {"role": lead["role"] if lead else "main"}
     )
-    yield _waits(told)
-    yield _all_cpus(told)
-    yield _gpu(told)
+    yield _waits(reported)
+    yield _all_cpus(reported)
+    yield _gpu(reported)
 
 
-def _waits(told: Overview) -> Figure:
-    lead = told.lead
-    workers = [row for row in told.processes if row["role"] == "worker" and not row["is_lead"]]
+def _waits(reported: Overview) -> Figure:
+    lead = reported.lead
+    workers = [row for row in reported.processes if row["role"] == "worker" and not row["is_lead"]]
     known = [row["waits_share"] for row in workers if row["waits_share"] is not None]
     if known:
         return Figure("workers_wait", sum(known) / len(known), {"workers": len(workers)})
@@ -65,14 +65,14 @@ def _waits(told: Overview) -> Figure:
     return Figure("lead_queue", share, {"role": lead["role"] if lead else "main"})
 
 
-def _all_cpus(told: Overview) -> Figure:
-    known = [row["cpu_share"] for row in told.processes]
+def _all_cpus(reported: Overview) -> Figure:
+    known = [row["cpu_share"] for row in reported.processes]
     used = None if not known or None in known else sum(known)
-    return Figure("all_cpus", used, {"cpus": cpu_count(told.machine["cpus"])})
+    return Figure("all_cpus", used, {"cpus": cpu_count(reported.machine["cpus"])})
 
 
-def _gpu(told: Overview) -> Figure:
-    gpu = told.gpu
+def _gpu(reported: Overview) -> Figure:
+    gpu = reported.gpu
     is_known = gpu.processes and gpu.span_ns
     share = gpu.busy_ns / gpu.span_ns if is_known and gpu.span_ns else None
-    return Figure("gpu", share, {"is_unused": bool(told.machine["is_gpu_unused"])})
+    return Figure("gpu", share, {"is_unused": bool(reported.machine["is_gpu_unused"])})

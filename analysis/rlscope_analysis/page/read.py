@@ -55,22 +55,24 @@ def read_page(trace: Trace, *, per: str | None = None) -> Page:
 
     per: the range that counts as an iteration; TraceError where none is called so.
     """
-    told = overview(trace, per=per)
-    has_iterations = bool(told.pace and told.pace["iterations"])
-    roles = {row["process_id"]: role_note(row) for row in told.processes}
+    reported = overview(trace, per=per)
+    has_iterations = bool(reported.pace and reported.pace["iterations"])
+    roles = {row["process_id"]: role_note(row) for row in reported.processes}
     shown = list(_shown(trace)) if has_iterations else []
     found_gpu = gpu(trace)
     return Page(
-        trace=told.trace,
-        facts=_facts(trace, told),
-        verdict=verdict(told) if told.pace else note("no_verdict", reason=told.reason),
-        verdict_more=tuple(_more(told)),
-        pace=told.pace,
-        figures=tuple(figures(told)),
-        phases=told.phases,
-        processes=tuple(_process(row, roles) for row in told.processes),
-        findings=tuple(_finding(row, roles) for row in told.findings),
-        iterations=iteration_bars(trace, shown) if has_iterations and not _is_whole(told) else None,
+        trace=reported.trace,
+        facts=_facts(trace, reported),
+        verdict=verdict(reported) if reported.pace else note("no_verdict", reason=reported.reason),
+        verdict_more=tuple(_more(reported)),
+        pace=reported.pace,
+        figures=tuple(figures(reported)),
+        phases=reported.phases,
+        processes=tuple(_process(row, roles) for row in reported.processes),
+        findings=tuple(_finding(row, roles) for row in reported.findings),
+        iterations=iteration_bars(trace, shown)
+        if has_iterations and not _is_whole(reported)
+        else None,
         close_ups=tuple(close_up(trace, which, row, roles) for which, row in shown),
         queues=tuple(queues(trace)) if has_iterations else (),
         functions=functions(trace) if has_iterations else None,
@@ -80,30 +82,30 @@ def read_page(trace: Trace, *, per: str | None = None) -> Page:
         ),
         losses=tuple(
             {"kind": loss.kind, "count": loss.count, "source": loss.source, "remedy": loss.remedy}
-            for loss in told.losses
+            for loss in reported.losses
         ),
-        overhead={"cpu_ns": told.overhead.cpu_ns, "overhead_ns": told.overhead.overhead_ns},
-        not_measured=tuple(_not_measured(trace, told)),
+        overhead={"cpu_ns": reported.overhead.cpu_ns, "overhead_ns": reported.overhead.overhead_ns},
+        not_measured=tuple(_not_measured(trace, reported)),
         private=tuple(dict.fromkeys(private_words(trace))),
     )
 
 
-def _is_whole(told: Overview) -> bool:
-    return told.pace is not None and told.pace["source"] == "whole"
+def _is_whole(reported: Overview) -> bool:
+    return reported.pace is not None and reported.pace["source"] == "whole"
 
 
-def _facts(trace: Trace, told: Overview) -> dict[str, Any]:
+def _facts(trace: Trace, reported: Overview) -> dict[str, Any]:
     (facts,) = run_records(trace, _FACTS_SQL)
     return {
         **facts,
-        "program": program_of(told.machine["command"]),
-        "cpus": told.machine["cpus"],
-        "cpu_count": cpu_count(told.machine["cpus"]),
-        "processes": told.machine["processes"],
-        "duration_ns": told.duration_ns,
-        "start_up_ns": told.pace["start_up_ns"] if told.pace else None,
-        "is_complete": told.is_complete,
-        "window": str(told.window) if told.window else None,
+        "program": program_of(reported.machine["command"]),
+        "cpus": reported.machine["cpus"],
+        "cpu_count": cpu_count(reported.machine["cpus"]),
+        "processes": reported.machine["processes"],
+        "duration_ns": reported.duration_ns,
+        "start_up_ns": reported.pace["start_up_ns"] if reported.pace else None,
+        "is_complete": reported.is_complete,
+        "window": str(reported.window) if reported.window else None,
     }
 
 
@@ -130,10 +132,10 @@ def _finding(row: dict[str, Any], roles: dict[int, Note]) -> dict[str, Any]:
     return {**row, "who": who, "by": where.get("by_program"), "proof": BY_CODE[row["code"]].proof}
 
 
-def _more(told: Overview) -> Iterator[Note]:
+def _more(reported: Overview) -> Iterator[Note]:
     """Say what the others do meanwhile."""
-    workers = [row for row in told.processes if row["role"] == "worker" and not row["is_lead"]]
-    lead = told.lead
+    workers = [row for row in reported.processes if row["role"] == "worker" and not row["is_lead"]]
+    lead = reported.lead
     if lead is None or not workers:
         return
     waiting = [row for row in workers if row["waits_for_process_id"] == lead["process_id"]]
@@ -143,12 +145,12 @@ def _more(told: Overview) -> Iterator[Note]:
         yield note("workers_wait", workers=len(workers), share=mean, role=lead["role"])
 
 
-def _not_measured(trace: Trace, told: Overview) -> Iterator[Note]:
-    yield from not_known_notes(told)
+def _not_measured(trace: Trace, reported: Overview) -> Iterator[Note]:
+    yield from not_known_notes(reported)
     yield from unmeasured_notes(trace)
     yield from fault_notes(trace)
-    if told.overhead.overhead_ns is None:
-        yield overhead_note(told.overhead)
-    yield from told.gpu.refused
-    if told.reason:
-        yield note("no_verdict", reason=told.reason)
+    if reported.overhead.overhead_ns is None:
+        yield overhead_note(reported.overhead)
+    yield from reported.gpu.refused
+    if reported.reason:
+        yield note("no_verdict", reason=reported.reason)

@@ -119,10 +119,10 @@ def _not_measured(trace: Trace, report: Report) -> dict[str, int]:
     known |= {kind: (yes, of) for kind, yes, of in run_query(trace, query).rows if kind in known}
     if report.needs and not any(known[kind][0] for kind in report.needs):
         first_ns = origin_ns(trace.connection)
-        told = "SELECT kind, measured, facts FROM _captured WHERE facts IS NOT NULL"
+        reported = "SELECT kind, measured, facts FROM _captured WHERE facts IS NOT NULL"
         reasons = [
             (kind, coverage_sentence(facts_of(facts), measured=measured, origin_ns=first_ns))
-            for kind, measured, facts in run_query(trace, told).rows
+            for kind, measured, facts in run_query(trace, reported).rows
             if kind in report.needs
         ]
         why = "; ".join(dict.fromkeys(sentence for _, sentence in sorted(reasons)))

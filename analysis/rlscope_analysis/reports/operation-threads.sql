@@ -6,7 +6,7 @@ WITH swept AS (
     bool_or(state IS NULL) AS lacks_states
   FROM thread_overlap_coded
   GROUP BY thread_id
-), told AS (
+), reported AS (
   SELECT
     t.process_id, t.end_ns - t.start_ns AS lifetime_ns, s.running_ns,
     t.thread_id IN (SELECT thread_id FROM operation_coded) AS is_annotated,
@@ -20,6 +20,6 @@ SELECT
   count(*) FILTER (WHERE NOT is_annotated) AS other_threads,
   coalesce(sum(running_ns) FILTER (WHERE NOT is_annotated AND NOT lacks_states), 0)::BIGINT AS other_running_ns,
   count(*) FILTER (WHERE NOT is_annotated AND lacks_states) AS other_threads_not_measured
-FROM told AS t LEFT JOIN process AS p ON p.process_id = t.process_id
+FROM reported AS t LEFT JOIN process AS p ON p.process_id = t.process_id
 GROUP BY t.process_id, p.pid, p.name
 ORDER BY lifetime_ns DESC, t.process_id

@@ -112,7 +112,7 @@ CREATE TABLE gpu_status (
 );
 COMMENT ON TABLE gpu_status IS 'How the recording of GPU activity went: a row for each process that initialised CUDA, and one more when that changed';
 COMMENT ON COLUMN gpu_status.process_id IS 'The process';
-COMMENT ON COLUMN gpu_status.ts_ns IS 'When it was told';
+COMMENT ON COLUMN gpu_status.ts_ns IS 'When it was reported';
 COMMENT ON COLUMN gpu_status.state IS 'on; off: not asked for, or left to another tool; refused: it was tried';
 COMMENT ON COLUMN gpu_status.reason IS 'Why not, in a sentence; NULL: nothing to say';
 COMMENT ON COLUMN gpu_status.code IS 'What the call that failed returned; NULL: none failed';

@@ -17,7 +17,7 @@ COMMENT ON COLUMN process.command IS 'Command line of its last program, argument
 COMMENT ON COLUMN process.exit_code IS 'As a shell shows it: the exit status, or 128 + n if signal n killed it; NULL: still alive at the end, or not known';
 COMMENT ON COLUMN process.born_ns IS 'When the kernel created it, also before the trace; NULL: not known';
 COMMENT ON COLUMN process.title IS 'What ps showed of it when it was last looked at, its first 512 bytes: the command line, or what the program wrote there (setproctitle; ray::PPO); NULL: it ended before anybody looked';
-COMMENT ON COLUMN process.python_name IS 'What multiprocessing calls it (ForkServerProcess-1), as the process that started it told; NULL: nobody told';
+COMMENT ON COLUMN process.python_name IS 'What multiprocessing calls it (ForkServerProcess-1), as the process that started it reported; NULL: nobody did';
 
 CREATE TABLE thread (
   thread_id INTEGER, process_id INTEGER, tid INTEGER,
@@ -33,7 +33,7 @@ COMMENT ON COLUMN thread.end_ns IS 'Last instant its states are known: its end, 
 COMMENT ON COLUMN thread.name IS 'Last name (comm, at most 15 bytes)';
 COMMENT ON COLUMN thread.ended IS 'Whether it ended inside the trace';
 COMMENT ON COLUMN thread.lost_ns IS 'Part of its lifetime whose records were lost: lifetime = running + runnable + sleeping + blocked + lost_ns, to the nanosecond';
-COMMENT ON COLUMN thread.python_name IS 'What Python calls it (threading.Thread.name), as the thread that started it told; NULL: nobody told';
+COMMENT ON COLUMN thread.python_name IS 'What Python calls it (threading.Thread.name), as the thread that started it reported; NULL: nobody did';
 
 CREATE VIEW _thread_owner AS
 SELECT t.thread_id, t.process_id, p.pid

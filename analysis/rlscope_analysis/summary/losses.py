@@ -25,9 +25,11 @@ def losses_of(trace: Trace) -> tuple[Loss, ...]:
         named = dict(zip(_PARAMETERS, rest, strict=True))
         parameters = {name: value for name, value in named.items() if value is not None}
         words, has_remedy = loss_sentence(code, parameters)
-        told = {"of": code, "parameters": parameters}
-        remedy = note("loss_remedy", **told) if has_remedy else None
-        loss = Loss(kind, code, note("loss_source", **told), count, first_ns, remedy, parameters)
+        reported = {"of": code, "parameters": parameters}
+        remedy = note("loss_remedy", **reported) if has_remedy else None
+        loss = Loss(
+            kind, code, note("loss_source", **reported), count, first_ns, remedy, parameters
+        )
         found.append(((str(kind), words, first_ns or 0), loss))
     return tuple(loss for _, loss in sorted(found, key=lambda pair: pair[0]))
 

@@ -31,7 +31,7 @@ def unmeasured_notes(trace: Trace, kinds: Collection[str] | None = None) -> Iter
             reason = coverage_sentence(facts, measured=row["is_measured"], origin_ns=first_ns)
             order = (str(row["kind"]), not row["of_all"], row["is_measured"], reason)
             found.append((order, note("not_measured", origin_ns=first_ns, **row)))
-    return [told for _, told in sorted(found, key=lambda pair: pair[0])]
+    return [reported for _, reported in sorted(found, key=lambda pair: pair[0])]
 
 
 def site_notes(trace: Trace) -> Iterable[Note]:

@@ -36,7 +36,7 @@ WITH RECURSIVE call AS (
 ), asked AS (
   SELECT p.thread_id, p.outer_id, s.start_ns, s.end_ns
   FROM sample AS s JOIN pair AS p ON p.thread_id = s.thread_id
-), told AS (
+), reported AS (
   SELECT a.thread_id, a.outer_id, avg(CASE WHEN c.end_ns >= a.end_ns THEN 1 ELSE 0 END) AS share
   FROM asked AS a
   ASOF LEFT JOIN (FROM call WHERE steps > 0) AS c
@@ -44,7 +44,7 @@ WITH RECURSIVE call AS (
   GROUP BY a.thread_id, a.outer_id
 ), working AS (
   SELECT thread_id, arg_max(outer_id, (share, -outer_id)) AS outer_id
-  FROM told WHERE share >= 0.9 GROUP BY thread_id
+  FROM reported WHERE share >= 0.9 GROUP BY thread_id
 )
 SELECT
   s.process_id, s.pid, s.thread_id, s.first_ns, s.last_ns, s.calls, s.steps,

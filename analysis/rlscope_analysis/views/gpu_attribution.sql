@@ -31,7 +31,7 @@ WITH launched AS (
     lead(ts_ns, 1, ts_ns) OVER (PARTITION BY thread_id ORDER BY ts_ns) - ts_ns AS time_ns
   FROM settled
   WINDOW upto AS (PARTITION BY thread_id ORDER BY ts_ns ROWS UNBOUNDED PRECEDING)
-), told AS (
+), reported AS (
   SELECT
     process_id, operation,
     count(*) AS activities, sum(end_ns - start_ns) AS launched_ns, 0 AS ran_ns,
@@ -65,7 +65,7 @@ SELECT
   sum(kernels)::BIGINT AS kernels,
   sum(kernel_launched_ns)::BIGINT AS kernel_launched_ns,
   sum(kernel_ran_ns)::BIGINT AS kernel_ran_ns
-FROM told
+FROM reported
 GROUP BY process_id, operation;
 COMMENT ON VIEW gpu_attribution IS 'GPU time of each process by the operation that launched it, and by the one that was open while it ran: both columns add up to sum_ns of gpu_time';
 COMMENT ON COLUMN gpu_attribution.process_id IS 'The process';

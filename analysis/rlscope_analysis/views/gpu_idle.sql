@@ -42,7 +42,7 @@ WITH gap AS MATERIALIZED (
   FROM piece
   WHERE time_ns > 0 AND (held & 1) = 1
   GROUP BY thread_id, held
-), told AS (
+), reported AS (
   SELECT
     thread_id,
     ((held >> 1) & 1) = 1 AS lives,
@@ -61,7 +61,7 @@ SELECT
   p.layer,
   CASE WHEN p.state IN ('running', 'runnable') THEN NULL WHEN p.wait IS DISTINCT FROM 'gil' AND p.is_sync THEN 'gpu' ELSE p.wait END AS wait,
   sum(p.time_ns)::BIGINT AS time_ns
-FROM told AS p
+FROM reported AS p
 LEFT JOIN thread AS t ON t.thread_id = p.thread_id
 LEFT JOIN _measured AS m ON m.process_id = t.process_id AND m.kind = 'thread_state'
 GROUP BY ALL
@@ -101,7 +101,7 @@ WITH estimate AS (
   LEFT JOIN estimate AS e
     ON i.lives AND i.state = 'running' AND e.thread_id = i.thread_id AND e.path_id = i.path_id
       AND e.call_layer IS NOT DISTINCT FROM i.layer AND e.all_ns > 0
-), told AS (
+), reported AS (
   SELECT
     n.process_id, n.thread_id,
     CASE WHEN n.path_id = 0 THEN '(unannotated)' ELSE p.name END AS operation,
@@ -114,7 +114,7 @@ SELECT
   process_id, thread_id, operation, bucket,
   sum(time_ns)::BIGINT AS time_ns,
   sum(sampled_ns)::BIGINT AS sampled_ns
-FROM told
+FROM reported
 GROUP BY process_id, thread_id, operation, bucket
 HAVING sum(time_ns) > 0;
 COMMENT ON VIEW gpu_idle IS 'What the launching thread did while the GPUs of its process were idle: of each gap in idle_gap the thread whose call ended it. The rows of a process add up to its idle_ns in gpu_time';

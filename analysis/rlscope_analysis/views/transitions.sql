@@ -75,7 +75,7 @@ WITH kind AS (
     'recorder_killed', 'counters_gone', 'spool_cut', 'spool_damaged', 'spool_unknown', 'probe_notes_damaged',
     'functions_unsearched', 'more_functions_unsearched', 'call_abandoned'
   )
-), told AS (
+), reported AS (
   SELECT
     p.process_id, p.start_ns, l.layer,
     CASE
@@ -111,7 +111,7 @@ SELECT
     }]
   END AS facts,
   CASE WHEN s.since_ns > t.start_ns THEN s.since_ns END AS since_ns
-FROM told AS t
+FROM reported AS t
 LEFT JOIN probed AS s ON s.layer = t.layer;
 COMMENT ON VIEW _layer_gap IS 'Private: may change without notice. Why the calls into a layer cannot be counted for a process';
 COMMENT ON COLUMN _layer_gap.process_id IS 'The process';
@@ -168,7 +168,7 @@ WITH instance AS (
   JOIN thread AS t ON t.thread_id = p.thread_id
   JOIN _layer_gap AS g ON g.process_id IS NOT DISTINCT FROM t.process_id
   LEFT JOIN instance AS i ON i.thread_id = p.thread_id AND i.operation = p.operation
-), told AS (
+), reported AS (
   SELECT
     o.process_id, o.thread_id, o.operation, o.from_layer, o.to_layer,
     CASE WHEN g.reason IS NULL THEN o.count END AS count,
@@ -191,7 +191,7 @@ SELECT
   CASE WHEN t.reason = 'probed_late' THEN
     [{'code': t.reason, 'subject': NULL::VARCHAR, 'detail': NULL::VARCHAR, 'count': NULL::BIGINT, 'ts_ns': NULL::BIGINT, 'duration_ns': NULL::BIGINT}]
   ELSE t.facts END AS facts
-FROM told AS t
+FROM reported AS t
 LEFT JOIN instance AS i ON i.thread_id = t.thread_id AND i.operation = t.operation
 LEFT JOIN counted AS c ON c.thread_id = t.thread_id AND c.operation = t.operation AND c.layer = t.to_layer;
 COMMENT ON VIEW transitions IS 'How often a call entered another layer, by operation; from exact calls only. No row: never';

@@ -21,9 +21,9 @@ def tid() -> int:
     return threading.get_native_id()
 
 
-def finish(**told: object) -> None:
+def finish(**reported: object) -> None:
     """Print what the program did, as its last line."""
-    print(json.dumps(told), flush=True)  # noqa: T201 - this is how it is told
+    print(json.dumps(reported), flush=True)  # noqa: T201 - this is how it is told
 
 
 def wait_for_word() -> None:

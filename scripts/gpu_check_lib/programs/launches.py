@@ -34,11 +34,11 @@ def main() -> None:
     if options.end != "kill":
         driver.call("cuCtxSynchronize")
     end_ns = time.monotonic_ns()
-    told = {
+    reported = {
         "launches": options.count * options.threads, "copies": copies, "tids": tids,
         "start_ns": start_ns, "end_ns": end_ns, "child_exit": child, "pid": os.getpid(),
     }  # fmt: skip
-    finish(**told)
+    finish(**reported)
     if options.end == "os_exit":
         os._exit(0)
     if options.end == "kill":

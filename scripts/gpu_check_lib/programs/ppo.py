@@ -71,10 +71,10 @@ def collect(agent: Agent, carts: CartPole, device: str) -> dict[str, torch.Tenso
             chosen = actions.cpu().numpy()
         with marked("env.step", device):
             _, rewards, ended = carts.step(chosen)
-        told = [observations, actions, chances, values]
-        told += [torch.as_tensor(array, device=device) for array in (rewards, ended)]
+        reported = [observations, actions, chances, values]
+        reported += [torch.as_tensor(array, device=device) for array in (rewards, ended)]
         names = ("observations", "actions", "chances", "values", "rewards", "ended")
-        for name, value in zip(names, told, strict=True):
+        for name, value in zip(names, reported, strict=True):
             kept.setdefault(name, []).append(value)
     return {name: torch.stack(values) for name, values in kept.items()}
 

@@ -62,8 +62,8 @@ class Way:
             _, errors = self.process.communicate()
             said = errors.strip().splitlines()
             raise NotHereError(said[-1] if said else "a measured process has ended")
-        told: dict[str, Any] = json.loads(line)
-        return told
+        reported: dict[str, Any] = json.loads(line)
+        return reported
 
 
 def run(context: Context) -> None:
@@ -73,9 +73,9 @@ def run(context: Context) -> None:
     visits = 0
     while visits < _FEWEST or time.monotonic() < end_s:
         for name in list(ways)[:: 1 if visits % 2 else -1]:
-            told = ways[name].ask(_COUNT, _BATCHES)
+            reported = ways[name].ask(_COUNT, _BATCHES)
             for event in _EVENTS:
-                getattr(ways[name], event).append(statistics.median(told[event]))
+                getattr(ways[name], event).append(statistics.median(reported[event]))
         visits += 1
     for way in ways.values():
         way.process.kill()

@@ -22,9 +22,9 @@ _LIMIT_S = 60.0
 def run(context: Context) -> None:
     """End a program by kill -9, by os._exit, and let one fork after it initialised CUDA."""
     for end, code in (("kill", -signal.SIGKILL), ("os_exit", 0)):
-        exit_code, told, found = _end(context, end)
+        exit_code, reported, found = _end(context, end)
         context.check(f"{end}: the program ended as it would", exit_code == code, f"{exit_code}")
-        _check_loss(context, end, told, found)
+        _check_loss(context, end, reported, found)
     _fork(context)
 
 
@@ -39,12 +39,12 @@ def _end(context: Context, end: str) -> tuple[int, dict[str, Any], Records]:
     return done.returncode, last_object(done.stdout, 0, done.stderr), listener.records()
 
 
-def _check_loss(context: Context, end: str, told: dict[str, Any], found: Records) -> None:
+def _check_loss(context: Context, end: str, reported: dict[str, Any], found: Records) -> None:
     kernels = len(found.of(records.KERNEL))
-    missing = told["launches"] - kernels
+    missing = reported["launches"] - kernels
     context.tell(
         f"{end}: what was lost with the program",
-        f"the last {missing} of {told['launches']} kernels, {missing / _RATE * 1000:.0f} ms",
+        f"the last {missing} of {reported['launches']} kernels, {missing / _RATE * 1000:.0f} ms",
         missing=missing,
     )
     context.check(f"{end}: what was told before is there", 0 <= missing < _RATE, f"{kernels}")
@@ -52,16 +52,16 @@ def _check_loss(context: Context, end: str, told: dict[str, Any], found: Records
 
 def _fork(context: Context) -> None:
     listener = listen(context, "fork")
-    told = context.run(
+    reported = context.run(
         context.program("launches", "--count", 1000, "--fork"), listener.environment()
     )
     found = listener.records()
-    context.check("fork: the child ended as it would", told["child_exit"] == 7,
-                  f"{told['child_exit']}")  # fmt: skip
-    kernels = [kernel for kernel in found.of(records.KERNEL) if kernel.pid == told["pid"]]
+    context.check("fork: the child ended as it would", reported["child_exit"] == 7,
+                  f"{reported['child_exit']}")  # fmt: skip
+    kernels = [kernel for kernel in found.of(records.KERNEL) if kernel.pid == reported["pid"]]
     context.check(
-        "fork: the parent's kernels are all there", len(kernels) == told["launches"],
-        f"{len(kernels)} of {told['launches']}",
+        "fork: the parent's kernels are all there", len(kernels) == reported["launches"],
+        f"{len(kernels)} of {reported['launches']}",
     )  # fmt: skip
     others = len(found.of(records.KERNEL)) - len(kernels)
     context.check("fork: the child has none", others == 0, f"{others}")

@@ -63,15 +63,17 @@ def find_gpu(context: Context) -> bool:
     except OSError:
         return _no_gpu(context, "no NVIDIA driver: libcuda.so.1 was not found")
     try:
-        told = context.run([context.target_python, "-c", program])
+        reported = context.run([context.target_python, "-c", program])
     except ProgramError as error:
         return _no_gpu(context, f"the NVIDIA driver does not work: {error}")
-    if told["code"] != 0 or told["count"] == 0:
-        return _no_gpu(context, f"no GPU: cuInit -> {told['code']}, {told['count']} devices")
+    if reported["code"] != 0 or reported["count"] == 0:
+        return _no_gpu(
+            context, f"no GPU: cuInit -> {reported['code']}, {reported['count']} devices"
+        )
     version = _DRIVER_VERSION.read_text() if _DRIVER_VERSION.exists() else "no /proc/driver/nvidia"
-    context.learn("known", driver_cuda=told["version"], gpus=told["count"], driver=version)
+    context.learn("known", driver_cuda=reported["version"], gpus=reported["count"], driver=version)
     smi = _output(["nvidia-smi", "-L"])
-    context.check("GPU and driver", True, f"CUDA {told['version']}, {smi or told['count']}")
+    context.check("GPU and driver", True, f"CUDA {reported['version']}, {smi or reported['count']}")
     return True
 
 
@@ -98,31 +100,31 @@ def find_package(context: Context) -> bool:
 def find_torch(context: Context, has_gpu: bool) -> None:
     """See which PyTorch there is, and whether it was built with CUDA."""
     try:
-        told = context.run([context.target_python, "-c", _TORCH])
+        reported = context.run([context.target_python, "-c", _TORCH])
     except ProgramError as error:
         reason = f"no PyTorch in {context.target_python}: {error}"
     else:
-        reason = "" if told["cuda"] else f"PyTorch {told['version']} is built without CUDA"
-        context.learn("known", torch=told["version"], torch_cuda=told["cuda"])
+        reason = "" if reported["cuda"] else f"PyTorch {reported['version']} is built without CUDA"
+        context.learn("known", torch=reported["version"], torch_cuda=reported["cuda"])
     if reason:
         context.learn("missing", torch=reason)
         context.skip("PyTorch", reason)
         return
-    context.tell("PyTorch", f"{told['version']}, CUDA {told['cuda']}")
+    context.tell("PyTorch", f"{reported['version']}, CUDA {reported['cuda']}")
     if has_gpu:
         find_mapped_cupti(context)
 
 
 def find_mapped_cupti(context: Context) -> None:
     """See which libcupti a process has after `import torch` and a first kernel."""
-    told = context.run(context.program("torch_loop", "--steps", 1, "--size", 64))
-    majors = {path: major_of(path) for path in told["cupti"]}
-    wanted = int(told["cuda"].split(".")[0])
-    context.learn("known", mapped_cupti=told["cupti"])
+    reported = context.run(context.program("torch_loop", "--steps", 1, "--size", 64))
+    majors = {path: major_of(path) for path in reported["cupti"]}
+    wanted = int(reported["cuda"].split(".")[0])
+    context.learn("known", mapped_cupti=reported["cupti"])
     context.check(
         "PyTorch maps one libcupti, of its own CUDA",
         list(majors.values()) == [wanted],
-        ", ".join(told["cupti"]) or "none is mapped",
+        ", ".join(reported["cupti"]) or "none is mapped",
     )
 
 

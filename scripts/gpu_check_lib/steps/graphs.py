@@ -25,10 +25,10 @@ def run(context: Context) -> None:
     times: dict[str, list[float]] = {way: [] for way in _WAYS}
     for number in range(_ROUNDS):
         for way in list(_WAYS)[:: 1 if number % 2 else -1]:
-            told, found = _replay(context, way, number)
-            times[way].append(told["replay_ns"])
+            reported, found = _replay(context, way, number)
+            times[way].append(reported["replay_ns"])
             if number == 0:
-                _check(context, way, told, found)
+                _check(context, way, reported, found)
     medians = {way: statistics.median(values) for way, values in times.items()}
     context.tell(
         "what a replay of 100 kernels takes",
@@ -44,16 +44,18 @@ def _replay(context: Context, way: str, number: int) -> tuple[dict[str, Any], Re
         dump = context.home / "fixtures" / f"graphs-{way}"
         dump.mkdir()
         settings["CUPTI_DUMP"] = str(dump)
-    told = context.run(context.program("graphs", "--batches", 5), listener.environment(**settings))
-    return told, listener.records()
+    reported = context.run(
+        context.program("graphs", "--batches", 5), listener.environment(**settings)
+    )
+    return reported, listener.records()
 
 
-def _check(context: Context, way: str, told: dict[str, Any], found: Records) -> None:
+def _check(context: Context, way: str, reported: dict[str, Any], found: Records) -> None:
     graphs, kernels = len(found.of(records.GRAPH)), len(found.of(records.KERNEL))
     wanted = {
         "alone": (0, 0),
-        "graph": (told["replays"], 0),
-        "node": (0, told["replays"] * told["nodes"]),
+        "graph": (reported["replays"], 0),
+        "node": (0, reported["replays"] * reported["nodes"]),
     }[way]
     context.check(
         f"level {way}: as many records as replays make",

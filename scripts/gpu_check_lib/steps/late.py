@@ -50,7 +50,7 @@ def run(context: Context) -> None:
         _judge(context, last_object(output, 0, errors), listener.records())
 
 
-def _judge(context: Context, told: dict[str, Any], found: records.Records) -> None:
+def _judge(context: Context, reported: dict[str, Any], found: records.Records) -> None:
     status = found.status()
     if status is None:
         context.check("a status is told", False, "none: the shim did not start CUPTI")
@@ -65,8 +65,8 @@ def _judge(context: Context, told: dict[str, Any], found: records.Records) -> No
         return
     kernels = found.of(records.KERNEL)
     context.check(
-        "as many kernels as launches after the attach", len(kernels) == told["launches"],
-        f"{len(kernels)} of {told['launches']}",
+        "as many kernels as launches after the attach", len(kernels) == reported["launches"],
+        f"{len(kernels)} of {reported['launches']}",
     )  # fmt: skip
     own = [kernel for kernel in kernels if kernel.start_ns < records.REALTIME_NS]
     context.tell("clock of kernels", f"{len(own)} of {len(kernels)} on CLOCK_MONOTONIC")

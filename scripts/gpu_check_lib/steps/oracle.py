@@ -38,10 +38,10 @@ def run(context: Context) -> None:
 def by_profiler(context: Context, number: int) -> dict[str, list[float]]:
     """Return the durations of kernels by name, ns, as torch.profiler has them."""
     trace = context.folder / f"profile-{number}.json"
-    told = context.run(context.program("torch_loop", "--steps", _STEPS, "--profile", trace))
+    reported = context.run(context.program("torch_loop", "--steps", _STEPS, "--profile", trace))
     if number == 0:
         shutil.copyfile(trace, context.home / "fixtures" / "torch-profiler.json")
-    kernels: dict[str, list[float]] = told["kernels"]
+    kernels: dict[str, list[float]] = reported["kernels"]
     return kernels
 
 
@@ -53,17 +53,17 @@ def by_shim(context: Context, number: int) -> dict[str, list[float]]:
         dump = context.home / "fixtures" / "torch"
         dump.mkdir()
         settings["CUPTI_DUMP"] = str(dump)
-    told = context.run(
+    reported = context.run(
         context.program("torch_loop", "--steps", _STEPS), listener.environment(**settings)
     )
     found = listener.records()
     if number == 0:
-        _check_library(context, told["cupti"], found)
+        _check_library(context, reported["cupti"], found)
         shutil.copyfile(listener.folder / "shim.bin", context.home / "fixtures" / "shim.bin")
     kernels: dict[str, list[float]] = {}
     names = {kernel.name: records.demangled(kernel.name) for kernel in found.of(records.KERNEL)}
     for kernel in found.of(records.KERNEL):
-        if records.monotonic(found, kernel.start_ns) >= told["start_ns"]:
+        if records.monotonic(found, kernel.start_ns) >= reported["start_ns"]:
             kernels.setdefault(names[kernel.name], []).append(kernel.end_ns - kernel.start_ns)
     return kernels
 

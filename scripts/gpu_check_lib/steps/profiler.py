@@ -30,13 +30,13 @@ def _profile(context: Context, environment: dict[str, str] | None) -> int | None
     """Return how many kernels torch.profiler sees; None where the program failed, which is told."""
     trace = context.folder / "profile.json"
     try:
-        told: dict[str, Any] = context.run(
+        reported: dict[str, Any] = context.run(
             context.program("torch_loop", "--steps", _STEPS, "--profile", trace), environment
         )
     except ProgramError as error:
         context.check("the profiled program runs", False, str(error))
         return None
-    return sum(len(times) for times in told["kernels"].values())
+    return sum(len(times) for times in reported["kernels"].values())
 
 
 def _with_shim(context: Context, way: str, more: dict[str, str], wanted: int | None) -> None:

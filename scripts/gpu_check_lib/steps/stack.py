@@ -47,8 +47,8 @@ def run(context: Context) -> None:
     )
     if not recorded:
         return
-    told = last_object(done.stdout, 0, done.stderr)
-    context.tell("PPO", f"{told['steps']} steps, {told['updates']} updates", **told)
+    reported = last_object(done.stdout, 0, done.stderr)
+    context.tell("PPO", f"{reported['steps']} steps, {reported['updates']} updates", **reported)
     kernels = _one(context, trace, _KERNELS)
     context.check("the trace has kernels", kernels > 0, f"{kernels}")
     processes = _one(context, trace, _MEASURED)

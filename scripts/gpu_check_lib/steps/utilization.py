@@ -34,11 +34,11 @@ def run(context: Context) -> None:
     )  # fmt: skip
     series = sample_while(process)
     output, errors = process.communicate(timeout=_SECONDS + 30)
-    told = last_object(output, process.returncode, errors)
+    reported = last_object(output, process.returncode, errors)
     found = listener.records()
     write_json(context.home / "fixtures" / "nvml.json", series)
-    busy = busy_share(found, told)
-    said = _said(series, told)
+    busy = busy_share(found, reported)
+    said = _said(series, reported)
     context.check(
         "NVML was read", bool(said),
         f"{len(said)} values, by {'samples' if series['samples'] else 'rates'}",
@@ -55,13 +55,13 @@ def run(context: Context) -> None:
     context.tell("GPM", series["gpm"])
 
 
-def busy_share(found: records.Records, told: dict[str, Any]) -> float:
+def busy_share(found: records.Records, reported: dict[str, Any]) -> float:
     """Return the part of the time in which a kernel ran: the union of their intervals."""
     busy_ns, until_ns = 0, 0
     for kernel in sorted(found.of(records.KERNEL), key=lambda kernel: kernel.start_ns):
         busy_ns += max(0, kernel.end_ns - max(kernel.start_ns, until_ns))
         until_ns = max(until_ns, kernel.end_ns)
-    return busy_ns / (told["end_ns"] - told["start_ns"])
+    return busy_ns / (reported["end_ns"] - reported["start_ns"])
 
 
 def sample_while(process: Any) -> dict[str, Any]:  # noqa: ANN401 - a Popen
@@ -84,16 +84,16 @@ def sample_while(process: Any) -> dict[str, Any]:  # noqa: ANN401 - a Popen
             _read(call, name, reading, errors)
         readings.append(reading)
         time.sleep(_PERIOD_S)
-    told = {"readings": readings, "samples": _samples(device, errors), "errors": errors}
-    told["gpm"] = _gpm(pynvml, device)
+    reported = {"readings": readings, "samples": _samples(device, errors), "errors": errors}
+    reported["gpm"] = _gpm(pynvml, device)
     pynvml.nvmlShutdown()
-    return told
+    return reported
 
 
-def _said(series: dict[str, Any], told: dict[str, Any]) -> list[float]:
+def _said(series: dict[str, Any], reported: dict[str, Any]) -> list[float]:
     """Return what NVML said of the time after the first second, in percent."""
     offset_ns = time.time_ns() - time.monotonic_ns()
-    begin_ns, end_ns = told["start_ns"] + 10**9, told["end_ns"]
+    begin_ns, end_ns = reported["start_ns"] + 10**9, reported["end_ns"]
     samples = [(1000 * at_us - offset_ns, value) for at_us, value in series["samples"]]
     rates = [(each["ts_ns"], each.get("utilization")) for each in series["readings"]]
     return [

@@ -97,10 +97,10 @@ def judge(backend: Backend | None, *, attempts: int = RECORDINGS) -> tuple[list[
     elif not _HAS_SOCKETS:
         missing |= {"early_message:socket"}
     verdict.expect("not measured", set(instruments["not_measured"]), missing)
-    told = f"{counters.records} records of {len(threads)} threads"
+    reported = f"{counters.records} records of {len(threads)} threads"
     if missed:
-        told += f", {missed} runs of probes skipped and counted"
-    return verdict.findings, f"{told}, calls by {instruments.get('call_probes', 'nothing')}"
+        reported += f", {missed} runs of probes skipped and counted"
+    return verdict.findings, f"{reported}, calls by {instruments.get('call_probes', 'nothing')}"
 
 
 def hide_btf() -> None:

@@ -70,8 +70,8 @@ def check_trace(path: Path, key: dict[str, str]) -> dict[str, object]:
         raise TracerError(
             f"{path} has its costs already", hint=f"rlscope-trace summarize {path} --view corrected"
         )
-    told = {name: _read(value) for name, value in facts.items()}
-    if told.get(_KEY) != key:
+    reported = {name: _read(value) for name, value in facts.items()}
+    if reported.get(_KEY) != key:
         raise TracerError(
             f"{path} was not recorded on this machine, with this OS kernel and this version: what"
             " recording costs here does not hold there",
@@ -84,7 +84,7 @@ def check_trace(path: Path, key: dict[str, str]) -> dict[str, object]:
             hint=f"rlscope-trace calibrate {path}, when it has ended",
         )
     _require_writable(path)
-    return told
+    return reported
 
 
 def add_costs(path: Path, facts: dict[str, object], known: Calibration) -> None:

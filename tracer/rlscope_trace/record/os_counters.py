@@ -97,10 +97,10 @@ class OsCounters:
         return [self._clock_ns(), scope, key, values]
 
     def _write(self, lines: list[list[object]]) -> None:
-        told = [line for line in lines if line[-1]]
-        if self._file is not None and told:
-            readings = sum(len(line[-1]) for line in told if isinstance(line[-1], dict))
-            self._file.write(told, ts_ns=self._clock_ns(), readings=readings)
+        reported = [line for line in lines if line[-1]]
+        if self._file is not None and reported:
+            readings = sum(len(line[-1]) for line in reported if isinstance(line[-1], dict))
+            self._file.write(reported, ts_ns=self._clock_ns(), readings=readings)
 
 
 def memory_pressure(path: Path) -> Values:

@@ -55,8 +55,8 @@ class Cost:
 
 def dump_costs(costs: Iterable[Cost], facts: dict[str, object]) -> str:
     """Return the costs as the text of a calibration.json; facts: of the machine and the moment."""
-    told = {"format": _FORMAT, **facts, "costs": [asdict(cost) for cost in costs]}
-    return json.dumps(told, indent=1) + "\n"
+    reported = {"format": _FORMAT, **facts, "costs": [asdict(cost) for cost in costs]}
+    return json.dumps(reported, indent=1) + "\n"
 
 
 def read_costs(path: Path) -> tuple[list[Cost], dict[str, object]]:
@@ -74,19 +74,19 @@ def read_costs_from(file: BinaryIO) -> tuple[list[Cost], dict[str, object]]:
     if len(text) > _MOST_BYTES:
         raise ValueError("it is too large")
     try:
-        told = json.loads(text)
+        reported = json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    if not isinstance(told, dict) or told.pop("format", None) != _FORMAT:
+    if not isinstance(reported, dict) or reported.pop("format", None) != _FORMAT:
         raise ValueError("not a calibration of this version")
-    listed = told.pop("costs", None)
+    listed = reported.pop("costs", None)
     if not isinstance(listed, list):
         raise ValueError("it holds no costs")
     costs = [read_cost(entry) for entry in listed]
     # One that is there twice would be subtracted twice.
     if len({(cost.event, cost.part, cost.how) for cost in costs}) < len(costs):
         raise ValueError("a cost is there twice")
-    return costs, told
+    return costs, reported
 
 
 def read_cost(entry: object) -> Cost:
@@ -108,20 +108,24 @@ def read_cost(entry: object) -> Cost:
     return Cost(**{**entry, "quality": read_quality(entry["quality"])})
 
 
-def read_quality(told: object) -> Quality:
+def read_quality(reported: object) -> Quality:
     """Return a quality as asdict() made it; ValueError where it is damaged."""
     names = {field.name for field in fields(Quality)}
-    if not isinstance(told, dict) or set(told) != names or not isinstance(told["numbers"], list):
-        raise ValueError("a quality has other fields")
-    texts = [told[name] for name in ("code", "subject", "detail") if told[name] is not None]
     if (
-        told["grade"] not in GRADES
-        or told["code"] not in (None, *REASONS)
+        not isinstance(reported, dict)
+        or set(reported) != names
+        or not isinstance(reported["numbers"], list)
+    ):
+        raise ValueError("a quality has other fields")
+    texts = [reported[name] for name in ("code", "subject", "detail") if reported[name] is not None]
+    if (
+        reported["grade"] not in GRADES
+        or reported["code"] not in (None, *REASONS)
         or not all(_is_text(text) for text in texts)
-        or not all(_is_time(number) for number in told["numbers"])
+        or not all(_is_time(number) for number in reported["numbers"])
     ):
         raise ValueError("a quality is damaged")
-    return Quality(**{**told, "numbers": tuple(told["numbers"])})
+    return Quality(**{**reported, "numbers": tuple(reported["numbers"])})
 
 
 def _is_text(text: object) -> bool:

@@ -229,11 +229,11 @@ def _take_end(value: dict[str, Any], lines: CounterLines) -> None:
     lines.is_hung = value.get("hung", lines.is_hung) is True
 
 
-def counted(told: object) -> Counted:
+def counted(reported: object) -> Counted:
     """Return what a header counts; TypeError or ValueError where it is none of it."""
-    if not isinstance(told, list):
+    if not isinstance(reported, list):
         raise TypeError("no counts")
-    count, first_ns = told
+    count, first_ns = reported
     return Counted(whole(count), None if first_ns is None else whole(first_ns))
 
 

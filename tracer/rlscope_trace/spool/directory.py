@@ -247,8 +247,8 @@ def _read_progress(path: Path) -> Progress | None:
     whole_bytes, drained_ns, end_ns, *losses, end_check = rest
     end_ns = end_ns if _is_end(end_ns, drained_ns) and end_ns ^ end_check == _ALL_BITS else 0
     ring_losses = _read_ring_losses(data, cpus=min(cpus, _MAX_LOSS_CPUS))
-    told = [number for loss in ring_losses for number in (loss.count, loss.first_ns)]
-    if max([*records, whole_bytes, *losses, *told]) >= _IMPOSSIBLE:
+    reported = [number for loss in ring_losses for number in (loss.count, loss.first_ns)]
+    if max([*records, whole_bytes, *losses, *reported]) >= _IMPOSSIBLE:
         return None
     spool_losses = [
         Loss(kind=name, count=losses[2 * kind], first_ns=losses[2 * kind + 1])

@@ -33,13 +33,13 @@ def read_session(path: Path) -> tuple[dict[str, object], int]:
     except FileNotFoundError:
         return {}, 0
     try:
-        told = json.loads(text) if len(text) <= _MOST_BYTES else None
+        reported = json.loads(text) if len(text) <= _MOST_BYTES else None
     except (ValueError, RecursionError):
-        told = None
-    if not isinstance(told, dict):
+        reported = None
+    if not isinstance(reported, dict):
         return {}, 1
-    sound = {_stored(key): _stored(fact) for key, fact in told.items() if _is_sound(key, fact)}
-    return sound, len(told) - len(sound)
+    sound = {_stored(key): _stored(fact) for key, fact in reported.items() if _is_sound(key, fact)}
+    return sound, len(reported) - len(sound)
 
 
 def _is_sound(key: str, fact: object) -> bool:

@@ -29,17 +29,17 @@ class Fact:
         return {name: value for name, value in named if value is not None}
 
 
-def fact_of(told: object) -> Fact | None:
+def fact_of(reported: object) -> Fact | None:
     """Return what to_json() gave; None where it is something else: a spool may be damaged."""
-    if not isinstance(told, dict) or told.get("code") not in _CODES:
+    if not isinstance(reported, dict) or reported.get("code") not in _CODES:
         return None
-    texts = {name: told.get(name) for name in ("subject", "detail")}
-    numbers = {name: told.get(name) for name in ("count", "ts_ns", "duration_ns")}
+    texts = {name: reported.get(name) for name in ("subject", "detail")}
+    numbers = {name: reported.get(name) for name in ("count", "ts_ns", "duration_ns")}
     if not all(text is None or isinstance(text, str) for text in texts.values()):
         return None
     if not all(number is None or _is_whole(number) for number in numbers.values()):
         return None
-    return Fact(told["code"], **texts, **numbers)
+    return Fact(reported["code"], **texts, **numbers)
 
 
 def _is_whole(number: object) -> bool:

@@ -77,7 +77,7 @@ GPU = {
     ),
     "gpu_name_cut": Loss("truncated", "names of GPU records longer than 1024 bytes: cut"),
     "gpu_told_twice": Loss(
-        "unmatched", "statuses and devices that a process told more than once: kept once"
+        "unmatched", "statuses and devices that a process reported more than once: kept once"
     ),
     "nvml_disk_full": Loss("dropped", "NVML readings: disk full", SPACE),
     "nvml_failed": Loss("dropped", "NVML readings that failed", _DRIVER),

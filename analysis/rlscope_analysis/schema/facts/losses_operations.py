@@ -20,7 +20,7 @@ OPERATIONS = {
         "the program set a seccomp filter, or a limit (ulimit -f, -v), before",
     ),
     "operation_names_dropped": Loss(
-        "dropped", "names of operations: told again later, unless the ring stayed full",
+        "dropped", "names of operations: reported again later, unless the ring stayed full",
         _FEWER_RANGES,
     ),
     "operation_in_signal_handler": Loss(

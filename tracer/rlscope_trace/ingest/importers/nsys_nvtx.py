@@ -125,9 +125,9 @@ def _domains_and_categories(
 
     def named(keys: tuple[NDArray[Any], ...], kind: int, what: str, to: Names) -> NDArray[np.int32]:
         first, place = distinct_rows(keys)
-        told = np.flatnonzero(types == kind)
+        reported = np.flatnonzero(types == kind)
         # The first of several names of one id counts.
-        known = dict(zip(place[told].tolist()[::-1], told.tolist()[::-1], strict=True))
+        known = dict(zip(place[reported].tolist()[::-1], reported.tolist()[::-1], strict=True))
         numbers = np.zeros(len(first), dtype=np.int32)
         for number, row in enumerate(first.tolist()):
             if identity := int(keys[-1][row]):

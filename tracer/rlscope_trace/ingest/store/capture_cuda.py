@@ -89,23 +89,23 @@ class _Probed:
         self._lives = {life.process_id: life for life in lives}
         self._lacking = lacking
         self._first_told_ns: dict[int, int] = {}
-        for told in sorted(facts.cuda, key=lambda one: -one.ts_ns):
-            life = life_of(lives, told.pid, told.ts_ns)
+        for reported in sorted(facts.cuda, key=lambda one: -one.ts_ns):
+            life = life_of(lives, reported.pid, reported.ts_ns)
             if life is not None:
-                self._first_told_ns[life.process_id] = told.ts_ns
+                self._first_told_ns[life.process_id] = reported.ts_ns
 
-    def capture(self, process_id: int, told: CudaTold | None) -> Capture:
+    def capture(self, process_id: int, reported: CudaTold | None) -> Capture:
         """Return whether the calls of a process were recorded, and how or why not."""
-        if told is not None and told.state == "failed":
-            fact = Fact("cuda_files_not_probed", detail=told.reason)
+        if reported is not None and reported.state == "failed":
+            fact = Fact("cuda_files_not_probed", detail=reported.reason)
             return Capture(process_id, _CALLS, False, (fact,))
-        late = self._late(process_id, told.files if told is not None else ())
-        facts = (*self._lacking, *([late] if late else []), *_how("cuda_probed", told))
+        late = self._late(process_id, reported.files if reported is not None else ())
+        facts = (*self._lacking, *([late] if late else []), *_how("cuda_probed", reported))
         return Capture(process_id, _CALLS, True, facts)
 
-    def beside_cupti(self, told: CudaTold | None) -> list[Fact]:
+    def beside_cupti(self, reported: CudaTold | None) -> list[Fact]:
         """Return what is said of a process of which CUPTI told, too."""
-        return _how("cuda_probed_beside", told)
+        return _how("cuda_probed_beside", reported)
 
     def _late(self, process_id: int, files: Sequence[str]) -> Fact | None:
         """Return since when the probes were there, if a process may have called before."""
@@ -127,23 +127,23 @@ class _Probed:
 def _by_process(facts: ProbeFacts, lives: Sequence[Life]) -> dict[int, CudaTold]:
     """Return what was said last of each process; of a fork that was never looked at, its parent."""
     latest: dict[int, CudaTold] = {}
-    for told in sorted(facts.cuda, key=lambda one: one.ts_ns):
-        life = life_of(lives, told.pid, told.ts_ns)
+    for reported in sorted(facts.cuda, key=lambda one: one.ts_ns):
+        life = life_of(lives, reported.pid, reported.ts_ns)
         if life is not None:
-            latest[life.process_id] = told
+            latest[life.process_id] = reported
     for life in lives:
         if life.process_id not in latest and not life.exec_ns and life.parent_process_id in latest:
             latest[life.process_id] = latest[life.parent_process_id]
     return latest
 
 
-def _how(code: str, told: CudaTold | None) -> list[Fact]:
-    files, blind = (told.files, told.blind) if told is not None else ((), ())
+def _how(code: str, reported: CudaTold | None) -> list[Fact]:
+    files, blind = (reported.files, reported.blind) if reported is not None else ((), ())
     facts = [Fact(code, _names(files) if files else "CUDA's libraries")]
     if blind:
         facts.append(Fact("cuda_runtime_blind", _names(blind)))
-    if told is not None and told.reason:
-        facts.append(Fact("cuda_files_not_probed", detail=told.reason))
+    if reported is not None and reported.reason:
+        facts.append(Fact("cuda_files_not_probed", detail=reported.reason))
     return facts
 
 

@@ -42,8 +42,8 @@ def add_event_capture(
     other_clock = (Fact("other_clock"),)
     for process_id in processes_with(facts.other_clocks, lives):
         captures.set(Capture(process_id, "operation", False, other_clock))
-    told = session.get("instruments")
-    mode = told.get("cuda_calls") if isinstance(told, dict) else None
+    reported = session.get("instruments")
+    mode = reported.get("cuda_calls") if isinstance(reported, dict) else None
     add_cuda_capture(captures, con, facts, lives, lacking=_failures(facts), mode=mode)
 
 
@@ -55,14 +55,14 @@ def _failures(facts: ProbeFacts) -> tuple[Fact, ...]:
 
 
 def _of_all(session: Mapping[str, object], facts: ProbeFacts) -> list[Capture]:
-    told = session.get("instruments")
-    if not isinstance(told, dict):
+    reported = session.get("instruments")
+    if not isinstance(reported, dict):
         kinds = (
             "native_call", "cpu_sample", "wait", "gil_release", "other_run", "cpu_quota_wait",
             *_MESSAGES,
         )  # fmt: skip
         return [Capture(None, kind, False, (NOT_TOLD,)) for kind in kinds]
-    reasons = {kind: fact_of(why) for kind, why in (told.get("not_measured") or {}).items()}
+    reasons = {kind: fact_of(why) for kind, why in (reported.get("not_measured") or {}).items()}
     missing = {kind: () if fact is None else (fact,) for kind, fact in reasons.items()}
     has_waits = session.get("capture") == "btf" and session.get("machine") == "x86_64"
     failed = () if facts.failure is None else (Fact("recorder_failed", detail=facts.failure),)
@@ -70,18 +70,18 @@ def _of_all(session: Mapping[str, object], facts: ProbeFacts) -> list[Capture]:
     rows = [
         *(Capture(None, kind, not others, others) for kind in ("other_run", "cpu_quota_wait")),
         Capture(None, "wait", has_waits, () if has_waits else (Fact("btf_needed"),)),
-        _of_calls(told["layers"], missing.get("native_call"), facts),
+        _of_calls(reported["layers"], missing.get("native_call"), facts),
         Capture(
             None, "cpu_sample", "cpu_sample" not in missing,
-            missing.get("cpu_sample", failed or (Fact("sampled", count=told["sample_hz"]),)),
+            missing.get("cpu_sample", failed or (Fact("sampled", count=reported["sample_hz"]),)),
         ),
         *(Capture(None, kind, kind not in missing, missing.get(kind, ())) for kind in _MESSAGES),
-        _of_gil_releases(told["gil"], missing.get("native_call"), facts),
+        _of_gil_releases(reported["gil"], missing.get("native_call"), facts),
     ]  # fmt: skip
     for layer in _CALL_LAYERS if "native_call" not in missing else ():
-        is_probed = layer in told["layers"]
+        is_probed = layer in reported["layers"]
         # Said of each layer, too: what is said of one goes before what is said of all.
-        why = _failures(facts) if is_probed else _how_to_get(layer, told.get("cuda_calls"))
+        why = _failures(facts) if is_probed else _how_to_get(layer, reported.get("cuda_calls"))
         rows.append(Capture(None, LAYER_CAPTURE.format(layer=layer), is_probed, why))
     return rows
 
@@ -135,28 +135,30 @@ def _of_processes(
     return rows
 
 
-def processes_with(told: Sequence[tuple[int, int]], lives: Sequence[Life]) -> list[int]:
+def processes_with(reported: Sequence[tuple[int, int]], lives: Sequence[Life]) -> list[int]:
     """Return the process_id of each process of which something was told, by pid and time (ns).
 
     Of a fork is true what was told of its parent.
     """
-    found = _by_process(lives, [(pid, ts_ns, True) for pid, ts_ns in told])
+    found = _by_process(lives, [(pid, ts_ns, True) for pid, ts_ns in reported])
     for life in lives:
         if life.process_id not in found and not life.exec_ns:
             _inherit(found, life)
     return sorted(found)
 
 
-def _inherit(told: dict[int, _Told], life: Life) -> None:
+def _inherit(reported: dict[int, _Told], life: Life) -> None:
     """Tell of a fork what was told of its parent: it runs the same."""
-    if life.parent_process_id in told:
-        told[life.process_id] = told[life.parent_process_id]
+    if life.parent_process_id in reported:
+        reported[life.process_id] = reported[life.parent_process_id]
 
 
-def _by_process(lives: Sequence[Life], told: Sequence[tuple[int, int, _Told]]) -> dict[int, _Told]:
+def _by_process(
+    lives: Sequence[Life], reported: Sequence[tuple[int, int, _Told]]
+) -> dict[int, _Told]:
     """Return by process_id what was told last, of those told by pid and time."""
     latest: dict[int, _Told] = {}
-    for pid, ts_ns, what in sorted(told, key=lambda one: one[1]):
+    for pid, ts_ns, what in sorted(reported, key=lambda one: one[1]):
         life = life_of(lives, pid, ts_ns)
         if life is not None:
             latest[life.process_id] = what

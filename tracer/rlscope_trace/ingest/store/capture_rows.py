@@ -28,8 +28,8 @@ def add_operation_capture(
     counts most.
     """
     captures.set(Capture(None, "thread_state", measured=True))
-    told = session.get("operations")
-    measured, facts = verdict_of(told)
+    reported = session.get("operations")
+    measured, facts = verdict_of(reported)
     captures.set(Capture(None, _OPERATION, measured, facts))
     if not measured:
         captures.set(*(Capture(process_id, _OPERATION, measured=True) for process_id in annotated))
@@ -44,20 +44,20 @@ def add_operation_capture(
             captures.set(capture)
 
 
-def verdict_of(told: object) -> tuple[bool, tuple[Fact, ...]]:
+def verdict_of(reported: object) -> tuple[bool, tuple[Fact, ...]]:
     """Return whether the recorder measured something, and how or why not, as it noted that."""
-    if not isinstance(told, dict):
+    if not isinstance(reported, dict):
         return False, (NOT_TOLD,)
-    fact = fact_of(told.get("fact"))
-    return told.get("measured") is True, () if fact is None else (fact,)
+    fact = fact_of(reported.get("fact"))
+    return reported.get("measured") is True, () if fact is None else (fact,)
 
 
 def _attached(con: duckdb.DuckDBPyConnection, session: Mapping[str, object]) -> list[Capture]:
     """Return what is told of the processes into which the shim was loaded while they ran."""
-    told = session.get("operations_late")
+    reported = session.get("operations_late")
     return [
         Capture(process_id, _OPERATION, *verdict_of(late))
-        for late in (told if isinstance(told, list) else [])
+        for late in (reported if isinstance(reported, list) else [])
         for process_id in _processes(con, [late["pid"]])[:1]
     ]
 

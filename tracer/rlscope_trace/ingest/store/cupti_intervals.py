@@ -38,12 +38,12 @@ def insert_intervals(
     """Fill the table, when the calls that CUPTI told are stored."""
     create_intervals(con)
     by_process: dict[int, list[_Status]] = {}
-    for status in sorted(statuses, key=lambda told: told[:2]):
+    for status in sorted(statuses, key=lambda reported: reported[:2]):
         by_process.setdefault(status[0], []).append(status)
-    for process_id, told in by_process.items():
+    for process_id, reported in by_process.items():
         execs_ns = lives.execs_ns(process_id)
         end_ns = 0
-        for place, (_, ts_ns, is_on, is_late) in enumerate(told):
+        for place, (_, ts_ns, is_on, is_late) in enumerate(reported):
             if not is_on or ts_ns < end_ns:
                 continue
             program_ns = max((at_ns for at_ns in execs_ns if at_ns <= ts_ns), default=0)
@@ -51,7 +51,7 @@ def insert_intervals(
             if is_late:
                 # The status may be told when CUPTI has worked for a while.
                 begin_ns = _first_call_ns(con, process_id, begin_ns, ts_ns)
-            ends = [later[1] for later in told[place + 1 :] if not later[2]]
+            ends = [later[1] for later in reported[place + 1 :] if not later[2]]
             ends += [at_ns for at_ns in execs_ns if at_ns > ts_ns]
             end_ns = min([*ends, _FOREVER])
             con.execute(

@@ -98,7 +98,7 @@ class GpuFacts:
         """Return what was measured of each process that told of it, after all has been read."""
         cut = {source for source, what, *_ in shim_gpu_lost(self._scan) if what == NOT_FETCHED}
         programs: dict[int, list[Program]] = {}
-        for source, status in sorted(self._last.items(), key=lambda told: told[1]["ts_ns"]):
+        for source, status in sorted(self._last.items(), key=lambda reported: reported[1]["ts_ns"]):
             process_id = self._process(source, status["ts_ns"])
             if process_id is not None:
                 clock = self._clock_facts(source, reader)
@@ -109,8 +109,8 @@ class GpuFacts:
             replace(verdict, measured=False, facts=other_clock)
             if verdict.measured and self._lives.is_by_other_clock(process_id)
             else verdict
-            for process_id, told in programs.items()
-            for verdict in verdicts_of(process_id, told, self._unheard_ns(process_id, told))
+            for process_id, reported in programs.items()
+            for verdict in verdicts_of(process_id, reported, self._unheard_ns(process_id, reported))
         ]
 
     def _unheard_ns(self, process_id: int, programs: Sequence[Program]) -> int | None:

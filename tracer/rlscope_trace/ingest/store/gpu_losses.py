@@ -111,8 +111,8 @@ def _fewest(
     Only there a kind says anything; 0 stands for all others.
     """
     fewer: dict[tuple[int, int], tuple[int, int]] = {}
-    told = {key for key in counts if key[0] == _UNREADABLE}
-    kept = sorted(told, key=lambda key: -counts[key][0])[:_MAX_KINDS]
+    reported = {key for key in counts if key[0] == _UNREADABLE}
+    kept = sorted(reported, key=lambda key: -counts[key][0])[:_MAX_KINDS]
     for key, (count, first_ns) in counts.items():
         place = key if key in kept else (key[0], 0)
         before, since_ns = fewer.get(place, (0, 0))
@@ -144,18 +144,22 @@ def _left_out(reader: ShimGpuReader, cuts: GpuCuts) -> Iterator[TraceStat]:
 def _unmatched(reader: ShimGpuReader, facts: GpuFacts) -> Iterator[TraceStat]:
     """Tell of activities without a call, where calls were recorded at all, and of the reverse."""
     activities = {
-        source: told for source, told in reader.unmatched().items() if facts.has_calls(source)
+        source: reported
+        for source, reported in reader.unmatched().items()
+        if facts.has_calls(source)
     }
     yield _sum("gpu_without_call", activities, facts)
     calls = {
-        source: told for source, told in reader.unmatched_calls().items() if facts.has_work(source)
+        source: reported
+        for source, reported in reader.unmatched_calls().items()
+        if facts.has_work(source)
     }
     yield _sum("cuda_call_without_gpu", calls, facts)
 
 
-def _sum(code: str, told: Mapping[int, tuple[int, int]], facts: GpuFacts) -> TraceStat:
+def _sum(code: str, reported: Mapping[int, tuple[int, int]], facts: GpuFacts) -> TraceStat:
     """Make one row of what was counted by process; another code where a later start explains it."""
-    first_ns = min((first for _, first in told.values()), default=None)
-    is_late = any(facts.is_late(process) for process in told)
-    count = sum(count for count, _ in told.values())
+    first_ns = min((first for _, first in reported.values()), default=None)
+    is_late = any(facts.is_late(process) for process in reported)
+    count = sum(count for count, _ in reported.values())
     return TraceStat(f"{code}_late" if is_late else code, count, first_ns)

@@ -65,15 +65,15 @@ def verdicts_of(
     unheard_ns: when it replaced its program by one that told nothing, after one that did; None: it
     did not.
     """
-    told = [program for program in programs if program.is_on] or programs[-1:]
+    reported = [program for program in programs if program.is_on] or programs[-1:]
     by_kind: dict[str, list[Capture]] = {}
-    for program in told:
+    for program in reported:
         for verdict in _of_program(process_id, program):
             by_kind.setdefault(verdict.kind, []).append(verdict)
     gaps = [
         Fact("cupti_other_program", detail=program.status["reason"])
         for program in programs
-        if not program.is_on and told[0].is_on
+        if not program.is_on and reported[0].is_on
     ]
     if unheard_ns is not None:
         gaps.append(Fact("program_replaced", ts_ns=min(unheard_ns, INT64_MAX)))

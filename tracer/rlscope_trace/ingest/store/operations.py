@@ -114,8 +114,8 @@ class OperationWriter:
         used = np.flatnonzero(incarnations["ranges"] + incarnations["gaps"])
         names = ("first_ns", "last_ns", "ranges", "pid", "tid")
         columns = [incarnations[name][used].tolist() for name in names]
-        for index, *told in zip(used.tolist(), *columns, strict=True):
-            first_ns, last_ns, ranges, pid, tid = told
+        for index, *reported in zip(used.tolist(), *columns, strict=True):
+            first_ns, last_ns, ranges, pid, tid = reported
             if self._lives.has_other_clock(pid, first_ns):
                 self._cuts.of_other_clock += ranges
                 continue
@@ -166,17 +166,18 @@ class OperationWriter:
         self._cuts.misplaced = self._paths.misplaced_count
 
     def _insert_async(self) -> None:
-        told = self._scan.async_ranges()
+        reported = self._scan.async_ranges()
         found = [
-            self._async_of(int(pid), told[told["pid"] == pid]) for pid in np.unique(told["pid"])
+            self._async_of(int(pid), reported[reported["pid"] == pid])
+            for pid in np.unique(reported["pid"])
         ]
         rows = _sorted(found, ("process_id", "start_ns"))
         for batch in self._described(rows):
             insert_async_ranges(self._trace, batch)
 
-    def _async_of(self, pid: int, told: NDArray[np.void]) -> Columns:
+    def _async_of(self, pid: int, reported: NDArray[np.void]) -> Columns:
         """Return the start/end ranges of a process, cut at what was recorded of it."""
-        start_ns, end_ns = told["start_ns"], told["end_ns"]
+        start_ns, end_ns = reported["start_ns"], reported["end_ns"]
         process_id, _, first_ns, last_ns = self._lives.owners_at(pid, None, start_ns)
         self._cuts.of_other_clock += _count(process_id == ELSEWHEN)
         is_known = process_id > 0
@@ -189,18 +190,18 @@ class OperationWriter:
         self._cuts.began_before += _count(is_inside & (start_ns < first_ns))
         rows = {
             "process_id": process_id, "start_ns": np.maximum(start_ns, first_ns), "end_ns": end_ns,
-            "key": told["key"],
+            "key": reported["key"],
         }  # fmt: skip
         return {name: column[is_inside] for name, column in rows.items()}
 
     def _insert_marks(self, incarnations: NDArray[np.void]) -> None:
-        told = self._without_ours(self._scan.marks(), incarnations)
-        pids = incarnations["pid"][told["incarnation"]].astype(np.int64)
-        keys = pids << 32 | incarnations["tid"][told["incarnation"]]
+        reported = self._without_ours(self._scan.marks(), incarnations)
+        pids = incarnations["pid"][reported["incarnation"]].astype(np.int64)
+        keys = pids << 32 | incarnations["tid"][reported["incarnation"]]
         order = np.argsort(keys, kind="stable")
         whose, firsts = np.unique(keys[order], return_index=True)
         found = [
-            self._marks_of(key >> 32, key & 0xFFFFFFFF, told[here])
+            self._marks_of(key >> 32, key & 0xFFFFFFFF, reported[here])
             for key, here in zip(whose.tolist(), np.split(order, firsts[1:]), strict=False)
         ]
         rows = _sorted(found, ("process_id", "thread_id", "ts_ns"))
@@ -223,9 +224,9 @@ class OperationWriter:
         others: NDArray[np.void] = marks[~is_ours]
         return others
 
-    def _marks_of(self, pid: int, tid: int, told: NDArray[np.void]) -> Columns:
+    def _marks_of(self, pid: int, tid: int, reported: NDArray[np.void]) -> Columns:
         """Return the marks of a thread."""
-        at_ns = np.ascontiguousarray(told["ts_ns"])
+        at_ns = np.ascontiguousarray(reported["ts_ns"])
         process_id, thread_id, first_ns, last_ns = self._lives.owners_at(pid, tid, at_ns)
         self._cuts.of_other_clock += _count(process_id == ELSEWHEN)
         is_late = (process_id == NOBODY) & self._lives.is_too_late(at_ns)
@@ -235,7 +236,7 @@ class OperationWriter:
         self._cuts.of_no_thread += _count((process_id == NOBODY) & ~is_late & ~is_after)
         rows = {"process_id": process_id, "thread_id": thread_id, "ts_ns": at_ns}
         is_inside = (process_id > 0) & (first_ns <= at_ns) & (at_ns <= last_ns)
-        rows["key"] = told["key"]
+        rows["key"] = reported["key"]
         return {name: column[is_inside] for name, column in rows.items()}
 
     def _described(self, rows: Columns) -> Iterator[Columns]:

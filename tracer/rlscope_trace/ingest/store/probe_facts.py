@@ -159,13 +159,13 @@ def _take_of_process(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
         case "python":
             facts.interpreters.append(_interpreter(line))
         case "no_python" | "nvtx_package" | "other_clock" | "held_up":
-            told = {
+            reported = {
                 "no_python": facts.without_python,
                 "nvtx_package": facts.nvtx_packages,
                 "other_clock": facts.other_clocks,
                 "held_up": facts.held_up,
             }[line["event"]]
-            told.append((_number(line, "pid"), _number(line, "ts_ns")))
+            reported.append((_number(line, "pid"), _number(line, "ts_ns")))
         case "title":
             title = _text(line, "title")
             facts.titles.append((_number(line, "pid"), _number(line, "ts_ns"), title))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from rlscope_trace.ingest.store.processes import Life
 
 
-def titles_of(lives: Sequence[Life], told: Iterable[tuple[int, int, str]]) -> dict[int, str]:
+def titles_of(lives: Sequence[Life], reported: Iterable[tuple[int, int, str]]) -> dict[int, str]:
     """Return the last title of each process, by process_id; told: pid, ts_ns and title.
 
     One of a program that was replaced since is none of the process any more.
@@ -15,7 +15,7 @@ def titles_of(lives: Sequence[Life], told: Iterable[tuple[int, int, str]]) -> di
     for life in lives:
         by_pid[life.pid].append(life)
     titles: dict[int, str] = {}
-    for pid, ts_ns, title in sorted(told, key=lambda row: row[1]):
+    for pid, ts_ns, title in sorted(reported, key=lambda row: row[1]):
         begun = [life for life in by_pid.get(pid, ()) if life.first_ns <= ts_ns]
         if begun:
             last = max(begun, key=lambda life: life.first_ns)

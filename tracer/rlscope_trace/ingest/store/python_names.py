@@ -39,14 +39,14 @@ class PythonNames:
     def add(self, pid: int, ts_ns: int, text: str) -> None:
         """Take the text of a mark in the domain of the phases."""
         prefix, *fields = text.split("\t")
-        told = {_PROCESS: self._processes, _THREAD: self._threads}.get(prefix)
-        if told is None or len(fields) != 2:
+        reported = {_PROCESS: self._processes, _THREAD: self._threads}.get(prefix)
+        if reported is None or len(fields) != 2:
             return
         number, name = fields
         if not number.isdecimal() or len(number) > 10:
             return
-        if len(told) < MAX_NAMES:
-            told.append((pid, ts_ns, int(number), name))
+        if len(reported) < MAX_NAMES:
+            reported.append((pid, ts_ns, int(number), name))
         else:
             self.left_out += 1
 
@@ -72,19 +72,19 @@ class PythonNames:
 
     def _by_thread(self, con: duckdb.DuckDBPyConnection, lives: Sequence[Life]) -> dict[int, str]:
         processes = _Begun((life.pid, life.first_ns, life.process_id) for life in lives)
-        told = [
+        reported = [
             ((processes.at(pid, ts_ns), number), ts_ns, name)
             for pid, ts_ns, number, name in sorted(self._threads, key=_time)
         ]
         rows = con.execute(
             "SELECT process_id, tid, start_ns, thread_id FROM thread"
             " WHERE process_id IN (SELECT unnest(?)) ORDER BY start_ns",
-            [sorted({process_id for (process_id, _), _, _ in told})],
+            [sorted({process_id for (process_id, _), _, _ in reported})],
         ).fetchall()
         threads = _Begun(
             ((process_id, tid), start_ns, key) for process_id, tid, start_ns, key in rows
         )
-        found = [(threads.at(ids, ts_ns), name) for ids, ts_ns, name in told]
+        found = [(threads.at(ids, ts_ns), name) for ids, ts_ns, name in reported]
         return {thread_id: name for thread_id, name in found if thread_id}
 
 
@@ -111,8 +111,8 @@ class _Begun:
         ]
 
 
-def _time(told: _Told) -> int:
-    return told[1]
+def _time(reported: _Told) -> int:
+    return reported[1]
 
 
 def _update(con: duckdb.DuckDBPyConnection, table: str, names: dict[int, str]) -> None:

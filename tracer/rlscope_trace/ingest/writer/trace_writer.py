@@ -128,8 +128,8 @@ class TraceWriter:
 
     def insert_meta(self, facts: Mapping[str, str]) -> None:
         """Insert what holds for the trace as a whole, and who wrote it."""
-        told = {"tool_version": __version__, **facts, "schema_version": str(SCHEMA_VERSION)}
-        self.insert_rows("meta", list(told.items()))
+        reported = {"tool_version": __version__, **facts, "schema_version": str(SCHEMA_VERSION)}
+        self.insert_rows("meta", list(reported.items()))
 
     def insert_losses(self, losses: Sequence[TraceStat]) -> None:
         """Insert the rows of trace_stat; those with a count of 0 are left out."""

@@ -55,9 +55,11 @@ def machine_key() -> dict[str, str]:
     except OSError:
         identity = ""
     # The id itself is not to be told: machine-id(5).
-    told = hashlib.sha256(f"rlscope-trace {identity or platform.node()}".encode()).hexdigest()[:16]
+    reported = hashlib.sha256(f"rlscope-trace {identity or platform.node()}".encode()).hexdigest()[
+        :16
+    ]
     return {
-        "machine": told,
+        "machine": reported,
         "cpu": _cpu_model(),
         "kernel": f"{platform.release()} {platform.machine()}",
         "tool_version": __version__,
@@ -134,20 +136,20 @@ def load(directory: Path, key: Mapping[str, str]) -> tuple[Calibration | None, s
 def checked(directory: Path, calibration: Calibration) -> Calibration | None:
     """Return it with what contradicted it since the boot; None: nobody has looked yet."""
     try:
-        told = json.loads(_check_file(directory, calibration).read_text())
-        if told["of"] != _state_of(calibration):
+        reported = json.loads(_check_file(directory, calibration).read_text())
+        if reported["of"] != _state_of(calibration):
             return None
-        pairs = list(zip(calibration.costs, told["qualities"], strict=True))
+        pairs = list(zip(calibration.costs, reported["qualities"], strict=True))
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
-    costs = [replace(cost, quality=read_quality(told)) for cost, told in pairs]
+    costs = [replace(cost, quality=read_quality(reported)) for cost, reported in pairs]
     return replace(calibration, costs=costs)
 
 
 def note_checked(directory: Path, calibration: Calibration, found: Sequence[Cost]) -> None:
     """Note the outcome, the costs with what contradicts them. Raises OSError: it is not kept."""
-    told = {"of": _state_of(calibration), "qualities": [asdict(cost.quality) for cost in found]}
-    write_whole(_check_file(directory, calibration), json.dumps(told) + "\n")
+    reported = {"of": _state_of(calibration), "qualities": [asdict(cost.quality) for cost in found]}
+    write_whole(_check_file(directory, calibration), json.dumps(reported) + "\n")
 
 
 def _check_file(directory: Path, calibration: Calibration) -> Path:

@@ -68,10 +68,10 @@ class Child:
 
     def answer(self) -> dict[str, Any]:
         """Return what the command gave; CalibrationError where it failed."""
-        told = json.loads(self._line())
-        if "error" in told:
-            raise CalibrationError(told["error"])
-        return dict(told)
+        reported = json.loads(self._line())
+        if "error" in reported:
+            raise CalibrationError(reported["error"])
+        return dict(reported)
 
     def ask(self, do: str, **arguments: object) -> dict[str, Any]:
         """Run a command and return what it gave."""

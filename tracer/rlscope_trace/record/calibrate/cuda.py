@@ -89,9 +89,11 @@ class CudaLoops:
         for child in self._children:
             child.end()
         self._shims.stop()
-        told = self._shims.events + self._shims.lost
-        if told < self._expected:
-            self._refused = f"{told} of {self._expected} records were told: rlscope-trace doctor"
+        reported = self._shims.events + self._shims.lost
+        if reported < self._expected:
+            self._refused = (
+                f"{reported} of {self._expected} records were reported: rlscope-trace doctor"
+            )
 
     def costs(self) -> list[Cost]:
         """Return the rows of what was measured."""

@@ -107,21 +107,25 @@ class RangeLoops:
             # Half of what a push and a pop take lies between the two.
             self._note(event, recorded, added(recorded["ns"], alone["ns"]), plain_ns / 2)
         if _AUTO not in self._refused:
-            told = self._ask_hooks(_COUNT, self._batches)
-            self._note(_AUTO, told, added(told["on"], told["off"]), calm(told["off"]))
+            reported = self._ask_hooks(_COUNT, self._batches)
+            self._note(
+                _AUTO, reported, added(reported["on"], reported["off"]), calm(reported["off"])
+            )
 
-    def _note(self, event: str, told: dict[str, Any], added_ns: float, between_ns: float) -> None:
+    def _note(
+        self, event: str, reported: dict[str, Any], added_ns: float, between_ns: float
+    ) -> None:
         turns = _COUNT * self._batches
         self._visits.append(
-            _Visit(event, told["start_ns"], told["end_ns"], added_ns, turns, between_ns)
+            _Visit(event, reported["start_ns"], reported["end_ns"], added_ns, turns, between_ns)
         )
 
     def _ask_both(self, client: str, count: int, batches: int) -> tuple[Any, Any]:
-        told = [
+        reported = [
             child.ask("ranges", client=client, count=count, batches=batches)
             for child in self._children[:2]
         ]
-        return told[0], told[1]
+        return reported[0], reported[1]
 
     def _ask_hooks(self, count: int, pairs: int) -> dict[str, Any]:
         folder = str(shims.PYTHON_FOLDER)

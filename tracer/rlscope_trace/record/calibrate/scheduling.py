@@ -76,12 +76,12 @@ class SwitchLoops:
     def _batch(self) -> tuple[float, float]:
         """Return the time of a round trip and of a wakeup."""
         wakes = self._child.ask("wakes", rounds=_ROUNDS, batches=self._batches)["ns"]
-        told = self._child.ask("switches", trips=_TRIPS, batches=self._batches)
-        if min(*told["ns"], *wakes) <= 0:
+        reported = self._child.ask("switches", trips=_TRIPS, batches=self._batches)
+        if min(*reported["ns"], *wakes) <= 0:
             raise CalibrationError("the threads that pass the CPU to each other have ended")
-        if abs(statistics.median(told["left"]) - 1) > 0.1:
+        if abs(statistics.median(reported["left"]) - 1) > 0.1:
             raise CalibrationError("the scheduler did not switch once per round trip")
-        return calm(told["ns"]), calm(wakes)
+        return calm(reported["ns"]), calm(wakes)
 
     def costs(self) -> list[Cost]:
         """Return the rows of what was measured."""

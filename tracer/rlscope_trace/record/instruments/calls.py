@@ -260,8 +260,8 @@ class CallProbes:
                 self._attach_gil(process.pid, mapping, releases, takes)
             except OSError as error:
                 why = Fact("gil_not_probed", mapping[0], error.strerror or str(error))
-        told = None if why is None else why.to_json()
-        self._log.append("gil", module=mapping[0], fact=told)
+        reported = None if why is None else why.to_json()
+        self._log.append("gil", module=mapping[0], fact=reported)
 
     def _attach_gil(
         self, pid: int, mapping: Mapping, releases: list[int], takes: list[int]

@@ -125,13 +125,13 @@ class CudaCalls:
             os.close(module.fd)
         return file
 
-    def _tell(self, process: Process, told: _Told) -> None:
-        if process.cuda_told == told:
+    def _tell(self, process: Process, reported: _Told) -> None:
+        if process.cuda_told == reported:
             return
-        process.cuda_told = told
+        process.cuda_told = reported
         self._log.append(
-            "cuda", pid=process.pid, ts_ns=time.monotonic_ns(), state=told.state,
-            files=told.files, blind=told.blind, reason=told.reason,
+            "cuda", pid=process.pid, ts_ns=time.monotonic_ns(), state=reported.state,
+            files=reported.files, blind=reported.blind, reason=reported.reason,
         )  # fmt: skip
 
 

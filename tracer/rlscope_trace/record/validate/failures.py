@@ -48,7 +48,7 @@ def program_failed(
 
 def recorder_failed(words: str, code: int) -> TracerError:
     """Return the recorder's own error as ours."""
-    told = {
+    reported = {
         level: "\n".join(
             line.removeprefix(f"{level}: ")
             for line in words.splitlines()
@@ -57,8 +57,10 @@ def recorder_failed(words: str, code: int) -> TracerError:
         for level in ("error", "hint")
     }
     kind = UsageError if code == _USAGE_EXIT else TracerError
-    message = told["error"] or f"the run gave no result: {words.strip()[-400:] or 'no word of why'}"
-    return kind(message, hint=told["hint"] or "rlscope-trace doctor")
+    message = (
+        reported["error"] or f"the run gave no result: {words.strip()[-400:] or 'no word of why'}"
+    )
+    return kind(message, hint=reported["hint"] or "rlscope-trace doctor")
 
 
 def not_started(name: str, number: int) -> UsageError:

@@ -43,8 +43,8 @@ def read_timers(path: Path) -> dict[str, int]:
 
 def _parse(line: str, where: str) -> tuple[str, int]:
     try:
-        told: Any = json.loads(line)
-        operation, cpu_ns = told["operation"], told["cpu_ns"]
+        reported: Any = json.loads(line)
+        operation, cpu_ns = reported["operation"], reported["cpu_ns"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _wrong(where, line) from error
     # Not isinstance: Python takes true for a number.
