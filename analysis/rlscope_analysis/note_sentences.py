@@ -8,8 +8,8 @@ from __future__ import annotations
 from types import SimpleNamespace as Named
 from typing import TYPE_CHECKING, Any
 
-from rlscope_analysis.command_sentences import COMMANDS
 from rlscope_analysis.balance_sentences import BALANCE
+from rlscope_analysis.command_sentences import COMMANDS
 from rlscope_analysis.comparison_sentences import COMPARISON
 from rlscope_analysis.findings.catalog import BY_CODE
 from rlscope_analysis.result.names import Part, ProcessName, ThreadName
