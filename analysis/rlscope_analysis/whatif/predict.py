@@ -26,7 +26,7 @@ _DRIFT = 0.15
 # What an interval has in any case, and of the size of the change: docs/whatif.md says what it held.
 _LEAST_WIDTH, _OF_CHANGE = 0.03, 0.12
 _CONFIDENCE = 2.0
-_ASSUMED_LARGEST_OPERATIONS = 8
+_MOST_OPERATIONS = 8
 _LEAST_SHARE = 0.01
 _VARIANTS = tuple((pinned, rendezvous) for pinned in (True, False) for rendezvous in (True, False))
 
@@ -112,7 +112,7 @@ class Replayer:
             rows = bursts & np.isin(program.path_id, paths)
             if program.length_ns[rows].sum() >= _LEAST_SHARE * total:
                 found.append((program.length_ns[rows].sum(), operation))
-        found = sorted(found, reverse=True)[:_ASSUMED_LARGEST_OPERATIONS]
+        found = sorted(found, reverse=True)[:_MOST_OPERATIONS]
         asked = [Changes((Scaled(operation, 0.5),)) for _, operation in found]
         if program.runnable_ns > _CONTENDED_A * self.recorded.duration_ns:
             asked.append(Changes(cpus=program.cpus + 1))
