@@ -46,7 +46,7 @@ class Trial:
         """Run a program in the folder of the trial."""
         return subprocess.run(
             [str(word) for word in words], capture_output=True, text=True, check=False,
-            stdin=subprocess.DEVNULL, cwd=self.folder, env={**os.environ, **env}, timeout=900,
+            stdin=subprocess.DEVNULL, cwd=self.folder, env={**os.environ, **env}, timeout=3600,
         )  # fmt: skip
 
     def step(self, name: str, *words: object, expect: str = "", code: int = 0, **env: str) -> bool:
