@@ -50,13 +50,7 @@ def adapt(name, module):
     if name in NAMES:
         listener.failures.attempt(name, listener.core.run, NAMES[name], module)
     if name in watched and listener.is_on():
-        listener.failures.attempt(name, _place_rows, name, module)
-
-
-def _place_rows(name, module):
-    from rlscope_phases import frameworks
-
-    frameworks.adapt(name, module)
+        listener.failures.attempt(name, listener.core.run, "frameworks:adapt", module)
 
 
 def _listener():

@@ -14,8 +14,9 @@ labels = {}
 _rows = {}
 
 
-def adapt(name, module):
+def adapt(module):
     """Put the rows of a module in place, ours after the user's."""
+    name = module.__name__
     if not _rows:
         _load()
     timers = {}
