@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rlscope_analysis.errors import TraceError
+    from rlscope_analysis.notebook import open_trace as open
     from rlscope_analysis.sweep.segments import segments
     from rlscope_analysis.sweep.sets import (
         inclusive,
@@ -23,13 +24,12 @@ if TYPE_CHECKING:
         overlap_transitions,
     )
     from rlscope_analysis.trace import Trace
-    from rlscope_analysis.trace import open_trace as open
 
 # Imported when first used: the recorder reads the schema, and must not wait for DuckDB and pandas.
 _HOMES = {
     "TraceError": ("errors", "TraceError"),
     "Trace": ("trace", "Trace"),
-    "open": ("trace", "open_trace"),
+    "open": ("notebook", "open_trace"),
     "overlap": ("sweep.sets", "overlap"),
     "overlap_regions": ("sweep.sets", "overlap_regions"),
     "overlap_transitions": ("sweep.sets", "overlap_transitions"),

@@ -109,6 +109,7 @@ ANALYSIS_ROOMS = (
     "page",
     "viewport",
     "export",
+    "notebook",
 )
 ROOMS = {TRACER: TRACER_ROOMS, ANALYSIS: ANALYSIS_ROOMS}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.explain.answer import chosen_iteration
@@ -50,6 +51,15 @@ _SHOWN = (("typical", "median"), ("slowest", "slowest"))
 _FEW = 2
 
 
+def read_first_screen(trace: Trace, *, per: str | None = None) -> Page:
+    """Read what stands first on the page of an open trace: the rest of the page is empty.
+
+    per: the range that counts as an iteration; TraceError where none is called so.
+    """
+    reported = overview(trace, per=per)
+    return _first_screen(trace, reported, _roles(reported))
+
+
 def read_page(trace: Trace, *, per: str | None = None) -> Page:
     """Read an open trace.
 
@@ -57,9 +67,29 @@ def read_page(trace: Trace, *, per: str | None = None) -> Page:
     """
     reported = overview(trace, per=per)
     has_iterations = bool(reported.pace and reported.pace["iterations"])
-    roles = {row["process_id"]: role_note(row) for row in reported.processes}
+    roles = _roles(reported)
     shown = list(_shown(trace)) if has_iterations else []
     found_gpu = gpu(trace)
+    return replace(
+        _first_screen(trace, reported, roles),
+        iterations=iteration_bars(trace, shown) if has_iterations and not _is_whole(reported) else None,
+        close_ups=tuple(close_up(trace, which, row, roles) for which, row in shown),
+        queues=tuple(queues(trace)) if has_iterations else (),
+        functions=functions(trace) if has_iterations else None,
+        gpu=found_gpu,
+        tables=tuple(
+            page_tables(trace, has_gpu=found_gpu is not None, has_iterations=has_iterations)
+        ),
+        not_measured=tuple(_not_measured(trace, reported)),
+        private=tuple(dict.fromkeys(private_words(trace))),
+    )
+
+
+def _roles(reported: Overview) -> dict[int, Note]:
+    return {row["process_id"]: role_note(row) for row in reported.processes}
+
+
+def _first_screen(trace: Trace, reported: Overview, roles: dict[int, Note]) -> Page:
     return Page(
         trace=reported.trace,
         facts=_facts(trace, reported),
@@ -70,23 +100,19 @@ def read_page(trace: Trace, *, per: str | None = None) -> Page:
         phases=reported.phases,
         processes=tuple(_process(row, roles) for row in reported.processes),
         findings=tuple(_finding(row, roles) for row in reported.findings),
-        iterations=iteration_bars(trace, shown)
-        if has_iterations and not _is_whole(reported)
-        else None,
-        close_ups=tuple(close_up(trace, which, row, roles) for which, row in shown),
-        queues=tuple(queues(trace)) if has_iterations else (),
-        functions=functions(trace) if has_iterations else None,
-        gpu=found_gpu,
-        tables=tuple(
-            page_tables(trace, has_gpu=found_gpu is not None, has_iterations=has_iterations)
-        ),
+        iterations=None,
+        close_ups=(),
+        queues=(),
+        functions=None,
+        gpu=None,
+        tables=(),
         losses=tuple(
             {"kind": loss.kind, "count": loss.count, "source": loss.source, "remedy": loss.remedy}
             for loss in reported.losses
         ),
         overhead={"cpu_ns": reported.overhead.cpu_ns, "overhead_ns": reported.overhead.overhead_ns},
-        not_measured=tuple(_not_measured(trace, reported)),
-        private=tuple(dict.fromkeys(private_words(trace))),
+        not_measured=(),
+        private=(),
     )
 
 

@@ -45,6 +45,19 @@ def render(page: Page, *, redact: bool = False) -> str:
     return document(m, f"{page.facts['program'] or page.trace}: where its time went", parts)
 
 
+def render_first_screen(page: Page) -> str:
+    """Return the first screen alone, as HTML without a script: for a frame in a notebook."""
+    m = Markup()
+    left = m.tag("div", bars.phases(m, page), bars.processes(m, page))
+    parts = [
+        head.header(m, page),
+        head.verdict(m, page),
+        head.figures(m, page),
+        m.tag("div", left, findings(m, page), class_="two"),
+    ]
+    return document(m, m.plain(page.trace), parts, has_script=False)
+
+
 def _footer(m: Markup, *, redact: bool) -> Html:
     said = "Made by rlscope-trace report. It asks no server for anything and may be kept as it is."
     if redact:

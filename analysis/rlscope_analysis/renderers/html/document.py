@@ -22,7 +22,9 @@ _PATTERN = (
 )
 
 
-def document(m: Markup, title: str, parts: Iterable[Html | None]) -> str:
+def document(
+    m: Markup, title: str, parts: Iterable[Html | None], *, has_script: bool = True
+) -> str:
     """Return a whole file; parts: what is in it, None is left out."""
     style, script = own_file("page.css").strip(), own_file("page.js").strip()
     policy = (
@@ -39,7 +41,9 @@ def document(m: Markup, title: str, parts: Iterable[Html | None]) -> str:
             m.tag("title", title),
             f"\n<style>{style}</style>\n</head>\n<body>\n{_PATTERN}<main>\n",
             "\n".join(part for part in parts if part),
-            f"\n</main>\n<script>{script}</script>\n</body>\n</html>\n",
+            "\n</main>\n",
+            f"<script>{script}</script>\n" if has_script else "",
+            "</body>\n</html>\n",
         ]
     )
 
