@@ -43,7 +43,7 @@ def command(*arguments: object) -> subprocess.CompletedProcess[str]:
         (["--runs", "0", "--", "true"], "--runs"),
         (["--max-bias", "-1", "--", "true"], "--max-bias"),
         (["--max-bias", "inf", "--", "true"], "--max-bias inf"),
-        (["--format", "csv", "--", "true"], "--format"),
+        (["--format", "xml", "--", "true"], "--format"),
         (["-o", "x.duckdb", "--", "true"], "-o is not for validate"),
         (["--duration=3", "--", "true"], "--duration=3 is not for validate"),
         (["-d3", "--", "true"], "-d3 is not for validate"),
