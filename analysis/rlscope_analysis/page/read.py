@@ -72,7 +72,9 @@ def read_page(trace: Trace, *, per: str | None = None) -> Page:
     found_gpu = gpu(trace)
     return replace(
         _first_screen(trace, reported, roles),
-        iterations=iteration_bars(trace, shown) if has_iterations and not _is_whole(reported) else None,
+        iterations=iteration_bars(trace, shown)
+        if has_iterations and not _is_whole(reported)
+        else None,
         close_ups=tuple(close_up(trace, which, row, roles) for which, row in shown),
         queues=tuple(queues(trace)) if has_iterations else (),
         functions=functions(trace) if has_iterations else None,
