@@ -21,6 +21,9 @@ class ShownTrace(Trace):
 
     __slots__ = ()
 
+    def __enter__(self) -> ShownTrace:
+        return self
+
     def _repr_html_(self) -> str:
         """Return verdict, figures, phases, processes and findings, in a frame without scripts.
 

@@ -37,7 +37,7 @@ class Viewed:
     def __exit__(self, *_: object) -> None:
         self._process.send_signal(signal.SIGINT)
         try:
-            _, self.said = self._process.communicate(timeout=DEADLINE_S)
+            self.said = self._process.communicate(timeout=DEADLINE_S)[1]
         finally:
             self._process.kill()
         self.code = self._process.returncode
