@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from soak_lib.home import Home
 
 _COMMANDS = ("recover", "import_", "export", "summarize", "explain", "sql")
-_DEADLINE_S = 120
+_DEADLINE_S = 300.0
 _LOOK_S = 0.002
 
 
