@@ -110,7 +110,7 @@ def test_a_program_has_ended_whatever_it_leaves_running(
 ) -> None:
     pid_file = tmp_path / "pid"
     wait = f"open({str(pid_file)!r}, 'w').write(str(os.getpid()))\n    signal.pause()"
-    run = runner(tmp_path, ORPHAN.format(does=wait))._start_untraced(None)
+    run = runner(tmp_path, ORPHAN.format(does=wait))._start_untraced()
     try:
         poll_until(run.has_ended, what="the program has ended")
         # That comes when its processes have had the time to end.
