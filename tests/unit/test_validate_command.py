@@ -105,26 +105,6 @@ def test_processes_that_nobody_waits_for_are_counted_when_they_end(tmp_path: Pat
     assert not run.left_running
 
 
-def test_a_program_has_ended_whatever_it_leaves_running(
-    tmp_path: Path, poll_until: Callable[..., None]
-) -> None:
-    pid_file = tmp_path / "pid"
-    wait = f"open({str(pid_file)!r}, 'w').write(str(os.getpid()))\n    signal.pause()"
-    run = runner(tmp_path, ORPHAN.format(does=wait))._start_untraced()
-    try:
-        poll_until(run.has_ended, what="the program has ended")
-        # That comes when its processes have had the time to end.
-        assert not run.report.exists()
-        with pytest.raises(ProcessLookupError):
-            run.niceness()
-    finally:
-        poll_until(
-            lambda: pid_file.exists() and pid_file.read_text(), what="what it leaves has begun"
-        )
-        os.kill(int(pid_file.read_text()), signal.SIGKILL)
-        run.process.wait(30)
-
-
 def test_processes_that_do_not_end_are_told_of_and_left_alone(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     wait = f"open({str(pid_file)!r}, 'w').write(str(os.getpid()))\n    signal.pause()"
