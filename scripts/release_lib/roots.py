@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FOLDER = Path(os.environ.get("RLSCOPE_ROOTS", WORK / "roots"))
-_DEBIAN, _UBUNTU = "http://deb.debian.org/debian", "http://archive.ubuntu.com/ubuntu"
+_DEBIAN, _UBUNTU = "Debian", "Ubuntu"
 _UBUNTU_KEYS = "usr/share/keyrings/ubuntu-archive-keyring.gpg"
 # What a client of a package registry needs to know of this machine, and nothing else of it.
 _PASSED = (
@@ -47,7 +47,7 @@ class Root:
     """A root to make: the distribution, and which of its Pythons are tried."""
 
     suite: str
-    mirror: str
+    distribution: str
     pythons: tuple[str, ...]
     shown: str
 
@@ -77,14 +77,19 @@ def make(name: str, *, use: str = "") -> Path:
     run("rm", "--recursive", "--force", "--one-file-system", path, log=log)
     path.mkdir(parents=True)
     # All of Ubuntu's releases are made in one way, which an older debootstrap knows by this name.
-    ubuntu = root.mirror == _UBUNTU
+    ubuntu = root.distribution == _UBUNTU
     keys, script = (["--keyring", _ubuntu_keys()], ["gutsy"]) if ubuntu else ([], [])
     components = "main,universe" if ubuntu else "main"
     run(*_IN_OWN_MOUNTS, "debootstrap", *keys, "--variant=minbase", f"--components={components}",
-        root.suite, path, root.mirror, *script, log=log)  # fmt: skip
+        root.suite, path, _mirror(root), *script, log=log)  # fmt: skip
     enter(path, "apt-get", *_apt_options(), "update", log=log)
     (path / ".complete").touch()
     return path
+
+
+def _mirror(root: Root) -> str:
+    """Return where to fetch from; nothing: where debootstrap does for that distribution."""
+    return os.environ.get(f"RLSCOPE_{root.distribution.upper()}_MIRROR", "")
 
 
 def _ubuntu_keys() -> Path:
