@@ -12,7 +12,8 @@ import atheris
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+_ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(_ROOT / "tests/support"), str(_ROOT / "scripts")]
 
 # No text of a stranger may move the cursor of a terminal, or colour it.
 _ALLOWED = {"\n", "\t"}

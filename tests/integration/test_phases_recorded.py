@@ -87,7 +87,9 @@ def test_the_demo_shows_operations(tmp_path: Path) -> None:
     )
     # Its own vector environment: a reset, and a step for both workers.
     assert of_main["simulation"] == 1 + done["steps"] / 2
-    assert set(of_main) == set(PHASES)
+    # At the end it tells each of its workers to end: messages outside of any step.
+    assert of_main["wait"] == 2
+    assert set(of_main) == {*PHASES, "wait"}
     assert query(
         trace,
         f"SELECT DISTINCT name FROM operation WHERE process_id <> ({main})",

@@ -153,7 +153,7 @@ def test_instances_of_a_gpu_are_devices_of_their_own(library: Path, tmp_path: Pa
     assert {value for _, value in found[1, "sm_activity"]} == {25.0}
     assert {value for _, value in found[2, "sm_activity"]} == {26.0}
     assert (0, "sm_activity") not in found
-    assert [0, "sm_activity", "told of its MIG instances, not of the whole"] in answer[
+    assert [0, "sm_activity", "reported for its MIG instances, not for the whole"] in answer[
         "not_measured"
     ]
 

@@ -14,7 +14,7 @@ from rlscope_phases import failures, finder, listener
 def main():
     """Print what was found as JSON: the status, modules by name, failures by text."""
     is_on = listener.is_on()
-    modules = {name: _import(name) for name in finder.watched} if is_on else {}
+    modules = {name: _import(name) for name in list(finder.watched)} if is_on else {}
     found = {
         "status": rlscope_phases.status,
         "modules": {name: outcome for name, outcome in modules.items() if outcome is not None},

@@ -76,7 +76,7 @@ def adapt_imported():
     if listener is None:
         return
     listener.core.is_late = True
-    for name in watched:
+    for name in list(watched):
         module = sys.modules.get(name)
         if module is not None:
             adapt(name, module)

@@ -197,7 +197,7 @@ class _Activity:
         if not nvml.nvmlGpmQueryDeviceSupport(gpu).isSupportedDevice:
             raise RefusedError("GPM is there from Hopper on")
         if device.is_partitioned:
-            raise RefusedError("reported its MIG instances, not of the whole")
+            raise RefusedError("reported for its MIG instances, not for the whole")
         if device.parent is not None:
             self._instance = nvml.nvmlDeviceGetGpuInstanceId(device.handle)
         self._samples = [nvml.nvmlGpmSampleAlloc(), nvml.nvmlGpmSampleAlloc()]
