@@ -36,7 +36,7 @@ void CpuQueues::add_cpu(int16_t cpu) {
 CpuPiece CpuQueues::last_piece(int64_t from_ns, int64_t now_ns) const {
   for (std::size_t at = 0; at < count_; ++at) {
     Stay stay{};
-    if (!last_stay(stays_[at], now_ns, &stay)) continue;
+    if (!last_stay(stays_[at], from_ns, now_ns, &stay)) continue;
     if (stay.end_ns >= now_ns) {
       return {std::max(stay.start_ns, from_ns), stay.piece.cause, stay.piece.by};
     }
@@ -45,19 +45,21 @@ CpuPiece CpuQueues::last_piece(int64_t from_ns, int64_t now_ns) const {
   return {from_ns, Cause::kCpuWait, 0};
 }
 
-// The last one that began before now.
-bool CpuQueues::last_stay(const Stays& stays, int64_t now_ns, Stay* stay) const {
-  return stays.traced != nullptr ? last_traced(*stays.traced, now_ns, stay)
+// The last one that began before now, and ended after from_ns.
+bool CpuQueues::last_stay(const Stays& stays, int64_t from_ns, int64_t now_ns, Stay* stay) const {
+  return stays.traced != nullptr ? last_traced(*stays.traced, from_ns, now_ns, stay)
                                  : last_other(stays.others, now_ns, stay);
 }
 
-bool CpuQueues::last_traced(const std::vector<std::size_t>& rows, int64_t now_ns,
+// A CPU that the thread has to itself has no other stays: the first that is over ends the search.
+bool CpuQueues::last_traced(const std::vector<std::size_t>& rows, int64_t from_ns, int64_t now_ns,
                             Stay* stay) const {
   const StateColumns& s = in_.states;
   auto next = std::lower_bound(rows.begin(), rows.end(), now_ns,
                                [&](std::size_t i, int64_t ns) { return s.start_ns[i] < ns; });
   while (next != rows.begin()) {
     const std::size_t ran = *--next;
+    if (s.end_ns[ran] <= from_ns) return false;
     if (s.thread_id[ran] == thread_id_) continue;
     *stay = {s.start_ns[ran], s.end_ns[ran], {0, Cause::kCpuTaken, s.thread_id[ran]}};
     return true;

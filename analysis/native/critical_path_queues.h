@@ -41,8 +41,9 @@ class CpuQueues {
   };
 
   void add_cpu(int16_t cpu);
-  bool last_stay(const Stays& stays, int64_t now_ns, Stay* stay) const;
-  bool last_traced(const std::vector<std::size_t>& rows, int64_t now_ns, Stay* stay) const;
+  bool last_stay(const Stays& stays, int64_t from_ns, int64_t now_ns, Stay* stay) const;
+  bool last_traced(const std::vector<std::size_t>& rows, int64_t from_ns, int64_t now_ns,
+                   Stay* stay) const;
   bool last_other(Rows rows, int64_t now_ns, Stay* stay) const;
 
   const PathInput& in_;
