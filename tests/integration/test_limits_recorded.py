@@ -96,7 +96,8 @@ BALANCED = (
     ("planted_gym", "balanced_sync"), ("planted_gym", "balanced_off_policy"),
 )  # fmt: skip
 # More iterations of programs in which something happens in some of them only, or much comes before.
-ITERATIONS = {"evaluation": 200, "starved_loader": 1500}
+# One that hands the GIL to and fro at each call of torch needs 2 s for each.
+ITERATIONS = {"evaluation": 200, "starved_loader": 1500, "monitor_thread": 15}
 # Of the planted ones, those in which GPU time is planted_ns.
 KNOWN_GPU = ("kernels", "streams")
 # Whoever else uses the machine takes CPUs, so that processes of the program share the one that is
