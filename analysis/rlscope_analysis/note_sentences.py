@@ -153,16 +153,15 @@ def _no_phase(n: Named) -> str:
 
 
 def _losses_and_overhead(n: Named) -> str:
-    lost = (
-        f"lost: {count_of(n.records, 'record')} for {count_of(n.lost, 'reason')}"
-        if n.lost
-        else "lost: nothing"
-    )
+    unknown = "not known how much"
+    lost = "nothing" if n.lost == 0 else unknown if n.lost is None else count_of(n.lost, "record")
+    for kind, count in sorted(n.others.items()):
+        lost += f", {kind}: {unknown if count is None else f'{count:,}'}"
     if n.overhead_ns is None or not n.cpu_ns:
         cost = "cost of recording: not measured"
     else:
         cost = f"recording cost {percent(n.overhead_ns, n.cpu_ns)} % of the CPU time"
-    return f"{lost}; {cost}. More: --all, --view limits, explain"
+    return f"lost: {lost}; {cost}. More: --all, --view limits, explain"
 
 
 def _process(n: Named) -> str:

@@ -36,6 +36,11 @@ def percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f}" if whole else "-"
 
 
+def role_words(role: str) -> str:
+    """Name what leads: the learner, the main process."""
+    return "main process" if role == "main" else role
+
+
 def count_of(number: int, noun: str) -> str:
     """Format a number of things, in the singular or the plural."""
     plural = "es" if noun.endswith("s") else "s"

@@ -128,12 +128,16 @@ def _check_pace(trace: rlscope_analysis.Trace, lines: list[str]) -> None:
 
 def _check_end(trace: rlscope_analysis.Trace, lines: list[str]) -> None:
     said = " ".join(lines)
-    (count, reasons) = trace.sql(
-        "SELECT coalesce(sum(count), 0)::BIGINT, count(*) FROM trace_stat"
-    ).fetchall()[0]
-    lost = re.search(r"lost: (?:nothing|([\d,]+) records? for ([\d,]+) reasons?)", said)
+    counts = dict(
+        trace.sql(
+            "SELECT kind, coalesce(sum(count), 0)::BIGINT FROM trace_stat GROUP BY 1"
+        ).fetchall()
+    )
+    lost = re.search(r"lost: (nothing|[\d,]+ records?)((?:, [a-z]+: [\d,]+)*)", said)
     assert lost is not None
-    assert (lost[1] is None) == (reasons == 0)
-    if lost[1]:
-        _equal(lost[1], count)
-        _equal(lost[2], reasons)
+    shown = dict(re.findall(r"([a-z]+): ([\d,]+)", lost[2]))
+    if lost[1] != "nothing":
+        shown["dropped"] = lost[1].split()[0]
+    assert shown.keys() == counts.keys()
+    for kind, count in counts.items():
+        _equal(shown[kind], count)

@@ -254,7 +254,7 @@ class TestWhatCannotBeSaid:
         builder.operation(thread, 0, 100, "update")
         builder.loss("ring_full", count=7)
         lines = shown(builder)
-        assert lines[-1].startswith("lost: 7 records for 1 reason")
+        assert lines[-1].startswith("lost: 7 records; ")
         assert lines[2].startswith(
             "No single cause stands out. The largest part (80 %) has no records"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from dataclasses import asdict, replace
 from functools import partial
@@ -20,6 +21,7 @@ from rlscope_analysis.summary.gpu import gpu_summary
 from rlscope_analysis.summary.losses import losses_of
 from rlscope_analysis.summary.overhead import overhead_of
 from rlscope_analysis.window import SPAN_SQL, asked_window
+from rlscope_analysis.wording import role_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -203,7 +205,7 @@ def _tables(reported: Overview) -> Iterable[Table]:
 
 
 def _phases(reported: Overview) -> Table:
-    who = reported.lead["role"] if reported.lead else "main"
+    who = role_words(reported.lead["role"] if reported.lead else "main")
     columns = (
         Column("operation", label=f"where the {who}'s time went", most=30),
         Column("time_ns", Unit.NS, label="time ms", scale=Scale.SHORT_MS),
@@ -350,11 +352,20 @@ def _closing(reported: Overview) -> Iterable[Note]:
         yield note("no_phase_in_more", count=len(busy[_NAMED:]))
     yield note(
         "losses_and_overhead",
-        lost=len(reported.losses),
-        records=sum(loss.count or 0 for loss in reported.losses),
+        **_losses(reported),
         cpu_ns=reported.overhead.cpu_ns,
         overhead_ns=reported.overhead.overhead_ns,
     )
+
+
+def _losses(reported: Overview) -> dict[str, Any]:
+    """Count what was lost, and by kind what is missing otherwise; None: how much is not known."""
+    counts: dict[str, float] = {}
+    for loss in reported.losses:
+        count = math.nan if loss.count is None else loss.count
+        counts[loss.kind] = counts.get(loss.kind, 0) + count
+    known = {kind: None if math.isnan(count) else int(count) for kind, count in counts.items()}
+    return {"lost": known.pop("dropped", 0), "others": known}
 
 
 def program_of(command: str | None) -> str | None:

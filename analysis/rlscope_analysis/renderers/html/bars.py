@@ -10,10 +10,9 @@ from rlscope_analysis.renderers.html.words import (
     percent_words,
     phase_classes,
     place,
-    role_words,
     time_words,
 )
-from rlscope_analysis.wording import count_of
+from rlscope_analysis.wording import count_of, role_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

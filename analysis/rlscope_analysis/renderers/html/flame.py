@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.renderers.html.words import percent_words, phase_classes, place, role_words
-from rlscope_analysis.wording import count_of
+from rlscope_analysis.renderers.html.words import percent_words, phase_classes, place
+from rlscope_analysis.wording import count_of, role_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

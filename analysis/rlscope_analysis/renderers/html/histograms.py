@@ -6,8 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.renderers.html.bars import legend
-from rlscope_analysis.renderers.html.words import place, role_words, round_words, time_words
-from rlscope_analysis.wording import count_of
+from rlscope_analysis.renderers.html.words import place, round_words, time_words
+from rlscope_analysis.wording import count_of, role_words
 
 if TYPE_CHECKING:
     from rlscope_analysis.renderers.html.markup import Html, Markup

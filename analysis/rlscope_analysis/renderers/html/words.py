@@ -40,11 +40,6 @@ def place(share: float) -> str:
     return f"{share * 100:.3f}".rstrip("0").rstrip(".") + "%"
 
 
-def role_words(role: str) -> str:
-    """Name what leads: the learner, the main process."""
-    return "main process" if role == "main" else role
-
-
 # Hue = phase: each has its own place; the others take what is left, in the order of time.
 _PHASES = {"backpropagation": 0, "simulation": 1, "inference": 2, "data": 3}
 _HUES = 7
