@@ -118,7 +118,8 @@ def _pace(n: Named) -> str:
     words = (
         f"{count_of(n.iterations, 'iteration')} ({found[n.source]}) of {n.mean_ns / 1e6:,.1f} ms"
     )
-    words += f", p99 {n.p99_ns / 1e6:,.1f} ms"
+    if n.iterations > 1:
+        words += f", p99 {n.p99_ns / 1e6:,.1f} ms"
     if n.steps_per_s is not None:
         words += f"; {n.steps_per_s:,.0f} environment steps/s"
     return words + ("." if n.cpu_share is None else f"; {n.who} uses {n.cpu_share:.2f} CPUs.")

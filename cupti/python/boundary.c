@@ -54,6 +54,7 @@ static void refute_guess(struct rls_thread* thread) {
 void rls_learn(struct rls_thread* thread) {
   refute_guess(thread);
   rls_note_learning(thread);
+  thread->has_stepped = false;
   if (thread->environment_depth > 0 || thread->scope_depth > 0) return;
   resolve(thread, RLS_BACKPROPAGATION);
   rls_decide(thread, RLS_BACKPROPAGATION);
@@ -76,6 +77,7 @@ bool rls_enter_table(struct rls_thread* thread, const struct rls_scope* scope) {
     if (is_outermost) rls_arm(thread);
     return false;
   }
+  if (is_outermost && is_input) thread->is_fed = true;
   if (is_outermost && is_input && !thread->has_environment) {
     if (scope->phase == RLS_WAIT && thread->is_pending) thread->acts_by_waiting = true;
     resolve(thread, scope->phase);
@@ -127,11 +129,20 @@ static enum rls_phase ask(PyObject* judge, uint64_t place, const struct rls_call
   return RLS_NO_PHASE;
 }
 
+// Where no acting, wait or data tells updates apart, each optimizer step ends one: what lies
+// between it and the next forward pass is no learning.
+static void end_update(struct rls_thread* thread) {
+  if (thread->has_stepped && !thread->has_environment && !thread->is_fed && !thread->has_acted)
+    rls_thread_end(thread);
+  thread->has_stepped = false;
+}
+
 enum rls_forward rls_enter_forward(struct rls_thread* thread, const struct rls_call* call) {
   rls_disarm(thread);
   // Forward passes of a train() or of a learned simulator: none is a question.
   if (thread->environment_depth > 0 || thread->scope_depth > 0) return RLS_FORWARD_TELLS;
   if (rls_callbacks.judge == NULL) return RLS_FORWARD_TELLS;
+  end_update(thread);
   const uint64_t place = rls_place_of_call();
   if (place == 0) return RLS_FORWARD_TELLS;
   enum rls_phase phase = rls_place_phase(place);

@@ -114,11 +114,13 @@ static PyObject* learn(PyObject* module, PyObject* unused) {
   Py_RETURN_NONE;
 }
 
-// learned(): it has returned.
+// learned(): it, an optimizer step, has returned.
 static PyObject* learned(PyObject* module, PyObject* unused) {
   (void)module;
   (void)unused;
-  rls_learned(rls_thread_self());
+  struct rls_thread* thread = rls_thread_self();
+  rls_learned(thread);
+  thread->has_stepped = true;
   Py_RETURN_NONE;
 }
 
@@ -213,7 +215,7 @@ static PyMethodDef methods[] = {
     {"phase", phase, METH_NOARGS, "Return the phase of this thread."},
     {"is_sampled", is_sampled, METH_NOARGS, "Whether a replay buffer was read in this gap."},
     {"learn", learn, METH_NOARGS, "A backward pass or an optimizer step begins."},
-    {"learned", learned, METH_NOARGS, "It has ended."},
+    {"learned", learned, METH_NOARGS, "An optimizer step has ended."},
     {"label", label, METH_VARARGS, "Tell what a framework calls ranges, by a number."},
     {"enter", enter, METH_VARARGS, "A timer of a framework begins: key, phase, label."},
     {"leave", leave, METH_O, "It ends, given its key."},

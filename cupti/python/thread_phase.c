@@ -178,6 +178,7 @@ void rls_environment_leave(struct rls_thread* thread) {
 void rls_decide(struct rls_thread* thread, enum rls_phase phase) {
   if (thread->environment_depth > 0 || thread->scope_depth > 0) return;
   if (phase == RLS_INFERENCE || phase == RLS_BACKPROPAGATION) thread->has_model = true;
+  if (phase == RLS_INFERENCE) thread->has_acted = true;
   // What lies between learning and acting by itself is neither.
   if (phase == RLS_INFERENCE && !thread->has_environment && !thread->acts_by_waiting)
     rls_thread_end(thread);

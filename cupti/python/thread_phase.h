@@ -58,6 +58,9 @@ struct rls_thread {
   bool is_known_to_exit;  // rls_thread_exit will run
   bool has_environment;   // it called one itself
   bool has_model;         // it ran a forward pass or learned
+  bool has_acted;         // it had a phase inference
+  bool is_fed;            // it waited or took data: what it learns from comes in pieces
+  bool has_stepped;       // the last that it learned with was an optimizer step
   bool acts_by_waiting;   // its forward passes are followed by waits: workers step for it
   uint64_t learned_ns;    // when the last backward pass or optimizer step returned; 0: none did
   bool* is_refuted;       // of the guess on the stack that this is an environment, NULL: none

@@ -106,6 +106,17 @@ if __name__ == "__main__":
     for worker in workers: worker.join()
     busy(0.3)
 """
+ALONE = """
+network, optimizer = make(16, 4)
+begin = now()
+for update in range(40):
+    busy(0.004)
+    start = now(); batch = torch.randn(64, 16)
+    for part in batch.chunk(2): network(part).square().mean().backward()
+    optimizer.step(); optimizer.zero_grad()
+    add("backpropagation", start)
+busy(0.3)
+"""
 SEARCH = """
 network, optimizer = make(9, 2)
 begin = now()
@@ -189,6 +200,12 @@ def test_acting_by_itself_is_the_forward_pass(harness: Harness) -> None:
     ranges = of_learner(run(harness, SEARCH), {"backpropagation": 7, "inference": 3})
     found = counts(ranges)
     assert found == {"inference": 200, "backpropagation": 10}
+
+
+def test_an_optimizer_step_ends_an_update_where_nothing_else_does(harness: Harness) -> None:
+    ranges = of_learner(run(harness, ALONE), {"backpropagation": 7})
+    # The first began with what torch does once: no optimizer step ended that.
+    assert counts(ranges) == {"backpropagation": 39}
 
 
 def test_random_actions_are_no_inference(harness: Harness) -> None:

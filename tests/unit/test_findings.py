@@ -181,6 +181,42 @@ def test_samples_tell_what_runs_outside_of_phases(
     assert codes(builder) == {"learner_bound": 20, "serial_simulation": 20, expected: 60}
 
 
+def test_what_a_learner_packs_and_unpacks_for_its_workers_is_message_overhead(
+    builder: TraceBuilder,
+) -> None:
+    """A worker wakes it at 59; of what it runs after that 20 are in its phase `wait`."""
+    main = builder.process(pid=1)
+    worker = builder.process(pid=2, parent=main)
+    builder.thread(main, states=[run(30), sleep(29), woken(1, by=2), run(40)])
+    builder.thread(worker, states=[run(100)])
+    builder.capture("cpu_sample")
+    for ts_ns in (20, 70, 80):
+        builder.sample(1, ts_ns, "python")
+    builder.wait(1, 30, 59, "pipe")
+    builder.operation(1, 0, 10, "backpropagation", source="auto")
+    builder.operation(1, 10, 80, "wait", source="auto")
+    builder.operation(1, 80, 100, "backpropagation", source="auto")
+    builder.operation(1, 0, 100, "update")
+    told = codes(builder)
+    assert told["message_overhead"] == 20
+    assert told["worker_bound"] == 59
+    assert "python_overhead" not in told
+
+
+def test_who_waits_is_named_whoever_it_waits_for(builder: TraceBuilder) -> None:
+    """A lock that another process holds for 80 of 100: the path is in the other one meanwhile."""
+    main = builder.process(pid=1)
+    other = builder.process(pid=2, parent=main)
+    builder.thread(main, states=[run(10), sleep(79), woken(1, by=2), run(10)])
+    builder.thread(other, states=[run(100)])
+    builder.wait(1, 10, 89, "lock")
+    builder.operation(1, 0, 100, "update")
+    with rlscope_analysis.open(builder.write()) as trace:
+        assert sentence_of(verdict(overview(trace))) == (
+            "Main (pid 1) waits for a lock: 79 % of an iteration."
+        )
+
+
 def crew(builder: TraceBuilder, works: list[int]) -> None:
     """One step: the learner asks workers that work for so long, and waits until all answered."""
     main = builder.process(pid=1)

@@ -49,3 +49,21 @@ def test_no_clock_record_comes_after_the_end(
     assert recorded.stop().records == 7
     # Both are due again by then.
     assert made == ["search", "clock", "end"]
+
+
+def test_a_fork_that_marks_nothing_is_not_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pid 1 is heard; 2 is its fork; 3 has the shim, and nobody heard of it or of its parent."""
+    parents = {1: 9, 2: 1, 3: 9}
+    shims = SimpleNamespace(
+        find=lambda _: None, knows={1}.__contains__, is_taken=lambda _: False, sources=1
+    )
+    monkeypatch.setattr(Session, "_to_search", lambda _: iter(parents))
+    monkeypatch.setattr(session_module, "shim_is_loaded", lambda _: True)
+    monkeypatch.setattr(session_module, "parent_of", parents.__getitem__)
+    opened: Any = SimpleNamespace()
+    recorded = Session(opened, tmp_path, {}, "", MagicMock())
+    recorded._spool, recorded._drain, recorded._shims = MagicMock(), MagicMock(), shims  # type: ignore[assignment]
+    recorded.find_shims()
+    assert recorded._refused == {3}

@@ -34,6 +34,8 @@ class Limit:
     took of it; None: it is none."""
     proof: str = "--view critical-path"
     """Options of `summarize` that show more of it."""
+    is_of_lead: bool = False
+    """The leading process has it, whoever the path is in meanwhile: it waits for them."""
 
 
 def _grouped(columns: str, condition: str) -> str:
@@ -171,6 +173,7 @@ CATALOG = (
         _pieces("lock_contention"),
         _LEAST,
         proof="--view blocked",
+        is_of_lead=True,
     ),
     Limit(
         "collective_wait",
@@ -180,6 +183,7 @@ CATALOG = (
         "equal work for all ranks; overlap communication",
         _pieces("collective_wait"),
         _LEAST,
+        is_of_lead=True,
     ),
     Limit(
         "copy_bound",
@@ -275,7 +279,9 @@ CATALOG = (
     Limit(
         "message_overhead",
         "(is_lead AND has_workers AND phase = 'simulation' AND layer IS DISTINCT FROM 'simulator')"
-        " OR (NOT is_lead AND simulates AND phase IS NULL)",
+        " OR (NOT is_lead AND simulates AND phase IS NULL)"
+        # In its phase `wait` it hands over and takes: where it runs there, it packs and unpacks.
+        " OR (is_lead AND phase = 'wait' AND cause = 'running')",
         "sends to workers and receives from them: the simulation itself is elsewhere",
         "larger messages, shared memory, or SyncVectorEnv",
         _pieces("message_overhead"),
@@ -387,6 +393,7 @@ CATALOG = (
         " WHERE name = 'simulation' GROUP BY ALL",
         _WORKER_START,
         proof="--view functions",
+        is_of_lead=True,
     ),
     Limit(
         "start_up",

@@ -28,7 +28,7 @@ from rlscope_trace.record.bounded import Bounded
 from rlscope_trace.record.inject import shim_is_loaded
 from rlscope_trace.record.instruments.follower import Follower
 from rlscope_trace.record.live.reading import Reading, read_totals
-from rlscope_trace.record.loaders.tid_filter import process_tree
+from rlscope_trace.record.loaders.tid_filter import parent_of, process_tree
 from rlscope_trace.record.os_counters import OsCounters
 from rlscope_trace.record.shims import TAKEN
 from rlscope_trace.record.surroundings import Surroundings, probe_machine
@@ -236,7 +236,8 @@ class Session:
                 self._refused.discard(pid)
             elif shims.is_taken(pid):
                 self._note_taken(pid)
-            elif shim_is_loaded(pid):
+            elif shim_is_loaded(pid) and not shims.knows(parent_of(pid)):
+                # Else a fork of one that is heard: silent because it marks nothing.
                 self._refused.add(pid)
         self._next_search_ns = self.clock_ns() + _SHIM_SEARCH_INTERVAL_NS
         return shims.sources

@@ -58,6 +58,12 @@ def process_tree(roots: set[int]) -> Iterator[int]:
             pending += children.get(pid, [])
 
 
+def parent_of(pid: int) -> int:
+    """Return the process id of the parent of a process; 0: it has none, or is gone."""
+    stat = _read_stat(PROC / str(pid) / "stat")
+    return 0 if stat is None else stat.parent_pid
+
+
 def _enter_process(table: _capture.ThreadTable, pid: int) -> int:
     try:
         tids = [int(entry.name) for entry in (PROC / str(pid) / "task").iterdir()]
