@@ -305,8 +305,8 @@ def verdict(reported: Overview) -> Note:
     names = {row["process_id"]: role_note(row) for row in reported.processes}
     if reported.findings and reported.findings[0]["share"] >= _LEAST_VERDICT:
         first = reported.findings[0]
-        is_of_lead = BY_CODE[first["code"]].is_of_lead and reported.lead
-        where = reported.lead if is_of_lead else first["where"]
+        is_of_lead = BY_CODE[first["code"]].is_of_lead
+        where = (reported.lead if is_of_lead else None) or first["where"]
         who = names.get(where["process_id"])
         told_of = {name: first[name] for name in ("code", "share", "of")}
         is_whole = reported.pace is not None and reported.pace["source"] == "whole"
