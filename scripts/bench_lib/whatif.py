@@ -1,7 +1,9 @@
 """What `whatif` predicts, against programs that were really changed: docs/whatif.md.
 
-Each program is traced once and predicted from that. It and its changed versions run untraced in
-turn, --runs times. A figure is the error of the predicted ratio, in percent.
+Each program is traced once and predicted from that. Then --runs times, untraced: each changed
+version right before or after the program as it is. The truth is the median of these ratios, of wall
+time, or of CPU time where one process does all the work and never waits: others that use the
+machine then weigh less. A figure is the error of the predicted ratio, in percent.
 """
 
 from __future__ import annotations
@@ -128,21 +130,28 @@ def _command(bench: Bench, name: str, arguments: tuple[str, ...]) -> list[str]:
 def _measured(
     bench: Bench, name: str, arguments: tuple[str, ...], changes: tuple[Change, ...]
 ) -> dict[str, float]:
-    """Return the seconds of each change / those of the program, medians of runs in turn."""
-    seconds: dict[str | None, list[float]] = {}
-    for _ in range(bench.runs):
-        for change in (None, *changes):
-            command = _command(bench, name, (*arguments, *(change.arguments if change else ())))
-            if change and change.cpu_list:
-                command = ["taskset", "--cpu-list", change.cpu_list, *command]
-            ended = subprocess.run(
-                command, check=True, capture_output=True, text=True,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-            )  # fmt: skip
-            took = float(json.loads(ended.stdout.splitlines()[-1])["seconds"])
-            seconds.setdefault(change.name if change else None, []).append(took)
-    before = statistics.median(seconds.pop(None))
-    return {str(name): statistics.median(took) / before for name, took in seconds.items()}
+    """Return the median of the ratios changed / as it is, each of two runs in a row."""
+    clock = "seconds" if "worker" in name or "sleep" in name else "cpu_seconds"
+    ratios: dict[str, list[float]] = {}
+    for at in range(bench.runs):
+        for change in changes:
+            pair = [None, change] if at % 2 == 0 else [change, None]
+            took = {one: _took(bench, name, arguments, one, clock) for one in pair}
+            ratios.setdefault(change.name, []).append(took[change] / took[None])
+    return {name: statistics.median(found) for name, found in ratios.items()}
+
+
+def _took(
+    bench: Bench, name: str, arguments: tuple[str, ...], change: Change | None, clock: str
+) -> float:
+    command = _command(bench, name, (*arguments, *(change.arguments if change else ())))
+    if change and change.cpu_list:
+        command = ["taskset", "--cpu-list", change.cpu_list, *command]
+    ended = subprocess.run(
+        command, check=True, capture_output=True, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    return float(json.loads(ended.stdout.splitlines()[-1])[clock])
 
 
 def _predicted(

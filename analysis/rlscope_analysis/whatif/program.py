@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     Column = npt.NDArray[Any]
 
 RUN, FIRE, WAIT, SLEEP = range(4)
+# In the place of a stack of operations: a program outside the trace had the CPU.
+ROBBED = -1
 _RUNNABLE = THREAD_STATES.index("runnable")
 # What it takes to wake up where the CPU is busy anyway: on fewer CPUs none of them idles.
 _BUSY_LATENCY_NS = 3e3
@@ -31,7 +33,7 @@ class Program:
     latency_ns: Column
     event: Column
     path_id: Column
-    """Of a burst or a sleep: the stack of operations; 0: none."""
+    """Of a burst or a sleep: the stack of operations; 0: none, -1: others had the CPU."""
     thread_id: Column
     cpu: Column
     """Of a burst: the place in the list of CPUs that were used."""
@@ -45,7 +47,18 @@ class Program:
     """Of that: while the CPU that they then got ran no thread of the trace."""
 
     def scaled(self, factor: Column) -> Program:
-        """Return it with every burst and sleep times a factor."""
+        """Return it with every burst and sleep times a factor.
+
+        Which operation others interrupted is chance: the time that they took a thread its CPU
+        goes with all that the thread runs.
+        """
+        robbed, bursts = self.path_id == ROBBED, self.kind == RUN
+        if robbed.any():
+            lives, place = np.unique(self.thread_id, return_inverse=True)
+            ran = np.bincount(place[bursts], self.length_ns[bursts], len(lives))
+            runs = np.bincount(place[bursts], (self.length_ns * factor)[bursts], len(lives))
+            whole = np.divide(runs, ran, out=np.ones(len(lives)), where=ran > 0)
+            factor = np.where(robbed, whole[place], factor)
         return replace(self, length_ns=self.length_ns * factor)
 
     def duration_ns(
@@ -106,9 +119,9 @@ def make_program(recorded: Recorded) -> Program:
          event_of[is_event], none, none),
         (thread[alone], begin[alone], 1, SLEEP, (end - begin)[alone], latency[alone], none,
          _path_of_sleep(recorded.asleep, thread[alone], begin[alone]), none),
-        # Others take a CPU for longer, the longer it is used: such time is scaled as bursts are.
+        # Others take a CPU for longer, the longer it is used.
         (thread[robbed], begin[robbed], 1, SLEEP, idle[robbed], none, none,
-         _path_before(bursts, thread[robbed], begin[robbed]), none),
+         np.full(int(robbed.sum()), ROBBED), none),
         # Asleep for ever: waits for an event that nobody fires.
         (thread[asleep & ~wakes], begin[asleep & ~wakes], 1, WAIT, none, none,
          np.full(int((asleep & ~wakes).sum()), int(is_event.sum())), none, none),
@@ -179,15 +192,6 @@ def _holding(thread: Column, start_ns: Column, of_thread: Column, ts_ns: Column)
     asked = order >= len(thread)
     result[order[asked] - len(thread)] = last[asked]
     return np.maximum(result, 0)
-
-
-def _path_before(bursts: dict[str, Column], thread: Column, ts_ns: Column) -> Column:
-    """Return the stack of operations of the burst that ended there; 0: there is none."""
-    if not len(bursts["thread_id"]):
-        return np.zeros(len(thread), dtype=np.int64)
-    at = _holding(bursts["thread_id"], bursts["start_ns"], thread, ts_ns - 1)
-    ends_there = (bursts["thread_id"][at] == thread) & (bursts["end_ns"][at] == ts_ns)
-    return np.where(ends_there, bursts["path_id"][at], 0)
 
 
 def _path_of_sleep(asleep: dict[str, Column], thread: Column, ts_ns: Column) -> Column:
