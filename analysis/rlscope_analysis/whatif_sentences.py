@@ -20,6 +20,10 @@ _REASONS = {
     "several_processes": "several processes",
     "fair_fidelity": "the replay without a change is off by more than 1 %",
     "contended": "threads waited for a CPU",
+    "graph_assumed": "what launching a graph costs is assumed",
+    "no_states": "no thread states: threads count as running all the time",
+    "threads_scaled": "how well work is shared is a guess",
+    "overlapped": "whether they can overlap is assumed",
     "bound": "a lower bound: it takes no less",
 }
 _NOT_MODELLED = {
@@ -42,6 +46,12 @@ def _change(n: Named) -> str:
             parts.append(f"{name} {1 / one.factor:g} times as fast")
         else:
             parts.append(f"{name} takes {one.factor:g} times as long")
+    kernels = n.changes.kernels
+    if kernels is not None:
+        parts.append(
+            "kernels cost nothing" if not kernels else f"kernels {1 / kernels:g} times as fast"
+        )
+    parts += [f"{printable(name)} as one CUDA graph" for name in n.changes.graphs]
     if n.changes.cpus is not None:
         parts.append(count_of(n.changes.cpus, "CPU"))
     if n.changes.workers is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlscope_analysis.errors import TraceError
+from rlscope_analysis.whatif.gpu_changes import of_gpu
 from rlscope_analysis.wording import printable
 
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ class Changes:
     """So many CPUs."""
     workers: int | None = None
     """So many processes beside the leading one."""
+    kernels: float | None = None
+    """Kernels take so many times what they took; 0: nothing."""
+    graphs: tuple[str, ...] = ()
+    """Operations whose launches become one."""
 
 
 def apply(changes: Changes, recorded: Recorded, program: Program) -> Program:
@@ -45,6 +50,8 @@ def apply(changes: Changes, recorded: Recorded, program: Program) -> Program:
     factor = np.ones(len(program.kind))
     for change in changes.scaled:
         factor[rows_of(change.operation, recorded, program)] *= change.factor
+    if changes.kernels is not None or changes.graphs:
+        factor *= of_gpu(changes, recorded, program)
     return program.scaled(factor)
 
 

@@ -56,6 +56,8 @@ class Replayer:
                 is_pinned=pinned, is_rendezvous=rendezvous
             )
             for pinned, rendezvous in _VARIANTS
+            # Nobody who launches something stays until the GPU has come to it.
+            if recorded.gpu is None or not rendezvous
         }
         known = {variant: ns for variant, ns in self._bases.items() if ns > 0}
         if not known:
@@ -127,6 +129,11 @@ class Replayer:
             return None
 
     def _refuse(self, changes: Changes) -> None:
+        if changes.cpus is not None and not self.recorded.has_states:
+            raise TraceError(
+                "cannot be answered: the trace does not tell which thread had a CPU when",
+                hint="record it with: sudo rlscope-trace -- COMMAND",
+            )
         waited = self.recorded.gil_wait_ns / self.recorded.duration_ns
         if waited > _GIL and changes != Changes():
             raise TraceError(
@@ -154,12 +161,13 @@ class Replayer:
         is_alone = mine >= _ALONE * program.length_ns[bursts].sum()
         below_b = {
             "cpus_changed": changes.cpus is not None,
-            "count_scaled": False,
             "poor_fidelity": abs(self.fidelity) > _FIDELITY_B,
             "runnable_while_idle": program.idle_beside_ns > _IDLE_BESIDE * duration_ns,
             "not_stationary": self.is_drifting,
             "no_iterations": self.recorded.is_whole,
-            "removed": any(not one.factor for one in changes.scaled),
+            "removed": any(not one.factor for one in changes.scaled) or changes.kernels == 0,
+            "graph_assumed": bool(changes.graphs),
+            "no_states": not self.recorded.has_states,
         }
         reasons = tuple(code for code, holds in below_b.items() if holds)
         if reasons:

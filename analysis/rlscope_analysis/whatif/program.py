@@ -9,6 +9,7 @@ import numpy as np
 
 from rlscope_analysis import _replay
 from rlscope_analysis.schema.vocabulary import THREAD_STATES
+from rlscope_analysis.whatif.gpu import Gpu, waited_ns
 from rlscope_analysis.whatif.read import RUNNING, Recorded
 
 if TYPE_CHECKING:
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
     Column = npt.NDArray[Any]
 
 RUN, FIRE, WAIT, SLEEP = range(4)
-# In the place of a stack of operations: a program outside the trace had the CPU.
-ROBBED = -1
+# In the place of a stack of operations: a program outside the trace had the CPU; a GPU works on a
+# kernel, on something else, lets time pass before it; a launch from a stack (less it) comes through.
+ROBBED, KERNEL, COPY, GAP, LAUNCHED = -1, -2, -3, -4, -16
 _RUNNABLE = THREAD_STATES.index("runnable")
 # What it takes to wake up where the CPU is busy anyway: on fewer CPUs none of them idles.
 _BUSY_LATENCY_NS = 3e3
@@ -33,7 +35,7 @@ class Program:
     latency_ns: Column
     event: Column
     path_id: Column
-    """Of a burst or a sleep: the stack of operations; 0: none, -1: others had the CPU."""
+    """Of a burst or a sleep: the stack of operations; 0: none, below: see KERNEL."""
     thread_id: Column
     cpu: Column
     """Of a burst: the place in the list of CPUs that were used."""
@@ -45,6 +47,7 @@ class Program:
     """How long threads waited for a CPU."""
     idle_beside_ns: int
     """Of that: while the CPU that they then got ran no thread of the trace."""
+    gpu: Gpu | None = None
 
     def scaled(self, factor: Column) -> Program:
         """Return it with every burst and sleep times a factor.
@@ -101,33 +104,89 @@ def make_program(recorded: Recorded) -> Program:
     asleep = state > _RUNNABLE
     wakes = asleep & has_next & (end < end_ns)
     is_event = wakes & runnable[following] & known[following] & (begin[following] > start_ns)
+    gpu = recorded.gpu
+    waited = waited_ns(gpu.waits, thread, begin, end) if gpu else np.zeros(len(state))
+    is_event &= waited <= (end - begin) / 2
     event_of = np.full(len(state), -1, dtype=np.int32)
     event_of[is_event] = np.arange(int(is_event.sum()))
     latency = np.where(runnable[following], idle[following], 0.0)
     # Who was preempted, and did not get the CPU again when no thread of the trace had it.
     robbed = runnable & got & (waker == 0) & (idle > 0) & ~np.r_[False, asleep[:-1] & has_next[:-1]]
     alone = wakes & ~is_event
-    bursts = _cut(recorded.bursts, waker[following[is_event]], begin[following[is_event]])
+    bursts = _cut(
+        recorded.bursts,
+        np.r_[waker[following[is_event]], _of_gpu(gpu, "thread_id")],
+        np.r_[begin[following[is_event]], _of_gpu(gpu, "start_ns")],
+    )
+    run_ns = bursts["end_ns"] - bursts["start_ns"]
+    if gpu:
+        asleep_ns = waited_ns(gpu.waits, bursts["thread_id"], bursts["start_ns"], bursts["end_ns"])
+        run_ns = np.maximum(0, run_ns - asleep_ns)
     burst_cpu = cpu[_holding(thread, states["start_ns"], bursts["thread_id"], bursts["start_ns"])]
     none = np.zeros(0)
     parts = [
-        (bursts["thread_id"], bursts["start_ns"], 1, RUN, bursts["end_ns"] - bursts["start_ns"],
+        (bursts["thread_id"], bursts["start_ns"], 2, RUN, run_ns,
          none, none, bursts["path_id"], np.maximum(burst_cpu, 0)),
         (waker[following[is_event]], begin[following[is_event]], 0, FIRE, none, none,
          event_of[is_event], none, none),
-        (thread[is_event], begin[is_event], 1, WAIT, none, latency[is_event],
+        (thread[is_event], begin[is_event], 2, WAIT, none, latency[is_event],
          event_of[is_event], none, none),
-        (thread[alone], begin[alone], 1, SLEEP, (end - begin)[alone], latency[alone], none,
-         _path_of_sleep(recorded.asleep, thread[alone], begin[alone]), none),
+        (thread[alone], begin[alone], 2, SLEEP, np.maximum(0, end - begin - waited)[alone],
+         latency[alone], none, _path_of_sleep(recorded.asleep, thread[alone], begin[alone]), none),
         # Others take a CPU for longer, the longer it is used.
-        (thread[robbed], begin[robbed], 1, SLEEP, idle[robbed], none, none,
+        (thread[robbed], begin[robbed], 2, SLEEP, idle[robbed], none, none,
          np.full(int(robbed.sum()), ROBBED), none),
         # Asleep for ever: waits for an event that nobody fires.
-        (thread[asleep & ~wakes], begin[asleep & ~wakes], 1, WAIT, none, none,
+        (thread[asleep & ~wakes], begin[asleep & ~wakes], 2, WAIT, none, none,
          np.full(int((asleep & ~wakes).sum()), int(is_event.sum())), none, none),
     ]  # fmt: skip
-    return _joined(recorded, parts, int(is_event.sum()) + 1, max(1, len(cpus)),
+    events = int(is_event.sum()) + 1
+    if gpu:
+        more, events = gpu_parts(gpu, bursts, events)
+        parts += more
+    return _joined(recorded, parts, events, max(1, len(cpus)),
                    int((end - begin)[runnable].sum()), int(idle[got].sum()))  # fmt: skip
+
+
+def _of_gpu(gpu: Gpu | None, name: str) -> Column:
+    """Return where threads launch activities, or wait for them."""
+    if gpu is None:
+        return np.zeros(0, dtype=np.int64)
+    launched = "call_ns" if name == "start_ns" else name
+    ends = gpu.waits["end_ns"] if name == "start_ns" else gpu.waits[name]
+    found: Column = np.r_[gpu.activities[launched], gpu.waits[name], ends]
+    return found
+
+
+def gpu_parts(gpu: Gpu, bursts: dict[str, Column], events: int) -> tuple[list[Any], int]:
+    """Return the items of the streams, and the launches and waits of threads; events grow.
+
+    An activity has a thread of its own in which its launch comes through.
+    """
+    of, count = gpu.activities, len(gpu.activities["lane"])
+    which, none = np.arange(count), np.zeros(0)
+    launched, through = events + which, events + count + which
+    done = events + 2 * count + np.arange(len(gpu.waits["activity"]) + len(gpu.after))
+    waited, after = done[: len(gpu.waits["activity"])], done[len(gpu.waits["activity"]) :]
+    lane, helper = -of["lane"], -of["lane"].max() - 1 - which
+    at = _holding(bursts["thread_id"], bursts["start_ns"], of["thread_id"], of["call_ns"])
+    path = np.where(bursts["thread_id"][at] == of["thread_id"], bursts["path_id"][at], 0)
+    kind = np.where(of["is_kernel"], KERNEL, COPY)
+    ended, earlier = gpu.waits["activity"], gpu.after[:, 1]
+    parts = [
+        (of["thread_id"], of["call_ns"], 0, FIRE, none, none, launched, none, none),
+        (gpu.waits["thread_id"], gpu.waits["start_ns"], 1, WAIT, none, none, waited, none, none),
+        (helper, which, 0, WAIT, none, none, launched, none, none),
+        (helper, which, 1, SLEEP, of["latency_ns"], none, none, LAUNCHED - path, none),
+        (helper, which, 2, FIRE, none, none, through, none, none),
+        (lane, which, 0, WAIT, none, none, through, none, none),
+        (lane[gpu.after[:, 0]], gpu.after[:, 0], 1, WAIT, none, none, after, none, none),
+        (lane, which, 2, SLEEP, of["gap_ns"], none, none, np.full(count, GAP), none),
+        (lane, which, 3, SLEEP, of["length_ns"], none, none, kind, none),
+        (lane[ended], ended, 4, FIRE, none, none, waited, none, none),
+        (lane[earlier], earlier, 4, FIRE, none, none, after, none, none),
+    ]
+    return parts, events + 2 * count + len(done)
 
 
 def _joined(  # noqa: PLR0913 - what a program is made of
@@ -151,7 +210,7 @@ def _joined(  # noqa: PLR0913 - what a program is made of
         kind, column(4, np.float64)[order], column(5, np.float64)[order],
         column(6, np.int32)[order], column(7, np.int64)[order], thread,
         column(8, np.int32)[order], np.r_[first, len(thread)].astype(np.int64), events,
-        int(np.searchsorted(lives, recorded.lead_thread_id)), cpus, runnable, idle,
+        int(np.searchsorted(lives, recorded.lead_thread_id)), cpus, runnable, idle, recorded.gpu,
     )  # fmt: skip
 
 

@@ -12,8 +12,12 @@ from rlscope_analysis.errors import TraceError
 from rlscope_analysis.schema.enums import code_of
 from rlscope_analysis.schema.vocabulary import THREAD_STATES
 from rlscope_analysis.sweep.segments import segments
+from rlscope_analysis.whatif.gpu import Gpu, read_gpu
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import duckdb
     import numpy.typing as npt
 
     from rlscope_analysis.trace import Trace
@@ -78,6 +82,10 @@ class Recorded:
     """How many CPUs the recorder could have used; 0: not known."""
     gil_wait_ns: int
     """Of the threads of the leading process."""
+    gpu: Gpu | None = None
+    """None: it launched nothing."""
+    has_states: bool = True
+    """Else threads that call CUDA count as running all the time."""
 
     @property
     def duration_ns(self) -> int:
@@ -103,6 +111,18 @@ def read(trace: Trace, per: str | None = None) -> Recorded:
     window = [start_ns, end_ns]
     states = connection.execute(_STATES_SQL, window).fetchnumpy()
     states = {name: np.ma.getdata(column) for name, column in states.items()}
+    gpu = read_gpu(connection, start_ns, end_ns)
+    has_states = bool(len(states["thread_id"])) or gpu is None
+    if gpu is not None and not has_states:
+        states = _as_running(gpu, start_ns, end_ns)
+        if lead_thread_id not in states["thread_id"]:
+            # The profiler of PyTorch puts its steps on a thread of their own.
+            threads, launches = np.unique(gpu.activities["thread_id"], return_counts=True)
+            lead_thread_id, source = int(threads[np.argmax(launches)]), "whole"
+            window = [*_calling(connection, lead_thread_id, window)]
+            start_ns, end_ns = window
+            rows = [(start_ns, end_ns, lead_thread_id, lead_process_id, source, 0)]
+            states = _as_running(gpu, start_ns, end_ns)
     if not np.any((states["thread_id"] == lead_thread_id) & (states["state"] == RUNNING)):
         raise TraceError(
             f"nothing can be predicted from {trace.path}: it does not tell what the leading"
@@ -117,24 +137,52 @@ def read(trace: Trace, per: str | None = None) -> Recorded:
         source == "whole",
         sum(row[5] for row in rows),
         states,
-        *_segments(trace, start_ns, end_ns),
+        *_segments(trace, start_ns, end_ns, [] if has_states else np.unique(states["thread_id"])),
         dict(owners),
         dict(connection.execute(_NAMES_SQL).fetchall()),
         _allowed_cpus(trace),
         gil_wait_ns,
+        gpu,
+        has_states,
     )  # fmt: skip
 
 
+def _calling(
+    connection: duckdb.DuckDBPyConnection, thread: int, window: list[int]
+) -> tuple[int, int]:
+    """Return from the first to the end of the last call of a thread within a window."""
+    ((first, last),) = connection.execute(
+        "SELECT min(start_ns), max(end_ns) FROM cuda_call_coded"
+        " WHERE thread_id = $3 AND start_ns >= $1 AND start_ns < $2",
+        [*window, thread],
+    ).fetchall()
+    return int(first), int(last)
+
+
+def _as_running(gpu: Gpu, start_ns: int, end_ns: int) -> dict[str, Column]:
+    """Return states in which each thread that calls CUDA has a CPU to itself all the time."""
+    threads = np.unique(np.r_[gpu.activities["thread_id"], gpu.waits["thread_id"]])
+    like = np.ones(len(threads), dtype=np.int64)
+    return {
+        "thread_id": threads, "start_ns": like * start_ns, "end_ns": like * end_ns,
+        "state": like * RUNNING, "cpu": np.arange(len(threads)), "waker": like * 0,
+    }  # fmt: skip
+
+
 def _segments(
-    trace: Trace, start_ns: int, end_ns: int
+    trace: Trace, start_ns: int, end_ns: int, running: Iterable[int]
 ) -> tuple[dict[str, Column], dict[str, Column]]:
-    """Return the segments within that run, and those that sleep, cut at its ends."""
+    """Return the segments within that run, and those that sleep, cut at its ends.
+
+    running: threads without states that count as running.
+    """
     trace.connection.register("_whatif_stream", segments(trace, start_ns=start_ns, end_ns=end_ns))
     try:
         found = trace.connection.execute(
-            "SELECT thread_id, start_ns, end_ns, path_id, state FROM _whatif_stream"
-            " WHERE state IN ($1, $2, $3) AND end_ns > start_ns",
-            [RUNNING, *_ASLEEP],
+            "SELECT thread_id, start_ns, end_ns, path_id,"
+            " if(list_contains($4, thread_id), $1, state) AS state FROM _whatif_stream"
+            " WHERE (state IN ($1, $2, $3) OR list_contains($4, thread_id)) AND end_ns > start_ns",
+            [RUNNING, *_ASLEEP, [int(thread) for thread in running]],
         ).fetchnumpy()
     finally:
         trace.connection.unregister("_whatif_stream")

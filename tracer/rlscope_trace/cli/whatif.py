@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -66,6 +67,22 @@ def whatif(  # noqa: PLR0913 - one parameter per option
             show_default=False,
         ),
     ] = None,
+    kernel_speedup: Annotated[
+        str | None,
+        typer.Option(
+            metavar="K",
+            help="GPU kernels K times as fast; inf: they cost nothing.",
+            show_default=False,
+        ),
+    ] = None,
+    cuda_graph: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="OPERATION",
+            help="What the operation launches is launched as one CUDA graph. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     change: Annotated[
         str | None,
         typer.Option(
@@ -105,6 +122,7 @@ def whatif(  # noqa: PLR0913 - one parameter per option
     most. Grade A, B, or C: a bound or a rough estimate.
     """
     changes = _asked(speedup or [], count or [], cpus, workers, change)
+    changes = replace(changes, kernels=_kernels(kernel_speedup), graphs=tuple(cuda_graph or ()))
     _usage(changes, after, is_check=is_check, ledger=ledger)
     write_nothing_but(*([] if ledger is None else [ledger]))
     with (
@@ -168,6 +186,15 @@ def _scaled(option: str, texts: list[str]) -> Iterator[Scaled]:
                 hint=f"{option} simulation=2",
             )
         yield Scaled(operation, value if is_count else 1 / value, is_count)
+
+
+def _kernels(text: str | None) -> float | None:
+    """Read a --kernel-speedup as a factor of time. Raises UsageError."""
+    value = None if text is None else _number(text)
+    if text is not None and value is None:
+        raise UsageError(f"--kernel-speedup {printable(text)}: this is no number above 0",
+                         hint="--kernel-speedup 2")  # fmt: skip
+    return None if value is None else 1 / value
 
 
 def _number(text: str) -> float | None:
