@@ -51,6 +51,10 @@ def _change(n: Named) -> str:
         parts.append(
             "kernels cost nothing" if not kernels else f"kernels {1 / kernels:g} times as fast"
         )
+    if n.changes.threads is not None:
+        parts.append(count_of(n.changes.threads, "thread"))
+    if n.changes.overlap is not None:
+        parts.append(" and ".join(map(printable, n.changes.overlap)) + " at the same time")
     parts += [f"{printable(name)} as one CUDA graph" for name in n.changes.graphs]
     if n.changes.cpus is not None:
         parts.append(count_of(n.changes.cpus, "CPU"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ from rlscope_analysis.errors import TraceError
 from rlscope_analysis.renderers import text
 from rlscope_analysis.whatif.answer import what_if
 from rlscope_analysis.whatif.changes import Changes, Scaled
+from rlscope_analysis.whatif.predict import Replayer
 from rlscope_analysis.whatif.program import make_program
 from rlscope_analysis.whatif.read import read
 from trace_builder import TIMER, Interval, TraceBuilder, run, sleep, woken
@@ -93,6 +95,58 @@ def test_one_process(one: Path, changes: Changes, ratio: float) -> None:
     assert found["duration_ratio"] == pytest.approx(ratio, abs=1e-4)
     assert found["low"] < ratio < found["high"]
     assert found["fidelity"] == pytest.approx(0, abs=1e-5)
+
+
+def test_two_operations_at_the_same_time(tmp_path: Path) -> None:
+    """Rounds of 3 ms, 2 ms and 1 ms in turn: the 2 are hidden, where there is a CPU for them."""
+    builder = TraceBuilder(tmp_path / "overlap.duckdb")
+    process = builder.process(pid=7, name="python")
+    for at in range(ROUNDS):
+        start = at * 6 * MS
+        builder.operation(1, start, start + 6 * MS, "update")
+        builder.operation(1, start, start + 1 * MS, "simulate")
+        builder.operation(1, start + 1 * MS, start + 3 * MS, "infer")
+        builder.operation(1, start + 3 * MS, start + 5 * MS, "simulate")
+    builder.thread(process, states=[run(ROUNDS * 6 * MS), run(10)])
+    builder.meta["cpus_allowed"] = "0-1"
+    path = builder.write()
+    both = Changes(overlap=("simulate", "infer"))
+    found = predicted(path, both)
+    assert found["duration_ratio"] == pytest.approx(4 / 6, rel=1e-3)
+    assert (found["grade"], found["reasons"]) == ("C", ["overlapped"])
+    assert predicted(path, replace(both, cpus=1))["duration_ratio"] == pytest.approx(1, rel=1e-3)
+    faster = replace(both, scaled=(Scaled("simulate", 0.5),))
+    assert predicted(path, faster)["duration_ratio"] == pytest.approx(3 / 6, rel=1e-3)
+    for pair, what in ((("update", "infer"), "lie in each other"), (("none", "infer"), "nothing")):
+        with pytest.raises(TraceError, match=what):
+            predicted(path, Changes(overlap=pair))
+
+
+def test_threads_of_parallel_regions(tmp_path: Path) -> None:
+    """A round of 10 ms: 4 alone; 6 with a helper, of which both work for 4 and spin for 2."""
+    builder = TraceBuilder(tmp_path / "team.duckdb")
+    process = builder.process(pid=7, name="python")
+    for at in range(ROUNDS):
+        builder.operation(1, at * 10 * MS, (at + 1) * 10 * MS, "update")
+        for tick in range(20):
+            ts_ns = (at * 20 + tick) * MS // 2 + 1
+            builder.sample(1, ts_ns, "spin" if tick >= 16 else "backend")
+            builder.sample(2, ts_ns, "backend" if 8 <= tick < 16 else "spin")
+    for cpu in (0, 1):
+        builder.thread(process, states=[run(ROUNDS * 10 * MS, cpu=cpu), run(10, cpu=cpu)])
+    builder.meta["cpus_allowed"] = "0-3"
+    with rlscope_analysis.open(builder.write()) as trace:
+        replayer = Replayer(read(trace))
+        # One thread does the work of both and never spins; 4 on 4 CPUs do half of it each.
+        for threads, takes in ((1, 4 + 8), (2, 10), (4, 4 + 3), (64, 4 + 3)):
+            found = replayer.predict(Changes(threads=threads))
+            assert found.duration_ratio == pytest.approx(takes / 10, rel=1e-2)
+            assert found.grade == "C"
+
+
+def test_without_spinning_there_is_no_team(one: Path) -> None:
+    with pytest.raises(TraceError, match="seen to spin"):
+        predicted(one, Changes(threads=1))
 
 
 def test_grades(one: Path, two_workers: Path) -> None:

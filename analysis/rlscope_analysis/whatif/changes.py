@@ -9,6 +9,8 @@ import numpy as np
 
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.whatif.gpu_changes import of_gpu
+from rlscope_analysis.whatif.overlap import overlapped
+from rlscope_analysis.whatif.team import of_team
 from rlscope_analysis.wording import printable
 
 if TYPE_CHECKING:
@@ -41,6 +43,10 @@ class Changes:
     """So many processes beside the leading one."""
     kernels: float | None = None
     """Kernels take so many times what they took; 0: nothing."""
+    threads: int | None = None
+    """So many threads for parallel regions of the leading process."""
+    overlap: tuple[str, str] | None = None
+    """Two operations of the leading thread at the same time."""
     graphs: tuple[str, ...] = ()
     """Operations whose launches become one."""
 
@@ -52,7 +58,10 @@ def apply(changes: Changes, recorded: Recorded, program: Program) -> Program:
         factor[rows_of(change.operation, recorded, program)] *= change.factor
     if changes.kernels is not None or changes.graphs:
         factor *= of_gpu(changes, recorded, program)
-    return program.scaled(factor)
+    if changes.threads is not None:
+        factor *= of_team(changes.threads, recorded, program)[0]
+    changed = program.scaled(factor)
+    return overlapped(*changes.overlap, recorded, changed) if changes.overlap else changed
 
 
 def rows_of(operation: str, recorded: Recorded, program: Program) -> Column:

@@ -11,6 +11,7 @@ import numpy as np
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.whatif.changes import Changes, Scaled, apply
 from rlscope_analysis.whatif.program import RUN, Program, make_program
+from rlscope_analysis.whatif.team import of_team
 
 if TYPE_CHECKING:
     from rlscope_analysis.whatif.read import Recorded
@@ -99,6 +100,8 @@ class Replayer:
             )
         ratio = ratios[self._best]
         margin = self._margin(ratio)
+        if changes.threads is not None:
+            margin += _CONFIDENCE * of_team(changes.threads, self.recorded, self.program)[1]
         grade, reasons = self._grade(changes)
         return Prediction(
             ratio, max(0.0, min(ratios.values()) - margin), max(ratios.values()) + margin,
@@ -167,6 +170,8 @@ class Replayer:
             "no_iterations": self.recorded.is_whole,
             "removed": any(not one.factor for one in changes.scaled) or changes.kernels == 0,
             "graph_assumed": bool(changes.graphs),
+            "threads_scaled": changes.threads is not None,
+            "overlapped": changes.overlap is not None,
             "no_states": not self.recorded.has_states,
         }
         reasons = tuple(code for code, holds in below_b.items() if holds)

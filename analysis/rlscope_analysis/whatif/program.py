@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 RUN, FIRE, WAIT, SLEEP = range(4)
 # In the place of a stack of operations: a program outside the trace had the CPU; a GPU works on a
-# kernel, on something else, lets time pass before it; a launch from a stack (less it) comes through.
+# kernel, on something else, lets time pass before it; a launch from a stack (less it) comes.
 ROBBED, KERNEL, COPY, GAP, LAUNCHED = -1, -2, -3, -4, -16
 _RUNNABLE = THREAD_STATES.index("runnable")
 # What it takes to wake up where the CPU is busy anyway: on fewer CPUs none of them idles.
@@ -37,6 +37,8 @@ class Program:
     path_id: Column
     """Of a burst or a sleep: the stack of operations; 0: none, below: see KERNEL."""
     thread_id: Column
+    ts_ns: Column
+    """Where it began; of a stream: a number."""
     cpu: Column
     """Of a burst: the place in the list of CPUs that were used."""
     first_item: Column
@@ -209,7 +211,8 @@ def _joined(  # noqa: PLR0913 - what a program is made of
     return Program(
         kind, column(4, np.float64)[order], column(5, np.float64)[order],
         column(6, np.int32)[order], column(7, np.int64)[order], thread,
-        column(8, np.int32)[order], np.r_[first, len(thread)].astype(np.int64), events,
+        column(1, np.int64)[order], column(8, np.int32)[order],
+        np.r_[first, len(thread)].astype(np.int64), events,
         int(np.searchsorted(lives, recorded.lead_thread_id)), cpus, runnable, idle, recorded.gpu,
     )  # fmt: skip
 

@@ -43,6 +43,10 @@ SELECT coalesce(sum(least(end_ns, $2) - greatest(start_ns, $1)), 0)::BIGINT
 FROM wait_coded WHERE kind = 'gil' AND end_ns > $1 AND start_ns < $2
   AND thread_id IN (SELECT thread_id FROM thread WHERE process_id = $3)
 """
+_SPINS_SQL = """
+SELECT thread_id, count(*), count(*) FILTER (layer = 'spin')
+FROM cpu_sample_coded WHERE ts_ns >= $1 AND ts_ns < $2 AND layer IS NOT NULL GROUP BY thread_id
+"""
 # Every stack of operations with the names on it.
 _NAMES_SQL = """
 WITH RECURSIVE above AS (
@@ -82,6 +86,9 @@ class Recorded:
     """How many CPUs the recorder could have used; 0: not known."""
     gil_wait_ns: int
     """Of the threads of the leading process."""
+    iteration_starts_ns: Column
+    spins: dict[int, tuple[int, int]]
+    """Of each thread: samples, and those of loops that spin."""
     gpu: Gpu | None = None
     """None: it launched nothing."""
     has_states: bool = True
@@ -142,6 +149,8 @@ def read(trace: Trace, per: str | None = None) -> Recorded:
         dict(connection.execute(_NAMES_SQL).fetchall()),
         _allowed_cpus(trace),
         gil_wait_ns,
+        np.array([row[0] for row in rows], dtype=np.int64),
+        {row[0]: row[1:] for row in connection.execute(_SPINS_SQL, window).fetchall()},
         gpu,
         has_states,
     )  # fmt: skip

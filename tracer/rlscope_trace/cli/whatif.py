@@ -67,6 +67,24 @@ def whatif(  # noqa: PLR0913 - one parameter per option
             show_default=False,
         ),
     ] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=_MOST,
+            help="Parallel regions (OpenMP) of the leading process with so many threads.",
+            show_default=False,
+        ),
+    ] = None,
+    overlap: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B",
+            help="Two operations of the leading thread at the same time.",
+            show_default=False,
+        ),
+    ] = None,
     kernel_speedup: Annotated[
         str | None,
         typer.Option(
@@ -122,7 +140,10 @@ def whatif(  # noqa: PLR0913 - one parameter per option
     most. Grade A, B, or C: a bound or a rough estimate.
     """
     changes = _asked(speedup or [], count or [], cpus, workers, change)
-    changes = replace(changes, kernels=_kernels(kernel_speedup), graphs=tuple(cuda_graph or ()))
+    changes = replace(
+        changes, kernels=_kernels(kernel_speedup), graphs=tuple(cuda_graph or ()),
+        threads=threads, overlap=_overlap(overlap),
+    )  # fmt: skip
     _usage(changes, after, is_check=is_check, ledger=ledger)
     write_nothing_but(*([] if ledger is None else [ledger]))
     with (
@@ -186,6 +207,17 @@ def _scaled(option: str, texts: list[str]) -> Iterator[Scaled]:
                 hint=f"{option} simulation=2",
             )
         yield Scaled(operation, value if is_count else 1 / value, is_count)
+
+
+def _overlap(text: str | None) -> tuple[str, str] | None:
+    """Read A,B. Raises UsageError."""
+    if text is None:
+        return None
+    first, _, second = text.partition(",")
+    if not first or not second or first == second:
+        raise UsageError(f"--overlap {printable(text)}: these are not two operations",
+                         hint="--overlap simulation,inference")  # fmt: skip
+    return first, second
 
 
 def _kernels(text: str | None) -> float | None:
