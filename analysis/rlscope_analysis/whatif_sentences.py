@@ -17,6 +17,7 @@ _REASONS = {
     "not_stationary": "iterations became longer or shorter",
     "no_iterations": "no iterations were found: start and end count, too",
     "removed": "what costs nothing is no upper bound",
+    "probed": "the replacement was measured alone, with a small network between its steps",
     "several_processes": "several processes",
     "fair_fidelity": "the replay without a change is off by more than 1 %",
     "contended": "threads waited for a CPU",
@@ -46,6 +47,10 @@ def _change(n: Named) -> str:
             parts.append(f"{name} {1 / one.factor:g} times as fast")
         else:
             parts.append(f"{name} takes {one.factor:g} times as long")
+    parts += [
+        f"{printable(one.operation)} replaced by {printable(one.by)} ({one.mean_ns / 1e3:,.1f} us)"
+        for one in n.changes.replaced
+    ]
     kernels = n.changes.kernels
     if kernels is not None:
         parts.append(

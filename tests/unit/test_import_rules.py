@@ -30,6 +30,7 @@ TRACER_ROOMS = (
     "confinement",
     "system_calls",
     "rights",
+    "probe",
     "spool",
     "record.medians",
     "record.bounded",

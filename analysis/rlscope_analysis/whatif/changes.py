@@ -33,6 +33,16 @@ class Scaled:
 
 
 @dataclass(frozen=True, slots=True)
+class Replaced:
+    """An operation is another one, of which each takes so much CPU time."""
+
+    operation: str
+    by: str
+    mean_ns: float
+    stderr_ns: float
+
+
+@dataclass(frozen=True, slots=True)
 class Changes:
     """What is different; with nothing in it, nothing is."""
 
@@ -43,6 +53,7 @@ class Changes:
     """So many processes beside the leading one."""
     kernels: float | None = None
     """Kernels take so many times what they took; 0: nothing."""
+    replaced: tuple[Replaced, ...] = ()
     threads: int | None = None
     """So many threads for parallel regions of the leading process."""
     overlap: tuple[str, str] | None = None
@@ -56,12 +67,30 @@ def apply(changes: Changes, recorded: Recorded, program: Program) -> Program:
     factor = np.ones(len(program.kind))
     for change in changes.scaled:
         factor[rows_of(change.operation, recorded, program)] *= change.factor
+    for one in changes.replaced:
+        rows = rows_of(one.operation, recorded, program)
+        factor[rows] *= one.mean_ns / mean_ns(one.operation, rows, recorded, program)
     if changes.kernels is not None or changes.graphs:
-        factor *= of_gpu(changes, recorded, program)
+        factor *= of_gpu(changes.kernels, changes.graphs, recorded, program)
     if changes.threads is not None:
         factor *= of_team(changes.threads, recorded, program)[0]
     changed = program.scaled(factor)
     return overlapped(*changes.overlap, recorded, changed) if changes.overlap else changed
+
+
+def mean_ns(operation: str, rows: Column, recorded: Recorded, program: Program) -> float:
+    """Return how long one of an operation takes: bursts and sleeps, not what waits for others."""
+    count = sum(
+        times for (name, thread), times in recorded.instances.items()
+        if name == operation and (program.thread_id[rows] == thread).any()
+    )  # fmt: skip
+    total = float(program.length_ns[rows].sum())
+    if not count or not total:
+        raise TraceError(
+            f"cannot be answered: what one {printable(operation)!r} takes is not known",
+            hint="rlscope-trace summarize TRACE --by operation",
+        )
+    return total / count
 
 
 def rows_of(operation: str, recorded: Recorded, program: Program) -> Column:

@@ -14,7 +14,6 @@ from rlscope_analysis.wording import printable
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from rlscope_analysis.whatif.changes import Changes
     from rlscope_analysis.whatif.gpu import Gpu
     from rlscope_analysis.whatif.program import Program
     from rlscope_analysis.whatif.read import Recorded
@@ -25,8 +24,13 @@ if TYPE_CHECKING:
 _ALIKE = 0.95
 
 
-def of_gpu(changes: Changes, recorded: Recorded, program: Program) -> Column:
-    """Return the factors of items. Raises TraceError where there is no GPU, or no graph of it."""
+def of_gpu(
+    kernels: float | None, graphs: tuple[str, ...], recorded: Recorded, program: Program
+) -> Column:
+    """Return the factors of items: of kernels, and for operations that become graphs.
+
+    Raises TraceError where there is no GPU, or no graph can be made.
+    """
     gpu = recorded.gpu
     if gpu is None:
         raise TraceError(
@@ -34,11 +38,11 @@ def of_gpu(changes: Changes, recorded: Recorded, program: Program) -> Column:
             hint="rlscope-trace summarize TRACE --view gpu",
         )
     factor = np.ones(len(program.kind))
-    if changes.kernels is not None:
-        factor[program.path_id == KERNEL] = changes.kernels
-        if not changes.kernels:
+    if kernels is not None:
+        factor[program.path_id == KERNEL] = kernels
+        if not kernels:
             factor[program.path_id == GAP] = 0
-    for operation in changes.graphs:
+    for operation in graphs:
         factor *= _as_graph(operation, gpu, recorded, program)
     return factor
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rlscope_analysis.errors import TraceError
-from rlscope_analysis.whatif.changes import Changes, Scaled, apply
+from rlscope_analysis.whatif.changes import Changes, Scaled, apply, mean_ns, rows_of
 from rlscope_analysis.whatif.program import RUN, Program, make_program
 from rlscope_analysis.whatif.team import of_team
 
@@ -100,6 +100,11 @@ class Replayer:
             )
         ratio = ratios[self._best]
         margin = self._margin(ratio)
+        for one in changes.replaced:
+            rows = rows_of(one.operation, self.recorded, self.program)
+            now_ns = self.program.length_ns[rows].sum()
+            each_ns = mean_ns(one.operation, rows, self.recorded, self.program)
+            margin += _CONFIDENCE * one.stderr_ns * now_ns / each_ns / self.recorded.duration_ns
         if changes.threads is not None:
             margin += _CONFIDENCE * of_team(changes.threads, self.recorded, self.program)[1]
         grade, reasons = self._grade(changes)
@@ -178,6 +183,7 @@ class Replayer:
         if reasons:
             return "C", reasons
         below_a = {
+            "probed": bool(changes.replaced),
             "several_processes": not is_alone,
             "fair_fidelity": abs(self.fidelity) > _FIDELITY_A,
             "contended": program.runnable_ns > _CONTENDED_A * duration_ns,

@@ -43,6 +43,10 @@ SELECT coalesce(sum(least(end_ns, $2) - greatest(start_ns, $1)), 0)::BIGINT
 FROM wait_coded WHERE kind = 'gil' AND end_ns > $1 AND start_ns < $2
   AND thread_id IN (SELECT thread_id FROM thread WHERE process_id = $3)
 """
+_INSTANCES_SQL = """
+SELECT name, thread_id, count(*) FROM operation
+WHERE start_ns >= $1 AND start_ns < $2 AND thread_id IS NOT NULL GROUP BY name, thread_id
+"""
 _SPINS_SQL = """
 SELECT thread_id, count(*), count(*) FILTER (layer = 'spin')
 FROM cpu_sample_coded WHERE ts_ns >= $1 AND ts_ns < $2 AND layer IS NOT NULL GROUP BY thread_id
@@ -89,6 +93,8 @@ class Recorded:
     iteration_starts_ns: Column
     spins: dict[int, tuple[int, int]]
     """Of each thread: samples, and those of loops that spin."""
+    instances: dict[tuple[str, int], int]
+    """How often each thread was in an operation: by its name and the thread."""
     gpu: Gpu | None = None
     """None: it launched nothing."""
     has_states: bool = True
@@ -151,6 +157,10 @@ def read(trace: Trace, per: str | None = None) -> Recorded:
         gil_wait_ns,
         np.array([row[0] for row in rows], dtype=np.int64),
         {row[0]: row[1:] for row in connection.execute(_SPINS_SQL, window).fetchall()},
+        {
+            (name, thread): count
+            for name, thread, count in connection.execute(_INSTANCES_SQL, window).fetchall()
+        },
         gpu,
         has_states,
     )  # fmt: skip

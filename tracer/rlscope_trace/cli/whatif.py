@@ -12,7 +12,7 @@ import typer
 from rlscope_analysis.damage import damage_told
 from rlscope_analysis.trace import open_trace
 from rlscope_analysis.whatif.answer import what_if
-from rlscope_analysis.whatif.changes import Changes, Scaled
+from rlscope_analysis.whatif.changes import Changes, Replaced, Scaled
 from rlscope_analysis.whatif.check import check
 from rlscope_analysis.wording import printable
 from rlscope_trace.cli.answers import (
@@ -24,8 +24,10 @@ from rlscope_trace.cli.answers import (
 )
 from rlscope_trace.cli.live_progress import sweeping
 from rlscope_trace.cli.output import write_stdout
+from rlscope_trace.cli.probing import probe
 from rlscope_trace.cli.reading import write_nothing_but
 from rlscope_trace.errors import UsageError
+from rlscope_trace.privileges import invoking_identity
 
 _MOST = 4096
 _LARGEST = 1e6
@@ -64,6 +66,16 @@ def whatif(  # noqa: PLR0913 - one parameter per option
             min=1,
             max=_MOST,
             help="With so many worker processes, each doing what one does now: a lower bound.",
+            show_default=False,
+        ),
+    ] = None,
+    replace_by: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--replace",
+            metavar="OPERATION=probe:MODULE:FACTORY",
+            help="The operation replaced by a step of what MODULE.FACTORY() returns, which is"
+            " measured first: it runs, as you. May be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -144,6 +156,7 @@ def whatif(  # noqa: PLR0913 - one parameter per option
         changes, kernels=_kernels(kernel_speedup), graphs=tuple(cuda_graph or ()),
         threads=threads, overlap=_overlap(overlap),
     )  # fmt: skip
+    changes = replace(changes, replaced=tuple(_probed(replace_by or [])))
     _usage(changes, after, is_check=is_check, ledger=ledger)
     write_nothing_but(*([] if ledger is None else [ledger]))
     with (
@@ -207,6 +220,23 @@ def _scaled(option: str, texts: list[str]) -> Iterator[Scaled]:
                 hint=f"{option} simulation=2",
             )
         yield Scaled(operation, value if is_count else 1 / value, is_count)
+
+
+def _probed(texts: list[str]) -> Iterator[Replaced]:
+    """Run the probes of --replace. Raises UsageError, TracerError."""
+    asked = []
+    for text in texts:
+        operation, found, place = text.rpartition("=probe:")
+        module, _, factory = place.partition(":")
+        names = [*module.split("."), factory]
+        if not found or not operation or not all(name.isidentifier() for name in names):
+            raise UsageError(f"--replace {printable(text)}: this is not"
+                             " OPERATION=probe:MODULE:FACTORY",
+                             hint="--replace simulation=probe:my_envs:make")  # fmt: skip
+        asked.append((operation, module, factory))
+    for operation, module, factory in asked:
+        mean_ns, stderr_ns = probe(module, factory, invoking_identity())
+        yield Replaced(operation, f"{module}:{factory}", mean_ns, stderr_ns)
 
 
 def _overlap(text: str | None) -> tuple[str, str] | None:

@@ -1,0 +1,62 @@
+"""Runs a probe of a replacement (probe.py) as the user who asked, and reads what it found."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from rlscope_analysis.wording import printable
+from rlscope_trace.errors import TracerError
+
+if TYPE_CHECKING:
+    from rlscope_trace.privileges import Identity
+
+_TIMEOUT_S = 120
+_MOST_BYTES = 1 << 16
+
+
+def probe(module: str, factory: str, identity: Identity | None) -> tuple[float, float]:
+    """Return the CPU time of a step in ns, and its standard error.
+
+    identity: who called the command through sudo; None: whoever runs it. The code is theirs, and
+    runs with no more rights than they have. Raises TracerError.
+    """
+    if identity is not None and identity.uid != os.geteuid():
+        raise TracerError(
+            f"a probe runs as the user who asks for it, and this is not user {identity.uid}",
+            hint="run whatif without sudo: it reads a trace, and needs no rights",
+        )
+    what = f"{printable(module)}:{printable(factory)}"
+    command = [sys.executable, "-m", "rlscope_trace.probe", module, factory]
+    try:
+        ended = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=_TIMEOUT_S,
+            check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        why = "it took too long" if isinstance(error, subprocess.TimeoutExpired) else str(error)
+        raise TracerError(f"the probe of {what} failed: {why}", hint=_HINT) from error
+    return _read(what, ended.stdout[:_MOST_BYTES], ended.returncode)
+
+
+_HINT = "MODULE has FACTORY(), which returns an environment: python -c 'import MODULE'"
+
+
+def _read(what: str, answer: bytes, code: int) -> tuple[float, float]:
+    try:
+        found = json.loads(answer)
+        if "error" in found:
+            why = printable(str(found["error"]))
+        else:
+            step, blocks = float(found["step_ns"]), [float(ns) for ns in found["blocks_ns"]]
+            if math.isfinite(step) and step >= 0 and len(blocks) > 1:
+                return step, statistics.stdev(blocks) / math.sqrt(len(blocks))
+            why = "it measured nothing"
+    except (ValueError, TypeError, KeyError):
+        why = f"it ended with {code} and no answer"
+    raise TracerError(f"the probe of {what} failed: {why}", hint=_HINT)
