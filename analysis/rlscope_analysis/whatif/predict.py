@@ -86,19 +86,9 @@ class Replayer:
         changed = apply(changes, self.recorded, self.program)
         if changes.workers is not None:
             return self._bound(changes, changed)
-        ratios = {}
-        for (pinned, rendezvous), base in self._bases.items():
-            if base <= 0 or abs(self._error((pinned, rendezvous))) > _WORST_FIDELITY:
-                continue
-            ns = changed.duration_ns(cpus=changes.cpus, is_pinned=pinned, is_rendezvous=rendezvous)
-            if ns >= 0:
-                ratios[pinned, rendezvous] = ns / base
-        if self._best not in ratios:
-            raise TraceError(
-                "cannot be answered: with this change the replay stops before its end",
-                hint="a longer recording may hold the wake-ups that are missing",
-            )
-        ratio = ratios[self._best]
+        ratios = self._ratios(changes, changed)
+        ratio = float(np.mean(ratios[self._best]))
+        spread = [one for found in ratios.values() for one in found]
         margin = self._margin(ratio)
         for one in changes.replaced:
             rows = rows_of(one.operation, self.recorded, self.program)
@@ -109,9 +99,36 @@ class Replayer:
             margin += _CONFIDENCE * of_team(changes.threads, self.recorded, self.program)[1]
         grade, reasons = self._grade(changes)
         return Prediction(
-            ratio, max(0.0, min(ratios.values()) - margin), max(ratios.values()) + margin,
+            ratio, max(0.0, min(spread) - margin), max(spread) + margin,
             grade, reasons,
         )  # fmt: skip
+
+    def _ratios(
+        self, changes: Changes, changed: Program
+    ) -> dict[tuple[bool, bool], tuple[float, ...]]:
+        """Return new duration / old by the way of replaying.
+
+        On fewer CPUs there are two: threads wake up as slowly as before, or at once.
+        """
+        fewer = changes.cpus is not None and changes.cpus < changed.cpus
+        ratios = {}
+        for (pinned, rendezvous), base in self._bases.items():
+            if base <= 0 or abs(self._error((pinned, rendezvous))) > _WORST_FIDELITY:
+                continue
+            found = [
+                changed.duration_ns(
+                    cpus=changes.cpus, is_pinned=pinned, is_rendezvous=rendezvous, is_prompt=prompt
+                )
+                for prompt in ((False, True) if fewer else (False,))
+            ]
+            if min(found) >= 0:
+                ratios[pinned, rendezvous] = tuple(ns / base for ns in found)
+        if self._best not in ratios:
+            raise TraceError(
+                "cannot be answered: with this change the replay stops before its end",
+                hint="a longer recording may hold the wake-ups that are missing",
+            )
+        return ratios
 
     def ranked(self) -> list[tuple[Changes, Prediction]]:
         """Predict what each of the largest operations twice as fast would do, and one CPU more."""
@@ -137,6 +154,13 @@ class Replayer:
             return None
 
     def _refuse(self, changes: Changes) -> None:
+        beside = self.program.idle_beside_ns / self.recorded.duration_ns
+        if changes.cpus is not None and beside > _IDLE_BESIDE:
+            raise TraceError(
+                f"cannot be answered: threads waited for {100 * beside:.0f} % of the time for a CPU"
+                " that ran none of the trace, so that more or fewer CPUs tell nothing",
+                hint="record it where nothing else runs",
+            )
         if changes.cpus is not None and not self.recorded.has_states:
             raise TraceError(
                 "cannot be answered: the trace does not tell which thread had a CPU when",

@@ -67,17 +67,18 @@ class Program:
         return replace(self, length_ns=self.length_ns * factor)
 
     def duration_ns(
-        self, *, cpus: int | None = None, is_pinned: bool = True, is_rendezvous: bool = True
-    ) -> float:
+        self, *, cpus: int | None = None, is_pinned: bool = True, is_rendezvous: bool = True,
+        is_prompt: bool = False,
+    ) -> float:  # fmt: skip
         """Return how long the leading thread takes; below 0: it never gets there.
 
         is_pinned: a burst has the CPU it had, else any. cpus: as many as these, not those it had.
+        is_prompt: it takes next to nothing to wake up, as where no CPU idles.
         """
         count = cpus or self.cpus
         pinned = is_pinned and count <= self.cpus
         queue = self.cpu % count if pinned else np.zeros_like(self.cpu)
-        fewer = cpus is not None and cpus < self.cpus
-        latency = np.minimum(self.latency_ns, _BUSY_LATENCY_NS) if fewer else self.latency_ns
+        latency = np.minimum(self.latency_ns, _BUSY_LATENCY_NS) if is_prompt else self.latency_ns
         return _replay.replay(
             kind=self.kind, length_ns=self.length_ns, latency_ns=latency, event=self.event,
             queue=queue, first_item=self.first_item,
