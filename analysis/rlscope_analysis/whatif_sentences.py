@@ -17,6 +17,7 @@ _REASONS = {
     "not_stationary": "iterations became longer or shorter",
     "no_iterations": "no iterations were found: start and end count, too",
     "removed": "what costs nothing is no upper bound",
+    "uneven": "iterations differ much",
     "probed": "the replacement was measured alone, with a small network between its steps",
     "several_processes": "several processes",
     "fair_fidelity": "the replay without a change is off by more than 1 %",

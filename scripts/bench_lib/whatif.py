@@ -101,16 +101,18 @@ def measure(bench: Bench) -> Iterator[Figure]:
         bench.record(trace, _command(bench, name, arguments))
         measured = _measured(bench, name, arguments, changes)
         for change in changes:
-            truth = measured[change.name]
+            pairs = measured[change.name]
+            truth = statistics.median(pairs)
+            known = f"measured {truth:.3f} ({pairs[0]:.3f} to {pairs[-1]:.3f})"
             found = _predicted(bench, trace, change)
             label = f"{name}: {change.name}"
             if isinstance(found, str):
-                yield Figure(label, "%", (0.0,), note=f"measured {truth:.3f}; refused: {found}")
+                yield Figure(label, "%", (0.0,), note=f"{known}; refused: {found}")
                 continue
             ratio, low, high, grade, fidelity = found
             held.append(low <= truth <= high)
             note = (
-                f"measured {truth:.3f}, predicted {ratio:.3f} [{low:.3f}, {high:.3f}],"
+                f"{known}, predicted {ratio:.3f} [{low:.3f}, {high:.3f}],"
                 f" grade {grade}, fidelity {100 * fidelity:+.1f} %"
             )
             yield Figure(
@@ -129,8 +131,8 @@ def _command(bench: Bench, name: str, arguments: tuple[str, ...]) -> list[str]:
 
 def _measured(
     bench: Bench, name: str, arguments: tuple[str, ...], changes: tuple[Change, ...]
-) -> dict[str, float]:
-    """Return the median of the ratios changed / as it is, each of two runs in a row."""
+) -> dict[str, list[float]]:
+    """Return the ratios changed / as it is, each of two runs in a row, in order."""
     clock = "seconds" if "worker" in name or "sleep" in name else "cpu_seconds"
     ratios: dict[str, list[float]] = {}
     for at in range(bench.runs):
@@ -138,7 +140,7 @@ def _measured(
             pair = [None, change] if at % 2 == 0 else [change, None]
             took = {one: _took(bench, name, arguments, one, clock) for one in pair}
             ratios.setdefault(change.name, []).append(took[change] / took[None])
-    return {name: statistics.median(found) for name, found in ratios.items()}
+    return {name: sorted(found) for name, found in ratios.items()}
 
 
 def _took(

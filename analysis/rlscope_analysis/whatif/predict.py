@@ -24,9 +24,12 @@ _ALONE = 0.95
 _GIL = 0.10
 # The durations of iterations may differ so much, the first third against the last.
 _DRIFT = 0.15
+_UNEVEN = 0.05
 # What an interval has in any case, and of the size of the change: docs/whatif.md says what it held.
 _LEAST_WIDTH, _OF_CHANGE = 0.03, 0.12
 _CONFIDENCE = 2.0
+# A trace tells as much of what changes slowly as so many iterations that have nothing in common.
+_INDEPENDENT = 4
 _MOST_OPERATIONS = 8
 _LEAST_SHARE = 0.01
 _VARIANTS = tuple((pinned, rendezvous) for pinned in (True, False) for rendezvous in (True, False))
@@ -177,7 +180,9 @@ class Replayer:
 
     def _margin(self, ratio: float) -> float:
         durations = self.recorded.durations_ns
-        noise = float(np.std(durations) / np.mean(durations) / sqrt(len(durations)))
+        # Others on the machine slow a program down for seconds: iterations are not independent.
+        count = min(len(durations), _INDEPENDENT)
+        noise = float(np.std(durations) / np.mean(durations) / sqrt(count))
         return (
             ratio * (_LEAST_WIDTH + abs(self.fidelity) + _CONFIDENCE * noise)
             + _OF_CHANGE * abs(1 - ratio)
@@ -208,6 +213,8 @@ class Replayer:
             return "C", reasons
         below_a = {
             "probed": bool(changes.replaced),
+            "uneven": float(np.std(self.recorded.durations_ns))
+            > _UNEVEN * float(np.mean(self.recorded.durations_ns)),
             "several_processes": not is_alone,
             "fair_fidelity": abs(self.fidelity) > _FIDELITY_A,
             "contended": program.runnable_ns > _CONTENDED_A * duration_ns,
