@@ -90,7 +90,11 @@ class Replayer:
         if changes.workers is not None:
             return self._bound(changes, changed)
         ratios = self._ratios(changes, changed)
-        ratio = float(np.mean(ratios[self._best]))
+        if changes.threads is not None:
+            # Others take a CPU from fewer threads as often as before, or hardly ever.
+            alone = self._ratios(changes, changed.undisturbed())
+            ratios = {way: (*found, *alone.get(way, found)) for way, found in ratios.items()}
+        ratio = float(np.exp(np.mean(np.log(np.maximum(ratios[self._best], 1e-9)))))
         spread = [one for found in ratios.values() for one in found]
         margin = self._margin(ratio)
         for one in changes.replaced:

@@ -66,6 +66,10 @@ class Program:
             factor = np.where(robbed, whole[place], factor)
         return replace(self, length_ns=self.length_ns * factor)
 
+    def undisturbed(self) -> Program:
+        """Return it with nothing taken by programs outside the trace."""
+        return replace(self, length_ns=np.where(self.path_id == ROBBED, 0.0, self.length_ns))
+
     def duration_ns(
         self, *, cpus: int | None = None, is_pinned: bool = True, is_rendezvous: bool = True,
         is_prompt: bool = False,
