@@ -1,4 +1,4 @@
-"""A trace that shows itself in a notebook: the first screen of the report."""
+"""A trace that shows itself in a notebook: the first screen of the report, and charts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis import trace as traces_of_files
 from rlscope_analysis.page.read import read_first_screen
+from rlscope_analysis.plots import Plots
 from rlscope_analysis.renderers.html import render_first_screen
 from rlscope_analysis.trace import Trace
 
@@ -23,6 +24,11 @@ class ShownTrace(Trace):
 
     def __enter__(self) -> ShownTrace:
         return self
+
+    @property
+    def plot(self) -> Plots:
+        """Charts by Altair, for example `trace.plot.iterations()`; needs the extra `plot`."""
+        return Plots(self)
 
     def _repr_html_(self) -> str:
         """Return verdict, figures, phases, processes and findings, in a frame without scripts.

@@ -108,6 +108,7 @@ ANALYSIS_ROOMS = (
     "balance",
     "compare",
     "page",
+    "plots",
     "viewport",
     "export",
     "notebook",

@@ -1,0 +1,153 @@
+"""What charts show: rows of the views, as few as a chart can show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from rlscope_analysis.errors import TraceError
+from rlscope_analysis.page.iterations import iteration_bars
+from rlscope_analysis.query import run_query, run_records
+from rlscope_analysis.wording import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from rlscope_analysis.trace import Trace
+
+MS, S = 1e6, 1e9
+QUEUE, WAITS = "waits for a CPU", "waits"
+UNKNOWN = "not measured"
+# More cannot be read, and a chart must stay small whatever the trace.
+_MOST_PHASES, _MOST_PROCESSES, _MOST_LIMITS = 12, 40, 20
+
+_PHASE_SQL = f"""
+SELECT
+  operation, time_ns, python_share, native_share, queue_share, waits_share,
+  1 - queue_share - waits_share AS cpu_share
+FROM training_phase ORDER BY time_ns DESC, operation LIMIT {_MOST_PHASES}
+"""  # noqa: S608 - a number of our own
+_PROCESS_SQL = f"""
+SELECT name, pid, role, number, cpu_share, queue_share, waits_share
+FROM training_process ORDER BY is_lead DESC, running_ns DESC NULLS LAST, process_id
+LIMIT {_MOST_PROCESSES}
+"""  # noqa: S608 - a number of our own
+_LIMIT_SQL = f"""
+SELECT code, share, low_share, high_share, time_ns / {MS} AS time_ms
+FROM limit_share ORDER BY time_ns DESC, code LIMIT {_MOST_LIMITS}
+"""  # noqa: S608 - numbers of our own
+# Two bars for each factor of 2, as on the page.
+_QUEUE_SQL = f"""
+WITH binned AS (
+  SELECT
+    CASE WHEN p.is_lead THEN 'leading process' WHEN p.role = 'worker' THEN 'workers' ELSE 'others'
+    END AS who,
+    floor(2 * log2(greatest(r.duration_ns, 1)))::INTEGER AS place, r.duration_ns
+  FROM run_queue_latency AS r JOIN training_process AS p ON p.process_id = r.process_id
+)
+SELECT
+  who, pow(2, place / 2) / 1e3 AS from_us, pow(2, (place + 1) / 2) / 1e3 AS to_us,
+  count(*) AS waits, sum(duration_ns)::BIGINT / {MS} AS time_ms
+FROM binned GROUP BY who, place ORDER BY who, place
+"""  # noqa: S608 - numbers of our own
+
+
+def iteration_rows(trace: Trace) -> pd.DataFrame:
+    """Return a row per bar and phase: iterations, or means of some that follow each other.
+
+    first_id, last_id: which; start_s, end_s: since the first one began; phase; time_ms: of the
+    leading thread, and per iteration. Raises TraceError where there is no iteration.
+    """
+    ((count,),) = run_query(trace, "SELECT count(*) FROM iteration").rows
+    if not count:
+        raise _nothing("it has no iterations", trace)
+    bars = iteration_bars(trace, ())
+    rows = [
+        (
+            bar.first_id,
+            bar.last_id,
+            bar.start_ns / 1e9,
+            bar.end_ns / 1e9,
+            _name(phase),
+            time_ns / MS,
+        )
+        for bar in bars.bars
+        for phase, time_ns in zip(bars.phases, bar.parts_ns, strict=True)
+    ]
+    columns = ["first_id", "last_id", "start_s", "end_s", "phase", "time_ms"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def phase_rows(trace: Trace) -> pd.DataFrame:
+    """Return a row per phase and what the leading thread did in it: phase, part, time_ms, share.
+
+    time_ms of the parts of a phase add up to its time; share is a part of the phase.
+    """
+    rows = [
+        (_name(row["operation"]), part, share * row["time_ns"] / MS, share)
+        for row in run_records(trace, _PHASE_SQL)
+        for part, share in _parts(row)
+    ]
+    if not rows:
+        raise _nothing("it has no phases", trace)
+    return pd.DataFrame(rows, columns=["phase", "part", "time_ms", "share"])
+
+
+def process_rows(trace: Trace) -> pd.DataFrame:
+    """Return a row per process and figure: process, part, share of the iterations.
+
+    CPU time is that of all threads: 1 is one CPU. What was not measured has no row.
+    """
+    rows = [
+        (_process(row), part, row[column])
+        for row in run_records(trace, _PROCESS_SQL)
+        for part, column in (("CPU time", "cpu_share"), (QUEUE, "queue_share"),
+                             ("waits for a process", "waits_share"))
+        if row[column] is not None
+    ]  # fmt: skip
+    if not rows:
+        raise _nothing("nothing of its processes was measured", trace)
+    return pd.DataFrame(rows, columns=["process", "part", "share"])
+
+
+def limit_rows(trace: Trace) -> pd.DataFrame:
+    """Return what limits the iterations: code, share, low_share, high_share, time_ms."""
+    return _frame(trace, _LIMIT_SQL, "it has no iterations")
+
+
+def run_queue_rows(trace: Trace) -> pd.DataFrame:
+    """Return a row per length of waits for a CPU: who, from_us, to_us, waits, time_ms."""
+    return _frame(trace, _QUEUE_SQL, "no wait for a CPU was recorded")
+
+
+def _frame(trace: Trace, query: str, nothing: str) -> pd.DataFrame:
+    found = run_query(trace, query)
+    rows = list(found.rows)
+    if not rows:
+        raise _nothing(nothing, trace)
+    return pd.DataFrame(rows, columns=list(found.columns))
+
+
+def _parts(row: Mapping[str, Any]) -> Iterable[tuple[str, float]]:
+    if row["queue_share"] is None:
+        return [(UNKNOWN, 1.0)]
+    waiting = [(QUEUE, row["queue_share"]), (WAITS, row["waits_share"])]
+    if row["python_share"] is None:
+        # No sample fell into it: what it ran is not known.
+        return [("on a CPU", row["cpu_share"]), *waiting]
+    return [("Python", row["python_share"]), ("native code", row["native_share"]), *waiting]
+
+
+def _process(row: Mapping[str, Any]) -> str:
+    number = "" if row["number"] is None else f" {row['number']}"
+    return f"{row['role']}{number} ({_name(row['name'])}, pid {row['pid']})"
+
+
+def _name(text: str | None) -> str:
+    """Return a name that is harmless on a page: Altair writes it between <script> and </script>."""
+    return printable(text or "").replace("<", "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}")
+
+
+def _nothing(why: str, trace: Trace) -> TraceError:
+    return TraceError(f"{trace.path}: nothing to plot: {why}", hint="rlscope-trace summarize TRACE")
