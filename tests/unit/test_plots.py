@@ -41,6 +41,9 @@ def test_iterations_add_up_to_those_of_the_view(trace: ShownTrace) -> None:
         mine = rows[rows["first_id"] == number]
         assert set(mine["last_id"]) == {number}
         assert mine["time_ms"].sum() == pytest.approx((end_ns - start_ns) / 1e6)
+        ends = [0.0, *mine["to_ms"]]
+        assert list(mine["from_ms"]) == pytest.approx(ends[:-1])
+        assert ends[-1] == pytest.approx((end_ns - start_ns) / 1e6)
     of_phase = dict(trace.sql("SELECT operation, time_ns / 1e6 FROM training_phase").fetchall())
     assert of_phase.keys() == set(rows["phase"])
     for phase, time_ms in of_phase.items():
@@ -84,6 +87,9 @@ def test_the_run_queue_is_that_of_the_view(trace: ShownTrace) -> None:
     ).fetchall()
     assert rows["waits"].sum() == waits
     assert rows["time_ms"].sum() == pytest.approx(time_ms)
+    for _, bar in rows.groupby("from_us"):
+        assert list(bar["from_ms"]) == pytest.approx([0.0, *bar["to_ms"]][:-1])
+        assert bar["to_ms"].max() == pytest.approx(bar["time_ms"].sum())
     for row in rows.itertuples():
         low, high = row.from_us * row.waits / 1e3, row.to_us * row.waits / 1e3
         assert low * 0.999 <= row.time_ms <= high * 1.001
@@ -96,6 +102,8 @@ def test_a_chart_is_one_that_vega_lite_takes(trace: ShownTrace, name: str) -> No
     (rows,) = spec["datasets"].values()
     used = re.findall(r'"field": "(\w+)"', json.dumps(spec))
     assert used
+    # Bars with two ends are not stacked: they say where they are.
+    assert ('"x2"' in json.dumps(spec)) == ('"y2"' in json.dumps(spec)) or name == "limits"
     assert {*used} <= {*rows[0], "rank"}
 
 

@@ -57,7 +57,8 @@ def iteration_rows(trace: Trace) -> pd.DataFrame:
     """Return a row per bar and phase: iterations, or means of some that follow each other.
 
     first_id, last_id: which; start_s, end_s: since the first one began; phase; time_ms: of the
-    leading thread, and per iteration. Raises TraceError where there is no iteration.
+    leading thread, and per iteration; from_ms, to_ms: where it is in the bar. Raises TraceError
+    where there is no iteration.
     """
     ((count,),) = run_query(trace, "SELECT count(*) FROM iteration").rows
     if not count:
@@ -76,7 +77,7 @@ def iteration_rows(trace: Trace) -> pd.DataFrame:
         for phase, time_ns in zip(bars.phases, bar.parts_ns, strict=True)
     ]
     columns = ["first_id", "last_id", "start_s", "end_s", "phase", "time_ms"]
-    return pd.DataFrame(rows, columns=columns)
+    return _stacked(pd.DataFrame(rows, columns=columns), "first_id")
 
 
 def phase_rows(trace: Trace) -> pd.DataFrame:
@@ -117,8 +118,17 @@ def limit_rows(trace: Trace) -> pd.DataFrame:
 
 
 def run_queue_rows(trace: Trace) -> pd.DataFrame:
-    """Return a row per length of waits for a CPU: who, from_us, to_us, waits, time_ms."""
-    return _frame(trace, _QUEUE_SQL, "no wait for a CPU was recorded")
+    """Return a row per length of waits for a CPU: who, from_us, to_us, waits, time_ms.
+
+    from_ms, to_ms: where it is in the bar of that length.
+    """
+    return _stacked(_frame(trace, _QUEUE_SQL, "no wait for a CPU was recorded"), "from_us")
+
+
+def _stacked(rows: pd.DataFrame, bar: str) -> pd.DataFrame:
+    """Return rows with from_ms and to_ms: Vega-Lite stacks no bars that have two ends already."""
+    to_ms = rows.groupby(bar)["time_ms"].cumsum()
+    return rows.assign(from_ms=to_ms - rows["time_ms"], to_ms=to_ms)
 
 
 def _frame(trace: Trace, query: str, nothing: str) -> pd.DataFrame:

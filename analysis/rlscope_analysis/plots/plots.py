@@ -41,15 +41,14 @@ class Plots:
         alt = _altair()
         rows = data.iteration_rows(self.trace)
         phases = list(dict.fromkeys(rows["phase"]))
-        time = alt.Y("time_ms:Q", title="ms an iteration", stack="zero")
         chart: altair.Chart = _chart(alt, rows, "Every iteration").mark_bar().encode(
             x=alt.X("start_s:Q", title="s since the first iteration began"),
             x2="end_s:Q",
-            y=time,
+            y=alt.Y("from_ms:Q", title="ms an iteration"),
+            y2="to_ms:Q",
             color=_color(alt, "phase", phases, _HUES),
-            order=alt.Order("rank:Q"),
             tooltip=["first_id", "last_id", "phase", "time_ms"],
-        ).transform_calculate(rank=f"indexof({_words(phases)}, datum.phase)")  # fmt: skip
+        )  # fmt: skip
         return chart
 
     def phases(self) -> altair.Chart:
@@ -103,7 +102,8 @@ class Plots:
         chart: altair.Chart = _chart(alt, rows, "Waits for a CPU").mark_bar().encode(
             x=alt.X("from_us:Q", title="length of a wait, us", scale=alt.Scale(type="log")),
             x2="to_us:Q",
-            y=alt.Y("time_ms:Q", title="ms together", stack="zero"),
+            y=alt.Y("from_ms:Q", title="ms together"),
+            y2="to_ms:Q",
             color=_color(alt, "who", ["leading process", "workers", "others"], _HUES[:3]),
             tooltip=["who", "from_us", "to_us", "waits", "time_ms"],
         )  # fmt: skip
