@@ -176,6 +176,8 @@ def _as_trace_error() -> Iterator[None]:
 def _explained(error: Exception) -> TraceError:
     message = str(error)
     lines = [line.strip() for line in message.strip().splitlines()] or [type(error).__name__]
+    if isinstance(error, duckdb.ConnectionException):
+        return TraceError("the trace is closed", hint="ask before it is closed")
     if _WRITES.search(message):
         return TraceError(f"a trace is read-only: {lines[0]}", hint=_SAVE_HINT)
     if "disabled by configuration" in message or "disabled through configuration" in message:

@@ -143,6 +143,28 @@ def test_a_trace_with_nothing_to_plot_says_so(tmp_path: Path) -> None:
                 getattr(trace.plot, name)()
 
 
+def test_a_closed_trace_says_so(tmp_path: Path) -> None:
+    trace = rlscope_analysis.open(training(tmp_path / "trace.duckdb").write())
+    trace.close()
+    with pytest.raises(rlscope_analysis.TraceError, match="is closed"):
+        trace.plot.phases()
+
+
+def test_a_trace_without_thread_states_measured_nothing_of_phases(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "trace.duckdb", meta={"schema_version": str(SCHEMA_VERSION)})
+    builder.capture("operation")
+    process = builder.process(pid=1, end_ns=100)
+    thread = builder.thread(process, tid=1, states=[], end_ns=100)
+    builder.operation(thread, 0, 90, "work")
+    with rlscope_analysis.open(builder.write()) as trace:
+        rows = trace.plot.phases().data
+        for name in ("processes", "run_queue"):
+            with pytest.raises(rlscope_analysis.TraceError, match="nothing to plot"):
+                getattr(trace.plot, name)()
+    assert set(rows["part"]) == {"not measured"}
+    assert rows["time_ms"].sum() == pytest.approx(100e-6)
+
+
 def test_without_samples_python_is_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TraceBuilder, "sample", lambda *_, **__: None)
     path = training(tmp_path / "trace.duckdb").write()
