@@ -1,0 +1,123 @@
+"""Which traces belong to a fleet: files, folders of them, or what a manifest lists."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlscope_analysis.errors import TraceError
+from rlscope_analysis.fleet.clock import NodeClock, clock_of
+from rlscope_analysis.wording import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+MANIFEST = "manifest.json"
+VERSION = 1
+_TRACES = ".duckdb"
+_MOST_BYTES = 64 << 20
+_LONGEST_NAME = 80
+_HINT = "rlscope-trace fleet summarize TRACE..., or a folder of traces"
+
+
+@dataclass(slots=True)
+class Members:
+    """Traces by the names of the members, and their clocks where a manifest has them."""
+
+    traces: dict[str, Path] = field(default_factory=dict)
+    clocks: dict[str, NodeClock] = field(default_factory=dict)
+
+
+def find_members(given: Sequence[Path]) -> Members:
+    """Return what the paths name. Raises TraceError where there is nothing, or no such manifest."""
+    members = Members()
+    loose: list[Path] = []
+    for path in given:
+        manifest = path / MANIFEST if path.is_dir() else path
+        if manifest.suffix == ".json" and (manifest != path / MANIFEST or manifest.exists()):
+            _read_manifest(manifest, members)
+        elif path.is_dir():
+            found = sorted(_below(path))
+            if not found:
+                raise TraceError(f"{path} holds no *{_TRACES}", hint=_HINT)
+            loose += found
+        else:
+            loose.append(path)
+    for name, path in _named(loose):
+        _add(members, name, path)
+    if not members.traces:
+        raise TraceError("no trace is named", hint=_HINT)
+    return members
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Yield traces in a folder and those inside it; links to folders are not followed."""
+    for found, folders, names in os.walk(folder):
+        # A spool that is being written, and what is unfinished.
+        folders[:] = [name for name in folders if not name.endswith((".spool", ".partial"))]
+        yield from (Path(found, name) for name in names if name.endswith(_TRACES))
+
+
+def _named(paths: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+    """Name traces by as many last parts of their paths as tell them apart."""
+    unique = list(dict.fromkeys(Path(os.path.abspath(path)) for path in paths))  # noqa: PTH100 - links stay
+    given = {Path(os.path.abspath(path)): path for path in reversed(paths)}  # noqa: PTH100
+    names = {path: path.name.removesuffix(_TRACES) for path in unique}
+    depth = 1
+    while twice := {name for name, count in Counter(names.values()).items() if count > 1}:
+        depth += 1
+        for path in unique:
+            if names[path] in twice:
+                names[path] = "/".join(path.parts[-depth:]).removesuffix(_TRACES)
+        if depth > max(len(path.parts) for path in unique):
+            # a.duckdb beside a: the whole names tell them apart.
+            names |= {path: str(path) for path in unique if names[path] in twice}
+            break
+    for path in unique:
+        yield names[path], given[path]
+
+
+def _add(members: Members, name: str, path: Path) -> None:
+    # What a shell passes on may be any bytes.
+    name = name.encode("utf-8", "backslashreplace").decode()
+    if name in members.traces:
+        raise TraceError(f"two members are called {printable(name)}", hint="name each once")
+    members.traces[name] = path
+
+
+def _read_manifest(path: Path, members: Members) -> None:
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MOST_BYTES + 1)
+        if len(text) > _MOST_BYTES:
+            raise ValueError("it is too large")
+        found = json.loads(text)
+        if found["format"] != "rlscope-fleet" or found["version"] != VERSION:
+            raise ValueError(f"no manifest of version {VERSION}")
+        for entry in found["members"]:
+            name, trace, clock = _entry(entry, path.parent)
+            _add(members, name, trace)
+            if clock is not None:
+                members.clocks[name] = clock
+    except OSError as error:
+        raise TraceError(f"cannot read {path}: {error.strerror}", hint=_HINT) from error
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        what = f"{type(error).__name__}: {printable(str(error))[:200]}"
+        raise TraceError(
+            f"{path} is not the manifest of a fleet ({what})", hint="docs/fleet.md shows one"
+        ) from error
+
+
+def _entry(entry: dict[str, Any], folder: Path) -> tuple[str, Path, NodeClock | None]:
+    name, trace = entry["node"], entry["trace"]
+    if not isinstance(name, str) or not isinstance(trace, str) or not 0 < len(name) <= _LONGEST_NAME:
+        raise ValueError("node and trace are words")
+    inside = Path(trace)
+    if inside.is_absolute() or ".." in inside.parts or "\0" in trace or not inside.name:
+        raise ValueError(f"trace {trace!r} does not lie beside it")
+    clock = entry.get("clock")
+    return name, folder / inside, None if clock is None else clock_of(clock)

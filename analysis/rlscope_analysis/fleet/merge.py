@@ -1,0 +1,153 @@
+"""Merges partials: in any order, and in any groups, to the same sums, to the nanosecond.
+
+All of it is integers and fractions, and what is least or most is told apart by the name of the
+member where two are equal.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rlscope_analysis.fleet.partial import Facts, Partial, Row
+
+
+class Key(NamedTuple):
+    """What is added up."""
+
+    kind: str
+    role: str | None = None
+    name: str | None = None
+    bucket: str | None = None
+    number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """What the members with such a row have together, and how far they differ."""
+
+    time_ns: int
+    part_ns: int | None
+    count: int | None
+    sampled_ns: int
+    variance_ns2: int
+    """Of time_ns: traces are sampled independently of each other."""
+    members: int
+    least: tuple[Fraction, str]
+    """The smallest share of the time of its kind in a member, and whose it is."""
+    most: tuple[Fraction, str]
+
+    def __add__(self, other: Sum) -> Sum:
+        return Sum(
+            self.time_ns + other.time_ns,
+            _known_sum(self.part_ns, other.part_ns),
+            _known_sum(self.count, other.count),
+            self.sampled_ns + other.sampled_ns,
+            self.variance_ns2 + other.variance_ns2,
+            self.members + other.members,
+            min(self.least, other.least),
+            # Of equal ones the first name, as of the least.
+            min(self.most, other.most, key=lambda most: (-most[0], most[1])),
+        )
+
+
+class Iteration(NamedTuple):
+    """One iteration of a member, on its own clock."""
+
+    number: int
+    start_ns: int
+    time_ns: int
+    waited_ns: int | None
+    """For other members; None: not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Members that were merged; neutral where there is none."""
+
+    sums: dict[Key, Sum] = field(default_factory=dict)
+    members: dict[str, Facts] = field(default_factory=dict)
+    iterations: dict[str, tuple[Iteration, ...]] = field(default_factory=dict)
+
+    def __add__(self, other: Merged) -> Merged:
+        """Merge with others. Raises ValueError where both have the same member."""
+        if twice := self.members.keys() & other.members.keys():
+            raise ValueError(f"merged twice: {min(twice)}")
+        sums = dict(self.sums)
+        for key, value in other.sums.items():
+            sums[key] = sums[key] + value if key in sums else value
+        return Merged(
+            sums, self.members | other.members, self.iterations | other.iterations
+        )
+
+    def of_kind(self, kind: str) -> dict[Key, Sum]:
+        """Return the sums of one kind."""
+        return {key: value for key, value in self.sums.items() if key.kind == kind}
+
+    def time_of(self, kind: str) -> int:
+        """Return what the sums of one kind add up to, in ns."""
+        return sum(value.time_ns for key, value in self.sums.items() if key.kind == kind)
+
+
+def merged(parts: Iterable[tuple[str, Partial]]) -> Merged:
+    """Merge partials under the names of their members, one after the other."""
+    whole = Merged()
+    for name, partial in parts:
+        one = of_one(name, partial)
+        # As __add__, without copying what is there each time.
+        if name in whole.members:
+            raise ValueError(f"merged twice: {name}")
+        for key, value in one.sums.items():
+            whole.sums[key] = whole.sums[key] + value if key in whole.sums else value
+        whole.members.update(one.members)
+        whole.iterations.update(one.iterations)
+    return whole
+
+
+def of_one(name: str, partial: Partial) -> Merged:
+    """Return one member, to be merged."""
+    rows = [row for row in partial.rows if row.kind != "iteration"]
+    totals: Counter[str] = Counter()
+    buckets: dict[str | None, list[Row]] = {}
+    for row in rows:
+        totals[row.kind] += row.time_ns or 0
+        if row.kind == "process":
+            buckets.setdefault(row.bucket, []).append(row)
+    sums = {_key(row): _sum([row], totals[row.kind], name) for row in rows}
+    sums |= {
+        Key("bucket", bucket=bucket): _sum(of, totals["process"], name)
+        for bucket, of in buckets.items()
+    }
+    iterations = sorted(
+        Iteration(row.number or 0, row.at_ns or 0, row.time_ns or 0, row.part_ns)
+        for row in partial.rows
+        if row.kind == "iteration"
+    )
+    return Merged(sums, {name: partial.facts}, {name: tuple(iterations)})
+
+
+def _key(row: Row) -> Key:
+    return Key(row.kind, row.role, row.name, row.bucket, row.number)
+
+
+def _sum(rows: list[Row], total_ns: int, member: str) -> Sum:
+    time_ns = sum(row.time_ns or 0 for row in rows)
+    share = (Fraction(time_ns, total_ns) if total_ns else Fraction(0), member)
+    part_ns: int | None = 0
+    count: int | None = 0
+    for row in rows:
+        part_ns, count = _known_sum(part_ns, row.part_ns), _known_sum(count, row.count)
+    return Sum(
+        time_ns, part_ns, count,
+        sum(row.sampled_ns for row in rows), sum(row.stderr_ns**2 for row in rows),
+        1, share, share,
+    )  # fmt: skip
+
+
+def _known_sum(left: int | None, right: int | None) -> int | None:
+    return None if left is None or right is None else left + right

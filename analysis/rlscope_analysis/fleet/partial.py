@@ -1,0 +1,104 @@
+"""What is kept of one trace: sums, histograms and iterations, small enough to be sent about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from rlscope_analysis.trace import Trace
+
+KINDS = (
+    "process", "operation", "cause", "limit", "finding", "run_queue", "iteration_time",
+    "iteration",
+)  # fmt: skip
+GROUPS = 32
+"""So many groups of processes, and operations, have rows of their own."""
+ITERATIONS = 1000
+"""Of so many the times are kept one by one; the histogram has all."""
+
+# One row of words, so that each may be missing; a range may be called anything.
+_FACTS_SQL = """
+SELECT
+  (SELECT left(any_value(value), 80) FROM meta WHERE key = 'host'),
+  (SELECT left(any_value(value), 80) FROM meta WHERE key = 'boot_id'),
+  (SELECT left(any_value(value), 40) FROM meta WHERE key = 'recorder_starttime'),
+  (SELECT left(any_value(value), 40) FROM meta WHERE key = 'recorder_pid'),
+  (SELECT any_value(value) FROM meta WHERE key = 'ended_cleanly') IS DISTINCT FROM 'false',
+  (SELECT count(*) FROM process), (SELECT count(*) FROM thread),
+  (SELECT min(start_ns) FROM thread), (SELECT max(end_ns) FROM thread),
+  (SELECT count(*) FROM iteration),
+  (SELECT any_value(source) FROM iteration), (SELECT left(any_value(name), 80) FROM iteration)
+"""
+
+
+class Row(NamedTuple):
+    """One row of a partial; which columns say something depends on its kind."""
+
+    kind: str
+    role: str | None
+    """Of processes: learner, main, worker, other."""
+    name: str | None
+    """Of processes, an operation; a cause, a limit."""
+    bucket: str | None
+    number: int | None
+    """Of a histogram: times of 2^(number/8) ns up to the next; of an iteration: which."""
+    at_ns: int | None
+    """When an iteration began."""
+    time_ns: int | None
+    part_ns: int | None
+    """With a GPU at work; of an iteration: waiting for others. None: not measured."""
+    count: int | None
+    """None: not known of what samples tell."""
+    sampled_ns: int
+    stderr_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a partial says of its trace."""
+
+    host: str | None
+    boot_id: str | None
+    """Traces of one boot have one clock."""
+    recorder_starttime: str | None
+    recorder_pid: str | None
+    is_complete: bool
+    processes: int
+    threads: int
+    start_ns: int | None
+    end_ns: int | None
+    iterations: int
+    source: str | None
+    """As iteration.source; None: there are none."""
+    per: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """One trace, to be merged with others."""
+
+    facts: Facts
+    rows: tuple[Row, ...]
+
+
+def partial_of(trace: Trace, *, per: str | None = None) -> Partial:
+    """Work out the partial of an open trace.
+
+    per: the range that counts as an iteration. Raises TraceError where none is called so.
+    """
+    trace.critical_path(per=per)
+    trace.provide("limit_time")
+    asked: dict[str, Any] = {"groups": GROUPS, "iterations": ITERATIONS}
+    rows = trace.connection.execute(_rows_sql(), asked).fetchall()
+    (facts,) = trace.connection.execute(_FACTS_SQL).fetchall()
+    return Partial(Facts(*facts), tuple(Row(*row) for row in rows))
+
+
+@cache
+def _rows_sql() -> str:
+    return resources.files(__name__.rpartition(".")[0]).joinpath("partial.sql").read_text("utf-8")
