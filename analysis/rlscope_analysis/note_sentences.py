@@ -12,6 +12,7 @@ from rlscope_analysis.balance_sentences import BALANCE
 from rlscope_analysis.command_sentences import COMMANDS
 from rlscope_analysis.comparison_sentences import COMPARISON
 from rlscope_analysis.findings.catalog import BY_CODE
+from rlscope_analysis.fleet_sentences import FLEET
 from rlscope_analysis.result.names import Part, ProcessName, ThreadName
 from rlscope_analysis.sentences import (
     coverage_sentence,
@@ -323,6 +324,7 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
     **COMMANDS,
     **WHATIF,
     **BALANCE,
+    **FLEET,
     "limit": _limit,
     "blank": "",
     "traced_program": _traced_program,

@@ -52,7 +52,9 @@ def slewed(chance: random.Random, raw: Clock, start_ns: int) -> Clock:
     return read
 
 
-def exchange(chance: random.Random, asks: Clock, answers: Clock, true_ns: int, busy: float) -> Exchange:
+def exchange(
+    chance: random.Random, asks: Clock, answers: Clock, true_ns: int, busy: float
+) -> Exchange:
     """Let a message go and come back: neither way takes as long as the other."""
     lag = [round(chance.uniform(3, 12) * US + chance.expovariate(1 / busy) * US) for _ in range(3)]
     there = true_ns + lag[0]

@@ -77,6 +77,7 @@ ANALYSIS_ROOMS = (
     "comparison_sentences",
     "whatif_sentences",
     "balance_sentences",
+    "fleet_sentences",
     "note_sentences",
     "renderers",
     "_sweep",
@@ -111,6 +112,7 @@ ANALYSIS_ROOMS = (
     "plots",
     "viewport",
     "export",
+    "fleet",
     "notebook",
 )
 ROOMS = {TRACER: TRACER_ROOMS, ANALYSIS: ANALYSIS_ROOMS}

@@ -114,7 +114,11 @@ def _read_manifest(path: Path, members: Members) -> None:
 
 def _entry(entry: dict[str, Any], folder: Path) -> tuple[str, Path, NodeClock | None]:
     name, trace = entry["node"], entry["trace"]
-    if not isinstance(name, str) or not isinstance(trace, str) or not 0 < len(name) <= _LONGEST_NAME:
+    if (
+        not isinstance(name, str)
+        or not isinstance(trace, str)
+        or not 0 < len(name) <= _LONGEST_NAME
+    ):
         raise ValueError("node and trace are words")
     inside = Path(trace)
     if inside.is_absolute() or ".." in inside.parts or "\0" in trace or not inside.name:

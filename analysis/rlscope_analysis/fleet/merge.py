@@ -81,9 +81,7 @@ class Merged:
         sums = dict(self.sums)
         for key, value in other.sums.items():
             sums[key] = sums[key] + value if key in sums else value
-        return Merged(
-            sums, self.members | other.members, self.iterations | other.iterations
-        )
+        return Merged(sums, self.members | other.members, self.iterations | other.iterations)
 
     def of_kind(self, kind: str) -> dict[Key, Sum]:
         """Return the sums of one kind."""

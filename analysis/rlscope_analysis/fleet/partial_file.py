@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from rlscope_analysis.findings.catalog import BY_CODE
 from rlscope_analysis.fleet.partial import GROUPS, ITERATIONS, KINDS, Facts, Partial, Row
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_analysis.trace_file import own_configuration
@@ -143,6 +144,8 @@ def _rows(found: Sequence[tuple[Any, ...]]) -> tuple[Row, ...]:
             raise ValueError("a long word")
         if row.kind in ("process", "operation") and not (row.name and row.bucket):
             raise ValueError("no name")
+        if row.kind in ("limit", "finding") and row.name not in BY_CODE:
+            raise ValueError("no limit")
         if row.kind == "iteration" and (row.number is None or row.at_ns is None):
             raise ValueError("no iteration")
     return rows

@@ -40,6 +40,7 @@ _COMMANDS = {
     "compare": "Tell whether it got better or worse, and where.",
     "gate": "Fail where something got worse by more than is allowed.",
     "sql": "Ask a trace anything in SQL.",
+    "fleet": "Answer for many traces of one job together.",
     "validate": "Hold corrected times to untraced runs of a program.",
     "calibrate": "Measure what each recorded event costs.",
     "doctor": "Check everything that tracing needs.",
@@ -53,7 +54,7 @@ _RUNTIME_FAILURE = 1
 # DuckDB and numpy crash where they cannot map their libraries and the stacks of their threads.
 _WITH_DATABASE = (
     "recover", "import", "export", "summarize", "explain", "whatif", "report", "view",
-    "balance", "compare", "gate", "sql",
+    "balance", "compare", "gate", "sql", "fleet",
 )  # fmt: skip
 _LEAST_ADDRESS_SPACE = 1 << 30
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from rlscope_analysis.damage import damage_told
-from rlscope_analysis.query import run_query
+from rlscope_analysis.query import Result, run_query
 from rlscope_analysis.renderers import csv, json, text
 from rlscope_analysis.result.column import Column, Unit, is_number
 from rlscope_analysis.result.table import Table
@@ -86,7 +86,13 @@ def answer(
     """Answer a query or a dot command, piece by piece."""
     if query.strip().startswith("."):
         return dot_command(trace, query)
-    result = run_query(trace, query)
+    return render_result(run_query(trace, query), output_format, limit=limit)
+
+
+def render_result(
+    result: Result, output_format: ResultFormat, *, limit: int | None
+) -> Iterator[str]:
+    """Return the text of the result of a query, piece by piece."""
     units = {True: Unit.DATABASE_NUMBER, False: Unit.DATABASE_VALUE}
     columns = tuple(
         Column(name, units[is_number(type_name)], label=name)
