@@ -1,1 +1,1 @@
-"""Many traces as one: a small partial of each, merged, and what differs between them (docs/fleet.md)."""
+"""Many traces as one: a small partial of each, merged, and how they differ (docs/fleet.md)."""

@@ -7,7 +7,6 @@ from math import isqrt
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.fleet.histogram import quantile
-from rlscope_analysis.fleet.merge import Key, Merged, Sum
 from rlscope_analysis.fleet.stragglers import align, straggling
 from rlscope_analysis.result.column import Column, Role, Unit
 from rlscope_analysis.result.note import note
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rlscope_analysis.fleet.collect import Collected
+    from rlscope_analysis.fleet.merge import Key, Merged, Sum
     from rlscope_analysis.fleet.stragglers import Alignment, Offset, Straggling
     from rlscope_analysis.result.note import Note
     from rlscope_analysis.result.table import Values

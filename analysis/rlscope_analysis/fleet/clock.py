@@ -44,7 +44,7 @@ class Exchange(NamedTuple):
 
 
 class Knot(NamedTuple):
-    """At an instant of one clock, what to add for the other, and by how much that is off at most."""
+    """At an instant of one clock, what to add for the other, and how far that is off at most."""
 
     at_ns: int
     offset_ns: int
@@ -54,8 +54,8 @@ class Knot(NamedTuple):
 def knot_of(burst: Sequence[Exchange]) -> Knot | None:
     """Return what a burst tells of the clock that answered; None: nothing in it can be true.
 
-    Each message says that the offset is not above a value, each answer that it is not below one: the
-    fastest of either, which need not be of one exchange.
+    Each message says that the offset is not above a value, each answer that it is not below one:
+    the fastest of either, which need not be of one exchange.
     """
     possible = [one for one in burst if one.under_way_ns >= 0]
     if not possible:
@@ -170,7 +170,7 @@ def _narrowed(knots: tuple[Knot, ...], low: float, high: float) -> tuple[Knot, .
 
 
 def fit_pairs(pairs: Sequence[tuple[int, int]], *, bound_ns: int = 0) -> Offsets:
-    """Return what to add to the first clock of pairs for the second, on one machine, one of them slewed.
+    """Return what to add to the first clock of pairs for the second; one of them is slewed.
 
     bound_ns: how far apart the two of a pair were read. Raises ValueError without a pair.
     """
@@ -199,7 +199,7 @@ class NodeClock:
         """Return an instant of the node on the clock of the reference."""
         bound_ns = 0
         for offsets in self.steps:
-            # What it is off by already changes hardly where the next is read: less than 1 ns in 1 us.
+            # The next one is read at an instant that is off already.
             ts_ns, more_ns = offsets.at(ts_ns)
             bound_ns += more_ns + ceil(bound_ns * UNSTEADY)
         return Instant(ts_ns, bound_ns)
@@ -232,11 +232,15 @@ def clock_of(found: dict[str, Any]) -> NodeClock:
     if found.get("is_reference") is True:
         return NodeClock(())
     return node_clock(
-        [_numbers(pair, 2) for pair in found["pairs"]],
+        _pairs(found["pairs"]),
         [Knot(*_numbers(knot, 3)) for knot in found["knots"]],
-        [_numbers(pair, 2) for pair in found["reference_pairs"]],
+        _pairs(found["reference_pairs"]),
         pair_bound_ns=_numbers([found.get("pair_bound_ns", 0)], 1)[0],
-    )  # type: ignore[arg-type]
+    )
+
+
+def _pairs(found: Sequence[Any]) -> list[tuple[int, int]]:
+    return [(one, other) for one, other in (_numbers(pair, 2) for pair in found)]
 
 
 def _numbers(found: Sequence[Any], count: int) -> tuple[int, ...]:

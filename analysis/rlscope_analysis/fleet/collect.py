@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.damage import damage_told
@@ -17,6 +16,7 @@ from rlscope_analysis.trace import open_trace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from concurrent.futures import Future
+    from pathlib import Path
 
 # Each holds the records of a trace in memory while it is at work.
 _MOST_AT_ONCE = 4
@@ -67,11 +67,11 @@ def collect(
             except (OSError, ValueError):
                 missing[name] = (path, "")
                 continue
-            partial = partials.read(path, mark)
-            if partial is None:
+            kept = partials.read(path, mark)
+            if kept is None:
                 missing[name] = (path, mark)
             else:
-                found[name] = partial
+                found[name] = kept
                 collected.reused += 1
     for name, partial in _worked_out(missing, per, len(found), progress):
         found[name] = partial

@@ -18,5 +18,5 @@ def quantile(counts: Mapping[int, int], part: float) -> int | None:
     for step in sorted(counts):
         reached += counts[step]
         if reached >= part * whole:
-            return round(2.0 ** ((step + 0.5) / STEPS))
+            return int(2.0 ** ((step + 0.5) / STEPS))
     return None

@@ -139,7 +139,7 @@ def _sum(rows: list[Row], total_ns: int, member: str) -> Sum:
     part_ns: int | None = 0
     count: int | None = 0
     for row in rows:
-        part_ns, count = _known_sum(part_ns, row.part_ns), _known_sum(count, row.count)
+        part_ns, count = _known_sum(part_ns, row.part_ns), _known_sum(count, row.pieces)
     return Sum(
         time_ns, part_ns, count,
         sum(row.sampled_ns for row in rows), sum(row.stderr_ns**2 for row in rows),

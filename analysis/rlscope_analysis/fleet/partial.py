@@ -52,7 +52,7 @@ class Row(NamedTuple):
     time_ns: int | None
     part_ns: int | None
     """With a GPU at work; of an iteration: waiting for others. None: not measured."""
-    count: int | None
+    pieces: int | None
     """None: not known of what samples tell."""
     sampled_ns: int
     stderr_ns: int

@@ -11,7 +11,6 @@ import json
 import os
 import stat
 from dataclasses import asdict, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -23,6 +22,7 @@ from rlscope_analysis.trace_file import own_configuration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 SUFFIX = ".partial.parquet"
 # One more whenever a partial of the same trace would hold something else.

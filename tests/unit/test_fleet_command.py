@@ -1,0 +1,143 @@
+"""`fleet summarize` and `fleet sql`: many traces, some of them damaged or missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+
+from compared_traces import MS, Step, write_trace
+from recording import rlscope
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COUNT = 3
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made")
+    for at in range(COUNT):
+        steps = [Step(simulation=(40 + 10 * at) * MS)] * 4
+        write_trace(folder / f"n{at}.duckdb", steps, meta={"host": f"node-{at}", "boot_id": "b"})
+    return folder
+
+
+@pytest.fixture
+def fleet(made: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(made, tmp_path / "fleet")
+
+
+def summarized(*arguments: str | Path) -> dict[str, Any]:
+    done = rlscope("fleet", "summarize", *arguments, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def total_of(folder: Path) -> int:
+    """Ask each trace by its own views, without anything of ours."""
+    total = 0
+    for path in folder.glob("*.duckdb"):
+        with duckdb.connect(str(path), read_only=True) as connection:
+            ((one,),) = connection.execute("SELECT sum(time_ns)::BIGINT FROM breakdown").fetchall()
+            total += one
+    return total
+
+
+def test_sums_are_those_of_all_traces_and_partials_are_used_again(fleet: Path) -> None:
+    first = summarized(fleet)
+    assert first["breakdown_total_ns"] == total_of(fleet)
+    assert first["traces"] == COUNT
+    assert first["critical_path_ns"] == sum((91 + 10 * at) * 4 * MS for at in range(COUNT))
+    assert sum(row["time_ns"] for row in first["rows"] if row["kind"] == "process") == total_of(
+        fleet
+    )
+    (simulation,) = (
+        row for row in first["rows"] if (row["kind"], row["name"]) == ("operation", "simulation")
+    )
+    assert simulation["members"] == COUNT
+    assert simulation["most_in"] == "n2"
+    assert simulation["most_share"] == pytest.approx(60 / 111)
+    assert simulation["least_share"] == pytest.approx(40 / 91)
+
+    kept = sorted(fleet.glob("*.partial.parquet"))
+    assert len(kept) == COUNT
+    assert max(path.stat().st_size for path in kept) <= 64_000
+    assert {path.stat().st_mode & 0o777 for path in kept} == {0o600}
+    # Another trace in the place of one, and that one only is worked out again.
+    before = [path.stat().st_ino for path in kept]
+    write_trace(fleet / "other.duckdb", [Step(simulation=MS)] * 4, meta={"host": "node-1"})
+    os.replace(fleet / "other.duckdb", fleet / "n1.duckdb")
+    again = summarized(fleet)
+    assert again["breakdown_total_ns"] == total_of(fleet) < first["breakdown_total_ns"]
+    after = [path.stat().st_ino for path in kept]
+    assert [one == other for one, other in zip(before, after, strict=True)] == [True, False, True]
+
+
+def test_damaged_missing_and_doubled_traces_are_named(fleet: Path) -> None:
+    (fleet / "n1.duckdb").write_bytes((fleet / "n1.duckdb").read_bytes()[:9000])
+    done = rlscope("fleet", "summarize", fleet, fleet / "gone.duckdb", "--no-keep")
+    assert done.returncode == 0, done.stderr
+    assert "n1 left out: cannot read" in done.stdout
+    assert "gone left out: there is no trace at" in done.stdout
+    assert "2 traces of 2 hosts" in done.stdout
+    assert "2 traces left out" in done.stdout
+    assert not list(fleet.glob("*.parquet"))
+
+
+def test_a_manifest_lists_members_that_may_be_gone(fleet: Path) -> None:
+    members = [{"node": f"node {at}", "trace": f"n{at}.duckdb"} for at in range(COUNT + 1)]
+    manifest = {"format": "rlscope-fleet", "version": 1, "members": members}
+    (fleet / "manifest.json").write_text(json.dumps(manifest))
+    found = summarized(fleet)
+    assert [one["member"] for one in found["members"]] == ["node 0", "node 1", "node 2"]
+    assert [one["member"] for one in found["left_out_traces"]] == ["node 3"]
+    for wrong in ("../n0.duckdb", "/etc/passwd", "", 7):
+        manifest["members"] = [{"node": "a", "trace": wrong}]
+        (fleet / "manifest.json").write_text(json.dumps(manifest))
+        done = rlscope("fleet", "summarize", fleet)
+        assert done.returncode == 1
+        assert "is not the manifest of a fleet" in done.stderr
+
+
+def test_nothing_to_summarize_is_an_error_with_a_hint(tmp_path: Path) -> None:
+    done = rlscope("fleet", "summarize", tmp_path)
+    assert done.returncode == 1
+    assert f"error: {tmp_path} holds no *.duckdb" in done.stderr
+    assert "hint:" in done.stderr
+    done = rlscope("fleet", "summarize", tmp_path / "gone.duckdb")
+    assert done.returncode == 1
+    assert "none of the traces can be read; gone: there is no trace at" in done.stderr
+
+
+def test_one_query_on_each_trace_stacks_their_rows(fleet: Path) -> None:
+    query = "SELECT count(*) AS n, sum(time_ns)::BIGINT AS time_ns FROM breakdown"
+    done = rlscope("fleet", "sql", query, fleet, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert [row["trace"] for row in rows] == ["n0", "n1", "n2"]
+    assert sum(row["time_ns"] for row in rows) == total_of(fleet)
+    done = rlscope("fleet", "sql", query, fleet, fleet / "gone.duckdb", "--format", "csv")
+    assert done.returncode == 1
+    assert "warning: gone left out: there is no trace at" in done.stderr
+    assert len(done.stdout.splitlines()) == 1 + COUNT
+
+
+def test_a_query_that_fails_is_named_once(fleet: Path) -> None:
+    done = rlscope("fleet", "sql", "SELECT nothing FROM nowhere", fleet)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: n0: ")
+    assert done.stderr.count("nowhere") == 1
+
+
+@pytest.mark.parametrize("form", ["csv", "markdown", "html"])
+def test_every_format_has_the_members(fleet: Path, form: str) -> None:
+    done = rlscope("fleet", "summarize", fleet, "--format", form)
+    assert done.returncode == 0, done.stderr
+    assert "n2" in done.stdout
+    assert "simulation" in done.stdout or form != "csv"
