@@ -57,15 +57,12 @@ def fingerprint(trace: Path, *, reader: str, per: str | None) -> str:
 def write_partial(partial: Partial, path: Path, mark: str) -> None:
     """Write a partial to a new file in a folder of ours. Raises duckdb.Error."""
     facts = json.dumps(asdict(partial.facts)).replace("'", "''")
-    columns = ", ".join(f"{name} {kind}" for name, kind in _TYPES.items())
+    columns = ", ".join(f"unnest(?::{kind}[]) AS {name}" for name, kind in _TYPES.items())
     quoted = str(path).replace("'", "''")
     with duckdb.connect(":memory:", config=own_configuration()) as connection:
-        connection.execute(f"CREATE TABLE partial ({columns})")
-        if partial.rows:
-            places = ", ".join("?" for _ in _TYPES)
-            connection.begin()
-            connection.executemany(f"INSERT INTO partial VALUES ({places})", partial.rows)  # noqa: S608 - names of our own
-            connection.commit()
+        # A list for each column: row by row takes a millisecond each.
+        lists = [list(column) for column in zip(*partial.rows, strict=True)] or [[] for _ in _TYPES]
+        connection.execute(f"CREATE TABLE partial AS SELECT {columns}", lists)
         connection.execute(
             f"COPY partial TO '{quoted}' (FORMAT parquet, COMPRESSION zstd,"
             f" KV_METADATA {{mark: '{mark}', facts: '{facts}'}})"
