@@ -153,6 +153,7 @@ def test_the_reference_is_on_its_own_clock() -> None:
     [
         {}, {"pairs": [], "knots": [], "reference_pairs": []},
         {"pairs": [[0, 1.5]], "knots": [[0, 0, 0]], "reference_pairs": [[0, 0]]},
+        {"pairs": [[0, 0]], "knots": [[0, 0, -1]], "reference_pairs": [[0, 0]]},
         {"pairs": [[0]], "knots": [[0, 0, 0]], "reference_pairs": [[0, 0]]},
         {"pairs": [[0, 1 << 70]], "knots": [[0, 0, 0]], "reference_pairs": [[0, 0]]},
         {"pairs": [[0, True]], "knots": [[0, 0, 0]], "reference_pairs": [[0, 0]]},

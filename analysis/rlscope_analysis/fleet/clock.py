@@ -231,9 +231,12 @@ def clock_of(found: dict[str, Any]) -> NodeClock:
     """Return the clock that a manifest has of a node. Raises ValueError, TypeError, KeyError."""
     if found.get("is_reference") is True:
         return NodeClock(())
+    knots = [Knot(*_numbers(knot, 3)) for knot in found["knots"]]
+    if any(knot.bound_ns < 0 for knot in knots):
+        raise ValueError("a bound is below 0")
     return node_clock(
         _pairs(found["pairs"]),
-        [Knot(*_numbers(knot, 3)) for knot in found["knots"]],
+        knots,
         _pairs(found["reference_pairs"]),
         pair_bound_ns=_numbers([found.get("pair_bound_ns", 0)], 1)[0],
     )

@@ -112,6 +112,8 @@ def _one(path: Path, per: str | None) -> Partial | TraceError:
             return partial_of(trace, per=per)
     except TraceError as error:
         return error
+    except OSError as error:
+        return TraceError(f"cannot read {path}: {error.strerror}")
 
 
 def _sort_out(

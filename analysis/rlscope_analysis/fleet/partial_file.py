@@ -73,7 +73,10 @@ class PartialReader:
     """Reads partials of these traces, and no other file; a context manager that closes it."""
 
     def __init__(self, traces: Sequence[Path]) -> None:
-        allowed = [str(partial_path(trace).absolute()) for trace in traces]
+        # What a shell passes on may be any bytes; DuckDB takes text.
+        allowed = [
+            path for trace in traces if (path := str(partial_path(trace).absolute())).isprintable()
+        ]
         self._connection = duckdb.connect(":memory:", config=own_configuration())
         listed = ", ".join("'{}'".format(path.replace("'", "''")) for path in allowed)
         self._connection.execute(f"SET allowed_paths = [{listed}]")

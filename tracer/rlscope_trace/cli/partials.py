@@ -33,7 +33,7 @@ class PartialStore:
                 with place.unfinished() as folder:
                     write_partial(partial, folder.path / "partial", mark)
                     place.publish(folder, "partial", overwrite=True, mode=PRIVATE_MODE)
-        except (OSError, TracerError, duckdb.Error) as error:
+        except (OSError, ValueError, TracerError, duckdb.Error) as error:
             why = reason_of(error) if isinstance(error, OSError) else str(error).partition("\n")[0]
             self.refused = self.refused or f"{path}: {why}"
             self.failed += 1
