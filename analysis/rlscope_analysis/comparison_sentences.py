@@ -80,6 +80,19 @@ def _units(n: Named) -> str:
     return f"{runs}, {used}; {unit}; times {corrected}."
 
 
+def _normalised(n: Named) -> str:
+    machines = (
+        f"{printable(cpu or '(CPU not known)')}, {speed:,.1f}"
+        for cpu, speed in zip(n.cpus, n.speeds, strict=True)
+    )
+    base, new = machines
+    return (
+        f"Two machines: CPU times of BASE are multiplied by {n.factor:.3f}, to what they would be"
+        f" on that of NEW ({base} MB/s of deflate on a core, against {new}). An estimate (grade C):"
+        f" standard error {n.error * 100:.0f} %, in the intervals."
+    )
+
+
 def _other_program(n: Named) -> str:
     rows = [f"{printable(what)} {_number(base)} -> {_number(new)}" for what, base, new in n.counts]
     more = f", and {n.more:,} more" if n.more > 0 else ""
@@ -144,6 +157,15 @@ COMPARISON: dict[str, str | Callable[[Any], str]] = {
     "compared": _compared,
     "other_program": _other_program,
     "compared_units": _units,
+    "normalised": _normalised,
+    "not_normalised": lambda n: (
+        "not normalised: runs of one side ran on different CPUs, so times compare the machines, too"
+        if n.why == "mixed"
+        else "not normalised: the CPUs differ, and how fast they are was not measured on both sides"
+        " (it is when the target ends while recorded, without --no-probes): times compare the"
+        " machines, too"
+    ),
+    "gpus_differ": "not normalised: times of GPUs; the GPUs differ, so they compare the GPUs, too",
     "compared_parts": "of parts that are too small it is not said whether they are more than noise",
     "other_environment": _other_environment,
     "one_run_a_side": "one run a side: how much runs differ from each other is not known, taken is"

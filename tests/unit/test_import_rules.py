@@ -44,6 +44,7 @@ TRACER_ROOMS = (
     "record.cgroups",
     "record.os_counters",
     "record.surroundings",
+    "record.probes",
     "record.preflight",
     "record.target",
     "record.shims",

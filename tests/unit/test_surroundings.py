@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rlscope_trace.record.surroundings import Surroundings, chosen_variables, probe_machine
+from rlscope_trace.record.probes import probe_machine
+from rlscope_trace.record.surroundings import Surroundings, chosen_variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,4 +126,7 @@ def test_the_probes_of_the_machine() -> None:
     found = probe_machine()
     assert found["launch_ns"] is None
     assert found["copy_mb_s"] is None
-    assert all(value > 0 for name, value in found.items() if value is not None)
+    assert isinstance(found["cpu"], str)
+    assert isinstance(found["deflate"], str)
+    speeds = [found[name] for name in ("single_core_mb_s", "memory_mb_s", "wake_up_ns")]
+    assert all(isinstance(speed, (int, float)) and speed > 0 for speed in speeds)

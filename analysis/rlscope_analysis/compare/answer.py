@@ -208,6 +208,9 @@ def _opening(found: Comparison) -> Iterable[Note]:
         iterations=units.iterations, left_out=units.first, blocks=units.blocks,
         iteration=found.iteration, is_corrected=found.is_corrected,
     )  # fmt: skip
+    of = found.machines
+    if of.factor != 1:
+        yield note("normalised", factor=of.factor, error=of.error, cpus=of.cpus, speeds=of.speeds)
 
 
 def _closing(found: Comparison, *, is_first_screen: bool) -> Iterable[Note]:
@@ -227,6 +230,10 @@ def _not_compared(found: Comparison) -> Iterable[Note]:
         yield note("no_interval", iterations=found.units.iterations)
     if found.cpu is None:
         yield note("no_cpu_time")
+    if found.machines.refused:
+        yield note("not_normalised", why=found.machines.refused)
+    if any(fact == "GPUs" for fact, *_ in found.environment):
+        yield note("gpus_differ")
     if not found.is_corrected and found.kind == RECORDING:
         yield note("not_corrected")
     if found.steps is None:
@@ -251,6 +258,15 @@ def _taken(found: Comparison) -> tuple[float, float]:
     )
 
 
+def _normalised(found: Comparison) -> dict[str, Any] | None:
+    """Return the factor of the CPU times of BASE; None: they are as measured."""
+    of = found.machines
+    if of.factor == 1:
+        return None
+    return {"cpu_factor": of.factor, "error": of.error, "grade": "C", "cpus": list(of.cpus),
+            "single_core_mb_s": list(of.speeds)}  # fmt: skip
+
+
 def _facts(found: Comparison) -> dict[str, Any]:
     units = found.units
     records = [
@@ -268,6 +284,7 @@ def _facts(found: Comparison) -> dict[str, Any]:
         "kind": found.kind,
         "iteration": found.iteration,
         "is_corrected": found.is_corrected,
+        "normalised": _normalised(found),
         "duration": {**_told(found.duration), "change_ns": found.duration.change},
         "own_duration": {**_told(found.own), "change_ns": found.own.change},
         "cpu": found.cpu and {**_told(found.cpu), "change_ns": found.cpu.change},

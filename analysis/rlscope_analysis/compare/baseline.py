@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rlscope_analysis.compare.normalise import PROBES, known_probes
 from rlscope_analysis.compare.run import COUNT, CPU, GPU_BUSY, PROCESS, WALL, Run
 from rlscope_analysis.errors import TraceError
 
@@ -97,13 +98,13 @@ def _run(reported: dict[str, Any]) -> Run:
         series[tuple(key)] = _numbers(sums)
         if len(sums) != len(iterations) or len(key) != _LENGTHS[key[0]]:
             raise ValueError("not of all iterations")
-    overhead = reported["overhead"]
+    overhead, facts = reported["overhead"], dict(reported["facts"])
     return Run(
         name=str(reported["name"]), kind=str(reported["kind"]),
         iteration=str(reported["iteration"]), iterations=iterations, series=series,
         overhead=None if overhead is None else {str(k): float(v) for k, v in overhead.items()},
         environment={str(k): str(v) for k, v in reported["environment"].items()},
-        facts=dict(reported["facts"]),
+        facts=facts | {PROBES: known_probes(facts.get(PROBES))},
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from rlscope_analysis.compare.spread import BLOCKS, Difference, difference
 from rlscope_analysis.compare.student import adjusted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from rlscope_analysis.compare.side import Side
     from rlscope_analysis.compare.spread import Units
@@ -49,13 +49,17 @@ def is_own(key: Key) -> bool:
     return key[0] != WALL or len(key) < 5 or key[4] not in OF_OTHERS
 
 
+def difference_of(keys: Iterable[Key], base: Side, new: Side, units: Units) -> Difference:
+    """Hold the sums of these series against each other."""
+    keys = list(keys)
+    doubt = base.doubt(keys)
+    return difference(base.values(keys), new.values(keys), units, doubt=doubt)
+
+
 def changes_of(base: Side, new: Side, units: Units) -> list[Change]:
     """Return the parts of wall and CPU time, and their sums without the time of others."""
     keys = sorted(key for key in base.keys | new.keys if key[0] in _TIMES)
-    found = [
-        Change(key, difference(base.values([key]), new.values([key]), units), is_sum=False)
-        for key in keys
-    ]
+    found = [Change(key, difference_of([key], base, new, units), is_sum=False) for key in keys]
     sums: dict[Key, list[Key]] = {(WALL,): []}
     for key in filter(is_own, keys):
         sums.setdefault(key[:1], []).append(key)
@@ -63,7 +67,7 @@ def changes_of(base: Side, new: Side, units: Units) -> list[Change]:
     for key in sorted(key for key in base.keys | new.keys if key[0] == PROCESS):
         sums[key] = [key]
     return found + [
-        Change(key, difference(base.values(parts), new.values(parts), units), is_sum=True)
+        Change(key, difference_of(parts, base, new, units), is_sum=True)
         for key, parts in sums.items()
     ]
 
@@ -88,7 +92,7 @@ def seen_changes(base: Side, new: Side, units: Units, duration: Difference) -> l
     least = _LEAST_SEEN * max(duration.base, duration.new)
     found = []
     for key in sorted(key for key in base.keys | new.keys if key[0] in {SEEN_TIME, SEEN_COUNT}):
-        of = difference(base.values([key]), new.values([key]), units)
+        of = difference_of([key], base, new, units)
         time = key if key[0] == SEEN_TIME else (SEEN_TIME, *key[1:])
         most = max(float(run.mean()) for side in (base, new) for run in side.values([time]))
         if of.change and most >= least:

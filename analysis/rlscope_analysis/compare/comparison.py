@@ -5,8 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.compare.changes import Change, changes_of, family_of, is_own, seen_changes
+from rlscope_analysis.compare.changes import (
+    Change,
+    changes_of,
+    difference_of,
+    family_of,
+    is_own,
+    seen_changes,
+)  # fmt: skip
 from rlscope_analysis.compare.environment import environment_differences
+from rlscope_analysis.compare.normalise import Machines, machines_of
 from rlscope_analysis.compare.program import Counted, counts_of
 from rlscope_analysis.compare.run import CPU, WALL
 from rlscope_analysis.compare.side import Side
@@ -14,7 +22,6 @@ from rlscope_analysis.compare.spread import (
     NOTHING,
     Difference,
     Units,
-    difference,
     units_of,
     warm_up,
 )
@@ -62,6 +69,7 @@ class Comparison:
     new: Sequence[Run]
     iterations: tuple[int, int]
     """The fewest iterations that a run of each side has."""
+    machines: Machines
     has_layers: bool = True
     sides: tuple[Side, Side] = field(default=None, repr=False)  # type: ignore[assignment]
 
@@ -87,14 +95,18 @@ def compare(base: Sequence[Run], new: Sequence[Run]) -> Comparison:
     """Compare runs of two sides. Raises TraceError where their kinds or iterations differ."""
     _check(base, new)
     is_corrected = all(run.overhead is not None for run in (*base, *new))
-    sides = Side(base, is_corrected=is_corrected), Side(new, is_corrected=is_corrected)
+    machines = machines_of(base, new)
+    sides = (
+        Side(base, is_corrected=is_corrected, factor=machines.factor, error=machines.error),
+        Side(new, is_corrected=is_corrected),
+    )
     lengths = tuple(min(run.length for run in side.runs) for side in sides)
     units = _units(sides, min(lengths))
     for side in sides:
         side.cut(units.first, units.end)
     changes = _tested(changes_of(*sides, units), units)
-    before, after = (side.total(lambda key: key[0] == WALL) for side in sides)
-    duration = difference(before, after, units)
+    path = {key for side in sides for key in side.keys if key[0] == WALL}
+    duration = difference_of(path, *sides, units)
     has_cpu = all(run.facts.get("states") for run in (*base, *new))
     by_key = {change.key: change.difference for change in changes}
     counts = counts_of(*sides, units)
@@ -106,7 +118,7 @@ def compare(base: Sequence[Run], new: Sequence[Run]) -> Comparison:
         steps=(steps.base, steps.new) if steps and steps.base and steps.new else None,
         changes=changes, seen=seen_changes(*sides, units, duration), counts=counts,
         environment=environment_differences(base, new), base=sides[0].runs, new=sides[1].runs,
-        iterations=(lengths[0], lengths[1]), sides=sides,
+        iterations=(lengths[0], lengths[1]), sides=sides, machines=machines,
     )  # fmt: skip
     return replace(found, verdict=_verdict(found))
 
@@ -163,7 +175,8 @@ def _verdict(found: Comparison) -> str:
     sure = [change for change in found.changes if change.is_sure]
     if sure:
         return WORSE if _direction(sure) > 0 else BETTER
-    if all(change.difference.change == 0 for change in found.changes):
+    is_as_measured = found.machines.factor == 1
+    if is_as_measured and all(change.difference.change == 0 for change in found.changes):
         return SAME
     if found.units.kind == NOTHING:
         return UNKNOWN

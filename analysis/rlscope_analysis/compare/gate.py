@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rlscope_analysis.compare.comparison import Comparison
+    from rlscope_analysis.compare.run import Key
     from rlscope_analysis.compare.side import Side
     from rlscope_analysis.compare.spread import Values
 
@@ -81,7 +82,8 @@ def held(found: Comparison, limits: Sequence[Limit]) -> list[Held]:
 
 def _held(found: Comparison, limit: Limit, level: float) -> Held:
     base, new = (_values(side, limit.what) for side in found.sides)
-    of = difference(base, new, found.units, level=level)
+    doubt = _doubt(found.sides[0], limit.what)
+    of = difference(base, new, found.units, level=level, doubt=doubt)
     allowed = limit.most * of.base if limit.unit == "%" else limit.most
     if found.units.kind == NOTHING or of.low is None or of.high is None:
         outcome = OK if of.change == 0 else CANNOT_TELL
@@ -109,8 +111,7 @@ def _values(side: Side, what: str) -> list[Values]:
         if not any(run.any() for run in busy):
             raise TraceError("the traces tell of no GPU", hint="--max iteration=+3%")
         return [1 - np.minimum(b / w, 1) for b, w in zip(busy, whole, strict=True)]
-    time, operation = (CPU, what.removeprefix("cpu:")) if what.startswith("cpu") else (WALL, what)
-    chosen = side.total(lambda key: key[0] == time and is_own(key) and operation in {key[2], CPU})
+    chosen = side.values(_keys(side, what))
     if not any(run.any() for run in chosen):
         names = sorted({key[2] for key in side.keys if key[0] in {WALL, CPU}})
         raise TraceError(
@@ -118,6 +119,29 @@ def _values(side: Side, what: str) -> list[Values]:
             hint=f"iteration, step, cpu, {GPU_IDLE}, cpu:OPERATION, or: {', '.join(names)}",
         )
     return chosen
+
+
+def _keys(side: Side, what: str) -> list[Key]:
+    """Return the parts whose sum a limit of time is about."""
+    time, operation = (CPU, what.removeprefix("cpu:")) if what.startswith("cpu") else (WALL, what)
+    is_all = what in {"iteration", "step", "cpu"}
+    return [
+        key for key in side.keys
+        if key[0] == time and is_own(key) and (is_all or key[2] == operation)
+    ]  # fmt: skip
+
+
+def _doubt(side: Side, what: str) -> float:
+    """Return what the factor between two machines adds to the standard error of a value."""
+    if what == GPU_IDLE:
+        whole = [key for key in side.keys if key[0] == WALL]
+        mean = float(np.mean([run.mean() for run in side.values(whole)]))
+        # At the most: all of the iteration idle.
+        return side.doubt(whole) / mean if mean else 0.0
+    doubt = side.doubt(_keys(side, what))
+    if what == "step":
+        return doubt / float(np.mean([run.mean() for run in side.values([_STEPS])]))
+    return doubt
 
 
 def _runs_needed(found: Comparison, of: Difference, allowed: float, level: float) -> int | None:

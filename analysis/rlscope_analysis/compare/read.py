@@ -13,6 +13,7 @@ import numpy as np
 
 from rlscope_analysis.compare.cpu_time import add_cpu_time
 from rlscope_analysis.compare.environment import environment_of
+from rlscope_analysis.compare.normalise import PROBES, probes_of
 from rlscope_analysis.compare.run import (
     COUNT,
     GPU_BUSY,
@@ -46,6 +47,9 @@ SELECT
   (SELECT coalesce(bool_or(measured), false) FROM capture WHERE kind = 'thread_state'),
   (SELECT coalesce(sum(coalesce(count, 1)), 0)::BIGINT FROM trace_stat),
   (SELECT any_value(value) FROM meta WHERE key = 'sampler')
+"""
+_GPUS_SQL = """
+SELECT DISTINCT name FROM gpu_device WHERE name IS NOT NULL ORDER BY name LIMIT 16
 """
 _ITERATIONS_SQL = """
 SELECT iteration_id, source, name FROM iteration ORDER BY iteration_id
@@ -89,6 +93,8 @@ def read_run(trace: Trace, *, name: str, per: str | None = None) -> Run:
     if has_states:
         add_cpu_time(trace, series, len(numbers))
     _, source, range_name = numbers[0]
+    meta = dict(_rows(trace, "SELECT key, value FROM meta WHERE value IS NOT NULL"))
+    gpus = [name for (name,) in _rows(trace, _GPUS_SQL)]
     return Run(
         name=name,
         kind=_kind(loader, codes or []),
@@ -96,13 +102,9 @@ def read_run(trace: Trace, *, name: str, per: str | None = None) -> Run:
         iterations=np.ones(len(numbers), np.int64),
         series=series.found,
         overhead=dict(_asked(trace, "overhead")) or None,
-        environment=_environment(trace),
-        facts={"states": has_states, "lost": lost},
+        environment=environment_of(meta) | ({"GPUs": ", ".join(gpus)} if gpus else {}),
+        facts={"states": has_states, "lost": lost, PROBES: probes_of(meta)},
     )
-
-
-def _environment(trace: Trace) -> dict[str, str]:
-    return environment_of(dict(_rows(trace, "SELECT key, value FROM meta WHERE value IS NOT NULL")))
 
 
 def _kind(loader: str | None, codes: Iterable[str]) -> str:

@@ -206,6 +206,14 @@ def record(  # noqa: PLR0913 - one parameter per option
             " calibrate.",
         ),
     ] = True,
+    probes: Annotated[
+        bool,
+        typer.Option(
+            "--probes/--no-probes",
+            help="After the target has ended, measure how fast this machine is: 50 ms. compare"
+            " takes that to compare machines.",
+        ),
+    ] = True,
 ) -> None:
     """Trace running processes (--pid), or launch a program and trace it from its start (--).
 
@@ -237,7 +245,7 @@ def record(  # noqa: PLR0913 - one parameter per option
         output, force, duration, loader, capture, ring_mib, strict, progress, modules, auto,
         inject, instruments, calibrate, nvml,
         gpu_settings(cupti, cuda_graphs, memory=cuda_memory), parse_mode(mode),
-        "" if phases is None else read_rows(phases, invoking_identity()),
+        "" if phases is None else read_rows(phases, invoking_identity()), probes=probes,
     )  # fmt: skip
     code = _attach(pid, settings) if pid else _launch(command or [], settings)
     raise typer.Exit(code)

@@ -94,6 +94,8 @@ class Settings:
     """Rows of the user's for the table of phases."""
     watches: bool = False
     """Whether it is shown while it runs, and kept only when asked for."""
+    probes: bool = True
+    """Whether it is measured how fast the machine is, when the target has ended."""
 
 
 class Recording:
@@ -143,6 +145,7 @@ class Recording:
             opened, self._spool.path, self._facts,
             shim_session=self._operations.session, instruments=self._settings.instruments,
             listens=self._operations.has_shim, watches=self._settings.watches,
+            probes=self._settings.probes,
         )  # fmt: skip
         try:
             threads = self._session.start(processes)

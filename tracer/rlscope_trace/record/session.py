@@ -30,8 +30,9 @@ from rlscope_trace.record.instruments.follower import Follower
 from rlscope_trace.record.live.reading import Reading, read_totals
 from rlscope_trace.record.loaders.tid_filter import parent_of, process_tree
 from rlscope_trace.record.os_counters import OsCounters
+from rlscope_trace.record.probes import probe_machine
 from rlscope_trace.record.shims import TAKEN
-from rlscope_trace.record.surroundings import Surroundings, probe_machine
+from rlscope_trace.record.surroundings import Surroundings
 from rlscope_trace.spool.counter_file import OS_COUNTERS_FILE
 from rlscope_trace.spool.directory import SESSION_FILE, open_spool, process_start_time, unlink_files
 
@@ -157,6 +158,8 @@ class Session:
     """Whether shims are looked for in processes that have not announced themselves."""
     watches: bool = False
     """Whether look() is asked for; then nothing is kept before keep()."""
+    probes: bool = True
+    """Whether it is measured how fast the machine is, when the target has ended."""
     clock_ns: Callable[[], int] = time.monotonic_ns
     started_ns: int = 0
     _totals: _capture.LiveTotals | None = field(default=None, init=False)
@@ -340,7 +343,8 @@ class Session:
             self._surroundings.close()
             self._surroundings = None
         # Beside the target it would tell of the target, and slow it.
-        self.facts["probes"] = None if self.target_runs() else probe_machine()
+        is_free = self.probes and not self.target_runs()
+        self.facts["probes"] = probe_machine() if is_free else None
         # The disk may be full.
         with suppress(OSError):
             self._write_session_file()

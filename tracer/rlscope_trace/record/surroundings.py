@@ -9,12 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-import select
-import statistics
 import time
-import zlib
 from contextlib import suppress
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -178,42 +174,3 @@ def _revision_in(git: Path) -> str | None:
 def _text(path: Path) -> str:
     with open_regular(path) as file:
         return file.read(_SMALL_FILE).decode(errors="replace")
-
-
-def probe_machine() -> dict[str, float | None]:
-    """Measure how fast this machine is, in less than 0.1 s; best of three where work is timed.
-
-    single_core_mb_s: deflate of a fixed text; memory_mb_s: copying 16 MiB; wake_up_ns: by how much
-    a sleep of 0.1 ms is late, the median. launch_ns and copy_mb_s need a GPU: not measured.
-    """
-    text = b"".join(b"%d %x;" % (n * n, n * 2654435761 % 2**32) for n in range(8000))
-    single_s = _best(partial(zlib.compress, text, 6))
-    size = 16 << 20
-    source, copy = bytearray(size), bytearray(size)
-
-    def move() -> None:
-        copy[:] = source
-
-    memory_s = _best(move)
-    return {
-        "single_core_mb_s": round(len(text) / single_s / 1e6, 2),
-        "memory_mb_s": round(size / memory_s / 1e6),
-        "wake_up_ns": round(statistics.median(_late_ns() for _ in range(51))),
-        "launch_ns": None,
-        "copy_mb_s": None,
-    }
-
-
-def _best(work: Callable[[], object]) -> float:
-    times = []
-    for _ in range(3):
-        start_ns = time.perf_counter_ns()
-        work()
-        times.append((time.perf_counter_ns() - start_ns) / 1e9)
-    return min(times)
-
-
-def _late_ns() -> int:
-    start_ns = time.perf_counter_ns()
-    select.select((), (), (), 0.0001)
-    return time.perf_counter_ns() - start_ns - 100_000

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from rlscope_trace import __version__
 from rlscope_trace.outputs.trusted import closing, is_trusted
+from rlscope_trace.record.probes import cpu_model
 from rlscope_trace.spool.costs import Cost, dump_costs, read_costs_from, read_quality
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 DIRECTORY_VARIABLE = "RLSCOPE_CALIBRATION_DIR"
 _OF_ROOT = Path("/var/cache/rlscope-trace")
-_CPUINFO = Path("/proc/cpuinfo")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _MACHINE_ID = Path("/etc/machine-id")
 
@@ -60,7 +60,7 @@ def machine_key() -> dict[str, str]:
     ]
     return {
         "machine": reported,
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "kernel": f"{platform.release()} {platform.machine()}",
         "tool_version": __version__,
     }
@@ -71,15 +71,6 @@ def boot_id() -> str:
     with suppress(OSError):
         return _BOOT_ID.read_text().strip()
     return ""
-
-
-def _cpu_model(path: Path = _CPUINFO) -> str:
-    with suppress(OSError):
-        for line in path.read_text(errors="replace").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "model name":
-                return value.strip()
-    return "not known"
 
 
 def cache_directory(environ: Mapping[str, str] | None = None, *, euid: int | None = None) -> Path:
