@@ -41,6 +41,8 @@ _SHOWN_LOSSES = 20
 # The path of so many takes 2 s.
 _VERDICT_STATES = 2_000_000
 _VERDICT_MEMORY = "128MB"
+# Beyond that it takes more than that, and a recorder promises 300 MB (docs/cost.md).
+_VERDICT_THREADS = 5_000
 _PHASE_FAILURES_SQL = """
 SELECT DISTINCT
   {'code': code, 'subject': subject, 'detail': detail, 'count': count} AS fact
@@ -114,7 +116,7 @@ def _report_verdict(written: TraceReport) -> None:
     rows = written.rows
     if not rows["operation_coded"]:
         messages.say("no phase was found, and the program marks none")
-    elif rows["thread_state_coded"] <= _VERDICT_STATES:
+    elif rows["thread_state_coded"] <= _VERDICT_STATES and rows["thread"] <= _VERDICT_THREADS:
         # The trace is saved: whoever does not want to wait for more may interrupt.
         with suppress(TraceError, MemoryError, KeyboardInterrupt):
             _say_verdict(written.output)
