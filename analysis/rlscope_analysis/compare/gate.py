@@ -97,7 +97,7 @@ def _held(found: Comparison, limit: Limit, level: float) -> Held:
 
 def _values(side: Side, what: str) -> list[Values]:
     """Return what a limit is about, per iteration of each run."""
-    duration = side.total(lambda key: key[0] == WALL and is_own(key))
+    duration = side.values(_keys(side, "iteration"))
     if what == "iteration":
         return duration
     if what == "step":

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.fleet.histogram import quantile
 from rlscope_analysis.fleet.stragglers import align, straggling
+from rlscope_analysis.reports import BUCKETS
 from rlscope_analysis.result.column import Column, Role, Unit
 from rlscope_analysis.result.note import note
-from rlscope_analysis.result.table import Answer, Pivot, Table, total_of
+from rlscope_analysis.result.table import Answer, Table, total_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,14 +23,6 @@ if TYPE_CHECKING:
     from rlscope_analysis.result.table import Values
 
 _DATA_KINDS = ("process", "operation", "bucket", "cause", "limit", "finding")
-_BUCKETS = Pivot(
-    "bucket",
-    "time_ns",
-    (
-        "python", "simulator", "backend", "cuda_api", "spin", "other", "running", "runnable",
-        "gil_wait", "gpu_wait", "io_wait", "sleeping", "lost", "unknown",
-    ),
-)  # fmt: skip
 
 
 def answer_of(
@@ -169,7 +162,7 @@ def _breakdown(whole: Merged) -> Table:
     )  # fmt: skip
     return Table(
         "breakdown", "thread time of all members by role, process and bucket, in ms and %", columns,
-        rows, pivot=_BUCKETS, total=total_of(columns, rows), title_has_units=True,
+        rows, pivot=BUCKETS, total=total_of(columns, rows), title_has_units=True,
     )  # fmt: skip
 
 

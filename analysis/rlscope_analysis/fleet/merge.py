@@ -76,12 +76,18 @@ class Merged:
 
     def __add__(self, other: Merged) -> Merged:
         """Merge with others. Raises ValueError where both have the same member."""
+        whole = Merged(dict(self.sums), dict(self.members), dict(self.iterations))
+        whole.take(other)
+        return whole
+
+    def take(self, other: Merged) -> None:
+        """Merge others into this one. Raises ValueError where both have the same member."""
         if twice := self.members.keys() & other.members.keys():
             raise ValueError(f"merged twice: {min(twice)}")
-        sums = dict(self.sums)
         for key, value in other.sums.items():
-            sums[key] = sums[key] + value if key in sums else value
-        return Merged(sums, self.members | other.members, self.iterations | other.iterations)
+            self.sums[key] = self.sums[key] + value if key in self.sums else value
+        self.members.update(other.members)
+        self.iterations.update(other.iterations)
 
     def of_kind(self, kind: str) -> dict[Key, Sum]:
         """Return the sums of one kind."""
@@ -96,14 +102,7 @@ def merged(parts: Iterable[tuple[str, Partial]]) -> Merged:
     """Merge partials under the names of their members, one after the other."""
     whole = Merged()
     for name, partial in parts:
-        one = of_one(name, partial)
-        # As __add__, without copying what is there each time.
-        if name in whole.members:
-            raise ValueError(f"merged twice: {name}")
-        for key, value in one.sums.items():
-            whole.sums[key] = whole.sums[key] + value if key in whole.sums else value
-        whole.members.update(one.members)
-        whole.iterations.update(one.iterations)
+        whole.take(of_one(name, partial))
     return whole
 
 

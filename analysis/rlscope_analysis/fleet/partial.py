@@ -7,6 +7,8 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, NamedTuple
 
+from rlscope_analysis.fleet.histogram import STEPS
+
 if TYPE_CHECKING:
     from typing import Any
 
@@ -93,7 +95,7 @@ def partial_of(trace: Trace, *, per: str | None = None) -> Partial:
     """
     trace.critical_path(per=per)
     trace.provide("limit_time")
-    asked: dict[str, Any] = {"groups": GROUPS, "iterations": ITERATIONS}
+    asked: dict[str, Any] = {"groups": GROUPS, "iterations": ITERATIONS, "steps": STEPS}
     rows = trace.connection.execute(_rows_sql(), asked).fetchall()
     (facts,) = trace.connection.execute(_FACTS_SQL).fetchall()
     return Partial(Facts(*facts), tuple(Row(*row) for row in rows))

@@ -1,14 +1,6 @@
 -- What a partial holds of one trace. Groups of processes and operations beyond the longest are added up, so that
 -- a partial stays small whatever the trace holds; all rows of a kind still add up to what the trace has.
-WITH marked AS (
-  SELECT
-    t.process_id, bool_or(p.name = 'simulation') AS simulates, bool_or(p.name = 'backpropagation') AS learns
-  FROM operation_coded AS o
-  JOIN operation_path AS p ON p.path_id = o.path_id
-  JOIN thread AS t ON t.thread_id = o.thread_id
-  WHERE p.source <> 'lost'
-  GROUP BY t.process_id
-), named AS (
+WITH named AS (
   SELECT
     p.process_id,
     CASE
@@ -22,7 +14,7 @@ WITH marked AS (
       WHEN p.title LIKE 'ray::%' THEN regexp_extract(p.title, '^ray::[^.( ]*')
       ELSE regexp_replace(coalesce(p.python_name, p.name, '(no name)'), '[0-9]+$', '*')
     END, 80) AS name
-  FROM process AS p LEFT JOIN marked AS m ON m.process_id = p.process_id
+  FROM process AS p LEFT JOIN _marked_process AS m ON m.process_id = p.process_id
 ), piece AS (
   SELECT
     coalesce(n.role, 'other') AS role, coalesce(n.name, '(no name)') AS name,
@@ -70,12 +62,12 @@ UNION ALL
 SELECT DISTINCT 'finding', NULL, code, NULL, NULL, NULL, NULL::BIGINT, NULL, 1, 0, 0 FROM finding
 UNION ALL
 SELECT
-  'run_queue', NULL, NULL, NULL, floor(log2(end_ns - start_ns) * 8)::BIGINT AS step, NULL,
+  'run_queue', NULL, NULL, NULL, floor(log2(end_ns - start_ns) * $steps)::BIGINT AS step, NULL,
   sum(end_ns - start_ns)::BIGINT, NULL, count(*), 0, 0
 FROM thread_state_coded WHERE state = 'runnable' AND end_ns > start_ns GROUP BY step
 UNION ALL
 SELECT
-  'iteration_time', NULL, NULL, NULL, floor(log2(end_ns - start_ns) * 8)::BIGINT AS step, NULL,
+  'iteration_time', NULL, NULL, NULL, floor(log2(end_ns - start_ns) * $steps)::BIGINT AS step, NULL,
   sum(end_ns - start_ns)::BIGINT, NULL, count(*), 0, 0
 FROM iteration WHERE end_ns > start_ns GROUP BY step
 UNION ALL

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 from dataclasses import asdict, replace
 from functools import partial
@@ -362,12 +361,14 @@ def _closing(reported: Overview) -> Iterable[Note]:
 
 def _losses(reported: Overview) -> dict[str, Any]:
     """Count what was lost, and by kind what is missing otherwise; None: how much is not known."""
-    counts: dict[str, float] = {}
+    counts: dict[str, list[int | None]] = {}
     for loss in reported.losses:
-        count = math.nan if loss.count is None else loss.count
-        counts[loss.kind] = counts.get(loss.kind, 0) + count
-    known = {kind: None if math.isnan(count) else int(count) for kind, count in counts.items()}
-    return {"lost": known.pop("dropped", 0), "others": known}
+        counts.setdefault(loss.kind, []).append(loss.count)
+    sums = {
+        kind: None if None in found else sum(count or 0 for count in found)
+        for kind, found in counts.items()
+    }
+    return {"lost": sums.pop("dropped", 0), "others": sums}
 
 
 def program_of(command: str | None) -> str | None:

@@ -8,6 +8,7 @@ import pandas as pd
 
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.page.iterations import iteration_bars
+from rlscope_analysis.page.run_queue import queues
 from rlscope_analysis.query import run_query, run_records
 from rlscope_analysis.wording import printable
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
     from rlscope_analysis.trace import Trace
 
-MS, S = 1e6, 1e9
+US, MS, S = 1e3, 1e6, 1e9
+LEAD = "leading process"
 QUEUE, WAITS = "waits for a CPU", "waits"
 UNKNOWN = "not measured"
 # More cannot be read, and a chart must stay small whatever the trace.
@@ -37,20 +39,6 @@ _LIMIT_SQL = f"""
 SELECT code, share, low_share, high_share, time_ns / {MS} AS time_ms
 FROM limit_share ORDER BY time_ns DESC, code LIMIT {_MOST_LIMITS}
 """  # noqa: S608 - numbers of our own
-# Two bars for each factor of 2, as on the page.
-_QUEUE_SQL = f"""
-WITH binned AS (
-  SELECT
-    CASE WHEN p.is_lead THEN 'leading process' WHEN p.role = 'worker' THEN 'workers' ELSE 'others'
-    END AS who,
-    floor(2 * log2(greatest(r.duration_ns, 1)))::INTEGER AS place, r.duration_ns
-  FROM run_queue_latency AS r JOIN training_process AS p ON p.process_id = r.process_id
-)
-SELECT
-  who, pow(2, place / 2) / 1e3 AS from_us, pow(2, (place + 1) / 2) / 1e3 AS to_us,
-  count(*) AS waits, sum(duration_ns)::BIGINT / {MS} AS time_ms
-FROM binned GROUP BY who, place ORDER BY who, place
-"""  # noqa: S608 - numbers of our own
 
 
 def iteration_rows(trace: Trace) -> pd.DataFrame:
@@ -68,8 +56,8 @@ def iteration_rows(trace: Trace) -> pd.DataFrame:
         (
             bar.first_id,
             bar.last_id,
-            bar.start_ns / 1e9,
-            bar.end_ns / 1e9,
+            bar.start_ns / S,
+            bar.end_ns / S,
             _name(phase),
             time_ns / MS,
         )
@@ -122,7 +110,16 @@ def run_queue_rows(trace: Trace) -> pd.DataFrame:
 
     from_ms, to_ms: where it is in the bar of that length.
     """
-    return _stacked(_frame(trace, _QUEUE_SQL, "no wait for a CPU was recorded"), "from_us")
+    rows = sorted(
+        (LEAD if queue.who == "lead" else queue.who, 2 ** (place / 2) / US,
+         2 ** ((place + 1) / 2) / US, waits, time_ns / MS)
+        for queue in queues(trace)
+        for place, waits, time_ns in queue.bins
+    )  # fmt: skip
+    if not rows:
+        raise _nothing("no wait for a CPU was recorded", trace)
+    columns = ["who", "from_us", "to_us", "waits", "time_ms"]
+    return _stacked(pd.DataFrame(rows, columns=columns), "from_us")
 
 
 def _stacked(rows: pd.DataFrame, bar: str) -> pd.DataFrame:

@@ -104,7 +104,7 @@ class Plots:
             x2="to_us:Q",
             y=alt.Y("from_ms:Q", title="ms together"),
             y2="to_ms:Q",
-            color=_color(alt, "who", ["leading process", "workers", "others"], _HUES[:3]),
+            color=_color(alt, "who", [data.LEAD, "workers", "others"], _HUES[:3]),
             tooltip=["who", "from_us", "to_us", "waits", "time_ms"],
         )  # fmt: skip
         return chart

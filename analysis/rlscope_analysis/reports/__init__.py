@@ -63,7 +63,7 @@ def report_sql(name: str) -> str:
     return resources.files(__name__).joinpath(f"{name}.sql").read_text(encoding="utf-8")
 
 
-_BUCKETS = Pivot(
+BUCKETS = Pivot(
     "bucket",
     "time_ns",
     (
@@ -123,7 +123,7 @@ REPORTS = {
         Report(
             "breakdown",
             "process x operation x bucket over all threads, in ms and % of their lifetimes",
-            pivot=_BUCKETS,
+            pivot=BUCKETS,
             key=("process_id",),
             error="stderr_ns",
             hidden=("share", "gpu_busy_ns", "count", "sampled_ns"),
@@ -152,7 +152,7 @@ REPORTS = {
         Report(
             "thread",
             "thread x bucket, in ms and % of its lifetime",
-            pivot=_BUCKETS,
+            pivot=BUCKETS,
             key=("thread_id",),
             error="stderr_ns",
             hidden=("share", "lifetime_ns", "sampled_ns"),
@@ -281,7 +281,7 @@ REPORTS = {
             "gpu-idle",
             "what launching threads did while the GPUs of their process were idle, in ms and % of"
             " the idle time",
-            pivot=_BUCKETS,
+            pivot=BUCKETS,
             key=("process_id",),
             needs=("gpu_activity",),
             hidden=("share", "sampled_ns"),

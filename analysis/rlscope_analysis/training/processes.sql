@@ -2,14 +2,6 @@
 CREATE TABLE training_process AS
 WITH span AS (
   SELECT any_value(process_id) AS lead_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM iteration
-), marked AS (
-  SELECT
-    t.process_id, bool_or(p.name = 'simulation') AS simulates, bool_or(p.name = 'backpropagation') AS learns
-  FROM operation_coded AS o
-  JOIN operation_path AS p ON p.path_id = o.path_id
-  JOIN thread AS t ON t.thread_id = o.thread_id
-  WHERE p.source <> 'lost'
-  GROUP BY t.process_id
 ), added AS (
   SELECT
     s.thread_id,
@@ -49,7 +41,7 @@ WITH span AS (
   FROM process AS p
   JOIN span AS w
     ON coalesce(p.start_ns, w.start_ns) < w.end_ns AND coalesce(p.end_ns, w.end_ns) > w.start_ns
-  LEFT JOIN marked AS m ON m.process_id = p.process_id
+  LEFT JOIN _marked_process AS m ON m.process_id = p.process_id
   LEFT JOIN ran AS r ON r.process_id = p.process_id
   LEFT JOIN _leading_thread AS l ON l.process_id = p.process_id
   LEFT JOIN _measured AS c ON c.process_id = p.process_id AND c.kind = 'thread_state'

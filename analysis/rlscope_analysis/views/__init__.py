@@ -25,6 +25,7 @@ VIEW_TOPICS = (
     "probe_hits",
     "breakdown_corrected",
     "leading_thread",
+    "marked_process",
     "overhead_wall",
     "resource_time",
     "blocked_on",

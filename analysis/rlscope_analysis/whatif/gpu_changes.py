@@ -102,15 +102,13 @@ def _within(thread: Column, ts_ns: Column, instances: list[tuple[int, int, int]]
 def _refuse(operation: str, gpu: Gpu, instances: list[tuple[int, int, int]]) -> None:
     """Raise TraceError where no graph can be made of an operation."""
     of, name = gpu.activities, printable(operation)
-    seen = [
-        tuple(of["name_id"][rows].tolist())
-        for rows in _within(of["thread_id"], of["call_ns"], instances)
-    ]
+    launched = _within(of["thread_id"], of["call_ns"], instances)
+    seen = [tuple(of["name_id"][rows].tolist()) for rows in launched]
     stops = gpu.forbidden
-    forbidden = sum(
-        len(rows) for rows in _within(stops["thread_id"], stops["start_ns"], instances)
-    ) + sum(int(of["is_blocking"][rows].sum())
-            for rows in _within(of["thread_id"], of["call_ns"], instances))  # fmt: skip
+    stopped = _within(stops["thread_id"], stops["start_ns"], instances)
+    forbidden = sum(map(len, stopped)) + sum(
+        int(of["is_blocking"][rows].sum()) for rows in launched
+    )
     if not any(seen):
         why = f"{name!r} launches nothing on a GPU"
     elif forbidden:

@@ -120,10 +120,11 @@ def make_program(recorded: Recorded) -> Program:
     # Who was preempted, and did not get the CPU again when no thread of the trace had it.
     robbed = runnable & got & (waker == 0) & (idle > 0) & ~np.r_[False, asleep[:-1] & has_next[:-1]]
     alone = wakes & ~is_event
+    at_gpu = _at_gpu(gpu)
     bursts = _cut(
         recorded.bursts,
-        np.r_[waker[following[is_event]], _of_gpu(gpu, "thread_id")],
-        np.r_[begin[following[is_event]], _of_gpu(gpu, "start_ns")],
+        np.r_[waker[following[is_event]], at_gpu[0]],
+        np.r_[begin[following[is_event]], at_gpu[1]],
     )
     run_ns = bursts["end_ns"] - bursts["start_ns"]
     if gpu:
@@ -155,14 +156,15 @@ def make_program(recorded: Recorded) -> Program:
                    int((end - begin)[runnable].sum()), int(idle[got].sum()))  # fmt: skip
 
 
-def _of_gpu(gpu: Gpu | None, name: str) -> Column:
-    """Return where threads launch activities, or wait for them."""
+def _at_gpu(gpu: Gpu | None) -> tuple[Column, Column]:
+    """Return where threads launch activities, and where waits for these begin and end: instants."""
     if gpu is None:
-        return np.zeros(0, dtype=np.int64)
-    launched = "call_ns" if name == "start_ns" else name
-    ends = gpu.waits["end_ns"] if name == "start_ns" else gpu.waits[name]
-    found: Column = np.r_[gpu.activities[launched], gpu.waits[name], ends]
-    return found
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    of, waits = gpu.activities, gpu.waits
+    return (
+        np.r_[of["thread_id"], waits["thread_id"], waits["thread_id"]],
+        np.r_[of["call_ns"], waits["start_ns"], waits["end_ns"]],
+    )
 
 
 def gpu_parts(gpu: Gpu, bursts: dict[str, Column], events: int) -> tuple[list[Any], int]:

@@ -29,6 +29,14 @@ ToOption = Annotated[
         "--to", metavar="TIME", help="Only what comes before, likewise.", show_default=False
     ),
 ]
+PerOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="OPERATION",
+        help="The operation that counts as an iteration; else what looks like one.",
+        show_default=False,
+    ),
+]
 
 
 class AnswerFormat(str, Enum):

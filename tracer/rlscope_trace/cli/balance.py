@@ -11,6 +11,7 @@ from rlscope_analysis.trace import open_trace
 from rlscope_trace.cli.answers import (
     AnswerFormat,
     FromOption,
+    PerOption,
     ToOption,
     render,
     telling_interrupts,
@@ -22,14 +23,7 @@ from rlscope_trace.cli.reading import write_nothing_but
 
 def balance(
     trace: Annotated[Path, typer.Argument(help="The trace.", show_default=False)],
-    per: Annotated[
-        str | None,
-        typer.Option(
-            metavar="OPERATION",
-            help="The operation that counts as an iteration; else what looks like one.",
-            show_default=False,
-        ),
-    ] = None,
+    per: PerOption = None,
     start: FromOption = None,
     end: ToOption = None,
     output_format: Annotated[

@@ -8,7 +8,7 @@ import typer
 from rlscope_analysis.compare.answer import FIRST_SCREEN, answer_of
 from rlscope_analysis.compare.comparison import compare as compared
 from rlscope_analysis.compare.read import read_sides
-from rlscope_trace.cli.answers import AnswerFormat, render, telling_interrupts
+from rlscope_trace.cli.answers import AnswerFormat, PerOption, render, telling_interrupts
 from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.cli.reading import write_nothing_but
 from rlscope_trace.cli.sides import SidesCommand, sides_of
@@ -29,14 +29,7 @@ def compare(  # noqa: PLR0913 - one parameter per option
         list[Path] | None,
         typer.Option(metavar="TRACES", help="Traces of after, likewise.", show_default=False),
     ] = None,
-    per: Annotated[
-        str | None,
-        typer.Option(
-            metavar="OPERATION",
-            help="The operation that counts as an iteration; else what looks like one.",
-            show_default=False,
-        ),
-    ] = None,
+    per: PerOption = None,
     output_format: Annotated[
         AnswerFormat,
         typer.Option(

@@ -12,6 +12,7 @@ from rlscope_analysis.trace import open_trace
 from rlscope_trace.cli.answers import (
     AnswerFormat,
     FromOption,
+    PerOption,
     ToOption,
     render,
     telling_interrupts,
@@ -31,14 +32,7 @@ def explain(  # noqa: PLR0913 - one parameter per option
             autocompletion=lambda: list(QUANTILES),
         ),
     ] = "slowest",
-    per: Annotated[
-        str | None,
-        typer.Option(
-            metavar="OPERATION",
-            help="The operation that counts as an iteration; else what looks like one.",
-            show_default=False,
-        ),
-    ] = None,
+    per: PerOption = None,
     start: FromOption = None,
     end: ToOption = None,
     output_format: Annotated[

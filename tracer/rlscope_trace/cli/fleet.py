@@ -18,12 +18,18 @@ from rlscope_analysis.fleet.stacked import run_on_all
 from rlscope_analysis.wording import count_of
 from rlscope_trace import __version__
 from rlscope_trace.cli import messages
-from rlscope_trace.cli.answers import AnswerFormat, render, telling_interrupts
+from rlscope_trace.cli.answers import AnswerFormat, PerOption, render, telling_interrupts
 from rlscope_trace.cli.live_progress import sweeping
 from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.cli.partials import PartialStore
 from rlscope_trace.cli.reading import write_nothing_but
-from rlscope_trace.cli.sql import ResultFormat, render_result
+from rlscope_trace.cli.sql import (
+    TABLE_ROWS,
+    EveryRowOption,
+    ResultFormat,
+    ResultFormatOption,
+    render_result,
+)
 
 if TYPE_CHECKING:
     from rlscope_analysis.fleet.stragglers import Offset
@@ -42,20 +48,12 @@ _Traces = Annotated[
     ),
 ]
 _ROWS = 20
-_TABLE_ROWS = 1000
 
 
 @app.command()
 def summarize(
     traces: _Traces,
-    per: Annotated[
-        str | None,
-        typer.Option(
-            metavar="OPERATION",
-            help="The operation that counts as an iteration; else what looks like one.",
-            show_default=False,
-        ),
-    ] = None,
+    per: PerOption = None,
     output_format: Annotated[
         AnswerFormat,
         typer.Option("--format", help="Print tables, one JSON object, CSV, Markdown, or a page."),
@@ -114,12 +112,8 @@ def _offsets(members: Members) -> dict[str, Offset] | None:
 def sql(
     query: Annotated[str, typer.Argument(help="One SQL query.", show_default=False)],
     traces: _Traces,
-    output_format: Annotated[
-        ResultFormat, typer.Option("--format", help="Print a table, a JSON array, or CSV.")
-    ] = ResultFormat.TABLE,
-    every: Annotated[
-        bool, typer.Option("--all", help=f"Print every row: a table else ends after {_TABLE_ROWS}.")
-    ] = False,
+    output_format: ResultFormatOption = ResultFormat.TABLE,
+    every: EveryRowOption = False,
 ) -> None:
     """Run one query on each trace, and print the rows one below the other with its name.
 
@@ -135,7 +129,7 @@ def sql(
         members = find_members(traces)
         write_nothing_but()
         result = run_on_all(members.traces, query, left_out)
-        limit = None if every else _TABLE_ROWS
+        limit = None if every else TABLE_ROWS
         is_data = output_format is ResultFormat.CSV
         write_stdout(render_result(result, output_format, limit=limit), is_data=is_data)
     sys.stdout.flush()

@@ -21,7 +21,7 @@ from rlscope_analysis.compare.gate_answer import answer_of, github, junit
 from rlscope_analysis.compare.read import read_sides
 from rlscope_analysis.compare.run import Run
 from rlscope_trace.cli import messages
-from rlscope_trace.cli.answers import AnswerFormat, render, telling_interrupts
+from rlscope_trace.cli.answers import AnswerFormat, PerOption, render, telling_interrupts
 from rlscope_trace.cli.forked import in_a_fork
 from rlscope_trace.cli.output import write_file, write_stdout
 from rlscope_trace.cli.reading import write_nothing_but
@@ -95,14 +95,7 @@ def gate(  # noqa: PLR0913 - one parameter per option
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
-    per: Annotated[
-        str | None,
-        typer.Option(
-            metavar="OPERATION",
-            help="The operation that counts as an iteration; else what looks like one.",
-            show_default=False,
-        ),
-    ] = None,
+    per: PerOption = None,
     junit_file: Annotated[
         Path | None,
         typer.Option("--junit", metavar="FILE", help="Write JUnit XML too.", show_default=False),

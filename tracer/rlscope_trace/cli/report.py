@@ -11,7 +11,7 @@ from rlscope_analysis.page.read import read_page
 from rlscope_analysis.renderers.html import render
 from rlscope_analysis.trace import open_trace
 from rlscope_trace.cli import messages
-from rlscope_trace.cli.answers import FromOption, ToOption, telling_interrupts
+from rlscope_trace.cli.answers import FromOption, PerOption, ToOption, telling_interrupts
 from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
 from rlscope_trace.cli.live_progress import sweeping
 from rlscope_trace.cli.reading import write_nothing_but
@@ -40,14 +40,7 @@ def report(  # noqa: PLR0913 - one parameter per option
             " processes, paths, files of functions.",
         ),
     ] = False,
-    per: Annotated[
-        str | None,
-        typer.Option(
-            metavar="OPERATION",
-            help="The operation that counts as an iteration; else what looks like one.",
-            show_default=False,
-        ),
-    ] = None,
+    per: PerOption = None,
     start: FromOption = None,
     end: ToOption = None,
     mode: ModeOption = DEFAULT_MODE,

@@ -19,7 +19,7 @@ from rlscope_trace.cli.reading import write_nothing_but
 from rlscope_trace.cli.sql_shell import SqlShell, dot_command, history_file
 from rlscope_trace.errors import UsageError
 
-_TABLE_ROWS = 1000
+TABLE_ROWS = 1000
 
 
 class ResultFormat(str, Enum):
@@ -28,6 +28,14 @@ class ResultFormat(str, Enum):
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
+
+
+ResultFormatOption = Annotated[
+    ResultFormat, typer.Option("--format", help="Print a table, a JSON array, or CSV.")
+]
+EveryRowOption = Annotated[
+    bool, typer.Option("--all", help=f"Print every row: a table else ends after {TABLE_ROWS}.")
+]
 
 
 def sql(
@@ -49,12 +57,8 @@ def sql(
             show_default=False,
         ),
     ] = None,
-    output_format: Annotated[
-        ResultFormat, typer.Option("--format", help="Print a table, a JSON array, or CSV.")
-    ] = ResultFormat.TABLE,
-    every: Annotated[
-        bool, typer.Option("--all", help=f"Print every row: a table else ends after {_TABLE_ROWS}.")
-    ] = False,
+    output_format: ResultFormatOption = ResultFormat.TABLE,
+    every: EveryRowOption = False,
 ) -> None:
     """Ask a trace anything in SQL (DuckDB's); the trace is only read, never changed."""
     is_shell = query is None and sys.stdin.isatty()
@@ -63,7 +67,7 @@ def sql(
     with damage_told(trace, asks_our_own=False), open_trace(trace, beside=others) as opened:
 
         def chunks(query: str) -> Iterator[str]:
-            return answer(opened, query, output_format, limit=None if every else _TABLE_ROWS)
+            return answer(opened, query, output_format, limit=None if every else TABLE_ROWS)
 
         is_data = output_format is ResultFormat.CSV
 

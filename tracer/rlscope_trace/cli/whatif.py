@@ -18,6 +18,7 @@ from rlscope_analysis.wording import printable
 from rlscope_trace.cli.answers import (
     AnswerFormat,
     FromOption,
+    PerOption,
     ToOption,
     render,
     telling_interrupts,
@@ -132,14 +133,7 @@ def whatif(  # noqa: PLR0913 - one parameter per option
             show_default=False,
         ),
     ] = None,
-    per: Annotated[
-        str | None,
-        typer.Option(
-            metavar="OPERATION",
-            help="The operation that counts as an iteration; else what looks like one.",
-            show_default=False,
-        ),
-    ] = None,
+    per: PerOption = None,
     start: FromOption = None,
     end: ToOption = None,
     output_format: Annotated[
@@ -155,8 +149,9 @@ def whatif(  # noqa: PLR0913 - one parameter per option
     changes = replace(
         changes, kernels=_kernels(kernel_speedup), graphs=tuple(cuda_graph or ()),
         threads=threads, overlap=_overlap(overlap),
+        # Probes run last: what else is asked for is in order by then.
+        replaced=tuple(_probed(replace_by or [])),
     )  # fmt: skip
-    changes = replace(changes, replaced=tuple(_probed(replace_by or [])))
     _usage(changes, after, is_check=is_check, ledger=ledger)
     write_nothing_but(*([] if ledger is None else [ledger]))
     with (
