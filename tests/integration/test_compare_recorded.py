@@ -67,3 +67,26 @@ def test_a_gate_runs_the_program_itself(tmp_path: Path) -> None:
     done = rlscope("gate", "--max", "iteration=+100000%", "--base", baseline, *program)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("Passed: 1 limit kept.")
+
+
+def test_a_sweep_measures_the_rate_at_each_value(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    program = (
+        "--",
+        sys.executable,
+        WORKLOADS / "env_steps.py",
+        "async",
+        "--envs={n}",
+        "--calls=300",
+    )
+    done = rlscope("balance", "--sweep", "n=1,2", "--keep", kept, "--format", "json", *program)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    assert [(row["value"], row["actors"]) for row in rows] == [("1", 1), ("2", 2)]
+    # The same numbers as the traces that were kept.
+    assert sorted(path.name for path in kept.iterdir()) == ["1-1.duckdb", "2-2.duckdb"]
+    alone = rlscope("balance", kept / "2-2.duckdb", "--format", "json")
+    assert json.loads(alone.stdout)["steps_per_s"] == rows[1]["steps_per_s"]
+    failing = rlscope("balance", "--sweep", "n=x", *program)
+    assert failing.returncode == 1
+    assert "no run tells of a rate" in failing.stderr

@@ -37,7 +37,7 @@ def balance(trace: Trace, *, per: str | None = None) -> Answer:
         "threads_per_sm": _per(found.cpus, found.multiprocessors),
         "balanced_threads_per_sm": _per(balanced, found.multiprocessors),
         "limit": limit, "knee": found.knee if len(tables) > 1 else None,
-        "joules_per_step": None,
+        "joules_per_step": found.joules,
     }  # fmt: skip
     return Answer(
         tables=tuple(tables),
@@ -76,7 +76,7 @@ def _demands(found: Demand) -> Table:
     notes = (note("balance_idle_beside"),) if found.is_idle_beside else ()
     return Table(
         "demand", "what an environment step demands", columns, rows, notes=notes,
-        remarks=(note("balance_energy"),),
+        remarks=(note("balance_energy", joules=found.joules),),
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rlscope_analysis.balance.energy import energy_of
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.schema.vocabulary import THREAD_STATES
 from rlscope_analysis.whatif.program import make_program
@@ -33,7 +34,8 @@ class Demand:
 
     steps: int
     duration_ns: int
-    cpus: int
+    cpus: float
+    """That the program may use; a quota can leave it a part of one."""
     actors: int
     """Worker processes; 0: the leading process steps the environments itself."""
     cpu_ns: float
@@ -45,6 +47,7 @@ class Demand:
     runnable_ns: float
     gpu_ns: float | None
     multiprocessors: int | None
+    joules: float | None
     is_idle_beside: bool
     """Threads waited while CPUs idled: the bound by the CPUs is far above what is reached."""
 
@@ -100,8 +103,9 @@ def demand_of(trace: Trace, per: str | None = None) -> Demand:
     ((multiprocessors,),) = trace.connection.execute(
         "SELECT sum(multiprocessors)::BIGINT FROM gpu_device"
     ).fetchall()
+    cpus = min(max(1, program.cpus, recorded.allowed_cpus), recorded.cpu_quota)
     return Demand(
-        steps, recorded.duration_ns, max(1, program.cpus, recorded.allowed_cpus), actors,
+        steps, recorded.duration_ns, cpus, actors,
         sum(ran.values()) / steps,
         sum(ran[thread] for thread in theirs) / steps,
         _slept_alone(recorded, length, theirs) / steps,
@@ -109,6 +113,7 @@ def demand_of(trace: Trace, per: str | None = None) -> Demand:
         float(length[states["state"] == _RUNNABLE].sum()) / steps,
         gpu_ns / steps if gpu_ns else None,
         multiprocessors if gpu_ns else None,
+        energy_of(trace.connection, *window).per_step(steps, uses_gpu=bool(gpu_ns)),
         program.idle_beside_ns > _IDLE_BESIDE * recorded.duration_ns,
     )  # fmt: skip
 

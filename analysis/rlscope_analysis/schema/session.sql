@@ -51,5 +51,5 @@ COMMENT ON COLUMN os_counter.host IS 'The machine';
 COMMENT ON COLUMN os_counter.scope IS 'Of what: system, cgroup (one with a CPU quota that the first processes are in), process';
 COMMENT ON COLUMN os_counter.process_id IS 'The process; NULL: it is of no process';
 COMMENT ON COLUMN os_counter.cgroup IS 'The folder of the cgroup; NULL: it is of none';
-COMMENT ON COLUMN os_counter.name IS 'What: memory_stall_some and memory_stall_full (ns in which some tasks, or all, stood still for lack of memory), swapped_in and swapped_out (pages), minor_faults, major_faults (page faults; major ones read a disk), quota_periods and quota_periods_throttled (how many), quota_throttled (ns that its CPUs were not allowed to run)';
+COMMENT ON COLUMN os_counter.name IS 'What: memory_stall_some and memory_stall_full (ns in which some tasks, or all, stood still for lack of memory), swapped_in and swapped_out (pages), minor_faults, major_faults (page faults; major ones read a disk), quota_periods and quota_periods_throttled (how many), quota_throttled (ns that its CPUs were not allowed to run), package_energy (uJ that the CPUs of the machine used since the first reading, where RAPL tells)';
 COMMENT ON COLUMN os_counter.value IS 'The reading';

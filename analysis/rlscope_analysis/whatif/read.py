@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -88,6 +89,8 @@ class Recorded:
     """The stacks that each operation is on."""
     allowed_cpus: int
     """How many CPUs the recorder could have used; 0: not known."""
+    cpu_quota: float
+    """As many CPUs as the cgroup of the program may use; inf: all there are, or not known."""
     gil_wait_ns: int
     """Of the threads of the leading process."""
     iteration_starts_ns: Column
@@ -154,6 +157,7 @@ def read(trace: Trace, per: str | None = None) -> Recorded:
         dict(owners),
         dict(connection.execute(_NAMES_SQL).fetchall()),
         _allowed_cpus(trace),
+        _cpu_quota(trace),
         gil_wait_ns,
         np.array([row[0] for row in rows], dtype=np.int64),
         {row[0]: row[1:] for row in connection.execute(_SPINS_SQL, window).fetchall()},
@@ -215,11 +219,23 @@ def _segments(
     )
 
 
+def _meta(trace: Trace, key: str) -> str:
+    rows = trace.connection.execute("SELECT value FROM meta WHERE key = $1", [key]).fetchall()
+    return rows[0][0] if rows and rows[0][0] else ""
+
+
+def _cpu_quota(trace: Trace) -> float:
+    found = re.fullmatch(r"([0-9.]{1,12}) CPUs", _meta(trace, "cpu_quota"))
+    try:
+        return float(found[1]) if found and float(found[1]) > 0 else math.inf
+    except ValueError:
+        return math.inf
+
+
 def _allowed_cpus(trace: Trace) -> int:
     """Return how many CPUs a list as 0-3,8 names; 0: there is none, or it is none."""
-    rows = trace.connection.execute("SELECT value FROM meta WHERE key = 'cpus_allowed'").fetchall()
-    text = rows[0][0] if rows else None
-    if not text or not re.fullmatch(r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*", text):
+    text = _meta(trace, "cpus_allowed")
+    if not re.fullmatch(r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*", text):
         return 0
     spans = [part.split("-") for part in text.split(",")]
     return sum(max(0, int(span[-1]) - int(span[0]) + 1) for span in spans)

@@ -47,8 +47,9 @@ _COMMANDS = {
 }
 # They give up rights of root by themselves, when they have done what needs them. All others begin
 # with that, whatever they are going to read.
-_RECORDING = frozenset({"record", "top", "validate", "calibrate", "doctor", "gate"})
-# Without what records they have nothing to say but that; `gate` only where it runs a program.
+_RECORDING = frozenset({"record", "top", "validate", "calibrate", "doctor", "gate", "balance"})
+# Without what records they have nothing to say but that; `gate` and `balance` only where they run a
+# program.
 _NEED_RECORDER = frozenset({"record", "top", "validate", "calibrate", "doctor"})
 _RUNTIME_FAILURE = 1
 # DuckDB and numpy crash where they cannot map their libraries and the stacks of their threads.

@@ -1,15 +1,11 @@
 """`rlscope-trace gate`: fails where something got worse by more than is allowed."""
 
-import shutil
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -24,14 +20,16 @@ from rlscope_trace.cli import messages
 from rlscope_trace.cli.answers import AnswerFormat, PerOption, render, telling_interrupts
 from rlscope_trace.cli.forked import in_a_fork
 from rlscope_trace.cli.output import write_file, write_stdout
+from rlscope_trace.cli.program_runs import (
+    ProgramCommand,
+    folder_for_traces,
+    program_of,
+    record_run,
+)
 from rlscope_trace.cli.reading import write_nothing_but
 from rlscope_trace.cli.sides import SidesCommand, sides_of
-from rlscope_trace.errors import TracerError, UsageError
-from rlscope_trace.installed import require_recorder
-from rlscope_trace.privileges import chown_to_invoker, invoking_identity
-from rlscope_trace.signals import signals_interrupt
+from rlscope_trace.errors import UsageError
 
-_COMMAND = "rlscope_trace.cli.gate.command"
 _ROWS = 5
 _HINT = "rlscope-trace gate --max iteration=+3% BASE NEW"
 EXIT_CODES = {limits_of.OK: 0, limits_of.WORSE: 1, limits_of.CANNOT_TELL: 4}
@@ -46,14 +44,8 @@ class GateFormat(str, Enum):
     GITHUB = "github"
 
 
-class CommandClass(SidesCommand):
-    """Takes what stands after the first `--` as the program, untouched."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's own
-        """Keep the program away from the options."""
-        end = args.index("--") if "--" in args else len(args)
-        ctx.meta[_COMMAND] = args[end + 1 :]
-        return super().parse_args(ctx, args[:end])
+class CommandClass(ProgramCommand, SidesCommand):
+    """Several traces after one --base or --new, and a program after `--`."""
 
 
 def gate(  # noqa: PLR0913 - one parameter per option
@@ -112,7 +104,7 @@ def gate(  # noqa: PLR0913 - one parameter per option
     rlscope-trace gate --max iteration=+3% --base base.json --runs 5 -- python train.py.
     """
     limits = [limits_of.limit_of(text) for text in most or ()]
-    command = context.meta[_COMMAND]
+    command = program_of(context)
     if not limits and save is None:
         raise UsageError("no limit is given", hint=_HINT)
     asked = _Asked(limits, per, save, junit_file, output_format, force=force)
@@ -213,32 +205,10 @@ def _recorded(command: Sequence[str], runs: int) -> Iterator[list[Path]]:
     if not command:
         yield []
         return
-    require_recorder()
-    base = Path(tempfile.mkdtemp(prefix="rlscope-gate-"))
-    try:
-        # The user that called sudo passes through, and writes into a folder of its own only.
-        base.chmod(0o711)
-        folder = base / "traces"
-        folder.mkdir()
-        chown_to_invoker(folder, invoking_identity())
-        with signals_interrupt():
-            yield [
-                _record(command, folder / f"{run}.duckdb", run, runs) for run in range(1, runs + 1)
-            ]
-    finally:
-        shutil.rmtree(base, ignore_errors=True)
+    with folder_for_traces() as folder:
+        yield [_record(command, folder / f"{run}.duckdb", run, runs) for run in range(1, runs + 1)]
 
 
 def _record(command: Sequence[str], trace: Path, run: int, runs: int) -> Path:
     messages.say(f"run {run} of {runs}")
-    recorder = [sys.executable, "-m", "rlscope_trace", "record", "--progress", "never"]
-    # What the program says is for people; the outcome alone goes to stdout.
-    done = subprocess.run(
-        [*recorder, "-o", str(trace), "--", *command], stdout=sys.stderr, check=False
-    )
-    if done.returncode or not trace.exists():
-        raise TracerError(
-            f"run {run} ended with exit code {done.returncode}",
-            hint=f"sudo rlscope-trace -- {' '.join(command)[:200]}",
-        )
-    return trace
+    return record_run(command, trace, f"run {run}")

@@ -7,20 +7,20 @@ import os
 import shutil
 import signal
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from rlscope_analysis.sentences import quality_sentence
 from rlscope_analysis.trace import open_trace
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.answers import AnswerFormat, render
 from rlscope_trace.cli.output import write_stdout
+from rlscope_trace.cli.program_runs import ProgramCommand, new_folder, program_of
 from rlscope_trace.cli.validate_answer import answer_of
-from rlscope_trace.errors import OutputExistsError, TracerError, UsageError
+from rlscope_trace.errors import UsageError
 from rlscope_trace.privileges import acting_as, chown_to_invoker, invoking_identity
 from rlscope_trace.record.validate.plan import run_pairs, warm_up
 from rlscope_trace.record.validate.runs import Runner
@@ -34,24 +34,13 @@ if TYPE_CHECKING:
 
     from rlscope_trace.record.validate.pairs import Pair
 
-_COMMAND = "rlscope_trace.record.validate.command"
 # What validate decides itself; the short ones may have their value right behind them.
 _OWN_OF_RECORD = ("--output", "--pid", "--duration", "--force")
 _SHORT_OF_RECORD = ("-o", "-p", "-d")
 
 
-class CommandClass(TyperCommand):
-    """Takes what stands after the first `--` as the program, untouched."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's own
-        """Keep the program away from the options; those that are not known are for record."""
-        own, program = args, []
-        if "--" in args:
-            own, program = args[: args.index("--")], args[args.index("--") + 1 :]
-        ctx.meta[_COMMAND] = program
-        return super().parse_args(ctx, own)
-
-
+CommandClass = ProgramCommand
+# Options that are not known are for record.
 CONTEXT_SETTINGS = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 
@@ -94,7 +83,7 @@ def validate(  # noqa: PLR0913 - one parameter per option
     rlscope-trace validate [OPTIONS] [OPTIONS OF record] -- COMMAND. The program must do the same
     work each time and end by itself; one run more comes first, to warm up. docs/validate.md.
     """
-    command = context.meta[_COMMAND]
+    command = program_of(context)
     options = list(context.args)
     _check(command, options, max_bias)
     _check_timers(timers)
@@ -147,14 +136,6 @@ def _check_timers(timers: Path | None) -> None:
 @contextmanager
 def _directories(keep: Path | None) -> Iterator[tuple[Path, Path]]:
     """Yield where the program's side of a run writes, and where traces go; remove what is ours."""
-    if keep is not None:
-        try:
-            with acting_as(invoking_identity()):
-                keep.mkdir()
-        except FileExistsError:
-            raise OutputExistsError(f"{keep} exists", hint="--keep names a new folder") from None
-        except OSError as error:
-            raise TracerError(f"cannot make {keep}: {error.strerror}") from error
     base = Path(tempfile.mkdtemp(prefix="rlscope-validate-"))
     try:
         # The program's user passes through, and writes into a folder of its own only.
@@ -163,13 +144,10 @@ def _directories(keep: Path | None) -> Iterator[tuple[Path, Path]]:
         for made in (directory, traces):
             made.mkdir()
             chown_to_invoker(made, invoking_identity())
-        yield directory, keep.absolute() if keep else traces
+        with new_folder(keep) if keep else nullcontext(traces) as kept:
+            yield directory, kept
     finally:
         shutil.rmtree(base, ignore_errors=True)
-        if keep is not None:
-            # If nothing is in it: then it is not in the way of the next try.
-            with suppress(OSError), acting_as(invoking_identity()):
-                keep.rmdir()
 
 
 def _collect(runner: Runner, asked: Asked, traces: Path, *, keeps: bool) -> tuple[list[Pair], bool]:

@@ -1,4 +1,4 @@
-"""Reads once a second what the OS kernel counts of memory and of the CPU quota, out of /proc.
+"""Reads once a second what the OS kernel counts of memory, the CPU quota and energy.
 
 The target notices nothing, and what cannot be read is not there. A reading takes 15 us, so of many
 processes a few are read at a time, in turn.
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from rlscope_trace.procfs import split_stat
 from rlscope_trace.record.cgroups import quota_folders
+from rlscope_trace.record.package_energy import PackageEnergy
 from rlscope_trace.spool.counter_file import CounterFile
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class OsCounters:
         self._turns = 0
         self._folders: dict[Path, None] = {}
         self._last_pid = 0
+        self._energy = PackageEnergy()
         self._file: CounterFile | None = None
         with suppress(OSError):
             self._file = CounterFile(path)
@@ -79,7 +81,7 @@ class OsCounters:
         return chosen
 
     def _of_machine(self, *, with_swap: bool) -> Iterable[list[object]]:
-        yield self._line("system", None, memory_pressure(_PRESSURE))
+        yield self._line("system", None, memory_pressure(_PRESSURE) | self._energy.read())
         if with_swap:
             yield self._line("system", None, _counts_of(_VMSTAT, _SWAP_COUNTS))
         # Those of a process that has ended say what it was stopped for.
