@@ -19,6 +19,7 @@ _REASONS = {
     "removed": "what costs nothing is no upper bound",
     "uneven": "iterations differ much",
     "probed": "the replacement was measured alone, with a small network between its steps",
+    "vectorised": "a simulator of all environments was measured alone, at a few sizes",
     "several_processes": "several processes",
     "fair_fidelity": "the replay without a change is off by more than 1 %",
     "contended": "threads waited for a CPU",
@@ -52,6 +53,7 @@ def _change(n: Named) -> str:
         f"{printable(one.operation)} replaced by {printable(one.by)} ({one.mean_ns / 1e3:,.1f} us)"
         for one in n.changes.replaced
     ]
+    parts += [_vectorised(one) for one in n.changes.vectorised]
     kernels = n.changes.kernels
     if kernels is not None:
         parts.append(
@@ -67,6 +69,15 @@ def _change(n: Named) -> str:
     if n.changes.workers is not None:
         parts.append(count_of(n.changes.workers, "worker"))
     return ", ".join(parts)
+
+
+def _vectorised(n: Named) -> str:
+    steps = f", {n.fused} steps in one call" if n.fused > 1 else ""
+    return (
+        f"{printable(n.operation)} by {printable(n.by)} with {count_of(n.envs, 'environment')}"
+        f"{steps} ({n.step_ns / 1e3:,.1f} us a step: {n.alpha_ns / 1e3:,.1f} and"
+        f" {n.beta_ns / 1e3:,.3f} for each environment, off by {100 * n.off:.0f} % at most)"
+    )
 
 
 def _replayed(n: Named) -> str:

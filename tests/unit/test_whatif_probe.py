@@ -6,11 +6,19 @@ import json
 import os
 import subprocess
 import sys
+import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
+import rlscope_analysis
 from recording import rlscope
+from rlscope_analysis.errors import TraceError
+from rlscope_analysis.whatif.answer import what_if
+from rlscope_analysis.whatif.changes import Changes
+from rlscope_analysis.whatif.vectorised import fitted, sizes_up_to
+from rlscope_trace import probe as step_probe
 from rlscope_trace.cli.probing import probe
 from rlscope_trace.errors import TracerError
 from rlscope_trace.privileges import invoking_identity
@@ -37,6 +45,8 @@ class Busy:
 
 def once(): return Busy(2000)
 def twice(): return Busy(4000)
+def line(envs): return Busy(2000 + 10 * envs)
+def step_up(envs): return Busy(200 if envs < 100 else 100_000)
 def broken(): raise ValueError("no \\x1b[31m environment")
 def nothing(): return 3
 def gone(): os._exit(7)
@@ -54,23 +64,23 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def trace_of(path: Path) -> Path:
-    """Make rounds of two steps of 1 ms and 2 ms of something else."""
+def trace_of(path: Path, *, steps: int = 0) -> Path:
+    """Make rounds of two calls of 1 ms and 2 ms of something else; steps of a round, if any."""
     builder = TraceBuilder(path)
     process = builder.process(pid=7, name="python")
     for at in range(ROUNDS):
         start = at * 4 * MS
         builder.operation(1, start, start + 4 * MS, "update")
-        builder.operation(1, start, start + 1 * MS, "simulate")
-        builder.operation(1, start + 2 * MS, start + 3 * MS, "simulate")
+        builder.operation(1, start, start + 1 * MS, "simulate", steps=steps // 2 or None)
+        builder.operation(1, start + 2 * MS, start + 3 * MS, "simulate", steps=steps // 2 or None)
     builder.thread(process, states=[run(ROUNDS * 4 * MS), run(10)])
     return builder.write()
 
 
 def test_it_measures_a_step() -> None:
     """Twice the work is about twice the time, of the CPU: others on the machine hardly matter."""
-    once, error = probe("made_here", "once", None)
-    twice, _ = probe("made_here", "twice", None)
+    ((once, error),) = probe("made_here", "once", None)
+    ((twice, _),) = probe("made_here", "twice", None)
     assert 1.5 < twice / once < 2.7
     assert 0 < error < once
 
@@ -121,3 +131,73 @@ def test_what_is_no_replacement(place: Path) -> None:
         shown = rlscope("whatif", str(path), "--replace", wrong)
         assert shown.returncode == 2
         assert "OPERATION=probe:MODULE:FACTORY" in shown.stderr
+
+
+def test_a_simulator_of_many_environments_has_a_cost_for_each(place: Path) -> None:
+    """By construction: as much as 200 environments before the first one."""
+    path = trace_of(place / "steps.duckdb", steps=16)
+    command = ["whatif", str(path), "--vectorize", "simulate=probe:made_here:line", "--envs", "800"]
+    shown = rlscope(*command)
+    assert "with 800 environments" in shown.stdout, shown.stderr
+    sizes = [12, 50, 200, 800]
+    found = [ns for ns, _ in probe("made_here", "line", None, sizes)]
+    one = fitted("simulate", "line", 800, list(zip(sizes, found, strict=True)), fused=4)
+    assert one.alpha_ns / one.beta_ns == pytest.approx(200, rel=0.3)
+    assert one.step_ns == pytest.approx(one.alpha_ns / 4 + 800 * one.beta_ns)
+    refused = rlscope("whatif", str(path), "--vectorize", "simulate=probe:made_here:step_up",
+                      "--envs", "800")  # fmt: skip
+    assert refused.returncode == 1
+    assert "does not grow evenly" in refused.stderr
+
+
+def test_what_steps_cost_by_the_line(place: Path) -> None:
+    """16 steps in each of 8 updates of 4 ms, by 64 environments that take 1 ms: 2 ms of 32."""
+    path = trace_of(place / "steps.duckdb", steps=16)
+    one = fitted("simulate", "by", 64, [(n, 360_000 + 10_000 * n) for n in (1, 4, 16, 64)])
+    assert one.off == pytest.approx(0, abs=1e-9)
+    with rlscope_analysis.open(path) as trace:
+        answer = what_if(trace, Changes(vectorised=(one,)))
+    # Half of each update is left alone; the first one is no iteration.
+    assert answer.facts["duration_ratio"] == pytest.approx(0.5 + 16 / 64 / 4, rel=0.01)
+    assert answer.facts["grade"] == "C"
+    with (
+        rlscope_analysis.open(trace_of(place / "none.duckdb")) as trace,
+        pytest.raises(TraceError, match="environment steps"),
+    ):
+        what_if(trace, Changes(vectorised=(one,)))
+
+
+def test_sizes_and_lines_that_are_none() -> None:
+    assert sizes_up_to(512) == [8, 32, 128, 512]
+    assert sizes_up_to(1) == [1, 2, 4]
+    assert sizes_up_to(8) == [1, 2, 8]
+    # Less for more environments: no cost for each.
+    falling = fitted("simulate", "by", 8, [(1, 100.0), (2, 99.0), (8, 98.0)])
+    assert (falling.beta_ns, falling.alpha_ns) == (0.0, pytest.approx(99, rel=0.01))
+    proportional = fitted("simulate", "by", 8, [(1, 9.8), (2, 20.0), (8, 81.0)])
+    assert proportional.alpha_ns == 0
+    assert proportional.beta_ns == pytest.approx(10, rel=0.02)
+    with pytest.raises(TraceError, match="evenly"):
+        fitted("simulate", "by", 8, [(1, 10.0), (2, 100.0), (8, 11.0)])
+
+
+def test_what_goes_with_what(place: Path) -> None:
+    path = trace_of(place / "steps.duckdb")
+    for words in (
+        ["--envs", "8"],
+        ["--fuse", "2"],
+        ["--vectorize", "simulate=probe:made_here:line"],
+    ):
+        shown = rlscope("whatif", str(path), *words)
+        assert shown.returncode == 2
+        assert "go together" in shown.stderr
+
+
+def test_a_step_on_a_gpu_takes_until_the_gpu_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU that takes 2 ms for what is launched in no time; it is waited for by sleeping."""
+    cuda = SimpleNamespace(is_initialized=lambda: True, synchronize=lambda: time.sleep(0.002))
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(step_probe, "_SECONDS", 0.1)
+    assert min(step_probe.measured(lambda: None, lambda: None)) >= 2 * MS
+    cuda.is_initialized = lambda: False
+    assert max(step_probe.measured(lambda: time.sleep(0.002), lambda: None)) < 1 * MS

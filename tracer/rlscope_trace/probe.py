@@ -1,7 +1,8 @@
 """Steps an environment with a small network between its steps, and prints what a step costs.
 
-A process of its own: `python -m rlscope_trace.probe MODULE FACTORY`. In a loop that does nothing
-else a step would find all it needs in the caches, and cost up to half of what it does in training.
+A process of its own: `python -m rlscope_trace.probe MODULE FACTORY [SIZE...]`; with sizes FACTORY
+is called with each. In a loop that does nothing else a step would find all it needs in the caches,
+and cost up to half of what it does in training.
 """
 
 from __future__ import annotations
@@ -30,25 +31,31 @@ def main() -> int:
     # What the environment prints is none of the answer.
     answer = os.dup(1)
     os.dup2(2, 1)
-    module, factory = sys.argv[1:3]
+    module, factory, *sizes = sys.argv[1:]
     sys.path.insert(0, str(os.getcwd()))  # noqa: PTH109 - as `python -m` has it
+    found: list[dict[str, Any]] = []
     try:
-        made = getattr(importlib.import_module(module), factory)()
-        blocks = measured(_stepper(made), _network())
+        make = getattr(importlib.import_module(module), factory)
+        network = _network()
+        for made in [make(int(size)) for size in sizes] if sizes else [make()]:
+            blocks = measured(_stepper(made), network)
+            found.append({"step_ns": statistics.mean(blocks), "blocks_ns": blocks})
+        result: dict[str, Any] = {"steps": found}
     except Exception as error:  # noqa: BLE001 - whatever the user's code raises
-        found: dict[str, Any] = {"error": f"{type(error).__name__}: {error}"[:500]}
-    else:
-        found = {"step_ns": statistics.mean(blocks), "blocks_ns": blocks}
-    os.write(answer, json.dumps(found).encode())
+        result = {"error": f"{type(error).__name__}: {error}"[:500]}
+    os.write(answer, json.dumps(result).encode())
     return 0
 
 
 def measured(step: Callable[[], object], network: Callable[[], object]) -> list[float]:
-    """Return the CPU time of a step in ns, means of blocks, for a second in all."""
+    """Return what a step takes in ns, means of blocks, for a second in all.
+
+    CPU time; what launches work on a GPU takes until that is done, by the clock on the wall.
+    """
     for _ in range(_WARM_UP):
         step()
         network()
-    clock = time.process_time_ns
+    clock, step = _clock_of(step)
     reading_ns = min(-(clock() - clock()) for _ in range(200))
     blocks: list[float] = []
     until = time.monotonic() + _SECONDS
@@ -63,6 +70,20 @@ def measured(step: Callable[[], object], network: Callable[[], object]) -> list[
             count += 1
         blocks.append(spent / count)
     return blocks
+
+
+def _clock_of(step: Callable[[], object]) -> tuple[Callable[[], int], Callable[[], object]]:
+    """Return the clock for a step, and the step to time with it."""
+    cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)
+    if cuda is None or not cuda.is_initialized():
+        return time.process_time_ns, step
+
+    def step_to_end() -> None:
+        step()
+        cuda.synchronize()
+
+    cuda.synchronize()
+    return time.perf_counter_ns, step_to_end
 
 
 def _stepper(made: Any) -> Callable[[], object]:  # noqa: ANN401 - whatever the user makes

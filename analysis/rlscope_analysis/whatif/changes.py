@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from rlscope_analysis.whatif.program import Program
     from rlscope_analysis.whatif.read import Recorded
+    from rlscope_analysis.whatif.vectorised import Vectorised
 
     Column = npt.NDArray[Any]
 
@@ -54,6 +55,7 @@ class Changes:
     kernels: float | None = None
     """Kernels take so many times what they took; 0: nothing."""
     replaced: tuple[Replaced, ...] = ()
+    vectorised: tuple[Vectorised, ...] = ()
     threads: int | None = None
     """So many threads for parallel regions of the leading process."""
     overlap: tuple[str, str] | None = None
@@ -70,6 +72,9 @@ def apply(changes: Changes, recorded: Recorded, program: Program) -> Program:
     for one in changes.replaced:
         rows = rows_of(one.operation, recorded, program)
         factor[rows] *= one.mean_ns / mean_ns(one.operation, rows, recorded, program)
+    for many in changes.vectorised:
+        rows = _stepping_rows(many.operation, recorded, program)
+        factor[rows] *= many.time_ns(recorded.environment_steps) / program.length_ns[rows].sum()
     if changes.kernels is not None or changes.graphs:
         factor *= of_gpu(changes.kernels, changes.graphs, recorded, program)
     if changes.threads is not None:
@@ -91,6 +96,18 @@ def mean_ns(operation: str, rows: Column, recorded: Recorded, program: Program) 
             hint="rlscope-trace summarize TRACE --by operation",
         )
     return total / count
+
+
+def _stepping_rows(operation: str, recorded: Recorded, program: Program) -> Column:
+    """Return the items of an operation of the leading process. TraceError: workers have it."""
+    rows = rows_of(operation, recorded, program)
+    if not (rows & _of_lead(recorded, program)).any():
+        raise TraceError(
+            f"cannot be answered: worker processes do {printable(operation)!r}, and one simulator"
+            " in the place of them is another program",
+            hint="record it with a vector of environments in one process",
+        )
+    return rows
 
 
 def rows_of(operation: str, recorded: Recorded, program: Program) -> Column:

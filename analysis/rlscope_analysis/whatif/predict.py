@@ -102,6 +102,9 @@ class Replayer:
             now_ns = self.program.length_ns[rows].sum()
             each_ns = mean_ns(one.operation, rows, self.recorded, self.program)
             margin += _CONFIDENCE * one.stderr_ns * now_ns / each_ns / self.recorded.duration_ns
+        for many in changes.vectorised:
+            spent_ns = many.time_ns(self.recorded.environment_steps)
+            margin += many.off * spent_ns / self.recorded.duration_ns
         if changes.threads is not None:
             margin += _CONFIDENCE * of_team(changes.threads, self.recorded, self.program)[1]
         grade, reasons = self._grade(changes)
@@ -209,6 +212,7 @@ class Replayer:
             "removed": any(not one.factor for one in changes.scaled) or changes.kernels == 0,
             "graph_assumed": bool(changes.graphs),
             "threads_scaled": changes.threads is not None,
+            "vectorised": bool(changes.vectorised),
             "overlapped": changes.overlap is not None,
             "no_states": not self.recorded.has_states,
         }

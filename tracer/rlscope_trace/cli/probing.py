@@ -8,20 +8,24 @@ import os
 import statistics
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.wording import printable
 from rlscope_trace.errors import TracerError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rlscope_trace.privileges import Identity
 
 _TIMEOUT_S = 120
 _MOST_BYTES = 1 << 16
 
 
-def probe(module: str, factory: str, identity: Identity | None) -> tuple[float, float]:
-    """Return the CPU time of a step in ns, and its standard error.
+def probe(
+    module: str, factory: str, identity: Identity | None, sizes: Sequence[int] = ()
+) -> list[tuple[float, float]]:
+    """Return the CPU time of a step in ns, and its standard error: at each of the sizes, if any.
 
     identity: who called the command through sudo; None: whoever runs it. The code is theirs, and
     runs with no more rights than they have. Raises TracerError.
@@ -32,7 +36,7 @@ def probe(module: str, factory: str, identity: Identity | None) -> tuple[float, 
             hint="run whatif without sudo: it reads a trace, and needs no rights",
         )
     what = f"{printable(module)}:{printable(factory)}"
-    command = [sys.executable, "-m", "rlscope_trace.probe", module, factory]
+    command = [sys.executable, "-m", "rlscope_trace.probe", module, factory, *map(str, sizes)]
     try:
         ended = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=_TIMEOUT_S,
@@ -41,22 +45,30 @@ def probe(module: str, factory: str, identity: Identity | None) -> tuple[float, 
     except (OSError, subprocess.TimeoutExpired) as error:
         why = "it took too long" if isinstance(error, subprocess.TimeoutExpired) else str(error)
         raise TracerError(f"the probe of {what} failed: {why}", hint=_HINT) from error
-    return _read(what, ended.stdout[:_MOST_BYTES], ended.returncode)
+    return _read(what, ended.stdout[:_MOST_BYTES], ended.returncode, max(1, len(sizes)))
 
 
 _HINT = "MODULE has FACTORY(), which returns an environment: python -c 'import MODULE'"
 
 
-def _read(what: str, answer: bytes, code: int) -> tuple[float, float]:
+def _read(what: str, answer: bytes, code: int, count: int) -> list[tuple[float, float]]:
     try:
         found = json.loads(answer)
         if "error" in found:
             why = printable(str(found["error"]))
         else:
-            step, blocks = float(found["step_ns"]), [float(ns) for ns in found["blocks_ns"]]
-            if math.isfinite(step) and step >= 0 and len(blocks) > 1:
-                return step, statistics.stdev(blocks) / math.sqrt(len(blocks))
-            why = "it measured nothing"
+            steps = [_step(step) for step in found["steps"]]
+            if len(steps) == count:
+                return steps
+            why = "it measured too little"
     except (ValueError, TypeError, KeyError):
         why = f"it ended with {code} and no answer"
     raise TracerError(f"the probe of {what} failed: {why}", hint=_HINT)
+
+
+def _step(found: dict[str, Any]) -> tuple[float, float]:
+    """Return what a step takes and the error of that. Raises ValueError."""
+    step, blocks = float(found["step_ns"]), [float(ns) for ns in found["blocks_ns"]]
+    if not math.isfinite(step) or step < 0 or len(blocks) < 2:
+        raise ValueError(step)
+    return step, statistics.stdev(blocks) / math.sqrt(len(blocks))

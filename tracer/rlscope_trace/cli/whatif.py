@@ -14,6 +14,7 @@ from rlscope_analysis.trace import open_trace
 from rlscope_analysis.whatif.answer import what_if
 from rlscope_analysis.whatif.changes import Changes, Replaced, Scaled
 from rlscope_analysis.whatif.check import check
+from rlscope_analysis.whatif.vectorised import Vectorised, fitted, sizes_up_to
 from rlscope_analysis.wording import printable
 from rlscope_trace.cli.answers import (
     AnswerFormat,
@@ -80,6 +81,27 @@ def whatif(  # noqa: PLR0913 - one parameter per option
             show_default=False,
         ),
     ] = None,
+    vectorize: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OPERATION=probe:MODULE:FACTORY",
+            help="The operation done by one simulator of --envs N environments, which FACTORY(N)"
+            " returns: measured at several N first, as you.",
+            show_default=False,
+        ),
+    ] = None,
+    envs: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, max=1 << 20, help="With --vectorize: how many.", show_default=False
+        ),
+    ] = None,
+    fuse: Annotated[
+        int,
+        typer.Option(
+            metavar="K", min=1, max=1 << 20, help="With --vectorize: K steps in one call."
+        ),
+    ] = 1,
     threads: Annotated[
         int | None,
         typer.Option(
@@ -151,6 +173,7 @@ def whatif(  # noqa: PLR0913 - one parameter per option
         threads=threads, overlap=_overlap(overlap),
         # Probes run last: what else is asked for is in order by then.
         replaced=tuple(_probed(replace_by or [])),
+        vectorised=tuple(_vectorised(vectorize, envs, fuse)),
     )  # fmt: skip
     _usage(changes, after, is_check=is_check, ledger=ledger)
     write_nothing_but(*([] if ledger is None else [ledger]))
@@ -219,19 +242,34 @@ def _scaled(option: str, texts: list[str]) -> Iterator[Scaled]:
 
 def _probed(texts: list[str]) -> Iterator[Replaced]:
     """Run the probes of --replace. Raises UsageError, TracerError."""
-    asked = []
-    for text in texts:
-        operation, found, place = text.rpartition("=probe:")
-        module, _, factory = place.partition(":")
-        names = [*module.split("."), factory]
-        if not found or not operation or not all(name.isidentifier() for name in names):
-            raise UsageError(f"--replace {printable(text)}: this is not"
-                             " OPERATION=probe:MODULE:FACTORY",
-                             hint="--replace simulation=probe:my_envs:make")  # fmt: skip
-        asked.append((operation, module, factory))
-    for operation, module, factory in asked:
-        mean_ns, stderr_ns = probe(module, factory, invoking_identity())
+    for operation, module, factory in [_probe_of("--replace", text) for text in texts]:
+        ((mean_ns, stderr_ns),) = probe(module, factory, invoking_identity())
         yield Replaced(operation, f"{module}:{factory}", mean_ns, stderr_ns)
+
+
+def _vectorised(text: str | None, envs: int | None, fuse: int) -> Iterator[Vectorised]:
+    """Run the probe of --vectorize. Raises UsageError, TracerError, TraceError."""
+    if (text is None) != (envs is None) or (text is None and fuse > 1):
+        raise UsageError("--vectorize and --envs go together, and --fuse with both",
+                         hint="--vectorize simulation=probe:my_envs:make --envs 512")  # fmt: skip
+    if text is None or envs is None:
+        return
+    operation, module, factory = _probe_of("--vectorize", text)
+    sizes = sizes_up_to(envs)
+    found = probe(module, factory, invoking_identity(), sizes)
+    costs = [(size, mean_ns) for size, (mean_ns, _) in zip(sizes, found, strict=True)]
+    yield fitted(operation, f"{module}:{factory}", envs, costs, fused=fuse)
+
+
+def _probe_of(option: str, text: str) -> tuple[str, str, str]:
+    """Read OPERATION=probe:MODULE:FACTORY. Raises UsageError."""
+    operation, found, place = text.rpartition("=probe:")
+    module, _, factory = place.partition(":")
+    names = [*module.split("."), factory]
+    if not found or not operation or not all(name.isidentifier() for name in names):
+        raise UsageError(f"{option} {printable(text)}: this is not OPERATION=probe:MODULE:FACTORY",
+                         hint=f"{option} simulation=probe:my_envs:make")  # fmt: skip
+    return operation, module, factory
 
 
 def _overlap(text: str | None) -> tuple[str, str] | None:
