@@ -81,7 +81,11 @@ def _vectorised(n: Named) -> str:
 
 
 def _replayed(n: Named) -> str:
-    what = "the life of the leading thread" if n.is_whole else count_of(n.iterations, "iteration")
+    what = count_of(n.iterations, "iteration")
+    if n.is_whole:
+        what = "the life of the leading thread"
+    elif n.iterations < n.of_iterations:
+        what = f"{n.iterations} of {count_of(n.of_iterations, 'iteration')}, in a row,"
     return (
         f"{what} of {n.mean_ns / 1e6:,.1f} ms; without a change the replay takes"
         f" {100 * n.fidelity:+.1f} % of that"

@@ -97,6 +97,38 @@ def test_one_process(one: Path, changes: Changes, ratio: float) -> None:
     assert found["fidelity"] == pytest.approx(0, abs=1e-5)
 
 
+def uneven(path: Path, learns_ms: list[float]) -> Path:
+    """Make rounds of 3 ms of `simulate`, and of `learn` so long as is said."""
+    builder = TraceBuilder(path)
+    process = builder.process(pid=7, name="python")
+    at = 0
+    for learns in learns_ms:
+        end = at + 3 * MS + int(learns * MS)
+        builder.operation(1, at, end, "update")
+        builder.operation(1, at, at + 3 * MS, "simulate")
+        builder.operation(1, at + 3 * MS, end, "learn")
+        at = end
+    builder.thread(process, states=[run(at), run(10)])
+    return builder.write()
+
+
+def test_some_iterations_answer_for_all(tmp_path: Path) -> None:
+    """Those in a row that last like all of them, not the longer ones before and after."""
+    learns_ms = [2.0, 5.0, 5.0, 5.0, 2.9, 3.1, 3.0, 2.8, 3.2, 1.0, 1.0, 1.0]
+    path = uneven(tmp_path / "uneven.duckdb", learns_ms)
+    with rlscope_analysis.open(path) as trace:
+        every = what_if(trace, scaled("simulate", 0.5)).facts
+        some = what_if(trace, scaled("simulate", 0.5), most=5).facts
+        shown = text.render(what_if(trace, scaled("simulate", 0.5), most=5), limit=None)
+    assert (every["iterations"], some["iterations"], some["of_iterations"]) == (11, 5, 11)
+    # 3 of 6 ms are halved.
+    assert some["duration_ratio"] == pytest.approx(0.75, abs=1e-3)
+    assert some["duration_ratio"] == pytest.approx(every["duration_ratio"], rel=0.02)
+    # All of them tell how much iterations differ, and that they became shorter.
+    assert every["is_stationary"] is some["is_stationary"] is False
+    assert "5 of 11 iterations, in a row, of 6.0 ms" in "".join(shown)
+
+
 def test_two_operations_at_the_same_time(tmp_path: Path) -> None:
     """Rounds of 3 ms, 2 ms and 1 ms in turn: the 2 are hidden, where there is a CPU for them."""
     builder = TraceBuilder(tmp_path / "overlap.duckdb")

@@ -28,12 +28,15 @@ _COLUMNS = (
 NOT_MODELLED = ("caches", "overhead", "messages", "placement")
 
 
-def what_if(trace: Trace, changes: Changes, *, per: str | None = None) -> Answer:
+def what_if(
+    trace: Trace, changes: Changes, *, per: str | None = None, most: int | None = None
+) -> Answer:
     """Predict what changes would do to the iterations of a trace; without any, rank what could.
 
-    per: the range that counts as an iteration. Raises TraceError where it cannot be answered.
+    per: the range that counts as an iteration; most: so many of them are replayed. Raises
+    TraceError where it cannot be answered.
     """
-    replayer = Replayer(read(trace, per))
+    replayer = Replayer(read(trace, per, most))
     if changes != Changes():
         return _one(trace, replayer, changes)
     return _answer(trace, replayer, replayer.ranked(), "what would help most", {})
@@ -72,7 +75,7 @@ def _answer(
     facts: dict[str, Any],
 ) -> Answer:
     recorded, window = replayer.recorded, asked_window(trace.connection)
-    count = len(recorded.durations_ns)
+    count = recorded.replayed
     mean_ns = recorded.duration_ns / count
     rows = [
         (
@@ -89,7 +92,7 @@ def _answer(
     )  # fmt: skip
     head = {
         "iterations": count, "mean_ns": round(mean_ns), "fidelity": replayer.fidelity,
-        "is_whole": recorded.is_whole,
+        "is_whole": recorded.is_whole, "of_iterations": len(recorded.durations_ns),
     }  # fmt: skip
     return Answer(
         tables=(table,),

@@ -77,6 +77,9 @@ class Recorded:
     lead_thread_id: int
     lead_process_id: int
     durations_ns: Column
+    """Of all iterations, also of those that are not replayed."""
+    replayed: int
+    """How many iterations lie between start and end."""
     is_whole: bool
     """No iterations were found: it is the life of the leading thread."""
     environment_steps: int
@@ -109,10 +112,11 @@ class Recorded:
         return self.end_ns - self.start_ns
 
 
-def read(trace: Trace, per: str | None = None) -> Recorded:
+def read(trace: Trace, per: str | None = None, most: int | None = None) -> Recorded:
     """Read what a replay needs; per: the range that counts as an iteration.
 
-    Raises TraceError where the trace holds no thread states, or no iteration.
+    most: so many iterations in a row, those that last most like all of them; None: all. Raises
+    TraceError where the trace holds no thread states, or no iteration.
     """
     trace.critical_path(per=per)
     connection = trace.connection
@@ -122,6 +126,8 @@ def read(trace: Trace, per: str | None = None) -> Recorded:
             f"nothing can be predicted from {trace.path}: it has no iteration",
             hint=f"rlscope-trace summarize {trace.path}",
         )
+    durations_ns = np.array([row[1] - row[0] for row in rows], dtype=np.float64)
+    rows = _most_typical(rows, durations_ns, most)
     start_ns, end_ns = rows[0][0], rows[-1][1]
     lead_thread_id, lead_process_id, source = rows[0][2:5]
     window = [start_ns, end_ns]
@@ -138,6 +144,7 @@ def read(trace: Trace, per: str | None = None) -> Recorded:
             window = [*_calling(connection, lead_thread_id, window)]
             start_ns, end_ns = window
             rows = [(start_ns, end_ns, lead_thread_id, lead_process_id, source, 0)]
+            durations_ns = np.array([end_ns - start_ns], dtype=np.float64)
             states = _as_running(gpu, start_ns, end_ns)
     if not np.any((states["thread_id"] == lead_thread_id) & (states["state"] == RUNNING)):
         raise TraceError(
@@ -149,7 +156,8 @@ def read(trace: Trace, per: str | None = None) -> Recorded:
     owners = connection.execute("SELECT thread_id, coalesce(process_id, 0) FROM thread").fetchall()
     return Recorded(
         start_ns, end_ns, lead_thread_id, lead_process_id,
-        np.array([row[1] - row[0] for row in rows], dtype=np.float64),
+        durations_ns,
+        len(rows),
         source == "whole",
         sum(row[5] for row in rows),
         states,
@@ -217,6 +225,17 @@ def _segments(
         {name: column[runs] for name, column in columns.items()},
         {name: column[sleeps] for name, column in columns.items()},
     )
+
+
+def _most_typical(
+    rows: list[tuple[Any, ...]], durations_ns: Column, most: int | None
+) -> list[tuple[Any, ...]]:
+    """Return so many iterations in a row whose mean duration is closest to that of all."""
+    if most is None or most >= len(rows):
+        return rows
+    means = np.convolve(durations_ns, np.ones(most) / most, mode="valid")
+    first = int(np.argmin(np.abs(means - durations_ns.mean())))
+    return rows[first : first + most]
 
 
 def _meta(trace: Trace, key: str) -> str:

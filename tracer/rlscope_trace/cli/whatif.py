@@ -155,6 +155,15 @@ def whatif(  # noqa: PLR0913 - one parameter per option
             show_default=False,
         ),
     ] = None,
+    iterations: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Replay only so many iterations in a row, those most like all.",
+            show_default=False,
+        ),
+    ] = None,
     per: PerOption = None,
     start: FromOption = None,
     end: ToOption = None,
@@ -175,6 +184,8 @@ def whatif(  # noqa: PLR0913 - one parameter per option
         replaced=tuple(_probed(replace_by or [])),
         vectorised=tuple(_vectorised(vectorize, envs, fuse)),
     )  # fmt: skip
+    if iterations is not None and is_check:
+        raise UsageError("--check replays all iterations", hint="whatif without --iterations")
     _usage(changes, after, is_check=is_check, ledger=ledger)
     write_nothing_but(*([] if ledger is None else [ledger]))
     with (
@@ -184,7 +195,7 @@ def whatif(  # noqa: PLR0913 - one parameter per option
         open_trace(trace, start=start, end=end, progress=progress) as opened,
     ):
         if after is None:
-            found = what_if(opened, changes, per=per)
+            found = what_if(opened, changes, per=per, most=iterations)
         else:
             with damage_told(after), open_trace(after, start=start, end=end) as changed:
                 found = check(opened, changed, changes, per=per)
