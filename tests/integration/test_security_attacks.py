@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import pytest
 from conftest import WORKLOADS
 from native_harness import build
 from recording import COMMAND, assert_conserved, query, rlscope
+from trace_builder import TraceBuilder, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,3 +121,54 @@ def test_a_target_may_hide_in_namespaces(tmp_path: Path) -> None:
     assert_conserved(trace)
     [(processes,)] = query(trace, "SELECT count(*) FROM process")
     assert processes >= 3
+
+
+PLANTED_MODULES = ("runpy.py", "json.py", "typing.py", "rlscope_trace/__init__.py")
+
+
+@pytest.fixture
+def trap(folder: Path) -> Path:
+    """Give a folder of the user's with modules in it that leave a mark when they are imported."""
+    for name in PLANTED_MODULES:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(PLANTED.format(hit=str(folder / "hit")))
+    return folder
+
+
+def test_the_recorder_that_gate_starts_takes_no_code_from_the_current_folder(trap: Path) -> None:
+    done = subprocess.run(
+        [Path(sys.executable).with_name("rlscope-trace"),
+         "gate", "--save", "base.json", "--runs", "1", "--", "true"],
+        cwd=trap, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert not (trap / "hit").exists()
+    assert done.returncode == 0, done.stderr
+    assert (trap / "base.json").is_file()
+
+
+def test_root_probes_nothing_in_a_folder_of_another_user(trap: Path, tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.thread(builder.process(pid=7, end_ns=100), states=[run(100)])
+    done = subprocess.run(
+        [Path(sys.executable).with_name("rlscope-trace"),
+         "whatif", builder.write(), "--replace", "step=probe:json:make"],
+        cwd=trap, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert not (trap / "hit").exists()
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: a probe is code of the current folder")
+
+
+def test_under_sudo_gate_is_the_user_also_without_a_program(folder: Path, tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    trace = folder / "trace.duckdb"
+    assert record(trace, "true").returncode == 0
+    for output, code in ((tmp_path / "base.json", 1), (folder / "base.json", 0)):
+        done = subprocess.run(
+            [*COMMAND, "gate", "--save", str(output), str(trace)],
+            env={**os.environ, "SUDO_UID": str(USER), "SUDO_GID": str(USER)},
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == code, done.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert (folder / "base.json").stat().st_uid == USER

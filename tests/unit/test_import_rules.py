@@ -70,6 +70,7 @@ RECORDING = ("record", "cli")
 ANALYSIS_ROOMS = (
     "errors",
     "wording",
+    "foreign_file",
     "result",
     "schema",
     "findings",

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -296,3 +297,24 @@ def test_a_damaged_file_is_read_or_refused(path: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.split()) == len(paths)
     assert "refused" in done.stdout
+
+
+@pytest.mark.parametrize("kind", ["trace", "manifest", "baseline", "partial"])
+def test_a_pipe_is_not_waited_for(path: Path, kind: str) -> None:
+    """Nobody writes to it: whoever opens it like a file waits for ever."""
+    name = {"manifest": "manifest.json", "partial": f"{path.name}.partial.parquet"}
+    pipe = path.with_name(name.get(kind, "pipe.duckdb"))
+    os.mkfifo(pipe)
+    if kind == "baseline":
+        ask(("gate", "--max", "iteration=+3%", str(pipe), "{}"), path)
+    else:
+        ask(("fleet", "summarize", str(path.parent)), path)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_json_of_a_stranger_is_read_as_far_as_it_may_be_large(path: Path) -> None:
+    manifest = path.with_name("manifest.json")
+    manifest.write_text('{"members": [' + "{}," * (6 << 20) + "{}]}")
+    done = ask(("fleet", "summarize", str(manifest)), path)
+    assert done.returncode == 1
+    assert "more than 16 MiB" in done.stderr

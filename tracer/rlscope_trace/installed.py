@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
@@ -15,6 +16,17 @@ LIBRARY_FOLDER = PACKAGE / "lib"
 _ONLY_READS = "this installation reads traces and cannot record"
 _ELSEWHERE = "record on Linux x86-64, and read the trace here: rlscope-trace summarize TRACE"
 _REBUILD = "RLSCOPE_RECORDER=on pip install --force-reinstall --no-deps rlscope-trace"
+
+
+def own_command(module: str) -> list[str]:
+    """Return the command that runs a module of ours; arguments follow.
+
+    With -m alone every module is looked for in the current folder first, whosever that is.
+    """
+    if hasattr(sys.flags, "safe_path"):
+        return [sys.executable, "-P", "-m", module]
+    run = f"runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+    return [sys.executable, "-c", f"import sys; del sys.path[0]; import runpy; {run}"]
 
 
 def require_recorder(package: Path = PACKAGE) -> None:

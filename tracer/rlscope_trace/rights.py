@@ -77,7 +77,9 @@ def become_saver(
 
     Outputs that do not exist yet are meant, too; they get these permissions, which nothing can
     change later. scratch: a folder of ours that is removed later.
+    identity: who called sudo, where this process is not yet that user.
     """
+    become_invoker(identity)
     keep = READING if os.geteuid() == 0 else _to_load_modules()
     folders: list[int] = []
     above: list[int] = []
@@ -100,6 +102,12 @@ def become_saver(
         refuse_all_but_saving()
     for folder in (*folders, *above):
         os.close(folder)
+
+
+def become_invoker(identity: Identity | None) -> None:
+    """Become the user that called sudo, unless this process is that user already."""
+    if identity is not None and identity.uid != os.geteuid():
+        become_reader(identity)
 
 
 def become_reader(identity: Identity | None) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from rlscope_analysis.compare.normalise import PROBES, known_probes
 from rlscope_analysis.compare.run import COUNT, CPU, GPU_BUSY, PROCESS, WALL, Run
 from rlscope_analysis.errors import TraceError
+from rlscope_analysis.foreign_file import open_regular, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,14 +23,14 @@ FORMAT, VERSION = "rlscope-trace baseline", 1
 _KEPT = (WALL, CPU, PROCESS, COUNT, GPU_BUSY)
 # The first iteration is left out of most comparisons, so it is a block of its own.
 _BLOCKS = 16
-_MOST_BYTES, _MOST_RUNS, _MOST_ITERATIONS = 64 << 20, 1000, 10_000_000
+_MOST_RUNS, _MOST_ITERATIONS = 1000, 10_000_000
 _HINT = "write it anew: rlscope-trace gate --save FILE TRACES"
 
 
 def is_baseline(path: Path) -> bool:
     """Tell whether a file is none of a database: JSON begins with a brace."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(1) == b"{"
     except (OSError, ValueError):
         return False
@@ -70,9 +71,7 @@ def _edges(length: int) -> list[int]:
 def read_baseline(path: Path) -> list[Run]:
     """Return the runs of a baseline file. Raises TraceError where it is none."""
     try:
-        with path.open("rb") as file:
-            text = file.read(_MOST_BYTES + 1)
-        reported = json.loads(text) if len(text) <= _MOST_BYTES else None
+        reported = read_json(path)
         if not isinstance(reported, dict) or (reported["format"], reported["version"]) != (
             FORMAT,
             VERSION,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.fleet.clock import NodeClock, clock_of
+from rlscope_analysis.foreign_file import read_json
 from rlscope_analysis.wording import printable
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 MANIFEST = "manifest.json"
 VERSION = 1
 _TRACES = ".duckdb"
-_MOST_BYTES = 64 << 20
 _LONGEST_NAME = 80
 _HINT = "rlscope-trace fleet summarize TRACE..., or a folder of traces"
 
@@ -91,11 +90,7 @@ def _add(members: Members, name: str, path: Path) -> None:
 
 def _read_manifest(path: Path, members: Members) -> None:
     try:
-        with path.open("rb") as file:
-            text = file.read(_MOST_BYTES + 1)
-        if len(text) > _MOST_BYTES:
-            raise ValueError("it is too large")
-        found = json.loads(text)
+        found = read_json(path)
         if found["format"] != "rlscope-fleet" or found["version"] != VERSION:
             raise ValueError(f"no manifest of version {VERSION}")
         for entry in found["members"]:

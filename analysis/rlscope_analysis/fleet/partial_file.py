@@ -17,6 +17,7 @@ import duckdb
 
 from rlscope_analysis.findings.catalog import BY_CODE
 from rlscope_analysis.fleet.partial import GROUPS, ITERATIONS, KINDS, Facts, Partial, Row
+from rlscope_analysis.foreign_file import open_regular
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_analysis.trace_file import own_configuration
 
@@ -47,7 +48,7 @@ def partial_path(trace: Path) -> Path:
 
 def fingerprint(trace: Path, *, reader: str, per: str | None) -> str:
     """Return what changes with a trace, with what is asked of it, and with who reads. OSError."""
-    with trace.open("rb") as file:
+    with open_regular(trace) as file:
         found = os.fstat(file.fileno())
         head = file.read(_HEAD_BYTES)
     asked = [_VERSION, SCHEMA_VERSION, reader, per, found.st_size, found.st_mtime_ns]

@@ -45,11 +45,10 @@ _COMMANDS = {
     "calibrate": "Measure what each recorded event costs.",
     "doctor": "Check everything that tracing needs.",
 }
-# They give up rights of root by themselves, when they have done what needs them. All others begin
-# with that, whatever they are going to read.
-_RECORDING = frozenset({"record", "top", "validate", "calibrate", "doctor", "gate", "balance"})
-# Without what records they have nothing to say but that; `gate` and `balance` only where they run a
-# program.
+# They give up rights of root by themselves, when they have done what needs them; so do `gate` and
+# `balance` where they run a program. All others begin with that, whatever they are going to read.
+_RECORDING = frozenset({"record", "top", "validate", "calibrate", "doctor"})
+# Without what records they have nothing to say but that; those two only where they run a program.
 _NEED_RECORDER = frozenset({"record", "top", "validate", "calibrate", "doctor"})
 _RUNTIME_FAILURE = 1
 # DuckDB and numpy crash where they cannot map their libraries and the stacks of their threads.
@@ -156,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             require_recorder()
         if arguments is None:
             own_process()
-        if os.geteuid() == 0 and not _RECORDING.intersection(named):
+        if os.geteuid() == 0 and not _records(named, words):
             become_reader(invoking_identity())
         code = make_app(named)(
             words or ["--help"], prog_name="rlscope-trace", standalone_mode=False
@@ -167,6 +166,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as failure:  # noqa: BLE001 - _tell raises again what is no message
         sys.exit(_tell(failure, named))
     sys.exit(code)
+
+
+def _records(named: Sequence[str], words: Sequence[str]) -> bool:
+    """Tell whether a command needs more than to read."""
+    return bool(_RECORDING.intersection(named)) or (
+        named in (["gate"], ["balance"]) and "--" in words
+    )
 
 
 def _lacks_address_space() -> bool:

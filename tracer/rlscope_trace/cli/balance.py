@@ -33,11 +33,11 @@ from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.cli.program_runs import (
     ProgramCommand,
     folder_for_traces,
-    new_folder,
     program_of,
     record_run,
 )
 from rlscope_trace.cli.reading import write_nothing_but
+from rlscope_trace.cli.scratch import new_folder
 from rlscope_trace.errors import TracerError, UsageError
 
 CommandClass = ProgramCommand

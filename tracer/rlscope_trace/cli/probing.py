@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 import statistics
 import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.wording import printable
 from rlscope_trace.errors import TracerError
+from rlscope_trace.installed import own_command
+from rlscope_trace.outputs.trusted import closing, is_way_ours_alone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +38,12 @@ def probe(
             hint="run whatif without sudo: it reads a trace, and needs no rights",
         )
     what = f"{printable(module)}:{printable(factory)}"
-    command = [sys.executable, "-m", "rlscope_trace.probe", module, factory, *map(str, sizes)]
+    if os.geteuid() == 0 and not _is_code_ours():
+        raise TracerError(
+            "a probe is code of the current folder, and others than root can change what is there",
+            hint="run whatif as the user whose folder it is: it reads a trace, and needs no rights",
+        )
+    command = [*own_command("rlscope_trace.probe"), module, factory, *map(str, sizes)]
     try:
         ended = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=_TIMEOUT_S,
@@ -46,6 +53,13 @@ def probe(
         why = "it took too long" if isinstance(error, subprocess.TimeoutExpired) else str(error)
         raise TracerError(f"the probe of {what} failed: {why}", hint=_HINT) from error
     return _read(what, ended.stdout[:_MOST_BYTES], ended.returncode, max(1, len(sizes)))
+
+
+def _is_code_ours() -> bool:
+    """Tell whether nobody else can put a module into the current folder."""
+    with closing(os.open(".", os.O_PATH | os.O_CLOEXEC)) as here:
+        is_shut = not os.fstat(here).st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        return is_shut and is_way_ours_alone(here)
 
 
 _HINT = "MODULE has FACTORY(), which returns an environment: python -c 'import MODULE'"

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import signal
-import tempfile
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer asks for it
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,10 +16,11 @@ from rlscope_analysis.trace import open_trace
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.answers import AnswerFormat, render
 from rlscope_trace.cli.output import write_stdout
-from rlscope_trace.cli.program_runs import ProgramCommand, new_folder, program_of
+from rlscope_trace.cli.program_runs import ProgramCommand, program_of
+from rlscope_trace.cli.scratch import folders_of_invoker, new_folder
 from rlscope_trace.cli.validate_answer import answer_of
 from rlscope_trace.errors import UsageError
-from rlscope_trace.privileges import acting_as, chown_to_invoker, invoking_identity
+from rlscope_trace.privileges import acting_as, invoking_identity
 from rlscope_trace.record.validate.plan import run_pairs, warm_up
 from rlscope_trace.record.validate.runs import Runner
 from rlscope_trace.record.validate.trace_figures import TraceFigures, read_figures
@@ -136,18 +135,11 @@ def _check_timers(timers: Path | None) -> None:
 @contextmanager
 def _directories(keep: Path | None) -> Iterator[tuple[Path, Path]]:
     """Yield where the program's side of a run writes, and where traces go; remove what is ours."""
-    base = Path(tempfile.mkdtemp(prefix="rlscope-validate-"))
-    try:
-        # The program's user passes through, and writes into a folder of its own only.
-        base.chmod(0o711)
-        directory, traces = base / "run", base / "traces"
-        for made in (directory, traces):
-            made.mkdir()
-            chown_to_invoker(made, invoking_identity())
-        with new_folder(keep) if keep else nullcontext(traces) as kept:
-            yield directory, kept
-    finally:
-        shutil.rmtree(base, ignore_errors=True)
+    with (
+        folders_of_invoker("validate", "run", "traces") as (directory, traces),
+        new_folder(keep) if keep else nullcontext(traces) as kept,
+    ):
+        yield directory, kept
 
 
 def _collect(runner: Runner, asked: Asked, traces: Path, *, keeps: bool) -> tuple[list[Pair], bool]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlscope_trace.errors import TracerError
+from rlscope_trace.installed import own_command
 from rlscope_trace.privileges import (
     acting_as,
     invoking_environment,
@@ -100,8 +101,8 @@ class Runner:
     def recorded(self, trace: Path, command: Sequence[str], *options: str) -> list[str]:
         """Return the command that runs another one under the recorder."""
         return [
-            *_recorder(), "record", *self.record_options, *options, "--progress", "never",
-            "-o", str(trace), "--", *command,
+            *own_command("rlscope_trace"), "record", *self.record_options, *options,
+            "--progress", "never", "-o", str(trace), "--", *command,
         ]  # fmt: skip
 
     def traced_run_of(self, started: Started, trace: Path) -> Run:
@@ -186,9 +187,3 @@ def _no_report(report: Path) -> TracerError:
 def pid_file(report: Path) -> Path:
     """Return the file that holds the pid of the program while it runs, and is empty afterwards."""
     return report.with_name(f"{report.name}.pid")
-
-
-def _recorder() -> list[str]:
-    # Without -P the current directory would come first where modules are looked for.
-    safe = ["-P"] if sys.version_info >= (3, 11) else []
-    return [sys.executable, *safe, "-m", "rlscope_trace"]
