@@ -42,6 +42,7 @@ TRACER_ROOMS = (
     "record.governor",
     "record.nvml",
     "record.cgroups",
+    "record.package_energy",
     "record.os_counters",
     "record.surroundings",
     "record.probes",
