@@ -130,9 +130,9 @@ class TraceBuilder:
     _losses: list[tuple[object, ...]] = field(default_factory=list)
     _clocks: list[tuple[object, ...]] = field(default_factory=list)
     _captures: list[tuple[object, ...]] = field(default_factory=list)
-    _operations: list[tuple[int, int, int, str, str | None, str | None, str, int | None]] = field(
-        default_factory=list
-    )
+    _operations: list[
+        tuple[int, int, int, str, str | None, str | None, str, int | None, str | None]
+    ] = field(default_factory=list)
     _async_ranges: list[tuple[object, ...]] = field(default_factory=list)
     _calls: list[tuple[int, int, int, str, str, str]] = field(default_factory=list)
     _samples: list[tuple[int, int, str | None, bool, bool, int | None]] = field(
@@ -261,10 +261,11 @@ class TraceBuilder:
         category: str | None = None,
         source: str = "nvtx",
         steps: int | None = None,
+        framework_name: str | None = None,
     ) -> None:
         """Add an operation; which others are around it follows from their times."""
         times = (thread_id, start_ns, end_ns)
-        self._operations.append((*times, name, domain, category, source, steps))
+        self._operations.append((*times, name, domain, category, source, steps, framework_name))
 
     def async_range(
         self, process_id: int, start_ns: int, end_ns: int, name: str, domain: str | None = None
@@ -534,15 +535,13 @@ class TraceBuilder:
         paths: list[tuple[object, ...]] = []
         rows: list[tuple[object, ...]] = []
         open_: list[tuple[int, int, int]] = []  # thread, end, path
-        for thread, start, end, name, domain, category, source, steps in self._operations:
+        for thread, start, end, *named, steps, framework_name in self._operations:
             open_ = [entry for entry in open_ if entry[0] == thread and entry[1] > start]
             parent = open_[-1][2] if open_ else None
-            key = (parent, name, domain, category, source)
+            key = (parent, *named, framework_name)
             if key not in keys:
                 keys[key] = len(keys) + 1
-                paths.append(
-                    (keys[key], parent, name, domain, category, source, len(open_), None, None)
-                )
+                paths.append((keys[key], parent, *named, len(open_), None, framework_name))
             rows.append((thread, start, end, keys[key], steps))
             open_.append((thread, end, keys[key]))
         return paths, rows

@@ -174,6 +174,38 @@ def test_operations_of_one_name_but_two_sources_are_two(tmp_path: Path) -> None:
     assert heading.startswith("operation source instances"), "one domain, no category"
 
 
+def test_a_phase_that_a_framework_calls_by_several_names_is_one_row(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.capture("operation")
+    builder.capture("thread_state")
+    process = builder.process(pid=10, end_ns=100 * MS)
+    thread = builder.thread(process, tid=10, states=[run(40 * MS), sleep(60 * MS)])
+    for at, framework_name in enumerate(("ref", "old_log_prob", None, "ref")):
+        start = 20 * at * MS
+        builder.operation(
+            thread, start, start + (15 + at) * MS, "logprob", source="auto",
+            framework_name=framework_name,
+        )  # fmt: skip
+        builder.operation(thread, start + MS, start + 5 * MS, "forward")
+    report = report_of(builder)
+    logprob, forward, outside = report.of_scope("path")
+    assert [row["operation"] for row in (logprob, forward, outside)] == [
+        "logprob", "forward", "(unannotated)",
+    ]  # fmt: skip
+    assert (logprob["instances"], logprob["total_ns"]) == (4, (15 + 16 + 17 + 18) * MS)
+    assert (logprob["self_ns"], logprob["total_running_ns"]) == (50 * MS, 31 * MS)
+    assert (forward["instances"], forward["total_ns"]) == (4, 16 * MS)
+    assert forward["parent_path_id"] == logprob["path_id"]
+    assert sum(row["self_ns"] for row in report.of_scope("path")) == 100 * MS
+    for scope in ("operation", "path"):
+        assert by_name(report, scope)["logprob"]["p99_ns"] == 18 * MS
+    shown = [line for line in lines_of(report) if line.startswith("logprob")]
+    assert len(shown) == 2, shown
+    with open_trace(builder.path) as trace:
+        names = trace.relation("operation_tree").fetchall()
+        assert len(names) == 3 + 3 + 1
+
+
 def test_time_per_iteration_is_time_by_the_instances_of_the_process(builder: TraceBuilder) -> None:
     report = report_of(builder)
     assert report.iteration is not None

@@ -2,13 +2,6 @@
 WITH annotated AS (
   SELECT thread_id, process_id, start_ns
   FROM thread WHERE thread_id IN (SELECT thread_id FROM operation_coded)
-), place AS (
-  -- Names alone do not tell apart what is of another source, domain or category.
-  SELECT
-    path_id, min(path_id) OVER (PARTITION BY name, domain, category, source) AS operation_id
-  FROM operation_path
-  UNION ALL
-  SELECT 0, 0
 ), held AS (
   SELECT DISTINCT a.process_id, o.path_id
   FROM thread_overlap_coded AS o JOIN annotated AS a ON a.thread_id = o.thread_id
@@ -28,12 +21,12 @@ WITH annotated AS (
   GROUP BY ALL
 ), counted AS (
   SELECT
-    h.process_id, h.path_id, p.operation_id, min(b.start_ns) AS start_ns,
+    h.process_id, p.node_id AS path_id, p.operation_id, min(b.start_ns) AS start_ns,
     coalesce(sum(e.count) FILTER (WHERE e.to_layer = 'simulator'), 0)::BIGINT AS simulator,
     coalesce(sum(e.count) FILTER (WHERE e.to_layer = 'backend'), 0)::BIGINT AS backend,
     coalesce(sum(e.count) FILTER (WHERE e.to_layer = 'cuda_api'), 0)::BIGINT AS cuda_api
   FROM held AS h
-  JOIN place AS p ON p.path_id = h.path_id
+  JOIN _operation_node AS p ON p.path_id = h.path_id
   LEFT JOIN begun AS b ON b.process_id IS NOT DISTINCT FROM h.process_id AND b.path_id = h.path_id
   LEFT JOIN entered AS e ON e.process_id IS NOT DISTINCT FROM h.process_id AND e.path_id = h.path_id
   GROUP BY ALL

@@ -1,13 +1,12 @@
 -- Operations of each process. Scope operation: a row for each; scope path: the tree they make up.
 -- Each scope holds all of the time: choose one, do not add them.
 WITH RECURSIVE node AS (
-  -- Names alone do not tell apart what is of another source, domain or category.
   SELECT
-    path_id, parent_path_id, name, domain, category, source, depth,
-    min(path_id) OVER (PARTITION BY name, domain, category, source) AS operation_id
-  FROM operation_path
-  UNION ALL
-  SELECT 0, NULL, '(unannotated)', NULL, NULL, NULL, 0, 0
+    n.path_id, n.parent_node_id AS parent_path_id, n.operation_id,
+    CASE WHEN n.path_id = 0 THEN '(unannotated)' ELSE p.name END AS name,
+    p.domain, p.category, p.source, coalesce(p.depth, 0) AS depth
+  FROM _operation_node AS n LEFT JOIN operation_path AS p ON p.path_id = n.path_id
+  WHERE n.path_id = n.node_id
 ), lineage AS (
   SELECT path_id, path_id AS ancestor_id FROM node
   UNION ALL
@@ -27,12 +26,13 @@ WITH RECURSIVE node AS (
   WHERE thread_id IN (SELECT thread_id FROM operation_coded)
 ), instance AS (
   SELECT
-    a.process_id, o.path_id, n.operation_id, r.path_id IS NULL AS is_outermost,
+    a.process_id, n.path_id, n.operation_id, r.path_id IS NULL AS is_outermost,
     o.end_ns - o.start_ns AS time_ns
   FROM operation_coded AS o
   JOIN annotated AS a ON a.thread_id = o.thread_id
-  JOIN node AS n ON n.path_id = o.path_id
-  LEFT JOIN recursive AS r ON r.path_id = o.path_id
+  JOIN _operation_node AS m ON m.path_id = o.path_id
+  JOIN node AS n ON n.path_id = m.node_id
+  LEFT JOIN recursive AS r ON r.path_id = n.path_id
   -- Time that lacks its operations is no instance of one.
   WHERE n.source IS DISTINCT FROM 'lost'
 ), occurred AS (
@@ -47,7 +47,7 @@ WITH RECURSIVE node AS (
   GROUP BY GROUPING SETS ((process_id, path_id), (process_id, operation_id))
 ), own AS (
   SELECT
-    a.process_id, o.path_id,
+    a.process_id, m.node_id AS path_id,
     sum(o.time_ns) AS self_ns,
     coalesce(sum(o.time_ns) FILTER (WHERE o.state = 'running'), 0) AS running_ns,
     coalesce(sum(o.time_ns) FILTER (WHERE o.state = 'runnable'), 0) AS runnable_ns,
@@ -56,8 +56,10 @@ WITH RECURSIVE node AS (
     coalesce(sum(o.time_ns) FILTER (WHERE o.gpu), 0) AS gpu_busy_ns,
     bool_and(o.state IS NOT NULL) AS has_states,
     bool_and(o.gpu IS NOT NULL) AS has_gpu
-  FROM thread_overlap_coded AS o JOIN annotated AS a ON a.thread_id = o.thread_id
-  GROUP BY a.process_id, o.path_id
+  FROM thread_overlap_coded AS o
+  JOIN annotated AS a ON a.thread_id = o.thread_id
+  JOIN _operation_node AS m ON m.path_id = o.path_id
+  GROUP BY a.process_id, m.node_id
 ), measured AS (
   SELECT process_id, bool_and(has_states) AS has_states, bool_and(has_gpu) AS has_gpu
   FROM own GROUP BY process_id

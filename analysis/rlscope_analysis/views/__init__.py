@@ -30,6 +30,7 @@ VIEW_TOPICS = (
     "resource_time",
     "blocked_on",
     "gil_wait",
+    "operation_node",
     "operation_tree",
     "environment_step",
     "transitions",

@@ -1,11 +1,11 @@
 -- Operations as a tree: for each thread and each stack of operations, how often and for how long.
 CREATE OR REPLACE VIEW operation_tree AS
 WITH RECURSIVE named AS (
-  SELECT path_id, parent_path_id, name, domain, category, source, depth, [name] AS path
+  SELECT path_id, parent_path_id, name, domain, category, source, depth, framework_name, [name] AS path
   FROM operation_path
   WHERE parent_path_id IS NULL
   UNION ALL
-  SELECT c.path_id, c.parent_path_id, c.name, c.domain, c.category, c.source, c.depth, list_append(p.path, c.name)
+  SELECT c.path_id, c.parent_path_id, c.name, c.domain, c.category, c.source, c.depth, c.framework_name, list_append(p.path, c.name)
   FROM operation_path AS c JOIN named AS p ON p.path_id = c.parent_path_id
 ), instance AS (
   SELECT
@@ -50,7 +50,8 @@ SELECT
   CASE WHEN w.has_states THEN coalesce(s.runnable_ns, 0) END AS self_runnable_ns,
   CASE WHEN w.has_states THEN coalesce(s.waiting_ns, 0) END AS self_waiting_ns,
   CASE WHEN w.has_gpu THEN coalesce(s.gpu_busy_ns, 0) END AS self_gpu_busy_ns,
-  i.total_ns / i.instances AS mean_ns, i.p50_ns, i.p99_ns, i.max_ns
+  i.total_ns / i.instances AS mean_ns, i.p50_ns, i.p99_ns, i.max_ns,
+  n.framework_name
 FROM (SELECT thread_id, path_id FROM instance UNION SELECT thread_id, path_id FROM self) AS k
 LEFT JOIN instance AS i ON i.thread_id = k.thread_id AND i.path_id = k.path_id
 LEFT JOIN self AS s ON s.thread_id = k.thread_id AND s.path_id = k.path_id
@@ -79,3 +80,4 @@ COMMENT ON COLUMN operation_tree.mean_ns IS 'total_ns / instances';
 COMMENT ON COLUMN operation_tree.p50_ns IS 'Half of the instances took at most this long';
 COMMENT ON COLUMN operation_tree.p99_ns IS '99 of 100 instances took at most this long';
 COMMENT ON COLUMN operation_tree.max_ns IS 'The longest instance';
+COMMENT ON COLUMN operation_tree.framework_name IS 'What the framework calls a phase that it times itself: each has a row of its own; NULL: of any other';
