@@ -398,8 +398,8 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
     "gap": lambda n: gap_sentence(n.reason, facts_of(n.facts), origin_ns=n.origin_ns),
     "quality": _quality,
     "iteration": _iteration,
-    "no_iteration": "not known: no operation is called {names}, and none is an automatic"
-    " {automatic}; name one with --per",
+    "no_iteration": "not known: no update of a model was found, and no operation is called"
+    " {names}; name one with --per",
     "no_operations": "none: the program marked none, and no phase was found",
     "out_of_order": "operations end out of order: the parts of their totals are not known (-)",
     "lifetime": lambda n: f"lifetime of {count_of(n.threads, 'thread')} with operations",

@@ -251,18 +251,66 @@ def test_what_looks_like_an_iteration_is_one(
         assert "name one with --per" in text_of(report)
 
 
-def test_without_a_name_the_automatic_phase_simulation_counts(tmp_path: Path) -> None:
+def test_without_a_range_the_updates_of_each_learner_count(tmp_path: Path) -> None:
+    """Two ranks that act and learn, and a worker that steps for the first."""
     builder = TraceBuilder(tmp_path / "trace.duckdb")
     builder.capture("operation")
-    for process, count in ((1, 2), (2, 3)):
+    for process, updates in ((1, 3), (2, 2), (3, 0)):
         builder.process(pid=process, end_ns=100)
         thread = builder.thread(process, states=[run(100)])
-        for at in range(count):
-            builder.operation(thread, at * 10, at * 10 + 5, "simulation", source="auto")
+        for at in range(0, 30 * (updates or 3), 30):
+            builder.operation(thread, at, at + 5, "simulation", source="auto")
+            if updates:
+                builder.operation(thread, at + 5, at + 9, "inference", source="auto")
+                builder.operation(thread, at + 10, at + 20, "backpropagation", source="auto")
+                builder.operation(thread, at + 21, at + 29, "backpropagation", source="auto")
     report = report_of(builder)
     assert report.iteration is not None
-    assert (report.iteration.source, report.iteration.by_process) == ("auto", {2: 3, 1: 2})
-    assert "one simulation (auto): 3 in python (pid 2), 2 in 1 more process" in text_of(report)
+    assert report.iteration.by_process == {1: 3, 2: 2}
+    assert "one update (auto): 3 in python (pid 1), 2 in 1 more process" in text_of(report)
+    with open_trace(builder.path) as trace:
+        assert trace.sql("SELECT process_id, count(*) FROM iteration GROUP BY 1").fetchall() == [
+            (1, 3)
+        ]
+        of_steps = report_operations(trace, per="simulation")
+    assert of_steps.iteration is not None
+    assert of_steps.iteration.by_process == {1: 3, 3: 3, 2: 2}
+    # Where nobody learns, nothing looks like an iteration, in the table neither.
+    with open_trace(builder.path, start="90ns") as trace:
+        assert report_operations(trace).iteration is None
+        assert trace.sql("SELECT DISTINCT source FROM iteration").fetchall() == [("whole",)]
+
+
+def test_updates_of_a_learner_that_never_acts_are_cycles_of_its_names(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.capture("operation")
+    thread = builder.thread(builder.process(pid=1, end_ns=100), states=[run(100)])
+    names = ("update_critic", "update_critic", "update_actor", "update_critic", "update_actor")
+    for at, framework_name in enumerate(names):
+        builder.operation(
+            thread, 20 * at, 20 * at + 15, "backpropagation", source="auto",
+            framework_name=framework_name,
+        )  # fmt: skip
+        builder.operation(thread, 20 * at + 15, 20 * at + 20, "wait", source="auto")
+    report = report_of(builder)
+    assert report.iteration is not None
+    assert report.iteration.by_process == {1: 3}
+    with open_trace(builder.path) as trace:
+        ends = trace.sql("SELECT start_ns, end_ns FROM iteration ORDER BY 1").fetchall()
+    assert ends == [(0, 15), (15, 55), (55, 95)]
+
+
+def test_ranges_that_a_profiler_numbers_are_iterations(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.capture("operation")
+    thread = builder.thread(builder.process(pid=1, end_ns=90), states=[run(90)])
+    for at in range(3):
+        builder.operation(
+            thread, 30 * at, 30 * at + 20, f"ProfilerStep#{at}", source="record_function"
+        )
+    report = report_of(builder)
+    assert report.iteration is not None
+    assert (report.iteration.name, report.iteration.by_process) == ("ProfilerStep", {1: 3})
 
 
 def test_an_unknown_iteration_is_told_with_the_closest_names_first(builder: TraceBuilder) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from importlib import resources
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.errors import TraceError
@@ -15,38 +16,26 @@ if TYPE_CHECKING:
 PHASES, RANGE, WHOLE = "phases", "range", "whole"
 """How iterations were found: iteration.source."""
 # Ranges that frameworks and people put around one iteration; profilers number theirs.
-_RANGE_NAMES = f"^({'|'.join((*ITERATION_NAMES, 'ProfilerStep'))})$"
+_RANGE_NAMES = f"(?i)^({'|'.join((*ITERATION_NAMES, 'ProfilerStep'))})$"
 # So many make a name that counts as one: of an epoch around all steps there is one.
 _ENOUGH = 3
 
-# The updates of the thread that learns most: backpropagations with no acting between them. An
-# iteration lasts from the end of one to the end of the next; the first from the first phase on.
-_PHASES_SQL = """
-WITH phase AS (
-  SELECT o.thread_id, o.start_ns, o.end_ns, p.name
-  FROM operation_coded AS o JOIN operation_path AS p ON p.path_id = o.path_id
-  WHERE p.source = 'auto' AND p.name IN ('simulation', 'inference', 'rollout', 'backpropagation')
-), learner AS (
-  SELECT arg_max(thread_id, (time_ns, -thread_id)) AS thread_id
-  FROM (
-    SELECT thread_id, sum(end_ns - start_ns) AS time_ns
-    FROM phase WHERE name = 'backpropagation' GROUP BY thread_id
-  )
-), numbered AS (
-  SELECT
-    start_ns, end_ns, name,
-    count(*) FILTER (WHERE name <> 'backpropagation') OVER (ORDER BY start_ns, end_ns DESC) AS acts,
-    min(start_ns) OVER () AS first_ns
-  FROM phase WHERE thread_id = (SELECT thread_id FROM learner)
-), updated AS (
-  SELECT acts, max(end_ns) AS end_ns, any_value(first_ns) AS first_ns
-  FROM numbered WHERE name = 'backpropagation' GROUP BY acts
-)
-SELECT (SELECT thread_id FROM learner), lag(end_ns, 1, first_ns) OVER (ORDER BY end_ns), end_ns
-FROM updated
-QUALIFY lag(end_ns, 1, first_ns) OVER (ORDER BY end_ns) < end_ns
-ORDER BY end_ns
-"""
+_LEARNING = resources.files(__package__).joinpath("learning.sql").read_text(encoding="utf-8")
+_LEAD = "(SELECT thread_id FROM learner ORDER BY most DESC LIMIT 1)"
+_PHASES_SQL = f"{_LEARNING} FROM spaced WHERE thread_id = {_LEAD} ORDER BY end_ns"
+_CYCLES_SQL = f"""
+{_LEARNING}
+SELECT thread_id, start_ns, end_ns FROM cycle WHERE thread_id = {_LEAD} ORDER BY start_ns
+"""  # noqa: S608 - statements of our own
+_UPDATES_SQL = f"""
+{_LEARNING}
+SELECT l.process_id, CASE WHEN count(*) > 1 THEN count(*) ELSE any_value(c.times) END AS times
+FROM learner AS l
+JOIN spaced AS s ON s.thread_id = l.thread_id
+JOIN (SELECT thread_id, count(*) AS times FROM cycle GROUP BY thread_id) AS c
+  ON c.thread_id = l.thread_id
+GROUP BY l.process_id ORDER BY any_value(l.most) DESC
+"""  # noqa: S608 - statements of our own
 # The instances of ranges by name and thread that lie in none of the same; of those that cross, the
 # first. Chosen is what has enough of them and most time. $1: a regular expression, $2: a name; one
 # of them is NULL.
@@ -73,13 +62,6 @@ SELECT o.thread_id, o.start_ns, o.end_ns, o.name
 FROM outermost AS o JOIN chosen AS c ON c.thread_id = o.thread_id AND c.name = o.name
 ORDER BY o.start_ns
 """  # noqa: S608 - a number of our own
-# Backpropagations one by one: of a learner that does nothing else.
-_UPDATES_SQL = """
-SELECT o.thread_id, o.start_ns, o.end_ns
-FROM operation_coded AS o JOIN operation_path AS p ON p.path_id = o.path_id
-WHERE p.source = 'auto' AND p.name = 'backpropagation' AND o.thread_id = $1
-ORDER BY o.start_ns
-"""
 # Of the process that ran longest, or of the first above it that ran a tenth as long, the thread
 # that leads it, over all of its life: one that loads data works for the one that asks for it, and a
 # shell only starts others. A program that we launched waits at a pipe until the recorder is there:
@@ -174,10 +156,14 @@ def _found(connection: duckdb.DuckDBPyConnection, per: str | None) -> Iterations
     if ranges.rows:
         return ranges
     if phases:
-        # A learner that does not act itself learns without a break.
-        updates = connection.execute(_UPDATES_SQL, [phases[0][0]]).fetchall()
+        updates = connection.execute(_CYCLES_SQL).fetchall()
         return Iterations(PHASES, None, _from_end_to_end(updates))
     return Iterations(WHOLE, None, connection.execute(_WHOLE_SQL).fetchall())
+
+
+def updates_by_process(connection: duckdb.DuckDBPyConnection) -> dict[int | None, int]:
+    """Return how many updates each process that learns has, the one that learns most first."""
+    return dict(connection.execute(_UPDATES_SQL).fetchall())
 
 
 def _from_end_to_end(updates: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rlscope_analysis.operations.iteration import AUTO_ITERATION, Iteration, Row
 from rlscope_analysis.operations.tables import process_name, tables_of
 from rlscope_analysis.result.note import Note, note
 from rlscope_analysis.result.table import Answer, Table
@@ -14,6 +13,7 @@ from rlscope_analysis.summary.losses import loss_lines
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from rlscope_analysis.operations.iteration import Iteration, Row
     from rlscope_analysis.operations.report import OperationReport
 
 
@@ -63,7 +63,7 @@ def _head(report: OperationReport) -> Iterable[tuple[str, str | Note]]:
 def _iteration_note(found: Iteration | None, processes: Iterable[Row]) -> Note:
     if found is None:
         names = " or ".join((", ".join(ITERATION_NAMES[:-1]), ITERATION_NAMES[-1]))
-        return note("no_iteration", names=names, automatic=AUTO_ITERATION)
+        return note("no_iteration", names=names)
     processes_by_id = {row["process_id"]: process_name(row) for row in processes}
     (most, times), *others = found.by_process.items()
     return note(

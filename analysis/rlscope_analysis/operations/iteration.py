@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rlscope_analysis.critical_path.iterations import (
+    PHASES,
+    RANGE,
+    find_iterations,
+    updates_by_process,
+)
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.operations.names import choice_of, known_name
-from rlscope_analysis.schema.vocabulary import ITERATION_NAMES, UNANNOTATED
+from rlscope_analysis.schema.vocabulary import UNANNOTATED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# The phase found by ourselves that every training has: a call of the environment.
-AUTO_ITERATION = "simulation"
+    import duckdb
+
+# What is counted where no range is: backpropagations with no acting between them.
+UPDATE = "update"
+_NUMBER = re.compile("#[0-9]+$")
 
 Row = dict[str, Any]
 Key = tuple[int | None, int]
@@ -31,29 +41,29 @@ class Iteration:
     """process_id -> instances, those with most first. Those inside another one do not count."""
 
 
-def find_iteration(paths: Sequence[Row], name: str | None) -> Iteration | None:
-    """Choose among the rows of scope path; by name, or else what looks like an iteration.
+def find_iteration(
+    connection: duckdb.DuckDBPyConnection, paths: Sequence[Row], name: str | None
+) -> Iteration | None:
+    """Choose what the table `iteration` has, or among the rows of scope path, by name.
 
     Returns None where nothing looks like one. Raises TraceError where nothing has the name.
     """
     operations = [row for row in paths if row["instances"]]
     if name is not None:
         return _count(operations, _named(operations, name))
-    wanted = [row for row in operations if row["operation"].lower() in ITERATION_NAMES]
-    if wanted:
-        first = min(
-            wanted,
-            key=lambda row: (
-                row["depth"],
-                ITERATION_NAMES.index(row["operation"].lower()),
-                -row["instances"],
-            ),
+    found = find_iterations(connection)
+    if found.source == RANGE and found.name is not None:
+        # Profilers number their ranges.
+        return _count(
+            [row | {"operation": _NUMBER.sub("", row["operation"])} for row in operations],
+            found.name,
         )
-        return _count(operations, first["operation"])
-    has_auto = any(
-        row["operation"] == AUTO_ITERATION and row["source"] == "auto" for row in operations
-    )
-    return _count(operations, AUTO_ITERATION, only_auto=True) if has_auto else None
+    if found.source == PHASES:
+        counts = updates_by_process(connection)
+        # A window leaves out those that it cuts.
+        lead = next(iter(counts))
+        return Iteration(UPDATE, "auto", counts | {lead: len(found.rows)})
+    return None
 
 
 def _named(operations: Sequence[Row], name: str) -> str:
@@ -65,12 +75,8 @@ def _named(operations: Sequence[Row], name: str) -> str:
     return known_name(name, known)
 
 
-def _count(operations: Sequence[Row], name: str, *, only_auto: bool = False) -> Iteration:
-    matching = [
-        row
-        for row in operations
-        if row["operation"] == name and (not only_auto or row["source"] == "auto")
-    ]
+def _count(operations: Sequence[Row], name: str) -> Iteration:
+    matching = [row for row in operations if row["operation"] == name]
     inside: dict[Key, Row] = {(row["process_id"], row["path_id"]): row for row in matching}
     parents = {(row["process_id"], row["path_id"]): row["parent_path_id"] for row in operations}
     counts = Counter[int | None]()

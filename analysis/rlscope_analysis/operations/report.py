@@ -69,7 +69,8 @@ def report_operations(trace: Trace, *, per: str | None = None) -> OperationRepor
     rows = list(found.data.records())
     not_measured = found.facts["processes_not_measured"]
     _add_transitions(trace, rows)
-    iteration = find_iteration([row for row in rows if row["scope"] == "path"], per)
+    paths = [row for row in rows if row["scope"] == "path"]
+    iteration = find_iteration(trace.connection, paths, per)
     columns = found.data.columns + tuple(Column(name, Unit.COUNT) for name in TRANSITIONS)
     if iteration:
         columns += tuple(Column(_per_iteration(name), Unit.NS) for name in PER_ITERATION)

@@ -1,0 +1,50 @@
+-- The updates of the thread that learns most in each process: backpropagations with no acting between
+-- them (updated). An iteration lasts from the end of one to the end of the next; the first from the
+-- first phase on (spaced). A thread that does not act itself learns without a break: there a cycle of
+-- what a framework calls its backpropagations is one (a critic's and an actor's), else each (cycle).
+WITH phase AS (
+  SELECT
+    t.process_id, o.thread_id, o.start_ns, o.end_ns, p.name,
+    coalesce(p.framework_name, '') AS called
+  FROM operation_coded AS o
+  JOIN operation_path AS p ON p.path_id = o.path_id
+  LEFT JOIN thread AS t ON t.thread_id = o.thread_id
+  WHERE p.source = 'auto' AND p.name IN ('simulation', 'inference', 'rollout', 'backpropagation')
+), learner AS (
+  SELECT
+    process_id, arg_max(thread_id, (time_ns, -thread_id)) AS thread_id,
+    max((time_ns, -thread_id)) AS most
+  FROM (
+    SELECT process_id, thread_id, sum(end_ns - start_ns) AS time_ns
+    FROM phase WHERE name = 'backpropagation' GROUP BY ALL
+  )
+  GROUP BY process_id
+), numbered AS (
+  SELECT
+    *, count(*) FILTER (WHERE name <> 'backpropagation') OVER own AS acts,
+    min(start_ns) OVER (PARTITION BY thread_id) AS first_ns
+  FROM phase WHERE thread_id IN (SELECT thread_id FROM learner)
+  WINDOW own AS (PARTITION BY thread_id ORDER BY start_ns, end_ns DESC)
+), updated AS (
+  SELECT thread_id, acts, max(end_ns) AS end_ns, any_value(first_ns) AS first_ns
+  FROM numbered WHERE name = 'backpropagation' GROUP BY thread_id, acts
+), spaced AS (
+  SELECT thread_id, lag(end_ns, 1, first_ns) OVER own AS start_ns, end_ns FROM updated
+  WINDOW own AS (PARTITION BY thread_id ORDER BY end_ns)
+  QUALIFY lag(end_ns, 1, first_ns) OVER own < end_ns
+), most_frequent AS (
+  SELECT thread_id, arg_max(called, (times, -first_ns)) AS called
+  FROM (
+    SELECT thread_id, called, count(*) AS times, min(start_ns) AS first_ns
+    FROM numbered WHERE name = 'backpropagation' GROUP BY ALL
+  )
+  GROUP BY thread_id
+), begun AS (
+  SELECT n.*, count(*) FILTER (WHERE n.called = f.called) OVER own AS number
+  FROM numbered AS n JOIN most_frequent AS f ON f.thread_id = n.thread_id
+  WHERE n.name = 'backpropagation'
+  WINDOW own AS (PARTITION BY n.thread_id ORDER BY n.start_ns, n.end_ns DESC)
+), cycle AS (
+  SELECT thread_id, greatest(number, 1) AS number, min(start_ns) AS start_ns, max(end_ns) AS end_ns
+  FROM begun GROUP BY ALL
+)
