@@ -7,7 +7,9 @@ timer classes that their trainers use.
 import json
 import os
 import subprocess
+import sys
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -24,6 +26,16 @@ TIMEOUT_S = 900
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> Harness:
     return phases_harness.make(tmp_path_factory.mktemp("phases"))
+
+
+def phase_rows() -> list[Any]:
+    sys.path.insert(0, str(phases_harness.SOURCES))
+    try:
+        from rlscope_phases import table
+    finally:
+        sys.path.remove(str(phases_harness.SOURCES))
+    text = (phases_harness.SOURCES / "rlscope_phases" / "phases.table").read_text()
+    return list(table.parse(text))
 
 
 def require(modules: str) -> None:
@@ -90,6 +102,52 @@ assert logger.peek(("timers", "learner_update_timer")) > 0
         ("rollout", "env_runner_sampling_timer"), ("inference", "rlmodule_inference_timer"),
         ("rollout", "env_runner_sampling_timer"), ("backpropagation", "learner_update_timer"),
     ]  # fmt: skip
+
+
+# Each row of the table that says "real": the library's own class, used as its trainers do.
+USES = {
+    "verl": """
+from verl.utils.profiler import marked_timer
+def use(name, place):
+    exec("timed(name)", {"__name__": place, "timed": timed, "name": name})
+def timed(name):
+    with marked_timer(name, {}): pass
+""",
+    "skyrl": """
+import asyncio
+from skyrl.train.utils.utils import Timer
+def use(name, place):
+    with Timer(name, {}): pass
+async def use_async(name):
+    async with Timer(name, {}): pass
+""",
+    "ray": """
+from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
+def use(name, place):
+    with MetricsLogger().log_time(("timers", name)): pass
+""",
+}  # fmt: skip
+MODULES = {
+    "verl": "verl.utils.profiler",
+    "skyrl": "skyrl.train.utils.utils",
+    "ray": "ray.rllib.utils.metrics.metrics_logger",
+}
+
+
+@pytest.mark.parametrize("library", USES)
+def test_each_row_is_of_the_real_class(harness: Harness, library: str) -> None:
+    require(MODULES[library])
+    rows = [row for row in phase_rows() if row.library == library and row.tested.startswith("real")]
+    calls, expected = [], []
+    for row in rows:
+        for pattern in row.names:
+            name = pattern.strip("*") + ("x" if pattern.endswith("*") else "")
+            call = f"use({name!r}, {row.inside + '.somewhere' if row.inside else 'main'!r})"
+            is_async = row.where[0].endswith("__aenter__")
+            calls.append(f"asyncio.run(use_async({name!r}))" if is_async else call)
+            expected.append((row.phase, name))
+    assert len(expected) > 6
+    assert told(harness, USES[library] + "\n".join(calls)) == expected
 
 
 def test_d3rlpy_learns_from_its_buffer(harness: Harness) -> None:

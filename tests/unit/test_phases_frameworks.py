@@ -11,25 +11,48 @@ import pytest
 import phases_harness
 from phases_harness import Harness, Recording
 
-START_STOP = """
+NEMO = """
 class Timer:
-    def start(self, label): assert isinstance(label, str)
-    def stop(self, label): return 1.5
-    end = stop
+    def start(self, label, should_log=True): assert isinstance(label, str)
+    def stop(self, label, should_log=True): return 1.5
+class ThreadSafeTimer(Timer):
+    def start(self, label, should_log=True): super().start(label, should_log)
+    def stop(self, label, should_log=True): return super().stop(label, should_log)
 """
-CONTEXTS = """
+SLIME = """
+class Timer:
+    def start(self, name): assert isinstance(name, str)
+    def end(self, name): pass
+"""
+AREAL = """
 from contextlib import contextmanager
 class DistributedStatsTracker:
     @contextmanager
     def record_timing(self, key):
         yield key
-class Worker:
-    @contextmanager
-    def worker_timer(self, tag):
-        yield tag
 tracker = DistributedStatsTracker()
 # As a module of theirs has it: bound before anybody could look.
 record_timing = tracker.record_timing
+"""
+# Where it is given no name it has that of its caller, whom it looks for two frames up.
+RLINF = """
+import functools, inspect
+from contextlib import contextmanager
+class Worker:
+    times = {}
+    @contextmanager
+    def worker_timer(self, tag=None):
+        if tag is None: tag = inspect.stack()[2].function
+        self.times[tag] = self.times.get(tag, 0) + 1
+        yield
+    @staticmethod
+    def timer(tag=None):
+        def decorator(function):
+            @functools.wraps(function)
+            def wrapper(self, *args):
+                with self.worker_timer(tag or function.__name__): return function(self, *args)
+            return wrapper
+        return decorator
 """
 LIBRARIES = {
     "codetiming/_timer.py": """
@@ -48,11 +71,16 @@ class Timer:
     async def __aenter__(self): return self
     async def __aexit__(self, *error): pass
 """,
-    "nemo_rl/utils/timer.py": START_STOP,
-    "slime/utils/timer.py": START_STOP,
-    "slime/observability/timer.py": START_STOP,
-    "areal/utils/stats_tracker.py": CONTEXTS,
-    "rlinf/scheduler/worker/worker.py": CONTEXTS,
+    "nemo_rl/utils/timer.py": NEMO,
+    "slime/utils/timer.py": SLIME,
+    "slime/observability/timer.py": SLIME,
+    "areal/utils/stats_tracker.py": AREAL,
+    "rlinf/scheduler/worker/worker.py": RLINF,
+    "rlinf/utils/timers.py": """
+class NamedTimer:
+    def start(self, name=""): pass
+    def stop(self, name=""): pass
+""",
     "openrlhf/trainer/ppo_trainer.py": """
 from abc import ABC, abstractmethod
 class BasePPOTrainer(ABC):
@@ -190,14 +218,29 @@ async def train():
     async with skyrl.Timer("sync_weights"): pass
     async with skyrl.Timer(message="wait_for_generation_buffer"): pass
 asyncio.run(train())
-timer = nemo.Timer(); timer.start("policy_training"); assert timer.stop("policy_training") == 1.5
+timer = nemo.ThreadSafeTimer()
+timer.start("policy_training"); assert timer.stop("policy_training") == 1.5
 timer.start(label="idle/worker"); timer.stop(label="idle/worker")
 for module in (slime, newer):
     timer = module.Timer(); timer.start("ref_log_probs"); timer.end("ref_log_probs")
 with areal.record_timing("train_step") as key: assert key == "train_step"
 with areal.tracker.record_timing("rollout"): pass
 with areal.tracker.record_timing("something"): pass
-with rlinf.Worker().worker_timer("env_interact_step"): pass
+import rlinf.utils.timers as rlinf_timers
+timer = rlinf_timers.NamedTimer(); timer.start("cal_adv_and_returns")
+timer.stop(name="cal_adv_and_returns"); timer.start(); timer.stop()
+class Worker(rlinf.Worker):
+    @rlinf.Worker.timer("env_interact_step")
+    def step(self): pass
+    def run_inference(self):
+        with self.worker_timer(): return 3
+    def something(self):
+        with self.worker_timer(): return 4
+    def explicit(self):
+        with self.worker_timer(tag="run_training"): return 5
+worker = Worker(); worker.step()
+assert [worker.run_inference(), worker.something(), worker.explicit()] == [3, 4, 5]
+assert set(worker.times) == {"env_interact_step", "run_inference", "something", "run_training"}
 @areal.record_timing("ref_logp")
 def decorated(): return 5
 assert decorated() == 5
@@ -207,7 +250,8 @@ assert decorated() == 5
         ("wait", "wait_for_generation_buffer"), ("backpropagation", "policy_training"),
         ("wait", "idle/worker"), ("logprob", "ref_log_probs"), ("logprob", "ref_log_probs"),
         ("backpropagation", "train_step"), ("rollout", "rollout"),
-        ("simulation", "env_interact_step"),
+        ("advantage", "cal_adv_and_returns"), ("simulation", "env_interact_step"),
+        ("logprob", "run_inference"), ("backpropagation", "run_training"),
     ]  # fmt: skip
 
 

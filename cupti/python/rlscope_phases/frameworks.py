@@ -130,6 +130,7 @@ def _place_timer(rows, module):
     if not rows:
         return
     *methods, source = rows[0].where
+    source, _, otherwise = source.partition("/")
     find = _by_attribute(source[1:]) if source[0] == "." else _by_argument(int(source))
     if rows[0].kind == "timer":
         for method, make in zip(methods, (_begins, _ends)):
@@ -138,8 +139,10 @@ def _place_timer(rows, module):
     else:
         owner, name = _owner(module, methods[0])
         is_method = "." in methods[0]
-        place = _by_argument(int(source) - (not is_method)) if source[0] != "." else find
-        _replace(module, owner, name, lambda function: _makes_context(function, place, rows))
+        index = int(source) - (not is_method) if source[0] != "." else None
+        place = find if index is None else _by_argument(index)
+        own = index if otherwise else None
+        _replace(module, owner, name, lambda function: _makes_context(function, place, rows, own))
 
 
 def _by_attribute(name):
@@ -214,12 +217,23 @@ def _ends(function, find, rows):
     return end
 
 
-def _makes_context(function, find, rows):
+def _makes_context(function, find, rows, index=None):
+    """Wrap what makes a context manager.
+
+    index: of the argument that is its caller's name where it is missing; None: of none.
+    """
+
     def context(*args, **kwargs):
-        made = function(*args, **kwargs)
         name = _last(find(args, kwargs))
+        is_callers = index == len(args) and not kwargs
+        if is_callers:
+            name = sys._getframe(1).f_code.co_name
         row = _row_of(rows, name)
-        return made if row is None else Context(made, NUMBERS[row.phase], label_of(name))
+        if row is None:
+            return function(*args, **kwargs)
+        # It would look for its caller where we are.
+        made = function(*args, name) if is_callers else function(*args, **kwargs)
+        return Context(made, NUMBERS[row.phase], label_of(name))
 
     core.copy_names(function, context)
     return context

@@ -22,16 +22,20 @@ COLUMNS = ("library", "versions", "module", "where", "called there", "phase", "p
 # What a user's own table may have of them.
 OWN_KINDS = ("call", "calls", "timer", "context")
 AS_ABOVE = '"'
+# After the number of an argument that may be missing: then the calling function gives its name.
+OF_CALLER = "/caller"
 NOTHING = "-"
 
 
 class Row:
     """One row; `where` is split into its words, `names` is what is called there."""
 
-    __slots__ = ("inside", "kind", "library", "module", "names", "phase", "versions", "where")
+    __slots__ = (
+        "inside", "kind", "library", "module", "names", "phase", "tested", "versions", "where",
+    )  # fmt: skip
 
     def __init__(self, cells, names, inside):
-        self.library, self.versions, self.module, where, _, self.phase, *_ = cells
+        self.library, self.versions, self.module, where, _, self.phase, _, self.tested = cells
         self.kind, *self.where = where.split()
         self.names, self.inside = names, inside
 
@@ -103,7 +107,8 @@ def _check_where(words):
         if words[0] in ("calls", "timer") and len(parts) != 2:
             raise ValueError("where: " + repr(word) + " is no Class.method")
     name = words[-1]
-    is_number = name.isdecimal() and len(name) == 1
+    number = name[: -len(OF_CALLER)] if words[0] == "context" and name.endswith(OF_CALLER) else name
+    is_number = number.isdecimal() and len(number) == 1
     is_attribute = name[0] == "." and name[1:].isidentifier()
     if has_name and not is_number and not is_attribute:
         raise ValueError("where: NAME is .attribute, or the number of an argument")

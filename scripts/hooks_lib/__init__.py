@@ -1,0 +1,1 @@
+"""What scripts/hooks downloads and reads."""
