@@ -18,8 +18,8 @@ RELATIONS = ("limit_piece", "limit_time", "limit_share", "finding")
 """What `add_findings` makes."""
 # What rules may ask of a piece, beside where it is.
 _FACTS = (
-    "cause", "wait", "layer", "phase", "is_lead", "has_workers", "simulates", "learns",
-    "lead_learns",
+    "cause", "wait", "layer", "phase", "is_starting", "is_lead", "has_workers", "simulates",
+    "learns", "lead_learns",
     "waiter_process_id", "cpu_had_by_own_process", "both_in_python", "sampled_layer",
     "sampled_in_kernel",
     "is_launching", "queue_is_empty", "syncs_often", "is_collective", "is_copy",
@@ -88,8 +88,12 @@ def _rules() -> str:
 
 
 def _limits() -> str:
-    """Return the rows (code, place, least_share): least_share is NULL where it is no finding."""
+    """Return the rows (code, place, least_share, least_of_life): NULL where it is no finding."""
     return ", ".join(
-        f"('{limit.code}', {at}, {'NULL' if limit.least_share is None else limit.least_share})"
+        f"('{limit.code}', {at}, {_number(limit.least_share)}, {_number(limit.least_of_life)})"
         for at, limit in enumerate(CATALOG)
     )
+
+
+def _number(value: float | None) -> str:
+    return "NULL" if value is None else f"{value}"

@@ -32,6 +32,9 @@ class Limit:
     least_share: float | None = None
     """It is a finding from this share of the critical path on, less what programs outside the trace
     took of it; None: it is none."""
+    least_of_life: float | None = None
+    """The same of what comes before the first iteration, as a part of the life of the leading
+    process."""
     proof: str = "--view critical-path"
     """Options of `summarize` that show more of it."""
     is_of_lead: bool = False
@@ -66,6 +69,19 @@ CATALOG = (
         "has no records: they were lost",
         "record again with a larger --ring",
         "SELECT kind, code, count FROM trace_stat",
+    ),
+    Limit(
+        "worker_start_up",
+        "is_starting AND cause NOT IN ('cpu_taken_by_other', 'cgroup_quota')",
+        "waits for processes that start: they import and build their environments",
+        "start workers once; import less in them",
+        "SELECT p.process_id, p.name, (SELECT min(o.start_ns) FROM operation AS o"
+        " WHERE o.process_id = p.process_id) - p.start_ns AS until_operation_ns,"
+        " p.end_ns - p.start_ns AS life_ns FROM process AS p ORDER BY ALL",
+        _LEAST,
+        least_of_life=_WORKER_START,
+        proof="--view functions",
+        is_of_lead=True,
     ),
     Limit(
         "gil_contention",
@@ -385,24 +401,13 @@ CATALOG = (
     ),
     Limit("other_code", "true", "runs code that is in no phase"),
     Limit(
-        "worker_start_up",
-        None,
-        "waits for workers that start: they import and build their environments",
-        "import less in workers; forkserver with preload",
-        "SELECT process_id, min(start_ns) AS first_step FROM operation"
-        " WHERE name = 'simulation' GROUP BY ALL",
-        _WORKER_START,
-        proof="--view functions",
-        is_of_lead=True,
-    ),
-    Limit(
         "start_up",
         None,
         "starts: imports, models and environments, before the first phase",
         "import less; cache what is built and compiled",
         "SELECT min(i.start_ns) - min(p.start_ns) AS start_up_ns FROM iteration AS i"
         " JOIN process AS p USING (process_id)",
-        _START,
+        least_of_life=_START,
         proof="--view functions",
     ),
 )  # fmt: skip

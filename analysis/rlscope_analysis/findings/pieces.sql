@@ -97,10 +97,50 @@ WITH lead AS (
   UNION ALL
   SELECT *, NULL, NULL, NULL, NULL, NULL FROM critical_path
   WHERE cause NOT IN ('running', 'blocked', 'cpu_wait')
+), born AS (
+  -- Processes that were started while the leading one iterated.
+  SELECT p.process_id, p.start_ns
+  FROM process AS p
+  CROSS JOIN (SELECT min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM iteration) AS w
+  WHERE p.start_ns > w.start_ns AND p.start_ns < w.end_ns AND p.process_id NOT IN (SELECT process_id FROM lead)
+), first_phase AS (
+  SELECT t.process_id, min(o.start_ns) AS ts_ns
+  FROM operation_coded AS o
+  JOIN _phase AS n ON n.path_id = o.path_id
+  JOIN thread AS t ON t.thread_id = o.thread_id
+  WHERE n.phase IS NOT NULL AND t.process_id IN (SELECT process_id FROM born)
+  GROUP BY t.process_id
+), import_sample AS (
+  SELECT
+    b.process_id, s.ts_ns,
+    array_to_string(k.frames, ' ') LIKE '%<frozen importlib._bootstrap%' AS imports
+  FROM cpu_sample AS s
+  JOIN thread AS t ON t.thread_id = s.thread_id
+  JOIN born AS b ON b.process_id = t.process_id
+  LEFT JOIN stack AS k ON k.stack_id = s.stack_id
+), imported AS (
+  -- Until when a process mostly imports: where most more samples before are in imports than not. Without
+  -- a stack it is in no Python code: the interpreter starts, or ends.
+  SELECT process_id, arg_max(ts_ns, (more, -ts_ns)) AS ts_ns
+  FROM (
+    SELECT
+      process_id, ts_ns,
+      sum(CASE imports WHEN true THEN 1 WHEN false THEN -1 ELSE 0 END) OVER (PARTITION BY process_id ORDER BY ts_ns) AS more
+    FROM import_sample
+  )
+  GROUP BY process_id HAVING max(more) > 0
+), starting AS (
+  SELECT b.process_id, coalesce(f.ts_ns, i.ts_ns) AS ready_ns
+  FROM born AS b
+  LEFT JOIN first_phase AS f ON f.process_id = b.process_id
+  LEFT JOIN imported AS i ON i.process_id = b.process_id
+  WHERE coalesce(f.ts_ns, i.ts_ns) IS NOT NULL
 )
 SELECT
   c.*,
   p.phase,
+  -- A piece that lasts beyond it counts where most of it lies.
+  coalesce(c.start_ns / 2 + c.end_ns / 2 < b.ready_ns, false) AS is_starting,
   c.process_id IN (SELECT process_id FROM lead) AS is_lead,
   EXISTS (FROM worker) AS has_workers,
   c.process_id IN (SELECT process_id FROM simulating) AS simulates,
@@ -119,6 +159,7 @@ FROM sampled AS c
 LEFT JOIN _phase AS p ON p.path_id = c.path_id
 LEFT JOIN thread AS w ON w.thread_id = c.waiter_thread_id
 LEFT JOIN habit AS h ON h.process_id = c.process_id
+LEFT JOIN starting AS b ON b.process_id = c.process_id
 {if_gpu} LEFT JOIN launch_gap AS g ON g.thread_id = c.thread_id AND {if_gpu_on_launch}
 {if_gpu} LEFT JOIN copying AS m ON m.thread_id = c.thread_id AND {if_gpu_on_copy};
 COMMENT ON VIEW _limit_fact IS 'Private: may change without notice. Each piece of the critical path, with what the rules of the limits ask';

@@ -23,11 +23,11 @@ WITH span AS (
   SELECT process_id, sum(time_ns) AS time_ns FROM held
   WHERE code IN ('simulation_bound', 'worker_bound') GROUP BY process_id
 ), sibling AS (
-  -- One that is started anew in each iteration, as a program that encodes a video, is none.
+  -- Who works in some of the iterations only, as one that is started anew in each, is not to be compared.
   SELECT q.process_id
   FROM process AS q CROSS JOIN span AS w
   WHERE least(coalesce(q.end_ns, w.end_ns), w.end_ns) - greatest(coalesce(q.start_ns, w.start_ns), w.start_ns)
-      >= 0.5 * (w.end_ns - w.start_ns)
+      >= 0.9 * (w.end_ns - w.start_ns)
     AND EXISTS (FROM waited_for) AND q.parent_process_id IN (
     SELECT p.parent_process_id FROM process AS p JOIN waited_for AS w ON w.process_id = p.process_id
   ) AND q.process_id NOT IN (SELECT process_id FROM iteration)
@@ -170,7 +170,7 @@ COMMENT ON COLUMN limit_time.code IS 'The limit: docs/findings.md explains each'
 COMMENT ON COLUMN limit_time.process_id IS 'The process that the path is in; NULL: it is on a GPU';
 COMMENT ON COLUMN limit_time.time_ns IS 'For how long';
 
-CREATE VIEW _listed_limit AS SELECT * FROM (VALUES {limits}) AS l (code, place, least_share);
+CREATE VIEW _listed_limit AS SELECT * FROM (VALUES {limits}) AS l (code, place, least_share, least_of_life);
 COMMENT ON VIEW _listed_limit IS 'Private: may change without notice. The catalogue of limits';
 
 CREATE VIEW limit_share AS
@@ -283,7 +283,9 @@ FROM (
   SELECT o.code, l.place, o.time_ns / o.life_ns, NULL, NULL, o.time_ns, o.process_id, false
   FROM other AS o JOIN _listed_limit AS l ON l.code = o.code
   -- Shorter starts are not worth advice.
-  WHERE o.time_ns >= l.least_share * o.life_ns AND o.time_ns >= 2000000000
+  WHERE o.time_ns >= l.least_of_life * o.life_ns AND o.time_ns >= 2000000000
+    -- What each iteration has to wait for says more.
+    AND NOT EXISTS (FROM limit_share AS s WHERE s.code = o.code AND s.share >= l.least_share)
 ) AS f
 LEFT JOIN process AS p ON p.process_id = f.process_id
 ORDER BY f.share DESC, f.place;
