@@ -98,6 +98,21 @@ def test_two_threads_in_python_wait_for_the_gil_where_one_has_the_cpu(
     assert codes(builder)["gil_contention"] == 30
 
 
+def test_two_threads_that_python_started_share_the_cpus_as_processes_do(
+    builder: TraceBuilder,
+) -> None:
+    """The other one is in native code, without the GIL: neither spins."""
+    process = builder.process(pid=1)
+    builder.thread(process, states=[run(50), preempted(30), run(20)])
+    builder.thread(process, start_ns=50, states=[run(30)])
+    builder.capture("cpu_sample")
+    for thread, ts_ns, layer in ((1, 10, "python"), (2, 60, "backend"), (2, 65, "backend"),
+                                 (2, 70, "python")):  # fmt: skip
+        builder.sample(thread, ts_ns, layer)
+    builder.operation(1, 0, 100, "update")
+    assert codes(builder)["cpu_contention"] == 30
+
+
 def test_a_program_outside_the_trace_that_has_the_cpu_is_named(builder: TraceBuilder) -> None:
     """Preempted for 40: for 30 by another program, for 10 nobody knows by whom."""
     thread = builder.thread(builder.process(pid=1), states=[run(50), preempted(40), run(10)])
@@ -213,8 +228,40 @@ def test_who_waits_is_named_whoever_it_waits_for(builder: TraceBuilder) -> None:
     builder.operation(1, 0, 100, "update")
     with rlscope_analysis.open(builder.write()) as trace:
         assert sentence_of(verdict(overview(trace))) == (
-            "Main (pid 1) waits for a lock: 79 % of an iteration."
+            "Main (pid 1) waits for a lock, mostly python (pid 2): 79 % of an iteration."
         )
+
+
+@pytest.mark.parametrize(
+    ("layer", "phase", "source", "expected"),
+    [
+        pytest.param("python", None, "auto", "lock_contention", id="it has the lock"),
+        pytest.param("backend", None, "auto", "other_code", id="a thread of OpenMP"),
+        pytest.param("python", "wait", "auto", "python_overhead", id="it makes what is waited for"),
+        pytest.param("python", None, "nvtx", "python_overhead", id="no phase would say so"),
+    ],
+)
+def test_a_lock_that_another_thread_of_the_process_has(
+    builder: TraceBuilder, layer: str, phase: str | None, source: str, expected: str
+) -> None:
+    """The leading thread waits for a lock, for 79 of 100, and another one of its process wakes it."""
+    process = builder.process(pid=1)
+    builder.thread(process, tid=1, states=[run(10), sleep(79), woken(1, by=2), run(10)])
+    builder.thread(process, states=[run(100)])
+    builder.capture("cpu_sample")
+    builder.sample(1, 5, "backend")
+    builder.sample(2, 5, layer)
+    builder.wait(1, 10, 89, "lock")
+    builder.operation(1, 0, 10, "backpropagation", source=source)
+    if phase is not None:
+        builder.operation(1, 10, 90, phase, source="auto")
+    builder.operation(1, 0, 100, "update")
+    assert codes(builder)[expected] >= 79
+    if expected == "lock_contention":
+        with rlscope_analysis.open(builder.path) as trace:
+            assert sentence_of(verdict(overview(trace))) == (
+                "Learner (pid 1) waits for a lock, mostly thread worker: 79 % of an iteration."
+            )
 
 
 def crew(builder: TraceBuilder, works: list[int]) -> None:

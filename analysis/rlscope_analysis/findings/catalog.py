@@ -97,7 +97,8 @@ CATALOG = (
     ),
     Limit(
         "spin_oversubscribed",
-        "(cause = 'cpu_taken' AND cpu_had_by_own_process)"
+        # Two threads that Python started have work of their own.
+        "(cause = 'cpu_taken' AND cpu_had_by_own_process AND NOT both_of_python)"
         " OR (cause = 'running' AND sampled_layer = 'spin')",
         "has more threads than CPUs: they spin, or take the CPUs of each other",
         "OMP_NUM_THREADS=1, torch.set_num_threads(1)",
@@ -108,9 +109,9 @@ CATALOG = (
     Limit(
         "cpu_contention",
         "cause = 'cpu_taken'",
-        "waits for a CPU that another process of the program has",
+        "waits for a CPU that another process or thread of the program has",
         "fewer processes and threads, or more CPUs",
-        _grouped("process_id, by_process_id", "cause = 'cpu_taken'"),
+        _grouped("process_id, thread_id, by_thread_id", "cause = 'cpu_taken'"),
         _LEAST,
         proof="--view cpu",
     ),
@@ -182,11 +183,11 @@ CATALOG = (
     ),
     Limit(
         "lock_contention",
-        "cause = 'lock' OR (wait = 'lock' AND waiter_process_id <> process_id"
+        "cause = 'lock' OR is_locked OR (wait = 'lock' AND waiter_process_id <> process_id"
         " AND coalesce(phase, '') NOT IN ('simulation', 'inference', 'data'))",
         "waits for a lock",
-        "hold it shorter, or give each process its own",
-        _pieces("lock_contention"),
+        "hold it shorter, or have more than one",
+        _pieces("lock_contention", "process_id, thread_id, operation, cause"),
         _LEAST,
         proof="--view blocked",
         is_of_lead=True,

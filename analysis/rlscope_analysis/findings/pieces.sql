@@ -97,6 +97,33 @@ WITH lead AS (
   UNION ALL
   SELECT *, NULL, NULL, NULL, NULL, NULL FROM critical_path
   WHERE cause NOT IN ('running', 'blocked', 'cpu_wait')
+), python_thread AS (
+  -- Threads that Python started, or that ran Python code; the others are of libraries, as teams of OpenMP are.
+  SELECT t.thread_id
+  FROM thread AS t LEFT JOIN process AS p ON p.process_id = t.process_id
+  WHERE t.python_name IS NOT NULL OR t.tid = p.pid
+    OR t.thread_id IN (SELECT thread_id FROM cpu_sample WHERE layer = 'python')
+), watched AS (
+  -- Threads that lead and whose waits for what others make are phases: those that learn or act.
+  SELECT DISTINCT o.thread_id
+  FROM operation_coded AS o JOIN operation_path AS n ON n.path_id = o.path_id
+  WHERE n.source = 'auto' AND n.name IN ('backpropagation', 'inference')
+    AND o.thread_id IN (SELECT thread_id FROM lead)
+), locked AS (
+  -- The leading thread waits for a lock, no phase says that it waits for something, and the path is on
+  -- another thread of Python in its process: that one has it.
+  SELECT c.iteration_id, c.start_ns
+  FROM (
+    FROM critical_path
+    WHERE wait = 'lock' AND waiter_thread_id IN (SELECT thread_id FROM watched) AND thread_id <> waiter_thread_id
+      AND process_id IN (SELECT process_id FROM lead) AND thread_id IN (SELECT thread_id FROM python_thread)
+  ) AS c
+  ASOF LEFT JOIN (
+    SELECT o.thread_id, o.ts_ns, p.phase
+    FROM _operation_change AS o LEFT JOIN _phase AS p ON p.path_id = o.path_id
+    WHERE o.thread_id IN (SELECT thread_id FROM lead)
+  ) AS o ON o.thread_id = c.waiter_thread_id AND o.ts_ns <= c.start_ns
+  WHERE o.phase IS DISTINCT FROM 'wait'
 ), born AS (
   -- Processes that were started while the leading one iterated.
   SELECT p.process_id, p.start_ns
@@ -149,6 +176,8 @@ SELECT
   w.process_id AS waiter_process_id,
   c.by_process_id = c.process_id AS cpu_had_by_own_process,
   c.by_thread_id IN (FROM in_python) AND c.thread_id IN (FROM in_python) AS both_in_python,
+  c.by_thread_id IN (FROM python_thread) AND c.thread_id IN (FROM python_thread) AS both_of_python,
+  k.start_ns IS NOT NULL AS is_locked,
   g.thread_id IS NOT NULL AND c.start_ns < g.next_ns AND c.cause IN ('running', 'not_measured') AS is_launching,
   coalesce(h.queue_is_empty, false) AS queue_is_empty,
   coalesce(h.syncs_often, false) AS syncs_often,
@@ -160,6 +189,7 @@ LEFT JOIN _phase AS p ON p.path_id = c.path_id
 LEFT JOIN thread AS w ON w.thread_id = c.waiter_thread_id
 LEFT JOIN habit AS h ON h.process_id = c.process_id
 LEFT JOIN starting AS b ON b.process_id = c.process_id
+LEFT JOIN locked AS k ON k.iteration_id = c.iteration_id AND k.start_ns = c.start_ns
 {if_gpu} LEFT JOIN launch_gap AS g ON g.thread_id = c.thread_id AND {if_gpu_on_launch}
 {if_gpu} LEFT JOIN copying AS m ON m.thread_id = c.thread_id AND {if_gpu_on_copy};
 COMMENT ON VIEW _limit_fact IS 'Private: may change without notice. Each piece of the critical path, with what the rules of the limits ask';

@@ -54,6 +54,19 @@ WHERE by_program IS NOT NULL
   AND iteration_id IN (SELECT iteration_id FROM _steady_iteration)
 GROUP BY by_program ORDER BY sum(duration_ns) DESC, by_program LIMIT 1
 """
+# Who had the locks: a thread of the leading process by its name, another process by its own.
+_HOLDER_SQL = """
+SELECT CASE
+  WHEN t.process_id IN (SELECT process_id FROM iteration) THEN 'thread ' || coalesce(t.python_name, t.name)
+  ELSE coalesce(p.python_name, p.name) || ' (pid ' || p.pid || ')'
+END
+FROM limit_piece AS l
+JOIN thread AS t ON t.thread_id = l.thread_id
+JOIN process AS p ON p.process_id = t.process_id
+WHERE l.code = 'lock_contention' AND l.cause <> 'lock'
+  AND l.iteration_id IN (SELECT iteration_id FROM _steady_iteration)
+GROUP BY 1, t.thread_id ORDER BY sum(l.duration_ns) DESC, t.thread_id LIMIT 1
+"""
 # Of each process without an operation, why it has none.
 _NO_PHASE_SQL = """
 WITH measured AS (
@@ -145,6 +158,8 @@ def _finding(trace: Trace, row: dict[str, Any]) -> dict[str, Any]:
     where = {"process_id": row["process_id"], "pid": row["pid"], "process": row["name"]}
     if row["code"] == "cpu_taken_by_others":
         ((where["by_program"],),) = run_query(trace, _OTHER_PROGRAM_SQL).rows
+    if row["code"] == "lock_contention":
+        where["by_holder"] = next((name for (name,) in run_query(trace, _HOLDER_SQL).rows), None)
     return {
         "code": row["code"],
         "share": row["share"],
@@ -309,7 +324,7 @@ def verdict(reported: Overview) -> Note:
         who = names.get(where["process_id"])
         told_of = {name: first[name] for name in ("code", "share", "of")}
         is_whole = reported.pace is not None and reported.pace["source"] == "whole"
-        by = first["where"].get("by_program")
+        by = first["where"].get("by_program") or first["where"].get("by_holder")
         return note("verdict", **told_of, who=who, by=by, is_whole=is_whole)
     if reported.largest:
         return note("no_finding", **reported.largest)

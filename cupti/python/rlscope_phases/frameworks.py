@@ -37,7 +37,7 @@ def watch_waits():
             module = sys.modules.get(name)
             # While a module is imported its own import will come by.
             if module is not None and not _is_initializing(module):
-                finder.adapt(name, module)
+                failures.attempt(name, adapt, module)
 
 
 def _is_initializing(module):
