@@ -123,6 +123,8 @@ def _pace(n: Named) -> str:
         words += f", p99 {n.p99_ns / 1e6:,.1f} ms"
     if n.steps_per_s is not None:
         words += f"; {n.steps_per_s:,.0f} environment steps/s"
+        if n.evaluation_steps_per_s:
+            words += f" and {n.evaluation_steps_per_s:,.0f} in evaluation"
     return words + ("." if n.cpu_share is None else f"; {n.who} uses {n.cpu_share:.2f} CPUs.")
 
 

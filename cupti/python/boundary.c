@@ -55,6 +55,8 @@ void rls_learn(struct rls_thread* thread) {
   refute_guess(thread);
   rls_note_learning(thread);
   thread->has_stepped = false;
+  // No evaluation learns: the program left the model in its mode.
+  if (thread->scope_depth > 0) rls_scope_leave(thread, RLS_EVALUATION_MODE);
   if (thread->environment_depth > 0 || thread->scope_depth > 0) return;
   resolve(thread, RLS_BACKPROPAGATION);
   rls_decide(thread, RLS_BACKPROPAGATION);

@@ -154,12 +154,14 @@ static PyObject* leave(PyObject* module, PyObject* number) {
   Py_RETURN_NONE;
 }
 
-// state(): whether this thread steps an environment, and whether workers step for it.
+// state(): whether this thread steps an environment, whether workers step for it, and how often it
+// took a step.
 static PyObject* state(PyObject* module, PyObject* unused) {
   (void)module;
   (void)unused;
   const struct rls_thread* thread = rls_thread_self();
-  return Py_BuildValue("ii", thread->has_environment, thread->acts_by_waiting);
+  return Py_BuildValue("iiK", thread->has_environment, thread->acts_by_waiting,
+                       (unsigned long long)thread->steps_taken);
 }
 
 // end(): close the range that is open.

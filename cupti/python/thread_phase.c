@@ -153,15 +153,25 @@ enum rls_phase rls_scope_leave(struct rls_thread* thread, uint64_t key) {
   return phase;
 }
 
+// Steps in an evaluation have its label: they are no steps of the training.
+static uint32_t label_of_simulation(const struct rls_thread* thread) {
+  for (unsigned index = thread->scope_depth; index > 0; --index) {
+    const struct rls_scope* scope = &thread->scopes[index - 1];
+    if (scope->phase == RLS_EVALUATION) return scope->label;
+  }
+  return 0;
+}
+
 void rls_environment_enter(struct rls_thread* thread) {
   if (thread->environment_depth++ > 0) return;
   if (!rls_has_begun()) atomic_store(&has_begun, true);
   thread->has_environment = true;
   thread->is_sampled = false;
-  rls_thread_switch(thread, RLS_SIMULATION, 0);
+  rls_thread_switch(thread, RLS_SIMULATION, label_of_simulation(thread));
 }
 
-void rls_environment_count(const struct rls_thread* thread, int64_t steps) {
+void rls_environment_count(struct rls_thread* thread, int64_t steps) {
+  ++thread->steps_taken;
   if (thread->phase == RLS_SIMULATION) rls_nvtx_count(steps);
 }
 

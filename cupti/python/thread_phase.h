@@ -31,6 +31,8 @@ enum rls_phase {
   RLS_PHASES,
 };
 
+// The key of the scope of a model in evaluation mode: evaluation.py.
+#define RLS_EVALUATION_MODE 1
 // So many can lie in each other; what is deeper belongs to the one around it.
 #define RLS_MAX_SCOPES 16
 
@@ -62,6 +64,7 @@ struct rls_thread {
   bool is_fed;            // it waited or took data: what it learns from comes in pieces
   bool has_stepped;       // the last that it learned with was an optimizer step
   bool acts_by_waiting;   // its forward passes are followed by waits: workers step for it
+  uint64_t steps_taken;   // calls that were steps of its environments
   uint64_t learned_ns;    // when the last backward pass or optimizer step returned; 0: none did
   bool* is_refuted;       // of the guess on the stack that this is an environment, NULL: none
   uint32_t life;          // changes in a forked child
@@ -101,7 +104,7 @@ void rls_environment_leave(struct rls_thread* thread);
 
 // Before the outermost call is left: how many steps of environments it was; negative: not known.
 // Without it, it was none.
-void rls_environment_count(const struct rls_thread* thread, int64_t steps);
+void rls_environment_count(struct rls_thread* thread, int64_t steps);
 
 // What a gap is when nothing in it tells: RLS_INFERENCE for programs whose forward passes cannot be
 // seen, else RLS_NO_PHASE.

@@ -181,7 +181,9 @@ def test_a_loader_closes_each_update(harness: Harness) -> None:
 def test_waits_at_a_queue_are_no_part_of_an_update(harness: Harness) -> None:
     ranges = of_learner(run(harness, QUEUE), {"backpropagation": 7, "wait": 7})
     found = counts(ranges)
-    assert found == {"backpropagation": 60, "wait": 60}
+    # It waits for each thread to end, and for some to start.
+    assert found["backpropagation"] == 60
+    assert 63 <= found["wait"] <= 66
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

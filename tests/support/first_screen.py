@@ -24,7 +24,7 @@ _TABLES = {
 _FACTORS = {"time_ns": 1e6, "each_ns": 1e6, "instances": 1}
 _PACE = re.compile(
     r"(?P<iterations>[\d,]+) iterations? \(.*\) of (?P<mean>[\d,.]+) ms, p99 (?P<p99>[\d,.]+) ms"
-    r"(?:; (?P<steps>[\d,]+) environment steps/s)?(?:; \S+ uses (?P<cpus>[\d.]+) CPUs)?\."
+    r"(?:; (?P<steps>[\d,]+) environment steps/s(?: and (?P<evaluation>[\d,]+) in evaluation)?)?(?:; \S+ uses (?P<cpus>[\d.]+) CPUs)?\."
 )
 
 
@@ -104,7 +104,8 @@ def _check_head(trace: rlscope_analysis.Trace, lines: list[str]) -> None:
 
 def _check_pace(trace: rlscope_analysis.Trace, lines: list[str]) -> None:
     rows = trace.sql(
-        "SELECT end_ns - start_ns, environment_steps, source, is_first FROM iteration"
+        "SELECT end_ns - start_ns, environment_steps, source, is_first, evaluation_steps"
+        " FROM iteration"
     ).fetchall()
     if not rows or rows[0][2] == "whole":
         assert any(line.startswith("No iterations were found") for line in lines)
@@ -117,6 +118,8 @@ def _check_pace(trace: rlscope_analysis.Trace, lines: list[str]) -> None:
     _equal(told["p99"], times[math.ceil(0.99 * len(times)) - 1], 1e6)
     if told["steps"]:
         _equal(told["steps"], sum(row[1] for row in steady) / sum(times) * 1e9)
+    if told["evaluation"]:
+        _equal(told["evaluation"], sum(row[4] for row in steady) / sum(times) * 1e9)
     if told["cpus"]:
         _equal(told["cpus"], _one(trace, "SELECT cpu_share FROM training_process WHERE is_lead"))
     share = re.search(r"[:(] ?(\d+) % ?(?:of|\))|\((\d+) %\)", lines[2])

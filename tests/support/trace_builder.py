@@ -265,7 +265,8 @@ class TraceBuilder:
     ) -> None:
         """Add an operation; which others are around it follows from their times."""
         times = (thread_id, start_ns, end_ns)
-        self._operations.append((*times, name, domain, category, source, steps, framework_name))
+        what = (name, domain, category, source, framework_name)
+        self._operations.append((*times, what, steps))
 
     def async_range(
         self, process_id: int, start_ns: int, end_ns: int, name: str, domain: str | None = None
@@ -535,12 +536,13 @@ class TraceBuilder:
         paths: list[tuple[object, ...]] = []
         rows: list[tuple[object, ...]] = []
         open_: list[tuple[int, int, int]] = []  # thread, end, path
-        for thread, start, end, *named, steps, framework_name in self._operations:
+        for thread, start, end, what, steps in self._operations:
             open_ = [entry for entry in open_ if entry[0] == thread and entry[1] > start]
             parent = open_[-1][2] if open_ else None
-            key = (parent, *named, framework_name)
+            key = (parent, *what)
             if key not in keys:
                 keys[key] = len(keys) + 1
+                *named, framework_name = what
                 paths.append((keys[key], parent, *named, len(open_), None, framework_name))
             rows.append((thread, start, end, keys[key], steps))
             open_.append((thread, end, keys[key]))

@@ -9,7 +9,8 @@ import pytest
 import rlscope_analysis
 from rlscope_analysis.findings.catalog import BY_CODE, CATALOG
 from rlscope_analysis.note_sentences import sentence_of
-from rlscope_analysis.overview.answer import overview, verdict
+from rlscope_analysis.overview.answer import answer_of, overview, verdict
+from rlscope_analysis.renderers import text
 from rlscope_analysis.reports import REPORTS
 from trace_builder import (
     INTERRUPT,
@@ -178,6 +179,31 @@ def test_environment_steps_count_for_the_iteration_they_end_in(builder: TraceBui
     with rlscope_analysis.open(builder.write()) as trace:
         query = "SELECT environment_steps FROM iteration ORDER BY iteration_id"
         assert trace.sql(query).fetchall() == [(12,), (4,)]
+
+
+def test_steps_of_evaluations_are_told_from_those_of_the_training(builder: TraceBuilder) -> None:
+    """Named as the evaluation around them; a framework may have a name for training steps, too."""
+    thread = builder.thread(builder.process(pid=1), states=[run(100)])
+    names = (None, "evaluate", "env_step", "evaluate", None)
+    for start, name, steps in zip((5, 20, 35, 60, 80), names, (4, 4, 4, 8, 2), strict=True):
+        builder.operation(
+            thread, start, start + 10, "simulation", source="auto", steps=steps, framework_name=name
+        )
+    for start in (15, 75):
+        builder.operation(
+            thread, start, start + 3, "evaluation", source="auto", framework_name="evaluate"
+        )
+    for start in (0, 50):
+        builder.operation(thread, start, start + 50, "update")
+    with rlscope_analysis.open(builder.write()) as trace:
+        query = "SELECT environment_steps, evaluation_steps FROM iteration ORDER BY iteration_id"
+        assert trace.sql(query).fetchall() == [(8, 4), (2, 8)]
+        query = "SELECT steps, counted_steps, evaluation_steps FROM environment_step"
+        assert trace.sql(query).fetchall() == [(22, 10, 12)]
+        lines = text.render(answer_of(overview(trace)), limit=20, width=100)
+    assert "100,000,000 environment steps/s and 120,000,000 in evaluation" in " ".join(
+        lines.split()
+    )
 
 
 @pytest.mark.parametrize(

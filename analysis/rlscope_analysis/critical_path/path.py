@@ -77,11 +77,18 @@ FROM _flow_event ORDER BY ALL
 """
 # A step belongs to the iteration in which it ends.
 _STEPS_SQL = """
-UPDATE iteration SET environment_steps = coalesce(s.steps, 0)
+UPDATE iteration SET
+  environment_steps = coalesce(s.steps, 0), evaluation_steps = coalesce(s.evaluation_steps, 0)
 FROM (
-  SELECT i.iteration_id, sum(o.environment_steps) FILTER (WHERE o.end_ns <= i.end_ns) AS steps
+  SELECT
+    i.iteration_id,
+    sum(o.steps) FILTER (WHERE o.end_ns <= i.end_ns AND NOT o.evaluates) AS steps,
+    sum(o.steps) FILTER (WHERE o.end_ns <= i.end_ns AND o.evaluates) AS evaluation_steps
   FROM (
-    SELECT end_ns, environment_steps FROM operation_coded
+    SELECT
+      end_ns, environment_steps AS steps,
+      path_id IN (SELECT path_id FROM _evaluation_path) AS evaluates
+    FROM operation_coded
     WHERE environment_steps > 0
       AND thread_id IN (SELECT thread_id FROM environment_step WHERE within_thread_id IS NULL)
   ) AS o
@@ -164,7 +171,7 @@ def _store_iterations(connection: duckdb.DuckDBPyConnection, found: Iterations) 
     connection.execute(
         "INSERT INTO iteration"
         " SELECT number, t.process_id, f.thread_id, f.start_ns, f.end_ns, $1, $2,"
-        " number = 1 AND $3, NULL"
+        " number = 1 AND $3, NULL, NULL"
         " FROM (SELECT *, row_number() OVER (ORDER BY start_ns) AS number FROM _found) AS f"
         " JOIN thread AS t ON t.thread_id = f.thread_id ORDER BY number",
         [found.source, found.name, found.has_first],

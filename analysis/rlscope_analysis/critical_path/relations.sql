@@ -4,7 +4,7 @@
 CREATE OR REPLACE TABLE iteration (
   iteration_id INTEGER, process_id INTEGER, thread_id INTEGER,
   start_ns BIGINT, end_ns BIGINT, source VARCHAR, name VARCHAR, is_first BOOLEAN,
-  environment_steps BIGINT
+  environment_steps BIGINT, evaluation_steps BIGINT
 );
 COMMENT ON TABLE iteration IS 'The iterations of the training, on the thread that leads it';
 COMMENT ON COLUMN iteration.iteration_id IS 'Key of this iteration, counted from 1 in the order of time';
@@ -15,7 +15,8 @@ COMMENT ON COLUMN iteration.end_ns IS 'When it ended';
 COMMENT ON COLUMN iteration.source IS 'How it was found: phases (from the end of one update to the end of the next), range (a range of the program), whole (nothing looks like one: all of the trace)';
 COMMENT ON COLUMN iteration.name IS 'The range that counts as one; NULL: source is not range';
 COMMENT ON COLUMN iteration.is_first IS 'Whether it is the first of all, which is slower in most programs';
-COMMENT ON COLUMN iteration.environment_steps IS 'Environment steps of the run that ended in it, those of workers once: environment_step; NULL: the trace tells of none';
+COMMENT ON COLUMN iteration.environment_steps IS 'Environment steps of the run that ended in it, those of workers once, those of evaluations not: environment_step; NULL: the trace tells of none';
+COMMENT ON COLUMN iteration.evaluation_steps IS 'Environment steps of evaluations that ended in it; NULL: the trace tells of no steps';
 
 -- The first one is slower in most programs: left out where there are enough others.
 CREATE OR REPLACE VIEW _steady_iteration AS

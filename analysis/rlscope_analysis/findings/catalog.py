@@ -264,7 +264,7 @@ CATALOG = (
     Limit(
         "network_wait",
         "cause IN ('network', 'device')",
-        "waits for data from the network or a device: a server, or another machine",
+        "waits for data from a socket or a device: nobody in the trace sent it",
         "ask ahead; several at once; pipes on one machine",
         _grouped("process_id, thread_id, operation, cause", "cause IN ('network', 'device')"),
         _LEAST,
@@ -299,7 +299,7 @@ CATALOG = (
         " OR (NOT is_lead AND simulates AND phase IS NULL)"
         # In its phase `wait` it hands over and takes: where it runs there, it packs and unpacks.
         " OR (is_lead AND phase = 'wait' AND cause = 'running')",
-        "sends to workers and receives from them: the simulation itself is elsewhere",
+        "packs, sends, receives and unpacks messages between processes",
         "larger messages, shared memory, or SyncVectorEnv",
         _pieces("message_overhead"),
         _LEAST,

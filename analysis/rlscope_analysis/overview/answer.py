@@ -40,6 +40,7 @@ SELECT
   count(*) AS iterations, any_value(source) AS source, any_value(name) AS name,
   avg(end_ns - start_ns) AS mean_ns,
   sum(environment_steps) / sum(end_ns - start_ns) * 1e9 AS steps_per_s,
+  sum(evaluation_steps) / sum(end_ns - start_ns) * 1e9 AS evaluation_steps_per_s,
   quantile_disc(end_ns - start_ns, 0.99) AS p99_ns,
   (
     SELECT min(i.start_ns) - min(p.start_ns)

@@ -1,3 +1,11 @@
+-- Steps in an evaluation have the name that the evaluation around them has.
+CREATE OR REPLACE VIEW _evaluation_path AS
+SELECT path_id FROM operation_path
+WHERE name = 'simulation' AND source = 'auto'
+  AND framework_name IN (SELECT framework_name FROM operation_path WHERE name = 'evaluation' AND source = 'auto');
+COMMENT ON VIEW _evaluation_path IS 'Private: may change without notice. Where environments are stepped to evaluate, not to train';
+COMMENT ON COLUMN _evaluation_path.path_id IS 'The stack of operations: operation_path';
+
 -- How many environment steps each thread took, and whose they are. A vector environment of n counts n
 -- steps for each of its own, and so do the workers that take them. A thread whose steps lie in those of
 -- another, of its process or of one above it, works for that: so it is seen, and nothing else tells.
@@ -6,6 +14,7 @@ WITH RECURSIVE call AS (
   -- A step in two halves (step_async, step_wait) begins with the first, which counts none.
   SELECT
     thread_id, start_ns, end_ns, environment_steps AS steps,
+    path_id IN (SELECT path_id FROM _evaluation_path) AS evaluates,
     CASE WHEN lag(environment_steps) OVER w = 0 THEN lag(start_ns) OVER w ELSE start_ns END AS begun_ns
   FROM operation_coded
   WHERE environment_steps IS NOT NULL
@@ -13,6 +22,7 @@ WITH RECURSIVE call AS (
 ), stepper AS (
   SELECT
     t.process_id, t.pid, c.thread_id, sum(c.steps)::BIGINT AS steps, count(*) AS calls,
+    coalesce(sum(c.steps) FILTER (WHERE c.evaluates), 0)::BIGINT AS evaluation_steps,
     min(c.start_ns) AS first_ns, max(c.end_ns) AS last_ns
   FROM call AS c JOIN _thread_owner AS t ON t.thread_id = c.thread_id
   WHERE c.steps > 0
@@ -49,7 +59,8 @@ WITH RECURSIVE call AS (
 SELECT
   s.process_id, s.pid, s.thread_id, s.first_ns, s.last_ns, s.calls, s.steps,
   w.outer_id AS within_thread_id,
-  CASE WHEN w.outer_id IS NULL THEN s.steps ELSE 0 END AS counted_steps
+  CASE WHEN w.outer_id IS NULL THEN s.steps - s.evaluation_steps ELSE 0 END AS counted_steps,
+  s.evaluation_steps
 FROM stepper AS s LEFT JOIN working AS w ON w.thread_id = s.thread_id
 ORDER BY s.thread_id;
 COMMENT ON VIEW environment_step IS 'How many environment steps each thread took (operation.environment_steps). The run took the sum of counted_steps';
@@ -61,4 +72,5 @@ COMMENT ON COLUMN environment_step.last_ns IS 'When its last step ended';
 COMMENT ON COLUMN environment_step.calls IS 'How many operations were steps';
 COMMENT ON COLUMN environment_step.steps IS 'Environment steps: as many as its environments took, n in a step of a vector of n';
 COMMENT ON COLUMN environment_step.within_thread_id IS 'The thread whose vector environment it works for: nine in ten of its first thousand steps lie in steps of that; NULL: it works for none';
-COMMENT ON COLUMN environment_step.counted_steps IS 'What it adds to the steps of the run: its own, or 0 where they are those of the vector environment it works for';
+COMMENT ON COLUMN environment_step.counted_steps IS 'What it adds to the steps of the run: its own, without those of evaluations; 0 where they are those of the vector environment it works for';
+COMMENT ON COLUMN environment_step.evaluation_steps IS 'Those of its steps that were taken in the phase evaluation';

@@ -3,7 +3,7 @@
 import sys
 from _thread import _local
 
-from rlscope_phases import core
+from rlscope_phases import core, evaluation
 
 # What the place led to: a step of the environment; learning; acting and then learning in the same
 # gap (the value of the last observation of a rollout): returns and advantages come between.
@@ -46,13 +46,14 @@ class CallSites:
             frame = frame.f_back or frame
         has_grad = self.is_grad_enabled()
         batch = _batch_size(arguments)
-        steps_environment, _ = core.native.state()
+        steps_environment, *_ = core.native.state()
         if steps_environment:
             is_learning = core.native.phase() == core.BACKPROPAGATION or core.native.is_sampled()
         else:
             is_learning = has_grad
         pending = self.local.__dict__.setdefault("pending", [])
         pending.append((place, has_grad, batch, is_learning))
+        evaluation.note_forward(arguments)
         is_learning = is_learning or (has_grad and self.acts_without_grad)
         phase = core.BACKPROPAGATION if is_learning else core.INFERENCE
         core.native.suppose(phase)
@@ -65,8 +66,9 @@ class CallSites:
         Simulation, learning, or, in a thread without an environment, data or a wait.
         """
         settle = core.native.settle
+        evaluation.note_result(phase == core.SIMULATION)
         pending = self.local.__dict__.setdefault("pending", [])
-        steps_environment, acts_by_waiting = core.native.state()
+        steps_environment, acts_by_waiting, _ = core.native.state()
         if not steps_environment and phase != core.SIMULATION:
             self._resolve_alone(pending, phase, acts_by_waiting)
             pending.clear()

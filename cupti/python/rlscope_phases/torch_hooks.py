@@ -8,7 +8,7 @@ place led to before.
 
 import sys
 
-from rlscope_phases import compilers, core, environments, frameworks, guesses
+from rlscope_phases import compilers, core, environments, evaluation, frameworks, guesses
 from rlscope_phases.call_sites import CallSites
 
 # Whatever keys torch uses itself are numbers.
@@ -23,7 +23,8 @@ def has_seen_forward():
 
 def adapt(torch):
     """Take torch, all of it that is as we know it."""
-    for take in (_hook_backward, _hook_optimizer, _watch_forward, compilers.adapt):
+    takes = (_hook_backward, _hook_optimizer, _watch_forward, compilers.adapt, evaluation.adapt)
+    for take in takes:
         core.failures.attempt(torch.__name__, take, torch)
     core.failures.attempt(torch.__name__, frameworks.watch_waits)
 

@@ -1,0 +1,89 @@
+"""Evaluation in a loop of the program's own: a model that acts in training mode is put into the other.
+
+That a model is in evaluation mode alone says nothing: targets and copies are, and many programs
+always act in it. So it has to have acted while it was in training mode, and its thread has to have
+stepped an environment since. Evaluation ends where the model is in training mode again, or where
+the thread learns: thread_phase.h.
+"""
+
+import weakref
+from _thread import _local
+
+from rlscope_phases import core, frameworks
+
+# As in thread_phase.h.
+MODE_KEY = 1
+# What stands in operation.framework_name.
+LABEL = "Module.eval"
+
+# Modules that acted, by id.
+_acting = weakref.WeakValueDictionary()
+
+
+class _State(_local):
+    """Of a thread: modules whose calls are not judged yet, and the model that is being evaluated."""
+
+    def __init__(self):
+        self.called = []
+        # Steps of its environments when a model was last put into training mode.
+        self.steps = 0
+        self.evaluated = None
+        self.is_inside = False
+
+
+_state = _State()
+
+
+def note_forward(arguments):
+    """Take note of a forward pass that is to be judged; the module is the first argument."""
+    _state.called.append(arguments[0])
+
+
+def note_result(is_acting):
+    """Take note of what those that are not judged yet led to."""
+    if is_acting:
+        _acting.update((id(module), module) for module in _state.called)
+    _state.called.clear()
+
+
+def adapt(torch):
+    """Take torch.nn.Module."""
+    module = torch.nn.Module
+    evaluate, train = module.eval, module.train
+
+    def eval(self):  # noqa: A001
+        was_training = self.training
+        result = evaluate(self)
+        if was_training and _acting:
+            core.failures.attempt(torch.__name__, _begin, self)
+        return result
+
+    def train_or_not(self, mode=True):
+        # It is called for each part of a model.
+        if not mode or _state.is_inside:
+            return train(self, mode)
+        _state.is_inside = True
+        try:
+            return train(self, mode)
+        finally:
+            _state.is_inside = False
+            core.failures.attempt(torch.__name__, _end, self)
+
+    for ours, theirs in ((eval, evaluate), (train_or_not, train)):
+        core.copy_names(theirs, ours)
+        setattr(module, theirs.__name__, ours)
+
+
+def _begin(model):
+    *_, steps = core.native.state()
+    if steps > _state.steps and any(_acting.get(id(part)) is part for part in model.modules()):
+        phase = frameworks.NUMBERS["evaluation"]
+        if core.native.enter(MODE_KEY, phase, frameworks.label_of(LABEL)):
+            _state.evaluated = id(model)
+
+
+def _end(model):
+    *_, _state.steps = core.native.state()
+    if _state.evaluated == id(model):
+        _state.evaluated = None
+        core.native.leave(MODE_KEY)
