@@ -52,6 +52,7 @@ TRACER_ROOMS = (
     "record.phase_rows",
     "record.launch",
     "record.instruments",
+    "record.last",
     "record.live",
     "record.session",
     "record.watch",

@@ -89,7 +89,15 @@ class ThreadTable:
 class SpoolWriter:
     """Appends records to a spool directory; what a full disk does not take is counted."""
 
-    def __init__(self, directory: str, cpus: int) -> None: ...
+    def __init__(self, directory: str, cpus: int, totals: LiveTotals | None = None) -> None:
+        """totals: with it the spool has segments, see rotate(); they see all that is appended."""
+
+    def rotate(self, number: int, *, missed_runs: int, failed_updates: int) -> bool:
+        """Go on in a new segment, if there is room for one; numbers grow. Raises OSError.
+
+        missed_runs, failed_updates: until now, as for finish().
+        """
+
     def append_clock(self) -> None: ...
     def append_command(self, pid: int, arguments: bytes) -> None:
         """Note the NUL-separated command line of a process found at attach."""
@@ -180,8 +188,21 @@ class ShimCollector:
     `session` is the name of the abstract unix socket on which processes announce themselves.
     """
 
-    def __init__(self, directory: str, session: str, traced: TracedProcesses | None = None) -> None:
-        """traced: the processes that are read; None: all that announce themselves."""
+    def __init__(
+        self,
+        directory: str,
+        session: str,
+        traced: TracedProcesses | None = None,
+        has_segments: bool = False,
+    ) -> None:
+        """traced: the processes that are read; None: all that announce themselves.
+
+        has_segments: see rotate().
+        """
+
+    def rotate(self, number: int) -> bool:
+        """Go on in a new segment, if there is room for one; numbers grow."""
+
 
     def start(self) -> None: ...
     def watch(self) -> None:

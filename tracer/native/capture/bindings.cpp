@@ -56,8 +56,8 @@ void Finish(SpoolWriter& spool, std::uint64_t end_ns, std::uint64_t missed_runs,
 
 py::dict Counters(SpoolWriter& spool) {
   const SpoolProgress& progress = *spool.progress();
-  std::uint64_t records = 0;
-  std::uint64_t lost = 0;
+  std::uint64_t records = spool.records_before();
+  std::uint64_t lost = spool.lost_before();
   for (std::size_t kind = 0; kind < RLS_REC_KINDS; ++kind) {
     records += progress.records[kind];
     lost += progress.spool_loss[kind].count;
@@ -148,7 +148,10 @@ void BindDrain(py::module_& module) {
           py::arg("bytes"))
       .def_property_readonly("reserve", &DiskSpace::reserve);
   py::class_<SpoolWriter>(module, "SpoolWriter")
-      .def(py::init<const std::string&, std::uint32_t>(), py::arg("directory"), py::arg("cpus"))
+      .def(py::init<const std::string&, std::uint32_t, LiveTotals*>(), py::arg("directory"),
+           py::arg("cpus"), py::arg("totals") = nullptr, py::keep_alive<1, 4>())
+      .def("rotate", &SpoolWriter::Rotate, py::arg("number"), py::kw_only(),
+           py::arg("missed_runs"), py::arg("failed_updates"), NoGil())
       .def("append_clock", &AppendClock)
       .def("append_command", &AppendCommand, py::arg("pid"), py::arg("arguments"))
       .def("finish", &Finish, py::kw_only(), py::arg("end_ns"), py::arg("missed_runs"),

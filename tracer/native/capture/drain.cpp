@@ -92,7 +92,7 @@ std::size_t Drain::Empty() {
     ring_.Release(span);
     NoteProcesses(span.pids);
   }
-  spool_->progress()->drained_ns = MonotonicNs();
+  spool_->NoteDrained(MonotonicNs());
   if (traced_ != nullptr) traced_->NoteDrained(empty_ns);
   return bytes;
 }
@@ -111,7 +111,7 @@ std::vector<std::uint32_t> Drain::TakeNewPids() {
 }
 
 void Drain::ReadLosses() {
-  const std::uint32_t cpus = spool_->progress()->cpus;
+  const std::uint32_t cpus = spool_->cpus();
   std::vector<rls_loss> by_cpu(cpus);
   for (std::uint32_t kind = 0; kind < RLS_REC_KINDS; ++kind) {
     if (bpf_map_lookup_elem(loss_fd_, &kind, by_cpu.data()) != 0) continue;

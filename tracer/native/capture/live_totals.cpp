@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <set>
 
 #include "spool/format.h"
 
@@ -186,20 +188,16 @@ LiveSnapshot LiveTotals::Snapshot(const std::vector<rls_rec_close>& open, std::u
   const std::lock_guard<std::mutex> lock(mutex_);
   snapshot.records = records_;
   snapshot.threads.reserve(threads_.size());
-  for (auto at = threads_.begin(); at != threads_.end();) {
-    snapshot.threads.push_back(at->second);
-    const auto found = open_of.find(at->first);
+  for (const auto& [id, thread] : threads_) {
+    snapshot.threads.push_back(thread);
+    const auto found = open_of.find(id);
     if (found != open_of.end()) snapshot.threads.back().AddOpen(*found->second, now_ns);
-    at = at->second.has_ended ? threads_.erase(at) : std::next(at);
   }
-  std::map<std::uint32_t, bool> alive;
-  for (const auto& [id, thread] : threads_) alive[PidOf(thread.facts)] = true;
-  for (auto at = execs_.begin(); at != execs_.end();) {
-    const rls_rec_exec& exec = at->second;
+  for (const auto& [pid, exec] : execs_) {
     const std::size_t used = std::min<std::size_t>(exec.args_len, sizeof(exec.args));
-    if (used != 0) snapshot.commands[at->first] = std::string(exec.args, used);
-    at = alive.count(at->first) != 0 ? std::next(at) : execs_.erase(at);
+    if (used != 0) snapshot.commands[pid] = std::string(exec.args, used);
   }
+  ForgetEnded();
   for (LiveFunction& function : samples_) {
     if (std::all_of(function.samples.begin(), function.samples.end(),
                     [](std::uint64_t count) { return count == 0; }))
@@ -210,12 +208,27 @@ LiveSnapshot LiveTotals::Snapshot(const std::vector<rls_rec_close>& open, std::u
   return snapshot;
 }
 
+void LiveTotals::ForgetEnded() {
+  std::set<std::uint32_t> alive;
+  for (auto at = threads_.begin(); at != threads_.end();) {
+    if (at->second.has_ended) {
+      at = threads_.erase(at);
+      continue;
+    }
+    alive.insert(PidOf(at->second.facts));
+    ++at;
+  }
+  for (auto at = execs_.begin(); at != execs_.end();)
+    at = alive.count(at->first) != 0 ? std::next(at) : execs_.erase(at);
+}
+
 std::string LiveTotals::Keyframe(std::uint64_t cut_ns,
                                  std::array<std::uint64_t, RLS_REC_KINDS>* records) {
   std::string frames;
   const std::lock_guard<std::mutex> lock(mutex_);
+  ForgetEnded();
   for (const auto& [id, thread] : threads_) {
-    if (thread.has_ended || thread.facts.tid == 0) continue;
+    if (thread.facts.tid == 0) continue;
     rls_rec_thread entered = thread.facts;
     entered.entered = RLS_ENTERED_FOUND;
     entered.ts_ns = std::max(thread.until_ns, cut_ns);

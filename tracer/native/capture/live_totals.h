@@ -71,7 +71,8 @@ class LiveTotals {
   // ended are told of once.
   LiveSnapshot Snapshot(const std::vector<rls_rec_close>& open, std::uint64_t now_ns);
 
-  // Frames that a spool begins with which is kept from cut_ns on.
+  // Frames that a spool, or a segment of one, begins with which is kept from cut_ns on. Threads that
+  // have ended are forgotten.
   std::string Keyframe(std::uint64_t cut_ns, std::array<std::uint64_t, RLS_REC_KINDS>* records);
 
  private:
@@ -79,6 +80,7 @@ class LiveTotals {
   void AddStack(const char* record, std::size_t bytes);
   void AddSample(const rls_rec_sample& sample);
   void AddExec(const rls_rec_exec& exec);
+  void ForgetEnded();
   LiveThread* Thread(std::uint32_t thread_id);
 
   std::mutex mutex_;

@@ -1,6 +1,7 @@
 #include "samples/output.h"
 
 #include <cstring>
+#include <utility>
 
 #include "spool/format.h"
 
@@ -28,14 +29,19 @@ std::string TextOf(const std::vector<const std::string*>& names, bool cut) {
 std::uint32_t SampleOutput::StackOf(const std::vector<const std::string*>& names, bool cut) {
   if (names.empty()) return 0;
   if (generation_ != spool_->generation()) {
-    // What was told before is not in the spool. Numbers go on: some may be on their way.
+    // What was told before is not in the spool, or goes from it. Numbers go on: some may be on their
+    // way.
+    Flush();
     generation_ = spool_->generation();
     stacks_.clear();
     stack_bytes_ = 0;
   }
   std::string text = TextOf(names, cut);
   const auto found = stacks_.find(text);
-  if (found != stacks_.end()) return found->second;
+  if (found != stacks_.end()) {
+    used_.insert(found->second);
+    return found->second;
+  }
   if (stack_bytes_ + text.size() > kStackTextBytes) {
     ++left_out_;
     return 0;
@@ -75,8 +81,19 @@ void SampleOutput::Flush() {
   if (frames_.empty()) return;
   span_.data = frames_.data();
   span_.bytes = frames_.size();
-  spool_->AppendSpan(span_);
+  if (!spool_->AppendSpan(span_, generation_)) {
+    // Stacks that were told before are not in the spool.
+    const std::string frames = std::move(frames_);
+    frames_.clear();
+    for (const auto& [text, stack_id] : stacks_)
+      if (used_.count(stack_id) != 0) AddStack(stack_id, text);
+    frames_ += frames;
+    span_.data = frames_.data();
+    span_.bytes = frames_.size();
+    spool_->AppendSpan(span_);
+  }
   frames_.clear();
+  used_.clear();
   span_ = {};
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "bpf/records.h"
@@ -36,6 +37,7 @@ class SampleOutput {
   std::size_t stack_bytes_ = 0;
   std::uint32_t last_stack_id_ = 0;
   std::uint64_t generation_ = 0;  // of the spool: see SpoolWriter
+  std::unordered_set<std::uint32_t> used_;  // told before, and in frames_
   std::uint64_t left_out_ = 0;
 };
 

@@ -36,8 +36,10 @@ constexpr std::size_t kFullBytes = RLS_SHIM_RING_BYTES / 4 * 3;
 }  // namespace
 
 ShimCollector::ShimCollector(const std::string& directory, const std::string& session,
-                             TracedProcesses* traced)
-    : writer_(directory), session_(session), traced_(traced), announcements_(session, traced) {
+                             TracedProcesses* traced, bool has_segments)
+    : phases_(has_segments ? std::make_unique<LivePhases>() : nullptr),
+      writer_(directory, phases_.get()),
+      session_(session), traced_(traced), announcements_(session, traced) {
   wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake_ < 0) throw std::system_error(errno, std::generic_category(), "making an eventfd");
 }

@@ -30,9 +30,9 @@ namespace rls {
 class ShimCollector {
  public:
   // Listens on the socket at once. traced: the processes that are read, nullptr: all; it has to
-  // outlive this. Throws std::system_error.
+  // outlive this. has_segments: see Rotate(). Throws std::system_error.
   ShimCollector(const std::string& directory, const std::string& session,
-                TracedProcesses* traced = nullptr);
+                TracedProcesses* traced = nullptr, bool has_segments = false);
   ShimCollector(const ShimCollector&) = delete;
   ShimCollector& operator=(const ShimCollector&) = delete;
   ~ShimCollector();
@@ -41,6 +41,9 @@ class ShimCollector {
   // Before Start(): what is read is added up, and not written until Keep().
   void Watch();
   void Keep();
+  // Goes on in a new segment, whose number is above those before. False where there is no room for
+  // it: then it goes on in the old one.
+  bool Rotate(std::uint64_t number);
   // The sums so far of a target that is watched, with what is open at now_ns.
   std::vector<LivePhaseRow> Phases(std::uint64_t now_ns);
   std::vector<LiveGpuRow> Gpu();
@@ -99,6 +102,7 @@ class ShimCollector {
   void ForgetBudgets();
   void Trim(std::size_t bytes);
   void WriteLosses(Source* source, bool is_before_us = false);
+  void WriteLossesBefore(Source* source);
   void TellOwners(Source* source, const std::vector<std::uint32_t>& slots);
   void TellTids(Source* source, std::uint32_t slot, const ShimSpan& span);
   void FetchGpu();

@@ -14,12 +14,27 @@ void ShimCollector::Watch() {
 void ShimCollector::Keep() {
   const std::lock_guard<std::timed_mutex> lock(mutex_);
   writer_.Keep();
-  // What was lost before is the first value of each counter.
-  for (Source& source : open_) {
-    source.counters.clear();
-    source.lost = {};
-    WriteLosses(&source, /*is_before_us=*/true);
-  }
+  for (Source& source : open_) WriteLossesBefore(&source);
+  writer_.Write(ShimBlockKind::kRefusedBefore, 0, 0, &written_refused_, sizeof(written_refused_));
+}
+
+bool ShimCollector::Rotate(std::uint64_t number) {
+  const std::lock_guard<std::timed_mutex> lock(mutex_);
+  DrainAll();
+  for (Source& source : open_) WriteLosses(&source);
+  WriteRefused();
+  if (!writer_.BeginSegment(number)) return false;
+  for (Source& source : open_) WriteLossesBefore(&source);
+  writer_.Write(ShimBlockKind::kRefusedBefore, 0, 0, &written_refused_, sizeof(written_refused_));
+  return writer_.EndKeyframe();
+}
+
+// Of what a segment tells, that is not lost.
+void ShimCollector::WriteLossesBefore(Source* source) {
+  for (std::uint32_t slot = 0; slot < source->counters.size(); ++slot)
+    writer_.Write(ShimBlockKind::kCountersBefore, source->number, slot, &source->counters[slot],
+                  sizeof(source->counters[slot]));
+  writer_.Write(ShimBlockKind::kLostBefore, source->number, 0, &source->lost, sizeof(source->lost));
 }
 
 std::vector<LivePhaseRow> ShimCollector::Phases(std::uint64_t now_ns) {

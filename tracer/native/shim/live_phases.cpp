@@ -9,9 +9,10 @@
 namespace rls {
 namespace {
 
-constexpr std::size_t kMaxTexts = 1U << 12;
+constexpr std::size_t kMaxTexts = 1U << 15;
 constexpr std::size_t kMaxPhases = 256;  // of a thread
 constexpr std::size_t kMaxToldBytes = std::size_t{4} << 20;
+constexpr std::size_t kMaxStarted = 1U << 12;
 constexpr std::size_t kMaxTids = 1U << 12;
 constexpr std::uint64_t kMaxSteps = std::uint64_t{1} << 32;  // as the decoder: more are no steps
 
@@ -33,15 +34,17 @@ std::size_t StringCells(std::string_view cells) {
 
 void LivePhases::Add(ShimBlockKind kind, std::uint32_t source, std::uint32_t slot,
                      std::string_view data, std::string_view more) {
-  if (kind == ShimBlockKind::kSource && source == sources_.size()) {
-    sources_.emplace_back();
-    sources_.back().facts = data;
-    sources_.back().pid = As<ShimSource>(data).pid;
-    sources_.back().since_ns = MonotonicNs();
+  if (kind == ShimBlockKind::kSource && source == source_count_) {
+    ++source_count_;
+    Source& added = sources_[source];
+    added.facts = data;
+    added.pid = As<ShimSource>(data).pid;
+    added.since_ns = MonotonicNs();
     return;
   }
-  if (source >= sources_.size() || sources_[source].has_ended) return;
-  Source& whose = sources_[source];
+  const auto known = sources_.find(source);
+  if (known == sources_.end()) return;
+  Source& whose = known->second;
   if (kind == ShimBlockKind::kTid && whose.tids.size() < kMaxTids) {
     const auto tid = As<ShimTid>(data);
     whose.tids[tid.inner_tid] = tid.tid;
@@ -56,12 +59,7 @@ void LivePhases::Add(ShimBlockKind kind, std::uint32_t source, std::uint32_t slo
 }
 
 void LivePhases::Forget(std::uint32_t source) {
-  if (source >= sources_.size()) return;
-  Source& whose = sources_[source];
-  std::string facts = std::move(whose.facts);
-  whose = Source();
-  whose.facts = std::move(facts);
-  whose.has_ended = true;
+  sources_.erase(source);
 }
 
 void LivePhases::AddCells(Source* source, std::uint32_t slot, std::string_view cells) {
@@ -78,6 +76,13 @@ void LivePhases::AddCells(Source* source, std::uint32_t slot, std::string_view c
         break;
       case RLS_SHIM_RANGE:
         AddRange(*source, &source->slots[slot], As<rls_shim_event>(cell));
+        break;
+      case RLS_SHIM_START:
+        if (source->started.size() < kMaxStarted)
+          source->started.emplace(As<rls_shim_event>(cell).id, std::make_pair(slot, std::string(cell)));
+        break;
+      case RLS_SHIM_END:
+        source->started.erase(As<rls_shim_event>(cell).id);
         break;
       case RLS_SHIM_CATEGORY:
       case RLS_SHIM_GPU_DEVICE:
@@ -174,8 +179,7 @@ void LivePhases::AddOpen(const Source& source, std::uint64_t now_ns, const rls_s
 
 std::vector<LivePhaseRow> LivePhases::Phases(std::uint64_t now_ns, const OpenOf& open) const {
   std::vector<LivePhaseRow> rows;
-  for (std::uint32_t number = 0; number < sources_.size(); ++number) {
-    const Source& source = sources_[number];
+  for (const auto& [number, source] : sources_) {
     for (const auto& [at, told] : source.slots) {
       Slot slot = told;
       rls_shim_open entries[RLS_SHIM_MAX_DEPTH];
@@ -195,15 +199,23 @@ std::vector<LivePhaseRow> LivePhases::Phases(std::uint64_t now_ns, const OpenOf&
 
 std::vector<LiveGpuRow> LivePhases::Gpu() const {
   std::vector<LiveGpuRow> rows;
-  for (const Source& source : sources_)
+  for (const auto& [number, source] : sources_)
     if (source.gpu_count != 0) rows.push_back({source.pid, source.gpu_ns, source.gpu_count});
   return rows;
 }
 
 void LivePhases::Keyframe(const Take& take) const {
-  for (std::uint32_t number = 0; number < sources_.size(); ++number) {
-    const Source& source = sources_[number];
-    // Also of those that have ended: sources are counted.
+  // Sources are counted.
+  std::uint32_t next = 0;
+  const auto skip = [&](std::uint32_t until) {
+    const ShimEnded ended = {until - next, 0};
+    if (ended.count != 0)
+      take(ShimBlockKind::kEnded, 0, 0,
+           std::string(reinterpret_cast<const char*>(&ended), sizeof(ended)));
+  };
+  for (const auto& [number, source] : sources_) {
+    skip(number);
+    next = number + 1;
     take(ShimBlockKind::kSource, number, 0, source.facts);
     for (const auto& [inner_tid, tid] : source.tids) {
       const ShimTid told = {inner_tid, tid};
@@ -224,7 +236,10 @@ void LivePhases::Keyframe(const Take& take) const {
         take(ShimBlockKind::kCells, number, slot,
              std::string(reinterpret_cast<const char*>(&owner), sizeof(owner)));
     }
+    for (const auto& [id, told] : source.started)
+      take(ShimBlockKind::kCells, number, told.first, told.second);
   }
+  skip(source_count_);
 }
 
 }  // namespace rls

@@ -78,12 +78,13 @@ class LivePhases {
     std::string facts;  // its ShimSource
     std::uint32_t pid = 0;
     std::uint64_t since_ns = 0;
-    bool has_ended = false;
     std::map<std::uint32_t, std::uint32_t> tids;  // as the process sees them -> as we do
     std::map<std::uint32_t, Slot> slots;
     std::unordered_map<std::uint64_t, std::string> texts;
     std::vector<std::string> told;  // cells of names, devices and the like
     std::size_t told_bytes = 0;
+    // Cells of start/end ranges under way, with the slot that told of them; by id.
+    std::unordered_map<std::uint64_t, std::pair<std::uint32_t, std::string>> started;
     std::string clock;  // cells told last
     std::string status;
     std::uint64_t gpu_ns = 0;
@@ -98,7 +99,8 @@ class LivePhases {
   void AddOpen(const Source& source, std::uint64_t now_ns, const rls_shim_open* open,
                std::uint32_t depth, Slot* slot) const;
 
-  std::vector<Source> sources_;  // by their number
+  std::map<std::uint32_t, Source> sources_;  // by their number; those that have not ended
+  std::uint32_t source_count_ = 0;            // that there were
 };
 
 }  // namespace rls

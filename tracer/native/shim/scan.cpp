@@ -1,5 +1,6 @@
 #include "shim/scan.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <string_view>
@@ -15,6 +16,7 @@ constexpr std::uint32_t kNone = UINT32_MAX;
 // How much is kept of what a program can tell without end.
 constexpr std::size_t kMaxKeys = ShimTexts::kMaxTexts + ShimTexts::kMaxFolded;
 constexpr std::size_t kMaxCategories = 1U << 16;
+constexpr std::size_t kMaxSkipped = 1U << 22;
 constexpr std::size_t kMaxIncarnations = 1U << 20;
 // What has no name any more: there are too many.
 constexpr ShimKey kUnnamed = {ShimTexts::kLost, 0, 0, 0};
@@ -59,8 +61,14 @@ void ShimScan::ReadBlock(const ShimBlock& block, std::uint64_t offset, const cha
     ReadSource(block, data);
     return;
   }
-  if (block.kind == ShimBlockKind::kRefused) {
-    if (IsWhole<ShimRefused>(block)) losses_.refused = As<ShimRefused>(data);
+  if (block.kind == ShimBlockKind::kEnded) {
+    SkipSources(block, data);
+    return;
+  }
+  if (block.kind == ShimBlockKind::kRefused || block.kind == ShimBlockKind::kRefusedBefore) {
+    if (!IsWhole<ShimRefused>(block)) return;
+    losses_.refused = As<ShimRefused>(data);
+    if (block.kind == ShimBlockKind::kRefusedBefore) refused_before_ = losses_.refused;
     return;
   }
   if (block.source >= sources_.size() || block.slot >= RLS_SHIM_SLOTS || !IsTime(block.ts_ns)) {
@@ -72,6 +80,7 @@ void ShimScan::ReadBlock(const ShimBlock& block, std::uint64_t offset, const cha
       ReadCells(block, offset, data);
       return;
     case ShimBlockKind::kCounters:
+    case ShimBlockKind::kCountersBefore:
       ReadCounters(block, data);
       return;
     case ShimBlockKind::kOpen:
@@ -85,10 +94,13 @@ void ShimScan::ReadBlock(const ShimBlock& block, std::uint64_t offset, const cha
       }
       return;
     case ShimBlockKind::kLost:
+    case ShimBlockKind::kLostBefore:
       if (IsWhole<ShimLost>(block)) {
         const auto lost = As<ShimLost>(data);
         // Of a process that others had read before, the first are what was lost before us.
-        const ShimLost first = sources_[block.source].reader > 1 ? lost : ShimLost{};
+        const bool is_before =
+            block.kind == ShimBlockKind::kLostBefore || sources_[block.source].reader > 1;
+        const ShimLost first = is_before ? lost : ShimLost{};
         lost_.emplace(block.source, std::make_pair(first, lost)).first->second.second = lost;
       }
       return;
@@ -98,6 +110,16 @@ void ShimScan::ReadBlock(const ShimBlock& block, std::uint64_t offset, const cha
     default:
       ++losses_.damaged;
   }
+}
+
+void ShimScan::SkipSources(const ShimBlock& block, const char* data) {
+  if (!IsWhole<ShimEnded>(block)) return;
+  const std::uint32_t count = As<ShimEnded>(data).count;
+  if (count > kMaxSkipped - std::min(sources_.size(), kMaxSkipped)) {
+    ++losses_.damaged;
+    return;
+  }
+  sources_.resize(sources_.size() + count);
 }
 
 void ShimScan::ReadSource(const ShimBlock& block, const char* data) {
@@ -118,7 +140,9 @@ void ShimScan::ReadCounters(const ShimBlock& block, const char* data) {
   std::memcpy(&slot.last, data, block.bytes);
   // A slot that came into use while we read began with none; of one that was there, and of a
   // process that others had read before, the first are what was lost before us.
-  if (!slot.has_first && sources_[block.source].reader > 1 && slot.incarnation == kNone)
+  const bool is_before = block.kind == ShimBlockKind::kCountersBefore;
+  const bool was_there = sources_[block.source].reader > 1 && slot.incarnation == kNone;
+  if (!slot.has_first && (is_before || was_there))
     slot.first = slot.last;
   slot.has_first = true;
   PlaceGaps(&slot);
@@ -295,6 +319,14 @@ std::uint32_t ShimScan::OuterTid(std::uint32_t source, std::uint32_t inner_tid) 
 }
 
 void ShimScan::AddLosses() {
+  const auto less = [](std::uint64_t before, std::uint64_t* all) {
+    *all -= std::min(before, *all);
+  };
+  less(refused_before_.damaged, &losses_.refused.damaged);
+  less(refused_before_.limited, &losses_.refused.limited);
+  less(refused_before_.no_room, &losses_.refused.no_room);
+  less(refused_before_.memories, &losses_.refused.memories);
+  less(refused_before_.strangers, &losses_.refused.strangers);
   const auto note = [this](std::uint64_t count, std::uint64_t first_ns) {
     if (count == 0 || first_ns == 0 || !IsTime(first_ns)) return;
     if (losses_.first_ns == 0 || Signed(first_ns) < losses_.first_ns)

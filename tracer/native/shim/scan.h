@@ -130,6 +130,7 @@ class ShimScan {
   void ReadBlock(const ShimBlock& block, std::uint64_t offset, const char* data);
   template <typename Payload>
   bool IsWhole(const ShimBlock& block);
+  void SkipSources(const ShimBlock& block, const char* data);
   void ReadSource(const ShimBlock& block, const char* data);
   void ReadCounters(const ShimBlock& block, const char* data);
   void ReadOpen(const ShimBlock& block, const char* data);
@@ -176,6 +177,7 @@ class ShimScan {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> tids_;  // source, inner -> ours
   ShimGpu gpu_;
   ShimLosses losses_;
+  ShimRefused refused_before_ = {};
   std::uint64_t records_ = 0;
 };
 

@@ -3,6 +3,10 @@
 // ShimSpoolHeader, then blocks: a ShimBlock and so many bytes of payload. A block is written whole
 // or not at all; one cut short at the end is what a kill leaves. The cells of a block are whole
 // records of cupti/records.h.
+//
+// Where only the last seconds of a recording are kept, there are segments in its place, shim-N.bin:
+// a ShimSegmentHeader, and blocks as above, of which the first tell what was so when it began. They
+// go with the segments of the records: see spool/format.h.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +25,18 @@ struct ShimSpoolHeader {
 };
 static_assert(sizeof(ShimSpoolHeader) == 16, "shim spool header size");
 
+constexpr std::uint64_t kShimSegmentMagic = 0x314d4745534853ULL;  // "SHSEGM1"
+
+struct ShimSegmentHeader {
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t header_bytes;
+  std::uint64_t number;
+  std::uint64_t previous;        // number of the segment before; of the first: its own
+  std::uint64_t keyframe_bytes;  // behind this header
+};
+static_assert(sizeof(ShimSegmentHeader) == 40, "shim segment header size");
+
 enum class ShimBlockKind : std::uint16_t {
   kSource = 1,    // ShimSource: the memory of a process was found
   kCells = 2,     // records from the ring of a slot
@@ -30,6 +46,11 @@ enum class ShimBlockKind : std::uint16_t {
   kLost = 6,      // ShimLost: of the process, outside any slot
   kGpuRest = 7,   // std::uint32_t: buffers that CUPTI held when the process, or we, ended
   kRefused = 8,   // ShimRefused: of the recording; source and slot are 0
+  // What had been lost when a recording, or a segment of one, began: as kCounters, kLost, kRefused.
+  kCountersBefore = 9,
+  kLostBefore = 10,
+  kRefusedBefore = 11,
+  kEnded = 12,  // ShimEnded
 };
 
 struct ShimBlock {
@@ -51,6 +72,12 @@ struct ShimSource {
 };
 
 // The first six never go down: what a recording lost is the last value less the first.
+// Of so many sources, whose numbers come next, nothing is told any more.
+struct ShimEnded {
+  std::uint32_t count;
+  std::uint32_t reserved;
+};
+
 struct ShimCounters {
   std::uint64_t dropped_events;
   std::uint64_t dropped_names;

@@ -13,15 +13,21 @@ namespace {
 
 constexpr mode_t kFileMode = 0600;  // it holds texts of the target
 
+int Create(const std::string& path) {
+  return open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kFileMode);
+}
+
 }  // namespace
 
-ShimWriter::ShimWriter(const std::string& directory) : disk_(directory) {
-  const std::string path = directory + "/shim.bin";
-  fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode);
+ShimWriter::ShimWriter(const std::string& directory, LivePhases* phases)
+    : directory_(directory), disk_(directory), phases_(phases) {
+  const std::string path = phases == nullptr ? directory + "/shim.bin" : PathOf(0);
+  fd_ = Create(path);
   if (fd_ < 0) throw std::system_error(errno, std::generic_category(), path);
   ShimSpoolHeader header = {kShimSpoolMagic, RLS_SHIM_VERSION, sizeof(ShimSpoolHeader)};
   iovec part = {&header, sizeof(header)};
-  if (!WriteAll(&part, 1)) {
+  if (phases != nullptr) position_ = sizeof(ShimSegmentHeader);
+  if (!(phases == nullptr ? WriteAll(&part, 1) : WriteHeader(0))) {
     const int error = errno;
     close(fd_);
     throw std::system_error(error, std::generic_category(), path);
@@ -33,6 +39,58 @@ ShimWriter::~ShimWriter() { close(fd_); }
 void ShimWriter::Watch(LivePhases* phases) {
   phases_ = phases;
   keeps_ = false;
+}
+
+std::string ShimWriter::PathOf(std::uint64_t number) const {
+  return directory_ + "/shim-" + std::to_string(number) + ".bin";
+}
+
+bool ShimWriter::WriteHeader(std::uint64_t keyframe_bytes) {
+  ShimSegmentHeader header = {};
+  header.magic = kShimSegmentMagic;
+  header.version = RLS_SHIM_VERSION;
+  header.header_bytes = sizeof(header);
+  header.number = number_;
+  header.previous = former_number_;
+  header.keyframe_bytes = keyframe_bytes;
+  ssize_t written = -1;
+  do {
+    written = pwrite(fd_, &header, sizeof(header), 0);
+  } while (written < 0 && errno == EINTR);
+  return written == static_cast<ssize_t>(sizeof(header));
+}
+
+bool ShimWriter::BeginSegment(std::uint64_t number) {
+  const int fd = Create(PathOf(number));
+  if (fd < 0) return false;
+  former_fd_ = fd_;
+  former_position_ = position_;
+  former_number_ = number_;
+  fd_ = fd;
+  number_ = number;
+  position_ = sizeof(ShimSegmentHeader);
+  is_sound_ = true;
+  phases_->Keyframe([this](ShimBlockKind kind, std::uint32_t source, std::uint32_t slot,
+                           const std::string& data) {
+    WriteBlock(kind, source, slot, data.data(), data.size(), nullptr, 0);
+  });
+  return true;
+}
+
+// The header comes last: what has one can be read, whenever we are killed.
+bool ShimWriter::EndKeyframe() {
+  if (is_sound_ && WriteHeader(position_ - sizeof(ShimSegmentHeader))) {
+    // What a full disk took of a block in part.
+    if (ftruncate(former_fd_, static_cast<off_t>(former_position_)) != 0) has_room_ = false;
+    close(former_fd_);
+    return true;
+  }
+  close(fd_);
+  unlink(PathOf(number_).c_str());
+  fd_ = former_fd_;
+  position_ = former_position_;
+  number_ = former_number_;
+  return false;
 }
 
 void ShimWriter::Keep() {
@@ -71,6 +129,7 @@ bool ShimWriter::WriteBlock(ShimBlockKind kind, std::uint32_t source, std::uint3
   const bool tells_losses = kind == ShimBlockKind::kCounters || kind == ShimBlockKind::kLost ||
                             kind == ShimBlockKind::kRefused;
   has_room_ = disk_.HasRoom(sizeof(block) + block.bytes, tells_losses) && WriteAll(parts, 3);
+  is_sound_ = is_sound_ && has_room_;
   return has_room_;
 }
 

@@ -16,7 +16,9 @@ namespace rls {
 class ShimWriter {
  public:
   // Creates shim.bin in the existing directory. Throws std::system_error.
-  explicit ShimWriter(const std::string& directory);
+  // phases: with it the first segment is made in its place; it sees all blocks, and has to outlive
+  // this.
+  explicit ShimWriter(const std::string& directory, LivePhases* phases = nullptr);
   ShimWriter(const ShimWriter&) = delete;
   ShimWriter& operator=(const ShimWriter&) = delete;
   ~ShimWriter();
@@ -29,6 +31,10 @@ class ShimWriter {
   // Keep(), which begins with those that make sense of all that follow.
   void Watch(LivePhases* phases);
   void Keep();
+  // Goes on in a new segment: what is written between the two tells what was so when it began. False
+  // where there was no room for it: then it goes on in the old one.
+  bool BeginSegment(std::uint64_t number);
+  bool EndKeyframe();
   // Whether the last block was written.
   bool has_room() const { return has_room_; }
 
@@ -36,13 +42,22 @@ class ShimWriter {
   bool WriteBlock(ShimBlockKind kind, std::uint32_t source, std::uint32_t slot, const void* data,
                   std::size_t bytes, const void* more, std::size_t more_bytes);
   bool WriteAll(iovec* parts, int count);
+  bool WriteHeader(std::uint64_t keyframe_bytes);
+  std::string PathOf(std::uint64_t number) const;
 
+  std::string directory_;
   DiskSpace disk_;
   LivePhases* phases_ = nullptr;
   bool keeps_ = true;
   bool has_room_ = true;
   int fd_ = -1;
   std::uint64_t position_ = 0;
+  std::uint64_t number_ = 0;  // of the segment
+  // While a keyframe is written: of the segment before.
+  int former_fd_ = -1;
+  std::uint64_t former_position_ = 0;
+  std::uint64_t former_number_ = 0;
+  bool is_sound_ = true;  // all of the keyframe was written
 };
 
 }  // namespace rls

@@ -138,9 +138,9 @@ void RegisterTypes() {
 }
 
 std::unique_ptr<SpoolScan> OpenScan(const std::string& records_path, std::int64_t end_ns,
-                                    std::int64_t latest_ns) {
+                                    std::int64_t latest_ns, std::int64_t from_ns) {
   RegisterTypes();
-  return std::make_unique<SpoolScan>(records_path, end_ns, latest_ns);
+  return std::make_unique<SpoolScan>(records_path, end_ns, latest_ns, from_ns);
 }
 
 }  // namespace
@@ -149,7 +149,7 @@ void bind_spool(py::module_& module) {
   module.attr("WIRE_VERSION") = RLS_WIRE_VERSION;
   py::class_<SpoolScan>(module, "SpoolScan")
       .def(py::init(&OpenScan), py::arg("records_path"), py::kw_only(), py::arg("end_ns"),
-           py::arg("latest_ns") = 0)
+           py::arg("latest_ns") = 0, py::arg("from_ns") = 0)
       .def("advance", &SpoolScan::Advance, py::arg("bytes"),
            py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("position", &SpoolScan::position)

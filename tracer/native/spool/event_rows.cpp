@@ -62,6 +62,11 @@ bool EventRows::IsInterval(std::uint64_t start_ns, std::uint64_t end_ns) const {
   return start_ns <= end_ns && end_ns <= scan_.latest_ns();
 }
 
+// Of what is kept of a recording: what lasted when that begins is cut there.
+bool EventRows::IsOutside(std::uint64_t start_ns, std::uint64_t end_ns) const {
+  return Signed(start_ns) >= scan_.limit_ns() || Signed(end_ns) < scan_.from_ns();
+}
+
 // After a kill a thread may be missing whose calls and samples are there: they come other ways.
 bool EventRows::IsInTrace(std::uint32_t thread_id) {
   const std::uint32_t slot = scan_.index().Find(thread_id);
@@ -78,12 +83,12 @@ bool EventRows::ReadCall(const Frame& frame, CallColumns* calls) {
       record.parent_layer >= RLS_LAYERS || record.site_id > static_cast<std::uint32_t>(INT32_MAX)) {
     return false;
   }
-  if (Signed(record.start_ns) >= scan_.limit_ns() || !IsInTrace(record.thread_id)) {
+  if (IsOutside(record.start_ns, record.end_ns) || !IsInTrace(record.thread_id)) {
     return true;
   }
   const bool is_cut = Signed(record.end_ns) > scan_.limit_ns();
   calls->thread_id.push_back(static_cast<std::int32_t>(record.thread_id));
-  calls->start_ns.push_back(Signed(record.start_ns));
+  calls->start_ns.push_back(std::max(Signed(record.start_ns), scan_.from_ns()));
   calls->end_ns.push_back(std::min(Signed(record.end_ns), scan_.limit_ns()));
   calls->layer.push_back(record.layer);
   calls->parent_layer.push_back(record.parent_layer);
@@ -99,11 +104,11 @@ bool EventRows::ReadRelease(const Frame& frame, ReleaseColumns* releases) {
   if (!Copy(frame, &record) || !IsInterval(record.start_ns, record.end_ns)) {
     return false;
   }
-  if (Signed(record.start_ns) >= scan_.limit_ns() || !IsInTrace(record.thread_id)) {
+  if (IsOutside(record.start_ns, record.end_ns) || !IsInTrace(record.thread_id)) {
     return true;
   }
   releases->thread_id.push_back(static_cast<std::int32_t>(record.thread_id));
-  releases->start_ns.push_back(Signed(record.start_ns));
+  releases->start_ns.push_back(std::max(Signed(record.start_ns), scan_.from_ns()));
   releases->end_ns.push_back(std::min(Signed(record.end_ns), scan_.limit_ns()));
   return true;
 }
@@ -114,7 +119,7 @@ bool EventRows::ReadSample(const Frame& frame, SampleColumns* samples) {
       record.stack_id > static_cast<std::uint32_t>(INT32_MAX)) {
     return false;
   }
-  if (Signed(record.ts_ns) >= scan_.limit_ns() || !IsInTrace(record.thread_id)) {
+  if (IsOutside(record.ts_ns, record.ts_ns) || !IsInTrace(record.thread_id)) {
     return true;
   }
   samples->thread_id.push_back(static_cast<std::int32_t>(record.thread_id));
@@ -131,12 +136,12 @@ bool EventRows::ReadOtherRun(const Frame& frame, EventBatch* batch) {
       record.cpu > INT16_MAX || record.tgid > static_cast<std::uint32_t>(INT32_MAX)) {
     return false;
   }
-  if (Signed(record.start_ns) >= scan_.limit_ns()) {
+  if (IsOutside(record.start_ns, record.end_ns)) {
     return true;
   }
   const std::string name(record.comm, strnlen(record.comm, sizeof(record.comm)));
   batch->other_runs.cpu.push_back(static_cast<std::int16_t>(record.cpu));
-  batch->other_runs.start_ns.push_back(Signed(record.start_ns));
+  batch->other_runs.start_ns.push_back(std::max(Signed(record.start_ns), scan_.from_ns()));
   batch->other_runs.end_ns.push_back(std::min(Signed(record.end_ns), scan_.limit_ns()));
   batch->other_runs.program_id.push_back(ProgramId(record.tgid, name, batch));
   return true;
@@ -158,7 +163,7 @@ bool EventRows::ReadQuota(const Frame& frame, QuotaColumns* quotas) {
     return true;
   }
   quotas->thread_id.push_back(static_cast<std::int32_t>(record.thread_id));
-  quotas->ts_ns.push_back(Signed(record.ts_ns));
+  quotas->ts_ns.push_back(std::max(Signed(record.ts_ns), scan_.from_ns()));
   return true;
 }
 
@@ -168,7 +173,8 @@ bool EventRows::ReadMessage(const Frame& frame, MessageColumns* messages) {
       (record.file != RLS_FILE_PIPE && record.file != RLS_FILE_SOCKET)) {
     return false;
   }
-  if (Signed(record.read_ns) >= scan_.limit_ns() || !IsInTrace(record.thread_id) ||
+  if (IsOutside(record.sent_ns, record.read_ns) || Signed(record.sent_ns) < scan_.from_ns() ||
+      !IsInTrace(record.thread_id) ||
       !IsInTrace(record.sender_thread_id)) {
     return true;
   }

@@ -105,6 +105,7 @@ class EventRows {
   bool ReadMessage(const Frame& frame, MessageColumns* messages);
   std::int32_t ProgramId(std::uint32_t pid, const std::string& name, EventBatch* batch);
   bool IsInterval(std::uint64_t start_ns, std::uint64_t end_ns) const;
+  bool IsOutside(std::uint64_t start_ns, std::uint64_t end_ns) const;
   bool IsInTrace(std::uint32_t thread_id);
 
   const SpoolScan& scan_;

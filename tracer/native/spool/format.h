@@ -6,6 +6,11 @@
 //   progress.bin  SpoolProgress, mapped by the drain and updated in place; its blocks are allocated
 //                 up front, so it is right also after kill -9 and on a full disk
 //
+// A recording of which only the last seconds are kept has segments in place of the last two, and
+// drops the oldest of them: records-N.bin, progress-N.bin. A segment begins with a SegmentHeader and
+// frames that tell what was so when it began; it can be read without those before it. N grows, and
+// may leave numbers out.
+//
 // A frame cut short at the end of records.bin is what a kill or a full disk leaves: it is counted,
 // never an error.
 #pragma once
@@ -18,6 +23,7 @@ namespace rls {
 
 constexpr std::uint64_t kSpoolMagic = 0x314c4f4f5053534cULL;   // "LSSPOOL1"
 constexpr std::uint64_t kProgressMagic = 0x3247525053534cULL;  // "LSSPRG2"
+constexpr std::uint64_t kSegmentMagic = 0x314d4745534c4c53ULL;  // "SLLSEGM1"
 constexpr std::uint32_t kMaxLossCpus = 4096;
 
 constexpr std::uint32_t kFrameHeaderBytes = 8;
@@ -31,6 +37,19 @@ struct SpoolHeader {
   std::uint32_t header_bytes;
 };
 static_assert(sizeof(SpoolHeader) == 16, "spool header size");
+
+struct SegmentHeader {
+  std::uint64_t magic;
+  std::uint32_t wire_version;
+  std::uint32_t header_bytes;
+  std::uint64_t number;
+  std::uint64_t previous;        // number of the segment before; of the first: its own
+  std::uint64_t cut_ns;          // what was so at this time is told first
+  std::uint64_t keyframe_bytes;  // behind this header
+  std::uint64_t missed_runs;     // until then: as in SpoolProgress
+  std::uint64_t failed_updates;
+};
+static_assert(sizeof(SegmentHeader) == 64, "segment header size");
 
 struct SpoolProgress {
   std::uint64_t magic;

@@ -127,8 +127,10 @@ void ThreadIndex::Insert(std::uint32_t thread_id, std::uint32_t slot) {
   direct_[thread_id] = slot;
 }
 
-SpoolScan::SpoolScan(const std::string& path, std::int64_t end_ns, std::int64_t latest_ns)
+SpoolScan::SpoolScan(const std::string& path, std::int64_t end_ns, std::int64_t latest_ns,
+                     std::int64_t from_ns)
     : path_(path),
+      from_ns_(std::max<std::int64_t>(from_ns, 0)),
       limit_ns_(end_ns > 0 ? end_ns : INT64_MAX),
       latest_ns_(static_cast<std::uint64_t>(latest_ns > 0 ? latest_ns : INT64_MAX)),
       reader_(path) {}
@@ -212,6 +214,10 @@ bool SpoolScan::ReadThread(const Frame& frame) {
   thread.creator_thread_id = record.creator_thread_id;
   thread.parent_tgid = record.parent_tgid;
   thread.entered = record.entered;
+  if (thread.start_ns < from_ns_) {
+    thread.start_ns = from_ns_;
+    thread.entered = RLS_ENTERED_FOUND;
+  }
   thread.off_reason = record.off_reason;
   if (thread.name[0] == '\0') {  // a NAME record that overtook this one is newer
     std::memcpy(thread.name, record.comm, sizeof(thread.name));
@@ -227,7 +233,7 @@ bool SpoolScan::CountCycle(const Frame& frame) {
   ThreadFacts& thread = Thread(record.thread_id);
   if (thread.has_state == 0) {
     thread.has_state = 1;
-    thread.start_ns = Signed(record.off_ns);
+    thread.start_ns = std::max(Signed(record.off_ns), from_ns_);
   }
   ++thread.cycles;
   return true;
@@ -245,7 +251,7 @@ bool SpoolScan::ReadClose(const Frame& frame) {
   }
   if (thread.has_state == 0) {
     thread.has_state = 1;
-    thread.start_ns = Signed(record.off_ns);
+    thread.start_ns = std::max(Signed(record.off_ns), from_ns_);
   }
   thread.close_slot = static_cast<std::uint32_t>(closes_.size());
   closes_.push_back(record);
@@ -261,7 +267,7 @@ bool SpoolScan::ReadExec(const Frame& frame) {
     return true;
   }
   const std::size_t args_len = std::min<std::size_t>(record.args_len, sizeof(record.args));
-  execs_.push_back({Signed(record.ts_ns), record.thread_id, record.tid, record.old_tid,
+  execs_.push_back({std::max(Signed(record.ts_ns), from_ns_), record.thread_id, record.tid, record.old_tid,
                     record.ns_tgid, record.args_total,
                     std::string(record.filename, strnlen(record.filename, sizeof(record.filename))),
                     std::string(record.args, args_len)});
@@ -289,7 +295,7 @@ bool SpoolScan::ReadExit(const Frame& frame) {
     return true;
   }
   ThreadFacts& thread = Thread(record.thread_id);
-  thread.exit_ns = Signed(record.ts_ns);
+  thread.exit_ns = std::max(Signed(record.ts_ns), from_ns_);
   thread.exit_status = record.status;
   return true;
 }

@@ -109,13 +109,16 @@ struct ClockFacts {
 class SpoolScan {
  public:
   // What happened after the end of the trace is not part of it; end_ns 0: no end is known. A record
-  // that tells of a later time than latest_ns is damaged; 0: nothing is known of that.
-  SpoolScan(const std::string& path, std::int64_t end_ns, std::int64_t latest_ns = 0);
+  // that tells of a later time than latest_ns is damaged; 0: nothing is known of that. What was before
+  // from_ns is cut off: nothing else is kept of the recording.
+  SpoolScan(const std::string& path, std::int64_t end_ns, std::int64_t latest_ns = 0,
+            std::int64_t from_ns = 0);
 
   // Reads on for about so many bytes; false once the end is reached.
   bool Advance(std::uint64_t bytes);
 
   const std::string& path() const { return path_; }
+  std::int64_t from_ns() const { return from_ns_; }
   std::int64_t limit_ns() const { return limit_ns_; }
   std::uint64_t latest_ns() const { return latest_ns_; }
   std::uint64_t position() const { return reader_.position(); }
@@ -142,6 +145,7 @@ class SpoolScan {
   ThreadFacts& Thread(std::uint32_t thread_id);
 
   std::string path_;
+  std::int64_t from_ns_;
   std::int64_t limit_ns_;
   std::uint64_t latest_ns_;  // INT64_MAX at most: times are BIGINT in the database
   FrameReader reader_;

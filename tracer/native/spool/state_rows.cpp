@@ -160,7 +160,8 @@ void StateRows::Begin(const ThreadFacts& thread) {
   reason_ = thread.off_reason;
   reason_at_ns_ = thread.start_ns;
   outcome_ = {cursor_ns_, cursor_ns_, 0, thread.thread_id, 0};
-  is_cut_ = thread.has_start != 0 && thread.entered == RLS_ENTERED_FOUND;
+  is_cut_ = (thread.has_start != 0 && thread.entered == RLS_ENTERED_FOUND) ||
+            (scan_.from_ns() > 0 && thread.start_ns == scan_.from_ns());
 }
 
 // Tells [cursor, end_ns), cut at the end of the trace. Nothing is told twice: the cursor only moves

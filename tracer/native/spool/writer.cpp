@@ -18,17 +18,52 @@ namespace {
 constexpr mode_t kFileMode = 0600;
 
 int CreateFile(const std::string& path, int flags) {
-  const int fd = open(path.c_str(), flags | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode);
+  const int fd = open(path.c_str(), flags | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kFileMode);
   if (fd < 0) throw std::system_error(errno, std::generic_category(), path);
   return fd;
 }
 
+// False with errno.
+bool WriteAll(int fd, const char* data, std::size_t bytes, std::uint64_t at) {
+  std::size_t done = 0;
+  while (done < bytes) {
+    const ssize_t written = pwrite(fd, data + done, bytes - done, static_cast<off_t>(at + done));
+    if (written < 0 && errno == EINTR) continue;
+    if (written == 0) errno = ENOSPC;
+    if (written <= 0) return false;
+    done += static_cast<std::size_t>(written);
+  }
+  return true;
+}
+
 }  // namespace
 
-SpoolWriter::SpoolWriter(const std::string& directory, std::uint32_t cpus)
-    : disk_(directory),
+SpoolWriter::SpoolWriter(const std::string& directory, std::uint32_t cpus, LiveTotals* totals)
+    : directory_(directory),
+      cpus_(cpus),
+      totals_(totals),
+      disk_(directory),
       progress_bytes_(sizeof(SpoolProgress) + cpus * RLS_REC_KINDS * sizeof(rls_loss)) {
-  const std::string path = directory + "/progress.bin";
+  const std::string suffix = totals == nullptr ? ".bin" : "-0.bin";
+  const Files files = Create(suffix);
+  records_fd_ = files.records_fd;
+  progress_ = files.progress;
+  const SpoolHeader header = {kSpoolMagic, RLS_WIRE_VERSION, sizeof(SpoolHeader)};
+  SegmentHeader segment = {};
+  segment.cut_ns = MonotonicNs();
+  const bool is_begun = totals == nullptr
+                            ? Write(reinterpret_cast<const char*>(&header), sizeof(header))
+                            : BeginSegment(files, segment, "");
+  if (is_begun) return;
+  Close(files);
+  throw std::system_error(write_error_, std::generic_category(), directory + "/records" + suffix);
+}
+
+SpoolWriter::~SpoolWriter() { Close({records_fd_, progress_}); }
+
+// Throws std::system_error.
+SpoolWriter::Files SpoolWriter::Create(const std::string& suffix) {
+  const std::string path = directory_ + "/progress" + suffix;
   const int fd = CreateFile(path, O_RDWR);
   // Real blocks, not a hole: a store into the mapping must not fail when the disk is full.
   const int error = posix_fallocate(fd, 0, static_cast<off_t>(progress_bytes_));
@@ -38,26 +73,90 @@ SpoolWriter::SpoolWriter(const std::string& directory, std::uint32_t cpus)
   const int reason = error != 0 ? error : errno;
   close(fd);
   if (memory == MAP_FAILED) throw std::system_error(reason, std::generic_category(), path);
-  progress_ = static_cast<SpoolProgress*>(memory);
-
-  const SpoolHeader header = {kSpoolMagic, RLS_WIRE_VERSION, sizeof(SpoolHeader)};
+  Files files;
+  files.progress = static_cast<SpoolProgress*>(memory);
   try {
-    records_fd_ = CreateFile(directory + "/records.bin", O_WRONLY);
-    if (!Write(reinterpret_cast<const char*>(&header), sizeof(header)))
-      throw std::system_error(write_error_, std::generic_category(), directory + "/records.bin");
+    files.records_fd = CreateFile(directory_ + "/records" + suffix, O_WRONLY);
   } catch (...) {
-    munmap(progress_, progress_bytes_);
-    if (records_fd_ >= 0) close(records_fd_);
+    munmap(memory, progress_bytes_);
     throw;
   }
-  progress_->cpus = cpus;
-  progress_->wire_version = RLS_WIRE_VERSION;
-  progress_->magic = kProgressMagic;
+  files.progress->cpus = cpus_;
+  files.progress->wire_version = RLS_WIRE_VERSION;
+  files.progress->magic = kProgressMagic;
+  return files;
 }
 
-SpoolWriter::~SpoolWriter() {
-  munmap(progress_, progress_bytes_);
-  close(records_fd_);
+void SpoolWriter::Close(const Files& files) {
+  munmap(files.progress, progress_bytes_);
+  close(files.records_fd);
+}
+
+// The header comes last: what has one can be read, whenever we are killed.
+bool SpoolWriter::BeginSegment(Files files, SegmentHeader header, const std::string& keyframe) {
+  header.magic = kSegmentMagic;
+  header.wire_version = RLS_WIRE_VERSION;
+  header.header_bytes = sizeof(header);
+  header.keyframe_bytes = keyframe.size();
+  if (!disk_.HasRoom(keyframe.size())) {
+    write_error_ = ENOSPC;
+    return false;
+  }
+  files.progress->bytes = sizeof(header) + keyframe.size();
+  files.progress->drained_ns = header.cut_ns;
+  if (WriteAll(files.records_fd, keyframe.data(), keyframe.size(), sizeof(header)) &&
+      WriteAll(files.records_fd, reinterpret_cast<const char*>(&header), sizeof(header), 0))
+    return true;
+  write_error_ = errno;
+  return false;
+}
+
+void SpoolWriter::AddUp() {
+  for (std::size_t kind = 0; kind < RLS_REC_KINDS; ++kind) {
+    records_before_ += progress_->records[kind];
+    lost_sum_before_ += progress_->spool_loss[kind].count;
+  }
+  const std::size_t rows = std::size_t{cpus_} * RLS_REC_KINDS;
+  lost_before_.resize(rows);
+  for (std::size_t row = 0; row < rows; ++row) {
+    lost_sum_before_ += ring_loss()[row].count;
+    lost_before_[row].count += ring_loss()[row].count;
+  }
+}
+
+bool SpoolWriter::Rotate(std::uint64_t number, std::uint64_t missed_runs,
+                         std::uint64_t failed_updates) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  SegmentHeader header = {};
+  header.number = number;
+  header.previous = number_;
+  header.cut_ns = MonotonicNs();
+  header.missed_runs = missed_runs;
+  header.failed_updates = failed_updates;
+  std::array<std::uint64_t, RLS_REC_KINDS> told = {};
+  const std::string keyframe = totals_->Keyframe(header.cut_ns, &told);
+  const std::string suffix = "-" + std::to_string(number) + ".bin";
+  const Files files = Create(suffix);
+  if (!BeginSegment(files, header, keyframe)) {
+    Close(files);
+    unlink((directory_ + "/records" + suffix).c_str());
+    unlink((directory_ + "/progress" + suffix).c_str());
+    return false;
+  }
+  AddUp();
+  // What a full disk took of a record in part.
+  if (ftruncate(records_fd_, static_cast<off_t>(progress_->bytes)) != 0) write_error_ = errno;
+  Close({records_fd_, progress_});
+  records_fd_ = files.records_fd;
+  progress_ = files.progress;
+  number_ = number;
+  ++generation_;
+  return true;
+}
+
+void SpoolWriter::NoteDrained(std::uint64_t ts_ns) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  progress_->drained_ns = ts_ns;
 }
 
 // All or nothing: what follows is written over the part that fitted before the disk was full.
@@ -66,16 +165,9 @@ bool SpoolWriter::Write(const char* data, std::size_t bytes) {
     write_error_ = ENOSPC;
     return false;
   }
-  std::size_t done = 0;
-  while (done < bytes) {
-    const auto offset = static_cast<off_t>(progress_->bytes + done);
-    const ssize_t written = pwrite(records_fd_, data + done, bytes - done, offset);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) {
-      write_error_ = written < 0 ? errno : ENOSPC;
-      return false;
-    }
-    done += static_cast<std::size_t>(written);
+  if (!WriteAll(records_fd_, data, bytes, progress_->bytes)) {
+    write_error_ = errno;
+    return false;
   }
   write_error_ = 0;
   progress_->bytes += bytes;
@@ -118,6 +210,14 @@ void SpoolWriter::AppendSpan(const RingSpan& span) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (totals_ != nullptr) totals_->Add(span);
   if (keeps_) WriteSpan(span);
+}
+
+bool SpoolWriter::AppendSpan(const RingSpan& span, std::uint64_t generation) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (generation != generation_) return false;
+  if (totals_ != nullptr) totals_->Add(span);
+  if (keeps_) WriteSpan(span);
+  return true;
 }
 
 void SpoolWriter::WriteSpan(const RingSpan& span) {

@@ -22,13 +22,17 @@ class SpoolWriter {
  public:
   // Creates records.bin and progress.bin in the existing directory; `cpus` rows of ring losses.
   // Throws std::system_error.
-  SpoolWriter(const std::string& directory, std::uint32_t cpus);
+  // totals: with it the first segment is made in their place; it sees all that is appended, and has
+  // to outlive this.
+  SpoolWriter(const std::string& directory, std::uint32_t cpus, LiveTotals* totals = nullptr);
   SpoolWriter(const SpoolWriter&) = delete;
   SpoolWriter& operator=(const SpoolWriter&) = delete;
   ~SpoolWriter();
 
   // From the ring: frames as they are.
   void AppendSpan(const RingSpan& span);
+  // Only where the spool is of this generation; else false.
+  bool AppendSpan(const RingSpan& span, std::uint64_t generation);
   // From the collector: puts the frame around one record of bpf/records.h.
   template <typename Record>
   void Append(const Record& record) {
@@ -42,21 +46,43 @@ class SpoolWriter {
   // Writes from here on: what the spool has to begin with, and then all that is appended. Losses
   // before are none of it.
   void Keep();
+  // Goes on in a new segment, whose number is above those before. False where there is no room for
+  // it: then it goes on in the old one. Throws std::system_error where it cannot be made.
+  bool Rotate(std::uint64_t number, std::uint64_t missed_runs, std::uint64_t failed_updates);
   // Changes when what was appended before is not in the spool.
   std::uint64_t generation() const { return generation_; }
   void SetRingLoss(std::size_t row, const rls_loss& loss);
+  void NoteDrained(std::uint64_t ts_ns);
+  std::uint32_t cpus() const { return cpus_; }
 
-  // Live counters, shared with whoever reads progress.bin.
+  // Of the segments before this one, written and lost.
+  std::uint64_t records_before() const { return records_before_; }
+  std::uint64_t lost_before() const { return lost_sum_before_; }
+  // Live counters, shared with whoever reads progress.bin; until the next Rotate().
   SpoolProgress* progress() { return progress_; }
   rls_loss* ring_loss() { return reinterpret_cast<rls_loss*>(progress_ + 1); }
   // errno of the last failed write; 0 once writing works again.
   int write_error() const { return write_error_; }
 
  private:
+  struct Files {
+    int records_fd = -1;
+    SpoolProgress* progress = nullptr;
+  };
+
+  Files Create(const std::string& suffix);
+  void Close(const Files& files);
+  bool BeginSegment(Files files, SegmentHeader header, const std::string& keyframe);
+  void AddUp();
   bool Write(const char* data, std::size_t bytes);
   void WriteSpan(const RingSpan& span);
 
   std::mutex mutex_;
+  std::string directory_;
+  std::uint32_t cpus_;
+  std::uint64_t number_ = 0;  // of the segment
+  std::uint64_t records_before_ = 0;
+  std::uint64_t lost_sum_before_ = 0;
   LiveTotals* totals_ = nullptr;
   bool keeps_ = true;
   std::atomic<std::uint64_t> generation_{0};

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from rlscope_trace.ingest.writer.trace_writer import TraceReport
 
 _SAVED_WITH_LOSSES = 3
+_LAST = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(s?|m|h)", re.ASCII)
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+_LEAST_S, _MOST_S = 1.0, 86_400.0
 _DEFAULT_OUTPUT = Path("trace.duckdb")
 
 
@@ -48,6 +52,16 @@ def record(  # noqa: PLR0913 - one parameter per option
         float | None,
         typer.Option(
             "--duration", "-d", min=0.001, help="Stop after this many seconds.", show_default=False
+        ),
+    ] = None,
+    last: Annotated[
+        str | None,
+        typer.Option(
+            "--last",
+            metavar="TIME",
+            show_default=False,
+            help="Keep only the end: 60 (seconds), 90s, 5m or 1h, and up to a quarter more. The"
+            " disk holds no more than that, however long the program runs.",
         ),
     ] = None,
     output: Annotated[
@@ -246,9 +260,21 @@ def record(  # noqa: PLR0913 - one parameter per option
         inject, instruments, calibrate, nvml,
         gpu_settings(cupti, cuda_graphs, memory=cuda_memory), parse_mode(mode),
         "" if phases is None else read_rows(phases, invoking_identity()), probes=probes,
+        last_s=None if last is None else last_seconds(last),
     )  # fmt: skip
     code = _attach(pid, settings) if pid else _launch(command or [], settings)
     raise typer.Exit(code)
+
+
+def last_seconds(text: str) -> float:
+    """Return the seconds of --last; UsageError where it names none."""
+    found = _LAST.fullmatch(text)
+    seconds = float(found[1]) * _UNITS[found[2]] if found is not None else 0.0
+    if not _LEAST_S <= seconds <= _MOST_S:
+        raise UsageError(
+            f"--last {text} is no time from 1 s to 24 h", hint="--last 60, or --last 5m"
+        )
+    return seconds
 
 
 def _attach(pids: list[str], settings: Settings) -> int:
@@ -268,7 +294,9 @@ def _attach(pids: list[str], settings: Settings) -> int:
         messages.say(f"tracing pid {names}: {threads} threads; Ctrl-C stops and saves")
         recording.begin_operations(targets)
         deadline_s = recording.deadline_s()
-        reason = watch.watch_targets(targets, deadline_s=deadline_s, tick=recording.tick)
+        reason = watch.watch_targets(
+            targets, deadline_s=deadline_s, tick=recording.tick, tick_s=recording.tick_s
+        )
         recording.stop(reason)
     return _exit_code(0, recording.save(), settings)
 
@@ -290,7 +318,9 @@ def _launch(command: list[str], settings: Settings) -> int:
             recording.discard()
             raise
         deadline_s = recording.deadline_s()
-        reason = watch.watch_program(launched, deadline_s=deadline_s, tick=recording.tick)
+        reason = watch.watch_program(
+            launched, deadline_s=deadline_s, tick=recording.tick, tick_s=recording.tick_s
+        )
         recording.stop(reason)
         code = launched.poll()
         if code is None:

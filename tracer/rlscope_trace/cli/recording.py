@@ -21,6 +21,8 @@ from rlscope_trace.outputs.names import require_utf8
 from rlscope_trace.outputs.place import open_place
 from rlscope_trace.record.bounded import has_left_behind
 from rlscope_trace.record.calibrate.cache import boot_id, machine_key
+from rlscope_trace.record import watch
+from rlscope_trace.record.last import PARTS
 from rlscope_trace.record.limits import require_room
 from rlscope_trace.record.nvml.sampler import (
     INTERVAL_MS,
@@ -96,6 +98,8 @@ class Settings:
     """Whether it is shown while it runs, and kept only when asked for."""
     probes: bool = True
     """Whether it is measured how fast the machine is, when the target has ended."""
+    last_s: float | None = None
+    """Of how many seconds the end is kept; None: all of it."""
 
 
 class Recording:
@@ -146,6 +150,7 @@ class Recording:
             shim_session=self._operations.session, instruments=self._settings.instruments,
             listens=self._operations.has_shim, watches=self._settings.watches,
             probes=self._settings.probes,
+            last_ns=None if self._settings.last_s is None else round(self._settings.last_s * 1e9),
         )  # fmt: skip
         try:
             threads = self._session.start(processes)
@@ -184,9 +189,17 @@ class Recording:
         duration_s = self._settings.duration_s
         return None if duration_s is None else time.monotonic() + duration_s
 
+    @property
+    def tick_s(self) -> float:
+        """How often tick() is to be called."""
+        last_s = self._settings.last_s
+        return watch.TICK_S if last_s is None else min(watch.TICK_S, last_s / (2 * PARTS))
+
     def tick(self) -> None:
         """Draw the live line; report a full disk when it is full, not when all is over."""
         counters = self._running().counters()
+        if self._counters is not None and self._running().kept_from_ns:
+            self._counters.forget_before(self._running().kept_from_ns)
         self._tell_write_error(counters)
         self._tell_refused(counters)
         self._line.update(counters)
@@ -229,12 +242,16 @@ class Recording:
 
     def stop(self, reason: str) -> None:
         """Stop recording; the target runs on without us."""
+        kept_from_ns = self._running().kept_from_ns
         counters = self._running().stop()
         self._stop_counters()
         self._line.clear()
         messages.say(
             f"{reason} after {counters.elapsed_ns / 1e9:.1f} s: {counters.records:,} records"
         )
+        if kept_from_ns:
+            kept_s = (time.monotonic_ns() - kept_from_ns) / 1e9
+            messages.say(f"the last {kept_s:.1f} s are kept")
 
     def save(self) -> TraceReport:
         """Make the trace of the spool and say what it holds; TracerError where that fails."""

@@ -55,7 +55,7 @@ def _recover(opened: Spool, written: Path, *, force: bool, mode: int) -> None:
     if not opened.end_ns:
         messages.note("the recording was cut off: threads end at their last record")
     report(save_trace(opened, written, overwrite=force, mode=mode))
-    if opened.records_path.exists():
+    if opened.is_there():
         messages.note(f"the spool {opened.shown} stays: it cannot be deleted from here")
 
 

@@ -49,7 +49,7 @@ class OsCounters:
         self._energy = PackageEnergy()
         self._file: CounterFile | None = None
         with suppress(OSError):
-            self._file = CounterFile(path)
+            self._file = CounterFile(path, ts_at=0)
 
     def read_when_due(self, pids: Sequence[int]) -> None:
         """Read what is to be read of the machine and of some of the processes."""
@@ -60,6 +60,11 @@ class OsCounters:
         self._write([*self._of_machine(with_swap=self._turns % _SWAP_EVERY == 0)])
         self._write([*self._of_processes(self._next(pids))])
         self._turns += 1
+
+    def forget_before(self, from_ns: int) -> None:
+        """Drop readings before a time."""
+        if self._file is not None:
+            self._file.forget_before(from_ns)
 
     def stop(self, pids: Sequence[int]) -> None:
         """Read a last time, and close the file."""

@@ -27,6 +27,7 @@ from rlscope_trace.procfs import is_running
 from rlscope_trace.record.bounded import Bounded
 from rlscope_trace.record.inject import shim_is_loaded
 from rlscope_trace.record.instruments.follower import Follower
+from rlscope_trace.record.last import LastKept
 from rlscope_trace.record.live.reading import Reading, read_totals
 from rlscope_trace.record.loaders.tid_filter import parent_of, process_tree
 from rlscope_trace.record.os_counters import OsCounters
@@ -158,11 +159,14 @@ class Session:
     """Whether shims are looked for in processes that have not announced themselves."""
     watches: bool = False
     """Whether look() is asked for; then nothing is kept before keep()."""
+    last_ns: int | None = None
+    """Of how much time the end is kept; None: all of it."""
     probes: bool = True
     """Whether it is measured how fast the machine is, when the target has ended."""
     clock_ns: Callable[[], int] = time.monotonic_ns
     started_ns: int = 0
     _totals: _capture.LiveTotals | None = field(default=None, init=False)
+    _last: LastKept | None = field(default=None, init=False)
     _spool: _capture.SpoolWriter | None = field(default=None, init=False)
     _drain: _capture.Drain | None = field(default=None, init=False)
     _shims: _capture.ShimCollector | None = field(default=None, init=False)
@@ -182,12 +186,19 @@ class Session:
         capture = self.opened.capture
         self.started_ns = self.clock_ns()
         self._write_session_file()
-        self._spool = _capture.SpoolWriter(str(self.directory), _capture.possible_cpus())
+        if self.last_ns is not None:
+            self._last = LastKept(self.directory, self.last_ns, self.clock_ns)
+            self.facts["last_ns"] = self.last_ns
+        self._totals = _capture.LiveTotals() if self._last or self.watches else None
+        self._spool = _capture.SpoolWriter(
+            str(self.directory), _capture.possible_cpus(), self._totals if self._last else None
+        )
         traced = _capture.TracedProcesses()
         self._drain = _capture.Drain(capture.ring_fd, capture.loss_fd, self._spool, traced)
-        self._shims = _capture.ShimCollector(str(self.directory), self.shim_session, traced)
-        if self.watches:
-            self._totals = _capture.LiveTotals()
+        self._shims = _capture.ShimCollector(
+            str(self.directory), self.shim_session, traced, has_segments=self._last is not None
+        )
+        if self.watches and self._totals is not None:
             self._spool.watch(self._totals)
             self._shims.watch()
         self._append_clock_when_due()
@@ -281,7 +292,7 @@ class Session:
             records=values["records"] + shims.events,
             processes=drain.processes,
             lost=values["lost"] + shims.lost,
-            bytes=values["bytes"],
+            bytes=self._last.bytes(values["bytes"]) if self._last else values["bytes"],
             write_error=values["write_error"] or (errno.ENOSPC if shims.is_full else 0),
             dropped_operations=shims.lost - sum(refused[reason] for reason in COUNTED_REFUSALS),
             refused=refused,
@@ -316,6 +327,7 @@ class Session:
         """Write the open ends, detach and complete the spool; what counters() says at the end."""
         spool, drain, shims = self._running()
         capture = self.opened.capture
+        self._last = None
         if self._follower is not None:
             self._follower.end()
         if self._os_counters is not None and self._follower is not None:
@@ -362,6 +374,25 @@ class Session:
             self._os_counters.read_when_due(self._follower.known())
         if self._surroundings is not None:
             self._surroundings.look_when_due()
+        if self._last is not None and self._last.is_due():
+            self._rotate(self._last)
+
+    def _rotate(self, last: LastKept) -> None:
+        spool, drain, shims = self._running()
+        capture = self.opened.capture
+        drain.empty()
+        last.rotate(
+            spool, shims, missed_runs=capture.missed_runs(),
+            failed_updates=capture.failed_updates(),
+        )  # fmt: skip
+        if last.from_ns and self._follower is not None and self._os_counters is not None:
+            self._os_counters.forget_before(last.from_ns)
+            self._follower.forget_before(last.from_ns)
+
+    @property
+    def kept_from_ns(self) -> int:
+        """From when on everything is kept, at least; 0: since the beginning."""
+        return 0 if self._last is None else self._last.from_ns
 
     def target_runs(self) -> bool:
         """Tell, after stop(), whether a process that was traced has not ended yet."""

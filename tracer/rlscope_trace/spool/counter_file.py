@@ -12,6 +12,7 @@ import math
 import os
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.schema.facts.fact import Fact, fact_of
@@ -20,12 +21,13 @@ from rlscope_trace.spool.regular_files import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 COUNTERS_FILE = "counters.jsonl"
 OS_COUNTERS_FILE = "os_counters.jsonl"
 _FORMAT = "rlscope-counters 1"
 _HEADER_BYTES = 512
+# What a file may grow to, beyond twice of what was to be kept, before old readings are dropped.
+_WORTH_BYTES = 1 << 16
 # As much of a reason as the first line holds, whatever its letters are.
 _REASON_LETTERS = 22
 # What damage may put there: no BIGINT holds it; nobody tells as much.
@@ -54,8 +56,14 @@ class Counted:
 class CounterFile:
     """Writes the file; every line is on its way to the disk when `write` returns."""
 
-    def __init__(self, path: Path) -> None:
-        """Create the file, which must not exist; OSError where that fails, and there is none."""
+    def __init__(self, path: Path, *, ts_at: int = 1) -> None:
+        """Create the file, which must not exist; OSError where that fails, and there is none.
+
+        ts_at: see forget_before().
+        """
+        self._path = path
+        self._ts_at = ts_at
+        self._end_then = 0
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self._file = os.open(path, flags, 0o600)
         self._end = 0
@@ -86,6 +94,37 @@ class CounterFile:
             self._pending += _encoded([line for line in lines if not isinstance(line, list)])
             self.lost.add(readings, ts_ns)
             self.update_header()
+
+    def forget_before(self, from_ns: int) -> None:
+        """Drop readings before a time, now and then: as many as are worth the work.
+
+        A disk that is full leaves the file as it is. Readings are lists, with their time in the
+        place that `ts_at` says.
+        """
+        if self._end < 2 * self._end_then + _WORTH_BYTES:
+            return
+        written = Path(f"{self._path}.new")
+        data = os.pread(self._file, self._end, 0)[_HEADER_BYTES:]
+        kept = [line for line in data.splitlines(keepends=True) if self._is_kept(line, from_ns)]
+        try:
+            made = os.open(written, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return
+        former, self._file, former_end, self._end = self._file, made, self._end, 0
+        try:
+            self._write_whole(self._header() + b"".join(kept))
+            written.replace(self._path)
+            os.close(former)
+        except OSError:
+            os.close(made)
+            self._file, self._end = former, former_end
+            with suppress(OSError):
+                written.unlink()
+        self._end_then = self._end
+
+    def _is_kept(self, line: bytes, from_ns: int) -> bool:
+        told = json.loads(line)
+        return not isinstance(told, list) or told[self._ts_at] >= from_ns
 
     def update_header(self) -> None:
         """Write the counts, and how it ended, where they have their place."""

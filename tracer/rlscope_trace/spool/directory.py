@@ -3,8 +3,10 @@
 import errno
 import os
 import struct
-from contextlib import suppress
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rlscope_trace import __version__
@@ -13,6 +15,15 @@ from rlscope_trace.outputs.trusted import closing, open_folder
 from rlscope_trace.procfs import split_stat
 from rlscope_trace.spool.counter_file import COUNTERS_FILE, OS_COUNTERS_FILE
 from rlscope_trace.spool.regular_files import open_regular
+from rlscope_trace.spool.segments import (
+    Segment,
+    find_segments,
+    join_records,
+    join_shims,
+    progress_name,
+    records_name,
+    segment_files,
+)
 from rlscope_trace.spool.session_facts import read_session
 
 SESSION_FILE = "session.json"
@@ -24,8 +35,9 @@ CALIBRATION_FILE = "calibration.json"
 
 # In the order of their deletion.
 _FILES = (
-    f"{SESSION_FILE}.new", PROGRESS_FILE, SHIM_FILE, PROBES_FILE, CALIBRATION_FILE, COUNTERS_FILE,
-    OS_COUNTERS_FILE, SESSION_FILE, RECORDS_FILE,
+    f"{SESSION_FILE}.new", f"{PROBES_FILE}.new", f"{COUNTERS_FILE}.new", f"{OS_COUNTERS_FILE}.new",
+    PROGRESS_FILE, SHIM_FILE, PROBES_FILE, CALIBRATION_FILE, COUNTERS_FILE, OS_COUNTERS_FILE,
+    SESSION_FILE, RECORDS_FILE,
 )  # fmt: skip
 
 # The layouts of tracer/native/spool/format.h.
@@ -91,17 +103,47 @@ class Spool:
     """None: progress.bin is missing or damaged, so that losses are not known."""
     damaged_facts: int = 0
     """Facts of the session that cannot be read."""
+    segments: tuple[Segment, ...] = ()
+    """Where only the last seconds are kept: what there is in place of records.bin."""
+    joined: Path | None = None
+    """A directory in which their records.bin was made: see whole()."""
+
+    @property
+    def kept_from_ns(self) -> int:
+        """From when on the recording was kept; 0: all of it."""
+        first = self.segments[0] if self.segments else None
+        return first.cut_ns if first is not None and first.number > 0 else 0
 
     @property
     def records_path(self) -> Path:
-        """The file of the records."""
-        return self.directory / RECORDS_FILE
+        """The file of the records; of segments there is one only within whole()."""
+        return (self.joined or self.directory) / RECORDS_FILE
 
     @property
     def shim_path(self) -> Path | None:
-        """The file of what the shims recorded, if the spool has one."""
-        path = self.directory / SHIM_FILE
+        """The file of what the shims recorded, if the spool has one; see records_path."""
+        path = (self.joined or self.directory) / SHIM_FILE
         return path if path.exists() else None
+
+    @contextmanager
+    def whole(self, folder: Path) -> Iterator["Spool"]:
+        """Yield the spool with one file of records, where it has segments made in a folder."""
+        if not self.segments:
+            yield self
+            return
+        made = replace(self, joined=folder)
+        try:
+            join_records(self.directory, self.segments, _SOUND_HEADER, folder / RECORDS_FILE)
+            join_shims(self.directory, self.segments[0], folder / SHIM_FILE)
+            yield made
+        finally:
+            for name in (RECORDS_FILE, SHIM_FILE):
+                (folder / name).unlink(missing_ok=True)
+
+    def is_there(self) -> bool:
+        """Tell whether it was not deleted."""
+        names = [records_name(segment.number) for segment in self.segments] or [RECORDS_FILE]
+        return any((self.directory / name).exists() for name in names)
 
     @property
     def probes_path(self) -> Path | None:
@@ -158,7 +200,7 @@ def unlink_files(directory: Path) -> None:
 
     The records go last: what a kill leaves of it is a spool, or an empty directory.
     """
-    for name in _FILES:
+    for name in (*_FILES[:-2], *segment_files(directory), *_FILES[-2:]):
         (directory / name).unlink(missing_ok=True)
 
 
@@ -180,6 +222,8 @@ def open_spool(directory: Path, *, shown: Path | None = None) -> Spool:
     try:
         for name in _FILES:
             _require_regular(files / name)
+        if not (files / RECORDS_FILE).exists() and segment_files(files):
+            return _open_segments(files, directory)
         with open_regular(files / RECORDS_FILE) as file:
             header = file.read(_HEADER.size)
             records_bytes = os.fstat(file.fileno()).st_size - _HEADER.size
@@ -202,6 +246,55 @@ def open_spool(directory: Path, *, shown: Path | None = None) -> Spool:
     if records_bytes <= 0:
         raise SpoolError(f"the spool {directory} holds no record", hint=f"rm -r {directory}")
     return Spool(files, directory, session, progress, damaged_facts + is_damaged)
+
+
+def _open_segments(files: Path, directory: Path) -> Spool:
+    """Open the spool of a recording of which the last seconds are kept. Raises OSError."""
+    session, damaged_facts = read_session(files / SESSION_FILE)
+    segments = find_segments(files, WIRE_VERSION)
+    if not segments:
+        raise SpoolError(
+            f"the spool {directory} holds no segment that this rlscope-trace reads",
+            hint=f"it is damaged, or of version {session.get('tool_version', 'not known')}:"
+            " recover it with that one",
+        )
+    if segments[0].number > 0:
+        session["kept_from_ns"] = segments[0].cut_ns
+    found = [_read_progress(files / progress_name(segment.number)) for segment in segments]
+    progress = _added(segments, [each for each in found if each is not None])
+    is_known = all(each is not None for each in found)
+    return Spool(
+        files, directory, session, progress if is_known else None, damaged_facts, segments
+    )
+
+
+def _added(segments: Sequence[Segment], found: Sequence[Progress]) -> Progress | None:
+    """Return what was counted in all segments that are kept."""
+    if not found:
+        return None
+    last, first = found[-1], segments[0]
+    records: Counter[int] = Counter()
+    for each in found:
+        records.update(each.records)
+    # They are noted when the recording ends, of all of it.
+    return replace(
+        last,
+        records=dict(records),
+        ring_losses=_sums([loss for each in found for loss in each.ring_losses]),
+        spool_losses=_sums([loss for each in found for loss in each.spool_losses]),
+        missed_runs=max(last.missed_runs - first.missed_runs, 0),
+        failed_updates=max(last.failed_updates - first.failed_updates, 0),
+    )
+
+
+def _sums(losses: Sequence[Loss]) -> tuple[Loss, ...]:
+    """Add up losses of the same kind and place; the first of them comes first."""
+    sums: dict[tuple[str, int | None], Loss] = {}
+    for loss in losses:
+        before = sums.get((loss.kind, loss.cpu))
+        added = loss if before is None else replace(before, count=before.count + loss.count)
+        sums[loss.kind, loss.cpu] = added
+    return tuple(sums.values())
 
 
 def _refuse(header: bytes, directory: Path, session: dict[str, object]) -> None:

@@ -90,6 +90,10 @@ def _pid(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
 
 
+def _time(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _IMPOSSIBLE
+
+
 def _list_of(shape: Callable[[object], bool]) -> Callable[[object], bool]:
     return lambda value: isinstance(value, list) and all(shape(part) for part in value)
 
@@ -136,6 +140,7 @@ _SHAPES: dict[str, Callable[[object], bool]] = {
     ),
     "environment": _dictionary,
     "environment_variables": _dictionary,
+    "kept_from_ns": _time,
     "operations": _with(measured=_flag, fact=_perhaps(_fact)),
     "gpu": _with(measured=_flag, fact=_perhaps(_fact)),
     "operations_late": _list_of(_with(pid=_pid, measured=_flag, fact=_perhaps(_fact))),

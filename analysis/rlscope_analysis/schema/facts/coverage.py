@@ -34,6 +34,9 @@ _GENERAL = {
     "btf_needed": Coverage("needs the capture btf: x86-64, and an OS kernel with BTF"),
     "probes_refused": Coverage("the OS kernel takes no such probe: {detail}"),
     "clock_refused": Coverage("the OS kernel refuses the clock: {detail}"),
+    "kept_last": Coverage(
+        "the recording was longer: what it kept begins {s} s after its start (--last)"
+    ),
     "other_clock": Coverage(
         "it runs in a time namespace, by another clock: when what it told of itself was is not"
         " known"

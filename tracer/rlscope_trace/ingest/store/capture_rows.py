@@ -27,7 +27,7 @@ def add_operation_capture(
     Of several things that are known of a process the later counts, but that nothing was measured
     counts most.
     """
-    captures.set(Capture(None, "thread_state", measured=True))
+    captures.set(Capture(None, "thread_state", True, _kept(session)))
     reported = session.get("operations")
     measured, facts = verdict_of(reported)
     captures.set(Capture(None, _OPERATION, measured, facts))
@@ -42,6 +42,14 @@ def add_operation_capture(
         known = captures.get(capture.process_id, _OPERATION)
         if known is None or known.measured:
             captures.set(capture)
+
+
+def _kept(session: Mapping[str, object]) -> tuple[Fact, ...]:
+    """Return what is said of a recording of which the last seconds were kept."""
+    kept_ns, started_ns = session.get("kept_from_ns"), session.get("started_ns")
+    if not isinstance(kept_ns, int) or not isinstance(started_ns, int):
+        return ()
+    return (Fact("kept_last", ts_ns=kept_ns, duration_ns=max(kept_ns - started_ns, 0)),)
 
 
 def verdict_of(reported: object) -> tuple[bool, tuple[Fact, ...]]:

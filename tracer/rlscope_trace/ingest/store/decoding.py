@@ -47,7 +47,8 @@ class Decoding:
         self._trace = trace
         progress = self._progress = trace.progress
         self.scan = SpoolScan(
-            str(spool.records_path), end_ns=spool.end_ns, latest_ns=spool.latest_ns
+            str(spool.records_path), end_ns=spool.end_ns, latest_ns=spool.latest_ns,
+            from_ns=spool.kept_from_ns,
         )
         while self.scan.advance(_STEP_BYTES):
             progress("scan", self.scan.position, self.scan.file_bytes)
@@ -122,6 +123,7 @@ class Decoding:
         writer = OperationWriter(
             self._trace, path, end_ns=spool.end_ns, latest_ns=spool.latest_ns, execs=execs,
             other_clocks=processes_with(self._facts.other_clocks, self._tree.lives()),
+            kept_from_ns=spool.kept_from_ns,
         )  # fmt: skip
         operations = writer.write()
         operations.python_names.write(self._trace, self._tree.lives())

@@ -40,7 +40,8 @@ def finalise(
     with _explained(spool, output), write_trace(
         output, overwrite=overwrite, progress=progress, mode=mode
     ) as trace:  # fmt: skip
-        Decoding(spool, trace).write()
+        with spool.whole(trace.folder) as whole:
+            Decoding(whole, trace).write()
         yield trace
     # The trace is safe: a spool that cannot be deleted is no failure.
     with contextlib.suppress(OSError):

@@ -57,11 +57,12 @@ class OperationWriter:
         latest_ns: int = 0,
         execs: Sequence[tuple[int, int]] = (),
         other_clocks: Collection[int] = (),
+        kept_from_ns: int = 0,
     ) -> None:
         """`end_ns`: of the trace, 0 where the recorder was killed. The rest: see ThreadLives.
 
         `other_clocks`: process_id of those whose times are not ours: what they told is counted and
-        left out.
+        left out. `kept_from_ns`: what was before that was left out on purpose; 0: nothing.
         """
         self._trace = trace
         self._end_ns = end_ns
@@ -72,6 +73,7 @@ class OperationWriter:
         self._keys = OperationKeys(self._scan.names())
         self._paths = OperationPaths(self._keys.lost)
         self._cuts = Cuts()
+        self._kept_from_ns = kept_from_ns
         self._phase_failures = PhaseFailures()
         self._python_names = PythonNames()
 
@@ -99,6 +101,8 @@ class OperationWriter:
         self._insert_async()
         self._insert_marks(incarnations)
         progress("operations", total, total)
+        if self._kept_from_ns:
+            self._cuts.began_before = 0
         self._cuts.told_too_often = self._python_names.left_out + self._phase_failures.left_out
         return Operations(
             losses=shim_stats(self._scan.losses(), self._cuts),

@@ -161,6 +161,10 @@ class Follower:
         """Return the processes that had not ended when they were last looked at."""
         return list(self._processes)
 
+    def forget_before(self, from_ns: int) -> None:
+        """Drop what was noted before a time of processes that are no more."""
+        self._log.forget_before(from_ns, self.known())
+
     def pids(self) -> list[int]:
         """Return, after stop(), the processes that had not ended when they were last seen."""
         self._meet_new()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from rlscope_trace import _capture
@@ -11,7 +13,10 @@ from rlscope_trace.record.bounded import go_on
 from rlscope_trace.spool.directory import PROBES_FILE
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterable
+
+# What the file may grow to, beyond twice of what was to be kept, before it is looked through.
+_WORTH_BYTES = 1 << 18
 
 
 class ProbeLog:
@@ -19,7 +24,9 @@ class ProbeLog:
 
     def __init__(self, directory: Path) -> None:
         self._space = _capture.DiskSpace(str(directory))
-        self._file: TextIO = (directory / PROBES_FILE).open("x")
+        self._path = directory / PROBES_FILE
+        self._file: TextIO = self._path.open("x")
+        self._end_then = 0
         self._lock = threading.Lock()
         self.lost = 0
         """Lines that found no room on the disk."""
@@ -41,9 +48,44 @@ class ProbeLog:
             except OSError:
                 self.lost += 1
 
+    def forget_before(self, from_ns: int, alive: Iterable[int]) -> None:
+        """Drop, now and then, what was told before a time of processes that are no more.
+
+        Of the others their titles but the last go, too. What tells of no process stays: a line for
+        each function that is probed. A disk that is full leaves the file as it is.
+        """
+        with self._lock, suppress(OSError):
+            if self._file.tell() < 2 * self._end_then + _WORTH_BYTES:
+                return
+            written = Path(f"{self._path}.new")
+            kept = _kept(self._path.read_text(), from_ns, set(alive))
+            try:
+                with written.open("x") as file:
+                    file.write(kept)
+                written.replace(self._path)
+            except OSError:
+                written.unlink(missing_ok=True)
+                raise
+            self._file.close()
+            self._file = self._path.open("a")
+            self._end_then = self._file.tell()
+
     def close(self) -> None:
         """Close the file; what it could not write before is lost."""
         try:
             self._file.close()
         except OSError:
             self.lost += 1
+
+
+def _kept(text: str, from_ns: int, alive: set[int]) -> str:
+    """Return the lines that still tell something."""
+    lines = [(line, json.loads(line)) for line in text.splitlines(keepends=True)]
+    last_title = {told["pid"]: place for place, (_, told) in enumerate(lines) if "title" in told}
+    return "".join(
+        line
+        for place, (line, told) in enumerate(lines)
+        if "pid" not in told
+        or told.get("ts_ns", 0) >= from_ns
+        or (told["pid"] in alive and ("title" not in told or last_title[told["pid"]] == place))
+    )

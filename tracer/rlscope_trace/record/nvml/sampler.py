@@ -73,6 +73,12 @@ class CounterSampler:
             self._file.close()
             self._file = None
 
+    def forget_before(self, from_ns: int) -> None:
+        """Drop readings before a time."""
+        with self._writing:
+            if self._file is not None:
+                self._file.forget_before(from_ns)
+
     def utilization(self) -> float | None:
         """Return what the driver said last, of the busiest GPU: a share; None: not measured."""
         return max(self._utilization.copy().values(), default=None)
