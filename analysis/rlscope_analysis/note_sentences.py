@@ -81,7 +81,9 @@ def _traced_program(n: Named) -> str:
     parts = [printable(n.program)]
     if n.duration_ns is not None:
         start_up = f" (start-up {n.start_up_ns / 1e9:,.1f} s)" if n.start_up_ns else ""
-        parts.append(f"{n.duration_ns / 1e9:,.1f} s{start_up}")
+        whole_s = (n.duration_ns + (n.left_out_ns or 0)) / 1e9
+        kept = f"the last {n.duration_ns / 1e9:,.1f} s of {whole_s:,.1f} s"
+        parts.append(kept if n.left_out_ns else f"{n.duration_ns / 1e9:,.1f} s{start_up}")
     parts += [n.window] if n.window else []
     cpus = f" on CPUs {printable(n.cpus)}" if n.cpus else ""
     parts.append(count_of(n.processes, "process") + cpus)
@@ -358,6 +360,7 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
     "loss_remedy": lambda n: loss_sentence(n.of, n.parameters)[1] or "",
     "loss_hint": lambda n: f"hint: {printable(sentence_of(n.remedy))}",
     "duration": lambda n: f"{n.ns / 1e9:,.3f} s",
+    "kept_last": lambda n: f"the end: {n.before_ns / 1e9:,.1f} s before were not kept (--last)",
     "no_duration": "not known: the trace holds no thread",
     "traced": lambda n: f"{count_of(n.processes, 'process')}, {count_of(n.threads, 'thread')}",
     "gpu_work": _gpu_work,

@@ -24,13 +24,14 @@ def last_segment(spool: Path) -> int:
 
 def size(spool: Path) -> int:
     """Return the bytes of all files of a spool; one that goes meanwhile counts as none."""
-    found = 0
-    for path in spool.iterdir():
-        try:
-            found += path.stat().st_size
-        except FileNotFoundError:
-            continue
-    return found
+    return sum(_size(path) for path in spool.iterdir())
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def without_oldest(spool: Path, copy: Path, count: int) -> Path:

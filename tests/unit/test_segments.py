@@ -1,4 +1,4 @@
-"""The segments of spools of which the end is kept: which of them count, and what else is bounded."""
+"""Spools of which the end is kept: which segments count, and what else is bounded."""
 
 import json
 import os
@@ -18,7 +18,12 @@ HEADER = struct.Struct("<QIIQQQQQQ")
 
 def segment(folder: Path, number: int, previous: int, keyframe: bytes = b"", **told: int) -> Path:
     """Write the file of the records of a segment."""
-    fields = {"magic": SEGMENT_MAGIC, "keyframe_bytes": len(keyframe), "cut_ns": 100 * number, **told}
+    fields = {
+        "magic": SEGMENT_MAGIC,
+        "keyframe_bytes": len(keyframe),
+        "cut_ns": 100 * number,
+        **told,
+    }
     path = folder / f"records-{number}.bin"
     path.write_bytes(
         HEADER.pack(

@@ -203,7 +203,6 @@ class ShimCollector:
     def rotate(self, number: int) -> bool:
         """Go on in a new segment, if there is room for one; numbers grow."""
 
-
     def start(self) -> None: ...
     def watch(self) -> None:
         """Before start(): add up what is read, and write nothing until keep()."""

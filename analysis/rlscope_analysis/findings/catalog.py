@@ -407,7 +407,8 @@ CATALOG = (
         "starts: imports, models and environments, before the first phase",
         "import less; cache what is built and compiled",
         "SELECT min(i.start_ns) - min(p.start_ns) AS start_up_ns FROM iteration AS i"
-        " JOIN process AS p USING (process_id)",
+        " JOIN process AS p USING (process_id)"
+        " WHERE NOT EXISTS (FROM capture WHERE code = 'kept_last')",
         least_of_life=_START,
         proof="--view functions",
     ),

@@ -45,6 +45,7 @@ SELECT
   (
     SELECT min(i.start_ns) - min(p.start_ns)
     FROM iteration AS i JOIN process AS p ON p.process_id = i.process_id WHERE i.source <> 'whole'
+      AND NOT EXISTS (FROM capture WHERE code = 'kept_last')
   ) AS start_up_ns
 FROM iteration WHERE iteration_id IN (SELECT iteration_id FROM _steady_iteration)
 """
@@ -102,6 +103,7 @@ SELECT
   ) AS has_states,
   (SELECT value FROM meta WHERE key = 'ranks') AS ranks,
   (SELECT any_value(value) FROM meta WHERE key = 'ended_cleanly') AS ended_cleanly,
+  (SELECT any_value(duration_ns) FROM capture WHERE code = 'kept_last') AS left_out_ns,
   (
     SELECT bool_and(code IS NOT DISTINCT FROM 'cuda_not_initialised')
     FROM capture WHERE kind = 'gpu_activity'
@@ -296,6 +298,7 @@ def _opening(reported: Overview) -> Iterable[Note]:
         "traced_program",
         program=program_of(reported.machine["command"]) or reported.trace,
         duration_ns=reported.duration_ns,
+        left_out_ns=reported.machine["left_out_ns"],
         window=str(reported.window) if reported.window else None,
         processes=reported.machine["processes"],
         cpus=reported.machine["cpus"],

@@ -131,6 +131,7 @@ def _facts(trace: Trace, reported: Overview) -> dict[str, Any]:
         "cpu_count": cpu_count(reported.machine["cpus"]),
         "processes": reported.machine["processes"],
         "duration_ns": reported.duration_ns,
+        "left_out_ns": reported.machine["left_out_ns"],
         "start_up_ns": reported.pace["start_up_ns"] if reported.pace else None,
         "is_complete": reported.is_complete,
         "window": str(reported.window) if reported.window else None,

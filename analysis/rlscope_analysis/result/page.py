@@ -179,7 +179,7 @@ class Page:
     """The name of its file."""
     facts: Record
     """program, host, kernel, cpus, cpu_count, started_ns (of the wall clock), duration_ns,
-    start_up_ns, processes, threads, is_complete, window."""
+    start_up_ns, left_out_ns, processes, threads, is_complete, window."""
     verdict: Note
     verdict_more: tuple[Note, ...]
     pace: Record | None

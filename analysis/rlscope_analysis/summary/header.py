@@ -14,7 +14,7 @@ from rlscope_analysis.summary.losses import loss_lines
 from rlscope_analysis.summary.overhead import overhead_note
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from rlscope_analysis.summary.values import Summary
 
@@ -52,10 +52,19 @@ def _facts(summary: Summary) -> Iterable[tuple[str, str | Note]]:
     yield "window", str(summary.window or "")
     length_ns = summary.duration_ns
     yield "duration", note("no_duration") if length_ns is None else note("duration", ns=length_ns)
+    yield "kept", _kept(meta)
     yield "traced", note("traced", processes=len(summary.processes), threads=summary.thread_count)
     loader = meta.get("loader", "")
     backends = _backends(meta.get("backends", ""))
     yield "capture", "; ".join(part for part in (loader and f"loader {loader}", backends) if part)
+
+
+def _kept(meta: Mapping[str, str]) -> Note | str:
+    """Say how long a recording had been before what was kept of it."""
+    kept, started = meta.get("kept_from_ns", ""), meta.get("started_ns", "")
+    if not (kept.isdecimal() and started.isdecimal()):
+        return ""
+    return note("kept_last", before_ns=int(kept) - int(started))
 
 
 def _command(value: str) -> str:

@@ -150,8 +150,8 @@ void BindDrain(py::module_& module) {
   py::class_<SpoolWriter>(module, "SpoolWriter")
       .def(py::init<const std::string&, std::uint32_t, LiveTotals*>(), py::arg("directory"),
            py::arg("cpus"), py::arg("totals") = nullptr, py::keep_alive<1, 4>())
-      .def("rotate", &SpoolWriter::Rotate, py::arg("number"), py::kw_only(),
-           py::arg("missed_runs"), py::arg("failed_updates"), NoGil())
+      .def("rotate", &SpoolWriter::Rotate, py::arg("number"), py::kw_only(), py::arg("missed_runs"),
+           py::arg("failed_updates"), NoGil())
       .def("append_clock", &AppendClock)
       .def("append_command", &AppendCommand, py::arg("pid"), py::arg("arguments"))
       .def("finish", &Finish, py::kw_only(), py::arg("end_ns"), py::arg("missed_runs"),

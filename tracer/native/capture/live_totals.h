@@ -71,8 +71,8 @@ class LiveTotals {
   // ended are told of once.
   LiveSnapshot Snapshot(const std::vector<rls_rec_close>& open, std::uint64_t now_ns);
 
-  // Frames that a spool, or a segment of one, begins with which is kept from cut_ns on. Threads that
-  // have ended are forgotten.
+  // Frames that a spool, or a segment of one, begins with which is kept from cut_ns on. Threads
+  // that have ended are forgotten.
   std::string Keyframe(std::uint64_t cut_ns, std::array<std::uint64_t, RLS_REC_KINDS>* records);
 
  private:

@@ -29,8 +29,8 @@ std::string TextOf(const std::vector<const std::string*>& names, bool cut) {
 std::uint32_t SampleOutput::StackOf(const std::vector<const std::string*>& names, bool cut) {
   if (names.empty()) return 0;
   if (generation_ != spool_->generation()) {
-    // What was told before is not in the spool, or goes from it. Numbers go on: some may be on their
-    // way.
+    // What was told before is not in the spool, or goes from it. Numbers go on: some may be on
+    // their way.
     Flush();
     generation_ = spool_->generation();
     stacks_.clear();

@@ -39,7 +39,9 @@ ShimCollector::ShimCollector(const std::string& directory, const std::string& se
                              TracedProcesses* traced, bool has_segments)
     : phases_(has_segments ? std::make_unique<LivePhases>() : nullptr),
       writer_(directory, phases_.get()),
-      session_(session), traced_(traced), announcements_(session, traced) {
+      session_(session),
+      traced_(traced),
+      announcements_(session, traced) {
   wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake_ < 0) throw std::system_error(errno, std::generic_category(), "making an eventfd");
 }

@@ -73,8 +73,7 @@ void bind_shim(py::module_& module) {
   py::class_<ShimCollector>(module, "ShimCollector")
       .def(py::init<const std::string&, const std::string&, TracedProcesses*, bool>(),
            py::arg("directory"), py::arg("session"), py::arg("traced") = nullptr,
-           py::arg("has_segments") = false,
-           py::keep_alive<1, 4>())
+           py::arg("has_segments") = false, py::keep_alive<1, 4>())
       .def("start", &ShimCollector::Start)
       .def("watch", &ShimCollector::Watch)
       .def("keep", &ShimCollector::Keep, NoGil())

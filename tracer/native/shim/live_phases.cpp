@@ -58,9 +58,7 @@ void LivePhases::Add(ShimBlockKind kind, std::uint32_t source, std::uint32_t slo
   }
 }
 
-void LivePhases::Forget(std::uint32_t source) {
-  sources_.erase(source);
-}
+void LivePhases::Forget(std::uint32_t source) { sources_.erase(source); }
 
 void LivePhases::AddCells(Source* source, std::uint32_t slot, std::string_view cells) {
   while (cells.size() >= RLS_SHIM_CELL_BYTES) {
@@ -79,7 +77,8 @@ void LivePhases::AddCells(Source* source, std::uint32_t slot, std::string_view c
         break;
       case RLS_SHIM_START:
         if (source->started.size() < kMaxStarted)
-          source->started.emplace(As<rls_shim_event>(cell).id, std::make_pair(slot, std::string(cell)));
+          source->started.emplace(As<rls_shim_event>(cell).id,
+                                  std::make_pair(slot, std::string(cell)));
         break;
       case RLS_SHIM_END:
         source->started.erase(As<rls_shim_event>(cell).id);

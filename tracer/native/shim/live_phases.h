@@ -100,7 +100,7 @@ class LivePhases {
                std::uint32_t depth, Slot* slot) const;
 
   std::map<std::uint32_t, Source> sources_;  // by their number; those that have not ended
-  std::uint32_t source_count_ = 0;            // that there were
+  std::uint32_t source_count_ = 0;           // that there were
 };
 
 }  // namespace rls

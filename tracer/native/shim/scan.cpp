@@ -142,8 +142,7 @@ void ShimScan::ReadCounters(const ShimBlock& block, const char* data) {
   // process that others had read before, the first are what was lost before us.
   const bool is_before = block.kind == ShimBlockKind::kCountersBefore;
   const bool was_there = sources_[block.source].reader > 1 && slot.incarnation == kNone;
-  if (!slot.has_first && (is_before || was_there))
-    slot.first = slot.last;
+  if (!slot.has_first && (is_before || was_there)) slot.first = slot.last;
   slot.has_first = true;
   PlaceGaps(&slot);
 }

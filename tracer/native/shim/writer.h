@@ -31,8 +31,8 @@ class ShimWriter {
   // Keep(), which begins with those that make sense of all that follow.
   void Watch(LivePhases* phases);
   void Keep();
-  // Goes on in a new segment: what is written between the two tells what was so when it began. False
-  // where there was no room for it: then it goes on in the old one.
+  // Goes on in a new segment: what is written between the two tells what was so when it began.
+  // False where there was no room for it: then it goes on in the old one.
   bool BeginSegment(std::uint64_t number);
   bool EndKeyframe();
   // Whether the last block was written.

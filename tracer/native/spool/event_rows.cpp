@@ -174,8 +174,7 @@ bool EventRows::ReadMessage(const Frame& frame, MessageColumns* messages) {
     return false;
   }
   if (IsOutside(record.sent_ns, record.read_ns) || Signed(record.sent_ns) < scan_.from_ns() ||
-      !IsInTrace(record.thread_id) ||
-      !IsInTrace(record.sender_thread_id)) {
+      !IsInTrace(record.thread_id) || !IsInTrace(record.sender_thread_id)) {
     return true;
   }
   messages->thread_id.push_back(static_cast<std::int32_t>(record.thread_id));

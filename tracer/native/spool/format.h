@@ -7,9 +7,9 @@
 //                 up front, so it is right also after kill -9 and on a full disk
 //
 // A recording of which only the last seconds are kept has segments in place of the last two, and
-// drops the oldest of them: records-N.bin, progress-N.bin. A segment begins with a SegmentHeader and
-// frames that tell what was so when it began; it can be read without those before it. N grows, and
-// may leave numbers out.
+// drops the oldest of them: records-N.bin, progress-N.bin. A segment begins with a SegmentHeader
+// and frames that tell what was so when it began; it can be read without those before it. N grows,
+// and may leave numbers out.
 //
 // A frame cut short at the end of records.bin is what a kill or a full disk leaves: it is counted,
 // never an error.
@@ -21,8 +21,8 @@
 
 namespace rls {
 
-constexpr std::uint64_t kSpoolMagic = 0x314c4f4f5053534cULL;   // "LSSPOOL1"
-constexpr std::uint64_t kProgressMagic = 0x3247525053534cULL;  // "LSSPRG2"
+constexpr std::uint64_t kSpoolMagic = 0x314c4f4f5053534cULL;    // "LSSPOOL1"
+constexpr std::uint64_t kProgressMagic = 0x3247525053534cULL;   // "LSSPRG2"
 constexpr std::uint64_t kSegmentMagic = 0x314d4745534c4c53ULL;  // "SLLSEGM1"
 constexpr std::uint32_t kMaxLossCpus = 4096;
 

@@ -267,8 +267,8 @@ bool SpoolScan::ReadExec(const Frame& frame) {
     return true;
   }
   const std::size_t args_len = std::min<std::size_t>(record.args_len, sizeof(record.args));
-  execs_.push_back({std::max(Signed(record.ts_ns), from_ns_), record.thread_id, record.tid, record.old_tid,
-                    record.ns_tgid, record.args_total,
+  execs_.push_back({std::max(Signed(record.ts_ns), from_ns_), record.thread_id, record.tid,
+                    record.old_tid, record.ns_tgid, record.args_total,
                     std::string(record.filename, strnlen(record.filename, sizeof(record.filename))),
                     std::string(record.args, args_len)});
   return true;

@@ -109,8 +109,8 @@ struct ClockFacts {
 class SpoolScan {
  public:
   // What happened after the end of the trace is not part of it; end_ns 0: no end is known. A record
-  // that tells of a later time than latest_ns is damaged; 0: nothing is known of that. What was before
-  // from_ns is cut off: nothing else is kept of the recording.
+  // that tells of a later time than latest_ns is damaged; 0: nothing is known of that. What was
+  // before from_ns is cut off: nothing else is kept of the recording.
   SpoolScan(const std::string& path, std::int64_t end_ns, std::int64_t latest_ns = 0,
             std::int64_t from_ns = 0);
 

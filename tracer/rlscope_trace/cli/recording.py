@@ -19,9 +19,9 @@ from rlscope_trace.cli.operations import OperationCapture
 from rlscope_trace.errors import SpoolError, TracerError, UsageError, reason_of
 from rlscope_trace.outputs.names import require_utf8
 from rlscope_trace.outputs.place import open_place
+from rlscope_trace.record import watch
 from rlscope_trace.record.bounded import has_left_behind
 from rlscope_trace.record.calibrate.cache import boot_id, machine_key
-from rlscope_trace.record import watch
 from rlscope_trace.record.last import PARTS
 from rlscope_trace.record.limits import require_room
 from rlscope_trace.record.nvml.sampler import (

@@ -263,9 +263,7 @@ def _open_segments(files: Path, directory: Path) -> Spool:
     found = [_read_progress(files / progress_name(segment.number)) for segment in segments]
     progress = _added(segments, [each for each in found if each is not None])
     is_known = all(each is not None for each in found)
-    return Spool(
-        files, directory, session, progress if is_known else None, damaged_facts, segments
-    )
+    return Spool(files, directory, session, progress if is_known else None, damaged_facts, segments)
 
 
 def _added(segments: Sequence[Segment], found: Sequence[Progress]) -> Progress | None:

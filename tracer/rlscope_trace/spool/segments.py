@@ -1,6 +1,6 @@
-"""The segments of a spool that keeps the last seconds of a recording: names, chain, one file of them.
+"""The segments of a spool that keeps the end of a recording: names, chain, one file of all.
 
-Each begins with what was so at that time, so those from any of them on tell all that happened since.
+Each begins with what was so at that time: those from one of them on tell all that happened since.
 A segment that a kill left without its header is none; the layouts are those of
 tracer/native/spool/format.h and tracer/native/shim/spool.h.
 """

@@ -39,7 +39,8 @@ def _about(page: Page) -> Iterator[str]:
     if facts["duration_ns"] is not None:
         start_up = facts["start_up_ns"]
         beside = f" (start-up {time_words(start_up)})" if start_up else ""
-        yield time_words(facts["duration_ns"]) + beside
+        kept = "the last " if facts["left_out_ns"] else ""
+        yield kept + time_words(facts["duration_ns"]) + beside
     if facts["window"]:
         yield str(facts["window"])
     where = f"on {facts['host']}" if facts["host"] else ""

@@ -47,7 +47,9 @@ class Decoding:
         self._trace = trace
         progress = self._progress = trace.progress
         self.scan = SpoolScan(
-            str(spool.records_path), end_ns=spool.end_ns, latest_ns=spool.latest_ns,
+            str(spool.records_path),
+            end_ns=spool.end_ns,
+            latest_ns=spool.latest_ns,
             from_ns=spool.kept_from_ns,
         )
         while self.scan.advance(_STEP_BYTES):
