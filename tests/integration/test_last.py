@@ -196,7 +196,8 @@ def test_ranges_keep_their_names_and_their_times(tmp_path: Path) -> None:
     ranges = query(
         trace,
         "SELECT o.start_ns, o.end_ns, p.integer_value FROM operation AS o"
-        " JOIN operation_payload AS p USING (thread_id, start_ns, path_id) WHERE name = 'work' ORDER BY start_ns",
+        " JOIN operation_payload AS p USING (thread_id, start_ns, path_id)"
+        " WHERE name = 'work' ORDER BY start_ns",
     )
     kept = [place for place, (_, after) in enumerate(times) if after > from_ns]
     assert kept[0] > 50
