@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -155,21 +156,29 @@ def test_a_seccomp_filter_that_kills_finds_nothing_to_kill(tmp_path: Path, clien
     ) == [("dropped", None)]
 
 
-def test_a_limit_on_files_kills_nobody_and_is_told(
-    tmp_path: Path, record: Callable[..., Recorder]
-) -> None:
-    trace = tmp_path / "trace.duckdb"
+def test_a_limit_on_files_kills_nobody_and_is_told(tmp_path: Path) -> None:
+    trace, words = tmp_path / "trace.duckdb", tmp_path / "words"
     limited = f"ulimit -f 1; exec {sys.executable} -c '{PYTHON_RANGES}' 10"
-    done = subprocess.run(
-        [sys.executable, "-m", "rlscope_trace", "-o", str(trace), "--no-auto", "--",
-         "bash", "-c", f"{limited} < <(echo; sleep 2)"],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["ready", "done"]
+    with words.open("wb") as stderr:
+        recorder = subprocess.Popen(
+            [sys.executable, "-m", "rlscope_trace", "-o", str(trace), "--no-auto",
+             "--progress", "always", "--", "bash", "-c", limited],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True,
+        )  # fmt: skip
+
+    def recorded_s() -> float:
+        return max(map(float, re.findall(r"recording ([0-9.]+) s", words.read_text())), default=0)
+
+    assert recorder.stdout is not None
+    assert recorder.stdout.readline() == "ready\n"
+    let_mark(recorder)
+    # The recorder looks for such processes every five seconds, by its own clock.
+    marked_s = recorded_s()
+    until(lambda: recorded_s() > marked_s + 5.5, what="the recorder has looked at the process")
+    recorder.communicate(timeout=60)
+    assert recorder.returncode == 0, words.read_text()
     assert query(trace, "SELECT count(*) FROM operation") == [(0,)]
-    assert operation_capture(trace)[-1][0] is False
-    assert operation_capture(trace)[-1][1] == "shim_without_memory"
+    assert operation_capture(trace)[-1] == (False, "shim_without_memory")
 
 
 def test_a_target_that_may_write_nowhere(tmp_path: Path) -> None:

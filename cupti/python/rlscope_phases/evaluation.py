@@ -51,7 +51,7 @@ def adapt(torch):
     module = torch.nn.Module
     evaluate, train = module.eval, module.train
 
-    def eval(self):  # noqa: A001
+    def eval(self):
         was_training = self.training
         result = evaluate(self)
         if was_training and _acting:
