@@ -24,7 +24,8 @@ _TABLES = {
 _FACTORS = {"time_ns": 1e6, "each_ns": 1e6, "instances": 1}
 _PACE = re.compile(
     r"(?P<iterations>[\d,]+) iterations? \(.*\) of (?P<mean>[\d,.]+) ms, p99 (?P<p99>[\d,.]+) ms"
-    r"(?:; (?P<steps>[\d,]+) environment steps/s(?: and (?P<evaluation>[\d,]+) in evaluation)?)?(?:; \S+ uses (?P<cpus>[\d.]+) CPUs)?\."
+    r"(?:; (?P<steps>[\d,]+) environment steps/s"
+    r"(?: and (?P<evaluation>[\d,]+) in evaluation)?)?(?:; \S+ uses (?P<cpus>[\d.]+) CPUs)?\."
 )
 
 

@@ -450,6 +450,33 @@ class TestIterations:
             (learner, 5, 54, "phases", None, True), (learner, 54, 104, "phases", None, False),
         ]  # fmt: skip
 
+    @pytest.mark.parametrize(
+        "phases",
+        [
+            pytest.param(
+                "simulation backpropagation inference backpropagation", id="it steps environments"
+            ),
+            pytest.param(
+                "inference wait backpropagation inference backpropagation", id="others step them"
+            ),
+            pytest.param("inference backpropagation backpropagation", id="nothing else acts"),
+        ],
+    )
+    @pytest.mark.parametrize("looks", [0, 1])
+    def test_two_optimizers_in_one_update(
+        self, builder: TraceBuilder, phases: str, looks: int
+    ) -> None:
+        """A forward pass lies between their steps; looks: it once reset an environment."""
+        thread = builder.thread(builder.process(pid=1), states=[run(1000)])
+        rounds = ["simulation"] * looks + phases.split() * 20
+        ends = [0] * looks
+        for at, name in enumerate(rounds):
+            builder.operation(thread, at * 10, at * 10 + 9, name, source="auto")
+            ends.append(at * 10 + 9)
+        length = len(phases.split())
+        expected = [ends[-1] - 10 * length * back for back in range(20)]
+        assert [row[2] for row in ask(builder, self.ROWS)] == expected[::-1]
+
     def test_a_range_by_name_does(self, builder: TraceBuilder) -> None:
         thread = builder.thread(builder.process(pid=1), states=[run(100)])
         for start in (0, 30, 60):

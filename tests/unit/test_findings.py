@@ -270,7 +270,7 @@ def test_who_waits_is_named_whoever_it_waits_for(builder: TraceBuilder) -> None:
 def test_a_lock_that_another_thread_of_the_process_has(
     builder: TraceBuilder, layer: str, phase: str | None, source: str, expected: str
 ) -> None:
-    """The leading thread waits for a lock, for 79 of 100, and another one of its process wakes it."""
+    """The leading thread waits for a lock, for 79 of 100, and another of its process wakes it."""
     process = builder.process(pid=1)
     builder.thread(process, tid=1, states=[run(10), sleep(79), woken(1, by=2), run(10)])
     builder.thread(process, states=[run(100)])

@@ -2,6 +2,9 @@
 -- them (updated). An iteration lasts from the end of one to the end of the next; the first from the
 -- first phase on (spaced). A thread that does not act itself learns without a break: there a cycle of
 -- what a framework calls its backpropagations is one (a critic's and an actor's), else each (cycle).
+-- Where the thread steps environments itself (and does not only look at one), that is acting: a
+-- forward pass alone may be one of an update, between the steps of two optimizers. Where it waits for
+-- others that do, a forward pass is acting that is followed by something else than learning.
 WITH phase AS (
   SELECT
     t.process_id, o.thread_id, o.start_ns, o.end_ns, p.name,
@@ -9,7 +12,8 @@ WITH phase AS (
   FROM operation_coded AS o
   JOIN operation_path AS p ON p.path_id = o.path_id
   LEFT JOIN thread AS t ON t.thread_id = o.thread_id
-  WHERE p.source = 'auto' AND p.name IN ('simulation', 'inference', 'rollout', 'backpropagation')
+  WHERE p.source = 'auto'
+    AND p.name IN ('simulation', 'inference', 'rollout', 'wait', 'backpropagation')
 ), learner AS (
   SELECT
     process_id, arg_max(thread_id, (time_ns, -thread_id)) AS thread_id,
@@ -19,11 +23,23 @@ WITH phase AS (
     FROM phase WHERE name = 'backpropagation' GROUP BY ALL
   )
   GROUP BY process_id
+), own AS (
+  SELECT
+    *, lead(name) OVER (PARTITION BY thread_id ORDER BY start_ns, end_ns DESC) AS next_name,
+    count(*) FILTER (WHERE name IN ('simulation', 'rollout')) OVER whole
+      > count(*) FILTER (WHERE name = 'inference') OVER whole / 10 AS steps,
+    bool_or(name = 'wait') OVER whole AS waits
+  FROM phase WHERE thread_id IN (SELECT thread_id FROM learner)
+  WINDOW whole AS (PARTITION BY thread_id)
 ), numbered AS (
   SELECT
-    *, count(*) FILTER (WHERE name <> 'backpropagation') OVER own AS acts,
-    min(start_ns) OVER (PARTITION BY thread_id) AS first_ns
-  FROM phase WHERE thread_id IN (SELECT thread_id FROM learner)
+    *,
+    count(*) FILTER (
+      WHERE name IN ('simulation', 'rollout') OR (name = 'inference' AND NOT steps
+        AND (NOT waits OR next_name IS DISTINCT FROM 'backpropagation'))
+    ) OVER own AS acts,
+    min(start_ns) FILTER (WHERE name <> 'wait') OVER (PARTITION BY thread_id) AS first_ns
+  FROM own
   WINDOW own AS (PARTITION BY thread_id ORDER BY start_ns, end_ns DESC)
 ), updated AS (
   SELECT thread_id, acts, max(end_ns) AS end_ns, any_value(first_ns) AS first_ns

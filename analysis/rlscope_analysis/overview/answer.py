@@ -59,7 +59,8 @@ GROUP BY by_program ORDER BY sum(duration_ns) DESC, by_program LIMIT 1
 # Who had the locks: a thread of the leading process by its name, another process by its own.
 _HOLDER_SQL = """
 SELECT CASE
-  WHEN t.process_id IN (SELECT process_id FROM iteration) THEN 'thread ' || coalesce(t.python_name, t.name)
+  WHEN t.process_id IN (SELECT process_id FROM iteration)
+    THEN 'thread ' || coalesce(t.python_name, t.name)
   ELSE coalesce(p.python_name, p.name) || ' (pid ' || p.pid || ')'
 END
 FROM limit_piece AS l

@@ -1,4 +1,4 @@
-"""Evaluation in a loop of the program's own: a model that acts in training mode is put into the other.
+"""Evaluation in a loop of the program's own: a model that acts in training mode leaves it.
 
 That a model is in evaluation mode alone says nothing: targets and copies are, and many programs
 always act in it. So it has to have acted while it was in training mode, and its thread has to have
@@ -21,7 +21,7 @@ _acting = weakref.WeakValueDictionary()
 
 
 class _State(_local):
-    """Of a thread: modules whose calls are not judged yet, and the model that is being evaluated."""
+    """Of a thread: modules whose calls are not judged yet, and the model that is evaluated."""
 
     def __init__(self):
         self.called = []
