@@ -9,13 +9,14 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import phases_harness
 from conftest import WORKLOADS
-from phases_harness import Harness
+from phases_harness import Harness, Range
 
 pytestmark = [pytest.mark.matrix, pytest.mark.slow]
 
@@ -167,28 +168,65 @@ d3rlpy.algos.TD3Config(batch_size=64).create(device="cpu").fit(
     assert (counts["data"], counts["backpropagation"]) == (60, 60)
 
 
-def test_trl_grpo(harness: Harness) -> None:
+# How a program is started, and as how many processes.
+STARTS = {
+    "alone": ((), 1),
+    "torchrun": (("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"), 2),
+    # Of several processes on one machine it knows only this way; without a GPU they use the CPU.
+    "accelerate": (
+        ("-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes=2", "--num_machines=1",
+         "--mixed_precision=no", "--dynamo_backend=no"),
+        2,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("start", "trainer"),
+    [("alone", "GRPO"), ("alone", "RLOO"), ("torchrun", "GRPO"), ("accelerate", "GRPO")],
+)
+def test_trl(harness: Harness, tmp_path: Path, start: str, trainer: str) -> None:
     require("trl, transformers, datasets, accelerate")
+    command, processes = STARTS[start]
+    options = ["--steps=8", "--reward-ms=50", *(["--rloo"] if trainer == "RLOO" else [])]
     made = harness.run(
-        WORKLOADS / "llm_grpo.py", "--steps=6", "--reward-ms=200",
-        python=PYTHON, timeout_s=TIMEOUT_S,
-    )  # fmt: skip
+        *command, WORKLOADS / "llm_grpo.py", tmp_path, *options, python=PYTHON, timeout_s=TIMEOUT_S
+    )
     made.check_nesting()
-    truth = json.loads(made.stdout.splitlines()[-1])
+    truths = {int(path.name): json.loads(path.read_text()) for path in tmp_path.iterdir()}
+    assert len(truths) == processes
+    for pid, truth in truths.items():
+        hold_to_timers([one for one in made.ranges if one.pid == pid], truth, f"{trainer}Trainer")
+
+
+def hold_to_timers(ranges: list[Range], truth: dict[str, list[list[int]]], trainer: str) -> None:
+    """Hold the phases within the training steps of a process to what it timed itself."""
     spent = {name: sum(end - start for start, end in times) for name, times in truth.items()}
     found: Counter[str] = Counter()
     for start_ns, end_ns in truth["training_step"]:
-        found += phases_harness.phase_ns(made.ranges, start_ns, end_ns)
+        found += phases_harness.phase_ns(ranges, start_ns, end_ns)
     step = spent["training_step"]
-    assert abs(found["reward"] / spent["reward"] - 1) < 0.02
-    assert sum(found.values()) >= 0.99 * step
-    learning = spent["compute_loss"] + spent["backward"]
-    for phase, time_ns in (
-        ("rollout", spent["generate"]),
-        ("logprob", spent["logprob"]),
-        ("backpropagation", learning),
-    ):
-        assert abs(found[phase] - time_ns) <= 0.05 * step, (phase, found, spent)
-    names = Counter((one.name, one.label) for one in made.ranges)
-    assert names["reward", "calculate_rewards"] == len(truth["training_step"]) == 6
-    assert sum(count for (name, _), count in names.items() if name == "rollout") == 6
+    prepared = spent["generate"] + spent["rewards"] + spent["logprob"]
+    expected = {
+        "rollout": spent["generate"], "reward": spent["rewards"], "logprob": spent["logprob"],
+        "data": spent["prepare"] - prepared,
+        "backpropagation": spent["compute_loss"] + spent["backward"],
+    }  # fmt: skip
+    for phase, time_ns in expected.items():
+        # A share of its own, too: all are small beside a long one. Putting the model away after
+        # generating belongs to rollout, and is not timed by the program.
+        bound = 0.02 * time_ns + 0.03 * step * (phase in ("rollout", "data")) + 0.005 * step
+        assert abs(found[phase] - time_ns) <= bound, (phase, found, expected, step)
+    assert set(found) == set(expected)
+    assert step * 0.99 <= sum(found.values()) <= step
+    # What the reward was told to take, less what lies around it.
+    assert spent["reward"] <= found["reward"]
+    times = len(truth["training_step"])
+    names = Counter((one.name, one.label) for one in ranges)
+    assert times == 8
+    assert names["reward", "calculate_rewards"] == times
+    assert names["rollout", f"{trainer}.transformers.generate"] == times
+    assert names["logprob", f"{trainer}._get_per_token_logps_and_entropies"] == len(
+        truth["logprob"]
+    )
+    assert names["backpropagation", f"{trainer}.compute_loss"] == times

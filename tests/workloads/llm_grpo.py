@@ -1,16 +1,18 @@
-"""GRPO of TRL on a CPU: a random model of two layers, a tokenizer made here, a reward that sleeps.
+"""GRPO or RLOO of TRL on a CPU: a random model of two layers, a tokenizer made here, a slow reward.
 
-Its last line: for each of training_step, generate, reward, logprob, compute_loss and backward the
-times (ns of CLOCK_MONOTONIC) at which calls began and ended. logprob are those outside of the loss.
+In FOLDER/PID of each process: for each of training_step, prepare, generate, rewards, reward (the
+function within), logprob, compute_loss, backward and optimizer the times (ns of CLOCK_MONOTONIC) at
+which calls began and ended. logprob are those outside of the loss. Under torchrun or accelerate it
+has as many processes as it is started as.
 """
 
 import argparse
 import json
 import os
 import random
-import sys
 import tempfile
 import time
+from pathlib import Path
 
 os.environ |= {
     "HF_HUB_OFFLINE": "1",
@@ -20,13 +22,17 @@ os.environ |= {
 }
 
 import torch
+import torch.distributed
 from accelerate import Accelerator
+from accelerate.optimizer import AcceleratedOptimizer
 from datasets import Dataset
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
 arguments = argparse.ArgumentParser()
+arguments.add_argument("folder", type=Path)
+arguments.add_argument("--rloo", action="store_true")
 arguments.add_argument("--steps", type=int, default=6)
 arguments.add_argument("--reward-ms", type=float, default=50)
 asked = arguments.parse_args()
@@ -83,17 +89,21 @@ def reward(completions: list[str], **_: object) -> list[float]:
     return rewards
 
 
+Trainer, Config = (RLOOTrainer, RLOOConfig) if asked.rloo else (GRPOTrainer, GRPOConfig)
 for attribute, key in {
-    "training_step": "training_step", "_generate": "generate", "compute_loss": "compute_loss",
+    "training_step": "training_step", "_prepare_inputs": "prepare",
+    "_calculate_rewards": "rewards", "compute_loss": "compute_loss",
     "_get_per_token_logps_and_entropies": "logprob",
 }.items():  # fmt: skip
-    timed(GRPOTrainer, attribute, key)
+    timed(Trainer, attribute, key)
+timed(Qwen2ForCausalLM, "generate", "generate")
 timed(Accelerator, "backward", "backward")
+timed(AcceleratedOptimizer, "step", "optimizer")
 
-trainer = GRPOTrainer(
+trainer = Trainer(
     model=Qwen2ForCausalLM.from_pretrained(folder),
     reward_funcs=reward,
-    args=GRPOConfig(
+    args=Config(
         output_dir=folder, max_steps=asked.steps, per_device_train_batch_size=8, num_generations=4,
         max_completion_length=16, beta=0.04, num_iterations=1, gradient_accumulation_steps=1,
         learning_rate=1e-3, save_strategy="no", report_to=[], use_cpu=True, bf16=False,
@@ -103,4 +113,6 @@ trainer = GRPOTrainer(
     processing_class=tokenizer,
 )  # fmt: skip
 trainer.train()
-sys.stdout.write(json.dumps(times) + "\n")
+(asked.folder / str(os.getpid())).write_text(json.dumps(times))
+if torch.distributed.is_initialized():
+    torch.distributed.destroy_process_group()
