@@ -210,15 +210,20 @@ def hold_to_timers(ranges: list[Range], truth: dict[str, list[list[int]]], train
     expected = {
         "rollout": spent["generate"], "reward": spent["rewards"], "logprob": spent["logprob"],
         "data": spent["prepare"] - prepared,
-        "backpropagation": spent["compute_loss"] + spent["backward"],
+        # What lies between the two is learning as well.
+        "backpropagation": sum(
+            end - start
+            for (start, _), (_, end) in zip(truth["compute_loss"], truth["backward"], strict=True)
+        ),
     }  # fmt: skip
     for phase, time_ns in expected.items():
-        # A share of its own, too: all are small beside a long one. Putting the model away after
-        # generating belongs to rollout, and is not timed by the program.
-        bound = 0.02 * time_ns + 0.03 * step * (phase in ("rollout", "data")) + 0.005 * step
+        # Of its own time, and of all: what is small is not hidden beside what is long.
+        bound = 0.02 * time_ns + 0.01 * step
         assert abs(found[phase] - time_ns) <= bound, (phase, found, expected, step)
     assert set(found) == set(expected)
-    assert step * 0.99 <= sum(found.values()) <= step
+    # On an idle machine the program itself has some 0.3 % of a step outside of its timers.
+    outside = step - spent["prepare"] - expected["backpropagation"]
+    assert step * 0.99 - outside <= sum(found.values()) <= step
     # What the reward was told to take, less what lies around it.
     assert spent["reward"] <= found["reward"]
     times = len(truth["training_step"])

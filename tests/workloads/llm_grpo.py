@@ -7,11 +7,14 @@ has as many processes as it is started as.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import random
+import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 os.environ |= {
@@ -96,7 +99,21 @@ for attribute, key in {
     "_get_per_token_logps_and_entropies": "logprob",
 }.items():  # fmt: skip
     timed(Trainer, attribute, key)
-timed(Qwen2ForCausalLM, "generate", "generate")
+# What TRL makes ready for generating, and puts back afterwards, is part of it.
+of_trainer = sys.modules[Trainer.__module__]
+unwrap = of_trainer.unwrap_model_for_generation
+
+
+@contextlib.contextmanager
+def timed_unwrap(*args: object, **kwargs: object) -> Iterator[object]:
+    """Write down when the model is ready for generating, and when it is not any more."""
+    start = time.monotonic_ns()
+    with unwrap(*args, **kwargs) as model:
+        yield model
+    times.setdefault("generate", []).append((start, time.monotonic_ns()))
+
+
+of_trainer.unwrap_model_for_generation = timed_unwrap
 timed(Accelerator, "backward", "backward")
 timed(AcceleratedOptimizer, "step", "optimizer")
 

@@ -114,6 +114,14 @@ REPORTS = {
             by_iteration=True,
         ),
         Report(
+            "bubbles",
+            "what each process did in each phase of the leading one, by its leading thread, and how"
+            " often the leading one waited for it last",
+            hidden=("process_id",),
+            needs=("thread_state",),
+            by_iteration=True,
+        ),
+        Report(
             "critical-path",
             "critical path of the iterations: where it is, and what takes the time",
             additive=("time_ns", "share", "per_iteration_ns"),
