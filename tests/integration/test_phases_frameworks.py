@@ -168,6 +168,21 @@ d3rlpy.algos.TD3Config(batch_size=64).create(device="cpu").fit(
     assert (counts["data"], counts["backpropagation"]) == (60, 60)
 
 
+def test_torchrl(harness: Harness) -> None:
+    require("torchrl, tensordict")
+    made = harness.run(WORKLOADS / "rl_torchrl.py", python=PYTHON, timeout_s=TIMEOUT_S)
+    made.check_nesting()
+    truth = json.loads(made.stdout.splitlines()[-1])
+    # The first reset is simulation, too.
+    times = truth["counts"]["simulation"]
+    assert made.counts() == truth["counts"] | {"simulation": times + 1, "inference": times}
+    found = phases_harness.phase_ns(made.ranges, truth["start_ns"], truth["end_ns"])
+    whole_ns = truth["end_ns"] - truth["start_ns"]
+    for phase, points in (("simulation", 0.03), ("data", 0.07), ("backpropagation", 0.07)):
+        assert abs(found[phase] - truth["ns"][phase]) <= points * whole_ns, (phase, found, truth)
+    assert sum(one.steps or 0 for one in made.ranges) == times == 1920
+
+
 # How a program is started, and as how many processes.
 STARTS = {
     "alone": ((), 1),
