@@ -64,6 +64,17 @@ print(json.dumps(times))
 """
 
 
+SAMPLES = """
+SELECT t.tid, s.ts_ns, s.layer, k.frames
+FROM cpu_sample AS s JOIN thread AS t USING (thread_id) LEFT JOIN stack AS k USING (stack_id)
+WHERE s.ts_ns >= $1 ORDER BY ALL
+"""
+OTHERS = """
+SELECT r.cpu, greatest(r.start_ns, $1), r.end_ns, p.name
+FROM other_run AS r JOIN other_program AS p USING (program_id) WHERE r.end_ns > $1 ORDER BY ALL
+"""
+
+
 @pytest.fixture
 def busy(program: Callable[..., Workload]) -> Workload:
     made = program(BUSY)
@@ -111,6 +122,8 @@ def test_what_is_kept_is_what_a_whole_recording_has(
     assert len(told) > 1000
     assert told == states_from(whole, from_ns)
     assert int(meta(last)["start_ns"]) == from_ns
+    assert query(last, SAMPLES, [from_ns]) == query(whole, SAMPLES, [from_ns])
+    assert query(last, OTHERS, [from_ns]) == query(whole, OTHERS, [from_ns])
     command = "SELECT command FROM process WHERE pid = ?"
     assert query(last, command, [busy.pid]) == query(whole, command, [busy.pid])
     # A function that was sampled has a name, though it was told before.
@@ -131,21 +144,21 @@ def test_the_disk_holds_no_more_than_the_last_seconds(
         if found:
             most[found[-1]] = max(most.get(found[-1], 0), size(recorder.spool))
             files[found[-1]] = max(files.get(found[-1], 0), len(found))
-        return bool(found) and found[-1] >= 24
+        return bool(found) and found[-1] >= 16
 
     until(looks, what="it has gone on for long")
     assert recorder.stop() == 0
     assert_whole(recorder.words())
     assert_conserved(trace)
     assert "the last " in recorder.words()
-    # Of 25 segments 7 are there at a time: in all of them there is 3.5 times as much.
+    # Of 17 segments 7 are there at a time: in all of them there is 2.4 times as much.
     assert max(files.values()) <= 7
     assert not recorder.spool.exists()
     written = int(recorder.words().split(" records")[0].split()[-1].replace(",", ""))
     ((states,),) = query(trace, "SELECT count(*) FROM thread_state")
     assert 0 < states < written
-    early = max(bytes_ for number, bytes_ in most.items() if number < 12)
-    late = max(bytes_ for number, bytes_ in most.items() if number >= 12)
+    early = max(bytes_ for number, bytes_ in most.items() if number < 8)
+    late = max(bytes_ for number, bytes_ in most.items() if number >= 8)
     assert late < 2 * early
     from_ns = kept_from(trace)
     assert int(meta(trace)["start_ns"]) == from_ns
@@ -155,7 +168,7 @@ def test_the_disk_holds_no_more_than_the_last_seconds(
 
 
 @pytest.mark.parametrize(
-    "seed", [1, 2, *(pytest.param(n, marks=pytest.mark.matrix) for n in range(3, 40))]
+    "seed", [1, *(pytest.param(n, marks=pytest.mark.matrix) for n in range(2, 40))]
 )
 def test_a_kill_at_any_time_leaves_the_last_seconds(
     tmp_path: Path, busy: Workload, record: Callable[..., Recorder], seed: int
@@ -186,7 +199,7 @@ def test_a_kill_at_any_time_leaves_the_last_seconds(
 def test_ranges_keep_their_names_and_their_times(tmp_path: Path) -> None:
     trace = tmp_path / "t.duckdb"
     done = rlscope(
-        "-o", trace, "--last", "1s", "--no-auto", "--", sys.executable, "-c", MARKS, "3"
+        "-o", trace, "--last", "1s", "--no-auto", "--", sys.executable, "-c", MARKS, "2"
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "nothing lost" in done.stderr

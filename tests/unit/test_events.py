@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -9,7 +10,7 @@ import pytest
 
 from finalising import finalise
 from rlscope_trace.spool.directory import open_spool
-from spool_builder import DISK, PIPE, RUNNABLE, UNWOUND, SpoolBuilder
+from spool_builder import DISK, FOUND, PIPE, RUNNABLE, UNWOUND, SpoolBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -383,3 +384,65 @@ def test_samples_that_nobody_read_are_told_with_the_reason(
 ) -> None:
     ask = trace(spool, session=SESSION, probes=[{"event": "sampler", **told}])
     assert ask("SELECT kind, code, count FROM trace_stat") == losses
+
+
+def test_what_lasted_when_a_kept_recording_begins_is_cut_there(tmp_path: Path) -> None:
+    told_first, since = SpoolBuilder(), SpoolBuilder()
+    for thread_id in (1, 2):
+        told_first.thread(thread_id, ts_ns=300, tid=10 * thread_id, entered=FOUND)
+        since.cycle(thread_id, off_ns=100, in_ns=290, out_ns=400, off_state=RUNNABLE)
+        since.close(thread_id, off_ns=400)
+    # Their records were on the way when the segment began.
+    since.thread(3, ts_ns=250, tid=30)
+    since.cycle(3, off_ns=250, in_ns=260, out_ns=280, off_state=RUNNABLE)
+    since.cycle(3, off_ns=280, wake_ns=290, in_ns=310, out_ns=400)
+    since.close(3, off_ns=400)
+    since.call(1, start_ns=140, end_ns=299)
+    since.call(1, start_ns=140, end_ns=320, depth=0)
+    since.call(1, start_ns=310, end_ns=315, depth=1, parent=2)
+    since.gil_release(1, start_ns=200, end_ns=350)
+    since.other_run(0, start_ns=250, end_ns=305, pid=7)
+    since.other_run(0, start_ns=240, end_ns=250, pid=7)
+    since.sample(1, ts_ns=299, layer=1)
+    since.sample(1, ts_ns=301, layer=1)
+    since.message(1, sender=2, sent_ns=250, read_ns=310)
+    since.message(1, sender=2, sent_ns=305, read_ns=311)
+    directory = since.write(tmp_path / "t.spool", end_ns=500, session=SESSION)
+    (directory / "records.bin").unlink()
+    (directory / "progress.bin").rename(directory / "progress-3.bin")
+    keyframe = b"".join(told_first.frames)
+    header = struct.pack("<8sII6Q", b"SLLSEGM1", 4, 64, 3, 2, 300, len(keyframe), 0, 0)
+    (directory / "records-3.bin").write_bytes(header + keyframe + b"".join(since.frames))
+    output = tmp_path / "t.duckdb"
+    finalise(open_spool(directory), output)
+    with duckdb.connect(str(output), read_only=True) as con:
+
+        def ask(query: str) -> list[tuple[object, ...]]:
+            return con.execute(query).fetchall()
+
+        assert ask("SELECT start_ns, end_ns, depth FROM native_call_coded ORDER BY ALL") == [
+            (300, 320, 0),
+            (310, 315, 1),
+        ]
+        assert ask("FROM gil_release") == [(1, 300, 350)]
+        assert ask("SELECT cpu, start_ns, end_ns FROM other_run") == [(0, 300, 305)]
+        assert ask("SELECT ts_ns FROM cpu_sample") == [(301,)]
+        assert ask("SELECT sent_ns, read_ns FROM early_message") == [(305, 311)]
+        assert ask("SELECT thread_id, start_ns, end_ns, lost_ns FROM thread ORDER BY ALL") == [
+            (1, 300, 500, 0),
+            (2, 300, 500, 0),
+            (3, 300, 500, 0),
+        ]
+        states = "SELECT start_ns, end_ns, state::VARCHAR FROM thread_state_coded"
+        assert ask(f"{states} WHERE thread_id = 1 ORDER BY ALL") == [
+            (300, 400, "running"),
+            (400, 500, "sleeping"),
+        ]
+        assert ask(f"{states} WHERE thread_id = 3 ORDER BY ALL") == [
+            (300, 310, "runnable"),
+            (310, 400, "running"),
+            (400, 500, "sleeping"),
+        ]
+        assert ask("FROM trace_stat") == []
+        assert ask("SELECT ts_ns FROM capture WHERE code = 'kept_last'") == []
+        assert ask("SELECT value FROM meta WHERE key = 'kept_from_ns'") == [("300",)]

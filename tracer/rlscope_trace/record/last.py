@@ -6,7 +6,6 @@ reach back as far as is wanted, and before that only where the disk has no room 
 
 from __future__ import annotations
 
-import errno
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
@@ -66,9 +65,7 @@ class LastKept:
             is_begun = shims.rotate(number) and spool.rotate(
                 number, missed_runs=missed_runs, failed_updates=failed_updates
             )
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE):
-                raise
+        except OSError:
             is_begun = False
         now_ns = self._clock_ns()
         if not is_begun:
