@@ -113,7 +113,9 @@ class SpoolWriter:
 class LiveTotals:
     """Sums of what threads do, of all that a spool is given."""
 
-    def __init__(self) -> None: ...
+    def __init__(self, has_sums: bool = True) -> None:
+        """has_sums: else they know no more than rotate() needs."""
+
     def snapshot(self, open: bytes, now_ns: int) -> dict[str, Any]:
         """Return all sums at now_ns; open: what tell_open said just after.
 

@@ -76,7 +76,7 @@ py::dict Snapshot(LiveTotals& totals, const std::string& open, std::uint64_t now
 
 void BindLive(py::module_& module) {
   py::class_<LiveTotals>(module, "LiveTotals")
-      .def(py::init<>())
+      .def(py::init<bool>(), py::arg("has_sums") = true)
       .def("snapshot", &Snapshot, py::arg("open"), py::arg("now_ns"));
 }
 

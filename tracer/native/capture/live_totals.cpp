@@ -77,7 +77,11 @@ void LiveThread::Add(const rls_rec_cycle& cycle) {
     running_ns += out_ns - in_ns;
   }
   ++switches;
-  until_ns = out_ns;
+  Follow(cycle);
+}
+
+void LiveThread::Follow(const rls_rec_cycle& cycle) {
+  until_ns = std::max<std::uint64_t>({until_ns, cycle.off_ns, cycle.out_ns});
   out_state = cycle.out_state;
   out_reason = cycle.out_reason;
   has_ended = cycle.out_state == RLS_OFF_DEAD;
@@ -127,7 +131,12 @@ void LiveTotals::AddRecord(const char* record, std::size_t bytes) {
   rls_rec_sample sample;
   LiveThread* thread = nullptr;
   if (kind == RLS_REC_CYCLE && Read(record, bytes, &cycle)) {
-    if ((thread = Thread(cycle.thread_id)) != nullptr) thread->Add(cycle);
+    if ((thread = Thread(cycle.thread_id)) == nullptr) return;
+    if (has_sums_) {
+      thread->Add(cycle);
+    } else {
+      thread->Follow(cycle);
+    }
   } else if (kind == RLS_REC_THREAD && Read(record, bytes, &entered)) {
     if ((thread = Thread(entered.thread_id)) == nullptr) return;
     thread->facts = entered;
@@ -140,6 +149,8 @@ void LiveTotals::AddRecord(const char* record, std::size_t bytes) {
       std::memcpy(thread->facts.comm, name.comm, sizeof(name.comm));
   } else if (kind == RLS_REC_EXEC && Read(record, bytes, &exec)) {
     AddExec(exec);
+  } else if (!has_sums_) {
+    return;
   } else if (kind == RLS_REC_SAMPLE && Read(record, bytes, &sample)) {
     AddSample(sample);
   } else if (kind == RLS_REC_STACK) {

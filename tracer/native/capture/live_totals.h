@@ -43,6 +43,8 @@ struct LiveThread {
   std::map<std::int32_t, Wakes> wakers;  // by whom it was woken, as rls_rec_cycle.waker
 
   void Add(const rls_rec_cycle& cycle);
+  // Where it stands after a cycle.
+  void Follow(const rls_rec_cycle& cycle);
   // What is open: nothing, where a later record is known already.
   void AddOpen(const rls_rec_close& open, std::uint64_t now_ns);
 
@@ -65,6 +67,9 @@ struct LiveSnapshot {
 
 class LiveTotals {
  public:
+  // has_sums: else it knows no more than keyframes need.
+  explicit LiveTotals(bool has_sums = true) : has_sums_(has_sums) {}
+
   void Add(const RingSpan& span);
 
   // `open`: what the threads do that have written no record of it yet, at now_ns. Threads that have
@@ -83,6 +88,7 @@ class LiveTotals {
   void ForgetEnded();
   LiveThread* Thread(std::uint32_t thread_id);
 
+  const bool has_sums_;
   std::mutex mutex_;
   std::unordered_map<std::uint32_t, LiveThread> threads_;
   std::unordered_map<std::uint32_t, rls_rec_exec> execs_;  // by the pid, as the recorder sees it

@@ -12,6 +12,7 @@ namespace {
 constexpr std::size_t kMaxTexts = 1U << 15;
 constexpr std::size_t kMaxPhases = 256;  // of a thread
 constexpr std::size_t kMaxToldBytes = std::size_t{4} << 20;
+constexpr std::size_t kMaxToldBytesOfAll = std::size_t{64} << 20;
 constexpr std::size_t kMaxStarted = 1U << 12;
 constexpr std::size_t kMaxTids = 1U << 12;
 constexpr std::uint64_t kMaxSteps = std::uint64_t{1} << 32;  // as the decoder: more are no steps
@@ -58,7 +59,12 @@ void LivePhases::Add(ShimBlockKind kind, std::uint32_t source, std::uint32_t slo
   }
 }
 
-void LivePhases::Forget(std::uint32_t source) { sources_.erase(source); }
+void LivePhases::Forget(std::uint32_t source) {
+  const auto known = sources_.find(source);
+  if (known == sources_.end()) return;
+  told_bytes_ -= known->second.told_bytes;
+  sources_.erase(known);
+}
 
 void LivePhases::AddCells(Source* source, std::uint32_t slot, std::string_view cells) {
   while (cells.size() >= RLS_SHIM_CELL_BYTES) {
@@ -73,7 +79,7 @@ void LivePhases::AddCells(Source* source, std::uint32_t slot, std::string_view c
         source->slots[slot].owner = As<rls_shim_thread>(cell).tid;
         break;
       case RLS_SHIM_RANGE:
-        AddRange(*source, &source->slots[slot], As<rls_shim_event>(cell));
+        if (has_sums_) AddRange(*source, &source->slots[slot], As<rls_shim_event>(cell));
         break;
       case RLS_SHIM_START:
         if (source->started.size() < kMaxStarted)
@@ -114,17 +120,21 @@ std::size_t LivePhases::AddString(Source* source, std::string_view cells) {
   const auto string = As<rls_shim_string>(cells);
   const std::size_t begin = offsetof(rls_shim_string, text);
   const std::size_t length = std::min<std::size_t>(string.length, all.size() - begin);
-  if (source->texts.size() < kMaxTexts) {
-    const auto added = source->texts.emplace(string.hash, all.substr(begin, length));
-    if (added.second) Tell(source, all);
-  }
+  if (source->texts.size() < kMaxTexts && source->texts.count(string.hash) == 0 &&
+      Tell(source, all))
+    source->texts.emplace(string.hash, all.substr(begin, length));
   return count;
 }
 
-void LivePhases::Tell(Source* source, std::string_view cells) {
-  if (source->told_bytes + cells.size() > kMaxToldBytes) return;
+// False where there is no room for more.
+bool LivePhases::Tell(Source* source, std::string_view cells) {
+  if (source->told_bytes + cells.size() > kMaxToldBytes ||
+      told_bytes_ + cells.size() > kMaxToldBytesOfAll)
+    return false;
   source->told_bytes += cells.size();
+  told_bytes_ += cells.size();
   source->told.emplace_back(cells);
+  return true;
 }
 
 // What finds no place counts as of no name.

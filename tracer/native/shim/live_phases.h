@@ -46,6 +46,9 @@ struct LiveGpuRow {
 
 class LivePhases {
  public:
+  // has_sums: else it knows no more than keyframes need.
+  explicit LivePhases(bool has_sums = true) : has_sums_(has_sums) {}
+
   // The entries of ranges that a slot has open; returns how many.
   using OpenOf = std::function<std::uint32_t(std::uint32_t source, std::uint32_t slot,
                                              rls_shim_open* entries)>;
@@ -94,11 +97,13 @@ class LivePhases {
   void AddCells(Source* source, std::uint32_t slot, std::string_view cells);
   std::size_t AddString(Source* source, std::string_view cells);
   void AddRange(const Source& source, Slot* slot, const rls_shim_event& event);
-  void Tell(Source* source, std::string_view cells);
+  bool Tell(Source* source, std::string_view cells);
   LivePhase* PhaseOf(Slot* slot, const Name& name);
   void AddOpen(const Source& source, std::uint64_t now_ns, const rls_shim_open* open,
                std::uint32_t depth, Slot* slot) const;
 
+  const bool has_sums_;
+  std::size_t told_bytes_ = 0;               // of all sources
   std::map<std::uint32_t, Source> sources_;  // by their number; those that have not ended
   std::uint32_t source_count_ = 0;           // that there were
 };

@@ -189,7 +189,8 @@ class Session:
         if self.last_ns is not None:
             self._last = LastKept(self.directory, self.last_ns, self.clock_ns)
             self.facts["last_ns"] = self.last_ns
-        self._totals = _capture.LiveTotals() if self._last or self.watches else None
+        if self._last or self.watches:
+            self._totals = _capture.LiveTotals(has_sums=self.watches)
         self._spool = _capture.SpoolWriter(
             str(self.directory), _capture.possible_cpus(), self._totals if self._last else None
         )
