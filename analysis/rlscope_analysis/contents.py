@@ -24,6 +24,10 @@ _FEW_ROWS = 1_000_000
 # compresses to nothing there, and is as large as it says once it is read.
 _TEXT_BYTES = 4 << 20
 _ALL_TEXT_BYTES, _TEXT_BYTES_PER_BYTE = 64 << 20, 16
+# Frames of a stack, members of a set, numbers of a sentence.
+_LIST_ITEMS = 10_000
+# Twice what importers keep, who keep more than the recorder.
+_TREE_DEPTH = 2_000
 _COLUMNS_SQL = """
 SELECT t.table_name, c.column_name, c.data_type, c.column_default, t.estimated_size
 FROM duckdb_tables() AS t
@@ -40,8 +44,9 @@ SELECT
     SELECT count(*)
     FROM {database}.main.operation_path AS c
     JOIN {database}.main.operation_path AS p ON p.path_id = c.parent_path_id
-    WHERE p.depth >= c.depth OR c.depth IS NULL OR p.depth IS NULL
-  )
+    WHERE p.depth >= c.depth OR p.depth < 0 OR c.depth IS NULL OR p.depth IS NULL
+  ),
+  (SELECT max(depth) FROM {database}.main.operation_path)
 """
 
 
@@ -80,6 +85,7 @@ def fault_of(
         _table_fault(contents)
         or _size_fault(contents.rows, file_bytes)
         or _text_fault(connection, database, contents, file_bytes)
+        or _list_fault(connection, database, contents)
         or _tree_fault(connection, database, contents)
     )
 
@@ -137,5 +143,23 @@ def _tree_fault(
         contents.columns.get("operation_path", ())
     ):
         return None
-    ((twice, circular),) = connection.execute(_TREE_SQL.format(database=database)).fetchall()
-    return "its operation_path is no tree" if twice or circular else None
+    ((twice, circular, depth),) = connection.execute(_TREE_SQL.format(database=database)).fetchall()
+    if twice or circular:
+        return "its operation_path is no tree"
+    # Each one has the names of all above it: longer than the file is large, where none end.
+    return f"its operations are {depth:,} deep" if (depth or 0) > _TREE_DEPTH else None
+
+
+def _list_fault(
+    connection: duckdb.DuckDBPyConnection, database: str, contents: Contents
+) -> str | None:
+    for table in declared_tables().keys() & contents.columns.keys():
+        for column, (kind, _) in contents.columns[table].items():
+            if not kind.endswith("[]"):
+                continue
+            quoted = column.replace('"', '""')
+            query = f'SELECT max(len("{quoted}")) FROM {database}.main.{table}'  # noqa: S608
+            ((longest,),) = connection.execute(query).fetchall()
+            if (longest or 0) > _LIST_ITEMS:
+                return f"its {table} has a list of {longest:,} items"
+    return None

@@ -149,6 +149,13 @@ REFUSED = {
         "INSERT INTO mark (thread_id, ts_ns, name)"
         " SELECT 1, 1, repeat('x', 1_000_000) FROM range(100)",
     ),
+    "lists that no recorder writes": (
+        "INSERT INTO stack_coded SELECT 9, list(repeat('a', 1)) FROM range(1_000_000)",
+    ),
+    "a tree as deep as it has rows": (
+        "INSERT INTO operation_path (path_id, parent_path_id, name, source, depth)"
+        " SELECT i, nullif(i - 1, 99), 'x', 'nvtx', i - 99 FROM range(100, 20_000) AS t(i)",
+    ),
     "rows that no file of its size holds": (
         "INSERT INTO thread SELECT t.* FROM thread AS t, range(6000000)",
     ),
@@ -318,3 +325,12 @@ def test_json_of_a_stranger_is_read_as_far_as_it_may_be_large(path: Path) -> Non
     done = ask(("fleet", "summarize", str(manifest)), path)
     assert done.returncode == 1
     assert "more than 16 MiB" in done.stderr
+
+
+def test_more_facts_than_an_export_takes_along_are_counted(path: Path) -> None:
+    change(path, "INSERT INTO clock SELECT i, i, i FROM range(60_000) AS t(i)")
+    with duckdb.connect(str(path)) as connection:
+        ((count,),) = connection.execute("SELECT count(*) FROM clock").fetchall()
+    assert ask(("export", "chrome", "{}", "-o", "{}.json"), path).returncode == 0
+    exported = json.loads(Path(f"{path}.json").read_text())
+    assert f'"clock_left_out": {count - 50_000}' in json.dumps(exported)
