@@ -5,6 +5,7 @@
 -- Where the thread steps environments itself (and does not only look at one), that is acting: a
 -- forward pass alone may be one of an update, between the steps of two optimizers. Where it waits for
 -- others that do, a forward pass is acting that is followed by something else than learning.
+-- There is no FILTER in a window here: with it DuckDB takes time by the square of the rows.
 WITH phase AS (
   SELECT
     t.process_id, o.thread_id, o.start_ns, o.end_ns, p.name,
@@ -26,19 +27,19 @@ WITH phase AS (
 ), own AS (
   SELECT
     *, lead(name) OVER (PARTITION BY thread_id ORDER BY start_ns, end_ns DESC) AS next_name,
-    count(*) FILTER (WHERE name IN ('simulation', 'rollout')) OVER whole
-      > count(*) FILTER (WHERE name = 'inference') OVER whole / 10 AS steps,
+    count(CASE WHEN name IN ('simulation', 'rollout') THEN 1 END) OVER whole
+      > count(CASE WHEN name = 'inference' THEN 1 END) OVER whole / 10 AS steps,
     bool_or(name = 'wait') OVER whole AS waits
   FROM phase WHERE thread_id IN (SELECT thread_id FROM learner)
   WINDOW whole AS (PARTITION BY thread_id)
 ), numbered AS (
   SELECT
     *,
-    count(*) FILTER (
-      WHERE name IN ('simulation', 'rollout') OR (name = 'inference' AND NOT steps
-        AND (NOT waits OR next_name IS DISTINCT FROM 'backpropagation'))
-    ) OVER own AS acts,
-    min(start_ns) FILTER (WHERE name <> 'wait') OVER (PARTITION BY thread_id) AS first_ns
+    count(CASE
+      WHEN name IN ('simulation', 'rollout') OR (name = 'inference' AND NOT steps
+        AND (NOT waits OR next_name IS DISTINCT FROM 'backpropagation')) THEN 1
+    END) OVER own AS acts,
+    min(CASE WHEN name <> 'wait' THEN start_ns END) OVER (PARTITION BY thread_id) AS first_ns
   FROM own
   WINDOW own AS (PARTITION BY thread_id ORDER BY start_ns, end_ns DESC)
 ), updated AS (
@@ -56,7 +57,7 @@ WITH phase AS (
   )
   GROUP BY thread_id
 ), begun AS (
-  SELECT n.*, count(*) FILTER (WHERE n.called = f.called) OVER own AS number
+  SELECT n.*, count(CASE WHEN n.called = f.called THEN 1 END) OVER own AS number
   FROM numbered AS n JOIN most_frequent AS f ON f.thread_id = n.thread_id
   WHERE n.name = 'backpropagation'
   WINDOW own AS (PARTITION BY n.thread_id ORDER BY n.start_ns, n.end_ns DESC)
