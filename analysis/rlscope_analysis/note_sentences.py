@@ -77,15 +77,21 @@ def _limit(n: Named) -> str:
     return f"{limit.what}: {limit.remedy}" if limit.remedy else limit.what
 
 
+def _short(name: str, most: int = 36) -> str:
+    """Write a name on one line of prose, its beginning if it is long."""
+    words = printable(name)
+    return words if len(words) <= most else f"{words[: most - 3]}..."
+
+
 def _traced_program(n: Named) -> str:
-    parts = [printable(n.program)]
+    parts = [_short(n.program)]
     if n.duration_ns is not None:
         start_up = f" (start-up {n.start_up_ns / 1e9:,.1f} s)" if n.start_up_ns else ""
         whole_s = (n.duration_ns + (n.left_out_ns or 0)) / 1e9
         kept = f"the last {n.duration_ns / 1e9:,.1f} s of {whole_s:,.1f} s"
         parts.append(kept if n.left_out_ns else f"{n.duration_ns / 1e9:,.1f} s{start_up}")
     parts += [n.window] if n.window else []
-    cpus = f" on CPUs {printable(n.cpus)}" if n.cpus else ""
+    cpus = f" on CPUs {_short(n.cpus, 20)}" if n.cpus else ""
     parts.append(count_of(n.processes, "process") + cpus)
     busy = n.gpu["busy_ns"] / n.gpu["span_ns"] if n.gpu["processes"] and n.gpu["span_ns"] else None
     no_gpu = "not used" if n.is_gpu_unused else "not measured"
@@ -105,7 +111,7 @@ def _verdict(n: Named) -> str:
     who = f"{who[0].upper()}{who[1:]}"
     whole = "the run" if n.is_whole else "an iteration"
     whole = whole if n.of == "critical path" else "its life"
-    by = f", mostly {printable(n.by)}" if n.by else ""
+    by = f", mostly {_short(n.by)}" if n.by else ""
     return f"{who} {BY_CODE[n.code].what}{by}: {n.share * 100:.0f} % of {whole}."
 
 
@@ -117,7 +123,7 @@ def _no_finding(n: Named) -> str:
 def _pace(n: Named) -> str:
     if n.source == "whole":
         return "No iterations were found: no phases, no ranges called so (--per NAME takes any)."
-    found = {"phases": "updates", "range": f"range {printable(n.name or '')}"}
+    found = {"phases": "updates", "range": f"range {_short(n.name or '', 30)}"}
     words = (
         f"{count_of(n.iterations, 'iteration')} ({found[n.source]}) of {n.mean_ns / 1e6:,.1f} ms"
     )
@@ -156,6 +162,15 @@ NO_PHASE = {
 def _no_phase(n: Named) -> str:
     who = f"{sentence_of(n.who)}, {n.share * 100:.0f} % of the CPU time"
     return f"no phase in {who}: {NO_PHASE[n.reason]}"
+
+
+def _no_phase_in_more(n: Named) -> str:
+    if not n.is_all:
+        return f"nor in {n.count:,} more"
+    words = (
+        f"no phase in {count_of(n.count, 'busy process')}, {n.share * 100:.0f} % of the CPU time"
+    )
+    return f"{words}: --view processes"
 
 
 def _losses_and_overhead(n: Named) -> str:
@@ -341,7 +356,7 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
     "workers_wait": _workers_wait,
     "lane": _lane,
     "gpu_lane": _gpu_lane,
-    "more_processes": lambda n: f"{n.count:,} more",
+    "more_rows": lambda n: f"{n.count:,} more",
     "no_states": (
         "not recorded: when threads ran and waited; phases, calls and the GPU are all there is"
     ),
@@ -350,7 +365,7 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
         " is not in it"
     ),
     "no_phase": _no_phase,
-    "no_phase_in_more": lambda n: f"nor in {n.count:,} more",
+    "no_phase_in_more": _no_phase_in_more,
     "losses_and_overhead": _losses_and_overhead,
     "explained_iteration": _explained_iteration,
     "cut_off": "the recording of this trace was cut off: what came after is not in it",

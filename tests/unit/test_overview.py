@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import json
+import random
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +15,7 @@ import first_screen
 import rlscope_analysis
 from recording import rlscope
 from rlscope_analysis.findings.catalog import CATALOG
+from rlscope_analysis.note_sentences import NO_PHASE
 from rlscope_analysis.overview.answer import answer_of, overview
 from rlscope_analysis.renderers import text
 from rlscope_analysis.schema.facts.fact import Fact
@@ -18,7 +23,10 @@ from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from trace_builder import INTERRUPT, TraceBuilder, lost, run, sleep, woken
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from rlscope_analysis.overview.values import Overview
 
 MS = 1_000_000
 META: dict[str, str | None] = {"schema_version": str(SCHEMA_VERSION), "cpus_allowed": "0-1"}
@@ -91,6 +99,78 @@ def test_it_fits_on_a_screen(builder: TraceBuilder, workers: int) -> None:
 def test_its_numbers_are_those_of_the_views(builder: TraceBuilder, workers: int) -> None:
     training(builder, workers).loss("ring_full", count=7)
     first_screen.check(builder.write())
+
+
+@pytest.fixture(scope="module")
+def one_screen(tmp_path_factory: pytest.TempPathFactory) -> Overview:
+    builder = TraceBuilder(tmp_path_factory.mktemp("screen") / "trace.duckdb", meta=META)
+    for kind in KINDS:
+        builder.capture(kind)
+    training(builder, 2).loss("ring_full", count=7)
+    with rlscope_analysis.open(builder.write()) as trace:
+        return overview(trace)
+
+
+NAME = "a name of many words that somebody gave " * 9
+SIZES = (0, 1, 2, 3, 4, 5, 6, 60)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_it_fits_whatever_the_trace_is_like(one_screen: Overview, seed: int) -> None:
+    """Drawn at random: how many of each, how large, how long the names are, what is lacking."""
+    drawn = random.Random(seed)
+
+    def several(row: dict[str, Any], **others: Callable[[int], Any]) -> tuple[dict[str, Any], ...]:
+        made = [row | {name: value(at) for name, value in others.items()}
+                for at in range(drawn.choice(SIZES))]  # fmt: skip
+        return tuple(made)
+
+    lead, other = one_screen.processes[:2]
+    large = drawn.choice((1, 10**6, 10**11))
+    phase = one_screen.phases[0] | {"instances": large, "each_ns": large * MS}
+    phases = several(phase, operation=lambda _: drawn.choice(("wait", NAME)),
+                     time_ns=lambda _: large * MS)  # fmt: skip
+    marked = drawn.random() < 0.5
+    others = several(
+        other, process_id=lambda at: 100 + at, is_marked=lambda _: marked,
+        role=lambda _: drawn.choice(("other", "worker")), name=lambda _: drawn.choice(("x", NAME)),
+        pid=lambda _: 4194304, running_ns=lambda at: 10**9 if at < 9 else 1,
+    )  # fmt: skip
+    codes = [limit for limit in CATALOG if limit.remedy]
+    findings = several(
+        one_screen.findings[0] | {"share": 0.5, "where": {"process_id": 100, "by_program": NAME}},
+        code=lambda _: drawn.choice(codes).code,
+    )
+    ranks = drawn.choice((None, json.dumps([{"rank": 0, "world_size": 10**9}])))
+    made = dataclasses.replace(
+        one_screen,
+        trace=NAME, phases=phases, processes=(lead, *others), findings=findings,
+        no_phase={100 + at: drawn.choice(tuple(NO_PHASE)) for at in range(60)},
+        reason=NAME, is_complete=drawn.random() < 0.5,
+        pace=drawn.choice((None, one_screen.pace, one_screen.pace | {
+            "source": "range", "name": NAME, "iterations": large, "mean_ns": 1e15, "p99_ns": 1e15,
+            "steps_per_s": 1e12, "evaluation_steps_per_s": 1e12,
+        })),
+        machine=one_screen.machine | {
+            "command": NAME.replace(" ", "_"), "cpus": ",".join(map(str, range(0, 512, 2))),
+            "has_states": drawn.random() < 0.5, "ranks": ranks,
+        },
+    )  # fmt: skip
+    lines = text.render(answer_of(made), limit=20, width=drawn.choice((40, 100, 300)))
+    assert len(lines.splitlines()) <= first_screen.LINES, lines
+    assert max(map(len, lines.splitlines())) <= first_screen.COLUMNS, lines
+    # What is most important is never left out, and what is left out is counted.
+    assert "lost: 7 records" in lines
+    if made.pace is None:
+        return
+    assert "of an iteration." in " ".join(lines.split()) or not findings
+    for rows, title in ((phases, "where the "), (others, "the other processes")):
+        if rows:
+            at = next(at for at, line in enumerate(lines.splitlines()) if line.startswith(title))
+            told = list(itertools.takewhile(bool, lines.splitlines()[at + 1 :]))
+            counted = re.match(r"([\d,]+) more  ", told[-1])
+            rest = int(counted[1].replace(",", "")) if counted else 0
+            assert len(told) - (counted is not None) + rest == len(rows)
 
 
 def test_whatever_is_to_try_fits() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from rlscope_analysis.overview.values import Overview
 from rlscope_analysis.query import run_query, run_records
 from rlscope_analysis.result.column import Column, Scale, Unit
 from rlscope_analysis.result.note import Note, note
-from rlscope_analysis.result.table import Answer, Table
+from rlscope_analysis.result.table import Answer, Table, Values
 from rlscope_analysis.summary.gpu import gpu_summary
 from rlscope_analysis.summary.losses import losses_of
 from rlscope_analysis.summary.overhead import overhead_of
@@ -23,16 +23,30 @@ from rlscope_analysis.window import SPAN_SQL, asked_window
 from rlscope_analysis.wording import role_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from rlscope_analysis.trace import Trace
 
-# So much fits on a screen of 25 lines.
-_PHASES, _PROCESSES, _FINDINGS = 5, 4, 3
+    _Row = dict[str, Any]
+
+# A screen.
+_LINES = 25
+
+
+@dataclass(frozen=True, slots=True)
+class _Detail:
+    """How many of each the first screen names; the others are counted."""
+
+    phases: int
+    processes: int
+    findings: int
+    no_phase: int
+
+
+# The first with which it fits is shown.
+_DETAILS = (_Detail(5, 4, 3, 2), _Detail(5, 4, 3, 0), _Detail(3, 2, 2, 0), _Detail(1, 1, 1, 0))
 # What takes less does not limit a run.
 _LEAST_VERDICT = 0.2
-# So many processes without a phase are named.
-_NAMED = 2
 # A process that used less than this of the CPU time needs no phase.
 _LEAST_CPU_SHARE = 0.1
 _PACE_SQL = """
@@ -177,16 +191,22 @@ def _finding(trace: Trace, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def answer_of(reported: Overview) -> Answer:
-    """Lay the first screen out."""
-    tables = () if reported.pace is None else tuple(_tables(reported))
-    return Answer(
-        tables=tables,
-        data=Table("phases", "", (), []),
-        facts=_facts(reported),
-        opening=tuple(_opening(reported)),
-        closing=tuple(_closing(reported)),
-        is_complete=reported.is_complete,
-    )
+    """Lay the first screen out, with as much as fits on it."""
+    found = None
+    for detail in reversed(_DETAILS):
+        tables = () if reported.pace is None else tuple(_tables(reported, detail))
+        found = Answer(
+            tables=tables,
+            data=Table("phases", "", (), []),
+            facts=_facts(reported),
+            opening=tuple(_opening(reported)),
+            closing=tuple(_closing(reported, detail)),
+            is_complete=reported.is_complete,
+            lines=_LINES,
+            shorter=found,
+        )
+    assert found is not None
+    return found
 
 
 def answer_with(reported: Overview, summary: Answer) -> Answer:
@@ -212,20 +232,30 @@ def _facts(reported: Overview) -> dict[str, Any]:
     }
 
 
-def _tables(reported: Overview) -> Iterable[Table]:
+def _tables(reported: Overview, detail: _Detail) -> Iterable[Table]:
     if reported.phases:
-        yield _phases(reported)
+        yield _phases(reported, detail.phases)
     others = [row for row in reported.processes if not row["is_lead"]]
     if others:
-        yield _processes(reported, others)
+        yield _processes(reported, others, detail.processes)
     if reported.findings:
-        yield _findings(reported)
+        yield _findings(reported, detail.findings)
 
 
-def _phases(reported: Overview) -> Table:
+def _split(rows: Sequence[_Row], most: int) -> tuple[Sequence[_Row], Sequence[_Row]]:
+    """Return the rows to show and those to count: one alone takes the line that counts it."""
+    shown = len(rows) if len(rows) <= most else most - (most > 1)
+    return rows[:shown], rows[shown:]
+
+
+def _more(rows: Sequence[_Row]) -> Note:
+    return note("more_rows", count=len(rows))
+
+
+def _phases(reported: Overview, most: int) -> Table:
     who = role_words(reported.lead["role"] if reported.lead else "main")
     columns = (
-        Column("operation", label=f"where the {who}'s time went", most=30),
+        Column("operation", label=f"where the {who}'s time went", most=24),
         Column("time_ns", Unit.NS, label="time ms", scale=Scale.SHORT_MS),
         Column("share", Unit.SHARE, label="%"),
         Column("python_share", Unit.SHARE, label="Python"),
@@ -235,20 +265,25 @@ def _phases(reported: Overview) -> Table:
         Column("instances", Unit.COUNT, label="count"),
         Column("each_ns", Unit.NS, label="each ms", scale=Scale.SHORT_MS),
     )
-    rows = [tuple(row[column.name] for column in columns) for row in reported.phases]
-    return Table("phases", "", columns, rows[:_PHASES], title_has_units=True)
+    shown, rest = _split(reported.phases, most)
+    rows = [tuple(row[column.name] for column in columns) for row in shown]
+    if rest:
+        sums = {name: _sum(rest, name) for name in ("time_ns", "share")}
+        sums["operation"] = _more(rest)
+        rows.append(tuple(sums.get(column.name) for column in columns))
+    return Table("phases", "", columns, rows, title_has_units=True)
 
 
-def _processes(reported: Overview, others: list[dict[str, Any]]) -> Table:
+def _processes(reported: Overview, others: list[_Row], most: int) -> Table:
     roles = {row["process_id"]: role_note(row) for row in reported.processes}
     columns = (
         Column("process", label="the other processes", most=40),
         Column("cpu_share", Unit.SHARE, label="CPU"),
         Column("queue_share", Unit.SHARE, label="queue"),
         Column("waits_share", Unit.SHARE, label="waits"),
-        Column("for", label="for"),
+        Column("for", label="for", most=30),
     )
-    shown = others if len(others) <= _PROCESSES else others[: _PROCESSES - 1]
+    shown, rest = _split(others, most)
     rows = [
         (
             role_note(row), row["cpu_share"], row["queue_share"], row["waits_share"],
@@ -256,15 +291,12 @@ def _processes(reported: Overview, others: list[dict[str, Any]]) -> Table:
         )
         for row in shown
     ]  # fmt: skip
-    if len(others) > len(shown):
-        rest = others[len(shown) :]
-        rows.append(
-            (note("more_processes", count=len(rest)), _sum(rest, "cpu_share"), None, None, "")
-        )
+    if rest:
+        rows.append((_more(rest), _sum(rest, "cpu_share"), None, None, ""))
     return Table("processes", "", columns, rows)
 
 
-def _sum(rows: list[dict[str, Any]], name: str) -> float | None:
+def _sum(rows: Sequence[_Row], name: str) -> Any:  # noqa: ANN401 - what the column holds
     known = [row[name] for row in rows]
     return None if None in known else sum(known)
 
@@ -275,22 +307,25 @@ def role_note(row: dict[str, Any]) -> Note:
     return note("role", **{name: row[name] for name in known})
 
 
-def _findings(reported: Overview) -> Table:
+def _findings(reported: Overview, most: int) -> Table:
     columns = (
         Column("code", label="what to try first"),
         Column("share", Unit.SHARE, label="at stake"),
         Column("remedy"),
         Column("proof", label="look at --view"),
     )
-    rows = [
+    rows: list[Values] = [
         (
             found["code"],
             found["share"],
             found["remedy"],
             BY_CODE[found["code"]].proof.removeprefix("--view "),
         )
-        for found in reported.findings[:_FINDINGS]
+        for found in reported.findings[:most]
     ]
+    rest = reported.findings[most:]
+    if rest:
+        rows.append((_more(rest), None, "", "findings"))
     return Table("findings", "", columns, rows)
 
 
@@ -358,7 +393,7 @@ def _ranks(text: str | None) -> list[dict[str, Any]]:
     ]
 
 
-def _closing(reported: Overview) -> Iterable[Note]:
+def _closing(reported: Overview, detail: _Detail) -> Iterable[Note]:
     yield from not_known_notes(reported)
     all_ns = sum(row["running_ns"] or 0 for row in reported.processes)
     busy = [
@@ -366,11 +401,13 @@ def _closing(reported: Overview) -> Iterable[Note]:
         for row in reported.processes
         if not row["is_marked"] and (row["running_ns"] or 0) > _LEAST_CPU_SHARE * all_ns
     ]
-    for row in busy[:_NAMED]:
+    for row in busy[: detail.no_phase]:
         share, reason = row["running_ns"] / all_ns, reported.no_phase[row["process_id"]]
         yield note("no_phase", who=role_note(row), share=share, reason=reason)
-    if busy[_NAMED:]:
-        yield note("no_phase_in_more", count=len(busy[_NAMED:]))
+    rest = busy[detail.no_phase :]
+    if rest:
+        share = sum(row["running_ns"] for row in rest) / all_ns
+        yield note("no_phase_in_more", count=len(rest), share=share, is_all=not detail.no_phase)
     yield note(
         "losses_and_overhead",
         **_losses(reported),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import re
 import textwrap
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.note_sentences import sentence_of
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 WIDTH_ELSEWHERE = 160
 # Longer lines are hard to read, and do not fit most terminals.
 _PROSE_WIDTH = 100
+# What makes text bold.
+_STYLE = re.compile("\x1b\\[[0-9;]*m")
 # Narrower than this, a column that wraps is one of single words.
 _LEAST_WIDTH = 30
 
@@ -37,8 +41,36 @@ def render(
 ) -> str:
     """Render the head and every table, each with at most `limit` rows (None: all).
 
-    Lines are as wide as the numbers need, also where that is more than `width`.
+    Lines are as wide as the numbers need, also where that is more than `width`; but of an answer
+    that has a number of lines, which is one screen.
     """
+    shown = _whole(answer, limit=limit, width=width, is_terminal=is_terminal)
+    if answer.lines is None:
+        return shown
+    while answer.shorter is not None and not _fits(shown, answer.lines):
+        answer = replace(answer.shorter, lines=answer.lines)
+        shown = _whole(answer, limit=limit, width=width, is_terminal=is_terminal)
+    return shown if _fits(shown, answer.lines or 0) else _cut(shown, answer.lines or 0)
+
+
+def _fits(shown: str, lines: int) -> bool:
+    found = _STYLE.sub("", shown).splitlines()
+    return len(found) <= lines and max(map(len, found), default=0) <= _PROSE_WIDTH
+
+
+def _cut(shown: str, lines: int) -> str:
+    """Leave out what comes before the last line, and the ends of lines that are too wide."""
+    found = _STYLE.sub("", shown).splitlines()
+    if len(found) > lines:
+        left_out = count_of(len(found) - lines + 2, "line")
+        found = [*found[: lines - 2], f"({left_out} more: --all)", found[-1]]
+    kept = [
+        line if len(line) <= _PROSE_WIDTH else f"{line[: _PROSE_WIDTH - 3]}..." for line in found
+    ]
+    return "".join(f"{line}\n" for line in kept)
+
+
+def _whole(answer: Answer, *, limit: int | None, width: int, is_terminal: bool) -> str:
     head = "".join(f"{line}\n" for line in _head_lines(answer))
     head += "".join(_lines(answer.opening))
     tables = [

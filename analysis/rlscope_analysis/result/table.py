@@ -107,6 +107,10 @@ class Answer:
     """Lines after them."""
     is_complete: bool = True
     """False: the recording was cut off."""
+    lines: int | None = None
+    """So many lines it has at most for people: where it has more, `shorter` stands for it."""
+    shorter: Answer | None = None
+    """The same with less of it, the rest counted."""
     facts_hold_rows: bool = False
     """Whether the facts hold the rows too, one inside the other: JSON does without `data`."""
 
