@@ -42,12 +42,17 @@ class Source:
         self._trees: dict[str, ast.Module] = {}
 
     def tree(self, module: str) -> ast.Module | None:
-        """Return the syntax tree of a module, None where there is no such."""
+        """Return the syntax tree of a module; None: there is none, or not for this Python."""
         if module not in self.texts:
             return None
         if module not in self._trees:
-            with warnings.catch_warnings(action="ignore"):
-                self._trees[module] = ast.parse(self.texts[module])
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                try:
+                    self._trees[module] = ast.parse(self.texts[module])
+                except (SyntaxError, ValueError):
+                    # A template, or for another Python.
+                    return None
         return self._trees[module]
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -121,3 +122,18 @@ def test_rows_with_a_version_are_most_of_the_table(hooks: dict[str, ModuleType])
         word, _, version = row.tested.partition(" ")
         assert (word in kinds and version) or row.tested in ("stub", "-"), row.tested
         assert (row.tested == "-") == (row.kind == "unknown")
+
+
+def test_the_command_says_what_is_missing_and_fails(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "accelerate-1.15.0-py3-none-any.whl", "w") as archive:
+        archive.writestr("accelerate/accelerator.py", "class Accelerator:\n    pass\n")
+        archive.writestr("accelerate/template.py", "{{ no Python }}\n")
+    command = [sys.executable, REPOSITORY / "scripts" / "hooks", "accelerate"]
+    done = subprocess.run(
+        [*command, "--packages", tmp_path], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.splitlines() == [
+        "accelerate: accelerate-1.15.0-py3-none-any.whl: 1 rows, 1 faults",
+        "  accelerate.accelerator: call Accelerator.save_state: no Accelerator.save_state",
+    ]
