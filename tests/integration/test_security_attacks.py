@@ -135,15 +135,21 @@ def trap(folder: Path) -> Path:
     return folder
 
 
-def test_the_recorder_that_gate_starts_takes_no_code_from_the_current_folder(trap: Path) -> None:
+def test_the_recorder_that_gate_starts_takes_no_code_from_the_current_folder(
+    trap: Path, tmp_path: Path
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
     done = subprocess.run(
         [Path(sys.executable).with_name("rlscope-trace"),
          "gate", "--save", "base.json", "--runs", "1", "--", "true"],
         cwd=trap, capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, "TMPDIR": str(scratch)},
     )  # fmt: skip
     assert not (trap / "hit").exists()
     assert done.returncode == 0, done.stderr
     assert (trap / "base.json").is_file()
+    assert list(scratch.iterdir()) == []
 
 
 def test_root_probes_nothing_in_a_folder_of_another_user(trap: Path, tmp_path: Path) -> None:

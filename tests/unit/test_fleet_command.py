@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -11,6 +12,7 @@ import pytest
 
 from compared_traces import MS, Step, write_trace
 from recording import rlscope
+from rlscope_analysis.fleet.partial_file import PartialReader, partial_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -145,3 +147,25 @@ def test_every_format_has_the_members(fleet: Path, form: str) -> None:
     assert done.returncode == 0, done.stderr
     assert "n2" in done.stdout
     assert "simulation" in done.stdout or form != "csv"
+
+
+def test_words_of_a_partial_that_compress_are_not_read_as_long_as_they_are(fleet: Path) -> None:
+    trace = fleet / "n0.duckdb"
+    path, bomb = partial_path(trace), fleet / "bomb"
+    with duckdb.connect() as connection:
+        query = "SELECT value FROM parquet_kv_metadata(?) WHERE decode(key) = 'mark'"
+        ((mark,),) = connection.execute(query, [str(path)]).fetchall()
+        long = f"SELECT * REPLACE (repeat('x', 1_000_000) AS name) FROM '{path}' LIMIT 40"
+        connection.execute(
+            f"COPY ({long}) TO '{bomb}' (FORMAT parquet, COMPRESSION zstd,"
+            f" KV_METADATA {{mark: '{mark.decode()}', facts: '{{}}'}})"
+        )
+    bomb.replace(path)
+    tracemalloc.start()
+    try:
+        with PartialReader([trace]) as reader:
+            assert reader.read(trace, mark.decode()) is None
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most_bytes < 10_000_000

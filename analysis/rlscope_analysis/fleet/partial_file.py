@@ -111,7 +111,13 @@ class PartialReader:
         )
         if entries.get(b"mark") != mark.encode():
             return None
-        columns = ", ".join(f"{name}::{kind}" for name, kind in _TYPES.items())
+        # Words that are all the same take no bytes in the file, whatever their length.
+        columns = ", ".join(
+            f"left({name}::VARCHAR, {_LONGEST_WORD + 1})"
+            if kind == "VARCHAR"
+            else f"{name}::{kind}"
+            for name, kind in _TYPES.items()
+        )
         rows = self._connection.execute(
             f"SELECT {columns} FROM read_parquet($1) LIMIT {_MOST_ROWS + 1}",  # noqa: S608 - names of our own
             [path],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import os
 import pickle
@@ -28,6 +29,8 @@ def in_a_fork(work: Callable[[], T]) -> T:
     child = os.fork()
     if child == 0:
         os.close(reader)
+        # What this process has to tidy up is not for the fork to do.
+        atexit._clear()
         # A Ctrl-C in the terminal comes once, by us.
         os.setpgid(0, 0)
         # Nor may the terminal stop what writes to it from the background.
@@ -60,7 +63,8 @@ def _answer(writer: int, work: Callable[[], object]) -> None:
         with os.fdopen(writer, "wb") as answer:
             answer.write(_pickled(said))
     finally:
-        # Also where nobody waits any more.
+        # Also where nobody waits any more. Its own folder for long sorts goes with it.
+        atexit._run_exitfuncs()
         os._exit(0)
 
 
