@@ -331,6 +331,20 @@ def test_a_worker_with_more_work_than_the_others_is_a_straggler(builder: TraceBu
     assert told["simulation_bound"] == 100
 
 
+def test_a_stage_that_is_fed_by_another_one_is_no_straggler(builder: TraceBuilder) -> None:
+    """It works for 280 while its feeder, which works for 80, waits until it takes the next."""
+    main = builder.process(pid=1)
+    feeder, stage = (builder.process(pid=at, parent=main) for at in (2, 3))
+    builder.thread(main, states=[run(10), sleep(279), woken(1, by=3), run(10)])
+    builder.thread(feeder, states=[run(80, cpu=1), sleep(199), woken(1, by=3), run(20, cpu=1)])
+    builder.thread(stage, states=[run(300, cpu=2)])
+    builder.wait(1, 10, 289, "pipe")
+    builder.operation(1, 0, 300, "update")
+    told = codes(builder)
+    assert "straggler" not in told
+    assert told["worker_bound"] == 289
+
+
 def test_equal_workers_are_no_stragglers(builder: TraceBuilder) -> None:
     crew(builder, [301, 301, 301])
     told = codes(builder)

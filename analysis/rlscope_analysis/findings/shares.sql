@@ -41,12 +41,28 @@ WITH span AS (
   JOIN span AS w ON s.start_ns < w.end_ns AND s.end_ns > w.start_ns
   WHERE s.state = 'running'
   GROUP BY t.process_id
+), slowest AS (
+  SELECT arg_max(process_id, (time_ns, -process_id)) AS process_id FROM ran
+), stage AS (
+  -- Who mostly waits for the slowest worker itself works with it, as the stage of a pipeline before it,
+  -- and not beside it.
+  SELECT s.process_id
+  FROM (
+    SELECT t.process_id, s.next_waker_thread_id, s.end_ns - s.start_ns AS time_ns
+    FROM _state_step AS s JOIN thread AS t ON t.thread_id = s.thread_id
+    WHERE s.state IN ('sleeping', 'blocked') AND s.next_waker_thread_id IS NOT NULL
+      AND t.process_id IN (SELECT process_id FROM ran)
+  ) AS s
+  JOIN thread AS k ON k.thread_id = s.next_waker_thread_id AND k.process_id <> s.process_id
+  GROUP BY s.process_id
+  HAVING sum(s.time_ns) FILTER (WHERE k.process_id = (SELECT process_id FROM slowest)) > 0.5 * sum(s.time_ns)
 ), crew AS (
   -- Helpers that hardly run, as the resource tracker of multiprocessing, are no workers.
   SELECT
     process_id, time_ns,
     count(*) OVER () AS workers, sum(time_ns) OVER () AS all_ns, max(time_ns) OVER () AS most_ns
-  FROM ran QUALIFY time_ns >= 0.01 * max(time_ns) OVER ()
+  FROM ran WHERE process_id NOT IN (SELECT process_id FROM stage)
+  QUALIFY time_ns >= 0.01 * max(time_ns) OVER ()
 ), ran_in AS (
   SELECT i.iteration_id, c.process_id, sum(s.end_ns - s.start_ns) AS time_ns
   FROM (
