@@ -25,22 +25,27 @@ WITH phase AS (
   )
   GROUP BY process_id
 ), own AS (
-  SELECT
-    *, lead(name) OVER (PARTITION BY thread_id ORDER BY start_ns, end_ns DESC) AS next_name,
-    count(CASE WHEN name IN ('simulation', 'rollout') THEN 1 END) OVER whole
-      > count(CASE WHEN name = 'inference' THEN 1 END) OVER whole / 10 AS steps,
-    bool_or(name = 'wait') OVER whole AS waits
+  SELECT *, lead(name) OVER (PARTITION BY thread_id ORDER BY start_ns, end_ns DESC) AS next_name
   FROM phase WHERE thread_id IN (SELECT thread_id FROM learner)
-  WINDOW whole AS (PARTITION BY thread_id)
+), habit AS (
+  SELECT
+    thread_id,
+    count(*) FILTER (WHERE name IN ('simulation', 'rollout'))
+      > count(*) FILTER (WHERE name = 'inference') / 10 AS steps,
+    bool_or(name = 'wait') AS waits
+  FROM own GROUP BY thread_id
+), acting AS (
+  -- Waits, of which there may be very many, are only there to be followed by something.
+  SELECT
+    o.*,
+    o.name IN ('simulation', 'rollout') OR (o.name = 'inference' AND NOT h.steps
+      AND (NOT h.waits OR o.next_name IS DISTINCT FROM 'backpropagation')) AS is_acting
+  FROM own AS o JOIN habit AS h ON h.thread_id = o.thread_id WHERE o.name <> 'wait'
 ), numbered AS (
   SELECT
-    *,
-    count(CASE
-      WHEN name IN ('simulation', 'rollout') OR (name = 'inference' AND NOT steps
-        AND (NOT waits OR next_name IS DISTINCT FROM 'backpropagation')) THEN 1
-    END) OVER own AS acts,
-    min(CASE WHEN name <> 'wait' THEN start_ns END) OVER (PARTITION BY thread_id) AS first_ns
-  FROM own
+    *, count(CASE WHEN is_acting THEN 1 END) OVER own AS acts,
+    min(start_ns) OVER (PARTITION BY thread_id) AS first_ns
+  FROM acting
   WINDOW own AS (PARTITION BY thread_id ORDER BY start_ns, end_ns DESC)
 ), updated AS (
   SELECT thread_id, acts, max(end_ns) AS end_ns, any_value(first_ns) AS first_ns
