@@ -155,8 +155,8 @@ class Workload:
         """Read on to the JSON line in which it tells what it did."""
         while not (line := self.readline(deadline_s=deadline_s)).startswith("{"):
             pass
-        told: dict[str, object] = json.loads(line)
-        return told
+        reported: dict[str, object] = json.loads(line)
+        return reported
 
     def wait(self, *, deadline_s: float = DEADLINE_S) -> int:
         """Wait for its end and return its exit code."""

@@ -24,7 +24,7 @@ _LONGEST = 300
 
 
 @contextmanager
-def damage_told(path: Path | str, *, asks_our_own: bool = True) -> Iterator[None]:
+def damage_reported(path: Path | str, *, asks_our_own: bool = True) -> Iterator[None]:
     """Raise TraceError in place of whatever reading a trace raises; Ctrl-C stays Ctrl-C.
 
     asks_our_own: what is asked is not a query of the user, which can be wrong too.

@@ -12,7 +12,7 @@ import duckdb
 
 from rlscope_analysis.catalog import describe
 from rlscope_analysis.contents import fault_of, read_contents
-from rlscope_analysis.damage import damage_told
+from rlscope_analysis.damage import damage_reported
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.findings import add_findings, remove_findings
 from rlscope_analysis.on_demand import FINDINGS, ON_DEMAND, TRAINING
@@ -183,7 +183,7 @@ def open_trace(  # noqa: PLR0913 - one parameter per option
     others = named_files(beside or {})
     connection = connect({DATABASE: path, **others})
     try:
-        with damage_told(path):
+        with damage_reported(path):
             contents = read_contents(connection, DATABASE)
             version = checked_version(connection, DATABASE, path, contents)
             _show(connection, contents, start, end, derives=derives, progress=progress)
@@ -205,7 +205,7 @@ def named_files(paths: Mapping[str, Path | str]) -> dict[str, Path]:
 def show_named(connection: duckdb.DuckDBPyConnection, files: Mapping[str, Path]) -> None:
     """Show each attached trace in a schema of its name. Raises TraceError where one is none."""
     for database, path in files.items():
-        with damage_told(path):
+        with damage_reported(path):
             contents = read_contents(connection, database)
             checked_version(connection, database, path, contents)
             name = database.removesuffix(_FILE)

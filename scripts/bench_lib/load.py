@@ -132,9 +132,9 @@ def _losses(bench: Bench, trace: Path, last: _Reading) -> Figure:
     )[0]
     # What is lost must be none, or told, and not less than was seen here.
     lost = max(int(reported["lost"]), last.lost)
-    is_told = int(reported["lost"]) >= last.lost and not reported["mute"]
-    note = "" if lost == 0 else "told in trace_stat" if is_told else "NOT TOLD"
-    return Figure("lost", "records", (lost,), None if lost and is_told else 0, note=note)
+    is_reported = int(reported["lost"]) >= last.lost and not reported["mute"]
+    note = "" if lost == 0 else "told in trace_stat" if is_reported else "NOT TOLD"
+    return Figure("lost", "records", (lost,), None if lost and is_reported else 0, note=note)
 
 
 def _keep(spool: Path, kept: Path) -> Path:

@@ -45,21 +45,21 @@ def measure(bench: Bench) -> list[Figure]:
 
     figures = []
     for categories in FEW_CATEGORIES:
-        rates = _told(bench, bench.pinned(), "sweep", categories, bench.runs)["rates"]
+        rates = _reported(bench, bench.pinned(), "sweep", categories, bench.runs)["rates"]
         budget = ONE_CORE_BUDGET if categories == FEW_CATEGORIES[1] else None
         name = f"sets: {categories} categories, one core"
         note = f"{INTERVALS:,} intervals, by CPU time"
         figures.append(Figure(name, "M intervals/s", tuple(rates), budget, True, note))
-    ratios = _told(bench, [], "scaling", FEW_CATEGORIES[2], bench.runs)["ratios"]
+    ratios = _reported(bench, [], "scaling", FEW_CATEGORIES[2], bench.runs)["ratios"]
     figures.append(
         Figure("sets: two threads", "times one", tuple(ratios), TWO_CORES_BUDGET, True, "wall time")
     )
-    distinct = [_told(bench, bench.pinned(), "distinct") for _ in range(min(3, bench.runs))]
+    distinct = [_reported(bench, bench.pinned(), "distinct") for _ in range(min(3, bench.runs))]
     name = f"sets: {DISTINCT_CATEGORIES} categories"
     note = f"{distinct[0]['rows']:,} sets of {DISTINCT_INTERVALS:,} intervals, as a DataFrame"
     cpu_s = tuple(one["cpu_s"] for one in distinct)
     memory = tuple(one["peak_mb"] for one in distinct)
-    streamed = [_told(bench, bench.pinned(), "stream", count)["peak_mb"] for count in _STREAMED]
+    streamed = [_reported(bench, bench.pinned(), "stream", count)["peak_mb"] for count in _STREAMED]
     return [
         *figures,
         Figure(name, "s of CPU", cpu_s, DISTINCT_BUDGET_S, note=note),
@@ -74,7 +74,7 @@ def measure(bench: Bench) -> list[Figure]:
     ]
 
 
-def _told(bench: Bench, prefix: list[str], *arguments: object) -> Any:  # noqa: ANN401 - JSON
+def _reported(bench: Bench, prefix: list[str], *arguments: object) -> Any:  # noqa: ANN401 - JSON
     command = [*prefix, bench.python, __file__, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)

@@ -36,10 +36,13 @@ def measure(bench: Bench) -> list[Figure]:
     short, long = bench.trace("overlap_short"), bench.trace("overlap_long")
     for path, rows in ((short, _ROWS), (long, _MANY_ROWS)):
         _child(bench, "write", str(path), str(rows))
-    told = json.loads(_child(bench, "time", str(short), str(bench.runs), str(bench.cpu))[0])
-    rates = {name: tuple(told["rows"] / s / 1e6 for s in told[name]) for name in told["seconds"]}
+    reported = json.loads(_child(bench, "time", str(short), str(bench.runs), str(bench.cpu))[0])
+    rates = {
+        name: tuple(reported["rows"] / s / 1e6 for s in reported[name])
+        for name in reported["seconds"]
+    }
 
-    over_bare = tuple(b / a for a, b in zip(told["alone"], told["bare"], strict=True))
+    over_bare = tuple(b / a for a, b in zip(reported["alone"], reported["bare"], strict=True))
     unit = "M rows/s"
     peaks = [_child(bench, "once", str(path))[1] / 1e6 for path in (short, long)]
     return [

@@ -41,7 +41,7 @@ class Context:
     limit_s: float
     known: dict[str, Any]
     missing: dict[str, str]
-    _told: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _reported: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: Path) -> Context:
@@ -73,8 +73,8 @@ class Context:
 
     def learn(self, kind: str, **facts: object) -> None:
         """Add facts for the steps behind: of `kind` known, or missing (with the reason)."""
-        self._told.setdefault(kind, {}).update(facts)
-        (self.folder / "facts.json").write_text(json.dumps(self._told))
+        self._reported.setdefault(kind, {}).update(facts)
+        (self.folder / "facts.json").write_text(json.dumps(self._reported))
 
     def program(self, name: str, *arguments: object) -> list[str]:
         """Return the command of a program of ours, under the Python that has PyTorch."""

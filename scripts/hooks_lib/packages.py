@@ -139,7 +139,7 @@ class Packages:
             self._sources[name, wanted] = Source(self._file(NAMES.get(name, name), wanted))
         return self._sources[name, wanted]
 
-    def told(self, rows: list[Row]) -> str:
+    def reported(self, rows: list[Row]) -> str:
         """Say which packages the rows are of."""
         names = [row.module.split(".")[0] for row in rows]
         version = rows[0].tested.split()[1]

@@ -60,8 +60,8 @@ def _try_wheel(name: str, root: Path, python: str, shared: Path) -> list[str]:
     if not wheels:
         return [*shown, *("",) * len(_STEPS), "", "no wheel"]
     roots.install(root, f"python{python}", f"python{python}-venv", log=log)
-    told = _trial(root, f"python{python}", f"/mnt/shared/{wheels[0].name}", "full", shared)
-    said, failures = told["said"], told["failures"]
+    reported = _trial(root, f"python{python}", f"/mnt/shared/{wheels[0].name}", "full", shared)
+    said, failures = reported["said"], reported["failures"]
     for step, text in failures.items():
         say(f"--- {' '.join(shown)}: {step} failed:\n{text}")
     cells = ["yes" if said.get(step) else "no" for step in _STEPS]
@@ -98,10 +98,11 @@ def _try_sdist(shared: Path) -> bool:
     switch = "RLSCOPE_RECORDER"
     bare = roots.make(_SDIST_ROOT)
     roots.install(bare, "python3", "python3-venv", log=log)
-    told = _trial(bare, "python3", path, "full", shared)
-    text = told["failures"].get("installs", "")
+    reported = _trial(bare, "python3", path, "full", shared)
+    text = reported["failures"].get("installs", "")
     line = next((line for line in text.splitlines() if "hint: sudo apt-get" in line), None)
-    say(f"source archive in a bare root: {told['said']['installs_s']} s, {line and line.strip()}")
+    took = reported["said"]["installs_s"]
+    say(f"source archive in a bare root: {took} s, {line and line.strip()}")
     good = line is not None and "g++" in line
     for packages, kind, recorder in (
         (_LEAST, "reading", "off"),
@@ -109,13 +110,13 @@ def _try_sdist(shared: Path) -> bool:
     ):
         root = _copy_of(bare, kind)
         roots.install(root, "python3-venv", *packages, log=log)
-        told = _trial(root, "python3", path, kind, shared, RLSCOPE_RECORDER=recorder)
-        for step, text in told["failures"].items():
+        reported = _trial(root, "python3", path, kind, shared, RLSCOPE_RECORDER=recorder)
+        for step, text in reported["failures"].items():
             say(f"--- source archive, RLSCOPE_RECORDER={recorder}: {step} failed:\n{text}")
-        outcome = ", ".join(told["failures"]) or "ok"
-        took = told["said"]["installs_s"]
+        outcome = ", ".join(reported["failures"]) or "ok"
+        took = reported["said"]["installs_s"]
         say(f"source archive, {switch}={recorder}, {' '.join(packages)}: {took} s, {outcome}")
-        good &= not told["failures"]
+        good &= not reported["failures"]
     return good
 
 

@@ -63,10 +63,10 @@ def require_law(trace: Path) -> None:
 
 def compare_progress(walked: Walked) -> None:
     """Raise FailureError where progress.bin counts what is not there."""
-    for kind, told in enumerate(walked.told):
-        if told > walked.counts[kind] or (walked.end_ns and told != walked.counts[kind]):
+    for kind, reported in enumerate(walked.reported):
+        if reported > walked.counts[kind] or (walked.end_ns and reported != walked.counts[kind]):
             raise FailureError(
-                f"progress.bin: {told} records of kind {kind}, {walked.counts[kind]} are there"
+                f"progress.bin: {reported} records of kind {kind}, {walked.counts[kind]} are there"
             )
     if walked.told_bytes > walked.file_bytes:
         raise FailureError("progress.bin counts more bytes than records.bin has")

@@ -48,7 +48,7 @@ class Walked:
     """thread_id, ts_ns."""
     end_ns: int = 0
     """0: the recording was cut off."""
-    told: tuple[int, ...] = ()
+    reported: tuple[int, ...] = ()
     """Records by kind, as progress.bin counts them."""
     told_bytes: int = 0
     file_bytes: int = 0
@@ -90,7 +90,7 @@ def _read_progress(path: Path, walked: Walked) -> None:
     if len(data) < layout.size:
         return
     _, _, _, *numbers = layout.unpack_from(data)
-    walked.told = tuple(numbers[:_KINDS])
+    walked.reported = tuple(numbers[:_KINDS])
     walked.told_bytes, _, walked.end_ns = numbers[_KINDS:]
 
 

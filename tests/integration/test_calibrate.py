@@ -161,8 +161,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 
 def loops_of(process: subprocess.Popen[bytes]) -> list[int]:
     """Return the processes that it measures."""
-    told = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
-    return [int(word) for word in told.split()]
+    reported = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    return [int(word) for word in reported.split()]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -223,8 +223,8 @@ def test_a_calibration_far_off_is_a_finding_of_the_next_trace(
     done = rlscope("-o", trace, "--", "true")
     assert done.returncode == 0, done.stderr
     assert "warning: the calibration contradicts other measurements: " in done.stderr
-    told = rlscope("summarize", trace, "--all").stdout
-    assert "the overhead of call is doubtful: the calibration says " in told
+    reported = rlscope("summarize", trace, "--all").stdout
+    assert "the overhead of call is doubtful: the calibration says " in reported
 
 
 def far_off(cost: Cost) -> Cost:

@@ -51,8 +51,8 @@ def test_steps_are_what_the_program_counts(tmp_path: Path, arguments: tuple[str,
     (first, *workers) = query(trace, STEPPERS)
     assert first == (1, truth["steps"], True, truth["steps"])
     assert len(workers) == truth["workers"]
-    assert all(told[2:] == (False, 0) for told in workers)
-    steps = [told[1] for told in workers]
+    assert all(reported[2:] == (False, 0) for reported in workers)
+    steps = [reported[1] for reported in workers]
     if arguments[0] == "subproc":
         assert sum(steps) == truth["steps"]
     # Where an episode is over, a worker of Gymnasium resets in place of the next step.

@@ -62,7 +62,7 @@ def test_losses_are_counted_and_told(
     trace = tmp_path / "trace.duckdb"
     target = program(COUNTED_YIELDERS, "100000")
     recorder = lossy(target, trace, record, "--strict")
-    told: dict[str, int] = json.loads(target.readline(deadline_s=60))
+    reported: dict[str, int] = json.loads(target.readline(deadline_s=60))
     recorder.signal(signal.SIGCONT)
     assert recorder.wait() == 3
     warnings = re.findall(
@@ -88,9 +88,9 @@ def test_losses_are_counted_and_told(
         trace,
         "SELECT count(*) FROM thread_state AS s JOIN thread AS t USING (thread_id)"
         " WHERE s.state = 'running' AND t.tid = ANY($1)",
-        [[int(pid) for pid in told]],
+        [[int(pid) for pid in reported]],
     )[0]
-    assert 0 <= lost + kept - sum(told.values()) <= 200
+    assert 0 <= lost + kept - sum(reported.values()) <= 200
     assert kept >= 0.8 * RING_RECORDS
     assert_conserved(trace)
     assert query(trace, "SELECT count(*) FROM thread WHERE lost_ns > 0") >= [(1,)]

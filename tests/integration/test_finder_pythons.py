@@ -43,11 +43,11 @@ def check(python: str, modules: tuple[str, ...], part: str) -> int:
     assert runtime["free_threaded"] is ("t" in Path(python).name.removeprefix("python"))
     for path in paths:
         code = Path(path).read_bytes()
-        told = {offset for offsets in truth[path].values() for offset in offsets}
+        reported = {offset for offsets in truth[path].values() for offset in offsets}
         points = {point[4]: point for point in found["points"] if point[0] == path}
-        strange = [points[offset] for offset in points.keys() - told]
+        strange = [points[offset] for offset in points.keys() - reported]
         assert [point for point in strange if point[3] not in UNTOLD] == []
-        for offset in told - points.keys():
+        for offset in reported - points.keys():
             assert isinstance(cheap_site(code[offset : offset + 256]), str), (path, offset)
     return len(found["points"])
 
@@ -55,8 +55,8 @@ def check(python: str, modules: tuple[str, ...], part: str) -> int:
 def version_of(python: str) -> list[int]:
     """Return major, minor and micro version."""
     command = [python, "-c", "import sys; print(*sys.version_info[:3])"]
-    told = subprocess.run(command, capture_output=True, check=True, text=True).stdout
-    return [int(number) for number in told.split()]
+    reported = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    return [int(number) for number in reported.split()]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

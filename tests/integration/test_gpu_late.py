@@ -41,13 +41,13 @@ def test_a_running_program_gets_cupti_and_is_asked_for_the_rest(
     recorder = record(trace, f"--pid={target.pid}", "--inject", "--cuda-calls=off").live()
     recorder.wait_to_say("ranges that had begun before the attach")
     target.go()
-    told: Any = target.truth()
+    reported: Any = target.truth()
     # It goes on: what CUPTI holds has to be fetched before the recording can end.
     assert recorder.stop() == 0
     target.go()
     assert target.wait() == 0
-    assert told["right"]
-    wanted = truth(told)
+    assert reported["right"]
+    wanted = truth(reported)
     found = query(
         trace, "SELECT kind, count(*), sum(end_ns - start_ns)::BIGINT FROM gpu_activity GROUP BY 1"
     )

@@ -51,9 +51,9 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
 
 @pytest.mark.parametrize("label", EXACT)
 def test_what_the_gpu_did_is_what_the_driver_counted(family: Family, label: str) -> None:
-    told = family.told(label)
-    assert told["right"] is True
-    found, wanted = family.work(label), truth(told)
+    reported = family.reported(label)
+    assert reported["right"] is True
+    found, wanted = family.work(label), truth(reported)
     for kind in GPU_WORK:
         count, time_ns = found.get(kind, (0, 0))
         assert count == wanted.get(kind, (0, 0))[0], kind
@@ -73,7 +73,7 @@ def test_every_activity_has_its_call_and_comes_after_it(family: Family, label: s
         family.process(label),
     )
     ((count, joined, earliest_ns),) = rows
-    work = truth(family.told(label))
+    work = truth(family.reported(label))
     assert count == joined == sum(work[kind][0] for kind in GPU_WORK if kind in work)
     assert earliest_ns >= 0
 
@@ -81,7 +81,7 @@ def test_every_activity_has_its_call_and_comes_after_it(family: Family, label: s
 @pytest.mark.parametrize("release", RELEASES)
 def test_calls_are_those_that_were_made(family: Family, release: str) -> None:
     label = f"release-{release}"
-    made = family.told(label)["truth"]["calls"]
+    made = family.reported(label)["truth"]["calls"]
     plain = {name.rsplit("_v", 1)[0]: count for name, count in made.items()}
     found = family.calls(label)
     assert {name: found[name] for name in KEPT} == {name: plain[name] for name in KEPT}
@@ -160,7 +160,7 @@ def test_a_clock_that_was_refused_is_converted(family: Family) -> None:
 
 
 def test_nodes_of_graphs_are_kernels_where_that_was_asked_for(family: Family) -> None:
-    found, wanted = family.work("nodes"), truth(family.told("nodes"), whole_graphs=False)
+    found, wanted = family.work("nodes"), truth(family.reported("nodes"), whole_graphs=False)
     assert found["kernel"] == wanted["kernel"]
     assert "graph" not in found
     process_id = family.process("nodes")
@@ -168,13 +168,13 @@ def test_nodes_of_graphs_are_kernels_where_that_was_asked_for(family: Family) ->
         "SELECT count(*) FROM gpu_activity WHERE process_id = ? AND graph_id IS NOT NULL",
         process_id,
     )
-    assert nodes == [(family.told("nodes")["truth"]["work"]["10"]["node_count"],)]
+    assert nodes == [(family.reported("nodes")["truth"]["work"]["10"]["node_count"],)]
     memory = family.query(
         "SELECT operation, count(*), sum(bytes)::BIGINT FROM gpu_memory WHERE process_id = ?"
         " GROUP BY operation ORDER BY operation",
         process_id,
     )
-    account = family.told("nodes")["truth"]["work"]["49"]
+    account = family.reported("nodes")["truth"]["work"]["49"]
     half = (account["count"] // 2, account["bytes"] // 2)
     assert memory == [("allocate", *half), ("free", *half)]
 
@@ -193,7 +193,7 @@ def test_lost_records_are_counted(family: Family) -> None:
 
 def test_a_program_in_a_pid_namespace_is_recorded(family: Family) -> None:
     # Its own pid is 1 there, which is not what the trace calls it.
-    assert family.told("namespace")["pid"] == 1
+    assert family.reported("namespace")["pid"] == 1
     rows = family.query(
         "SELECT count(*), sum(a.end_ns - a.start_ns)::BIGINT FROM gpu_activity AS a"
         " JOIN process USING (process_id) JOIN process AS parent"
@@ -201,7 +201,7 @@ def test_a_program_in_a_pid_namespace_is_recorded(family: Family) -> None:
         " WHERE parent.pid = ? AND kind = 'kernel'",
         family.programs["namespace"]["pid"],
     )
-    assert rows == [truth(family.told("namespace"))["kernel"]]
+    assert rows == [truth(family.reported("namespace"))["kernel"]]
 
 
 @pytest.mark.parametrize("label", ["off", "yield"])

@@ -71,8 +71,8 @@ def assert_undisturbed(family: Family, label: str, cuda_error: int = 0) -> None:
     program = family.programs[label]
     assert program["code"] == 0, program
     assert program["stderr"] == ""
-    told = family.told(label)
-    assert (told["right"], told["error"]) == (True, cuda_error)
+    reported = family.reported(label)
+    assert (reported["right"], reported["error"]) == (True, cuda_error)
 
 
 def test_all_calls_of_cupti_are_tried() -> None:
@@ -109,7 +109,7 @@ def test_a_call_that_fails_disturbs_nobody(family: Family, call: str) -> None:
 
 @pytest.mark.parametrize("call", [call for call in CALLS if call not in FATAL])
 def test_what_does_not_need_a_call_is_recorded_without_it(family: Family, call: str) -> None:
-    found, wanted = family.work(call), truth(family.told(call))
+    found, wanted = family.work(call), truth(family.reported(call))
     if call == "cuptiActivityGetNextRecord":
         # Nothing can be read: that is counted, and no zero.
         assert found == {}
@@ -149,7 +149,7 @@ def test_a_program_may_end_as_it_likes(family: Family, end: str) -> None:
     assert_undisturbed(family, end, CUDA_ERRORS[end])
     assert family.statuses(end)[0]["state"] == "on"
     found = family.work(end).get("kernel", (0, 0))
-    wanted = truth(family.told(end))["kernel"]
+    wanted = truth(family.reported(end))["kernel"]
     # _exit: nobody can ask CUPTI for the rest there.
     is_whole = "CUPTI still held records" not in family.capture(end, "gpu_activity")[1]
     assert found == wanted if is_whole else (end == "_exit" and found[0] <= wanted[0])
@@ -161,7 +161,7 @@ def test_a_program_may_be_killed(family: Family) -> None:
     assert program["stderr"] == ""
     assert family.statuses("kill")[0]["state"] == "on"
     # What CUPTI had not handed over is gone with the process.
-    wanted = truth(family.told("kill"))["kernel"]
+    wanted = truth(family.reported("kill"))["kernel"]
     assert family.work("kill").get("kernel", (0, 0))[0] <= wanted[0]
     measured, reason = family.capture("kill", "gpu_activity")
     assert measured
@@ -175,7 +175,7 @@ def test_a_program_may_be_killed(family: Family) -> None:
 
 def test_a_forked_child_is_left_alone(family: Family) -> None:
     assert_undisturbed(family, "fork")
-    assert family.work("fork")["kernel"] == truth(family.told("fork"))["kernel"]
+    assert family.work("fork")["kernel"] == truth(family.reported("fork"))["kernel"]
     children = family.query(
         "SELECT count(*), count(s.process_id) FROM process AS p LEFT JOIN gpu_status AS s"
         " USING (process_id) WHERE p.parent_process_id = ?",
@@ -186,7 +186,7 @@ def test_a_forked_child_is_left_alone(family: Family) -> None:
 
 def test_contexts_come_and_go(family: Family) -> None:
     assert_undisturbed(family, "contexts")
-    assert family.work("contexts")["kernel"] == truth(family.told("contexts"))["kernel"]
+    assert family.work("contexts")["kernel"] == truth(family.reported("contexts"))["kernel"]
 
 
 def test_a_program_without_gpu_work_is_measured_as_such(family: Family) -> None:

@@ -118,9 +118,9 @@ def test_what_is_kept_is_what_a_whole_recording_has(
     from_ns = kept_from(last)
     assert query(whole, "SELECT count(*) FROM capture WHERE code = 'kept_last'") == [(0,)]
     assert min(start for _, start, *_ in states_from(last, 0)) >= from_ns
-    told = states_from(last, from_ns)
-    assert len(told) > 1000
-    assert told == states_from(whole, from_ns)
+    reported = states_from(last, from_ns)
+    assert len(reported) > 1000
+    assert reported == states_from(whole, from_ns)
     assert int(meta(last)["start_ns"]) == from_ns
     assert query(last, SAMPLES, [from_ns]) == query(whole, SAMPLES, [from_ns])
     assert query(last, OTHERS, [from_ns]) == query(whole, OTHERS, [from_ns])

@@ -112,10 +112,10 @@ def test_a_wait_goes_on_for_the_time_that_was_left(
     program = start(target, "wait", kind, "1.5")
     wait_for_syscall(program.pid)
     attach(program)
-    told = re.fullmatch(r"answer 0 errno (\d+) took (.*)", program.end())
-    assert told is not None, "the wait was cut short"
+    reported = re.fullmatch(r"answer 0 errno (\d+) took (.*)", program.end())
+    assert reported is not None, "the wait was cut short"
     # Begun anew it would have taken longer by what had passed: only a bound from below is sure.
-    assert float(told[2]) >= 1.49
+    assert float(reported[2]) >= 1.49
 
 
 def test_a_wait_that_the_os_does_not_restart_is_restarted(

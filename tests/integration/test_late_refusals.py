@@ -206,11 +206,13 @@ def test_entry_that_does_not_return(
     wait_for_syscall(program.pid)
     with pytest.raises(_capture.InjectError, match=words):
         _capture.inject(program.pid, str(library), "entry", b"", timeout_ns=500_000_000)
-    told = program.end()
+    reported = program.end()
     # Left alone in a call of ours, it comes back to its own by the frame: poll then begins anew
     # or ends with EINTR, as after any signal.
     is_left = source is SLOW
-    assert told.startswith("answer 0 errno 0") or (is_left and told.startswith("answer -1 errno 4"))
+    assert reported.startswith("answer 0 errno 0") or (
+        is_left and reported.startswith("answer -1 errno 4")
+    )
 
 
 def test_recorder_killed_in_the_middle(start: Callable[..., Program], target: Path) -> None:

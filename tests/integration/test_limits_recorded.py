@@ -123,9 +123,9 @@ class Planted:
         # Automatic phases show iterations by themselves; where they are marked, the mark counts.
         per = () if workload == "planted_gym" else ("--per", "iteration")
         shown = rlscope("summarize", self.trace, *per, "--format", "json")
-        told = json.loads(shown.stdout)["findings"]
+        reported = json.loads(shown.stdout)["findings"]
         self.findings: list[dict[str, Any]] = [
-            found for found in told if found["code"] not in OF_THE_MACHINE - {name}
+            found for found in reported if found["code"] not in OF_THE_MACHINE - {name}
         ]
 
 
@@ -164,11 +164,11 @@ def gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_was_planted_is_named_first(
     tmp_path: Path, workload: str, name: str, code: str
 ) -> None:
-    told = Planted(tmp_path, workload, name).findings
-    assert told, "no finding"
-    assert told[0]["code"] == code, told
-    assert [found["share"] for found in told] == sorted(
-        (found["share"] for found in told), reverse=True
+    reported = Planted(tmp_path, workload, name).findings
+    assert reported, "no finding"
+    assert reported[0]["code"] == code, reported
+    assert [found["share"] for found in reported] == sorted(
+        (found["share"] for found in reported), reverse=True
     )
 
 
@@ -180,8 +180,8 @@ def test_what_was_planted_is_named_first(
     ],
 )
 def test_a_balanced_program_has_no_false_cause(tmp_path: Path, workload: str, name: str) -> None:
-    told = Planted(tmp_path, workload, name).findings
-    false = [found for found in told if found["code"] not in OF_THE_TRAINING]
+    reported = Planted(tmp_path, workload, name).findings
+    false = [found for found in reported if found["code"] not in OF_THE_TRAINING]
     assert [found for found in false if found["share"] >= 0.1 and "path" in found["of"]] == []
 
 

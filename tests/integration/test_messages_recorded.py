@@ -76,16 +76,16 @@ def test_who_sent_what_nobody_slept_for(tmp_path: Path, channel: str, messages: 
     path, sender, reader = record(tmp_path, channel, messages)
     with rlscope_analysis.open(path) as trace:
         check_edges(trace.connection)
-        told = trace.sql("""
+        reported = trace.sql("""
             SELECT s.pid, r.pid, m.channel, count(*) FROM early_message AS m
             JOIN _thread_owner AS s ON s.thread_id = m.sender_thread_id
             JOIN _thread_owner AS r ON r.thread_id = m.thread_id
             GROUP BY ALL
         """).fetchall()
-        found = {(from_pid, to_pid): count for from_pid, to_pid, *_, count in told}
+        found = {(from_pid, to_pid): count for from_pid, to_pid, *_, count in reported}
         # One that was sent just after the reader had got a CPU of its own has no edge.
         assert ROUNDS * 0.8 <= found[sender, reader] <= ROUNDS
-        assert {row[2] for row in told} == {channel}
+        assert {row[2] for row in reported} == {channel}
         # Both ran then, and the reader had waited for a CPU when it was sent.
         states = """
             SELECT s.state, count(*) FROM early_message AS m
@@ -240,8 +240,8 @@ def test_workers_that_take_turns_are_named_where_others_want_the_cpus(tmp_path: 
         planted = [sys.executable, WORKLOADS / "planted.py", "idle_workers", "40"]
         assert rlscope("-o", trace, "--", *planted).returncode == 0
     shown = rlscope("summarize", trace, "--per", "iteration", "--format", "json")
-    told = [
+    reported = [
         found["code"] for found in json.loads(shown.stdout)["findings"]
         if found["code"] not in ("cpu_taken_by_others", "cpu_wait")
     ]  # fmt: skip
-    assert told[0] == "idle_workers"
+    assert reported[0] == "idle_workers"

@@ -66,8 +66,8 @@ def test_a_changed_library_is_in_the_trace(
     rows = query(trace, FAILURES)
     # The fork has no more than its parent.
     assert len({process_id for process_id, *_ in rows}) == len(rows) == 2
-    ((*told, detail),) = {row[1:] for row in rows}
-    assert told == [True, "phase_adapter_failed_once", "gymnasium.core"]
+    ((*reported, detail),) = {row[1:] for row in rows}
+    assert reported == [True, "phase_adapter_failed_once", "gymnasium.core"]
     assert "AttributeError: " in detail
     assert what in detail
     # What of the adapter could be installed is.
@@ -146,5 +146,5 @@ def test_an_attach_tells_what_it_could_not_install(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     what = "the adapter of gymnasium.core failed: AttributeError: type object 'Env' has no"
     assert what in done.stderr
-    told = query(trace, "SELECT detail FROM capture WHERE kind = 'operation' AND measured")
-    assert any(what in str(detail) for (detail,) in told)
+    reported = query(trace, "SELECT detail FROM capture WHERE kind = 'operation' AND measured")
+    assert any(what in str(detail) for (detail,) in reported)

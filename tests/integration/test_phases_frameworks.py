@@ -45,7 +45,7 @@ def require(modules: str) -> None:
         pytest.skip(f"not installed: {modules} (RLSCOPE_LLM_PYTHON names a Python that has them)")
 
 
-def told(harness: Harness, text: str) -> list[tuple[str, str]]:
+def reported(harness: Harness, text: str) -> list[tuple[str, str]]:
     """Return phase and framework's name of the ranges of a program, in their order."""
     program = harness.scratch / f"program_{len(list(harness.scratch.iterdir()))}.py"
     program.write_text(text)
@@ -66,7 +66,7 @@ with marked_timer("step", times):
     with marked_timer("update_actor", times): pass
 assert set(times) == {"step", "gen", "compute_score", "update_actor"}
 """
-    assert told(harness, text) == [
+    assert reported(harness, text) == [
         ("rollout", "gen"), ("reward", "compute_score"), ("rollout", "gen"),
         ("backpropagation", "update_actor"),
     ]  # fmt: skip
@@ -82,7 +82,7 @@ with Timer("step", times):
     with Timer("fwd_logprobs_values_reward", times): pass
 assert set(times) == {"step", "generate", "fwd_logprobs_values_reward"}
 """
-    assert told(harness, text) == [
+    assert reported(harness, text) == [
         ("rollout", "generate"),
         ("logprob", "fwd_logprobs_values_reward"),
     ]
@@ -99,7 +99,7 @@ with logger.log_time(("timers", "learner_update_timer")): pass
 with logger.log_time("connector_pipeline_timer"): pass
 assert logger.peek(("timers", "learner_update_timer")) > 0
 """
-    assert told(harness, text) == [
+    assert reported(harness, text) == [
         ("rollout", "env_runner_sampling_timer"), ("inference", "rlmodule_inference_timer"),
         ("rollout", "env_runner_sampling_timer"), ("backpropagation", "learner_update_timer"),
     ]  # fmt: skip
@@ -148,7 +148,7 @@ def test_each_row_is_of_the_real_class(harness: Harness, library: str) -> None:
             calls.append(f"asyncio.run(use_async({name!r}))" if is_async else call)
             expected.append((row.phase, name))
     assert len(expected) > 6
-    assert told(harness, USES[library] + "\n".join(calls)) == expected
+    assert reported(harness, USES[library] + "\n".join(calls)) == expected
 
 
 def test_d3rlpy_learns_from_its_buffer(harness: Harness) -> None:
@@ -164,7 +164,7 @@ d3rlpy.algos.TD3Config(batch_size=64).create(device="cpu").fit(
     data, n_steps=60, n_steps_per_epoch=30, show_progress=False,
     logger_adapter=d3rlpy.logging.NoopAdapterFactory())
 """
-    counts = Counter(name for name, _ in told(harness, text))
+    counts = Counter(name for name, _ in reported(harness, text))
     assert (counts["data"], counts["backpropagation"]) == (60, 60)
 
 

@@ -106,11 +106,11 @@ def test_a_range_is_told_by_its_client(recorded: tuple[Path, str]) -> None:
         (1, "work", "range_python", "inside", COUNT),
     ]
     assert {row[2] for row in rows if row[1] not in ("work", "(unannotated)")} == {"range"}
-    ((told,),) = query(
+    ((reported,),) = query(
         trace, "SELECT count(*) FROM capture WHERE kind = ? AND measured", [PYTHON_RANGES]
     )
     # The third one is that with another clock.
-    assert told == 3
+    assert reported == 3
 
 
 def test_a_clock_that_is_not_ours_is_told_and_nothing_misplaced(recorded: tuple[Path, str]) -> None:

@@ -224,10 +224,10 @@ def test_no_thread_keeps_rights_for_saving_nor_can_write_elsewhere(tmp_path: Pat
         [sys.executable, "-c", SAVER, str(inside), str(outside)],
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
-    told = [line.split() for line in done.stdout.splitlines()]
-    masks = {int(words[1], 16) for words in told if words[0] == "rights"}
+    reported = [line.split() for line in done.stdout.splitlines()]
+    masks = {int(words[1], 16) for words in reported if words[0] == "rights"}
     assert masks == {1 << CAPABILITIES["CAP_DAC_READ_SEARCH"]}
-    assert [words[1] for words in told if words[0] == "refused"] == ["outside"]
+    assert [words[1] for words in reported if words[0] == "refused"] == ["outside"]
     assert (inside / "new").exists()
 
 
@@ -297,8 +297,8 @@ def test_a_reader_writes_only_what_does_not_fit_into_memory(tmp_path: Path, fold
         [sys.executable, "-c", READER, str(tmp_path), str(folder)],
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
-    scratch, *told = done.stdout.split()
-    assert told == ["refused", "refused"]
+    scratch, *reported = done.stdout.split()
+    assert reported == ["refused", "refused"]
     assert not Path(scratch).exists()
     assert list(tmp_path.iterdir()) == []
 
@@ -363,8 +363,8 @@ def test_a_saver_that_is_root_has_none_of_the_power_of_its_user_id(tmp_path: Pat
         capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert done.returncode == 7, done.stderr
-    told = [line.split()[1] for line in done.stdout.splitlines()]
-    assert told == ["refused"] * 30, done.stdout
+    reported = [line.split()[1] for line in done.stdout.splitlines()]
+    assert reported == ["refused"] * 30, done.stdout
     assert (precious.stat().st_mode, precious.stat().st_mtime_ns) == (
         before.st_mode, before.st_mtime_ns,
     )  # fmt: skip

@@ -85,22 +85,28 @@ def settle(program: Launched) -> None:
         until(is_quiet, what="the probes are settled")
 
 
-def compare(told: dict[str, Any]) -> None:
+def compare(reported: dict[str, Any]) -> None:
     """Hold the share in the trace to the clock's, and the running time to the thread's."""
-    trace, pid = told["trace"], told["pid"]
+    trace, pid = reported["trace"], reported["pid"]
     found = buckets(trace, pid, "window")
     whole_ns = running_ns(found)
     # Its last step of a tick may have been counted a little later.
-    least_ns, most_ns = 0.98 * told["cpu_ns"], 1.02 * told["cpu_ns"] + told["stolen_ns"] + TICK_NS
-    assert least_ns <= whole_ns <= most_ns, told
+    least_ns, most_ns = (
+        0.98 * reported["cpu_ns"],
+        1.02 * reported["cpu_ns"] + reported["stolen_ns"] + TICK_NS,
+    )
+    assert least_ns <= whole_ns <= most_ns, reported
     share = found["simulator"] / whole_ns
-    true_share = told["simulator_ns"] / told["cpu_ns"]
+    true_share = reported["simulator_ns"] / reported["cpu_ns"]
     # An attribute of MuJoCo's objects is read by its module, but most of that makes an array in
     # NumPy and Python: samples find it there, and exact calls inside the simulator.
-    least_share = true_share - told["attributes_ns"] / told["cpu_ns"]
-    samples = sampled(trace, told["start_ns"], told["end_ns"], f"t.tid = {pid}").total()
+    least_share = true_share - reported["attributes_ns"] / reported["cpu_ns"]
+    samples = sampled(trace, reported["start_ns"], reported["end_ns"], f"t.tid = {pid}").total()
     granted = POINTS + 2 * error_points(true_share, samples)
-    assert 100 * least_share - granted <= 100 * share <= 100 * true_share + granted, (found, told)
+    assert 100 * least_share - granted <= 100 * share <= 100 * true_share + granted, (
+        found,
+        reported,
+    )
     # One thread, which has nobody to wait for.
     assert found["spin"] <= 0.002 * whole_ns
 
@@ -108,11 +114,11 @@ def compare(told: dict[str, Any]) -> None:
 @pytest.mark.parametrize("env", ["halfcheetah", "humanoid", "pong", "cartpole"])
 def test_share_within_two_points(env: str, share: Callable[..., dict[str, Any]]) -> None:
     mine = ("--simulator=native_cartpole",) if env == "cartpole" else ()
-    told = share(env, "--seconds=5", "--substeps=4000", options=(SAMPLING, *mine))
-    compare(told)
+    reported = share(env, "--seconds=5", "--substeps=4000", options=(SAMPLING, *mine))
+    compare(reported)
     # What is in none of the layers was still measured; few samples cannot be told: a page that was
     # not there, at that instant.
-    found = buckets(told["trace"], told["pid"], "window")
+    found = buckets(reported["trace"], reported["pid"], "window")
     assert found["running"] <= 0.002 * running_ns(found)
 
 
@@ -125,21 +131,21 @@ def test_share_beside_pytorch(share: Callable[..., dict[str, Any]]) -> None:
 def test_long_calls_stay_exact_without_samples(share: Callable[..., dict[str, Any]]) -> None:
     """Calls of a quarter of a millisecond cost less than the budget: no probe is dropped."""
     options = ("--sample-hz=0", "--simulator=native_cartpole")
-    told = share("cartpole", "--substeps=20000", "--seconds=2", options=options)
-    trace, pid = told["trace"], told["pid"]
+    reported = share("cartpole", "--substeps=20000", "--seconds=2", options=options)
+    trace, pid = reported["trace"], reported["pid"]
     found = buckets(trace, pid, "window")
     share_found = found["simulator"] / running_ns(found)
-    assert abs(share_found - told["simulator_ns"] / told["cpu_ns"]) <= POINTS / 100
+    assert abs(share_found - reported["simulator_ns"] / reported["cpu_ns"]) <= POINTS / 100
     assert (
         dict(
             query(
                 trace,
                 "SELECT s.symbol, count(*) FROM native_call AS c JOIN site AS s USING (site_id)"
                 " WHERE c.start_ns BETWEEN ? AND ? GROUP BY 1",
-                [told["start_ns"], told["end_ns"]],
+                [reported["start_ns"], reported["end_ns"]],
             )
         )
-        == told["calls"]
+        == reported["calls"]
     )
     # What is not the simulator's was not told apart: that is said, and no layer gets it.
     assert set(found) <= {"simulator", "running", "runnable", "sleeping", "io_wait"}
@@ -150,14 +156,16 @@ def test_calls_of_real_simulators_are_exact(
     env: str, least: float, share: Callable[..., dict[str, Any]]
 ) -> None:
     """Bindings enter through one function per module: its calls are all calls together."""
-    told = share(env, "--seconds=1", options=EXACT, settled=False)
+    reported = share(env, "--seconds=1", options=EXACT, settled=False)
     ((found,),) = query(
-        told["trace"],
+        reported["trace"],
         "SELECT count(*) FROM native_call AS c JOIN thread AS t USING (thread_id)"
         " WHERE c.layer = 'simulator' AND c.depth = 0 AND t.tid = ? AND c.start_ns >= ?"
         " AND c.end_ns <= ?",
-        [told["pid"], told["start_ns"], told["end_ns"]],
+        [reported["pid"], reported["start_ns"], reported["end_ns"]],
     )
-    assert query(told["trace"], "SELECT count(*) FROM site WHERE state LIKE 'dropped%'") == [(0,)]
-    assert found == sum(told["calls"].values())
-    assert found / told["steps"] >= least
+    assert query(reported["trace"], "SELECT count(*) FROM site WHERE state LIKE 'dropped%'") == [
+        (0,)
+    ]
+    assert found == sum(reported["calls"].values())
+    assert found / reported["steps"] >= least

@@ -54,9 +54,9 @@ def said(made: "subprocess.Popen[str]", folder: Path) -> str:
 def test_recorders_killed_at_random_moments(
     soak: Callable[..., "subprocess.Popen[str]"], tmp_path: Path
 ) -> None:
-    told = said(soak("kills", "--runs", "6", "--seed", "7"), tmp_path)
-    assert "kills (seed 7): 6 of 6 in " in told
-    recovered = re.search(r"([\d,]+) records recovered, none missing", told)
+    reported = said(soak("kills", "--runs", "6", "--seed", "7"), tmp_path)
+    assert "kills (seed 7): 6 of 6 in " in reported
+    recovered = re.search(r"([\d,]+) records recovered, none missing", reported)
     assert recovered is not None
     assert recovered[1] != "0"
 
@@ -64,17 +64,17 @@ def test_recorders_killed_at_random_moments(
 def test_attached_again_and_again(
     soak: Callable[..., "subprocess.Popen[str]"], tmp_path: Path
 ) -> None:
-    told = said(soak("attach", "--cycles", "5"), tmp_path)
-    assert "attach: 5 of 5 in " in told
-    assert "attach: the program at the end: " in told
+    reported = said(soak("attach", "--cycles", "5"), tmp_path)
+    assert "attach: 5 of 5 in " in reported
+    assert "attach: the program at the end: " in reported
 
 
 def test_one_recording_of_a_program_that_changes_all_the_time(
     soak: Callable[..., "subprocess.Popen[str]"], tmp_path: Path
 ) -> None:
-    told = said(soak("run", "--minutes", "0.1"), tmp_path)
-    assert "as many processes, threads and ranges in the trace as the program counted" in told
-    assert "run: the recorder: " in told
+    reported = said(soak("run", "--minutes", "0.1"), tmp_path)
+    assert "as many processes, threads and ranges in the trace as the program counted" in reported
+    assert "run: the recorder: " in reported
 
 
 def test_ctrl_c_says_what_there_is(
@@ -95,6 +95,6 @@ def test_ctrl_c_says_what_there_is(
 def test_files_of_every_kind_with_some_bits_changed(
     soak: Callable[..., "subprocess.Popen[str]"], tmp_path: Path
 ) -> None:
-    told = said(soak("flips", "--runs", "2"), tmp_path)
+    reported = said(soak("flips", "--runs", "2"), tmp_path)
     for kind in ("spool", "trace", "kineto", "nsys"):
-        assert f"flips of {kind} (seed 1): 2 of 2 in " in told
+        assert f"flips of {kind} (seed 1): 2 of 2 in " in reported

@@ -113,7 +113,7 @@ class Observed:
 
 
 @contextmanager
-def observed(pid: int, told: Observed) -> Iterator[None]:
+def observed(pid: int, reported: Observed) -> Iterator[None]:
     """Count where a process is on the CPU while it runs, for three seconds."""
     other = subprocess.Popen(
         ["bpftrace", "-e", BPFTRACE.format(pid=pid)], stdout=subprocess.PIPE, text=True
@@ -126,7 +126,7 @@ def observed(pid: int, told: Observed) -> Iterator[None]:
     finally:
         other.kill()
         other.wait()
-    told.read(output)
+    reported.read(output)
 
 
 def ranges_of(pid: int, name: str) -> list[range]:
@@ -140,7 +140,7 @@ def ranges_of(pid: int, name: str) -> list[range]:
 
 
 def oversubscribed(
-    launch: Launch, trace: Path, policy: str, told: Observed | None = None
+    launch: Launch, trace: Path, policy: str, reported: Observed | None = None
 ) -> tuple[Counter[str | None], list[range]]:
     """Record spin_torch.py; return its samples while it was observed, and where libgomp was."""
     command = ["env", f"OMP_WAIT_POLICY={policy}", *python_program("spin_torch", "--wait")]
@@ -149,14 +149,16 @@ def oversubscribed(
     until(lambda: program.events("python"), what="Python is found")
     pid = program.child()
     libgomp = ranges_of(pid, "libgomp")
-    if told is None:
+    if reported is None:
         truth = program.finished()
     else:
         program.go()
-        with observed(pid, told):
+        with observed(pid, reported):
             truth = program.truth(deadline_s=120)
         assert program.wait(deadline_s=120) == 0, program.words()
-    window = (told.from_ns, told.until_ns) if told else (truth["start_ns"], truth["end_ns"])
+    window = (
+        (reported.from_ns, reported.until_ns) if reported else (truth["start_ns"], truth["end_ns"])
+    )
     return sampled(trace, *window, f"p.pid = {truth['pid']}"), libgomp
 
 
@@ -165,16 +167,16 @@ def test_pytorch_with_more_threads_than_free_cpus(tmp_path: Path, launch: Launch
     require_modules("torch")
     if (os.cpu_count() or 1) < 2:
         pytest.skip("needs two CPUs")
-    told = Observed() if shutil.which("bpftrace") else None
-    active, libgomp = oversubscribed(launch, tmp_path / "active.duckdb", "active", told)
+    reported = Observed() if shutil.which("bpftrace") else None
+    active, libgomp = oversubscribed(launch, tmp_path / "active.duckdb", "active", reported)
     passive, _ = oversubscribed(launch, tmp_path / "passive.duckdb", "passive")
     spin = active["spin"] / active.total()
     assert spin > 0.5
     assert passive["spin"] / passive.total() < 0.05
-    if told:
+    if reported:
         # Threads wait for whole time slices of others: what is sampled within 4 ms tells the same.
         # Both sides are samples: their errors add up as squares do.
-        check(spin, told.share(libgomp), told.samples_taken() // 4 // 2)
+        check(spin, reported.share(libgomp), reported.samples_taken() // 4 // 2)
 
 
 def test_the_summary_names_it(tmp_path: Path, launch: Launch) -> None:

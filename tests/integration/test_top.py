@@ -97,11 +97,11 @@ def test_figures_are_those_of_the_trace_of_the_same_time(tmp_path: Path, pair: W
             states = dict(query(trace, STATES, [*window, process["tid"]]))
             whole = sum(states.values())
             assert whole == pytest.approx(window[1] - window[0], rel=0.02)
-            told = process["times"]
+            reported = process["times"]
             waits = states.get("sleeping", 0) + states.get("blocked", 0)
-            assert told["running"] == pytest.approx(states["running"] / whole, abs=POINTS)
-            assert told["queue"] == pytest.approx(states.get("runnable", 0) / whole, abs=POINTS)
-            assert told["waits"] == pytest.approx(waits / whole, abs=POINTS)
+            assert reported["running"] == pytest.approx(states["running"] / whole, abs=POINTS)
+            assert reported["queue"] == pytest.approx(states.get("runnable", 0) / whole, abs=POINTS)
+            assert reported["waits"] == pytest.approx(waits / whole, abs=POINTS)
     parent, child = shown[-1]["processes"]
     assert (parent["waits_for"], child["waits_for"]) == ("process", "main")
 

@@ -50,9 +50,9 @@ def test_phases_are_those_of_the_trace(tmp_path: Path) -> None:
         window = [view["start_ns"], view["end_ns"], learner["tid"]]
         whole = window[1] - window[0]
         truth = {name: ns / whole for name, ns in query(trace, PHASES, window)}
-        told = {phase["name"]: phase["share"] for phase in view["phases"]}
+        reported = {phase["name"]: phase["share"] for phase in view["phases"]}
         for name in ("simulation", "inference", "backpropagation"):
-            assert told.get(name, 0) == pytest.approx(truth.get(name, 0), abs=POINTS), name
+            assert reported.get(name, 0) == pytest.approx(truth.get(name, 0), abs=POINTS), name
         ((steps,),) = query(trace, STEPS, window)
         # A step that ends while it is read counts here or there.
         assert view["steps_per_s"] * whole / 1e9 == pytest.approx(steps, abs=8)

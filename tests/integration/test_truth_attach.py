@@ -131,10 +131,13 @@ def test_a_thread_that_never_leaves_its_cpu_runs_all_the_time(
         # Loading is over, attaching begins.
         until(recorder.spool.exists, what="the recorder makes its spool")
         target.go()
-        told = target.truth()
+        reported = target.truth()
         assert recorder.wait() == 0
         ((start_ns, end_ns),) = query(trace, "SELECT start_ns, end_ns FROM thread")
-        if told["switches"] == 0 and told["start_ns"] < start_ns < end_ns < told["end_ns"]:
+        if (
+            reported["switches"] == 0
+            and reported["start_ns"] < start_ns < end_ns < reported["end_ns"]
+        ):
             rows = query(trace, "SELECT start_ns, end_ns, state, cpu FROM thread_state")
             assert rows == [(start_ns, end_ns, "running", cpu)]
             return

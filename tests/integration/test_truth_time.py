@@ -92,11 +92,11 @@ def accounted(
         recorder = record(trace, f"--pid={target.pid}").live()
         keep_to_cpu(target.pid, max(os.sched_getaffinity(0)))
         target.go()
-        told: Any = json.loads(target.readline())
+        reported: Any = json.loads(target.readline())
         assert recorder.wait() == 0
         assert_whole(recorder.words())
         assert_conserved(trace)
-        return trace, told
+        return trace, reported
 
     return run
 
@@ -145,9 +145,9 @@ ATTEMPTS = 6
 
 def test_running_time_is_the_kernels(accounted: Callable[..., Any]) -> None:
     for _ in range(ATTEMPTS):
-        trace, told = accounted("yielder", "yielder", "sleeper", "sleeper")
-        assert len(told) == 4
-        if all(_is_the_kernels(trace, thread) for thread in told):
+        trace, reported = accounted("yielder", "yielder", "sleeper", "sleeper")
+        assert len(reported) == 4
+        if all(_is_the_kernels(trace, thread) for thread in reported):
             return
     pytest.fail(f"not within 1 % of the OS kernel's account, {ATTEMPTS} times")
 
@@ -165,8 +165,8 @@ def _is_the_kernels(trace: Path, thread: dict[str, Any]) -> bool:
 
 
 def test_switches_are_the_kernels(accounted: Callable[..., Any]) -> None:
-    trace, told = accounted("yielder", "yielder", "sleeper", "sleeper")
-    for thread in told:
+    trace, reported = accounted("yielder", "yielder", "sleeper", "sleeper")
+    for thread in reported:
         first, last, key = thread["first"], thread["last"], thread_id(trace, thread["tid"])
         # The counts were read between two looks at the clock: the window is not shorter than the
         # one, nor longer than the other.
@@ -179,7 +179,7 @@ def test_switches_are_the_kernels(accounted: Callable[..., Any]) -> None:
         trace,
         "SELECT max(migrations) FROM thread_switch JOIN thread USING (thread_id)"
         " WHERE tid = ANY($1)",
-        [[thread["tid"] for thread in told]],
+        [[thread["tid"] for thread in reported]],
     )
     assert migrations == [(0,)]
 

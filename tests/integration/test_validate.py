@@ -63,15 +63,15 @@ def test_pairs_of_runs_and_the_verdict(planted: dict[str, str], tmp_path: Path) 
     arguments = ("--runs", "2", "--max-bias", "0", "--format", "json", "--keep", str(kept))
     done = validate(planted, *arguments, "--sample-hz=50", program=CHILD + WORK)
     assert done.returncode == 1, done.stderr
-    told = json.loads(done.stdout)
-    assert told["verdict"] == "biased"
+    reported = json.loads(done.stdout)
+    assert reported["verdict"] == "biased"
     # The option that validate does not know is record's.
-    assert told["record_options"] == ["--sample-hz=50"]
+    assert reported["record_options"] == ["--sample-hz=50"]
     assert sorted(path.name for path in kept.iterdir()) == [
         "1.duckdb", "2.duckdb", "warm-up.duckdb",
     ]  # fmt: skip
-    assert sorted(pair["first"] for pair in told["pairs"]) == ["traced", "untraced"]
-    for pair in told["pairs"]:
+    assert sorted(pair["first"] for pair in reported["pairs"]) == ["traced", "untraced"]
+    for pair in reported["pairs"]:
         assert pair["corrected_cpu_ns"] == pair["traced_cpu_ns"] - pair["overhead_ns"]
         # At least the switch to the program, at a second each; nothing is clamped.
         assert pair["overhead_ns"] >= PLANTED_NS
@@ -79,9 +79,9 @@ def test_pairs_of_runs_and_the_verdict(planted: dict[str, str], tmp_path: Path) 
         assert pair["wall_overhead_ns"] <= pair["overhead_ns"]
         # On one CPU at a time at most, each of the two processes.
         assert 0 < pair["untraced_cpu_ns"] < 2.1 * pair["untraced_wall_ns"]
-    assert told["figures"]["bias"]["median"] < -100
-    assert any("less than 1 s says little" in text for text in told["warnings"])
-    assert {row["operation"] for row in told["operations"]} == {"(unannotated)"}
+    assert reported["figures"]["bias"]["median"] < -100
+    assert any("less than 1 s says little" in text for text in reported["warnings"])
+    assert {row["operation"] for row in reported["operations"]} == {"(unannotated)"}
 
 
 def test_what_is_allowed_passes(planted: dict[str, str]) -> None:

@@ -120,17 +120,17 @@ def by_bucket(states: Rows, waits: Rows) -> Counter[str]:
     """Add up in plain Python what every bucket must hold; the layers together are running."""
     kinds = {(thread_id, start, end): kind for thread_id, start, end, kind in waits}
     found: Counter[str] = Counter()
-    told = set()
+    reported = set()
     for thread_id, start_ns, end_ns, state in states:
         interval = (thread_id, start_ns, end_ns)
         bucket = state
         if state in {"sleeping", "blocked"}:
-            told.add(interval)
+            reported.add(interval)
             unknown = "io" if state == "blocked" else None
             bucket = BUCKETS[kinds.get(interval, unknown)]
         found[bucket] += end_ns - start_ns
     # A reason is told of whole sleeps only.
-    assert kinds.keys() <= told
+    assert kinds.keys() <= reported
     return found
 
 

@@ -119,10 +119,10 @@ def environment(release: str | None = "13.0", **variables: str) -> dict[str, str
     if release is not None:
         folders.append(str(toolkit(release)))
     folders += filter(None, [os.environ.get("LD_LIBRARY_PATH")])
-    told = {"LD_LIBRARY_PATH": ":".join(folders), **variables}
+    reported = {"LD_LIBRARY_PATH": ":".join(folders), **variables}
     if release is not None:
-        told["RLSCOPE_TEST_CUDART"] = RELEASES[release].cudart
-    return told
+        reported["RLSCOPE_TEST_CUDART"] = RELEASES[release].cudart
+    return reported
 
 
 def run_calls(

@@ -82,7 +82,7 @@ def strings_of(cells: bytes) -> tuple[dict[int, bytes], list[bytes]]:
     return texts, others
 
 
-def told(cell: bytes, texts: dict[int, bytes]) -> dict[str, Any]:
+def reported(cell: bytes, texts: dict[int, bytes]) -> dict[str, Any]:
     """Return what a cell says, its name as text."""
     (kind,) = struct.unpack_from("<H", cell)
     layouts = {

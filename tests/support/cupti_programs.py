@@ -20,9 +20,9 @@ def record(
 ) -> tuple[GpuRecords, dict[str, Any]]:
     """Run cuda_calls to its end, which has to be as good as without the shim."""
     with GpuRecords() as records:
-        told = {"FAKECUDA_DRIVER": DRIVERS[release], **environment(release)}
-        told |= records.environment(**variables)
-        truth, code = run_calls(*arguments, environment=told)
+        reported = {"FAKECUDA_DRIVER": DRIVERS[release], **environment(release)}
+        reported |= records.environment(**variables)
+        truth, code = run_calls(*arguments, environment=reported)
     assert (code, truth["right"], truth["error"]) == (0, True, 0)
     return records, truth
 
@@ -35,9 +35,9 @@ def status(release: str | None = "13.0", **variables: str) -> Status:
 def run_python(text: str, *arguments: str, **variables: str) -> tuple[GpuRecords, str]:
     """Run a Python program with the fakes in reach; return its output."""
     with GpuRecords() as records:
-        told = {**os.environ, **environment("13.0"), "RLSCOPE_SESSION": records.session}
+        reported = {**os.environ, **environment("13.0"), "RLSCOPE_SESSION": records.session}
         done = subprocess.run(
-            [sys.executable, "-c", text, *arguments], env={**told, **variables}, check=True,
+            [sys.executable, "-c", text, *arguments], env={**reported, **variables}, check=True,
             stdout=subprocess.PIPE, text=True, timeout=DEADLINE_S,
         )  # fmt: skip
     return records, done.stdout

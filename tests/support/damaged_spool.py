@@ -196,13 +196,13 @@ def _write_os_counters(folder: Path) -> None:
 
 def _write_counters(folder: Path) -> None:
     file = CounterFile(folder / "counters.jsonl")
-    told: list[object] = [
+    reported: list[object] = [
         {"interval_ms": 100, "driver": "580.1"},
         {"uuid": "GPU-a", "index": 0, "name": "H200"},
         {"not_measured": "fan", "device": 0, "reason": "no fan"},
         *([0, at_ns, {"power": 70.5}] for at_ns in range(BEGIN, FINISH, SECOND // 5)),
     ]
-    for line in told:
+    for line in reported:
         file.write([line], ts_ns=1, readings=1)
     file.is_ended = True
     file.update_header()

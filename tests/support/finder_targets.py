@@ -62,8 +62,8 @@ def truthful(
 ) -> Iterator[tuple[Workload, dict[str, dict[str, list[int]]]]]:
     """Run entry_points.py; give what it says: path -> how -> file offsets."""
     with running(python, str(WORKLOADS / "entry_points.py"), *modules) as made:
-        told = json.loads(made.readline(deadline_s=120))
-        yield made, told["functions"]
+        reported = json.loads(made.readline(deadline_s=120))
+        yield made, reported["functions"]
 
 
 def has_modules(python: str, *modules: str) -> bool:

@@ -65,11 +65,11 @@ def _check_tables(trace: Path, lines: list[str]) -> None:
         if at is None:
             assert not rows, f"{view} is not shown"
             continue
-        told = lines[at + 1 : lines.index("", at)]
-        for line, row in zip(told, rows, strict=False):
+        reported = lines[at + 1 : lines.index("", at)]
+        for line, row in zip(reported, rows, strict=False):
             parts = re.split(r"\s{2,}", line.strip())
             if re.match(r"[\d,]+ more$", parts[0]):
-                rest = rows[len(told) - 1 :]
+                rest = rows[len(reported) - 1 :]
                 assert parts[0] == f"{len(rest):,} more"
                 added = {"phases": "time_ns", "processes": "cpu_share"}.get(view)
                 if added is not None:
@@ -91,18 +91,18 @@ def _one(trace: rlscope_analysis.Trace, query: str) -> Any:  # noqa: ANN401 - an
 
 def _check_head(trace: rlscope_analysis.Trace, lines: list[str]) -> None:
     number = r"([\d,.]+)"
-    told = re.match(
+    reported = re.match(
         rf"\S+   {number} s(?: \(start-up {number} s\))?   {number} process(?:es)?(?: on|   |$)",
         lines[0],
     )
-    assert told is not None, lines[0]
-    _equal(told[1], _one(trace, "SELECT max(end_ns) - min(start_ns) FROM thread"), 1e9)
-    _equal(told[3], _one(trace, "SELECT count(*) FROM process"))
-    if told[2]:
+    assert reported is not None, lines[0]
+    _equal(reported[1], _one(trace, "SELECT max(end_ns) - min(start_ns) FROM thread"), 1e9)
+    _equal(reported[3], _one(trace, "SELECT count(*) FROM process"))
+    if reported[2]:
         begun = "SELECT any_value(process_id) FROM iteration"
         query = f"SELECT start_ns FROM process WHERE process_id = ({begun})"
         first_ns = _one(trace, "SELECT min(start_ns) FROM iteration")
-        _equal(told[2], first_ns - _one(trace, query), 1e9)
+        _equal(reported[2], first_ns - _one(trace, query), 1e9)
 
 
 def _check_pace(trace: rlscope_analysis.Trace, lines: list[str]) -> None:
@@ -114,17 +114,19 @@ def _check_pace(trace: rlscope_analysis.Trace, lines: list[str]) -> None:
         assert any(line.startswith("No iterations were found") for line in lines)
         return
     steady = [row for row in rows if not row[3]] if len(rows) >= 3 else rows
-    told = next(filter(None, map(_PACE.match, lines)))
+    reported = next(filter(None, map(_PACE.match, lines)))
     times = sorted(row[0] for row in steady)
-    _equal(told["iterations"], len(times))
-    _equal(told["mean"], sum(times) / len(times), 1e6)
-    _equal(told["p99"], times[math.ceil(0.99 * len(times)) - 1], 1e6)
-    if told["steps"]:
-        _equal(told["steps"], sum(row[1] for row in steady) / sum(times) * 1e9)
-    if told["evaluation"]:
-        _equal(told["evaluation"], sum(row[4] for row in steady) / sum(times) * 1e9)
-    if told["cpus"]:
-        _equal(told["cpus"], _one(trace, "SELECT cpu_share FROM training_process WHERE is_lead"))
+    _equal(reported["iterations"], len(times))
+    _equal(reported["mean"], sum(times) / len(times), 1e6)
+    _equal(reported["p99"], times[math.ceil(0.99 * len(times)) - 1], 1e6)
+    if reported["steps"]:
+        _equal(reported["steps"], sum(row[1] for row in steady) / sum(times) * 1e9)
+    if reported["evaluation"]:
+        _equal(reported["evaluation"], sum(row[4] for row in steady) / sum(times) * 1e9)
+    if reported["cpus"]:
+        _equal(
+            reported["cpus"], _one(trace, "SELECT cpu_share FROM training_process WHERE is_lead")
+        )
     share = re.search(r"[:(] ?(\d+) % ?(?:of|\))|\((\d+) %\)", lines[2])
     if share is not None:
         shares = trace.sql("SELECT share FROM limit_share UNION SELECT share FROM finding")

@@ -29,12 +29,12 @@ class Family:
         """Return the rows of one query."""
         return self._trace.execute(sql, list(parameters)).fetchall()
 
-    def told(self, label: str) -> dict[str, Any]:
+    def reported(self, label: str) -> dict[str, Any]:
         """Return what a program said of itself; it got to its end and did what it was to do."""
         program = self.programs[label]
         assert program["told"] is not None, program
-        told: dict[str, Any] = program["told"]
-        return told
+        reported: dict[str, Any] = program["told"]
+        return reported
 
     def process(self, label: str) -> int:
         """Return the key of a program's process."""
@@ -99,14 +99,14 @@ def record(folder: Path, programs: dict[str, dict[str, Any]], *options: str) -> 
         WORKLOADS / "cuda_family.py", plan,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    told = json.loads([line for line in done.stdout.splitlines() if line.startswith("{")][-1])
-    return Family(trace, told["programs"], done.stderr)
+    reported = json.loads([line for line in done.stdout.splitlines() if line.startswith("{")][-1])
+    return Family(trace, reported["programs"], done.stderr)
 
 
-def truth(told: dict[str, Any], *, whole_graphs: bool = True) -> dict[str, tuple[int, int]]:
+def truth(reported: dict[str, Any], *, whole_graphs: bool = True) -> dict[str, tuple[int, int]]:
     """Return what a program's GPU did, as Family.work tells it, by the driver's own account."""
     found: dict[str, tuple[int, int]] = {}
-    for number, account in told["truth"]["work"].items():
+    for number, account in reported["truth"]["work"].items():
         if number not in KINDS or (number == "51" and not whole_graphs):
             continue
         hidden = (account["node_count"], account["node_ns"]) if whole_graphs else (0, 0)

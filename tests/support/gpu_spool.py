@@ -61,8 +61,8 @@ def losses(path: Path) -> dict[str, tuple[object, ...]]:
 
 def verdicts(path: Path) -> list[tuple[object, ...]]:
     found = said(partial(rows, path), "starts_with(kind, 'gpu_') OR kind = 'cuda_call'")
-    told = [(kind, process_id, *rest) for process_id, kind, *rest in found]
-    return sorted(told, key=lambda row: (row[0], row[1] is None, row[1] or 0))
+    reported = [(kind, process_id, *rest) for process_id, kind, *rest in found]
+    return sorted(reported, key=lambda row: (row[0], row[1] is None, row[1] or 0))
 
 
 def cupti_thread() -> ShimBuilder:

@@ -29,5 +29,5 @@ class HalfCpu:
     def throttled_ns(self) -> int:
         """Return for how long it was stopped, as the OS kernel counts it."""
         words = (self.folder / "cpu.stat").read_text().split()
-        told = dict(zip(words[::2], map(int, words[1::2]), strict=True))
-        return told["throttled_time"] if self.is_v1 else told["throttled_usec"] * 1000
+        reported = dict(zip(words[::2], map(int, words[1::2]), strict=True))
+        return reported["throttled_time"] if self.is_v1 else reported["throttled_usec"] * 1000

@@ -41,11 +41,11 @@ def run_child(kind: str, *paths: Path, options: tuple[str, ...] = ()) -> Seen:
     command = [sys.executable, "-m", "rlscope_trace", "import", kind, *map(str, paths), *options]
     command = ["timeout", str(HANG_S), *command, "--force", "-o", str(output)]
     with log.open("wb") as file:
-        told = subprocess.run(
+        reported = subprocess.run(
             [sys.executable, "-c", _MEASURE, *command],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=file, check=True,
         ).stdout.split()  # fmt: skip
-    status, peak_kib = map(int, told)
+    status, peak_kib = map(int, reported)
     words = log.read_text()
     assert status in (0, 1), (status, words[:2000])
     assert "Traceback" not in words

@@ -33,8 +33,8 @@ class Recorded:
         self._trace.critical_path(per="iteration")
         counted = "SELECT count(*), sum(end_ns - start_ns)::BIGINT FROM iteration"
         ((self.iterations, self.time_ns),) = self._trace.sql(counted).fetchall()
-        told = "SELECT sum(duration_ns)::BIGINT FROM critical_path"
-        assert self._trace.sql(told).fetchall() == [(self.time_ns,)]
+        reported = "SELECT sum(duration_ns)::BIGINT FROM critical_path"
+        assert self._trace.sql(reported).fetchall() == [(self.time_ns,)]
 
     def part_ns(self, where: str) -> int:
         """Return how much of the path is so."""

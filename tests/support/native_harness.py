@@ -185,7 +185,7 @@ def read_records(path: Path) -> Recorded:
 
 def entry_offsets(file: Path) -> dict[str, int]:
     """Return the file offset of every function of an ELF file with symbols."""
-    told = subprocess.run(
+    reported = subprocess.run(
         ["readelf", "--wide", "--segments", "--symbols", file],
         check=True,
         capture_output=True,
@@ -193,7 +193,7 @@ def entry_offsets(file: Path) -> dict[str, int]:
     ).stdout
     segments = []
     offsets = {}
-    for line in told.splitlines():
+    for line in reported.splitlines():
         words = line.split()
         if words[:1] == ["LOAD"]:
             segments.append(tuple(int(word, 16) for word in (words[1], words[2], words[4])))

@@ -85,8 +85,10 @@ def tell(program: Workload, line: str) -> str:
 
 def work(program: Workload, threads: int, calls: int, waits: int, wait_us: int) -> dict[int, int]:
     """Let it call; return how long each thread waited, in ns of its own clock, by tid."""
-    told: dict[str, Any] = json.loads(tell(program, f"work {threads} {calls} {waits} {wait_us}"))
-    return {int(tid): waited_ns for tid, waited_ns in told["threads"].items()}
+    reported: dict[str, Any] = json.loads(
+        tell(program, f"work {threads} {calls} {waits} {wait_us}")
+    )
+    return {int(tid): waited_ns for tid, waited_ns in reported["threads"].items()}
 
 
 def expected(calls: int, waits: int, *, runtimes: int = 1, own: int | None = None) -> Counter[str]:

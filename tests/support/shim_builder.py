@@ -59,7 +59,7 @@ class ShimBuilder:
     slot: int = 0
     source_number: int = -1
     ts_ns: int = 1
-    told: set[str] = field(default_factory=set)
+    reported: set[str] = field(default_factory=set)
 
     def block(self, kind: int, payload: bytes) -> None:
         head = struct.pack(
@@ -77,7 +77,7 @@ class ShimBuilder:
     def source(self, *, pid: int, inner_pid: int | None = None, reader: int = 1) -> None:
         self.flush()
         self.source_number += 1
-        self.told = set()
+        self.reported = set()
         inner = pid if inner_pid is None else inner_pid
         self.block(SOURCE, struct.pack("<IIQII", pid, inner, 1, reader, 0))
 
@@ -95,8 +95,8 @@ class ShimBuilder:
 
     def _tell(self, *texts: str) -> None:
         for text in texts:
-            if text and text not in self.told:
-                self.told.add(text)
+            if text and text not in self.reported:
+                self.reported.add(text)
                 self.string(text)
 
     def event(self, kind: int, name: str, start_ns: int, end_ns: int, **more: int | str) -> None:

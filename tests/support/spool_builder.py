@@ -234,8 +234,8 @@ class SpoolBuilder:
     ) -> Path:
         directory.mkdir()
         (directory / "records.bin").write_bytes(self.records() if records is None else records)
-        told = {"host": "box", "argv": ["train"], **(session or {})}
-        (directory / "session.json").write_text(json.dumps(told))
+        reported = {"host": "box", "argv": ["train"], **(session or {})}
+        (directory / "session.json").write_text(json.dumps(reported))
         if probes is not None:
             lines = "".join(json.dumps(line) + "\n" for line in probes)
             (directory / "probes.jsonl").write_text(lines)

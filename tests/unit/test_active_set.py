@@ -110,9 +110,9 @@ def test_time_of_too_many_processes_is_kept(monkeypatch: pytest.MonkeyPatch) -> 
     """Parts of the trace with more processes than are told apart count as other sets."""
     monkeypatch.setattr(active_set, "_MAX_PROCESSES", 1)
     connection = stored(two_processes())
-    told = rows(connection, "SELECT process_ids, time_ns FROM process_overlap ORDER BY ALL")
-    assert None in [members for members, _ in told]
-    assert sum(time_ns for _, time_ns in told) == 100
+    reported = rows(connection, "SELECT process_ids, time_ns FROM process_overlap ORDER BY ALL")
+    assert None in [members for members, _ in reported]
+    assert sum(time_ns for _, time_ns in reported) == 100
 
 
 @pytest.mark.usefixtures("small_windows")

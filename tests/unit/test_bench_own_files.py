@@ -122,10 +122,10 @@ def test_where_mounting_is_not_allowed_nothing_is_tried(copies: Path) -> None:
         "print(may_mount(Path(sys.argv[1])))\n"
     )
     may_not = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
-    for prefix, told in ((may_not, "False\n"), ([], "True\n")):
+    for prefix, reported in ((may_not, "False\n"), ([], "True\n")):
         command = [*prefix, sys.executable, "-c", program, str(copies)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-        assert done.stdout == told
+        assert done.stdout == reported
         assert list(copies.iterdir()) == []
 
 

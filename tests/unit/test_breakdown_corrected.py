@@ -221,9 +221,9 @@ def test_the_summary_says_it_in_one_line(trace: Trace) -> None:
     (line,) = [line for line in text.splitlines() if line.startswith("overhead ")]
     assert "recording cost the target about 0.2 % of its CPU time (0." in line
     assert "subtracted in --view corrected; by: calls 0.1" in line
-    told = json.loads("".join(json_renderer.render(found)))["overhead"]
-    assert told["overhead_ns"] == pytest.approx(sum(told["by_event"].values()), abs=9)
-    assert told["low_ns"] < told["overhead_ns"] < told["high_ns"]
+    reported = json.loads("".join(json_renderer.render(found)))["overhead"]
+    assert reported["overhead_ns"] == pytest.approx(sum(reported["by_event"].values()), abs=9)
+    assert reported["low_ns"] < reported["overhead_ns"] < reported["high_ns"]
 
 
 def test_without_costs_it_is_not_measured(tmp_path: Path) -> None:

@@ -62,9 +62,9 @@ def test_a_file_that_was_copied_from_another_machine_is_not_believed(tmp_path: P
 )  # fmt: skip
 def test_a_damaged_cost_damages_the_file(tmp_path: Path, name: str, value: object) -> None:
     path = cache.save(tmp_path, calibration())
-    told = json.loads(path.read_text())
-    told["costs"][0][name] = value
-    path.write_text(json.dumps(told))
+    reported = json.loads(path.read_text())
+    reported["costs"][0][name] = value
+    path.write_text(json.dumps(reported))
     found, reason = cache.load(tmp_path, KEY)
     assert found is None
     assert "is damaged" in reason

@@ -48,6 +48,6 @@ def test_the_table_shows_numbers_intervals_and_reasons() -> None:
 
 @pytest.mark.usefixtures("known")
 def test_json_holds_every_field() -> None:
-    told = json.loads(rlscope("calibrate", "--format=json").stdout)
-    assert told["key"] == cache.machine_key()
-    assert [read_cost(entry) for entry in told["costs"]] == COSTS
+    reported = json.loads(rlscope("calibrate", "--format=json").stdout)
+    assert reported["key"] == cache.machine_key()
+    assert [read_cost(entry) for entry in reported["costs"]] == COSTS

@@ -68,8 +68,8 @@ def test_a_trace_whose_target_still_runs_is_not_calibrated_beside_it(tmp_path: P
     ],
 )
 def test_one_whose_target_has_ended_is(tmp_path: Path, facts: dict[str, object]) -> None:
-    told = {"ended": False, "end_ns": since_boot_ns(), "boot": cache.boot_id()} | facts
-    assert check_trace(recorded(tmp_path, **told), KEY)["capture"] == "btf"  # type: ignore[arg-type]
+    reported = {"ended": False, "end_ns": since_boot_ns(), "boot": cache.boot_id()} | facts
+    assert check_trace(recorded(tmp_path, **reported), KEY)["capture"] == "btf"  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -233,9 +233,9 @@ def test_what_the_gil_is_waited_for_with_is_found_behind_it(builder: TraceBuilde
     builder.wait(waiter, 75, 85, "gil")
     builder.operation(waiter, 0, 100, "iteration")
     waited = "SELECT thread_id, wait, sum(duration_ns)::BIGINT FROM critical_path GROUP BY ALL"
-    told = {(thread, wait): time for thread, wait, time in ask(builder, waited)}
-    assert told[holder, "lock"] == 48
-    assert told[holder, "gil"] == 10
+    reported = {(thread, wait): time for thread, wait, time in ask(builder, waited)}
+    assert reported[holder, "lock"] == 48
+    assert reported[holder, "gil"] == 10
 
 
 class TestMessagesThatNobodySleptFor:

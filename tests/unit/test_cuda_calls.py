@@ -29,7 +29,7 @@ class Log:
         self.lines.append({"event": event, **facts})
 
     @property
-    def told(self) -> list[tuple[str, list[str]]]:
+    def reported(self) -> list[tuple[str, list[str]]]:
         """Return what was said of processes."""
         return [(line["state"], line["files"]) for line in self.lines if line["event"] == "cuda"]
 
@@ -82,8 +82,8 @@ def process_with(*files: Path | str, pid: int = 10) -> Process:
 def made(
     probes: Probes, log: Log, states: Mapping[int, str] | None = None, mode: str = "auto"
 ) -> CudaCalls:
-    told = {} if states is None else states
-    return CudaCalls(probes, log, mode=mode, gpu_state=told.get)  # type: ignore[arg-type]
+    reported = {} if states is None else states
+    return CudaCalls(probes, log, mode=mode, gpu_state=reported.get)  # type: ignore[arg-type]
 
 
 def test_a_process_without_cuda_is_left_alone(built: dict[str, Path]) -> None:
@@ -105,7 +105,7 @@ def test_libraries_are_probed_when_they_are_loaded_and_read_once(built: dict[str
     probes.probed.clear()
     calls.look(process_with(built["first"], pid=11), 3, changed=True)
     assert probes.probed == {}
-    assert log.told == [
+    assert log.reported == [
         ("probed", ["libcudart.so.12"]),
         ("probed", ["libcuda.so.1", "libcudart.so.12"]),
         ("probed", ["libcudart.so.12"]),
@@ -117,7 +117,7 @@ def test_cupti_is_left_its_calls(built: dict[str, Path], state: str, *, probed: 
     probes, log = Probes(), Log()
     made(probes, log, {10: state}).look(process_with(built["driver"]), 0, changed=True)
     assert bool(probes.probed) is probed
-    assert [told[0] for told in log.told] == ["probed" if probed else "left"]
+    assert [reported[0] for reported in log.reported] == ["probed" if probed else "left"]
 
 
 def test_it_is_waited_for_what_the_shim_says(
@@ -131,7 +131,7 @@ def test_it_is_waited_for_what_the_shim_says(
     states[10] = "refused"
     calls.look(process, 1, changed=False)
     assert list(probes.probed) == [str(built["driver"])]
-    assert [told[0] for told in log.told] == ["left", "probed"]
+    assert [reported[0] for reported in log.reported] == ["left", "probed"]
 
 
 def test_asked_for_it_is_probed_whatever_cupti_does(built: dict[str, Path]) -> None:
@@ -146,7 +146,7 @@ def test_a_program_that_switches_stacks_is_not_probed(built: dict[str, Path]) ->
     calls = made(probes, log)
     calls.look(process_with(built["driver"], "/v/_greenlet.so"), 0, changed=True)
     calls.look(process_with(built["driver"], pid=11), 1, changed=True)
-    assert (probes.probed, log.told) == ({}, [])
+    assert (probes.probed, log.reported) == ({}, [])
 
 
 def test_the_first_probes_are_those_that_matter(built: dict[str, Path]) -> None:

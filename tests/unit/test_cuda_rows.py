@@ -37,7 +37,7 @@ SITES = [site(1, "cudaLaunchKernel"), site(2, "cuLaunchKernel"), site(3, "cuStre
          site(4, "at::add", "backend")]  # fmt: skip
 
 
-def told(pid: int, state: str = "probed", **facts: object) -> dict[str, object]:
+def reported(pid: int, state: str = "probed", **facts: object) -> dict[str, object]:
     files = ["libcuda.so.1", "libcudart.so.12"] if state == "probed" else []
     return {"event": "cuda", "pid": pid, "ts_ns": 150, "state": state, "files": files,
             "blind": [], "reason": None, **facts}  # fmt: skip
@@ -115,7 +115,7 @@ def cupti(pid: int) -> ShimBuilder:
 
 
 def test_calls_become_rows_of_cuda_call_and_no_others(tmp_path: Path, spool: SpoolBuilder) -> None:
-    trace = Trace(tmp_path, spool, [*SITES, told(10), told(20)])
+    trace = Trace(tmp_path, spool, [*SITES, reported(10), reported(20)])
     assert trace.calls == OF_FIRST + OF_SECOND
     assert trace.ask("SELECT thread_id, start_ns, layer FROM native_call") == [(1, 190, "backend")]
     assert trace.ask("SELECT value FROM string ORDER BY string_id") == [
@@ -131,7 +131,7 @@ def test_of_calls_that_cupti_told_too_its_own_stay(tmp_path: Path, spool: SpoolB
     shim.status()
     shim.call(10, 201, 219, "cudaLaunchKernel_v7000", correlation=1)
     shim.call(10, 206, 214, "cuLaunchKernel", api=DRIVER, correlation=1)
-    trace = Trace(tmp_path, spool, [*SITES, told(10), told(20)], shim)
+    trace = Trace(tmp_path, spool, [*SITES, reported(10), reported(20)], shim)
     assert trace.calls == [
         (1, 201, 219, "launch", "cudaLaunchKernel_v7000", 1),
         (1, 206, 214, "launch", "cuLaunchKernel", 1),
@@ -149,7 +149,7 @@ def test_after_its_program_was_replaced_probes_tell(tmp_path: Path, spool: Spool
     shim.call(10, 150, 160, "cudaFree", correlation=1)
     spool.call(1, start_ns=150, end_ns=160, site=1, layer=CUDA)
     spool.exec(1, ts_ns=195, tid=10)
-    trace = Trace(tmp_path, spool, [*SITES, told(10), told(20)], shim)
+    trace = Trace(tmp_path, spool, [*SITES, reported(10), reported(20)], shim)
     assert trace.calls == [(1, 150, 160, "memory", "cudaFree", 1), *OF_FIRST, *OF_SECOND]
     assert trace.said[1] == (
         True,
@@ -166,7 +166,7 @@ def test_before_a_late_start_of_cupti_probes_tell(
     # Told when CUPTI had worked for a while, perhaps.
     shim.status(ts_ns=300, is_late=1)
     shim.call(10, first_ns, first_ns + 5, "cudaFree")
-    trace = Trace(tmp_path, spool, [*SITES, told(10), told(20)], shim)
+    trace = Trace(tmp_path, spool, [*SITES, reported(10), reported(20)], shim)
     assert trace.calls == [
         *kept,
         (1, first_ns, first_ns + 5, "memory", "cudaFree", None),
@@ -177,7 +177,7 @@ def test_before_a_late_start_of_cupti_probes_tell(
 def test_calls_before_the_probes_are_missing(tmp_path: Path, spool: SpoolBuilder) -> None:
     spool.thread(3, ts_ns=200, tid=30, creator=1, parent_tgid=10)
     sites = [{**one, "ts_ns": 140} for one in SITES]
-    trace = Trace(tmp_path, spool, [*sites, told(10), {**told(30), "ts_ns": 250}])
+    trace = Trace(tmp_path, spool, [*sites, reported(10), {**reported(30), "ts_ns": 250}])
     assert trace.said[1] == (
         True,
         "in part: only calls from 0.000 s after the start on;"
@@ -201,7 +201,7 @@ def test_a_process_too_short_for_probes_says_so(tmp_path: Path, mode: str, more:
 
 def test_a_process_that_called_cuda_did_initialise_it(tmp_path: Path, spool: SpoolBuilder) -> None:
     # The spool of a recorder that asked for CUPTI, and heard nothing of it.
-    trace = Trace(tmp_path, spool, [*SITES, told(10), told(20)], ShimBuilder())
+    trace = Trace(tmp_path, spool, [*SITES, reported(10), reported(20)], ShimBuilder())
     rows = trace.ask("SELECT process_id, measured, code FROM capture WHERE kind = 'gpu_activity'")
     assert rows == [(1, False, "cupti_unheard"), (2, False, "cupti_unheard")]
 
@@ -211,14 +211,14 @@ def test_where_cupti_is_on_but_told_no_call_there_was_none(
 ) -> None:
     shim = cupti(20)
     shim.status()
-    trace = Trace(tmp_path, spool, [*SITES, told(10), told(20)], shim)
+    trace = Trace(tmp_path, spool, [*SITES, reported(10), reported(20)], shim)
     assert trace.calls == OF_FIRST
 
 
 def test_where_cupti_was_refused_probes_tell(tmp_path: Path, spool: SpoolBuilder) -> None:
     shim = cupti(10)
     shim.status(REFUSED, reason="another tool")
-    trace = Trace(tmp_path, spool, [*SITES, told(10)], shim)
+    trace = Trace(tmp_path, spool, [*SITES, reported(10)], shim)
     assert trace.calls == OF_FIRST + OF_SECOND
     assert trace.said[1] == (True, f"by probes on the functions of {WHERE}")
     assert trace.ask("SELECT measured FROM capture WHERE kind = 'gpu_activity' AND process_id = 1")\
@@ -230,8 +230,8 @@ def test_where_cupti_was_refused_probes_tell(tmp_path: Path, spool: SpoolBuilder
 
 
 def test_what_could_not_be_probed_is_said(tmp_path: Path, spool: SpoolBuilder) -> None:
-    blind = told(10, blind=["libcublas.so.13"], reason="libcudart.so.12: in a loop")
-    failed = told(20, "failed", reason="libcuda.so.1: it has no such functions")
+    blind = reported(10, blind=["libcublas.so.13"], reason="libcudart.so.12: in a loop")
+    failed = reported(20, "failed", reason="libcuda.so.1: it has no such functions")
     empty = SpoolBuilder()
     empty.thread(1, ts_ns=BEGIN, tid=10)
     empty.thread(2, ts_ns=BEGIN, tid=20)
@@ -251,7 +251,7 @@ def test_what_could_not_be_probed_is_said(tmp_path: Path, spool: SpoolBuilder) -
 def test_a_process_that_is_left_to_cupti_gets_no_row(tmp_path: Path) -> None:
     spool = SpoolBuilder()
     spool.thread(1, ts_ns=BEGIN, tid=10)
-    trace = Trace(tmp_path, spool, [told(10, "left")])
+    trace = Trace(tmp_path, spool, [reported(10, "left")])
     assert trace.said == {}
 
 
@@ -259,14 +259,14 @@ def test_a_fork_has_what_its_parent_has_and_later_words_replace_earlier(tmp_path
     spool = SpoolBuilder()
     spool.thread(1, ts_ns=BEGIN, tid=10)
     spool.thread(2, ts_ns=200, tid=20, creator=1, parent_tgid=10)
-    trace = Trace(tmp_path, spool, [told(10, "left"), {**told(10), "ts_ns": 160}])
+    trace = Trace(tmp_path, spool, [reported(10, "left"), {**reported(10), "ts_ns": 160}])
     assert {measured for measured, _ in trace.said.values()} == {True}
     assert set(trace.said) == {1, 2}
 
 
 def test_what_was_away_for_a_while_is_measured_in_part(tmp_path: Path, spool: SpoolBuilder) -> None:
     gone = {"event": "gave_up", "fact": {"code": "recorder_failed", "detail": "lost"}}
-    trace = Trace(tmp_path, spool, [*SITES, told(10), gone])
+    trace = Trace(tmp_path, spool, [*SITES, reported(10), gone])
     assert trace.said[1] == (
         True, f"in part: the recorder failed: lost; by probes on the functions of {WHERE}",
     )  # fmt: skip
@@ -289,7 +289,7 @@ def test_the_layer_says_where_its_calls_are(tmp_path: Path, mode: str | None, re
 
 
 @pytest.mark.parametrize("line", [
-    {**told(10), "files": 3}, {**told(10), "pid": -1}, {"event": "cuda", "pid": 10},
+    {**reported(10), "files": 3}, {**reported(10), "pid": -1}, {"event": "cuda", "pid": 10},
 ])  # fmt: skip
 def test_a_damaged_line_is_counted(
     tmp_path: Path, spool: SpoolBuilder, line: dict[str, object]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cuda_fakes import RELEASES, session_folder, shim_decoder, toolkit
-from cupti_events import KINDS, Event, expected, random_event, strings_of, told
+from cupti_events import KINDS, Event, expected, random_event, reported, strings_of
 from cupti_wheels import WALKERS, WHEELS, library, unpacked
 from phases_harness import compiler
 
@@ -171,7 +171,7 @@ def test_the_shim_reads_what_the_library_walks(release: str) -> None:
         if event.kind == 9:
             devices[event.context] = event.device
         wanted.append(expected(event, tid, devices))
-    assert [told(cell, texts) for cell in others] == wanted
+    assert [reported(cell, texts) for cell in others] == wanted
 
 
 def newest(header: str, family: str) -> str:
@@ -297,12 +297,12 @@ def answers(cupti: ctypes.CDLL) -> dict[str, int]:
         "cuptiSubscribe_v2": (ctypes.byref(handle), nothing, None, None),
         "cuptiFinalize": (),
     }
-    told = {
+    reported = {
         call: int(getattr(cupti, call)(*given)) if hasattr(cupti, call) else -1
         for call, given in arguments.items()
     }
     # Without a clock of ours CUPTI's is CLOCK_REALTIME.
-    return {**told, "version": version.value, "is_realtime": int(stamp.value > 10**18)}
+    return {**reported, "version": version.value, "is_realtime": int(stamp.value > 10**18)}
 
 
 @pytest.mark.parametrize("release", WHEELS)

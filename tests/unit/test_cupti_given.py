@@ -79,9 +79,9 @@ def test_where_cupti_is_off_there_are_no_names(tmp_path: Path) -> None:
 
 def test_another_reader_is_told_all_names_again(poll_until: Callable[..., Any]) -> None:
     with GpuRecords() as records:
-        told = {**environment("13.0"), **records.environment(**NVTX)}
+        reported = {**environment("13.0"), **records.environment(**NVTX)}
         program = subprocess.Popen(
-            [str(calls_program()), "--launches=1", "--names", "--hold"], env=told, stdin=-1,
+            [str(calls_program()), "--launches=1", "--names", "--hold"], env=reported, stdin=-1,
             stdout=-1, text=True,
         )  # fmt: skip
         assert program.stdout is not None

@@ -18,9 +18,9 @@ from rlscope_trace.record import shims
 
 def test_its_thread_has_a_name_and_takes_no_signals(poll_until: Callable[..., object]) -> None:
     with GpuRecords() as records:
-        told = {**os.environ, **environment("13.0"), **records.environment()}
+        reported = {**os.environ, **environment("13.0"), **records.environment()}
         program = subprocess.Popen(
-            [str(calls_program()), "--hold"], env=told, stdin=-1, stdout=-1, text=True
+            [str(calls_program()), "--hold"], env=reported, stdin=-1, stdout=-1, text=True
         )
         assert program.stdin is not None
         assert program.stdout is not None
@@ -61,7 +61,7 @@ def test_a_forked_child_inherits_nothing_and_ends() -> None:
     # A flush in the child would never return: nobody is there to answer it.
     records, output = run_python(FORKS, CUDA_INJECTION64_PATH=str(shims.LIBRARY))
     assert output == "7\n"
-    assert [told.state for told in records.statuses()] == [ON]
+    assert [reported.state for reported in records.statuses()] == [ON]
     assert len(records.memories) == 1
 
 
@@ -82,8 +82,8 @@ def test_a_cupti_that_hangs_does_not_keep_the_program(tmp_path: Path) -> None:
     subprocess.run(
         [compiler(), "-shared", "-fPIC", str(tmp_path / "hangs.c"), "-o", path], check=True
     )
-    told = status(RLSCOPE_CUPTI_LIBRARY=path)
-    assert (told.state, told.library) == (ON, path)
+    reported = status(RLSCOPE_CUPTI_LIBRARY=path)
+    assert (reported.state, reported.library) == (ON, path)
 
 
 # --- into a process that runs ---
@@ -118,8 +118,8 @@ def attach(driver_is: str, *entries: str) -> GpuRecords:
 
 def test_a_late_attach_starts_cupti_where_it_is_asked_to() -> None:
     records = attach("started", "A=b", "RLSCOPE_CUPTI=on", "RLSCOPE_CUDA_GRAPHS=node")
-    told = records.status()
-    assert (told.state, told.is_late, told.recorded) == (ON, True, KINDS - {51})
+    reported = records.status()
+    assert (reported.state, reported.is_late, reported.recorded) == (ON, True, KINDS - {51})
     assert [kernel.name for kernel in records.activities(KERNEL)] == ["late_1us"] * 5
 
 
@@ -134,9 +134,9 @@ def test_a_late_attach_leaves_cuda_alone_otherwise(entries: list[str]) -> None:
 
 
 def test_a_late_attach_before_the_driver_has_started_says_so() -> None:
-    told = attach("idle", "RLSCOPE_CUPTI=on").status()
-    assert (told.state, told.is_late) == (OFF, True)
-    assert told.reason == "CUDA had not been started when the recorder came to the process"
+    reported = attach("idle", "RLSCOPE_CUPTI=on").status()
+    assert (reported.state, reported.is_late) == (OFF, True)
+    assert reported.reason == "CUDA had not been started when the recorder came to the process"
 
 
 def test_a_driver_that_starts_after_a_late_attach_starts_cupti() -> None:
@@ -144,7 +144,7 @@ def test_a_driver_that_starts_after_a_late_attach_starts_cupti() -> None:
     records = attach(
         "idle", "RLSCOPE_CUPTI=on", f"CUDA_INJECTION64_PATH={shims.LIBRARY}", "RLSCOPE_SESSION=any"
     )
-    assert [told.state for told in records.statuses()] == [OFF, ON]
+    assert [reported.state for reported in records.statuses()] == [OFF, ON]
     assert [kernel.name for kernel in records.activities(KERNEL)] == ["late_1us"] * 5
 
 
@@ -171,9 +171,9 @@ class Program:
 
     def __init__(self, log: Path, text: str = LAUNCHES, **variables: str) -> None:
         self._log = log
-        told = {**os.environ, **environment("13.0"), **variables, "FAKECUPTI_LOG": str(log)}
+        reported = {**os.environ, **environment("13.0"), **variables, "FAKECUPTI_LOG": str(log)}
         self._process = subprocess.Popen(
-            [sys.executable, "-c", text, str(shims.LIBRARY)], env=told, stdin=-1, stdout=-1,
+            [sys.executable, "-c", text, str(shims.LIBRARY)], env=reported, stdin=-1, stdout=-1,
             text=True,
         )  # fmt: skip
         self.pid = self._process.pid
@@ -218,7 +218,7 @@ def test_nothing_is_recorded_while_nobody_reads(
     names = [kernel.name for kernel in records.activities(KERNEL)]
     # The one of the first reader may have been fetched when it had gone.
     assert names in (["last_1us"], ["step_1us", "last_1us"])
-    assert [told.state for told in records.statuses()] == [ON, ON]
+    assert [reported.state for reported in records.statuses()] == [ON, ON]
 
 
 def test_a_reader_that_is_killed_is_missed(
@@ -236,8 +236,8 @@ def test_a_reader_that_is_killed_is_missed(
 
 def test_a_program_of_a_recording_that_is_over_is_left_alone(tmp_path: Path) -> None:
     with GpuRecords() as records:
-        told = records.environment()
-    program = Program(tmp_path / "log", **told)
+        reported = records.environment()
+    program = Program(tmp_path / "log", **reported)
     program.launch("step_1us")
     assert program.is_paused()
     assert program.calls("cuptiActivityFlushAll") == 0

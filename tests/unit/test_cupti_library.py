@@ -43,8 +43,8 @@ def copied(paths: dict[str, str], folder: Path) -> list[str]:
 
 
 def test_a_loaded_libcupti_of_another_cuda_is_a_trap() -> None:
-    told = status("13.0", LD_PRELOAD=f"{library('12.9')}:{runtime('13.0')}")
-    assert (told.library, told.api) == (library("13.0"), 130001)
+    reported = status("13.0", LD_PRELOAD=f"{library('12.9')}:{runtime('13.0')}")
+    assert (reported.library, reported.api) == (library("13.0"), 130001)
 
 
 def test_of_two_loaded_ones_that_of_the_runtime_is_taken() -> None:
@@ -55,8 +55,8 @@ def test_of_two_loaded_ones_that_of_the_runtime_is_taken() -> None:
 def test_a_loaded_one_is_known_by_its_soname_too(tmp_path: Path) -> None:
     paths = {"libcupti.so.2025.3.1": library("13.0"), "other/libcupti.so.12": library("12.9")}
     new, old = copied(paths, tmp_path)
-    told = status(None, LD_PRELOAD=f"{old}:{new}:{runtime('13.0')}")
-    assert told.library == new
+    reported = status(None, LD_PRELOAD=f"{old}:{new}:{runtime('13.0')}")
+    assert reported.library == new
 
 
 def test_a_loaded_one_is_better_than_none() -> None:
@@ -78,9 +78,9 @@ def test_it_is_found_beside_the_runtime(
     made = RELEASES[release]
     paths = {f"{cudart}/{made.cudart}": runtime(release), f"{cupti}/{made.cupti}": library(release)}
     loaded, wanted = copied(paths, tmp_path)
-    told = status(None, LD_PRELOAD=loaded)
-    assert os.path.realpath(told.library) == wanted
-    assert (told.state, told.api) == (ON, made.api)
+    reported = status(None, LD_PRELOAD=loaded)
+    assert os.path.realpath(reported.library) == wanted
+    assert (reported.state, reported.api) == (ON, made.api)
 
 
 def test_without_a_runtime_the_driver_decides(tmp_path: Path) -> None:
@@ -91,20 +91,20 @@ def test_without_a_runtime_the_driver_decides(tmp_path: Path) -> None:
 
 
 def test_a_wanted_one_is_taken_whatever_is_loaded(tmp_path: Path) -> None:
-    told = status(LD_PRELOAD=library("13.0"), RLSCOPE_CUPTI_LIBRARY=library("12.9"))
-    assert (told.library, told.api) == (library("12.9"), 28)
-    told = status(RLSCOPE_CUPTI_LIBRARY=str(tmp_path / "none.so"))
-    assert (told.state, told.library) == (REFUSED, "")
-    assert told.reason.startswith(f"RLSCOPE_CUPTI_LIBRARY: {tmp_path}/none.so: cannot open")
+    reported = status(LD_PRELOAD=library("13.0"), RLSCOPE_CUPTI_LIBRARY=library("12.9"))
+    assert (reported.library, reported.api) == (library("12.9"), 28)
+    reported = status(RLSCOPE_CUPTI_LIBRARY=str(tmp_path / "none.so"))
+    assert (reported.state, reported.library) == (REFUSED, "")
+    assert reported.reason.startswith(f"RLSCOPE_CUPTI_LIBRARY: {tmp_path}/none.so: cannot open")
 
 
 def test_none_at_all_is_told_with_what_to_install(tmp_path: Path) -> None:
     # A version that no machine has: the name of the library is all that the shim goes by.
     (loaded,) = copied({"libcudart.so.98": runtime("13.0")}, tmp_path)
-    told = status(None, LD_PRELOAD=loaded, FAKECUDA_DRIVER="98000")
-    assert (told.state, told.code, told.library) == (REFUSED, 0, "")
-    assert told.reason.startswith("no libcupti.so.98 was found, neither loaded, nor beside")
-    assert "pip install nvidia-cuda-cupti" in told.reason
+    reported = status(None, LD_PRELOAD=loaded, FAKECUDA_DRIVER="98000")
+    assert (reported.state, reported.code, reported.library) == (REFUSED, 0, "")
+    assert reported.reason.startswith("no libcupti.so.98 was found, neither loaded, nor beside")
+    assert "pip install nvidia-cuda-cupti" in reported.reason
 
 
 def library_without(name: str, folder: Path) -> str:
@@ -119,14 +119,14 @@ def library_without(name: str, folder: Path) -> str:
 @pytest.mark.parametrize("name", [*NEEDED, *OPTIONAL])
 def test_a_function_that_is_missing_is_a_feature_that_is_missing(name: str, tmp_path: Path) -> None:
     records, _ = record("--launches=30", RLSCOPE_CUPTI_LIBRARY=library_without(name, tmp_path))
-    told = records.status()
+    reported = records.status()
     if name in NEEDED:
-        assert told.reason == f"{tmp_path}/libcupti.so.13 has no function {name}"
-        assert told.state == REFUSED
+        assert reported.reason == f"{tmp_path}/libcupti.so.13 has no function {name}"
+        assert reported.state == REFUSED
         return
-    assert (told.state, told.recorded) == (ON, KINDS)
+    assert (reported.state, reported.recorded) == (ON, KINDS)
     assert len(records.activities(KERNEL)) == 30
-    assert told.has_clock == (name != "cuptiActivityRegisterTimestampCallback")
+    assert reported.has_clock == (name != "cuptiActivityRegisterTimestampCallback")
     names = Counter(call.name for call in records.calls())
     if name == "cuptiGetCallbackName":
         assert set(names) == {""}

@@ -43,10 +43,11 @@ def test_a_buffer_of_another_tool_is_left_alone() -> None:
     library = str(toolkit("13.0") / "libcupti.so.13")
     records, output = run_python(NEIGHBOUR, library, str(shims.LIBRARY))
     assert output == "True True\n"
-    told = records.statuses()[-1]
-    assert told.state == ON
+    reported = records.statuses()[-1]
+    assert reported.state == ON
     assert (
-        told.reason == "another tool in the process uses CUPTI too: a buffer of its own came to us"
+        reported.reason
+        == "another tool in the process uses CUPTI too: a buffer of its own came to us"
     )
     # What came after it, in buffers of the shim's.
     assert records.calls()

@@ -52,12 +52,12 @@ def test_a_graph_is_one_record_or_one_for_each_node(mode: str, graphs: int, kern
 
 def test_records_that_do_not_fit_into_the_ring_are_counted() -> None:
     records, _ = record("--launches=30000", "--syncs=0")
-    told = len(records.calls()) + len(records.activities(KERNEL))
+    reported = len(records.calls()) + len(records.activities(KERNEL))
     dropped = sum(memory.dropped() for memory in records.memories)
     others = len(records.calls()) - sum(call.name == "cuLaunchKernel" for call in records.calls())
     assert dropped > 0
     # A clock or another call may be among those that were dropped.
-    assert 60000 <= told + dropped - others <= 60000 + 20
+    assert 60000 <= reported + dropped - others <= 60000 + 20
 
 
 def test_a_dump_holds_the_buffers_and_their_names(tmp_path: Path) -> None:
@@ -106,35 +106,35 @@ def test_many_streams_do_not_crowd_out_the_contexts() -> None:
 
 @pytest.mark.parametrize("mode", ["yield", "off"])
 def test_cupti_is_left_alone_where_it_is_not_wanted(mode: str, tmp_path: Path) -> None:
-    told = status(RLSCOPE_CUPTI=mode, FAKECUPTI_LOG=str(tmp_path / "log"))
-    assert (told.state, told.library) == (OFF, "")
-    assert told.reason.startswith(f"--cupti {mode}")
+    reported = status(RLSCOPE_CUPTI=mode, FAKECUPTI_LOG=str(tmp_path / "log"))
+    assert (reported.state, reported.library) == (OFF, "")
+    assert reported.reason.startswith(f"--cupti {mode}")
     assert not (tmp_path / "log").exists()
 
 
 def test_a_program_that_nobody_records_is_left_alone(tmp_path: Path) -> None:
-    told = {
+    reported = {
         **environment("13.0"),
         "CUDA_INJECTION64_PATH": str(shims.LIBRARY),
         "FAKECUPTI_LOG": str(tmp_path / "log"),
     }
-    truth, code = run_calls(environment=told)
+    truth, code = run_calls(environment=reported)
     assert (truth["right"], code) == (True, 0)
     assert not (tmp_path / "log").exists()
 
 
 def test_a_driver_that_does_not_start_leaves_no_status() -> None:
     with GpuRecords() as records:
-        told = {**environment("13.0"), **records.environment(FAKECUDA_NODEV="1")}
-        run_calls(environment=told)
+        reported = {**environment("13.0"), **records.environment(FAKECUDA_NODEV="1")}
+        run_calls(environment=reported)
     assert records.memories == []
 
 
 def test_a_refused_subscription_changes_nothing_else(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    told = status("12.9", FAKECUPTI_FAIL="cuptiSubscribe:39", FAKECUPTI_LOG=str(log))
-    assert (told.state, told.code, told.recorded) == (REFUSED, 39, set())
-    assert told.reason == (
+    reported = status("12.9", FAKECUPTI_FAIL="cuptiSubscribe:39", FAKECUPTI_LOG=str(log))
+    assert (reported.state, reported.code, reported.recorded) == (REFUSED, 39, set())
+    assert reported.reason == (
         "cuptiSubscribe -> 39 MULTIPLE_SUBSCRIBERS (libcupti.so.12 api 28): another profiler"
         " (torch.profiler, nsys) holds CUPTI"
     )
@@ -155,9 +155,9 @@ def test_who_holds_cupti_is_named_where_it_tells(
 ) -> None:
     log = tmp_path / "log"
     variables = {} if holder is None else {"FAKECUPTI_HOLDER": holder}
-    told = status(FAKECUPTI_FAIL="cuptiSubscribe:39", FAKECUPTI_LOG=str(log), **variables)
-    assert (told.state, told.code) == (REFUSED, 39)
-    assert told.reason.endswith(words)
+    reported = status(FAKECUPTI_FAIL="cuptiSubscribe:39", FAKECUPTI_LOG=str(log), **variables)
+    assert (reported.state, reported.code) == (REFUSED, 39)
+    assert reported.reason.endswith(words)
     made = [line.split()[1] for line in log.read_text().splitlines()]
     assert made == ["cuptiSubscribe", "cuptiSubscribe_v2", *calls]
 
@@ -173,9 +173,16 @@ def test_without_gpu_work_cupti_is_asked_for_nothing_until_the_end(tmp_path: Pat
 
 def test_refused_kernels_are_refused_activity(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    told = status(FAKECUPTI_FAIL="cuptiActivityEnable#10:27", FAKECUPTI_LOG=str(log))
-    assert (told.state, told.code, told.recorded, told.refused) == (REFUSED, 27, set(), {10})
-    assert told.reason.startswith("cuptiActivityEnable(CONCURRENT_KERNEL) -> 27 NOT_SUPPORTED (")
+    reported = status(FAKECUPTI_FAIL="cuptiActivityEnable#10:27", FAKECUPTI_LOG=str(log))
+    assert (reported.state, reported.code, reported.recorded, reported.refused) == (
+        REFUSED,
+        27,
+        set(),
+        {10},
+    )
+    assert reported.reason.startswith(
+        "cuptiActivityEnable(CONCURRENT_KERNEL) -> 27 NOT_SUPPORTED ("
+    )
     calls = [tuple(line.split()[1:3]) for line in log.read_text().splitlines()]
     enabled = {kind for call, kind in calls if call == "cuptiActivityEnable"} - {"10"}
     assert {kind for call, kind in calls if call == "cuptiActivityDisable"} == enabled
@@ -186,6 +193,11 @@ def test_refused_kernels_are_refused_activity(tmp_path: Path) -> None:
 
 
 def test_a_refused_kind_is_named_and_the_rest_recorded() -> None:
-    told = status(FAKECUPTI_FAIL="cuptiActivityEnable#22:27")
-    assert (told.state, told.code, told.refused, told.recorded) == (ON, 27, {22}, KINDS - {22})
-    assert told.reason.startswith("cuptiActivityEnable(MEMCPY2) -> 27 NOT_SUPPORTED (libcupti")
+    reported = status(FAKECUPTI_FAIL="cuptiActivityEnable#22:27")
+    assert (reported.state, reported.code, reported.refused, reported.recorded) == (
+        ON,
+        27,
+        {22},
+        KINDS - {22},
+    )
+    assert reported.reason.startswith("cuptiActivityEnable(MEMCPY2) -> 27 NOT_SUPPORTED (libcupti")

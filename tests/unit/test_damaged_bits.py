@@ -77,13 +77,13 @@ def decoded(folder: Path) -> tuple[Counter[str], list[object]] | None:
     lives: list[Life] = tree.lives()
     rows.update(threads=len(states.outcomes()), processes=len(lives), clocks=len(scan.clocks()))
     rows["execs"] = len(scan.execs())
-    told = Decoded(
+    reported = Decoded(
         records=scan.records(), whole_bytes=scan.position, file_bytes=scan.file_bytes,
         malformed_count=scan.malformed_count, unknown_kind_count=scan.unknown_kind_count,
         unknown_start_count=tree.unknown_start_count, findings=states.findings(),
     )  # fmt: skip
     losses = [events.malformed_count, events.unknown_thread_count]
-    return rows, [*trace_stats(spool, told), *losses]
+    return rows, [*trace_stats(spool, reported), *losses]
 
 
 def silent(folder: Path, name: str, places: list[int]) -> list[str]:

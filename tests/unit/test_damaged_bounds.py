@@ -106,8 +106,8 @@ def test_many_names_stay_within_the_memory_of_the_recorder(
     with duckdb.connect(str(folder.with_suffix(".duckdb")), read_only=True) as con:
         query = "SELECT count(*), count(DISTINCT name), max(name = 'step #') FROM operation"
         ((operations, names, has_folded),) = con.execute(query).fetchall()
-        told = "SELECT count FROM trace_stat WHERE code = 'operation_names_folded'"
-        ((folded,),) = con.execute(told).fetchall()
+        reported = "SELECT count FROM trace_stat WHERE code = 'operation_names_folded'"
+        ((folded,),) = con.execute(reported).fetchall()
     assert operations == count
     assert names - 1 + folded == count
     assert has_folded

@@ -79,8 +79,8 @@ def test_any_damage_is_survived(sound: Path, tmp_path: Path, name: str, seed: in
         assert not folder.exists()
         assert len(report.losses) < 60
         with duckdb.connect(str(folder.with_suffix(".duckdb")), read_only=True) as con:
-            told = con.execute("SELECT count(*) FROM trace_stat").fetchall()
-        assert told == [(len(report.losses),)]
+            reported = con.execute("SELECT count(*) FROM trace_stat").fetchall()
+        assert reported == [(len(report.losses),)]
     assert grown_kb() - before_kb < MOST_GROWN_KB
     # CPU time: it is well below a second, and a hang would be no end.
     assert time.process_time() - before_s < 30

@@ -138,7 +138,7 @@ def test_a_text_of_a_damaged_length_takes_no_record(
         text = chr(ord("a") + bit) * length
         at = len(shim.cells)
         shim.string(text)
-        shim.told.add(text)
+        shim.reported.add(text)
         damaged = struct.pack("<H", length ^ 1 << bit)
         shim.cells = shim.cells[: at + 2] + damaged + shim.cells[at + 4 :]
         shim.range(text, 400 + 10 * bit, 405 + 10 * bit, flags=1)

@@ -119,16 +119,20 @@ def test_who_else_had_a_cpu_is_stored_by_cpu(
     assert ask("FROM cpu_quota_wait") == [(1, 120), (1, 320), (2, 310)]
     losses = "SELECT code, count FROM trace_stat WHERE starts_with(code, 'events_') ORDER BY ALL"
     assert ask(losses) == [("events_unreadable", 4), ("events_without_thread", 1)]
-    told = "SELECT kind, measured, code FROM capture WHERE kind IN ('other_run', 'cpu_quota_wait')"
-    assert sorted(ask(told)) == [("cpu_quota_wait", True, None), ("other_run", True, None)]
+    reported = (
+        "SELECT kind, measured, code FROM capture WHERE kind IN ('other_run', 'cpu_quota_wait')"
+    )
+    assert sorted(ask(reported)) == [("cpu_quota_wait", True, None), ("other_run", True, None)]
 
 
 def test_a_capture_that_cannot_know_who_else_had_a_cpu_says_so(
     spool: SpoolBuilder, trace: Callable[..., Query]
 ) -> None:
     ask = trace(spool, session=SESSION | {"capture": "tracefs"})
-    told = "SELECT kind, measured, code FROM capture WHERE kind IN ('other_run', 'cpu_quota_wait')"
-    assert sorted(ask(told)) == [
+    reported = (
+        "SELECT kind, measured, code FROM capture WHERE kind IN ('other_run', 'cpu_quota_wait')"
+    )
+    assert sorted(ask(reported)) == [
         ("cpu_quota_wait", False, "btf_needed"), ("other_run", False, "btf_needed"),
     ]  # fmt: skip
 
@@ -250,8 +254,10 @@ def test_each_interpreter_tells_what_is_not_measured(
     trace: Callable[..., Query],
 ) -> None:
     ask = trace(spool, session=SESSION, probes=[PYTHON | changed])
-    told = ask("SELECT concat_ws(' ', kind, code) FROM capture WHERE process_id = 1 ORDER BY ALL")
-    assert told == [(words,) for words in expected]
+    reported = ask(
+        "SELECT concat_ws(' ', kind, code) FROM capture WHERE process_id = 1 ORDER BY ALL"
+    )
+    assert reported == [(words,) for words in expected]
     # Nobody looked at the other process.
     assert ask("SELECT kind, measured FROM capture WHERE process_id = 2") == [
         ("native_call", False)
@@ -262,8 +268,8 @@ def test_capture_tells_which_layers_were_probed(
     spool: SpoolBuilder, trace: Callable[..., Query]
 ) -> None:
     ask = trace(spool, session=SESSION, probes=[])
-    told = ask("SELECT kind, measured FROM capture WHERE process_id IS NULL ORDER BY ALL")
-    assert told == [
+    reported = ask("SELECT kind, measured FROM capture WHERE process_id IS NULL ORDER BY ALL")
+    assert reported == [
         ("cpu_quota_wait", True), ("cpu_sample", True), ("early_message:pipe", True),
         ("early_message:socket", True), ("gil_release", False),
         ("gpu_activity", False), ("native_call", True), ("native_call:backend", False),
@@ -299,10 +305,10 @@ def test_what_was_refused_is_told(spool: SpoolBuilder, trace: Callable[..., Quer
         }
     }
     ask = trace(spool, session=SESSION | {"instruments": refused, "capture": "tracefs"})
-    told = dict(ask("SELECT kind, code FROM capture WHERE NOT measured"))  # type: ignore[arg-type]
-    assert told["native_call"] == "probes_refused"
-    assert told["cpu_sample"] == "clock_refused"
-    assert told["wait"] == "btf_needed"
+    reported = dict(ask("SELECT kind, code FROM capture WHERE NOT measured"))  # type: ignore[arg-type]
+    assert reported["native_call"] == "probes_refused"
+    assert reported["cpu_sample"] == "clock_refused"
+    assert reported["wait"] == "btf_needed"
 
 
 def test_a_fork_is_what_its_parent_is(spool: SpoolBuilder, trace: Callable[..., Query]) -> None:
@@ -312,16 +318,16 @@ def test_a_fork_is_what_its_parent_is(spool: SpoolBuilder, trace: Callable[..., 
         spool.close(child, off_ns=300)
     none = {"event": "no_python", "pid": 20, "ts_ns": 150}
     ask = trace(spool, session=SESSION, probes=[PYTHON, none])
-    told = ask("SELECT process_id, code FROM capture WHERE process_id > 0 ORDER BY ALL")
-    assert told == [(2, "python_not_found"), (4, "python_not_found")]
+    reported = ask("SELECT process_id, code FROM capture WHERE process_id > 0 ORDER BY ALL")
+    assert reported == [(2, "python_not_found"), (4, "python_not_found")]
 
 
 def test_a_process_that_ended_at_once_was_not_looked_at(
     spool: SpoolBuilder, trace: Callable[..., Query]
 ) -> None:
     ask = trace(spool, session=SESSION, probes=[PYTHON])
-    told = ask("SELECT process_id, code FROM capture WHERE process_id > 0")
-    assert told == [(2, "ended_unseen")]
+    reported = ask("SELECT process_id, code FROM capture WHERE process_id > 0")
+    assert reported == [(2, "ended_unseen")]
 
 
 def test_a_module_whose_path_is_not_utf8_is_stored(
@@ -379,10 +385,10 @@ def test_a_failure_of_the_recorder_is_a_loss(
 def test_samples_that_nobody_read_are_told_with_the_reason(
     spool: SpoolBuilder,
     trace: Callable[..., Query],
-    told: dict[str, int],
+    reported: dict[str, int],
     losses: list[tuple[object, ...]],
 ) -> None:
-    ask = trace(spool, session=SESSION, probes=[{"event": "sampler", **told}])
+    ask = trace(spool, session=SESSION, probes=[{"event": "sampler", **reported}])
     assert ask("SELECT kind, code, count FROM trace_stat") == losses
 
 

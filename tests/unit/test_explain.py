@@ -93,9 +93,11 @@ def test_a_trace_without_iterations(tmp_path: Path) -> None:
 
 
 def test_the_command(path: Path) -> None:
-    told = json.loads(rlscope("explain", path, "--format", "json").stdout)
-    assert told["iteration"]["iteration_id"] == 5
-    assert sum(row["duration_ns"] for row in told["rows"]) == told["iteration"]["duration_ns"]
+    reported = json.loads(rlscope("explain", path, "--format", "json").stdout)
+    assert reported["iteration"]["iteration_id"] == 5
+    assert (
+        sum(row["duration_ns"] for row in reported["rows"]) == reported["iteration"]["duration_ns"]
+    )
     lines = rlscope("explain", path, "--iteration", "2", "--format", "csv").stdout.splitlines()
     assert len(lines) == 1 + 4
     failed = rlscope("explain", path, "--per", "epoch")

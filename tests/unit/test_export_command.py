@@ -47,10 +47,10 @@ def command(*arguments: object, **options: object) -> subprocess.CompletedProces
 @FORMATS
 def test_the_file_says_the_same_plain_gzipped_and_on_stdout(trace: Path, form: str) -> None:
     plain, packed = trace.with_name("plain"), trace.with_name("packed.gz")
-    told = command(form, trace, "-o", plain)
-    assert (told.returncode, told.stdout) == (0, b"")
-    assert b"wrote " in told.stderr
-    assert b"5 slices" in told.stderr
+    reported = command(form, trace, "-o", plain)
+    assert (reported.returncode, reported.stdout) == (0, b"")
+    assert b"wrote " in reported.stderr
+    assert b"5 slices" in reported.stderr
     assert command(form, trace, "-o", packed).returncode == 0
     content = plain.read_bytes()
     assert len(READERS[form](content).slices) == 5
@@ -95,10 +95,12 @@ def test_a_file_is_replaced_only_with_force(trace: Path) -> None:
 def test_errors_are_one_line_and_a_hint(
     trace: Path, arguments: tuple[str, ...], said: bytes
 ) -> None:
-    told = command("chrome", *(word.format(trace=trace) for word in arguments), cwd=trace.parent)
-    assert told.returncode == 1
-    assert said in told.stderr
-    lines = told.stderr.splitlines()
+    reported = command(
+        "chrome", *(word.format(trace=trace) for word in arguments), cwd=trace.parent
+    )
+    assert reported.returncode == 1
+    assert said in reported.stderr
+    lines = reported.stderr.splitlines()
     assert [line.split(b":")[0] for line in lines] == [b"error", b"hint"]
     assert not Path("/dev/full").is_file()
     assert [path.name for path in trace.parent.iterdir()] == [trace.name]
@@ -106,17 +108,17 @@ def test_errors_are_one_line_and_a_hint(
 
 def test_a_full_disk_behind_stdout_is_an_error(trace: Path) -> None:
     with open("/dev/full", "wb") as full:  # noqa: PTH123
-        told = command("chrome", trace, "-o", "-", stdout=full, stderr=subprocess.PIPE)
-    assert told.returncode == 1
-    assert told.stderr.startswith(b"error: cannot write the output: No space left")
+        reported = command("chrome", trace, "-o", "-", stdout=full, stderr=subprocess.PIPE)
+    assert reported.returncode == 1
+    assert reported.stderr.startswith(b"error: cannot write the output: No space left")
 
 
 def test_a_reader_that_leaves_early_is_no_error(trace: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "wb") as pipe:
-        told = command("chrome", trace, "-o", "-", stdout=pipe, stderr=subprocess.PIPE)
-    assert (told.returncode, told.stderr) == (0, b"")
+        reported = command("chrome", trace, "-o", "-", stdout=pipe, stderr=subprocess.PIPE)
+    assert (reported.returncode, reported.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, TracerError("no"), OSError(28, "full")])

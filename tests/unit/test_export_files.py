@@ -145,10 +145,10 @@ def test_facts_and_losses_travel_along(form: str) -> None:
     builder.loss(count=12)
     builder.device(0, name="H100")
     read = export(builder, form)
-    told = dict(read.facts)
-    (meta,) = told["meta"] if form == "chrome" else [told["meta"]]
-    (loss,) = told["loss"] if form == "chrome" else [told["loss"]]
-    (device,) = told["gpu_device"] if form == "chrome" else [told["gpu_device"]]
+    reported = dict(read.facts)
+    (meta,) = reported["meta"] if form == "chrome" else [reported["meta"]]
+    (loss,) = reported["loss"] if form == "chrome" else [reported["loss"]]
+    (device,) = reported["gpu_device"] if form == "chrome" else [reported["gpu_device"]]
     assert meta["argv"] == 'python "train.py"'
     assert (loss["code"], loss["count"]) == ("ring_full", 12)
     assert (loss["source"], loss["remedy"]) == ("ring cpu 0 cycle", "--ring-mib 64")
@@ -172,8 +172,8 @@ def test_times_before_zero_are_shifted_and_that_is_said(form: str) -> None:
     read = export(builder, form)
     (early,) = [piece for piece in read.slices if piece.name == "early"]
     assert (early.start_ns, early.end_ns) == (10, 40)
-    told = dict(read.facts)["export"]
-    assert (told if form == "perfetto" else told[0])["time_shift_ns"] == 60
+    reported = dict(read.facts)["export"]
+    assert (reported if form == "perfetto" else reported[0])["time_shift_ns"] == 60
 
 
 @FORMATS

@@ -31,9 +31,9 @@ def test_points_and_rejections_are_the_truth() -> None:
     assert paths
     for path in paths:
         code = Path(path).read_bytes()
-        told = {offset for offsets in truth[path].values() for offset in offsets}
+        reported = {offset for offsets in truth[path].values() for offset in offsets}
         points = {point[4]: point for point in found["points"] if point[0] == path}
-        assert points.keys() == told
+        assert points.keys() == reported
         for start, (_, site, *_, is_expensive) in points.items():
             assert 0 <= site - start < 64
             if is_expensive:

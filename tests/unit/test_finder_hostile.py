@@ -183,9 +183,9 @@ def test_a_file_of_many_symbol_tables_is_read_once(code: Path) -> None:
     )
     with functions_of_file(code, start) as target:
         overwrite(code, whole)
-        told = subprocess.run(
+        reported = subprocess.run(
             [sys.executable, "-c", ask, str(target.pid), str(code)],
             capture_output=True, text=True, timeout=60, check=True,
         )  # fmt: skip
         overwrite(code, extension("_json").read_bytes())
-    assert told.stdout == "{}\n"
+    assert reported.stdout == "{}\n"

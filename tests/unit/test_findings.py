@@ -238,10 +238,10 @@ def test_what_a_learner_packs_and_unpacks_for_its_workers_is_message_overhead(
     builder.operation(1, 10, 80, "wait", source="auto")
     builder.operation(1, 80, 100, "backpropagation", source="auto")
     builder.operation(1, 0, 100, "update")
-    told = codes(builder)
-    assert told["message_overhead"] == 20
-    assert told["worker_bound"] == 59
-    assert "python_overhead" not in told
+    reported = codes(builder)
+    assert reported["message_overhead"] == 20
+    assert reported["worker_bound"] == 59
+    assert "python_overhead" not in reported
 
 
 def test_who_waits_is_named_whoever_it_waits_for(builder: TraceBuilder) -> None:
@@ -326,9 +326,9 @@ def turns(builder: TraceBuilder) -> None:
 def test_a_worker_with_more_work_than_the_others_is_a_straggler(builder: TraceBuilder) -> None:
     """It works for 301, the others for 101: 200 of its 300 would be over."""
     crew(builder, [101, 301, 101])
-    told = codes(builder)
-    assert told["straggler"] == 200
-    assert told["simulation_bound"] == 100
+    reported = codes(builder)
+    assert reported["straggler"] == 200
+    assert reported["simulation_bound"] == 100
 
 
 def test_a_stage_that_is_fed_by_another_one_is_no_straggler(builder: TraceBuilder) -> None:
@@ -340,25 +340,25 @@ def test_a_stage_that_is_fed_by_another_one_is_no_straggler(builder: TraceBuilde
     builder.thread(stage, states=[run(300, cpu=2)])
     builder.wait(1, 10, 289, "pipe")
     builder.operation(1, 0, 300, "update")
-    told = codes(builder)
-    assert "straggler" not in told
-    assert told["worker_bound"] == 289
+    reported = codes(builder)
+    assert "straggler" not in reported
+    assert reported["worker_bound"] == 289
 
 
 def test_equal_workers_are_no_stragglers(builder: TraceBuilder) -> None:
     crew(builder, [301, 301, 301])
-    told = codes(builder)
-    assert told["simulation_bound"] == 300
-    assert "straggler" not in told
-    assert "idle_workers" not in told
+    reported = codes(builder)
+    assert reported["simulation_bound"] == 300
+    assert "straggler" not in reported
+    assert "idle_workers" not in reported
 
 
 def test_workers_that_take_turns_are_idle(builder: TraceBuilder) -> None:
     """Each works for 300 while the other one waits: half of it would be over."""
     turns(builder)
-    told = codes(builder)
-    assert told["idle_workers"] == pytest.approx(300, abs=2)
-    assert "straggler" not in told
+    reported = codes(builder)
+    assert reported["idle_workers"] == pytest.approx(300, abs=2)
+    assert "straggler" not in reported
 
 
 def stepping(
@@ -404,8 +404,8 @@ def test_who_waits_for_whom_with_a_gpu(
     builder: TraceBuilder, gap: int, kernel: int, *, sync_each: bool, expected: str
 ) -> None:
     stepping(builder, gap=gap, kernel=kernel, sync_each=sync_each)
-    told = found(builder)
-    assert max(told, key=told.__getitem__) == expected, told
+    reported = found(builder)
+    assert max(reported, key=reported.__getitem__) == expected, reported
 
 
 @pytest.mark.parametrize(
@@ -427,9 +427,9 @@ def test_a_gpu_whose_clock_is_held_down(
     for ts_ns, bits, mhz in zip((1000, 2000), reasons, clocks, strict=True):
         builder.counter(ts_ns - 1, mhz, name="sm_clock")
         builder.counter(ts_ns, bits, name="throttle_reasons")
-    told = codes(builder)
-    on_gpu = told["gpu_bound"] + told.get("gpu_throttled", 0)
-    assert told.get("gpu_throttled", 0) == pytest.approx(part * on_gpu, abs=1)
+    reported = codes(builder)
+    on_gpu = reported["gpu_bound"] + reported.get("gpu_throttled", 0)
+    assert reported.get("gpu_throttled", 0) == pytest.approx(part * on_gpu, abs=1)
     assert on_gpu > 3000
     with rlscope_analysis.open(builder.path) as trace:
         held = [row[1] for row in trace.sql(BY_CODE["gpu_throttled"].evidence).fetchall()]
@@ -439,11 +439,11 @@ def test_a_gpu_whose_clock_is_held_down(
 def test_a_wait_for_each_result_is_worth_the_shorter_of_cpu_and_gpu(builder: TraceBuilder) -> None:
     """40 times 100 on the CPU, and 20 until the GPU has done it."""
     stepping(builder, gap=100, kernel=20, sync_each=True)
-    told = codes(builder)
-    gpu_ns = told["gpu_bound"]
-    turns_ns = told["sync_in_step"] - 40 * 3
+    reported = codes(builder)
+    gpu_ns = reported["gpu_bound"]
+    turns_ns = reported["sync_in_step"] - 40 * 3
     assert turns_ns == pytest.approx(gpu_ns, abs=2 * 40)
-    assert told["launch_bound"] > 60 * 40
+    assert reported["launch_bound"] > 60 * 40
 
 
 def test_copies_are_no_work_of_the_gpu(builder: TraceBuilder) -> None:
@@ -459,8 +459,8 @@ def test_copies_are_no_work_of_the_gpu(builder: TraceBuilder) -> None:
     builder.cuda_call(1, 20, 410, kind="sync", name="cudaStreamSynchronize")
     builder.wait(1, 20, 405, "gpu")
     builder.operation(1, 0, 420, "update")
-    told = codes(builder)
-    assert (told["copy_bound"], told["gpu_bound"]) == (300, 100)
+    reported = codes(builder)
+    assert (reported["copy_bound"], reported["gpu_bound"]) == (300, 100)
     with rlscope_analysis.open(builder.path) as trace:
         evidence = trace.sql(BY_CODE["copy_bound"].evidence).fetchall()
         assert [row[0] for row in evidence] == ["memcpy"]
@@ -481,9 +481,9 @@ def test_a_program_that_is_started_anew_each_time_is_no_straggler(builder: Trace
         builder.thread(child, start_ns=start_ns, states=[woken(1, by=1), run(81)])
         builder.wait(1, 100 * number + 10, 100 * number + 89, "process")
         builder.operation(1, 100 * number, 100 * number + 100, "update")
-    told = codes(builder)
-    assert "straggler" not in told
-    assert told["worker_bound"] > 0.7 * sum(told.values())
+    reported = codes(builder)
+    assert "straggler" not in reported
+    assert reported["worker_bound"] > 0.7 * sum(reported.values())
 
 
 def anew(builder: TraceBuilder, frame: str | None, *, phase: bool = False) -> None:
@@ -529,10 +529,10 @@ def test_workers_that_are_started_in_each_iteration(
 ) -> None:
     """Of 100, 60 are their start; they are no stragglers, since few live at the same time."""
     anew(builder, frame, phase=phase)
-    told = codes(builder)
-    started = told.get("worker_start_up", 0) / sum(told.values())
+    reported = codes(builder)
+    started = reported.get("worker_start_up", 0) / sum(reported.values())
     assert started == (pytest.approx(0.6, abs=0.02) if starts else 0)
-    assert "straggler" not in told
+    assert "straggler" not in reported
     with rlscope_analysis.open(builder.path) as trace:
         assert (overview(trace).findings[0]["code"] == "worker_start_up") == starts
 

@@ -143,7 +143,10 @@ def run_step(tmp_path: Path, source: str) -> list[tuple[str, str, str]]:
     )  # fmt: skip
     report = json.loads((tmp_path / "out/report.json").read_text())
     assert (tmp_path / "out/logs.tar.gz").exists()
-    return [(told["question"], told["verdict"], told["detail"]) for told in report["findings"]]
+    return [
+        (reported["question"], reported["verdict"], reported["detail"])
+        for reported in report["findings"]
+    ]
 
 
 def test_findings_of_a_step_that_fails_are_kept(tmp_path: Path) -> None:
@@ -351,9 +354,9 @@ def test_records_are_read_and_judged(
     assert [kernel.name for kernel in found.of(lib.records.KERNEL)] == [LONG] * 2
     assert found.dropped == dropped
     judge = Judge()
-    told = {"launches": 2, "tids": [71], "start_ns": 900, "end_ns": 3000}
-    lib.steps.launches.check_counts(judge, "w", told, found)
-    lib.steps.launches.check_calls(judge, told, found)
+    reported = {"launches": 2, "tids": [71], "start_ns": 900, "end_ns": 3000}
+    lib.steps.launches.check_counts(judge, "w", reported, found)
+    lib.steps.launches.check_calls(judge, reported, found)
     assert judge.answers == {
         "w: as many kernels as launches": True,
         "w: nothing lost": dropped == 0,

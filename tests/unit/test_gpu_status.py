@@ -75,7 +75,7 @@ def test_statuses_devices_and_streams(tmp_path: Path, shim: ShimBuilder) -> None
     ]
     assert report.rows["gpu_device"] == 2
     assert losses(path) == {
-        "gpu_told_twice": ("unmatched", 2),
+        "gpu_reported_twice": ("unmatched", 2),
     }
 
 
@@ -133,8 +133,8 @@ def test_cupti_that_fails_meanwhile_is_measured_in_part(tmp_path: Path, shim: Sh
     assert rows(path, "SELECT kind, count, first_ns FROM trace_stat") == [("dropped", None, 400)]
 
 
-@pytest.mark.parametrize("is_told", [False, True])
-def test_a_program_that_came_after_is_not_measured(tmp_path: Path, *, is_told: bool) -> None:
+@pytest.mark.parametrize("is_reported", [False, True])
+def test_a_program_that_came_after_is_not_measured(tmp_path: Path, *, is_reported: bool) -> None:
     folder = tmp_path / "spool"
     spool = SpoolBuilder()
     spool.thread(1, ts_ns=BEGIN, tid=10)
@@ -143,7 +143,7 @@ def test_a_program_that_came_after_is_not_measured(tmp_path: Path, *, is_told: b
     spool.write(folder, end_ns=FINISH, session={"host": "box"})
     shim = cupti_thread()
     shim.status(ts_ns=200, recorded=1 << 10)
-    if is_told:
+    if is_reported:
         shim.source(pid=10)
         shim.thread(tid=10, ts_ns=600)
         shim.status(OFF, "left to others", ts_ns=600)
@@ -152,7 +152,7 @@ def test_a_program_that_came_after_is_not_measured(tmp_path: Path, *, is_told: b
     assert verdict[2:] == (
         True,
         "in part: it was another program too, of which CUPTI did not tell: left to others"
-        if is_told
+        if is_reported
         else "in part: not after it replaced its program, 0.000 s after the start",
     )
 
@@ -208,8 +208,8 @@ def test_processes_that_said_nothing_are_not_measured(tmp_path: Path, shim: Shim
     for number, pid in enumerate((10, 20), 1):
         spool.thread(number, ts_ns=BEGIN, tid=pid, tgid=pid)
         spool.close(number, off_ns=FINISH)
-    told = {"measured": False, "fact": {"code": "not_asked_for", "subject": "--cupti off"}}
-    spool.write(folder, end_ns=FINISH, session={"host": "box", "gpu": told})
+    reported = {"measured": False, "fact": {"code": "not_asked_for", "subject": "--cupti off"}}
+    spool.write(folder, end_ns=FINISH, session={"host": "box", "gpu": reported})
     shim.status()
     path, _ = saved(folder, shim)
     assert [row[1:] for row in verdicts(path) if row[0] == "gpu_activity"] == [

@@ -133,8 +133,10 @@ def test_capture_tells_what_was_measured(tmp_path: Path) -> None:
 def test_that_no_call_entered_a_simulator_is_not_known(tmp_path: Path) -> None:
     events = [annotation("step", 0, 9), op("a", 1, 3), call("cudaLaunchKernel", 4, 5, 1)]
     with imported(write_kineto(tmp_path / "a.json", events), views=True) as con:
-        told = con.execute("SELECT DISTINCT layer, reason FROM _layer_gap ORDER BY ALL").fetchall()
-    assert told == [
+        reported = con.execute(
+            "SELECT DISTINCT layer, reason FROM _layer_gap ORDER BY ALL"
+        ).fetchall()
+    assert reported == [
         ("backend", None),
         ("cuda_api", None),
         ("simulator", "not_captured"),

@@ -82,7 +82,7 @@ def test_a_process_that_does_not_tell_why_it_waits_is_not_measured(builder: Nsys
         (PID + 1,)
     ]
     assert state_measured(trace) == [(PID, True), (PID + 10, False)]
-    assert trace.losses() == {("skipped", "nsys_states_untold SCHED_EVENTS"): 4}
+    assert trace.losses() == {("skipped", "nsys_states_unreported SCHED_EVENTS"): 4}
     assert trace.rows(f"SELECT lost_ns FROM thread WHERE tid = {PID + 11}") == [(None,)]
 
 

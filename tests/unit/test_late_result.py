@@ -37,9 +37,9 @@ def test_status_is_laid_out_as_the_shim_writes_it(tmp_path: Path) -> None:
         subprocess.run(["cc", "-o", made, program], check=True)
     except FileNotFoundError:
         pytest.skip("needs a C compiler")
-    told = subprocess.run([made], check=True, capture_output=True, text=True).stdout.split()
+    reported = subprocess.run([made], check=True, capture_output=True, text=True).stdout.split()
     expected = (inject.STATUS_FIELDS.size, 32, inject.REQUEST.size, inject.VERSION)
-    assert tuple(map(int, told)) == expected
+    assert tuple(map(int, reported)) == expected
 
 
 def test_everything_is_told() -> None:
@@ -151,9 +151,9 @@ def run_repair(setup: str, show: str) -> str:
 
 
 def test_repair_without_nvtx_and_without_phases() -> None:
-    told = run_repair("import sys", "print(given['RESULT'].decode(), 'json' in sys.modules)")
+    reported = run_repair("import sys", "print(given['RESULT'].decode(), 'json' in sys.modules)")
     phases = "auto=the package rlscope_phases is not installed beside the shim False"
-    assert told.splitlines()[1:] == ["environment=RLS_X", phases]
+    assert reported.splitlines()[1:] == ["environment=RLS_X", phases]
 
 
 def test_repair_leaves_the_search_path_as_it_was() -> None:

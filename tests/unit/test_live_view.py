@@ -20,7 +20,7 @@ def test_shares_add_up_and_roles_are_told() -> None:
     assert learner.python == pytest.approx(0.3)
     assert worker.python is None
     assert view.phases is not None
-    shares = {told.name: told.share for told in view.phases}
+    shares = {reported.name: reported.share for reported in view.phases}
     assert shares == pytest.approx({"backpropagation": 0.5, "simulation": 0.3, None: 0.2})
     assert view.cpus == pytest.approx(0.8 + 4 * 0.1)
     assert view.window_s == 2

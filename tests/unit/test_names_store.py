@@ -85,12 +85,12 @@ def test_other_texts_name_nothing(tmp_path: Path, text: str) -> None:
 
 def test_a_title_is_the_last_one_of_the_last_program() -> None:
     first, second = Life(1, 10, 0, 100, ()), Life(2, 10, 0, 500, (700,))
-    told = [
+    reported = [
         (10, 300, "ray::IDLE"), (10, 200, "python"), (10, 600, "of the program before"),
         (99, 300, "nobody"), (10, 50, "too early"),
     ]  # fmt: skip
-    assert titles_of([first, second], told) == {1: "ray::IDLE"}
-    assert titles_of([first, second], [*told, (10, 800, "of this")])[2] == "of this"
+    assert titles_of([first, second], reported) == {1: "ray::IDLE"}
+    assert titles_of([first, second], [*reported, (10, 800, "of this")])[2] == "of this"
 
 
 def test_names_without_end_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,5 +99,5 @@ def test_names_without_end_are_counted(tmp_path: Path, monkeypatch: pytest.Monke
     path = save(tmp_path / "spool", *marks, (140, "process name\t20\tProcess-1"))
     assert named(path, "thread") == [(2, "name 1")]
     with duckdb.connect(str(path), read_only=True) as con:
-        told = con.execute("SELECT code, count FROM trace_stat").fetchall()
-    assert told == [("names_told_too_often", 3)]
+        reported = con.execute("SELECT code, count FROM trace_stat").fetchall()
+    assert reported == [("names_reported_too_often", 3)]

@@ -210,8 +210,8 @@ STEPS = "SELECT start_ns, end_ns, name, environment_steps FROM operation ORDER B
 
 def test_phases_tell_their_environment_steps(tmp_path: Path, shim: ShimBuilder) -> None:
     for start_ns, name, steps in ((200, "simulation", {"payload": 16}), (220, "inference", {})):
-        told = {"payload_type": int(name == "simulation"), **steps}
-        shim.range(name, start_ns, start_ns + 10, domain="rlscope", **told)
+        reported = {"payload_type": int(name == "simulation"), **steps}
+        shim.range(name, start_ns, start_ns + 10, domain="rlscope", **reported)
     # Nobody ends it.
     shim.range("simulation", 900, 2000, domain="rlscope", payload_type=1)
     # Programs can write what they like, and payloads of their own are none.
@@ -262,7 +262,7 @@ def test_start_and_end_are_joined_whoever_is_read_first(tmp_path: Path, shim: Sh
 
 
 def test_names_that_were_lost_are_told(tmp_path: Path, shim: ShimBuilder) -> None:
-    shim.told.add("step")
+    shim.reported.add("step")
     shim.range("step", 200, 210)
     shim.range("", 220, 230)
     shim.counters(names=1, dropped=7, pops=2, deep=3)
@@ -313,10 +313,10 @@ def test_what_an_unknown_thread_marks_after_the_end_is_no_loss(
     ],
 )
 def test_what_was_measured_is_told(
-    tmp_path: Path, shim: ShimBuilder, told: dict[str, object], expected: list[object]
+    tmp_path: Path, shim: ShimBuilder, reported: dict[str, object], expected: list[object]
 ) -> None:
     shim.range("step", 200, 210)
-    path, _ = saved(kernel_half(tmp_path / "spool", operations=told), shim)
+    path, _ = saved(kernel_half(tmp_path / "spool", operations=reported), shim)
     assert (
         rows(path, "SELECT process_id, measured, code FROM capture WHERE kind = 'operation'")
         == expected

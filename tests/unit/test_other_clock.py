@@ -48,7 +48,7 @@ def kernel_half(folder: Path) -> Path:
     return spool.write(folder, end_ns=FINISH, session=session, probes=[other])
 
 
-def told(shim: ShimBuilder, pid: int, at_ns: int) -> None:
+def reported(shim: ShimBuilder, pid: int, at_ns: int) -> None:
     """Let a process tell one thing of each kind: six of operations, four of the GPU."""
     shim.source(pid=pid)
     shim.thread(tid=pid, ts_ns=at_ns)
@@ -69,9 +69,9 @@ def told(shim: ShimBuilder, pid: int, at_ns: int) -> None:
 def trace(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     """Return the trace of all three."""
     shim = ShimBuilder()
-    told(shim, 10, request.param)
-    told(shim, 20, request.param)
-    told(shim, 30, 1_000)
+    reported(shim, 10, request.param)
+    reported(shim, 20, request.param)
+    reported(shim, 30, 1_000)
     return saved(kernel_half(tmp_path_factory.mktemp("t") / "spool"), shim)[0]
 
 
@@ -112,8 +112,8 @@ def test_a_process_that_got_the_pid_later_keeps_its_times(tmp_path: Path) -> Non
     other = {"event": "other_clock", "pid": 10, "ts_ns": TOLD_NS}
     folder = spool.write(tmp_path / "spool", end_ns=FINISH, probes=[other])
     shim = ShimBuilder()
-    told(shim, 10, 300)
-    told(shim, 10, 2_000)
+    reported(shim, 10, 300)
+    reported(shim, 10, 2_000)
     path, _ = saved(folder, shim)
     assert rows(path, "SELECT thread_id, count(*) FROM operation GROUP BY 1") == [(2, 4)]
     assert rows(path, "SELECT thread_id, start_ns FROM cuda_call") == [(2, 2_002)]

@@ -189,7 +189,10 @@ def test_what_is_no_file_is_never_replaced(tmp_path: Path, kind: int, *, overwri
     output = tmp_path / "out.duckdb"
     os.mknod(output, kind | 0o600, os.makedev(1, 3))
     before = output.lstat()
-    with open_place(output) as place, pytest.raises(OutputExistsError, match="is no file") as told:
+    with (
+        open_place(output) as place,
+        pytest.raises(OutputExistsError, match="is no file") as reported,
+    ):
         place.refuse_existing(overwrite=overwrite)
-    assert told.value.hint == "-o FILE.duckdb"
+    assert reported.value.hint == "-o FILE.duckdb"
     assert output.lstat() == before

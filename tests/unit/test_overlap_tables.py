@@ -260,15 +260,15 @@ def test_without_pandas_there_is_a_hint() -> None:
         "try: rlscope_analysis.overlap({'category': [], 'start_ns': [], 'end_ns': []})\n"
         "except rlscope_analysis.TraceError as error: print(error.hint)\n"
     )
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert told.stdout == "pip install pandas\n"
+    assert reported.stdout == "pip install pandas\n"
 
 
 def test_importing_the_package_does_not_import_pandas() -> None:
     program = "import sys, rlscope_analysis.sweep.sets; print('pandas' in sys.modules)"
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert told.stdout == "False\n"
+    assert reported.stdout == "False\n"

@@ -167,10 +167,10 @@ def test_it_fits_whatever_the_trace_is_like(one_screen: Overview, seed: int) -> 
     for rows, title in ((phases, "where the "), (others, "the other processes")):
         if rows:
             at = next(at for at, line in enumerate(lines.splitlines()) if line.startswith(title))
-            told = list(itertools.takewhile(bool, lines.splitlines()[at + 1 :]))
-            counted = re.match(r"([\d,]+) more  ", told[-1])
+            reported = list(itertools.takewhile(bool, lines.splitlines()[at + 1 :]))
+            counted = re.match(r"([\d,]+) more  ", reported[-1])
             rest = int(counted[1].replace(",", "")) if counted else 0
-            assert len(told) - (counted is not None) + rest == len(rows)
+            assert len(reported) - (counted is not None) + rest == len(rows)
 
 
 def test_whatever_is_to_try_fits() -> None:
@@ -311,8 +311,8 @@ class TestWhatCannotBeSaid:
         lines = shown(builder)
         assert any(said in line for line in lines if said) == (said is not None)
         path = builder.path
-        told = json.loads(rlscope("summarize", path, "--format", "json").stdout)
-        assert [text[:12] for text in told["not_known"]] == [said] * (said is not None)
+        reported = json.loads(rlscope("summarize", path, "--format", "json").stdout)
+        assert [text[:12] for text in reported["not_known"]] == [said] * (said is not None)
 
     def test_of_a_tenth_of_a_second(self, builder: TraceBuilder) -> None:
         """One thread, which ran and slept; no operation, no sample."""
@@ -323,9 +323,9 @@ class TestWhatCannotBeSaid:
         lines = first_screen.check(path)
         assert lines[0].startswith("trace.duckdb   0.1 s   1 process")
         assert lines[2].endswith("which is not known: 39 % of the run.")
-        told = json.loads(rlscope("summarize", path, "--format", "json").stdout)
-        assert told["iterations"]["source"] == "whole"
-        assert [found["code"] for found in told["findings"]] == ["timer_or_device"]
+        reported = json.loads(rlscope("summarize", path, "--format", "json").stdout)
+        assert reported["iterations"]["source"] == "whole"
+        assert [found["code"] for found in reported["findings"]] == ["timer_or_device"]
         explained = rlscope("explain", path)
         assert "all of it: nothing looks like an iteration" in explained.stdout
 
@@ -342,10 +342,10 @@ class TestWhatCannotBeSaid:
 
 def test_all_is_everything(builder: TraceBuilder) -> None:
     path = training(builder, 2).write()
-    told = rlscope("summarize", path, "--all").stdout
-    assert "what to try first" in told
-    assert "whole trace" in told
-    assert "scheduling, with run-queue latency" in told
+    reported = rlscope("summarize", path, "--all").stdout
+    assert "what to try first" in reported
+    assert "whole trace" in reported
+    assert "scheduling, with run-queue latency" in reported
 
 
 def test_a_sleep_on_nobody_is_the_wait_of_nobody(builder: TraceBuilder) -> None:

@@ -7,19 +7,27 @@ from rlscope_trace.ingest.store.processes import Life
 PARENT = Life(1, 100, 0, 0, ())
 
 
-def told(adapter: str, error: str = "KeyError", message: str = "'x'") -> str:
+def reported(adapter: str, error: str = "KeyError", message: str = "'x'") -> str:
     return "\t".join(("adapter failed", adapter, error, message))
 
 
 def reasons(failures: PhaseFailures, *lives: Life) -> list[tuple[int, str]]:
     captures = list(failures.captures(lives))
-    assert all(told.kind == "operation:phases" and told.is_part for told in captures)
-    return [(told.process_id or 0, fact_sentence(fact)) for told in captures for fact in told.facts]
+    assert all(reported.kind == "operation:phases" and reported.is_part for reported in captures)
+    return [
+        (reported.process_id or 0, fact_sentence(fact))
+        for reported in captures
+        for fact in reported.facts
+    ]
 
 
 def test_failures_are_counted_by_process() -> None:
     failures = PhaseFailures()
-    for pid, text in ((100, told("torch")), (100, told("torch")), (200, told("dm_env", "E", ""))):
+    for pid, text in (
+        (100, reported("torch")),
+        (100, reported("torch")),
+        (200, reported("dm_env", "E", "")),
+    ):
         failures.add(pid, 10, text)
     assert reasons(failures, PARENT, Life(2, 200, 0, 5, ())) == [
         (1, "the adapter of torch failed 2 times: KeyError: 'x'"),
@@ -29,8 +37,8 @@ def test_failures_are_counted_by_process() -> None:
 
 def test_a_fork_lacks_what_its_parent_lacked_when_it_was_made() -> None:
     failures = PhaseFailures()
-    failures.add(100, 10, told("torch"))
-    failures.add(100, 30, told("gym.core"))
+    failures.add(100, 10, reported("torch"))
+    failures.add(100, 30, reported("gym.core"))
     fork, other_program = Life(2, 200, 1, 20, ()), Life(3, 300, 1, 20, (25,))
     grandchild = Life(4, 400, 2, 40, ())
     found = reasons(failures, PARENT, fork, other_program, grandchild)
@@ -42,19 +50,19 @@ def test_other_marks_and_unknown_processes_tell_nothing() -> None:
     failures = PhaseFailures()
     for text in ("", "(name lost)", "adapter failed", "adapter failed\ta\tb", "mark\ta\tb\tc"):
         failures.add(100, 10, text)
-    failures.add(999, 10, told("torch"))
+    failures.add(999, 10, reported("torch"))
     assert reasons(failures, PARENT) == []
 
 
 def test_a_process_that_tells_without_end_gets_few_rows() -> None:
     failures = PhaseFailures()
     for number in range(70_000):
-        failures.add(100, 10, told(f"adapter {number % 5000}"))
-    failures.add(100, 10, told("others", "", ""))
+        failures.add(100, 10, reported(f"adapter {number % 5000}"))
+    failures.add(100, 10, reported("others", "", ""))
     assert len(reasons(failures, PARENT)) == 33
 
 
 def test_more_than_a_process_tells_apart_is_said_to_be_more() -> None:
     failures = PhaseFailures()
-    failures.add(100, 10, told("others", "", ""))
+    failures.add(100, 10, reported("others", "", ""))
     assert reasons(failures, PARENT) == [(1, "more adapters failed, 1 times")]

@@ -181,9 +181,9 @@ def test_what_is_left_is_what_instants_say(ranges: list[Range]) -> None:
     assert Counter(one for _, _, one in kept if not one.is_auto) == mine
     for phase in (one for one in ranges if one.is_auto):
         parts = [(start, end) for start, end, one in kept if one == phase]
-        told = [instant for start, end in parts for instant in range(start, end)]
-        assert len(told) == len(set(told))
-        assert set(told) == instants_left(phase, ranges)
+        reported = [instant for start, end in parts for instant in range(start, end)]
+        assert len(reported) == len(set(reported))
+        assert set(reported) == instants_left(phase, ranges)
 
 
 @given(st.data())
@@ -192,5 +192,5 @@ def test_no_step_is_lost_or_counted_twice(data: st.DataObject) -> None:
         replace(one, steps=data.draw(st.integers(-1, 5))) if one.is_auto else one
         for one in data.draw(one_thread())
     ]
-    told = sum(one.steps for one in ranges if one.steps > 0)
-    assert sum(steps for *_, steps in merged_steps(ranges) if steps > 0) == told
+    reported = sum(one.steps for one in ranges if one.steps > 0)
+    assert sum(steps for *_, steps in merged_steps(ranges) if steps > 0) == reported

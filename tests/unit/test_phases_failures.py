@@ -36,10 +36,10 @@ def test_what_a_library_lacks_is_told(
 ) -> None:
     library = make_gymnasium(tmp_path, core)
     ((text, count),) = failures_of(harness, "import gymnasium.core\n", library).items()
-    prefix, adapter, error, told = text.split("\t")
+    prefix, adapter, error, reported = text.split("\t")
     assert (prefix, adapter, error) == ("adapter failed", "gymnasium.core", "AttributeError")
-    assert message in told
-    assert "circular import" not in told
+    assert message in reported
+    assert "circular import" not in reported
     assert count == 1
 
 
@@ -59,8 +59,8 @@ for _ in range(3):
     class Own(Env, metaclass=Fixed):
         def reset(self): pass
 """
-    told = "\t".join(("adapter failed", "gymnasium.core", "TypeError", "reset is fixed"))
-    assert failures_of(harness, program, library) == {told: 3}
+    reported = "\t".join(("adapter failed", "gymnasium.core", "TypeError", "reset is fixed"))
+    assert failures_of(harness, program, library) == {reported: 3}
 
 
 def test_environments_without_a_step_to_hook_are_told_of(harness: Harness, tmp_path: Path) -> None:
@@ -74,10 +74,10 @@ class Own(Env):
 env = Own()
 assert env.reset() == 1 and env.reset() == 1
 """
-    told = "\t".join(
+    reported = "\t".join(
         ("adapter failed", "environments", "TypeError", "__main__.Own.step is no plain function")
     )
-    assert failures_of(harness, program, library) == {told: 1}
+    assert failures_of(harness, program, library) == {reported: 1}
 
 
 HOOKED = """
@@ -108,8 +108,8 @@ def test_what_fails_at_a_boundary_is_told(harness: Harness, function: str) -> No
     )
     # What judges is not asked again after it failed.
     count = 1 if function == "judge" else 3
-    told = "\t".join(("adapter failed", "torch", "ValueError", function))
-    assert failures_of(harness, program) == {told: count}
+    reported = "\t".join(("adapter failed", "torch", "ValueError", function))
+    assert failures_of(harness, program) == {reported: count}
 
 
 def test_there_is_an_end_to_what_is_told(harness: Harness) -> None:
@@ -149,10 +149,10 @@ sys.meta_path.insert(1, Finder())
 import gymnasium.core
 assert gymnasium.core.Env
 """
-    told = "\t".join(
+    reported = "\t".join(
         ("adapter failed", "gymnasium.core", "TypeError", "Loader runs modules in its own way")
     )
-    assert failures_of(harness, program, library) == {told: 1}
+    assert failures_of(harness, program, library) == {reported: 1}
 
 
 TORCH = """

@@ -131,7 +131,7 @@ def run(harness: Harness, libraries: Path, text: str) -> Recording:
     return made
 
 
-def told(made: Recording) -> list[tuple[str, str]]:
+def reported(made: Recording) -> list[tuple[str, str]]:
     """Return phase and framework's name of each range, in the order in which they began."""
     return [(one.name, one.label) for one in sorted(made.ranges, key=lambda one: one.start_ns)]
 
@@ -149,7 +149,7 @@ def test_a_timer_that_is_a_phase_has_both_names(harness: Harness, libraries: Pat
         harness, libraries, VERL + "for name in ('step', 'gen', 'reward', 'old_log_prob', 'ref',"
         " 'adv', 'update_critic', 'update_actor', 'update_weights', 'other', None): timed(name)\n",
     )  # fmt: skip
-    assert told(made) == [
+    assert reported(made) == [
         ("rollout", "gen"), ("reward", "reward"), ("logprob", "old_log_prob"), ("logprob", "ref"),
         ("advantage", "adv"), ("backpropagation", "update_critic"),
         ("backpropagation", "update_actor"), ("weight_sync", "update_weights"),
@@ -158,17 +158,17 @@ def test_a_timer_that_is_a_phase_has_both_names(harness: Harness, libraries: Pat
 
 def test_a_wait_that_a_framework_calls_work_is_a_wait(harness: Harness, libraries: Path) -> None:
     made = run(harness, libraries, VERL + "timed('gen'); v1.step(); timed('gen')\n")
-    assert told(made) == [("rollout", "gen"), ("wait", "gen"), ("rollout", "gen")]
+    assert reported(made) == [("rollout", "gen"), ("wait", "gen"), ("rollout", "gen")]
 
 
 def test_the_innermost_timer_counts(harness: Harness, libraries: Path) -> None:
     made = run(harness, libraries, VERL + "timed('gen', 'step', 'reward', 'compute_score')\n")
-    assert told(made) == [("rollout", "gen"), ("reward", "reward"), ("rollout", "gen")]
+    assert reported(made) == [("rollout", "gen"), ("reward", "reward"), ("rollout", "gen")]
 
 
 def test_log_probabilities_of_an_update_are_learning(harness: Harness, libraries: Path) -> None:
     made = run(harness, libraries, VERL + "timed('update_actor', 'old_log_prob')\n")
-    assert told(made) == [("backpropagation", "update_actor")]
+    assert reported(made) == [("backpropagation", "update_actor")]
 
 
 def test_a_timer_ends_by_itself_whatever_is_open(harness: Harness, libraries: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_timer_ends_by_itself_whatever_is_open(harness: Harness, libraries: Pa
         "names = ('gen', 'reward') * 20\n"
         "timed(*names)\n"
     )
-    made = told(run(harness, libraries, text))
+    made = reported(run(harness, libraries, text))
     assert made[:5] == [
         ("rollout", "gen"), ("reward", "reward"), ("advantage", "adv"), ("reward", "reward"),
         ("rollout", "gen"),
@@ -203,7 +203,7 @@ def test_threads_have_timers_of_their_own(harness: Harness, libraries: Path) -> 
         "outer.stop()\n"
     )
     made = run(harness, libraries, text)
-    assert sorted(told(made)) == [("reward", "reward"), ("rollout", "gen")]
+    assert sorted(reported(made)) == [("reward", "reward"), ("rollout", "gen")]
     assert len({one.tid for one in made.ranges}) == 2
 
 
@@ -245,7 +245,7 @@ assert set(worker.times) == {"env_interact_step", "run_inference", "something", 
 def decorated(): return 5
 assert decorated() == 5
 """
-    assert told(run(harness, libraries, text)) == [
+    assert reported(run(harness, libraries, text)) == [
         ("rollout", "generate"), ("weight_sync", "sync_weights"),
         ("wait", "wait_for_generation_buffer"), ("backpropagation", "policy_training"),
         ("wait", "idle/worker"), ("logprob", "ref_log_probs"), ("logprob", "ref_log_probs"),
@@ -265,7 +265,7 @@ class Own(BasePPOTrainer):
 Later().ppo_train(); assert Own().ppo_train() == 1
 assert LLM().generate(["a"]) == ["a"] and Engine().generate(2) == 2
 """
-    assert told(run(harness, libraries, text)) == [
+    assert reported(run(harness, libraries, text)) == [
         ("backpropagation", "ppo_train"), ("weight_sync", "broadcast_to_vllm"),
         ("backpropagation", "ppo_train"), ("backpropagation", "ppo_train"),
         ("rollout", "LLM.generate"), ("rollout", "Engine.generate"),
@@ -298,7 +298,7 @@ def test_rows_of_the_users_own_come_first(harness: Harness, libraries: Path) -> 
         "clock = mine.Clock(); clock.begin('update'); clock.finish('update'); clock.begin('down')\n"
         "timed('gen')\n"
     )
-    assert told(own(harness, libraries, OWN, text)) == [
+    assert reported(own(harness, libraries, OWN, text)) == [
         ("rollout", ""), ("backpropagation", "update"), ("evaluation", "gen"),
     ]  # fmt: skip
 

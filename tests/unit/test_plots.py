@@ -179,6 +179,6 @@ def test_without_altair_it_says_what_to_install(
     trace: ShownTrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "altair", None)
-    with pytest.raises(rlscope_analysis.TraceError) as told:
+    with pytest.raises(rlscope_analysis.TraceError) as reported:
         trace.plot.iterations()
-    assert "rlscope-trace[plot]" in str(told.value.hint)
+    assert "rlscope-trace[plot]" in str(reported.value.hint)

@@ -77,8 +77,8 @@ def test_the_reason_is_that_of_the_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str, machine: str, reason: str
 ) -> None:
     (tmp_path / "_capture.pyi").touch()
-    told = os.uname_result((system, "host", "6.1", "#1", machine))
-    monkeypatch.setattr(os, "uname", lambda: told)
+    reported = os.uname_result((system, "host", "6.1", "#1", machine))
+    monkeypatch.setattr(os, "uname", lambda: reported)
     with pytest.raises(NoRecorderError, match=reason):
         require_recorder(tmp_path)
     (tmp_path / f"_capture{EXTENSION_SUFFIXES[0]}").touch()

@@ -86,12 +86,12 @@ def test_licences_and_parts_of_others_travel_along(tmp_path: Path, tools: Path) 
         names = wheel.namelist()
         head, _, body = wheel.read(f"{INFO}/METADATA").decode().partition("\n\n")
         bill = json.loads(wheel.read(f"{INFO}/sboms/rlscope-trace.cdx.json"))
-        told = [line.removeprefix("License-File: ") for line in head.splitlines()[3:]]
-        assert [wheel.read(f"{INFO}/licenses/{name}") for name in told if "libelf" in name] == [
+        reported = [line.removeprefix("License-File: ") for line in head.splitlines()[3:]]
+        assert [wheel.read(f"{INFO}/licenses/{name}") for name in reported if "libelf" in name] == [
             b"licence of libelf1"
         ]
     assert body == "words\n\nmore\n"
-    assert {f"{INFO}/licenses/{name}" for name in told} <= set(names)
+    assert {f"{INFO}/licenses/{name}" for name in reported} <= set(names)
     assert f"{INFO}/sboms/auditwheel.cdx.json" not in names
     parts = {part["name"]: part for part in bill["components"]}
     assert sorted(parts) == ["libbpf", "libelf", "pybind11", "rapidjson", "zydis"]

@@ -29,8 +29,8 @@ def summary_of(builder: TraceBuilder) -> GpuSummary:
 
 
 def gpu_line(found: GpuSummary) -> str | None:
-    told = gpu_note(found)
-    return told and sentence_of(told)
+    reported = gpu_note(found)
+    return reported and sentence_of(reported)
 
 
 @pytest.fixture
@@ -84,8 +84,8 @@ def test_summaries_tell_it(builder: TraceBuilder) -> None:
     line = "1 kernel of 1 process on GPU 0; busy 10.0 %"
     found = answer_of(summary, top=1)
     assert f"{'GPU':<10} {line}" in text.render(found, limit=1).splitlines()
-    told = json.loads("".join(json_renderer.render(found)))["gpu"]
-    assert (told["kernels"], told["busy_ns"], told["span_ns"]) == (1, 100, 1000)
+    reported = json.loads("".join(json_renderer.render(found)))["gpu"]
+    assert (reported["kernels"], reported["busy_ns"], reported["span_ns"]) == (1, 100, 1000)
 
 
 def test_a_share_is_of_the_time_that_was_recorded(builder: TraceBuilder) -> None:

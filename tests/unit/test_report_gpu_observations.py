@@ -141,4 +141,4 @@ def test_no_share_is_held_against_programs_that_were_not_all_seen(tmp_path: Path
         with open_trace(builder.write()) as opened:
             observed = list(map(sentence_of, summarize(opened).observations))
         found.append([said for said in observed if said.startswith("nvidia-smi would say")])
-    assert [len(told) for told in found] == [1, 0]
+    assert [len(reported) for reported in found] == [1, 0]

@@ -115,26 +115,26 @@ def test_the_offsets_are_those_of_the_headers() -> None:
     include = Path(sysconfig.get_path("include"))
     if not (include / "internal").is_dir() or shutil.which("cc") is None:
         pytest.skip("no C compiler, or no headers of this Python")
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, REPOSITORY / "scripts/python_offsets", include],
         check=True,
         capture_output=True,
         text=True,
     )
     table = (REPOSITORY / "tracer/native/samples/python_offsets.cpp").read_text()
-    assert told.stdout.strip() in table
+    assert reported.stdout.strip() in table
 
 
 def test_the_script_says_what_it_needs(tmp_path: Path) -> None:
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, REPOSITORY / "scripts/python_offsets", tmp_path],
         check=False,
         capture_output=True,
         text=True,
     )
-    assert told.returncode == 1
-    assert "hint:" in told.stderr
-    assert "Traceback" not in told.stderr
+    assert reported.returncode == 1
+    assert "hint:" in reported.stderr
+    assert "Traceback" not in reported.stderr
 
 
 def test_a_loop_that_works_and_has_a_wait_loop_inside_does_not_wait() -> None:

@@ -41,18 +41,18 @@ def test_every_script_runs_and_explains_itself(script: Path) -> None:
     assert first in {"#!/usr/bin/env bash", "#!/usr/bin/env python3"}
     # A Python script runs in the environment that has the package, whatever python3 is on PATH.
     interpreter = [sys.executable] if "python3" in first else []
-    told = run([*interpreter, str(script), "--help"])
-    assert told.returncode == 0
-    assert "usage: " in told.stdout
-    assert told.stderr == ""
+    reported = run([*interpreter, str(script), "--help"])
+    assert reported.returncode == 0
+    assert "usage: " in reported.stdout
+    assert reported.stderr == ""
 
 
 def test_bench_says_what_is_missing_before_it_is_installed(tmp_path: Path) -> None:
     bench = str(REPOSITORY / "scripts" / "bench")
     # Without site-packages: as the Python of a machine on which nothing was set up.
-    told = run([sys.executable, "-S", bench, "load"], PYTHONPATH="", RLSCOPE_VENV=str(tmp_path))
-    assert told.returncode == 1
-    assert told.stderr.splitlines() == [
+    reported = run([sys.executable, "-S", bench, "load"], PYTHONPATH="", RLSCOPE_VENV=str(tmp_path))
+    assert reported.returncode == 1
+    assert reported.stderr.splitlines() == [
         f"error: no rlscope-trace is installed in {tmp_path}",
         "hint: sudo scripts/test does it",
     ]
@@ -68,22 +68,22 @@ def test_fuzz_names_the_package_that_clang_lacks(tmp_path: Path) -> None:
     )
     clang.chmod(0o755)
     path = f"{tmp_path}:{os.environ['PATH']}"
-    told = run([sys.executable, str(FUZZ), "spool_records"], PATH=path)
-    assert told.returncode == 1
-    error, hint = told.stderr.splitlines()
+    reported = run([sys.executable, str(FUZZ), "spool_records"], PATH=path)
+    assert reported.returncode == 1
+    error, hint = reported.stderr.splitlines()
     assert error.startswith("error: clang 19 has no libclang_rt.fuzzer-")
     assert hint == "hint: sudo apt-get install libclang-rt-19-dev"
 
 
 def test_fuzz_refuses_what_it_does_not_know() -> None:
-    told = run([sys.executable, str(FUZZ), "spool_records", "everything"])
-    assert told.returncode == 2
-    assert "no such target: everything; there are shim_memory, " in told.stderr
+    reported = run([sys.executable, str(FUZZ), "spool_records", "everything"])
+    assert reported.returncode == 2
+    assert "no such target: everything; there are shim_memory, " in reported.stderr
 
 
 def test_every_fuzz_target_has_a_harness() -> None:
-    told = run([sys.executable, str(FUZZ), "--list"])
-    names = {line.split()[0] for line in told.stdout.splitlines()}
+    reported = run([sys.executable, str(FUZZ), "--list"])
+    names = {line.split()[0] for line in reported.stdout.splitlines()}
     folder = REPOSITORY / "tests" / "fuzz"
     harnesses = {path.stem for pattern in ("*.cpp", "*.py") for path in folder.glob(pattern)}
     assert names == harnesses - {"python_target"}
@@ -108,8 +108,8 @@ exit 77''')
 stub.chmod(0o755)
 print(*running.run(targets.TARGETS["elf"], 1, []).lines(), sep="\\n")
 """
-    told = run([sys.executable, "-c", script])
-    first, *rest = told.stdout.splitlines()
+    reported = run([sys.executable, "-c", script])
+    first, *rest = reported.stdout.splitlines()
     assert first.split()[-5:] == ["7", "inputs", "12", "branches", "FAILED"]
     assert rest == [
         "  elf.cpp:5:6: runtime error: it broke",
@@ -119,9 +119,9 @@ print(*running.run(targets.TARGETS["elf"], 1, []).lines(), sep="\\n")
 
 
 def test_a_step_says_when_it_begins_and_how_long_it_took(tmp_path: Path) -> None:
-    told = with_setup(f"LOG_DIR={tmp_path}; step one 'counting' 'count again' seq 3")
-    assert told.returncode == 0
-    begins, ends = told.stdout.splitlines()
+    reported = with_setup(f"LOG_DIR={tmp_path}; step one 'counting' 'count again' seq 3")
+    assert reported.returncode == 0
+    begins, ends = reported.stdout.splitlines()
     assert begins == "counting ..."
     assert ends.startswith("counting: done in ")
     assert (tmp_path / "one.log").read_text() == "1\n2\n3\n"
@@ -129,13 +129,13 @@ def test_a_step_says_when_it_begins_and_how_long_it_took(tmp_path: Path) -> None
 
 def test_a_failed_step_shows_the_end_of_its_log_and_a_hint(tmp_path: Path) -> None:
     lines = f"LOG_DIR={tmp_path}; step two 'counting' 'count again' sh -c 'seq 100; exit 7'; say on"
-    told = with_setup(lines)
-    assert told.returncode == 1
-    assert "on" not in told.stdout.splitlines()
-    assert "\n100\n" in told.stderr
-    assert "\n80\n" not in told.stderr
-    assert "error: counting: exit code 7 after " in told.stderr
-    assert told.stderr.splitlines()[-1] == "hint: count again"
+    reported = with_setup(lines)
+    assert reported.returncode == 1
+    assert "on" not in reported.stdout.splitlines()
+    assert "\n100\n" in reported.stderr
+    assert "\n80\n" not in reported.stderr
+    assert "error: counting: exit code 7 after " in reported.stderr
+    assert reported.stderr.splitlines()[-1] == "hint: count again"
 
 
 def without_root(tmp_path: Path) -> str:
@@ -147,34 +147,36 @@ def without_root(tmp_path: Path) -> str:
 
 
 def test_demo_without_root_names_the_way(tmp_path: Path) -> None:
-    told = run([str(REPOSITORY / "scripts" / "demo")], PATH=without_root(tmp_path))
-    assert told.returncode == 1
-    assert told.stdout == ""
-    assert told.stderr.splitlines()[-1] == "hint: sudo scripts/demo"
+    reported = run([str(REPOSITORY / "scripts" / "demo")], PATH=without_root(tmp_path))
+    assert reported.returncode == 1
+    assert reported.stdout == ""
+    assert reported.stderr.splitlines()[-1] == "hint: sudo scripts/demo"
 
 
 @pytest.mark.parametrize("arguments", [["--seconds"], ["--seconds", "x"], ["train.py"]])
 def test_demo_refuses_what_it_does_not_understand(arguments: list[str]) -> None:
-    told = run([str(REPOSITORY / "scripts" / "demo"), *arguments])
-    assert told.returncode == 2
-    assert f"error: not understood: {' '.join(arguments)}" in told.stderr
+    reported = run([str(REPOSITORY / "scripts" / "demo"), *arguments])
+    assert reported.returncode == 2
+    assert f"error: not understood: {' '.join(arguments)}" in reported.stderr
 
 
 def test_missing_packages_knows_alternatives_and_plus_signs(tmp_path: Path) -> None:
     stub = tmp_path / "dpkg-query"
     stub.write_text("#!/bin/sh\nprintf '%s\\n' 'g++ installed' 'b installed' 'd config-files'\n")
     stub.chmod(0o755)
-    told = with_setup("missing_packages g++ 'a|b' 'c|d' e", PATH=f"{tmp_path}:{os.environ['PATH']}")
-    assert told.stdout.split() == ["c|d", "e"]
+    reported = with_setup(
+        "missing_packages g++ 'a|b' 'c|d' e", PATH=f"{tmp_path}:{os.environ['PATH']}"
+    )
+    assert reported.stdout.split() == ["c|d", "e"]
 
 
 def test_find_python_passes_over_one_that_is_too_old(tmp_path: Path) -> None:
     stub = tmp_path / "python3"
     stub.write_text("#!/bin/sh\nexit 1\n")
     stub.chmod(0o755)
-    told = with_setup("find_python", PATH=f"{tmp_path}:{os.environ['PATH']}")
-    assert told.returncode == 0
-    assert told.stdout.strip() != str(stub)
+    reported = with_setup("find_python", PATH=f"{tmp_path}:{os.environ['PATH']}")
+    assert reported.returncode == 0
+    assert reported.stdout.strip() != str(stub)
 
 
 def test_a_changed_source_changes_the_build_stamp(tmp_path: Path) -> None:
@@ -187,8 +189,8 @@ def test_a_changed_source_changes_the_build_stamp(tmp_path: Path) -> None:
         "echo y >tracer/b.py",
         "mkdir tracer/__pycache__; : >tracer/__pycache__/b",
     ):
-        told = with_setup(f"cd {tmp_path}; {change}; source_hash")
-        assert told.returncode == 0
-        hashes.append(told.stdout)
+        reported = with_setup(f"cd {tmp_path}; {change}; source_hash")
+        assert reported.returncode == 0
+        hashes.append(reported.stdout)
     assert hashes[0] != hashes[1]
     assert hashes[1] == hashes[2]

@@ -278,12 +278,12 @@ def damaged(content: bytes, seed: int) -> Iterator[bytes]:
 FLIPS = """
 import sys
 from rlscope_analysis.errors import TraceError
-from rlscope_analysis.damage import damage_told
+from rlscope_analysis.damage import damage_reported
 from rlscope_analysis.summary.read import summarize
 from rlscope_analysis.trace import open_trace
 for path in sys.argv[1:]:
     try:
-        with damage_told(path), open_trace(path) as trace:
+        with damage_reported(path), open_trace(path) as trace:
             summarize(trace)
         print("read")
     except TraceError as error:

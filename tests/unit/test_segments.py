@@ -16,13 +16,15 @@ from rlscope_trace.spool.segments import SEGMENT_MAGIC, drop_before, find_segmen
 HEADER = struct.Struct("<QIIQQQQQQ")
 
 
-def segment(folder: Path, number: int, previous: int, keyframe: bytes = b"", **told: int) -> Path:
+def segment(
+    folder: Path, number: int, previous: int, keyframe: bytes = b"", **reported: int
+) -> Path:
     """Write the file of the records of a segment."""
     fields = {
         "magic": SEGMENT_MAGIC,
         "keyframe_bytes": len(keyframe),
         "cut_ns": 100 * number,
-        **told,
+        **reported,
     }
     path = folder / f"records-{number}.bin"
     path.write_bytes(
@@ -65,8 +67,8 @@ def test_what_lies_before_a_hole_does_not_count(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "told", [{"magic": 1}, {"keyframe_bytes": 2**40}, {"cut_ns": 2**63}], ids=str
 )
-def test_a_damaged_header_makes_none(tmp_path: Path, told: dict[str, int]) -> None:
-    segment(tmp_path, 0, 0, **told)
+def test_a_damaged_header_makes_none(tmp_path: Path, reported: dict[str, int]) -> None:
+    segment(tmp_path, 0, 0, **reported)
     assert numbers(tmp_path) == []
     with pytest.raises(SpoolError, match="holds no segment"):
         open_spool(tmp_path)
@@ -162,8 +164,8 @@ def test_what_was_noted_of_processes_that_are_no_more_is_dropped(tmp_path: Path)
             largest = max(largest, path.stat().st_size)
     log.close()
     assert largest < 2 * 600 * 120 + (1 << 18) + 200 * 80
-    told = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [line["event"] for line in told[:2]] == ["site", "python"]
-    assert told[-1]["pid"] == 19_999
+    reported = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["event"] for line in reported[:2]] == ["site", "python"]
+    assert reported[-1]["pid"] == 19_999
     assert log.lost == 0
     assert not (tmp_path / "probes.jsonl.new").exists()

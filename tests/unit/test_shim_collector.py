@@ -132,14 +132,14 @@ def test_what_a_process_says_of_its_gpus_is_known_at_once(
     status: dict[str, int],
     expected: str,
 ) -> None:
-    told = ShimBuilder()
-    told.string("a text that fills more than the one cell of a record, and looks like none")
-    told.status(**status)
+    reported = ShimBuilder()
+    reported.string("a text that fills more than the one cell of a record, and looks like none")
+    reported.status(**status)
     # A status within a text is none.
-    told.cells += struct.pack("<HHIQ", 12, 100, 0, 1).ljust(64) + b"\x0d\0\x02\0".ljust(64)
+    reported.cells += struct.pack("<HHIQ", 12, 100, 0, 1).ljust(64) + b"\x0d\0\x02\0".ljust(64)
     set_up(memory)
-    os.pwrite(memory, told.cells, PAGE + CONTROL)
-    os.pwrite(memory, struct.pack("<Q", len(told.cells)), PAGE)
+    os.pwrite(memory, reported.cells, PAGE + CONTROL)
+    os.pwrite(memory, struct.pack("<Q", len(reported.cells)), PAGE)
     os.pwrite(memory, struct.pack("<I", 1), SLOTS_USED)
     shims = collector(tmp_path / "only")
     assert shims.gpu_state(os.getpid()) is None
@@ -151,10 +151,10 @@ def test_what_a_process_says_of_its_gpus_is_known_at_once(
     assert shims.gpu_state(os.getpid()) is None
 
 
-def fill(memfd: int, told: ShimBuilder) -> None:
-    os.pwrite(memfd, told.cells, PAGE + CONTROL)
+def fill(memfd: int, reported: ShimBuilder) -> None:
+    os.pwrite(memfd, reported.cells, PAGE + CONTROL)
     os.pwrite(memfd, struct.pack("<I", 1), SLOTS_USED)
-    os.pwrite(memfd, struct.pack("<Q", len(told.cells)), PAGE)
+    os.pwrite(memfd, struct.pack("<Q", len(reported.cells)), PAGE)
 
 
 def tids_told(folder: Path) -> int:
@@ -167,13 +167,13 @@ def tids_told(folder: Path) -> int:
 
 
 def test_threads_are_listed_once_for_all_that_a_ring_names(tmp_path: Path, memory: int) -> None:
-    told = ShimBuilder()
+    reported = ShimBuilder()
     for tid in (*range(2**22, 2**22 + 1000), os.getpid()):
-        told.call(tid, 1, 2)
-    told.cells = told.cells[-64 * 1001 :]
+        reported.call(tid, 1, 2)
+    reported.cells = reported.cells[-64 * 1001 :]
     # As if it were in a pid namespace of its own.
     set_up(memory, pid=os.getpid() + 1)
-    fill(memory, told)
+    fill(memory, reported)
     shims = collector(tmp_path / "only")
     assert shims.find(os.getpid()) == 1
     shims.start()
@@ -186,12 +186,12 @@ def test_threads_are_listed_once_for_all_that_a_ring_names(tmp_path: Path, memor
 def test_a_thread_is_told_again_after_a_full_disk(
     tmp_path: Path, memory: int, poll_until: Callable[..., object]
 ) -> None:
-    told = ShimBuilder()
-    told.call(os.getpid(), 1, 2)
+    reported = ShimBuilder()
+    reported.call(os.getpid(), 1, 2)
     set_up(memory, pid=os.getpid() + 1)
     shims = collector(tmp_path / "only")
     assert shims.find(os.getpid()) == 1
-    fill(memory, told)
+    fill(memory, reported)
     size = (tmp_path / "only" / "shim.bin").stat().st_size
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))

@@ -50,16 +50,16 @@ def wait_for_stop(pid: int) -> None:
 def ranges_of_threads(spool: Path) -> list[int]:
     """Return how many ranges each thread has, each of which is told once."""
     scan = ShimScan(str(spool / "shim.bin"))
-    told = [
+    reported = [
         (int(incarnation["tid"]), int(incarnation["ranges"])) for incarnation in scan.incarnations()
     ]
-    assert len({tid for tid, _ in told}) == len(told)
+    assert len({tid for tid, _ in reported}) == len(reported)
     assert scan.losses()["dropped_events"] == FIRST - (RING_RANGES - 1) + DROPPED
     # Both threads say when: where the first one could not any more, its counters do.
-    gaps = [gaps_of(scan, index) for index in range(len(told))]
+    gaps = [gaps_of(scan, index) for index in range(len(reported))]
     assert [len(found) for found in gaps] == [0, 1, 1]
     assert gaps[1][0][0] < gaps[1][0][1] <= gaps[2][0][0] < gaps[2][0][1]
-    return [ranges for _, ranges in told]
+    return [ranges for _, ranges in reported]
 
 
 def gaps_of(scan: ShimScan, incarnation: int) -> list[tuple[int, int]]:

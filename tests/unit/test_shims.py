@@ -84,8 +84,8 @@ def test_gpu_activity_that_nobody_wants_is_not_asked_for(mode: str) -> None:
     yielded, off = Fact("cupti_yielded"), Fact("not_asked_for", "--cupti off")
     assert made.gpu.fact == (yielded if mode == "yield" else off)
     assert "CUDA_INJECTION64_PATH" not in made.environment
-    told = {name: made.environment[name] for name in made.environment if "_CU" in name}
-    assert told == {
+    reported = {name: made.environment[name] for name in made.environment if "_CU" in name}
+    assert reported == {
         "RLSCOPE_CUPTI": mode, "RLSCOPE_CUDA_GRAPHS": "node", "RLSCOPE_CUDA_MEMORY": "1",
     }  # fmt: skip
     assert injected({"A": "b"}, modules="off", gpu=shims.GpuSettings(mode)).environment == {

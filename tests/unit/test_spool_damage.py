@@ -32,16 +32,16 @@ def read(records: bytes, path: Path, *, end_ns: int = 0) -> tuple[SpoolScan, Sta
     )
     while states.prepare(1 << 16):
         pass
-    told: dict[int, int] = {}
+    reported: dict[int, int] = {}
     while (batch := states.next_batch()) is not None:
         lengths = (batch["end_ns"] - batch["start_ns"]).tolist()
         assert min(lengths) > 0
         for thread_id, length in zip(batch["thread_id"].tolist(), lengths, strict=True):
-            told[thread_id] = told.get(thread_id, 0) + length
+            reported[thread_id] = reported.get(thread_id, 0) + length
     for start_ns, fate_end_ns, lost_ns, thread_id, _ in states.outcomes().tolist():
-        assert fate_end_ns - start_ns == told.pop(thread_id, 0) + lost_ns
+        assert fate_end_ns - start_ns == reported.pop(thread_id, 0) + lost_ns
         assert lost_ns >= 0
-    assert not told
+    assert not reported
     return scan, states
 
 

@@ -47,9 +47,9 @@ class Told:
 
 def waker_of(kind: int, thread_id: int) -> int:
     """Return what stood in the record."""
-    told = NOBODY_OR_WHO[kind]
-    assert (told is None) == (thread_id > 0)
-    return thread_id if told is None else told
+    reported = NOBODY_OR_WHO[kind]
+    assert (reported is None) == (thread_id > 0)
+    return thread_id if reported is None else reported
 
 
 def decode(
@@ -104,8 +104,8 @@ def test_a_cycle_becomes_its_states(tmp_path: Path) -> None:
     spool.cycle(1, off_ns=230, wake_ns=240, in_ns=241, out_ns=242, waker=BY_TIMER, cpu=0)
     spool.cycle(1, off_ns=242, wake_ns=250, in_ns=251, out_ns=252, waker=BY_DEVICE, cpu=0)
     spool.close(1, off_ns=252)
-    told = decode(spool.write(tmp_path / "spool", end_ns=300), end_ns=300)
-    assert told.rows == [
+    reported = decode(spool.write(tmp_path / "spool", end_ns=300), end_ns=300)
+    assert reported.rows == [
         (1, 100, 110, RUNNABLE_ROW, -1, 7),
         (1, 110, 150, RUNNING_ROW, 3, 0),
         (1, 150, 180, SLEEPING_ROW, -1, 0),
@@ -122,8 +122,8 @@ def test_a_cycle_becomes_its_states(tmp_path: Path) -> None:
         (1, 251, 252, RUNNING_ROW, 0, 0),
         (1, 252, 300, SLEEPING_ROW, -1, 0),
     ]
-    assert told.fates == {1: (100, 300, 0, False)}
-    assert set(told.findings.values()) == {0}
+    assert reported.fates == {1: (100, 300, 0, False)}
+    assert set(reported.findings.values()) == {0}
 
 
 @pytest.mark.parametrize(
@@ -141,9 +141,9 @@ def test_a_wakeup_is_clamped_into_its_sleep(
 ) -> None:
     spool = build()
     spool.cycle(1, off_ns=100, wake_ns=wake_ns, in_ns=120, out_ns=130, waker=5)
-    told = decode(spool.write(tmp_path / "spool", end_ns=130), end_ns=130)
-    assert [(row[3], row[1], row[2], row[5]) for row in told.rows[:-1]] == states
-    assert told.findings["unseen_wakeup"] == (1 if wake_ns == 0 else 0)
+    reported = decode(spool.write(tmp_path / "spool", end_ns=130), end_ns=130)
+    assert [(row[3], row[1], row[2], row[5]) for row in reported.rows[:-1]] == states
+    assert reported.findings["unseen_wakeup"] == (1 if wake_ns == 0 else 0)
 
 
 UNSEEN_SWITCH_IN = 1
@@ -153,10 +153,10 @@ def test_a_switch_in_that_was_not_seen_loses_its_cycle_and_says_so(tmp_path: Pat
     spool = build()
     spool.cycle(1, off_ns=100, in_ns=0, out_ns=150, cpu=1, flags=UNSEEN_SWITCH_IN)
     spool.cycle(1, off_ns=150, wake_ns=160, in_ns=160, out_ns=180, out_state=DEAD)
-    told = decode(spool.write(tmp_path / "spool", end_ns=200), end_ns=200)
-    assert told.rows == [(1, 150, 160, SLEEPING_ROW, -1, 0), (1, 160, 180, RUNNING_ROW, 0, 0)]
-    assert told.fates == {1: (100, 180, 50, True)}
-    assert {name: count for name, count in told.findings.items() if count} == {
+    reported = decode(spool.write(tmp_path / "spool", end_ns=200), end_ns=200)
+    assert reported.rows == [(1, 150, 160, SLEEPING_ROW, -1, 0), (1, 160, 180, RUNNING_ROW, 0, 0)]
+    assert reported.fates == {1: (100, 180, 50, True)}
+    assert {name: count for name, count in reported.findings.items() if count} == {
         "unseen_switch_in": 1
     }
 
@@ -166,13 +166,13 @@ def test_a_switch_in_that_follows_from_the_runtime_is_counted_apart(tmp_path: Pa
     spool.cycle(
         1, off_ns=100, wake_ns=110, in_ns=120, out_ns=150, flags=UNSEEN_SWITCH_IN, out_state=DEAD
     )
-    told = decode(spool.write(tmp_path / "spool", end_ns=200), end_ns=200)
-    assert [(row[3], row[2] - row[1]) for row in told.rows] == [
+    reported = decode(spool.write(tmp_path / "spool", end_ns=200), end_ns=200)
+    assert [(row[3], row[2] - row[1]) for row in reported.rows] == [
         (SLEEPING_ROW, 10),
         (RUNNABLE_ROW, 10),
         (RUNNING_ROW, 30),
     ]
-    assert {name: count for name, count in told.findings.items() if count} == {
+    assert {name: count for name, count in reported.findings.items() if count} == {
         "inferred_switch_in": 1
     }
 
@@ -182,68 +182,71 @@ def test_a_lost_cycle_leaves_a_hole_that_is_counted(tmp_path: Path) -> None:
     spool.cycle(1, off_ns=100, in_ns=110, out_ns=120, off_state=RUNNABLE)
     spool.cycle(1, off_ns=150, wake_ns=155, in_ns=160, out_ns=170)
     spool.close(1, off_ns=180, in_ns=190, off_state=RUNNABLE)
-    told = decode(spool.write(tmp_path / "spool", end_ns=200), end_ns=200)
-    assert told.fates == {1: (100, 200, 30 + 10, False)}
-    assert told.findings["gap"] == 2
+    reported = decode(spool.write(tmp_path / "spool", end_ns=200), end_ns=200)
+    assert reported.fates == {1: (100, 200, 30 + 10, False)}
+    assert reported.findings["gap"] == 2
 
 
 def test_a_record_that_reaches_back_is_cut(tmp_path: Path) -> None:
     spool = build()
     spool.cycle(1, off_ns=100, in_ns=110, out_ns=150, off_state=RUNNABLE)
     spool.cycle(1, off_ns=120, wake_ns=160, in_ns=170, out_ns=180)
-    told = decode(spool.write(tmp_path / "spool", end_ns=180), end_ns=180)
-    assert [(row[1], row[2]) for row in told.rows] == [
+    reported = decode(spool.write(tmp_path / "spool", end_ns=180), end_ns=180)
+    assert [(row[1], row[2]) for row in reported.rows] == [
         (100, 110), (110, 150), (150, 160), (160, 170), (170, 180),
     ]  # fmt: skip
-    assert told.findings["overlap"] == 1
+    assert reported.findings["overlap"] == 1
 
 
 def test_everything_is_cut_at_the_end_of_the_trace(tmp_path: Path) -> None:
     spool = build()
     spool.cycle(1, off_ns=100, wake_ns=190, in_ns=210, out_ns=250, out_state=DEAD)
     spool.cycle(1, off_ns=250, in_ns=260, out_ns=270)
-    told = decode(spool.write(tmp_path / "spool", end_ns=200), end_ns=200)
-    assert [row[1:4] for row in told.rows] == [(100, 190, SLEEPING_ROW), (190, 200, RUNNABLE_ROW)]
-    assert told.fates == {1: (100, 200, 0, False)}
+    reported = decode(spool.write(tmp_path / "spool", end_ns=200), end_ns=200)
+    assert [row[1:4] for row in reported.rows] == [
+        (100, 190, SLEEPING_ROW),
+        (190, 200, RUNNABLE_ROW),
+    ]
+    assert reported.fates == {1: (100, 200, 0, False)}
 
 
 def test_a_dead_thread_ends_where_it_died(tmp_path: Path) -> None:
     spool = build()
     spool.cycle(1, off_ns=100, in_ns=100, out_ns=150, off_state=RUNNABLE, out_state=DEAD)
-    told = decode(spool.write(tmp_path / "spool", end_ns=300), end_ns=300)
-    assert told.fates == {1: (100, 150, 0, True)}
+    reported = decode(spool.write(tmp_path / "spool", end_ns=300), end_ns=300)
+    assert reported.fates == {1: (100, 150, 0, True)}
 
 
 def test_a_thread_whose_last_cycle_was_lost_ends_at_its_exit(tmp_path: Path) -> None:
     spool = build()
     spool.cycle(1, off_ns=100, in_ns=100, out_ns=150, off_state=RUNNABLE)
     spool.exit(1, ts_ns=180, status=0)
-    told = decode(spool.write(tmp_path / "spool", end_ns=300), end_ns=300)
-    assert told.fates == {1: (100, 180, 30, True)}
+    reported = decode(spool.write(tmp_path / "spool", end_ns=300), end_ns=300)
+    assert reported.fates == {1: (100, 180, 30, True)}
 
 
 def test_a_thread_missing_from_the_closing_inventory_is_lost_to_the_end(tmp_path: Path) -> None:
     spool = build()
     spool.cycle(1, off_ns=100, in_ns=100, out_ns=150, off_state=RUNNABLE)
-    told = decode(spool.write(tmp_path / "spool", end_ns=300), end_ns=300)
-    assert told.fates == {1: (100, 300, 150, False)}
-    assert told.findings["unseen_end"] == 1
+    reported = decode(spool.write(tmp_path / "spool", end_ns=300), end_ns=300)
+    assert reported.fates == {1: (100, 300, 150, False)}
+    assert reported.findings["unseen_end"] == 1
 
 
 def test_after_a_kill_threads_end_at_the_last_known_instant(tmp_path: Path) -> None:
     spool = build()
     spool.thread(2, ts_ns=120, tid=11)
     spool.cycle(1, off_ns=100, in_ns=100, out_ns=150, off_state=RUNNABLE)
-    told = decode(spool.write(tmp_path / "spool", end_ns=0), end_ns=0)
-    assert told.fates == {1: (100, 150, 0, False), 2: (120, 120, 0, False)}
-    assert told.findings["truncated_thread"] == 2
+    reported = decode(spool.write(tmp_path / "spool", end_ns=0), end_ns=0)
+    assert reported.fates == {1: (100, 150, 0, False), 2: (120, 120, 0, False)}
+    assert reported.findings["truncated_thread"] == 2
 
 
 def test_a_thread_without_its_first_record_starts_at_its_first_cycle(tmp_path: Path) -> None:
     spool = SpoolBuilder()
     spool.cycle(9, off_ns=100, wake_ns=105, in_ns=110, out_ns=150)
-    told = decode(spool.write(tmp_path / "spool", end_ns=150), end_ns=150)
-    assert told.fates == {9: (100, 150, 0, False)}
+    reported = decode(spool.write(tmp_path / "spool", end_ns=150), end_ns=150)
+    assert reported.fates == {9: (100, 150, 0, False)}
 
 
 @dataclass(frozen=True)
@@ -384,16 +387,16 @@ def test_rows_are_what_a_brute_force_reading_says(
         add_cycle(spool, thread_id, left[thread_id].pop(0))
     order = data.draw(st.permutations(range(1, len(histories) + 1)))
     directory = spool.write(tmp_path_factory.mktemp("property") / "spool", end_ns=end_ns)
-    told = decode(
+    reported = decode(
         directory, end_ns=end_ns, order=order, batch_rows=batch_rows, bucket_bytes=bucket_bytes
     )
 
-    assert list(dict.fromkeys(row[0] for row in told.rows)) == [
-        thread_id for thread_id in order if any(row[0] == thread_id for row in told.rows)
+    assert list(dict.fromkeys(row[0] for row in reported.rows)) == [
+        thread_id for thread_id in order if any(row[0] == thread_id for row in reported.rows)
     ]
     for thread_id, life in enumerate(histories, 1):
-        rows = [row for row in told.rows if row[0] == thread_id]
-        start, end, lost, _ = told.fates[thread_id]
+        rows = [row for row in reported.rows if row[0] == thread_id]
+        start, end, lost, _ = reported.fates[thread_id]
         assert (start, end) == (life.start_ns, life.end_at(end_ns))
         assert end - start == sum(row[2] - row[1] for row in rows) + lost
         at = start

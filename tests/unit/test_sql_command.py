@@ -193,8 +193,8 @@ def test_two_traces_are_asked_at_once(path: Path, tmp_path: Path) -> None:
     other = TraceBuilder(tmp_path / "other.duckdb")
     other.thread(other.process(pid=1), tid=99, states=[run(7), sleep(3)])
     query = "SELECT tid, end_ns, (SELECT count(*) FROM thread) AS here FROM old.thread"
-    told = ask(path, query, "--with", f"old={other.write()}", "--format", "json")
-    assert json.loads(told.stdout) == [{"tid": 99, "end_ns": 10, "here": 2}]
+    reported = ask(path, query, "--with", f"old={other.write()}", "--format", "json")
+    assert json.loads(reported.stdout) == [{"tid": 99, "end_ns": 10, "here": 2}]
 
 
 @pytest.mark.parametrize(

@@ -149,11 +149,11 @@ def test_the_database_in_use_is_the_one_that_is_read(tmp_path: Path) -> None:
 
 
 def test_progress_rises_to_the_end(connection: duckdb.DuckDBPyConnection) -> None:
-    told: list[tuple[int, int]] = []
-    thread_overlap.compute(connection, progress=lambda done, total: told.append((done, total)))
-    assert told[0] == (0, 5)
-    assert told == sorted(told)
-    assert told[-1] == (5, 5)
+    reported: list[tuple[int, int]] = []
+    thread_overlap.compute(connection, progress=lambda done, total: reported.append((done, total)))
+    assert reported[0] == (0, 5)
+    assert reported == sorted(reported)
+    assert reported[-1] == (5, 5)
 
 
 def test_ctrl_c_ends_it(long_trace: Path) -> None:

@@ -52,10 +52,10 @@ def command(*arguments: object) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_what_cannot_be_asked_for_is_refused_with_a_hint(arguments: list[str], words: str) -> None:
-    told = command(*arguments)
-    assert told.returncode == 2
-    assert told.stdout == ""
-    first, second = told.stderr.splitlines()
+    reported = command(*arguments)
+    assert reported.returncode == 2
+    assert reported.stdout == ""
+    first, second = reported.stderr.splitlines()
     assert first.startswith("error: ")
     assert words in first
     assert second.startswith("hint: ")
@@ -64,9 +64,9 @@ def test_what_cannot_be_asked_for_is_refused_with_a_hint(arguments: list[str], w
 def test_a_file_of_timers_that_exists_is_not_removed(tmp_path: Path) -> None:
     mine = tmp_path / "timers"
     mine.write_text("mine")
-    told = command("--timers", mine, "--", "true")
-    assert told.returncode == 2
-    assert f"{mine} exists" in told.stderr
+    reported = command("--timers", mine, "--", "true")
+    assert reported.returncode == 2
+    assert f"{mine} exists" in reported.stderr
     assert mine.read_text() == "mine"
 
 

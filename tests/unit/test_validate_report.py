@@ -66,15 +66,15 @@ def test_with_timers_the_table_has_shares_in_place_of_the_excuse() -> None:
 
 
 def test_json_holds_each_pair_and_says_the_same() -> None:
-    told = json.loads(render_json(validation(max_bias=0.5, timers={"simulation": 7 * S})))
-    assert told["verdict"] == "biased"
-    assert told["command"] == ["python", "train it.py"]
-    assert told["record_options"] == ["--gil", "full"]
-    assert told["figures"]["bias"] == pytest.approx(
+    reported = json.loads(render_json(validation(max_bias=0.5, timers={"simulation": 7 * S})))
+    assert reported["verdict"] == "biased"
+    assert reported["command"] == ["python", "train it.py"]
+    assert reported["record_options"] == ["--gil", "full"]
+    assert reported["figures"]["bias"] == pytest.approx(
         {"median": 1.0, "low": 1.0, "high": 1.0, "n": 6}
     )
-    assert len(told["pairs"]) == 6
-    assert told["pairs"][0]["corrected_cpu_ns"] == pytest.approx(10.1 * S)
-    assert told["pairs"][0]["untraced_timers_ns"] == {"simulation": 7 * S}
-    assert told["shares"][0]["operation"] == "simulation"
-    assert told["per_iteration"]["counts"] == [1000] * 6
+    assert len(reported["pairs"]) == 6
+    assert reported["pairs"][0]["corrected_cpu_ns"] == pytest.approx(10.1 * S)
+    assert reported["pairs"][0]["untraced_timers_ns"] == {"simulation": 7 * S}
+    assert reported["shares"][0]["operation"] == "simulation"
+    assert reported["per_iteration"]["counts"] == [1000] * 6

@@ -43,13 +43,13 @@ def test_busy_is_a_union_over_streams_and_devices() -> None:
     connection = filled(builder)
     busy = rows(connection, "SELECT start_ns, end_ns, activities FROM gpu_busy ORDER BY ALL")
     assert busy == [(10, 60, 3), (100, 110, 1)]
-    told = "SELECT activities, sum_ns, busy_ns, span_ns, idle_ns FROM gpu_time"
-    assert rows(connection, f"{told} WHERE scope = 'process'") == [(5, 70, 60, 100, 40)]
-    assert rows(connection, f"{told} WHERE scope = 'device' ORDER BY device_id") == [
+    reported = "SELECT activities, sum_ns, busy_ns, span_ns, idle_ns FROM gpu_time"
+    assert rows(connection, f"{reported} WHERE scope = 'process'") == [(5, 70, 60, 100, 40)]
+    assert rows(connection, f"{reported} WHERE scope = 'device' ORDER BY device_id") == [
         (4, 60, 50, 100, 50),
         (1, 10, 10, 10, 0),
     ]
-    assert rows(connection, f"{told} WHERE scope = 'kind' AND kind = 'kernel'") == [
+    assert rows(connection, f"{reported} WHERE scope = 'kind' AND kind = 'kernel'") == [
         (4, 60, 50, 60, 10)
     ]
 

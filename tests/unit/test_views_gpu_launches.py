@@ -67,7 +67,7 @@ def expected(connection: duckdb.DuckDBPyConnection) -> dict[tuple[Any, ...], lis
             connection, "SELECT thread_id, start_ns, end_ns, path_id FROM operation_coded"
         )
     ]
-    told: dict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0] * 6)
+    reported: dict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0] * 6)
     for process, thread, kind, start, end, called in rows(
         connection,
         "SELECT process_id, thread_id, kind, start_ns, end_ns, call_start_ns FROM launch",
@@ -76,15 +76,15 @@ def expected(connection: duckdb.DuckDBPyConnection) -> dict[tuple[Any, ...], lis
             continue
         operation = None if thread is None else innermost(operations, thread, called)
         is_kernel = kind == "kernel"
-        row = told[process, operation]
+        row = reported[process, operation]
         for place, value in ((0, 1), (1, end - start)):
             row[place] += value
             row[place + 3] += value * is_kernel
         for at in range(start, end):
             operation = None if thread is None else innermost(operations, thread, at)
-            told[process, operation][2] += 1
-            told[process, operation][5] += is_kernel
-    return dict(told)
+            reported[process, operation][2] += 1
+            reported[process, operation][5] += is_kernel
+    return dict(reported)
 
 
 @settings(deadline=None, max_examples=3)

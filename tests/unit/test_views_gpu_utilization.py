@@ -21,7 +21,7 @@ FIGURES = (
 )
 
 
-def told(builder: TraceBuilder, where: str = "TRUE") -> list[tuple[Any, ...]]:
+def reported(builder: TraceBuilder, where: str = "TRUE") -> list[tuple[Any, ...]]:
     query = (
         f"SELECT scope, uuid, device_id, {FIGURES} FROM gpu_utilization WHERE {where} ORDER BY ALL"
     )
@@ -43,7 +43,7 @@ def test_full_by_nvidia_smi_and_nearly_idle_in_truth() -> None:
     for ts_ns in range(0, 1000, 100):
         builder.counter(ts_ns, 100 if ts_ns != 500 else 70)
         builder.gpu_activity(1, ts_ns + 40, ts_ns + 44)
-    assert told(builder) == [
+    assert reported(builder) == [
         ("trace", "GPU-a", 0, 900, 9, (8 * 100 + 70) / 900, 8 / 9, 36, 36, 36, 1.0),
         # From the first to the last kernel: half of the first period, and what is left of the last.
         ("work", "GPU-a", 0, 860, 9, (760 * 100 + 100 * 70) / 860 / 100, 8 / 9, 36, 36, 36, 1.0),
@@ -129,7 +129,7 @@ def figures(
 def test_every_figure_equals_a_count_of_instants(builder: TraceBuilder) -> None:
     found = [
         tuple(round(value, 9) if isinstance(value, float) else value for value in row)
-        for row in told(builder)
+        for row in reported(builder)
     ]
     assert sorted(found, key=str) == expected(builder)
 
@@ -139,7 +139,7 @@ def test_what_is_not_known_is_no_zero() -> None:
     unmeasured = builder_of(measured=False)
     unmeasured.counter(0, 50)
     unmeasured.counter(10, 50)
-    assert told(unmeasured) == [("trace", "GPU-a", 0, 10, 1, 0.5, 0.0, None, None, None, None)]
+    assert reported(unmeasured) == [("trace", "GPU-a", 0, 10, 1, 0.5, 0.0, None, None, None, None)]
     torn = builder_of()
     for uuid in UUIDS:
         # Two processes count differently: number 0 is this one or that one.
@@ -147,7 +147,7 @@ def test_what_is_not_known_is_no_zero() -> None:
         torn.counter(0, 10, uuid=uuid)
         torn.counter(10, 10, uuid=uuid)
     torn.gpu_activity(1, 2, 5)
-    assert [row[:4] + row[7:10] for row in told(torn, "scope = 'trace'")] == [
+    assert [row[:4] + row[7:10] for row in reported(torn, "scope = 'trace'")] == [
         ("trace", UUIDS[0], 0, 10, None, None, None),
         ("trace", UUIDS[1], 0, 10, None, None, None),
         ("trace", None, 0, 1000, 3, 3, 3),
@@ -158,7 +158,7 @@ def test_a_gpu_that_nobody_used_was_not_busy() -> None:
     builder = builder_of()
     builder.counter(0, 30)
     builder.counter(10, 30)
-    assert told(builder) == [("trace", "GPU-a", 0, 10, 1, 0.3, 0.0, 0, 0, 0, None)]
+    assert reported(builder) == [("trace", "GPU-a", 0, 10, 1, 0.3, 0.0, 0, 0, 0, None)]
 
 
 def test_a_program_that_used_gpus_unseen_leaves_no_zero() -> None:
@@ -171,12 +171,12 @@ def test_a_program_that_used_gpus_unseen_leaves_no_zero() -> None:
         builder.counter(0, 30)
         builder.counter(10, 30)
         # A program that never came near a GPU hides nothing.
-        assert [row[7] for row in told(builder)] == [0]
+        assert [row[7] for row in reported(builder)] == [0]
         if how == "told":
             builder.gpu_status(other, 5, state="off")
         else:
             builder.cuda_call(thread, 5, 6)
-        assert [row[7:10] for row in told(builder)] == [(None, None, None)]
+        assert [row[7:10] for row in reported(builder)] == [(None, None, None)]
 
 
 def test_what_was_before_the_recording_of_a_gpu_is_in_no_interval() -> None:
@@ -185,6 +185,6 @@ def test_what_was_before_the_recording_of_a_gpu_is_in_no_interval() -> None:
     for ts_ns in range(0, 1001, 100):
         builder.counter(ts_ns, 100 if ts_ns > 200 else 0)
     builder.gpu_activity(1, 200, 1000)
-    for interval in told(builder):
+    for interval in reported(builder):
         assert interval[3:8] == (750, 8, 1.0, 1.0, 750)
-    assert [row[0] for row in told(builder)] == ["trace", "work"]
+    assert [row[0] for row in reported(builder)] == ["trace", "work"]

@@ -131,8 +131,8 @@ def test_instances_since_the_probes_came_are_counted(builder: TraceBuilder) -> N
         ).fetchall()
         report = connection.execute(REPORTS["transitions"].sql).fetch_df().set_index("to_layer")
     assert found == [(None, 3, 3, 1, 3.0, LATE)]
-    told = report.loc["simulator", ["counted", "counted_instances", "per_instance"]]
-    assert told.tolist() == [3, 1, 3.0]
+    reported = report.loc["simulator", ["counted", "counted_instances", "per_instance"]]
+    assert reported.tolist() == [3, 1, 3.0]
     assert report.loc["simulator", "from_layer"] == "no known call"
 
 

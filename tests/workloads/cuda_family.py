@@ -45,8 +45,8 @@ def main() -> None:
     programs = json.loads(chosen.programs.read_text())
     begin(chosen)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        told = dict(zip(programs, pool.map(run, programs.values()), strict=True))
-    finish(chosen, programs=told)
+        reported = dict(zip(programs, pool.map(run, programs.values()), strict=True))
+    finish(chosen, programs=reported)
 
 
 if __name__ == "__main__":

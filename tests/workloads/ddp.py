@@ -42,8 +42,8 @@ def work(rank: int, asked: argparse.Namespace) -> None:
             waited_ns += spent - (time.thread_time_ns() - cpu)
         optimizer.step()
         optimizer.zero_grad()
-    told = {"pid": os.getpid(), "backward": wall_ns, "waited": waited_ns}
-    (asked.folder / str(rank)).write_text(json.dumps(told))
+    reported = {"pid": os.getpid(), "backward": wall_ns, "waited": waited_ns}
+    (asked.folder / str(rank)).write_text(json.dumps(reported))
     torch.distributed.destroy_process_group()
 
 

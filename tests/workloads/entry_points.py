@@ -87,11 +87,11 @@ def main() -> None:
                 if start <= address < end:
                     found = functions.setdefault(path, {}).setdefault(how, set())
                     found.add(address - start + offset)
-    told = {
+    reported = {
         path: {how: sorted(offsets) for how, offsets in kinds.items()}
         for path, kinds in functions.items()
     }
-    sys.stdout.write(json.dumps({"functions": told}) + "\n")
+    sys.stdout.write(json.dumps({"functions": reported}) + "\n")
     sys.stdout.flush()
     sys.stdin.readline()
 

@@ -32,7 +32,7 @@ arguments.add_argument("--waiters", type=int, default=1)
 arguments.add_argument("--lock", action="store_true")
 options = arguments.parse_args()
 holder = ctypes.PyDLL(options.library)
-told = []
+reported = []
 is_over = threading.Event()
 all_there = threading.Barrier(options.waiters + 1)
 
@@ -57,7 +57,7 @@ def tell(name: str, function: Callable[[object], None]) -> None:
     all_there.wait()
     since_ns = time.monotonic_ns()
     function(ctypes.byref(measured))
-    told.append(
+    reported.append(
         {
             "name": name,
             "tid": threading.get_native_id(),
@@ -109,6 +109,6 @@ finish(
     options,
     start_ns=start_ns,
     end_ns=time.monotonic_ns(),
-    threads=told,
+    threads=reported,
     lock_ns=locked_ns[0],
 )

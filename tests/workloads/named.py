@@ -31,8 +31,8 @@ def start_processes(method: str) -> dict[int, str]:
         here, there = context.Pipe()
         process = context.Process(target=report, args=(there,), name=name)
         process.start()
-        pid, told = here.recv()
-        found[pid] = told
+        pid, reported = here.recv()
+        found[pid] = reported
         started.append((process, here))
     for process, here in started:
         here.send(None)

@@ -45,7 +45,7 @@ if options.late:
 import native_cartpole as cartpole  # noqa: E402 - as --late says
 import native_throw  # noqa: E402
 
-told: dict[str, dict[str, Any]] = {}
+reported: dict[str, dict[str, Any]] = {}
 children: list[dict[str, Any]] = []
 
 
@@ -180,17 +180,17 @@ for _ in range(options.repeat):
         else:
             with nvtx.annotate(name):
                 work()
-        entry = told.setdefault(name, {"instances": 0, "calls": calls})
+        entry = reported.setdefault(name, {"instances": 0, "calls": calls})
         entry["instances"] += INSTANCES.get(name, 1)
 end_ns = time.monotonic_ns()
 after = {**cartpole.counts(), **native_throw.counts()}
-for entry in told.values():
+for entry in reported.values():
     entry["calls"] = {f: n * entry["instances"] for f, n in entry["calls"].items()}
 finish(
     options,
     start_ns=start_ns,
     end_ns=end_ns,
-    operations=told,
+    operations=reported,
     entered={name: after[name] - before[name] for name in after},
     children=children,
 )

@@ -24,7 +24,7 @@
 static long number = 1;
 static long spin_ns;
 static volatile long sink;
-static volatile int is_told;
+static volatile int is_reported;
 static long calls_made;
 static __thread jmp_buf away;
 static char** arguments;
@@ -138,14 +138,14 @@ static void* nest(void* nothing) {
 static void* call_until_told(void* nothing) {
   long made = 0;
 
-  for (; !is_told; made++) inner(0);
+  for (; !is_reported; made++) inner(0);
   __atomic_add_fetch(&calls_made, made, __ATOMIC_RELAXED);
   return nothing;
 }
 
 static void* tell(void* nothing) {
   wait_for_line();
-  is_told = 1;
+  is_reported = 1;
   return nothing;
 }
 

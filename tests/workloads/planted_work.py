@@ -43,5 +43,5 @@ class Truth:
     def tell(self) -> None:
         """Print it as the last line."""
         total_ns = time.monotonic_ns() - self.start_ns
-        told = {"planted_ns": self.planted_ns, "total_ns": total_ns}
-        sys.stdout.write(json.dumps(told) + "\n")
+        reported = {"planted_ns": self.planted_ns, "total_ns": total_ns}
+        sys.stdout.write(json.dumps(reported) + "\n")

@@ -77,5 +77,5 @@ for batch in collector:
         loss.backward()
         optimizer.step()
         add("backpropagation", start_ns)
-told = {"start_ns": begin_ns, "end_ns": time.monotonic_ns(), "counts": counts, "ns": spent_ns}
-sys.stdout.write(json.dumps(told) + "\n")
+reported = {"start_ns": begin_ns, "end_ns": time.monotonic_ns(), "counts": counts, "ns": spent_ns}
+sys.stdout.write(json.dumps(reported) + "\n")

@@ -64,7 +64,9 @@ def clock_properties(owner: type) -> None:
         if isinstance(value, property) and not name.startswith("_"):
             functions = [value.fget, value.fset]
             names = [f"{owner.__name__}.{name}", f"{owner.__name__}.{name}="]
-            made = [f and clocked(told, f) for told, f in zip(names, functions, strict=True)]
+            made = [
+                f and clocked(reported, f) for reported, f in zip(names, functions, strict=True)
+            ]
             setattr(owner, name, property(*made))
 
 

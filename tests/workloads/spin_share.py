@@ -23,7 +23,7 @@ options = arguments.parse_args()
 library = ctypes.CDLL(options.library)
 for function in (library.spin_for, library.compute_for):
     function.argtypes, function.restype = [ctypes.c_int64], ctypes.c_int64
-told: list[dict[str, Any]] = []
+reported: list[dict[str, Any]] = []
 
 
 def turn() -> tuple[int, int]:
@@ -39,7 +39,9 @@ def work() -> None:
         spun_ns, computed_ns = turn()
         spin_ns += spun_ns
         compute_ns += computed_ns
-    told.append({"tid": threading.get_native_id(), "spin_ns": spin_ns, "compute_ns": compute_ns})
+    reported.append(
+        {"tid": threading.get_native_id(), "spin_ns": spin_ns, "compute_ns": compute_ns}
+    )
 
 
 warm_up(options, turn)
@@ -51,4 +53,4 @@ with nvtx.annotate("window"):
     work()
 for thread in others:
     thread.join()
-finish(options, start_ns=start_ns, end_ns=time.monotonic_ns(), threads=told)
+finish(options, start_ns=start_ns, end_ns=time.monotonic_ns(), threads=reported)

@@ -19,7 +19,7 @@ arguments = parser(__doc__)
 arguments.add_argument("--seconds", type=float, default=1.0)
 arguments.add_argument("--threads", type=int, default=1)
 options = arguments.parse_args()
-told: list[dict[str, Any]] = []
+reported: list[dict[str, Any]] = []
 
 
 def work() -> None:
@@ -27,7 +27,7 @@ def work() -> None:
     before, cpu_ns, start_ns = schedstat(), time.thread_time_ns(), time.monotonic_ns()
     while time.monotonic_ns() - start_ns < options.seconds * 1e9:
         hashlib.sha256(BLOCK).digest()
-    told.append(
+    reported.append(
         {
             "tid": threading.get_native_id(),
             "start_ns": start_ns,
@@ -45,4 +45,4 @@ for thread in started:
     thread.start()
 for thread in started:
     thread.join()
-finish(options, threads=told)
+finish(options, threads=reported)

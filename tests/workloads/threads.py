@@ -18,7 +18,7 @@ arguments.add_argument("--threads", type=int, default=5)
 arguments.add_argument("--sleeps", type=int, default=10)
 arguments.add_argument("--sleep-ms", type=float, default=5.0)
 options = arguments.parse_args()
-told: list[dict[str, Any]] = []
+reported: list[dict[str, Any]] = []
 
 
 def work(name: str) -> None:
@@ -27,7 +27,7 @@ def work(name: str) -> None:
     ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode())
     for _ in range(options.sleeps):
         time.sleep(options.sleep_ms / 1000)
-    told.append(
+    reported.append(
         {"name": name, "tid": threading.get_native_id(), "sleeps": options.sleeps, **schedstat()}
     )
 
@@ -43,6 +43,6 @@ for thread in started:
     thread.join()
 finish(
     options,
-    threads=sorted(told, key=lambda thread: thread["name"]),
+    threads=sorted(reported, key=lambda thread: thread["name"]),
     stolen_ns=stolen_ns() - stolen_before_ns,
 )

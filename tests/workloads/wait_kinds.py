@@ -122,13 +122,13 @@ def synced(times: int) -> "Iterator[Span]":
     path.unlink()
 
 
-told: dict[str, dict[str, object]] = {}
+reported: dict[str, dict[str, object]] = {}
 
 
 def measure(kind: str, waits: "Iterator[Span]") -> None:
     start_ns = time.monotonic_ns()
     spans = list(waits)
-    told[kind] = {"start_ns": start_ns, "end_ns": time.monotonic_ns(), "waits": spans}
+    reported[kind] = {"start_ns": start_ns, "end_ns": time.monotonic_ns(), "waits": spans}
 
 
 responder = Responder()
@@ -143,4 +143,4 @@ measure("lock", locked(options.times))
 measure("child", ended_children(options.times))
 measure("disk", synced(options.times))
 os.waitpid(responder.pid, 0)
-finish(options, kinds=told, responder=responder.pid)
+finish(options, kinds=reported, responder=responder.pid)

@@ -50,8 +50,9 @@ def verdict_note(found: Comparison) -> Note:
     """Return the sentence."""
     cause = found.cause
     return note(
-        "compared", verdict=found.verdict, duration=_told(found.duration), own=_told(found.own),
-        cpu=found.cpu and _told(found.cpu), by_own=max(_taken(found)) > _MUCH,
+        "compared", verdict=found.verdict,
+        duration=_reported(found.duration), own=_reported(found.own),
+        cpu=found.cpu and _reported(found.cpu), by_own=max(_taken(found)) > _MUCH,
         is_wall_sure=_is_sure(found, (WALL,)), is_cpu_sure=_is_sure(found, (CPU,)),
         is_cause_sure=bool(cause and found.is_sure(cause)), cause=cause and _named(cause),
         cause_ns=cause and cause.difference.change, steps=found.steps,
@@ -62,7 +63,7 @@ def _is_sure(found: Comparison, key: tuple[str, ...]) -> bool:
     return any(change.key == key and change.is_sure for change in found.changes)
 
 
-def _told(of: Difference) -> dict[str, float | None]:
+def _reported(of: Difference) -> dict[str, float | None]:
     return {"base_ns": of.base, "new_ns": of.new, "low_ns": of.low, "high_ns": of.high}
 
 
@@ -285,9 +286,9 @@ def _facts(found: Comparison) -> dict[str, Any]:
         "iteration": found.iteration,
         "is_corrected": found.is_corrected,
         "normalised": _normalised(found),
-        "duration": {**_told(found.duration), "change_ns": found.duration.change},
-        "own_duration": {**_told(found.own), "change_ns": found.own.change},
-        "cpu": found.cpu and {**_told(found.cpu), "change_ns": found.cpu.change},
+        "duration": {**_reported(found.duration), "change_ns": found.duration.change},
+        "own_duration": {**_reported(found.own), "change_ns": found.own.change},
+        "cpu": found.cpu and {**_reported(found.cpu), "change_ns": found.cpu.change},
         "environment_steps": found.steps and {"base": found.steps[0], "new": found.steps[1]},
         "cause": cause and {**_named(cause), "change_ns": cause.difference.change},
         "changes": [record for record in records if not record["is_sum"]],

@@ -38,13 +38,13 @@ def is_baseline(path: Path) -> bool:
 
 def text_of(runs: Sequence[Run]) -> str:
     """Return the text of a baseline file."""
-    reported = {"format": FORMAT, "version": VERSION, "runs": [_told(run) for run in runs]}
+    reported = {"format": FORMAT, "version": VERSION, "runs": [_reported(run) for run in runs]}
     lines = json.dumps(reported, ensure_ascii=True)
     # A line for each series: what changed is to be seen in a diff.
     return lines.replace('], [["', '],\n[["') + "\n"
 
 
-def _told(run: Run) -> dict[str, Any]:
+def _reported(run: Run) -> dict[str, Any]:
     edges = _edges(run.length)
     blocks = np.diff(np.append(edges, run.length)).tolist()
     return {

@@ -25,7 +25,7 @@ from rlscope_analysis.compare.run import (
     Run,
 )  # fmt: skip
 from rlscope_analysis.critical_path.iterations import RANGE
-from rlscope_analysis.damage import damage_told
+from rlscope_analysis.damage import damage_reported
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.query import run_query
 from rlscope_analysis.trace import open_trace
@@ -165,5 +165,5 @@ def read_sides(
 
 
 def _read(path: Path, *, per: str | None) -> Run:
-    with damage_told(path), open_trace(path) as trace:
+    with damage_reported(path), open_trace(path) as trace:
         return read_run(trace, name=str(path), per=per)

@@ -7,7 +7,7 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.damage import damage_told
+from rlscope_analysis.damage import damage_reported
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.fleet.partial import Partial, partial_of
 from rlscope_analysis.fleet.partial_file import PartialReader, fingerprint
@@ -108,7 +108,7 @@ def _worked_out(
 
 def _one(path: Path, per: str | None) -> Partial | TraceError:
     try:
-        with damage_told(path), open_trace(path) as trace:
+        with damage_reported(path), open_trace(path) as trace:
             return partial_of(trace, per=per)
     except TraceError as error:
         return error

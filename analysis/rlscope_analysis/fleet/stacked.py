@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from rlscope_analysis.damage import damage_told
+from rlscope_analysis.damage import damage_reported
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.query import Result, run_query
 from rlscope_analysis.trace import open_trace
@@ -48,7 +48,7 @@ def _results(
 ) -> Iterator[tuple[str, Result]]:
     for name, path in traces.items():
         try:
-            with damage_told(path):
+            with damage_reported(path):
                 trace = open_trace(path)
         except TraceError as error:
             left_out(name, error)

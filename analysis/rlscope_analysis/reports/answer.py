@@ -100,10 +100,10 @@ def _column(report: Report, name: str, type_name: str, *, is_known: bool) -> Col
 
 def cost_gap(trace: Trace) -> Note | None:
     """Return why nothing can be subtracted; None: what recording costs was measured."""
-    ((is_calibrated, is_told, has_processes, reason),) = run_query(trace, _GAP_SQL).rows
+    ((is_calibrated, is_reported, has_processes, reason),) = run_query(trace, _GAP_SQL).rows
     if is_calibrated or not has_processes:
         return None
-    if not is_told:
+    if not is_reported:
         return note("no_calibration")
     return note("cost_failed", reason=reason) if reason else note("no_costs")
 

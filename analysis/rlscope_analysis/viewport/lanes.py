@@ -53,15 +53,15 @@ def read_whole(trace: Trace) -> Whole:
     ((start_ns, end_ns),) = run_query(trace, SPAN_SQL).rows
     if start_ns is None or end_ns <= start_ns:
         raise TraceError(f"{trace.path} holds no time: there is nothing to view")
-    told = overview(trace)
-    roles = {row["process_id"]: role_note(row) for row in told.processes}
+    reported = overview(trace)
+    roles = {row["process_id"]: role_note(row) for row in reported.processes}
     iterations, has_path = _iterations(trace)
     return Whole(
-        told.trace,
+        reported.trace,
         start_ns,
         end_ns,
-        verdict(told) if told.pace else note("no_verdict", reason=told.reason),
-        (*_threads(trace, roles, start=told.lead), *_streams(trace)),
+        verdict(reported) if reported.pace else note("no_verdict", reason=reported.reason),
+        (*_threads(trace, roles, start=reported.lead), *_streams(trace)),
         _pairs(trace, "SELECT path_id, name FROM operation_path ORDER BY path_id"),
         _pairs(trace, "SELECT site_id, symbol, layer::VARCHAR FROM site ORDER BY site_id"),
         _pairs(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rlscope_analysis.damage import damage_told
+from rlscope_analysis.damage import damage_reported
 
 if TYPE_CHECKING:
     from rlscope_analysis.trace import Trace
@@ -60,7 +60,7 @@ def read_place(
     asked = _QUERIES | ({"path": _PATH_SQL} if has_path else {})
     is_thread = lane >= 0
     found = {}
-    with damage_told(trace.path):
+    with damage_reported(trace.path):
         for name, query in asked.items():
             if name == "path" or (name == "gpu") is not is_thread:
                 rows = trace.connection.execute(query.format(at=_AT), [lane, ts_ns])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rlscope_analysis.damage import damage_told
+from rlscope_analysis.damage import damage_reported
 
 if TYPE_CHECKING:
     from rlscope_analysis.trace import Trace
@@ -44,7 +44,7 @@ def search(trace: Trace, words: str, ts_ns: int) -> dict[str, Any]:
 
     next: the first that begins later, previous: the last that began before; None: there is none.
     """
-    with damage_told(trace.path):
+    with damage_reported(trace.path):
         rows = trace.connection.execute(_SQL, [words, ts_ns])
         columns = [column[0] for column in rows.description or ()]
         return dict(zip(columns, rows.fetchall()[0], strict=True))

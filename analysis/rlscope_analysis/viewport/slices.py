@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.damage import damage_told
+from rlscope_analysis.damage import damage_reported
 from rlscope_analysis.result.timeline import (
     CALL,
     COLUMNS,
@@ -93,7 +93,7 @@ def read_slices(
         "streams": _listed(lane for lane in lanes if lane < 0),
     }
     path = _PATH_SQL.format(**given) if has_path else ""
-    with damage_told(trace.path):
+    with damage_reported(trace.path):
         found = trace.connection.execute(_SQL.format(**given, path=path)).fetchnumpy()
     return {name: found[name].tolist() for name in COLUMNS}
 

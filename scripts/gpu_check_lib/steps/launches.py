@@ -18,18 +18,18 @@ _RATE, _RATED = 10_000, 30_000
 
 def run(context: Context) -> None:
     """Count launches at rest and at 10,000 per second, copies, and threads."""
-    told, found = record(context, "plain", "--count", _LAUNCHES, "--copies", 20)
+    reported, found = record(context, "plain", "--count", _LAUNCHES, "--copies", 20)
     if not is_on(context, found):
         return
-    check_counts(context, "1,000 launches", told, found)
-    check_copies(context, told, found)
-    check_calls(context, told, found)
-    told, found = record(context, "rated", "--count", _RATED, "--rate", _RATE)
-    rate = told["launches"] / (told["end_ns"] - told["start_ns"]) * 1e9
-    check_counts(context, f"{rate:,.0f} launches a second", told, found)
-    told, found = record(context, "threads", "--count", 2000, "--threads", 4)
-    check_counts(context, "four threads with a stream each", told, found)
-    check_calls(context, told, found)
+    check_counts(context, "1,000 launches", reported, found)
+    check_copies(context, reported, found)
+    check_calls(context, reported, found)
+    reported, found = record(context, "rated", "--count", _RATED, "--rate", _RATE)
+    rate = reported["launches"] / (reported["end_ns"] - reported["start_ns"]) * 1e9
+    check_counts(context, f"{rate:,.0f} launches a second", reported, found)
+    reported, found = record(context, "threads", "--count", 2000, "--threads", 4)
+    check_counts(context, "four threads with a stream each", reported, found)
+    check_calls(context, reported, found)
 
 
 def record(context: Context, name: str, *options: object) -> tuple[dict[str, Any], Records]:
@@ -40,8 +40,8 @@ def record(context: Context, name: str, *options: object) -> tuple[dict[str, Any
     keep = {"CUPTI_DUMP": str(dump)} if name in ("plain", "threads") else {}
     if keep:
         dump.mkdir()
-    told = context.run(context.program("launches", *options), listener.environment(**keep))
-    return told, listener.records()
+    reported = context.run(context.program("launches", *options), listener.environment(**keep))
+    return reported, listener.records()
 
 
 def is_on(context: Context, found: Records) -> bool:
@@ -66,13 +66,13 @@ def kinds(bits: int) -> list[int]:
     return [bit for bit in range(64) if bits >> bit & 1]
 
 
-def check_counts(context: Context, what: str, told: dict[str, Any], found: Records) -> None:
+def check_counts(context: Context, what: str, reported: dict[str, Any], found: Records) -> None:
     """Check that each launch has its kernel, and nothing was lost."""
     kernels = found.of(records.KERNEL)
     context.check(
         f"{what}: as many kernels as launches",
-        len(kernels) == told["launches"],
-        f"{len(kernels)} of {told['launches']}",
+        len(kernels) == reported["launches"],
+        f"{len(kernels)} of {reported['launches']}",
     )
     lost = found.dropped + sum(found.lost.values())
     context.check(f"{what}: nothing lost", lost == 0, f"{lost}", rings=found.dropped,
@@ -105,26 +105,26 @@ def check_order(context: Context, what: str, found: Records) -> None:
     )  # fmt: skip
 
 
-def check_copies(context: Context, told: dict[str, Any], found: Records) -> None:
+def check_copies(context: Context, reported: dict[str, Any], found: Records) -> None:
     """Check that memcpy and memset are all there, with their sizes."""
     copies, sets = found.of(records.MEMCPY), found.of(records.MEMSET)
-    passed = len(copies) == 2 * told["copies"] and len(sets) == told["copies"]
+    passed = len(copies) == 2 * reported["copies"] and len(sets) == reported["copies"]
     context.check("memcpy and memset", passed, f"{len(copies)} copies, {len(sets)} sets")
     sizes = {copy.bytes for copy in copies}
     context.check("their bytes", sizes == {1 << 20}, f"{sorted(sizes)}")
 
 
-def check_calls(context: Context, told: dict[str, Any], found: Records) -> None:
+def check_calls(context: Context, reported: dict[str, Any], found: Records) -> None:
     """Check names, threads and times of calls against what the program knows."""
     launches = [call for call in found.calls if "LaunchKernel" in call.name]
     context.check(
-        "calls have names", len(launches) == told["launches"],
+        "calls have names", len(launches) == reported["launches"],
         f"{len(launches)} launches among {sorted({call.name for call in found.calls})}"[:300],
     )  # fmt: skip
     tids = {call.tid for call in launches}
-    context.check("calls name their threads", tids == set(told["tids"]), f"{sorted(tids)}")
+    context.check("calls name their threads", tids == set(reported["tids"]), f"{sorted(tids)}")
     inside = sum(
-        told["start_ns"] <= records.monotonic(found, call.start_ns) <= told["end_ns"]
+        reported["start_ns"] <= records.monotonic(found, call.start_ns) <= reported["end_ns"]
         for call in launches
     )
     context.check(

@@ -48,7 +48,7 @@ def _with_shim(context: Context, way: str, more: dict[str, str], wanted: int | N
         return
     status = found.status()
     detail = f"torch.profiler saw {seen}, the shim {len(found.of(records.KERNEL))} kernels"
-    context.tell(way, detail, status=_told(status), statuses=len(found.statuses))
+    context.tell(way, detail, status=_reported(status), statuses=len(found.statuses))
     if wanted is None:
         # One of the two must have them: both without would be a silent loss.
         context.check(f"{way}: somebody has the kernels", bool(seen or _has(found)), detail)
@@ -57,7 +57,7 @@ def _with_shim(context: Context, way: str, more: dict[str, str], wanted: int | N
     context.check(
         f"{way}: the shim says that it yields",
         status is not None and status.state == records.OFF and bool(status.reason),
-        _told(status),
+        _reported(status),
     )
 
 
@@ -65,7 +65,7 @@ def _has(found: Records) -> bool:
     return bool(found.of(records.KERNEL))
 
 
-def _told(status: Status | None) -> str:
+def _reported(status: Status | None) -> str:
     if status is None:
         return "no status"
     return f"state {status.state}, code {status.code}: {status.reason}"

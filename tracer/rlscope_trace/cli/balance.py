@@ -14,7 +14,7 @@ import typer
 from rlscope_analysis.balance.answer import balance as balanced
 from rlscope_analysis.balance.demand import Demand, demand_of
 from rlscope_analysis.balance.sweep import Point, swept
-from rlscope_analysis.damage import damage_told
+from rlscope_analysis.damage import damage_reported
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.trace import open_trace
 from rlscope_analysis.wording import printable
@@ -92,7 +92,7 @@ def balance(  # noqa: PLR0913 - one parameter per option
     with (
         telling_interrupts(),
         sweeping() as progress,
-        damage_told(trace),
+        damage_reported(trace),
         open_trace(trace, start=start, end=end, progress=progress) as opened,
     ):
         chunks = list(render(balanced(opened, per=per), output_format, limit=None))
@@ -157,5 +157,5 @@ def _measured(command: Sequence[str], trace: Path, per: str | None) -> Demand | 
 def _demand(trace: Path, per: str | None) -> Demand:
     os.umask(0o077)
     write_nothing_but()
-    with damage_told(trace), open_trace(trace) as opened:
+    with damage_reported(trace), open_trace(trace) as opened:
         return demand_of(opened, per)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from rlscope_analysis.damage import damage_told
+from rlscope_analysis.damage import damage_reported
 from rlscope_analysis.overhead import estimate as overhead_costs
 from rlscope_analysis.trace import open_trace
 from rlscope_analysis.trace_file import own_configuration
@@ -62,7 +62,7 @@ def check_trace(path: Path, key: dict[str, str]) -> dict[str, object]:
     key: of this machine. Raises TraceError where it cannot be read, TracerError where it is none,
     cannot be written, or a process of it still runs.
     """
-    with damage_told(path), open_trace(path, derives=False) as trace:
+    with damage_reported(path), open_trace(path, derives=False) as trace:
         facts = dict(trace.sql(_FACTS).fetchall())
         ((costs,),) = trace.sql(_HAS_COSTS).fetchall()
         running = _running(trace) if facts.get(_BOOT) == boot_id() else []

@@ -125,7 +125,7 @@ def _held_to_now(directory: Path, known: Calibration) -> Calibration:
 
     try:
         if cache.checked(directory, known) is None:
-            return _told(_check(directory, known))
+            return _reported(_check(directory, known))
     except KeyboardInterrupt:
         messages.note("the calibration was not checked")
     except Exception as error:  # noqa: BLE001 - what is known is good until it is contradicted
@@ -137,10 +137,10 @@ def _as_held(directory: Path, known: Calibration) -> Calibration:
     """Return a calibration with what contradicted it since the boot, as far as anybody looked."""
     from rlscope_trace.record.calibrate import cache
 
-    return _told(cache.checked(directory, known) or known)
+    return _reported(cache.checked(directory, known) or known)
 
 
-def _told(held: Calibration) -> Calibration:
+def _reported(held: Calibration) -> Calibration:
     from rlscope_trace.record.calibrate import check
 
     if events := check.contradicted(held.costs):

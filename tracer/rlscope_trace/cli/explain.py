@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rlscope_analysis.damage import damage_told
+from rlscope_analysis.damage import damage_reported
 from rlscope_analysis.explain.answer import QUANTILES
 from rlscope_analysis.explain.answer import explain as explained
 from rlscope_analysis.trace import open_trace
@@ -46,7 +46,7 @@ def explain(  # noqa: PLR0913 - one parameter per option
     with (
         telling_interrupts(),
         sweeping() as progress,
-        damage_told(trace),
+        damage_reported(trace),
         open_trace(trace, start=start, end=end, progress=progress) as opened,
     ):
         found = explained(opened, iteration, per=per)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rlscope_analysis.damage import damage_told
+from rlscope_analysis.damage import damage_reported
 from rlscope_analysis.export.timeline import Timeline
 from rlscope_analysis.trace import open_trace
 from rlscope_trace.cli import messages
@@ -92,7 +92,7 @@ def _export(  # noqa: PLR0913 - one parameter per option
     with (
         signals_interrupt(),
         sweeping() as progress,
-        damage_told(trace),
+        damage_reported(trace),
         open_trace(trace, derives=False) as opened,
     ):
         timeline = Timeline(opened, form, start=start, end=end)

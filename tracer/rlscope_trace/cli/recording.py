@@ -121,8 +121,8 @@ class Recording:
         self._spool: PrivateFolder | None = None
         self._counters: CounterSampler | None = None
         self._line = LiveLine(shown=False)
-        self._told_write_error = 0
-        self._told_refused: set[str] = set()
+        self._reported_write_error = 0
+        self._reported_refused: set[str] = set()
         self._operations = OperationCapture(
             auto=settings.auto,
             modules=settings.nvtx,
@@ -205,20 +205,20 @@ class Recording:
         self._line.update(counters)
 
     def _tell_write_error(self, counters: Counters) -> None:
-        if counters.write_error and counters.write_error != self._told_write_error:
+        if counters.write_error and counters.write_error != self._reported_write_error:
             self._line.clear()
             messages.warning(
                 f"cannot write to {spool_directory(self._output)}:"
                 f" {os.strerror(counters.write_error)}; records are dropped until there is room",
                 "free space on that disk: what was recorded is kept",
             )
-        self._told_write_error = counters.write_error
+        self._reported_write_error = counters.write_error
 
     def _tell_refused(self, counters: Counters) -> None:
         counts = {"dropped": counters.dropped_operations, **counters.refused}
         for reason, (words, hint) in _REFUSED.items():
-            if counts.get(reason) and reason not in self._told_refused:
-                self._told_refused.add(reason)
+            if counts.get(reason) and reason not in self._reported_refused:
+                self._reported_refused.add(reason)
                 self._line.clear()
                 messages.warning(words, hint)
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rlscope_analysis.damage import damage_told
+from rlscope_analysis.damage import damage_reported
 from rlscope_analysis.page.read import read_page
 from rlscope_analysis.renderers.html import render
 from rlscope_analysis.trace import open_trace
@@ -56,7 +56,7 @@ def report(  # noqa: PLR0913 - one parameter per option
     with (
         telling_interrupts(),
         sweeping() as progress,
-        damage_told(trace),
+        damage_reported(trace),
         open_trace(trace, start=start, end=end, progress=progress) as opened,
     ):
         page = render(read_page(opened, per=per), redact=redact)

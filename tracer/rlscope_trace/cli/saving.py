@@ -128,10 +128,10 @@ def _say_verdict(output: Path) -> None:
     # the disk, or left to summarize.
     os.environ.setdefault(MEMORY_VARIABLE, _VERDICT_MEMORY)
     with open_trace(output) as trace:
-        told = overview(trace)
+        reported = overview(trace)
         # Where that memory was too little there is none, and summarize says why.
-        if told.reason is None:
-            messages.say(sentence_of(verdict(told)))
+        if reported.reason is None:
+            messages.say(sentence_of(verdict(reported)))
 
 
 def report_import(saved: TraceReport) -> None:

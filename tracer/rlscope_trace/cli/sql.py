@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rlscope_analysis.damage import damage_told
+from rlscope_analysis.damage import damage_reported
 from rlscope_analysis.query import Result, run_query
 from rlscope_analysis.renderers import csv, json, text
 from rlscope_analysis.result.column import Column, Unit, is_number
@@ -64,7 +64,7 @@ def sql(
     is_shell = query is None and sys.stdin.isatty()
     write_nothing_but(*([history] if is_shell and (history := history_file()) else []))
     others = dict(map(_named, beside or []))
-    with damage_told(trace, asks_our_own=False), open_trace(trace, beside=others) as opened:
+    with damage_reported(trace, asks_our_own=False), open_trace(trace, beside=others) as opened:
 
         def chunks(query: str) -> Iterator[str]:
             return answer(opened, query, output_format, limit=None if every else TABLE_ROWS)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rlscope_analysis.damage import damage_told
+from rlscope_analysis.damage import damage_reported
 from rlscope_analysis.operations.answer import answer_of as answer_of_operations
 from rlscope_analysis.operations.of_operation import REPORTS_OF_OPERATION, of_operation
 from rlscope_analysis.operations.report import report_operations
@@ -108,7 +108,7 @@ def summarize(  # noqa: PLR0913 - one parameter per option
     with (
         telling_interrupts(),
         sweeping() as progress,
-        damage_told(trace),
+        damage_reported(trace),
         open_trace(trace, start=start, end=end, progress=progress) as opened,
     ):
         if report is not None and operation is not None:
@@ -150,10 +150,10 @@ def _ask(
     trace: Trace, report: Report | None, *, per: str | None, top: int, is_first_look: bool
 ) -> Answer:
     if report is None:
-        told = overview(trace, per=per)
+        reported = overview(trace, per=per)
         if is_first_look:
-            return first_screen(told)
-        return answer_with(told, answer_of(compute(trace), top=top))
+            return first_screen(reported)
+        return answer_with(reported, answer_of(compute(trace), top=top))
     if report.name == Grouping.OPERATION.value:
         return answer_of_operations(report_operations(trace, per=per))
     if report.by_iteration:

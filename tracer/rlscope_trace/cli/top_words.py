@@ -36,21 +36,21 @@ def clock(ns: int) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes:02}:{seconds:02}"
 
 
-def verdict(told: Headline) -> str:
+def verdict(found: Headline) -> str:
     """Word what limits the program in this window."""
-    phase = f", {percent(told.phase_share)} {printable(told.phase)}" if told.phase else ""
-    if told.code == "nothing":
+    phase = f", {percent(found.phase_share)} {printable(found.phase)}" if found.phase else ""
+    if found.code == "nothing":
         return "Nothing ran in this window."
-    if told.code == "cpu_queue":
-        return f"Too few CPUs: the {told.role} waits for one {percent(told.share)} of its time."
-    if told.code == "leader_limits":
-        peers = f"; the {told.peer} wait for it {percent(told.peer_share)}" if told.peer else ""
-        return f"The {told.role} is the limit: on a CPU {percent(told.share)}{phase}{peers}."
-    if told.code == "leader_waits":
-        return f"The {told.role} waits {percent(told.share)} of its time{_whom(told.peer)}."
+    if found.code == "cpu_queue":
+        return f"Too few CPUs: the {found.role} waits for one {percent(found.share)} of its time."
+    if found.code == "leader_limits":
+        peers = f"; the {found.peer} wait for it {percent(found.peer_share)}" if found.peer else ""
+        return f"The {found.role} is the limit: on a CPU {percent(found.share)}{phase}{peers}."
+    if found.code == "leader_waits":
+        return f"The {found.role} waits {percent(found.share)} of its time{_whom(found.peer)}."
     return (
-        f"No single limit: the {told.role} is on a CPU {percent(told.share)}{phase}, and waits"
-        f" {percent(told.peer_share)}."
+        f"No single limit: the {found.role} is on a CPU {percent(found.share)}{phase}, and waits"
+        f" {percent(found.peer_share)}."
     )
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rlscope_analysis.damage import damage_told
+from rlscope_analysis.damage import damage_reported
 from rlscope_analysis.renderers.html import view as page
 from rlscope_analysis.result.timeline import Whole
 from rlscope_analysis.trace import Trace, open_trace
@@ -52,7 +52,7 @@ def view(
 
 def _serve(server: ViewServer, path: Path) -> None:
     try:
-        with sweeping() as progress, damage_told(path):
+        with sweeping() as progress, damage_reported(path):
             opened = open_trace(path, progress=progress)
         with opened:
             server.answers = _answers(opened, read_whole(opened))

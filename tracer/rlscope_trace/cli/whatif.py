@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from rlscope_analysis.damage import damage_told
+from rlscope_analysis.damage import damage_reported
 from rlscope_analysis.trace import open_trace
 from rlscope_analysis.whatif.answer import what_if
 from rlscope_analysis.whatif.changes import Changes, Replaced, Scaled
@@ -191,13 +191,13 @@ def whatif(  # noqa: PLR0913 - one parameter per option
     with (
         telling_interrupts(),
         sweeping() as progress,
-        damage_told(trace),
+        damage_reported(trace),
         open_trace(trace, start=start, end=end, progress=progress) as opened,
     ):
         if after is None:
             found = what_if(opened, changes, per=per, most=iterations)
         else:
-            with damage_told(after), open_trace(after, start=start, end=end) as changed:
+            with damage_reported(after), open_trace(after, start=start, end=end) as changed:
                 found = check(opened, changed, changes, per=per)
         chunks = list(render(found, output_format, limit=None))
         line = json.dumps(json.loads("".join(render(found, AnswerFormat.JSON, limit=None))))

@@ -73,7 +73,7 @@ class _Status:
     foreign: int
     denied: int
     busy: int
-    told: dict[str, list[str]]
+    reported: dict[str, list[str]]
 
     @classmethod
     def parse(cls, data: bytes) -> _Status:
@@ -83,11 +83,11 @@ class _Status:
             raise InjectionError(
                 f"the process has a shim of another version loaded ({version}, ours is {VERSION})"
             )
-        told: dict[str, list[str]] = {}
+        reported: dict[str, list[str]] = {}
         for line in message.split(b"\0", 1)[0].decode("utf-8", "replace").splitlines():
             key, _, value = line.partition("=")
-            told.setdefault(key, []).append(value)
-        return cls(state, python, filled, ours, foreign, denied, busy, told)
+            reported.setdefault(key, []).append(value)
+        return cls(state, python, filled, ours, foreign, denied, busy, reported)
 
 
 def shim_is_loaded(pid: int, *, name: str = "librlscope_shim.so", proc: Path = PROC) -> bool:
@@ -264,11 +264,11 @@ def _captured(status: _Status) -> Iterator[str]:
     objects = status.filled + status.ours
     if objects:
         yield f"NVTX ranges of {objects} object(s) that were loaded before the attach"
-    if "environment" in status.told:
+    if "environment" in status.reported:
         yield "NVTX ranges of objects that are loaded from here on"
-    if "repaired" in status.told.get("nvtx", []):
+    if "repaired" in status.reported.get("nvtx", []):
         yield "ranges that the Python package nvtx makes from here on"
-    if "installed" in status.told.get("auto", []):
+    if "installed" in status.reported.get("auto", []):
         yield "automatic phases from here on"
 
 
@@ -276,12 +276,12 @@ def _missing(status: _Status) -> Iterator[str]:
     yield "ranges that had begun before the attach are missing"
     if status.state != DONE:
         yield "the shim has not finished its look through the process: NVTX ranges may be missing"
-    lost = status.told.get("lost", [])
+    lost = status.reported.get("lost", [])
     if "decorated" in lost:
         yield "functions that were decorated with nvtx.annotate before the attach give no ranges"
     if "domains" in lost:
         yield "nvtx domains that the program fetched before the attach give no ranges"
-    if "disabled" in status.told.get("nvtx", []):
+    if "disabled" in status.reported.get("nvtx", []):
         yield "NVTX_DISABLE is set in the program: its Python package nvtx gives no ranges"
     if status.foreign:
         yield f"{status.foreign} object(s) send their NVTX ranges to another tool"
@@ -293,16 +293,16 @@ def _missing(status: _Status) -> Iterator[str]:
         yield "the Python interpreter is busy: what it must do itself comes when it can"
     elif status.python != PYTHON_DONE:
         yield "the Python half of the attach failed: ranges of the package nvtx are missing"
-    yield from _missing_phases(status.told)
-    for problem in status.told.get("error", []):
+    yield from _missing_phases(status.reported)
+    for problem in status.reported.get("error", []):
         yield f"inside the interpreter: {problem}"
 
 
-def _missing_phases(told: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    for why in told.get("auto", []):
+def _missing_phases(reported: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for why in reported.get("auto", []):
         if why != "installed":
             yield f"there are no automatic phases: {why}"
-    for failure in told.get("failed", []):
+    for failure in reported.get("failed", []):
         _, _, said = failure.partition("\t")
         adapter, _, why = said.partition("\t")
         why = ": ".join(filter(None, why.split("\t")))

@@ -238,8 +238,8 @@ class Session:
         """Note what a late attach gave: for the table capture."""
         noted = self.facts.setdefault("operations_late", [])
         if isinstance(noted, list):
-            told = None if fact is None else fact.to_json()
-            noted.append({"pid": pid, "measured": measured, "fact": told})
+            reported = None if fact is None else fact.to_json()
+            noted.append({"pid": pid, "measured": measured, "fact": reported})
         self._write_session_file()
 
     def find_shims(self) -> int:

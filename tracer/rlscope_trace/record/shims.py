@@ -57,8 +57,8 @@ class GpuSettings:
 
     def environment(self) -> dict[str, str]:
         """Return the variables by which the shim is told."""
-        told = {"RLSCOPE_CUPTI": self.cupti, "RLSCOPE_CUDA_GRAPHS": self.graphs}
-        return {**told, "RLSCOPE_CUDA_MEMORY": "1"} if self.has_memory else told
+        reported = {"RLSCOPE_CUPTI": self.cupti, "RLSCOPE_CUDA_GRAPHS": self.graphs}
+        return {**reported, "RLSCOPE_CUDA_MEMORY": "1"} if self.has_memory else reported
 
     def refusal(self) -> Fact | None:
         """Return why the user does not want GPU activity from CUPTI, or None."""
@@ -170,11 +170,11 @@ def late_environment(session: str, modules: str, gpu: GpuSettings | None = None)
 
     gpu: how its GPU activity is recorded; None: it is not.
     """
-    told = {"RLSCOPE_SESSION": session, "RLSCOPE_NVTX": modules}
+    reported = {"RLSCOPE_SESSION": session, "RLSCOPE_NVTX": modules}
     if gpu is None:
-        return {**told, "RLSCOPE_CUPTI": "off"}
+        return {**reported, "RLSCOPE_CUPTI": "off"}
     # For a driver that is not initialised yet; where it is, the shim starts CUPTI by itself.
-    return {**told, **gpu.environment(), **({_CUDA: str(LIBRARY)} if gpu.cupti == "on" else {})}
+    return {**reported, **gpu.environment(), **({_CUDA: str(LIBRARY)} if gpu.cupti == "on" else {})}
 
 
 def _obstacle(program: Path | None, identity: Identity | None) -> Fact | None:

@@ -27,7 +27,7 @@ def _part(sentence: str) -> Coverage:
 
 _GENERAL = {
     "not_asked_for": Coverage("not asked for: {subject}"),
-    "not_told": Coverage(
+    "not_reported": Coverage(
         "this version of rlscope-trace records them, the one that made the spool did not"
     ),
     "recorder_failed": _part("the recorder failed: {detail}"),
@@ -170,7 +170,7 @@ _IMPORTS = {
         "context switches of Nsight Systems: what a thread waits for a CPU after a wakeup is part"
         " of sleeping or blocked"
     ),
-    "nsys_switches_untold": Coverage(
+    "nsys_switches_unreported": Coverage(
         "the context switches of Nsight Systems do not tell why a thread leaves the CPU: whether"
         " it sleeps or waits for a CPU is not known"
     ),

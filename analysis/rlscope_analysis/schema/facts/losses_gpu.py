@@ -76,7 +76,7 @@ GPU = {
         "CUDA calls whose GPU activity is not in the trace, or that a graph captured", _FROM_START,
     ),
     "gpu_name_cut": Loss("truncated", "names of GPU records longer than 1024 bytes: cut"),
-    "gpu_told_twice": Loss(
+    "gpu_reported_twice": Loss(
         "unmatched", "statuses and devices that a process reported more than once: kept once"
     ),
     "nvml_disk_full": Loss("dropped", "NVML readings: disk full", SPACE),

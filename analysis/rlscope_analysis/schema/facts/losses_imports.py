@@ -67,7 +67,7 @@ IMPORTS = {
     "nsys_switch_alone": Loss(
         "unmatched", "context switches without their other half: the time between is lost"
     ),
-    "nsys_states_untold": Loss(
+    "nsys_states_unreported": Loss(
         "skipped", "rows of {record} of processes whose states they do not tell",
         "record thread states with rlscope-trace",
     ),

@@ -38,7 +38,7 @@ OPERATIONS = {
         "dropped", "marks and start/end ranges beyond the first million, or under way at once",
         "mark less often",
     ),
-    "names_told_too_often": Loss(
+    "names_reported_too_often": Loss(
         "dropped",
         "names of threads and processes beyond the first 131,072 of each, and failures of adapters"
         " beyond the first 65,536",

@@ -110,13 +110,13 @@ class KinetoTables:
         nested = nest_ranges(ranges["thread_id"], ranges["start_ns"], ranges["end_ns"])
         used, key = np.unique(ranges["name"][nested.order], return_inverse=True)
         nothing = [None] * len(used)
-        told = OperationNames(
+        reported = OperationNames(
             name=[names[name] for name in used.tolist()],
             domain=nothing,
             category=nothing,
             source=["record_function"] * len(used),
         )
-        tables = operation_tables(nested, key, told)
+        tables = operation_tables(nested, key, reported)
         # Those that lie too deep are left out, whatever their depth.
         crossings = (loss for loss in nested.losses("operation") if loss.code == "not_nested")
         self.losses += [*crossings, *lost_operations(nested, tables, "operation")]

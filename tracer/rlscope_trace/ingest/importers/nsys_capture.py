@@ -46,7 +46,7 @@ def state_verdict(found: Found, process: int) -> Verdict:
     if process in found.told_processes:
         return True, Fact("nsys_switches")
     if found.has_switches:
-        return False, Fact("nsys_switches_untold")
+        return False, Fact("nsys_switches_unreported")
     return False, Fact("nsys_no_switches", nsys_sched.TABLE)
 
 

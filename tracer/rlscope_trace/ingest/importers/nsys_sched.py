@@ -121,7 +121,7 @@ def _of_told_processes(source: Source, read: Columns, intervals: Columns) -> NDA
     skipped = np.isin(without_tid(read["tid"]), untold)
     if skipped.any():
         source.losses.add(
-            "nsys_states_untold", int(skipped.sum()), record=TABLE,
+            "nsys_states_unreported", int(skipped.sum()), record=TABLE,
             first_ns=int(read["start"][skipped].min()),
         )  # fmt: skip
     is_state = intervals["state"] < _GAP

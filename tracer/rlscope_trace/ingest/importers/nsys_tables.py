@@ -116,12 +116,12 @@ def _add_lost_time(read: Recordings) -> None:
     """Lifetime = states + lost time, of the threads whose states are known."""
     owners = read.owners
     known_ns = np.zeros(len(owners.threads), dtype=np.int64)
-    told: set[int] = set()
+    reported: set[int] = set()
     for part in read.states:
-        told |= part.processes
+        reported |= part.processes
         np.add.at(known_ns, part.thread, part.columns["end_ns"] - part.columns["start_ns"])
     for number, thread in enumerate(owners.threads):
-        if owners.process_of[number] in told and thread.extent:
+        if owners.process_of[number] in reported and thread.extent:
             lifetime_ns = thread.extent.end_ns - thread.extent.start_ns
             thread.lost_ns = lifetime_ns - int(known_ns[number])
 
@@ -155,13 +155,13 @@ def _operations(
         for columns in zip(*((p.text, p.domain, p.category) for p in parts), strict=True)
     )
     first, key = distinct_rows((text, domain, category))
-    told = OperationNames(
+    reported = OperationNames(
         name=_values(names.texts, text[first], UNNAMED),
         domain=_values(names.domains, domain[first], None),
         category=_values(names.categories, category[first], None),
         source=["nvtx"] * len(first),
     )
-    tables = operation_tables(ranges, key[ranges.order], told)
+    tables = operation_tables(ranges, key[ranges.order], reported)
     losses = [*ranges.losses("NVTX range"), *lost_operations(ranges, tables, "NVTX range")]
     return tables, losses
 

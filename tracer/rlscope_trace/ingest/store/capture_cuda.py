@@ -88,11 +88,11 @@ class _Probed:
         self._sites = [site for site in facts.sites.values() if site.layer == "cuda_api"]
         self._lives = {life.process_id: life for life in lives}
         self._lacking = lacking
-        self._first_told_ns: dict[int, int] = {}
+        self._first_reported_ns: dict[int, int] = {}
         for reported in sorted(facts.cuda, key=lambda one: -one.ts_ns):
             life = life_of(lives, reported.pid, reported.ts_ns)
             if life is not None:
-                self._first_told_ns[life.process_id] = reported.ts_ns
+                self._first_reported_ns[life.process_id] = reported.ts_ns
 
     def capture(self, process_id: int, reported: CudaTold | None) -> Capture:
         """Return whether the calls of a process were recorded, and how or why not."""
@@ -116,8 +116,8 @@ class _Probed:
             site.probed_ns for site in self._sites
             if site.probed_ns is not None and (not files or Path(site.module).name in files)
         ]  # fmt: skip
-        first_told_ns = self._first_told_ns.get(process_id, 2**63)
-        starts = [at_ns for at_ns in life.exec_ns if at_ns <= first_told_ns]
+        first_reported_ns = self._first_reported_ns.get(process_id, 2**63)
+        starts = [at_ns for at_ns in life.exec_ns if at_ns <= first_reported_ns]
         since_ns = max(probed, default=0)
         if since_ns <= max(starts, default=life.first_ns):
             return None

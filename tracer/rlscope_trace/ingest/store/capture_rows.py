@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
-NOT_TOLD = Fact("not_told")
+NOT_TOLD = Fact("not_reported")
 _OPERATION = "operation"
 
 

@@ -74,17 +74,17 @@ def gpu_stats(
 ) -> list[TraceStat]:
     """Return a row for everything that is missing or odd."""
     rows = [
-        *_told(scan, facts),
+        *_reported(scan, facts),
         *_failed(facts),
         *_left_out(reader, cuts),
         *_unmatched(reader, facts),
         TraceStat("gpu_name_cut", shim_gpu_cut_names(scan)),
-        TraceStat("gpu_told_twice", shim_gpu_repeated(scan)),
+        TraceStat("gpu_reported_twice", shim_gpu_repeated(scan)),
     ]
     return [row for row in rows if row.count != 0]
 
 
-def _told(scan: ShimScan, facts: GpuFacts) -> Iterator[TraceStat]:
+def _reported(scan: ShimScan, facts: GpuFacts) -> Iterator[TraceStat]:
     """Tell what CUPTI or the shim counted."""
     counts: dict[tuple[int, int], tuple[int, int]] = {}
     for number, what, activity, count, first_ns in shim_gpu_lost(scan):

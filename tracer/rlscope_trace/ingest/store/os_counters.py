@@ -33,7 +33,7 @@ def insert_os_counters(trace: TraceWriter, spool: Spool, lives: Sequence[Life]) 
     """Insert the readings of a spool up to the end of the trace; return what is to be said."""
     path = spool.os_counters_path
     if path is None:
-        return OsCounters(Capture(None, _KIND, measured=False, facts=(Fact("not_told"),)))
+        return OsCounters(Capture(None, _KIND, measured=False, facts=(Fact("not_reported"),)))
     lines = OsCounterLines()
     by_pid: dict[int, list[Life]] = {}
     for life in lives:

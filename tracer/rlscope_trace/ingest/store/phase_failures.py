@@ -39,7 +39,7 @@ class PhaseFailures:
     """The failures of one recording."""
 
     def __init__(self) -> None:
-        self._told: list[tuple[int, int, PhaseFailure]] = []
+        self._reported: list[tuple[int, int, PhaseFailure]] = []
         self.left_out = 0
         """Failures beyond the first _MAX_FAILURES."""
 
@@ -50,8 +50,8 @@ class PhaseFailures:
             fields = [*fields, _NO_ROW, ""]
         elif prefix != _PREFIX or len(fields) != 3:
             return
-        if len(self._told) < _MAX_FAILURES:
-            self._told.append((pid, ts_ns, PhaseFailure(*fields)))
+        if len(self._reported) < _MAX_FAILURES:
+            self._reported.append((pid, ts_ns, PhaseFailure(*fields)))
         else:
             self.left_out += 1
 
@@ -64,19 +64,19 @@ class PhaseFailures:
 
     def _by_process(self, lives: Sequence[Life]) -> dict[int, list[PhaseFailure]]:
         """Return by process_id what failed in it, and in its parents before they forked it."""
-        told: dict[int, list[tuple[int, PhaseFailure]]] = {}
-        for pid, ts_ns, failure in self._told:
+        reported: dict[int, list[tuple[int, PhaseFailure]]] = {}
+        for pid, ts_ns, failure in self._reported:
             life = life_of(lives, pid, ts_ns)
             if life is not None:
-                told.setdefault(life.process_id, []).append((ts_ns, failure))
-        for life in lives if told else ():
-            before = told.get(life.parent_process_id, []) if not life.exec_ns else []
+                reported.setdefault(life.process_id, []).append((ts_ns, failure))
+        for life in lives if reported else ():
+            before = reported.get(life.parent_process_id, []) if not life.exec_ns else []
             inherited = [(ts_ns, failure) for ts_ns, failure in before if ts_ns < life.first_ns]
             if inherited:
-                told[life.process_id] = inherited + told.get(life.process_id, [])
+                reported[life.process_id] = inherited + reported.get(life.process_id, [])
         return {
             process_id: [failure for _, failure in failures]
-            for process_id, failures in told.items()
+            for process_id, failures in reported.items()
         }
 
 

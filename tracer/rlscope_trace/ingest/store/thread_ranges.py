@@ -66,9 +66,9 @@ class ThreadRanges:
         is_inside = (end_ns > life.start_ns) & (start_ns < life.end_ns) & ~is_damaged
         cuts.damaged += _count(is_damaged)
         # Some phase is always under way: that one is cut is no news.
-        is_told = is_inside & (self._keys.is_auto[ranges["key"]] == 0)
-        began_before = is_told & (start_ns < life.start_ns)
-        is_open = is_told & ((ranges["is_open"] != 0) | (end_ns > life.end_ns))
+        is_reported = is_inside & (self._keys.is_auto[ranges["key"]] == 0)
+        began_before = is_reported & (start_ns < life.start_ns)
+        is_open = is_reported & ((ranges["is_open"] != 0) | (end_ns > life.end_ns))
         is_after = (start_ns >= life.end_ns) & ~is_damaged
         if self._trace_end_ns:
             is_late = self._lives.is_too_late(start_ns)

@@ -39,5 +39,5 @@ def configuration(folder: Path) -> dict[str, str | bool | int | float | list[str
 
 def is_interrupt(error: BaseException) -> bool:
     """Tell whether it was Ctrl-C that ended it, also in the middle of a query."""
-    is_told = isinstance(error, (KeyboardInterrupt, duckdb.InterruptException))
-    return is_told or str(error) == _DUCKDB_INTERRUPTED
+    is_reported = isinstance(error, (KeyboardInterrupt, duckdb.InterruptException))
+    return is_reported or str(error) == _DUCKDB_INTERRUPTED

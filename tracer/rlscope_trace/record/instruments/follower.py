@@ -306,9 +306,9 @@ class Follower:
     def _find_python(self, process: Process, scan: _capture.PythonScan) -> None:
         runtime = scan.runtime()
         if runtime is None:
-            if not process.is_told:
+            if not process.is_reported:
                 self._log.append("no_python", pid=process.pid, ts_ns=time.monotonic_ns())
-            process.is_told = True
+            process.is_reported = True
             return
         for mapping in process.mappings:
             if mapping[0] == runtime["module_path"]:

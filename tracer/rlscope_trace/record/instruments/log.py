@@ -81,11 +81,16 @@ class ProbeLog:
 def _kept(text: str, from_ns: int, alive: set[int]) -> str:
     """Return the lines that still tell something."""
     lines = [(line, json.loads(line)) for line in text.splitlines(keepends=True)]
-    last_title = {told["pid"]: place for place, (_, told) in enumerate(lines) if "title" in told}
+    last_title = {
+        reported["pid"]: place for place, (_, reported) in enumerate(lines) if "title" in reported
+    }
     return "".join(
         line
-        for place, (line, told) in enumerate(lines)
-        if "pid" not in told
-        or told.get("ts_ns", 0) >= from_ns
-        or (told["pid"] in alive and ("title" not in told or last_title[told["pid"]] == place))
+        for place, (line, reported) in enumerate(lines)
+        if "pid" not in reported
+        or reported.get("ts_ns", 0) >= from_ns
+        or (
+            reported["pid"] in alive
+            and ("title" not in reported or last_title[reported["pid"]] == place)
+        )
     )

@@ -112,7 +112,7 @@ class Process:
     modules: dict[FileKey, Mapping] = field(default_factory=dict)
     """Those of its files that are to be probed."""
     interpreter: FileKey | None = None
-    is_told: bool = False
+    is_reported: bool = False
     """It has been written down that there is no Python in it."""
     cpu_ns: int = 0
     cuda_files: dict[FileKey, Mapping] = field(default_factory=dict)

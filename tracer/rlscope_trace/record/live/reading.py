@@ -80,16 +80,16 @@ def read_totals(
     lost: int,
 ) -> Reading:
     """Return the sums; capture_open: what the threads were doing at now_ns or just after."""
-    told = totals.snapshot(capture_open, now_ns)
-    threads = [Thread(**_thread(facts)) for facts in told["threads"]]
+    reported = totals.snapshot(capture_open, now_ns)
+    threads = [Thread(**_thread(facts)) for facts in reported["threads"]]
     return Reading(
         now_ns=now_ns,
         threads={thread.thread_id: thread for thread in threads},
-        functions=[(_text(name), tuple(samples)) for name, samples in told["functions"]],
-        commands={pid: _command(arguments) for pid, arguments in told["commands"].items()},
+        functions=[(_text(name), tuple(samples)) for name, samples in reported["functions"]],
+        commands={pid: _command(arguments) for pid, arguments in reported["commands"].items()},
         phases=[Phase._make(map(_named, row)) for row in shims.phases(now_ns)],
         gpu_ns={pid: busy_ns for pid, busy_ns, _ in shims.gpu_work()},
-        records=told["records"],
+        records=reported["records"],
         lost=lost,
         recorder_cpu_ns=time.process_time_ns(),
     )

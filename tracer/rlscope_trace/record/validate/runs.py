@@ -145,15 +145,15 @@ class Runner:
 
     def run_of(self, started: Started) -> Run:
         """Return what a run took that has ended."""
-        told = (read_report(started.report) or "").split()
-        if not told:
+        reported = (read_report(started.report) or "").split()
+        if not reported:
             code = started.process.returncode
             raise recorder_failed(self._words(started.kind), code)
-        if told[0] == "error" and len(told) == 2:
-            raise not_started(self.command[0], _number(told[1]))
-        if len(told) != _REPORTED:
+        if reported[0] == "error" and len(reported) == 2:
+            raise not_started(self.command[0], _number(reported[1]))
+        if len(reported) != _REPORTED:
             raise _no_report(started.report)
-        cpu_ns, wall_ns, pid, status, left = map(_number, told)
+        cpu_ns, wall_ns, pid, status, left = map(_number, reported)
         if status != 0:
             what = f"{'an' if started.kind == UNTRACED else 'a'} {started.kind} run"
             own_words = started.report.with_name(f"{started.kind}.stderr")

@@ -78,27 +78,29 @@ def validate(pairs: Sequence[Pair], asked: Asked) -> Validation:
 
 
 def _about_runs(pairs: Sequence[Pair], figures: Figures, asked: Asked) -> list[str]:
-    told: list[str] = []
+    reported: list[str] = []
     if len(pairs) < asked.runs:
-        told.append(f"stopped early: {len(pairs)} of {asked.runs} pairs")
+        reported.append(f"stopped early: {len(pairs)} of {asked.runs} pairs")
     shortest_ns = min(pair.untraced.cpu_ns for pair in pairs)
     if shortest_ns < SHORT_NS:
-        told.append(f"a run takes {shortest_ns / 1e9:.2f} s of CPU time: less than 1 s says little")
+        reported.append(
+            f"a run takes {shortest_ns / 1e9:.2f} s of CPU time: less than 1 s says little"
+        )
     if any(run.left_running for pair in pairs for run in (pair.untraced, pair.traced)):
-        told.append(
+        reported.append(
             "the program left processes running: their CPU time is not counted, though the traces"
             " hold their overhead; it should wait for them"
         )
     if len(pairs) < _PAIRS_FOR_INTERVALS:
-        told.append(
+        reported.append(
             f"{len(pairs)} pairs are too few for intervals: --runs {_PAIRS_FOR_INTERVALS} or more"
         )
     if figures.noise is not None and figures.noise.median > asked.max_bias:
-        told.append(
+        reported.append(
             f"untraced runs differ by {figures.noise.median:.1f} % from one to the next, more than"
             f" the {asked.max_bias:g} % to be judged: take a quieter machine, or more runs"
         )
-    return told
+    return reported
 
 
 def _about_iterations(per: str | None, iteration: PerIteration | None) -> list[str]:
@@ -113,19 +115,23 @@ def _about_iterations(per: str | None, iteration: PerIteration | None) -> list[s
 
 
 def _about_traces(pairs: Sequence[Pair]) -> list[str]:
-    told: list[str] = []
+    reported: list[str] = []
     lost = sum(pair.trace.lost > 0 for pair in pairs)
     if lost:
-        told.append(f"{lost} of {len(pairs)} traces lost records: their overhead is not complete")
+        reported.append(
+            f"{lost} of {len(pairs)} traces lost records: their overhead is not complete"
+        )
     if missing := missing_operations(pairs):
-        told.append(f"not compared: {', '.join(missing)} have timers, but are not in every trace")
+        reported.append(
+            f"not compared: {', '.join(missing)} have timers, but are not in every trace"
+        )
     doubts: dict[str, list[str]] = {}
     for pair in pairs:
         for event, doubt in pair.trace.warnings.items():
             doubts.setdefault(event, []).append(doubt)
     # The numbers in them differ from trace to trace.
-    told += [
+    reported += [
         f"the cost of {event}, in {len(texts)} of {len(pairs)} traces: {texts[0]}"
         for event, texts in doubts.items()
     ]
-    return told
+    return reported
