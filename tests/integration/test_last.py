@@ -136,13 +136,16 @@ def test_the_disk_holds_no_more_than_the_last_seconds(
 ) -> None:
     trace = tmp_path / "t.duckdb"
     recorder = record(trace, f"--pid={busy.pid}", "--last=1").live()
-    most: dict[int, int] = {}
+    most: dict[int, float] = {}
     files: dict[int, int] = {}
 
     def looks() -> bool:
         found = segments(recorder.spool)
         if found:
-            most[found[-1]] = max(most.get(found[-1], 0), size(recorder.spool))
+            largest = max(size(recorder.spool, f"records-{number}.bin") for number in found)
+            of_largest = size(recorder.spool) / max(largest, 1)
+            if len(found) > 1:
+                most[found[-1]] = max(most.get(found[-1], 0.0), of_largest)
             files[found[-1]] = max(files.get(found[-1], 0), len(found))
         return bool(found) and found[-1] >= 16
 
@@ -157,9 +160,8 @@ def test_the_disk_holds_no_more_than_the_last_seconds(
     written = int(recorder.words().split(" records")[0].split()[-1].replace(",", ""))
     ((states,),) = query(trace, "SELECT count(*) FROM thread_state")
     assert 0 < states < written
-    early = max(bytes_ for number, bytes_ in most.items() if number < 8)
-    late = max(bytes_ for number, bytes_ in most.items() if number >= 8)
-    assert late < 2 * early
+    # By the largest segment at that time: how much a busy machine leaves the program differs.
+    assert max(of_largest for number, of_largest in most.items() if number >= 8) < 9
     from_ns = kept_from(trace)
     assert int(meta(trace)["start_ns"]) == from_ns
     assert int(meta(trace)["end_ns"]) - from_ns >= 10**9
@@ -202,7 +204,7 @@ def test_ranges_keep_their_names_and_their_times(tmp_path: Path) -> None:
         "-o", trace, "--last", "1s", "--no-auto", "--", sys.executable, "-c", MARKS, "2"
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "nothing lost" in done.stderr
+    assert_whole(done.stderr)
     assert_conserved(trace)
     times = json.loads(done.stdout)
     from_ns = kept_from(trace)

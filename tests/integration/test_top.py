@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from conftest import Workload
-from recording import COMMAND, DEADLINE_S, assert_conserved, query, rlscope, until
+from recording import COMMAND, DEADLINE_S, assert_conserved, assert_whole, query, rlscope, until
 from terminals import Terminal
 
 pytestmark = pytest.mark.root
@@ -84,7 +84,7 @@ def test_figures_are_those_of_the_trace_of_the_same_time(tmp_path: Path, pair: W
         "top", "--pid", str(pair.pid), "--format", "json", "--keep", "-n", "4", "-o", trace
     )
     assert done.returncode == 0, done.stderr
-    assert "nothing lost" in done.stderr
+    assert_whole(done.stderr)
     assert_conserved(trace)
     shown = views(done.stdout)
     assert len(shown) == 4
@@ -162,7 +162,7 @@ def test_r_keeps_a_trace_from_then_on(
     assert screen.wait() == 0
     assert screen.settings() == before
     assert watched == 16
-    assert "nothing lost" in screen.shown
+    assert_whole(screen.shown[screen.shown.index("wrote ") :])
     assert_conserved(trace)
     assert query(trace, "SELECT count(*) FROM process") == [(2,)]
     (command,) = query(trace, "SELECT command FROM process WHERE pid = ?", [pair.pid])[0]

@@ -22,9 +22,9 @@ def last_segment(spool: Path) -> int:
     return max(segments(spool), default=-1)
 
 
-def size(spool: Path) -> int:
-    """Return the bytes of all files of a spool; one that goes meanwhile counts as none."""
-    return sum(_size(path) for path in spool.iterdir())
+def size(spool: Path, pattern: str = "*") -> int:
+    """Return the bytes of the files of a spool; one that goes meanwhile counts as none."""
+    return sum(_size(path) for path in spool.glob(pattern))
 
 
 def _size(path: Path) -> int:
