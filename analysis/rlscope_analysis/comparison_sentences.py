@@ -62,7 +62,7 @@ def _mostly(n: Named) -> str:
     words = [f"{printable(of['operation'] or '')} in {where.get(of['place'], of['place'])}"]
     words += [printable(of[name]) for name in ("layer", "cause") if of[name]]
     kind = "" if of["time"] == "wall" else " of CPU time"
-    doubt = "" if n.is_cause_sure else ", as far as can be told"
+    doubt = "" if n.is_cause_sure else ", as far as is known"
     return f", mostly {', '.join(words)}: {n.cause_ns / 1e6:+,.3f} ms{kind}{doubt}"
 
 

@@ -412,7 +412,7 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
     "doubtful_cost": lambda n: f"the overhead of {n.event} is {_quality(n)}; see --view overhead",
     "cost_not_measured": "nobody measured what {event} costs, which happened {hits:,} times: where"
     " it fell nothing can be corrected; see --view overhead",
-    "cost_of_cupti": "what CUPTI costs is in no overhead: it told of {calls:,} calls of the CUDA"
+    "cost_of_cupti": "what CUPTI costs is in no overhead: it reported {calls:,} calls of the CUDA"
     " API; rlscope-trace calibrate measures the cost of one where there is a GPU",
     "errors_of_samples": "±: standard error of what samples split; a share without it is exact",
     "gap": lambda n: gap_sentence(n.reason, facts_of(n.facts), origin_ns=n.origin_ns),

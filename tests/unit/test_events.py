@@ -375,7 +375,7 @@ def test_a_failure_of_the_recorder_is_a_loss(
 
 
 @pytest.mark.parametrize(
-    ("told", "losses"),
+    ("reported", "losses"),
     [
         ({"held_up": 1, "unread": 7, "lost": 7}, [("dropped", "samples_unread", 7)]),
         ({"held_up": 1, "unread": 0, "lost": 0}, [("dropped", "samples_unread", 1)]),

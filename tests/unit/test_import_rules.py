@@ -21,6 +21,7 @@ TRACER_ROOMS = (
     "installed",
     "texts",
     "signals",
+    "ending",
     "cuda_names",
     "_capture",
     "_ingest",

@@ -303,7 +303,7 @@ def test_what_an_unknown_thread_marks_after_the_end_is_no_loss(
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("reported", "expected"),
     [
         ({"measured": True, "fact": {"code": "nvtx_ranges"}}, [(None, True, "nvtx_ranges")]),
         (

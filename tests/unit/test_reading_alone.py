@@ -54,7 +54,7 @@ def recovered(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "words",
     ["record -- true", "record --help", "--pid 1", "doctor", "calibrate", "validate -- true",
-     "gate --save a.json -- true"],
+     "gate --save a.json -- true", "balance --sweep n=1,2 -- true {n}"],
 )  # fmt: skip
 def test_what_records_says_in_one_error_why_not(words: str) -> None:
     done = command(*words.split())

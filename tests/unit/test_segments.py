@@ -65,7 +65,7 @@ def test_what_lies_before_a_hole_does_not_count(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "told", [{"magic": 1}, {"keyframe_bytes": 2**40}, {"cut_ns": 2**63}], ids=str
+    "reported", [{"magic": 1}, {"keyframe_bytes": 2**40}, {"cut_ns": 2**63}], ids=str
 )
 def test_a_damaged_header_makes_none(tmp_path: Path, reported: dict[str, int]) -> None:
     segment(tmp_path, 0, 0, **reported)

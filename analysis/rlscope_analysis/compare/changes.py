@@ -75,7 +75,7 @@ def changes_of(base: Side, new: Side, units: Units) -> list[Change]:
 def family_of(change: Change, totals: Mapping[str, Change], units: Units) -> bool:
     """Tell whether it is one of those that the verdict looks at.
 
-    Which layers an operation ran in is told by samples, whose error is that of a run, not of a
+    Which layers an operation ran in is known from samples, whose error is that of a run, not of a
     block of iterations: of one run a side only the sum over the layers is looked at.
     """
     if change.key[0] == PROCESS or not is_own(change.key):

@@ -57,7 +57,7 @@ class Held:
     allowed: float
     """The most by which it may change, likewise."""
     runs: int | None
-    """How many runs a side would tell; None: it is told, or more than MOST_RUNS."""
+    """How many runs a side would decide it; None: it is decided, or more than MOST_RUNS."""
 
 
 def limit_of(text: str) -> Limit:

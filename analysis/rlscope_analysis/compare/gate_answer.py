@@ -91,7 +91,7 @@ def github(found: Comparison, results: Sequence[Held]) -> Iterator[str]:
 
 
 def junit(found: Comparison, results: Sequence[Held]) -> str:
-    """Return JUnit XML: a test case for each limit; what cannot be told is an error."""
+    """Return JUnit XML: a test case for each limit; what cannot be decided is an error."""
     outcomes = [held.outcome for held in results]
     counts = {
         "name": "rlscope-trace gate", "tests": str(len(results)),

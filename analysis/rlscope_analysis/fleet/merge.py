@@ -1,6 +1,6 @@
 """Merges partials: in any order, and in any groups, to the same sums, to the nanosecond.
 
-All of it is integers and fractions, and what is least or most is told apart by the name of the
+All of it is integers and fractions, and what is least or most is distinguished by the name of the
 member where two are equal.
 """
 

@@ -38,7 +38,7 @@ WITH named AS (
   FROM long AS l
   JOIN placed AS p ON p.kind = l.kind AND p.role IS NOT DISTINCT FROM l.role AND p.name = l.name
 ), waited AS (
-  -- For other members of the job, as far as that can be told.
+  -- For other members of the job, as far as that is known.
   SELECT
     iteration_id,
     coalesce(sum(time_ns) FILTER (WHERE code IN ('collective_wait', 'network_wait', 'outside_wait')), 0) AS time_ns

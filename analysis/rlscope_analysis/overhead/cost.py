@@ -1,4 +1,4 @@
-"""A cost in nanoseconds with its interval, and how costs are told: rows of table calibration."""
+"""A cost in nanoseconds with its interval, and how costs are reported: rows of calibration."""
 
 from __future__ import annotations
 

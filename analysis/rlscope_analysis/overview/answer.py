@@ -372,7 +372,7 @@ def verdict(reported: Overview) -> Note:
 
 
 def not_known_notes(reported: Overview) -> Iterable[Note]:
-    """Say what cannot be told from a trace of this kind."""
+    """Say what cannot be said from a trace of this kind."""
     if reported.pace is not None and not reported.machine["has_states"]:
         yield note("no_states")
     sizes = [rank["world_size"] for rank in _ranks(reported.machine["ranks"])]

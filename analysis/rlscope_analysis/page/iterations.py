@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # More bars would be narrower than a pixel or two.
 MOST_BARS = 600
-# Colours for more cannot be told apart.
+# Colours for more cannot be distinguished.
 _MOST_PHASES = 7
 _OTHERS = "(others)"
 _INTERVALS_SQL = """

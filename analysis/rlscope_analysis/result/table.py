@@ -76,7 +76,7 @@ class Table:
     """What a row is."""
     group_noun: str = "group"
     left_out_of: str | None = None
-    """A column: rows that are not shown are told in their group, with their part of its total."""
+    """A column: rows that are not shown count in their group, with their part of its total."""
 
     def place(self, name: str) -> int:
         """Return the index of a column."""

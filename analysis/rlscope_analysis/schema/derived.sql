@@ -49,9 +49,9 @@ CREATE TABLE layer_estimate_coded (
 COMMENT ON TABLE layer_estimate_coded IS 'Time on a CPU split among the layers by the samples that fell into it. Of each thread, path, call_layer and gpu the rows add up to the running time in thread_overlap_coded';
 COMMENT ON COLUMN layer_estimate_coded.thread_id IS 'The thread';
 COMMENT ON COLUMN layer_estimate_coded.path_id IS 'The stack of open operations: operation_path; 0: none';
-COMMENT ON COLUMN layer_estimate_coded.call_layer IS 'Layer of the known call that the time was in: backend, of which only spin is told apart; NULL: none';
+COMMENT ON COLUMN layer_estimate_coded.call_layer IS 'Layer of the known call that the time was in: backend, of which only spin is distinguished; NULL: none';
 COMMENT ON COLUMN layer_estimate_coded.gpu IS 'As in thread_overlap_coded';
-COMMENT ON COLUMN layer_estimate_coded.layer IS 'As in cpu_sample; NULL: the part whose samples could not be told';
+COMMENT ON COLUMN layer_estimate_coded.layer IS 'As in cpu_sample; NULL: the part whose samples are of no known layer';
 COMMENT ON COLUMN layer_estimate_coded.time_ns IS 'Its part of the time';
 COMMENT ON COLUMN layer_estimate_coded.stderr_ns IS 'Standard error of time_ns';
 COMMENT ON COLUMN layer_estimate_coded.samples IS 'How many samples all the shares of this time are from';

@@ -22,7 +22,7 @@ COMMENT ON COLUMN cpu_sample.process_id IS 'The process of the thread';
 COMMENT ON COLUMN cpu_sample.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';
 COMMENT ON COLUMN cpu_sample.thread_id IS 'The thread that ran';
 COMMENT ON COLUMN cpu_sample.ts_ns IS 'When';
-COMMENT ON COLUMN cpu_sample.layer IS 'python, simulator, backend, cuda_api, spin (a known loop that waits on the CPU), other (native code of no layer); NULL: could not be told';
+COMMENT ON COLUMN cpu_sample.layer IS 'python, simulator, backend, cuda_api, spin (a known loop that waits on the CPU), other (native code of no layer); NULL: not known';
 COMMENT ON COLUMN cpu_sample.stack_id IS 'Its Python functions: stack; NULL: none was found';
 COMMENT ON COLUMN cpu_sample.in_kernel IS 'Whether the OS kernel worked for it';
 COMMENT ON COLUMN cpu_sample.by_stack IS 'Whether the layer is that of a caller, found on the stack';

@@ -31,7 +31,7 @@ _RESOURCES = (None, "cpu", "python", "simulator", "backend", "cuda_api", "gpu")
 _WINDOW_ROWS = 1_000_000
 # Sets of many processes are different at every switch: a table as long as the trace.
 _MAX_PROCESSES = 16
-# Where more sets of operations occur than this, none is told apart: memory must not follow them.
+# Where more sets of operations occur than this, none is distinguished: memory must not follow them.
 _MAX_KNOWN_SETS = 100_000
 
 _BATCH_ROWS = 10_000

@@ -30,7 +30,7 @@ _GROUPS = f"""list_filter([
   [{_THREAD}, thread_id, 0, 0, call_code],
   [{_PROCESS}, process_id, 0, 0, call_code]
 ], lambda one: one IS NOT NULL)"""
-# Inside a call of the backend only spinning is told apart: that it is the backend is known.
+# Inside a call of the backend only spinning is distinguished: that it is the backend is known.
 _ESTIMATE_SQL = f"""
 INSERT INTO layer_estimate_coded
   (thread_id, path_id, call_layer, gpu, layer, time_ns, stderr_ns, samples, method)

@@ -1,7 +1,7 @@
 """A simulator that steps N environments at once: what a step costs is alpha + beta x N.
 
 Measured at several N, and refused where that is no line: what steps differently from some N on
-(a compiler, a cache that is too small) cannot be told from other sizes.
+(a compiler, a cache that is too small) cannot be known from other sizes.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from bench_lib.together.gate import gates, let_go
 from bench_lib.together.own_files import OwnFiles, may_mount
 from rlscope_analysis.sentences import quality_sentence
 from rlscope_analysis.trace import open_trace
+from rlscope_trace.ending import end, wait_for
 from rlscope_trace.privileges import invoking_environment, invoking_identity
-from rlscope_trace.record.validate.ending import end, wait_for
 from rlscope_trace.record.validate.pairs import Pair
 from rlscope_trace.record.validate.runs import (
     TRACED,

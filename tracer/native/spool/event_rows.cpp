@@ -173,7 +173,8 @@ bool EventRows::ReadMessage(const Frame& frame, MessageColumns* messages) {
       (record.file != RLS_FILE_PIPE && record.file != RLS_FILE_SOCKET)) {
     return false;
   }
-  if (IsOutside(record.sent_ns, record.read_ns) || Signed(record.sent_ns) < scan_.from_ns() ||
+  // An edge needs both of its ends.
+  if (Signed(record.sent_ns) < scan_.from_ns() || Signed(record.read_ns) >= scan_.limit_ns() ||
       !IsInTrace(record.thread_id) || !IsInTrace(record.sender_thread_id)) {
     return true;
   }

@@ -97,7 +97,7 @@ def gate(  # noqa: PLR0913 - one parameter per option
         typer.Option("--format", help="Print tables, JSON, Markdown, or annotations of GitHub."),
     ] = GateFormat.TABLE,
 ) -> None:
-    """Fail where something got worse by more than is allowed: exit 1; 4 where that cannot be told.
+    """Fail where something got worse by more than is allowed: exit 1; 4 where it stays open.
 
     Traces of both sides, or a stored baseline against runs made now:
     rlscope-trace gate --save base.json --runs 5 -- python train.py, and later

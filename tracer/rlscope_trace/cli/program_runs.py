@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from typer.core import TyperCommand
 
 from rlscope_trace.cli.scratch import folders_of_invoker
+from rlscope_trace.ending import wait_for
 from rlscope_trace.errors import TracerError
 from rlscope_trace.installed import own_command, require_recorder
-from rlscope_trace.record.validate.ending import wait_for
 from rlscope_trace.signals import signals_interrupt
 
 if TYPE_CHECKING:

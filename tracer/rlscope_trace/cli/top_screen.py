@@ -40,7 +40,7 @@ _MOST_PHASES = 6
 KEYS = "q Quit  p Pause  t Threads  w Waits  f Functions  r Keep as a trace  Esc Back"
 HELP = (
     "Times are of the last two seconds. Of a process they are those of its busiest thread: on a",
-    "CPU, in the queue for one, waiting. Python and native code are told apart by samples.",
+    "CPU, in the queue for one, waiting. Python and native code are distinguished by samples.",
     "CPUs counts all threads. waits for: who ended most of its waiting.",
 )
 

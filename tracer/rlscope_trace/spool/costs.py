@@ -42,7 +42,7 @@ class Cost:
 
     event: str
     part: str | None
-    """inside, outside; None: cannot be told apart."""
+    """inside, outside; None: cannot be distinguished."""
     how: str = ""
     """What of several ways was measured: of probing calls, or of capturing; "": there is one."""
     mean_ns: float | None = None

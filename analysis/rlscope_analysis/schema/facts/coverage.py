@@ -38,7 +38,7 @@ _GENERAL = {
         "the recording was longer: what it kept begins {s} s after its start (--last)"
     ),
     "other_clock": Coverage(
-        "it runs in a time namespace, by another clock: when what it told of itself was is not"
+        "it runs in a time namespace, by another clock: when what it reported of itself was is not"
         " known"
     ),
 }

@@ -28,7 +28,7 @@ REASONS: dict[str, Reason] = {
     "few_measurements": Reason(
         UNCERTAIN, "{count} measurements are too few for an interval", ("count",)
     ),
-    "zero": Reason(UNCERTAIN, "cannot be told from 0"),
+    "zero": Reason(UNCERTAIN, "cannot be distinguished from 0"),
     "wide": Reason(UNCERTAIN, "the interval is wide; calibrate again on a quiet machine"),
     "records_lost": Reason(UNCERTAIN, "{count} records found no room", ("count",)),
     "stand_in": Reason(UNCERTAIN, "taken for {subject}, which is cheaper"),

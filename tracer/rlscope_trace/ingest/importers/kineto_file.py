@@ -54,7 +54,7 @@ class KinetoFile:
     cut_text_count: int
     """Texts that were longer than 64 KiB."""
     further_kinds: Count
-    """Skipped events, of more kinds than are told apart."""
+    """Skipped events, of more kinds than are distinguished."""
     further_names: Count
     """Events that are called "(other names)": there are too many names."""
     further_threads: Count

@@ -60,7 +60,7 @@ class Owners:
     def processes_at(
         self, file_index: int, global_pids: NDArray[Any], starts: NDArray[Any], ends: NDArray[Any]
     ) -> NDArray[np.int32]:
-        """Return the process of each event, by its global pid (UNKNOWN: not told)."""
+        """Return the process of each event, by its global pid (UNKNOWN: not recorded)."""
         keys, place = np.unique(without_tid(global_pids), return_inverse=True)
         extents = _extents(len(keys), place, starts, ends)
         found = [
@@ -72,7 +72,7 @@ class Owners:
     def threads_at(
         self, file_index: int, global_tids: NDArray[Any], starts: NDArray[Any], ends: NDArray[Any]
     ) -> NDArray[np.int32]:
-        """Return the thread of each event, by its global tid (UNKNOWN: not told)."""
+        """Return the thread of each event, by its global tid (UNKNOWN: not recorded)."""
         keys, place = np.unique(global_tids, return_inverse=True)
         extents = _extents(len(keys), place, starts, ends)
         found = [

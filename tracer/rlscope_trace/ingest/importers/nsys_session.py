@@ -16,11 +16,11 @@ class Session:
     """One recording. Times of its export are ns, from an instant of its own."""
 
     realtime_at_zero_ns: int | None
-    """Wall-clock time at time 0 of the export; None: not told."""
+    """Wall-clock time at time 0 of the export; None: not recorded."""
     start_ns: int
     """Time of the export when the recording began."""
     end_ns: int | None
-    """Time of the export when it ended; None: not told."""
+    """Time of the export when it ended; None: not recorded."""
     host: str | None
     facts: dict[str, str]
     """For the meta table."""

@@ -43,7 +43,7 @@ class Recordings:
     clocks: list[tuple[int, int]] = field(default_factory=list)
     """Instants of the trace and of CLOCK_REALTIME."""
     end_ns: int | None = None
-    """When the last recording ended; None: not told."""
+    """When the last recording ended; None: not recorded."""
 
 
 def build_tables(read: Recordings) -> tuple[dict[str, Table], list[TraceStat]]:

@@ -104,7 +104,7 @@ class _Probed:
         return Capture(process_id, _CALLS, True, facts)
 
     def beside_cupti(self, reported: CudaTold | None) -> list[Fact]:
-        """Return what is said of a process of which CUPTI told, too."""
+        """Return what is said of a process that CUPTI reported on, too."""
         return _how("cuda_probed_beside", reported)
 
     def _late(self, process_id: int, files: Sequence[str]) -> Fact | None:

@@ -1,7 +1,8 @@
 """Calls of the CUDA API that probes recorded: rows of cuda_call, as CUPTI's are.
 
-They are told apart from other calls by their layer, and name and kind follow from their site. Of a
-process whose calls CUPTI told meanwhile, those stay: they have a correlation, and more functions.
+Their layer distinguishes them from other calls, and name and kind follow from their site. Of a
+process whose calls CUPTI reported meanwhile, those stay: they have a correlation, and more
+functions.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _SORTED = "ORDER BY t.process_id, t.thread_id, c.start_ns, c.end_ns DESC"
 
 
 class ProbedCudaCalls:
-    """The calls of one spool on their way into cuda_call_coded, after those that CUPTI told."""
+    """The calls of one spool on their way into cuda_call_coded, after those that CUPTI reported."""
 
     def __init__(self, trace: TraceWriter, sites: Mapping[int, Site]) -> None:
         self._trace = trace

@@ -1,4 +1,4 @@
-"""When CUPTI told of the CUDA calls of a process: calls that probes saw then are there already."""
+"""When CUPTI reported the CUDA calls of a process: those that probes saw are there already."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from rlscope_trace.ingest.store.thread_lives import ThreadLives
 
 _FOREVER = 2**63 - 1
-# Whether CUPTI told of a call `c` of a thread `t`.
+# Whether CUPTI reported a call `c` of a thread `t`.
 IS_TOLD_BY_CUPTI = """EXISTS (
   SELECT 1 FROM cupti_interval AS k
   WHERE k.process_id = t.process_id AND c.end_ns > k.start_ns AND c.start_ns < k.end_ns
 )"""
-# The processes of which CUPTI told calls, whether there were any or not.
+# The processes of which CUPTI reported calls, whether there were any or not.
 TOLD_BY_CUPTI = "SELECT process_id FROM cupti_interval"
 
 # process_id, time (ns), whether CUPTI tells of calls from then on, whether CUDA had begun before.
@@ -35,7 +35,7 @@ def create_intervals(con: duckdb.DuckDBPyConnection) -> None:
 def insert_intervals(
     con: duckdb.DuckDBPyConnection, statuses: Sequence[_Status], lives: ThreadLives
 ) -> None:
-    """Fill the table, when the calls that CUPTI told are stored."""
+    """Fill the table, when the calls that CUPTI reported are stored."""
     create_intervals(con)
     by_process: dict[int, list[_Status]] = {}
     for status in sorted(statuses, key=lambda reported: reported[:2]):

@@ -54,7 +54,7 @@ class EventWriter:
         self._rows = EventRows(scan)
 
     def write(self, facts: ProbeFacts) -> Events:
-        """Write all of them, and the sites; what CUPTI told has been written before."""
+        """Write all of them, and the sites; what CUPTI reported has been written before."""
         self._insert_sites([*facts.sites.values(), *facts.unprobed])
         records = self._scan.records()
         if not any(records[RECORD_KINDS.index(kind)] for kind in _KINDS):

@@ -1,4 +1,4 @@
-"""What capture says of GPUs: of which processes CUPTI told, and why of no others."""
+"""What capture says of GPUs: of which processes CUPTI reported, and why of no others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def add_gpu_capture(
     session: Mapping[str, object],
     verdicts: Sequence[Capture],
 ) -> None:
-    """Set what CUPTI told, and why nothing is known of all other processes.
+    """Set what CUPTI reported, and why nothing is known of all other processes.
 
     A process without CUDA tells nothing: its GPU activity is not measured, which is no zero.
     """

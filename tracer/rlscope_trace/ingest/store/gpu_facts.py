@@ -56,7 +56,7 @@ class GpuFacts:
         self._last = {status["source"]: status for status in self._statuses}
 
     def write(self) -> None:
-        """Fill gpu_status, gpu_device and gpu_stream, and when CUPTI told of calls."""
+        """Fill gpu_status, gpu_device and gpu_stream, and when CUPTI reported calls."""
         self._trace.insert_rows("gpu_status", list(self._status_rows()))
         self._trace.insert_rows("gpu_device", list(self.devices.rows()))
         self._trace.insert_rows("gpu_stream", list(self._stream_rows()))
@@ -114,7 +114,7 @@ class GpuFacts:
         ]
 
     def _unheard_ns(self, process_id: int, programs: Sequence[Program]) -> int | None:
-        """Return when a process became a program that told nothing, after one that CUPTI told."""
+        """Return when a process became a program that was silent, after one with CUPTI."""
         first_ns = min((one.status["ts_ns"] for one in programs if one.is_on), default=None)
         if first_ns is None:
             return None
@@ -127,7 +127,7 @@ class GpuFacts:
         return None
 
     def _call_statuses(self) -> list[tuple[int, int, bool, bool]]:
-        """Return process_id, time, whether CUPTI told of calls from then on, and is_late."""
+        """Return process_id, time, whether CUPTI reported calls from then on, and is_late."""
         rows = []
         for status in self._statuses:
             process_id = self._process(status["source"], status["ts_ns"])

@@ -48,7 +48,7 @@ class Program:
 
     @property
     def is_on(self) -> bool:
-        """Whether CUPTI told of it."""
+        """Whether CUPTI reported on it."""
         return bool(self.status["state"] == ON)
 
 

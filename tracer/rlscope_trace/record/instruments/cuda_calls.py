@@ -2,7 +2,7 @@
 
 The functions of libcuda and libcudart, of every copy that a process maps, and those of a runtime
 that is linked into another file. Probes belong to files, so all traced processes that map a probed
-file are recorded, also one whose calls CUPTI tells: store/cuda_rows.py then keeps what CUPTI told.
+file are recorded, also one whose calls CUPTI reports: store/cuda_rows.py then keeps those.
 """
 
 from __future__ import annotations

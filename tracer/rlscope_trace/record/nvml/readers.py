@@ -157,7 +157,7 @@ class _Samples:
 
     def _clock_step_us(self, ahead_ns: int) -> int:
         step_ns, self._ahead_ns = ahead_ns - self._ahead_ns, ahead_ns
-        # Slewing is no step: a sample more or less is told apart by its time.
+        # Slewing is no step: a sample more or less is distinguished by its time.
         return step_ns // 1000 if self._seen_us and abs(step_ns) > _AHEAD_NS else 0
 
 

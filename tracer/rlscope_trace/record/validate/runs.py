@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlscope_trace.ending import wait_for
 from rlscope_trace.errors import TracerError
 from rlscope_trace.installed import own_command
 from rlscope_trace.privileges import (
@@ -16,7 +17,6 @@ from rlscope_trace.privileges import (
     invoking_identity,
     read_small,
 )
-from rlscope_trace.record.validate.ending import wait_for
 from rlscope_trace.record.validate.failures import not_started, program_failed, recorder_failed
 from rlscope_trace.record.validate.timers import read_timers, remove_timers
 
