@@ -130,9 +130,9 @@ class TraceBuilder:
     _losses: list[tuple[object, ...]] = field(default_factory=list)
     _clocks: list[tuple[object, ...]] = field(default_factory=list)
     _captures: list[tuple[object, ...]] = field(default_factory=list)
-    _operations: list[
-        tuple[int, int, int, str, str | None, str | None, str, int | None, str | None]
-    ] = field(default_factory=list)
+    _operations: list[tuple[int, int, int, tuple[str | None, ...], int | None]] = field(
+        default_factory=list
+    )
     _async_ranges: list[tuple[object, ...]] = field(default_factory=list)
     _calls: list[tuple[int, int, int, str, str, str]] = field(default_factory=list)
     _samples: list[tuple[int, int, str | None, bool, bool, int | None]] = field(

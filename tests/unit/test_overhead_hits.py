@@ -52,7 +52,8 @@ def busy_traces(draw: st.DrawFn) -> TraceBuilder:
         builder.gil_release(draw(st.integers(1, threads)), start_ns, start_ns + 1)
     for at, operation in enumerate(builder._operations):
         source = draw(st.sampled_from(["nvtx", "auto", "record_function"]))
-        builder._operations[at] = (*operation[:6], source, None)
+        *times, (name, domain, category, _, _), _ = operation
+        builder._operations[at] = (*times, (name, domain, category, source, None), None)
     for at, call in enumerate(builder._calls):
         builder._calls[at] = (*call[:4], draw(st.sampled_from("fg")), *call[5:])
         builder.site(call[3], "g", is_expensive=True)

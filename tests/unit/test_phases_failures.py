@@ -163,6 +163,8 @@ def module(name, **members):
     return made
 class Module:
     def __call__(self): pass
+    def train(self, mode=True): pass
+    def eval(self): pass
 class Optimizer:
     def _patch_step_function(self): pass
 Optimizer.__module__ = "optimizers"
