@@ -28,7 +28,6 @@ def balance(trace: Trace, *, per: str | None = None) -> Answer:
     if found.actors and not found.is_idle_beside:
         tables.append(_bounds(found))
     window = asked_window(trace.connection)
-    limit = max(found.limits_ns, key=lambda name: found.limits_ns[name])
     balanced = found.cpu_ns / found.gpu_ns if found.gpu_ns else None
     facts = {
         "steps_per_s": found.steps_per_s, "cpus": found.cpus, "cpus_used": found.cpus_used,
@@ -36,7 +35,7 @@ def balance(trace: Trace, *, per: str | None = None) -> Answer:
         "balanced_cpus_per_gpu": balanced,
         "threads_per_sm": _per(found.cpus, found.multiprocessors),
         "balanced_threads_per_sm": _per(balanced, found.multiprocessors),
-        "limit": limit, "knee": found.knee if len(tables) > 1 else None,
+        "limit": found.limit, "knee": found.knee if len(tables) > 1 else None,
         "joules_per_step": found.joules,
     }  # fmt: skip
     return Answer(

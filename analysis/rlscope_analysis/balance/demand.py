@@ -68,6 +68,12 @@ class Demand:
         return limits if self.gpu_ns is None else {**limits, "gpu": self.gpu_ns}
 
     @property
+    def limit(self) -> str:
+        """What allows no less: cpu, thread or gpu."""
+        limits = self.limits_ns
+        return max(limits, key=lambda name: limits[name])
+
+    @property
     def cycle_ns(self) -> float:
         """How long one worker takes for a step when nothing holds it up."""
         return self.actor_cpu_ns + self.actor_wait_ns

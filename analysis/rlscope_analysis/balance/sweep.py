@@ -42,13 +42,13 @@ def swept(name: str, points: Sequence[Point]) -> Answer:
     """Tell what was measured at each value of `name`, and the bound that one run gives for it."""
     base = base_of(points)
     table = _table(name, points, base)
-    measured = [p for p in points if p.demand]
-    best = max(measured, key=lambda p: p.demand.steps_per_s if p.demand else 0.0)
+    measured = [(p.value, p.demand) for p in points if p.demand]
+    best, demand = max(measured, key=lambda pair: pair[1].steps_per_s)
     facts = {
-        "parameter": name, "base": base.value if base else None, "best": best.value,
-        "best_steps_per_s": best.demand.steps_per_s if best.demand else None,
+        "parameter": name, "base": base.value if base else None, "best": best,
+        "best_steps_per_s": demand.steps_per_s,
     }  # fmt: skip
-    verdict = note("sweep_verdict", **facts, limit=_limit(best.demand))
+    verdict = note("sweep_verdict", **facts, limit=demand.limit)
     return Answer(
         tables=(table,), data=table, facts=facts, head=(("balance", verdict),),
         closing=tuple(_drawing(name, points, base)),
@@ -62,11 +62,6 @@ def _bound(point: Point, base: Point | None) -> float | None:
     return base.demand.most_steps_per_s(point.actors)
 
 
-def _limit(demand: Demand | None) -> str | None:
-    limits = demand.limits_ns if demand else {}
-    return max(limits, key=lambda name: limits[name]) if limits else None
-
-
 def _table(name: str, points: Sequence[Point], base: Point | None) -> Table:
     rows: list[Values] = []
     for point in points:
@@ -75,7 +70,7 @@ def _table(name: str, points: Sequence[Point], base: Point | None) -> Table:
             point.value,
             *((None,) * 5 if found is None else (
                 found.actors, found.steps_per_s, found.cpus_used, found.runnable_ns,
-                note("sweep_limit", limit=_limit(found)),
+                note("sweep_limit", limit=found.limit),
             )),
             bound,
             found.steps_per_s / bound if found and bound else None,

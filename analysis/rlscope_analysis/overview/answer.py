@@ -193,13 +193,14 @@ def _finding(trace: Trace, row: dict[str, Any]) -> dict[str, Any]:
 def answer_of(reported: Overview) -> Answer:
     """Lay the first screen out, with as much as fits on it."""
     found = None
+    facts, opening = _facts(reported), tuple(_opening(reported))
     for detail in reversed(_DETAILS):
         tables = () if reported.pace is None else tuple(_tables(reported, detail))
         found = Answer(
             tables=tables,
             data=Table("phases", "", (), []),
-            facts=_facts(reported),
-            opening=tuple(_opening(reported)),
+            facts=facts,
+            opening=opening,
             closing=tuple(_closing(reported, detail)),
             is_complete=reported.is_complete,
             lines=_LINES,

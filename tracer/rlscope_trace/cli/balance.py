@@ -1,6 +1,5 @@
 """`rlscope-trace balance`: what an environment step demands of CPUs, threads and GPU."""
 
-import os
 import re
 import signal
 from collections.abc import Sequence
@@ -155,7 +154,6 @@ def _measured(command: Sequence[str], trace: Path, per: str | None) -> Demand | 
 
 
 def _demand(trace: Path, per: str | None) -> Demand:
-    os.umask(0o077)
     write_nothing_but()
     with damage_reported(trace), open_trace(trace) as opened:
         return demand_of(opened, per)

@@ -123,8 +123,8 @@ class CounterFile:
         self._end_then = self._end
 
     def _is_kept(self, line: bytes, from_ns: int) -> bool:
-        answered = json.loads(line)
-        return not isinstance(answered, list) or answered[self._ts_at] >= from_ns
+        reading = json.loads(line)
+        return not isinstance(reading, list) or reading[self._ts_at] >= from_ns
 
     def update_header(self) -> None:
         """Write the counts, and how it ended, where they have their place."""
