@@ -86,16 +86,21 @@ def test_threads_of_one_process_are_told_from_processes(builder: TraceBuilder) -
     }  # fmt: skip
 
 
-def test_two_threads_in_python_wait_for_the_gil_where_one_has_the_cpu(
-    builder: TraceBuilder,
-) -> None:
+def beside_a_thread_of_its_own(builder: TraceBuilder, *samples: tuple[int, int, str]) -> None:
+    """Let a thread be without its CPU for 30 of 100, which another one of its process has."""
     process = builder.process(pid=1)
     builder.thread(process, states=[run(50), preempted(30), run(20)])
     builder.thread(process, start_ns=50, states=[run(30)])
     builder.capture("cpu_sample")
-    for thread, ts_ns in ((1, 10), (1, 90), (2, 60)):
-        builder.sample(thread, ts_ns, "python")
+    for sample in samples:
+        builder.sample(*sample)
     builder.operation(1, 0, 100, "update")
+
+
+def test_two_threads_in_python_wait_for_the_gil_where_one_has_the_cpu(
+    builder: TraceBuilder,
+) -> None:
+    beside_a_thread_of_its_own(builder, (1, 10, "python"), (1, 90, "python"), (2, 60, "python"))
     assert codes(builder)["gil_contention"] == 30
 
 
@@ -103,14 +108,9 @@ def test_two_threads_that_python_started_share_the_cpus_as_processes_do(
     builder: TraceBuilder,
 ) -> None:
     """The other one is in native code, without the GIL: neither spins."""
-    process = builder.process(pid=1)
-    builder.thread(process, states=[run(50), preempted(30), run(20)])
-    builder.thread(process, start_ns=50, states=[run(30)])
-    builder.capture("cpu_sample")
-    for thread, ts_ns, layer in ((1, 10, "python"), (2, 60, "backend"), (2, 65, "backend"),
-                                 (2, 70, "python")):  # fmt: skip
-        builder.sample(thread, ts_ns, layer)
-    builder.operation(1, 0, 100, "update")
+    beside_a_thread_of_its_own(
+        builder, (1, 10, "python"), (2, 60, "backend"), (2, 65, "backend"), (2, 70, "python")
+    )
     assert codes(builder)["cpu_contention"] == 30
 
 
