@@ -37,7 +37,7 @@ def test_the_table_shows_numbers_intervals_and_reasons() -> None:
     ]  # fmt: skip
     assert wakeup.split() == [
         "wakeup", "outside", "btf", "1,234", "20", "9", "-380", "1,420",
-        "uncertain:", "cannot", "be", "told", "from", "0",
+        "uncertain:", "cannot", "be", "distinguished", "from", "0",
     ]  # fmt: skip
     assert call.split() == [
         "call", "session", "150", "2", "9", "148", "152", "ok",
