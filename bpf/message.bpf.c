@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Messages that their reader did not sleep for. A reader that waits for a CPU when a message comes
- * is not woken by it: no scheduler event says who sent it, and when.
+ * Messages that their reader did not sleep for. A reader that waits for a CPU when a message comes,
+ * or that asks again and again whether one has come, is not woken by it: no scheduler event says
+ * who sent it, and when.
  *
  * On kernels with BTF. Of each socket and pipe it is remembered who wrote first since all had been
- * read. What a reader finds there is what it would have slept for, had it had a CPU.
+ * read. What a reader finds there is what it would have slept for, had it had a CPU, or not asked.
+ * That it asked is seen where all system calls are looked at, which is done for pipes.
  */
 #include "btf_filter.h"
 #include "btf_reason.h"
@@ -14,9 +16,17 @@
 /* Whoever waited for a CPU for less may have slept for the message: no edge is worth a look. */
 #define RLS_SHORT_WAIT_NS 50000
 
+/* Who asked in vain so long ago has done something else since: it did not wait for the message. */
+#define RLS_ASKED_LATELY_NS 200000
+
+#define EAGAIN 11
+
 /* arch/x86/entry/syscalls/syscall_64.tbl */
 enum {
 	SYS_READV = 19,
+	SYS_RECVFROM = 45,
+	SYS_EPOLL_WAIT = 232,
+	SYS_EPOLL_PWAIT = 281,
 };
 
 /* What has not been read yet at one end. */
@@ -80,10 +90,18 @@ static __always_inline bool came_meanwhile(const struct rls_track *reader,
 	       reader->cycle_waker != (__s32)message->sender_thread_id;
 }
 
-static __always_inline void write_message(const struct rls_track *reader,
-					  const struct rls_unread *message, __u16 file)
+/* Whether the reader asked for it just before it came, and has had its CPU since then. */
+static __always_inline bool asked_in_vain(const struct rls_track *reader,
+					  const struct rls_unread *message, __u64 now_ns)
 {
-	__u64 now_ns = bpf_ktime_get_ns();
+	return reader->asked_ns < message->first_ns && reader->asked_ns >= reader->in_ns &&
+	       now_ns - reader->asked_ns < RLS_ASKED_LATELY_NS;
+}
+
+static __always_inline void write_message(const struct rls_track *reader,
+					  const struct rls_unread *message, __u16 file,
+					  __u64 now_ns)
+{
 	struct rls_rec_message *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
 
 	if (!record) {
@@ -105,12 +123,16 @@ static __always_inline void message_read(__u64 key, const struct rls_track *read
 					 __u16 file)
 {
 	struct rls_unread *message = bpf_map_lookup_elem(&unread, &key);
+	__u64 now_ns;
 
 	if (!message || !message->first_ns)
 		return;
-	if (!message->is_begun && message->sender_thread_id != reader->thread_id &&
-	    waited_for_cpu(reader) && came_meanwhile(reader, message))
-		write_message(reader, message, file);
+	if (!message->is_begun && message->sender_thread_id != reader->thread_id) {
+		now_ns = bpf_ktime_get_ns();
+		if ((waited_for_cpu(reader) && came_meanwhile(reader, message)) ||
+		    asked_in_vain(reader, message, now_ns))
+			write_message(reader, message, file, now_ns);
+	}
 	message->is_begun = 1;
 	if (is_empty)
 		message->first_ns = 0;
@@ -155,6 +177,18 @@ static __always_inline __u64 key_of_pipe(const struct inode *inode,
 	return (__u64)pipe ^ ((__u64)BPF_CORE_READ(inode, i_ino) << 32);
 }
 
+/* Whether a system call found nothing to read. */
+static __always_inline bool found_nothing(long call, long result)
+{
+	if (result == -EAGAIN)
+		return call == SYS_READ || call == SYS_READV || call == SYS_RECVFROM ||
+		       call == SYS_RECVMSG;
+	if (result != 0)
+		return false;
+	return call == SYS_POLL || call == SYS_PPOLL || call == SYS_SELECT ||
+	       call == SYS_PSELECT6 || call == SYS_EPOLL_WAIT || call == SYS_EPOLL_PWAIT;
+}
+
 /* Pipes have no tracepoint of their own. */
 SEC("tp_btf/sys_exit")
 int BPF_PROG(on_system_call, struct pt_regs *regs, long bytes)
@@ -166,6 +200,12 @@ int BPF_PROG(on_system_call, struct pt_regs *regs, long bytes)
 	struct rls_track *track;
 	bool is_empty;
 
+	if (found_nothing(call, bytes)) {
+		track = track_of_current();
+		if (track && !(bpf_get_current_task_btf()->thread_info.status & TS_COMPAT))
+			track->asked_ns = bpf_ktime_get_ns();
+		return 0;
+	}
 	if (bytes <= 0 || (!reads && call != SYS_WRITE && call != SYS_WRITEV))
 		return 0;
 	track = track_of_current();

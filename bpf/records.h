@@ -50,7 +50,7 @@ enum rls_record_kind {
 	RLS_REC_OTHER_RUN =
 		12, /* a program outside the trace had a CPU that a traced thread waited for */
 	RLS_REC_QUOTA = 13,   /* the CPU quota of its cgroup keeps a thread from running */
-	RLS_REC_MESSAGE = 14, /* a message came while its reader waited for a CPU */
+	RLS_REC_MESSAGE = 14, /* a message that its reader did not sleep for */
 	RLS_REC_KINDS = 15,
 };
 
@@ -294,8 +294,9 @@ struct rls_rec_quota {
 };
 
 /*
- * A message that its reader did not sleep for, as it was waiting for a CPU when the message came.
- * Written by the reader when it read it, in the stay on a CPU after that wait.
+ * A message that its reader did not sleep for: it was waiting for a CPU when the message came, or
+ * ran and had just asked for it in vain. Written by the reader when it read it, in the stay on a
+ * CPU after that wait, or in which it asked.
  */
 struct rls_rec_message {
 	rls_u16 kind;

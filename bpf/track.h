@@ -36,8 +36,9 @@ struct rls_track {
 	rls_u32 cpu;	 /* the one it runs on, if it runs; else unspecified */
 	rls_u32 claimed; /* whoever sets it enters the thread: creation and walk can meet */
 	rls_u32 reserved;
+	rls_u64 asked_ns; /* when it last asked for a message and none was there; 0: not known */
 };
-RLS_ASSERT_SIZE(rls_track, 88);
+RLS_ASSERT_SIZE(rls_track, 96);
 
 /* What the programs count for themselves, and what the recorder tells them; one instance. */
 struct rls_control {

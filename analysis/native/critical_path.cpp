@@ -63,8 +63,9 @@ class Walk {
   void runnable(const ThreadRows& of, std::size_t state);
   void waiting(const ThreadRows& of, std::size_t state);
   bool follow_message(const ThreadRows& of, std::size_t state);
+  bool follow_asked_message(const ThreadRows& of, std::size_t state);
   bool follow_wakeup(const ThreadRows& of, std::size_t state);
-  bool could_act(const ThreadRows* by, State last) const;
+  bool could_act(const ThreadRows* by, int64_t ns, State last) const;
   const PathSync* sync_since(const ThreadRows& of, int64_t from_ns) const;
   void enter_gpu(const PathSync& sync);
   bool follow_sync(const ThreadRows& of, int64_t from_ns, Cause cause);
@@ -76,6 +77,7 @@ class Walk {
   int64_t gil_wait_start(const ThreadRows& of, std::size_t wait) const;
   void wait_via(const Via& via);
   void leave_holders();
+  bool is_over(const Via& via) const;
   void emit(int64_t from_ns, Cause cause, int32_t by = 0);
   void add(int64_t from_ns, Cause cause, int32_t by, const Via& via);
 
@@ -95,11 +97,18 @@ class Walk {
   std::vector<std::size_t> gil_vias_;
 };
 
+// Whether nobody waits any more for what the path is on.
+bool Walk::is_over(const Via& via) const {
+  // Who asked for a message is back on the path: it did something else before.
+  const bool is_back = via.waiter == thread_id_ && activity_ == kNone && via.wait != kGilWait;
+  return via.from_ns >= now_ns_ || is_back;
+}
+
 // Everything from here back to from_ns. What somebody waits for ends where the wait began.
 void Walk::emit(int64_t from_ns, Cause cause, int32_t by) {
   from_ns = std::max(from_ns, begin_ns_);
   while (now_ns_ > from_ns) {
-    while (!vias_.empty() && vias_.back().from_ns >= now_ns_) vias_.pop_back();
+    while (!vias_.empty() && is_over(vias_.back())) vias_.pop_back();
     const Via via = vias_.empty() ? Via{} : vias_.back();
     add(vias_.empty() ? from_ns : std::max(from_ns, via.from_ns), cause, by, via);
   }
@@ -153,8 +162,23 @@ void Walk::step_unmeasured(const ThreadRows& of) {
 
 void Walk::running(const ThreadRows& of, std::size_t state) {
   const int64_t from_ns = in_.states.start_ns[state];
+  if (follow_asked_message(of, state)) return;
   if (follow_sync(of, from_ns, Cause::kRunning)) return;
   emit(from_ns, Cause::kRunning);
+}
+
+// Goes to the thread whose message this one asked for again and again until it had come.
+bool Walk::follow_asked_message(const ThreadRows& of, std::size_t state) {
+  const MessageColumns& m = in_.messages;
+  const std::size_t found = index_.message_asked_for(of, state, now_ns_, came_ns_);
+  if (found == kNone || m.sent_ns[found] < begin_ns_ || m.sender[found] == thread_id_) return false;
+  const PathSync* sync = sync_since(of, m.sent_ns[found]);
+  if (sync != nullptr && sync->from_ns > m.sent_ns[found]) return false;
+  if (!could_act(index_.thread(m.sender[found]), m.sent_ns[found], kRunningState)) return false;
+  emit(m.sent_ns[found], Cause::kRunning);
+  wait_via({m.wait[found], thread_id_, in_.states.start_ns[state]});
+  on_thread(m.sender[found]);
+  return true;
 }
 
 // The last call that waited for the GPU, if what it waited for ended between from_ns and now.
@@ -224,7 +248,7 @@ bool Walk::follow_message(const ThreadRows& of, std::size_t state) {
   const std::size_t found = index_.message_before(of, state, now_ns_, came_ns_);
   if (found == kNone || m.sent_ns[found] < begin_ns_ || m.sender[found] == thread_id_) return false;
   split_by_cpu(of, state, m.sent_ns[found]);
-  if (!could_act(index_.thread(m.sender[found]), kRunningState)) return false;
+  if (!could_act(index_.thread(m.sender[found]), now_ns_, kRunningState)) return false;
   const int64_t asleep_ns =
       in_.states.start_ns[state] + (m.read_ns[found] - in_.states.end_ns[state]);
   wait_via({m.wait[found], thread_id_, asleep_ns});
@@ -232,12 +256,12 @@ bool Walk::follow_message(const ThreadRows& of, std::size_t state) {
   return true;
 }
 
-// Whether a thread can have done something at this instant: of the states that are known, up to
+// Whether a thread can have done something at an instant: of the states that are known, up to
 // `last`. One that slept itself cannot have: two that woke each other would be followed for ever.
-bool Walk::could_act(const ThreadRows* by, State last) const {
-  if (by == nullptr || by->thread.start_ns >= now_ns_ || by->thread.end_ns < now_ns_) return false;
-  const std::size_t did = index_.state_before(*by, now_ns_);
-  return did == kNone || in_.states.end_ns[did] < now_ns_ || in_.states.state[did] <= last;
+bool Walk::could_act(const ThreadRows* by, int64_t ns, State last) const {
+  if (by == nullptr || by->thread.start_ns >= ns || by->thread.end_ns < ns) return false;
+  const std::size_t did = index_.state_before(*by, ns);
+  return did == kNone || in_.states.end_ns[did] < ns || in_.states.state[did] <= last;
 }
 
 // Splits the time by who had the CPU that the thread then got, or else the one it had before: it
@@ -257,7 +281,7 @@ bool Walk::follow_wakeup(const ThreadRows& of, std::size_t state) {
   const StateColumns& s = in_.states;
   const int32_t waker = s.waker_thread_id[state];
   if (waker == 0 || waker == thread_id_) return false;
-  if (!could_act(index_.thread(waker), kRunnableState)) return false;
+  if (!could_act(index_.thread(waker), now_ns_, kRunnableState)) return false;
   const bool follows = state > of.states.begin && s.end_ns[state - 1] == s.start_ns[state];
   const bool slept = follows && s.state[state - 1] >= kSleepingState;
   // The wakeup came before it slept: it did not wait for it.

@@ -228,6 +228,26 @@ std::size_t PathIndex::message_before(const ThreadRows& of, std::size_t state, i
   return found;
 }
 
+std::size_t PathIndex::message_asked_for(const ThreadRows& of, std::size_t state, int64_t ns,
+                                         int64_t read_by_ns) const {
+  const MessageColumns& m = in_.messages;
+  const int64_t start_ns = in_.states.start_ns[state];
+  const int64_t read_until_ns = std::min(in_.states.end_ns[state], read_by_ns);
+  std::size_t found = kNone;
+  for (std::size_t i =
+           last_before(of.messages, [&](std::size_t at) { return m.read_ns[at] <= read_until_ns; });
+       i != kNone && i >= of.messages.begin && m.read_ns[i] > start_ns; --i) {
+    // None of those before was sent later.
+    if (found != kNone && m.read_ns[i] <= m.sent_ns[found]) break;
+    if (m.sent_ns[i] >= start_ns && m.sent_ns[i] < ns &&
+        (found == kNone || m.sent_ns[i] > m.sent_ns[found])) {
+      found = i;
+    }
+    if (i == of.messages.begin) break;
+  }
+  return found;
+}
+
 Rows PathIndex::others_on(int16_t cpu) const {
   const auto found = others_.find(cpu);
   return found == others_.end() ? Rows{} : found->second;

@@ -56,6 +56,10 @@ class PathIndex {
   // it read after read_by_ns does not count.
   std::size_t message_before(const ThreadRows& of, std::size_t state, int64_t ns,
                              int64_t read_by_ns) const;
+  // The last message sent before ns that the thread, which runs in this state, had asked for in
+  // vain and then read, by read_by_ns.
+  std::size_t message_asked_for(const ThreadRows& of, std::size_t state, int64_t ns,
+                                int64_t read_by_ns) const;
   // Stays of programs outside the trace on a CPU.
   Rows others_on(int16_t cpu) const;
   // States in which a traced thread ran on a CPU, in the order of their starts.

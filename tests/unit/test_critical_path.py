@@ -272,9 +272,8 @@ class TestMessagesThatNobodySleptFor:
             (50, 96),
             # Read after its answer: not what the learner waited for.
             (50, 99),
-            # Sent before it lost its CPU, and when it had one again.
+            # Sent before it lost its CPU: it had something else to do.
             (24, 72),
-            (71, 72),
         ],
     )
     def test_what_it_had_to_do_anyway_stays_on_the_path(
@@ -298,6 +297,51 @@ class TestMessagesThatNobodySleptFor:
         assert [(row[0], row[2], row[4]) for row in ask(builder, SUMS)] == [
             (3, "running", 60), (1, "cpu_wait", 10), (1, "running", 30),
         ]  # fmt: skip
+
+
+class TestMessagesAskedForInALoop:
+    """A learner wakes a worker at 20, and asks for its answer again and again until 80."""
+
+    @pytest.fixture
+    def asking(self, builder: TraceBuilder) -> TraceBuilder:
+        learner = builder.thread(builder.process(pid=1), states=[run(100)])
+        worker = builder.thread(
+            builder.process(pid=2), states=[sleep(20), woken(2, by=1), run(63, cpu=1), sleep(15)]
+        )
+        builder.wait(worker, 0, 20, "socket")
+        builder.operation(learner, 0, 100, "iteration")
+        return builder
+
+    def test_the_path_goes_to_the_sender_and_back(self, asking: TraceBuilder) -> None:
+        asking.early_message(1, sender=2, sent_ns=80, read_ns=81)
+        columns = "thread_id, cause, wait, waiter_thread_id, start_ns, end_ns"
+        assert ask(asking, f"SELECT {columns} FROM critical_path ORDER BY start_ns") == [
+            (1, "running", "socket", 2, 0, 20),
+            (2, "cpu_wait", "socket", 1, 20, 22),
+            (2, "running", "socket", 1, 22, 80),
+            (1, "running", None, None, 80, 100),
+        ]
+
+    def test_each_of_two_senders_is_followed_to_where_it_began(self, asking: TraceBuilder) -> None:
+        asking.early_message(1, sender=2, sent_ns=80, read_ns=81)
+        builder = asking
+        builder.thread(builder.process(pid=3), states=[sleep(81), woken(1, by=1), run(18, cpu=1)])
+        builder.early_message(1, sender=3, sent_ns=90, read_ns=91)
+        rows = ask(builder, "SELECT DISTINCT thread_id FROM critical_path ORDER BY ALL")
+        assert rows == [(1,), (2,), (3,)]
+
+    @pytest.mark.parametrize(
+        ("sender", "sent_ns"),
+        [
+            # It slept then; it is not in the trace; it is the reader itself.
+            (2, 10), (2, 90), (7, 80), (1, 80),
+        ],
+    )  # fmt: skip
+    def test_a_sender_that_cannot_have_sent_it_is_not_followed(
+        self, asking: TraceBuilder, sender: int, sent_ns: int
+    ) -> None:
+        asking.early_message(1, sender=sender, sent_ns=sent_ns, read_ns=sent_ns + 1)
+        assert [(row[0], row[2], row[4]) for row in ask(asking, SUMS)] == [(1, "running", 100)]
 
 
 def test_two_that_woke_each_other_are_not_followed_for_ever(builder: TraceBuilder) -> None:

@@ -294,6 +294,15 @@ CATALOG = (
         "waits for something else",
     ),
     Limit(
+        "polling",
+        "is_lead AND is_asking AND cause = 'running' AND (phase = 'wait' OR phase IS NULL)",
+        "asks again and again whether a message has come, and does nothing else",
+        "block in recv(); --messages all tells for whom",
+        _pieces("polling"),
+        _LEAST,
+        proof="--view operation",
+    ),
+    Limit(
         "message_overhead",
         "(is_lead AND has_workers AND phase = 'simulation' AND layer IS DISTINCT FROM 'simulator')"
         " OR (NOT is_lead AND simulates AND phase IS NULL)"

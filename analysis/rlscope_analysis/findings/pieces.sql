@@ -124,6 +124,24 @@ WITH lead AS (
     WHERE o.thread_id IN (SELECT thread_id FROM lead)
   ) AS o ON o.thread_id = c.waiter_thread_id AND o.ts_ns <= c.start_ns
   WHERE o.phase IS DISTINCT FROM 'wait'
+), question AS (
+  -- Waits of the leading thread, each numbered by the streak that it is in: there another one follows at once.
+  SELECT
+    thread_id, start_ns, end_ns,
+    count(CASE WHEN start_ns - before_ns <= 20000 THEN NULL ELSE 1 END)
+      OVER (PARTITION BY thread_id ORDER BY start_ns ROWS UNBOUNDED PRECEDING) AS streak
+  FROM (
+    SELECT
+      o.thread_id, o.start_ns, o.end_ns,
+      lag(o.end_ns) OVER (PARTITION BY o.thread_id ORDER BY o.start_ns) AS before_ns
+    FROM operation_coded AS o JOIN _phase AS p ON p.path_id = o.path_id
+    WHERE p.phase = 'wait' AND o.thread_id IN (SELECT thread_id FROM watched)
+  )
+), asking AS (
+  -- So many are no messages of as many workers, and so short that nobody slept in them.
+  SELECT thread_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM question
+  GROUP BY thread_id, streak
+  HAVING count(*) >= 200 AND count(*) FILTER (WHERE end_ns - start_ns <= 20000) >= 0.9 * count(*)
 ), born AS (
   -- Processes that were started while the leading one iterated.
   SELECT p.process_id, p.start_ns
@@ -178,6 +196,7 @@ SELECT
   c.by_thread_id IN (FROM in_python) AND c.thread_id IN (FROM in_python) AS both_in_python,
   c.by_thread_id IN (FROM python_thread) AND c.thread_id IN (FROM python_thread) AS both_of_python,
   k.start_ns IS NOT NULL AS is_locked,
+  a.thread_id IS NOT NULL AND c.start_ns < a.end_ns AS is_asking,
   g.thread_id IS NOT NULL AND c.start_ns < g.next_ns AND c.cause IN ('running', 'not_measured') AS is_launching,
   coalesce(h.queue_is_empty, false) AS queue_is_empty,
   coalesce(h.syncs_often, false) AS syncs_often,
@@ -190,6 +209,7 @@ LEFT JOIN thread AS w ON w.thread_id = c.waiter_thread_id
 LEFT JOIN habit AS h ON h.process_id = c.process_id
 LEFT JOIN starting AS b ON b.process_id = c.process_id
 LEFT JOIN locked AS k ON k.iteration_id = c.iteration_id AND k.start_ns = c.start_ns
+{if_waits} LEFT JOIN asking AS a ON a.thread_id = c.thread_id AND {if_waits_on}
 {if_gpu} LEFT JOIN launch_gap AS g ON g.thread_id = c.thread_id AND {if_gpu_on_launch}
 {if_gpu} LEFT JOIN copying AS m ON m.thread_id = c.thread_id AND {if_gpu_on_copy};
 COMMENT ON VIEW _limit_fact IS 'Private: may change without notice. Each piece of the critical path, with what the rules of the limits ask';

@@ -160,8 +160,8 @@ def record(  # noqa: PLR0913 - one parameter per option
         typer.Option(
             "--messages",
             help="Who sent a message that came while its reader waited for a CPU: over sockets"
-            " (between processes of this machine), all (also over pipes: a probe on every system"
-            " call of the machine), or off.",
+            " (between processes of this machine), all (also over pipes, and where the reader asks"
+            " in a loop: a probe on every system call of the machine), or off.",
         ),
     ] = MessagesName.SOCKETS,
     probe_budget: Annotated[
