@@ -111,6 +111,7 @@ def _verdict(n: Named) -> str:
     who = f"{who[0].upper()}{who[1:]}"
     whole = "the run" if n.is_whole else "an iteration"
     whole = whole if n.of == "critical path" else "its life"
+    who += f", like {count_of(n.others, 'other')}," if n.others else ""
     by = f", mostly {_short(n.by)}" if n.by else ""
     return f"{who} {BY_CODE[n.code].what}{by}: {n.share * 100:.0f} % of {whole}."
 

@@ -312,6 +312,39 @@ def test_a_lock_that_another_thread_of_the_process_has(
             )
 
 
+def test_what_a_thread_of_its_own_hands_over_is_no_lock_of_others(builder: TraceBuilder) -> None:
+    """A pool: a thread takes the result of another process, and wakes the one that leads."""
+    main = builder.process(pid=1)
+    other = builder.process(pid=2, parent=main)
+    builder.thread(main, states=[run(10), sleep(79), woken(1, by=2), run(10)])
+    builder.thread(main, states=[run(55), sleep(30), woken(1, by=3), run(14)])
+    builder.thread(other, states=[run(100)])
+    builder.wait(1, 10, 89, "lock")
+    builder.wait(2, 55, 85, "pipe")
+    builder.operation(1, 0, 100, "update")
+    found = codes(builder)
+    assert found["worker_bound"] == 85
+    assert "lock_contention" not in found
+
+
+def test_who_is_one_of_several_is_named_as_that(builder: TraceBuilder) -> None:
+    """Three workers that begin at once in each of three turns; in each another one ends last."""
+    main = builder.process(pid=1)
+    turns = [[run(2), sleep(27), woken(1, by=2 + at)] for at in range(3)]
+    builder.thread(main, states=[state for turn in turns for state in turn] + [run(10)])
+    for at in range(3):
+        states = []
+        for turn in range(3):
+            ran = 26 + (turn == at)
+            states += [sleep(1), woken(1, by=1), run(ran), sleep(28 - ran)]
+            builder.operation(2 + at, 30 * turn + 1, 30 * turn + 2 + ran, "simulation")
+        builder.thread(builder.process(pid=10 + at, parent=main), states=[*states, sleep(10)])
+        builder.wait(1, 30 * at + 2, 30 * at + 29, "pipe")
+    builder.operation(1, 0, 100, "update")
+    with rlscope_analysis.open(builder.write()) as trace:
+        assert " (pid 10), like 2 others, " in sentence_of(verdict(overview(trace)))
+
+
 def crew(builder: TraceBuilder, works: list[int]) -> None:
     """One step: the learner asks workers that work for so long, and waits until all answered."""
     main = builder.process(pid=1)

@@ -184,6 +184,7 @@ CATALOG = (
     Limit(
         "lock_contention",
         "cause = 'lock' OR is_locked OR (wait = 'lock' AND waiter_process_id <> process_id"
+        " AND NOT is_handed_over"
         " AND coalesce(phase, '') NOT IN ('simulation', 'inference', 'data'))",
         "waits for a lock",
         "hold it shorter, or have more than one",

@@ -109,21 +109,31 @@ WITH lead AS (
   FROM operation_coded AS o JOIN operation_path AS n ON n.path_id = o.path_id
   WHERE n.source = 'auto' AND n.name IN ('backpropagation', 'inference')
     AND o.thread_id IN (SELECT thread_id FROM lead)
-), locked AS (
-  -- The leading thread waits for a lock, no phase says that it waits for something, and the path is on
-  -- another thread of Python in its process: that one has it.
-  SELECT c.iteration_id, c.start_ns
+), woken AS (
+  SELECT s.thread_id, s.start_ns, t.process_id AS waker_process_id
+  FROM thread_state_coded AS s JOIN thread AS t ON t.thread_id = s.waker_thread_id
+  WHERE s.thread_id IN (SELECT waiter_thread_id FROM critical_path WHERE wait = 'lock')
+), lock_wait AS (
+  -- Somebody waits for a lock. The leading thread is handed over what a phase says that it waits for, by a condition,
+  -- which is made of locks; and so is whoever a thread of its own process wakes, while the path is in another one.
+  -- Where no phase says so, and the path is on another thread of Python in its process, that one has the lock.
+  SELECT
+    c.iteration_id, c.start_ns,
+    coalesce(c.is_watched AND o.phase = 'wait', false)
+      OR coalesce(b.waker_process_id = w.process_id AND c.process_id <> w.process_id, false) AS is_handed_over,
+    c.is_watched AND o.phase IS DISTINCT FROM 'wait' AND c.process_id IN (SELECT process_id FROM lead)
+      AND c.thread_id IN (SELECT thread_id FROM python_thread) AS is_locked
   FROM (
-    FROM critical_path
-    WHERE wait = 'lock' AND waiter_thread_id IN (SELECT thread_id FROM watched) AND thread_id <> waiter_thread_id
-      AND process_id IN (SELECT process_id FROM lead) AND thread_id IN (SELECT thread_id FROM python_thread)
+    SELECT *, waiter_thread_id IN (SELECT thread_id FROM watched) AS is_watched FROM critical_path
+    WHERE wait = 'lock' AND thread_id <> waiter_thread_id
   ) AS c
+  JOIN thread AS w ON w.thread_id = c.waiter_thread_id
   ASOF LEFT JOIN (
     SELECT o.thread_id, o.ts_ns, p.phase
     FROM _operation_change AS o LEFT JOIN _phase AS p ON p.path_id = o.path_id
     WHERE o.thread_id IN (SELECT thread_id FROM lead)
   ) AS o ON o.thread_id = c.waiter_thread_id AND o.ts_ns <= c.start_ns
-  WHERE o.phase IS DISTINCT FROM 'wait'
+  ASOF LEFT JOIN woken AS b ON b.thread_id = c.waiter_thread_id AND b.start_ns >= c.end_ns
 ), question AS (
   -- Waits of the leading thread, each numbered by the streak that it is in: there another one follows at once.
   SELECT
@@ -195,7 +205,8 @@ SELECT
   c.by_process_id = c.process_id AS cpu_had_by_own_process,
   c.by_thread_id IN (FROM in_python) AND c.thread_id IN (FROM in_python) AS both_in_python,
   c.by_thread_id IN (FROM python_thread) AND c.thread_id IN (FROM python_thread) AS both_of_python,
-  k.start_ns IS NOT NULL AS is_locked,
+  coalesce(k.is_locked, false) AS is_locked,
+  coalesce(k.is_handed_over, false) AS is_handed_over,
   a.thread_id IS NOT NULL AND c.start_ns < a.end_ns AS is_asking,
   g.thread_id IS NOT NULL AND c.start_ns < g.next_ns AND c.cause IN ('running', 'not_measured') AS is_launching,
   coalesce(h.queue_is_empty, false) AS queue_is_empty,
@@ -208,7 +219,7 @@ LEFT JOIN _phase AS p ON p.path_id = c.path_id
 LEFT JOIN thread AS w ON w.thread_id = c.waiter_thread_id
 LEFT JOIN habit AS h ON h.process_id = c.process_id
 LEFT JOIN starting AS b ON b.process_id = c.process_id
-LEFT JOIN locked AS k ON k.iteration_id = c.iteration_id AND k.start_ns = c.start_ns
+LEFT JOIN lock_wait AS k ON k.iteration_id = c.iteration_id AND k.start_ns = c.start_ns
 {if_waits} LEFT JOIN asking AS a ON a.thread_id = c.thread_id AND {if_waits_on}
 {if_gpu} LEFT JOIN launch_gap AS g ON g.thread_id = c.thread_id AND {if_gpu_on_launch}
 {if_gpu} LEFT JOIN copying AS m ON m.thread_id = c.thread_id AND {if_gpu_on_copy};

@@ -71,6 +71,13 @@ WHERE by_program IS NOT NULL
 GROUP BY by_program ORDER BY sum(duration_ns) DESC, by_program LIMIT 1
 """
 # Who had the locks: a thread of the leading process by its name, another process by its own.
+# How many processes have a limit beside the one with most of it, where that has less than half.
+_OTHERS_SQL = """
+SELECT count(*) - 1 FROM (
+  SELECT sum(time_ns) AS time_ns FROM limit_time
+  WHERE code = '{code}' AND process_id IS NOT NULL GROUP BY process_id
+) HAVING max(time_ns) < 0.5 * sum(time_ns)
+"""
 _HOLDER_SQL = """
 SELECT CASE
   WHEN t.process_id IN (SELECT process_id FROM iteration)
@@ -174,6 +181,9 @@ def _records(trace: Trace, query: str) -> list[dict[str, Any]]:
 def _finding(trace: Trace, row: dict[str, Any]) -> dict[str, Any]:
     limit = BY_CODE[row["code"]]
     where = {"process_id": row["process_id"], "pid": row["pid"], "process": row["name"]}
+    if not limit.is_of_lead:
+        others = run_query(trace, _OTHERS_SQL.format(code=limit.code)).rows
+        where["others"] = next((count for (count,) in others), 0)
     if row["code"] == "cpu_taken_by_others":
         ((where["by_program"],),) = run_query(trace, _OTHER_PROGRAM_SQL).rows
     if row["code"] == "lock_contention":
@@ -366,7 +376,8 @@ def verdict(reported: Overview) -> Note:
         told_of = {name: first[name] for name in ("code", "share", "of")}
         is_whole = reported.pace is not None and reported.pace["source"] == "whole"
         by = first["where"].get("by_program") or first["where"].get("by_holder")
-        return note("verdict", **told_of, who=who, by=by, is_whole=is_whole)
+        others = 0 if is_of_lead else where.get("others", 0)
+        return note("verdict", **told_of, who=who, others=others, by=by, is_whole=is_whole)
     if reported.largest:
         return note("no_finding", **reported.largest)
     return note("no_thread")
