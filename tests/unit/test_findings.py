@@ -248,19 +248,19 @@ def test_what_a_learner_packs_and_unpacks_for_its_workers_is_message_overhead(
     ("waits", "expected"),
     [
         # What it does between two questions is part of the loop.
-        (300, {"learner_bound": 100, "polling": 599}),
+        (300, {"learner_bound": 100_000, "polling": 599_000}),
         # As many messages to, or from, as many workers.
-        (128, {"learner_bound": 100, "message_overhead": 128}),
+        (128, {"learner_bound": 100_000, "message_overhead": 128_000}),
     ],
 )
 def test_who_asks_again_and_again_polls(
     builder: TraceBuilder, waits: int, expected: dict[str, int]
 ) -> None:
-    builder.thread(builder.process(pid=1), states=[run(1000)])
-    builder.operation(1, 0, 100, "backpropagation", source="auto")
-    for start in range(100, 100 + 2 * waits, 2):
-        builder.operation(1, start, start + 1, "wait", source="auto")
-    builder.operation(1, 0, 1000, "update")
+    builder.thread(builder.process(pid=1), states=[run(1_000_000)])
+    builder.operation(1, 0, 100_000, "backpropagation", source="auto")
+    for start in range(100_000, 100_000 + 2_000 * waits, 2_000):
+        builder.operation(1, start, start + 1_000, "wait", source="auto")
+    builder.operation(1, 0, 1_000_000, "update")
     found = codes(builder)
     assert {code: found[code] for code in expected} == expected
     assert ("polling" in found) == ("polling" in expected)

@@ -55,20 +55,17 @@ def remove_findings(connection: duckdb.DuckDBPyConnection) -> None:
 
 def _joins(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
     """Return how what only some traces have is joined: not at all where there is none of it."""
-    ((samples, gpu, quota, waits),) = connection.execute(
+    ((samples, gpu, quota),) = connection.execute(
         "SELECT EXISTS (FROM cpu_sample_coded), EXISTS (FROM gpu_activity_coded),"
         # Where the waits for it were recorded one by one, nothing is to be guessed.
         " EXISTS (FROM os_counter WHERE name = 'quota_throttled')"
-        " AND NOT EXISTS (FROM capture WHERE kind = 'cpu_quota_wait' AND measured),"
-        " EXISTS (FROM operation_path WHERE name = 'wait' AND source = 'auto')"
+        " AND NOT EXISTS (FROM capture WHERE kind = 'cpu_quota_wait' AND measured)"
     ).fetchall()
     return {
         "{if_samples}": "ASOF" if samples else "",
         "{if_samples_on}": "s.ts_ns <= c.end_ns" if samples else "false",
         "{if_quota}": "ASOF" if quota else "",
         "{if_quota_on}": "q.ts_ns >= c.start_ns" if quota else "false",
-        "{if_waits}": "ASOF" if waits else "",
-        "{if_waits_on}": "a.start_ns <= c.start_ns" if waits else "false",
         "{if_gpu}": "ASOF" if gpu else "",
         "{if_gpu_on_launch}": "g.ts_ns <= c.start_ns" if gpu else "false",
         "{if_gpu_on_copy}": "m.start_ns <= c.start_ns" if gpu else "false",

@@ -152,6 +152,10 @@ WITH lead AS (
   SELECT thread_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM question
   GROUP BY thread_id, streak
   HAVING count(*) >= 200 AND count(*) FILTER (WHERE end_ns - start_ns <= 20000) >= 0.9 * count(*)
+), asked AS (
+  SELECT DISTINCT i.iteration_id
+  FROM iteration AS i
+  JOIN asking AS a ON a.thread_id = i.thread_id AND a.start_ns < i.end_ns AND a.end_ns > i.start_ns
 ), born AS (
   -- Processes that were started while the leading one iterated.
   SELECT p.process_id, p.start_ns
@@ -207,7 +211,8 @@ SELECT
   c.by_thread_id IN (FROM python_thread) AND c.thread_id IN (FROM python_thread) AS both_of_python,
   coalesce(k.is_locked, false) AS is_locked,
   coalesce(k.is_handed_over, false) AS is_handed_over,
-  a.thread_id IS NOT NULL AND c.start_ns < a.end_ns AS is_asking,
+  -- A question, or what lies between two.
+  a.iteration_id IS NOT NULL AND c.duration_ns <= 20000 AS is_asking,
   g.thread_id IS NOT NULL AND c.start_ns < g.next_ns AND c.cause IN ('running', 'not_measured') AS is_launching,
   coalesce(h.queue_is_empty, false) AS queue_is_empty,
   coalesce(h.syncs_often, false) AS syncs_often,
@@ -220,7 +225,7 @@ LEFT JOIN thread AS w ON w.thread_id = c.waiter_thread_id
 LEFT JOIN habit AS h ON h.process_id = c.process_id
 LEFT JOIN starting AS b ON b.process_id = c.process_id
 LEFT JOIN lock_wait AS k ON k.iteration_id = c.iteration_id AND k.start_ns = c.start_ns
-{if_waits} LEFT JOIN asking AS a ON a.thread_id = c.thread_id AND {if_waits_on}
+LEFT JOIN asked AS a ON a.iteration_id = c.iteration_id
 {if_gpu} LEFT JOIN launch_gap AS g ON g.thread_id = c.thread_id AND {if_gpu_on_launch}
 {if_gpu} LEFT JOIN copying AS m ON m.thread_id = c.thread_id AND {if_gpu_on_copy};
 COMMENT ON VIEW _limit_fact IS 'Private: may change without notice. Each piece of the critical path, with what the rules of the limits ask';
