@@ -22,9 +22,27 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.root
 
 ROUNDS = 40
+ENDS = """
+if sys.argv[1] == "socket":
+    ends = socket.socketpair()
+    to, source = (end.detach() for end in ends)
+else:
+    source, to = os.pipe()
+"""
+SENDING = """
+for _ in range(int(sys.argv[2])):
+    end_ns = time.thread_time_ns() + 2_000_000
+    while time.thread_time_ns() < end_ns:
+        pass
+    os.write(to, b"m")
+    os.read(back, 1)
+os.waitpid(reader, 0)
+print(os.getpid(), reader)
+"""
 # Both on one CPU: whoever asks whether something has come gives the CPU away, and waits for it
 # until the other has worked, and sent.
-PROGRAM = """
+PROGRAM = (
+    """
 import os, socket, sys, time
 
 def take(fd):
@@ -36,11 +54,9 @@ def take(fd):
             pass
 
 os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-if sys.argv[1] == "socket":
-    ends = socket.socketpair()
-    to, source = (end.detach() for end in ends)
-else:
-    source, to = os.pipe()
+"""
+    + ENDS
+    + """
 os.set_blocking(source, False)
 back, done = os.pipe()
 reader = os.fork()
@@ -49,15 +65,9 @@ if reader == 0:
         take(source)
         os.write(done, b"d")
     os._exit(0)
-for _ in range(int(sys.argv[2])):
-    end_ns = time.thread_time_ns() + 2_000_000
-    while time.thread_time_ns() < end_ns:
-        pass
-    os.write(to, b"m")
-    os.read(back, 1)
-os.waitpid(reader, 0)
-print(os.getpid(), reader)
 """
+    + SENDING
+)
 
 
 def record(
@@ -109,15 +119,14 @@ def test_who_sent_what_nobody_slept_for(tmp_path: Path, channel: str, messages: 
 
 # The reader has a CPU of its own, and asks until something has come, by reading or by poll(0), as
 # often as multiprocessing does.
-ASKING = """
+ASKING = (
+    """
 import os, select, socket, sys, time
 
 cpus = sorted(os.sched_getaffinity(0))
-if sys.argv[1] == "socket":
-    ends = socket.socketpair()
-    to, source = (end.detach() for end in ends)
-else:
-    source, to = os.pipe()
+"""
+    + ENDS
+    + """
 back, done = os.pipe()
 reader = os.fork()
 if reader == 0:
@@ -139,15 +148,9 @@ if reader == 0:
         os.write(done, b"d")
     os._exit(0)
 os.sched_setaffinity(0, {cpus[-1]})
-for _ in range(int(sys.argv[2])):
-    end_ns = time.thread_time_ns() + 2_000_000
-    while time.thread_time_ns() < end_ns:
-        pass
-    os.write(to, b"m")
-    os.read(back, 1)
-os.waitpid(reader, 0)
-print(os.getpid(), reader)
 """
+    + SENDING
+)
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
