@@ -158,3 +158,44 @@ def test_without_an_interval_nothing_is_said() -> None:
     assert found.verdict == "unknown"
     assert found.duration.low is None
     assert compare(runs[:1], runs[:1]).verdict == "same"
+
+
+def counted(*runs: list[int]) -> list[Run]:
+    """Return runs of which nothing is known but how often something happened."""
+    time = (WALL, "leading", "step", "", "running")
+    return [
+        Run(
+            "a", "recording", "phases", np.ones(len(counts), np.int64),
+            {time: np.full(len(counts), 1000), (COUNT, "resets"): np.array(counts)}, None, {}, {},
+        )
+        for counts in runs
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("base", "new"), [(1, 1), (1, 2), (2, 2), (3, 3)])
+@pytest.mark.parametrize("mean", [0.05, 0.5, 5])
+def test_counts_of_chance_are_no_other_program(base: int, new: int, mean: float) -> None:
+    """Runs of which two happen to have the same mean: how much counts vary is seen in each."""
+    chance = np.random.default_rng(8)
+    alarms = 0
+    for _ in range(60):
+        sides = [
+            counted(*(chance.poisson(mean, ITERATIONS).tolist() for _ in range(runs)))
+            for runs in (base, new)
+        ]
+        alarms += compare(*sides).verdict == "different"
+    assert alarms <= 1
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "expected"),
+    [
+        ([0, 4, 4], [0, 5, 5], "different"),
+        ([0, 5, 6], [0, 11, 12], "different"),
+        ([0, 5, 6], [0, 7, 9], "same"),
+        ([0, *[5, 6] * 4], [0, *[7, 8] * 4], "different"),
+        ([4], [5], "different"),
+    ],
+)
+def test_counts_of_few_iterations(base: list[int], new: list[int], expected: str) -> None:
+    assert compare(counted(base), counted(new)).verdict == expected

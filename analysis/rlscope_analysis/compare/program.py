@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # Of counts that vary between iterations: so much more, and so unlikely, is another program.
 _LEAST_PART, _LEAST_PROBABILITY = 0.02, 0.001
+# Of a few values: what lies so many times as far away as they vary is no chance.
+_FAR = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +45,27 @@ def counts_of(base: Side, new: Side, units: Units) -> list[Counted]:
 def _differs(sides: list[list[Values]], means: list[float], units: Units) -> bool:
     """Tell whether it is more than what varies anyway, as where an episode happens to end."""
     base, new = (np.concatenate(side) for side in sides)
-    if min(base.max(), new.max()) < max(base.min(), new.min()):
+    if _are_apart(base, new):
         return True
     if abs(means[1] - means[0]) < _LEAST_PART * max(map(abs, means)):
         return False
-    probability = difference(sides[0], sides[1], units).probability
+    # Runs that happen to have the same mean say nothing of how much counts vary.
+    probability = difference(sides[0], sides[1], units, least_error=_error(*sides)).probability
     return probability is not None and probability < _LEAST_PROBABILITY
+
+
+def _are_apart(base: Values, new: Values) -> bool:
+    """Tell whether no value of one side lies among those of the other, and not by chance."""
+    gap = max(base.min(), new.min()) - min(base.max(), new.max())
+    spread = max(np.ptp(base), np.ptp(new))
+    # Of so many values, were they of one kind, that is how rarely each half is one side's.
+    by_chance = 2 / math.comb(len(base) + len(new), len(new))
+    return bool(gap > 0 and (gap > _FAR * spread or by_chance < _LEAST_PROBABILITY))
+
+
+def _error(base: list[Values], new: list[Values]) -> float:
+    """Return the standard error of the difference of the means were iterations independent."""
+    variances = (
+        float(run.var()) / len(run) / len(side) ** 2 for side in (base, new) for run in side
+    )
+    return math.sqrt(math.fsum(sorted(variances)))

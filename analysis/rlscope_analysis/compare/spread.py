@@ -107,18 +107,20 @@ def units_of(base_runs: int, new_runs: int, first: int, end: int) -> Units:
     return Units(NOTHING, *known)
 
 
-def difference(
+def difference(  # noqa: PLR0913 - one parameter per source of doubt
     base: Sequence[Values],
     new: Sequence[Values],
     units: Units,
     *,
     level: float = LEVEL,
     doubt: float = 0.0,
+    least_error: float = 0.0,
 ) -> Difference:
     """Hold the values per iteration of runs against each other: an array for each run.
 
     level: how often the interval holds the true difference. doubt: a standard error that the values
-    have in common, as that of a factor; runs do not make it smaller.
+    have in common, as that of a factor; runs do not make it smaller. least_error: what the standard
+    error is at least, however alike the runs are.
     """
     base_mean, new_mean = _mean_of_means(base), _mean_of_means(new)
     change = new_mean - base_mean
@@ -131,7 +133,7 @@ def difference(
         error, freedom = _of_blocks(base[0], new[0], units)
     if error <= _RESOLUTION * max(abs(base_mean), abs(new_mean)):
         error = 0.0
-    error = math.hypot(error, doubt)
+    error = math.hypot(max(error, least_error), doubt)
     reach = quantile(level, freedom) * error
     times = change / error if error else math.inf
     probability = two_sided(times, freedom) if change else 1.0
