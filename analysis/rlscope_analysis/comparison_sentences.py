@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 # Longer values of a fact of the environment are cut.
 _MOST = 40
+_OF_CPU = " of CPU time"
 
 
 def _compared(n: Named) -> str:
@@ -21,19 +22,20 @@ def _compared(n: Named) -> str:
     if n.verdict in ("same", "unknown"):
         return f"{'Same' if n.verdict == 'same' else 'Cannot tell'}: {text}{_cpu(n)}."
     if n.verdict == "different":
-        return f"A different program: {text}{_per_step(n)}{_mostly(n)}."
+        mostly = _mostly(n) if n.duration["base_ns"] != n.duration["new_ns"] else ""
+        return f"A different program: {text}{_per_step(n)}{mostly}."
     word = n.verdict.capitalize()
     if n.is_wall_sure or not n.is_cpu_sure:
         text += "" if n.is_wall_sure else ", which alone may be noise"
         return f"{word}: {text}{_mostly(n)}."
-    return f"{word}: {_change('an iteration uses', n.cpu)} CPU time{_mostly(n)}."
+    return f"{word}: {_change('an iteration uses', n.cpu, _OF_CPU)}{_mostly(n)}."
 
 
-def _change(what: str, of: dict[str, Any]) -> str:
+def _change(what: str, of: dict[str, Any], kind: str = "") -> str:
     base, new = of["base_ns"], of["new_ns"]
     if base == new:
-        return f"{what} {new / 1e6:,.3f} ms in both"
-    text = f"{what} {new / 1e6:,.3f} ms instead of {base / 1e6:,.3f}"
+        return f"{what} {new / 1e6:,.3f} ms{kind} in both"
+    text = f"{what} {new / 1e6:,.3f} ms{kind} instead of {base / 1e6:,.3f}"
     if not base:
         return text
     text += f" ({(new - base) / base * 100:+.1f} %"
@@ -43,7 +45,7 @@ def _change(what: str, of: dict[str, Any]) -> str:
 
 
 def _cpu(n: Named) -> str:
-    return f", and {_change('uses', n.cpu)} of CPU time" if n.cpu else ""
+    return f", and {_change('uses', n.cpu, _OF_CPU)}" if n.cpu else ""
 
 
 def _per_step(n: Named) -> str:
@@ -58,19 +60,21 @@ def _mostly(n: Named) -> str:
     if n.cause is None:
         return ""
     of = n.cause
-    where = {"leading": "the leading process", "GPU": "the GPU", "other": "other processes"}
-    words = [f"{printable(of['operation'] or '')} in {where.get(of['place'], of['place'])}"]
+    where = {"leading": "in the leading process", "GPU": "on the GPU"}
+    words = [f"{printable(of['operation'] or '')} {where.get(of['place'], 'in other processes')}"]
     words += [printable(of[name]) for name in ("layer", "cause") if of[name]]
-    kind = "" if of["time"] == "wall" else " of CPU time"
+    kind = "" if of["time"] == "wall" else _OF_CPU
     doubt = "" if n.is_cause_sure else ", as far as is known"
     return f", mostly {', '.join(words)}: {n.cause_ns / 1e6:+,.3f} ms{kind}{doubt}"
 
 
 def _units(n: Named) -> str:
-    what = {"phases": "updates", "whole": "whole runs"}.get(n.iteration, n.iteration)
+    what = {"phases": " (updates)", "whole": " (whole runs)", "iteration": ""}.get(
+        n.iteration, f" ({printable(n.iteration)})"
+    )
     runs = f"{count_of(n.base_runs, 'run')} against {n.new_runs:,}"
-    used = f"the same {count_of(n.iterations, 'iteration')} ({printable(what)}) of each"
-    used += f", without the first {n.left_out:,}" if n.left_out else ""
+    used = f"the same {count_of(n.iterations, 'iteration')}{what} of each"
+    used += f", without the first{f' {n.left_out:,}' if n.left_out > 1 else ''}" * bool(n.left_out)
     unit = {
         "runs": "a run is one value",
         "blocks": f"{n.blocks} blocks of iterations are the values",
@@ -171,8 +175,8 @@ COMPARISON: dict[str, str | Callable[[Any], str]] = {
     "one_run_a_side": "one run a side: how much runs differ from each other is not known, taken is"
     " how much blocks of these do. Five runs a side tell more: --base a*.duckdb --new b*.duckdb",
     "no_interval": lambda n: (
-        f"{count_of(n.iterations, 'iteration')} of one run a side have no interval: whether a"
-        " difference is noise cannot be said"
+        f"{count_of(n.iterations, 'iteration')} of one run a side: too little for an interval, so"
+        " whether a difference is noise cannot be said"
     ),
     "no_cpu_time": "not recorded: CPU time, on one side at least",
     "not_corrected": "not corrected for the cost of recording: it was not measured on both sides",

@@ -279,6 +279,48 @@ def test_functions_and_waits_that_came_and_went(tmp_path: Path) -> None:
     assert seen == {("function", "old"): "went", ("function", "new"): "came"}
 
 
+def with_kernels(path: Path, *kernels: tuple[str, int], steps: int = 1) -> Path:
+    """Write iterations of 91 ms of which the CPU's part never differs; kernels: name, us."""
+
+    def extra(builder: TraceBuilder, process: int) -> None:
+        builder.capture("gpu_activity")
+        for step in range(steps):
+            for at, (name, time_us) in enumerate(kernels):
+                start = (91 * step + 40 + at) * MS
+                builder.gpu_activity(process, start, start + time_us * 1000, name=name)
+
+    return write_trace(path, [Step()] * steps, extra=extra)
+
+
+@pytest.mark.parametrize("steps", [1, 12])
+def test_kernels_that_came_went_or_moved_are_seen(tmp_path: Path, steps: int) -> None:
+    """Also where they are a small part of an iteration, and where there is only one of these."""
+    kernels = (("gemm", 60), ("copy", 2), ("norm", 30))
+    other = (("gemm", 90), ("copy", 2), ("fused", 30))
+    base = read(with_kernels(tmp_path / "a.duckdb", *kernels, steps=steps))
+    new = read(with_kernels(tmp_path / "b.duckdb", *other, steps=steps))
+    facts = facts_of(compare([base], [new]))
+    assert {
+        (row["name"], row["change"], row["base_ns"], row["new_ns"]) for row in facts["seen"]
+    } == {
+        ("gemm", "moved", 60_000, 90_000),
+        ("norm", "went", 30_000, 0),
+        ("fused", "came", 0, 30_000),
+    }
+    assert {row["is_sure"] for row in facts["seen"]} == {None if steps == 1 else True}
+    # Whatever the CPU did: nothing is the same for certain.
+    assert facts["verdict"] == ("unknown" if steps == 1 else "same")
+
+
+def test_what_one_side_does_not_tell_did_not_go(tmp_path: Path) -> None:
+    """A baseline keeps no kernels."""
+    base = read(with_kernels(tmp_path / "a.duckdb", ("gemm", 60), steps=4))
+    kept = {key: sums for key, sums in base.series.items() if not key[0].startswith("seen")}
+    found = compare([replace(base, series=kept)], [base])
+    assert found.seen == []
+    assert found.verdict == "same"
+
+
 def test_what_other_programs_took_is_no_verdict(tmp_path: Path) -> None:
     """An iteration is longer by half: somebody else had the CPU."""
     from trace_builder import TraceBuilder, preempted, run

@@ -159,9 +159,11 @@ def _seen_table(found: Comparison) -> Table:
         Column("base_ns", Unit.NS), Column("new_ns", Unit.NS), Column("change_ns", Unit.NS),
         Column("base_count", Unit.RATE, label="base times"),
         Column("new_count", Unit.RATE, label="new times"),
+        Column("is_sure", Unit.FLAG, label="more than noise"),
     )  # fmt: skip
     rows = [tuple(row[column.name] for column in columns) for row in _seen(found)]
-    return Table("seen", "functions, kernels, launches and waits that changed", columns, rows)
+    title = "functions, kernels, launches and waits that changed"
+    return Table("seen", title, *_worded(columns, rows))
 
 
 def _seen(found: Comparison) -> list[dict[str, Any]]:
@@ -169,12 +171,14 @@ def _seen(found: Comparison) -> list[dict[str, Any]]:
     for change in _sorted(found.seen):
         _, kind, name = change.key
         values = dict.fromkeys(("base_ns", "new_ns", "change_ns", "base_count", "new_count"))
-        first = {"what": kind, "name": name, "change": "moved", **values}
+        first = {"what": kind, "name": name, "change": "moved", **values, "is_sure": None}
         row = rows.setdefault((kind, name), first)
         unit = "ns" if change.key[0] == SEEN_TIME else "count"
         row |= {f"base_{unit}": change.difference.base, f"new_{unit}": change.difference.new}
         if unit == "ns":
             row["change_ns"] = change.difference.change
+        if change.probability is not None:
+            row["is_sure"] = bool(row["is_sure"]) or change.is_sure
         if not change.difference.base:
             row["change"] = "came"
         elif not change.difference.new:

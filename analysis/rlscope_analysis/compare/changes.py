@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.compare.run import (
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 # A smaller part of the iteration is not looked at.
 _LEAST_SHARE, _LEAST_SEEN = 0.01, 0.002
+# Kernels of a few ms are worth a row, also where an iteration takes a minute.
+_LEAST_OF_KIND = 0.01
+# Which of these there are is no chance; of the others it may be.
+_DECIDED = frozenset({"kernel", "copy", "graph", "launch"})
+_SAMPLED = frozenset({"function"})
 _SEEN_LEVEL = 0.05
 # What is looked at: wall and CPU time.
 _TIMES = (WALL, CPU)
@@ -88,24 +93,63 @@ def family_of(change: Change, totals: Mapping[str, Change], units: Units) -> boo
 
 
 def seen_changes(base: Side, new: Side, units: Units, duration: Difference) -> list[Change]:
-    """Return the functions, kernels, waits ... that came, went, or take another time or number."""
-    least = _LEAST_SEEN * max(duration.base, duration.new)
+    """Return the functions, kernels, waits ... that came, went, or take another time or number.
+
+    Where there is no interval, or what the program decides came or went, that is so; of the rest
+    it is left out what may be noise.
+    """
+    keys = _seen_keys(base, new)
+    least = _least_seen(keys, base, new, duration)
     found = []
-    for key in sorted(key for key in base.keys | new.keys if key[0] in {SEEN_TIME, SEEN_COUNT}):
+    for key in keys:
         of = difference_of([key], base, new, units)
         time = key if key[0] == SEEN_TIME else (SEEN_TIME, *key[1:])
-        most = max(float(run.mean()) for side in (base, new) for run in side.values([time]))
-        if of.change and most >= least:
+        if of.change and _most(time, base, new) >= least[key[1]]:
             found.append(Change(key, of, is_sum=False))
     known = [c for c in found if c.difference.probability is not None]
     probabilities = adjusted([c.difference.probability or 0.0 for c in known])
-    sure = {
-        c.key: probability
-        for c, probability in zip(known, probabilities, strict=True)
-        if probability <= _SEEN_LEVEL
-    }
+    of_key = {c.key: probability for c, probability in zip(known, probabilities, strict=True)}
+    sure = {key for key, probability in of_key.items() if probability <= _SEEN_LEVEL}
     return [
-        Change(c.key, c.difference, is_sum=False, is_sure=True, probability=sure[c.key])
+        replace(c, is_sure=c.key in sure, probability=of_key.get(c.key))
         for c in found
-        if c.key in sure
+        if c.key in sure or c.key not in of_key or _came_or_went(c)
     ]
+
+
+def _seen_keys(base: Side, new: Side) -> list[Key]:
+    """Return what was looked for on both sides: a baseline keeps none, and not all sample."""
+    kinds = [{key[1] for key in side.keys if key[0] == SEEN_TIME} for side in (base, new)]
+    if not all(kinds):
+        return []
+    missing = {kind for kind in _SAMPLED if not all(kind in side for side in kinds)}
+    keys = (key for key in base.keys | new.keys if key[0] in {SEEN_TIME, SEEN_COUNT})
+    return sorted(key for key in keys if key[1] not in missing)
+
+
+def _least_seen(
+    keys: Iterable[Key], base: Side, new: Side, duration: Difference
+) -> dict[str, float]:
+    """Return, for each kind, the time that is worth a row: of an iteration, or of its kind."""
+    of_iteration = _LEAST_SEEN * max(duration.base, duration.new)
+    totals: dict[str, float] = {}
+    for key in keys:
+        time = _most(key, base, new) if key[0] == SEEN_TIME else 0.0
+        totals[key[1]] = totals.get(key[1], 0.0) + time
+    return {kind: min(of_iteration, _LEAST_OF_KIND * total) for kind, total in totals.items()}
+
+
+def _most(key: Key, base: Side, new: Side) -> float:
+    return max(float(run.mean()) for side in (base, new) for run in side.values([key]))
+
+
+def _came_or_went(change: Change) -> bool:
+    of = change.difference
+    return change.key[1] in _DECIDED and not (of.base and of.new)
+
+
+def is_identical(base: Side, new: Side, units: Units) -> bool:
+    """Tell whether nothing at all differs, however small, of what is known of both sides."""
+    seen = set(_seen_keys(base, new))
+    keys = (k for k in base.keys | new.keys if k in seen or k[0] not in {SEEN_TIME, SEEN_COUNT})
+    return not any(difference_of([key], base, new, units).change for key in sorted(keys))

@@ -10,6 +10,7 @@ from rlscope_analysis.compare.changes import (
     changes_of,
     difference_of,
     family_of,
+    is_identical,
     is_own,
     seen_changes,
 )  # fmt: skip
@@ -175,8 +176,7 @@ def _verdict(found: Comparison) -> str:
     sure = [change for change in found.changes if change.is_sure]
     if sure:
         return WORSE if _direction(sure) > 0 else BETTER
-    is_as_measured = found.machines.factor == 1
-    if is_as_measured and all(change.difference.change == 0 for change in found.changes):
+    if found.machines.factor == 1 and is_identical(*found.sides, found.units):
         return SAME
     if found.units.kind == NOTHING:
         return UNKNOWN
