@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
@@ -12,14 +13,16 @@ from compared_traces import MS, Step, write_trace
 from recording import rlscope
 from rlscope_analysis.compare.baseline import read_baseline, text_of
 from rlscope_analysis.compare.comparison import compare
-from rlscope_analysis.compare.gate import held, limit_of, outcome_of
+from rlscope_analysis.compare.gate import _keys, held, limit_of, outcome_of
 from rlscope_analysis.compare.read import read_sides
+from rlscope_analysis.compare.run import WALL
 from rlscope_analysis.errors import TraceError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from rlscope_analysis.compare.run import Run
+    from trace_builder import TraceBuilder
 
 
 def write(folder: Path, name: str, *simulation_ms: float) -> list[Path]:
@@ -78,6 +81,42 @@ def test_a_limit_of_nothing_names_what_there_is(sides: dict[str, list[Path]]) ->
     for text, words in (("sim=+3%", "sim"), ("gpu_idle=+1pp", "GPU"), ("step=+1%", "steps")):
         with pytest.raises(TraceError, match=words):
             held(found, [limit_of(text)])
+
+
+def test_an_operation_of_one_side_took_no_time_on_the_other(
+    sides: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    base = runs_of(sides["base"])
+    new = runs_of([write_trace(tmp_path / "new.duckdb", [Step(backpropagations=0)] * 12)])
+    for before, after, change in ((base, new, -30 * MS), (new, base, 30 * MS)):
+        (result,) = held(compare(before, after), [limit_of("backpropagation=+2ms")])
+        assert result.difference.change == pytest.approx(change)
+        assert result.outcome == ("worse" if change > 0 else "ok")
+
+
+def test_an_operation_whose_name_begins_with_cpu_is_one(
+    sides: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    """And names are shown so that none of them looks like a line of ours."""
+
+    def extra(builder: TraceBuilder, _: int) -> None:
+        for at in range(12):
+            # Of the 40 ms of simulation, the path is in this one for 10.
+            start = (91 * at + 30) * MS
+            builder.operation(1, start, start + 10 * MS, "cpu_collate")
+            builder.operation(1, start, start + 1 * MS, "x\nhint: y")
+
+    runs = runs_of([write_trace(tmp_path / "a.duckdb", [Step()] * 12, extra=extra)])
+    found = compare(runs, runs)
+    assert _keys(found.sides[0], "cpu_collate") == [(WALL, "leading", "cpu_collate", "", "running")]
+    with pytest.raises(TraceError, match="called 'cpu_'") as error:
+        held(found, [limit_of("cpu_=+3%")])
+    assert error.value.hint is not None
+    assert "x\\nhint: y" in error.value.hint
+    # Two that were never recorded are no kept limit.
+    for what in ("cpu", "cpu:simulation"):
+        with pytest.raises(TraceError, match="no CPU time"):
+            held(replace(found, cpu=None), [limit_of(f"{what}=+3%")])
 
 
 def test_a_baseline_says_the_same_as_its_traces(

@@ -14,6 +14,7 @@ from rlscope_analysis.compare.run import COUNT, CPU, GPU_BUSY, WALL
 from rlscope_analysis.compare.spread import LEVEL, NOTHING, Difference, difference
 from rlscope_analysis.compare.student import quantile
 from rlscope_analysis.errors import TraceError
+from rlscope_analysis.wording import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +29,9 @@ _LIMIT = re.compile(r"(?P<what>.+)=\+?(?P<most>\d+(?:\.\d+)?)(?P<unit>%|pp|ms|us
 _SCALES = {"%": 0.01, "pp": 0.01, "ms": 1e6, "us": 1e3}
 GPU_IDLE = "gpu_idle"
 _SHARES = frozenset({GPU_IDLE})
+_NAMED = frozenset({"iteration", "step", CPU, GPU_IDLE})
+# So many names are shown to who asks for one that is not there.
+_MOST_NAMES = 20
 _STEPS = (COUNT, "environment steps")
 # More runs than this are asked of nobody.
 MOST_RUNS = 1000
@@ -81,6 +85,7 @@ def held(found: Comparison, limits: Sequence[Limit]) -> list[Held]:
 
 
 def _held(found: Comparison, limit: Limit, level: float) -> Held:
+    _check_is_there(found, limit.what)
     base, new = (_values(side, limit.what) for side in found.sides)
     doubt = _doubt(found.sides[0], limit.what)
     of = difference(base, new, found.units, level=level, doubt=doubt)
@@ -111,19 +116,32 @@ def _values(side: Side, what: str) -> list[Values]:
         if not any(run.any() for run in busy):
             raise TraceError("the traces tell of no GPU", hint="--max iteration=+3%")
         return [1 - np.minimum(b / w, 1) for b, w in zip(busy, whole, strict=True)]
-    chosen = side.values(_keys(side, what))
-    if not any(run.any() for run in chosen):
-        names = sorted({key[2] for key in side.keys if key[0] in {WALL, CPU}})
-        raise TraceError(
-            f"nothing is called {what!r}",
-            hint=f"iteration, step, cpu, {GPU_IDLE}, cpu:OPERATION, or: {', '.join(names)}",
-        )
-    return chosen
+    return side.values(_keys(side, what))
+
+
+def _check_is_there(found: Comparison, what: str) -> None:
+    """Raise TraceError where neither side has it; one that has none of it took no time for it."""
+    if _is_of_cpu(what) and found.cpu is None:
+        raise TraceError("the traces tell of no CPU time", hint="--max iteration=+3%")
+    if what in _NAMED or any(run.any() for s in found.sides for run in s.values(_keys(s, what))):
+        return
+    names = sorted({key[2] for s in found.sides for key in s.keys if key[0] in {WALL, CPU}})
+    shown = ", ".join(printable(name) for name in names[:_MOST_NAMES])
+    more = f", and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
+    raise TraceError(
+        f"nothing is called {what!r}",
+        hint=f"iteration, step, cpu, {GPU_IDLE}, cpu:OPERATION, or: {shown}{more}",
+    )
+
+
+def _is_of_cpu(what: str) -> bool:
+    """Tell cpu and cpu:OPERATION from an operation that is called so, as cpu_collate."""
+    return what == CPU or what.startswith(f"{CPU}:")
 
 
 def _keys(side: Side, what: str) -> list[Key]:
     """Return the parts whose sum a limit of time is about."""
-    time, operation = (CPU, what.removeprefix("cpu:")) if what.startswith("cpu") else (WALL, what)
+    time, operation = (CPU, what.removeprefix("cpu:")) if _is_of_cpu(what) else (WALL, what)
     is_all = what in {"iteration", "step", "cpu"}
     return [
         key for key in side.keys
