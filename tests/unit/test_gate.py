@@ -167,3 +167,20 @@ def test_a_gate_without_a_limit_is_an_error() -> None:
     done = rlscope("gate", "a.duckdb", "b.duckdb")
     assert done.returncode == 2
     assert "hint: rlscope-trace gate --max" in done.stderr
+
+
+@pytest.mark.parametrize("wrong", ["missing", "no baseline", "output exists", "no limit's base"])
+def test_what_is_wrong_is_said_before_anything_is_recorded(tmp_path: Path, wrong: str) -> None:
+    (tmp_path / "bad.json").write_text("{}")
+    (tmp_path / "there.xml").write_text("")
+    options = {
+        "missing": ("--base", tmp_path / "nope.json"),
+        "no baseline": ("--base", tmp_path / "bad.json"),
+        "output exists": ("--save", tmp_path / "there.xml"),
+        "no limit's base": (),
+    }[wrong]
+    done = rlscope("gate", "--max", "iteration=+3%", *options, "--", "touch", tmp_path / "has run")
+    assert done.returncode in {1, 2}
+    assert "hint: " in done.stderr
+    assert "run 1 of" not in done.stderr
+    assert not (tmp_path / "has run").exists()

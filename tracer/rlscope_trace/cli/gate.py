@@ -19,7 +19,7 @@ from rlscope_analysis.compare.run import Run
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.answers import AnswerFormat, PerOption, render, telling_interrupts
 from rlscope_trace.cli.forked import in_a_fork
-from rlscope_trace.cli.output import write_file, write_stdout
+from rlscope_trace.cli.output import refuse_existing, write_file, write_stdout
 from rlscope_trace.cli.program_runs import (
     ProgramCommand,
     folder_for_traces,
@@ -108,13 +108,15 @@ def gate(  # noqa: PLR0913 - one parameter per option
     if not limits and save is None:
         raise UsageError("no limit is given", hint=_HINT)
     asked = _Asked(limits, per, save, junit_file, output_format, force=force)
-    with telling_interrupts(), _recorded(command, runs) as recorded:
+    with telling_interrupts():
         if not command:
-            code = _judge(asked, *_sides(asked, traces, base, new, []))
+            code = _judge(asked, *_sides(asked, traces, base, new))
         else:
-            sides = _sides(asked, traces, base, new, recorded)
-            # Traces were made with rights that reading them does not need, and cannot have back.
-            code = in_a_fork(partial(_judge, asked, *sides))
+            before = _before(asked, traces, base, new)
+            # Traces are made with rights that reading them does not need, and cannot have back.
+            in_a_fork(partial(_check, asked, before))
+            with _recorded(command, runs) as recorded:
+                code = in_a_fork(partial(_judge, asked, before, recorded))
     raise typer.Exit(code)
 
 
@@ -149,19 +151,34 @@ def _sides(
     traces: Sequence[Path] | None,
     base: Sequence[Path] | None,
     new: Sequence[Path] | None,
-    recorded: Sequence[Path],
 ) -> tuple[list[Path], list[Path]]:
     """Return the files of both sides; without limits there is one."""
-    if recorded:
-        if new or (traces and base) or len(traces or ()) > 1:
-            raise UsageError("NEW is the program after --, and traces are given too", hint=_HINT)
-        before = list(base or traces or ())
-        if asked.limits and not before:
-            raise UsageError("nothing to compare with", hint="--base BASELINE, or traces")
-        return before, list(recorded)
     if not asked.limits:
         return [], [*(traces or ()), *(new or ())]
     return sides_of(traces, base, new)
+
+
+def _before(
+    asked: _Asked,
+    traces: Sequence[Path] | None,
+    base: Sequence[Path] | None,
+    new: Sequence[Path] | None,
+) -> list[Path]:
+    """Return the files of BASE where NEW is a program that is to be recorded."""
+    if new or (traces and base) or len(traces or ()) > 1:
+        raise UsageError("NEW is the program after --, and traces are given too", hint=_HINT)
+    before = list(base or traces or ())
+    if asked.limits and not before:
+        raise UsageError("nothing to compare with", hint="--base BASELINE, or traces")
+    return before
+
+
+def _check(asked: _Asked, base: Sequence[Path]) -> None:
+    """Raise the errors that need no recording: hours of it would have been for nothing."""
+    write_nothing_but()
+    for path in asked.outputs:
+        refuse_existing(path, force=asked.force)
+    _runs(base, asked.per)
 
 
 def _judge(asked: _Asked, base: Sequence[Path], new: Sequence[Path]) -> int:

@@ -52,6 +52,15 @@ def _escaped(text: str, *, for_terminal: bool) -> str:
     return "".join(part if part in (BOLD, PLAIN) else harmless(part) for part in parts)
 
 
+def refuse_existing(path: Path, *, force: bool) -> None:
+    """Raise TracerError where write_file would, before there is something to write."""
+    try:
+        with open_place(path) as place:
+            place.refuse_existing(overwrite=force)
+    except OSError as error:
+        raise TracerError(f"cannot write {path}: {error.strerror}") from error
+
+
 def write_file(path: Path, text: str, *, force: bool) -> None:
     """Write a new file; with `force` also in the place of one that exists."""
     try:
