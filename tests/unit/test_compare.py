@@ -9,12 +9,14 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from compared_traces import MS, WAKE, Step, read, write_trace
 from recording import rlscope
 from rlscope_analysis.compare.answer import answer_of
 from rlscope_analysis.compare.comparison import compare
+from rlscope_analysis.compare.cpu_time import _distinct
 from rlscope_analysis.compare.read import read_sides
 from rlscope_analysis.compare.run import WALL
 from rlscope_analysis.errors import TraceError
@@ -383,3 +385,15 @@ def test_markdown_holds_no_marks_of_a_stranger(tmp_path: Path) -> None:
     assert "<b>" not in said
     assert "\x1b" not in said
     assert r"\<b\>\|\@all\`" in said
+
+
+def test_rows_are_told_apart_whatever_their_numbers() -> None:
+    """With a table where numbers are close together, and with a sort where they are not."""
+    chance = random.Random(9)
+    for most in (1, 5, 10**12):
+        columns = [np.array([chance.randint(-3, most) for _ in range(40)]) for _ in range(3)]
+        rows, which = _distinct(*columns)
+        written = list(zip(*(column.tolist() for column in columns), strict=True))
+        assert rows == sorted(set(written))
+        assert [rows[at] for at in which] == written
+    assert _distinct(np.empty(0, np.int64))[0] == []

@@ -55,6 +55,8 @@ _SAMPLES_SQL = f"""
 SELECT thread_id, ts_ns, {code_of("LAYER", "layer")} AS sampled
 FROM cpu_sample_coded WHERE layer IS NOT NULL
 """  # noqa: S608 - words of our own
+# Numbers that lie closer together than that are told apart by a table of all of them.
+_DENSE = 4
 
 
 class _Ran:
@@ -180,13 +182,31 @@ def _shares(
 def _distinct(*columns: Column) -> tuple[list[tuple[int, ...]], Column]:
     """Return the distinct rows of columns, and which of them each row is."""
     code = np.zeros(len(columns[0]), np.int64)
+    count = 1
     for column in columns:
         # The codes so far and the values of a column are few: their product is small.
-        _, value = np.unique(column, return_inverse=True)
-        _, code = np.unique(code * (int(value.max(initial=0)) + 1) + value, return_inverse=True)
-    _, first = np.unique(code, return_index=True)
-    rows = zip(*(column[first].tolist() for column in columns), strict=True)
-    return list(rows), code
+        value, values = _numbered(column)
+        code, count = _numbered(code * values + value)
+    row = np.empty(count, np.int64)
+    # Which of the rows with a code stays there does not matter: they are the same.
+    row[code] = np.arange(len(code))
+    return list(zip(*(column[row].tolist() for column in columns), strict=True)), code
+
+
+def _numbered(values: Column) -> tuple[Column, int]:
+    """Return which of the distinct values each is, in their order, and how many there are."""
+    if not len(values):
+        return values, 0
+    least = int(values.min())
+    span = int(values.max()) - least + 1
+    if span > _DENSE * len(values):
+        distinct, found = np.unique(values, return_inverse=True)
+        return found, len(distinct)
+    # Without a sort: of a long trace that takes most of the time.
+    is_there = np.zeros(span, bool)
+    is_there[values - least] = True
+    place = np.cumsum(is_there) - 1
+    return place[values - least], int(is_there.sum())
 
 
 def _place_of(leads: int, path_id: int, layer: int, names: dict[int, str]) -> tuple[str, str, str]:
