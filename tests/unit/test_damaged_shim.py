@@ -159,6 +159,27 @@ def test_marks_between_the_end_of_the_trace_and_that_of_the_recorder_are_no_loss
     assert losses(path) == {}
 
 
+def test_a_mark_from_before_its_thread_had_a_ring_is_counted(
+    tmp_path: Path, shim: ShimBuilder
+) -> None:
+    shim.event(MARK, "in", 200, 0)
+    shim.event(MARK, "flipped", BEGIN - 64, 0)
+    path = saved(tmp_path, shim)
+    assert rows(path, "SELECT ts_ns, name FROM mark") == [(200, "in")]
+    assert losses(path) == {DAMAGED: 1}
+
+
+def test_marks_from_before_the_recording_are_no_loss(tmp_path: Path) -> None:
+    shim = ShimBuilder()
+    shim.source(pid=10)
+    shim.thread(tid=10, ts_ns=BEGIN - 50)
+    shim.event(MARK, "before", BEGIN - 20, 0)
+    shim.event(MARK, "in", 200, 0)
+    path = saved(tmp_path, shim)
+    assert rows(path, "SELECT ts_ns, name FROM mark") == [(200, "in")]
+    assert losses(path) == {}
+
+
 def test_a_part_that_cannot_be_worked_out_costs_that_part_only(
     tmp_path: Path, shim: ShimBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -204,8 +204,9 @@ class OperationWriter:
         keys = pids << 32 | incarnations["tid"][reported["incarnation"]]
         order = np.argsort(keys, kind="stable")
         whose, firsts = np.unique(keys[order], return_index=True)
+        since_ns = incarnations["first_ns"][reported["incarnation"]]
         found = [
-            self._marks_of(key >> 32, key & 0xFFFFFFFF, reported[here])
+            self._marks_of(key >> 32, key & 0xFFFFFFFF, reported[here], since_ns[here])
             for key, here in zip(whose.tolist(), np.split(order, firsts[1:]), strict=False)
         ]
         rows = _sorted(found, ("process_id", "thread_id", "ts_ns"))
@@ -228,8 +229,10 @@ class OperationWriter:
         others: NDArray[np.void] = marks[~is_ours]
         return others
 
-    def _marks_of(self, pid: int, tid: int, reported: NDArray[np.void]) -> Columns:
-        """Return the marks of a thread."""
+    def _marks_of(
+        self, pid: int, tid: int, reported: NDArray[np.void], since_ns: NDArray[np.int64]
+    ) -> Columns:
+        """Return the marks of a thread; `since_ns`: when it took the ring that holds each."""
         at_ns = np.ascontiguousarray(reported["ts_ns"])
         process_id, thread_id, first_ns, last_ns = self._lives.owners_at(pid, tid, at_ns)
         self._cuts.of_other_clock += _count(process_id == ELSEWHEN)
@@ -238,6 +241,9 @@ class OperationWriter:
         # Threads go on until the shims have been stopped, which is after the end of the trace.
         is_after = (at_ns >= self._end_ns) if self._end_ns else np.zeros(len(at_ns), bool)
         self._cuts.of_no_thread += _count((process_id == NOBODY) & ~is_late & ~is_after)
+        # No thread marks anything before it has a ring; what was before the recording is no loss.
+        is_early = (process_id > 0) & (at_ns < np.minimum(first_ns, since_ns))
+        self._cuts.damaged += _count(is_early)
         rows = {"process_id": process_id, "thread_id": thread_id, "ts_ns": at_ns}
         is_inside = (process_id > 0) & (first_ns <= at_ns) & (at_ns <= last_ns)
         rows["key"] = reported["key"]
