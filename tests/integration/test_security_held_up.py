@@ -41,9 +41,10 @@ def served() -> Iterator[Callable[[int, str], Workload]]:
         one.close()
 
 
-def attach(target: Workload, trace: Path) -> subprocess.Popen[str]:
+def attach(target: Workload, trace: Path, *prefix: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [*COMMAND, "--pid", str(target.pid), "-d", "1", "--no-calibrate", "-o", str(trace)],
+        [*prefix, *COMMAND, "--pid", str(target.pid), "-d", "1", "--no-calibrate",
+         "-o", str(trace)],
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
@@ -64,6 +65,20 @@ def test_what_a_program_serves_is_not_asked_for(
         tmp_path / "trace.duckdb", "SELECT command FROM process WHERE pid = ?", [target.pid]
     )
     assert (str(TARGET) in (command or "")) == (kind == "file")
+
+
+@pytest.mark.root
+def test_a_folder_that_a_program_serves_is_not_looked_into(
+    served: Callable[[int, str], Workload], tmp_path: Path
+) -> None:
+    target = served(0, "folder")
+    # Where the folder is mounted for the recorder, too.
+    recorder = attach(
+        target, tmp_path / "trace.duckdb", "nsenter", f"--mount=/proc/{target.pid}/ns/mnt"
+    )
+    _, said = recorder.communicate(timeout=60)
+    assert recorder.returncode == 0, said
+    assert_conserved(tmp_path / "trace.duckdb")
 
 
 def test_a_thread_that_only_waits_is_left_behind() -> None:

@@ -1,7 +1,8 @@
 """A program with a file that a program of its own serves (FUSE), which stops to answer.
 
 usage: served_target.py LIBRARY USER KIND PADDING. KIND: file, the program has mapped it; arguments,
-they lie in it, too: PADDING makes them some pages long. Prints `ready`; USER owns the file system.
+they lie in it, too: PADDING makes them some pages long; folder, the program works in its folder.
+Prints `ready`; USER owns the file system.
 """
 
 from __future__ import annotations
@@ -90,7 +91,10 @@ def main() -> None:
     is_silent = mmap.mmap(-1, PAGE)
     with Path(library).open("rb") as file:
         content = file.read(1 << 20)
-    file_fd = os.open(f"{mounted(content, int(user), is_silent)}/{NAME.decode()}", os.O_RDONLY)
+    folder = mounted(content, int(user), is_silent)
+    if kind == "folder":
+        os.chdir(folder)
+    file_fd = os.open(f"{folder}/{NAME.decode()}", os.O_RDONLY)
     code = mmap.mmap(file_fd, len(content), mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
     assert code[0] == content[0]
     if kind == "arguments":

@@ -1,7 +1,8 @@
 """What a comparison has to know of where a program ran: versions, limits, revision, speed.
 
-Read from outside: no code runs in the target, nothing of it is run, no git. What can be held up by
-a file system that a user serves is asked for in a thread that can be left behind. Of environment
+Read from outside: no code runs in the target, nothing of it is run, no git. Folders that a program
+serves (FUSE) are not looked into: whoever asks there waits for as long as that program likes, and
+cannot even be killed. All else is asked for in a thread that can be left behind. Of environment
 variables only those below are kept, of files only what has the shape of a version or a revision.
 """
 
@@ -48,6 +49,8 @@ _DRIVER_VERSION = re.compile(r"Kernel Module[^\n]*?\s(\d+\.\d+[.\d]*)\s")
 _REVISION = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _BRANCH = re.compile(r"ref: (refs/heads/[\w\-]+(?:[./][\w\-]+)*)\s*")
 _SMALL_FILE = 4 << 20
+# How mountinfo writes spaces and the like.
+_ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 def chosen_variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -117,6 +120,8 @@ class Surroundings:
 
     def _revision(self) -> None:
         folder = Path(f"/proc/{self._pid}/cwd").readlink()
+        if _is_served(folder):
+            return
         for above in islice((folder, *folder.parents), _MOST_FOLDERS):
             if revision := _revision_in(above / ".git"):
                 self.facts["git_revision"] = revision
@@ -134,6 +139,8 @@ class Surroundings:
             self._packages(Path(folder) / "site-packages")
 
     def _packages(self, folder: Path) -> None:
+        if _is_served(folder):
+            return
         with os.scandir(folder) as entries:
             for entry in islice(entries, _MOST_ENTRIES):
                 if found := _DISTRIBUTION.fullmatch(entry.name):
@@ -151,6 +158,19 @@ def _quota_cpus(folder: Path) -> Iterable[float]:
         yield int(quota) / int(period)
 
 
+def _is_served(path: Path) -> bool:
+    """Tell, without asking there, whether a program serves a file system on the way to a path."""
+    with Path("/proc/self/mountinfo").open(errors="surrogateescape") as file:
+        for line in file:
+            own, _, source = line.partition(" - ")
+            kind, point = source.partition(" ")[0], own.split(" ")[4]
+            if kind.startswith("fuse") and kind != "fusectl":
+                mounted = _ESCAPED.sub(lambda found: chr(int(found[1], 8)), point)
+                if path.is_relative_to(mounted):
+                    return True
+    return False
+
+
 def _revision_in(git: Path) -> str | None:
     """Return the commit that a work tree is at; None: there is none, or nothing of its shape."""
     with suppress(OSError, ValueError, StopIteration):
@@ -158,6 +178,8 @@ def _revision_in(git: Path) -> str | None:
         if not git.is_dir():
             # A work tree beside the repository says where its own part of that is.
             git = git.parent / _text(git).removeprefix("gitdir:").strip()
+            if _is_served(git):
+                return None
             common = git / _text(git / "commondir").strip()
         head = _text(git / "HEAD")
         if found := _BRANCH.fullmatch(head):
