@@ -1,6 +1,7 @@
 """Signals that reach the recorder at awkward moments: none goes astray, nothing is lost."""
 
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Workload
-from recording import Recorder, assert_conserved, meta, query, until
+from recording import Recorder, assert_conserved, meta, query, rlscope, until
 
 pytestmark = pytest.mark.root
 
@@ -128,3 +129,41 @@ def test_a_signal_while_saving_still_reaches_the_program(
     assert f"wrote {trace}:" in recorder.words()
     assert meta(trace)["ended_cleanly"] == "true"
     assert query(trace, "SELECT ended FROM thread") == [(False,)]
+
+
+# What signals come while the modules that save are still loaded, or costs are looked for.
+EARLY = """
+import os, sys
+from rlscope_trace.cli import calibrating, main
+numbers = [int(number) for number in sys.argv.pop(1).split(",")]
+calibrating.add_to_spool = lambda *_, **__: [os.kill(os.getpid(), number) for number in numbers]
+main()
+"""
+
+
+@pytest.mark.parametrize("numbers", [[signal.SIGTERM], [signal.SIGHUP], [signal.SIGINT] * 2])
+def test_what_stops_saving_before_it_has_begun_is_one_error(
+    tmp_path: Path, numbers: list[int]
+) -> None:
+    trace = tmp_path / "trace.duckdb"
+    done = subprocess.run(
+        [sys.executable, "-c", EARLY, ",".join(f"{number:d}" for number in numbers),
+         "-o", trace, "--", "true"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    # The program's own code, as always.
+    assert done.returncode == 0, done.stderr
+    assert "error: interrupted before the trace was complete\nhint: rlscope-trace" in done.stderr
+    assert rlscope("recover", f"{trace}.spool").returncode == 0
+    assert_conserved(trace)
+
+
+def test_one_interrupt_before_saving_has_begun_stops_nothing(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.duckdb"
+    done = subprocess.run(
+        [sys.executable, "-c", EARLY, str(int(signal.SIGINT)), "-o", trace, "--", "true"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert f"wrote {trace}:" in done.stderr.replace("\n", "")
+    assert_conserved(trace)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rlscope_trace.cli.saving import _second_interrupt_stops
+from rlscope_trace.cli.interrupts import second_interrupt_stops
 from rlscope_trace.signals import signals_interrupt
 
 if TYPE_CHECKING:
@@ -42,17 +42,17 @@ def test_a_closed_terminal_ends_nothing_under_nohup() -> None:
 
 @pytest.mark.usefixtures("under_nohup")
 def test_a_closed_terminal_does_not_stop_saving_under_nohup(tmp_path: Path) -> None:
-    with _second_interrupt_stops(tmp_path):
+    with second_interrupt_stops(tmp_path):
         signal.raise_signal(signal.SIGHUP)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGTERM)
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 
 
-def test_the_second_interrupt_stops_saving(
+def test_thesecond_interrupt_stops_saving(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with _second_interrupt_stops(tmp_path):
+    with second_interrupt_stops(tmp_path):
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)

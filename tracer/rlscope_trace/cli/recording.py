@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.forked import in_a_fork
 from rlscope_trace.cli.gpu import GpuCapture
+from rlscope_trace.cli.interrupts import second_interrupt_stops
 from rlscope_trace.cli.live_line import LiveLine, ProgressMode, shows_live_line
 from rlscope_trace.cli.operations import OperationCapture
 from rlscope_trace.errors import SpoolError, TracerError, UsageError, reason_of
@@ -269,20 +270,21 @@ class Recording:
             ) from error
 
     def _save(self, spool: PrivateFolder) -> TraceReport:
-        # Here, not above: DuckDB takes longer to import than the probes take to load.
-        from rlscope_trace.cli.calibrating import add_to_spool
-        from rlscope_trace.cli.saving import report, save_trace
+        with second_interrupt_stops(spool.shown):
+            # Here, not above: DuckDB takes longer to import than the probes take to load.
+            from rlscope_trace.cli.calibrating import add_to_spool
+            from rlscope_trace.cli.saving import report, save_trace
 
-        add_to_spool(
-            spool.path,
-            wanted=self._settings.calibrate,
-            target_runs=self._running().target_runs,
-        )
-        become_saver(self._identity, self._output, mode=self._settings.mode)
-        saved = save_trace(
-            open_spool(spool.path, shown=spool.shown), self._output,
-            overwrite=self._settings.force, mode=self._settings.mode,
-        )  # fmt: skip
+            add_to_spool(
+                spool.path,
+                wanted=self._settings.calibrate,
+                target_runs=self._running().target_runs,
+            )
+            become_saver(self._identity, self._output, mode=self._settings.mode)
+            saved = save_trace(
+                open_spool(spool.path, shown=spool.shown), self._output,
+                overwrite=self._settings.force, mode=self._settings.mode,
+            )  # fmt: skip
         report(saved)
         return saved.report
 

@@ -9,6 +9,7 @@ import typer
 
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
+from rlscope_trace.cli.interrupts import second_interrupt_stops
 from rlscope_trace.cli.saving import report, save_trace
 from rlscope_trace.errors import SpoolError, UsageError
 from rlscope_trace.outputs.names import require_utf8
@@ -54,7 +55,9 @@ def _recover(opened: Spool, written: Path, *, force: bool, mode: int) -> None:
         )
     if not opened.end_ns:
         messages.note("the recording was cut off: threads end at their last record")
-    report(save_trace(opened, written, overwrite=force, mode=mode))
+    with second_interrupt_stops(opened.shown):
+        saved = save_trace(opened, written, overwrite=force, mode=mode)
+    report(saved)
     if opened.is_there():
         messages.note(f"the spool {opened.shown} stays: it cannot be deleted from here")
 

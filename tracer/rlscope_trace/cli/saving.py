@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -22,12 +21,10 @@ from rlscope_analysis.trace_file import MEMORY_VARIABLE
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.live_progress import live_progress
 from rlscope_trace.ingest.store.finalise import finalise
-from rlscope_trace.signals import signals_handled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-    from types import FrameType
 
     from rich.progress import Progress
 
@@ -76,8 +73,11 @@ class Saved:
 
 
 def save_trace(spool: Spool, output: Path, *, overwrite: bool, mode: int) -> Saved:
-    """Turn the spool into a verified trace database; the spool goes only when that has worked."""
-    with _second_interrupt_stops(spool.shown), progress_bar() as progress:
+    """Turn the spool into a verified trace database; the spool goes only when that has worked.
+
+    Call it with second_interrupt_stops.
+    """
+    with progress_bar() as progress:
         made = finalise(spool, output, overwrite=overwrite, progress=progress, mode=mode)
         with made as trace:
             add_derived(trace)
@@ -176,20 +176,3 @@ def progress_bar() -> Iterator[ProgressBar]:
     """Show a bar while something is saved, where stderr is a terminal."""
     with live_progress() as progress:
         yield ProgressBar(progress)
-
-
-@contextmanager
-def _second_interrupt_stops(spool_directory: Path) -> Iterator[None]:
-    """Let the first Ctrl-C only say that saving is under way; the next one, or a TERM, stops it."""
-
-    def on_interrupt(_number: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        messages.say(f"saving; Ctrl-C again stops it and leaves the spool {spool_directory}")
-
-    handlers = {
-        signal.SIGINT: on_interrupt,
-        signal.SIGTERM: signal.default_int_handler,
-        signal.SIGHUP: signal.default_int_handler,
-    }
-    with signals_handled(handlers):
-        yield
