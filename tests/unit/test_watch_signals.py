@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rlscope_trace.cli.interrupts import second_interrupt_stops
-from rlscope_trace.signals import signals_interrupt
+from rlscope_trace.signals import signals_interrupt, signals_wait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +29,19 @@ def test_what_is_under_way_is_interrupted(number: signal.Signals) -> None:
     with pytest.raises(KeyboardInterrupt), signals_interrupt():
         signal.raise_signal(number)
     assert signal.getsignal(number) is before
+
+
+def test_what_waits_is_interrupted_when_it_is_done() -> None:
+    done = []
+
+    def work() -> None:
+        with signals_wait():
+            signal.raise_signal(signal.SIGTERM)
+            done.append("import")
+
+    with signals_interrupt(), pytest.raises(KeyboardInterrupt):
+        work()
+    assert done == ["import"]
 
 
 @pytest.mark.usefixtures("under_nohup")

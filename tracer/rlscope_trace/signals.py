@@ -39,6 +39,16 @@ def signals_interrupt() -> AbstractContextManager[None]:
     return signals_handled(dict.fromkeys(_INTERRUPTING, signal.default_int_handler))
 
 
+@contextmanager
+def signals_wait() -> Iterator[None]:
+    """Let such signals wait for the end of the block: an import of native code would abort."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def interrupt_if_held() -> None:
     """Raise KeyboardInterrupt where such a signal is held for the program, which still gets it."""
     pending = signal.sigpending()

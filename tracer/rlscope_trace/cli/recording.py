@@ -38,6 +38,7 @@ from rlscope_trace.record.session import (
 )
 from rlscope_trace.record.surroundings import chosen_variables
 from rlscope_trace.rights import become_recorder, become_saver, keep_for_folder
+from rlscope_trace.signals import signals_wait
 from rlscope_trace.spool.counter_file import COUNTERS_FILE
 from rlscope_trace.spool.directory import open_spool, remove_files
 
@@ -272,8 +273,9 @@ class Recording:
     def _save(self, spool: PrivateFolder) -> TraceReport:
         with second_interrupt_stops(spool.shown):
             # Here, not above: DuckDB takes longer to import than the probes take to load.
-            from rlscope_trace.cli.calibrating import add_to_spool
-            from rlscope_trace.cli.saving import report, save_trace
+            with signals_wait():
+                from rlscope_trace.cli.calibrating import add_to_spool
+                from rlscope_trace.cli.saving import report, save_trace
 
             add_to_spool(
                 spool.path,
