@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -210,6 +211,15 @@ def test_without_the_token_there_is_nothing(viewed: Viewed) -> None:
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused_in_words(viewed: Viewed, query: str) -> None:
     assert viewed.ask(query)[::2] == (400, "not understood")
+
+
+def test_whoever_sends_slowly_keeps_nobody_out(viewed: Viewed) -> None:
+    address = (str(viewed.parts.hostname), viewed.parts.port or 0)
+    with ExitStack() as slow:
+        for _ in range(40):
+            slow.enter_context(socket.create_connection(address)).sendall(b"GET /")
+        for _ in range(3):
+            assert viewed.ask("trace.json")[0] == 200
 
 
 def test_it_listens_on_the_loopback_only(viewed: Viewed) -> None:

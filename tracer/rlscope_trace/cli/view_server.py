@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hmac
 import secrets
+import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -30,8 +32,9 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin",
 }  # fmt: skip
-# A browser opens some six; whoever opens more waits for nothing.
-_MOST_CONNECTIONS, _SILENCE_S = 24, 10
+# A browser opens some six, and sends what it asks at once. Where there are too many, the one that
+# has been sending for the longest goes: other users can connect, too.
+_MOST_CONNECTIONS, _SILENCE_S, _ROOM_S = 24, 10, 1
 _MOST_FIELDS = 8
 
 
@@ -47,6 +50,7 @@ class ViewServer(ThreadingHTTPServer):
         self.token = secrets.token_urlsafe(24)
         self.alone = threading.Lock()
         self._room = threading.BoundedSemaphore(_MOST_CONNECTIONS)
+        self._sending: dict[Any, None] = {}  # the oldest first
         super().__init__((LOOPBACK, port), _Handler)
 
     @property
@@ -62,9 +66,13 @@ class ViewServer(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
         """Answer in a thread, as long as there are few."""
-        if not self._room.acquire(blocking=False):
+        has_room = self._room.acquire(blocking=False)
+        if not has_room and self._drop_slowest():
+            has_room = self._room.acquire(timeout=_ROOM_S)
+        if not has_room:
             self.shutdown_request(request)
             return
+        self._sending[request] = None
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
@@ -72,7 +80,21 @@ class ViewServer(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self.has_sent(request)
             self._room.release()
+
+    def has_sent(self, request: Any) -> None:  # noqa: ANN401
+        """Note that a request is there as a whole, or will not come any more."""
+        self._sending.pop(request, None)
+
+    def _drop_slowest(self) -> bool:
+        """End the connection that has been sending its request for the longest, if one has."""
+        for request in list(self._sending)[:1]:
+            self.has_sent(request)
+            with suppress(OSError):
+                request.shutdown(socket.SHUT_RDWR)
+            return True
+        return False
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
         """Say nothing of a browser that went away."""
@@ -85,6 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer one request."""
+        self.server.has_sent(self.request)
         status, kind, body = self._answer()
         data = body.encode()
         self.send_response(status)
