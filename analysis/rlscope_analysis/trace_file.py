@@ -107,7 +107,7 @@ def connect(files: Mapping[str, Path]) -> duckdb.DuckDBPyConnection:
 
     Raises TraceError where one may not be opened, or DuckDB cannot read it.
     """
-    connection = duckdb.connect(":memory:", config=own_configuration())
+    connection = _connection()
     try:
         for database, path in files.items():
             _attach(connection, database, path)
@@ -116,6 +116,18 @@ def connect(files: Mapping[str, Path]) -> duckdb.DuckDBPyConnection:
         connection.close()
         raise
     return connection
+
+
+def _connection() -> duckdb.DuckDBPyConnection:
+    try:
+        return duckdb.connect(":memory:", config=own_configuration())
+    except duckdb.Error as error:
+        asked = os.environ.get(MEMORY_VARIABLE)
+        if asked and "memory" in str(error).lower():
+            raise TraceError(
+                f"{MEMORY_VARIABLE}={asked[:40]} is no amount of memory", hint=MEMORY_HINT
+            ) from error
+        raise
 
 
 def _attach(connection: duckdb.DuckDBPyConnection, database: str, path: Path) -> None:

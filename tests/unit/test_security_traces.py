@@ -345,3 +345,15 @@ def test_no_window_takes_time_by_the_square_of_its_rows() -> None:
     slow = re.compile(r"FILTER\s*\([^()]*(\([^()]*\)[^()]*)*\)\s*OVER\b", re.IGNORECASE)
     assert slow.search("count(*) FILTER (WHERE a <> lower(b)) OVER (ORDER BY c)")
     assert [path.name for path in sources if slow.search(path.read_text("utf-8"))] == []
+
+
+@pytest.mark.parametrize("value", ["lots", "4 potatoes", "\x1b[31m"])
+def test_memory_that_is_no_amount_is_not_blamed_on_the_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.thread(builder.process(pid=7, end_ns=100), states=[run(100)])
+    path = builder.write()
+    monkeypatch.setenv("RLSCOPE_MEMORY_LIMIT", value)
+    with pytest.raises(TraceError, match="RLSCOPE_MEMORY_LIMIT=.* is no amount of memory"):
+        open_trace(path)
