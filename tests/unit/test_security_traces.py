@@ -355,5 +355,5 @@ def test_memory_that_is_no_amount_is_not_blamed_on_the_trace(
     builder.thread(builder.process(pid=7, end_ns=100), states=[run(100)])
     path = builder.write()
     monkeypatch.setenv("RLSCOPE_MEMORY_LIMIT", value)
-    with pytest.raises(TraceError, match="RLSCOPE_MEMORY_LIMIT=.* is no amount of memory"):
+    with pytest.raises(TraceError, match=r"RLSCOPE_MEMORY_LIMIT=.* is no amount of memory"):
         open_trace(path)
