@@ -116,12 +116,12 @@ class _Finder:
         intervals = _clipped(self._fetch(_INTERVALS_SQL, from_ns, to_ns), from_ns, to_ns)
         innermost = {
             # First flattened, then clipped: which operation was opened last must not be lost.
-            thread_id: _clipped(_flattened(part), from_ns, to_ns)
+            thread_id: _flattened(part)
             for thread_id, part in self._operations(from_ns, to_ns).items()
         }
         self._resources(intervals, innermost)
         self._processes(intervals)
-        self._innermost(innermost)
+        self._innermost(innermost, from_ns, to_ns)
         self._fold_operations()
 
     def _operations(self, from_ns: int, to_ns: int) -> dict[int, Columns]:
@@ -171,13 +171,14 @@ class _Finder:
         )
         self._add("process", [None] * len(overlap), [None] * len(overlap), overlap, names)
 
-    def _innermost(self, innermost: dict[int, Columns]) -> None:
+    def _innermost(self, innermost: dict[int, Columns], from_ns: int, to_ns: int) -> None:
         if not innermost:
             return
-        code, start_ns, end_ns = (
-            np.concatenate([part[name] for part in innermost.values()])
+        joined = {
+            name: np.concatenate([part[name] for part in innermost.values()])
             for name in ("code", "start_ns", "end_ns")
-        )
+        }
+        code, start_ns, end_ns = _clipped(joined, from_ns, to_ns).values()
         names = None if self.has_folded else self.names
         if names is None:
             code = np.zeros_like(code)

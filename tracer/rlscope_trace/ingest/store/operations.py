@@ -30,6 +30,8 @@ from rlscope_trace.ingest.writer.trace_writer import TraceWriter
 
 # Marks and start/end ranges are described so many at a time.
 _DESCRIBED_ROWS = 1 << 16
+# Parts of threads are nested so many at a time.
+_MOST_PARTS = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +93,9 @@ class OperationWriter:
             for part in ranges.parts(life, by_thread[life]):
                 waiting.append((place, part))
                 count += len(part["key"])
-                # Threads of a few ranges each are nested together: they may be very many.
-                if count >= BATCH_ROWS:
+                # Threads of a few ranges each are nested together: they may be very many, and what
+                # each has of its own then takes more memory than the ranges.
+                if count >= BATCH_ROWS or len(waiting) >= _MOST_PARTS:
                     self._insert(waiting, lives)
                     waiting, count = [], 0
             progress("operations", min(rows["operation_coded"] + count, total - 1), total)
