@@ -45,7 +45,7 @@ _OTHER_RUNS_SQL = "SELECT cpu, start_ns, end_ns, program_id FROM other_run ORDER
 _QUOTAS_SQL = "SELECT thread_id, ts_ns FROM cpu_quota_wait ORDER BY ALL"
 _MESSAGES_SQL = f"""
 SELECT thread_id, read_ns, sent_ns, sender_thread_id, {code_of("WAIT_KIND", "channel::WAIT_KIND")}
-FROM early_message ORDER BY ALL
+FROM early_message WHERE sent_ns <= read_ns ORDER BY ALL
 """  # noqa: S608 - words of our own
 _IN_ORDER = " ORDER BY thread_id, start_ns, end_ns"
 # Streams that wait (sync) do no work. Named by the correlation id in the edges of flow.
