@@ -96,10 +96,10 @@ BALANCED = (
     ("planted_gym", "balanced_sync"), ("planted_gym", "balanced_off_policy"),
 )  # fmt: skip
 # More iterations of programs in which something happens in some of them only, or much comes before.
-# One that hands the GIL to and fro at each call of torch needs 2 s for each.
-ITERATIONS = {"evaluation": 200, "starved_loader": 1500, "monitor_thread": 15}
-# Of the planted ones, those in which GPU time is planted_ns.
-KNOWN_GPU = ("kernels", "streams")
+# One that hands the GIL to and fro at each call of torch needs 2 s for each. A process that ends by
+# _exit keeps the last 0.1 s of its activity on the GPU.
+ITERATIONS = {"evaluation": 200, "starved_loader": 1500, "monitor_thread": 15, "processes": 600}
+KNOWN_GPU = tuple(name for workload, name in MATRIX | ALWAYS if workload == "planted_gpu")
 # Whoever else uses the machine takes CPUs, so that processes of the program share the one that is
 # left: where nothing of that is planted, it is no cause of the program.
 OF_THE_MACHINE = {"cpu_wait", "cpu_taken_by_others", "cpu_contention"}

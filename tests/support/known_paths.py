@@ -19,12 +19,13 @@ class Recorded:
     """The path of a program, and what the program says of itself."""
 
     def __init__(
-        self, folder: Path, program: str, rounds: int, *, before: Sequence[str] = ()
-    ) -> None:
+        self, folder: Path, program: str, rounds: int, *, before: Sequence[str] = (),
+        workload: str = "known_path",
+    ) -> None:  # fmt: skip
         """before: a command that runs it."""
         trace = folder / "trace.duckdb"
         done = rlscope(
-            "-o", trace, "--", *before, sys.executable, WORKLOADS / "known_path.py", program,
+            "-o", trace, "--", *before, sys.executable, WORKLOADS / f"{workload}.py", program,
             str(rounds),
         )  # fmt: skip
         assert done.returncode == 0, done.stderr

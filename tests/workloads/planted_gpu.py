@@ -3,7 +3,8 @@
 usage: planted_gpu.py NAME ITERATIONS, NAME one of PROGRAMS
 
 Marks each iteration and its phases as NVTX ranges, and calls the driver as PyTorch would. The last
-line is the truth, as JSON: planted_ns is GPU time where that is what is planted.
+line is the truth, as JSON: planted_ns is the time of those kernels
+and copies that an iteration waits for, as the fake GPU is told it.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Gpu:
 
 
 def loop(iterations: int, update: Callable[[], int]) -> Truth:
-    """Act on the CPU, then update; that returns the GPU time that was planted, or 0."""
+    """Act on the CPU, then update; that returns the GPU time it waits for, in ns."""
     truth = Truth()
     for _ in range(iterations):
         with nvtx.annotate("iteration"):
@@ -109,7 +110,7 @@ def syncs(iterations: int) -> Truth:
             gpu.launch(150)
             gpu.synchronize()
             work(0.15)
-        return 0
+        return 20 * 150_000
 
     return loop(iterations, update)
 
@@ -125,7 +126,7 @@ def copies(iterations: int) -> Truth:
             gpu.call("cuMemcpyHtoDAsync_v2", there, batch, ctypes.c_size_t(8 * MIB), None)
             gpu.launch(20)
         gpu.synchronize()
-        return 0
+        return 8 * (1000 + 8 * MIB // 16 + 20_000)
 
     return loop(iterations, update)
 
@@ -169,7 +170,7 @@ def processes(iterations: int) -> Truth:
         pipe.recv()
         gpu.launch(500)
         gpu.synchronize()
-        return 5_000_000
+        return 5_500_000
 
     truth = loop(iterations, update)
     pipe.send(None)
@@ -186,7 +187,7 @@ def eager(iterations: int) -> Truth:
             work(0.2)
             gpu.launch(20)
         gpu.synchronize()
-        return 0
+        return 20_000
 
     return loop(iterations, update)
 
