@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 BUDGET_PERCENT = 1
 _SCHEDULING = (
     "--transitions", "off", "--sample-hz", "0",
-    "--cuda-calls", "off", "--no-nvml",
+    "--cuda-calls", "off", "--no-nvml", "--messages", "off",
 )  # fmt: skip
 _UPDATES = 30
 _SETTLED_RUNS = 3

@@ -18,15 +18,21 @@ pytestmark = [pytest.mark.root, pytest.mark.matrix]
 POINTS = 5
 # Program -> what has each share that it measured.
 PROGRAMS = {
-    "two_workers": {"own": "p.pid = {pid} AND c.operation = 'work'", "worker_1": "p.pid = {worker_1} AND c.operation = 'work'"},
-    "straggler": {"own": "p.pid = {pid} AND c.operation = 'work'", "worker_3": "p.pid = {worker_3} AND c.operation = 'work'"},
+    "two_workers": {
+        "own": "p.pid = {pid} AND c.operation = 'work'",
+        "worker_1": "p.pid = {worker_1} AND c.operation = 'work'",
+    },
+    "straggler": {
+        "own": "p.pid = {pid} AND c.operation = 'work'",
+        "worker_3": "p.pid = {worker_3} AND c.operation = 'work'",
+    },
     "messages": {"no_work": "c.operation <> 'work'"},
     "three_stages": {"middle": "p.pid = {middle}"},
     "timer": {"timer": "c.cause = 'timer'"},
     "fsync": {"disk": "c.cause IN ('disk', 'device')"},
     "openmp": {"own": "c.operation = 'work'"},
     "loader": {"own": "p.pid = {pid} AND c.operation = 'work'"},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

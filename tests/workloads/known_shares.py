@@ -2,8 +2,8 @@
 
 usage: known_shares.py NAME ROUNDS, NAME one of PROGRAMS
 
-Marks each iteration as an NVTX range, and what is work in it. Prints, as its last line, pids by role,
-and shares that the critical path should have.
+Marks each iteration as an NVTX range, and what is work in it. Prints, as its last line, pids by
+role, and shares that the critical path should have.
 """
 
 from __future__ import annotations
