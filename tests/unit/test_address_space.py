@@ -14,7 +14,7 @@ COMMANDS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("mebibytes", [200, 700])
+@pytest.mark.parametrize("mebibytes", [200, 1200])
 @pytest.mark.parametrize("command", COMMANDS, ids=[command[0] for command in COMMANDS])
 def test_too_little_is_told(command: tuple[str, ...], mebibytes: int) -> None:
     limit = mebibytes << 20
@@ -26,6 +26,6 @@ def test_too_little_is_told(command: tuple[str, ...], mebibytes: int) -> None:
     )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr == (
-        f"error: a trace takes 1 GiB of address space, and {mebibytes} MiB are allowed\n"
+        f"error: a trace takes 1.5 GiB of address space, and {mebibytes} MiB are allowed\n"
         "hint: ulimit -v unlimited\n"
     )

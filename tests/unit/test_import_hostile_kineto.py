@@ -116,6 +116,10 @@ BOMBS: dict[str, tuple[Callable[[], Iterator[str]], str]] = {
         lambda: many(lambda _: _FIRST, 1_300_000),
         "more events than so few compressed bytes can be a trace of",
     ),
+    "spaces": (
+        lambda: long_text("", " ", "", 600),
+        "it is longer than so few compressed bytes can be a trace of",
+    ),
     "depth": (
         lambda: long_text(',{"ph":"X","args":', "[", "", 100),
         "it is nested too deeply",

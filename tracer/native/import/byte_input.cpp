@@ -12,6 +12,8 @@
 #include <system_error>
 #include <utility>
 
+#include "import_limits.h"
+
 namespace rls {
 namespace {
 
@@ -145,7 +147,13 @@ std::size_t ByteInput::inflate_some(char* buffer, std::size_t capacity) {
       done_ = true;
     }
   }
-  return capacity - stream_.avail_out;
+  const std::size_t count = capacity - stream_.avail_out;
+  text_bytes_ += count;
+  if (text_bytes_ > kFreeTextBytes + position_ * kMaxTextBytesPerByte) {
+    damage_ = "it is longer than so few compressed bytes can be a trace of";
+    done_ = true;
+  }
+  return count;
 }
 
 }  // namespace rls

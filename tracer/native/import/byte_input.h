@@ -51,6 +51,8 @@ class ByteInput {
   bool is_pipe_ = false;
   std::uint64_t position_ = 0;
   std::uint64_t file_bytes_ = 0;
+  // That came out of a gzipped file.
+  std::uint64_t text_bytes_ = 0;
   bool is_gzip_ = false;
   bool between_members_ = false;
   bool done_ = false;

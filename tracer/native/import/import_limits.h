@@ -26,5 +26,8 @@ constexpr std::size_t kMaxSkippedBytes = 64;
 // PyTorch have one per 20 to 100.
 constexpr std::uint64_t kFreeEvents = 1'000'000;
 constexpr std::uint64_t kMinBytesPerEvent = 8;
+// The same of its text: that of PyTorch is 10 to 40 times as long as the file.
+constexpr std::uint64_t kFreeTextBytes = 256 << 20;
+constexpr std::uint64_t kMaxTextBytesPerByte = 100;
 
 }  // namespace rls

@@ -56,7 +56,7 @@ _WITH_DATABASE = (
     "recover", "import", "export", "summarize", "explain", "whatif", "report", "view",
     "balance", "compare", "gate", "sql", "fleet",
 )  # fmt: skip
-_LEAST_ADDRESS_SPACE = 1 << 30
+_LEAST_ADDRESS_SPACE = 3 << 29
 
 
 def _print_version(*, wanted: bool) -> None:
@@ -181,7 +181,7 @@ def _lacks_address_space() -> bool:
     if limit == resource.RLIM_INFINITY or limit >= _LEAST_ADDRESS_SPACE:
         return False
     messages.error(
-        f"a trace takes 1 GiB of address space, and {limit >> 20} MiB are allowed",
+        f"a trace takes 1.5 GiB of address space, and {limit >> 20} MiB are allowed",
         "ulimit -v unlimited",
     )
     return True

@@ -11,7 +11,7 @@ from rlscope_trace.errors import TracerError
 _WANTED_FILES = 65536
 _LEAST_FILES = 128
 # What DuckDB, numpy and the stacks of threads reserve while a trace is saved, measured with room.
-_LEAST_ADDRESS_SPACE = 1 << 30
+_LEAST_ADDRESS_SPACE = 3 << 29
 
 
 def require_room(argv: Sequence[str]) -> None:
