@@ -176,6 +176,31 @@ def test_threads_of_parallel_regions(tmp_path: Path) -> None:
             assert found.grade == "C"
 
 
+def test_a_team_larger_than_the_machine(tmp_path: Path) -> None:
+    """A round of 10 ms: 4 alone; 6 with two helpers that share a CPU, a third of it in the kernel."""
+    builder = TraceBuilder(tmp_path / "team.duckdb")
+    process = builder.process(pid=7, name="python")
+    for at in range(ROUNDS):
+        builder.operation(1, at * 10 * MS, (at + 1) * 10 * MS, "update")
+        for tick in range(20):
+            ts_ns = (at * 20 + tick) * MS // 2 + 1
+            builder.sample(1, ts_ns, "backend", in_kernel=tick >= 16)
+            if tick >= 8:
+                turn = (tick - 8) % 6
+                layer = "spin" if turn == 4 else "backend"
+                builder.sample(2 if tick < 14 else 3, ts_ns, layer, in_kernel=turn == 5)
+    builder.thread(process, states=[run(ROUNDS * 10 * MS), run(10)])
+    for before, after in ((4, 3), (7, 0)):
+        states = [sleep(before * MS)]
+        states += [run(3 * MS, cpu=1), sleep((before + after) * MS)] * ROUNDS
+        builder.thread(process, states=states)
+    builder.meta["cpus_allowed"] = "0-1"
+    # One thread does what all three did outside of the kernel, without the spinning: 8 + 2 + 2 ms.
+    assert predicted(builder.write(), Changes(threads=1))["duration_ratio"] == pytest.approx(
+        12 / 10, rel=1e-2
+    )
+
+
 def test_without_spinning_there_is_no_team(one: Path) -> None:
     with pytest.raises(TraceError, match="seen to spin"):
         predicted(one, Changes(threads=1))

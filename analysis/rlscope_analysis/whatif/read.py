@@ -49,7 +49,8 @@ SELECT name, thread_id, count(*) FROM operation
 WHERE start_ns >= $1 AND start_ns < $2 AND thread_id IS NOT NULL GROUP BY name, thread_id
 """
 _SPINS_SQL = """
-SELECT thread_id, count(*), count(*) FILTER (layer = 'spin')
+SELECT thread_id, count(*), count(*) FILTER (layer = 'spin'),
+  count(*) FILTER (layer = 'backend' AND in_kernel)
 FROM cpu_sample_coded WHERE ts_ns >= $1 AND ts_ns < $2 AND layer IS NOT NULL GROUP BY thread_id
 """
 # Every stack of operations with the names on it.
@@ -97,8 +98,8 @@ class Recorded:
     gil_wait_ns: int
     """Of the threads of the leading process."""
     iteration_starts_ns: Column
-    spins: dict[int, tuple[int, int]]
-    """Of each thread: samples, and those of loops that spin."""
+    spins: dict[int, tuple[int, int, int]]
+    """Of each thread: samples, those of loops that spin, and of backends in the OS kernel."""
     instances: dict[tuple[str, int], int]
     """How often each thread was in an operation: by its name and the thread."""
     gpu: Gpu | None = None

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _LEAST_SAMPLES = 50
 # Of the CPU time of the leading thread: who runs less is none of the team.
 _MEMBER = 0.05
+_NONE = (0, 0, 0)
 
 
 def of_team(threads: int, recorded: Recorded, program: Program) -> tuple[Column, float]:
@@ -32,11 +33,18 @@ def of_team(threads: int, recorded: Recorded, program: Program) -> tuple[Column,
     """
     ran = _ran_ns(recorded, program)
     lead = recorded.lead_thread_id
+    cpus = max(program.cpus, recorded.allowed_cpus)
     team = [
         thread for thread, ns in ran.items()
-        if thread != lead and ns > _MEMBER * ran[lead] and recorded.spins.get(thread, (0, 0))[1]
+        if thread != lead and ns > _MEMBER * ran[lead] and recorded.spins.get(thread, _NONE)[1]
     ]  # fmt: skip
-    samples, spinning = recorded.spins.get(lead, (0, 0))
+    waited = {
+        # A team that is larger than the machine soon gives up to spin: it is in the OS kernel to
+        # sleep, and to wake each other.
+        thread: (samples, spinning + in_kernel * (len(team) + 1 > cpus))
+        for thread, (samples, spinning, in_kernel) in recorded.spins.items()
+    }
+    samples, spinning = waited.get(lead, (0, 0))
     if not team:
         raise TraceError(
             "cannot be answered: no thread beside the leading one was seen to spin in a parallel"
@@ -49,10 +57,9 @@ def of_team(threads: int, recorded: Recorded, program: Program) -> tuple[Column,
             " how much of it is spinning",
             hint="a longer recording",
         )
-    cpus = max(program.cpus, recorded.allowed_cpus)
     size, asked = min(len(team) + 1, cpus), min(threads, cpus)
     useful, spun = ran[lead] * (1 - spinning / samples), ran[lead] * spinning / samples
-    helped = sum(ran[t] * (1 - recorded.spins[t][1] / recorded.spins[t][0]) for t in team)
+    helped = sum(ran[t] * (1 - waited[t][1] / waited[t][0]) for t in team)
     share = min(useful, helped / len(team))
     parallel = share + helped if asked == 1 else (share + spun) * size / asked
     factor = np.ones(len(program.kind))
