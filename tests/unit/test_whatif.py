@@ -177,7 +177,7 @@ def test_threads_of_parallel_regions(tmp_path: Path) -> None:
 
 
 def test_a_team_larger_than_the_machine(tmp_path: Path) -> None:
-    """A round of 10 ms: 4 alone; 6 with two helpers that share a CPU, a third of it in the kernel."""
+    """A round of 10 ms: 4 alone; 6 with two helpers on one CPU, a third of it in the OS kernel."""
     builder = TraceBuilder(tmp_path / "team.duckdb")
     process = builder.process(pid=7, name="python")
     for at in range(ROUNDS):
