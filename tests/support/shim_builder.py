@@ -87,6 +87,8 @@ class ShimBuilder:
 
     def thread(self, *, tid: int, ts_ns: int) -> None:
         self.cell(struct.pack("<HHIQ48x", THREAD, 0, tid, ts_ns))
+        # A block is written after its records.
+        self.ts_ns = max(self.ts_ns, ts_ns)
 
     def string(self, text: str, *, cut: bool = False) -> None:
         data = text.encode()

@@ -169,6 +169,17 @@ def test_a_mark_from_before_its_thread_had_a_ring_is_counted(
     assert losses(path) == {DAMAGED: 1}
 
 
+def test_a_thread_whose_ring_is_dated_after_the_end_keeps_its_ranges(tmp_path: Path) -> None:
+    shim = ShimBuilder()
+    shim.source(pid=10)
+    shim.thread(tid=10, ts_ns=FINISH + 5_000)
+    shim.range("step", 200, 300)
+    shim.ts_ns = 400
+    path = saved(tmp_path, shim)
+    assert rows(path, PER_RANGE) == [(200, 300, "step")]
+    assert losses(path) == {}
+
+
 def test_marks_from_before_the_recording_are_no_loss(tmp_path: Path) -> None:
     shim = ShimBuilder()
     shim.source(pid=10)

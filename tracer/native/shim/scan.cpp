@@ -294,7 +294,9 @@ void ShimScan::Introduce(const ShimBlock& block, const char* cell) {
   const ShimSource& source = sources_[block.source];
   Slot& slot = slots_[{block.source, block.slot}];
   const std::uint32_t tid = OuterTid(block.source, record.tid);
-  const std::int64_t ts_ns = IsTime(record.ts_ns) ? Signed(record.ts_ns) : Signed(block.ts_ns);
+  // What is later than its block is damaged, or of another clock; nothing is lost without it.
+  const bool is_sound = IsTime(record.ts_ns) && record.ts_ns <= block.ts_ns;
+  const std::int64_t ts_ns = Signed(is_sound ? record.ts_ns : block.ts_ns);
   if (slot.incarnation != kNone) incarnations_[slot.incarnation].last_ns = ts_ns;
   if (incarnations_.size() >= kMaxIncarnations) {
     ++losses_.damaged;
