@@ -16,7 +16,7 @@ from compared_traces import MS, WAKE, Step, read, write_trace
 from recording import rlscope
 from rlscope_analysis.compare.answer import answer_of
 from rlscope_analysis.compare.comparison import compare
-from rlscope_analysis.compare.cpu_time import _distinct
+from rlscope_analysis.compare.cpu_time import _distinct, _Ran
 from rlscope_analysis.compare.read import read_sides
 from rlscope_analysis.compare.run import WALL
 from rlscope_analysis.errors import TraceError
@@ -397,3 +397,11 @@ def test_rows_are_told_apart_whatever_their_numbers() -> None:
         assert rows == sorted(set(written))
         assert [rows[at] for at in which] == written
     assert _distinct(np.empty(0, np.int64))[0] == []
+
+
+def test_between_edges_that_are_the_same_lies_no_piece() -> None:
+    whole = _Ran({"start_ns": np.array([0, 5]), "end_ns": np.array([20, 10])})
+    # Operation 1 ends where operation 2 begins; 0: none.
+    cut = whole.cut(np.array([-1, 0, 10, 10, 20, 99]), "path_id", np.array([0, 1, 0, 2, 0])).columns
+    columns = (cut[name].tolist() for name in ("start_ns", "end_ns", "path_id"))
+    assert sorted(zip(*columns, strict=True)) == [(0, 10, 1), (5, 10, 1), (10, 20, 2)]

@@ -84,6 +84,8 @@ class _Ran:
         following = edges[np.minimum(slot + 1, len(edges) - 1)]
         columns["end_ns"] = np.minimum(columns["end_ns"], following)
         columns[name] = values[np.clip(slot, 0, len(values) - 1)]
+        # Between edges that are the same: it would hide what begins there.
+        inside &= columns["end_ns"] > columns["start_ns"]
         return _Ran({key: column[inside] for key, column in columns.items()})
 
 
