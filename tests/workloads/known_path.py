@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import nvtx
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from multiprocessing.connection import Connection
     from multiprocessing.synchronize import Barrier, Semaphore
 
@@ -74,22 +75,30 @@ def stage(source: Connection, sink: Connection, cpu_ms: float, ready: Barrier) -
     sink.send(None)
 
 
-def pipeline(rounds: int) -> dict[str, object]:
-    """Two stages, of which the last takes five times as long as the first."""
-    ends = [multiprocessing.Pipe(duplex=False) for _ in range(3)]
-    ready = multiprocessing.Barrier(3)
+def connected(
+    target: Callable[..., None], works_ms: Sequence[float]
+) -> tuple[Connection, Connection, list[multiprocessing.Process]]:
+    """Start a stage for each of these; return where to send, where to receive, and the stages."""
+    ends = [multiprocessing.Pipe(duplex=False) for _ in range(len(works_ms) + 1)]
+    ready = multiprocessing.Barrier(len(works_ms) + 1)
     children = [
-        multiprocessing.Process(target=stage, args=(ends[at][0], ends[at + 1][1], cpu_ms, ready))
-        for at, cpu_ms in enumerate((0.4, 2.0))
+        multiprocessing.Process(target=target, args=(ends[at][0], ends[at + 1][1], cpu_ms, ready))
+        for at, cpu_ms in enumerate(works_ms)
     ]
     for child in children:
         child.start()
     ready.wait()
+    return ends[0][1], ends[-1][0], children
+
+
+def pipeline(rounds: int) -> dict[str, object]:
+    """Two stages, of which the last takes five times as long as the first."""
+    first, last, children = connected(stage, (0.4, 2.0))
     with nvtx.annotate("iteration"):
         for number in range(rounds):
-            ends[0][1].send(number)
-        ends[0][1].send(None)
-        while ends[2][0].recv() is not None:
+            first.send(number)
+        first.send(None)
+        while last.recv() is not None:
             pass
     for child in children:
         child.join()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nvtx
-from known_path import burn
+from known_path import burn, connected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -142,23 +142,15 @@ def stage(source: Connection, sink: Connection, cpu_ms: float, ready: Barrier) -
 
 def three_stages(rounds: int) -> dict[str, Any]:
     """Three stages with buffers between them; the one in the middle takes longest."""
-    ends = [multiprocessing.Pipe(duplex=False) for _ in range(3)]
-    ready = multiprocessing.Barrier(3)
-    children = [
-        multiprocessing.Process(target=stage, args=(ends[at][0], ends[at + 1][1], cpu_ms, ready))
-        for at, cpu_ms in enumerate((0.3, 3))
-    ]
-    for child in children:
-        child.start()
-    ready.wait()
+    first, last, children = connected(stage, (0.3, 3))
     own, total = Clock(), Clock()
     with nvtx.annotate("iteration"), total:
         for _ in range(rounds):
-            ends[0][1].send(1)
-        ends[0][1].send(0)
-        while ends[2][0].recv():
+            first.send(1)
+        first.send(0)
+        while last.recv():
             work(own, 0.3)
-    middle_ns = ends[2][0].recv()
+    middle_ns = last.recv()
     for child in children:
         child.join()
     return {"pids": {"middle": children[1].pid}, "shares": {"middle": middle_ns / total.time_ns}}
