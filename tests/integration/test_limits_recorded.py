@@ -39,6 +39,7 @@ MATRIX = {
     ("planted", "network_wait"): "network_wait",
     ("planted", "local_server"): "worker_bound",
     ("planted", "lock_contention"): "lock_contention",
+    ("planted", "thread_bound"): "thread_bound",
     ("planted", "blocking_io"): "blocking_io",
     ("planted", "straggler"): "straggler",
     ("planted", "idle_workers"): "idle_workers",

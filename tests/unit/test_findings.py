@@ -285,8 +285,8 @@ def test_who_waits_is_named_whoever_it_waits_for(builder: TraceBuilder) -> None:
     [
         pytest.param("python", None, "auto", "lock_contention", id="it has the lock"),
         pytest.param("backend", None, "auto", "other_code", id="a thread of OpenMP"),
-        pytest.param("python", "wait", "auto", "python_overhead", id="it makes what is waited for"),
-        pytest.param("python", None, "nvtx", "python_overhead", id="no phase would say so"),
+        pytest.param("python", "wait", "auto", "thread_bound", id="it makes what is waited for"),
+        pytest.param("python", None, "nvtx", "thread_bound", id="no phase would say so"),
     ],
 )
 def test_a_lock_that_another_thread_of_the_process_has(

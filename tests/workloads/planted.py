@@ -17,6 +17,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+import numpy
 import nvtx
 
 if TYPE_CHECKING:
@@ -105,6 +106,25 @@ def crowd(iterations: int) -> None:
     train(iterations)
     for other in others:
         other.kill()
+
+
+def acted(iterations: int) -> None:
+    """Wait for an actor, a thread of this process that computes without the GIL."""
+    wanted, made = threading.Semaphore(0), threading.Semaphore(0)
+
+    def act() -> None:
+        numbers = numpy.random.default_rng(0).random(300_000)
+        while wanted.acquire():
+            numpy.sort(numbers)
+            made.release()
+
+    threading.Thread(target=act, name="actor", daemon=True).start()
+    for _ in range(iterations):
+        with nvtx.annotate("iteration"):
+            with nvtx.annotate("wait"):
+                wanted.release()
+                made.acquire()
+            phase("backpropagation", 1)
 
 
 def count() -> None:
@@ -257,6 +277,7 @@ PROGRAMS: dict[str, Callable[[int], None]] = {
     "backpropagation": functools.partial(train, backpropagation=5),
     "inference": functools.partial(train, inference=5),
     "timer_sleep": functools.partial(train, planted=lambda: time.sleep(0.005)),
+    "thread_bound": acted,
     "gil_contention": functools.partial(beside, count),
     "cpu_contention": crowd,
     "message_overhead": functools.partial(vectorized, cpu_ms=0.05, values=50_000),

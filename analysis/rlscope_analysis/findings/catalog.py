@@ -388,6 +388,15 @@ CATALOG = (
         _BOUND,
     ),
     Limit(
+        "thread_bound",
+        "NOT leads AND of_python",
+        "runs code that another thread of its process waits for",
+        "less for it to do, or a process of its own",
+        _FUNCTIONS.format(code="thread_bound"),
+        _BOUND,
+        proof="--view functions",
+    ),
+    Limit(
         "not_measured",
         "cause = 'not_measured'",
         "ran or waited: which of them was not recorded",

@@ -201,6 +201,8 @@ SELECT
   -- A piece that lasts beyond it counts where most of it lies.
   coalesce(c.start_ns / 2 + c.end_ns / 2 < b.ready_ns, false) AS is_starting,
   c.process_id IN (SELECT process_id FROM lead) AS is_lead,
+  c.thread_id IN (SELECT thread_id FROM lead) AS leads,
+  c.thread_id IN (FROM python_thread) AS of_python,
   EXISTS (FROM worker) AS has_workers,
   c.process_id IN (SELECT process_id FROM simulating) AS simulates,
   c.process_id IN (SELECT process_id FROM learning) AS learns,

@@ -78,6 +78,8 @@ SELECT count(*) - 1 FROM (
   WHERE code = '{code}' AND process_id IS NOT NULL GROUP BY process_id
 ) HAVING max(time_ns) < 0.5 * sum(time_ns)
 """
+# Whose cause is a thread that can be named.
+_BY_HOLDER = frozenset({"lock_contention", "thread_bound"})
 _HOLDER_SQL = """
 SELECT CASE
   WHEN t.process_id IN (SELECT process_id FROM iteration)
@@ -87,7 +89,7 @@ END
 FROM limit_piece AS l
 JOIN thread AS t ON t.thread_id = l.thread_id
 JOIN process AS p ON p.process_id = t.process_id
-WHERE l.code = 'lock_contention' AND l.cause <> 'lock'
+WHERE l.code = '{code}' AND l.cause <> 'lock'
   AND l.iteration_id IN (SELECT iteration_id FROM _steady_iteration)
 GROUP BY 1, t.thread_id ORDER BY sum(l.duration_ns) DESC, t.thread_id LIMIT 1
 """
@@ -186,8 +188,9 @@ def _finding(trace: Trace, row: dict[str, Any]) -> dict[str, Any]:
         where["others"] = next((count for (count,) in others), 0)
     if row["code"] == "cpu_taken_by_others":
         ((where["by_program"],),) = run_query(trace, _OTHER_PROGRAM_SQL).rows
-    if row["code"] == "lock_contention":
-        where["by_holder"] = next((name for (name,) in run_query(trace, _HOLDER_SQL).rows), None)
+    if row["code"] in _BY_HOLDER:
+        holders = run_query(trace, _HOLDER_SQL.format(code=limit.code)).rows
+        where["by_holder"] = next((name for (name,) in holders), None)
     return {
         "code": row["code"],
         "share": row["share"],
