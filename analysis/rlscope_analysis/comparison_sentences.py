@@ -68,6 +68,13 @@ def _mostly(n: Named) -> str:
     return f", mostly {', '.join(words)}: {n.cause_ns / 1e6:+,.3f} ms{kind}{doubt}"
 
 
+def _by_fastest(n: Named) -> str:
+    kind = "" if n.what["time"] == "wall" else _OF_CPU
+    where = n.what["operation"] or "an iteration"
+    text = _change(f"{printable(where)} takes", n.of, kind)
+    return f"In the fastest tenth of the iterations, which others disturb least, {text}."
+
+
 def _units(n: Named) -> str:
     what = {"phases": " (updates)", "whole": " (whole runs)", "iteration": ""}.get(
         n.iteration, f" ({printable(n.iteration)})"
@@ -160,6 +167,7 @@ def _held(n: Named) -> str:
 COMPARISON: dict[str, str | Callable[[Any], str]] = {
     "compared": _compared,
     "other_program": _other_program,
+    "by_fastest": _by_fastest,
     "compared_units": _units,
     "normalised": _normalised,
     "not_normalised": lambda n: (

@@ -75,6 +75,17 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     return read_all(runs(tmp_path_factory.mktemp("base"), "a", Step(), range(4)))
 
 
+def test_a_recording_beside_its_copy_is_no_second_run(tmp_path: Path) -> None:
+    """Two runs that do not differ at all would make any difference a sure one."""
+    trace = write_trace(tmp_path / "a.duckdb", noisy(1, count=2))
+    copy = tmp_path / "copy.duckdb"
+    copy.write_bytes(trace.read_bytes())
+    with pytest.raises(TraceError, match="same recording twice on one side"):
+        read_sides([], [trace, copy], per="iteration")
+    before, after = read_sides([trace], [copy], per="iteration")
+    assert compare(before, after).verdict == "same"
+
+
 def test_changes_by_cause_add_up_to_that_of_the_iteration(tmp_path: Path) -> None:
     """Means of integers: to the nanosecond, and each part by what was changed in it."""
     before = noisy(1)

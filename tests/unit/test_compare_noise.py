@@ -32,12 +32,22 @@ def times(chance: np.random.Generator, *, run: float, iteration: float, alike: f
 
 
 def made(
-    chance: np.random.Generator, *, slower: float = 0.0, drift: float = 0.0, **noise: float
+    chance: np.random.Generator,
+    *,
+    slower: float = 0.0,
+    drift: float = 0.0,
+    disturbed: float = 0.0,
+    **noise: float,
 ) -> Run:
-    """Return a run of three operations; slower: simulation; drift: from start to end, of all."""
+    """Return a run of three operations; slower: simulation; drift: from start to end, of all.
+
+    disturbed: by which part of their time others slow down its iterations, at the most: some runs
+    much, some little, and all that is in an iteration.
+    """
     series: dict[tuple[str, ...], Any] = {}
+    others = 1 + disturbed * chance.uniform() * chance.exponential(size=ITERATIONS)
     for name in PARTS:
-        of = times(chance, **noise) * (1 + drift * np.linspace(0, 1, ITERATIONS))
+        of = times(chance, **noise) * (1 + drift * np.linspace(0, 1, ITERATIONS)) * others
         of *= 1 + slower * (name == "simulation")
         series[WALL, "leading", name, "", "running"] = np.rint(of * 10_000_000).astype(np.int64)
     series[COUNT, "environment steps"] = np.full(ITERATIONS, 64, np.int64)
@@ -119,6 +129,26 @@ def test_five_runs_find_five_percent_and_where() -> None:
             and result.cause.key[2] == "simulation"
         )
     assert found >= 54
+
+
+def test_what_neighbours_add_hides_no_five_percent() -> None:
+    """The means of 30 such pairs of sides tell of none."""
+    chance = np.random.default_rng(9)
+    noise = {"run": 0.005, "iteration": 0.01, "alike": 0.5, "disturbed": 0.25}
+    alarms = found = 0
+    for _ in range(30):
+        base, same = ([made(chance, **noise) for _ in range(5)] for _ in range(2))
+        alarms += compare(base, same).verdict in {"better", "worse", "different"}
+        result = compare(base, [made(chance, slower=0.05, **noise) for _ in range(5)])
+        found += (
+            result.verdict == "worse"
+            and result.cause is not None
+            and result.cause.key[2] == "simulation"
+        )
+        for change in result.changes:
+            assert (change.fastest is not None) == change.is_sum
+    assert found >= 27
+    assert alarms <= 4  # more: p < 0.03 at a true 5 %
 
 
 def test_drift_that_both_have_is_no_change() -> None:

@@ -26,6 +26,8 @@ _TITLES = {
     CPU: "CPU time of all processes, per iteration",
 }
 _SENTENCE_ROWS = 3
+# What is said of the fastest iterations of a sum.
+_FASTEST = ("base", "new", "low", "high")
 # From such a part of an iteration on it is said how much of it other programs took.
 _MUCH = 0.02
 
@@ -100,6 +102,7 @@ def _columns(found: Comparison, *, role: Role = Role.HIDDEN) -> tuple[Column, ..
         Column("low_ns", Unit.NS, label="95 %: from"),
         Column("high_ns", Unit.NS, label="to"),
         *steps,
+        *(Column(f"fastest_{of}_ns", Unit.NS, Role.HIDDEN) for of in _FASTEST),
         Column("probability", Unit.RATE, Role.HIDDEN),
         Column("is_sure", Unit.FLAG, label="more than noise"),
     )
@@ -111,6 +114,8 @@ def _row(found: Comparison, change: Change) -> tuple[Any, ...]:
     values += [of.low, of.high]
     if found.steps is not None:
         values.append(of.new / found.steps[1] - of.base / found.steps[0])
+    fast = change.fastest
+    values += [None] * len(_FASTEST) if fast is None else [getattr(fast, of) for of in _FASTEST]
     return (*values, change.probability, change.is_sure if change.probability is not None else None)
 
 
@@ -207,6 +212,8 @@ def _opening(found: Comparison) -> Iterable[Note]:
     if found.verdict == DIFFERENT:
         shown = [(c.what, c.base, c.new) for c in differing[:_SENTENCE_ROWS]]
         yield note("other_program", counts=tuple(shown), more=len(differing) - len(shown))
+    if (change := _seen_in_fastest(found)) is not None and change.fastest is not None:
+        yield note("by_fastest", of=_reported(change.fastest), what=_named(change))
     units = found.units
     yield note(
         "compared_units", kind=units.kind, base_runs=units.base_runs, new_runs=units.new_runs,
@@ -216,6 +223,16 @@ def _opening(found: Comparison) -> Iterable[Note]:
     of = found.machines
     if of.factor != 1:
         yield note("normalised", factor=of.factor, error=of.error, cpus=of.cpus, speeds=of.speeds)
+
+
+def _seen_in_fastest(found: Comparison) -> Change | None:
+    """Return the sum that the verdict stands on, where its mean alone would not have told."""
+    cause, sums = found.cause, [c for c in found.changes if c.is_sum and c.is_sure]
+    if cause is None or cause.is_sure or any(c.telling is c.difference for c in sums):
+        return None
+    return max(
+        sums, key=lambda c: (c.key == cause.key[:3], abs(c.telling.change), c.key), default=None
+    )
 
 
 def _closing(found: Comparison, *, is_first_screen: bool) -> Iterable[Note]:

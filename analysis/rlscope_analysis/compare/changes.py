@@ -14,11 +14,11 @@ from rlscope_analysis.compare.run import (
     WALL,
     Key,
 )  # fmt: skip
-from rlscope_analysis.compare.spread import BLOCKS, Difference, difference
+from rlscope_analysis.compare.spread import BLOCKS, RUNS, Difference, difference, fastest
 from rlscope_analysis.compare.student import adjusted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from rlscope_analysis.compare.side import Side
     from rlscope_analysis.compare.spread import Units
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _LEAST_SHARE, _LEAST_SEEN = 0.01, 0.002
 # Kernels of a few ms are worth a row, also where an iteration takes a minute.
 _LEAST_OF_KIND = 0.01
+# So much narrower is no chance of few runs.
+_CLEARLY_LESS = 0.8
 # Which of these there are is no chance; of the others it may be.
 _DECIDED = frozenset({"kernel", "copy", "graph", "launch"})
 _SAMPLED = frozenset({"function"})
@@ -47,6 +49,17 @@ class Change:
     """Whether it is more than noise, with all that was looked at in mind."""
     probability: float | None = None
     """That of the difference, adjusted for all that was looked at; None: not looked at."""
+    fastest: Difference | None = None
+    """Of the fastest tenth of the iterations; None: not of a sum of times, or too few runs."""
+
+    @property
+    def telling(self) -> Difference:
+        """All iterations, or the fastest ones where runs of one side differ less in these.
+
+        Chosen by the width of the interval, not by the difference, so that nobody looks twice.
+        """
+        of, fast = self.difference, self.fastest
+        return of if fast is None or fast.reach > _CLEARLY_LESS * of.reach else fast
 
 
 def is_own(key: Key) -> bool:
@@ -72,9 +85,25 @@ def changes_of(base: Side, new: Side, units: Units) -> list[Change]:
     for key in sorted(key for key in base.keys | new.keys if key[0] == PROCESS):
         sums[key] = [key]
     return found + [
-        Change(key, difference_of(parts, base, new, units), is_sum=True)
+        Change(
+            key, difference_of(parts, base, new, units), is_sum=True,
+            fastest=_fastest_of(parts, base, new, units),
+        )
         for key, parts in sums.items()
-    ]
+    ]  # fmt: skip
+
+
+def _fastest_of(keys: Sequence[Key], base: Side, new: Side, units: Units) -> Difference | None:
+    """Hold the fastest iterations of runs against each other.
+
+    A baseline keeps none; layers of one iteration are known from too few samples.
+    """
+    if units.kind != RUNS or not (base.has_iterations and new.has_iterations):
+        return None
+    before, after = (fastest(side.values(keys)) for side in (base, new))
+    if not before or not after:
+        return None
+    return difference(before, after, units, doubt=base.doubt(keys))
 
 
 def family_of(change: Change, totals: Mapping[str, Change], units: Units) -> bool:

@@ -157,13 +157,13 @@ def _tested(changes: list[Change], units: Units) -> list[Change]:
     probabilities: dict[tuple[str, ...], float] = {}
     for is_sum, level in ((True, _LEVEL_OF_SUMS), (False, _LEVEL_OF_PARTS)):
         family = [c for c in changes if c.is_sum == is_sum and family_of(c, totals, units)]
-        known = [c for c in family if c.difference.probability is not None]
-        found = adjusted([c.difference.probability or 0.0 for c in known])
+        known = [c for c in family if c.telling.probability is not None]
+        found = adjusted([c.telling.probability or 0.0 for c in known])
         for change, probability in zip(known, found, strict=True):
             probabilities[change.key] = probability
             whole = totals[change.key[0]].difference
             least = LEAST_PART * max(abs(whole.base), abs(whole.new))
-            if probability <= level and abs(change.difference.change) >= least:
+            if probability <= level and abs(change.telling.change) >= least:
                 sure.add(change.key)
     return [
         replace(c, is_sure=c.key in sure, probability=probabilities.get(c.key)) for c in changes
@@ -193,5 +193,5 @@ def _is_narrow(of: Difference) -> bool:
 def _direction(sure: list[Change]) -> float:
     """Return a number above 0 where NEW is worse: by the duration, else by what changed most."""
     whole = [c for c in sure if c.key == (WALL,)]
-    most = max(whole or sure, key=lambda c: (abs(c.difference.change), c.key))
-    return most.difference.change
+    most = max(whole or sure, key=lambda c: (abs(c.telling.change), c.key))
+    return most.telling.change

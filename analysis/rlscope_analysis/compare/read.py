@@ -24,6 +24,7 @@ from rlscope_analysis.compare.run import (
     Key,
     Run,
 )  # fmt: skip
+from rlscope_analysis.compare.side import content_of
 from rlscope_analysis.critical_path.iterations import RANGE
 from rlscope_analysis.damage import damage_reported
 from rlscope_analysis.errors import TraceError
@@ -155,13 +156,30 @@ def read_sides(
 ) -> tuple[list[Run], list[Run]]:
     """Read the traces of both sides, as many at a time as there are CPUs, four at most.
 
-    per: the range that counts as an iteration. Raises TraceError where one cannot be read.
+    per: the range that counts as an iteration. Raises TraceError where one cannot be read, and
+    where a side has one recording twice.
     """
     paths = [*base, *new]
     workers = max(1, min(_AT_ONCE, len(os.sched_getaffinity(0)), len(paths)))
     with ThreadPoolExecutor(max_workers=workers) as executor:
         runs = list(executor.map(partial(_read, per=per), paths))
-    return runs[: len(base)], runs[len(base) :]
+    sides = runs[: len(base)], runs[len(base) :]
+    for side in sides:
+        _check_once(side)
+    return sides
+
+
+def _check_once(side: Sequence[Run]) -> None:
+    """Refuse a recording beside its copy: two runs that do not differ would make anything sure."""
+    seen: dict[tuple[int, bytes], str] = {}
+    for run in side:
+        content = content_of(run)
+        if content[1] and content in seen:
+            raise TraceError(
+                f"the same recording twice on one side: {seen[content]} and {run.name}",
+                hint="give each run once",
+            )
+        seen[content] = run.name
 
 
 def _read(path: Path, *, per: str | None) -> Run:

@@ -23,7 +23,7 @@ class Side:
     ) -> None:
         """factor: of CPU time, to what it would be on the other side's machine, and its error."""
         # Sums of floats depend on the order; this one does not on that of the arguments.
-        self.runs = sorted(runs, key=_content)
+        self.runs = sorted(runs, key=content_of)
         self._is_corrected = is_corrected
         self._factor, self._error = factor, error
         self._cut = slice(None)
@@ -36,6 +36,11 @@ class Side:
     def keys(self) -> set[Key]:
         """Everything that any of the runs has."""
         return {key for run in self.runs for key in run.series}
+
+    @property
+    def has_iterations(self) -> bool:
+        """Whether each iteration is known; a baseline keeps sums of blocks of them."""
+        return all((run.iterations == 1).all() for run in self.runs)
 
     def values(self, keys: Iterable[Key]) -> list[Values]:
         """Return, for each run, the sum of these series per iteration."""
@@ -78,7 +83,7 @@ def _is_cpu_time(key: Key) -> bool:
     return key[0] in {CPU, PROCESS} or key[:2] == (SEEN_TIME, "function")
 
 
-def _content(run: Run) -> tuple[int, bytes]:
+def content_of(run: Run) -> tuple[int, bytes]:
     """Return what tells runs apart that are not alike."""
     wall = sorted(key for key in run.series if key[0] in {WALL, PROCESS})
     return run.length, b"".join(run.series[key].tobytes() for key in wall)
