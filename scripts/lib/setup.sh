@@ -19,7 +19,8 @@ BUILD_PACKAGES=(clang llvm libbpf-dev libelf-dev libzydis-dev zlib1g-dev rapidjs
   cmake ninja-build g++ git)
 # shellcheck disable=SC2034
 TEST_PACKAGES=('bpftool|linux-tools-generic' bpftrace sudo shellcheck clang-format procps util-linux
-  python3-bpfcc nodejs chromium 'chromium-driver|chromium-chromedriver')
+  python3-bpfcc nodejs chromium 'chromium-driver|chromium-chromedriver'
+  'firefox-esr|firefox')
 
 say() { printf '%s\n' "$*"; }
 

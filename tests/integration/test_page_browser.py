@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import rlscope_analysis
-from browser import Browser
+from accessibility import faults
+from browser import BROWSERS, Browser
 from conftest import REPOSITORY
 from page_traces import training, with_gpu
 from rlscope_analysis.page.read import read_page
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 WIDTHS = (1280, 800, 400)
-# What a page of Chromium itself asks for while it starts.
-OWN = ("chrome://", "chrome-untrusted://", "data:", "devtools://")
 READY = """
 const done = arguments[arguments.length - 1];
 const canvas = document.getElementById("canvas");
@@ -44,9 +43,11 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with Browser(tmp_path_factory.mktemp("profile")) as started:
+@pytest.fixture(scope="module", params=BROWSERS)
+def browser(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Browser]:
+    with BROWSERS[request.param](tmp_path_factory.mktemp("profile")) as started:
         yield started
 
 
@@ -58,12 +59,21 @@ def ready(browser: Browser, page: Path) -> None:
 def test_it_asks_nobody_for_anything_and_has_no_error(browser: Browser, page: Path) -> None:
     browser.open(page)
     browser.requests()
-    browser.log("browser")
+    browser.errors()
     ready(browser, page)
-    asked = [url for url in browser.requests() if not url.startswith(OWN)]
-    assert asked == [page.resolve().as_uri()]
-    assert browser.log("browser") == []
+    assert set(browser.requests()) <= {page.resolve().as_uri()}
+    assert browser.errors() == []
     assert browser.run("return performance.getEntriesByType('resource').length") == 0
+
+
+def test_an_error_and_a_request_would_be_seen(browser: Browser, tmp_path: Path) -> None:
+    """Of each browser: else the test above could not fail."""
+    server = "http://127.0.0.1:1999/picture.png"
+    faulty = tmp_path / "faulty.html"
+    faulty.write_text(f"<!DOCTYPE html><img src={server}><script>nothing_called_so()</script>")
+    browser.open(faulty)
+    assert server in browser.requests()
+    assert any("nothing_called_so" in error for error in browser.errors())
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -72,6 +82,7 @@ def test_every_text_can_be_read(browser: Browser, page: Path, width: int, *, dar
     browser.look(width=width, dark=dark)
     ready(browser, page)
     assert browser.run(READABLE) == []
+    assert faults(browser) == []
     browser.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     assert browser.run(READABLE) == []
 
@@ -89,6 +100,7 @@ def test_what_cannot_be_read_is_found(browser: Browser, page: Path) -> None:
     found = " ".join(browser.run(READABLE))
     for fault in ("contrast", "cut", "overlap", "beyond the page"):
         assert fault in found
+    assert any(found.startswith("serious") for found in faults(browser))
 
 
 def pixels(browser: Browser) -> list[int]:
@@ -148,13 +160,11 @@ def test_light_and_dark_can_be_chosen(browser: Browser, page: Path) -> None:
 
 def test_without_scripts_all_but_the_canvas_is_there(browser: Browser, page: Path) -> None:
     browser.look(width=1280)
-    browser.control("Emulation.setScriptExecutionDisabled", value=True)
+    browser.allow_scripts(allowed=False)
     try:
         browser.open(page)
-        picture = browser.picture(height=1200)
     finally:
-        browser.control("Emulation.setScriptExecutionDisabled", value=False)
-    assert len(picture) > 20_000
+        browser.allow_scripts(allowed=True)
     found: dict[str, Any] = browser.run(
         "return {bars: document.querySelectorAll('svg rect').length,"
         " canvas: document.getElementById('canvas').hidden,"

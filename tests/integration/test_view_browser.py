@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from browser import Browser
+from accessibility import faults
+from browser import BROWSERS, Browser
 from conftest import REPOSITORY
 from page_traces import training, with_gpu
 from viewed import Viewed
@@ -18,8 +19,6 @@ pytestmark = pytest.mark.browser
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\x1b"
 READABLE = (REPOSITORY / "tests/support/page_readable.js").read_text()
-# What a page of Chromium itself asks for while it starts.
-OWN = ("chrome://", "chrome-untrusted://", "data:", "devtools://")
 READY = """
 const done = arguments[arguments.length - 1];
 const box = document.getElementById("box");
@@ -37,9 +36,11 @@ def viewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Viewed]:
         yield started
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with Browser(tmp_path_factory.mktemp("profile")) as started:
+@pytest.fixture(scope="module", params=BROWSERS)
+def browser(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Browser]:
+    with BROWSERS[request.param](tmp_path_factory.mktemp("profile")) as started:
         yield started
 
 
@@ -67,12 +68,12 @@ def test_it_asks_its_server_only_and_has_no_error(browser: Browser, viewed: View
     browser.look(width=1280)
     ready(browser, viewed)
     browser.requests()
-    browser.log("browser")
+    browser.errors()
     ready(browser, viewed)
-    asked = [url for url in browser.requests() if not url.startswith(OWN)]
+    asked = browser.requests()
     assert asked
     assert all(url.startswith(viewed.url) for url in asked)
-    assert browser.log("browser") == []
+    assert browser.errors() == []
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -83,6 +84,7 @@ def test_every_text_can_be_read(
     browser.look(width=width, dark=dark)
     ready(browser, viewed)
     assert browser.run(READABLE) == []
+    assert faults(browser) == []
 
 
 def test_the_timeline_obeys_the_keyboard(browser: Browser, viewed: Viewed) -> None:

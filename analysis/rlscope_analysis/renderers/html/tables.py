@@ -50,7 +50,7 @@ def _table(m: Markup, page: Page, found: PageTable, most: int) -> Html:
     table = pivoted(table, table.pivot) if table.pivot else table
     chosen = select(replace(table, groups=(), rank=None), most)
     region = m.tag("div", grid(m, table, chosen), class_="scroll", tabindex="0", role="region",
-                   aria_label=table.title or name)  # fmt: skip
+                   aria_label=f"{name}: {table.title}")  # fmt: skip
     hidden = len(list(table.rows)) - most
     more = f"{hidden:,} more rows, in the total where there is one." if hidden > 0 else None
     return m.tag(
