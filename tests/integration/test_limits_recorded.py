@@ -59,6 +59,7 @@ MATRIX = {
     ("planted_system", "workers_in_turn"): "idle_workers",
     ("planted_system", "workers_messages"): "message_overhead",
     ("planted_system", "workers_slow"): "simulation_bound",
+    ("planted_system", "blas_workers"): "spin_oversubscribed",
     ("planted_system", "pool_straggler"): "straggler",
     ("planted_system", "pool_slow"): "simulation_bound",
     ("planted_system", "cpu_contention"): "cpu_contention",

@@ -114,6 +114,22 @@ def test_two_threads_that_python_started_share_the_cpus_as_processes_do(
     assert codes(builder)["cpu_contention"] == 30
 
 
+@pytest.mark.parametrize(
+    ("layer", "code"), [("spin", "spin_oversubscribed"), ("python", "cpu_contention")]
+)
+def test_who_spins_in_another_process_takes_the_cpu_by_it(
+    builder: TraceBuilder, layer: str, code: str
+) -> None:
+    """A team of threads that waits busily keeps others off the CPUs, too."""
+    builder.thread(builder.process(pid=1), states=[run(50), preempted(30), run(20)])
+    builder.thread(builder.process(pid=2), start_ns=50, states=[run(30)])
+    builder.capture("cpu_sample")
+    builder.sample(1, 10, "python")
+    builder.sample(2, 60, layer)
+    builder.operation(1, 0, 100, "update")
+    assert codes(builder)[code] == 30
+
+
 def test_a_program_outside_the_trace_that_has_the_cpu_is_named(builder: TraceBuilder) -> None:
     """Preempted for 40: for 30 by another program, for 10 nobody knows by whom."""
     thread = builder.thread(builder.process(pid=1), states=[run(50), preempted(40), run(10)])

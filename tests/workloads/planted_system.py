@@ -286,6 +286,44 @@ def asked(
     return truth
 
 
+def multiply(pipe: Any) -> None:
+    import numpy as np
+
+    matrix = np.random.default_rng(1).random((250, 250))
+    pipe.send(None)
+    while pipe.recv():
+        with nvtx.annotate("simulation"):
+            for _ in range(2):
+                matrix @ matrix
+        pipe.send(True)
+    pipe.close()
+
+
+def blas_workers(iterations: int) -> Truth:
+    """Simulate with matrices in three processes that have a thread for each of two CPUs."""
+    os.environ["OPENBLAS_NUM_THREADS"] = "2"
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+    pipes, started = [], []
+    for _ in range(3):
+        pipe, end = multiprocessing.Pipe()
+        started.append(child(multiply, end))
+        pipe.recv()
+        pipes.append(pipe)
+
+    def step() -> None:
+        with nvtx.annotate("simulation"):
+            for pipe in pipes:
+                pipe.send(True)
+            for pipe in pipes:
+                pipe.recv()
+
+    truth = train(iterations, step, simulation=0)
+    for pipe, each in zip(pipes, started, strict=True):
+        pipe.send(False)
+        each.join()
+    return truth
+
+
 def episode(cpu_ms: float) -> float:
     phase("simulation", cpu_ms)
     return cpu_ms
@@ -386,6 +424,7 @@ PROGRAMS: dict[str, Callable[[int], Truth]] = {
     "workers_in_turn": lambda n: asked(n, [2, 2, 2], in_turn=True),
     "workers_messages": lambda n: asked(n, [0.05, 0.05], values=60_000),
     "workers_slow": lambda n: asked(n, [3, 3]),
+    "blas_workers": blas_workers,
     "pool_straggler": lambda n: evolution(n, [9, 1]),
     "pool_slow": lambda n: evolution(n, [4, 4]),
     "cpu_contention": crowded_evaluators,

@@ -20,7 +20,8 @@ RELATIONS = ("limit_piece", "limit_time", "limit_share", "finding")
 _FACTS = (
     "cause", "wait", "layer", "phase", "is_starting", "is_lead", "has_workers", "simulates",
     "learns", "lead_learns",
-    "waiter_process_id", "cpu_had_by_own_process", "both_in_python", "both_of_python",
+    "waiter_process_id", "cpu_had_by_own_process", "cpu_had_by_spinner", "both_in_python",
+    "both_of_python",
     "leads", "of_python",
     "is_locked", "is_handed_over", "is_asking", "sampled_layer",
     "sampled_in_kernel",

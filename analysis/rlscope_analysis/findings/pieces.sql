@@ -31,6 +31,9 @@ WITH lead AS (
 ), in_python AS (
   -- Threads most of whose samples are in Python code.
   SELECT thread_id FROM cpu_sample GROUP BY thread_id HAVING count(*) FILTER (WHERE layer = 'python') >= 0.5 * count(*)
+), spinner AS (
+  -- Threads most of whose samples are in loops that wait.
+  SELECT thread_id FROM cpu_sample GROUP BY thread_id HAVING count(*) FILTER (WHERE layer = 'spin') >= 0.5 * count(*)
 ), arrived AS (
   -- Had its GPU finished all that the process had asked for when it was asked for this?
   SELECT
@@ -210,6 +213,7 @@ SELECT
   w.process_id AS waiter_process_id,
   c.by_process_id = c.process_id AS cpu_had_by_own_process,
   c.by_thread_id IN (FROM in_python) AND c.thread_id IN (FROM in_python) AS both_in_python,
+  c.by_thread_id IN (FROM spinner) AS cpu_had_by_spinner,
   c.by_thread_id IN (FROM python_thread) AND c.thread_id IN (FROM python_thread) AS both_of_python,
   coalesce(k.is_locked, false) AS is_locked,
   coalesce(k.is_handed_over, false) AS is_handed_over,

@@ -38,6 +38,12 @@ Jump JumpAt(const std::uint8_t* code, std::size_t count) {
 
 bool IsPause(const std::uint8_t* code) { return code[0] == 0xf3 && code[1] == 0x90; }
 
+// Eight times `nop`: how OpenBLAS waits. Compilers fill gaps with long ones instead.
+bool IsIdle(const std::uint8_t* code, std::size_t count) {
+  constexpr std::uint8_t kNops[] = {0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90};
+  return count >= sizeof(kNops) && std::memcmp(code, kNops, sizeof(kNops)) == 0;
+}
+
 struct Loop {
   std::ptrdiff_t begin = 0;
   std::ptrdiff_t end = 0;  // equal: none
@@ -62,14 +68,15 @@ void ForLoops(const std::uint8_t* code, std::size_t count, std::size_t pause,
   }
 }
 
-// Whether `use(pause)` is true of a pause so near that a loop can hold both it and `at`.
+// Whether `use(pause)` is true of a pause (or nops in its place) so near that a loop can hold both
+// it and `at`.
 template <typename Use>
 bool AnyPauseNear(const std::uint8_t* code, std::size_t count, std::size_t at,
                   std::size_t loop_bytes, Use use) {
   const std::size_t begin = at > loop_bytes ? at - loop_bytes : 0;
   const std::size_t end = std::min(count, at + loop_bytes);
   for (std::size_t pause = begin; pause + 2 <= end; ++pause)
-    if (IsPause(code + pause) && use(pause)) return true;
+    if ((IsPause(code + pause) || IsIdle(code + pause, count - pause)) && use(pause)) return true;
   return false;
 }
 
@@ -87,7 +94,8 @@ bool EndsInCall(const std::uint8_t* code, std::size_t count) {
 }
 
 bool HasPause(const std::uint8_t* code, std::size_t count, std::size_t at) {
-  return AnyPauseNear(code, count, at, kPauseReach, [](std::size_t) { return true; });
+  return AnyPauseNear(code, count, at, kPauseReach,
+                      [&](std::size_t pause) { return IsPause(code + pause); });
 }
 
 bool IsInPauseLoop(const std::uint8_t* code, std::size_t count, std::size_t at,

@@ -20,8 +20,9 @@ bool EndsInCall(const std::uint8_t* code, std::size_t count);
 // Whether there is a pause instruction within kPauseReach of `code[at]`.
 bool HasPause(const std::uint8_t* code, std::size_t count, std::size_t at);
 
-// Whether `code[at]` lies in the shortest loop around a pause instruction, of at most `loop_bytes`
-// bytes: one that does little but wait. A longer loop around it may work and wait now and then.
+// Whether `code[at]` lies in the shortest loop around a pause instruction, or around eight `nop` in
+// its place, of at most `loop_bytes` bytes: one that does little but wait. A longer loop around it
+// may work and wait now and then.
 bool IsInPauseLoop(const std::uint8_t* code, std::size_t count, std::size_t at,
                    std::size_t loop_bytes);
 
