@@ -22,6 +22,11 @@ def harmless(text: str) -> str:
     return _COMMANDS_A_TERMINAL.sub(lambda found: _escape(found[0]), text)
 
 
+def harmless_line(text: str) -> str:
+    """Escape the same and line feeds, for what is one line whatever stands in it."""
+    return harmless(text).replace("\n", "\\n")
+
+
 def harmless_json(text: str) -> str:
     r"""Escape the same in a text of JSON, as JSON does: \u009b; what it stands for stays."""
     return _COMMANDS_A_TERMINAL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

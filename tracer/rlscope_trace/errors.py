@@ -1,6 +1,7 @@
 """The errors a user can meet: what happened, a hint that mends it, and the exit code."""
 
 import re
+from collections.abc import Sequence
 
 # How a private folder is named, which says nothing to a user.
 _PRIVATE_PATH = re.compile(r"/proc/self/fd/\d+/")
@@ -9,15 +10,26 @@ _PRIVATE_PATH = re.compile(r"/proc/self/fd/\d+/")
 class TracerError(Exception):
     """Something failed while running: exit code 1.
 
-    The message says what happened with the value that caused it; `hint` is what to do about it,
-    a command wherever there is one.
+    A message says what happened with the value that caused it; `hint` is what to do about it,
+    a command wherever there is one. Several messages, and several hints, get a line each; a line
+    feed within one is part of a value, such as the name of a file, and begins none.
     """
 
     exit_code = 1
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.hint = hint
+    def __init__(self, *messages: str, hint: str | Sequence[str] | None = None) -> None:
+        super().__init__("\n".join(messages))
+        self.messages = messages
+        self.hints = (hint,) if isinstance(hint, str) else tuple(hint or ())
+
+    @property
+    def hint(self) -> str | None:
+        """Return all hints; None where there is none."""
+        return "\n".join(self.hints) or None
+
+    @hint.setter
+    def hint(self, hint: str | None) -> None:
+        self.hints = (hint,) if hint else ()
 
 
 class UsageError(TracerError):

@@ -147,7 +147,7 @@ def _measured(command: Sequence[str], trace: Path, per: str | None) -> Demand | 
         # Traces were made with rights that reading them does not need, and cannot have back.
         found = in_a_fork(partial(_demand, trace, per))
     except (TracerError, TraceError) as error:
-        messages.warning(str(error), error.hint)
+        messages.failure(error, "warning")
         return None
     messages.say(f"{found.steps_per_s:,.0f} environment steps/s")
     return found

@@ -1,7 +1,7 @@
 """The words to the user on stderr: error, hint, warning, note; one shape for all commands.
 
-Names of processes and what stands in traces come from others: all goes out through `say`, where
-nothing is left in it that a terminal would obey.
+Names of processes and files, and what stands in traces, come from others: all goes out through
+`say`, where nothing is left in it that a terminal would obey, or that would begin a line.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import traceback
 import warnings
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.wording import harmless
+from rlscope_analysis.wording import harmless_line
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def say(text: str) -> None:
     """Write a line to stderr; nobody listening is no reason to fail."""
     try:
-        sys.stderr.write(f"{harmless(text)}\n")
+        sys.stderr.write(f"{harmless_line(text)}\n")
         sys.stderr.flush()
     except (OSError, ValueError):
         pass
@@ -37,34 +37,46 @@ def _show_warning(  # noqa: PLR0913 - as Python calls it
     file: object = None, line: str | None = None,
 ) -> None:  # fmt: skip
     del file
-    say(warnings.formatwarning(message, category, filename, lineno, line).rstrip("\n"))
+    _say_each(warnings.formatwarning(message, category, filename, lineno, line))
 
 
 def _show_failure(
     kind: type[BaseException], error: BaseException, trail: TracebackType | None
 ) -> None:
-    say("".join(traceback.format_exception(kind, error, trail)).rstrip("\n"))
+    _say_each("".join(traceback.format_exception(kind, error, trail)))
+
+
+def _say_each(text: str) -> None:
+    """Write what Python says: its lines are what they seem."""
+    for line in text.rstrip("\n").split("\n"):
+        say(line)
+
+
+def failure(error: Exception, level: str = "error") -> None:
+    """Say what a TracerError or TraceError says; a line each for several messages, or hints."""
+    for message in getattr(error, "messages", (str(error),)):
+        say(f"{level}: {message}")
+    for hint in getattr(error, "hints", (getattr(error, "hint", None),)):
+        if hint:
+            say(f"hint: {hint}")
 
 
 def error(message: str, hint: str | None = None) -> None:
-    """Say what went wrong and what to do; a line each where there are several."""
-    _say_lines("error", message)
-    if hint:
-        _say_lines("hint", hint)
+    """Say what went wrong and what to do."""
+    _say("error", message, hint)
 
 
 def warning(message: str, hint: str | None = None) -> None:
     """Say what is not as it should be."""
-    _say_lines("warning", message)
-    if hint:
-        _say_lines("hint", hint)
+    _say("warning", message, hint)
 
 
 def note(message: str) -> None:
     """Say what may be good to know."""
-    _say_lines("note", message)
+    _say("note", message)
 
 
-def _say_lines(level: str, text: str) -> None:
-    for line in text.split("\n"):
-        say(f"{level}: {line}")
+def _say(level: str, message: str, hint: str | None = None) -> None:
+    say(f"{level}: {message}")
+    if hint:
+        say(f"hint: {hint}")

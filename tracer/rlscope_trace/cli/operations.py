@@ -84,7 +84,7 @@ class OperationCapture:
                     ),
                 )  # fmt: skip
             except TracerError as error:
-                messages.warning(str(error), error.hint)
+                messages.failure(error, "warning")
                 why = Fact("shim_not_loaded", detail=str(error))
                 session.note_late(found.pid, measured=False, fact=why)
                 continue

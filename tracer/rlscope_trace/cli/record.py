@@ -337,7 +337,7 @@ def _saved(recording: Recording) -> TraceReport | None:
     try:
         return recording.save()
     except TracerError as failure:
-        messages.error(str(failure), failure.hint)
+        messages.failure(failure)
         return None
 
 

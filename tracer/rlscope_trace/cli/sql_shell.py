@@ -137,7 +137,7 @@ class SqlShell:
             for part in [text] if is_command else split_statements(self.trace, text):
                 write_stdout(self.answer(part))
         except TraceError as error:
-            messages.error(str(error), error.hint)
+            messages.failure(error)
 
 
 def history_file() -> Path | None:

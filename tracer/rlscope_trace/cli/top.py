@@ -231,7 +231,7 @@ class _Top:
             try:
                 recording.save()
             except TracerError as failure:
-                messages.error(str(failure), failure.hint)
+                messages.failure(failure)
         if launched.poll() is None:
             messages.say(f"the program goes on: pid {launched.pid}")
             watch.watch_program(launched, deadline_s=None, tick=lambda: None)

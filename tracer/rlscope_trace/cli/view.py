@@ -56,7 +56,8 @@ def _serve(server: ViewServer, path: Path) -> None:
             opened = open_trace(path, progress=progress)
         with opened:
             server.answers = _answers(opened, read_whole(opened))
-            messages.say(f"open {server.url}\nCtrl-C ends it")
+            messages.say(f"open {server.url}")
+            messages.say("Ctrl-C ends it")
             try:
                 server.serve_forever()
             finally:

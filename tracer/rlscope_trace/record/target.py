@@ -55,8 +55,8 @@ def parse_pids(values: Iterable[str]) -> list[int]:
     words = [word.strip() for value in values for word in value.split(",")]
     wrong = [word for word in words if not _is_pid(word)]
     if wrong:
-        lines = "\n".join(f"--pid {word!r} is not a process id" for word in dict.fromkeys(wrong))
-        raise UsageError(lines, hint="rlscope-trace --pid 4242,4243")
+        problems = (f"--pid {word!r} is not a process id" for word in dict.fromkeys(wrong))
+        raise UsageError(*problems, hint="rlscope-trace --pid 4242,4243")
     return list(dict.fromkeys(int(word) for word in words))
 
 
@@ -94,8 +94,8 @@ def _combined(problems: list[TracerError]) -> TracerError:
     """Return one error of many; of their own type where all agree."""
     types = {type(problem) for problem in problems}
     kind = types.pop() if len(types) == 1 else TracerError
-    hints = dict.fromkeys(problem.hint for problem in problems if problem.hint)
-    return kind("\n".join(map(str, problems)), hint="\n".join(hints) or None)
+    hints = dict.fromkeys(hint for problem in problems for hint in problem.hints)
+    return kind(*map(str, problems), hint=tuple(hints))
 
 
 def _has_ended(pidfd: int) -> bool:

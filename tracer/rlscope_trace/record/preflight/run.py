@@ -106,8 +106,8 @@ def explain_failure(
         errors = [finding for finding in errors if not _is_consequence(finding)]
     kind = PermissionNeededError if lacks_permission else TracerError
     remedies = dict.fromkeys(finding.remedy for finding in errors if finding.remedy)
-    hint = "\n".join(remedies) or "rlscope-trace doctor"
-    return kind("\n".join(finding.what for finding in errors), hint=hint)
+    hints = tuple(remedies) or ("rlscope-trace doctor",)
+    return kind(*(finding.what for finding in errors), hint=hints)
 
 
 def _is_consequence(finding: Finding) -> bool:

@@ -39,9 +39,10 @@ def program_failed(
     """
     code = os.waitstatus_to_exitcode(status)
     how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    tail = "".join(f"\n  {line}" for line in _last_lines(words))
+    tail = (f"  {line}" for line in _last_lines(words))
     return ProgramFailedError(
-        f"the program {how} in {what}{tail}",
+        f"the program {how} in {what}",
+        *tail,
         hint=f"it must end by itself with 0: {one_line(command)}",
     )
 
@@ -49,18 +50,18 @@ def program_failed(
 def recorder_failed(words: str, code: int) -> TracerError:
     """Return the recorder's own error as ours."""
     reported = {
-        level: "\n".join(
+        level: [
             line.removeprefix(f"{level}: ")
-            for line in words.splitlines()
+            for line in words.split("\n")
             if line.startswith(f"{level}: ")
-        )
+        ]
         for level in ("error", "hint")
     }
     kind = UsageError if code == _USAGE_EXIT else TracerError
-    message = (
-        reported["error"] or f"the run gave no result: {words.strip()[-400:] or 'no word of why'}"
-    )
-    return kind(message, hint=reported["hint"] or "rlscope-trace doctor")
+    messages = reported["error"] or [
+        f"the run gave no result: {words.strip()[-400:] or 'no word of why'}"
+    ]
+    return kind(*messages, hint=reported["hint"] or "rlscope-trace doctor")
 
 
 def not_started(name: str, number: int) -> UsageError:
