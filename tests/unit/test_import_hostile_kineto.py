@@ -14,6 +14,8 @@ import pytest
 from import_child import run_child
 from kineto_builder import annotation, imported, losses, op, slice_, write_kineto, write_text
 from rlscope_trace.errors import TracerError
+from rlscope_trace.ingest.importers.errors import ImportFileError
+from rlscope_trace.ingest.importers.kineto_file import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -187,6 +189,11 @@ class TestOtherThanFiles:
         os.mkfifo(tmp_path / "pipe")
         seen = run_child("kineto", tmp_path / "pipe")
         assert "is a pipe that nobody writes to" in seen.words
+        waits: list[int] = []
+        with pytest.raises(ImportFileError, match="nobody writes to"):
+            read_file(tmp_path / "pipe", salvage=False, progress=lambda done, _: waits.append(done))
+        # Of a tenth of a second each.
+        assert waits == [0] * 5
 
     def test_a_pipe_with_a_late_writer(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "pipe")

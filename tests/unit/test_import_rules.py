@@ -19,6 +19,7 @@ PACKAGES = (TRACER, ANALYSIS, REPOSITORY / "cupti/python/rlscope_phases")
 TRACER_ROOMS = (
     "errors",
     "installed",
+    "address_space",
     "texts",
     "signals",
     "ending",

@@ -21,7 +21,8 @@ constexpr std::size_t kPendingBytes = 1 << 18;
 constexpr unsigned char kGzipMagic[] = {0x1f, 0x8b};
 constexpr int kGzipOnly = 16 + MAX_WBITS;
 constexpr int kWaitMs = 100;
-constexpr int kMaxWaitsForWriter = 40;
+// For one that waits in open(2) already, and goes on as soon as we have opened it.
+constexpr int kMaxWaitsForWriter = 5;
 // Does not wait for a writer of a pipe, nor for who holds a lease on the file.
 constexpr int kOpenFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlscope_trace import __version__
+from rlscope_trace import __version__, address_space
 from rlscope_trace.cli import messages
 from rlscope_trace.installed import require_recorder
 from rlscope_trace.privileges import invoking_identity
@@ -51,12 +51,11 @@ _RECORDING = frozenset({"record", "top", "validate", "calibrate", "doctor"})
 # Without what records they have nothing to say but that; those two only where they run a program.
 _NEED_RECORDER = frozenset({"record", "top", "validate", "calibrate", "doctor"})
 _RUNTIME_FAILURE = 1
-# DuckDB and numpy crash where they cannot map their libraries and the stacks of their threads.
+# These load DuckDB and numpy.
 _WITH_DATABASE = (
     "recover", "import", "export", "summarize", "explain", "whatif", "report", "view",
     "balance", "compare", "gate", "sql", "fleet",
 )  # fmt: skip
-_LEAST_ADDRESS_SPACE = 3 << 29
 
 
 def _print_version(*, wanted: bool) -> None:
@@ -178,10 +177,11 @@ def _records(named: Sequence[str], words: Sequence[str]) -> bool:
 def _lacks_address_space() -> bool:
     """Say so where the libraries that read a trace would end in the middle of being loaded."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit == resource.RLIM_INFINITY or limit >= _LEAST_ADDRESS_SPACE:
+    if limit == resource.RLIM_INFINITY or limit >= address_space.LEAST_BYTES:
         return False
     messages.error(
-        f"a trace takes 1.5 GiB of address space, and {limit >> 20} MiB are allowed",
+        f"a trace takes {address_space.LEAST_BYTES / 2**30:g} GiB of address space,"
+        f" and {limit >> 20} MiB are allowed",
         "ulimit -v unlimited",
     )
     return True
@@ -192,7 +192,7 @@ def _tell(failure: Exception, named: Sequence[str]) -> int:
     code = int(getattr(failure, "exit_code", _RUNTIME_FAILURE))
     if hasattr(failure, "hint"):
         # TracerError, and TraceError of the other package.
-        messages.error(str(failure), failure.hint)
+        messages.failure(failure)
     elif hasattr(failure, "format_message"):
         # What typer says of a command line it does not understand.
         hint = " ".join(["rlscope-trace", *named, "--help"])

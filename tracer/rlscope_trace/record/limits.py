@@ -5,13 +5,12 @@ import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 
+from rlscope_trace import address_space
 from rlscope_trace.errors import TracerError
 
 # Probes, the files of samples and the memory of shims take one descriptor each.
 _WANTED_FILES = 65536
 _LEAST_FILES = 128
-# What DuckDB, numpy and the stacks of threads reserve while a trace is saved, measured with room.
-_LEAST_ADDRESS_SPACE = 3 << 29
 
 
 def require_room(argv: Sequence[str]) -> None:
@@ -25,10 +24,10 @@ def require_room(argv: Sequence[str]) -> None:
             "open files", f"{files:.0f}", f"{_LEAST_FILES}", f"ulimit -n {_LEAST_FILES}", argv
         )
     space = _raise(resource.RLIMIT_AS, resource.RLIM_INFINITY)
-    if space < _LEAST_ADDRESS_SPACE:
+    if space < address_space.LEAST_BYTES:
         mib = int(space) >> 20
         raise _too_low(
-            "address space", f"{mib:,} MiB", f"{_LEAST_ADDRESS_SPACE >> 20:,} MiB",
+            "address space", f"{mib:,} MiB", f"{address_space.LEAST_BYTES >> 20:,} MiB",
             "ulimit -v unlimited", argv,
         )  # fmt: skip
 
