@@ -121,6 +121,10 @@ def _no_finding(n: Named) -> str:
     return f"No single cause stands out. {largest}"
 
 
+# Times the mean of the others: said of the first iteration from here on.
+_SLOW_FIRST = 2
+
+
 def _pace(n: Named) -> str:
     if n.source == "whole":
         return "No iterations were found: no phases, no ranges called so (--per NAME takes any)."
@@ -130,6 +134,9 @@ def _pace(n: Named) -> str:
     )
     if n.iterations > 1:
         words += f", p99 {n.p99_ns / 1e6:,.1f} ms"
+    if n.first_ns is not None and n.first_ns >= _SLOW_FIRST * n.mean_ns:
+        # Phases of the table below add up to all of the training, the verdict is of the others.
+        words += f"; the first took {n.first_ns / 1e6:,.1f} ms, in the table only"
     if n.steps_per_s is not None:
         words += f"; {n.steps_per_s:,.0f} environment steps/s"
         if n.evaluation_steps_per_s:

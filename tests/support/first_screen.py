@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -24,6 +25,7 @@ _TABLES = {
 _FACTORS = {"time_ns": 1e6, "each_ns": 1e6, "instances": 1}
 _PACE = re.compile(
     r"(?P<iterations>[\d,]+) iterations? \(.*\) of (?P<mean>[\d,.]+) ms, p99 (?P<p99>[\d,.]+) ms"
+    r"(?:; the first took (?P<first>[\d,.]+) ms, in the table only)?"
     r"(?:; (?P<steps>[\d,]+) environment steps/s"
     r"(?: and (?P<evaluation>[\d,]+) in evaluation)?)?(?:; \S+ uses (?P<cpus>[\d.]+) CPUs)?\."
 )
@@ -114,11 +116,19 @@ def _check_pace(trace: rlscope_analysis.Trace, lines: list[str]) -> None:
         assert any(line.startswith("No iterations were found") for line in lines)
         return
     steady = [row for row in rows if not row[3]] if len(rows) >= 3 else rows
-    reported = next(filter(None, map(_PACE.match, lines)))
+    # The sentence may go on in the next line.
+    reported = _PACE.search(" ".join(itertools.takewhile(bool, lines[2:])))
+    assert reported is not None, lines
     times = sorted(row[0] for row in steady)
     _equal(reported["iterations"], len(times))
     _equal(reported["mean"], sum(times) / len(times), 1e6)
     _equal(reported["p99"], times[math.ceil(0.99 * len(times)) - 1], 1e6)
+    is_slow_first = len(steady) < len(rows) and max(row[0] for row in rows if row[3]) >= 2 * sum(
+        times
+    ) / len(times)
+    assert (reported["first"] is not None) == is_slow_first
+    if reported["first"]:
+        _equal(reported["first"], max(row[0] for row in rows if row[3]), 1e6)
     if reported["steps"]:
         _equal(reported["steps"], sum(row[1] for row in steady) / sum(times) * 1e9)
     if reported["evaluation"]:

@@ -101,6 +101,33 @@ def test_its_numbers_are_those_of_the_views(builder: TraceBuilder, workers: int)
     first_screen.check(builder.write())
 
 
+def test_a_slow_first_iteration_is_said(builder: TraceBuilder) -> None:
+    """It is in the table of phases and not in the verdict, so the two differ."""
+    main = builder.process(pid=100, name="python", command="python3 train.py", end_ns=700 * MS)
+    thread = builder.thread(main, states=[run(700 * MS)])
+    starts = [0, *range(400 * MS, 700 * MS, 100 * MS), 700 * MS]
+    for start, end in itertools.pairwise(starts):
+        builder.operation(thread, start, start + 60 * MS, "simulation", source="auto")
+        builder.operation(thread, start + 60 * MS, end, "backpropagation", source="auto")
+    path = builder.write()
+    first_screen.check(path)
+    with rlscope_analysis.open(path) as trace:
+        lines = text.render(answer_of(overview(trace)), limit=20, width=100)
+    assert "of 100.0 ms, p99 100.0 ms; the first took 400.0 ms, in the table only" in lines
+
+
+def test_phases_of_the_leading_process_are_left_out_last(one_screen: Overview) -> None:
+    phases = tuple(one_screen.phases[0] | {"operation": f"phase {at}"} for at in range(5))
+    others = tuple(one_screen.processes[1] | {"process_id": 100 + at} for at in range(9))
+    findings = one_screen.findings[:1] * 4
+    made = dataclasses.replace(
+        one_screen, phases=phases, processes=(one_screen.processes[0], *others), findings=findings
+    )
+    lines = text.render(answer_of(made), limit=20, width=100)
+    assert len(lines.splitlines()) <= first_screen.LINES
+    assert all(f"phase {at}" in lines for at in range(5)), lines
+
+
 @pytest.fixture(scope="module")
 def one_screen(tmp_path_factory: pytest.TempPathFactory) -> Overview:
     builder = TraceBuilder(tmp_path_factory.mktemp("screen") / "trace.duckdb", meta=META)
@@ -149,6 +176,7 @@ def test_it_fits_whatever_the_trace_is_like(one_screen: Overview, seed: int) -> 
         reason=NAME, is_complete=drawn.random() < 0.5,
         pace=drawn.choice((None, one_screen.pace, one_screen.pace | {
             "source": "range", "name": NAME, "iterations": large, "mean_ns": 1e15, "p99_ns": 1e15,
+            "first_ns": drawn.choice((None, 2e15)),
             "steps_per_s": 1e12, "evaluation_steps_per_s": 1e12,
         })),
         machine=one_screen.machine | {

@@ -43,8 +43,11 @@ class _Detail:
     no_phase: int
 
 
-# The first with which it fits is shown.
-_DETAILS = (_Detail(5, 4, 3, 2), _Detail(5, 4, 3, 0), _Detail(3, 2, 2, 0), _Detail(1, 1, 1, 0))
+# The first with which it fits is shown; phases of the leading process are left out last.
+_DETAILS = (
+    _Detail(5, 4, 3, 2), _Detail(5, 4, 3, 0), _Detail(5, 3, 3, 0), _Detail(5, 2, 3, 0),
+    _Detail(5, 2, 2, 0), _Detail(3, 2, 2, 0), _Detail(1, 1, 1, 0),
+)  # fmt: skip
 # What takes less does not limit a run.
 _LEAST_VERDICT = 0.2
 # A process that used less than this of the CPU time needs no phase.
@@ -56,6 +59,10 @@ SELECT
   sum(environment_steps) / sum(end_ns - start_ns) * 1e9 AS steps_per_s,
   sum(evaluation_steps) / sum(end_ns - start_ns) * 1e9 AS evaluation_steps_per_s,
   quantile_disc(end_ns - start_ns, 0.99) AS p99_ns,
+  (
+    SELECT end_ns - start_ns FROM iteration
+    WHERE is_first AND iteration_id NOT IN (SELECT iteration_id FROM _steady_iteration)
+  ) AS first_ns,
   (
     SELECT min(i.start_ns) - min(p.start_ns)
     FROM iteration AS i JOIN process AS p ON p.process_id = i.process_id WHERE i.source <> 'whole'
