@@ -1,5 +1,6 @@
 """A pseudo-terminal with the command as its foreground."""
 
+import codecs
 import fcntl
 import os
 import select
@@ -29,6 +30,8 @@ class Terminal:
         )
         os.close(slave)
         self.shown = ""
+        # A read may end within a character.
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
 
     def wait_for(self, text: str) -> None:
         """Read on until the text is on the screen."""
@@ -44,7 +47,7 @@ class Terminal:
         except OSError:
             # Nobody has the other side open any more.
             return False
-        self.shown += part.decode()
+        self.shown += self._decoder.decode(part)
         return bool(part)
 
     def settings(self) -> list[object]:
