@@ -9,7 +9,9 @@ import pytest
 
 from rlscope_trace.errors import OutputExistsError
 from rlscope_trace.outputs.place import open_place
+from rlscope_trace.outputs.private import NotOursError
 from rlscope_trace.outputs.trusted import ForeignLinkError, open_existing, open_folder
+from rlscope_trace.record.session import prepare_output
 
 STRANGER = 12345
 
@@ -104,6 +106,26 @@ def test_a_folder_of_another_user_is_not_taken_for_ours(tmp_path: Path) -> None:
     publish(tmp_path / "out")
     assert list(left.iterdir()) == []
     assert (tmp_path / "out").read_text() == "ours"
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("around", [0o1777, 0o755])
+def test_an_open_folder_of_another_user_is_not_taken_for_ours(tmp_path: Path, around: int) -> None:
+    """As in /tmp, where nobody can take away what is another's, and everybody can add."""
+    place = tmp_path / "place"
+    place.mkdir()
+    place.chmod(around)
+    for name in ("out.partial", "out.spool"):
+        left = place / name
+        left.mkdir()
+        left.chmod(0o777)
+        (theirs(left) / "kept").write_text("theirs")
+    publish(place / "out")
+    assert (place / "out").read_text() == "ours"
+    assert {path.name for path in (place / "out.partial").iterdir()} == {"kept"}
+    (place / "out.spool" / "kept").unlink()
+    with open_place(place / "out") as opened, pytest.raises(NotOursError):
+        prepare_output(opened, force=True)
 
 
 def test_a_folder_that_is_swapped_meanwhile_gets_nothing(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlscope_trace.errors import OutputExistsError
-from rlscope_trace.outputs.trusted import closing, is_ours_alone
+from rlscope_trace.outputs.trusted import closing, is_closed
 
 _MODE = 0o700
 # Of root, sticky, on a disk, and left alone for long: file-hierarchy(7).
@@ -103,8 +103,11 @@ def open_private(parent: int, shown: Path) -> PrivateFolder:
 def _opened(parent: int, shown: Path, *, is_new: bool) -> PrivateFolder:
     folder = PrivateFolder(shown, os.open(shown.name, _OPEN, dir_fd=parent))
     try:
-        # Some file systems have neither owners nor modes: there the folder around it must do.
-        if not (_is_private(folder.descriptor) or is_ours_alone(parent)):
+        # Some file systems have neither owners nor modes: there the folder around it must do. A
+        # sticky one does not: what anybody put there would pass for a folder of ours.
+        if not _is_private(folder.descriptor) and not (
+            is_closed(parent) and is_closed(folder.descriptor)
+        ):
             raise NotOursError(shown)
         if is_new and not folder.is_empty():
             raise NotOursError(shown)

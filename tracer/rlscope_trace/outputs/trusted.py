@@ -58,11 +58,16 @@ def is_trusted(uid: int) -> bool:
 
 
 def is_ours_alone(folder: int) -> bool:
-    """Tell whether nobody but root and us can change what lies in an open folder."""
+    """Tell whether nobody but root and us can change what lies in an open folder and is ours."""
     found = os.fstat(folder)
-    closed = not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     # In a sticky one everybody can add, but none can take away what is another's.
-    return is_trusted(found.st_uid) and (closed or bool(found.st_mode & stat.S_ISVTX))
+    return is_closed(folder) or (is_trusted(found.st_uid) and bool(found.st_mode & stat.S_ISVTX))
+
+
+def is_closed(folder: int) -> bool:
+    """Tell whether nobody but root and us can put anything into an open folder."""
+    found = os.fstat(folder)
+    return is_trusted(found.st_uid) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def is_way_ours_alone(folder: int) -> bool:
