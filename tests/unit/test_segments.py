@@ -11,9 +11,10 @@ from rlscope_trace.errors import SpoolError
 from rlscope_trace.record.instruments.log import ProbeLog
 from rlscope_trace.spool.counter_file import CounterFile, CounterLines, read_counter_file
 from rlscope_trace.spool.directory import RECORDS_FILE, WIRE_VERSION, open_spool, remove_files
-from rlscope_trace.spool.segments import SEGMENT_MAGIC, drop_before, find_segments
+from rlscope_trace.spool.segments import SEGMENT_MAGIC, drop_before, find_segments, join_records
 
 HEADER = struct.Struct("<QIIQQQQQQ")
+SIZE = 1 << 28
 
 
 def segment(
@@ -47,6 +48,30 @@ def test_those_that_follow_each_other_count(tmp_path: Path) -> None:
     for number, previous in ((2, 1), (3, 2), (5, 3), (10, 5)):
         segment(tmp_path, number, previous)
     assert numbers(tmp_path) == [2, 3, 5, 10]
+
+
+def test_holes_of_segments_take_no_room_where_they_are_joined(tmp_path: Path) -> None:
+    """A file may be said to be of any size: of what was not written nothing is written."""
+    for number in (0, 1):
+        path = segment(tmp_path, number, 0, b"told" if number else b"")
+        os.truncate(path, SIZE)
+        with path.open("r+b") as file:
+            file.seek(SIZE // 2)
+            file.write(b"late")
+    joined = tmp_path / "joined"
+    before = path.stat().st_blocks
+    join_records(tmp_path, find_segments(tmp_path, WIRE_VERSION), b"header", joined)
+    assert joined.stat().st_blocks <= 4 * before
+    first = len(b"header")
+    second = first + SIZE - HEADER.size
+    assert joined.stat().st_size == second + SIZE - HEADER.size - len(b"told")
+    with joined.open("rb") as file:
+        assert file.read(first + 5) == b"headersince"
+        for at in (first - HEADER.size, second - HEADER.size - len(b"told")):
+            file.seek(at + (SIZE // 2))
+            assert file.read(4) == b"late"
+        file.seek(second)
+        assert file.read(5) == b"since"
 
 
 def test_one_that_was_begun_in_part_is_none(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ tracer/native/spool/format.h and tracer/native/shim/spool.h.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import struct
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 from rlscope_trace.spool.regular_files import open_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
     from typing import BinaryIO
 
@@ -165,7 +166,30 @@ def _shim_header(path: Path) -> tuple[int, int] | None:
 
 
 def _append(path: Path, begin: int, file: BinaryIO) -> None:
+    """Add what follows in a file; its holes stay holes: a file may be said to be of any size."""
     with open_regular(path) as source:
-        source.seek(begin)
-        while data := source.read(_COPIED_BYTES):
-            file.write(data)
+        descriptor = source.fileno()
+        size = os.fstat(descriptor).st_size
+        moved = file.tell() - begin
+        for start, end in _written(descriptor, begin, size):
+            file.seek(moved + start)
+            for at in range(start, end, _COPIED_BYTES):
+                file.write(os.pread(descriptor, min(_COPIED_BYTES, end - at), at))
+        file.truncate(moved + max(begin, size))
+        file.seek(0, os.SEEK_END)
+
+
+def _written(descriptor: int, begin: int, size: int) -> Iterator[tuple[int, int]]:
+    """Yield from where to where a file holds something, in its order."""
+    while begin < size:
+        try:
+            begin = os.lseek(descriptor, begin, os.SEEK_DATA)
+            end = min(os.lseek(descriptor, begin, os.SEEK_HOLE), size)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return
+            # A file system that does not know what was written.
+            end = size
+        if begin < end:
+            yield begin, end
+        begin = max(end, begin + 1)
