@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import struct
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -146,6 +148,32 @@ def test_may_read_goes_by_owner_group_and_others(tmp_path: Path) -> None:
         # The folders above belong to the system: only the file is judged.
         assert may_read(file, uid, groups, below=parts) is expected
     assert may_read(file, 0, ())
+
+
+@pytest.mark.parametrize(
+    ("offset", "size", "count"), [(64, 65535, 65535), (2**64 - 1, 56, 3), (2**63, 56, 3)]
+)
+def test_a_program_that_says_it_is_endless_is_not_read(
+    tmp_path: Path, offset: int, size: int, count: int
+) -> None:
+    """The file has holes: nothing in it, and of any length."""
+    head = bytearray(b"\x7fELF\x02".ljust(64, b"\0"))
+    struct.pack_into("<Q", head, 32, offset)
+    struct.pack_into("<HH", head, 54, size, count)
+    program = tmp_path / "program"
+    program.write_bytes(head)
+    os.truncate(program, 1 << 33)
+    tracemalloc.start()
+    try:
+        assert not shims.is_static(program)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_pipe_in_the_place_of_a_program_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "program")
+    assert not shims.is_static(tmp_path / "program")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +37,9 @@ MODULES = (
 EVERY_MODULE = "all"
 
 NVTX_OFF = "off"
+
+# Of the table of what a program loads; the OS kernel runs none with more.
+_MOST_SEGMENTS_BYTES = 1 << 16
 
 _NVTX = "NVTX_INJECTION64_PATH"
 _CUDA = "CUDA_INJECTION64_PATH"
@@ -215,16 +219,22 @@ def _other_tool(environment: Mapping[str, str], variable: str) -> str | None:
 def is_static(program: Path) -> bool:
     """Tell whether a file is an ELF program without a dynamic loader."""
     try:
-        with program.open("rb") as file:
+        # What it names may be another file by now: a pipe is not waited for.
+        descriptor = os.open(program, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return False
             head = file.read(64)
             if head[:5] != b"\x7fELF\x02" or len(head) < 64:
                 return False
             offset = int.from_bytes(head[32:40], "little")
             size = int.from_bytes(head[54:56], "little")
             count = int.from_bytes(head[56:58], "little")
+            if size * count > _MOST_SEGMENTS_BYTES:
+                return False
             file.seek(offset)
             table = file.read(size * count)
-    except OSError:
+    except (OSError, ValueError):
         return False
     kinds = [int.from_bytes(table[size * row : size * row + 4], "little") for row in range(count)]
     # PT_INTERP: what a program has that asks for the dynamic loader.
