@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -74,6 +75,60 @@ def test_folders_that_the_environment_names_lead_nowhere(folder: Path, named: st
     assert not hit.exists()
     assert sorted(Path("/etc").iterdir()) == before
     assert (folder / "trace.duckdb").stat().st_uid == USER
+
+
+@pytest.mark.parametrize("threads", [2, 3, 4, 5, 6])
+def test_few_threads_are_one_error(folder: Path, threads: int) -> None:
+    """The user that called sudo may have few more: the program keeps its exit code, or never ran.
+
+    Who has CAP_SYS_RESOURCE may have as many as it likes.
+    """
+    limit = (threads, threads)
+    done = subprocess.run(
+        [*COMMAND, "--no-calibrate", "-o", "trace.duckdb", "--", "sh", "-c", "exit 7"], cwd=folder,
+        env={**os.environ, "SUDO_UID": str(USER), "SUDO_GID": str(USER), "SUDO_USER": "somebody"},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NPROC, limit),
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode == 7 or (done.returncode == 1 and "error: " in done.stderr)
+
+
+LOWER = """
+import os, resource, sys
+resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (8, 8))
+sys.exit(7)
+"""
+
+
+def test_a_target_of_the_same_user_lowers_the_limits_of_the_recorder(folder: Path) -> None:
+    """As its owner may of any process; to raise them again takes CAP_SYS_RESOURCE."""
+    trace = folder / "trace.duckdb"
+    done = record(trace, PYTHON, "-c", LOWER)
+    assert done.returncode == 7, done.stderr
+    if not trace.exists():
+        assert f"hint: rlscope-trace recover {trace}.spool" in done.stderr
+        assert rlscope("recover", f"{trace}.spool").returncode == 0
+    assert_conserved(trace)
+
+
+def test_a_key_of_root_does_not_pass_for_a_revision(folder: Path, tmp_path: Path) -> None:
+    """The work tree is the user's, and leads to a file that the user may not read."""
+    key = "0123456789abcdef" * 2 + "01234567"
+    tmp_path.chmod(0o700)
+    (tmp_path / "key").write_text(f"{key}\n")
+    heads = folder / ".git" / "refs" / "heads"
+    heads.mkdir(parents=True)
+    (heads / "x").symlink_to(tmp_path)
+    (folder / ".git" / "HEAD").write_text("ref: refs/heads/x/key\n")
+    done = subprocess.run(
+        [*COMMAND, "--no-calibrate", "-o", "trace.duckdb", "--", "true"], cwd=folder,
+        env={**os.environ, "SUDO_UID": str(USER), "SUDO_GID": str(USER), "SUDO_USER": "somebody"},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    trace = folder / "trace.duckdb"
+    assert query(trace, "SELECT count(*) FROM meta WHERE contains(value, ?)", [key]) == [(0,)]
 
 
 @pytest.mark.parametrize("value", ["-1", "x", "4294967295", "99999999999", "0x10", ""])

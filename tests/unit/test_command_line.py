@@ -63,3 +63,13 @@ def test_options_of_a_command_are_completed() -> None:
 def test_commands_of_a_command_are_completed() -> None:
     lines, _ = run(COMP_WORDS="rlscope-trace import ", COMP_CWORD="2", **BASH)
     assert lines == ["kineto", "nsys"]
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_a_stdout_that_takes_nothing_is_one_error(option: str) -> None:
+    with open("/dev/full", "wb") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [sys.executable, "-m", "rlscope_trace", option],
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "error: cannot write: No space left on device\n")

@@ -15,14 +15,14 @@ import os
 import stat
 import struct
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlscope_trace.outputs.trusted import closing
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from rlscope_trace.privileges import Identity
 
@@ -133,6 +133,24 @@ def use_only_for_imports(rights: Collection[str]) -> None:
     if not _only_for_imports:
         _only_for_imports.append(True)
         builtins.__import__ = import_module
+
+
+@contextmanager
+def reading_as_ourselves() -> Iterator[None]:
+    """Read files in this thread as the user that we are, without the right to read all of them.
+
+    Root itself, which that right adds little to, keeps it.
+    """
+    if os.geteuid() == 0:
+        yield
+        return
+    permitted, effective = _permitted(), _status("CapEff")
+    reads_all = 1 << CAPABILITIES["CAP_DAC_READ_SEARCH"]
+    _set_capabilities(permitted, effective=effective & ~reads_all)
+    try:
+        yield
+    finally:
+        _set_capabilities(permitted, effective=effective)
 
 
 def needed_to_write(folder: int) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import keyword
 import os
@@ -51,6 +52,8 @@ _RECORDING = frozenset({"record", "top", "validate", "calibrate", "doctor"})
 # Without what records they have nothing to say but that; those two only where they run a program.
 _NEED_RECORDER = frozenset({"record", "top", "validate", "calibrate", "doctor"})
 _RUNTIME_FAILURE = 1
+# What is no fault of ours, of a disk or of whoever reads stdout.
+_CANNOT_WRITE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE})
 # These load DuckDB and numpy.
 _WITH_DATABASE = (
     "recover", "import", "export", "summarize", "explain", "whatif", "report", "view",
@@ -197,6 +200,9 @@ def _tell(failure: Exception, named: Sequence[str]) -> int:
         # What typer says of a command line it does not understand.
         hint = " ".join(["rlscope-trace", *named, "--help"])
         messages.error(failure.format_message().rstrip("."), hint)
+    elif isinstance(failure, OSError) and failure.errno in _CANNOT_WRITE:
+        # Of stdout there is one message, whatever was being written.
+        messages.error(f"cannot write: {failure.strerror}")
     else:
         raise failure
     return code

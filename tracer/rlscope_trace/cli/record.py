@@ -321,15 +321,25 @@ def _launch(command: list[str], settings: Settings) -> int:
         reason = watch.watch_program(
             launched, deadline_s=deadline_s, tick=recording.tick, tick_s=recording.tick_s
         )
-        recording.stop(reason)
+        is_complete = _stopped(recording, reason)
         code = launched.poll()
         if code is None:
             # --duration is over: save at once, with signals still held for the program.
-            saved = _saved(recording)
+            saved = _saved(recording) if is_complete else None
             watch.watch_program(launched, deadline_s=None, tick=lambda: None)
             code = launched.poll() or 0
             return _exit_code(code, saved, settings)
-    return _exit_code(code, _saved(recording), settings)
+    return _exit_code(code, _saved(recording) if is_complete else None, settings)
+
+
+def _stopped(recording: Recording, reason: str) -> bool:
+    """Stop recording; where that fails say why, as of what cannot be saved."""
+    try:
+        recording.stop(reason)
+    except TracerError as failure:
+        messages.failure(failure)
+        return False
+    return True
 
 
 def _saved(recording: Recording) -> TraceReport | None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -24,7 +26,7 @@ from rlscope_trace.record import watch
 from rlscope_trace.record.bounded import has_left_behind
 from rlscope_trace.record.calibrate.cache import boot_id, machine_key
 from rlscope_trace.record.last import PARTS
-from rlscope_trace.record.limits import require_room
+from rlscope_trace.record.limits import raise_files, require_room
 from rlscope_trace.record.nvml.sampler import (
     INTERVAL_MS,
     WATCHED_INTERVAL_MS,
@@ -245,7 +247,15 @@ class Recording:
     def stop(self, reason: str) -> None:
         """Stop recording; the target runs on without us."""
         kept_from_ns = self._running().kept_from_ns
-        counters = self._running().stop()
+        raise_files()
+        try:
+            counters = self._running().stop()
+        except OSError as error:
+            shown = spool_directory(self._output)
+            raise SpoolError(
+                f"the recording could not be ended in order: {reason_of(error)}",
+                hint=f"rlscope-trace recover {shlex.quote(str(shown))}",
+            ) from error
         self._stop_counters()
         self._line.clear()
         messages.say(
@@ -294,7 +304,9 @@ class Recording:
         """Remove the spool of a recording that never began."""
         self._stop_counters()
         if self._spool is not None:
-            remove_files(self._spool.path, shown=self._spool.shown)
+            # Why there is no recording is on its way: no reason to fail with something else.
+            with suppress(OSError):
+                remove_files(self._spool.path, shown=self._spool.shown)
             self._spool.close()
             self._spool = None
 

@@ -55,6 +55,14 @@ def stand_behind(nice: int) -> None:
         os.setpriority(os.PRIO_PROCESS, own, nice)
 
 
+def start_thread(thread: threading.Thread) -> None:
+    """Start a thread; OSError where the user may have no more of them (ulimit -u)."""
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise OSError(errno.EAGAIN, str(error)) from None
+
+
 class Bounded:
     """A thread for such calls, one at a time; a new one each time one was left behind."""
 
@@ -69,8 +77,9 @@ class Bounded:
         if len(_left_behind) >= _MOST:
             raise HeldUpError
         if self._worker is None:
-            self._worker = _Worker(self._nice)
-            self._worker.start()
+            worker = _Worker(self._nice)
+            start_thread(worker)
+            self._worker = worker
         job = _Job(work)
         self._worker.jobs.put(job)
         held_up = _capture.HeldUp()

@@ -32,6 +32,11 @@ def require_room(argv: Sequence[str]) -> None:
         )  # fmt: skip
 
 
+def raise_files() -> None:
+    """Raise the limit of open files once more: a program of the same user may have lowered it."""
+    _raise(resource.RLIMIT_NOFILE, _WANTED_FILES)
+
+
 def _raise(limit: int, wanted: int) -> float:
     """Raise a limit to what is wanted, or to the most that is allowed; return what it is."""
     soft, hard = resource.getrlimit(limit)

@@ -240,7 +240,7 @@ class Session:
         if isinstance(noted, list):
             reported = None if fact is None else fact.to_json()
             noted.append({"pid": pid, "measured": measured, "fact": reported})
-        self._write_session_file()
+        self._note_facts()
 
     def find_shims(self) -> int:
         """Look for shims in all processes of the target; return how many have been found so far."""
@@ -322,7 +322,7 @@ class Session:
         self.facts |= {"live_ns": self.started_ns, "watched_before": True}
         spool.append_clock()
         self._next_clock_ns = self.started_ns + CLOCK_INTERVAL_NS
-        self._write_session_file()
+        self._note_facts()
 
     def stop(self) -> Counters:
         """Write the open ends, detach and complete the spool; what counters() says at the end."""
@@ -358,9 +358,7 @@ class Session:
         # Beside the target it would tell of the target, and slow it.
         is_free = self.probes and not self.target_runs()
         self.facts["probes"] = probe_machine() if is_free else None
-        # The disk may be full.
-        with suppress(OSError):
-            self._write_session_file()
+        self._note_facts()
         # The spool is complete.
         self._next_search_ns = self._next_clock_ns = 2**63
         counters = replace(self.counters(), elapsed_ns=end_ns - self.started_ns)
@@ -410,6 +408,11 @@ class Session:
             self._next_clock_ns = now_ns + CLOCK_INTERVAL_NS
             self._spool.append_clock()
 
+    def _note_facts(self) -> None:
+        """Write the facts so far, unless the disk is full: stop() writes all of them again."""
+        with suppress(OSError):
+            self._write_session_file()
+
     def _write_session_file(self) -> None:
         facts = {
             "tool_version": rlscope_trace.__version__,
@@ -428,9 +431,14 @@ class Session:
         # Whole or not at all: a recorder may be killed while it writes this.
         written = self.directory / f"{SESSION_FILE}.new"
         # A new file, never one that somebody put there: we are root, the folder may not be ours.
-        with written.open("x") as file:
-            file.write(json.dumps(facts, indent=1) + "\n")
-        written.replace(self.directory / SESSION_FILE)
+        try:
+            with written.open("x") as file:
+                file.write(json.dumps(facts, indent=1) + "\n")
+            written.replace(self.directory / SESSION_FILE)
+        except OSError:
+            # What a full disk took of it would be in the way when there is room again.
+            written.unlink(missing_ok=True)
+            raise
 
 
 def _status_value(name: str) -> str:

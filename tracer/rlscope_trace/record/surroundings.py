@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlscope_trace import _capture
+from rlscope_trace.confinement import reading_as_ourselves
 from rlscope_trace.record.bounded import Bounded
 from rlscope_trace.record.cgroups import quota_folders
 from rlscope_trace.spool.regular_files import open_regular
@@ -122,10 +123,12 @@ class Surroundings:
         folder = Path(f"/proc/{self._pid}/cwd").readlink()
         if _is_served(folder):
             return
-        for above in islice((folder, *folder.parents), _MOST_FOLDERS):
-            if revision := _revision_in(above / ".git"):
-                self.facts["git_revision"] = revision
-                return
+        # A link there may lead to a file that only root can read, and a key looks like a revision.
+        with reading_as_ourselves():
+            for above in islice((folder, *folder.parents), _MOST_FOLDERS):
+                if revision := _revision_in(above / ".git"):
+                    self.facts["git_revision"] = revision
+                    return
 
     def _versions(self) -> None:
         with Path(f"/proc/{self._pid}/maps").open("rb") as file:
@@ -141,7 +144,7 @@ class Surroundings:
     def _packages(self, folder: Path) -> None:
         if _is_served(folder):
             return
-        with os.scandir(folder) as entries:
+        with reading_as_ourselves(), os.scandir(folder) as entries:
             for entry in islice(entries, _MOST_ENTRIES):
                 if found := _DISTRIBUTION.fullmatch(entry.name):
                     self.facts[found[1]] = found[2]

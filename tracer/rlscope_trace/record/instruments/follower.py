@@ -17,6 +17,7 @@ from rlscope_trace.record.bounded import (
     go_on,
     leave_behind,
     stand_behind,
+    start_thread,
 )
 from rlscope_trace.record.instruments.calls import GIL_RELEASES, GIL_TAKES, CallProbes
 from rlscope_trace.record.instruments.cuda_calls import CudaCalls, GpuState
@@ -147,7 +148,7 @@ class Follower:
         for pid in pids:
             self._processes[pid] = Process(pid, is_new=False)
         self._thread = threading.Thread(target=self._run, name="rls-follower", daemon=True)
-        self._thread.start()
+        start_thread(self._thread)
 
     def facts(self) -> dict[str, object]:
         """Return what the spool is told: for the tables meta and capture."""
