@@ -141,7 +141,9 @@ main()
 """
 
 
-@pytest.mark.parametrize("numbers", [[signal.SIGTERM], [signal.SIGHUP], [signal.SIGINT] * 2])
+@pytest.mark.parametrize(
+    "numbers", [[signal.SIGTERM], [signal.SIGHUP], [signal.SIGQUIT], [signal.SIGINT] * 2]
+)
 def test_what_stops_saving_before_it_has_begun_is_one_error(
     tmp_path: Path, numbers: list[int]
 ) -> None:
@@ -158,10 +160,14 @@ def test_what_stops_saving_before_it_has_begun_is_one_error(
     assert_conserved(trace)
 
 
-def test_one_interrupt_before_saving_has_begun_stops_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM])
+def test_one_interrupt_before_saving_has_begun_stops_nothing(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """Nor what batch jobs send to a program that has ended."""
     trace = tmp_path / "trace.duckdb"
     done = subprocess.run(
-        [sys.executable, "-c", EARLY, str(int(signal.SIGINT)), "-o", trace, "--", "true"],
+        [sys.executable, "-c", EARLY, str(int(number)), "-o", trace, "--", "true"],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from types import FrameType
 
 T = TypeVar("T")
-_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_FORWARDED = (
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT,
+    signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM,
+)  # fmt: skip
 
 
 def in_a_fork(work: Callable[[], T]) -> T:

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import FrameType
 
+_OF_PROGRAMS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+
 
 @contextmanager
 def second_interrupt_stops(spool_directory: Path) -> Iterator[None]:
     """Let the first Ctrl-C only say that saving is under way; the next one, or a TERM, stops it.
 
-    Raises SpoolError where it was stopped.
+    Signals that were meant for the program, as those of batch jobs, change nothing any more. Raises
+    SpoolError where it was stopped.
     """
 
     def on_interrupt(_number: int, _frame: FrameType | None) -> None:
@@ -32,6 +35,8 @@ def second_interrupt_stops(spool_directory: Path) -> Iterator[None]:
         signal.SIGINT: on_interrupt,
         signal.SIGTERM: signal.default_int_handler,
         signal.SIGHUP: signal.default_int_handler,
+        signal.SIGQUIT: signal.default_int_handler,
+        **dict.fromkeys(_OF_PROGRAMS, lambda _number, _frame: None),
     }
     try:
         with signals_handled(handlers):
