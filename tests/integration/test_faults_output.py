@@ -168,3 +168,20 @@ def test_no_module_comes_from_the_current_folder(tmp_path: Path) -> None:
         cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (done.returncode, "taken over" in done.stderr) == (0, False)
+
+
+@pytest.mark.parametrize("name", ["/", "//", "a?b.duckdb", "a?b/out.duckdb", 248 * "x", 231 * "x"])
+def test_a_name_that_cannot_be_written_is_refused_at_once(tmp_path: Path, name: str) -> None:
+    ran = tmp_path / "ran"
+    done = rlscope("record", "--no-calibrate", "-o", tmp_path / name, "--", "touch", ran)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("error: ")
+    assert "hint: " in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_longest_name_is_replaced_too(tmp_path: Path) -> None:
+    trace = tmp_path / (230 * "x")
+    for force in ((), ("--force",)):
+        done = rlscope("record", "--no-calibrate", *force, "-o", trace, "--", "true")
+        assert done.returncode == 0, done.stderr

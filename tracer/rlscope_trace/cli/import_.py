@@ -12,7 +12,7 @@ import typer
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
 from rlscope_trace.cli.saving import ProgressBar, add_derived, progress_bar, report_import
-from rlscope_trace.outputs.names import require_utf8
+from rlscope_trace.outputs.names import require_possible, require_utf8
 from rlscope_trace.privileges import invoking_identity
 from rlscope_trace.rights import become_saver
 
@@ -81,8 +81,9 @@ def nsys(
 @contextmanager
 def _importing(files: list[Path], output: Path) -> Iterator[ProgressBar]:
     """Show a bar; say of Ctrl-C, which typer would turn into an exit code only, what it left."""
-    for path in (*files, output):
+    for path in files:
         require_utf8(path)
+    require_possible(output)
     with _noting_interrupts() as interrupts:
         try:
             with progress_bar() as progress:

@@ -20,7 +20,7 @@ from rlscope_trace.cli.interrupts import second_interrupt_stops
 from rlscope_trace.cli.live_line import LiveLine, ProgressMode, shows_live_line
 from rlscope_trace.cli.operations import OperationCapture
 from rlscope_trace.errors import SpoolError, TracerError, UsageError, reason_of
-from rlscope_trace.outputs.names import require_utf8
+from rlscope_trace.outputs.names import require_possible
 from rlscope_trace.outputs.place import open_place
 from rlscope_trace.record import watch
 from rlscope_trace.record.bounded import has_left_behind
@@ -143,7 +143,7 @@ class Recording:
 
     def start(self, processes: list[target.Target] | list[Launched], *, launched: bool) -> int:
         """Load, attach and enter the processes; return how many threads they have."""
-        require_utf8(self._output)
+        require_possible(self._output)
         require_room(sys.argv[1:])
         become_recorder(self._identity)
         opened = _open_capture(self._settings, self._ring_bytes, self._output)

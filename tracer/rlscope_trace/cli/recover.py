@@ -12,7 +12,7 @@ from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
 from rlscope_trace.cli.interrupts import second_interrupt_stops
 from rlscope_trace.cli.saving import report, save_trace
 from rlscope_trace.errors import SpoolError, UsageError
-from rlscope_trace.outputs.names import require_utf8
+from rlscope_trace.outputs.names import require_possible, require_utf8
 from rlscope_trace.outputs.trusted import closing, open_folder
 from rlscope_trace.privileges import invoking_identity
 from rlscope_trace.rights import become_saver
@@ -38,8 +38,8 @@ def recover(
     What the trace lacks is written into it and shown.
     """
     written = output or _default_output(spool)
-    for path in (spool, written):
-        require_utf8(path)
+    require_utf8(spool)
+    require_possible(written)
     permissions = parse_mode(mode)
     become_saver(invoking_identity(), written, spool, mode=permissions)
     with _opened(spool) as opened:
