@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import resource
 from collections import Counter
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import MagicMock
 
 from rlscope_trace.record import session as session_module
 from rlscope_trace.record.session import Session
+from rlscope_trace.spool.directory import SESSION_FILE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,3 +71,18 @@ def test_a_fork_that_marks_nothing_is_not_refused(
     recorded._spool, recorded._drain, recorded._shims = MagicMock(), MagicMock(), shims  # type: ignore[assignment]
     recorded.find_shims()
     assert recorded._refused == {3}
+
+
+def test_facts_that_did_not_fit_are_written_when_there_is_room(tmp_path: Path) -> None:
+    opened: Any = SimpleNamespace(loader="libbpf", backend="btf", tried=lambda: [])
+    recorded = Session(opened, tmp_path, {"told": "x" * 20_000}, "", MagicMock())
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with suppress(OSError):
+            recorded._write_session_file()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    recorded._write_session_file()
+    assert [path.name for path in tmp_path.iterdir()] == [SESSION_FILE]
+    assert json.loads((tmp_path / SESSION_FILE).read_text())["told"] == "x" * 20_000
