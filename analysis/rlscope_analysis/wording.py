@@ -14,6 +14,8 @@ _COMMANDS_A_TERMINAL = re.compile(
 
 def printable(text: str) -> str:
     """Escape what would not print: the name of a thread may hold any byte."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else _escape(c) for c in text)
 
 

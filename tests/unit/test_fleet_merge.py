@@ -170,6 +170,8 @@ def damaged(kind: str, path: Path) -> None:
         path.symlink_to(path.with_suffix(".elsewhere"))
     else:
         changed = {
+            "far": "SELECT * REPLACE (CASE WHEN kind = 'iteration_time' THEN 9223372036854775807"
+            " ELSE number END AS number) FROM p",
             "negative": "SELECT * REPLACE (-time_ns AS time_ns) FROM p",
             "many": "SELECT p.* FROM p, range(5000)",
             "other": "SELECT 1 AS x",
@@ -194,7 +196,19 @@ def damaged(kind: str, path: Path) -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    ["bytes", "empty", "link", "negative", "many", "other", "kind", "limit", "words", "text"],
+    [
+        "bytes",
+        "empty",
+        "far",
+        "link",
+        "negative",
+        "many",
+        "other",
+        "kind",
+        "limit",
+        "words",
+        "text",
+    ],
 )
 def test_a_partial_that_is_not_ours_is_not_used(kind: str, one: tuple[Path, Partial]) -> None:
     trace_path, partial = one

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
@@ -139,6 +140,25 @@ def test_a_baseline_says_the_same_as_its_traces(
 def test_what_is_no_baseline(tmp_path: Path, text: str) -> None:
     path = tmp_path / "base.json"
     path.write_text(text)
+    with pytest.raises(TraceError, match="no baseline"):
+        read_baseline(path)
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        ("facts", {"lost": math.inf}), ("facts", {"lost": "\x1b[31m"}), ("facts", {"states": []}),
+        ("facts", [["lost", 1]]), ("overhead", {"a": 10**400}), ("overhead", {"a": math.nan}),
+        ("overhead", {"a": -1e308}), ("overhead", {"a": "nan"}), ("overhead", 7),
+    ],
+)  # fmt: skip
+def test_odd_values_of_a_baseline(
+    sides: dict[str, list[Path]], tmp_path: Path, where: str, value: object
+) -> None:
+    path = tmp_path / "base.json"
+    stored = json.loads(text_of(runs_of(sides["base"][:1])))
+    stored["runs"][0][where] = value
+    path.write_text(json.dumps(stored))
     with pytest.raises(TraceError, match="no baseline"):
         read_baseline(path)
 

@@ -7,6 +7,7 @@ import itertools
 import json
 import random
 import re
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +17,7 @@ import rlscope_analysis
 from recording import rlscope
 from rlscope_analysis.findings.catalog import CATALOG
 from rlscope_analysis.note_sentences import NO_PHASE
-from rlscope_analysis.overview.answer import answer_of, overview
+from rlscope_analysis.overview.answer import answer_of, overview, program_of
 from rlscope_analysis.renderers import text
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
@@ -381,3 +382,10 @@ def test_a_sleep_on_nobody_is_the_wait_of_nobody(builder: TraceBuilder) -> None:
     with rlscope_analysis.open(builder.write()) as trace:
         (row,) = records(trace, "FROM training_process")
     assert (row["waits_share"], row["waits_for_process_id"]) == (0, None)
+
+
+def test_a_command_of_megabytes_is_not_split_to_its_end() -> None:
+    # A stranger's trace may hold 4 MB of it: to split those took minutes.
+    began = time.monotonic()
+    assert program_of("python3 -u train.py " + "y" * 1_000_000) == "train.py"
+    assert time.monotonic() - began < 2

@@ -24,6 +24,8 @@ _KEPT = (WALL, CPU, PROCESS, COUNT, GPU_BUSY)
 # The first iteration is left out of most comparisons, so it is a block of its own.
 _BLOCKS = 16
 _MOST_RUNS, _MOST_ITERATIONS = 1000, 10_000_000
+# What recording cost, as a part of a time: a thousand times the time itself is none.
+_MOST_PARTS = 1000
 _HINT = "write it anew: rlscope-trace gate --save FILE TRACES"
 
 
@@ -97,17 +99,31 @@ def _run(reported: dict[str, Any]) -> Run:
         series[tuple(key)] = _numbers(sums)
         if len(sums) != len(iterations) or len(key) != _LENGTHS[key[0]]:
             raise ValueError("not of all iterations")
-    overhead, facts = reported["overhead"], dict(reported["facts"])
+    overhead, facts = reported["overhead"], reported["facts"]
     return Run(
         name=str(reported["name"]), kind=str(reported["kind"]),
         iteration=str(reported["iteration"]), iterations=iterations, series=series,
-        overhead=None if overhead is None else {str(k): float(v) for k, v in overhead.items()},
+        overhead=None if overhead is None else {k: _part(v) for k, v in overhead.items()},
         environment={str(k): str(v) for k, v in reported["environment"].items()},
-        facts=facts | {PROBES: known_probes(facts.get(PROBES))},
+        facts=_facts(facts),
     )  # fmt: skip
 
 
 _LENGTHS = {WALL: 5, CPU: 4, PROCESS: 2, COUNT: 2, GPU_BUSY: 1}
+
+
+def _part(value: Any) -> float:  # noqa: ANN401 - of JSON
+    """Return a part of a time; one that is no number, or none that a part can be: ValueError."""
+    if not isinstance(value, (int, float)) or not abs(value) < _MOST_PARTS:
+        raise ValueError("no part")
+    return float(value)
+
+
+def _facts(found: dict[str, Any]) -> dict[str, Any]:
+    states, lost = found.get("states"), found.get("lost")
+    if not isinstance(states, bool | int | None) or not isinstance(lost, int | None):
+        raise ValueError("no facts")
+    return {"states": states, "lost": lost, PROBES: known_probes(found.get(PROBES))}
 
 
 def _numbers(values: Any) -> np.ndarray[Any, np.dtype[np.int64]]:  # noqa: ANN401 - of JSON

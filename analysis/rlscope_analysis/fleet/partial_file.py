@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from rlscope_analysis.findings.catalog import BY_CODE
+from rlscope_analysis.fleet.histogram import STEPS
 from rlscope_analysis.fleet.partial import GROUPS, ITERATIONS, KINDS, Facts, Partial, Row
 from rlscope_analysis.foreign_file import open_regular
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
@@ -34,6 +35,8 @@ _MOST_ROWS = 2 * (GROUPS + 1) * 14 + 200 + 2 * 8 * 64 + ITERATIONS
 # Both headers of a DuckDB file lie in it: each change of the database changes one.
 _HEAD_BYTES = 12 << 10
 _LONGEST_WORD = 80
+# Their number is a step of a time, and times are below 2^63 ns.
+_HISTOGRAMS, _STEPS = ("run_queue", "iteration_time"), 63 * STEPS
 _TYPES = {
     "kind": "VARCHAR", "role": "VARCHAR", "name": "VARCHAR", "bucket": "VARCHAR",
     "number": "BIGINT", "at_ns": "BIGINT", "time_ns": "BIGINT", "part_ns": "BIGINT",
@@ -155,6 +158,8 @@ def _rows(found: Sequence[tuple[Any, ...]]) -> tuple[Row, ...]:
             raise ValueError("no limit")
         if row.kind == "iteration" and (row.number is None or row.at_ns is None):
             raise ValueError("no iteration")
+        if row.kind in _HISTOGRAMS and not 0 <= (row.number or 0) < _STEPS:
+            raise ValueError("a time that no column holds")
     return rows
 
 

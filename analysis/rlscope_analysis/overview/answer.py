@@ -52,6 +52,7 @@ _DETAILS = (
 _LEAST_VERDICT = 0.2
 # A process that used less than this of the CPU time needs no phase.
 _LEAST_CPU_SHARE = 0.1
+_LONGEST_COMMAND = 4096
 _PACE_SQL = """
 SELECT
   count(*) AS iterations, any_value(source) AS source, any_value(name) AS name,
@@ -452,10 +453,12 @@ def _losses(reported: Overview) -> dict[str, Any]:
 
 def program_of(command: str | None) -> str | None:
     """Name the program as a person would: the script, not its interpreter."""
+    # Of megabytes of arguments: to split them takes minutes, and the name is among the first.
+    command = (command or "")[:_LONGEST_COMMAND]
     try:
-        words = shlex.split(command or "")
+        words = shlex.split(command)
     except ValueError:
-        words = (command or "").split()
+        words = command.split()
     if words and Path(words[0]).name.startswith("python"):
         words = [word for word in words[1:] if not word.startswith("-")] or words
     return Path(words[0]).name if words else None
