@@ -357,3 +357,38 @@ def test_memory_that_is_no_amount_is_not_blamed_on_the_trace(
     monkeypatch.setenv("RLSCOPE_MEMORY_LIMIT", value)
     with pytest.raises(TraceError, match=r"RLSCOPE_MEMORY_LIMIT=.* is no amount of memory"):
         open_trace(path)
+
+
+@pytest.mark.parametrize("command", [("summarize", "{}"), ("export", "chrome", "{}", "-o", "-")])
+def test_an_output_that_is_full_is_one_error_with_a_hint(
+    path: Path, command: tuple[str, ...]
+) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, *(word.replace("{}", str(path)) for word in command)],
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=DEADLINE_S, check=False,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: cannot write the output: ")
+    assert "\nhint: " in done.stderr
+
+
+@pytest.mark.parametrize("name", ["", ".", "/", "loop"])
+@pytest.mark.parametrize(
+    "command", [("report",), ("summarize",), ("fleet", "sql", "SELECT 1"), ("import", "kineto")]
+)
+def test_a_name_that_means_no_file_is_one_error_with_a_hint(
+    command: tuple[str, ...], name: str, tmp_path: Path
+) -> None:
+    if name == "/" and command[0] == "fleet":
+        pytest.skip("all traces of the machine")
+    (tmp_path / "loop").symlink_to("loop")
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *command, name],
+        capture_output=True, text=True, timeout=DEADLINE_S, check=False, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert done.returncode in (1, 2)
+    assert done.stderr.startswith(("error: ", "warning: "))
+    assert "\nhint: " in done.stderr

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,9 +20,6 @@ from rlscope_analysis.whatif.predict import Replayer
 from rlscope_analysis.whatif.program import make_program
 from rlscope_analysis.whatif.read import read
 from trace_builder import TIMER, Interval, TraceBuilder, run, sleep, woken
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 US = 1_000
 MS = 1_000_000
@@ -335,6 +334,29 @@ def test_a_prediction_is_held_to_the_changed_program(
     assert lines[0]["duration_ratio"] == pytest.approx(2 / 3, abs=1e-4)
     assert lines[0]["measured_ratio"] == pytest.approx((1 * MS + after) / (3 * MS), abs=1e-4)
     assert lines[0]["held"] is is_held
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link", "loop", "second name", "full"])
+def test_a_ledger_that_is_no_file_of_its_own(tmp_path: Path, kind: str) -> None:
+    before, changed = two_traces(tmp_path, 2 * MS), two_traces(tmp_path, 1 * MS)
+    ledger, victim = tmp_path / "ledger.jsonl", tmp_path / "victim"
+    victim.write_text("kept")
+    if kind == "folder":
+        ledger.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(ledger)
+    elif kind == "second name":
+        ledger.hardlink_to(victim)
+    elif kind == "full":
+        ledger = Path("/dev/full")
+    else:
+        ledger.symlink_to({"link": victim, "loop": ledger}[kind])
+    asked = ["--change", "learn=2", "--ledger", str(ledger)]
+    shown = rlscope("whatif", "--check", str(before), str(changed), *asked)
+    assert shown.returncode == 1
+    assert shown.stderr.startswith(f"error: cannot add to {ledger}: ")
+    assert "\nhint: " in shown.stderr
+    assert victim.read_text() == "kept"
 
 
 @pytest.mark.parametrize(

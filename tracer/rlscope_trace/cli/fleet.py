@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -85,7 +86,11 @@ def summarize(
             )  # fmt: skip
         if not collected.partials:
             one = collected.left_out[0]
-            raise TraceError(f"none of the traces can be read; {one.member}: {one.why}")
+            path = members.traces[one.member]
+            raise TraceError(
+                f"none of the traces can be read; {one.member}: {one.why}",
+                hint=f"rlscope-trace summarize {shlex.quote(str(path))}",
+            )
         answer = answer_of(merged(collected.partials.items()), collected, _offsets(members))
         chunks = list(render(answer, output_format, limit=None if every else _ROWS))
     write_stdout(chunks, is_data=output_format is AnswerFormat.CSV)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+_ELSEWHERE = "choose another place"
 # The only commands to a terminal in what we write: bold rows of tables.
 _OUR_OWN = re.compile(f"({re.escape(BOLD)}|{re.escape(PLAIN)})")
 
@@ -42,7 +43,9 @@ def write_stdout(chunks: Iterable[str], *, is_data: bool = False) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise TracerError(f"cannot write the output: {error.strerror}") from error
+        raise TracerError(
+            f"cannot write the output: {error.strerror}", hint="free space, or send it elsewhere"
+        ) from error
 
 
 def _escaped(text: str, *, for_terminal: bool) -> str:
@@ -58,7 +61,7 @@ def refuse_existing(path: Path, *, force: bool) -> None:
         with open_place(path) as place:
             place.refuse_existing(overwrite=force)
     except OSError as error:
-        raise TracerError(f"cannot write {path}: {error.strerror}") from error
+        raise TracerError(f"cannot write {path}: {error.strerror}", hint=_ELSEWHERE) from error
 
 
 def write_file(path: Path, text: str, *, force: bool) -> None:
@@ -71,4 +74,4 @@ def write_file(path: Path, text: str, *, force: bool) -> None:
                 written.write_text(text, encoding="utf-8", errors="backslashreplace")
                 place.publish(folder, "text", overwrite=force, mode=PRIVATE_MODE)
     except OSError as error:
-        raise TracerError(f"cannot write {path}: {error.strerror}") from error
+        raise TracerError(f"cannot write {path}: {error.strerror}", hint=_ELSEWHERE) from error

@@ -16,6 +16,7 @@ from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
 from rlscope_trace.cli.live_progress import sweeping
 from rlscope_trace.cli.reading import write_nothing_but
 from rlscope_trace.cli.timeline_file import is_stdout, write_timeline
+from rlscope_trace.errors import UsageError
 
 _SUFFIX = ".html"
 
@@ -50,7 +51,7 @@ def report(  # noqa: PLR0913 - one parameter per option
     docs/report.md explains what is on it.
     """
     permissions = parse_mode(mode)
-    place = trace.with_suffix(_SUFFIX) if output is None else output
+    place = _beside(trace) if output is None else output
     write_nothing_but(*(() if is_stdout(place) else (place,)), mode=permissions)
     began_s = time.monotonic()
     with (
@@ -66,3 +67,9 @@ def report(  # noqa: PLR0913 - one parameter per option
             f"wrote {place}: {file_bytes / 1e3:,.0f} kB in {time.monotonic() - began_s:.1f} s;"
             " open it in a browser"
         )
+
+
+def _beside(trace: Path) -> Path:
+    if not trace.name:
+        raise UsageError(f"{trace} is a directory, not a trace", hint="rlscope-trace report TRACE")
+    return trace.with_suffix(_SUFFIX)

@@ -83,5 +83,7 @@ def _write_stdout(pieces: Iterable[bytes]) -> int:
         # Else the interpreter fails once more when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
-            raise TracerError(f"cannot write the output: {reason_of(error)}") from error
+            raise TracerError(
+                f"cannot write the output: {reason_of(error)}", hint="free space, or -o FILE"
+            ) from error
     return count

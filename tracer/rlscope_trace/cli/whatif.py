@@ -29,6 +29,7 @@ from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.cli.probing import probe
 from rlscope_trace.cli.reading import write_nothing_but
 from rlscope_trace.errors import UsageError
+from rlscope_trace.outputs.appended import append_line
 from rlscope_trace.privileges import invoking_identity
 
 _MOST = 4096
@@ -202,8 +203,7 @@ def whatif(  # noqa: PLR0913 - one parameter per option
         chunks = list(render(found, output_format, limit=None))
         line = json.dumps(json.loads("".join(render(found, AnswerFormat.JSON, limit=None))))
     if ledger is not None:
-        with ledger.open("a", encoding="utf-8") as kept:
-            kept.write(f"{line}\n")
+        append_line(ledger, line)
     write_stdout(chunks, is_data=output_format is AnswerFormat.CSV)
 
 

@@ -124,7 +124,7 @@ def read_file(path: Path, *, salvage: bool, progress: Callable[[int, int], objec
 
 def _unreadable(path: Path, error: OSError) -> ImportFileError:
     if error.errno == errno.ENOENT:
-        return ImportFileError(f"there is no file {path}")
+        return ImportFileError(f"there is no file {path}", hint="name a file that you may read")
     if error.errno == errno.EISDIR:
         return ImportFileError(
             f"{path} is a directory, not a trace of the PyTorch profiler",
@@ -135,7 +135,7 @@ def _unreadable(path: Path, error: OSError) -> ImportFileError:
     if error.errno == errno.ETIMEDOUT:
         return ImportFileError(f"{path} is a pipe that nobody writes to", hint="name a file")
     reason = os.strerror(error.errno) if error.errno else str(error)
-    return ImportFileError(f"cannot read {path}: {reason}")
+    return ImportFileError(f"cannot read {path}: {reason}", hint="name a file that you may read")
 
 
 def _require_trace(path: Path, found: Mapping[str, Any]) -> None:
