@@ -374,10 +374,11 @@ def test_an_output_that_is_full_is_one_error_with_a_hint(
     assert "\nhint: " in done.stderr
 
 
-@pytest.mark.parametrize("name", ["", ".", "/", "loop"])
+@pytest.mark.parametrize("name", ["", ".", "/", "loop", "9" * 5000])
 @pytest.mark.parametrize(
-    "command", [("report",), ("summarize",), ("fleet", "sql", "SELECT 1"), ("import", "kineto")]
-)
+    "command", [("report",), ("summarize",), ("fleet", "sql", "SELECT 1"), ("fleet", "summarize"),
+     ("import", "kineto")],
+)  # fmt: skip
 def test_a_name_that_means_no_file_is_one_error_with_a_hint(
     command: tuple[str, ...], name: str, tmp_path: Path
 ) -> None:

@@ -36,10 +36,11 @@ def find_members(given: Sequence[Path]) -> Members:
     members = Members()
     loose: list[Path] = []
     for path in given:
-        manifest = path / MANIFEST if path.is_dir() else path
+        is_folder = os.path.isdir(path)  # noqa: PTH112 - any name is one
+        manifest = path / MANIFEST if is_folder else path
         if manifest.suffix == ".json" and (manifest != path / MANIFEST or manifest.exists()):
             _read_manifest(manifest, members)
-        elif path.is_dir():
+        elif is_folder:
             found = sorted(_below(path))
             if not found:
                 raise TraceError(f"{path} holds no *{_TRACES}", hint=_HINT)

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import json
+import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -74,7 +75,7 @@ def import_kineto(  # noqa: PLR0913 - one parameter per choice
 def _read(
     files: Sequence[Path], *, salvage: bool, progress: ReportProgress
 ) -> Iterator[KinetoFile]:
-    total = sum(path.stat().st_size for path in files if path.is_file())
+    total = sum(path.stat().st_size for path in files if os.path.isfile(path))  # noqa: PTH113 - any name is one
     before = 0
     for path in files:
         yield read_file(path, salvage=salvage, progress=_step(progress, before, total))
