@@ -30,30 +30,39 @@ if TYPE_CHECKING:
 MS = 1_000_000
 ROUNDS = 8
 ENVIRONMENTS = """
-import os, pathlib
+import os, pathlib, time
 
 class Busy:
+    # A step takes so many us of CPU time, on a CPU of whatever speed.
     class action_space:
         sample = staticmethod(lambda: 0)
-    def __init__(self, rounds): self.rounds = rounds
+    def __init__(self, us): self.ns = us * 1000
     def reset(self): return 0, {}
     def step(self, action):
-        state = 1
-        for _ in range(self.rounds):
-            state = (state * 1103515245 + 12345) & 0x7FFFFFFF
+        until = time.process_time_ns() + self.ns
+        while time.process_time_ns() < until:
+            pass
         return 0, 0.0, False, False, {}
 
-def once(): return Busy(2000)
-def twice(): return Busy(4000)
-def line(envs): return Busy(2000 + 10 * envs)
-def step_up(envs): return Busy(200 if envs < 100 else 100_000)
+class Counted(Busy):
+    # Takes so many us by a clock that nothing else moves.
+    now = 0
+    def step(self, action):
+        Counted.now += int(self.ns)
+        time.process_time_ns = lambda: Counted.now
+        return 0, 0.0, False, False, {}
+
+def once(): return Busy(100)
+def twice(): return Busy(200)
+def line(envs): return Counted(100 + 0.5 * envs)
+def step_up(envs): return Counted(10 if envs < 100 else 5000)
 def broken(): raise ValueError("no \\x1b[31m environment")
 def nothing(): return 3
 def gone(): os._exit(7)
 def told():
     pathlib.Path("uid").write_text(str(os.geteuid()))
     print("it prints")
-    return Busy(10)
+    return Busy(0.5)
 """
 
 
@@ -78,10 +87,11 @@ def trace_of(path: Path, *, steps: int = 0) -> Path:
 
 
 def test_it_measures_a_step() -> None:
-    """Twice the work is about twice the time, of the CPU: others on the machine hardly matter."""
+    """By construction: 100 us of CPU time and 200, and what a busy machine adds to each."""
     ((once, error),) = probe("made_here", "once", None)
     ((twice, _),) = probe("made_here", "twice", None)
-    assert 1.5 < twice / once < 2.7
+    assert 97_000 < once < 200_000
+    assert 197_000 < twice < 400_000
     assert 0 < error < once
 
 
@@ -142,7 +152,7 @@ def test_a_simulator_of_many_environments_has_a_cost_for_each(place: Path) -> No
     sizes = [12, 50, 200, 800]
     found = [ns for ns, _ in probe("made_here", "line", None, sizes)]
     one = fitted("simulate", "line", 800, list(zip(sizes, found, strict=True)), fused=4)
-    assert one.alpha_ns / one.beta_ns == pytest.approx(200, rel=0.3)
+    assert one.alpha_ns / one.beta_ns == pytest.approx(200, rel=0.01)
     assert one.step_ns == pytest.approx(one.alpha_ns / 4 + 800 * one.beta_ns)
     refused = rlscope("whatif", str(path), "--vectorize", "simulate=probe:made_here:step_up",
                       "--envs", "800")  # fmt: skip
