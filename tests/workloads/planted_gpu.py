@@ -126,7 +126,7 @@ def copies(iterations: int) -> Truth:
             gpu.call("cuMemcpyHtoDAsync_v2", there, batch, ctypes.c_size_t(8 * MIB), None)
             gpu.launch(20)
         gpu.synchronize()
-        return 8 * (1000 + 8 * MIB // 16 + 20_000)
+        return 8 * (1000 + 8 * MIB // 4 + 20_000)
 
     return loop(iterations, update)
 
