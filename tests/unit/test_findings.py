@@ -14,6 +14,7 @@ from rlscope_analysis.renderers import text
 from rlscope_analysis.reports import REPORTS
 from trace_builder import (
     INTERRUPT,
+    Interval,
     TraceBuilder,
     blocked,
     preempted,
@@ -236,6 +237,29 @@ def test_samples_tell_what_runs_outside_of_phases(
     builder.operation(thread, 0, 100, "update")
     builder.operation(thread, 60, 80, "simulation")
     assert codes(builder) == {"learner_bound": 20, "serial_simulation": 20, expected: 60}
+
+
+@pytest.mark.parametrize(
+    ("team", "expected"),
+    [
+        ([run(100)], "learner_bound"),
+        ([run(40), preempted(60)], "spin_oversubscribed"),
+        ([run(40), sleep(60)], "spin_oversubscribed"),
+    ],
+    ids=["works", "has no CPU", "sleeps"],
+)
+def test_who_spins_until_the_others_have_done_their_part_is_not_held_up(
+    builder: TraceBuilder, team: list[Interval], expected: str
+) -> None:
+    """One thread fewer would have their work to do, unless they wait for a CPU."""
+    process = builder.process(pid=1)
+    thread = builder.thread(process, states=[run(100)])
+    builder.thread(process, states=team)
+    builder.capture("cpu_sample")
+    builder.sample(thread, 50, "spin")
+    builder.operation(thread, 0, 100, "backpropagation", source="auto")
+    builder.operation(thread, 0, 100, "update")
+    assert codes(builder) == {expected: 100}
 
 
 def test_what_a_learner_packs_and_unpacks_for_its_workers_is_message_overhead(

@@ -100,7 +100,7 @@ CATALOG = (
         # Two threads that Python started have work of their own.
         "(cause = 'cpu_taken' AND cpu_had_by_own_process AND NOT both_of_python)"
         " OR (cause = 'cpu_taken' AND cpu_had_by_spinner)"
-        " OR (cause = 'running' AND sampled_layer = 'spin')",
+        " OR (cause = 'running' AND sampled_layer = 'spin' AND NOT team_works)",
         "has more threads than CPUs: they spin, or take the CPUs of each other",
         "OMP_NUM_THREADS=1, torch.set_num_threads(1)",
         _pieces("spin_oversubscribed", "process_id, thread_id, cause"),

@@ -24,10 +24,30 @@ WITH lead AS (
   ASOF JOIN acting AS a ON a.thread_id = c.waiter_thread_id AND a.start_ns <= c.start_ns
   WHERE c.start_ns < a.end_ns AND c.process_id NOT IN (SELECT process_id FROM lead)
     AND c.waiter_thread_id IN (SELECT thread_id FROM lead)
+), python_thread AS (
+  -- Threads that Python started, or that ran Python code; the others are of libraries, as teams of OpenMP are.
+  SELECT t.thread_id
+  FROM thread AS t LEFT JOIN process AS p ON p.process_id = t.process_id
+  WHERE t.python_name IS NOT NULL OR t.tid = p.pid
+    OR t.thread_id IN (SELECT thread_id FROM cpu_sample WHERE layer = 'python')
+), at_barrier AS (
+  -- Spinning until others of its team are done, who all have their CPUs: with fewer threads it would do their work.
+  SELECT
+    s.thread_id, s.ts_ns,
+    bool_or(i.state = 'running') AND NOT bool_or(i.state = 'runnable') AS team_works
+  FROM cpu_sample AS s
+  JOIN thread AS w ON w.thread_id = s.thread_id
+  JOIN thread AS t ON t.process_id = w.process_id AND t.thread_id <> w.thread_id
+  ASOF JOIN thread_state_coded AS i ON i.thread_id = t.thread_id AND i.start_ns <= s.ts_ns
+  WHERE s.layer = 'spin' AND s.ts_ns < i.end_ns
+    AND s.thread_id IN (SELECT thread_id FROM critical_path)
+    AND t.thread_id NOT IN (FROM python_thread)
+  GROUP BY ALL
 ), sample AS (
-  SELECT s.thread_id, s.ts_ns, s.layer, s.in_kernel, coalesce(o.path_id, 0) AS path_id
+  SELECT s.thread_id, s.ts_ns, s.layer, s.in_kernel, coalesce(o.path_id, 0) AS path_id, b.team_works
   FROM (SELECT thread_id, ts_ns, layer, in_kernel FROM cpu_sample) AS s
   ASOF LEFT JOIN _operation_change AS o ON o.thread_id = s.thread_id AND o.ts_ns <= s.ts_ns
+  LEFT JOIN at_barrier AS b ON b.thread_id = s.thread_id AND b.ts_ns = s.ts_ns
 ), in_python AS (
   -- Threads most of whose samples are in Python code.
   SELECT thread_id FROM cpu_sample GROUP BY thread_id HAVING count(*) FILTER (WHERE layer = 'python') >= 0.5 * count(*)
@@ -84,28 +104,22 @@ WITH lead AS (
 ), sampled AS (
   SELECT
     c.*, s.layer AS sampled_layer, s.in_kernel AS sampled_in_kernel,
-    NULL AS memory_is_short, NULL AS reads_pages, NULL AS is_throttled
+    coalesce(s.team_works, false) AS team_works, NULL AS memory_is_short, NULL AS reads_pages, NULL AS is_throttled
   FROM (FROM critical_path WHERE cause = 'running') AS c
   {if_samples} LEFT JOIN sample AS s
     ON s.thread_id = c.thread_id AND s.path_id = c.path_id AND {if_samples_on}
   UNION ALL
-  SELECT c.*, NULL, NULL, m.is_short, f.faults > 0, NULL
+  SELECT c.*, NULL, NULL, false, m.is_short, f.faults > 0, NULL
   FROM (FROM critical_path WHERE cause = 'blocked') AS c
   ASOF LEFT JOIN stall AS m ON m.ts_ns >= c.start_ns
   ASOF LEFT JOIN faulted AS f ON f.process_id = c.process_id AND f.ts_ns >= c.start_ns
   UNION ALL
-  SELECT c.*, NULL, NULL, NULL, NULL, q.from_ns <= c.start_ns
+  SELECT c.*, NULL, NULL, false, NULL, NULL, q.from_ns <= c.start_ns
   FROM (FROM critical_path WHERE cause = 'cpu_wait') AS c
   {if_quota} LEFT JOIN throttled AS q ON {if_quota_on}
   UNION ALL
-  SELECT *, NULL, NULL, NULL, NULL, NULL FROM critical_path
+  SELECT *, NULL, NULL, false, NULL, NULL, NULL FROM critical_path
   WHERE cause NOT IN ('running', 'blocked', 'cpu_wait')
-), python_thread AS (
-  -- Threads that Python started, or that ran Python code; the others are of libraries, as teams of OpenMP are.
-  SELECT t.thread_id
-  FROM thread AS t LEFT JOIN process AS p ON p.process_id = t.process_id
-  WHERE t.python_name IS NOT NULL OR t.tid = p.pid
-    OR t.thread_id IN (SELECT thread_id FROM cpu_sample WHERE layer = 'python')
 ), watched AS (
   -- Threads that lead and whose waits for what others make are phases: those that learn or act.
   SELECT DISTINCT o.thread_id
