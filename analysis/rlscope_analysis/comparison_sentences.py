@@ -97,8 +97,10 @@ def _normalised(n: Named) -> str:
         for cpu, speed in zip(n.cpus, n.speeds, strict=True)
     )
     base, new = machines
+    # Of one model it may be the same machine, at a time when it was slower.
+    who = "One kind of CPU, at two speeds" if n.cpus[0] == n.cpus[1] else "Two machines"
     return (
-        f"Two machines: CPU times of BASE are multiplied by {n.factor:.3f}, to what they would be"
+        f"{who}: CPU times of BASE are multiplied by {n.factor:.3f}, to what they would be"
         f" on that of NEW ({base} MB/s of deflate on a core, against {new}). An estimate (grade C):"
         f" standard error {n.error * 100:.0f} %, in the intervals."
     )

@@ -99,6 +99,7 @@ def test_one_machine_at_two_times_is_not_normalised(tmp_path: Path) -> None:
     slowed = run(tmp_path, "c", BASE, SLOW | {"single_core_mb_s": 10.0})
     assert machines_of([base], [later]).factor == 1
     assert machines_of([base], [slowed]).factor == 2
+    assert "One kind of CPU, at two speeds" in text_of_answer(compare([base], [slowed]))
     # Runs that overlap in speed are of one machine.
     assert machines_of([base, slowed], [slowed, slowed]).factor == 1
     fast = run(tmp_path, "d", BASE, FAST)

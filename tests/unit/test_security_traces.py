@@ -157,6 +157,10 @@ REFUSED = {
         "INSERT INTO operation_path (path_id, parent_path_id, name, source, depth)"
         " SELECT i, nullif(i - 1, 99), 'x', 'nvtx', i - 99 FROM range(100, 20_000) AS t(i)",
     ),
+    "more paths than who writes traces keeps": (
+        "INSERT INTO operation_path (path_id, name, source, depth)"
+        " SELECT i, hash(i)::VARCHAR, 'nvtx', 0 FROM range(1000, 102_000) AS t(i)",
+    ),
     "rows that no file of its size holds": (
         "INSERT INTO thread SELECT t.* FROM thread AS t, range(6000000)",
     ),
