@@ -109,7 +109,8 @@ class ThreadRanges:
         return {
             **ranges,
             "payload_type": np.where(is_auto, 0, ranges["payload_type"]).astype(np.uint8),
-            "environment_steps": np.where(is_known, payload, -1).astype(np.int64),
+            # Signed first: numpy 2.5 refuses -1 beside unsigned numbers.
+            "environment_steps": np.where(is_known, payload.astype(np.int64), -1),
         }
 
     def _columns(self, ranges: Columns, order: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
