@@ -29,6 +29,11 @@ loop:
   ret;
 }
 """
+# Of these the driver has an older version under the plain name. Others too may have a second one,
+# with other arguments: what is called is what is named.
+_SECOND_VERSION = {
+    "cuMemAlloc", "cuMemFree", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuStreamBeginCapture",
+}  # fmt: skip
 _NON_BLOCKING = 1
 _CAPTURE_RELAXED = 2
 
@@ -74,9 +79,10 @@ class CudaDriver:
         return kernel
 
     def function(self, name: str) -> Any:  # noqa: ANN401 - ctypes says no more
-        """Return a function of the driver, in its second version where it has one."""
+        """Return a function of the driver, in the version whose arguments we give."""
         if name not in self._functions:
-            found = getattr(self.library, f"{name}_v2", None) or getattr(self.library, name, None)
+            exported = f"{name}_v2" if name in _SECOND_VERSION else name
+            found = getattr(self.library, exported, None)
             if found is None:
                 raise CudaError(f"{LIBRARY} has no {name}")
             self._functions[name] = found
