@@ -85,7 +85,7 @@ class Walk {
   const PathIndex& index_;
   const int32_t number_;
   std::vector<PathPiece>* const pieces_;
-  // How far back the next step may go: to the start of the iteration, or of a wait for the GIL.
+  // How far back the next step may go: to the start of the iteration, or of a wait for a holder.
   int64_t begin_ns_ = 0;
   int64_t now_ns_ = 0;
   int32_t thread_id_ = 0;
@@ -93,14 +93,14 @@ class Walk {
   int64_t came_ns_ = 0;
   std::size_t activity_ = kNone;
   std::vector<Via> vias_;
-  // How many vias there are up to each that waits for the GIL; of later ones the wait began later.
-  std::vector<std::size_t> gil_vias_;
+  // How many vias there are up to each that waits for a holder; of later ones the wait began later.
+  std::vector<std::size_t> holder_vias_;
 };
 
 // Whether nobody waits any more for what the path is on.
 bool Walk::is_over(const Via& via) const {
   // Who asked for a message is back on the path: it did something else before.
-  const bool is_back = via.waiter == thread_id_ && activity_ == kNone && via.wait != kGilWait;
+  const bool is_back = via.waiter == thread_id_ && activity_ == kNone && !via.for_holder;
   return via.from_ns >= now_ns_ || is_back;
 }
 
@@ -197,22 +197,22 @@ void Walk::enter_gpu(const PathSync& sync) {
 // From here on the path is on what somebody else waits for.
 void Walk::wait_via(const Via& via) {
   vias_.push_back(via);
-  if (via.wait != kGilWait) return;
-  if (gil_vias_.empty() || vias_[gil_vias_.back() - 1].from_ns < via.from_ns)
-    gil_vias_.push_back(vias_.size());
+  if (!via.for_holder) return;
+  if (holder_vias_.empty() || vias_[holder_vias_.back() - 1].from_ns < via.from_ns)
+    holder_vias_.push_back(vias_.size());
 }
 
-// Whoever waited for the GIL needed nothing that its holder did before: back at the instant where
-// the wait began.
+// Whoever waited for the GIL or a lock of the driver needed nothing that its holder did before: back
+// at the instant where the wait began.
 void Walk::leave_holders() {
-  while (!gil_vias_.empty()) {
-    const Via via = vias_[gil_vias_.back() - 1];
+  while (!holder_vias_.empty()) {
+    const Via via = vias_[holder_vias_.back() - 1];
     if (via.from_ns < now_ns_) {
       begin_ns_ = std::max(begin_ns_, via.from_ns);
       return;
     }
-    vias_.resize(gil_vias_.back() - 1);
-    gil_vias_.pop_back();
+    vias_.resize(holder_vias_.back() - 1);
+    holder_vias_.pop_back();
     on_thread(via.waiter);
     activity_ = kNone;
   }
@@ -296,7 +296,9 @@ bool Walk::follow_wakeup(const ThreadRows& of, std::size_t state) {
     }
     const std::size_t wait = index_.wait_ending(of, s.start_ns[state]);
     const uint8_t kind = kind_of(wait);
-    wait_via({kind, thread_id_, kind == kGilWait ? gil_wait_start(of, wait) : slept_ns});
+    const bool in_driver = wait != kNone && in_.waits.in_driver[wait];
+    wait_via({kind, thread_id_, kind == kGilWait ? gil_wait_start(of, wait) : slept_ns,
+              kind == kGilWait || in_driver});
   }
   on_thread(waker);
   return true;
@@ -332,7 +334,7 @@ void Walk::waiting(const ThreadRows& of, std::size_t state) {
   if (kind == kGilWait) {
     const int32_t holder = index_.sibling_at(of.thread, from_ns, now_ns_);
     if (holder != 0) {
-      wait_via({kind, thread_id_, gil_wait_start(of, wait)});
+      wait_via({kind, thread_id_, gil_wait_start(of, wait), true});
       on_thread(holder);
       return;
     }

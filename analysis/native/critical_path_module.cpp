@@ -47,8 +47,9 @@ StateColumns states_of(const py::tuple& given) {
 }
 
 WaitColumns waits_of(const py::tuple& given) {
-  const Columns c(given, 4, "wait_coded");
-  return {c.rows(), c.at<int32_t>(0), c.at<int64_t>(1), c.at<int64_t>(2), c.at<uint8_t>(3)};
+  const Columns c(given, 5, "wait_coded");
+  return {c.rows(),         c.at<int32_t>(0), c.at<int64_t>(1),
+          c.at<int64_t>(2), c.at<uint8_t>(3), c.at<bool>(4)};
 }
 
 OtherRunColumns other_runs_of(const py::tuple& given) {

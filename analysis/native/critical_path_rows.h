@@ -46,7 +46,8 @@ enum class Cause : uint8_t {
 struct Via {
   uint8_t wait = 0;
   int32_t waiter = 0;
-  int64_t from_ns = 0;  // since when
+  int64_t from_ns = 0;      // since when
+  bool for_holder = false;  // it needed nothing that was done before it waited
 };
 
 // thread_state_coded, in the order of (thread, start); the threads in any order.
@@ -68,6 +69,7 @@ struct WaitColumns {
   const int64_t* start_ns;
   const int64_t* end_ns;
   const uint8_t* kind;
+  const bool* in_driver;  // for a lock, inside a call of the GPU's driver
 };
 
 // other_run, in the order of (cpu, start).

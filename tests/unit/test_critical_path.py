@@ -238,6 +238,35 @@ def test_what_the_gil_is_waited_for_with_is_found_behind_it(builder: TraceBuilde
     assert reported[holder, "gil"] == 10
 
 
+@pytest.mark.parametrize(
+    ("call_ends_ns", "before"),
+    [
+        (70, [(1, "running", None, 0, 50), (2, "running", "lock", 50, 60)]),
+        (None, [(2, "timer", None, 0, 39), (2, "cpu_wait", None, 39, 40),
+                (2, "running", None, 40, 50), (2, "running", "lock", 50, 60)]),
+    ],
+    ids=["in a call of the driver", "in none"],
+)  # fmt: skip
+def test_who_had_a_lock_of_the_driver_is_not_followed_to_what_it_did_before(
+    builder: TraceBuilder, call_ends_ns: int | None, before: list[tuple[object, ...]]
+) -> None:
+    """A thread that sleeps by a timer between two short turns has the lock by chance."""
+    process = builder.process(pid=1)
+    main = builder.thread(process, states=[run(50), sleep(10), woken(1, by=2), run(39)])
+    builder.thread(process, states=[sleep(39), woken(1, by=TIMER), run(20, cpu=1), sleep(40)])
+    builder.wait(main, 50, 60, "lock")
+    if call_ends_ns is not None:
+        # The driver's call, inside one of the runtime: that one is over when the wait begins.
+        builder.cuda_call(main, 30, call_ends_ns)
+        builder.cuda_call(main, 31, 33)
+    builder.operation(main, 0, 100, "iteration")
+    found = """
+        SELECT thread_id, cause, wait, min(start_ns), max(end_ns)
+        FROM critical_path WHERE end_ns <= 60 GROUP BY thread_id, cause, wait ORDER BY 4
+    """
+    assert ask(builder, found) == before
+
+
 class TestMessagesThatNobodySleptFor:
     """A worker answers and loses its CPU; the next request comes before it has one again."""
 

@@ -149,6 +149,25 @@ def test_streams_wait_for_each_other(tmp_path: Path) -> None:
     assert found == pytest.approx(expected, rel=1e-3)
 
 
+def test_a_wait_for_a_lock_of_the_driver_is_a_delay(tmp_path: Path) -> None:
+    """Who has the lock sleeps by a timer: its next turn is no limit of the program."""
+    builder = TraceBuilder(tmp_path / "locks.duckdb")
+    process = builder.process(pid=7, name="python")
+    states, others = [], []
+    for at in range(STEPS):
+        start = at * 200 * US
+        builder.operation(1, start, start + 200 * US, "update")
+        builder.operation(1, start, start + 100 * US, "work")
+        builder.cuda_call(1, start + 100 * US, start + 120 * US)
+        builder.wait(1, start + 102 * US, start + 110 * US, "lock")
+        states += [run(102 * US), sleep(8 * US), woken(10, by=2), run(90 * US - 10)]
+        others += [sleep(100 * US), woken(10, by=TIMER), run(20 * US - 10, cpu=1), sleep(80 * US)]
+    builder.thread(process, states=states)
+    builder.thread(process, states=others)
+    (found,) = ratios(builder.write(), [Changes((Scaled("work", 0.5),))])
+    assert found == pytest.approx(150 / 200, rel=1e-3)
+
+
 @pytest.mark.parametrize("name", ["alexnet", "triton_example"])
 def test_traces_of_the_pytorch_profiler(tmp_path: Path, name: str) -> None:
     """Replayed as they are, and bound by the CPU: what is left are the waits for kernels."""

@@ -37,6 +37,7 @@ VIEW_TOPICS = (
     "gpu_busy",
     "launch",
     "waits_on_peer",
+    "wait_in_driver",
     "flow",
     "idle_gap",
     "launch_latency",

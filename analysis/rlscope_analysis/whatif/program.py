@@ -114,6 +114,8 @@ def make_program(recorded: Recorded) -> Program:
     gpu = recorded.gpu
     waited = waited_ns(gpu.waits, thread, begin, end) if gpu else np.zeros(len(state))
     is_event &= waited <= (end - begin) / 2
+    # Who had a lock of the driver had it by chance: a delay, whatever that thread did before.
+    is_event &= ~states["in_driver"]
     event_of = np.full(len(state), -1, dtype=np.int32)
     event_of[is_event] = np.arange(int(is_event.sum()))
     latency = np.where(runnable[following], idle[following], 0.0)
