@@ -37,6 +37,8 @@ STEPS = (
     Step("crash", (GPU, PACKAGE), 60, 15),
     Step("utilization", (GPU, PACKAGE, NVML), 30, 12),
     Step("stack", (GPU, PACKAGE, TORCH, BPF), 150, 45),
+    Step("limits", (GPU, PACKAGE, TORCH, BPF), 120, 45),
+    Step("whatif", (GPU, PACKAGE, TORCH, BPF), 200, 60),
 )
 
 

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpu_check_lib import records
 from gpu_check_lib.context import NotHereError
 from gpu_check_lib.home import write_json
 from gpu_check_lib.listening import listen
 
 if TYPE_CHECKING:
     from gpu_check_lib.context import Context
+    from gpu_check_lib.listening import Listener
 
 # Kinds of CUPTI's records: memset 2, driver 4, runtime 5, kernel 10, synchronization 38.
 _KINDS = {
@@ -43,6 +45,8 @@ class Way:
     """Medians of a visit, ns."""
     wait: list[float] = field(default_factory=list)
     free: list[float] = field(default_factory=list)
+    listener: Listener | None = None
+    """Who reads it: of a shim that nobody reads nothing is recorded."""
 
     def ask(self, count: int, batches: int) -> dict[str, Any]:
         """Return what the process measures now; NotHereError where it has ended."""
@@ -80,6 +84,18 @@ def run(context: Context) -> None:
     for way in ways.values():
         way.process.kill()
     report(context, ways)
+    check_shim(context, ways["shim"])
+
+
+def check_shim(context: Context, way: Way) -> None:
+    """Check that the shim recorded while it was measured."""
+    assert way.listener is not None
+    found = way.listener.records()
+    context.check(
+        "the shim recorded what was measured",
+        len(found.of(records.KERNEL)) >= _COUNT * _BATCHES * len(way.launch),
+        f"{len(found.of(records.KERNEL))} kernels, {len(way.launch)} visits",
+    )
 
 
 def start(context: Context) -> dict[str, Way]:
@@ -93,7 +109,9 @@ def start(context: Context) -> dict[str, Way]:
         way = _try_start(context, name, [*plain, "--cupti", cupti, "--kinds", kinds])
         if way is not None:
             made[name] = way
-    made["shim"] = _start(context, plain, listen(context, "shim").environment())
+    listener = listen(context, "shim")
+    made["shim"] = _start(context, plain, listener.environment())
+    made["shim"].listener = listener
     return made
 
 

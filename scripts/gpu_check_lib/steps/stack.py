@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpu_check_lib.context import last_object
+from gpu_check_lib.product import rlscope, start_recording
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gpu_check_lib.context import Context
 
 _SECONDS = 15
-_LIMIT_S = 90.0
 _VIEW_LIMIT_S = 30.0
+# cupti_api and cupti_activity.
+_CUPTI_EVENTS = 2
 _VIEWS = (
     "operation", "gpu", "utilization", "kernel", "launch", "latency", "attribution", "gpu-idle",
     "transitions", "corrected",
@@ -37,10 +39,9 @@ _DROPPED = (
 def run(context: Context) -> None:
     """Record, summarize, and check what can be known of any run."""
     trace = context.home / "stack" / "ppo.duckdb"
-    done = _command(
-        context, "record", "-o", str(trace), "--progress", "never", "--no-calibrate", "--",
-        *context.program("ppo", "--seconds", _SECONDS, "--device", "cuda"),
-    )  # fmt: skip
+    done = start_recording(
+        context, trace, "ppo", "--seconds", _SECONDS, "--device", "cuda", calibrates=True
+    )
     recorded = done.returncode == 0 and trace.exists()
     context.check(
         "PPO on the GPU is recorded", recorded, "" if recorded else done.stderr.strip()[-300:]
@@ -58,25 +59,12 @@ def run(context: Context) -> None:
     dropped = _one(context, trace, _DROPPED)
     context.check("nothing dropped", dropped == 0, f"{dropped}")
     _check_sum(context, trace)
+    _check_costs(context, trace)
     _summaries(context, trace)
 
 
-def _command(
-    context: Context, *arguments: str, limit_s: float = _LIMIT_S
-) -> subprocess.CompletedProcess[str]:
-    import rlscope_trace
-
-    # Of a package that is not installed, the place must be told; the program gets it too.
-    place = Path(rlscope_trace.__file__).parents[1]
-    more = {} if place.name.endswith("-packages") else {"PYTHONPATH": str(place)}
-    return subprocess.run(
-        [sys.executable, "-m", "rlscope_trace", *arguments], env=context.environment(more),
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit_s, check=False,
-    )  # fmt: skip
-
-
 def _rows(context: Context, trace: Path, query: str) -> list[dict[str, Any]]:
-    done = _command(context, "sql", str(trace), query, "--format", "json", "--all")
+    done = rlscope(context, "sql", str(trace), query, "--format", "json", "--all")
     if done.returncode != 0:
         context.check("the trace can be read", False, done.stderr.strip()[-300:])
         return []
@@ -101,6 +89,18 @@ def _check_sum(context: Context, trace: Path) -> None:
         context.check("times sum to lifetimes", rows[0]["off"] == 0, f"{rows[0]['off']} are off")
 
 
+def _check_costs(context: Context, trace: Path) -> None:
+    """Check that what CUPTI costs was measured on this machine."""
+    rows = _rows(
+        context, trace, "SELECT * FROM calibration WHERE event LIKE 'cupti%' ORDER BY ALL"
+    )
+    measured = {row["event"]: row["mean_ns"] for row in rows if row["mean_ns"] is not None}
+    context.check(
+        "what CUPTI costs is measured", len(measured) == _CUPTI_EVENTS,
+        ", ".join(f"{event} {mean:,.0f} ns" for event, mean in measured.items()), rows=rows,
+    )  # fmt: skip
+
+
 def _summaries(context: Context, trace: Path) -> None:
     for view in _VIEWS:
         _summary(context, trace, view)
@@ -109,7 +109,7 @@ def _summaries(context: Context, trace: Path) -> None:
 def _summary(context: Context, trace: Path, view: str) -> None:
     question = f"summarize --view {view}"
     try:
-        done = _command(context, "summarize", str(trace), "--view", view, limit_s=_VIEW_LIMIT_S)
+        done = rlscope(context, "summarize", str(trace), "--view", view, limit_s=_VIEW_LIMIT_S)
     except subprocess.TimeoutExpired:
         context.check(question, False, f"took more than {_VIEW_LIMIT_S:.0f} s")
         return
