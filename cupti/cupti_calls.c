@@ -4,7 +4,8 @@
 // cudaGetLastError), and each would cost a record. Where CUPTI lets us choose (CUDA 12.8 and newer)
 // the others are enabled one by one, else what is not wanted is dropped here, so that a trace holds
 // the same calls whatever the version. They are told apart by name: numbers differ between
-// versions.
+// versions. Once a program has a context, calls that are enabled one by one are not recorded, and
+// CUPTI says that all is well (seen with 13.0.85 on driver 580): then it is all of them.
 #include "cupti_calls.h"
 
 #include <stdio.h>
@@ -152,11 +153,11 @@ static cupti_result switch_each(uint32_t domain, bool on, int* switched) {
   return CUPTI_OK;
 }
 
-// Call by call, and where that does not work to the end, all of them.
+// Call by call, and where that does not work to the end or comes too late, all of them.
 static void enable_domain(uint32_t domain, uint32_t kind) {
   const bool is_runtime = domain == CUPTI_DOMAIN_RUNTIME;
-  int switched;
-  cupti_result result = switch_each(domain, true, &switched);
+  int switched = 0;
+  cupti_result result = rls_cupti.is_late ? CUPTI_OK : switch_each(domain, true, &switched);
   is_cut[domain - 1] = result == CUPTI_OK && switched > 0;
   if (result != CUPTI_OK) {
     rls_cupti_failed_in_part(
@@ -191,11 +192,13 @@ void rls_cupti_enable_calls(void) {
 
 static void switch_domain(uint32_t domain, uint32_t kind, bool on) {
   if ((rls_cupti.recorded & (1ULL << kind)) == 0) return;
-  if (is_cut[domain - 1]) {
-    int switched;
-    switch_each(domain, on, &switched);
-  } else if (on) {
+  if (on) {
+    // There may be a context by now.
+    is_cut[domain - 1] = false;
     rls_cupti.functions.enable(kind);
+  } else if (is_cut[domain - 1]) {
+    int switched;
+    switch_each(domain, false, &switched);
   } else if (rls_cupti.functions.disable != NULL) {
     rls_cupti.functions.disable(kind);
   }

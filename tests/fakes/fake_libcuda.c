@@ -83,6 +83,11 @@ int fakecuda_leave(const struct fake_call* call, int result) {
   return result;
 }
 
+// While cuInit has the injected library start.
+static _Thread_local bool is_injecting;
+
+int fakecuda_is_injecting(void) { return is_injecting; }
+
 // The driver loads this once in cuInit, when it can be called itself.
 static void inject(void) {
   const char* path = getenv("CUDA_INJECTION64_PATH");
@@ -101,7 +106,9 @@ FAKE_EXPORT int cuInit(unsigned flags) {
   const bool is_first = owner == 0;
   if (is_first) owner = getpid();
   pthread_mutex_unlock(&fake_lock);
+  is_injecting = is_first;
   if (is_first) inject();
+  is_injecting = false;
   struct fake_call call;
   fakecuda_enter(&call, FAKE_DRIVER, 1);
   return fakecuda_leave(&call, fake_state());

@@ -71,8 +71,17 @@ FAKE_EXPORT int cuptiActivityDisable(uint32_t kind) {
 }
 
 #if FAKECUPTI_BUILD >= 26
+// Once CUDA has started, a call that is enabled has no records, and no error says so: as on an H200
+// with CUDA 13.0.
+static bool comes_too_late(void) {
+  int (*is_injecting)(void);
+  *(void**)&is_injecting = fake_driver_symbol("fakecuda_is_injecting");
+  return is_injecting == NULL || !is_injecting();
+}
+
 static int set_call(int domain, uint32_t cbid, uint8_t enable) {
   if (cbid >= FAKE_FUNCTIONS) return CUPTI_INVALID_PARAMETER;
+  if (enable && comes_too_late()) return CUPTI_OK;
   pthread_mutex_lock(&fake_cupti.lock);
   fake_cupti.calls[domain][cbid] = enable != 0;
   pthread_mutex_unlock(&fake_cupti.lock);

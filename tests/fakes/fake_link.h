@@ -117,6 +117,8 @@ FAKE_EXPORT void fakecuda_enter(struct fake_call* call, uint32_t domain, uint32_
 FAKE_EXPORT int fakecuda_leave(const struct fake_call* call, int result);
 // Tells the contexts or streams that there are, by CUPTI's kind.
 FAKE_EXPORT void fakecuda_tell_existing(uint32_t kind);
+// Whether this thread is in the start of a library that cuInit loaded.
+FAKE_EXPORT int fakecuda_is_injecting(void);
 // What was called and what ran so far, as JSON, in memory that the next call overwrites.
 FAKE_EXPORT const char* fakecuda_truth(void);
 
