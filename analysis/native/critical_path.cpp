@@ -202,8 +202,8 @@ void Walk::wait_via(const Via& via) {
     holder_vias_.push_back(vias_.size());
 }
 
-// Whoever waited for the GIL or a lock of the driver needed nothing that its holder did before: back
-// at the instant where the wait began.
+// Whoever waited for the GIL or a lock of the driver needed nothing that its holder did before:
+// back at the instant where the wait began.
 void Walk::leave_holders() {
   while (!holder_vias_.empty()) {
     const Via via = vias_[holder_vias_.back() - 1];

@@ -29,7 +29,7 @@ class Step:
 STEPS = (
     Step("environment", (), 75, 5),
     Step("launches", (GPU, PACKAGE), 60, 15),
-    Step("costs", (GPU, PACKAGE), 90, 30),
+    Step("costs", (GPU, PACKAGE), 60, 30),
     Step("graphs", (GPU, PACKAGE), 60, 15),
     Step("oracle", (GPU, PACKAGE, TORCH), 90, 40),
     Step("profiler", (GPU, PACKAGE, TORCH), 90, 30),

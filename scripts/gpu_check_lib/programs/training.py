@@ -1,6 +1,7 @@
 """A training with one thing planted, which tells how long its iterations took.
 
-What the GPU does takes a known time: kernels that spin. Iterations and their phases are marked.
+What the GPU does takes a known time: kernels that spin. PyTorch is loaded only where something of
+it is used: for the network, and for marks.
 """
 
 from __future__ import annotations
@@ -10,17 +11,27 @@ import ctypes
 import multiprocessing
 import statistics
 import time
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
-import torch
 from gpu import CudaDriver, finish
-from torch import nn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 BATCH_BYTES = 8 << 20
+Mark = Callable[[str], AbstractContextManager[None]]
+
+
+def marks() -> Mark:
+    """Return what marks an operation."""
+    import torch
+
+    made: Mark = torch.cuda.nvtx.range
+    return made
+
+
+def unmarked(_name: str) -> AbstractContextManager[None]:
+    """Mark nothing."""
+    return nullcontext()
 
 
 def simulate(work: float) -> None:
@@ -30,7 +41,7 @@ def simulate(work: float) -> None:
         total += number * number
 
 
-def kernels(options: argparse.Namespace) -> Callable[[], None]:
+def kernels(options: argparse.Namespace, _mark: Mark) -> Callable[[], None]:
     """Wait for large kernels at the end of each update."""
     driver = CudaDriver()
 
@@ -42,25 +53,26 @@ def kernels(options: argparse.Namespace) -> Callable[[], None]:
     return update
 
 
-def launches(options: argparse.Namespace) -> Callable[[], None]:
+def launches(options: argparse.Namespace, mark: Mark) -> Callable[[], None]:
     """Launch small kernels, with some Python between them, or all of them as one graph."""
     driver = CudaDriver()
     stream = driver.stream()
     graph = driver.graph(stream, options.launches) if options.graph else None
 
     def update() -> None:
-        if graph is not None:
-            driver.replay(graph, stream)
-        else:
-            for _ in range(options.launches):
-                driver.launch(stream)
-                simulate(options.between)
+        with mark("step"):
+            if graph is not None:
+                driver.replay(graph, stream)
+            else:
+                for _ in range(options.launches):
+                    driver.launch(stream)
+                    simulate(options.between)
         driver.synchronize(stream)
 
     return update
 
 
-def syncs(options: argparse.Namespace) -> Callable[[], None]:
+def syncs(options: argparse.Namespace, _mark: Mark) -> Callable[[], None]:
     """Look at each result before the next step: the CPU and the GPU take turns."""
     driver = CudaDriver()
 
@@ -73,7 +85,7 @@ def syncs(options: argparse.Namespace) -> Callable[[], None]:
     return update
 
 
-def copies(options: argparse.Namespace) -> Callable[[], None]:
+def copies(options: argparse.Namespace, _mark: Mark) -> Callable[[], None]:
     """Copy each batch to the GPU again, for small kernels."""
     driver = CudaDriver()
     host, there = ctypes.create_string_buffer(BATCH_BYTES), driver.allocate(BATCH_BYTES)
@@ -88,7 +100,7 @@ def copies(options: argparse.Namespace) -> Callable[[], None]:
     return update
 
 
-def streams(options: argparse.Namespace) -> Callable[[], None]:
+def streams(options: argparse.Namespace, _mark: Mark) -> Callable[[], None]:
     """Work on two streams at once, of which one takes four times as long."""
     driver = CudaDriver()
     slow, fast = driver.stream(), driver.stream()
@@ -113,7 +125,7 @@ def reward_model(pipe: Any, options: argparse.Namespace) -> None:  # noqa: ANN40
         pipe.send(True)
 
 
-def processes(options: argparse.Namespace) -> Callable[[], None]:
+def processes(options: argparse.Namespace, _mark: Mark) -> Callable[[], None]:
     """Ask a reward model of another process on the same GPU, which takes most of the time."""
     pipe, end = multiprocessing.Pipe()
     model = multiprocessing.Process(target=reward_model, args=(end, options), daemon=True)
@@ -131,8 +143,11 @@ def processes(options: argparse.Namespace) -> Callable[[], None]:
     return update
 
 
-def network(options: argparse.Namespace) -> Callable[[], None]:
+def network(options: argparse.Namespace, mark: Mark) -> Callable[[], None]:
     """Train a small network by PyTorch, eagerly or as one graph."""
+    import torch
+    from torch import nn
+
     made = nn.Sequential(nn.Linear(64, 256), nn.Tanh(), nn.Linear(256, 256), nn.Tanh(),
                          nn.Linear(256, 8)).cuda()  # fmt: skip
     optimizer = torch.optim.Adam(made.parameters(), lr=1e-4, capturable=True)
@@ -147,17 +162,20 @@ def network(options: argparse.Namespace) -> Callable[[], None]:
 
     def update() -> None:
         for _ in range(options.launches):
-            if graph is not None:
-                graph.replay()
-            else:
-                step()
+            with mark("step"):
+                if graph is not None:
+                    graph.replay()
+                else:
+                    step()
         torch.cuda.synchronize()
 
     return update
 
 
-def captured(step: Callable[[], None]) -> torch.cuda.CUDAGraph:
+def captured(step: Callable[[], None]) -> Any:  # noqa: ANN401 - of PyTorch
     """Return a step as a graph: after some on a stream of their own, as PyTorch asks for."""
+    import torch
+
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
@@ -187,9 +205,8 @@ def main() -> None:
     parser.add_argument("--graph", action="store_true")
     parser.add_argument("--mark", action="store_true", help="mark iterations and phases")
     options = parser.parse_args()
-    torch.cuda.init()
-    update = PROGRAMS[options.name](options)
-    mark = torch.cuda.nvtx.range if options.mark else lambda _: nullcontext()
+    mark = marks() if options.mark else unmarked
+    update = PROGRAMS[options.name](options, mark)
     took = []
     for _ in range(options.iterations):
         before_ns = time.monotonic_ns()

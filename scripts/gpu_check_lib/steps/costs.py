@@ -88,14 +88,16 @@ def run(context: Context) -> None:
 
 
 def check_shim(context: Context, way: Way) -> None:
-    """Check that the shim recorded while it was measured."""
+    """Check that the shim recorded while it was measured: by the bytes, since they are many."""
     assert way.listener is not None
-    found = way.listener.records()
+    way.listener.collector.stop()
+    size = (way.listener.folder / "shim.bin").stat().st_size
+    launches = _COUNT * _BATCHES * len(way.launch)
+    # Each has a call and a kernel.
     context.check(
-        "the shim recorded what was measured",
-        len(found.of(records.KERNEL)) >= _COUNT * _BATCHES * len(way.launch),
-        f"{len(found.of(records.KERNEL))} kernels, {len(way.launch)} visits",
-    )
+        "the shim recorded what was measured", size >= 2 * launches * records.CELL_BYTES,
+        f"{size} bytes of {launches} launches",
+    )  # fmt: skip
 
 
 def start(context: Context) -> dict[str, Way]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 # Program -> its options, and the codes one of which must lead the findings.
 _PLANTED = {
     "kernels": ("", {"gpu_bound"}),
-    "launches": ("--launches 400 --between 20", {"launch_bound"}),
+    "launches": ("--launches 200 --between 20", {"launch_bound"}),
     "syncs": ("--launches 20 --spin-ns 100000 --between 1000", {"sync_in_step"}),
     "copies": ("--launches 8 --spin-ns 20000", {"copy_bound"}),
     "streams": ("--launches 4 --spin-ns 1000000", {"gpu_bound"}),
@@ -28,12 +28,10 @@ def run(context: Context) -> None:
         trace = record(context, name, "training", name, "--mark", *options.split())
         if trace is None:
             continue
-        done = rlscope(
-            context, "summarize", str(trace), "--per", "iteration", "--format", "json"
-        )  # fmt: skip
-        (context.home / "stack" / f"limits-{name}.txt").write_text(
-            rlscope(context, "summarize", str(trace), "--view", "limits", "--per", "iteration").stdout
-        )
+        about = ("summarize", str(trace), "--per", "iteration")
+        done = rlscope(context, *about, "--format", "json")
+        shown = rlscope(context, *about, "--view", "limits").stdout
+        (context.home / "stack" / f"limits-{name}.txt").write_text(shown)
         if done.returncode != 0:
             context.check(f"{name}: can be summarized", False, done.stderr.strip()[-300:])
             continue

@@ -91,9 +91,7 @@ def _check_sum(context: Context, trace: Path) -> None:
 
 def _check_costs(context: Context, trace: Path) -> None:
     """Check that what CUPTI costs was measured on this machine."""
-    rows = _rows(
-        context, trace, "SELECT * FROM calibration WHERE event LIKE 'cupti%' ORDER BY ALL"
-    )
+    rows = _rows(context, trace, "SELECT * FROM calibration WHERE event LIKE 'cupti%' ORDER BY ALL")
     measured = {row["event"]: row["mean_ns"] for row in rows if row["mean_ns"] is not None}
     context.check(
         "what CUPTI costs is measured", len(measured) == _CUPTI_EVENTS,

@@ -28,15 +28,15 @@ class Change:
 _PROGRAMS = {
     "kernels": ("", (Change("--spin-ns 300000", "--kernel-speedup 2"),
                      Change("--simulation 100000", "--speedup simulation=0.1"))),
-    "launches": ("--launches 400 --between 20 --simulation 20000",
-                 (Change("--graph", "--cuda-graph backpropagation"),
-                  Change("--launches 200", "--count backpropagation=0.5"))),
+    "launches": ("--launches 200 --between 20 --simulation 20000",
+                 (Change("--graph", "--cuda-graph step"),
+                  Change("--launches 100", "--count backpropagation=0.5"))),
     "syncs": ("--launches 20 --spin-ns 100000 --between 1000",
               (Change("--spin-ns 20000", "--kernel-speedup 5"),)),
     "streams": ("--launches 4 --spin-ns 1000000",
                 (Change("--spin-ns 500000", "--kernel-speedup 2"),)),
     "network": ("--launches 10 --simulation 50000",
-                (Change("--graph", "--cuda-graph backpropagation"),
+                (Change("--graph", "--cuda-graph step"),
                  Change("--simulation 200000", "--speedup simulation=0.25"))),
 }  # fmt: skip
 
