@@ -12,6 +12,7 @@ import json
 import shutil
 import struct
 import tarfile
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,11 @@ MAGIC = int.from_bytes(b"RSLCUPTI", "little")
 _HEAD = struct.Struct("<QIIQQ")
 _NAME = struct.Struct("<II")
 _MOST_BYTES = 32 << 20
+# So much of a dump is kept: whole buffers from its start, one at least.
+_KEPT_BYTES = 1 << 20
+_PROFILE = "torch-profiler.json"
+# They name paths of the machine.
+_NOT_KEPT = ("shim.bin",)
 # What a run is known by, of what it reports.
 _VERSIONS = ("driver_cuda", "driver", "cupti_api", "cupti_library", "torch", "torch_cuda",
              "kernel", "glibc", "rlscope_trace")  # fmt: skip
@@ -108,7 +114,11 @@ def bring_in(folder: Path, target: Path) -> list[str]:
     try:
         _unpack(archive, part)
         for dump in part.rglob("buffers.*"):
-            read_dump(dump)
+            write_dump(dump, _first(read_dump(dump)))
+        for name in _NOT_KEPT:
+            (part / name).unlink(missing_ok=True)
+        if (part / _PROFILE).exists():
+            _count_kernels(part / _PROFILE)
         reported = json.loads(report.read_text())
         (part / "versions.json").write_text(json.dumps(_versions(reported), indent=1) + "\n")
         # Not the report: it names paths of the machine.
@@ -120,6 +130,26 @@ def bring_in(folder: Path, target: Path) -> list[str]:
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return sorted(str(path.relative_to(target)) for path in target.rglob("*") if path.is_file())
+
+
+def _first(buffers: list[Buffer]) -> list[Buffer]:
+    """Return as many buffers as are kept."""
+    kept: list[Buffer] = []
+    size = 0
+    for buffer in buffers:
+        size += len(buffer.records)
+        if kept and size > _KEPT_BYTES:
+            break
+        kept.append(buffer)
+    return kept
+
+
+def _count_kernels(profile: Path) -> None:
+    """Put in the place of a profile of PyTorch how often it has each kernel."""
+    events = json.loads(profile.read_text())["traceEvents"]
+    counts = Counter(event["name"] for event in events if event.get("cat") == "kernel")
+    profile.with_name("torch-kernels.json").write_text(json.dumps(counts, indent=1) + "\n")
+    profile.unlink()
 
 
 def _unpack(archive: Path, target: Path) -> None:

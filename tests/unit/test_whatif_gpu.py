@@ -34,6 +34,7 @@ def made(
     names: Sequence[str] = ("a", "b", "c", "d"),
     odd_step: Sequence[str] | None = None,
     sync_inside: bool = False,
+    by_other: bool = False,
 ) -> int:
     """Make steps that launch four kernels of `kernel` us, 100 us apart, wait, and go on for `tail`.
 
@@ -59,6 +60,10 @@ def made(
             builder.gpu_activity(
                 1, start + begun * US, start + free * US, correlation_id=number, name=name
             )
+        if by_other:
+            builder.cuda_call(2, start + 390 * US, start + 395 * US, correlation_id=1000 + at)
+            builder.gpu_activity(1, start + free * US, start + (free + 1) * US, stream_id=9,
+                                 correlation_id=1000 + at)  # fmt: skip
         since = 390 if sync_inside else 400
         builder.cuda_call(1, start + since * US, start + (over + 10) * US, kind="sync",
                           name="cudaDeviceSynchronize")  # fmt: skip
@@ -70,6 +75,8 @@ def made(
     if with_states:
         builder.thread(process, states=states)
     else:
+        builder.thread(process, states=[], end_ns=STEPS * length * US)
+    if by_other:
         builder.thread(process, states=[], end_ns=STEPS * length * US)
     builder.write()
     return length
@@ -213,6 +220,10 @@ def test_what_is_no_graph(tmp_path: Path) -> None:
     made(path, kernel=10, tail=90, odd_step=("a", "b", "d", "c"))
     with pytest.raises(TraceError, match="launches the same kernels only 7 of 8 times"):
         ratios(path, [graph])
+    others = tmp_path / "others.duckdb"
+    made(others, kernel=10, tail=90, by_other=True)
+    with pytest.raises(TraceError, match="other threads of its process launch 8 times"):
+        ratios(others, [graph])
     with pytest.raises(TraceError, match="launches nothing on a GPU"):
         ratios(path, [Changes(graphs=("no such thing",))])
     with pytest.raises(TraceError, match="which thread had a CPU"):

@@ -51,7 +51,7 @@ def _as_graph(operation: str, gpu: Gpu, recorded: Recorded, program: Program) ->
     """Return factors with which an operation takes one launch, and its kernels are in a row."""
     paths = recorded.paths_of.get(operation, [])
     instances = _instances(operation, gpu)
-    _refuse(operation, gpu, instances)
+    _refuse(operation, gpu, instances, recorded.process_of)
     factor = np.ones(len(program.kind))
     threads = {thread for thread, _, _ in instances}
     inside = np.isin(program.path_id, paths) & np.isin(program.thread_id, [*threads])
@@ -99,7 +99,21 @@ def _within(thread: Column, ts_ns: Column, instances: list[tuple[int, int, int]]
     return found
 
 
-def _refuse(operation: str, gpu: Gpu, instances: list[tuple[int, int, int]]) -> None:
+def _by_others(gpu: Gpu, instances: list[tuple[int, int, int]], process_of: dict[int, int]) -> int:
+    """Return how much other threads of the process launch meanwhile, as PyTorch's for gradients."""
+    of, threads = gpu.activities, [thread for thread, _, _ in instances]
+    order = np.argsort(of["call_ns"], kind="stable")
+    order = order[~np.isin(of["thread_id"][order], threads)]
+    calls, processes, found = of["call_ns"][order], of["process_id"][order], 0
+    for thread, start_ns, end_ns in instances:
+        low, high = np.searchsorted(calls, (start_ns, end_ns))
+        found += int((processes[low:high] == process_of.get(thread)).sum())
+    return found
+
+
+def _refuse(
+    operation: str, gpu: Gpu, instances: list[tuple[int, int, int]], process_of: dict[int, int]
+) -> None:
     """Raise TraceError where no graph can be made of an operation."""
     of, name = gpu.activities, printable(operation)
     launched = _within(of["thread_id"], of["call_ns"], instances)
@@ -115,6 +129,11 @@ def _refuse(operation: str, gpu: Gpu, instances: list[tuple[int, int, int]]) -> 
         why = (
             f"{name!r} waits for the GPU or allocates memory {forbidden} times, which a CUDA graph"
             " cannot hold"
+        )
+    elif others := _by_others(gpu, instances, process_of):
+        why = (
+            f"while {name!r} is open, other threads of its process launch {others} times (the"
+            " backward pass of PyTorch does); what of that belongs to it is not known"
         )
     elif (most := Counter(seen).most_common(1)[0][1]) < _ALIKE * len(seen):
         why = f"{name!r} launches the same kernels only {most} of {len(seen)} times"
