@@ -750,3 +750,16 @@ def test_a_query_that_mentions_it_finds_it(builder: TraceBuilder) -> None:
         assert trace.relation("iteration").fetchall()[0][2] == thread
         described = trace.sql("SELECT 1 AS iteration").fetchall()
         assert described == [(1,)]
+
+
+def test_many_waits_are_read_in_their_order(builder: TraceBuilder) -> None:
+    """Of so many DuckDB reads several parts at once: what is joined comes in any order."""
+    thread = builder.thread(builder.process(pid=1), states=[sleep(4_000_000), run(100)])
+    path = builder.write()
+    with duckdb.connect(path) as connection:
+        connection.execute(
+            "INSERT INTO wait_coded SELECT $1, 2 * i, 2 * i + 1, 'lock'"
+            " FROM range(1_500_000) AS r(i)",
+            [thread],
+        )
+    assert ask(builder, "SELECT count(*) > 0 FROM critical_path") == [(True,)]

@@ -40,10 +40,10 @@ FROM thread_state_coded
 """  # noqa: S608 - words of our own
 _WAITS_SQL = f"""
 SELECT
-  thread_id, start_ns, end_ns, {code_of("WAIT_KIND", "kind")},
-  (thread_id, start_ns) IN (SELECT thread_id, start_ns FROM _wait_in_driver)
+  thread_id, start_ns, end_ns, {code_of("WAIT_KIND", "kind")}, {{in_driver}}
 FROM wait_coded
 """  # noqa: S608 - words of our own
+_IN_DRIVER = "(thread_id, start_ns) IN (SELECT thread_id, start_ns FROM _wait_in_driver)"
 _OTHER_RUNS_SQL = "SELECT cpu, start_ns, end_ns, program_id FROM other_run ORDER BY ALL"
 _QUOTAS_SQL = "SELECT thread_id, ts_ns FROM cpu_quota_wait ORDER BY ALL"
 _MESSAGES_SQL = f"""
@@ -189,13 +189,14 @@ def _walk(
     """Return the pieces of the path, and the GPU activities that they are numbered by."""
     disordered = disordered_tables(connection)
     activities = _columns(connection, _ACTIVITIES_SQL)
-    # What is joined may come in another order.
+    # What is joined comes in another order, whatever it is joined with.
     has_calls = bool(connection.execute("SELECT 1 FROM cuda_call_coded LIMIT 1").fetchone())
-    in_order = _IN_ORDER * (has_calls or "wait_coded" in disordered)
+    waits = _WAITS_SQL.format(in_driver=_IN_DRIVER if has_calls else "false")
+    waits += _IN_ORDER * (has_calls or "wait_coded" in disordered)
     pieces = _critical_path.walk_back(
         threads=_columns(connection, _THREADS_SQL),
         states=_columns(connection, _STATES_SQL + _IN_ORDER * ("thread_state_coded" in disordered)),
-        waits=_columns(connection, _WAITS_SQL + in_order),
+        waits=_columns(connection, waits),
         other_runs=_columns(connection, _OTHER_RUNS_SQL),
         quotas=_columns(connection, _QUOTAS_SQL),
         messages=_columns(connection, _MESSAGES_SQL),
