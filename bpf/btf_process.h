@@ -101,11 +101,64 @@ int BPF_PROG(on_exit, struct task_struct *task)
 	return 0;
 }
 
+/* How many bytes of a name are the first of a text, its NUL included where it has one in both. */
+static __always_inline int common_bytes(const char *text, const char *name)
+{
+	int i;
+
+	for (i = 0; i < RLS_COMM_LEN - 1; i++) {
+		if (text[i] != name[i])
+			return i;
+		if (!name[i])
+			return RLS_COMM_LEN - 1;
+	}
+	return i;
+}
+
+/*
+ * A name has 15 bytes. Programs that tell more of what they do (setproctitle) write it over their
+ * arguments first, and then rename the thread. Where another thread has written there meanwhile,
+ * the name is all that is known.
+ */
+static __always_inline void note_title(__u32 thread_id, __u64 now_ns, const char *name)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	char title[RLS_TITLE_LEN];
+	struct rls_rec_title *record;
+	long bytes;
+	int same;
+
+	if (!task->mm)
+		return;
+	bytes = bpf_probe_read_user_str(title, sizeof(title), (const void *)task->mm->arg_start);
+	if (bytes <= 1 || bytes > RLS_TITLE_LEN)
+		return;
+	same = common_bytes(title, name);
+	if (same < RLS_TITLE_HEAD)
+		return;
+	record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
+	if (!record) {
+		count_loss(RLS_REC_TITLE, now_ns);
+		return;
+	}
+	record->kind = RLS_REC_TITLE;
+	record->bytes = bytes - 1;
+	record->thread_id = thread_id;
+	record->ts_ns = now_ns;
+	__builtin_memcpy(record->title, title, sizeof(title));
+	if (same < RLS_COMM_LEN - 1) {
+		record->bytes = RLS_COMM_LEN - 1;
+		__builtin_memcpy(record->title, name, RLS_COMM_LEN);
+	}
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
 SEC("tp_btf/task_rename")
 int BPF_PROG(on_rename, struct task_struct *task, const char *comm)
 {
 	struct rls_track *track = track_of(task);
 	struct rls_rec_name *record;
+	char name[RLS_COMM_LEN] = {};
 	__u64 now_ns;
 
 	if (!track || !track->thread_id)
@@ -120,9 +173,10 @@ int BPF_PROG(on_rename, struct task_struct *task, const char *comm)
 	record->reserved = 0;
 	record->thread_id = track->thread_id;
 	record->ts_ns = now_ns;
-	record->comm[0] = '\0';
-	bpf_probe_read_kernel_str(record->comm, sizeof(record->comm), comm);
+	bpf_probe_read_kernel_str(name, sizeof(name), comm);
+	__builtin_memcpy(record->comm, name, sizeof(name));
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	note_title(track->thread_id, now_ns, name);
 	return 0;
 }
 

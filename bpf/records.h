@@ -29,10 +29,12 @@ typedef uint64_t rls_u64;
 typedef int32_t rls_s32;
 #endif
 
-#define RLS_WIRE_VERSION 4
+#define RLS_WIRE_VERSION 5
 #define RLS_COMM_LEN 16
 #define RLS_FILENAME_LEN 128
 #define RLS_ARGS_LEN 512
+#define RLS_TITLE_LEN 128
+#define RLS_TITLE_HEAD 5 /* so many bytes a name and a title have in common, if they are one */
 
 enum rls_record_kind {
 	RLS_REC_NONE = 0,
@@ -51,7 +53,8 @@ enum rls_record_kind {
 		12, /* a program outside the trace had a CPU that a traced thread waited for */
 	RLS_REC_QUOTA = 13,   /* the CPU quota of its cgroup keeps a thread from running */
 	RLS_REC_MESSAGE = 14, /* a message that its reader did not sleep for */
-	RLS_REC_KINDS = 15,
+	RLS_REC_TITLE = 15,   /* a process was renamed, and what ps shows of it as well */
+	RLS_REC_KINDS = 16,
 };
 
 /* What a thread computes: the layers of the vocabulary, in its order. */
@@ -308,6 +311,19 @@ struct rls_rec_message {
 	rls_u32 reserved;
 };
 
+/*
+ * A thread renamed itself after it had written the same, and more, over the arguments of its
+ * process (setproctitle): what ps shows from ts_ns on, cut at RLS_TITLE_LEN - 1 bytes. A NUL ends
+ * it earlier.
+ */
+struct rls_rec_title {
+	rls_u16 kind;
+	rls_u16 bytes; /* of title in use */
+	rls_u32 thread_id;
+	rls_u64 ts_ns;
+	char title[RLS_TITLE_LEN];
+};
+
 /* Per CPU and record kind: records that found the ring full. */
 struct rls_loss {
 	rls_u64 count;
@@ -334,6 +350,7 @@ RLS_ASSERT_SIZE(rls_rec_stack, 8);
 RLS_ASSERT_SIZE(rls_rec_other_run, 40);
 RLS_ASSERT_SIZE(rls_rec_quota, 16);
 RLS_ASSERT_SIZE(rls_rec_message, 32);
+RLS_ASSERT_SIZE(rls_rec_title, 144);
 RLS_ASSERT_SIZE(rls_loss, 16);
 
 #endif /* RLS_RECORDS_H */

@@ -26,7 +26,8 @@ constexpr std::size_t kSizes[RLS_REC_KINDS] = {8,
                                                sizeof(rls_rec_stack) + 16,
                                                sizeof(rls_rec_other_run),
                                                sizeof(rls_rec_quota),
-                                               sizeof(rls_rec_message)};
+                                               sizeof(rls_rec_message),
+                                               sizeof(rls_rec_title)};
 static_assert(kSizes[RLS_REC_KINDS - 1] > 0, "every kind of record has its size");
 
 // Records of the input in frames that are right, mostly of a handful of threads.

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 (
     THREAD, CYCLE, CLOSE, EXEC, NAME, EXIT, CLOCK, CALL, GIL_RELEASE, SAMPLE, STACK, OTHER_RUN,
-    QUOTA, MESSAGE,
-) = range(1, 15)  # fmt: skip
+    QUOTA, MESSAGE, TITLE,
+) = range(1, 16)  # fmt: skip
+KINDS = TITLE + 1
 RUNNABLE, SLEEPING, BLOCKED, DEAD = range(4)
 NOBODY, INTERRUPT, OUTSIDE, UNKNOWN, BY_TIMER, BY_DEVICE = 0, -1, -2, -3, -4, -5
 CREATED, FOUND = 0, 1
@@ -31,7 +32,7 @@ UNKNOWN_STATUS = -(2**31)
 DETACHED_NS = 10**9
 BUSY, DISCARDED = 1 << 31, 1 << 30
 
-HEADER = struct.pack("<8sII", b"LSSPOOL1", 4, 16)
+HEADER = struct.pack("<8sII", b"LSSPOOL1", 5, 16)
 
 
 def reason(call: int, *, detail: int = 0, file: int = 0) -> int:
@@ -42,7 +43,7 @@ def reason(call: int, *, detail: int = 0, file: int = 0) -> int:
 @dataclass
 class SpoolBuilder:
     frames: list[bytes] = field(default_factory=list)
-    counts: list[int] = field(default_factory=lambda: [0] * 15)
+    counts: list[int] = field(default_factory=lambda: [0] * KINDS)
 
     def frame(self, record: bytes, *, flags: int = 0) -> None:
         padding = bytes(-len(record) % 8)
@@ -173,6 +174,10 @@ class SpoolBuilder:
         record = struct.pack("<HHIQQ16s", OTHER_RUN, cpu, pid, start_ns, end_ns, name)
         self._record(OTHER_RUN, record, 40)
 
+    def title(self, thread_id: int, *, ts_ns: int, title: bytes) -> None:
+        record = struct.pack("<HHIQ128s", TITLE, len(title), thread_id, ts_ns, title)
+        self._record(TITLE, record, 144)
+
     def quota(self, thread_id: int, *, ts_ns: int) -> None:
         self._record(QUOTA, struct.pack("<HHIQ", QUOTA, 0, thread_id, ts_ns), 16)
 
@@ -206,15 +211,15 @@ class SpoolBuilder:
         cpus: int = 4,
     ) -> bytes:
         """Losses are {(cpu, kind): (count, first_ns)} and {kind: (count, first_ns)}."""
-        spool = [(spool_losses or {}).get(kind, (0, 0)) for kind in range(15)]
+        spool = [(spool_losses or {}).get(kind, (0, 0)) for kind in range(KINDS)]
         ring = [
             (ring_losses or {}).get((cpu, kind), (0, 0))
             for cpu in range(cpus)
-            for kind in range(15)
+            for kind in range(KINDS)
         ]
         return (
-            struct.pack("<8sII", b"LSSPRG2\0", 4, cpus)
-            + struct.pack("<15Q", *self.counts)
+            struct.pack("<8sII", b"LSSPRG2\0", 5, cpus)
+            + struct.pack(f"<{KINDS}Q", *self.counts)
             # Detaching takes a while.
             + struct.pack("<3Q", len(self.records()), end_ns + DETACHED_NS, end_ns)
             + b"".join(struct.pack("<2Q", *loss) for loss in spool)

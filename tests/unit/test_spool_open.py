@@ -159,6 +159,10 @@ def test_a_spool_is_live_while_its_recorder_runs(spool: SpoolBuilder, tmp_path: 
         session["recorder_starttime"] -= 1
         (directory / "session.json").write_text(json.dumps(session))
         recorder.kill()
+        # It is listed until somebody waits for it.
+        os.waitid(os.P_PID, recorder.pid, os.WEXITED | os.WNOWAIT)
+        assert start_time(recorder.pid) == session["recorder_starttime"]
+        assert not open_spool(directory).is_live()
     assert not open_spool(directory).is_live()
 
 

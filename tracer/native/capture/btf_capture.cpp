@@ -31,7 +31,9 @@ void BtfCapture::Attach() {
 
 void BtfCapture::Mark(int pidfd) {
   const rls_track empty = {};
-  if (bpf_map_update_elem(object_.MapFd("threads"), &pidfd, &empty, BPF_ANY) != 0)
+  // One that is traced already keeps what is known of it.
+  if (bpf_map_update_elem(object_.MapFd("threads"), &pidfd, &empty, BPF_NOEXIST) != 0 &&
+      errno != EEXIST)
     throw std::system_error(errno, std::generic_category(), "marking the target");
 }
 

@@ -128,6 +128,7 @@ void LiveTotals::AddRecord(const char* record, std::size_t bytes) {
   rls_rec_thread entered;
   rls_rec_name name;
   rls_rec_exec exec;
+  rls_rec_title title;
   rls_rec_sample sample;
   LiveThread* thread = nullptr;
   if (kind == RLS_REC_CYCLE && Read(record, bytes, &cycle)) {
@@ -149,6 +150,8 @@ void LiveTotals::AddRecord(const char* record, std::size_t bytes) {
       std::memcpy(thread->facts.comm, name.comm, sizeof(name.comm));
   } else if (kind == RLS_REC_EXEC && Read(record, bytes, &exec)) {
     AddExec(exec);
+  } else if (kind == RLS_REC_TITLE && Read(record, bytes, &title)) {
+    if (Thread(title.thread_id) != nullptr) titles_[title.thread_id] = title;
   } else if (!has_sums_) {
     return;
   } else if (kind == RLS_REC_SAMPLE && Read(record, bytes, &sample)) {
@@ -223,6 +226,7 @@ void LiveTotals::ForgetEnded() {
   std::set<std::uint32_t> alive;
   for (auto at = threads_.begin(); at != threads_.end();) {
     if (at->second.has_ended) {
+      titles_.erase(at->first);
       at = threads_.erase(at);
       continue;
     }
@@ -247,6 +251,12 @@ std::string LiveTotals::Keyframe(std::uint64_t cut_ns,
     entered.off_reason = thread.out_reason;
     AppendFrame(&entered, sizeof(entered), &frames);
     ++(*records)[RLS_REC_THREAD];
+  }
+  for (const auto& [id, title] : titles_) {
+    rls_rec_title known = title;
+    known.ts_ns = std::max(title.ts_ns, cut_ns);
+    AppendFrame(&known, sizeof(known), &frames);
+    ++(*records)[RLS_REC_TITLE];
   }
   for (const auto& [pid, exec] : execs_) {
     // As if it had been read when the recording began.

@@ -91,7 +91,8 @@ class LiveTotals {
   const bool has_sums_;
   std::mutex mutex_;
   std::unordered_map<std::uint32_t, LiveThread> threads_;
-  std::unordered_map<std::uint32_t, rls_rec_exec> execs_;  // by the pid, as the recorder sees it
+  std::unordered_map<std::uint32_t, rls_rec_exec> execs_;    // by the pid, as the recorder sees it
+  std::unordered_map<std::uint32_t, rls_rec_title> titles_;  // by the thread that told it last
   std::unordered_map<std::uint32_t, std::uint32_t> function_of_;  // by stack
   std::unordered_map<std::string, std::uint32_t> functions_;
   std::vector<LiveFunction> samples_;

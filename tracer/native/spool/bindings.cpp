@@ -41,6 +41,14 @@ py::list Execs(const SpoolScan& scan) {
   return execs;
 }
 
+py::list TitleTexts(const SpoolScan& scan) {
+  py::list texts;
+  for (const std::string& text : scan.title_texts()) {
+    texts.append(py::bytes(text));
+  }
+  return texts;
+}
+
 // The next rows as columns, or None. The arrays are overwritten by the next call.
 py::object NextBatch(py::object self) {
   auto& rows = self.cast<StateRows&>();
@@ -131,6 +139,7 @@ void RegisterTypes() {
                          ns_tid, ns_tgid, creator_thread_id, parent_tgid, exit_status, entered,
                          has_start, has_state, name);
     PYBIND11_NUMPY_DTYPE(ClockFacts, ts_ns, realtime_ns, boottime_ns);
+    PYBIND11_NUMPY_DTYPE(TitleFacts, ts_ns, thread_id, text_id);
     PYBIND11_NUMPY_DTYPE(ThreadOutcome, start_ns, end_ns, lost_ns, thread_id, ended);
     return true;
   }();
@@ -163,14 +172,22 @@ void bind_spool(py::module_& module) {
              const auto& threads = self.cast<const SpoolScan&>().threads();
              return View(threads, threads.size(), self);
            })
-      .def("clocks", [](const py::object& self) {
-        const auto& clocks = self.cast<const SpoolScan&>().clocks();
-        return View(clocks, clocks.size(), self);
+      .def("clocks",
+           [](const py::object& self) {
+             const auto& clocks = self.cast<const SpoolScan&>().clocks();
+             return View(clocks, clocks.size(), self);
+           })
+      .def_property_readonly("untold_titles", &SpoolScan::untold_titles)
+      .def("title_texts", &TitleTexts)
+      .def("titles", [](const py::object& self) {
+        const auto& titles = self.cast<const SpoolScan&>().titles();
+        return View(titles, titles.size(), self);
       });
   py::class_<StateRows>(module, "StateRows")
       .def(py::init(&MakeStateRows), py::arg("scan"), py::kw_only(), py::arg("slots"),
            py::arg("scratch_directory"), py::arg("batch_rows"),
            py::arg("bucket_bytes") = kBucketBytes, py::keep_alive<1, 2>())
+      .def("set_left_out", &StateRows::SetLeftOut, py::arg("thread_ids"))
       .def("set_gil", &SetGil, py::arg("position"), py::arg("ranges"))
       .def("prepare", &StateRows::Prepare, py::arg("bytes"),
            py::call_guard<py::gil_scoped_release>())

@@ -18,6 +18,10 @@ constexpr std::size_t kBufferBytes = 1U << 20;
 // Far above every record there is: a longer frame is damage, and nothing behind it can be found.
 constexpr std::size_t kMaxFrameBytes = 1U << 16;
 
+// Of titles, which a program changes at will: 60 MB in all.
+constexpr std::size_t kMaxTitles = 1U << 21;
+constexpr std::size_t kMaxTitleTexts = 1U << 16;
+
 template <typename Record>
 bool ReadRecord(const Frame& frame, Record* record) {
   if (frame.bytes < sizeof(Record)) {
@@ -174,6 +178,8 @@ bool SpoolScan::Read(std::uint16_t kind, const Frame& frame) {
       return ReadExit(frame);
     case RLS_REC_CLOCK:
       return ReadClock(frame);
+    case RLS_REC_TITLE:
+      return ReadTitle(frame);
     default:
       return true;  // read by EventRows
   }
@@ -283,6 +289,35 @@ bool SpoolScan::ReadName(const Frame& frame) {
     return true;
   }
   std::memcpy(Thread(record.thread_id).name, record.comm, sizeof(record.comm));
+  return true;
+}
+
+bool SpoolScan::ReadTitle(const Frame& frame) {
+  rls_rec_title record;
+  if (!ReadRecord(frame, &record) || !IsThreadId(record.thread_id) || record.ts_ns > latest_ns_ ||
+      record.bytes == 0 || record.bytes >= sizeof(record.title)) {
+    return false;
+  }
+  if (!IsInTrace(record.ts_ns)) {
+    return true;
+  }
+  if (titles_.size() >= kMaxTitles) {
+    ++untold_titles_;
+    return true;
+  }
+  const std::string text(record.title, strnlen(record.title, record.bytes));
+  std::uint32_t text_id = 0;
+  const auto found = title_ids_.find(text);
+  if (found != title_ids_.end()) {
+    text_id = found->second;
+  } else if (title_texts_.size() < kMaxTitleTexts) {
+    text_id = static_cast<std::uint32_t>(title_texts_.size());
+    title_ids_.emplace(text, text_id);
+    title_texts_.push_back(text);
+  } else {
+    ++untold_titles_;
+  }
+  titles_.push_back({std::max(Signed(record.ts_ns), from_ns_), record.thread_id, text_id});
   return true;
 }
 

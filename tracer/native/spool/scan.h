@@ -100,6 +100,13 @@ struct ExecFacts {
   std::string args;
 };
 
+// What ps showed of a process from an instant on.
+struct TitleFacts {
+  std::int64_t ts_ns;
+  std::uint32_t thread_id;  // which renamed itself
+  std::uint32_t text_id;    // in SpoolScan::title_texts(); 0: too many were told, or too different
+};
+
 struct ClockFacts {
   std::int64_t ts_ns;
   std::int64_t realtime_ns;
@@ -130,6 +137,11 @@ class SpoolScan {
   const std::vector<rls_rec_close>& closes() const { return closes_; }
   const std::vector<ExecFacts>& execs() const { return execs_; }
   const std::vector<ClockFacts>& clocks() const { return clocks_; }
+  const std::vector<TitleFacts>& titles() const { return titles_; }
+  // By text_id; the first one is empty.
+  const std::vector<std::string>& title_texts() const { return title_texts_; }
+  // Those beyond what is kept: their times are known, what was shown is not, or neither is.
+  std::uint64_t untold_titles() const { return untold_titles_; }
   const ThreadIndex& index() const { return index_; }
 
  private:
@@ -142,6 +154,7 @@ class SpoolScan {
   bool ReadName(const Frame& frame);
   bool ReadExit(const Frame& frame);
   bool ReadClock(const Frame& frame);
+  bool ReadTitle(const Frame& frame);
   ThreadFacts& Thread(std::uint32_t thread_id);
 
   std::string path_;
@@ -156,6 +169,10 @@ class SpoolScan {
   std::vector<rls_rec_close> closes_;
   std::vector<ExecFacts> execs_;
   std::vector<ClockFacts> clocks_;
+  std::vector<TitleFacts> titles_;
+  std::vector<std::string> title_texts_ = {""};
+  std::unordered_map<std::string, std::uint32_t> title_ids_;
+  std::uint64_t untold_titles_ = 0;
   ThreadIndex index_;
 };
 

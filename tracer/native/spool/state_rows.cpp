@@ -177,6 +177,9 @@ void StateRows::Emit(std::int64_t end_ns, ThreadState state, std::int16_t cpu, s
   columns_.end_ns[filled_] = end_ns;
   columns_.state[filled_] = static_cast<std::uint8_t>(state);
   columns_.cpu[filled_] = cpu;
+  if (waker > 0 && left_out_.count(waker) != 0) {
+    waker = RLS_WAKER_OUTSIDE;
+  }
   columns_.waker_kind[filled_] = static_cast<std::uint8_t>(KindOf(waker));
   columns_.waker_thread_id[filled_] = std::max(waker, 0);
   columns_.wait[filled_] = static_cast<std::uint8_t>(wait);

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -94,6 +95,11 @@ class StateRows {
     gil_[position] = std::move(ranges);
   }
 
+  // Threads that the trace leaves out: who is woken by one is woken from outside.
+  void SetLeftOut(const std::vector<std::int32_t>& thread_ids) {
+    left_out_.insert(thread_ids.begin(), thread_ids.end());
+  }
+
   // Prepares for about so many bytes of the spool; false once the rows can be had.
   bool Prepare(std::uint64_t bytes) { return sorter_.Scatter(bytes); }
 
@@ -125,6 +131,7 @@ class StateRows {
   const SpoolScan& scan_;
   std::vector<std::uint32_t> slots_;
   std::vector<std::vector<GilRange>> gil_;  // by position in slots_
+  std::unordered_set<std::int32_t> left_out_;
   CycleSorter sorter_;
   std::size_t batch_rows_;
 

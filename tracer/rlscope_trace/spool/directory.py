@@ -12,7 +12,7 @@ from pathlib import Path
 from rlscope_trace import __version__
 from rlscope_trace.errors import SpoolError
 from rlscope_trace.outputs.trusted import closing, open_folder
-from rlscope_trace.procfs import split_stat
+from rlscope_trace.procfs import is_running, split_stat
 from rlscope_trace.spool.counter_file import COUNTERS_FILE, OS_COUNTERS_FILE
 from rlscope_trace.spool.regular_files import open_regular
 from rlscope_trace.spool.segments import (
@@ -43,10 +43,10 @@ _FILES = (
 # The layouts of tracer/native/spool/format.h.
 SPOOL_MAGIC = int.from_bytes(b"LSSPOOL1", "little")
 PROGRESS_MAGIC = 0x3247525053534C
-WIRE_VERSION = 4
+WIRE_VERSION = 5
 RECORD_KINDS = (
     "none", "thread", "cycle", "close", "exec", "name", "exit", "clock", "call", "gil_release",
-    "sample", "stack", "other_run", "quota", "early_message",
+    "sample", "stack", "other_run", "quota", "early_message", "title",
 )  # fmt: skip
 _HEADER = struct.Struct("<QII")
 _SOUND_HEADER = _HEADER.pack(SPOOL_MAGIC, WIRE_VERSION, _HEADER.size)
@@ -179,7 +179,8 @@ class Spool:
         started = self.session.get("recorder_starttime")
         if type(pid) is not int or not 0 < pid < _PIDS or started is None:
             return False
-        return process_start_time(pid) == str(started)
+        # One that was killed, and that nobody has waited for, is still listed.
+        return process_start_time(pid) == str(started) and is_running(pid)
 
     def remove(self) -> None:
         """Delete the spool, but nothing that somebody else put into its directory."""
