@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # In order: a view may use the tables before it.
 SCHEMA_TOPICS = (
-    "session", "threads", "operations", "calls", "samples", "gpu", "calibration", "derived",
+    "session", "threads", "operations", "calls", "samples", "gpu", "ray", "calibration", "derived",
 )  # fmt: skip
 # Filled by the analysis, not by what records: the tables of the topic derived.
 DERIVED_TABLES = (

@@ -146,4 +146,5 @@ _SHAPES: dict[str, Callable[[object], bool]] = {
     "operations_late": _list_of(_with(pid=_pid, measured=_flag, fact=_perhaps(_fact))),
     "shim_taken_pids": _list_of(_pid),
     "shim_refused_pids": _list_of(_pid),
+    "ray": _dictionary,
 }

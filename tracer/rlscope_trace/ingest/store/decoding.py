@@ -20,6 +20,8 @@ from rlscope_trace.ingest.store.os_counters import OsCounters, insert_os_counter
 from rlscope_trace.ingest.store.probe_facts import read_probe_facts
 from rlscope_trace.ingest.store.process_titles import titles_of
 from rlscope_trace.ingest.store.processes import ProcessTree
+from rlscope_trace.ingest.store.ray_processes import RayProcesses, of_other_jobs
+from rlscope_trace.ingest.store.ray_tasks import RayTasks, ray_tasks
 from rlscope_trace.ingest.store.schedule_inserts import (
     insert_clock,
     insert_processes,
@@ -55,7 +57,10 @@ class Decoding:
         while self.scan.advance(_STEP_BYTES):
             progress("scan", self.scan.position, self.scan.file_bytes)
         progress("scan", self.scan.file_bytes, self.scan.file_bytes)
-        self._tree = ProcessTree(self.scan.threads(), self.scan.execs(), end_ns=spool.end_ns)
+        self._left_out = of_other_jobs(spool.session.get("ray"))
+        self._tree = ProcessTree(
+            self.scan.threads(), self.scan.execs(), end_ns=spool.end_ns, left_out=self._left_out
+        )
         self._states = StateRows(
             self.scan,
             slots=self._tree.slots,
@@ -63,6 +68,7 @@ class Decoding:
             scratch_directory=str(trace.folder),
             batch_rows=BATCH_ROWS,
         )
+        self._states.set_left_out(self._tree.left_out)
         self._facts = read_probe_facts(spool.probes_path)
         self._set_gil()
 
@@ -125,7 +131,8 @@ class Decoding:
         writer = OperationWriter(
             self._trace, path, end_ns=spool.end_ns, latest_ns=spool.latest_ns, execs=execs,
             other_clocks=processes_with(self._facts.other_clocks, self._tree.lives()),
-            kept_from_ns=spool.kept_from_ns,
+            kept_from_ns=spool.kept_from_ns, tasks=self._ray(),
+            left_out=self._left_out,
         )  # fmt: skip
         operations = writer.write()
         operations.python_names.write(self._trace, self._tree.lives())
@@ -135,6 +142,13 @@ class Decoding:
             end_ns=spool.end_ns,
         )  # fmt: skip
         return operations, gpu.write()
+
+    def _ray(self) -> RayTasks:
+        """Write whose the processes of Ray are; return what they ran."""
+        ray = RayProcesses(self._spool.session.get("ray"), self._trace.con)
+        tasks = ray_tasks(self.scan, self._trace.con, ray.kinds())
+        ray.write(self._trace, tasks)
+        return tasks
 
     def _write_states(self) -> None:
         sort_bytes = 0
@@ -191,4 +205,6 @@ class Decoding:
         return {
             key: value if isinstance(value, str) else json.dumps(value)
             for key, value in facts.items()
+            # Has tables of its own.
+            if key != "ray"
         }

@@ -34,6 +34,12 @@ class OperationKeys:
         """The key of time whose operations were dropped."""
         self._described.append((LOST_OPERATION, None, None, LOST_SOURCE, None, None))
 
+    def add_tasks(self, names: Iterable[str]) -> int:
+        """Add the names of tasks of Ray; return the key of the first one."""
+        first = len(self._described)
+        self._described += [(name, None, None, "ray", None, None) for name in names]
+        return first
+
     def name(self, key: int) -> str:
         """Return the name of a key."""
         return self._described[key][0]

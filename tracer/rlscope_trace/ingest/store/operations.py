@@ -22,6 +22,7 @@ from rlscope_trace.ingest.store.operation_losses import Cuts, shim_stats
 from rlscope_trace.ingest.store.operation_paths import OperationPaths
 from rlscope_trace.ingest.store.phase_failures import PhaseFailures
 from rlscope_trace.ingest.store.python_names import PythonNames
+from rlscope_trace.ingest.store.ray_tasks import NO_RANGES, RayTasks, with_tasks
 from rlscope_trace.ingest.store.thread_lives import ELSEWHEN, NOBODY, Life, ThreadLives
 from rlscope_trace.ingest.store.thread_ranges import ThreadRanges
 from rlscope_trace.ingest.writer.database_file import BATCH_ROWS
@@ -30,6 +31,7 @@ from rlscope_trace.ingest.writer.trace_writer import TraceWriter
 
 # Marks and start/end ranges are described so many at a time.
 _DESCRIBED_ROWS = 1 << 16
+_FIRST_NS, _LAST_NS = -(2**62), 2**62
 # Parts of threads are nested so many at a time.
 _MOST_PARTS = 1 << 12
 
@@ -60,11 +62,14 @@ class OperationWriter:
         execs: Sequence[tuple[int, int]] = (),
         other_clocks: Collection[int] = (),
         kept_from_ns: int = 0,
+        tasks: RayTasks | None = None,
+        left_out: Collection[int] = (),
     ) -> None:
         """`end_ns`: of the trace, 0 where the recorder was killed. The rest: see ThreadLives.
 
         `other_clocks`: process_id of those whose times are not ours: what they told is counted and
         left out. `kept_from_ns`: what was before that was left out on purpose; 0: nothing.
+        `tasks`: what workers of Ray ran. `left_out`: pids of processes that are not in the trace.
         """
         self._trace = trace
         self._end_ns = end_ns
@@ -73,6 +78,9 @@ class OperationWriter:
             trace.con, self._scan.source_pids(), execs, other_clocks, latest_ns if end_ns else 0
         )
         self._keys = OperationKeys(self._scan.names())
+        self._left_out = frozenset(left_out)
+        self._tasks = RayTasks() if tasks is None else tasks
+        self._first_task = self._keys.add_tasks(self._tasks.names)
         self._paths = OperationPaths(self._keys.lost)
         self._cuts = Cuts()
         self._kept_from_ns = kept_from_ns
@@ -86,11 +94,12 @@ class OperationWriter:
         total = max(int(incarnations["ranges"].sum()), 1)
         ranges = ThreadRanges(self._scan, self._keys, self._cuts, self._lives, end_ns=self._end_ns)
         by_thread = self._by_thread(incarnations)
+        self._add_threads_with_tasks(by_thread)
         lives = sorted(by_thread, key=lambda life: (life.process_id, life.thread_id))
         waiting: list[tuple[int, Columns]] = []
         count = 0
         for place, life in enumerate(lives):
-            for part in ranges.parts(life, by_thread[life]):
+            for part in self._with_tasks(life, ranges.parts(life, by_thread[life])):
                 waiting.append((place, part))
                 count += len(part["key"])
                 # Threads of a few ranges each are nested together: they may be very many, and what
@@ -123,6 +132,8 @@ class OperationWriter:
         columns = [incarnations[name][used].tolist() for name in names]
         for index, *reported in zip(used.tolist(), *columns, strict=True):
             first_ns, last_ns, ranges, pid, tid = reported
+            if pid in self._left_out:
+                continue
             if self._lives.has_other_clock(pid, first_ns):
                 self._cuts.of_other_clock += ranges
                 continue
@@ -132,6 +143,30 @@ class OperationWriter:
             elif last_ns >= self._lives.start_ns and not 0 < self._end_ns <= first_ns:
                 self._cuts.of_no_thread += ranges
         return by_thread
+
+    def _add_threads_with_tasks(self, by_thread: dict[Life, list[int]]) -> None:
+        marked = {life.thread_id for life in by_thread}
+        for tasks in self._tasks.threads.values():
+            if tasks.thread_id not in marked:
+                life = Life(tasks.process_id, tasks.thread_id, tasks.start_ns, tasks.end_ns)
+                by_thread[life] = []
+
+    def _with_tasks(self, life: Life, parts: Iterator[Columns]) -> Iterator[Columns]:
+        """Put what a worker of Ray ran around the ranges of its thread."""
+        tasks = self._tasks.threads.get(life.thread_id)
+        if tasks is None:
+            yield from parts
+            return
+        from_ns = _FIRST_NS
+        part = next(parts, NO_RANGES)
+        while True:
+            later = next(parts, None)
+            # A later part begins where this one ended.
+            until_ns = _LAST_NS if later is None else int(part["end_ns"].max(initial=from_ns))
+            yield with_tasks(part, tasks, self._first_task, self._keys.is_auto, (from_ns, until_ns))
+            if later is None:
+                return
+            part, from_ns = later, until_ns
 
     def _insert(self, waiting: list[tuple[int, Columns]], lives: Sequence[Life]) -> None:
         """Nest and insert the ranges of some threads, each of them given by its place."""
@@ -177,6 +212,7 @@ class OperationWriter:
         found = [
             self._async_of(int(pid), reported[reported["pid"] == pid])
             for pid in np.unique(reported["pid"])
+            if int(pid) not in self._left_out
         ]
         rows = _sorted(found, ("process_id", "start_ns"))
         for batch in self._described(rows):
@@ -204,6 +240,9 @@ class OperationWriter:
     def _insert_marks(self, incarnations: NDArray[np.void]) -> None:
         reported = self._without_ours(self._scan.marks(), incarnations)
         pids = incarnations["pid"][reported["incarnation"]].astype(np.int64)
+        if self._left_out:
+            is_kept = ~np.isin(pids, list(self._left_out))
+            reported, pids = reported[is_kept], pids[is_kept]
         keys = pids << 32 | incarnations["tid"][reported["incarnation"]]
         order = np.argsort(keys, kind="stable")
         whose, firsts = np.unique(keys[order], return_index=True)

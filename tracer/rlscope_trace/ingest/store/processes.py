@@ -4,7 +4,7 @@ A pid can be reused within a trace, so a process is one life of it. A life begin
 of its main thread; threads that existed at the attach are grouped by their pid.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,11 +86,26 @@ class Life:
 class ProcessTree:
     """All processes and threads of a trace that ends at end_ns (0: the end is not known)."""
 
-    def __init__(self, threads: NDArray[np.void], execs: Sequence[Exec], *, end_ns: int) -> None:
+    def __init__(
+        self,
+        threads: NDArray[np.void],
+        execs: Sequence[Exec],
+        *,
+        end_ns: int,
+        left_out: Collection[int] = (),
+    ) -> None:
+        """left_out: pids of processes that are not to be in the trace."""
         slots = np.argsort(threads["thread_id"], kind="stable")
         is_in_trace = threads["has_state"][slots] != 0
         if end_ns > 0:
             is_in_trace &= threads["start_ns"][slots] < end_ns
+        self.left_out: list[int] = []
+        """thread_id of each thread of those."""
+        if left_out:
+            pids = np.where(threads["ns_tgid"], threads["ns_tgid"], threads["tgid"])[slots]
+            is_left_out = np.isin(pids, list(left_out))
+            self.left_out = threads["thread_id"][slots[is_left_out]].tolist()
+            is_in_trace &= ~is_left_out
         slots = slots[is_in_trace]
         self._thread_ids = threads["thread_id"][slots]
         tids = np.where(threads["ns_tid"], threads["ns_tid"], threads["tid"])

@@ -1,0 +1,125 @@
+"""A recording of a raylet as a trace: whose the processes are, what they ran, what is left out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+
+from finalising import finalise
+from rlscope_trace.ingest.store.ray_processes import of_other_jobs
+from rlscope_trace.spool.directory import open_spool
+from spool_builder import SpoolBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Ask = Callable[[str], list[tuple[object, ...]]]
+
+END_NS = 1000
+RAYLET, ACTOR, OTHER = 10, 20, 30
+TOLD = {
+    "node": {
+        "node_id": "abc", "address": "10.0.0.1", "host": "box", "is_head": True, "cluster": "c",
+    },
+    "raylet_pid": RAYLET,
+    "processes": [
+        {"pid": ACTOR, "kind": "actor", "job_id": "01000000", "actor_class": "Player"},
+        {"pid": OTHER, "kind": "worker", "job_id": "02000000"},
+    ],
+}  # fmt: skip
+
+
+def recorded(tmp_path: Path, told: object) -> Ask:
+    """Make a trace of a raylet with an actor of one job and a worker of another, which wakes it."""
+    spool = SpoolBuilder()
+    for thread_id, tid in ((1, RAYLET), (2, ACTOR), (3, OTHER)):
+        spool.thread(thread_id, ts_ns=100, tid=tid)
+    spool.cycle(1, off_ns=100, in_ns=110, out_ns=900)
+    spool.cycle(2, off_ns=100, wake_ns=150, in_ns=160, out_ns=900, waker=3)
+    spool.cycle(3, off_ns=100, in_ns=110, out_ns=900)
+    for ts_ns, thread_id, title in (
+        (200, 2, b"ray::Player.__init__"), (300, 2, b"ray::Player"), (400, 2, b"ray::Player.play"),
+        (500, 2, b"ray::Player"), (600, 3, b"ray::work"), (700, 3, b"ray::IDLE"),
+    ):  # fmt: skip
+        spool.title(thread_id, ts_ns=ts_ns, title=title)
+    directory = spool.write(tmp_path / "spool", end_ns=END_NS, session={"host": "box", "ray": told})
+    (directory / "shim.bin").write_bytes(b"")
+    output = tmp_path / "trace.duckdb"
+    finalise(open_spool(directory), output)
+
+    def ask(query: str) -> list[tuple[object, ...]]:
+        with duckdb.connect(output, read_only=True) as connection:
+            return connection.execute(query).fetchall()
+
+    return ask
+
+
+def test_what_workers_ran_are_operations(tmp_path: Path) -> None:
+    ask = recorded(tmp_path, TOLD)
+    assert ask("SELECT pid, name, source, start_ns, end_ns FROM operation ORDER BY start_ns") == [
+        (ACTOR, "Player.__init__", "ray", 200, 300),
+        (ACTOR, "Player.play", "ray", 400, 500),
+        (OTHER, "work", "ray", 600, 700),
+    ]
+    assert ask("FROM node") == [("abc", "10.0.0.1", "box", True, "c")]
+    known = "SELECT p.pid, r.kind, r.job_id, r.actor_class, p.title FROM ray_process AS r"
+    assert ask(f"{known} JOIN process AS p USING (process_id) ORDER BY pid") == [
+        (RAYLET, "raylet", None, None, None),
+        (ACTOR, "actor", "01000000", "Player", "ray::Player"),
+        (OTHER, "worker", "02000000", None, "ray::work"),
+    ]
+
+
+def test_without_a_cluster_titles_say_what_they_can(tmp_path: Path) -> None:
+    ask = recorded(tmp_path, None)
+    assert ask("SELECT kind, job_id, actor_class FROM ray_process ORDER BY process_id") == [
+        ("actor", None, "Player"), ("worker", None, None),
+    ]  # fmt: skip
+    assert ask("FROM node") == []
+
+
+def test_of_other_jobs_nothing_is_in_the_trace(tmp_path: Path) -> None:
+    """Who was woken by one of their threads was woken from outside."""
+    ask = recorded(tmp_path, {**TOLD, "jobs": ["01000000"]})
+    assert ask("SELECT pid FROM process ORDER BY pid") == [(RAYLET,), (ACTOR,)]
+    assert ask("SELECT DISTINCT name FROM operation ORDER BY name") == [
+        ("Player.__init__",), ("Player.play",),
+    ]  # fmt: skip
+    wakers = "SELECT waker_kind, waker_thread_id FROM thread_state WHERE waker_kind IS NOT NULL"
+    assert ask(f"{wakers} AND start_ns = 150") == [("outside", None)]
+    assert ask("SELECT DISTINCT job_id FROM ray_process WHERE job_id IS NOT NULL") == [
+        ("01000000",)
+    ]
+
+
+def test_what_keeps_the_recorders_is_left_out_of_all(tmp_path: Path) -> None:
+    ask = recorded(tmp_path, {**TOLD, "hidden_jobs": ["01000000"]})
+    assert ask("SELECT pid FROM process ORDER BY pid") == [(RAYLET,), (OTHER,)]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        None, [], {"jobs": 5}, {"jobs": ["01000000"], "processes": {}},
+        {"jobs": ["01000000"], "processes": [None, 5, {}, {"pid": "x"}, {"pid": 1, "job_id": 7}]},
+        {"hidden_jobs": ["01000000"], "processes": [{"pid": True, "job_id": "01000000"}]},
+    ],
+)  # fmt: skip
+def test_what_is_not_of_its_shape_leaves_nothing_out(told: Any) -> None:  # noqa: ANN401
+    assert of_other_jobs(told) == []
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"node": 5}, {"node": {"node_id": 5}}, {"node": {"node_id": "x" * 10_000}},
+        {"processes": [{"pid": ACTOR, "kind": "king"}, {"pid": ACTOR, "kind": ["actor"]}]},
+        {"processes": [{"pid": ACTOR, "kind": "actor", "actor_class": {"a": 1}}]},
+    ],
+)  # fmt: skip
+def test_what_is_not_of_its_shape_is_left_out(tmp_path: Path, told: object) -> None:
+    ask = recorded(tmp_path, told)
+    assert ask("SELECT actor_class FROM ray_process WHERE kind = 'actor'") == [("Player",)]
