@@ -27,7 +27,9 @@ from rlscope_trace.privileges import invoking_environment, invoking_identity
 from rlscope_trace.record import shims, target, watch
 from rlscope_trace.record.instruments.settings import InstrumentSettings
 from rlscope_trace.record.launch import SignalSetup, launch
+from rlscope_trace.record.lease import Lease
 from rlscope_trace.record.phase_rows import read_rows
+from rlscope_trace.record.ray_facts import RaySettings, checked_jobs
 
 if TYPE_CHECKING:
     from rlscope_trace.ingest.writer.trace_writer import TraceReport
@@ -210,6 +212,27 @@ def record(  # noqa: PLR0913 - one parameter per option
             help="Read what the driver says of the GPUs: utilization, clocks, power, memory.",
         ),
     ] = True,
+    session: Annotated[
+        str | None,
+        typer.Option(
+            "--session",
+            metavar="NAME",
+            show_default=False,
+            help="With --pid: where programs report their operations that are started later with"
+            " the variables of rlscope-trace fleet environment --session NAME.",
+        ),
+    ] = None,
+    lease: Annotated[Path | None, typer.Option("--lease", hidden=True)] = None,
+    ray: Annotated[Path | None, typer.Option("--ray", hidden=True)] = None,
+    ray_job: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--ray-job",
+            metavar="ID",
+            show_default=False,
+            help="On Ray: keep the processes of this job, and those that belong to none.",
+        ),
+    ] = None,
     calibrate: Annotated[
         bool,
         typer.Option(
@@ -243,6 +266,11 @@ def record(  # noqa: PLR0913 - one parameter per option
         raise UsageError(
             "--inject is for running processes (--pid)", hint="a launched program needs none"
         )
+    if session is not None and not pid:
+        raise UsageError(
+            "--session is for running processes (--pid)",
+            hint="a launched program needs none",
+        )
     if phases is not None and (pid or not auto):
         raise UsageError(
             "--phases is for programs that are launched, with phases looked for",
@@ -261,6 +289,9 @@ def record(  # noqa: PLR0913 - one parameter per option
         gpu_settings(cupti, cuda_graphs, memory=cuda_memory), parse_mode(mode),
         "" if phases is None else read_rows(phases, invoking_identity()), probes=probes,
         last_s=None if last is None else last_seconds(last),
+        session=None if session is None else shims.checked_session(session),
+        lease=None if lease is None else Lease(lease),
+        ray=RaySettings(ray, checked_jobs(ray_job or ())),
     )  # fmt: skip
     code = _attach(pid, settings) if pid else _launch(command or [], settings)
     raise typer.Exit(code)
@@ -295,8 +326,9 @@ def _attach(pids: list[str], settings: Settings) -> int:
         recording.begin_operations(targets)
         deadline_s = recording.deadline_s()
         reason = watch.watch_targets(
-            targets, deadline_s=deadline_s, tick=recording.tick, tick_s=recording.tick_s
-        )
+            targets, deadline_s=deadline_s, tick=recording.tick, tick_s=recording.tick_s,
+            lease=settings.lease,
+        )  # fmt: skip
         recording.stop(reason)
     return _exit_code(0, recording.save(), settings)
 

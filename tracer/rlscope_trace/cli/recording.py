@@ -8,7 +8,7 @@ import shlex
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from rlscope_trace.cli.operations import OperationCapture
 from rlscope_trace.errors import SpoolError, TracerError, UsageError, reason_of
 from rlscope_trace.outputs.names import require_possible
 from rlscope_trace.outputs.place import open_place
-from rlscope_trace.record import watch
+from rlscope_trace.record import target, watch
 from rlscope_trace.record.bounded import has_left_behind
 from rlscope_trace.record.calibrate.cache import boot_id, machine_key
 from rlscope_trace.record.last import PARTS
@@ -32,6 +32,7 @@ from rlscope_trace.record.nvml.sampler import (
     WATCHED_INTERVAL_MS,
     CounterSampler,
 )
+from rlscope_trace.record.ray_facts import RaySettings, node_facts, told_facts
 from rlscope_trace.record.session import (
     Session,
     prepare_output,
@@ -51,10 +52,10 @@ if TYPE_CHECKING:
     from rlscope_trace.ingest.writer.trace_writer import TraceReport
     from rlscope_trace.outputs.private import PrivateFolder
     from rlscope_trace.privileges import Identity
-    from rlscope_trace.record import target
     from rlscope_trace.record.backends import Opened
     from rlscope_trace.record.instruments.settings import InstrumentSettings
     from rlscope_trace.record.launch import Launched
+    from rlscope_trace.record.lease import Lease
     from rlscope_trace.record.live.reading import Reading
     from rlscope_trace.record.session import Counters
     from rlscope_trace.record.shims import GpuSettings
@@ -104,6 +105,11 @@ class Settings:
     """Whether it is measured how fast the machine is, when the target has ended."""
     last_s: float | None = None
     """Of how many seconds the end is kept; None: all of it."""
+    session: str | None = None
+    """Where programs report that are started later; None: nobody is told of that."""
+    lease: Lease | None = None
+    """How long it may go on without whoever started it."""
+    ray: RaySettings = field(default_factory=RaySettings)
 
 
 class Recording:
@@ -125,6 +131,7 @@ class Recording:
         self._spool: PrivateFolder | None = None
         self._counters: CounterSampler | None = None
         self._line = LiveLine(shown=False)
+        self._ray_facts: dict[str, object] = {}
         self._reported_write_error = 0
         self._reported_refused: set[str] = set()
         self._operations = OperationCapture(
@@ -132,6 +139,7 @@ class Recording:
             modules=settings.nvtx,
             gpu=GpuCapture(settings.gpu),
             own_phases=settings.own_phases,
+            named_session=settings.session,
         )
 
     def environment(
@@ -149,6 +157,7 @@ class Recording:
         opened = _open_capture(self._settings, self._ring_bytes, self._output)
         self._spool = self._prepare_output()
         self._facts |= self._operations.facts()
+        self._ray_facts = node_facts([process.pid for process in processes])
         self._session = Session(
             opened, self._spool.path, self._facts,
             shim_session=self._operations.session, instruments=self._settings.instruments,
@@ -201,12 +210,25 @@ class Recording:
 
     def tick(self) -> None:
         """Draw the live line; report a full disk when it is full, not when all is over."""
+        if self._settings.lease is not None:
+            self._add(self._settings.lease.take_new_pids())
         counters = self._running().counters()
         if self._counters is not None and self._running().kept_from_ns:
             self._counters.forget_before(self._running().kept_from_ns)
         self._tell_write_error(counters)
         self._tell_refused(counters)
         self._line.update(counters)
+
+    def _add(self, pids: Sequence[int]) -> None:
+        """Trace more processes; those that have ended, or are none, need not be traced."""
+        for pid in pids:
+            self._add_one(pid)
+
+    def _add_one(self, pid: int) -> None:
+        try:
+            self._running().add(target.resolve([str(pid)], argv=sys.argv[1:]))
+        except (TracerError, OSError) as error:
+            messages.note(f"pid {pid} is not traced: {error}")
 
     def _tell_write_error(self, counters: Counters) -> None:
         if counters.write_error and counters.write_error != self._reported_write_error:
@@ -248,6 +270,10 @@ class Recording:
         """Stop recording; the target runs on without us."""
         kept_from_ns = self._running().kept_from_ns
         raise_files()
+        # By now those who know have written down whose the processes are.
+        found = {**self._ray_facts, **told_facts(self._settings.ray)}
+        if found:
+            self._facts["ray"] = found
         try:
             counters = self._running().stop()
         except OSError as error:

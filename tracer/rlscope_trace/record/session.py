@@ -173,6 +173,7 @@ class Session:
     _follower: Follower | None = field(default=None, init=False)
     _os_counters: OsCounters | None = field(default=None, init=False)
     _surroundings: Surroundings | None = field(default=None, init=False)
+    _traced: _capture.TracedProcesses = field(init=False)
     _pids: set[int] = field(default_factory=set, init=False)
     _followed: list[int] = field(default_factory=list, init=False)
     _refused: set[int] = field(default_factory=set, init=False)
@@ -194,7 +195,7 @@ class Session:
         self._spool = _capture.SpoolWriter(
             str(self.directory), _capture.possible_cpus(), self._totals if self._last else None
         )
-        traced = _capture.TracedProcesses()
+        traced = self._traced = _capture.TracedProcesses()
         self._drain = _capture.Drain(capture.ring_fd, capture.loss_fd, self._spool, traced)
         self._shims = _capture.ShimCollector(
             str(self.directory), self.shim_session, traced, has_segments=self._last is not None
@@ -233,6 +234,23 @@ class Session:
             self.facts["environment_variables"] = self._surroundings.variables()
         self._write_session_file()
         return threads
+
+    def add(self, processes: Sequence[TracedProcess]) -> None:
+        """Trace more processes from now on, with those that they started."""
+        if self._drain is None or self._spool is None:
+            raise RuntimeError("the session is not running")
+        known = set(process_tree(self._pids))
+        new = [process for process in processes if process.pid not in known]
+        if not new:
+            return
+        self.opened.capture.enter(new)
+        pids = {process.pid for process in new}
+        self._traced.add(list(pids))
+        self._pids |= pids
+        bounded = Bounded(patience_s=1)
+        for pid in process_tree(pids):
+            self._spool.append_command(pid, _command_line(pid, bounded))
+        bounded.close()
 
     def note_late(self, pid: int, *, measured: bool, fact: Fact | None) -> None:
         """Note what a late attach gave: for the table capture."""

@@ -9,6 +9,7 @@ is touched.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import stat
 from dataclasses import dataclass, field
@@ -44,6 +45,7 @@ _MOST_SEGMENTS_BYTES = 1 << 16
 _NVTX = "NVTX_INJECTION64_PATH"
 _CUDA = "CUDA_INJECTION64_PATH"
 _OWN_PHASES = "RLSCOPE_PHASES"
+_SESSION = re.compile(r"[A-Za-z0-9_-]{8,60}", re.ASCII)
 TAKEN = Fact("other_recorder")
 NOT_ASKED_FOR = Fact("not_asked_for", "--nvtx off")
 
@@ -97,6 +99,16 @@ class Injection:
 def new_session() -> str:
     """Return the name of the abstract unix socket of a recording, which nobody else has."""
     return f"rlscope-{os.getpid()}-{secrets.token_hex(8)}"
+
+
+def checked_session(name: str) -> str:
+    """Return a name that users may give a session; UsageError where it is none."""
+    if _SESSION.fullmatch(name) is None:
+        raise UsageError(
+            f"--session {name!r}: letters, digits, - and _, 8 to 60 of them",
+            hint="--session run-7f3a91c2",
+        )
+    return name
 
 
 def own_processes() -> _capture.TracedProcesses:

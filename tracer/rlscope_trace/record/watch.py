@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from rlscope_trace.record.launch import Launched
+    from rlscope_trace.record.lease import Lease
     from rlscope_trace.record.target import Target
 
 # How often the end of a target is looked for, and the progress line may be drawn.
@@ -56,10 +57,11 @@ def watch_targets(
     deadline_s: float | None,
     tick: Callable[[], None],
     tick_s: float = TICK_S,
+    lease: Lease | None = None,
 ) -> str:
     """Wait until a signal, the deadline (time.monotonic), or the end of the last target.
 
-    Returns why it ended. Call it with signals_held.
+    lease: where that is over, so is the wait. Returns why it ended. Call it with signals_held.
     """
     # One that is ignored (nohup) stays pending while it is blocked, and must not count.
     ending = [number for number in _ENDING_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
@@ -70,6 +72,8 @@ def watch_targets(
             return "the target has ended" if len(targets) == 1 else "all targets have ended"
         if _is_over(deadline_s):
             return "the duration is over"
+        if lease is not None and lease.is_over():
+            return "nobody renewed its lease"
         tick()
 
 
