@@ -53,6 +53,8 @@ TRACER_ROOMS = (
     "record.shims",
     "record.phase_rows",
     "record.launch",
+    "record.lease",
+    "record.ray_facts",
     "record.instruments",
     "record.last",
     "record.live",
@@ -63,12 +65,13 @@ TRACER_ROOMS = (
     "ingest.writer",
     "ingest.store",
     "ingest.importers",
+    "fleet",
     "cli",
 )
 # The parts of the tracer that have rooms of their own.
 PARTS = ("record", "ingest")
 # Who may know what records: that part, and the commands.
-RECORDING = ("record", "cli")
+RECORDING = ("record", "fleet", "cli")
 
 # The same of the analysis.
 ANALYSIS_ROOMS = (
@@ -200,6 +203,7 @@ def test_analysis_never_imports_the_tracer() -> None:
 
 
 def test_only_the_cli_imports_the_analysis_except_the_schema() -> None:
+    """And what records a fleet its own half: clocks and partials are the same on both sides."""
     wrong = [
         f"{path.relative_to(REPOSITORY)} imports {module}"
         for path in python_files(TRACER)
@@ -207,6 +211,7 @@ def test_only_the_cli_imports_the_analysis_except_the_schema() -> None:
         if module.split(".")[0] == "rlscope_analysis"
         and module.split(".")[1:2] != ["schema"]
         and room_of(path, TRACER) != "cli"
+        and (room_of(path, TRACER), module.split(".")[1:2]) != ("fleet", ["fleet"])
     ]
     assert wrong == []
 

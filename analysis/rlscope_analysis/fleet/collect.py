@@ -43,17 +43,19 @@ class Collected:
     """How many lay beside their traces."""
 
 
-def collect(
+def collect(  # noqa: PLR0913 - what one call of the command says
     traces: Mapping[str, Path],
     *,
     reader: str,
     per: str | None = None,
+    marks: Mapping[str, str] | None = None,
     keep: Callable[[Path, Partial, str], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Collected:
     """Return the partials of traces, by the names of the members.
 
-    reader: the version of who asks. keep(trace, partial, mark) stores one that was worked out.
+    reader: the version of who asks. marks: of traces that lie elsewhere, which partial is theirs:
+    it was worked out there. keep(trace, partial, mark) stores one that was worked out here.
     progress(done, total) is called after each. A trace that cannot be read is left out and named;
     so is one that is the same recording as another.
     """
@@ -65,9 +67,8 @@ def collect(
             try:
                 mark = fingerprint(path, reader=reader, per=per)
             except (OSError, ValueError):
-                missing[name] = (path, "")
-                continue
-            kept = partials.read(path, mark)
+                mark = (marks or {}).get(name, "") if per is None else ""
+            kept = partials.read(path, mark) if mark else None
             if kept is None:
                 missing[name] = (path, mark)
             else:

@@ -29,6 +29,8 @@ class Members:
 
     traces: dict[str, Path] = field(default_factory=dict)
     clocks: dict[str, NodeClock] = field(default_factory=dict)
+    marks: dict[str, str] = field(default_factory=dict)
+    """Of traces that lie on other machines: which partial is theirs."""
 
 
 def find_members(given: Sequence[Path]) -> Members:
@@ -97,8 +99,16 @@ def _read_manifest(path: Path, members: Members) -> None:
         for entry in found["members"]:
             name, trace, clock = _entry(entry, path.parent)
             _add(members, name, trace)
+            mark = entry.get("partial_mark")
+            if isinstance(mark, str) and not trace.exists():
+                members.marks[name] = mark
             if clock is not None:
                 members.clocks[name] = clock
+        for entry in found.get("lost", ()):
+            # Its recorder saved by itself, after the manifest had been written.
+            name, trace, _ = _entry({**entry, "trace": f"{entry['node']}{_TRACES}"}, path.parent)
+            if trace.exists():
+                _add(members, name, trace)
     except OSError as error:
         raise TraceError(f"cannot read {path}: {error.strerror}", hint=_HINT) from error
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

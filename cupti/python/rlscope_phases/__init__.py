@@ -32,9 +32,10 @@ def start():
         return
     status = _unsupported() or "waiting"
     if status == "waiting":
-        from rlscope_phases import finder
+        from rlscope_phases import finder, ray_hook
 
         finder.insert()
+        ray_hook.insert()
 
 
 def install():

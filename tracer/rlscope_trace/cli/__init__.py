@@ -172,9 +172,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _records(named: Sequence[str], words: Sequence[str]) -> bool:
     """Tell whether a command needs more than to read."""
-    return bool(_RECORDING.intersection(named)) or (
-        named in (["gate"], ["balance"]) and "--" in words
-    )
+    runs_program = named in (["gate"], ["balance"], ["fleet"]) and "--" in words
+    return bool(_RECORDING.intersection(named)) or runs_program
 
 
 def _lacks_address_space() -> bool:

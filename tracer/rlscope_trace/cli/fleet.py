@@ -31,14 +31,40 @@ from rlscope_trace.cli.sql import (
     ResultFormatOption,
     render_result,
 )
+from rlscope_trace.installed import require_recorder
 
 if TYPE_CHECKING:
     from rlscope_analysis.fleet.stragglers import Offset
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Answer for many traces of one job together; docs/fleet.md explains each number.",
+    help="Record all nodes of a Ray cluster, and answer for many traces of one job together;"
+    " docs/fleet.md explains each number.",
 )
+
+_RECORDING = ("doctor", "record", "launch", "environment")
+
+
+def _refuse() -> None:
+    require_recorder()
+
+
+def _add_recording() -> None:
+    """Add what records; where that was left out of this installation, what says so."""
+    try:
+        from rlscope_trace.cli import fleet_recording
+    except ImportError:
+        any_words = {"ignore_unknown_options": True, "allow_extra_args": True}
+        for name in _RECORDING:
+            app.command(name, hidden=True, context_settings=any_words)(_refuse)
+        return
+    for name in _RECORDING:
+        # Options end where the launched command begins.
+        settings = {"allow_interspersed_args": name != "launch"}
+        app.command(name, context_settings=settings)(getattr(fleet_recording, name))
+
+
+_add_recording()
 
 _Traces = Annotated[
     list[Path],
@@ -81,7 +107,7 @@ def summarize(
         store = PartialStore()
         with sweeping() as progress:
             collected = collect(
-                members.traces, reader=__version__, per=per,
+                members.traces, reader=__version__, per=per, marks=members.marks,
                 keep=store.keep if keep else None, progress=progress,
             )  # fmt: skip
         if not collected.partials:

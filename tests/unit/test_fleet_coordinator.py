@@ -1,0 +1,300 @@
+"""Recorders on the nodes of a made cluster: whoever is lost is named, all others save."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rlscope_trace.errors import TracerError
+from rlscope_trace.fleet.coordinator import Fleet, Member, Plan
+from rlscope_trace.fleet.keeper import Ended, Keeper, NodeFacts, Order, Started, State
+from rlscope_trace.fleet.manifest import keep_partials, manifest_of, write_manifest
+from rlscope_trace.fleet.ray_cluster import Job, LostError, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+OWN_JOB = "09000000"
+
+
+@dataclass
+class FakeKeeper:
+    """A keeper that runs here, and remembers what it was asked."""
+
+    node: Node
+    facts: NodeFacts
+    calls: list[tuple[Any, ...]] = field(default_factory=list)
+    is_gone: bool = False
+    runs: bool = True
+    has_trace: bool = True
+
+    def call(self, method: str, *arguments: object) -> Callable[[float], Any]:
+        self.calls.append((method, *arguments))
+        return lambda _: self.answer(method, *arguments)
+
+    def answer(self, method: str, *arguments: Any) -> object:  # noqa: ANN401
+        if self.is_gone:
+            raise LostError("the actor died")
+        if method == "facts":
+            return self.facts
+        if method == "start":
+            order: Order = arguments[0]
+            return Started(100, "5", "/tmp/x", order.output, order.lease_s)
+        if method == "beat":
+            return State(self.runs, "")
+        if method == "stop":
+            self.runs = False
+            return Ended(
+                "x.duckdb", self.has_trace, not self.has_trace, "error: no room on the disk", b"P",
+                "mark", [(1, 2), (3, 4)], 9, [(5, 6, 7)],
+            )  # fmt: skip
+        if method == "serve_clock":
+            return (arguments[0], 4242)
+        return None
+
+    def asked(self, method: str) -> list[tuple[Any, ...]]:
+        return [arguments for name, *arguments in self.calls if name == method]  # type: ignore[misc]
+
+    def end(self) -> None:
+        self.calls.append(("end",))
+
+
+@dataclass
+class FakeCluster:
+    """A cluster that changes as tests say."""
+
+    alive: list[Node]
+    own_job: str = OWN_JOB
+    address: str = "10.0.0.1:6379"
+    running: list[Job] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    refusals: dict[str, str] = field(default_factory=dict)
+    keepers: list[FakeKeeper] = field(default_factory=list)
+
+    def nodes(self) -> list[Node]:
+        return list(self.alive)
+
+    def jobs(self) -> list[Job]:
+        return list(self.running)
+
+    def identity(self) -> list[dict[str, Any]]:
+        return [dict(row) for row in self.rows]
+
+    def keeper(self, node: Node, cls: type[Keeper]) -> FakeKeeper:
+        assert cls is Keeper
+        why = self.refusals.get(node.node_id)
+        facts = NodeFacts(node.host, "1", "3.11", 70, why, None if why is None else "be root")
+        self.keepers.append(FakeKeeper(node, facts))
+        return self.keepers[-1]
+
+
+def node(number: int, host: str = "") -> Node:
+    return Node(f"n{number}", f"10.0.0.{number}", host or f"box{number}", number == 1)
+
+
+@dataclass
+class Clock:
+    now_s: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster([node(1), node(2)])
+
+
+def fleet_of(cluster: FakeCluster, folder: Path, **plan: Any) -> tuple[Fleet, list[str], Clock]:  # noqa: ANN401
+    said: list[str] = []
+    clock = Clock()
+    fleet = Fleet(
+        cluster, Plan(folder, "run-01234567", **plan), said.append, LostError, clock_s=clock
+    )  # fmt: skip
+    return fleet, said, clock
+
+
+def later(fleet: Fleet, clock: Clock) -> None:
+    clock.now_s += 100
+    fleet.tick()
+
+
+def names(members: list[Member]) -> list[str]:
+    return [member.name for member in members]
+
+
+def test_each_node_is_recorded_into_a_file_of_its_own(cluster: FakeCluster, tmp_path: Path) -> None:
+    fleet, _, _ = fleet_of(cluster, tmp_path, options=("--sample-hz", "0"))
+    fleet.open()
+    orders = [keeper.asked("start")[0][0] for keeper in cluster.keepers]
+    assert [order.output for order in orders] == [
+        str(tmp_path / "box1.duckdb"), str(tmp_path / "box2.duckdb"),
+    ]  # fmt: skip
+    assert {order.options for order in orders} == {("--sample-hz", "0")}
+    # One clock: the second asks the first.
+    assert len(cluster.keepers[0].asked("serve_clock")) == 1
+    assert cluster.keepers[1].asked("ask_clock")[0][0] == ("10.0.0.1", 4242)
+    assert cluster.keepers[0].asked("ask_clock") == []
+
+
+def test_nodes_of_one_name_have_two(cluster: FakeCluster, tmp_path: Path) -> None:
+    cluster.alive = [node(1, "box"), node(2, "box"), node(3, "../../etc")]
+    fleet, _, _ = fleet_of(cluster, tmp_path)
+    fleet.open()
+    assert names(fleet.members) == ["box", "box-n2", "etc"]
+
+
+def test_a_node_that_cannot_be_recorded_is_named(cluster: FakeCluster, tmp_path: Path) -> None:
+    cluster.refusals = {"n2": "CAP_BPF is missing"}
+    fleet, _, _ = fleet_of(cluster, tmp_path)
+    fleet.open()
+    fleet.close()
+    lost = manifest_of(fleet.members, fleet.plan)["lost"]
+    assert [(one["node"], one["why"]) for one in lost] == [("box2", "CAP_BPF is missing")]
+    assert cluster.keepers[1].asked("start") == []
+
+
+def test_where_no_node_can_be_recorded_that_is_an_error(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    cluster.refusals = {"n1": "CAP_BPF is missing", "n2": "CAP_BPF is missing"}
+    fleet, _, _ = fleet_of(cluster, tmp_path)
+    with pytest.raises(TracerError, match="box1: CAP_BPF is missing") as raised:
+        fleet.open()
+    assert raised.value.hints == ("be root",)
+
+
+def test_a_node_that_joins_is_recorded_from_then_on(cluster: FakeCluster, tmp_path: Path) -> None:
+    fleet, _, clock = fleet_of(cluster, tmp_path)
+    fleet.open()
+    cluster.alive.append(node(3))
+    later(fleet, clock)
+    assert names(fleet.members) == ["box1", "box2", "box3"]
+    assert len(cluster.keepers[2].asked("start")) == 1
+    assert len(cluster.keepers[2].asked("ask_clock")) == 1
+
+
+def test_the_lease_is_renewed_and_drivers_that_come_later_are_named(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    fleet, _, clock = fleet_of(cluster, tmp_path)
+    fleet.open()
+    cluster.running = [
+        Job("01000000", True, 500, "10.0.0.2"), Job("02000000", False, 501, "10.0.0.2"),
+        Job(OWN_JOB, True, 502, "10.0.0.2"), Job("03000000", True, 503, "10.0.0.9"),
+    ]  # fmt: skip
+    later(fleet, clock)
+    assert [list(pids) for (pids,) in cluster.keepers[1].asked("beat")] == [[500]]
+    assert [list(pids) for (pids,) in cluster.keepers[0].asked("beat")] == [[]]
+
+
+def test_a_keeper_that_was_killed_is_replaced(cluster: FakeCluster, tmp_path: Path) -> None:
+    """The recorder runs on."""
+    fleet, _, clock = fleet_of(cluster, tmp_path)
+    fleet.open()
+    started = fleet.members[1].started
+    cluster.keepers[1].is_gone = True
+    later(fleet, clock)
+    assert cluster.keepers[2].asked("take_over") == [[started]]
+    fleet.close()
+    assert fleet.members[1].ended is not None
+    assert manifest_of(fleet.members, fleet.plan)["lost"] == []
+
+
+def test_a_node_that_is_gone_costs_no_other(cluster: FakeCluster, tmp_path: Path) -> None:
+    fleet, said, clock = fleet_of(cluster, tmp_path)
+    fleet.open()
+    cluster.keepers[1].is_gone = True
+    cluster.alive = cluster.alive[:1]
+    later(fleet, clock)
+    assert not fleet.is_over()
+    fleet.close()
+    manifest = manifest_of(fleet.members, fleet.plan)
+    assert [one["node"] for one in manifest["members"]] == ["box1"]
+    assert [one["node"] for one in manifest["lost"]] == ["box2"]
+    assert any("box2" in words for words in said)
+
+
+def test_what_a_killed_recorder_left_is_taken_at_once(cluster: FakeCluster, tmp_path: Path) -> None:
+    fleet, _, clock = fleet_of(cluster, tmp_path)
+    fleet.open()
+    cluster.keepers[0].runs = False
+    later(fleet, clock)
+    assert fleet.members[0].ended is not None
+    assert len(cluster.keepers[0].asked("stop")) == 1
+    fleet.close()
+    assert len(cluster.keepers[0].asked("stop")) == 1
+
+
+def test_a_trace_that_was_not_written_has_its_reason(cluster: FakeCluster, tmp_path: Path) -> None:
+    fleet, _, _ = fleet_of(cluster, tmp_path)
+    fleet.open()
+    cluster.keepers[1].has_trace = False
+    fleet.close()
+    lost = manifest_of(fleet.members, fleet.plan)["lost"]
+    assert [(one["node"], one["why"]) for one in lost] == [("box2", "no room on the disk")]
+
+
+def test_a_recording_of_a_job_ends_with_it(cluster: FakeCluster, tmp_path: Path) -> None:
+    cluster.running = [Job("01000000", True, 500, "10.0.0.1")]
+    fleet, _, clock = fleet_of(cluster, tmp_path, job="01000000")
+    fleet.open()
+    later(fleet, clock)
+    assert not fleet.is_over()
+    cluster.running = [Job("01000000", False, 500, "10.0.0.1")]
+    assert fleet.is_over()
+
+
+def test_only_nodes_with_such_an_actor(cluster: FakeCluster, tmp_path: Path) -> None:
+    cluster.rows = [
+        {"node_id": "n2", "pid": 7, "kind": "actor", "actor_class": "Learner"},
+        {"node_id": "n1", "pid": 8, "kind": "worker"},
+    ]
+    fleet, _, _ = fleet_of(cluster, tmp_path, actors="Learn*")
+    fleet.open()
+    assert names(fleet.members) == ["box2"]
+
+
+def test_recorders_learn_whose_the_processes_of_their_node_are(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    """Also of those that the cluster has forgotten by then."""
+    fleet, _, clock = fleet_of(cluster, tmp_path)
+    fleet.open()
+    cluster.rows = [{"node_id": "n1", "pid": 7, "kind": "actor", "actor_class": "A"}]
+    later(fleet, clock)
+    cluster.rows = [
+        {"node_id": "n1", "pid": 7, "kind": "actor", "actor_class": None, "job_id": "01000000"},
+        {"node_id": "n2", "pid": 7, "kind": "worker"},
+    ]
+    fleet.close()
+    text = cluster.keepers[0].asked("stop")[0][0]
+    told = json.loads(text)
+    assert told["node"]["node_id"] == "n1"
+    assert told["hidden_jobs"] == [OWN_JOB]
+    assert told["processes"] == [
+        {"node_id": "n1", "pid": 7, "kind": "actor", "actor_class": "A", "job_id": "01000000"}
+    ]
+
+
+def test_the_manifest_names_what_lies_elsewhere(cluster: FakeCluster, tmp_path: Path) -> None:
+    """The traces stay on their nodes; what is kept here is the answer about each."""
+    fleet, _, _ = fleet_of(cluster, tmp_path)
+    fleet.open()
+    fleet.close()
+    assert keep_partials(tmp_path, fleet.members) == 2
+    manifest = json.loads(
+        write_manifest(tmp_path, manifest_of(fleet.members, fleet.plan)).read_text()
+    )
+    first, second = manifest["members"]
+    assert first["clock"] == {"is_reference": True}
+    assert second["clock"] == {
+        "pairs": [[1, 2], [3, 4]], "knots": [[5, 6, 7]], "reference_pairs": [[1, 2], [3, 4]],
+        "pair_bound_ns": 9,
+    }  # fmt: skip
+    assert second["partial_mark"] == "mark"
+    assert (tmp_path / "box2.duckdb.partial.parquet").read_bytes() == b"P"
