@@ -244,6 +244,11 @@ ensure_truth_requirements() {
     -r tests/workloads/requirements-truth.txt
 }
 
+ensure_fleet_requirements() {
+  ensure_requirements fleet "installing what the fleet of the demo needs (Ray, RLlib)" \
+    -r tests/workloads/requirements-fleet.txt
+}
+
 ensure_workload_requirements() {
   ensure_requirements workloads "installing what the training program needs (PyTorch, Gymnasium)" \
     -r tests/workloads/requirements.txt
