@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from rlscope_trace import __version__
 from rlscope_trace.errors import TracerError
 from rlscope_trace.fleet.coordinator import Fleet, Member, Plan
 from rlscope_trace.fleet.keeper import Ended, Keeper, NodeFacts, Order, Started, State
@@ -73,6 +74,7 @@ class FakeCluster:
     running: list[Job] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
     refusals: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
     keepers: list[FakeKeeper] = field(default_factory=list)
 
     def nodes(self) -> list[Node]:
@@ -87,7 +89,8 @@ class FakeCluster:
     def keeper(self, node: Node, cls: type[Keeper]) -> FakeKeeper:
         assert cls is Keeper
         why = self.refusals.get(node.node_id)
-        facts = NodeFacts(node.host, "1", "3.11", 70, why, None if why is None else "be root")
+        version = self.versions.get(node.node_id, __version__)
+        facts = NodeFacts(node.host, version, "3.11", 70, why, None if why is None else "be root")
         self.keepers.append(FakeKeeper(node, facts))
         return self.keepers[-1]
 
@@ -156,6 +159,34 @@ def test_a_node_that_cannot_be_recorded_is_named(cluster: FakeCluster, tmp_path:
     lost = manifest_of(fleet.members, fleet.plan)["lost"]
     assert [(one["node"], one["why"]) for one in lost] == [("box2", "CAP_BPF is missing")]
     assert cluster.keepers[1].asked("start") == []
+
+
+def test_a_node_with_another_version_is_not_recorded(cluster: FakeCluster, tmp_path: Path) -> None:
+    cluster.versions = {"n2": "0.0.1"}
+    fleet, _, _ = fleet_of(cluster, tmp_path)
+    fleet.open()
+    assert fleet.members[1].problem == f"it has rlscope-trace 0.0.1, this is {__version__}"
+    assert cluster.keepers[1].asked("start") == []
+
+
+def test_the_cluster_is_asked_less_where_that_takes_long(
+    cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet, _, clock = fleet_of(cluster, tmp_path)
+    asked = []
+
+    def slowly() -> list[dict[str, Any]]:
+        asked.append(clock.now_s)
+        clock.now_s += 10
+        return []
+
+    monkeypatch.setattr(cluster, "identity", slowly)
+    fleet.open()
+    for _ in range(30):
+        clock.now_s += 10
+        fleet.tick()
+    assert len(asked) == 2
+    assert asked[1] - asked[0] >= 200
 
 
 def test_where_no_node_can_be_recorded_that_is_an_error(
@@ -287,9 +318,8 @@ def test_the_manifest_names_what_lies_elsewhere(cluster: FakeCluster, tmp_path: 
     fleet.open()
     fleet.close()
     assert keep_partials(tmp_path, fleet.members) == 2
-    manifest = json.loads(
-        write_manifest(tmp_path, manifest_of(fleet.members, fleet.plan)).read_text()
-    )
+    write_manifest(tmp_path, manifest_of(fleet.members, fleet.plan))
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
     first, second = manifest["members"]
     assert first["clock"] == {"is_reference": True}
     assert second["clock"] == {

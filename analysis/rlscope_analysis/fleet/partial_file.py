@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SUFFIX = ".partial.parquet"
 # One more whenever a partial of the same trace would hold something else.
 _VERSION = 1
-_MOST_BYTES = 256 << 10
+MOST_BYTES = 256 << 10
 # All that a partial of ours can hold: groups by bucket, causes and limits, histograms, iterations.
 _MOST_ROWS = 2 * (GROUPS + 1) * 14 + 200 + 2 * 8 * 64 + ITERATIONS
 # Both headers of a DuckDB file lie in it: each change of the database changes one.
@@ -140,7 +140,7 @@ def _is_trusted(path: Path, trace: Path) -> bool:
     with suppress(OSError):
         owners.add(trace.stat().st_uid)
     is_ours = found.st_uid in owners
-    return stat.S_ISREG(found.st_mode) and is_ours and found.st_size <= _MOST_BYTES
+    return stat.S_ISREG(found.st_mode) and is_ours and found.st_size <= MOST_BYTES
 
 
 def _rows(found: Sequence[tuple[Any, ...]]) -> tuple[Row, ...]:

@@ -20,6 +20,7 @@ from rlscope_analysis.wording import count_of
 from rlscope_trace import __version__
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.answers import AnswerFormat, PerOption, render, telling_interrupts
+from rlscope_trace.cli.fleet_store import fetched
 from rlscope_trace.cli.live_progress import sweeping
 from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.cli.partials import PartialStore
@@ -31,6 +32,8 @@ from rlscope_trace.cli.sql import (
     ResultFormatOption,
     render_result,
 )
+from rlscope_trace.errors import UsageError
+from rlscope_trace.fleet.bucket import store_of
 from rlscope_trace.installed import require_recorder
 
 if TYPE_CHECKING:
@@ -70,7 +73,7 @@ _Traces = Annotated[
     list[Path],
     typer.Argument(
         metavar="TRACE...",
-        help="Traces, folders of them, or the manifest of a fleet.",
+        help="Traces, folders of them, the manifest of a fleet, or s3://BUCKET/DIR (summarize).",
         show_default=False,
     ),
 ]
@@ -99,8 +102,8 @@ def summarize(
 
     A trace that is missing or damaged is named and left out.
     """
-    with telling_interrupts():
-        members = find_members(traces)
+    with telling_interrupts(), fetched(traces) as local:
+        members = find_members(local)
         paths = [partial_path(path) for path in members.traces.values()]
         # One for each folder: what counts is where.
         write_nothing_but(*({path.parent: path for path in paths}.values() if keep else ()))
@@ -125,6 +128,16 @@ def summarize(
             f"{count_of(store.failed, 'partial')} could not be kept: {store.refused}",
             "the next call works them out again; --no-keep does not try",
         )
+
+
+def _refuse_stores(traces: list[Path]) -> None:
+    """Refuse to ask traces that lie in an object store: all of each would have to be copied."""
+    for trace in traces:
+        store = store_of(trace)
+        if store is not None:
+            raise UsageError(
+                f"{store}: fleet sql reads files", hint=f"aws s3 cp --recursive {store} run/"
+            )
 
 
 def _offsets(members: Members) -> dict[str, Offset] | None:
@@ -156,6 +169,7 @@ def sql(
         lost.append(name)
         messages.warning(f"{name} left out: {error}")
 
+    _refuse_stores(traces)
     with telling_interrupts():
         members = find_members(traces)
         write_nothing_but()

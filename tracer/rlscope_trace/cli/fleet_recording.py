@@ -21,8 +21,9 @@ from rlscope_trace.cli import messages
 from rlscope_trace.cli.answers import AnswerFormat, render
 from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.errors import OutputExistsError, TracerError, UsageError
+from rlscope_trace.fleet.bucket import Bucket, store_of
 from rlscope_trace.fleet.coordinator import Fleet, Plan
-from rlscope_trace.fleet.manifest import NAME as MANIFEST
+from rlscope_trace.fleet.keeper import MANIFEST
 from rlscope_trace.fleet.manifest import keep_partials, manifest_of, write_manifest
 from rlscope_trace.fleet.program import launched_environment, start_program
 from rlscope_trace.fleet.ray_cluster import LostError, RayCluster
@@ -48,7 +49,7 @@ OutputOption = Annotated[
     Path,
     typer.Option(
         "--output", "-o", metavar="DIR", show_default=False,
-        help="A folder for the traces, on each node; and here for the manifest.",
+        help="A folder for the traces, on each node, and here for the manifest; or s3://BUCKET/DIR.",
     ),
 ]  # fmt: skip
 SessionOption = Annotated[
@@ -252,7 +253,8 @@ class Running:
         saved = sum(one.ended is not None and one.ended.has_trace for one in members)
         where = f"; {count_of(kept, 'trace')} on other machines" if kept else ""
         messages.say(f"wrote {path}: {count_of(saved, 'trace')}{where}")
-        messages.say(f"more: rlscope-trace fleet summarize {shlex.quote(str(plan.folder))}")
+        shown = store_of(plan.folder) or str(plan.folder)
+        messages.say(f"more: rlscope-trace fleet summarize {shlex.quote(shown)}")
 
     def _report_members(self, members: Sequence[Member]) -> None:
         for one in members:
@@ -310,16 +312,23 @@ def _connected(address: str) -> Iterator[RayCluster]:
 
 
 def _prepared(folder: Path, *, force: bool) -> Path:
+    store = store_of(folder)
+    if store is not None:
+        if Bucket(store).has(MANIFEST) and not force:
+            raise _exists(f"{store}/{MANIFEST}")
+        return Path(store)
     folder = folder.absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot make {folder}: {error.strerror}", hint="-o OTHER") from error
     if (folder / MANIFEST).exists() and not force:
-        raise OutputExistsError(
-            f"{folder / MANIFEST} exists", hint="--force to replace it, or -o OTHER"
-        )
+        raise _exists(str(folder / MANIFEST))
     return folder
+
+
+def _exists(manifest: str) -> OutputExistsError:
+    return OutputExistsError(f"{manifest} exists", hint="--force to replace it, or -o OTHER")
 
 
 def _session(name: str | None) -> str:

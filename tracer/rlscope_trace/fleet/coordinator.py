@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 import re
 import secrets
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from rlscope_trace import __version__
 from rlscope_trace.errors import TracerError
 from rlscope_trace.fleet.clock_link import TOKEN_BYTES
 from rlscope_trace.fleet.keeper import Ended, Keeper, NodeFacts, Order, Started
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 LEASE_S = 20.0
 """A recorder that nobody asks after for so long saves by itself."""
 _BEAT_S = 2.0
+# The cluster's tables are large where much runs, and asking for them is work of its head. What is
+# asked takes less than a twentieth of the time.
+_LEARN_S, _LEARN_SHARE = 15.0, 20
 _CALL_S = 10.0
 _START_S = 60.0
 _SAVE_S = 900.0
@@ -29,7 +34,7 @@ _SAVE_S = 900.0
 _CLOCK_INTERVAL_S = 2.0
 _NODES_PER_INTERVAL = 20
 _NAME = re.compile(r"[^A-Za-z0-9._-]+")
-_MOST_LETTERS = 60
+_MOST_LETTERS, _MOST_WORDS = 60, 120
 
 
 class KeeperLink(Protocol):
@@ -121,6 +126,7 @@ class Fleet:
     _clock: tuple[str, int] | None = None
     """Where the reference answers what time it is."""
     _next_beat_s: float = 0.0
+    _next_learn_s: float = 0.0
     _identity: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
 
     def open(self) -> None:
@@ -152,7 +158,8 @@ class Fleet:
             known = {member.node.node_id for member in self.members}
             new = [node for node in nodes if node.node_id not in known]
             self._begin_recording(self._meet(self._wanted(new)))
-        self._learn()
+        if self.clock_s() >= self._next_learn_s:
+            self._learn()
 
     def is_over(self) -> bool:
         """Tell whether nothing is recorded any more, or the job has ended."""
@@ -189,6 +196,9 @@ class Fleet:
         for member, facts in self._ask(met, _START_S, "facts"):
             member.facts = facts
             member.problem, member.remedy = facts.refusal, facts.remedy
+            if facts.version != __version__:
+                member.problem = f"it has rlscope-trace {facts.version}, this is {__version__}"
+                member.remedy = "install the same version on all nodes"
         return met
 
     def _wanted(self, nodes: Sequence[Node]) -> list[Node]:
@@ -298,11 +308,14 @@ class Fleet:
 
     def _learn(self) -> None:
         """Remember whose the processes are: the cluster forgets those that have ended."""
+        began_s = self.clock_s()
         for row in self.cluster.identity():
             key = row["node_id"], row["pid"]
             rest = {name: value for name, value in row.items() if name not in ("node_id", "pid")}
             known = {name: value for name, value in rest.items() if value is not None}
             self._identity[key] = {**self._identity.get(key, {}), **known}
+        took_s = self.clock_s() - began_s
+        self._next_learn_s = self.clock_s() + max(_LEARN_S, _LEARN_SHARE * took_s)
 
     def _collect(self, members: Sequence[Member], rows: list[dict[str, Any]] | None) -> None:
         waiting = []
@@ -341,16 +354,21 @@ class Fleet:
             try:
                 found.append((member, wait(max(end_s - self.clock_s(), 0.1))))
             except self.lost as error:
-                member.problem = f"it does not answer: {error}"
+                member.problem, member.remedy = _why_lost(str(error))
             except TracerError as error:
                 member.problem, member.remedy = str(error), next(iter(error.hints), None)
         return found
 
 
+def _why_lost(said: str) -> tuple[str, str | None]:
+    """Return what a lost keeper means, and what helps."""
+    if "No module named 'rlscope_trace'" in said:
+        return "rlscope-trace is not installed there", "pip install rlscope-trace, on each node"
+    return f"it does not answer: {said[:_MOST_WORDS]}", None
+
+
 def identity_of(rows: Sequence[dict[str, Any]], node: Node, cluster: Cluster) -> str:
     """Return what a recorder is told of the processes of its node, as JSON."""
-    import json
-
     facts = {
         "node_id": node.node_id, "address": node.address, "host": node.host,
         "is_head": node.is_head, "cluster": cluster.address,

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from rlscope_trace import __version__
 from rlscope_trace.errors import TracerError
+from rlscope_trace.fleet.bucket import Bucket, store_of
 from rlscope_trace.fleet.clock_link import ClockAsker, ClockPairs, ClockServer
 from rlscope_trace.installed import own_command, require_recorder
 from rlscope_trace.procfs import is_running
@@ -39,6 +40,7 @@ _CLOCK_TICK_S = 0.1
 _START_PATIENCE_S = 30.0
 _WORDS_BYTES = 16_000
 _PARTIAL = ".partial.parquet"
+MANIFEST = "manifest.json"
 _LOG, _LEASE, _IDENTITY = "recorder.log", "lease", "ray.json"
 
 
@@ -60,7 +62,7 @@ class Order:
     """What a keeper is to record."""
 
     output: str
-    """Where the trace is to be, on the node."""
+    """Where the trace is to be, on the node; or in an object store."""
     session: str
     """Where shims announce themselves, with the pid of their raylet behind it."""
     lease_s: float
@@ -80,6 +82,8 @@ class Started:
     folder: str
     output: str
     lease_s: float
+    store: str | None = None
+    """Where the trace is copied to in the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +152,11 @@ class Keeper:
             raise
 
     def _start(self, folder: Path, order: Order) -> Started:
-        output = Path(order.output)
+        store = store_of(order.output)
+        if store is not None:
+            # Whether it can be had is known now, not when all is recorded.
+            Bucket(store.rpartition("/")[0]).has(MANIFEST)
+        output = folder / Path(order.output).name if store is not None else Path(order.output)
         output.parent.mkdir(parents=True, exist_ok=True)
         renew(folder / _LEASE, order.lease_s)
         raylet = os.environ.get("RAY_RAYLET_PID", "")
@@ -160,12 +168,13 @@ class Keeper:
             "--progress", "never", *order.options,
         ]  # fmt: skip
         pid = start_detached(command, folder / _LOG)
-        started = Started(pid, process_start_time(pid), str(folder), str(output), order.lease_s)
+        born = process_start_time(pid)
+        started = Started(pid, born, str(folder), str(output), order.lease_s, store)
         self._started = started
         end_s = time.monotonic() + _START_PATIENCE_S
         while b"tracing pid" not in _words(folder / _LOG):
             if not _runs(started):
-                raise TracerError(_error_of(_words(folder / _LOG)))
+                raise _error_of(_words(folder / _LOG))
             if time.monotonic() > end_s:
                 os.kill(pid, signal.SIGTERM)
                 raise TracerError("the recorder did not start within 30 s")
@@ -216,14 +225,18 @@ class Keeper:
         if not output.exists() and not _runs(started) and Path(f"{output}.spool").is_dir():
             words += _recover(output)
             was_recovered = output.exists()
-        partial, mark = _partial_of(output) if output.exists() else (None, None)
+        has_trace = output.exists()
+        partial, mark = _partial_of(output) if has_trace else (None, None)
+        if has_trace and started.store is not None:
+            failure = _uploaded(output, started.store, partial)
+            has_trace, words = not failure, words + failure
         pairs, bound_ns = self._pairs.found()
         knots = self._asker.stop() if self._asker is not None else []
         if not _runs(started):
             shutil.rmtree(folder, ignore_errors=True)
         return Ended(
-            str(output), output.exists(), was_recovered, words[-4000:], partial, mark, pairs,
-            bound_ns, [(knot.at_ns, knot.offset_ns, knot.bound_ns) for knot in knots],
+            started.store or str(output), has_trace, was_recovered, words[-4000:], partial, mark,
+            pairs, bound_ns, [(knot.at_ns, knot.offset_ns, knot.bound_ns) for knot in knots],
         )  # fmt: skip
 
     def _required(self) -> Started:
@@ -293,13 +306,15 @@ def _words(log: Path) -> bytes:
         return b""
 
 
-def _error_of(words: bytes) -> str:
+def _error_of(words: bytes) -> TracerError:
     """Return what a recorder that did not start said of it."""
     lines = words.decode("utf-8", "replace").splitlines()
-    said = [
-        line.removeprefix("error: ") for line in lines if line.startswith(("error: ", "hint: "))
-    ]
-    return "; ".join(said) or "the recorder ended without a word"
+    errors, hints = (
+        [line.removeprefix(kind) for line in lines if line.startswith(kind)]
+        for kind in ("error: ", "hint: ")
+    )
+    why = "; ".join(errors) or "the recorder ended without a word"
+    return TracerError(why, hint=hints[0] if hints else None)
 
 
 def _refusal() -> tuple[str | None, str | None]:
@@ -315,6 +330,22 @@ def _refusal() -> tuple[str | None, str | None]:
         return None, None
     first = next(one for one in findings if one.level == "error")
     return first.what, first.remedy
+
+
+def _uploaded(output: Path, store: str, partial: bytes | None) -> str:
+    """Copy a trace, and the answer about it, to an object store; return why that failed."""
+    folder, _, name = store.rpartition("/")
+    try:
+        bucket = Bucket(folder)
+        bucket.put(output, name)
+        if partial is not None:
+            bucket.write(f"{name}{_PARTIAL}", partial)
+    except TracerError as error:
+        # What was recorded stays where it is.
+        kept = Path(tempfile.mkdtemp(prefix="rlscope-kept-")) / name
+        shutil.move(output, kept)
+        return f"error: {error}; the trace is kept on its node: {kept}\n"
+    return ""
 
 
 def _recover(output: Path) -> str:

@@ -6,6 +6,9 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from rlscope_trace.fleet.bucket import Bucket, store_of
+from rlscope_trace.fleet.keeper import MANIFEST
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -13,7 +16,6 @@ if TYPE_CHECKING:
     from rlscope_trace.fleet.coordinator import Member, Plan
     from rlscope_trace.fleet.keeper import Ended
 
-NAME = "manifest.json"
 _FORMAT, _VERSION = "rlscope-fleet", 1
 _PARTIAL = ".partial.parquet"
 
@@ -49,18 +51,24 @@ def _lost(member: Member) -> dict[str, Any]:
     return {**asdict(member.node), "node": member.name, "why": member.problem}
 
 
-def write_manifest(folder: Path, manifest: dict[str, Any]) -> Path:
-    """Write it, and return where. Raises OSError."""
-    path = folder / NAME
-    written = folder / f"{NAME}.new"
-    written.write_text(json.dumps(manifest) + "\n")
-    written.replace(path)
-    return path
+def write_manifest(folder: Path, manifest: dict[str, Any]) -> str:
+    """Write it, and return where. Raises OSError, and TracerError for an object store."""
+    text = json.dumps(manifest) + "\n"
+    store = store_of(folder)
+    if store is not None:
+        Bucket(store).write(MANIFEST, text.encode())
+        return f"{store}/{MANIFEST}"
+    written = folder / f"{MANIFEST}.new"
+    written.write_text(text)
+    written.replace(folder / MANIFEST)
+    return str(folder / MANIFEST)
 
 
 def keep_partials(folder: Path, members: Sequence[Member]) -> int:
     """Keep the answers about traces that lie elsewhere; return how many. Raises OSError."""
     kept = 0
+    if store_of(folder) is not None:
+        return kept
     for member in members:
         trace = folder / f"{member.name}.duckdb"
         if member.ended is None or member.ended.partial is None or trace.exists():
