@@ -88,6 +88,7 @@ class RayCluster:
             )  # fmt: skip
         except (ConnectionError, ValueError, RuntimeError, AssertionError) as error:
             raise _no_cluster(address, _first_line(error)) from error
+        _quieten()
         context = ray.get_runtime_context()
         self.own_job: str = context.get_job_id()
         self.address: str = context.gcs_address
@@ -203,6 +204,14 @@ class RayCluster:
             return question()
         except Exception:  # noqa: BLE001 - Ray raises what its transport does
             return otherwise
+
+
+def _quieten() -> None:
+    """Let Ray not print what happens to nodes: what matters of it we say ourselves, in one line."""
+    with suppress(Exception):
+        from ray._private import worker
+
+        worker.print_to_stdstream = lambda *_, **__: None
 
 
 def _require_reachable(address: str) -> None:
