@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 4
 # What an import says of itself in table capture, and what it is called.
-_IMPORTS = ("kineto", "nsys")
+_IMPORTS = ("kineto", "nsys", "xplane")
 _FACTS_SQL = """
 SELECT
   (SELECT any_value(value) FROM meta WHERE key = 'loader'),

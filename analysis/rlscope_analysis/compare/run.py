@@ -44,7 +44,7 @@ class Run:
 
     name: str
     kind: str
-    """recording, kineto, nsys: how it was made. Only the same kinds are compared."""
+    """recording, kineto, nsys, xplane: how it was made. Only the same kinds are compared."""
     iteration: str
     """What an iteration is: phases, whole, or the name of the range."""
     iterations: Sums

@@ -11,7 +11,7 @@ COMMENT ON COLUMN operation_path.parent_path_id IS 'The path of the operation ar
 COMMENT ON COLUMN operation_path.name IS 'Name of the innermost operation';
 COMMENT ON COLUMN operation_path.domain IS 'NVTX domain; NULL: the default one';
 COMMENT ON COLUMN operation_path.category IS 'NVTX category; NULL: none';
-COMMENT ON COLUMN operation_path.source IS 'Who marked it: nvtx (the program), auto (found by us), record_function (PyTorch, imported), ray (a task, or a method of an actor); lost: nobody, operations were dropped there, named (lost)';
+COMMENT ON COLUMN operation_path.source IS 'Who marked it: nvtx (the program), auto (found by us), record_function (PyTorch, imported), hlo (phases inside a program of XLA, by the metadata of its instructions, and the program around them), jax (steps that the program marked, imported), ray (a task, or a method of an actor); lost: nobody, operations were dropped there, named (lost)';
 COMMENT ON COLUMN operation_path.depth IS 'How many operations are around it: 0 is outermost';
 COMMENT ON COLUMN operation_path.color IS 'ARGB, as the program gave it for the first instance of this name; NULL: none';
 COMMENT ON COLUMN operation_path.framework_name IS 'Of a phase that a framework times itself: what the framework calls it (verl: update_actor); NULL: of any other';
@@ -45,7 +45,7 @@ COMMENT ON COLUMN operation.duration_ns IS 'end_ns - start_ns';
 COMMENT ON COLUMN operation.name IS 'Name';
 COMMENT ON COLUMN operation.domain IS 'NVTX domain; NULL: the default one';
 COMMENT ON COLUMN operation.category IS 'NVTX category; NULL: none';
-COMMENT ON COLUMN operation.source IS 'Who marked it: nvtx (the program), auto (found by us), record_function (PyTorch, imported), ray (a task, or a method of an actor)';
+COMMENT ON COLUMN operation.source IS 'Who marked it: nvtx (the program), auto (found by us), record_function (PyTorch, imported), hlo (inside a program of XLA, by the metadata of its instructions), jax (steps of a JAX program, imported), ray (a task, or a method of an actor)';
 COMMENT ON COLUMN operation.depth IS 'How many operations were open around it: 0 is outermost';
 COMMENT ON COLUMN operation.path_id IS 'The stack of operations it tops: operation_path';
 COMMENT ON COLUMN operation.framework_name IS 'Of a phase that a framework times itself: what the framework calls it; NULL: of any other';

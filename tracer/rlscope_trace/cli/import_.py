@@ -78,6 +78,41 @@ def nsys(
     report_import(trace.report)
 
 
+@app.command()
+def xplane(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Profiles of JAX (*.xplane.pb), or the folder of one run.", show_default=False
+        ),
+    ],
+    hlo: Annotated[
+        Path | None,
+        typer.Option(
+            "--hlo",
+            metavar="DIR",
+            help="Dumped programs of XLA (--xla_dump_hlo_as_proto), where a profile has none.",
+            show_default=False,
+        ),
+    ] = None,
+    output: _Output = Path("trace.duckdb"),
+    force: _Force = False,
+    mode: ModeOption = DEFAULT_MODE,
+) -> None:
+    """Import profiles of JAX (jax.profiler), with the phases inside of what is one jit."""
+    permissions = parse_mode(mode)
+    become_saver(invoking_identity(), output, mode=permissions)
+    with _importing(files, output) as progress:
+        from rlscope_trace.ingest.importers.xplane import import_xplane
+
+        made = import_xplane(
+            files, output, hlo=hlo, overwrite=force, progress=progress, mode=permissions
+        )
+        with made as trace:
+            add_derived(trace)
+    report_import(trace.report)
+
+
 @contextmanager
 def _importing(files: list[Path], output: Path) -> Iterator[ProgressBar]:
     """Show a bar; say of Ctrl-C, which typer would turn into an exit code only, what it left."""

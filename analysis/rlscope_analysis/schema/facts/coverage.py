@@ -184,6 +184,19 @@ _IMPORTS = {
     "nsys_launches_only": Coverage(
         "the export has calls that launch work, but no activity of a GPU"
     ),
+    "xplane": Coverage("imported from the JAX profiler"),
+    "xplane_phases": Coverage(
+        "phases by the metadata of XLA's instructions, in the part that was profiled; of their time"
+        " {detail} has none ({count} instructions)"
+    ),
+    "xplane_no_programs": Coverage(
+        "no phases: the profile carries no programs of XLA; name a dump of them with --hlo"
+    ),
+    "xplane_no_scheduling": Coverage(
+        "imported from the JAX profiler, which records no scheduling and no waits"
+    ),
+    "xplane_no_simulator": Coverage("imported from the JAX profiler, which knows no simulator"),
+    "xplane_no_gpu": Coverage("imported from the JAX profiler: the profile has no plane of a GPU"),
     "nsys_no_gpu": Coverage("the export has no activity of a GPU: not recorded, or none occurred"),
 }
 # Why the view transitions cannot tell a count; it adds them to those of capture.

@@ -71,4 +71,12 @@ IMPORTS = {
         "skipped", "rows of {record} of processes whose states they do not tell",
         "record thread states with rlscope-trace",
     ),
+    "xplane_instants": Loss("skipped", "events of the JAX profiler without a duration"),
+    "xplane_skipped": Loss("skipped", "events of {record}"),
+    "xplane_unreadable": Loss("dropped", "events of the JAX profiler without a possible time"),
+    "xplane_threads_too_many": Loss("dropped", "threads and streams: there are too many"),
+    "xplane_programs_cut": Loss(
+        "truncated", "programs of XLA that are too many or too big: phases are missing in them"
+    ),
+    "xplane_profiler": Loss("dropped", "{record}: the JAX profiler says: {detail}"),
 }  # fmt: skip
