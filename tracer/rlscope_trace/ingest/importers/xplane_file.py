@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from rlscope_trace.errors import reason_of
 from rlscope_trace.ingest.importers.errors import ImportFileError
 from rlscope_trace.ingest.importers.protobuf_wire import (
     Span,
@@ -23,7 +24,6 @@ from rlscope_trace.ingest.importers.protobuf_wire import (
     varint,
 )
 from rlscope_trace.ingest.importers.xplane_hlo import Program, read_program
-from rlscope_trace.errors import reason_of
 
 MAX_TIME_NS = 2**62
 _MAX_PIECE = 256 << 20
@@ -55,11 +55,11 @@ class Line:
 
     name: str
     number: int
-    start_ns: array = field(default_factory=lambda: array("q"))
-    end_ns: array = field(default_factory=lambda: array("q"))
-    key: array = field(default_factory=lambda: array("q"))
+    start_ns: "array[int]" = field(default_factory=lambda: array("q"))
+    end_ns: "array[int]" = field(default_factory=lambda: array("q"))
+    key: "array[int]" = field(default_factory=lambda: array("q"))
     """Index of XplaneFile.keys."""
-    correlation: array = field(default_factory=lambda: array("q"))
+    correlation: "array[int]" = field(default_factory=lambda: array("q"))
     """0: none."""
 
 
@@ -137,9 +137,9 @@ class _Reader:
             for number, span in self._fields((0, self._size)):
                 if number == 1:
                     self._plane(span)
-                elif number == 2 and len(file.profiler_messages) < 100:  # noqa: PLR2004 - errors
+                elif number == 2 and len(file.profiler_messages) < 100:
                     file.profiler_messages.append(self._text(span))
-                elif number == 4:  # noqa: PLR2004 - hostnames
+                elif number == 4:
                     file.host = file.host or self._text(span) or None
         except WireError as error:
             raise ImportFileError(
@@ -161,7 +161,7 @@ class _Reader:
             self._at = begin
             head = os.pread(self._descriptor, min(_HEAD_BYTES, end - begin), begin)
             tag, at = varint(head, 0, len(head))
-            if tag & 7 == 2:  # noqa: PLR2004 - the kind that has a length
+            if tag & 7 == 2:
                 size, at = varint(head, at, len(head))
                 if size > end - begin - at:
                     raise WireError("it is cut off", 0)
@@ -192,17 +192,18 @@ class _Reader:
         return text(data, (0, len(data)))
 
     def _plane(self, span: Span) -> None:
-        name, lines, metadata, stats, names = "", [], [], [], {}
+        name, names = "", dict[int, str]()
+        lines, metadata, stats = list[Span](), list[Span](), list[bytes]()
         for number, part in self._fields(span):
-            if number == 2:  # noqa: PLR2004 - name
+            if number == 2:
                 name = self._text(part)
-            elif number == 3:  # noqa: PLR2004 - lines
+            elif number == 3:
                 lines.append(part)
-            elif number == 4:  # noqa: PLR2004 - event_metadata
+            elif number == 4:
                 metadata.append(part)
-            elif number == 5:  # noqa: PLR2004 - stat_metadata
+            elif number == 5:
                 _named(self._bytes(part), names)
-            elif number == 6:  # noqa: PLR2004 - stats
+            elif number == 6:
                 stats.append(self._bytes(part))
         plane = Plane(name)
         self._plane_stats(plane, names, stats)
@@ -288,13 +289,13 @@ class _Events:
         for found, value in fields(data):
             if found == 1 and isinstance(value, int):
                 number = value
-            elif found == 2:  # noqa: PLR2004 - name
+            elif found == 2:
                 name = text(data, value)
-            elif found == 11:  # noqa: PLR2004 - display_name
+            elif found == 11:
                 shown = text(data, value)
-            elif found == 3 and isinstance(value, int):  # noqa: PLR2004 - timestamp_ns
+            elif found == 3 and isinstance(value, int):
                 timestamp_ns = signed(value)
-            elif found == 4 and isinstance(value, tuple):  # noqa: PLR2004 - events
+            elif found == 4 and isinstance(value, tuple):
                 parts.append(value)
         line = Line(shown or name, number)
         for begin, end in parts:
@@ -306,7 +307,7 @@ class _Events:
         stats: list[bytes] = []
         for found, value in fields(data, begin, end):
             if isinstance(value, tuple):
-                if found == 4 and (one := data[value[0] : value[1]])[:1] == b"\x08":  # noqa: PLR2004 - stats
+                if found == 4 and (one := data[value[0] : value[1]])[:1] == b"\x08":
                     number, at = varint(one, 1, len(one))
                     name = self._wanted.get(number)
                     if name == "correlation_id":
@@ -315,9 +316,9 @@ class _Events:
                         stats.append(one)
             elif found == 1:
                 event = value
-            elif found == 2:  # noqa: PLR2004 - offset_ps
+            elif found == 2:
                 offset_ps = signed(value)
-            elif found == 3:  # noqa: PLR2004 - duration_ps
+            elif found == 3:
                 duration_ps = signed(value)
         if event in self._ends or (duration_ps == 0 and not correlation):
             self._file.instants += 1
@@ -360,30 +361,31 @@ class _Events:
 def _named(data: bytes, to: dict[int, str]) -> None:
     """Add an entry of event_metadata or stat_metadata: its number and its name."""
     for number, value in fields(data):
-        if number != 2 or isinstance(value, int):  # noqa: PLR2004 - the value of a map
+        if number != 2 or isinstance(value, int):
             continue
         key, name, shown = 0, "", ""
         for found, part in fields(data, *value):
             if found == 1 and isinstance(part, int):
                 key = part
-            elif found == 2:  # noqa: PLR2004 - name
+            elif found == 2:
                 name = text(data, part)
-            elif found == 4:  # noqa: PLR2004 - display_name
+            elif found == 4:
                 shown = text(data, part)
         to[key] = shown or name
 
 
 def _stat(data: bytes, begin: int, end: int, names: dict[int, str]) -> tuple[str, int | str | None]:
     """Return name and value of an XStat; a number with a fraction is None."""
-    name, found = "", None
+    name = ""
+    found: int | str | None = None
     for number, value in fields(data, begin, end):
         if number == 1 and isinstance(value, int):
             name = names.get(value, "")
         elif number in (3, 4) and isinstance(value, int):
             found = value
-        elif number == 5:  # noqa: PLR2004 - str_value
+        elif number == 5:
             found = text(data, value)
-        elif number == 7 and isinstance(value, int):  # noqa: PLR2004 - ref_value
+        elif number == 7 and isinstance(value, int):
             found = names.get(value)
     return name, found
 

@@ -77,7 +77,7 @@ def read_program(data: bytes, span: Span) -> Program | None:
     for number, value in fields(data, *module):
         if number == 1:
             program.name = text(data, value)
-        elif number == 3 and isinstance(value, tuple):  # noqa: PLR2004 - as in hlo.proto
+        elif number == 3 and isinstance(value, tuple):
             key, instructions = _computation(data, value, MAX_INSTRUCTIONS - count)
             program.computations[key] = instructions
             count += len(instructions)
@@ -92,12 +92,13 @@ _FRAME_INDEX = (17,)
 
 
 def _computation(data: bytes, span: Span, most: int) -> tuple[int, list[Instruction]]:
-    key, found = 0, []
+    key = 0
+    found: list[Instruction] = []
     for number, value in fields(data, *span):
-        if number == 2 and isinstance(value, tuple):  # noqa: PLR2004 - instructions
+        if number == 2 and isinstance(value, tuple):
             if len(found) < most:
                 found.append(_instruction(data, value))
-        elif number == 5 and isinstance(value, int):  # noqa: PLR2004 - id
+        elif number == 5 and isinstance(value, int):
             key = value
     return key, found
 
@@ -107,26 +108,26 @@ def _instruction(data: bytes, span: Span) -> Instruction:
     for number, value in fields(data, *span):
         if number == 1:
             found.name = text(data, value)
-        elif number == 2:  # noqa: PLR2004 - opcode
+        elif number == 2:
             found.opcode = text(data, value)
-        elif number == 7 and isinstance(value, tuple):  # noqa: PLR2004 - metadata
+        elif number == 7 and isinstance(value, tuple):
             _metadata(data, value, found)
-        elif number == 35 and isinstance(value, int):  # noqa: PLR2004 - id
+        elif number == 35 and isinstance(value, int):
             found.number = value
-        elif number == 36:  # noqa: PLR2004 - operand_ids
+        elif number == 36:
             found.operands += numbers(data, value)
-        elif number == 38:  # noqa: PLR2004 - called_computation_ids
+        elif number == 38:
             found.called += numbers(data, value)
     return found
 
 
 def _metadata(data: bytes, span: Span, to: Instruction) -> None:
     for number, value in fields(data, *span):
-        if number == 2:  # noqa: PLR2004 - op_name
+        if number == 2:
             to.op_name = text(data, value)
-        elif number == 3:  # noqa: PLR2004 - source_file
+        elif number == 3:
             to.file = text(data, value)
-        elif number == 15 and isinstance(value, int):  # noqa: PLR2004 - stack_frame_id
+        elif number == 15 and isinstance(value, int):
             to.frame = value
 
 
@@ -137,7 +138,7 @@ def _frames(data: bytes, span: Span, program: Program) -> None:
         elif number in (3, 4) and isinstance(value, tuple):
             part: defaultdict[int, Value] = defaultdict(int, fields(data, *value))
             first, second = (_whole(part[key]) for key in (1, 2))
-            if number == 3:  # noqa: PLR2004 - file_locations
+            if number == 3:
                 program.locations.append(first)
             else:
                 program.frames.append((first, second))

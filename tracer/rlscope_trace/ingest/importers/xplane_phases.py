@@ -7,11 +7,12 @@ traced it, and the transformations in its op_name. The rules, in this order:
 2. A file of an optimizer library: optimizer.
 3. transpose( or jvp( in the op_name: backpropagation (its backward and its forward half).
 4. A file of a network library: inference.
-5. An instruction that is made of others (a fusion, a loop) is what most of those are.
+5. An instruction that is made of others (a fusion) is what most of those are.
 6. An instruction of which nothing is known (a copy that the compiler added) is what uses it, or
    what it uses, where these agree.
 7. What then remains in the body of a loop that steps environments is inference (sampling the
    actions), in one that has gradients backpropagation (losses), as docs/phases.md defines these.
+8. A loop is what all that it runs is; others have no phase, but what they run.
 """
 
 from collections import Counter
@@ -42,12 +43,16 @@ _GRADIENTS = ("transpose(", "jvp(")
 _ROUNDS = 8
 _MAX_LOOPS_DEEP = 50
 _CONTROL = frozenset({"while", "conditional", "call"})
+# These take no time.
+_FREE = frozenset({"parameter", "tuple", "get-tuple-element", "constant", "bitcast"})
+# In place of a phase: an instruction that takes time and has none.
+_NONE = ""
 
 
 def phases_of(program: Program) -> dict[str, str]:
     """Return the phase of each instruction by its name; one without is missing.
 
-    Loops, calls and conditions are missing, too: their time is that of what they run.
+    Loops, calls and conditions are, too, unless all they run is of one phase.
     """
     known = _by_metadata(program)
     for _ in range(_ROUNDS):
@@ -57,12 +62,13 @@ def phases_of(program: Program) -> dict[str, str]:
     for _ in range(_ROUNDS):
         if not (_by_parts(program, known) + _by_neighbours(program, known)):
             break
-    names: dict[str, str] = {}
-    for instructions in program.computations.values():
-        for one in instructions:
-            if one.opcode not in _CONTROL and one.number in known:
-                names[one.name] = known[one.number]
-    return names
+    _by_body(program, known)
+    return {
+        one.name: known[one.number]
+        for instructions in program.computations.values()
+        for one in instructions
+        if one.number in known
+    }
 
 
 def control_of(program: Program) -> set[str]:
@@ -149,35 +155,46 @@ def _by_neighbours(program: Program, known: dict[int, str]) -> int:
 def _by_loop(program: Program, known: dict[int, str]) -> None:
     """Give the rest of a body the phase that its loop has (rule 7)."""
     inside = _phases_inside(program, known)
-    rest = {key: _rest_of(phases) for key, phases in inside.items()}
+    rest = {
+        key: _rest_of({known.get(one.number) for one in instructions}, inside[key])
+        for key, instructions in program.computations.items()
+    }
     # A loop of which nothing is known, in such a body: random numbers are often one.
     for _ in range(_ROUNDS):
         before = dict(rest)
         for key, instructions in program.computations.items():
             for one in instructions:
                 for called in one.called if one.opcode in _CONTROL and rest[key] else ():
-                    if called in inside and not inside[called]:
+                    if called in inside and inside[called] <= {_NONE}:
                         rest[called] = rest[key]
         if rest == before:
             break
     for key, instructions in program.computations.items():
         phase = rest[key]
-        for one in instructions if phase is not None else ():
+        if phase is None:
+            continue
+        for one in instructions:
             if one.opcode not in _CONTROL:
                 known.setdefault(one.number, phase)
 
 
-def _rest_of(phases: set[str]) -> str | None:
-    acts, learns = SIMULATION in phases, BACKPROPAGATION in phases
-    if acts == learns:
-        return None
-    return INFERENCE if acts else BACKPROPAGATION
+def _rest_of(own: set[str | None], inside: set[str]) -> str | None:
+    """Return what the rest of a body is: by its own instructions, and all that it runs."""
+    if SIMULATION in own and BACKPROPAGATION not in inside:
+        return INFERENCE
+    if BACKPROPAGATION in own and SIMULATION not in inside:
+        return BACKPROPAGATION
+    return None
 
 
 def _phases_inside(program: Program, known: dict[int, str]) -> dict[int, set[str]]:
     """Return the phases in each computation and in what it runs."""
     inside = {
-        key: {known[one.number] for one in instructions if one.number in known}
+        key: {
+            known.get(one.number, _NONE)
+            for one in instructions
+            if one.number in known or one.opcode not in (_CONTROL | _FREE)
+        }
         for key, instructions in program.computations.items()
     }
     for _ in range(_MAX_LOOPS_DEEP):
@@ -191,3 +208,15 @@ def _phases_inside(program: Program, known: dict[int, str]) -> dict[int, set[str
         if not is_changed:
             break
     return inside
+
+
+def _by_body(program: Program, known: dict[int, str]) -> None:
+    """Give loops, calls and conditions the phase of all they run, where that is one."""
+    inside = _phases_inside(program, known)
+    for instructions in program.computations.values():
+        for one in instructions:
+            if one.opcode not in _CONTROL:
+                continue
+            phases = set[str]().union(*(inside.get(called, {_NONE}) for called in one.called))
+            if len(phases) == 1 and (phase := phases.pop()) != _NONE:
+                known[one.number] = phase

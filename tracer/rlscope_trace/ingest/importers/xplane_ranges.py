@@ -1,6 +1,5 @@
 """The phases that threads were in, from the instructions of XLA that they ran."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,6 +25,17 @@ class Instructions:
     """Code of the program whose instruction it is; 0: it is none."""
     is_control: NDArray[np.bool_]
     """Whether it runs others: its own time is not work."""
+
+
+@dataclass(slots=True)
+class _Rows:
+    """What is known of each event of a thread, in the order of NestedRanges."""
+
+    parent: list[int]
+    end_ns: list[int]
+    phase: list[int]
+    module: list[int]
+    is_control: list[bool]
 
 
 @dataclass(slots=True)
@@ -77,92 +87,88 @@ def phase_ranges(nested: NestedRanges, key: NDArray[np.int64], what: Instruction
     the same loop or executor are one range, with what lies between them; a loop that has one phase
     only is part of it. Time of the program's range itself has no phase.
     """
-    parent = nested.parent.tolist()
-    own = what.phase[key].tolist()
-    module = what.module[key].tolist()
-    control = what.is_control[key].tolist()
+    rows = _Rows(
+        parent=nested.parent.tolist(),
+        end_ns=nested.end_ns.tolist(),
+        phase=what.phase[key].tolist(),
+        module=what.module[key].tolist(),
+        is_control=what.is_control[key].tolist(),
+    )
     found = PhaseRanges()
-    _collapse(parent, own, module, control)
-    _count(found, nested, parent, own, module, control)
-    _emit(found, nested, parent, own, module)
+    _collapse(rows)
+    _count(found, rows, (nested.end_ns - nested.start_ns).tolist())
+    _emit(found, rows)
     return found
 
 
-def _collapse(
-    parent: list[int], own: list[int], module: list[int], control: list[bool]
-) -> None:
+def _collapse(rows: _Rows) -> None:
     """Give loops the phase of what they run, where that is one."""
-    inside = [0] * len(parent)
-    for row in range(len(parent) - 1, -1, -1):
-        if control[row] and inside[row] > 0:
-            own[row] = inside[row]
-        above = parent[row]
-        if above < 0 or not module[row]:
-            continue
-        mine = own[row] or _MIXED
-        inside[above] = mine if inside[above] in (0, mine) else _MIXED
+    inside = [0] * len(rows.parent)
+    for row in range(len(rows.parent) - 1, -1, -1):
+        if rows.is_control[row] and inside[row] > 0:
+            rows.phase[row] = inside[row]
+        above = rows.parent[row]
+        # What runs a part of a loop's body is no instruction: it is what it runs.
+        mine = (rows.phase[row] or _MIXED) if rows.module[row] else inside[row]
+        if above >= 0 and mine:
+            inside[above] = mine if inside[above] in (0, mine) else _MIXED
 
 
-def _count(
-    found: PhaseRanges,
-    nested: NestedRanges,
-    parent: list[int],
-    own: list[int],
-    module: list[int],
-    control: list[bool],
-) -> None:
+def _count(found: PhaseRanges, rows: _Rows, durations_ns: list[int]) -> None:
     """Sum up the instructions that run no others: all of them, and those without a phase."""
-    durations = (nested.end_ns - nested.start_ns).tolist()
-    is_inner = _inside(parent, lambda row: bool(module[row]) and not control[row])
-    for row, duration_ns in enumerate(durations):
-        if module[row] and not control[row] and not is_inner[row]:
+    is_leaf = [
+        bool(code) and not run for code, run in zip(rows.module, rows.is_control, strict=True)
+    ]
+    is_inner = _inside(rows.parent, is_leaf)
+    for row, duration_ns in enumerate(durations_ns):
+        if is_leaf[row] and not is_inner[row]:
             found.instruction_ns += duration_ns
-            if not own[row]:
+            if not rows.phase[row]:
                 found.unmapped_ns += duration_ns
                 found.unmapped_count += 1
 
 
-def _inside(parent: list[int], is_one: Callable[[int], bool]) -> list[bool]:
+def _inside(parent: list[int], is_one: list[bool]) -> list[bool]:
     """Tell of each row whether one around it is such a one."""
     inside = [False] * len(parent)
     for row, above in enumerate(parent):
-        inside[row] = above >= 0 and (inside[above] or is_one(above))
+        inside[row] = above >= 0 and (inside[above] or is_one[above])
     return inside
 
 
-def _emit(
-    found: PhaseRanges,
-    nested: NestedRanges,
-    parent: list[int],
-    own: list[int],
-    module: list[int],
-) -> None:
-    ends = nested.end_ns.tolist()
-    runs = [0] * len(parent)
-    for row, above in enumerate(parent):
-        if module[row] and above >= 0 and not module[above] and not runs[above]:
-            runs[above] = module[row]
-    is_covered, in_program = [False] * len(parent), [False] * len(parent)
+def _programs_run(rows: _Rows) -> list[int]:
+    """Return the code of the program of which each event runs instructions itself; 0: none."""
+    runs = list(rows.module)
+    for row, above in enumerate(rows.parent):
+        if above >= 0 and rows.module[row] and not runs[above]:
+            runs[above] = rows.module[row]
+    return runs
+
+
+def _emit(found: PhaseRanges, rows: _Rows) -> None:
+    runs = _programs_run(rows)
+    is_covered, in_program = [False] * len(runs), [False] * len(runs)
     last: dict[int, int] = {}
-    for row, above in enumerate(parent):
+    for row, above in enumerate(rows.parent):
         is_covered[row] = above >= 0 and is_covered[above]
         in_program[row] = above >= 0 and in_program[above]
-        if is_covered[row] or not (module[row] or runs[row]):
+        if is_covered[row] or not runs[row]:
             continue
+        phase, end_ns = rows.phase[row], rows.end_ns[row]
         if not in_program[row]:
             in_program[row] = True
-            _add(found, row, ends[row], module[row] or runs[row])
-        if not own[row]:
+            _add(found, row, end_ns, runs[row])
+        if not phase:
             last.pop(above, None)
             continue
         is_covered[row] = True
         previous = last.get(above, -1)
-        if previous >= 0 and found.code[previous] == own[row]:
-            found.end_ns[previous] = max(found.end_ns[previous], ends[row])
+        if previous >= 0 and found.code[previous] == phase:
+            found.end_ns[previous] = max(found.end_ns[previous], end_ns)
             continue
         if above >= 0:
             last[above] = len(found.row)
-        _add(found, row, ends[row], own[row])
+        _add(found, row, end_ns, phase)
 
 
 def _add(found: PhaseRanges, row: int, end_ns: int, code: int) -> None:

@@ -85,7 +85,7 @@ class XplaneTables:
         for line in _host_lines(file.planes):
             extents.append(_extent(line, shift_ns))
             self._add_thread(line, process_id, extents[-1])
-            self._add_events(file, line, what, launched, shift_ns, mapped)
+            self._add_events(file, line, _Context(what, launched, shift_ns, mapped))
         if not extents:
             return
         pids = [plane.pid for plane in file.planes if plane.pid is not None]
@@ -116,14 +116,11 @@ class XplaneTables:
         self,
         file: XplaneFile,
         line: Line,
-        what: Instructions,
-        launched: dict[int, int],
-        shift_ns: int,
-        mapped: "_Mapped",
+        of_file: "_Context",
     ) -> None:
         """Add the events of a thread, which is the last of self.threads."""
         thread_id = len(self.threads)
-        start_ns, end_ns, key, correlation = _columns(line, shift_ns)
+        start_ns, end_ns, key, correlation = _columns(line, of_file.shift_ns)
         is_step = np.array([one.is_step for one in file.keys], dtype=bool)[key]
         is_call = correlation != 0
         self._add_calls(file, thread_id, (start_ns, end_ns, key, correlation), is_call)
@@ -152,16 +149,18 @@ class XplaneTables:
                 "site_id": sites[keys].astype(np.int32),
             }
         )
-        found = phase_ranges(nested, keys, what)
-        mapped.add(found.instruction_ns, found.unmapped_ns, found.unmapped_count)
-        operation = [self._operations.of((name, HLO_SOURCE)) for name in what.names]
+        found = phase_ranges(nested, keys, of_file.what)
+        of_file.mapped.add(found.instruction_ns, found.unmapped_ns, found.unmapped_count)
+        operation = [self._operations.of((name, HLO_SOURCE)) for name in of_file.what.names]
         self._add_ranges(
             thread_id,
             nested.start_ns[np.array(found.row, dtype=np.int64)],
             np.array(found.end_ns, dtype=np.int64),
             np.array([operation[code - 1] for code in found.code], dtype=np.int64),
         )
-        codes = np.array([launched.get(one, 0) for one in correlation.tolist()], dtype=np.int64)
+        codes = np.array(
+            [of_file.launched.get(one, 0) for one in correlation.tolist()], dtype=np.int64
+        )
         at = np.flatnonzero(codes)
         self._add_ranges(
             thread_id,
@@ -305,6 +304,17 @@ class _Mapped:
         self.instruction_ns += instruction_ns
         self.unmapped_ns += unmapped_ns
         self.unmapped_count += unmapped_count
+
+
+@dataclass(slots=True)
+class _Context:
+    """What all threads of a file have in common."""
+
+    what: Instructions
+    launched: dict[int, int]
+    """Phase of what a call launched, by correlation."""
+    shift_ns: int
+    mapped: _Mapped
 
 
 def _captures(
