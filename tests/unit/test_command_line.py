@@ -62,7 +62,7 @@ def test_options_of_a_command_are_completed() -> None:
 
 def test_commands_of_a_command_are_completed() -> None:
     lines, _ = run(COMP_WORDS="rlscope-trace import ", COMP_CWORD="2", **BASH)
-    assert lines == ["kineto", "nsys"]
+    assert lines == ["kineto", "nsys", "xplane"]
 
 
 @pytest.mark.parametrize("option", ["--help", "--version"])

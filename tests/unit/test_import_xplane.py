@@ -110,7 +110,7 @@ class TestPhases:
                 instruction(3, "c", "jit(f)/transpose(jvp(Net))/dot", file=FLAX),
                 instruction(4, "d", "jit(f)/jvp(Net)/dot", file=FLAX),
                 instruction(5, "e", "jit(f)/Net/dot", file=FLAX),
-                instruction(6, "f", "jit(f)/add", file="/home/me/train.py"),
+                instruction(6, "f", "jit(f)/add", file="/x/train.py"),
                 instruction(7, "g", "jit(f)/transpose(jvp(f))/add", file=GYM),
             ],
         )
@@ -121,7 +121,7 @@ class TestPhases:
 
     def test_of_the_stack(self, tmp_path: Path) -> None:
         of_a, of_b = (instruction(n, "ab"[n - 1], "jit(f)/add", frame=n) for n in (1, 2))
-        proto = program("jit_f", [of_a, of_b], files=["/home/me/train.py", GYM])
+        proto = program("jit_f", [of_a, of_b], files=["/x/train.py", GYM])
         assert self.phases_of(tmp_path, proto, "b", "a") == ["simulation", "inference"]
 
     def test_of_its_parts_and_neighbours(self, tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ class TestThreadsAndTimes:
         for name, start_ns in (("a", 10), ("b", 30), ("c", 50), ("a", 70), ("a", 120)):
             thread.event(name, start_ns, start_ns + 10, hlo_op=name, hlo_module="jit_f")
         proto = [instruction(1, "a", file=GYM), instruction(2, "b", file=GYM),
-                 instruction(3, "c", "sort", file="/home/me/train.py"),
+                 instruction(3, "c", "sort", file="/x/train.py"),
                  instruction(4, "d", "jvp(f)/dot")]  # fmt: skip
         builder.program(9, program("jit_f", proto))
         with imported(builder.write(tmp_path / "a.xplane.pb")) as con:

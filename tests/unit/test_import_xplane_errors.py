@@ -142,12 +142,33 @@ class TestSizes:
         with path.open("wb") as file:
             file.write(b"\x0a" + varint(line + 7) + b"\x1a" + varint(line + 1))
             file.truncate(size)
-        assert "256 MiB" in str(failure(path))
+        assert "192 MiB" in str(failure(path))
+
+    def test_very_many_parts(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.xplane.pb"
+        path.write_bytes(message((1, b"\x1a\x00" * 600_000)))
+        assert "500,000" in str(failure(path))
+
+    @pytest.mark.parametrize("of", ["operands", "instructions", "computations", "names"])
+    def test_a_program_of_empty_parts(self, tmp_path: Path, of: str) -> None:
+        many = 2 << 20
+        built = {
+            "operands": message((3, message((2, message((36, b"\x01" * many)))))),
+            "instructions": message((3, b"\x12\x00" * (many // 2))),
+            "computations": b"\x1a\x00" * (many // 2),
+            "names": message((17, b"\x0a\x00" * (many // 2))),
+        }
+        builder = small()
+        builder.program(4, message((1, built[of])))
+        seen = run_child("xplane", builder.write(tmp_path / "a.xplane.pb"))
+        assert seen.status == 0
+        assert "too big" in seen.words
+        assert seen.peak_mib < _GROWTH_MIB
 
     def test_very_many_names(self, tmp_path: Path) -> None:
         entry = b"".join(
             message((4, message((1, n), (2, message((1, n), (2, f"n{n}"))))))
-            for n in range(150_000)
+            for n in range(110_000)
         )
         line = message((3, message((1, 1), (4, message((1, 9), (2, 0), (3, 9000))))))
         path = tmp_path / "many.xplane.pb"

@@ -23,13 +23,14 @@ from rlscope_trace.ingest.importers.protobuf_wire import (
     text,
     varint,
 )
-from rlscope_trace.ingest.importers.xplane_hlo import Program, read_program
+from rlscope_trace.ingest.importers.xplane_hlo import Program, Room, read_program
 
 MAX_TIME_NS = 2**62
-_MAX_PIECE = 256 << 20
+_MAX_PIECE = 192 << 20
+# Of planes, lines and names, before anything is decoded.
+_MAX_PARTS = 500_000
 _MAX_NAMES = 100_000
 _MAX_THREADS = 20_000
-_MAX_PROGRAMS = 10_000
 _HEAD_BYTES = 32
 OTHER_NAMES = "(other names)"
 _PROGRAMS_PLANE = "/host:metadata"
@@ -127,6 +128,8 @@ class _Reader:
         self._size = size
         self._progress = progress
         self._at = 0
+        self._parts = 0
+        self._room = Room()
         self._file = XplaneFile(path)
         self._key_of: dict[Key, int] = {}
 
@@ -159,6 +162,12 @@ class _Reader:
         begin, end = span
         while begin < end:
             self._at = begin
+            self._parts += 1
+            if self._parts > _MAX_PARTS:
+                raise ImportFileError(
+                    f"{self._file.path} has more than {_MAX_PARTS:,} planes, lines and names",
+                    hint="profile fewer steps",
+                )
             head = os.pread(self._descriptor, min(_HEAD_BYTES, end - begin), begin)
             tag, at = varint(head, 0, len(head))
             if tag & 7 == 2:
@@ -178,7 +187,7 @@ class _Reader:
         begin, end = span
         if end - begin > _MAX_PIECE:
             raise ImportFileError(
-                f"{self._file.path} has a line of {(end - begin) >> 20} MiB, more than 256 MiB",
+                f"{self._file.path} has a line of {(end - begin) >> 20} MiB, more than {_MAX_PIECE >> 20} MiB",
                 hint="profile fewer steps",
             )
         self._at = begin
@@ -226,7 +235,7 @@ class _Reader:
 
     def _programs(self, metadata: list[Span], names: dict[int, str]) -> None:
         """Read the programs: events of this plane that never occur, with a HloProto each."""
-        for span in metadata[:_MAX_PROGRAMS]:
+        for span in metadata:
             data = self._bytes(span)
             for entry in spans(data, 2):
                 number = next((v for f, v in fields(data, *entry) if f == 1), 0)
@@ -234,13 +243,12 @@ class _Reader:
                     for blob in spans(data, 6, one):
                         self._program(data, blob, number if isinstance(number, int) else 0)
             self._progress(span[1], self._size)
-        self._file.cut_programs += max(len(metadata) - _MAX_PROGRAMS, 0)
+        self._file.cut_programs = int(self._room.is_short)
 
     def _program(self, data: bytes, blob: Span, number: int) -> None:
-        program = read_program(data, blob)
+        program = read_program(data, blob, self._room)
         if program is not None:
             self._file.programs[number] = program
-            self._file.cut_programs += program.is_cut
 
     def _lines(
         self, plane: Plane, lines: list[Span], metadata: list[Span], names: dict[int, str]
@@ -285,7 +293,6 @@ class _Events:
     def line(self, data: bytes) -> Line:
         """Decode an XLine. Raises WireError."""
         number, name, shown, timestamp_ns = 0, "", "", 0
-        parts: list[Span] = []
         for found, value in fields(data):
             if found == 1 and isinstance(value, int):
                 number = value
@@ -295,10 +302,9 @@ class _Events:
                 shown = text(data, value)
             elif found == 3 and isinstance(value, int):
                 timestamp_ns = signed(value)
-            elif found == 4 and isinstance(value, tuple):
-                parts.append(value)
         line = Line(shown or name, number)
-        for begin, end in parts:
+        # Once more, as the fields of a message come in any order: a list of them would be big.
+        for begin, end in spans(data, 4):
             self._event(data, begin, end, timestamp_ns * 1000, line)
         return line
 
@@ -307,7 +313,11 @@ class _Events:
         stats: list[bytes] = []
         for found, value in fields(data, begin, end):
             if isinstance(value, tuple):
-                if found == 4 and (one := data[value[0] : value[1]])[:1] == b"\x08":
+                if (
+                    found == 4
+                    and len(stats) < len(_WANTED)
+                    and (one := data[value[0] : value[1]])[:1] == b"\x08"
+                ):
                     number, at = varint(one, 1, len(one))
                     name = self._wanted.get(number)
                     if name == "correlation_id":

@@ -1,6 +1,5 @@
 """Programs of XLA as a profile carries them (HloProto): which instruction comes from where."""
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -13,9 +12,31 @@ from rlscope_trace.ingest.importers.protobuf_wire import (
     text,
 )
 
-# What is kept of a program: a bigger one is mapped as far as that goes.
-MAX_INSTRUCTIONS = 500_000
-_MAX_FRAMES = 200
+_MAX_BYTES = 64 << 20
+_MAX_INSTRUCTIONS = 300_000
+_MAX_OPERANDS = 1_000_000
+_MAX_FRAMES = 300_000
+_MAX_STACK = 200
+
+
+@dataclass(slots=True)
+class Room:
+    """What the programs of one file may still take: what is beyond has no phase."""
+
+    bytes_left: int = _MAX_BYTES
+    instructions: int = _MAX_INSTRUCTIONS
+    operands: int = _MAX_OPERANDS
+    frames: int = _MAX_FRAMES
+    is_short: bool = False
+
+    def take(self, kind: str, count: int = 1) -> bool:
+        """Take room; false: there is not enough."""
+        left = getattr(self, kind) - count
+        if left < 0:
+            self.is_short = True
+            return False
+        setattr(self, kind, left)
+        return True
 
 
 @dataclass(slots=True)
@@ -47,14 +68,13 @@ class Program:
     """By location, from 1: the number of its file, from 1."""
     frames: list[tuple[int, int]] = field(default_factory=list)
     """By frame, from 1: its location, and the frame that called it; 0: none."""
-    is_cut: bool = False
 
     def files_of(self, instruction: Instruction) -> Iterator[str]:
         """Yield the files of its stack, the innermost first."""
         if instruction.file:
             yield instruction.file
         frame = instruction.frame
-        for _ in range(_MAX_FRAMES):
+        for _ in range(_MAX_STACK):
             if not 0 < frame <= len(self.frames):
                 return
             location, parent = self.frames[frame - 1]
@@ -67,23 +87,23 @@ class Program:
             frame = parent
 
 
-def read_program(data: bytes, span: Span) -> Program | None:
-    """Read an HloProto; None: it holds no module. Raises WireError."""
+def read_program(data: bytes, span: Span, room: Room) -> Program | None:
+    """Read an HloProto; None: it holds no module, or there is no room. Raises WireError."""
     module = next(spans(data, 1, span), None)
-    if module is None:
+    if module is None or not room.take("bytes_left", module[1] - module[0]):
         return None
     program = Program()
-    count = 0
     for number, value in fields(data, *module):
         if number == 1:
             program.name = text(data, value)
         elif number == 3 and isinstance(value, tuple):
-            key, instructions = _computation(data, value, MAX_INSTRUCTIONS - count)
+            # Also empty ones take room.
+            if not room.take("instructions"):
+                break
+            key, instructions = _computation(data, value, room)
             program.computations[key] = instructions
-            count += len(instructions)
         elif number in _FRAME_INDEX and isinstance(value, tuple):
-            _frames(data, value, program)
-    program.is_cut = count >= MAX_INSTRUCTIONS
+            _frames(data, value, program, room)
     return program
 
 
@@ -91,19 +111,20 @@ def read_program(data: bytes, span: Span) -> Program | None:
 _FRAME_INDEX = (17,)
 
 
-def _computation(data: bytes, span: Span, most: int) -> tuple[int, list[Instruction]]:
+def _computation(data: bytes, span: Span, room: Room) -> tuple[int, list[Instruction]]:
     key = 0
     found: list[Instruction] = []
     for number, value in fields(data, *span):
         if number == 2 and isinstance(value, tuple):
-            if len(found) < most:
-                found.append(_instruction(data, value))
+            if not room.take("instructions"):
+                break
+            found.append(_instruction(data, value, room))
         elif number == 5 and isinstance(value, int):
             key = value
     return key, found
 
 
-def _instruction(data: bytes, span: Span) -> Instruction:
+def _instruction(data: bytes, span: Span, room: Room) -> Instruction:
     found = Instruction()
     for number, value in fields(data, *span):
         if number == 1:
@@ -115,10 +136,16 @@ def _instruction(data: bytes, span: Span) -> Instruction:
         elif number == 35 and isinstance(value, int):
             found.number = value
         elif number == 36:
-            found.operands += numbers(data, value)
+            found.operands += _references(data, value, room)
         elif number == 38:
-            found.called += numbers(data, value)
+            found.called += _references(data, value, room)
     return found
+
+
+def _references(data: bytes, value: Value, room: Room) -> list[int]:
+    # Each takes a byte at least.
+    most = 1 if isinstance(value, int) else value[1] - value[0]
+    return numbers(data, value) if room.take("operands", most) else []
 
 
 def _metadata(data: bytes, span: Span, to: Instruction) -> None:
@@ -131,18 +158,18 @@ def _metadata(data: bytes, span: Span, to: Instruction) -> None:
             to.frame = value
 
 
-def _frames(data: bytes, span: Span, program: Program) -> None:
+def _frames(data: bytes, span: Span, program: Program, room: Room) -> None:
     for number, value in fields(data, *span):
+        if not room.take("frames"):
+            return
         if number == 1:
             program.file_names.append(text(data, value))
         elif number in (3, 4) and isinstance(value, tuple):
-            part: defaultdict[int, Value] = defaultdict(int, fields(data, *value))
-            first, second = (_whole(part[key]) for key in (1, 2))
+            first = second = 0
+            for key, part in fields(data, *value):
+                if isinstance(part, int):
+                    first, second = (part if key == 1 else first), (part if key == 2 else second)
             if number == 3:
                 program.locations.append(first)
             else:
                 program.frames.append((first, second))
-
-
-def _whole(value: Value) -> int:
-    return value if isinstance(value, int) else 0

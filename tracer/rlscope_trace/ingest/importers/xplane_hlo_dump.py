@@ -9,7 +9,7 @@ from pathlib import Path
 from rlscope_trace.errors import reason_of
 from rlscope_trace.ingest.importers.errors import ImportFileError
 from rlscope_trace.ingest.importers.protobuf_wire import WireError
-from rlscope_trace.ingest.importers.xplane_hlo import Program, read_program
+from rlscope_trace.ingest.importers.xplane_hlo import Program, Room, read_program
 
 _SUFFIXES = (".hlo_proto.pb", "after_optimizations.hlo.pb", ".hlo.pb")
 _MAX_BYTES = 64 << 20
@@ -21,7 +21,8 @@ def read_dump(folder: Path) -> dict[int, Program]:
     try:
         names = sorted(os.listdir(folder))  # noqa: PTH208 - any name is one
         chosen = [name for name in names if name.endswith(_SUFFIXES) and "before_opt" not in name]
-        found = [_read(folder / name) for name in chosen[:_MAX_PROGRAMS]]
+        room = Room()
+        found = [_read(folder / name, room) for name in chosen[:_MAX_PROGRAMS]]
     except OSError as error:
         raise ImportFileError(
             f"cannot read the dump {folder}: {reason_of(error)}", hint="name its folder with --hlo"
@@ -36,12 +37,12 @@ def read_dump(folder: Path) -> dict[int, Program]:
     return {-1 - number: program for number, program in enumerate(programs)}
 
 
-def _read(path: Path) -> Program | None:
+def _read(path: Path, room: Room) -> Program | None:
     if not path.is_file() or path.stat().st_size > _MAX_BYTES:
         return None
     data = path.read_bytes()
     try:
-        return read_program(data, (0, len(data)))
+        return read_program(data, (0, len(data)), room)
     except WireError as error:
         raise ImportFileError(
             f"{path} is no program of XLA, or is damaged: {error}", hint="dump it once more"
