@@ -73,13 +73,16 @@ class TestRealProgram:
 
     def test_little_is_unmapped(self, tmp_path: Path) -> None:
         with imported(unpacked(tmp_path, "epochs6")) as con:
-            ((detail,),) = rows(con, "SELECT detail FROM capture WHERE code = 'xplane_phases'")
+            ((detail, is_part),) = rows(
+                con, "SELECT detail, part FROM capture WHERE code = 'xplane_phases'"
+            )
             kinds = rows(con, "SELECT kind, measured FROM capture WHERE process_id IS NULL")
             ((whole, phases),) = rows(
                 con,
                 "SELECT sum(duration_ns) FILTER (depth = 0), sum(duration_ns) FILTER (depth = 1)"
                 " FROM operation WHERE source = 'hlo'",
             )
+        assert is_part
         assert 0 < float(detail.split()[0]) <= 6
         assert dict(kinds) == {"thread_state": False, "wait": False}
         assert 0 < phases < whole

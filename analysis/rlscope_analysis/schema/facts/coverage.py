@@ -185,11 +185,11 @@ _IMPORTS = {
         "the export has calls that launch work, but no activity of a GPU"
     ),
     "xplane": Coverage("imported from the JAX profiler"),
-    "xplane_phases": Coverage(
+    "xplane_phases": _part(
         "phases by the metadata of XLA's instructions, in the part that was profiled; of their time"
         " {detail} has none ({count} instructions)"
     ),
-    "xplane_no_programs": Coverage(
+    "xplane_no_programs": _part(
         "no phases: the profile carries no programs of XLA; name a dump of them with --hlo"
     ),
     "xplane_no_scheduling": Coverage(

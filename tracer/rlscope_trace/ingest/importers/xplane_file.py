@@ -187,7 +187,8 @@ class _Reader:
         begin, end = span
         if end - begin > _MAX_PIECE:
             raise ImportFileError(
-                f"{self._file.path} has a line of {(end - begin) >> 20} MiB, more than {_MAX_PIECE >> 20} MiB",
+                f"{self._file.path} has a line of {(end - begin) >> 20} MiB, more than"
+                f" {_MAX_PIECE >> 20} MiB",
                 hint="profile fewer steps",
             )
         self._at = begin
