@@ -15,7 +15,7 @@ from rlscope_analysis.derive import complete
 from rlscope_trace.ingest.store.probe_facts import read_probe_facts
 from rlscope_trace.spool.directory import open_spool
 from rlscope_trace.spool.session_facts import read_session
-from spool_builder import SpoolBuilder
+from spool_builder import KINDS, SpoolBuilder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,7 +103,8 @@ def test_counters_that_nothing_can_reach(tmp_path: Path, place: str) -> None:
     spool.cycle(1, off_ns=100, in_ns=110, out_ns=900)
     folder = spool.write(tmp_path / "spool", end_ns=1000)
     content = bytearray((folder / "progress.bin").read_bytes())
-    offset = {"records": 16 + 8 * 2, "bytes": 16 + 8 * 14, "end": 16 + 8 * 16}[place]
+    number = {"records": 2, "bytes": KINDS - 1, "end": KINDS + 1}[place]
+    offset = 16 + 8 * number
     struct.pack_into("<Q", content, offset, 2**64 - 10 if place != "end" else 10**18)
     (folder / "progress.bin").write_bytes(content)
     opened = open_spool(folder)
