@@ -40,6 +40,11 @@ _SESSION: dict[str, object] = {
     "operations": {"measured": True, "fact": None},
     "operations_late": [{"pid": 200, "measured": True, "fact": {"code": "shim_loaded_late"}}],
     "shim_taken_pids": [200], "shim_refused_pids": [200],
+    "ray": {
+        "node": {"node_id": "a", "address": "10.0.0.1", "host": "box", "is_head": True},
+        "raylet_pid": 100, "hidden_jobs": ["09000000"],
+        "processes": [{"pid": 200, "kind": "actor", "job_id": "01000000", "actor_class": "A"}],
+    },
 }  # fmt: skip
 
 
@@ -120,6 +125,8 @@ def _cycle(spool: SpoolBuilder, thread_id: int, at_ns: int) -> None:
     spool.other_run(0, start_ns=at_ns, end_ns=at_ns + step, pid=7)
     spool.quota(thread_id, ts_ns=at_ns + step)
     spool.message(thread_id, sender=1, sent_ns=at_ns + step, read_ns=at_ns + 2 * step)
+    spool.title(thread_id, ts_ns=at_ns + 3 * step, title=b"ray::A.play")
+    spool.title(thread_id, ts_ns=at_ns + 6 * step, title=b"ray::A")
 
 
 def _shims() -> ShimBuilder:

@@ -9,6 +9,7 @@ used, and of that what Python has loaded anyway.
 "on", or the reason.
 """
 
+import os
 import sys
 
 status = "not started"
@@ -32,10 +33,14 @@ def start():
         return
     status = _unsupported() or "waiting"
     if status == "waiting":
-        from rlscope_phases import finder, ray_hook
+        from rlscope_phases import finder
 
         finder.insert()
-        ray_hook.insert()
+        # Drivers of Ray only: what is imported costs each program of the target.
+        if "RLSCOPE_RAY_VARIABLES" in os.environ:
+            from rlscope_phases import ray_hook
+
+            ray_hook.insert()
 
 
 def install():
