@@ -32,7 +32,8 @@ UNKNOWN_STATUS = -(2**31)
 DETACHED_NS = 10**9
 BUSY, DISCARDED = 1 << 31, 1 << 30
 
-HEADER = struct.pack("<8sII", b"LSSPOOL1", 5, 16)
+VERSION = 5
+HEADER = struct.pack("<8sII", b"LSSPOOL1", VERSION, 16)
 
 
 def reason(call: int, *, detail: int = 0, file: int = 0) -> int:
@@ -218,7 +219,7 @@ class SpoolBuilder:
             for kind in range(KINDS)
         ]
         return (
-            struct.pack("<8sII", b"LSSPRG2\0", 5, cpus)
+            struct.pack("<8sII", b"LSSPRG2\0", VERSION, cpus)
             + struct.pack(f"<{KINDS}Q", *self.counts)
             # Detaching takes a while.
             + struct.pack("<3Q", len(self.records()), end_ns + DETACHED_NS, end_ns)

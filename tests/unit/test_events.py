@@ -10,7 +10,7 @@ import pytest
 
 from finalising import finalise
 from rlscope_trace.spool.directory import open_spool
-from spool_builder import DISK, FOUND, PIPE, RUNNABLE, UNWOUND, SpoolBuilder
+from spool_builder import DISK, FOUND, PIPE, RUNNABLE, UNWOUND, VERSION, SpoolBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -417,7 +417,7 @@ def test_what_lasted_when_a_kept_recording_begins_is_cut_there(tmp_path: Path) -
     (directory / "records.bin").unlink()
     (directory / "progress.bin").rename(directory / "progress-3.bin")
     keyframe = b"".join(told_first.frames)
-    header = struct.pack("<8sII6Q", b"SLLSEGM1", 4, 64, 3, 2, 300, len(keyframe), 0, 0)
+    header = struct.pack("<8sII6Q", b"SLLSEGM1", VERSION, 64, 3, 2, 300, len(keyframe), 0, 0)
     (directory / "records-3.bin").write_bytes(header + keyframe + b"".join(since.frames))
     output = tmp_path / "t.duckdb"
     finalise(open_spool(directory), output)

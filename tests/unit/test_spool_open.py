@@ -16,7 +16,7 @@ from finalising import finalise
 from rlscope_trace import __version__, _ingest
 from rlscope_trace.errors import SpoolError
 from rlscope_trace.spool.directory import WIRE_VERSION, Loss, open_spool
-from spool_builder import CYCLE, HEADER, THREAD, SpoolBuilder
+from spool_builder import CYCLE, HEADER, THREAD, VERSION, SpoolBuilder
 
 
 @pytest.fixture
@@ -98,13 +98,13 @@ def test_another_wire_version_is_named(
 ) -> None:
     directory = spool.write(
         tmp_path / "spool", end_ns=200, session={"tool_version": recorder},
-        records=struct.pack("<8sII", b"LSSPOOL1", 5, 16) + spool.records()[16:],
+        records=struct.pack("<8sII", b"LSSPOOL1", VERSION + 1, 16) + spool.records()[16:],
     )  # fmt: skip
     progress = directory / "progress.bin"
     counters = progress.read_bytes()
-    progress.write_bytes(counters[:8] + struct.pack("<I", 5) + counters[12:])
+    progress.write_bytes(counters[:8] + struct.pack("<I", VERSION + 1) + counters[12:])
     with pytest.raises(
-        SpoolError, match="has wire version 5, this rlscope-trace reads 4"
+        SpoolError, match="has wire version 6, this rlscope-trace reads 5"
     ) as caught:
         open_spool(directory)
     assert caught.value.hint is not None
