@@ -84,11 +84,9 @@ def test_a_fleet_is_summarized_from_where_its_traces_were_put(
         output = builder.write()
         folder = tmp_path / f"keeper{number}"
         folder.mkdir()
-        keeper = Keeper()
-        keeper.take_over(
-            Started(4_194_300, None, str(folder), str(output), 1.0, f"{STORE}/{output.name}")
-        )
-        ended = keeper.stop(None, 0)
+        store = f"{STORE}/{output.name}"
+        started = Started(4_194_300, None, str(folder), str(output), 1.0, store)
+        ended = Keeper().stop(started, None, 0)
         assert ended.has_trace, ended.words
         assert ended.output == f"{STORE}/{output.name}"
         members.append({"node": output.stem, "trace": output.name, "partial_mark": ended.mark})
@@ -118,11 +116,10 @@ def test_a_trace_that_cannot_be_put_there_is_kept(
     builder.thread(builder.process(pid=1), states=[run(100)])
     output = builder.write()
     (tmp_path / "keeper").mkdir()
-    keeper = Keeper()
-    keeper.take_over(
-        Started(4_194_300, None, str(tmp_path / "keeper"), str(output), 1.0, f"{STORE}/node.duckdb")
+    started = Started(
+        4_194_300, None, str(tmp_path / "keeper"), str(output), 1.0, f"{STORE}/node.duckdb"
     )
-    ended = keeper.stop(None, 0)
+    ended = Keeper().stop(started, None, 0)
     assert not ended.has_trace
     kept = Path(ended.words.rpartition("the trace is kept on its node: ")[2].strip())
     assert kept.stat().st_size > 0

@@ -16,7 +16,7 @@ from rlscope_trace.fleet.clock_link import TOKEN_BYTES
 from rlscope_trace.fleet.keeper import Ended, Keeper, NodeFacts, Order, Started
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from rlscope_trace.fleet.ray_cluster import Job, Node
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 LEASE_S = 20.0
 """A recorder that nobody asks after for so long saves by itself."""
 _BEAT_S = 2.0
+# How long each of several is waited for before the next one is looked at.
+_GLANCE_S = 0.1
 # The cluster's tables are large where much runs, and asking for them is work of its head. What is
 # asked takes less than a twentieth of the time.
 _LEARN_S, _LEARN_SHARE = 15.0, 20
@@ -33,6 +35,7 @@ _SAVE_S = 900.0
 # A burst takes 3 ms of both, and the reference answers all others.
 _CLOCK_INTERVAL_S = 2.0
 _NODES_PER_INTERVAL = 20
+_PENDING, _FAILED = object(), object()
 _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _MOST_LETTERS, _MOST_WORDS = 60, 120
 
@@ -127,6 +130,7 @@ class Fleet:
     """Where the reference answers what time it is."""
     _next_beat_s: float = 0.0
     _next_learn_s: float = 0.0
+    _next_renewal_s: float = 0.0
     _identity: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
 
     def open(self) -> None:
@@ -261,14 +265,15 @@ class Fleet:
                 self._clock = tuple(address)
         if self._clock is not None:
             interval_s = _CLOCK_INTERVAL_S * max(len(self.members) / _NODES_PER_INTERVAL, 1)
-            self._ask(asking, _CALL_S, "ask_clock", self._clock, self._token, interval_s)
+            list(self._ask(asking, _CALL_S, "ask_clock", self._clock, self._token, interval_s))
 
     def _beat(self) -> None:
         recording = [member for member in self.members if member.is_recording]
         stopped = []
         drivers = self._drivers()
         waiting = [
-            (one, self._begin(one, "beat", drivers.get(one.node.node_id, ()))) for one in recording
+            (one, self._begin(one, "beat", one.started, drivers.get(one.node.node_id, ())))
+            for one in recording
         ]
         for member, state in self._results(waiting, _CALL_S):
             member.words = state.words
@@ -295,10 +300,9 @@ class Fleet:
         if member.node.node_id not in alive:
             self.say(f"{member.name}: {member.problem}")
             return
-        problem, member.problem = member.problem, None
+        # It is told of the recorder when it is asked after that, the next time.
+        member.problem = None
         member.keeper = self.cluster.keeper(member.node, Keeper)
-        if not list(self._ask([member], _START_S, "take_over", member.started)):
-            member.problem = problem
 
     def _part(self, alive: set[str]) -> None:
         for member in self.members:
@@ -321,7 +325,7 @@ class Fleet:
         waiting = []
         for member in members:
             text = None if rows is None else identity_of(rows, member.node, self.cluster)
-            waiting.append((member, self._begin(member, "stop", text, _SAVE_S)))
+            waiting.append((member, self._begin(member, "stop", member.started, text, _SAVE_S)))
         for member, ended in self._results(waiting, _SAVE_S + _CALL_S):
             member.ended = ended
             if not ended.has_trace:
@@ -329,9 +333,9 @@ class Fleet:
 
     def _ask(
         self, members: Sequence[Member], patience_s: float, method: str, *arguments: object
-    ) -> list[tuple[Member, Any]]:
+    ) -> Iterator[tuple[Member, Any]]:
         waiting = [(member, self._begin(member, method, *arguments)) for member in members]
-        return self._results(waiting, patience_s)
+        yield from self._results(waiting, patience_s)
 
     def _begin(
         self, member: Member, method: str, *arguments: object
@@ -344,20 +348,49 @@ class Fleet:
 
     def _results(
         self, waiting: Sequence[tuple[Member, Callable[[float], Any] | None]], patience_s: float
-    ) -> list[tuple[Member, Any]]:
-        """Wait for all; who does not answer, or says why not, gets a problem."""
+    ) -> Iterator[tuple[Member, Any]]:
+        """Yield each answer when it is there; who does not answer, or says why not, gets a problem.
+
+        Whoever records meanwhile is not forgotten.
+        """
         end_s = self.clock_s() + patience_s
-        found = []
-        for member, wait in waiting:
-            if wait is None:
-                continue
-            try:
-                found.append((member, wait(max(end_s - self.clock_s(), 0.1))))
-            except self.lost as error:
-                member.problem, member.remedy = _why_lost(str(error))
-            except TracerError as error:
-                member.problem, member.remedy = str(error), next(iter(error.hints), None)
-        return found
+        open_calls = [(member, wait) for member, wait in waiting if wait is not None]
+        while open_calls:
+            left_s = max(end_s - self.clock_s(), 0.0)
+            each_s = min(max(left_s, _GLANCE_S), _BEAT_S if len(open_calls) == 1 else _GLANCE_S)
+            later = []
+            for member, wait in open_calls:
+                answer = self._answer(member, wait, each_s)
+                if answer is _PENDING and left_s:
+                    later.append((member, wait))
+                elif answer is _PENDING:
+                    member.problem = f"no answer for {patience_s:.0f} s"
+                elif answer is not _FAILED:
+                    yield member, answer
+            open_calls = later
+            if later:
+                self._renew()
+
+    def _answer(self, member: Member, wait: Callable[[float], Any], patience_s: float) -> object:
+        """Return an answer; what says that there is none yet, or none at all and why is noted."""
+        try:
+            return wait(patience_s)
+        except self.lost as error:
+            if getattr(error, "is_pending", False):
+                return _PENDING
+            member.problem, member.remedy = _why_lost(str(error))
+        except TracerError as error:
+            member.problem, member.remedy = str(error), next(iter(error.hints), None)
+        return _FAILED
+
+    def _renew(self) -> None:
+        """Let all recorders go on, without waiting for an answer, if it is time for that."""
+        if self.clock_s() < self._next_renewal_s:
+            return
+        self._next_renewal_s = self.clock_s() + _BEAT_S
+        for member in self.members:
+            if member.is_recording:
+                self._begin(member, "beat", member.started)
 
 
 def _why_lost(said: str) -> tuple[str, str | None]:

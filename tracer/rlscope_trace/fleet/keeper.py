@@ -117,7 +117,6 @@ class Keeper:
     """Keeps one recorder on the node that it runs on."""
 
     def __init__(self) -> None:
-        self._started: Started | None = None
         self._pids: tuple[int, ...] = ()
         self._pairs = ClockPairs()
         self._server: ClockServer | None = None
@@ -170,7 +169,6 @@ class Keeper:
         pid = start_detached(command, folder / _LOG)
         born = process_start_time(pid)
         started = Started(pid, born, str(folder), str(output), order.lease_s, store)
-        self._started = started
         end_s = time.monotonic() + _START_PATIENCE_S
         while b"tracing pid" not in _words(folder / _LOG):
             if not _runs(started):
@@ -182,28 +180,22 @@ class Keeper:
             time.sleep(0.02)
         return started
 
-    def take_over(self, started: Started) -> None:
-        """Keep a recorder that another keeper had started."""
-        self._started = started
-
-    def beat(self, pids: Sequence[int] = ()) -> State:
-        """Renew the lease of the recorder, and say how it is.
+    def beat(self, started: Started, pids: Sequence[int] = ()) -> State:
+        """Renew the lease of a recorder, which another keeper may have started; say how it is.
 
         pids: processes here that it is to trace, too.
         """
-        started = self._required()
         self._pids = tuple(dict.fromkeys((*self._pids, *pids)))
         renew(Path(started.folder, _LEASE), started.lease_s, self._pids)
         words = _words(Path(started.folder, _LOG)).decode("utf-8", "replace")
         return State(_runs(started), words[-400:])
 
-    def stop(self, identity: str | None, patience_s: float) -> Ended:
-        """Let the recorder save; return what it wrote.
+    def stop(self, started: Started, identity: str | None, patience_s: float) -> Ended:
+        """Let a recorder save; return what it wrote.
 
         identity: what is known of the processes of Ray, as JSON. Where the recorder was killed,
         what it had recorded is recovered.
         """
-        started = self._required()
         folder = Path(started.folder)
         if identity is not None:
             written = folder / f"{_IDENTITY}.new"
@@ -238,11 +230,6 @@ class Keeper:
             started.store or str(output), has_trace, was_recovered, words[-4000:], partial, mark,
             pairs, bound_ns, [(knot.at_ns, knot.offset_ns, knot.bound_ns) for knot in knots],
         )  # fmt: skip
-
-    def _required(self) -> Started:
-        if self._started is None:
-            raise RuntimeError("nothing is recorded here")
-        return self._started
 
     def _read_clocks(self) -> None:
         while True:

@@ -48,6 +48,9 @@ class Job:
 class LostError(TracerError):
     """A keeper does not answer: it, or its node, is gone."""
 
+    is_pending = False
+    """It may answer yet."""
+
 
 class RemoteKeeper:
     """A keeper on another node: its methods, called there."""
@@ -134,7 +137,9 @@ class RayCluster:
         try:
             return self._ray.get(reference, timeout=patience_s)
         except exceptions.GetTimeoutError as error:
-            raise LostError(f"no answer for {patience_s:.0f} s") from error
+            lost = LostError("no answer in time")
+            lost.is_pending = True
+            raise lost from error
         except exceptions.RayTaskError as error:
             cause = error.cause if isinstance(error.cause, Exception) else error
             raise TracerError(_first_line(cause)) from error
