@@ -16,7 +16,7 @@ COMMENT ON COLUMN process.name IS 'Last name of its main thread (comm, at most 1
 COMMENT ON COLUMN process.command IS 'Command line of its last program, arguments joined by spaces, its first 512 bytes; NULL: not known';
 COMMENT ON COLUMN process.exit_code IS 'As a shell shows it: the exit status, or 128 + n if signal n killed it; NULL: still alive at the end, or not known';
 COMMENT ON COLUMN process.born_ns IS 'When the kernel created it, also before the trace; NULL: not known';
-COMMENT ON COLUMN process.title IS 'What ps showed of it when it was last looked at, its first 512 bytes: the command line, or what the program wrote there (setproctitle; ray::PPO); NULL: it ended before anybody looked';
+COMMENT ON COLUMN process.title IS 'What ps showed of it when it was last looked at, its first 512 bytes: the command line, or what the program wrote there (setproctitle; ray::PPO); of a worker of Ray that was idle then, what it did before; NULL: it ended before anybody looked';
 COMMENT ON COLUMN process.python_name IS 'What multiprocessing calls it (ForkServerProcess-1), as the process that started it reported; NULL: nobody did';
 
 CREATE TABLE thread (

@@ -103,14 +103,15 @@ class RayProcesses:
         self._name(trace.con, tasks)
 
     def _name(self, con: duckdb.DuckDBPyConnection, tasks: RayTasks) -> None:
-        """Call processes what they did: what ps showed of them last is what they did then."""
+        """Call processes that were idle when they were last looked at what they did before."""
         titles = {
             process_id: f"ray::{self._processes[process_id].facts.get('actor_class') or most}"
             for process_id, most in tasks.most_done().items()
         }
         con.execute(
             "UPDATE process SET title = n.title FROM (SELECT unnest(?::INTEGER[]) AS process_id,"
-            " unnest(?::VARCHAR[]) AS title) AS n WHERE process.process_id = n.process_id",
+            " unnest(?::VARCHAR[]) AS title) AS n WHERE process.process_id = n.process_id"
+            " AND coalesce(process.title, 'ray::IDLE') LIKE 'ray::IDLE%'",
             [list(titles), list(titles.values())],
         )
 
