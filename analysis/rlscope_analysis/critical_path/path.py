@@ -76,7 +76,7 @@ _EVENTS_SQL = """
 SELECT
   process_id::INTEGER, device_id::INTEGER, to_stream_id::BIGINT, to_ns::BIGINT,
   from_stream_id::BIGINT, from_ns::BIGINT
-FROM _flow_event ORDER BY ALL
+FROM _flow_event ORDER BY process_id, device_id, to_stream_id, to_ns, from_ns, from_stream_id
 """
 # A step belongs to the iteration in which it ends.
 _STEPS_SQL = """
