@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 MANIFEST = "manifest.json"
-VERSION = 1
+FORMAT, VERSION = "rlscope-fleet", 1
+PARTIAL_SUFFIX = ".partial.parquet"
+"""Of the answer about a trace. Here, as keepers need it, too, and must not load DuckDB."""
 _TRACES = ".duckdb"
 _LONGEST_NAME = 80
 _HINT = "rlscope-trace fleet summarize TRACE..., or a folder of traces"
@@ -94,7 +96,7 @@ def _add(members: Members, name: str, path: Path) -> None:
 def _read_manifest(path: Path, members: Members) -> None:
     try:
         found = read_json(path)
-        if found["format"] != "rlscope-fleet" or found["version"] != VERSION:
+        if found["format"] != FORMAT or found["version"] != VERSION:
             raise ValueError(f"no manifest of version {VERSION}")
         for entry in found["members"]:
             name, trace, clock = _entry(entry, path.parent)

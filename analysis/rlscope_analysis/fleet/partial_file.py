@@ -18,6 +18,7 @@ import duckdb
 
 from rlscope_analysis.findings.catalog import BY_CODE
 from rlscope_analysis.fleet.histogram import STEPS
+from rlscope_analysis.fleet.members import PARTIAL_SUFFIX
 from rlscope_analysis.fleet.partial import GROUPS, ITERATIONS, KINDS, Facts, Partial, Row
 from rlscope_analysis.foreign_file import open_regular
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-SUFFIX = ".partial.parquet"
 # One more whenever a partial of the same trace would hold something else.
 _VERSION = 1
 MOST_BYTES = 256 << 10
@@ -47,7 +47,7 @@ _TYPES = {
 
 def partial_path(trace: Path) -> Path:
     """Return where the partial of a trace lies."""
-    return trace.with_name(trace.name + SUFFIX)
+    return trace.with_name(trace.name + PARTIAL_SUFFIX)
 
 
 def fingerprint(trace: Path, *, reader: str, per: str | None) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rlscope_analysis.fleet.members import MANIFEST
 from rlscope_analysis.result.column import Column
 from rlscope_analysis.result.table import Answer, Table
 from rlscope_analysis.wording import count_of
@@ -23,7 +24,6 @@ from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.errors import OutputExistsError, TracerError, UsageError
 from rlscope_trace.fleet.bucket import Bucket, store_of
 from rlscope_trace.fleet.coordinator import Fleet, Plan
-from rlscope_trace.fleet.keeper import MANIFEST
 from rlscope_trace.fleet.manifest import keep_partials, manifest_of, write_manifest
 from rlscope_trace.fleet.program import launched_environment, start_program
 from rlscope_trace.fleet.ray_cluster import LostError, RayCluster

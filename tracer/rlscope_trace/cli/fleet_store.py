@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.fleet.members import MANIFEST
-from rlscope_analysis.fleet.partial_file import MOST_BYTES, SUFFIX
+from rlscope_analysis.fleet.members import MANIFEST, PARTIAL_SUFFIX
+from rlscope_analysis.fleet.partial_file import MOST_BYTES
 from rlscope_trace.errors import TracerError
 from rlscope_trace.fleet.bucket import Bucket, store_of
 
@@ -54,4 +54,4 @@ def _partials(manifest: bytes) -> list[str]:
     except (ValueError, TypeError, KeyError, RecursionError):
         return []
     # Beside the manifest, and nowhere else.
-    return [f"{trace}{SUFFIX}" for trace in traces if trace == Path(trace).name]
+    return [f"{trace}{PARTIAL_SUFFIX}" for trace in traces if trace == Path(trace).name]

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlscope_analysis.fleet.members import MANIFEST, PARTIAL_SUFFIX
 from rlscope_trace import __version__
 from rlscope_trace.errors import TracerError
 from rlscope_trace.fleet.bucket import Bucket, store_of
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 _CLOCK_TICK_S = 0.1
 _START_PATIENCE_S = 30.0
 _WORDS_BYTES = 16_000
-_PARTIAL = ".partial.parquet"
-MANIFEST = "manifest.json"
 _LOG, _LEASE, _IDENTITY = "recorder.log", "lease", "ray.json"
 
 
@@ -326,7 +325,7 @@ def _uploaded(output: Path, store: str, partial: bytes | None) -> str:
         bucket = Bucket(folder)
         bucket.put(output, name)
         if partial is not None:
-            bucket.write(f"{name}{_PARTIAL}", partial)
+            bucket.write(f"{name}{PARTIAL_SUFFIX}", partial)
     except TracerError as error:
         # What was recorded stays where it is.
         kept = Path(tempfile.mkdtemp(prefix="rlscope-kept-")) / name
@@ -355,7 +354,7 @@ def _partial_of(output: Path) -> tuple[bytes | None, str | None]:
         check=False, cwd="/", env=_environment(),
     )  # fmt: skip
     try:
-        partial = Path(f"{output}{_PARTIAL}").read_bytes()
+        partial = Path(f"{output}{PARTIAL_SUFFIX}").read_bytes()
         return partial, fingerprint(output, reader=__version__, per=None)
     except OSError:
         return None, None

@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from rlscope_analysis.fleet.members import FORMAT, MANIFEST, PARTIAL_SUFFIX, VERSION
 from rlscope_trace.fleet.bucket import Bucket, store_of
-from rlscope_trace.fleet.keeper import MANIFEST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,16 +16,13 @@ if TYPE_CHECKING:
     from rlscope_trace.fleet.coordinator import Member, Plan
     from rlscope_trace.fleet.keeper import Ended
 
-_FORMAT, _VERSION = "rlscope-fleet", 1
-_PARTIAL = ".partial.parquet"
-
 
 def manifest_of(members: Sequence[Member], plan: Plan) -> dict[str, Any]:
     """Return the manifest of a recording that has ended."""
     saved = [(one, one.ended) for one in members if one.ended is not None and one.ended.has_trace]
     reference = saved[0][1] if saved else None
     return {
-        "format": _FORMAT, "version": _VERSION, "session": plan.session, "job": plan.job,
+        "format": FORMAT, "version": VERSION, "session": plan.session, "job": plan.job,
         "members": [_entry(member, ended, reference) for member, ended in saved],
         "lost": [_lost(member) for member in members if member.problem is not None],
     }  # fmt: skip
@@ -73,6 +70,6 @@ def keep_partials(folder: Path, members: Sequence[Member]) -> int:
         trace = folder / f"{member.name}.duckdb"
         if member.ended is None or member.ended.partial is None or trace.exists():
             continue
-        (folder / f"{trace.name}{_PARTIAL}").write_bytes(member.ended.partial)
+        (folder / f"{trace.name}{PARTIAL_SUFFIX}").write_bytes(member.ended.partial)
         kept += 1
     return kept
