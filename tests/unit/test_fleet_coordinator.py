@@ -11,9 +11,10 @@ import pytest
 from rlscope_trace import __version__
 from rlscope_trace.errors import TracerError
 from rlscope_trace.fleet.coordinator import Fleet, Member, Plan
-from rlscope_trace.fleet.keeper import Ended, Keeper, NodeFacts, Order, Started, State
+from rlscope_trace.fleet.errors import LostError, PendingError
+from rlscope_trace.fleet.keeper import Ended, Keeper, NodeFacts, Order, Started
 from rlscope_trace.fleet.manifest import keep_partials, manifest_of, write_manifest
-from rlscope_trace.fleet.ray_cluster import Job, LostError, Node
+from rlscope_trace.fleet.ray_cluster import Job, Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,9 +42,7 @@ class FakeKeeper:
         def wait(patience_s: float) -> object:
             if self.cluster.passes(patience_s, end_s):
                 return self.answer(method, *arguments)
-            pending = LostError("no answer in time")
-            pending.is_pending = True
-            raise pending
+            raise PendingError("no answer in time")
 
         return wait
 
@@ -56,7 +55,7 @@ class FakeKeeper:
             order: Order = arguments[0]
             return Started(100, "5", "/tmp/x", order.output, order.lease_s)
         if method == "beat":
-            return State(self.runs, "")
+            return self.runs
         if method == "stop":
             self.runs = False
             return Ended(
@@ -138,9 +137,7 @@ def cluster() -> FakeCluster:
 def fleet_of(cluster: FakeCluster, folder: Path, **plan: Any) -> tuple[Fleet, list[str], Clock]:  # noqa: ANN401
     said: list[str] = []
     clock = Clock()
-    fleet = Fleet(
-        cluster, Plan(folder, "run-01234567", **plan), said.append, LostError, clock_s=clock
-    )  # fmt: skip
+    fleet = Fleet(cluster, Plan(folder, "run-01234567", **plan), said.append, clock_s=clock)
     return fleet, said, clock
 
 
@@ -224,6 +221,17 @@ def test_who_records_is_not_forgotten_while_another_takes_long(
     assert [one.is_recording for one in fleet.members] == [True, True]
     assert len(cluster.keepers[quick].asked("beat")) >= 20
     assert clock.now_s < 60
+
+
+def test_the_cluster_is_asked_only_when_that_is_due(cluster: FakeCluster, tmp_path: Path) -> None:
+    fleet, _, clock = fleet_of(cluster, tmp_path)
+    fleet.open()
+    assert fleet.tick()
+    asked = len(cluster.keepers[0].asked("beat"))
+    assert not fleet.tick()
+    assert len(cluster.keepers[0].asked("beat")) == asked
+    clock.now_s += 2
+    assert fleet.tick()
 
 
 def test_where_no_node_can_be_recorded_that_is_an_error(

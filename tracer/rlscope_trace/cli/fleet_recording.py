@@ -26,7 +26,7 @@ from rlscope_trace.fleet.bucket import Bucket, store_of
 from rlscope_trace.fleet.coordinator import Fleet, Plan
 from rlscope_trace.fleet.manifest import keep_partials, manifest_of, write_manifest
 from rlscope_trace.fleet.program import launched_environment, start_program
-from rlscope_trace.fleet.ray_cluster import LostError, RayCluster
+from rlscope_trace.fleet.ray_cluster import RayCluster
 from rlscope_trace.record.shims import checked_session
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def record(  # noqa: PLR0913 - one parameter per option
             folder, _session(session), None if job is None else cluster.job_of(job), actor,
             _options(options, job, force=force),
         )  # fmt: skip
-        fleet = Fleet(cluster, plan, messages.say, LostError)
+        fleet = Fleet(cluster, plan, messages.say)
         recording = Running(fleet, stop)
         end_s = None if duration is None else time.monotonic() + duration
         recording.run(lambda: end_s is not None and time.monotonic() >= end_s)
@@ -132,7 +132,7 @@ def launch(
     session = _session(None)
     with _connected(address) as cluster, Stop() as stop:
         plan = Plan(folder, session, None, None, _options(options, None, force=force))
-        fleet = Fleet(cluster, plan, messages.say, LostError)
+        fleet = Fleet(cluster, plan, messages.say)
         here = next((one for one in fleet.examine() if cluster.is_here(one.node)), None)
         raylet_pid = here.facts.raylet_pid if here is not None and here.facts is not None else 0
         program = start_program(command, launched_environment(cluster.address, session, raylet_pid))
@@ -159,7 +159,7 @@ def doctor(
     """Check whether each node of a Ray cluster can be recorded; exit 0 only if all can."""
     with _connected(address) as cluster:
         plan = Plan(Path("/nonexistent"), _session(None))
-        members = Fleet(cluster, plan, messages.say, LostError).examine()
+        members = Fleet(cluster, plan, messages.say).examine()
     columns = tuple(
         map(Column, ("node", "address", "head", "can be recorded", "finding", "version", "python"))
     )
@@ -229,13 +229,15 @@ class Running:
         started_s = time.monotonic()
         if not self._is_started:
             self.start()
-        while not (is_done() or self.fleet.is_over()):
+        while not is_done():
             number = self.stop.wait(_TICK_S)
             if number and forward is not None:
                 forward(number)
             elif number:
                 break
-            self.fleet.tick()
+            # Whether it is over is a question to the cluster, too: not at each turn.
+            if self.fleet.tick() and self.fleet.is_over():
+                break
         messages.say(f"saving after {time.monotonic() - started_s:.1f} s")
         self.fleet.close()
         self._report()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rlscope_trace import __version__
 from rlscope_trace.errors import TracerError
 from rlscope_trace.fleet.clock_link import TOKEN_BYTES
+from rlscope_trace.fleet.errors import LostError, PendingError
 from rlscope_trace.fleet.keeper import Ended, Keeper, NodeFacts, Order, Started
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class KeeperLink(Protocol):
     """A keeper on some node."""
 
     def call(self, method: str, *arguments: object) -> Callable[[float], Any]:
-        """Begin a call; return what waits for its result: TracerError, LostError."""
+        """Begin a call; return what waits for its result: PendingError, LostError, TracerError."""
         ...
 
     def end(self) -> None:
@@ -105,8 +106,6 @@ class Member:
     problem: str | None = None
     """Why there is no trace, or none that is known."""
     remedy: str | None = None
-    words: str = ""
-    """What its recorder said last."""
 
     @property
     def is_recording(self) -> bool:
@@ -121,8 +120,6 @@ class Fleet:
     cluster: Cluster
     plan: Plan
     say: Callable[[str], None]
-    lost: type[TracerError]
-    """What a call raises where the keeper is gone."""
     clock_s: Callable[[], float] = time.monotonic
     members: list[Member] = field(default_factory=list)
     _token: bytes = field(default_factory=lambda: secrets.token_bytes(TOKEN_BYTES))
@@ -150,10 +147,13 @@ class Fleet:
         """Return all nodes, and what there is to say against recording them; nothing is started."""
         return self._meet(self._wanted(self.cluster.nodes()))
 
-    def tick(self) -> None:
-        """Ask after all recorders, when that is due; nodes that joined get one."""
+    def tick(self) -> bool:
+        """Ask after all recorders, when that is due, and tell whether it was.
+
+        Nodes that joined get one.
+        """
         if self.clock_s() < self._next_beat_s:
-            return
+            return False
         self._next_beat_s = self.clock_s() + _BEAT_S
         self._beat()
         nodes = self.cluster.nodes()
@@ -164,6 +164,7 @@ class Fleet:
             self._begin_recording(self._meet(self._wanted(new)))
         if self.clock_s() >= self._next_learn_s:
             self._learn()
+        return True
 
     def is_over(self) -> bool:
         """Tell whether nothing is recorded any more, or the job has ended."""
@@ -275,9 +276,8 @@ class Fleet:
             (one, self._begin(one, "beat", one.started, drivers.get(one.node.node_id, ())))
             for one in recording
         ]
-        for member, state in self._results(waiting, _CALL_S):
-            member.words = state.words
-            if not state.is_running:
+        for member, is_running in self._results(waiting, _CALL_S):
+            if not is_running:
                 stopped.append(member)
         if stopped:
             self._collect(stopped, None)
@@ -375,9 +375,9 @@ class Fleet:
         """Return an answer; what says that there is none yet, or none at all and why is noted."""
         try:
             return wait(patience_s)
-        except self.lost as error:
-            if getattr(error, "is_pending", False):
-                return _PENDING
+        except PendingError:
+            return _PENDING
+        except LostError as error:
             member.problem, member.remedy = _why_lost(str(error))
         except TracerError as error:
             member.problem, member.remedy = str(error), next(iter(error.hints), None)

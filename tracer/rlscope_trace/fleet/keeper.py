@@ -86,15 +86,6 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """How a recorder is."""
-
-    is_running: bool
-    words: str
-    """What it said last."""
-
-
-@dataclass(frozen=True, slots=True)
 class Ended:
     """What a recorder left."""
 
@@ -179,15 +170,14 @@ class Keeper:
             time.sleep(0.02)
         return started
 
-    def beat(self, started: Started, pids: Sequence[int] = ()) -> State:
-        """Renew the lease of a recorder, which another keeper may have started; say how it is.
+    def beat(self, started: Started, pids: Sequence[int] = ()) -> bool:
+        """Renew the lease of a recorder, which another keeper may have started; say if it runs.
 
         pids: processes here that it is to trace, too.
         """
         self._pids = tuple(dict.fromkeys((*self._pids, *pids)))
         renew(Path(started.folder, _LEASE), started.lease_s, self._pids)
-        words = _words(Path(started.folder, _LOG)).decode("utf-8", "replace")
-        return State(_runs(started), words[-400:])
+        return _runs(started)
 
     def stop(self, started: Started, identity: str | None, patience_s: float) -> Ended:
         """Let a recorder save; return what it wrote.

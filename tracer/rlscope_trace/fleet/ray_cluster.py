@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rlscope_trace.errors import TracerError, UsageError
+from rlscope_trace.fleet.errors import LostError, PendingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,13 +46,6 @@ class Job:
     address: str
 
 
-class LostError(TracerError):
-    """A keeper does not answer: it, or its node, is gone."""
-
-    is_pending = False
-    """It may answer yet."""
-
-
 class RemoteKeeper:
     """A keeper on another node: its methods, called there."""
 
@@ -62,8 +56,8 @@ class RemoteKeeper:
     def call(self, method: str, *arguments: object) -> Callable[[float], Any]:
         """Begin a call; return what waits for its result, so many seconds at most.
 
-        That raises LostError where the keeper is gone or does not answer, TracerError where what
-        was called did.
+        That raises PendingError where it does not answer in time, LostError where it is gone,
+        TracerError where what was called did.
         """
         reference = getattr(self._actor, method).remote(*arguments)
         return lambda patience_s: self._cluster.get(reference, patience_s)
@@ -132,14 +126,12 @@ class RayCluster:
         return RemoteKeeper(self, remote.remote())
 
     def get(self, reference: Any, patience_s: float) -> Any:  # noqa: ANN401 - whatever was called
-        """Wait for a result. Raises LostError, TracerError."""
+        """Wait for a result. Raises PendingError, LostError, TracerError."""
         exceptions = self._ray.exceptions
         try:
             return self._ray.get(reference, timeout=patience_s)
         except exceptions.GetTimeoutError as error:
-            lost = LostError("no answer in time")
-            lost.is_pending = True
-            raise lost from error
+            raise PendingError("no answer in time") from error
         except exceptions.RayTaskError as error:
             cause = error.cause if isinstance(error.cause, Exception) else error
             raise TracerError(_first_line(cause)) from error
