@@ -25,8 +25,10 @@ from rlscope_trace.errors import OutputExistsError, TracerError, UsageError
 from rlscope_trace.fleet.bucket import Bucket, store_of
 from rlscope_trace.fleet.coordinator import Fleet, Plan
 from rlscope_trace.fleet.manifest import keep_partials, manifest_of, write_manifest
-from rlscope_trace.fleet.program import launched_environment, start_program
+from rlscope_trace.fleet.program import launched_environment, worker_variables
 from rlscope_trace.fleet.ray_cluster import RayCluster
+from rlscope_trace.privileges import invoking_identity
+from rlscope_trace.record.launch import launch as launch_program
 from rlscope_trace.record.shims import checked_session
 
 if TYPE_CHECKING:
@@ -135,7 +137,10 @@ def launch(
         fleet = Fleet(cluster, plan, messages.say)
         here = next((one for one in fleet.examine() if cluster.is_here(one.node)), None)
         raylet_pid = here.facts.raylet_pid if here is not None and here.facts is not None else 0
-        program = start_program(command, launched_environment(cluster.address, session, raylet_pid))
+        program = launch_program(
+            command, identity=invoking_identity(),
+            environment=launched_environment(cluster.address, session, raylet_pid),
+        )  # fmt: skip
         if here is not None:
             fleet.plan = replace(plan, driver=(program.pid, here.node.node_id))
         recording = Running(fleet, stop)
@@ -192,8 +197,6 @@ def environment(
     For `export $(rlscope-trace fleet environment --session NAME)` before `ray start`, or the
     env_vars of a runtime environment.
     """
-    from rlscope_trace.fleet.program import worker_variables
-
     variables = worker_variables(checked_session(session))
     write_stdout([f"{name}={shlex.quote(value)}\n" for name, value in variables.items()])
 
@@ -260,14 +263,14 @@ class Running:
 
     def _report_members(self, members: Sequence[Member]) -> None:
         for one in members:
-            lost = one.ended is None or not one.ended.has_trace
-            self.is_missing |= lost
-            if lost:
+            ended = one.ended
+            if ended is None or not ended.has_trace:
+                self.is_missing = True
                 place = self.fleet.plan.folder / f"{one.name}.duckdb"
                 hint = one.remedy or f"its recorder saves by itself: look for {place} there"
                 messages.warning(f"{one.name} has no trace: {one.problem}", hint)
                 continue
-            for line in one.ended.words.splitlines() if one.ended is not None else ():
+            for line in ended.words.splitlines():
                 if line.startswith("warning: "):
                     messages.say(f"{one.name}: {line}")
 

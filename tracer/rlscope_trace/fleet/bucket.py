@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # pathlib makes one slash of two.
 _STORE = re.compile(r"s3:/+(?=.)")
+# Of pyarrow: what it cannot read is a ValueError, what a server refuses an OSError.
+_ERRORS = (OSError, ValueError)
 _HINT = "pip install 'rlscope-trace[ray]', which has pyarrow"
 _ENDPOINT = "AWS_ENDPOINT_URL names another server than that of AWS"
 
@@ -42,11 +44,10 @@ class Bucket:
             from pyarrow import fs
         except ImportError as error:
             raise TracerError(f"{address} needs pyarrow", hint=_HINT) from error
-        self._errors: tuple[type[Exception], ...] = (OSError, ValueError)
         try:
             self._files: FileSystem
             self._files, self._folder = fs.FileSystem.from_uri(_with_endpoint(address))
-        except self._errors as error:
+        except _ERRORS as error:
             raise self._failed("open", error) from error
 
     def put(self, local: Path, name: str) -> None:
@@ -54,7 +55,7 @@ class Bucket:
         try:
             with local.open("rb") as source, self._files.open_output_stream(self._at(name)) as copy:
                 shutil.copyfileobj(source, copy, 8 << 20)
-        except self._errors as error:
+        except _ERRORS as error:
             raise self._failed(f"write {name} to", error) from error
 
     def write(self, name: str, content: bytes) -> None:
@@ -62,7 +63,7 @@ class Bucket:
         try:
             with self._files.open_output_stream(self._at(name)) as stream:
                 stream.write(content)
-        except self._errors as error:
+        except _ERRORS as error:
             raise self._failed(f"write {name} to", error) from error
 
     def read(self, name: str, most_bytes: int) -> bytes | None:
@@ -73,14 +74,14 @@ class Bucket:
                 return None
             with self._files.open_input_stream(self._at(name)) as stream:
                 return bytes(stream.read(most_bytes))
-        except self._errors as error:
+        except _ERRORS as error:
             raise self._failed(f"read {name} of", error) from error
 
     def has(self, name: str) -> bool:
         """Tell whether a file is there. Raises TracerError."""
         try:
             return bool(self._files.get_file_info(self._at(name)).is_file)
-        except self._errors as error:
+        except _ERRORS as error:
             raise self._failed(f"read {name} of", error) from error
 
     def fetch(self, names: Iterable[str], folder: Path, most_bytes: int) -> None:

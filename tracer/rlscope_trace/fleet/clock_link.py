@@ -28,7 +28,6 @@ _ANSWER = struct.Struct("<qq")
 _PATIENCE_S = 2.0
 # A cluster has fewer nodes; a stranger that connects cannot take more threads.
 _MOST_CLIENTS = 4096
-_PAIR_INTERVAL_S = 0.1
 _PAIR_TRIES = 5
 # By which the pairs that are left out may lie off the line between those that are kept.
 _PAIR_ERROR_NS = 200
