@@ -1,11 +1,11 @@
 """`rlscope-trace import`: makes a trace of the files of another profiler."""
 
+from __future__ import annotations
+
 import signal
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,15 @@ from rlscope_trace.cli.saving import ProgressBar, add_derived, progress_bar, rep
 from rlscope_trace.outputs.names import require_possible, require_utf8
 from rlscope_trace.privileges import invoking_identity
 from rlscope_trace.rights import become_saver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from types import FrameType
+
+    from rlscope_trace.ingest.writer.trace_writer import TraceWriter
+
+    _Made = Callable[[ProgressBar, int], AbstractContextManager[TraceWriter]]
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -43,17 +52,15 @@ def kineto(
     mode: ModeOption = DEFAULT_MODE,
 ) -> None:
     """Import traces of the PyTorch profiler (Kineto, Chrome JSON), all of them into one trace."""
-    permissions = parse_mode(mode)
-    become_saver(invoking_identity(), output, mode=permissions)
-    with _importing(files, output) as progress:
+
+    def made(progress: ProgressBar, permissions: int) -> AbstractContextManager[TraceWriter]:
         from rlscope_trace.ingest.importers.kineto import import_kineto
 
-        made = import_kineto(
+        return import_kineto(
             files, output, salvage=salvage, overwrite=force, progress=progress, mode=permissions
         )
-        with made as trace:
-            add_derived(trace)
-    report_import(trace.report)
+
+    _import(files, output, mode, made)
 
 
 @app.command()
@@ -67,15 +74,13 @@ def nsys(
     mode: ModeOption = DEFAULT_MODE,
 ) -> None:
     """Import traces of Nsight Systems: nsys export --type sqlite REPORT.nsys-rep."""
-    permissions = parse_mode(mode)
-    become_saver(invoking_identity(), output, mode=permissions)
-    with _importing(files, output) as progress:
+
+    def made(progress: ProgressBar, permissions: int) -> AbstractContextManager[TraceWriter]:
         from rlscope_trace.ingest.importers.nsys import import_nsys
 
-        made = import_nsys(files, output, overwrite=force, progress=progress, mode=permissions)
-        with made as trace:
-            add_derived(trace)
-    report_import(trace.report)
+        return import_nsys(files, output, overwrite=force, progress=progress, mode=permissions)
+
+    _import(files, output, mode, made)
 
 
 @app.command()
@@ -100,16 +105,27 @@ def xplane(
     mode: ModeOption = DEFAULT_MODE,
 ) -> None:
     """Import profiles of JAX (jax.profiler), with the phases inside of what is one jit."""
-    permissions = parse_mode(mode)
-    become_saver(invoking_identity(), output, mode=permissions)
-    with _importing(files, output) as progress:
+
+    def made(progress: ProgressBar, permissions: int) -> AbstractContextManager[TraceWriter]:
         from rlscope_trace.ingest.importers.xplane import import_xplane
 
-        made = import_xplane(
+        return import_xplane(
             files, output, hlo=hlo, overwrite=force, progress=progress, mode=permissions
         )
-        with made as trace:
-            add_derived(trace)
+
+    _import(files, output, mode, made)
+
+
+def _import(files: list[Path], output: Path, mode: str, made: _Made) -> None:
+    """Make a trace of files.
+
+    made: yields it, given a bar and the mode as a number. What it needs is loaded in it, not
+    before: that takes a while, and Ctrl-C is told of by then.
+    """
+    permissions = parse_mode(mode)
+    become_saver(invoking_identity(), output, mode=permissions)
+    with _importing(files, output) as progress, made(progress, permissions) as trace:
+        add_derived(trace)
     report_import(trace.report)
 
 

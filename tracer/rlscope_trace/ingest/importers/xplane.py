@@ -49,9 +49,11 @@ def import_xplane(  # noqa: PLR0913 - one parameter per choice
     # Before anything is read: that may take long.
     refuse_existing(output, overwrite=overwrite)
     found = [read_file(path, lambda done, size: progress("read", done, size)) for path in paths]
-    for file in found if hlo is not None else ():
-        if not file.programs and hlo is not None:
-            file.programs.update(read_dump(hlo))
+    without = [file for file in found if not file.programs]
+    if hlo is not None and without:
+        dumped = read_dump(hlo)
+        for file in without:
+            file.programs.update(dumped)
     tables = XplaneTables(captures=_never_measured())
     clocks = [file.realtime_at_zero_ns for file in found]
     for file, shift_ns in zip(found, _shifts(found), strict=True):
