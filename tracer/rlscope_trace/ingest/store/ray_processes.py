@@ -59,15 +59,16 @@ class RayProcesses:
         }
         self._processes: dict[int, _Process] = {}
         raylet = self._told.get("raylet_pid")
-        for process_id, pid in con.execute(
+        lives = con.execute(
             "SELECT process_id, pid FROM process WHERE pid IS NOT NULL ORDER BY process_id"
-        ).fetchall() if self._told else ():  # fmt: skip
-            # Of several that had the pid the last one counts: the cluster tells of now.
-            if pid in by_pid:
+        ).fetchall() if self._told else []  # fmt: skip
+        # Of several that had the pid the last one counts: the cluster tells of now.
+        last = {pid: process_id for process_id, pid in lives}
+        for process_id, pid in lives:
+            if pid in by_pid and last[pid] == process_id:
                 facts = {name: _text(by_pid[pid].get(name)) for name in _FACTS}
-                self._forget(pid, con, process_id)
                 self._processes[process_id] = _Process(by_pid[pid]["kind"], facts)
-            elif pid == raylet:
+            elif pid == raylet and pid not in by_pid:
                 self._processes[process_id] = _Process("raylet", {})
 
     def kinds(self) -> dict[int, str]:
@@ -114,14 +115,6 @@ class RayProcesses:
             " AND coalesce(process.title, 'ray::IDLE') LIKE 'ray::IDLE%'",
             [list(titles), list(titles.values())],
         )
-
-    def _forget(self, pid: int, con: duckdb.DuckDBPyConnection, process_id: int) -> None:
-        """Drop what was said of an earlier process with the same pid."""
-        earlier = con.execute(
-            "SELECT process_id FROM process WHERE pid = ? AND process_id < ?", [pid, process_id]
-        ).fetchall()
-        for (other,) in earlier:
-            self._processes.pop(other, None)
 
 
 def _text(value: object) -> str | None:

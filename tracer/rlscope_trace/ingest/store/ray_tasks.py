@@ -8,7 +8,7 @@ OS kernel tells when (record "title").
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -112,16 +112,17 @@ def ray_tasks(
         return RayTasks()
     owners = _owners(con, np.unique(titles["thread_id"]).tolist(), list(attached))
     workers: dict[int, _Worker] = {}
-    for thread_id, (process_id, pid, start_ns, _) in owners.items():
-        worker = workers.setdefault(process_id, _Worker(process_id))
+    for thread_id, owner in owners.threads.items():
+        worker = workers.setdefault(owner.process_id, _Worker(owner.process_id))
         # Only of its main thread is known what it did when the recording began.
-        if thread_id == owners.leaders.get(process_id) and pid in attached:
-            worker.titles.append(_Title(start_ns, thread_id, attached[pid]))
+        if thread_id == owners.leaders.get(owner.process_id) and owner.pid in attached:
+            worker.titles.append(_Title(owner.start_ns, thread_id, attached[owner.pid]))
     order = np.argsort(titles["ts_ns"], kind="stable")
     for ts_ns, thread_id, text_id in titles[order][["ts_ns", "thread_id", "text_id"]].tolist():
-        owner = owners.get(thread_id)
-        if owner is not None:
-            workers[owner[0]].titles.append(_Title(ts_ns, thread_id, texts[text_id] or ""))
+        of_thread = owners.threads.get(thread_id)
+        if of_thread is not None:
+            title = _Title(ts_ns, thread_id, texts[text_id] or "")
+            workers[of_thread.process_id].titles.append(title)
     found = RayTasks()
     for worker in workers.values():
         _add(found, worker, owners, known.get(worker.process_id))
@@ -146,9 +147,21 @@ def _attached(execs: Sequence[Exec]) -> dict[int, str]:
     return found
 
 
-class _Owners(dict[int, tuple[int, int, int, int]]):
-    """thread_id -> process_id, pid, start_ns, end_ns."""
+class _Owner(NamedTuple):
+    """Of a thread: whose it is, and when it lived."""
 
+    process_id: int
+    pid: int
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Owners:
+    """Whose the threads are."""
+
+    threads: dict[int, _Owner]
+    """By thread_id."""
     leaders: dict[int, int]
     """process_id -> its main thread."""
 
@@ -164,9 +177,10 @@ def _owners(
         " ORDER BY t.thread_id",
         [list(thread_ids), list(pids)],
     ).fetchall()
-    owners = _Owners({thread_id: tuple(facts) for thread_id, *facts, _ in rows})
-    owners.leaders = {row[1]: row[0] for row in reversed(rows) if row[5]}
-    return owners
+    return _Owners(
+        threads={thread_id: _Owner(*facts) for thread_id, *facts, _ in rows},
+        leaders={row[1]: row[0] for row in reversed(rows) if row[5]},
+    )
 
 
 def _add(found: RayTasks, worker: _Worker, owners: _Owners, kind: str | None) -> None:
@@ -175,9 +189,10 @@ def _add(found: RayTasks, worker: _Worker, owners: _Owners, kind: str | None) ->
         return
     idle, name = _idle_texts(worker.texts(), kind)
     if all(title.text in idle for title in worker.titles):
-        is_actor = bool(name) or kind == "actor"
-        (found.worked.__setitem__(worker.process_id, name or next(iter(idle - {_IDLE}), ""))
-         if is_actor else found.idle.append(worker.process_id))  # fmt: skip
+        if name or kind == "actor":
+            found.worked[worker.process_id] = name or next(iter(idle - {_IDLE}), "")
+        else:
+            found.idle.append(worker.process_id)
         return
     found.worked[worker.process_id] = name
     by_thread: dict[int, list[_Title]] = {}
@@ -188,25 +203,37 @@ def _add(found: RayTasks, worker: _Worker, owners: _Owners, kind: str | None) ->
         return
     places = {text: place for place, text in enumerate(found.names)}
     for thread_id, titles in by_thread.items():
-        process_id, _, start_ns, end_ns = owners[thread_id]
-        ends = [*(title.ts_ns for title in titles[1:]), end_ns]
-        rows = [
-            (max(title.ts_ns, start_ns), min(until_ns, end_ns), title.text)
-            for title, until_ns in zip(titles, ends, strict=True)
-            if title.text not in idle
-        ]
-        rows = [row for row in rows if row[0] < row[1]]
-        for _, _, text in rows:
-            if text not in places:
-                places[text] = len(found.names)
-                found.names.append(text)
+        owner = owners.threads[thread_id]
+        rows = _ran(titles, owner, idle)
         if rows:
-            found.threads[thread_id] = RayThread(
-                process_id, thread_id, start_ns, end_ns,
-                np.array([row[0] for row in rows], dtype=np.int64),
-                np.array([row[1] for row in rows], dtype=np.int64),
-                np.array([places[row[2]] for row in rows], dtype=np.int64),
-            )  # fmt: skip
+            found.threads[thread_id] = _thread(thread_id, owner, rows, places)
+    found.names[:] = places
+
+
+def _ran(titles: Sequence[_Title], owner: _Owner, idle: set[str]) -> list[tuple[int, int, str]]:
+    """Return what a thread ran: from when, until when, what."""
+    ends = [*(title.ts_ns for title in titles[1:]), owner.end_ns]
+    rows = [
+        (max(title.ts_ns, owner.start_ns), min(until_ns, owner.end_ns), title.text)
+        for title, until_ns in zip(titles, ends, strict=True)
+        if title.text not in idle
+    ]
+    return [row for row in rows if row[0] < row[1]]
+
+
+def _thread(
+    thread_id: int, owner: _Owner, rows: Sequence[tuple[int, int, str]], places: dict[str, int]
+) -> RayThread:
+    """Return a thread that ran these.
+
+    places: of the names; those that are new get one.
+    """
+    starts_ns, ends_ns, texts = zip(*rows, strict=True)
+    return RayThread(
+        owner.process_id, thread_id, owner.start_ns, owner.end_ns,
+        np.array(starts_ns, dtype=np.int64), np.array(ends_ns, dtype=np.int64),
+        np.array([places.setdefault(text, len(places)) for text in texts], dtype=np.int64),
+    )  # fmt: skip
 
 
 def _idle_texts(texts: Sequence[str], kind: str | None) -> tuple[set[str], str]:
