@@ -37,15 +37,14 @@ class OperationCapture:
     """Of the same shim."""
     own_phases: str = ""
     """Rows of the user's for the table of phases."""
-    named_session: str | None = None
-    """Where programs report that are started later; None: at an address of our own."""
     session: str = field(default_factory=shims.new_session)
+    """Where programs report."""
+    is_named: bool = False
+    """Whether others know the session: programs that are started later report there, too."""
     verdict: shims.Verdict = _NOT_LAUNCHED
     _hint: str | None = _HOW_TO_GET_THEM
 
     def __post_init__(self) -> None:
-        if self.named_session is not None:
-            self.session = self.named_session
         if not self.is_wanted:
             self.verdict = shims.Verdict(False, shims.NOT_ASKED_FOR)
 
@@ -104,7 +103,7 @@ class OperationCapture:
     def tell(self, session: Session, targets: Sequence[Target]) -> None:
         """Say at the start, not only in the summary, that something cannot be had."""
         self.gpu.tell(targets)
-        if self.named_session is not None:
+        if self.is_named:
             return
         if self.is_wanted and not self.verdict.measured and not session.find_shims():
             if session.all_taken():

@@ -39,6 +39,7 @@ from rlscope_trace.record.session import (
     ring_bytes,
     spool_directory,
 )
+from rlscope_trace.record.shims import new_session
 from rlscope_trace.record.surroundings import chosen_variables
 from rlscope_trace.rights import become_recorder, become_saver, keep_for_folder
 from rlscope_trace.signals import signals_wait
@@ -139,7 +140,8 @@ class Recording:
             modules=settings.nvtx,
             gpu=GpuCapture(settings.gpu),
             own_phases=settings.own_phases,
-            named_session=settings.session,
+            session=settings.session or new_session(),
+            is_named=settings.session is not None,
         )
 
     def environment(

@@ -38,7 +38,7 @@ from rlscope_trace.spool.counter_file import OS_COUNTERS_FILE
 from rlscope_trace.spool.directory import SESSION_FILE, open_spool, process_start_time, unlink_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from rlscope_analysis.schema.facts.fact import Fact
     from rlscope_trace.outputs.place import Place
@@ -213,10 +213,7 @@ class Session:
         self.facts |= {"live_ns": self.clock_ns(), "threads_found": threads}
         self._pids = {process.pid for process in processes}
         found = list(process_tree(self._pids))
-        bounded = Bounded(patience_s=1)
-        for pid in found:
-            self._spool.append_command(pid, _command_line(pid, bounded))
-        bounded.close()
+        _append_commands(self._spool, found)
         # Loaded when the scheduler is traced already: a running target does not wait for us.
         self._follower = Follower(
             self.instruments, self.directory, self._spool, capture, self._gpu_state
@@ -247,10 +244,7 @@ class Session:
         pids = {process.pid for process in new}
         self._traced.add(list(pids))
         self._pids |= pids
-        bounded = Bounded(patience_s=1)
-        for pid in process_tree(pids):
-            self._spool.append_command(pid, _command_line(pid, bounded))
-        bounded.close()
+        _append_commands(self._spool, process_tree(pids))
 
     def note_late(self, pid: int, *, measured: bool, fact: Fact | None) -> None:
         """Note what a late attach gave: for the table capture."""
@@ -465,6 +459,14 @@ def _status_value(name: str) -> str:
         if key == name:
             return value.strip()
     return ""
+
+
+def _append_commands(spool: _capture.SpoolWriter, pids: Iterable[int]) -> None:
+    """Write the command lines of processes."""
+    bounded = Bounded(patience_s=1)
+    for pid in pids:
+        spool.append_command(pid, _command_line(pid, bounded))
+    bounded.close()
 
 
 def _command_line(pid: int, bounded: Bounded) -> bytes:
