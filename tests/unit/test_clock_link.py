@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import random
 import socket
+import threading
+from contextlib import suppress
 from itertools import count
 
 import pytest
 
+from native_recording import until
 from rlscope_analysis.fleet.clock import fit_knots, fit_pairs, knot_of
+from rlscope_trace.fleet import clock_link
 from rlscope_trace.fleet.clock_link import (
     TOKEN_BYTES,
     ClockAsker,
@@ -62,6 +67,31 @@ def test_nobody_is_answered_without_the_token() -> None:
     server.close()
 
 
+def test_a_client_that_fails_leaves_its_place_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock_link, "_MOST_CLIENTS", 1)
+    has_failed = threading.Event()
+    monkeypatch.setattr(threading, "excepthook", lambda _: has_failed.set())
+    failures = iter([ValueError("no clock")])
+
+    def clock_ns() -> int:
+        for failure in failures:
+            raise failure
+        return raw_ns()
+
+    server = ClockServer("127.0.0.1", TOKEN, clock_ns)
+    with connect(server.address, TOKEN) as link, pytest.raises(ConnectionError):
+        ask(link, 1)
+    assert has_failed.wait(10)
+
+    def is_answered() -> bool:
+        with suppress(OSError), connect(server.address, TOKEN) as link:
+            return len(ask(link, 1)) == 1
+        return False
+
+    until(is_answered, what="another client is answered")
+    server.close()
+
+
 def test_an_asker_outlives_a_machine_that_is_gone() -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         address = nobody.getsockname()
@@ -93,3 +123,38 @@ def test_pairs_that_lie_on_a_line_are_left_out_and_the_bound_says_how_much_that_
     for ts_ns in times_ns:
         instant = offsets.at(ts_ns)
         assert abs(instant.at_ns - raw_of(ts_ns)) <= instant.bound_ns
+
+
+def test_of_pairs_on_one_line_only_the_ends_are_kept() -> None:
+    """However many they are, and however they were read: within the error that is allowed."""
+    numbers, chance = count(), random.Random(1)
+
+    def read() -> Pair:
+        ts_ns = next(numbers) * 100_000_000
+        return Pair(ts_ns, ts_ns + ts_ns // 20_000 + chance.randint(-80, 80), 50)
+
+    pairs = ClockPairs(read)
+    for _ in range(5000):
+        pairs.add()
+    found, _ = pairs.found()
+    assert [monotonic_ns for monotonic_ns, _ in found] == [0, 4999 * 100_000_000]
+
+
+def test_each_pair_that_is_left_out_lies_near_the_line_between_those_that_are_kept() -> None:
+    numbers, chance = count(), random.Random(2)
+    read: list[Pair] = []
+
+    def wandering() -> Pair:
+        ts_ns = next(numbers) * 100_000_000
+        before_ns = read[-1].raw_ns - read[-1].monotonic_ns if read else 0
+        read.append(Pair(ts_ns, ts_ns + before_ns + chance.randint(-150, 150), 0))
+        return read[-1]
+
+    pairs = ClockPairs(wandering)
+    for _ in range(3000):
+        pairs.add()
+    found, bound_ns = pairs.found()
+    assert 100 < len(found) < 2000
+    offsets = fit_pairs(found, bound_ns=bound_ns)
+    for pair in read:
+        assert abs(offsets.at(pair.monotonic_ns).at_ns - pair.raw_ns) <= bound_ns

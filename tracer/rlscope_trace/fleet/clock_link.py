@@ -8,17 +8,19 @@ CLOCK_MONOTONIC_RAW, which nothing slews.
 from __future__ import annotations
 
 import hmac
+import math
 import socket
 import struct
 import threading
 import time
 from contextlib import suppress
+from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from rlscope_analysis.fleet.clock import Exchange, Knot, knot_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 TOKEN_BYTES = 16
 BURST = 40
@@ -58,13 +60,15 @@ def read_pair() -> Pair:
 
 
 class ClockPairs:
-    """Pairs of both clocks, ten times a second; those on a line between others are left out."""
+    """Pairs of both clocks; those on a line between others are left out."""
 
     def __init__(self, read: Callable[[], Pair] = read_pair) -> None:
         self._read = read
         self._lock = threading.Lock()
         self._kept: list[Pair] = []
-        self._since: list[Pair] = []
+        self._last: Pair | None = None
+        """The newest one, where it has not been kept."""
+        self._slopes = _Slopes()
         self._worst_ns = 0
 
     def add(self) -> None:
@@ -74,15 +78,12 @@ class ClockPairs:
             self._worst_ns = max(self._worst_ns, pair.apart_ns)
             if not self._kept:
                 self._kept.append(pair)
-            elif self._since and not _is_line(self._kept[-1], pair, self._since):
-                self._keep(self._since[-1])
-                self._since = [pair]
-            else:
-                self._since.append(pair)
-                # Looking at all of them again and again must not take longer and longer.
-                if len(self._since) >= 600:
-                    self._keep(pair)
-                    self._since = []
+                return
+            if self._last is not None and not self._slopes.allow(self._kept[-1], pair):
+                self._keep(self._last)
+                self._slopes = _Slopes()
+            self._slopes.narrow(self._kept[-1], pair)
+            self._last = pair
 
     def _keep(self, pair: Pair) -> None:
         if len(self._kept) < _MOST_PAIRS:
@@ -91,20 +92,32 @@ class ClockPairs:
     def found(self) -> tuple[list[tuple[int, int]], int]:
         """Return the pairs so far, and by how much any instant between them is off at most."""
         with self._lock:
-            kept = [*self._kept, *self._since[-1:]]
+            kept = self._kept if self._last is None else [*self._kept, self._last]
             pairs = [(pair.monotonic_ns, pair.raw_ns) for pair in kept]
             return pairs, self._worst_ns + _PAIR_ERROR_NS
 
 
-def _is_line(first: Pair, last: Pair, between: Sequence[Pair]) -> bool:
-    """Tell whether pairs lie on the line from the first to the last, as well as they were read."""
-    span_ns, rise_ns = last.monotonic_ns - first.monotonic_ns, last.raw_ns - first.raw_ns
+class _Slopes:
+    """The slopes of all lines from one pair that pass each pair after it closely enough."""
 
-    def off_ns(pair: Pair) -> int:
-        on_line = (pair.monotonic_ns - first.monotonic_ns) * rise_ns // span_ns
-        return abs(first.raw_ns + on_line - pair.raw_ns)
+    def __init__(self) -> None:
+        self._least: Fraction | float = -math.inf
+        self._most: Fraction | float = math.inf
 
-    return all(off_ns(pair) <= _PAIR_ERROR_NS for pair in between)
+    def allow(self, first: Pair, pair: Pair) -> bool:
+        """Tell whether the line from the first to this pair is one of them."""
+        return self._least <= _slope(first, pair, 0) <= self._most
+
+    def narrow(self, first: Pair, pair: Pair) -> None:
+        """Leave only those that pass this pair, too."""
+        self._least = max(self._least, _slope(first, pair, -_PAIR_ERROR_NS))
+        self._most = min(self._most, _slope(first, pair, _PAIR_ERROR_NS))
+
+
+def _slope(first: Pair, pair: Pair, beside_ns: int) -> Fraction:
+    """Return that of the line from one pair to so far beside another; exact, unlike a float."""
+    rise_ns = pair.raw_ns - first.raw_ns + beside_ns
+    return Fraction(rise_ns, pair.monotonic_ns - first.monotonic_ns)
 
 
 class ClockServer:
@@ -135,16 +148,21 @@ class ClockServer:
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
-        with client, suppress(OSError):
-            client.settimeout(_PATIENCE_S)
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if hmac.compare_digest(_receive(client, TOKEN_BYTES), self._token):
-                # Between bursts there is nothing to answer.
-                client.settimeout(None)
-                while len(_receive(client, _QUESTION.size)) == _QUESTION.size:
-                    received_ns = self._clock_ns()
-                    client.sendall(_ANSWER.pack(received_ns, self._clock_ns()))
-        self._clients.release()
+        try:
+            with client, suppress(OSError):
+                client.settimeout(_PATIENCE_S)
+                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if hmac.compare_digest(_receive(client, TOKEN_BYTES), self._token):
+                    self._answer(client)
+        finally:
+            self._clients.release()
+
+    def _answer(self, client: socket.socket) -> None:
+        # Between bursts there is nothing to answer.
+        client.settimeout(None)
+        while len(_receive(client, _QUESTION.size)) == _QUESTION.size:
+            received_ns = self._clock_ns()
+            client.sendall(_ANSWER.pack(received_ns, self._clock_ns()))
 
 
 def ask(link: socket.socket, count: int, clock_ns: Callable[[], int] = raw_ns) -> list[Exchange]:
