@@ -16,15 +16,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from soak_lib.home import FailureError, Home, SoakError
+from soak_lib.os_kernel import until
 from soak_lib.progress import Progress, say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 _VICTIMS = ("command", "keeper", "recorder", "raylet", "driver")
 _MOMENTS = {"starting": 3.0, "recording": 6.0, "saving": 1.5}
 """When to kill: at most so many seconds after that has begun."""
 _GONE_S = 60.0
+# What the command said.
+_LOG = "words"
 _NODES = Path(__file__).resolve().parents[2] / "tests/workloads/ray_nodes.py"
 
 
@@ -79,7 +82,7 @@ def run(home: Home, runs: int, seed: int) -> bool:
             try:
                 _kill(job, victim, moment, delay_s)
             except FailureError as failure:
-                say(f"FAILED {what}: {failure}")
+                say(f"FAILED {what}: {failure}\n{(home.folder / _LOG).read_text()}")
                 return False
             progress.counts[f"{victim} while {moment}"] += 1
             progress.step(what)
@@ -94,16 +97,15 @@ def run(home: Home, runs: int, seed: int) -> bool:
 
 
 def _kill(job: Job, victim: str, moment: str, delay_s: float) -> None:
-    folder = job.home.folder / "run"
+    folder, log = job.home.folder / "run", job.home.folder / _LOG
     shutil.rmtree(folder, ignore_errors=True)
-    log = job.home.folder / "words"
     with log.open("w") as words:
         command = subprocess.Popen(
             [job.home.recorder, "fleet", "record", "-o", str(folder), "--job", job.job_id],
             env=job.environment, stdin=subprocess.DEVNULL, stderr=words,
         )  # fmt: skip
     if moment != "starting":
-        _until(lambda: "recording 2 nodes" in log.read_text(), _GONE_S, "both are recorded", log)
+        until(lambda: "recording 2 nodes" in log.read_text(), "both are recorded", _GONE_S)
     if moment == "saving":
         command.send_signal(signal.SIGINT)
     time.sleep(delay_s)
@@ -112,19 +114,18 @@ def _kill(job: Job, victim: str, moment: str, delay_s: float) -> None:
     _end(job, victim, command)
     if victim == "command":
         command.wait()
-        _until(lambda: not _recorders(), _GONE_S, "no recorder is left", log)
+        until(lambda: not _recorders(), "no recorder is left", _GONE_S)
     else:
         if moment == "recording" and victim != "driver":
             time.sleep(2.5)
             command.send_signal(signal.SIGINT)
         elif moment == "starting" and victim != "driver":
-            _until(lambda: "recording" in log.read_text() or _ended(command), _GONE_S, "it", log)
+            until(lambda: "recording" in log.read_text() or _ended(command), "it starts", _GONE_S)
             command.send_signal(signal.SIGINT)
-        _until(lambda: _ended(command), _GONE_S, "the command ends", log)
-        _until(lambda: not _recorders(), _GONE_S, "no recorder is left", log)
+        until(lambda: _ended(command), "the command ends", _GONE_S)
+        until(lambda: not _recorders(), "no recorder is left", _GONE_S)
     took_s = time.monotonic() - killed_s
-    words = f"after {took_s:.0f} s\n{log.read_text()}"
-    _require(folder, victim, moment, len(recorded), words)
+    _require(folder, victim, moment, len(recorded), f"after {took_s:.0f} s")
     if victim != "driver" and job.driver.poll() is not None:
         raise FailureError("the job was harmed")
 
@@ -172,14 +173,6 @@ def _recorders() -> list[int]:
 
 def _ended(command: subprocess.Popen[bytes]) -> bool:
     return command.poll() is not None
-
-
-def _until(condition: Callable[[], object], deadline_s: float, what: str, log: Path) -> None:
-    end_s = time.monotonic() + deadline_s
-    while not condition():
-        if time.monotonic() > end_s:
-            raise FailureError(f"not within {deadline_s:.0f} s: {what}\n{log.read_text()}")
-        time.sleep(0.05)
 
 
 def processes_like(*texts: str) -> list[int]:
