@@ -32,8 +32,11 @@ TOLD = {
 }  # fmt: skip
 
 
-def recorded(tmp_path: Path, told: object) -> Ask:
-    """Make a trace of a raylet with an actor of one job and a worker of another, which wakes it."""
+def recorded(tmp_path: Path, told: object, more: tuple[tuple[int, int, bytes], ...] = ()) -> Ask:
+    """Make a trace of a raylet with an actor of one job and a worker of another, which wakes it.
+
+    more: titles, by time and thread_id.
+    """
     spool = SpoolBuilder()
     for thread_id, tid in ((1, RAYLET), (2, ACTOR), (3, OTHER)):
         spool.thread(thread_id, ts_ns=100, tid=tid)
@@ -42,7 +45,7 @@ def recorded(tmp_path: Path, told: object) -> Ask:
     spool.cycle(3, off_ns=100, in_ns=110, out_ns=900)
     for ts_ns, thread_id, title in (
         (200, 2, b"ray::Player.__init__"), (300, 2, b"ray::Player"), (400, 2, b"ray::Player.play"),
-        (500, 2, b"ray::Player"), (600, 3, b"ray::work"), (700, 3, b"ray::IDLE"),
+        (500, 2, b"ray::Player"), (600, 3, b"ray::work"), (700, 3, b"ray::IDLE"), *more,
     ):  # fmt: skip
         spool.title(thread_id, ts_ns=ts_ns, title=title)
     directory = spool.write(tmp_path / "spool", end_ns=END_NS, session={"host": "box", "ray": told})
@@ -71,6 +74,8 @@ def test_what_workers_ran_are_operations(tmp_path: Path) -> None:
         (ACTOR, "actor", "01000000", "Player", "ray::Player"),
         (OTHER, "worker", "02000000", None, "ray::work"),
     ]
+    # Nothing was left out.
+    assert ask("SELECT count(*) FROM capture WHERE kind = 'operation:ray'") == [(0,)]
 
 
 def test_without_a_cluster_titles_say_what_they_can(tmp_path: Path) -> None:
@@ -79,6 +84,23 @@ def test_without_a_cluster_titles_say_what_they_can(tmp_path: Path) -> None:
         ("actor", None, "Player"), ("worker", None, None),
     ]  # fmt: skip
     assert ask("FROM node") == []
+
+
+def test_async_actors_that_are_left_out_are_counted(tmp_path: Path) -> None:
+    """One begins a method before the last has ended."""
+    ask = recorded(tmp_path, TOLD, more=((420, 2, b"ray::Player.play"),))
+    assert ask(
+        "SELECT process_id, measured, part, code, count FROM capture WHERE kind = 'operation:ray'"
+    ) == [(None, True, True, "ray_async_actors", 1)]
+    assert ask("SELECT name FROM operation WHERE source = 'ray'") == [("work",)]
+
+
+def test_titles_that_there_is_no_room_for_are_a_loss(tmp_path: Path) -> None:
+    """Of 65,540 different ones the last five are not kept."""
+    titles = tuple((750, 3, f"ray::work{number}".encode()) for number in range(65_535))
+    ask = recorded(tmp_path, None, more=titles)
+    lost = "SELECT kind, count FROM trace_stat WHERE code = 'titles_too_many'"
+    assert ask(lost) == [("dropped", 5)]
 
 
 def test_of_other_jobs_nothing_is_in_the_trace(tmp_path: Path) -> None:

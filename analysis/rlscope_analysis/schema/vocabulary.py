@@ -52,6 +52,8 @@ BYSTANDER_EVENTS = ("bystander_switch", "bystander_call")
 PYTHON_RANGES = "operation:python"
 # Kind of table capture: what automatic phases lack in a process, a row for each thing.
 PHASES_CAPTURE = "operation:phases"
+# Kind of table capture: tasks and methods of actors of Ray that are left out.
+RAY_CAPTURE = "operation:ray"
 EVENT_PARTS = ("inside", "outside")
 # What a loop on this machine tells, and what is subtracted: calibration.method.
 CALIBRATION_METHODS = ("micro", "combined")

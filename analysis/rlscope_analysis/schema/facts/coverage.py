@@ -73,6 +73,9 @@ _SHIM = {
         " timers, given by --phases FILE, do"
     ),
     "more_phase_adapters": _part("more adapters failed, {count} times"),
+    "ray_async_actors": _part(
+        "left out: methods of async actors ({count} actors), which overlap in one thread"
+    ),
     "shim_not_loaded": Coverage("{detail}"),
     "shim_loaded_late": _part("{detail}"),
 }

@@ -30,6 +30,10 @@ RECORDING = {
         "dropped", "spool: records of a kind not known",
         "recover the spool with the rlscope-trace that recorded it", Calls.PERHAPS,
     ),
+    "titles_too_many": Loss(
+        "dropped", "titles beyond the first 2,097,152, or beyond 65,535 different ones",
+        "keep the end of the recording only: --last 5m",
+    ),
     "not_derived": Loss(
         "dropped", "{record}: it could not be worked out: {detail}",
         "report it: the rest of the trace is whole",

@@ -70,6 +70,7 @@ class Decoding:
         )
         self._states.set_left_out(self._tree.left_out)
         self._facts = read_probe_facts(spool.probes_path)
+        self._ray_tasks = RayTasks()
         self._set_gil()
 
     def write(self) -> None:
@@ -114,6 +115,7 @@ class Decoding:
         add_gpu_capture(captures, con, session, gpu.verdicts)
         add_event_capture(captures, con, session, self._facts, self._tree.lives())
         captures.set(*operations.phase_failures.captures(self._tree.lives()))
+        captures.set(*self._ray_tasks.captures())
         captures.insert(self._trace)
 
     def _set_gil(self) -> None:
@@ -126,12 +128,13 @@ class Decoding:
         path = self._spool.shim_path
         if path is None:
             return Operations([], [], 0), GpuRecording([], [])
+        self._ray_tasks = self._write_ray()
         execs = [(ts_ns, thread_id) for ts_ns, thread_id, *_ in self.scan.execs()]
         spool = self._spool
         writer = OperationWriter(
             self._trace, path, end_ns=spool.end_ns, latest_ns=spool.latest_ns, execs=execs,
             other_clocks=processes_with(self._facts.other_clocks, self._tree.lives()),
-            kept_from_ns=spool.kept_from_ns, tasks=self._ray(),
+            kept_from_ns=spool.kept_from_ns, tasks=self._ray_tasks,
             left_out=self._left_out,
         )  # fmt: skip
         operations = writer.write()
@@ -143,7 +146,7 @@ class Decoding:
         )  # fmt: skip
         return operations, gpu.write()
 
-    def _ray(self) -> RayTasks:
+    def _write_ray(self) -> RayTasks:
         """Write whose the processes of Ray are; return what they ran."""
         ray = RayProcesses(self._spool.session.get("ray"), self._trace.con)
         tasks = ray_tasks(self.scan, self._trace.con, ray.kinds())
@@ -179,6 +182,7 @@ class Decoding:
             malformed_count=self.scan.malformed_count,
             unknown_kind_count=self.scan.unknown_kind_count,
             unknown_start_count=self._tree.unknown_start_count,
+            untold_titles=self.scan.untold_titles,
             findings=self._states.findings(),
         )
 

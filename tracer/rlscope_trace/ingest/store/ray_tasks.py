@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rlscope_analysis.schema.facts.fact import Fact
+from rlscope_analysis.schema.vocabulary import RAY_CAPTURE
+from rlscope_trace.ingest.writer.captures import Capture
 from rlscope_trace.texts import storable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import duckdb
     from numpy.typing import NDArray
@@ -62,11 +65,17 @@ class RayTasks:
     threads: dict[int, RayThread] = field(default_factory=dict)
     """By thread_id."""
     overlapping: list[int] = field(default_factory=list)
-    """process_id of workers whose methods overlap (async actors): of these nothing is told."""
+    """process_id of workers whose methods overlap (async actors): of these nothing is kept."""
     worked: dict[int, str] = field(default_factory=dict)
     """process_id of each worker -> class of the actor, "" where it runs tasks."""
     idle: list[int] = field(default_factory=list)
     """process_id of workers that did nothing."""
+
+    def captures(self) -> Iterator[Capture]:
+        """Yield what is to be said of what was left out."""
+        if self.overlapping:
+            facts = (Fact("ray_async_actors", count=len(self.overlapping)),)
+            yield Capture(None, RAY_CAPTURE, measured=True, facts=facts)
 
     def most_done(self) -> dict[int, str]:
         """Return what each worker was: its class as an actor, else the task it ran longest."""
