@@ -238,7 +238,7 @@ class Reference:
         if call["kind"] != "sync":
             own = [row for row in self._activities if self._key(row) == self._key(call)]
             last_ns = max((row["end_ns"] for row in own), default=None)
-            is_blocking = "Async" not in call["name"] and call["correlation_id"] is not None
+            is_blocking = call["correlation_id"] is not None
             return (own if is_blocking and last_ns and last_ns <= call["end_ns"] else [], False)
         records = [
             row for row in self._all_activities

@@ -36,6 +36,8 @@ class Program:
     """A program that has run: what a profiler would have seen of it, and what it waited for."""
 
     random: Random
+    has_events: bool = True
+    """Whether streams and the thread wait for events, too."""
     now_us: int = 0
     events: list[Event] = field(default_factory=list)
     waits: list[tuple[int, int, Work]] = field(default_factory=list)
@@ -83,6 +85,8 @@ class Program:
             self._launch(stream, self.random.choice((2, 10, 40, 150)))
         elif chosen < 0.65:
             self._compute(self.random.choice((3, 20, 90)))
+        elif not self.has_events:
+            self._wait_for_stream(stream)
         elif chosen < 0.75:
             self._record(stream)
         elif chosen < 0.88:
@@ -187,9 +191,9 @@ class Program:
         self.events.append(slice_("cuda_sync", kind, start_us, end_us, pid=0, tid=stream, **args))
 
 
-def made_program(seed: int, *, steps: int = 4, actions: int = 40) -> Program:
-    """Return the program of a seed: always the same."""
-    program = Program(Random(seed))
-    for _ in range(steps):
-        program.step(actions)
+def made_program(seed: int, *, has_events: bool = True) -> Program:
+    """Return the program of a seed, of four steps: always the same."""
+    program = Program(Random(seed), has_events)
+    for _ in range(4):
+        program.step(40)
     return program

@@ -232,7 +232,9 @@ def test_a_call_that_need_not_wait_has_no_edge(gpu: TraceBuilder) -> None:
     ("name", "end_ns", "found"),
     [
         ("cudaMemcpy", 50, [(0, 7, 40, 1, 50, 1, False)]),
-        ("cudaMemcpyAsync", 50, []),
+        # To or from memory that is not pinned.
+        ("cudaMemcpyAsync", 50, [(0, 7, 40, 1, 50, 1, False)]),
+        ("cudaMemcpyAsync", 39, []),
         ("cudaMemcpy", 39, []),
     ],
 )

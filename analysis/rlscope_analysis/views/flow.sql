@@ -256,13 +256,13 @@ WITH blocking AS (
   FROM waited
   WHERE stream_id IS NULL AND event IS NOT NULL AND event.end_ns <= end_ns
   UNION ALL
-  -- A copy that its call waited for.
+  -- A copy that its call waited for: also one called asynchronous, to memory that is not pinned.
   SELECT
     c.process_id, c.thread_id, c.start_ns, c.end_ns,
     a.activity.device_id, nullif(a.activity.stream, -1), a.activity.end_ns, c.correlation_id, FALSE
   FROM called AS c
   JOIN ended_of_call AS a ON a.process_id = c.process_id AND a.correlation_id = c.correlation_id
-  WHERE c.kind = 'memcpy' AND NOT contains(c.name, 'Async') AND a.activity.end_ns <= c.end_ns
+  WHERE c.kind = 'memcpy' AND a.activity.end_ns <= c.end_ns
 )
 SELECT
   process_id, device_id AS from_device_id, stream_id AS from_stream_id, from_ns,
