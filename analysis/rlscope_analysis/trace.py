@@ -15,6 +15,7 @@ from rlscope_analysis.contents import fault_of, read_contents
 from rlscope_analysis.damage import damage_reported
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.findings import add_findings, remove_findings
+from rlscope_analysis.kept_views import KeptViews
 from rlscope_analysis.on_demand import FINDINGS, ON_DEMAND, TRAINING
 from rlscope_analysis.relations import show, show_whole
 from rlscope_analysis.schema import DERIVED_TABLES
@@ -181,12 +182,14 @@ def open_trace(  # noqa: PLR0913 - one parameter per option
     """
     path = Path(path)
     others = named_files(beside or {})
-    connection = connect({DATABASE: path, **others})
+    views = KeptViews()
+    connection = connect({DATABASE: path, **others}, last=views.attach)
     try:
         with damage_reported(path):
             contents = read_contents(connection, DATABASE)
             version = checked_version(connection, DATABASE, path, contents)
-            _show(connection, contents, start, end, derives=derives, progress=progress)
+            lacks = views.show(connection, DATABASE, contents.columns)
+            _derive(connection, contents, lacks, start, end, derives=derives, progress=progress)
         show_named(connection, others)
     except BaseException:
         connection.close()
@@ -218,17 +221,17 @@ def show_named(connection: duckdb.DuckDBPyConnection, files: Mapping[str, Path])
             )
 
 
-def _show(  # noqa: PLR0913 - what open_trace() was given
+def _derive(  # noqa: PLR0913 - what open_trace() was given
     connection: duckdb.DuckDBPyConnection,
     contents: Contents,
+    lacks: frozenset[str],
     start: str | None,
     end: str | None,
     *,
     derives: bool,
     progress: Callable[[int, int], None] | None,
 ) -> None:
-    """Show the tables and views of the trace, or the window asked for."""
-    lacks = show(connection, DATABASE, contents.columns)
+    """Show the window asked for, and what the trace lacks of what is derived."""
     window = window_of(connection, start, end)
     if window is not None:
         show_whole(connection, DATABASE, contents.columns)

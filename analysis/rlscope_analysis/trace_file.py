@@ -23,7 +23,7 @@ import duckdb
 from rlscope_analysis.errors import TraceError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 RECORD_HINT = "record one with: sudo rlscope-trace -o trace.duckdb -- COMMAND"
 DAMAGED_HINT = (
@@ -102,15 +102,20 @@ def _directory_error(path: Path) -> TraceError:
     return TraceError(f"{path} is a directory, not a trace", hint=RECORD_HINT)
 
 
-def connect(files: Mapping[str, Path]) -> duckdb.DuckDBPyConnection:
+def connect(
+    files: Mapping[str, Path], last: Callable[[duckdb.DuckDBPyConnection], None] | None = None
+) -> duckdb.DuckDBPyConnection:
     """Attach files, each under its name, read-only, and close the way to all others.
 
-    Raises TraceError where one may not be opened, or DuckDB cannot read it.
+    last: is called before that. Raises TraceError where one may not be opened, or DuckDB cannot
+    read it.
     """
     connection = _connection()
     try:
         for database, path in files.items():
             _attach(connection, database, path)
+        if last is not None:
+            last(connection)
         connection.execute("SET enable_external_access = false; SET lock_configuration = true")
     except BaseException:
         connection.close()

@@ -104,6 +104,7 @@ ANALYSIS_ROOMS = (
     "overhead",
     "derive",
     "trace_file",
+    "kept_views",
     "contents",
     "damage",
     "trace",
