@@ -76,8 +76,18 @@ def test_an_error_and_a_request_would_be_seen(browser: Browser, tmp_path: Path) 
     assert any("nothing_called_so" in error for error in browser.errors())
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
+# Colours do not depend on the width, nor what is cut off on the colours.
+@pytest.mark.parametrize(
+    ("width", "dark"),
+    [
+        pytest.param(
+            width, dark, marks=pytest.mark.matrix if dark and width != WIDTHS[0] else (),
+            id=f"{width}-{'dark' if dark else 'light'}",
+        )
+        for width in WIDTHS
+        for dark in (False, True)
+    ],
+)  # fmt: skip
 def test_every_text_can_be_read(browser: Browser, page: Path, width: int, *, dark: bool) -> None:
     browser.look(width=width, dark=dark)
     ready(browser, page)

@@ -199,7 +199,7 @@ class World:
 @pytest.mark.usefixtures("small_windows")
 # The fixture only sets a constant; a database with every view takes a while to make.
 @settings(
-    deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None, max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     st.lists(

@@ -60,7 +60,7 @@ WHERE (c.cause = 'cpu_taken_by_other') <> (c.by_program IS NOT NULL)
 
 
 @given(traces())
-@settings(max_examples=30, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=15, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 def test_it_tiles_every_iteration(builder: TraceBuilder) -> None:
     with tempfile.TemporaryDirectory() as folder:
         builder.path = Path(folder) / "trace.duckdb"

@@ -193,7 +193,7 @@ def builders(draw: st.DrawFn) -> TraceBuilder:
 
 
 # A database takes longer to make than to export: each one is exported in every format.
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(builders())
 def test_what_is_read_back_is_what_the_database_holds(builder: TraceBuilder) -> None:
     with filled(builder) as trace:

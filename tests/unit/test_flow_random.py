@@ -117,7 +117,7 @@ def assert_edges_are_found(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 @given(st.lists(EVENT, min_size=1, max_size=2))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_edges_of_events_are_those_that_a_search_finds(events: list[dict[str, Any]]) -> None:
     builder = TraceBuilder(Path("unused"), with_views=False)
     process = builder.process(pid=1)
@@ -130,7 +130,7 @@ def test_edges_of_events_are_those_that_a_search_finds(events: list[dict[str, An
 
 
 @given(busy_traces(), st.integers(0, 7))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_edges_are_those_that_a_search_finds(builder: TraceBuilder, seed: int) -> None:
     with duckdb.connect() as connection:
         builder.fill(connection)

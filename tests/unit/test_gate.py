@@ -22,6 +22,7 @@ from rlscope_analysis.errors import TraceError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from rlscope_analysis.compare.comparison import Comparison
     from rlscope_analysis.compare.run import Run
     from trace_builder import TraceBuilder
 
@@ -49,6 +50,12 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
     }
 
 
+@pytest.fixture(scope="module")
+def compared(sides: dict[str, list[Path]]) -> dict[str, Comparison]:
+    base = runs_of(sides["base"])
+    return {side: compare(base, runs_of(paths)) for side, paths in sides.items()}
+
+
 @pytest.mark.parametrize(
     ("side", "limit", "outcome"),
     [
@@ -61,9 +68,8 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
         ("base", "cpu=+1%", "ok"),
     ],
 )
-def test_limits(sides: dict[str, list[Path]], side: str, limit: str, outcome: str) -> None:
-    found = compare(runs_of(sides["base"]), runs_of(sides[side]))
-    (result,) = held(found, [limit_of(limit)])
+def test_limits(compared: dict[str, Comparison], side: str, limit: str, outcome: str) -> None:
+    (result,) = held(compared[side], [limit_of(limit)])
     assert result.outcome == outcome
     assert (result.runs is not None and result.runs > 3) == (outcome == "cannot tell")
     assert outcome_of([result]) == outcome

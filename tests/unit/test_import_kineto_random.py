@@ -156,7 +156,7 @@ def measures_by(intervals: Intervals, *columns: int) -> dict[tuple[object, ...],
     return {key: measures(some) for key, some in joined.items()}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=files())
 def test_every_style_equals_the_reference(
     tmp_path_factory: pytest.TempPathFactory, data: bytes

@@ -152,7 +152,7 @@ class TestDamaged:
         assert f"is cut off: {len(content):,} bytes were written" in str(error)
         assert "copy it once more" in str(error.hint)
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=20, deadline=None)
     @given(offset=st.integers(0, 299_007), garbage=st.binary(min_size=1, max_size=2_000))
     def test_overwritten_anywhere(self, offset: int, garbage: bytes) -> None:
         with tempfile.TemporaryDirectory() as directory:

@@ -30,7 +30,7 @@ def completed(builder: TraceBuilder) -> duckdb.DuckDBPyConnection:
 
 
 @given(traces())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_is_what_plain_python_finds_and_conserves_time(builder: TraceBuilder) -> None:
     with completed(builder) as connection:
         found = connection.execute(PARTS).fetchall()

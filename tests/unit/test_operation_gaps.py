@@ -113,7 +113,7 @@ def test_a_thread_that_was_never_introduced(tmp_path: Path) -> None:
 PROGRAMS = st.lists(st.tuples(st.booleans(), st.integers(1, 9), st.booleans()), max_size=40)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(PROGRAMS)
 def test_nothing_that_was_lost_is_taken_for_something_else(
     steps: list[tuple[bool, int, bool]],

@@ -480,7 +480,7 @@ def add_nested(
             open_.append(end)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 @given(st.lists(st.tuples(st.integers(1, 2), STATES, OPERATIONS), min_size=1, max_size=4))
 def test_self_times_of_any_trace_add_up_to_the_lifetimes(
     threads: list[tuple[int, list[Interval], list[tuple[int, int, str]]]],

@@ -74,9 +74,14 @@ def training(path: Path) -> Path:
     return builder.write()
 
 
-@pytest.fixture
-def trace(tmp_path: Path) -> Iterator[Trace]:
-    with open_trace(training(tmp_path / "trace.duckdb")) as opened:
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return training(tmp_path_factory.mktemp("training") / "trace.duckdb")
+
+
+@pytest.fixture(scope="module")
+def trace(path: Path) -> Iterator[Trace]:
+    with open_trace(path) as opened:
         yield opened
 
 
@@ -227,17 +232,20 @@ def test_every_view_renders_in_every_format(trace: Trace, name: str) -> None:
     assert len(shorter.splitlines()) <= len(table.splitlines()) + 1
 
 
-@pytest.mark.parametrize("name", [name for name, report in REPORTS.items() if report.needs])
-def test_what_was_not_measured_is_an_error_not_a_zero(tmp_path: Path, name: str) -> None:
-    builder = TraceBuilder(tmp_path / "trace.duckdb")
+@pytest.fixture(scope="module")
+def unmeasured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
+    builder = TraceBuilder(tmp_path_factory.mktemp("unmeasured") / "trace.duckdb")
     for kind in KINDS:
         builder.capture(kind, measured=False, fact=Fact("not_asked_for", "--it"))
     builder.thread(builder.process(pid=1, end_ns=10), states=[run(10)])
-    with (
-        open_trace(builder.write()) as opened,
-        pytest.raises(TraceError, match=r"was not measured \(not asked for: --it\)"),
-    ):
-        answer(opened, REPORTS[name])
+    with open_trace(builder.write()) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("name", [name for name, report in REPORTS.items() if report.needs])
+def test_what_was_not_measured_is_an_error_not_a_zero(unmeasured: Trace, name: str) -> None:
+    with pytest.raises(TraceError, match=r"was not measured \(not asked for: --it\)"):
+        answer(unmeasured, REPORTS[name])
 
 
 def test_a_note_tells_what_was_not_measured_and_time_on_a_cpu_is_whole(tmp_path: Path) -> None:
@@ -370,11 +378,17 @@ def test_a_gpu_that_two_ranks_tell_of_is_one_row(tmp_path: Path) -> None:
     assert scopes == ["trace", "machine", "process", "device", "stream", "kind"]
 
 
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
+    path = TraceBuilder(tmp_path_factory.mktemp("empty") / "empty.duckdb").write()
+    with open_trace(path) as opened:
+        yield opened
+
+
 @pytest.mark.parametrize("name", REPORTS)
-def test_every_view_works_on_an_empty_trace(tmp_path: Path, name: str) -> None:
-    with open_trace(TraceBuilder(tmp_path / "empty.duckdb").write()) as opened:
-        assert records(opened, name) == []
-        assert view_text(opened, name, 20).startswith(REPORTS[name].title)
+def test_every_view_works_on_an_empty_trace(empty: Trace, name: str) -> None:
+    assert records(empty, name) == []
+    assert view_text(empty, name, 20).startswith(REPORTS[name].title)
 
 
 def test_a_total_stands_for_the_hidden_rows_too(trace: Trace) -> None:

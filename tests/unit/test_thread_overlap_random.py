@@ -70,7 +70,7 @@ def test_the_rows_of_a_thread_add_up_to_its_lifetime(builder: TraceBuilder) -> N
 
 @given(traces())
 @settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @pytest.mark.usefixtures("tiny_chunks")
 def test_cuts_change_nothing(builder: TraceBuilder) -> None:

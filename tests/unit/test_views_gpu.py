@@ -55,7 +55,7 @@ def test_busy_is_a_union_over_streams_and_devices() -> None:
 
 
 # A database with every view takes a while to make.
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 @given(
     st.lists(
         st.tuples(

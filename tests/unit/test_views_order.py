@@ -61,7 +61,7 @@ def expected_of(states: list[Interval]) -> tuple[Counter[str], list[int]]:
     return counts, waits
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(THREADS)
 def test_views_agree_with_a_walk_through_the_states(threads: list[list[Interval]]) -> None:
     builder = TraceBuilder(Path(":memory:"))

@@ -136,7 +136,7 @@ def refill(connection: duckdb.DuckDBPyConnection, builder: TraceBuilder) -> None
 
 # The connection is filled anew for each example.
 @settings(
-    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None, max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(found=st.lists(threads, min_size=1, max_size=2))
 @example(found=[([RUNNING] * LENGTH, [], LATE_EMPTY)])
