@@ -111,7 +111,13 @@ def compare(reported: dict[str, Any]) -> None:
     assert found["spin"] <= 0.002 * whole_ns
 
 
-@pytest.mark.parametrize("env", ["halfcheetah", "humanoid", "pong", "cartpole"])
+@pytest.mark.parametrize(
+    "env",
+    [
+        "halfcheetah", "cartpole",
+        *(pytest.param(env, marks=pytest.mark.matrix) for env in ("humanoid", "pong")),
+    ],
+)  # fmt: skip
 def test_share_within_two_points(env: str, share: Callable[..., dict[str, Any]]) -> None:
     mine = ("--simulator=native_cartpole",) if env == "cartpole" else ()
     reported = share(env, "--seconds=5", "--substeps=4000", options=(SAMPLING, *mine))
@@ -151,7 +157,13 @@ def test_long_calls_stay_exact_without_samples(share: Callable[..., dict[str, An
     assert set(found) <= {"simulator", "running", "runnable", "sleeping", "io_wait"}
 
 
-@pytest.mark.parametrize(("env", "least"), [("halfcheetah", 2.0), ("humanoid", 2.0), ("pong", 9.0)])
+@pytest.mark.parametrize(
+    ("env", "least"),
+    [
+        ("halfcheetah", 2.0), ("pong", 9.0),
+        pytest.param("humanoid", 2.0, marks=pytest.mark.matrix),
+    ],
+)  # fmt: skip
 def test_calls_of_real_simulators_are_exact(
     env: str, least: float, share: Callable[..., dict[str, Any]]
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from rlscope_trace import __version__
 from rlscope_trace.errors import TracerError
+from rlscope_trace.fleet import recorder
 from rlscope_trace.fleet.coordinator import Fleet, Member, Plan
 from rlscope_trace.fleet.errors import LostError, PendingError
 from rlscope_trace.fleet.keeper import Ended, Keeper, NodeFacts, Order, Started
@@ -53,7 +54,7 @@ class FakeKeeper:
             return self.facts
         if method == "start":
             order: Order = arguments[0]
-            return Started(100, "5", "/tmp/x", order.output, order.lease_s)
+            return Started(recorder.Started(100, "5", "/tmp/x", order.output, order.lease_s))
         if method == "beat":
             return self.runs
         if method == "stop":

@@ -173,7 +173,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _records(named: Sequence[str], words: Sequence[str]) -> bool:
     """Tell whether a command needs more than to read."""
     runs_program = named in (["gate"], ["balance"], ["fleet"]) and "--" in words
-    return bool(_RECORDING.intersection(named)) or runs_program
+    serves = list(words[:2]) == ["fleet", "serve"]
+    return bool(_RECORDING.intersection(named)) or runs_program or serves
 
 
 def _lacks_address_space() -> bool:

@@ -45,7 +45,7 @@ app = typer.Typer(
     " docs/fleet.md explains each number.",
 )
 
-_RECORDING = ("doctor", "record", "launch", "environment")
+_RECORDING = ("doctor", "record", "launch", "environment", "serve")
 
 
 def _refuse() -> None:
@@ -55,7 +55,7 @@ def _refuse() -> None:
 def _add_recording() -> None:
     """Add what records; where that was left out of this installation, what says so."""
     try:
-        from rlscope_trace.cli import fleet_recording
+        from rlscope_trace.cli import fleet_recording, fleet_serve
     except ImportError:
         any_words = {"ignore_unknown_options": True, "allow_extra_args": True}
         for name in _RECORDING:
@@ -64,7 +64,8 @@ def _add_recording() -> None:
     for name in _RECORDING:
         # Options end where the launched command begins.
         settings = {"allow_interspersed_args": name != "launch"}
-        app.command(name, context_settings=settings)(getattr(fleet_recording, name))
+        function = getattr(fleet_serve if name == "serve" else fleet_recording, name)
+        app.command(name, context_settings=settings)(function)
 
 
 _add_recording()

@@ -1,9 +1,9 @@
 """What runs on each node: it starts a recorder, keeps it alive, and gives back what it wrote.
 
 A keeper is an actor of Ray and ends with the job that made it, or when somebody kills it. The
-recorder is a process of its own, in no process group and no session of Ray's, so that it outlives
-all of them; it saves by itself when nobody has renewed its lease (`rlscope_trace.record.lease`). So
-a keeper that comes later can take it over by what `Started` says.
+recorder outlives it (`rlscope_trace.fleet.recorder`), so that a keeper that comes later can take it
+over by what `Started` says. Where the worker lacks the rights to record, the service of the machine
+does it (`rlscope_trace.fleet.service`).
 
 Nothing here imports Ray: the coordinator makes an actor of the class.
 """
@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,20 +25,15 @@ from typing import TYPE_CHECKING
 from rlscope_analysis.fleet.members import MANIFEST, PARTIAL_SUFFIX
 from rlscope_trace import __version__
 from rlscope_trace.errors import TracerError
+from rlscope_trace.fleet import recorder, service_link
 from rlscope_trace.fleet.bucket import Bucket, store_of
 from rlscope_trace.fleet.clock_link import ClockAsker, ClockPairs, ClockServer
 from rlscope_trace.installed import own_command, require_recorder
-from rlscope_trace.procfs import is_running
-from rlscope_trace.record.lease import renew
-from rlscope_trace.spool.directory import process_start_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _CLOCK_TICK_S = 0.1
-_START_PATIENCE_S = 30.0
-_WORDS_BYTES = 16_000
-_LOG, _LEASE, _IDENTITY = "recorder.log", "lease", "ray.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +68,17 @@ class Order:
 class Started:
     """A recorder that runs; enough for another keeper to take it over."""
 
-    pid: int
-    born: str | None
-    """When it was started, as /proc counts it: another process may get its pid."""
-    folder: str
-    output: str
-    lease_s: float
+    recorder: recorder.Started | service_link.Served
+    """Ours, or that of the service of the machine."""
     store: str | None = None
     """Where the trace is copied to in the end."""
+    folder: str | None = None
+    """What is removed when the trace is there."""
+
+    @property
+    def output(self) -> str:
+        """Where the trace is to be, on the node."""
+        return self.recorder.output
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,28 +143,17 @@ class Keeper:
             Bucket(store.rpartition("/")[0]).has(MANIFEST)
         output = folder / Path(order.output).name if store is not None else Path(order.output)
         output.parent.mkdir(parents=True, exist_ok=True)
-        renew(folder / _LEASE, order.lease_s)
-        raylet = os.environ.get("RAY_RAYLET_PID", "")
-        pids = dict.fromkeys([raylet, *map(str, order.pids)])
-        command = [
-            *own_command("rlscope_trace"), "record", "--pid", ",".join(pid for pid in pids if pid),
-            "--output", str(output), "--session", session_of(order.session, raylet),
-            "--lease", str(folder / _LEASE), "--ray", str(folder / _IDENTITY),
-            "--progress", "never", *order.options,
-        ]  # fmt: skip
-        pid = start_detached(command, folder / _LOG)
-        born = process_start_time(pid)
-        started = Started(pid, born, str(folder), str(output), order.lease_s, store)
-        end_s = time.monotonic() + _START_PATIENCE_S
-        while b"tracing pid" not in _words(folder / _LOG):
-            if not _runs(started):
-                raise _error_of(_words(folder / _LOG))
-            if time.monotonic() > end_s:
-                os.kill(pid, signal.SIGTERM)
-                raise TracerError("the recorder did not start within 30 s")
-            renew(folder / _LEASE, order.lease_s)
-            time.sleep(0.02)
-        return started
+        raylet = int(os.environ.get("RAY_RAYLET_PID", "0"))
+        full = recorder.Recording(
+            str(output), session_of(order.session, raylet), order.lease_s,
+            tuple(pid for pid in dict.fromkeys([raylet, *order.pids]) if pid), order.options,
+        )  # fmt: skip
+        started: recorder.Started | service_link.Served
+        if refusal_of_machine()[0] is None:
+            started = recorder.start(full, folder)
+        else:
+            started = service_link.start(full)
+        return Started(started, store, str(folder))
 
     def beat(self, started: Started, pids: Sequence[int] = ()) -> bool:
         """Renew the lease of a recorder, which another keeper may have started; say if it runs.
@@ -176,8 +161,10 @@ class Keeper:
         pids: processes here that it is to trace, too.
         """
         self._pids = tuple(dict.fromkeys((*self._pids, *pids)))
-        renew(Path(started.folder, _LEASE), started.lease_s, self._pids)
-        return _runs(started)
+        one = started.recorder
+        if isinstance(one, service_link.Served):
+            return service_link.go_on(one, self._pids)
+        return recorder.go_on(one, self._pids)
 
     def stop(self, started: Started, identity: str | None, patience_s: float) -> Ended:
         """Let a recorder save; return what it wrote.
@@ -185,27 +172,15 @@ class Keeper:
         identity: what is known of the processes of Ray, as JSON. Where the recorder was killed,
         what it had recorded is recovered.
         """
-        folder = Path(started.folder)
-        if identity is not None:
-            written = folder / f"{_IDENTITY}.new"
-            written.write_text(identity)
-            written.replace(folder / _IDENTITY)
-        if _runs(started):
-            with suppress(ProcessLookupError):
-                os.kill(started.pid, signal.SIGTERM)
-        end_s = time.monotonic() + patience_s
-        while _runs(started) and time.monotonic() < end_s:
-            renew(folder / _LEASE, started.lease_s)
-            time.sleep(0.05)
-        return self._ended(started, folder)
+        one = started.recorder
+        if isinstance(one, service_link.Served):
+            left = service_link.end(one, identity, patience_s)
+        else:
+            left = recorder.end(one, identity, patience_s)
+        return self._ended(started, left)
 
-    def _ended(self, started: Started, folder: Path) -> Ended:
-        output = Path(started.output)
-        words = _words(folder / _LOG).decode("utf-8", "replace")
-        was_recovered = False
-        if not output.exists() and not _runs(started) and Path(f"{output}.spool").is_dir():
-            words += _recover(output)
-            was_recovered = output.exists()
+    def _ended(self, started: Started, left: recorder.Left) -> Ended:
+        output, words = Path(started.output), left.words
         has_trace = output.exists()
         partial, mark = _partial_of(output) if has_trace else (None, None)
         if has_trace and started.store is not None:
@@ -213,11 +188,14 @@ class Keeper:
             has_trace, words = not failure, words + failure
         pairs, bound_ns = self._pairs.found()
         knots = self._asker.stop() if self._asker is not None else []
-        if not _runs(started):
-            shutil.rmtree(folder, ignore_errors=True)
+        one = started.recorder
+        if started.folder is not None and not (
+            isinstance(one, recorder.Started) and recorder.runs(one)
+        ):
+            shutil.rmtree(started.folder, ignore_errors=True)
         return Ended(
-            started.store or str(output), has_trace, was_recovered, words[-4000:], partial, mark,
-            pairs, bound_ns, [(knot.at_ns, knot.offset_ns, knot.bound_ns) for knot in knots],
+            started.store or str(output), has_trace, left.was_recovered, words[-4000:], partial,
+            mark, pairs, bound_ns, [(knot.at_ns, knot.offset_ns, knot.bound_ns) for knot in knots],
         )  # fmt: skip
 
     def _read_clocks(self) -> None:
@@ -231,70 +209,8 @@ def session_of(session: str, raylet: object) -> str:
     return f"{session}-{raylet}"
 
 
-def start_detached(command: list[str], log: Path) -> int:
-    """Start a process whose parent, session and process group are not ours; return its pid.
-
-    Ray ends the children of its workers with them.
-    """
-    read, write = os.pipe()
-    with log.open("xb") as output:
-        child = subprocess.Popen(
-            [sys.executable, "-c", _DETACH, str(write), *command],
-            stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
-            pass_fds=[write], cwd="/", env=_environment(),
-        )  # fmt: skip
-    os.close(write)
-    with os.fdopen(read, "rb") as reported:
-        pid = reported.read()
-    child.wait()
-    if not pid:
-        raise TracerError("cannot start a recorder", hint="is there memory for another process?")
-    return int(pid)
-
-
-# The first child ends at once, so that the second one belongs to nobody.
-_DETACH = """
-import os, sys
-report = int(sys.argv[1])
-if os.fork() == 0:
-    os.write(report, str(os.getpid()).encode())
-    os.close(report)
-    os.execv(sys.argv[2], sys.argv[2:])
-"""
-
-
-def _environment() -> dict[str, str]:
-    """Return our environment without what makes a process report itself, or belong to Ray."""
-    dropped = ("RAY_", "RLSCOPE_SESSION", "RLSCOPE_AUTO", "NVTX_INJECTION", "CUDA_INJECTION")
-    return {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
-
-
-def _runs(started: Started) -> bool:
-    return is_running(started.pid) and process_start_time(started.pid) == started.born
-
-
-def _words(log: Path) -> bytes:
-    try:
-        with log.open("rb") as file:
-            file.seek(max(log.stat().st_size - _WORDS_BYTES, 0))
-            return file.read()
-    except OSError:
-        return b""
-
-
-def _error_of(words: bytes) -> TracerError:
-    """Return what a recorder that did not start said of it."""
-    lines = words.decode("utf-8", "replace").splitlines()
-    errors, hints = (
-        [line.removeprefix(kind) for line in lines if line.startswith(kind)]
-        for kind in ("error: ", "hint: ")
-    )
-    why = "; ".join(errors) or "the recorder ended without a word"
-    return TracerError(why, hint=hints[0] if hints else None)
-
-
-def _refusal() -> tuple[str | None, str | None]:
-    """Return why nothing can be recorded here, and what helps."""
+def refusal_of_machine() -> tuple[str | None, str | None]:
+    """Return why this process cannot record here, and what helps."""
     try:
         require_recorder()
         from rlscope_trace.record.preflight import run_checks, tracing_works
@@ -306,6 +222,25 @@ def _refusal() -> tuple[str | None, str | None]:
         return None, None
     first = next(one for one in findings if one.level == "error")
     return first.what, first.remedy
+
+
+def _refusal() -> tuple[str | None, str | None]:
+    """Return why nothing can be recorded here, by ourselves or by the service, and what helps."""
+    refusal, remedy = refusal_of_machine()
+    if refusal is None:
+        return None, None
+    try:
+        service = service_link.facts()
+    except TracerError as error:
+        return str(error), next(iter(error.hints), None)
+    if service is None:
+        return refusal, remedy
+    if service["version"] != __version__:
+        return (
+            f"its fleet serve has rlscope-trace {service['version']}, this is {__version__}",
+            "install the same version for both",
+        )
+    return service["refusal"], service["remedy"]
 
 
 def _uploaded(output: Path, store: str, partial: bytes | None) -> str:
@@ -324,15 +259,6 @@ def _uploaded(output: Path, store: str, partial: bytes | None) -> str:
     return ""
 
 
-def _recover(output: Path) -> str:
-    done = subprocess.run(
-        [*own_command("rlscope_trace"), "recover", f"{output}.spool", "--output", str(output)],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-        cwd="/", env=_environment(),
-    )  # fmt: skip
-    return done.stdout.decode("utf-8", "replace")
-
-
 def _partial_of(output: Path) -> tuple[bytes | None, str | None]:
     """Let the answer about a trace be worked out where it lies; return it, and its mark."""
     # Here: it loads DuckDB.
@@ -341,7 +267,7 @@ def _partial_of(output: Path) -> tuple[bytes | None, str | None]:
     subprocess.run(
         [*own_command("rlscope_trace"), "fleet", "summarize", str(output), "--format", "json"],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        check=False, cwd="/", env=_environment(),
+        check=False, cwd="/", env=recorder.environment(),
     )  # fmt: skip
     try:
         partial = Path(f"{output}{PARTIAL_SUFFIX}").read_bytes()
