@@ -124,6 +124,9 @@ def test_a_program_and_all_it_does_on_every_node(cluster: Cluster, tmp_path: Pat
     rest = [row for row in counts if row[0] not in map(int, actors)]
     assert sum(int(str(row[3])) for row in rest if row[1] == "judge") == 2 * ROUNDS
     assert [row[1:] for row in rest if row[1] != "judge"] == [("round", "nvtx", ROUNDS)]
+    # Of the async actor: its methods overlap, and are not among the others.
+    counted = "SELECT name, count(*) FROM async_range WHERE domain = 'ray' GROUP BY ALL"
+    assert dict(rows(folder, counted))["Server.ask"] == 2 * ROUNDS
     # Inside of the method that marks it.
     nested = "SELECT DISTINCT p.name FROM operation_path AS c JOIN operation_path AS p"
     nested += " ON p.path_id = c.parent_path_id WHERE c.name = 'turn'"

@@ -45,7 +45,8 @@ served = service_link.start(wanted)
 program.communicate(b"\\n")
 assert service_link.go_on(served, [program.pid])
 rows = [{"pid": program.pid, "kind": "worker", "job_id": "02000000"}]
-identity = json.dumps({"node": {"node_id": "n"}, "processes": rows, "hidden_jobs": []})
+identity = json.dumps({"node": {"node_id": "n"}, "processes": rows, "hidden_jobs": [],
+                       "methods": []})
 service_link.end(served, identity, 60.0)
 print(program.pid)
 """

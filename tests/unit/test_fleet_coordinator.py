@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +16,7 @@ from rlscope_trace.fleet.coordinator import Fleet, Member, Plan
 from rlscope_trace.fleet.errors import LostError, PendingError
 from rlscope_trace.fleet.keeper import Ended, Keeper, NodeFacts, Order, Started
 from rlscope_trace.fleet.manifest import keep_partials, manifest_of, write_manifest
-from rlscope_trace.fleet.ray_cluster import Job, Node
+from rlscope_trace.fleet.ray_cluster import Job, Known, Method, Node, overlapping_methods
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,6 +84,7 @@ class FakeCluster:
     address: str = "10.0.0.1:6379"
     running: list[Job] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
+    methods: list[Method] = field(default_factory=list)
     refusals: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     slow: dict[str, float] = field(default_factory=dict)
@@ -106,8 +108,8 @@ class FakeCluster:
     def jobs(self) -> list[Job]:
         return list(self.running)
 
-    def identity(self) -> list[dict[str, Any]]:
-        return [dict(row) for row in self.rows]
+    def known(self) -> Known:
+        return Known([dict(row) for row in self.rows], list(self.methods))
 
     def keeper(self, node: Node, cls: type[Keeper]) -> FakeKeeper:
         assert cls is Keeper
@@ -129,6 +131,9 @@ class Clock:
     def __call__(self) -> float:
         return self.now_s
 
+    def pause(self, seconds: float) -> None:
+        self.now_s += seconds
+
 
 @pytest.fixture
 def cluster() -> FakeCluster:
@@ -138,7 +143,7 @@ def cluster() -> FakeCluster:
 def fleet_of(cluster: FakeCluster, folder: Path, **plan: Any) -> tuple[Fleet, list[str], Clock]:  # noqa: ANN401
     said: list[str] = []
     clock = Clock()
-    fleet = Fleet(cluster, Plan(folder, "run-01234567", **plan), said.append, clock_s=clock)
+    fleet = Fleet(cluster, Plan(folder, "run-01234567", **plan), said.append, clock, clock.pause)
     return fleet, said, clock
 
 
@@ -196,12 +201,12 @@ def test_the_cluster_is_asked_less_where_that_takes_long(
     fleet, _, clock = fleet_of(cluster, tmp_path)
     asked = []
 
-    def slowly() -> list[dict[str, Any]]:
+    def slowly() -> Known:
         asked.append(clock.now_s)
         clock.now_s += 10
-        return []
+        return Known([], [])
 
-    monkeypatch.setattr(cluster, "identity", slowly)
+    monkeypatch.setattr(cluster, "known", slowly)
     fleet.open()
     for _ in range(30):
         clock.now_s += 10
@@ -358,6 +363,65 @@ def test_recorders_learn_whose_the_processes_of_their_node_are(
     assert told["processes"] == [
         {"node_id": "n1", "pid": 7, "kind": "actor", "actor_class": "A", "job_id": "01000000"}
     ]
+
+
+def test_recorders_learn_what_async_actors_of_their_node_ran(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    """Once each, also what the cluster has forgotten by then."""
+    fleet, _, clock = fleet_of(cluster, tmp_path)
+    fleet.open()
+    first, second, elsewhere = (
+        Method(node_id, 7, task, "A.run", 10, 20)
+        for node_id, task in (("n1", "t1"), ("n1", "t2"), ("n2", "t3"))
+    )
+    cluster.methods = [first, elsewhere]
+    later(fleet, clock)
+    cluster.methods = [second, elsewhere]
+    fleet.close()
+    told = json.loads(cluster.keepers[0].asked("stop")[0][1])
+    assert told["methods"] == [[7, "A.run", 10, 20]] * 2
+
+
+def task_event(
+    task: str, *parts: tuple[str, str, int, int], pid: int = 1, actor: bytes = b"a"
+) -> object:
+    """Make an event as Ray does: parts by name, the task that they are of, start and end."""
+    return SimpleNamespace(
+        task_id=bytes.fromhex(task),
+        state_updates=SimpleNamespace(worker_pid=pid, node_id=b"n", worker_id=b"w%d" % pid),
+        task_info=SimpleNamespace(actor_id=actor, name="A.run"),
+        profile_events=SimpleNamespace(
+            component_id=b"w%d" % pid,
+            events=[
+                SimpleNamespace(
+                    event_name=name, start_time=start, end_time=end,
+                    extra_data=json.dumps({"task_id": of}) if of else "{}",
+                )
+                for name, of, start, end in parts
+            ],
+        ),
+    )  # fmt: skip
+
+
+def test_methods_that_overlap_are_those_of_async_actors() -> None:
+    """Also where Ray has put a part to another task than it is of."""
+    run = "task::A.run"
+    events = [
+        task_event("bb", ("task:execute", "", 16, 29)),
+        task_event(
+            "aa", (run, "aa", 10, 20), ("task::A.see", "bb", 15, 30), ("task::x", "", 1, 99)
+        ),
+        # One after the other; tasks of no actor; of a worker that is not known yet.
+        task_event("c0", (run, "c0", 10, 20), pid=2),
+        task_event("c1", (run, "c1", 20, 30), pid=2),
+        task_event("d0", (run, "d0", 10, 20), (run, "d1", 12, 20), pid=3, actor=b""),
+        task_event("d1", pid=3, actor=b""),
+        task_event("e0", (run, "e0", 10, 20), (run, "aa", 12, 20), pid=0),
+    ]
+    assert overlapping_methods(events) == [
+        Method("6e", 1, "aa", "A.run", 10, 20), Method("6e", 1, "bb", "A.see", 15, 30),
+    ]  # fmt: skip
 
 
 def test_the_manifest_names_what_lies_elsewhere(cluster: FakeCluster, tmp_path: Path) -> None:

@@ -32,10 +32,15 @@ TOLD = {
 }  # fmt: skip
 
 
-def recorded(tmp_path: Path, told: object, more: tuple[tuple[int, int, bytes], ...] = ()) -> Ask:
+def recorded(
+    tmp_path: Path,
+    told: object,
+    more: tuple[tuple[int, int, bytes], ...] = (),
+    clocks: tuple[tuple[int, int], ...] = (),
+) -> Ask:
     """Make a trace of a raylet with an actor of one job and a worker of another, which wakes it.
 
-    more: titles, by time and thread_id.
+    more: titles, by time and thread_id. clocks: pairs of the times of the trace and of the wall.
     """
     spool = SpoolBuilder()
     for thread_id, tid in ((1, RAYLET), (2, ACTOR), (3, OTHER)):
@@ -48,6 +53,8 @@ def recorded(tmp_path: Path, told: object, more: tuple[tuple[int, int, bytes], .
         (500, 2, b"ray::Player"), (600, 3, b"ray::work"), (700, 3, b"ray::IDLE"), *more,
     ):  # fmt: skip
         spool.title(thread_id, ts_ns=ts_ns, title=title)
+    for ts_ns, realtime_ns in clocks:
+        spool.clock(ts_ns, realtime_ns, ts_ns)
     directory = spool.write(tmp_path / "spool", end_ns=END_NS, session={"host": "box", "ray": told})
     (directory / "shim.bin").write_bytes(b"")
     output = tmp_path / "trace.duckdb"
@@ -93,6 +100,43 @@ def test_async_actors_that_are_left_out_are_counted(tmp_path: Path) -> None:
         "SELECT process_id, measured, part, code, count FROM capture WHERE kind = 'operation:ray'"
     ) == [(None, True, True, "ray_async_actors", 1)]
     assert ask("SELECT name FROM operation WHERE source = 'ray'") == [("work",)]
+
+
+def test_methods_of_async_actors_are_what_the_cluster_tells(tmp_path: Path) -> None:
+    """On the wall clock, which goes 1 ns in 100 faster than that of the trace."""
+    wall_ns = 1_700_000_000 * 10**9
+    methods = [
+        [ACTOR, "Player.play", wall_ns + 404, wall_ns + 505],
+        [ACTOR, "Player.watch", wall_ns + 303, wall_ns + 606],
+        # Longer than the process lived, before it, of one whose titles say it, and of nobody.
+        [ACTOR, "Player.wait", wall_ns + 505, wall_ns + 10**9],
+        [ACTOR, "Player.early", wall_ns + 1, wall_ns + 50],
+        [OTHER, "other", wall_ns + 404, wall_ns + 505],
+        [77, "nobody", wall_ns + 404, wall_ns + 505],
+        # None at all.
+        ["1", "x", 5, 6], [ACTOR, 5, 6, 7], [ACTOR, "x", 7.5, 8], [ACTOR, "x", 9, 8], [], None,
+        [ACTOR, "x", -5, 8], [ACTOR, "x", 5, 1 << 62], [True, "x", 5, 6],
+    ]  # fmt: skip
+    ask = recorded(
+        tmp_path, {**TOLD, "methods": methods}, more=((420, 2, b"ray::Player.play"),),
+        clocks=((100, wall_ns + 101), (900, wall_ns + 909)),
+    )  # fmt: skip
+    assert ask("SELECT process_id, name, domain, start_ns, end_ns FROM async_range") == [
+        (2, "Player.watch", "ray", 300, 600), (2, "Player.play", "ray", 400, 500),
+        (2, "Player.wait", "ray", 500, END_NS),
+    ]  # fmt: skip
+    assert ask("SELECT part, code, count FROM capture WHERE kind = 'operation:ray'") == [
+        (True, "ray_async_methods", 1)
+    ]
+    assert ask("SELECT DISTINCT name FROM operation WHERE source = 'ray'") == [("work",)]
+
+
+@pytest.mark.parametrize("methods", [5, "x", {"a": 1}, [[ACTOR, "x", 5]], None])
+def test_methods_that_are_none_are_left_out(tmp_path: Path, methods: object) -> None:
+    told = {**TOLD, "methods": methods}
+    ask = recorded(tmp_path, told, more=((420, 2, b"ray::Player.play"),), clocks=((100, 5000),))
+    assert ask("SELECT count(*) FROM async_range") == [(0,)]
+    assert ask("SELECT code FROM capture WHERE kind = 'operation:ray'") == [("ray_async_actors",)]
 
 
 def test_titles_that_there_is_no_room_for_are_a_loss(tmp_path: Path) -> None:

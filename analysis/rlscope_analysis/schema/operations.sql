@@ -68,12 +68,12 @@ COMMENT ON COLUMN operation_gap.duration_ns IS 'end_ns - start_ns';
 COMMENT ON COLUMN operation_gap.path_id IS 'The stack of operations that were open, with (lost) on top: operation_path';
 
 CREATE TABLE async_range (process_id INTEGER, start_ns BIGINT, end_ns BIGINT, name VARCHAR, domain VARCHAR);
-COMMENT ON TABLE async_range IS 'Ranges that belong to no thread: NVTX start/end ranges, which may begin on one thread and end on another';
+COMMENT ON TABLE async_range IS 'Ranges that belong to no thread, and may overlap: NVTX start/end ranges, which may begin on one thread and end on another, and methods of async actors of Ray';
 COMMENT ON COLUMN async_range.process_id IS 'The process';
 COMMENT ON COLUMN async_range.start_ns IS 'When it began';
 COMMENT ON COLUMN async_range.end_ns IS 'When it ended';
 COMMENT ON COLUMN async_range.name IS 'Name';
-COMMENT ON COLUMN async_range.domain IS 'NVTX domain; NULL: the default one';
+COMMENT ON COLUMN async_range.domain IS 'NVTX domain; NULL: the default one; ray: a method of an async actor, as the cluster tells of it';
 
 CREATE TABLE operation_payload (
   thread_id INTEGER, start_ns BIGINT, path_id INTEGER, integer_value HUGEINT, real_value DOUBLE

@@ -54,6 +54,7 @@ PYTHON_RANGES = "operation:python"
 PHASES_CAPTURE = "operation:phases"
 # Kind of table capture: tasks and methods of actors of Ray that are left out.
 RAY_CAPTURE = "operation:ray"
+RAY_DOMAIN = "ray"
 EVENT_PARTS = ("inside", "outside")
 # What a loop on this machine tells, and what is subtracted: calibration.method.
 CALIBRATION_METHODS = ("micro", "combined")

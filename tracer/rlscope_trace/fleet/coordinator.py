@@ -15,12 +15,13 @@ from rlscope_trace.errors import TracerError
 from rlscope_trace.fleet.clock_link import TOKEN_BYTES
 from rlscope_trace.fleet.errors import LostError, PendingError
 from rlscope_trace.fleet.keeper import Ended, Keeper, NodeFacts, Order, Started
+from rlscope_trace.fleet.ray_cluster import Known
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from rlscope_trace.fleet.ray_cluster import Job, Node
+    from rlscope_trace.fleet.ray_cluster import Job, Method, Node
 
 LEASE_S = 20.0
 """A recorder that nobody asks after for so long saves by itself."""
@@ -30,6 +31,7 @@ _GLANCE_S = 0.1
 # The cluster's tables are large where much runs, and asking for them is work of its head. What is
 # asked takes less than a twentieth of the time.
 _LEARN_S, _LEARN_SHARE = 15.0, 20
+_FLUSH_S = 1.5
 _CALL_S = 10.0
 _START_S = 60.0
 _SAVE_S = 900.0
@@ -39,6 +41,8 @@ _NODES_PER_INTERVAL = 20
 _PENDING, _FAILED = object(), object()
 _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _MOST_LETTERS, _MOST_WORDS = 60, 120
+# As many as fit into what a recorder reads, with all processes.
+_MOST_METHODS, _MOST_METHODS_OF_ALL = 40_000, 400_000
 
 
 class KeeperLink(Protocol):
@@ -67,7 +71,7 @@ class Cluster(Protocol):
         """Return the jobs."""
         ...
 
-    def identity(self) -> list[dict[str, Any]]:
+    def known(self) -> Known:
         """Return what is known of processes."""
         ...
 
@@ -121,6 +125,7 @@ class Fleet:
     plan: Plan
     say: Callable[[str], None]
     clock_s: Callable[[], float] = time.monotonic
+    pause_s: Callable[[float], None] = time.sleep
     members: list[Member] = field(default_factory=list)
     _token: bytes = field(default_factory=lambda: secrets.token_bytes(TOKEN_BYTES))
     _clock: tuple[str, int] | None = None
@@ -129,6 +134,7 @@ class Fleet:
     _next_learn_s: float = 0.0
     _next_renewal_s: float = 0.0
     _identity: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
+    _methods: dict[str, Method] = field(default_factory=dict)
 
     def open(self) -> None:
         """Start a recorder on each node. Raises TracerError where there is none at all."""
@@ -179,9 +185,16 @@ class Fleet:
         """Let all recorders save, and take what they left."""
         self._beat()
         self._learn()
-        rows = [{"node_id": key[0], "pid": key[1], **row} for key, row in self._identity.items()]
+        if any(row.get("kind") == "actor" for row in self._identity.values()):
+            # Workers tell the cluster once a second what they ran.
+            self.pause_s(_FLUSH_S)
+            self._learn()
+        processes = [
+            {"node_id": key[0], "pid": key[1], **row} for key, row in self._identity.items()
+        ]
+        known = Known(processes, list(self._methods.values()))
         recording = [member for member in self.members if member.is_recording]
-        self._collect(recording, rows)
+        self._collect(recording, known)
         for member in self.members:
             if member.keeper is not None:
                 member.keeper.end()
@@ -213,7 +226,7 @@ class Fleet:
             return list(nodes)
         with_actor = {
             row["node_id"]
-            for row in self.cluster.identity()
+            for row in self.cluster.known().processes
             if any(
                 fnmatch.fnmatchcase(row.get(name) or "", pattern)
                 for name in ("actor_class", "actor_name", "actor_id")
@@ -313,18 +326,22 @@ class Fleet:
     def _learn(self) -> None:
         """Remember whose the processes are: the cluster forgets those that have ended."""
         began_s = self.clock_s()
-        for row in self.cluster.identity():
+        found = self.cluster.known()
+        for row in found.processes:
             key = row["node_id"], row["pid"]
             rest = {name: value for name, value in row.items() if name not in ("node_id", "pid")}
             known = {name: value for name, value in rest.items() if value is not None}
             self._identity[key] = {**self._identity.get(key, {}), **known}
+        self._methods |= {method.task: method for method in found.methods}
+        for task in list(self._methods)[: max(len(self._methods) - _MOST_METHODS_OF_ALL, 0)]:
+            del self._methods[task]
         took_s = self.clock_s() - began_s
         self._next_learn_s = self.clock_s() + max(_LEARN_S, _LEARN_SHARE * took_s)
 
-    def _collect(self, members: Sequence[Member], rows: list[dict[str, Any]] | None) -> None:
+    def _collect(self, members: Sequence[Member], known: Known | None) -> None:
         waiting = []
         for member in members:
-            text = None if rows is None else identity_of(rows, member.node, self.cluster)
+            text = None if known is None else identity_of(known, member.node, self.cluster)
             waiting.append((member, self._begin(member, "stop", member.started, text, _SAVE_S)))
         for member, ended in self._results(waiting, _SAVE_S + _CALL_S):
             member.ended = ended
@@ -400,16 +417,26 @@ def _why_lost(said: str) -> tuple[str, str | None]:
     return f"it does not answer: {said[:_MOST_WORDS]}", None
 
 
-def identity_of(rows: Sequence[dict[str, Any]], node: Node, cluster: Cluster) -> str:
+def identity_of(known: Known, node: Node, cluster: Cluster) -> str:
     """Return what a recorder is told of the processes of its node, as JSON."""
     facts = {
         "node_id": node.node_id, "address": node.address, "host": node.host,
         "is_head": node.is_head, "cluster": cluster.address,
     }  # fmt: skip
     # Drivers are known by the address of their machine.
-    of_node = [row for row in rows if row["node_id"] in (node.node_id, node.address)]
+    of_node = [row for row in known.processes if row["node_id"] in (node.node_id, node.address)]
+    methods = [
+        (one.pid, one.name, one.start_ns, one.end_ns)
+        for one in known.methods
+        if one.node_id == node.node_id
+    ]
     # What keeps the recorders is no part of what is recorded.
-    return json.dumps({"node": facts, "processes": of_node, "hidden_jobs": [cluster.own_job]})
+    return json.dumps(
+        {
+            "node": facts, "processes": of_node, "hidden_jobs": [cluster.own_job],
+            "methods": methods[-_MOST_METHODS:],
+        }
+    )  # fmt: skip
 
 
 def _last_line(words: str) -> str:

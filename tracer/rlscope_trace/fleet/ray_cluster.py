@@ -5,22 +5,26 @@ The only room that imports Ray, and only when it is called: Ray is an extra.
 
 from __future__ import annotations
 
+import itertools
+import json
 import logging
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlscope_trace.errors import TracerError, UsageError
 from rlscope_trace.fleet.errors import LostError, PendingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from rlscope_trace.fleet.keeper import Keeper
 
 NAMESPACE = "rlscope-trace"
 _MOST_ROWS = 10_000
+# How Ray calls all of a task, from when a worker took it up: "task::Actor.method".
+_WHOLE = "task::"
 _CONNECT_S = 5
 _INSTALL_HINT = "pip install 'rlscope-trace[ray]'"
 
@@ -44,6 +48,28 @@ class Job:
     pid: int
     """0: not known."""
     address: str
+
+
+class Method(NamedTuple):
+    """What an async actor ran, on the wall clock of its node (ns)."""
+
+    node_id: str
+    pid: int
+    task: str
+    """Tells it from all others."""
+    name: str
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the cluster says of the processes of workers, actors and drivers."""
+
+    processes: list[dict[str, Any]]
+    """One row for each."""
+    methods: list[Method]
+    """Of processes whose methods overlap: nothing else tells them apart."""
 
 
 class RemoteKeeper:
@@ -161,14 +187,15 @@ class RayCluster:
             for one in self._asked(lambda: self._state().job_table(), [])
         ]  # fmt: skip
 
-    def identity(self) -> list[dict[str, Any]]:
-        """Return what is known of the processes of workers, actors and drivers: one row for each.
+    def known(self) -> Known:
+        """Return what is known of processes.
 
         By the tables of the cluster's GCS: the newest of what each process did says whose it is.
         Empty where the cluster does not answer.
         """
         rows: dict[tuple[str, int], dict[str, Any]] = {}
-        for event in self._asked(lambda: self._state()._get_all_task_events(), []):
+        events = self._asked(lambda: self._state()._get_all_task_events(), [])
+        for event in events:
             update, of_actor = event.state_updates, event.task_info.actor_id.hex()
             if update.worker_pid and len(rows) < _MOST_ROWS:
                 rows[update.node_id.hex(), update.worker_pid] = {
@@ -186,7 +213,10 @@ class RayCluster:
         for job in self.jobs():
             # Of a driver it is known on which machine it runs, which may have several nodes.
             rows[job.address, job.pid] = {"kind": "driver", "job_id": job.job_id}
-        return [{"node_id": node_id, "pid": pid, **row} for (node_id, pid), row in rows.items()]
+        processes = [
+            {"node_id": node_id, "pid": pid, **row} for (node_id, pid), row in rows.items()
+        ]
+        return Known(processes, overlapping_methods(events))
 
     def _state(self) -> Any:  # noqa: ANN401 - Ray's
         # Not public, but what ray.timeline() is made of. The public one asks the dashboard, which
@@ -201,6 +231,45 @@ class RayCluster:
             return question()
         except Exception:  # noqa: BLE001 - Ray raises what its transport does
             return otherwise
+
+
+def overlapping_methods(events: Iterable[Any]) -> list[Method]:
+    """Return the methods of actors that ran more than one at a time, out of Ray's task events."""
+    events = list(events)
+    methods_of_actors = {event.task_id.hex() for event in events if event.task_info.actor_id}
+    workers = {
+        update.worker_id: (update.node_id.hex(), update.worker_pid)
+        for update in (event.state_updates for event in events)
+        if update.worker_pid
+    }
+    by_process: dict[tuple[str, int], list[Method]] = {}
+    for event in events:
+        process = workers.get(event.profile_events.component_id)
+        if process is None:
+            continue
+        for part in event.profile_events.events:
+            # Where methods overlap Ray puts parts to tasks that they are not of: they say whose
+            # they are themselves.
+            task = _task_of(part.extra_data) if part.event_name.startswith(_WHOLE) else None
+            if task in methods_of_actors:
+                name = part.event_name.removeprefix(_WHOLE)
+                method = Method(*process, str(task), name, part.start_time, part.end_time)
+                by_process.setdefault(process, []).append(method)
+    found = []
+    for methods in by_process.values():
+        methods.sort(key=lambda one: one.start_ns)
+        pairs = itertools.pairwise(methods)
+        if any(later.start_ns < one.end_ns for one, later in pairs):
+            found += methods
+    return found
+
+
+def _task_of(extra: str) -> str | None:
+    try:
+        task = json.loads(extra)["task_id"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return task if isinstance(task, str) else None
 
 
 def _quieten() -> None:

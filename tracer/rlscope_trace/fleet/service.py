@@ -244,9 +244,9 @@ class Service:
         known = {**self._known_pids.get(ticket, {}), **here}
         told = json.loads(identity)
         rows = [row for row in told["processes"] if row["pid"] in known]
-        return json.dumps(
-            {**told, "processes": [{**row, "pid": known[row["pid"]]} for row in rows]}
-        )
+        processes = [{**row, "pid": known[row["pid"]]} for row in rows]
+        methods = [[known[pid], *rest] for pid, *rest in told["methods"] if pid in known]
+        return json.dumps({**told, "processes": processes, "methods": methods})
 
 
 def checked_options(options: object) -> tuple[str, ...]:

@@ -76,6 +76,10 @@ _SHIM = {
     "ray_async_actors": _part(
         "left out: methods of async actors ({count} actors), which overlap in one thread"
     ),
+    "ray_async_methods": _part(
+        "methods of async actors ({count} actors) overlap in one thread: they are in async_range,"
+        " as far as the cluster tells of them"
+    ),
     "shim_not_loaded": Coverage("{detail}"),
     "shim_loaded_late": _part("{detail}"),
 }

@@ -20,6 +20,7 @@ from rlscope_trace.ingest.store.os_counters import OsCounters, insert_os_counter
 from rlscope_trace.ingest.store.probe_facts import read_probe_facts
 from rlscope_trace.ingest.store.process_titles import titles_of
 from rlscope_trace.ingest.store.processes import ProcessTree
+from rlscope_trace.ingest.store.ray_methods import ray_methods
 from rlscope_trace.ingest.store.ray_processes import RayProcesses, of_other_jobs
 from rlscope_trace.ingest.store.ray_tasks import RayTasks, ray_tasks
 from rlscope_trace.ingest.store.schedule_inserts import (
@@ -148,8 +149,10 @@ class Decoding:
 
     def _write_ray(self) -> RayTasks:
         """Write whose the processes of Ray are; return what they ran."""
-        ray = RayProcesses(self._spool.session.get("ray"), self._trace.con)
-        tasks = ray_tasks(self.scan, self._trace.con, ray.kinds())
+        told, con = self._spool.session.get("ray"), self._trace.con
+        ray = RayProcesses(told, con)
+        tasks = ray_tasks(self.scan, con, ray.kinds())
+        tasks.methods = ray_methods(told, con, tasks.overlapping)
         ray.write(self._trace, tasks)
         return tasks
 

@@ -8,6 +8,7 @@ from rlscope_analysis.schema.vocabulary import (
     LOST_OPERATION,
     LOST_SOURCE,
     NAME_LOST,
+    RAY_DOMAIN,
     UNNAMED,
 )
 from rlscope_trace.ingest.store.operation_inserts import Columns, texts_column
@@ -39,6 +40,12 @@ class OperationKeys:
         first = len(self._described)
         self._described += [(name, None, None, "ray", None, None) for name in names]
         return first
+
+    def add_methods(self, names: Iterable[str]) -> dict[str, int]:
+        """Add the names of methods of async actors; return the key of each."""
+        first, distinct = len(self._described), dict.fromkeys(names)
+        self._described += [(name, RAY_DOMAIN, None, "ray", None, None) for name in distinct]
+        return {name: key for key, name in enumerate(distinct, first)}
 
     def name(self, key: int) -> str:
         """Return the name of a key."""

@@ -81,6 +81,7 @@ class OperationWriter:
         self._left_out = frozenset(left_out)
         self._tasks = RayTasks() if tasks is None else tasks
         self._first_task = self._keys.add_tasks(self._tasks.names)
+        self._method_keys = self._keys.add_methods(one.name for one in self._tasks.methods)
         self._paths = OperationPaths(self._keys.lost)
         self._cuts = Cuts()
         self._kept_from_ns = kept_from_ns
@@ -214,9 +215,21 @@ class OperationWriter:
             for pid in np.unique(reported["pid"])
             if int(pid) not in self._left_out
         ]
+        if self._tasks.methods:
+            found.append(self._async_of_ray())
         rows = _sorted(found, ("process_id", "start_ns"))
         for batch in self._described(rows):
             insert_async_ranges(self._trace, batch)
+
+    def _async_of_ray(self) -> Columns:
+        methods = self._tasks.methods
+        return {
+            **{
+                name: np.array([getattr(one, name) for one in methods], dtype=np.int64)
+                for name in ("process_id", "start_ns", "end_ns")
+            },
+            "key": np.array([self._method_keys[one.name] for one in methods], dtype=np.int32),
+        }
 
     def _async_of(self, pid: int, reported: NDArray[np.void]) -> Columns:
         """Return the start/end ranges of a process, cut at what was recorded of it."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rlscope_trace._ingest import SpoolScan
     from rlscope_trace.ingest.store.operation_inserts import Columns
     from rlscope_trace.ingest.store.processes import Exec
+    from rlscope_trace.ingest.store.ray_methods import RayMethod
 
 NO_RANGES: Columns = {
     "start_ns": np.zeros(0, np.int64), "end_ns": np.zeros(0, np.int64),
@@ -65,16 +66,23 @@ class RayTasks:
     threads: dict[int, RayThread] = field(default_factory=dict)
     """By thread_id."""
     overlapping: list[int] = field(default_factory=list)
-    """process_id of workers whose methods overlap (async actors): of these nothing is kept."""
+    """process_id of workers whose methods overlap (async actors): their titles tell nothing."""
+    methods: list[RayMethod] = field(default_factory=list)
+    """Of some of those, as the cluster tells of them."""
     worked: dict[int, str] = field(default_factory=dict)
     """process_id of each worker -> class of the actor, "" where it runs tasks."""
     idle: list[int] = field(default_factory=list)
     """process_id of workers that did nothing."""
 
     def captures(self) -> Iterator[Capture]:
-        """Yield what is to be said of what was left out."""
-        if self.overlapping:
-            facts = (Fact("ray_async_actors", count=len(self.overlapping)),)
+        """Yield what is to be said of async actors."""
+        told = {method.process_id for method in self.methods}
+        left_out = len(set(self.overlapping) - told)
+        facts = (
+            *([Fact("ray_async_actors", count=left_out)] if left_out else ()),
+            *([Fact("ray_async_methods", count=len(told))] if told else ()),
+        )
+        if facts:
             yield Capture(None, RAY_CAPTURE, measured=True, facts=facts)
 
     def most_done(self) -> dict[int, str]:
