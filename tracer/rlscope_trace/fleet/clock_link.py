@@ -13,11 +13,11 @@ import socket
 import struct
 import threading
 import time
-from contextlib import suppress
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from rlscope_analysis.fleet.clock import Exchange, Knot, knot_of
+from rlscope_trace.fleet.connections import serve_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,7 +127,6 @@ class ClockServer:
         """host: the address of this machine that the others reach."""
         self._token = token
         self._clock_ns = clock_ns
-        self._clients = threading.Semaphore(_MOST_CLIENTS)
         self._socket = socket.create_server((host, 0), family=_family_of(host), backlog=256)
         self.address: tuple[str, int] = (host, self._socket.getsockname()[1])
         threading.Thread(target=self._accept, name="rls-clock", daemon=True).start()
@@ -137,25 +136,13 @@ class ClockServer:
         self._socket.close()
 
     def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._socket.accept()
-            except OSError:
-                return
-            if not self._clients.acquire(blocking=False):
-                client.close()
-                continue
-            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+        serve_each(self._socket, _MOST_CLIENTS, self._serve)
 
     def _serve(self, client: socket.socket) -> None:
-        try:
-            with client, suppress(OSError):
-                client.settimeout(_PATIENCE_S)
-                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                if hmac.compare_digest(_receive(client, TOKEN_BYTES), self._token):
-                    self._answer(client)
-        finally:
-            self._clients.release()
+        client.settimeout(_PATIENCE_S)
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if hmac.compare_digest(_receive(client, TOKEN_BYTES), self._token):
+            self._answer(client)
 
     def _answer(self, client: socket.socket) -> None:
         # Between bursts there is nothing to answer.

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 from rlscope_trace import __version__
 from rlscope_trace.errors import TracerError
 from rlscope_trace.fleet import recorder
+from rlscope_trace.fleet.connections import serve_each
 from rlscope_trace.fleet.namespaces import pids_of_peer, uids_of
 from rlscope_trace.record.shims import checked_session
 
@@ -78,39 +79,19 @@ class Service:
 
     def run(self, listener: socket.socket) -> None:
         """Answer until the listener is closed."""
-        free = threading.BoundedSemaphore(_MOST_CONNECTIONS)
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            if not free.acquire(blocking=False):
-                connection.close()
-                continue
-            thread = threading.Thread(target=self._serve, args=(connection, free), daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:
-                free.release()
-                connection.close()
-
-    def _serve(self, connection: socket.socket, free: threading.Semaphore) -> None:
-        try:
-            with connection, suppress(OSError):
-                self._answer(connection)
-        finally:
-            free.release()
+        serve_each(listener, _MOST_CONNECTIONS, self._answer)
 
     def _answer(self, connection: socket.socket) -> None:
         peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
         pid, uid, _ = _PEER.unpack(peer)
         try:
+            # All of it, also of a stranger: who still writes would not get the answer.
+            question = _question(connection)
             if uid not in self.users:
                 raise RefusedError(
                     f"user {uid} may not record here",
                     hint=f"rlscope-trace fleet serve --user {uid}",
                 )
-            question = _question(connection)
             what = question.get("do")
             if what == "stop":
                 self._stop(connection, question, pid, uid)

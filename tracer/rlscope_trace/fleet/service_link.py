@@ -81,9 +81,7 @@ def end(served: Served, identity: str | None, patience_s: float) -> Left:
     """
     question = {"do": "stop", "ticket": served.ticket, "identity": identity}
     with closing(_connected()) as connection:
-        connection.settimeout(patience_s)
-        connection.sendall(_line(question))
-        answer, descriptors = _answer(connection)
+        answer, descriptors = _answer(connection, question, patience_s)
         try:
             if descriptors:
                 _write(descriptors[0], Path(served.output), may_replace=served.may_replace)
@@ -112,9 +110,7 @@ def _write(descriptor: int, output: Path, *, may_replace: bool) -> None:
 
 def _asked(question: dict[str, Any]) -> dict[str, Any]:
     with closing(_connected()) as connection:
-        connection.settimeout(_ANSWER_S)
-        connection.sendall(_line(question))
-        return _answer(connection)[0]
+        return _answer(connection, question, _ANSWER_S)[0]
 
 
 def _connected() -> socket.socket:
@@ -124,17 +120,25 @@ def _connected() -> socket.socket:
         connection.connect(str(socket_path()))
     except OSError as error:
         connection.close()
-        raise UnreachableError(
-            f"the recorder of this machine does not answer at {socket_path()}: {error.strerror}",
-            hint="rlscope-trace fleet serve, as root on that node",
-        ) from error
+        raise _no_answer(error) from error
     return connection
 
 
-def _answer(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Return an answer, and the files that came with it."""
+def _no_answer(error: OSError) -> UnreachableError:
+    return UnreachableError(
+        f"the recorder of this machine does not answer at {socket_path()}: {error}",
+        hint="rlscope-trace fleet serve, as root on that node",
+    )
+
+
+def _answer(
+    connection: socket.socket, question: dict[str, Any], patience_s: float
+) -> tuple[dict[str, Any], list[int]]:
+    """Ask, and return the answer and the files that came with it. Raises TracerError."""
     text, descriptors = bytearray(), []
+    connection.settimeout(patience_s)
     try:
+        connection.sendall(json.dumps(question).encode() + b"\n")
         while not text.endswith(b"\n"):
             part, came, _, _ = socket.recv_fds(connection, 1 << 16, 1)
             descriptors += came
@@ -144,12 +148,10 @@ def _answer(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
         answer = json.loads(text)
         if answer.get("error"):
             raise TracerError(answer["error"], hint=answer.get("hint"))
-    except BaseException:
+    except BaseException as error:
         for descriptor in descriptors:
             os.close(descriptor)
+        if isinstance(error, OSError):
+            raise _no_answer(error) from error
         raise
     return answer, descriptors
-
-
-def _line(question: dict[str, Any]) -> bytes:
-    return json.dumps(question).encode() + b"\n"
