@@ -34,8 +34,7 @@ AS_USER = [
 ASKS = """
 import json, os, subprocess, sys
 from rlscope_trace.fleet import recorder, service_link
-from rlscope_trace.fleet.keeper import refusal_of_machine
-assert refusal_of_machine()[0] is not None
+assert recorder.refusal()[0] is not None
 assert service_link.facts()["refusal"] is None
 output, *command = sys.argv[1:]
 program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

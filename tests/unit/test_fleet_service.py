@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rlscope_trace.errors import OutputExistsError, TracerError
-from rlscope_trace.fleet import keeper, recorder, service, service_link
+from rlscope_trace.fleet import recorder, service, service_link
 from rlscope_trace.fleet.namespaces import pids_of_peer, uids_of
 from rlscope_trace.fleet.service import RefusedError, Service, checked_options, listen
 
@@ -75,7 +75,7 @@ def serving(
     path = tmp_path / "run/fleet.sock"
     monkeypatch.setenv(service_link.SOCKET_VARIABLE, str(path))
     # What doctor says has tests of its own, and takes half a second.
-    monkeypatch.setattr(keeper, "refusal_of_machine", lambda: (None, None))
+    monkeypatch.setattr(recorder, "refusal", lambda: (None, None))
     listeners = []
 
     def serve(users: set[int]) -> Path:

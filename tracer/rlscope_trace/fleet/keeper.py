@@ -28,7 +28,7 @@ from rlscope_trace.errors import TracerError
 from rlscope_trace.fleet import recorder, service_link
 from rlscope_trace.fleet.bucket import Bucket, store_of
 from rlscope_trace.fleet.clock_link import ClockAsker, ClockPairs, ClockServer
-from rlscope_trace.installed import own_command, require_recorder
+from rlscope_trace.installed import own_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -149,7 +149,7 @@ class Keeper:
             tuple(pid for pid in dict.fromkeys([raylet, *order.pids]) if pid), order.options,
         )  # fmt: skip
         started: recorder.Started | service_link.Served
-        if refusal_of_machine()[0] is None:
+        if recorder.refusal()[0] is None:
             started = recorder.start(full, folder)
         else:
             started = service_link.start(full)
@@ -209,24 +209,9 @@ def session_of(session: str, raylet: object) -> str:
     return f"{session}-{raylet}"
 
 
-def refusal_of_machine() -> tuple[str | None, str | None]:
-    """Return why this process cannot record here, and what helps."""
-    try:
-        require_recorder()
-        from rlscope_trace.record.preflight import run_checks, tracing_works
-
-        findings = run_checks(None, argv=["doctor"])
-    except TracerError as error:
-        return str(error), next(iter(error.hints), None)
-    if tracing_works(findings):
-        return None, None
-    first = next(one for one in findings if one.level == "error")
-    return first.what, first.remedy
-
-
 def _refusal() -> tuple[str | None, str | None]:
     """Return why nothing can be recorded here, by ourselves or by the service, and what helps."""
-    refusal, remedy = refusal_of_machine()
+    refusal, remedy = recorder.refusal()
     if refusal is None:
         return None, None
     try:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlscope_trace.errors import TracerError
-from rlscope_trace.installed import own_command
+from rlscope_trace.installed import own_command, require_recorder
 from rlscope_trace.procfs import is_running
 from rlscope_trace.record.lease import renew
 from rlscope_trace.spool.directory import process_start_time
@@ -69,6 +69,21 @@ class Left:
     """What it said, the last of it."""
     was_recovered: bool
     """Whether it was killed, and its trace made of what it had recorded."""
+
+
+def refusal() -> tuple[str | None, str | None]:
+    """Return why this process cannot record here, and what helps."""
+    try:
+        require_recorder()
+        from rlscope_trace.record.preflight import run_checks, tracing_works
+
+        findings = run_checks(None, argv=["doctor"])
+    except TracerError as error:
+        return str(error), next(iter(error.hints), None)
+    if tracing_works(findings):
+        return None, None
+    first = next(one for one in findings if one.level == "error")
+    return first.what, first.remedy
 
 
 def start(order: Recording, folder: Path) -> Started:

@@ -107,9 +107,7 @@ class Service:
         connection.sendall(_line(answer))
 
     def _facts(self, _question: dict[str, Any], _pid: int, _uid: int) -> dict[str, Any]:
-        from rlscope_trace.fleet.keeper import refusal_of_machine
-
-        refusal, remedy = refusal_of_machine()
+        refusal, remedy = recorder.refusal()
         return {"version": __version__, "refusal": refusal, "remedy": remedy}
 
     def _start(self, question: dict[str, Any], pid: int, uid: int) -> dict[str, Any]:
