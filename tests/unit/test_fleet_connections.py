@@ -95,3 +95,18 @@ def test_where_no_thread_starts_the_connection_is_closed_and_its_place_kept(
     monkeypatch.setattr(threading.Thread, "start", refuse)
     serve(lambda connection: connection.sendall(b"served"), *(theirs for _, theirs in pairs))
     assert [ours.recv(10) for ours, _ in pairs] == [b""] * MOST + [b"served"]
+
+
+def test_of_nobody_is_none_and_owners_do_not_take_places_of_others(pairs: Pairs) -> None:
+    release = threading.Event()
+    owners = iter([None, "a", "b"])
+
+    def hold(connection: socket.socket) -> None:
+        release.wait(30)
+        connection.sendall(b"served")
+
+    listener = Listener(*(theirs for _, theirs in pairs))
+    serve_each(listener, 1, hold, lambda _: next(owners))  # type: ignore[arg-type]
+    assert pairs[0][0].recv(10) == b""
+    release.set()
+    assert [ours.recv(10) for ours, _ in pairs[1:]] == [b"served"] * 2

@@ -14,8 +14,10 @@ import pytest
 
 from rlscope_trace.errors import OutputExistsError, TracerError
 from rlscope_trace.fleet import recorder, service, service_link
-from rlscope_trace.fleet.namespaces import pids_of_peer, uids_of
-from rlscope_trace.fleet.service import RefusedError, Service, checked_options, listen
+from rlscope_trace.fleet.held import Held, RefusedError, known_pids
+from rlscope_trace.fleet.namespaces import pids_of_peer
+from rlscope_trace.fleet.service import Service, checked_options, listen
+from rlscope_trace.procfs import users_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -80,7 +82,7 @@ def serving(
 
     def serve(users: set[int]) -> Path:
         listeners.append(listen(path))
-        one = Service(users, tmp_path / "held", said.append)
+        one = Service(users, Held(tmp_path / "held", 1 << 30, said.append))
         threading.Thread(target=one.run, args=(listeners[0],), daemon=True).start()
         return tmp_path / "held"
 
@@ -154,7 +156,7 @@ def test_processes_of_others_are_not_recorded(
 ) -> None:
     serving({ME})
     theirs = os.getppid()
-    monkeypatch.setattr(service, "uids_of", lambda pid: {ME} if pid == os.getpid() else {ME, 1})
+    monkeypatch.setattr(service, "users_of", lambda pid: {ME} if pid == os.getpid() else {ME, 1})
     with pytest.raises(TracerError, match=f"process {theirs} is none of user {ME}"):
         service_link.start(recording(tmp_path / "a.duckdb", pids=(os.getpid(), theirs)))
     assert recorders.started == []
@@ -193,6 +195,11 @@ def test_an_option_is_one_word_whatever_follows() -> None:
         b'{"do": "beat"}\n', b'{"do": "beat", "ticket": "../../etc", "pids": []}\n',
         b'{"do": "beat", "ticket": ["a"], "pids": []}\n', b'{"do": "stop", "ticket": null}\n',
         b'{"do": "stop", "ticket": "00000000000000000000000000000000"}\n',
+        b'{"do": "stop", "ticket": "00000000000000000000000000000000", "identity_bytes": 0}\n',
+        b'{"do": "stop", "ticket": "", "identity_bytes": 99999999999}\n',
+        b'{"do": "start", "session": "x", "lease_s": 5, "pids": [1e999], "options": []}\n',
+        b'{"do": "start", "session": "x", "lease_s": 1' + b"0" * 400 + b', "pids": [],'
+        b' "options": []}\n',
         b'{"do": "start", "session": "../x", "lease_s": 5, "pids": [], "options": []}\n',
         b'{"do": "start", "session": "x", "lease_s": "y", "pids": [], "options": []}\n',
         b'{"do": "start", "session": "x", "lease_s": 5, "pids": ["a"], "options": []}\n',
@@ -218,16 +225,15 @@ def test_a_question_that_is_none_gets_an_error_and_leaves_nothing(
 
 
 def test_who_says_nothing_or_too_much_holds_nobody_up(
-    serving: Callable[[set[int]], Path], monkeypatch: pytest.MonkeyPatch
+    serving: Callable[[set[int]], Path],
 ) -> None:
-    monkeypatch.setattr(service, "MOST_BYTES", 1 << 16)
     serving({ME})
     silent = socket.socket(socket.AF_UNIX)
     silent.connect(os.environ[service_link.SOCKET_VARIABLE])
     with socket.socket(socket.AF_UNIX) as much:
         much.connect(os.environ[service_link.SOCKET_VARIABLE])
         much.settimeout(30)
-        much.sendall(b" " * (1 << 16) + b" ")
+        much.sendall(b" " * service.MOST_LINE_BYTES)
         assert b"no question" in much.recv(4096)
     assert service_link.facts() is not None
     silent.close()
@@ -244,7 +250,7 @@ def test_so_many_recordings_of_a_user_and_the_newest_traces(
     # All have ended, and nobody has taken them: the oldest one goes.
     first = recorders.started[0].output.rpartition("/")[0]
     for at, wanted in enumerate(recorders.started):
-        os.utime(f"{wanted.output.rpartition('/')[0]}/started.json", (at, at))
+        os.utime(wanted.output.rpartition("/")[0], (at, at))
     recorders.running.clear()
     service_link.start(recording(tmp_path / "6.duckdb"))
     assert not os.path.exists(first)  # noqa: PTH110
@@ -252,12 +258,97 @@ def test_so_many_recordings_of_a_user_and_the_newest_traces(
     assert any("was not taken and is removed" in line for line in said)
 
 
+def test_starts_at_once_do_not_exceed_the_limit(
+    serving: Callable[[set[int]], Path],
+    recorders: Recorders,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that is being started counts; what was given up long ago does not."""
+    held = serving({ME})
+    begun, release = threading.Semaphore(0), threading.Event()
+
+    def slowly(wanted: recorder.Recording, folder: Path) -> recorder.Started:
+        begun.release()
+        release.wait(30)
+        return recorders.start(wanted, folder)
+
+    monkeypatch.setattr(recorder, "start", slowly)
+    threads = [
+        threading.Thread(target=service_link.start, args=(recording(tmp_path / f"{at}.duckdb"),))
+        for at in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    assert all(begun.acquire(timeout=30) for _ in threads)
+    with pytest.raises(TracerError, match="4 recordings of user"):
+        service_link.start(recording(tmp_path / "5.duckdb"))
+    release.set()
+    for thread in threads:
+        thread.join()
+    recorders.running.clear()
+    given_up = held / str(ME) / ("0" * 32)
+    given_up.mkdir()
+    os.utime(given_up, (0, 0))
+    service_link.start(recording(tmp_path / "6.duckdb"))
+    assert not given_up.exists()
+
+
+def test_a_start_that_fails_leaves_no_recorder(
+    serving: Callable[[set[int]], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = serving({ME})
+    abandoned: list[recorder.Started] = []
+
+    def fail(_: recorder.Started) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("rlscope_trace.fleet.held.keep", fail)
+    monkeypatch.setattr(recorder, "abandon", abandoned.append)
+    with pytest.raises(TracerError, match="No space left"):
+        service_link.start(recording(tmp_path / "a.duckdb"))
+    assert len(abandoned) == 1
+    assert list((held / str(ME)).iterdir()) == []
+
+
+def test_what_a_user_takes_of_the_disk_is_limited(
+    serving: Callable[[set[int]], Path],
+    recorders: Recorders,
+    tmp_path: Path,
+    said: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held = serving({ME})
+    started = service_link.start(recording(tmp_path / "a.duckdb"))
+    stopped: list[recorder.Started] = []
+    monkeypatch.setattr(recorder, "stop", stopped.append)
+    assert service_link.go_on(started)
+    assert stopped == []
+    (held / str(ME) / started.ticket / "large").write_bytes(b"x" * 10_000)
+    monkeypatch.setattr(Held, "is_full", lambda self, uid: True)
+    service_link.go_on(started)
+    assert len(stopped) == 1
+    assert "too much room" in said[-1]
+    with pytest.raises(TracerError, match="takes too much room"):
+        service_link.start(recording(tmp_path / "b.duckdb"))
+    assert recorders.started
+
+
+def test_pids_that_were_seen_once_stay_known(tmp_path: Path) -> None:
+    assert known_pids(tmp_path, {5: 105}) == {5: 105}
+    assert known_pids(tmp_path, {6: 106}) == {5: 105, 6: 106}
+    assert known_pids(tmp_path, {5: 205}) == {5: 205, 6: 106}
+    # No more than so many are kept.
+    assert len(known_pids(tmp_path, dict.fromkeys(range(30_000), 1))) == 30_000
+    assert known_pids(tmp_path, {}) == {5: 205, 6: 106}
+
+
 def test_a_service_that_is_started_anew_goes_on(
     serving: Callable[[set[int]], Path], recorders: Recorders, tmp_path: Path
 ) -> None:
     held = serving({ME})
     started = service_link.start(recording(tmp_path / "a.duckdb"))
-    again = Service({ME}, held, lambda _: None)
+    again = Service({ME}, Held(held, 1 << 30, lambda _: None))
     assert again._beat({"ticket": started.ticket, "pids": []}, os.getpid(), ME) == {"runs": True}
     with pytest.raises(RefusedError):
         again._beat({"ticket": started.ticket, "pids": []}, os.getpid(), ME + 1)
@@ -289,9 +380,9 @@ def test_a_second_service_is_told_and_a_socket_left_behind_is_not_in_the_way(
 
 def test_pids_of_a_process_in_our_own_namespace_are_the_same() -> None:
     assert pids_of_peer(os.getpid()) is None
-    assert uids_of(os.getpid()) == {os.geteuid()}
+    assert users_of(os.getpid()) == {ME}
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
-    assert uids_of(child.pid) == set()
+    assert users_of(child.pid) == set()
     with pytest.raises(OSError, match=str(child.pid)):
         pids_of_peer(child.pid)

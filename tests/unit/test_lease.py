@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -50,3 +51,24 @@ def test_what_is_no_lease_is_said(tmp_path: Path, text: str | None) -> None:
         path.write_text(text)
     with pytest.raises(UsageError, match="is no lease"):
         Lease(path)
+
+
+def test_several_that_renew_it_at_once_never_leave_it_over(tmp_path: Path) -> None:
+    path = tmp_path / "lease"
+    renew(path, 60)
+    lease, failures = Lease(path), []
+
+    def keep_renewing() -> None:
+        try:
+            for _ in range(300):
+                renew(path, 60, (1, 2))
+        except OSError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=keep_renewing) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        assert not lease.is_over()
+    assert failures == []
+    assert [one.name for one in tmp_path.iterdir()] == ["lease"]

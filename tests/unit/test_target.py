@@ -16,9 +16,15 @@ from rlscope_trace.errors import (
     TracerError,
     UsageError,
 )
+from rlscope_trace.procfs import users_of
 from rlscope_trace.record import target
 
 ARGV = ("--pid", "4242")
+# Who can read where the tests' Python lies, and has no other right.
+NOBODY = [
+    "setpriv", "--reuid=54321", "--regid=54321", "--clear-groups",
+    "--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search",
+]  # fmt: skip
 # Above every kernel's pid_max, below what pidfd_open takes.
 ABSENT = 4194304
 
@@ -177,3 +183,41 @@ def test_a_pidfd_names_the_process_not_the_number(child: "subprocess.Popen[bytes
     with pytest.raises(ProcessLookupError):
         signal.pidfd_send_signal(found.pidfd, 0)
     target.close([found])
+
+
+def test_of_a_user_are_those_that_it_may_trace_itself(
+    child: "subprocess.Popen[bytes]",
+) -> None:
+    (found,) = resolve(str(child.pid))
+    target.require_user([found], os.getuid())
+    with pytest.raises(PermissionNeededError, match=f"pid {child.pid} .* is not of user 54321"):
+        target.require_user([found], 54321)
+    # It has closed what it was given.
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.close(found.pidfd)
+    (found,) = resolve(str(child.pid))
+    child.communicate()
+    with pytest.raises(PermissionNeededError):
+        target.require_user([found], os.getuid())
+
+
+HIDDEN = """
+import ctypes, sys
+ctypes.CDLL(None).prctl(4, 0)  # PR_SET_DUMPABLE
+print("hidden", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts programs of others")
+def test_what_its_user_may_not_trace_is_not_the_users() -> None:
+    command = [sys.executable, "-c", HIDDEN]
+    with subprocess.Popen(
+        [*NOBODY, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"hidden\n"
+        assert users_of(process.pid) == {54321, 0}
+        (found,) = resolve(str(process.pid))
+        with pytest.raises(PermissionNeededError):
+            target.require_user([found], 54321)

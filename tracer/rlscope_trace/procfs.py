@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+_PROC = Path("/proc")
+
 _ENDED = ("Z", "X")
 
 
@@ -27,3 +29,24 @@ def is_running(pid: int) -> bool:
     except OSError:
         return False
     return split_stat(text)[1][0] not in _ENDED
+
+
+def status_words(entry: Path, name: str) -> list[str]:
+    """Return the words of a line of a status file, empty where there is none. Raises OSError."""
+    for line in (entry / "status").read_text(errors="replace").splitlines():
+        key, _, value = line.partition(":")
+        if key == name:
+            return value.split()
+    return []
+
+
+def users_of(pid: int) -> set[int]:
+    """Return the real, effective, saved and file system user of a process, and who may read it.
+
+    That is root where it may not be traced by its own user. Empty where the process is gone.
+    """
+    entry = _PROC / str(pid)
+    try:
+        return {*map(int, status_words(entry, "Uid")), (entry / "environ").stat().st_uid}
+    except OSError:
+        return set()

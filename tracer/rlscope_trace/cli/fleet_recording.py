@@ -21,12 +21,7 @@ from rlscope_analysis.wording import count_of
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.answers import AnswerFormat, render
 from rlscope_trace.cli.output import write_stdout
-from rlscope_trace.errors import (
-    CommandNotFoundError,
-    OutputExistsError,
-    TracerError,
-    UsageError,
-)
+from rlscope_trace.errors import OutputExistsError, TracerError, UsageError
 from rlscope_trace.fleet.bucket import Bucket, store_of
 from rlscope_trace.fleet.coordinator import Fleet, Plan
 from rlscope_trace.fleet.manifest import keep_partials, manifest_of, write_manifest
@@ -34,7 +29,7 @@ from rlscope_trace.fleet.program import launched_environment, worker_variables
 from rlscope_trace.fleet.ray_cluster import RayCluster
 from rlscope_trace.privileges import invoking_environment, invoking_identity
 from rlscope_trace.record.launch import launch as launch_program
-from rlscope_trace.record.launch import program_file
+from rlscope_trace.record.launch import require_program
 from rlscope_trace.record.shims import checked_session
 
 if TYPE_CHECKING:
@@ -136,9 +131,8 @@ def launch(
 
     Its workers report their phases and what they do on GPUs. The exit code is the program's own.
     """
-    if program_file(command, invoking_environment(invoking_identity())) is None:
-        # Before anything is recorded for it.
-        raise CommandNotFoundError(f"{command[0]}: command not found")
+    # Before anything is recorded for it.
+    require_program(command, invoking_environment(invoking_identity()))
     folder = _prepared(output, force=force)
     session = _session(None)
     with _connected(address) as cluster, Stop() as stop:

@@ -17,6 +17,7 @@ import typer
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.errors import TracerError, UsageError
+from rlscope_trace.fleet.held import Held
 from rlscope_trace.fleet.service import DEFAULT_FOLDER, DEFAULT_SOCKET, Service, listen
 from rlscope_trace.rights import become_recorder
 
@@ -56,6 +57,13 @@ def serve(
     folder: Annotated[
         Path, typer.Option("--folder", help="Where traces are written until they are fetched.")
     ] = DEFAULT_FOLDER,
+    user_gib: Annotated[
+        int,
+        typer.Option(
+            "--user-gib", min=1, metavar="GIB",
+            help="How much room what is recorded for a user may take here, until it is fetched.",
+        ),
+    ] = 20,
     unit: Annotated[
         Unit | None,
         typer.Option(
@@ -85,7 +93,7 @@ def serve(
         signal.signal(number, _end)
     messages.say(f"recording for {', '.join(users)} at {socket}; Ctrl-C ends it")
     try:
-        Service(allowed, folder, messages.say).run(listener)
+        Service(allowed, Held(folder, user_gib << 30, messages.say)).run(listener)
     finally:
         listener.close()
         socket.unlink(missing_ok=True)

@@ -20,8 +20,10 @@ _OF_PROGRAMS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
 
 
 @contextmanager
-def second_interrupt_stops(spool_directory: Path) -> Iterator[None]:
+def second_interrupt_stops(spool_directory: Path, *, is_leased: bool = False) -> Iterator[None]:
     """Let the first Ctrl-C only say that saving is under way; the next one, or a TERM, stops it.
+
+    is_leased: a TERM is what ended the recording, and may come twice: it changes nothing.
 
     Signals that were meant for the program, as those of batch jobs, change nothing any more. Raises
     SpoolError where it was stopped.
@@ -38,6 +40,8 @@ def second_interrupt_stops(spool_directory: Path) -> Iterator[None]:
         signal.SIGQUIT: signal.default_int_handler,
         **dict.fromkeys(_OF_PROGRAMS, lambda _number, _frame: None),
     }
+    if is_leased:
+        handlers[signal.SIGTERM] = handlers[signal.SIGUSR1]
     try:
         with signals_handled(handlers):
             yield

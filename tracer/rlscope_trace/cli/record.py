@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +20,7 @@ from rlscope_trace.cli.instruments import (
     default_sample_hz,
 )
 from rlscope_trace.cli.live_line import ProgressMode
-from rlscope_trace.cli.recording import CaptureName, LoaderName, Recording, Settings
+from rlscope_trace.cli.recording import CaptureName, LoaderName, Recording, Settings, opened
 from rlscope_trace.errors import TracerError, UsageError
 from rlscope_trace.privileges import invoking_environment, invoking_identity
 from rlscope_trace.record import shims, target, watch
@@ -223,6 +222,7 @@ def record(  # noqa: PLR0913 - one parameter per option
         ),
     ] = None,
     lease: Annotated[Path | None, typer.Option("--lease", hidden=True)] = None,
+    of_user: Annotated[int | None, typer.Option("--of-user", hidden=True)] = None,
     ray: Annotated[Path | None, typer.Option("--ray", hidden=True)] = None,
     ray_job: Annotated[
         list[str] | None,
@@ -291,6 +291,7 @@ def record(  # noqa: PLR0913 - one parameter per option
         last_s=None if last is None else last_seconds(last),
         session=None if session is None else shims.checked_session(session),
         lease=None if lease is None else Lease(lease),
+        of_user=of_user,
         ray=RaySettings(ray, checked_jobs(ray_job or ())),
     )  # fmt: skip
     code = _attach(pid, settings) if pid else _launch(command or [], settings)
@@ -309,7 +310,7 @@ def last_seconds(text: str) -> float:
 
 
 def _attach(pids: list[str], settings: Settings) -> int:
-    targets = target.resolve(pids, argv=sys.argv[1:])
+    targets = opened(pids, settings)
     facts: dict[str, object] = {"mode": "attach", "target_pids": [found.pid for found in targets]}
     recording = Recording(settings, facts, invoking_identity())
     with watch.signals_held():

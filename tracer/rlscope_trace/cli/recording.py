@@ -110,7 +110,17 @@ class Settings:
     """Where programs report that are started later; None: nobody is told of that."""
     lease: Lease | None = None
     """How long it may go on without whoever started it."""
+    of_user: int | None = None
+    """Whose processes may be named; None: anybody's."""
     ray: RaySettings = field(default_factory=RaySettings)
+
+
+def opened(pids: Sequence[str], settings: Settings) -> list[target.Target]:
+    """Open the processes of --pid, or raise what is wrong with them."""
+    targets = target.resolve(pids, argv=sys.argv[1:])
+    if settings.of_user is not None:
+        target.require_user(targets, settings.of_user)
+    return targets
 
 
 class Recording:
@@ -228,7 +238,7 @@ class Recording:
 
     def _add_one(self, pid: int) -> None:
         try:
-            self._running().add(target.resolve([str(pid)], argv=sys.argv[1:]))
+            self._running().add(opened([str(pid)], self._settings))
         except (TracerError, OSError) as error:
             messages.note(f"pid {pid} is not traced: {error}")
 
@@ -309,7 +319,7 @@ class Recording:
             ) from error
 
     def _save(self, spool: PrivateFolder) -> TraceReport:
-        with second_interrupt_stops(spool.shown):
+        with second_interrupt_stops(spool.shown, is_leased=self._settings.lease is not None):
             # Here, not above: DuckDB takes longer to import than the probes take to load.
             with signals_wait():
                 from rlscope_trace.cli.calibrating import add_to_spool

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+from rlscope_trace.procfs import status_words
+
 _PROC = Path("/proc")
 
 
@@ -21,25 +23,9 @@ def pids_of_peer(peer: int) -> dict[int, int] | None:
         # Of those that end meanwhile nothing is known.
         with suppress(OSError, ValueError, IndexError):
             if entry.name.isdecimal() and _namespace(entry) == theirs:
-                found[int(_field(entry, "NSpid")[-1])] = int(entry.name)
+                found[int(status_words(entry, "NSpid")[-1])] = int(entry.name)
     return found
-
-
-def uids_of(pid: int) -> set[int]:
-    """Return the real, effective, saved and file system user of a process; none: it is gone."""
-    try:
-        return set(map(int, _field(_PROC / str(pid), "Uid")))
-    except (OSError, IndexError):
-        return set()
 
 
 def _namespace(entry: Path) -> Path:
     return (entry / "ns/pid").readlink()
-
-
-def _field(entry: Path, name: str) -> list[str]:
-    for line in (entry / "status").read_text(errors="replace").splitlines():
-        key, _, value = line.partition(":")
-        if key == name:
-            return value.split()
-    return []

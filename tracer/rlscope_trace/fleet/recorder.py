@@ -7,13 +7,14 @@ with it by what `Started` says.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,10 +26,11 @@ from rlscope_trace.record.lease import renew
 from rlscope_trace.spool.directory import process_start_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 _START_PATIENCE_S = 30.0
 _TICK_S = 0.02
+_ABANDON_S = 5.0
 _WORDS_BYTES = 16_000
 _LOG, _LEASE, _IDENTITY = "recorder.log", "lease", "ray.json"
 
@@ -46,6 +48,8 @@ class Recording:
     """Processes to record: a raylet, and its drivers."""
     options: tuple[str, ...] = ()
     """More of `rlscope-trace record`'s."""
+    of_user: int | None = None
+    """Whose processes may be named; None: anybody's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,7 @@ def start(order: Recording, folder: Path) -> Started:
         "--output", order.output, "--session", order.session,
         "--lease", str(folder / _LEASE), "--ray", str(folder / _IDENTITY),
         "--progress", "never", *order.options,
+        *(() if order.of_user is None else ("--of-user", str(order.of_user))),
     ]  # fmt: skip
     pid = _start_detached(command, folder / _LOG)
     started = Started(pid, process_start_time(pid), str(folder), order.output, order.lease_s)
@@ -105,7 +110,7 @@ def start(order: Recording, folder: Path) -> Started:
         if not runs(started):
             raise _error_of(_words(folder))
         if time.monotonic() > end_s:
-            os.kill(pid, signal.SIGTERM)
+            abandon(started)
             raise TracerError(f"the recorder did not start within {_START_PATIENCE_S:.0f} s")
         renew(folder / _LEASE, order.lease_s)
         time.sleep(_TICK_S)
@@ -124,26 +129,51 @@ def go_on(started: Started, pids: Iterable[int] = ()) -> bool:
 def end(started: Started, identity: str | None, patience_s: float) -> Left:
     """Let a recorder save, or recover what it had recorded where it was killed.
 
-    identity: what is known of the processes of Ray, as JSON.
+    identity: what is known of the processes of Ray, as JSON. Who comes while another one does that
+    waits for it. Raises OSError.
     """
-    folder = Path(started.folder)
-    if identity is not None:
-        written = folder / f"{_IDENTITY}.new"
-        written.write_text(identity)
-        written.replace(folder / _IDENTITY)
+    folder, output = Path(started.folder), Path(started.output)
+    with _alone(folder):
+        if identity is not None:
+            written = folder / f"{_IDENTITY}.new"
+            written.write_text(identity)
+            written.replace(folder / _IDENTITY)
+        stop(started)
+        end_s = time.monotonic() + patience_s
+        while runs(started) and time.monotonic() < end_s:
+            with suppress(OSError):
+                renew(folder / _LEASE, started.lease_s)
+            time.sleep(_TICK_S)
+        words, was_recovered = _words(folder).decode("utf-8", "replace"), False
+        if not output.exists() and not runs(started) and Path(f"{output}.spool").is_dir():
+            words += _recover(output, patience_s)
+            was_recovered = output.exists()
+    return Left(words, was_recovered)
+
+
+def stop(started: Started) -> None:
+    """Tell a recorder to save and end."""
     if runs(started):
         with suppress(ProcessLookupError):
             os.kill(started.pid, signal.SIGTERM)
-    end_s = time.monotonic() + patience_s
-    while runs(started) and time.monotonic() < end_s:
-        renew(folder / _LEASE, started.lease_s)
-        time.sleep(_TICK_S)
-    words, was_recovered = _words(folder).decode("utf-8", "replace"), False
-    output = Path(started.output)
-    if not output.exists() and not runs(started) and Path(f"{output}.spool").is_dir():
-        words += _recover(output)
-        was_recovered = output.exists()
-    return Left(words, was_recovered)
+
+
+def abandon(started: Started) -> None:
+    """End a recorder that nobody will ask after, in whatever state it is."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        end_s = time.monotonic() + _ABANDON_S
+        while runs(started) and time.monotonic() < end_s:
+            with suppress(ProcessLookupError):
+                os.kill(started.pid, number)
+            time.sleep(_ABANDON_S / 10)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep all others out that end the same recorder."""
+    with (folder / "ending").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def runs(started: Started) -> bool:
@@ -168,17 +198,14 @@ def _start_detached(command: Sequence[str], log: Path) -> int:
 
     Ray ends the children of its workers with them.
     """
-    read, write = os.pipe()
     with log.open("xb") as output:
         child = subprocess.Popen(
-            [sys.executable, "-c", _DETACH, str(write), *command],
-            stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
-            pass_fds=[write], cwd="/", env=environment(),
+            [sys.executable, "-c", _DETACH, *command],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=output, close_fds=True,
+            start_new_session=True, cwd="/", env=environment(),
         )  # fmt: skip
-    os.close(write)
-    with os.fdopen(read, "rb") as reported:
-        pid = reported.read()
-    child.wait()
+        with child:
+            pid = child.stdout.read() if child.stdout is not None else b""
     if not pid:
         raise TracerError("cannot start a recorder", hint="is there memory for another process?")
     return int(pid)
@@ -187,11 +214,10 @@ def _start_detached(command: Sequence[str], log: Path) -> int:
 # The first child ends at once, so that the second one belongs to nobody.
 _DETACH = """
 import os, sys
-report = int(sys.argv[1])
 if os.fork() == 0:
-    os.write(report, str(os.getpid()).encode())
-    os.close(report)
-    os.execv(sys.argv[2], sys.argv[2:])
+    os.write(1, str(os.getpid()).encode())
+    os.dup2(2, 1)
+    os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
@@ -216,10 +242,13 @@ def _error_of(words: bytes) -> TracerError:
     return TracerError(why, hint=hints[0] if hints else None)
 
 
-def _recover(output: Path) -> str:
-    done = subprocess.run(
-        [*own_command("rlscope_trace"), "recover", f"{output}.spool", "--output", str(output)],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-        cwd="/", env=environment(),
-    )  # fmt: skip
+def _recover(output: Path, patience_s: float) -> str:
+    try:
+        done = subprocess.run(
+            [*own_command("rlscope_trace"), "recover", f"{output}.spool", "--output", str(output)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            check=False, cwd="/", env=environment(), timeout=patience_s,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return f"error: its spool was not recovered within {patience_s:.0f} s\n"
     return done.stdout.decode("utf-8", "replace")

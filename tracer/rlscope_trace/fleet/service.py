@@ -7,9 +7,9 @@ A keeper asks by a socket of this machine, one question and one answer per conne
     {"do": "facts"}
     {"do": "start", "session": ..., "lease_s": ..., "pids": [...], "options": [...]}
     {"do": "beat", "ticket": ..., "pids": [...]}
-    {"do": "stop", "ticket": ..., "identity": ...}    the answer brings the open trace along
+    {"do": "stop", "ticket": ..., "identity_bytes": N}, and N bytes; the open trace comes along
 
-Nobody who asks is trusted. The OS kernel says who it is: one of the named users, who may record
+Nobody who asks is trusted. The OS kernel says who it is: one of the named users, who may name
 processes of that user only. No name of a file crosses the socket: traces are written where only
 root is, and handed over as an open file. Options are those that name no file.
 """
@@ -18,38 +18,36 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import secrets
 import shutil
 import socket
+import stat
 import struct
-import threading
-import time
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlscope_trace import __version__
 from rlscope_trace.errors import TracerError
-from rlscope_trace.fleet import recorder
+from rlscope_trace.fleet import held, recorder
 from rlscope_trace.fleet.connections import serve_each
-from rlscope_trace.fleet.namespaces import pids_of_peer, uids_of
+from rlscope_trace.fleet.held import Held, RefusedError
+from rlscope_trace.fleet.namespaces import pids_of_peer
+from rlscope_trace.procfs import users_of
 from rlscope_trace.record.shims import checked_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
+    from typing import BinaryIO
 
 DEFAULT_SOCKET = Path("/run/rlscope-trace/fleet.sock")
 DEFAULT_FOLDER = Path("/var/lib/rlscope-trace")
-MOST_BYTES = 8 << 20
+MOST_LINE_BYTES, MOST_IDENTITY_BYTES = 1 << 16, 8 << 20
 TAKEN = b"taken\n"
 
 _QUESTION_S, _TAKE_S, _SAVE_S = 10.0, 600.0, 900.0
-_MOST_CONNECTIONS, _MOST_PIDS, _MOST_RECORDINGS = 32, 256, 4
+# Of each user: one may not keep the others out.
+_MOST_CONNECTIONS, _MOST_PIDS = 16, 256
 _LEASE_S = (5.0, 300.0)
-_TICKET = re.compile(r"[0-9a-f]{32}", re.ASCII)
-_TRACE, _STARTED = "trace.duckdb", "started.json"
 _PEER = struct.Struct("3i")
 # None of them names a file, or runs code in a program.
 _FLAGS = frozenset(
@@ -60,49 +58,48 @@ _VALUED = frozenset(
     ("--ray-job", "--sample-hz", "--gil", "--messages", "--nvtx", "--transitions",
      "--probe-budget", "--cuda-calls", "--cupti", "--cuda-graphs", "--capture")
 )  # fmt: skip
-
-
-class RefusedError(TracerError):
-    """What was asked is not done."""
+# What a question of any shape leads to.
+_ODD = (OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError, MemoryError)
 
 
 @dataclass(slots=True)
 class Service:
-    """Recordings of some users, in a folder of root's."""
+    """Answers the questions of some users."""
 
     users: Collection[int]
-    folder: Path
-    say: Callable[[str], None]
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _known_pids: dict[str, dict[int, int]] = field(default_factory=dict)
-    """Of each recording from another pid namespace: the pids here of those there."""
+    held: Held
 
     def run(self, listener: socket.socket) -> None:
         """Answer until the listener is closed."""
-        serve_each(listener, _MOST_CONNECTIONS, self._answer)
+        serve_each(listener, _MOST_CONNECTIONS, self._answer, self._owner)
+
+    def _owner(self, connection: socket.socket) -> int | None:
+        """Return whose a connection is; a stranger gets the answer to whatever it asks at once."""
+        _, uid = _peer(connection)
+        if uid in self.users:
+            return uid
+        hint = f"rlscope-trace fleet serve --user {uid}"
+        connection.setblocking(False)
+        connection.send(_line({"error": f"user {uid} may not record here", "hint": hint}))
+        return None
 
     def _answer(self, connection: socket.socket) -> None:
-        peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-        pid, uid, _ = _PEER.unpack(peer)
+        pid, uid = _peer(connection)
+        connection.settimeout(_QUESTION_S)
         try:
-            # All of it, also of a stranger: who still writes would not get the answer.
-            question = _question(connection)
-            if uid not in self.users:
-                raise RefusedError(
-                    f"user {uid} may not record here",
-                    hint=f"rlscope-trace fleet serve --user {uid}",
-                )
-            what = question.get("do")
-            if what == "stop":
-                self._stop(connection, question, pid, uid)
-                return
+            with connection.makefile("rb") as file:
+                question = _question(file)
+                what = question.get("do")
+                if what == "stop":
+                    self._stop(connection, question, _identity(file, question), pid, uid)
+                    return
             answers = {"facts": self._facts, "start": self._start, "beat": self._beat}
             if what not in answers:
                 raise RefusedError("no such question")
             answer = answers[what](question, pid, uid)
         except TracerError as error:
             answer = {"error": str(error), "hint": next(iter(error.hints), None)}
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except _ODD as error:
             answer = {"error": f"it cannot be done: {error!r}"[:300], "hint": None}
         connection.sendall(_line(answer))
 
@@ -114,118 +111,66 @@ class Service:
         options = checked_options(question["options"])
         session = checked_session(str(question["session"]))
         lease_s = min(max(float(question["lease_s"]), _LEASE_S[0]), _LEASE_S[1])
-        with self._lock:
-            self._make_room(uid)
-            ticket = secrets.token_hex(16)
-            folder = self.folder / str(uid) / ticket
-            folder.mkdir(mode=0o700, parents=True)
+        seen = pids_of_peer(pid)
+        pids = tuple(_checked_pids(question["pids"], seen, uid))
+        if not pids:
+            raise RefusedError("no process to record")
+        folder = self.held.reserve(uid)
+        started = None
         try:
-            pids = tuple(self._checked_pids(question["pids"], ticket, pid, uid))
-            if not pids:
-                raise RefusedError("no process to record")
-            order = recorder.Recording(str(folder / _TRACE), session, lease_s, pids, options)
+            output = str(folder / held.TRACE)
+            order = recorder.Recording(output, session, lease_s, pids, options, of_user=uid)
             started = recorder.start(order, folder)
+            held.known_pids(folder, seen or {})
+            held.keep(started)
         except BaseException:
+            if started is not None:
+                recorder.abandon(started)
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        (folder / _STARTED).write_text(json.dumps(asdict(started)))
-        self.say(f"user {uid}: recording {', '.join(map(str, pids))} as {ticket}")
-        return {"ticket": ticket}
+        self.held.say(f"user {uid}: recording {', '.join(map(str, pids))} as {folder.name}")
+        return {"ticket": folder.name}
 
     def _beat(self, question: dict[str, Any], pid: int, uid: int) -> dict[str, Any]:
-        ticket, started = self._started(question, uid)
+        started = self.held.find(uid, question["ticket"])
+        seen = pids_of_peer(pid)
         # A driver may have ended, or its pid be another's by now: that is no reason to stop.
-        pids = self._checked_pids(question["pids"], ticket, pid, uid, must_be_theirs=False)
+        pids = _checked_pids(question["pids"], seen, uid, must_be_theirs=False)
+        if seen is not None:
+            held.known_pids(Path(started.folder), seen)
+        if self.held.is_full(uid) and recorder.runs(started):
+            self.held.say(f"user {uid}: too much room is taken: {question['ticket']} is ended")
+            recorder.stop(started)
         return {"runs": recorder.go_on(started, pids)}
 
     def _stop(
-        self, connection: socket.socket, question: dict[str, Any], pid: int, uid: int
+        self,
+        connection: socket.socket,
+        question: dict[str, Any],
+        identity: str | None,
+        pid: int,
+        uid: int,
     ) -> None:
-        ticket, started = self._started(question, uid)
-        identity = self._identity_here(question.get("identity"), ticket, pid)
-        left = recorder.end(started, identity, _SAVE_S)
+        ticket, started = question["ticket"], self.held.find(uid, question["ticket"])
+        left = recorder.end(started, _identity_here(identity, started, pid), _SAVE_S)
         answer = {"words": left.words[-4000:], "was_recovered": left.was_recovered}
-        trace = Path(started.output)
-        if not trace.exists():
-            connection.sendall(_line({**answer, "has_trace": False}))
-            recorder.forget(started)
-            self.say(f"user {uid}: {ticket} has no trace")
-            return
-        descriptor = os.open(trace, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            socket.send_fds(connection, [_line({**answer, "has_trace": True})], [descriptor])
+            trace = os.open(started.output, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            connection.sendall(_line(answer))
+            recorder.forget(started)
+            self.held.say(f"user {uid}: {ticket} has no trace")
+            return
+        try:
+            socket.send_fds(connection, [_line(answer)], [trace])
         finally:
-            os.close(descriptor)
+            os.close(trace)
         connection.settimeout(_TAKE_S)
         if connection.recv(len(TAKEN)) == TAKEN:
-            recorder.forget(started)
-            self._known_pids.pop(ticket, None)
-            self.say(f"user {uid}: {ticket} is saved and handed over")
+            held.forget(started)
+            self.held.say(f"user {uid}: {ticket} is saved and handed over")
         else:
-            self.say(f"user {uid}: {ticket} was not taken; its trace is {trace}")
-
-    def _started(self, question: dict[str, Any], uid: int) -> tuple[str, recorder.Started]:
-        ticket = question["ticket"]
-        if not isinstance(ticket, str) or _TICKET.fullmatch(ticket) is None:
-            raise RefusedError("no such recording")
-        # Below the folder of the user who asks: a ticket of another one is not found.
-        path = self.folder / str(uid) / ticket / _STARTED
-        try:
-            return ticket, _read_started(path)
-        except FileNotFoundError as error:
-            raise RefusedError("no such recording") from error
-
-    def _make_room(self, uid: int) -> None:
-        """Keep the newest traces that nobody took, and so many recordings of a user at once."""
-        held = []
-        for path in (self.folder / str(uid)).glob(f"*/{_STARTED}"):
-            with suppress(OSError, ValueError, TypeError):
-                held.append((path.stat().st_mtime, _read_started(path)))
-        running = [one for _, one in held if recorder.runs(one)]
-        if len(running) >= _MOST_RECORDINGS:
-            raise RefusedError(
-                f"{len(running)} recordings of user {uid} are running, no more are allowed",
-                hint="they save by themselves soon after nobody asks after them",
-            )
-        ended = sorted((when, one.folder) for when, one in held if not recorder.runs(one))
-        for _, folder in ended[: max(len(ended) - _MOST_RECORDINGS + 1, 0)]:
-            shutil.rmtree(folder, ignore_errors=True)
-            self.say(f"user {uid}: {folder} was not taken and is removed: there are newer ones")
-
-    def _checked_pids(
-        self, pids: object, ticket: str, peer: int, uid: int, *, must_be_theirs: bool = True
-    ) -> list[int]:
-        """Return the pids here of processes that the peer calls by those numbers, if they are its.
-
-        Raises RefusedError, unless those of others are to be left out.
-        """
-        if not isinstance(pids, list) or len(pids) > _MOST_PIDS:
-            raise RefusedError("pids: a list of a few numbers")
-        here = pids_of_peer(peer)
-        if here is not None:
-            self._known_pids.setdefault(ticket, {}).update(here)
-        found = []
-        for number in pids:
-            pid = int(number) if here is None else here.get(int(number), 0)
-            if pid > 0 and uids_of(pid) == {uid}:
-                found.append(pid)
-            elif must_be_theirs:
-                raise RefusedError(f"process {number} is none of user {uid}")
-        return found
-
-    def _identity_here(self, identity: object, ticket: str, peer: int) -> str | None:
-        """Return what is known of processes, with their pids here."""
-        if not isinstance(identity, str):
-            return None
-        here = pids_of_peer(peer)
-        if here is None:
-            return identity
-        known = {**self._known_pids.get(ticket, {}), **here}
-        told = json.loads(identity)
-        rows = [row for row in told["processes"] if row["pid"] in known]
-        processes = [{**row, "pid": known[row["pid"]]} for row in rows]
-        methods = [[known[pid], *rest] for pid, *rest in told["methods"] if pid in known]
-        return json.dumps({**told, "processes": processes, "methods": methods})
+            self.held.say(f"user {uid}: {ticket} was not taken; its trace is {started.output}")
 
 
 def checked_options(options: object) -> tuple[str, ...]:
@@ -256,14 +201,15 @@ def listen(path: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        if path.is_socket():
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
-                if other.connect_ex(str(path)) == 0:
-                    raise TracerError(f"{path}: a service listens there", hint="--socket OTHER")
-            path.unlink()
-        listener.bind(str(path))
-        path.chmod(0o666)
-        listener.listen(_MOST_CONNECTIONS)
+        _close_to_others(path.parent)
+        _remove_left_behind(path)
+        # Not by its name afterwards, which could be another's by then.
+        mask = os.umask(0o111)
+        try:
+            listener.bind(str(path))
+        finally:
+            os.umask(mask)
+        listener.listen(128)
     except OSError as error:
         listener.close()
         raise TracerError(
@@ -275,27 +221,85 @@ def listen(path: Path) -> socket.socket:
     return listener
 
 
-def _read_started(path: Path) -> recorder.Started:
-    return recorder.Started(**json.loads(path.read_text()))
+def _close_to_others(folder: Path) -> None:
+    """Let nobody else replace the socket: a volume that containers share is open at first."""
+    status = folder.stat()
+    is_shared = bool(status.st_mode & stat.S_ISVTX)
+    if folder == DEFAULT_SOCKET.parent and status.st_uid == os.geteuid():
+        folder.chmod(0o755)
+    elif status.st_mode & 0o022 and not is_shared:
+        raise TracerError(f"{folder} can be written by others", hint=f"chmod 755 {folder}")
 
 
-def _question(connection: socket.socket) -> dict[str, Any]:
-    """Read one line of JSON, of limited length and within limited time."""
-    end_s = time.monotonic() + _QUESTION_S
-    text = bytearray()
-    while not text.endswith(b"\n"):
-        connection.settimeout(max(end_s - time.monotonic(), 0.001))
-        part = connection.recv(1 << 16)
-        text += part
-        if not part or len(text) > MOST_BYTES:
-            raise RefusedError("no question")
-    try:
-        question = json.loads(text)
-    except RecursionError as error:
-        raise RefusedError("no question") from error
+def _remove_left_behind(path: Path) -> None:
+    if not path.is_socket():
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
+        if other.connect_ex(str(path)) == 0:
+            raise TracerError(f"{path}: a service listens there", hint="--socket OTHER")
+    path.unlink()
+
+
+def _peer(connection: socket.socket) -> tuple[int, int]:
+    """Return the pid and the user of who asks."""
+    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    pid, uid, _ = _PEER.unpack(peer)
+    return pid, uid
+
+
+def _question(file: BinaryIO) -> dict[str, Any]:
+    """Read one line of JSON of limited length."""
+    line = file.readline(MOST_LINE_BYTES)
+    question = json.loads(line) if line.endswith(b"\n") else None
     if not isinstance(question, dict):
         raise RefusedError("no question")
     return question
+
+
+def _identity(file: BinaryIO, question: dict[str, Any]) -> str | None:
+    """Read what is known of processes, behind a question."""
+    count = question["identity_bytes"]
+    if type(count) is not int or not 0 <= count <= MOST_IDENTITY_BYTES:
+        raise RefusedError("identity_bytes: how many follow")
+    text = file.read(count)
+    return text.decode() if text and len(text) == count else None
+
+
+def _checked_pids(
+    pids: object, seen: dict[int, int] | None, uid: int, *, must_be_theirs: bool = True
+) -> list[int]:
+    """Return the pids here of processes that a user names, if they are all its.
+
+    seen: the pids here by those that it uses; None: they are the same. The recorder looks again
+    when it has opened them. Raises RefusedError, unless those of others are to be left out.
+    """
+    if (
+        not isinstance(pids, list)
+        or len(pids) > _MOST_PIDS
+        or not all(type(pid) is int for pid in pids)
+    ):
+        raise RefusedError("pids: a list of a few numbers")
+    found = []
+    for number in pids:
+        pid = number if seen is None else seen.get(number, 0)
+        if pid > 0 and users_of(pid) == {uid}:
+            found.append(pid)
+        elif must_be_theirs:
+            raise RefusedError(f"process {number} is none of user {uid}")
+    return found
+
+
+def _identity_here(identity: str | None, started: recorder.Started, peer: int) -> str | None:
+    """Return what is known of processes, with their pids here."""
+    seen = pids_of_peer(peer)
+    if identity is None or seen is None:
+        return identity
+    known = held.known_pids(Path(started.folder), seen)
+    told = json.loads(identity)
+    rows = [row for row in told["processes"] if row["pid"] in known]
+    processes = [{**row, "pid": known[row["pid"]]} for row in rows]
+    methods = [[known[pid], *rest] for pid, *rest in told["methods"] if pid in known]
+    return json.dumps({**told, "processes": processes, "methods": methods})
 
 
 def _line(answer: dict[str, Any]) -> bytes:

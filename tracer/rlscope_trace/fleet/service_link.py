@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlscope_trace.errors import OutputExistsError, TracerError
 from rlscope_trace.fleet.recorder import Left, Recording
-from rlscope_trace.fleet.service import DEFAULT_SOCKET, MOST_BYTES, TAKEN
+from rlscope_trace.fleet.service import DEFAULT_SOCKET, MOST_LINE_BYTES, TAKEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,9 +79,10 @@ def end(served: Served, identity: str | None, patience_s: float) -> Left:
 
     Raises TracerError, OSError: the trace is kept by the service then.
     """
-    question = {"do": "stop", "ticket": served.ticket, "identity": identity}
+    text = (identity or "").encode()
+    question = {"do": "stop", "ticket": served.ticket, "identity_bytes": len(text)}
     with closing(_connected()) as connection:
-        answer, descriptors = _answer(connection, question, patience_s)
+        answer, descriptors = _answer(connection, question, patience_s, text)
         try:
             if descriptors:
                 _write(descriptors[0], Path(served.output), may_replace=served.may_replace)
@@ -132,18 +133,20 @@ def _no_answer(error: OSError) -> UnreachableError:
 
 
 def _answer(
-    connection: socket.socket, question: dict[str, Any], patience_s: float
+    connection: socket.socket, question: dict[str, Any], patience_s: float, more: bytes = b""
 ) -> tuple[dict[str, Any], list[int]]:
     """Ask, and return the answer and the files that came with it. Raises TracerError."""
     text, descriptors = bytearray(), []
     connection.settimeout(patience_s)
     try:
-        connection.sendall(json.dumps(question).encode() + b"\n")
+        # Who is refused is so before all was read.
+        with suppress(BrokenPipeError, ConnectionResetError):
+            connection.sendall(json.dumps(question).encode() + b"\n" + more)
         while not text.endswith(b"\n"):
             part, came, _, _ = socket.recv_fds(connection, 1 << 16, 1)
             descriptors += came
             text += part
-            if not part or len(text) > MOST_BYTES:
+            if not part or len(text) > MOST_LINE_BYTES:
                 raise TracerError("the recorder of this machine gave no answer")
         answer = json.loads(text)
         if answer.get("error"):

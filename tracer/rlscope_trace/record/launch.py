@@ -257,6 +257,13 @@ def program_file(command: Sequence[str], environment: Mapping[str, str]) -> Path
     return None
 
 
+def require_program(command: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Raise CommandNotFoundError where there is nothing that the command could run."""
+    name = command[0]
+    if not any(os.path.lexists(path) for path in _candidates(name, environment)):
+        raise CommandNotFoundError(f"{name}: command not found")
+
+
 def _candidates(name: str, environment: Mapping[str, str]) -> list[str]:
     """Return the paths to try; an empty entry of PATH is the current directory."""
     if "/" in name:

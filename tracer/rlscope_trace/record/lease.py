@@ -7,6 +7,8 @@ the recorder saves what it has and ends. The same file names processes that came
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -27,7 +29,8 @@ def renew(path: Path, seconds: float, pids: Iterable[int] = ()) -> None:
     pids: processes that are to be traced, too.
     """
     until_ns = time.monotonic_ns() + round(seconds * 1e9)
-    written = path.with_name(f"{path.name}.new")
+    # Several may renew it at once: each has a file of its own.
+    written = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}")
     written.write_text(" ".join(map(str, (until_ns, *pids))) + "\n")
     # Whole, or as before: it is read at any time.
     written.replace(path)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rlscope_trace.errors import PermissionNeededError, TargetGoneError, TracerError, UsageError
 from rlscope_trace.privileges import ancestors
-from rlscope_trace.procfs import printable, split_stat
+from rlscope_trace.procfs import printable, split_stat, users_of
 from rlscope_trace.record.preflight.capabilities import effective_capabilities
 from rlscope_trace.record.preflight.finding import sudo_command
 
@@ -77,6 +77,18 @@ def resolve(values: Iterable[str], *, argv: Sequence[str], proc: Path = PROC) ->
         close(targets)
         raise _combined(problems)
     return targets
+
+
+def require_user(targets: Sequence[Target], uid: int) -> None:
+    """Close all of them and raise PermissionNeededError where one is not wholly of a user.
+
+    Of a process that is open, so that no other one has its pid since.
+    """
+    others = [one for one in targets if users_of(one.pid) != {uid} or _has_ended(one.pidfd)]
+    if others:
+        close(targets)
+        names = ", ".join(f"{one.pid} ({one.comm})" for one in others)
+        raise PermissionNeededError(f"pid {names} is not of user {uid}", hint=FIND_HINT)
 
 
 def close(targets: Iterable[Target]) -> None:
