@@ -116,6 +116,11 @@ def _poll_until(
     return answer
 
 
+def in_matrix(*values: object) -> list[object]:
+    """Return parameters that only `-m matrix` tries."""
+    return [pytest.param(value, marks=pytest.mark.matrix) for value in values]
+
+
 @pytest.fixture
 def poll_until() -> Callable[..., object]:
     """Return `poll_until(condition, what="...", deadline_s=30)`."""

@@ -26,10 +26,10 @@ STEPPERS = (
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("single",), ("async",), ("dummy", "--envs=16"), ("subproc",),
+        ("single",), ("dummy", "--envs=16"), ("subproc",),
         *(
             pytest.param(other, marks=pytest.mark.matrix)
-            for other in (("sync",), ("split",), ("subproc", "--envs=1"))
+            for other in (("async",), ("sync",), ("split",), ("subproc", "--envs=1"))
         ),
     ],
     ids=" ".join,

@@ -168,6 +168,7 @@ def test_containers_get_what_the_unit_of_systemd_gives(name: str) -> None:
     assert "/run/rlscope-trace" in mounted
 
 
+@pytest.mark.matrix
 @pytest.mark.slow
 def test_a_cluster_of_a_user_without_rights(service: Service, folder: Path) -> None:
     """Two raylets, and a job launched beside them."""

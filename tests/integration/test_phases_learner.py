@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 
 import phases_harness
+from conftest import in_matrix
 from phases_harness import RL_PYTHON, Harness, Range, Recording
 from rl_programs import require_modules
 
@@ -186,7 +187,7 @@ def test_waits_at_a_queue_are_no_part_of_an_update(harness: Harness) -> None:
     assert 63 <= found["wait"] <= 66
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["spawn", *in_matrix("fork")])
 def test_workers_behind_pipes(harness: Harness, method: str) -> None:
     made = run(harness, PIPES.replace("METHOD", method))
     ranges = of_learner(made, {"backpropagation": 7, "inference": 7, "wait": 7})

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 import phases_harness
+from conftest import in_matrix
 from phases_harness import RL_PYTHON, Harness
 from rl_programs import require_modules
 
@@ -97,7 +98,7 @@ for thread in threads: thread.join()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rest", [COMPILED, TRACED, HOOKED, THREADS])
+@pytest.mark.parametrize("rest", [COMPILED, HOOKED, *in_matrix(TRACED, THREADS)])
 def test_programs_do_not_notice(harness: Harness, rest: str) -> None:
     program = harness.scratch / f"program-{len(rest)}.py"
     program.write_text(START + rest)

@@ -13,7 +13,7 @@ from typing import IO
 
 import pytest
 
-from conftest import Workload
+from conftest import Workload, in_matrix
 from nvtx_client import compiled
 from recording import Recorder, assert_conserved, meta, query, rlscope, until
 from rlscope_trace.spool.directory import RECORD_KINDS
@@ -193,7 +193,9 @@ def test_a_target_that_may_write_nowhere(tmp_path: Path) -> None:
     assert ranges(trace, "poor") == 1
 
 
-@pytest.mark.parametrize("namespaces", ["--net", "--mount", "--ipc", "--pid --fork --mount-proc"])
+@pytest.mark.parametrize(
+    "namespaces", ["--net", "--pid --fork --mount-proc", *in_matrix("--mount", "--ipc")]
+)
 def test_namespaces_of_its_own(tmp_path: Path, namespaces: str) -> None:
     trace = tmp_path / "trace.duckdb"
     program = (

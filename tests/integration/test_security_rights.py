@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from conftest import in_matrix
 from damaged_spool import build
 from recording import COMMAND, assert_conserved, query, rlscope, until
 from rlscope_trace.confinement import CAPABILITIES, RECORDING
@@ -377,7 +378,7 @@ def test_a_saver_that_is_root_has_none_of_the_power_of_its_user_id(tmp_path: Pat
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("mode", ["600", "640", "666"])
+@pytest.mark.parametrize("mode", ["640", *in_matrix("600", "666")])
 def test_a_trace_gets_the_permissions_that_are_asked_for(
     folder: Path, tmp_path: Path, mode: str
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import WORKLOADS
+from conftest import WORKLOADS, in_matrix
 from recording import assert_conserved, query
 
 pytestmark = pytest.mark.root
@@ -66,7 +66,7 @@ def test_memories_without_end_are_refused_and_counted(tmp_path: Path) -> None:
     assert refused > 0
 
 
-@pytest.mark.parametrize("attack", ["lease", "pipe", "silent", "newborn"])
+@pytest.mark.parametrize("attack", ["lease", "newborn", *in_matrix("pipe", "silent")])
 def test_what_is_no_memory_of_a_shim_is_left_alone(tmp_path: Path, attack: str) -> None:
     trace = tmp_path / "trace.duckdb"
     attacked(trace, attack)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conftest import Workload
+from conftest import Workload, in_matrix
 from native_programs import build_extension, build_library
 from native_recording import Launch, Launched, probed_sites, python_program, until_used
 from recording import Recorder, assert_conserved, query, until
@@ -45,7 +45,7 @@ def check(truth: dict[str, Any]) -> None:
     assert truth["opened"] > 0
 
 
-@pytest.mark.parametrize("transitions", ["simulator", "all"])
+@pytest.mark.parametrize("transitions", ["all", *in_matrix("simulator")])
 def test_a_target_that_never_rests(
     tmp_path: Path, modules: Path, command: list[str], launch: Launch, transitions: str
 ) -> None:

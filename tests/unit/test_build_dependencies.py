@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from conftest import in_matrix
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEPENDENCIES = REPOSITORY / "tracer" / "dependencies.cmake"
 # A variable that is set, to nothing: CMake does not look again.
@@ -50,7 +52,7 @@ def configure(folder: Path, *options: str) -> tuple[int, list[str]]:
 
 
 @pytest.mark.parametrize(
-    "absent", ["RAPIDJSON_INCLUDE_DIR", "LIBBPF", "ZYDIS_INCLUDE_DIR", "CLANG"]
+    "absent", ["LIBBPF", *in_matrix("RAPIDJSON_INCLUDE_DIR", "ZYDIS_INCLUDE_DIR", "CLANG")]
 )
 def test_what_is_missing_is_named_with_its_package(tmp_path: Path, absent: str) -> None:
     code, named = configure(tmp_path, "-DRLSCOPE_RECORDER=ON", f"-D{absent}=")

@@ -24,7 +24,10 @@ from trace_builder import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from rlscope_analysis.trace import Trace
 
 S = 1_000_000_000
 
@@ -683,17 +686,23 @@ def test_findings_go_with_the_path_they_are_of(builder: TraceBuilder) -> None:
     assert (first, second) == ([(0.5,)], [(1.0,)])
 
 
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
+    builder = TraceBuilder(tmp_path_factory.mktemp("running") / "trace.duckdb")
+    builder.thread(builder.process(pid=1), states=[run(10)])
+    with rlscope_analysis.open(builder.write()) as trace:
+        yield trace
+
+
 @pytest.mark.parametrize("limit", CATALOG, ids=lambda limit: limit.code)
-def test_each_entry_is_complete(builder: TraceBuilder, limit: Any) -> None:  # noqa: ANN401
+def test_each_entry_is_complete(running: Trace, limit: Any) -> None:  # noqa: ANN401
     """What is advice has a remedy, evidence that can be asked for, and a view to look at."""
     if limit.least_share is None and limit.least_of_life is None:
         return
     assert limit.remedy
     assert len(limit.remedy) <= 50
     assert limit.proof.removeprefix("--view ") in REPORTS
-    builder.thread(builder.process(pid=1), states=[run(10)])
-    with rlscope_analysis.open(builder.write()) as trace:
-        trace.sql(limit.evidence).fetchall()
+    running.sql(limit.evidence).fetchall()
 
 
 def test_codes_are_distinct() -> None:

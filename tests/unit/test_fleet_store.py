@@ -13,6 +13,7 @@ from moto.server import ThreadedMotoServer
 
 from recording import rlscope
 from rlscope_trace.errors import TracerError
+from rlscope_trace.fleet import recorder
 from rlscope_trace.fleet.bucket import Bucket, store_of
 from rlscope_trace.fleet.keeper import Keeper, Started
 from trace_builder import TraceBuilder, run, sleep
@@ -85,7 +86,8 @@ def test_a_fleet_is_summarized_from_where_its_traces_were_put(
         folder = tmp_path / f"keeper{number}"
         folder.mkdir()
         store = f"{STORE}/{output.name}"
-        started = Started(4_194_300, None, str(folder), str(output), 1.0, store)
+        ended_before = recorder.Started(4_194_300, None, str(folder), str(output), 1.0)
+        started = Started(ended_before, store)
         ended = Keeper().stop(started, None, 0)
         assert ended.has_trace, ended.words
         assert ended.output == f"{STORE}/{output.name}"
@@ -116,9 +118,8 @@ def test_a_trace_that_cannot_be_put_there_is_kept(
     builder.thread(builder.process(pid=1), states=[run(100)])
     output = builder.write()
     (tmp_path / "keeper").mkdir()
-    started = Started(
-        4_194_300, None, str(tmp_path / "keeper"), str(output), 1.0, f"{STORE}/node.duckdb"
-    )
+    ended_before = recorder.Started(4_194_300, None, str(tmp_path / "keeper"), str(output), 1.0)
+    started = Started(ended_before, f"{STORE}/node.duckdb")
     ended = Keeper().stop(started, None, 0)
     assert not ended.has_trace
     kept = Path(ended.words.rpartition("the trace is kept on its node: ")[2].strip())

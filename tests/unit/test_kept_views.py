@@ -17,7 +17,10 @@ from trace_builder import TraceBuilder, run, sleep
 if TYPE_CHECKING:
     from pathlib import Path
 
-VIEWS = "SELECT schema_name, view_name, sql FROM duckdb_views() WHERE NOT internal ORDER BY ALL"
+VIEWS = (
+    "SELECT table_name, column_name, data_type FROM duckdb_columns()"
+    " WHERE database_name = 'memory' AND schema_name = 'main' ORDER BY ALL"
+)
 TYPES = (
     "SELECT type_name, labels FROM duckdb_types()"
     " WHERE database_name = 'memory' AND labels IS NOT NULL ORDER BY ALL"

@@ -14,6 +14,7 @@ import pytest
 
 import first_screen
 import rlscope_analysis
+from conftest import in_matrix
 from recording import rlscope
 from rlscope_analysis.findings.catalog import CATALOG
 from rlscope_analysis.note_sentences import NO_PHASE
@@ -96,7 +97,7 @@ def test_it_fits_on_a_screen(builder: TraceBuilder, workers: int) -> None:
     assert lines[-1].startswith("lost: nothing; cost of recording: not measured.")
 
 
-@pytest.mark.parametrize("workers", [1, 4, 40])
+@pytest.mark.parametrize("workers", [4, *in_matrix(1, 40)])
 def test_its_numbers_are_those_of_the_views(builder: TraceBuilder, workers: int) -> None:
     training(builder, workers).loss("ring_full", count=7)
     first_screen.check(builder.write())

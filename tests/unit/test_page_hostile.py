@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import rlscope_analysis
+from conftest import in_matrix
 from page_reader import Page
 from page_traces import COMMAND, HOME, META, MS, training, with_gpu
 from rlscope_analysis.page import close_up, iterations
@@ -35,7 +36,9 @@ def page_of(builder: TraceBuilder, *, redact: bool = False) -> Page:
         return Page(render(read_page(trace), redact=redact))
 
 
-@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+@pytest.mark.parametrize(
+    "name", [*HOSTILE[::2], *in_matrix(*HOSTILE[1::2])], ids=range(len(HOSTILE))
+)
 def test_names_are_text_and_nothing_else(tmp_path: Path, name: str) -> None:
     builder = training(
         tmp_path / "trace.duckdb", phase=name, function=f"{name} (a.py:1)", name=name, rounds=3,
