@@ -60,6 +60,7 @@ def seen(path: Path) -> list[object]:
             *(trace.connection.sql(query).fetchall() for query in (VIEWS, TYPES, DATABASES)),
             trace.sql("SELECT bucket, time_ns FROM breakdown ORDER BY ALL").fetchall(),
             trace.sql("FROM finding").fetchall(),
+            trace.sql("SELECT name FROM process").fetchall(),
         ]
 
 
@@ -80,7 +81,7 @@ def test_a_trace_of_another_version_has_views_of_its_own(
             "SELECT view_name FROM duckdb_views() WHERE NOT internal"
         ).fetchall():
             connection.execute(f'DROP VIEW "{view}"')
-        connection.execute("DROP TABLE ray_process; ALTER TABLE clock DROP COLUMN realtime_ns")
+        connection.execute("DROP TABLE ray_process; ALTER TABLE process DROP COLUMN name")
     before = seen(older)
     assert [seen(path) for _ in range(3)].count(before) == 0
     created.clear()
