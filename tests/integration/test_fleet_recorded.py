@@ -143,6 +143,7 @@ def test_a_program_and_all_it_does_on_every_node(cluster: Cluster, tmp_path: Pat
     assert len(json.loads(summary.stdout)["members"]) == 2
 
 
+@pytest.mark.matrix
 def test_one_job_of_two_while_a_keeper_is_killed(cluster: Cluster, tmp_path: Path) -> None:
     """The recorder of that node goes on, and another keeper takes it over."""
     folder = tmp_path / "run"
