@@ -429,6 +429,25 @@ def test_a_worker_with_more_work_than_the_others_is_a_straggler(builder: TraceBu
     assert reported["simulation_bound"] == 100
 
 
+@pytest.mark.parametrize(
+    ("marked", "code"), [(None, "message_overhead"), ("Runner.sample", "worker_bound")]
+)
+def test_what_a_worker_marks_itself_is_no_message(
+    builder: TraceBuilder, marked: str | None, code: str
+) -> None:
+    """It simulates for 100 of 300; the rest is a method of its own, or packs and sends."""
+    main = builder.process(pid=1)
+    builder.thread(main, states=[run(10), sleep(299), woken(1, by=2), run(10)])
+    states = [sleep(9), woken(1, by=1), run(299, cpu=1), sleep(11)]
+    worker = builder.thread(builder.process(pid=10, parent=main), states=states)
+    builder.wait(1, 10, 309, "pipe")
+    builder.operation(1, 0, 320, "update")
+    if marked is not None:
+        builder.operation(worker, 10, 309, marked, source="ray")
+    builder.operation(worker, 10, 110, "simulation", source="auto")
+    assert codes(builder)[code] == 199
+
+
 def test_a_stage_that_is_fed_by_another_one_is_no_straggler(builder: TraceBuilder) -> None:
     """It works for 280 while its feeder, which works for 80, waits until it takes the next."""
     main = builder.process(pid=1)

@@ -307,7 +307,8 @@ CATALOG = (
     Limit(
         "message_overhead",
         "(is_lead AND has_workers AND phase = 'simulation' AND layer IS DISTINCT FROM 'simulator')"
-        " OR (NOT is_lead AND simulates AND phase IS NULL)"
+        # What a worker marks with a name of its own, such as a method of an actor, is not that.
+        " OR (NOT is_lead AND simulates AND phase IS NULL AND NOT is_marked)"
         # In its phase `wait` it hands over and takes: where it runs there, it packs and unpacks.
         " OR (is_lead AND phase = 'wait' AND cause = 'running')",
         "packs, sends, receives and unpacks messages between processes",

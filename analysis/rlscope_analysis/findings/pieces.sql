@@ -215,6 +215,7 @@ WITH lead AS (
 SELECT
   c.*,
   p.phase,
+  coalesce(c.path_id, 0) <> 0 AS is_marked,
   -- A piece that lasts beyond it counts where most of it lies.
   coalesce(c.start_ns / 2 + c.end_ns / 2 < b.ready_ns, false) AS is_starting,
   c.process_id IN (SELECT process_id FROM lead) AS is_lead,
