@@ -429,6 +429,17 @@ def test_a_worker_with_more_work_than_the_others_is_a_straggler(builder: TraceBu
     assert reported["simulation_bound"] == 100
 
 
+def test_beside_helpers_that_do_not_simulate_nobody_is_a_straggler(builder: TraceBuilder) -> None:
+    """The only worker works for 301; two others of the same parent do something else for 21."""
+    crew(builder, [301])
+    for pid in (20, 21):
+        helper = builder.process(pid=pid, parent=1)
+        builder.thread(helper, states=[sleep(30), woken(1, by=INTERRUPT), run(21), sleep(269)])
+    reported = codes(builder)
+    assert reported["simulation_bound"] == 300
+    assert "straggler" not in reported
+
+
 @pytest.mark.parametrize(
     ("marked", "code"), [(None, "message_overhead"), ("Runner.sample", "worker_bound")]
 )

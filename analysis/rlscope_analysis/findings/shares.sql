@@ -56,12 +56,23 @@ WITH span AS (
   JOIN thread AS k ON k.thread_id = s.next_waker_thread_id AND k.process_id <> s.process_id
   GROUP BY s.process_id
   HAVING sum(s.time_ns) FILTER (WHERE k.process_id = (SELECT process_id FROM slowest)) > 0.5 * sum(s.time_ns)
+), simulating AS (
+  SELECT DISTINCT t.process_id
+  FROM operation_coded AS o
+  JOIN operation_path AS p ON p.path_id = o.path_id
+  JOIN thread AS t ON t.thread_id = o.thread_id
+  WHERE p.name = 'simulation' AND t.process_id IN (SELECT process_id FROM ran)
 ), crew AS (
-  -- Helpers that hardly run, as the resource tracker of multiprocessing, are no workers.
+  -- Helpers that hardly run, as the resource tracker of multiprocessing, are no workers; beside one that
+  -- simulates neither are those that do not, as the raylet and idle workers of Ray.
   SELECT
     process_id, time_ns,
     count(*) OVER () AS workers, sum(time_ns) OVER () AS all_ns, max(time_ns) OVER () AS most_ns
-  FROM ran WHERE process_id NOT IN (SELECT process_id FROM stage)
+  FROM ran
+  WHERE process_id NOT IN (SELECT process_id FROM stage) AND (
+    process_id IN (SELECT process_id FROM simulating)
+    OR NOT EXISTS (FROM simulating JOIN slowest ON slowest.process_id = simulating.process_id)
+  )
   QUALIFY time_ns >= 0.01 * max(time_ns) OVER ()
 ), ran_in AS (
   SELECT i.iteration_id, c.process_id, sum(s.end_ns - s.start_ns) AS time_ns
