@@ -18,8 +18,8 @@ RELATIONS = ("limit_piece", "limit_time", "limit_share", "finding")
 """What `add_findings` makes."""
 # What rules may ask of a piece, beside where it is.
 _FACTS = (
-    "cause", "wait", "layer", "phase", "is_marked", "is_starting", "is_lead", "has_workers", "simulates",
-    "learns", "lead_learns",
+    "cause", "wait", "layer", "phase", "is_marked", "is_starting", "is_lead", "has_workers",
+    "simulates", "learns", "lead_learns",
     "waiter_process_id", "cpu_had_by_own_process", "cpu_had_by_spinner", "both_in_python",
     "both_of_python",
     "leads", "of_python",
