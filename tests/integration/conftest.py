@@ -13,7 +13,7 @@ from conftest import WORKLOADS, Workload
 from native_harness import build
 from native_recording import Launched, end
 from nvtx_client import compiled
-from recording import Recorder, keep_to_cpu, orphaned_programs, until
+from recording import USER, Recorder, keep_to_cpu, orphaned_programs, until
 
 
 @pytest.fixture(autouse=True)
@@ -22,6 +22,16 @@ def nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if request.node.get_closest_marker("root") and os.geteuid() == 0:
         until(lambda: not orphaned_programs(), what="nothing of ours is left", deadline_s=10)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Give a folder of a user of no account, which every user can get to."""
+    made = Path(subprocess.check_output(["mktemp", "-d"], text=True).strip())
+    made.chmod(0o755)
+    os.chown(made, USER, USER)
+    yield made
+    subprocess.run(["rm", "-r", str(made)], check=True)
 
 
 @pytest.fixture(scope="session")

@@ -7,21 +7,16 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from conftest import WORKLOADS, in_matrix
 from native_harness import build
-from recording import COMMAND, assert_conserved, query, rlscope
+from recording import COMMAND, USER, assert_conserved, query, rlscope
 from trace_builder import TraceBuilder, run
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.root
 
-USER = 54321
 # A Python of the machine: the user may not enter the folder of the tests' own.
 PYTHON = "/usr/bin/python3"
 # PTRACE_ATTACH: whoever is attached to obeys, with all its rights.
@@ -30,16 +25,6 @@ import ctypes, os
 print(ctypes.CDLL(None).ptrace(16, os.getppid(), 0, 0))
 """
 PLANTED = "open({hit!r}, 'a').write('x')"
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """Give a folder of the user's, which every user can get to."""
-    made = Path(subprocess.check_output(["mktemp", "-d"], text=True).strip())
-    made.chmod(0o755)
-    os.chown(made, USER, USER)
-    yield made
-    subprocess.run(["rm", "-r", str(made)], check=True)
 
 
 def record(output: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:

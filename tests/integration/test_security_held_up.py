@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from conftest import WORKLOADS, Workload
-from recording import COMMAND, assert_conserved, query, until
+from recording import COMMAND, USER, assert_conserved, query, until
 from rlscope_trace import _capture
 from rlscope_trace.record.bounded import Bounded, HeldUpError, has_left_behind
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TARGET = WORKLOADS / "served_target.py"
-USER = 54321
 # A file of code that every machine with Python has.
 LIBRARY = _capture.__file__
 

@@ -16,15 +16,14 @@ import pytest
 
 from conftest import in_matrix
 from damaged_spool import build
-from recording import COMMAND, assert_conserved, query, rlscope, until
+from recording import COMMAND, USER, assert_conserved, query, rlscope, until
 from rlscope_trace.confinement import CAPABILITIES, RECORDING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 pytestmark = pytest.mark.root
 
-USER = 54321
 # Of the recorder that launched it, which is its parent.
 SHOW_RECORDER = "cat /proc/$PPID/status"
 # It is nobody's child: found by what it may do.
@@ -33,16 +32,6 @@ MASK = sum(1 << CAPABILITIES[name] for name in RECORDING)
 
 def under_sudo(uid: int = USER) -> Mapping[str, str]:
     return {**os.environ, "SUDO_UID": str(uid), "SUDO_GID": str(uid), "SUDO_USER": "somebody"}
-
-
-@pytest.fixture
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Give a folder of the user's, which every user can get to."""
-    made = Path(subprocess.check_output(["mktemp", "-d"], text=True).strip())
-    made.chmod(0o755)
-    os.chown(made, USER, USER)
-    yield made
-    subprocess.run(["rm", "-r", str(made)], check=True)
 
 
 def record(output: Path, *command: str, environment: Mapping[str, str]) -> str:

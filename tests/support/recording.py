@@ -18,6 +18,8 @@ import duckdb
 
 COMMAND = [sys.executable, "-m", "rlscope_trace"]
 DEADLINE_S = 60.0
+# A user of no account.
+USER = 54321
 # The OS kernel counts what a hypervisor took, and much else, in steps of a tick.
 TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 OUR_PROGRAMS = frozenset(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from recording import until
 from rlscope_trace.errors import OutputExistsError, TracerError
 from rlscope_trace.fleet import recorder, service, service_link
 from rlscope_trace.fleet.held import Held, RefusedError, known_pids
@@ -113,10 +114,11 @@ def test_a_recording_from_its_start_to_the_trace(
     assert left == recorder.Left("warning: some words\n", was_recovered=False)
     assert output.read_bytes() == TRACE
     assert recorders.identities == ['{"processes": []}']
-    # Whoever asks for it again is told, and nothing is left of it.
+    # The service removes it when it has heard that it was taken.
+    until(lambda: list((held / str(ME)).iterdir()) == [], what="nothing is left of it")
     with pytest.raises(TracerError, match="no such recording"):
         service_link.go_on(started)
-    assert list((held / str(ME)).iterdir()) == []
+    until(lambda: said and "saved and handed over" in said[-1], what="it is said")
     assert "saved and handed over" in said[-1]
 
 

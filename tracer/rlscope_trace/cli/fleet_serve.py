@@ -108,7 +108,6 @@ def unit_text(unit: Unit, users: list[str]) -> str:
     for mark, value in (
         ("@COMMAND@", shlex.quote(command)),
         ("@USERS@", shlex.join(words)),
-        ("@WORDS@", "rlscope-trace"),
         ("@USERWORDS@", ", ".join(f'"{word}"' for word in words)),
     ):
         text = text.replace(mark, value)

@@ -104,6 +104,8 @@ class Keeper:
 
     def __init__(self) -> None:
         self._pids: tuple[int, ...] = ()
+        self._is_served = False
+        """Whether the service of the machine records: this process may not."""
         self._pairs = ClockPairs()
         self._server: ClockServer | None = None
         self._asker: ClockAsker | None = None
@@ -111,7 +113,9 @@ class Keeper:
 
     def facts(self) -> NodeFacts:
         """Say whether something can be recorded here."""
-        refusal, remedy = _refusal()
+        own = recorder.refusal()
+        self._is_served = own[0] is not None
+        refusal, remedy = _of_service(*own) if self._is_served else own
         raylet = int(os.environ.get("RAY_RAYLET_PID", "0"))
         version = ".".join(map(str, sys.version_info[:3]))
         return NodeFacts(socket.gethostname(), __version__, version, raylet, refusal, remedy)
@@ -149,10 +153,7 @@ class Keeper:
             tuple(pid for pid in dict.fromkeys([raylet, *order.pids]) if pid), order.options,
         )  # fmt: skip
         started: recorder.Started | service_link.Served
-        if recorder.refusal()[0] is None:
-            started = recorder.start(full, folder)
-        else:
-            started = service_link.start(full)
+        started = service_link.start(full) if self._is_served else recorder.start(full, folder)
         return Started(started, store, str(folder))
 
     def beat(self, started: Started, pids: Sequence[int] = ()) -> bool:
@@ -188,10 +189,9 @@ class Keeper:
             has_trace, words = not failure, words + failure
         pairs, bound_ns = self._pairs.found()
         knots = self._asker.stop() if self._asker is not None else []
-        one = started.recorder
-        if started.folder is not None and not (
-            isinstance(one, recorder.Started) and recorder.runs(one)
-        ):
+        if isinstance(started.recorder, recorder.Started):
+            recorder.forget(started.recorder)
+        elif started.folder is not None:
             shutil.rmtree(started.folder, ignore_errors=True)
         return Ended(
             started.store or str(output), has_trace, left.was_recovered, words[-4000:], partial,
@@ -209,11 +209,11 @@ def session_of(session: str, raylet: object) -> str:
     return f"{session}-{raylet}"
 
 
-def _refusal() -> tuple[str | None, str | None]:
-    """Return why nothing can be recorded here, by ourselves or by the service, and what helps."""
-    refusal, remedy = recorder.refusal()
-    if refusal is None:
-        return None, None
+def _of_service(refusal: str | None, remedy: str | None) -> tuple[str | None, str | None]:
+    """Return why the service of the machine cannot record either, and what helps.
+
+    refusal, remedy: ours, which hold where there is no service.
+    """
     try:
         service = service_link.facts()
     except TracerError as error:

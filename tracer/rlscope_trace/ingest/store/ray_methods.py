@@ -46,9 +46,11 @@ def ray_methods(
     told: of the facts of a session: "methods" are rows of pid, name, start and end (ns, wall
     clock). What is not of that shape is left out. The processes and the clock are written.
     """
-    rows = list(_rows(told))
+    rows = list(_rows(told)) if overlapping else []
+    if not rows:
+        return []
     clocks = con.execute("SELECT ts_ns, realtime_ns FROM clock ORDER BY ts_ns").fetchnumpy()
-    if not rows or not overlapping or not len(clocks["ts_ns"]):
+    if not len(clocks["ts_ns"]):
         return []
     # Of several that had the pid the last one counts: the cluster tells of now.
     lives = {pid: rest for pid, *rest in con.execute(_LIVES, [list(overlapping)]).fetchall()}
