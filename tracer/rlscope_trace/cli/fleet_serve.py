@@ -91,8 +91,8 @@ def serve(
     become_recorder(None)
     for number in _ENDING:
         signal.signal(number, _end)
-    messages.say(f"recording for {', '.join(users)} at {socket}; Ctrl-C ends it")
     try:
+        messages.say(f"recording for {', '.join(users)} at {socket}; Ctrl-C ends it")
         Service(allowed, Held(folder, user_gib << 30, messages.say)).run(listener)
     finally:
         listener.close()

@@ -167,8 +167,8 @@ class Service:
             os.close(trace)
         connection.settimeout(_TAKE_S)
         if connection.recv(len(TAKEN)) == TAKEN:
-            held.forget(started)
             self.held.say(f"user {uid}: {ticket} is saved and handed over")
+            held.forget(started)
         else:
             self.held.say(f"user {uid}: {ticket} was not taken; its trace is {started.output}")
 
