@@ -5,6 +5,7 @@ As `sentences` for the facts of a trace: nothing reads what comes out here but p
 
 from __future__ import annotations
 
+import signal
 from types import SimpleNamespace as Named
 from typing import TYPE_CHECKING, Any
 
@@ -41,8 +42,10 @@ _EVENTS = {
 _ASSUMED = {"thread_state": "there, inside a call that does not wait counts as on a CPU"}
 
 
+# An exit status above it: a signal killed the program.
+_KILLED = 128
 # Longer titles would push the numbers off the screen.
-_TITLE_LENGTH = 24
+_TITLE_LENGTH = 28
 
 
 def sentence_of(note: Note) -> str:
@@ -83,6 +86,16 @@ def _short(name: str, most: int = 36) -> str:
     return words if len(words) <= most else f"{words[: most - 3]}..."
 
 
+def _exit_words(code: int) -> str:
+    """Name how a program ended: by its exit status, as a shell shows it."""
+    if code <= _KILLED:
+        return f"with exit status {code}"
+    try:
+        return f"by {signal.Signals(code - _KILLED).name}"
+    except ValueError:
+        return f"by signal {code - _KILLED}"
+
+
 def _traced_program(n: Named) -> str:
     parts = [_short(n.program)]
     if n.duration_ns is not None:
@@ -91,6 +104,7 @@ def _traced_program(n: Named) -> str:
         kept = f"the last {n.duration_ns / 1e9:,.1f} s of {whole_s:,.1f} s"
         parts.append(kept if n.left_out_ns else f"{n.duration_ns / 1e9:,.1f} s{start_up}")
     parts += [n.window] if n.window else []
+    parts += [f"ended {_exit_words(n.exit_code)}"] if n.exit_code else []
     cpus = f" on CPUs {_short(n.cpus, 20)}" if n.cpus else ""
     parts.append(count_of(n.processes, "process") + cpus)
     busy = n.gpu["busy_ns"] / n.gpu["span_ns"] if n.gpu["processes"] and n.gpu["span_ns"] else None
@@ -99,21 +113,29 @@ def _traced_program(n: Named) -> str:
     return "   ".join(parts)
 
 
+def _goes_by_name(n: Named) -> bool:
+    """Whether a process is told by the name it has, and not by what it is for."""
+    return bool(n.role == "other" or n.is_titled)
+
+
 def _role(n: Named) -> str:
     pid = f"(pid {'not known' if n.pid is None else n.pid})"
-    if n.role == "other" or n.is_titled:
-        return f"{printable(n.name or '(no name)')[:_TITLE_LENGTH]} {pid}"
+    if _goes_by_name(n):
+        return f"{_short(n.name or '(no name)', _TITLE_LENGTH)} {pid}"
     return f"{n.role} {pid}" if n.number is None else f"{n.role} {n.number} {pid}"
 
 
 def _verdict(n: Named) -> str:
     who = "The GPU" if n.who is None else sentence_of(n.who)
-    who = f"{who[0].upper()}{who[1:]}"
+    # Names of programs stay as they are.
+    is_name = n.who is not None and _goes_by_name(Named(**n.who.named))
+    who = who if is_name else f"{who[0].upper()}{who[1:]}"
     whole = "the run" if n.is_whole else "an iteration"
     whole = whole if n.of == "critical path" else "its life"
     who += f", like {count_of(n.others, 'other')}," if n.others else ""
     by = f", mostly {_short(n.by)}" if n.by else ""
-    return f"{who} {BY_CODE[n.code].what}{by}: {n.share * 100:.0f} % of {whole}."
+    told = f"{who} {BY_CODE[n.code].what}{by}: {n.share * 100:.0f} % of {whole}."
+    return told if n.waiter is None else f"{told} Meanwhile {sentence_of(n.waiter)} waits for it."
 
 
 def _no_finding(n: Named) -> str:
@@ -123,25 +145,32 @@ def _no_finding(n: Named) -> str:
 
 # Times the mean of the others: said of the first iteration from here on.
 _SLOW_FIRST = 2
+# From this part of its CPU time on it is said that a process spins.
+_LEAST_SPIN = 0.1
 
 
 def _pace(n: Named) -> str:
     if n.source == "whole":
         return "No iterations were found: no phases, no ranges called so (--per NAME takes any)."
     found = {"phases": "updates", "range": f"range {_short(n.name or '', 30)}"}
+    rest = ", without the first" if n.first_ns is not None else ""
     words = (
-        f"{count_of(n.iterations, 'iteration')} ({found[n.source]}) of {n.mean_ns / 1e6:,.1f} ms"
+        f"{count_of(n.iterations, 'iteration')} ({found[n.source]}{rest}) of"
+        f" {n.mean_ns / 1e6:,.1f} ms"
     )
     if n.iterations > 1:
         words += f", p99 {n.p99_ns / 1e6:,.1f} ms"
     if n.first_ns is not None and n.first_ns >= _SLOW_FIRST * n.mean_ns:
-        # Phases of the table below add up to all of the training, the verdict is of the others.
-        words += f"; the first took {n.first_ns / 1e6:,.1f} ms, in the table only"
+        words += f"; the first took {n.first_ns / 1e6:,.1f} ms (explain --iteration 1)"
     if n.steps_per_s is not None:
         words += f"; {n.steps_per_s:,.0f} environment steps/s"
         if n.evaluation_steps_per_s:
             words += f" and {n.evaluation_steps_per_s:,.0f} in evaluation"
-    return words + ("." if n.cpu_share is None else f"; {n.who} uses {n.cpu_share:.2f} CPUs.")
+    if n.cpu_share is not None:
+        words += f"; {n.who} uses {n.cpu_share:.2f} CPUs"
+        if (n.spin_share or 0) >= _LEAST_SPIN * n.cpu_share:
+            words += f", {n.spin_share:.2f} of them spinning"
+    return f"{words}."
 
 
 def _workers_wait(n: Named) -> str:
@@ -167,6 +196,17 @@ NO_PHASE = {
 }
 
 
+def _more_rows(n: Named) -> str:
+    words = f"{n.count:,} more"
+    for at, name in enumerate(n.names):
+        longer = f"{words}{', ' if at else ': '}{printable(name)}"
+        left = at + 1 < len(n.names)
+        if len(longer) > n.most - 5 * left:
+            return f"{words}, ..." if at else words
+        words = longer
+    return words
+
+
 def _no_phase(n: Named) -> str:
     who = f"{sentence_of(n.who)}, {n.share * 100:.0f} % of the CPU time"
     return f"no phase in {who}: {NO_PHASE[n.reason]}"
@@ -181,11 +221,21 @@ def _no_phase_in_more(n: Named) -> str:
     return f"{words}: --view processes"
 
 
+# What is there in part, by trace_stat.kind.
+_LACKING = {
+    "rate-limited": "beyond the rate", "skipped": "left out", "truncated": "cut short",
+    "unmatched": "without their other half",
+}  # fmt: skip
+
+
 def _losses_and_overhead(n: Named) -> str:
     unknown = "not known how much"
     lost = "nothing" if n.lost == 0 else unknown if n.lost is None else count_of(n.lost, "record")
-    for kind, count in sorted(n.others.items()):
-        lost += f", {kind}: {unknown if count is None else f'{count:,}'}"
+    others = [
+        f"{unknown if count is None else f'{count:,}'} {_LACKING.get(kind, printable(kind))}"
+        for kind, count in sorted(n.others.items())
+    ]
+    lost += f" ({', '.join(others)}: --all)" if others else ""
     if n.overhead_ns is None or not n.cpu_ns:
         cost = "cost of recording: not measured"
     else:
@@ -364,7 +414,7 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
     "workers_wait": _workers_wait,
     "lane": _lane,
     "gpu_lane": _gpu_lane,
-    "more_rows": lambda n: f"{n.count:,} more",
+    "more_rows": _more_rows,
     "no_states": (
         "not recorded: when threads ran and waited; phases, calls and the GPU are all there is"
     ),

@@ -9,7 +9,10 @@ from rlscope_analysis import critical_path, findings, training
 if TYPE_CHECKING:
     import duckdb
 
-PATH = ("iteration", "_steady_iteration", "_phase", "critical_path", "critical_path_coded")
+PATH = (
+    "iteration", "_steady_iteration", "_training_span", "_phase", "critical_path",
+    "critical_path_coded",
+)  # fmt: skip
 FINDINGS = findings.RELATIONS
 TRAINING = training.RELATIONS
 ON_DEMAND = (*PATH, *FINDINGS, *TRAINING)

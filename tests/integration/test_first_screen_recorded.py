@@ -37,6 +37,7 @@ def test_the_first_screen_alone_says_what_limits_the_run(tmp_path: Path, name: s
     assert done.returncode == 0, done.stderr
     lines = first_screen.check(trace)
     verdict = lines[2]
+    assert verdict in done.stderr, "a recording ends with the verdict"
     # Others that use the machine may be what limits the run of a test.
     machine = ("outside of the trace", "nobody is known to have")
     assert any(words in verdict for words in (*limits, *machine, "No single cause")), verdict

@@ -18,16 +18,21 @@ LINES, COLUMNS = 25, 100
 _TABLES = {
     "where the ": ("phases", ("operation", "time_ns", "share", "python_share", "native_share",
                               "queue_share", "waits_share", "instances", "each_ns")),
-    "the other processes": ("processes", (None, "cpu_share", "queue_share", "waits_share", None)),
+    "the other processes": ("processes", (None, "cpu_share", "queue_share", "sleeps_share", None, "waits_share")),
     "what to try first": ("findings", ("code", "share", None, None)),
+}  # fmt: skip
+# How kinds of losses are worded.
+_KINDS = {
+    "without their other half": "unmatched", "cut short": "truncated", "left out": "skipped",
+    "beyond the rate": "rate-limited",
 }  # fmt: skip
 # What a shown unit is in the views.
 _FACTORS = {"time_ns": 1e6, "each_ns": 1e6, "instances": 1}
 _PACE = re.compile(
     r"(?P<iterations>[\d,]+) iterations? \(.*\) of (?P<mean>[\d,.]+) ms, p99 (?P<p99>[\d,.]+) ms"
-    r"(?:; the first took (?P<first>[\d,.]+) ms, in the table only)?"
+    r"(?:; the first took (?P<first>[\d,.]+) ms \(explain --iteration 1\))?"
     r"(?:; (?P<steps>[\d,]+) environment steps/s"
-    r"(?: and (?P<evaluation>[\d,]+) in evaluation)?)?(?:; \S+ uses (?P<cpus>[\d.]+) CPUs)?\."
+    r"(?: and (?P<evaluation>[\d,]+) in evaluation)?)?(?:; \S+ uses (?P<cpus>[\d.]+) CPUs(?:, (?P<spinning>[\d.]+) of them spinning)?)?\."
 )
 
 
@@ -70,9 +75,9 @@ def _check_tables(trace: Path, lines: list[str]) -> None:
         reported = lines[at + 1 : lines.index("", at)]
         for line, row in zip(reported, rows, strict=False):
             parts = re.split(r"\s{2,}", line.strip())
-            if re.match(r"[\d,]+ more$", parts[0]):
+            if re.match(r"[\d,]+ more(: |$)", parts[0]):
                 rest = rows[len(reported) - 1 :]
-                assert parts[0] == f"{len(rest):,} more"
+                assert parts[0].partition(":")[0] == f"{len(rest):,} more"
                 added = {"phases": "time_ns", "processes": "cpu_share"}.get(view)
                 if added is not None:
                     _equal(parts[1], sum(row[added] for row in rest), _FACTORS.get(added, 0.01))
@@ -94,12 +99,15 @@ def _one(trace: rlscope_analysis.Trace, query: str) -> Any:  # noqa: ANN401 - an
 def _check_head(trace: rlscope_analysis.Trace, lines: list[str]) -> None:
     number = r"([\d,.]+)"
     reported = re.match(
-        rf"\S+   {number} s(?: \(start-up {number} s\))?   {number} process(?:es)?(?: on|   |$)",
+        rf"\S+   {number} s(?: \(start-up {number} s\))?(?:   ended (?:by \w+|with exit status {number}))?"
+        rf"   {number} process(?:es)?(?: on|   |$)",
         lines[0],
     )
     assert reported is not None, lines[0]
     _equal(reported[1], _one(trace, "SELECT max(end_ns) - min(start_ns) FROM thread"), 1e9)
-    _equal(reported[3], _one(trace, "SELECT count(*) FROM process"))
+    _equal(reported[4], _one(trace, "SELECT count(*) FROM process"))
+    if reported[3]:
+        _equal(reported[3], _one(trace, "SELECT exit_code FROM process ORDER BY process_id LIMIT 1"))
     if reported[2]:
         begun = "SELECT any_value(process_id) FROM iteration"
         query = f"SELECT start_ns FROM process WHERE process_id = ({begun})"
@@ -137,6 +145,9 @@ def _check_pace(trace: rlscope_analysis.Trace, lines: list[str]) -> None:
         _equal(
             reported["cpus"], _one(trace, "SELECT cpu_share FROM training_process WHERE is_lead")
         )
+    if reported["spinning"]:
+        query = "SELECT spin_share FROM training_process WHERE is_lead"
+        _equal(reported["spinning"], _one(trace, query))
     share = re.search(r"[:(] ?(\d+) % ?(?:of|\))|\((\d+) %\)", lines[2])
     if share is not None:
         shares = trace.sql("SELECT share FROM limit_share UNION SELECT share FROM finding")
@@ -151,9 +162,10 @@ def _check_end(trace: rlscope_analysis.Trace, lines: list[str]) -> None:
             "SELECT kind, coalesce(sum(count), 0)::BIGINT FROM trace_stat GROUP BY 1"
         ).fetchall()
     )
-    lost = re.search(r"lost: (nothing|[\d,]+ records?)((?:, [a-z]+: [\d,]+)*)", said)
-    assert lost is not None
-    shown = dict(re.findall(r"([a-z]+): ([\d,]+)", lost[2]))
+    lost = re.search(r"lost: (nothing|[\d,]+ records?)(?: \(([^)]*): --all\))?;", said)
+    assert lost is not None, said
+    parts = [part.split(" ", 1) for part in lost[2].split(", ")] if lost[2] else []
+    shown = {_KINDS[words]: count for count, words in parts}
     if lost[1] != "nothing":
         shown["dropped"] = lost[1].split()[0]
     assert shown.keys() == counts.keys()

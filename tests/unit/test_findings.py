@@ -737,3 +737,55 @@ def test_each_entry_is_complete(running: Trace, limit: Any) -> None:  # noqa: AN
 
 def test_codes_are_distinct() -> None:
     assert len(BY_CODE) == len(CATALOG)
+
+
+IMPORTS = "_find_and_load (<frozen importlib._bootstrap>:1360)"
+
+
+def test_a_run_without_iterations_starts_as_long_as_it_imports(builder: TraceBuilder) -> None:
+    """It imports for 60, for 10 of them from a disk, and works for 40 after losing its CPU."""
+    builder.thread(
+        builder.process(pid=1),
+        states=[
+            run(30), blocked(10), woken(1, by=INTERRUPT), run(19), preempted(1), run(39),
+        ],
+    )  # fmt: skip
+    builder.wait(1, 30, 40, "io")
+    builder.capture("cpu_sample")
+    for at in range(2, 60, 4):
+        if not 30 <= at < 41:
+            builder.sample(1, at, "python", frames=("<module> (train.py:1)", IMPORTS))
+    for at in range(62, 100, 4):
+        builder.sample(1, at, "python", frames=("<module> (train.py:1)", "work (train.py:9)"))
+    times = codes(builder)
+    assert times["start_up"] == pytest.approx(60, abs=4)
+    assert "blocking_io" not in times
+    assert sum(times.values()) == 100
+    with rlscope_analysis.open(builder.path) as trace:
+        assert "start_up" in dict(trace.sql("SELECT code, share FROM finding").fetchall())
+
+
+def test_who_imports_now_and_then_does_not_start(builder: TraceBuilder) -> None:
+    builder.thread(builder.process(pid=1), states=[run(100)])
+    builder.capture("cpu_sample")
+    for at in range(2, 100, 4):
+        frames = (IMPORTS,) if at == 50 else ("work (train.py:9)",)
+        builder.sample(1, at, "python", frames=frames)
+    assert codes(builder) == {"python_overhead": 100}
+
+
+def test_the_verdict_names_who_waits_for_the_one_it_blames(builder: TraceBuilder) -> None:
+    """The leading process waits all the time for a process that sleeps."""
+    main = builder.process(pid=100, name="python")
+    server = builder.process(pid=200, name="server", parent=main)
+    builder.thread(main, states=[run(5), sleep(94), woken(1, by=2)])
+    builder.wait(1, 5, 99, "socket")
+    builder.thread(server, states=[run(6), sleep(91), woken(1, by=INTERRUPT), run(2)])
+    builder.wait(2, 6, 97, "sleep")
+    iterations(builder, 100, count=1)
+    with rlscope_analysis.open(builder.write()) as trace:
+        said = sentence_of(verdict(overview(trace)))
+    assert said == (
+        "server (pid 200) sleeps, or waits until a timeout: 91 % of an iteration."
+        " Meanwhile main (pid 100) waits for it."
+    )

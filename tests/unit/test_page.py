@@ -149,7 +149,7 @@ def test_run_queues_functions_gpus_and_losses_are_those_of_the_views(
     (row,) = rows(
         trace,
         "SELECT count(*) AS n FROM cpu_sample WHERE thread_id = 1 AND ts_ns >="
-        " (SELECT min(start_ns) FROM iteration) AND ts_ns < (SELECT max(end_ns) FROM iteration)",
+        " (SELECT min(end_ns) FROM iteration) AND ts_ns < (SELECT max(end_ns) FROM iteration)",
     )
     counts = [int(one.given["data-samples"] or 0) for one in page.with_data("samples")]
     assert sum(counts) == row["n"]

@@ -101,7 +101,8 @@ FROM (
 WHERE iteration.iteration_id = s.iteration_id
 """
 _RELATIONS = (
-    ("VIEW", "critical_path"), ("TABLE", "critical_path_coded"), ("VIEW", "_steady_iteration"),
+    ("VIEW", "critical_path"), ("TABLE", "critical_path_coded"), ("VIEW", "_training_span"),
+    ("VIEW", "_steady_iteration"),
     ("VIEW", "_phase"), ("TABLE", "iteration"),
 )  # fmt: skip
 # Causes outside the life of a thread.

@@ -26,6 +26,17 @@ COMMENT ON VIEW _steady_iteration IS 'Private: may change without notice. The it
 COMMENT ON COLUMN _steady_iteration.iteration_id IS 'The iteration';
 COMMENT ON COLUMN _steady_iteration.time_ns IS 'How long it took';
 
+CREATE OR REPLACE VIEW _training_span AS
+SELECT
+  any_value(process_id) AS process_id, any_value(thread_id) AS thread_id,
+  min(start_ns) AS start_ns, max(end_ns) AS end_ns
+FROM iteration WHERE iteration_id IN (SELECT iteration_id FROM _steady_iteration);
+COMMENT ON VIEW _training_span IS 'Private: may change without notice. What figures of the training are about: from the start of the first such iteration to the end of the last';
+COMMENT ON COLUMN _training_span.process_id IS 'The process that leads the training';
+COMMENT ON COLUMN _training_span.thread_id IS 'The thread that leads it';
+COMMENT ON COLUMN _training_span.start_ns IS 'When the first of them began';
+COMMENT ON COLUMN _training_span.end_ns IS 'When the last of them ended';
+
 CREATE OR REPLACE VIEW _phase AS
 WITH RECURSIVE named AS (
   SELECT

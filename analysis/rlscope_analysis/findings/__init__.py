@@ -14,6 +14,14 @@ from rlscope_analysis.findings.catalog import CATALOG
 if TYPE_CHECKING:
     import duckdb
 
+_STEPS = ("threads", "pieces", "shares")
+_MADE = (
+    ("VIEW", "finding"), ("VIEW", "limit_share"), ("VIEW", "_listed_limit"),
+    ("TABLE", "limit_time"), ("TABLE", "_limit_held"), ("VIEW", "limit_piece"),
+    ("VIEW", "_limit_fact"), ("TABLE", "_limit_start"), ("TABLE", "_limit_asked"),
+    ("TABLE", "_limit_lock"), ("TABLE", "_limit_watched"), ("TABLE", "_limit_sample"),
+    ("TABLE", "_limit_worker"), ("TABLE", "_limit_thread"), ("TABLE", "_limit_path"),
+)  # fmt: skip
 RELATIONS = ("limit_piece", "limit_time", "limit_share", "finding")
 """What `add_findings` makes."""
 # What rules may ask of a piece, beside where it is.
@@ -33,12 +41,15 @@ _FACTS = (
 def add_findings(connection: duckdb.DuckDBPyConnection) -> None:
     """Make the relations of the findings, in memory, out of iteration and critical_path."""
     remove_findings(connection)
-    pieces, shares = _sql("pieces"), _sql("shares")
-    for mark, text in {**_joins(connection), "{rules}": _rules(), "{limits}": _limits()}.items():
-        pieces, shares = pieces.replace(mark, text), shares.replace(mark, text)
+    filled = _joins(connection) | {
+        "{rules}": _rules(), "{limits}": _limits(), "{facts}": ", ".join(_FACTS),
+    }  # fmt: skip
     try:
-        connection.execute(pieces)
-        connection.execute(shares.replace("{facts}", ", ".join(_FACTS)))
+        for name in _STEPS:
+            script = _sql(name)
+            for mark, text in filled.items():
+                script = script.replace(mark, text)
+            connection.execute(script)
     except BaseException:
         # What is there in part would be taken for all there is.
         remove_findings(connection)
@@ -47,12 +58,7 @@ def add_findings(connection: duckdb.DuckDBPyConnection) -> None:
 
 def remove_findings(connection: duckdb.DuckDBPyConnection) -> None:
     """Remove them: they are of another critical path."""
-    connection.execute(
-        "DROP VIEW IF EXISTS finding; DROP VIEW IF EXISTS limit_share;"
-        " DROP VIEW IF EXISTS _listed_limit;"
-        " DROP TABLE IF EXISTS limit_time; DROP VIEW IF EXISTS limit_piece;"
-        " DROP VIEW IF EXISTS _limit_fact"
-    )
+    connection.execute("".join(f"DROP {kind} IF EXISTS {name};" for kind, name in _MADE))
 
 
 def _joins(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
@@ -76,7 +82,7 @@ def _joins(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
 
 def findings_sql() -> str:
     """Return the statements that make and comment the relations, with places for the rest."""
-    return _sql("pieces") + _sql("shares")
+    return "".join(map(_sql, _STEPS))
 
 
 @cache

@@ -39,6 +39,8 @@ class Limit:
     """Options of `summarize` that show more of it."""
     is_of_lead: bool = False
     """The leading process has it, whoever the path is in meanwhile: it waits for them."""
+    tells_waiter: bool = False
+    """`what` says that others wait for it."""
 
 
 def _grouped(columns: str, condition: str) -> str:
@@ -62,6 +64,8 @@ _FUNCTIONS = (
 )
 
 
+_STARTING = "is_starting AND cause NOT IN ('cpu_taken_by_other', 'cgroup_quota')"
+
 CATALOG = (
     Limit(
         "lost",
@@ -72,7 +76,7 @@ CATALOG = (
     ),
     Limit(
         "worker_start_up",
-        "is_starting AND cause NOT IN ('cpu_taken_by_other', 'cgroup_quota')",
+        f"{_STARTING} AND is_lead IS NOT TRUE",
         "waits for processes that start: they import and build their environments",
         "start workers once; import less in them",
         "SELECT p.process_id, p.name, (SELECT min(o.start_ns) FROM operation AS o"
@@ -82,6 +86,22 @@ CATALOG = (
         least_of_life=_WORKER_START,
         proof="--view functions",
         is_of_lead=True,
+    ),
+    Limit(
+        "start_up",
+        # Only of a run in which no iteration was found: the others are told apart from their start.
+        f"{_STARTING} AND is_lead",
+        "starts: imports, models and environments, before the first phase",
+        "import less; cache what is built and compiled",
+        "SELECT process_id, operation, sum(duration_ns) / 1e6 AS ms FROM limit_piece"
+        " WHERE code = 'start_up' GROUP BY ALL"
+        " UNION ALL SELECT i.process_id, '(start-up)', (min(i.start_ns) - min(p.start_ns)) / 1e6"
+        " FROM iteration AS i JOIN process AS p ON p.process_id = i.process_id"
+        " WHERE i.source <> 'whole' AND NOT EXISTS (FROM capture WHERE code = 'kept_last')"
+        " GROUP BY ALL",
+        0.3,
+        least_of_life=_START,
+        proof="--view functions",
     ),
     Limit(
         "gil_contention",
@@ -326,6 +346,7 @@ CATALOG = (
         " GROUP BY ALL ORDER BY ms DESC",
         _LEAST,
         proof="--view thread",
+        tells_waiter=True,
     ),
     Limit(
         "idle_workers",
@@ -344,7 +365,7 @@ CATALOG = (
         "a faster environment, or worker processes",
         _FUNCTIONS.format(code="serial_simulation"),
         _BOUND,
-        proof="--view functions",
+        proof="--view path-functions",
     ),
     Limit(
         "simulation_bound",
@@ -353,6 +374,8 @@ CATALOG = (
         "more workers and CPUs, or a faster environment",
         _pieces("simulation_bound"),
         _BOUND,
+        proof="--view path-functions",
+        tells_waiter=True,
     ),
     Limit(
         "inference_bound",
@@ -361,7 +384,7 @@ CATALOG = (
         "larger batches of observations, a smaller policy",
         _FUNCTIONS.format(code="inference_bound"),
         _BOUND,
-        proof="--view functions",
+        proof="--view path-functions",
     ),
     Limit(
         "learner_bound",
@@ -370,7 +393,7 @@ CATALOG = (
         "fewer epochs, larger minibatches, torch.compile",
         _FUNCTIONS.format(code="learner_bound"),
         _BOUND,
-        proof="--view functions",
+        proof="--view path-functions",
     ),
     Limit(
         "data_bound",
@@ -379,7 +402,7 @@ CATALOG = (
         "vectorize it, or do it in workers",
         _FUNCTIONS.format(code="data_bound"),
         0.2,
-        proof="--view functions",
+        proof="--view path-functions",
     ),
     Limit(
         "worker_bound",
@@ -388,6 +411,8 @@ CATALOG = (
         "more workers, or less for them to do",
         _FUNCTIONS.format(code="worker_bound"),
         _BOUND,
+        proof="--view path-functions",
+        tells_waiter=True,
     ),
     Limit(
         "thread_bound",
@@ -396,7 +421,8 @@ CATALOG = (
         "less for it to do, or a process of its own",
         _FUNCTIONS.format(code="thread_bound"),
         _BOUND,
-        proof="--view functions",
+        proof="--view path-functions",
+        tells_waiter=True,
     ),
     Limit(
         "not_measured",
@@ -410,7 +436,7 @@ CATALOG = (
         "reuse buffers; fewer and larger system calls",
         _FUNCTIONS.format(code="os_kernel"),
         0.1,
-        proof="--view functions",
+        proof="--view path-functions",
     ),
     Limit(
         "python_overhead",
@@ -419,20 +445,9 @@ CATALOG = (
         "vectorize it with numpy or torch",
         _FUNCTIONS.format(code="python_overhead"),
         0.05,
-        proof="--view functions",
+        proof="--view path-functions",
     ),
     Limit("other_code", "true", "runs code that is in no phase"),
-    Limit(
-        "start_up",
-        None,
-        "starts: imports, models and environments, before the first phase",
-        "import less; cache what is built and compiled",
-        "SELECT min(i.start_ns) - min(p.start_ns) AS start_up_ns FROM iteration AS i"
-        " JOIN process AS p USING (process_id)"
-        " WHERE NOT EXISTS (FROM capture WHERE code = 'kept_last')",
-        least_of_life=_START,
-        proof="--view functions",
-    ),
 )  # fmt: skip
 """Every code: what a screen lists, and what counts the pieces."""
 

@@ -1,31 +1,30 @@
 -- The time of each limit by iteration, its share with an interval, and the findings. Of the catalogue it is
 -- given each code with its place, and the least share of a finding.
-CREATE TABLE limit_time AS
-WITH span AS (
-  SELECT min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM iteration
-  WHERE iteration_id IN (SELECT iteration_id FROM _steady_iteration)
-), alike AS (
+CREATE TABLE _limit_held AS
+WITH alike AS (
   -- Rules are asked of pieces that differ in nothing that they ask for at once.
   SELECT {facts}, iteration_id, process_id, sum(duration_ns)::BIGINT AS time_ns
   FROM _limit_fact
   WHERE iteration_id IN (SELECT iteration_id FROM _steady_iteration)
   GROUP BY ALL
-), held AS (
-  SELECT
-    iteration_id, process_id,
-    CASE
-      {rules}
-    END AS code,
-    sum(time_ns)::BIGINT AS time_ns,
-    sum(time_ns) FILTER (WHERE cause IN ('running', 'not_measured')) AS worked_ns
-  FROM alike GROUP BY iteration_id, process_id, code
-), waited_for AS (
-  SELECT process_id, sum(time_ns) AS time_ns FROM held
+)
+SELECT
+  iteration_id, process_id,
+  CASE
+    {rules}
+  END AS code,
+  sum(time_ns)::BIGINT AS time_ns,
+  sum(time_ns) FILTER (WHERE cause IN ('running', 'not_measured')) AS worked_ns
+FROM alike GROUP BY iteration_id, process_id, code;
+
+CREATE TABLE limit_time AS
+WITH waited_for AS (
+  SELECT process_id, sum(time_ns) AS time_ns FROM _limit_held
   WHERE code IN ('simulation_bound', 'worker_bound') GROUP BY process_id
 ), sibling AS (
   -- Who works in some of the iterations only, as one that is started anew in each, is not to be compared.
   SELECT q.process_id
-  FROM process AS q CROSS JOIN span AS w
+  FROM process AS q CROSS JOIN _training_span AS w
   WHERE least(coalesce(q.end_ns, w.end_ns), w.end_ns) - greatest(coalesce(q.start_ns, w.start_ns), w.start_ns)
       >= 0.9 * (w.end_ns - w.start_ns)
     AND EXISTS (FROM waited_for) AND q.parent_process_id IN (
@@ -38,7 +37,7 @@ WITH span AS (
   FROM thread_state_coded AS s
   JOIN (SELECT thread_id, process_id FROM thread WHERE process_id IN (FROM sibling)) AS t
     ON t.thread_id = s.thread_id
-  JOIN span AS w ON s.start_ns < w.end_ns AND s.end_ns > w.start_ns
+  JOIN _training_span AS w ON s.start_ns < w.end_ns AND s.end_ns > w.start_ns
   WHERE s.state = 'running'
   GROUP BY t.process_id
 ), slowest AS (
@@ -57,11 +56,7 @@ WITH span AS (
   GROUP BY s.process_id
   HAVING sum(s.time_ns) FILTER (WHERE k.process_id = (SELECT process_id FROM slowest)) > 0.5 * sum(s.time_ns)
 ), simulating AS (
-  SELECT DISTINCT t.process_id
-  FROM operation_coded AS o
-  JOIN operation_path AS p ON p.path_id = o.path_id
-  JOIN thread AS t ON t.thread_id = o.thread_id
-  WHERE p.name = 'simulation' AND t.process_id IN (SELECT process_id FROM ran)
+  SELECT DISTINCT process_id FROM _limit_thread WHERE simulates AND process_id IN (SELECT process_id FROM ran)
 ), crew AS (
   -- Helpers that hardly run, as the resource tracker of multiprocessing, are no workers; beside one that
   -- simulates neither are those that do not, as the raylet and idle workers of Ray.
@@ -96,7 +91,7 @@ WITH span AS (
     SELECT iteration_id, sum(time_ns) AS all_ns, max(time_ns) AS most_ns FROM ran_in GROUP BY iteration_id
   ) AS r
   JOIN (
-    SELECT iteration_id, sum(time_ns) AS time_ns FROM held
+    SELECT iteration_id, sum(time_ns) AS time_ns FROM _limit_held
     WHERE code IN ('simulation_bound', 'worker_bound') GROUP BY iteration_id
   ) AS h ON h.iteration_id = r.iteration_id
 ), split AS (
@@ -141,7 +136,7 @@ WITH span AS (
     iteration_id,
     1 - coalesce(sum(time_ns) FILTER (WHERE code IN ('gpu_bound', 'copy_bound')), 0)
       / nullif(sum(worked_ns) FILTER (WHERE code = 'sync_in_step'), 0) AS launched
-  FROM held GROUP BY iteration_id
+  FROM _limit_held GROUP BY iteration_id
 ), clock AS (
   SELECT
     r.uuid, r.ts_ns, r.value::BIGINT AS reasons, k.value AS mhz,
@@ -179,7 +174,7 @@ WITH span AS (
     CASE WHEN h.code = 'gpu_bound' THEN (h.time_ns * coalesce(d.part, 0))::BIGINT ELSE 0 END AS throttled_ns,
     (h.time_ns * coalesce(s.straggled, 0))::BIGINT AS straggled_ns,
     (h.time_ns * coalesce(s.idled, 0))::BIGINT AS idled_ns
-  FROM held AS h
+  FROM _limit_held AS h
   JOIN turn AS t ON t.iteration_id = h.iteration_id
   LEFT JOIN slowed AS d ON d.iteration_id = h.iteration_id
   LEFT JOIN split AS s

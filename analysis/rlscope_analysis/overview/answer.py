@@ -48,6 +48,8 @@ _DETAILS = (
     _Detail(5, 4, 3, 2), _Detail(5, 4, 3, 0), _Detail(5, 3, 3, 0), _Detail(5, 2, 3, 0),
     _Detail(5, 2, 2, 0), _Detail(3, 2, 2, 0), _Detail(1, 1, 1, 0),
 )  # fmt: skip
+# What is less is written as 0.0 %.
+_LEAST_SHOWN = 0.0005
 # What takes less does not limit a run.
 _LEAST_VERDICT = 0.2
 # A process that used less than this of the CPU time needs no phase.
@@ -130,6 +132,7 @@ SELECT
   (SELECT count(*) FROM process) AS processes,
   (SELECT value FROM meta WHERE key = 'cpus_allowed') AS cpus,
   (SELECT arg_min(command, process_id) FROM process) AS command,
+  (SELECT exit_code FROM process ORDER BY process_id LIMIT 1) AS exit_code,
   (
     SELECT coalesce(bool_or(measured), false) FROM capture WHERE kind = 'thread_state'
   ) AS has_states,
@@ -270,8 +273,10 @@ def _split(rows: Sequence[_Row], most: int) -> tuple[Sequence[_Row], Sequence[_R
     return rows[:shown], rows[shown:]
 
 
-def _more(rows: Sequence[_Row]) -> Note:
-    return note("more_rows", count=len(rows))
+def _more(rows: Sequence[_Row], name: str, most: int) -> Note:
+    """Count rows, and name them by a column, each name once, as far as that fits."""
+    names = tuple(dict.fromkeys(row[name] or "" for row in rows))
+    return note("more_rows", count=len(rows), names=names, most=most)
 
 
 def _phases(reported: Overview, most: int) -> Table:
@@ -291,7 +296,7 @@ def _phases(reported: Overview, most: int) -> Table:
     rows = [tuple(row[column.name] for column in columns) for row in shown]
     if rest:
         sums = {name: _sum(rest, name) for name in ("time_ns", "share")}
-        sums["operation"] = _more(rest)
+        sums["operation"] = _more(rest, "operation", 30)
         rows.append(tuple(sums.get(column.name) for column in columns))
     return Table("phases", "", columns, rows, title_has_units=True)
 
@@ -302,20 +307,27 @@ def _processes(reported: Overview, others: list[_Row], most: int) -> Table:
         Column("process", label="the other processes", most=40),
         Column("cpu_share", Unit.SHARE, label="CPU"),
         Column("queue_share", Unit.SHARE, label="queue"),
-        Column("waits_share", Unit.SHARE, label="waits"),
-        Column("for", label="for", most=30),
+        Column("sleeps_share", Unit.SHARE, label="waits"),
+        Column("for", label="most of it for", most=30),
+        Column("waits_share", Unit.SHARE, label=""),
     )
     shown, rest = _split(others, most)
     rows = [
         (
-            role_note(row), row["cpu_share"], row["queue_share"], row["waits_share"],
-            roles.get(row["waits_for_process_id"], "-"),
+            role_note(row), row["cpu_share"], row["queue_share"], row["sleeps_share"],
+            *_waited_for(row, roles),
         )
         for row in shown
     ]  # fmt: skip
     if rest:
-        rows.append((_more(rest), _sum(rest, "cpu_share"), None, None, ""))
+        rows.append((_more(rest, "name", 40), _sum(rest, "cpu_share"), None, None, "", None))
     return Table("processes", "", columns, rows)
+
+
+def _waited_for(row: _Row, roles: dict[int, Note]) -> tuple[Note | str, float | None]:
+    """Return for which process it waited most and how long: nobody where the figure would be 0."""
+    is_shown = (row["waits_share"] or 0) >= _LEAST_SHOWN
+    return roles.get(row["waits_for_process_id"], "-") if is_shown else "-", row["waits_share"]
 
 
 def _sum(rows: Sequence[_Row], name: str) -> Any:  # noqa: ANN401 - what the column holds
@@ -333,7 +345,7 @@ def _findings(reported: Overview, most: int) -> Table:
     columns = (
         Column("code", label="what to try first"),
         Column("share", Unit.SHARE, label="at stake"),
-        Column("remedy"),
+        Column("remedy", most=50),
         Column("proof", label="look at --view"),
     )
     rows: list[Values] = [
@@ -347,7 +359,8 @@ def _findings(reported: Overview, most: int) -> Table:
     ]
     rest = reported.findings[most:]
     if rest:
-        rows.append((_more(rest), None, "", "findings"))
+        codes = ", ".join(found["code"] for found in rest)
+        rows.append((_more(rest, "code", 0), None, codes, "findings"))
     return Table("findings", "", columns, rows)
 
 
@@ -358,6 +371,7 @@ def _opening(reported: Overview) -> Iterable[Note]:
         duration_ns=reported.duration_ns,
         left_out_ns=reported.machine["left_out_ns"],
         window=str(reported.window) if reported.window else None,
+        exit_code=reported.machine["exit_code"],
         processes=reported.machine["processes"],
         cpus=reported.machine["cpus"],
         gpu=asdict(reported.gpu),
@@ -372,8 +386,12 @@ def _opening(reported: Overview) -> Iterable[Note]:
     if not reported.pace["iterations"]:
         return
     lead = reported.lead
-    uses = {"who": lead["role"], "cpu_share": lead["cpu_share"]} if lead else {"cpu_share": None}
-    yield note("pace", **reported.pace, **uses)
+    uses = {"cpu_share": None, "spin_share": None} | (lead or {})
+    who = lead["role"] if lead else None
+    yield note(
+        "pace", **reported.pace,
+        who=who, cpu_share=uses["cpu_share"], spin_share=uses["spin_share"],
+    )  # fmt: skip
 
 
 def verdict(reported: Overview) -> Note:
@@ -388,10 +406,22 @@ def verdict(reported: Overview) -> Note:
         is_whole = reported.pace is not None and reported.pace["source"] == "whole"
         by = first["where"].get("by_program") or first["where"].get("by_holder")
         others = 0 if is_of_lead else where.get("others", 0)
-        return note("verdict", **told_of, who=who, others=others, by=by, is_whole=is_whole)
+        return note(
+            "verdict", **told_of,
+            who=who, others=others, by=by, is_whole=is_whole, waiter=_waiter(reported, first),
+        )  # fmt: skip
     if reported.largest:
         return note("no_finding", **reported.largest)
     return note("no_thread")
+
+
+def _waiter(reported: Overview, found: dict[str, Any]) -> Note | None:
+    """Name the leading process where the limit is another's, and its words do not say who waits."""
+    limit, lead = BY_CODE[found["code"]], reported.lead
+    blamed = found["where"]["process_id"]
+    if lead is None or limit.is_of_lead or limit.tells_waiter or blamed is None:
+        return None
+    return None if blamed == lead["process_id"] else role_note(lead)
 
 
 def not_known_notes(reported: Overview) -> Iterable[Note]:

@@ -1,4 +1,4 @@
-"""The Python functions of the leading thread in the iterations, by its samples."""
+"""The Python functions of the leading thread in the iterations but the first, by its samples."""
 
 from __future__ import annotations
 
@@ -19,14 +19,11 @@ _MOST_DEPTH = 48
 _MOST_FUNCTIONS = 12
 # As training_phase names them; a thread that is sampled runs.
 _STACKS_SQL = """
-WITH span AS (
-  SELECT any_value(thread_id) AS thread_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns
-  FROM iteration
-), sampled AS (
+WITH sampled AS (
   SELECT s.stack_id, o.path_id
   FROM (
     SELECT c.thread_id, c.ts_ns, c.stack_id
-    FROM cpu_sample_coded AS c JOIN span AS w ON c.thread_id = w.thread_id
+    FROM cpu_sample_coded AS c JOIN _training_span AS w ON c.thread_id = w.thread_id
     WHERE c.ts_ns >= w.start_ns AND c.ts_ns < w.end_ns
   ) AS s
   ASOF LEFT JOIN _operation_change AS o ON o.thread_id = s.thread_id AND o.ts_ns <= s.ts_ns

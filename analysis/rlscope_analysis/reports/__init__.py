@@ -102,14 +102,14 @@ REPORTS = {
         ),
         Report(
             "phases",
-            "what the leading thread did from the first iteration to the last, by phase",
+            "what the leading thread did in the iterations but the first, by phase",
             additive=("time_ns", "share"),
             by_iteration=True,
         ),
         Report(
             "processes",
-            "what each process did from the first iteration to the last; queue and waits: of its"
-            " leading thread",
+            "what each process did in the iterations but the first; queue, sleeps, and waits for"
+            " another process: of its leading thread",
             hidden=("process_id", "is_titled"),
             by_iteration=True,
         ),
@@ -219,6 +219,14 @@ REPORTS = {
             "Python functions by samples: self is innermost, with the native code it called",
             additive=("self_samples", "self_share"),
             needs=("cpu_sample",),
+        ),
+        Report(
+            "path-functions",
+            "Python functions on the critical path by samples, for each limit: self is innermost,"
+            " with the native code it called",
+            additive=("self_samples",),
+            needs=("cpu_sample",),
+            by_iteration=True,
         ),
         Report(
             "operation-functions",

@@ -1,6 +1,6 @@
 -- What each process did in each phase of the leading one, by its leading thread, and who was last.
 WITH span AS (
-  SELECT any_value(thread_id) AS thread_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM iteration
+  SELECT thread_id, start_ns, end_ns FROM _training_span
 ), change AS (
   -- Nothing is open before the first; the span itself begins somewhere in one.
   SELECT o.ts_ns, o.path_id FROM _operation_change AS o WHERE o.thread_id = (SELECT thread_id FROM span)

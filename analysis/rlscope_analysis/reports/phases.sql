@@ -1,2 +1,2 @@
--- What the leading thread did from the first iteration to the last.
+-- What the leading thread did in the iterations but the first.
 FROM training_phase

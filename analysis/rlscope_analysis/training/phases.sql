@@ -3,9 +3,6 @@ CREATE TABLE training_phase AS
 WITH named AS (
   -- Of a program without phases its own ranges.
   SELECT path_id, CASE WHEN name = '(lost)' THEN name ELSE coalesce(phase, name) END AS name FROM _phase
-), span AS (
-  SELECT any_value(thread_id) AS thread_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns
-  FROM iteration
 ), part AS (
   SELECT
     coalesce(n.name, CASE WHEN s.state IN ('sleeping', 'blocked') THEN '(waiting)' ELSE '(outside)' END) AS operation, s.start_ns, s.end_ns, s.state,
@@ -15,7 +12,7 @@ WITH named AS (
   SELECT
     p.operation,
     count(*) FILTER (WHERE c.layer = 'python') AS in_python, count(c.layer) AS samples
-  FROM (SELECT ts_ns, layer FROM cpu_sample WHERE thread_id = (SELECT thread_id FROM span)) AS c
+  FROM (SELECT ts_ns, layer FROM cpu_sample WHERE thread_id = (SELECT thread_id FROM _training_span)) AS c
   ASOF JOIN part AS p ON p.start_ns <= c.ts_ns
   WHERE c.ts_ns < p.end_ns
   GROUP BY p.operation
@@ -24,7 +21,7 @@ WITH named AS (
   FROM operation_coded AS o
   JOIN named AS n ON n.path_id = o.path_id
   JOIN operation_path AS p ON p.path_id = o.path_id
-  JOIN span AS w ON w.thread_id = o.thread_id AND o.start_ns >= w.start_ns AND o.start_ns < w.end_ns
+  JOIN _training_span AS w ON w.thread_id = o.thread_id AND o.start_ns >= w.start_ns AND o.start_ns < w.end_ns
   WHERE p.name = n.name
   GROUP BY n.name
 ), added AS (
@@ -47,9 +44,9 @@ FROM added AS a
 LEFT JOIN sampled AS s ON s.operation = a.operation
 LEFT JOIN instance AS i ON i.operation = a.operation
 ORDER BY a.time_ns DESC, a.operation;
-COMMENT ON TABLE training_phase IS 'What the leading thread did from the first iteration to the end of the last, by phase; of a program without phases by its own ranges';
+COMMENT ON TABLE training_phase IS 'What the leading thread did while it iterated, by phase; of a program without phases by its own ranges. Of three iterations or more the first is left out';
 COMMENT ON COLUMN training_phase.operation IS 'The phase; else the innermost range; (outside): neither is open, (waiting): nor does it run';
-COMMENT ON COLUMN training_phase.time_ns IS 'For how long: they add up to the time from the first iteration to the last';
+COMMENT ON COLUMN training_phase.time_ns IS 'For how long: they add up to the time from the start of the first of these iterations to the end of the last';
 COMMENT ON COLUMN training_phase.share IS 'The same as a part of that time';
 COMMENT ON COLUMN training_phase.python_share IS 'Part of it on a CPU, in Python code, by samples; NULL: none fell into it';
 COMMENT ON COLUMN training_phase.native_share IS 'Part of it on a CPU, in other code';

@@ -1,18 +1,26 @@
 -- What each process did while the leading one iterated.
 CREATE TABLE training_process AS
 WITH span AS (
-  SELECT any_value(process_id) AS lead_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM iteration
+  SELECT process_id AS lead_id, start_ns, end_ns FROM _training_span
 ), added AS (
   SELECT
     s.thread_id,
     sum(least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns)) FILTER (WHERE s.state = 'running') AS running_ns,
-    sum(least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns)) FILTER (WHERE s.state = 'runnable') AS queued_ns
+    sum(least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns)) FILTER (WHERE s.state = 'runnable') AS queued_ns,
+    sum(least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns))
+      FILTER (WHERE s.state IN ('sleeping', 'blocked')) AS slept_ns
   FROM thread_state_coded AS s
   JOIN span AS w ON s.start_ns < w.end_ns AND s.end_ns > w.start_ns
   GROUP BY s.thread_id
 ), ran AS (
   SELECT t.process_id, sum(a.running_ns) AS time_ns
   FROM added AS a JOIN thread AS t ON t.thread_id = a.thread_id GROUP BY t.process_id
+), sampled AS (
+  SELECT t.process_id, count(*) FILTER (WHERE s.layer = 'spin') / count(*) AS spin_share
+  FROM (SELECT thread_id, ts_ns, layer FROM cpu_sample) AS s
+  JOIN span AS w ON s.ts_ns >= w.start_ns AND s.ts_ns < w.end_ns
+  JOIN thread AS t ON t.thread_id = s.thread_id
+  GROUP BY t.process_id
 ), slept AS (
   SELECT
     s.thread_id, s.next_waker_thread_id AS waker_thread_id,
@@ -60,14 +68,17 @@ SELECT
   n.process_id, n.pid, n.name, n.is_titled, n.role, n.is_lead, n.is_marked,
   CASE WHEN n.role = 'worker' THEN row_number() OVER (PARTITION BY n.role ORDER BY n.process_id) - 1 END AS number,
   n.running_ns, n.running_ns / n.span_ns AS cpu_share,
+  n.running_ns / n.span_ns * s.spin_share AS spin_share,
   CASE WHEN n.running_ns IS NOT NULL THEN coalesce(q.queued_ns, 0) / n.span_ns END AS queue_share,
+  CASE WHEN n.running_ns IS NOT NULL THEN coalesce(q.slept_ns, 0) / n.span_ns END AS sleeps_share,
   CASE WHEN n.running_ns IS NOT NULL THEN coalesce(g.time_ns, 0) / n.span_ns END AS waits_share,
   g.process_id AS waits_for_process_id
 FROM named AS n
 LEFT JOIN added AS q ON q.thread_id = n.thread_id
+LEFT JOIN sampled AS s ON s.process_id = n.process_id
 LEFT JOIN longest AS g ON g.thread_id = n.thread_id
 ORDER BY n.is_lead DESC, n.role = 'other', n.running_ns DESC NULLS LAST, n.process_id;
-COMMENT ON TABLE training_process IS 'What each process did from the first iteration to the last; queue and waits are those of its leading thread';
+COMMENT ON TABLE training_process IS 'What each process did while the leading one iterated; queue, sleeps and waits are those of its leading thread. Of three iterations or more the first is left out';
 COMMENT ON COLUMN training_process.process_id IS 'The process';
 COMMENT ON COLUMN training_process.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';
 COMMENT ON COLUMN training_process.name IS 'The title that it gave itself, else what multiprocessing calls it, else its name';
@@ -78,6 +89,8 @@ COMMENT ON COLUMN training_process.is_marked IS 'Whether it has operations';
 COMMENT ON COLUMN training_process.number IS 'Of a worker: which one, from 0; NULL: another role';
 COMMENT ON COLUMN training_process.running_ns IS 'CPU time of all its threads; NULL: not measured';
 COMMENT ON COLUMN training_process.cpu_share IS 'The same as a part of the time: 1 is one CPU';
+COMMENT ON COLUMN training_process.spin_share IS 'Part of cpu_share that only waits in a loop, by samples; NULL: none fell into it';
 COMMENT ON COLUMN training_process.queue_share IS 'Part of the time in which its leading thread waited for a CPU';
-COMMENT ON COLUMN training_process.waits_share IS 'Part in which that waited until a thread of waits_for_process_id woke it';
+COMMENT ON COLUMN training_process.sleeps_share IS 'Part in which that slept or was blocked';
+COMMENT ON COLUMN training_process.waits_share IS 'Part of the time in which that did so until a thread of waits_for_process_id woke it';
 COMMENT ON COLUMN training_process.waits_for_process_id IS 'The process it waited for longest; NULL: none';

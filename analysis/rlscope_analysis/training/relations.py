@@ -1,6 +1,6 @@
 """Makes the relations of the training: phases of the leading process, and the other processes.
 
-They are about the iterations, from the start of the first to the end of the last.
+They are about the iterations, of three or more without the first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from rlscope_analysis.sweep.segments import OpenTrace
 
 _LEAD_SQL = """
-SELECT thread_id::INTEGER, min(start_ns)::BIGINT, max(end_ns)::BIGINT FROM iteration GROUP BY ALL
+SELECT thread_id::INTEGER, start_ns::BIGINT, end_ns::BIGINT FROM _training_span
+WHERE thread_id IS NOT NULL
 """
 _SEGMENTS_SQL = f"""
 CREATE OR REPLACE TEMP TABLE _lead_segment AS

@@ -9,6 +9,8 @@ NUMBERS = {name: number for number, name in enumerate(table.PHASES, 1)}
 MAX_LABELS = 512
 # Of those that called a timer, how many are looked at for the module that a row says.
 MAX_CALLERS = 8
+# Of so many names of timers it is known which row means them.
+MAX_NAMES = 512
 labels = {}
 # Rows by module, once a module has been imported that has one.
 _rows = {}
@@ -163,14 +165,24 @@ def _last(name):
     return name[-1] if isinstance(name, tuple) and name else name
 
 
-def _row_of(rows, name):
+def _row_of(rows, known, name):
+    """Return the row that means a name. known: a dictionary for what was found of each before."""
     if not isinstance(name, str):
         return None
-    for row in rows:
-        is_meant = any(table.matches(pattern, name) for pattern in row.names)
-        if is_meant and (not row.inside or _is_called_in(row.inside)):
+    meant = known.get(name)
+    if meant is None:
+        meant = _rows_that_mean(rows, name)
+        # A program may name its timers as it likes, without end.
+        if len(known) < MAX_NAMES:
+            known[name] = meant
+    for row in meant:
+        if not row.inside or _is_called_in(row.inside):
             return row
     return None
+
+
+def _rows_that_mean(rows, name):
+    return tuple(row for row in rows if any(table.matches(pattern, name) for pattern in row.names))
 
 
 def _is_called_in(module):
@@ -190,6 +202,8 @@ def _key(timer, name):
 
 
 def _begins(function, find, rows):
+    known = {}
+
     def begin(*args, **kwargs):
         result = function(*args, **kwargs)
         failures.attempt(rows[0].module, enter, args, kwargs)
@@ -197,7 +211,7 @@ def _begins(function, find, rows):
 
     def enter(args, kwargs):
         name = _last(find(args, kwargs))
-        row = _row_of(rows, name)
+        row = _row_of(rows, known, name)
         if row is not None:
             core.native.enter(_key(args[0], name), NUMBERS[row.phase], label_of(name))
 
@@ -222,13 +236,14 @@ def _makes_context(function, find, rows, index=None):
 
     index: of the argument that is its caller's name where it is missing; None: of none.
     """
+    known = {}
 
     def context(*args, **kwargs):
         name = _last(find(args, kwargs))
         is_callers = index == len(args) and not kwargs
         if is_callers:
             name = sys._getframe(1).f_code.co_name
-        row = _row_of(rows, name)
+        row = _row_of(rows, known, name)
         if row is None:
             return function(*args, **kwargs)
         # It would look for its caller where we are.

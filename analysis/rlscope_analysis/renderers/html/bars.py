@@ -75,7 +75,7 @@ def phases(m: Markup, page: Page) -> Html | None:
         legend(m, ((name, words) for _, name, words in _PARTS))
         if is_known
         else m.tag("p", "Not measured: when it was on a CPU.", class_="quiet"),
-        aside="from the first iteration to the last",
+        aside="in the iterations but the first",
         id_="phases",
     )
 
