@@ -229,6 +229,90 @@ def test_workers(two_workers: Path, changes: Changes, ratio: float) -> None:
     assert found["duration_ratio"] == pytest.approx(ratio, rel=0.02)
 
 
+def listening(builder: TraceBuilder, thread_id: int, states: list[Interval], at: int = 0) -> None:
+    """Say of every sleep of a thread that it waits for one of several files."""
+    for state in states:
+        if state.state == "sleeping":
+            builder.wait(thread_id, at, at + state.length_ns, "poll")
+        at += state.length_ns
+
+
+def tick(slept_ns: int, *, by: int = TIMER) -> list[Interval]:
+    """Return the states of a thread that somebody wakes for something of little use."""
+    return [sleep(slept_ns - 11 * US), woken(1 * US, by=by), run(10 * US, cpu=2)]
+
+
+@pytest.mark.parametrize("whose", [[], [TIMER, TIMER], [4, 4], [TIMER, 4], [4, TIMER]])
+def test_messages_are_not_held_up_by_timers(tmp_path: Path, whose: list[int]) -> None:
+    """A worker runs 8 ms, a helper takes 1 ms to tell the leader, which has 1 ms to do.
+
+    Meanwhile the helper wakes up by its own timer, or by that of a thread which has another: these
+    are no part of the message, and come as late whenever that does.
+    """
+    builder = TraceBuilder(tmp_path / "helper.duckdb")
+    lead, worker, other = (builder.process(pid=pid, name="python") for pid in (7, 8, 9))
+    leads, works = [], [sleep(1 * MS - 1)]
+    helps: list[Interval] = []
+    ticks: list[Interval] = []
+    for at in range(ROUNDS):
+        start = at * 10 * MS
+        builder.operation(1, start, start + 10 * MS, "update")
+        builder.operation(2, start + 1 * MS - 1, start + 9 * MS - 1, "simulate")
+        leads += [run(1 * MS, cpu=0), sleep(9 * MS - 1), woken(1, by=3)]
+        works += [woken(1, by=1), run(8 * MS - 1, cpu=1), sleep(2 * MS)]
+        helps += [piece for by in whose for piece in tick(3 * MS, by=by)]
+        helps += [sleep((9 - 3 * len(whose)) * MS - 2), woken(1, by=2), run(1 * MS + 1, cpu=2)]
+        ticks += [*tick(3 * MS - 5 * US), *tick(3 * MS), *tick(3 * MS), sleep(1 * MS + 5 * US)]
+    builder.thread(lead, states=[*leads, run(10)])
+    builder.thread(worker, states=works)
+    builder.thread(lead, states=[*helps, sleep(10)])
+    builder.thread(other, states=ticks)
+    listening(builder, 3, helps)
+    listening(builder, 4, ticks)
+    path = builder.write()
+    for changes, ratio in ((scaled("simulate", 0.5), 0.6), (scaled("simulate", 2), 1.8)):
+        found = predicted(path, changes)
+        assert found["fidelity"] == pytest.approx(0, abs=0.01)
+        assert found["duration_ratio"] == pytest.approx(ratio, abs=0.02)
+
+
+def test_a_timer_that_is_waited_for_holds_up(tmp_path: Path) -> None:
+    """A helper looks 3 ms after it was told, and tells the leader what it found."""
+    builder = TraceBuilder(tmp_path / "timer.duckdb")
+    process = builder.process(pid=7, name="python")
+    leads, helps = [], [sleep(1 * MS - 1)]
+    for at in range(ROUNDS):
+        start = at * 4 * MS
+        builder.operation(1, start, start + 4 * MS, "update")
+        builder.operation(1, start, start + 1 * MS, "learn")
+        leads += [run(1 * MS, cpu=0), sleep(3 * MS - 1), woken(1, by=2)]
+        helps += [woken(1, by=1), run(10 * US, cpu=2), *tick(3 * MS - 10 * US), sleep(1 * MS - 1)]
+    builder.thread(process, states=[*leads, run(10)])
+    builder.thread(process, states=helps)
+    listening(builder, 2, helps)
+    found = predicted(builder.write(), scaled("learn", 0))
+    assert found["duration_ratio"] == pytest.approx(3 / 4, abs=0.01)
+
+
+def test_who_works_by_a_timer_does_one_thing_after_the_other(tmp_path: Path) -> None:
+    """A helper runs 2 of 4 ms after a timer, and only then takes what the leader has for it."""
+    builder = TraceBuilder(tmp_path / "timer.duckdb")
+    process = builder.process(pid=7, name="python")
+    leads, helps = [], []
+    for at in range(ROUNDS):
+        start = at * 4 * MS
+        builder.operation(1, start, start + 4 * MS, "update")
+        builder.operation(1, start, start + 3 * MS, "learn")
+        leads += [run(3 * MS + 1, cpu=0), sleep(1 * MS - 2), woken(1, by=2)]
+        helps += [sleep(1 * MS - 1), woken(1, by=TIMER), run(2 * MS - 10, cpu=2)]
+        helps += [sleep(9), woken(1, by=1), run(1 * MS, cpu=2)]
+    builder.thread(process, states=[*leads, run(10)])
+    builder.thread(process, states=helps)
+    listening(builder, 2, helps)
+    found = predicted(builder.write(), scaled("learn", 0))
+    assert found["duration_ratio"] == pytest.approx(1, abs=0.02)
+
+
 def test_more_workers_are_a_lower_bound(two_workers: Path) -> None:
     """Six workers of 2 ms on average and 1 ms of the leader: 13 ms of work on 3 CPUs."""
     found = predicted(two_workers, Changes(workers=6))

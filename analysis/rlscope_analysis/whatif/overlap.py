@@ -62,33 +62,21 @@ def _filled(program: Program) -> Column:
 
 def _moved(program: Program, moved: Column, rounds: Column, recorded: Recorded) -> Program:
     """Put items on a thread of their own, which begins and ends with the rounds."""
-    count, size, other = len(rounds), len(program.kind), int(program.thread_id.max()) + 1
+    count, size, other = len(rounds), len(program.kind), int(program.life.max()) + 1
     begin, end = rounds[:, 0], rounds[:, 1]
     fork, join = program.events + np.arange(count), program.events + count + np.arange(count)
     lead = np.full(count, recorded.lead_thread_id)
+    more = np.r_[lead, lead, [other] * 2 * count]
     # Where each item stands: before (0), at (1) or after (2) an item of the program.
-    thread = np.r_[np.where(moved, other, program.thread_id), lead, lead, [other] * 2 * count]
+    life = np.r_[np.where(moved, other, program.life), more]
     at = np.r_[np.arange(size), begin, end, begin, end]
-    order = np.lexsort((np.repeat([1, 0, 2, 0, 2], [size, *[count] * 4]), at, thread))
-    events = np.r_[program.event, fork, join, fork, join]
-    kind = np.r_[program.kind, np.repeat([FIRE, WAIT, WAIT, FIRE], count)]
+    order = np.lexsort((np.repeat([1, 0, 2, 0, 2], [size, *[count] * 4]), at, life))
     cpus = max(program.cpus, min(2, recorded.allowed_cpus))
     busy = np.bincount(program.cpu[(program.thread_id == recorded.lead_thread_id)
                                    & (program.kind == RUN)], minlength=cpus)  # fmt: skip
-    cpu = np.where(moved, int(np.argmin(busy[:cpus])), program.cpu)
-    none = np.zeros(4 * count)
-
-    def joined(column: Column, more: Column) -> Column:
-        made: Column = np.r_[column, more][order].astype(column.dtype)
-        return made
-
-    threads = thread[order]
-    lives, first = np.unique(threads, return_index=True)
-    return replace(
-        program, kind=joined(program.kind, kind[size:]), length_ns=joined(program.length_ns, none),
-        latency_ns=joined(program.latency_ns, none), event=joined(program.event, events[size:]),
-        path_id=joined(program.path_id, none), ts_ns=joined(program.ts_ns, none),
-        cpu=joined(cpu.astype(program.cpu.dtype), none), thread_id=threads,
-        first_item=np.r_[first, len(threads)].astype(np.int64), events=program.events + 2 * count,
-        lead=int(np.searchsorted(lives, recorded.lead_thread_id)), cpus=cpus,
+    cpu = np.where(moved, int(np.argmin(busy[:cpus])), program.cpu).astype(program.cpu.dtype)
+    thread = np.where(moved, other, program.thread_id)
+    return replace(program, thread_id=thread, cpu=cpu, cpus=cpus).with_items(
+        order, life[order], kind=np.repeat([FIRE, WAIT, WAIT, FIRE], count),
+        event=np.r_[fork, join, fork, join], thread_id=more,
     )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rlscope_analysis.errors import TraceError
+from rlscope_analysis.whatif.background import background_apart
 from rlscope_analysis.whatif.changes import Changes, Scaled, apply, mean_ns, rows_of
 from rlscope_analysis.whatif.program import RUN, Program, make_program
 from rlscope_analysis.whatif.team import of_team
@@ -54,7 +55,9 @@ class Replayer:
     def __init__(self, recorded: Recorded) -> None:
         """Raise TraceError where the replay does not reproduce what was measured."""
         self.recorded = recorded
-        self.program = make_program(recorded)
+        self.program = background_apart(
+            make_program(recorded), recorded.lead_thread_id, recorded.duration_ns
+        )
         self._bases = {
             (pinned, rendezvous): self.program.duration_ns(
                 is_pinned=pinned, is_rendezvous=rendezvous

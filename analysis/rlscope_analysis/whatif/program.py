@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 RUN, FIRE, WAIT, SLEEP = range(4)
 # In the place of a stack of operations: a program outside the trace had the CPU; a GPU works on a
-# kernel, on something else, lets time pass before it; a launch from a stack (less it) comes.
-ROBBED, KERNEL, COPY, GAP, LAUNCHED = -1, -2, -3, -4, -16
+# kernel, on something else, lets time pass before it; a thread that listens was woken by no other;
+# a launch from a stack (less it) comes.
+ROBBED, KERNEL, COPY, GAP, OPEN, LAUNCHED = -1, -2, -3, -4, -5, -16
 _RUNNABLE = THREAD_STATES.index("runnable")
 # What it takes to wake up where the CPU is busy anyway: on fewer CPUs none of them idles.
 _BUSY_LATENCY_NS = 3e3
@@ -37,6 +38,8 @@ class Program:
     path_id: Column
     """Of a burst or a sleep: the stack of operations; 0: none, below: see KERNEL."""
     thread_id: Column
+    life: Column
+    """Whose list it is on: that of its thread, which has its number, or of a part that has one."""
     ts_ns: Column
     """Where it began; of a stream: a number."""
     cpu: Column
@@ -69,6 +72,27 @@ class Program:
     def undisturbed(self) -> Program:
         """Return it with nothing taken by programs outside the trace."""
         return replace(self, length_ns=np.where(self.path_id == ROBBED, 0.0, self.length_ns))
+
+    def with_items(
+        self, order: Column, life: Column, *, kind: Column, event: Column, thread_id: Column
+    ) -> Program:
+        """Return it with more items, that take no time; order and life: of all of them."""
+        none = np.zeros(len(kind))
+
+        def joined(column: Column, more: Column) -> Column:
+            made: Column = np.r_[column, more][order].astype(column.dtype)
+            return made
+
+        lives, first = np.unique(life, return_index=True)
+        return replace(
+            self, kind=joined(self.kind, kind), length_ns=joined(self.length_ns, none),
+            latency_ns=joined(self.latency_ns, none), event=joined(self.event, event),
+            path_id=joined(self.path_id, none), thread_id=joined(self.thread_id, thread_id),
+            life=life, ts_ns=joined(self.ts_ns, none), cpu=joined(self.cpu, none),
+            first_item=np.r_[first, len(life)].astype(np.int64),
+            events=max(self.events, int(event.max(initial=-1)) + 1),
+            lead=int(np.searchsorted(lives, self.life[self.first_item[self.lead]])),
+        )  # fmt: skip
 
     def duration_ns(
         self, *, cpus: int | None = None, is_pinned: bool = True, is_rendezvous: bool = True,
@@ -122,6 +146,8 @@ def make_program(recorded: Recorded) -> Program:
     # Who was preempted, and did not get the CPU again when no thread of the trace had it.
     robbed = runnable & got & (waker == 0) & (idle > 0) & ~np.r_[False, asleep[:-1] & has_next[:-1]]
     alone = wakes & ~is_event
+    path_of_alone = _path_of_sleep(recorded.asleep, thread[alone], begin[alone])
+    path_of_alone[states["listens"][alone] & (path_of_alone == 0)] = OPEN
     at_gpu = _at_gpu(gpu)
     bursts = _cut(
         recorded.bursts,
@@ -142,7 +168,7 @@ def make_program(recorded: Recorded) -> Program:
         (thread[is_event], begin[is_event], 2, WAIT, none, latency[is_event],
          event_of[is_event], none, none),
         (thread[alone], begin[alone], 2, SLEEP, np.maximum(0, end - begin - waited)[alone],
-         latency[alone], none, _path_of_sleep(recorded.asleep, thread[alone], begin[alone]), none),
+         latency[alone], none, path_of_alone, none),
         # Others take a CPU for longer, the longer it is used.
         (thread[robbed], begin[robbed], 2, SLEEP, idle[robbed], none, none,
          np.full(int(robbed.sum()), ROBBED), none),
@@ -219,7 +245,7 @@ def _joined(  # noqa: PLR0913 - what a program is made of
     lives, first = np.unique(thread, return_index=True)
     return Program(
         kind, column(4, np.float64)[order], column(5, np.float64)[order],
-        column(6, np.int32)[order], column(7, np.int64)[order], thread,
+        column(6, np.int32)[order], column(7, np.int64)[order], thread, thread,
         column(1, np.int64)[order], column(8, np.int32)[order],
         np.r_[first, len(thread)].astype(np.int64), events,
         int(np.searchsorted(lives, recorded.lead_thread_id)), cpus, runnable, idle, recorded.gpu,

@@ -37,7 +37,10 @@ _STATES_SQL = f"""
 SELECT
   thread_id, start_ns, end_ns, {code_of("THREAD_STATE", "state")} AS state, cpu,
   CASE WHEN waker_kind = 'thread' THEN coalesce(waker_thread_id, 0) ELSE 0 END AS waker,
-  (thread_id, end_ns) IN (SELECT thread_id, end_ns FROM _wait_in_driver) AS in_driver
+  (thread_id, end_ns) IN (SELECT thread_id, end_ns FROM _wait_in_driver) AS in_driver,
+  (thread_id, end_ns) IN (
+    SELECT thread_id, end_ns FROM wait_coded WHERE kind IN ('lock', 'pipe', 'socket', 'poll')
+  ) AS listens
 FROM thread_state_coded WHERE end_ns > $1 AND start_ns < $2 ORDER BY thread_id, start_ns
 """  # noqa: S608 - words of our own
 _GIL_SQL = """
@@ -71,7 +74,8 @@ class Recorded:
     """What was recorded from the start of the first iteration to the end of the last; times in ns.
 
     states: thread_id, start_ns, end_ns, state, cpu, waker (a thread_id or 0), in_driver (a wait for
-      a lock of the GPU's driver), by thread and start.
+      a lock of the GPU's driver), listens (a wait that others can end at any time), by thread and
+      start.
     bursts: the running segments: thread_id, start_ns, end_ns, path_id, in the same order.
     """
 
@@ -200,7 +204,7 @@ def _as_running(gpu: Gpu, start_ns: int, end_ns: int) -> dict[str, Column]:
     return {
         "thread_id": threads, "start_ns": like * start_ns, "end_ns": like * end_ns,
         "state": like * RUNNING, "cpu": np.arange(len(threads)), "waker": like * 0,
-        "in_driver": like == 0,
+        "in_driver": like == 0, "listens": like == 0,
     }  # fmt: skip
 
 
