@@ -81,13 +81,58 @@ def test_without_steps_it_is_refused(tmp_path: Path) -> None:
 
 def test_a_quota_leaves_a_part_of_a_cpu(one_worker: Path) -> None:
     with duckdb.connect(str(one_worker)) as connection:
+        connection.execute("INSERT INTO meta VALUES ('cpu_quota', '0.8 CPUs')")
+    with rlscope_analysis.open(one_worker) as trace:
+        found = demand_of(trace)
+    assert found.cpus == 0.8
+    # 3 ms of CPU time for a step.
+    assert found.most_steps_per_s(8) == pytest.approx(800 / 3, rel=1e-3)
+    assert "of 0.8 CPUs used" in rlscope("balance", str(one_worker)).stdout
+
+
+def test_a_quota_that_was_exceeded_is_no_bound(one_worker: Path) -> None:
+    with duckdb.connect(str(one_worker)) as connection:
         connection.execute("INSERT INTO meta VALUES ('cpu_quota', '0.5 CPUs')")
     with rlscope_analysis.open(one_worker) as trace:
         found = demand_of(trace)
-    assert found.cpus == 0.5
-    # 3 ms of CPU time for a step, on half a CPU.
-    assert found.most_steps_per_s(8) == pytest.approx(1000 / 6, rel=1e-3)
-    assert "of 0.5 CPUs used" in rlscope("balance", str(one_worker)).stdout
+    assert found.cpus == found.cpus_used == pytest.approx(0.75, rel=1e-3)
+    assert found.most_steps_per_s(8) == pytest.approx(found.steps_per_s)
+
+
+def test_threads_that_idle_are_no_demand_of_a_worker(tmp_path: Path) -> None:
+    """A worker runs 2 of 4 ms; it and nine of its threads look once a ms for what there is to do.
+
+    Another process runs for as long and simulates nothing: it is no worker.
+    """
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.meta["cpus_allowed"] = "0-3"
+    lead, worker, other = (builder.process(pid=pid, name="python") for pid in (7, 8, 9))
+    leads, works = [], [sleep(1 * MS - 1)]
+    for at in range(ROUNDS):
+        start = at * 4 * MS
+        builder.operation(1, start, start + 4 * MS, "update")
+        builder.operation(1, start + 1 * MS, start + 4 * MS, "rollout")
+        builder.operation(2, start + 1 * MS, start + 3 * MS, "simulation", steps=1)
+        leads += [run(1 * MS), sleep(3 * MS - 1), woken(1, by=2)]
+        works += [
+            woken(1, by=1), run(2 * MS, cpu=1), sleep(1 * MS - 1), woken(1, by=TIMER),
+            run(10, cpu=1), sleep(1 * MS - 11),
+        ]  # fmt: skip
+        builder.wait(2, start + 3 * MS, start + 4 * MS - 1, "poll")
+    builder.thread(lead, states=[*leads, run(10)])
+    builder.thread(worker, states=works[:-1])
+    idles = [sleep(1 * MS - 11), woken(1, by=TIMER), run(10, cpu=2)]
+    for thread in range(3, 12):
+        builder.thread(worker, states=idles * 4 * ROUNDS)
+        for at in range(4 * ROUNDS):
+            builder.wait(thread, at * MS, (at + 1) * MS - 11, "lock")
+    builder.thread(other, states=[run(2 * MS, cpu=3), sleep(2 * MS)] * ROUNDS)
+    with rlscope_analysis.open(builder.write()) as trace:
+        found = demand_of(trace)
+    assert found.actors == 1
+    assert found.cycle_ns == pytest.approx(2 * MS, rel=1e-3)
+    assert found.most_steps_per_s(1) == pytest.approx(500, rel=1e-3)
+    assert found.steps_per_s == pytest.approx(250, rel=1e-3)
 
 
 def test_energy_of_a_step(tmp_path: Path) -> None:

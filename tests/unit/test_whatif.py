@@ -322,6 +322,23 @@ def test_more_workers_are_a_lower_bound(two_workers: Path) -> None:
     assert found["duration_ratio"] == pytest.approx(13 / 3 / 4, rel=0.03)
 
 
+def test_threads_of_a_worker_run_at_the_same_time(tmp_path: Path) -> None:
+    """A worker runs for 3 of 4 ms on each of two threads: iterations take no 6 ms."""
+    builder = TraceBuilder(tmp_path / "threads.duckdb")
+    builder.meta["cpus_allowed"] = "0-2"
+    lead, worker = (builder.process(pid=pid, name="python") for pid in (7, 8))
+    leads: list[Interval] = []
+    for at in range(ROUNDS):
+        builder.operation(1, at * 4 * MS, (at + 1) * 4 * MS, "update")
+        leads += [run(1 * MS, cpu=0), sleep(3 * MS - 1), woken(1, by=2)]
+    builder.thread(lead, states=[*leads, run(10)])
+    for cpu in (1, 2):
+        works = [woken(1, by=1), run(3 * MS, cpu=cpu), sleep(1 * MS - 1)] * ROUNDS
+        builder.thread(worker, states=[sleep(1 * MS - 1), *works[:-1]])
+    found = predicted(builder.write(), Changes(workers=1))
+    assert found["duration_ratio"] == pytest.approx(3 / 4, rel=0.01)
+
+
 def test_all_running_time_is_in_the_program(two_workers: Path) -> None:
     with rlscope_analysis.open(two_workers) as trace:
         recorded = read(trace)

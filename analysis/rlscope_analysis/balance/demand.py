@@ -10,7 +10,7 @@ import numpy as np
 from rlscope_analysis.balance.energy import energy_of
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.schema.vocabulary import THREAD_STATES
-from rlscope_analysis.whatif.program import make_program
+from rlscope_analysis.whatif.program import make_program, path_of_sleep
 from rlscope_analysis.whatif.read import RUNNING, read
 
 if TYPE_CHECKING:
@@ -40,8 +40,9 @@ class Demand:
     """Worker processes; 0: the leading process steps the environments itself."""
     cpu_ns: float
     actor_cpu_ns: float
+    """Of the busiest thread of a worker: its threads run at the same time."""
     actor_wait_ns: float
-    """Of a worker, asleep for other reasons than a thread of the trace."""
+    """Of the same, asleep for other reasons than a thread of the trace, or for want of work."""
     thread_ns: float
     """Of the thread that runs most, workers aside."""
     runnable_ns: float
@@ -102,7 +103,9 @@ def demand_of(trace: Trace, per: str | None = None) -> Demand:
         states["start_ns"], recorded.start_ns
     )
     ran = _by_thread(recorded, length * (states["state"] == RUNNING))
-    actors, theirs = _actors(recorded, ran)
+    slept = _by_thread(recorded, length * _slept_alone(recorded))
+    workers = _workers(recorded, ran)
+    busiest = _busiest(recorded, ran, slept, workers)
     program = make_program(recorded)
     window = [recorded.start_ns, recorded.end_ns]
     ((gpu_ns,),) = trace.connection.execute(_GPU_SQL, window).fetchall()
@@ -110,12 +113,16 @@ def demand_of(trace: Trace, per: str | None = None) -> Demand:
         "SELECT sum(multiprocessors)::BIGINT FROM gpu_device"
     ).fetchall()
     cpus = min(max(1, program.cpus, recorded.allowed_cpus), recorded.cpu_quota)
+    led = [ns for thread, ns in ran.items() if recorded.process_of.get(thread, 0) not in workers]
     return Demand(
-        steps, recorded.duration_ns, cpus, actors,
+        steps, recorded.duration_ns,
+        # A quota lets a program have more for a while.
+        max(cpus, sum(ran.values()) / recorded.duration_ns),
+        len(workers),
         sum(ran.values()) / steps,
-        sum(ran[thread] for thread in theirs) / steps,
-        _slept_alone(recorded, length, theirs) / steps,
-        max((ns for thread, ns in ran.items() if thread not in theirs), default=0) / steps,
+        sum(ran[thread] for thread in busiest) / steps,
+        sum(slept[thread] for thread in busiest) / steps,
+        max(led, default=0) / steps,
         float(length[states["state"] == _RUNNABLE].sum()) / steps,
         gpu_ns / steps if gpu_ns else None,
         multiprocessors if gpu_ns else None,
@@ -130,23 +137,44 @@ def _by_thread(recorded: Recorded, length: np.ndarray) -> dict[int, float]:
     return dict(zip(threads.tolist(), sums.tolist(), strict=True))
 
 
-def _actors(recorded: Recorded, ran: dict[int, float]) -> tuple[int, set[int]]:
-    """Return how many worker processes there are, and their threads."""
+def _workers(recorded: Recorded, ran: dict[int, float]) -> set[int]:
+    """Return the worker processes: of those that simulate, where any beside the leading one do."""
     used: dict[int, float] = {}
     for thread, ns in ran.items():
         process = recorded.process_of.get(thread, 0)
         if process != recorded.lead_process_id:
             used[process] = used.get(process, 0.0) + ns
-    workers = {process for process, ns in used.items() if ns > _ACTOR * max(used.values())}
-    return len(workers), {t for t in ran if recorded.process_of.get(t, 0) in workers}
+    simulates = np.isin(recorded.bursts["path_id"], recorded.paths_of.get("simulation", []))
+    threads = np.unique(recorded.bursts["thread_id"][simulates]).tolist()
+    known = used.keys() & {recorded.process_of.get(thread, 0) for thread in threads}
+    used = {process: used[process] for process in known or used}
+    return {process for process, ns in used.items() if ns > _ACTOR * max(used.values())}
 
 
-def _slept_alone(recorded: Recorded, length: np.ndarray, threads: set[int]) -> float:
-    """Return how long threads slept until something else than a thread of the trace ended it."""
+def _busiest(
+    recorded: Recorded, ran: dict[int, float], slept: dict[int, float], workers: set[int]
+) -> list[int]:
+    """Return of each worker the thread that does most, one thing after the other."""
+    busiest: dict[int, int] = {}
+    for thread in ran:
+        process = recorded.process_of.get(thread, 0)
+        best = busiest.get(process, thread)
+        if process in workers and ran[thread] + slept[thread] >= ran[best] + slept[best]:
+            busiest[process] = thread
+    return list(busiest.values())
+
+
+def _slept_alone(recorded: Recorded) -> np.ndarray:
+    """Return which states are sleeps that something else than a thread of the trace ended.
+
+    Who listens for others outside of operations has nothing to do, whatever its timers.
+    """
     states = recorded.states
-    asleep = states["state"] > _RUNNABLE
-    following = np.minimum(np.arange(len(length)) + 1, len(length) - 1)
-    is_same = states["thread_id"][following] == states["thread_id"]
-    alone = asleep & is_same & (states["waker"][following] == 0)
-    alone &= np.isin(states["thread_id"], list(threads))
-    return float(length[alone].sum())
+    thread = states["thread_id"]
+    following = np.minimum(np.arange(len(thread)) + 1, len(thread) - 1)
+    alone: np.ndarray = (states["state"] > _RUNNABLE) & (thread[following] == thread)
+    alone &= states["waker"][following] == 0
+    begin = np.maximum(states["start_ns"], recorded.start_ns)
+    idles = np.flatnonzero(alone & states["listens"])
+    alone[idles] = path_of_sleep(recorded.asleep, thread[idles], begin[idles]) != 0
+    return alone

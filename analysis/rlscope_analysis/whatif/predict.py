@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +15,11 @@ from rlscope_analysis.whatif.program import RUN, Program, make_program
 from rlscope_analysis.whatif.team import of_team
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from rlscope_analysis.whatif.read import Recorded
+
+    Column = npt.NDArray[Any]
 
 # A replay further from what was measured predicts nothing.
 _WORST_FIDELITY = 0.10
@@ -201,10 +205,7 @@ class Replayer:
     def _grade(self, changes: Changes) -> tuple[str, tuple[str, ...]]:
         program, duration_ns = self.program, self.recorded.duration_ns
         bursts = program.kind == RUN
-        lead = [
-            t for t, p in self.recorded.process_of.items() if p == self.recorded.lead_process_id
-        ]
-        mine = program.length_ns[bursts & np.isin(program.thread_id, lead)].sum()
+        mine = program.length_ns[bursts & self._of_lead(program)].sum()
         is_alone = mine >= _ALONE * program.length_ns[bursts].sum()
         below_b = {
             "cpus_changed": changes.cpus is not None,
@@ -245,34 +246,42 @@ class Replayer:
 
     def _bound(self, changes: Changes, changed: Program) -> Prediction:
         """Return the least that iterations with N workers, each as now, take."""
-        bursts = changed.kind == RUN
-        lead = [
-            t for t, p in self.recorded.process_of.items() if p == self.recorded.lead_process_id
-        ]
-        mine = np.isin(changed.thread_id, lead)
-        theirs = bursts & ~mine
-        totals = {
-            process: 0.0 for process in self.recorded.process_of.values()
-            if process != self.recorded.lead_process_id
-        }  # fmt: skip
-        for thread in np.unique(changed.thread_id[theirs]):
-            ran = changed.length_ns[theirs & (changed.thread_id == thread)].sum()
-            totals[self.recorded.process_of[int(thread)]] += float(ran)
-        # Helpers of multiprocessing hardly run.
-        workers = [ns for ns in totals.values() if ns > 0.1 * max(totals.values(), default=0)]
+        workers = self._workers(changed)
         if not workers:
             raise TraceError(
                 "cannot be answered: the trace has no worker processes",
                 hint="rlscope-trace summarize TRACE --view processes",
             )
+        bursts = changed.kind == RUN
+        mine = self._of_lead(changed)
         grown = (changes.workers or 1) / len(workers)
         led = changed.length_ns[bursts & (changed.thread_id == self.recorded.lead_thread_id)].sum()
         own = float(changed.length_ns[bursts & mine].sum())
+        theirs = sum(sum(threads) for threads in workers)
         cpus = changes.cpus or max(changed.cpus, self.recorded.allowed_cpus)
         # With fewer workers the leading process has less to do as well.
         least = max(
-            float(led) * min(1.0, grown), (own * min(1.0, grown) + sum(workers) * grown) / cpus,
-            min(workers) * min(1.0, grown),
+            float(led) * min(1.0, grown), (own * min(1.0, grown) + theirs * grown) / cpus,
+            # Threads of a worker run at the same time.
+            min(max(threads) for threads in workers) * min(1.0, grown),
         )  # fmt: skip
         ratio = least / self.recorded.duration_ns
         return Prediction(ratio, ratio, float("inf"), "C", ("bound",), is_lower_bound=True)
+
+    def _workers(self, changed: Program) -> list[list[float]]:
+        """Return of each worker process how long its threads run."""
+        theirs = (changed.kind == RUN) & ~self._of_lead(changed)
+        threads, place = np.unique(changed.thread_id[theirs], return_inverse=True)
+        sums = np.bincount(place, changed.length_ns[theirs], len(threads))
+        found: dict[int, list[float]] = {}
+        for thread, ns in zip(threads.tolist(), sums.tolist(), strict=True):
+            found.setdefault(self.recorded.process_of[thread], []).append(ns)
+        # Helpers of multiprocessing hardly run.
+        most = max((sum(ran) for ran in found.values()), default=0.0)
+        return [ran for ran in found.values() if sum(ran) > 0.1 * most]
+
+    def _of_lead(self, program: Program) -> Column:
+        owners = self.recorded.process_of.items()
+        lead = [thread for thread, process in owners if process == self.recorded.lead_process_id]
+        mine: Column = np.isin(program.thread_id, lead)
+        return mine

@@ -146,7 +146,7 @@ def make_program(recorded: Recorded) -> Program:
     # Who was preempted, and did not get the CPU again when no thread of the trace had it.
     robbed = runnable & got & (waker == 0) & (idle > 0) & ~np.r_[False, asleep[:-1] & has_next[:-1]]
     alone = wakes & ~is_event
-    path_of_alone = _path_of_sleep(recorded.asleep, thread[alone], begin[alone])
+    path_of_alone = path_of_sleep(recorded.asleep, thread[alone], begin[alone])
     path_of_alone[states["listens"][alone] & (path_of_alone == 0)] = OPEN
     at_gpu = _at_gpu(gpu)
     bursts = _cut(
@@ -291,7 +291,7 @@ def _holding(thread: Column, start_ns: Column, of_thread: Column, ts_ns: Column)
     return np.maximum(result, 0)
 
 
-def _path_of_sleep(asleep: dict[str, Column], thread: Column, ts_ns: Column) -> Column:
+def path_of_sleep(asleep: dict[str, Column], thread: Column, ts_ns: Column) -> Column:
     """Return the stack of operations that a thread was in when it began to sleep; 0: none."""
     if not len(asleep["thread_id"]):
         return np.zeros(len(thread), dtype=np.int64)
