@@ -96,6 +96,10 @@ WHATIF: dict[str, str | Callable[[Any], str]] = {
     "whatif_change": _change,
     "whatif_reasons": lambda n: "; ".join(_REASONS[code] for code in n.codes),
     "whatif_replayed": _replayed,
+    "whatif_waits": lambda n: (
+        f"{printable(n.operation)} waits for other threads for {100 * n.share:.0f} % of its time,"
+        " which stays as they need: what they do is in summarize TRACE --view critical-path"
+    ),
     "whatif_not_modelled": lambda n: (
         "not modelled: " + ", ".join(_NOT_MODELLED[code] for code in n.codes)
     ),

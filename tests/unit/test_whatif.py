@@ -393,6 +393,16 @@ def test_what_would_help_most(one: Path) -> None:
     assert [line.split()[0] for line in lines] == ["update", "simulate", "learn"]
 
 
+def test_an_operation_that_waits_for_others_is_theirs_to_change(two_workers: Path) -> None:
+    """The leading thread of a round waits for 3 of 4 ms."""
+    with rlscope_analysis.open(two_workers) as trace:
+        found = what_if(trace, scaled("update", 0.5))
+        other = what_if(trace, scaled("simulate", 0.5))
+    assert found.facts["waits_for_others"] == {"update": pytest.approx(3 / 4, rel=0.01)}
+    assert "update waits for other threads for 75 % of its time" in text.render(found, limit=None)
+    assert other.facts["waits_for_others"] == {}
+
+
 def test_the_command(one: Path) -> None:
     shown = rlscope("whatif", str(one), "--speedup", "simulate=inf", "--format", "json")
     found = json.loads(shown.stdout)

@@ -25,6 +25,8 @@ _COLUMNS = (
     Column("grade"),
     Column("reasons", label="why no better grade"),
 )
+# An operation that waits for others for more of its time is theirs to change.
+_WAITS = 0.5
 NOT_MODELLED = ("caches", "overhead", "messages", "placement")
 
 
@@ -46,7 +48,9 @@ def _one(trace: Trace, replayer: Replayer, changes: Changes) -> Answer:
     found = replayer.predict(changes)
     recorded = replayer.recorded
     steps, seconds = recorded.environment_steps, recorded.duration_ns / 1e9
+    shares = {one.operation: replayer.waiting_share(one.operation) for one in changes.scaled}
     facts = {
+        "waits_for_others": {name: share for name, share in shares.items() if share > _WAITS},
         "duration_ratio": found.duration_ratio,
         "low": found.low,
         "high": _finite(found.high),
@@ -85,8 +89,12 @@ def _answer(
         )
         for changes, one in found
     ]  # fmt: skip
+    waits = facts.get("waits_for_others", {})
     table = Table(
         "whatif", title, _COLUMNS, rows,
+        notes=tuple(
+            note("whatif_waits", operation=name, share=share) for name, share in waits.items()
+        ),
         remarks=(note("whatif_not_modelled", codes=NOT_MODELLED),),
         noun="change",
     )  # fmt: skip

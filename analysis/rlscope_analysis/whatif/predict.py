@@ -11,7 +11,7 @@ import numpy as np
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.whatif.background import background_apart
 from rlscope_analysis.whatif.changes import Changes, Scaled, apply, mean_ns, rows_of
-from rlscope_analysis.whatif.program import RUN, Program, make_program
+from rlscope_analysis.whatif.program import RUN, SLEEP, Program, make_program
 from rlscope_analysis.whatif.team import of_team
 
 if TYPE_CHECKING:
@@ -146,6 +146,19 @@ class Replayer:
                 hint="a longer recording may hold the wake-ups that are missing",
             )
         return ratios
+
+    def waiting_share(self, operation: str) -> float:
+        """Return how much of an operation waits for other threads: no change of it shortens that.
+
+        Raises TraceError where there is none called so.
+        """
+        rows, asleep = rows_of(operation, self.recorded, self.program), self.recorded.asleep
+        own_ns = float(self.program.length_ns[rows].sum())
+        own_sleeps_ns = float(self.program.length_ns[rows & (self.program.kind == SLEEP)].sum())
+        inside = np.isin(asleep["path_id"], self.recorded.paths_of[operation])
+        inside &= np.isin(asleep["thread_id"], self.program.thread_id[rows])
+        waited_ns = float((asleep["end_ns"] - asleep["start_ns"])[inside].sum()) - own_sleeps_ns
+        return max(0.0, waited_ns) / max(1.0, own_ns + waited_ns)
 
     def ranked(self) -> list[tuple[Changes, Prediction]]:
         """Predict what each of the largest operations twice as fast would do, and one CPU more."""
