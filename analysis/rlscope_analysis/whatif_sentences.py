@@ -98,7 +98,7 @@ WHATIF: dict[str, str | Callable[[Any], str]] = {
     "whatif_replayed": _replayed,
     "whatif_waits": lambda n: (
         f"{printable(n.operation)} waits for other threads for {100 * n.share:.0f} % of its time,"
-        " which stays as they need: what they do is in summarize TRACE --view critical-path"
+        " which no change of it shortens: summarize TRACE --view critical-path tells what they do"
     ),
     "whatif_not_modelled": lambda n: (
         "not modelled: " + ", ".join(_NOT_MODELLED[code] for code in n.codes)

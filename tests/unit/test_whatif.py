@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -229,11 +230,12 @@ def test_workers(two_workers: Path, changes: Changes, ratio: float) -> None:
     assert found["duration_ratio"] == pytest.approx(ratio, rel=0.02)
 
 
-def listening(builder: TraceBuilder, thread_id: int, states: list[Interval], at: int = 0) -> None:
-    """Say of every sleep of a thread that it waits for one of several files."""
+def listening(builder: TraceBuilder, thread_id: int, states: list[Interval], *kinds: str) -> None:
+    """Say of each sleep of a thread what it waits for, in turn; else it is one of several files."""
+    kind, at = cycle(kinds or ("poll",)), 0
     for state in states:
         if state.state == "sleeping":
-            builder.wait(thread_id, at, at + state.length_ns, "poll")
+            builder.wait(thread_id, at, at + state.length_ns, next(kind))
         at += state.length_ns
 
 
@@ -242,14 +244,12 @@ def tick(slept_ns: int, *, by: int = TIMER) -> list[Interval]:
     return [sleep(slept_ns - 11 * US), woken(1 * US, by=by), run(10 * US, cpu=2)]
 
 
-@pytest.mark.parametrize("whose", [[], [TIMER, TIMER], [4, 4], [TIMER, 4], [4, TIMER]])
-def test_messages_are_not_held_up_by_timers(tmp_path: Path, whose: list[int]) -> None:
-    """A worker runs 8 ms, a helper takes 1 ms to tell the leader, which has 1 ms to do.
+def through_a_helper(path: Path, whose: list[int], *kinds: str) -> Path:
+    """Make a worker that runs 8 ms; a helper takes 1 ms to tell the leader, which has 1 ms to do.
 
-    Meanwhile the helper wakes up by its own timer, or by that of a thread which has another: these
-    are no part of the message, and come as late whenever that does.
+    Meanwhile the helper wakes up by its own timer, or by that of a thread which has another.
     """
-    builder = TraceBuilder(tmp_path / "helper.duckdb")
+    builder = TraceBuilder(path)
     lead, worker, other = (builder.process(pid=pid, name="python") for pid in (7, 8, 9))
     leads, works = [], [sleep(1 * MS - 1)]
     helps: list[Interval] = []
@@ -267,13 +267,28 @@ def test_messages_are_not_held_up_by_timers(tmp_path: Path, whose: list[int]) ->
     builder.thread(worker, states=works)
     builder.thread(lead, states=[*helps, sleep(10)])
     builder.thread(other, states=ticks)
-    listening(builder, 3, helps)
+    listening(builder, 3, helps, *kinds)
     listening(builder, 4, ticks)
-    path = builder.write()
+    return builder.write()
+
+
+@pytest.mark.parametrize("whose", [[], [TIMER, TIMER], [4, 4], [TIMER, 4], [4, TIMER]])
+def test_messages_are_not_held_up_by_timers(tmp_path: Path, whose: list[int]) -> None:
+    """These are no part of a message, and come as late whenever that does."""
+    path = through_a_helper(tmp_path / "helper.duckdb", whose)
     for changes, ratio in ((scaled("simulate", 0.5), 0.6), (scaled("simulate", 2), 1.8)):
         found = predicted(path, changes)
         assert found["fidelity"] == pytest.approx(0, abs=0.01)
         assert found["duration_ratio"] == pytest.approx(ratio, abs=0.02)
+
+
+def test_who_sleeps_may_be_one_of_a_pool(tmp_path: Path) -> None:
+    """It takes no message meanwhile: 3 + 2 ms and 1 to tell; but another one might."""
+    whose = [TIMER, TIMER]
+    path = through_a_helper(tmp_path / "pool.duckdb", whose, "sleep", "sleep", "poll")
+    found = predicted(path, scaled("simulate", 0.25))
+    assert found["duration_ratio"] == pytest.approx(0.7, abs=0.02)
+    assert found["low"] < 0.4 < 0.7 < found["high"]
 
 
 def test_a_timer_that_is_waited_for_holds_up(tmp_path: Path) -> None:

@@ -45,10 +45,17 @@ class _Parts:
         return found
 
 
-def background_apart(program: Program, lead_thread_id: int, duration_ns: float) -> Program:
-    """Return the program with what is done in the background on lists of its own."""
+def background_apart(
+    program: Program, lead_thread_id: int, duration_ns: float, *, has_pools: bool = False
+) -> Program:
+    """Return the program with what is done in the background on lists of its own.
+
+    has_pools: another thread takes the message for one that sleeps and does not listen meanwhile.
+    """
     parts = _parts(program, lead_thread_id)
-    aside = _woken_by(program, parts, parts.have(_is_open(program)) & parts.is_plain)
+    paths = (OPEN, 0) if has_pools else (OPEN,)
+    begins = (program.kind == SLEEP) & np.isin(program.path_id, paths)
+    aside = _woken_by(program, parts, parts.have(begins) & parts.is_plain)
     aside &= ~_works(program, parts, aside, duration_ns)
     # What follows has to wait for somebody: else the time until then would be missing.
     place = np.arange(len(aside))
@@ -57,11 +64,6 @@ def background_apart(program: Program, lead_thread_id: int, duration_ns: float) 
     waits = program.kind[parts.first[known]] == WAIT
     aside &= (following < len(aside)) & (parts.life[known] == parts.life) & waits
     return _moved(program, parts, aside) if aside.any() else program
-
-
-def _is_open(program: Program) -> Column:
-    found: Column = (program.kind == SLEEP) & (program.path_id == OPEN)
-    return found
 
 
 def _parts(program: Program, lead_thread_id: int) -> _Parts:

@@ -59,9 +59,9 @@ class Replayer:
     def __init__(self, recorded: Recorded) -> None:
         """Raise TraceError where the replay does not reproduce what was measured."""
         self.recorded = recorded
-        self.program = background_apart(
-            make_program(recorded), recorded.lead_thread_id, recorded.duration_ns
-        )
+        program, lead = make_program(recorded), recorded.lead_thread_id
+        self.program = background_apart(program, lead, recorded.duration_ns)
+        self._pooled = background_apart(program, lead, recorded.duration_ns, has_pools=True)
         self._bases = {
             (pinned, rendezvous): self.program.duration_ns(
                 is_pinned=pinned, is_rendezvous=rendezvous
@@ -103,6 +103,7 @@ class Replayer:
             ratios = {way: (*found, *alone.get(way, found)) for way, found in ratios.items()}
         ratio = float(np.exp(np.mean(np.log(np.maximum(ratios[self._best], 1e-9)))))
         spread = [one for found in ratios.values() for one in found]
+        spread += self._pooled_ratios(changes)
         margin = self._margin(ratio)
         for one in changes.replaced:
             rows = rows_of(one.operation, self.recorded, self.program)
@@ -146,6 +147,21 @@ class Replayer:
                 hint="a longer recording may hold the wake-ups that are missing",
             )
         return ratios
+
+    def _pooled_ratios(self, changes: Changes) -> tuple[float, ...]:
+        """Return the ratio where pools of threads take messages: the trace does not tell of them.
+
+        None where that makes no difference, or does not reproduce the trace.
+        """
+        if len(self._pooled.first_item) == len(self.program.first_item):
+            return ()
+        pinned, rendezvous = self._best
+        now_ns = self._pooled.duration_ns(is_pinned=pinned, is_rendezvous=rendezvous)
+        changed = apply(changes, self.recorded, self._pooled)
+        ns = changed.duration_ns(cpus=changes.cpus, is_pinned=pinned, is_rendezvous=rendezvous)
+        if ns < 0 or abs(now_ns / self.recorded.duration_ns - 1) > _WORST_FIDELITY:
+            return ()
+        return (ns / now_ns,)
 
     def waiting_share(self, operation: str) -> float:
         """Return how much of an operation waits for other threads: no change of it shortens that.
