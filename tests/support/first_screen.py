@@ -18,7 +18,8 @@ LINES, COLUMNS = 25, 100
 _TABLES = {
     "where the ": ("phases", ("operation", "time_ns", "share", "python_share", "native_share",
                               "queue_share", "waits_share", "instances", "each_ns")),
-    "the other processes": ("processes", (None, "cpu_share", "queue_share", "sleeps_share", None, "waits_share")),
+    "the other processes": ("processes", (None, "cpu_share", "queue_share", "sleeps_share", None,
+                                          "waits_share")),
     "what to try first": ("findings", ("code", "share", None, None)),
 }  # fmt: skip
 # How kinds of losses are worded.
@@ -32,7 +33,8 @@ _PACE = re.compile(
     r"(?P<iterations>[\d,]+) iterations? \(.*\) of (?P<mean>[\d,.]+) ms, p99 (?P<p99>[\d,.]+) ms"
     r"(?:; the first took (?P<first>[\d,.]+) ms \(explain --iteration 1\))?"
     r"(?:; (?P<steps>[\d,]+) environment steps/s"
-    r"(?: and (?P<evaluation>[\d,]+) in evaluation)?)?(?:; \S+ uses (?P<cpus>[\d.]+) CPUs(?:, (?P<spinning>[\d.]+) of them spinning)?)?\."
+    r"(?: and (?P<evaluation>[\d,]+) in evaluation)?)?(?:; \S+ uses (?P<cpus>[\d.]+) CPUs"
+    r"(?:, (?P<spinning>[\d.]+) of them spinning)?)?\."
 )
 
 
@@ -99,7 +101,8 @@ def _one(trace: rlscope_analysis.Trace, query: str) -> Any:  # noqa: ANN401 - an
 def _check_head(trace: rlscope_analysis.Trace, lines: list[str]) -> None:
     number = r"([\d,.]+)"
     reported = re.match(
-        rf"\S+   {number} s(?: \(start-up {number} s\))?(?:   ended (?:by \w+|with exit status {number}))?"
+        rf"\S+   {number} s(?: \(start-up {number} s\))?"
+        rf"(?:   ended (?:by \w+|with exit status {number}))?"
         rf"   {number} process(?:es)?(?: on|   |$)",
         lines[0],
     )
@@ -107,7 +110,9 @@ def _check_head(trace: rlscope_analysis.Trace, lines: list[str]) -> None:
     _equal(reported[1], _one(trace, "SELECT max(end_ns) - min(start_ns) FROM thread"), 1e9)
     _equal(reported[4], _one(trace, "SELECT count(*) FROM process"))
     if reported[3]:
-        _equal(reported[3], _one(trace, "SELECT exit_code FROM process ORDER BY process_id LIMIT 1"))
+        _equal(
+            reported[3], _one(trace, "SELECT exit_code FROM process ORDER BY process_id LIMIT 1")
+        )
     if reported[2]:
         begun = "SELECT any_value(process_id) FROM iteration"
         query = f"SELECT start_ns FROM process WHERE process_id = ({begun})"

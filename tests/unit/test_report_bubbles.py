@@ -15,7 +15,9 @@ from trace_builder import TraceBuilder, lost, preempted, run, sleep, woken
 if TYPE_CHECKING:
     from pathlib import Path
 
+# The first iteration is in no figure.
 ROUNDS = 3
+WITH_FIRST = ROUNDS + 1
 PARTS = ("running_ns", "runnable_ns", "waits_ns", "idle_ns", "lost_ns")
 
 
@@ -27,19 +29,19 @@ def two_ranks(path: Path, acting_ns: int = 20) -> TraceBuilder:
     builder = TraceBuilder(path)
     for kind in ("thread_state", "operation"):
         builder.capture(kind)
-    end = 100 * ROUNDS
+    end = 100 * WITH_FIRST
     fast, slow = (builder.process(pid=pid, name=name, end_ns=end)
                   for pid, name in ((10, "rank0"), (20, "rank1")))  # fmt: skip
     builder.thread(
         fast,
         states=[
             run(10), sleep(10), run(40), sleep(30), woken(2, by=2), run(5), preempted(3),
-        ] * ROUNDS,
+        ] * WITH_FIRST,
     )  # fmt: skip
-    builder.thread(fast, states=[sleep(88), woken(1, by=5), run(1), sleep(10)] * ROUNDS)
-    builder.thread(slow, states=[run(86), lost(4), run(10)] * ROUNDS)
-    builder.thread(slow, states=[sleep(86), run(4), sleep(10)] * ROUNDS)
-    builder.thread(fast, states=[sleep(86), woken(1, by=4), run(2), sleep(11)] * ROUNDS)
+    builder.thread(fast, states=[sleep(88), woken(1, by=5), run(1), sleep(10)] * WITH_FIRST)
+    builder.thread(slow, states=[run(86), lost(4), run(10)] * WITH_FIRST)
+    builder.thread(slow, states=[sleep(86), run(4), sleep(10)] * WITH_FIRST)
+    builder.thread(fast, states=[sleep(86), woken(1, by=4), run(2), sleep(11)] * WITH_FIRST)
     for start in range(0, end, 100):
         builder.operation(1, start, start + acting_ns, "simulation", source="auto")
         builder.operation(1, start + 20, start + 100, "backpropagation", source="auto")
@@ -81,7 +83,7 @@ def test_the_parts_of_each_process_add_up_to_the_phases(tmp_path: Path) -> None:
 
 def test_who_has_the_gil_is_not_waited_for_as_a_messenger(tmp_path: Path) -> None:
     builder = two_ranks(tmp_path / "trace.duckdb")
-    for start in range(0, 100 * ROUNDS, 100):
+    for start in range(0, 100 * WITH_FIRST, 100):
         builder.wait(1, start + 60, start + 90, "gil")
     learning = rows_of(builder)["backpropagation", 10]
     assert [learning[name] / ROUNDS for name in PARTS] == [45, 5, 0, 30, 0]
