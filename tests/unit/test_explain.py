@@ -49,7 +49,39 @@ def test_the_iteration_that_is_meant(path: Path, which: str, number: int) -> Non
     assert explained(path, which)["iteration"] == {
         "iteration_id": number, "source": "range", "name": "update", "iterations": 6,
         "duration_ns": SLEEPS[number - 1] + 21, "median_ns": 14 + 21,
+        "first_ns": 500 + 21,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("which", "is_said"), [("slowest", True), ("1", False)])
+def test_a_first_iteration_that_took_longer_is_named(
+    path: Path, which: str, *, is_said: bool
+) -> None:
+    with rlscope_analysis.open(path) as trace:
+        said = text.render(explain(trace, which), limit=20)
+    assert ("--iteration 1" in said) == is_said
+
+
+COMPILE, MAIN = "compile (jit.py:3)", "main (train.py:1)"
+
+
+@pytest.mark.parametrize(("count", "expected"), [
+    (10, [(COMPILE, 0.4, 0.6), (MAIN, 0.4, 1.0)]), (9, []),
+])  # fmt: skip
+def test_the_functions_that_most_of_it_is_in(
+    tmp_path: Path, count: int, expected: list[tuple[str, float, float]]
+) -> None:
+    """Of ten samples two are deeper than COMPILE; those of other threads are not asked."""
+    builder = TraceBuilder(tmp_path / "functions.duckdb")
+    builder.thread(builder.process(pid=7), states=[run(100)])
+    builder.thread(builder.process(pid=8), states=[run(100)])
+    builder.operation(1, 0, 100, "update")
+    stacks = [(MAIN,)] * 4 + [("...", MAIN, COMPILE)] * 4 + [(MAIN, COMPILE, "deep (jit.py:9)")] * 2
+    for at, frames in enumerate(stacks[:count]):
+        builder.sample(1, 5 + 9 * at, "python", frames=frames)
+        builder.sample(2, 5 + 9 * at, "python", frames=("other (a.py:1)",))
+    facts = explained(builder.write(), "1")
+    assert [tuple(row.values()) for row in facts["functions"]] == expected
 
 
 def test_what_makes_it_differ_adds_up(path: Path) -> None:

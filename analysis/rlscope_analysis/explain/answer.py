@@ -37,15 +37,18 @@ def explain(trace: Trace, which: str, *, per: str | None = None, keep: bool = Fa
     parts = _table(trace, number, "parts", title)
     title = "its longest steps, in the order of time"
     steps = _table(trace, number, "steps", title, rank="duration_ns")
+    title = "the Python functions that most of it is in, by samples: the innermost first"
+    functions = _table(trace, number, "functions", title)
     window = asked_window(trace.connection)
     return Answer(
-        tables=(parts, steps),
+        tables=(parts, functions, steps) if functions.rows else (parts, steps),
         data=steps,
         facts={
             "trace": str(trace.path),
             "window": window,
             "iteration": iteration,
             "parts": list(parts.records()),
+            "functions": list(functions.records()),
         },
         head=(
             ("trace", str(trace.path)),

@@ -9,6 +9,10 @@ WITH aimed AS (
 SELECT
   iteration_id, source, name, end_ns - start_ns AS duration_ns,
   (SELECT count(*) FROM iteration) AS iterations,
-  (SELECT quantile_disc(time_ns, 0.5) FROM _steady_iteration) AS median_ns
+  (SELECT quantile_disc(time_ns, 0.5) FROM _steady_iteration) AS median_ns,
+  (
+    SELECT end_ns - start_ns FROM iteration
+    WHERE is_first AND iteration_id NOT IN (SELECT iteration_id FROM _steady_iteration)
+  ) AS first_ns
 FROM iteration
 WHERE iteration_id = coalesce({number}, (SELECT iteration_id FROM nearest))
