@@ -159,9 +159,10 @@ def _pace(n: Named) -> str:
         f" {n.mean_ns / 1e6:,.1f} ms"
     )
     if n.iterations > 1:
+        words += f", {n.iterations * n.mean_ns / 1e9:,.1f} s in all"
         words += f", p99 {n.p99_ns / 1e6:,.1f} ms"
     if n.first_ns is not None and n.first_ns >= _SLOW_FIRST * n.mean_ns:
-        words += f"; the first took {n.first_ns / 1e6:,.1f} ms (explain --iteration 1)"
+        words += f"; the first took {n.first_ns / 1e6:,.1f} ms"
     if n.steps_per_s is not None:
         words += f"; {n.steps_per_s:,.0f} environment steps/s"
         if n.evaluation_steps_per_s:
@@ -223,8 +224,8 @@ def _no_phase_in_more(n: Named) -> str:
 
 # What is there in part, by trace_stat.kind.
 _LACKING = {
-    "rate-limited": "beyond the rate", "skipped": "left out", "truncated": "cut short",
-    "unmatched": "without their other half",
+    "rate-limited": "{} beyond the rate", "skipped": "{} left out", "truncated": "{} cut short",
+    "unmatched": "{} in part",
 }  # fmt: skip
 
 
@@ -232,7 +233,9 @@ def _losses_and_overhead(n: Named) -> str:
     unknown = "not known how much"
     lost = "nothing" if n.lost == 0 else unknown if n.lost is None else count_of(n.lost, "record")
     others = [
-        f"{unknown if count is None else f'{count:,}'} {_LACKING.get(kind, printable(kind))}"
+        _LACKING.get(kind, "{} " + printable(kind)).format(
+            unknown if count is None else count_of(count, "record")
+        )
         for kind, count in sorted(n.others.items())
     ]
     lost += f" ({', '.join(others)}: --all)" if others else ""

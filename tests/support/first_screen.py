@@ -24,14 +24,15 @@ _TABLES = {
 }  # fmt: skip
 # How kinds of losses are worded.
 _KINDS = {
-    "without their other half": "unmatched", "cut short": "truncated", "left out": "skipped",
+    "in part": "unmatched", "cut short": "truncated", "left out": "skipped",
     "beyond the rate": "rate-limited",
 }  # fmt: skip
 # What a shown unit is in the views.
 _FACTORS = {"time_ns": 1e6, "each_ns": 1e6, "instances": 1}
 _PACE = re.compile(
-    r"(?P<iterations>[\d,]+) iterations? \(.*\) of (?P<mean>[\d,.]+) ms, p99 (?P<p99>[\d,.]+) ms"
-    r"(?:; the first took (?P<first>[\d,.]+) ms \(explain --iteration 1\))?"
+    r"(?P<iterations>[\d,]+) iterations? \(.*\) of (?P<mean>[\d,.]+) ms"
+    r"(?:, (?P<all>[\d,.]+) s in all, p99 (?P<p99>[\d,.]+) ms)?"
+    r"(?:; the first took (?P<first>[\d,.]+) ms)?"
     r"(?:; (?P<steps>[\d,]+) environment steps/s"
     r"(?: and (?P<evaluation>[\d,]+) in evaluation)?)?(?:; \S+ uses (?P<cpus>[\d.]+) CPUs"
     r"(?:, (?P<spinning>[\d.]+) of them spinning)?)?\."
@@ -135,6 +136,7 @@ def _check_pace(trace: rlscope_analysis.Trace, lines: list[str]) -> None:
     times = sorted(row[0] for row in steady)
     _equal(reported["iterations"], len(times))
     _equal(reported["mean"], sum(times) / len(times), 1e6)
+    _equal(reported["all"], sum(times), 1e9)
     _equal(reported["p99"], times[math.ceil(0.99 * len(times)) - 1], 1e6)
     is_slow_first = len(steady) < len(rows) and max(row[0] for row in rows if row[3]) >= 2 * sum(
         times
@@ -169,7 +171,7 @@ def _check_end(trace: rlscope_analysis.Trace, lines: list[str]) -> None:
     )
     lost = re.search(r"lost: (nothing|[\d,]+ records?)(?: \(([^)]*): --all\))?;", said)
     assert lost is not None, said
-    parts = [part.split(" ", 1) for part in lost[2].split(", ")] if lost[2] else []
+    parts = [re.split(r" records? ", part) for part in lost[2].split(", ")] if lost[2] else []
     shown = {_KINDS[words]: count for count, words in parts}
     if lost[1] != "nothing":
         shown["dropped"] = lost[1].split()[0]

@@ -789,3 +789,19 @@ def test_the_verdict_names_who_waits_for_the_one_it_blames(builder: TraceBuilder
         "server (pid 200) sleeps, or waits until a timeout: 91 % of an iteration."
         " Meanwhile main (pid 100) waits for it."
     )
+
+
+@pytest.mark.parametrize(("waits", "is_found"), [((0, 9, 0, 0), False), ((4, 5, 4, 5), True)])
+def test_what_may_be_none_at_all_is_no_advice(
+    builder: TraceBuilder, waits: tuple[int, ...], *, is_found: bool
+) -> None:
+    """A timer in one of four iterations, or in each, about as long in all."""
+    states, start = [], 0
+    for wait in (0, *waits):
+        states += [run(60 - wait)] + ([sleep(wait), woken(1, by=INTERRUPT)] if wait else [run(1)])
+        if wait:
+            builder.wait(1, start + 60 - wait, start + 60, "sleep")
+        builder.operation(1, start, start + 61, "update")
+        start += 61
+    builder.thread(builder.process(pid=1), states=states)
+    assert ("timer_sleep" in found(builder)) == is_found

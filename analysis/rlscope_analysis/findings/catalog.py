@@ -125,7 +125,6 @@ CATALOG = (
         "OMP_NUM_THREADS=1, torch.set_num_threads(1)",
         _pieces("spin_oversubscribed", "process_id, thread_id, cause"),
         _LEAST,
-        proof="--view cpu",
     ),
     Limit(
         "cpu_contention",
@@ -134,7 +133,6 @@ CATALOG = (
         "fewer processes and threads, or more CPUs",
         _grouped("process_id, thread_id, by_thread_id", "cause = 'cpu_taken'"),
         _LEAST,
-        proof="--view cpu",
     ),
     Limit(
         "cpu_taken_by_others",
@@ -162,7 +160,6 @@ CATALOG = (
         "SELECT p.name, c.operation, sum(c.duration_ns) / 1e6 AS ms FROM critical_path AS c"
         " JOIN process AS p USING (process_id) WHERE c.cause = 'cpu_wait' GROUP BY ALL",
         0.1,
-        proof="--view cpu",
     ),
     Limit(
         "timer_sleep",
@@ -171,7 +168,6 @@ CATALOG = (
         "wait for events instead; no sleeps, no frame limit",
         _grouped("process_id, thread_id, operation", "cause = 'timer'"),
         _LEAST,
-        proof="--view blocked",
     ),
     Limit(
         "blocking_io",
@@ -181,7 +177,6 @@ CATALOG = (
         "write in the background, less often, without fsync",
         _grouped("process_id, thread_id, operation", "cause = 'disk'"),
         _LEAST,
-        proof="--view blocked",
     ),
     Limit(
         "memory_pressure",
@@ -211,7 +206,6 @@ CATALOG = (
         "hold it shorter, or have more than one",
         _pieces("lock_contention", "process_id, thread_id, operation, cause"),
         _LEAST,
-        proof="--view blocked",
         is_of_lead=True,
     ),
     Limit(
@@ -290,7 +284,6 @@ CATALOG = (
         "ask ahead; several at once; pipes on one machine",
         _grouped("process_id, thread_id, operation, cause", "cause IN ('network', 'device')"),
         _LEAST,
-        proof="--view blocked",
     ),
     Limit(
         "outside_wait",
@@ -299,7 +292,6 @@ CATALOG = (
         "trace that program too: start both by one command",
         _grouped("process_id, thread_id, operation", "cause = 'outside'"),
         _LEAST,
-        proof="--view blocked",
     ),
     Limit(
         "timer_or_device",
@@ -308,7 +300,6 @@ CATALOG = (
         "see what is waited for: a poll with a timeout?",
         _grouped("process_id, thread_id, operation", "cause = 'interrupt'"),
         0.1,
-        proof="--view blocked",
     ),
     Limit(
         "other_wait",
@@ -335,7 +326,7 @@ CATALOG = (
         "larger messages, shared memory, or SyncVectorEnv",
         _pieces("message_overhead"),
         _LEAST,
-        proof="--view peer",
+        proof="--view path-functions",
     ),
     Limit(
         "straggler",
@@ -345,7 +336,7 @@ CATALOG = (
         "SELECT process_id, sum(running_ns) / 1e6 AS ms FROM thread_time"
         " GROUP BY ALL ORDER BY ms DESC",
         _LEAST,
-        proof="--view thread",
+        proof="--view bubbles",
         tells_waiter=True,
     ),
     Limit(
@@ -356,7 +347,7 @@ CATALOG = (
         "SELECT process_id, sum(running_ns) / 1e6 AS ms FROM thread_time"
         " GROUP BY ALL ORDER BY ms DESC",
         _LEAST,
-        proof="--view peer",
+        proof="--view bubbles",
     ),
     Limit(
         "serial_simulation",

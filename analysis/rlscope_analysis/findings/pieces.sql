@@ -92,7 +92,8 @@ COMMENT ON VIEW _limit_fact IS 'Private: may change without notice. Each piece o
 -- The first limit of the catalogue whose rule holds.
 CREATE VIEW limit_piece AS
 SELECT
-  iteration_id, start_ns, end_ns, duration_ns, process_id, thread_id, device_id, operation, cause,
+  iteration_id, start_ns, end_ns, duration_ns, process_id, thread_id, device_id, operation, layer, cause,
+  by_process_id, by_thread_id, by_program, by_program_pid,
   CASE
     {rules}
   END AS code
@@ -106,5 +107,10 @@ COMMENT ON COLUMN limit_piece.process_id IS 'The process that the path is in; NU
 COMMENT ON COLUMN limit_piece.thread_id IS 'The thread that it is on; NULL: it is on a GPU';
 COMMENT ON COLUMN limit_piece.device_id IS 'The GPU that it is on; NULL: it is on a thread';
 COMMENT ON COLUMN limit_piece.operation IS 'The innermost operation open there';
+COMMENT ON COLUMN limit_piece.layer IS 'The layer of the innermost known call there; NULL: inside none';
 COMMENT ON COLUMN limit_piece.cause IS 'What took the time: critical_path';
+COMMENT ON COLUMN limit_piece.by_process_id IS 'The process of by_thread_id';
+COMMENT ON COLUMN limit_piece.by_thread_id IS 'The thread that had the CPU; NULL: cause is another';
+COMMENT ON COLUMN limit_piece.by_program IS 'The program outside the trace that had the CPU; NULL: cause is another';
+COMMENT ON COLUMN limit_piece.by_program_pid IS 'Its process id on the machine (the initial pid namespace)';
 COMMENT ON COLUMN limit_piece.code IS 'The limit: docs/findings.md explains each';

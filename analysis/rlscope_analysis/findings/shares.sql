@@ -293,6 +293,8 @@ FROM (
   SELECT code, place, share, low_share, high_share, time_ns, process_id, true AS of_path
   FROM limit_share
   WHERE share >= least_share * CASE WHEN code = 'cpu_taken_by_others' THEN 1 ELSE (SELECT share FROM own) END
+    -- Of a small one that may be none at all there is no advice.
+    AND (share >= 0.1 OR low_share IS DISTINCT FROM 0)
     -- First workers share the work evenly, then more of them help.
     AND NOT (code IN ('simulation_bound', 'worker_bound') AND EXISTS (
       FROM limit_share WHERE code IN ('straggler', 'idle_workers') AND share >= 0.1

@@ -275,8 +275,14 @@ def _split(rows: Sequence[_Row], most: int) -> tuple[Sequence[_Row], Sequence[_R
 
 def _more(rows: Sequence[_Row], name: str, most: int) -> Note:
     """Count rows, and name them by a column, each name once, as far as that fits."""
-    names = tuple(dict.fromkeys(row[name] or "" for row in rows))
+    named = (row | {name: f"worker {row['number']}"} if _is_worker(row) else row for row in rows)
+    names = tuple(dict.fromkeys(row[name] or "" for row in named))
     return note("more_rows", count=len(rows), names=names, most=most)
+
+
+def _is_worker(row: _Row) -> bool:
+    """Whether a row is of a process that is called by its number."""
+    return row.get("number") is not None and not row["is_titled"]
 
 
 def _phases(reported: Overview, most: int) -> Table:

@@ -123,7 +123,8 @@ REPORTS = {
         ),
         Report(
             "critical-path",
-            "critical path of the iterations: where it is, and what takes the time",
+            "critical path of the iterations but the first: where it is, what takes the time, and"
+            " for which limit it counts",
             additive=("time_ns", "share", "per_iteration_ns"),
             hidden=("process_id",),
             by_iteration=True,

@@ -25,4 +25,7 @@ FROM around AS a
 JOIN every AS e ON e.code = a.code
 LEFT JOIN innermost AS i ON i.code = a.code AND i.function = a.function
 GROUP BY e.code, e.n, a.function
-ORDER BY e.n DESC, e.code, self_samples DESC, total_samples DESC, a.function
+-- The first six of each limit stand before the rest, so that none hides the others.
+ORDER BY
+  row_number() OVER (PARTITION BY e.code ORDER BY self_samples DESC, total_samples DESC, a.function) > 6,
+  e.n DESC, e.code, self_samples DESC, total_samples DESC, a.function

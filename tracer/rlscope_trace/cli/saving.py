@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 # So many kinds of losses are shown: more than any recording has that nobody damaged.
 _SHOWN_LOSSES = 20
+# Less of these is nothing to do anything about: some are in every recording of many threads.
+_USUAL, _FEW = frozenset({"switch_in_unseen", "wakeup_unseen"}), 0.01
 # The path of so many takes 2 s.
 _VERDICT_STATES = 2_000_000
 _VERDICT_MEMORY = "128MB"
@@ -107,7 +109,7 @@ def report(saved: Saved) -> None:
         messages.note(f"GPU activity was not recorded {sentence_of(whose)}")
     for failure in saved.phase_failures:
         messages.warning(f"automatic phases are incomplete: {failure}", _PHASE_HINT)
-    _report_losses(written.losses)
+    _report_losses(written.losses, written.records)
     _report_verdict(written)
 
 
@@ -142,14 +144,18 @@ def report_import(saved: TraceReport) -> None:
         f" {rows['thread']:,} threads, {rows['gpu_activity_coded']:,} GPU activities,"
         f" {saved.file_bytes / 1e6:.1f} MB in {saved.duration_s:.1f} s"
     )
-    _report_losses(saved.losses)
+    _report_losses(saved.losses, saved.records)
 
 
-def _report_losses(losses: tuple[TraceStat, ...]) -> None:
+def _report_losses(losses: tuple[TraceStat, ...], records: int) -> None:
     for loss in losses[:_SHOWN_LOSSES]:
         count = "an unknown number of" if loss.count is None else f"{loss.count:,}"
         sentence, remedy = loss_sentence(loss.code, asdict(loss))
-        messages.warning(f"{count} {loss.kind}: {sentence}", remedy)
+        said = f"{count} {loss.kind}: {sentence}"
+        if loss.code in _USUAL and loss.count is not None and loss.count < _FEW * records:
+            messages.note(said)
+        else:
+            messages.warning(said, remedy)
     more = len(losses) - _SHOWN_LOSSES
     if more > 0:
         messages.warning(f"and {more:,} more kinds of losses: table trace_stat has them all")
