@@ -323,7 +323,7 @@ CATALOG = (
         # In its phase `wait` it hands over and takes: where it runs there, it packs and unpacks.
         " OR (is_lead AND phase = 'wait' AND cause = 'running')",
         "packs, sends, receives and unpacks messages between processes",
-        "larger messages, shared memory, or SyncVectorEnv",
+        "one process for all environments, larger messages",
         _pieces("message_overhead"),
         _LEAST,
         proof="--view path-functions",
