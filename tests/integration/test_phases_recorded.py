@@ -45,7 +45,7 @@ def recorded(trace: Path, *command: str) -> str:
 
 
 # On-policy and off-policy, written out and by a library, with workers and without.
-IN_SHORT = {"ppo-cartpole", "sb3-ppo-subproc", "sb3-dqn"}
+IN_SHORT = {"ppo-cartpole", "sb3-dqn"}
 PROGRAMS = [
     name if name in IN_SHORT else pytest.param(name, marks=pytest.mark.matrix) for name in NAMES
 ]

@@ -63,6 +63,7 @@ def test_a_target_that_never_rests(
     assert calls >= truth["steps"]
 
 
+@pytest.mark.matrix
 def test_a_recorder_that_comes_and_goes(
     tmp_path: Path, modules: Path, command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
