@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from conftest import in_matrix
 from native_programs import build_extension
 from native_recording import (
     Launch,
@@ -111,13 +112,7 @@ def compare(reported: dict[str, Any]) -> None:
     assert found["spin"] <= 0.002 * whole_ns
 
 
-@pytest.mark.parametrize(
-    "env",
-    [
-        "cartpole",
-        *(pytest.param(env, marks=pytest.mark.matrix) for env in ("halfcheetah", "humanoid", "pong")),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("env", ["cartpole", *in_matrix("halfcheetah", "humanoid", "pong")])
 def test_share_within_two_points(env: str, share: Callable[..., dict[str, Any]]) -> None:
     mine = ("--simulator=native_cartpole",) if env == "cartpole" else ()
     reported = share(env, "--seconds=5", "--substeps=4000", options=(SAMPLING, *mine))
