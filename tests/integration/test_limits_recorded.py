@@ -100,7 +100,7 @@ BALANCED = (
 # More iterations of programs in which something happens in some of them only, or much comes before.
 # One that hands the GIL to and fro at each call of torch needs 2 s for each. A process that ends by
 # _exit keeps the last 0.1 s of its activity on the GPU.
-ITERATIONS = {"evaluation": 200, "starved_loader": 1500, "monitor_thread": 15, "processes": 600}
+ITERATIONS = {"evaluation": 200, "starved_loader": 1500, "monitor_thread": 8, "processes": 600}
 KNOWN_GPU = tuple(name for workload, name in MATRIX | ALWAYS if workload == "planted_gpu")
 # Whoever else uses the machine takes CPUs, so that processes of the program share the one that is
 # left: where nothing of that is planted, it is no cause of the program.
