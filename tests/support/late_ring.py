@@ -4,6 +4,7 @@ import mmap
 import struct
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from lib.shim_records import numbers
@@ -16,8 +17,12 @@ CELL_BYTES, RANGE, STRING = numbers("CELL_BYTES", "RANGE", "STRING")
 
 def find_memfd(pid: int) -> Path | None:
     """Return the path of the shim's memory among the descriptors of a process."""
-    entries = Path(f"/proc/{pid}/fd").iterdir()
-    return next((path for path in entries if "memfd:rlscope-ring" in str(path.readlink())), None)
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        # Meanwhile it may have been closed.
+        with suppress(FileNotFoundError):
+            if "memfd:rlscope-ring" in str(path.readlink()):
+                return path
+    return None
 
 
 class LateRing:

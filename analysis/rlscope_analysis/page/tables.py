@@ -36,5 +36,5 @@ def page_tables(trace: Trace, *, has_gpu: bool, has_iterations: bool) -> Iterato
             yield PageTable("summarize", options, None, str(error).removeprefix(f"{trace.path} "))
     if has_iterations:
         for which in ("slowest", "median"):
-            parts, _ = explain(trace, which, keep=True).tables
+            parts, *_ = explain(trace, which, keep=True).tables
             yield PageTable("explain", f"--iteration {which}", parts)
