@@ -39,7 +39,8 @@ GPU = {
 # Recordings of tests take no calibration.
 COSTS = {"corrected", "overhead", "wall"}
 NOT_RECORDED = GPU | {
-    "layer", "transitions", "functions", "path-functions", "operation-functions", "launch-functions",
+    "layer", "transitions", "functions", "path-functions", "operation-functions",
+    "launch-functions",
 }  # fmt: skip
 # Measured, and none of these programs has any; or as with samples and no GPU, in part.
 NONE_MARKED = {"operation", "operation-overlap", "launch-functions"}
