@@ -160,7 +160,9 @@ def _pace(n: Named) -> str:
     )
     if n.iterations > 1:
         words += f", {n.iterations * n.mean_ns / 1e9:,.1f} s in all"
-        words += f", p99 {n.p99_ns / 1e6:,.1f} ms"
+        # Of fewer than 100 the quantile is the longest.
+        longest = "p99" if n.iterations >= 100 else "the slowest"
+        words += f", {longest} {n.p99_ns / 1e6:,.1f} ms"
     if n.first_ns is not None and n.first_ns >= _SLOW_FIRST * n.mean_ns:
         words += f"; the first took {n.first_ns / 1e6:,.1f} ms"
     if n.steps_per_s is not None:

@@ -43,7 +43,8 @@ def figures(reported: Overview) -> Iterator[Figure]:
         steps = pace["steps_per_s"]
         if steps is not None:
             yield Figure("environment_steps", steps)
-        yield Figure("iteration", pace["mean_ns"], {"p99_ns": pace["p99_ns"]})
+        beside = {"p99_ns": pace["p99_ns"], "iterations": pace["iterations"]}
+        yield Figure("iteration", pace["mean_ns"], beside)
         if steps is None:
             yield Figure("iterations", pace["iterations"])
     lead = reported.lead

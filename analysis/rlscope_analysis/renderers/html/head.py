@@ -95,7 +95,10 @@ def _figure(m: Markup, figure: Figure) -> Html:
 
 
 def _iteration(figure: Figure) -> tuple[str, str]:
-    return time_words(figure.value), f"an iteration, p99 {time_words(figure.beside['p99_ns'])}"
+    # Of fewer than 100 the quantile is the longest.
+    longest = "p99" if figure.beside["iterations"] >= 100 else "the slowest"
+    slow = time_words(figure.beside["p99_ns"])
+    return time_words(figure.value), f"an iteration, {longest} {slow}"
 
 
 def _all_cpus(figure: Figure) -> tuple[str, str]:
