@@ -17,7 +17,7 @@ from random_traces import traces
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.fleet.histogram import quantile
 from rlscope_analysis.fleet.merge import Key, Merged, merged, of_one
-from rlscope_analysis.fleet.partial import GROUPS, KINDS, Facts, Partial, Row, partial_of
+from rlscope_analysis.fleet.partial import GROUPS, KINDS, LIMITS, Facts, Partial, Row, partial_of
 from rlscope_analysis.fleet.partial_file import (
     PartialReader,
     fingerprint,
@@ -247,6 +247,27 @@ def test_the_same_member_is_not_merged_twice() -> None:
         merged([("a", Partial(FACTS, ())), ("a", Partial(FACTS, ()))])
 
 
+def test_limits_of_iterations_stay_small_and_whole(tmp_path: Path) -> None:
+    """As many as there is room for, each with all of its limits."""
+    chance = random.Random(5)
+    steps = [
+        Step(simulation=chance.randrange(10**8), inference=chance.randrange(10**8),
+             asleep=chance.randrange(10**8), rest=chance.randrange(10**8))
+        for _ in range(1100)
+    ]  # fmt: skip
+    trace_path = write_trace(tmp_path / "a.duckdb", steps)
+    with open_trace(trace_path) as trace:
+        partial = partial_of(trace, per="iteration")
+    write_partial(partial, tmp_path / "p", "mark")
+    assert (tmp_path / "p").stat().st_size <= 64_000
+    ((_, iterations),) = merged([("a", partial)]).iterations.items()
+    kept = [one for one in iterations if one.limits]
+    assert [one.number for one in kept] == list(range(2, len(kept) + 2))
+    assert all(sum(time_ns for _, time_ns in one.limits) == one.time_ns for one in kept)
+    rows = sum(len(one.limits) for one in kept)
+    assert LIMITS - 10 < rows <= LIMITS
+
+
 def test_iterations_have_their_own_time(tmp_path: Path) -> None:
     trace_path = write_trace(tmp_path / "a.duckdb", [Step(simulation=7 * MS)] * 4)
     with open_trace(trace_path) as trace:
@@ -254,3 +275,5 @@ def test_iterations_have_their_own_time(tmp_path: Path) -> None:
     assert [one.time_ns for one in iterations] == [58 * MS] * 4
     # Of the first, which findings leave out, it is not known.
     assert [one.waited_ns for one in iterations] == [None, 0, 0, 0]
+    assert [sum(time_ns for _, time_ns in one.limits) for one in iterations[1:]] == [58 * MS] * 3
+    assert iterations[0].limits == ()

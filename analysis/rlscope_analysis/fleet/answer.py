@@ -7,7 +7,7 @@ from math import isqrt
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.fleet.histogram import quantile
-from rlscope_analysis.fleet.stragglers import align, straggling
+from rlscope_analysis.fleet.stragglers import align, critical_path, straggling
 from rlscope_analysis.reports import BUCKETS
 from rlscope_analysis.result.column import Column, Role, Unit
 from rlscope_analysis.result.note import note
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rlscope_analysis.fleet.collect import Collected
     from rlscope_analysis.fleet.merge import Key, Merged, Sum
-    from rlscope_analysis.fleet.stragglers import Alignment, Offset, Straggling
+    from rlscope_analysis.fleet.stragglers import Alignment, Held, Offset, Straggling
     from rlscope_analysis.result.note import Note
     from rlscope_analysis.result.table import Values
 
@@ -33,7 +33,7 @@ def answer_of(
     offsets: as `stragglers.align` takes them.
     """
     alignment = align(whole, offsets)
-    stragglers = straggling(alignment)
+    stragglers, path = straggling(alignment), critical_path(alignment)
     size = _size(whole, collected)
     pace = _pace(whole)
     notes = _notes(whole, collected)
@@ -41,7 +41,7 @@ def answer_of(
     return Answer(
         tables=(
             _limits(whole), breakdown, _spread(whole), *_stragglers(alignment, stragglers),
-            _members(whole),
+            *_path(path), _members(whole),
         ),
         data=_data(whole),
         facts={
@@ -53,6 +53,8 @@ def answer_of(
             "alignment": alignment.how,
             "aligned_iterations": len(alignment.rows),
             "stragglers": stragglers,
+            "job_path_ns": sum(held.time_ns for held in path),
+            "job_path": path,
             "members": [
                 {"member": name, **asdict(fact)} for name, fact in sorted(whole.members.items())
             ],
@@ -208,6 +210,31 @@ def _stragglers(alignment: Alignment, found: tuple[Straggling, ...]) -> tuple[Ta
     remarks = (aligned, note("fleet_own"))
     title = "which member the iterations wait for; times of an iteration are means"
     return (Table("stragglers", title, columns, rows, remarks=remarks, noun="member"),)
+
+
+def _path(path: tuple[Held, ...]) -> tuple[Table, ...]:
+    total = sum(held.time_ns for held in path)
+    rows: list[Values] = [
+        (
+            held.member, held.code, note("fleet_limit", code=held.code), held.iterations,
+            held.time_ns, held.time_ns / total,
+        )
+        for held in path
+        if total
+    ]  # fmt: skip
+    columns = (
+        Column("member", most=40),
+        Column("code", role=Role.HIDDEN),
+        Column("what", label="an iteration"),
+        Column("iterations", Unit.COUNT),
+        Column("time_ns", Unit.NS, additive=True),
+        Column("share", Unit.SHARE, additive=True),
+    )
+    if not rows:
+        return ()
+    title = "what limits the job: in each iteration, what the member did that others waited for"
+    table = Table("job_path", title, columns, rows, total=total_of(columns, rows), noun="limit")
+    return (table,)
 
 
 def _members(whole: Merged) -> Table:

@@ -6,6 +6,7 @@ member where two are equal.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -64,6 +65,8 @@ class Iteration(NamedTuple):
     time_ns: int
     waited_ns: int | None
     """For other members; None: not known."""
+    limits: tuple[tuple[str, int], ...] = ()
+    """What held it up, by code, in ns: they add up to its time; none: not kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,7 @@ def merged(parts: Iterable[tuple[str, Partial]]) -> Merged:
 
 def of_one(name: str, partial: Partial) -> Merged:
     """Return one member, to be merged."""
-    rows = [row for row in partial.rows if row.kind != "iteration"]
+    rows = [row for row in partial.rows if row.kind not in ("iteration", "iteration_limit")]
     totals: Counter[str] = Counter()
     buckets: dict[str | None, list[Row]] = {}
     for row in rows:
@@ -120,12 +123,25 @@ def of_one(name: str, partial: Partial) -> Merged:
         Key("bucket", bucket=bucket): _sum(of, totals["process"], name)
         for bucket, of in buckets.items()
     }
-    iterations = sorted(
-        Iteration(row.number or 0, row.at_ns or 0, row.time_ns or 0, row.part_ns)
+    return Merged(sums, {name: partial.facts}, {name: _iterations(partial)})
+
+
+def _iterations(partial: Partial) -> tuple[Iteration, ...]:
+    limits: dict[int, list[tuple[str, int]]] = {}
+    for row in partial.rows:
+        if row.kind == "iteration_limit":
+            # One text for all rows of all members.
+            limit = (sys.intern(row.name or ""), row.time_ns or 0)
+            limits.setdefault(row.number or 0, []).append(limit)
+    found = (
+        Iteration(
+            row.number or 0, row.at_ns or 0, row.time_ns or 0, row.part_ns,
+            tuple(sorted(limits.get(row.number or 0, ()))),
+        )
         for row in partial.rows
         if row.kind == "iteration"
-    )
-    return Merged(sums, {name: partial.facts}, {name: tuple(iterations)})
+    )  # fmt: skip
+    return tuple(sorted(found))
 
 
 def _key(row: Row) -> Key:

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
 KINDS = (
     "process", "operation", "cause", "limit", "finding", "run_queue", "iteration_time",
-    "iteration",
+    "iteration", "iteration_limit",
 )  # fmt: skip
 GROUPS = 32
 """So many groups of processes, and operations, have rows of their own."""
 ITERATIONS = 1000
 """Of so many the times are kept one by one; the histogram has all."""
+LIMITS = 2000
+"""So many rows tell what held up each iteration."""
 
 # One row of words, so that each may be missing; a range may be called anything.
 _FACTS_SQL = """
@@ -48,7 +50,7 @@ class Row(NamedTuple):
     """Of processes, an operation; a cause, a limit."""
     bucket: str | None
     number: int | None
-    """Of a histogram: times of 2^(number/8) ns up to the next; of an iteration: which."""
+    """Of a histogram: times of 2^(number/8) ns up to the next; else the number of an iteration."""
     at_ns: int | None
     """When an iteration began."""
     time_ns: int | None
@@ -95,7 +97,9 @@ def partial_of(trace: Trace, *, per: str | None = None) -> Partial:
     """
     trace.critical_path(per=per)
     trace.provide("limit_time")
-    asked: dict[str, Any] = {"groups": GROUPS, "iterations": ITERATIONS, "steps": STEPS}
+    asked: dict[str, Any] = {
+        "groups": GROUPS, "iterations": ITERATIONS, "limits": LIMITS, "steps": STEPS,
+    }  # fmt: skip
     rows = trace.connection.execute(_rows_sql(), asked).fetchall()
     (facts,) = trace.connection.execute(_FACTS_SQL).fetchall()
     return Partial(Facts(*facts), tuple(Row(*row) for row in rows))

@@ -43,6 +43,12 @@ WITH named AS (
     iteration_id,
     coalesce(sum(time_ns) FILTER (WHERE code IN ('collective_wait', 'network_wait', 'outside_wait')), 0) AS time_ns
   FROM limit_time GROUP BY iteration_id
+), held AS (
+  SELECT iteration_id, code, sum(time_ns)::BIGINT AS time_ns FROM limit_time
+  GROUP BY ALL HAVING sum(time_ns) > 0
+), counted AS (
+  -- Whole iterations, the first, as many as there is room for.
+  SELECT iteration_id, sum(count(*)) OVER (ORDER BY iteration_id) AS rows FROM held GROUP BY iteration_id
 )
 SELECT
   kind, role, name, bucket, NULL::BIGINT AS number, NULL::BIGINT AS at_ns,
@@ -75,4 +81,8 @@ SELECT
   'iteration', NULL, NULL, NULL, i.iteration_id, i.start_ns, i.end_ns - i.start_ns, w.time_ns::BIGINT, NULL, 0, 0
 FROM iteration AS i LEFT JOIN waited AS w ON w.iteration_id = i.iteration_id
 WHERE i.iteration_id <= $iterations
+UNION ALL
+SELECT 'iteration_limit', NULL, h.code, NULL, h.iteration_id, NULL, h.time_ns, NULL, NULL, 0, 0
+FROM held AS h JOIN counted AS c ON c.iteration_id = h.iteration_id
+WHERE c.rows <= $limits AND h.iteration_id <= $iterations
 ORDER BY ALL

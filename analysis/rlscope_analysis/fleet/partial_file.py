@@ -19,7 +19,7 @@ import duckdb
 from rlscope_analysis.findings.catalog import BY_CODE
 from rlscope_analysis.fleet.histogram import STEPS
 from rlscope_analysis.fleet.members import PARTIAL_SUFFIX
-from rlscope_analysis.fleet.partial import GROUPS, ITERATIONS, KINDS, Facts, Partial, Row
+from rlscope_analysis.fleet.partial import GROUPS, ITERATIONS, KINDS, LIMITS, Facts, Partial, Row
 from rlscope_analysis.foreign_file import open_regular
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_analysis.trace_file import own_configuration
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # One more whenever a partial of the same trace would hold something else.
-_VERSION = 1
+_VERSION = 2
 MOST_BYTES = 256 << 10
 # All that a partial of ours can hold: groups by bucket, causes and limits, histograms, iterations.
-_MOST_ROWS = 2 * (GROUPS + 1) * 14 + 200 + 2 * 8 * 64 + ITERATIONS
+_MOST_ROWS = 2 * (GROUPS + 1) * 14 + 200 + 2 * 8 * 64 + ITERATIONS + LIMITS
 # Both headers of a DuckDB file lie in it: each change of the database changes one.
 _HEAD_BYTES = 12 << 10
 _LONGEST_WORD = 80
@@ -159,9 +159,11 @@ def _rows(found: Sequence[tuple[Any, ...]]) -> tuple[Row, ...]:
             raise ValueError("a long word")
         if row.kind in ("process", "operation") and not (row.name and row.bucket):
             raise ValueError("no name")
-        if row.kind in ("limit", "finding") and row.name not in BY_CODE:
+        if row.kind in ("limit", "finding", "iteration_limit") and row.name not in BY_CODE:
             raise ValueError("no limit")
         if row.kind == "iteration" and (row.number is None or row.at_ns is None):
+            raise ValueError("no iteration")
+        if row.kind == "iteration_limit" and row.number is None:
             raise ValueError("no iteration")
         if row.kind in _HISTOGRAMS and not 0 <= (row.number or 0) < _STEPS:
             raise ValueError("a time that no column holds")

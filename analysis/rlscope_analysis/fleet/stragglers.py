@@ -112,19 +112,15 @@ def straggling(alignment: Alignment) -> tuple[Straggling, ...]:
 
     Iterations in which the waiting of any member is not known are left out.
     """
-    rows = [
-        {name: (one, own) for name, one in row.items() if (own := own_ns(one)) is not None}
-        for row in alignment.rows
-    ]
-    rows = [row for row, whole in zip(rows, alignment.rows, strict=True) if len(row) == len(whole)]
+    rows = _known(alignment)
     if not rows:
         return ()
     slowest: dict[str, list[int]] = {name: [] for name in rows[0]}
     for row in rows:
-        last, longest = max(row.items(), key=lambda item: (item[1][1], item[0]))
-        following = max(own for name, (_, own) in row.items() if name != last)
-        if longest[1] > following:
-            slowest[last].append(longest[1] - following)
+        last = _slowest(row)
+        longest, following = sorted((own for _, own in row.values()), reverse=True)[:2]
+        if longest > following:
+            slowest[last].append(longest - following)
     found = [
         Straggling(
             name, len(rows),
@@ -134,3 +130,44 @@ def straggling(alignment: Alignment) -> tuple[Straggling, ...]:
         for name, beyond in slowest.items()
     ]  # fmt: skip
     return tuple(sorted(found, key=lambda one: (-one.beyond_ns, -one.slowest, one.member)))
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What held up the job in one member, while the others waited for it."""
+
+    member: str
+    code: str
+    iterations: int
+    time_ns: int
+
+
+def critical_path(alignment: Alignment) -> tuple[Held, ...]:
+    """Follow the iterations that all members share through the one that each waited for.
+
+    They add up to how long that one took in each; what it waited for others itself is what passing
+    messages takes. Iterations of which no limits are kept are left out, most first.
+    """
+    sums: dict[tuple[str, str], tuple[int, int]] = {}
+    for row in _known(alignment):
+        member = _slowest(row)
+        for code, time_ns in row[member][0].limits:
+            iterations, before_ns = sums.get((member, code), (0, 0))
+            sums[member, code] = iterations + 1, before_ns + time_ns
+    found = [Held(*key, *value) for key, value in sums.items()]
+    return tuple(sorted(found, key=lambda one: (-one.time_ns, one.member, one.code)))
+
+
+def _known(alignment: Alignment) -> list[dict[str, tuple[Iteration, int]]]:
+    """Return those of which the own time of all members is known, with that."""
+    found = []
+    for row in alignment.rows:
+        known = {name: (one, own) for name, one in row.items() if (own := own_ns(one)) is not None}
+        if len(known) == len(row):
+            found.append(known)
+    return found
+
+
+def _slowest(row: Mapping[str, tuple[Iteration, int]]) -> str:
+    """Return the member with the longest own time."""
+    return max(row, key=lambda name: (row[name][1], name))
