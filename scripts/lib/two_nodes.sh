@@ -19,9 +19,9 @@ nodes_up() {
     ip -n "$node" link set lo up
     number=$((number + 1))
   done
-  on_node 0 "$1/bin/ray" start --head --node-ip-address=10.77.0.1 --port=6399 --num-cpus=2 \
+  on_node 0 "$1/bin/ray" start --head --node-ip-address=10.77.0.1 --port=6399 --num-cpus=1 \
     --include-dashboard=false --disable-usage-stats --object-store-memory=200000000 >/dev/null 2>&1
-  on_node 1 "$1/bin/ray" start --address="$RAY_ADDRESS" --node-ip-address=10.77.0.2 --num-cpus=2 \
+  on_node 1 "$1/bin/ray" start --address="$RAY_ADDRESS" --node-ip-address=10.77.0.2 --num-cpus=1 \
     --disable-usage-stats --object-store-memory=200000000 >/dev/null 2>&1
 }
 

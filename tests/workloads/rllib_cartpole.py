@@ -1,4 +1,6 @@
-"""PPO on CartPole by RLlib on the Ray cluster of RAY_ADDRESS: two environment runners.
+"""PPO on CartPole by RLlib on the Ray cluster of RAY_ADDRESS: two environment runners,
+
+of a CPU each: on nodes with one CPU, one on each.
 
 usage: rllib_cartpole.py ITERATIONS
 """
@@ -12,7 +14,7 @@ ray.init(logging_level="ERROR")
 config = (
     PPOConfig()
     .environment("CartPole-v1")
-    .env_runners(num_env_runners=2, num_cpus_per_env_runner=0.5)
+    .env_runners(num_env_runners=2, num_cpus_per_env_runner=1)
     .training(train_batch_size_per_learner=1000, minibatch_size=128, num_epochs=3)
 )
 algorithm = config.build_algo()
