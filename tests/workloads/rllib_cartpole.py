@@ -1,6 +1,6 @@
-"""PPO on CartPole by RLlib on the Ray cluster of RAY_ADDRESS: two environment runners,
+"""PPO on CartPole by RLlib on the Ray cluster of RAY_ADDRESS: two environment runners.
 
-of a CPU each: on nodes with one CPU, one on each.
+Each takes a CPU: on nodes with one CPU there is one on each.
 
 usage: rllib_cartpole.py ITERATIONS
 """
