@@ -13,3 +13,13 @@ class TraceError(Exception):
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
         self.hint = hint
+
+
+class UnknownRangeError(TraceError):
+    """No range is called as --per says."""
+
+    def __init__(self, per: str) -> None:
+        super().__init__(
+            f"no operation is called {per!r}",
+            hint="what there is: rlscope-trace summarize TRACE --by operation",
+        )

@@ -28,6 +28,8 @@ def _size(n: Named) -> str:
 
 def _iterations(n: Named) -> str:
     words = f"{count_of(n.iterations, 'iteration')} in all"
+    if n.without:
+        words += f" ({count_of(n.without, 'trace')} without)"
     if n.p50_ns is not None:
         words += f", p50 {n.p50_ns / 1e6:,.1f} ms, p99 {n.p99_ns / 1e6:,.1f} ms"
     return f"{words}; run queue p99 {n.queue_ns / 1e6:,.2f} ms" if n.queue_ns is not None else words

@@ -86,6 +86,27 @@ def rows(folder: Path, query: str) -> list[tuple[object, ...]]:
     return found
 
 
+def test_the_critical_path_leads_to_the_other_node(cluster: Cluster, tmp_path: Path) -> None:
+    """What a driver waits for there is what the actor did, as long as that says itself."""
+    folder = tmp_path / "run"
+    launch = [*COMMAND, "fleet", "launch", "-o", folder, "--with=--no-calibrate", "--"]
+    done = subprocess.run(
+        list(map(str, [*launch, sys.executable, WORKLOADS / "ray_far.py", ROUNDS])),
+        env=cluster.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = rlscope("fleet", "summarize", folder, "--per", "round", "--format", "json")
+    assert told.returncode == 0, told.stderr
+    found = json.loads(told.stdout)
+    far = [held for held in found["job_path"] if held["task"] == "Far.work"]
+    assert sum(held["time_ns"] for held in far) == pytest.approx(int(done.stdout), rel=0.05)
+    assert far[0]["code"] == "worker_bound"
+    rounds = "SELECT end_ns - start_ns FROM operation WHERE name = 'round' ORDER BY start_ns"
+    _, *steady = (row[0] for row in rows(folder, rounds))
+    assert found["job_path_ns"] == sum(map(int, map(str, steady)))
+
+
 def pids_of(words: Sequence[str]) -> list[int]:
     """Return the processes whose command line has all these words."""
     found = subprocess.run(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rlscope_analysis.fleet.merge import Iteration, Merged
 from rlscope_analysis.fleet.partial import Facts
-from rlscope_analysis.fleet.stragglers import Held, Straggling, align, critical_path, straggling
+from rlscope_analysis.fleet.stragglers import Straggling, align, straggling
 
 FACTS = Facts("host", "boot", "1", "2", True, 1, 1, 0, 9, 4, "range", "step")
 MS = 10**6
@@ -44,24 +44,6 @@ def test_the_one_that_waits_least_is_the_one_waited_for() -> None:
         Straggling("b", 4, 400 * MS, 350 * MS, 3, 40 * MS),
         Straggling("a", 4, 400 * MS, 310 * MS, 1, 20 * MS),
         Straggling("c", 4, 400 * MS, 320 * MS, 0, 0),
-    )
-
-
-def test_the_path_of_the_job_goes_through_the_one_waited_for() -> None:
-    """And takes as long as that one's iterations, to the nanosecond."""
-    whole = fleet({"a": [30, 30, 0, 30], "b": [0, 10, 30, 10]}, begins=1)
-    for name, members in whole.iterations.items():
-        whole.iterations[name] = tuple(
-            one._replace(limits=(("collective_wait", one.waited_ns), (f"{name}_bound", own)))
-            for one in members
-            for own in (one.time_ns - (one.waited_ns or 0),)
-        )
-    assert critical_path(align(whole)) == (
-        Held("b", "b_bound", 3, 280 * MS),
-        Held("a", "a_bound", 1, 100 * MS),
-        # The fastest exchange: in it nobody waits for anyone's work.
-        Held("b", "collective_wait", 3, 20 * MS),
-        Held("a", "collective_wait", 1, 0),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.errors import TraceError
+from rlscope_analysis.errors import UnknownRangeError
 from rlscope_analysis.schema.vocabulary import ITERATION_NAMES
 from rlscope_analysis.window import asked_window, origin_ns
 
@@ -123,8 +123,8 @@ class Iterations:
 def find_iterations(connection: duckdb.DuckDBPyConnection, per: str | None = None) -> Iterations:
     """Find the iterations of an open trace; `per` names the range that counts as one.
 
-    In a window those that it cuts are left out, as long as there are others. Raises TraceError
-    where no range has that name.
+    In a window those that it cuts are left out, as long as there are others. Raises
+    UnknownRangeError where no range has that name.
     """
     found = _found(connection, per)
     window = asked_window(connection)
@@ -144,10 +144,7 @@ def _found(connection: duckdb.DuckDBPyConnection, per: str | None) -> Iterations
     if per is not None:
         found = _ranges(connection, None, per)
         if not found.rows:
-            raise TraceError(
-                f"no operation is called {per!r}",
-                hint="what there is: rlscope-trace summarize TRACE --by operation",
-            )
+            raise UnknownRangeError(per)
         return found
     phases: list[tuple[int, int, int]] = connection.execute(_PHASES_SQL).fetchall()
     if len(phases) > 1:

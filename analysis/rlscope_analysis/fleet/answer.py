@@ -7,7 +7,9 @@ from math import isqrt
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.fleet.histogram import quantile
-from rlscope_analysis.fleet.stragglers import align, critical_path, straggling
+from rlscope_analysis.fleet.job_path import job_path
+from rlscope_analysis.fleet.merge import OF_ITERATIONS
+from rlscope_analysis.fleet.stragglers import align, straggling
 from rlscope_analysis.reports import BUCKETS
 from rlscope_analysis.result.column import Column, Role, Unit
 from rlscope_analysis.result.note import note
@@ -17,8 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rlscope_analysis.fleet.collect import Collected
+    from rlscope_analysis.fleet.job_path import Held
     from rlscope_analysis.fleet.merge import Key, Merged, Sum
-    from rlscope_analysis.fleet.stragglers import Alignment, Held, Offset, Straggling
+    from rlscope_analysis.fleet.stragglers import Alignment, Offset, Straggling
     from rlscope_analysis.result.note import Note
     from rlscope_analysis.result.table import Values
 
@@ -33,7 +36,7 @@ def answer_of(
     offsets: as `stragglers.align` takes them.
     """
     alignment = align(whole, offsets)
-    stragglers, path = straggling(alignment), critical_path(alignment)
+    stragglers, path = straggling(alignment), job_path(whole, alignment, offsets)
     size = _size(whole, collected)
     pace = _pace(whole)
     notes = _notes(whole, collected)
@@ -84,8 +87,10 @@ def _size(whole: Merged, collected: Collected) -> dict[str, Any]:
 
 def _pace(whole: Merged) -> dict[str, Any]:
     times, queue = _counts(whole, "iteration_time"), _counts(whole, "run_queue")
+    without = sum(fact.source == "whole" for fact in whole.members.values())
     return {
-        "iterations": sum(fact.iterations for fact in whole.members.values()),
+        "iterations": sum(times.values()),
+        "without": without if without < len(whole.members) else 0,
         "p50_ns": quantile(times, 0.5), "p99_ns": quantile(times, 0.99),
         "queue_ns": quantile(queue, 0.99),
     }  # fmt: skip
@@ -109,7 +114,7 @@ def _limits(whole: Merged) -> Table:
     rows: list[Values] = [
         (
             key.name, note("fleet_limit", code=key.name), value.time_ns, value.time_ns / total,
-            found.get(key.name, 0), *_extremes(value, whole),
+            found.get(key.name, 0), *_extremes(value, _iterating(whole)),
         )
         for key, value in _longest(whole.of_kind("limit"))
         if total
@@ -135,10 +140,16 @@ _EXTREMES = (
 )
 
 
-def _extremes(value: Sum, whole: Merged) -> tuple[float, float, str]:
-    """Return the smallest and the largest share in a member, and where it is largest."""
+def _iterating(whole: Merged) -> int:
+    """Count the members with iterations; where none has any, all."""
+    sources = [fact.source for fact in whole.members.values()]
+    return sum(source not in (None, "whole") for source in sources) or len(sources)
+
+
+def _extremes(value: Sum, members: int) -> tuple[float, float, str]:
+    """Return the smallest and the largest share in one of so many, and where it is largest."""
     # A member without such a row has none of it.
-    least = float(value.least[0]) if value.members == len(whole.members) else 0.0
+    least = float(value.least[0]) if value.members == members else 0.0
     return least, float(value.most[0]), value.most[1]
 
 
@@ -171,7 +182,7 @@ def _breakdown(whole: Merged) -> Table:
 def _spread(whole: Merged) -> Table:
     total = whole.time_of("process")
     rows: list[Values] = [
-        (key.bucket, value.time_ns, value.time_ns / total, *_extremes(value, whole))
+        (key.bucket, value.time_ns, value.time_ns / total, *_extremes(value, len(whole.members)))
         for key, value in _longest(whole.of_kind("bucket"))
         if total
     ]
@@ -216,8 +227,8 @@ def _path(path: tuple[Held, ...]) -> tuple[Table, ...]:
     total = sum(held.time_ns for held in path)
     rows: list[Values] = [
         (
-            held.member, held.code, note("fleet_limit", code=held.code), held.iterations,
-            held.time_ns, held.time_ns / total,
+            held.member, held.code, note("fleet_limit", code=held.code), held.task,
+            held.iterations, held.time_ns, held.time_ns / total,
         )
         for held in path
         if total
@@ -226,6 +237,7 @@ def _path(path: tuple[Held, ...]) -> tuple[Table, ...]:
         Column("member", most=40),
         Column("code", role=Role.HIDDEN),
         Column("what", label="an iteration"),
+        Column("task", label="in task", most=40),
         Column("iterations", Unit.COUNT),
         Column("time_ns", Unit.NS, additive=True),
         Column("share", Unit.SHARE, additive=True),
@@ -265,7 +277,8 @@ def _data(whole: Merged) -> Table:
     rows: list[Values] = [
         (
             key.kind, key.role, key.name, key.bucket, value.time_ns, value.part_ns, value.count,
-            value.sampled_ns, isqrt(value.variance_ns2), value.members, *_extremes(value, whole),
+            value.sampled_ns, isqrt(value.variance_ns2), value.members,
+            *_extremes(value, _iterating(whole) if kind in OF_ITERATIONS else len(whole.members)),
         )
         for kind in _DATA_KINDS
         for key, value in _longest(whole.of_kind(kind))

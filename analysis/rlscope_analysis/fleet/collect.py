@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.damage import damage_reported
-from rlscope_analysis.errors import TraceError
+from rlscope_analysis.errors import TraceError, UnknownRangeError
 from rlscope_analysis.fleet.partial import Partial, partial_of
 from rlscope_analysis.fleet.partial_file import PartialReader, fingerprint
 from rlscope_analysis.trace import open_trace
@@ -57,7 +57,8 @@ def collect(  # noqa: PLR0913 - what one call of the command says
     reader: the version of who asks. marks: of traces that lie elsewhere, which partial is theirs:
     it was worked out there. keep(trace, partial, mark) stores one that was worked out here.
     progress(done, total) is called after each. A trace that cannot be read is left out and named;
-    so is one that is the same recording as another.
+    so is one that is the same recording as another. Raises UnknownRangeError where none of them has
+    a range that is called `per`.
     """
     collected = Collected()
     found: dict[str, Partial | TraceError] = {}
@@ -80,6 +81,9 @@ def collect(  # noqa: PLR0913 - what one call of the command says
         if keep is not None and mark and isinstance(partial, Partial):
             keep(path, partial, mark)
     _sort_out(collected, traces, found)
+    ranges = {one.facts.per for one in collected.partials.values()}
+    if per is not None and ranges == {None}:
+        raise UnknownRangeError(per)
     return collected
 
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from rlscope_analysis.fleet.partial import Facts, Partial, Row
 
@@ -57,6 +57,14 @@ class Sum:
         )
 
 
+class Wait(NamedTuple):
+    """A wait for another member, as far as that is known."""
+
+    start_ns: int
+    time_ns: int
+    code: str
+
+
 class Iteration(NamedTuple):
     """One iteration of a member, on its own clock."""
 
@@ -67,6 +75,18 @@ class Iteration(NamedTuple):
     """For other members; None: not known."""
     limits: tuple[tuple[str, int], ...] = ()
     """What held it up, by code, in ns: they add up to its time; none: not kept."""
+    waits: tuple[Wait, ...] = ()
+    """The longest."""
+
+
+class Task(NamedTuple):
+    """A task of Ray that a member ran, on its own clock."""
+
+    start_ns: int
+    time_ns: int
+    name: str
+    limits: tuple[tuple[str, int], ...]
+    """What took its time, by code, in ns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +96,11 @@ class Merged:
     sums: dict[Key, Sum] = field(default_factory=dict)
     members: dict[str, Facts] = field(default_factory=dict)
     iterations: dict[str, tuple[Iteration, ...]] = field(default_factory=dict)
+    tasks: dict[str, tuple[Task, ...]] = field(default_factory=dict)
 
     def __add__(self, other: Merged) -> Merged:
         """Merge with others. Raises ValueError where both have the same member."""
-        whole = Merged(dict(self.sums), dict(self.members), dict(self.iterations))
+        whole = Merged(dict(self.sums), dict(self.members), dict(self.iterations), dict(self.tasks))
         whole.take(other)
         return whole
 
@@ -91,14 +112,19 @@ class Merged:
             self.sums[key] = self.sums[key] + value if key in self.sums else value
         self.members.update(other.members)
         self.iterations.update(other.iterations)
+        self.tasks.update(other.tasks)
 
     def of_kind(self, kind: str) -> dict[Key, Sum]:
-        """Return the sums of one kind."""
-        return {key: value for key, value in self.sums.items() if key.kind == kind}
+        """Return the sums of one kind.
+
+        Of limits and the like those of members with iterations; where none has any, of their runs.
+        """
+        found = {key: value for key, value in self.sums.items() if key.kind == kind}
+        return found if found or kind not in OF_ITERATIONS else self.of_kind(f"whole_{kind}")
 
     def time_of(self, kind: str) -> int:
         """Return what the sums of one kind add up to, in ns."""
-        return sum(value.time_ns for key, value in self.sums.items() if key.kind == kind)
+        return sum(value.time_ns for value in self.of_kind(kind).values())
 
 
 def merged(parts: Iterable[tuple[str, Partial]]) -> Merged:
@@ -111,7 +137,12 @@ def merged(parts: Iterable[tuple[str, Partial]]) -> Merged:
 
 def of_one(name: str, partial: Partial) -> Merged:
     """Return one member, to be merged."""
-    rows = [row for row in partial.rows if row.kind not in ("iteration", "iteration_limit")]
+    rows = [row for row in partial.rows if row.kind not in _ONE_BY_ONE]
+    if partial.facts.source == "whole":
+        rows = [
+            row._replace(kind=f"whole_{row.kind}") if row.kind in OF_ITERATIONS else row
+            for row in rows
+        ]
     totals: Counter[str] = Counter()
     buckets: dict[str | None, list[Row]] = {}
     for row in rows:
@@ -123,25 +154,57 @@ def of_one(name: str, partial: Partial) -> Merged:
         Key("bucket", bucket=bucket): _sum(of, totals["process"], name)
         for bucket, of in buckets.items()
     }
-    return Merged(sums, {name: partial.facts}, {name: _iterations(partial)})
+    return Merged(
+        sums, {name: partial.facts}, {name: _iterations(partial)}, {name: _tasks(partial)}
+    )
+
+
+_ONE_BY_ONE = ("iteration", "iteration_limit", "iteration_wait", "task", "task_limit")
+"""Kinds whose rows are kept, and not added up."""
+OF_ITERATIONS = ("limit", "finding", "iteration_time")
+"""Of a member without iterations, whose run counts as one, these are kept apart."""
 
 
 def _iterations(partial: Partial) -> tuple[Iteration, ...]:
-    limits: dict[int, list[tuple[str, int]]] = {}
-    for row in partial.rows:
-        if row.kind == "iteration_limit":
-            # One text for all rows of all members.
-            limit = (sys.intern(row.name or ""), row.time_ns or 0)
-            limits.setdefault(row.number or 0, []).append(limit)
+    limits = _limits(partial, "iteration_limit")
+    waits: dict[int, list[Wait]] = {}
+    for row in _of_kind(partial, "iteration_wait"):
+        wait = Wait(row.at_ns or 0, row.time_ns or 0, sys.intern(row.name or ""))
+        waits.setdefault(row.number or 0, []).append(wait)
     found = (
         Iteration(
             row.number or 0, row.at_ns or 0, row.time_ns or 0, row.part_ns,
             tuple(sorted(limits.get(row.number or 0, ()))),
+            tuple(sorted(waits.get(row.number or 0, ()))),
         )
-        for row in partial.rows
-        if row.kind == "iteration"
+        for row in _of_kind(partial, "iteration")
     )  # fmt: skip
     return tuple(sorted(found))
+
+
+def _tasks(partial: Partial) -> tuple[Task, ...]:
+    limits = _limits(partial, "task_limit")
+    found = (
+        Task(
+            row.at_ns or 0, row.time_ns or 0, row.name or "",
+            tuple(sorted(limits.get(row.number or 0, ()))),
+        )
+        for row in _of_kind(partial, "task")
+    )  # fmt: skip
+    return tuple(sorted(found))
+
+
+def _limits(partial: Partial, kind: str) -> dict[int, list[tuple[str, int]]]:
+    found: dict[int, list[tuple[str, int]]] = {}
+    for row in _of_kind(partial, kind):
+        # One text for all rows of all members.
+        limit = (sys.intern(row.name or ""), row.time_ns or 0)
+        found.setdefault(row.number or 0, []).append(limit)
+    return found
+
+
+def _of_kind(partial: Partial, kind: str) -> Iterator[Row]:
+    return (row for row in partial.rows if row.kind == kind)
 
 
 def _key(row: Row) -> Key:

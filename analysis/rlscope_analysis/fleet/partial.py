@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, NamedTuple
 
+from rlscope_analysis.errors import UnknownRangeError
 from rlscope_analysis.fleet.histogram import STEPS
+from rlscope_analysis.fleet.tasks import add_tasks
 
 if TYPE_CHECKING:
     from typing import Any
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 KINDS = (
     "process", "operation", "cause", "limit", "finding", "run_queue", "iteration_time",
-    "iteration", "iteration_limit",
+    "iteration", "iteration_limit", "iteration_wait", "task", "task_limit",
 )  # fmt: skip
 GROUPS = 32
 """So many groups of processes, and operations, have rows of their own."""
@@ -24,6 +26,10 @@ ITERATIONS = 1000
 """Of so many the times are kept one by one; the histogram has all."""
 LIMITS = 2000
 """So many rows tell what held up each iteration."""
+WAITS = 200
+"""So many waits of its iterations for other members are kept one by one, the longest."""
+TASKS = 200
+"""So many tasks of Ray are kept one by one, the longest."""
 
 # One row of words, so that each may be missing; a range may be called anything.
 _FACTS_SQL = """
@@ -50,9 +56,9 @@ class Row(NamedTuple):
     """Of processes, an operation; a cause, a limit."""
     bucket: str | None
     number: int | None
-    """Of a histogram: times of 2^(number/8) ns up to the next; else the number of an iteration."""
+    """Of a histogram: times of 2^(number/8) ns up to the next; of an iteration or task: which."""
     at_ns: int | None
-    """When an iteration began."""
+    """When an iteration, a wait or a task began."""
     time_ns: int | None
     part_ns: int | None
     """With a GPU at work; of an iteration: waiting for others. None: not measured."""
@@ -93,16 +99,31 @@ class Partial:
 def partial_of(trace: Trace, *, per: str | None = None) -> Partial:
     """Work out the partial of an open trace.
 
-    per: the range that counts as an iteration. Raises TraceError where none is called so.
+    per: the range that counts as an iteration; where none is called so there are no iterations.
     """
-    trace.critical_path(per=per)
+    has_iterations = True
+    try:
+        trace.critical_path(per=per)
+    except UnknownRangeError:
+        has_iterations = False
+        trace.critical_path()
     trace.provide("limit_time")
+    add_tasks(trace, most=TASKS)
     asked: dict[str, Any] = {
-        "groups": GROUPS, "iterations": ITERATIONS, "limits": LIMITS, "steps": STEPS,
+        "groups": GROUPS, "iterations": ITERATIONS, "limits": LIMITS, "waits": WAITS,
+        "steps": STEPS,
     }  # fmt: skip
     rows = trace.connection.execute(_rows_sql(), asked).fetchall()
     (facts,) = trace.connection.execute(_FACTS_SQL).fetchall()
-    return Partial(Facts(*facts), tuple(Row(*row) for row in rows))
+    found = Partial(Facts(*facts), tuple(Row(*row) for row in rows))
+    return found if has_iterations else _without_iterations(found)
+
+
+def _without_iterations(partial: Partial) -> Partial:
+    """Return it without the iterations that it has by other means than the range asked for."""
+    rows = tuple(row for row in partial.rows if not row.kind.startswith("iteration"))
+    facts = replace(partial.facts, iterations=0, source="whole", per=None)
+    return Partial(facts, rows)
 
 
 @cache

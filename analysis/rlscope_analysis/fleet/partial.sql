@@ -85,4 +85,18 @@ UNION ALL
 SELECT 'iteration_limit', NULL, h.code, NULL, h.iteration_id, NULL, h.time_ns, NULL, NULL, 0, 0
 FROM held AS h JOIN counted AS c ON c.iteration_id = h.iteration_id
 WHERE c.rows <= $limits AND h.iteration_id <= $iterations
+UNION ALL
+(
+  -- For other members, as far as that is known: the longest.
+  SELECT
+    'iteration_wait', NULL, code, NULL, iteration_id, start_ns, duration_ns, NULL, NULL, 0, 0
+  FROM limit_piece
+  WHERE code IN ('network_wait', 'outside_wait') AND iteration_id <= $iterations
+    AND iteration_id IN (SELECT iteration_id FROM _steady_iteration)
+  ORDER BY duration_ns DESC, start_ns LIMIT $waits
+)
+UNION ALL
+SELECT 'task', NULL, left(name, 80), NULL, number, start_ns, end_ns - start_ns, NULL, NULL, 0, 0 FROM _task
+UNION ALL
+SELECT 'task_limit', NULL, code, NULL, number, NULL, time_ns, NULL, NULL, 0, 0 FROM _task_part WHERE time_ns > 0
 ORDER BY ALL

@@ -19,7 +19,17 @@ import duckdb
 from rlscope_analysis.findings.catalog import BY_CODE
 from rlscope_analysis.fleet.histogram import STEPS
 from rlscope_analysis.fleet.members import PARTIAL_SUFFIX
-from rlscope_analysis.fleet.partial import GROUPS, ITERATIONS, KINDS, LIMITS, Facts, Partial, Row
+from rlscope_analysis.fleet.partial import (
+    GROUPS,
+    ITERATIONS,
+    KINDS,
+    LIMITS,
+    TASKS,
+    WAITS,
+    Facts,
+    Partial,
+    Row,
+)
 from rlscope_analysis.foreign_file import open_regular
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_analysis.trace_file import own_configuration
@@ -32,12 +42,15 @@ if TYPE_CHECKING:
 _VERSION = 2
 MOST_BYTES = 256 << 10
 # All that a partial of ours can hold: groups by bucket, causes and limits, histograms, iterations.
-_MOST_ROWS = 2 * (GROUPS + 1) * 14 + 200 + 2 * 8 * 64 + ITERATIONS + LIMITS
+_MOST_ROWS = 2 * (GROUPS + 1) * 14 + 200 + 2 * 8 * 64 + ITERATIONS + LIMITS + WAITS + 8 * TASKS
 # Both headers of a DuckDB file lie in it: each change of the database changes one.
 _HEAD_BYTES = 12 << 10
 _LONGEST_WORD = 80
 # Their number is a step of a time, and times are below 2^63 ns.
 _HISTOGRAMS, _STEPS = ("run_queue", "iteration_time"), 63 * STEPS
+_NAMED_BY_CODE = ("limit", "finding", "iteration_limit", "iteration_wait", "task_limit")
+_PLACED = ("iteration", "iteration_wait", "task")
+_NUMBERED = (*_PLACED, "iteration_limit", "task_limit")
 _TYPES = {
     "kind": "VARCHAR", "role": "VARCHAR", "name": "VARCHAR", "bucket": "VARCHAR",
     "number": "BIGINT", "at_ns": "BIGINT", "time_ns": "BIGINT", "part_ns": "BIGINT",
@@ -159,12 +172,12 @@ def _rows(found: Sequence[tuple[Any, ...]]) -> tuple[Row, ...]:
             raise ValueError("a long word")
         if row.kind in ("process", "operation") and not (row.name and row.bucket):
             raise ValueError("no name")
-        if row.kind in ("limit", "finding", "iteration_limit") and row.name not in BY_CODE:
+        if row.kind in _NAMED_BY_CODE and row.name not in BY_CODE:
             raise ValueError("no limit")
-        if row.kind == "iteration" and (row.number is None or row.at_ns is None):
-            raise ValueError("no iteration")
-        if row.kind == "iteration_limit" and row.number is None:
-            raise ValueError("no iteration")
+        if row.kind in _NUMBERED and row.number is None:
+            raise ValueError("no number")
+        if row.kind in _PLACED and row.at_ns is None:
+            raise ValueError("no instant")
         if row.kind in _HISTOGRAMS and not 0 <= (row.number or 0) < _STEPS:
             raise ValueError("a time that no column holds")
     return rows

@@ -53,20 +53,28 @@ def align(whole: Merged, offsets: Mapping[str, Offset] | None = None) -> Alignme
     offsets: what to add to an instant of each member, for one clock of all; None: not known.
     """
     names = sorted(whole.members)
+    offsets = common_clock(whole, offsets)
     found = {name: whole.iterations.get(name, ()) for name in names}
     facts = [whole.members[name] for name in names]
     if len(names) < 2 or any(not found[name] for name in names):
         return Alignment(NOT_ALIGNED)
-    boots = {fact.boot_id for fact in facts}
-    if offsets is None and len(boots) == 1 and None not in boots:
-        offsets = dict.fromkeys(names, lambda ts_ns: ts_ns)
-    if offsets is not None and all(name in offsets for name in names):
+    if offsets is not None:
         return _by_clock(names, found, offsets)
     ranges = {(fact.source, fact.per, fact.iterations) for fact in facts}
     if len(ranges) == 1 and facts[0].source == "range":
         rows = zip(*(found[name] for name in names), strict=False)
         return Alignment(NUMBER, tuple(dict(zip(names, row, strict=True)) for row in rows))
     return Alignment(NOT_ALIGNED)
+
+
+def common_clock(
+    whole: Merged, offsets: Mapping[str, Offset] | None
+) -> Mapping[str, Offset] | None:
+    """Return what to add to an instant of each member; None: they have no clock in common."""
+    boots = {fact.boot_id for fact in whole.members.values()}
+    if offsets is None and len(boots) == 1 and None not in boots:
+        return dict.fromkeys(whole.members, lambda ts_ns: ts_ns)
+    return offsets if offsets is not None and offsets.keys() >= whole.members.keys() else None
 
 
 def _by_clock(
@@ -112,12 +120,12 @@ def straggling(alignment: Alignment) -> tuple[Straggling, ...]:
 
     Iterations in which the waiting of any member is not known are left out.
     """
-    rows = _known(alignment)
+    rows = known_rows(alignment)
     if not rows:
         return ()
     slowest: dict[str, list[int]] = {name: [] for name in rows[0]}
     for row in rows:
-        last = _slowest(row)
+        last = slowest_of(row)
         longest, following = sorted((own for _, own in row.values()), reverse=True)[:2]
         if longest > following:
             slowest[last].append(longest - following)
@@ -132,34 +140,8 @@ def straggling(alignment: Alignment) -> tuple[Straggling, ...]:
     return tuple(sorted(found, key=lambda one: (-one.beyond_ns, -one.slowest, one.member)))
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What held up the job in one member, while the others waited for it."""
-
-    member: str
-    code: str
-    iterations: int
-    time_ns: int
-
-
-def critical_path(alignment: Alignment) -> tuple[Held, ...]:
-    """Follow the iterations that all members share through the one that each waited for.
-
-    They add up to how long that one took in each; what it waited for others itself is what passing
-    messages takes. Iterations of which no limits are kept are left out, most first.
-    """
-    sums: dict[tuple[str, str], tuple[int, int]] = {}
-    for row in _known(alignment):
-        member = _slowest(row)
-        for code, time_ns in row[member][0].limits:
-            iterations, before_ns = sums.get((member, code), (0, 0))
-            sums[member, code] = iterations + 1, before_ns + time_ns
-    found = [Held(*key, *value) for key, value in sums.items()]
-    return tuple(sorted(found, key=lambda one: (-one.time_ns, one.member, one.code)))
-
-
-def _known(alignment: Alignment) -> list[dict[str, tuple[Iteration, int]]]:
-    """Return those of which the own time of all members is known, with that."""
+def known_rows(alignment: Alignment) -> list[dict[str, tuple[Iteration, int]]]:
+    """Return the iterations of which the own time of all members is known, with that."""
     found = []
     for row in alignment.rows:
         known = {name: (one, own) for name, one in row.items() if (own := own_ns(one)) is not None}
@@ -168,6 +150,6 @@ def _known(alignment: Alignment) -> list[dict[str, tuple[Iteration, int]]]:
     return found
 
 
-def _slowest(row: Mapping[str, tuple[Iteration, int]]) -> str:
+def slowest_of(row: Mapping[str, tuple[Iteration, int]]) -> str:
     """Return the member with the longest own time."""
     return max(row, key=lambda name: (row[name][1], name))
