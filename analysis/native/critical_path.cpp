@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "critical_path_index.h"
@@ -33,6 +34,14 @@ enum Waker : uint8_t {
 };
 // A wait for the GIL goes on in slices; between two of them a thread does no more than ask for it.
 constexpr int64_t kAskingNs = 100'000;
+// Threads that wait for what comes from outside look after timers in between, or take turns, for
+// less.
+constexpr int64_t kTimersNs = 1'000'000;
+
+// Whether no traced thread ended the wait, nor time.
+bool is_from_outside(Cause cause) {
+  return cause == Cause::kNetwork || cause == Cause::kDevice || cause == Cause::kOutside;
+}
 
 class Walk {
  public:
@@ -75,6 +84,9 @@ class Walk {
   }
   Cause cause_of_wait(uint8_t state, uint8_t kind, uint8_t waker) const;
   int64_t gil_wait_start(const ThreadRows& of, std::size_t wait) const;
+  Cause cause_for_waiter(Cause cause, uint8_t kind) const;
+  std::size_t last_waiter() const;
+  void wait_for_outside();
   void wait_via(const Via& via);
   void leave_holders();
   bool is_over(const Via& via) const;
@@ -92,6 +104,9 @@ class Walk {
   // When the path came to this thread: what it did later it was not needed for.
   int64_t came_ns_ = 0;
   std::size_t activity_ = kNone;
+  // The last wait for what came from outside, that others waited for: since when, and for what.
+  int64_t outside_ns_ = INT64_MAX;
+  Cause outside_cause_ = Cause::kUnknown;
   std::vector<Via> vias_;
   // How many vias there are up to each that waits for a holder; of later ones the wait began later.
   std::vector<std::size_t> holder_vias_;
@@ -202,8 +217,8 @@ void Walk::wait_via(const Via& via) {
     holder_vias_.push_back(vias_.size());
 }
 
-// Whoever waited for the GIL or a lock of the driver needed nothing that its holder did before:
-// back at the instant where the wait began.
+// Whoever waited for the GIL, a lock of the driver or what came from outside needed nothing that
+// was done before: back at the instant where the wait began.
 void Walk::leave_holders() {
   while (!holder_vias_.empty()) {
     const Via via = vias_[holder_vias_.back() - 1];
@@ -212,10 +227,38 @@ void Walk::leave_holders() {
       return;
     }
     vias_.resize(holder_vias_.back() - 1);
-    holder_vias_.pop_back();
+    while (!holder_vias_.empty() && holder_vias_.back() > vias_.size()) holder_vias_.pop_back();
     on_thread(via.waiter);
     activity_ = kNone;
   }
+}
+
+// Of those that wait for what the path is on, the one that began last.
+std::size_t Walk::last_waiter() const {
+  std::size_t last = kNone;
+  for (std::size_t i = 0; i < vias_.size(); ++i) {
+    if (is_over(vias_[i])) continue;
+    if (last == kNone || vias_[i].from_ns >= vias_[last].from_ns) last = i;
+  }
+  return last;
+}
+
+// What came from outside nobody in the trace did, so who waited last needed nothing that the thread
+// which reads it did before.
+void Walk::wait_for_outside() {
+  const std::size_t last = last_waiter();
+  if (last == kNone || vias_[last].for_holder) return;
+  vias_[last].for_holder = true;
+  if (holder_vias_.empty() || vias_[holder_vias_.back() - 1].from_ns < vias_[last].from_ns)
+    holder_vias_.push_back(last + 1);
+  begin_ns_ = std::max(begin_ns_, vias_[last].from_ns);
+}
+
+// Where others wait: a timeout just before a wait for what comes from outside is a part of it.
+Cause Walk::cause_for_waiter(Cause cause, uint8_t kind) const {
+  const bool is_timeout = cause == Cause::kTimer && kind != kSleepWait;
+  const bool goes_on = now_ns_ >= outside_ns_ - kTimersNs && last_waiter() != kNone;
+  return is_timeout && goes_on ? outside_cause_ : cause;
 }
 
 // Goes to the GPU where a call waited for it, if what it waited for ended after from_ns.
@@ -341,7 +384,13 @@ void Walk::waiting(const ThreadRows& of, std::size_t state) {
   }
   // What ended a wait for a lock is not known before it ends: it may be a timeout.
   const bool is_open_lock = kind == kLockWait && !is_over;
-  emit(from_ns, cause_of_wait(s.state[state], is_open_lock ? uint8_t{kNoWait} : kind, waker));
+  const uint8_t known = is_open_lock ? uint8_t{kNoWait} : kind;
+  const Cause cause = cause_for_waiter(cause_of_wait(s.state[state], known, waker), kind);
+  if (!is_from_outside(cause)) return emit(from_ns, cause);
+  wait_for_outside();
+  emit(from_ns, cause);
+  outside_ns_ = now_ns_;
+  outside_cause_ = cause;
 }
 
 Cause Walk::cause_of_wait(uint8_t state, uint8_t kind, uint8_t waker) const {

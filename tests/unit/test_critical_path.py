@@ -18,6 +18,7 @@ from trace_builder import (
     OUTSIDE,
     TIMER,
     UNKNOWN,
+    Interval,
     TraceBuilder,
     blocked,
     lost,
@@ -265,6 +266,88 @@ def test_who_had_a_lock_of_the_driver_is_not_followed_to_what_it_did_before(
         FROM critical_path WHERE end_ns <= 60 GROUP BY thread_id, cause, wait ORDER BY 4
     """
     assert ask(builder, found) == before
+
+
+class TestFromOutside:
+    """A thread reads what comes from another machine, and wakes the one that waits for it."""
+
+    def paths(self, builder: TraceBuilder, *readers: list[Interval]) -> list[tuple[Any, ...]]:
+        """Return what held up the leading thread, which works for 20, and sleeps until 89."""
+        main = builder.process(pid=1)
+        lead = builder.thread(main, states=[run(20), sleep(69), woken(1, by=2), run(10)])
+        for states in readers:
+            builder.thread(main, states=states)
+        builder.wait(lead, 20, 89, "lock")
+        builder.operation(lead, 0, 100, "iteration")
+        columns = "thread_id, cause, waiter_thread_id, start_ns, end_ns"
+        return ask(builder, f"SELECT {columns} FROM critical_path ORDER BY start_ns")
+
+    def test_what_the_leading_thread_did_before_it_waited_is_its_own(
+        self, builder: TraceBuilder
+    ) -> None:
+        """The reader has waited all the time; had it come earlier, that had helped from 20 on."""
+        reader = [sleep(87), woken(1, by=DEVICE), run(2), sleep(10)]
+        assert self.paths(builder, reader) == [
+            (1, "running", None, 0, 20),
+            (2, "device", 1, 20, 87),
+            (2, "cpu_wait", 1, 87, 88),
+            (2, "running", 1, 88, 89),
+            (1, "cpu_taken", None, 89, 90),
+            (1, "running", None, 90, 100),
+        ]
+
+    def test_a_timeout_in_between_is_part_of_the_wait(self, builder: TraceBuilder) -> None:
+        reader = [sleep(60), woken(1, by=TIMER), run(1), sleep(25), woken(1, by=DEVICE), run(2)]
+        assert self.paths(builder, [*reader, sleep(10)])[:4] == [
+            (1, "running", None, 0, 20),
+            (2, "device", 1, 20, 60),
+            (2, "cpu_wait", 1, 60, 61),
+            (2, "running", 1, 61, 62),
+        ]
+
+    def test_who_passes_it_on_may_look_after_a_timer_as_well(self, builder: TraceBuilder) -> None:
+        """Meanwhile the leading thread waits, since before."""
+        first = [sleep(70), woken(1, by=TIMER), run(1), sleep(15), woken(1, by=3), run(2)]
+        second = [sleep(85), woken(1, by=DEVICE), run(2), sleep(12)]
+        assert self.paths(builder, [*first, sleep(10)], second)[:5] == [
+            (1, "running", None, 0, 20),
+            (2, "device", 1, 20, 70),
+            (2, "cpu_wait", 1, 70, 71),
+            (2, "running", 1, 71, 72),
+            (3, "device", 2, 72, 85),
+        ]
+
+    def test_a_timeout_that_ends_the_wait_is_one(self, builder: TraceBuilder) -> None:
+        """What is not from outside began when it began."""
+        reader = [sleep(87), woken(1, by=TIMER), run(2), sleep(10)]
+        assert self.paths(builder, reader)[:2] == [
+            (2, "timer", None, 0, 20), (2, "timer", 1, 20, 87),
+        ]  # fmt: skip
+
+    def test_who_began_to_wait_last_needed_nothing_before(self, builder: TraceBuilder) -> None:
+        """Two threads pass it on, one of which waits for the other all the time."""
+        first = [sleep(87), woken(1, by=3), run(2), sleep(10)]
+        second = [sleep(85), woken(1, by=DEVICE), run(2), sleep(12)]
+        assert self.paths(builder, first, second) == [
+            (1, "running", None, 0, 20),
+            (3, "device", 2, 20, 85),
+            (3, "cpu_wait", 2, 85, 86),
+            (3, "running", 2, 86, 87),
+            (2, "cpu_taken", 1, 87, 88),
+            (2, "running", 1, 88, 89),
+            (1, "cpu_taken", None, 89, 90),
+            (1, "running", None, 90, 100),
+        ]
+
+    def test_threads_may_take_turns_to_wait(self, builder: TraceBuilder) -> None:
+        """As those of gRPC do: the timeout of one ends, and it wakes the next, which waits on."""
+        first = [sleep(70), woken(1, by=3), run(1), sleep(15), woken(1, by=DEVICE), run(2)]
+        second = [sleep(68), woken(1, by=TIMER), run(2), sleep(29)]
+        assert self.paths(builder, [*first, sleep(10)], second)[:3] == [
+            (1, "running", None, 0, 20),
+            (3, "device", 2, 20, 68),
+            (3, "cpu_wait", 2, 68, 69),
+        ]
 
 
 class TestMessagesThatNobodySleptFor:
