@@ -21,6 +21,7 @@ enum Wait : uint8_t {
   kLockWait = 4,
   kSocketWait = 6,
   kSleepWait = 7,
+  kPollWait = 8,
 };
 // Of WAKER_KINDS there.
 enum Waker : uint8_t {
@@ -38,7 +39,7 @@ constexpr int64_t kAskingNs = 100'000;
 // less.
 constexpr int64_t kTimersNs = 1'000'000;
 
-// Whether no traced thread ended the wait, nor time.
+// Whether neither a traced thread nor time ended the wait.
 bool is_from_outside(Cause cause) {
   return cause == Cause::kNetwork || cause == Cause::kDevice || cause == Cause::kOutside;
 }
@@ -84,9 +85,9 @@ class Walk {
   }
   Cause cause_of_wait(uint8_t state, uint8_t kind, uint8_t waker) const;
   int64_t gil_wait_start(const ThreadRows& of, std::size_t wait) const;
-  Cause cause_for_waiter(Cause cause, uint8_t kind) const;
-  std::size_t last_waiter() const;
-  void wait_for_outside();
+  std::size_t last_waiter(const ThreadRows& of) const;
+  void wait_for_outside(const ThreadRows& of);
+  bool goes_on_outside(const ThreadRows& of, Cause cause, uint8_t kind) const;
   void wait_via(const Via& via);
   void leave_holders();
   bool is_over(const Via& via) const;
@@ -233,20 +234,22 @@ void Walk::leave_holders() {
   }
 }
 
-// Of those that wait for what the path is on, the one that began last.
-std::size_t Walk::last_waiter() const {
+// Of those of its process that wait for what this thread does, the one that began last.
+std::size_t Walk::last_waiter(const ThreadRows& of) const {
   std::size_t last = kNone;
   for (std::size_t i = 0; i < vias_.size(); ++i) {
-    if (is_over(vias_[i])) continue;
+    const ThreadRows* waiter = index_.thread(vias_[i].waiter);
+    if (is_over(vias_[i]) || waiter == nullptr) continue;
+    if (waiter->thread.process_id != of.thread.process_id) continue;
     if (last == kNone || vias_[i].from_ns >= vias_[last].from_ns) last = i;
   }
   return last;
 }
 
-// What came from outside nobody in the trace did, so who waited last needed nothing that the thread
-// which reads it did before.
-void Walk::wait_for_outside() {
-  const std::size_t last = last_waiter();
+// A thread that polls reads what comes from outside for all of its process: who waits for it needed
+// nothing that this thread did before. Who asks and reads by itself has waited since it asked.
+void Walk::wait_for_outside(const ThreadRows& of) {
+  const std::size_t last = last_waiter(of);
   if (last == kNone || vias_[last].for_holder) return;
   vias_[last].for_holder = true;
   if (holder_vias_.empty() || vias_[holder_vias_.back() - 1].from_ns < vias_[last].from_ns)
@@ -254,11 +257,11 @@ void Walk::wait_for_outside() {
   begin_ns_ = std::max(begin_ns_, vias_[last].from_ns);
 }
 
-// Where others wait: a timeout just before a wait for what comes from outside is a part of it.
-Cause Walk::cause_for_waiter(Cause cause, uint8_t kind) const {
-  const bool is_timeout = cause == Cause::kTimer && kind != kSleepWait;
-  const bool goes_on = now_ns_ >= outside_ns_ - kTimersNs && last_waiter() != kNone;
-  return is_timeout && goes_on ? outside_cause_ : cause;
+// Whether a timeout, for which others wait, is a part of the wait for what comes from outside that
+// follows at once.
+bool Walk::goes_on_outside(const ThreadRows& of, Cause cause, uint8_t kind) const {
+  return cause == Cause::kTimer && kind != kSleepWait && now_ns_ >= outside_ns_ - kTimersNs &&
+         last_waiter(of) != kNone;
 }
 
 // Goes to the GPU where a call waited for it, if what it waited for ended after from_ns.
@@ -385,10 +388,13 @@ void Walk::waiting(const ThreadRows& of, std::size_t state) {
   // What ended a wait for a lock is not known before it ends: it may be a timeout.
   const bool is_open_lock = kind == kLockWait && !is_over;
   const uint8_t known = is_open_lock ? uint8_t{kNoWait} : kind;
-  const Cause cause = cause_for_waiter(cause_of_wait(s.state[state], known, waker), kind);
-  if (!is_from_outside(cause)) return emit(from_ns, cause);
-  wait_for_outside();
+  const Cause ended_by = cause_of_wait(s.state[state], known, waker);
+  const bool goes_on = goes_on_outside(of, ended_by, kind);
+  const Cause cause = goes_on ? outside_cause_ : ended_by;
+  const bool is_polled = kind == kPollWait && is_from_outside(cause);
+  if (goes_on || is_polled) wait_for_outside(of);
   emit(from_ns, cause);
+  if (!goes_on && !is_polled) return;
   outside_ns_ = now_ns_;
   outside_cause_ = cause;
 }

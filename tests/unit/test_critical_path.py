@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -269,14 +270,21 @@ def test_who_had_a_lock_of_the_driver_is_not_followed_to_what_it_did_before(
 
 
 class TestFromOutside:
-    """A thread reads what comes from another machine, and wakes the one that waits for it."""
+    """A thread that polls reads what comes from another machine, and wakes who waits for it."""
 
-    def paths(self, builder: TraceBuilder, *readers: list[Interval]) -> list[tuple[Any, ...]]:
+    def paths(
+        self, builder: TraceBuilder, *readers: list[Interval], waits: str = "poll", pid: int = 1
+    ) -> list[tuple[Any, ...]]:
         """Return what held up the leading thread, which works for 20, and sleeps until 89."""
         main = builder.process(pid=1)
+        process = main if pid == 1 else builder.process(pid=pid)
         lead = builder.thread(main, states=[run(20), sleep(69), woken(1, by=2), run(10)])
         for states in readers:
-            builder.thread(main, states=states)
+            thread = builder.thread(process, states=states)
+            ends = list(itertools.accumulate(state.length_ns for state in states))
+            for state, end in zip(states[:-1], ends, strict=False):
+                if state.state == "sleeping":
+                    builder.wait(thread, end - state.length_ns, end, waits)
         builder.wait(lead, 20, 89, "lock")
         builder.operation(lead, 0, 100, "iteration")
         columns = "thread_id, cause, waiter_thread_id, start_ns, end_ns"
@@ -322,6 +330,17 @@ class TestFromOutside:
         reader = [sleep(87), woken(1, by=TIMER), run(2), sleep(10)]
         assert self.paths(builder, reader)[:2] == [
             (2, "timer", None, 0, 20), (2, "timer", 1, 20, 87),
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize(("waits", "pid"), [("socket", 1), ("poll", 2)])
+    def test_who_asked_by_itself_has_waited_since_then(
+        self, builder: TraceBuilder, waits: str, pid: int
+    ) -> None:
+        """What the leading thread did meanwhile did not matter."""
+        reader = [sleep(87), woken(1, by=DEVICE), run(2), sleep(10)]
+        cause = {"socket": "network", "poll": "device"}[waits]
+        assert self.paths(builder, reader, waits=waits, pid=pid)[:2] == [
+            (2, cause, None, 0, 20), (2, cause, 1, 20, 87),
         ]  # fmt: skip
 
     def test_who_began_to_wait_last_needed_nothing_before(self, builder: TraceBuilder) -> None:
