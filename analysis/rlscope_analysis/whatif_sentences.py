@@ -27,6 +27,7 @@ _REASONS = {
     "no_states": "no thread states: threads count as running all the time",
     "threads_scaled": "how well work is shared is a guess",
     "overlapped": "whether they can overlap is assumed",
+    "one_process": "what a step costs without messages is a guess: up to what it costs now",
     "bound": "a lower bound: it takes no less",
 }
 _NOT_MODELLED = {
@@ -67,7 +68,8 @@ def _change(n: Named) -> str:
     if n.changes.cpus is not None:
         parts.append(count_of(n.changes.cpus, "CPU"))
     if n.changes.workers is not None:
-        parts.append(count_of(n.changes.workers, "worker"))
+        none = "all environments in the leading process"
+        parts.append(count_of(n.changes.workers, "worker") if n.changes.workers else none)
     return ", ".join(parts)
 
 

@@ -328,6 +328,34 @@ def test_who_works_by_a_timer_does_one_thing_after_the_other(tmp_path: Path) -> 
     assert found["duration_ratio"] == pytest.approx(1, abs=0.02)
 
 
+def test_without_workers_the_leader_steps_all_environments(tmp_path: Path) -> None:
+    """A step of 2 ms costs 3 ms of messages, to send them and to wait: 5 ms become 3 to 5."""
+    builder = TraceBuilder(tmp_path / "subproc.duckdb")
+    lead, worker = (builder.process(pid=pid, name="python") for pid in (7, 8))
+    leads, theirs = [], [sleep(2 * MS - 1)]
+    for at in range(ROUNDS):
+        start = at * 5 * MS
+        builder.operation(1, start, start + 5 * MS, "update")
+        builder.operation(1, start + 1 * MS, start + 5 * MS, "simulation")
+        builder.operation(2, start + 2 * MS, start + 4 * MS, "simulation")
+        leads += [run(2 * MS, cpu=0), sleep(3 * MS - 1), woken(1, by=2)]
+        theirs += [woken(1, by=1), run(3 * MS, cpu=1), sleep(2 * MS - 1)]
+    builder.thread(lead, states=[*leads, run(10)])
+    builder.thread(worker, states=theirs[:-1])
+    found = predicted(builder.write(), Changes(workers=0))
+    assert found["grade"] == "C"
+    # 1 ms of its own and 2 of simulation; with 1 ms to send, and 1 to pack the answer.
+    assert found["low"] <= 3 / 5 <= found["duration_ratio"] <= 5 / 5 <= found["high"]
+    assert found["low"] == pytest.approx(3 / 5, abs=0.1)
+    assert found["high"] == pytest.approx(5 / 5, abs=0.1)
+
+
+def test_who_has_no_workers_cannot_do_without(one: Path, two_workers: Path) -> None:
+    for path in (one, two_workers):
+        with pytest.raises(TraceError, match="cannot be answered"):
+            predicted(path, Changes(workers=0))
+
+
 def test_more_workers_are_a_lower_bound(two_workers: Path) -> None:
     """Six workers of 2 ms on average and 1 ms of the leader: 13 ms of work on 3 CPUs."""
     found = predicted(two_workers, Changes(workers=6))

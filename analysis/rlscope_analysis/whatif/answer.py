@@ -65,7 +65,7 @@ def _one(trace: Trace, replayer: Replayer, changes: Changes) -> Answer:
 
 def _steps_per_s(steps: int, seconds: float, found: Prediction, changes: Changes) -> float | None:
     """Return the rate, where as many steps are taken as before and the ratio is no bound."""
-    is_same = changes.workers is None and not any(one.is_count for one in changes.scaled)
+    is_same = not changes.workers and not any(one.is_count for one in changes.scaled)
     if not steps or not is_same or not found.duration_ratio:
         return None
     return steps / seconds / found.duration_ratio

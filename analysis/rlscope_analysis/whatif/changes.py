@@ -51,7 +51,7 @@ class Changes:
     cpus: int | None = None
     """So many CPUs."""
     workers: int | None = None
-    """So many processes beside the leading one."""
+    """So many processes beside the leading one; 0: it steps the environments itself."""
     kernels: float | None = None
     """Kernels take so many times what they took; 0: nothing."""
     replaced: tuple[Replaced, ...] = ()

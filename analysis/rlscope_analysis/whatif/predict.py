@@ -94,6 +94,8 @@ class Replayer:
         """Predict what changes would do. Raises TraceError where that cannot be answered."""
         self._refuse(changes)
         changed = apply(changes, self.recorded, self.program)
+        if changes.workers == 0:
+            return self._in_one_process(changed)
         if changes.workers is not None:
             return self._bound(changes, changed)
         ratios = self._ratios(changes, changed)
@@ -187,6 +189,7 @@ class Replayer:
                 found.append((program.length_ns[rows].sum(), operation))
         found = sorted(found, reverse=True)[:_MOST_OPERATIONS]
         asked = [Changes((Scaled(operation, 0.5),)) for _, operation in found]
+        asked.append(Changes(workers=0))
         if program.runnable_ns > _CONTENDED_A * self.recorded.duration_ns:
             asked.append(Changes(cpus=program.cpus + 1))
         attempts = [(changes, self._attempt(changes)) for changes in asked]
@@ -296,6 +299,30 @@ class Replayer:
         )  # fmt: skip
         ratio = least / self.recorded.duration_ns
         return Prediction(ratio, ratio, float("inf"), "C", ("bound",), is_lower_bound=True)
+
+    def _in_one_process(self, changed: Program) -> Prediction:
+        """Return what iterations take in which the leading process steps all environments itself.
+
+        One after the other, at least without anything that workers and messages cost; at most with
+        all that both sides run for them now.
+        """
+        rows = rows_of("simulation", self.recorded, changed)
+        mine, length = self._of_lead(changed), changed.length_ns
+        if (rows & mine).any():
+            raise TraceError(
+                "cannot be answered: the trace has no worker processes that step environments",
+                hint="rlscope-trace summarize TRACE --view processes",
+            )
+        runs, takes = changed.kind == RUN, np.isin(changed.kind, (RUN, SLEEP))
+        led = takes & (changed.thread_id == self.recorded.lead_thread_id)
+        asked = np.isin(changed.path_id, self.recorded.paths_of["simulation"])
+        theirs = runs & ~rows & np.isin(changed.thread_id, np.unique(changed.thread_id[rows]))
+        least = float(length[led & ~asked].sum() + length[rows & takes].sum())
+        most = least + float(length[led & asked].sum() + length[theirs].sum())
+        low, high = (ns / self.recorded.duration_ns for ns in (least, most))
+        ratio = sqrt(low * high)
+        margin = self._margin(ratio)
+        return Prediction(ratio, max(0.0, low - margin), high + margin, "C", ("one_process",))
 
     def _workers(self, changed: Program) -> list[list[float]]:
         """Return of each worker process how long its threads run."""

@@ -66,9 +66,10 @@ def whatif(  # noqa: PLR0913 - one parameter per option
         int | None,
         typer.Option(
             metavar="N",
-            min=1,
+            min=0,
             max=_MOST,
-            help="With so many worker processes, each doing what one does now: a lower bound.",
+            help="With so many worker processes, each doing what one does now: a lower bound."
+            " 0: the leading process steps all environments itself.",
             show_default=False,
         ),
     ] = None,
@@ -225,8 +226,9 @@ def _asked(
     for part in (change or "").split(",") if change is not None else ():
         name, _, number = part.strip().rpartition("=")
         if name in ("cpus", "workers"):
-            if not (number.isascii() and number.isdigit() and 1 <= int(number[:9]) <= _MOST):
-                raise UsageError(f"--change {printable(part)}: no number of 1 to {_MOST}",
+            least = 1 if name == "cpus" else 0
+            if not (number.isascii() and number.isdigit() and least <= int(number[:9]) <= _MOST):
+                raise UsageError(f"--change {printable(part)}: no number of {least} to {_MOST}",
                                  hint="--change cpus=1")  # fmt: skip
             cpus, workers = (int(number), workers) if name == "cpus" else (cpus, int(number))
         elif name.startswith("count "):
