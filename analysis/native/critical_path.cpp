@@ -38,6 +38,7 @@ constexpr int64_t kAskingNs = 100'000;
 // Threads that wait for what comes from outside look after timers in between, or take turns, for
 // less.
 constexpr int64_t kTimersNs = 1'000'000;
+constexpr int64_t kNever = INT64_MAX / 2;
 
 // Whether neither a traced thread nor time ended the wait.
 bool is_from_outside(Cause cause) {
@@ -105,8 +106,9 @@ class Walk {
   // When the path came to this thread: what it did later it was not needed for.
   int64_t came_ns_ = 0;
   std::size_t activity_ = kNone;
-  // The last wait for what came from outside, that others waited for: since when, and for what.
-  int64_t outside_ns_ = INT64_MAX;
+  // Of the last wait, where it was for what came from outside: how long threads ran just before it,
+  // and its cause.
+  int64_t ran_before_outside_ns_ = kNever;
   Cause outside_cause_ = Cause::kUnknown;
   std::vector<Via> vias_;
   // How many vias there are up to each that waits for a holder; of later ones the wait began later.
@@ -131,6 +133,8 @@ void Walk::emit(int64_t from_ns, Cause cause, int32_t by) {
 }
 
 void Walk::add(int64_t from_ns, Cause cause, int32_t by, const Via& via) {
+  if (cause == Cause::kRunning && ran_before_outside_ns_ <= kTimersNs)
+    ran_before_outside_ns_ += std::min(now_ns_ - from_ns, kNever);
   const int32_t thread_id = activity_ == kNone ? thread_id_ : 0;
   const int64_t activity = activity_ == kNone ? -1 : static_cast<int64_t>(activity_);
   if (!pieces_->empty()) {
@@ -260,7 +264,7 @@ void Walk::wait_for_outside(const ThreadRows& of) {
 // Whether a timeout, for which others wait, is a part of the wait for what comes from outside that
 // follows at once.
 bool Walk::goes_on_outside(const ThreadRows& of, Cause cause, uint8_t kind) const {
-  return cause == Cause::kTimer && kind != kSleepWait && now_ns_ >= outside_ns_ - kTimersNs &&
+  return cause == Cause::kTimer && kind != kSleepWait && ran_before_outside_ns_ <= kTimersNs &&
          last_waiter(of) != kNone;
 }
 
@@ -394,8 +398,7 @@ void Walk::waiting(const ThreadRows& of, std::size_t state) {
   const bool is_polled = kind == kPollWait && is_from_outside(cause);
   if (goes_on || is_polled) wait_for_outside(of);
   emit(from_ns, cause);
-  if (!goes_on && !is_polled) return;
-  outside_ns_ = now_ns_;
+  ran_before_outside_ns_ = goes_on || is_polled ? 0 : kNever;
   outside_cause_ = cause;
 }
 

@@ -101,7 +101,8 @@ def test_the_critical_path_leads_to_the_other_node(cluster: Cluster, tmp_path: P
     found = json.loads(told.stdout)
     far = [held for held in found["job_path"] if held["task"] == "Far.work"]
     assert sum(held["time_ns"] for held in far) == pytest.approx(int(done.stdout), rel=0.05)
-    assert far[0]["code"] == "worker_bound"
+    # With a CPU, or in the queue for one.
+    assert {held["code"] for held in far} == {"worker_bound", "cpu_wait"}
     rounds = "SELECT end_ns - start_ns FROM operation WHERE name = 'round' ORDER BY start_ns"
     _, *steady = (row[0] for row in rows(folder, rounds))
     assert found["job_path_ns"] == sum(map(int, map(str, steady)))
