@@ -10,6 +10,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pytest
 
 import first_screen
@@ -102,6 +103,27 @@ def test_it_fits_on_a_screen(builder: TraceBuilder, workers: int) -> None:
 def test_its_numbers_are_those_of_the_views(builder: TraceBuilder, workers: int) -> None:
     training(builder, workers).loss("ring_full", count=7)
     first_screen.check(builder.write())
+
+
+@pytest.mark.parametrize(
+    ("command", "title", "name"),
+    [
+        # A program on the command line; a title is kept without the end of the line.
+        ("python3 -c import env\n", "python3 -c import env", "worker 0 (pid 200)"),
+        ("python3 -c import env\n", "ray::EnvRunner", "ray::EnvRunner (pid 200)"),
+    ],
+)
+def test_a_process_is_called_by_a_title_that_it_gave_itself(
+    builder: TraceBuilder, command: str, title: str, name: str
+) -> None:
+    path = training(builder, 1).write()
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            "UPDATE process SET command = $1, title = $2 WHERE pid = 200", [command, title]
+        )
+    with rlscope_analysis.open(path) as trace:
+        lines = text.render(answer_of(overview(trace)), limit=20, width=100)
+    assert f"\n{name} " in lines
 
 
 def test_a_slow_first_iteration_is_said(builder: TraceBuilder) -> None:

@@ -41,12 +41,16 @@ WITH span AS (
 ), known AS (
   SELECT
     p.process_id, p.pid, l.thread_id,
-    CASE WHEN p.title <> p.command THEN p.title ELSE coalesce(p.python_name, p.name) END AS name,
-    coalesce(p.title <> p.command, false) AS is_titled, w.end_ns - w.start_ns AS span_ns, w.lead_id,
+    CASE WHEN o.is_titled THEN p.title ELSE coalesce(p.python_name, p.name) END AS name,
+    o.is_titled, w.end_ns - w.start_ns AS span_ns, w.lead_id,
     coalesce(m.simulates, false) AS simulates, coalesce(m.learns, false) AS learns,
     m.process_id IS NOT NULL AS is_marked,
     CASE WHEN coalesce(c.measured, false) THEN coalesce(r.time_ns, 0) END AS running_ns
   FROM process AS p
+  -- A title is kept without the spaces and ends of lines around it.
+  CROSS JOIN LATERAL (
+    SELECT coalesce(p.title <> trim(p.command, ' ' || chr(9) || chr(10) || chr(13)), false) AS is_titled
+  ) AS o
   JOIN span AS w
     ON coalesce(p.start_ns, w.start_ns) < w.end_ns AND coalesce(p.end_ns, w.end_ns) > w.start_ns
   LEFT JOIN _marked_process AS m ON m.process_id = p.process_id
