@@ -23,7 +23,7 @@ PROGRAMS = {
     "sb3-a2c": (["rl_sb3.py", "--algorithm=a2c"], ("asks the policy", "updates the model")),
     "sb3-dqn": (["rl_sb3.py", "--algorithm=dqn"], ("updates the model", "asks the policy")),
     "sb3-subproc": (["rl_sb3.py", "--vector=subproc"], ("updates the model", "CPU", "sends")),
-    "cleanrl-ppo": (["rl_ppo.py", "--updates=8"], ("updates the model",)),
+    "cleanrl-ppo": (["rl_ppo.py", "--updates=8"], ("updates the model", "asks the policy")),
     "async-vector": (["planted_gym.py", "async_slow", "60"], ("runs environments", "CPU")),
     "data-loader": (["planted_gym.py", "starved_loader", "1500"], ("leading process waits for",)),
 }
