@@ -25,7 +25,7 @@ from rlscope_analysis.sentences import (
     site_sentence,
 )
 from rlscope_analysis.whatif_sentences import WHATIF
-from rlscope_analysis.wording import count_of, percent, printable
+from rlscope_analysis.wording import count_of, longest_words, percent, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -160,9 +160,7 @@ def _pace(n: Named) -> str:
     )
     if n.iterations > 1:
         words += f", {n.iterations * n.mean_ns / 1e9:,.1f} s in all"
-        # Of fewer than 100 the quantile is the longest.
-        longest = "p99" if n.iterations >= 100 else "the slowest"
-        words += f", {longest} {n.p99_ns / 1e6:,.1f} ms"
+        words += f", {longest_words(n.iterations)} {n.p99_ns / 1e6:,.1f} ms"
     if n.first_ns is not None and n.first_ns >= _SLOW_FIRST * n.mean_ns:
         words += f"; the first took {n.first_ns / 1e6:,.1f} ms"
     if n.steps_per_s is not None:

@@ -48,6 +48,11 @@ def role_words(role: str) -> str:
     return "main process" if role == "main" else role
 
 
+def longest_words(count: int) -> str:
+    """Name the 99 % quantile of so many: of fewer than 100 it is the longest."""
+    return "p99" if count >= 100 else "the slowest"
+
+
 def count_of(number: int, noun: str) -> str:
     """Format a number of things, in the singular or the plural."""
     plural = "es" if noun.endswith("s") else "s"

@@ -13,7 +13,7 @@ from rlscope_analysis.errors import TraceError
 from rlscope_analysis.schema import execute_at_once
 from rlscope_analysis.schema.enums import code_of, word_of
 from rlscope_analysis.schema.vocabulary import CAUSES
-from rlscope_analysis.sweep.segments import OpenTrace, disordered_tables, segments
+from rlscope_analysis.sweep.segments import OpenTrace, disordered_tables, make_segment_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -255,12 +255,7 @@ def _store_pieces(trace: OpenTrace, pieces: dict[str, Column], activities: Colum
         ],
         {name: column[wanted] for name, column in {"number": numbers, **columns}.items()},
     )  # fmt: skip
-    connection.register("_segment_stream", segments(trace, only=only))
-    try:
-        # DuckDB takes a stream for a small table, and would compare each row with each.
-        connection.execute("CREATE OR REPLACE TEMP TABLE _path_segment AS FROM _segment_stream")
-    finally:
-        connection.unregister("_segment_stream")
+    make_segment_table(trace, "_path_segment", only)
     connection.execute(_STORE_SQL)
     connection.execute(
         "DROP TABLE _path_segment; DROP TABLE _path_piece; DROP TABLE _path_activity"

@@ -87,7 +87,7 @@ def _size(whole: Merged, collected: Collected) -> dict[str, Any]:
 
 def _pace(whole: Merged) -> dict[str, Any]:
     times, queue = _counts(whole, "iteration_time"), _counts(whole, "run_queue")
-    without = sum(fact.source == "whole" for fact in whole.members.values())
+    without = sum(fact.is_whole for fact in whole.members.values())
     return {
         "iterations": sum(times.values()),
         "without": without if without < len(whole.members) else 0,
@@ -142,8 +142,7 @@ _EXTREMES = (
 
 def _iterating(whole: Merged) -> int:
     """Count the members with iterations; where none has any, all."""
-    sources = [fact.source for fact in whole.members.values()]
-    return sum(source not in (None, "whole") for source in sources) or len(sources)
+    return sum(fact.has_iterations for fact in whole.members.values()) or len(whole.members)
 
 
 def _extremes(value: Sum, members: int) -> tuple[float, float, str]:

@@ -81,7 +81,7 @@ def _ways(whole: Merged, alignment: Alignment) -> Iterator[tuple[str, Iteration]
             member = slowest_of(row)
             yield member, row[member][0]
         return
-    leading = [name for name, fact in whole.members.items() if fact.source not in (None, "whole")]
+    leading = [name for name, fact in whole.members.items() if fact.has_iterations]
     if len(leading) == 1 and len(whole.members) > 1:
         for one in whole.iterations.get(leading[0], ()):
             yield leading[0], one

@@ -138,7 +138,7 @@ def merged(parts: Iterable[tuple[str, Partial]]) -> Merged:
 def of_one(name: str, partial: Partial) -> Merged:
     """Return one member, to be merged."""
     rows = [row for row in partial.rows if row.kind not in _ONE_BY_ONE]
-    if partial.facts.source == "whole":
+    if partial.facts.is_whole:
         rows = [
             row._replace(kind=f"whole_{row.kind}") if row.kind in OF_ITERATIONS else row
             for row in rows

@@ -7,6 +7,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, NamedTuple
 
+from rlscope_analysis.critical_path.iterations import WHOLE
 from rlscope_analysis.errors import UnknownRangeError
 from rlscope_analysis.fleet.histogram import STEPS
 from rlscope_analysis.fleet.tasks import add_tasks
@@ -87,6 +88,16 @@ class Facts:
     """As iteration.source; None: there are none."""
     per: str | None
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether there are no iterations, and the run counts as one."""
+        return self.source == WHOLE
+
+    @property
+    def has_iterations(self) -> bool:
+        """Whether there are iterations."""
+        return self.source not in (None, WHOLE)
+
 
 @dataclass(frozen=True, slots=True)
 class Partial:
@@ -122,7 +133,7 @@ def partial_of(trace: Trace, *, per: str | None = None) -> Partial:
 def _without_iterations(partial: Partial) -> Partial:
     """Return it without the iterations that it has by other means than the range asked for."""
     rows = tuple(row for row in partial.rows if not row.kind.startswith("iteration"))
-    facts = replace(partial.facts, iterations=0, source="whole", per=None)
+    facts = replace(partial.facts, iterations=0, source=WHOLE, per=None)
     return Partial(facts, rows)
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from rlscope_analysis.schema.enums import word_of
-from rlscope_analysis.sweep.segments import segments
+from rlscope_analysis.sweep.segments import make_segment_table, selection
 
 if TYPE_CHECKING:
     from rlscope_analysis.trace import Trace
@@ -31,6 +29,7 @@ QUALIFY number <= $tasks
 _INTERVALS_SQL = """
 SELECT thread_id::INTEGER, start_ns::BIGINT, end_ns::BIGINT FROM _task ORDER BY thread_id, start_ns
 """
+_COLUMNS = f"* REPLACE ({word_of('THREAD_STATE', 'state')} AS state)"
 _PARTS_SQL = f"""
 CREATE OR REPLACE TEMP TABLE _task_part AS
 SELECT
@@ -43,9 +42,7 @@ SELECT
     ELSE 'worker_bound'
   END AS code,
   sum(s.end_ns - s.start_ns)::BIGINT AS time_ns
-FROM (
-  SELECT * REPLACE ({word_of("THREAD_STATE", "state")} AS state) FROM _task_stream
-) AS s
+FROM _task_segment AS s
 ASOF JOIN _task AS t ON t.thread_id = s.thread_id AND t.start_ns <= s.start_ns
 LEFT JOIN _phase AS p ON p.path_id = s.path_id
 GROUP BY t.number, code
@@ -56,10 +53,6 @@ def add_tasks(trace: Trace, *, most: int) -> None:
     """Make _task, of the longest ones, and _task_part, what each did: as long as it took."""
     connection = trace.connection
     connection.execute(_TASKS_SQL, {"tasks": most})
-    columns = connection.execute(_INTERVALS_SQL).fetchnumpy().values()
-    thread_id, start_ns, end_ns = (np.ascontiguousarray(np.ma.getdata(c)) for c in columns)
-    connection.register("_task_stream", segments(trace, only=(thread_id, start_ns, end_ns)))
-    try:
-        connection.execute(_PARTS_SQL)
-    finally:
-        connection.unregister("_task_stream")
+    make_segment_table(trace, "_task_segment", selection(trace, _INTERVALS_SQL), columns=_COLUMNS)
+    connection.execute(_PARTS_SQL)
+    connection.execute("DROP TABLE _task_segment")

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from rlscope_analysis.query import run_query, run_records
 from rlscope_analysis.result.page import IterationBar, IterationBars
 from rlscope_analysis.schema.enums import word_of
-from rlscope_analysis.sweep.segments import segments
+from rlscope_analysis.sweep.segments import make_segment_table, selection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -71,13 +69,7 @@ def iteration_bars(trace: Trace, marks: Iterable[tuple[str, dict[str, Any]]]) ->
 
 
 def _parts(trace: Trace) -> dict[int, dict[str, int]]:
-    columns = trace.connection.execute(_INTERVALS_SQL).fetchnumpy().values()
-    thread_id, start_ns, end_ns = (np.ascontiguousarray(np.ma.getdata(c)) for c in columns)
-    trace.connection.register("_page_stream", segments(trace, only=(thread_id, start_ns, end_ns)))
-    try:
-        trace.connection.execute("CREATE OR REPLACE TEMP TABLE _page_lead AS FROM _page_stream")
-    finally:
-        trace.connection.unregister("_page_stream")
+    make_segment_table(trace, "_page_lead", selection(trace, _INTERVALS_SQL))
     parts: dict[int, dict[str, int]] = defaultdict(dict)
     for iteration_id, phase, time_ns in run_query(trace, _PARTS_SQL).rows:
         parts[iteration_id][phase] = time_ns

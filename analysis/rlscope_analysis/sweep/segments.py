@@ -10,9 +10,10 @@ import atexit
 import os
 import threading
 from itertools import groupby
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import duckdb
+import numpy as np
 
 from rlscope_analysis import _sweep
 from rlscope_analysis.errors import TraceError
@@ -24,7 +25,6 @@ from rlscope_analysis.views import view_sql
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy as np
     import numpy.typing as npt
 
     from rlscope_analysis.sweep.thread_plan import Chunk, Plan
@@ -135,6 +135,31 @@ def segments(
             f"the segments of the threads cannot be computed: {reason}",
             hint="rlscope-trace sql TRACE .schema shows the tables it has",
         ) from error
+
+
+def selection(trace: OpenTrace, query: str) -> Selection:
+    """Return the intervals that a query finds: thread_id INTEGER, start_ns and end_ns BIGINT."""
+    thread_id, start_ns, end_ns = trace.connection.execute(query).fetchnumpy().values()
+    return _plain(thread_id), _plain(start_ns), _plain(end_ns)
+
+
+def _plain(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return np.ascontiguousarray(np.ma.getdata(column))
+
+
+def make_segment_table(trace: OpenTrace, name: str, only: Selection, *, columns: str = "*") -> None:
+    """Make a table, in memory, of the segments of these intervals; columns: as SELECT takes them.
+
+    DuckDB takes a stream for a small table: joined as it is, each row would be compared with each.
+    """
+    stream = f"{name}_stream"
+    trace.connection.register(stream, segments(trace, only=only))
+    try:
+        trace.connection.execute(
+            f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT {columns} FROM {stream}"  # noqa: S608
+        )
+    finally:
+        trace.connection.unregister(stream)
 
 
 def segment_relation(trace: OpenTrace) -> duckdb.DuckDBPyRelation:

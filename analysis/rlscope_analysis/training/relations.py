@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from rlscope_analysis.schema.enums import word_of
-from rlscope_analysis.sweep.segments import segments
+from rlscope_analysis.sweep.segments import make_segment_table, selection
 from rlscope_analysis.training import relations_sql
 
 if TYPE_CHECKING:
@@ -22,10 +20,7 @@ _LEAD_SQL = """
 SELECT thread_id::INTEGER, start_ns::BIGINT, end_ns::BIGINT FROM _training_span
 WHERE thread_id IS NOT NULL
 """
-_SEGMENTS_SQL = f"""
-CREATE OR REPLACE TEMP TABLE _lead_segment AS
-SELECT * REPLACE ({word_of("THREAD_STATE", "state")} AS state) FROM _lead_stream
-"""  # noqa: S608 - words of our own
+_COLUMNS = f"* REPLACE ({word_of('THREAD_STATE', 'state')} AS state)"
 
 
 def add_training(trace: OpenTrace) -> None:
@@ -33,7 +28,8 @@ def add_training(trace: OpenTrace) -> None:
     connection = trace.connection
     remove_training(connection)
     try:
-        _add_segments(trace)
+        # What the leading thread did in the iterations, piece by piece.
+        make_segment_table(trace, "_lead_segment", selection(trace, _LEAD_SQL), columns=_COLUMNS)
         connection.execute(relations_sql())
     except BaseException:
         # What is there in part would be taken for all there is.
@@ -46,15 +42,3 @@ def add_training(trace: OpenTrace) -> None:
 def remove_training(connection: duckdb.DuckDBPyConnection) -> None:
     """Remove them: they are of other iterations."""
     connection.execute("DROP TABLE IF EXISTS training_phase; DROP TABLE IF EXISTS training_process")
-
-
-def _add_segments(trace: OpenTrace) -> None:
-    """Make _lead_segment: what the leading thread did in the iterations, piece by piece."""
-    columns = trace.connection.execute(_LEAD_SQL).fetchnumpy().values()
-    thread_id, start_ns, end_ns = (np.ascontiguousarray(np.ma.getdata(c)) for c in columns)
-    stream = segments(trace, only=(thread_id, start_ns, end_ns))
-    trace.connection.register("_lead_stream", stream)
-    try:
-        trace.connection.execute(_SEGMENTS_SQL)
-    finally:
-        trace.connection.unregister("_lead_stream")

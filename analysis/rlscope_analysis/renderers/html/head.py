@@ -12,7 +12,7 @@ from rlscope_analysis.renderers.html.words import (
     percent_words,
     time_words,
 )
-from rlscope_analysis.wording import count_of, role_words
+from rlscope_analysis.wording import count_of, longest_words, role_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -95,8 +95,7 @@ def _figure(m: Markup, figure: Figure) -> Html:
 
 
 def _iteration(figure: Figure) -> tuple[str, str]:
-    # Of fewer than 100 the quantile is the longest.
-    longest = "p99" if figure.beside["iterations"] >= 100 else "the slowest"
+    longest = longest_words(figure.beside["iterations"])
     slow = time_words(figure.beside["p99_ns"])
     return time_words(figure.value), f"an iteration, {longest} {slow}"
 
