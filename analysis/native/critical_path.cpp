@@ -53,7 +53,8 @@ class Walk {
 
   void run(const PathIteration& iteration) {
     now_ns_ = iteration.end_ns;
-    on_thread(iteration.thread_id);
+    lead_thread_id_ = iteration.thread_id;
+    on_thread(lead_thread_id_);
     while (now_ns_ > iteration.start_ns) {
       begin_ns_ = iteration.start_ns;
       leave_holders();
@@ -88,8 +89,9 @@ class Walk {
   int64_t gil_wait_start(const ThreadRows& of, std::size_t wait) const;
   std::size_t last_waiter(const ThreadRows& of) const;
   void wait_for_outside(const ThreadRows& of);
-  bool goes_on_outside(const ThreadRows& of, Cause cause, uint8_t kind) const;
+  bool goes_on_outside(Cause cause, uint8_t kind) const;
   void wait_via(const Via& via);
+  void come_back_to(std::size_t via);
   void leave_holders();
   bool is_over(const Via& via) const;
   void emit(int64_t from_ns, Cause cause, int32_t by = 0);
@@ -102,6 +104,7 @@ class Walk {
   // How far back the next step may go: to the start of the iteration, or of a wait for a holder.
   int64_t begin_ns_ = 0;
   int64_t now_ns_ = 0;
+  int32_t lead_thread_id_ = 0;
   int32_t thread_id_ = 0;
   // When the path came to this thread: what it did later it was not needed for.
   int64_t came_ns_ = 0;
@@ -217,9 +220,14 @@ void Walk::enter_gpu(const PathSync& sync) {
 // From here on the path is on what somebody else waits for.
 void Walk::wait_via(const Via& via) {
   vias_.push_back(via);
-  if (!via.for_holder) return;
-  if (holder_vias_.empty() || vias_[holder_vias_.back() - 1].from_ns < via.from_ns)
-    holder_vias_.push_back(vias_.size());
+  if (via.for_holder) come_back_to(vias_.size() - 1);
+}
+
+// Back to this waiter at the instant where its wait began, unless to one that began later.
+void Walk::come_back_to(std::size_t via) {
+  vias_[via].for_holder = true;
+  if (holder_vias_.empty() || vias_[holder_vias_.back() - 1].from_ns < vias_[via].from_ns)
+    holder_vias_.push_back(via + 1);
 }
 
 // Whoever waited for the GIL, a lock of the driver or what came from outside needed nothing that
@@ -255,17 +263,15 @@ std::size_t Walk::last_waiter(const ThreadRows& of) const {
 void Walk::wait_for_outside(const ThreadRows& of) {
   const std::size_t last = last_waiter(of);
   if (last == kNone || vias_[last].for_holder) return;
-  vias_[last].for_holder = true;
-  if (holder_vias_.empty() || vias_[holder_vias_.back() - 1].from_ns < vias_[last].from_ns)
-    holder_vias_.push_back(last + 1);
+  come_back_to(last);
   begin_ns_ = std::max(begin_ns_, vias_[last].from_ns);
 }
 
-// Whether a timeout, for which others wait, is a part of the wait for what comes from outside that
-// follows at once.
-bool Walk::goes_on_outside(const ThreadRows& of, Cause cause, uint8_t kind) const {
-  return cause == Cause::kTimer && kind != kSleepWait && ran_before_outside_ns_ <= kTimersNs &&
-         last_waiter(of) != kNone;
+// Whether a timeout is a part of the wait for what comes from outside that follows at once. The
+// leading thread may well sleep by polling, as asyncio does.
+bool Walk::goes_on_outside(Cause cause, uint8_t kind) const {
+  return cause == Cause::kTimer && kind == kPollWait && ran_before_outside_ns_ <= kTimersNs &&
+         thread_id_ != lead_thread_id_;
 }
 
 // Goes to the GPU where a call waited for it, if what it waited for ended after from_ns.
@@ -393,7 +399,7 @@ void Walk::waiting(const ThreadRows& of, std::size_t state) {
   const bool is_open_lock = kind == kLockWait && !is_over;
   const uint8_t known = is_open_lock ? uint8_t{kNoWait} : kind;
   const Cause ended_by = cause_of_wait(s.state[state], known, waker);
-  const bool goes_on = goes_on_outside(of, ended_by, kind);
+  const bool goes_on = goes_on_outside(ended_by, kind);
   const Cause cause = goes_on ? outside_cause_ : ended_by;
   const bool is_polled = kind == kPollWait && is_from_outside(cause);
   if (goes_on || is_polled) wait_for_outside(of);

@@ -325,6 +325,24 @@ class TestFromOutside:
             (3, "device", 2, 72, 85),
         ]
 
+    def test_a_second_short_wait_does_not_hide_what_was_waited_for(
+        self, builder: TraceBuilder
+    ) -> None:
+        """The path leaves the leading thread's own account, and the timeout is still none."""
+        main = builder.process(pid=1)
+        states = [run(20), sleep(64), woken(1, by=2), run(2), sleep(1), woken(1, by=2), run(11)]
+        lead = builder.thread(main, states=states)
+        reader = [sleep(19), woken(1, by=1), run(1), sleep(49), woken(1, by=TIMER), run(1)]
+        reader += [sleep(10), woken(1, by=DEVICE), run(6), sleep(11)]
+        thread = builder.thread(main, states=reader)
+        for start, end in ((0, 19), (21, 70), (72, 82)):
+            builder.wait(thread, start, end, "poll")
+        builder.operation(lead, 0, 100, "iteration")
+        causes = "SELECT cause, sum(duration_ns)::BIGINT FROM critical_path GROUP BY cause"
+        found = dict(ask(builder, causes))
+        assert found["device"] == 59
+        assert "timer" not in found
+
     def test_a_timeout_that_ends_the_wait_is_one(self, builder: TraceBuilder) -> None:
         """What is not from outside began when it began."""
         reader = [sleep(87), woken(1, by=TIMER), run(2), sleep(10)]
