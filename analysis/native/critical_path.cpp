@@ -89,7 +89,7 @@ class Walk {
   int64_t gil_wait_start(const ThreadRows& of, std::size_t wait) const;
   std::size_t last_waiter(const ThreadRows& of) const;
   void wait_for_outside(const ThreadRows& of);
-  bool goes_on_outside(Cause cause, uint8_t kind) const;
+  bool goes_on_outside(const ThreadRows& of, Cause cause, uint8_t kind) const;
   void wait_via(const Via& via);
   void come_back_to(std::size_t via);
   void leave_holders();
@@ -267,11 +267,13 @@ void Walk::wait_for_outside(const ThreadRows& of) {
   begin_ns_ = std::max(begin_ns_, vias_[last].from_ns);
 }
 
-// Whether a timeout is a part of the wait for what comes from outside that follows at once. The
-// leading thread may well sleep by polling, as asyncio does.
-bool Walk::goes_on_outside(Cause cause, uint8_t kind) const {
-  return cause == Cause::kTimer && kind == kPollWait && ran_before_outside_ns_ <= kTimersNs &&
-         thread_id_ != lead_thread_id_;
+// Whether a timeout is a part of the wait for what comes from outside that follows at once: of a
+// thread that polls, or that others wait for. The leading thread may well sleep by polling, as
+// asyncio does.
+bool Walk::goes_on_outside(const ThreadRows& of, Cause cause, uint8_t kind) const {
+  if (cause != Cause::kTimer || kind == kSleepWait || thread_id_ == lead_thread_id_) return false;
+  if (ran_before_outside_ns_ > kTimersNs) return false;
+  return kind == kPollWait || last_waiter(of) != kNone;
 }
 
 // Goes to the GPU where a call waited for it, if what it waited for ended after from_ns.
@@ -399,7 +401,7 @@ void Walk::waiting(const ThreadRows& of, std::size_t state) {
   const bool is_open_lock = kind == kLockWait && !is_over;
   const uint8_t known = is_open_lock ? uint8_t{kNoWait} : kind;
   const Cause ended_by = cause_of_wait(s.state[state], known, waker);
-  const bool goes_on = goes_on_outside(ended_by, kind);
+  const bool goes_on = goes_on_outside(of, ended_by, kind);
   const Cause cause = goes_on ? outside_cause_ : ended_by;
   const bool is_polled = kind == kPollWait && is_from_outside(cause);
   if (goes_on || is_polled) wait_for_outside(of);
