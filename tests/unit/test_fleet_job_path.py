@@ -120,6 +120,23 @@ def test_waits_that_follow_each_other_end_together() -> None:
     }  # fmt: skip
 
 
+def test_a_wait_that_was_interrupted_is_for_the_next_task_to_end() -> None:
+    """For more than a moment: the waiting thread had no CPU."""
+    sample = task(110, 40, worker_bound=40)
+    found = path_of(job([one(1, (10, 20), (35, 15))], sample))
+    assert {held.code: held.time_ns for held in found} == {
+        "learner_bound": 60 * MS, "network_wait": 5 * MS, "worker_bound": 35 * MS,
+    }  # fmt: skip
+
+
+def test_a_task_that_outlasts_the_iteration_was_not_waited_for() -> None:
+    beside = task(50, 400, worker_bound=400)
+    assert path_of(job([one(1, (10, 40))], beside)) == (
+        Held("lead", None, "learner_bound", 1, 60 * MS),
+        Held("lead", None, "network_wait", 1, 40 * MS),
+    )
+
+
 def test_without_a_common_clock_a_wait_stays_one() -> None:
     whole = job([one(1, (10, 40))], task(120, 30, worker_bound=30))
     assert job_path(whole, align(whole)) == (

@@ -7,6 +7,7 @@ itself, through the task whose end it waits for.
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -62,8 +63,9 @@ def job_path(
         if clock is None or not one.limits:
             continue
         placed = [wait._replace(start_ns=clock[member](wait.start_ns)) for wait in one.waits]
+        until_ns = clock[member](one.start_ns + one.time_ns)
         for wait, end_ns in _with_ends(placed):
-            for other, task, code, time_ns in _instead(wait, end_ns, member, tasks):
+            for other, task, code, time_ns in _instead(wait, end_ns, until_ns, member, tasks):
                 found[member, None, wait.code][at] -= time_ns
                 found[other, task, code][at] += time_ns
     held = (
@@ -106,18 +108,23 @@ def _with_ends(waits: Sequence[Wait]) -> Iterator[tuple[Wait, int]]:
 
 
 def _instead(
-    wait: Wait, end_ns: int, member: str, tasks: Sequence[_Placed]
+    wait: Wait, end_ns: int, until_ns: int, member: str, tasks: Sequence[_Placed]
 ) -> Iterator[tuple[str, str, str, int]]:
     """Yield what the task did that waiting ended with, as long as this wait lasted as well.
 
+    Where none ended, as where the waiting thread was held up for a while, the first to end after,
+    until the iteration ends.
     Of a task of which that is a part, the same part of all that it did.
     """
-    first = bisect.bisect_right(tasks, wait.start_ns, key=lambda one: one.end_ns)
-    behind = bisect.bisect_right(tasks, end_ns + _LATE_NS, key=lambda one: one.end_ns)
-    for end, start, other, task in reversed(tasks[first:behind]):
-        if other == member or not task.time_ns:
-            continue
-        shared = min(wait.start_ns + wait.time_ns, end) - max(wait.start_ns, start)
-        for code, time_ns in task.limits if shared > 0 else ():
-            yield other, task.name, code, time_ns * min(shared, task.time_ns) // task.time_ns
+    first, behind, last = (
+        bisect.bisect_right(tasks, ns, key=lambda one: one.end_ns)
+        for ns in (wait.start_ns, end_ns + _LATE_NS, until_ns + _LATE_NS)
+    )
+    in_turn = itertools.chain(reversed(tasks[first:behind]), tasks[behind:last])
+    found = next((one for one in in_turn if one.member != member and one.task.time_ns), None)
+    if found is None:
         return
+    end, start, other, task = found
+    shared = min(wait.start_ns + wait.time_ns, end) - max(wait.start_ns, start)
+    for code, time_ns in task.limits if shared > 0 else ():
+        yield other, task.name, code, time_ns * min(shared, task.time_ns) // task.time_ns
