@@ -79,7 +79,10 @@ bool rls_enter_table(struct rls_thread* thread, const struct rls_scope* scope) {
     if (is_outermost) rls_arm(thread);
     return false;
   }
-  if (is_outermost && is_input) thread->is_fed = true;
+  if (is_outermost && is_input && !scope->gives) thread->is_fed = true;
+  // Who resets environments and steps none hands that to others: to threads of a pool, say.
+  if (is_outermost && scope->phase == RLS_WAIT && thread->is_pending && thread->steps_taken == 0)
+    thread->has_environment = false;
   if (is_outermost && is_input && !thread->has_environment) {
     if (scope->phase == RLS_WAIT && thread->is_pending) thread->acts_by_waiting = true;
     resolve(thread, scope->phase);

@@ -74,7 +74,7 @@ static PyObject* call_scope(struct hook* self, const struct rls_call* call) {
   if (self->phase == RLS_INFERENCE) rls_decide(thread, RLS_INFERENCE);
   // What follows a whole train() is not known; what surrounds the rest goes on.
   const bool is_learning = self->phase == RLS_BACKPROPAGATION;
-  const struct rls_scope scope = {(uintptr_t)&life, self->phase, 0, is_learning};
+  const struct rls_scope scope = {(uintptr_t)&life, self->phase, 0, is_learning, false};
   const bool is_kept = rls_scope_enter(thread, &scope);
   PyObject* result = invoke(self, call);
   if (thread->life != life) return result;
@@ -87,7 +87,8 @@ static PyObject* call_scope(struct hook* self, const struct rls_call* call) {
 static PyObject* call_table(struct hook* self, const struct rls_call* call) {
   struct rls_thread* thread = rls_thread_self();
   const uint32_t life = thread->life;
-  const struct rls_scope scope = {(uintptr_t)&life, self->phase, self->label, true};
+  const struct rls_scope scope = {
+      (uintptr_t)&life, self->phase, self->label, true, self->kind == RLS_HOOK_GIVE};
   const bool is_kept = rls_enter_table(thread, &scope);
   PyObject* result = invoke(self, call);
   if (is_kept && thread->life == life) rls_leave_table(thread, scope.key);
@@ -135,7 +136,7 @@ static PyObject* call_hook(PyObject* object, const struct rls_call* call) {
       [RLS_HOOK_FINISH] = call_finish,    [RLS_HOOK_SCOPE] = call_scope,
       [RLS_HOOK_SAMPLE] = call_scope,     [RLS_HOOK_LEARN] = call_learn,
       [RLS_HOOK_FORWARD] = call_forward,  [RLS_HOOK_CLOSE] = call_finish,
-      [RLS_HOOK_TABLE] = call_table,
+      [RLS_HOOK_TABLE] = call_table,      [RLS_HOOK_GIVE] = call_table,
   };
   struct hook* self = (struct hook*)object;
   // The class may lose its hook while the call runs.

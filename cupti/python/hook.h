@@ -18,6 +18,7 @@ enum rls_hook_kind {
   RLS_HOOK_FORWARD,  // a forward pass of a module
   RLS_HOOK_CLOSE,    // it and what follows belong to no phase: an environment shuts down
   RLS_HOOK_TABLE,    // as the table of frameworks says: its whole time has one phase
+  RLS_HOOK_GIVE,     // the same, and it hands something over
   RLS_HOOK_KINDS,
 };
 

@@ -42,6 +42,7 @@ struct rls_scope {
   enum rls_phase phase;
   uint32_t label;   // what the framework calls it: rls_nvtx_label; 0: nothing
   bool is_closing;  // what it interrupted does not go on after it
+  bool gives;       // it hands something over: nothing to learn from comes by it
 };
 
 struct rls_thread {
@@ -61,7 +62,7 @@ struct rls_thread {
   bool has_environment;   // it called one itself
   bool has_model;         // it ran a forward pass or learned
   bool has_acted;         // it had a phase inference
-  bool is_fed;            // it waited or took data: what it learns from comes in pieces
+  bool is_fed;            // it waited for input or took data: what it learns from comes in pieces
   bool has_stepped;       // the last that it learned with was an optimizer step
   bool acts_by_waiting;   // its forward passes are followed by waits: workers step for it
   uint64_t steps_taken;   // calls that were steps of its environments

@@ -86,7 +86,7 @@ def _function_faults(row: Row, path: str, function: Function, name: str) -> Iter
     if decorators & _NOT_PLAIN:
         yield f"{path} is a {', '.join(sorted(decorators & _NOT_PLAIN))}"
     is_lazy = isinstance(function, ast.AsyncFunctionDef) or _yields(function)
-    if row.kind in ("call", "calls") and is_lazy:
+    if row.kind in ("call", "gives", "calls") and is_lazy:
         yield f"calling {path} only makes it"
     if row.kind == "context" and is_lazy and "contextmanager" not in decorators:
         yield f"{path} makes no context manager"

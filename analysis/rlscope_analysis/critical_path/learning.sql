@@ -1,7 +1,8 @@
 -- The updates of the thread that learns most in each process: backpropagations with no acting between
 -- them (updated). An iteration lasts from the end of one to the end of the next; the first from the
--- first phase on (spaced). A thread that does not act itself learns without a break: there a cycle of
--- what a framework calls its backpropagations is one (a critic's and an actor's), else each (cycle).
+-- first phase on (spaced). A thread that does not act itself learns without a break: there an update
+-- is what it learned from the same input (portion), else a cycle of what a framework calls its
+-- backpropagations is one (a critic's and an actor's), else each (cycle).
 -- Where the thread steps environments itself (and does not only look at one), that is acting: a
 -- forward pass alone may be one of an update, between the steps of two optimizers. Where it waits for
 -- others that do, a forward pass is acting that is followed by something else than learning.
@@ -66,7 +67,78 @@ WITH phase AS (
   FROM numbered AS n JOIN most_frequent AS f ON f.thread_id = n.thread_id
   WHERE n.name = 'backpropagation'
   WINDOW own AS (PARTITION BY n.thread_id ORDER BY n.start_ns, n.end_ns DESC)
+), piece AS (
+  SELECT
+    thread_id, start_ns, end_ns, row_number() OVER own AS number,
+    count(*) OVER (PARTITION BY thread_id) AS pieces
+  FROM numbered
+  WHERE name = 'backpropagation' AND thread_id NOT IN (SELECT thread_id FROM numbered WHERE is_acting)
+  WINDOW own AS (PARTITION BY thread_id ORDER BY start_ns, end_ns DESC)
+), input AS (
+  SELECT thread_id, start_ns AS ts_ns, start_ns AS since_ns, 'wait' AS kind FROM own WHERE name = 'wait'
+  UNION ALL
+  -- Of messages that are read without a call of Python's only the wakeup from outside tells.
+  SELECT s.thread_id, s.start_ns, p.start_ns, 'message'
+  FROM thread_state_coded AS s
+  JOIN thread AS t ON t.thread_id = s.thread_id
+  JOIN thread AS k ON k.thread_id = s.waker_thread_id AND k.process_id <> t.process_id
+  JOIN process AS p ON p.process_id = k.process_id
+  WHERE s.state = 'runnable' AND s.waker_kind = 'thread'
+    AND s.thread_id IN (SELECT thread_id FROM piece)
+  UNION ALL
+  SELECT m.thread_id, m.read_ns, p.start_ns, 'message'
+  FROM early_message AS m
+  JOIN thread AS t ON t.thread_id = m.thread_id
+  JOIN thread AS k ON k.thread_id = m.sender_thread_id AND k.process_id <> t.process_id
+  JOIN process AS p ON p.process_id = k.process_id
+  WHERE m.thread_id IN (SELECT thread_id FROM piece)
+), gap AS (
+  -- A process that lives for its message only is a command, and no worker.
+  SELECT p.thread_id, i.kind, p.number
+  FROM input AS i
+  ASOF JOIN piece AS p ON p.thread_id = i.thread_id AND p.start_ns <= i.ts_ns
+  WHERE i.ts_ns >= p.end_ns AND p.number < p.pieces
+    AND (i.kind = 'wait' OR i.since_ns <= p.end_ns)
+  GROUP BY ALL
+), feeding AS (
+  -- Where Python tells of the waits, all between two of them is one piece but before the first one.
+  -- What comes once is no input, and messages between most of the pieces are part of learning, as is
+  -- all that comes between those of a cycle.
+  SELECT g.thread_id, max(g.kind) AS kind
+  FROM (SELECT thread_id, kind, count(*) AS times, min(number) AS first FROM gap GROUP BY ALL) AS g
+  JOIN (
+    SELECT thread_id, count(*) AS times, count(DISTINCT number) AS cycles FROM begun GROUP BY ALL
+  ) AS b ON b.thread_id = g.thread_id
+  WHERE g.times > 1 AND g.times + 1 < b.cycles
+    AND CASE g.kind
+      WHEN 'wait' THEN b.times - g.first <= 1.1 * g.times
+      ELSE 2 * g.times <= b.times
+    END
+  GROUP BY g.thread_id
+), given AS (
+  SELECT
+    p.*,
+    count(g.number) OVER (PARTITION BY p.thread_id ORDER BY p.number) AS portion
+  FROM piece AS p
+  JOIN feeding AS f ON f.thread_id = p.thread_id
+  LEFT JOIN gap AS g ON g.thread_id = p.thread_id AND g.kind = f.kind AND g.number = p.number - 1
+), portion AS (
+  SELECT
+    thread_id, portion, min(start_ns) AS start_ns, max(end_ns) AS end_ns,
+    sum(end_ns - start_ns) AS time_ns, max(end_ns - start_ns) AS longest_ns
+  FROM given GROUP BY ALL
+), even AS (
+  -- In one that is much longer than the others input came by another way. The first piece may be slow.
+  FROM portion
+  QUALIFY time_ns - longest_ns <= 4 * median(time_ns) OVER (PARTITION BY thread_id)
 ), cycle AS (
-  SELECT thread_id, greatest(number, 1) AS number, min(start_ns) AS start_ns, max(end_ns) AS end_ns
-  FROM begun GROUP BY ALL
+  SELECT thread_id, start_ns, end_ns FROM even
+  UNION ALL
+  SELECT b.thread_id, min(b.start_ns), max(b.end_ns)
+  FROM begun AS b
+  WHERE NOT EXISTS (
+    FROM even AS e
+    WHERE e.thread_id = b.thread_id AND b.start_ns BETWEEN e.start_ns AND e.end_ns
+  )
+  GROUP BY b.thread_id, greatest(b.number, 1)
 )

@@ -89,7 +89,8 @@ def _hook(row, function):
         raise TypeError(row.where[0] + " is no plain function")
     called = row.names[0] if row.names else row.where[0]
     label = 0 if called == table.NOTHING else label_of(called)
-    return core.native.Hook(function, core.TABLE, NUMBERS[row.phase], False, core.NO_STEP, label)
+    kind = core.GIVE if row.kind == "gives" else core.TABLE
+    return core.native.Hook(function, kind, NUMBERS[row.phase], False, core.NO_STEP, label)
 
 
 def _place_calls(row, module):

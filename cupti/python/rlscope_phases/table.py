@@ -13,6 +13,7 @@ PROCESSES = ("any", "main", "worker", "driver")
 KINDS = {
     "adapter": ("FILE:FUNCTION",),
     "call": ("NAME",),
+    "gives": ("NAME",),
     "calls": ("CLASS.METHOD",),
     "timer": ("BEGIN", "END", "NAME"),
     "context": ("FUNCTION", "NAME"),
@@ -20,7 +21,7 @@ KINDS = {
 }
 COLUMNS = ("library", "versions", "module", "where", "called there", "phase", "process", "tested")
 # What a user's own table may have of them.
-OWN_KINDS = ("call", "calls", "timer", "context")
+OWN_KINDS = ("call", "gives", "calls", "timer", "context")
 AS_ABOVE = '"'
 # After the number of an argument that may be missing: then the calling function gives its name.
 OF_CALLER = "/caller"
