@@ -134,6 +134,11 @@ static __always_inline __u64 poll_detail(struct task_struct *task, const void *f
 	return RLS_REASON_FILE(inode ? type_of_inode(inode) : RLS_FILE_UNKNOWN, count);
 }
 
+static __always_inline __u64 futex_detail(__u64 address, __u64 expected)
+{
+	return address | ((__u32)expected == RLS_MUTEX_WAITED_FOR ? RLS_REASON_MUTEX : 0);
+}
+
 /* RLS_REASON of a thread that goes to sleep now (is_current), or has done so. */
 static __always_inline __u64 off_reason_of(struct task_struct *task, bool is_current)
 {
@@ -149,8 +154,10 @@ static __always_inline __u64 off_reason_of(struct task_struct *task, bool is_cur
 	/* Not in a system call: a page fault, or a stop on the way back to user space. */
 	if (call < 0 || call > 0x3fff)
 		return 0;
-	if (call == SYS_FUTEX || call == SYS_FUTEX_WAIT)
-		return RLS_REASON(call, regs->di);
+	if (call == SYS_FUTEX)
+		return RLS_REASON(call, futex_detail(regs->di, regs->dx));
+	if (call == SYS_FUTEX_WAIT)
+		return RLS_REASON(call, futex_detail(regs->di, regs->si));
 	if (takes_one_file(call))
 		return RLS_REASON(call, file_detail(task, regs->di));
 	if (call == SYS_POLL || call == SYS_PPOLL)

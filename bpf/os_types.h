@@ -163,6 +163,7 @@ struct bpf_iter__task {
 struct pt_regs {
 	unsigned long si; /* x86, all of them */
 	unsigned long di;
+	unsigned long dx;
 	unsigned long orig_ax;
 };
 

@@ -74,12 +74,16 @@ enum rls_layer {
  * there. 0: not known, or it did not wait in a system call.
  *
  *   bits 48..63  number of the system call, plus 1
- *   bits 0..47   of a futex call its address; of a call that waits for one file: bits 44..47 the
+ *   bits 0..47   of a futex call its address, and bit 47 where it waits as those of a mutex do
+ *                (RLS_REASON_MUTEX); of a call that waits for one file: bits 44..47 the
  *                RLS_FILE_* it is, bits 0..31 its inode; of poll and select: bits 0..31 how many
  *                files, bits 44..47 the RLS_FILE_* of the only one; of any other call 0
  */
 #define RLS_REASON(call, detail) \
 	(((rls_u64)(call) + 1) << 48 | ((rls_u64)(detail)&0xffffffffffffULL))
+/* User space ends below it. A mutex of the C library waits while its word is 2. */
+#define RLS_REASON_MUTEX (1ULL << 47)
+#define RLS_MUTEX_WAITED_FOR 2
 #define RLS_REASON_FILE(type, low) ((rls_u64)(type) << 44 | (rls_u32)(low))
 
 enum rls_file_type {

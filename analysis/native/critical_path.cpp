@@ -328,9 +328,13 @@ void Walk::split_by_cpu(const ThreadRows& of, std::size_t state, int64_t from_ns
   from_ns = std::max(from_ns, begin_ns_);
   if (index_.waits_for_quota(of, state)) return emit(from_ns, Cause::kCgroupQuota);
   const CpuQueues queues(in_, index_, of, state);
+  // To wake up takes time also where a CPU is free: whoever is given the GIL waits for it so long.
+  const std::size_t wait = index_.wait_ending(of, in_.states.start_ns[state]);
+  const bool has_gil = kind_of(wait) == kGilWait && in_.states.waker_kind[state] == kThread;
   while (now_ns_ > from_ns) {
     const CpuPiece piece = queues.last_piece(from_ns, now_ns_);
-    emit(piece.start_ns, piece.cause, piece.by);
+    const bool wakes_up = has_gil && piece.cause == Cause::kCpuWait;
+    emit(piece.start_ns, wakes_up ? Cause::kGil : piece.cause, piece.by);
   }
 }
 
@@ -354,20 +358,23 @@ bool Walk::follow_wakeup(const ThreadRows& of, std::size_t state) {
     }
     const std::size_t wait = index_.wait_ending(of, s.start_ns[state]);
     const uint8_t kind = kind_of(wait);
-    const bool in_driver = wait != kNone && in_.waits.in_driver[wait];
+    const bool for_holder = wait != kNone && in_.waits.for_holder[wait];
     wait_via({kind, thread_id_, kind == kGilWait ? gil_wait_start(of, wait) : slept_ns,
-              kind == kGilWait || in_driver});
+              kind == kGilWait || for_holder});
   }
   on_thread(waker);
   return true;
 }
 
-// Since when a thread had waited for the GIL: a wait goes on in slices.
+// Since when a thread had waited for the GIL: a wait goes on in slices, each ended by a timer. One
+// that a thread ended was the last: it had been given the GIL.
 int64_t Walk::gil_wait_start(const ThreadRows& of, std::size_t wait) const {
   const WaitColumns& w = in_.waits;
   const StateColumns& s = in_.states;
   while (wait > of.waits.begin && w.kind[wait - 1] == kGilWait) {
     int64_t ran_ns = 0;
+    const std::size_t next = index_.state_before(of, w.end_ns[wait - 1] + 1);
+    if (next == kNone || s.waker_kind[next] == kThread) break;
     for (std::size_t i = index_.state_before(of, w.start_ns[wait]);
          i != kNone && i >= of.states.begin && s.start_ns[i] >= w.end_ns[wait - 1]; --i) {
       if (s.state[i] != kRunnableState) ran_ns += s.end_ns[i] - s.start_ns[i];

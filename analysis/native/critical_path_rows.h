@@ -69,7 +69,7 @@ struct WaitColumns {
   const int64_t* start_ns;
   const int64_t* end_ns;
   const uint8_t* kind;
-  const bool* in_driver;  // for a lock, inside a call of the GPU's driver
+  const bool* for_holder;  // for a lock that another thread had
 };
 
 // other_run, in the order of (cpu, start).

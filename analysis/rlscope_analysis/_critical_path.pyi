@@ -26,8 +26,8 @@ def walk_back(
     threads: thread_id, process_id (int32), start_ns, end_ns, is_measured (bool).
     states: thread_id (int32), start_ns, end_ns, state (uint8), cpu (int16), waker_kind (uint8),
       waker_thread_id (int32, 0 none).
-    waits: thread_id (int32), start_ns, end_ns, kind (uint8), in_driver (bool: for a lock, inside a
-      call of the GPU's driver).
+    waits: thread_id (int32), start_ns, end_ns, kind (uint8), for_holder (bool: for a lock that
+      another thread had).
     other_runs: cpu (int16), start_ns, end_ns, program_id (int32); by cpu and start.
     quotas: thread_id (int32), ts_ns; by both.
     messages: thread_id (int32), read_ns, sent_ns, sender_thread_id (int32), wait (uint8); by the

@@ -107,6 +107,43 @@ if __name__ == "__main__":
     for worker in workers: worker.join()
     busy(0.3)
 """
+POOL = """
+from concurrent.futures import ThreadPoolExecutor
+class Walk:
+    def reset(self): return [0.0] * 8
+    def step(self, action): time.sleep(0.001); return [float(action)] * 8, 1.0, False, {}
+network, optimizer = make(8, 2)
+walks = [Walk() for _ in range(4)]
+seen = torch.tensor([walk.reset() for walk in walks])
+begin = now()
+with ThreadPoolExecutor(2) as pool:
+    for update in range(8):
+        kept = []
+        for step in range(15):
+            start = now()
+            with torch.set_grad_enabled(GRAD):
+                chosen = torch.distributions.Categorical(logits=network(seen))
+                actions = chosen.sample()
+            add("inference", start)
+            kept.append(chosen.log_prob(actions).sum() if GRAD else seen); start = now()
+            steps = [pool.submit(walk.step, action) for walk, action in zip(walks, actions.tolist())]
+            seen = torch.tensor([step.result()[0] for step in steps]); add("wait", start)
+        start = now()
+        if GRAD: learn(torch.stack(kept).sum())
+        # As many as it acts on at once.
+        else: [learn(network(some).square().mean()) for some in kept]
+        add("backpropagation", start)
+busy(0.3)
+"""
+LOGGED = """
+network, optimizer = make(16, 4)
+lines = queue.Queue()
+begin = now()
+for update in range(40):
+    start = now(); learn(network(torch.randn(64, 16)).square().mean()); add("backpropagation", start)
+    if update % 10 == 9: lines.put(update)
+busy(0.3)
+"""
 ALONE = """
 network, optimizer = make(16, 4)
 begin = now()
@@ -209,6 +246,20 @@ def test_an_optimizer_step_ends_an_update_where_nothing_else_does(harness: Harne
     ranges = of_learner(run(harness, ALONE), {"backpropagation": 7})
     # The first began with what torch does once: no optimizer step ended that.
     assert counts(ranges) == {"backpropagation": 39}
+
+
+@pytest.mark.parametrize("has_grad", [False, True], ids=["without gradients", "with gradients"])
+def test_environments_stepped_by_threads_of_a_pool(harness: Harness, has_grad: bool) -> None:
+    """The learner resets them itself; that the pool steps them it sees by its waits."""
+    made = run(harness, POOL.replace("GRAD", str(has_grad)))
+    found = counts(of_learner(made, {"backpropagation": 7, "inference": 7, "wait": 7}))
+    assert (found["inference"], found["backpropagation"]) == (8 * 15, 8)
+
+
+def test_who_hands_something_over_is_not_fed_by_it(harness: Harness) -> None:
+    found = counts(of_learner(run(harness, LOGGED), {"backpropagation": 7}))
+    # As above, the first began with what torch does once.
+    assert found == {"backpropagation": 39, "wait": 4}
 
 
 def test_random_actions_are_no_inference(harness: Harness) -> None:

@@ -144,7 +144,7 @@ class TraceBuilder:
     _programs: dict[tuple[int, str], int] = field(default_factory=dict)
     _quotas: list[tuple[int, int]] = field(default_factory=list)
     _messages: list[tuple[int, int, int, int, str]] = field(default_factory=list)
-    _waits: list[tuple[int, int, int, str]] = field(default_factory=list)
+    _waits: list[tuple[int, int, int, str, int | None, bool | None]] = field(default_factory=list)
     _cuda_calls: list[tuple[int, int, int, str, str, int | None]] = field(default_factory=list)
     _activities: list[dict[str, Any]] = field(default_factory=list)
     _event_waits: list[tuple[object, ...]] = field(default_factory=list)
@@ -343,9 +343,12 @@ class TraceBuilder:
         """Add a message that came while its reader waited for a CPU."""
         self._messages.append((reader, read_ns, sent_ns, sender, channel))
 
-    def wait(self, thread_id: int, start_ns: int, end_ns: int, kind: str) -> None:
-        """Add a wait whose reason is known."""
-        self._waits.append((thread_id, start_ns, end_ns, kind))
+    def wait(
+        self, thread_id: int, start_ns: int, end_ns: int, kind: str, lock: int | None = None,
+        is_mutex: bool | None = None,
+    ) -> None:
+        """Add a wait whose reason is known; lock: the address of one."""
+        self._waits.append((thread_id, start_ns, end_ns, kind, lock, is_mutex))
 
     def cuda_call(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import duckdb
 import pytest
@@ -523,8 +523,86 @@ def test_the_leading_thread_runs_also_while_others_wait_for_its_gil(builder: Tra
     builder.wait(other, 5, 29, "gil")
     builder.operation(lead, 0, 60, "iteration")
     assert [(row[0], row[2], row[4]) for row in ask(builder, SUMS)] == [
-        (lead, "running", 39), (other, "gil", 20), (lead, "cpu_wait", 1),
+        (lead, "running", 39), (other, "gil", 20), (lead, "gil", 1),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["it was given it", "a timer ended the slice"])
+def test_who_is_given_the_gil_does_not_wait_on(builder: TraceBuilder, given: bool) -> None:
+    """It ran for 50 between two waits: asking for it again, or with the GIL."""
+    process = builder.process(pid=1)
+    end = woken(1, by=2) if given else woken(1, by=TIMER)
+    lead = builder.thread(
+        process, states=[run(30), sleep(20), end, run(50), sleep(20), woken(1, by=2), run(8)]
+    )
+    builder.thread(process, states=[run(130, cpu=1)])
+    builder.wait(lead, 30, 50, "gil")
+    builder.wait(lead, 101, 121, "gil")
+    builder.operation(lead, 0, 130, "iteration")
+    times = dict(ask(builder, "SELECT cause, sum(duration_ns) FROM critical_path GROUP BY ALL"))
+    assert times == ({"running": 88, "gil": 42} if given else {"running": 38, "gil": 92})
+
+
+class TestLocks:
+    """A learner waits from 30 to 50 for a worker that computed from 22 on, and slept before."""
+
+    @pytest.fixture
+    def locked(self, builder: TraceBuilder) -> TraceBuilder:
+        learner = builder.process(pid=1)
+        builder.thread(learner, states=[run(30), sleep(20), woken(2, by=2), run(48)])
+        states = [run(12, cpu=1), sleep(10), woken(1, by=TIMER), run(77, cpu=1)]
+        builder.thread(builder.process(pid=2), states=states)
+        builder.wait(2, 12, 22, "sleep")
+        builder.operation(1, 0, 100, "iteration")
+        return builder
+
+    SIGNAL: ClassVar = {(1, "running"): 48, (1, "cpu_wait"): 2, (2, "running"): 39, (2, "timer"): 10,
+                        (2, "cpu_wait"): 1}  # fmt: skip
+    HELD: ClassVar = {(1, "running"): 78, (1, "cpu_wait"): 2, (2, "running"): 20}
+
+    @staticmethod
+    def sums(builder: TraceBuilder) -> dict[tuple[int, str], int]:
+        columns = "thread_id, cause, sum(duration_ns)"
+        rows = ask(builder, f"SELECT {columns} FROM critical_path GROUP BY thread_id, cause")
+        return {(thread, cause): time for thread, cause, time in rows}
+
+    def test_a_signal_takes_as_long_as_who_gives_it_works(self, locked: TraceBuilder) -> None:
+        locked.wait(1, 30, 50, "lock", lock=0x7000, is_mutex=False)
+        assert self.sums(locked) == self.SIGNAL
+
+    def test_what_the_holder_did_before_was_not_waited_for(self, locked: TraceBuilder) -> None:
+        locked.wait(1, 30, 50, "lock", lock=0x7000, is_mutex=True)
+        assert self.sums(locked) == self.HELD
+
+    def test_who_wakes_and_waits_for_the_same_has_it_at_times(self, locked: TraceBuilder) -> None:
+        locked.wait(1, 30, 50, "lock", lock=0x7000, is_mutex=False)
+        locked.thread(2, states=[sleep(5), woken(1, by=1), run(94, cpu=2)])
+        locked.wait(3, 0, 5, "lock", lock=0x7000, is_mutex=False)
+        assert self.sums(locked) == self.HELD
+
+    def test_a_lock_of_python_is_one(self, locked: TraceBuilder) -> None:
+        locked.wait(1, 30, 50, "lock", lock=0x7000, is_mutex=False)
+        path = locked.write()
+        with duckdb.connect(path) as connection:
+            connection.execute("INSERT INTO python_lock VALUES (28672)")
+        assert self.sums(locked) == self.HELD
+
+    def test_a_holder_that_waits_for_a_message_waits_for_its_sender(
+        self, builder: TraceBuilder
+    ) -> None:
+        """Two workers of a pool share the reading end: who has it sleeps until something comes."""
+        builder.thread(builder.process(pid=1), states=[run(30), sleep(20), woken(2, by=2), run(48)])
+        builder.thread(
+            builder.process(pid=2), states=[sleep(45), woken(1, by=3), run(54, cpu=1)]
+        )
+        builder.thread(builder.process(pid=3), states=[run(100, cpu=2)])
+        builder.wait(1, 30, 50, "lock", lock=0x7000, is_mutex=True)
+        builder.wait(2, 0, 45, "pipe")
+        builder.operation(1, 0, 100, "iteration")
+        assert self.sums(builder) == {
+            (1, "running"): 48, (1, "cpu_wait"): 2, (2, "running"): 4, (2, "cpu_wait"): 1,
+            (3, "running"): 45,
+        }  # fmt: skip
 
 
 def test_a_thread_begins_with_what_created_it(builder: TraceBuilder) -> None:
@@ -750,6 +828,55 @@ class TestIterations:
             (learner, 10, 30, "phases"), (learner, 30, 60, "phases"), (learner, 60, 90, "phases"),
         ]  # fmt: skip
 
+    @pytest.mark.parametrize("by", ["wait", "message"])
+    @pytest.mark.parametrize("has_slow_first", [False, True])
+    def test_what_is_learned_from_the_same_input_is_one_update(
+        self, builder: TraceBuilder, by: str, has_slow_first: bool
+    ) -> None:
+        """A learner that is fed: once it is known to wait, all between two waits is one piece."""
+        learner, worker = builder.process(pid=1), builder.process(pid=2)
+        at, pieces, states = 0, [], []
+        for update in range(6):
+            for piece in range(4):
+                length = 500 if has_slow_first and not pieces else 10
+                pieces.append((at, at + length, update))
+                states.append(run(length + 5))
+                at += length + 5
+            builder.operation(1, at, at + 4, "wait", source="auto") if by == "wait" else None
+            states += [sleep(4), woken(1, by=2)]
+            at += 5
+        builder.thread(learner, states=states)
+        builder.thread(worker, states=[run(at, cpu=1)])
+        updates = [[one for one in pieces if one[2] == update] for update in range(6)]
+        if by == "wait":
+            updates[1:] = [[(of[0][0], of[-1][1], of[0][2])] for of in updates[1:]]
+        for start, end, _ in itertools.chain(*updates):
+            builder.operation(1, start, end, "backpropagation", source="auto")
+        ends = [of[-1][1] for of in updates]
+        assert [row[2] for row in ask(builder, self.ROWS)] == ends
+
+    @pytest.mark.parametrize("case", ["commands", "each time", "once", "a log thread"])
+    def test_other_messages_do_not_end_an_update(self, builder: TraceBuilder, case: str) -> None:
+        learner, other = builder.process(pid=1), builder.process(pid=2)
+        states, at = [], 0
+        for update in range(24):
+            builder.operation(1, at, at + 10, "backpropagation", source="auto")
+            comes = {"each time": True, "once": update == 11}.get(case, update % 6 == 5)
+            waker = 2
+            if case == "commands" and comes:
+                command = builder.process(pid=100 + update, start_ns=at + 11)
+                waker = 3 + update // 6
+                builder.thread(command, start_ns=at + 11, states=[run(9, cpu=2)])
+            if case == "a log thread" and comes:
+                builder.operation(1, at + 12, at + 14, "wait", source="auto")
+            sleeps = comes and case != "a log thread"
+            states += [run(12), sleep(4), woken(1, by=waker), run(3)] if sleeps else [run(20)]
+            at += 20
+        builder.thread(learner, states=states)
+        if case != "commands":
+            builder.thread(other, states=[run(at, cpu=1)])
+        assert len(ask(builder, self.ROWS)) == 24
+
     def test_a_phase_can_be_named(self, builder: TraceBuilder) -> None:
         thread = builder.thread(builder.process(pid=1), states=[run(100)])
         builder.operation(thread, 10, 30, "simulation", source="auto")
@@ -878,7 +1005,7 @@ def test_many_waits_are_read_in_their_order(builder: TraceBuilder) -> None:
     path = builder.write()
     with duckdb.connect(path) as connection:
         connection.execute(
-            "INSERT INTO wait_coded SELECT $1, 2 * i, 2 * i + 1, 'lock'"
+            "INSERT INTO wait_coded SELECT $1, 2 * i, 2 * i + 1, 'lock', NULL, NULL"
             " FROM range(1_500_000) AS r(i)",
             [thread],
         )

@@ -40,10 +40,14 @@ FROM thread_state_coded
 """  # noqa: S608 - words of our own
 _WAITS_SQL = f"""
 SELECT
-  thread_id, start_ns, end_ns, {code_of("WAIT_KIND", "kind")}, {{in_driver}}
+  thread_id, start_ns, end_ns, {code_of("WAIT_KIND", "kind")}, {{for_holder}}
 FROM wait_coded
 """  # noqa: S608 - words of our own
-_IN_DRIVER = "(thread_id, start_ns) IN (SELECT thread_id, start_ns FROM _wait_in_driver)"
+# Views that say which waits were for a lock that another thread had, and what there must be for any.
+_FOR_HOLDER = {
+    "_wait_in_driver": "SELECT 1 FROM cuda_call_coded LIMIT 1",
+    "_wait_for_holder": "SELECT 1 FROM wait_coded WHERE lock_address IS NOT NULL LIMIT 1",
+}
 _OTHER_RUNS_SQL = "SELECT cpu, start_ns, end_ns, program_id FROM other_run ORDER BY ALL"
 _QUOTAS_SQL = "SELECT thread_id, ts_ns FROM cpu_quota_wait ORDER BY ALL"
 _MESSAGES_SQL = f"""
@@ -190,10 +194,14 @@ def _walk(
     """Return the pieces of the path, and the GPU activities that they are numbered by."""
     disordered = disordered_tables(connection)
     activities = _columns(connection, _ACTIVITIES_SQL)
+    held = [view for view, exists in _FOR_HOLDER.items() if connection.execute(exists).fetchone()]
+    for_holder = " OR ".join(
+        f"(thread_id, start_ns) IN (SELECT thread_id, start_ns FROM {view})"  # noqa: S608
+        for view in held
+    )
+    waits = _WAITS_SQL.format(for_holder=for_holder or "false")
     # What is joined comes in another order, whatever it is joined with.
-    has_calls = bool(connection.execute("SELECT 1 FROM cuda_call_coded LIMIT 1").fetchone())
-    waits = _WAITS_SQL.format(in_driver=_IN_DRIVER if has_calls else "false")
-    waits += _IN_ORDER * (has_calls or "wait_coded" in disordered)
+    waits += _IN_ORDER * (bool(held) or "wait_coded" in disordered)
     pieces = _critical_path.walk_back(
         threads=_columns(connection, _THREADS_SQL),
         states=_columns(connection, _STATES_SQL + _IN_ORDER * ("thread_state_coded" in disordered)),

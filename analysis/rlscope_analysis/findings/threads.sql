@@ -90,18 +90,26 @@ WHERE n.source = 'auto' AND n.name IN ('backpropagation', 'inference')
   AND o.thread_id IN (SELECT thread_id FROM iteration);
 
 -- Somebody waits for a lock. The leading thread is handed over what a phase says that it waits for, by a condition,
--- which is made of locks; and so is whoever a thread of its own process wakes, while the path is in another one.
+-- which is made of locks; and so is whoever a thread of its own process wakes, while the path is in another one, and who
+-- waits for a signal of another process.
 -- Where no phase says so, and the path is on another thread of Python in its process, that one has the lock.
 CREATE TABLE _limit_lock AS
 WITH woken AS (
   SELECT s.thread_id, s.start_ns, t.process_id AS waker_process_id
   FROM thread_state_coded AS s JOIN thread AS t ON t.thread_id = s.waker_thread_id
   WHERE s.thread_id IN (SELECT waiter_thread_id FROM critical_path_coded WHERE wait = 'lock')
+), waited AS (
+  SELECT w.thread_id, w.start_ns, w.lock_address IS NOT NULL AND h.thread_id IS NULL AS is_signal
+  FROM wait_coded AS w
+  LEFT JOIN _wait_for_holder AS h ON h.thread_id = w.thread_id AND h.start_ns = w.start_ns
+  WHERE w.kind = 'lock'
+    AND w.thread_id IN (SELECT waiter_thread_id FROM critical_path_coded WHERE wait = 'lock')
 )
 SELECT
   c.iteration_id, c.start_ns,
   coalesce(c.is_watched AND o.phase = 'wait', false)
-    OR coalesce(b.waker_process_id = w.process_id AND t.process_id <> w.process_id, false) AS is_handed_over,
+    OR coalesce(b.waker_process_id = w.process_id AND t.process_id <> w.process_id, false)
+    OR coalesce(h.is_signal AND t.process_id <> w.process_id, false) AS is_handed_over,
   c.is_watched AND o.phase IS DISTINCT FROM 'wait' AND t.is_lead AND t.of_python AS is_locked
 FROM (
   SELECT *, waiter_thread_id IN (SELECT thread_id FROM _limit_watched) AS is_watched FROM critical_path_coded
@@ -114,6 +122,7 @@ ASOF LEFT JOIN (
   FROM _operation_change AS o LEFT JOIN _limit_path AS p ON p.path_id = o.path_id
   WHERE o.thread_id IN (SELECT thread_id FROM iteration)
 ) AS o ON o.thread_id = c.waiter_thread_id AND o.ts_ns <= c.start_ns
+ASOF LEFT JOIN waited AS h ON h.thread_id = c.waiter_thread_id AND h.start_ns <= c.start_ns
 ASOF LEFT JOIN woken AS b ON b.thread_id = c.waiter_thread_id AND b.start_ns >= c.end_ns;
 
 -- Iterations in which the leading thread asks again and again whether there is a message.

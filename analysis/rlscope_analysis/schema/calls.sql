@@ -57,17 +57,21 @@ COMMENT ON COLUMN native_call.depth IS 'How many native calls are around it: 0 i
 COMMENT ON COLUMN native_call.site_id IS 'What was called: site';
 COMMENT ON COLUMN native_call.outcome IS 'returned; unwound (an exception or a longjmp left it); open (still under way when the recording stopped); NULL: not known';
 
-CREATE TABLE wait_coded (thread_id INTEGER, start_ns BIGINT, end_ns BIGINT, kind WAIT_KIND);
+CREATE TABLE wait_coded (
+  thread_id INTEGER, start_ns BIGINT, end_ns BIGINT, kind WAIT_KIND, lock_address BIGINT, is_mutex BOOLEAN
+);
 COMMENT ON TABLE wait_coded IS 'Storage behind the view wait, sorted by (process, thread_id, start_ns); query the view';
 COMMENT ON COLUMN wait_coded.thread_id IS 'The thread';
 COMMENT ON COLUMN wait_coded.start_ns IS 'When the wait began: the thread left the CPU';
 COMMENT ON COLUMN wait_coded.end_ns IS 'When it ended: the thread was woken';
 COMMENT ON COLUMN wait_coded.kind IS 'As in the view';
+COMMENT ON COLUMN wait_coded.lock_address IS 'As in the view';
+COMMENT ON COLUMN wait_coded.is_mutex IS 'As in the view';
 
 CREATE VIEW wait AS
 SELECT
   t.process_id, t.pid, w.thread_id, w.start_ns, w.end_ns, w.end_ns - w.start_ns AS duration_ns,
-  w.kind::VARCHAR AS kind
+  w.kind::VARCHAR AS kind, w.lock_address, w.is_mutex
 FROM wait_coded AS w LEFT JOIN _thread_owner AS t ON t.thread_id = w.thread_id;
 COMMENT ON VIEW wait IS 'What a thread waited for, where that is known; waits of one thread do not overlap';
 COMMENT ON COLUMN wait.process_id IS 'The process of the thread';
@@ -77,6 +81,12 @@ COMMENT ON COLUMN wait.start_ns IS 'When the wait began';
 COMMENT ON COLUMN wait.end_ns IS 'When it ended';
 COMMENT ON COLUMN wait.duration_ns IS 'end_ns - start_ns';
 COMMENT ON COLUMN wait.kind IS 'gil, gpu, io (a disk or a device), lock (a futex), pipe, socket, sleep, poll (one of several files), process (the end of a child)';
+COMMENT ON COLUMN wait.lock_address IS 'Of a lock its address in the process (of a file its inode): who waits for the same one has the same; NULL: none, or not known';
+COMMENT ON COLUMN wait.is_mutex IS 'Of a lock whether the OS kernel sees that one thread has it at a time, as a mutex of the C library and flock; false: it may be a signal as well (a condition, a semaphore); NULL: no lock';
+
+CREATE TABLE python_lock (lock_address BIGINT);
+COMMENT ON TABLE python_lock IS 'Locks between processes that Python made (multiprocessing.Lock, RLock), where phases were looked for';
+COMMENT ON COLUMN python_lock.lock_address IS 'As in wait: its address in the process that made it, and in those forked from it';
 
 CREATE TABLE gil_release (thread_id INTEGER, start_ns BIGINT, end_ns BIGINT);
 COMMENT ON TABLE gil_release IS 'When a thread of Python had given the GIL away, sorted by (process, thread_id, start_ns); only with --gil full';

@@ -8,10 +8,11 @@ import rlscope_phases
 TABLE = os.path.join(os.path.dirname(__file__), "phases.table")
 # The user's own rows: --phases FILE.
 OWN_ROWS = "RLSCOPE_PHASES"
-# Modules whose names are reported. They need no tool before there is one.
+# Modules whose names and locks are reported. They need no tool before there is one.
 NAMES = {
     "threading": "names:adapt_threading",
     "multiprocessing.process": "names:adapt_process",
+    "multiprocessing.synchronize": "locks:adapt",
 }
 
 

@@ -70,6 +70,8 @@ py::object NextBatch(py::object self) {
   batch["waker_kind"] = View(columns.waker_kind, count, self);
   batch["waker_thread_id"] = View(columns.waker_thread_id, count, self);
   batch["wait"] = View(columns.wait, count, self);
+  batch["lock_address"] = View(columns.lock_address, count, self);
+  batch["is_mutex"] = View(columns.is_mutex, count, self);
   return batch;
 }
 

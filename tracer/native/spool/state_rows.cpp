@@ -84,6 +84,8 @@ void StateColumns::Resize(std::size_t rows) {
   waker_kind.resize(rows);
   waker_thread_id.resize(rows);
   wait.resize(rows);
+  lock_address.resize(rows);
+  is_mutex.resize(rows);
 }
 
 void Finding::Add(std::int64_t ts_ns) {
@@ -134,6 +136,8 @@ void StateRows::DropHandedOut() {
   MoveToFront(&columns_.waker_kind, handed_out_, filled_);
   MoveToFront(&columns_.waker_thread_id, handed_out_, filled_);
   MoveToFront(&columns_.wait, handed_out_, filled_);
+  MoveToFront(&columns_.lock_address, handed_out_, filled_);
+  MoveToFront(&columns_.is_mutex, handed_out_, filled_);
   filled_ -= handed_out_;
   handed_out_ = 0;
 }
@@ -167,7 +171,7 @@ void StateRows::Begin(const ThreadFacts& thread) {
 // Tells [cursor, end_ns), cut at the end of the trace. Nothing is told twice: the cursor only moves
 // forward.
 void StateRows::Emit(std::int64_t end_ns, ThreadState state, std::int16_t cpu, std::int32_t waker,
-                     WaitKind wait) {
+                     Wait wait) {
   end_ns = std::min(end_ns, scan_.limit_ns());
   if (end_ns <= cursor_ns_) {
     return;
@@ -182,7 +186,9 @@ void StateRows::Emit(std::int64_t end_ns, ThreadState state, std::int16_t cpu, s
   }
   columns_.waker_kind[filled_] = static_cast<std::uint8_t>(KindOf(waker));
   columns_.waker_thread_id[filled_] = std::max(waker, 0);
-  columns_.wait[filled_] = static_cast<std::uint8_t>(wait);
+  columns_.wait[filled_] = static_cast<std::uint8_t>(wait.kind);
+  columns_.lock_address[filled_] = wait.lock_address;
+  columns_.is_mutex[filled_] = static_cast<std::uint8_t>(wait.is_mutex);
   ++filled_;
   cursor_ns_ = end_ns;
 }
@@ -248,11 +254,11 @@ void StateRows::LoseCycle(const rls_rec_cycle& cycle) {
 }
 
 // What it waits for that left the CPU at off_ns; unknown if a record between then and now is lost.
-WaitKind StateRows::WaitAt(std::int64_t off_ns) const {
+Wait StateRows::WaitAt(std::int64_t off_ns) const {
   if (off_ns != reason_at_ns_) {
-    return WaitKind::kNone;
+    return {};
   }
-  return WaitKindOf(reason_, off_ns, gil_[next_thread_]);
+  return WaitOf(reason_, off_ns, gil_[next_thread_]);
 }
 
 // Tells [off_ns, in_ns). is_open: in_ns is not the end of the sleep but of the trace.
@@ -270,7 +276,7 @@ void StateRows::AddOffCpu(const rls_rec_cycle& cycle, bool is_open) {
   }
   const ThreadState state =
       cycle.off_state == RLS_OFF_BLOCKED ? ThreadState::kBlocked : ThreadState::kSleeping;
-  const WaitKind wait = WaitAt(off_ns);
+  const Wait wait = WaitAt(off_ns);
   if (cycle.wake_ns == 0) {
     if (!is_open && in_ns > cursor_ns_) {
       findings_.unseen_wakeup.Add(cursor_ns_);

@@ -32,8 +32,7 @@ enum class WakerKind : std::uint8_t {
   kDevice,
 };
 
-// The columns of thread_state_coded; and the kind of wait of a row, which makes it a row of
-// wait_coded too.
+// The columns of thread_state_coded; and the wait of a row, which makes it a row of wait_coded too.
 struct StateColumns {
   std::vector<std::int32_t> thread_id;
   std::vector<std::int64_t> start_ns;
@@ -43,6 +42,8 @@ struct StateColumns {
   std::vector<std::uint8_t> waker_kind;       // WakerKind
   std::vector<std::int32_t> waker_thread_id;  // 0: no thread
   std::vector<std::uint8_t> wait;             // WaitKind
+  std::vector<std::int64_t> lock_address;     // 0: none
+  std::vector<std::uint8_t> is_mutex;
 
   void Resize(std::size_t rows);
 };
@@ -120,11 +121,11 @@ class StateRows {
   void AddClose(rls_rec_close close);
   void Finish(const ThreadFacts& thread);
   void Emit(std::int64_t end_ns, ThreadState state, std::int16_t cpu, std::int32_t waker,
-            WaitKind wait = WaitKind::kNone);
+            Wait wait = {});
   std::int64_t Lose(std::int64_t until_ns);
   void LoseGap(std::int64_t until_ns);
   void LoseCycle(const rls_rec_cycle& cycle);
-  WaitKind WaitAt(std::int64_t off_ns) const;
+  Wait WaitAt(std::int64_t off_ns) const;
   void AddTotals(std::size_t rows);
   void DropHandedOut();
 

@@ -31,6 +31,8 @@ constexpr unsigned kFutexWait = 455;
 
 constexpr std::uint64_t kDetailMask = (std::uint64_t{1} << 48) - 1;
 
+unsigned CallOf(std::uint64_t reason) { return static_cast<unsigned>(reason >> 48) - 1; }
+
 WaitKind OfFile(std::uint64_t detail) {
   switch (detail >> 44) {
     case RLS_FILE_PIPE:
@@ -62,15 +64,12 @@ WaitKind OfFiles(std::uint64_t detail) {
   return only == WaitKind::kNone ? WaitKind::kPoll : only;
 }
 
-}  // namespace
-
-WaitKind WaitKindOf(std::uint64_t reason, std::int64_t ts_ns, const std::vector<GilRange>& gil) {
-  if (reason == 0) return WaitKind::kNone;
+WaitKind KindOf(std::uint64_t reason, std::int64_t ts_ns, const std::vector<GilRange>& gil) {
   const std::uint64_t detail = reason & kDetailMask;
-  switch (static_cast<unsigned>(reason >> 48) - 1) {
+  switch (CallOf(reason)) {
     case kFutex:
     case kFutexWait:
-      return OfFutex(detail, ts_ns, gil);
+      return OfFutex(detail & ~RLS_REASON_MUTEX, ts_ns, gil);
     case kFutexWaitv:
     case kSemop:
     case kSemtimedop:
@@ -102,6 +101,19 @@ WaitKind WaitKindOf(std::uint64_t reason, std::int64_t ts_ns, const std::vector<
     default:
       return OfFile(detail);
   }
+}
+
+}  // namespace
+
+Wait WaitOf(std::uint64_t reason, std::int64_t ts_ns, const std::vector<GilRange>& gil) {
+  if (reason == 0) return {};
+  const WaitKind kind = KindOf(reason, ts_ns, gil);
+  if (kind != WaitKind::kLock) return {kind, 0, false};
+  const std::uint64_t detail = reason & kDetailMask;
+  const auto address = static_cast<std::int64_t>(detail & ~RLS_REASON_MUTEX);
+  const unsigned call = CallOf(reason);
+  const bool is_futex = call == kFutex || call == kFutexWait;
+  return {kind, address, call == kFlock || (is_futex && address != static_cast<std::int64_t>(detail))};
 }
 
 }  // namespace rls

@@ -29,8 +29,14 @@ struct GilRange {
   std::uint64_t end;
 };
 
+struct Wait {
+  WaitKind kind = WaitKind::kNone;
+  std::int64_t lock_address = 0;  // tells a lock from others; 0: it is none, or not known which
+  bool is_mutex = false;          // one thread has it at a time, and gives it back
+};
+
 // `gil`: of the process of the thread, sorted by from_ns. A wait before the first of them, which is
 // found some time after the process began, is judged by the first.
-WaitKind WaitKindOf(std::uint64_t reason, std::int64_t ts_ns, const std::vector<GilRange>& gil);
+Wait WaitOf(std::uint64_t reason, std::int64_t ts_ns, const std::vector<GilRange>& gil);
 
 }  // namespace rls

@@ -140,6 +140,7 @@ class Decoding:
         )  # fmt: skip
         operations = writer.write()
         operations.python_names.write(self._trace, self._tree.lives())
+        operations.python_locks.write(self._trace)
         host = spool.session.get("host")
         gpu = GpuWriter(
             self._trace, writer.scan, writer.lives, host=host if isinstance(host, str) else None,

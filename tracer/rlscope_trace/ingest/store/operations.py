@@ -21,6 +21,7 @@ from rlscope_trace.ingest.store.operation_keys import OperationKeys
 from rlscope_trace.ingest.store.operation_losses import Cuts, shim_stats
 from rlscope_trace.ingest.store.operation_paths import OperationPaths
 from rlscope_trace.ingest.store.phase_failures import PhaseFailures
+from rlscope_trace.ingest.store.python_locks import PythonLocks
 from rlscope_trace.ingest.store.python_names import PythonNames
 from rlscope_trace.ingest.store.ray_tasks import NO_RANGES, RayTasks, with_tasks
 from rlscope_trace.ingest.store.thread_lives import ELSEWHEN, NOBODY, Life, ThreadLives
@@ -47,6 +48,7 @@ class Operations:
     """Records read, of any kind."""
     phase_failures: PhaseFailures = field(default_factory=PhaseFailures)
     python_names: PythonNames = field(default_factory=PythonNames)
+    python_locks: PythonLocks = field(default_factory=PythonLocks)
 
 
 class OperationWriter:
@@ -87,6 +89,7 @@ class OperationWriter:
         self._kept_from_ns = kept_from_ns
         self._phase_failures = PhaseFailures()
         self._python_names = PythonNames()
+        self._python_locks = PythonLocks()
 
     def write(self) -> Operations:
         """Fill the tables."""
@@ -123,6 +126,7 @@ class OperationWriter:
             records=self._scan.records,
             phase_failures=self._phase_failures,
             python_names=self._python_names,
+            python_locks=self._python_locks,
         )
 
     def _by_thread(self, incarnations: NDArray[np.void]) -> dict[Life, list[int]]:
@@ -271,7 +275,7 @@ class OperationWriter:
     def _without_ours(
         self, marks: NDArray[np.void], incarnations: NDArray[np.void]
     ) -> NDArray[np.void]:
-        """Return the program's own marks: ours tell what failed, and names."""
+        """Return the program's own marks: ours tell what failed, names and locks."""
         is_ours = self._keys.is_auto[marks["key"]] != 0
         ours = marks[is_ours]
         pids = incarnations["pid"][ours["incarnation"]]
@@ -279,6 +283,7 @@ class OperationWriter:
             pids.tolist(), ours["ts_ns"].tolist(), ours["key"].tolist(), strict=True
         ):
             self._phase_failures.add(pid, ts_ns, self._keys.name(key))
+            self._python_locks.add(self._keys.name(key))
             if not self._lives.has_other_clock(pid, ts_ns):
                 self._python_names.add(pid, ts_ns, self._keys.name(key))
         others: NDArray[np.void] = marks[~is_ours]

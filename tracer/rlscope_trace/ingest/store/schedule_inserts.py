@@ -28,7 +28,8 @@ def insert_states(trace: TraceWriter, batch: Columns) -> None:
     )
     trace.insert(
         "wait_coded",
-        f"SELECT thread_id, start_ns, end_ns, {_WAIT} FROM batch WHERE {_WAIT} IS NOT NULL",  # noqa: S608
+        f"SELECT thread_id, start_ns, end_ns, {_WAIT}, nullif(lock_address, 0),"  # noqa: S608
+        f" CASE WHEN {_WAIT} = 'lock' THEN is_mutex <> 0 END FROM batch WHERE {_WAIT} IS NOT NULL",
         batch,
     )
 
