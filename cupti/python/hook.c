@@ -87,8 +87,8 @@ static PyObject* call_scope(struct hook* self, const struct rls_call* call) {
 static PyObject* call_table(struct hook* self, const struct rls_call* call) {
   struct rls_thread* thread = rls_thread_self();
   const uint32_t life = thread->life;
-  const struct rls_scope scope = {
-      (uintptr_t)&life, self->phase, self->label, true, self->kind == RLS_HOOK_GIVE};
+  const struct rls_scope scope = {(uintptr_t)&life, self->phase, self->label, true,
+                                  self->kind == RLS_HOOK_GIVE};
   const bool is_kept = rls_enter_table(thread, &scope);
   PyObject* result = invoke(self, call);
   if (is_kept && thread->life == life) rls_leave_table(thread, scope.key);

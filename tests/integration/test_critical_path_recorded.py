@@ -74,3 +74,13 @@ def test_a_lock_that_another_process_keeps(tmp_path: Path) -> None:
     held = f"p.pid = {found.truth['holder']} AND c.wait = 'lock'"
     assert found.share(held) > 0.7
     assert found.share(f"p.pid = {found.truth['pid']}") < 0.25
+
+
+@pytest.mark.parametrize("kind", ["mutex", "semaphore"])
+def test_what_the_holder_of_a_lock_did_before_is_not_waited_for(tmp_path: Path, kind: str) -> None:
+    found = Recorded(tmp_path, kind, 80)
+    waited = found.truth["waited_ns"] / found.truth["took_ns"]
+    assert waited > 0.1
+    assert found.share("c.wait = 'lock'") == pytest.approx(waited, abs=0.05)
+    # It sleeps when it does not have it.
+    assert found.share("c.cause = 'timer'") < 0.02

@@ -24,6 +24,7 @@ KINDS = {
     "poll": ("poll", "pipe"),
     # Whoever let go of it may still have the GIL.
     "lock": ("lock", "gil"),
+    "mutex": ("lock", "gil"),
     "child": ("process",),
     "disk": ("io",),
 }
@@ -103,6 +104,27 @@ def test_the_waits_take_as_long_as_the_calls(recorded: dict[str, Any], kind: str
     ((running_ns,),) = query(recorded["trace"], on_way, given)
     assert waited_ns + running_ns == pytest.approx(true_ns, rel=0.01)
     assert waited_ns >= 0.5 * true_ns
+
+
+@pytest.mark.parametrize("kind", ["lock", "mutex"])
+def test_a_mutex_of_the_c_library_is_told_from_what_may_be_a_signal(
+    recorded: dict[str, Any], kind: str
+) -> None:
+    begins, ends = zip(*spans_of(recorded, kind), strict=True)
+    found = query(
+        recorded["trace"],
+        "SELECT w.is_mutex, count(DISTINCT w.lock_address) FROM wait AS w"
+        " JOIN thread AS t ON t.thread_id = w.thread_id"
+        " JOIN (SELECT unnest($1::BIGINT[]) AS begin_ns, unnest($2::BIGINT[]) AS end_ns) AS s"
+        "   ON w.start_ns < s.end_ns AND w.end_ns > s.begin_ns"
+        " WHERE t.tid = $3 AND w.kind = 'lock' GROUP BY ALL",
+        [list(begins), list(ends), recorded["pid"]],
+    )
+    if kind == "mutex":
+        # It is one and the same.
+        assert found == [(True, 1)]
+    else:
+        assert [row[0] for row in found] == [False]
 
 
 def test_waits_for_a_disk(recorded: dict[str, Any]) -> None:

@@ -94,7 +94,10 @@ def add_rows(draw: st.DrawFn, builder: TraceBuilder, threads: st.SearchStrategy[
         elif what == "sample":
             builder.sample(thread, start, draw(st.sampled_from(SAMPLED)))
         elif what == "wait":
-            builder.wait(thread, start, start + length, draw(st.sampled_from(WAITS[1:])))
+            kind = draw(st.sampled_from(WAITS[1:]))
+            lock = draw(st.sampled_from((None, 1, 2))) if kind == "lock" else None
+            mutex = draw(st.booleans()) if lock else None
+            builder.wait(thread, start, start + length, kind, lock=lock, is_mutex=mutex)
         else:
             kind, name = draw(CALLS)
             builder.cuda_call(

@@ -344,7 +344,12 @@ class TraceBuilder:
         self._messages.append((reader, read_ns, sent_ns, sender, channel))
 
     def wait(
-        self, thread_id: int, start_ns: int, end_ns: int, kind: str, lock: int | None = None,
+        self,
+        thread_id: int,
+        start_ns: int,
+        end_ns: int,
+        kind: str,
+        lock: int | None = None,
         is_mutex: bool | None = None,
     ) -> None:
         """Add a wait whose reason is known; lock: the address of one."""

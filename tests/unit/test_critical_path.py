@@ -592,9 +592,7 @@ class TestLocks:
     ) -> None:
         """Two workers of a pool share the reading end: who has it sleeps until something comes."""
         builder.thread(builder.process(pid=1), states=[run(30), sleep(20), woken(2, by=2), run(48)])
-        builder.thread(
-            builder.process(pid=2), states=[sleep(45), woken(1, by=3), run(54, cpu=1)]
-        )
+        builder.thread(builder.process(pid=2), states=[sleep(45), woken(1, by=3), run(54, cpu=1)])
         builder.thread(builder.process(pid=3), states=[run(100, cpu=2)])
         builder.wait(1, 30, 50, "lock", lock=0x7000, is_mutex=True)
         builder.wait(2, 0, 45, "pipe")

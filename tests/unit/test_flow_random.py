@@ -17,7 +17,7 @@ from trace_builder import TraceBuilder, run, sleep, woken
 # As recorded: each sleep has one reason, or none.
 REASONS = """
 DELETE FROM wait_coded;
-INSERT INTO wait_coded
+INSERT INTO wait_coded (thread_id, start_ns, end_ns, kind)
 SELECT
   thread_id, start_ns, end_ns,
   ['gil', 'gil', 'lock', 'pipe', 'socket', 'process', 'process'][1 + (start_ns + {seed}) % 7]

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from finalising import finalise
-from rlscope_trace.ingest.store import python_names
+from rlscope_trace.ingest.store import python_locks, python_names
 from rlscope_trace.ingest.store.process_titles import titles_of
 from rlscope_trace.ingest.store.processes import Life
 from rlscope_trace.spool.directory import open_spool
@@ -91,6 +91,23 @@ def test_a_title_is_the_last_one_of_the_last_program() -> None:
     ]  # fmt: skip
     assert titles_of([first, second], reported) == {1: "ray::IDLE"}
     assert titles_of([first, second], [*reported, (10, 800, "of this")])[2] == "of this"
+
+
+def test_locks_that_python_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python_locks, "MAX_LOCKS", 2)
+    texts = [
+        "lock",
+        "lock\t",
+        "lock\t-5",
+        "lock\t9\t9",
+        f"lock\t{10**15}",
+        "block\t3",
+        "lock\t28672",
+    ]
+    marks = [(120 + at, text) for at, text in enumerate([*texts, *texts, "lock\t7", "lock\t8"])]
+    path = save(tmp_path / "spool", *marks)
+    with duckdb.connect(str(path), read_only=True) as con:
+        assert con.execute("FROM python_lock").fetchall() == [(7,), (28672,)]
 
 
 def test_names_without_end_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

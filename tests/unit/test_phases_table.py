@@ -62,7 +62,10 @@ def test_names_are_matched_at_their_ends(pattern: str, name: str, is_meant: bool
     [
         ("a | b", "line 1: 2 columns, not 8: library | versions | module"),
         ("# x\n\n" + ROW.replace("rollout", "thinking"), "line 3: phase 'thinking' is not known"),
-        (ROW.replace("call Tr", "watch Tr"), "line 1: where 'watch' is not known: call, gives, calls"),
+        (
+            ROW.replace("call Tr", "watch Tr"),
+            "line 1: where 'watch' is not known: call, gives, calls",
+        ),
         (ROW.replace("call Trainer.collect", "adapter a:b"), "where 'adapter' is not known"),
         (ROW.replace("call Trainer.collect", "unknown"), "where 'unknown' is not known"),
         (ROW.replace("call ", "calls "), ""),

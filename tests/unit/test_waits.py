@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 READ, WRITE, POLL, SELECT, NANOSLEEP, WAIT4, FUTEX, CLOCK_NANOSLEEP, EPOLL_WAIT, FSYNC, IOCTL = (
     0, 1, 7, 23, 35, 61, 202, 230, 232, 74, 16,
 )  # fmt: skip
+FLOCK, SEMOP = 73, 65
 GIL = 0x7F0000001000
+# RLS_REASON_MUTEX of bpf/records.h.
+MUTEX = 1 << 47
 
 PYTHON = {"event": "python", "pid": 10, "ts_ns": 150, "version": [3, 11, 2],
           "implementation": "cpython", "free_threaded": False,
@@ -38,15 +41,20 @@ PYTHON = {"event": "python", "pid": 10, "ts_ns": 150, "version": [3, 11, 2],
 
 
 def waits(
-    spool: SpoolBuilder, tmp_path: Path, *, end_ns: int, probes: Sequence[dict[str, object]] = ()
-) -> list[tuple[int, int, int, str]]:
+    spool: SpoolBuilder,
+    tmp_path: Path,
+    *,
+    end_ns: int,
+    probes: Sequence[dict[str, object]] = (),
+    columns: str = "thread_id, start_ns, end_ns, kind",
+) -> list[tuple[Any, ...]]:
     directory = spool.write(tmp_path / "t.spool", end_ns=end_ns, probes=probes)
     output = tmp_path / "t.duckdb"
     finalise(
         open_spool(directory), output,
     )  # fmt: skip
     with duckdb.connect(str(output), read_only=True) as con:
-        return con.execute("SELECT thread_id, start_ns, end_ns, kind FROM wait").fetchall()
+        return con.execute(f"SELECT {columns} FROM wait").fetchall()
 
 
 def sleeper(why: int, state: int = SLEEPING) -> SpoolBuilder:
@@ -105,6 +113,24 @@ def test_without_a_gil_all_futexes_are_locks(tmp_path: Path) -> None:
     free = PYTHON | {"free_threaded": True}
     spool = sleeper(reason(FUTEX, detail=GIL))
     assert waits(spool, tmp_path, end_ns=500, probes=[free]) == [(1, 200, 300, "lock")]
+
+
+@pytest.mark.parametrize(
+    ("why", "expected"),
+    [
+        (reason(FUTEX, detail=0x1234), ("lock", 0x1234, False)),
+        (reason(FUTEX, detail=0x1234 | MUTEX), ("lock", 0x1234, True)),
+        (reason(FLOCK), ("lock", None, True)),
+        (reason(SEMOP), ("lock", None, False)),
+        (reason(READ, file=PIPE, detail=77), ("pipe", None, None)),
+        (reason(FUTEX, detail=GIL | MUTEX), ("gil", None, None)),
+    ],
+)
+def test_which_lock_it_is(
+    why: int, expected: tuple[str, int | None, bool | None], tmp_path: Path
+) -> None:
+    columns = "kind, lock_address, is_mutex"
+    assert waits(sleeper(why), tmp_path, end_ns=500, probes=[PYTHON], columns=columns) == [expected]
 
 
 def test_a_lost_record_hides_why(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Programs of which it is known what holds an iteration up.
 
-usage: known_path.py {workers,pipeline,gil,three,timer,lock,alone} ROUNDS
+usage: known_path.py {workers,pipeline,gil,three,timer,lock,mutex,semaphore,alone} ROUNDS
 
 Marks each iteration as an NVTX range. Prints, as its last line, the pids and tids of those who take
 part, by role, and what its own timers say.
@@ -22,7 +22,7 @@ import nvtx
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from multiprocessing.connection import Connection
-    from multiprocessing.synchronize import Barrier, Semaphore
+    from multiprocessing.synchronize import Barrier, Lock, Semaphore
 
 
 def burn(cpu_ms: float) -> None:
@@ -181,6 +181,38 @@ def lock(rounds: int) -> dict[str, object]:
     return {"holder": child.pid}
 
 
+def share(lock: Lock | Semaphore, rounds: int) -> dict[str, object]:
+    """Need a lock that another process has most of the time, and sleeps now and then without it."""
+    child = multiprocessing.Process(target=keep_mostly, args=(lock, rounds * 20), daemon=True)
+    child.start()
+    waited_ns, begin_ns = 0, time.monotonic_ns()
+    for _ in range(rounds):
+        with nvtx.annotate("iteration"):
+            burn(4)
+            start_ns = time.monotonic_ns()
+            with lock:
+                waited_ns += time.monotonic_ns() - start_ns
+                burn(1)
+    took_ns = time.monotonic_ns() - begin_ns
+    child.kill()
+    return {"waited_ns": waited_ns, "took_ns": took_ns}
+
+
+def keep_mostly(lock: Lock | Semaphore, rounds: int) -> None:
+    for _ in range(rounds):
+        with lock:
+            burn(6)
+        time.sleep(0.003)
+
+
+def mutex(rounds: int) -> dict[str, object]:
+    return share(multiprocessing.Lock(), rounds)
+
+
+def semaphore(rounds: int) -> dict[str, object]:
+    return share(multiprocessing.Semaphore(1), rounds)
+
+
 def alone(rounds: int) -> dict[str, object]:
     """Work, and wait for nothing; look at what NEIGHBOUR_PID uses of a CPU meanwhile."""
     neighbour = Path("/proc", os.environ.get("NEIGHBOUR_PID", "self"), "schedstat")
@@ -197,7 +229,7 @@ def main() -> None:
     program, rounds = sys.argv[1], int(sys.argv[2])
     programs = {
         "workers": workers, "pipeline": pipeline, "gil": gil, "three": three, "timer": timer,
-        "lock": lock, "alone": alone,
+        "lock": lock, "mutex": mutex, "semaphore": semaphore, "alone": alone,
     }  # fmt: skip
     sys.stdout.write(json.dumps({"pid": os.getpid()} | programs[program](rounds)) + "\n")
 

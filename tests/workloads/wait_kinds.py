@@ -1,14 +1,15 @@
 """Waits --times times for each of several things, one kind after the other, in the main thread.
 
 A child answers requests after --delay-ms: over a pipe, a socket pair or TCP. A helper thread lets
-go of a lock. The kinds: sleep, pipe, socketpair, tcp, poll (of the pipe), lock, child (the end of
-one), disk (fsync of 1 MiB in --directory).
+go of a lock. The kinds: sleep, pipe, socketpair, tcp, poll (of the pipe), lock, mutex (of the C
+library), child (the end of one), disk (fsync of 1 MiB in --directory).
 
 Truth: `kinds[KIND]` = start_ns, end_ns, and waits, the [begin, end] of each call that waits in ns
 of CLOCK_MONOTONIC; responder: the pid of the child that answers. A call waits once as a rule: not
 at all where the answer was faster, more often where the OS kernel has it so (fsync).
 """
 
+import ctypes
 import os
 import select
 import socket
@@ -101,6 +102,26 @@ def locked(times: int) -> "Iterator[Span]":
         releaser.join()
 
 
+def locked_in_c(times: int) -> "Iterator[Span]":
+    """Wait for a mutex of the C library that another thread unlocks later."""
+    library, mutex, has_it = ctypes.CDLL(None), ctypes.create_string_buffer(64), threading.Event()
+
+    def keep() -> None:
+        library.pthread_mutex_lock(mutex)
+        has_it.set()
+        time.sleep(delay_s)
+        library.pthread_mutex_unlock(mutex)
+
+    for _ in range(times):
+        has_it.clear()
+        keeper = threading.Thread(target=keep)
+        keeper.start()
+        has_it.wait()
+        yield span(lambda: library.pthread_mutex_lock(mutex))
+        library.pthread_mutex_unlock(mutex)
+        keeper.join()
+
+
 def ended_children(times: int) -> "Iterator[Span]":
     """Wait for children that sleep and end."""
     for _ in range(times):
@@ -140,6 +161,7 @@ for kind in responder.kinds:
     measure(kind, (responder.ask(kind) for _ in times))
     responder.end(kind)
 measure("lock", locked(options.times))
+measure("mutex", locked_in_c(options.times))
 measure("child", ended_children(options.times))
 measure("disk", synced(options.times))
 os.waitpid(responder.pid, 0)

@@ -81,7 +81,7 @@ COMMENT ON COLUMN wait.start_ns IS 'When the wait began';
 COMMENT ON COLUMN wait.end_ns IS 'When it ended';
 COMMENT ON COLUMN wait.duration_ns IS 'end_ns - start_ns';
 COMMENT ON COLUMN wait.kind IS 'gil, gpu, io (a disk or a device), lock (a futex), pipe, socket, sleep, poll (one of several files), process (the end of a child)';
-COMMENT ON COLUMN wait.lock_address IS 'Of a lock its address in the process (of a file its inode): who waits for the same one has the same; NULL: none, or not known';
+COMMENT ON COLUMN wait.lock_address IS 'Of a lock in memory its address in the process: who waits for the same one has the same; NULL: none, or not known';
 COMMENT ON COLUMN wait.is_mutex IS 'Of a lock whether the OS kernel sees that one thread has it at a time, as a mutex of the C library and flock; false: it may be a signal as well (a condition, a semaphore); NULL: no lock';
 
 CREATE TABLE python_lock (lock_address BIGINT);

@@ -8,8 +8,7 @@ WITH lock AS (
   SELECT lock_address FROM wait_coded
   WHERE lock_address IS NOT NULL
   GROUP BY lock_address
-  HAVING bool_or(coalesce(is_mutex, false)) OR min(thread_id) < max(thread_id)
-    OR lock_address IN (FROM python_lock)
+  HAVING min(thread_id) < max(thread_id) OR lock_address IN (FROM python_lock)
 ), woken AS (
   SELECT
     w.thread_id, w.start_ns, w.end_ns, w.lock_address, w.is_mutex, t.process_id,
@@ -19,7 +18,7 @@ WITH lock AS (
     ON s.thread_id = w.thread_id AND s.start_ns = w.end_ns AND s.state = 'runnable' AND s.waker_kind = 'thread'
   JOIN thread AS t ON t.thread_id = w.thread_id
   JOIN thread AS k ON k.thread_id = s.waker_thread_id
-  WHERE w.lock_address IN (SELECT lock_address FROM lock)
+  WHERE w.is_mutex OR w.lock_address IN (SELECT lock_address FROM lock)
 ), held AS (
   FROM woken AS w
   WHERE w.is_mutex OR (w.waker_process_id <> w.process_id AND (

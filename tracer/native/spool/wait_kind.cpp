@@ -108,12 +108,12 @@ WaitKind KindOf(std::uint64_t reason, std::int64_t ts_ns, const std::vector<GilR
 Wait WaitOf(std::uint64_t reason, std::int64_t ts_ns, const std::vector<GilRange>& gil) {
   if (reason == 0) return {};
   const WaitKind kind = KindOf(reason, ts_ns, gil);
-  if (kind != WaitKind::kLock) return {kind, 0, false};
-  const std::uint64_t detail = reason & kDetailMask;
-  const auto address = static_cast<std::int64_t>(detail & ~RLS_REASON_MUTEX);
   const unsigned call = CallOf(reason);
-  const bool is_futex = call == kFutex || call == kFutexWait;
-  return {kind, address, call == kFlock || (is_futex && address != static_cast<std::int64_t>(detail))};
+  if (kind != WaitKind::kLock || (call != kFutex && call != kFutexWait)) {
+    return {kind, 0, call == kFlock};
+  }
+  const bool is_mutex = (reason & RLS_REASON_MUTEX) != 0;
+  return {kind, static_cast<std::int64_t>(reason & kDetailMask & ~RLS_REASON_MUTEX), is_mutex};
 }
 
 }  // namespace rls
