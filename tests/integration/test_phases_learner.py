@@ -126,7 +126,7 @@ with ThreadPoolExecutor(2) as pool:
                 actions = chosen.sample()
             add("inference", start)
             kept.append(chosen.log_prob(actions).sum() if GRAD else seen); start = now()
-            steps = [pool.submit(walk.step, action) for walk, action in zip(walks, actions.tolist())]
+            steps = [pool.submit(one.step, action) for one, action in zip(walks, actions.tolist())]
             seen = torch.tensor([step.result()[0] for step in steps]); add("wait", start)
         start = now()
         if GRAD: learn(torch.stack(kept).sum())
@@ -140,7 +140,8 @@ network, optimizer = make(16, 4)
 lines = queue.Queue()
 begin = now()
 for update in range(40):
-    start = now(); learn(network(torch.randn(64, 16)).square().mean()); add("backpropagation", start)
+    start = now(); learn(network(torch.randn(64, 16)).square().mean())
+    add("backpropagation", start)
     if update % 10 == 9: lines.put(update)
 busy(0.3)
 """

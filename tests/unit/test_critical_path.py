@@ -556,8 +556,10 @@ class TestLocks:
         builder.operation(1, 0, 100, "iteration")
         return builder
 
-    SIGNAL: ClassVar = {(1, "running"): 48, (1, "cpu_wait"): 2, (2, "running"): 39, (2, "timer"): 10,
-                        (2, "cpu_wait"): 1}  # fmt: skip
+    SIGNAL: ClassVar = {
+        (1, "running"): 48, (1, "cpu_wait"): 2, (2, "running"): 39, (2, "timer"): 10,
+        (2, "cpu_wait"): 1,
+    }  # fmt: skip
     HELD: ClassVar = {(1, "running"): 78, (1, "cpu_wait"): 2, (2, "running"): 20}
 
     @staticmethod
@@ -835,7 +837,7 @@ class TestIterations:
         learner, worker = builder.process(pid=1), builder.process(pid=2)
         at, pieces, states = 0, [], []
         for update in range(6):
-            for piece in range(4):
+            for _ in range(4):
                 length = 500 if has_slow_first and not pieces else 10
                 pieces.append((at, at + length, update))
                 states.append(run(length + 5))

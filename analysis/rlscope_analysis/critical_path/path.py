@@ -43,10 +43,10 @@ SELECT
   thread_id, start_ns, end_ns, {code_of("WAIT_KIND", "kind")}, {{for_holder}}
 FROM wait_coded
 """  # noqa: S608 - words of our own
-# Views that say which waits were for a lock that another thread had, and what there must be for any.
+# Views that say which waits were for a lock that another thread had, and what any of them needs.
 _FOR_HOLDER = {
     "_wait_in_driver": "SELECT 1 FROM cuda_call_coded LIMIT 1",
-    "_wait_for_holder": "SELECT 1 FROM wait_coded WHERE is_mutex OR lock_address IS NOT NULL LIMIT 1",
+    "_wait_for_holder": "SELECT 1 FROM wait_coded WHERE is_mutex IS NOT NULL LIMIT 1",
 }
 _OTHER_RUNS_SQL = "SELECT cpu, start_ns, end_ns, program_id FROM other_run ORDER BY ALL"
 _QUOTAS_SQL = "SELECT thread_id, ts_ns FROM cpu_quota_wait ORDER BY ALL"

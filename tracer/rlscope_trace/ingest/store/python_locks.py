@@ -1,4 +1,4 @@
-"""The locks that Python made between processes: marks in the domain of the phases hold their addresses.
+"""The locks between processes that Python made: marks in the domain of the phases say where.
 
 The target reports each by a mark: cupti/python/rlscope_phases/locks.py.
 """
