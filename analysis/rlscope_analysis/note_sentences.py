@@ -134,7 +134,9 @@ def _verdict(n: Named) -> str:
     whole = whole if n.of == "critical path" else "its life"
     who += f", like {count_of(n.others, 'other')}," if n.others else ""
     by = f", mostly {_short(n.by)}" if n.by else ""
-    told = f"{who} {BY_CODE[n.code].what}{by}: {n.share * 100:.0f} % of {whole}."
+    limit, share = BY_CODE[n.code], f"{n.share * 100:.0f} %"
+    held = f"{whole} could be {share} shorter" if limit.is_gain else f"{share} of {whole}"
+    told = f"{who} {limit.what}{by}: {held}."
     return told if n.waiter is None else f"{told} Meanwhile {sentence_of(n.waiter)} waits for it."
 
 
@@ -145,6 +147,8 @@ def _no_finding(n: Named) -> str:
 
 # Times the mean of the others: said of the first iteration from here on.
 _SLOW_FIRST = 2
+# Of fewer iterations it is said that shares are rough.
+_FEW = 5
 # From this part of its CPU time on it is said that a process spins.
 _LEAST_SPIN = 0.1
 
@@ -171,7 +175,8 @@ def _pace(n: Named) -> str:
         words += f"; {n.who} uses {n.cpu_share:.2f} CPUs"
         if (n.spin_share or 0) >= _LEAST_SPIN * n.cpu_share:
             words += f", {n.spin_share:.2f} of them spinning"
-    return f"{words}."
+    few = " Of so few iterations shares are rough." if n.iterations < _FEW else ""
+    return f"{words}.{few}"
 
 
 def _workers_wait(n: Named) -> str:

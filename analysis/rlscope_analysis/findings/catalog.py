@@ -41,6 +41,8 @@ class Limit:
     """The leading process has it, whoever the path is in meanwhile: it waits for them."""
     tells_waiter: bool = False
     """`what` says that others wait for it."""
+    is_gain: bool = False
+    """Its share is what iterations could be shorter by, and not how long they are in it."""
 
 
 def _grouped(columns: str, condition: str) -> str:
@@ -338,6 +340,7 @@ CATALOG = (
         _LEAST,
         proof="--view bubbles",
         tells_waiter=True,
+        is_gain=True,
     ),
     Limit(
         "idle_workers",
@@ -348,6 +351,7 @@ CATALOG = (
         " GROUP BY ALL ORDER BY ms DESC",
         _LEAST,
         proof="--view bubbles",
+        is_gain=True,
     ),
     Limit(
         "serial_simulation",

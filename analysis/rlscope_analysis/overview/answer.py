@@ -365,7 +365,7 @@ def _findings(reported: Overview, most: int) -> Table:
     ]
     rest = reported.findings[most:]
     if rest:
-        codes = ", ".join(found["code"] for found in rest)
+        codes = ", ".join(f"{found['code']} {found['share'] * 100:.1f} %" for found in rest)
         rows.append((_more(rest, "code", 0), None, codes, "findings"))
     return Table("findings", "", columns, rows)
 
