@@ -85,7 +85,7 @@ COMMENT ON COLUMN wait.lock_address IS 'Of a lock in memory its address in the p
 COMMENT ON COLUMN wait.is_mutex IS 'Of a lock whether the OS kernel sees that one thread has it at a time, as a mutex of the C library and flock; false: it may be a signal as well (a condition, a semaphore); NULL: no lock';
 
 CREATE TABLE python_lock (lock_address BIGINT);
-COMMENT ON TABLE python_lock IS 'Locks between processes that Python made (multiprocessing.Lock, RLock), where phases were looked for';
+COMMENT ON TABLE python_lock IS 'Locks between processes that Python made (multiprocessing.Lock, RLock, semaphores that begin with 1), where phases were looked for';
 COMMENT ON COLUMN python_lock.lock_address IS 'As in wait: its address in the process that made it, and in those forked from it';
 
 CREATE TABLE gil_release (thread_id INTEGER, start_ns BIGINT, end_ns BIGINT);

@@ -16,7 +16,7 @@ from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from rlscope_analysis.errors import TraceError
 
@@ -126,7 +126,8 @@ class _Handler(BaseHTTPRequestHandler):
         hosts = (f"{LOOPBACK}:{port}", f"localhost:{port}")
         if self.headers.get_all("Host") not in [[host] for host in hosts]:
             return HTTPStatus.FORBIDDEN, "text/plain", "not a name of this server"
-        _, token, name, *_ = [*urlsplit(self.path).path.split("/", 2), "", ""]
+        path, _, query = self.path.partition("?")
+        _, token, name, *_ = [*path.split("/", 2), "", ""]
         if not hmac.compare_digest(token.encode(), self.server.token.encode()):
             return HTTPStatus.FORBIDDEN, "text/plain", "this is not the address that was printed"
         if name and not self._is_own_page(hosts):
@@ -135,7 +136,7 @@ class _Handler(BaseHTTPRequestHandler):
             return HTTPStatus.NOT_FOUND, "text/plain", "there is nothing of that name"
         kind, answer = self.server.answers[name]
         try:
-            fields = parse_qs(urlsplit(self.path).query, max_num_fields=_MOST_FIELDS)
+            fields = parse_qs(query, max_num_fields=_MOST_FIELDS)
             with self.server.alone:
                 return HTTPStatus.OK, kind, answer({key: value[0] for key, value in fields.items()})
         except (KeyError, ValueError, OverflowError):
