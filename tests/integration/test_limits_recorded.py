@@ -193,7 +193,8 @@ def test_work_of_the_gpu_has_its_part_of_the_path(tmp_path: Path, name: str) -> 
     planted = Planted(tmp_path, "planted_gpu", name)
     with rlscope_analysis.open(planted.trace) as trace:
         ((gpu_ns, total_ns),) = trace.sql(
-            "SELECT sum(duration_ns) FILTER (WHERE cause = 'gpu')::BIGINT, sum(duration_ns)::BIGINT"
+            "SELECT coalesce(sum(duration_ns) FILTER (WHERE cause = 'gpu'), 0)::BIGINT,"
+            " sum(duration_ns)::BIGINT"
             " FROM critical_path"
         ).fetchall()
     planted_ns = planted.timed["planted_ns"]
