@@ -190,7 +190,7 @@ def test_without_the_token_there_is_nothing(viewed: Viewed) -> None:
     token = viewed.parts.path.strip("/")
     assert len(token) >= 32
     for path in ("/", "/trace.json", f"/{token[:-1]}/trace.json", "/%2e%2e/x", "*", "http://[x/"):
-        status, _, text = viewed.ask("", path=path)
+        status, _, text = viewed.ask("", path=path, Host=viewed.parts.netloc)
         assert status == 403, path
         assert token not in text
     for name in ("../../etc/passwd", "nothing", "view.py"):
