@@ -124,10 +124,12 @@ with ThreadPoolExecutor(2) as pool:
             with torch.set_grad_enabled(GRAD):
                 chosen = torch.distributions.Categorical(logits=network(seen))
                 actions = chosen.sample()
-            add("inference", start)
-            kept.append(chosen.log_prob(actions).sum() if GRAD else seen); start = now()
+            kept.append(chosen.log_prob(actions).sum() if GRAD else seen)
             steps = [pool.submit(one.step, action) for one, action in zip(walks, actions.tolist())]
-            seen = torch.tensor([step.result()[0] for step in steps]); add("wait", start)
+            # Acting lasts to the wait.
+            add("inference", start); start = now()
+            after = [step.result()[0] for step in steps]; add("wait", start)
+            seen = torch.tensor(after)
         start = now()
         if GRAD: learn(torch.stack(kept).sum())
         # As many as it acts on at once.
@@ -253,8 +255,7 @@ def test_an_optimizer_step_ends_an_update_where_nothing_else_does(harness: Harne
 def test_environments_stepped_by_threads_of_a_pool(harness: Harness, has_grad: bool) -> None:
     """The learner resets them itself; that the pool steps them it sees by its waits."""
     made = run(harness, POOL.replace("GRAD", str(has_grad)))
-    # Its timers are of no use here: the threads of the pool take the GIL and the CPUs from it.
-    found = counts(of_learner(made, {}))
+    found = counts(of_learner(made, {"backpropagation": 7, "inference": 7, "wait": 7}))
     assert (found["inference"], found["backpropagation"]) == (8 * 15, 8)
 
 
