@@ -74,20 +74,17 @@ WITH phase AS (
   FROM numbered
   WHERE name = 'backpropagation' AND thread_id NOT IN (SELECT thread_id FROM numbered WHERE is_acting)
   WINDOW own AS (PARTITION BY thread_id ORDER BY start_ns, end_ns DESC)
+), message AS (
+  -- Of those that are read without a call of Python's only the wakeup from outside tells.
+  SELECT thread_id, start_ns AS ts_ns, waker_thread_id AS sender_thread_id FROM thread_state_coded
+  WHERE state = 'runnable' AND waker_kind = 'thread'
+  UNION ALL
+  SELECT thread_id, read_ns, sender_thread_id FROM early_message
 ), input AS (
   SELECT thread_id, start_ns AS ts_ns, start_ns AS since_ns, 'wait' AS kind FROM own WHERE name = 'wait'
   UNION ALL
-  -- Of messages that are read without a call of Python's only the wakeup from outside tells.
-  SELECT s.thread_id, s.start_ns, p.start_ns, 'message'
-  FROM thread_state_coded AS s
-  JOIN thread AS t ON t.thread_id = s.thread_id
-  JOIN thread AS k ON k.thread_id = s.waker_thread_id AND k.process_id <> t.process_id
-  JOIN process AS p ON p.process_id = k.process_id
-  WHERE s.state = 'runnable' AND s.waker_kind = 'thread'
-    AND s.thread_id IN (SELECT thread_id FROM piece)
-  UNION ALL
-  SELECT m.thread_id, m.read_ns, p.start_ns, 'message'
-  FROM early_message AS m
+  SELECT m.thread_id, m.ts_ns, p.start_ns, 'message'
+  FROM message AS m
   JOIN thread AS t ON t.thread_id = m.thread_id
   JOIN thread AS k ON k.thread_id = m.sender_thread_id AND k.process_id <> t.process_id
   JOIN process AS p ON p.process_id = k.process_id

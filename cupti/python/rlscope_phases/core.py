@@ -105,6 +105,19 @@ def _try(base, apply, cls):
     failures.attempt(base.__module__, apply, cls)
 
 
+def report_after(cls, name, report):
+    """Report what a method was called on, once it has returned."""
+    function = getattr(cls, name)
+
+    def call(self, *args, **kwargs):
+        result = function(self, *args, **kwargs)
+        failures.attempt(cls.__module__, report, self)
+        return result
+
+    copy_names(function, call)
+    setattr(cls, name, call)
+
+
 def copy_names(source, target):
     """Let a function answer as the one that it stands for."""
     for name in ("__module__", "__name__", "__qualname__", "__doc__"):

@@ -16,22 +16,10 @@ reported = 0
 def adapt(module):
     """Take multiprocessing.synchronize; a child that was not forked gets its locks by a pickle."""
     for cls in (module.Lock, module.RLock):
-        _report_after(cls, "__init__", _report)
-        _report_after(cls, "__setstate__", _report)
+        core.report_after(cls, "__init__", _report)
+        core.report_after(cls, "__setstate__", _report)
     for cls in (module.Semaphore, module.BoundedSemaphore):
-        _report_after(cls, "__init__", _report_if_one)
-
-
-def _report_after(cls, name, report):
-    function = getattr(cls, name)
-
-    def make(self, *args, **kwargs):
-        result = function(self, *args, **kwargs)
-        core.failures.attempt(cls.__module__, report, self)
-        return result
-
-    core.copy_names(function, make)
-    setattr(cls, name, make)
+        core.report_after(cls, "__init__", _report_if_one)
 
 
 def _report(lock):

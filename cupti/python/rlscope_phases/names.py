@@ -14,27 +14,14 @@ PROCESS, THREAD = "process name", "thread name"
 
 def adapt_threading(module):
     """Take threading."""
-    _report_after(module.Thread, "start", _report_thread)
+    core.report_after(module.Thread, "start", _report_thread)
     _report_when_set(module.Thread)
 
 
 def adapt_process(module):
     """Take multiprocessing.process."""
-    _report_after(module.BaseProcess, "start", _report_process)
+    core.report_after(module.BaseProcess, "start", _report_process)
     _look_before_work(module.BaseProcess)
-
-
-def _report_after(cls, name, report):
-    """Report what a method was called on, once it has returned."""
-    function = getattr(cls, name)
-
-    def start(self):
-        result = function(self)
-        core.failures.attempt(cls.__module__, report, self)
-        return result
-
-    core.copy_names(function, start)
-    setattr(cls, name, start)
 
 
 def _look_before_work(cls):
