@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -11,11 +11,13 @@ from rich.cells import cell_len
 from rlscope_analysis.wording import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterator, Sequence
 
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 # Stands between words that must stay on one line; a space once the lines are made.
 NO_BREAK = "\xa0"
+# Narrower than this, a column that wraps is one of single words.
+_LEAST_WIDTH = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +43,55 @@ def format_grid(
     rows: Sequence[GridRow],
     *,
     is_terminal: bool = False,
-    last_width: int | None = None,
+    wrap_at: int | None = None,
 ) -> str:
-    """Format the rows under their headings; the last column wraps at `last_width`, if given."""
-    rows = [replace(row, cells=list(map(_in_one_line, row.cells))) for row in rows]
-    heading = GridRow([_in_one_line(column.heading) for column in columns], is_bold=True)
-    widths = [cell_len(cell) for cell in heading.cells]
-    for row in rows:
-        if not row.is_across:
-            widths = [max(pair) for pair in zip(widths, map(cell_len, row.cells), strict=True)]
-    if last_width is not None:
-        widths[-1] = min(widths[-1], last_width)
-    lines: list[str] = []
-    for row in (heading, *rows):
-        lines += (
-            f"{BOLD}{line}{PLAIN}" if is_terminal and row.is_bold else line
-            for line in _row_lines(columns, widths, row, wraps=last_width is not None)
-        )
-    return "".join(f"{line}\n" for line in lines)
+    """Format the rows under their headings; the last column wraps at `wrap_at`, if given."""
+    rows = [GridRow([column.heading for column in columns], is_bold=True), *rows]
+    lines = _lines(columns, [row.cells for row in rows if not row.is_across], wrap_at)
+    return "".join(
+        f"{BOLD}{line}{PLAIN}\n" if is_terminal and row.is_bold else f"{line}\n"
+        for row in rows
+        for line in ([_in_one_line(row.cells[0])] if row.is_across else next(lines))
+    )
+
+
+def _lines(
+    columns: Sequence[GridColumn], rows: Sequence[Sequence[str]], wrap_at: int | None
+) -> Iterator[list[str]]:
+    """Yield the lines of each row: those after the first hold more of the last column."""
+    lines = [""] * len(rows)
+    # By column, each of which is of one kind: there may be 100,000 rows.
+    for at, column in enumerate(columns):
+        gap = " " * column.gap if at else ""
+        cells = [_in_one_line(row[at]) for row in rows]
+        if wrap_at is not None and at == len(columns) - 1:
+            yield from _wrapped([f"{line}{gap}" for line in lines], cells, wrap_at)
+            return
+        cells = _padded(cells, is_number=column.is_number)
+        lines = [f"{line}{gap}{cell}" for line, cell in zip(lines, cells, strict=True)]
+    yield from ([line.rstrip()] for line in lines)
+
+
+def _padded(cells: Sequence[str], *, is_number: bool) -> list[str]:
+    """Make all cells as wide as the widest."""
+    widths = list(map(_width, cells))
+    most = max(widths)
+    pad = str.rjust if is_number else str.ljust
+    return [pad(cell, most - width + len(cell)) for cell, width in zip(cells, widths, strict=True)]
+
+
+def _wrapped(
+    starts: Sequence[str], cells: Sequence[str], wrap_at: int
+) -> Iterator[list[str]]:
+    """Yield the lines of each row whose last cell goes over several; words are not broken."""
+    indent = " " * _width(starts[0])
+    most = max(wrap_at - len(indent), _LEAST_WIDTH)
+    for start, cell in zip(starts, cells, strict=True):
+        parts = [cell]
+        if _width(cell) > most:
+            parts = textwrap.wrap(cell, most, break_long_words=False)
+        first, *rest = (part.replace(NO_BREAK, " ") for part in parts)
+        yield [f"{start}{first}".rstrip(), *(indent + part for part in rest)]
 
 
 def _in_one_line(cell: str) -> str:
@@ -66,39 +99,6 @@ def _in_one_line(cell: str) -> str:
     return cell if cell.isprintable() else NO_BREAK.join(map(printable, cell.split(NO_BREAK)))
 
 
-def width_before_last(columns: Sequence[GridColumn], rows: Iterable[GridRow]) -> int:
-    """Return the width that all columns but the last need."""
-    total = columns[-1].gap
-    cells = [row.cells for row in rows if not row.is_across]
-    for index, column in enumerate(columns[:-1]):
-        total += max([cell_len(column.heading), *(cell_len(row[index]) for row in cells)])
-        total += column.gap if index else 0
-    return total
-
-
-def _row_lines(
-    columns: Sequence[GridColumn], widths: Sequence[int], row: GridRow, *, wraps: bool
-) -> Iterable[str]:
-    if row.is_across:
-        yield row.cells[0]
-        return
-    last = [row.cells[-1]]
-    if wraps:
-        wrapped = textwrap.wrap(row.cells[-1], widths[-1], break_long_words=False) or [""]
-        last = [part.replace(NO_BREAK, " ") for part in wrapped]
-    line = "".join(
-        _padded(column, width, cell, is_first=index == 0)
-        for index, (column, width, cell) in enumerate(
-            zip(columns, widths, [*row.cells[:-1], last[0]], strict=True)
-        )
-    )
-    yield line.rstrip()
-    indent = sum(widths[:-1]) + sum(column.gap for column in columns[1:])
-    for rest in last[1:]:
-        yield " " * indent + rest
-
-
-def _padded(column: GridColumn, width: int, cell: str, *, is_first: bool) -> str:
-    padding = " " * (width - cell_len(cell))
-    text = padding + cell if column.is_number else cell + padding
-    return text if is_first else " " * column.gap + text
+def _width(cell: str) -> int:
+    # Numbers, which most cells are: as wide as they are long.
+    return len(cell) if cell.isascii() else cell_len(cell)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.renderers.values import json_text, json_value
@@ -12,14 +13,17 @@ if TYPE_CHECKING:
 
     from rlscope_analysis.result.table import Answer, Table
 
+# So deep an object has lines of its own: in that of a summary each thread of each process.
+_DEPTH = 4
+
 
 def render(answer: Answer) -> Iterator[str]:
     """Yield one object, piece by piece; what was not measured is null."""
-    facts = json_value(dict(answer.facts))
     if answer.facts_hold_rows:
-        yield json_text(facts, indent=2) + "\n"
+        yield from _pieces(answer.facts)
+        yield "\n"
         return
-    yield json_text(facts)[:-1] + ', "rows": ['
+    yield json_text(json_value(dict(answer.facts)))[:-1] + ', "rows": ['
     yield from _lines(answer.data.records())
     yield "\n]}\n"
 
@@ -32,6 +36,30 @@ def render_rows(table: Table) -> Iterator[str]:
         yield f"{before}{line}"
         before = ""
     yield "[]\n" if before else "\n]\n"
+
+
+def _pieces(value: object, depth: int = 0) -> Iterator[str]:
+    """Yield a value over several lines, without making a copy of all of it."""
+    parts = _parts(value) if depth < _DEPTH else []
+    if not parts:
+        yield json_text(json_value(value))
+        return
+    opening, closing = "[]" if isinstance(value, (list, tuple)) else "{}"
+    before = opening
+    for name, part in parts:
+        yield f"{before}\n{'  ' * (depth + 1)}{name}"
+        yield from _pieces(part, depth + 1)
+        before = ","
+    yield f"\n{'  ' * depth}{closing}"
+
+
+def _parts(value: object) -> list[tuple[str, Any]]:
+    """Return what a list or an object is made of, each with its name before it; of others nothing."""
+    if isinstance(value, (list, tuple)):
+        return [("", part) for part in value]
+    if isinstance(value, Mapping):
+        return [(f"{json_text(str(name))}: ", part) for name, part in value.items()]
+    return []
 
 
 def _lines(records: Iterator[dict[str, Any]]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rlscope_analysis.note_sentences import sentence_of
 from rlscope_analysis.renderers.cells import cell, grid_column, share_cell
-from rlscope_analysis.renderers.grid import GridColumn, GridRow, format_grid, width_before_last
+from rlscope_analysis.renderers.grid import GridColumn, GridRow, format_grid
 from rlscope_analysis.renderers.selection import Selection, select
 from rlscope_analysis.result.column import Column, Role, Unit
 from rlscope_analysis.result.note import Note, note
@@ -28,8 +28,6 @@ WIDTH_ELSEWHERE = 160
 _PROSE_WIDTH = 100
 # What makes text bold.
 _STYLE = re.compile("\x1b\\[[0-9;]*m")
-# Narrower than this, a column that wraps is one of single words.
-_LEAST_WIDTH = 30
 
 
 def render(
@@ -100,10 +98,8 @@ def render_table(
     chosen = select(table, limit)
     columns, rows = _columns(table), list(_rows(table, chosen))
     hidden = 0 if table.left_out_of else chosen.hidden
-    last_width = None
-    if _shown(table)[-1].unit is Unit.RANKING:
-        last_width = max(width - width_before_last(columns, rows), _LEAST_WIDTH)
-    text = format_grid(columns, rows, is_terminal=is_terminal, last_width=last_width)
+    wrap_at = width if _shown(table)[-1].unit is Unit.RANKING else None
+    text = format_grid(columns, rows, is_terminal=is_terminal, wrap_at=wrap_at)
     if hidden:
         more = count_of(hidden, f"more {table.noun}")
         more += ", in the total" * (table.total is not None)

@@ -28,9 +28,9 @@ def plain_text(value: object, *, null: str) -> str:
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
-def json_text(value: object, *, indent: int | None = None) -> str:
+def json_text(value: object) -> str:
     """Return JSON that is readable in any script and holds nothing that a terminal would obey."""
-    return harmless_json(json.dumps(value, indent=indent, ensure_ascii=False))
+    return harmless_json(json.dumps(value, ensure_ascii=False))
 
 
 def json_value(value: Any) -> Any:  # noqa: ANN401

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.result.column import Column, Role, Scale, Unit
@@ -10,7 +10,7 @@ from rlscope_analysis.result.names import Part, ProcessName, ThreadName
 from rlscope_analysis.result.note import note
 from rlscope_analysis.result.table import NO_VALUE, Answer, Group, Table
 from rlscope_analysis.summary.header import head_lines
-from rlscope_analysis.summary.values import Latency, StateTimes
+from rlscope_analysis.summary.values import Latency, StateTimes, by_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -70,8 +70,8 @@ def _row(process: ProcessSummary, thread: ThreadSummary) -> Values:
     top = measures.wakers[0] if measures.wakers else None
     return (
         process.process_id, process.pid, process.name, thread.thread_id, thread.tid, thread.name,
-        *asdict(measures.times).values(), *asdict(measures.switches).values(),
-        *asdict(measures.latency).values(), measures.wakeups,
+        *by_field(measures.times).values(), *by_field(measures.switches).values(),
+        *by_field(measures.latency).values(), measures.wakeups,
         *((top.kind, top.thread_id, top.wakeups) if top else (None, None, None)),
     )  # fmt: skip
 
@@ -89,7 +89,7 @@ def _times(summary: Summary) -> Table:
         "time",
         "where the time went, in ms and % of the lifetime (a process: all its threads)",
         columns,
-        lambda measures: asdict(measures.times),
+        lambda measures: by_field(measures.times),
     )
 
 
@@ -109,8 +109,8 @@ def _scheduling(summary: Summary, top: int) -> Table:
         "scheduling, with run-queue latency in us",
         columns,
         lambda measures: {
-            **asdict(measures.switches),
-            **asdict(measures.latency),
+            **by_field(measures.switches),
+            **by_field(measures.latency),
             "wakeups": measures.wakeups,
             "wakers": _parts(measures, top),
         },

@@ -50,6 +50,11 @@ class Switches:
 _Numbers = TypeVar("_Numbers", StateTimes, Switches)
 
 
+def by_field(values: StateTimes | Switches | Latency) -> dict[str, Any]:
+    """Return the fields by name, as `asdict` does, which copies each and takes ten times as long."""
+    return {name: getattr(values, name) for name in values.__slots__}
+
+
 def added_up(kind: type[_Numbers], parts: Sequence[_Numbers]) -> _Numbers:
     """Return the sum of each field; of no parts: 0."""
     return kind(*(sum(getattr(part, of.name) for part in parts) for of in fields(kind)))
