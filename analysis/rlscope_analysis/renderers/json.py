@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.renderers.values import json_text, json_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from rlscope_analysis.result.table import Answer, Table
-
-# So deep an object has lines of its own: in that of a summary each thread of each process.
-_DEPTH = 4
-
 
 def render(answer: Answer) -> Iterator[str]:
     """Yield one object, piece by piece; what was not measured is null."""
     if answer.facts_hold_rows:
-        yield from _pieces(answer.facts)
-        yield "\n"
+        yield from _object(answer.facts)
         return
     yield json_text(json_value(dict(answer.facts)))[:-1] + ', "rows": ['
     yield from _lines(answer.data.records())
@@ -38,28 +32,45 @@ def render_rows(table: Table) -> Iterator[str]:
     yield "[]\n" if before else "\n]\n"
 
 
-def _pieces(value: object, depth: int = 0) -> Iterator[str]:
-    """Yield a value over several lines, without making a copy of all of it."""
-    parts = _parts(value) if depth < _DEPTH else []
-    if not parts:
-        yield json_text(json_value(value))
-        return
-    opening, closing = "[]" if isinstance(value, (list, tuple)) else "{}"
-    before = opening
-    for name, part in parts:
-        yield f"{before}\n{'  ' * (depth + 1)}{name}"
-        yield from _pieces(part, depth + 1)
+def _object(facts: Mapping[str, Any]) -> Iterator[str]:
+    before = "{"
+    for name, value in facts.items():
+        yield f"{before}\n  {json_text(name)}: "
+        yield from _pieces(value, "  ")
         before = ","
-    yield f"\n{'  ' * depth}{closing}"
+    yield "\n}\n"
 
 
-def _parts(value: object) -> list[tuple[str, Any]]:
-    """Return what a list or an object is made of, each with its name before it; of others nothing."""
-    if isinstance(value, (list, tuple)):
-        return [("", part) for part in value]
-    if isinstance(value, Mapping):
-        return [(f"{json_text(str(name))}: ", part) for name, part in value.items()]
-    return []
+def _pieces(value: object, indent: str) -> Iterator[str]:
+    """Yield a value in one line, but for lists of objects in it, each of which has its own.
+
+    No copy is made of all of it: there may be 100,000 threads.
+    """
+    if not _holds_objects(value):
+        yield json_text(json_value(value))
+    elif isinstance(value, dict):
+        lists = {name: part for name, part in value.items() if _holds_objects(part)}
+        rest = {name: part for name, part in value.items() if name not in lists}
+        yield json_text(json_value(rest))[:-1]
+        before = ", " if rest else ""
+        for name, part in lists.items():
+            yield f"{before}{json_text(str(name))}: "
+            yield from _pieces(part, indent)
+            before = ", "
+        yield "}"
+    elif isinstance(value, (list, tuple)):
+        before = "["
+        for part in value:
+            yield f"{before}\n{indent}  "
+            yield from _pieces(part, f"{indent}  ")
+            before = ","
+        yield f"\n{indent}]"
+
+
+def _holds_objects(value: object) -> bool:
+    if isinstance(value, dict):
+        return any(map(_holds_objects, value.values()))
+    return isinstance(value, (list, tuple)) and bool(value) and isinstance(value[0], dict)
 
 
 def _lines(records: Iterator[dict[str, Any]]) -> Iterator[str]:
