@@ -1,13 +1,16 @@
 """Outputs are written by descriptors of folders: whatever others plant there leads nowhere."""
 
 import os
+import resource
 import stat
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from rlscope_trace.errors import OutputExistsError
+from rlscope_trace.cli.output import write_file
+from rlscope_trace.cli.timeline_file import write_timeline
+from rlscope_trace.errors import OutputExistsError, TracerError
 from rlscope_trace.outputs.place import open_place
 from rlscope_trace.outputs.private import NotOursError
 from rlscope_trace.outputs.trusted import ForeignLinkError, open_existing, open_folder
@@ -218,3 +221,24 @@ def test_what_is_no_file_is_never_replaced(tmp_path: Path, kind: int, *, overwri
         place.refuse_existing(overwrite=overwrite)
     assert reported.value.hint == "-o FILE.duckdb"
     assert output.lstat() == before
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: write_file(path, "x" * 8192, force=False),
+        lambda path: write_timeline(path, [b"x" * 8192], force=False),
+    ],
+)
+def test_the_limit_that_stops_a_file_is_named(
+    tmp_path: Path, write: Callable[[Path], object]
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(TracerError, match="File too large") as raised:
+            write(tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert raised.value.hint == "ulimit -f unlimited"
+    assert not list(tmp_path.iterdir())

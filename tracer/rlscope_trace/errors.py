@@ -1,5 +1,6 @@
 """The errors a user can meet: what happened, a hint that mends it, and the exit code."""
 
+import errno
 import re
 from collections.abc import Sequence
 
@@ -72,6 +73,11 @@ class CommandNotExecutableError(UsageError):
     """The program to launch exists but cannot be executed: exit code 126, as from a shell."""
 
     exit_code = 126
+
+
+def writing_hint(error: OSError, elsewhere: str) -> str:
+    """Return what helps where a file cannot be written: mostly another place."""
+    return "ulimit -f unlimited" if error.errno == errno.EFBIG else elsewhere
 
 
 def reason_of(error: BaseException) -> str:

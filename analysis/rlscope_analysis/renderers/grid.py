@@ -80,9 +80,7 @@ def _padded(cells: Sequence[str], *, is_number: bool) -> list[str]:
     return [pad(cell, most - width + len(cell)) for cell, width in zip(cells, widths, strict=True)]
 
 
-def _wrapped(
-    starts: Sequence[str], cells: Sequence[str], wrap_at: int
-) -> Iterator[list[str]]:
+def _wrapped(starts: Sequence[str], cells: Sequence[str], wrap_at: int) -> Iterator[list[str]]:
     """Yield the lines of each row whose last cell goes over several; words are not broken."""
     indent = " " * _width(starts[0])
     most = max(wrap_at - len(indent), _LEAST_WIDTH)

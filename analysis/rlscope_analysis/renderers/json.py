@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from rlscope_analysis.result.table import Answer, Table
 
+
 def render(answer: Answer) -> Iterator[str]:
     """Yield one object, piece by piece; what was not measured is null."""
     if answer.facts_hold_rows:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rlscope_analysis.renderers.grid import BOLD, PLAIN
 from rlscope_analysis.wording import harmless
-from rlscope_trace.errors import TracerError
+from rlscope_trace.errors import TracerError, writing_hint
 from rlscope_trace.outputs.place import PRIVATE_MODE, open_place
 
 if TYPE_CHECKING:
@@ -61,7 +61,9 @@ def refuse_existing(path: Path, *, force: bool) -> None:
         with open_place(path) as place:
             place.refuse_existing(overwrite=force)
     except OSError as error:
-        raise TracerError(f"cannot write {path}: {error.strerror}", hint=_ELSEWHERE) from error
+        raise TracerError(
+            f"cannot write {path}: {error.strerror}", hint=writing_hint(error, _ELSEWHERE)
+        ) from error
 
 
 def write_file(path: Path, text: str, *, force: bool) -> None:
@@ -74,4 +76,6 @@ def write_file(path: Path, text: str, *, force: bool) -> None:
                 written.write_text(text, encoding="utf-8", errors="backslashreplace")
                 place.publish(folder, "text", overwrite=force, mode=PRIVATE_MODE)
     except OSError as error:
-        raise TracerError(f"cannot write {path}: {error.strerror}", hint=_ELSEWHERE) from error
+        raise TracerError(
+            f"cannot write {path}: {error.strerror}", hint=writing_hint(error, _ELSEWHERE)
+        ) from error

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import IO, TYPE_CHECKING, cast
 
-from rlscope_trace.errors import TracerError, UsageError, reason_of
+from rlscope_trace.errors import TracerError, UsageError, reason_of, writing_hint
 from rlscope_trace.outputs.place import PRIVATE_MODE, Place, open_place
 from rlscope_trace.outputs.trusted import open_existing
 from rlscope_trace.signals import signals_interrupt
@@ -49,7 +49,8 @@ def write_timeline(
             return _write_file(place, pieces, force=force, mode=mode)
     except OSError as error:
         raise TracerError(
-            f"cannot write {output}: {reason_of(error)}", hint="choose another place with -o"
+            f"cannot write {output}: {reason_of(error)}",
+            hint=writing_hint(error, "choose another place with -o"),
         ) from error
 
 
