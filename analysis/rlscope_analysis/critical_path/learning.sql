@@ -63,17 +63,15 @@ WITH phase AS (
   )
   GROUP BY thread_id
 ), begun AS (
-  SELECT n.*, count(CASE WHEN n.called = f.called THEN 1 END) OVER own AS number
+  SELECT
+    n.thread_id, n.start_ns, n.end_ns, row_number() OVER own AS number,
+    count(*) OVER (PARTITION BY n.thread_id) AS pieces,
+    count(CASE WHEN n.called = f.called THEN 1 END) OVER own AS cycle
   FROM numbered AS n JOIN most_frequent AS f ON f.thread_id = n.thread_id
   WHERE n.name = 'backpropagation'
   WINDOW own AS (PARTITION BY n.thread_id ORDER BY n.start_ns, n.end_ns DESC)
 ), piece AS (
-  SELECT
-    thread_id, start_ns, end_ns, row_number() OVER own AS number,
-    count(*) OVER (PARTITION BY thread_id) AS pieces
-  FROM numbered
-  WHERE name = 'backpropagation' AND thread_id NOT IN (SELECT thread_id FROM numbered WHERE is_acting)
-  WINDOW own AS (PARTITION BY thread_id ORDER BY start_ns, end_ns DESC)
+  FROM begun WHERE thread_id NOT IN (SELECT thread_id FROM numbered WHERE is_acting)
 ), message AS (
   -- Of those that are read without a call of Python's only the wakeup from outside tells.
   SELECT thread_id, start_ns AS ts_ns, waker_thread_id AS sender_thread_id FROM thread_state_coded
@@ -104,7 +102,7 @@ WITH phase AS (
   SELECT g.thread_id, max(g.kind) AS kind
   FROM (SELECT thread_id, kind, count(*) AS times, min(number) AS first FROM gap GROUP BY ALL) AS g
   JOIN (
-    SELECT thread_id, count(*) AS times, count(DISTINCT number) AS cycles FROM begun GROUP BY ALL
+    SELECT thread_id, count(*) AS times, count(DISTINCT cycle) AS cycles FROM begun GROUP BY ALL
   ) AS b ON b.thread_id = g.thread_id
   WHERE g.times > 1 AND g.times + 1 < b.cycles
     AND CASE g.kind
@@ -137,5 +135,5 @@ WITH phase AS (
     FROM even AS e
     WHERE e.thread_id = b.thread_id AND b.start_ns BETWEEN e.start_ns AND e.end_ns
   )
-  GROUP BY b.thread_id, greatest(b.number, 1)
+  GROUP BY b.thread_id, greatest(b.cycle, 1)
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlscope_analysis import _critical_path
-from rlscope_analysis.critical_path import relations_sql
+from rlscope_analysis.critical_path import holders_sql, relations_sql
 from rlscope_analysis.critical_path.iterations import find_iterations
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.schema import execute_at_once
@@ -43,10 +43,10 @@ SELECT
   thread_id, start_ns, end_ns, {code_of("WAIT_KIND", "kind")}, {{for_holder}}
 FROM wait_coded
 """  # noqa: S608 - words of our own
-# Views that say which waits were for a lock that another thread had, and what any of them needs.
+# What says which waits were for a lock that another thread had, and where there are any.
 _FOR_HOLDER = {
     "_wait_in_driver": "SELECT 1 FROM cuda_call_coded LIMIT 1",
-    "_wait_for_holder": "SELECT 1 FROM wait_coded WHERE is_mutex IS NOT NULL LIMIT 1",
+    "_wait_for_holder": "SELECT 1 FROM _wait_for_holder LIMIT 1",
 }
 _OTHER_RUNS_SQL = "SELECT cpu, start_ns, end_ns, program_id FROM other_run ORDER BY ALL"
 _QUOTAS_SQL = "SELECT thread_id, ts_ns FROM cpu_quota_wait ORDER BY ALL"
@@ -107,7 +107,7 @@ WHERE iteration.iteration_id = s.iteration_id
 _RELATIONS = (
     ("VIEW", "critical_path"), ("TABLE", "critical_path_coded"), ("VIEW", "_training_span"),
     ("VIEW", "_steady_iteration"),
-    ("VIEW", "_phase"), ("TABLE", "iteration"),
+    ("VIEW", "_phase"), ("TABLE", "iteration"), ("TABLE", "_wait_for_holder"),
 )  # fmt: skip
 # Causes outside the life of a thread.
 _OUTSIDE = ("unknown", "before_trace")
@@ -152,20 +152,19 @@ def add_critical_path(trace: OpenTrace, *, per: str | None = None) -> None:
     connection = trace.connection
     found = find_iterations(connection, per)
     try:
+        execute_at_once(connection, [holders_sql(), relations_sql()])
         pieces, activities = _walk(connection, found)
-    except _critical_path.PathOrderError as error:
-        raise TraceError(
-            f"the critical path cannot be worked out: rows of {error} are not in order",
-            hint="rlscope-trace sql TRACE 'FROM overlap_fault'",
-        ) from error
-    try:
-        execute_at_once(connection, [relations_sql()])
         _store_iterations(connection, found)
         _store_pieces(trace, pieces, activities)
-    except BaseException:
+    except BaseException as error:
         # What is there in part would be taken for all there is.
         for kind, name in _RELATIONS:
             connection.execute(f"DROP {kind} IF EXISTS {name}")
+        if isinstance(error, _critical_path.PathOrderError):
+            raise TraceError(
+                f"the critical path cannot be worked out: rows of {error} are not in order",
+                hint="rlscope-trace sql TRACE 'FROM overlap_fault'",
+            ) from error
         raise
 
 

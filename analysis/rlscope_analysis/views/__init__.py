@@ -38,7 +38,6 @@ VIEW_TOPICS = (
     "launch",
     "waits_on_peer",
     "wait_in_driver",
-    "wait_for_holder",
     "flow",
     "idle_gap",
     "launch_latency",

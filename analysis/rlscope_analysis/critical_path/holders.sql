@@ -3,7 +3,7 @@
 -- its waiters waits for it at times; and where the holder has it on its own account: what makes it go on meanwhile is no
 -- message of others. Of a process by itself only the C library's are told from signals: conditions of Python use
 -- memory again.
-CREATE OR REPLACE VIEW _wait_for_holder AS
+CREATE OR REPLACE TABLE _wait_for_holder AS
 WITH lock AS (
   SELECT lock_address FROM wait_coded
   WHERE lock_address IS NOT NULL
@@ -36,7 +36,3 @@ SELECT h.thread_id, h.start_ns, h.end_ns
 FROM held AS h
 ASOF LEFT JOIN other AS o ON o.thread_id = h.waker_thread_id AND o.ts_ns < h.end_ns
 WHERE coalesce(o.ts_ns < h.start_ns, true) OR o.lock_address IS NOT DISTINCT FROM h.lock_address;
-COMMENT ON VIEW _wait_for_holder IS 'Private: may change without notice. Waits for a lock that another thread had';
-COMMENT ON COLUMN _wait_for_holder.thread_id IS 'The thread';
-COMMENT ON COLUMN _wait_for_holder.start_ns IS 'When the wait began';
-COMMENT ON COLUMN _wait_for_holder.end_ns IS 'When it ended';
