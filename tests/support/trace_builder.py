@@ -472,10 +472,12 @@ class TraceBuilder:
 
     def fill(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Create the tables and views in the database in use, with the rows collected."""
-        create_tables(connection)
+        empty = _empty_trace(with_views=self.with_views)
+        ((database,),) = connection.execute("SELECT current_database()").fetchall()
+        connection.execute(f"ATTACH '{empty}' AS empty_trace (READ_ONLY)")
+        connection.execute(f"COPY FROM DATABASE empty_trace TO {database} (SCHEMA)")
+        connection.execute("DETACH empty_trace")
         self._insert(connection)
-        if self.with_views:
-            install_views(connection)
 
     def _insert(self, connection: duckdb.DuckDBPyConnection) -> None:
         process_of = {row[0]: row[1] or 0 for row in self._threads}
