@@ -31,8 +31,9 @@ def scripts() -> tuple[str, ...]:
 
 def create_empty(connection: duckdb.DuckDBPyConnection) -> None:
     """Create them where the tables and views of a trace are, without a row: to describe them."""
+    connection.execute(critical_path.holders_sql())
     connection.execute(critical_path.relations_sql())
     findings.add_findings(connection)
     connection.execute(_NO_SEGMENTS_SQL)
     connection.execute(training.relations_sql())
-    connection.execute("DROP TABLE _lead_segment")
+    connection.execute("DROP TABLE _lead_segment; DROP TABLE _wait_for_holder")

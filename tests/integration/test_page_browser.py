@@ -9,7 +9,7 @@ import pytest
 import rlscope_analysis
 from accessibility import faults
 from browser import BROWSERS, Browser
-from conftest import REPOSITORY
+from conftest import REPOSITORY, in_matrix
 from page_traces import training, with_gpu
 from rlscope_analysis.page.read import read_page
 from rlscope_analysis.renderers.html import render
@@ -76,19 +76,14 @@ def test_an_error_and_a_request_would_be_seen(browser: Browser, tmp_path: Path) 
     assert any("nothing_called_so" in error for error in browser.errors())
 
 
-# Colours do not depend on the width, nor what is cut off on the colours.
-@pytest.mark.parametrize(
-    ("width", "dark"),
-    [
-        pytest.param(
-            width, dark, marks=pytest.mark.matrix if dark and width != WIDTHS[0] else (),
-            id=f"{width}-{'dark' if dark else 'light'}",
-        )
-        for width in WIDTHS
-        for dark in (False, True)
-    ],
-)  # fmt: skip
-def test_every_text_can_be_read(browser: Browser, page: Path, width: int, *, dark: bool) -> None:
+# Colours do not depend on the width, and what is cut off not on the colours.
+LOOKS = [(WIDTHS[0], True), (WIDTHS[-1], False)]
+MORE_LOOKS = [(WIDTHS[0], False), (WIDTHS[1], False)]
+
+
+@pytest.mark.parametrize("look", [*LOOKS, *in_matrix(*MORE_LOOKS)])
+def test_every_text_can_be_read(browser: Browser, page: Path, look: tuple[int, bool]) -> None:
+    width, dark = look
     browser.look(width=width, dark=dark)
     ready(browser, page)
     assert browser.run(READABLE) == []

@@ -16,6 +16,8 @@ from typing import Any
 
 import duckdb
 
+import command_server
+
 COMMAND = [sys.executable, "-m", "rlscope_trace"]
 DEADLINE_S = 60.0
 # A user of no account.
@@ -34,8 +36,13 @@ def rlscope(
     *arguments: str | Path, prefix: Sequence[str] = (), typed: str | None = None
 ) -> "subprocess.CompletedProcess[str]":
     """Run the command to its end. Whatever went wrong, a traceback is never the answer."""
+    words = list(map(str, arguments))
+    if words and words[0] in command_server.COMMANDS and not prefix and typed is None:
+        done = command_server.run(words, deadline_s=DEADLINE_S)
+        assert "Traceback" not in done.stderr, done.stderr
+        return done
     done = subprocess.run(
-        [*prefix, *COMMAND, *map(str, arguments)],
+        [*prefix, *COMMAND, *words],
         input=typed,
         capture_output=True,
         text=True,

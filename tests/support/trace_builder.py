@@ -546,14 +546,17 @@ class TraceBuilder:
         paths: list[tuple[object, ...]] = []
         rows: list[tuple[object, ...]] = []
         open_: list[tuple[int, int, int]] = []  # thread, end, path
+        depths: dict[int | None, int] = {None: -1}
         for thread, start, end, what, steps in self._operations:
             open_ = [entry for entry in open_ if entry[0] == thread and entry[1] > start]
             parent = open_[-1][2] if open_ else None
             key = (parent, *what)
             if key not in keys:
                 keys[key] = len(keys) + 1
+                # Not how many are open: one may end before another that began in it.
+                depths[keys[key]] = depths[parent] + 1
                 *named, framework_name = what
-                paths.append((keys[key], parent, *named, len(open_), None, framework_name))
+                paths.append((keys[key], parent, *named, depths[keys[key]], None, framework_name))
             rows.append((thread, start, end, keys[key], steps))
             open_.append((thread, end, keys[key]))
         return paths, rows

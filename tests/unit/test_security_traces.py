@@ -17,6 +17,7 @@ import pytest
 
 import rlscope_analysis
 from conftest import in_matrix
+from recording import rlscope
 from rlscope_analysis.derive import derive
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.trace import open_trace
@@ -70,12 +71,7 @@ def change(path: Path, *statements: str) -> None:
 
 def ask(command: tuple[str, ...], path: Path) -> subprocess.CompletedProcess[str]:
     """Run a command as a user does; a hang fails."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *(word.replace("{}", str(path)) for word in command)],
-        capture_output=True, text=True, errors="surrogateescape", timeout=DEADLINE_S, check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )  # fmt: skip
-    assert "Traceback" not in done.stderr
+    done = rlscope(*(word.replace("{}", str(path)) for word in command))
     assert not RAW.search(done.stdout + done.stderr)
     assert done.returncode in (0, 1, 2), done.stderr
     if done.returncode:
@@ -233,16 +229,19 @@ def test_no_folder_that_could_be_guessed_takes_what_does_not_fit_in_memory(path:
 
 
 ODD_FACTS = (
-    ("argv", "[" * 100_000), ("argv", '["\\ud800"]'), ("backends", '[{"backend": {}}]'),
-    ("cpus_allowed", "[Infinity]"), ("inferred_switch_ins", "x"), ("backends", "[" * 100_000),
+    ("argv", "[" * 100_000), ("backends", '[{"backend": {}}]'),
     ("cpus_allowed", "[1e999, NaN, null]"), ("inferred_switch_ins", "9" * 5000),
+)  # fmt: skip
+MORE_ODD_FACTS = (
+    ("argv", '["\\ud800"]'), ("cpus_allowed", "[Infinity]"), ("inferred_switch_ins", "x"),
+    ("backends", "[" * 100_000),
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("key", "value"), ODD_FACTS)
-def test_odd_facts_are_told_or_left_as_they_are(path: Path, key: str, value: str) -> None:
+@pytest.mark.parametrize("fact", [*ODD_FACTS, *in_matrix(*MORE_ODD_FACTS)])
+def test_odd_facts_are_told_or_left_as_they_are(path: Path, fact: tuple[str, str]) -> None:
     with duckdb.connect(str(path)) as connection:
-        connection.execute("INSERT INTO meta VALUES (?, ?), (NULL, NULL)", [key, value])
+        connection.execute("INSERT INTO meta VALUES (?, ?), (NULL, NULL)", fact)
     ask(("summarize", "{}"), path)
 
 
@@ -260,7 +259,8 @@ def test_odd_facts_are_told_or_left_as_they_are(path: Path, key: str, value: str
 )
 def test_odd_values_are_one_error_or_none(path: Path, statement: str) -> None:
     change(path, statement)
-    for command in (COMMANDS[0], COMMANDS[1], COMMANDS[-1]):
+    # All that is told of it, and all that is in it.
+    for command in (("summarize", "{}", "--all"), COMMANDS[-1]):
         ask(command, path)
 
 
