@@ -105,21 +105,21 @@ def summarize(  # noqa: PLR0913 - one parameter per option
     _check_operation(report, operation)
     limit = rows or (None if every else _ROWS)
     write_nothing_but(*(() if output is None else (output,)))
-    with (
-        telling_interrupts(),
-        sweeping() as progress,
-        damage_reported(trace),
-        open_trace(trace, start=start, end=end, progress=progress) as opened,
-    ):
-        if report is not None and operation is not None:
-            report = of_operation(opened, report, operation)
-        is_first_look = not every and output_format is AnswerFormat.TABLE
-        found = _ask(opened, report, per=per, top=top, is_first_look=is_first_look)
-        chunks = list(render(found, output_format, limit=limit, to_file=output is not None))
-    if output is None:
-        write_stdout(chunks, is_data=output_format is AnswerFormat.CSV)
-    else:
-        write_file(output, "".join(chunks), force=force)
+    with telling_interrupts():
+        with (
+            sweeping() as progress,
+            damage_reported(trace),
+            open_trace(trace, start=start, end=end, progress=progress) as opened,
+        ):
+            if report is not None and operation is not None:
+                report = of_operation(opened, report, operation)
+            is_first_look = not every and output_format is AnswerFormat.TABLE
+            found = _ask(opened, report, per=per, top=top, is_first_look=is_first_look)
+        chunks = render(found, output_format, limit=limit, to_file=output is not None)
+        if output is None:
+            write_stdout(chunks, is_data=output_format is AnswerFormat.CSV)
+        else:
+            write_file(output, "".join(chunks), force=force)
 
 
 def _report(view: str | None, by: Grouping | None, per: str | None) -> Report | None:
