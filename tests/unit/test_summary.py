@@ -16,6 +16,7 @@ from rlscope_analysis.note_sentences import sentence_of
 from rlscope_analysis.renderers import csv as csv_renderer
 from rlscope_analysis.renderers import json as json_renderer
 from rlscope_analysis.renderers import text as text_renderer
+from rlscope_analysis.renderers.values import json_value
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_analysis.summary import queries
@@ -262,6 +263,19 @@ def test_operations_are_told_in_short(tmp_path: Path) -> None:
     ]
     document = json.loads(render_json(summary, top=1))
     assert [row["time_ns"] for row in document["views"]["operation-top"]] == [14 * MS, 6 * MS]
+
+
+def test_json_has_a_line_for_each_thread_and_all_facts(tmp_path: Path) -> None:
+    builder = two_processes(tmp_path / "trace.duckdb")
+    builder.loss()
+    with open_trace(builder.write()) as trace:
+        answer = answer_of(summarize(trace), top=3)
+    shown = "".join(json_renderer.render(answer))
+    document = json.loads(shown)
+    assert document == json_value(dict(answer.facts))
+    lines = [json.loads(line.rstrip(",")) for line in shown.splitlines() if '"tid"' in line[:30]]
+    assert lines == [thread for process in document["processes"] for thread in process["threads"]]
+    assert len(lines) == 3
 
 
 def test_the_header_says_which_interval_of_time_was_asked_for(tmp_path: Path) -> None:
