@@ -589,6 +589,34 @@ class TestLocks:
             connection.execute("INSERT INTO python_lock VALUES (28672)")
         assert self.sums(locked) == self.HELD
 
+    @pytest.mark.parametrize(
+        ("learns", "says", "of_python", "is_held"),
+        [
+            (True, False, True, True), (True, True, True, False), (True, False, False, False),
+            (False, False, True, False),
+        ],
+        ids=["a lock", "a condition", "a thread of a library", "no phases"],
+    )  # fmt: skip
+    def test_of_a_thread_of_its_own_it_is_a_lock_where_nothing_says_what_is_waited_for(
+        self, builder: TraceBuilder, *, learns: bool, says: bool, of_python: bool, is_held: bool
+    ) -> None:
+        process = builder.process(pid=1)
+        builder.thread(process, states=[run(30), sleep(20), woken(2, by=2), run(48)])
+        states = [run(12, cpu=1), sleep(10), woken(1, by=TIMER), run(77, cpu=1)]
+        builder.thread(process, states=states)
+        builder.wait(2, 12, 22, "sleep")
+        builder.wait(1, 30, 50, "lock", lock=0x7000, is_mutex=False)
+        builder.operation(1, 0, 100, "iteration")
+        if learns:
+            builder.operation(1, 60, 100, "backpropagation", source="auto")
+        if says:
+            builder.operation(1, 29, 52, "wait", source="auto")
+        path = builder.write()
+        if of_python:
+            with duckdb.connect(path) as connection:
+                connection.execute("UPDATE thread SET python_name = 'archiver' WHERE thread_id = 2")
+        assert self.sums(builder) == (self.HELD if is_held else self.SIGNAL)
+
     def test_a_holder_that_waits_for_a_message_waits_for_its_sender(
         self, builder: TraceBuilder
     ) -> None:

@@ -78,6 +78,40 @@ def test_each_wait_has_its_code(builder: TraceBuilder) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("disk_ns", "counted"),
+    [(20, {"blocking_io": 50, "os_kernel": 0}), (2, {"blocking_io": 2, "os_kernel": 48})],
+    ids=["for the disk", "beside it"],
+)
+def test_what_the_os_kernel_does_for_a_disk_counts_with_the_waits_for_it(
+    builder: TraceBuilder, disk_ns: int, counted: dict[str, int]
+) -> None:
+    """Half of the time is Python; the rest is a wait for a disk and the OS kernel's own work."""
+    kernel_ns = 50 - disk_ns
+    one = [run(50), run(kernel_ns), blocked(disk_ns), woken(0, by=INTERRUPT)]
+    builder.thread(builder.process(pid=1), states=[*one, *one])
+    builder.capture("cpu_sample")
+    for start in (0, 100):
+        builder.wait(1, start + 100 - disk_ns, start + 100, "io")
+        builder.sample(1, start + 40, "python")
+        builder.sample(1, start + 99 - disk_ns, "other", in_kernel=True)
+        builder.operation(1, start + 50, start + 100, "write")
+    iterations(builder, 100)
+    reported = codes(builder)
+    assert {code: reported.get(code, 0) / 2 for code in counted} == counted
+
+
+def test_saving_the_model_is_named_beside_its_waits_for_the_disk(builder: TraceBuilder) -> None:
+    builder.thread(
+        builder.process(pid=1), states=[run(80), blocked(19), woken(1, by=INTERRUPT), run(100)]
+    )
+    builder.wait(1, 80, 99, "io")
+    builder.operation(1, 0, 200, "update")
+    builder.operation(1, 60, 150, "checkpoint", source="auto")
+    reported = codes(builder)
+    assert (reported["checkpoint_bound"], reported["blocking_io"]) == (70, 19)
+
+
 def test_threads_of_one_process_are_told_from_processes(builder: TraceBuilder) -> None:
     """The leading thread loses its CPU to a thread of its own for 30, to another process for 20."""
     process, other = builder.process(pid=1), builder.process(pid=2)
@@ -619,7 +653,9 @@ def test_a_program_that_is_started_anew_each_time_is_no_straggler(builder: Trace
     assert reported["worker_bound"] > 0.7 * sum(reported.values())
 
 
-def anew(builder: TraceBuilder, frame: str | None, *, phase: bool = False) -> None:
+def anew(
+    builder: TraceBuilder, frame: str | None, *, phase: bool = False, works_until: int = 81
+) -> None:
     """Four iterations, each of which starts two workers that run for 80: 60 of it before they work.
 
     frame: where Python is meanwhile; phase: what they do then is simulation.
@@ -641,9 +677,10 @@ def anew(builder: TraceBuilder, frame: str | None, *, phase: bool = False) -> No
         for at in (65, 75):
             builder.sample(thread, start_ns + at, "python", frames=("work",))
         if phase:
-            builder.operation(thread, start_ns + 61, start_ns + 81, "simulation", source="auto")
+            end_ns = start_ns + works_until
+            builder.operation(thread, start_ns + 61, end_ns, "simulation", source="auto")
         # Where what it runs is cut.
-        builder.operation(thread, start_ns + 61, start_ns + 82, "work")
+        builder.operation(thread, start_ns + 61, start_ns + works_until + 1, "work")
     for number in range(4):
         builder.wait(1, 100 * number + 10, 100 * number + 89, "pipe")
         builder.operation(1, 100 * number, 100 * number + 100, "update")
@@ -668,6 +705,14 @@ def test_workers_that_are_started_in_each_iteration(
     assert "straggler" not in reported
     with rlscope_analysis.open(builder.path) as trace:
         assert (overview(trace).findings[0]["code"] == "worker_start_up") == starts
+
+
+def test_a_worker_that_has_done_its_work_only_ends(builder: TraceBuilder) -> None:
+    """Of 100, 60 are its start and 10 its end, between its phase and its exit."""
+    anew(builder, None, phase=True, works_until=71)
+    reported = codes(builder)
+    assert reported["worker_start_up"] / sum(reported.values()) == pytest.approx(0.7, abs=0.02)
+    assert "message_overhead" not in reported
 
 
 def test_workers_that_start_before_the_first_iteration_are_no_part_of_one(

@@ -19,7 +19,8 @@ _MADE = (
     ("VIEW", "finding"), ("VIEW", "limit_share"), ("VIEW", "_listed_limit"),
     ("TABLE", "limit_time"), ("TABLE", "_limit_held"), ("VIEW", "limit_piece"),
     ("VIEW", "_limit_fact"), ("TABLE", "_limit_start"), ("TABLE", "_limit_asked"),
-    ("TABLE", "_limit_lock"), ("TABLE", "_limit_watched"), ("TABLE", "_limit_sample"),
+    ("TABLE", "_limit_lock"), ("TABLE", "_limit_watched"), ("TABLE", "_limit_disk"),
+    ("TABLE", "_limit_sample"),
     ("TABLE", "_limit_worker"), ("TABLE", "_limit_thread"), ("TABLE", "_limit_path"),
 )  # fmt: skip
 RELATIONS = ("limit_piece", "limit_time", "limit_share", "finding")
@@ -32,7 +33,7 @@ _FACTS = (
     "both_of_python",
     "leads", "of_python",
     "is_locked", "is_handed_over", "is_asking", "sampled_layer",
-    "sampled_in_kernel", "team_works",
+    "sampled_in_kernel", "is_for_disk", "team_works",
     "is_launching", "queue_is_empty", "syncs_often", "is_collective", "is_copy",
     "memory_is_short", "reads_pages", "is_throttled",
 )  # fmt: skip

@@ -79,7 +79,7 @@ CATALOG = (
     Limit(
         "worker_start_up",
         f"{_STARTING} AND is_lead IS NOT TRUE",
-        "waits for processes that start: they import and build their environments",
+        "waits for processes that start and end: they import and build their environments",
         "start workers once; import less in them",
         "SELECT p.process_id, p.name, (SELECT min(o.start_ns) FROM operation AS o"
         " WHERE o.process_id = p.process_id) - p.start_ns AS until_operation_ns,"
@@ -174,9 +174,9 @@ CATALOG = (
     Limit(
         "blocking_io",
         # A page of a file that is read where it is touched: memory is not short.
-        "cause = 'disk' OR (reads_pages AND NOT memory_is_short)",
-        "waits for a disk or a device",
-        "write in the background, less often, without fsync",
+        "cause = 'disk' OR is_for_disk OR (reads_pages AND NOT memory_is_short)",
+        "reads or writes files: waits for a disk, and has the OS kernel work for it",
+        "in the background, less often; no fsync; cache it",
         _grouped("process_id, thread_id, operation", "cause = 'disk'"),
         _LEAST,
     ),
@@ -397,6 +397,15 @@ CATALOG = (
         "vectorize it, or do it in workers",
         _FUNCTIONS.format(code="data_bound"),
         0.2,
+        proof="--view path-functions",
+    ),
+    Limit(
+        "checkpoint_bound",
+        "phase = 'checkpoint'",
+        "saves the model, beside waits for the disk",
+        "save less often, or in the background",
+        _FUNCTIONS.format(code="checkpoint_bound"),
+        _LEAST,
         proof="--view path-functions",
     ),
     Limit(

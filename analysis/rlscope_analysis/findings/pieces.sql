@@ -58,7 +58,7 @@ SELECT
   p.phase,
   coalesce(c.path_id, 0) <> 0 AS is_marked,
   -- A piece that lasts beyond it counts where most of it lies.
-  coalesce(c.start_ns / 2 + c.end_ns / 2 < s.ready_ns, false) AS is_starting,
+  coalesce(c.start_ns / 2 + c.end_ns / 2 < s.ready_ns OR c.start_ns >= s.done_ns, false) AS is_starting,
   t.is_lead, t.leads, t.of_python,
   EXISTS (FROM _limit_worker) AS has_workers,
   t.simulates, t.learns,
@@ -69,6 +69,7 @@ SELECT
   b.spins AS cpu_had_by_spinner,
   b.of_python AND t.of_python AS both_of_python,
   coalesce(k.is_locked, false) AS is_locked,
+  coalesce(c.sampled_in_kernel AND d.thread_id IS NOT NULL, false) AS is_for_disk,
   coalesce(k.is_handed_over, false) AS is_handed_over,
   -- A question, or what lies between two.
   a.iteration_id IS NOT NULL AND c.duration_ns <= 20000 AS is_asking,
@@ -84,6 +85,7 @@ LEFT JOIN _limit_thread AS b ON b.thread_id = c.by_thread_id
 LEFT JOIN _limit_thread AS w ON w.thread_id = c.waiter_thread_id
 LEFT JOIN _limit_start AS s ON s.process_id = c.process_id
 LEFT JOIN _limit_lock AS k ON k.iteration_id = c.iteration_id AND k.start_ns = c.start_ns
+LEFT JOIN _limit_disk AS d ON d.thread_id = c.thread_id AND d.path_id = coalesce(c.path_id, 0)
 LEFT JOIN _limit_asked AS a ON a.iteration_id = c.iteration_id
 {if_gpu} LEFT JOIN launch_gap AS g ON g.thread_id = c.thread_id AND {if_gpu_on_launch}
 {if_gpu} LEFT JOIN copying AS m ON m.thread_id = c.thread_id AND {if_gpu_on_copy};

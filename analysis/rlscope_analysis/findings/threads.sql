@@ -82,6 +82,21 @@ FROM (
 ASOF LEFT JOIN _operation_change AS o ON o.thread_id = s.thread_id AND o.ts_ns <= s.ts_ns
 LEFT JOIN at_barrier AS b ON b.thread_id = s.thread_id AND b.ts_ns = s.ts_ns;
 
+-- Where threads wait for a disk at least half as long as they are in the OS kernel: that works for it.
+CREATE TABLE _limit_disk AS
+SELECT c.thread_id, c.path_id
+FROM (
+  SELECT
+    thread_id, coalesce(path_id, 0) AS path_id,
+    sum(CASE cause WHEN 'disk' THEN end_ns - start_ns ELSE 0 END) AS disk_ns,
+    sum(CASE cause WHEN 'running' THEN end_ns - start_ns ELSE 0 END) AS running_ns
+  FROM critical_path_coded WHERE cause IN ('disk', 'running') GROUP BY ALL
+) AS c
+JOIN (
+  SELECT thread_id, path_id, avg(in_kernel::INTEGER) AS kernel_share FROM _limit_sample GROUP BY ALL
+) AS s ON s.thread_id = c.thread_id AND s.path_id = c.path_id
+WHERE c.disk_ns > 0 AND c.disk_ns >= 0.5 * s.kernel_share * c.running_ns;
+
 -- Threads that lead and whose waits for what others make are phases: those that learn or act.
 CREATE TABLE _limit_watched AS
 SELECT DISTINCT o.thread_id
@@ -151,17 +166,17 @@ FROM iteration AS i
 JOIN asking AS a ON a.thread_id = i.thread_id AND a.start_ns < i.end_ns AND a.end_ns > i.start_ns;
 
 -- Until when processes start: those that were started while the leading one iterated, and that one where it does
--- not iterate.
+-- not iterate. And since when those that ended meanwhile do nothing but end.
 CREATE TABLE _limit_start AS
 WITH born AS (
-  SELECT p.process_id, false AS is_lead
+  SELECT p.process_id, false AS is_lead, p.end_ns < w.end_ns AS has_ended
   FROM process AS p
   CROSS JOIN (SELECT min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM iteration) AS w
   WHERE p.start_ns > w.start_ns AND p.start_ns < w.end_ns AND p.process_id NOT IN (SELECT process_id FROM iteration)
   UNION ALL
-  SELECT process_id, true FROM iteration WHERE source = 'whole' AND process_id IS NOT NULL
-), first_phase AS (
-  SELECT t.process_id, min(o.start_ns) AS ts_ns
+  SELECT process_id, true, false FROM iteration WHERE source = 'whole' AND process_id IS NOT NULL
+), phases AS (
+  SELECT t.process_id, min(o.start_ns) AS first_ns, max(o.end_ns) AS last_ns
   FROM operation_coded AS o
   JOIN _limit_path AS n ON n.path_id = o.path_id
   JOIN thread AS t ON t.thread_id = o.thread_id
@@ -187,8 +202,9 @@ WITH born AS (
   )
   GROUP BY process_id HAVING max(more) > 0
 )
-SELECT b.process_id, coalesce(f.ts_ns, i.ts_ns) AS ready_ns
+SELECT
+  b.process_id, coalesce(f.first_ns, i.ts_ns) AS ready_ns, CASE WHEN b.has_ended THEN f.last_ns END AS done_ns
 FROM born AS b
-LEFT JOIN first_phase AS f ON f.process_id = b.process_id
+LEFT JOIN phases AS f ON f.process_id = b.process_id
 LEFT JOIN imported AS i ON i.process_id = b.process_id
-WHERE coalesce(f.ts_ns, i.ts_ns) IS NOT NULL;
+WHERE coalesce(f.first_ns, i.ts_ns) IS NOT NULL;
