@@ -101,6 +101,68 @@ def test_what_the_os_kernel_does_for_a_disk_counts_with_the_waits_for_it(
     assert {code: reported.get(code, 0) / 2 for code in counted} == counted
 
 
+@pytest.mark.parametrize(("threads", "is_large"), [(3, True), (1, False)])
+def test_a_team_that_is_larger_than_the_cpus_costs_wakeups_and_the_os_kernel(
+    builder: TraceBuilder, threads: int, *, is_large: bool
+) -> None:
+    """Of 100 the OS kernel wakes threads for 20, and these wait for a CPU for 20."""
+    process = builder.process(pid=1)
+    states = [run(40), run(20), sleep(20), woken(10, by=2), run(10)]
+    builder.thread(process, tid=1, states=[*states, *states])
+    for at in range(threads):
+        computing = [sleep(40), woken(10, by=1), run(30, cpu=(at + 1) % 2), sleep(20)]
+        builder.thread(process, states=[*computing, *computing])
+    builder.capture("cpu_sample")
+    for start in (0, 100):
+        builder.wait(1, start + 60, start + 80, "lock")
+        builder.operation(1, start, start + 90, "inference", source="auto")
+        builder.operation(1, start + 40, start + 60, "call")
+        builder.sample(1, start + 30, "backend")
+        builder.sample(1, start + 59, "backend", in_kernel=True)
+        for thread in range(2, 2 + threads):
+            builder.sample(thread, start + 60, "backend")
+    iterations(builder, 100)
+    assert ("spin_oversubscribed" in codes(builder)) == is_large
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        ("work (physics.py:9)", "worker_bound"), ("Space.step (pool.c:3)", "worker_bound"),
+        ("ForkingPickler.dumps (reduction.py:48)", "message_overhead"),
+        ("send_all (train.py:7)", "message_overhead"), ("_recv_n (net.py:7)", "message_overhead"),
+        ("_worker (subproc_vec_env.py:20)", "message_overhead"),
+        ("sender_of (train.py:7)", "worker_bound"), (None, "message_overhead"),
+    ],
+)  # fmt: skip
+def test_code_of_a_worker_beside_its_simulation_is_a_message_where_it_packs_one(
+    builder: TraceBuilder, frame: str | None, code: str
+) -> None:
+    main = builder.process(pid=1)
+    builder.thread(main, states=[run(10), sleep(79), woken(1, by=2), run(110)])
+    builder.thread(builder.process(pid=2, parent=main), states=[run(200, cpu=1)])
+    builder.wait(1, 10, 89, "pipe")
+    builder.operation(2, 20, 30, "simulation", source="auto")
+    builder.capture("cpu_sample")
+    for at in (5, 15, 60, 88):
+        builder.sample(2, at, "python", frames=("main (train.py:1)", frame) if frame else ())
+    iterations(builder, 100)
+    assert codes(builder)[code] == 79
+
+
+def test_an_evaluation_has_the_questions_to_the_policy_between_its_steps(
+    builder: TraceBuilder,
+) -> None:
+    builder.thread(builder.process(pid=1), states=[run(400)])
+    iterations(builder, 100, count=4)
+    for start in range(0, 400, 20):
+        called = "evaluate_policy" if 100 <= start < 140 else None
+        builder.operation(1, start, start + 5, "simulation", source="auto", framework_name=called)
+        builder.operation(1, start + 5, start + 15, "inference", source="auto")
+    builder.operation(1, 138, 140, "evaluation", source="auto", framework_name="evaluate_policy")
+    assert codes(builder)["evaluation_bound"] == 32
+
+
 def test_saving_the_model_is_named_beside_its_waits_for_the_disk(builder: TraceBuilder) -> None:
     builder.thread(
         builder.process(pid=1), states=[run(80), blocked(19), woken(1, by=INTERRUPT), run(100)]
@@ -353,7 +415,7 @@ def test_who_waits_is_named_whoever_it_waits_for(builder: TraceBuilder) -> None:
     builder.operation(1, 0, 100, "update")
     with rlscope_analysis.open(builder.write()) as trace:
         assert sentence_of(verdict(overview(trace))) == (
-            "Main (pid 1) waits for a lock, mostly python (pid 2): 79 % of an iteration."
+            "Main (pid 1) waits for a lock that another thread or process has, mostly python (pid 2): 79 % of an iteration."
         )
 
 
@@ -385,7 +447,7 @@ def test_a_lock_that_another_thread_of_the_process_has(
     if expected == "lock_contention":
         with rlscope_analysis.open(builder.path) as trace:
             assert sentence_of(verdict(overview(trace))) == (
-                "Learner (pid 1) waits for a lock, mostly thread worker: 79 % of an iteration."
+                "Learner (pid 1) waits for a lock that another thread or process has, mostly thread worker: 79 % of an iteration."
             )
 
 

@@ -20,20 +20,21 @@ _MADE = (
     ("TABLE", "limit_time"), ("TABLE", "_limit_held"), ("VIEW", "limit_piece"),
     ("VIEW", "_limit_fact"), ("TABLE", "_limit_start"), ("TABLE", "_limit_asked"),
     ("TABLE", "_limit_lock"), ("TABLE", "_limit_watched"), ("TABLE", "_limit_disk"),
-    ("TABLE", "_limit_sample"),
-    ("TABLE", "_limit_worker"), ("TABLE", "_limit_thread"), ("TABLE", "_limit_path"),
+    ("TABLE", "_limit_sample"), ("TABLE", "_limit_worker"), ("TABLE", "_limit_team"),
+    ("TABLE", "_limit_thread"), ("TABLE", "_limit_path"),
 )  # fmt: skip
 RELATIONS = ("limit_piece", "limit_time", "limit_share", "finding")
 """What `add_findings` makes."""
 # What rules may ask of a piece, beside where it is.
 _FACTS = (
-    "cause", "wait", "layer", "phase", "is_marked", "is_starting", "is_lead", "has_workers",
-    "simulates", "learns", "lead_learns",
-    "waiter_process_id", "cpu_had_by_own_process", "cpu_had_by_spinner", "both_in_python",
-    "both_of_python",
+    "cause", "wait", "layer", "phase", "is_evaluating", "is_marked", "is_starting", "is_lead",
+    "has_workers", "simulates", "learns", "lead_learns",
+    "waiter_process_id", "cpu_had_by_own_process", "cpu_had_by_spinner", "is_of_large_team",
+    "both_in_python", "both_of_python",
     "leads", "of_python",
     "is_locked", "is_handed_over", "is_asking", "sampled_layer",
-    "sampled_in_kernel", "is_for_disk", "team_works",
+    "sampled_in_kernel", "is_for_disk", "is_own_code",
+    "team_works",
     "is_launching", "queue_is_empty", "syncs_often", "is_collective", "is_copy",
     "memory_is_short", "reads_pages", "is_throttled",
 )  # fmt: skip
@@ -64,8 +65,9 @@ def remove_findings(connection: duckdb.DuckDBPyConnection) -> None:
 
 def _joins(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
     """Return how what only some traces have is joined: not at all where there is none of it."""
-    ((samples, gpu, quota),) = connection.execute(
+    ((samples, gpu, evaluation, quota),) = connection.execute(
         "SELECT EXISTS (FROM cpu_sample_coded), EXISTS (FROM gpu_activity_coded),"
+        " EXISTS (FROM _evaluation_path),"
         # Where the waits for it were recorded one by one, nothing is to be guessed.
         " EXISTS (FROM os_counter WHERE name = 'quota_throttled')"
         " AND NOT EXISTS (FROM capture WHERE kind = 'cpu_quota_wait' AND measured)"
@@ -75,6 +77,8 @@ def _joins(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
         "{if_samples_on}": "s.ts_ns <= c.end_ns" if samples else "false",
         "{if_quota}": "ASOF" if quota else "",
         "{if_quota_on}": "q.ts_ns >= c.start_ns" if quota else "false",
+        "{if_evaluation}": "ASOF" if evaluation else "",
+        "{if_evaluation_on}": "v.ts_ns <= c.start_ns" if evaluation else "false",
         "{if_gpu}": "ASOF" if gpu else "",
         "{if_gpu_on_launch}": "g.ts_ns <= c.start_ns" if gpu else "false",
         "{if_gpu_on_copy}": "m.start_ns <= c.start_ns" if gpu else "false",

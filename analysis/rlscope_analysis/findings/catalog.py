@@ -13,7 +13,7 @@ _LEAST = 0.02
 # A phase limits the iterations where it takes this much: some phase is always the largest.
 _BOUND = 0.4
 # Parts of the life of the process, which a short recording makes larger than they are.
-_WORKER_START, _START = 0.5, 0.9
+_WORKER_START, _START = 0.3, 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,9 @@ CATALOG = (
         # Two threads that Python started have work of their own.
         "(cause = 'cpu_taken' AND cpu_had_by_own_process AND NOT both_of_python)"
         " OR (cause = 'cpu_taken' AND cpu_had_by_spinner)"
-        " OR (cause = 'running' AND sampled_layer = 'spin' AND NOT team_works)",
+        " OR (cause = 'running' AND sampled_layer = 'spin' AND NOT team_works)"
+        # They wake each other up, and are put to sleep, again and again.
+        " OR (is_of_large_team AND (cause = 'cpu_wait' OR coalesce(sampled_in_kernel, false)))",
         "has more threads than CPUs: they spin, or take the CPUs of each other",
         "OMP_NUM_THREADS=1, torch.set_num_threads(1)",
         _pieces("spin_oversubscribed", "process_id, thread_id, cause"),
@@ -204,7 +206,7 @@ CATALOG = (
         "cause = 'lock' OR is_locked OR (wait = 'lock' AND waiter_process_id <> process_id"
         " AND NOT is_handed_over"
         " AND coalesce(phase, '') NOT IN ('simulation', 'inference', 'data'))",
-        "waits for a lock",
+        "waits for a lock that another thread or process has",
         "hold it shorter, or have more than one",
         _pieces("lock_contention", "process_id, thread_id, operation, cause"),
         _LEAST,
@@ -321,7 +323,7 @@ CATALOG = (
         "message_overhead",
         "(is_lead AND has_workers AND phase = 'simulation' AND layer IS DISTINCT FROM 'simulator')"
         # What a worker marks with a name of its own, such as a method of an actor, is not that.
-        " OR (NOT is_lead AND simulates AND phase IS NULL AND NOT is_marked)"
+        " OR (NOT is_lead AND simulates AND phase IS NULL AND NOT is_marked AND NOT is_own_code)"
         # In its phase `wait` it hands over and takes: where it runs there, it packs and unpacks.
         " OR (is_lead AND phase = 'wait' AND cause = 'running')",
         "packs, sends, receives and unpacks messages between processes",
@@ -352,6 +354,15 @@ CATALOG = (
         _LEAST,
         proof="--view bubbles",
         is_gain=True,
+    ),
+    Limit(
+        "evaluation_bound",
+        "is_evaluating AND is_lead",
+        "evaluates the policy",
+        "less often, fewer episodes, or in another process",
+        _FUNCTIONS.format(code="evaluation_bound"),
+        _LEAST,
+        proof="--view path-functions",
     ),
     Limit(
         "serial_simulation",
@@ -421,7 +432,7 @@ CATALOG = (
     Limit(
         "thread_bound",
         "NOT leads AND of_python",
-        "runs code that another thread of its process waits for",
+        "waits for code that another thread of its own runs",
         "less for it to do, or a process of its own",
         _FUNCTIONS.format(code="thread_bound"),
         _BOUND,

@@ -36,26 +36,28 @@ WITH launch_gap AS (
 ), sampled AS (
   SELECT
     c.*, s.layer AS sampled_layer, s.in_kernel AS sampled_in_kernel,
-    coalesce(s.team_works, false) AS team_works, NULL AS memory_is_short, NULL AS reads_pages, NULL AS is_throttled
+    coalesce(s.is_own_code, false) AS is_own_code, coalesce(s.team_works, false) AS team_works, NULL AS memory_is_short, NULL AS reads_pages, NULL AS is_throttled
   FROM (FROM critical_path WHERE cause = 'running') AS c
   {if_samples} LEFT JOIN _limit_sample AS s
     ON s.thread_id = c.thread_id AND s.path_id = c.path_id AND {if_samples_on}
   UNION ALL
-  SELECT c.*, NULL, NULL, false, m.is_short, f.faults > 0, NULL
+  SELECT c.*, NULL, NULL, false, false, m.is_short, f.faults > 0, NULL
   FROM (FROM critical_path WHERE cause = 'blocked') AS c
   ASOF LEFT JOIN stall AS m ON m.ts_ns >= c.start_ns
   ASOF LEFT JOIN faulted AS f ON f.process_id = c.process_id AND f.ts_ns >= c.start_ns
   UNION ALL
-  SELECT c.*, NULL, NULL, false, NULL, NULL, q.from_ns <= c.start_ns
+  SELECT c.*, NULL, NULL, false, false, NULL, NULL, q.from_ns <= c.start_ns
   FROM (FROM critical_path WHERE cause = 'cpu_wait') AS c
   {if_quota} LEFT JOIN throttled AS q ON {if_quota_on}
   UNION ALL
-  SELECT *, NULL, NULL, false, NULL, NULL, NULL FROM critical_path
+  SELECT *, NULL, NULL, false, false, NULL, NULL, NULL FROM critical_path
   WHERE cause NOT IN ('running', 'blocked', 'cpu_wait')
 )
 SELECT
   c.*,
   p.phase,
+  -- A question to the policy belongs to the step before it.
+  coalesce(CASE WHEN p.phase = 'inference' THEN v.evaluates ELSE p.evaluates END, false) AS is_evaluating,
   coalesce(c.path_id, 0) <> 0 AS is_marked,
   -- A piece that lasts beyond it counts where most of it lies.
   coalesce(c.start_ns / 2 + c.end_ns / 2 < s.ready_ns OR c.start_ns >= s.done_ns, false) AS is_starting,
@@ -67,6 +69,9 @@ SELECT
   c.by_process_id = c.process_id AS cpu_had_by_own_process,
   b.is_in_python AND t.is_in_python AS both_in_python,
   b.spins AS cpu_had_by_spinner,
+  e.process_id IS NOT NULL
+    AND (coalesce(t.computes AND NOT t.of_python, false) OR coalesce(p.phase IN ('inference', 'backpropagation'), false))
+    AS is_of_large_team,
   b.of_python AND t.of_python AS both_of_python,
   coalesce(k.is_locked, false) AS is_locked,
   coalesce(c.sampled_in_kernel AND d.thread_id IS NOT NULL, false) AS is_for_disk,
@@ -83,8 +88,14 @@ LEFT JOIN _limit_path AS p ON p.path_id = c.path_id
 LEFT JOIN _limit_thread AS t ON t.thread_id = c.thread_id
 LEFT JOIN _limit_thread AS b ON b.thread_id = c.by_thread_id
 LEFT JOIN _limit_thread AS w ON w.thread_id = c.waiter_thread_id
+LEFT JOIN _limit_team AS e ON e.process_id = c.process_id
 LEFT JOIN _limit_start AS s ON s.process_id = c.process_id
 LEFT JOIN _limit_lock AS k ON k.iteration_id = c.iteration_id AND k.start_ns = c.start_ns
+{if_evaluation} LEFT JOIN (
+  SELECT o.thread_id, o.start_ns AS ts_ns, n.evaluates
+  FROM operation_coded AS o JOIN _limit_path AS n ON n.path_id = o.path_id
+  WHERE n.phase = 'simulation' AND o.thread_id IN (SELECT thread_id FROM iteration)
+) AS v ON v.thread_id = c.thread_id AND {if_evaluation_on}
 LEFT JOIN _limit_disk AS d ON d.thread_id = c.thread_id AND d.path_id = coalesce(c.path_id, 0)
 LEFT JOIN _limit_asked AS a ON a.iteration_id = c.iteration_id
 {if_gpu} LEFT JOIN launch_gap AS g ON g.thread_id = c.thread_id AND {if_gpu_on_launch}

@@ -1,13 +1,15 @@
 -- What the rules of the catalogue may ask of stacks, threads, processes and iterations. In tables: one statement
 -- for all would reserve the memory of each of its joins at once, and more than a recorder may have.
 CREATE TABLE _limit_path AS
-SELECT path_id, phase FROM _phase;
+SELECT path_id, phase, phase = 'evaluation' OR path_id IN (SELECT path_id FROM _evaluation_path) AS evaluates
+FROM _phase;
 
 CREATE TABLE _limit_thread AS
 WITH sampled AS (
   SELECT
     thread_id, count(*) FILTER (WHERE layer = 'python') AS in_python,
-    count(*) FILTER (WHERE layer = 'spin') AS in_spin, count(*) AS samples
+    count(*) FILTER (WHERE layer = 'spin') AS in_spin,
+    count(*) FILTER (WHERE layer IN ('backend', 'spin')) AS in_backend, count(*) AS samples
   FROM cpu_sample GROUP BY thread_id
 ), arrived AS (
   -- Had its GPU finished all that the process had asked for when it was asked for this?
@@ -41,6 +43,7 @@ SELECT
   -- Most of their samples are in Python code, or in loops that wait.
   coalesce(s.in_python >= 0.5 * s.samples, false) AS is_in_python,
   coalesce(s.in_spin >= 0.5 * s.samples, false) AS spins,
+  coalesce(s.in_backend >= 0.5 * s.samples, false) AS computes,
   coalesce(m.simulates, false) AS simulates, coalesce(m.learns, false) AS learns,
   coalesce(h.queue_is_empty, false) AS queue_is_empty, coalesce(h.syncs_often, false) AS syncs_often
 FROM thread AS t
@@ -48,6 +51,20 @@ LEFT JOIN process AS p ON p.process_id = t.process_id
 LEFT JOIN sampled AS s ON s.thread_id = t.thread_id
 LEFT JOIN _marked_process AS m ON m.process_id = t.process_id
 LEFT JOIN habit AS h ON h.process_id = t.process_id;
+
+-- Processes whose libraries compute with more threads than there are CPUs for them.
+CREATE TABLE _limit_team AS
+SELECT c.process_id
+FROM (
+  SELECT process_id, count(*) AS threads FROM _limit_thread
+  WHERE computes AND NOT of_python AND thread_id IN (SELECT thread_id FROM critical_path_coded)
+  GROUP BY process_id
+) AS c
+JOIN thread AS t ON t.process_id = c.process_id
+JOIN thread_state_coded AS s ON s.thread_id = t.thread_id AND s.state = 'running'
+GROUP BY c.process_id
+-- The thread of Python for which they compute does so, too.
+HAVING any_value(c.threads) + 1 > count(DISTINCT s.cpu);
 
 -- Does the leading process wait for others inside its own simulation?
 CREATE TABLE _limit_worker AS
@@ -61,7 +78,18 @@ WHERE c.start_ns < a.end_ns AND c.process_id NOT IN (SELECT process_id FROM iter
   AND c.waiter_thread_id IN (SELECT thread_id FROM iteration);
 
 CREATE TABLE _limit_sample AS
-WITH at_barrier AS (
+WITH frame AS (
+  -- Functions that pack and send, of Python, of vectors of environments, and of programs that do it by themselves.
+  SELECT
+    stack_id,
+    regexp_matches(
+      frames[-1],
+      '\b_?(send|recv|receive|pack|unpack|dump|load|pickle|unpickle|serialize|deserialize|encode|decode)(s|all)?(_\w+)? \(|'
+      || '\b(connection|reduction|queues?|socket|selectors|pickle|managers|pool|process|shared_memory|synchronize|'
+      || 'popen_\w+|async_vector_env|subproc_vec_env)\.py:'
+    ) AS is_message
+  FROM stack_coded
+), at_barrier AS (
   -- Spinning until others of its team are done, who all have their CPUs: with fewer threads it would do their work.
   SELECT
     s.thread_id, s.ts_ns,
@@ -74,11 +102,14 @@ WITH at_barrier AS (
     AND s.thread_id IN (SELECT thread_id FROM critical_path_coded)
   GROUP BY ALL
 )
-SELECT s.thread_id, s.ts_ns, s.layer, s.in_kernel, coalesce(o.path_id, 0) AS path_id, b.team_works
+SELECT
+  s.thread_id, s.ts_ns, s.layer, s.in_kernel, coalesce(o.path_id, 0) AS path_id, b.team_works,
+  coalesce(s.layer = 'python' AND NOT s.in_kernel AND NOT k.is_message, false) AS is_own_code
 FROM (
-  SELECT thread_id, ts_ns, layer, in_kernel FROM cpu_sample
+  SELECT thread_id, ts_ns, layer, in_kernel, stack_id FROM cpu_sample
   WHERE thread_id IN (SELECT thread_id FROM critical_path_coded)
 ) AS s
+LEFT JOIN frame AS k ON k.stack_id = s.stack_id
 ASOF LEFT JOIN _operation_change AS o ON o.thread_id = s.thread_id AND o.ts_ns <= s.ts_ns
 LEFT JOIN at_barrier AS b ON b.thread_id = s.thread_id AND b.ts_ns = s.ts_ns;
 
