@@ -415,7 +415,8 @@ def test_who_waits_is_named_whoever_it_waits_for(builder: TraceBuilder) -> None:
     builder.operation(1, 0, 100, "update")
     with rlscope_analysis.open(builder.write()) as trace:
         assert sentence_of(verdict(overview(trace))) == (
-            "Main (pid 1) waits for a lock that another thread or process has, mostly python (pid 2): 79 % of an iteration."
+            "Main (pid 1) waits for a lock that another thread or process has, mostly python (pid 2):"
+            " 79 % of an iteration."
         )
 
 
@@ -447,7 +448,8 @@ def test_a_lock_that_another_thread_of_the_process_has(
     if expected == "lock_contention":
         with rlscope_analysis.open(builder.path) as trace:
             assert sentence_of(verdict(overview(trace))) == (
-                "Learner (pid 1) waits for a lock that another thread or process has, mostly thread worker: 79 % of an iteration."
+                "Learner (pid 1) waits for a lock that another thread or process has, mostly thread"
+                " worker: 79 % of an iteration."
             )
 
 

@@ -56,9 +56,7 @@ LEFT JOIN habit AS h ON h.process_id = t.process_id;
 CREATE TABLE _limit_team AS
 SELECT c.process_id
 FROM (
-  SELECT process_id, count(*) AS threads FROM _limit_thread
-  WHERE computes AND NOT of_python AND thread_id IN (SELECT thread_id FROM critical_path_coded)
-  GROUP BY process_id
+  SELECT process_id, count(*) AS threads FROM _limit_thread WHERE computes AND NOT of_python GROUP BY process_id
 ) AS c
 JOIN thread AS t ON t.process_id = c.process_id
 JOIN thread_state_coded AS s ON s.thread_id = t.thread_id AND s.state = 'running'
