@@ -415,8 +415,8 @@ def test_who_waits_is_named_whoever_it_waits_for(builder: TraceBuilder) -> None:
     builder.operation(1, 0, 100, "update")
     with rlscope_analysis.open(builder.write()) as trace:
         assert sentence_of(verdict(overview(trace))) == (
-            "Main (pid 1) waits for a lock that another thread or process has, mostly python (pid 2):"
-            " 79 % of an iteration."
+            "Main (pid 1) waits for a lock that another thread or process has, mostly python"
+            " (pid 2): 79 % of an iteration."
         )
 
 
