@@ -883,6 +883,21 @@ class TestIterations:
         ends = [of[-1][1] for of in updates]
         assert [row[2] for row in ask(builder, self.ROWS)] == ends
 
+    @pytest.mark.parametrize("acts", [True, False], ids=["it acts", "it only learns"])
+    def test_the_first_forward_pass_of_who_acts_by_waiting_is_no_update(
+        self, builder: TraceBuilder, *, acts: bool
+    ) -> None:
+        """Its recorder does not know yet what comes of one."""
+        thread = builder.thread(builder.process(pid=1), states=[run(200)])
+        phases = ["wait", "backpropagation", "wait"]
+        phases += ["inference" if acts else "data", "wait", "backpropagation"] * 3
+        for at, name in enumerate(phases):
+            builder.operation(thread, at * 10, at * 10 + 9, name, source="auto")
+        ends = [59, 89, 119] if acts else [19, 59, 89, 119]
+        assert [row[1:3] for row in ask(builder, self.ROWS)] == list(
+            zip([10, *ends[:-1]], ends, strict=True)
+        )
+
     @pytest.mark.parametrize("case", ["commands", "each time", "once", "a log thread"])
     def test_other_messages_do_not_end_an_update(self, builder: TraceBuilder, case: str) -> None:
         learner, other = builder.process(pid=1), builder.process(pid=2)

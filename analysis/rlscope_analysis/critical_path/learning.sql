@@ -5,7 +5,8 @@
 -- backpropagations is one (a critic's and an actor's), else each (cycle).
 -- Where the thread steps environments itself (and does not only look at one), that is acting: a
 -- forward pass alone may be one of an update, between the steps of two optimizers. Where it waits for
--- others that do, a forward pass is acting that is followed by something else than learning.
+-- others that do, a forward pass is acting that is followed by something else than learning; and so is
+-- the first of all, which the recorder takes for learning: it has not seen yet what comes of one.
 -- There is no FILTER in a window here: with it DuckDB takes time by the square of the rows.
 WITH phase AS (
   SELECT
@@ -33,14 +34,18 @@ WITH phase AS (
     thread_id,
     count(*) FILTER (WHERE name IN ('simulation', 'rollout'))
       > count(*) FILTER (WHERE name = 'inference') / 10 AS steps,
-    bool_or(name = 'wait') AS waits
+    bool_or(name = 'wait') AS waits,
+    min(CASE WHEN name <> 'wait' AND next_name = 'wait' THEN start_ns END) = min(CASE WHEN name <> 'wait' THEN start_ns END)
+      AND bool_or(name = 'inference') AS begins_by_acting,
+    min(CASE WHEN name <> 'wait' THEN start_ns END) AS first_ns
   FROM own GROUP BY thread_id
 ), acting AS (
   -- Waits, of which there may be very many, are only there to be followed by something.
   SELECT
     o.*,
     o.name IN ('simulation', 'rollout') OR (o.name = 'inference' AND NOT h.steps
-      AND (NOT h.waits OR o.next_name IS DISTINCT FROM 'backpropagation')) AS is_acting
+      AND (NOT h.waits OR o.next_name IS DISTINCT FROM 'backpropagation'))
+      OR (o.start_ns = h.first_ns AND h.begins_by_acting AND NOT h.steps) AS is_acting
   FROM own AS o JOIN habit AS h ON h.thread_id = o.thread_id WHERE o.name <> 'wait'
 ), numbered AS (
   SELECT
@@ -50,7 +55,7 @@ WITH phase AS (
   WINDOW own AS (PARTITION BY thread_id ORDER BY start_ns, end_ns DESC)
 ), updated AS (
   SELECT thread_id, acts, max(end_ns) AS end_ns, any_value(first_ns) AS first_ns
-  FROM numbered WHERE name = 'backpropagation' GROUP BY thread_id, acts
+  FROM numbered WHERE name = 'backpropagation' AND NOT is_acting GROUP BY thread_id, acts
 ), spaced AS (
   SELECT thread_id, lag(end_ns, 1, first_ns) OVER own AS start_ns, end_ns FROM updated
   WINDOW own AS (PARTITION BY thread_id ORDER BY end_ns)
@@ -59,7 +64,7 @@ WITH phase AS (
   SELECT thread_id, arg_max(called, (times, -first_ns)) AS called
   FROM (
     SELECT thread_id, called, count(*) AS times, min(start_ns) AS first_ns
-    FROM numbered WHERE name = 'backpropagation' GROUP BY ALL
+    FROM numbered WHERE name = 'backpropagation' AND NOT is_acting GROUP BY ALL
   )
   GROUP BY thread_id
 ), begun AS (
@@ -68,7 +73,7 @@ WITH phase AS (
     count(*) OVER (PARTITION BY n.thread_id) AS pieces,
     count(CASE WHEN n.called = f.called THEN 1 END) OVER own AS cycle
   FROM numbered AS n JOIN most_frequent AS f ON f.thread_id = n.thread_id
-  WHERE n.name = 'backpropagation'
+  WHERE n.name = 'backpropagation' AND NOT n.is_acting
   WINDOW own AS (PARTITION BY n.thread_id ORDER BY n.start_ns, n.end_ns DESC)
 ), piece AS (
   FROM begun WHERE thread_id NOT IN (SELECT thread_id FROM numbered WHERE is_acting)
