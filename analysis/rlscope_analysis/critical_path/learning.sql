@@ -34,28 +34,30 @@ WITH phase AS (
     thread_id,
     count(*) FILTER (WHERE name IN ('simulation', 'rollout'))
       > count(*) FILTER (WHERE name = 'inference') / 10 AS steps,
-    bool_or(name = 'wait') AS waits,
-    min(CASE WHEN name <> 'wait' AND next_name = 'wait' THEN start_ns END) = min(CASE WHEN name <> 'wait' THEN start_ns END)
-      AND bool_or(name = 'inference') AS begins_by_acting,
+    bool_or(name = 'wait') AS waits, bool_or(name = 'inference') AS asks,
     min(CASE WHEN name <> 'wait' THEN start_ns END) AS first_ns
   FROM own GROUP BY thread_id
-), acting AS (
+), named AS (
   -- Waits, of which there may be very many, are only there to be followed by something.
-  SELECT
-    o.*,
-    o.name IN ('simulation', 'rollout') OR (o.name = 'inference' AND NOT h.steps
-      AND (NOT h.waits OR o.next_name IS DISTINCT FROM 'backpropagation'))
-      OR (o.start_ns = h.first_ns AND h.begins_by_acting AND NOT h.steps) AS is_acting
+  SELECT o.* REPLACE (
+    CASE WHEN o.start_ns = h.first_ns AND o.next_name = 'wait' AND h.asks AND NOT h.steps THEN 'inference' ELSE o.name END
+    AS name
+  ), h.steps, h.waits, h.first_ns
   FROM own AS o JOIN habit AS h ON h.thread_id = o.thread_id WHERE o.name <> 'wait'
+), acting AS (
+  SELECT
+    *,
+    name IN ('simulation', 'rollout') OR (name = 'inference' AND NOT steps
+      AND (NOT waits OR next_name IS DISTINCT FROM 'backpropagation')) AS is_acting
+  FROM named
 ), numbered AS (
   SELECT
-    *, count(CASE WHEN is_acting THEN 1 END) OVER own AS acts,
-    min(start_ns) OVER (PARTITION BY thread_id) AS first_ns
+    *, count(CASE WHEN is_acting THEN 1 END) OVER own AS acts
   FROM acting
   WINDOW own AS (PARTITION BY thread_id ORDER BY start_ns, end_ns DESC)
 ), updated AS (
   SELECT thread_id, acts, max(end_ns) AS end_ns, any_value(first_ns) AS first_ns
-  FROM numbered WHERE name = 'backpropagation' AND NOT is_acting GROUP BY thread_id, acts
+  FROM numbered WHERE name = 'backpropagation' GROUP BY thread_id, acts
 ), spaced AS (
   SELECT thread_id, lag(end_ns, 1, first_ns) OVER own AS start_ns, end_ns FROM updated
   WINDOW own AS (PARTITION BY thread_id ORDER BY end_ns)
@@ -64,7 +66,7 @@ WITH phase AS (
   SELECT thread_id, arg_max(called, (times, -first_ns)) AS called
   FROM (
     SELECT thread_id, called, count(*) AS times, min(start_ns) AS first_ns
-    FROM numbered WHERE name = 'backpropagation' AND NOT is_acting GROUP BY ALL
+    FROM numbered WHERE name = 'backpropagation' GROUP BY ALL
   )
   GROUP BY thread_id
 ), begun AS (
@@ -73,7 +75,7 @@ WITH phase AS (
     count(*) OVER (PARTITION BY n.thread_id) AS pieces,
     count(CASE WHEN n.called = f.called THEN 1 END) OVER own AS cycle
   FROM numbered AS n JOIN most_frequent AS f ON f.thread_id = n.thread_id
-  WHERE n.name = 'backpropagation' AND NOT n.is_acting
+  WHERE n.name = 'backpropagation'
   WINDOW own AS (PARTITION BY n.thread_id ORDER BY n.start_ns, n.end_ns DESC)
 ), piece AS (
   FROM begun WHERE thread_id NOT IN (SELECT thread_id FROM numbered WHERE is_acting)
