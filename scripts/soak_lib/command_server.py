@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 from soak_lib.home import FailureError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from soak_lib.home import Home
 
@@ -60,7 +60,7 @@ class CommandServer:
         out, err = self._folder / "command.out", self._folder / "command.err"
         pid = os.fork()
         if pid == 0:
-            self._become(arguments, out, err)
+            become(arguments, out, err, self._environment)
         end_s = time.monotonic() + _DEADLINE_S
         while not (ended := os.wait4(pid, os.WNOHANG))[0]:
             if time.monotonic() > end_s:
@@ -74,31 +74,34 @@ class CommandServer:
             usage.ru_utime + usage.ru_stime, max(0, usage.ru_maxrss * 1024 - _own_bytes()),
         )  # fmt: skip
 
-    def _become(self, arguments: Sequence[str], out: Path, err: Path) -> NoReturn:
-        """Be the command, in the forked process."""
-        code = 70
-        try:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, signal.SIG_DFL)
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            _redirect(out, err)
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            os.environ.clear()
-            os.environ.update(self._environment)
-            sys.argv = ["rlscope-trace", *arguments]
-            from rlscope_trace.cli import main
 
-            code = _code_of(main)
-        except BaseException:  # noqa: BLE001 - it is told as the interpreter would
-            sys.excepthook(*sys.exc_info())
-        finally:
-            with suppress(Exception):
-                sys.stdout.flush()
-                sys.stderr.flush()
-            import atexit
+def become(
+    arguments: Sequence[str], out: Path, err: Path, environment: Mapping[str, str]
+) -> NoReturn:
+    """Be the command, in the forked process."""
+    code = 70
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _redirect(out, err)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.argv = ["rlscope-trace", *arguments]
+        from rlscope_trace.cli import main
 
-            atexit._run_exitfuncs()
-            os._exit(code)
+        code = _code_of(main)
+    except BaseException:  # noqa: BLE001 - it is told as the interpreter would
+        sys.excepthook(*sys.exc_info())
+    finally:
+        with suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        import atexit
+
+        atexit._run_exitfuncs()
+        os._exit(code)
 
 
 def _code_of(main: object) -> int:

@@ -14,10 +14,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-import traceback
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
+
+from soak_lib.command_server import become
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,8 +42,9 @@ class _Server:
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="rlscope-commands-")
         self._process = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )  # fmt: skip
 
     def end(self) -> None:
         self._process.communicate()
@@ -67,12 +69,8 @@ def _serve() -> None:
     """Answer each line of stdin with the exit code of its command."""
     for name in COMMANDS:
         importlib.import_module(f"rlscope_trace.cli.{name}")
-    for name in (
-        "numpy",
-        "rlscope_analysis.critical_path.path",
-        "rlscope_analysis.overview.answer",
-    ):
-        importlib.import_module(name)
+    for name in ("critical_path.path", "overview.answer"):
+        importlib.import_module(f"rlscope_analysis.{name}")
     for line in sys.stdin:
         asked = json.loads(line)
         if not (pid := os.fork()):
@@ -83,29 +81,9 @@ def _serve() -> None:
 
 
 def _command(asked: dict[str, Any]) -> NoReturn:
-    from rlscope_trace.cli import main
-
     signal.setitimer(signal.ITIMER_REAL, asked["deadline_s"])
     os.chdir(asked["folder"])
-    os.environ.clear()
-    os.environ.update(asked["environment"])
-    for descriptor, place in ((0, os.devnull), (1, asked["out"]), (2, asked["err"])):
-        os.dup2(os.open(place, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), descriptor)
-    sys.argv = ["rlscope-trace", *asked["arguments"]]
-    code: Any = 0
-    try:
-        main()
-    finally:
-        # Not the way back into the server.
-        error = sys.exc_info()[1]
-        if isinstance(error, SystemExit):
-            code = error.code or 0
-        elif error is not None:
-            traceback.print_exc()
-            code = 1
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+    become(asked["arguments"], Path(asked["out"]), Path(asked["err"]), asked["environment"])
 
 
 if __name__ == "__main__":

@@ -39,16 +39,15 @@ def rlscope(
     words = list(map(str, arguments))
     if words and words[0] in command_server.COMMANDS and not prefix and typed is None:
         done = command_server.run(words, deadline_s=DEADLINE_S)
-        assert "Traceback" not in done.stderr, done.stderr
-        return done
-    done = subprocess.run(
-        [*prefix, *COMMAND, *words],
-        input=typed,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
+    else:
+        done = subprocess.run(
+            [*prefix, *COMMAND, *words],
+            input=typed,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
     assert "Traceback" not in done.stderr, done.stderr
     return done
 

@@ -404,7 +404,7 @@ def test_how_the_program_ended_is_said(tmp_path: Path) -> None:
         builder.thread(main, states=[run(9 * MS)])
         # That of a child is not that of the program.
         builder.thread(builder.process(pid=2, parent=main, exit_code=3), states=[run(9 * MS)])
-        first = shown(builder)[0]
+        first = first_screen.check(builder.write())[0]
         assert first.partition("ended")[2] == said.partition("ended")[2] + (
             "   2 processes on CPUs 0-1   GPU: not measured" if said else ""
         )
