@@ -88,7 +88,8 @@ static __always_inline void announce(struct task_struct *task, struct rls_track 
 {
 	struct rls_rec_thread *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
 
-	/* No loss yet: tried again at every switch-out. One that never fits is told as unmatched.
+	/* No loss yet: tried again at every switch-out. One that never fits is reported as
+	 * unmatched.
 	 */
 	if (!record)
 		return;

@@ -11,7 +11,7 @@
 
 /*
  * Whether a task found at attach was on a CPU. Asked only once its switches are
- * being counted: if one came in between, that switch has already told.
+ * being counted: if one came in between, that switch has already reported.
  */
 static __always_inline void note_if_running(struct task_struct *task, struct rls_track *track)
 {

@@ -107,7 +107,7 @@ enum rls_off_state {
 #define RLS_WAKER_NONE 0	 /* no wakeup: preempted, or none was seen */
 #define RLS_WAKER_INTERRUPT (-1) /* a timer or a device: cannot be told apart */
 #define RLS_WAKER_OUTSIDE (-2)	 /* a thread outside the traced process tree */
-#define RLS_WAKER_UNKNOWN (-3)	 /* the current thread, if it was no interrupt: cannot be told */
+#define RLS_WAKER_UNKNOWN (-3)	 /* the current thread, if it was no interrupt: not known */
 #define RLS_WAKER_TIMER (-4)	 /* a timer */
 #define RLS_WAKER_DEVICE (-5)	 /* an interrupt that was no timer: a device, the network */
 
@@ -260,7 +260,7 @@ struct rls_rec_gil_release {
 
 struct rls_rec_sample {
 	rls_u16 kind;
-	rls_u8 layer; /* enum rls_layer; RLS_LAYER_NONE: could not be told */
+	rls_u8 layer; /* enum rls_layer; RLS_LAYER_NONE: not known */
 	rls_u8 flags; /* RLS_SAMPLE_* */
 	rls_u32 thread_id;
 	rls_u64 ts_ns;

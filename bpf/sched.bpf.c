@@ -111,7 +111,7 @@ static __always_inline bool serves_interrupts(struct task_struct *thread)
 }
 
 /*
- * Whether this code runs in an interrupt that borrowed `current`, told by the stack:
+ * Whether this code runs in an interrupt that borrowed `current`, recognised by the stack:
  * interrupts have their own, and `context` (the arguments of the tracepoint) lies on
  * the one in use. Except on x86, where an interrupt of user code starts on the task's
  * stack: then the registers saved there come from no system call (orig_ax is -1). The
@@ -171,7 +171,7 @@ int BPF_PROG(on_waking, struct task_struct *task)
 		return 0;
 	now_ns = bpf_ktime_get_ns();
 	track_wakeup(track, now_ns, current_waker(ctx));
-	/* Where each task is told about, it is when it is about to leave the OS kernel. */
+	/* Where each task is reported, it is when it is about to leave the OS kernel. */
 	if (!bpf_core_field_exists(task->throttled) && waits_for_quota(task))
 		write_quota(track, now_ns);
 	return 0;

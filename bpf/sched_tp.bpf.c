@@ -149,7 +149,7 @@ int on_switch(void *ctx)
 	struct rls_track *next = THREAD_OF(next_tid);
 	rls_u64 now_ns = 0;
 
-	/* One instant for both: that is how one switch is told from two. */
+	/* One instant for both: that is how one switch is distinguished from two. */
 	if (prev) {
 		now_ns = bpf_ktime_get_ns();
 		leave_cpu(event, prev_tid, prev, now_ns);
@@ -162,7 +162,7 @@ int on_switch(void *ctx)
 }
 
 /*
- * Whether an interrupt borrowed the current thread cannot be told without BTF, so
+ * Whether an interrupt borrowed the current thread is not known without BTF, so
  * only the idle task (which wakes nobody by itself) is known for what it is.
  */
 RLS_INLINE rls_s32 current_waker(void)

@@ -11,7 +11,7 @@
 void rls_cupti_enable_calls(void);
 // Stops or goes on.
 void rls_cupti_switch_calls(bool on);
-// The hash of a call's name, told; 0: it has none. False: this call is not wanted.
+// The hash of a call's name, reported; 0: it has none. False: this call is not wanted.
 bool rls_cupti_call_name(struct rls_shim_slot* slot, uint32_t kind, uint32_t function,
                          uint64_t* name);
 

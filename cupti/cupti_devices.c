@@ -110,7 +110,7 @@ static void tell_named(struct rls_shim_slot* slot, const struct named* entry) {
 }
 
 // CUPTI tells of a stream with every context, and of what there was before a late start: once is
-// enough. Streams that there is no room for are told, and forgotten.
+// enough. Streams that there is no room for are reported, and forgotten.
 void rls_cupti_note_context(struct rls_shim_slot* slot, uint32_t context, uint32_t device) {
   const struct named entry = {.context = context, .device = device};
   if (rls_cupti_device_of(context) == device) return;

@@ -220,7 +220,7 @@ static void end(void) {
   }
 }
 
-// By the thread that starts us, so that however soon the process ends, it has told.
+// By the thread that starts us, so that however soon the process ends, it has reported.
 static uint32_t tell_first_reader(void) {
   const uint32_t reader = find_reader();
   // Where nobody listened: a program that is started, long after the recording.

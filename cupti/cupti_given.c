@@ -15,7 +15,8 @@
 #include "names.h"
 #include "ring.h"
 
-// Programs name a few streams. Of one that names more, the further names are told and forgotten.
+// Programs name a few streams. Of one that names more, the further names are reported and
+// forgotten.
 #define MAX_KEPT 1024
 // GPUs have numbers before the driver is started, and programs name them then. Their names wait for
 // CUPTI, also in a forked child; as many as this, for CUPTI may never be started.
@@ -34,7 +35,7 @@ static struct given* fresh;  // of any thread, newest first
 static struct given* kept;   // of each GPU, context and stream the last one; flush thread only
 static uint32_t kept_count;
 static uint32_t early_count;
-static uint32_t lost_count;  // names that were not told yet, and will not be
+static uint32_t lost_count;  // names that were not reported yet, and will not be
 
 static uint16_t state(void) { return __atomic_load_n(&rls_cupti.state, __ATOMIC_RELAXED); }
 
@@ -103,7 +104,7 @@ static bool find_stream(void* stream, struct rls_shim_gpu_named* record) {
 }
 
 void rls_cupti_name_device(uint32_t device, const char* name) {
-  // A GPU is told by what has no context.
+  // A GPU is recognised by what has no context.
   if (is_on() || (is_undecided() && can_wait()))
     give(&(struct rls_shim_gpu_named){.device = device, .context = RLS_UNKNOWN_ID}, name);
 }

@@ -17,7 +17,7 @@ static const struct {
     {CUPTI_KIND_GRAPH, "GRAPH_TRACE"}, {CUPTI_KIND_MEMORY, "MEMORY2"},
 };
 
-// `exists_already`: contexts and streams may, which are told then.
+// `exists_already`: contexts and streams may, which are reported then.
 static cupti_result enable(uint32_t kind, bool exists_already) {
   const bool can_exist = kind == CUPTI_KIND_CONTEXT || kind == CUPTI_KIND_STREAM;
   if (exists_already && can_exist && rls_cupti.functions.enable_and_dump != NULL)

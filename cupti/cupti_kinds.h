@@ -9,7 +9,7 @@
 // rls_cupti.recorded and .refused. False: kernels are refused, without which all else would look
 // like the whole truth.
 bool rls_cupti_enable_kinds(uint64_t unwanted);
-// All that was enabled, on or off; on: what there is of contexts and streams is told.
+// All that was enabled, on or off; on: what there is of contexts and streams is reported.
 void rls_cupti_switch(bool on);
 
 #endif  // RLS_CUPTI_KINDS_H

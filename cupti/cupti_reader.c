@@ -16,10 +16,10 @@
 #define CLOCK_TRIES 3
 
 static struct {
-  uint32_t reader;  // who was told of status and devices
+  uint32_t reader;  // who has status and devices
   bool has_told_devices;
   bool has_told_foreign;
-  uint64_t clock_ns;  // when the clocks were told last
+  uint64_t clock_ns;  // when the clocks were reported last
 } now;
 
 void rls_cupti_expect_reader(uint32_t reader) {

@@ -101,7 +101,7 @@ static int pop_at(uint64_t domain, uint64_t end_ns) {
 
 static bool is_read(void) { return rls_process.header != NULL && rls_reader() != 0; }
 
-// Whether the ranges of the thread were told as open when it gave its slot back.
+// Whether the ranges of the thread were reported as open when it gave its slot back.
 static bool is_gone(void) { return rls_thread.is_leaving && rls_thread.slot == NULL; }
 
 int rls_pop(uint64_t domain) {

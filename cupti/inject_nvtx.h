@@ -6,7 +6,7 @@
 //   3..5    version information: its size 24, the version (32 bits), a function
 //   6..     the slots: pointers to handlers, module after module
 //   then    per module a table: NULL, pointers to its slots, NULL
-// As the tables point into the structure itself, it can be told from anything else.
+// As the tables point into the structure itself, it can be distinguished from anything else.
 #ifndef RLS_INJECT_NVTX_H
 #define RLS_INJECT_NVTX_H
 

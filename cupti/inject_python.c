@@ -135,8 +135,8 @@ static bool run_text(void) {
   set_bytes(globals, "AUTO", "1", asked->auto_phases != 0 ? 1 : 0);
   object* code = python.compile(rls_inject_repair, "<rlscope late attach>", FILE_INPUT);
   object* value = code == NULL ? NULL : python.evaluate(code, globals, globals);
-  object* told = value == NULL ? NULL : python.get_item(globals, "RESULT");
-  const char* text = told == NULL ? NULL : python.bytes_text(told);
+  object* reported = value == NULL ? NULL : python.get_item(globals, "RESULT");
+  const char* text = reported == NULL ? NULL : python.bytes_text(reported);
   if (text != NULL) snprintf(result->message, RLS_INJECT_MAX_MESSAGE, "%s", text);
   if (value != NULL) python.release(value);
   if (code != NULL) python.release(code);

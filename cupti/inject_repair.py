@@ -5,7 +5,7 @@ phases are wanted), all bytes. RESULT, lines of key=value, is what the recorder 
 Imports nothing that the program does not have already, changes no module of its own but `nvtx`,
 and lets no exception out.
 
-`nvtx` asks NVTX once per domain whether a tool is there. Told no, 0.2.12 and newer keep a dummy in
+`nvtx` asks NVTX once per domain whether a tool is there. If not, 0.2.12 and newer keep a dummy in
 place of the domain, and a function decorated then stays undecorated; older ones keep domains and
 strings without handles.
 """

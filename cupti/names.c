@@ -8,10 +8,10 @@
 #include "ring.h"
 #include "shim.h"
 
-// Which texts were told: a cache that forgets, because telling twice does no harm. Entries hold
+// Which texts were reported: a cache that forgets, because telling twice does no harm. Entries hold
 // the hash mixed with the seed, so that those of a parent or of an earlier reader do not count.
 #define TOLD_ENTRIES 4096
-static uint64_t told[TOLD_ENTRIES];
+static uint64_t reported[TOLD_ENTRIES];
 
 // Both halves of the product: every bit of the word reaches every other one, so that a difference
 // in the next word cannot take back one in this.
@@ -38,11 +38,11 @@ uint64_t rls_hash(const char* text, uint32_t* length) {
   return hash != 0 ? hash : 1;  // 0 stands for no text
 }
 
-// Takes the right to tell; false if it was told before.
+// Takes the right to report; false if it was reported before.
 static bool must_tell(uint64_t hash, uint64_t** entry, uint64_t* value) {
   const uint64_t reader = rls_reader();
   *value = mix(hash, rls_process.seed ^ reader);
-  *entry = &told[*value % TOLD_ENTRIES];
+  *entry = &reported[*value % TOLD_ENTRIES];
   return __atomic_load_n(*entry, __ATOMIC_RELAXED) != *value;
 }
 
@@ -74,7 +74,7 @@ void rls_tell_name(struct rls_shim_slot* slot, uint64_t hash, const char* text, 
   if (RLS_LIKELY(!must_tell(hash, &entry, &value))) return;
   const uint32_t kept = length <= RLS_SHIM_MAX_TEXT ? length : RLS_SHIM_MAX_TEXT;
   if (!rls_has_room(slot, string_bytes(kept))) {
-    rls_count(slot, &slot->dropped_names);  // told with the next event that bears it
+    rls_count(slot, &slot->dropped_names);  // reported with the next event that bears it
     return;
   }
   struct rls_shim_string first = {

@@ -50,7 +50,7 @@ struct rls_shim_header {
   uint64_t lost_events;  // of threads that found no free slot
   uint64_t first_lost_ns;
   uint64_t refused_children;  // forked, and without memory of their own: seccomp, limits
-  uint32_t gpu_buffers;       // that CUPTI holds, or that are not told yet: lost if we end now
+  uint32_t gpu_buffers;       // that CUPTI holds, or that are not reported yet: lost if we end now
   uint32_t gpu_flushed;       // the last gpu_flush that was carried out
   uint8_t reserved[RLS_SHIM_HEADER_BYTES / 2 - 88];
   // Written by the collector: changes with every collector that attaches; 0: nobody reads.
@@ -141,7 +141,7 @@ enum rls_shim_payload {
 // that whatever comes behind it in the ring began later.
 #define RLS_SHIM_LAST 1
 
-// name and domain are hashes of their texts, which a STRING record told before; 0: none (of a
+// name and domain are hashes of their texts, which a STRING record reported before; 0: none (of a
 // domain: the default one).
 struct rls_shim_event {
   uint16_t kind;  // RANGE, START, END, MARK, OPEN, GAP (of which the times alone count)
@@ -184,7 +184,8 @@ struct rls_shim_category {
 };
 
 // Times of GPU records are as CUPTI gave them: CLOCK_MONOTONIC where it took our timestamp
-// callback, else CLOCK_REALTIME, which is told by its size (GPU_CLOCK converts). 0: not known.
+// callback, else CLOCK_REALTIME, which is recognised by its size (GPU_CLOCK converts). 0: not
+// known.
 
 // Of rls_shim_gpu_call.api: CUPTI's activity kinds.
 enum rls_shim_gpu_api {
@@ -260,7 +261,7 @@ enum rls_shim_gpu_state {
   RLS_SHIM_GPU_REFUSED = 3,  // it was tried: `call` failed with `code`
 };
 
-// Told once for each process in which the driver was initialised, and again when it changes.
+// Reported once for each process in which the driver was initialised, and again when it changes.
 struct rls_shim_gpu_status {
   uint16_t kind;
   uint16_t state;  // enum rls_shim_gpu_state

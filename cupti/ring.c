@@ -1,4 +1,4 @@
-// Whose ring it is, told before anything else in it.
+// Whose ring it is, reported before anything else in it.
 #include "ring.h"
 
 __thread bool rls_ring_is_unknown;

@@ -70,7 +70,7 @@ static inline bool rls_tell_gap(struct rls_shim_slot* slot) {
   return true;
 }
 
-// Appends a RANGE or OPEN, or notes the time of which it would have told.
+// Appends a RANGE or OPEN, or notes the time of which it would have reported it.
 static inline void rls_append_range(struct rls_shim_slot* slot,
                                     const struct rls_shim_event* range) {
   const bool may_follow = RLS_LIKELY(slot->gap.end_ns == 0) || rls_tell_gap(slot);

@@ -20,8 +20,8 @@ __thread struct rls_thread rls_thread;
 static pthread_key_t exit_key;
 static bool has_exit_key;
 
-// Ranges that nobody will end: told, so that they can be counted. end_ns 0: it is not known when
-// the thread ended.
+// Ranges that nobody will end: reported, so that they can be counted. end_ns 0: it is not known
+// when the thread ended.
 static void tell_open_ranges(struct rls_shim_slot* slot, uint64_t end_ns) {
   const uint32_t kept = slot->depth < RLS_SHIM_MAX_DEPTH ? slot->depth : RLS_SHIM_MAX_DEPTH;
   for (uint32_t depth = kept; depth-- > 0;) {

@@ -1,5 +1,5 @@
 # What is built, and what has to be installed for that: looked for at once, and all that is missing is
-# told at once with Debian's names of the packages. README.md lists the same packages.
+# reported at once with Debian's names of the packages. README.md lists the same packages.
 
 # AUTO: the recorder, where it is known to work. A machine that could record, but lacks a package, gets
 # no smaller build by itself: its user would learn of it in front of the program that was to be traced.

@@ -114,7 +114,7 @@ def _traced_program(n: Named) -> str:
 
 
 def _goes_by_name(n: Named) -> bool:
-    """Whether a process is told by the name it has, and not by what it is for."""
+    """Whether a process is recognised by the name it has, and not by what it is for."""
     return bool(n.role == "other" or n.is_titled)
 
 
@@ -136,8 +136,12 @@ def _verdict(n: Named) -> str:
     by = f", mostly {_short(n.by)}" if n.by else ""
     limit, share = BY_CODE[n.code], f"{n.share * 100:.0f} %"
     held = f"{whole} could be {share} shorter" if limit.is_gain else f"{share} of {whole}"
-    told = f"{who} {limit.what}{by}: {held}."
-    return told if n.waiter is None else f"{told} Meanwhile {sentence_of(n.waiter)} waits for it."
+    sentence = f"{who} {limit.what}{by}: {held}."
+    return (
+        sentence
+        if n.waiter is None
+        else f"{sentence} Meanwhile {sentence_of(n.waiter)} waits for it."
+    )
 
 
 def _no_finding(n: Named) -> str:
@@ -298,7 +302,7 @@ def _explained_iteration(n: Named) -> str:
     }[n.source]
     times = f"{n.duration_ns / 1e6:,.3f} ms; the median is {n.median_ns / 1e6:,.3f} ms"
     words = f"{n.iteration_id:,} of {n.iterations:,} ({found}), {times}"
-    # Whoever asks for the slowest is told of one that was not looked at.
+    # Whoever asks for the slowest has to know of one that was not looked at.
     is_left_out = n.iteration_id != 1 and (n.first_ns or 0) > n.duration_ns
     first = f"; the first, left out, took {(n.first_ns or 0) / 1e6:,.3f} ms: --iteration 1"
     return words + first if is_left_out else words

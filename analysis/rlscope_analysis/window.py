@@ -97,7 +97,7 @@ LEFT JOIN (
 WHERE t.start_ns < {to_ns} AND t.end_ns > {from_ns}
 """
 # Which call launched what, and which samples fell into it, is asked of the whole trace: it may lie
-# before the window. How long the GPU took to begin is told for what began in the window.
+# before the window. How long the GPU took to begin is known for what began in the window.
 _LAUNCH_SQL = """
 CREATE OR REPLACE VIEW launch AS
 SELECT * REPLACE (

@@ -25,7 +25,7 @@ struct hook {
   enum rls_phase phase;
   enum rls_steps steps;
   uint32_t label;
-  // Nobody told us that this is an environment: it looks like one. It is none if it learns, or if
+  // Nobody said that this is an environment: it looks like one. It is none if it learns, or if
   // what it returns is no step.
   bool is_guess;
   bool is_refuted;

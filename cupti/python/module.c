@@ -192,7 +192,7 @@ static PyObject* connect(PyObject* module, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-// watch(judge, resolve): what is asked about forward passes, and told what they led to.
+// watch(judge, resolve): what is asked about forward passes, and hears what they led to.
 static PyObject* watch(PyObject* module, PyObject* args) {
   (void)module;
   PyObject *judge, *resolve;
@@ -211,7 +211,7 @@ static PyMethodDef methods[] = {
     {"start", start, METH_NOARGS, "Make the phases ready; False: no tool listens."},
     {"connect", connect, METH_VARARGS, "Take what hooks call."},
     {"watch", watch, METH_VARARGS, "Take what judges forward passes."},
-    {"suppose", suppose, METH_O, "Enter a phase, and ask to be told."},
+    {"suppose", suppose, METH_O, "Enter a phase, and ask to be reported."},
     {"settle", settle, METH_VARARGS, "Tell what forward passes from a place are."},
     {"default_gap", default_gap, METH_O, "Set the phase of a gap in which nothing tells."},
     {"phase", phase, METH_NOARGS, "Return the phase of this thread."},

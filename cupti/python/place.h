@@ -8,7 +8,7 @@
 
 #include "thread_phase.h"
 
-// Returns the place of the call under way, four frames deep, as one number; 0: it cannot be told.
+// Returns the place of the call under way, four frames deep, as one number; 0: it is not known.
 // A code object that is part of it must be kept, lest another gets its address.
 uint64_t rls_place_of_call(void);
 

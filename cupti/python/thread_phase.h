@@ -2,7 +2,7 @@
 // one pop and one push.
 //
 // simulation is known: the calls into an environment. What a thread does between two of them is
-// told by what happens first: a policy's forward pass (inference), a training forward pass,
+// recognised by what happens first: a policy's forward pass (inference), a training forward pass,
 // backward or optimizer step (backpropagation), a buffer (data).
 #ifndef RLS_THREAD_PHASE_H
 #define RLS_THREAD_PHASE_H
@@ -89,7 +89,7 @@ enum rls_phase rls_scope_leave(struct rls_thread* thread, uint64_t key);
 void rls_arm(struct rls_thread* thread);
 void rls_disarm(struct rls_thread* thread);
 
-// How many threads are armed. What every call of every module has to know first, so it is told
+// How many threads are armed. What every call of every module has to know first, so it is shown
 // without the thread's own memory, which takes long to find.
 extern atomic_uint rls_armed_threads;
 

@@ -6,7 +6,7 @@ The training is pinned to one CPU: where the OS kernel happens to put its proces
 percent of a difference, and here every message between them is a switch.
 
 Scheduling alone is recorded; the default recording has `overhead`. What the recorder itself takes
-with the default is told here too, for a window that begins when it has found what to probe.
+with the default is reported here too, for a window that begins when it has found what to probe.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class Figure:
     unit: str
     values: tuple[float, ...]
     budget: float | None = None
-    """None: told, but not judged."""
+    """None: reported, but not judged."""
     at_least: bool = False
     """The budget is a floor, as for rows per second; else a ceiling."""
     note: str = ""

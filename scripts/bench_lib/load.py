@@ -130,10 +130,10 @@ def _losses(bench: Bench, trace: Path, last: _Reading) -> Figure:
         "SELECT coalesce(sum(count), 0) AS lost, count(*) FILTER (WHERE code IS NULL) AS mute"
         " FROM trace_stat WHERE kind = 'dropped'",
     )[0]
-    # What is lost must be none, or told, and not less than was seen here.
+    # What is lost must be none, or reported, and not less than was seen here.
     lost = max(int(reported["lost"]), last.lost)
     is_reported = int(reported["lost"]) >= last.lost and not reported["mute"]
-    note = "" if lost == 0 else "told in trace_stat" if is_reported else "NOT TOLD"
+    note = "" if lost == 0 else "reported in trace_stat" if is_reported else "NOT REPORTED"
     return Figure("lost", "records", (lost,), None if lost and is_reported else 0, note=note)
 
 

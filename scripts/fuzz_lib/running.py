@@ -58,7 +58,7 @@ class Outcome:
 
 
 def options(target: Target, seconds: int) -> list[str]:
-    """Return what libFuzzer is told, for either kind of target."""
+    """Return the arguments of libFuzzer, for either kind of target."""
     return [
         f"-max_total_time={seconds}",
         f"-timeout={_HANG_S}",

@@ -41,7 +41,7 @@ class Listener:
         }
 
     def records(self) -> Records:
-        """End the reading; return what was told."""
+        """End the reading; return what was reported."""
         self.collector.stop()
         return records.read(self.folder / "shim.bin")
 

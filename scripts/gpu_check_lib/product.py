@@ -19,7 +19,7 @@ def rlscope(
     """Run a command of rlscope-trace; raises subprocess.TimeoutExpired."""
     import rlscope_trace
 
-    # Of a package that is not installed, the place must be told; the program gets it too.
+    # Of a package that is not installed, the place must be given; the program gets it too.
     place = Path(rlscope_trace.__file__).parents[1]
     more = {} if place.name.endswith("-packages") else {"PYTHONPATH": str(place)}
     return subprocess.run(
@@ -39,7 +39,7 @@ def start_recording(
 
 
 def record(context: Context, name: str, program: str, *arguments: object) -> Path | None:
-    """Record it into a file of that name; None where that failed, which is told."""
+    """Record it into a file of that name; None where that failed, which is reported."""
     trace = context.folder / f"{name}.duckdb"
     done = start_recording(context, trace, program, *arguments)
     if done.returncode == 0 and trace.exists():

@@ -1,4 +1,4 @@
-"""What the shim told, read from the spool byte by byte, by the comments of the headers alone.
+"""What the shim reported, read from the spool byte by byte, by the comments of the headers alone.
 
 They are cupti/records.h and tracer/native/shim/spool.h. Not the decoder of the product: what is
 checked here must not be read by what is checked.
@@ -141,7 +141,7 @@ def _cells(blocks: list[tuple[int, int, int, bytes]]) -> Iterator[tuple[int, byt
 
 
 def _dropped(blocks: list[tuple[int, int, int, bytes]]) -> int:
-    """Return how many records found no room; the counters of a slot are told again and again."""
+    """Return how many records found no room; those of a slot are reported again and again."""
     counters = {
         (source, slot): sum(struct.unpack_from("<QQ", payload))
         for kind, source, slot, payload in blocks

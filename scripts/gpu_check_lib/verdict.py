@@ -45,7 +45,7 @@ class Finding:
 
     @classmethod
     def from_json(cls, line: str) -> Finding:
-        """Return what as_json() told; ValueError where the line is damaged."""
+        """Return what as_json() wrote; ValueError where the line is damaged."""
         reported = json.loads(line)
         if not isinstance(reported, dict):
             raise ValueError(f"not a finding: {line[:80]!r}")

@@ -1,4 +1,4 @@
-"""Writes down all that is told about traces, and compares two such sets: see scripts/golden."""
+"""Writes down all that is reported about traces, and compares two such sets: see scripts/golden."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def window_of(trace: Path) -> tuple[str, str]:
 
 
 def record(inputs: Path, out: Path) -> None:
-    """Write down all that is told about each input."""
+    """Write down all that is reported about each input."""
     with tempfile.TemporaryDirectory(dir="/tmp") as temporary:
         for source in sorted(inputs.iterdir()):
             trace = make_trace(source, Path(temporary))

@@ -92,7 +92,7 @@ def become(
         from rlscope_trace.cli import main
 
         code = _code_of(main)
-    except BaseException:  # noqa: BLE001 - it is told as the interpreter would
+    except BaseException:  # noqa: BLE001 - it is reported as the interpreter would
         sys.excepthook(*sys.exc_info())
     finally:
         with suppress(Exception):

@@ -23,12 +23,12 @@ WITH ordered AS (
   SELECT thread_id, start_ns, end_ns,
     lag(end_ns) OVER (PARTITION BY thread_id ORDER BY start_ns, end_ns) AS before_ns
   FROM thread_state
-), told AS (
+), reported AS (
   SELECT thread_id, sum(end_ns - start_ns) AS told_ns, min(start_ns) AS first_ns,
     max(end_ns) AS last_ns, bool_or(start_ns < before_ns OR end_ns <= start_ns) AS is_crossed
   FROM ordered GROUP BY thread_id
 )
-SELECT t.thread_id FROM thread AS t LEFT JOIN told USING (thread_id)
+SELECT t.thread_id FROM thread AS t LEFT JOIN reported USING (thread_id)
 WHERE coalesce(told_ns, 0) + t.lost_ns <> t.end_ns - t.start_ns OR is_crossed
   OR first_ns < t.start_ns OR last_ns > t.end_ns
 """

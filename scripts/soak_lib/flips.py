@@ -116,7 +116,7 @@ def _flip(home: Home, server: CommandServer, kind: Kind, runs: int, seed: int) -
                 say(f"error: {kind.name} {number} ({what}): {error}\nhint: see {folder}")
                 return False
             progress.counts["read" if found.rows else "refused, in plain words"] += 1
-            progress.counts["with fewer rows, and told so"] += found.is_less_than(sound)
+            progress.counts["with fewer rows, and reported"] += found.is_less_than(sound)
             progress.step()
     finally:
         say(progress.line())
@@ -223,7 +223,7 @@ def _require_well_behaved(command: tuple[str, ...], done: Done) -> None:
 
 
 def _rows(trace: Path) -> tuple[dict[str, int], frozenset[str]]:
-    """Return the rows of each table, and the losses that are told; nothing of what is no trace."""
+    """Return the rows of each table, and the losses reported; nothing of what is no trace."""
     try:
         with duckdb.connect(str(trace), read_only=True) as con:
             rows = {}
@@ -239,4 +239,4 @@ def _require_counted(sound: Outcome, found: Outcome) -> None:
     """Hold a trace that has fewer rows to saying so."""
     if found.is_less_than(sound) and found.losses == sound.losses:
         less = {name: (sound.rows[name], n) for name, n in found.rows.items()}
-        raise FailureError(f"rows are missing, and no loss is told: {less}; {found.words}")
+        raise FailureError(f"rows are missing, and no loss is reported: {less}; {found.words}")

@@ -56,7 +56,7 @@ class Walked:
     ranges: int = 0
     marks_by_domain: Counter[int] = field(default_factory=Counter)
     own_domain: int = 0
-    """What stands for the domain of the phases; 0: none was told of."""
+    """What stands for the domain of the phases; 0: none was reported."""
 
     @property
     def marks(self) -> int:

@@ -377,7 +377,7 @@ class Sampler:
         """Sample the Python functions of a process, too; return why not, if not.
 
         runtime: `version` (major, minor, ...), `runtime_start` (address of _PyRuntime) and, if it
-        is one, `free_threaded`. To be told again when the process has replaced its program.
+        is one, `free_threaded`. To be reported again when the process has replaced its program.
         """
 
     def suspend(self) -> int:

@@ -206,7 +206,7 @@ def shim_gpu_names(scan: ShimScan) -> list[str | None]:
 
 def shim_gpu_cut_names(scan: ShimScan) -> int: ...
 def shim_gpu_statuses(scan: ShimScan) -> list[dict[str, Any]]:
-    """Return the fields of rls_shim_gpu_status and source, in the order they were told."""
+    """Return the fields of rls_shim_gpu_status and source, in the order they were reported."""
 
 def shim_gpu_devices(scan: ShimScan) -> list[dict[str, Any]]: ...
 def shim_gpu_streams(

@@ -1,4 +1,4 @@
-"""How much address space it takes to work on a trace: less is told before anything is loaded."""
+"""How much address space it takes to work on a trace: if there is less, we say so first."""
 
 # What DuckDB, numpy and the stacks of threads reserve, measured with room. They crash where they
 # cannot map it.

@@ -84,7 +84,7 @@ def become_saver(
     folders: list[int] = []
     above: list[int] = []
     for output in outputs:
-        # What cannot be opened is told of when it is written.
+        # What cannot be opened is reported when it is written.
         with suppress(OSError), open_place(output) as place:
             keep |= needed_to_write(place.folder)
             folders.append(os.dup(place.folder))

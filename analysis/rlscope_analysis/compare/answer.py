@@ -226,7 +226,7 @@ def _opening(found: Comparison) -> Iterable[Note]:
 
 
 def _seen_in_fastest(found: Comparison) -> Change | None:
-    """Return the sum that the verdict stands on, where its mean alone would not have told."""
+    """Return the sum that the verdict stands on, where its mean alone would not have shown it."""
     cause, sums = found.cause, [c for c in found.changes if c.is_sum and c.is_sure]
     if cause is None or cause.is_sure or any(c.telling is c.difference for c in sums):
         return None

@@ -56,7 +56,7 @@ SELECT c.thread_id, c.start_ns, {code_of("LAYER", "c.layer")}::INTEGER,
 FROM native_call_coded AS c LEFT JOIN site AS s ON s.site_id = c.site_id
 WHERE c.end_ns >= c.start_ns
 """  # noqa: S608 - numbers of our own
-# What is around it is told by the instant before.
+# What is around it is recognised by the instant before.
 _CUDA_CALL_SQL = f"""
 SELECT c.thread_id, c.start_ns, {CUDA_API}::INTEGER, 0::INTEGER,
   CASE WHEN c.is_expensive THEN {_CALL_EXPENSIVE} ELSE {_CALL} END::INTEGER

@@ -19,7 +19,7 @@ WITH part AS (
     level, process_id, operation, bucket,
     sqrt(sum(pow(below_ns, 2))) AS below_ns, sqrt(sum(pow(above_ns, 2))) AS above_ns
   FROM by_event GROUP BY ALL
-), told AS (
+), reported AS (
   SELECT
     c.level, c.process_id, c.operation, c.bucket, c.time_ns,
     CASE WHEN c.is_known THEN c.overhead_ns END AS overhead_ns,
@@ -42,7 +42,7 @@ SELECT
   t.time_ns - t.overhead_ns - t.above_ns AS corrected_low_ns,
   t.time_ns - t.overhead_ns + t.below_ns AS corrected_high_ns,
   t.overhead_ns / nullif(t.time_ns, 0) AS overhead_share
-FROM told AS t LEFT JOIN process AS p ON p.process_id = t.process_id
+FROM reported AS t LEFT JOIN process AS p ON p.process_id = t.process_id
 WHERE t.time_ns IS NOT NULL
 ORDER BY
   t.level <> 7,

@@ -1,6 +1,6 @@
 -- GPU time: the union of what was under way, and the sum, in every scope.
 WITH device AS (
-  -- Each rank of a machine may have told of its GPUs.
+  -- Each rank of a machine may have reported its GPUs.
   SELECT host, device_id, min(name) AS name FROM gpu_device GROUP BY host, device_id
 ), named AS (
   -- Numbers of streams are those of their context; where several have one number, none is named.

@@ -14,7 +14,7 @@ class ProcessName:
     is_known: bool = True
     """False: of some threads it is not known to which process they belong."""
     threads: int | None = None
-    """How many of its threads are told of, where that is said too."""
+    """How many of its threads are reported, where that is said too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ FROM overlap_fault
 WHERE fault <> 'clipped' AND relation <> 'thread_state_coded'
 ORDER BY ALL
 """
-# By kind and reason; those that are told of all processes first.
+# By kind and reason; those about all processes first.
 NOT_MEASURED_SQL = """
 SELECT
   c.kind, c.facts, c.process_id IS NULL AS of_all,

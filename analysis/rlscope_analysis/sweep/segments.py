@@ -87,7 +87,7 @@ class Segments:
             writer.finish(str(error))
         except _sweep.OrderError as error:
             writer.finish(f"rows of {error} are not in the order of (process, thread, start)")
-        except Exception as error:  # noqa: BLE001 - told to whoever reads: no one else would know
+        except Exception as error:  # noqa: BLE001 - reported to whoever reads: no one else would know
             writer.finish(str(error).strip().partition("\n")[0] or type(error).__name__)
         finally:
             _sweeping.pop(threading.current_thread(), None)

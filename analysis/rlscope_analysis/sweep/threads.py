@@ -25,7 +25,7 @@ __all__ = ["ThreadOverlap", "compute", "store"]
 
 # Few parts are better: only memory sets them a limit.
 LONE_CHUNK_ROWS = 5 << 23
-# How often progress is told, and how late Ctrl-C is noticed at most.
+# How often progress is reported, and how late Ctrl-C is noticed at most.
 _PROGRESS_S = 0.1
 # A list per column and statement: small beside the memory limit of the recorder.
 _STORED_AT_ONCE = 8192
@@ -41,7 +41,7 @@ def compute(
     """Compute the derived tables of the trace that `connection` has open, without writing them.
 
     start_ns, end_ns: only this interval, [start_ns, end_ns); None: from the first or to the
-    last instant. progress(done, total): rows, told about ten times a second.
+    last instant. progress(done, total): rows, reported about ten times a second.
 
     Tables are read by cursors of the connection: neither its TEMP objects nor what its open
     transaction wrote are seen. Raises TraceError where a table cannot be read.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rlscope_analysis.trace import Trace
 
 _AT = "start_ns <= $2 AND end_ns > $2"
-# By what they tell, in the order in which it is told.
+# By what they tell, in the order in which it is shown.
 _QUERIES = {
     "state": """
 SELECT

@@ -1,4 +1,4 @@
-"""PyTorch: backward passes and optimizer steps are learning; a forward pass is told by its place.
+"""PyTorch: backward passes and optimizer steps learn; a forward pass is recognised by its place.
 
 torch's own hooks on forward passes cost too much. The call of a module gets a hook of ours instead,
 which does nothing but where a forward pass decides what the thread does: the first after a step of

@@ -23,12 +23,12 @@ def tid() -> int:
 
 def finish(**reported: object) -> None:
     """Print what the program did, as its last line."""
-    print(json.dumps(reported), flush=True)  # noqa: T201 - this is how it is told
+    print(json.dumps(reported), flush=True)  # noqa: T201 - this is how it is reported
 
 
 def wait_for_word() -> None:
     """Say that we are ready, and wait for a line on stdin."""
-    print("ready", flush=True)  # noqa: T201 - this is how it is told
+    print("ready", flush=True)  # noqa: T201 - this is how it is reported
     sys.stdin.readline()
 
 

@@ -38,7 +38,7 @@ _FEWEST = 6
 
 @dataclass(slots=True)
 class Way:
-    """One process, and what it told."""
+    """One process, and what it reported."""
 
     process: subprocess.Popen[str]
     launch: list[float] = field(default_factory=list)
@@ -101,7 +101,7 @@ def check_shim(context: Context, way: Way) -> None:
 
 
 def start(context: Context) -> dict[str, Way]:
-    """Start a process per way; those that CUPTI refuses are told and left out."""
+    """Start a process per way; those that CUPTI refuses are reported and left out."""
     from rlscope_trace.record.calibrate.children import LIBRARY
 
     cupti = context.known.get("cupti_library", "")

@@ -1,4 +1,4 @@
-"""Programs that end badly: what was told before that is still there, and the target was let be."""
+"""Programs that end badly: what was reported before is still there, and the target was let be."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _end(context: Context, end: str) -> tuple[int, dict[str, Any], Records]:
         command, env=context.environment(listener.environment()), stdin=subprocess.DEVNULL,
         capture_output=True, text=True, timeout=_LIMIT_S, check=False,
     )  # fmt: skip
-    # It told what it did before it ended.
+    # It reported what it did before it ended.
     return done.returncode, last_object(done.stdout, 0, done.stderr), listener.records()
 
 
@@ -47,7 +47,7 @@ def _check_loss(context: Context, end: str, reported: dict[str, Any], found: Rec
         f"the last {missing} of {reported['launches']} kernels, {missing / _RATE * 1000:.0f} ms",
         missing=missing,
     )
-    context.check(f"{end}: what was told before is there", 0 <= missing < _RATE, f"{kernels}")
+    context.check(f"{end}: what was reported before is there", 0 <= missing < _RATE, f"{kernels}")
 
 
 def _fork(context: Context) -> None:

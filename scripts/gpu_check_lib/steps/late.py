@@ -68,7 +68,7 @@ def _attach(context: Context, name: str, command: list[str]) -> None:
 def _judge(context: Context, name: str, reported: dict[str, Any], found: records.Records) -> None:
     status = found.status()
     if status is None:
-        context.check(f"{name}: a status is told", False, "none: the shim did not start CUPTI")
+        context.check(f"{name}: a status is reported", False, "none: the shim did not start CUPTI")
         return
     context.tell(
         f"{name}: late CUPTI",

@@ -33,7 +33,7 @@ def run(context: Context) -> None:
 
 
 def record(context: Context, name: str, *options: object) -> tuple[dict[str, Any], Records]:
-    """Run launches.py with the shim; return what it says of itself, and what the shim told."""
+    """Run launches.py with the shim; return what it says of itself, and what the shim reported."""
     listener = listen(context, name)
     dump = context.home / "fixtures" / name
     # Only what is small: whole buffers travel home.
@@ -45,10 +45,10 @@ def record(context: Context, name: str, *options: object) -> tuple[dict[str, Any
 
 
 def is_on(context: Context, found: Records) -> bool:
-    """Check the status that the process told."""
+    """Check the status that the process reported."""
     status = found.status()
     if status is None:
-        return context.check("GPU activity is recorded", False, "the shim told no status")
+        return context.check("GPU activity is recorded", False, "the shim reported no status")
     context.tell(
         "what was recorded",
         f"{status.library}, API {status.api}, clock {'taken' if status.has_clock else 'refused'}",

@@ -27,7 +27,7 @@ def run(context: Context) -> None:
 
 
 def _profile(context: Context, environment: dict[str, str] | None) -> int | None:
-    """Return how many kernels torch.profiler sees; None where the program failed, which is told."""
+    """Return how many kernels torch.profiler sees; None where the program failed."""
     trace = context.folder / "profile.json"
     try:
         reported: dict[str, Any] = context.run(

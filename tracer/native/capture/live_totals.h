@@ -73,7 +73,7 @@ class LiveTotals {
   void Add(const RingSpan& span);
 
   // `open`: what the threads do that have written no record of it yet, at now_ns. Threads that have
-  // ended are told of once.
+  // ended are reported once.
   LiveSnapshot Snapshot(const std::vector<rls_rec_close>& open, std::uint64_t now_ns);
 
   // Frames that a spool, or a segment of one, begins with which is kept from cut_ns on. Threads
@@ -92,7 +92,7 @@ class LiveTotals {
   std::mutex mutex_;
   std::unordered_map<std::uint32_t, LiveThread> threads_;
   std::unordered_map<std::uint32_t, rls_rec_exec> execs_;    // by the pid, as the recorder sees it
-  std::unordered_map<std::uint32_t, rls_rec_title> titles_;  // by the thread that told it last
+  std::unordered_map<std::uint32_t, rls_rec_title> titles_;  // by the thread that reported it last
   std::unordered_map<std::uint32_t, std::uint32_t> function_of_;  // by stack
   std::unordered_map<std::string, std::uint32_t> functions_;
   std::vector<LiveFunction> samples_;

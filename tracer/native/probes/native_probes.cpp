@@ -227,7 +227,7 @@ void NativeProbes::Detach() noexcept {
       for (const ProbePoint& point : group.points) Serve(point.site_id, RLS_NATIVE_NO_LINK);
     if (!groups_.empty()) AdvanceEpoch();
   } catch (const std::system_error&) {
-    // Nothing is probed any more; at worst calls that were under way are told as left.
+    // Nothing is probed any more; at worst calls that were under way are reported as left.
   }
   groups_.clear();
 }

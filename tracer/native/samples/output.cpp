@@ -29,7 +29,7 @@ std::string TextOf(const std::vector<const std::string*>& names, bool cut) {
 std::uint32_t SampleOutput::StackOf(const std::vector<const std::string*>& names, bool cut) {
   if (names.empty()) return 0;
   if (generation_ != spool_->generation()) {
-    // What was told before is not in the spool, or goes from it. Numbers go on: some may be on
+    // What was reported before is not in the spool, or goes from it. Numbers go on: some may be on
     // their way.
     Flush();
     generation_ = spool_->generation();
@@ -82,7 +82,7 @@ void SampleOutput::Flush() {
   span_.data = frames_.data();
   span_.bytes = frames_.size();
   if (!spool_->AppendSpan(span_, generation_)) {
-    // Stacks that were told before are not in the spool.
+    // Stacks that were reported before are not in the spool.
     const std::string frames = std::move(frames_);
     frames_.clear();
     for (const auto& [text, stack_id] : stacks_)

@@ -37,7 +37,7 @@ class SampleOutput {
   std::size_t stack_bytes_ = 0;
   std::uint32_t last_stack_id_ = 0;
   std::uint64_t generation_ = 0;            // of the spool: see SpoolWriter
-  std::unordered_set<std::uint32_t> used_;  // told before, and in frames_
+  std::unordered_set<std::uint32_t> used_;  // reported before, and in frames_
   std::uint64_t left_out_ = 0;
 };
 

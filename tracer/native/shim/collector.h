@@ -80,7 +80,7 @@ class ShimCollector {
     std::unique_ptr<ShimMemory> memory;
     ShimLost lost = {};
     std::vector<ShimCounters> counters;  // as last written, by slot
-    std::vector<std::uint32_t> threads;  // as last told, by slot: their own ids
+    std::vector<std::uint32_t> threads;  // as last reported, by slot: their own ids
     ShimWatch watch{0, false};
   };
 

@@ -46,18 +46,18 @@ bool ReadAll(int fd, char* data, std::size_t bytes) {
 
 // Its length and the text; length 0: as it was.
 bool Tell(int fd, const std::string& name) {
-  char told[sizeof(std::uint32_t) + kMaxReadable];
+  char reported[sizeof(std::uint32_t) + kMaxReadable];
   std::uint32_t length = 0;
   if (char* readable = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, nullptr)) {
     const std::size_t bytes = std::strlen(readable);
     if (bytes <= kMaxReadable) {
       length = static_cast<std::uint32_t>(bytes);
-      std::memcpy(told + sizeof(length), readable, bytes);
+      std::memcpy(reported + sizeof(length), readable, bytes);
     }
     std::free(readable);
   }
-  std::memcpy(told, &length, sizeof(length));
-  return WriteAll(fd, told, sizeof(length) + length);
+  std::memcpy(reported, &length, sizeof(length));
+  return WriteAll(fd, reported, sizeof(length) + length);
 }
 
 // The default action of the timer's signal ends the process.

@@ -69,8 +69,8 @@ void ShimGpu::AddExtent(std::uint64_t offset, std::uint32_t bytes, std::uint32_t
 }
 
 void ShimGpu::AddTid(std::uint32_t source, const ShimTid& tid, std::uint64_t offset) {
-  auto& told = tids_[{source, tid.inner_tid}];
-  if (told.empty() || told.back().second != tid.tid) told.emplace_back(offset, tid.tid);
+  auto& reported = tids_[{source, tid.inner_tid}];
+  if (reported.empty() || reported.back().second != tid.tid) reported.emplace_back(offset, tid.tid);
 }
 
 void ShimGpu::Finish() {
@@ -147,9 +147,9 @@ std::int32_t ShimGpu::NameIndex(std::uint64_t hash) const {
 }
 
 std::vector<ShimGpuTold<rls_shim_gpu_named>> ShimGpu::named() const {
-  std::vector<ShimGpuTold<rls_shim_gpu_named>> told;
-  for (const auto& [key, record] : named_) told.push_back({std::get<0>(key), record});
-  return told;
+  std::vector<ShimGpuTold<rls_shim_gpu_named>> reported;
+  for (const auto& [key, record] : named_) reported.push_back({std::get<0>(key), record});
+  return reported;
 }
 
 const ShimGpuClock& ShimGpu::clock(std::uint32_t source) const {
@@ -160,13 +160,13 @@ const ShimGpuClock& ShimGpu::clock(std::uint32_t source) const {
 
 std::uint32_t ShimGpu::TidAt(std::uint32_t source, std::uint32_t inner,
                              std::uint64_t offset) const {
-  const auto told = tids_.find({source, inner});
-  if (told == tids_.end()) return 0;
+  const auto reported = tids_.find({source, inner});
+  if (reported == tids_.end()) return 0;
   const auto after =
-      std::upper_bound(told->second.begin(), told->second.end(), offset,
+      std::upper_bound(reported->second.begin(), reported->second.end(), offset,
                        [](std::uint64_t place, const auto& entry) { return place < entry.first; });
-  // Told late, the first is still the best guess that a thread id allows.
-  return (after == told->second.begin() ? after : after - 1)->second;
+  // Reported late, the first is still the best guess that a thread id allows.
+  return (after == reported->second.begin() ? after : after - 1)->second;
 }
 
 bool ShimGpu::HasCall(std::uint32_t source, std::uint32_t correlation) const {

@@ -1,6 +1,6 @@
-// First pass over the GPU records of shim.bin: what is told once, which blocks hold the rest, and
-// which calls there were. Calls and activities themselves are read by a second pass, part by part,
-// so that memory does not grow with the recording: see shim/gpu_reader.h.
+// First pass over the GPU records of shim.bin: what is reported once, which blocks hold the rest,
+// and which calls there were. Calls and activities themselves are read by a second pass, part by
+// part, so that memory does not grow with the recording: see shim/gpu_reader.h.
 #pragma once
 
 #include <cstdint>
@@ -66,7 +66,7 @@ class ShimGpu {
   // By source, what, and kind of CUPTI's: how many, and since when (ns, raw; 0: not known).
   using LostKey = std::tuple<std::uint32_t, std::uint16_t, std::uint32_t>;
   const std::map<LostKey, std::pair<std::uint64_t, std::uint64_t>>& lost() const { return lost_; }
-  // Statuses and devices that were told once more.
+  // Statuses and devices that were reported once more.
   std::uint64_t repeated() const { return repeated_; }
   const ShimGpuClock& clock(std::uint32_t source) const;
   // The id that a thread had for the recorder where a record lies in the file; 0: not known.
@@ -92,7 +92,7 @@ class ShimGpu {
   std::map<std::uint32_t, rls_shim_gpu_status> last_status_;  // by source
   std::vector<ShimGpuTold<rls_shim_gpu_device>> devices_;
   std::set<std::pair<std::uint32_t, std::string>> told_devices_;
-  // How many were told, by source.
+  // How many were reported, by source.
   std::map<std::uint32_t, std::size_t> statuses_of_, devices_of_, named_of_;
   // By source, device of a GPU, context, is_stream, stream.
   using NamedKey =

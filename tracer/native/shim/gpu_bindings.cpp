@@ -123,10 +123,10 @@ py::list Streams(const ShimScan& scan) {
 // (source, what, activity kind, count, first_ns; 0: not known).
 py::list Lost(const ShimScan& scan) {
   py::list rows;
-  for (const auto& [key, told] : scan.gpu().lost()) {
+  for (const auto& [key, reported] : scan.gpu().lost()) {
     const auto& [source, what, activity] = key;
-    rows.append(py::make_tuple(source, what, activity, told.first,
-                               scan.gpu().clock(source).Monotonic(told.second)));
+    rows.append(py::make_tuple(source, what, activity, reported.first,
+                               scan.gpu().clock(source).Monotonic(reported.second)));
   }
   return rows;
 }

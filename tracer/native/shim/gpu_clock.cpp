@@ -18,14 +18,14 @@ void ShimGpuClock::Add(const rls_shim_gpu_clock& reading) { told_.push_back(read
 
 // The clock of CUPTI is the wall clock, unless CUPTI itself says otherwise.
 void ShimGpuClock::Finish() {
-  const bool has_own = std::any_of(told_.begin(), told_.end(), [](const rls_shim_gpu_clock& told) {
-    return IsForeign(told.cupti_ns);
-  });
-  for (const rls_shim_gpu_clock& told : told_) {
-    const std::uint64_t foreign_ns = has_own ? told.cupti_ns : told.realtime_ns;
+  const bool has_own =
+      std::any_of(told_.begin(), told_.end(),
+                  [](const rls_shim_gpu_clock& reported) { return IsForeign(reported.cupti_ns); });
+  for (const rls_shim_gpu_clock& reported : told_) {
+    const std::uint64_t foreign_ns = has_own ? reported.cupti_ns : reported.realtime_ns;
     // So that the difference of any two fits.
-    if (!IsForeign(foreign_ns) || !IsTime(foreign_ns) || IsForeign(told.monotonic_ns)) continue;
-    readings_.push_back({Signed(told.monotonic_ns), Signed(foreign_ns), told.width_ns});
+    if (!IsForeign(foreign_ns) || !IsTime(foreign_ns) || IsForeign(reported.monotonic_ns)) continue;
+    readings_.push_back({Signed(reported.monotonic_ns), Signed(foreign_ns), reported.width_ns});
   }
   told_.clear();
   std::stable_sort(readings_.begin(), readings_.end(), [](const Reading& a, const Reading& b) {

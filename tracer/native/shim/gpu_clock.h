@@ -14,7 +14,7 @@ class ShimGpuClock {
   // After the last, before anything is converted.
   void Finish();
 
-  // Returns a stamp of CUPTI as CLOCK_MONOTONIC; 0: it cannot be told. Stamps that CUPTI took by
+  // Returns a stamp of CUPTI as CLOCK_MONOTONIC; 0: it is not known. Stamps that CUPTI took by
   // our callback are that already.
   std::int64_t Monotonic(std::uint64_t stamp) const;
   // Whether a stamp is of another clock than that of the trace.

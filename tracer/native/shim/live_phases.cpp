@@ -133,7 +133,7 @@ bool LivePhases::Tell(Source* source, std::string_view cells) {
     return false;
   source->told_bytes += cells.size();
   told_bytes_ += cells.size();
-  source->told.emplace_back(cells);
+  source->reported.emplace_back(cells);
   return true;
 }
 
@@ -189,8 +189,8 @@ void LivePhases::AddOpen(const Source& source, std::uint64_t now_ns, const rls_s
 std::vector<LivePhaseRow> LivePhases::Phases(std::uint64_t now_ns, const OpenOf& open) const {
   std::vector<LivePhaseRow> rows;
   for (const auto& [number, source] : sources_) {
-    for (const auto& [at, told] : source.slots) {
-      Slot slot = told;
+    for (const auto& [at, reported] : source.slots) {
+      Slot slot = reported;
       rls_shim_open entries[RLS_SHIM_MAX_DEPTH];
       AddOpen(source, now_ns, entries, open(number, at, entries), &slot);
       const auto tid = source.tids.find(slot.owner);
@@ -227,26 +227,26 @@ void LivePhases::Keyframe(const Take& take) const {
     next = number + 1;
     take(ShimBlockKind::kSource, number, 0, source.facts);
     for (const auto& [inner_tid, tid] : source.tids) {
-      const ShimTid told = {inner_tid, tid};
+      const ShimTid reported = {inner_tid, tid};
       take(ShimBlockKind::kTid, number, 0,
-           std::string(reinterpret_cast<const char*>(&told), sizeof(told)));
+           std::string(reinterpret_cast<const char*>(&reported), sizeof(reported)));
     }
     std::string cells;
-    for (const std::string& told : source.told) cells += told;
+    for (const std::string& reported : source.reported) cells += reported;
     cells += source.status;
     cells += source.clock;
     if (!cells.empty()) take(ShimBlockKind::kCells, number, 0, cells);
-    for (const auto& [slot, told] : source.slots) {
+    for (const auto& [slot, reported] : source.slots) {
       rls_shim_thread owner = {};
       owner.kind = RLS_SHIM_THREAD;
-      owner.tid = told.owner;
+      owner.tid = reported.owner;
       owner.ts_ns = MonotonicNs();
-      if (told.owner != 0)
+      if (reported.owner != 0)
         take(ShimBlockKind::kCells, number, slot,
              std::string(reinterpret_cast<const char*>(&owner), sizeof(owner)));
     }
-    for (const auto& [id, told] : source.started)
-      take(ShimBlockKind::kCells, number, told.first, told.second);
+    for (const auto& [id, reported] : source.started)
+      take(ShimBlockKind::kCells, number, reported.first, reported.second);
   }
   skip(source_count_);
 }

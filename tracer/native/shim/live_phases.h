@@ -84,11 +84,11 @@ class LivePhases {
     std::map<std::uint32_t, std::uint32_t> tids;  // as the process sees them -> as we do
     std::map<std::uint32_t, Slot> slots;
     std::unordered_map<std::uint64_t, std::string> texts;
-    std::vector<std::string> told;  // cells of names, devices and the like
+    std::vector<std::string> reported;  // cells of names, devices and the like
     std::size_t told_bytes = 0;
-    // Cells of start/end ranges under way, with the slot that told of them; by id.
+    // Cells of start/end ranges under way, with the slot that reported them; by id.
     std::unordered_map<std::uint64_t, std::pair<std::uint32_t, std::string>> started;
-    std::string clock;  // cells told last
+    std::string clock;  // cells reported last
     std::string status;
     std::uint64_t gpu_ns = 0;
     std::uint64_t gpu_count = 0;

@@ -68,7 +68,7 @@ std::uint32_t ShimMemory::Attach(const char* session) {
   const auto bytes = std::min<std::size_t>(std::strlen(session), RLS_SHIM_MAX_SESSION - 1);
   std::memcpy(header()->session, session, bytes);
   __atomic_store_n(&header()->session_bytes, static_cast<std::uint32_t>(bytes), __ATOMIC_RELEASE);
-  // The shim tells every new reader the names anew; those that wait in the rings have been told.
+  // The shim tells every new reader the names anew; those that wait in the rings are reported.
   const bool is_first = header()->readers == 0;
   header()->readers = is_first ? 1 : header()->readers + 1;
   __atomic_store_n(&header()->reader, header()->readers, __ATOMIC_RELEASE);

@@ -17,7 +17,7 @@ struct ShimRanges {
   std::vector<std::uint64_t> payload;
   std::vector<std::uint8_t> payload_type;
   std::vector<std::uint8_t> is_open;
-  // Times between which ranges were dropped, in the order in which that was told.
+  // Times between which ranges were dropped, in the order of the reports.
   std::vector<std::int64_t> gap_start_ns;
   std::vector<std::int64_t> gap_end_ns;
 

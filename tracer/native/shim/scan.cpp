@@ -158,7 +158,7 @@ void ShimScan::PlaceGaps(Slot* slot) {
   }
 }
 
-// Threads of which nothing is known but that all they told was dropped.
+// Threads of which nothing is known but that all they reported was dropped.
 void ShimScan::AddStrangers() {
   for (const auto& [id, slot] : slots_) {
     for (const auto& [owner, gap] : slot.strangers) {
@@ -175,14 +175,14 @@ void ShimScan::AddStrangers() {
 }
 
 void ShimScan::SetGap(std::uint32_t incarnation, const rls_shim_gap& gap) {
-  rls_shim_event& told = incarnation_data_[incarnation].gap;
-  if (told.kind == RLS_SHIM_GAP) --incarnations_[incarnation].gaps;
-  told = {};
+  rls_shim_event& reported = incarnation_data_[incarnation].gap;
+  if (reported.kind == RLS_SHIM_GAP) --incarnations_[incarnation].gaps;
+  reported = {};
   if (gap.end_ns == 0 || !IsTime(gap.start_ns) || !IsTime(gap.end_ns)) return;
   ++incarnations_[incarnation].gaps;
-  told.kind = RLS_SHIM_GAP;
-  told.start_ns = gap.start_ns;
-  told.end_ns = gap.end_ns;
+  reported.kind = RLS_SHIM_GAP;
+  reported.start_ns = gap.start_ns;
+  reported.end_ns = gap.end_ns;
 }
 
 void ShimScan::ReadOpen(const ShimBlock& block, const char* data) {
@@ -386,7 +386,7 @@ std::int32_t ShimScan::Intern(std::uint32_t source, const rls_shim_event& event)
 
 std::int32_t ShimScan::FindKey(std::uint32_t source, const rls_shim_event& event) const {
   auto key = key_index_.find(KeyOf(source, event));
-  // Its category was named later on, or its text told.
+  // Its category was named later on, or its text reported.
   if (key == key_index_.end()) key = key_index_.find({event.name, event.domain, 0, event.category});
   if (key == key_index_.end()) key = key_index_.find(kUnnamed);
   return key == key_index_.end() ? -1 : key->second;

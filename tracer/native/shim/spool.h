@@ -72,7 +72,7 @@ struct ShimSource {
 };
 
 // The first six never go down: what a recording lost is the last value less the first.
-// Of so many sources, whose numbers come next, nothing is told any more.
+// Of so many sources, whose numbers come next, nothing is reported any more.
 struct ShimEnded {
   std::uint32_t count;
   std::uint32_t reserved;
@@ -85,7 +85,7 @@ struct ShimCounters {
   std::uint64_t unbalanced_pops;
   std::uint64_t too_deep;
   std::uint64_t first_loss_ns;
-  rls_shim_gap gap;  // not told by a GAP record yet
+  rls_shim_gap gap;  // not reported by a GAP record yet
   rls_shim_gap former;
 };
 

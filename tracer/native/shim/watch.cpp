@@ -18,7 +18,7 @@ constexpr std::uint64_t kCallKinds = (1ULL << RLS_SHIM_GPU_DRIVER) | (1ULL << RL
 
 constexpr std::uint64_t kTimeShare = 10;
 constexpr std::uint64_t kMaxDebtNs = 500'000'000;
-// That are remembered as told: beyond, they are told again.
+// That are remembered as reported: beyond, they are reported again.
 constexpr std::size_t kMaxTids = 65536;
 
 // Of threads, in what a ring holds at a time: no program has so many at work.
@@ -41,7 +41,7 @@ bool HasTask(std::uint32_t pid, std::uint32_t tid) {
 }  // namespace
 
 std::vector<ShimTid> ShimWatch::Look(const ShimSpan& span) {
-  std::vector<ShimTid> told;
+  std::vector<ShimTid> reported;
   std::set<std::uint32_t> seen;
   std::set<std::uint32_t> introduced;
   std::optional<Tids> now;
@@ -64,10 +64,10 @@ std::vector<ShimTid> ShimWatch::Look(const ShimSpan& span) {
       // Each look is work for us, which the process chooses: see kMaxLooks.
       if (looked_at.size() >= kMaxLooks || !looked_at.insert(inner).second) continue;
       const std::uint32_t tid = NewTid(kind, inner, &now);
-      if (tid != 0) told.push_back({inner, tid});
+      if (tid != 0) reported.push_back({inner, tid});
     }
   }
-  return told;
+  return reported;
 }
 
 void ShimWatch::LookAtStatus(const rls_shim_gpu_status& status) {
@@ -77,12 +77,14 @@ void ShimWatch::LookAtStatus(const rls_shim_gpu_status& status) {
                    : status.state;
 }
 
-// A thread that writes its first record is always told. Records of the GPU name threads that may
-// never have written one: each is told once, and again when that id has become another thread's.
+// A thread that writes its first record is always reported. Records of the GPU name threads that
+// may never have written one: each is reported once, and again when that id has become another
+// thread's.
 std::uint32_t ShimWatch::NewTid(std::uint16_t kind, std::uint32_t inner, std::optional<Tids>* now) {
   if (inner == 0) return 0;
-  const auto told = tids_.find(inner);
-  if (kind != RLS_SHIM_THREAD && told != tids_.end() && HasTask(pid_, told->second)) return 0;
+  const auto reported = tids_.find(inner);
+  if (kind != RLS_SHIM_THREAD && reported != tids_.end() && HasTask(pid_, reported->second))
+    return 0;
   if (!now->has_value()) *now = List();
   const auto found = (*now)->find(inner);
   if (found == (*now)->end()) return 0;

@@ -16,11 +16,12 @@ class ShimWatch {
   // is_nested: the process sees other ids of its threads than the recorder does.
   ShimWatch(std::uint32_t pid, bool is_nested) : pid_(pid), is_nested_(is_nested) {}
 
-  // Looks at records before they are written; returns the ids of threads to be told before them.
+  // Looks at records before they are written; returns the ids of threads to be reported before
+  // them.
   std::vector<ShimTid> Look(const ShimSpan& span);
   // The thread that was introduced last in what was looked at last, by its own id; 0: none was.
   std::uint32_t introduced() const { return introduced_; }
-  // It could not be told after all.
+  // It could not be reported after all.
   void Forget(const ShimTid& tid) { tids_.erase(tid.inner_tid); }
   // How often the threads of the process were listed.
   std::uint64_t listings() const { return listings_; }
@@ -41,7 +42,7 @@ class ShimWatch {
   bool is_nested_;
   std::uint16_t gpu_state_ = 0;
   std::uint32_t introduced_ = 0;
-  Tids tids_;  // as told
+  Tids tids_;  // as reported
   std::uint64_t listings_ = 0;
   std::uint64_t debt_ns_ = 0;  // time that listing took, less a share of the time since
   std::uint64_t listed_ns_ = 0;

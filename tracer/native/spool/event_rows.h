@@ -2,7 +2,7 @@
 // had a CPU, ...), as columns, batch by batch.
 //
 // In the order of the spool: the database sorts. What lies after the end of the trace is left out,
-// what reaches over it is cut there. Rows of threads of which nothing else is told are counted.
+// what reaches over it is cut there. Rows of threads of which nothing else is reported are counted.
 #pragma once
 
 #include <cstddef>
@@ -79,7 +79,7 @@ struct EventBatch {
   OtherRunColumns other_runs;
   QuotaColumns quotas;
   MessageColumns messages;
-  std::vector<OtherProgram> programs;  // those of which no batch before told
+  std::vector<OtherProgram> programs;  // those of which no batch before reported
 };
 
 class EventRows {

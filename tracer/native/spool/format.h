@@ -44,7 +44,7 @@ struct SegmentHeader {
   std::uint32_t header_bytes;
   std::uint64_t number;
   std::uint64_t previous;        // number of the segment before; of the first: its own
-  std::uint64_t cut_ns;          // what was so at this time is told first
+  std::uint64_t cut_ns;          // what was so at this time is reported first
   std::uint64_t keyframe_bytes;  // behind this header
   std::uint64_t missed_runs;     // until then: as in SpoolProgress
   std::uint64_t failed_updates;

@@ -104,7 +104,8 @@ struct ExecFacts {
 struct TitleFacts {
   std::int64_t ts_ns;
   std::uint32_t thread_id;  // which renamed itself
-  std::uint32_t text_id;    // in SpoolScan::title_texts(); 0: too many were told, or too different
+  std::uint32_t
+      text_id;  // in SpoolScan::title_texts(); 0: too many were reported, or too different
 };
 
 struct ClockFacts {

@@ -168,8 +168,8 @@ void StateRows::Begin(const ThreadFacts& thread) {
             (scan_.from_ns() > 0 && thread.start_ns == scan_.from_ns());
 }
 
-// Tells [cursor, end_ns), cut at the end of the trace. Nothing is told twice: the cursor only moves
-// forward.
+// Tells [cursor, end_ns), cut at the end of the trace. Nothing is reported twice: the cursor only
+// moves forward.
 void StateRows::Emit(std::int64_t end_ns, ThreadState state, std::int16_t cpu, std::int32_t waker,
                      Wait wait) {
   end_ns = std::min(end_ns, scan_.limit_ns());
@@ -333,7 +333,7 @@ void StateRows::Finish(const ThreadFacts& thread) {
     LoseGap(thread.exit_ns);
     is_dead_ = true;
   } else if (!is_dead_ && has_clean_end) {
-    // Alive or not, nobody knows: the rest of the trace is lost for it, and told to be.
+    // Alive or not, nobody knows: the rest of the trace is lost for it, and reported to be.
     const std::int64_t last_ns = cursor_ns_;
     if (Lose(scan_.limit_ns()) > 0) {
       findings_.unseen_end.Add(last_ns);

@@ -80,7 +80,7 @@ struct Findings {
   Finding unseen_switch_in;    // not seen, and its time is not known: the cycle is lost
   Finding unseen_wakeup;       // a thread went on running, and nobody was seen to wake it
   Finding gap;                 // between two cycles of a thread
-  Finding overlap;             // a record reaches back over what another one told: cut
+  Finding overlap;             // a record reaches back over what another one reported: cut
   Finding unseen_end;          // neither dead nor in the closing inventory of a clean end
   Finding truncated_thread;    // alive when the recorder was killed
 };
@@ -140,7 +140,7 @@ class StateRows {
   std::uint64_t cycles_left_ = 0;
   bool is_open_ = false;
   std::int32_t thread_id_ = 0;
-  std::int64_t cursor_ns_ = 0;  // all before it is told
+  std::int64_t cursor_ns_ = 0;  // all before it is reported
   bool is_cut_ = false;         // what began before the thread entered is cut there
   bool is_dead_ = false;
   std::uint64_t reason_ = 0;       // why it left the CPU ...

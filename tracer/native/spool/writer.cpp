@@ -133,8 +133,8 @@ bool SpoolWriter::Rotate(std::uint64_t number, std::uint64_t missed_runs,
   header.cut_ns = MonotonicNs();
   header.missed_runs = missed_runs;
   header.failed_updates = failed_updates;
-  std::array<std::uint64_t, RLS_REC_KINDS> told = {};
-  const std::string keyframe = totals_->Keyframe(header.cut_ns, &told);
+  std::array<std::uint64_t, RLS_REC_KINDS> reported = {};
+  const std::string keyframe = totals_->Keyframe(header.cut_ns, &reported);
   const std::string suffix = "-" + std::to_string(number) + ".bin";
   const Files files = Create(suffix);
   if (!BeginSegment(files, header, keyframe)) {

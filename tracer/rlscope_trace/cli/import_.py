@@ -120,7 +120,7 @@ def _import(files: list[Path], output: Path, mode: str, made: _Made) -> None:
     """Make a trace of files.
 
     made: yields it, given a bar and the mode as a number. What it needs is loaded in it, not
-    before: that takes a while, and Ctrl-C is told of by then.
+    before: that takes a while, and Ctrl-C has been heard by then.
     """
     permissions = parse_mode(mode)
     become_saver(invoking_identity(), output, mode=permissions)

@@ -107,7 +107,7 @@ class Settings:
     last_s: float | None = None
     """Of how many seconds the end is kept; None: all of it."""
     session: str | None = None
-    """Where programs report that are started later; None: nobody is told of that."""
+    """Where programs report that are started later; None: nobody hears of that."""
     lease: Lease | None = None
     """How long it may go on without whoever started it."""
     of_user: int | None = None

@@ -48,7 +48,7 @@ def sides_of(
     if len(traces) == 2 and not before and not after:
         return traces[:1], traces[1:]
     if len(traces) == 1 and bool(before) != bool(after):
-        # --base old*.duckdb NEW is not told from a trace of that side, but NEW --base ... is.
+        # --base old*.duckdb NEW cannot be read, as NEW may be of that side; NEW --base ... can.
         return (before, traces) if before else (traces, after)
     if traces or not before or not after:
         raise UsageError("two sides are compared: before, and after", hint=_HINT)

@@ -313,7 +313,7 @@ class Fleet:
         if member.node.node_id not in alive:
             self.say(f"{member.name}: {member.problem}")
             return
-        # It is told of the recorder when it is asked after that, the next time.
+        # It hears of the recorder when it is asked after that, the next time.
         member.problem = None
         member.keeper = self.cluster.keeper(member.node, Keeper)
 
@@ -418,7 +418,7 @@ def _why_lost(said: str) -> tuple[str, str | None]:
 
 
 def identity_of(known: Known, node: Node, cluster: Cluster) -> str:
-    """Return what a recorder is told of the processes of its node, as JSON."""
+    """Return what a recorder gets to know of the processes of its node, as JSON."""
     facts = {
         "node_id": node.node_id, "address": node.address, "host": node.host,
         "is_head": node.is_head, "cluster": cluster.address,

@@ -295,11 +295,11 @@ def _identity_here(identity: str | None, started: recorder.Started, peer: int) -
     if identity is None or seen is None:
         return identity
     known = held.known_pids(Path(started.folder), seen)
-    told = json.loads(identity)
-    rows = [row for row in told["processes"] if row["pid"] in known]
+    reported = json.loads(identity)
+    rows = [row for row in reported["processes"] if row["pid"] in known]
     processes = [{**row, "pid": known[row["pid"]]} for row in rows]
-    methods = [[known[pid], *rest] for pid, *rest in told["methods"] if pid in known]
-    return json.dumps({**told, "processes": processes, "methods": methods})
+    methods = [[known[pid], *rest] for pid, *rest in reported["methods"] if pid in known]
+    return json.dumps({**reported, "processes": processes, "methods": methods})
 
 
 def _line(answer: dict[str, Any]) -> bytes:

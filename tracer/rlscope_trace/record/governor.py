@@ -140,7 +140,7 @@ class Governor:
             return []
         costs_ns = self._costs()
         chosen = self._choose(costs_ns)
-        # Told once for all: there can be thousands of them.
+        # Reported once for all: there can be thousands of them.
         period_ns, total_ns = self._period_ns, sum(costs_ns.values())
         decisions = [
             self._decision(now_ns, site_id, costs_ns[site_id] / period_ns, total_ns / period_ns)

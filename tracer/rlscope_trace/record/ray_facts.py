@@ -29,7 +29,7 @@ _ARGUMENTS = {"--node_id": "node_id", "--node_ip_address": "address"}
 class RaySettings:
     """What of Ray is asked for."""
 
-    told: Path | None = None
+    reported: Path | None = None
     """Where it is written who the processes are, by the time when the recording ends."""
     jobs: tuple[str, ...] = ()
     """Whose processes are kept; none: all are."""
@@ -58,7 +58,7 @@ def node_facts(pids: Iterable[int]) -> dict[str, Any]:
 
 def told_facts(settings: RaySettings) -> dict[str, Any]:
     """Return what was written down of nodes and processes, and which jobs are kept."""
-    facts = {} if settings.told is None else _told(settings.told)
+    facts = {} if settings.reported is None else _told(settings.reported)
     return {**facts, "jobs": list(settings.jobs)} if settings.jobs else facts
 
 

@@ -26,7 +26,7 @@ from rlscope_trace.outputs.private import (
 from rlscope_trace.procfs import is_running
 from rlscope_trace.record.bounded import Bounded
 from rlscope_trace.record.inject import shim_is_loaded
-from rlscope_trace.record.instruments.follower import Follower
+from rlscope_trace.record.instruments.process_monitor import ProcessMonitor
 from rlscope_trace.record.last import LastKept
 from rlscope_trace.record.live.reading import Reading, read_totals
 from rlscope_trace.record.loaders.tid_filter import parent_of, process_tree
@@ -170,7 +170,7 @@ class Session:
     _spool: _capture.SpoolWriter | None = field(default=None, init=False)
     _drain: _capture.Drain | None = field(default=None, init=False)
     _shims: _capture.ShimCollector | None = field(default=None, init=False)
-    _follower: Follower | None = field(default=None, init=False)
+    _monitor: ProcessMonitor | None = field(default=None, init=False)
     _os_counters: OsCounters | None = field(default=None, init=False)
     _surroundings: Surroundings | None = field(default=None, init=False)
     _traced: _capture.TracedProcesses = field(init=False)
@@ -215,11 +215,11 @@ class Session:
         found = list(process_tree(self._pids))
         _append_commands(self._spool, found)
         # Loaded when the scheduler is traced already: a running target does not wait for us.
-        self._follower = Follower(
+        self._monitor = ProcessMonitor(
             self.instruments, self.directory, self._spool, capture, self._gpu_state
         )
-        self._follower.start(found, self._drain)
-        self.facts["instruments"] = self._follower.facts()
+        self._monitor.start(found, self._drain)
+        self.facts["instruments"] = self._monitor.facts()
         self._os_counters = OsCounters(self.directory / OS_COUNTERS_FILE, self._pids, self.clock_ns)
         self._os_counters.read_when_due(found)
         self.find_shims()
@@ -341,23 +341,23 @@ class Session:
         spool, drain, shims = self._running()
         capture = self.opened.capture
         self._last = None
-        if self._follower is not None:
-            self._follower.end()
-        if self._os_counters is not None and self._follower is not None:
-            self._os_counters.stop(self._follower.known())
+        if self._monitor is not None:
+            self._monitor.end()
+        if self._os_counters is not None and self._monitor is not None:
+            self._os_counters.stop(self._monitor.known())
             self._os_counters = None
         # What threads do from here on belongs to no trace, and is cut by the decoder.
         end_ns = self.clock_ns()
         self.find_shims()
         shims.stop()
-        if self._follower is not None:
-            self._follower.stop()
+        if self._monitor is not None:
+            self._monitor.stop()
         missed_runs = capture.missed_runs()
         capture.finish(spool)
         # Before the ring is emptied for the last time, as every record: see Progress.latest_ns.
         spool.append_clock()
         drain.stop()
-        self._followed = self._follower.pids() if self._follower is not None else []
+        self._followed = self._monitor.pids() if self._monitor is not None else []
         spool.finish(
             end_ns=end_ns, missed_runs=missed_runs, failed_updates=capture.failed_updates()
         )
@@ -374,15 +374,15 @@ class Session:
         # The spool is complete.
         self._next_search_ns = self._next_clock_ns = 2**63
         counters = replace(self.counters(), elapsed_ns=end_ns - self.started_ns)
-        self._spool = self._drain = self._shims = self._follower = None
+        self._spool = self._drain = self._shims = self._monitor = None
         return counters
 
     def _housekeep(self) -> None:
         self._append_clock_when_due()
         if self.clock_ns() >= self._next_search_ns:
             self.find_shims()
-        if self._os_counters is not None and self._follower is not None:
-            self._os_counters.read_when_due(self._follower.known())
+        if self._os_counters is not None and self._monitor is not None:
+            self._os_counters.read_when_due(self._monitor.known())
         if self._surroundings is not None:
             self._surroundings.look_when_due()
         if self._last is not None and self._last.is_due():
@@ -396,9 +396,9 @@ class Session:
             spool, shims, missed_runs=capture.missed_runs(),
             failed_updates=capture.failed_updates(),
         )  # fmt: skip
-        if last.from_ns and self._follower is not None and self._os_counters is not None:
+        if last.from_ns and self._monitor is not None and self._os_counters is not None:
             self._os_counters.forget_before(last.from_ns)
-            self._follower.forget_before(last.from_ns)
+            self._monitor.forget_before(last.from_ns)
 
     @property
     def kept_from_ns(self) -> int:

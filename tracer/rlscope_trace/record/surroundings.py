@@ -78,7 +78,7 @@ class Surroundings:
         self.facts: dict[str, str] = {}
 
     def look(self) -> None:
-        """Read what does not change while it runs; versions are told by what it loads later."""
+        """Read what does not change while it runs; versions follow from what it loads later."""
         for work in (self._limits, self._revision, self._driver):
             self._attempt(work)
 

@@ -16,7 +16,7 @@ from rlscope_trace.ingest.importers.wording import shown
 
 IMPORTED_TABLES = (*CALL_TABLES, nsys_nvtx.TABLE, *sorted(GPU_TABLES), nsys_sched.TABLE)
 _GIVES_WORK = [CUDA_CALL_KINDS.index(kind) for kind in ("launch", "memcpy", "memset", "graph")]
-# Names of tables of events that are left out; those that only describe the recording are not told.
+# Names of tables of events that are left out; those about the recording itself are not reported.
 _DESCRIPTIONS = ("ENUM_", "TARGET_INFO_", "META_DATA_", "ANALYSIS_", "DIAGNOSTIC_", "sqlite_")
 # Those of further tables are counted together.
 _MAX_SKIPPED_TABLES = 50

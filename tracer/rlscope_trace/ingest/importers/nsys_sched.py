@@ -41,7 +41,7 @@ class States:
 
 
 def read_states(source: Source) -> tuple[States | None, bool]:
-    """Read the states of all threads whose process has told them.
+    """Read the states of all threads whose process has reported them.
 
     Returns whether the export has context switches, too. Those of a process where some do not
     tell the state are counted as skipped.
@@ -115,7 +115,7 @@ def _state_codes(file: NsysFile, values: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def _of_told_processes(source: Source, read: Columns, intervals: Columns) -> NDArray[np.bool_]:
-    """Tell which intervals to keep: states of processes that have told all of theirs."""
+    """Tell which intervals to keep: states of processes that have reported all of theirs."""
     pids = without_tid(intervals["tid"])
     untold = np.unique(pids[intervals["state"] == _UNTOLD])
     skipped = np.isin(without_tid(read["tid"]), untold)

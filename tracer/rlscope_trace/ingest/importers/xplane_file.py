@@ -288,7 +288,7 @@ class _Events:
         self._wanted = wanted
         self._names = names
         self._known: dict[tuple[int, tuple[bytes, ...]], int] = {}
-        # Most stats are of no interest: told by their first bytes, which are their number.
+        # Most stats are of no interest: recognised by their first bytes, which are their number.
         self._ends = {number for number, name in events.items() if name.startswith("end: ")}
 
     def line(self, data: bytes) -> Line:

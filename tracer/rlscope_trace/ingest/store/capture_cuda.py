@@ -82,7 +82,7 @@ def _explain(captures: Captures, known: set[int]) -> None:
 
 
 class _Probed:
-    """What is said of the processes whose calls probes told."""
+    """What is said of the processes whose calls probes reported."""
 
     def __init__(self, facts: ProbeFacts, lives: Sequence[Life], lacking: tuple[Fact, ...]) -> None:
         self._sites = [site for site in facts.sites.values() if site.layer == "cuda_api"]

@@ -136,9 +136,9 @@ def _of_processes(
 
 
 def processes_with(reported: Sequence[tuple[int, int]], lives: Sequence[Life]) -> list[int]:
-    """Return the process_id of each process of which something was told, by pid and time (ns).
+    """Return the process_id of each process of which something was reported, by pid and time (ns).
 
-    Of a fork is true what was told of its parent.
+    Of a fork is true what was reported of its parent.
     """
     found = _by_process(lives, [(pid, ts_ns, True) for pid, ts_ns in reported])
     for life in lives:
@@ -148,7 +148,7 @@ def processes_with(reported: Sequence[tuple[int, int]], lives: Sequence[Life]) -
 
 
 def _inherit(reported: dict[int, _Told], life: Life) -> None:
-    """Tell of a fork what was told of its parent: it runs the same."""
+    """Say of a fork what was reported of its parent: it runs the same."""
     if life.parent_process_id in reported:
         reported[life.process_id] = reported[life.parent_process_id]
 
@@ -156,7 +156,7 @@ def _inherit(reported: dict[int, _Told], life: Life) -> None:
 def _by_process(
     lives: Sequence[Life], reported: Sequence[tuple[int, int, _Told]]
 ) -> dict[int, _Told]:
-    """Return by process_id what was told last, of those told by pid and time."""
+    """Return by process_id what was reported last, of those reported by pid and time."""
     latest: dict[int, _Told] = {}
     for pid, ts_ns, what in sorted(reported, key=lambda one: one[1]):
         life = life_of(lives, pid, ts_ns)

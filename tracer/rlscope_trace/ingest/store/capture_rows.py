@@ -61,7 +61,7 @@ def verdict_of(reported: object) -> tuple[bool, tuple[Fact, ...]]:
 
 
 def _attached(con: duckdb.DuckDBPyConnection, session: Mapping[str, object]) -> list[Capture]:
-    """Return what is told of the processes into which the shim was loaded while they ran."""
+    """Return what is known of the processes into which the shim was loaded while they ran."""
     reported = session.get("operations_late")
     return [
         Capture(process_id, _OPERATION, *verdict_of(late))

@@ -49,7 +49,7 @@ def insert_intervals(
             program_ns = max((at_ns for at_ns in execs_ns if at_ns <= ts_ns), default=0)
             begin_ns = max(program_ns, end_ns)
             if is_late:
-                # The status may be told when CUPTI has worked for a while.
+                # The status may be reported when CUPTI has worked for a while.
                 begin_ns = _first_call_ns(con, process_id, begin_ns, ts_ns)
             ends = [later[1] for later in reported[place + 1 :] if not later[2]]
             ends += [at_ns for at_ns in execs_ns if at_ns > ts_ns]

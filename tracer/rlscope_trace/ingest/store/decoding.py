@@ -150,10 +150,10 @@ class Decoding:
 
     def _write_ray(self) -> RayTasks:
         """Write whose the processes of Ray are; return what they ran."""
-        told, con = self._spool.session.get("ray"), self._trace.con
-        ray = RayProcesses(told, con)
+        reported, con = self._spool.session.get("ray"), self._trace.con
+        ray = RayProcesses(reported, con)
         tasks = ray_tasks(self.scan, con, ray.kinds())
-        tasks.methods = ray_methods(told, con, tasks.overlapping)
+        tasks.methods = ray_methods(reported, con, tasks.overlapping)
         ray.write(self._trace, tasks)
         return tasks
 

@@ -6,7 +6,7 @@ from rlscope_trace.ingest.store.events import Events
 from rlscope_trace.ingest.store.probe_facts import ProbeFacts
 from rlscope_trace.ingest.writer.trace_stats import MOST, TraceStat
 
-# So many processes are told of one by one.
+# So many processes are reported one by one.
 _MAX_UNSCANNED = 8
 # Counter of NativeProbes -> what it counts.
 _CALLS = {

@@ -38,7 +38,7 @@ class GpuRecording:
 
 
 class GpuWriter:
-    """Writes what the shims told of GPUs into a database with its threads and processes."""
+    """Writes what the shims reported of GPUs into a database with its threads and processes."""
 
     def __init__(
         self,

@@ -21,12 +21,12 @@ NO_DEVICE = 2**32 - 1
 
 
 def int32(value: int) -> int | None:
-    """Return a number that a process told, None where a column of 32 bits cannot hold it."""
+    """Return a number that a process reported, None where a column of 32 bits cannot hold it."""
     return value if value <= INT32_MAX else None
 
 
 def int64(value: int) -> int | None:
-    """Return a number that a process told, None where a column of 64 bits cannot hold it."""
+    """Return a number that a process reported, None where a column of 64 bits cannot hold it."""
     return value if value <= INT64_MAX else None
 
 
@@ -38,7 +38,7 @@ class GpuDevices:
         self._host = host
         self._facts: dict[int, dict[str, Any]] = {}
         self._numbers: dict[tuple[int, int], int] = {}
-        # By ordinal: the numbers that it stands for in the processes that told.
+        # By ordinal: the numbers that it stands for in the processes that reported.
         self._meanings: dict[int, set[int]] = {}
         self._next = 0
         by_source: dict[int, list[dict[str, Any]]] = {}

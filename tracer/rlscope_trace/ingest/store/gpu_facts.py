@@ -1,4 +1,4 @@
-"""What shims told once of each process: whether GPU activity is recorded, its GPUs, its streams."""
+"""What shims report once per process: whether GPU activity is recorded, its GPUs, its streams."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class GpuFacts:
         ]  # fmt: skip
 
     def verdicts(self, reader: ShimGpuReader) -> list[Capture]:
-        """Return what was measured of each process that told of it, after all has been read."""
+        """Return what was measured of each process that reported any, after all has been read."""
         cut = {source for source, what, *_ in shim_gpu_lost(self._scan) if what == NOT_FETCHED}
         programs: dict[int, list[Program]] = {}
         for source, status in sorted(self._last.items(), key=lambda reported: reported[1]["ts_ns"]):
@@ -132,7 +132,7 @@ class GpuFacts:
         for status in self._statuses:
             process_id = self._process(status["source"], status["ts_ns"])
             is_on = status["state"] == ON and bool(status["recorded"] & CALL_KINDS)
-            # Calls told by another clock are not in the trace; those that probes saw are.
+            # Calls reported by another clock are not in the trace; those that probes saw are.
             if process_id is not None and not self._lives.is_by_other_clock(process_id):
                 ts_ns = min(status["ts_ns"], INT64_MAX)
                 rows.append((process_id, ts_ns, is_on, bool(status["is_late"])))

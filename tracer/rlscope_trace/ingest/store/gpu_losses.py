@@ -30,7 +30,7 @@ _CODES = {
     _NO_BUFFER: "cupti_without_memory",
     NOT_FETCHED: "cupti_held_records",
 }
-# Of records of so many kinds it is told how many could not be read.
+# For so many kinds of records it is reported how many could not be read.
 _MAX_KINDS = 8
 
 

@@ -1,4 +1,4 @@
-"""What was measured of a process, from the statuses that its shim told: rows of table capture."""
+"""What was measured of a process, from the statuses of its shim: rows of table capture."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Program:
     """What is known of one of the programs that a process was, one after the other."""
 
     status: Mapping[str, Any]
-    """The last one it told."""
+    """The last one it reported."""
     clock: tuple[Fact, ...]
     """How exact its times are, if they were converted."""
     has_rest: bool
@@ -62,8 +62,8 @@ def verdicts_of(
 ) -> list[Capture]:
     """Return what was measured of one process.
 
-    unheard_ns: when it replaced its program by one that told nothing, after one that did; None: it
-    did not.
+    unheard_ns: when it replaced its program by one that reported nothing, after one that did;
+    None: it did not.
     """
     reported = [program for program in programs if program.is_on] or programs[-1:]
     by_kind: dict[str, list[Capture]] = {}

@@ -52,7 +52,7 @@ class Operations:
 
 
 class OperationWriter:
-    """Writes what the shims told into a database whose threads and processes are written."""
+    """Writes what the shims reported into a database whose threads and processes are written."""
 
     def __init__(  # noqa: PLR0913 - what a spool says of itself
         self,
@@ -69,9 +69,10 @@ class OperationWriter:
     ) -> None:
         """`end_ns`: of the trace, 0 where the recorder was killed. The rest: see ThreadLives.
 
-        `other_clocks`: process_id of those whose times are not ours: what they told is counted and
-        left out. `kept_from_ns`: what was before that was left out on purpose; 0: nothing.
-        `tasks`: what workers of Ray ran. `left_out`: pids of processes that are not in the trace.
+        `other_clocks`: process_id of those whose times are not ours: what they reported is
+        counted and left out. `kept_from_ns`: what was before that was left out on purpose; 0:
+        nothing. `tasks`: what workers of Ray ran. `left_out`: pids of processes that are not in
+        the trace.
         """
         self._trace = trace
         self._end_ns = end_ns

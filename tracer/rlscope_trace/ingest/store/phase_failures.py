@@ -25,7 +25,7 @@ _MAX_FAILURES = 1 << 16
 
 
 class PhaseFailure(NamedTuple):
-    """What an adapter could not do, as one process told it."""
+    """What an adapter could not do, as one process reported it."""
 
     adapter: str
     """The module of the library that it belongs to."""

@@ -176,7 +176,7 @@ def _take_of_process(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
 
 
 def _take_of_recording(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
-    """Take what is told of no process and no site."""
+    """Take what is about no process and no site."""
     match line["event"]:
         case "gave_up":
             facts.gave_up = _fact(line)

@@ -7,7 +7,7 @@ from rlscope_trace.ingest.store.processes import Life
 
 
 def titles_of(lives: Sequence[Life], reported: Iterable[tuple[int, int, str]]) -> dict[int, str]:
-    """Return the last title of each process, by process_id; told: pid, ts_ns and title.
+    """Return the last title of each process, by process_id; reported: pid, ts_ns and title.
 
     One of a program that was replaced since is none of the process any more.
     """

@@ -67,7 +67,7 @@ def command_of(record: Exec) -> str:
 
 
 def text_of(comm: bytes) -> str | None:
-    """Decode a thread name as the OS kernel keeps it; None if it was never told."""
+    """Decode a thread name as the OS kernel keeps it; None if it was never reported."""
     return comm.partition(b"\0")[0].decode("utf-8", "replace") or None
 
 

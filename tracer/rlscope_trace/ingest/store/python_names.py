@@ -119,8 +119,8 @@ def _update(con: duckdb.DuckDBPyConnection, table: str, names: dict[int, str]) -
     """Name the rows of some ids."""
     if names:
         con.execute(
-            f"UPDATE {table} SET python_name = told.name"  # noqa: S608
-            " FROM (SELECT unnest(?) AS id, unnest(?) AS name) AS told"
-            f" WHERE {table}.{table}_id = told.id",
+            f"UPDATE {table} SET python_name = reported.name"  # noqa: S608
+            " FROM (SELECT unnest(?) AS id, unnest(?) AS name) AS reported"
+            f" WHERE {table}.{table}_id = reported.id",
             [list(names), list(names.values())],
         )

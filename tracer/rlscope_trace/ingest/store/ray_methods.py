@@ -39,14 +39,14 @@ class RayMethod:
 
 
 def ray_methods(
-    told: object, con: duckdb.DuckDBPyConnection, overlapping: Collection[int]
+    reported: object, con: duckdb.DuckDBPyConnection, overlapping: Collection[int]
 ) -> list[RayMethod]:
-    """Return what is told of these processes, as far as they lived and were recorded.
+    """Return what is known of these processes, as far as they lived and were recorded.
 
-    told: of the facts of a session: "methods" are rows of pid, name, start and end (ns, wall
+    reported: of the facts of a session: "methods" are rows of pid, name, start and end (ns, wall
     clock). What is not of that shape is left out. The processes and the clock are written.
     """
-    rows = list(_rows(told)) if overlapping else []
+    rows = list(_rows(reported)) if overlapping else []
     if not rows:
         return []
     clocks = con.execute("SELECT ts_ns, realtime_ns FROM clock ORDER BY ts_ns").fetchnumpy()
@@ -66,8 +66,8 @@ def ray_methods(
     return found
 
 
-def _rows(told: object) -> Iterator[tuple[int, str, int, int]]:
-    rows = told.get("methods") if isinstance(told, dict) else None
+def _rows(reported: object) -> Iterator[tuple[int, str, int, int]]:
+    rows = reported.get("methods") if isinstance(reported, dict) else None
     for row in rows[:_MOST_ROWS] if isinstance(rows, list) else ():
         if isinstance(row, list) and [type(value) for value in row] == [int, str, int, int]:
             pid, name, start_ns, end_ns = row

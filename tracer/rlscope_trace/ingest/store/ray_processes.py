@@ -19,12 +19,12 @@ _MOST_LETTERS = 200
 _FACTS = ("job_id", "worker_id", "actor_id", "actor_class", "actor_name")
 
 
-def of_other_jobs(told: object) -> list[int]:
+def of_other_jobs(reported: object) -> list[int]:
     """Return the pids of processes that belong to jobs that are not to be in the trace.
 
-    told: of the facts of a session. Where the job of a process is not known, it is kept.
+    reported: of the facts of a session. Where the job of a process is not known, it is kept.
     """
-    found = told if isinstance(told, dict) else {}
+    found = reported if isinstance(reported, dict) else {}
     jobs, hidden, rows = (
         value if isinstance(value := found.get(name), list) else []
         for name in ("jobs", "hidden_jobs", "processes")
@@ -48,9 +48,9 @@ class _Process:
 class RayProcesses:
     """What a cluster said of the processes of a trace, joined with what they did."""
 
-    def __init__(self, told: object, con: duckdb.DuckDBPyConnection) -> None:
-        """told: of the facts of a session. What is not of its shape is left out."""
-        self._told: dict[str, Any] = told if isinstance(told, dict) else {}
+    def __init__(self, reported: object, con: duckdb.DuckDBPyConnection) -> None:
+        """Take the facts of a session; what is not of their shape is left out."""
+        self._told: dict[str, Any] = reported if isinstance(reported, dict) else {}
         rows = self._told.get("processes")
         by_pid = {
             row["pid"]: row

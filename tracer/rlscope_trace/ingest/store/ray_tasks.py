@@ -76,11 +76,11 @@ class RayTasks:
 
     def captures(self) -> Iterator[Capture]:
         """Yield what is to be said of async actors."""
-        told = {method.process_id for method in self.methods}
-        left_out = len(set(self.overlapping) - told)
+        reported = {method.process_id for method in self.methods}
+        left_out = len(set(self.overlapping) - reported)
         facts = (
             *([Fact("ray_async_actors", count=left_out)] if left_out else ()),
-            *([Fact("ray_async_methods", count=len(told))] if told else ()),
+            *([Fact("ray_async_methods", count=len(reported))] if reported else ()),
         )
         if facts:
             yield Capture(None, RAY_CAPTURE, measured=True, facts=facts)

@@ -7,7 +7,7 @@ from rlscope_trace.ingest.writer.trace_stats import MOST, TraceStat
 from rlscope_trace.spool.directory import RECORD_KINDS, Loss, Spool
 
 _DEFAULT_RING_MIB = 32
-# So many rings are told of one by one.
+# So many rings are reported one by one.
 _MAX_RINGS = 64
 
 

@@ -6,17 +6,17 @@ from rlscope_trace.errors import VerificationError
 
 # A thread whose rows and lost_ns are not its lifetime, or do not lie in it; rows of no thread.
 _CONSERVATION = """
-WITH told AS (
+WITH reported AS (
   SELECT thread_id, sum(end_ns - start_ns) AS ns, min(start_ns) AS first_ns, max(end_ns) AS last_ns
   FROM thread_state_coded
   GROUP BY thread_id
 )
-SELECT count(*), min(coalesce(thread.thread_id, told.thread_id))
-FROM thread FULL JOIN told USING (thread_id)
+SELECT count(*), min(coalesce(thread.thread_id, reported.thread_id))
+FROM thread FULL JOIN reported USING (thread_id)
 WHERE
-  coalesce(told.ns, 0) + thread.lost_ns IS DISTINCT FROM thread.end_ns - thread.start_ns
-  OR told.first_ns < thread.start_ns
-  OR told.last_ns > thread.end_ns
+  coalesce(reported.ns, 0) + thread.lost_ns IS DISTINCT FROM thread.end_ns - thread.start_ns
+  OR reported.first_ns < thread.start_ns
+  OR reported.last_ns > thread.end_ns
 """
 
 # A window without a partition streams over the rows as they are stored. Rows of one thread must

@@ -54,7 +54,7 @@ def machine_key() -> dict[str, str]:
         identity = _MACHINE_ID.read_text().strip()
     except OSError:
         identity = ""
-    # The id itself is not to be told: machine-id(5).
+    # The id itself is not to be published: machine-id(5).
     reported = hashlib.sha256(f"rlscope-trace {identity or platform.node()}".encode()).hexdigest()[
         :16
     ]

@@ -49,7 +49,7 @@ class ProbeLog:
                 self.lost += 1
 
     def forget_before(self, from_ns: int, alive: Iterable[int]) -> None:
-        """Drop, now and then, what was told before a time of processes that are no more.
+        """Drop, now and then, what was reported before a time of processes that are no more.
 
         Of the others their titles but the last go, too. What tells of no process stays: a line for
         each function that is probed. A disk that is full leaves the file as it is.

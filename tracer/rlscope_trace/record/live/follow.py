@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from rlscope_trace.record.live.reading import Phase, Reading
 
-# Readings that a window spans, and those that iterations are told by.
+# Readings that a window spans, and those that iterations are recognised by.
 _WINDOW = 2
 _LONG = 30
 _MOST_FUNCTIONS = 100

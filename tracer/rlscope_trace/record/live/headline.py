@@ -1,4 +1,4 @@
-"""What limits a program right now, told by its leading thread: a code and figures."""
+"""What limits a program right now, recognised by its leading thread: a code and figures."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def function_shares(readings: Sequence[Reading], most: int) -> list[tuple[str, f
 
 
 def gpu_share(before: Reading, after: Reading) -> float | None:
-    """Return what GPUs did, added up, as a share of the window; None: nobody told of any."""
+    """Return what GPUs did, added up, as a share of the window; None: nobody reported any."""
     if not after.gpu_ns:
         return None
     busy_ns = sum(ns - before.gpu_ns.get(pid, 0) for pid, ns in after.gpu_ns.items())

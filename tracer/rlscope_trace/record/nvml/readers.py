@@ -50,7 +50,7 @@ def make_readers(nvml: Any, device: Device, since_ns: int) -> list[Reader]:  # n
         Reader("sm_activity", activity.read),
     ]
     if device.parent is not None:
-        # All else is told of the whole GPU.
+        # All else is about the whole GPU.
         return readers
     samples = (
         ("utilization_gpu", nvml.NVML_GPU_UTILIZATION_SAMPLES),

@@ -29,7 +29,7 @@ def check_libelf(load: Callable[[], object] = _load_recorder) -> Finding:
     try:
         load()
     except ImportError as error:
-        # What else may be wrong with the module is told with the backends.
+        # What else may be wrong with the module is reported with the backends.
         if "libelf" in str(error):
             what = f"libelf cannot be loaded: {error}"
             return Finding("libelf", "error", what, "sudo apt-get install libelf1")

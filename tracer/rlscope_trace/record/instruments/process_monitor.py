@@ -46,7 +46,7 @@ _GOVERN_NS = 250_000_000
 _NICE = 10
 
 
-class Follower:
+class ProcessMonitor:
     """The instruments of one recording, and the thread that attaches them as processes come."""
 
     def __init__(
@@ -147,11 +147,11 @@ class Follower:
                 self._sampler = None
         for pid in pids:
             self._processes[pid] = Process(pid, is_new=False)
-        self._thread = threading.Thread(target=self._run, name="rls-follower", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="rls-monitor", daemon=True)
         start_thread(self._thread)
 
     def facts(self) -> dict[str, object]:
-        """Return what the spool is told: for the tables meta and capture."""
+        """Return what the spool gets to know: for the tables meta and capture."""
         reasons = {kind: fact.to_json() for kind, fact in self.reasons.items()}
         facts = {**self._settings.facts(), "not_measured": reasons}
         if self._calls is not None:
@@ -208,8 +208,8 @@ class Follower:
         try:
             self._follow()
         except Exception as error:  # noqa: BLE001
-            # A defect of ours, which must not end the recording; but it must be told. Probes that
-            # nobody governs any more could cost the target without limit.
+            # A defect of ours, which must not end the recording; but it must be reported. Probes
+            # that nobody governs any more could cost the target without limit.
             self._log.append("failed", reason=repr(error))
             if self._calls is not None:
                 with suppress(OSError):
