@@ -114,7 +114,7 @@ void ShimAnnouncements::Accept(std::vector<Announcement>* taken) {
     Connection connection = {fd, static_cast<std::uint32_t>(peer.pid),
                              static_cast<std::uint32_t>(peer.uid), MonotonicNs(), false};
     if (IsScarce(fd)) {
-      Refuse(connection, &crowded_);
+      Refuse(connection, &too_many_);
     } else if (Advance(&connection, connection.since_ns, taken) == Step::kWait) {
       MakeRoom();
       waiting_.push_back(connection);
@@ -133,7 +133,7 @@ void ShimAnnouncements::MakeRoom() {
   const auto oldest =
       std::find_if(waiting_.begin(), waiting_.end(),
                    [&](const Connection& waiting) { return waiting.uid == most->first; });
-  Refuse(*oldest, oldest->is_heard ? &crowded_ : &strangers_);
+  Refuse(*oldest, oldest->is_heard ? &too_many_ : &strangers_);
   waiting_.erase(oldest);
 }
 

@@ -34,7 +34,7 @@ class ShimAnnouncements {
   bool has_waiting() const { return !waiting_.empty(); }
   // Connections that were refused so far: of who does not belong to the target, and of too many.
   std::uint64_t strangers() const { return strangers_; }
-  std::uint64_t crowded() const { return crowded_; }
+  std::uint64_t too_many() const { return too_many_; }
   // What has come, at most so much that a flood of it does not keep us from all else.
   std::vector<Announcement> Take();
   // From now on nobody can connect; who has is still taken.
@@ -64,7 +64,7 @@ class ShimAnnouncements {
   std::vector<Connection> waiting_;
   std::map<std::uint32_t, std::uint64_t> refused_;  // pid -> until when it is not looked at again
   std::uint64_t strangers_ = 0;
-  std::uint64_t crowded_ = 0;
+  std::uint64_t too_many_ = 0;
 };
 
 }  // namespace rls

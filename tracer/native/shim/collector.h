@@ -129,7 +129,7 @@ class ShimCollector {
   Budget bytes_left_{kBytesOfAll};
   std::size_t untrimmed_ = 0;
   ShimRefused written_refused_ = {};
-  std::uint64_t crowded_ = 0;  // as last counted
+  std::uint64_t too_many_ = 0;  // as last counted
   std::vector<Source> open_;
   std::set<std::pair<std::uint64_t, std::uint64_t>> seen_;  // device and inode of memfds
   mutable std::mutex facts_mutex_;                // of what others ask for: never held for long

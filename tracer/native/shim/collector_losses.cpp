@@ -48,8 +48,8 @@ void ShimCollector::WriteRefused() {
   {
     const std::lock_guard<std::mutex> lock(facts_mutex_);
     refused_.strangers = announcements_.strangers();
-    refused_.memories += announcements_.crowded() - crowded_;
-    crowded_ = announcements_.crowded();
+    refused_.memories += announcements_.too_many() - too_many_;
+    too_many_ = announcements_.too_many();
   }
   const ShimRefused now = refused();
   if (std::memcmp(&now, &written_refused_, sizeof(now)) == 0) return;
