@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 if TYPE_CHECKING:
     from pathlib import Path
 
-# What is parsed takes up to 25 times the memory.
 _MOST_JSON_BYTES = 16 << 20
+# Each takes 50 to 230 bytes, and two characters of the file are enough for one.
+_MOST_JSON_GROUPS = 500_000
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -34,4 +35,6 @@ def read_json(path: Path) -> Any:  # noqa: ANN401 - of JSON
         text = file.read(_MOST_JSON_BYTES + 1)
     if len(text) > _MOST_JSON_BYTES:
         raise ValueError(f"it has more than {_MOST_JSON_BYTES >> 20} MiB")
+    if text.count(b"[") + text.count(b"{") > _MOST_JSON_GROUPS:
+        raise ValueError(f"it has more than {_MOST_JSON_GROUPS:,} lists and objects")
     return json.loads(text)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from rlscope_analysis.errors import TraceError
+from rlscope_analysis.foreign_file import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -42,6 +43,8 @@ _LEAST_MEMORY_BYTES = 48 << 20
 MEMORY_VARIABLE = "RLSCOPE_MEMORY_LIMIT"
 MEMORY_HINT = f"allow more, for example: {MEMORY_VARIABLE}=4GB rlscope-trace ..."
 _DISK_LIMIT = "16GB"
+# What others may change while it is read is read from a copy.
+_MOST_COPIED_BYTES = 4 << 30
 
 
 def check_file(path: Path) -> None:
@@ -110,6 +113,8 @@ def connect(
     last: is called before that. Raises TraceError where one may not be opened, or DuckDB cannot
     read it.
     """
+    for path in files.values():
+        check_file(path)
     connection = _connection()
     try:
         for database, path in files.items():
@@ -135,13 +140,53 @@ def _connection() -> duckdb.DuckDBPyConnection:
         raise
 
 
+def is_ours_alone(path: Path) -> bool:
+    """Tell whether the file and the folders that lead to it are ours or root's, and stay so.
+
+    Whoever else owns one can put a pipe in the place of the file, or hold a lease on it, while
+    DuckDB opens it by its name: then nothing ends the waiting, Ctrl-C neither. Raises OSError.
+    """
+    ours = {0, os.geteuid()}
+    for place in {Path(os.path.abspath(path)), Path(os.path.realpath(path))}:  # noqa: PTH100 - links count
+        if place.lstat().st_uid not in ours:
+            return False
+        for folder in place.parents:
+            found = folder.stat()
+            is_open = found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX
+            if is_open or found.st_uid not in ours:
+                return False
+    return True
+
+
+def _copied(path: Path) -> Path:
+    """Return a copy in a folder of ours. Raises TraceError, OSError."""
+    alone = f"copy {path} alone to a folder of yours, and read it there"
+    for suffix in _COMPANIONS:
+        if os.path.lexists(f"{path}{suffix}"):
+            raise TraceError(f"{path}{suffix} would be a part of the trace", hint=alone)
+    folder = spill_directory()
+    with open_regular(path) as source:
+        if folder is None or os.fstat(source.fileno()).st_size > _MOST_COPIED_BYTES:
+            raise TraceError(f"others can change {path} while it is read", hint=alone)
+        descriptor, name = tempfile.mkstemp(suffix=".duckdb", dir=folder)
+        with os.fdopen(descriptor, "wb") as copy:
+            shutil.copyfileobj(source, copy, 1 << 20)
+    return Path(name)
+
+
 def _attach(connection: duckdb.DuckDBPyConnection, database: str, path: Path) -> None:
-    check_file(path)
     try:
-        quoted = str(path).replace("'", "''")
+        own = path if is_ours_alone(path) else _copied(path)
+    except OSError as error:
+        raise TraceError(f"cannot read {path}: {error.strerror}", hint=RECORD_HINT) from error
+    try:
+        quoted = str(own).replace("'", "''")
         connection.execute(f"ATTACH '{quoted}' AS {database} (READ_ONLY)")
     except (duckdb.Error, RuntimeError, MemoryError) as error:
         raise _not_connected(path, first_line(error)) from error
+    finally:
+        if own != path:
+            own.unlink()
 
 
 def _not_connected(path: Path, message: str) -> TraceError:

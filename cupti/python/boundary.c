@@ -1,7 +1,5 @@
 #include "boundary.h"
 
-#include <time.h>
-
 #include "place.h"
 
 // Whose functions the callbacks are: as failures.note takes it.
@@ -63,11 +61,7 @@ void rls_learn(struct rls_thread* thread) {
   rls_arm(thread);
 }
 
-void rls_learned(struct rls_thread* thread) {
-  struct timespec time;
-  if (clock_gettime(CLOCK_MONOTONIC, &time) == 0)
-    thread->learned_ns = (uint64_t)time.tv_sec * 1000000000U + (uint64_t)time.tv_nsec;
-}
+void rls_learned(struct rls_thread* thread) { thread->learned_ns = rls_now_ns(); }
 
 bool rls_enter_table(struct rls_thread* thread, const struct rls_scope* scope) {
   if (thread->environment_depth > 0) return false;

@@ -2,8 +2,12 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 
 #include "nvtx_client.h"
+
+// What follows the last step of an update belongs to it if it takes less than this part of it.
+#define LONG_TAIL 4
 
 static const char* const kNames[RLS_PHASES] = {
     [RLS_SIMULATION] = "simulation",
@@ -92,9 +96,26 @@ static void take_note_of_exit(struct rls_thread* thread) {
   pthread_setspecific(exit_key, thread);
 }
 
+uint64_t rls_now_ns(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (uint64_t)time.tv_sec * 1000000000U + (uint64_t)time.tv_nsec;
+}
+
+// Whether the thread learns no more, for so long that what it does is no part of the update.
+static bool has_learned(const struct rls_thread* thread) {
+  return thread->began_ns != 0 && thread->learned_ns > thread->began_ns &&
+         (rls_now_ns() - thread->learned_ns) * LONG_TAIL > thread->learned_ns - thread->began_ns;
+}
+
 void rls_thread_switch(struct rls_thread* thread, enum rls_phase phase, uint32_t label) {
   if (thread->phase == phase && thread->label == label) return;
-  if (thread->phase != RLS_NO_PHASE) rls_nvtx_pop();
+  if (has_learned(thread))
+    rls_nvtx_pop_at(thread->learned_ns);
+  else if (thread->phase != RLS_NO_PHASE)
+    rls_nvtx_pop();
+  const bool learns = phase == RLS_BACKPROPAGATION && thread->scope_depth == 0;
+  thread->began_ns = learns ? rls_now_ns() : 0;
   if (phase != RLS_NO_PHASE) rls_nvtx_push(handles[phase], label, phase == RLS_SIMULATION);
   thread->phase = phase;
   thread->label = label;
@@ -106,6 +127,7 @@ void rls_thread_end(struct rls_thread* thread) {
     rls_nvtx_pop_at(thread->learned_ns);
     thread->phase = RLS_NO_PHASE;
     thread->label = 0;
+    thread->began_ns = 0;
   }
   rls_thread_switch(thread, RLS_NO_PHASE, 0);
 }
@@ -124,8 +146,9 @@ bool rls_scope_enter(struct rls_thread* thread, const struct rls_scope* scope) {
   rls_scope_leave(thread, scope->key);
   if (thread->environment_depth > 0 || thread->scope_depth == RLS_MAX_SCOPES) return false;
   if (thread->scope_depth == 0) {
-    thread->before = scope->is_closing ? RLS_NO_PHASE : thread->phase;
-    thread->before_label = scope->is_closing ? 0 : thread->label;
+    const bool goes_on = !scope->is_closing && !has_learned(thread);
+    thread->before = goes_on ? thread->phase : RLS_NO_PHASE;
+    thread->before_label = goes_on ? thread->label : 0;
   }
   struct rls_scope kept = *scope;
   const struct rls_scope* around =

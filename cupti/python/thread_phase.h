@@ -66,6 +66,7 @@ struct rls_thread {
   bool has_stepped;       // the last that it learned with was an optimizer step
   bool acts_by_waiting;   // its forward passes are followed by waits: workers step for it
   uint64_t steps_taken;   // calls that were steps of its environments
+  uint64_t began_ns;      // when the open range of learning began; 0: none is, or a scope says so
   uint64_t learned_ns;    // when the last backward pass or optimizer step returned; 0: none did
   bool* is_refuted;       // of the guess on the stack that this is an environment, NULL: none
   uint32_t life;          // changes in a forked child
@@ -73,11 +74,14 @@ struct rls_thread {
 
 struct rls_thread* rls_thread_self(void);
 
-// Ends the open range, begins another; label: what the framework calls it, 0: nothing.
+// Ends the open range, begins another; label: what the framework calls it, 0: nothing. Learning
+// ends with its last step, unless little follows: target networks.
 void rls_thread_switch(struct rls_thread* thread, enum rls_phase phase, uint32_t label);
 
 // Ends the open range where nothing follows it: learning ended with its last step.
 void rls_thread_end(struct rls_thread* thread);
+
+uint64_t rls_now_ns(void);
 
 // Around a scope. They need not be nested: each ends by its key, whatever is open in it. One that
 // is begun again with the same key ends before. false: it is not kept, and has no phase.

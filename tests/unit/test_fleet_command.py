@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import tracemalloc
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -12,7 +15,15 @@ import pytest
 
 from compared_traces import MS, Step, write_trace
 from recording import rlscope
-from rlscope_analysis.fleet.partial_file import PartialReader, partial_path
+from rlscope_analysis.errors import TraceError
+from rlscope_analysis.fleet.members import find_members
+from rlscope_analysis.fleet.partial_file import (
+    PartialReader,
+    fingerprint,
+    partial_path,
+    write_partial,
+)
+from rlscope_trace import __version__
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -169,3 +180,77 @@ def test_words_of_a_partial_that_compress_are_not_read_as_long_as_they_are(fleet
     finally:
         tracemalloc.stop()
     assert most_bytes < 10_000_000
+
+
+def test_a_manifest_that_names_one_trace_twice_is_none(fleet: Path) -> None:
+    members = [{"node": f"node {at}", "trace": "n0.duckdb"} for at in range(2)]
+    manifest = {"format": "rlscope-fleet", "version": 1, "members": members}
+    (fleet / "manifest.json").write_text(json.dumps(manifest))
+    done = rlscope("fleet", "summarize", fleet)
+    assert done.returncode == 1
+    assert "two members have the trace 'n0.duckdb'" in done.stderr
+
+
+def test_a_manifest_of_very_many_lists_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
+    path = tmp_path / "manifest.json"
+    path.write_text('{"members": [' + ",".join(["[]"] * 600_000) + "]}")
+    tracemalloc.start()
+    try:
+        with pytest.raises(TraceError, match="500,000 lists and objects"):
+            find_members([path])
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # What is read at once; the lists would take 40 MB more.
+    assert most_bytes < 20_000_000
+
+
+def test_traces_lie_as_deep_as_they_like(tmp_path: Path) -> None:
+    here = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(1200):
+        os.mkdir("x", dir_fd=here)
+        below = os.open("x", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(os.open("t.duckdb", os.O_CREAT, dir_fd=here))
+    os.close(here)
+    assert list(find_members([tmp_path]).traces) == ["t"]
+
+
+def test_folders_that_cannot_be_read_are_named(
+    fleet: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (fleet / "closed").mkdir()
+    scan = os.scandir
+
+    def refuse(path: Path) -> Any:  # noqa: ANN401 - what os.scandir returns
+        if path.name == "closed":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    found = find_members([fleet])
+    assert len(found.traces) == COUNT
+    assert found.unread == {str(fleet / "closed"): "Permission denied"}
+
+
+def test_an_iteration_that_a_partial_has_twice_is_worked_out_again(fleet: Path) -> None:
+    trace = fleet / "n0.duckdb"
+    mark = fingerprint(trace, reader=__version__, per=None)
+    with PartialReader([trace]) as reader:
+        kept = reader.read(trace, mark)
+    assert kept is not None
+    twice = next(row for row in kept.rows if row.kind == "iteration")
+    write_partial(replace(kept, rows=(*kept.rows, twice)), partial_path(trace), mark)
+    with PartialReader([trace]) as reader:
+        assert reader.read(trace, mark) is None
+
+
+@pytest.mark.root
+def test_a_partial_that_another_user_can_hold_a_lease_on_is_not_opened(fleet: Path) -> None:
+    trace = fleet / "n0.duckdb"
+    mark = fingerprint(trace, reader=__version__, per=None)
+    for path in (trace, partial_path(trace)):
+        os.chown(path, 12345, 12345)
+    with PartialReader([trace]) as reader:
+        assert reader.read(trace, mark) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import pytest
@@ -210,3 +210,61 @@ def test_what_is_wrong_is_said_before_anything_is_recorded(tmp_path: Path, wrong
     assert "hint: " in done.stderr
     assert "run 1 of" not in done.stderr
     assert not (tmp_path / "has run").exists()
+
+
+WHOLE = ["wall", "leading", "op", "", "running"]
+
+
+def stored(folder: Path, name: str, runs: list[dict[str, Any]]) -> Path:
+    """Write a baseline of runs with these iterations and series, and nothing else."""
+    rest = {"name": "a", "kind": "recording", "iteration": "step", "overhead": None,
+            "environment": {}, "facts": {"states": True, "lost": 0}}  # fmt: skip
+    path = folder / f"{name}.json"
+    text = {"format": "rlscope-trace baseline", "version": 1, "runs": [rest | run for run in runs]}
+    path.write_text(json.dumps(text))
+    return path
+
+
+def judged(folder: Path, limit: str, *sides: list[dict[str, Any]]) -> str:
+    paths = [stored(folder, f"side{at}", runs) for at, runs in enumerate(sides)]
+    found = compare(*(read_baseline(path) for path in paths))
+    return held(found, [limit_of(limit)])[0].outcome
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_run_that_took_no_time_is_not_idle(tmp_path: Path) -> None:
+    def runs(busy_ns: int) -> list[dict[str, Any]]:
+        series = [[WHOLE, [0] * 4], [["gpu_busy"], [busy_ns, 0, busy_ns, 0]]]
+        return [{"iterations": [1] * 4, "series": series}] * 2
+
+    assert judged(tmp_path, "gpu_idle=+5pp", runs(1), runs(3)) == "ok"
+
+
+def test_a_spread_that_rounding_takes_below_none_is_none(tmp_path: Path) -> None:
+    def runs(first: int) -> list[dict[str, Any]]:
+        return [
+            {"iterations": [1, 99_999], "series": [[WHOLE, [at, 10**8 + at]]]}
+            for at in range(first, first + 20)
+        ]
+
+    assert judged(tmp_path, "iteration=+3%", runs(0), runs(50)) == "ok"
+
+
+def test_counts_of_very_many_iterations_are_held_apart_at_once(tmp_path: Path) -> None:
+    def runs(count: int) -> list[dict[str, Any]]:
+        many = 1_900_000
+        series = [[WHOLE, [count, count * many]], [["count", "x"], [count, count * many]]]
+        return [{"iterations": [1, many], "series": series}]
+
+    # Worked out exactly, how likely that is by chance, it takes minutes.
+    assert judged(tmp_path, "iteration=+3%", runs(5), runs(6)) == "worse"
+
+
+def test_a_few_bytes_that_tell_of_very_many_iterations_are_refused(tmp_path: Path) -> None:
+    run = {"iterations": [1, 999_999], "series": [[WHOLE, [1, 999_999]]]}
+    assert len(read_baseline(stored(tmp_path, "most", [run] * 4))) == 4
+    with pytest.raises(TraceError, match="no baseline"):
+        read_baseline(stored(tmp_path, "more", [run] * 5))
+    below = {"iterations": [1], "series": [[WHOLE, [-1]]]}
+    with pytest.raises(TraceError, match="no baseline"):
+        read_baseline(stored(tmp_path, "below", [below]))

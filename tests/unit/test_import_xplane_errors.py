@@ -177,3 +177,41 @@ class TestSizes:
         assert seen.status == 0
         least = run_child("xplane", small().write(tmp_path / "b.xplane.pb")).peak_mib
         assert seen.peak_mib < least + _GROWTH_MIB
+
+    def test_a_hole_is_no_field_after_field(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.xplane.pb"
+        line = 100 << 20
+        with path.open("wb") as file:
+            file.write(b"\x0a" + varint(line + 5) + b"\x1a" + varint(line))
+            file.truncate(file.tell() + line)
+        seen = run_child("xplane", path)
+        assert seen.status == 1
+        assert "a field without a number" in seen.words
+
+    @pytest.mark.parametrize("field", [5, 6])
+    def test_names_and_stats_that_are_holes_are_not_kept(self, tmp_path: Path, field: int) -> None:
+        path, size, count = tmp_path / "a.xplane.pb", 150 << 20, 6
+        # Each a message with one field that nobody knows, of zeros.
+        inner = b"\x7a" + varint(size)
+        head = bytes([field << 3 | 2]) + varint(len(inner) + size) + inner
+        with path.open("wb") as file:
+            file.write(b"\x0a" + varint(count * (len(head) + size)))
+            for _ in range(count):
+                file.write(head)
+                file.seek(size, os.SEEK_CUR)
+            file.truncate()
+        assert run_child("xplane", path).peak_mib < _GROWTH_MIB
+
+    def test_what_all_names_take_is_bounded(self, tmp_path: Path) -> None:
+        names = 2_000
+        entry = b"".join(
+            message((4, message((1, n), (2, message((1, n), (2, f"{n:060000}"))))))
+            for n in range(names)
+        )
+        events = b"".join(message((4, message((1, n), (2, 0), (3, 9000)))) for n in range(names))
+        path = tmp_path / "long.xplane.pb"
+        path.write_bytes(message((1, message((2, "/host:CPU")) + message((3, events)) + entry)))
+        seen = run_child("xplane", path)
+        assert seen.status == 0
+        assert "names" in seen.words
+        assert seen.peak_mib < _GROWTH_MIB

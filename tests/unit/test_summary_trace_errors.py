@@ -11,6 +11,7 @@ import pytest
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_analysis.trace import open_trace
+from rlscope_analysis.trace_file import is_ours_alone
 from trace_builder import TraceBuilder, run
 
 
@@ -174,3 +175,34 @@ def test_a_view_inside_a_trace_reaches_no_file(path: Path, tmp_path: Path) -> No
         connection.execute(f"CREATE VIEW trap AS SELECT a FROM read_csv('{secret}')")
     with open_trace(path) as trace, pytest.raises(duckdb.Error, match="disabled"):
         trace.connection.execute("SELECT a FROM trace.trap")
+
+
+@pytest.mark.root
+def test_what_others_may_change_is_read_from_a_copy(path: Path) -> None:
+    """They could put a pipe there, or hold a lease, while DuckDB opens it by its name."""
+    assert is_ours_alone(path)
+    os.chown(path, 12345, 12345)
+    assert not is_ours_alone(path)
+    with open_trace(path) as trace:
+        database = "SELECT path FROM duckdb_databases() WHERE database_name = 'trace'"
+        ((read,),) = trace.connection.execute(database).fetchall()
+        assert read != str(path)
+        assert not Path(read).exists()
+        assert trace.connection.execute("SELECT count(*) FROM thread").fetchall() == [(1,)]
+    # What lies beside it is a part of a trace, too, and not copied.
+    wal = Path(f"{path}.wal")
+    wal.write_bytes(b"")
+    assert "would be a part of the trace" in refusal(path)[0]
+    wal.unlink()
+    os.chown(path, 0, 0)
+    os.chown(path.parent, 12345, 12345)
+    assert not is_ours_alone(path)
+    os.chown(path.parent, 0, 0)
+    path.parent.chmod(0o777)
+    assert not is_ours_alone(path)
+    path.parent.chmod(0o1777)
+    assert is_ours_alone(path)
+    link = path.parent.parent / "link"
+    link.symlink_to(path)
+    os.chown(link, 12345, 12345, follow_symlinks=False)
+    assert not is_ours_alone(link)

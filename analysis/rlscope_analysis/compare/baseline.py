@@ -23,7 +23,9 @@ FORMAT, VERSION = "rlscope-trace baseline", 1
 _KEPT = (WALL, CPU, PROCESS, COUNT, GPU_BUSY)
 # The first iteration is left out of most comparisons, so it is a block of its own.
 _BLOCKS = 16
-_MOST_RUNS, _MOST_ITERATIONS = 1000, 10_000_000
+_MOST_RUNS = 1000
+# Of all runs: each is a value again when it has been read, however few bytes say so.
+_MOST_ITERATIONS = 4_000_000
 # What recording cost, as a part of a time: a thousand times the time itself is none.
 _MOST_PARTS = 1000
 _HINT = "write it anew: rlscope-trace gate --save FILE TRACES"
@@ -39,7 +41,12 @@ def is_baseline(path: Path) -> bool:
 
 
 def text_of(runs: Sequence[Run]) -> str:
-    """Return the text of a baseline file."""
+    """Return the text of a baseline file. Raises TraceError where it would hold too much."""
+    if sum(run.length for run in runs) > _MOST_ITERATIONS:
+        raise TraceError(
+            f"a baseline holds {_MOST_ITERATIONS:,} iterations, and the runs have more",
+            hint="fewer runs, or --per a range that comes less often",
+        )
     reported = {"format": FORMAT, "version": VERSION, "runs": [_reported(run) for run in runs]}
     lines = json.dumps(reported, ensure_ascii=True)
     # A line for each series: what changed is to be seen in a diff.
@@ -81,7 +88,10 @@ def read_baseline(path: Path) -> list[Run]:
             raise ValueError("another format, or version")
         if not 0 < len(reported["runs"]) <= _MOST_RUNS:
             raise ValueError("no runs")
-        return [_run(one) for one in reported["runs"]]
+        runs = [_run(one) for one in reported["runs"]]
+        if sum(run.length for run in runs) > _MOST_ITERATIONS:
+            raise ValueError("too many iterations")
+        return runs
     except OSError as error:
         raise TraceError(f"cannot read {path}: {error.strerror}", hint=_HINT) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -127,6 +137,6 @@ def _facts(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _numbers(values: Any) -> np.ndarray[Any, np.dtype[np.int64]]:  # noqa: ANN401 - of JSON
-    if not all(isinstance(value, int) and abs(value) < 2**62 for value in values):
-        raise ValueError("no whole numbers")
+    if not all(isinstance(value, int) and 0 <= value < 2**62 for value in values):
+        raise ValueError("no times and counts")
     return np.array(values, np.int64)

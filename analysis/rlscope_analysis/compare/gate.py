@@ -107,7 +107,7 @@ def _values(side: Side, what: str) -> list[Values]:
         return duration
     if what == "step":
         steps = side.values([_STEPS])
-        if not all(run.sum() for run in steps):
+        if not all(run.sum() > 0 for run in steps):
             raise TraceError("the traces tell of no environment steps", hint="--max iteration=+3%")
         return [run / of.mean() for run, of in zip(duration, steps, strict=True)]
     if what == GPU_IDLE:
@@ -115,7 +115,11 @@ def _values(side: Side, what: str) -> list[Values]:
         busy = side.values([(GPU_BUSY,)])
         if not any(run.any() for run in busy):
             raise TraceError("the traces tell of no GPU", hint="--max iteration=+3%")
-        return [1 - np.minimum(b / w, 1) for b, w in zip(busy, whole, strict=True)]
+        # What takes no time is not idle.
+        return [
+            1 - np.divide(b, w, np.ones_like(w), where=w > b)
+            for b, w in zip(busy, whole, strict=True)
+        ]
     return side.values(_keys(side, what))
 
 

@@ -59,7 +59,11 @@ def _are_apart(base: Values, new: Values) -> bool:
     gap = max(base.min(), new.min()) - min(base.max(), new.max())
     spread = max(np.ptp(base), np.ptp(new))
     # Of so many values, were they of one kind, that is how rarely each half is one side's.
-    by_chance = 2 / math.comb(len(base) + len(new), len(new))
+    by_chance = 2 * math.exp(
+        math.lgamma(len(base) + 1)
+        + math.lgamma(len(new) + 1)
+        - math.lgamma(len(base) + len(new) + 1)
+    )
     return bool(gap > 0 and (gap > _FAR * spread or by_chance < _LEAST_PROBABILITY))
 
 

@@ -96,7 +96,8 @@ def _warm_up(values: Values) -> int:
     rest = (values - values.mean())[::-1] if len(values) else values
     counts = np.arange(1, len(values) + 1)
     spread = np.cumsum(rest**2) / counts - (np.cumsum(rest) / counts) ** 2
-    errors = (spread / counts)[::-1][: most + 1].tolist()
+    # What rounding leaves of a spread of none may be below 0.
+    errors = (np.maximum(spread, 0) / counts)[::-1][: most + 1].tolist()
     if not errors:
         return 0
     least = min(errors)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -100,12 +100,11 @@ def _worked_out(
             executor.submit(_one, path, per): name for name, (path, _) in missing.items()
         }
         try:
-            while running:
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    done += 1
-                    if progress is not None:
-                        progress(done, total)
-                    yield running.pop(future), future.result()
+            for done_now, future in enumerate(as_completed(running), done + 1):
+                if progress is not None:
+                    progress(done_now, total)
+                # Popped, so that its answer is not kept twice.
+                yield running.pop(future), future.result()
         finally:
             # After a Ctrl-C only those that have begun are waited for.
             executor.shutdown(wait=False, cancel_futures=True)

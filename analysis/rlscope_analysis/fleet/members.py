@@ -21,7 +21,11 @@ FORMAT, VERSION = "rlscope-fleet", 1
 PARTIAL_SUFFIX = ".partial.parquet"
 """Of the answer about a trace. Here, as keepers need it, too, and must not load DuckDB."""
 _TRACES = ".duckdb"
+# A spool that is being written, and what is unfinished.
+_UNFINISHED = (".spool", ".partial")
 _LONGEST_NAME = 80
+# So many last parts of a path name a trace; beyond, the whole of it does.
+_MOST_PARTS = 8
 _HINT = "rlscope-trace fleet summarize TRACE..., or a folder of traces"
 
 
@@ -33,6 +37,8 @@ class Members:
     clocks: dict[str, NodeClock] = field(default_factory=dict)
     marks: dict[str, str] = field(default_factory=dict)
     """Of traces that lie on other machines: which partial is theirs."""
+    unread: dict[str, str] = field(default_factory=dict)
+    """Folders in which traces may lie that nobody saw, and why."""
 
 
 def find_members(given: Sequence[Path]) -> Members:
@@ -45,9 +51,11 @@ def find_members(given: Sequence[Path]) -> Members:
         if manifest.suffix == ".json" and (manifest != path / MANIFEST or manifest.exists()):
             _read_manifest(manifest, members)
         elif is_folder:
-            found = sorted(_below(path))
+            found = sorted(_below(path, members.unread))
             if not found:
-                raise TraceError(f"{path} holds no *{_TRACES}", hint=_HINT)
+                unread = members.unread.get(str(path))
+                why = f"holds no *{_TRACES}" if unread is None else f"cannot be read: {unread}"
+                raise TraceError(f"{path} {why}", hint=_HINT)
             loose += found
         else:
             loose.append(path)
@@ -58,12 +66,22 @@ def find_members(given: Sequence[Path]) -> Members:
     return members
 
 
-def _below(folder: Path) -> Iterator[Path]:
+def _below(folder: Path, unread: dict[str, str]) -> Iterator[Path]:
     """Yield traces in a folder and those inside it; links to folders are not followed."""
-    for found, folders, names in os.walk(folder):
-        # A spool that is being written, and what is unfinished.
-        folders[:] = [name for name in folders if not name.endswith((".spool", ".partial"))]
-        yield from (Path(found, name) for name in names if name.endswith(_TRACES))
+    # Not os.walk(): before Python 3.12 it recurses, and it passes over what it cannot read.
+    waiting = [folder]
+    while waiting:
+        looked_at = waiting.pop()
+        try:
+            with os.scandir(looked_at) as entries:
+                for entry in entries:
+                    if not entry.is_dir(follow_symlinks=False):
+                        if entry.name.endswith(_TRACES):
+                            yield Path(entry.path)
+                    elif not entry.name.endswith(_UNFINISHED):
+                        waiting.append(Path(entry.path))
+        except OSError as error:
+            unread[str(looked_at)] = error.strerror or str(error)
 
 
 def _named(paths: Sequence[Path]) -> Iterator[tuple[str, Path]]:
@@ -77,8 +95,8 @@ def _named(paths: Sequence[Path]) -> Iterator[tuple[str, Path]]:
         for path in unique:
             if names[path] in twice:
                 names[path] = "/".join(path.parts[-depth:]).removesuffix(_TRACES)
-        if depth > max(len(path.parts) for path in unique):
-            # a.duckdb beside a: the whole names tell them apart.
+        if depth > min(_MOST_PARTS, max(len(path.parts) for path in unique)):
+            # a.duckdb beside a, too: the whole names tell them apart.
             names |= {path: str(path) for path in unique if names[path] in twice}
             break
     for path in unique:
@@ -98,8 +116,12 @@ def _read_manifest(path: Path, members: Members) -> None:
         found = read_json(path)
         if found["format"] != FORMAT or found["version"] != VERSION:
             raise ValueError(f"no manifest of version {VERSION}")
+        listed: set[Path] = set()
         for entry in found["members"]:
             name, trace, clock = _entry(entry, path.parent)
+            if trace in listed:
+                raise ValueError(f"two members have the trace {trace.name!r}")
+            listed.add(trace)
             _add(members, name, trace)
             mark = entry.get("partial_mark")
             if isinstance(mark, str) and not trace.exists():

@@ -32,7 +32,7 @@ from rlscope_analysis.fleet.partial import (
 )
 from rlscope_analysis.foreign_file import open_regular
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
-from rlscope_analysis.trace_file import own_configuration
+from rlscope_analysis.trace_file import is_ours_alone, own_configuration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -143,9 +143,11 @@ class PartialReader:
 
 
 def _is_trusted(path: Path, trace: Path) -> bool:
-    """Tell whether it is a file of the owner of the trace, or ours, and no larger than ours are."""
+    """Tell whether it is a file of ours or of the trace's owner, which nobody swaps meanwhile."""
     try:
         found = path.lstat()
+        if not is_ours_alone(path):
+            return False
     except OSError:
         return False
     owners = {os.geteuid(), 0}
@@ -180,6 +182,9 @@ def _rows(found: Sequence[tuple[Any, ...]]) -> tuple[Row, ...]:
             raise ValueError("no instant")
         if row.kind in _HISTOGRAMS and not 0 <= (row.number or 0) < _STEPS:
             raise ValueError("a time that no column holds")
+    iterations = [row.number for row in rows if row.kind == "iteration"]
+    if len(set(iterations)) < len(iterations):
+        raise ValueError("an iteration twice")
     return rows
 
 

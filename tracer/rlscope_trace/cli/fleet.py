@@ -11,7 +11,7 @@ import typer
 
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.fleet.answer import answer_of
-from rlscope_analysis.fleet.collect import collect
+from rlscope_analysis.fleet.collect import LeftOut, collect
 from rlscope_analysis.fleet.members import Members, find_members
 from rlscope_analysis.fleet.merge import merged
 from rlscope_analysis.fleet.partial_file import partial_path
@@ -114,6 +114,10 @@ def summarize(
                 members.traces, reader=__version__, per=per, marks=members.marks,
                 keep=store.keep if keep else None, progress=progress,
             )  # fmt: skip
+        collected.left_out += [
+            LeftOut(folder, folder, f"cannot be read: {why}")
+            for folder, why in members.unread.items()
+        ]
         if not collected.partials:
             one = collected.left_out[0]
             path = members.traces[one.member]
@@ -173,6 +177,8 @@ def sql(
     _refuse_stores(traces)
     with telling_interrupts():
         members = find_members(traces)
+        for folder, why in members.unread.items():
+            left_out(folder, TraceError(f"cannot be read: {why}"))
         write_nothing_but()
         result = run_on_all(members.traces, query, left_out)
         limit = None if every else TABLE_ROWS

@@ -19,7 +19,8 @@ from rlscope_trace.spool.regular_files import open_regular
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_MOST_BYTES = 8 << 20
+# The session that they become a part of may have 4 MiB, as JSON in ASCII.
+_MOST_BYTES = 3 << 20
 _JOB = re.compile(r"[0-9a-f]{8}", re.ASCII)
 _RAYLET = re.compile(r"(?:^|/)raylet$")
 _ARGUMENTS = {"--node_id": "node_id", "--node_ip_address": "address"}
@@ -84,4 +85,6 @@ def _told(path: Path) -> dict[str, Any]:
         found = json.loads(text) if len(text) <= _MOST_BYTES else None
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    if not isinstance(found, dict) or len(json.dumps(found)) > _MOST_BYTES:
+        return {}
+    return found

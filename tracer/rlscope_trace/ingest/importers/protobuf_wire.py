@@ -12,6 +12,7 @@ Value = int | Span
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_VARINT_BITS = 63
+_LEAST_TAG = 1 << 3
 
 
 class WireError(ValueError):
@@ -45,6 +46,9 @@ def fields(data: bytes, begin: int = 0, end: int | None = None) -> Iterator[tupl
         start = at
         tag, at = varint(data, at, end)
         kind = tag & 7
+        if tag < _LEAST_TAG:
+            # A hole in a file, for example: two bytes to a field for as long as it lasts.
+            raise WireError("a field without a number", start)
         if kind == _VARINT:
             number, at = varint(data, at, end)
             yield tag >> 3, number

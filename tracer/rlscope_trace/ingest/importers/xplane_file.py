@@ -30,6 +30,11 @@ _MAX_PIECE = 192 << 20
 # Of planes, lines and names, before anything is decoded.
 _MAX_PARTS = 500_000
 _MAX_NAMES = 100_000
+# Of one name or stat, and of all that are kept of a file.
+_MAX_ENTRY = 1 << 20
+_MAX_STAT = 64 << 10
+_MAX_KEPT = 32 << 20
+_MAX_PLANE_STATS = 1_000
 _MAX_THREADS = 20_000
 _HEAD_BYTES = 32
 OTHER_NAMES = "(other names)"
@@ -130,6 +135,7 @@ class _Reader:
         self._at = 0
         self._parts = 0
         self._room = Room()
+        self._kept = _Kept()
         self._file = XplaneFile(path)
         self._key_of: dict[Key, int] = {}
 
@@ -170,6 +176,8 @@ class _Reader:
                 )
             head = os.pread(self._descriptor, min(_HEAD_BYTES, end - begin), begin)
             tag, at = varint(head, 0, len(head))
+            if tag >> 3 == 0:
+                raise WireError("a field without a number", 0)
             if tag & 7 == 2:
                 size, at = varint(head, at, len(head))
                 if size > end - begin - at:
@@ -201,6 +209,14 @@ class _Reader:
         data = self._bytes((span[0], min(span[1], span[0] + 65_536)))
         return text(data, (0, len(data)))
 
+    def _name(self, span: Span, to: dict[int, str]) -> None:
+        """Add an entry of event_metadata or stat_metadata: its number and its name."""
+        for number, name in _named(self._bytes((span[0], min(span[1], span[0] + _MAX_ENTRY)))):
+            if self._kept.take(len(name)):
+                to[number] = name
+            else:
+                self._file.further_names += 1
+
     def _plane(self, span: Span) -> None:
         name, names = "", dict[int, str]()
         lines, metadata, stats = list[Span](), list[Span](), list[bytes]()
@@ -212,8 +228,8 @@ class _Reader:
             elif number == 4:
                 metadata.append(part)
             elif number == 5:
-                _named(self._bytes(part), names)
-            elif number == 6:
+                self._name(part, names)
+            elif number == 6 and len(stats) < _MAX_PLANE_STATS and _size(part) <= _MAX_STAT:
                 stats.append(self._bytes(part))
         plane = Plane(name)
         self._plane_stats(plane, names, stats)
@@ -256,11 +272,8 @@ class _Reader:
     ) -> None:
         events: dict[int, str] = {}
         for span in metadata:
-            if len(events) >= _MAX_NAMES:
-                break
-            _named(self._bytes((span[0], min(span[1], span[0] + (1 << 20)))), events)
-        wanted = {number: name for number, name in names.items() if name in _WANTED}
-        decoder = _Events(self._file, self._key_of, events, wanted, names)
+            self._name(span, events)
+        decoder = _Events(self._file, self._key_of, self._kept, events, names)
         for span in lines:
             if sum(len(known.lines) for known in self._file.planes) + len(plane.lines) >= (
                 _MAX_THREADS
@@ -271,6 +284,19 @@ class _Reader:
             self._progress(span[1], self._size)
 
 
+@dataclass(slots=True)
+class _Kept:
+    """How much room there still is for names and stats."""
+
+    left: int = _MAX_KEPT
+
+    def take(self, size: int) -> bool:
+        """Take room; false: there is not enough."""
+        has_room = size <= self.left
+        self.left -= size * has_room
+        return has_room
+
+
 class _Events:
     """Decodes the lines of a plane."""
 
@@ -278,14 +304,15 @@ class _Events:
         self,
         file: XplaneFile,
         key_of: dict[Key, int],
+        kept: _Kept,
         events: dict[int, str],
-        wanted: dict[int, str],
         names: dict[int, str],
     ) -> None:
         self._file = file
         self._key_of = key_of
+        self._kept = kept
         self._events = events
-        self._wanted = wanted
+        self._wanted = {number: name for number, name in names.items() if name in _WANTED}
         self._names = names
         self._known: dict[tuple[int, tuple[bytes, ...]], int] = {}
         # Most stats are of no interest: recognised by their first bytes, which are their number.
@@ -358,19 +385,26 @@ class _Events:
             "step_num" in values,
             "memcpy_details" in values,
         )
-        if len(self._key_of) >= _MAX_NAMES and key not in self._key_of:
+        if key not in self._key_of and not (
+            len(self._key_of) < _MAX_NAMES
+            and self._kept.take(sum(len(word) for word in key[:3] if word))
+        ):
             self._file.further_names += 1
             key = Key(OTHER_NAMES)
         number_of_key = self._key_of.setdefault(key, len(self._key_of))
         if number_of_key == len(self._file.keys):
             self._file.keys.append(key)
-        if len(self._known) < _MAX_NAMES:
+        if len(self._known) < _MAX_NAMES and self._kept.take(sum(map(len, stats))):
             self._known[event, stats] = number_of_key
         return number_of_key
 
 
-def _named(data: bytes, to: dict[int, str]) -> None:
-    """Add an entry of event_metadata or stat_metadata: its number and its name."""
+def _size(span: Span) -> int:
+    return span[1] - span[0]
+
+
+def _named(data: bytes) -> Iterator[tuple[int, str]]:
+    """Yield number and name of an entry of event_metadata or stat_metadata."""
     for number, value in fields(data):
         if number != 2 or isinstance(value, int):
             continue
@@ -382,7 +416,7 @@ def _named(data: bytes, to: dict[int, str]) -> None:
                 name = text(data, part)
             elif found == 4:
                 shown = text(data, part)
-        to[key] = shown or name
+        yield key, shown or name
 
 
 def _stat(data: bytes, begin: int, end: int, names: dict[int, str]) -> tuple[str, int | str | None]:
