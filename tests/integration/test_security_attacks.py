@@ -97,6 +97,22 @@ def test_a_target_of_the_same_user_lowers_the_limits_of_the_recorder(folder: Pat
     assert_conserved(trace)
 
 
+def test_a_file_of_root_is_not_read_as_what_ray_tells(folder: Path, tmp_path: Path) -> None:
+    """What it holds would lie in the spool, which is the user's."""
+    secret = tmp_path / "closed" / "key"
+    secret.parent.mkdir(mode=0o700)
+    secret.write_text('{"node": {"node_id": "S3cret", "host": "S3cret"}}')
+    # Its output is the user's, and so is what is left of the session in the trace.
+    done = subprocess.run(
+        [*COMMAND, "record", "--no-calibrate", "--ray", str(secret),
+         "-o", "trace.duckdb", "--", "true"], cwd=folder,
+        env={**os.environ, "SUDO_UID": str(USER), "SUDO_GID": str(USER), "SUDO_USER": "somebody"},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert b"S3cret" not in (folder / "trace.duckdb").read_bytes()
+
+
 def test_a_key_of_root_does_not_pass_for_a_revision(folder: Path, tmp_path: Path) -> None:
     """The work tree is the user's, and leads to a file that the user may not read."""
     key = "0123456789abcdef" * 2 + "01234567"

@@ -883,6 +883,25 @@ class TestIterations:
         ends = [of[-1][1] for of in updates]
         assert [row[2] for row in ask(builder, self.ROWS)] == ends
 
+    def test_input_that_was_not_waited_for_begins_an_update_after_the_longest_pause(
+        self, builder: TraceBuilder
+    ) -> None:
+        """Of sockets of TCP nothing tells that there is something to read already."""
+        learner, worker = builder.process(pid=1), builder.process(pid=2)
+        at, ends, states = 0, [], []
+        for update in range(40):
+            for _ in range(4):
+                builder.operation(1, at, at + 10, "backpropagation", source="auto")
+                states.append(run(11))
+                at += 11
+            ends.append(at - 1)
+            is_waited_for = update % 4 != 1 and update not in (20, 22)
+            states += [sleep(4), woken(1, by=2)] if is_waited_for else [run(5)]
+            at += 5
+        builder.thread(learner, states=states)
+        builder.thread(worker, states=[run(at, cpu=1)])
+        assert [row[2] for row in ask(builder, self.ROWS)] == ends
+
     @pytest.mark.parametrize("acts", [True, False], ids=["it acts", "it only learns"])
     def test_the_first_forward_pass_of_who_acts_by_waiting_is_no_update(
         self, builder: TraceBuilder, *, acts: bool

@@ -6,6 +6,8 @@ import errno
 import json
 import os
 import shutil
+import subprocess
+import sys
 import tracemalloc
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -214,7 +216,11 @@ def test_traces_lie_as_deep_as_they_like(tmp_path: Path) -> None:
         here = below
     os.close(os.open("t.duckdb", os.O_CREAT, dir_fd=here))
     os.close(here)
-    assert list(find_members([tmp_path]).traces) == ["t"]
+    try:
+        assert list(find_members([tmp_path]).traces) == ["t"]
+    finally:
+        # shutil.rmtree() recurses.
+        subprocess.run(["rm", "-r", str(tmp_path / "x")], check=True)
 
 
 def test_folders_that_cannot_be_read_are_named(
@@ -244,6 +250,31 @@ def test_an_iteration_that_a_partial_has_twice_is_worked_out_again(fleet: Path) 
     write_partial(replace(kept, rows=(*kept.rows, twice)), partial_path(trace), mark)
     with PartialReader([trace]) as reader:
         assert reader.read(trace, mark) is None
+
+
+def test_a_name_that_no_file_can_have_is_a_member_that_is_missing(fleet: Path) -> None:
+    text = (
+        '{"format": "rlscope-fleet", "version": 1, "members":'
+        ' [{"node": "a", "trace": "n0.duckdb"}, {"node": "b", "trace": "\\ud800/t.duckdb"}]}'
+    )
+    (fleet / "manifest.json").write_text(text)
+    done = rlscope("fleet", "summarize", fleet)
+    assert done.returncode == 0, done.stderr
+    assert "b left out: " in done.stdout
+
+
+def test_a_folder_that_is_gone_is_said(fleet: Path) -> None:
+    gone = fleet / "gone"
+    gone.mkdir()
+    script = 'rmdir ../gone; exec "$@"'
+    # As `python -m` does not start there.
+    command = [sys.executable, "-c", "from rlscope_trace.cli import main; main()"]
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", *command, "fleet", "summarize", "n0.duckdb"],
+        cwd=gone, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "error: the current folder is not there any more\nhint: cd" in done.stderr
 
 
 @pytest.mark.root

@@ -72,12 +72,14 @@ def become_saver(
     *outputs: Path,
     mode: int = PRIVATE_MODE,
     scratch: Path | None = None,
+    more: frozenset[str] = NOTHING,
 ) -> None:
     """Keep what it takes to write these files, and to read: nothing else can be changed any more.
 
     Outputs that do not exist yet are meant, too; they get these permissions, which nothing can
     change later. scratch: a folder of ours that is removed later.
-    identity: who called sudo, where this process is not yet that user.
+    identity: who called sudo, where this process is not yet that user. more: as for a recorder;
+    with it, owners and modes of what can be written can be changed.
     """
     become_invoker(identity)
     keep = READING if os.geteuid() == 0 else _to_load_modules()
@@ -85,7 +87,7 @@ def become_saver(
     above: list[int] = []
     for output in outputs:
         # What cannot be opened is reported when it is written.
-        with suppress(OSError), open_place(output) as place:
+        with suppress(OSError, ValueError), open_place(output) as place:
             keep |= needed_to_write(place.folder)
             folders.append(os.dup(place.folder))
             if elsewhere := place.elsewhere():
@@ -94,12 +96,13 @@ def become_saver(
     if scratch is not None:
         folders.append(os.open(scratch, os.O_PATH | os.O_CLOEXEC))
         above.append(os.open(scratch.parent, os.O_PATH | os.O_CLOEXEC))
-    _confine(None, keep)
+    _confine(None, keep | more)
     if _is_own_process:
         # Of a file only: folders are made with permissions of their own.
         os.umask(~mode & 0o666)
         allow_writes_below(folders, removal=above)
-        refuse_all_but_saving()
+        if not more:
+            refuse_all_but_saving()
     for folder in (*folders, *above):
         os.close(folder)
 

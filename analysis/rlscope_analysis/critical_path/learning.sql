@@ -119,20 +119,48 @@ WITH phase AS (
   GROUP BY g.thread_id
 ), given AS (
   SELECT
-    p.*,
+    p.*, f.kind,
     count(g.number) OVER (PARTITION BY p.thread_id ORDER BY p.number) AS portion
   FROM piece AS p
   JOIN feeding AS f ON f.thread_id = p.thread_id
   LEFT JOIN gap AS g ON g.thread_id = p.thread_id AND g.kind = f.kind AND g.number = p.number - 1
+), usual AS (
+  -- Where most portions that came by messages have as many pieces as each other: so many.
+  SELECT thread_id, arg_max(pieces, (times, -pieces)) AS pieces
+  FROM (
+    SELECT thread_id, pieces, count(*) AS times
+    FROM (
+      SELECT thread_id, portion, count(*) AS pieces FROM given WHERE kind = 'message' GROUP BY ALL
+    )
+    GROUP BY ALL
+  )
+  GROUP BY thread_id HAVING 2 * max(times) >= sum(times)
+), paused AS (
+  SELECT
+    g.*, g.start_ns - lag(g.end_ns) OVER own AS pause_ns,
+    round(count(*) OVER (PARTITION BY g.thread_id, g.portion) / u.pieces) AS parts
+  FROM given AS g LEFT JOIN usual AS u ON u.thread_id = g.thread_id
+  WINDOW own AS (PARTITION BY g.thread_id, g.portion ORDER BY g.number)
+), ranked AS (
+  SELECT *, row_number() OVER (PARTITION BY thread_id, portion ORDER BY pause_ns DESC NULLS LAST, number) AS rank
+  FROM paused
+), divided AS (
+  -- One of several times as many had input in between that did not have to be waited for: it came
+  -- where the thread did something else for longest.
+  SELECT
+    *,
+    count(CASE WHEN rank < parts THEN 1 END) OVER (PARTITION BY thread_id, portion ORDER BY number) AS part
+  FROM ranked
 ), portion AS (
   SELECT
-    thread_id, portion, min(start_ns) AS start_ns, max(end_ns) AS end_ns,
-    sum(end_ns - start_ns) AS time_ns, max(end_ns - start_ns) AS longest_ns
-  FROM given GROUP BY ALL
+    thread_id, portion, part, min(start_ns) AS start_ns, max(end_ns) AS end_ns,
+    sum(end_ns - start_ns) AS time_ns, max(end_ns - start_ns) AS longest_ns,
+    any_value(parts) AS parts
+  FROM divided GROUP BY ALL
 ), even AS (
   -- In one that is much longer than the others input came by another way. The first piece may be slow.
   FROM portion
-  QUALIFY time_ns - longest_ns <= 4 * median(time_ns) OVER (PARTITION BY thread_id)
+  QUALIFY parts IS NOT NULL OR time_ns - longest_ns <= 4 * median(time_ns) OVER (PARTITION BY thread_id)
 ), cycle AS (
   SELECT thread_id, start_ns, end_ns FROM even
   UNION ALL

@@ -200,6 +200,9 @@ def _tell(failure: Exception, named: Sequence[str]) -> int:
         # What typer says of a command line it does not understand.
         hint = " ".join(["rlscope-trace", *named, "--help"])
         messages.error(failure.format_message().rstrip("."), hint)
+    elif isinstance(failure, FileNotFoundError) and failure.filename is None:
+        # Of files the name is known: it was os.getcwd().
+        messages.error("the current folder is not there any more", "cd to one that is")
     elif isinstance(failure, OSError) and failure.errno in _CANNOT_WRITE:
         # Of stdout there is one message, whatever was being written.
         messages.error(f"cannot write: {failure.strerror}")

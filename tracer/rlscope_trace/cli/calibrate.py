@@ -15,7 +15,7 @@ from rlscope_trace.cli.answers import AnswerFormat, render
 from rlscope_trace.cli.calibrating import is_good, take
 from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.privileges import invoking_identity
-from rlscope_trace.rights import become_recorder
+from rlscope_trace.rights import become_recorder, become_saver
 from rlscope_trace.signals import signals_interrupt
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from rlscope_trace.record.calibrate.cache import Calibration
     from rlscope_trace.spool.costs import Cost
 
+# A trace of another user that gets its costs stays theirs.
+_CHOWN = frozenset({"CAP_CHOWN"})
 _COLUMNS = (
     Column("event"),
     Column("part"),
@@ -67,8 +69,7 @@ def calibrate(
 def _calibrate(traces: list[Path], output_format: AnswerFormat, *, force: bool) -> None:
     from rlscope_trace.record.calibrate import cache
 
-    # A trace of another user that gets its costs stays theirs.
-    become_recorder(invoking_identity(), more=frozenset({"CAP_CHOWN"}))
+    become_recorder(invoking_identity(), more=_CHOWN)
     directory, key = cache.cache_directory(), cache.machine_key()
     checked = _checked(traces, key)
     known, reason = cache.load(directory, key)
@@ -79,6 +80,11 @@ def _calibrate(traces: list[Path], output_format: AnswerFormat, *, force: bool) 
     elif checked and not is_good(directory, known):
         # The traces would keep it.
         known = take(directory, key)
+    if checked:
+        from rlscope_analysis.trace_file import spill_directory
+
+        # All rights of a recorder go before anything of a trace is asked, which is code, too.
+        become_saver(None, *checked, scratch=spill_directory(), more=_CHOWN)
     for path, trace_facts in checked.items():
         from rlscope_trace.cli.calibrate_trace import add_costs
 

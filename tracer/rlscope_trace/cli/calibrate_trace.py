@@ -120,8 +120,12 @@ def add_costs(path: Path, facts: dict[str, object], known: Calibration) -> None:
 
 
 def _configuration(folder: Path) -> dict[str, str | bool | int | float | list[str]]:
-    """Return what the copy is changed with: as the recorder writes it, reaching nothing else."""
-    return {**own_configuration(), **configuration(folder)}
+    """Return what the copy is changed with: as the recorder writes it, reaching nothing else.
+
+    A macro of the trace may bear the name of a function that we call.
+    """
+    own = {**own_configuration(), **configuration(folder)}
+    return {**own, "enable_external_access": "false", "lock_configuration": "true"}
 
 
 def _running(trace: Trace) -> list[int]:

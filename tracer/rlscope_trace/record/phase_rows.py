@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import errno
 import importlib.util
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlscope_trace.errors import UsageError
@@ -15,7 +17,6 @@ from rlscope_trace.privileges import acting_as, read_small
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from rlscope_trace.privileges import Identity
 
@@ -29,7 +30,8 @@ def read_rows(path: Path, identity: Identity | None) -> str:
     """Return the rows of a file, which is opened as the user that called sudo; UsageError."""
     try:
         with acting_as(identity):
-            text = read_small(path.resolve(), _MOST_BYTES)
+            # Not path.resolve(): what it raises for a circle of links depends on the Python.
+            text = read_small(Path(os.path.realpath(path)), _MOST_BYTES)
     except OSError as error:
         is_large = error.errno == errno.EFBIG
         why = f"larger than {_MOST_BYTES >> 10} KiB" if is_large else error.strerror

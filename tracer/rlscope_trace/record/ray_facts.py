@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlscope_trace.confinement import reading_as_ourselves
 from rlscope_trace.errors import UsageError
 from rlscope_trace.spool.regular_files import open_regular
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 # The session that they become a part of may have 4 MiB, as JSON in ASCII.
 _MOST_BYTES = 3 << 20
+_KNOWN = ("node", "raylet_pid", "processes", "methods", "hidden_jobs", "jobs")
 _JOB = re.compile(r"[0-9a-f]{8}", re.ASCII)
 _RAYLET = re.compile(r"(?:^|/)raylet$")
 _ARGUMENTS = {"--node_id": "node_id", "--node_ip_address": "address"}
@@ -80,11 +82,12 @@ def _raylet(pid: int) -> dict[str, Any]:
 def _told(path: Path) -> dict[str, Any]:
     """Return what was written down; empty where nothing was, or nothing that can be read."""
     try:
-        with open_regular(path) as file:
+        # Under sudo it is the user who names it.
+        with reading_as_ourselves(), open_regular(path) as file:
             text = file.read(_MOST_BYTES + 1)
         found = json.loads(text) if len(text) <= _MOST_BYTES else None
     except (OSError, ValueError, RecursionError):
         return {}
     if not isinstance(found, dict) or len(json.dumps(found)) > _MOST_BYTES:
         return {}
-    return found
+    return {key: found[key] for key in _KNOWN if key in found}
