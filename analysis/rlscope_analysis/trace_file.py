@@ -8,14 +8,16 @@ attached, read-only, to a database in memory.
 from __future__ import annotations
 
 import atexit
+import errno
 import os
 import re
 import resource
 import shutil
 import stat
 import tempfile
+from collections import deque
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -45,6 +47,9 @@ MEMORY_HINT = f"allow more, for example: {MEMORY_VARIABLE}=4GB rlscope-trace ...
 _DISK_LIMIT = "16GB"
 # What others may change while it is read is read from a copy.
 _MOST_COPIED_BYTES = 4 << 30
+_LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+# As many as the OS kernel follows.
+_MOST_LINKS = 40
 
 
 def check_file(path: Path) -> None:
@@ -141,21 +146,39 @@ def _connection() -> duckdb.DuckDBPyConnection:
 
 
 def is_ours_alone(path: Path) -> bool:
-    """Tell whether the file and the folders that lead to it are ours or root's, and stay so.
+    """Tell whether the file, and every folder and link that leads to it, is ours or root's.
 
-    Whoever else owns one can put a pipe in the place of the file, or hold a lease on it, while
-    DuckDB opens it by its name: then nothing ends the waiting, Ctrl-C neither. Raises OSError.
+    Whoever else may change one can put a pipe in the place of the file, or hold a lease on it,
+    while DuckDB opens it by its name: then nothing ends the waiting, Ctrl-C neither. OSError.
     """
-    ours = {0, os.geteuid()}
-    for place in {Path(os.path.abspath(path)), Path(os.path.realpath(path))}:  # noqa: PTH100 - links count
-        if place.lstat().st_uid not in ours:
-            return False
-        for folder in place.parents:
-            found = folder.stat()
-            is_open = found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX
-            if is_open or found.st_uid not in ours:
-                return False
-    return True
+    ahead, links = deque(path.absolute().parts[1:]), 0
+    at = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    try:
+        while ahead and _is_closed(os.fstat(at)):
+            entry = os.open(ahead.popleft(), _LOOK, dir_fd=at)
+            if stat.S_ISLNK(os.fstat(entry).st_mode) and _is_ours(entry):
+                target = PurePath(os.readlink("", dir_fd=entry))
+                links += 1
+                if links > _MOST_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
+                ahead.extendleft(reversed([part for part in target.parts if part != "/"]))
+                os.close(entry)
+                entry = os.open("/", _LOOK) if target.is_absolute() else os.dup(at)
+            os.close(at)
+            at = entry
+        return not ahead and _is_ours(at)
+    finally:
+        os.close(at)
+
+
+def _is_ours(descriptor: int) -> bool:
+    return os.fstat(descriptor).st_uid in (0, os.geteuid())
+
+
+def _is_closed(folder: os.stat_result) -> bool:
+    """Tell whether nobody else can take away what is ours; in a sticky one they can add."""
+    is_open = folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not folder.st_mode & stat.S_ISVTX
+    return folder.st_uid in (0, os.geteuid()) and not is_open
 
 
 def _copied(path: Path) -> Path:
@@ -166,12 +189,37 @@ def _copied(path: Path) -> Path:
             raise TraceError(f"{path}{suffix} would be a part of the trace", hint=alone)
     folder = spill_directory()
     with open_regular(path) as source:
-        if folder is None or os.fstat(source.fileno()).st_size > _MOST_COPIED_BYTES:
+        if folder is None or os.fstat(source.fileno()).st_blocks * 512 > _MOST_COPIED_BYTES:
             raise TraceError(f"others can change {path} while it is read", hint=alone)
         descriptor, name = tempfile.mkstemp(suffix=".duckdb", dir=folder)
-        with os.fdopen(descriptor, "wb") as copy:
-            shutil.copyfileobj(source, copy, 1 << 20)
+        try:
+            _copy(source.fileno(), descriptor)
+        except BaseException:
+            Path(name).unlink()
+            raise
+        finally:
+            os.close(descriptor)
     return Path(name)
+
+
+def _copy(source: int, target: int) -> None:
+    """Copy a file with its holes: as many bytes of it as may be, whatever it grows by. OSError."""
+    size = os.fstat(source).st_size
+    os.ftruncate(target, size)
+    at, left = 0, _MOST_COPIED_BYTES
+    while left > 0:
+        try:
+            at = os.lseek(source, at, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            return
+        end = min(os.lseek(source, at, os.SEEK_HOLE), size, at + left)
+        os.lseek(target, at, os.SEEK_SET)
+        while at < end and (sent := os.sendfile(target, source, at, end - at)):
+            at, left = at + sent, left - sent
+        if at < end or at >= size:
+            return
 
 
 def _attach(connection: duckdb.DuckDBPyConnection, database: str, path: Path) -> None:

@@ -160,17 +160,19 @@ def test_costs_that_are_contradicted_are_measured_again_before_a_trace_has_them(
     assert rows == [(30.0, "ok")]
 
 
-def test_a_macro_of_the_trace_reaches_no_file(trace: Path, tmp_path: Path) -> None:
-    """It has the name of a function that the costs are worked out with."""
-    secret = tmp_path / "secret"
-    secret.write_text("7")
+@pytest.mark.parametrize(
+    "macro",
+    [
+        "least(a, b) AS b * 0 + a * (SELECT content::INTEGER FROM read_text('/etc/passwd'))",
+        "duckdb_functions() AS TABLE SELECT 1 AS x",
+    ],
+)
+def test_a_macro_of_the_trace_is_not_run(trace: Path, macro: str) -> None:
+    """It may have the name of a function that the costs are worked out with."""
     with duckdb.connect(str(trace)) as con:
-        con.execute(
-            "CREATE MACRO least(a, b) AS"
-            f" b * 0 + a * (SELECT content::INTEGER FROM read_text('{secret}'))"
-        )
+        con.execute(f"CREATE MACRO {macro}")
         before = con.execute("FROM calibration_estimate").fetchall()
-    with pytest.raises(TracerError, match="disabled by configuration"):
+    with pytest.raises(TracerError, match="holds a macro"):
         add_costs(trace, {"capture": "btf"}, KNOWN)
     with duckdb.connect(str(trace), read_only=True) as con:
         assert con.execute("FROM calibration_estimate").fetchall() == before

@@ -8,12 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from rlscope_analysis.fleet.members import PARTIAL_SUFFIX
 from rlscope_trace.cli.output import write_file
 from rlscope_trace.cli.timeline_file import write_timeline
 from rlscope_trace.errors import OutputExistsError, TracerError
+from rlscope_trace.fleet.coordinator import Member
+from rlscope_trace.fleet.keeper import Ended
+from rlscope_trace.fleet.manifest import keep_partials, write_manifest
+from rlscope_trace.fleet.ray_cluster import Node
 from rlscope_trace.outputs.place import open_place
 from rlscope_trace.outputs.private import NotOursError
-from rlscope_trace.outputs.trusted import ForeignLinkError, open_existing, open_folder
+from rlscope_trace.outputs.trusted import (
+    ForeignLinkError,
+    make_folder,
+    open_existing,
+    open_folder,
+)
 from rlscope_trace.record.session import prepare_output
 
 STRANGER = 12345
@@ -177,6 +187,41 @@ def test_links_of_others_are_not_followed_on_the_way(tmp_path: Path) -> None:
         open_folder(link)
     with pytest.raises(ForeignLinkError):
         open_folder(link / "below")
+
+
+@pytest.mark.root
+def test_folders_are_made_behind_no_link_of_others(tmp_path: Path) -> None:
+    make_folder(tmp_path / "a" / "b")
+    make_folder(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
+    (tmp_path / "link").symlink_to("a")
+    make_folder(tmp_path / "link" / "c")
+    assert (tmp_path / "a" / "c").is_dir()
+    theirs(tmp_path / "link")
+    with pytest.raises(ForeignLinkError):
+        make_folder(tmp_path / "link" / "d" / "e")
+    assert not (tmp_path / "a" / "d").exists()
+    (tmp_path / "dangling").symlink_to("elsewhere")
+    with pytest.raises(OSError, match="Not a directory"):
+        make_folder(tmp_path / "dangling" / "x")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_fleet_writes_through_no_planted_link(tmp_path: Path) -> None:
+    victim, folder = tmp_path / "victim", tmp_path / "run"
+    victim.write_text("precious")
+    folder.mkdir()
+    partial = f"node.duckdb{PARTIAL_SUFFIX}"
+    for name in ("manifest.json", "manifest.json.new", partial):
+        (folder / name).symlink_to(victim)
+    node = Node("n", "127.0.0.1", "host", is_head=True)
+    ended = Ended("", has_trace=True, was_recovered=False, words="", partial=b"rows", mark=None)
+    member = Member(node, "node", ended=ended)
+    assert keep_partials(folder, [member]) == 1
+    write_manifest(folder, {"format": "rlscope-fleet"})
+    assert victim.read_text() == "precious"
+    assert (folder / partial).read_bytes() == b"rows"
+    assert '"rlscope-fleet"' in (folder / "manifest.json").read_text()
 
 
 def test_ways_through_links_of_ours(tmp_path: Path) -> None:

@@ -202,7 +202,34 @@ def test_what_others_may_change_is_read_from_a_copy(path: Path) -> None:
     assert not is_ours_alone(path)
     path.parent.chmod(0o1777)
     assert is_ours_alone(path)
-    link = path.parent.parent / "link"
-    link.symlink_to(path)
-    os.chown(link, 12345, 12345, follow_symlinks=False)
-    assert not is_ours_alone(link)
+    path.parent.chmod(0o770)
+    assert not is_ours_alone(path)
+
+
+@pytest.mark.root
+def test_each_link_on_the_way_counts(path: Path) -> None:
+    folder = path.parent
+    (folder / "third").symlink_to(folder)
+    (folder / "second").symlink_to("third")
+    (folder / "first").symlink_to(folder / "second")
+    asked = folder / "first" / ".." / folder.name / path.name
+    assert is_ours_alone(asked)
+    os.chown(folder / "second", 12345, 12345, follow_symlinks=False)
+    assert not is_ours_alone(asked)
+    (folder / "loop").symlink_to("loop")
+    with pytest.raises(OSError, match="symbolic links"):
+        is_ours_alone(folder / "loop")
+
+
+@pytest.mark.root
+def test_holes_of_a_trace_are_not_filled_in_its_copy(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.truncate(path, 3 << 30)
+    os.chown(path, 12345, 12345)
+    filled: list[int] = []
+    monkeypatch.setattr(Path, "unlink", lambda copy: filled.append(copy.stat().st_blocks))
+    with open_trace(path):
+        pass
+    (blocks,) = filled
+    assert blocks * 512 < 100 << 20

@@ -15,7 +15,8 @@ import duckdb
 from rlscope_analysis.damage import damage_reported
 from rlscope_analysis.overhead import estimate as overhead_costs
 from rlscope_analysis.trace import open_trace
-from rlscope_analysis.trace_file import own_configuration
+from rlscope_analysis.trace_file import connect, own_configuration
+from rlscope_analysis.wording import printable
 from rlscope_trace.errors import TracerError, reason_of
 from rlscope_trace.ingest.writer.database_file import (
     DATABASE_NAME,
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from rlscope_analysis.trace import Trace
     from rlscope_trace.record.calibrate.cache import Calibration
 
+_MACROS = """
+SELECT function_name FROM duckdb_functions() WHERE database_name = 'copied' AND NOT internal LIMIT 1
+"""
 _FACTS = "SELECT key, value FROM meta"
 # Other events may have costs where those of the capture are not known.
 _HAS_COSTS = """
@@ -100,6 +104,7 @@ def add_costs(path: Path, facts: dict[str, object], known: Calibration) -> None:
             with open_regular(path) as trace, copy.open("xb") as file:
                 found = os.fstat(trace.fileno())
                 shutil.copyfileobj(trace, file, 1 << 20)
+            _refuse_macros(path, copy)
             with duckdb.connect(str(copy), config=_configuration(folder.path)) as con:
                 con.begin()
                 con.execute("DELETE FROM calibration_measured")
@@ -119,11 +124,22 @@ def add_costs(path: Path, facts: dict[str, object], known: Calibration) -> None:
         raise _not_written(path, error) from error
 
 
-def _configuration(folder: Path) -> dict[str, str | bool | int | float | list[str]]:
-    """Return what the copy is changed with: as the recorder writes it, reaching nothing else.
+def _refuse_macros(path: Path, copy: Path) -> None:
+    """Raise TracerError where a trace has macros: one may bear the name of a function we call."""
+    connection = connect({"copied": copy})
+    try:
+        found = connection.execute(_MACROS).fetchone()
+    finally:
+        connection.close()
+    if found is not None:
+        raise TracerError(
+            f"{path} holds a macro, {printable(found[0])}: costs are added to what we wrote",
+            hint="record it, import it, or recover its spool again",
+        )
 
-    A macro of the trace may bear the name of a function that we call.
-    """
+
+def _configuration(folder: Path) -> dict[str, str | bool | int | float | list[str]]:
+    """Return what the copy is changed with: as the recorder writes it, reaching nothing else."""
     own = {**own_configuration(), **configuration(folder)}
     return {**own, "enable_external_access": "false", "lock_configuration": "true"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shlex
 import signal
@@ -27,10 +28,12 @@ from rlscope_trace.fleet.coordinator import Fleet, Plan
 from rlscope_trace.fleet.manifest import keep_partials, manifest_of, write_manifest
 from rlscope_trace.fleet.program import launched_environment, worker_variables
 from rlscope_trace.fleet.ray_cluster import RayCluster
+from rlscope_trace.outputs.trusted import make_folder
 from rlscope_trace.privileges import invoking_environment, invoking_identity
 from rlscope_trace.record.launch import launch as launch_program
 from rlscope_trace.record.launch import require_program
 from rlscope_trace.record.shims import checked_session
+from rlscope_trace.rights import become_invoker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -131,8 +134,13 @@ def launch(
 
     Its workers report their phases and what they do on GPUs. The exit code is the program's own.
     """
+    identity = invoking_identity()
     # Before anything is recorded for it.
-    require_program(command, invoking_environment(invoking_identity()))
+    require_program(command, invoking_environment(identity))
+    # All is done as that user, the program, too: whoever records has rights of its own.
+    become_invoker(identity)
+    if identity is not None and identity.uid == os.geteuid():
+        identity = None
     folder = _prepared(output, force=force)
     session = _session(None)
     with _connected(address) as cluster, Stop() as stop:
@@ -141,7 +149,7 @@ def launch(
         here = next((one for one in fleet.examine() if cluster.is_here(one.node)), None)
         raylet_pid = here.facts.raylet_pid if here is not None and here.facts is not None else 0
         program = launch_program(
-            command, identity=invoking_identity(),
+            command, identity=identity,
             environment=launched_environment(cluster.address, session, raylet_pid),
         )  # fmt: skip
         if here is not None:
@@ -327,7 +335,7 @@ def _prepared(folder: Path, *, force: bool) -> Path:
         return Path(store)
     folder = folder.absolute()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
     except OSError as error:
         raise UsageError(f"cannot make {folder}: {error.strerror}", hint="-o OTHER") from error
     if (folder / MANIFEST).exists() and not force:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rlscope_analysis.renderers.grid import BOLD, PLAIN
 from rlscope_analysis.wording import harmless
 from rlscope_trace.errors import TracerError, writing_hint
-from rlscope_trace.outputs.place import PRIVATE_MODE, open_place
+from rlscope_trace.outputs.place import open_place, write_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -69,12 +69,7 @@ def refuse_existing(path: Path, *, force: bool) -> None:
 def write_file(path: Path, text: str, *, force: bool) -> None:
     """Write a new file; with `force` also in the place of one that exists."""
     try:
-        with open_place(path) as place:
-            place.refuse_existing(overwrite=force)
-            with place.unfinished() as folder:
-                written = folder.path / "text"
-                written.write_text(text, encoding="utf-8", errors="backslashreplace")
-                place.publish(folder, "text", overwrite=force, mode=PRIVATE_MODE)
+        write_output(path, text.encode(errors="backslashreplace"), overwrite=force)
     except OSError as error:
         raise TracerError(
             f"cannot write {path}: {error.strerror}", hint=writing_hint(error, _ELSEWHERE)

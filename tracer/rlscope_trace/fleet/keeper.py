@@ -29,6 +29,7 @@ from rlscope_trace.fleet import recorder, service_link
 from rlscope_trace.fleet.bucket import Bucket, store_of
 from rlscope_trace.fleet.clock_link import ClockAsker, ClockPairs, ClockServer
 from rlscope_trace.installed import own_command
+from rlscope_trace.outputs.trusted import make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -146,7 +147,7 @@ class Keeper:
             # Whether it can be had is known now, not when all is recorded.
             Bucket(store.rpartition("/")[0]).has(MANIFEST)
         output = folder / Path(order.output).name if store is not None else Path(order.output)
-        output.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(output.parent)
         raylet = int(os.environ.get("RAY_RAYLET_PID", "0"))
         full = recorder.Recording(
             str(output), session_of(order.session, raylet), order.lease_s,

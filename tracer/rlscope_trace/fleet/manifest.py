@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.fleet.members import FORMAT, MANIFEST, PARTIAL_SUFFIX, VERSION
 from rlscope_trace.fleet.bucket import Bucket, store_of
+from rlscope_trace.outputs.place import write_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,9 +56,7 @@ def write_manifest(folder: Path, manifest: dict[str, Any]) -> str:
     if store is not None:
         Bucket(store).write(MANIFEST, text.encode())
         return f"{store}/{MANIFEST}"
-    written = folder / f"{MANIFEST}.new"
-    written.write_text(text)
-    written.replace(folder / MANIFEST)
+    write_output(folder / MANIFEST, text.encode(), overwrite=True)
     return str(folder / MANIFEST)
 
 
@@ -70,6 +69,7 @@ def keep_partials(folder: Path, members: Sequence[Member]) -> int:
         trace = folder / f"{member.name}.duckdb"
         if member.ended is None or member.ended.partial is None or trace.exists():
             continue
-        (folder / f"{trace.name}{PARTIAL_SUFFIX}").write_bytes(member.ended.partial)
+        partial = folder / f"{trace.name}{PARTIAL_SUFFIX}"
+        write_output(partial, member.ended.partial, overwrite=True)
         kept += 1
     return kept

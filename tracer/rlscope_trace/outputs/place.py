@@ -228,3 +228,12 @@ def open_place(path: Path) -> Iterator[Place]:
     absolute = path.absolute()
     with closing(open_folder(absolute.parent)) as folder:
         yield Place(absolute, folder)
+
+
+def write_output(path: Path, content: bytes, *, overwrite: bool) -> None:
+    """Write a file, whole or not at all. Raises OutputExistsError, OSError."""
+    with open_place(path) as place:
+        place.refuse_existing(overwrite=overwrite)
+        with place.unfinished() as folder:
+            (folder.path / "content").write_bytes(content)
+            place.publish(folder, "content", overwrite=overwrite, mode=PRIVATE_MODE)

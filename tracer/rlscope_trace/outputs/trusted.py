@@ -5,7 +5,7 @@ import os
 import stat
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 
 # As many as the OS kernel follows.
@@ -34,6 +34,31 @@ def open_folder(path: Path) -> int:
             return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=looked)
         except PermissionError:
             return os.dup(looked)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it that are not there. Raises OSError.
+
+    The same links are followed.
+    """
+    missing: list[str] = []
+    while (at := _opened(path)) is None:
+        missing.append(path.name)
+        path = path.parent
+    try:
+        for name in reversed(missing):
+            with suppress(FileExistsError):
+                os.mkdir(name, dir_fd=at)
+            at = _step(at, os.open(name, _LOOK | os.O_DIRECTORY, dir_fd=at))
+    finally:
+        os.close(at)
+
+
+def _opened(folder: Path) -> int | None:
+    try:
+        return open_folder(folder)
+    except FileNotFoundError:
+        return None
 
 
 def open_existing(path: Path, flags: int) -> int:
