@@ -61,14 +61,17 @@ def act():
         # As an environment elsewhere would have it wait: one that computes would fight for the GIL.
         time.sleep(0.002); batches.put(torch.randn(64, 16))
 actors = [threading.Thread(target=act) for _ in range(3)]
-begin = now()
+begin = start = now()
 for actor in actors: actor.start()
+add("wait", start)
 for update in range(60):
     start = now(); batch = batches.get(); add("wait", start)
     start = now()
     for _ in range(4): learn(network(batch).square().mean())
     add("backpropagation", start)
+start = now()
 for actor in actors: actor.join()
+add("wait", start)
 busy(0.3)
 """
 PIPES = """

@@ -105,6 +105,18 @@ def test_an_interrupt_while_writing_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("what", ["fifo", "/dev/zero"])
+def test_what_was_checked_is_read_from_a_file_only(tmp_path: Path, what: str) -> None:
+    taken = calibration()
+    cache.save(tmp_path, taken)
+    cache.note_checked(tmp_path, taken, taken.costs)
+    assert cache.checked(tmp_path, taken) is not None
+    (path,) = tmp_path.glob("*.checked")
+    path.unlink()
+    os.mkfifo(path) if what == "fifo" else path.symlink_to(what)
+    assert cache.checked(tmp_path, taken) is None
+
+
 @pytest.mark.root
 def test_costs_of_another_user_are_not_believed(tmp_path: Path) -> None:
     path = cache.save(tmp_path, calibration())

@@ -193,6 +193,15 @@ def test_a_manifest_that_names_one_trace_twice_is_none(fleet: Path) -> None:
     assert "two members have the trace 'n0.duckdb'" in done.stderr
 
 
+def test_a_manifest_of_very_many_members_is_none(tmp_path: Path) -> None:
+    members = [{"node": f"{at}", "trace": f"{at}.duckdb"} for at in range(10_001)]
+    manifest = {"format": "rlscope-fleet", "version": 1, "members": members}
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(TraceError, match="more than 10,000 members"):
+        find_members([path])
+
+
 def test_a_manifest_of_very_many_lists_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
     path = tmp_path / "manifest.json"
     path.write_text('{"members": [' + ",".join(["[]"] * 600_000) + "]}")

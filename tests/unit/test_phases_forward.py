@@ -187,3 +187,39 @@ def test_arguments_come_through_however_they_are_passed(harness: Harness, kind: 
         "    assert asked[:2] == [(), (1, *range(9))] and (owner, 1) in asked\n"
         "    assert len(asked) == judged == 14\n",
     )
+
+
+UPDATE = """
+import time
+def busy(ms):
+    until = time.monotonic_ns() + ms * 1_000_000
+    while time.monotonic_ns() < until: pass
+env.step()
+native.learn(); busy(40); native.learned()
+learned = time.monotonic_ns()
+"""
+
+
+@pytest.mark.parametrize(
+    ("after", "is_part"),
+    [
+        ("busy(2)\n", True),
+        ("busy(40)\n", False),
+        # What was begun again had no step: it is what the tail is.
+        ("busy(40); native.enter(7, core.DATA, 0); native.leave(7); busy(1)\n", False),
+    ],
+    ids=["as long as a target network takes", "much longer", "much longer, with a buffer in it"],
+)
+def test_learning_ends_with_its_last_step_unless_little_follows(
+    harness: Harness, after: str, *, is_part: bool
+) -> None:
+    made = run(
+        harness,
+        f"{UPDATE}{after}stepped = time.monotonic_ns()\nenv.step()\nprint(learned, stepped)\n",
+    )
+    learned_ns, stepped_ns = map(int, made.stdout.split())
+    (learning,) = [one for one in made.ranges if one.name == "backpropagation"]
+    if is_part:
+        assert stepped_ns <= learning.end_ns
+    else:
+        assert learning.end_ns <= learned_ns

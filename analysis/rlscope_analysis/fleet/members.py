@@ -20,6 +20,7 @@ MANIFEST = "manifest.json"
 FORMAT, VERSION = "rlscope-fleet", 1
 PARTIAL_SUFFIX = ".partial.parquet"
 """Of the answer about a trace. Here, as keepers need it, too, and must not load DuckDB."""
+MOST_MEMBERS = 10_000
 _TRACES = ".duckdb"
 # A spool that is being written, and what is unfinished.
 _UNFINISHED = (".spool", ".partial")
@@ -116,6 +117,8 @@ def _read_manifest(path: Path, members: Members) -> None:
         found = read_json(path)
         if found["format"] != FORMAT or found["version"] != VERSION:
             raise ValueError(f"no manifest of version {VERSION}")
+        if len(found["members"]) + len(found.get("lost", ())) > MOST_MEMBERS:
+            raise ValueError(f"more than {MOST_MEMBERS:,} members")
         listed: set[Path] = set()
         for entry in found["members"]:
             name, trace, clock = _entry(entry, path.parent)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.fleet.members import MANIFEST, PARTIAL_SUFFIX
+from rlscope_analysis.fleet.members import MANIFEST, MOST_MEMBERS, PARTIAL_SUFFIX
 from rlscope_analysis.fleet.partial_file import MOST_BYTES
 from rlscope_trace.errors import TracerError
 from rlscope_trace.fleet.bucket import Bucket, store_of
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _MANIFEST_BYTES = 16 << 20
-_MOST_MEMBERS = 100_000
 
 
 @contextmanager
@@ -49,7 +48,7 @@ def _fetched(store: str, folder: Path) -> Path:
 def _partials(manifest: bytes) -> list[str]:
     """Return the names of the partials; whether the manifest is sound is asked later."""
     try:
-        members = json.loads(manifest)["members"][:_MOST_MEMBERS]
+        members = json.loads(manifest)["members"][:MOST_MEMBERS]
         traces = [str(member["trace"]) for member in members]
     except (ValueError, TypeError, KeyError, RecursionError):
         return []

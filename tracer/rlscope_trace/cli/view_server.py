@@ -43,6 +43,8 @@ class ViewServer(ThreadingHTTPServer):
 
     daemon_threads = True
     block_on_close = False
+    # That wait to be heard: of the five that are usual others would take all.
+    request_queue_size = 128
 
     def __init__(self, port: int = 0) -> None:
         """port: 0 is any that is free. OSError where it cannot be had."""

@@ -42,7 +42,7 @@ _PENDING, _FAILED = object(), object()
 _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _MOST_LETTERS, _MOST_WORDS = 60, 120
 # As many as fit into what a recorder reads, with all processes.
-_MOST_METHODS, _MOST_METHODS_OF_ALL = 40_000, 400_000
+_MOST_METHODS, _MOST_METHODS_OF_ALL = 30_000, 400_000
 
 
 class KeeperLink(Protocol):

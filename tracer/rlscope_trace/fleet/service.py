@@ -22,6 +22,7 @@ import shutil
 import socket
 import stat
 import struct
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,7 +42,11 @@ if TYPE_CHECKING:
 
 DEFAULT_SOCKET = Path("/run/rlscope-trace/fleet.sock")
 DEFAULT_FOLDER = Path("/var/lib/rlscope-trace")
-MOST_LINE_BYTES, MOST_IDENTITY_BYTES = 1 << 16, 8 << 20
+MOST_LINE_BYTES, MOST_IDENTITY_BYTES = 1 << 16, 3 << 20
+# Of an identity: each takes 50 to 230 bytes when it is parsed.
+_MOST_GROUPS = 200_000
+# What is parsed for users, one at a time.
+_parsing = threading.Lock()
 TAKEN = b"taken\n"
 
 _QUESTION_S, _TAKE_S, _SAVE_S = 10.0, 600.0, 900.0
@@ -295,6 +300,13 @@ def _identity_here(identity: str | None, started: recorder.Started, peer: int) -
     if identity is None or seen is None:
         return identity
     known = held.known_pids(Path(started.folder), seen)
+    if identity.count("[") + identity.count("{") > _MOST_GROUPS:
+        raise RefusedError("too much is known of the processes")
+    with _parsing:
+        return _with_pids_here(identity, known)
+
+
+def _with_pids_here(identity: str, known: dict[int, int]) -> str:
     reported = json.loads(identity)
     rows = [row for row in reported["processes"] if row["pid"] in known]
     processes = [{**row, "pid": known[row["pid"]]} for row in rows]

@@ -16,11 +16,14 @@ from rlscope_trace import __version__
 from rlscope_trace.outputs.trusted import closing, is_trusted
 from rlscope_trace.record.probes import cpu_model
 from rlscope_trace.spool.costs import Cost, dump_costs, read_costs_from, read_quality
+from rlscope_trace.spool.regular_files import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 DIRECTORY_VARIABLE = "RLSCOPE_CALIBRATION_DIR"
+# It holds a few words for each cost.
+_MOST_CHECKED_BYTES = 1 << 20
 _OF_ROOT = Path("/var/cache/rlscope-trace")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _MACHINE_ID = Path("/etc/machine-id")
@@ -127,7 +130,8 @@ def load(directory: Path, key: Mapping[str, str]) -> tuple[Calibration | None, s
 def checked(directory: Path, calibration: Calibration) -> Calibration | None:
     """Return it with what contradicted it since the boot; None: nobody has looked yet."""
     try:
-        reported = json.loads(_check_file(directory, calibration).read_text())
+        with open_regular(_check_file(directory, calibration)) as file:
+            reported = json.loads(file.read(_MOST_CHECKED_BYTES))
         if reported["of"] != _state_of(calibration):
             return None
         pairs = list(zip(calibration.costs, reported["qualities"], strict=True))
