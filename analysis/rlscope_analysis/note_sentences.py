@@ -137,16 +137,19 @@ def _verdict(n: Named) -> str:
     limit, share = BY_CODE[n.code], f"{n.share * 100:.0f} %"
     held = f"{whole} could be {share} shorter" if limit.is_gain else f"{share} of {whole}"
     sentence = f"{who} {limit.what}{by}: {held}."
-    return (
-        sentence
-        if n.waiter is None
-        else f"{sentence} Meanwhile {sentence_of(n.waiter)} waits for it."
-    )
+    if n.largest is not None:
+        return f"{sentence} {_largest(**n.largest)}"
+    if n.waiter is not None:
+        return f"{sentence} Meanwhile {sentence_of(n.waiter)} waits for it."
+    return sentence
+
+
+def _largest(code: str, share: float) -> str:
+    return f"The largest part ({share * 100:.0f} %) {BY_CODE[code].what}."
 
 
 def _no_finding(n: Named) -> str:
-    largest = f"The largest part ({n.share * 100:.0f} %) {BY_CODE[n.code].what}."
-    return f"No single cause stands out. {largest}"
+    return f"No single cause stands out. {_largest(n.code, n.share)}"
 
 
 # Times the mean of the others: said of the first iteration from here on.

@@ -81,7 +81,7 @@ def test_without_steps_it_is_refused(tmp_path: Path) -> None:
 
 def test_a_quota_leaves_a_part_of_a_cpu(one_worker: Path) -> None:
     with duckdb.connect(str(one_worker)) as connection:
-        connection.execute("INSERT INTO meta VALUES ('cpu_quota', '0.8 CPUs')")
+        connection.execute("""INSERT INTO meta VALUES ('environment', '{"cpu_quota": 0.8}')""")
     with rlscope_analysis.open(one_worker) as trace:
         found = demand_of(trace)
     assert found.cpus == 0.8
@@ -92,7 +92,7 @@ def test_a_quota_leaves_a_part_of_a_cpu(one_worker: Path) -> None:
 
 def test_a_quota_that_was_exceeded_is_no_bound(one_worker: Path) -> None:
     with duckdb.connect(str(one_worker)) as connection:
-        connection.execute("INSERT INTO meta VALUES ('cpu_quota', '0.5 CPUs')")
+        connection.execute("""INSERT INTO meta VALUES ('environment', '{"cpu_quota": 0.5}')""")
     with rlscope_analysis.open(one_worker) as trace:
         found = demand_of(trace)
     assert found.cpus == found.cpus_used == pytest.approx(0.75, rel=1e-3)

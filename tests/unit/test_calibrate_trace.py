@@ -161,18 +161,21 @@ def test_costs_that_are_contradicted_are_measured_again_before_a_trace_has_them(
 
 
 @pytest.mark.parametrize(
-    "macro",
+    ("kind", "statement"),
     [
-        "least(a, b) AS b * 0 + a * (SELECT content::INTEGER FROM read_text('/etc/passwd'))",
-        "duckdb_functions() AS TABLE SELECT 1 AS x",
+        # One with the name of a function that the costs are worked out with.
+        ("macro", "CREATE MACRO least(a, b) AS b + (SELECT content::INT FROM read_text('/x'))"),
+        ("macro", "CREATE MACRO duckdb_functions() AS TABLE SELECT 1 AS x"),
+        ("index", "CREATE INDEX slow ON calibration_measured (repeat(event, 1000))"),
+        ("default", "ALTER TABLE calibration_measured ALTER subject SET DEFAULT repeat('x', 9)"),
+        ("constraint", "ALTER TABLE calibration_measured ALTER event SET NOT NULL"),
     ],
 )
-def test_a_macro_of_the_trace_is_not_run(trace: Path, macro: str) -> None:
-    """It may have the name of a function that the costs are worked out with."""
+def test_code_of_the_trace_is_not_run(trace: Path, kind: str, statement: str) -> None:
     with duckdb.connect(str(trace)) as con:
-        con.execute(f"CREATE MACRO {macro}")
+        con.execute(statement)
         before = con.execute("FROM calibration_estimate").fetchall()
-    with pytest.raises(TracerError, match="holds a macro"):
+    with pytest.raises(TracerError, match=f"holds the {kind} "):
         add_costs(trace, {"capture": "btf"}, KNOWN)
     with duckdb.connect(str(trace), read_only=True) as con:
         assert con.execute("FROM calibration_estimate").fetchall() == before

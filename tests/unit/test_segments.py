@@ -194,3 +194,27 @@ def test_what_was_noted_of_processes_that_are_no_more_is_dropped(tmp_path: Path)
     assert reported[-1]["pid"] == 19_999
     assert log.lost == 0
     assert not (tmp_path / "probes.jsonl.new").exists()
+
+
+@pytest.mark.parametrize("planted", ["/dev/zero", "lines of others"])
+def test_what_others_put_in_the_place_of_the_notes_is_not_read(
+    tmp_path: Path, planted: str
+) -> None:
+    log = ProbeLog(tmp_path)
+    for pid in range(6_000):
+        log.append("no_python", pid=pid, ts_ns=pid)
+    path = tmp_path / "probes.jsonl"
+    if planted == "/dev/zero":
+        path.unlink()
+        path.symlink_to(planted)
+    else:
+        with path.open("r+") as file:
+            file.write("[1]\n" * 50)
+    log.forget_before(5_000, alive=[])
+    log.append("site", site_id=1, ts_ns=9_000)
+    log.close()
+    if planted == "/dev/zero":
+        reported = [json.loads(line) for line in path.read_text().splitlines()]
+        assert (reported[0]["pid"], reported[-1]["event"]) == (5_000, "site")
+    else:
+        assert path.read_text().endswith('"ts_ns": 9000}\n')

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rlscope_trace.record import surroundings
 from rlscope_trace.record.probes import probe_machine
 from rlscope_trace.record.surroundings import Surroundings, chosen_variables
 
@@ -108,6 +109,25 @@ def test_the_revision_is_a_commit_or_nothing(
         found.close()
     assert found.facts.get("git_revision") == (expected or OTHER)
     assert found.facts["cpus"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "quota"), [((), None), (("max 100000",), None), (("50000 100000", "max 1"), 0.5)]
+)
+def test_the_smallest_quota_of_its_cgroups_is_a_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: tuple[str, ...], quota: float | None
+) -> None:
+    folders = [tmp_path / str(at) for at in range(len(limits))]
+    for folder, limit in zip(folders, limits, strict=True):
+        folder.mkdir()
+        (folder / "cpu.max").write_text(f"{limit}\n")
+    monkeypatch.setattr(surroundings, "quota_folders", lambda _: folders)
+    found = Surroundings(os.getpid())
+    try:
+        found.look()
+    finally:
+        found.close()
+    assert found.facts["cpu_quota"] == quota
 
 
 def test_a_process_that_has_ended_has_no_facts() -> None:

@@ -19,8 +19,8 @@ def environment_of(meta: Mapping[str, str]) -> dict[str, str]:
     if isinstance(cpu := _parsed(meta, "calibration_key").get("cpu"), str):
         found["cpu"] = cpu
     for name, value in _parsed(meta, "environment").items():
-        if isinstance(value, (str, int, float)):
-            found[name] = str(value)
+        if isinstance(value, (str, int, float)) or value is None:
+            found[name] = "none" if value is None else str(value)
     for name, value in _parsed(meta, "environment_variables").items():
         if isinstance(value, str):
             found[f"${name}"] = value

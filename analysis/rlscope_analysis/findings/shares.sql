@@ -42,9 +42,11 @@ WITH waited_for AS (
   GROUP BY t.process_id
 ), slowest AS (
   SELECT arg_max(process_id, (time_ns, -process_id)) AS process_id FROM ran
+), simulating AS (
+  SELECT DISTINCT process_id FROM _limit_thread WHERE simulates AND process_id IN (SELECT process_id FROM ran)
 ), stage AS (
   -- Who mostly waits for the slowest worker itself works with it, as the stage of a pipeline before it,
-  -- and not beside it.
+  -- and not beside it. Where both simulate they meet at a barrier.
   SELECT s.process_id
   FROM (
     SELECT t.process_id, s.next_waker_thread_id, s.end_ns - s.start_ns AS time_ns
@@ -55,8 +57,10 @@ WITH waited_for AS (
   JOIN thread AS k ON k.thread_id = s.next_waker_thread_id AND k.process_id <> s.process_id
   GROUP BY s.process_id
   HAVING sum(s.time_ns) FILTER (WHERE k.process_id = (SELECT process_id FROM slowest)) > 0.5 * sum(s.time_ns)
-), simulating AS (
-  SELECT DISTINCT process_id FROM _limit_thread WHERE simulates AND process_id IN (SELECT process_id FROM ran)
+    AND NOT (
+      s.process_id IN (SELECT process_id FROM simulating)
+      AND (SELECT process_id FROM slowest) IN (SELECT process_id FROM simulating)
+    )
 ), crew AS (
   -- Helpers that hardly run, as the resource tracker of multiprocessing, are no workers; beside one that
   -- simulates neither are those that do not, as the raylet and idle workers of Ray.

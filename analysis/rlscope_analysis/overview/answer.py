@@ -80,15 +80,42 @@ WHERE by_program IS NOT NULL
   AND iteration_id IN (SELECT iteration_id FROM _steady_iteration)
 GROUP BY by_program ORDER BY sum(duration_ns) DESC, by_program LIMIT 1
 """
-# Who had the locks: a thread of the leading process by its name, another process by its own.
 # How many processes have a limit beside the one with most of it, where that has less than half.
+# Of a worker it is said that the one that leads waits for it: that one is not like it.
 _OTHERS_SQL = """
-SELECT count(*) - 1 FROM (
-  SELECT sum(time_ns) AS time_ns FROM limit_time
+WITH held AS (
+  SELECT process_id, sum(time_ns) AS time_ns FROM limit_time
   WHERE code = '{code}' AND process_id IS NOT NULL GROUP BY process_id
-) HAVING max(time_ns) < 0.5 * sum(time_ns)
+), most AS (SELECT arg_max(process_id, (time_ns, -process_id)) AS process_id FROM held)
+SELECT count(*) FILTER (
+  WHERE h.process_id <> m.process_id AND h.process_id NOT IN (SELECT process_id FROM iteration)
+)
+FROM held AS h CROSS JOIN most AS m HAVING max(h.time_ns) < 0.5 * sum(h.time_ns)
 """
-# Whose cause is a thread that can be named.
+# Whose cause is code that can be named: the innermost function that most of its samples are in.
+_BY_FUNCTION = frozenset({"python_overhead", "worker_bound", "os_kernel"})
+_LEAST_SAMPLES, _MOST_OF_SAMPLES = 20, 0.7
+_FUNCTION_SQL = f"""
+WITH sampled AS (
+  SELECT s.stack_id, count(*) AS n
+  FROM cpu_sample_coded AS s
+  ASOF JOIN (FROM limit_piece WHERE code = '{{code}}') AS l
+    ON l.thread_id = s.thread_id AND l.start_ns <= s.ts_ns
+  WHERE s.ts_ns < l.end_ns AND l.iteration_id IN (SELECT iteration_id FROM _steady_iteration)
+  GROUP BY ALL
+), framed AS (
+  SELECT s.stack_id, s.n, unnest(k.frames) AS frame, generate_subscripts(k.frames, 1) AS depth
+  FROM sampled AS s JOIN stack AS k ON k.stack_id = s.stack_id
+), around AS (
+  -- Once, also where it calls itself; whatever line of it.
+  SELECT stack_id, n, regexp_replace(frame, ':[0-9]+[)]$', ')') AS function, max(depth) AS depth
+  FROM framed GROUP BY ALL
+)
+SELECT function FROM around WHERE NOT starts_with(function, '<module>') GROUP BY function
+HAVING sum(n) >= greatest({_LEAST_SAMPLES}, {_MOST_OF_SAMPLES} * (SELECT sum(n) FROM sampled))
+ORDER BY sum(n * depth) / sum(n) DESC, function LIMIT 1
+"""  # noqa: S608 - numbers of our own
+# Whose cause is a thread that can be named: one of another process by the name of that.
 _BY_HOLDER = frozenset({"lock_contention", "thread_bound"})
 _HOLDER_SQL = """
 SELECT CASE
@@ -202,6 +229,9 @@ def _finding(trace: Trace, row: dict[str, Any]) -> dict[str, Any]:
     if row["code"] in _BY_HOLDER:
         holders = run_query(trace, _HOLDER_SQL.format(code=limit.code)).rows
         where["by_holder"] = next((name for (name,) in holders), None)
+    if row["code"] in _BY_FUNCTION:
+        functions = run_query(trace, _FUNCTION_SQL.format(code=limit.code)).rows
+        where["by_function"] = next((name for (name,) in functions), None)
     return {
         "code": row["code"],
         "share": row["share"],
@@ -410,15 +440,26 @@ def verdict(reported: Overview) -> Note:
         who = names.get(where["process_id"])
         told_of = {name: first[name] for name in ("code", "share", "of")}
         is_whole = reported.pace is not None and reported.pace["source"] == "whole"
-        by = first["where"].get("by_program") or first["where"].get("by_holder")
+        found = first["where"]
+        function = (found.get("by_function") or "").partition(" (")[0]
+        by = found.get("by_program") or found.get("by_holder") or function or None
         others = 0 if is_of_lead else where.get("others", 0)
         return note(
             "verdict", **told_of,
             who=who, others=others, by=by, is_whole=is_whole, waiter=_waiter(reported, first),
+            largest=_larger(reported, first),
         )  # fmt: skip
     if reported.largest:
         return note("no_finding", **reported.largest)
     return note("no_thread")
+
+
+def _larger(reported: Overview, first: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what takes more than the limit that is named, and is none: no more than its part."""
+    largest = reported.largest
+    if largest is None or first["of"] != "critical path" or largest["share"] <= first["share"]:
+        return None
+    return largest
 
 
 def _waiter(reported: Overview, found: dict[str, Any]) -> Note | None:

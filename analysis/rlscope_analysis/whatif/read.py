@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from dataclasses import dataclass
@@ -252,10 +253,11 @@ def _meta(trace: Trace, key: str) -> str:
 
 
 def _cpu_quota(trace: Trace) -> float:
-    found = re.fullmatch(r"([0-9.]{1,12}) CPUs", _meta(trace, "cpu_quota"))
+    """Return how many CPUs the cgroups of the target leave it; inf: as many as there are."""
     try:
-        return float(found[1]) if found and float(found[1]) > 0 else math.inf
-    except ValueError:
+        quota = json.loads(_meta(trace, "environment") or "{}")["cpu_quota"]
+        return float(quota) if quota > 0 else math.inf
+    except (ValueError, TypeError, LookupError, RecursionError, OverflowError):
         return math.inf
 
 

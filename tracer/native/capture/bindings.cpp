@@ -52,6 +52,7 @@ void Finish(SpoolWriter& spool, std::uint64_t end_ns, std::uint64_t missed_runs,
   spool.progress()->failed_updates = failed_updates;
   spool.progress()->end_ns = end_ns;
   spool.progress()->end_check = ~end_ns;
+  spool.Publish();
 }
 
 py::dict Counters(SpoolWriter& spool) {

@@ -1,12 +1,13 @@
 #include "spool/writer.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <new>
 #include <system_error>
 
 #include "clock.h"
@@ -47,6 +48,7 @@ SpoolWriter::SpoolWriter(const std::string& directory, std::uint32_t cpus, LiveT
   const std::string suffix = totals == nullptr ? ".bin" : "-0.bin";
   const Files files = Create(suffix);
   records_fd_ = files.records_fd;
+  progress_fd_ = files.progress_fd;
   progress_ = files.progress;
   const SpoolHeader header = {kSpoolMagic, RLS_WIRE_VERSION, sizeof(SpoolHeader)};
   SegmentHeader segment = {};
@@ -54,31 +56,30 @@ SpoolWriter::SpoolWriter(const std::string& directory, std::uint32_t cpus, LiveT
   const bool is_begun = totals == nullptr
                             ? Write(reinterpret_cast<const char*>(&header), sizeof(header))
                             : BeginSegment(files, segment, "");
-  if (is_begun) return;
+  if (is_begun) {
+    Publish();
+    return;
+  }
   Close(files);
   throw std::system_error(write_error_, std::generic_category(), directory + "/records" + suffix);
 }
 
-SpoolWriter::~SpoolWriter() { Close({records_fd_, progress_}); }
+SpoolWriter::~SpoolWriter() { Close({records_fd_, progress_fd_, progress_}); }
 
 // Throws std::system_error.
 SpoolWriter::Files SpoolWriter::Create(const std::string& suffix) {
   const std::string path = directory_ + "/progress" + suffix;
-  const int fd = CreateFile(path, O_RDWR);
-  // Real blocks, not a hole: a store into the mapping must not fail when the disk is full.
-  const int error = posix_fallocate(fd, 0, static_cast<off_t>(progress_bytes_));
-  void* memory = error == 0
-                     ? mmap(nullptr, progress_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
-                     : MAP_FAILED;
-  const int reason = error != 0 ? error : errno;
-  close(fd);
-  if (memory == MAP_FAILED) throw std::system_error(reason, std::generic_category(), path);
   Files files;
-  files.progress = static_cast<SpoolProgress*>(memory);
+  files.progress_fd = CreateFile(path, O_WRONLY);
   try {
+    // Real blocks, not a hole: what is counted is written when the disk is full, too.
+    const int error = posix_fallocate(files.progress_fd, 0, static_cast<off_t>(progress_bytes_));
+    if (error != 0) throw std::system_error(error, std::generic_category(), path);
+    files.progress = static_cast<SpoolProgress*>(std::calloc(1, progress_bytes_));
+    if (files.progress == nullptr) throw std::bad_alloc();
     files.records_fd = CreateFile(directory_ + "/records" + suffix, O_WRONLY);
   } catch (...) {
-    munmap(memory, progress_bytes_);
+    Close(files);
     throw;
   }
   files.progress->cpus = cpus_;
@@ -88,8 +89,16 @@ SpoolWriter::Files SpoolWriter::Create(const std::string& suffix) {
 }
 
 void SpoolWriter::Close(const Files& files) {
-  munmap(files.progress, progress_bytes_);
-  close(files.records_fd);
+  std::free(files.progress);
+  close(files.progress_fd);
+  if (files.records_fd >= 0) close(files.records_fd);
+}
+
+void SpoolWriter::Publish() { PublishTo({records_fd_, progress_fd_, progress_}); }
+
+// What cannot be written now is tried again with what comes next.
+void SpoolWriter::PublishTo(const Files& files) {
+  WriteAll(files.progress_fd, reinterpret_cast<const char*>(files.progress), progress_bytes_, 0);
 }
 
 // The header comes last: what has one can be read, whenever we are killed.
@@ -104,6 +113,7 @@ bool SpoolWriter::BeginSegment(Files files, SegmentHeader header, const std::str
   }
   files.progress->bytes = sizeof(header) + keyframe.size();
   files.progress->drained_ns = header.cut_ns;
+  PublishTo(files);
   if (WriteAll(files.records_fd, keyframe.data(), keyframe.size(), sizeof(header)) &&
       WriteAll(files.records_fd, reinterpret_cast<const char*>(&header), sizeof(header), 0))
     return true;
@@ -146,8 +156,10 @@ bool SpoolWriter::Rotate(std::uint64_t number, std::uint64_t missed_runs,
   AddUp();
   // What a full disk took of a record in part.
   if (ftruncate(records_fd_, static_cast<off_t>(progress_->bytes)) != 0) write_error_ = errno;
-  Close({records_fd_, progress_});
+  Publish();
+  Close({records_fd_, progress_fd_, progress_});
   records_fd_ = files.records_fd;
+  progress_fd_ = files.progress_fd;
   progress_ = files.progress;
   number_ = number;
   ++generation_;
@@ -157,6 +169,7 @@ bool SpoolWriter::Rotate(std::uint64_t number, std::uint64_t missed_runs,
 void SpoolWriter::NoteDrained(std::uint64_t ts_ns) {
   const std::lock_guard<std::mutex> lock(mutex_);
   progress_->drained_ns = ts_ns;
+  Publish();
 }
 
 // All or nothing: what follows is written over the part that fitted before the disk was full.
@@ -232,6 +245,7 @@ void SpoolWriter::WriteSpan(const RingSpan& span) {
     if (lost.count == 0) lost.first_ns = MonotonicNs();
     lost.count += span.records[kind];
   }
+  Publish();
 }
 
 void SpoolWriter::AppendRecord(const void* record, std::size_t bytes, std::uint16_t kind) {

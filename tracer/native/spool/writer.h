@@ -58,8 +58,11 @@ class SpoolWriter {
   // Of the segments before this one, written and lost.
   std::uint64_t records_before() const { return records_before_; }
   std::uint64_t lost_before() const { return lost_sum_before_; }
-  // Live counters, shared with whoever reads progress.bin; until the next Rotate().
+  // Live counters, until the next Rotate(); progress.bin has them as of the last Publish().
   SpoolProgress* progress() { return progress_; }
+  // Whatever was done to the file meanwhile, it is whole afterwards. A mapping of it would end us
+  // where the target, as the same user, cuts it.
+  void Publish();
   rls_loss* ring_loss() { return reinterpret_cast<rls_loss*>(progress_ + 1); }
   // errno of the last failed write; 0 once writing works again.
   int write_error() const { return write_error_; }
@@ -67,11 +70,13 @@ class SpoolWriter {
  private:
   struct Files {
     int records_fd = -1;
+    int progress_fd = -1;
     SpoolProgress* progress = nullptr;
   };
 
   Files Create(const std::string& suffix);
   void Close(const Files& files);
+  void PublishTo(const Files& files);
   bool BeginSegment(Files files, SegmentHeader header, const std::string& keyframe);
   void AddUp();
   bool Write(const char* data, std::size_t bytes);
@@ -89,6 +94,7 @@ class SpoolWriter {
   std::vector<rls_loss> lost_before_;  // as ring_loss: when nothing was kept
   DiskSpace disk_;
   int records_fd_ = -1;
+  int progress_fd_ = -1;
   int write_error_ = 0;
   std::size_t progress_bytes_ = 0;
   SpoolProgress* progress_ = nullptr;

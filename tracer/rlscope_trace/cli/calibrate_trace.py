@@ -38,8 +38,16 @@ if TYPE_CHECKING:
     from rlscope_analysis.trace import Trace
     from rlscope_trace.record.calibrate.cache import Calibration
 
-_MACROS = """
-SELECT function_name FROM duckdb_functions() WHERE database_name = 'copied' AND NOT internal LIMIT 1
+# Code that DuckDB runs where the file is written to; a trace of ours has none.
+_CODE = """
+SELECT 'macro ' || function_name FROM duckdb_functions()
+WHERE database_name = 'copied' AND NOT internal
+UNION ALL SELECT 'constraint ' || constraint_text FROM duckdb_constraints()
+WHERE database_name = 'copied'
+UNION ALL SELECT 'index ' || index_name FROM duckdb_indexes() WHERE database_name = 'copied'
+UNION ALL SELECT 'default ' || column_default FROM duckdb_columns()
+WHERE database_name = 'copied' AND NOT internal AND column_default IS NOT NULL
+LIMIT 1
 """
 _FACTS = "SELECT key, value FROM meta"
 # Other events may have costs where those of the capture are not known.
@@ -104,7 +112,7 @@ def add_costs(path: Path, facts: dict[str, object], known: Calibration) -> None:
             with open_regular(path) as trace, copy.open("xb") as file:
                 found = os.fstat(trace.fileno())
                 shutil.copyfileobj(trace, file, 1 << 20)
-            _refuse_macros(path, copy)
+            _refuse_code(path, copy)
             with duckdb.connect(str(copy), config=_configuration(folder.path)) as con:
                 con.begin()
                 con.execute("DELETE FROM calibration_measured")
@@ -124,16 +132,16 @@ def add_costs(path: Path, facts: dict[str, object], known: Calibration) -> None:
         raise _not_written(path, error) from error
 
 
-def _refuse_macros(path: Path, copy: Path) -> None:
-    """Raise TracerError where a trace has macros: one may bear the name of a function we call."""
+def _refuse_code(path: Path, copy: Path) -> None:
+    """Raise TracerError where a trace has any: a macro may bear the name of a function we call."""
     connection = connect({"copied": copy})
     try:
-        found = connection.execute(_MACROS).fetchone()
+        found = connection.execute(_CODE).fetchone()
     finally:
         connection.close()
     if found is not None:
         raise TracerError(
-            f"{path} holds a macro, {printable(found[0])}: costs are added to what we wrote",
+            f"{path} holds the {printable(found[0])[:80]}, which is not ours",
             hint="record it, import it, or recover its spool again",
         )
 

@@ -364,7 +364,10 @@ class Session:
         if self._refused:
             self.facts["shim_refused_pids"] = sorted(self._refused)
         if self._surroundings is not None:
-            self.facts["environment"] = self._surroundings.facts
+            self.facts["environment"] = found = self._surroundings.facts
+            if cpus := found.get("cpus"):
+                # Ours may be others, where the target is no child of ours.
+                self.facts["cpus_allowed"] = cpus
             self._surroundings.close()
             self._surroundings = None
         # Beside the target it would tell of the target, and slow it.

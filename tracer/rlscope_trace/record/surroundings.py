@@ -75,7 +75,7 @@ class Surroundings:
         self._start_s = time.monotonic()
         self._looks = list(_LOOK_AFTER_S)
         self._bounded = Bounded(patience_s=1)
-        self.facts: dict[str, str] = {}
+        self.facts: dict[str, str | float | None] = {}
 
     def look(self) -> None:
         """Read what does not change while it runs; versions follow from what it loads later."""
@@ -113,7 +113,8 @@ class Surroundings:
             if line.startswith("Cpus_allowed_list:"):
                 self.facts["cpus"] = line.partition(":")[2].strip()
         quotas = [cpus for folder in quota_folders(self._pid) for cpus in _quota_cpus(folder)]
-        self.facts["cpu_quota"] = f"{min(quotas):g} CPUs" if quotas else "none"
+        # In CPUs; None: there is none.
+        self.facts["cpu_quota"] = min(quotas, default=None)
 
     def _driver(self) -> None:
         if found := _DRIVER_VERSION.search(_DRIVER.read_text(errors="replace")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 # What the file may grow to, beyond twice of what was to be kept, before it is looked through.
 _WORTH_BYTES = 1 << 18
+# A full disk; and lines that somebody else, who is the same user, has changed.
+_NOT_FORGOTTEN = (OSError, ValueError, TypeError, KeyError, AttributeError)
 
 
 class ProbeLog:
@@ -25,7 +28,7 @@ class ProbeLog:
     def __init__(self, directory: Path) -> None:
         self._space = _capture.DiskSpace(str(directory))
         self._path = directory / PROBES_FILE
-        self._file: TextIO = self._path.open("x")
+        self._file: TextIO = self._path.open("x+")
         self._end_then = 0
         self._lock = threading.Lock()
         self.lost = 0
@@ -54,21 +57,25 @@ class ProbeLog:
         Of the others their titles but the last go, too. What tells of no process stays: a line for
         each function that is probed. A disk that is full leaves the file as it is.
         """
-        with self._lock, suppress(OSError):
+        with self._lock, suppress(*_NOT_FORGOTTEN):
             if self._file.tell() < 2 * self._end_then + _WORTH_BYTES:
                 return
             written = Path(f"{self._path}.new")
-            kept = _kept(self._path.read_text(), from_ns, set(alive))
+            # What we wrote, whatever has the name by now.
+            data = os.pread(self._file.fileno(), self._file.tell(), 0)
+            kept = _kept(data.decode(), from_ns, set(alive))
+            file = written.open("x+")
             try:
-                with written.open("x") as file:
-                    file.write(kept)
+                file.write(kept)
+                file.flush()
                 written.replace(self._path)
             except OSError:
+                file.close()
                 written.unlink(missing_ok=True)
                 raise
             self._file.close()
-            self._file = self._path.open("a")
-            self._end_then = self._file.tell()
+            self._file = file
+            self._end_then = file.tell()
 
     def close(self) -> None:
         """Close the file; what it could not write before is lost."""
