@@ -28,6 +28,12 @@ _TEXT_BYTES = 4 << 20
 _ALL_TEXT_BYTES, _TEXT_BYTES_PER_BYTE = 64 << 20, 16
 # Frames of a stack, members of a set, numbers of a sentence.
 _LIST_ITEMS = 10_000
+# What is joined by these would come once for each row that has the same.
+_KEYS = {
+    "process": "process_id", "thread": "thread_id", "other_program": "program_id",
+    "site": "site_id", "stack_coded": "stack_id", "string": "string_id",
+    "ray_process": "process_id",
+}  # fmt: skip
 # Twice what importers keep, who keep more than the recorder.
 _TREE_DEPTH = 2_000
 _COLUMNS_SQL = """
@@ -89,6 +95,7 @@ def fault_of(
         or _text_fault(connection, database, contents, file_bytes)
         or _list_fault(connection, database, contents)
         or _tree_fault(connection, database, contents)
+        or _key_fault(connection, database, contents)
     )
 
 
@@ -152,6 +159,19 @@ def _tree_fault(
         return "its operation_path is no tree"
     # Each one has the names of all above it: longer than the file is large, where none end.
     return f"its operations are {depth:,} deep" if (depth or 0) > _TREE_DEPTH else None
+
+
+def _key_fault(
+    connection: duckdb.DuckDBPyConnection, database: str, contents: Contents
+) -> str | None:
+    for table, key in _KEYS.items():
+        if key not in contents.columns.get(table, ()):
+            continue
+        query = f"SELECT count({key}) - count(DISTINCT {key}) FROM {database}.main.{table}"  # noqa: S608
+        ((twice,),) = connection.execute(query).fetchall()
+        if twice:
+            return f"its {table} has rows with the same {key}"
+    return None
 
 
 def _list_fault(

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import atexit
 import errno
+import fcntl
 import os
 import re
 import resource
 import shutil
 import stat
 import tempfile
+import time
 from collections import deque
+from contextlib import suppress
 from functools import cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
@@ -45,6 +48,9 @@ _LEAST_MEMORY_BYTES = 48 << 20
 MEMORY_VARIABLE = "RLSCOPE_MEMORY_LIMIT"
 MEMORY_HINT = f"allow more, for example: {MEMORY_VARIABLE}=4GB rlscope-trace ..."
 _DISK_LIMIT = "16GB"
+_SPILL_PREFIX = "rlscope-trace-spill-"
+# What is newer may not be held yet.
+_SPILL_AGE_S = 60
 # What others may change while it is read is read from a copy.
 _MOST_COPIED_BYTES = 4 << 30
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -306,11 +312,31 @@ def spill_directory() -> Path | None:
 def _spill_directory(pid: int) -> str:
     """Make a folder that nobody else can look into or plant anything in; empty: there is none."""
     try:
-        path = tempfile.mkdtemp(prefix="rlscope-trace-")
+        path = tempfile.mkdtemp(prefix=_SPILL_PREFIX)
+        # Held as long as we live: whoever is killed leaves a folder that nobody holds.
+        fcntl.flock(os.open(path, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_EX)
     except OSError:
         return ""
     atexit.register(_remove_spill, path, pid)
+    _remove_left_behind(Path(path).parent)
     return path
+
+
+def _remove_left_behind(folder: Path) -> None:
+    """Remove what killed processes of ours wrote there: it may be many gigabytes."""
+    with suppress(OSError):
+        for path in folder.glob(f"{_SPILL_PREFIX}*"):
+            found = path.lstat()
+            if found.st_uid != os.geteuid() or time.time() - found.st_ctime < _SPILL_AGE_S:
+                continue
+            left = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+            except BlockingIOError:
+                continue
+            finally:
+                os.close(left)
 
 
 def _remove_spill(path: str, pid: int) -> None:

@@ -97,6 +97,24 @@ def test_a_target_of_the_same_user_lowers_the_limits_of_the_recorder(folder: Pat
     assert_conserved(trace)
 
 
+CUT = """
+import os, sys, time
+spool = sys.argv[1]
+until = time.monotonic() + 0.5
+while time.monotonic() < until:
+    for name in os.listdir(spool):
+        os.truncate(os.path.join(spool, name), 0)
+sys.exit(7)
+"""
+
+
+def test_a_target_of_the_same_user_cuts_the_spool(folder: Path) -> None:
+    """It loses its own records; the recorder must not end by SIGBUS."""
+    trace = folder / "trace.duckdb"
+    done = record(trace, PYTHON, "-c", CUT, f"{trace}.spool")
+    assert done.returncode == 7, done.stderr
+
+
 def test_a_file_of_root_is_not_read_as_what_ray_tells(folder: Path, tmp_path: Path) -> None:
     """What it holds would lie in the spool, which is the user's."""
     secret = tmp_path / "closed" / "key"

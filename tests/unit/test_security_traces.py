@@ -18,6 +18,8 @@ import pytest
 import rlscope_analysis
 from conftest import in_matrix
 from recording import rlscope
+from rlscope_analysis.contents import _KEYS
+from rlscope_analysis.critical_path.path import _ACTIVITIES_SQL
 from rlscope_analysis.derive import derive
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.trace import open_trace
@@ -397,3 +399,27 @@ def test_a_name_that_means_no_file_is_one_error_with_a_hint(
     assert done.returncode in (1, 2)
     assert done.stderr.startswith(("error: ", "warning: "))
     assert "\nhint: " in done.stderr
+
+
+@pytest.mark.parametrize(("table", "key"), _KEYS.items())
+def test_rows_with_the_same_key_are_refused(path: Path, table: str, key: str) -> None:
+    """What is joined by it would come by their square."""
+    with duckdb.connect(str(path)) as connection:
+        columns = [name for name, *_ in connection.execute(f"DESCRIBE {table}").fetchall()]
+        values = ["1" if name == key else "NULL" for name in columns]
+        connection.execute(f"DELETE FROM {table}")
+        connection.execute(f"INSERT INTO {table} SELECT {', '.join(values)} FROM range(2)")
+    done = ask(("summarize", "{}"), path)
+    assert done.returncode == 1
+    assert f"its {table} has rows with the same {key}" in done.stderr
+
+
+def test_activities_that_are_there_many_times_are_no_more_than_they_are(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    process = builder.process(pid=7)
+    builder.cuda_call(builder.thread(process, states=[run(100)]), 0, 5, correlation_id=1)
+    builder.gpu_activity(process, 10, 20, correlation_id=1)
+    path = builder.write()
+    change(path, "INSERT INTO gpu_activity_coded SELECT a.* FROM gpu_activity_coded a, range(99)")
+    with open_trace(path) as trace:
+        assert len(trace.connection.execute(_ACTIVITIES_SQL).fetchall()) == 100

@@ -8,10 +8,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from rlscope_analysis import trace_file
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_analysis.trace import open_trace
-from rlscope_analysis.trace_file import is_ours_alone
+from rlscope_analysis.trace_file import _remove_left_behind, is_ours_alone
 from trace_builder import TraceBuilder, run
 
 
@@ -233,3 +234,35 @@ def test_holes_of_a_trace_are_not_filled_in_its_copy(
         pass
     (blocks,) = filled
     assert blocks * 512 < 100 << 20
+
+
+def test_what_a_killed_reader_spilled_is_removed_by_the_next(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = (
+        "import os, sys\nfrom rlscope_analysis.trace_file import spill_directory\n"
+        "print(spill_directory(), flush=True)\nsys.stdin.read()"
+    )
+    folder = tmp_path / "spill"
+    folder.mkdir()
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    command = [sys.executable, "-c", script]
+    with (
+        subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as lives,
+        subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as killed,
+    ):
+        assert lives.stdout is not None
+        assert killed.stdout is not None
+        kept, left = Path(lives.stdout.readline().strip()), Path(killed.stdout.readline().strip())
+        killed.kill()
+        killed.wait()
+        assert left.is_dir()
+        monkeypatch.setattr(trace_file, "_SPILL_AGE_S", 0)
+        _remove_left_behind(folder)
+        assert not left.exists()
+        assert kept.is_dir()
+        lives.kill()

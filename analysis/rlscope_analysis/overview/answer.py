@@ -455,11 +455,12 @@ def verdict(reported: Overview) -> Note:
 
 
 def _larger(reported: Overview, first: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what takes more than the limit that is named, and is none: no more than its part."""
+    """Return what takes more than the limit that is named, and is less than a limit of its kind."""
     largest = reported.largest
-    if largest is None or first["of"] != "critical path" or largest["share"] <= first["share"]:
+    if largest is None or BY_CODE[largest["code"]].least_share is None:
         return None
-    return largest
+    is_more = first["of"] == "critical path" and largest["share"] > first["share"]
+    return largest if is_more else None
 
 
 def _waiter(reported: Overview, found: dict[str, Any]) -> Note | None:

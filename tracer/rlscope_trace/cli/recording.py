@@ -26,7 +26,7 @@ from rlscope_trace.record import target, watch
 from rlscope_trace.record.bounded import has_left_behind
 from rlscope_trace.record.calibrate.cache import boot_id, machine_key
 from rlscope_trace.record.last import PARTS
-from rlscope_trace.record.limits import raise_files, require_room
+from rlscope_trace.record.limits import raise_lowered, require_room
 from rlscope_trace.record.nvml.sampler import (
     INTERVAL_MS,
     WATCHED_INTERVAL_MS,
@@ -281,7 +281,7 @@ class Recording:
     def stop(self, reason: str) -> None:
         """Stop recording; the target runs on without us."""
         kept_from_ns = self._running().kept_from_ns
-        raise_files()
+        raise_lowered()
         # By now those who know have written down whose the processes are.
         found = {**self._ray_facts, **told_facts(self._settings.ray)}
         if found:

@@ -32,9 +32,11 @@ def require_room(argv: Sequence[str]) -> None:
         )  # fmt: skip
 
 
-def raise_files() -> None:
-    """Raise the limit of open files once more: a program of the same user may have lowered it."""
+def raise_lowered() -> None:
+    """Raise limits once more: a program of the same user may have lowered them meanwhile."""
     _raise(resource.RLIMIT_NOFILE, _WANTED_FILES)
+    for limit in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+        _raise(limit, resource.RLIM_INFINITY)
 
 
 def _raise(limit: int, wanted: int) -> float:
