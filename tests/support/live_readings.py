@@ -1,6 +1,6 @@
 """Readings of a watched target, made by hand: a learner with four workers."""
 
-from rlscope_trace.record.live.follow import Follower
+from rlscope_trace.record.live.follow import LiveReadings
 from rlscope_trace.record.live.reading import Phase, Reading, Thread
 from rlscope_trace.record.live.view import View
 
@@ -61,8 +61,8 @@ def reading(at: int) -> Reading:
 
 
 def last_view(readings: list[Reading]) -> View:
-    follower = Follower([10], 0)
-    views = [follower.add(one) for one in readings]
+    live = LiveReadings([10], 0)
+    views = [live.add(one) for one in readings]
     assert views[0] is None
     assert views[-1] is not None
     return views[-1]

@@ -47,7 +47,7 @@ TRACER_ROOMS = (
     "record.package_energy",
     "record.os_counters",
     "record.surroundings",
-    "record.probes",
+    "record.machine_speed",
     "record.preflight",
     "record.target",
     "record.shims",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rlscope_trace.record import surroundings
-from rlscope_trace.record.probes import probe_machine
+from rlscope_trace.record.machine_speed import probe_machine
 from rlscope_trace.record.surroundings import Surroundings, chosen_variables
 
 if TYPE_CHECKING:

@@ -40,22 +40,25 @@ COMMENT ON COLUMN _training_span.end_ns IS 'When the last of them ended';
 CREATE OR REPLACE VIEW _phase AS
 WITH RECURSIVE named AS (
   SELECT
-    path_id, parent_path_id, name,
+    path_id, parent_path_id, name, source,
     CASE
       WHEN source = 'auto' OR name IN ('simulation', 'inference', 'backpropagation', 'data') THEN name
     END AS phase
   FROM operation_path
 ), inside AS (
-  SELECT path_id, parent_path_id, name, phase FROM named WHERE parent_path_id IS NULL
+  SELECT path_id, parent_path_id, name, source, phase FROM named WHERE parent_path_id IS NULL
   UNION ALL
-  SELECT n.path_id, n.parent_path_id, n.name, coalesce(n.phase, i.phase)
+  SELECT n.path_id, n.parent_path_id, n.name, n.source, coalesce(n.phase, i.phase)
   FROM named AS n JOIN inside AS i ON i.path_id = n.parent_path_id
 )
-SELECT path_id, name, phase FROM inside;
+SELECT
+  path_id, name, phase, CASE WHEN source = 'lost' THEN name ELSE coalesce(phase, name) END AS label
+FROM inside;
 COMMENT ON VIEW _phase IS 'Private: may change without notice. The innermost phase that each stack of operations is in';
 COMMENT ON COLUMN _phase.path_id IS 'The stack of operations: operation_path';
 COMMENT ON COLUMN _phase.name IS 'Its innermost operation';
 COMMENT ON COLUMN _phase.phase IS 'The phase; NULL: it is in none';
+COMMENT ON COLUMN _phase.label IS 'What its time is shown as: the phase, without one its own name; what was lost is no phase';
 
 CREATE OR REPLACE TABLE critical_path_coded (
   iteration_id INTEGER, start_ns BIGINT, end_ns BIGINT,

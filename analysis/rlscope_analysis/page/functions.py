@@ -31,8 +31,7 @@ WITH sampled AS (
   SELECT coalesce(path_id, 0) AS path_id, stack_id, count(*) AS n FROM sampled GROUP BY ALL
 )
 SELECT
-  coalesce(CASE WHEN p.name = '(lost)' THEN p.name ELSE coalesce(p.phase, p.name) END, '(outside)')
-    AS phase,
+  coalesce(p.label, '(outside)') AS phase,
   k.frames, sum(c.n)::BIGINT AS n
 FROM counted AS c
 LEFT JOIN _phase AS p ON p.path_id = c.path_id

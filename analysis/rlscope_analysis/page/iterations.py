@@ -26,8 +26,7 @@ SELECT thread_id::INTEGER, start_ns::BIGINT, end_ns::BIGINT FROM iteration ORDER
 # As training_phase names them.
 _PARTS_SQL = f"""
 WITH named AS (
-  SELECT path_id, CASE WHEN name = '(lost)' THEN name ELSE coalesce(phase, name) END AS name
-  FROM _phase
+  SELECT path_id, label AS name FROM _phase
 )
 SELECT
   i.iteration_id,

@@ -2,7 +2,7 @@
 CREATE TABLE training_phase AS
 WITH named AS (
   -- Of a program without phases its own ranges.
-  SELECT path_id, CASE WHEN name = '(lost)' THEN name ELSE coalesce(phase, name) END AS name FROM _phase
+  SELECT path_id, label AS name FROM _phase
 ), part AS (
   SELECT
     coalesce(n.name, CASE WHEN s.state IN ('sleeping', 'blocked') THEN '(waiting)' ELSE '(outside)' END) AS operation, s.start_ns, s.end_ns, s.state,

@@ -70,7 +70,7 @@ GROUP BY process_id, operation;
 COMMENT ON VIEW gpu_attribution IS 'GPU time of each process by the operation that launched it, and by the one that was open while it ran: both columns add up to sum_ns of gpu_time';
 COMMENT ON COLUMN gpu_attribution.process_id IS 'The process';
 COMMENT ON COLUMN gpu_attribution.operation IS 'Innermost operation of the calling thread; (unannotated): none was open; NULL: the call is not in the trace';
-COMMENT ON COLUMN gpu_attribution.activities IS 'Kernels, copies, sets and graphs that it launched';
+COMMENT ON COLUMN gpu_attribution.activities IS 'Kernels, copies (memcpy, memset) and graphs that it launched';
 COMMENT ON COLUMN gpu_attribution.launched_ns IS 'How long these took, whenever they ran; what overlaps counts twice';
 COMMENT ON COLUMN gpu_attribution.ran_ns IS 'How long activities that the same thread had launched ran while it was the innermost one there, whoever launched them';
 COMMENT ON COLUMN gpu_attribution.kernels IS 'Kernels among the activities';

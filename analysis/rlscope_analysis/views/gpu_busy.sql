@@ -50,7 +50,7 @@ COMMENT ON COLUMN gpu_busy.pid IS 'Its process id as seen from where the recorde
 COMMENT ON COLUMN gpu_busy.start_ns IS 'When a GPU began to work';
 COMMENT ON COLUMN gpu_busy.end_ns IS 'When all its GPUs had finished';
 COMMENT ON COLUMN gpu_busy.duration_ns IS 'end_ns - start_ns';
-COMMENT ON COLUMN gpu_busy.activities IS 'Kernels, copies, sets and graphs in it; those that took no time are left out';
+COMMENT ON COLUMN gpu_busy.activities IS 'Kernels, copies (memcpy, memset) and graphs in it; without instant ones';
 
 CREATE OR REPLACE VIEW gpu_busy_machine AS
 SELECT host, start_ns, end_ns, end_ns - start_ns AS duration_ns, activities FROM _gpu_interval WHERE process_id IS NULL;
@@ -59,7 +59,7 @@ COMMENT ON COLUMN gpu_busy_machine.host IS 'The machine; NULL: not known';
 COMMENT ON COLUMN gpu_busy_machine.start_ns IS 'When a GPU began to work';
 COMMENT ON COLUMN gpu_busy_machine.end_ns IS 'When all of them had finished';
 COMMENT ON COLUMN gpu_busy_machine.duration_ns IS 'end_ns - start_ns';
-COMMENT ON COLUMN gpu_busy_machine.activities IS 'Kernels, copies, sets and graphs in it; those that took no time are left out';
+COMMENT ON COLUMN gpu_busy_machine.activities IS 'Kernels, copies (memcpy, memset) and graphs in it; without instant ones';
 
 CREATE OR REPLACE VIEW gpu_time AS
 WITH scoped AS (

@@ -1,5 +1,5 @@
--- Why the GPU waited: the gaps between its intervals of work, with what ended each. What took no time
--- neither begins nor ends a gap, unless it is the first or the last of its process.
+-- Why the GPU waited: the gaps between its intervals of work, with what ended each. An instant
+-- activity neither begins nor ends a gap, unless it is the first or the last of its process.
 CREATE OR REPLACE VIEW _idle_gap AS
 WITH bound AS (
   SELECT process_id, min(start_ns) AS first_ns, max(end_ns) AS last_ns FROM _gpu_work GROUP BY process_id
@@ -102,7 +102,7 @@ LEFT JOIN operation_path AS p ON p.path_id = g.path_id
 LEFT JOIN operation_path AS n ON n.path_id = g.next_path_id
 LEFT JOIN string AS s ON s.string_id = g.next_name_id
 LEFT JOIN process AS q ON q.process_id = g.process_id;
-COMMENT ON VIEW idle_gap IS 'Each gap between two intervals of gpu_busy of a process, and between these and what took no time at the start and the end of its GPU work: the GPU had nothing to do, or could not begin. What all threads did meanwhile: breakdown WHERE NOT gpu_busy';
+COMMENT ON VIEW idle_gap IS 'Each gap between two intervals of gpu_busy of a process, and between these and instant activities at the start and the end of its GPU work: the GPU had nothing to do, or could not begin. What all threads did meanwhile: breakdown WHERE NOT gpu_busy';
 COMMENT ON COLUMN idle_gap.process_id IS 'The process';
 COMMENT ON COLUMN idle_gap.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';
 COMMENT ON COLUMN idle_gap.start_ns IS 'When its GPUs fell idle';

@@ -25,7 +25,7 @@ from rlscope_trace.privileges import invoking_environment, invoking_identity
 from rlscope_trace.record import target, watch
 from rlscope_trace.record.instruments.settings import InstrumentSettings
 from rlscope_trace.record.launch import SignalSetup, launch
-from rlscope_trace.record.live.follow import Follower
+from rlscope_trace.record.live.follow import LiveReadings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -159,7 +159,7 @@ class _Top:
         self._kept = False
         self._shown: Shown = ShownLines(as_json=shown_as is FormatName.JSON)
         self._recording: Recording | None = None
-        self._follower = Follower((), 0)
+        self._live = LiveReadings((), 0)
         self._next_s = 0.0
 
     def run(self, pids: list[str] | None, command: list[str]) -> int:
@@ -241,7 +241,7 @@ class _Top:
         self, recording: Recording, roots: list[int], program: str, wait: Callable[[], str]
     ) -> None:
         self._recording = recording
-        self._follower = Follower(roots, time.monotonic_ns())
+        self._live = LiveReadings(roots, time.monotonic_ns())
         if self._keeps_at_once and not self._kept:
             self._keep(recording)
         reason = "stopped"
@@ -273,7 +273,7 @@ class _Top:
         if time.monotonic() < self._next_s:
             return
         self._next_s = max(self._next_s + _INTERVAL_S, time.monotonic() + _INTERVAL_S / 2)
-        view = self._follower.add(recording.look(), recording.gpu_utilization())
+        view = self._live.add(recording.look(), recording.gpu_utilization())
         if view is None:
             return
         self._shown.show(view)

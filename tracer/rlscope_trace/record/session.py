@@ -30,8 +30,8 @@ from rlscope_trace.record.instruments.process_monitor import ProcessMonitor
 from rlscope_trace.record.last import LastKept
 from rlscope_trace.record.live.reading import Reading, read_totals
 from rlscope_trace.record.loaders.tid_filter import parent_of, process_tree
+from rlscope_trace.record.machine_speed import probe_machine
 from rlscope_trace.record.os_counters import OsCounters
-from rlscope_trace.record.probes import probe_machine
 from rlscope_trace.record.shims import TAKEN
 from rlscope_trace.record.surroundings import Surroundings
 from rlscope_trace.spool.counter_file import OS_COUNTERS_FILE

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rlscope_trace import __version__
 from rlscope_trace.outputs.trusted import closing, is_trusted
-from rlscope_trace.record.probes import cpu_model
+from rlscope_trace.record.machine_speed import cpu_model
 from rlscope_trace.spool.costs import Cost, dump_costs, read_costs_from, read_quality
 from rlscope_trace.spool.regular_files import open_regular
 

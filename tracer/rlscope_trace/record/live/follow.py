@@ -40,7 +40,7 @@ _WAKERS = {-1: "interrupt", -2: "outside", -3: "unknown", -4: "timer", -5: "devi
 _NO_WAKER = 0
 
 
-class Follower:
+class LiveReadings:
     """Takes a reading a second, and tells of the last two seconds."""
 
     def __init__(self, roots: Sequence[int], start_ns: int) -> None:

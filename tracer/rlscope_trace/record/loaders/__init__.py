@@ -1,1 +1,1 @@
-"""The ways to get the programs of bpf/ into the OS kernel; probes.py chooses among them."""
+"""The ways to get the programs of bpf/ into the OS kernel; backends.py chooses among them."""
