@@ -60,16 +60,10 @@ _ACTIVITIES_SQL = f"""
 SELECT
   a.process_id::INTEGER, a.device_id::INTEGER, coalesce(a.stream_id, -1)::BIGINT,
   a.start_ns::BIGINT, a.end_ns::BIGINT,
-  coalesce(l.first[2], 0)::INTEGER, coalesce(l.first[1], 0)::BIGINT,
+  coalesce(l.from_thread_id, 0)::INTEGER, coalesce(l.from_ns, 0)::BIGINT,
   {code_of("GPU_ACTIVITY_KIND", "a.kind")}, coalesce(a.name_id, 0)::INTEGER
 FROM gpu_activity_coded AS a
--- One for each: rows that a trace has many times would come by their square.
-LEFT JOIN (
-  SELECT
-    process_id, correlation_id, to_ns, to_device_id, to_stream_id,
-    min((from_ns, from_thread_id)) AS first
-  FROM _flow_launch GROUP BY ALL
-) AS l
+LEFT JOIN _flow_launch AS l
   ON l.process_id = a.process_id AND l.correlation_id = a.correlation_id
   AND l.to_ns = a.start_ns AND l.to_device_id = a.device_id
   AND l.to_stream_id IS NOT DISTINCT FROM a.stream_id

@@ -74,7 +74,8 @@ WITH launched AS (
   JOIN _launching_call AS c ON c.process_id = a.process_id AND c.correlation_id = a.correlation_id
   WHERE a.kind <> 'sync'
 )
-SELECT
+-- Once: whoever joins activities with it would get those that a trace has many times by their square.
+SELECT DISTINCT
   l.process_id, l.thread_id AS from_thread_id, l.from_ns,
   l.device_id AS to_device_id, l.stream_id AS to_stream_id, l.start_ns AS to_ns, l.correlation_id
 FROM launched AS l
