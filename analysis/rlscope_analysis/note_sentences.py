@@ -205,7 +205,7 @@ NO_PHASE = {
     "not_recorded": "its operations were not recorded (--all)",
     "not_looked_for": "none was looked for (--no-auto)",
     "no_python": "it is no Python program",
-    "nothing_known": "no known environment, model or framework was used in it (yours: --phases)",
+    "nothing_known": "it used no known environment, model or framework (add yours: --phases)",
 }
 
 

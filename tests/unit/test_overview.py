@@ -295,7 +295,7 @@ def test_a_busy_process_without_a_phase_is_named(builder: TraceBuilder) -> None:
             "nvtx_and_phases",
             True,
             "/usr/bin/python3 -u serve.py",
-            "no known environment, model or framework",
+            "it used no known environment, model or framework",
         ),
         ("nvtx_ranges", True, "/usr/bin/python3 -u serve.py", "none was looked for (--no-auto)"),
         ("other_recorder", False, "/usr/bin/python3 serve.py", "its operations were not recorded"),

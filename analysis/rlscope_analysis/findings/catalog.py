@@ -79,7 +79,7 @@ CATALOG = (
     Limit(
         "worker_start_up",
         f"{_STARTING} AND is_lead IS NOT TRUE",
-        "waits for processes that start and end: they import and build their environments",
+        "waits for processes that start (imports, environments) or end",
         "start workers once; import less in them",
         "SELECT p.process_id, p.name, (SELECT min(o.start_ns) FROM operation AS o"
         " WHERE o.process_id = p.process_id) - p.start_ns AS until_operation_ns,"
@@ -177,7 +177,7 @@ CATALOG = (
         "blocking_io",
         # A page of a file that is read where it is touched: memory is not short.
         "cause = 'disk' OR is_for_disk OR (reads_pages AND NOT memory_is_short)",
-        "reads or writes files: waits for a disk, and has the OS kernel work for it",
+        "reads or writes files: waits for a disk, or is in the OS kernel for it",
         "in the background, less often; no fsync; cache it",
         _grouped("process_id, thread_id, operation", "cause = 'disk'"),
         _LEAST,
@@ -447,7 +447,7 @@ CATALOG = (
     Limit(
         "os_kernel",
         "sampled_in_kernel AND phase IS NULL",
-        "has the OS kernel work for it: page faults, memory, system calls",
+        "is in the OS kernel: page faults, memory, system calls",
         "reuse buffers; fewer and larger system calls",
         _FUNCTIONS.format(code="os_kernel"),
         0.1,
