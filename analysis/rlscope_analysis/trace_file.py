@@ -10,7 +10,9 @@ from __future__ import annotations
 import atexit
 import errno
 import fcntl
+import grp
 import os
+import pwd
 import re
 import resource
 import shutil
@@ -53,7 +55,9 @@ _SPILL_PREFIX = "rlscope-trace-spill-"
 _SPILL_AGE_S = 60
 # What others may change while it is read is read from a copy.
 _MOST_COPIED_BYTES = 4 << 30
-_LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+# What it takes to look at each part of a path; only Linux has it.
+_PATH_ONLY = getattr(os, "O_PATH", 0)
+_LOOK = _PATH_ONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 # As many as the OS kernel follows.
 _MOST_LINKS = 40
 
@@ -157,8 +161,10 @@ def is_ours_alone(path: Path) -> bool:
     Whoever else may change one can put a pipe in the place of the file, or hold a lease on it,
     while DuckDB opens it by its name: then nothing ends the waiting, Ctrl-C neither. OSError.
     """
+    if not _PATH_ONLY:
+        return True
     ahead, links = deque(path.absolute().parts[1:]), 0
-    at = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    at = os.open("/", _LOOK)
     try:
         while ahead and _is_closed(os.fstat(at)):
             entry = os.open(ahead.popleft(), _LOOK, dir_fd=at)
@@ -183,8 +189,22 @@ def _is_ours(descriptor: int) -> bool:
 
 def _is_closed(folder: os.stat_result) -> bool:
     """Tell whether nobody else can take away what is ours; in a sticky one they can add."""
-    is_open = folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not folder.st_mode & stat.S_ISVTX
-    return folder.st_uid in (0, os.geteuid()) and not is_open
+    if folder.st_uid not in (0, os.geteuid()):
+        return False
+    if folder.st_mode & stat.S_ISVTX:
+        return True
+    is_open = folder.st_mode & stat.S_IWOTH
+    return not is_open and not (folder.st_mode & stat.S_IWGRP and _has_others(folder.st_gid))
+
+
+@cache
+def _has_others(group: int) -> bool:
+    """Tell whether a group is more than that of one user, as Debian makes one for each."""
+    try:
+        found, own = grp.getgrgid(group), pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return True
+    return found.gr_name != own or not {own}.issuperset(found.gr_mem)
 
 
 def _copied(path: Path) -> Path:

@@ -204,7 +204,11 @@ def test_what_others_may_change_is_read_from_a_copy(path: Path) -> None:
     path.parent.chmod(0o1777)
     assert is_ours_alone(path)
     path.parent.chmod(0o770)
+    os.chown(path.parent, 0, 12345)
     assert not is_ours_alone(path)
+    # The group of one user, as Debian makes it.
+    os.chown(path.parent, 0, 0)
+    assert is_ours_alone(path)
 
 
 @pytest.mark.root
