@@ -5,20 +5,22 @@ They are bpf/records.h, cupti/records.h, tracer/native/spool/format.h, tracer/na
 
 from __future__ import annotations
 
+import re
 import struct
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lib.shim_records import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 THREAD, CYCLE, CLOSE, EXEC, NAME, EXIT, CLOCK, CALL, GIL_RELEASE, SAMPLE, STACK = range(1, 12)
 OTHER_RUN, QUOTA, MESSAGE = 12, 13, 14
-_KINDS = 15
+_HEADER = Path(__file__).parents[2] / "bpf" / "records.h"
+_KINDS = int(re.findall(r"RLS_REC_KINDS = (\d+)", _HEADER.read_text())[0])
 _NEVER_NS = 2**63 - 1
 _DISCARDED, _LENGTH = 1 << 30, (1 << 30) - 1
 
