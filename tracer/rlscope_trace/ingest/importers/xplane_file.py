@@ -135,7 +135,8 @@ class _Reader:
         self._at = 0
         self._parts = 0
         self._room = Room()
-        self._kept = _Kept()
+        # Of names and stats.
+        self._kept = Room(bytes_left=_MAX_KEPT)
         self._file = XplaneFile(path)
         self._key_of: dict[Key, int] = {}
 
@@ -212,7 +213,7 @@ class _Reader:
     def _name(self, span: Span, to: dict[int, str]) -> None:
         """Add an entry of event_metadata or stat_metadata: its number and its name."""
         for number, name in _named(self._bytes((span[0], min(span[1], span[0] + _MAX_ENTRY)))):
-            if self._kept.take(len(name)):
+            if self._kept.take("bytes_left", len(name)):
                 to[number] = name
             else:
                 self._file.further_names += 1
@@ -284,19 +285,6 @@ class _Reader:
             self._progress(span[1], self._size)
 
 
-@dataclass(slots=True)
-class _Kept:
-    """How much room there still is for names and stats."""
-
-    left: int = _MAX_KEPT
-
-    def take(self, size: int) -> bool:
-        """Take room; false: there is not enough."""
-        has_room = size <= self.left
-        self.left -= size * has_room
-        return has_room
-
-
 class _Events:
     """Decodes the lines of a plane."""
 
@@ -304,7 +292,7 @@ class _Events:
         self,
         file: XplaneFile,
         key_of: dict[Key, int],
-        kept: _Kept,
+        kept: Room,
         events: dict[int, str],
         names: dict[int, str],
     ) -> None:
@@ -387,14 +375,14 @@ class _Events:
         )
         if key not in self._key_of and not (
             len(self._key_of) < _MAX_NAMES
-            and self._kept.take(sum(len(word) for word in key[:3] if word))
+            and self._kept.take("bytes_left", sum(len(word) for word in key[:3] if word))
         ):
             self._file.further_names += 1
             key = Key(OTHER_NAMES)
         number_of_key = self._key_of.setdefault(key, len(self._key_of))
         if number_of_key == len(self._file.keys):
             self._file.keys.append(key)
-        if len(self._known) < _MAX_NAMES and self._kept.take(sum(map(len, stats))):
+        if len(self._known) < _MAX_NAMES and self._kept.take("bytes_left", sum(map(len, stats))):
             self._known[event, stats] = number_of_key
         return number_of_key
 
