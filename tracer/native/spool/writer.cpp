@@ -94,11 +94,11 @@ void SpoolWriter::Close(const Files& files) {
   if (files.records_fd >= 0) close(files.records_fd);
 }
 
-void SpoolWriter::Publish() { PublishTo({records_fd_, progress_fd_, progress_}); }
+void SpoolWriter::Publish() { PublishTo({records_fd_, progress_fd_, progress_}, progress_bytes_); }
 
 // What cannot be written now is tried again with what comes next.
-void SpoolWriter::PublishTo(const Files& files) {
-  WriteAll(files.progress_fd, reinterpret_cast<const char*>(files.progress), progress_bytes_, 0);
+void SpoolWriter::PublishTo(const Files& files, std::size_t bytes) {
+  WriteAll(files.progress_fd, reinterpret_cast<const char*>(files.progress), bytes, 0);
 }
 
 // The header comes last: what has one can be read, whenever we are killed.
@@ -113,7 +113,7 @@ bool SpoolWriter::BeginSegment(Files files, SegmentHeader header, const std::str
   }
   files.progress->bytes = sizeof(header) + keyframe.size();
   files.progress->drained_ns = header.cut_ns;
-  PublishTo(files);
+  PublishTo(files, progress_bytes_);
   if (WriteAll(files.records_fd, keyframe.data(), keyframe.size(), sizeof(header)) &&
       WriteAll(files.records_fd, reinterpret_cast<const char*>(&header), sizeof(header), 0))
     return true;
@@ -245,7 +245,8 @@ void SpoolWriter::WriteSpan(const RingSpan& span) {
     if (lost.count == 0) lost.first_ns = MonotonicNs();
     lost.count += span.records[kind];
   }
-  Publish();
+  // Losses of the ring, of which there are many where there are many CPUs, come when it is drained.
+  PublishTo({records_fd_, progress_fd_, progress_}, sizeof(SpoolProgress));
 }
 
 void SpoolWriter::AppendRecord(const void* record, std::size_t bytes, std::uint16_t kind) {

@@ -76,7 +76,7 @@ class SpoolWriter {
 
   Files Create(const std::string& suffix);
   void Close(const Files& files);
-  void PublishTo(const Files& files);
+  void PublishTo(const Files& files, std::size_t bytes);
   bool BeginSegment(Files files, SegmentHeader header, const std::string& keyframe);
   void AddUp();
   bool Write(const char* data, std::size_t bytes);
