@@ -46,14 +46,15 @@ enum {
 };
 
 /* super_block.s_magic */
-#define PIPEFS_MAGIC 0x50495045
-#define SOCKFS_MAGIC 0x534f434b
 #define ANON_INODE_FS_MAGIC 0x09041934
 
 /* inode.i_mode */
 #define S_IFMT 00170000
 #define S_IFIFO 0010000
 #define S_IFCHR 0020000
+#define S_IFDIR 0040000
+#define S_IFBLK 0060000
+#define S_IFSOCK 0140000
 
 /* Whether the first argument of a system call is the one file that it may wait for. */
 static __always_inline bool takes_one_file(long call)
@@ -68,29 +69,33 @@ static __always_inline bool takes_one_file(long call)
 
 static __always_inline __u64 type_of_inode(const struct inode *inode)
 {
-	unsigned long magic = BPF_CORE_READ(inode, i_sb, s_magic);
-	unsigned short mode = BPF_CORE_READ(inode, i_mode);
+	unsigned short type = BPF_CORE_READ(inode, i_mode) & S_IFMT;
 
-	if (magic == PIPEFS_MAGIC || (mode & S_IFMT) == S_IFIFO)
+	if (type == S_IFIFO)
 		return RLS_FILE_PIPE;
-	if (magic == SOCKFS_MAGIC)
+	if (type == S_IFSOCK)
 		return RLS_FILE_SOCKET;
-	if (magic == ANON_INODE_FS_MAGIC)
-		return RLS_FILE_EVENT;
-	return (mode & S_IFMT) == S_IFCHR ? RLS_FILE_DEVICE : RLS_FILE_DISK;
+	if (type == S_IFCHR)
+		return RLS_FILE_DEVICE;
+	if (type == S_IFDIR || type == S_IFBLK)
+		return RLS_FILE_DISK;
+	/* Files without a name have no type, or that of regular ones. */
+	return BPF_CORE_READ(inode, i_sb, s_magic) == ANON_INODE_FS_MAGIC ? RLS_FILE_EVENT
+									  : RLS_FILE_DISK;
 }
 
-/* The open file `fd` of `task`; null if there is none. */
+/*
+ * The open file `fd` of `task`; null if there is none. What the verifier knows the type of is read
+ * without a helper, which costs more than the reading.
+ */
 static __always_inline const struct inode *inode_of(struct task_struct *task, __u32 fd)
 {
-	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	struct fdtable *table = task->files->fdt;
 	struct file *file = 0;
-	struct file **files;
 
-	if (!table || fd >= BPF_CORE_READ(table, max_fds))
+	if (!table || fd >= table->max_fds)
 		return 0;
-	files = BPF_CORE_READ(table, fd);
-	bpf_probe_read_kernel(&file, sizeof(file), &files[fd]);
+	bpf_probe_read_kernel(&file, sizeof(file), &table->fd[fd]);
 	return file ? BPF_CORE_READ(file, f_inode) : 0;
 }
 

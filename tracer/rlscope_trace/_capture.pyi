@@ -167,7 +167,10 @@ class Drain:
 
     @property
     def processes(self) -> int: ...
-    def take_new_pids(self) -> list[int]:
+    def end_waiting(self) -> None:
+        """Let nobody wait for new processes any more."""
+
+    def take_new_pids(self, patience_s: float = 0) -> list[int]:
         """Return the pids of the processes that entered since the last call."""
 
 def wait_signal(numbers: Sequence[int], timeout_s: float) -> tuple[int, int]:

@@ -168,7 +168,8 @@ void BindDrain(py::module_& module) {
       .def("stop", &Drain::Stop, NoGil())
       .def("empty", &Drain::Empty, NoGil())
       .def_property_readonly("processes", &Drain::processes)
-      .def("take_new_pids", &Drain::TakeNewPids);
+      .def("take_new_pids", &Drain::TakeNewPids, py::arg("patience_s") = 0.0, NoGil())
+      .def("end_waiting", &Drain::EndWaiting);
   module.def("possible_cpus", &PossibleCpus);
 }
 

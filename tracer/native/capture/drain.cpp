@@ -92,7 +92,6 @@ std::size_t Drain::Empty() {
     ring_.Release(span);
     NoteProcesses(span.pids);
   }
-  spool_->NoteDrained(MonotonicNs());
   if (traced_ != nullptr) traced_->NoteDrained(empty_ns);
   return bytes;
 }
@@ -103,11 +102,20 @@ void Drain::NoteProcesses(const std::vector<std::uint32_t>& pids) {
   if (traced_ != nullptr) traced_->Add(pids);
   const std::lock_guard<std::mutex> lock(pids_mutex_);
   if (new_pids_.size() < kMaxNewPids) new_pids_.insert(new_pids_.end(), pids.begin(), pids.end());
+  has_new_pids_.notify_all();
 }
 
-std::vector<std::uint32_t> Drain::TakeNewPids() {
-  const std::lock_guard<std::mutex> lock(pids_mutex_);
+std::vector<std::uint32_t> Drain::TakeNewPids(double patience_s) {
+  std::unique_lock<std::mutex> lock(pids_mutex_);
+  has_new_pids_.wait_for(lock, std::chrono::duration<double>(patience_s),
+                         [this] { return waiting_is_over_ || !new_pids_.empty(); });
   return std::exchange(new_pids_, {});
+}
+
+void Drain::EndWaiting() {
+  const std::lock_guard<std::mutex> lock(pids_mutex_);
+  waiting_is_over_ = true;
+  has_new_pids_.notify_all();
 }
 
 void Drain::ReadLosses() {
@@ -118,6 +126,7 @@ void Drain::ReadLosses() {
     for (std::uint32_t cpu = 0; cpu < cpus; ++cpu)
       spool_->SetRingLoss(cpu * RLS_REC_KINDS + kind, by_cpu[cpu]);
   }
+  spool_->NoteDrained(MonotonicNs());
 }
 
 }  // namespace rls

@@ -3,8 +3,8 @@
 // A spool is a directory:
 //   session.json  how the recording was made (written once, before the first record)
 //   records.bin   SpoolHeader, then frames exactly as the BPF ring holds them (see bpf/records.h)
-//   progress.bin  SpoolProgress, mapped by the drain and updated in place; its blocks are allocated
-//                 up front, so it is right also after kill -9 and on a full disk
+//   progress.bin  SpoolProgress, written over by the drain again and again; its blocks are
+//                 allocated up front, so it is right also after kill -9 and on a full disk
 //
 // A recording of which only the last seconds are kept has segments in place of the last two, and
 // drops the oldest of them: records-N.bin, progress-N.bin. A segment begins with a SegmentHeader

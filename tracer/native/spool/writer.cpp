@@ -245,7 +245,8 @@ void SpoolWriter::WriteSpan(const RingSpan& span) {
     if (lost.count == 0) lost.first_ns = MonotonicNs();
     lost.count += span.records[kind];
   }
-  // Losses of the ring, of which there are many where there are many CPUs, come when it is drained.
+  progress_->drained_ns = MonotonicNs();
+  // Losses of the ring, of which there are many where there are many CPUs, come when they are read.
   PublishTo({records_fd_, progress_fd_, progress_}, sizeof(SpoolProgress));
 }
 

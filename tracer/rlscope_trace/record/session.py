@@ -26,6 +26,7 @@ from rlscope_trace.outputs.private import (
 from rlscope_trace.procfs import is_running
 from rlscope_trace.record.bounded import Bounded
 from rlscope_trace.record.inject import shim_is_loaded
+from rlscope_trace.record.instruments.process import AddressSpace, address_space
 from rlscope_trace.record.instruments.process_monitor import ProcessMonitor
 from rlscope_trace.record.last import LastKept
 from rlscope_trace.record.live.reading import Reading, read_totals
@@ -179,6 +180,8 @@ class Session:
     _refused: set[int] = field(default_factory=set, init=False)
     _taken: set[int] = field(default_factory=set, init=False)
     _search_from: int = field(default=0, init=False)
+    _without_shim: dict[int, AddressSpace] = field(default_factory=dict, init=False)
+    """Processes that had none, and what they had mapped then."""
     _next_search_ns: int = field(default=0, init=False)
     _next_clock_ns: int = field(default=0, init=False)
 
@@ -257,22 +260,33 @@ class Session:
     def find_shims(self) -> int:
         """Look for shims in all processes of the target; return how many have been found so far."""
         _, _, shims = self._running()
+        without = {}
         for pid in self._to_search() if self.listens else ():
+            space = address_space(pid)
+            if space == self._without_shim.get(pid):
+                # A shim maps its memory, and nothing has been mapped since.
+                without[pid] = space
+                continue
             shims.find(pid)
             if shims.knows(pid):
                 self._refused.discard(pid)
             elif shims.is_taken(pid):
                 self._note_taken(pid)
-            elif shim_is_loaded(pid) and not shims.knows(parent_of(pid)):
+            elif not shim_is_loaded(pid):
+                if space.size_bytes:
+                    without[pid] = space
+            elif not shims.knows(parent_of(pid)):
                 # Else a fork of one that is heard: silent because it marks nothing.
                 self._refused.add(pid)
+        self._without_shim = without
         self._next_search_ns = self.clock_ns() + _SHIM_SEARCH_INTERVAL_NS
         return shims.sources
 
     def _to_search(self) -> Iterator[int]:
         """Yield processes for as long as that may take; those left out come first another time."""
         end_ns = self.clock_ns() + _SHIM_SEARCH_NS
-        pids = sorted(process_tree(self._pids))
+        known = self._monitor.known() if self._monitor is not None else process_tree(self._pids)
+        pids = sorted({*self._pids, *known})
         at = bisect_left(pids, self._search_from)
         for pid in (*pids[at:], *pids[:at]):
             self._search_from = pid

@@ -24,7 +24,7 @@ _LONG_NS = 2_000_000_000
 # Its mappings take a millisecond to read, for which what it maps itself may have to wait. So they
 # are read when its size tells that they changed, and after so long: what came may be as large as
 # what went.
-_REREAD_NS = 10_000_000_000
+_REREAD_NS = 30_000_000_000
 # Fields 23 and 28 of /proc/PID/stat, as split_stat counts them.
 _VSIZE, _STARTSTACK = 23 - 3, 28 - 3
 # As of process.command.
@@ -150,7 +150,9 @@ class Process:
         self.is_settled = not changed or not self.is_new
         self._interval_ns = _SHORT_NS if changed else min(2 * self._interval_ns, _LONG_NS)
         self.is_new = True
+        # Those that nothing happens in come up together: each time we wake costs more than a look.
         self.due_ns = now_ns + self._interval_ns
+        self.due_ns -= self.due_ns % (self._interval_ns // 2)
 
     def note_program(self, space: AddressSpace) -> None:
         """Forget the interpreter that was found in it if it called exec since.

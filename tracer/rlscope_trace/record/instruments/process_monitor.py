@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from rlscope_trace.record.instruments.settings import InstrumentSettings
     from rlscope_trace.record.loaders.capture import Capture
 
-_TICK_S = 0.1
+# Between two looks, whatever comes.
+_SHORTEST_NS, _LONGEST_NS = 50_000_000, 1_000_000_000
 _GOVERN_NS = 250_000_000
 # Below the target's threads: what is found a moment later is lost for that moment only.
 _NICE = 10
@@ -180,6 +181,8 @@ class ProcessMonitor:
         """Detach everything; afterwards the target is as it was."""
         self.end()
         self._stop.set()
+        if self._drain is not None:
+            self._drain.end_waiting()
         if self._calls is not None:
             self._calls.cancel()
         if self._thread is not None:
@@ -217,33 +220,55 @@ class ProcessMonitor:
 
     def _follow(self) -> None:
         stand_behind(_NICE)
-        while not self._stop.wait(_TICK_S):
+        while not self._stop.is_set():
+            self._meet_new(self._patience_s(time.monotonic_ns()))
             now_ns = time.monotonic_ns()
-            self._meet_new()
-            for process in list(self._processes.values()):
-                if now_ns >= process.due_ns and not self._stop.is_set():
-                    self._ask(process, partial(self._look, process, now_ns))
+            waiting = self._due(now_ns)
+            while waiting:
+                waiting = self._ask(waiting, partial(self._look, now_ns))
             self._govern(now_ns)
-        for process in list(self._processes.values()):
-            if not self._ask(process, partial(self._note_title, process)):
-                break
+        self._ask(
+            [each for each in self._processes.values() if not each.holds_up], self._note_title
+        )
         self._bounded.close()
 
-    def _ask(self, process: Process, question: Callable[[], None]) -> bool:
-        """Ask something of a process, unless it has held us up; tell whether it did not."""
-        if process.holds_up:
-            if not is_running(process.pid):
-                self._forget(process)
-            return True
+    def _patience_s(self, now_ns: int) -> float:
+        """Return until when nothing is to be done, unless a process comes."""
+        times_ns = [process.due_ns for process in self._processes.values()]
+        if self._calls is not None:
+            times_ns.append(self._next_govern_ns)
+        return max(min(times_ns, default=now_ns + _LONGEST_NS) - now_ns, _SHORTEST_NS) / 1e9
+
+    def _due(self, now_ns: int) -> list[Process]:
+        """Return those that are to be looked at now; nothing is asked of one that held us up."""
+        due = [each for each in self._processes.values() if now_ns >= each.due_ns]
+        for process in due:
+            if process.holds_up:
+                process.rest(now_ns)
+                if not is_running(process.pid):
+                    self._forget(process)
+        return [process for process in due if not process.holds_up]
+
+    def _ask(self, processes: list[Process], question: Callable[[Process], None]) -> list[Process]:
+        """Ask something of processes; return those left out, as one before them held us up.
+
+        All in one go: to have another thread ask costs more than most of what is asked.
+        """
+        asked: list[Process] = []
         try:
-            self._bounded.call(question)
+            self._bounded.call(partial(_ask_each, processes, asked, question))
         except HeldUpError:
-            process.holds_up = True
-            if self._calls is not None:
-                self._calls.note_held_up()
-            self._log.append("held_up", pid=process.pid, ts_ns=time.monotonic_ns())
-            return False
-        return True
+            # Not even one, where too many threads have been left behind.
+            answered = max(len(asked) - 1, 0)
+            self._note_held_up(processes[answered])
+            return processes[answered + 1 :]
+        return []
+
+    def _note_held_up(self, process: Process) -> None:
+        process.holds_up = True
+        if self._calls is not None:
+            self._calls.note_held_up()
+        self._log.append("held_up", pid=process.pid, ts_ns=time.monotonic_ns())
 
     def _note_title(self, process: Process) -> None:
         """Note what ps shows of it, if that is another text than before: it may rename itself."""
@@ -252,13 +277,15 @@ class ProcessMonitor:
             process.title = title
             self._log.append("title", pid=process.pid, ts_ns=time.monotonic_ns(), title=title)
 
-    def _meet_new(self) -> None:
-        for pid in self._drain.take_new_pids() if self._drain is not None else ():
+    def _meet_new(self, patience_s: float = 0) -> None:
+        for pid in self._drain.take_new_pids(patience_s) if self._drain is not None else ():
             if pid not in self._processes:
                 self._processes[pid] = Process(pid, is_new=True)
 
-    def _look(self, process: Process, now_ns: int) -> None:
+    def _look(self, now_ns: int, process: Process) -> None:
         """Attach what has come since the last look; a process that has ended is forgotten."""
+        if self._stop.is_set():
+            return
         self._note_title(process)
         try:
             changed = self._read_mappings(process, now_ns)
@@ -336,6 +363,16 @@ class ProcessMonitor:
             process.cpu_ns = cpu_time_ns(process.pid) or process.cpu_ns
             cpu_ns += process.cpu_ns
         self._calls.govern(now_ns, cpu_ns)
+
+
+def _ask_each(
+    processes: Iterable[Process], asked: list[Process], question: Callable[[Process], None]
+) -> None:
+    """Ask one after the other; the last one asked is the one that holds us up."""
+    for process in processes:
+        go_on()
+        asked.append(process)
+        question(process)
 
 
 def words(error: OSError) -> str:
