@@ -20,8 +20,11 @@ _READ_WHOLE = frozenset(
 _ROWS_PER_BYTE, _WHOLE_ROWS_PER_BYTE = 4, 0.5
 # So many are soon read, however few bytes they take.
 _FEW_ROWS = 1_000_000
-# Whoever writes traces keeps no more than 40,000: each costs memory in all that reads them.
-_MOST_PATHS = 100_000
+# Of which each costs memory in all that reads them: far more than there is of any training.
+_MOST_ROWS = {
+    "operation_path": 100_000, "meta": 10_000, "trace_stat": 100_000,
+    "process": 250_000, "thread": 750_000,
+}  # fmt: skip
 # Longer than any text that a recorder writes, and all of a file together: what is the same
 # compresses to nothing there, and is as large as it says once it is read.
 _TEXT_BYTES = 4 << 20
@@ -119,8 +122,9 @@ def _size_fault(rows: dict[str, int], file_bytes: int) -> str | None:
         few = 0 if table in _READ_WHOLE else _FEW_ROWS
         if count > max(most * file_bytes, few):
             return f"its {table} claims {count:,} rows, in a file of {file_bytes:,} bytes"
-    if rows.get("operation_path", 0) > _MOST_PATHS:
-        return f"its operation_path has {rows['operation_path']:,} rows: more than {_MOST_PATHS:,}"
+    for table, limit in _MOST_ROWS.items():
+        if rows.get(table, 0) > limit:
+            return f"its {table} has {rows[table]:,} rows: more than {limit:,}"
     return None
 
 

@@ -20,7 +20,7 @@ from rlscope_analysis.on_demand import FINDINGS, ON_DEMAND, TRAINING
 from rlscope_analysis.relations import show, show_whole
 from rlscope_analysis.schema import DERIVED_TABLES
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
-from rlscope_analysis.trace_file import RECORD_HINT, connect, first_line
+from rlscope_analysis.trace_file import RECORD_HINT, attached_bytes, connect, first_line
 from rlscope_analysis.window import window_of
 from rlscope_analysis.wording import printable
 
@@ -261,7 +261,7 @@ def checked_version(
     """
     if "meta" not in contents.columns:
         raise _no_trace(path, "it has no meta")
-    file_bytes = path.stat().st_size
+    file_bytes = attached_bytes(connection, database)
     if fault := fault_of(connection, database, contents.only("meta"), file_bytes):
         raise _no_trace(path, fault)
     try:

@@ -15,12 +15,13 @@ import os
 import pwd
 import re
 import resource
+import secrets
 import shutil
 import stat
 import tempfile
 import time
 from collections import deque
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
@@ -31,7 +32,7 @@ from rlscope_analysis.errors import TraceError
 from rlscope_analysis.foreign_file import open_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 RECORD_HINT = "record one with: sudo rlscope-trace -o trace.duckdb -- COMMAND"
 DAMAGED_HINT = (
@@ -58,6 +59,9 @@ _MOST_COPIED_BYTES = 4 << 30
 # What it takes to look at each part of a path; only Linux has it.
 _PATH_ONLY = getattr(os, "O_PATH", 0)
 _LOOK = _PATH_ONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+# A variable of the connection, behind the name of the database: the size of its file.
+_BYTES = "_bytes"
+_MOST_COMPRESSED = 4
 # As many as the OS kernel follows.
 _MOST_LINKS = 40
 
@@ -155,18 +159,19 @@ def _connection() -> duckdb.DuckDBPyConnection:
         raise
 
 
-def is_ours_alone(path: Path) -> bool:
+def is_ours_alone(path: Path, *, beside: bool = True) -> bool:
     """Tell whether the file, and every folder and link that leads to it, is ours or root's.
 
     Whoever else may change one can put a pipe in the place of the file, or hold a lease on it,
-    while DuckDB opens it by its name: then nothing ends the waiting, Ctrl-C neither. OSError.
+    while DuckDB opens it by its name: then nothing ends the waiting, Ctrl-C neither. beside=False:
+    though others may put something beside it, as in /tmp, where DuckDB looks too. OSError.
     """
     if not _PATH_ONLY:
         return True
     ahead, links = deque(path.absolute().parts[1:]), 0
     at = os.open("/", _LOOK)
     try:
-        while ahead and _is_closed(os.fstat(at)):
+        while ahead and _is_closed(os.fstat(at), to_add=beside and len(ahead) == 1):
             entry = os.open(ahead.popleft(), _LOOK, dir_fd=at)
             if stat.S_ISLNK(os.fstat(entry).st_mode) and _is_ours(entry):
                 target = PurePath(os.readlink("", dir_fd=entry))
@@ -187,11 +192,11 @@ def _is_ours(descriptor: int) -> bool:
     return os.fstat(descriptor).st_uid in (0, os.geteuid())
 
 
-def _is_closed(folder: os.stat_result) -> bool:
-    """Tell whether nobody else can take away what is ours; in a sticky one they can add."""
+def _is_closed(folder: os.stat_result, *, to_add: bool) -> bool:
+    """Tell whether nobody else can take away what is ours, or, `to_add`, put anything there."""
     if folder.st_uid not in (0, os.geteuid()):
         return False
-    if folder.st_mode & stat.S_ISVTX:
+    if folder.st_mode & stat.S_ISVTX and not to_add:
         return True
     is_open = folder.st_mode & stat.S_IWOTH
     return not is_open and not (folder.st_mode & stat.S_IWGRP and _has_others(folder.st_gid))
@@ -204,22 +209,54 @@ def _has_others(group: int) -> bool:
         found, own = grp.getgrgid(group), pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         return True
-    return found.gr_name != own or not {own}.issuperset(found.gr_mem)
+    members = {*found.gr_mem, *(user.pw_name for user in pwd.getpwall() if user.pw_gid == group)}
+    # Of root's, whoever has an id without a name may be one, in a container.
+    return found.gr_name != own or group == 0 or not {own}.issuperset(members)
 
 
-def _copied(path: Path) -> Path:
-    """Return a copy in a folder of ours. Raises TraceError, OSError."""
+@contextmanager
+def _name_for_duckdb(path: Path) -> Iterator[str]:
+    """Yield a name of the file that leads nowhere else, whatever others do, and nor does its WAL.
+
+    Raises TraceError, OSError.
+    """
+    if is_ours_alone(path):
+        yield str(path)
+        return
     alone = f"copy {path} alone to a folder of yours, and read it there"
     for suffix in _COMPANIONS:
         if os.path.lexists(f"{path}{suffix}"):
             raise TraceError(f"{path}{suffix} would be a part of the trace", hint=alone)
+    # What only we can change needs no copy, but a name in a folder where nobody can add a WAL.
+    own = (_linked(path) if is_ours_alone(path, beside=False) else None) or _copied(path, alone)
+    try:
+        yield str(own)
+    finally:
+        own.unlink()
+
+
+def _linked(path: Path) -> Path | None:
+    """Return another name of the file in a folder of ours; None: on another file system."""
+    folder = spill_directory()
+    if folder is None:
+        return None
+    own = folder / f"{secrets.token_hex(8)}.duckdb"
+    try:
+        own.hardlink_to(path.resolve())
+    except OSError:
+        return None
+    return own
+
+
+def _copied(path: Path, alone: str) -> Path:
+    """Return a copy in a folder of ours. Raises TraceError, with the hint `alone`; OSError."""
     folder = spill_directory()
     with open_regular(path) as source:
         if folder is None or os.fstat(source.fileno()).st_blocks * 512 > _MOST_COPIED_BYTES:
             raise TraceError(f"others can change {path} while it is read", hint=alone)
         descriptor, name = tempfile.mkstemp(suffix=".duckdb", dir=folder)
         try:
-            _copy(source.fileno(), descriptor)
+            copy_file(source.fileno(), descriptor, most_bytes=_MOST_COPIED_BYTES)
         except BaseException:
             Path(name).unlink()
             raise
@@ -228,11 +265,11 @@ def _copied(path: Path) -> Path:
     return Path(name)
 
 
-def _copy(source: int, target: int) -> None:
-    """Copy a file with its holes: as many bytes of it as may be, whatever it grows by. OSError."""
+def copy_file(source: int, target: int, *, most_bytes: int) -> None:
+    """Copy a file with its holes: so many bytes besides, whatever it grows by. OSError."""
     size = os.fstat(source).st_size
     os.ftruncate(target, size)
-    at, left = 0, _MOST_COPIED_BYTES
+    at, left = 0, most_bytes
     while left > 0:
         try:
             at = os.lseek(source, at, os.SEEK_DATA)
@@ -250,17 +287,23 @@ def _copy(source: int, target: int) -> None:
 
 def _attach(connection: duckdb.DuckDBPyConnection, database: str, path: Path) -> None:
     try:
-        own = path if is_ours_alone(path) else _copied(path)
+        with _name_for_duckdb(path) as name:
+            quoted = name.replace("'", "''")
+            connection.execute(f"ATTACH '{quoted}' AS {database} (READ_ONLY)")
+            found = Path(name).stat()
+            # A hole has no rows; a file system may compress what DuckDB has compressed, by little.
+            size = min(found.st_size, found.st_blocks * 512 * _MOST_COMPRESSED)
+            connection.execute(f"SET VARIABLE {database}{_BYTES} = {size}")
     except OSError as error:
         raise TraceError(f"cannot read {path}: {error.strerror}", hint=RECORD_HINT) from error
-    try:
-        quoted = str(own).replace("'", "''")
-        connection.execute(f"ATTACH '{quoted}' AS {database} (READ_ONLY)")
     except (duckdb.Error, RuntimeError, MemoryError) as error:
         raise _not_connected(path, first_line(error)) from error
-    finally:
-        if own != path:
-            own.unlink()
+
+
+def attached_bytes(connection: duckdb.DuckDBPyConnection, database: str) -> int:
+    """Return how many bytes a file held when it was attached: its name may lead elsewhere now."""
+    ((size,),) = connection.execute(f"SELECT getvariable('{database}{_BYTES}')").fetchall()
+    return int(size)
 
 
 def _not_connected(path: Path, message: str) -> TraceError:

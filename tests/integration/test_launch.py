@@ -4,6 +4,7 @@ import json
 import os
 import pwd
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -346,3 +347,27 @@ def test_under_the_real_sudo(sudoer: str, terminal: bool) -> None:
         "USER": sudoer,
     }
     assert {name: variables.get(name) for name in expected} == expected
+
+
+LEASE = """
+import fcntl, os, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+leased = os.open(sys.argv[1], os.O_RDWR)
+fcntl.fcntl(leased, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print("leased", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_program_that_cannot_be_executed_yet_is_not_waited_for(tmp_path: Path) -> None:
+    """Its owner holds a lease on it, for which the OS kernel waits 45 s; then it exits with 0."""
+    program = tmp_path / "true"
+    shutil.copy("/bin/true", program)
+    with subprocess.Popen(
+        [sys.executable, "-c", LEASE, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"leased\n"
+        done = run(str(program), send=signal.SIGTERM)
+        holder.communicate(b"\n")
+    assert done.returncode == 128 + signal.SIGTERM

@@ -252,3 +252,20 @@ def test_under_sudo_gate_is_the_user_also_without_a_program(folder: Path, tmp_pa
         assert done.returncode == code, done.stderr
     assert list(tmp_path.iterdir()) == []
     assert (folder / "base.json").stat().st_uid == USER
+
+
+def test_a_module_of_another_user_is_not_run_as_root(tmp_path: Path) -> None:
+    """In a folder of root's that nobody else can change: what lies there may be another's."""
+    ran, module = tmp_path / "ran", tmp_path / "closed/my_envs.py"
+    module.parent.mkdir(mode=0o755)
+    module.write_text(f"open({str(ran)!r}, 'w')\n")
+    os.chown(module, USER, USER)
+    asked = [*COMMAND, "whatif", "none.duckdb", "--replace", "simulation=probe:my_envs:made"]
+    done = subprocess.run(
+        asked, cwd=module.parent, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "others than root can change what is there" in done.stderr
+    assert not ran.exists()
+    os.chown(module, 0, 0)
+    subprocess.run(asked, cwd=module.parent, capture_output=True, timeout=60, check=False)
+    assert ran.exists()

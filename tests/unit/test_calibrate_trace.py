@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ from rlscope_trace.cli import calibrate as command
 from rlscope_trace.cli import calibrating
 from rlscope_trace.cli.answers import AnswerFormat
 from rlscope_trace.cli.calibrate_trace import add_costs, check_trace
+from rlscope_trace.confinement import CAPABILITIES, READING, RECORDING
 from rlscope_trace.errors import TracerError
 from rlscope_trace.record.calibrate import cache
 from rlscope_trace.spool.costs import Cost
@@ -179,3 +181,37 @@ def test_code_of_the_trace_is_not_run(trace: Path, kind: str, statement: str) ->
         add_costs(trace, {"capture": "btf"}, KNOWN)
     with duckdb.connect(str(trace), read_only=True) as con:
         assert con.execute("FROM calibration_estimate").fetchall() == before
+
+
+def test_the_holes_of_a_trace_are_not_written(trace: Path) -> None:
+    os.truncate(trace, 1 << 36)
+    add_costs(trace, {"capture": "btf"}, KNOWN)
+    assert trace.stat().st_blocks * 512 < 1 << 28
+    with duckdb.connect(str(trace), read_only=True) as con:
+        assert con.execute("SELECT count(*) > 0 FROM calibration_measured").fetchall() == [(True,)]
+
+
+READ_BY = """
+import sys
+from rlscope_trace.cli import calibrate_trace, main
+real = calibrate_trace.open_trace
+def shown(*given, **named):
+    with open("/proc/thread-self/status") as status:
+        sys.stdout.write(status.read())
+    return real(*given, **named)
+calibrate_trace.open_trace = shown
+main()
+"""
+
+
+@pytest.mark.root
+def test_a_trace_is_read_without_the_rights_that_measuring_needs(trace: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", READ_BY, "calibrate", str(trace)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "was not recorded on this machine" in done.stderr
+    assert "Seccomp:\t2" in done.stdout
+    (effective,) = re.findall(r"CapEff:\t(\w+)", done.stdout)
+    assert not int(effective, 16) & sum(1 << CAPABILITIES[name] for name in RECORDING - READING)

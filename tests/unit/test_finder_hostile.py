@@ -189,3 +189,29 @@ def test_a_file_of_many_symbol_tables_is_read_once(code: Path) -> None:
         )  # fmt: skip
         overwrite(code, extension("_json").read_bytes())
     assert reported.stdout == "{}\n"
+
+
+def test_tables_that_are_holes_take_no_memory(code: Path) -> None:
+    """A few kB on disk: symbols and their names of 256 MiB each, as far as their headers say."""
+    start, _ = start_and_site(extension("_json"))
+    mib = 1 << 20
+    tables = b"".join(
+        struct.pack("<IIQQQQIIQQ", 0, kind, 0, 0, at * mib, 256 * mib, 1, 0, 8, 24)
+        for kind, at in ((11, 1), (3, 300))
+    )
+    ask = (
+        "import resource, sys; from rlscope_trace._capture import PythonScan\n"
+        "PythonScan(int(sys.argv[1])).exported(sys.argv[2], ['PyInit__json'])\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "print(PythonScan(int(sys.argv[1])).exported(sys.argv[3], ['PyInit__json']))\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 128 << 10)"
+    )
+    with functions_of_file(code, start) as target:
+        overwrite(code, elf(segments((5, 0, 1 << 22, 1 << 22)), tables))
+        os.truncate(code, 600 * mib)
+        reported = subprocess.run(
+            [sys.executable, "-c", ask, str(target.pid), str(extension("_json")), str(code)],
+            capture_output=True, text=True, timeout=60, check=True,
+        )  # fmt: skip
+        overwrite(code, extension("_json").read_bytes())
+    assert reported.stdout == "{}\nTrue\n"

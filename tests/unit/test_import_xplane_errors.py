@@ -89,6 +89,8 @@ class TestFilesOfAnotherKind:
         path = builder.write(tmp_path / "a.xplane.pb")
         assert "cannot read" in str(failure(path, tmp_path / "none"))
         (tmp_path / "dump").mkdir()
+        # Its writer would be waited for.
+        os.mkfifo(tmp_path / "dump" / "b.hlo.pb")
         assert "holds no program" in str(failure(path, tmp_path / "dump"))
         (tmp_path / "dump" / "a.hlo.pb").write_bytes(b"\xff" * 10)
         assert "is damaged" in str(failure(path, tmp_path / "dump"))

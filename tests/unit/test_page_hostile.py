@@ -190,3 +190,11 @@ def test_short_slices_are_drawn_together_and_no_time_is_lost(
     # Each shows what has most of its time.
     assert {name for _, _, name, _ in states["slices"]} == {"cpu"}
     assert "drawn together" in page.by_id("close-up").text
+
+
+def test_of_thousands_of_words_each_is_hidden() -> None:
+    hide = hiding(
+        [f"python train.py --secret {number}" for number in range(20_000)] + ["--", "a b"]
+    )
+    text = "a b: python train.py --secret 19999, python train.py --secret 20000"
+    assert hide(text) == "(hidden): (hidden), python train.py --secret 20000"

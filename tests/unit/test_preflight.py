@@ -14,6 +14,7 @@ from rlscope_trace.record.preflight import (
     disk,
     kernel,
     package,
+    phases,
     sudo_command,
 )
 
@@ -363,3 +364,36 @@ def test_free_space(tmp_path: Path, free_bytes: int, level: str) -> None:
 
 def test_free_space_that_is_not_known(tmp_path: Path) -> None:
     assert disk.check_free_space(tmp_path / "missing").level == "note"
+
+
+def python(folder: Path, script: str) -> str:
+    made = folder / "python"
+    made.write_text(f"#!/bin/sh\n{script}\n")
+    made.chmod(0o755)
+    return str(made)
+
+
+def test_the_python_of_a_program_is_asked_where_nobody_can_put_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The current folder is the first that it looks into, and it may be anybody's."""
+    monkeypatch.chdir(tmp_path)
+    answer = """echo '{"status": "'"in $PWD"'", "modules": {}, "failures": []}'"""
+    asked = python(tmp_path, answer)
+    (found,) = phases.check_phases(asked, None)
+    assert found.what == f"no automatic phases in {asked}: in /"
+    (found,) = phases.check_phases("./python", None)
+    assert found.what == "no automatic phases in ./python: in /"
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["exec head -c 1000000000 /dev/zero", "echo [", "echo '[]'", "exit 3",
+     """echo '{"status": "on", "modules": {"torch.x": 1}, "failures": []}'""",
+     """echo '{"status": "on", "modules": {"torch.x": "found"}, "failures": ["no tabs"]}'""",
+     """echo '{"status": "on", "modules": [], "failures": {}}'"""],
+)  # fmt: skip
+def test_what_a_python_of_a_stranger_answers_is_one_warning(tmp_path: Path, script: str) -> None:
+    (found,) = phases.check_phases(python(tmp_path, script), None)
+    assert found.level == "warning"
+    assert "could not be asked" in found.what

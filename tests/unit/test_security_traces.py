@@ -161,7 +161,11 @@ REFUSED = {
         " SELECT i, hash(i)::VARCHAR, 'nvtx', 0 FROM range(1000, 102_000) AS t(i)",
     ),
     "rows that no file of its size holds": (
-        "INSERT INTO thread SELECT t.* FROM thread AS t, range(6000000)",
+        "INSERT INTO clock SELECT c.* FROM (SELECT 1, 1, 1) AS c, range(20_000_000)",
+    ),
+    "more processes than there are of any training": (
+        "INSERT INTO process SELECT p.* REPLACE (i AS process_id)"
+        " FROM process AS p, range(1000, 252_000) AS t(i)",
     ),
 }
 
@@ -198,6 +202,14 @@ def test_stored_views_and_macros_are_never_run(path: Path, tmp_path: Path) -> No
         for name, rows in expected.items():
             assert trace.sql(f"FROM {name} ORDER BY ALL").fetchall() == rows
         assert trace.sql("SELECT count(waker_kind) FROM waker").fetchall() == [(0,)]
+
+
+def test_a_hole_holds_no_rows(path: Path) -> None:
+    change(path, *REFUSED["rows that no file of its size holds"])
+    os.truncate(path, 1 << 40)
+    done = ask(("summarize", "{}"), path)
+    assert done.returncode == 1
+    assert "its clock claims 20,0" in done.stderr
 
 
 @pytest.mark.parametrize("query", ["SELECT list(range) FROM range(1000000000000)"])

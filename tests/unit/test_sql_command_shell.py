@@ -14,7 +14,7 @@ import pytest
 
 from rlscope_analysis.trace import open_trace
 from rlscope_trace.cli.sql import ResultFormat, answer
-from rlscope_trace.cli.sql_shell import SqlShell, is_finished
+from rlscope_trace.cli.sql_shell import SqlShell, history_file, is_finished
 from trace_builder import TraceBuilder, run
 
 DEADLINE_S = 10
@@ -208,3 +208,24 @@ def read_until(terminal: int, end: str) -> str:
             assert selector.select(DEADLINE_S), f"no {end!r} after {text!r}"
             text += os.read(terminal, 4096).decode()
     return text
+
+
+@pytest.mark.root
+def test_root_keeps_no_history_where_another_user_could_lead_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, secret = tmp_path / "theirs/state", tmp_path / "secret"
+    secret.mkdir(mode=0o700)
+    state.parent.mkdir()
+    state.symlink_to(secret)
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    for path in (state.parent, state):
+        os.chown(path, 12345, 12345, follow_symlinks=False)
+    assert history_file() is None
+    assert list(secret.iterdir()) == []
+    state.unlink()
+    (state / "rlscope-trace").mkdir(parents=True)
+    for path in (state, state / "rlscope-trace"):
+        os.chown(path, 12345, 12345)
+    os.mkfifo(state / "rlscope-trace/sql_history")
+    assert history_file() is None

@@ -1,18 +1,23 @@
 """What is no readable trace: each case has its own message and a hint."""
 
+import grp
 import os
+import pwd
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import duckdb
 import pytest
 
+from rlscope_analysis import trace as trace_module
 from rlscope_analysis import trace_file
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from rlscope_analysis.trace import open_trace
-from rlscope_analysis.trace_file import _remove_left_behind, is_ours_alone
+from rlscope_analysis.trace_file import _has_others, _remove_left_behind, is_ours_alone
 from trace_builder import TraceBuilder, run
 
 
@@ -201,14 +206,63 @@ def test_what_others_may_change_is_read_from_a_copy(path: Path) -> None:
     os.chown(path.parent, 0, 0)
     path.parent.chmod(0o777)
     assert not is_ours_alone(path)
-    path.parent.chmod(0o1777)
-    assert is_ours_alone(path)
     path.parent.chmod(0o770)
     os.chown(path.parent, 0, 12345)
     assert not is_ours_alone(path)
-    # The group of one user, as Debian makes it.
-    os.chown(path.parent, 0, 0)
-    assert is_ours_alone(path)
+
+
+@pytest.mark.root
+def test_what_others_may_add_to_is_read_by_another_name(path: Path) -> None:
+    """As in /tmp: they could put a pipe there, or changes of theirs, in the place of its WAL."""
+    path.parent.chmod(0o1777)
+    assert is_ours_alone(path, beside=False)
+    assert not is_ours_alone(path)
+    found = path.stat()
+    with open_trace(path) as trace:
+        database = "SELECT path FROM duckdb_databases() WHERE database_name = 'trace'"
+        ((read,),) = trace.connection.execute(database).fetchall()
+        assert Path(read).parent != path.parent
+        assert not Path(read).exists()
+        assert trace.connection.execute("SELECT count(*) FROM thread").fetchall() == [(1,)]
+    # It was no copy.
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (found.st_ino, found.st_mtime_ns)
+    path.with_suffix(".duckdb.wal").write_bytes(b"")
+    assert "would be a part of the trace" in refusal(path)[0]
+
+
+def test_the_group_of_one_user_is_that_user(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Debian makes it; who has it as a primary group is in no list of its members."""
+    own, group = (
+        SimpleNamespace(pw_name="ada", pw_gid=77),
+        SimpleNamespace(gr_name="ada", gr_mem=[]),
+    )
+    everybody = [own]
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: own)
+    monkeypatch.setattr(pwd, "getpwall", lambda: everybody)
+    monkeypatch.setattr(grp, "getgrgid", lambda _: group)
+    _has_others.cache_clear()
+    assert not _has_others(77)
+    _has_others.cache_clear()
+    everybody.append(SimpleNamespace(pw_name="bob", pw_gid=77))
+    assert _has_others(77)
+    # Root's: in a container whoever has no name may be one.
+    assert _has_others(0)
+    _has_others.cache_clear()
+
+
+def test_a_trace_that_is_taken_away_when_it_is_open_is_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = trace_module.connect
+
+    def connect(files: dict[str, Path], **named: Any) -> duckdb.DuckDBPyConnection:  # noqa: ANN401
+        connection = real(files, **named)
+        path.unlink()
+        return connection
+
+    monkeypatch.setattr(trace_module, "connect", connect)
+    with open_trace(path) as trace:
+        assert trace.connection.execute("SELECT count(*) FROM thread").fetchall() == [(1,)]
 
 
 @pytest.mark.root

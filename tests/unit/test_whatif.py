@@ -516,6 +516,7 @@ def test_a_ledger_that_is_no_file_of_its_own(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [["--check"], ["--ledger", "x"], ["--change", "cpus=none"], ["--change", "cpus=0"],
+     ["--change", "cpus=000000001" + 5000 * "0"], ["--change", "workers=0000000019999"],
      ["--change", ""]],
 )  # fmt: skip
 def test_what_is_no_question(one: Path, wrong: list[str]) -> None:

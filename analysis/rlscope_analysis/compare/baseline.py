@@ -26,6 +26,8 @@ _BLOCKS = 16
 _MOST_RUNS = 1000
 # Of all runs: each is a value again when it has been read, however few bytes say so.
 _MOST_ITERATIONS = 4_000_000
+# Each of them in each series: 25 ns are spent on one.
+_MOST_VALUES = 100_000_000
 # What recording cost, as a part of a time: a thousand times the time itself is none.
 _MOST_PARTS = 1000
 _HINT = "write it anew: rlscope-trace gate --save FILE TRACES"
@@ -42,15 +44,21 @@ def is_baseline(path: Path) -> bool:
 
 def text_of(runs: Sequence[Run]) -> str:
     """Return the text of a baseline file. Raises TraceError where it would hold too much."""
-    if sum(run.length for run in runs) > _MOST_ITERATIONS:
+    if _is_too_much(runs):
         raise TraceError(
-            f"a baseline holds {_MOST_ITERATIONS:,} iterations, and the runs have more",
+            f"a baseline holds {_MOST_ITERATIONS:,} iterations, and {_MOST_VALUES:,} values of"
+            " operations and processes in them, and the runs have more",
             hint="fewer runs, or --per a range that comes less often",
         )
     reported = {"format": FORMAT, "version": VERSION, "runs": [_reported(run) for run in runs]}
     lines = json.dumps(reported, ensure_ascii=True)
     # A line for each series: what changed is to be seen in a diff.
     return lines.replace('], [["', '],\n[["') + "\n"
+
+
+def _is_too_much(runs: Sequence[Run]) -> bool:
+    values = sum(run.length * len(run.series) for run in runs)
+    return sum(run.length for run in runs) > _MOST_ITERATIONS or values > _MOST_VALUES
 
 
 def _reported(run: Run) -> dict[str, Any]:
@@ -89,7 +97,7 @@ def read_baseline(path: Path) -> list[Run]:
         if not 0 < len(reported["runs"]) <= _MOST_RUNS:
             raise ValueError("no runs")
         runs = [_run(one) for one in reported["runs"]]
-        if sum(run.length for run in runs) > _MOST_ITERATIONS:
+        if _is_too_much(runs):
             raise ValueError("too many iterations")
         return runs
     except OSError as error:

@@ -338,7 +338,7 @@ def _phases(reported: Overview, most: int) -> Table:
 
 
 def _processes(reported: Overview, others: list[_Row], most: int) -> Table:
-    roles = {row["process_id"]: role_note(row) for row in reported.processes}
+    known = {row["process_id"]: row for row in reported.processes}
     columns = (
         Column("process", label="the other processes", most=40),
         Column("cpu_share", Unit.SHARE, label="CPU"),
@@ -351,7 +351,7 @@ def _processes(reported: Overview, others: list[_Row], most: int) -> Table:
     rows = [
         (
             role_note(row), row["cpu_share"], row["queue_share"], row["sleeps_share"],
-            *_waited_for(row, roles),
+            *_waited_for(row, known),
         )
         for row in shown
     ]  # fmt: skip
@@ -360,10 +360,11 @@ def _processes(reported: Overview, others: list[_Row], most: int) -> Table:
     return Table("processes", "", columns, rows)
 
 
-def _waited_for(row: _Row, roles: dict[int, Note]) -> tuple[Note | str, float | None]:
+def _waited_for(row: _Row, known: dict[int, _Row]) -> tuple[Note | str, float | None]:
     """Return for which process it waited most and how long: nobody where the figure would be 0."""
     is_shown = (row["waits_share"] or 0) >= _LEAST_SHOWN
-    return roles.get(row["waits_for_process_id"], "-") if is_shown else "-", row["waits_share"]
+    other = known.get(row["waits_for_process_id"]) if is_shown else None
+    return "-" if other is None else role_note(other), row["waits_share"]
 
 
 def _sum(rows: Sequence[_Row], name: str) -> Any:  # noqa: ANN401 - what the column holds
@@ -432,12 +433,11 @@ def _opening(reported: Overview) -> Iterable[Note]:
 
 def verdict(reported: Overview) -> Note:
     """Say in one sentence what limits the run."""
-    names = {row["process_id"]: role_note(row) for row in reported.processes}
     if reported.findings and reported.findings[0]["share"] >= _LEAST_VERDICT:
         first = reported.findings[0]
         is_of_lead = BY_CODE[first["code"]].is_of_lead
         where = (reported.lead if is_of_lead else None) or first["where"]
-        who = names.get(where["process_id"])
+        who = [row for row in reported.processes if row["process_id"] == where["process_id"]]
         told_of = {name: first[name] for name in ("code", "share", "of")}
         is_whole = reported.pace is not None and reported.pace["source"] == "whole"
         found = first["where"]
@@ -446,8 +446,8 @@ def verdict(reported: Overview) -> Note:
         others = 0 if is_of_lead else where.get("others", 0)
         return note(
             "verdict", **told_of,
-            who=who, others=others, by=by, is_whole=is_whole, waiter=_waiter(reported, first),
-            largest=_larger(reported, first),
+            who=role_note(who[0]) if who else None, others=others, by=by, is_whole=is_whole,
+            waiter=_waiter(reported, first), largest=_larger(reported, first),
         )  # fmt: skip
     if reported.largest:
         return note("no_finding", **reported.largest)

@@ -3,6 +3,8 @@
 // worse.
 #pragma once
 
+#include <elf.h>
+
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -100,6 +102,9 @@ class ElfFile {
   std::optional<std::uint64_t> OffsetOf(std::uint64_t address) const;
   std::optional<ElfSymbol> FindInChain(const std::string& name, std::uint32_t hash) const;
   std::optional<ElfSymbol> FindInSections(const std::string& name) const;
+  // Those that are defined; until `visit` returns false.
+  void ForEachSymbol(const Section& table,
+                     const std::function<bool(const Elf64_Sym&)>& visit) const;
   template <typename T>
   std::optional<T> Get(std::uint64_t offset) const {
     T value;

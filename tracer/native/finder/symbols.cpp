@@ -10,7 +10,12 @@
 namespace rls {
 namespace {
 
-constexpr std::uint64_t kMaxTableBytes = 256 << 20;
+constexpr std::uint64_t kMaxTableBytes = 64 << 20;
+// Tables are read in pieces: a file may claim more than it takes on disk.
+constexpr std::uint64_t kSymbolsAtOnce = 1 << 15;
+constexpr std::uint64_t kMaxStringBytes = 64 << 20;
+// Functions have a few names each.
+constexpr std::size_t kMaxNames = 16;
 // Linkers make about as many chains as there are symbols: real ones have some entries.
 constexpr std::uint32_t kMaxChain = 1 << 12;
 constexpr std::size_t kMaxName = 1024;
@@ -93,6 +98,20 @@ std::vector<ElfFile::Section> ElfFile::Sections() const {
   return sections;
 }
 
+void ElfFile::ForEachSymbol(const Section& table,
+                            const std::function<bool(const Elf64_Sym&)>& visit) const {
+  const std::uint64_t size = std::min(table.size, kMaxTableBytes);
+  for (std::uint64_t done = 0; done < size; done += kSymbolsAtOnce * sizeof(Elf64_Sym)) {
+    const auto part =
+        ReadAt(table.offset + done, std::min(size - done, kSymbolsAtOnce * sizeof(Elf64_Sym)));
+    for (std::size_t at = 0; at + sizeof(Elf64_Sym) <= part.size(); at += sizeof(Elf64_Sym)) {
+      Elf64_Sym symbol;
+      std::memcpy(&symbol, part.data() + at, sizeof(symbol));
+      if (symbol.st_shndx != SHN_UNDEF && !visit(symbol)) return;
+    }
+  }
+}
+
 std::optional<ElfSymbol> ElfFile::FindInSections(const std::string& name) const {
   const auto sections = Sections();
   for (const Section& table : sections) {
@@ -100,15 +119,14 @@ std::optional<ElfSymbol> ElfFile::FindInSections(const std::string& name) const 
     // A file has one table of each type: who wrote more wants them read.
     if (table.link >= sections.size()) return std::nullopt;
     const Section& text = sections[table.link];
-    const auto symbols = ReadAt(table.offset, std::min(table.size, kMaxTableBytes));
-    const auto strings = ReadAt(text.offset, std::min(text.size, kMaxTableBytes));
-    for (std::size_t at = 0; at + sizeof(Elf64_Sym) <= symbols.size(); at += sizeof(Elf64_Sym)) {
-      Elf64_Sym symbol;
-      std::memcpy(&symbol, symbols.data() + at, sizeof(symbol));
-      if (symbol.st_shndx != SHN_UNDEF && TextAt(strings, symbol.st_name) == name)
-        return AsSymbol(symbol);
-    }
-    return std::nullopt;
+    const auto strings = ReadAt(text.offset, std::min(text.size, kMaxStringBytes));
+    std::optional<ElfSymbol> found;
+    ForEachSymbol(table, [&](const Elf64_Sym& symbol) {
+      const bool is_it = TextAt(strings, symbol.st_name) == name;
+      if (is_it) found = AsSymbol(symbol);
+      return !is_it;
+    });
+    return found;
   }
   return std::nullopt;
 }
@@ -116,24 +134,25 @@ std::optional<ElfSymbol> ElfFile::FindInSections(const std::string& name) const 
 std::map<std::uint64_t, std::string> ElfFile::NamesOf(const std::vector<std::uint64_t>& starts) {
   std::map<std::uint64_t, std::string> names;
   std::set<std::uint32_t> seen;
+  std::size_t left = starts.size() * kMaxNames;
   const auto sections = Sections();
   for (const Section& table : sections) {
     if ((table.type != SHT_SYMTAB && table.type != SHT_DYNSYM) || table.link >= sections.size() ||
         !seen.insert(table.type).second)
       continue;
     const Section& text = sections[table.link];
-    const auto symbols = ReadAt(table.offset, std::min(table.size, kMaxTableBytes));
-    std::vector<unsigned char> strings;
-    for (std::size_t at = 0; at + sizeof(Elf64_Sym) <= symbols.size(); at += sizeof(Elf64_Sym)) {
-      Elf64_Sym symbol;
-      std::memcpy(&symbol, symbols.data() + at, sizeof(symbol));
-      if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_shndx == SHN_UNDEF ||
+    ForEachSymbol(table, [&](const Elf64_Sym& symbol) {
+      if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || names.count(symbol.st_value) != 0 ||
           !std::binary_search(starts.begin(), starts.end(), symbol.st_value))
-        continue;
-      if (strings.empty()) strings = ReadAt(text.offset, std::min(text.size, kMaxTableBytes));
-      const std::string name = TextAt(strings, symbol.st_name);
+        return true;
+      if (left == 0) return false;
+      --left;
+      if (symbol.st_name >= text.size) return true;
+      const auto room = std::min<std::uint64_t>(text.size - symbol.st_name, kMaxName);
+      const std::string name = TextAt(ReadAt(text.offset + symbol.st_name, room), 0);
       if (IsPrintable(name)) names.emplace(symbol.st_value, name);
-    }
+      return true;
+    });
   }
   return names;
 }

@@ -10,13 +10,16 @@ import resource
 import signal
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rlscope_trace import __version__, address_space
 from rlscope_trace.cli import messages
+from rlscope_trace.errors import TracerError
 from rlscope_trace.installed import require_recorder
+from rlscope_trace.outputs.trusted import is_own_place
 from rlscope_trace.privileges import invoking_identity
 from rlscope_trace.rights import become_reader, own_process
 
@@ -159,6 +162,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             own_process()
         if os.geteuid() == 0 and not _records(named, words):
             become_reader(invoking_identity())
+        if "--install-completion" in words:
+            _require_own_home()
         code = make_app(named)(
             words or ["--help"], prog_name="rlscope-trace", standalone_mode=False
         )
@@ -175,6 +180,19 @@ def _records(named: Sequence[str], words: Sequence[str]) -> bool:
     runs_program = named in (["gate"], ["balance"], ["fleet"]) and "--" in words
     serves = list(words[:2]) == ["fleet", "serve"]
     return bool(_RECORDING.intersection(named)) or runs_program or serves
+
+
+def _require_own_home() -> None:
+    """Raise where root would write into a home that another user can fill with links."""
+    try:
+        is_own = os.geteuid() != 0 or is_own_place(Path.home())
+    except OSError:
+        is_own = False
+    if not is_own:
+        raise TracerError(
+            f"{Path.home()} is not root's, and its owner could lead root anywhere from there",
+            hint="rlscope-trace --install-completion as the user whose shell it is",
+        )
 
 
 def _lacks_address_space() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path  # noqa: TC003 - typer reads the annotations at run time
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ from rlscope_analysis.result.table import NO_VALUE, Answer, Table
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.answers import AnswerFormat, render
 from rlscope_trace.cli.calibrating import is_good, take
+from rlscope_trace.cli.forked import in_a_fork
 from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.privileges import invoking_identity
 from rlscope_trace.rights import become_recorder, become_saver
@@ -71,7 +73,8 @@ def _calibrate(traces: list[Path], output_format: AnswerFormat, *, force: bool) 
 
     become_recorder(invoking_identity(), more=_CHOWN)
     directory, key = cache.cache_directory(), cache.machine_key()
-    checked = _checked(traces, key)
+    # They may be anybody's, and what measures needs rights that reading them does not.
+    checked = in_a_fork(partial(_checked, traces, key)) if traces else {}
     known, reason = cache.load(directory, key)
     if reason:
         messages.note(f"{reason}; measuring again")
@@ -97,10 +100,10 @@ def _calibrate(traces: list[Path], output_format: AnswerFormat, *, force: bool) 
 
 def _checked(traces: Sequence[Path], key: dict[str, str]) -> dict[Path, dict[str, object]]:
     """Return the facts of the traces; raise for the first that cannot have the costs."""
-    if not traces:
-        return {}
     from rlscope_trace.cli.calibrate_trace import check_trace
+    from rlscope_trace.cli.reading import write_nothing_but
 
+    write_nothing_but(*traces)
     return {path: check_trace(path, key) for path in traces}
 
 

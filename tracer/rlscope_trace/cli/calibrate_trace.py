@@ -6,7 +6,6 @@ import fcntl
 import json
 import math
 import os
-import shutil
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ import duckdb
 from rlscope_analysis.damage import damage_reported
 from rlscope_analysis.overhead import estimate as overhead_costs
 from rlscope_analysis.trace import open_trace
-from rlscope_analysis.trace_file import connect, own_configuration
+from rlscope_analysis.trace_file import connect, copy_file, own_configuration
 from rlscope_analysis.wording import printable
 from rlscope_trace.errors import TracerError, reason_of
 from rlscope_trace.ingest.writer.database_file import (
@@ -111,7 +110,7 @@ def add_costs(path: Path, facts: dict[str, object], known: Calibration) -> None:
             copy = folder.path / DATABASE_NAME
             with open_regular(path) as trace, copy.open("xb") as file:
                 found = os.fstat(trace.fileno())
-                shutil.copyfileobj(trace, file, 1 << 20)
+                copy_file(trace.fileno(), file.fileno(), most_bytes=found.st_blocks * 512)
             _refuse_code(path, copy)
             with duckdb.connect(str(copy), config=_configuration(folder.path)) as con:
                 con.begin()

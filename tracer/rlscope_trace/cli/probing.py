@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import math
 import os
-import stat
 import statistics
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.wording import printable
 from rlscope_trace.errors import TracerError
 from rlscope_trace.installed import own_command
-from rlscope_trace.outputs.trusted import closing, is_way_ours_alone
+from rlscope_trace.outputs.trusted import is_own_place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,10 +56,13 @@ def probe(
 
 
 def _is_code_ours() -> bool:
-    """Tell whether nobody else can put a module into the current folder."""
-    with closing(os.open(".", os.O_PATH | os.O_CLOEXEC)) as here:
-        is_shut = not os.fstat(here).st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        return is_shut and is_way_ours_alone(here)
+    """Tell whether the modules of the current folder are root's, and nobody else can add one."""
+    own = {0}
+    return is_own_place(Path()) and all(
+        {entry.stat().st_uid, entry.stat(follow_symlinks=False).st_uid} == own
+        for entry in os.scandir()
+        if entry.is_dir() or entry.name.endswith((".py", ".so", ".pth"))
+    )
 
 
 _HINT = "MODULE has FACTORY(), which returns an environment: python -c 'import MODULE'"

@@ -354,6 +354,8 @@ def _launch(command: list[str], settings: Settings) -> int:
         reason = watch.watch_program(
             launched, deadline_s=deadline_s, tick=recording.tick, tick_s=recording.tick_s
         )
+        if refused := launched.refusal():
+            messages.failure(refused)
         is_complete = _stopped(recording, reason)
         code = launched.poll()
         if code is None:

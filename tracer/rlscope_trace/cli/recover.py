@@ -13,7 +13,7 @@ from rlscope_trace.cli.interrupts import second_interrupt_stops
 from rlscope_trace.cli.saving import report, save_trace
 from rlscope_trace.errors import SpoolError, UsageError
 from rlscope_trace.outputs.names import require_possible, require_utf8
-from rlscope_trace.outputs.trusted import closing, open_folder
+from rlscope_trace.outputs.trusted import ForeignLinkError, closing, open_folder
 from rlscope_trace.privileges import invoking_identity
 from rlscope_trace.rights import become_saver
 from rlscope_trace.spool.directory import Spool, open_spool
@@ -67,6 +67,11 @@ def _opened(spool: Path) -> Iterator[Spool]:
     """Open a spool by a descriptor, so that it stays the same one while it is read."""
     try:
         descriptor = open_folder(spool)
+    except ForeignLinkError as error:
+        raise SpoolError(
+            f"{spool} is reached by a link of another user, who may lead you anywhere",
+            hint="name the folder that the link leads to, if it is the one you mean",
+        ) from error
     except OSError:
         # It says what is wrong.
         yield open_spool(spool)

@@ -120,7 +120,7 @@ def _report_verdict(written: TraceReport) -> None:
         messages.say("no phase was found, and the program marks none")
     elif rows["thread_state_coded"] <= _VERDICT_STATES and rows["thread"] <= _VERDICT_THREADS:
         # The trace is saved: whoever does not want to wait for more may interrupt.
-        with suppress(TraceError, MemoryError, KeyboardInterrupt):
+        with suppress(TraceError, OSError, MemoryError, KeyboardInterrupt):
             _say_verdict(written.output)
     messages.say(f"more: rlscope-trace summarize {shlex.quote(str(written.output))}")
 

@@ -17,6 +17,7 @@ from rlscope_analysis.result.column import Column
 from rlscope_analysis.result.table import Table
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.output import write_stdout
+from rlscope_trace.outputs.trusted import is_own_place, make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -145,10 +146,11 @@ def history_file() -> Path | None:
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
     path = Path(state) / "rlscope-trace" / "sql_history"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
+        # Root may have the home of another user, who could lead it anywhere.
+        return path if os.geteuid() != 0 or is_own_place(path.parent) else None
     except OSError:
         return None
-    return path
 
 
 def _open_history() -> Path | None:

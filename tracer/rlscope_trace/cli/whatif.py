@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -227,7 +228,7 @@ def _asked(
         name, _, number = part.strip().rpartition("=")
         if name in ("cpus", "workers"):
             least = 1 if name == "cpus" else 0
-            if not (number.isascii() and number.isdigit() and least <= int(number[:9]) <= _MOST):
+            if not re.fullmatch("[0-9]{1,9}", number) or not least <= int(number) <= _MOST:
                 raise UsageError(f"--change {printable(part)}: no number of {least} to {_MOST}",
                                  hint="--change cpus=1")  # fmt: skip
             cpus, workers = (int(number), workers) if name == "cpus" else (cpus, int(number))

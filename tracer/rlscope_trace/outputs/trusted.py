@@ -89,6 +89,12 @@ def is_ours_alone(folder: int) -> bool:
     return is_closed(folder) or (is_trusted(found.st_uid) and bool(found.st_mode & stat.S_ISVTX))
 
 
+def is_own_place(path: Path) -> bool:
+    """Tell whether nobody but root and us can put anything into a folder, or swap it. OSError."""
+    with closing(open_folder(path)) as folder:
+        return is_closed(folder) and is_way_ours_alone(folder)
+
+
 def is_closed(folder: int) -> bool:
     """Tell whether nobody but root and us can put anything into an open folder."""
     found = os.fstat(folder)

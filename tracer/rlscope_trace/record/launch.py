@@ -78,22 +78,39 @@ class Launched:
         self._command = command
         self._wait_status: int | None = None
 
-    def release(self) -> None:
-        """Let the child become the program; raise if there is no such program."""
+    def release(self, *, patience_s: float = 2.0) -> None:
+        """Let the child become the program; raise if there is no such program.
+
+        patience_s: how long that may take. What becomes of it later tells refusal().
+        """
         if self._gate is None:
             return
         # A child killed while it waited has no reader left: exit_status() tells of that.
         with suppress(BrokenPipeError):
             os.write(self._gate, _RELEASE)
         self._close_gate()
+        refused = self.refusal(patience_s=patience_s)
+        if refused is not None:
+            self.wait()
+            self.close()
+            raise refused
+
+    def refusal(self, *, patience_s: float = 0.0) -> TracerError | None:
+        """Return why the child could not become the program; None: it is, was, or still may be.
+
+        Whoever has a lease on the file of a program holds its exec up for as long as 45 s.
+        """
+        if self._report < 0:
+            return None
+        poller = select.poll()
+        poller.register(self._report, select.POLLIN)
+        if not poller.poll(patience_s * 1000):
+            return None
         # The end of the report is closed by the exec: nothing in it means that it worked.
         report = b""
         while part := os.read(self._report, 4096):
             report += part
-        if report:
-            self.wait()
-            self.close()
-            raise _launch_error(report, self._command[0])
+        return _launch_error(report, self._command[0]) if report else None
 
     def poll(self) -> int | None:
         """Return the exit status if the program has ended, else None; never blocks."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 # What comes from a trace may be of any length.
 _MOST_TEXT = 600
+_TOKEN = re.compile(r"\w+")
 _EMPTY = frozenset({"br", "meta", "rect", "path", "line", "use"})
 
 
@@ -75,14 +77,27 @@ _PLACE = re.compile(r" \((?:<[^()]*>|[^()]*):\d+\)")
 _HIDDEN = "(hidden)"
 
 
+def _by_rarest_token(words: set[str]) -> dict[str, list[str]]:
+    """Sort words by a part of each that few others have: thousands of titles begin alike."""
+    counts = Counter(token for word in words for token in {*_TOKEN.findall(word)})
+    found: dict[str, list[str]] = {}
+    for word in words:
+        rarest = min(_TOKEN.findall(word), key=counts.__getitem__, default="")
+        found.setdefault(rarest, []).append(word)
+    return found
+
+
 def hiding(words: Iterable[str]) -> Callable[[str], str]:
     """Return what takes these words, all paths and the files of functions out of a text."""
-    known = sorted({word for word in words if word}, key=len, reverse=True)
-    own = [rf"(?<!\w){re.escape(word)}(?!\w)" for word in known]
-    pattern = re.compile("|".join(own)) if own else None
+    by_token = _by_rarest_token({word for word in words if word})
 
     def hide(text: str) -> str:
-        text = pattern.sub(_HIDDEN, text) if pattern else text
+        tokens = {"", *_TOKEN.findall(text)}
+        found = [word for token in tokens for word in by_token.get(token, ())]
+        if found:
+            longest = sorted(found, key=len, reverse=True)
+            own = (rf"(?<!\w){re.escape(word)}(?!\w)" for word in longest)
+            text = re.sub("|".join(own), _HIDDEN, text)
         text = _PLACE.sub("", text)
         return _WINDOWS_PATH.sub(_HIDDEN, _PATH.sub(_HIDDEN, text))
 

@@ -3,6 +3,7 @@
 XLA_FLAGS="--xla_dump_to=DIR --xla_dump_hlo_as_proto" writes them.
 """
 
+import errno
 import os
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from rlscope_trace.errors import reason_of
 from rlscope_trace.ingest.importers.errors import ImportFileError
 from rlscope_trace.ingest.importers.protobuf_wire import WireError
 from rlscope_trace.ingest.importers.xplane_hlo import Program, Room, read_program
+from rlscope_trace.spool.regular_files import open_regular
 
 _SUFFIXES = (".hlo_proto.pb", "after_optimizations.hlo.pb", ".hlo.pb")
 _MAX_BYTES = 64 << 20
@@ -38,9 +40,15 @@ def read_dump(folder: Path) -> dict[int, Program]:
 
 
 def _read(path: Path, room: Room) -> Program | None:
-    if not path.is_file() or path.stat().st_size > _MAX_BYTES:
+    try:
+        with open_regular(path) as file:
+            data = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            return None
+        raise
+    if len(data) > _MAX_BYTES:
         return None
-    data = path.read_bytes()
     try:
         return read_program(data, (0, len(data)), room)
     except WireError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import threading
 from typing import TYPE_CHECKING, Any
 
 from rlscope_trace.installed import SHIM_FOLDER
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from rlscope_trace.privileges import Identity
 
 _TIMEOUT_S = 300
+_MOST_BYTES = 1 << 20
+# Of a failure: that it is one, which adapter, what kind of error, what it says.
+_FAILURE_TABS = 3
 _CHECK = "from rlscope_phases import check; check.main()"
 _REPORT = "report it with the version of the library; what other adapters find is recorded"
 
@@ -49,19 +53,51 @@ def _ask(python: str, identity: Identity | None) -> dict[str, Any]:
     owner: dict[str, Any] = {}
     if identity is not None:
         owner = {"user": identity.uid, "group": identity.gid, "extra_groups": identity.groups}
-    done = subprocess.run(
-        [python, "-c", _CHECK],
+    with subprocess.Popen(
+        [os.path.abspath(python) if os.sep in python else python, "-c", _CHECK],  # noqa: PTH100
         env=environment,
+        # Modules are looked for there before anywhere else, and ours may be anybody's.
+        cwd="/",
         stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=_TIMEOUT_S,
-        check=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
         **owner,
-    )
-    found = json.loads(done.stdout.rstrip().rpartition(b"\n")[2])
-    if not isinstance(found, dict) or not {"status", "modules", "failures"} <= found.keys():
+    ) as process:
+        answer = _answer_of(process)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, [python, "-c", _CHECK])
+    found = json.loads(answer.rstrip().rpartition(b"\n")[2])
+    if not _is_answer(found):
         raise ValueError("its answer cannot be read")
-    return found
+    return found  # type: ignore[no-any-return]
+
+
+def _answer_of(process: subprocess.Popen[bytes]) -> bytes:
+    """Return what it printed, up to a limit; it is killed where it prints more, or takes long."""
+    watchdog = threading.Timer(_TIMEOUT_S, process.kill)
+    watchdog.start()
+    try:
+        answer = process.stdout.read(_MOST_BYTES) if process.stdout else b""
+        if len(answer) == _MOST_BYTES:
+            process.kill()
+        process.wait()
+    finally:
+        watchdog.cancel()
+    return answer
+
+
+def _is_answer(found: object) -> bool:
+    """Tell whether it has the shape of what rlscope_phases.check prints."""
+    if not isinstance(found, dict):
+        return False
+    status, modules, failures = (found.get(name) for name in ("status", "modules", "failures"))
+    return (
+        isinstance(status, str)
+        and isinstance(modules, dict)
+        and all(isinstance(outcome, str) for outcome in modules.values())
+        and isinstance(failures, list)
+        and all(isinstance(text, str) and text.count("\t") == _FAILURE_TABS for text in failures)
+    )
 
 
 def _of_library(library: str, found: dict[str, Any]) -> Iterable[Finding]:
