@@ -37,6 +37,16 @@ def test_what_was_saved_is_found_again(tmp_path: Path) -> None:
     assert (found.is_full, reason) == (True, "")
 
 
+@pytest.mark.root
+def test_no_link_of_another_user_leads_to_where_it_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "secret").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to("secret")
+    os.chown(tmp_path / "link", 12345, 12345, follow_symlinks=False)
+    with pytest.raises(OSError, match="link of another user"):
+        cache.save(tmp_path / "link/new", calibration())
+    assert list((tmp_path / "secret").iterdir()) == []
+
+
 @pytest.mark.parametrize("name", sorted(KEY))
 def test_another_machine_kernel_or_version_finds_nothing(tmp_path: Path, name: str) -> None:
     cache.save(tmp_path, calibration())

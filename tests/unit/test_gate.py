@@ -268,6 +268,9 @@ def test_a_few_bytes_that_tell_of_very_many_iterations_are_refused(tmp_path: Pat
     series = [[["wall", "leading", f"op{at}", "", "running"], [1, 999_999]] for at in range(101)]
     with pytest.raises(TraceError, match="no baseline"):
         read_baseline(stored(tmp_path, "wide", [{"iterations": [1, 999_999], "series": series}]))
+    many = {f"k{at}": "" for at in range(1001)}
+    with pytest.raises(TraceError, match="no baseline"):
+        read_baseline(stored(tmp_path, "facts", [run | {"environment": many}]))
     # Their sum as a number of 64 bits is below 0.
     wraps = {"iterations": [2**62 - 1] * 3, "series": [[WHOLE, [1] * 3]]}
     with pytest.raises(TraceError, match="no baseline"):

@@ -26,8 +26,9 @@ _BLOCKS = 16
 _MOST_RUNS = 1000
 # Of all runs: each is a value again when it has been read, however few bytes say so.
 _MOST_ITERATIONS = 4_000_000
-# Each of them in each series: 25 ns are spent on one.
+# Each of them in each series: 20 ns are spent on one.
 _MOST_VALUES = 100_000_000
+_MOST_FACTS = 1000
 # What recording cost, as a part of a time: a thousand times the time itself is none.
 _MOST_PARTS = 1000
 _HINT = "write it anew: rlscope-trace gate --save FILE TRACES"
@@ -118,6 +119,8 @@ def _run(reported: dict[str, Any]) -> Run:
         series[tuple(key)] = _numbers(sums)
         if len(sums) != len(iterations) or len(key) != _LENGTHS[key[0]]:
             raise ValueError("not of all iterations")
+    if len(reported["environment"]) > _MOST_FACTS:
+        raise ValueError("more than is known of a machine")
     overhead, facts = reported["overhead"], reported["facts"]
     return Run(
         name=str(reported["name"]), kind=str(reported["kind"]),

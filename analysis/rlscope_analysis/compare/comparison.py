@@ -32,7 +32,7 @@ from rlscope_analysis.errors import TraceError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rlscope_analysis.compare.run import Run
+    from rlscope_analysis.compare.run import Key, Run
 
 SAME, BETTER, WORSE, DIFFERENT, UNKNOWN = "same", "better", "worse", "different", "unknown"
 # How often a comparison of a program with itself may say that it changed: that of sums (both
@@ -79,9 +79,10 @@ class Comparison:
         """The change that the verdict is about; None: there is none."""
         sign = {BETTER: -1, WORSE: 1}.get(self.verdict, 0)
         parts = [c for c in self.changes if not c.is_sum and is_own(c.key)]
+        keys = self._sure_keys()
         if self.verdict != SAME and sign:
             parts = [c for c in parts if c.difference.change * sign > 0]
-        sure = [c for c in parts if self.is_sure(c)]
+        sure = [c for c in parts if c.is_sure or c.key[:3] in keys]
         if not sure and self.verdict == SAME:
             return None
         of_path = [c for c in sure if c.key[0] == WALL]
@@ -89,7 +90,10 @@ class Comparison:
 
     def is_sure(self, part: Change) -> bool:
         """Tell whether a part changed by more than noise, or the operation that it is of did."""
-        return part.is_sure or any(c.is_sure and c.key == part.key[:3] for c in self.changes)
+        return part.is_sure or part.key[:3] in self._sure_keys()
+
+    def _sure_keys(self) -> set[Key]:
+        return {change.key for change in self.changes if change.is_sure}
 
 
 def compare(base: Sequence[Run], new: Sequence[Run]) -> Comparison:

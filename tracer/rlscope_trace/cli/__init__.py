@@ -56,6 +56,7 @@ _RECORDING = frozenset({"record", "top", "validate", "calibrate", "doctor"})
 _NEED_RECORDER = frozenset({"record", "top", "validate", "calibrate", "doctor"})
 _RUNTIME_FAILURE = 1
 # What is no fault of ours, of a disk or of whoever reads stdout.
+_TOO_MANY_FILES = frozenset({errno.EMFILE, errno.ENFILE})
 _CANNOT_WRITE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE})
 # These load DuckDB and numpy.
 _WITH_DATABASE = (
@@ -196,7 +197,15 @@ def _require_own_home() -> None:
 
 
 def _lacks_address_space() -> bool:
-    """Say so where the libraries that read a trace would end in the middle of being loaded."""
+    """Say so where the libraries that read a trace would crash."""
+    stack, _ = resource.getrlimit(resource.RLIMIT_STACK)
+    if stack != resource.RLIM_INFINITY and stack < address_space.LEAST_STACK_BYTES:
+        messages.error(
+            f"a trace takes stacks of {address_space.LEAST_STACK_BYTES >> 10} KiB,"
+            f" and {stack >> 10} KiB are allowed",
+            "ulimit -s 8192",
+        )
+        return True
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit == resource.RLIM_INFINITY or limit >= address_space.LEAST_BYTES:
         return False
@@ -221,6 +230,8 @@ def _tell(failure: Exception, named: Sequence[str]) -> int:
     elif isinstance(failure, FileNotFoundError) and failure.filename is None:
         # Of files the name is known: it was os.getcwd().
         messages.error("the current folder is not there any more", "cd to one that is")
+    elif isinstance(failure, OSError) and failure.errno in _TOO_MANY_FILES:
+        messages.error(f"no file can be opened: {failure.strerror}", "ulimit -n 1024")
     elif isinstance(failure, OSError) and failure.errno in _CANNOT_WRITE:
         # Of stdout there is one message, whatever was being written.
         messages.error(f"cannot write: {failure.strerror}")

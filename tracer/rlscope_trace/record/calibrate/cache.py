@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlscope_trace import __version__
-from rlscope_trace.outputs.trusted import closing, is_trusted
+from rlscope_trace.outputs.trusted import closing, is_trusted, make_folder
 from rlscope_trace.record.machine_speed import cpu_model
 from rlscope_trace.spool.costs import Cost, dump_costs, read_costs_from, read_quality
 from rlscope_trace.spool.regular_files import open_regular
@@ -162,7 +162,7 @@ def save(directory: Path, calibration: Calibration) -> Path:
     """Write the file of a calibration, whole or not at all; return its path. Raises OSError."""
     key = calibration.facts["key"]
     assert isinstance(key, dict)
-    directory.mkdir(parents=True, exist_ok=True)
+    make_folder(directory)
     path = cache_file(directory, key)
     write_whole(path, calibration.text())
     return path
