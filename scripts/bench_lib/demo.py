@@ -27,7 +27,7 @@ _SCHEDULING = (
     "--transitions", "off", "--sample-hz", "0",
     "--cuda-calls", "off", "--no-nvml", "--messages", "off",
 )  # fmt: skip
-_UPDATES = 30
+_UPDATES, _SETTLING = 30, 10
 _SETTLED_RUNS = 3
 
 
@@ -68,11 +68,11 @@ def measure(bench: Bench) -> list[Figure]:
     ]
 
 
-def _window(workload: Peer) -> _Window:
-    workload.send(str(_UPDATES))
+def _window(workload: Peer, *, updates: int = _UPDATES) -> _Window:
+    workload.send(str(updates))
     reported = json.loads(workload.answer())
     collect_ns, learn_ns = sorted(reported["collect_ns"]), sorted(reported["learn_ns"])
-    tenth = _UPDATES // 10
+    tenth = updates // 10
     return _Window(
         update_ns=collect_ns[tenth] + learn_ns[tenth], all_ns=sum(collect_ns) + sum(learn_ns)
     )
@@ -87,11 +87,13 @@ def _pair(bench: Bench, workload: Peer, *, traced_first: bool) -> tuple[_Window,
 
 def _traced_window(bench: Bench, workload: Peer) -> _Window:
     recorder = bench.attach(workload.process.pid, bench.trace("demo"), *_SCHEDULING)
+    # What the processes have mapped is read once, however long they are recorded.
+    _window(workload, updates=_SETTLING)
     before_ns = recorder.cpu_ns()
     window = _window(workload)
     recorder_ns = recorder.cpu_ns() - before_ns
     # Saving is over when this returns: it must not compete with the next window.
-    records = recorder.stop().count("records")
+    records = recorder.stop().count("records") * _UPDATES // (_UPDATES + _SETTLING)
     return _Window(window.update_ns, window.all_ns, recorder_ns, records)
 
 

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t kMaxReserve = std::uint64_t{1} << 30;
 constexpr std::uint64_t kPartOfDisk = 20;
 // Others write to the disk too.
-constexpr std::uint64_t kLookNs = 100'000'000;
+constexpr std::uint64_t kLookNs = 500'000'000;
 constexpr std::uint64_t kLookBytes = 16 << 20;
 
 }  // namespace
