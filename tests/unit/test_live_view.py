@@ -11,12 +11,17 @@ from rlscope_trace.record.live.reading import Reading
 
 def test_shares_add_up_and_roles_are_told() -> None:
     view = last_view([reading(at) for at in range(1, 6)])
-    assert [p.role for p in view.processes] == ["learner", *(f"worker {n}" for n in range(4))]
+    assert [(p.role, p.number) for p in view.processes] == [
+        ("learner", None), *(("worker", number) for number in range(4)),
+    ]  # fmt: skip
     for process in view.processes:
         times = process.times
         assert times.running + times.queue + times.waits + times.lost == pytest.approx(1)
     learner, worker = view.processes[:2]
     assert (learner.waits_for, worker.waits_for) == ("workers", "learner")
+    assert {(w.role, w.number, w.waker) for w in view.waits} == {
+        ("learner", None, "workers"), *(("worker", number, "learner") for number in range(4)),
+    }  # fmt: skip
     assert learner.python == pytest.approx(0.3)
     assert worker.python is None
     assert view.phases is not None

@@ -13,6 +13,7 @@ from rlscope_analysis.wording import printable
 from rlscope_trace.cli.top_words import (
     NO_PHASE,
     NOT_MEASURED,
+    called,
     clock,
     duration,
     gpu,
@@ -171,8 +172,9 @@ def _processes(view: View, width: int, rows: int) -> Iterator[Text]:
     yield Text(f"{'':18} {'':{room}}   CPUs queue  waits   Py.  waits for", style="bright_black")
     for process in view.processes[: max(rows - 4, 1)]:
         times = process.times
+        name = called(process.role, process.number)
         yield Text.assemble(
-            f"{process.role[:10]:10} {process.pid:>7} ", _bar(times, process.python, room),
+            f"{name[:10]:10} {process.pid:>7} ", _bar(times, process.python, room),
             f"  {process.cpus:4.2f} {percent(times.queue):>5} {percent(times.waits):>6}"
             f" {percent(process.python):>5}  {process.waits_for or NOT_MEASURED}",
         )  # fmt: skip
@@ -207,7 +209,8 @@ def _waits(view: View, rows: int) -> Iterator[Text]:
     yield Text(f"{'who':12} {'waits':>6} {'wakes/s':>9}  for", style="bright_black")
     for wait in view.waits[:rows]:
         yield Text(
-            f"{wait.role:12} {percent(wait.share):>6} {wait.wakes_per_s:>9,.0f}  {wait.waker}"
+            f"{called(wait.role, wait.number):12} {percent(wait.share):>6}"
+            f" {wait.wakes_per_s:>9,.0f}  {wait.waker}"
         )
 
 

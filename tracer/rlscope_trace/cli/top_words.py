@@ -36,6 +36,11 @@ def clock(ns: int) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes:02}:{seconds:02}"
 
 
+def called(role: str, number: int | None) -> str:
+    """Name a process: the learner, worker 3."""
+    return role if number is None else f"{role} {number}"
+
+
 def verdict(found: Headline) -> str:
     """Word what limits the program in this window."""
     phase = f", {percent(found.phase_share)} {printable(found.phase)}" if found.phase else ""

@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from rlscope_trace.record.live.headline import headline
-from rlscope_trace.record.live.roles import busiest, leading_pid, roles_of
+from rlscope_trace.record.live.roles import WORKER, busiest, leading_pid, roles_of
 from rlscope_trace.record.live.view import (
     FunctionView,
     PhaseView,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from rlscope_trace.record.live.reading import Phase, Reading
+    from rlscope_trace.record.live.view import Role
 
 # Readings that a window spans, and those that iterations are recognised by.
 _WINDOW = 2
@@ -38,6 +39,8 @@ _ITERATES = "backpropagation"
 # RLS_WAKER_* of bpf/records.h.
 _WAKERS = {-1: "interrupt", -2: "outside", -3: "unknown", -4: "timer", -5: "device"}
 _NO_WAKER = 0
+# A waker that is any of the workers; one that has ended.
+_WORKERS, _ENDED = "workers", "ended"
 
 
 class LiveReadings:
@@ -119,13 +122,14 @@ class LiveReadings:
         pid: int,
         changed: Sequence[Change],
         chosen: Change,
-        roles: Mapping[int, str],
-        of_thread: Mapping[int, str],
+        roles: Mapping[int, Role],
+        of_thread: Mapping[int, Role],
         window_ns: int,
     ) -> ProcessView:
         return ProcessView(
             pid=pid,
-            role=roles[pid],
+            role=roles[pid].code,
+            number=roles[pid].number,
             command=self._commands.get(pid, ""),
             tid=chosen.thread.tid,
             times=chosen.times(),
@@ -198,7 +202,7 @@ def _steps_per_s(
     return sum(own or [steps for _, steps in counted]) * 1e9 / window_ns
 
 
-def _waits_for(change: Change, of_thread: Mapping[int, str]) -> str | None:
+def _waits_for(change: Change, of_thread: Mapping[int, Role]) -> str | None:
     slept: dict[str, int] = {}
     for waker, (_, ns) in change.slept_by().items():
         if waker != _NO_WAKER:
@@ -207,10 +211,12 @@ def _waits_for(change: Change, of_thread: Mapping[int, str]) -> str | None:
     return max(slept, key=lambda name: (slept[name], name)) if any(slept.values()) else None
 
 
-def _waker(waker: int, of_thread: Mapping[int, str]) -> str:
+def _waker(waker: int, of_thread: Mapping[int, Role]) -> str:
     if waker > 0:
-        role = of_thread.get(waker, "ended")
-        return "workers" if role.startswith("worker ") else role
+        role = of_thread.get(waker)
+        if role is None:
+            return _ENDED
+        return _WORKERS if role.code == WORKER else role.code
     return _WAKERS.get(waker, "unknown")
 
 
@@ -227,8 +233,8 @@ def _threads(changed: Sequence[Change], window_ns: int) -> tuple[ThreadView, ...
 def _waits(
     order: Sequence[int],
     chosen: Mapping[int, Change],
-    roles: Mapping[int, str],
-    of_thread: Mapping[int, str],
+    roles: Mapping[int, Role],
+    of_thread: Mapping[int, Role],
     window_ns: int,
 ) -> tuple[WaitView, ...]:
     """Return who ended the waiting of the busiest thread of each process, the longest first."""
@@ -240,7 +246,10 @@ def _waits(
             count_was, ns_was = by_name.get(name, (0, 0))
             by_name[name] = (count_was + count, ns_was + ns)
         found += [
-            WaitView(roles[pid], name, min(ns / window_ns, 1.0), count * 1e9 / window_ns)
+            WaitView(
+                roles[pid].code, roles[pid].number, name, min(ns / window_ns, 1.0),
+                count * 1e9 / window_ns,
+            )
             for name, (count, ns) in sorted(by_name.items(), key=lambda item: -item[1][1])
-        ]
+        ]  # fmt: skip
     return tuple(found)

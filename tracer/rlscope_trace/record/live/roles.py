@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rlscope_trace.record.live.view import Role
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
 # Phases of whoever learns: environment workers have the simulation only.
 _OF_WORKERS = "simulation"
 _LEARNING = "backpropagation"
+LEARNER, MAIN, WORKER, PROCESS = "learner", "main", "worker", "process"
+"""Of Role.code: what leads and does backpropagation, or does not; what works for it; any other."""
 
 
 def leading_pid(
@@ -58,10 +62,10 @@ def roles_of(
     leader: int | None,
     commands: Mapping[int, str],
     phases: Iterable[tuple[Phase, int, int]],
-) -> dict[int, str]:
-    """Return what each process is called: learner, worker 0, worker 1, or its program."""
+) -> dict[int, Role]:
+    """Return what each process is for; workers are numbered in the order of their pids."""
     learns = any(phase.pid == leader and phase.name == _LEARNING for phase, _, _ in phases)
-    roles = {} if leader is None else {leader: "learner" if learns else "main"}
+    roles = {} if leader is None else {leader: Role(LEARNER if learns else MAIN)}
     others = [pid for pid in sorted(pids) if pid != leader]
     stepping = {phase.pid for phase, _, _ in phases if phase.name == _OF_WORKERS and phase.is_auto}
     alike: dict[str, list[int]] = {}
@@ -71,5 +75,5 @@ def roles_of(
         pid for pid in others
         if pid in stepping or len(alike[commands.get(pid, "")]) > 1
     ]  # fmt: skip
-    roles |= {pid: f"worker {number}" for number, pid in enumerate(workers)}
-    return roles | {pid: "process" for pid in others if pid not in roles}
+    roles |= {pid: Role(WORKER, number) for number, pid in enumerate(workers)}
+    return roles | {pid: Role(PROCESS) for pid in others if pid not in roles}

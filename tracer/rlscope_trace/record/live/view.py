@@ -13,6 +13,16 @@ LEAST_SAMPLES = 10
 
 
 @dataclass(frozen=True, slots=True)
+class Role:
+    """What a process is for."""
+
+    code: str
+    """learner, main, worker, process."""
+    number: int | None = None
+    """Of a worker, from 0 on."""
+
+
+@dataclass(frozen=True, slots=True)
 class Times:
     """How a thread spent a window: shares that add up to 1."""
 
@@ -39,6 +49,9 @@ class ProcessView:
 
     pid: int
     role: str
+    """The code of its Role."""
+    number: int | None
+    """Which of the workers it is; None: it is none."""
     command: str
     tid: int
     """The thread that the times are of."""
@@ -48,7 +61,7 @@ class ProcessView:
     python: float | None
     """Of its time on CPUs, by samples: in the interpreter; the rest is native code."""
     waits_for: str | None
-    """Who ended most of its waiting: a role, timer, device, outside."""
+    """Who ended most of its waiting: the code of a role, workers, timer, device, outside."""
     threads: int
 
 
@@ -65,6 +78,8 @@ class WaitView:
     """Who waited for whom: share of the window, of the busiest thread of a process."""
 
     role: str
+    number: int | None
+    """As of the process."""
     waker: str
     share: float
     wakes_per_s: float
