@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +14,14 @@ import pytest
 from rlscope_analysis import sentences
 from rlscope_analysis.catalog import describe
 from rlscope_analysis.derive import complete
+from rlscope_analysis.note_sentences import sentence_of
 from rlscope_analysis.schema.facts.coverage import COVERAGE
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_analysis.schema.facts.losses import LOSSES
 from rlscope_analysis.schema.facts.qualities import REASONS, quality
 from rlscope_analysis.schema.facts.sites import SITE_REASONS
+from rlscope_analysis.summary.notes import site_notes, unmeasured_notes
+from rlscope_analysis.trace import open_trace
 from rlscope_trace.ingest.writer.trace_stats import TraceStat
 from trace_builder import REPOSITORY, TraceBuilder, run, sleep
 
@@ -61,6 +65,30 @@ def test_other_words_change_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setitem(vocabulary, code, replace(entry, sentence=f"sentence {number}"))
     assert sentences.coverage_sentence([Fact("pypy")], measured=False).startswith("sentence")
     assert everything() == before
+
+
+def test_other_words_change_no_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = TraceBuilder(tmp_path / "run.duckdb")
+    for pid, code in enumerate(("not_launched", "shim_missing", "other_recorder"), 1):
+        process = builder.process(pid=pid, end_ns=10)
+        builder.thread(process, states=[run(10)])
+        fact = Fact(code, "subject")
+        builder.capture("operation", process_id=process, measured=False, fact=fact)
+    for code in ("refused", "too_many", "recorder_failed"):
+        builder.site("backend", code, state="not_probed", code=code)
+    builder.write()
+    orders = []
+    for first, step in ((100, 1), (900, -1)):
+        numbers = itertools.count(first, step)
+        for vocabulary in (COVERAGE, SITE_REASONS):
+            for code, entry in vocabulary.items():
+                words = f"{next(numbers)} {code}"
+                monkeypatch.setitem(vocabulary, code, replace(entry, sentence=words))
+        with open_trace(builder.path) as trace:
+            said = [sentence_of(one) for one in (*unmeasured_notes(trace), *site_notes(trace))]
+        orders.append([re.sub(r"\d{3} ", "", sentence) for sentence in said])
+    assert len(orders[0]) >= 6
+    assert orders[0] == orders[1]
 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES, ids=["loss", "coverage", "site", "quality"])

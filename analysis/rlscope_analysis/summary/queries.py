@@ -72,7 +72,7 @@ FROM overlap_fault
 WHERE fault <> 'clipped' AND relation <> 'thread_state_coded'
 ORDER BY ALL
 """
-# By kind and reason; those about all processes first.
+# By kind and reason; those about all processes first, then those of the first process.
 NOT_MEASURED_SQL = """
 SELECT
   c.kind, c.facts, c.process_id IS NULL AS of_all,
@@ -85,13 +85,15 @@ SELECT
 FROM _captured AS c LEFT JOIN process AS p ON p.process_id = c.process_id
 WHERE NOT coalesce(c.measured, FALSE) OR c.part
 GROUP BY c.kind, c.facts, of_all, is_measured
+ORDER BY c.kind, of_all DESC, is_measured, min(c.process_id)
 """
-# What the governor and the gate decided.
+# What the governor and the gate decided; of those alike in number what came first (numbers).
 SITES_SQL = """
 SELECT state, code, detail, numbers, layer, count(*) AS count, min(symbol) AS symbol
 FROM site
 WHERE state IN ('dropped', 'not_probed')
 GROUP BY state, code, detail, numbers, layer
+ORDER BY count(*) DESC, state, numbers, code, detail, layer, min(symbol)
 """
 # Layers whose calls were not recorded from the start of every process, though later they were.
 LATE_PROBES_SQL = """
