@@ -131,7 +131,7 @@ def _verdict(n: Named) -> str:
     is_name = n.who is not None and _goes_by_name(Named(**n.who.named))
     who = who if is_name else f"{who[0].upper()}{who[1:]}"
     whole = "the run" if n.is_whole else "an iteration"
-    whole = whole if n.of == "critical path" else "its life"
+    whole = whole if n.of_path else "its life"
     who += f", like {count_of(n.others, 'other')}," if n.others else ""
     by = f", mostly {_short(n.by)}" if n.by else ""
     limit, share = BY_CODE[n.code], f"{n.share * 100:.0f} %"
@@ -427,6 +427,7 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
     "role": _role,
     "verdict": _verdict,
     "no_finding": _no_finding,
+    "share_of": lambda n: "critical path" if n.of_path else "life of the leading process",
     "no_thread": "The trace holds no thread.",
     "no_verdict": lambda n: f"What limits it cannot be said: {printable(n.reason)}.",
     "pace": _pace,

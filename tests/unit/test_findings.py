@@ -791,6 +791,13 @@ def test_a_start_is_told_only_where_it_is_long(builder: TraceBuilder) -> None:
     for start in (9 * S, 9 * S + S // 4, 9 * S + S // 2):
         builder.operation(thread, start, start + S // 4, "update")
     assert found(builder)["start_up"] == pytest.approx(9 / 10)
+    with rlscope_analysis.open(builder.path) as trace:
+        reported = overview(trace)
+        (of_start,) = (row for row in reported.findings if row["code"] == "start_up")
+        assert (sentence_of(of_start["of"]), of_start["of_path"]) == (
+            "life of the leading process", False,
+        )  # fmt: skip
+        assert "90 % of its life" in sentence_of(verdict(reported))
 
 
 def test_half_of_a_short_recording_is_no_long_start(builder: TraceBuilder) -> None:

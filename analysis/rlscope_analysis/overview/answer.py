@@ -237,7 +237,8 @@ def _finding(trace: Trace, row: dict[str, Any]) -> dict[str, Any]:
         "share": row["share"],
         "low": row["low_share"],
         "high": row["high_share"],
-        "of": "critical path" if row["of_path"] else "life of the leading process",
+        "of": note("share_of", of_path=row["of_path"]),
+        "of_path": row["of_path"],
         "where": where,
         "evidence": limit.evidence,
         "remedy": limit.remedy,
@@ -438,7 +439,7 @@ def verdict(reported: Overview) -> Note:
         is_of_lead = BY_CODE[first["code"]].is_of_lead
         where = (reported.lead if is_of_lead else None) or first["where"]
         who = [row for row in reported.processes if row["process_id"] == where["process_id"]]
-        told_of = {name: first[name] for name in ("code", "share", "of")}
+        told_of = {name: first[name] for name in ("code", "share", "of_path")}
         is_whole = reported.pace is not None and reported.pace["source"] == "whole"
         found = first["where"]
         function = (found.get("by_function") or "").partition(" (")[0]
@@ -459,7 +460,7 @@ def _larger(reported: Overview, first: dict[str, Any]) -> dict[str, Any] | None:
     largest = reported.largest
     if largest is None or BY_CODE[largest["code"]].least_share is None:
         return None
-    is_more = first["of"] == "critical path" and largest["share"] > first["share"]
+    is_more = first["of_path"] and largest["share"] > first["share"]
     return largest if is_more else None
 
 

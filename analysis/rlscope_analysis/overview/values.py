@@ -30,8 +30,8 @@ class Overview:
     pace: dict[str, Any] | None = None
     """How many iterations, found how, their mean and p99; None: see reason."""
     findings: tuple[dict[str, Any], ...] = ()
-    """What limits the iterations, the largest share first: code, share, low, high, of, where,
-    evidence, remedy."""
+    """What limits the iterations, the largest share first: code, share, low, high, of, of_path,
+    where, evidence, remedy."""
     largest: dict[str, Any] | None = None
     """The code with the largest share, finding or not."""
     phases: tuple[dict[str, Any], ...] = ()

@@ -39,13 +39,13 @@ def _finding(m: Markup, page: Page, row: Record) -> Html:
     by = f", mostly {row['by']}" if row["by"] else ""
     title = f"{who[0].upper()}{who[1:]} {limit.what}{by}"
     whole = "the run" if page.pace and page.pace["source"] == "whole" else "an iteration"
-    of = f"of {whole}" if row["of"] == "critical path" else "of its life"
+    of = f"of {whole}" if row["of_path"] else "of its life"
     interval = None
     if row["low"] is not None and row["high"] is not None:
         low, high = percent_words(row["low"], 1), percent_words(row["high"], 1)
         interval = m.tag("small", f"{low[:-2]} to {high}", title="95 % interval")
     each = ""
-    if page.pace and page.pace["mean_ns"] and row["of"] == "critical path":
+    if page.pace and page.pace["mean_ns"] and row["of_path"]:
         time = time_words(row["share"] * page.pace["mean_ns"])
         each = f"About {time} of {'the run' if whole == 'the run' else 'each iteration'}. "
     command = ["rlscope-trace", "summarize", page.trace, *limit.proof.split()]
