@@ -64,7 +64,12 @@ def coverage_sentence(facts: Iterable[Fact], *, measured: bool, origin_ns: int =
     is_part = measured and any(
         fact.code in COVERAGE and COVERAGE[fact.code].is_part for fact in known
     )
-    text = "; ".join(fact_sentence(fact, origin_ns) for fact in known)
+    said, last = [], ""
+    for fact in known:
+        head, reason = _halves(fact, origin_ns)
+        said.append(reason if head == last else f"{head}{reason}")
+        last = head
+    text = "; ".join(said)
     return f"{_IN_PART}{text}" if is_part else text
 
 
@@ -86,9 +91,19 @@ def facts_of(rows: Iterable[Mapping[str, Any]] | None) -> list[Fact]:
 
 def fact_sentence(fact: Fact, origin_ns: int = 0) -> str:
     """Return what one row of capture says."""
+    return "".join(_halves(fact, origin_ns))
+
+
+def fact_reason(fact: Fact) -> str:
+    """Return the same without what it begins with, where that is said already."""
+    return _halves(fact)[1]
+
+
+def _halves(fact: Fact, origin_ns: int = 0) -> tuple[str, str]:
+    """Return what a fact has in common with others, and what it says by itself."""
     entry = COVERAGE.get(fact.code)
     if entry is None:
-        return _bare(fact.code, fact.detail)
+        return "", _bare(fact.code, fact.detail)
     named = {"subject": fact.subject, "detail": fact.detail, "count": fact.count}
     if fact.ts_ns is not None:
         named["since_s"] = f"{max(fact.ts_ns - origin_ns, 0) / 1e9:.3f}"
@@ -98,7 +113,7 @@ def fact_sentence(fact: Fact, origin_ns: int = 0) -> str:
             "ms": f"{fact.duration_ns / 1e6:.0f}",
             "us": f"{fact.duration_ns / 1e3:,.1f}",
         }
-    return _filled(entry.sentence, named)
+    return _filled(entry.head, named), _filled(entry.sentence, named)
 
 
 def site_sentence(

@@ -21,8 +21,20 @@ def _start_phases():
         import rlscope_phases
 
         rlscope_phases.start()
-    except Exception:
+    except Exception as error:
         # A program without phases is better than one that is disturbed.
+        _report_absence("not_started\t" + repr(error))
+
+
+def _report_absence(status):
+    """Report why there are no phases; the package, which may be broken, is not imported for it."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rlscope_phases", "absence.py")
+    try:
+        with open(path) as file:
+            loaded = {}
+            exec(compile(file.read(), path, "exec"), loaded)
+        loaded["report"](status)
+    except Exception:
         return
 
 

@@ -1,6 +1,6 @@
 """What the target tells of adapters that failed becomes rows of table capture."""
 
-from rlscope_analysis.sentences import fact_sentence
+from rlscope_analysis.sentences import coverage_sentence, fact_sentence
 from rlscope_trace.ingest.store.phase_failures import PhaseFailures
 from rlscope_trace.ingest.store.processes import Life
 
@@ -33,6 +33,26 @@ def test_failures_are_counted_by_process() -> None:
         (1, "the adapter of torch failed 2 times: KeyError: 'x'"),
         (2, "the adapter of dm_env failed once: E"),
     ]
+
+
+def test_a_process_without_phases_measured_none() -> None:
+    failures = PhaseFailures()
+    failures.add(100, 10, "no phases\tfree_threaded")
+    failures.add(200, 10, "no phases\tnative_not_loaded\t/a.so: file\ttoo short")
+    failures.add(300, 10, "no phases\tof a newer one")
+    failures.add(400, 10, "no phases")
+    lives = [Life(number, 100 * number, 0, 0, ()) for number in (1, 2, 3, 4)]
+    captures = list(failures.captures([*lives, Life(5, 500, 1, 20, ())]))
+    assert not any(found.measured or found.is_part for found in captures)
+    head = "there are no automatic phases: "
+    assert {
+        found.process_id: coverage_sentence(found.facts, measured=False) for found in captures
+    } == {
+        1: f"{head}Python is built without the GIL",
+        2: f"{head}the native module cannot be loaded: /a.so: file\ttoo short",
+        3: f"{head}of a newer one",
+        5: f"{head}Python is built without the GIL",
+    }
 
 
 def test_a_fork_lacks_what_its_parent_lacked_when_it_was_made() -> None:

@@ -46,20 +46,32 @@ def is_plain_wait(phase, names):
 def adapt(name, module):
     """Put the rows of a module in place; what this version of its library refuses is reported."""
     listener = _listener()
-    if listener is None:
-        return
-    if name in NAMES:
+    if listener is not None and name in NAMES:
         listener.failures.attempt(name, listener.core.run, NAMES[name], module)
-    if name in watched and listener.is_on():
+    if name not in watched:
+        return
+    if listener is not None and listener.is_on():
         listener.failures.attempt(name, listener.core.run, "frameworks:adapt", module)
+    else:
+        _report_absence()
+
+
+def _report_absence():
+    """Report that there are no phases, where there would have been some."""
+    if not rlscope_phases.is_late and rlscope_phases.status != "no_tool":
+        from rlscope_phases import absence
+
+        absence.report(rlscope_phases.status)
 
 
 def _listener():
-    """Return what loads the native half; None: this installation is damaged."""
+    """Return what loads the native half; None: this Python, or this installation, cannot."""
+    if rlscope_phases.status not in ("waiting", "on", "no_tool"):
+        return None
     try:
         from rlscope_phases import listener
     except Exception as error:
-        rlscope_phases.status = "phases cannot be loaded: " + repr(error)
+        rlscope_phases.status = "not_loaded\t" + repr(error)
         return None
     return listener
 

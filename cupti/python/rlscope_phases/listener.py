@@ -10,7 +10,7 @@ def is_on():
         try:
             rlscope_phases.status = _load()
         except Exception as error:
-            rlscope_phases.status = "phases cannot be started: " + repr(error)
+            rlscope_phases.status = "not_started\t" + repr(error)
     return rlscope_phases.status == "on"
 
 
@@ -19,9 +19,9 @@ def _load():
     try:
         from rlscope_phases import _nvtx
     except ImportError as error:
-        return "the native module cannot be loaded: " + str(error)
+        return "native_not_loaded\t" + str(error)
     if not _nvtx.start():
-        return "no NVTX tool is injected (NVTX_INJECTION64_PATH)"
+        return "no_tool"
     core.native = _nvtx
     failures.report = _nvtx.mark
     bound_method = type(environments.Probe().method)

@@ -44,9 +44,10 @@ _VERDICT_MEMORY = "128MB"
 _VERDICT_THREADS = 5_000
 _PHASE_FAILURES_SQL = """
 SELECT DISTINCT
-  {'code': code, 'subject': subject, 'detail': detail, 'count': count} AS fact
-FROM capture WHERE kind = ? ORDER BY fact LIMIT 20
+  measured, {'code': code, 'subject': subject, 'detail': detail, 'count': count} AS fact
+FROM capture WHERE kind = ? ORDER BY measured, fact LIMIT 20
 """
+_ABSENCE_HINT = "rlscope-trace doctor --python PYTHON"
 _PHASE_HINT = (
     "rlscope-trace doctor --python PYTHON says which libraries phases are found in; --phases FILE"
     " adds your own"
@@ -70,6 +71,8 @@ class Saved:
 
     report: TraceReport
     gpu: GpuSummary
+    phases_absent: tuple[str, ...]
+    """Why some processes have no phases."""
     phase_failures: tuple[str, ...]
     """Why phases of some processes are missing."""
 
@@ -85,8 +88,11 @@ def save_trace(spool: Spool, output: Path, *, overwrite: bool, mode: int) -> Sav
             add_derived(trace)
             gpu = gpu_summary(lambda query: trace.con.execute(query).fetchall())
             failures = trace.con.execute(_PHASE_FAILURES_SQL, [PHASES_CAPTURE]).fetchall()
-    phase_failures = tuple(fact_sentence(fact) for fact in facts_of(row for (row,) in failures))
-    return Saved(trace.report, gpu, phase_failures)
+    absent, incomplete = (
+        tuple(map(fact_sentence, facts_of(row for has_phases, row in failures if has_phases is it)))
+        for it in (False, True)
+    )
+    return Saved(trace.report, gpu, absent, incomplete)
 
 
 def add_derived(trace: TraceWriter) -> None:
@@ -107,6 +113,8 @@ def report(saved: Saved) -> None:
         messages.say(f"GPU: {sentence_of(done)}")
     for whose in saved.gpu.refused:
         messages.note(f"GPU activity was not recorded {sentence_of(whose)}")
+    for absence in saved.phases_absent:
+        messages.warning(absence, _ABSENCE_HINT)
     for failure in saved.phase_failures:
         messages.warning(f"automatic phases are incomplete: {failure}", _PHASE_HINT)
     _report_losses(written.losses, written.records)

@@ -15,6 +15,8 @@ class Coverage:
     """What a code of capture means."""
 
     sentence: str
+    head: str = ""
+    """What comes before it: once, where several with the same one come together."""
     is_part: bool = False
     """Where the kind was measured: some of it was not."""
     is_lack: bool = True
@@ -23,6 +25,10 @@ class Coverage:
 
 def _part(sentence: str) -> Coverage:
     return Coverage(sentence, is_part=True)
+
+
+def _no_phases(why: str) -> Coverage:
+    return Coverage(why, "there are no automatic phases: ", is_part=True)
 
 
 _GENERAL = {
@@ -41,6 +47,16 @@ _GENERAL = {
         "it runs in a time namespace, by another clock: when what it reported of itself was is not"
         " known"
     ),
+}
+_PHASES = {
+    "phases_other_python": _no_phases("Python is {subject}, not CPython"),
+    "phases_old_python": _no_phases("Python is older than 3.8"),
+    "phases_free_threaded": _no_phases("Python is built without the GIL"),
+    "phases_not_loaded": _no_phases("phases cannot be loaded: {detail}"),
+    "phases_native_not_loaded": _no_phases("the native module cannot be loaded: {detail}"),
+    "phases_not_started": _no_phases("phases cannot be started: {detail}"),
+    "phases_no_tool": _no_phases("no NVTX tool is injected (NVTX_INJECTION64_PATH)"),
+    "phases_absent": _no_phases("{detail}"),
 }
 # Operations, and the shim that tells of them and of GPUs.
 _SHIM = {
@@ -219,5 +235,5 @@ _TRANSITIONS = {
 }
 
 COVERAGE: dict[str, Coverage] = {
-    **_GENERAL, **_SHIM, **_CALLS, **_GPU, **_IMPORTS, **_TRANSITIONS,
+    **_GENERAL, **_SHIM, **_PHASES, **_CALLS, **_GPU, **_IMPORTS, **_TRANSITIONS,
 }  # fmt: skip

@@ -1,8 +1,8 @@
 """What automatic phases lack in the target, as rows of table capture.
 
-That is adapters that failed, and libraries without an adapter.
+That is adapters that failed, libraries without an adapter, and all phases where none can be found.
 
-The target tells each by a mark: cupti/python/rlscope_phases/failures.py.
+The target tells each by a mark: failures.py and absence.py of cupti/python/rlscope_phases.
 """
 
 from collections import Counter
@@ -14,10 +14,13 @@ from rlscope_analysis.schema.vocabulary import PHASES_CAPTURE
 from rlscope_trace.ingest.store.gil_ranges import life_of
 from rlscope_trace.ingest.store.processes import Life
 from rlscope_trace.ingest.writer.captures import Capture
+from rlscope_trace.phase_status import absence_fact
 
 # As in failures.py: what such a mark begins with, and how many kinds of them a process tells.
 _PREFIX = "adapter failed"
 _NO_ROW = "no row"
+# As in absence.py.
+_NO_PHASES = "no phases"
 _OTHERS = "others"
 _MAX_KINDS = 32 + 1
 # All failures that are kept: the program can tell without end.
@@ -46,7 +49,9 @@ class PhaseFailures:
     def add(self, pid: int, ts_ns: int, text: str) -> None:
         """Take the text of a mark in the domain of the phases."""
         prefix, *fields = text.split("\t")
-        if prefix == _NO_ROW and len(fields) == 1:
+        if prefix == _NO_PHASES and fields:
+            fields = [_NO_PHASES, _NO_PHASES, "\t".join(fields)]
+        elif prefix == _NO_ROW and len(fields) == 1:
             fields = [*fields, _NO_ROW, ""]
         elif prefix != _PREFIX or len(fields) != 3:
             return
@@ -56,11 +61,12 @@ class PhaseFailures:
             self.left_out += 1
 
     def captures(self, lives: Sequence[Life]) -> Iterator[Capture]:
-        """Yield what is to be said of each process in which an adapter failed."""
+        """Yield what is to be said of each process that lacks phases."""
         for process_id, failures in self._by_process(lives).items():
             counts = Counter(failures).most_common(_MAX_KINDS)
             facts = tuple(_fact(failure, count) for failure, count in counts)
-            yield Capture(process_id, PHASES_CAPTURE, measured=True, facts=facts)
+            has_phases = not any(failure.error == _NO_PHASES for failure in failures)
+            yield Capture(process_id, PHASES_CAPTURE, has_phases, facts)
 
     def _by_process(self, lives: Sequence[Life]) -> dict[int, list[PhaseFailure]]:
         """Return by process_id what failed in it, and in its parents before they forked it."""
@@ -81,6 +87,8 @@ class PhaseFailures:
 
 
 def _fact(failure: PhaseFailure, count: int) -> Fact:
+    if failure.error == _NO_PHASES:
+        return absence_fact(failure.message)
     if failure.error == _NO_ROW:
         return Fact("phase_library_unknown", failure.adapter)
     if failure.adapter == _OTHERS:

@@ -8,7 +8,9 @@ import subprocess
 import threading
 from typing import TYPE_CHECKING, Any
 
+from rlscope_analysis.sentences import fact_reason
 from rlscope_trace.installed import SHIM_FOLDER
+from rlscope_trace.phase_status import absence_fact
 from rlscope_trace.privileges import invoking_environment
 from rlscope_trace.record.preflight.finding import Finding
 from rlscope_trace.record.preflight.gpu import SHIM_NAME
@@ -34,7 +36,8 @@ def check_phases(python: str, identity: Identity | None) -> list[Finding]:
         what = f"{python} could not be asked: {_plain(str(error))}"
         return [Finding("phases", "warning", what, "--python names the Python of the program")]
     if found["status"] != "on":
-        what = f"no automatic phases in {python}: {_plain(found['status'])}"
+        why = fact_reason(absence_fact(found["status"]))
+        what = f"no automatic phases in {python}: {_plain(why)}"
         return [Finding("phases", "warning", what)]
     libraries = dict.fromkeys(name.partition(".")[0] for name in found["modules"])
     if not libraries:
