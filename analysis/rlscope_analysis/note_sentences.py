@@ -137,11 +137,20 @@ def _verdict(n: Named) -> str:
     limit, share = BY_CODE[n.code], f"{n.share * 100:.0f} %"
     held = f"{whole} could be {share} shorter" if limit.is_gain else f"{share} of {whole}"
     sentence = f"{who} {limit.what}{by}: {held}."
+    if n.only_cpu is not None:
+        return f"{sentence} {_only_cpu(**n.only_cpu)}"
     if n.largest is not None:
         return f"{sentence} {_largest(**n.largest)}"
     if n.waiter is not None:
         return f"{sentence} Meanwhile {sentence_of(n.waiter)} waits for it."
     return sentence
+
+
+def _only_cpu(cpu: int, idle_cpu: int, idle_share: float) -> str:
+    return (
+        f"It ran on CPU {cpu} only, while nothing of the program ran on CPU {idle_cpu} for"
+        f" {idle_share * 100:.0f} % of the time: look for taskset, affinity, numactl."
+    )
 
 
 def _largest(code: str, share: float) -> str:

@@ -12,6 +12,7 @@ from rlscope_analysis.note_sentences import sentence_of
 from rlscope_analysis.overview.answer import answer_of, overview, verdict
 from rlscope_analysis.renderers import text
 from rlscope_analysis.reports import REPORTS
+from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
 from trace_builder import (
     INTERRUPT,
     Interval,
@@ -243,6 +244,35 @@ def test_a_program_outside_the_trace_that_has_the_cpu_is_named(builder: TraceBui
             "Main (pid 1) waits for a CPU that a program outside of the trace has, mostly make:"
             " 30 % of an iteration."
         )
+
+
+@pytest.mark.parametrize(
+    ("allowed", "other_cpu", "is_said"),
+    [("0-1", None, True), ("0-1,x,9-3", 1, True), ("1", None, False), ("0-1", 0, False)],
+)
+def test_threads_that_share_a_cpu_beside_an_idle_one(
+    tmp_path: Path, allowed: str, other_cpu: int | None, is_said: bool
+) -> None:
+    """Two take turns on CPU 1; a third one has CPU 0, or some of CPU 1, or is not there."""
+    meta: dict[str, str | None] = {
+        "schema_version": str(SCHEMA_VERSION), "cpus_allowed": allowed
+    }  # fmt: skip
+    builder = TraceBuilder(tmp_path / "trace.duckdb", meta=meta)
+    builder.capture("thread_state")
+    turns = [run(10, cpu=1), preempted(10)] * 30
+    thread = builder.thread(builder.process(pid=1), states=turns)
+    builder.thread(builder.process(pid=2), start_ns=10, states=turns)
+    if other_cpu is not None:
+        builder.thread(builder.process(pid=3), states=[run(600, cpu=other_cpu)])
+    builder.operation(thread, 0, 600, "update")
+    builder.write()
+    with rlscope_analysis.open(builder.path) as trace:
+        said = sentence_of(verdict(overview(trace)))
+    assert said.startswith("Main (pid 1) waits for a CPU that another process or thread of the")
+    pinned = (
+        " It ran on CPU 1 only, while nothing of the program ran on CPU 0 for 100 % of the time"
+    )
+    assert (pinned in said) is is_said
 
 
 def test_beside_other_programs_a_program_has_the_same_limits(builder: TraceBuilder) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.findings.catalog import BY_CODE
 from rlscope_analysis.overview.values import Overview
+from rlscope_analysis.overview.where import where_of
 from rlscope_analysis.query import run_query, run_records
 from rlscope_analysis.result.column import Column, Scale, Unit
 from rlscope_analysis.result.note import Note, note
@@ -74,62 +75,6 @@ SELECT
 FROM iteration WHERE iteration_id IN (SELECT iteration_id FROM _steady_iteration)
 """
 _LARGEST_SQL = "SELECT code, share FROM limit_share ORDER BY share DESC, place LIMIT 1"
-_OTHER_PROGRAM_SQL = """
-SELECT by_program FROM critical_path
-WHERE by_program IS NOT NULL
-  AND iteration_id IN (SELECT iteration_id FROM _steady_iteration)
-GROUP BY by_program ORDER BY sum(duration_ns) DESC, by_program LIMIT 1
-"""
-# How many processes have a limit beside the one with most of it, where that has less than half.
-# Of a worker it is said that the one that leads waits for it: that one is not like it.
-_OTHERS_SQL = """
-WITH held AS (
-  SELECT process_id, sum(time_ns) AS time_ns FROM limit_time
-  WHERE code = '{code}' AND process_id IS NOT NULL GROUP BY process_id
-), most AS (SELECT arg_max(process_id, (time_ns, -process_id)) AS process_id FROM held)
-SELECT count(*) FILTER (
-  WHERE h.process_id <> m.process_id AND h.process_id NOT IN (SELECT process_id FROM iteration)
-)
-FROM held AS h CROSS JOIN most AS m HAVING max(h.time_ns) < 0.5 * sum(h.time_ns)
-"""
-# Whose cause is code that can be named: the innermost function that most of its samples are in.
-_BY_FUNCTION = frozenset({"python_overhead", "worker_bound", "os_kernel"})
-_LEAST_SAMPLES, _MOST_OF_SAMPLES = 20, 0.7
-_FUNCTION_SQL = f"""
-WITH sampled AS (
-  SELECT s.stack_id, count(*) AS n
-  FROM cpu_sample_coded AS s
-  ASOF JOIN (FROM limit_piece WHERE code = '{{code}}') AS l
-    ON l.thread_id = s.thread_id AND l.start_ns <= s.ts_ns
-  WHERE s.ts_ns < l.end_ns AND l.iteration_id IN (SELECT iteration_id FROM _steady_iteration)
-  GROUP BY ALL
-), framed AS (
-  SELECT s.stack_id, s.n, unnest(k.frames) AS frame, generate_subscripts(k.frames, 1) AS depth
-  FROM sampled AS s JOIN stack AS k ON k.stack_id = s.stack_id
-), around AS (
-  -- Once, also where it calls itself; whatever line of it.
-  SELECT stack_id, n, regexp_replace(frame, ':[0-9]+[)]$', ')') AS function, max(depth) AS depth
-  FROM framed GROUP BY ALL
-)
-SELECT function FROM around WHERE NOT starts_with(function, '<module>') GROUP BY function
-HAVING sum(n) >= greatest({_LEAST_SAMPLES}, {_MOST_OF_SAMPLES} * (SELECT sum(n) FROM sampled))
-ORDER BY sum(n * depth) / sum(n) DESC, function LIMIT 1
-"""  # noqa: S608 - numbers of our own
-# Whose cause is a thread that can be named: one of another process by the name of that.
-_BY_HOLDER = frozenset({"lock_contention", "thread_bound"})
-_HOLDER_SQL = """
-SELECT CASE
-  WHEN t.process_id IN (SELECT process_id FROM iteration)
-    THEN 'thread ' || coalesce(t.python_name, t.name)
-  ELSE coalesce(p.python_name, p.name) || ' (pid ' || p.pid || ')'
-END
-FROM limit_piece AS l
-JOIN thread AS t ON t.thread_id = l.thread_id
-JOIN process AS p ON p.process_id = t.process_id
-WHERE l.code = '{code}' AND l.cause <> 'lock'
-  AND l.iteration_id IN (SELECT iteration_id FROM _steady_iteration)
-GROUP BY 1, t.thread_id ORDER BY sum(l.duration_ns) DESC, t.thread_id LIMIT 1
-"""
 # Of each process without an operation, why it has none.
 _NO_PHASE_SQL = """
 WITH measured AS (
@@ -220,18 +165,6 @@ def _records(trace: Trace, query: str) -> list[dict[str, Any]]:
 
 def _finding(trace: Trace, row: dict[str, Any]) -> dict[str, Any]:
     limit = BY_CODE[row["code"]]
-    where = {"process_id": row["process_id"], "pid": row["pid"], "process": row["name"]}
-    if not limit.is_of_lead:
-        others = run_query(trace, _OTHERS_SQL.format(code=limit.code)).rows
-        where["others"] = next((count for (count,) in others), 0)
-    if row["code"] == "cpu_taken_by_others":
-        ((where["by_program"],),) = run_query(trace, _OTHER_PROGRAM_SQL).rows
-    if row["code"] in _BY_HOLDER:
-        holders = run_query(trace, _HOLDER_SQL.format(code=limit.code)).rows
-        where["by_holder"] = next((name for (name,) in holders), None)
-    if row["code"] in _BY_FUNCTION:
-        functions = run_query(trace, _FUNCTION_SQL.format(code=limit.code)).rows
-        where["by_function"] = next((name for (name,) in functions), None)
     return {
         "code": row["code"],
         "share": row["share"],
@@ -239,7 +172,7 @@ def _finding(trace: Trace, row: dict[str, Any]) -> dict[str, Any]:
         "high": row["high_share"],
         "of": note("share_of", of_path=row["of_path"]),
         "of_path": row["of_path"],
-        "where": where,
+        "where": where_of(trace, row),
         "evidence": limit.evidence,
         "remedy": limit.remedy,
     }
@@ -445,10 +378,11 @@ def verdict(reported: Overview) -> Note:
         function = (found.get("by_function") or "").partition(" (")[0]
         by = found.get("by_program") or found.get("by_holder") or function or None
         others = 0 if is_of_lead else where.get("others", 0)
+        only_cpu = found.get("only_cpu")
         return note(
             "verdict", **told_of,
             who=role_note(who[0]) if who else None, others=others, by=by, is_whole=is_whole,
-            waiter=_waiter(reported, first), largest=_larger(reported, first),
+            waiter=_waiter(reported, first), largest=_larger(reported, first), only_cpu=only_cpu,
         )  # fmt: skip
     if reported.largest:
         return note("no_finding", **reported.largest)
