@@ -106,8 +106,27 @@ def _normalised(n: Named) -> str:
     )
 
 
+_COUNTED = {
+    "cuda_launches": "CUDA: launches",
+    "gpu_bytes_copied": "GPU: bytes copied",
+    "gpu_graphs": "GPU: graphs",
+    "gpu_kernels": "GPU: kernels",
+    "gpu_memcpy_memset": "GPU: memcpy and memset",
+    "environment_steps": "environment steps",
+    "leading_operations": "leading: {}",
+    "other_operations": "other: {}",
+}
+
+
+def _counted(code: str, name: str) -> str:
+    return _COUNTED[code].format(name)
+
+
 def _other_program(n: Named) -> str:
-    rows = [f"{printable(what)} {_number(base)} -> {_number(new)}" for what, base, new in n.counts]
+    rows = [
+        f"{printable(_counted(code, name))} {_number(base)} -> {_number(new)}"
+        for code, name, base, new in n.counts
+    ]
     more = f", and {n.more:,} more" if n.more > 0 else ""
     return f"Per iteration: {', '.join(rows)}{more}."
 
@@ -169,6 +188,7 @@ def _held(n: Named) -> str:
 COMPARISON: dict[str, str | Callable[[Any], str]] = {
     "compared": _compared,
     "other_program": _other_program,
+    "counted": lambda n: _counted(n.code, n.name),
     "by_fastest": _by_fastest,
     "compared_units": _units,
     "normalised": _normalised,

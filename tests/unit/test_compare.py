@@ -187,6 +187,8 @@ def test_other_counts_are_another_program(tmp_path: Path, base: list[Run]) -> No
         row["what"]: (row["base"], row["new"]) for row in facts["counts"] if row["differs"]
     }
     assert differing == {"leading: backpropagation": (1, 2)}
+    codes = {(row["code"], row["name"]) for row in facts["counts"] if row["differs"]}
+    assert codes == {("leading_operations", "backpropagation")}
     assert facts["cause"]["operation"] == "backpropagation"
 
 
@@ -325,6 +327,28 @@ def test_kernels_that_came_went_or_moved_are_seen(tmp_path: Path, steps: int) ->
     assert {row["is_sure"] for row in facts["seen"]} == {None if steps == 1 else True}
     # Whatever the CPU did: nothing is the same for certain.
     assert facts["verdict"] == ("unknown" if steps == 1 else "same")
+
+
+def test_what_a_gpu_does_is_counted(tmp_path: Path) -> None:
+    def extra(builder: TraceBuilder, process: int) -> None:
+        builder.capture("gpu_activity")
+        builder.capture("cuda_call")
+        for at, kind in enumerate(("kernel", "kernel", "graph", "memcpy", "memset", "sync")):
+            start = (40 + at) * MS
+            builder.cuda_call(1, start, start + 10, kind="launch" if at < 3 else "memcpy")
+            builder.gpu_activity(process, start, start + 100, kind=kind, byte_count=1 << at)
+
+    run = read(write_trace(tmp_path / "a.duckdb", [Step()], extra=extra))
+    counts = facts_of(compare([run], [run]))["counts"]
+    of_gpu = [row for row in counts if row["name"] is None]
+    assert [(row["code"], row["base"]) for row in of_gpu] == [
+        ("cuda_launches", 3), ("gpu_bytes_copied", 8), ("gpu_graphs", 1), ("gpu_kernels", 2),
+        ("gpu_memcpy_memset", 2),
+    ]  # fmt: skip
+    assert [row["what"] for row in of_gpu] == [
+        "CUDA: launches", "GPU: bytes copied", "GPU: graphs", "GPU: kernels",
+        "GPU: memcpy and memset",
+    ]  # fmt: skip
 
 
 def test_what_one_side_does_not_tell_did_not_go(tmp_path: Path) -> None:

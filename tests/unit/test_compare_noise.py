@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rlscope_analysis.compare.comparison import compare
-from rlscope_analysis.compare.run import COUNT, WALL, Run
+from rlscope_analysis.compare.run import COUNT, STEPS, WALL, Run
 from rlscope_analysis.compare.spread import BLOCKS, RUNS, difference, units_of, warm_up
 from rlscope_analysis.compare.student import adjusted, quantile, two_sided
 
@@ -50,7 +50,7 @@ def made(
         of = times(chance, **noise) * (1 + drift * np.linspace(0, 1, ITERATIONS)) * others
         of *= 1 + slower * (name == "simulation")
         series[WALL, "leading", name, "", "running"] = np.rint(of * 10_000_000).astype(np.int64)
-    series[COUNT, "environment steps"] = np.full(ITERATIONS, 64, np.int64)
+    series[STEPS] = np.full(ITERATIONS, 64, np.int64)
     return Run("a", "recording", "phases", np.ones(ITERATIONS, np.int64), series, None, {}, {})
 
 
@@ -193,10 +193,11 @@ def test_without_an_interval_nothing_is_said() -> None:
 def counted(*runs: list[int]) -> list[Run]:
     """Return runs of which nothing is known but how often something happened."""
     time = (WALL, "leading", "step", "", "running")
+    resets = (COUNT, "other_operations", "reset")
     return [
         Run(
             "a", "recording", "phases", np.ones(len(counts), np.int64),
-            {time: np.full(len(counts), 1000), (COUNT, "resets"): np.array(counts)}, None, {}, {},
+            {time: np.full(len(counts), 1000), resets: np.array(counts)}, None, {}, {},
         )
         for counts in runs
     ]  # fmt: skip

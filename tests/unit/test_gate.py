@@ -140,8 +140,9 @@ def test_a_baseline_says_the_same_as_its_traces(
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "{}", '{"format": "rlscope-trace baseline", "version": 1, "runs": []}',
-             '{"format": "rlscope-trace baseline", "version": 1, "runs": [{"iterations": [0]}]}'],
+    "text", ["{", "{}", '{"format": "rlscope-trace baseline", "version": 2, "runs": []}',
+             '{"format": "rlscope-trace baseline", "version": 2, "runs": [{"iterations": [0]}]}',
+             '{"format": "rlscope-trace baseline", "version": 3, "runs": []}'],
 )  # fmt: skip
 def test_what_is_no_baseline(tmp_path: Path, text: str) -> None:
     path = tmp_path / "base.json"
@@ -215,12 +216,13 @@ def test_what_is_wrong_is_said_before_anything_is_recorded(tmp_path: Path, wrong
 WHOLE = ["wall", "leading", "op", "", "running"]
 
 
-def stored(folder: Path, name: str, runs: list[dict[str, Any]]) -> Path:
+def stored(folder: Path, name: str, runs: list[dict[str, Any]], *, version: int = 2) -> Path:
     """Write a baseline of runs with these iterations and series, and nothing else."""
     rest = {"name": "a", "kind": "recording", "iteration": "step", "overhead": None,
             "environment": {}, "facts": {"states": True, "lost": 0}}  # fmt: skip
     path = folder / f"{name}.json"
-    text = {"format": "rlscope-trace baseline", "version": 1, "runs": [rest | run for run in runs]}
+    found = [rest | run for run in runs]
+    text = {"format": "rlscope-trace baseline", "version": version, "runs": found}
     path.write_text(json.dumps(text))
     return path
 
@@ -229,6 +231,35 @@ def judged(folder: Path, limit: str, *sides: list[dict[str, Any]]) -> str:
     paths = [stored(folder, f"side{at}", runs) for at, runs in enumerate(sides)]
     found = compare(*(read_baseline(path) for path in paths))
     return held(found, [limit_of(limit)])[0].outcome
+
+
+def test_a_baseline_of_version_1_is_read(tmp_path: Path) -> None:
+    """Words were its keys of counts."""
+    keys = {
+        "environment steps": ("environment_steps", ""),
+        "leading: a: b": ("leading_operations", "a: b"),
+        "other: GPU: kernels": ("other_operations", "GPU: kernels"),
+        "GPU: kernels": ("gpu_kernels", ""),
+        "GPU: graphs": ("gpu_graphs", ""),
+        "GPU: memcpy and memset": ("gpu_memcpy_memset", ""),
+        "GPU: bytes copied": ("gpu_bytes_copied", ""),
+        "CUDA: launches": ("cuda_launches", ""),
+    }
+    counts = [[["count", words], [at]] for at, words in enumerate(keys)]
+    runs = [{"iterations": [1], "series": [[WHOLE, [9]], *counts]}]
+    (run,) = read_baseline(stored(tmp_path, "old", runs, version=1))
+    assert {key: sums.tolist() for key, sums in run.series.items()} == {
+        tuple(WHOLE): [9], **{("count", *key): [at] for at, key in enumerate(keys.values())},
+    }  # fmt: skip
+    as_codes = [[list(key), sums.tolist()] for key, sums in run.series.items()]
+    new = [{"iterations": [1], "series": as_codes}]
+    assert compare([run], read_baseline(stored(tmp_path, "new", new))).verdict == "same"
+    with pytest.raises(TraceError, match="no baseline"):
+        read_baseline(stored(tmp_path, "mixed", runs))
+    for words in ("resets", "GPU: fans", ""):
+        odd = [{"iterations": [1], "series": [[["count", words], [1]]]}]
+        with pytest.raises(TraceError, match="no baseline"):
+            read_baseline(stored(tmp_path, "odd", odd, version=1))
 
 
 @pytest.mark.filterwarnings("error")
@@ -253,7 +284,8 @@ def test_a_spread_that_rounding_takes_below_none_is_none(tmp_path: Path) -> None
 def test_counts_of_very_many_iterations_are_held_apart_at_once(tmp_path: Path) -> None:
     def runs(count: int) -> list[dict[str, Any]]:
         many = 1_900_000
-        series = [[WHOLE, [count, count * many]], [["count", "x"], [count, count * many]]]
+        counts = [["count", "other_operations", "x"], [count, count * many]]
+        series = [[WHOLE, [count, count * many]], counts]
         return [{"iterations": [1, many], "series": series}]
 
     # Worked out exactly, how likely that is by chance, it takes minutes.

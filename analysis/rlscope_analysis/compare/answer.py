@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from rlscope_analysis.compare.changes import Change
     from rlscope_analysis.compare.comparison import Comparison
+    from rlscope_analysis.compare.program import Counted
     from rlscope_analysis.compare.spread import Difference
 
 # So much of either table, with all asked for or not.
@@ -196,8 +197,20 @@ def _counts_table(found: Comparison) -> Table:
         Column("what"), Column("base", Unit.RATE), Column("new", Unit.RATE),
         Column("differs", Unit.FLAG),
     )  # fmt: skip
-    rows = [(c.what, c.base, c.new, c.differs) for c in found.counts]
+    rows = [(_counted(c), c.base, c.new, c.differs) for c in found.counts]
     return Table("counts", "what the program does in an iteration", columns, rows)
+
+
+def _counted(of: Counted) -> Note:
+    return note("counted", code=of.code, name=of.name)
+
+
+def _counts(found: Comparison) -> list[dict[str, Any]]:
+    return [
+        {"what": _counted(c), "code": c.code, "name": c.name or None, "base": c.base,
+         "new": c.new, "differs": c.differs}
+        for c in found.counts
+    ]  # fmt: skip
 
 
 def _places(found: Comparison) -> Table:
@@ -210,7 +223,7 @@ def _opening(found: Comparison) -> Iterable[Note]:
     yield verdict_note(found)
     differing = [count for count in found.counts if count.differs]
     if found.verdict == DIFFERENT:
-        shown = [(c.what, c.base, c.new) for c in differing[:_SENTENCE_ROWS]]
+        shown = [(c.code, c.name, c.base, c.new) for c in differing[:_SENTENCE_ROWS]]
         yield note("other_program", counts=tuple(shown), more=len(differing) - len(shown))
     if (change := _seen_in_fastest(found)) is not None and change.fastest is not None:
         yield note("by_fastest", of=_reported(change.fastest), what=_named(change))
@@ -315,7 +328,7 @@ def _facts(found: Comparison) -> dict[str, Any]:
         "changes": [record for record in records if not record["is_sum"]],
         "sums": [record for record in records if record["is_sum"]],
         "seen": _seen(found),
-        "counts": found.counts,
+        "counts": _counts(found),
         "environment": [
             {"fact": fact, "base": base, "new": new} for fact, base, new in found.environment
         ],

@@ -10,16 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rlscope_analysis.compare.baseline_words import key_of_words
 from rlscope_analysis.compare.normalise import PROBES, known_probes
-from rlscope_analysis.compare.run import COUNT, CPU, GPU_BUSY, PROCESS, WALL, Run
+from rlscope_analysis.compare.run import (
+    COUNT,
+    COUNTS,
+    CPU,
+    GPU_BUSY,
+    PROCESS,
+    WALL,
+    Run,
+)  # fmt: skip
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.foreign_file import open_regular, read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-FORMAT, VERSION = "rlscope-trace baseline", 1
+    from rlscope_analysis.compare.run import Key
+
+FORMAT, VERSION = "rlscope-trace baseline", 2
 _KEPT = (WALL, CPU, PROCESS, COUNT, GPU_BUSY)
 # The first iteration is left out of most comparisons, so it is a block of its own.
 _BLOCKS = 16
@@ -31,6 +42,8 @@ _MOST_VALUES = 100_000_000
 _MOST_FACTS = 1000
 # What recording cost, as a part of a time: a thousand times the time itself is none.
 _MOST_PARTS = 1000
+# By version: what makes a key of the words of a series.
+_KEYS: dict[int, Callable[[Key], Key]] = {1: key_of_words, VERSION: lambda key: key}
 _HINT = "write it anew: rlscope-trace gate --save FILE TRACES"
 
 
@@ -90,14 +103,12 @@ def read_baseline(path: Path) -> list[Run]:
     """Return the runs of a baseline file. Raises TraceError where it is none."""
     try:
         reported = read_json(path)
-        if not isinstance(reported, dict) or (reported["format"], reported["version"]) != (
-            FORMAT,
-            VERSION,
-        ):
-            raise ValueError("another format, or version")
+        if not isinstance(reported, dict) or reported["format"] != FORMAT:
+            raise ValueError("another format")
+        key_of = _KEYS[reported["version"]]
         if not 0 < len(reported["runs"]) <= _MOST_RUNS:
             raise ValueError("no runs")
-        runs = [_run(one) for one in reported["runs"]]
+        runs = [_run(one, key_of) for one in reported["runs"]]
         if _is_too_much(runs):
             raise ValueError("too many iterations")
         return runs
@@ -107,17 +118,15 @@ def read_baseline(path: Path) -> list[Run]:
         raise TraceError(f"{path} is no baseline", hint=_HINT) from error
 
 
-def _run(reported: dict[str, Any]) -> Run:
+def _run(reported: dict[str, Any], key_of: Callable[[Key], Key]) -> Run:
     iterations = _numbers(reported["iterations"])
     # Each, before they are added up: a sum of 64 bits can wrap.
     if not len(iterations) or not ((iterations >= 1) & (iterations <= _MOST_ITERATIONS)).all():
         raise ValueError("no iterations")
     series = {}
-    for key, sums in reported["series"]:
-        if not key or key[0] not in _KEPT or not all(isinstance(word, str) for word in key):
-            raise ValueError("no key")
-        series[tuple(key)] = _numbers(sums)
-        if len(sums) != len(iterations) or len(key) != _LENGTHS[key[0]]:
+    for words, sums in reported["series"]:
+        series[_checked(key_of(tuple(words)))] = _numbers(sums)
+        if len(sums) != len(iterations):
             raise ValueError("not of all iterations")
     if len(reported["environment"]) > _MOST_FACTS:
         raise ValueError("more than is known of a machine")
@@ -131,7 +140,16 @@ def _run(reported: dict[str, Any]) -> Run:
     )  # fmt: skip
 
 
-_LENGTHS = {WALL: 5, CPU: 4, PROCESS: 2, COUNT: 2, GPU_BUSY: 1}
+_LENGTHS = {WALL: 5, CPU: 4, PROCESS: 2, COUNT: 3, GPU_BUSY: 1}
+
+
+def _checked(key: Key) -> Key:
+    """Return a key; one that is none: ValueError."""
+    if not key or key[0] not in _KEPT or not all(isinstance(word, str) for word in key):
+        raise ValueError("no key")
+    if len(key) != _LENGTHS[key[0]] or (key[0] == COUNT and key[1] not in COUNTS):
+        raise ValueError("no key of such a series")
+    return key
 
 
 def _part(value: Any) -> float:  # noqa: ANN401 - of JSON

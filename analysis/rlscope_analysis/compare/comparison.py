@@ -17,7 +17,7 @@ from rlscope_analysis.compare.changes import (
 from rlscope_analysis.compare.environment import environment_differences
 from rlscope_analysis.compare.normalise import Machines, machines_of
 from rlscope_analysis.compare.program import Counted, counts_of
-from rlscope_analysis.compare.run import CPU, WALL
+from rlscope_analysis.compare.run import COUNT, CPU, STEPS, WALL
 from rlscope_analysis.compare.side import Side
 from rlscope_analysis.compare.spread import (
     NOTHING,
@@ -115,7 +115,7 @@ def compare(base: Sequence[Run], new: Sequence[Run]) -> Comparison:
     has_cpu = all(run.facts.get("states") for run in (*base, *new))
     by_key = {change.key: change.difference for change in changes}
     counts = counts_of(*sides, units)
-    steps = next((row for row in counts if row.what == "environment steps"), None)
+    steps = next((row for row in counts if (COUNT, row.code, row.name) == STEPS), None)
     found = Comparison(
         verdict=UNKNOWN, units=units, kind=base[0].kind, iteration=base[0].iteration,
         is_corrected=is_corrected, duration=duration, own=by_key[(WALL,)],

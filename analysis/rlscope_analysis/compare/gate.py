@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rlscope_analysis.compare.changes import is_own
-from rlscope_analysis.compare.run import COUNT, CPU, GPU_BUSY, WALL
+from rlscope_analysis.compare.run import CPU, GPU_BUSY, STEPS, WALL
 from rlscope_analysis.compare.spread import LEVEL, NOTHING, Difference, difference
 from rlscope_analysis.compare.student import quantile
 from rlscope_analysis.errors import TraceError
@@ -32,7 +32,6 @@ _SHARES = frozenset({GPU_IDLE})
 _NAMED = frozenset({"iteration", "step", CPU, GPU_IDLE})
 # So many names are shown to who asks for one that is not there.
 _MOST_NAMES = 20
-_STEPS = (COUNT, "environment steps")
 # More runs than this are asked of nobody.
 MOST_RUNS = 1000
 
@@ -106,7 +105,7 @@ def _values(side: Side, what: str) -> list[Values]:
     if what == "iteration":
         return duration
     if what == "step":
-        steps = side.values([_STEPS])
+        steps = side.values([STEPS])
         if not all(run.sum() > 0 for run in steps):
             raise TraceError("the traces tell of no environment steps", hint="--max iteration=+3%")
         return [run / of.mean() for run, of in zip(duration, steps, strict=True)]
@@ -162,7 +161,7 @@ def _doubt(side: Side, what: str) -> float:
         return side.doubt(whole) / mean if mean else 0.0
     doubt = side.doubt(_keys(side, what))
     if what == "step":
-        return doubt / float(np.mean([run.mean() for run in side.values([_STEPS])]))
+        return doubt / float(np.mean([run.mean() for run in side.values([STEPS])]))
     return doubt
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rlscope_analysis.compare.run import COUNT
+from rlscope_analysis.compare.run import COUNT, COUNTS
 from rlscope_analysis.compare.spread import difference
 
 if TYPE_CHECKING:
@@ -25,7 +25,10 @@ _FAR = 4
 class Counted:
     """How often something happened in an iteration, on average; None: on that side never."""
 
-    what: str
+    code: str
+    """One of COUNTS."""
+    name: str
+    """Of the operation; "": it is of none."""
     base: float
     new: float
     differs: bool
@@ -34,11 +37,12 @@ class Counted:
 def counts_of(base: Side, new: Side, units: Units) -> list[Counted]:
     """Return all counts, those that differ first."""
     found = []
-    for key in sorted(key for key in base.keys | new.keys if key[0] == COUNT):
+    keys = {key for key in base.keys | new.keys if key[0] == COUNT}
+    for key in sorted(keys, key=lambda key: (COUNTS.index(key[1]), key[2])):
         sides = [side.values([key]) for side in (base, new)]
         means = [math.fsum(float(run.mean()) for run in side) / len(side) for side in sides]
         differs = means[0] != means[1] and _differs(sides, means, units)
-        found.append(Counted(key[1], means[0], means[1], differs))
+        found.append(Counted(key[1], key[2], means[0], means[1], differs))
     return sorted(found, key=lambda row: not row.differs)
 
 

@@ -88,7 +88,7 @@ def read_run(trace: Trace, *, name: str, per: str | None = None) -> Run:
     at = {number: place for place, (number, *_) in enumerate(numbers)}
     period_ns = _period_ns(sampler)
     _add(series, _asked(trace, "path"), at, lambda row: [((WALL, *row[:4]), row[4])])
-    _add(series, _asked(trace, "counts"), at, lambda row: [((COUNT, row[0]), row[1])])
+    _add(series, _asked(trace, "counts"), at, lambda row: [((COUNT, *row[:2]), row[2])])
     _add(series, _asked(trace, "seen", period_ns=period_ns), at, _seen)
     _add(series, _asked(trace, "gpu_busy"), at, lambda row: [((GPU_BUSY,), row[0])])
     if has_states:

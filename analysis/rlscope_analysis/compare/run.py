@@ -23,7 +23,14 @@ CPU = "cpu"
 PROCESS = "process"
 """CPU time of a process: leading, or other 1, other 2 ... in the order in which they began."""
 COUNT = "count"
-"""How often something that the program decides: what."""
+"""How often something that the program decides: one of COUNTS, and the operation ("": none)."""
+COUNTS = (
+    "cuda_launches", "gpu_bytes_copied", "gpu_graphs", "gpu_kernels", "gpu_memcpy_memset",
+    "environment_steps", "leading_operations", "other_operations",
+)  # fmt: skip
+"""In the order in which they are shown."""
+STEPS = (COUNT, "environment_steps", "")
+"""The key of environment steps."""
 GPU_BUSY = "gpu_busy"
 """Time in which a GPU worked."""
 SEEN_TIME, SEEN_COUNT = "seen_time", "seen_count"
