@@ -265,6 +265,20 @@ def test_operations_are_told_in_short(tmp_path: Path) -> None:
     assert [row["time_ns"] for row in document["views"]["operation-top"]] == [14 * MS, 6 * MS]
 
 
+def test_a_range_that_is_called_unannotated_is_an_operation(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.capture("thread_state")
+    builder.capture("operation")
+    thread = builder.thread(builder.process(pid=1), states=[run(12 * MS)])
+    builder.operation(thread, 0, 6 * MS, "(unannotated)")
+    builder.operation(thread, 6 * MS, 7 * MS, "learn")
+    document = json.loads(render_json(summary_of(builder), top=1))
+    rows = document["views"]["operation-top"]
+    assert [(row["operation"], row["source"], row["time_ns"]) for row in rows] == [
+        ("(unannotated)", "nvtx", 6 * MS), ("learn", "nvtx", MS), ("(unannotated)", None, 5 * MS),
+    ]  # fmt: skip
+
+
 def test_json_has_a_line_for_each_thread_and_all_facts(tmp_path: Path) -> None:
     builder = two_processes(tmp_path / "trace.duckdb")
     builder.loss()

@@ -7,7 +7,7 @@ WITH RECURSIVE rooted AS (
 ), spent AS (
   SELECT
     CASE WHEN o.path_id = 0 THEN '(unannotated)' ELSE p.name END AS operation,
-    p.source,
+    p.source, o.path_id = 0 AS is_outside,
     sum(o.time_ns)::BIGINT AS time_ns,
     sum(o.time_ns) FILTER (WHERE o.state = 'running')::BIGINT AS running_ns,
     sum(o.time_ns) FILTER (WHERE o.state = 'runnable')::BIGINT AS runnable_ns,
@@ -17,7 +17,7 @@ WITH RECURSIVE rooted AS (
   LEFT JOIN rooted AS r ON r.path_id = o.path_id
   LEFT JOIN operation_path AS p ON p.path_id = r.root_id
   WHERE o.thread_id IN (SELECT thread_id FROM operation_coded)
-  GROUP BY 1, 2
+  GROUP BY 1, 2, 3
 )
 SELECT
   operation, source, time_ns,
@@ -26,4 +26,4 @@ SELECT
   CASE WHEN has_states THEN coalesce(runnable_ns, 0) END AS runnable_ns,
   CASE WHEN has_states THEN coalesce(off_cpu_ns, 0) END AS off_cpu_ns
 FROM spent
-ORDER BY operation = '(unannotated)', time_ns DESC, operation, source
+ORDER BY is_outside, time_ns DESC, operation, source
