@@ -11,6 +11,7 @@ import late_programs
 from conftest import in_matrix
 from late_programs import Program, wait_for_syscall
 from late_ring import LateRing, find_memfd
+from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_trace.installed import SHIM_FOLDER
 from rlscope_trace.record import inject
 from rlscope_trace.record.inject import LateResult
@@ -95,7 +96,7 @@ def test_instances_used_and_unused_before_are_filled(
 ) -> None:
     program = start(target, "nvtx")
     result = attach(program)
-    assert "NVTX ranges of 2 object(s) that were loaded before the attach" in result.captured
+    assert Fact("late_ranges", count=2) in result.captured
     ring = listen(program)
     program.go()
     # No slot of the unused one still starts the initialisation, and none of the decoy changed.
@@ -146,7 +147,7 @@ def test_threads_compute_on(start: Callable[..., Program], target: Path) -> None
 def test_python_that_never_waits(start_python: Callable[[str], Program]) -> None:
     program = start_python(BUSY_PYTHON.format(seconds=1.5))
     result = attach(program)
-    assert "NVTX ranges of objects that are loaded from here on" in result.captured
+    assert Fact("late_later_ranges") in result.captured
     assert program.end() == "right"
 
 
@@ -156,7 +157,7 @@ def test_python_whose_main_thread_waits_for_workers(
     program = start_python(JOINING_PYTHON)
     result = attach(program)
     # The pending call of the main thread would come after the end of the workers only.
-    assert "NVTX ranges of objects that are loaded from here on" in result.captured
+    assert Fact("late_later_ranges") in result.captured
     assert program.end() == "joined 1 1"
 
 
@@ -166,7 +167,7 @@ def test_python_that_sleeps_is_reached_at_once(start_python: Callable[[str], Pro
         "print(time.monotonic() - t >= 2, sys.exc_info())"
     )
     result = attach(program)
-    assert "NVTX ranges of objects that are loaded from here on" in result.captured
+    assert Fact("late_later_ranges") in result.captured
     assert program.end() == "True (None, None, None)"
 
 

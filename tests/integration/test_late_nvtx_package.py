@@ -8,6 +8,7 @@ import pytest
 
 from late_programs import Program
 from late_ring import LateRing, find_memfd
+from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_trace.installed import SHIM_FOLDER
 from rlscope_trace.record import inject
 
@@ -55,7 +56,7 @@ def program() -> Iterator[Program]:
 
 def test_ranges_made_after_the_attach_are_captured(program: Program) -> None:
     result = inject.inject_shim(program.pid, SHIM, auto=False)
-    assert "ranges that the Python package nvtx makes from here on" in result.captured
+    assert Fact("late_package_ranges") in result.captured
     path = find_memfd(program.pid)
     assert path is not None
     ring = LateRing(path)
@@ -65,7 +66,7 @@ def test_ranges_made_after_the_attach_are_captured(program: Program) -> None:
     found = ring.ranges()
     ring.close()
     # Only versions before 0.2.12 leave a trace of functions that were decorated before.
-    is_lost = any("decorated" in sentence for sentence in result.missing)
+    is_lost = Fact("late_decorated") in result.missing
     assert found.pop(("dom", "decorated before"), 0) == (0 if is_lost else 5)
     assert found == {
         ("dom", "kept"): 5,
@@ -87,7 +88,7 @@ def test_nvtx_disabled_by_the_user_stays_disabled() -> None:
     )
     assert program.readline() == "ready"
     result = inject.inject_shim(program.pid, SHIM, auto=False)
-    assert any("NVTX_DISABLE" in sentence for sentence in result.missing)
+    assert Fact("late_nvtx_disabled") in result.missing
     path = find_memfd(program.pid)
     assert path is not None
     ring = LateRing(path)

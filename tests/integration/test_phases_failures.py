@@ -121,6 +121,7 @@ def test_the_doctor_believes_no_program(tmp_path: Path, content: str, what: str)
     assert line.isprintable()
 
 
+LATE_FAILURE = ("late_phases_incomplete", "gymnasium.core")
 WAITING = """
 import gymnasium.core, sys
 print("ready", flush=True)
@@ -146,5 +147,7 @@ def test_an_attach_tells_what_it_could_not_install(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     what = "the adapter of gymnasium.core failed: AttributeError: type object 'Env' has no"
     assert what in done.stderr
-    reported = query(trace, "SELECT detail FROM capture WHERE kind = 'operation' AND measured")
-    assert any(what in str(detail) for (detail,) in reported)
+    reported = query(trace, "SELECT code, subject, detail FROM capture WHERE part")
+    (detail,) = [row[2] for row in reported if row[:2] == LATE_FAILURE]
+    assert detail.startswith("AttributeError: type object 'Env' has no")
+    assert ("late_open_ranges", None, None) in reported

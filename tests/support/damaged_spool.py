@@ -38,7 +38,7 @@ _SESSION: dict[str, object] = {
     },
     "gpu": {"measured": True, "fact": {"code": "cupti"}},
     "operations": {"measured": True, "fact": None},
-    "operations_late": [{"pid": 200, "measured": True, "fact": {"code": "shim_loaded_late"}}],
+    "operations_late": [{"pid": 200, "measured": True, "fact": {"code": "late_open_ranges"}}],
     "shim_taken_pids": [200], "shim_refused_pids": [200],
     "ray": {
         "node": {"node_id": "a", "address": "10.0.0.1", "host": "box", "is_head": True},

@@ -114,6 +114,27 @@ def test_what_was_refused_is_said_once_for_all_devices(tmp_path: Path) -> None:
         ([], True, [(False, "NVML had not answered when the recording ended")]),
         ([{"unavailable": {"code": "nvml_unavailable", "detail": "why"}}], True, [(False, "why")]),
         (
+            [
+                {"unavailable": {"code": "nvml_gpu_refused", "count": gpu, "detail": "lost"}}
+                for gpu in (0, 1, 1)
+            ],
+            True, [(False, "GPU 0: lost; GPU 1: lost")],
+        ),
+        (
+            [{"unavailable": {"code": "no_nvidia_driver", "subject": "libnvidia-ml.so.1"}}], True,
+            [
+                (
+                    False,
+                    "nothing to measure: no NVIDIA driver (libnvidia-ml.so.1 cannot be loaded)",
+                )
+            ],
+        ),
+        # As a spool of an earlier version has it.
+        (
+            [{"unavailable": {"code": "no_gpu", "detail": "no NVIDIA driver"}}], True,
+            [(False, "nothing to measure: no NVIDIA driver")],
+        ),
+        (
             [*DEVICES, {"device": 0, "not_measured": "power", "reason": "Not Supported"}],
             True, [(False, "Not Supported")],
         ),
@@ -212,7 +233,7 @@ def test_what_a_full_disk_does_not_take_comes_later_but_for_readings(
     disk.is_full = True
     file.is_hung = True
     # As long as a letter gets: two halves of six.
-    file.unavailable = Fact("nvml_unavailable", detail="gone" + "\U0001f600" * 99)
+    file.unavailable = [Fact("nvml_unavailable", detail="gone" + "\U0001f600" * 99)]
     file.update_header()
     file.close()
     lines = CounterLines()
@@ -220,8 +241,7 @@ def test_what_a_full_disk_does_not_take_comes_later_but_for_readings(
     assert [device.uuid for device in lines.devices] == ["GPU-a", "GPU-b"]
     assert (lines.lost.count, lines.lost.first_ns, lines.damaged) == (1, 200, 0)
     assert (lines.is_hung, lines.is_ended) == (True, False)
-    assert lines.unavailable is not None
-    assert str(lines.unavailable.detail).startswith("gone\U0001f600")
+    assert [str(fact.detail)[:5] for fact in lines.unavailable] == ["gone\U0001f600"]
 
 
 def test_the_header_tells_what_did_not_get_there(tmp_path: Path) -> None:

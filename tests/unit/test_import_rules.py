@@ -24,6 +24,7 @@ TRACER_ROOMS = (
     "signals",
     "ending",
     "cuda_names",
+    "phase_status",
     "_capture",
     "_ingest",
     "procfs",

@@ -1,4 +1,4 @@
-"""What late attach says: from the status of the shim to sentences, and rights on files."""
+"""What late attach says: from the status of the shim to facts, and rights on files."""
 
 import os
 import subprocess
@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from rlscope_analysis.sentences import coverage_sentence, fact_sentence
 from rlscope_trace import privileges
 from rlscope_trace.record import inject
-from rlscope_trace.record.inject import DONE, SCANNING, InjectionError, LateResult, _Status
+from rlscope_trace.record.inject import DONE, SCANNING, InjectionError, _Status
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LATE_H = REPOSITORY / "cupti" / "inject_request.h"
@@ -51,7 +52,10 @@ def test_everything_is_told() -> None:
         message="python=3.11\nenvironment=NVTX_INJECTION64_PATH\nnvtx=repaired\n"
         "lost=decorated\nlost=domains\nauto=installed\nerror=_repair_nvtx: KeyError('x')",
     )
-    captured, missing = "\n".join(inject._captured(found)), "\n".join(inject._missing(found))
+    captured, missing = (
+        "\n".join(map(fact_sentence, facts))
+        for facts in (inject._captured(found), inject._missing(found))
+    )
     assert "4 object(s) that were loaded before" in captured
     assert "loaded from here on" in captured
     assert "package nvtx" in captured
@@ -67,8 +71,7 @@ def test_everything_is_told() -> None:
 def test_nothing_is_promised_that_was_not_done() -> None:
     found = status(python=0)
     assert list(inject._captured(found)) == []
-    missing = list(inject._missing(found))
-    assert any("libraries that the program loads from here on" in text for text in missing)
+    assert "late_no_python" in [fact.code for fact in inject._missing(found)]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +81,8 @@ def test_nothing_is_promised_that_was_not_done() -> None:
         (status(python=1), "interpreter is busy"),
         (status(python=PYTHON_FAILED), "Python half of the attach failed"),
         (status(message="nvtx=disabled"), "NVTX_DISABLE"),
-        (status(message="auto=Python is older"), "no automatic phases: Python is older"),
+        (status(message="auto=old_python"), "no automatic phases: Python is older than 3.8"),
+        (status(message="auto=not installed"), "no automatic phases: not installed"),
         (
             status(message="auto=installed\nfailed=adapter failed\ttorch\tKeyError\t'x'"),
             "automatic phases are incomplete: the adapter of torch failed: KeyError: 'x'",
@@ -86,15 +90,27 @@ def test_nothing_is_promised_that_was_not_done() -> None:
     ],
 )
 def test_each_gap_is_named(found: _Status, words: str) -> None:
-    assert words in "; ".join(inject._missing(found))
+    assert words in coverage_sentence(inject._missing(found), measured=True)
 
 
-def test_reason_joins_what_is_missing() -> None:
-    assert LateResult(("a",), ("b", "c"), 1).reason == "b; c"
+def test_what_is_missing_is_said_in_the_order_in_which_it_was_found() -> None:
+    message = "lost=decorated\nauto=free_threaded\nerror=x"
+    missing = list(inject._missing(status(python=1, busy=2, message=message)))
+    said = "; ".join(map(fact_sentence, missing))
+    assert coverage_sentence(missing, measured=True) == f"in part: {said}"
+
+
+def test_obstacles_are_said_in_one_sentence(tmp_path: Path) -> None:
+    facts = list(inject._obstacles(os.getpid(), tmp_path / "shim.so"))
+    error = InjectionError(*(fact for fact, _ in facts))
+    assert coverage_sentence(error.facts, measured=False) == (
+        f"the shim cannot be loaded into pid {os.getpid()}: it is the recorder itself or started"
+        f" it; it has a file system of its own, without {tmp_path / 'shim.so'}"
+    )
 
 
 def test_status_of_another_version_is_refused() -> None:
-    with pytest.raises(InjectionError, match="another version"):
+    with pytest.raises(InjectionError, match="late_other_version"):
         _Status.parse(inject.STATUS_FIELDS.pack(2, *[0] * 7, b""))
 
 
@@ -102,7 +118,7 @@ def test_request_holds_the_environment_and_refuses_what_does_not_fit() -> None:
     data = inject._request(True, {"A": "1", "B": "two"})
     assert len(data) == inject.REQUEST.size
     assert data[8:].startswith(b"A=1\0B=two\0\0")
-    with pytest.raises(InjectionError, match="too long"):
+    with pytest.raises(InjectionError, match="late_long_paths"):
         inject._request(False, {"A": "x" * 2048})
 
 

@@ -43,7 +43,7 @@ deadline = time.monotonic() + 30
 def found():
     lines = CounterLines()
     rows = list(read_counter_file(path, lines))
-    if wanted == "0" or lines.unavailable is not None or lines.lost.count > 20:
+    if wanted == "0" or lines.unavailable or lines.lost.count > 20:
         return True
     return sum(row[2] == counter for row in rows) >= int(wanted)
 while path.exists() and not found():
@@ -54,7 +54,7 @@ sampler.stop(float(stop_s))
 lines = CounterLines()
 rows = list(read_counter_file(path, lines)) if path.exists() else []
 print(json.dumps({
-    "rows": rows, "unavailable": lines.unavailable and lines.unavailable.to_json(),
+    "rows": rows, "unavailable": [fact.to_json() for fact in lines.unavailable],
     "ended": lines.is_ended, "hung": lines.is_hung,
     "devices": [[d.index, d.uuid, d.name] for d in lines.devices], "driver": lines.driver,
     "not_measured": lines.not_measured, "lost": lines.lost.count, "failed": lines.failed.count,
@@ -197,31 +197,40 @@ def test_a_counter_that_goes_on_failing_is_given_up(library: Path, tmp_path: Pat
     assert len(series(answer)[0, "power"]) == 1
 
 
-def unavailable(detail: str) -> dict[str, str]:
-    return {"code": "nvml_unavailable", "detail": detail}
+def refused(gpu: int) -> dict[str, object]:
+    return {"code": "nvml_gpu_refused", "detail": "GPU is lost", "count": gpu}
 
 
 @pytest.mark.parametrize(
-    ("settings", "reason"),
+    ("settings", "reasons"),
     [
         (
             {"refuse": "nvmlInitWithFlags:9"},
-            {"code": "no_gpu", "detail": "NVML: Driver Not Loaded"},
+            [{"code": "nvml_no_driver", "detail": "Driver Not Loaded"}],
         ),
         (
             {"refuse": "nvmlInitWithFlags:18"},
-            unavailable("NVML: RM has detected an NVML/RM version mismatch."),
+            [
+                {
+                    "code": "nvml_call_failed",
+                    "detail": "RM has detected an NVML/RM version mismatch.",
+                }
+            ],
         ),
-        ({"devices": "0"}, {"code": "no_gpu", "detail": "NVML knows no GPU"}),
-        ({"refuse": "nvmlDeviceGetCount_v2:999"}, unavailable("NVML: Unknown Error")),
-        ({"refuse": "nvmlDeviceGetUUID:15"}, unavailable("GPU 0: GPU is lost")),
+        ({"devices": "0"}, [{"code": "nvml_no_gpu"}]),
+        (
+            {"refuse": "nvmlDeviceGetCount_v2:999"},
+            [{"code": "nvml_call_failed", "detail": "Unknown Error"}],
+        ),
+        ({"refuse": "nvmlDeviceGetUUID:15"}, [refused(0)]),
+        ({"refuse": "nvmlDeviceGetUUID:15", "devices": "2"}, [refused(0), refused(1)]),
     ],
 )
 def test_a_driver_that_does_not_work_is_a_reason(
-    library: Path, tmp_path: Path, settings: dict[str, str], reason: dict[str, str]
+    library: Path, tmp_path: Path, settings: dict[str, str], reasons: list[dict[str, object]]
 ) -> None:
     answer = sample(library, tmp_path / "c", **settings)
-    assert (answer["rows"], answer["unavailable"]) == ([], reason)
+    assert (answer["rows"], answer["unavailable"]) == ([], reasons)
 
 
 def test_a_machine_without_a_driver_loads_nothing(tmp_path: Path) -> None:
@@ -229,8 +238,8 @@ def test_a_machine_without_a_driver_loads_nothing(tmp_path: Path) -> None:
     answer = sample(tmp_path, tmp_path / "c")
     if answer["pynvml"]:
         pytest.skip("this machine has an NVIDIA driver")
-    why = "no NVIDIA driver (libnvidia-ml.so.1 cannot be loaded)"
-    assert answer["unavailable"] == {"code": "no_gpu", "detail": why}
+    why = {"code": "no_nvidia_driver", "subject": "libnvidia-ml.so.1"}
+    assert answer["unavailable"] == [why]
     assert (answer["rows"], answer["alive"]) == ([], False)
 
 

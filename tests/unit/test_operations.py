@@ -418,16 +418,21 @@ def test_losses_that_cannot_be_are_damage(tmp_path: Path, shim: ShimBuilder) -> 
 
 
 def test_a_shim_that_was_loaded_late_and_cannot_work_is_not_measured(tmp_path: Path) -> None:
-    late = [{"pid": 10, "measured": True, "fact": {"code": "shim_loaded_late"}}]
+    facts = [{"code": "late_open_ranges"}, {"code": "late_busy_objects", "count": 2}]
+    late = [{"pid": 10, "measured": True, "fact": fact} for fact in facts]
     empty = ShimBuilder()
     for more, measured in ({}, True), ({"shim_refused_pids": [10]}, False), (
         {"shim_taken_pids": [10]}, False,
     ):  # fmt: skip
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         path, _ = saved(kernel_half(folder, operations_late=late, **more), empty)
-        assert rows(
-            path, "SELECT measured FROM capture WHERE kind = 'operation' AND process_id = 1"
-        ) == [(measured,)]
+        found = rows(
+            path,
+            "SELECT measured, code, count FROM capture WHERE kind = 'operation' AND process_id = 1",
+        )
+        lacks = {(True, "late_open_ranges", None), (True, "late_busy_objects", 2)}
+        assert {row[0] for row in found} == {measured}
+        assert set(found) == lacks if measured else lacks.isdisjoint(found)
 
 
 def test_ranges_behind_a_text_that_is_cut_off_are_read(tmp_path: Path, shim: ShimBuilder) -> None:

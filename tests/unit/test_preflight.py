@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rlscope_analysis.sentences import fact_reason
 from rlscope_trace.errors import TracerError
 from rlscope_trace.record.preflight import (
     Finding,
@@ -380,9 +381,9 @@ def test_the_python_of_a_program_is_asked_where_nobody_can_put_modules(
     monkeypatch.chdir(tmp_path)
     answer = """echo '{"status": "'"in $PWD"'", "modules": {}, "failures": []}'"""
     asked = python(tmp_path, answer)
-    (found,) = phases.check_phases(asked, None)
+    (found,) = phases.check_phases(asked, None, fact_reason)
     assert found.what == f"no automatic phases in {asked}: in /"
-    (found,) = phases.check_phases("./python", None)
+    (found,) = phases.check_phases("./python", None, fact_reason)
     assert found.what == "no automatic phases in ./python: in /"
 
 
@@ -394,6 +395,6 @@ def test_the_python_of_a_program_is_asked_where_nobody_can_put_modules(
      """echo '{"status": "on", "modules": [], "failures": {}}'"""],
 )  # fmt: skip
 def test_what_a_python_of_a_stranger_answers_is_one_warning(tmp_path: Path, script: str) -> None:
-    (found,) = phases.check_phases(python(tmp_path, script), None)
+    (found,) = phases.check_phases(python(tmp_path, script), None, fact_reason)
     assert found.level == "warning"
     assert "could not be asked" in found.what

@@ -15,7 +15,7 @@ from rlscope_analysis import sentences
 from rlscope_analysis.catalog import describe
 from rlscope_analysis.derive import complete
 from rlscope_analysis.note_sentences import sentence_of
-from rlscope_analysis.schema.facts.coverage import COVERAGE
+from rlscope_analysis.schema.facts.coverage import COVERAGE, FORMER
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_analysis.schema.facts.losses import LOSSES
 from rlscope_analysis.schema.facts.qualities import REASONS, quality
@@ -103,7 +103,7 @@ def test_each_code_is_used_and_can_be_said(vocabulary: dict[str, Any]) -> None:
     written = set(re.findall(r"""["'](\w+)["']""", text))
     # Of a pair, by whether it helps to record from the start.
     written |= {f"{code}_late" for code in written}
-    assert vocabulary.keys() - written == set()
+    assert vocabulary.keys() - written - FORMER.keys() == set()
 
 
 @pytest.mark.parametrize("code", LOSSES)
@@ -117,7 +117,8 @@ def test_every_parameter_of_a_loss_is_one(code: str) -> None:
 def test_every_parameter_of_a_fact_is_one(code: str) -> None:
     said = sentences.coverage_sentence([Fact(code, "s", "d", 1, 2, 3)], measured=True)
     assert said
-    assert "?" not in said
+    # One sentence asks by itself.
+    assert said.count("?") == COVERAGE[code].sentence.count("?")
 
 
 @pytest.mark.parametrize("code", REASONS)

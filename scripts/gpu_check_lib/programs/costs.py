@@ -47,7 +47,7 @@ class Cupti:
     def _call(self, name: str, *arguments: object) -> None:
         code = getattr(self._library, name)(*arguments)
         if code != 0:
-            raise CudaError(f"{name} -> {code}")
+            raise CudaError(f"{name} -> {code}", "cuda_call_failed", name, code)
 
     def _give(self, buffer: object, size: object, records: object) -> None:
         if not self._free:

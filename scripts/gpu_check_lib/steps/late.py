@@ -10,6 +10,7 @@ from gpu_check_lib import records
 from gpu_check_lib.context import last_object
 from gpu_check_lib.listening import listen
 from gpu_check_lib.steps.launches import check_order
+from rlscope_analysis.sentences import fact_sentence
 
 if TYPE_CHECKING:
     from gpu_check_lib.context import Context
@@ -55,7 +56,7 @@ def _attach(context: Context, name: str, command: list[str]) -> None:
         listener.collector.find(process.pid)
         context.check(
             f"{name}: the shim is loaded", True, f"one thread stood still for {done.stopped_ns} ns",
-            stopped_ns=done.stopped_ns, missing=done.missing,
+            stopped_ns=done.stopped_ns, missing=[*map(fact_sentence, done.missing)],
         )  # fmt: skip
     except TracerError as error:
         context.check(f"{name}: the shim is loaded", False, str(error))

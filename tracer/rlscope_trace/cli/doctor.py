@@ -9,6 +9,7 @@ import typer
 from rlscope_analysis.result.column import Column
 from rlscope_analysis.result.note import note
 from rlscope_analysis.result.table import NO_VALUE, Answer, Table
+from rlscope_analysis.sentences import fact_reason
 from rlscope_trace.cli.answers import AnswerFormat, render
 from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.privileges import invoking_identity
@@ -37,7 +38,7 @@ def doctor(
     """Check everything that tracing needs; exit 0 only if it works."""
     findings = run_checks(output, argv=["doctor"])
     if python is not None:
-        findings += check_phases(python, invoking_identity())
+        findings += check_phases(python, invoking_identity(), fact_reason)
     write_stdout(render(_answer_of(findings), output_format, limit=None))
     if not tracing_works(findings):
         raise typer.Exit(1)

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.schema.facts.fact import Fact
-from rlscope_analysis.sentences import coverage_sentence
+from rlscope_analysis.sentences import coverage_sentence, fact_sentence
 from rlscope_trace.cli import messages
-from rlscope_trace.errors import TracerError
+from rlscope_trace.errors import TargetGoneError, TracerError
 from rlscope_trace.record import shims
-from rlscope_trace.record.inject import inject_shim
+from rlscope_trace.record.inject import InjectionError, inject_shim
 from rlscope_trace.record.launch import program_file
 
 if TYPE_CHECKING:
@@ -87,18 +87,16 @@ class OperationCapture:
                     ),
                 )  # fmt: skip
             except TracerError as error:
-                messages.failure(error, "warning")
-                why = Fact("shim_not_loaded", detail=str(error))
-                session.note_late(found.pid, measured=False, fact=why)
+                _say_refusal(error)
+                session.note_late(found.pid, measured=False, facts=_refusal(found.pid, error))
                 continue
-            for sentence in result.captured:
-                messages.say(f"pid {found.pid}: {sentence}")
-            for sentence in result.missing:
-                messages.note(f"pid {found.pid}: {sentence}")
+            for fact in result.captured:
+                messages.say(f"pid {found.pid}: {fact_sentence(fact)}")
+            for fact in result.missing:
+                messages.note(f"pid {found.pid}: {fact_sentence(fact)}")
             self.gpu.injected()
             session.facts["gpu"] = self.gpu.facts()
-            lacks = Fact("shim_loaded_late", detail=result.reason) if result.reason else None
-            session.note_late(found.pid, measured=True, fact=lacks)
+            session.note_late(found.pid, measured=True, facts=result.missing)
 
     def tell(self, session: Session, targets: Sequence[Target]) -> None:
         """Say at the start, not only in the summary, that something cannot be had."""
@@ -118,3 +116,19 @@ class OperationCapture:
     def facts(self) -> dict[str, object]:
         """Return what the spool holds for the table capture."""
         return {"operations": self.verdict.to_json(), "gpu": self.gpu.facts()}
+
+
+def _refusal(pid: int, error: TracerError) -> tuple[Fact, ...]:
+    """Return why the shim was not loaded into a process."""
+    if isinstance(error, InjectionError):
+        return error.facts
+    if isinstance(error, TargetGoneError):
+        return (Fact("late_target_gone", count=pid),)
+    return (Fact("late_not_loaded", detail=str(error), count=pid),)
+
+
+def _say_refusal(error: TracerError) -> None:
+    if isinstance(error, InjectionError):
+        messages.warning(coverage_sentence(error.facts, measured=False), error.hint)
+    else:
+        messages.failure(error, "warning")

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_trace import _capture
 from rlscope_trace.errors import TargetGoneError, TracerError
+from rlscope_trace.phase_status import absence_fact
 from rlscope_trace.privileges import ancestors, may_read
 from rlscope_trace.record.bounded import Bounded, HeldUpError
 
@@ -46,20 +48,20 @@ X86_64 = 62
 class InjectionError(TracerError):
     """The shim cannot be loaded into the process, which runs on unchanged."""
 
+    def __init__(self, *facts: Fact, hint: str | None = None) -> None:
+        """Take each reason why, as capture has it."""
+        super().__init__(*(fact.code for fact in facts), hint=hint)
+        self.facts = facts
+
 
 @dataclass(frozen=True, slots=True)
 class LateResult:
-    """What a late attach gives and what it cannot give, as sentences for people."""
+    """What a late attach gives and what it cannot give."""
 
-    captured: tuple[str, ...]
-    missing: tuple[str, ...]
+    captured: tuple[Fact, ...]
+    missing: tuple[Fact, ...]
     # Time for which one thread of the target stood still, ns; None: it was not touched.
     stopped_ns: int | None
-
-    @property
-    def reason(self) -> str:
-        """All that is missing, as one text for the trace; empty if nothing is."""
-        return "; ".join(self.missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +82,7 @@ class _Status:
         fields = STATUS_FIELDS.unpack(data)
         version, state, python, filled, ours, foreign, denied, busy, message = fields
         if version != VERSION:
-            raise InjectionError(
-                f"the process has a shim of another version loaded ({version}, ours is {VERSION})"
-            )
+            raise InjectionError(Fact("late_other_version", str(VERSION), count=version))
         reported: dict[str, list[str]] = {}
         for line in message.split(b"\0", 1)[0].decode("utf-8", "replace").splitlines():
             key, _, value = line.partition("=")
@@ -109,20 +109,18 @@ def inject_shim(
     here on. Raises InjectionError where it cannot be done safely, TargetGoneError.
     """
     if shim_is_loaded(pid, name=shim.name):
-        return LateResult(("the shim is loaded already",), (), None)
+        return LateResult((Fact("late_already"),), (), None)
     bounded = Bounded()
     try:
         obstacles = bounded.call(lambda: list(_obstacles(pid, shim)))
     except HeldUpError as error:
-        raise InjectionError(f"pid {pid} cannot be looked at: {error.strerror}") from error
+        raise InjectionError(Fact("late_held_up", detail=error.strerror, count=pid)) from error
     finally:
         bounded.close()
     if obstacles:
         hints = [hint for _, hint in obstacles if hint]
         raise InjectionError(
-            f"the shim cannot be loaded into pid {pid}: "
-            + "; ".join(finding for finding, _ in obstacles),
-            hint=hints[0] if hints else LAUNCH_HINT,
+            *(fact for fact, _ in obstacles), hint=hints[0] if hints else LAUNCH_HINT
         )
     request = _request(auto, {"NVTX_INJECTION64_PATH": str(shim), **(environment or {})})
     try:
@@ -131,15 +129,10 @@ def inject_shim(
     except _capture.InjectError as error:
         _read_status(pid)  # raises, if the end of the process is the reason
         raise InjectionError(
-            f"the shim could not be loaded into pid {pid}: {error}",
-            hint=LAUNCH_HINT,
+            Fact("late_not_loaded", detail=str(error), count=pid), hint=LAUNCH_HINT
         ) from None
     if status.state == FAILED:
-        raise InjectionError(
-            f"the shim is loaded into pid {pid}, but cannot work there: a limit of the process"
-            " (memory, files, threads) is in its way",
-            hint=LAUNCH_HINT,
-        )
+        raise InjectionError(Fact("late_no_room", count=pid), hint=LAUNCH_HINT)
     return LateResult(tuple(_captured(status)), tuple(_missing(status)), injected.stopped_ns)
 
 
@@ -147,7 +140,7 @@ def _request(auto: bool, environment: Mapping[str, str]) -> bytes:
     block = b"".join(os.fsencode(f"{name}={text}") + b"\0" for name, text in environment.items())
     # Two zero bytes end the list.
     if len(block) > REQUEST.size - 8 - 2:
-        raise InjectionError("the paths to hand to the process are too long for a late attach")
+        raise InjectionError(Fact("late_long_paths"))
     return REQUEST.pack(VERSION, int(auto), block)
 
 
@@ -165,19 +158,19 @@ def _wait(pid: int, shim: Path) -> _Status:
 # --- what forbids it ---
 
 
-def _obstacles(pid: int, shim: Path) -> Iterator[tuple[str, str | None]]:
+def _obstacles(pid: int, shim: Path) -> Iterator[tuple[Fact, str | None]]:
     """Yield every reason against loading, with what mends it if anything does."""
     status = _read_status(pid)
     if status["State"][0] in "Tt":
-        yield "it is stopped", f"kill -CONT {pid}"
+        yield Fact("late_stopped", count=pid), f"kill -CONT {pid}"
     if (tracer := int(status["TracerPid"])) != 0:
-        yield f"pid {tracer} traces it already (a debugger, strace)", f"end pid {tracer} first"
+        yield Fact("late_traced", str(tracer), count=pid), f"end pid {tracer} first"
     if pid == os.getpid() or any(pid == ancestor for ancestor, _ in ancestors()):
-        yield "it is the recorder itself or started it", None
+        yield Fact("late_ourselves", count=pid), None
     if _has_own_filter(status):
-        yield "it has put itself under a seccomp filter, which may kill it for what we do", None
+        yield Fact("late_seccomp", count=pid), None
     if "shstk" in status.get("x86_Thread_features", ""):
-        yield "it runs with a shadow stack, which forbids calls from outside", None
+        yield Fact("late_shadow_stack", count=pid), None
     yield from _program_obstacles(pid)
     yield from _library_obstacles(pid, shim, status)
 
@@ -207,29 +200,29 @@ def _has_own_filter(status: dict[str, str]) -> bool:
     return own > inherited
 
 
-def _program_obstacles(pid: int) -> Iterator[tuple[str, str | None]]:
+def _program_obstacles(pid: int) -> Iterator[tuple[Fact, str | None]]:
     folder = PROC / str(pid)
     try:
         with (folder / "exe").open("rb") as file:
             header = file.read(20)
         maps = (folder / "maps").read_text(errors="replace")
     except PermissionError:
-        yield "its memory may not be looked at", "run rlscope-trace as root"
+        yield Fact("late_memory_refused", count=pid), "run rlscope-trace as root"
         return
     except OSError:
-        yield "it has no program (a thread of the kernel?)", None
+        yield Fact("late_no_program", count=pid), None
         return
     if header[: len(ELF_64)] != ELF_64 or int.from_bytes(header[18:20], "little") != X86_64:
-        yield "its program is not an x86-64 one", None
+        yield Fact("late_other_machine", count=pid), None
     elif "/ld-musl-" in maps:
-        yield "it uses musl: only programs with glibc can be attached to late", None
+        yield Fact("late_musl", count=pid), None
     elif "/libc.so.6" not in maps:
-        yield "it is statically linked, so that no library can be loaded into it", None
+        yield Fact("late_static", count=pid), None
 
 
 def _library_obstacles(
     pid: int, shim: Path, status: dict[str, str]
-) -> Iterator[tuple[str, str | None]]:
+) -> Iterator[tuple[Fact, str | None]]:
     seen = Path(f"{PROC}/{pid}/root{shim}")
     try:
         ours, theirs = shim.stat(), seen.stat()
@@ -239,14 +232,14 @@ def _library_obstacles(
         is_same, is_noexec = False, False
     if not is_same:
         yield (
-            f"it has a file system of its own, without {shim}",
+            Fact("late_other_files", str(shim), count=pid),
             "make the file visible there under the same path, or start the program with "
             "rlscope-trace",
         )
     elif is_noexec:
-        yield f"{shim} lies in a file system from which nothing may be executed", None
+        yield Fact("late_noexec", str(shim), count=pid), None
     elif not _may_read(seen, status):
-        yield f"its user may not read {shim}", f"chmod -R a+rX {shim.parent}"
+        yield Fact("late_unreadable", str(shim), count=pid), f"chmod -R a+rX {shim.parent}"
 
 
 def _may_read(path: Path, status: dict[str, str]) -> bool:
@@ -260,50 +253,49 @@ def _may_read(path: Path, status: dict[str, str]) -> bool:
 # --- what came of it ---
 
 
-def _captured(status: _Status) -> Iterator[str]:
+def _captured(status: _Status) -> Iterator[Fact]:
     objects = status.filled + status.ours
     if objects:
-        yield f"NVTX ranges of {objects} object(s) that were loaded before the attach"
+        yield Fact("late_ranges", count=objects)
     if "environment" in status.reported:
-        yield "NVTX ranges of objects that are loaded from here on"
+        yield Fact("late_later_ranges")
     if "repaired" in status.reported.get("nvtx", []):
-        yield "ranges that the Python package nvtx makes from here on"
+        yield Fact("late_package_ranges")
     if "installed" in status.reported.get("auto", []):
-        yield "automatic phases from here on"
+        yield Fact("late_phases")
 
 
-def _missing(status: _Status) -> Iterator[str]:
-    yield "ranges that had begun before the attach are missing"
+def _missing(status: _Status) -> Iterator[Fact]:
+    yield Fact("late_open_ranges")
     if status.state != DONE:
-        yield "the shim has not finished its look through the process: NVTX ranges may be missing"
+        yield Fact("late_still_looking")
     lost = status.reported.get("lost", [])
     if "decorated" in lost:
-        yield "functions that were decorated with nvtx.annotate before the attach give no ranges"
+        yield Fact("late_decorated")
     if "domains" in lost:
-        yield "nvtx domains that the program fetched before the attach give no ranges"
+        yield Fact("late_domains")
     if "disabled" in status.reported.get("nvtx", []):
-        yield "NVTX_DISABLE is set in the program: its Python package nvtx gives no ranges"
+        yield Fact("late_nvtx_disabled")
     if status.foreign:
-        yield f"{status.foreign} object(s) send their NVTX ranges to another tool"
+        yield Fact("late_foreign_objects", count=status.foreign)
     if status.busy:
-        yield f"{status.busy} object(s) with NVTX were being set up and are not captured"
+        yield Fact("late_busy_objects", count=status.busy)
     if status.python == PYTHON_NONE:
-        yield "NVTX ranges of libraries that the program loads from here on are missing"
+        yield Fact("late_no_python")
     elif status.python == PYTHON_QUEUED:
-        yield "the Python interpreter is busy: what it must do itself comes when it can"
+        yield Fact("late_python_busy")
     elif status.python != PYTHON_DONE:
-        yield "the Python half of the attach failed: ranges of the package nvtx are missing"
+        yield Fact("late_python_failed")
     yield from _missing_phases(status.reported)
     for problem in status.reported.get("error", []):
-        yield f"inside the interpreter: {problem}"
+        yield Fact("late_python_error", detail=problem)
 
 
-def _missing_phases(reported: Mapping[str, Sequence[str]]) -> Iterator[str]:
+def _missing_phases(reported: Mapping[str, Sequence[str]]) -> Iterator[Fact]:
     for why in reported.get("auto", []):
         if why != "installed":
-            yield f"there are no automatic phases: {why}"
+            yield absence_fact(why)
     for failure in reported.get("failed", []):
         _, _, said = failure.partition("\t")
         adapter, _, why = said.partition("\t")
-        why = ": ".join(filter(None, why.split("\t")))
-        yield f"automatic phases are incomplete: the adapter of {adapter} failed: {why}"
+        yield Fact("late_phases_incomplete", adapter, ": ".join(filter(None, why.split("\t"))))

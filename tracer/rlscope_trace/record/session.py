@@ -249,12 +249,14 @@ class Session:
         self._pids |= pids
         _append_commands(self._spool, process_tree(pids))
 
-    def note_late(self, pid: int, *, measured: bool, fact: Fact | None) -> None:
-        """Note what a late attach gave: for the table capture."""
+    def note_late(self, pid: int, *, measured: bool, facts: Sequence[Fact]) -> None:
+        """Note what a late attach gave, an entry for each fact: for the table capture."""
         noted = self.facts.setdefault("operations_late", [])
         if isinstance(noted, list):
-            reported = None if fact is None else fact.to_json()
-            noted.append({"pid": pid, "measured": measured, "fact": reported})
+            head = {"pid": pid, "measured": measured}
+            noted += [{**head, "fact": fact.to_json()} for fact in facts] or [
+                {**head, "fact": None}
+            ]
         self._note_facts()
 
     def find_shims(self) -> int:

@@ -11,7 +11,7 @@ import json
 import math
 import os
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +74,7 @@ class CounterFile:
         self.failed = Counted()
         """Readings that NVML failed to give, though it had given others."""
         self.is_ended = self.is_hung = False
-        self.unavailable: Fact | None = None
+        self.unavailable: Sequence[Fact] = ()
         try:
             self._write_whole(self._header())
         except OSError:
@@ -145,8 +145,8 @@ class CounterFile:
             "ended": self.is_ended,
             "hung": self.is_hung,
         }
-        if self.unavailable is not None:
-            facts["unavailable"] = _short(self.unavailable).to_json()
+        if self.unavailable:
+            facts["unavailable"] = _short(self.unavailable[0]).to_json()
         return json.dumps(facts).ljust(_HEADER_BYTES - 1).encode() + b"\n"
 
     def _write_whole(self, data: bytes) -> None:
@@ -163,7 +163,7 @@ class CounterFile:
 
 def _short(fact: Fact) -> Fact:
     """Return a fact as the first line has room for it."""
-    return Fact(fact.code, detail=(fact.detail or "")[:_REASON_LETTERS])
+    return replace(fact, detail=fact.detail and fact.detail[:_REASON_LETTERS])
 
 
 def _encoded(lines: Sequence[object]) -> bytes:
@@ -189,8 +189,8 @@ class CounterLines:
     """Position of the device, name of the counter, why."""
     interval_ms: int | None = None
     driver: str | None = None
-    unavailable: Fact | None = None
-    """Why there is no reading at all."""
+    unavailable: list[Fact] = field(default_factory=list)
+    """Why there is no reading at all; of several reasons the first, where only that was kept."""
     is_ended: bool = False
     """Whether the sampler lived to read to the end."""
     is_hung: bool = False
@@ -199,6 +199,8 @@ class CounterLines:
     """Lines that cannot be read."""
     lost: Counted = field(default_factory=Counted)
     failed: Counted = field(default_factory=Counted)
+    is_shortened: bool = False
+    """The reason is that of the first line, which has no room for all of it."""
 
 
 def read_counter_file(path: Path, lines: CounterLines) -> Iterator[tuple[int, int, str, float]]:
@@ -238,6 +240,8 @@ def _take(value: dict[str, Any], lines: CounterLines) -> None:
     """Take what a line tells that is no reading."""
     if "format" in value:
         lines.lost, lines.failed = counted(value["lost"]), counted(value["failed"])
+        lines.unavailable = _reasons(value)
+        lines.is_shortened = True
         _take_end(value, lines)
     elif "uuid" in value:
         index = whole(value["index"], _MOST_DEVICES)
@@ -253,17 +257,32 @@ def _take(value: dict[str, Any], lines: CounterLines) -> None:
         driver = None if value["driver"] is None else text(value["driver"])
         lines.interval_ms, lines.driver = whole(value["interval_ms"]), driver
     else:
+        _take_reasons(_reasons(value), lines)
         _take_end(value, lines)
 
 
-def _take_end(value: dict[str, Any], lines: CounterLines) -> None:
-    """Take how it ended: from a line of its own, which has all of a reason, or the first one."""
+def _reasons(value: dict[str, Any]) -> list[Fact]:
+    """Return the reason that a line tells, if it tells one."""
     unavailable = value.get("unavailable")
-    if unavailable is not None:
-        found = fact_of(unavailable)
-        if found is None or len(found.detail or "") > _MOST_LETTERS:
-            raise ValueError("unavailable")
-        lines.unavailable = found
+    if unavailable is None:
+        return []
+    found = fact_of(unavailable)
+    if found is None or len(found.detail or "") > _MOST_LETTERS:
+        raise ValueError("unavailable")
+    return [found]
+
+
+def _take_reasons(reasons: list[Fact], lines: CounterLines) -> None:
+    """Take reasons from lines of their own, which have all of them, in place of the first one."""
+    if reasons and lines.is_shortened:
+        lines.unavailable, lines.is_shortened = [], False
+    if len(lines.unavailable) >= _MOST_DEVICES:
+        raise ValueError("reasons")
+    lines.unavailable += [fact for fact in reasons if fact not in lines.unavailable]
+
+
+def _take_end(value: dict[str, Any], lines: CounterLines) -> None:
+    """Take whether it lived to its end."""
     lines.is_ended = value.get("ended", lines.is_ended) is True
     lines.is_hung = value.get("hung", lines.is_hung) is True
 

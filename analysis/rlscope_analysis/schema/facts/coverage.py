@@ -7,29 +7,9 @@ duration_ns. Sentences of one row of a summary come in the order of this table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """What a code of capture means."""
-
-    sentence: str
-    head: str = ""
-    """What comes before it: once, where several with the same one come together."""
-    is_part: bool = False
-    """Where the kind was measured: some of it was not."""
-    is_lack: bool = True
-    """Where the kind was not measured: the trace lacks something, which a summary tells."""
-
-
-def _part(sentence: str) -> Coverage:
-    return Coverage(sentence, is_part=True)
-
-
-def _no_phases(why: str) -> Coverage:
-    return Coverage(why, "there are no automatic phases: ", is_part=True)
-
+from rlscope_analysis.schema.facts.coverage_entry import Coverage
+from rlscope_analysis.schema.facts.coverage_entry import part as _part
+from rlscope_analysis.schema.facts.coverage_late import LATE
 
 _GENERAL = {
     "not_asked_for": Coverage("not asked for: {subject}"),
@@ -37,6 +17,7 @@ _GENERAL = {
         "this version of rlscope-trace records them, the one that made the spool did not"
     ),
     "recorder_failed": _part("the recorder failed: {detail}"),
+    "attaching_held_up": _part("the recorder failed: a thread that attaches probes was held up"),
     "btf_needed": Coverage("needs the capture btf: x86-64, and an OS kernel with BTF"),
     "probes_refused": Coverage("the OS kernel takes no such probe: {detail}"),
     "clock_refused": Coverage("the OS kernel refuses the clock: {detail}"),
@@ -47,16 +28,6 @@ _GENERAL = {
         "it runs in a time namespace, by another clock: when what it reported of itself was is not"
         " known"
     ),
-}
-_PHASES = {
-    "phases_other_python": _no_phases("Python is {subject}, not CPython"),
-    "phases_old_python": _no_phases("Python is older than 3.8"),
-    "phases_free_threaded": _no_phases("Python is built without the GIL"),
-    "phases_not_loaded": _no_phases("phases cannot be loaded: {detail}"),
-    "phases_native_not_loaded": _no_phases("the native module cannot be loaded: {detail}"),
-    "phases_not_started": _no_phases("phases cannot be started: {detail}"),
-    "phases_no_tool": _no_phases("no NVTX tool is injected (NVTX_INJECTION64_PATH)"),
-    "phases_absent": _no_phases("{detail}"),
 }
 # Operations, and the shim that tells of them and of GPUs.
 _SHIM = {
@@ -96,8 +67,6 @@ _SHIM = {
         "methods of async actors ({count} actors) overlap in one thread: they are in async_range,"
         " as far as the cluster tells of them"
     ),
-    "shim_not_loaded": Coverage("{detail}"),
-    "shim_loaded_late": _part("{detail}"),
 }
 _CALLS = {
     "stack_switching": _part(
@@ -171,7 +140,16 @@ _GPU = {
     "cuda_ended_unprobed": Coverage("it ended before it could be probed"),
     "nvml": Coverage("NVML, every {ms} ms"),
     # A machine without a GPU lacks nothing.
-    "no_gpu": Coverage("nothing to measure: {detail}", is_lack=False),
+    "no_nvidia_driver": Coverage(
+        "nothing to measure: no NVIDIA driver ({subject} cannot be loaded)", is_lack=False
+    ),
+    "nvml_no_driver": Coverage("nothing to measure: NVML: {detail}", is_lack=False),
+    "nvml_no_gpu": Coverage("nothing to measure: NVML knows no GPU", is_lack=False),
+    "nvml_package_missing": Coverage(
+        "the Python package {subject} is missing: pip install {subject}"
+    ),
+    "nvml_call_failed": Coverage("NVML: {detail}"),
+    "nvml_gpu_refused": Coverage("GPU {count}: {detail}"),
     "nvml_unavailable": Coverage("{detail}"),
     "nvml_silent": Coverage("NVML had not answered when the recording ended"),
     "nvml_file_missing": Coverage("their file could not be written"),
@@ -234,6 +212,13 @@ _TRANSITIONS = {
     "probed_late": _part("only calls since the probes came, see --from"),
 }
 
+# What nobody writes any more, and what traces of earlier versions hold.
+FORMER = {
+    "no_gpu": Coverage("nothing to measure: {detail}", is_lack=False),
+    "shim_not_loaded": Coverage("{detail}"),
+    "shim_loaded_late": _part("{detail}"),
+}
+
 COVERAGE: dict[str, Coverage] = {
-    **_GENERAL, **_SHIM, **_PHASES, **_CALLS, **_GPU, **_IMPORTS, **_TRANSITIONS,
+    **_GENERAL, **_SHIM, **LATE, **_CALLS, **_GPU, **_IMPORTS, **_TRANSITIONS, **FORMER,
 }  # fmt: skip

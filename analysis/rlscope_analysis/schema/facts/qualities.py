@@ -33,6 +33,10 @@ REASONS: dict[str, Reason] = {
     "records_lost": Reason(UNCERTAIN, "{count} records found no room", ("count",)),
     "stand_in": Reason(UNCERTAIN, "taken for {subject}, which is cheaper"),
     "failed": Reason(NOT_MEASURED, "{detail}"),
+    "no_nvidia_driver": Reason(NOT_MEASURED, "no NVIDIA driver: {subject} was not found"),
+    "no_working_gpu": Reason(NOT_MEASURED, "no GPU that works: {subject} -> {result}", ("result",)),
+    "cuda_function_missing": Reason(NOT_MEASURED, "libcuda.so.1 has no {subject}"),
+    "cuda_call_failed": Reason(NOT_MEASURED, "{subject} -> {result}", ("result",)),
     "never_succeeded": Reason(NOT_MEASURED, "no measurement succeeded"),
     "as_any_call": Reason(NOT_MEASURED, "no loop of ours: it is probed as any call is (call)"),
     "no_probe": Reason(

@@ -63,10 +63,18 @@ def verdict_of(reported: object) -> tuple[bool, tuple[Fact, ...]]:
 def _attached(con: duckdb.DuckDBPyConnection, session: Mapping[str, object]) -> list[Capture]:
     """Return what is known of the processes into which the shim was loaded while they ran."""
     reported = session.get("operations_late")
+    verdicts: dict[int, list[tuple[bool, tuple[Fact, ...]]]] = {}
+    for late in reported if isinstance(reported, list) else []:
+        verdicts.setdefault(late["pid"], []).append(verdict_of(late))
     return [
-        Capture(process_id, _OPERATION, *verdict_of(late))
-        for late in (reported if isinstance(reported, list) else [])
-        for process_id in _processes(con, [late["pid"]])[:1]
+        Capture(
+            process_id,
+            _OPERATION,
+            all(measured for measured, _ in found),
+            tuple(fact for _, facts in found for fact in facts),
+        )
+        for pid, found in verdicts.items()
+        for process_id in _processes(con, [pid])[:1]
     ]
 
 

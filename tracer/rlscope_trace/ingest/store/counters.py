@@ -106,10 +106,9 @@ def _facts(
     if not seen:
         refused = dict.fromkeys(reason for _, _, reason in lines.not_measured)
         why = tuple(Fact("nvml_unavailable", detail=reason) for reason in refused)
-        return (lines.unavailable,) if lines.unavailable else why or (Fact("nvml_silent"),)
+        return tuple(lines.unavailable) or why or (Fact("nvml_silent"),)
     missing = list(_missing(lines, seen))
-    if lines.unavailable:
-        missing.append(Fact("nvml_ended", detail=lines.unavailable.detail))
+    missing += [Fact("nvml_ended", detail=fact.detail) for fact in lines.unavailable]
     if lines.interval_ms is None:
         return tuple(missing)
     return tuple(missing) or (Fact("nvml", duration_ns=lines.interval_ms * 1_000_000),)

@@ -179,6 +179,11 @@ def _hooked(folder: str) -> Callable[[], None]:
     return hook
 
 
+def _why(error: Exception) -> object:
+    """Return an error as calibration has it, where it is one that it knows."""
+    return getattr(error, "why", None)
+
+
 def main() -> None:
     """Answer until stdin ends."""
     library, cpu, *flags = sys.argv[1:]
@@ -194,7 +199,7 @@ def main() -> None:
         try:
             answer = getattr(loops, command.pop("do"))(**command)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is an answer
-            answer = {"error": f"{type(error).__name__}: {error}"}
+            answer = {"error": f"{type(error).__name__}: {error}", "why": _why(error)}
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 

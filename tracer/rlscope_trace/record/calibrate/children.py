@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlscope_analysis.schema.facts.qualities import Quality, quality
 from rlscope_trace.errors import TracerError
 from rlscope_trace.installed import LIBRARY_FOLDER
 
@@ -27,6 +28,18 @@ _DEADLINE_S = 20.0
 
 class CalibrationError(TracerError):
     """A measurement that could not be made; the message says why."""
+
+    quality: Quality | None = None
+    """The same, where calibration has a code for it."""
+
+
+def _error_of(reported: Mapping[str, Any]) -> CalibrationError:
+    """Return what a process of ours says that it could not do."""
+    error = CalibrationError(reported["error"])
+    why = reported["why"]
+    if why is not None:
+        error.quality = quality(why["code"], *why["numbers"], subject=why["subject"])
+    return error
 
 
 class Child:
@@ -70,7 +83,7 @@ class Child:
         """Return what the command gave; CalibrationError where it failed."""
         reported = json.loads(self._line())
         if "error" in reported:
-            raise CalibrationError(reported["error"])
+            raise _error_of(reported)
         return dict(reported)
 
     def ask(self, do: str, **arguments: object) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rlscope_trace import _capture
 from rlscope_trace.record import shims
-from rlscope_trace.record.calibrate.children import CalibrationError, Child, measured_cpu
+from rlscope_trace.record.calibrate.children import Child, measured_cpu
 from rlscope_trace.record.calibrate.estimate import added
 from rlscope_trace.record.calibrate.results import Values, failed, missing
 
@@ -65,10 +65,7 @@ class CudaLoops:
         for child_environment in ({}, environment):
             child = Child(cpu, environment=child_environment)
             self._children.append(child)
-            try:
-                child.ask("cuda_open")
-            except CalibrationError as error:
-                raise CalibrationError(str(error).removeprefix("CudaError: ")) from None
+            child.ask("cuda_open")
             # What happens once is not what is measured.
             child.ask("cuda_calls", count=1, batches=1)
 

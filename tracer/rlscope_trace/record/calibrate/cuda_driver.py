@@ -41,6 +41,11 @@ _CAPTURE_RELAXED = 2
 class CudaError(Exception):
     """A call of the driver failed, or there is no driver; the message says which and why."""
 
+    def __init__(self, words: str, code: str, subject: str, *numbers: int) -> None:
+        """code, subject, numbers: the same as calibration has it."""
+        super().__init__(words)
+        self.why = {"code": code, "subject": subject, "numbers": numbers}
+
 
 @dataclass(slots=True)
 class Graph:
@@ -58,11 +63,14 @@ class CudaDriver:
         try:
             self.library = ctypes.CDLL(LIBRARY)
         except OSError:
-            raise CudaError(f"no NVIDIA driver: {LIBRARY} was not found") from None
+            words = f"no NVIDIA driver: {LIBRARY} was not found"
+            raise CudaError(words, "no_nvidia_driver", LIBRARY) from None
         self._functions: dict[str, Any] = {}
         code = self.function("cuInit")(ctypes.c_uint(0))
         if code != 0:
-            raise CudaError(f"no GPU that works: cuInit -> {code}")
+            raise CudaError(
+                f"no GPU that works: cuInit -> {code}", "no_working_gpu", "cuInit", code
+            )
         device = ctypes.c_int()
         self.call("cuDeviceGet", ctypes.byref(device), 0)
         self._context = ctypes.c_void_p()
@@ -84,7 +92,7 @@ class CudaDriver:
             exported = f"{name}_v2" if name in _SECOND_VERSION else name
             found = getattr(self.library, exported, None)
             if found is None:
-                raise CudaError(f"{LIBRARY} has no {name}")
+                raise CudaError(f"{LIBRARY} has no {name}", "cuda_function_missing", name)
             self._functions[name] = found
         return self._functions[name]
 
@@ -92,7 +100,7 @@ class CudaDriver:
         """Call a function of the driver; CudaError where it fails."""
         code = self.function(name)(*arguments)
         if code != 0:
-            raise CudaError(f"{name} -> {code}")
+            raise CudaError(f"{name} -> {code}", "cuda_call_failed", name, code)
 
     def enter(self) -> None:
         """Make the context that of the calling thread."""

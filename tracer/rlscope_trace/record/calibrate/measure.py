@@ -13,6 +13,7 @@ from rlscope_analysis.schema.facts.qualities import GOOD, quality
 from rlscope_trace.errors import TracerError
 from rlscope_trace.record.backends import NothingWorksError, best_backend
 from rlscope_trace.record.calibrate.calls import MODES, CallLoops
+from rlscope_trace.record.calibrate.children import CalibrationError
 from rlscope_trace.record.calibrate.cuda import CudaLoops
 from rlscope_trace.record.calibrate.ranges import RangeLoops
 from rlscope_trace.record.calibrate.results import NEVER, failed, missing
@@ -23,6 +24,7 @@ from rlscope_trace.record.calibrate.traced import CAPTURES
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from rlscope_analysis.schema.facts.qualities import Quality
     from rlscope_trace.spool.costs import Cost
 
 # What has no loop of its own, and why: it happens as a part of what others measure.
@@ -85,7 +87,7 @@ class _Running:
     """That succeeded."""
     failures: int = 0
     """In a row."""
-    reasons: list[str] = field(default_factory=list)
+    reasons: list[Quality] = field(default_factory=list)
 
     def open(self, make: Callable[[], _Loops]) -> None:
         """Make the loops; a failure is noted."""
@@ -109,7 +111,8 @@ class _Running:
     def fail(self, error: Exception) -> None:
         """Note a failure."""
         words = error.args[1] if isinstance(error, OSError) and len(error.args) > 1 else error
-        self.reasons.append(" ".join(str(words).split()))
+        known = error.quality if isinstance(error, CalibrationError) else None
+        self.reasons.append(known or failed(" ".join(str(words).split())))
         self.failures += 1
 
     @property
@@ -204,5 +207,5 @@ def _finish(each: _Running) -> list[Cost]:
             lossy = quality("records_lost", each.loops.lost)
             costs = [replace(c, quality=lossy) if c.quality == GOOD else c for c in costs]
     known = {cost.event for cost in costs}
-    why = failed(each.reasons[-1]) if each.reasons else NEVER
+    why = each.reasons[-1] if each.reasons else NEVER
     return costs + [missing(event, why, each.how) for event in each.events if event not in known]

@@ -234,7 +234,7 @@ class CallProbes:
         if self._is_attaching and not self._is_abandoned:
             self._is_given_up = self._is_abandoned = True
             leave_behind(self._probes)
-            fact = Fact("recorder_failed", detail="a thread that attaches probes was held up")
+            fact = Fact("attaching_held_up")
             self._log.append("gave_up", fact=fact.to_json(), ts_ns=time.monotonic_ns())
 
     def _tell_site(self, module: Module, site: int, point: Point, state: str, **why: str) -> None:

@@ -11,23 +11,16 @@ from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_trace.spool.counter_file import DeviceFacts
 
 LIBRARY = "libnvidia-ml.so.1"
+_PACKAGE = "nvidia-ml-py"
 
 
 class NvmlUnavailableError(Exception):
-    """NVML cannot be used here; its text says why."""
+    """NVML cannot be used here."""
 
-    code = "nvml_unavailable"
-
-    @property
-    def fact(self) -> Fact:
-        """What capture says of it."""
-        return Fact(self.code, detail=str(self))
-
-
-class NoGpuError(NvmlUnavailableError):
-    """There is no GPU to read on this machine: a fact, and nothing that is amiss."""
-
-    code = "no_gpu"
+    def __init__(self, *facts: Fact) -> None:
+        """Take what capture says of it."""
+        super().__init__(*facts)
+        self.facts = facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +44,17 @@ def load() -> Any:  # noqa: ANN401 - a module without types
         # Asked first: without a driver the package need not be loaded.
         ctypes.CDLL(LIBRARY)
     except OSError:
-        raise NoGpuError(f"no NVIDIA driver ({LIBRARY} cannot be loaded)") from None
+        raise NvmlUnavailableError(Fact("no_nvidia_driver", LIBRARY)) from None
     try:
         nvml = importlib.import_module("pynvml")
     except ImportError:
-        raise NvmlUnavailableError(
-            "the Python package nvidia-ml-py is missing: pip install nvidia-ml-py"
-        ) from None
+        raise NvmlUnavailableError(Fact("nvml_package_missing", _PACKAGE)) from None
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
-        if error.value == nvml.NVML_ERROR_DRIVER_NOT_LOADED:
-            raise NoGpuError(f"NVML: {error}") from None
-        raise NvmlUnavailableError(f"NVML: {error}") from None
+        has_no_driver = error.value == nvml.NVML_ERROR_DRIVER_NOT_LOADED
+        code = "nvml_no_driver" if has_no_driver else "nvml_call_failed"
+        raise NvmlUnavailableError(Fact(code, detail=str(error))) from None
     return nvml
 
 
@@ -80,22 +71,20 @@ def find_devices(nvml: Any) -> list[Device]:  # noqa: ANN401 - a module without 
     try:
         count = nvml.nvmlDeviceGetCount()
     except nvml.NVMLError as error:
-        raise NvmlUnavailableError(f"NVML: {error}") from None
+        raise NvmlUnavailableError(Fact("nvml_call_failed", detail=str(error))) from None
     devices = []
-    reasons = []
+    refused = []
     for index in range(count):
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
             facts = _facts(nvml, index, handle)
         except nvml.NVMLError as error:
-            reasons.append(f"GPU {index}: {error}")
+            refused.append(Fact("nvml_gpu_refused", detail=str(error), count=index))
             continue
         parts = _instances(nvml, index, handle)
         devices += [Device(facts, handle, is_partitioned=bool(parts)), *parts]
     if not devices:
-        if not reasons:
-            raise NoGpuError("NVML knows no GPU")
-        raise NvmlUnavailableError("; ".join(reasons))
+        raise NvmlUnavailableError(*(refused or [Fact("nvml_no_gpu")]))
     return devices
 
 

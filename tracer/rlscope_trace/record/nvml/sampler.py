@@ -91,13 +91,13 @@ class CounterSampler:
         try:
             nvml = load()
         except NvmlUnavailableError as error:
-            self._end(error.fact)
+            self._end(*error.facts)
             return
         try:
             self._sample(nvml, since_ns)
             self._end()
         except NvmlUnavailableError as error:
-            self._end(error.fact)
+            self._end(*error.facts)
         except Exception as error:  # noqa: BLE001 - a recording goes on without readings
             self._end(Fact("nvml_unavailable", detail=f"{type(error).__name__}: {error}"))
         finally:
@@ -150,19 +150,17 @@ class CounterSampler:
                 lines += [[position, ts_ns, {reader.name: value}] for ts_ns, value in readings]
         self._write(lines, readings=count, failed=failed, ts_ns=now_ns)
 
-    def _end(self, unavailable: Fact | None = None) -> None:
+    def _end(self, *unavailable: Fact) -> None:
         """Note how it ended: to the end of the recording, or why not."""
         with self._writing:
             if self._file is None:
                 return
-            self._file.is_ended = unavailable is None
+            self._file.is_ended = not unavailable
             self._file.unavailable = unavailable
             self._file.update_header()
-            if unavailable is not None:
-                # All of the reason.
-                self._file.write(
-                    [{"unavailable": unavailable.to_json()}], ts_ns=time.monotonic_ns()
-                )
+            # All of the reasons.
+            lines = [{"unavailable": fact.to_json()} for fact in unavailable]
+            self._file.write(lines, ts_ns=time.monotonic_ns())
 
     def _write(
         self, lines: list[object], *, readings: int = 0, failed: int = 0, ts_ns: int = 0

@@ -8,7 +8,6 @@ import subprocess
 import threading
 from typing import TYPE_CHECKING, Any
 
-from rlscope_analysis.sentences import fact_reason
 from rlscope_trace.installed import SHIM_FOLDER
 from rlscope_trace.phase_status import absence_fact
 from rlscope_trace.privileges import invoking_environment
@@ -16,8 +15,9 @@ from rlscope_trace.record.preflight.finding import Finding
 from rlscope_trace.record.preflight.gpu import SHIM_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from rlscope_analysis.schema.facts.fact import Fact
     from rlscope_trace.privileges import Identity
 
 _TIMEOUT_S = 300
@@ -28,15 +28,20 @@ _CHECK = "from rlscope_phases import check; check.main()"
 _REPORT = "report it with the version of the library; what other adapters find is recorded"
 
 
-def check_phases(python: str, identity: Identity | None) -> list[Finding]:
-    """Import what that Python has of the libraries we know, as the user that called sudo."""
+def check_phases(
+    python: str, identity: Identity | None, sentence: Callable[[Fact], str]
+) -> list[Finding]:
+    """Import what that Python has of the libraries we know, as the user that called sudo.
+
+    sentence: turns a reason into words.
+    """
     try:
         found = _ask(python, identity)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         what = f"{python} could not be asked: {_plain(str(error))}"
         return [Finding("phases", "warning", what, "--python names the Python of the program")]
     if found["status"] != "on":
-        why = fact_reason(absence_fact(found["status"]))
+        why = sentence(absence_fact(found["status"]))
         what = f"no automatic phases in {python}: {_plain(why)}"
         return [Finding("phases", "warning", what)]
     libraries = dict.fromkeys(name.partition(".")[0] for name in found["modules"])
