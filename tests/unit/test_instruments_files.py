@@ -100,8 +100,8 @@ def test_mappings_are_read_when_the_size_tells_of_a_change_and_now_and_then() ->
         assert after.stack_start == before.stack_start
         assert is_read(after, 3_000)
     process.update([_own_mapping()], 3_000)
-    assert not is_read(after, 3_000 + 9_999_999_999)
-    assert is_read(after, 3_000 + 10_000_000_000)
+    assert not is_read(after, 3_000 + 29_999_999_999)
+    assert is_read(after, 3_000 + 30_000_000_000)
     unknown = AddressSpace(0, 0)
     assert is_read(unknown, 4_000)
     process.update([_own_mapping()], 4_000)

@@ -52,7 +52,7 @@ def test_a_process_that_cannot_be_read_is_looked_at_again(monitor: ProcessMonito
     process.note_program(address_space(process.pid))
     process.interpreter = (1, 2)
     process.mappings = (("file", 1, 2, 3, 4, 5),)
-    monitor._look(process, 1_000)
+    monitor._look(1_000, process)
     assert monitor.pids() == [os.getpid()]
     assert process.due_ns > 1_000
     assert process.interpreter is None
@@ -63,7 +63,7 @@ def test_a_process_that_cannot_be_read_is_looked_at_again(monitor: ProcessMonito
 def test_one_that_has_ended_is_forgotten_with_its_time(monitor: ProcessMonitor, ended: int) -> None:
     process = Process(ended, is_new=False, cpu_ns=7)
     monitor._processes[ended] = process
-    monitor._look(process, 1_000)
+    monitor._look(1_000, process)
     assert monitor.pids() == [os.getpid()]
     assert monitor._gone_cpu_ns == 7
 
@@ -74,5 +74,5 @@ def test_a_look_that_is_cancelled_says_nothing_of_the_process(
     monitor._processes[ended] = Process(ended, is_new=False)
     monitor._stop.set()
     for process in list(monitor._processes.values()):
-        monitor._look(process, 1_000)
+        monitor._look(1_000, process)
     assert monitor.pids() == [os.getpid(), ended]

@@ -167,10 +167,14 @@ class Drain:
 
     @property
     def processes(self) -> int: ...
-    def end_waiting(self) -> None:
-        """Let nobody wait for new processes any more."""
+    @property
+    def new_pids_fd(self) -> int:
+        """Readable from when a process enters, or wake() is called, until they are taken."""
 
-    def take_new_pids(self, patience_s: float = 0) -> list[int]:
+    def wake(self) -> None:
+        """End the waiting for new processes."""
+
+    def take_new_pids(self) -> list[int]:
         """Return the pids of the processes that entered since the last call."""
 
 def wait_signal(numbers: Sequence[int], timeout_s: float) -> tuple[int, int]:

@@ -168,8 +168,9 @@ void BindDrain(py::module_& module) {
       .def("stop", &Drain::Stop, NoGil())
       .def("empty", &Drain::Empty, NoGil())
       .def_property_readonly("processes", &Drain::processes)
-      .def("take_new_pids", &Drain::TakeNewPids, py::arg("patience_s") = 0.0, NoGil())
-      .def("end_waiting", &Drain::EndWaiting);
+      .def("take_new_pids", &Drain::TakeNewPids)
+      .def_property_readonly("new_pids_fd", &Drain::new_pids_fd)
+      .def("wake", &Drain::Wake);
   module.def("possible_cpus", &PossibleCpus);
 }
 

@@ -3,6 +3,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <pthread.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -40,11 +41,19 @@ std::uint32_t PossibleCpus() {
 }
 
 Drain::Drain(int ring_fd, int loss_fd, SpoolWriter* spool, TracedProcesses* traced)
-    : ring_(ring_fd), loss_fd_(loss_fd), spool_(spool), traced_(traced) {
+    : ring_(ring_fd),
+      loss_fd_(loss_fd),
+      spool_(spool),
+      traced_(traced),
+      new_pids_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  if (new_pids_fd_ < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
   if (traced_ != nullptr) traced_->NoteDrained(0);
 }
 
-Drain::~Drain() { Stop(); }
+Drain::~Drain() {
+  Stop();
+  close(new_pids_fd_);
+}
 
 void Drain::Start() {
   thread_ = std::thread([this] { Run(); });
@@ -92,6 +101,7 @@ std::size_t Drain::Empty() {
     ring_.Release(span);
     NoteProcesses(span.pids);
   }
+  spool_->NoteDrained(empty_ns);
   if (traced_ != nullptr) traced_->NoteDrained(empty_ns);
   return bytes;
 }
@@ -102,21 +112,17 @@ void Drain::NoteProcesses(const std::vector<std::uint32_t>& pids) {
   if (traced_ != nullptr) traced_->Add(pids);
   const std::lock_guard<std::mutex> lock(pids_mutex_);
   if (new_pids_.size() < kMaxNewPids) new_pids_.insert(new_pids_.end(), pids.begin(), pids.end());
-  has_new_pids_.notify_all();
+  Wake();
 }
 
-std::vector<std::uint32_t> Drain::TakeNewPids(double patience_s) {
-  std::unique_lock<std::mutex> lock(pids_mutex_);
-  has_new_pids_.wait_for(lock, std::chrono::duration<double>(patience_s),
-                         [this] { return waiting_is_over_ || !new_pids_.empty(); });
+std::vector<std::uint32_t> Drain::TakeNewPids() {
+  const std::lock_guard<std::mutex> lock(pids_mutex_);
+  eventfd_t count = 0;
+  eventfd_read(new_pids_fd_, &count);
   return std::exchange(new_pids_, {});
 }
 
-void Drain::EndWaiting() {
-  const std::lock_guard<std::mutex> lock(pids_mutex_);
-  waiting_is_over_ = true;
-  has_new_pids_.notify_all();
-}
+void Drain::Wake() { eventfd_write(new_pids_fd_, 1); }
 
 void Drain::ReadLosses() {
   const std::uint32_t cpus = spool_->cpus();
@@ -126,7 +132,7 @@ void Drain::ReadLosses() {
     for (std::uint32_t cpu = 0; cpu < cpus; ++cpu)
       spool_->SetRingLoss(cpu * RLS_REC_KINDS + kind, by_cpu[cpu]);
   }
-  spool_->NoteDrained(MonotonicNs());
+  spool_->PublishLosses();
 }
 
 }  // namespace rls

@@ -34,11 +34,11 @@ class Drain {
 
   // Processes that entered the trace so far.
   std::uint64_t processes() const { return processes_; }
-  // Those that entered since the last call, as the recorder sees their pids. Waits for the first
-  // one for so long, unless nobody is to wait any more.
-  std::vector<std::uint32_t> TakeNewPids(double patience_s);
-  // Nobody is to wait for new processes any more.
-  void EndWaiting();
+  // Those that entered since the last call, as the recorder sees their pids.
+  std::vector<std::uint32_t> TakeNewPids();
+  // Readable from when one enters, or Wake() is called, until they are taken.
+  int new_pids_fd() const { return new_pids_fd_; }
+  void Wake();
 
  private:
   void Run();
@@ -52,9 +52,8 @@ class Drain {
   TracedProcesses* traced_;
   std::atomic<std::uint64_t> processes_{0};
   std::mutex pids_mutex_;
-  std::condition_variable has_new_pids_;
-  bool waiting_is_over_ = false;
   std::vector<std::uint32_t> new_pids_;
+  int new_pids_fd_;
   std::thread thread_;
   std::mutex mutex_;
   std::condition_variable wake_;

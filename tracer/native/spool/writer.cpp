@@ -169,6 +169,10 @@ bool SpoolWriter::Rotate(std::uint64_t number, std::uint64_t missed_runs,
 void SpoolWriter::NoteDrained(std::uint64_t ts_ns) {
   const std::lock_guard<std::mutex> lock(mutex_);
   progress_->drained_ns = ts_ns;
+}
+
+void SpoolWriter::PublishLosses() {
+  const std::lock_guard<std::mutex> lock(mutex_);
   Publish();
 }
 
@@ -245,7 +249,6 @@ void SpoolWriter::WriteSpan(const RingSpan& span) {
     if (lost.count == 0) lost.first_ns = MonotonicNs();
     lost.count += span.records[kind];
   }
-  progress_->drained_ns = MonotonicNs();
   // Losses of the ring, of which there are many where there are many CPUs, come when they are read.
   PublishTo({records_fd_, progress_fd_, progress_}, sizeof(SpoolProgress));
 }

@@ -53,6 +53,8 @@ class SpoolWriter {
   std::uint64_t generation() const { return generation_; }
   void SetRingLoss(std::size_t row, const rls_loss& loss);
   void NoteDrained(std::uint64_t ts_ns);
+  // Writes down what was counted of the ring, and noted, since the last records.
+  void PublishLosses();
   std::uint32_t cpus() const { return cpus_; }
 
   // Of the segments before this one, written and lost.

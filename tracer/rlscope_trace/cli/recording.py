@@ -340,9 +340,13 @@ class Recording:
 
     def discard(self) -> None:
         """Remove the spool of a recording that never began."""
+        if self._session is not None:
+            # Why there is no recording is on its way: no reason to fail with something else.
+            with suppress(OSError):
+                self._session.abandon()
+            self._session = None
         self._stop_counters()
         if self._spool is not None:
-            # Why there is no recording is on its way: no reason to fail with something else.
             with suppress(OSError):
                 remove_files(self._spool.path, shown=self._spool.shown)
             self._spool.close()

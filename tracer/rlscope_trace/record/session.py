@@ -396,6 +396,20 @@ class Session:
         self._spool = self._drain = self._shims = self._monitor = None
         return counters
 
+    def abandon(self) -> None:
+        """End the threads of a recording that is not kept, as far as it was begun.
+
+        Python must not end while one of them is in C++: the process would abort.
+        """
+        if self._monitor is not None:
+            self._monitor.stop()
+        if self._surroundings is not None:
+            self._surroundings.close()
+        for part in (self._shims, self._drain):
+            if part is not None:
+                part.stop()
+        self._spool = self._drain = self._shims = self._monitor = self._surroundings = None
+
     def _housekeep(self) -> None:
         self._append_clock_when_due()
         if self.clock_ns() >= self._next_search_ns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import threading
 import time
 from contextlib import suppress
@@ -182,7 +183,7 @@ class ProcessMonitor:
         self.end()
         self._stop.set()
         if self._drain is not None:
-            self._drain.end_waiting()
+            self._drain.wake()
         if self._calls is not None:
             self._calls.cancel()
         if self._thread is not None:
@@ -221,7 +222,8 @@ class ProcessMonitor:
     def _follow(self) -> None:
         stand_behind(_NICE)
         while not self._stop.is_set():
-            self._meet_new(self._patience_s(time.monotonic_ns()))
+            self._wait(self._patience_s(time.monotonic_ns()))
+            self._meet_new()
             now_ns = time.monotonic_ns()
             waiting = self._due(now_ns)
             while waiting:
@@ -277,8 +279,15 @@ class ProcessMonitor:
             process.title = title
             self._log.append("title", pid=process.pid, ts_ns=time.monotonic_ns(), title=title)
 
-    def _meet_new(self, patience_s: float = 0) -> None:
-        for pid in self._drain.take_new_pids(patience_s) if self._drain is not None else ():
+    def _wait(self, patience_s: float) -> None:
+        """Wait for a new process, or the end. Not in C++: Python may end while we wait."""
+        waiting = select.poll()
+        if self._drain is not None:
+            waiting.register(self._drain.new_pids_fd, select.POLLIN)
+        waiting.poll(patience_s * 1000)
+
+    def _meet_new(self) -> None:
+        for pid in self._drain.take_new_pids() if self._drain is not None else ():
             if pid not in self._processes:
                 self._processes[pid] = Process(pid, is_new=True)
 
