@@ -103,7 +103,8 @@ def test_the_critical_path_leads_to_the_other_node(cluster: Cluster, tmp_path: P
     # In 2 of 100 rounds a timer of gRPC fires just when the message comes, and its thread reads it:
     # three of the 19 may be such.
     share = sum(held["time_ns"] for held in far) / int(done.stdout)
-    assert 1 - 3 / (ROUNDS - 1) < share < 1.05
+    # More than it says itself: what the message takes, and what a neighbour takes it from a CPU.
+    assert 1 - 3 / (ROUNDS - 1) < share < 1.1
     # With a CPU, or in the queue for one.
     assert {held["code"] for held in far} == {"worker_bound", "cpu_wait"}
     rounds = "SELECT end_ns - start_ns FROM operation WHERE name = 'round' ORDER BY start_ns"
