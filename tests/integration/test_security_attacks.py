@@ -267,5 +267,13 @@ def test_a_module_of_another_user_is_not_run_as_root(tmp_path: Path) -> None:
     assert "others than root can change what is there" in done.stderr
     assert not ran.exists()
     os.chown(module, 0, 0)
+    nowhere = module.with_name("nowhere.py")
+    nowhere.symlink_to("not_there.py")
+    done = subprocess.run(
+        asked, cwd=module.parent, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "others than root can change what is there" in done.stderr
+    assert not ran.exists()
+    nowhere.unlink()
     subprocess.run(asked, cwd=module.parent, capture_output=True, timeout=60, check=False)
     assert ran.exists()

@@ -57,12 +57,15 @@ def probe(
 
 def _is_code_ours() -> bool:
     """Tell whether the modules of the current folder are root's, and nobody else can add one."""
-    own = {0}
-    return is_own_place(Path()) and all(
-        {entry.stat().st_uid, entry.stat(follow_symlinks=False).st_uid} == own
-        for entry in os.scandir()
-        if entry.is_dir() or entry.name.endswith((".py", ".so", ".pth"))
-    )
+    try:
+        return is_own_place(Path()) and all(
+            entry.stat().st_uid == entry.stat(follow_symlinks=False).st_uid == 0
+            for entry in os.scandir()
+            if entry.is_dir() or entry.name.endswith((".py", ".so", ".pth"))
+        )
+    except OSError:
+        # A link that leads nowhere, yet.
+        return False
 
 
 _HINT = "MODULE has FACTORY(), which returns an environment: python -c 'import MODULE'"
