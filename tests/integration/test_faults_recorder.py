@@ -175,7 +175,7 @@ def test_a_recorder_killed_while_it_saves(
     assert_whole(done.stderr)
     facts = meta(trace)
     assert (facts["ended_cleanly"], facts["recovered"]) == ("true", "true")
-    assert query(trace, "SELECT count(*) > 10000 FROM thread_state") == [(True,)]
+    assert query(trace, "SELECT count(*) > 1000 FROM thread_state") == [(True,)]
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "trace.duckdb",
         "trace.duckdb.stderr",

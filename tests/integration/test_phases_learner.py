@@ -243,7 +243,7 @@ def test_workers_behind_pipes(harness: Harness, method: str) -> None:
 
 
 def test_acting_by_itself_is_the_forward_pass(harness: Harness) -> None:
-    ranges = of_learner(run(harness, SEARCH), {"backpropagation": 7, "inference": 3})
+    ranges = of_learner(run(harness, SEARCH), {"backpropagation": 7, "inference": 7})
     found = counts(ranges)
     assert found == {"inference": 200, "backpropagation": 10}
 

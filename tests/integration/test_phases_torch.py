@@ -98,7 +98,7 @@ for thread in threads: thread.join()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rest", [COMPILED, HOOKED, *in_matrix(TRACED, THREADS)])
+@pytest.mark.parametrize("rest", [HOOKED, *in_matrix(COMPILED, TRACED, THREADS)])
 def test_programs_do_not_notice(harness: Harness, rest: str) -> None:
     program = harness.scratch / f"program-{len(rest)}.py"
     program.write_text(START + rest)

@@ -113,7 +113,7 @@ def test_half_a_wait_for_a_cpu_is_none(trace_path: Path) -> None:
             assert rows(trace, waits) == [(expected,)], (start, end)
 
 
-@settings(deadline=None, max_examples=6)
+@settings(deadline=None, max_examples=4)
 @given(
     cuts=st.lists(
         st.sampled_from([15, 20, 30, 50]) | st.integers(1, 199), max_size=3, unique=True
