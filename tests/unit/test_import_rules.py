@@ -78,6 +78,7 @@ RECORDING = ("record", "fleet", "cli")
 ANALYSIS_ROOMS = (
     "errors",
     "wording",
+    "cpu_list",
     "foreign_file",
     "result",
     "schema",

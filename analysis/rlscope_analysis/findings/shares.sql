@@ -121,16 +121,8 @@ WITH waited_for AS (
   CROSS JOIN LATERAL (
     SELECT
       1 - (c.all_ns - c.time_ns) / (c.workers - 1) / nullif(c.time_ns, 0) AS straggled,
-      1 - greatest(c.most_ns, c.all_ns / (
-        SELECT coalesce(sum(
-          coalesce(try_cast(split_part(part, '-', 2) AS INTEGER), try_cast(part AS INTEGER))
-          - try_cast(split_part(part, '-', 1) AS INTEGER) + 1
-        ), c.workers)
-        FROM (
-          SELECT unnest(string_split(regexp_replace(value, '[^0-9,-]', '', 'g'), ',')) AS part
-          FROM meta WHERE key = 'cpus_allowed'
-        )
-      )) / nullif(path.time_ns, 0) AS idled
+      1 - greatest(c.most_ns, c.all_ns / coalesce({allowed_cpus}, c.workers))
+        / nullif(path.time_ns, 0) AS idled
   ) AS o
   WHERE c.workers > 1
 ), turn AS (

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from rlscope_analysis.cpu_list import listed_cpus
 from rlscope_analysis.findings.catalog import BY_CODE
 from rlscope_analysis.query import run_query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from rlscope_analysis.trace import Trace
 
 _OTHER_PROGRAM_SQL = """
@@ -92,7 +89,6 @@ GROUP BY s.cpu
 _ALLOWED_SQL = "SELECT value FROM meta WHERE key = 'cpus_allowed'"
 # The OS kernel moves a thread that waits to a CPU that is idle, unless it must not.
 _LEAST_RUNS, _LEAST_BUSY, _MOST_IDLE = 20, 0.8, 0.5
-_MOST_CPUS = 10_000
 
 
 def where_of(trace: Trace, row: dict[str, Any]) -> dict[str, Any]:
@@ -124,7 +120,7 @@ def _only_cpu(trace: Trace, code: str) -> dict[str, Any] | None:
     rows = list(run_query(trace, _CPUS_SQL.format(code=code)).rows)
     used = [(cpu, busy, runs) for cpu, busy, runs in rows if runs]
     busy_of = {cpu: busy for cpu, busy, _ in rows}
-    others = {cpu: busy_of.get(cpu, 0.0) for cpu in _cpus(_first(trace, _ALLOWED_SQL) or "")}
+    others = {cpu: busy_of.get(cpu, 0.0) for cpu in listed_cpus(_first(trace, _ALLOWED_SQL))}
     if len(used) != 1 or used[0][0] not in others or len(others) == 1:
         return None
     cpu, busy, runs = used[0]
@@ -132,14 +128,3 @@ def _only_cpu(trace: Trace, code: str) -> dict[str, Any] | None:
     if runs < _LEAST_RUNS or busy < _LEAST_BUSY or others[idle] > _MOST_IDLE:
         return None
     return {"cpu": cpu, "idle_cpu": idle, "idle_share": 1 - others[idle]}
-
-
-def _cpus(text: str) -> set[int]:
-    """Return the CPUs that a list as 0-3,8 names; a trace may come from a stranger."""
-    return set(islice(_listed(text), _MOST_CPUS))
-
-
-def _listed(text: str) -> Iterator[int]:
-    for part in text.split(","):
-        if span := re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", part.strip()):
-            yield from range(int(span[1]), int(span[2] or span[1]) + 1)

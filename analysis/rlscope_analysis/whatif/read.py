@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rlscope_analysis.cpu_list import listed_cpus
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.schema.enums import code_of
 from rlscope_analysis.schema.vocabulary import THREAD_STATES
@@ -172,7 +172,7 @@ def read(trace: Trace, per: str | None = None, most: int | None = None) -> Recor
         *_segments(trace, start_ns, end_ns, [] if has_states else np.unique(states["thread_id"])),
         dict(owners),
         dict(connection.execute(_NAMES_SQL).fetchall()),
-        _allowed_cpus(trace),
+        len(listed_cpus(_meta(trace, "cpus_allowed"))),
         _cpu_quota(trace),
         gil_wait_ns,
         np.array([row[0] for row in rows], dtype=np.int64),
@@ -259,12 +259,3 @@ def _cpu_quota(trace: Trace) -> float:
         return float(quota) if quota > 0 else math.inf
     except (ValueError, TypeError, LookupError, RecursionError, OverflowError):
         return math.inf
-
-
-def _allowed_cpus(trace: Trace) -> int:
-    """Return how many CPUs a list as 0-3,8 names; 0: there is none, or it is none."""
-    text = _meta(trace, "cpus_allowed")
-    if not re.fullmatch(r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*", text):
-        return 0
-    spans = [part.split("-") for part in text.split(",")]
-    return sum(max(0, int(span[-1]) - int(span[0]) + 1) for span in spans)

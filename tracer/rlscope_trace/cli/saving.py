@@ -7,7 +7,7 @@ import shlex
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.derive import complete
 from rlscope_analysis.errors import TraceError
@@ -23,7 +23,7 @@ from rlscope_trace.cli.live_progress import live_progress
 from rlscope_trace.ingest.store.finalise import finalise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from rich.progress import Progress
@@ -88,11 +88,13 @@ def save_trace(spool: Spool, output: Path, *, overwrite: bool, mode: int) -> Sav
             add_derived(trace)
             gpu = gpu_summary(lambda query: trace.con.execute(query).fetchall())
             failures = trace.con.execute(_PHASE_FAILURES_SQL, [PHASES_CAPTURE]).fetchall()
-    absent, incomplete = (
-        tuple(map(fact_sentence, facts_of(row for has_phases, row in failures if has_phases is it)))
-        for it in (False, True)
-    )
-    return Saved(trace.report, gpu, absent, incomplete)
+    absent = [row for has_phases, row in failures if not has_phases]
+    incomplete = [row for has_phases, row in failures if has_phases]
+    return Saved(trace.report, gpu, _sentences(absent), _sentences(incomplete))
+
+
+def _sentences(rows: Iterable[Any]) -> tuple[str, ...]:
+    return tuple(map(fact_sentence, facts_of(rows)))
 
 
 def add_derived(trace: TraceWriter) -> None:
